@@ -1,0 +1,1 @@
+"""bbl: learning from categorical data with Boltzmann machines."""

@@ -1,0 +1,105 @@
+"""Checks of arguments at the edge: each returns the clean value or raises an error that names the argument."""
+
+from __future__ import annotations
+
+import difflib
+import math
+import numbers
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from bbl.errors import BBLTypeError, OptionError
+
+__all__ = ["choice", "flag", "generator", "integer", "near_match", "real", "reals"]
+
+
+def near_match(name: object, known: Iterable[object]) -> str:
+    """Return ``"; did you mean 'x'?"`` for the known name closest to `name`, or an empty string."""
+    close = difflib.get_close_matches(str(name), [str(k) for k in known], n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def choice(argument: str, value: object, known: Sequence[str]) -> str:
+    """Return `value` if it is one of the `known` names."""
+    if not isinstance(value, str):
+        raise BBLTypeError(
+            f"{argument} must be one of {', '.join(map(repr, known))}; got {value!r} of type {type(value).__name__}.",
+            argument=argument,
+        )
+    if value not in known:
+        raise OptionError(
+            f"{argument}={value!r} is unknown{near_match(value, known)} Choose one of {', '.join(map(repr, known))}.",
+            argument=argument,
+        )
+    return value
+
+
+def flag(argument: str, value: object) -> bool:
+    """Return `value` as a bool; only True and False are taken."""
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
+    raise BBLTypeError(f"{argument} must be True or False; got {value!r}.", argument=argument)
+
+
+def real(
+    argument: str,
+    value: object,
+    low: float = -math.inf,
+    high: float = math.inf,
+    *,
+    open_low: bool = False,
+    finite: bool = True,
+) -> float:
+    """Return `value` as a float inside [`low`, `high`] (or (`low`, `high`] with `open_low`)."""
+    if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
+        raise BBLTypeError(
+            f"{argument} must be a number; got {value!r} of type {type(value).__name__}.", argument=argument
+        )
+    number = float(value)
+    inside = low < number <= high if open_low else low <= number <= high
+    if not inside or (finite and math.isinf(number)):
+        bracket = "(" if open_low else "["
+        end = ")" if math.isinf(high) else "]"
+        raise OptionError(
+            f"{argument} must lie in {bracket}{low:g}, {high:g}{end}; got {value!r}.", argument=argument
+        )
+    return number
+
+
+def reals(argument: str, value: object, low: float, high: float) -> np.ndarray:
+    """Return a number, or a sequence of numbers, as a 1-d float array inside [`low`, `high`]."""
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        return np.array([real(argument, value, low, high)])
+    items = [real(argument, v, low, high) for v in value]
+    if not items:
+        raise OptionError(f"{argument} is empty; give at least one value.", argument=argument)
+    return np.array(items)
+
+
+def integer(argument: str, value: object, low: int | None = None, high: int | None = None) -> int:
+    """Return `value` as an int with ``low <= value <= high``."""
+    if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Integral):
+        raise BBLTypeError(
+            f"{argument} must be an integer; got {value!r} of type {type(value).__name__}.", argument=argument
+        )
+    number = int(value)
+    if (low is not None and number < low) or (high is not None and number > high):
+        span = f"at least {low}" if high is None else f"in {low}..{high}"
+        raise OptionError(f"{argument} must be {span}; got {number}.", argument=argument)
+    return number
+
+
+def generator(seed: object) -> np.random.Generator:
+    """Return a numpy Generator from ``seed``: an int, a Generator, or None for fresh entropy."""
+    if isinstance(seed, np.random.Generator):
+        return seed
+    if seed is None:
+        return np.random.default_rng()
+    if isinstance(seed, numbers.Integral) and not isinstance(seed, bool):
+        return np.random.default_rng(integer("seed", seed, 0))
+    raise BBLTypeError(
+        f"seed must be None, a non-negative int or a numpy.random.Generator; got {type(seed).__name__}. "
+        "Make one with numpy.random.default_rng().",
+        argument="seed",
+    )

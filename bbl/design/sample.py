@@ -1,0 +1,54 @@
+"""Sample: the encoded rows of one data set (codes, response, weights) as plain arrays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+__all__ = ["Sample", "code_dtype"]
+
+
+def code_dtype(n_levels) -> np.dtype:
+    """Return the narrowest kernel code type (uint8, uint16 or int32) that holds every level."""
+    top = int(np.max(n_levels, initial=2))
+    return np.dtype(np.uint8 if top <= 256 else np.uint16 if top <= 65536 else np.int32)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Encoded rows.
+
+    Attributes
+    ----------
+    codes : ndarray of uint8, uint16 or int32, shape (n, m), C-contiguous
+        Level codes ``0..L_i-1``; code 0 is the reference level.
+    weights : ndarray of float64, shape (n,)
+        Frequency weights, positive whole numbers.
+    y : ndarray of intp, shape (n,), or None
+        Response codes; None for one group.
+    """
+
+    codes: np.ndarray
+    weights: np.ndarray
+    y: np.ndarray | None = None
+
+    @property
+    def n(self) -> int:
+        """Number of stored rows."""
+        return len(self.codes)
+
+    @property
+    def total(self) -> float:
+        """Sum of the weights: the number of observations."""
+        return float(self.weights.sum())
+
+    def rows(self, index) -> Sample:
+        """Return the sample of the rows selected by `index` (a mask or positions)."""
+        y = None if self.y is None else self.y[index]
+        return Sample(np.ascontiguousarray(self.codes[index]), self.weights[index], y)
+
+    def group(self, y: int) -> Sample:
+        """Return the rows of response group `y`."""
+        part = self.rows(self.y == y)
+        return Sample(part.codes, part.weights)

@@ -1,0 +1,61 @@
+"""Every error and warning class of the package; each message says what is wrong, where, and what to do."""
+
+from __future__ import annotations
+
+__all__ = [
+    "BBLError",
+    "BBLTypeError",
+    "ConvergenceWarning",
+    "DataError",
+    "DataWarning",
+    "FormulaError",
+    "LevelError",
+    "OptionError",
+]
+
+
+class BBLError(Exception):
+    """Root of all errors that the package raises on purpose.
+
+    Parameters
+    ----------
+    message : str
+        What is wrong and what to do about it.
+    column : object, optional
+        Name of the data column at fault.
+    argument : str, optional
+        Name of the argument at fault.
+    """
+
+    def __init__(self, message: str, *, column: object = None, argument: str | None = None):
+        super().__init__(message)
+        self.column = column
+        self.argument = argument
+
+
+class FormulaError(BBLError, ValueError):
+    """The formula cannot be read, or asks for something that a pairwise model does not have."""
+
+
+class DataError(BBLError, ValueError):
+    """The data cannot be used as they are: missing columns or values, no rows, bad weights."""
+
+
+class LevelError(DataError):
+    """A factor level that the model does not know, or a factor with too few levels."""
+
+
+class OptionError(BBLError, ValueError):
+    """An argument has a value outside its allowed range."""
+
+
+class BBLTypeError(BBLError, TypeError):
+    """An argument, or a data column, is of a type that cannot be used."""
+
+
+class ConvergenceWarning(UserWarning):
+    """An optimiser stopped before the optimum, or there is no finite optimum."""
+
+
+class DataWarning(UserWarning):
+    """The data were used, but something about them deserves a look."""

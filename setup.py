@@ -16,6 +16,8 @@ DIRECTIVES = {
     "initializedcheck": DEBUG,
     "linetrace": TRACE,
 }
+# no debugging symbols unless asked for: they make the wheel five times as large
+FLAGS = ["/O2"] if os.name == "nt" else ["-O3", "-g" if DEBUG else "-g0", "-fno-math-errno", "-fno-trapping-math"]
 HEADERS = sorted(str(p) for p in Path("bbl/_ext").glob("*.h"))
 
 extensions = [
@@ -24,7 +26,7 @@ extensions = [
         [str(path)],
         depends=HEADERS,
         include_dirs=["bbl/_ext"],
-        extra_compile_args=["/O2"] if os.name == "nt" else ["-O3", "-fno-math-errno", "-fno-trapping-math"],
+        extra_compile_args=FLAGS,
         define_macros=[("CYTHON_TRACE_NOGIL", "1")] if TRACE else [],
     )
     for path in sorted(Path("bbl/_ext").glob("*.pyx"))

@@ -8,6 +8,8 @@ import numpy as np
 
 __all__ = ["Sample", "code_dtype"]
 
+FEW_STATES = 65536
+
 
 def code_dtype(n_levels) -> np.dtype:
     """Return the narrowest kernel code type (uint8, uint16 or int32) that holds every level."""
@@ -52,3 +54,18 @@ class Sample:
         """Return the rows of response group `y`."""
         part = self.rows(self.y == y)
         return Sample(part.codes, part.weights)
+
+    def collapsed(self, n_levels) -> Sample:
+        """Return one row per distinct state, in order of state, where states are few; else the sample itself.
+
+        Sums over rows then cost less, and repeated rows are weights to the last bit.
+        """
+        states = float(np.prod(np.asarray(n_levels, dtype=float)))
+        if self.y is not None or not self.n or states > max(2 * self.n, FEW_STATES):
+            return self
+        shape = tuple(int(L) for L in n_levels)
+        key = np.ravel_multi_index(tuple(self.codes.T.astype(np.intp)), shape)
+        weights = np.bincount(key, self.weights)
+        seen = np.flatnonzero(weights)
+        codes = np.column_stack(np.unravel_index(seen, shape)).astype(self.codes.dtype)
+        return Sample(codes, weights[seen])

@@ -1,0 +1,40 @@
+"""The inference methods: ENGINES maps the name given as ``method=`` to its class of options."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from bbl.checks import choice, near_match
+from bbl.engines.base import Engine, EngineFit
+from bbl.engines.meanfield import MeanField
+from bbl.engines.naive import NaiveBayes
+from bbl.engines.pseudo import PseudoLikelihood
+from bbl.errors import BBLTypeError
+
+__all__ = ["ENGINES", "Engine", "EngineFit", "MeanField", "NaiveBayes", "PseudoLikelihood", "make_engine"]
+
+ENGINES: dict[str, type[Engine]] = {e.name: e for e in (PseudoLikelihood, MeanField, NaiveBayes)}
+
+
+def make_engine(method: str | Engine, options: dict) -> Engine:
+    """Return the engine named by `method` with `options`, or `method` itself if it is an engine.
+
+    Options of the other engines are refused by name, misspelt ones with the nearest known name.
+    """
+    if isinstance(method, Engine):
+        if options:
+            raise BBLTypeError(
+                f"Give {', '.join(options)} to {type(method).__name__}(...) itself, not beside method=.",
+                argument=next(iter(options)),
+            )
+        return method
+    kind = ENGINES[choice("method", method, list(ENGINES))]
+    known = [f.name for f in dataclasses.fields(kind)]
+    for name in options:
+        if name not in known:
+            raise BBLTypeError(
+                f"{name!r} is not an option of method={method!r}{near_match(name, known)}. Its options: "
+                f"{', '.join(known)}.",
+                argument=name,
+            )
+    return kind(**options)

@@ -115,7 +115,7 @@ class Layout:
         return block if i == a else np.swapaxes(block, -1, -2)
 
     @cached_property
-    def _cells(self) -> tuple[np.ndarray, np.ndarray]:
+    def cells(self) -> tuple[np.ndarray, np.ndarray]:
         """Row and column among the D non-reference levels of every coupling, in storage order."""
         width = (self.n_levels - 1).astype(np.intp)
         wi, wj = width[self.pairs[:, 0]], width[self.pairs[:, 1]]
@@ -127,7 +127,7 @@ class Layout:
 
     def to_matrix(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return ``(h, J)``: fields (D,) and the symmetric coupling matrix (D, D) over non-reference levels."""
-        row, col = self._cells
+        row, col = self.cells
         J = np.zeros((self.D, self.D))
         J[row, col] = theta[self.D :]
         J[col, row] = theta[self.D :]
@@ -135,7 +135,7 @@ class Layout:
 
     def from_matrix(self, h: np.ndarray, J: np.ndarray) -> np.ndarray:
         """Return the flat vector of fields `h` (D,) and couplings `J` (D, D), symmetrised by eq. (18)."""
-        row, col = self._cells
+        row, col = self.cells
         theta = np.empty(self.size)
         theta[: self.D] = h
         theta[self.D :] = 0.5 * (J[row, col] + J[col, row])

@@ -1,0 +1,102 @@
+"""Gibbs sweeps over packs of chains (C kernel in gibbs.h): packing of the couplings, start states, sweeps."""
+
+import numpy as np
+
+from libc.stdint cimport int32_t, uint32_t
+from libc.stddef cimport ptrdiff_t
+
+cdef extern from "gibbs.h" nogil:
+    int GIBBS_PACK
+    ctypedef struct gibbs_model:
+        ptrdiff_t m, D, width
+        const int32_t *n_levels
+        const ptrdiff_t *start
+        const float *h
+        const float *table
+        float beta
+        int by_levels
+    ctypedef struct gibbs_pack:
+        int32_t *codes
+        uint32_t *stream
+        float *energy
+        float *best
+        int32_t *best_codes
+    int gibbs_lanes(int most)
+    void gibbs_pack_couplings(const double *J, const int32_t *n_levels, const ptrdiff_t *start, ptrdiff_t m,
+                              int by_levels, int lanes, float *table)
+    void gibbs_start(const int32_t *n_levels, ptrdiff_t m, ptrdiff_t width, int32_t *codes, uint32_t *stream)
+    int gibbs_run(const gibbs_model *g, gibbs_pack *p, int lanes, ptrdiff_t n_sweeps, ptrdiff_t thin, ptrdiff_t since,
+                  ptrdiff_t n, ptrdiff_t step, int item, char *draws, float *energies)
+
+
+def pack_size():
+    """Return the number that the width of a pack of chains must be a multiple of."""
+    return GIBBS_PACK
+
+
+def lanes(int most=16):
+    """Return the floats per vector that the kernel uses on this processor, at most `most`."""
+    return gibbs_lanes(most)
+
+
+def pack_couplings(const double[:, ::1] J, const int32_t[::1] n_levels, const ptrdiff_t[::1] start, bint by_levels,
+                   int lanes):
+    """Return the couplings (D, D) as the float32 table that `run` reads."""
+    cdef ptrdiff_t m = n_levels.shape[0], D = J.shape[0]
+    if J.shape[1] != D or start.shape[0] != m + 1 or D == 0 or start[m] != D:
+        raise ValueError("J, n_levels and start do not fit together")
+    width = np.asarray(n_levels, dtype=np.intp) - 1
+    size = (D + m) * int((-(-width // lanes) * lanes).sum()) if by_levels else D * D
+    cdef float[::1] table = np.zeros(size, dtype=np.float32)
+    with nogil:
+        gibbs_pack_couplings(&J[0, 0], &n_levels[0], &start[0], m, by_levels, lanes, &table[0])
+    return np.asarray(table)
+
+
+def start_states(const int32_t[::1] n_levels, int32_t[:, ::1] codes, uint32_t[:, ::1] stream):
+    """Fill the states `codes` (m, width) of a pack at random from its streams (4, width)."""
+    if codes.shape[0] != n_levels.shape[0] or stream.shape[0] != 4 or stream.shape[1] != codes.shape[1]:
+        raise ValueError("codes and stream do not fit together")
+    with nogil:
+        gibbs_start(&n_levels[0], n_levels.shape[0], codes.shape[1], &codes[0, 0], &stream[0, 0])
+
+
+def run(const float[::1] table, const float[::1] h, float beta, const int32_t[::1] n_levels,
+        const ptrdiff_t[::1] start, bint by_levels, int lanes, int32_t[:, ::1] codes, uint32_t[:, ::1] stream,
+        float[::1] energy, float[::1] best, int32_t[:, ::1] best_codes, ptrdiff_t n_sweeps, ptrdiff_t thin=0,
+        ptrdiff_t since=0, ptrdiff_t first=0, unsigned char[:, :, ::1] draws=None, float[:, ::1] energies=None):
+    """Advance one pack of chains by `n_sweeps` sweeps, in place, with the GIL released.
+
+    Shapes: table as `pack_couplings` returned it, h (D,), codes and best_codes (m, width), stream (4, width), energy
+    and best (width,). With `draws`, the bytes of codes (chains, draws, m) of 1, 2 or 4 bytes each, and `energies`
+    (chains, draws), every `thin`-th state is written from draw number `first` on, `since` sweeps having passed.
+    """
+    cdef gibbs_model g
+    cdef gibbs_pack p
+    cdef ptrdiff_t m = n_levels.shape[0], width = codes.shape[1], n = 0, step = 0
+    cdef int item = 0, status
+    cdef char *to = NULL
+    cdef float *energy_to = NULL
+    if (start.shape[0] != m + 1 or h.shape[0] != start[m] or codes.shape[0] != m or best_codes.shape[0] != m
+            or best_codes.shape[1] != width or stream.shape[0] != 4 or stream.shape[1] != width or width % GIBBS_PACK
+            or width == 0 or energy.shape[0] != width or best.shape[0] != width):
+        raise ValueError("arrays of the pack do not fit together")
+    if draws is not None:
+        n, step = draws.shape[0], draws.shape[1]
+        item = <int>(draws.shape[2] // m)
+        if (item not in (1, 2, 4) or draws.shape[2] != m * item or n > width or energies is None or thin < 1
+                or energies.shape[0] != n or energies.shape[1] != step or since < 0 or since >= thin or first < 0
+                or first + (since + n_sweeps) // thin > step):
+            raise ValueError("draws do not fit the pack")
+        if n and first < step:
+            to = <char *>&draws[0, first, 0]
+            energy_to = &energies[0, first]
+    g.m, g.D, g.width = m, h.shape[0], width
+    g.n_levels, g.start, g.h, g.table = &n_levels[0], &start[0], &h[0], &table[0]
+    g.beta, g.by_levels = beta, by_levels
+    p.codes, p.stream, p.energy, p.best = &codes[0, 0], &stream[0, 0], &energy[0], &best[0]
+    p.best_codes = &best_codes[0, 0]
+    with nogil:
+        status = gibbs_run(&g, &p, lanes, n_sweeps, thin, since, n, step, item, to, energy_to)
+    if status:
+        raise MemoryError("no memory for the working arrays of the Gibbs sampler")

@@ -1,0 +1,111 @@
+# Newton: the pseudo-likelihood problems of small predictors, one after the other, to machine precision.
+"""Pseudo-likelihood by Newton's method; the algorithm is described in newton.h."""
+from cpython.exc cimport PyErr_CheckSignals
+from libc.stdint cimport int32_t, uint8_t, uint16_t
+from libc.stdlib cimport free, malloc
+
+cdef extern from "newton.h" nogil:
+    ctypedef struct bbl_site:
+        Py_ssize_t n, q, P0, p
+        const int32_t *active
+        const Py_ssize_t *row_start
+        const int32_t *response
+        const double *weight
+        double total, lambda_ "lambda", lambdah
+    int bbl_newton(const bbl_site *s, double tolerance, int itmax, double *x, double *scratch, double *value,
+                   double *grad_norm, int32_t *n_iter)
+
+ctypedef fused code_t:
+    uint8_t
+    uint16_t
+    int32_t
+
+
+cdef Py_ssize_t collect(const code_t[:, ::1] codes, const Py_ssize_t[::1] start, const uint8_t[:, ::1] mask,
+                        Py_ssize_t i, int32_t *local, int32_t *columns, int32_t *active, Py_ssize_t *row_start,
+                        int32_t *response) noexcept nogil:
+    """List the neighbour columns of site `i` and the active columns of every row; return how many columns."""
+    cdef Py_ssize_t n = codes.shape[0], m = codes.shape[1], j, k, c, at = 0
+    cdef Py_ssize_t P0 = 1
+    for j in range(m):
+        if mask[i, j]:
+            for c in range(start[j], start[j + 1]):
+                columns[P0] = <int32_t> c
+                local[c] = <int32_t> P0
+                P0 += 1
+    for k in range(n):
+        row_start[k] = at
+        active[at] = 0
+        at += 1
+        for j in range(m):
+            if mask[i, j] and codes[k, j]:
+                active[at] = local[start[j] + codes[k, j] - 1]
+                at += 1
+        response[k] = <int32_t> codes[k, i]
+    row_start[n] = at
+    return P0
+
+
+cdef int solve(bbl_site *s, Py_ssize_t first, const int32_t *columns, double tolerance, int itmax, double *x,
+               double *scratch, double[:, ::1] theta, double *value, double *norm, int32_t *n_iter) noexcept nogil:
+    """Copy one site's parameters out of `theta`, minimise, copy them back."""
+    cdef Py_ssize_t a, c
+    cdef int status
+    for a in range(s.q):
+        x[a * s.P0] = theta[first + a, 0]
+        for c in range(1, s.P0):
+            x[a * s.P0 + c] = theta[first + a, 1 + columns[c]]
+    status = bbl_newton(s, tolerance, itmax, x, scratch, value, norm, n_iter)
+    for a in range(s.q):
+        theta[first + a, 0] = x[a * s.P0]
+        for c in range(1, s.P0):
+            theta[first + a, 1 + columns[c]] = x[a * s.P0 + c]
+    return status
+
+
+def solve_sites(const code_t[:, ::1] codes, const double[::1] weights, double total, const Py_ssize_t[::1] start,
+                const uint8_t[:, ::1] mask, const int32_t[::1] sites, double lambda_, double lambdah,
+                double tolerance, int itmax, double[:, ::1] theta, double[::1] value, double[::1] grad_norm,
+                int32_t[::1] n_iter, int32_t[::1] status):
+    """Minimise the penalised pseudo-likelihood objective of each of `sites`, starting from and ending in `theta`.
+
+    Shapes: codes (n, m), weights (n), start (m + 1), mask (m, m), theta (D, 1 + D); value, grad_norm, n_iter and
+    status (m) are written at the sites.
+    """
+    cdef Py_ssize_t n = codes.shape[0], m = codes.shape[1], D = start[m], t, i, j, p, P0, largest = 0, widest = 1
+    cdef bbl_site s
+    cdef int32_t *ints
+    cdef Py_ssize_t *row_start
+    cdef double *x
+    for t in range(sites.shape[0]):
+        i = sites[t]
+        P0 = 1
+        for j in range(m):
+            if mask[i, j]:
+                P0 += start[j + 1] - start[j]
+        widest = max(widest, start[i + 1] - start[i])
+        largest = max(largest, P0 * (start[i + 1] - start[i]))
+    p = largest
+    ints = <int32_t *> malloc(sizeof(int32_t) * <size_t> (2 * (D + 1) + n * (m + 1) + n))
+    row_start = <Py_ssize_t *> malloc(sizeof(Py_ssize_t) * <size_t> (n + 1))
+    x = <double *> malloc(sizeof(double) * <size_t> (2 * p * p + 4 * p + widest))
+    try:
+        if ints == NULL or row_start == NULL or x == NULL:
+            raise MemoryError
+        for t in range(sites.shape[0]):
+            i = sites[t]
+            with nogil:
+                s.n, s.q = n, start[i + 1] - start[i]
+                s.P0 = collect(codes, start, mask, i, ints, ints + D + 1, ints + 2 * (D + 1),
+                               row_start, ints + 2 * (D + 1) + n * (m + 1))
+                s.p = s.q * s.P0
+                s.active, s.row_start = ints + 2 * (D + 1), row_start
+                s.response, s.weight = ints + 2 * (D + 1) + n * (m + 1), &weights[0]
+                s.total, s.lambda_, s.lambdah = total, lambda_, lambdah
+                status[i] = solve(&s, start[i], ints + D + 1, tolerance, itmax, x, x + s.p, theta,
+                                  &value[i], &grad_norm[i], &n_iter[i])
+            PyErr_CheckSignals()
+    finally:
+        free(ints)
+        free(row_start)
+        free(x)

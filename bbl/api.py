@@ -1,0 +1,373 @@
+"""The verbs that fit models: bbl, crossVal, mlestimate; they check, call the rooms below, and wrap the results."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bbl.checks import choice, flag, generator, integer, reals
+from bbl.config import n_workers, progress_bar
+from bbl.crossval import (
+    Folds,
+    Scored,
+    consecutive_folds,
+    cross_validate,
+    score_settings,
+    shuffled_folds,
+    splitter_folds,
+)
+from bbl.design.design import Design
+from bbl.design.sample import Sample, code_dtype
+from bbl.engines import ENGINES, Engine, make_engine
+from bbl.errors import BBLTypeError, DataError, OptionError
+from bbl.estimate import estimate, fit_group, problems, warn_problems
+from bbl.model.layout import Layout
+from bbl.model.logz import LOG_Z, exact_log_z, resolve_log_z
+from bbl.model.predict import link
+from bbl.report.text import call_text
+from bbl.results import BBLResults, CVResults, MLEstimate
+
+__all__ = ["bbl", "crossVal", "mlestimate"]
+
+GRID_COLUMN = {"lambda_": "lambda", "eps": "epsilon"}
+
+
+def bbl(
+    formula: str,
+    data: Any,
+    weights: Any = None,
+    method: str | Engine = "pseudo",
+    *,
+    xlevels: dict | None = None,
+    testNull: bool = True,
+    novarOk: bool = False,
+    log_z: str = "auto",
+    n_jobs: int | None = None,
+    **options: Any,
+) -> BBLResults:
+    """Fit a Boltzmann Bayes learner: a Boltzmann machine for each response group, classified by Bayes' rule.
+
+    Parameters
+    ----------
+    formula : str
+        ``"y ~ a + b + a:b"``, ``"y ~ a*b"``, ``"y ~ (a + b + c)^2"``, ``"y ~ ."``, ``"y ~ .^2"``, with
+        ``- d`` or ``- a:b`` to drop; names in backticks may hold anything. Never evaluated as code.
+    data : DataFrame (pandas, polars), pyarrow Table or dict of lists
+        One row per observation, or per distinct row with `weights`.
+    weights : column name or array of length n, optional
+        Frequencies, whole numbers; a weight is the same as repeating the row.
+    method : {"pseudo", "mf", "naive"} or Engine, default "pseudo"
+        Pseudo-likelihood, mean field or naive Bayes.
+    xlevels : dict of predictor name to list of levels, optional
+        All levels a predictor may have, in order; the first is the reference.
+    testNull : bool, default True
+        Whether to fit all rows together too, so that differences ``dh``, ``dJ`` are shown.
+    novarOk : bool, default False
+        Whether predictors with one level are allowed.
+    log_z : {"auto", "exact", "pseudo", "half", "mf"}, default "auto"
+        How ln Z is computed: the true sum over states, eq. (31) without (the paper's default) or with its factor
+        1/2, or eq. (32). "auto" is exact where that is cheap, else what fits the method.
+    n_jobs : int, optional
+        Threads; None or -1 for all cores. Results do not depend on it.
+    **options
+        Options of the method, see `PseudoLikelihood` (``lambda_``, ``lambdah``, ``tolerance``, ``itmax``,
+        ``symmetrize``), `MeanField` (``eps``, ``prior_count``) and `NaiveBayes` (``prior_count``).
+
+    Returns
+    -------
+    BBLResults
+
+    Raises
+    ------
+    FormulaError, DataError, LevelError, OptionError, BBLTypeError
+        Each names the column or argument, and what to do.
+
+    Warns
+    -----
+    ConvergenceWarning
+        If a predictor did not reach its optimum or has none; names group and predictor.
+
+    References
+    ----------
+    Woo J, Wang J (2022). bbl: Boltzmann Bayes Learner for High-Dimensional Inference with Discrete Predictors
+    in R. Journal of Statistical Software.
+
+    Examples
+    --------
+    >>> import bbl
+    >>> titanic = bbl.datasets.load_titanic()
+    >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
+    >>> fit.predict(titanic.head(2), type="prob").round(3)
+          No    Yes yhat
+    0  0.405  0.595  Yes
+    1  0.391  0.609  Yes
+    """
+    choice("log_z", log_z, LOG_Z)
+    pooled = flag("testNull", testNull)
+    workers = n_workers(n_jobs)
+    engine = make_engine(method, options)
+    design, sample, index = Design.from_data(formula, data, weights, xlevels, flag("novarOk", novarOk))
+    layout = Layout(design.n_levels, design.pairs)
+    K = len(design.labels.groups)
+    with progress_bar(K + pooled, "bbl", 1) as step:
+        result = estimate(sample, layout, K, engine, log_z=log_z, pooled=pooled, workers=workers, progress=step)
+    warn_problems(problems(result, design.labels))
+    call = call_text("bbl", _call_arguments(formula, weights, method, log_z=(log_z, "auto"), **options))
+    return BBLResults(call, design, sample, index, engine, result)
+
+
+def _call_arguments(formula: str, weights: Any, method: str | Engine, **options: Any) -> dict[str, Any]:
+    """Return what is shown of a call; an option given as a pair (value, default) only where it differs."""
+    shown: dict[str, Any] = {"formula": formula, "data": "data"}
+    if weights is not None:
+        shown["weights"] = weights if isinstance(weights, str) else "weights"
+    if method != "pseudo":
+        shown["method"] = method if isinstance(method, str) else type(method).__name__
+    for name, value in options.items():
+        if not isinstance(value, tuple):
+            shown[name] = value
+        elif value[0] != value[1]:
+            shown[name] = value[0]
+    return shown
+
+
+def crossVal(
+    formula: str,
+    data: Any,
+    weights: Any = None,
+    method: str | Engine = "pseudo",
+    *,
+    nfold: int = 5,
+    use_auc: bool = True,
+    score: str | None = None,
+    cv: Any = None,
+    shuffle: bool = False,
+    seed: int | np.random.Generator | None = None,
+    refit: bool = True,
+    xlevels: dict | None = None,
+    novarOk: bool = False,
+    log_z: str = "auto",
+    n_jobs: int | None = None,
+    verbose: int = 1,
+    **options: Any,
+) -> CVResults:
+    """Cross-validate over a grid of ``lambda_`` (``method="pseudo"``) or ``eps`` (``method="mf"``).
+
+    Parameters
+    ----------
+    formula, data, weights, method, xlevels, novarOk, log_z, n_jobs
+        As in `bbl`.
+    nfold : int, default 5
+        Number of folds: as in R, consecutive blocks of each response group, the last takes the rest.
+    use_auc : bool, default True
+        Whether two groups are scored by AUC (with DeLong's 95% interval); otherwise by accuracy.
+    score : {"auc", "accuracy", "logloss", "brier"}, optional
+        Overrules `use_auc`.
+    cv : scikit-learn splitter or iterable of (train, validation) row positions, optional
+        Overrules `nfold` and `shuffle`.
+    shuffle : bool, default False
+        Whether rows are dealt to the folds at random, within each group.
+    seed : int or numpy.random.Generator, optional
+        For `shuffle`.
+    refit : bool, default True
+        Whether `model` is fitted to all rows at the best setting; False keeps the last fold's fit, as R does.
+    verbose : int, default 1
+        0 for no progress bar.
+    **options
+        Options of the method, as in `bbl`; ``lambda_`` or ``eps`` may be a grid.
+
+    Returns
+    -------
+    CVResults
+        ``cvframe``, ``regstar``, ``maxscore``, ``predict()``, ``plot()``.
+
+    Raises
+    ------
+    OptionError
+        If `nfold`, `score` or an option of the method is out of range.
+
+    Examples
+    --------
+    >>> import bbl
+    >>> titanic = bbl.datasets.load_titanic()
+    >>> bbl.crossVal("Survived ~ .^2", titanic, "Freq", method="mf", eps=[0, 0.5, 0.9], shuffle=True, seed=1)
+    Optimal epsilon = 0.9
+    Max. score: 0.762
+    """
+    choice("log_z", log_z, LOG_Z)
+    workers = n_workers(n_jobs)
+    kind = ENGINES[method] if isinstance(method, str) and method in ENGINES else None
+    grid = options.pop(kind.tuned, None) if kind is not None and kind.tuned else None
+    values = None if grid is None else reals(kind.tuned, grid, 0.0, 1.0 if kind.tuned == "eps" else np.inf)
+    engine = make_engine(method, options)
+    design, sample, index = Design.from_data(formula, data, weights, xlevels, flag("novarOk", novarOk))
+    K = len(design.labels.groups)
+    if score is None:
+        score = "auc" if flag("use_auc", use_auc) and K == 2 else "accuracy"
+    choice("score", score, ("auc", "accuracy", "logloss", "brier"))
+    if score == "auc" and K != 2:
+        raise OptionError(f"score='auc' needs two response groups, not {K}; use 'accuracy'.", argument="score")
+    folds = _folds(sample, nfold, cv, flag("shuffle", shuffle), seed)
+    layout = Layout(design.n_levels, design.pairs)
+    with progress_bar(len(folds.held), "crossVal", verbose) as step:
+        scored = cross_validate(
+            sample, design.labels, layout, engine, values, folds, log_z=log_z, workers=workers, progress=step
+        )
+    table, best = score_settings(scored, score)
+    warn_problems(scored.found)
+    if values is not None:
+        engine = engine.at(float(values[best]))
+    final = scored.last[best]
+    if flag("refit", refit):
+        final = estimate(sample, layout, K, engine, log_z=log_z, pooled=True, workers=workers)
+    else:
+        left = sample.weights - folds.held[-1]
+        index, sample = index[left > 0], Sample(sample.codes, left, sample.y).rows(left > 0)
+    call = call_text("crossVal", _call_arguments(formula, weights, method, **options))
+    model = BBLResults(call, design, sample, index, engine, final)
+    settings = values if values is not None else [getattr(engine, engine.tuned or "prior_count")]
+    return _cv_results(engine, settings, score, table, best, folds, scored, model)
+
+
+def _folds(sample: Sample, nfold: int, cv: Any, shuffle: bool, seed: Any) -> Folds:
+    if cv is not None:
+        return splitter_folds(sample, cv)
+    integer("nfold", nfold, 2, int(sample.total))
+    return shuffled_folds(sample, nfold, generator(seed)) if shuffle else consecutive_folds(sample, nfold)
+
+
+def _cv_results(
+    engine: Engine,
+    settings: Any,
+    score: str,
+    table: np.ndarray,
+    best: int,
+    folds: Folds,
+    scored: Scored,
+    model: BBLResults,
+) -> CVResults:
+    """Put labels on the table of scores and on the pooled predictions."""
+    names = {"auc": ["AUC", "ci1", "ci2"]}.get(score, ["score"])
+    frame = pd.DataFrame(table, columns=names)
+    frame.insert(0, GRID_COLUMN.get(engine.tuned or "", "prior_count"), np.asarray(settings, dtype=float))
+    groups = model.labels.groups
+    at_best = scored.scores[best]
+    pooled = pd.DataFrame(link(at_best), columns=pd.Index(groups, dtype=object))
+    categories = pd.Index(groups, dtype=object).infer_objects()
+    pooled["yhat"] = pd.Categorical.from_codes(at_best.argmax(axis=1), categories)
+    pooled["y"] = pd.Categorical.from_codes(scored.y, categories)
+    pooled["weights"] = scored.weights
+    return CVResults(
+        frame,
+        float(frame.iloc[best, 0]),
+        float(table[best, 0]),
+        score,
+        folds.expanded_rows(model.sample) if model.sample.n == folds.held.shape[1] else [],
+        pooled,
+        model,
+    )
+
+
+def mlestimate(
+    xi: Any,
+    weights: Any = None,
+    qJ: Any = None,
+    L: Any = None,
+    method: str | Engine = "pseudo",
+    *,
+    naive: bool = False,
+    log_z: str = "auto",
+    n_jobs: int | None = None,
+    **options: Any,
+) -> MLEstimate:
+    """Fit one group from integer codes.
+
+    Parameters
+    ----------
+    xi : array_like of int, shape (n, m)
+        Codes ``0..L_i-1``.
+    weights : array_like, shape (n,), optional
+        Frequencies, whole numbers.
+    qJ : array_like of bool, shape (m, m), optional
+        Which predictors interact; all by default.
+    L : array_like of int, shape (m,), optional
+        Numbers of levels; by default the largest code of each column plus one, and at least two.
+    method, log_z, n_jobs, **options
+        As in `bbl`.
+    naive : bool, default False
+        Whether to leave out all interactions.
+
+    Returns
+    -------
+    MLEstimate
+        With ``symmetrize=False``, ``J[i, j]`` is the solution of predictor i and ``J[j, i]`` that of predictor j.
+
+    Raises
+    ------
+    DataError, OptionError, BBLTypeError
+        If codes, weights, `qJ` or `L` do not fit together.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> fit = mlestimate(np.array([[0, 0], [0, 1], [1, 0], [1, 1], [1, 1]]), lambda_=0.0)
+    >>> float(fit.J[0, 1][0, 0].round(6))
+    0.693147
+    """
+    choice("log_z", log_z, LOG_Z)
+    engine = make_engine(method, options)
+    sample, n_levels = _coded_sample(xi, weights, L)
+    m = len(n_levels)
+    pairs = None
+    if flag("naive", naive) or engine.name == "naive":
+        pairs = np.empty((0, 2), dtype=np.intp)
+    elif qJ is not None:
+        mask = np.asarray(qJ)
+        if mask.shape != (m, m) or not np.array_equal(mask.astype(bool), mask.astype(bool).T):
+            raise OptionError(f"qJ must be a symmetric {m} x {m} matrix; got shape {mask.shape}.", argument="qJ")
+        pairs = np.argwhere(np.triu(mask.astype(bool), 1))
+    layout = Layout(n_levels, pairs)
+    kind = resolve_log_z(log_z, layout, engine.log_z)
+    fit, lz = fit_group(sample, layout, engine, None, kind, n_workers(n_jobs), keep_sites=True)[0]
+    if kind == "exact":
+        lz = float(exact_log_z(layout, fit.theta[None])[0])
+    warn_problems([f"predictor {i}:{f' level {a}' if a >= 0 else ''} {text}" for i, a, text in fit.notes])
+    # without symmetrisation the two solutions of a pair differ, and both are wanted
+    J_all = layout.to_matrix(fit.theta)[1] if fit.site_theta is None else fit.site_theta[:, 1:]
+    if fit.site_theta is not None and getattr(engine, "symmetrize", True):
+        J_all = 0.5 * (J_all + J_all.T)
+    cut = [slice(a, b) for a, b in itertools.pairwise(layout.start)]
+    J = {(int(i), int(j)): J_all[cut[i], cut[j]].copy() for i, j in np.argwhere(layout.mask)}
+    h = [layout.table(fit.theta, i).copy() for i in range(m)]
+    return MLEstimate(h, J, fit.lkh, lz, bool(fit.converged.all()), fit.n_iter)
+
+
+def _coded_sample(xi: Any, weights: Any, L: Any) -> tuple[Sample, np.ndarray]:
+    """Check integer codes and weights, and return them as one group with its numbers of levels."""
+    codes = np.asarray(xi)
+    if codes.dtype == object or codes.dtype.kind not in "biuf" or codes.ndim != 2:
+        raise BBLTypeError(
+            f"xi must be a 2-d array of integer codes; got {codes.ndim}-d of type {codes.dtype}.", argument="xi"
+        )
+    if not codes.size:
+        raise DataError("xi has no rows or no columns.", argument="xi")
+    if codes.dtype.kind == "f" and not (np.isfinite(codes).all() and (codes == np.floor(codes)).all()):
+        raise DataError("xi has missing or fractional entries; codes are whole numbers 0..L-1.", argument="xi")
+    if codes.min() < 0:
+        raise DataError(f"xi has the negative code {codes.min()}; codes are 0..L-1.", argument="xi")
+    top = codes.max(axis=0).astype(np.int64) + 1
+    n_levels = np.maximum(top, 2) if L is None else np.broadcast_to(np.asarray(L), top.shape).astype(np.int64)
+    if (n_levels < np.maximum(top, 2)).any():
+        i = int(np.argmax(n_levels < np.maximum(top, 2)))
+        raise OptionError(f"L[{i}]={n_levels[i]}, but column {i} of xi needs {max(top[i], 2)} levels.", argument="L")
+    w = check_weights(weights, len(codes))
+    keep = w > 0
+    narrow = np.ascontiguousarray(codes[keep].astype(code_dtype(n_levels)))
+    return Sample(narrow, w[keep], np.zeros(int(keep.sum()), dtype=np.intp)), n_levels
+
+
+def check_weights(weights: Any, n: int) -> np.ndarray:
+    raise NotImplementedError

@@ -1,0 +1,133 @@
+"""Threads and memory: how many workers run, how a list of tasks is spread over them, what fits into memory."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from bbl.checks import integer
+from bbl.errors import BBLError, OptionError
+
+__all__ = ["check_memory", "n_workers", "progress_bar", "run_tasks", "serial_blas"]
+
+
+def n_workers(n_jobs: int | None) -> int:
+    """Return the number of workers for ``n_jobs``: None or -1 for all cores this process may use."""
+    if n_jobs is None:
+        return _cores()
+    count = integer("n_jobs", n_jobs)
+    if count == 0:
+        raise OptionError("n_jobs must not be 0; give 1 for one thread or -1 for all cores.", argument="n_jobs")
+    return count if count > 0 else max(1, _cores() + 1 + count)
+
+
+@functools.cache
+def _cores() -> int:
+    from joblib import cpu_count
+
+    return int(cpu_count())
+
+
+def run_tasks(function: Callable, tasks: Sequence[tuple], workers: int, progress: Callable | None = None) -> list:
+    """Return ``[function(*task) for task in tasks]``, by joblib threads (or the backend that the caller configured).
+
+    The tasks must not share anything that they write, so the results do not depend on `workers`.
+    `progress` is called once for each finished task.
+    """
+    if workers == 1 or len(tasks) < 2:
+        done: Iterable = (function(*task) for task in tasks)
+    else:
+        from joblib import Parallel, delayed
+
+        pool = Parallel(n_jobs=min(workers, len(tasks)), prefer="threads", return_as="generator")
+        done = pool(delayed(function)(*task) for task in tasks)
+    results = []
+    for result in done:
+        results.append(result)
+        if progress is not None:
+            progress()
+    return results
+
+
+@contextmanager
+def progress_bar(total: int, title: str, verbose: int):
+    """Show a progress bar on stderr if that is a terminal and `verbose`; yields what is called for each step."""
+    from tqdm import tqdm
+
+    with tqdm(total=total, desc=title, disable=None if verbose else True, delay=1.0, leave=False) as bar:
+        yield bar.update
+
+
+@functools.cache
+def _blas() -> Any:
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
+
+
+@contextmanager
+def serial_blas():
+    """Hold BLAS to one thread: workers are ours, and results must not depend on their number."""
+    with _blas().limit(limits=1, user_api="blas"):
+        yield
+
+
+def available_memory() -> int:
+    """Return the bytes that this process may still allocate: the least of free memory, cgroup and ulimit."""
+    limits = []
+    try:
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable"):
+                limits.append(int(line.split()[1]) * 1024)
+    except OSError:  # not Linux: all physical memory, where the system tells
+        if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
+            limits.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    for limit, usage in (
+        ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
+        ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
+    ):
+        try:
+            limits.append(int(Path(limit).read_text()) - int(Path(usage).read_text()))
+        except (OSError, ValueError):
+            continue
+    try:
+        import resource
+
+        soft, _ = resource.getrlimit(resource.RLIMIT_AS)
+        if soft != resource.RLIM_INFINITY:
+            limits.append(soft - _address_space())
+    except ImportError:  # not a Unix
+        pass
+    return min(limits, default=2**63)
+
+
+def _address_space() -> int:
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return 0
+
+
+def check_memory(needed: float, what: str, remedy: str) -> None:
+    """Raise before an allocation of `needed` bytes that would take over 80 % of what is available.
+
+    Raises
+    ------
+    BBLError
+        With the sizes, `what` needs them and the `remedy`. It is a MemoryError too.
+    """
+    if needed < 64 * 2**20:
+        return
+    free = available_memory()
+    if needed > 0.8 * free:
+        raise MemoryLimitError(
+            f"{what} needs about {needed / 2**30:.1f} GiB and {free / 2**30:.1f} GiB are available. {remedy}"
+        )
+
+
+class MemoryLimitError(BBLError, MemoryError):
+    """An allocation would not fit; raised before it is made."""

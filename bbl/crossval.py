@@ -1,0 +1,163 @@
+"""Cross-validation: folds x settings over the estimation, pooled predictions, one score per setting."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from bbl.config import run_tasks
+from bbl.design.labels import Labels
+from bbl.design.sample import Sample
+from bbl.engines import Engine
+from bbl.errors import DataError, OptionError
+from bbl.estimate import Estimate, estimate_path, problems
+from bbl.model.energy import Energy
+from bbl.model.layout import Layout
+from bbl.model.metrics import SCORES, auc
+from bbl.model.predict import class_scores, link, log_probabilities
+
+__all__ = ["Folds", "Scored", "consecutive_folds", "cross_validate", "score_settings", "shuffled_folds", "splitter_folds"]
+
+
+@dataclass(frozen=True)
+class Folds:
+    """Folds as weights: row k is validated ``held[f, k]`` times in fold f and trained on with the rest of its weight.
+
+    A weight is the same as repeating the row, so a row's copies may fall into different folds.
+    """
+
+    held: np.ndarray
+
+    def expanded_rows(self, sample: Sample) -> list[np.ndarray]:
+        """Return, for each fold, the validated rows of the weight-expanded data, group by group."""
+        start = np.concatenate(([0], np.cumsum(sample.weights)))[:-1] + np.cumsum(self.held, axis=0) - self.held
+        out = []
+        for held, first in zip(self.held, start, strict=True):
+            rows = [
+                np.concatenate([np.arange(f, f + c) for f, c in zip(first[g], held[g], strict=True)] or [np.empty(0)])
+                for g in (np.flatnonzero((sample.y == y) & (held > 0)) for y in range(int(sample.y.max()) + 1))
+            ]
+            out.append(np.concatenate(rows).astype(np.intp))
+        return out
+
+
+def _fold_sizes(total: float, nfold: int) -> np.ndarray:
+    """Return R's fold sizes: ``max(1, total // nfold)`` each, the last takes the rest."""
+    each = max(1, int(total) // nfold)
+    edges = np.minimum(np.arange(nfold + 1) * each, total)
+    edges[-1] = total
+    return np.diff(edges)
+
+
+def consecutive_folds(sample: Sample, nfold: int) -> Folds:
+    """Return R's folds: consecutive blocks within each response group, not shuffled."""
+    held = np.zeros((nfold, sample.n))
+    for y in range(int(sample.y.max()) + 1):
+        rows = np.flatnonzero(sample.y == y)
+        end = np.cumsum(sample.weights[rows])
+        edge = np.concatenate(([0.0], np.cumsum(_fold_sizes(end[-1] if len(end) else 0.0, nfold))))
+        inside = np.minimum(end, edge[1:, None]) - np.maximum(end - sample.weights[rows], edge[:-1, None])
+        held[:, rows] = np.maximum(inside, 0.0)
+    return Folds(held)
+
+
+def shuffled_folds(sample: Sample, nfold: int, rng: np.random.Generator) -> Folds:
+    """Return folds of the same sizes, drawn at random within each response group."""
+    held = np.zeros((nfold, sample.n))
+    for y in range(int(sample.y.max()) + 1):
+        rows = np.flatnonzero(sample.y == y)
+        # every copy of a row is dealt by itself: a random order of all copies, cut at the fold sizes
+        copies = rng.permutation(np.repeat(rows, sample.weights[rows].astype(np.intp)))
+        cuts = np.cumsum(_fold_sizes(len(copies), nfold)).astype(np.intp)[:-1]
+        for f, part in enumerate(np.split(copies, cuts)):
+            np.add.at(held[f], part, 1.0)
+    return Folds(held)
+
+
+def splitter_folds(sample: Sample, splitter) -> Folds:
+    """Return the folds of a scikit-learn splitter (or an iterable of train/validation row positions)."""
+    pairs = splitter.split(sample.codes, sample.y) if hasattr(splitter, "split") else splitter
+    held = []
+    for _, validation in pairs:
+        rows = np.zeros(sample.n)
+        rows[np.asarray(validation)] = sample.weights[np.asarray(validation)]
+        held.append(rows)
+    if len(held) < 2:
+        raise OptionError("cv gives fewer than 2 folds.", argument="cv")
+    return Folds(np.array(held))
+
+
+@dataclass(frozen=True)
+class Scored:
+    """Pooled validation predictions of every setting.
+
+    Attributes
+    ----------
+    scores : ndarray, shape (S, N, K)
+        Class scores ``ln p_y + E_y - ln Z_y`` of the N validated rows (fold by fold), for each of S settings.
+    y, weights : ndarray, shape (N,)
+    last : list of Estimate
+        The last fold's fit at each setting.
+    found : list of str
+        What did not converge, in words.
+    """
+
+    scores: np.ndarray
+    y: np.ndarray
+    weights: np.ndarray
+    last: list[Estimate]
+    found: list[str]
+
+
+def _run_fold(
+    sample: Sample, held: np.ndarray, layout: Layout, K: int, engine: Engine, values, log_z: str
+) -> tuple[list[Estimate], np.ndarray, np.ndarray]:
+    """Fit on what one fold leaves, and score what it holds."""
+    left = sample.weights - held
+    train = Sample(sample.codes, left, sample.y).rows(left > 0)
+    if not train.n:
+        raise DataError("A fold leaves no rows to train on; give fewer folds (nfold) or more data.", argument="nfold")
+    fits = estimate_path(train, layout, K, engine, values, log_z=log_z)
+    rows = np.flatnonzero(held > 0)
+    rows = rows[np.argsort(sample.y[rows], kind="stable")]
+    codes = np.ascontiguousarray(sample.codes[rows])
+    scores = [class_scores(Energy(f.parameters.layout, f.parameters.theta)(codes), f.log_z, f.prior) for f in fits]
+    return fits, np.array(scores), rows
+
+
+def cross_validate(
+    sample: Sample,
+    labels: Labels,
+    layout: Layout,
+    engine: Engine,
+    values: Sequence[float] | None,
+    folds: Folds,
+    *,
+    log_z: str,
+    workers: int,
+    progress: Callable | None = None,
+) -> Scored:
+    """Fit every setting on every fold; the settings of a fold share warm starts or one eigendecomposition."""
+    K = len(labels.groups)
+    tasks = [(sample, held, layout, K, engine, values, log_z) for held in folds.held]
+    runs = run_tasks(_run_fold, tasks, workers, progress)
+    rows = np.concatenate([run[2] for run in runs])
+    weights = np.concatenate([held[run[2]] for held, run in zip(folds.held, runs, strict=True)])
+    found = [f"fold {f + 1}, {text}" for f, run in enumerate(runs) for fit in run[0] for text in problems(fit, labels)]
+    scores = np.concatenate([run[1] for run in runs], axis=1)
+    return Scored(scores, sample.y[rows], weights, runs[-1][0], found)
+
+
+def score_settings(scored: Scored, score: str) -> tuple[np.ndarray, int]:
+    """Return the table of scores (S, 3) for ``"auc"`` (value, lower, upper) or (S, 1) else, and the best row."""
+    table = []
+    for scores in scored.scores:
+        if score == "auc":
+            table.append(auc(link(scores)[:, 1], scored.y == 1, scored.weights))
+        else:
+            table.append((SCORES[score](log_probabilities(scores), scored.y, scored.weights),))
+    values = np.array(table)
+    column = -values[:, 0] if score in ("logloss", "brier") else values[:, 0]
+    return values, int(np.argmax(np.where(np.isnan(column), -np.inf, column)))

@@ -1,0 +1,86 @@
+"""What every engine takes and gives: options in, a sample and a layout, an EngineFit out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
+
+import numpy as np
+
+from bbl.design.sample import Sample
+from bbl.model.layout import Layout
+
+__all__ = ["Engine", "EngineFit"]
+
+
+@dataclass(frozen=True)
+class EngineFit:
+    """Result of one engine run on one group.
+
+    Attributes
+    ----------
+    theta : ndarray, shape (layout.size,)
+        Fields and couplings.
+    lkh : float
+        The maximised objective per observation, summed over predictors.
+    site_theta : ndarray, shape (D, 1 + D), or None
+        Unsymmetrised pseudo-likelihood solution: row (i, a) holds ``h_i(a)`` and all ``J_i(a; j, b)``.
+    mf_log_z : float, or None
+        The mean-field ln Z of eq. (32), from the engine's own frequencies.
+    grad_norm : ndarray, shape (m,)
+        Norm of the gradient left at each predictor.
+    n_iter : ndarray of int, shape (m,)
+        Iterations that each predictor took.
+    converged : ndarray of bool, shape (m,)
+    notes : tuple of (int, int, str)
+        Predictor, level code (-1 for none) and what is to be said about it, for the warnings that name them.
+    """
+
+    theta: np.ndarray
+    lkh: float
+    site_theta: np.ndarray | None = None
+    mf_log_z: float | None = None
+    grad_norm: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    n_iter: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=int))
+    converged: np.ndarray = field(default_factory=lambda: np.ones(0, dtype=bool))
+    notes: tuple[tuple[int, int, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Engine:
+    """Options of an inference method, with the one method `path` that fits a group at a grid of settings.
+
+    Attributes
+    ----------
+    name : str
+        Name in the ENGINES table.
+    tuned : str or None
+        The option that crossVal varies.
+    log_z : str
+        The ln Z that goes with the method where the exact one is too costly.
+    """
+
+    name: ClassVar[str]
+    tuned: ClassVar[str | None] = None
+    log_z: ClassVar[str] = "exact"
+
+    def restrict(self, layout: Layout) -> Layout:
+        """Return the layout of the parameters that this engine fits."""
+        return layout
+
+    def prepare(self, sample: Sample, layout: Layout) -> Sample:
+        """Return the rows that this engine fits (augmented where its method says so)."""
+        return sample
+
+    def path(self, sample: Sample, layout: Layout, values: Sequence[float] | None = None, workers: int = 1):
+        """Fit one group at each of `values` of the tuned option; None for the engine's own setting."""
+        raise NotImplementedError
+
+    def fit(self, sample: Sample, layout: Layout, workers: int = 1) -> EngineFit:
+        """Fit one group at the engine's own settings."""
+        return self.path(sample, layout, None, workers)[0]
+
+    def at(self, value: float) -> Engine:
+        """Return the same engine with the tuned option set to `value`."""
+        return replace(self, **{self.tuned: value})  # type: ignore[arg-type]

@@ -1,0 +1,124 @@
+"""Mean field: couplings from the inverse of the regularised covariance of the predictors (section 2.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import LinAlgError, eigh, lapack
+
+from bbl.checks import real
+from bbl.config import check_memory, serial_blas
+from bbl.design.sample import Sample
+from bbl.engines.base import Engine, EngineFit
+from bbl.engines.naive import absent_levels, frequencies, log_ratio
+from bbl.model.energy import energies
+from bbl.model.layout import Layout
+from bbl.model.moments import pair_counts
+
+__all__ = ["MeanField"]
+
+SINGULAR = 1e-12
+
+
+@dataclass(frozen=True)
+class MeanField(Engine):
+    """Mean-field inference, eqs. (19)-(23).
+
+    Parameters
+    ----------
+    eps : float, default 0.9
+        Weight of the sample covariance against ``tr(C)/D`` times the identity (eq. 21); 0 is naive Bayes.
+    prior_count : float, default 1.0
+        Pseudocount of eqs. (20)-(23), spread evenly over levels and pairs of levels.
+
+    Raises
+    ------
+    OptionError
+        If `eps` is outside [0, 1] or `prior_count` is negative.
+    """
+
+    eps: float = 0.9
+    prior_count: float = 1.0
+    name = "mf"
+    tuned = "eps"
+    log_z = "mf"
+
+    def __post_init__(self):
+        object.__setattr__(self, "eps", real("eps", self.eps, 0.0, 1.0))
+        object.__setattr__(self, "prior_count", real("prior_count", self.prior_count, 0.0))
+
+    def path(self, sample: Sample, layout: Layout, values: Sequence[float] | None = None, workers: int = 1):
+        """Fit one group at each `eps` of `values`; one eigendecomposition serves them all."""
+        grid = [self.eps] if values is None else [float(v) for v in values]
+        f = frequencies(sample, layout, self.prior_count)
+        column = np.concatenate([fi[1:] for fi in f])
+        effective = np.concatenate([log_ratio(fi) for fi in f])
+        notes = absent_levels(f, "give prior_count > 0")
+        log_f0 = float(sum(np.log(max(fi[0], 1e-300)) for fi in f))
+        if not len(layout.pairs) or grid == [0.0]:
+            theta = np.concatenate([effective, np.zeros(layout.size - layout.D)])
+            return [_finish(theta, -log_f0, sample, layout, notes)] * len(grid)
+        check_memory(
+            8.0 * layout.D**2 * (3 + (len(grid) > 1)),
+            f"Mean field with {layout.D} levels",
+            "Use fewer predictors.",
+        )
+        with serial_blas():
+            C = covariance(sample, layout, column, self.prior_count)
+            inverse = _inverses(C, grid)
+            fits = []
+            for precision, singular in inverse:
+                _, J = layout.to_matrix(layout.from_matrix(effective, -precision))
+                field = J @ column
+                theta = layout.from_matrix(effective - field, J)
+                log_z = -log_f0 - 0.5 * float(column @ field)
+                more = ((0, -1, "covariance is singular; take a smaller eps or a larger prior_count"),) * singular
+                fits.append(_finish(theta, log_z, sample, layout, notes + more))
+        return fits
+
+
+def _finish(theta, log_z, sample, layout, notes) -> EngineFit:
+    """Assemble the fit; lkh is the mean log-likelihood with the mean-field ln Z."""
+    lkh = float(sample.weights @ energies(sample.codes, layout, theta[None])[:, 0]) / sample.total - log_z
+    return EngineFit(
+        theta, lkh, mf_log_z=log_z, converged=np.full(layout.m, not any(n[1] < 0 for n in notes)), notes=notes
+    )
+
+
+def covariance(sample: Sample, layout: Layout, column: np.ndarray, prior_count: float) -> np.ndarray:
+    """Return the covariance (D, D) of the non-reference levels with the prior count in it (eq. 20)."""
+    C = pair_counts(sample, layout)
+    if prior_count:
+        share = np.repeat(1.0 / layout.n_levels, layout.n_levels - 1)
+        C += prior_count * np.multiply.outer(share, share)
+    C /= sample.total + prior_count
+    for i in range(layout.m):
+        block = slice(layout.start[i], layout.start[i + 1])
+        C[block, block] = np.diag(column[block])
+    C -= np.multiply.outer(column, column)
+    return C
+
+
+def _inverses(C: np.ndarray, grid: list[float]):
+    """Yield the inverse of eq. (21)'s matrix at each eps, and whether it had to be kept from being singular."""
+    mean = np.trace(C) / len(C)
+    if len(grid) == 1:
+        M = grid[0] * C
+        M.flat[:: len(C) + 1] += (1.0 - grid[0]) * mean
+        factor, info = lapack.dpotrf(M, lower=1)
+        pivots = np.abs(factor.diagonal())
+        if info == 0 and pivots.min() ** 2 > SINGULAR * pivots.max() ** 2:
+            inverse, _ = lapack.dpotri(factor, lower=1)
+            lower = np.tril(inverse)
+            yield lower + np.tril(inverse, -1).T, False
+            return
+    try:
+        values, vectors = eigh(C, driver="evd", check_finite=False)
+    except LinAlgError:
+        values, vectors = eigh(C, driver="ev", check_finite=False)
+    for eps in grid:
+        d = (1.0 - eps) * mean + eps * values
+        floor = SINGULAR * d.max()
+        yield (vectors / np.maximum(d, floor)) @ vectors.T, bool((d < floor).any())

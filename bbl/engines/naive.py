@@ -1,0 +1,74 @@
+"""Naive Bayes: independent predictors, solved in closed form (section 2.4)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bbl.checks import real
+from bbl.design.sample import Sample
+from bbl.engines.base import Engine, EngineFit
+from bbl.model.layout import Layout
+from bbl.model.moments import level_counts
+
+__all__ = ["NaiveBayes", "frequencies"]
+
+TINY = 1e-300
+
+
+def frequencies(sample: Sample, layout: Layout, prior_count: float) -> list[np.ndarray]:
+    """Return ``f_i(x) = (n_i(x) + c/L_i) / (W + c)`` for every predictor, reference level included."""
+    total = sample.total + prior_count
+    return [(n + prior_count / len(n)) / total for n in level_counts(sample, layout.n_levels)]
+
+
+def log_ratio(f: np.ndarray) -> np.ndarray:
+    """Return ``ln f(x)/f(0)`` for ``x >= 1`` (eq. 23), finite where a level is absent."""
+    log = np.log(np.maximum(f, TINY))
+    return log[1:] - log[0]
+
+
+@dataclass(frozen=True)
+class NaiveBayes(Engine):
+    """Naive Bayes with a prior count: ``h_i(x) = ln f_i(x)/f_i(0)`` (eq. 25).
+
+    Parameters
+    ----------
+    prior_count : float, default 1.0
+        Pseudocount spread evenly over the levels of each predictor.
+
+    Raises
+    ------
+    OptionError
+        If `prior_count` is negative or not finite.
+    """
+
+    prior_count: float = 1.0
+    name = "naive"
+
+    def __post_init__(self):
+        object.__setattr__(self, "prior_count", real("prior_count", self.prior_count, 0.0))
+
+    def restrict(self, layout: Layout) -> Layout:
+        """Return the layout without pairs."""
+        return Layout(layout.n_levels, np.empty((0, 2), dtype=np.intp))
+
+    def path(self, sample, layout, values=None, workers=1):
+        """Fit one group; there is nothing to tune."""
+        f = frequencies(sample, layout, self.prior_count)
+        theta = np.concatenate([log_ratio(fi) for fi in f])
+        # eq. (26) per observation: the counts' own frequencies weigh the logs of the smoothed ones.
+        counts = level_counts(sample, layout.n_levels)
+        lkh = sum(float(n @ np.log(np.maximum(fi, TINY))) for n, fi in zip(counts, f, strict=True)) / sample.total
+        notes = ()
+        if self.prior_count == 0:
+            notes = absent_levels(counts, "give prior_count > 0")
+        fit = EngineFit(theta, lkh, converged=np.ones(layout.m, dtype=bool), notes=notes)
+        return [fit] * (1 if values is None else len(values))
+
+
+def absent_levels(counts: list[np.ndarray], remedy: str) -> tuple[tuple[int, int, str], ...]:
+    """Return a note for each predictor with a level that never occurs, so that its field is not finite."""
+    text = f"never occurs, so its field has no finite value; {remedy}"
+    return tuple((i, int(np.argmin(n)), text) for i, n in enumerate(counts) if (n == 0).any())

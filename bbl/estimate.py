@@ -1,0 +1,167 @@
+"""Estimation: one engine run for each response group (and for all rows pooled), and the ln Z that goes with it."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from bbl.config import check_memory, run_tasks
+from bbl.design.labels import Labels
+from bbl.design.sample import Sample
+from bbl.engines import Engine, EngineFit
+from bbl.errors import ConvergenceWarning
+from bbl.model.layout import Layout
+from bbl.model.logz import exact_log_z, pseudo_log_z, resolve_log_z
+from bbl.model.parameters import Parameters
+
+__all__ = ["Estimate", "estimate", "estimate_path", "fit_group", "problems", "warn_problems"]
+
+SMALL = 200_000
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A fitted model as plain arrays.
+
+    Attributes
+    ----------
+    parameters : Parameters
+    log_z : ndarray, shape (K,)
+        ln Z of each group.
+    log_z_kind : str
+        How `log_z` was computed: one of "exact", "pseudo", "half", "mf".
+    prior : ndarray, shape (K,)
+        Weighted share of each group.
+    lkh : float
+        Maximised objective, summed over predictors and observations of all groups.
+    fits : tuple of EngineFit
+        One per group, then the pooled one if it was made.
+    """
+
+    parameters: Parameters
+    log_z: np.ndarray
+    log_z_kind: str
+    prior: np.ndarray
+    lkh: float
+    fits: tuple[EngineFit, ...]
+
+    @property
+    def converged(self) -> bool:
+        """Whether every predictor of every group reached its optimum."""
+        return all(fit.converged.all() for fit in self.fits)
+
+
+def fit_group(
+    sample: Sample,
+    layout: Layout,
+    engine: Engine,
+    values: Sequence[float] | None,
+    log_z: str,
+    workers: int,
+    keep_sites: bool = False,
+) -> list[tuple[EngineFit, float]]:
+    """Fit one group at each of `values`; return each fit with its approximate ln Z (nan where that comes later).
+
+    The (D, D) site matrices are dropped unless `keep_sites`. A group without rows gets zeros: its share is zero, so it is never predicted.
+    """
+    if not sample.n:
+        empty = EngineFit(np.zeros(layout.size), 0.0, mf_log_z=0.0, converged=np.ones(layout.m, dtype=bool))
+        return [(empty, 0.0)] * (1 if values is None else len(values))
+    rows = engine.prepare(sample.collapsed(layout.n_levels), layout)
+    out = []
+    for fit in engine.path(rows, layout, values, workers):
+        value = np.nan
+        if log_z in ("pseudo", "half"):
+            site_theta = fit.site_theta if fit.site_theta is not None else _as_sites(layout, fit.theta)
+            value = pseudo_log_z(rows, layout, site_theta, half=log_z == "half")
+        elif log_z == "mf":
+            value = fit.mf_log_z if fit.mf_log_z is not None else _mean_field_log_z(rows, layout, fit.theta)
+        out.append((fit if keep_sites else replace(fit, site_theta=None), float(value)))
+    return out
+
+
+def _as_sites(layout: Layout, theta: np.ndarray) -> np.ndarray:
+    h, J = layout.to_matrix(theta)
+    return np.column_stack([h, J])
+
+
+def _mean_field_log_z(rows: Sample, layout: Layout, theta: np.ndarray) -> float:
+    """Eq. (32) with the sample's own frequencies, for couplings that did not come from mean field."""
+    from bbl.engines.naive import frequencies
+
+    f = frequencies(rows, layout, 0.0)
+    column = np.concatenate([fi[1:] for fi in f])
+    _, J = layout.to_matrix(theta)
+    return -sum(float(np.log(max(fi[0], 1e-300))) for fi in f) - 0.5 * float(column @ J @ column)
+
+
+def estimate_path(
+    sample: Sample,
+    layout: Layout,
+    K: int,
+    engine: Engine,
+    values: Sequence[float] | None = None,
+    *,
+    log_z: str = "auto",
+    pooled: bool = False,
+    workers: int = 1,
+    progress: Callable | None = None,
+) -> list[Estimate]:
+    """Fit all K groups (and the pooled rows) at each of `values` of the engine's tuned option.
+
+    Returns
+    -------
+    list of Estimate
+        One for each of `values`; one if `values` is None.
+    """
+    layout = engine.restrict(layout)
+    kind = resolve_log_z(log_z, layout, engine.log_z)
+    check_memory(
+        8.0 * (2 + K + pooled) * layout.D**2,
+        f"A fit of {K} groups with {layout.D} non-reference levels",
+        "Use fewer predictors, fewer levels, or a formula with fewer interactions.",
+    )
+    groups = [sample.group(y) for y in range(K)]
+    parts = groups + ([Sample(sample.codes, sample.weights)] if pooled else [])
+    if sample.n * layout.D * (1 if values is None else len(values)) < SMALL:
+        workers = 1
+    outer = min(workers, len(parts))
+    tasks = [(part, layout, engine, values, kind, max(1, workers // outer)) for part in parts]
+    runs = run_tasks(fit_group, tasks, outer, progress)
+    totals = np.array([g.total for g in groups])
+    out = []
+    for v in range(len(runs[0])):
+        fits = [run[v][0] for run in runs]
+        theta = np.array([fit.theta for fit in fits[:K]])
+        ln_z = exact_log_z(layout, theta) if kind == "exact" else np.array([run[v][1] for run in runs[:K]])
+        lkh = float(sum(t * fit.lkh for t, fit in zip(totals, fits[:K], strict=True)))
+        parameters = Parameters(layout, theta, fits[K].theta if pooled else None)
+        out.append(Estimate(parameters, ln_z, kind, totals / totals.sum(), lkh, tuple(fits)))
+    return out
+
+
+def estimate(sample: Sample, layout: Layout, K: int, engine: Engine, **options) -> Estimate:
+    """Fit all K groups at the engine's own settings; `options` as in `estimate_path`."""
+    return estimate_path(sample, layout, K, engine, None, **options)[0]
+
+
+def problems(result: Estimate, labels: Labels) -> list[str]:
+    """Return, in words, what each group and predictor did not reach."""
+    found = []
+    for g, fit in enumerate(result.fits):
+        group = f"group {labels.groups[g]!r}" if g < len(labels.groups) else "the pooled fit"
+        for i, level, text in fit.notes:
+            of_level = f" level {labels.levels[i][level]!r}" if level >= 0 else ""
+            found.append(f"{group}, predictor {labels.names[i]!r}:{of_level} {text}")
+    return found
+
+
+def warn_problems(found: Sequence[str], stacklevel: int = 3) -> None:
+    """Give one ConvergenceWarning for all of `found`, the first few in full."""
+    distinct = list(dict.fromkeys(found))
+    if distinct:
+        more = f"\n  and {len(distinct) - 5} more of this kind" if len(distinct) > 5 else ""
+        warnings.warn("In " + "\n  in ".join(distinct[:5]) + more, ConvergenceWarning, stacklevel=stacklevel)

@@ -1,0 +1,72 @@
+"""The log partition function ln Z of each group: which value to use, and how it is computed (spec table LOG_Z)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bbl.config import serial_blas
+from bbl.design.sample import Sample
+from bbl.errors import OptionError
+from bbl.model.elimination import elimination_order, log_partition
+from bbl.model.layout import Layout
+from bbl.model.moments import one_hot
+
+__all__ = ["LOG_Z", "exact_log_z", "pseudo_log_z", "resolve_log_z"]
+
+LOG_Z = ("auto", "exact", "pseudo", "half", "mf")
+
+AUTO_CELLS = 2e5
+EXACT_CELLS = 3e7
+ROWS = 2048
+
+
+def exact_log_z(layout: Layout, theta: np.ndarray) -> np.ndarray:
+    """Return the true ln Z (K,) of the parameter vectors `theta` (K, size), by variable elimination.
+
+    Raises
+    ------
+    OptionError
+        If the tables would hold more than 3e7 cells per group.
+    """
+    found = elimination_order(layout, EXACT_CELLS)
+    if found is None:
+        raise OptionError(
+            f"log_z='exact' would sum over more than {EXACT_CELLS:.0e} table cells for these {layout.m} predictors and "
+            f"{len(layout.pairs)} interactions; use log_z='auto', 'pseudo', 'half' or 'mf', or fewer interactions.",
+            argument="log_z",
+        )
+    return log_partition(layout, theta, found[0])
+
+
+def resolve_log_z(log_z: str, layout: Layout, fallback: str) -> str:
+    """Return the choice that ``"auto"`` stands for: exact where it is cheap, else `fallback`."""
+    if log_z != "auto":
+        return log_z
+    return fallback if elimination_order(layout, AUTO_CELLS) is None else "exact"
+
+
+def pseudo_log_z(sample: Sample, layout: Layout, site_theta: np.ndarray, *, half: bool) -> float:
+    """Return eq. (31): the weighted mean over rows of the sum of the predictors' log-normalisers.
+
+    Parameters
+    ----------
+    sample : Sample
+        The rows that the group was fitted to.
+    layout : Layout
+    site_theta : ndarray, shape (D, 1 + D)
+        Unsymmetrised solution (see EngineFit).
+    half : bool
+        With the factor 1/2 in front of the couplings, as eq. (31) is printed; R's default leaves it out.
+    """
+    h, J = site_theta[:, 0], site_theta[:, 1:] * (0.5 if half else 1.0)
+    total = 0.0
+    with serial_blas():
+        for lo in range(0, sample.n, ROWS):
+            part = slice(lo, lo + ROWS)
+            field = one_hot(sample.codes[part], layout) @ J.T + h
+            # one log-normaliser per predictor: the reference level adds exp(0)
+            top = np.maximum(np.maximum.reduceat(field, layout.start[:-1], axis=1), 0.0)
+            shifted = np.exp(field - np.repeat(top, layout.n_levels - 1, axis=1))
+            norm = top + np.log(np.exp(-top) + np.add.reduceat(shifted, layout.start[:-1], axis=1))
+            total += float(sample.weights[part] @ norm.sum(axis=1))
+    return total / sample.total

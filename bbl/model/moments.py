@@ -1,0 +1,63 @@
+"""Moments: weighted counts of levels and of pairs of levels (eqs. 16)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bbl._ext import moments as kernel
+from bbl.design.sample import Sample
+from bbl.model.layout import Layout
+
+__all__ = ["level_counts", "one_hot", "pair_counts"]
+
+ROWS = 4096
+
+
+def level_counts(sample: Sample, n_levels) -> list[np.ndarray]:
+    """Return the weighted count of every level of every predictor.
+
+    Parameters
+    ----------
+    sample : Sample
+        Rows of one group; with ``y`` set, counts are split by group.
+    n_levels : sequence of int, length m
+        Number of levels of each predictor.
+
+    Returns
+    -------
+    list of m ndarrays, shape (L_i,), or (K, L_i) if the sample has a response
+    """
+    K = 1 if sample.y is None else int(sample.y.max(initial=-1)) + 1
+    offset = 0 if sample.y is None else sample.y
+    counts = []
+    for i, L in enumerate(n_levels):
+        cell = offset * int(L) + sample.codes[:, i].astype(np.intp)
+        counts.append(np.bincount(cell, sample.weights, K * int(L)).reshape(K, int(L)))
+    return [c[0] for c in counts] if sample.y is None else counts
+
+
+def one_hot(codes: np.ndarray, layout: Layout) -> np.ndarray:
+    """Return the indicator matrix (n, D) of non-reference levels, float64."""
+    n = len(codes)
+    X = np.zeros((n, layout.D + 1))
+    column = layout.start[:-1] + codes.astype(np.intp) - 1
+    column[codes == 0] = layout.D
+    X[np.arange(n)[:, None], column] = 1.0
+    return X[:, : layout.D]
+
+
+def pair_counts(sample: Sample, layout: Layout) -> np.ndarray:
+    """Return the weighted counts (D, D) of pairs of non-reference levels; the diagonal holds the level counts.
+
+    All counts are sums of whole numbers, so they are exact and do not depend on the order of the rows.
+    """
+    counts = np.zeros((layout.D, layout.D))
+    if (sample.weights == 1.0).all():
+        bits = np.zeros((layout.D, (sample.n + 63) // 64), dtype=np.uint64)
+        kernel.pack(sample.codes, layout.start, bits)
+        kernel.pair_counts(bits, counts)
+        return counts
+    for lo in range(0, sample.n, ROWS):
+        X = one_hot(sample.codes[lo : lo + ROWS], layout)
+        counts += X.T @ (X * sample.weights[lo : lo + ROWS, None])
+    return counts

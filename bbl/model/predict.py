@@ -1,0 +1,32 @@
+"""Classification by Bayes' rule: class scores, link, probabilities (section 2.5)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+__all__ = ["class_scores", "link", "log_probabilities"]
+
+
+def class_scores(energy: np.ndarray, log_z: np.ndarray, prior: np.ndarray) -> np.ndarray:
+    """Return ``ln p_y + E_y(x) - ln Z_y``, shape (n, K); -inf for a group without rows."""
+    with np.errstate(divide="ignore"):
+        return energy - log_z + np.log(prior)
+
+
+def log_probabilities(scores: np.ndarray) -> np.ndarray:
+    """Return ``ln P(y|x)`` (n, K) of eq. (28), by log-sum-exp."""
+    top = scores.max(axis=1, keepdims=True)
+    return scores - top - np.log(np.exp(scores - top).sum(axis=1, keepdims=True))
+
+
+def link(scores: np.ndarray) -> np.ndarray:
+    """Return ``F_y(x)`` of eq. (29): a group's score less the log-sum of the others'; +inf for a single group."""
+    n, K = scores.shape
+    out = np.empty((n, K))
+    for y in range(K):
+        others = np.delete(scores, y, axis=1)
+        if not K - 1:
+            return np.full((n, 1), np.inf)
+        top = others.max(axis=1)
+        out[:, y] = scores[:, y] - (top + np.log(np.exp(others - top[:, None]).sum(axis=1)))
+    return out

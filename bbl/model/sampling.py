@@ -1,0 +1,361 @@
+"""Gibbs sampling of one group's model on plain arrays: chains, draws and the highest state."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bbl._ext import energy as energy_kernel
+from bbl._ext import gibbs as kernel
+from bbl.checks import flag, generator, integer
+from bbl.config import check_memory, n_workers, run_tasks
+from bbl.design.sample import code_dtype
+from bbl.errors import BBLTypeError, DataError, OptionError
+
+__all__ = [
+    "MAX_STATES",
+    "Chains",
+    "GibbsDraws",
+    "gibbs",
+    "map_state",
+    "state_codes",
+    "state_energies",
+]
+
+MAX_STATES = 2**20
+LARGEST = 1e30
+SLICE_SECONDS = 0.1
+
+
+@dataclass(frozen=True)
+class GibbsDraws:
+    """What `gibbs` returns.
+
+    Attributes
+    ----------
+    best : ndarray of int, shape (m,)
+        The visited state of highest energy over all chains and sweeps, burn-in included.
+    best_energy : float
+        Its energy ``E = sum h + sum J``, computed from `best` in double precision.
+    chain_best : ndarray of int, shape (n_chains, m)
+        The visited state of highest energy of each chain.
+    chain_energy : ndarray of float64, shape (n_chains,)
+        Energies of `chain_best`; many chains at the same maximum speak for it.
+    last : ndarray of int, shape (n_chains, m)
+        State of each chain after the last sweep.
+    draws : ndarray of uint8, uint16 or int32, shape (n_chains, n_draws, m), or None
+        Every `thin`-th state after burn-in.
+    energy : ndarray of float32, shape (n_chains, n_draws), or None
+        Energies of `draws`, to single precision.
+    """
+
+    best: np.ndarray
+    best_energy: float
+    chain_best: np.ndarray
+    chain_energy: np.ndarray
+    last: np.ndarray
+    draws: np.ndarray | None = None
+    energy: np.ndarray | None = None
+
+
+@dataclass
+class _Pack:
+    """Chains that advance together; arrays have the chain as the last axis (see gibbs.h)."""
+
+    first: int
+    stop: int
+    codes: np.ndarray
+    stream: np.ndarray
+    energy: np.ndarray
+    best: np.ndarray
+    best_codes: np.ndarray
+
+
+class Chains:
+    """Gibbs chains of ``P(x) ~ exp(sum_i h_i(x_i) + sum_{i<j} J_ij(x_i, x_j))`` (eq. 6) with sequential sweeps.
+
+    A sweep draws every predictor once, in order, from its conditional distribution (eq. 13). Each chain starts from a
+    random state and has its own random stream (xoshiro128++, seeded with 128 bits drawn from `rng`): its course
+    depends on its place among the chains only, neither on how many there are nor on `n_jobs`. The kernel works in
+    single precision; probabilities below about 1e-7 of a level are not resolved.
+
+    Parameters
+    ----------
+    h : array_like, shape (D,)
+        Fields of the non-reference levels.
+    J : array_like, shape (D, D)
+        Symmetric couplings, zero between levels of one predictor (see ``Layout.to_matrix``).
+    n_levels : array_like of int, shape (m,)
+    n_chains : int
+    rng : numpy.random.Generator, int or None
+    n_jobs : int, default 1
+        Threads; None or -1 for all cores.
+
+    Raises
+    ------
+    OptionError, BBLTypeError
+        If an argument cannot be used; it is named.
+    DataError
+        If `h` and `J` do not fit `n_levels`, are not finite, or `J` is not a symmetric coupling matrix.
+    """
+
+    def __init__(self, h, J, n_levels, n_chains, rng, n_jobs: int | None = 1):
+        self.h, self.J, self.n_levels, self.start = check_model(h, J, n_levels)
+        self.n_chains = integer("n_chains", n_chains, 1)
+        self.n_jobs = n_workers(n_jobs)
+        rng = generator(rng)
+        m, D = len(self.n_levels), len(self.h)
+        height = self.n_levels.astype(float) - 1.0
+        padded = np.ceil(height / 16.0)
+        # one vector load of a table row costs about as much as five multiply-adds with the operands at hand
+        self.by_levels = bool(D * height.sum() / 16.0 > 5.0 * m * padded.sum())
+        self.lanes = kernel.lanes()
+        cells = (D + m) * 16.0 * padded.sum() if self.by_levels else float(D) * D
+        check_memory(
+            4.0 * cells + (8.0 * m + 32.0) * self.n_chains,
+            f"Gibbs sampling of {D} levels with {self.n_chains} chains",
+            "Use fewer predictors or fewer chains.",
+        )
+        self._cost = self.n_chains * ((cells / 16.0 if self.by_levels else cells) * 1e-10 + m * 2e-8)
+        self._table = kernel.pack_couplings(self.J, self.n_levels, self.start, self.by_levels, self.lanes)
+        self._packs = self._make_packs(rng.integers(0, 2**32, size=(self.n_chains, 4), dtype=np.uint32))
+
+    def _make_packs(self, seeds: np.ndarray) -> list[_Pack]:
+        unit, m = kernel.pack_size(), len(self.n_levels)
+        share = -(-self.n_chains // self.n_jobs)  # wide packs are faster, but every worker should get one
+        width = min(128 if self.by_levels else 64 if len(self.h) <= 256 else 32, -(-share // unit) * unit)
+        packs = []
+        for first in range(0, self.n_chains, width):
+            own = seeds[first : first + width]
+            stream = np.ones((4, width), dtype=np.uint32)  # lanes to spare run as well, unseen
+            stream[:, : len(own)] = own.T
+            stream[0, ~stream.any(axis=0)] = 1  # xoshiro's one forbidden state
+            codes = np.empty((m, width), dtype=np.int32)
+            kernel.start_states(self.n_levels, codes, stream)
+            best = np.full(width, -np.inf, dtype=np.float32)
+            energy = np.zeros(width, dtype=np.float32)
+            packs.append(_Pack(first, first + len(own), codes, stream, energy, best, codes.copy()))
+        return packs
+
+    def sweep(
+        self,
+        n_sweeps: int,
+        thin: int = 0,
+        draws: np.ndarray | None = None,
+        energy: np.ndarray | None = None,
+        *,
+        h: np.ndarray | None = None,
+        beta: float = 1.0,
+    ) -> None:
+        """Advance all chains by `n_sweeps` sweeps, in slices of about 0.1 s so that Ctrl-C is heard.
+
+        Parameters
+        ----------
+        n_sweeps : int
+        thin : int, optional
+            With `draws`, the sweeps per draw.
+        draws, energy : ndarray, shape (n_chains, n_draws, m) and (n_chains, n_draws), optional
+            Filled with every `thin`-th state and its energy.
+        h : ndarray, shape (D,), optional
+            Fields to use in place of the model's; with `beta` the way between two models at no cost.
+        beta : float, default 1.0
+            Factor of the couplings.
+        """
+        fields = np.ascontiguousarray(self.h if h is None else h, dtype=np.float32)
+        step = max(1, int(SLICE_SECONDS / self._cost))
+        raw = None if draws is None else draws.view(np.uint8)
+        for done in range(0, n_sweeps, step):
+            n = min(step, n_sweeps - done)
+            tasks = [(p, fields, beta, n, thin, done, raw, energy) for p in self._packs]
+            run_tasks(self._advance, tasks, self.n_jobs)
+
+    def _advance(self, p: _Pack, h, beta, n, thin, done, raw, energy) -> None:
+        keep = {}
+        if raw is not None:
+            mine = slice(p.first, p.stop)
+            keep = {"thin": thin, "since": done % thin, "first": done // thin, "draws": raw[mine]}
+            keep["energies"] = energy[mine]
+        fixed = (self._table, h, beta, self.n_levels, self.start, self.by_levels, self.lanes)
+        kernel.run(*fixed, p.codes, p.stream, p.energy, p.best, p.best_codes, n, **keep)
+
+    @property
+    def codes(self) -> np.ndarray:
+        """Current states (n_chains, m)."""
+        return np.concatenate([p.codes[:, : p.stop - p.first].T for p in self._packs])
+
+    @property
+    def best_codes(self) -> np.ndarray:
+        """Visited state of highest energy of each chain (n_chains, m); ties to single precision go to the first."""
+        return np.concatenate([p.best_codes[:, : p.stop - p.first].T for p in self._packs])
+
+    def energy(self, codes: np.ndarray) -> np.ndarray:
+        """Return the energies (n,) of `codes` (n, m) in double precision."""
+        out = np.empty((len(codes), 1))
+        scratch = np.empty(len(self.n_levels), dtype=np.intp)
+        rows = np.ascontiguousarray(codes, dtype=np.int32)
+        energy_kernel.energies(rows, self.start, self.h[:, None], self.J[:, :, None], scratch, out)
+        return out[:, 0]
+
+
+def gibbs(
+    h,
+    J,
+    n_levels,
+    n_sweeps: int = 1000,
+    n_chains: int = 64,
+    rng=None,
+    burn_in: int = 0,
+    thin: int = 1,
+    keep_draws: bool = False,
+    n_jobs: int | None = 1,
+) -> GibbsDraws:
+    """Sample one group's predictor distribution ``P(x|y)`` by Gibbs sampling (Woo & Wang, section 3.2).
+
+    Parameters
+    ----------
+    h, J, n_levels
+        The model, see `Chains`.
+    n_sweeps : int, default 1000
+        Sweeps after burn-in, per chain.
+    n_chains : int, default 64
+        Chains; 32 cost no more than one.
+    rng : numpy.random.Generator, int or None
+        Same seed, same result, for any `n_jobs`.
+    burn_in : int, default 0
+        Sweeps before the first draw; their states still count for `best`.
+    thin : int, default 1
+        Sweeps per draw kept.
+    keep_draws : bool, default False
+        Return the draws, ``n_sweeps // thin`` per chain.
+    n_jobs : int, default 1
+
+    Returns
+    -------
+    GibbsDraws
+
+    Raises
+    ------
+    OptionError, BBLTypeError, DataError
+        See `Chains`; also if `thin` exceeds `n_sweeps`.
+
+    Examples
+    --------
+    >>> found = gibbs([0.5, -1.0], [[0.0, 3.0], [3.0, 0.0]], [2, 2], n_sweeps=100, rng=1)
+    >>> found.best.tolist(), found.best_energy
+    ([1, 1], 2.5)
+    """
+    n_sweeps, burn_in = integer("n_sweeps", n_sweeps, 1), integer("burn_in", burn_in, 0)
+    thin, keep_draws = integer("thin", thin, 1), flag("keep_draws", keep_draws)
+    if thin > n_sweeps:
+        raise OptionError(f"thin={thin} exceeds n_sweeps={n_sweeps}; give at most n_sweeps.", argument="thin")
+    chains = Chains(h, J, n_levels, n_chains, rng, n_jobs)
+    draws = energy = None
+    if keep_draws:
+        shape, dtype = (chains.n_chains, n_sweeps // thin), code_dtype(chains.n_levels)
+        check_memory(
+            float(shape[0]) * shape[1] * (len(chains.n_levels) * dtype.itemsize + 4.0),
+            f"Keeping {shape[1]} draws of {shape[0]} chains",
+            "Raise thin, or use fewer sweeps or chains.",
+        )
+        draws, energy = np.empty((*shape, len(chains.n_levels)), dtype=dtype), np.empty(shape, dtype=np.float32)
+    chains.sweep(burn_in)
+    chains.sweep(n_sweeps, thin, draws, energy)
+    chain_best = chains.best_codes
+    chain_energy = chains.energy(chain_best)
+    top = int(np.argmax(chain_energy))
+    return GibbsDraws(
+        chain_best[top].copy(), float(chain_energy[top]), chain_best, chain_energy, chains.codes, draws, energy
+    )
+
+
+def check_model(h, J, n_levels) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return `h`, `J`, `n_levels` and the first column of each predictor as kernel arrays, or say what is wrong."""
+    levels = np.ascontiguousarray(n_levels)
+    if levels.ndim != 1 or levels.size == 0 or levels.dtype.kind not in "iu" or levels.min() < 2:
+        raise OptionError("n_levels must hold one whole number of at least 2 per predictor.", argument="n_levels")
+    start = np.concatenate(([0], np.cumsum(levels.astype(np.intp) - 1)))
+    D = int(start[-1])
+    h, J = _floats("h", h), _floats("J", J)
+    for name, array, shape in (("h", h, (D,)), ("J", J, (D, D))):
+        if array.shape != shape:
+            raise DataError(f"{name} has shape {array.shape}; n_levels asks for {shape}.", argument=name)
+        if not (np.abs(array) < LARGEST).all():
+            raise DataError(
+                f"{name} holds values that are not finite or exceed {LARGEST:g}; refit with a penalty.", argument=name
+            )
+    if not np.array_equal(J, J.T):
+        raise DataError("J is not symmetric; give both triangles with equal values.", argument="J")
+    for lo, hi in zip(start[:-1], start[1:], strict=True):
+        if J[lo:hi, lo:hi].any():
+            raise DataError("J couples levels of one predictor; set those blocks to 0.", argument="J")
+    return h, J, levels.astype(np.int32), start
+
+
+def _floats(argument: str, value) -> np.ndarray:
+    array = np.asarray(value)
+    if array.dtype.kind not in "iuf":
+        raise BBLTypeError(f"{argument} must be an array of numbers; got dtype {array.dtype}.", argument=argument)
+    return np.ascontiguousarray(array, dtype=np.float64)
+
+
+def state_energies(h, J, n_levels) -> np.ndarray:
+    """Return the energies of all states, the last predictor running fastest.
+
+    Parameters
+    ----------
+    h, J, n_levels
+        The model, see `Chains`.
+
+    Returns
+    -------
+    ndarray of float64, shape (prod(n_levels),)
+
+    Raises
+    ------
+    OptionError
+        If there are more than 2**20 states.
+
+    Examples
+    --------
+    >>> state_energies([0.5, -1.0], [[0.0, 3.0], [3.0, 0.0]], [2, 2])
+    array([ 0. , -1. ,  0.5,  2.5])
+    """
+    h, J, levels, start = check_model(h, J, n_levels)
+    if levels.prod(dtype=float) > MAX_STATES:
+        raise OptionError(
+            f"{levels.prod(dtype=float):.3g} states are too many to list (at most {MAX_STATES}); sample them by gibbs().",
+            argument="n_levels",
+        )
+    E, m = np.zeros(tuple(levels)), len(levels)
+    for i in range(m):
+        own = slice(start[i], start[i + 1])
+        E += np.pad(h[own], (1, 0)).reshape(-1, *(1,) * (m - 1 - i))
+        for j in range(i + 1, m):
+            table = np.pad(J[own, start[j] : start[j + 1]], ((1, 0), (1, 0)))
+            if table.any():
+                E += table.reshape(levels[i], *(1,) * (j - i - 1), levels[j], *(1,) * (m - 1 - j))
+    return E.ravel()
+
+
+def state_codes(index, n_levels) -> np.ndarray:
+    """Return the codes (n, m) of the states at the positions `index` (n,) of `state_energies`."""
+    levels = np.asarray(n_levels)
+    return np.column_stack(np.unravel_index(index, tuple(levels))).astype(code_dtype(levels))
+
+
+def map_state(h, J, n_levels) -> tuple[np.ndarray, float]:
+    """Return the state of highest energy and that energy, by listing all states (at most 2**20).
+
+    Ties go to the state that comes first, the last predictor running fastest. Arguments and errors as for
+    `state_energies`.
+
+    Examples
+    --------
+    >>> codes, energy = map_state([0.5, -1.0], [[0.0, 3.0], [3.0, 0.0]], [2, 2])
+    >>> codes.tolist(), energy
+    ([1, 1], 2.5)
+    """
+    E = state_energies(h, J, n_levels)
+    top = int(np.argmax(E))
+    return state_codes([top], n_levels)[0], float(E[top])

@@ -1,0 +1,182 @@
+"""Simulation on plain arrays: samples of given models, of several groups at once, and random parameters."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bbl.checks import choice, generator, integer, real
+from bbl.config import check_memory
+from bbl.design.sample import code_dtype
+from bbl.errors import OptionError
+from bbl.model.layout import Layout
+from bbl.model.sampling import MAX_STATES, gibbs, state_codes, state_energies
+
+__all__ = ["random_parameters", "sample_groups", "sample_states"]
+
+CHAINS = 256
+BURN_IN = 1000
+THIN = 10
+
+
+def sample_states(h, J, n_levels, nsample: int = 1, rng=None, burn_in: int = BURN_IN, thin: int = THIN) -> np.ndarray:
+    """Draw states from ``P(x) ~ exp(sum h_i(x_i) + sum J_ij(x_i, x_j))`` (eq. 6; R's ``sample_xi``).
+
+    With at most 2**20 states, all are listed and the draws are exact and independent. Beyond, min(nsample, 256)
+    Gibbs chains run from random states: the first `burn_in` sweeps are dropped and every `thin`-th state is kept, so
+    up to 256 draws are independent and more are nearly so. The draws come in random order.
+
+    Parameters
+    ----------
+    h : array_like, shape (D,)
+        Fields of the non-reference levels.
+    J : array_like, shape (D, D)
+        Symmetric couplings (see ``Layout.to_matrix``).
+    n_levels : array_like of int, shape (m,)
+    nsample : int, default 1
+        Number of draws; 0 gives no rows.
+    rng : numpy.random.Generator, int or None
+    burn_in : int, default 1000
+        Sweeps of a chain before its first draw. Raise it for strong couplings.
+    thin : int, default 10
+        Sweeps between the draws of a chain.
+
+    Returns
+    -------
+    ndarray of uint8, uint16 or int32, shape (nsample, m)
+
+    Raises
+    ------
+    OptionError, BBLTypeError, DataError
+        Naming the argument at fault.
+
+    Examples
+    --------
+    >>> sample_states([0.5, -1.0], [[0.0, 3.0], [3.0, 0.0]], [2, 2], 3, rng=1).shape
+    (3, 2)
+    """
+    nsample, burn_in, thin = integer("nsample", nsample, 0), integer("burn_in", burn_in, 0), integer("thin", thin, 1)
+    rng = generator(rng)
+    levels = np.asarray(n_levels)
+    check_memory(8.0 * nsample * levels.size, f"A sample of {nsample} rows", "Ask for fewer rows.")
+    if nsample == 0 or np.prod(levels, dtype=float) <= MAX_STATES:
+        return _sample_listed(h, J, levels, nsample, rng)
+    n_chains = min(nsample, CHAINS)
+    per_chain = -(-nsample // n_chains)
+    found = gibbs(h, J, levels, per_chain * thin, n_chains, rng, burn_in, thin, keep_draws=True)
+    draws = found.draws.reshape(-1, levels.size)
+    return draws[rng.permutation(len(draws))[:nsample]]
+
+
+def _sample_listed(h, J, levels: np.ndarray, nsample: int, rng: np.random.Generator) -> np.ndarray:
+    if nsample == 0:
+        return np.empty((0, levels.size), dtype=code_dtype(levels))
+    E = state_energies(h, J, levels)
+    total = np.cumsum(np.exp(E - E.max()))
+    # right of ties: a state of probability 0 adds nothing to the sum and is never drawn
+    index = np.searchsorted(total, rng.random(nsample) * total[-1], side="right")
+    return state_codes(np.minimum(index, np.searchsorted(total, total[-1])), levels)
+
+
+def sample_groups(
+    layout: Layout, theta: np.ndarray, nsample: int, probability=None, rng=None, burn_in: int = BURN_IN, thin: int = THIN
+) -> tuple[np.ndarray, np.ndarray]:
+    """Draw response groups and the predictors given the group (R's ``randomsamp``).
+
+    Every row draws its group on its own, so groups come in random order and a small one may have one row or none.
+
+    Parameters
+    ----------
+    layout : Layout
+    theta : ndarray, shape (K, layout.size)
+        One parameter vector per group.
+    nsample : int
+        Number of rows.
+    probability : array_like, shape (K,), optional
+        Probabilities of the groups, to a common factor; equal by default.
+    rng : numpy.random.Generator, int or None
+    burn_in, thin : int
+        As for `sample_states`.
+
+    Returns
+    -------
+    codes : ndarray of uint8, uint16 or int32, shape (nsample, m)
+    y : ndarray of intp, shape (nsample,)
+
+    Raises
+    ------
+    OptionError, BBLTypeError, DataError
+        Naming the argument at fault.
+
+    Examples
+    --------
+    >>> codes, y = sample_groups(Layout([2, 3]), np.zeros((2, 5)), 10, rng=1)
+    >>> codes.shape, y.shape
+    ((10, 2), (10,))
+    """
+    nsample, rng, K = integer("nsample", nsample, 0), generator(rng), len(theta)
+    weight = np.ones(K) if probability is None else np.asarray(probability)
+    if (
+        weight.shape != (K,)
+        or weight.dtype.kind not in "iuf"
+        or not (np.isfinite(weight) & (weight >= 0)).all()
+        or not weight.sum() > 0
+    ):
+        raise OptionError(
+            f"probability must hold {K} numbers of at least 0, one per group and not all 0; got {probability!r}.",
+            argument="probability",
+        )
+    y = rng.choice(K, size=nsample, p=weight / weight.sum())
+    codes = np.empty((nsample, layout.m), dtype=code_dtype(layout.n_levels))
+    for k in range(K):
+        rows = np.flatnonzero(y == k)
+        h, J = layout.to_matrix(theta[k])
+        codes[rows] = sample_states(h, J, layout.n_levels, len(rows), rng, burn_in, thin)
+    return codes, y.astype(np.intp)
+
+
+def random_parameters(
+    layout: Layout,
+    distr: str = "unif",
+    h0: float = 0.0,
+    dh: float = 1.0,
+    J0: float = 0.0,
+    dJ: float = 1.0,
+    rng=None,
+    n_groups: int = 1,
+) -> np.ndarray:
+    """Draw random fields and couplings (R's ``randompar``).
+
+    Parameters
+    ----------
+    layout : Layout
+    distr : {"unif", "norm"}, default "unif"
+        ``"unif"``: fields uniform in [h0 - dh, h0 + dh], couplings in [J0 - dJ, J0 + dJ].
+        ``"norm"``: normal with means h0, J0 and standard deviations dh, dJ.
+    h0, J0 : float, default 0
+    dh, dJ : float, default 1
+        At least 0.
+    rng : numpy.random.Generator, int or None
+    n_groups : int, default 1
+
+    Returns
+    -------
+    ndarray of float64, shape (n_groups, layout.size)
+
+    Raises
+    ------
+    OptionError, BBLTypeError
+        Naming the argument at fault.
+
+    Examples
+    --------
+    >>> random_parameters(Layout([2, 3]), rng=1, n_groups=2).shape
+    (2, 5)
+    """
+    distr = choice("distr", distr, ("unif", "norm"))
+    h0, J0 = real("h0", h0), real("J0", J0)
+    dh, dJ = real("dh", dh, 0.0), real("dJ", dJ, 0.0)
+    shape = (integer("n_groups", n_groups, 1), layout.size)
+    rng = generator(rng)
+    unit = rng.uniform(-1.0, 1.0, shape) if distr == "unif" else rng.standard_normal(shape)
+    is_field = np.arange(layout.size) < layout.D
+    return np.where(is_field, h0, J0) + np.where(is_field, dh, dJ) * unit

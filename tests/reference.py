@@ -1,0 +1,340 @@
+"""The oracle: a slow, plain numpy version of everything the package computes, by enumeration and dense Newton steps.
+
+Nothing here imports `bbl`. A model of one group is a pair ``(h, J)``: ``h[i]`` is an array of length ``L_i - 1`` and
+``J[i, j]`` an array ``(L_i - 1, L_j - 1)``. A symmetric model holds ``i < j`` only; an unsymmetrised
+pseudo-likelihood solution holds both orders, ``J[i, j]`` being the solution of predictor ``i``.
+Code 0 is the reference level, whose parameters are zero. Equation numbers are those of Woo & Wang.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+
+
+# -- enumeration (eqs. 6, 11) ------------------------------------------------------------------------------------------
+def states(L):
+    """Return all configurations, shape (prod(L), m), the last predictor running fastest."""
+    return np.array(list(itertools.product(*(range(n) for n in L))), dtype=int).reshape(-1, len(L))
+
+
+def field(h, i, a):
+    """Return ``h_i(a)``, zero for the reference level."""
+    return h[i][a - 1] if a > 0 else 0.0
+
+
+def coupling(J, i, j, a, b):
+    """Return ``J_ij(a, b)``, zero for reference levels and for pairs that do not interact."""
+    if a == 0 or b == 0:
+        return 0.0
+    if (i, j) in J:
+        return J[i, j][a - 1, b - 1]
+    return J[j, i][b - 1, a - 1] if (j, i) in J else 0.0
+
+
+def energy(h, J, x):
+    """Return ``E(x) = sum_i h_i(x_i) + sum_{i<j} J_ij(x_i, x_j)`` of every row of `x`."""
+    x = np.asarray(x, dtype=int)
+    total = np.zeros(len(x))
+    for i in range(len(h)):
+        total += np.concatenate([[0.0], h[i]])[x[:, i]]
+    for i, j in itertools.combinations(range(len(h)), 2):
+        if (i, j) in J:
+            total += np.pad(J[i, j], ((1, 0), (1, 0)))[x[:, i], x[:, j]]
+    return total
+
+
+def logsumexp(v, axis=-1):
+    """Return ``ln sum exp v`` along an axis, safe for large `v`."""
+    top = np.max(v, axis=axis, keepdims=True)
+    top = np.where(np.isfinite(top), top, 0.0)
+    with np.errstate(divide="ignore"):  # a sum of nothing but exp(-inf)
+        return np.log(np.sum(np.exp(v - top), axis=axis)) + np.squeeze(top, axis=axis)
+
+
+def log_partition(h, J, L):
+    """Return the exact ``ln Z`` by summing over all states."""
+    return float(logsumexp(energy(h, J, states(L))))
+
+
+def probabilities(h, J, L):
+    """Return ``P(x)`` of every state of `states`."""
+    E = energy(h, J, states(L))
+    return np.exp(E - logsumexp(E))
+
+
+def highest(h, J, L):
+    """Return the state of highest energy and that energy."""
+    grid = states(L)
+    E = energy(h, J, grid)
+    return grid[np.argmax(E)], float(E.max())
+
+
+def local_fields(h, J, x, i, factor=1.0):
+    """Return ``h_i(a) + factor * sum_j J_ij(a, x_j)`` for every row and level ``a`` (eq. 13), shape (n, L_i)."""
+    x = np.asarray(x, dtype=int)
+    out = np.zeros((len(x), len(h[i]) + 1))
+    out[:, 1:] = h[i]
+    for j in range(len(h)):
+        if j == i or ((i, j) not in J and (j, i) not in J):
+            continue
+        table = J[i, j] if (i, j) in J else J[j, i].T
+        out += factor * np.pad(table, ((1, 0), (1, 0)))[:, x[:, j]].T
+    return out
+
+
+def conditionals(h, J, x, i):
+    """Return ``P_i(a | x_{-i})`` (eq. 11) for every row and level, shape (n, L_i)."""
+    H = local_fields(h, J, x, i)
+    return np.exp(H - logsumexp(H)[:, None])
+
+
+# -- pseudo-likelihood (eqs. 10-18) ------------------------------------------------------------------------------------
+def augmented(x, w, L, rule="spec"):
+    """Return rows and weights with one extra instance if a predictor is constant (end of section 2.2).
+
+    ``rule="spec"``: constant predictors take another level (1 if they stand at 0, else 0), the others their
+    reference level. ``rule="r"``: what R's package adds, the reference level everywhere, which is no other level for a
+    predictor that stands at it; only ``L_i`` unknown (1 level) makes it code 1. ``rule="none"``: nothing is added.
+    """
+    x, w = np.asarray(x, dtype=int), np.asarray(w, dtype=float)
+    constant = [len(np.unique(x[w > 0, i])) == 1 for i in range(x.shape[1])]
+    if rule == "none" or not any(constant):
+        return x, w
+    extra = np.zeros(x.shape[1], dtype=int)
+    if rule == "spec":
+        for i in range(x.shape[1]):
+            if constant[i] and x[w > 0, i][0] == 0:
+                extra[i] = 1
+    return np.vstack([x, extra]), np.append(w, 1.0)
+
+
+def neighbours(m, pairs, i):
+    """Return the predictors that interact with `i`, in order; ``pairs=None`` means all."""
+    if pairs is None:
+        return [j for j in range(m) if j != i]
+    return [j for j in range(m) if (i, j) in pairs or (j, i) in pairs]
+
+
+def site_design(x, L, pairs, i):
+    """Return the matrix (n, p) of 1 and the non-reference indicators of the neighbours of predictor `i`."""
+    columns = [np.ones(len(x))]
+    for j in neighbours(len(L), pairs, i):
+        columns += [(x[:, j] == b).astype(float) for b in range(1, L[j])]
+    return np.column_stack(columns)
+
+
+def site_objective(theta, X, y, w, lambda_, lambdah):
+    """Return the penalised negative log pseudo-likelihood per observation of one predictor, gradient and Hessian.
+
+    `theta` has shape (L_i - 1, p): column 0 the fields, the others the couplings with the columns of `X`.
+    ``-(1/W) sum_k w_k ln P_i(x_i^k | x_{-i}^k) + lambdah/2 sum h^2 + lambda/2 sum J^2``; the Hessian is (q, q) over
+    ``theta.ravel()``.
+    """
+    levels, p = theta.shape
+    W = w.sum()
+    H = np.column_stack([np.zeros(len(X)), X @ theta.T])
+    lnZ = logsumexp(H)
+    P = np.exp(H - lnZ[:, None])[:, 1:]
+    penalty = np.full((levels, p), lambda_, dtype=float)
+    penalty[:, 0] = lambdah
+    value = -np.sum(w * (H[np.arange(len(y)), y] - lnZ)) / W + 0.5 * np.sum(penalty * theta**2)
+    hit = (y[:, None] == np.arange(1, levels + 1)).astype(float)
+    gradient = -((w[:, None] * (hit - P)).T @ X) / W + penalty * theta
+    hessian = np.zeros((levels, p, levels, p))
+    for a in range(levels):
+        for b in range(levels):
+            weight = w * P[:, a] * ((a == b) - P[:, b]) / W
+            hessian[a, :, b, :] = X.T @ (weight[:, None] * X)
+    hessian = hessian.reshape(levels * p, levels * p) + np.diag(penalty.ravel())
+    return value, gradient, hessian
+
+
+def newton_step(H, g):
+    """Return ``H^-1 g``, the shortest such step where `H` is singular (no finite optimum)."""
+    try:
+        step = np.linalg.solve(H, g)
+        if step @ g > 0 and np.abs(step).max() < 1e3:
+            return step
+    except np.linalg.LinAlgError:
+        pass
+    return np.linalg.lstsq(H, g, rcond=1e-15)[0]
+
+
+def site_optimum(X, y, w, levels, lambda_, lambdah, tol=1e-13, itmax=500):
+    """Return the minimiser of `site_objective` by damped Newton steps, its value, and the gradient norm reached."""
+    theta = np.zeros((levels, X.shape[1]))
+    value, g, H = site_objective(theta, X, y, w, lambda_, lambdah)
+    for _ in range(itmax):
+        if np.abs(g).max() < tol:
+            break
+        step = newton_step(H, g.ravel()).reshape(theta.shape)
+        size, drop = 1.0, float(np.sum(step * g))
+        while True:
+            trial = theta - size * step
+            new, g_new, H_new = site_objective(trial, X, y, w, lambda_, lambdah)
+            if new <= value - 1e-4 * size * drop + 1e-15 * abs(value) or size < 1e-8:
+                break
+            size /= 2
+        if size < 1e-8 or (np.abs(g_new).max() >= np.abs(g).max() and np.abs(g).max() < 1e-11):
+            break  # at the rounding floor
+        theta, value, g, H = trial, new, g_new, H_new
+    return theta, value, float(np.abs(g).max())
+
+
+class PseudoFit:
+    """Exact pseudo-likelihood solution of one group.
+
+    Attributes: ``h``, ``J`` (symmetrised, i < j), ``J_raw`` (both orders), ``values`` (penalised objective of every
+    predictor, to be minimised), ``lkh`` (minus their sum), ``x``, ``w`` (augmented rows), ``gradient``.
+    """
+
+    def __init__(self, x, w, L, pairs=None, lambda_=1e-5, lambdah=0.0, rule="spec"):
+        self.x, self.w = augmented(x, w, L, rule)
+        self.augmented = len(self.x) > len(x)
+        self.h, self.J_raw, self.values, self.gradient = [], {}, [], 0.0
+        for i in range(len(L)):
+            X = site_design(self.x, L, pairs, i)
+            theta, value, norm = site_optimum(X, self.x[:, i], self.w, L[i] - 1, lambda_, lambdah)
+            self.h.append(theta[:, 0])
+            self.values.append(value)
+            self.gradient = max(self.gradient, norm)
+            column = 1
+            for j in neighbours(len(L), pairs, i):
+                self.J_raw[i, j] = theta[:, column : column + L[j] - 1]
+                column += L[j] - 1
+        self.J = symmetrised(self.J_raw)
+        self.lkh = -float(np.sum(self.values))
+
+    def log_z(self, half=False, weighted=True):
+        """Return ``ln Z`` of eq. (31) without (or with) the factor 1/2, from the unsymmetrised solution."""
+        return pseudo_log_z(self.h, self.J_raw, self.x, self.w, half, weighted)
+
+
+def symmetrised(J):
+    """Return the couplings of pairs ``i < j`` averaged over both solutions (eq. 18)."""
+    return {(i, j): 0.5 * (table + J[j, i].T) for (i, j), table in J.items() if i < j}
+
+
+def pseudo_log_z(h, J, x, w, half=False, weighted=True):
+    """Return eq. (31): the mean over rows of ``sum_i ln sum_a exp(h_i(a) + sum_j J_ij(a, x_j) [/2])``.
+
+    ``weighted=False`` is R's number: rows summed without their weights and divided by the sum of weights.
+    """
+    rows = sum(logsumexp(local_fields(h, J, x, i, 0.5 if half else 1.0)) for i in range(len(h)))
+    return float(np.sum(rows * w if weighted else rows) / np.sum(w))
+
+
+# -- mean field and naive Bayes (eqs. 16, 19-26, 32) -------------------------------------------------------------------
+def frequencies(x, w, L, prior_count):
+    """Return ``f`` (list of arrays (L_i,)) and ``f2[i, j]`` (arrays (L_i, L_j), i < j) with a uniform prior count."""
+    x, w = np.asarray(x, dtype=int), np.asarray(w, dtype=float)
+    W, m = w.sum(), len(L)
+    f, f2 = [], {}
+    for i in range(m):
+        counts = np.array([w[x[:, i] == a].sum() for a in range(L[i])])
+        f.append((counts + prior_count / L[i]) / (W + prior_count))
+    for i, j in itertools.combinations(range(m), 2):
+        counts = np.array([[w[(x[:, i] == a) & (x[:, j] == b)].sum() for b in range(L[j])] for a in range(L[i])])
+        f2[i, j] = (counts + prior_count / (L[i] * L[j])) / (W + prior_count)
+    return f, f2
+
+
+def mean_field(x, w, L, pairs=None, eps=0.9, prior_count=1.0):
+    """Return ``(h, J, ln Z, C)``: eqs. (19)-(23) and (32); ``C`` is the interpolated covariance matrix of eq. (21)."""
+    f, f2 = frequencies(x, w, L, prior_count)
+    m = len(L)
+    start = np.concatenate([[0], np.cumsum([n - 1 for n in L])])
+    D = int(start[-1])
+    C = np.zeros((D, D))
+    for i in range(m):
+        block = slice(start[i], start[i + 1])
+        C[block, block] = np.diag(f[i][1:]) - np.outer(f[i][1:], f[i][1:])
+    for (i, j), table in f2.items():
+        cov = table[1:, 1:] - np.outer(f[i][1:], f[j][1:])
+        C[start[i] : start[i + 1], start[j] : start[j + 1]] = cov
+        C[start[j] : start[j + 1], start[i] : start[i + 1]] = cov.T
+    C = (1 - eps) * np.trace(C) / D * np.eye(D) + eps * C
+    inverse = np.linalg.inv(C)
+    kept = list(f2) if pairs is None else [p for p in f2 if p in pairs or p[::-1] in pairs]
+    J = {(i, j): -inverse[start[i] : start[i + 1], start[j] : start[j + 1]] for i, j in kept}
+    with np.errstate(divide="ignore"):
+        h = [np.log(fi[1:] / fi[0]) for fi in f]
+        lz = -float(sum(np.log(fi[0]) for fi in f))
+    for (i, j), table in J.items():
+        h[i] = h[i] - table @ f[j][1:]
+        h[j] = h[j] - f[i][1:] @ table
+        lz -= float(f[i][1:] @ table @ f[j][1:])
+    return h, J, lz, C
+
+
+def naive_bayes(x, w, L, prior_count=0.0):
+    """Return ``(h, {}, ln Z)`` of independent predictors (eq. 25); ``-inf`` where a level is absent."""
+    f, _ = frequencies(x, w, L, prior_count)
+    with np.errstate(divide="ignore"):
+        h = [np.log(fi[1:] / fi[0]) for fi in f]
+    return h, {}, float(sum(logsumexp(np.concatenate([[0.0], hi])) for hi in h))
+
+
+def naive_log_likelihood(x, w, L):
+    """Return eq. (26): ``n sum_i sum_x f_i(x) ln f_i(x)`` of one group, ``0 ln 0 = 0``."""
+    f, _ = frequencies(x, w, L, 0.0)
+    return float(np.sum(w) * sum(np.sum(fi[fi > 0] * np.log(fi[fi > 0])) for fi in f))
+
+
+def ratio_test(x, w, y, L, prior_count=0.0):
+    """Return the likelihood-ratio statistics of eq. (27), one per predictor, and their degrees of freedom."""
+    x, w, y = np.asarray(x), np.asarray(w, dtype=float), np.asarray(y)
+    K, m = int(y.max()) + 1, len(L)
+
+    def entropy(f):
+        return np.sum(f[f > 0] * np.log(f[f > 0]))
+
+    pooled, _ = frequencies(x, w, L, prior_count)
+    q = np.zeros(m)
+    for g in range(K):
+        f, _ = frequencies(x[y == g], w[y == g], L, prior_count)
+        for i in range(m):
+            q[i] += 2 * w[y == g].sum() * (entropy(f[i]) - entropy(pooled[i]))
+    return q, [(K - 1) * (n - 1) for n in L]
+
+
+# -- classification (eqs. 28-30, 33) -----------------------------------------------------------------------------------
+def posterior(E, lz, share):
+    """Return links ``F_y`` (eq. 29) and probabilities (eq. 28) from energies (n, K), ``ln Z`` (K,) and shares (K,)."""
+    score = np.asarray(E) - np.asarray(lz) + np.log(share)
+    prob = np.exp(score - logsumexp(score)[:, None])
+    link = np.full(score.shape, np.inf)
+    for g in range(score.shape[1]):
+        rest = np.delete(score, g, axis=1)
+        if rest.shape[1]:
+            link[:, g] = score[:, g] - logsumexp(rest)
+    return link, prob
+
+
+def delong(score, positive):
+    """Return AUC (ties count 1/2), its DeLong 95 % interval (clipped to [0, 1]) and its variance, pair by pair."""
+    cases, controls = score[positive], score[~positive]
+    psi = (cases[:, None] > controls[None, :]) + 0.5 * (cases[:, None] == controls[None, :])
+    auc = psi.mean()
+    variance = psi.mean(axis=1).var(ddof=1) / len(cases) + psi.mean(axis=0).var(ddof=1) / len(controls)
+    width = 1.959963984540054 * np.sqrt(variance)
+    return float(auc), float(max(auc - width, 0.0)), float(min(auc + width, 1.0)), float(variance)
+
+
+def contiguous_folds(y, nfold):
+    """Return R's folds of rows 0..n-1: consecutive blocks within each response group, the last taking the rest.
+
+    ``nval = max(1, floor(n_g / nfold))`` rows of every group per fold; each fold lists its rows group by group.
+    """
+    y = np.asarray(y)
+    folds = []
+    for k in range(nfold):
+        part = []
+        for g in range(int(y.max()) + 1):
+            rows = np.flatnonzero(y == g)
+            size = max(1, len(rows) // nfold)
+            part.append(rows[k * size :] if k == nfold - 1 else rows[k * size : (k + 1) * size])
+        folds.append(np.concatenate(part))
+    return folds

@@ -1,0 +1,74 @@
+"""Tests of what surrounds the code: README commands, versions, the package list, the map in CONTRIBUTING.md."""
+
+import re
+import tomllib
+from importlib.metadata import distribution
+from pathlib import Path
+
+import pytest
+
+import bbl
+
+ROOT = Path(__file__).resolve().parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+SOURCES = sorted(
+    path.relative_to(ROOT).as_posix()
+    for path in (ROOT / "bbl").rglob("*")
+    if path.suffix in (".py", ".pyi", ".pyx", ".pxd", ".h")
+)
+
+
+def text(name):
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def commands():
+    """Return the commands in the README's opening, before its first heading of second level."""
+    opening = text("README.md").split("\n## ")[0]
+    blocks = re.findall(r"```(?:bash|sh|shell|console)\n(.*?)```", opening, flags=re.DOTALL)
+    return [line for block in blocks for line in block.strip().splitlines()]
+
+
+def test_readme_opens_with_the_two_commands():
+    run, check = commands()
+    assert run == "python -m pip install -e . && python -m bbl"
+    assert check.endswith(" && python -m pytest")
+
+
+def test_ci_installs_and_tests_as_the_readme_says():
+    install, test = commands()[1].split(" && ")
+    lines = [line.strip() for line in text(".ci/run").splitlines()]
+    assert install in lines and test in lines
+    assert f"- run: {install}" in text(".github/workflows/test.yml")
+
+
+def test_version_is_the_same_everywhere():
+    version = PROJECT["project"]["version"]
+    assert bbl.__version__ == version == distribution("boltzmann-bayes").version
+    released = re.findall(r"^## \[(\d.*?)\] - \d{4}-\d\d-\d\d$", text("CHANGELOG.md"), flags=re.MULTILINE)
+    assert released[0] == version
+
+
+def test_every_package_folder_is_declared():
+    folders = {path.rsplit("/", 1)[0].replace("/", ".") for path in SOURCES}
+    assert folders | {"bbl.data"} == set(PROJECT["tool"]["setuptools"]["packages"])
+
+
+def test_python_versions_agree():
+    python = PROJECT["project"]["requires-python"].removeprefix(">=")
+    classifiers = PROJECT["project"]["classifiers"]
+    oldest = next(c.rsplit(" ", 1)[1] for c in classifiers if "Python :: 3." in c)
+    assert oldest == python == PROJECT["tool"]["mypy"]["python_version"]
+    assert f'python: ["{python}"' in text(".github/workflows/test.yml")
+
+
+@pytest.mark.parametrize("path", SOURCES)
+def test_first_line_says_what_lives_there(path):
+    first = text(path).split("\n", 1)[0]
+    opening = {".py": '"""', ".h": "/* "}.get(Path(path).suffix, ("# ", '"""'))
+    assert first.startswith(opening) and not first.startswith("# cython:") and len(first) > 15
+
+
+def test_contributing_lists_every_file_once():
+    listed = re.findall(r"^\| `(bbl/[^`]+)` \| .{10,} \|$", text("CONTRIBUTING.md"), flags=re.MULTILINE)
+    assert sorted(listed) == SOURCES

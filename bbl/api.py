@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import numpy as np
@@ -339,10 +338,8 @@ def mlestimate(
     J_all = layout.to_matrix(fit.theta)[1] if fit.site_theta is None else fit.site_theta[:, 1:]
     if fit.site_theta is not None and getattr(engine, "symmetrize", True):
         J_all = 0.5 * (J_all + J_all.T)
-    cut = [slice(a, b) for a, b in itertools.pairwise(layout.start)]
-    J = {(int(i), int(j)): J_all[cut[i], cut[j]].copy() for i, j in np.argwhere(layout.mask)}
-    h = [layout.table(fit.theta, i).copy() for i in range(m)]
-    return MLEstimate(h, J, fit.lkh, lz, bool(fit.converged.all()), fit.n_iter)
+    more = {"lkh": fit.lkh, "lz": lz, "converged": bool(fit.converged.all()), "n_iter": fit.n_iter}
+    return MLEstimate.from_matrix(layout, fit.theta[: layout.D], J_all, **more)
 
 
 def _coded_sample(xi: Any, weights: Any, L: Any) -> tuple[Sample, np.ndarray]:

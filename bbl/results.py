@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -17,6 +18,7 @@ from bbl.engines import Engine
 from bbl.estimate import Estimate
 from bbl.model.energy import Energy
 from bbl.model.inference import likelihood_ratio
+from bbl.model.layout import Layout
 from bbl.model.moments import level_counts
 from bbl.model.parameters import Parameters
 from bbl.model.predict import class_scores, link, log_probabilities
@@ -24,7 +26,7 @@ from bbl.report import plot, text
 from bbl.report.summary import Summary, fit_summary
 from bbl.report.tables import Coefficients
 
-__all__ = ["BBLResults", "CVResults", "LogLikelihood", "MLEstimate", "SampleResults"]
+__all__ = ["BBLResults", "CVResults", "GroupParameters", "LogLikelihood", "MLEstimate", "SampleResults"]
 
 TYPES = ("link", "prob", "class")
 
@@ -317,8 +319,8 @@ class SampleResults:
         Predictors by groups: the visited configuration of highest energy, as levels.
     emax : Series
         Its energy ``E_y``.
-    rhat, ess : Series
-        Split R-hat and effective sample size of each group's energy.
+    rhat, ess : Series, or None
+        Split R-hat and effective sample size of each group's energy, if draws were asked for.
     draws : dict of DataFrame, or None
         The draws of each group, if they were asked for.
     labels : Labels
@@ -328,8 +330,8 @@ class SampleResults:
 
     xmax: pd.DataFrame
     emax: pd.Series
-    rhat: pd.Series
-    ess: pd.Series
+    rhat: pd.Series | None
+    ess: pd.Series | None
     draws: dict[Any, pd.DataFrame] | None
     labels: Labels
     codes: np.ndarray
@@ -343,15 +345,36 @@ class SampleResults:
 
 
 @dataclass(frozen=True)
-class MLEstimate:
-    """One group fitted from integer codes; made by `bbl.mlestimate`.
+class GroupParameters:
+    """Fields and couplings of one group.
 
     Attributes
     ----------
     h : list of ndarray, shape (L_i - 1,)
-        Fields.
+        Fields of the non-reference levels.
     J : dict of (i, j) to ndarray, shape (L_i - 1, L_j - 1)
         Couplings of every interacting ordered pair.
+    """
+
+    h: list[np.ndarray]
+    J: dict[tuple[int, int], np.ndarray] = field(repr=False)
+
+    @classmethod
+    def from_matrix(cls, layout: Layout, h: np.ndarray, J: np.ndarray, **more):
+        """Cut fields (D,) and couplings (D, D) into tables."""
+        cut = [slice(a, b) for a, b in itertools.pairwise(layout.start)]
+        tables = {(int(i), int(j)): J[cut[i], cut[j]].copy() for i, j in np.argwhere(layout.mask)}
+        return cls([h[c].copy() for c in cut], tables, **more)
+
+
+@dataclass(frozen=True)
+class MLEstimate(GroupParameters):
+    """One group fitted from integer codes; made by `bbl.mlestimate`.
+
+    Attributes
+    ----------
+    h, J
+        As in `GroupParameters`.
     lkh : float
         Maximised objective per observation, summed over predictors.
     lz : float
@@ -360,10 +383,7 @@ class MLEstimate:
     n_iter : ndarray of int, shape (m,)
     """
 
-    h: list[np.ndarray]
-    J: dict[tuple[int, int], np.ndarray] = field(repr=False)
     lkh: float = 0.0
     lz: float = 0.0
     converged: bool = True
     n_iter: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=int))
-

@@ -115,9 +115,7 @@ class Problem:
 
     def encode(self, data: pd.DataFrame) -> np.ndarray:
         """Return the level codes (n, m) of a data frame."""
-        columns = [
-            [levels.index(v) for v in data[name]] for name, levels in zip(self.names, self.levels, strict=True)
-        ]
+        columns = [[levels.index(v) for v in data[name]] for name, levels in zip(self.names, self.levels, strict=True)]
         return np.array(columns, dtype=int).T.reshape(len(data), len(self.names))
 
     def group_codes(self, values) -> np.ndarray:
@@ -230,6 +228,16 @@ class Case:
     def problem(self, run: dict | None = None) -> Problem:
         """Return the codes of the formula call."""
         return Problem(self.data, self.weights, run or self.runs["default"])
+
+
+class Part(Case):
+    """One model of a "split" case, as a formula case on the training rows."""
+
+    def __init__(self, case: Case, train: pd.DataFrame, model: dict):
+        self.name, self.kind, self.raw = case.name, "bbl", case.raw
+        self.input = {"formula": model["formula"], "args": model["args"], "newdata": case.input["newdata"]}
+        self.runs = model["runs"]
+        self.data = train
 
 
 def sha256(path: Path) -> str:

@@ -8,8 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 import bbl
+import rcases
 import reference as oracle
 from bbl.errors import ConvergenceWarning
+
+CLOSED, EXACT = 1e-10, 1e-8  # tolerances: closed forms; converged pseudo-likelihood
 
 RULES = {
     "exact": "Converged pseudo-likelihood is compared with the exact optimum stored with R's runs.",
@@ -17,7 +20,7 @@ RULES = {
     "distance": "R's converged run agrees within its own recorded distance from the exact optimum.",
     "oracle": "No converged value is stored by R: compared with the enumeration oracle at the exact optimum.",
     "weights": "R sums ln Z, logLik and lkh over rows without their weights: compared with the oracle, which weights.",
-    "additive": "R divides the ln Z of additive mean-field fits by the number of predictors: compared with naive Bayes.",
+    "additive": "R divides the ln Z of additive mean-field fits by the number of predictors: compared with the oracle.",
     "partial": "R inverts C in full and leaves dropped pairs inside h and ln Z; here both keep the model's pairs only: "
     "J is R's, h and ln Z are the oracle's.",
     "extra row": "A predictor is constant at its reference level in a group: R's extra row repeats that level and does "
@@ -108,8 +111,9 @@ def model_gap(found, wanted) -> tuple[float, float]:
 class Expected:
     """What a fit has to be: the oracle's model, ln Z and lkh of every group of a case, and the pooled model."""
 
-    def __init__(self, case, problem, rows=None):
+    def __init__(self, case, problem, rows=None, setting=None, pooled=True):
         rows = slice(None) if rows is None else rows
+        self.args = {**case.args, **(setting or {})}
         x, y, w = problem.x[rows], problem.y[rows], problem.w[rows]
         self.problem, self.x, self.y, self.w = problem, x, y, w
         self.share = np.array([w[y == g].sum() for g in range(problem.K)]) / w.sum()
@@ -121,18 +125,20 @@ class Expected:
             self.lz.append(lz)
             lkh += value * w[s].sum()
         self.lkh = lkh
-        self.pooled = self.group(case, x, w)[:2]
+        self.pooled = self.group(case, x, w)[:2] if pooled else None
         self.log_likelihood = float(np.sum(w * (self.energy(x)[np.arange(len(y)), y] - np.array(self.lz)[y])))
 
     def group(self, case, x, w):
         """Return ``h, J, ln Z`` and the objective per observation of one set of rows."""
         L, pairs = self.problem.L, self.problem.pairs
         if case.method == "pseudo" and pairs:
-            fit = oracle.PseudoFit(x, w, L, pairs, case.lambda_, case.lambdah)
+            lambdah = self.args.get("lambdah", 0.0)
+            lambda_ = self.args.get("lambda", 1e-5)
+            fit = oracle.PseudoFit(x, w, L, pairs, lambda_, lambda_ if lambdah is None else lambdah)
             return fit.h, fit.J, fit.log_z(case.half), fit.lkh
-        prior = case.args.get("prior.count", 1.0) if case.method == "mf" else 0.0
+        prior = self.args.get("prior.count", 1.0) if case.method == "mf" else 0.0
         if pairs:
-            h, J, lz, _ = oracle.mean_field(x, w, L, pairs, case.args.get("eps", 0.9), prior)
+            h, J, lz, _ = oracle.mean_field(x, w, L, pairs, self.args.get("eps", 0.9), prior)
         else:
             h, J, lz = oracle.naive_bayes(x, w, L, prior)
         return h, J, lz, float(np.sum(w * (oracle.energy(h, J, x) - lz)) / w.sum())
@@ -168,7 +174,216 @@ def raises(case) -> list[Check]:
     return [Check("no error was raised", 1.0, 0.0, "error")]
 
 
-def finite(fit) -> float:
-    """Return how many coefficients are not finite."""
-    return float(np.sum(~np.isfinite(fit.params.theta)))
+# -- fits of a formula -------------------------------------------------------------------------------------------------
+def compare_fit(case) -> list[Check]:
+    """kind "bbl": coefficients, ln Z, lkh, df, logLik, summary, fitted values, residuals, predictions."""
+    run = case.best()
+    if "error" in run:
+        return raises(case)
+    problem = case.problem()
+    fit, warned = fit_case(case)
+    if min(problem.L) < 2:
+        return compare_one_level(case, problem, fit)
+    if not run.get("independent_check", {}).get("optimum_exists", True):
+        return compare_no_optimum(case, problem, fit, warned)
+    want = Expected(case, problem)
+    return (
+        compare_model(case, problem, fit, want, run, warned)
+        + compare_numbers(case, problem, fit, want, run)
+        + compare_summary(case, problem, fit)
+        + compare_predictions(case, problem, fit, want, run)
+    )
 
+
+def rule_of(case, problem) -> str:
+    """Return the rule that the coefficients and the ln Z of a fit fall under."""
+    if case.method == "pseudo":
+        return "extra row" if problem.pairs and problem.odd_augmentation else "exact"
+    if problem.additive:
+        return "additive"
+    m = len(problem.L)
+    return "closed" if len(problem.pairs) == m * (m - 1) // 2 else "partial"
+
+
+def compare_model(case, problem, fit, want, run, warned) -> list[Check]:
+    """Coefficients of all groups and of the pooled fit, and ln Z."""
+    rule, pseudo, checks = rule_of(case, problem), case.method == "pseudo", []
+    tolerance = EXACT if pseudo else CLOSED
+    stored = run["independent_check"]["exact"] if pseudo else run["coefficients"]
+    for g, label in enumerate(problem.rgroups):
+        found = coefficients(fit, problem, g)
+        r = problem.r_parameters(stored["h"][label], (stored["J"] or {}).get(label))
+        dh, dJ = model_gap(found, want.models[g])
+        if rule == "extra row":
+            s = problem.y == g
+            again = oracle.PseudoFit(
+                problem.x[s], problem.w[s], problem.L, problem.pairs, case.lambda_, case.lambdah, "r"
+            )
+            checks.append(Check("R's h, oracle with R's row", model_gap((again.h, again.J), r)[0], EXACT, rule))
+            checks += [Check("h", dh, EXACT, rule), Check("J", dJ, EXACT, rule)]
+        elif any(np.isinf(h).any() for h in r[0]):
+            known = [np.isfinite(h) for h in r[0]]
+            dh = max(gap(a[k], b[k]) for a, b, k in zip(found[0], r[0], known, strict=True))
+            checks += [Check("h of levels that occur", dh, CLOSED, "absent"), Check("J", dJ, CLOSED, "absent")]
+            named = any(repr(problem.groups[g]) in text and "never occurs" in text for text in warned)
+            checks.append(Check("warning for the absent level", 0.0 if named else 1.0, 0.0, "absent"))
+        else:
+            dh_r, dJ_r = model_gap(found, r)
+            checks.append(Check("J", dJ_r, tolerance, "exact" if pseudo else "closed"))
+            checks.append(
+                Check("h", dh if rule == "partial" else dh_r, tolerance, "closed" if rule == "additive" else rule)
+            )
+        lz = fit.log_z[problem.groups[g]]
+        weighted = "weights" if rule == "exact" and not problem.unweighted else rule
+        checks.append(Check("ln Z", gap(lz, want.lz[g]), tolerance, weighted))
+        if rule == "exact":
+            checks.append(Check("stored ln Z", gap(lz, stored["lz_weighted"][label]), tolerance, weighted))
+        if rule == "closed":
+            checks.append(Check("stored ln Z", gap(lz, run["lz"][label]), tolerance, rule))
+    if run["coefficients"].get("h0") is None:
+        return [*checks, Check("a pooled fit was made", float(fit.params.pooled is not None), 0.0, rule)]
+    dh, dJ = model_gap(coefficients(fit, problem, None), want.pooled)
+    checks += [
+        Check("h0", dh, tolerance, "oracle" if pseudo else rule),
+        Check("J0", dJ, tolerance, "oracle" if pseudo else rule),
+    ]
+    if rule in ("closed", "additive"):
+        c = run["coefficients"]
+        dh, dJ = model_gap(coefficients(fit, problem, None), problem.r_parameters(c["h0"], c["J0"]))
+        checks += [Check("R's h0", dh, CLOSED, "closed"), Check("R's J0", dJ, CLOSED, "closed")]
+    return checks
+
+
+def compare_numbers(case, problem, fit, want, run) -> list[Check]:
+    """lkh, df, nobs and logLik; R's own where it weights rightly and stands at its optimum."""
+    rule = rule_of(case, problem)
+    tolerance = EXACT if case.method == "pseudo" else CLOSED
+    own = rule if problem.unweighted else "weights"
+    checks = [
+        Check("df", abs(fit.df - run["df"]), 0.0, "closed"),
+        Check("nobs", abs(fit.nobs() - problem.w.sum()), 0.0, own),
+        Check("lkh", relative(fit.lkh, want.lkh), tolerance, own),
+        Check("logLik", relative(fit.logLik(), want.log_likelihood), tolerance, own),
+        Check("df of logLik", abs(fit.logLik().df - fit.df * problem.K), 0.0, "oracle"),
+    ]
+    if problem.unweighted and rule == "exact":
+        checks.append(Check("R's lkh", relative(fit.lkh, run["independent_check"]["exact"]["lkh_r"]), EXACT, rule))
+    if problem.unweighted and rule == "closed":
+        checks.append(Check("R's lkh", relative(fit.lkh, run["lkh"]), CLOSED, rule))
+        if (run.get("logLik") or {}).get("value"):
+            checks.append(Check("R's logLik", relative(fit.logLik(), run["logLik"]["value"][0]), CLOSED, rule))
+    return checks
+
+
+def compare_summary(case, problem, fit) -> list[Check]:
+    """Naive Bayes coefficients and the test of eq. (27), with and without a prior count."""
+    checks = []
+    for stored in case.runs["default"].get("summary") or []:
+        prior = stored["prior_count"]
+        tables = fit.summary(prior_count=prior).tables
+        q, _ = oracle.ratio_test(problem.x, problem.w, problem.y, problem.L, prior)
+        for i, rname in enumerate(problem.rnames):
+            table, title = tables[problem.names[i]], f"summary({prior}) "
+            for label, r_label in [*zip(problem.groups, problem.rgroups, strict=True), ("pooled", None)]:
+                source = stored["h"][r_label] if r_label is not None else stored.get("h0")
+                if source is None:
+                    continue
+                want = rcases.array(list(source[rname].values()))
+                found = table.loc[label, problem.levels[i][1:]].to_numpy(dtype=float)
+                known = np.isfinite(want)
+                checks.append(Check(title + "h", gap(found[known], want[known]), CLOSED, "closed"))
+            r, test = rcases.number(stored["chisqNaive"][rname]), table.attrs
+            checks.append(Check(title + "df", abs(test["df"] - stored["dfNaive"][rname]), 0.0, "closed"))
+            if np.isnan(r):
+                checks.append(Check(title + "chisq", relative(test["chisq"], q[i]), 1e-9, "NaN"))
+                continue
+            log_p = np.log([test["p"], rcases.number(stored["pvNaive"][rname])])
+            checks.append(Check(title + "chisq", relative(test["chisq"], r), 1e-9, "closed"))
+            checks.append(Check(title + "ln p", relative(log_p[0], log_p[1]), 1e-9, "closed"))
+    return checks
+
+
+def compare_predictions(case, problem, fit, want, run) -> list[Check]:
+    """Links, probabilities and labels of newdata; fitted values and residuals of the training rows."""
+    rule = rule_of(case, problem)
+    tolerance = EXACT if case.method == "pseudo" else CLOSED
+    own = rule if problem.unweighted else "weights"
+    fitted = want.predict(want.x)[1]
+    hit = fitted.argmax(axis=1) == want.y
+    clear = np.sort(fitted, axis=1)[:, -1] - np.sort(fitted, axis=1)[:, -2] > 1e-9  # ties may go either way
+    checks = [
+        Check("fitted", gap(fit.fitted()[problem.groups].to_numpy(), fitted), tolerance, own),
+        Check("residuals", float(np.sum(fit.residuals().to_numpy()[clear] != hit[clear])), 0.0, own),
+    ]
+    stored = run.get("predict")
+    if not stored:
+        return checks
+    link, prob = want.predict(problem.encode(case.newdata))
+    new = fit.predict(case.newdata, type="link"), fit.predict(case.newdata, type="prob")
+    certain = np.isfinite(link) & (prob > 1e-250)
+    rows = len(stored["yhat"])
+    checks += [
+        Check("link", relative(new[0][problem.groups].to_numpy()[certain], link[certain]), tolerance, own),
+        Check("prob", gap(new[1][problem.groups].to_numpy(), prob), tolerance, own),
+        Check("yhat", compare_labels(new[1]["yhat"], prob, problem.groups), tolerance, own),
+        Check("class", float((fit.predict(case.newdata, type="class") != new[0]["yhat"]).sum()), 0.0, own),
+    ]
+    if problem.unweighted and rule in ("exact", "closed"):
+        reach, rule = (CLOSED, rule) if rule == "closed" else (link_reach(problem, run), "distance")
+        found = new[1][problem.groups].to_numpy()[:rows]
+        checks.append(Check("R's prob", gap(found, rcases.array(stored["prob"])), reach, rule))
+        typed = [problem.groups[problem.rgroups.index(str(v))] for v in stored["yhat"]]
+        checks.append(Check("R's yhat", compare_labels(typed, prob[:rows], problem.groups), reach, rule))
+    return checks
+
+
+def link_reach(problem, run) -> float:
+    """Return how far R's links can lie from the optimum's, from the recorded distances of its coefficients."""
+    d = run["independent_check"]
+    return 2 * (
+        len(problem.L) * d["max_abs_diff_h"] + len(problem.pairs) * d["max_abs_diff_J"] + d["max_abs_diff_lz_r"]
+    )
+
+
+def compare_no_optimum(case, problem, fit, warned) -> list[Check]:
+    """No finite optimum: finite coefficients, a warning, and the probabilities that R's best run has."""
+    run = case.runs.get("exhausted", case.best())
+    prob = fit.predict(case.newdata, type="prob")[problem.groups].to_numpy()
+    want = rcases.array(run["predict"]["prob"])
+    named = [t for t in warned if "never occurs" in t]
+    total = gap(prob.sum(axis=1), np.ones(len(prob)))
+    return [
+        Check("coefficients that are not finite", float(np.sum(~np.isfinite(fit.params.theta))), 0.0, "no optimum"),
+        Check("warning for the absent level", 0.0 if named else 1.0, 0.0, "no optimum"),
+        Check("probabilities sum to one", total, 1e-12, "no optimum"),
+        Check("prob", gap(prob, want), 1e-2, "no optimum"),
+        Check(
+            "yhat", compare_labels(fit.predict(case.newdata, type="class"), want, problem.groups), 1e-2, "no optimum"
+        ),
+    ]
+
+
+def compare_one_level(case, problem, fit) -> list[Check]:
+    """A predictor with one level takes no part: the model is the one without it."""
+    run = case.runs["exhausted"]
+    others = [i for i, n in enumerate(problem.L) if n > 1]
+    invented = [max(n, 2) for n in problem.L]
+    place = {i: k for k, i in enumerate(others)}
+    E, lz, checks = [], [], []
+    for g, label in enumerate(problem.rgroups):
+        x, w = problem.x[problem.y == g], problem.w[problem.y == g]
+        want = oracle.PseudoFit(x[:, others], w, [problem.L[i] for i in others], None, case.lambda_, case.lambdah)
+        h, J = coefficients(fit, problem, g)
+        kept = {(place[i], place[j]): table for (i, j), table in J.items() if i in place and j in place}
+        dh, dJ = model_gap(([h[i] for i in others], kept), (want.h, want.J))
+        checks += [Check("h", dh, EXACT, "one level"), Check("J", dJ, EXACT, "one level")]
+        own = oracle.PseudoFit(x, w, invented, None, case.lambda_, case.lambdah)
+        r = [rcases.array(list(run["coefficients"]["h"][label][n].values())) for n in problem.rnames]
+        off = max(gap(a, b) for a, b in zip(own.h, r, strict=True))
+        checks.append(Check("R's h, oracle with an invented level", off, 1e-4, "one level"))
+        E.append(oracle.energy(want.h, want.J, problem.encode(case.newdata)[:, others]))
+        lz.append(want.log_z())
+    prob = oracle.posterior(np.column_stack(E), lz, problem.share)[1]
+    found = fit.predict(case.newdata, type="prob")[problem.groups].to_numpy()
+    checks.append(Check("ln Z", gap(fit.log_z, lz), EXACT, "one level"))
+    return [*checks, Check("prob", gap(found, prob), EXACT, "one level")]

@@ -68,16 +68,17 @@ static inline ptrdiff_t gibbs_block_end(const ptrdiff_t *start, ptrdiff_t m, ptr
 #include "gibbs_lanes.h"
 #endif
 #if defined(__GNUC__)
-#define LANES 4
+#define GIBBS_BASE 4
 #else
-#define LANES 1
+#define GIBBS_BASE 1
 #endif
+#define LANES GIBBS_BASE
 #define PAIR 1
 #define TARGET
-#define NAME(x) gibbs4_##x
+#define NAME(x) gibbs_base_##x
 #include "gibbs_lanes.h"
 
-/* Widest vectors of this processor, in floats, at most `most` */
+/* Widest vectors of this processor, in floats, at most `most` if it is 8 or more */
 static int gibbs_lanes(int most)
 {
 #ifdef GIBBS_X86
@@ -89,7 +90,7 @@ static int gibbs_lanes(int most)
         return 8;
 #endif
     (void)most;
-    return 4;
+    return GIBBS_BASE;
 }
 
 static gibbs_sweep gibbs_choose(int lanes, int by_levels)
@@ -101,7 +102,7 @@ static gibbs_sweep gibbs_choose(int lanes, int by_levels)
         return by_levels ? gibbs8_sweep_levels : gibbs8_sweep_chains;
 #endif
     (void)lanes;
-    return by_levels ? gibbs4_sweep_levels : gibbs4_sweep_chains;
+    return by_levels ? gibbs_base_sweep_levels : gibbs_base_sweep_chains;
 }
 
 /* Chains as lanes: rows r..r+R-1 of J, as the sweep takes them, lie at D * r as (D, R).

@@ -35,7 +35,7 @@ def pack_size():
 
 
 def lanes(int most=16):
-    """Return the floats per vector that the kernel uses on this processor, at most `most`."""
+    """Return the floats per vector that the kernel uses on this processor: 16, 8 or the base width, up to `most`."""
     return gibbs_lanes(most)
 
 

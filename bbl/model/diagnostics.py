@@ -90,7 +90,7 @@ def _normal_scores(x: np.ndarray) -> np.ndarray:
 
 def _variances(x: np.ndarray) -> tuple[float, float]:
     """Return the within-chain variance W and the pooled estimate var+ of the chains `x` (eqs. 1-3)."""
-    W = float(x.var(axis=1, ddof=1).mean()) if x.min() < x.max() else 0.0
+    W = float(x.var(axis=1, ddof=1).mean()) if np.ptp(x, axis=1).any() else 0.0  # exactly, where no chain moves
     n = x.shape[1]
     return W, W * (n - 1) / n + float(x.mean(axis=1).var(ddof=1))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from time import perf_counter
 
 import numpy as np
 
@@ -117,7 +118,6 @@ class Chains:
             f"Gibbs sampling of {D} levels with {self.n_chains} chains",
             "Use fewer predictors or fewer chains.",
         )
-        self._cost = self.n_chains * ((cells / 16.0 if self.by_levels else cells) * 1e-10 + m * 2e-8)
         self._table = kernel.pack_couplings(self.J, self.n_levels, self.start, self.by_levels, self.lanes)
         self._packs = self._make_packs(rng.integers(0, 2**32, size=(self.n_chains, 4), dtype=np.uint32))
 
@@ -148,7 +148,7 @@ class Chains:
         h: np.ndarray | None = None,
         beta: float = 1.0,
     ) -> None:
-        """Advance all chains by `n_sweeps` sweeps, in slices of about 0.1 s so that Ctrl-C is heard.
+        """Advance all chains by `n_sweeps` sweeps, in slices of at most about 0.1 s so that Ctrl-C is heard.
 
         Parameters
         ----------
@@ -163,12 +163,15 @@ class Chains:
             Factor of the couplings.
         """
         fields = np.ascontiguousarray(self.h if h is None else h, dtype=np.float32)
-        step = max(1, int(SLICE_SECONDS / self._cost))
         raw = None if draws is None else draws.view(np.uint8)
-        for done in range(0, n_sweeps, step):
-            n = min(step, n_sweeps - done)
+        done, step = 0, 1
+        while done < n_sweeps:
+            n, began = min(step, n_sweeps - done), perf_counter()
             tasks = [(p, fields, beta, n, thin, done, raw, energy) for p in self._packs]
             run_tasks(self._advance, tasks, self.n_jobs)
+            done += n
+            pace = SLICE_SECONDS / max(perf_counter() - began, 1e-9)
+            step = max(1, int(n * min(pace, 8.0)))
 
     def _advance(self, p: _Pack, h, beta, n, thin, done, raw, energy) -> None:
         keep = {}
@@ -269,11 +272,17 @@ def gibbs(
     )
 
 
-def check_model(h, J, n_levels) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return `h`, `J`, `n_levels` and the first column of each predictor as kernel arrays, or say what is wrong."""
-    levels = np.ascontiguousarray(n_levels)
+def check_levels(n_levels) -> np.ndarray:
+    """Return `n_levels` as int32 array (m,), or say what is wrong with it."""
+    levels = np.asarray(n_levels)
     if levels.ndim != 1 or levels.size == 0 or levels.dtype.kind not in "iu" or levels.min() < 2:
         raise OptionError("n_levels must hold one whole number of at least 2 per predictor.", argument="n_levels")
+    return np.ascontiguousarray(levels, dtype=np.int32)
+
+
+def check_model(h, J, n_levels) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return `h`, `J`, `n_levels` and the first column of each predictor as kernel arrays, or say what is wrong."""
+    levels = check_levels(n_levels)
     start = np.concatenate(([0], np.cumsum(levels.astype(np.intp) - 1)))
     D = int(start[-1])
     h, J = _floats("h", h), _floats("J", J)
@@ -289,7 +298,7 @@ def check_model(h, J, n_levels) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.
     for lo, hi in zip(start[:-1], start[1:], strict=True):
         if J[lo:hi, lo:hi].any():
             raise DataError("J couples levels of one predictor; set those blocks to 0.", argument="J")
-    return h, J, levels.astype(np.int32), start
+    return h, J, levels, start
 
 
 def _floats(argument: str, value) -> np.ndarray:
@@ -324,7 +333,7 @@ def state_energies(h, J, n_levels) -> np.ndarray:
     h, J, levels, start = check_model(h, J, n_levels)
     if levels.prod(dtype=float) > MAX_STATES:
         raise OptionError(
-            f"{levels.prod(dtype=float):.3g} states are too many to list (at most {MAX_STATES}); sample them by gibbs().",
+            f"{levels.prod(dtype=float):.3g} states are too many to list (at most {MAX_STATES}); use gibbs().",
             argument="n_levels",
         )
     E, m = np.zeros(tuple(levels)), len(levels)

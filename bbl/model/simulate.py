@@ -9,7 +9,7 @@ from bbl.config import check_memory
 from bbl.design.sample import code_dtype
 from bbl.errors import OptionError
 from bbl.model.layout import Layout
-from bbl.model.sampling import MAX_STATES, gibbs, state_codes, state_energies
+from bbl.model.sampling import MAX_STATES, check_levels, gibbs, state_codes, state_energies
 
 __all__ = ["random_parameters", "sample_groups", "sample_states"]
 
@@ -56,14 +56,14 @@ def sample_states(h, J, n_levels, nsample: int = 1, rng=None, burn_in: int = BUR
     """
     nsample, burn_in, thin = integer("nsample", nsample, 0), integer("burn_in", burn_in, 0), integer("thin", thin, 1)
     rng = generator(rng)
-    levels = np.asarray(n_levels)
+    levels = check_levels(n_levels)
     check_memory(8.0 * nsample * levels.size, f"A sample of {nsample} rows", "Ask for fewer rows.")
     if nsample == 0 or np.prod(levels, dtype=float) <= MAX_STATES:
         return _sample_listed(h, J, levels, nsample, rng)
     n_chains = min(nsample, CHAINS)
     per_chain = -(-nsample // n_chains)
     found = gibbs(h, J, levels, per_chain * thin, n_chains, rng, burn_in, thin, keep_draws=True)
-    draws = found.draws.reshape(-1, levels.size)
+    draws = np.asarray(found.draws).reshape(-1, levels.size)
     return draws[rng.permutation(len(draws))[:nsample]]
 
 
@@ -78,7 +78,13 @@ def _sample_listed(h, J, levels: np.ndarray, nsample: int, rng: np.random.Genera
 
 
 def sample_groups(
-    layout: Layout, theta: np.ndarray, nsample: int, probability=None, rng=None, burn_in: int = BURN_IN, thin: int = THIN
+    layout: Layout,
+    theta: np.ndarray,
+    nsample: int,
+    probability=None,
+    rng=None,
+    burn_in: int = BURN_IN,
+    thin: int = THIN,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Draw response groups and the predictors given the group (R's ``randomsamp``).
 
@@ -125,6 +131,7 @@ def sample_groups(
             f"probability must hold {K} numbers of at least 0, one per group and not all 0; got {probability!r}.",
             argument="probability",
         )
+    check_memory(8.0 * nsample * (layout.m + 2), f"A sample of {nsample} rows", "Ask for fewer rows.")
     y = rng.choice(K, size=nsample, p=weight / weight.sum())
     codes = np.empty((nsample, layout.m), dtype=code_dtype(layout.n_levels))
     for k in range(K):

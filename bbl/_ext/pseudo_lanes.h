@@ -1,0 +1,357 @@
+/* Objective and gradient of one lane block of the pseudo-likelihood; pseudo.h includes this file once per vector width.
+
+   Set before inclusion: LANES (doubles per vector), TARGET (function attribute) and NAME(x) (gives x a suffix).
+   With LANES 1 a vector is a plain double, for compilers without vector types.
+
+   (a) Every function works on vectors whose lanes are response sites; no lane ever looks at another one.
+   (b) forward: table of summed couplings per composite, then one load-add per row and composite into the planes.
+       The tables of a chunk of composites stay in the first-level cache while all rows pass.
+   (c) softmax: planes become probabilities (times row weights), normalisers are summed up. With equal weights
+       normalisers are multiplied and one log is taken for hundreds of rows.
+   (d) backward: rows of a block, sorted by joint state, in groups of four: one table update per group, no branches.
+       The state where all predictors of a composite are at their reference has no parameter and is left out.
+
+   Conventions: V = LANES; planes (A, n_blocks, block + 1, V), the last row of each block always zero;
+   parameters and gradients (A, 1 + D, V); tables (n_states, V). */
+
+#if LANES > 1
+typedef double NAME(vd) __attribute__((vector_size(8 * LANES)));
+typedef uint64_t NAME(vu) __attribute__((vector_size(8 * LANES)));
+#define VU_MASK(comparison) ((vu)(comparison))
+#else
+typedef double NAME(vd);
+typedef uint64_t NAME(vu);
+#define VU_MASK(comparison) (0u - (uint64_t)(comparison))
+#endif
+#define vd NAME(vd)
+#define vu NAME(vu)
+#define load NAME(load)
+#define store NAME(store)
+#define fill NAME(fill)
+
+TARGET static inline vd load(const double *p) { vd v; memcpy(&v, p, sizeof v); return v; }
+TARGET static inline void store(double *p, vd v) { memcpy(p, &v, sizeof v); }
+TARGET static inline vd fill(double s) { return (vd){0} + s; }
+TARGET static inline vu NAME(bits)(vd v) { vu u; memcpy(&u, &v, sizeof u); return u; }
+TARGET static inline vd NAME(real)(vu u) { vd v; memcpy(&v, &u, sizeof v); return v; }
+
+/* mask ? a : b, by bits */
+TARGET static inline vd NAME(choose)(vu mask, vd a, vd b)
+{
+    return NAME(real)((mask & NAME(bits)(a)) | (~mask & NAME(bits)(b)));
+}
+
+TARGET static inline vd NAME(larger)(vd a, vd b) { return NAME(choose)(VU_MASK(a > b), a, b); }
+
+/* exp(x) for x <= 0, cut at -708 (3e-308); relative error below 3e-16. NaN stays NaN. */
+TARGET static inline vd NAME(exp)(vd x)
+{
+    vd t, n, r, s, p, q;
+    x = NAME(choose)(VU_MASK(x < fill(-708.0)), fill(-708.0), x);
+    t = x * 1.4426950408889634 + 6755399441055744.0;  /* adding 1.5 * 2^52 leaves the rounded power of two in the low bits */
+    n = t - 6755399441055744.0;
+    r = x - n * 6.93147180369123816490e-01;
+    r = r - n * 1.90821492927058770002e-10;
+    s = r * r;
+    p = r * 2.5100375832561234e-08 + 2.7620075879983367e-07;
+    q = r * 2.7557268480310024e-06 + 2.4801521322368692e-05;
+    p = p * s + q;
+    q = r * 0.00019841269863040545 + 0.0013888888917196719;
+    p = p * s + q;
+    q = r * 0.008333333333330065 + 0.041666666666624164;
+    p = p * s + q;
+    q = r * 0.16666666666666669 + 0.5;
+    p = p * s + q;
+    p = p * s + r + 1.0;
+    return NAME(real)(NAME(bits)(p) + (NAME(bits)(t) << 52));
+}
+
+/* log(z) for normal z >= 1; error below 1 ulp or so (reduction and polynomial of fdlibm's e_log.c) */
+TARGET static inline vd NAME(log)(vd z)
+{
+    const vu shift = NAME(bits)(z) - 0x3fe6a09e00000000u, k = shift >> 52;
+    const vd e = NAME(real)(k | 0x4330000000000000u) - 4503599627370496.0;
+    const vd f = NAME(real)(NAME(bits)(z) - (k << 52)) - 1.0;
+    const vd s = f / (f + 2.0), t = s * s, u = t * t, half = 0.5 * f * f;
+    const vd even = u * (u * (u * 1.531383769920937332e-01 + 2.222219843214978396e-01) + 3.999999999940941908e-01);
+    const vd odd = t * (u * (u * (u * 1.479819860511658591e-01 + 1.818357216161805012e-01) + 2.857142874366239149e-01) +
+                        6.666666666666735130e-01);
+    return e * 6.93147180369123816490e-01 - ((half - (s * (half + even + odd) + e * 1.90821492927058770002e-10)) - f);
+}
+
+/* Tables of the summed couplings of chunk `ch` from the parameters x (1 + D, V) of one logit */
+TARGET static void NAME(tabulate)(const pseudo_problem *p, ptrdiff_t ch, const double *x, double *table)
+{
+    ptrdiff_t c, j, b, s, size;
+    for (c = p->chunk[ch]; c < p->chunk[ch + 1]; c++) {
+        double *t = table + (p->states[c] - p->states[p->chunk[ch]]) * LANES;
+        store(t, fill(0.0));
+        for (j = p->first[c], size = 1; j < p->first[c + 1]; size *= p->n_levels[j++])
+            for (b = 1; b < p->n_levels[j]; b++) {
+                const vd v = load(x + (p->start[j] + b) * LANES);
+                for (s = 0; s < size; s++)
+                    store(t + (b * size + s) * LANES, load(t + s * LANES) + v);
+            }
+    }
+}
+
+/* Add the chunk's table entries of `rows` rows (rounded up to 4) to Q planes, `gap` doubles apart; Q tables are `step`
+   apart. With init (plane q at q * far) the planes are overwritten, beginning there. */
+#define GATHER(Q)                                                                                                      \
+    TARGET static void NAME(gather##Q)(const double *table, ptrdiff_t step, const uint16_t *codes, ptrdiff_t width,    \
+                                       ptrdiff_t rows, const double *init, ptrdiff_t far, double *plane, ptrdiff_t gap)\
+    {                                                                                                                  \
+        ptrdiff_t r, c, q;                                                                                             \
+        for (r = 0; r < rows; r += 4, codes += 4 * width, plane += 4 * LANES) {                                        \
+            const uint16_t *c0 = codes, *c1 = c0 + width, *c2 = c1 + width, *c3 = c2 + width;                          \
+            vd s[4][Q];                                                                                                \
+            for (q = 0; q < Q; q++)                                                                                    \
+                if (init)                                                                                              \
+                    s[0][q] = s[1][q] = s[2][q] = s[3][q] = load(init + q * far);                                      \
+                else {                                                                                                 \
+                    s[0][q] = load(plane + q * gap);                                                                   \
+                    s[1][q] = load(plane + q * gap + LANES);                                                           \
+                    s[2][q] = load(plane + q * gap + 2 * LANES);                                                       \
+                    s[3][q] = load(plane + q * gap + 3 * LANES);                                                       \
+                }                                                                                                      \
+            for (c = 0; c < width; c++)                                                                                \
+                for (q = 0; q < Q; q++) {                                                                              \
+                    s[0][q] += load(table + c0[c] + q * step);                                                         \
+                    s[1][q] += load(table + c1[c] + q * step);                                                         \
+                    s[2][q] += load(table + c2[c] + q * step);                                                         \
+                    s[3][q] += load(table + c3[c] + q * step);                                                         \
+                }                                                                                                      \
+            for (q = 0; q < Q; q++) {                                                                                  \
+                store(plane + q * gap, s[0][q]);                                                                       \
+                store(plane + q * gap + LANES, s[1][q]);                                                               \
+                store(plane + q * gap + 2 * LANES, s[2][q]);                                                           \
+                store(plane + q * gap + 3 * LANES, s[3][q]);                                                           \
+            }                                                                                                          \
+        }                                                                                                              \
+    }
+GATHER(1)
+GATHER(2)
+GATHER(3)
+#undef GATHER
+
+/* planes = fields h (plane a at a * (1 + D)) plus summed couplings of x; table has room for PSEUDO_TILE tables */
+TARGET static void NAME(forward)(const pseudo_problem *p, const pseudo_task *t, const double *x, const double *h,
+                                 double *table, double *planes)
+{
+    const ptrdiff_t far = (1 + p->D) * LANES, stride = (p->block + 1) * LANES, gap = p->n_blocks * stride;
+    ptrdiff_t a, Q, q, ch, b;
+    for (a = 0; a < t->A; a += Q) {
+        int begun = 0;
+        Q = t->A - a == 4 ? 2 : t->A - a < PSEUDO_TILE ? t->A - a : PSEUDO_TILE;
+        for (ch = 0; ch < p->n_chunks; ch++) {
+            const ptrdiff_t width = p->chunk[ch + 1] - p->chunk[ch];
+            const ptrdiff_t step = (p->states[p->chunk[ch + 1]] - p->states[p->chunk[ch]]) * LANES;
+            if (!t->chunk_on[ch] && !(ch == p->n_chunks - 1 && !begun))
+                continue;
+            for (q = 0; q < Q; q++)
+                NAME(tabulate)(p, ch, x + (a + q) * far, table + q * step);
+            for (b = 0; b < p->n_blocks; b++) {
+                const uint16_t *codes = p->codes + p->n_padded * p->chunk[ch] + b * p->block * width;
+                const ptrdiff_t rows = pseudo_min(p->block, p->n - b * p->block);
+                const double *init = begun ? NULL : h + a * far;
+                double *plane = planes + a * gap + b * stride;
+                if (Q == 1)
+                    NAME(gather1)(table, step, codes, width, rows, init, far, plane, gap);
+                else if (Q == 2)
+                    NAME(gather2)(table, step, codes, width, rows, init, far, plane, gap);
+                else
+                    NAME(gather3)(table, step, codes, width, rows, init, far, plane, gap);
+            }
+            begun = 1;
+        }
+    }
+}
+
+/* One logit: rows of logits to P(level 1) times weight. sums = (log normalisers, p, p (1 - p)), each added up.
+   Two rows share a division. */
+TARGET static void NAME(logistic)(double *row, const double *w, ptrdiff_t rows, double *sums)
+{
+    const vd one = fill(1.0), zero = fill(0.0);
+    vd log_z = load(sums), total = load(sums + LANES), curve = load(sums + 2 * LANES), z = one;
+    ptrdiff_t r;
+    for (r = 0; r < rows; r += 2, row += 2 * LANES) {
+        const int pair = r + 1 < rows;
+        const vd f = load(row), g = pair ? load(row + LANES) : zero;
+        const vd fp = NAME(larger)(f, zero), gp = NAME(larger)(g, zero);
+        const vd ef = NAME(exp)(f - fp - fp), eg = pair ? NAME(exp)(g - gp - gp) : zero;
+        const vd zf = ef + one, zg = eg + one, product = zf * zg, inverse = one / product;
+        const vd jf = inverse * zg, jg = inverse * zf, kf = ef * jf, kg = eg * jg;
+        vd pf = NAME(choose)(VU_MASK(f > zero), jf, kf), pg = NAME(choose)(VU_MASK(g > zero), jg, kg);
+        if (w) {
+            const double wf = w[r], wg = pair ? w[r + 1] : 0.0;
+            log_z += (fp + NAME(log)(zf)) * wf + (gp + NAME(log)(zg)) * wg;
+            curve += jf * kf * wf + jg * kg * wg;
+            pf *= wf;
+            pg *= wg;
+        } else {
+            log_z += fp + gp;
+            z *= product;
+            curve += jf * kf + (pair ? jg * kg : zero);
+            if ((r & 510) == 510) {
+                log_z += NAME(log)(z);
+                z = one;
+            }
+        }
+        if (!pair)
+            pg = zero;
+        total += pf + pg;
+        store(row, pf);
+        if (pair)
+            store(row + LANES, pg);
+    }
+    store(sums, log_z + NAME(log)(z));
+    store(sums + LANES, total);
+    store(sums + 2 * LANES, curve);
+}
+
+/* A > 1 logits, `gap` apart, likewise; live (A, V) is 1 where the lane's site has that level.
+   sums = (log normalisers, sum_a p_a (1 - p_a), p of each logit) */
+TARGET static void NAME(softmax)(double *row, ptrdiff_t A, ptrdiff_t gap, const double *live, const double *w,
+                                 ptrdiff_t rows, double *sums)
+{
+    /* normalisers lie in [1, A + 1]: so many may be multiplied before the product overflows */
+    const ptrdiff_t most = pseudo_product(A);
+    double *total = sums + 2 * LANES;
+    vd log_z = load(sums), curve = load(sums + LANES), product = fill(1.0);
+    ptrdiff_t r, a, left = most;
+    for (r = 0; r < rows; r++, row += LANES) {
+        vd top = fill(0.0), z, square = fill(0.0), scale;
+        for (a = 0; a < A; a++)
+            top = NAME(larger)(load(row + a * gap), top);
+        z = NAME(exp)(-top);
+        for (a = 0; a < A; a++) {
+            const vd e = NAME(exp)(load(row + a * gap) - top) * load(live + a * LANES);
+            z += e;
+            store(row + a * gap, e);
+        }
+        scale = fill(1.0) / z;
+        if (w) {
+            log_z += (top + NAME(log)(z)) * w[r];
+        } else {
+            log_z += top;
+            product *= z;
+            if (--left == 0) {
+                log_z += NAME(log)(product);
+                product = fill(1.0);
+                left = most;
+            }
+        }
+        for (a = 0; a < A; a++) {
+            vd prob = load(row + a * gap) * scale;
+            square += prob - prob * prob;
+            if (w)
+                prob *= w[r];
+            store(total + a * LANES, load(total + a * LANES) + prob);
+            store(row + a * gap, prob);
+        }
+        curve += w ? square * w[r] : square;
+    }
+    store(sums, log_z + NAME(log)(product));
+    store(sums + LANES, curve);
+}
+
+/* table (n_states, V) += sums over rows of one plane by joint state, for the composites that are on */
+TARGET static void NAME(backward)(const pseudo_problem *p, const uint8_t *on, const double *plane, double *table)
+{
+    ptrdiff_t b, c, g, last;
+    for (b = 0; b < p->n_blocks; b++, plane += (p->block + 1) * LANES)
+        for (c = 0; c < p->n_composites; c++) {
+            double *t = table + p->states[c] * LANES;
+            const uint16_t *at;
+            if (!on[c])
+                continue;
+            g = p->group[b * p->n_composites + c];
+            last = p->group[b * p->n_composites + c + 1];
+            for (at = p->groups + 5 * g; g < last; g++, at += 5) {
+                const vd two = load(plane + at[1]) + load(plane + at[2]), more = load(plane + at[3]) + load(plane + at[4]);
+                store(t + at[0], load(t + at[0]) + (two + more));
+            }
+        }
+}
+
+/* Sum the table over states to the columns of the single predictors, g (1 + D, V); destroys the table */
+TARGET static void NAME(fold)(const pseudo_problem *p, const uint8_t *on, double *table, double *g)
+{
+    ptrdiff_t c, j, b, s, size;
+    for (c = 0; c < p->n_composites; c++) {
+        double *t = table + p->states[c] * LANES;
+        size = p->states[c + 1] - p->states[c];
+        for (j = p->first[c + 1] - 1; j >= p->first[c]; j--) {
+            size /= p->n_levels[j];
+            for (b = 1; b < p->n_levels[j]; b++) {
+                vd v = fill(0.0);
+                if (on[c])
+                    for (s = 0; s < size; s++) {
+                        const vd u = load(t + (b * size + s) * LANES);
+                        v += u;
+                        store(t + s * LANES, load(t + s * LANES) + u);
+                    }
+                store(g + (p->start[j] + b) * LANES, v);
+            }
+        }
+    }
+}
+
+/* Sums over rows of the planes: g (A, 1 + D, V) column 0 from `total`, the others through `table` */
+TARGET static void NAME(reduce)(const pseudo_problem *p, const pseudo_task *t, const double *planes, const double *total,
+                                double *table, double *g)
+{
+    const ptrdiff_t gap = p->n_blocks * (p->block + 1) * LANES;
+    ptrdiff_t a;
+    for (a = 0; a < t->A; a++, planes += gap, g += (1 + p->D) * LANES) {
+        memset(table, 0, (size_t)p->states[p->n_composites] * LANES * sizeof *table);
+        NAME(backward)(p, t->on, planes, table);
+        NAME(fold)(p, t->on, table, g);
+        store(g, load(total + a * LANES));
+    }
+}
+
+/* Probabilities and normalisers at uncentred fields h; sums (2 + A, V) = log normalisers, curvature, p of each logit */
+TARGET static void NAME(activate)(const pseudo_problem *p, const pseudo_task *t, double *planes, double *sums)
+{
+    const ptrdiff_t stride = (p->block + 1) * LANES, gap = p->n_blocks * stride;
+    ptrdiff_t b;
+    memset(sums, 0, (size_t)(2 + t->A) * LANES * sizeof *sums);
+    for (b = 0; b < p->n_blocks; b++) {
+        const ptrdiff_t rows = pseudo_min(p->block, p->n - b * p->block);
+        const double *w = p->equal ? NULL : p->weights + b * p->block;
+        if (t->A == 1)
+            NAME(logistic)(planes + b * stride, w, rows, sums);
+        else
+            NAME(softmax)(planes + b * stride, t->A, gap, t->live, w, rows, sums);
+    }
+    if (t->A == 1) {  /* logistic leaves p second and the curvature last */
+        const vd total = load(sums + LANES);
+        store(sums + LANES, load(sums + 2 * LANES));
+        store(sums + 2 * LANES, total);
+    }
+}
+
+/* The same where all couplings are zero, in closed form: no row is looked at; fills g as `reduce` would */
+TARGET static void NAME(independent)(const pseudo_problem *p, const pseudo_task *t, const double *h, double *sums, double *g)
+{
+    const ptrdiff_t far = (1 + p->D) * LANES;
+    const double rows = 1.0 / p->scale;
+    vd top = fill(0.0), z, curve = fill(0.0);
+    ptrdiff_t a, c;
+    for (a = 0; a < t->A; a++)
+        top = NAME(larger)(load(h + a * far), top);
+    z = NAME(exp)(-top);
+    for (a = 0; a < t->A; a++)
+        z += NAME(exp)(load(h + a * far) - top) * load(t->live + a * LANES);
+    for (a = 0; a < t->A; a++) {
+        const vd prob = NAME(exp)(load(h + a * far) - top) * load(t->live + a * LANES) / z;
+        curve += prob - prob * prob;
+        store(sums + (2 + a) * LANES, prob * rows);
+        store(g + a * far, prob * rows);
+        for (c = 1; c <= p->D; c++)
+            store(g + a * far + c * LANES, prob * (rows * p->mean[c]));
+    }
+    store(sums, (top + NAME(log)(z)) * rows);
+    store(sums + LANES, curve * rows);
+}

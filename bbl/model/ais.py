@@ -1,0 +1,99 @@
+"""Annealed importance sampling of ln Z from the independent model (Neal 2001)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bbl.checks import generator, integer
+from bbl.model.elimination import log_partition
+from bbl.model.energy import Energy
+from bbl.model.layout import Layout
+from bbl.model.sampling import Chains
+
+__all__ = ["AnnealedLogZ", "annealed_log_z"]
+
+
+@dataclass(frozen=True)
+class AnnealedLogZ:
+    """An estimate of ln Z.
+
+    Attributes
+    ----------
+    log_z : float
+    standard_error : float
+        Of `log_z`, from the spread of the chains' weights.
+    ess : float
+        Effective number of chains, ``(sum w)^2 / sum w^2``; a small share of them says that more steps are needed.
+    """
+
+    log_z: float
+    standard_error: float
+    ess: float
+
+
+def annealed_log_z(
+    layout: Layout,
+    theta: np.ndarray,
+    start: np.ndarray,
+    n_steps: int = 500,
+    n_chains: int = 512,
+    rng=None,
+    n_jobs: int | None = 1,
+) -> AnnealedLogZ:
+    """Estimate ln Z of one model by annealing chains from an independent model to it.
+
+    Parameters
+    ----------
+    layout : Layout
+    theta : ndarray, shape (layout.size,)
+        The model.
+    start : ndarray, shape (D,)
+        Fields of the independent model the path starts from, such as naive Bayes ones.
+    n_steps : int, default 500
+        Temperatures between the two, evenly spaced; one Gibbs sweep at each.
+    n_chains : int, default 512
+        Independent chains: each gives one weight.
+    rng : numpy.random.Generator, int or None
+    n_jobs : int, default 1
+
+    Returns
+    -------
+    AnnealedLogZ
+
+    Notes
+    -----
+    Path: ``E_b(x) = (1 - b) E_start(x) + b E(x)``, b from 0 to 1. Each chain starts from an exact draw of the
+    independent model and collects ``sum_t (b_{t+1} - b_t) (E - E_start)(x_t)``; the mean of the exponentials is an
+    unbiased estimate of ``Z / Z_start`` (Neal 2001, eq. 8; Salakhutdinov & Murray 2008).
+
+    Examples
+    --------
+    >>> layout = Layout([2, 2])
+    >>> found = annealed_log_z(layout, np.array([0.5, -1.0, 3.0]), np.zeros(2), rng=1)
+    >>> abs(found.log_z - np.log(1 + np.exp(0.5) + np.exp(-1.0) + np.exp(2.5))) < 4 * found.standard_error
+    True
+    """
+    n_steps, n_chains = integer("n_steps", n_steps, 1), integer("n_chains", n_chains, 2)
+    h, J = layout.to_matrix(theta)
+    chains = Chains(h, J, layout.n_levels, n_chains, generator(rng), n_jobs)
+    independent = np.zeros(layout.size)
+    independent[: layout.D] = start
+    energy = Energy(layout, np.stack([independent, theta]))
+    log_w = np.zeros(n_chains)
+    b = np.linspace(0.0, 1.0, n_steps + 1)
+    for t in range(n_steps):
+        # at b = 0 predictors are independent, so one sweep is an exact draw
+        chains.sweep(1, h=(1.0 - b[t]) * start + b[t] * h, beta=float(b[t]))
+        E = energy(np.ascontiguousarray(chains.codes))
+        log_w += (b[t + 1] - b[t]) * (E[:, 1] - E[:, 0])
+    top = log_w.max()
+    w = np.exp(log_w - top)
+    empty = Layout(layout.n_levels, np.empty((0, 2), dtype=np.intp))
+    log_z0 = float(log_partition(empty, np.asarray(start)[None], [(i, ()) for i in range(layout.m)])[0])
+    return AnnealedLogZ(
+        log_z0 + top + float(np.log(w.mean())),
+        float(w.std(ddof=1) / w.mean() / np.sqrt(n_chains)),
+        float(w.sum() ** 2 / (w**2).sum()),
+    )

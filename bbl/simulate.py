@@ -1,0 +1,299 @@
+"""The verbs that sample and simulate: mcSample, sample_xi, randompar, randomsamp."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bbl.checks import flag, generator, integer, real
+from bbl.config import progress_bar
+from bbl.errors import BBLTypeError, DataError, OptionError
+from bbl.model.diagnostics import effective_sample_size, split_rhat
+from bbl.model.layout import Layout
+from bbl.model.sampling import gibbs
+from bbl.model.simulate import random_parameters, sample_groups, sample_states
+from bbl.results import BBLResults, CVResults, GroupParameters, SampleResults
+
+__all__ = ["mcSample", "randompar", "randomsamp", "sample_xi"]
+
+
+def mcSample(
+    fit: BBLResults | CVResults,
+    nsteps: int = 1000,
+    *,
+    nchains: int = 64,
+    draws: bool = False,
+    thin: int = 1,
+    seed: int | np.random.Generator | None = None,
+    verbose: int = 1,
+) -> SampleResults:
+    """Sample the predictors of each response group by Gibbs sampling, and report the highest state visited.
+
+    Parameters
+    ----------
+    fit : BBLResults or CVResults
+    nsteps : int, default 1000
+        Sweeps over all predictors.
+    nchains : int, default 64
+        Independent chains; together they run at about the cost of one.
+    draws : bool, default False
+        Whether to return the draws of the second half of the sweeps.
+    thin : int, default 1
+        Every how many sweeps a draw is kept.
+    seed : int or numpy.random.Generator, optional
+    verbose : int, default 1
+        0 for no progress bar.
+
+    Returns
+    -------
+    SampleResults
+        ``xmax`` (predictors by groups), ``emax`` (its energy, the exponent of eq. 6), ``rhat``, ``ess``, ``draws``.
+
+    Raises
+    ------
+    OptionError, BBLTypeError
+        If an argument is out of range; it is named.
+
+    Examples
+    --------
+    >>> import bbl
+    >>> titanic = bbl.datasets.load_titanic()
+    >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
+    >>> bbl.mcSample(fit, nsteps=100, seed=1).xmax
+              No     Yes
+    Class   Crew     1st
+    Sex     Male  Female
+    Age    Adult   Adult
+    """
+    if isinstance(fit, CVResults):
+        fit = fit.model
+    if not isinstance(fit, BBLResults):
+        raise BBLTypeError(f"fit must be the result of bbl() or crossVal(); got {type(fit).__name__}.", argument="fit")
+    nsteps, thin = integer("nsteps", nsteps, 1), integer("thin", thin, 1)
+    nchains, keep, rng = integer("nchains", nchains, 1), flag("draws", draws), generator(seed)
+    layout, labels = fit.params.layout, fit.labels
+    burn_in = nsteps // 2
+    found = []
+    with progress_bar(len(labels.groups), "mcSample", verbose) as step:
+        for theta in fit.params.theta:
+            h, J = layout.to_matrix(theta)
+            found.append(
+                gibbs(h, J, layout.n_levels, nsteps - burn_in, nchains, rng, burn_in, min(thin, nsteps - burn_in), keep)
+            )
+            step()
+    groups = list(labels.groups)
+    codes = np.array([f.best for f in found])
+    xmax = {g: [labels.levels[i][a] for i, a in enumerate(row)] for g, row in zip(groups, codes, strict=True)}
+    kept = rhat = ess = None
+    if keep:
+        kept = {g: _label_rows(f.draws.reshape(-1, layout.m), labels) for g, f in zip(groups, found, strict=True)}
+        if found[0].energy.shape[1] >= 4:
+            rhat = pd.Series([float(split_rhat(f.energy)) for f in found], index=groups, name="rhat")
+            ess = pd.Series([float(effective_sample_size(f.energy)) for f in found], index=groups, name="ess")
+    return SampleResults(
+        pd.DataFrame(xmax, index=pd.Index(labels.names, dtype=object), columns=groups),
+        pd.Series([f.best_energy for f in found], index=groups, name="emax"),
+        rhat,
+        ess,
+        kept,
+        labels,
+        codes,
+    )
+
+
+def _label_rows(codes: np.ndarray, labels) -> pd.DataFrame:
+    """Return codes (n, m) as a frame of categories."""
+    return pd.DataFrame(
+        {
+            name: pd.Categorical.from_codes(codes[:, i].astype(np.intp), pd.Index(levels, dtype=object).infer_objects())
+            for i, (name, levels) in enumerate(zip(labels.names, labels.levels, strict=True))
+        }
+    )
+
+
+def _predictor_levels(predictors: Any) -> tuple[list, list[list]]:
+    """Return names and levels of ``predictors``: a mapping of names to levels, or a sequence of level sequences."""
+    if isinstance(predictors, Mapping):
+        names, levels = list(predictors), [list(v) for v in predictors.values()]
+    elif isinstance(predictors, Sequence) and not isinstance(predictors, str):
+        levels = [list(v) for v in predictors]
+        names = [f"x{i + 1}" for i in range(len(levels))]
+    else:
+        raise BBLTypeError(
+            "predictors must be a list of level lists, or a dict of names to level lists; "
+            f"got {type(predictors).__name__}.",
+            argument="predictors",
+        )
+    if not levels:
+        raise OptionError("predictors is empty; give at least one list of levels.", argument="predictors")
+    for name, own in zip(names, levels, strict=True):
+        if len(own) < 2 or len(set(own)) < len(own):
+            raise OptionError(f"predictor {name!r} needs at least two different levels; got {own!r}.", column=name)
+    return names, levels
+
+
+def _flat(layout: Layout, par: Any, argument: str) -> np.ndarray:
+    """Return the parameter vector of ``par.h`` (list of arrays) and ``par.J`` (dict of pairs to arrays)."""
+    theta = np.zeros(layout.size)
+    try:
+        if len(par.h) != layout.m:
+            raise ValueError
+        for i, h in enumerate(par.h):
+            layout.table(theta, i)[...] = np.asarray(h, dtype=float)
+        for (i, j), table in (par.J or {}).items():
+            layout.table(theta, i, j)[...] = np.asarray(table, dtype=float)
+    except (AttributeError, TypeError, ValueError, KeyError, IndexError):
+        raise DataError(
+            f"{argument} does not fit the predictors: h needs one array of L_i - 1 fields for each predictor, and "
+            "J maps pairs (i, j) to arrays (L_i - 1, L_j - 1).",
+            argument=argument,
+        ) from None
+    return theta
+
+
+def randompar(
+    predictors: Any,
+    distr: str = "unif",
+    h0: float = 0.0,
+    dh: float = 1.0,
+    J0: float = 0.0,
+    dJ: float = 1.0,
+    *,
+    seed: int | np.random.Generator | None = None,
+) -> GroupParameters:
+    """Draw random fields and couplings for one group.
+
+    Parameters
+    ----------
+    predictors : list of level lists, or dict of names to level lists
+    distr : {"unif", "norm"}, default "unif"
+        Uniform on ``h0 - dh .. h0 + dh`` and ``J0 - dJ .. J0 + dJ``, or normal with those means and deviations.
+    h0, dh, J0, dJ : float
+        Centre and half-width (or standard deviation) of fields and couplings.
+    seed : int or numpy.random.Generator, optional
+
+    Returns
+    -------
+    GroupParameters
+        ``.h`` and ``.J``.
+
+    Examples
+    --------
+    >>> par = randompar([[0, 1, 2]] * 5, seed=1)
+    >>> len(par.h), par.J[0, 1].shape
+    (5, (2, 2))
+    """
+    _, levels = _predictor_levels(predictors)
+    layout = Layout([len(v) for v in levels])
+    theta = random_parameters(layout, distr, h0, dh, J0, dJ, generator(seed))[0]
+    h, J = layout.to_matrix(theta)
+    return GroupParameters.from_matrix(layout, h, J)
+
+
+def sample_xi(
+    nsample: int = 1,
+    predictors: Any = None,
+    h: Any = None,
+    J: Any = None,
+    *,
+    code_out: bool = False,
+    seed: int | np.random.Generator | None = None,
+) -> pd.DataFrame:
+    """Draw predictor configurations from eq. (6).
+
+    Parameters
+    ----------
+    nsample : int, default 1
+    predictors : list of level lists, or dict of names to level lists
+    h : list of arrays, shape (L_i - 1,)
+        Fields.
+    J : dict of (i, j) to arrays, shape (L_i - 1, L_j - 1), optional
+        Couplings; pairs left out are zero.
+    code_out : bool, default False
+        Whether to return integer codes instead of levels.
+    seed : int or numpy.random.Generator, optional
+
+    Returns
+    -------
+    DataFrame
+        One column per predictor. Exact and independent draws for up to 2**20 states, Gibbs sampling beyond.
+
+    Examples
+    --------
+    >>> predictors = [[0, 1, 2]] * 5
+    >>> par = randompar(predictors, seed=1)
+    >>> sample_xi(100, predictors, par.h, par.J, code_out=True, seed=2).shape
+    (100, 5)
+    """
+    names, levels = _predictor_levels(predictors)
+    layout = Layout([len(v) for v in levels])
+    theta = _flat(layout, GroupParameters(h, J if J is not None else {}), "h, J")
+    fields, couplings = layout.to_matrix(theta)
+    codes = sample_states(fields, couplings, layout.n_levels, integer("nsample", nsample, 0), generator(seed))
+    return _output(codes, names, levels, flag("code_out", code_out))
+
+
+def _output(codes: np.ndarray, names: list, levels: list[list], code_out: bool) -> pd.DataFrame:
+    columns = {
+        name: codes[:, i].astype(np.int64) if code_out else pd.Index(levels[i]).take(codes[:, i].astype(np.intp))
+        for i, name in enumerate(names)
+    }
+    return pd.DataFrame(columns)
+
+
+def randomsamp(
+    predictors: Any,
+    response: Sequence,
+    prob: Sequence[float] | None = None,
+    par: Any = None,
+    nsample: int = 100,
+    *,
+    seed: int | np.random.Generator | None = None,
+) -> pd.DataFrame:
+    """Draw rows of response and predictors from given group models.
+
+    Parameters
+    ----------
+    predictors : list of level lists, or dict of names to level lists
+    response : sequence of length K
+        The response groups.
+    prob : sequence of length K, optional
+        Their probabilities; equal by default.
+    par : sequence of K GroupParameters, or dict of group to GroupParameters
+        One for each group, as `randompar` makes them.
+    nsample : int, default 100
+        Number of rows; each draws its group independently.
+    seed : int or numpy.random.Generator, optional
+
+    Returns
+    -------
+    DataFrame
+        Columns ``y`` and the predictors, rows in random order.
+
+    Examples
+    --------
+    >>> predictors = [list("acgt")] * 4
+    >>> par = [randompar(predictors, seed=1), randompar(predictors, seed=2)]
+    >>> randomsamp(predictors, ["case", "ctrl"], par=par, nsample=3, seed=3)
+          y x1 x2 x3 x4
+    0  ctrl  t  t  g  c
+    1  ctrl  c  t  g  a
+    2  ctrl  t  a  c  a
+    """
+    names, levels = _predictor_levels(predictors)
+    groups = list(response)
+    if isinstance(par, Mapping):
+        par = [par.get(g) for g in groups]
+    if not isinstance(par, Sequence) or len(par) != len(groups) or not groups:
+        raise OptionError(f"par must hold one set of parameters for each of {len(groups)} groups.", argument="par")
+    layout = Layout([len(v) for v in levels])
+    theta = np.array([_flat(layout, p, f"par of group {g!r}") for g, p in zip(groups, par, strict=True)])
+    if prob is not None:
+        prob = [real("prob", p, 0.0) for p in prob]
+    codes, y = sample_groups(layout, theta, integer("nsample", nsample, 0), prob, generator(seed))
+    frame = _output(codes, names, levels, False)
+    frame.insert(0, "y", pd.Index(groups).take(y))
+    return frame

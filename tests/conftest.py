@@ -1,0 +1,18 @@
+"""Fixtures for all tests."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The folder of reference outputs and data sets; where it is absent, its tests are skipped (an error under CI)."""
+    folder = Path(os.environ.get("BBL_SHARED") or Path(__file__).resolve().parents[2] / "shared")
+    if not folder.is_dir():
+        reason = f"{folder} is absent; set BBL_SHARED to the folder of reference outputs"
+        if os.environ.get("CI"):
+            pytest.fail(reason)
+        pytest.skip(reason)
+    return folder

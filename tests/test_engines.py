@@ -1,0 +1,212 @@
+"""Engines against the oracle: naive Bayes, mean field, pseudo-likelihood on mixed levels, partial pairs, weights."""
+
+import warnings
+
+import numpy as np
+import pytest
+import reference as oracle
+
+from bbl.design.sample import Sample
+from bbl.engines import MeanField, NaiveBayes, PseudoLikelihood, make_engine
+from bbl.errors import BBLTypeError, OptionError
+from bbl.model.layout import Layout
+
+LEVELS = [2, 3, 4, 2]
+PARTIAL = [(0, 1), (1, 3), (0, 2)]
+
+
+def make_sample(n=120, levels=LEVELS, seed=0, weighted=True):
+    rng = np.random.default_rng(seed)
+    common = rng.random(n)
+    columns = [np.minimum((L * (0.6 * common + 0.4 * rng.random(n))).astype(int), L - 1) for L in levels]
+    codes = np.column_stack(columns).astype(np.uint8)
+    weights = rng.integers(1, 5, n).astype(float) if weighted else np.ones(n)
+    return Sample(codes, weights)
+
+
+def repeated(sample):
+    w = sample.weights.astype(int)
+    return Sample(np.repeat(sample.codes, w, axis=0), np.ones(w.sum()))
+
+
+def as_oracle(pairs):
+    return None if pairs is None else [tuple(p) for p in pairs]
+
+
+def assert_tables(layout, theta, h, J, tolerance):
+    for i in range(layout.m):
+        np.testing.assert_allclose(layout.table(theta, i), h[i], atol=tolerance)
+    for i, j in layout.pairs:
+        np.testing.assert_allclose(layout.table(theta, i, j), J[i, j], atol=tolerance)
+
+
+def test_naive_matches_the_oracle():
+    sample = make_sample()
+    layout = NaiveBayes().restrict(Layout(LEVELS))
+    for c in (0.0, 1.0, 2.5):
+        fit = NaiveBayes(prior_count=c).fit(sample, layout)
+        h = oracle.naive_bayes(sample.codes, sample.weights, LEVELS, c)
+        np.testing.assert_allclose(fit.theta, np.concatenate(h[0] if isinstance(h, tuple) else h), atol=1e-12)
+
+
+@pytest.mark.parametrize("pairs", [None, PARTIAL, []])
+@pytest.mark.parametrize(("eps", "c"), [(0.9, 1.0), (0.0, 1.0), (0.3, 0.0), (1.0, 2.0)])
+def test_mean_field_matches_the_oracle(pairs, eps, c):
+    sample, layout = make_sample(), Layout(LEVELS, pairs)
+    fit = MeanField(eps=eps, prior_count=c).fit(sample, layout)
+    h, J, log_z, _ = oracle.mean_field(sample.codes, sample.weights, LEVELS, as_oracle(pairs), eps, c)
+    assert_tables(layout, fit.theta, h, J, 1e-10)
+    assert fit.mf_log_z == pytest.approx(log_z, abs=1e-10)
+
+
+def test_mean_field_grid_is_the_single_fits():
+    sample, layout = make_sample(), Layout(LEVELS)
+    grid = [0.0, 0.2, 0.9, 1.0]
+    for eps, fit in zip(grid, MeanField().path(sample, layout, grid), strict=True):
+        single = MeanField(eps=eps).fit(sample, layout)
+        np.testing.assert_allclose(fit.theta, single.theta, atol=1e-10)
+        assert fit.lkh == pytest.approx(single.lkh, abs=1e-10)
+
+
+def test_mean_field_of_a_singular_covariance_is_finite_and_says_so():
+    codes = np.zeros((4, 6), dtype=np.uint8)
+    codes[2:, :] = 1
+    fit = MeanField(eps=1.0, prior_count=0.0).fit(Sample(codes, np.ones(4)), Layout([2] * 6))
+    assert np.isfinite(fit.theta).all()
+    assert not fit.converged.all()
+    assert "singular" in fit.notes[0][2]
+
+
+@pytest.mark.parametrize("pairs", [None, PARTIAL, []])
+@pytest.mark.parametrize(("lambda_", "lambdah"), [(1e-5, 0.0), (0.1, None), (0.01, 0.5)])
+def test_pseudo_matches_the_oracle(pairs, lambda_, lambdah):
+    sample, layout = make_sample(), Layout(LEVELS, pairs)
+    fit = PseudoLikelihood(lambda_=lambda_, lambdah=lambdah).fit(sample, layout)
+    exact = oracle.PseudoFit(
+        sample.codes, sample.weights, LEVELS, as_oracle(pairs), lambda_, lambda_ if lambdah is None else lambdah
+    )
+    assert_tables(layout, fit.theta, exact.h, exact.J, 1e-8)
+    assert fit.lkh == pytest.approx(exact.lkh, abs=1e-12)
+    assert fit.converged.all()
+    assert fit.grad_norm.max() <= 1e-8
+
+
+def test_pseudo_without_symmetrisation_keeps_both_solutions():
+    sample, layout = make_sample(), Layout(LEVELS)
+    fit = PseudoLikelihood(lambda_=0.05, symmetrize=False).fit(sample, layout)
+    exact = oracle.PseudoFit(sample.codes, sample.weights, LEVELS, None, 0.05, 0.0)
+    for (i, j), table in exact.J_raw.items():
+        block = fit.site_theta[layout.start[i] : layout.start[i + 1], 1 + layout.start[j] : 1 + layout.start[j + 1]]
+        np.testing.assert_allclose(block, table, atol=1e-8)
+    np.testing.assert_allclose(layout.table(fit.theta, 0, 2), exact.J_raw[0, 2], atol=1e-8)
+
+
+def test_pseudo_path_is_the_single_fits():
+    sample, layout = make_sample(), Layout(LEVELS)
+    grid = [1e-3, 1.0, 1e-2]
+    for value, fit in zip(grid, PseudoLikelihood().path(sample, layout, grid), strict=True):
+        np.testing.assert_allclose(fit.theta, PseudoLikelihood(lambda_=value).fit(sample, layout).theta, atol=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("engine", "tolerance"),
+    [(NaiveBayes(), 1e-10), (MeanField(), 1e-10), (PseudoLikelihood(lambda_=1e-3), 1e-7)],
+    ids=lambda e: getattr(e, "name", ""),
+)
+def test_weights_are_repeated_rows(engine, tolerance):
+    sample = make_sample()
+    layout = engine.restrict(Layout(LEVELS))
+    one, other = engine.fit(sample, layout), engine.fit(repeated(sample), layout)
+    np.testing.assert_allclose(one.theta, other.theta, atol=tolerance)
+    assert one.lkh == pytest.approx(other.lkh, abs=tolerance)
+
+
+def test_collapsing_makes_weights_repetition_to_the_last_bit():
+    sample = make_sample()
+    one, other = sample.collapsed(LEVELS), repeated(sample).collapsed(LEVELS)
+    np.testing.assert_array_equal(one.codes, other.codes)
+    np.testing.assert_array_equal(one.weights, other.weights)
+    assert one.total == sample.total
+
+
+@pytest.mark.parametrize("constant", [0, 2])
+def test_constant_predictor_is_augmented_as_in_the_paper(constant):
+    sample = make_sample()
+    codes = sample.codes.copy()
+    codes[:, 2] = constant
+    sample, layout = Sample(codes, sample.weights), Layout(LEVELS)
+    engine = PseudoLikelihood(lambda_=0.1, lambdah=0.1)
+    rows = engine.prepare(sample, layout)
+    assert rows.n == sample.n + 1
+    assert rows.codes[-1].tolist() == [0, 0, 1 if constant == 0 else 0, 0]
+    exact = oracle.PseudoFit(codes, sample.weights, LEVELS, None, 0.1, 0.1)
+    assert_tables(layout, engine.fit(rows, layout).theta, exact.h, exact.J, 1e-8)
+
+
+def test_absent_level_stays_finite_and_is_noted():
+    sample = make_sample()
+    codes = sample.codes.copy()
+    codes[codes[:, 2] == 3, 2] = 1
+    layout = Layout(LEVELS)
+    fit = PseudoLikelihood(lambda_=1e-3).fit(Sample(codes, sample.weights), layout)
+    assert np.isfinite(fit.theta).all()
+    assert any(note[0] == 2 and note[1] == 3 for note in fit.notes)
+    assert not PseudoLikelihood(lambda_=1e-3, lambdah=1e-3).fit(Sample(codes, sample.weights), layout).notes
+
+
+def test_too_few_iterations_are_reported():
+    fit = PseudoLikelihood(lambda_=1e-3, itmax=1).fit(make_sample(), Layout(LEVELS))
+    assert not fit.converged.any()
+    assert "did not converge" in fit.notes[0][2]
+
+
+def test_parameters_are_recovered():
+    rng = np.random.default_rng(3)
+    layout = Layout([3, 3, 2, 2])
+    truth = rng.normal(scale=0.7, size=layout.size)
+    states = oracle.states([3, 3, 2, 2])
+    h = [layout.table(truth, i) for i in range(4)]
+    J = {(int(i), int(j)): layout.table(truth, i, j) for i, j in layout.pairs}
+    counts = np.round(1e7 * oracle.probabilities(h, J, [3, 3, 2, 2]))
+    keep = counts > 0
+    sample = Sample(states[keep].astype(np.uint8), counts[keep])
+    fit = PseudoLikelihood(lambda_=0.0).fit(sample, layout)
+    np.testing.assert_allclose(fit.theta, truth, atol=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("method", "options", "name"),
+    [
+        ("pseudo", {"lambda_": -1.0}, "lambda_"),
+        ("pseudo", {"lambda_": float("nan")}, "lambda_"),
+        ("pseudo", {"lambda_": float("-inf")}, "lambda_"),
+        ("pseudo", {"lambda_": "x"}, "lambda_"),
+        ("pseudo", {"lambda_": [0.1, -2.0]}, "lambda_"),
+        ("pseudo", {"lambdah": -0.1}, "lambdah"),
+        ("pseudo", {"tolerance": 0.0}, "tolerance"),
+        ("pseudo", {"itmax": 0}, "itmax"),
+        ("pseudo", {"itmax": 1.5}, "itmax"),
+        ("pseudo", {"symmetrize": "yes"}, "symmetrize"),
+        ("pseudo", {"prior_count": 1.0}, "prior_count"),
+        ("pseudo", {"lamda_": 1.0}, "lamda_"),
+        ("pseudo", {"eps": 0.5}, "eps"),
+        ("mf", {"eps": 1.5}, "eps"),
+        ("mf", {"eps": -0.1}, "eps"),
+        ("mf", {"eps": float("nan")}, "eps"),
+        ("mf", {"eps": "x"}, "eps"),
+        ("mf", {"prior_count": -1.0}, "prior_count"),
+        ("naive", {"prior_count": float("nan")}, "prior_count"),
+        ("foo", {}, "method"),
+        (7, {}, "method"),
+        (MeanField(), {"eps": 0.5}, "eps"),
+    ],
+)
+def test_bad_options_are_named(method, options, name):
+    with warnings.catch_warnings(), pytest.raises((OptionError, BBLTypeError), match=name.replace("_", ".")) as caught:
+        make_engine(method, options)
+    assert name in str(caught.value.argument)
+
+
+def test_near_match_of_a_misspelt_option():
+    with pytest.raises(BBLTypeError, match="did you mean 'lambda_'"):
+        make_engine("pseudo", {"lamda_": 1.0})

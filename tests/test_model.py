@@ -1,0 +1,152 @@
+"""Energies, ln Z, class scores and metrics against the oracle and by definition."""
+
+import numpy as np
+import pytest
+import reference as oracle
+
+from bbl.design.sample import Sample
+from bbl.errors import DataError, OptionError
+from bbl.model.elimination import elimination_order
+from bbl.model.energy import Energy, energies
+from bbl.model.layout import Layout
+from bbl.model.logz import exact_log_z, pseudo_log_z, resolve_log_z
+from bbl.model.metrics import accuracy, auc, brier, log_loss
+from bbl.model.moments import level_counts, one_hot, pair_counts
+from bbl.model.predict import class_scores, link, log_probabilities
+
+CASES = [
+    ([2, 3, 4, 2], None),
+    ([2, 3, 4, 2], []),
+    ([3, 2, 2, 2, 3], [(0, 1), (1, 2), (3, 4)]),
+    ([2, 2, 3, 2, 2], [(0, 1), (1, 2), (2, 3), (3, 4), (0, 4)]),
+    ([5], None),
+]
+
+
+def tables(layout, theta):
+    h = [layout.table(theta, i) for i in range(layout.m)]
+    return h, {(int(i), int(j)): layout.table(theta, i, j) for i, j in layout.pairs}
+
+
+@pytest.mark.parametrize(("levels", "pairs"), CASES)
+@pytest.mark.parametrize("K", [1, 2, 3, 7, 10])
+def test_energy_and_exact_log_z(levels, pairs, K):
+    layout = Layout(levels, pairs)
+    theta = np.random.default_rng(K).normal(scale=2.0, size=(K, layout.size))
+    states = oracle.states(levels)
+    for dtype in (np.uint8, np.uint16, np.int32):
+        E = energies(states.astype(dtype), layout, theta)
+        for k in range(K):
+            np.testing.assert_allclose(E[:, k], oracle.energy(*tables(layout, theta[k]), states), atol=1e-12)
+    expected = [oracle.log_partition(*tables(layout, t), levels) for t in theta]
+    np.testing.assert_allclose(exact_log_z(layout, theta), expected, atol=1e-12)
+
+
+def test_log_z_of_large_energies_does_not_overflow():
+    layout = Layout([2, 2])
+    assert exact_log_z(layout, np.array([[1000.0, -2000.0, 1500.0]]))[0] == pytest.approx(1000.0)
+
+
+def test_a_chain_of_hundreds_is_exact_and_a_dense_one_refused():
+    chain = Layout([3] * 300, [(i, i + 1) for i in range(299)])
+    theta = np.random.default_rng(0).normal(size=chain.size)
+    transfer = np.zeros(3)
+    for i in range(300):  # the textbook transfer-matrix recursion
+        weight = np.concatenate([[0.0], chain.table(theta, i)])
+        if i:
+            table = np.pad(chain.table(theta, i - 1, i), ((1, 0), (1, 0)))
+            transfer = np.logaddexp.reduce(transfer[:, None] + table, axis=0)
+        transfer = transfer + weight
+    assert exact_log_z(chain, theta[None])[0] == pytest.approx(np.logaddexp.reduce(transfer), abs=1e-9)
+    dense = Layout([2] * 60)
+    assert resolve_log_z("auto", dense, "half") == "half"
+    assert resolve_log_z("auto", chain, "half") == "exact"
+    assert resolve_log_z("pseudo", chain, "half") == "pseudo"
+    assert elimination_order(dense, 1e6) is None
+    with pytest.raises(OptionError, match="log_z"):
+        exact_log_z(dense, np.zeros((1, dense.size)))
+
+
+@pytest.mark.parametrize("half", [False, True])
+def test_pseudo_log_z(half):
+    rng = np.random.default_rng(1)
+    levels = [2, 3, 4]
+    codes = np.column_stack([rng.integers(0, L, 50) for L in levels])
+    weights = rng.integers(1, 4, 50).astype(float)
+    exact = oracle.PseudoFit(codes, weights, levels, None, 0.1, 0.1)
+    layout = Layout(levels)
+    site = np.zeros((layout.D, 1 + layout.D))
+    for i in range(3):
+        rows = slice(layout.start[i], layout.start[i + 1])
+        site[rows, 0] = exact.h[i]
+        for j in range(3):
+            if i != j:
+                site[rows, 1 + layout.start[j] : 1 + layout.start[j + 1]] = exact.J_raw[i, j]
+    value = pseudo_log_z(Sample(codes.astype(np.uint8), weights), layout, site, half=half)
+    assert value == pytest.approx(exact.log_z(half=half), abs=1e-12)
+
+
+def test_unknown_predictors_are_summed_out():
+    levels = [2, 3, 4]
+    layout = Layout(levels)
+    theta = np.random.default_rng(2).normal(size=(2, layout.size))
+    states = oracle.states(levels)
+    E = energies(states.astype(np.uint8), layout, theta)
+    codes = np.array([[1, 0, 2], [1, 0, 0], [0, 1, 3]], dtype=np.uint8)
+    unknown = np.array([[False, True, False], [False, True, True], [False, False, False]])
+    got = Energy(layout, theta)(codes, unknown)
+    for k, (row, hidden) in enumerate(zip(codes, unknown, strict=True)):
+        match = (states[:, ~hidden] == row[~hidden]).all(axis=1)
+        np.testing.assert_allclose(got[k], np.logaddexp.reduce(E[match], axis=0), atol=1e-12)
+    wide = Layout([4] * 8)
+    with pytest.raises(DataError, match="too many"):
+        Energy(wide, np.zeros((1, wide.size)))(np.zeros((1, 8), dtype=np.uint8), np.ones((1, 8), dtype=bool))
+
+
+def test_moments_by_both_ways_and_by_definition():
+    rng = np.random.default_rng(3)
+    levels = [2, 5, 3, 2]
+    codes = np.column_stack([rng.integers(0, L, 333) for L in levels]).astype(np.uint8)
+    weights = rng.integers(1, 4, 333).astype(float)
+    layout = Layout(levels)
+    X = one_hot(codes, layout)
+    for w in (np.ones(333), weights):
+        expected = sum(wk * np.outer(x, x) for wk, x in zip(w, X, strict=True))
+        np.testing.assert_array_equal(pair_counts(Sample(codes, w), layout), expected)
+    counts = level_counts(Sample(codes, weights, (codes[:, 0] == 1).astype(np.intp)), levels)
+    assert counts[1].shape == (2, 5)
+    assert counts[1][1, 3] == weights[(codes[:, 0] == 1) & (codes[:, 1] == 3)].sum()
+
+
+def test_link_and_probabilities_agree():
+    scores = np.random.default_rng(4).normal(scale=5.0, size=(20, 3))
+    p = np.exp(log_probabilities(scores))
+    np.testing.assert_allclose(p.sum(axis=1), 1.0)
+    np.testing.assert_allclose(link(scores), np.log(p / (1.0 - p)), atol=1e-9)
+    far = np.array([[2000.0, 0.0], [0.0, 3000.0]])
+    assert np.isfinite(log_probabilities(far)).all()
+    np.testing.assert_array_equal(link(far), [[2000.0, -2000.0], [-3000.0, 3000.0]])
+    assert link(np.zeros((2, 1))).tolist() == [[np.inf], [np.inf]]
+    assert class_scores(np.zeros((1, 2)), np.zeros(2), np.array([1.0, 0.0])).tolist() == [[0.0, -np.inf]]
+
+
+def test_auc_counts_pairs_and_weights_are_repetition():
+    rng = np.random.default_rng(5)
+    score, positive = rng.integers(0, 6, 60).astype(float), rng.random(60) < 0.4
+    weights = rng.integers(1, 4, 60)
+    cases, controls = score[positive], score[~positive]
+    pairs = (cases[:, None] > controls).mean() + 0.5 * (cases[:, None] == controls).mean()
+    assert auc(score, positive, np.ones(60))[0] == pytest.approx(pairs, abs=1e-12)
+    again = auc(np.repeat(score, weights), np.repeat(positive, weights), np.ones(weights.sum()))
+    assert auc(score, positive, weights.astype(float)) == pytest.approx(again, abs=1e-12)
+    area, variance = oracle.delong(np.repeat(score, weights), np.repeat(positive, weights))[:2]
+    assert again[0] == pytest.approx(area, abs=1e-12)
+    assert all(np.isnan(auc(score, np.zeros(60, dtype=bool), np.ones(60))))
+
+
+def test_scores_by_definition():
+    p = np.array([[0.7, 0.3], [0.2, 0.8], [0.6, 0.4]])
+    y, w = np.array([0, 1, 1]), np.array([1.0, 2.0, 1.0])
+    assert accuracy(np.log(p), y, w) == pytest.approx(0.75)
+    assert log_loss(np.log(p), y, w) == pytest.approx(-(np.log(0.7) + 2 * np.log(0.8) + np.log(0.4)) / 4)
+    assert brier(np.log(p), y, w) == pytest.approx((2 * 0.09 + 2 * 2 * 0.04 + 2 * 0.36) / 4)

@@ -47,7 +47,9 @@ def pack_couplings(const double[:, ::1] J, const int32_t[::1] n_levels, const pt
         raise ValueError("J, n_levels and start do not fit together")
     width = np.asarray(n_levels, dtype=np.intp) - 1
     size = (D + m) * int((-(-width // lanes) * lanes).sum()) if by_levels else D * D
-    cdef float[::1] table = np.zeros(size, dtype=np.float32)
+    room = np.zeros(size + 16, dtype=np.float32)
+    first = -room.ctypes.data // 4 % 16  # rows of whole vectors then lie in one cache line each
+    cdef float[::1] table = room[first:first + size]
     with nogil:
         gibbs_pack_couplings(&J[0, 0], &n_levels[0], &start[0], m, by_levels, lanes, &table[0])
     return np.asarray(table)

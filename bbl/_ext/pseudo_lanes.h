@@ -96,10 +96,10 @@ TARGET static void NAME(tabulate)(const pseudo_problem *p, ptrdiff_t ch, const d
 }
 
 /* Add the chunk's table entries of `rows` rows (rounded up to 4) to Q planes, `gap` doubles apart; Q tables are `step`
-   apart. With init (plane q at q * far) the planes are overwritten, beginning there. */
+   apart. With init (Q, V) the planes are overwritten, beginning there. */
 #define GATHER(Q)                                                                                                      \
     TARGET static void NAME(gather##Q)(const double *table, ptrdiff_t step, const uint16_t *codes, ptrdiff_t width,    \
-                                       ptrdiff_t rows, const double *init, ptrdiff_t far, double *plane, ptrdiff_t gap)\
+                                       ptrdiff_t rows, const double *init, double *plane, ptrdiff_t gap)                \
     {                                                                                                                  \
         ptrdiff_t r, c, q;                                                                                             \
         for (r = 0; r < rows; r += 4, codes += 4 * width, plane += 4 * LANES) {                                        \
@@ -107,7 +107,7 @@ TARGET static void NAME(tabulate)(const pseudo_problem *p, ptrdiff_t ch, const d
             vd s[4][Q];                                                                                                \
             for (q = 0; q < Q; q++)                                                                                    \
                 if (init)                                                                                              \
-                    s[0][q] = s[1][q] = s[2][q] = s[3][q] = load(init + q * far);                                      \
+                    s[0][q] = s[1][q] = s[2][q] = s[3][q] = load(init + q * LANES);                                    \
                 else {                                                                                                 \
                     s[0][q] = load(plane + q * gap);                                                                   \
                     s[1][q] = load(plane + q * gap + LANES);                                                           \
@@ -134,7 +134,7 @@ GATHER(2)
 GATHER(3)
 #undef GATHER
 
-/* planes = fields h (plane a at a * (1 + D)) plus summed couplings of x; table has room for PSEUDO_TILE tables */
+/* planes = fields h (A, V) plus summed couplings of x; table has room for PSEUDO_TILE tables */
 TARGET static void NAME(forward)(const pseudo_problem *p, const pseudo_task *t, const double *x, const double *h,
                                  double *table, double *planes)
 {
@@ -153,14 +153,14 @@ TARGET static void NAME(forward)(const pseudo_problem *p, const pseudo_task *t, 
             for (b = 0; b < p->n_blocks; b++) {
                 const uint16_t *codes = p->codes + p->n_padded * p->chunk[ch] + b * p->block * width;
                 const ptrdiff_t rows = pseudo_min(p->block, p->n - b * p->block);
-                const double *init = begun ? NULL : h + a * far;
+                const double *init = begun ? NULL : h + a * LANES;
                 double *plane = planes + a * gap + b * stride;
                 if (Q == 1)
-                    NAME(gather1)(table, step, codes, width, rows, init, far, plane, gap);
+                    NAME(gather1)(table, step, codes, width, rows, init, plane, gap);
                 else if (Q == 2)
-                    NAME(gather2)(table, step, codes, width, rows, init, far, plane, gap);
+                    NAME(gather2)(table, step, codes, width, rows, init, plane, gap);
                 else
-                    NAME(gather3)(table, step, codes, width, rows, init, far, plane, gap);
+                    NAME(gather3)(table, step, codes, width, rows, init, plane, gap);
             }
             begun = 1;
         }
@@ -340,12 +340,12 @@ TARGET static void NAME(independent)(const pseudo_problem *p, const pseudo_task 
     vd top = fill(0.0), z, curve = fill(0.0);
     ptrdiff_t a, c;
     for (a = 0; a < t->A; a++)
-        top = NAME(larger)(load(h + a * far), top);
+        top = NAME(larger)(load(h + a * LANES), top);
     z = NAME(exp)(-top);
     for (a = 0; a < t->A; a++)
-        z += NAME(exp)(load(h + a * far) - top) * load(t->live + a * LANES);
+        z += NAME(exp)(load(h + a * LANES) - top) * load(t->live + a * LANES);
     for (a = 0; a < t->A; a++) {
-        const vd prob = NAME(exp)(load(h + a * far) - top) * load(t->live + a * LANES) / z;
+        const vd prob = NAME(exp)(load(h + a * LANES) - top) * load(t->live + a * LANES) / z;
         curve += prob - prob * prob;
         store(sums + (2 + a) * LANES, prob * rows);
         store(g + a * far, prob * rows);

@@ -1,0 +1,6 @@
+"""Signatures of the moments kernel."""
+
+import numpy as np
+
+def pack(codes: np.ndarray, start: np.ndarray, bits: np.ndarray) -> None: ...
+def pair_counts(bits: np.ndarray, counts: np.ndarray) -> None: ...

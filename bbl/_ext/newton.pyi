@@ -1,0 +1,21 @@
+"""Signatures of the Newton kernel."""
+
+import numpy as np
+
+def solve_sites(
+    codes: np.ndarray,
+    weights: np.ndarray,
+    total: float,
+    start: np.ndarray,
+    mask: np.ndarray,
+    sites: np.ndarray,
+    lambda_: float,
+    lambdah: float,
+    tolerance: float,
+    itmax: int,
+    theta: np.ndarray,
+    value: np.ndarray,
+    grad_norm: np.ndarray,
+    n_iter: np.ndarray,
+    status: np.ndarray,
+) -> None: ...

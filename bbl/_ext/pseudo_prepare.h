@@ -1,0 +1,337 @@
+/* Preparation of a pseudo-likelihood problem: composites, chunks, row codes, sorted groups, metric of each site.
+   The design note stands in pseudo.h, which includes this file. */
+
+/* Zeroed memory that the problem owns; p->failed is set where there is none */
+static void *pseudo_take(pseudo_problem *p, size_t count, size_t item)
+{
+    void *memory = calloc(count ? count : 1, item);
+    if (!memory || p->n_owned == PSEUDO_OWNED) {
+        free(memory);
+        p->failed = 1;
+        return NULL;
+    }
+    p->owned[p->n_owned++] = memory;
+    p->bytes += count * item;
+    return memory;
+}
+
+static void pseudo_free(pseudo_problem *p)
+{
+    while (p->n_owned)
+        free(p->owned[--p->n_owned]);
+}
+
+/* Merge equal rows, in place, where the joint states are fewer than half of the rows; returns the new number of rows */
+static ptrdiff_t pseudo_collapse(ptrdiff_t n, ptrdiff_t m, const int32_t *n_levels, uint16_t *columns, double *weights)
+{
+    ptrdiff_t states = 1, i, k, s, rows = 0;
+    double *sum;
+    for (i = 0; i < m; i++) {
+        states *= n_levels[i];
+        if (states > n / 2)
+            return n;
+    }
+    sum = calloc((size_t)states, sizeof *sum);
+    if (!sum)
+        return n;
+    for (k = 0; k < n; k++) {
+        for (i = m - 1, s = 0; i >= 0; i--)
+            s = s * n_levels[i] + columns[i * n + k];
+        sum[s] += weights[k];
+    }
+    for (s = 0; s < states; s++)
+        if (sum[s] > 0.0) {
+            ptrdiff_t rest = s;
+            for (i = 0; i < m; i++, rest /= n_levels[i - 1])
+                columns[i * n + rows] = (uint16_t)(rest % n_levels[i]);
+            weights[rows++] = sum[s];
+        }
+    for (i = 1; i < m; i++)
+        memmove(columns + i * rows, columns + i * n, (size_t)rows * sizeof *columns);
+    free(sum);
+    return rows;
+}
+
+/* Weighted shares of the levels, and the rows' common weight */
+static void pseudo_singles(pseudo_problem *p, const uint16_t *columns)
+{
+    ptrdiff_t i, k;
+    p->total = 0.0;
+    p->equal = 1;
+    for (k = 0; k < p->n; k++) {
+        p->total += p->weights[k];
+        p->equal &= p->weights[k] == p->weights[0];
+    }
+    p->scale = (p->equal ? p->weights[0] : 1.0) / p->total;
+    p->least = 0.5 / p->total;
+    for (i = 0; i < p->m; i++) {
+        double *mean = p->mean + p->start[i]; /* column of code c is start + c; code 0 falls on a neighbour, skipped */
+        for (k = 0; k < p->n; k++)
+            if (columns[i * p->n + k])
+                mean[columns[i * p->n + k]] += p->weights[k];
+    }
+    for (k = 1; k <= p->D; k++)
+        p->mean[k] /= p->total;
+}
+
+/* Neighbouring predictors are merged up to `most` joint states; composites into chunks up to `bytes` of tables */
+static void pseudo_merge(pseudo_problem *p, ptrdiff_t most, ptrdiff_t bytes)
+{
+    const ptrdiff_t fit = bytes / (ptrdiff_t)(sizeof(double) * p->lanes);
+    ptrdiff_t i, c, size = 1;
+    for (i = 0; i < p->m; i++) {
+        if (i > p->first[p->n_composites] && size * p->n_levels[i] > most) {
+            p->states[p->n_composites + 1] = p->states[p->n_composites] + size;
+            p->first[++p->n_composites] = i;
+            size = 1;
+        }
+        size *= p->n_levels[i];
+    }
+    p->states[p->n_composites + 1] = p->states[p->n_composites] + size;
+    p->first[++p->n_composites] = p->m;
+    for (c = 0; c < p->n_composites; c++)
+        if (c > p->chunk[p->n_chunks] && p->states[c + 1] - p->states[p->chunk[p->n_chunks]] > fit)
+            p->chunk[++p->n_chunks] = c;
+    p->chunk[++p->n_chunks] = p->n_composites;
+}
+
+/* state (n,) <- joint states of composite c */
+static void pseudo_states(const pseudo_problem *p, const uint16_t *columns, ptrdiff_t c, uint16_t *state)
+{
+    ptrdiff_t i, k, size = 1;
+    memset(state, 0, (size_t)p->n * sizeof *state);
+    for (i = p->first[c]; i < p->first[c + 1]; size *= p->n_levels[i++])
+        for (k = 0; k < p->n; k++)
+            state[k] = (uint16_t)(state[k] + size * columns[i * p->n + k]);
+}
+
+/* Groups of four rows of equal state among `rows` rows: round 0 of all states, round 1, ..., so that consecutive groups
+   seldom update the same table entry. Short groups are filled up with the zero row. Returns the end. */
+static uint16_t *pseudo_group(const pseudo_problem *p, const uint16_t *state, ptrdiff_t rows, ptrdiff_t states,
+                              ptrdiff_t *count, uint16_t *sorted, uint16_t *to)
+{
+    ptrdiff_t r, s, k, at = 0, round = 0, more = 1;
+    memset(count, 0, (size_t)(states + 1) * sizeof *count);
+    for (r = 0; r < rows; r++)
+        count[state[r] + 1]++;
+    for (s = 0; s < states; s++)
+        count[s + 1] += count[s];
+    for (r = 0; r < rows; r++)
+        sorted[count[state[r]]++] = (uint16_t)r;
+    for (round = 0; more; round += 4)
+        for (s = 1, more = 0; s < states; s++) {
+            at = count[s - 1] + round;
+            if (at >= count[s])
+                continue;
+            more = 1;
+            *to++ = (uint16_t)(s * p->lanes);
+            for (k = 0; k < 4; k++, at++)
+                *to++ = (uint16_t)((at < count[s] ? sorted[at] : p->block) * p->lanes);
+        }
+    return to;
+}
+
+static ptrdiff_t pseudo_group_bound(ptrdiff_t rows, ptrdiff_t states)
+{
+    return pseudo_min(rows, rows / 4 + states);
+}
+
+/* Offsets of every row into the tables of its chunk, and the groups of the backward pass */
+static void pseudo_encode(pseudo_problem *p, const uint16_t *columns)
+{
+    ptrdiff_t c, k, ch, b, bound = 0, most = 1;
+    ptrdiff_t *count;
+    uint16_t *state, *sorted, *to;
+    for (c = 0; c < p->n_composites; c++) {
+        const ptrdiff_t states = p->states[c + 1] - p->states[c];
+        most = states > most ? states : most;
+        bound += p->n_blocks * pseudo_group_bound(p->block, states);
+    }
+    p->codes = pseudo_take(p, (size_t)(p->n_padded * p->n_composites), sizeof *p->codes);
+    p->groups = pseudo_take(p, (size_t)bound * 5, sizeof *p->groups);
+    p->group = pseudo_take(p, (size_t)(p->n_blocks * p->n_composites + 1), sizeof *p->group);
+    state = malloc((size_t)(p->n + p->block) * sizeof *state);
+    count = malloc((size_t)(most + 2) * sizeof *count);
+    if (p->failed || !state || !count) {
+        free(state);
+        free(count);
+        p->failed = 1;
+        return;
+    }
+    sorted = state + p->n;
+    /* groups lie composite by composite here, block by block in each; group[] is indexed (block, composite) */
+    to = p->groups;
+    for (ch = 0; ch < p->n_chunks; ch++)
+        for (c = p->chunk[ch]; c < p->chunk[ch + 1]; c++) {
+            const ptrdiff_t width = p->chunk[ch + 1] - p->chunk[ch], base = p->states[c] - p->states[p->chunk[ch]];
+            uint16_t *code = p->codes + p->n_padded * p->chunk[ch] + (c - p->chunk[ch]);
+            pseudo_states(p, columns, c, state);
+            for (k = 0; k < p->n_padded; k++)
+                code[k * width] = (uint16_t)((base + (k < p->n ? state[k] : 0)) * p->lanes);
+            for (b = 0; b < p->n_blocks; b++) {
+                p->group[c * p->n_blocks + b] = (to - p->groups) / 5;
+                to = pseudo_group(p, state + b * p->block, pseudo_min(p->block, p->n - b * p->block),
+                                  p->states[c + 1] - p->states[c], count, sorted, to);
+            }
+        }
+    p->group[p->n_blocks * p->n_composites] = (to - p->groups) / 5;
+    free(state);
+    free(count);
+}
+
+/* Eigenvectors (in columns of E) and eigenvalues of the symmetric matrix S (A, A), destroyed, by Jacobi rotations */
+static void pseudo_jacobi(double *S, ptrdiff_t A, double *E, double *value)
+{
+    ptrdiff_t a, b, c, sweep;
+    memset(E, 0, (size_t)(A * A) * sizeof *E);
+    for (a = 0; a < A; a++)
+        E[a * A + a] = 1.0;
+    for (sweep = 0; sweep < 12; sweep++) {
+        double off = 0.0, trace = 0.0;
+        for (a = 0; a < A; a++) {
+            trace += fabs(S[a * A + a]);
+            for (b = 0; b < a; b++)
+                off += fabs(S[a * A + b]);
+        }
+        if (off <= 1e-9 * trace)  /* it is a metric: more digits do not help */
+            break;
+        for (a = 1; a < A; a++)
+            for (b = 0; b < a; b++) {
+                double t, cs, sn;
+                if (fabs(S[a * A + b]) <= 1e-12 * trace / (double)(A * A))
+                    continue;
+                t = (S[b * A + b] - S[a * A + a]) / (2.0 * S[a * A + b]);
+                t = (t < 0.0 ? -1.0 : 1.0) / (fabs(t) + sqrt(t * t + 1.0));
+                cs = 1.0 / sqrt(t * t + 1.0);
+                sn = t * cs;
+                for (c = 0; c < A; c++) {
+                    const double u = S[c * A + a], v = S[c * A + b];
+                    S[c * A + a] = cs * u - sn * v;
+                    S[c * A + b] = sn * u + cs * v;
+                }
+                for (c = 0; c < A; c++) {
+                    const double u = S[a * A + c], v = S[b * A + c], x = E[c * A + a], y = E[c * A + b];
+                    S[a * A + c] = cs * u - sn * v;
+                    S[b * A + c] = sn * u + cs * v;
+                    E[c * A + a] = cs * x - sn * y;
+                    E[c * A + b] = sn * x + cs * y;
+                }
+            }
+    }
+    for (a = 0; a < A; a++)
+        value[a] = S[a * A + a];
+}
+
+/* Shares of the levels of site i, f (L_i,), none of them zero: an empty level counts as half a row */
+static void pseudo_shares(const pseudo_problem *p, ptrdiff_t i, double *f)
+{
+    const double *mean = p->mean + p->start[i];
+    double sum = 0.0;
+    ptrdiff_t a;
+    f[0] = 1.0;
+    for (a = 1; a < p->n_levels[i]; a++)
+        f[0] -= mean[a];
+    for (a = 0; a < p->n_levels[i]; a++) {
+        f[a] = a ? mean[a] : f[0];
+        f[a] = f[a] > p->least ? f[a] : p->least;
+        sum += f[a];
+    }
+    for (a = 0; a < p->n_levels[i]; a++)
+        f[a] /= sum;
+}
+
+/* Eigenvectors and eigenvalues of S_i of every site; large sites keep the diagonal */
+static void pseudo_metric(pseudo_problem *p)
+{
+    ptrdiff_t i, a, b, most = 1, size = 0;
+    double *f, *S;
+    for (i = 0; i < p->m; i++) {
+        most = p->n_levels[i] > most ? p->n_levels[i] : most;
+        p->turn[i] = size;
+        size += p->n_levels[i] - 1 <= PSEUDO_ROTATED ? (p->n_levels[i] - 1) * (ptrdiff_t)(p->n_levels[i] - 1) : 0;
+    }
+    p->rotation = pseudo_take(p, (size_t)size, sizeof *p->rotation);
+    f = malloc((size_t)(most + PSEUDO_ROTATED * PSEUDO_ROTATED) * sizeof *f);
+    if (p->failed || !f) {
+        free(f);
+        p->failed = 1;
+        return;
+    }
+    S = f + most;
+    for (i = 0; i < p->m; i++) {
+        const ptrdiff_t A = p->n_levels[i] - 1;
+        double *sigma = p->sigma + p->start[i];
+        pseudo_shares(p, i, f);
+        for (a = 0; a < A; a++) {
+            sigma[a] = f[a + 1] * (1.0 - f[a + 1]);
+            p->field[p->start[i] + a] = log(f[a + 1] / f[0]);
+            p->spread[i] += sigma[a];
+            for (b = 0; b < A && A <= PSEUDO_ROTATED; b++)
+                S[a * A + b] = (a == b ? f[a + 1] : 0.0) - f[a + 1] * f[b + 1];
+        }
+        if (A <= PSEUDO_ROTATED)
+            pseudo_jacobi(S, A, p->rotation + p->turn[i], sigma);
+        for (a = 0; a < A; a++)
+            sigma[a] = sigma[a] > 0.25 * p->least ? sigma[a] : 0.25 * p->least;
+    }
+    free(f);
+}
+
+/* Sites in lane blocks: by number of levels, most first, so that the lanes of a block need the same number of logits */
+static void pseudo_order(pseudo_problem *p)
+{
+    ptrdiff_t i, at = 0;
+    int32_t level = 0;
+    for (i = 0; i < p->m; i++)
+        level = p->n_levels[i] > level ? p->n_levels[i] : level;
+    while (at < p->m) {
+        int32_t next = 0;
+        for (i = 0; i < p->m; i++)
+            if (p->n_levels[i] == level)
+                p->order[at++] = i;
+            else if (p->n_levels[i] < level && p->n_levels[i] > next)
+                next = p->n_levels[i];
+        level = next;
+    }
+}
+
+/* Set everything but the second moments and the eigenvectors. p->m, lanes, n_levels, mask are set; columns (m, n) and
+   weights (n,) are changed where rows are merged. */
+static int pseudo_prepare(pseudo_problem *p, ptrdiff_t n, uint16_t *columns, double *weights, ptrdiff_t most,
+                          ptrdiff_t bytes)
+{
+    ptrdiff_t i;
+    p->n = pseudo_collapse(n, p->m, p->n_levels, columns, weights);
+    p->start = pseudo_take(p, (size_t)p->m + 1, sizeof *p->start);
+    p->order = pseudo_take(p, (size_t)p->m, sizeof *p->order);
+    p->first = pseudo_take(p, (size_t)p->m + 1, sizeof *p->first);
+    p->states = pseudo_take(p, (size_t)p->m + 1, sizeof *p->states);
+    p->chunk = pseudo_take(p, (size_t)p->m + 1, sizeof *p->chunk);
+    p->turn = pseudo_take(p, (size_t)p->m, sizeof *p->turn);
+    p->spread = pseudo_take(p, (size_t)p->m, sizeof *p->spread);
+    if (p->failed)
+        return -1;
+    for (i = 0; i < p->m; i++)
+        p->start[i + 1] = p->start[i] + p->n_levels[i] - 1;
+    p->D = p->start[p->m];
+    p->D_padded = (p->D + 7) / 8 * 8;
+    p->block = pseudo_min(PSEUDO_BLOCK / p->lanes, (p->n + 3) / 4 * 4);
+    p->n_blocks = (p->n + p->block - 1) / p->block;
+    p->n_padded = (p->n + 3) / 4 * 4;
+    p->n_tasks = (p->m + p->lanes - 1) / p->lanes;
+    p->mean = pseudo_take(p, (size_t)p->D + 1, sizeof *p->mean);
+    p->sigma = pseudo_take(p, (size_t)p->D, sizeof *p->sigma);
+    p->field = pseudo_take(p, (size_t)p->D, sizeof *p->field);
+    p->second = pseudo_take(p, (size_t)(p->D * p->D), sizeof *p->second);
+    p->weights = pseudo_take(p, (size_t)p->n, sizeof *p->weights);
+    if (p->failed)
+        return -1;
+    memcpy(p->weights, weights, (size_t)p->n * sizeof *weights);
+    pseudo_singles(p, columns);
+    pseudo_order(p);
+    pseudo_merge(p, most, bytes);
+    pseudo_encode(p, columns);
+    if (!p->failed)
+        pseudo_metric(p);
+    return p->failed ? -1 : 0;
+}

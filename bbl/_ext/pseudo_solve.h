@@ -1,0 +1,429 @@
+/* Preconditioned L-BFGS of one lane block; pseudo.h includes this file after pseudo_lanes.h, once per vector width.
+
+   (a) Variables: couplings J and centred fields h' = h + J . mean, so that fields and couplings hardly interact.
+   (b) All lanes go in lockstep: one evaluation serves them all, and each lane has its own step, decision, history
+       factors and status. A lane that is done gets step 0; one that must shorten its step keeps its direction and
+       stores an empty pair.
+   (c) Start metric: the Hessian at the independent model, S_i (x) Cov + lambda, with S_i = diag(f_i) - f_i f_i' of the
+       responding site and Cov the predictors' covariance. The responses are rotated by the eigenvectors of S_i; Cov
+       enters by its leading eigenvectors and the mean of the others (Kronecker), or by its diagonal blocks, whose
+       inverse is known in closed form (blocks). S_i is multiplied by the ratio of the mean of sum_a p_a (1 - p_a) at
+       the current point to that at independence, which for a binary site is the exact mean curvature.
+   (d) A step is taken if it decreases f enough or, where the change is below rounding, if the slope at its end is
+       smaller than at its start (f is convex, so the slope tells). */
+
+typedef struct {
+    double *x, *g, *d, *xt, *gt, *mask, *moment, *S, *Y;  /* (A, 1 + D, V); mask (1 + D, V); pairs (memory, A, 1 + D, V) */
+    double *planes, *table, *tiles, *h, *sums, *rotation, *sigma, *spread, *columns;
+    float *left, *right;
+} NAME(work);
+#define work NAME(work)
+
+typedef struct {
+    double f[LANES], norm[LANES], slope[LANES], kappa[LANES];
+} NAME(point);
+#define point NAME(point)
+
+/* Objective, its gradient g in (h', J) and, in the point, the norm of the gradient in (h, J) and the slope <g, d>.
+   f = mean of log normalisers - <parameters, empirical moments> + penalties: the responses are not looked at again. */
+TARGET static void NAME(evaluate)(const pseudo_problem *p, const pseudo_task *t, const work *w, const double *x,
+                                  const double *d, int coupled, double lambda, double lambdah, double *g, point *out)
+{
+    const ptrdiff_t P = 1 + p->D, far = P * LANES;
+    vd linear = fill(0.0), ridge = fill(0.0), ridge_h = fill(0.0), norm = fill(0.0), slope = fill(0.0);
+    ptrdiff_t a, c;
+    for (a = 0; a < t->A; a++) {
+        vd h = load(x + a * far);
+        for (c = 1; c < P; c++)
+            h -= load(x + a * far + c * LANES) * p->mean[c];
+        store(w->h + a * LANES, h);
+    }
+    if (coupled) {
+        NAME(forward)(p, t, x, w->h, w->tiles, w->planes);
+        NAME(activate)(p, t, w->planes, w->sums);
+        NAME(reduce)(p, t, w->planes, w->sums + 2 * LANES, w->table, g);
+    } else
+        NAME(independent)(p, t, w->h, w->sums, g);
+    for (a = 0; a < t->A; a++, x += far, g += far) {
+        const double *moment = w->moment + a * far;
+        const vd h = load(w->h + a * LANES);
+        const vd gh = (load(g) * p->scale - load(moment)) * load(w->mask) + h * lambdah;
+        linear += h * load(moment);
+        ridge_h += h * h;
+        norm += gh * gh;
+        store(g, gh);
+        if (d)
+            slope += gh * load(d + a * far);
+        for (c = 1; c < P; c++) {
+            const vd J = load(x + c * LANES), mask = load(w->mask + c * LANES), M = load(moment + c * LANES);
+            const vd raw = (load(g + c * LANES) * p->scale - M) * mask + J * lambda;
+            const vd centred = raw - gh * mask * p->mean[c];
+            linear += J * M;
+            ridge += J * J;
+            norm += raw * raw;
+            store(g + c * LANES, centred);
+            if (d)
+                slope += centred * load(d + a * far + c * LANES);
+        }
+    }
+    store(out->f, load(w->sums) * p->scale - linear + ridge * (0.5 * lambda) + ridge_h * (0.5 * lambdah));
+    store(out->slope, slope);
+    store(out->kappa, NAME(larger)(load(w->sums + LANES) * p->scale / load(w->spread), fill(1e-3)));
+    store(out->norm, norm);
+    for (a = 0; a < LANES; a++)
+        out->norm[a] = sqrt(out->norm[a]);
+}
+
+/* q (A, P, V) to E' q (back = 0) or E q (back = 1), E (A, A, V) the eigenvectors of S_i in its columns */
+TARGET static void NAME(rotate)(const pseudo_problem *p, const pseudo_task *t, const work *w, int back, double *q)
+{
+    const ptrdiff_t P = 1 + p->D, A = t->A, row = (back ? A : 1) * LANES, col = (back ? 1 : A) * LANES;
+    ptrdiff_t a, b, c;
+    for (c = 0; c < P; c++, q += LANES) {
+        for (a = 0; a < A; a++) {
+            vd v = fill(0.0);
+            for (b = 0; b < A; b++)
+                v += load(w->rotation + a * row + b * col) * load(q + b * P * LANES);
+            store(w->columns + a * LANES, v);
+        }
+        for (a = 0; a < A; a++)
+            store(q + a * P * LANES, load(w->columns + a * LANES));
+    }
+}
+
+#if LANES > 1
+typedef float NAME(vf) __attribute__((vector_size(4 * LANES)));
+#define NARROW(v) __builtin_convertvector(v, vf)
+#define WIDEN(v) __builtin_convertvector(v, vd)
+#else
+typedef float NAME(vf);
+#define NARROW(v) ((float)(v))
+#define WIDEN(v) ((double)(v))
+#endif
+#define vf NAME(vf)
+TARGET static inline vf NAME(loadf)(const float *p) { vf v; memcpy(&v, p, sizeof v); return v; }
+TARGET static inline void NAME(storef)(float *p, vf v) { memcpy(p, &v, sizeof v); }
+
+/* out (8 * panels, V) = panels (panels, stride, 8)' times in (depth, V): 8 rows at a time, a panel being read in order */
+TARGET static void NAME(product)(const float *panel, ptrdiff_t stride, ptrdiff_t panels, ptrdiff_t depth, const float *in,
+                                 float *out)
+{
+    ptrdiff_t k, c, u;
+    for (k = 0; k < panels; k++, panel += 8 * stride, out += 8 * LANES) {
+        vf s[8];
+        for (u = 0; u < 8; u++)
+            s[u] = (vf){0};
+        for (c = 0; c < depth; c++) {
+            const vf v = NAME(loadf)(in + c * LANES);
+            for (u = 0; u < 8; u++)
+                s[u] += v * panel[8 * c + u];
+        }
+        for (u = 0; u < 8; u++)
+            NAME(storef)(out + u * LANES, s[u]);
+    }
+}
+
+/* q (D, V) times (sigma Cov + lambda)^-1, Cov by its `rank` leading eigenvectors and `tail` for all others.
+   In single precision: it is a metric, the gradient is not touched by its rounding. */
+TARGET static void NAME(kronecker)(const pseudo_problem *p, const work *w, ptrdiff_t rank, double tail, vd sigma,
+                                   double lambda, double *q)
+{
+    const vd rest = fill(1.0) / (sigma * tail + lambda);
+    vd size = fill(0.0);
+    ptrdiff_t c, k;
+    for (c = 0; c < p->D; c++)
+        size = NAME(larger)(NAME(larger)(load(q + c * LANES), -load(q + c * LANES)), size);
+    size = NAME(larger)(size, fill(1e-300));
+    for (c = 0; c < p->D; c++)  /* scaled, so that small gradients do not underflow */
+        NAME(storef)(w->left + c * LANES, NARROW(load(q + c * LANES) / size));
+    NAME(product)(p->project, p->D, rank / 8, p->D, w->left, w->right);
+    for (k = 0; k < rank; k++) {
+        const vd gain = fill(1.0) / (sigma * p->eigenvalue[k] + lambda) - rest;
+        NAME(storef)(w->right + k * LANES, NARROW(WIDEN(NAME(loadf)(w->right + k * LANES)) * gain));
+    }
+    NAME(product)(p->expand, p->D_padded, p->D_padded / 8, rank, w->right, w->left);
+    for (c = 0; c < p->D; c++)
+        store(q + c * LANES, load(q + c * LANES) * rest + WIDEN(NAME(loadf)(w->left + c * LANES)) * size);
+}
+
+/* The same with Cov taken as diag(mean) - mean mean' within each predictor and 0 between predictors */
+TARGET static void NAME(blocks)(const pseudo_problem *p, vd sigma, double lambda, double *q)
+{
+    const double least = p->least;
+    ptrdiff_t j, c;
+    for (j = 0; j < p->m; j++) {
+        vd dot = fill(0.0), left = fill(1.0);
+        for (c = p->start[j]; c < p->start[j + 1]; c++) {
+            const double mean = p->mean[1 + c] > least ? p->mean[1 + c] : least;
+            const vd inverse = fill(1.0) / (sigma * mean + lambda), v = load(q + c * LANES) * inverse;
+            dot += v * mean;
+            left -= sigma * inverse * (mean * mean);
+            store(q + c * LANES, v);
+        }
+        dot *= sigma / NAME(larger)(left, fill(least));
+        for (c = p->start[j]; c < p->start[j + 1]; c++) {
+            const double mean = p->mean[1 + c] > least ? p->mean[1 + c] : least;
+            store(q + c * LANES, load(q + c * LANES) + dot * mean / (sigma * mean + lambda));
+        }
+    }
+}
+
+/* q (A, P, V) <- start metric times q */
+TARGET static void NAME(precondition)(const pseudo_problem *p, const pseudo_task *t, const work *w, const double *kappa,
+                                      double lambda, double lambdah, double *q)
+{
+    const ptrdiff_t P = 1 + p->D;
+    const int turn = t->A > 1 && t->A <= PSEUDO_ROTATED;
+    ptrdiff_t a, c;
+    if (turn)
+        NAME(rotate)(p, t, w, 0, q);
+    for (a = 0; a < t->A; a++) {
+        const vd sigma = load(w->sigma + a * LANES) * load(kappa);
+        double *row = q + a * P * LANES;
+        store(row, load(row) / (sigma + lambdah));
+        if (p->expand)
+            NAME(kronecker)(p, w, t->rank, t->tail, sigma, lambda, row + LANES);
+        else
+            NAME(blocks)(p, sigma, lambda, row + LANES);
+    }
+    if (turn)
+        NAME(rotate)(p, t, w, 1, q);
+    for (a = 0; a < t->A; a++)
+        for (c = 0; c < P; c++) {
+            double *at = q + (a * P + c) * LANES;
+            store(at, load(at) * load(w->mask + c * LANES) * load(t->live + a * LANES));
+        }
+}
+
+TARGET static vd NAME(dot)(const double *u, const double *v, ptrdiff_t size)
+{
+    vd s = fill(0.0), s2 = fill(0.0);
+    ptrdiff_t k;
+    for (k = 0; k + 2 * LANES <= size; k += 2 * LANES) {
+        s += load(u + k) * load(v + k);
+        s2 += load(u + k + LANES) * load(v + k + LANES);
+    }
+    for (; k < size; k += LANES)
+        s += load(u + k) * load(v + k);
+    return s + s2;
+}
+
+/* q += factor * u; returns <q, v> for the next step of the recursion (v may be NULL) */
+TARGET static vd NAME(add_dot)(double *q, vd factor, const double *u, const double *v, ptrdiff_t size)
+{
+    vd s = fill(0.0), s2 = fill(0.0);
+    ptrdiff_t k;
+    for (k = 0; k + 2 * LANES <= size && v; k += 2 * LANES) {
+        const vd n = load(q + k) + factor * load(u + k), n2 = load(q + k + LANES) + factor * load(u + k + LANES);
+        s += n * load(v + k);
+        s2 += n2 * load(v + k + LANES);
+        store(q + k, n);
+        store(q + k + LANES, n2);
+    }
+    for (; k < size; k += LANES) {
+        const vd n = load(q + k) + factor * load(u + k);
+        if (v)
+            s += n * load(v + k);
+        store(q + k, n);
+    }
+    return s + s2;
+}
+
+typedef struct {
+    ptrdiff_t count, newest;
+    double rho[PSEUDO_PAIRS][LANES];
+} NAME(history);
+#define history NAME(history)
+
+/* New directions d (and slopes) of the lanes in `renew`, from g; q is scratch */
+TARGET static void NAME(direction)(const pseudo_problem *p, const pseudo_task *t, const work *w, const history *past,
+                                   const double *kappa, double lambda, double lambdah, const uint64_t *renew, double *q,
+                                   double *slope)
+{
+    const ptrdiff_t size = t->A * (1 + p->D) * LANES;
+    double alpha[PSEUDO_PAIRS][LANES];
+    vu mask;
+    vd s;
+    ptrdiff_t k, at;
+    memcpy(&mask, renew, sizeof mask);
+    memcpy(q, w->g, (size_t)size * sizeof *q);
+    at = past->newest;
+    s = past->count ? NAME(dot)(q, w->S + at * size, size) : fill(0.0);
+    for (k = 0; k < past->count; k++) {
+        const ptrdiff_t older = (at + PSEUDO_PAIRS - 1) % PSEUDO_PAIRS;
+        const vd factor = s * load(past->rho[at]);
+        store(alpha[at], factor);
+        s = NAME(add_dot)(q, -factor, w->Y + at * size, k + 1 < past->count ? w->S + older * size : NULL, size);
+        at = older;
+    }
+    NAME(precondition)(p, t, w, kappa, lambda, lambdah, q);
+    at = (at + 1) % PSEUDO_PAIRS;
+    s = past->count ? NAME(dot)(q, w->Y + at * size, size) : fill(0.0);
+    for (k = 0; k < past->count; k++) {
+        const ptrdiff_t newer = (at + 1) % PSEUDO_PAIRS;
+        const vd factor = load(alpha[at]) - s * load(past->rho[at]);
+        s = NAME(add_dot)(q, factor, w->S + at * size, k + 1 < past->count ? w->Y + newer * size : NULL, size);
+        at = newer;
+    }
+    s = fill(0.0);
+    for (k = 0; k < size; k += LANES) {
+        const vd n = NAME(choose)(mask, -load(q + k), load(w->d + k));
+        s += n * load(w->g + k);
+        store(w->d + k, n);
+    }
+    store(slope, s);
+}
+
+/* Take the trial point in the lanes of `taken`, and store its pair; empty pairs in the other lanes */
+TARGET static void NAME(take)(const pseudo_problem *p, const pseudo_task *t, const work *w, history *past,
+                              const uint64_t *taken)
+{
+    const ptrdiff_t size = t->A * (1 + p->D) * LANES;
+    double *S, *Y, product[LANES], ss[LANES], yy[LANES];
+    vd sy = fill(0.0), s2 = fill(0.0), y2 = fill(0.0);
+    vu mask;
+    ptrdiff_t k;
+    memcpy(&mask, taken, sizeof mask);
+    past->newest = (past->newest + 1) % PSEUDO_PAIRS;
+    if (past->count < PSEUDO_PAIRS)
+        past->count++;
+    S = w->S + past->newest * size;
+    Y = w->Y + past->newest * size;
+    for (k = 0; k < size; k += LANES) {
+        const vd x = load(w->x + k), g = load(w->g + k);
+        const vd xn = NAME(choose)(mask, load(w->xt + k), x), gn = NAME(choose)(mask, load(w->gt + k), g);
+        const vd s = xn - x, y = gn - g;
+        sy += s * y;
+        s2 += s * s;
+        y2 += y * y;
+        store(S + k, s);
+        store(Y + k, y);
+        store(w->x + k, xn);
+        store(w->g + k, gn);
+    }
+    store(product, sy);
+    store(ss, s2);
+    store(yy, y2);
+    for (k = 0; k < LANES; k++)
+        past->rho[past->newest][k] = product[k] > 1e-9 * sqrt(ss[k] * yy[k]) && product[k] > 1e-280 ? 1.0 / product[k] : 0.0;
+}
+
+typedef struct {
+    double step[LANES], best[LANES];
+    int refused[LANES], stalled[LANES];
+    pseudo_lane *lane;  /* (V,) results */
+} NAME(search);
+#define search NAME(search)
+
+/* Is the trial point at `step` along the direction good enough? Otherwise shorten the step. */
+static int NAME(decide)(search *s, const point *now, const point *trial, int v)
+{
+    const double f = now->f[v], ft = trial->f[v], slope = now->slope[v], end = trial->slope[v];
+    const double noise = 1e-13 * (1.0 + fabs(f));
+    double cut = 0.1;
+    if (isfinite(ft) && isfinite(trial->norm[v])) {
+        if (ft <= f + 1e-4 * s->step[v] * slope || (ft <= f + noise && end <= -0.9 * slope)) {
+            s->stalled[v] = ft > f - noise && trial->norm[v] > 0.9 * s->best[v] ? s->stalled[v] + 1 : 0;
+            s->best[v] = trial->norm[v] < s->best[v] ? trial->norm[v] : s->best[v];
+            return 1;
+        }
+        cut = end > slope ? slope / (slope - end) : 0.5;  /* where the slope would be zero were it linear */
+        cut = cut < 0.1 ? 0.1 : cut > 0.6 ? 0.6 : cut;
+    }
+    s->step[v] *= cut;
+    s->refused[v]++;
+    return 0;
+}
+
+/* Minimise from the parameters in w->x; results per lane in lane (V,). Returns -1 if the check asks to stop. */
+TARGET static int NAME(minimise)(const pseudo_problem *p, const pseudo_task *t, work *w, const pseudo_options *o,
+                                 int coupled, pseudo_lane *lane)
+{
+    const ptrdiff_t size = t->A * (1 + p->D) * LANES;
+    const double cost = (double)p->n * (double)(t->A * (p->n_composites + 8));
+    double since = 0.0;
+    uint64_t renew[LANES], taken[LANES];
+    point now, trial;
+    history past;
+    search s;
+    ptrdiff_t k;
+    int v, running = 0, fresh = 1;
+    memset(&past, 0, sizeof past);
+    NAME(evaluate)(p, t, w, w->x, NULL, coupled, o->lambda, o->lambdah, w->g, &now);
+    memset(w->d, 0, (size_t)size * sizeof *w->d);
+    for (v = 0; v < LANES; v++) {
+        lane[v].n_iter = 0;
+        lane[v].n_eval = 1;
+        lane[v].status = t->site[v] < 0 ? 0 : !isfinite(now.f[v]) || !isfinite(now.norm[v]) ? 3
+            : now.norm[v] <= o->tolerance ? 0 : o->itmax < 1 ? 1 : -1;
+        s.step[v] = lane[v].status < 0 ? 1.0 : 0.0;
+        s.best[v] = now.norm[v];
+        s.refused[v] = s.stalled[v] = 0;
+        renew[v] = lane[v].status < 0 ? ~(uint64_t)0 : 0;
+        running += lane[v].status < 0;
+    }
+    while (running) {
+        since += cost;
+        if (since > 2e7) {
+            since = 0.0;
+            if (o->check && o->check())
+                return -1;
+        }
+        if (o->stop && *(const volatile int32_t *)o->stop) {
+            for (v = 0; v < LANES; v++)
+                lane[v].status = lane[v].status < 0 ? 4 : lane[v].status;
+            break;
+        }
+        if (fresh) {
+            double slope[LANES];
+            NAME(direction)(p, t, w, &past, now.kappa, o->lambda, o->lambdah, renew, w->gt, slope);
+            for (v = 0; v < LANES; v++)
+                now.slope[v] = slope[v];
+            fresh = 0;
+        }
+        for (k = 0; k < size; k += LANES)
+            store(w->xt + k, load(w->x + k) + load(s.step) * load(w->d + k));
+        NAME(evaluate)(p, t, w, w->xt, w->d, 1, o->lambda, o->lambdah, w->gt, &trial);
+        for (v = 0, running = 0; v < LANES; v++) {
+            int status = -1;
+            taken[v] = renew[v] = 0;
+            if (lane[v].status >= 0)
+                continue;
+            lane[v].n_eval++;
+            if (now.slope[v] < 0.0 && NAME(decide)(&s, &now, &trial, v)) {
+                taken[v] = renew[v] = ~(uint64_t)0;
+                lane[v].n_iter++;
+                now.f[v] = trial.f[v];
+                now.norm[v] = trial.norm[v];
+                now.kappa[v] = trial.kappa[v];
+                s.step[v] = 1.0;
+                s.refused[v] = 0;
+                status = now.norm[v] <= o->tolerance ? 0 : s.stalled[v] >= 20 ? 2 : lane[v].n_iter >= o->itmax ? 1 : -1;
+                fresh = 1;
+            } else if (!(now.slope[v] < 0.0) || s.refused[v] == 12) {  /* forget the past, begin again from the metric */
+                for (k = 0; k < PSEUDO_PAIRS; k++)
+                    past.rho[k][v] = 0.0;
+                s.refused[v] = s.refused[v] < 12 ? 12 : s.refused[v];
+                s.refused[v]++;
+                s.step[v] = 1.0;
+                renew[v] = ~(uint64_t)0;
+                fresh = 1;
+            }
+            if (s.refused[v] > 40)
+                status = isfinite(trial.f[v]) ? 2 : 3;
+            lane[v].status = status;
+            if (status >= 0) {
+                s.step[v] = 0.0;
+                renew[v] = 0;
+            } else
+                running++;
+        }
+        if (fresh)
+            NAME(take)(p, t, w, &past, taken);
+    }
+    for (v = 0; v < LANES; v++) {
+        lane[v].value = now.f[v];
+        lane[v].norm = now.norm[v];
+    }
+    return 0;
+}

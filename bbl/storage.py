@@ -1,0 +1,428 @@
+"""The model file: a JSON-ready dict and plain numpy arrays in one safe, checked file. Loading never runs code.
+
+Format version 1 is a zip file (stored, every size in 64 bits, fixed time stamps) of these members, in this order:
+
+- ``meta.json``: ASCII JSON of the format's name and version, the kind of content, the bbl version, the table of arrays
+  (name, dtype, shape, size in bytes) and the caller's dict;
+- ``NAME.npy`` for each array, sorted by name, little-endian and in C order;
+- ``sha256``: the hex digest over name, length and bytes of every member above.
+
+All that is not content (zip headers, directory, npy headers) follows from names, sizes and checksums. So the reader
+rebuilds it and compares, where a general zip or npy parser would have to be trusted with a hostile file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import re
+import secrets
+import stat
+import struct
+import zlib
+from contextlib import suppress
+from typing import Any, BinaryIO, NoReturn
+
+import numpy as np
+
+from bbl.errors import BBLTypeError, ModelFileError, OptionError
+
+__all__ = ["read_model", "write_model"]
+
+FORMAT = "bbl model"
+VERSION = 1
+_DTYPES = frozenset(["|b1", "|i1", "<i2", "<i4", "<i8", "|u1", "<u2", "<u4", "<u8", "<f8"])
+_ARRAY_NAME = re.compile(r"[A-Za-z0-9_]{1,64}")
+_MAX_ARRAYS, _MAX_RANK = 1000, 16
+_MAX_META = 64 * 2**20  # bytes of meta.json
+_MAX_DEPTH, _MAX_BRACKETS = 64, 250_000  # an empty list is 2 bytes in the file and 90 in memory
+
+_LOCAL, _LOCAL_SIZES = struct.Struct("<4s5H3I2H"), struct.Struct("<2H2Q")  # before each member
+_ENTRY, _ENTRY_SIZES = struct.Struct("<4s6H3I5H2I"), struct.Struct("<2H3Q")  # its entry in the directory
+_END = struct.Struct("<4sQ2H2I4Q4sIQI4s4H2IH")  # zip64 end, its locator, classic end
+_JANUARY_1980, _ZIP64, _NONE, _NONE_SHORT = 0x21, 45, 0xFFFFFFFF, 0xFFFF  # _NONE: see the 64-bit field instead
+_JSON_BRACKET = re.compile(r'"(?:[^"\\]++|\\.)*+"|([\[{])|[\]}]', re.DOTALL)
+
+Entry = tuple[str, int, int]  # name, crc32, size of a member
+
+
+def write_model(path: Any, meta: dict[str, Any], arrays: dict[str, np.ndarray], kind: str = "bbl") -> None:
+    """Write a model file; the old file, if any, stays whole until the new one is complete on the disk.
+
+    The same input gives the same bytes. After an error nothing is left behind.
+
+    Parameters
+    ----------
+    path : str or os.PathLike
+        The file. A symbolic link is followed; a file that is replaced hands on its permissions.
+    meta : dict
+        str, int, finite float, bool, None, and lists and str-keyed dicts of these, at most 60 deep.
+    arrays : dict of numpy.ndarray
+        bool, integer or float64 arrays by name (letters, digits and ``_``).
+    kind : str, default "bbl"
+        What the file holds; `read_model` refuses a file of another kind.
+
+    Raises
+    ------
+    BBLTypeError, OptionError
+        `path`, `meta` or `arrays` cannot be written; nothing was touched.
+    OSError
+        The folder is missing or not writable, the path is a folder, the disk is full.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import numpy as np
+    >>> from bbl.storage import read_model, write_model
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "model.bbl")
+    ...     write_model(path, {"formula": "y ~ ."}, {"theta": np.array([0.5, -1.0])})
+    ...     meta, arrays = read_model(path)
+    >>> meta
+    {'formula': 'y ~ .'}
+    >>> arrays["theta"]
+    array([ 0.5, -1. ])
+    """
+    target = _file_path(path)
+    chunks = _pack(meta, arrays, kind)
+    try:
+        if os.path.exists(target) and not os.access(target, os.W_OK):
+            raise PermissionError(13, "the file is write-protected")
+        _replace(os.path.realpath(target), chunks)
+    except OSError as error:
+        remedy = "check the folder, its permissions and the space on the disk"
+        raise OSError(error.errno, f"cannot save: {error.strerror or error}; {remedy}", target) from error
+
+
+def read_model(path: Any, kind: str = "bbl") -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Read a file of `write_model`, after checking every byte of it. The file may come from a stranger.
+
+    Parameters
+    ----------
+    path : str or os.PathLike
+        The file.
+    kind : str, default "bbl"
+        The kind it was written with.
+
+    Returns
+    -------
+    meta : dict
+        As it was written.
+    arrays : dict of numpy.ndarray
+        By name, sorted; bitwise what was written, C-contiguous, native byte order, read-only.
+
+    Raises
+    ------
+    FileNotFoundError, OSError
+        There is no such file, or it cannot be read.
+    ModelFileError
+        The file is damaged, no model file, of another kind, or of a later format version.
+    """
+    name = _file_path(path)
+    try:
+        with open(name, "rb") as file:
+            members = _read_members(file, os.fstat(file.fileno()).st_size)
+        return _unpack(members, kind)
+    except OSError as error:
+        raise OSError(error.errno, f"cannot load: {error.strerror or error}; check the path", name) from error
+    except _UpgradeError as error:
+        raise ModelFileError(f"The model file {name!r} {error}", argument="path") from None
+    except (ValueError, struct.error) as error:
+        raise ModelFileError(
+            f"{name!r} is damaged, or no model file of bbl: {error}. Save the model again or fetch a good copy.",
+            argument="path",
+        ) from None
+
+
+class _UpgradeError(Exception):
+    """The file is sound but another version's or another kind's."""
+
+
+def _file_path(path: Any) -> str:
+    try:
+        name = os.fsdecode(path)
+        mode = os.stat(name).st_mode
+    except TypeError:
+        raise BBLTypeError(
+            f"path must be a file name (str or os.PathLike); got {path!r} of type {type(path).__name__}.",
+            argument="path",
+        ) from None
+    except ValueError as error:  # a NUL, or what the file system cannot encode
+        raise OptionError(f"path={path!r} cannot be a file name: {error}. Give another.", argument="path") from None
+    except OSError:
+        mode = stat.S_IFREG  # absent or out of reach: opening it says why
+    if stat.S_ISDIR(mode) or not os.path.basename(name):
+        raise IsADirectoryError(21, "this is a folder; add the name of a file", name)
+    if not stat.S_ISREG(mode):  # reading a pipe would hang; /dev/null must not be replaced
+        raise OSError(22, "this is not a regular file; give another path", name)
+    return name
+
+
+# ---- writing
+
+
+def _pack(meta: dict[str, Any], arrays: dict[str, np.ndarray], kind: str) -> list[Any]:
+    """Return the file as a list of bytes and flat byte arrays, the latter without a copy where possible."""
+    flat = {name: _plain_array(name, array) for name, array in arrays.items()}
+    if len(flat) > _MAX_ARRAYS:
+        raise OptionError(f"arrays has {len(flat)} entries; at most {_MAX_ARRAYS} fit.", argument="arrays")
+    names = sorted(flat)
+    members: list[tuple[str, list[Any]]] = [("meta.json", [_meta_text(meta, {n: flat[n] for n in names}, kind)])]
+    for name in names:
+        header = _npy_header(flat[name].dtype.str, flat[name].shape)
+        members.append((f"{name}.npy", [header, flat[name].reshape(-1).view(np.uint8)]))
+    members.append(("sha256", [_digest(members)]))
+    chunks: list[Any] = []
+    entries: list[Entry] = []
+    for name, parts in members:
+        crc = 0
+        for part in parts:
+            crc = zlib.crc32(part, crc)
+        entries.append((name, crc, sum(map(len, parts))))
+        chunks += [_local_header(*entries[-1]), *parts]
+    return [*chunks, _directory(entries)]
+
+
+def _plain_array(name: Any, array: Any) -> np.ndarray:
+    if not (isinstance(name, str) and _ARRAY_NAME.fullmatch(name)):
+        raise OptionError(f"The array name {name!r} must be 1 to 64 letters, digits or '_'.", argument="arrays")
+    plain = type(array) in (np.ndarray, np.memmap)  # a masked array would lose its mask
+    descr = array.dtype.newbyteorder("<").str if plain else ""
+    if descr not in _DTYPES or array.ndim > _MAX_RANK:
+        what = f"dtype {array.dtype}, {array.ndim} axes" if plain else f"{type(array).__name__}"
+        raise BBLTypeError(
+            f"arrays[{name!r}] must be a bool, integer or float64 numpy array; got {what}. Convert it first.",
+            argument="arrays",
+        )
+    return np.asarray(array, dtype=descr, order="C")
+
+
+def _meta_text(meta: dict[str, Any], arrays: dict[str, np.ndarray], kind: str) -> bytes:
+    import bbl  # only for its version, which stands in the package's root
+
+    if type(meta) is not dict or type(kind) is not str:
+        raise BBLTypeError(f"meta must be a dict and kind a str; got {type(meta)}, {type(kind)}.", argument="meta")
+    _check_plain(meta, "meta", 2)
+    document = {
+        "format": FORMAT,
+        "format_version": VERSION,
+        "kind": kind,
+        "bbl_version": getattr(bbl, "__version__", ""),
+        "arrays": [{"name": n, "dtype": a.dtype.str, "shape": a.shape, "size": a.nbytes} for n, a in arrays.items()],
+        "meta": meta,
+    }
+    try:
+        text = json.dumps(document, allow_nan=False, separators=(",", ":"))
+        _check_json(text)
+    except ValueError as error:  # also an int of more digits than Python turns into text
+        raise OptionError(f"meta cannot be written: {error}. Make it smaller.", argument="meta") from None
+    return text.encode("ascii")
+
+
+def _check_plain(value: Any, where: str, depth: int) -> None:
+    """Refuse what JSON would change in silence: tuples, numpy scalars, keys that are no str, NaN."""
+    if depth > _MAX_DEPTH - 2:
+        raise OptionError(f"{where[:200]} is nested too deep. Make it flatter.", argument="meta")
+    if type(value) is dict:
+        for key, item in value.items():
+            if type(key) is not str:
+                raise BBLTypeError(f"{where} has the key {key!r}; keys must be str.", argument="meta")
+            _check_plain(item, f"{where}[{key!r}]", depth + 1)
+    elif type(value) is list:
+        for position, item in enumerate(value):
+            _check_plain(item, f"{where}[{position}]", depth + 1)
+    elif type(value) is float and not math.isfinite(value):
+        raise OptionError(f"{where} is {value}, which a model file cannot hold. Use None.", argument="meta")
+    elif value is not None and type(value) not in (str, int, float, bool):
+        raise BBLTypeError(
+            f"{where} is a {type(value).__name__}; use str, int, float, bool, None, list or dict.", argument="meta"
+        )
+
+
+def _replace(target: str, chunks: list[Any]) -> None:
+    """Write a temporary file beside `target` and move it there once it is on the disk."""
+    folder = os.path.dirname(target)
+    temporary = os.path.join(folder, f".bbl-{secrets.token_hex(8)}.tmp")
+    try:
+        with open(temporary, "xb") as file:
+            with suppress(OSError):  # no old file, or a file system without permissions
+                os.chmod(temporary, os.stat(target).st_mode & 0o777)
+            for chunk in chunks:
+                file.write(chunk)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, target)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(temporary)
+        raise
+    if os.name == "posix":
+        with suppress(OSError):  # the file is complete; not every file system can sync a folder
+            handle = os.open(folder, os.O_RDONLY)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+
+
+# ---- the parts of the file that hold no content
+
+
+def _local_header(name: str, crc: int, size: int) -> bytes:
+    fixed = _LOCAL.pack(b"PK\3\4", _ZIP64, 0, 0, 0, _JANUARY_1980, crc, _NONE, _NONE, len(name), _LOCAL_SIZES.size)
+    return fixed + name.encode() + _LOCAL_SIZES.pack(1, 16, size, size)
+
+
+def _directory(entries: list[Entry]) -> bytes:
+    """Return the zip directory and the end records of members that follow each other from the first byte on."""
+    parts = []
+    start = 0
+    made_by, mode = 3 << 8 | _ZIP64, 0o100644 << 16  # Unix, a regular file
+    for name, crc, size in entries:
+        fixed = (b"PK\1\2", made_by, _ZIP64, 0, 0, 0, _JANUARY_1980, crc, _NONE, _NONE, len(name), _ENTRY_SIZES.size)
+        parts.append(_ENTRY.pack(*fixed, 0, 0, 0, mode, _NONE) + name.encode())
+        parts.append(_ENTRY_SIZES.pack(1, 24, size, size, start))
+        start += len(_local_header(name, crc, size)) + size
+    listing, count = b"".join(parts), len(entries)
+    zip64 = (b"PK\6\6", 44, made_by, _ZIP64, 0, 0, count, count, len(listing), start)
+    locator = (b"PK\6\7", 0, start + len(listing), 1)
+    classic = (b"PK\5\6", 0, 0, _NONE_SHORT, _NONE_SHORT, _NONE, _NONE, 0)
+    return listing + _END.pack(*zip64, *locator, *classic)
+
+
+def _npy_header(descr: str, shape: tuple[int, ...]) -> bytes:
+    text = f"{{'descr': {descr!r}, 'fortran_order': False, 'shape': {shape!r}, }}"
+    text += " " * (-(len(text) + 11) % 64) + "\n"
+    return b"\x93NUMPY\1\0" + struct.pack("<H", len(text)) + text.encode()
+
+
+def _digest(members: list[tuple[str, list[Any]]]) -> bytes:
+    digest = hashlib.sha256()
+    for name, parts in members:
+        digest.update(f"{name}\0{sum(map(len, parts))}\0".encode())
+        for part in parts:
+            digest.update(part)
+    return digest.hexdigest().encode()
+
+
+# ---- reading
+
+
+def _read_members(file: BinaryIO, size: int) -> dict[str, bytes]:
+    """Return the members, in order. No more than `size` bytes are read, and the sizes add up before any content is."""
+    entries, directory = _read_directory(file, size)
+    if _directory(entries) != directory:  # also: gaps, overlaps, comments, compression, encryption, links
+        raise ValueError("its directory is not as written")
+    members: dict[str, bytes] = {}
+    file.seek(0)
+    for name, crc, length in entries:
+        header = _local_header(name, crc, length)
+        if file.read(len(header)) != header:
+            raise ValueError(f"the header of {name!r} is not as written")
+        members[name] = file.read(length)
+        if len(members[name]) != length or zlib.crc32(members[name]) != crc:
+            raise ValueError(f"{name!r} does not have its checksum")
+    digest = members.pop("sha256", b"")
+    if len(members) != len(entries) - 1 or digest != _digest([(n, [data]) for n, data in members.items()]):
+        raise ValueError("the content does not have its digest")
+    return members
+
+
+def _read_directory(file: BinaryIO, size: int) -> tuple[list[Entry], bytes]:
+    file.seek(max(0, size - _END.size))
+    end = _END.unpack(file.read(_END.size))
+    length, start = end[8], end[9]
+    if start + length + _END.size != size or length > _MAX_ARRAYS * 256:
+        raise ValueError("its end is missing")
+    file.seek(start)
+    directory = file.read(length + _END.size)
+    entries: list[Entry] = []
+    at = 0
+    while at < length:
+        fixed = _ENTRY.unpack_from(directory, at)
+        name = directory[at + _ENTRY.size : at + _ENTRY.size + fixed[10]].decode("ascii")
+        at += _ENTRY.size + len(name)
+        entries.append((name, fixed[7], _ENTRY_SIZES.unpack_from(directory, at)[2]))
+        at += _ENTRY_SIZES.size
+    return entries, directory
+
+
+def _unpack(members: dict[str, bytes], kind: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    document = _parse_json(members.get("meta.json", b""))
+    if type(document) is not dict or document.get("format") != FORMAT:
+        raise ValueError("meta.json is not a model's")
+    version = document.get("format_version")
+    if type(version) is not int or version < 1:
+        raise ValueError("the format version is not a positive integer")
+    if version > VERSION:
+        raise _UpgradeError(
+            f"has format version {version}, and this bbl reads up to {VERSION}; upgrade bbl "
+            f"(the file was written by {str(document.get('bbl_version'))[:40]!r})."
+        )
+    if document.get("kind") != kind:
+        raise _UpgradeError(f"holds {str(document.get('kind'))[:80]!r}, not {kind!r}; load it with the right function.")
+    meta, table = document.get("meta"), document.get("arrays")
+    if type(meta) is not dict or type(table) is not list:
+        raise ValueError("meta.json lacks a part")
+    arrays = dict(_read_array(row, members) for row in table)
+    if ["meta.json", *(f"{name}.npy" for name in sorted(arrays))] != list(members) or len(table) != len(arrays):
+        raise ValueError("its members are not those that meta.json names")
+    return meta, arrays
+
+
+def _read_array(row: Any, members: dict[str, bytes]) -> tuple[str, np.ndarray]:
+    """Return name and array of one row of the table; the array is a read-only view of the member's bytes."""
+    if type(row) is not dict or row.keys() != {"name", "dtype", "shape", "size"}:
+        raise ValueError("a row of the table of arrays is incomplete")
+    name, descr, shape, size = row["name"], row["dtype"], row["shape"], row["size"]
+    if type(name) is not str or not _ARRAY_NAME.fullmatch(name) or type(descr) is not str or descr not in _DTYPES:
+        raise ValueError("the table of arrays has a bad name or dtype")
+    if type(shape) is not list or len(shape) > _MAX_RANK or any(type(n) is not int or not 0 <= n < 2**62 for n in shape):
+        raise ValueError(f"the shape of {name!r} is bad")
+    dtype, data = np.dtype(descr), members.get(f"{name}.npy", b"")
+    header = _npy_header(descr, tuple(shape))
+    if size != math.prod(shape) * dtype.itemsize or len(data) != len(header) + size or not data.startswith(header):
+        raise ValueError(f"{name!r} is not as declared")
+    array: np.ndarray = np.ndarray(tuple(shape), dtype, buffer=data, offset=len(header))
+    if descr == "|b1" and data.translate(None, b"\0\1")[len(header) :]:
+        raise ValueError(f"{name!r} has a bool that is neither 0 nor 1")
+    return name, array.astype(dtype.newbyteorder("="), copy=False)
+
+
+def _parse_json(data: bytes) -> Any:
+    if len(data) > _MAX_META:
+        raise ValueError("meta.json is too large")
+    text = data.decode("ascii")
+    _check_json(text)
+    return json.loads(text, object_pairs_hook=_unique, parse_float=_finite, parse_constant=_not_finite)
+
+
+def _check_json(text: str) -> None:
+    """Bound nesting and number of lists and dicts before they are built, strings skipped."""
+    depth = count = 0
+    for match in _JSON_BRACKET.finditer(text):
+        if match[0][0] != '"':
+            depth += 1 if match[1] else -1
+            count += 1
+            if depth > _MAX_DEPTH or count > 2 * _MAX_BRACKETS:
+                raise ValueError(f"over {_MAX_DEPTH} levels or {_MAX_BRACKETS} lists and dicts")
+    if len(text) > _MAX_META:
+        raise ValueError(f"over {_MAX_META >> 20} MiB of text")
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result = dict(pairs)
+    if len(result) != len(pairs):
+        raise ValueError("a key stands twice in meta.json")
+    return result
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    return value if math.isfinite(value) else _not_finite(text)
+
+
+def _not_finite(text: str) -> NoReturn:
+    raise ValueError(f"meta.json holds {text[:20]}")

@@ -1,1 +1,42 @@
-"""bbl: learning from categorical data with Boltzmann machines."""
+"""bbl: learning from categorical data with Boltzmann machines.
+
+``bbl(formula, data)`` fits a fully visible Boltzmann machine for each response group and classifies by Bayes' rule.
+"""
+
+
+from bbl import datasets, errors
+from bbl.api import bbl, crossVal, load, mlestimate
+from bbl.design.readers import freq2raw, readFasta, removeConst
+from bbl.engines import MeanField, NaiveBayes, PseudoLikelihood
+from bbl.errors import BBLError, ConvergenceWarning, DataWarning
+from bbl.results import BBLResults, CVResults, GroupParameters, MLEstimate, SampleResults
+from bbl.simulate import mcSample, randompar, randomsamp, sample_xi
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "BBLError",
+    "BBLResults",
+    "CVResults",
+    "ConvergenceWarning",
+    "DataWarning",
+    "GroupParameters",
+    "MLEstimate",
+    "MeanField",
+    "NaiveBayes",
+    "PseudoLikelihood",
+    "SampleResults",
+    "bbl",
+    "crossVal",
+    "datasets",
+    "errors",
+    "freq2raw",
+    "load",
+    "mcSample",
+    "mlestimate",
+    "randompar",
+    "randomsamp",
+    "readFasta",
+    "removeConst",
+    "sample_xi",
+]

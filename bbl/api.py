@@ -11,7 +11,6 @@ from bbl.checks import choice, flag, generator, integer, reals
 from bbl.config import n_workers, progress_bar
 from bbl.crossval import (
     Folds,
-    Scored,
     consecutive_folds,
     cross_validate,
     score_settings,
@@ -21,15 +20,16 @@ from bbl.crossval import (
 from bbl.design.design import Design
 from bbl.design.sample import Sample, code_dtype
 from bbl.engines import ENGINES, Engine, make_engine
-from bbl.errors import BBLTypeError, DataError, OptionError
+from bbl.errors import BBLError, BBLTypeError, DataError, ModelFileError, OptionError
 from bbl.estimate import estimate, fit_group, problems, warn_problems
 from bbl.model.layout import Layout
 from bbl.model.logz import LOG_Z, exact_log_z, resolve_log_z
-from bbl.model.predict import link
 from bbl.report.text import call_text
 from bbl.results import BBLResults, CVResults, MLEstimate
+from bbl.results.archive import unpack
+from bbl.storage import read_model
 
-__all__ = ["bbl", "crossVal", "mlestimate"]
+__all__ = ["bbl", "crossVal", "load", "mlestimate"]
 
 GRID_COLUMN = {"lambda_": "lambda", "eps": "epsilon"}
 
@@ -219,6 +219,7 @@ def crossVal(
     warn_problems(scored.found)
     if values is not None:
         engine = engine.at(float(values[best]))
+    validated = folds.expanded_rows(sample)
     final = scored.last[best]
     if flag("refit", refit):
         final = estimate(sample, layout, K, engine, log_z=log_z, pooled=True, workers=workers)
@@ -228,7 +229,9 @@ def crossVal(
     call = call_text("crossVal", _call_arguments(formula, weights, method, **options))
     model = BBLResults(call, design, sample, index, engine, final)
     settings = values if values is not None else [getattr(engine, engine.tuned or "prior_count")]
-    return _cv_results(engine, settings, score, table, best, folds, scored, model)
+    frame = pd.DataFrame(table, columns={"auc": ["AUC", "ci1", "ci2"]}.get(score, ["score"]))
+    frame.insert(0, GRID_COLUMN.get(engine.tuned or "", "prior_count"), np.asarray(settings, dtype=float))
+    return CVResults(frame, best, score, validated, scored.scores[best], scored.y, scored.weights, model)
 
 
 def _folds(sample: Sample, nfold: int, cv: Any, shuffle: bool, seed: Any) -> Folds:
@@ -238,36 +241,34 @@ def _folds(sample: Sample, nfold: int, cv: Any, shuffle: bool, seed: Any) -> Fol
     return shuffled_folds(sample, nfold, generator(seed)) if shuffle else consecutive_folds(sample, nfold)
 
 
-def _cv_results(
-    engine: Engine,
-    settings: Any,
-    score: str,
-    table: np.ndarray,
-    best: int,
-    folds: Folds,
-    scored: Scored,
-    model: BBLResults,
-) -> CVResults:
-    """Put labels on the table of scores and on the pooled predictions."""
-    names = {"auc": ["AUC", "ci1", "ci2"]}.get(score, ["score"])
-    frame = pd.DataFrame(table, columns=names)
-    frame.insert(0, GRID_COLUMN.get(engine.tuned or "", "prior_count"), np.asarray(settings, dtype=float))
-    groups = model.labels.groups
-    at_best = scored.scores[best]
-    pooled = pd.DataFrame(link(at_best), columns=pd.Index(groups, dtype=object))
-    categories = pd.Index(groups, dtype=object).infer_objects()
-    pooled["yhat"] = pd.Categorical.from_codes(at_best.argmax(axis=1), categories)
-    pooled["y"] = pd.Categorical.from_codes(scored.y, categories)
-    pooled["weights"] = scored.weights
-    return CVResults(
-        frame,
-        float(frame.iloc[best, 0]),
-        float(table[best, 0]),
-        score,
-        folds.expanded_rows(model.sample) if model.sample.n == folds.held.shape[1] else [],
-        pooled,
-        model,
-    )
+def load(path: Any) -> BBLResults:
+    """Read a model that ``fit.save(path)`` wrote.
+
+    Parameters
+    ----------
+    path : str or path-like
+
+    Returns
+    -------
+    BBLResults
+        With the same numbers to the last bit; without training rows unless they were stored.
+
+    Raises
+    ------
+    ModelFileError
+        If the file is not such a model, is damaged, or was written by a later format version.
+    FileNotFoundError, OSError
+        If it cannot be read.
+
+    Notes
+    -----
+    Nothing in the file is run: it holds text and numbers, checked by a digest.
+    """
+    meta, arrays = read_model(path)
+    try:
+        return unpack(BBLResults, meta, arrays)
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, BBLError) as error:
+        raise ModelFileError(f"{path} is not a model of this package ({error}); save the model again.") from error
 
 
 def mlestimate(
@@ -363,7 +364,7 @@ def _coded_sample(xi: Any, weights: Any, L: Any) -> tuple[Sample, np.ndarray]:
     w = check_weights(weights, len(codes))
     keep = w > 0
     narrow = np.ascontiguousarray(codes[keep].astype(code_dtype(n_levels)))
-    return Sample(narrow, w[keep], np.zeros(int(keep.sum()), dtype=np.intp)), n_levels
+    return Sample(narrow, w[keep]), n_levels
 
 
 def check_weights(weights: Any, n: int) -> np.ndarray:

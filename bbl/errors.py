@@ -10,6 +10,7 @@ __all__ = [
     "DataWarning",
     "FormulaError",
     "LevelError",
+    "ModelFileError",
     "OptionError",
 ]
 
@@ -43,6 +44,10 @@ class DataError(BBLError, ValueError):
 
 class LevelError(DataError):
     """A factor level that the model does not know, or a factor with too few levels."""
+
+
+class ModelFileError(BBLError, ValueError):
+    """A model file is damaged, not a model file, or from a later version of the package."""
 
 
 class OptionError(BBLError, ValueError):

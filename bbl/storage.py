@@ -13,6 +13,7 @@ rebuilds it and compares, where a general zip or npy parser would have to be tru
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import math
@@ -21,9 +22,10 @@ import re
 import secrets
 import stat
 import struct
+import sys
 import zlib
 from contextlib import suppress
-from typing import Any, BinaryIO, NoReturn
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -35,7 +37,7 @@ FORMAT = "bbl model"
 VERSION = 1
 _DTYPES = frozenset(["|b1", "|i1", "<i2", "<i4", "<i8", "|u1", "<u2", "<u4", "<u8", "<f8"])
 _ARRAY_NAME = re.compile(r"[A-Za-z0-9_]{1,64}")
-_MAX_ARRAYS, _MAX_RANK = 1000, 16
+_MAX_ARRAYS = 1000
 _MAX_META = 64 * 2**20  # bytes of meta.json
 _MAX_DEPTH, _MAX_BRACKETS = 64, 250_000  # an empty list is 2 bytes in the file and 90 in memory
 
@@ -89,7 +91,7 @@ def write_model(path: Any, meta: dict[str, Any], arrays: dict[str, np.ndarray], 
     chunks = _pack(meta, arrays, kind)
     try:
         if os.path.exists(target) and not os.access(target, os.W_OK):
-            raise PermissionError(13, "the file is write-protected")
+            raise PermissionError(errno.EACCES, "the file is write-protected")
         _replace(os.path.realpath(target), chunks)
     except OSError as error:
         remedy = "check the folder, its permissions and the space on the disk"
@@ -127,17 +129,9 @@ def read_model(path: Any, kind: str = "bbl") -> tuple[dict[str, Any], dict[str, 
         return _unpack(members, kind)
     except OSError as error:
         raise OSError(error.errno, f"cannot load: {error.strerror or error}; check the path", name) from error
-    except _UpgradeError as error:
-        raise ModelFileError(f"The model file {name!r} {error}", argument="path") from None
     except (ValueError, struct.error) as error:
-        raise ModelFileError(
-            f"{name!r} is damaged, or no model file of bbl: {error}. Save the model again or fetch a good copy.",
-            argument="path",
-        ) from None
-
-
-class _UpgradeError(Exception):
-    """The file is sound but another version's or another kind's."""
+        why = f"{error}. If it is damaged, save the model again or fetch a good copy."
+        raise ModelFileError(f"{name!r} is no model file that can be loaded: {why}", argument="path") from None
 
 
 def _file_path(path: Any) -> str:
@@ -145,22 +139,17 @@ def _file_path(path: Any) -> str:
         name = os.fsdecode(path)
         mode = os.stat(name).st_mode
     except TypeError:
-        raise BBLTypeError(
-            f"path must be a file name (str or os.PathLike); got {path!r} of type {type(path).__name__}.",
-            argument="path",
-        ) from None
+        what = f"{path!r} of type {type(path).__name__}"
+        raise BBLTypeError(f"path must be a str or os.PathLike; got {what}.", argument="path") from None
     except ValueError as error:  # a NUL, or what the file system cannot encode
         raise OptionError(f"path={path!r} cannot be a file name: {error}. Give another.", argument="path") from None
     except OSError:
         mode = stat.S_IFREG  # absent or out of reach: opening it says why
     if stat.S_ISDIR(mode) or not os.path.basename(name):
-        raise IsADirectoryError(21, "this is a folder; add the name of a file", name)
+        raise IsADirectoryError(errno.EISDIR, "this is a folder; add the name of a file", name)
     if not stat.S_ISREG(mode):  # reading a pipe would hang; /dev/null must not be replaced
-        raise OSError(22, "this is not a regular file; give another path", name)
+        raise OSError(errno.EINVAL, "this is not a regular file; give another path", name)
     return name
-
-
-# ---- writing
 
 
 def _pack(meta: dict[str, Any], arrays: dict[str, np.ndarray], kind: str) -> list[Any]:
@@ -190,18 +179,14 @@ def _plain_array(name: Any, array: Any) -> np.ndarray:
         raise OptionError(f"The array name {name!r} must be 1 to 64 letters, digits or '_'.", argument="arrays")
     plain = type(array) in (np.ndarray, np.memmap)  # a masked array would lose its mask
     descr = array.dtype.newbyteorder("<").str if plain else ""
-    if descr not in _DTYPES or array.ndim > _MAX_RANK:
-        what = f"dtype {array.dtype}, {array.ndim} axes" if plain else f"{type(array).__name__}"
-        raise BBLTypeError(
-            f"arrays[{name!r}] must be a bool, integer or float64 numpy array; got {what}. Convert it first.",
-            argument="arrays",
-        )
+    if descr not in _DTYPES:
+        what = f"dtype {array.dtype}" if plain else type(array).__name__
+        message = f"arrays[{name!r}] must be a bool, integer or float64 numpy array; got {what}. Convert it first."
+        raise BBLTypeError(message, argument="arrays")
     return np.asarray(array, dtype=descr, order="C")
 
 
 def _meta_text(meta: dict[str, Any], arrays: dict[str, np.ndarray], kind: str) -> bytes:
-    import bbl  # only for its version, which stands in the package's root
-
     if type(meta) is not dict or type(kind) is not str:
         raise BBLTypeError(f"meta must be a dict and kind a str; got {type(meta)}, {type(kind)}.", argument="meta")
     _check_plain(meta, "meta", 2)
@@ -209,12 +194,12 @@ def _meta_text(meta: dict[str, Any], arrays: dict[str, np.ndarray], kind: str) -
         "format": FORMAT,
         "format_version": VERSION,
         "kind": kind,
-        "bbl_version": getattr(bbl, "__version__", ""),
+        "bbl_version": getattr(sys.modules["bbl"], "__version__", ""),
         "arrays": [{"name": n, "dtype": a.dtype.str, "shape": a.shape, "size": a.nbytes} for n, a in arrays.items()],
         "meta": meta,
     }
     try:
-        text = json.dumps(document, allow_nan=False, separators=(",", ":"))
+        text = json.dumps(document, separators=(",", ":"))
         _check_json(text)
     except ValueError as error:  # also an int of more digits than Python turns into text
         raise OptionError(f"meta cannot be written: {error}. Make it smaller.", argument="meta") from None
@@ -222,7 +207,7 @@ def _meta_text(meta: dict[str, Any], arrays: dict[str, np.ndarray], kind: str) -
 
 
 def _check_plain(value: Any, where: str, depth: int) -> None:
-    """Refuse what JSON would change in silence: tuples, numpy scalars, keys that are no str, NaN."""
+    """Refuse what JSON would change in silence: tuples, numpy scalars, keys that are no str, NaN and infinity."""
     if depth > _MAX_DEPTH - 2:
         raise OptionError(f"{where[:200]} is nested too deep. Make it flatter.", argument="meta")
     if type(value) is dict:
@@ -236,9 +221,8 @@ def _check_plain(value: Any, where: str, depth: int) -> None:
     elif type(value) is float and not math.isfinite(value):
         raise OptionError(f"{where} is {value}, which a model file cannot hold. Use None.", argument="meta")
     elif value is not None and type(value) not in (str, int, float, bool):
-        raise BBLTypeError(
-            f"{where} is a {type(value).__name__}; use str, int, float, bool, None, list or dict.", argument="meta"
-        )
+        what = f"{where} is a {type(value).__name__}"
+        raise BBLTypeError(f"{what}; use str, int, float, bool, None, list or dict.", argument="meta")
 
 
 def _replace(target: str, chunks: list[Any]) -> None:
@@ -265,9 +249,6 @@ def _replace(target: str, chunks: list[Any]) -> None:
                 os.fsync(handle)
             finally:
                 os.close(handle)
-
-
-# ---- the parts of the file that hold no content
 
 
 def _local_header(name: str, crc: int, size: int) -> bytes:
@@ -307,9 +288,6 @@ def _digest(members: list[tuple[str, list[Any]]]) -> bytes:
     return digest.hexdigest().encode()
 
 
-# ---- reading
-
-
 def _read_members(file: BinaryIO, size: int) -> dict[str, bytes]:
     """Return the members, in order. No more than `size` bytes are read, and the sizes add up before any content is."""
     entries, directory = _read_directory(file, size)
@@ -331,7 +309,9 @@ def _read_members(file: BinaryIO, size: int) -> dict[str, bytes]:
 
 
 def _read_directory(file: BinaryIO, size: int) -> tuple[list[Entry], bytes]:
-    file.seek(max(0, size - _END.size))
+    if size < _END.size:
+        raise ValueError("it is too short")
+    file.seek(size - _END.size)
     end = _END.unpack(file.read(_END.size))
     length, start = end[8], end[9]
     if start + length + _END.size != size or length > _MAX_ARRAYS * 256:
@@ -350,19 +330,20 @@ def _read_directory(file: BinaryIO, size: int) -> tuple[list[Entry], bytes]:
 
 
 def _unpack(members: dict[str, bytes], kind: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    document = _parse_json(members.get("meta.json", b""))
+    text = members.get("meta.json", b"").decode("ascii")
+    _check_json(text)
+    document = json.loads(text, object_pairs_hook=_unique, parse_float=_finite, parse_constant=_finite)
     if type(document) is not dict or document.get("format") != FORMAT:
         raise ValueError("meta.json is not a model's")
     version = document.get("format_version")
     if type(version) is not int or version < 1:
         raise ValueError("the format version is not a positive integer")
     if version > VERSION:
-        raise _UpgradeError(
-            f"has format version {version}, and this bbl reads up to {VERSION}; upgrade bbl "
-            f"(the file was written by {str(document.get('bbl_version'))[:40]!r})."
-        )
+        writer = str(document.get("bbl_version"))[:40]
+        raise ValueError(f"it has format version {version} (of bbl {writer}), later than {VERSION}: upgrade bbl")
     if document.get("kind") != kind:
-        raise _UpgradeError(f"holds {str(document.get('kind'))[:80]!r}, not {kind!r}; load it with the right function.")
+        other = str(document.get("kind"))[:80]
+        raise ValueError(f"it holds {other!r}, not {kind!r}: use the function that loads those")
     meta, table = document.get("meta"), document.get("arrays")
     if type(meta) is not dict or type(table) is not list:
         raise ValueError("meta.json lacks a part")
@@ -379,37 +360,29 @@ def _read_array(row: Any, members: dict[str, bytes]) -> tuple[str, np.ndarray]:
     name, descr, shape, size = row["name"], row["dtype"], row["shape"], row["size"]
     if type(name) is not str or not _ARRAY_NAME.fullmatch(name) or type(descr) is not str or descr not in _DTYPES:
         raise ValueError("the table of arrays has a bad name or dtype")
-    if type(shape) is not list or len(shape) > _MAX_RANK or any(type(n) is not int or not 0 <= n < 2**62 for n in shape):
+    if type(shape) is not list or any(type(n) is not int or not 0 <= n < 2**62 for n in shape):
         raise ValueError(f"the shape of {name!r} is bad")
     dtype, data = np.dtype(descr), members.get(f"{name}.npy", b"")
     header = _npy_header(descr, tuple(shape))
     if size != math.prod(shape) * dtype.itemsize or len(data) != len(header) + size or not data.startswith(header):
         raise ValueError(f"{name!r} is not as declared")
     array: np.ndarray = np.ndarray(tuple(shape), dtype, buffer=data, offset=len(header))
-    if descr == "|b1" and data.translate(None, b"\0\1")[len(header) :]:
+    if descr == "|b1" and data[len(header) :].translate(None, b"\0\1"):
         raise ValueError(f"{name!r} has a bool that is neither 0 nor 1")
     return name, array.astype(dtype.newbyteorder("="), copy=False)
 
 
-def _parse_json(data: bytes) -> Any:
-    if len(data) > _MAX_META:
-        raise ValueError("meta.json is too large")
-    text = data.decode("ascii")
-    _check_json(text)
-    return json.loads(text, object_pairs_hook=_unique, parse_float=_finite, parse_constant=_not_finite)
-
-
 def _check_json(text: str) -> None:
-    """Bound nesting and number of lists and dicts before they are built, strings skipped."""
+    """Bound length, nesting, and number of lists and dicts before these are built; brackets in strings do not count."""
+    if len(text) > _MAX_META:
+        raise ValueError(f"over {_MAX_META >> 20} MiB of JSON")
     depth = count = 0
     for match in _JSON_BRACKET.finditer(text):
         if match[0][0] != '"':
             depth += 1 if match[1] else -1
             count += 1
             if depth > _MAX_DEPTH or count > 2 * _MAX_BRACKETS:
-                raise ValueError(f"over {_MAX_DEPTH} levels or {_MAX_BRACKETS} lists and dicts")
-    if len(text) > _MAX_META:
-        raise ValueError(f"over {_MAX_META >> 20} MiB of text")
+                raise ValueError(f"over {_MAX_DEPTH} levels, or {_MAX_BRACKETS} lists and dicts")
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -421,8 +394,6 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _finite(text: str) -> float:
     value = float(text)
-    return value if math.isfinite(value) else _not_finite(text)
-
-
-def _not_finite(text: str) -> NoReturn:
-    raise ValueError(f"meta.json holds {text[:20]}")
+    if not math.isfinite(value):
+        raise ValueError(f"meta.json holds {text[:20]}")
+    return value

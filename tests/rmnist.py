@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-
-import bbl
 import rcases
 from rcompare import CLOSED, EXACT, Check, Expected, fit_case, gap, quietly, relative
+
+import bbl
 
 
 def compare_large(case):
@@ -59,7 +59,7 @@ def compare_large(case):
 def compare_mnist(case):
     """kind "mnist_mf": the whole down-sampled MNIST data by mean field, or by naive Bayes."""
     out = case.raw["output"]
-    train, test = rcases.mnist(rcases.folder(), case.input.get("kept_columns"))
+    train, test = rcases.mnist(rcases.folder())
     if "naive_formula" in out:
         fit, _ = quietly(bbl.bbl, "y ~ .^2", train, method="mf", eps=0.0, log_z="mf", testNull=False)
         zero, _ = quietly(bbl.bbl, "y ~ .", train, method="mf", log_z="mf", testNull=False)
@@ -80,7 +80,9 @@ def compare_mnist(case):
             ),
         ]
     fit, _ = quietly(bbl.bbl, "y ~ .^2", train, method="mf", eps=0.05, log_z="mf")
-    coef, checks = fit.coef(), []
+    kept = [c for c in train.columns if c != "y"]
+    coef = fit.coef()
+    checks = [Check("columns kept", float(kept != case.input["kept_columns"]), 0.0, "closed")]
     layout = fit.params.layout
     for g, digit in enumerate(out["groups"]):
         k = int(digit)

@@ -120,8 +120,8 @@ def test_other_scores(titanic, score):
 
 def test_pooled_predictions_hold_every_observation_once(titanic):
     cv = bbl.crossVal("Survived ~ Class", titanic, "Freq", "naive")
-    assert cv.pooled["weights"].sum() == titanic["Freq"].sum()
-    hits = cv.pooled["weights"] @ (cv.pooled["yhat"] == cv.pooled["y"])
+    assert cv.observed["weights"].sum() == titanic["Freq"].sum()
+    hits = cv.observed["weights"] @ (cv.pooled["yhat"] == cv.observed["y"])
     accuracy = bbl.crossVal("Survived ~ Class", titanic, "Freq", "naive", use_auc=False).maxscore
     assert hits / 2201 == pytest.approx(accuracy)
 

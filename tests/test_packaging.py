@@ -1,5 +1,6 @@
 """Tests of what surrounds the code: README commands, versions, the package list, the map in CONTRIBUTING.md."""
 
+import ast
 import re
 import tomllib
 from importlib.metadata import distribution
@@ -69,6 +70,34 @@ def test_first_line_says_what_lives_there(path):
     assert first.startswith(opening) and not first.startswith("# cython:") and len(first) > 15
 
 
+def listed():
+    """Return the files of the table in CONTRIBUTING.md, top to bottom."""
+    return re.findall(r"^\| `(bbl/[^`]+)` \| .{10,} \|$", text("CONTRIBUTING.md"), flags=re.MULTILINE)
+
+
 def test_contributing_lists_every_file_once():
-    listed = re.findall(r"^\| `(bbl/[^`]+)` \| .{10,} \|$", text("CONTRIBUTING.md"), flags=re.MULTILINE)
-    assert sorted(listed) == SOURCES
+    assert sorted(listed()) == SOURCES
+
+
+def imported(path):
+    """Return the files of bbl that the Python file `path` imports, inside functions too."""
+    found = set()
+    for node in ast.walk(ast.parse(text(path))):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path} has a relative import"
+            names = [node.module] + [f"{node.module}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        for name in names:
+            stem = name.replace(".", "/")
+            found |= {f"{stem}{end}" for end in (".py", "/__init__.py", ".pyx")} & set(SOURCES)
+    return found
+
+
+@pytest.mark.parametrize("path", [path for path in SOURCES if path.endswith(".py")])
+def test_imports_run_down_the_table(path):
+    order = {name: row for row, name in enumerate(listed())}
+    upward = {name for name in imported(path) if order.get(name, len(order)) <= order.get(path, -1)}
+    assert not upward

@@ -4,7 +4,6 @@ import itertools
 
 import numpy as np
 import pytest
-
 import rcases
 import reference as oracle
 

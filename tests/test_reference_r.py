@@ -4,11 +4,8 @@ import itertools
 
 import numpy as np
 import pytest
-
-import bbl
 import rcases
 import reference as oracle
-from bbl.model.metrics import auc
 from rcompare import (
     CLOSED,
     EXACT,
@@ -25,6 +22,10 @@ from rcompare import (
     quietly,
 )
 from rmnist import compare_large, compare_mnist
+from threadpoolctl import threadpool_limits
+
+import bbl
+from bbl.model.metrics import auc
 
 # crossVal: how far a pseudo-likelihood table may be from R's, whose own moves with its tolerance (see reproduction.md)
 TABLES = {
@@ -34,21 +35,18 @@ TABLES = {
 }
 
 
-def titles(run):
-    """Return a run of a cross-validation with the names and pairs that its stored model lacks."""
-    stored = run["stored_model"]
-    names = list(stored["xlevels"])
-    on = np.zeros((len(names), len(names)), dtype=bool)
-    tables = stored["coefficients"]["J"][stored["groups"][0]]
-    for entry in tables:
-        i, j = names.index(entry["i"]), names.index(entry["j"])
-        on[i, j] = on[j, i] = True
-    return {"xlevels": stored["xlevels"], "groups": stored["groups"], "qJ": on.tolist()}
-
-
 def cv_problem(case):
     """Return the codes of a cross-validation's weight-expanded data."""
-    run = {"groupname": case.formula.split("~")[0].strip(), **titles(case.runs["default"])}
+    stored = case.runs["default"]["stored_model"]
+    names = list(stored["xlevels"])
+    on = ~np.eye(len(names), dtype=bool)
+    if "^2" not in case.formula:
+        on[:] = False
+        for entry in stored["coefficients"]["J"][stored["groups"][0]]:
+            i, j = names.index(entry["i"]), names.index(entry["j"])
+            on[i, j] = on[j, i] = True
+    run = {k: stored[k] for k in ("xlevels", "groups")}
+    run |= {"groupname": case.formula.split("~")[0].strip(), "qJ": on.tolist()}
     return rcases.Problem(rcases.expand(case.data, case.weights), None, run)
 
 
@@ -78,7 +76,12 @@ def compare_table(case, problem, cv, folds):
     want = np.column_stack([rcases.array(frame[c]) for c in columns[1:]])
     checks.append(Check("settings", gap(cv.cvframe[columns[0]], frame[columns[0]]), 1e-15, "table"))
     if case.name == "titanic_cv_paper":
-        return [*checks, Check("table", gap(found, want), 0.05, "blocks")]
+        own = np.array([oracle_table(case, problem, folds, value) for value in frame["lambda"]])
+        return [
+            *checks,
+            Check("R's table", gap(found, want), 0.05, "blocks"),
+            Check("table of the limit, by the oracle", gap(found, own), 1e-6, "blocks"),
+        ]
     tolerance = TABLES.get(case.name, CLOSED)
     for k, value in enumerate(frame[columns[0]]):
         rule, target = "table", want[k]
@@ -137,8 +140,9 @@ def compare_pooled(case, problem, cv, folds):
     if pooled and "score" in frame:
         hits = [problem.rgroups.index(v) for v in pooled["yhat"]] == truth
         checks.append(Check("R's predictions", gap(hits.mean(), max(frame["score"])), 1e-12, "scoring"))
-    own = cv.pooled.loc[cv.pooled.index.repeat(cv.pooled["weights"].astype(int))]
-    y = problem.group_codes(own["y"])
+    times = cv.observed["weights"].astype(int)
+    own = cv.pooled.loc[cv.pooled.index.repeat(times)]
+    y = problem.group_codes(cv.observed["y"].repeat(times))
     best = cv.cvframe.iloc[int(np.nanargmax(cv.cvframe.iloc[:, 1])), 1:]
     if "AUC" in frame:
         wanted = oracle.delong(own[problem.groups[1]].to_numpy(), y == 1)[:3]
@@ -216,7 +220,7 @@ def compare_mlestimate(case):
         Check("lkh", gap(fit.lkh, lkh), tolerance, rule),
     ]
     dh, dJ = model_gap((fit.h, fit.J), r)
-    reach, rule_r = (CLOSED, "closed") if case.method == "mf" else (2e-3, "distance")
+    reach, rule_r = (CLOSED, "closed") if case.method == "mf" else (1e-3, "distance")
     if rule not in ("naive", "partial"):
         checks.append(Check("R's h", dh, reach, rule_r))
     if rule == "closed":
@@ -224,11 +228,10 @@ def compare_mlestimate(case):
             Check("R's ln Z", gap(fit.lz, run["lz"]), CLOSED, rule),
             Check("R's lkh", gap(fit.lkh, run["lkh"]), CLOSED, rule),
         ]
-    if case.method == "pseudo" and (w == 1).all():
-        checks += [
-            Check("R's ln Z", gap(fit.lz, run["lz"]), reach, rule_r),
-            Check("R's lkh", gap(fit.lkh, run["lkh"]), 1e-9, rule_r),
-        ]
+    if case.method == "pseudo":
+        checks.append(Check("R's lkh", gap(fit.lkh, run["lkh"]), 1e-8, rule_r))
+        if (w == 1).all():
+            checks.append(Check("R's ln Z", gap(fit.lz, run["lz"]), reach, rule_r))
     return [*checks, Check("R's J", dJ, reach, rule_r)]
 
 
@@ -270,7 +273,7 @@ def compare_sampling(case):
     run = {"groupname": case.formula.split("~")[0].strip(), "groups": groups, "qJ": on.tolist()}
     problem = rcases.Problem(case.data, case.weights, {**run, "xlevels": model["xlevels"]})
     fit, _ = fit_case(case)
-    draw = bbl.mcSample(fit, nsteps=1000, seed=1)
+    draw = bbl.mcSample(fit, nsteps=1000, seed=1, verbose=0)
     want, checks = Expected(case, problem), []
     for g, label in enumerate(groups):
         h, J = problem.r_parameters(model["coefficients"]["h"][label], model["coefficients"]["J"][label])
@@ -303,7 +306,13 @@ KINDS = {
 
 def compare(case):
     """Return the measured differences of one stored case, each with its tolerance and its rule."""
-    return KINDS[case.kind](case)
+    with threadpool_limits(1):  # the oracle multiplies many small matrices
+        return KINDS[case.kind](case)
+
+
+def test_all_cases_are_there(shared):
+    """The folder holds the 93 cases, so that none is passed over unseen."""
+    assert len(rcases.names()) == 93
 
 
 @pytest.mark.parametrize("name", rcases.names() or [None])

@@ -8,7 +8,8 @@
        The tables of a chunk of composites stay in the first-level cache while all rows pass.
    (c) softmax: planes become probabilities (times row weights), normalisers are summed up. With equal weights
        normalisers are multiplied and one log is taken for hundreds of rows.
-   (d) backward: rows of a block, sorted by joint state, in groups of four: one table update per group, no branches.
+   (d) backward: rows of a block, sorted by joint state and filled up to multiples of four, are summed in registers,
+       states with equally many rows one after the other, so that the processor foresees the ends of the loops.
        The state where all predictors of a composite are at their reference has no parameter and is left out.
 
    Conventions: V = LANES; planes (A, n_blocks, block + 1, V), the last row of each block always zero;
@@ -101,9 +102,8 @@ TARGET static void NAME(tabulate)(const pseudo_problem *p, ptrdiff_t ch, const d
     TARGET static void NAME(gather##Q)(const double *table, ptrdiff_t step, const uint16_t *codes, ptrdiff_t width,    \
                                        ptrdiff_t rows, const double *init, double *plane, ptrdiff_t gap)                \
     {                                                                                                                  \
-        ptrdiff_t r, c, q;                                                                                             \
+        ptrdiff_t r, c, q, u, e;                                                                                       \
         for (r = 0; r < rows; r += 4, codes += 4 * width, plane += 4 * LANES) {                                        \
-            const uint16_t *c0 = codes, *c1 = c0 + width, *c2 = c1 + width, *c3 = c2 + width;                          \
             vd s[4][Q];                                                                                                \
             for (q = 0; q < Q; q++)                                                                                    \
                 if (init)                                                                                              \
@@ -114,13 +114,18 @@ TARGET static void NAME(tabulate)(const pseudo_problem *p, ptrdiff_t ch, const d
                     s[2][q] = load(plane + q * gap + 2 * LANES);                                                       \
                     s[3][q] = load(plane + q * gap + 3 * LANES);                                                       \
                 }                                                                                                      \
-            for (c = 0; c < width; c++)                                                                                \
-                for (q = 0; q < Q; q++) {                                                                              \
-                    s[0][q] += load(table + c0[c] + q * step);                                                         \
-                    s[1][q] += load(table + c1[c] + q * step);                                                         \
-                    s[2][q] += load(table + c2[c] + q * step);                                                         \
-                    s[3][q] += load(table + c3[c] + q * step);                                                         \
+            for (c = 0; c + 4 <= width; c += 4)                                                                        \
+                for (u = 0; u < 4; u++) {  /* one load brings four offsets: loads are what limits the loop */          \
+                    uint64_t word;                                                                                     \
+                    memcpy(&word, codes + u * width + c, 8);                                                           \
+                    for (e = 0; e < 4; e++, word >>= 16)                                                               \
+                        for (q = 0; q < Q; q++)                                                                        \
+                            s[u][q] += load(table + (uint16_t)word + q * step);                                        \
                 }                                                                                                      \
+            for (; c < width; c++)                                                                                     \
+                for (u = 0; u < 4; u++)                                                                                \
+                    for (q = 0; q < Q; q++)                                                                            \
+                        s[u][q] += load(table + codes[u * width + c] + q * step);                                      \
             for (q = 0; q < Q; q++) {                                                                                  \
                 store(plane + q * gap, s[0][q]);                                                                       \
                 store(plane + q * gap + LANES, s[1][q]);                                                               \
@@ -258,18 +263,26 @@ TARGET static void NAME(softmax)(double *row, ptrdiff_t A, ptrdiff_t gap, const 
 /* table (n_states, V) += sums over rows of one plane by joint state, for the composites that are on */
 TARGET static void NAME(backward)(const pseudo_problem *p, const uint8_t *on, const double *plane, double *table)
 {
-    ptrdiff_t b, c, g, last;
+    ptrdiff_t b, c, k, g;
     for (b = 0; b < p->n_blocks; b++, plane += (p->block + 1) * LANES)
         for (c = 0; c < p->n_composites; c++) {
+            const uint16_t *at = p->sorted + p->sorted_first[b * p->n_composites + c];
             double *t = table + p->states[c] * LANES;
-            const uint16_t *at;
-            if (!on[c])
-                continue;
-            g = p->group[b * p->n_composites + c];
-            last = p->group[b * p->n_composites + c + 1];
-            for (at = p->groups + 5 * g; g < last; g++, at += 5) {
-                const vd two = load(plane + at[1]) + load(plane + at[2]), more = load(plane + at[3]) + load(plane + at[4]);
-                store(t + at[0], load(t + at[0]) + (two + more));
+            while (on[c] && *at) {
+                const ptrdiff_t fours = *at++;
+                for (k = *at++; k > 0; k--) {
+                    double *sum = t + *at++;
+                    vd v0 = load(sum), v1 = fill(0.0), v2 = v1, v3 = v1;
+                    for (g = 0; g < fours; g++, at += 4) {
+                        uint64_t word;  /* one load brings four offsets: loads are what limits the loop */
+                        memcpy(&word, at, 8);
+                        v0 += load(plane + (uint16_t)word);
+                        v1 += load(plane + (uint16_t)(word >> 16));
+                        v2 += load(plane + (uint16_t)(word >> 32));
+                        v3 += load(plane + (uint16_t)(word >> 48));
+                    }
+                    store(sum, (v0 + v1) + (v2 + v3));
+                }
             }
         }
 }

@@ -105,35 +105,41 @@ static void pseudo_states(const pseudo_problem *p, const uint16_t *columns, ptrd
             state[k] = (uint16_t)(state[k] + size * columns[i * p->n + k]);
 }
 
-/* Groups of four rows of equal state among `rows` rows: round 0 of all states, round 1, ..., so that consecutive groups
-   seldom update the same table entry. Short groups are filled up with the zero row. Returns the end. */
-static uint16_t *pseudo_group(const pseudo_problem *p, const uint16_t *state, ptrdiff_t rows, ptrdiff_t states,
-                              ptrdiff_t *count, uint16_t *sorted, uint16_t *to)
+/* Write `rows` rows sorted by state to `to` and return its end. State 0 is left out. A state's rows are filled up to a
+   multiple of four with the zero row; states with equally many fours form a run: number of fours, number of states,
+   then for each state its offset into the table and its rows. A zero ends the list. next and size are (states,). */
+static uint16_t *pseudo_sort(const pseudo_problem *p, const uint16_t *state, ptrdiff_t rows, ptrdiff_t states,
+                             ptrdiff_t *next, ptrdiff_t *size, uint16_t *to)
 {
-    ptrdiff_t r, s, k, at = 0, round = 0, more = 1;
-    memset(count, 0, (size_t)(states + 1) * sizeof *count);
+    ptrdiff_t r, s, fours, smaller;
+    memset(size, 0, (size_t)states * sizeof *size);
     for (r = 0; r < rows; r++)
-        count[state[r] + 1]++;
-    for (s = 0; s < states; s++)
-        count[s + 1] += count[s];
-    for (r = 0; r < rows; r++)
-        sorted[count[state[r]]++] = (uint16_t)r;
-    for (round = 0; more; round += 4)
-        for (s = 1, more = 0; s < states; s++) {
-            at = count[s - 1] + round;
-            if (at >= count[s])
+        size[state[r]]++;
+    for (s = 1, fours = 0; s < states; s++) {
+        size[s] = (size[s] + 3) / 4;
+        fours = size[s] > fours ? size[s] : fours;
+    }
+    for (; fours > 0; fours = smaller) {
+        uint16_t *head = to;
+        *to++ = (uint16_t)fours;
+        *to++ = 0;
+        for (s = 1, smaller = 0; s < states; s++) {
+            if (size[s] < fours)
+                smaller = size[s] > smaller ? size[s] : smaller;
+            if (size[s] != fours)
                 continue;
-            more = 1;
+            head[1]++;
             *to++ = (uint16_t)(s * p->lanes);
-            for (k = 0; k < 4; k++, at++)
-                *to++ = (uint16_t)((at < count[s] ? sorted[at] : p->block) * p->lanes);
+            next[s] = to - p->sorted;
+            for (r = 0; r < 4 * fours; r++)
+                *to++ = (uint16_t)(p->block * p->lanes);
         }
+    }
+    for (r = 0; r < rows; r++)
+        if (state[r])
+            p->sorted[next[state[r]]++] = (uint16_t)(r * p->lanes);
+    *to++ = 0;
     return to;
-}
-
-static ptrdiff_t pseudo_group_bound(ptrdiff_t rows, ptrdiff_t states)
-{
-    return pseudo_min(rows, rows / 4 + states);
 }
 
 /* Offsets of every row into the tables of its chunk, and the groups of the backward pass */
@@ -141,26 +147,23 @@ static void pseudo_encode(pseudo_problem *p, const uint16_t *columns)
 {
     ptrdiff_t c, k, ch, b, bound = 0, most = 1;
     ptrdiff_t *count;
-    uint16_t *state, *sorted, *to;
+    uint16_t *state, *to;
     for (c = 0; c < p->n_composites; c++) {
         const ptrdiff_t states = p->states[c + 1] - p->states[c];
         most = states > most ? states : most;
-        bound += p->n_blocks * pseudo_group_bound(p->block, states);
+        bound += p->n_blocks * (pseudo_min(7 * p->block, p->block + 6 * states) + 1);
     }
     p->codes = pseudo_take(p, (size_t)(p->n_padded * p->n_composites), sizeof *p->codes);
-    p->groups = pseudo_take(p, (size_t)bound * 5, sizeof *p->groups);
-    p->group = pseudo_take(p, (size_t)(p->n_blocks * p->n_composites + 1), sizeof *p->group);
-    state = malloc((size_t)(p->n + p->block) * sizeof *state);
-    count = malloc((size_t)(most + 2) * sizeof *count);
+    p->sorted = pseudo_take(p, (size_t)bound, sizeof *p->sorted);
+    p->sorted_first = pseudo_take(p, (size_t)(p->n_blocks * p->n_composites), sizeof *p->sorted_first);
+    state = malloc((size_t)p->n * sizeof *state);
+    count = malloc((size_t)(2 * most) * sizeof *count);
     if (p->failed || !state || !count) {
         free(state);
         free(count);
         p->failed = 1;
         return;
     }
-    sorted = state + p->n;
-    /* groups lie composite by composite here, block by block in each; group[] is indexed (block, composite) */
-    to = p->groups;
     for (ch = 0; ch < p->n_chunks; ch++)
         for (c = p->chunk[ch]; c < p->chunk[ch + 1]; c++) {
             const ptrdiff_t width = p->chunk[ch + 1] - p->chunk[ch], base = p->states[c] - p->states[p->chunk[ch]];
@@ -168,19 +171,26 @@ static void pseudo_encode(pseudo_problem *p, const uint16_t *columns)
             pseudo_states(p, columns, c, state);
             for (k = 0; k < p->n_padded; k++)
                 code[k * width] = (uint16_t)((base + (k < p->n ? state[k] : 0)) * p->lanes);
-            for (b = 0; b < p->n_blocks; b++) {
-                p->group[c * p->n_blocks + b] = (to - p->groups) / 5;
-                to = pseudo_group(p, state + b * p->block, pseudo_min(p->block, p->n - b * p->block),
-                                  p->states[c + 1] - p->states[c], count, sorted, to);
-            }
         }
-    p->group[p->n_blocks * p->n_composites] = (to - p->groups) / 5;
+    for (b = 0, to = p->sorted; b < p->n_blocks; b++) {
+        const ptrdiff_t rows = pseudo_min(p->block, p->n - b * p->block);
+        for (ch = 0; ch < p->n_chunks; ch++)
+            for (c = p->chunk[ch]; c < p->chunk[ch + 1]; c++) {
+                const ptrdiff_t width = p->chunk[ch + 1] - p->chunk[ch], base = p->states[c] - p->states[p->chunk[ch]];
+                const uint16_t *code = p->codes + p->n_padded * p->chunk[ch] + b * p->block * width + (c - p->chunk[ch]);
+                for (k = 0; k < rows; k++)
+                    state[k] = (uint16_t)(code[k * width] / p->lanes - base);
+                p->sorted_first[b * p->n_composites + c] = to - p->sorted;
+                to = pseudo_sort(p, state, rows, p->states[c + 1] - p->states[c], count,
+                                 count + most, to);
+            }
+    }
     free(state);
     free(count);
 }
 
 /* Eigenvectors (in columns of E) and eigenvalues of the symmetric matrix S (A, A), destroyed, by Jacobi rotations */
-static void pseudo_jacobi(double *S, ptrdiff_t A, double *E, double *value)
+static void pseudo_jacobi(double *S, ptrdiff_t A, double *E, double *value, double precision)
 {
     ptrdiff_t a, b, c, sweep;
     memset(E, 0, (size_t)(A * A) * sizeof *E);
@@ -193,12 +203,12 @@ static void pseudo_jacobi(double *S, ptrdiff_t A, double *E, double *value)
             for (b = 0; b < a; b++)
                 off += fabs(S[a * A + b]);
         }
-        if (off <= 1e-9 * trace)  /* it is a metric: more digits do not help */
+        if (off <= precision * trace)
             break;
         for (a = 1; a < A; a++)
             for (b = 0; b < a; b++) {
                 double t, cs, sn;
-                if (fabs(S[a * A + b]) <= 1e-12 * trace / (double)(A * A))
+                if (fabs(S[a * A + b]) <= 0.1 * precision * trace / (double)(A * A))
                     continue;
                 t = (S[b * A + b] - S[a * A + a]) / (2.0 * S[a * A + b]);
                 t = (t < 0.0 ? -1.0 : 1.0) / (fabs(t) + sqrt(t * t + 1.0));
@@ -270,7 +280,7 @@ static void pseudo_metric(pseudo_problem *p)
                 S[a * A + b] = (a == b ? f[a + 1] : 0.0) - f[a + 1] * f[b + 1];
         }
         if (A <= PSEUDO_ROTATED)
-            pseudo_jacobi(S, A, p->rotation + p->turn[i], sigma);
+            pseudo_jacobi(S, A, p->rotation + p->turn[i], sigma, 1e-6);
         for (a = 0; a < A; a++)
             sigma[a] = sigma[a] > 0.25 * p->least ? sigma[a] : 0.25 * p->least;
     }

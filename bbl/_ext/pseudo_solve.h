@@ -14,7 +14,7 @@
 
 typedef struct {
     double *x, *g, *d, *xt, *gt, *mask, *moment, *S, *Y;  /* (A, 1 + D, V); mask (1 + D, V); pairs (memory, A, 1 + D, V) */
-    double *planes, *table, *tiles, *h, *sums, *rotation, *sigma, *spread, *columns;
+    double *planes, *table, *tiles, *h, *sums, *rotation, *square, *sigma, *spread, *columns;
     float *left, *right;
 } NAME(work);
 #define work NAME(work)
@@ -88,6 +88,50 @@ TARGET static void NAME(rotate)(const pseudo_problem *p, const pseudo_task *t, c
         }
         for (a = 0; a < A; a++)
             store(q + a * P * LANES, load(w->columns + a * LANES));
+    }
+}
+
+/* Replace S_i by its mean over rows at the point whose probabilities the planes hold, for the lanes in `which` */
+TARGET static void NAME(refresh)(const pseudo_problem *p, const pseudo_task *t, const work *w, const uint64_t *which)
+{
+    const ptrdiff_t A = t->A, stride = (p->block + 1) * LANES, gap = p->n_blocks * stride;
+    ptrdiff_t a, b, k, r, v;
+    for (a = 0; a < A; a++)
+        for (b = 0; b <= a; b++) {
+            vd s = fill(0.0), s2 = fill(0.0);
+            for (k = 0; k < p->n_blocks; k++) {
+                const double *pa = w->planes + a * gap + k * stride, *pb = w->planes + b * gap + k * stride;
+                const ptrdiff_t rows = pseudo_min(p->block, p->n - k * p->block);
+                if (p->equal)
+                    for (r = 0; r < rows; r += 2) {  /* beyond an odd number of rows lies a zero row or a padded one */
+                        s += load(pa + r * LANES) * load(pb + r * LANES);
+                        if (r + 1 < rows)
+                            s2 += load(pa + (r + 1) * LANES) * load(pb + (r + 1) * LANES);
+                    }
+                else
+                    for (r = 0; r < rows; r++)
+                        s += load(pa + r * LANES) * load(pb + r * LANES) / p->weights[k * p->block + r];
+            }
+            s = (a == b ? load(w->sums + (2 + a) * LANES) - (s + s2) : -(s + s2)) * p->scale;
+            store(w->square + (a * A + b) * LANES, s);
+            store(w->square + (b * A + a) * LANES, s);
+        }
+    for (v = 0; v < LANES; v++) {
+        const ptrdiff_t levels = t->site[v] < 0 ? 0 : p->n_levels[t->site[v]] - 1;
+        double S[PSEUDO_ROTATED * PSEUDO_ROTATED], E[PSEUDO_ROTATED * PSEUDO_ROTATED], value[PSEUDO_ROTATED];
+        if (!which[v] || !levels)
+            continue;
+        for (a = 0, w->spread[v] = 0.0; a < levels; a++) {
+            w->spread[v] += w->square[(a * A + a) * LANES + v];
+            for (b = 0; b < levels; b++)
+                S[a * levels + b] = w->square[(a * A + b) * LANES + v];
+        }
+        pseudo_jacobi(S, levels, E, value, 1e-3);
+        for (a = 0; a < levels; a++) {
+            w->sigma[a * LANES + v] = value[a] > 1e-3 * p->least ? value[a] : 1e-3 * p->least;
+            for (b = 0; b < levels; b++)
+                w->rotation[(a * A + b) * LANES + v] = E[a * levels + b];
+        }
     }
 }
 
@@ -347,7 +391,7 @@ TARGET static int NAME(minimise)(const pseudo_problem *p, const pseudo_task *t, 
     history past;
     search s;
     ptrdiff_t k;
-    int v, running = 0, fresh = 1;
+    int v, running = 0, fresh = 1, rounds = 0;
     memset(&past, 0, sizeof past);
     NAME(evaluate)(p, t, w, w->x, NULL, coupled, o->lambda, o->lambdah, w->g, &now);
     memset(w->d, 0, (size_t)size * sizeof *w->d);
@@ -420,6 +464,12 @@ TARGET static int NAME(minimise)(const pseudo_problem *p, const pseudo_task *t, 
         }
         if (fresh)
             NAME(take)(p, t, w, &past, taken);
+        if (fresh && running && t->A > 1 && t->A <= PSEUDO_ROTATED && REFRESH(rounds)) {
+            NAME(refresh)(p, t, w, taken);
+            for (v = 0; v < LANES; v++)
+                now.kappa[v] = taken[v] ? 1.0 : now.kappa[v];
+        }
+        rounds++;
     }
     for (v = 0; v < LANES; v++) {
         lane[v].value = now.f[v];

@@ -81,7 +81,7 @@ class PseudoLikelihood(Engine):
         if not sample.n:
             return sample
         first = sample.codes[0]
-        constant = (sample.codes == first).all(axis=0)
+        constant = (sample.codes == first).all(axis=0) & (layout.n_levels > 1)
         if not constant.any():
             return sample
         extra = np.where(constant & (first == 0), 1, 0).astype(sample.codes.dtype)

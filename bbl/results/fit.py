@@ -1,32 +1,33 @@
-"""Results: what the verbs return; frozen, each method only arranges what the rooms below compute."""
+"""BBLResults: a fitted model; each method only arranges what the rooms below compute."""
 
 from __future__ import annotations
 
-import itertools
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from bbl.checks import choice, real
+from bbl.checks import choice, flag, real
 from bbl.design.design import Design
 from bbl.design.labels import Labels
 from bbl.design.sample import Sample
 from bbl.engines import Engine
+from bbl.errors import DataError
 from bbl.estimate import Estimate
 from bbl.model.energy import Energy
 from bbl.model.inference import likelihood_ratio
-from bbl.model.layout import Layout
 from bbl.model.moments import level_counts
 from bbl.model.parameters import Parameters
 from bbl.model.predict import class_scores, link, log_probabilities
 from bbl.report import plot, text
 from bbl.report.summary import Summary, fit_summary
 from bbl.report.tables import Coefficients
+from bbl.results.archive import pack
+from bbl.storage import write_model
 
-__all__ = ["BBLResults", "CVResults", "GroupParameters", "LogLikelihood", "MLEstimate", "SampleResults"]
+__all__ = ["BBLResults", "LogLikelihood", "prediction_frame"]
 
 TYPES = ("link", "prob", "class")
 
@@ -46,6 +47,20 @@ class LogLikelihood(float):
         return f"'log Lik.' {float(self):.7g} (df={self.df})"
 
 
+def prediction_frame(
+    scores: np.ndarray, groups: tuple, type: str, index: pd.Index, response: Any
+) -> pd.DataFrame | pd.Series:
+    """Return class scores (n, K) as R's frame of predictions, or the most likely groups alone."""
+    columns = pd.Index(groups, dtype=object)
+    codes = scores.argmax(axis=1)
+    best = pd.Series(pd.Categorical.from_codes(codes, columns.infer_objects()), index=index, name="yhat")
+    if type == "class":
+        return best.rename(response)
+    values = link(scores) if type == "link" else np.exp(log_probabilities(scores))
+    # not by assignment: a group may be called "yhat" itself
+    return pd.concat([pd.DataFrame(values, index=index, columns=columns), best], axis=1)
+
+
 @dataclass(frozen=True, repr=False)
 class BBLResults:
     """A fitted Boltzmann Bayes learner; made by `bbl.bbl`.
@@ -56,9 +71,9 @@ class BBLResults:
         The call that made it.
     design : Design
         Formula, factors and their levels: encodes new data like the training data.
-    sample : Sample
-        The encoded training rows.
-    index : pandas.Index
+    sample : Sample or None
+        The encoded training rows; None in a model that was loaded from a file without them.
+    index : pandas.Index or None
         Labels of the training rows (those of positive weight).
     engine : Engine
         The inference method and its options.
@@ -68,8 +83,8 @@ class BBLResults:
 
     call: str
     design: Design
-    sample: Sample
-    index: pd.Index
+    sample: Sample | None
+    index: pd.Index | None
     engine: Engine
     estimate: Estimate
 
@@ -108,17 +123,25 @@ class BBLResults:
         """The formula as it was given."""
         return self.design.terms.text
 
+    def _rows(self) -> Sample:
+        if self.sample is None:
+            raise DataError(
+                "This model was saved without its training rows; give newdata=, or save it with store_data=True."
+            )
+        return self.sample
+
     @property
     def weights(self) -> pd.Series:
         """Frequency weights of the training rows."""
-        return pd.Series(self.sample.weights, index=self.index, name="weights")
+        return pd.Series(self._rows().weights, index=self.index, name="weights")
 
     @property
     def model_frame(self) -> pd.DataFrame:
         """The training rows as the model sees them: the response and the predictors, as categories."""
-        columns = {self.labels.response: (self.sample.y, self.labels.groups)}
+        rows = self._rows()
+        columns = {self.labels.response: (rows.y, self.labels.groups)}
         for i, (name, levels) in enumerate(zip(self.labels.names, self.labels.levels, strict=True)):
-            columns[name] = (self.sample.codes[:, i], levels)
+            columns[name] = (rows.codes[:, i], levels)
         return pd.DataFrame(
             {
                 k: pd.Categorical.from_codes(codes.astype(np.intp), pd.Index(levels, dtype=object))
@@ -167,43 +190,41 @@ class BBLResults:
         choice("type", type, TYPES)
         choice("unseen", unseen, ("raise", "ignore"))
         if newdata is None:
-            return self._frame(self._scores(self.sample.codes), type, self.index)
+            return self._frame(self._scores(self._rows().codes), type, self.index)
         codes, unknown = self.design.encode(newdata, unseen)
         return self._frame(self._scores(codes, unknown), type, self.design.index(newdata))
 
     def _frame(self, scores: np.ndarray, type: str, index: pd.Index) -> pd.DataFrame | pd.Series:
-        groups = pd.Index(self.labels.groups, dtype=object)
-        best = pd.Series(
-            pd.Categorical.from_codes(scores.argmax(axis=1), groups.infer_objects()), index=index, name="yhat"
-        )
-        if type == "class":
-            return best.rename(self.labels.response)
-        values = link(scores) if type == "link" else np.exp(log_probabilities(scores))
-        frame = pd.DataFrame(values, index=index, columns=groups)
-        frame["yhat"] = best
-        return frame
+        return prediction_frame(scores, self.labels.groups, type, index, self.labels.response)
 
     def fitted(self) -> pd.DataFrame:
         """Return the probability of each group for the training rows."""
-        return self.predict(type="prob").drop(columns="yhat")
+        return self.predict(type="prob").iloc[:, :-1]
 
     def residuals(self) -> pd.Series:
         """Return, as R does, 1 where the predicted group is the observed one and 0 elsewhere."""
-        hit = self._scores(self.sample.codes).argmax(axis=1) == self.sample.y
+        rows = self._rows()
+        hit = self._scores(rows.codes).argmax(axis=1) == rows.y
         return pd.Series(hit.astype(int), index=self.index, name="residuals")
 
     @cached_property
     def _log_likelihood(self) -> float:
-        energy = self._energy(self.sample.codes)[np.arange(self.sample.n), self.sample.y]
-        return float(self.sample.weights @ (energy - self.estimate.log_z[self.sample.y]))
+        rows = self._rows()
+        energy = self._energy(rows.codes)[np.arange(rows.n), rows.y]
+        return float(rows.weights @ (energy - self.estimate.log_z[rows.y]))
 
     def logLik(self) -> LogLikelihood:
         """Return ``sum_k w_k (E_y(x_k) - ln Z_y)``, with the parameters of all groups as its ``df``."""
         return LogLikelihood(self._log_likelihood, self.df * len(self.labels.groups), self.nobs())
 
+    @cached_property
+    def _counts(self) -> list[np.ndarray]:
+        """Weighted counts (K, L_i) of every level: what summaries need of the training rows."""
+        return level_counts(self._rows(), self.params.layout.n_levels)
+
     def nobs(self) -> int:
         """Return the number of observations: the sum of the weights."""
-        return round(self.sample.total)
+        return round(float(self._counts[0].sum()))
 
     @property
     def aic(self) -> float:
@@ -230,7 +251,7 @@ class BBLResults:
             eq. (27), for every predictor by itself.
         """
         c = real("prior_count", prior_count, 0.0)
-        tests = likelihood_ratio(level_counts(self.sample, self.params.layout.n_levels), c)
+        tests = likelihood_ratio(self._counts, c)
         return fit_summary(self.call, self.labels, tests, self._facts())
 
     def _facts(self) -> dict[str, Any]:
@@ -263,127 +284,22 @@ class BBLResults:
         """
         return plot.plot_parameters(self.labels, self.params, axes=axes)
 
+    def save(self, path, *, store_data: bool = False) -> None:
+        """Write the model to a file that `bbl.load` reads: versioned, checked by a digest, without pickle.
+
+        Parameters
+        ----------
+        path : str or path-like
+        store_data : bool, default False
+            Whether the encoded training rows go into the file too; without them, what needs them
+            (``fitted``, ``residuals``, ``model_frame``, ``predict()`` without newdata) is not there after loading.
+
+        Raises
+        ------
+        OSError, BBLTypeError
+            If the file cannot be written; an older file of that name is then left as it was.
+        """
+        write_model(path, *pack(self, flag("store_data", store_data)))
+
     def __repr__(self) -> str:
         return text.fit_text(self.call, self.labels, self.params)
-
-
-@dataclass(frozen=True, repr=False)
-class CVResults:
-    """Cross-validation; made by `bbl.crossVal`.
-
-    Attributes
-    ----------
-    cvframe : DataFrame
-        One row per setting: ``lambda`` or ``epsilon``, and ``AUC``, ``ci1``, ``ci2`` or ``score``.
-    regstar : float
-        The best setting.
-    maxscore : float
-        Its score.
-    score : str
-        Which score was taken.
-    folds : list of ndarray
-        Validated rows of each fold, as positions in the weight-expanded data, in the order they were pooled.
-    pooled : DataFrame
-        Validation predictions at `regstar`, fold by fold: the link of each group, ``yhat``, ``y``, ``weights``.
-    model : BBLResults
-        The refit on all rows at `regstar`, or R's fit of the last fold.
-    """
-
-    cvframe: pd.DataFrame
-    regstar: float
-    maxscore: float
-    score: str
-    folds: list[np.ndarray]
-    pooled: pd.DataFrame
-    model: BBLResults
-
-    def predict(self, newdata=None, type: str = "link", unseen: str = "raise") -> pd.DataFrame | pd.Series:
-        """Predict with `model`; see `BBLResults.predict`."""
-        return self.model.predict(newdata, type, unseen)
-
-    def plot(self, ax=None):
-        """Draw the score against the setting (the paper's Figures 3, 5a, 6, 8); return the Axes."""
-        return plot.plot_cv(self.cvframe, best=self.regstar, ax=ax)
-
-    def __repr__(self) -> str:
-        return text.cv_text(self.cvframe, self.regstar, self.maxscore)
-
-
-@dataclass(frozen=True, repr=False)
-class SampleResults:
-    """Gibbs sampling of each group's predictor distribution; made by `bbl.mcSample`.
-
-    Attributes
-    ----------
-    xmax : DataFrame
-        Predictors by groups: the visited configuration of highest energy, as levels.
-    emax : Series
-        Its energy ``E_y``.
-    rhat, ess : Series, or None
-        Split R-hat and effective sample size of each group's energy, if draws were asked for.
-    draws : dict of DataFrame, or None
-        The draws of each group, if they were asked for.
-    labels : Labels
-    codes : ndarray, shape (K, m)
-        `xmax` as level codes.
-    """
-
-    xmax: pd.DataFrame
-    emax: pd.Series
-    rhat: pd.Series | None
-    ess: pd.Series | None
-    draws: dict[Any, pd.DataFrame] | None
-    labels: Labels
-    codes: np.ndarray
-
-    def plot(self, shape: tuple[int, int] | None = None, axes=None):
-        """Draw `xmax` of each group as an image of the given shape (the paper's Figure 7); return the Axes."""
-        return plot.plot_configurations(self.codes, shape=shape, titles=list(self.labels.groups), axes=axes)
-
-    def __repr__(self) -> str:
-        return text.sample_text(self.xmax, self.emax)
-
-
-@dataclass(frozen=True)
-class GroupParameters:
-    """Fields and couplings of one group.
-
-    Attributes
-    ----------
-    h : list of ndarray, shape (L_i - 1,)
-        Fields of the non-reference levels.
-    J : dict of (i, j) to ndarray, shape (L_i - 1, L_j - 1)
-        Couplings of every interacting ordered pair.
-    """
-
-    h: list[np.ndarray]
-    J: dict[tuple[int, int], np.ndarray] = field(repr=False)
-
-    @classmethod
-    def from_matrix(cls, layout: Layout, h: np.ndarray, J: np.ndarray, **more):
-        """Cut fields (D,) and couplings (D, D) into tables."""
-        cut = [slice(a, b) for a, b in itertools.pairwise(layout.start)]
-        tables = {(int(i), int(j)): J[cut[i], cut[j]].copy() for i, j in np.argwhere(layout.mask)}
-        return cls([h[c].copy() for c in cut], tables, **more)
-
-
-@dataclass(frozen=True)
-class MLEstimate(GroupParameters):
-    """One group fitted from integer codes; made by `bbl.mlestimate`.
-
-    Attributes
-    ----------
-    h, J
-        As in `GroupParameters`.
-    lkh : float
-        Maximised objective per observation, summed over predictors.
-    lz : float
-        ln Z.
-    converged : bool
-    n_iter : ndarray of int, shape (m,)
-    """
-
-    lkh: float = 0.0
-    lz: float = 0.0
-    converged: bool = True
-    n_iter: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=int))

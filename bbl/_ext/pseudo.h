@@ -1,0 +1,198 @@
+/* Pseudo-likelihood of one group: the problem, its preparation and the choice of the vector width at run time.
+
+   For every site i, f_i = -(1/W) sum_k w_k ln P_i(x_i^k | rest) + lambdah/2 |h_i|^2 + lambda/2 |J_i|^2 is minimised on
+   its own (Woo & Wang, eqs. 10-15); parameters of level 0 are zero.
+
+   (a) Lanes are sites. A lane block of V sites is one work item: it reads the shared, constant problem and writes its
+       own rows of the result, so any number of threads gives the same bits.
+   (b) Composites. Neighbouring predictors are merged; the table of a composite's summed couplings is built by one
+       addition per joint state, and a row then costs one load-add per composite, not per predictor.
+   (c) Rows are stored as 16-bit offsets into these tables (forward), and sorted by joint state inside blocks that fit
+       the first-level cache (backward), once for all sites, penalties and iterations.
+   (d) Moments. The gradient is model expectation minus empirical moment; the moments <1[x_i = a] 1[x_j = b]> of all
+       pairs are counted once. They also give the predictors' covariance, whose eigenvectors are the optimiser's metric.
+   (e) Few joint states: equal rows are merged and their weights added.
+   (f) pseudo_lanes.h (objective), pseudo_solve.h (optimiser) and pseudo_task.h (lane blocks) are included once per
+       vector width, with names of their own; nothing is global.
+
+   Conventions: n rows, m predictors, L_i levels, D = sum(L_i - 1) non-reference columns, start[i] the first of
+   predictor i, V lanes, A the largest L_i - 1 of a lane block; theta (D, 1 + D): row (i, a), column 0 = h_i(a), column
+   1 + (j, b) = J_i(a; j, b). */
+#ifndef BBL_PSEUDO_H
+#define BBL_PSEUDO_H
+
+#include <math.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PSEUDO_PAIRS 8     /* pairs that L-BFGS remembers */
+#define PSEUDO_TILE 3      /* logits that the forward pass takes at once */
+#define PSEUDO_BLOCK 4096  /* doubles of one plane's row block: 32 KB */
+#define PSEUDO_ROTATED 40  /* up to so many logits the responses are rotated by the eigenvectors of S_i */
+#ifndef REFRESH
+#define REFRESH(r) ((r) == 3 || (r) == 10 || (r) == 30)
+#endif
+#define PSEUDO_OWNED 24
+#define PSEUDO_MOST_LANES 8
+
+typedef struct {
+    ptrdiff_t n, m, D, lanes, n_tasks;
+    ptrdiff_t n_composites, n_chunks, n_blocks, block, n_padded, D_padded;
+    double total, scale, least;  /* W; weight/W or, where weights differ, 1/W; half a row */
+    int equal;                   /* all weights are equal */
+    const int32_t *n_levels;     /* (m,) */
+    const uint8_t *mask;         /* (m, m) which predictors interact */
+    ptrdiff_t *start;            /* (m + 1,) */
+    ptrdiff_t *order;            /* (m,) sites in the order of the lanes */
+    ptrdiff_t *first;            /* (n_composites + 1,) first predictor of a composite */
+    ptrdiff_t *states;           /* (n_composites + 1,) first joint state of a composite */
+    ptrdiff_t *chunk;            /* (n_chunks + 1,) first composite of a chunk */
+    uint16_t *codes;             /* per chunk (n_padded, its composites): offset in doubles into the chunk's tables */
+    uint16_t *sorted;            /* rows of each block and composite by joint state, see pseudo_sort */
+    ptrdiff_t *sorted_first;     /* (n_blocks, n_composites): where these rows begin */
+    double *weights;             /* (n,) */
+    double *mean;                /* (1 + D,) share of each column, mean[0] = 0 */
+    double *second;              /* (D, D) shares of pairs of columns */
+    double *field;               /* (D,) h of the independent model */
+    double *sigma, *spread;      /* (D,) eigenvalues, (m,) trace of S_i */
+    double *rotation;            /* (A, A) eigenvectors of S_i at turn[i] */
+    ptrdiff_t *turn;             /* (m,) */
+    const float *project;        /* (D_padded / 8, D, 8) eigenvectors of the covariance, NULL for the block metric */
+    const float *expand;         /* (D_padded / 8, D_padded, 8) the same, transposed */
+    const double *eigenvalue;    /* (D_padded,) largest first */
+    void *owned[PSEUDO_OWNED];
+    int n_owned, failed;
+    size_t bytes;
+} pseudo_problem;
+
+typedef struct {
+    ptrdiff_t site[PSEUDO_MOST_LANES];  /* -1: no site in this lane */
+    ptrdiff_t A, rank;
+    double tail;
+    uint8_t *on, *chunk_on;  /* (n_composites,), (n_chunks,): has a neighbour of one of the sites */
+    double *live;            /* (A, V) 1 where the site has this level */
+} pseudo_task;
+
+typedef struct {
+    double value, norm;
+    int32_t n_iter, n_eval, status;
+} pseudo_lane;
+
+typedef struct {
+    double lambda, lambdah, tolerance;
+    int32_t itmax;
+    const int32_t *stop;  /* ends the run where it becomes non-zero; may be NULL */
+    int (*check)(void);   /* called from time to time; non-zero ends the run */
+} pseudo_options;
+
+static inline ptrdiff_t pseudo_min(ptrdiff_t a, ptrdiff_t b) { return a < b ? a : b; }
+
+/* How many numbers in [1, A + 1] may be multiplied without overflow */
+static inline ptrdiff_t pseudo_product(ptrdiff_t A) { return (ptrdiff_t)(700.0 / log((double)A + 1.0)); }
+
+#include "pseudo_prepare.h"
+
+/* Largest sizes of a lane block's working memory, in doubles; the first entry (9 arrays) is (A, 1 + D, V) */
+static size_t pseudo_task_doubles(const pseudo_problem *p, ptrdiff_t A)
+{
+    const size_t V = (size_t)p->lanes, P = (size_t)(1 + p->D);
+    const size_t states = (size_t)p->states[p->n_composites];
+    size_t tile = 0, c;
+    for (c = 0; c < (size_t)p->n_chunks; c++) {
+        const size_t size = (size_t)(p->states[p->chunk[c + 1]] - p->states[p->chunk[c]]);
+        tile = size > tile ? size : tile;
+    }
+    return (size_t)A * P * V * (6 + 2 * PSEUDO_PAIRS) + P * V
+        + (size_t)A * (size_t)(p->n_blocks * (p->block + 1)) * V + states * V + PSEUDO_TILE * tile * V
+        + (size_t)A * V * (size_t)(6 + (A <= PSEUDO_ROTATED ? 2 * A : 0)) + 8 * V
+        + (size_t)(2 * p->D_padded) * V + (size_t)(p->n_composites + p->n_chunks) + 32 * 8;
+}
+
+#if defined(__GNUC__) && (defined(__x86_64__) || defined(__i386__))
+#define PSEUDO_X86 1
+#define LANES 8
+#define TARGET __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")))
+#define NAME(x) pseudo8_##x
+#include "pseudo_lanes.h"
+#include "pseudo_solve.h"
+#include "pseudo_task.h"
+#define LANES 4
+#define TARGET __attribute__((target("avx2,fma")))
+#define NAME(x) pseudo4_##x
+#include "pseudo_lanes.h"
+#include "pseudo_solve.h"
+#include "pseudo_task.h"
+#endif
+#if defined(__GNUC__)
+#define PSEUDO_VECTORS 1
+#define LANES 2
+#define TARGET
+#define NAME(x) pseudo2_##x
+#include "pseudo_lanes.h"
+#include "pseudo_solve.h"
+#include "pseudo_task.h"
+#endif
+#define LANES 1
+#define TARGET
+#define NAME(x) pseudo1_##x
+#include "pseudo_lanes.h"
+#include "pseudo_solve.h"
+#include "pseudo_task.h"
+
+/* Can this processor run vectors of so many doubles? */
+static int pseudo_has(int lanes)
+{
+#ifdef PSEUDO_X86
+    __builtin_cpu_init();
+    if (lanes == 8)
+        return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+            __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("fma");
+    if (lanes == 4)
+        return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+#endif
+#ifdef PSEUDO_VECTORS
+    if (lanes == 2)
+        return 1;
+#endif
+    return lanes == 1;
+}
+
+#ifdef PSEUDO_X86
+#define PSEUDO_WIDE(name, arguments) p->lanes == 8 ? pseudo8_##name arguments : p->lanes == 4 ? pseudo4_##name arguments :
+#else
+#define PSEUDO_WIDE(name, arguments)
+#endif
+#ifdef PSEUDO_VECTORS
+#define PSEUDO_CALL(name, arguments) (PSEUDO_WIDE(name, arguments) p->lanes == 2 ? pseudo2_##name arguments : pseudo1_##name arguments)
+#else
+#define PSEUDO_CALL(name, arguments) pseudo1_##name arguments
+#endif
+
+/* Second moments of the columns of the sites of one task with all others, from the columns (m, n) of codes */
+static int pseudo_moments(pseudo_problem *p, ptrdiff_t task, const uint16_t *columns)
+{
+    return PSEUDO_CALL(moments, (p, task, columns));
+}
+
+/* Minimise the objectives of one task's sites from theta (D, 1 + D) and write the optimum back; results (m,) at the
+   sites. Returns 0, -1 where the check wants to stop, -2 without memory. */
+static int pseudo_solve(const pseudo_problem *p, ptrdiff_t task, const pseudo_options *o, double *theta, pseudo_lane *lane)
+{
+    return PSEUDO_CALL(solve, (p, task, o, theta, lane));
+}
+
+/* Objectives (at the sites) and their gradients (D, 1 + D) in the rows of one task */
+static int pseudo_objective(const pseudo_problem *p, ptrdiff_t task, const double *theta, double lambda, double lambdah,
+                            double *value, double *gradient)
+{
+    return PSEUDO_CALL(objective, (p, task, theta, lambda, lambdah, value, gradient));
+}
+
+/* Mean of the log normalisers with couplings times `factor`, summed over the task's sites */
+static int pseudo_normaliser(const pseudo_problem *p, ptrdiff_t task, const double *theta, double factor, double *sum)
+{
+    return PSEUDO_CALL(normaliser, (p, task, theta, factor, sum));
+}
+#endif

@@ -1,0 +1,261 @@
+/* Lane blocks: working memory, parameters in and out; pseudo.h includes this file last, once per vector width. */
+
+/* The task's sites, the composites they need and its working memory in one piece (returned; NULL without memory) */
+TARGET static double *NAME(open)(const pseudo_problem *p, ptrdiff_t number, int everything, double lambda, pseudo_task *t,
+                                 work *w)
+{
+    const size_t V = LANES, P = (size_t)(1 + p->D), blocks = (size_t)p->n_blocks;
+    size_t A, vector;
+    double *memory, *at, top = 0.0;
+    ptrdiff_t v, c, j, ch, a;
+    t->A = 0;
+    for (v = 0; v < LANES; v++) {
+        t->site[v] = number * LANES + v < p->m ? p->order[number * LANES + v] : -1;
+        if (t->site[v] >= 0 && p->n_levels[t->site[v]] - 1 > t->A)
+            t->A = p->n_levels[t->site[v]] - 1;
+    }
+    A = (size_t)t->A;
+    vector = A * P * V;
+    memory = malloc((pseudo_task_doubles(p, t->A) + 8) * sizeof *memory);
+    if (!memory)
+        return NULL;
+    at = (double *)(((uintptr_t)memory + 63) / 64 * 64);
+#define PSEUDO_TAKE(field, size) (field = at, at += ((size) + 7) / 8 * 8)
+    PSEUDO_TAKE(w->planes, A * blocks * (size_t)(p->block + 1) * V);
+    PSEUDO_TAKE(w->x, vector);
+    PSEUDO_TAKE(w->g, vector);
+    PSEUDO_TAKE(w->d, vector);
+    PSEUDO_TAKE(w->xt, vector);
+    PSEUDO_TAKE(w->gt, vector);
+    PSEUDO_TAKE(w->moment, vector);
+    PSEUDO_TAKE(w->S, vector * PSEUDO_PAIRS);
+    PSEUDO_TAKE(w->Y, vector * PSEUDO_PAIRS);
+    PSEUDO_TAKE(w->mask, P * V);
+    PSEUDO_TAKE(w->table, (size_t)p->states[p->n_composites] * V);
+    PSEUDO_TAKE(w->h, A * V);
+    PSEUDO_TAKE(w->sums, (2 + A + 1) * V);
+    PSEUDO_TAKE(w->rotation, A <= PSEUDO_ROTATED ? A * A * V : 0);
+    PSEUDO_TAKE(w->square, A <= PSEUDO_ROTATED ? A * A * V : 0);
+    PSEUDO_TAKE(w->sigma, A * V);
+    PSEUDO_TAKE(w->columns, A * V);
+    PSEUDO_TAKE(w->spread, V);
+    PSEUDO_TAKE(t->live, A * V);
+    w->left = (float *)at;
+    at += (size_t)p->D_padded * V / 2;
+    w->right = (float *)at;
+    at += (size_t)p->D_padded * V / 2;
+    t->on = (uint8_t *)at;
+    at += p->n_composites / 8 + 1;
+    t->chunk_on = (uint8_t *)at;
+    at += p->n_chunks / 8 + 1;
+    at = (double *)(((uintptr_t)at + 63) / 64 * 64);
+    w->tiles = at;
+#undef PSEUDO_TAKE
+    for (ch = 0; ch < p->n_chunks; ch++)
+        for (t->chunk_on[ch] = 0, c = p->chunk[ch]; c < p->chunk[ch + 1]; c++) {
+            t->on[c] = (uint8_t)everything;
+            for (j = p->first[c]; j < p->first[c + 1]; j++)
+                for (v = 0; v < LANES && !t->on[c]; v++)
+                    t->on[c] = t->site[v] >= 0 && t->site[v] != j && p->mask[t->site[v] * p->m + j];
+            t->chunk_on[ch] |= t->on[c];
+        }
+    for (a = 0; a < t->A; a++)  /* the zero row of every block */
+        for (c = 0; c < p->n_blocks; c++)
+            store(w->planes + ((a * p->n_blocks + c + 1) * (p->block + 1) - 1) * LANES, fill(0.0));
+    for (v = 0; v < LANES; v++)
+        for (a = 0; a < t->A; a++) {
+            const int is = t->site[v] >= 0 && a < p->n_levels[t->site[v]] - 1;
+            t->live[a * LANES + v] = is;
+            w->sigma[a * LANES + v] = is ? p->sigma[p->start[t->site[v]] + a] : 1.0;
+            top = is && w->sigma[a * LANES + v] > top ? w->sigma[a * LANES + v] : top;
+        }
+    /* leading eigenvectors, until the largest of the others is near their mean */
+    t->rank = 0;
+    t->tail = 0.0;
+    if (p->expand) {
+        double rest = 0.0;
+        for (c = 0; c < p->D; c++)
+            rest += p->eigenvalue[c];
+        while (t->rank < p->D) {
+            t->tail = rest / (double)(p->D - t->rank);
+            if (top * p->eigenvalue[t->rank] + lambda <= 1.5 * (top * t->tail + lambda))
+                break;
+            for (c = t->rank; c < pseudo_min(t->rank + 8, p->D); c++)
+                rest -= p->eigenvalue[c];
+            t->rank += 8;
+        }
+        if (t->rank >= p->D || t->tail < p->eigenvalue[p->D - 1])
+            t->tail = p->eigenvalue[p->D - 1];
+    }
+    return memory;
+}
+
+/* Parameters theta to x (couplings times factor, fields centred), and mask, moments, metric; returns whether any
+   coupling is non-zero */
+TARGET static int NAME(enter)(const pseudo_problem *p, const pseudo_task *t, const work *w, const double *theta,
+                              double factor)
+{
+    const ptrdiff_t P = 1 + p->D;
+    ptrdiff_t v, a, b, c, j;
+    int coupled = 0;
+    memset(w->x, 0, (size_t)(t->A * P) * LANES * sizeof *w->x);
+    memset(w->moment, 0, (size_t)(t->A * P) * LANES * sizeof *w->moment);
+    memset(w->mask, 0, (size_t)P * LANES * sizeof *w->mask);
+    if (t->A <= PSEUDO_ROTATED)
+        memset(w->rotation, 0, (size_t)(t->A * t->A) * LANES * sizeof *w->rotation);
+    for (v = 0; v < LANES; v++) {
+        const ptrdiff_t i = t->site[v], A = i < 0 ? 0 : p->n_levels[i] - 1;
+        w->spread[v] = i < 0 ? 1.0 : p->spread[i];
+        if (i < 0)
+            continue;
+        w->mask[v] = 1.0;
+        for (j = 0; j < p->m; j++)
+            if (j != i && p->mask[i * p->m + j])
+                for (c = p->start[j]; c < p->start[j + 1]; c++)
+                    w->mask[(1 + c) * LANES + v] = 1.0;
+        for (a = 0; a < A; a++) {
+            const double *from = theta + (p->start[i] + a) * P, *second = p->second + (p->start[i] + a) * p->D;
+            double *x = w->x + a * P * LANES + v, *moment = w->moment + a * P * LANES + v, h = from[0];
+            for (c = 1; c < P; c++)
+                if (w->mask[c * LANES + v] != 0.0) {
+                    x[c * LANES] = factor * from[c];
+                    coupled |= from[c] != 0.0;
+                    h += x[c * LANES] * p->mean[c];
+                    moment[c * LANES] = second[c - 1];
+                }
+            x[0] = h;
+            moment[0] = p->mean[1 + p->start[i] + a];
+            for (b = 0; b < A && t->A <= PSEUDO_ROTATED; b++)
+                w->rotation[(a * t->A + b) * LANES + v] = p->rotation[p->turn[i] + a * A + b];
+        }
+    }
+    return coupled;
+}
+
+/* Vectors (A, 1 + D, V) in (h', J) back to rows of theta: parameters (point = 1) or a gradient (point = 0) */
+TARGET static void NAME(leave)(const pseudo_problem *p, const pseudo_task *t, const work *w, const double *x, int point_,
+                               double *theta)
+{
+    const ptrdiff_t P = 1 + p->D;
+    ptrdiff_t v, a, c;
+    for (v = 0; v < LANES; v++)
+        for (a = 0; t->site[v] >= 0 && a < p->n_levels[t->site[v]] - 1; a++) {
+            const double *from = x + a * P * LANES + v;
+            double *to = theta + (p->start[t->site[v]] + a) * P;
+            to[0] = from[0];
+            for (c = 1; c < P; c++) {
+                to[c] = from[c * LANES];
+                if (point_)
+                    to[0] -= to[c] * p->mean[c];
+                else
+                    to[c] += from[0] * p->mean[c] * w->mask[c * LANES + v];
+            }
+        }
+}
+
+TARGET static int NAME(solve)(const pseudo_problem *p, ptrdiff_t number, const pseudo_options *o, double *theta,
+                              pseudo_lane *result)
+{
+    pseudo_lane lane[LANES];
+    pseudo_task t;
+    work w;
+    int v, coupled, status;
+    double *memory = NAME(open)(p, number, 0, o->lambda, &t, &w);
+    if (!memory)
+        return -2;
+    coupled = NAME(enter)(p, &t, &w, theta, 1.0);
+    status = NAME(minimise)(p, &t, &w, o, coupled, lane);
+    NAME(leave)(p, &t, &w, w.x, 1, theta);
+    for (v = 0; v < LANES; v++)
+        if (t.site[v] >= 0)
+            result[t.site[v]] = lane[v];
+    free(memory);
+    return status;
+}
+
+TARGET static int NAME(objective)(const pseudo_problem *p, ptrdiff_t number, const double *theta, double lambda,
+                                  double lambdah, double *value, double *gradient)
+{
+    pseudo_task t;
+    point at;
+    work w;
+    int v;
+    double *memory = NAME(open)(p, number, 0, lambda, &t, &w);
+    if (!memory)
+        return -2;
+    NAME(enter)(p, &t, &w, theta, 1.0);
+    NAME(evaluate)(p, &t, &w, w.x, NULL, 1, lambda, lambdah, w.g, &at);
+    NAME(leave)(p, &t, &w, w.g, 0, gradient);
+    for (v = 0; v < LANES; v++)
+        if (t.site[v] >= 0)
+            value[t.site[v]] = at.f[v];
+    free(memory);
+    return 0;
+}
+
+TARGET static int NAME(normaliser)(const pseudo_problem *p, ptrdiff_t number, const double *theta, double factor,
+                                   double *sum)
+{
+    const ptrdiff_t P = 1 + p->D;
+    pseudo_task t;
+    work w;
+    ptrdiff_t a, v;
+    double *memory = NAME(open)(p, number, 0, 0.0, &t, &w);
+    if (!memory)
+        return -2;
+    NAME(enter)(p, &t, &w, theta, factor);
+    for (v = 0; v < LANES; v++)
+        for (a = 0; a < t.A; a++)
+            w.h[a * LANES + v] = t.live[a * LANES + v] != 0.0 ? theta[(p->start[t.site[v]] + a) * P] : 0.0;
+    NAME(forward)(p, &t, w.x, w.h, w.tiles, w.planes);
+    NAME(activate)(p, &t, w.planes, w.sums);
+    for (v = 0; v < LANES; v++)
+        if (t.site[v] >= 0)
+            *sum += w.sums[v] * p->scale;
+    free(memory);
+    return 0;
+}
+
+TARGET static int NAME(moments)(pseudo_problem *p, ptrdiff_t number, const uint16_t *columns)
+{
+    const ptrdiff_t stride = (p->block + 1) * LANES, gap = p->n_blocks * stride;
+    pseudo_task t;
+    work w;
+    ptrdiff_t v, a, c, k;
+    double *memory = NAME(open)(p, number, 1, 0.0, &t, &w);
+    if (!memory)
+        return -2;
+    memset(w.planes, 0, (size_t)(t.A * gap) * sizeof *w.planes);
+    memset(w.sums, 0, (size_t)(2 + t.A) * LANES * sizeof *w.sums);
+    for (v = 0; v < LANES; v++)
+        for (k = 0; t.site[v] >= 0 && k < p->n; k++) {
+            const ptrdiff_t code = columns[t.site[v] * p->n + k];
+            if (code)
+                w.planes[(code - 1) * gap + (k / p->block) * stride + (k % p->block) * LANES + v] =
+                    p->equal ? 1.0 : p->weights[k];
+        }
+    NAME(reduce)(p, &t, w.planes, w.sums, w.table, w.g);
+    for (v = 0; v < LANES; v++)
+        for (a = 0; t.site[v] >= 0 && a < p->n_levels[t.site[v]] - 1; a++)
+            for (c = 0; c < p->D; c++)
+                p->second[(p->start[t.site[v]] + a) * p->D + c] = w.g[(a * (1 + p->D) + 1 + c) * LANES + v] * p->scale;
+    free(memory);
+    return 0;
+}
+
+#undef vd
+#undef vu
+#undef vf
+#undef load
+#undef store
+#undef fill
+#undef work
+#undef point
+#undef history
+#undef search
+#undef VU_MASK
+#undef NARROW
+#undef WIDEN
+#undef LANES
+#undef TARGET
+#undef NAME

@@ -1,0 +1,130 @@
+"""Inference: standard errors and Wald tests of a pseudo-likelihood fit, as plain arrays per parameter and per table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import chi2
+
+from bbl.design.sample import Sample
+from bbl.engines import Engine, NaiveBayes, PseudoLikelihood
+from bbl.errors import OptionError
+from bbl.estimate import Estimate
+from bbl.model.godambe import ROWS, Influence, term_covariances
+from bbl.model.layout import Layout
+from bbl.model.parameters import Parameters
+
+__all__ = ["Covariances", "adjust", "covariances", "wald"]
+
+
+@dataclass(frozen=True)
+class Covariances:
+    """Covariance of every table (fields of a predictor, couplings of a pair) of every group.
+
+    Attributes
+    ----------
+    layout : Layout
+    group : list of K lists of ndarray
+        Covariance matrices of a group's tables: m of fields, then one per pair.
+    shift : list of K lists of ndarray, or None
+        The same for the difference from the pooled fit, which shares the group's rows.
+    """
+
+    layout: Layout
+    group: list[list[np.ndarray]]
+    shift: list[list[np.ndarray]] | None
+
+    def between(self, g: int, other: int) -> list[np.ndarray]:
+        """Return the covariances of the difference of two groups, which share no rows."""
+        return [a + b for a, b in zip(self.group[g], self.group[other], strict=True)]
+
+    def standard_errors(self, terms: list[np.ndarray]) -> np.ndarray:
+        """Return the standard errors (layout.size,) of the tables `terms`."""
+        return np.sqrt(np.concatenate([np.diag(t) for t in terms]))
+
+
+def _influence(sample: Sample, layout: Layout, engine: Engine) -> tuple[Influence, Sample]:
+    """Solve a group's predictors again for their unsymmetrised solution, and linearise there."""
+    if isinstance(engine, PseudoLikelihood):
+        if not engine.symmetrize:
+            raise OptionError("Standard errors are for symmetrised couplings (symmetrize=True).", argument="symmetrize")
+        rows = engine.prepare(sample, layout)
+        lambdah = engine.lambda_ if engine.lambdah is None else engine.lambdah
+        return Influence(rows, layout, engine.fit(rows, layout).site_theta, engine.lambda_, lambdah), rows
+    if isinstance(engine, NaiveBayes):
+        site_theta = np.zeros((layout.D, 1 + layout.D))
+        site_theta[:, 0] = engine.fit(sample, layout).theta
+        return Influence(sample, layout, site_theta, 0.0, 0.0), sample
+    raise OptionError(
+        f"Standard errors are there for method='pseudo' and 'naive'; method={engine.name!r} has no likelihood equations.",
+        argument="method",
+    )
+
+
+def _blocks(influence: Influence, rows: Sample) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    for lo in range(0, rows.n, ROWS):
+        part = slice(lo, lo + ROWS)
+        yield influence(rows.codes[part]) / influence.total, rows.weights[part]
+
+
+def covariances(sample: Sample, estimate: Estimate, engine: Engine) -> Covariances:
+    """Return the sandwich covariances of all groups, and of their differences from the pooled fit if there is one.
+
+    Raises
+    ------
+    OptionError
+        If the method has no standard errors.
+    DataError
+        If a parameter is not determined by the data and the penalty.
+    """
+    parameters: Parameters = estimate.parameters
+    layout = parameters.layout
+    groups = [sample.group(y).collapsed(layout.n_levels) for y in range(len(parameters.theta))]
+    fitted = [_influence(rows, layout, engine) for rows in groups]
+    own = [term_covariances(layout, _blocks(*pair)) for pair in fitted]
+    if parameters.pooled is None:
+        return Covariances(layout, own, None)
+    everything = Sample(sample.codes, sample.weights).collapsed(layout.n_levels)
+    pooled, _ = _influence(everything, layout, engine)
+    elsewhere = [term_covariances(layout, _blocks(pooled, rows)) for rows in groups]
+    total = [sum(terms) for terms in zip(*elsewhere, strict=True)]
+    shift = []
+    for (influence, rows), outside in zip(fitted, elsewhere, strict=True):
+        # a row of the group moves both estimates, any other row the pooled one alone
+        inside = term_covariances(layout, _differences(influence, pooled, rows))
+        shift.append([a + t - b for a, t, b in zip(inside, total, outside, strict=True)])
+    return Covariances(layout, own, shift)
+
+
+def _differences(influence: Influence, pooled: Influence, rows: Sample) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    for (psi, w), (psi0, _) in zip(_blocks(influence, rows), _blocks(pooled, rows), strict=True):
+        yield psi - psi0, w
+
+
+def wald(layout: Layout, theta: np.ndarray, terms: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the joint Wald statistic, its degrees of freedom and p, for each table being zero.
+
+    Parameters
+    ----------
+    theta : ndarray, shape (layout.size,)
+    terms : list of ndarray
+        Covariances of the tables, as in `Covariances`.
+    """
+    cuts = np.concatenate([layout.start, layout.pair_start[1:]])
+    statistic = np.array(
+        [
+            float(part @ np.linalg.lstsq(V, part, rcond=1e-12)[0])
+            for part, V in zip(np.split(theta, cuts[1:-1]), terms, strict=True)
+        ]
+    )
+    df = np.diff(cuts)
+    return statistic, df, chi2.sf(statistic, df)
+
+
+def adjust(p: np.ndarray, method: str) -> np.ndarray:
+    """Return p-values adjusted for all of them together: ``"holm"`` or ``"fdr_bh"`` (Benjamini-Hochberg)."""
+    from statsmodels.stats.multitest import multipletests
+
+    return multipletests(p, method=method)[1] if len(p) else p

@@ -1,0 +1,126 @@
+"""Markup: tables as HTML and LaTeX, with everything that comes from the data escaped."""
+
+from __future__ import annotations
+
+import html
+import re
+
+import pandas as pd
+
+from bbl.report.text import format_column, label_text
+
+__all__ = ["html_table", "html_text", "latex_table", "latex_text"]
+
+LATEX = {
+    "\\": r"\textbackslash{}",
+    "{": r"\{",
+    "}": r"\}",
+    "$": r"\$",
+    "&": r"\&",
+    "#": r"\#",
+    "%": r"\%",
+    "_": r"\_",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    "[": "{[}",  # these two would be taken for an option of the row break before them
+    "*": "{*}",
+}
+INFINITE = {"Inf": r"$\infty$", "-Inf": r"$-\infty$"}
+
+
+def html_text(text: object) -> str:
+    """Return text with what HTML would take for markup escaped."""
+    return html.escape(label_text(text))
+
+
+def latex_text(text: object) -> str:
+    """Return text with what LaTeX would take for a command escaped."""
+    return "".join(LATEX.get(c, c) for c in label_text(text)).replace("--", "-{}-")  # no dash from two hyphens
+
+
+def _latex_cell(cell: str) -> str:
+    if cell in INFINITE:
+        return INFINITE[cell]
+    number = re.fullmatch(r"(-?\d+(?:\.\d+)?)(?:e([+-]\d+))?", cell, re.ASCII)
+    if number is None:
+        return latex_text(cell)
+    power = rf" \times 10^{{{int(number[2])}}}" if number[2] else ""
+    return f"${number[1]}{power}$"
+
+
+def html_table(frame: pd.DataFrame, title: str = "", note: str = "", header: bool = True) -> str:
+    """Return a table in HTML: row labels first, numbers formatted column by column.
+
+    Parameters
+    ----------
+    frame : DataFrame
+    title : str, optional
+        Caption.
+    note : str, optional
+        Line under the table.
+    header : bool, default True
+        Whether to show the column names.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> print(html_table(pd.DataFrame({"p<q": [0.5]}, index=["a&b"])))
+    <table>
+    <thead><tr><th></th><th>p&lt;q</th></tr></thead>
+    <tbody>
+    <tr><th>a&amp;b</th><td>0.5</td></tr>
+    </tbody>
+    </table>
+    """
+    columns = [format_column(frame.iloc[:, k]) for k in range(frame.shape[1])]
+    lines = ["<table>"]
+    if title:
+        lines.append(f"<caption>{html_text(title)}</caption>")
+    if header:
+        lines.append(f"<thead><tr><th></th>{''.join(f'<th>{html_text(c)}</th>' for c in frame.columns)}</tr></thead>")
+    lines.append("<tbody>")
+    for name, *cells in zip(frame.index, *columns, strict=True):
+        lines.append(f"<tr><th>{html_text(name)}</th>{''.join(f'<td>{html_text(c)}</td>' for c in cells)}</tr>")
+    lines.append("</tbody>")
+    if note:
+        lines.append(f'<tfoot><tr><td colspan="{frame.shape[1] + 1}">{html_text(note)}</td></tr></tfoot>')
+    return "\n".join([*lines, "</table>"])
+
+
+def latex_table(frame: pd.DataFrame, title: str = "", note: str = "", header: bool = True) -> str:
+    r"""Return a table in LaTeX, which needs no package; arguments as in `html_table`.
+
+    Examples
+    --------
+    >>> print(latex_table(pd.DataFrame({"p_1": [-0.5, 0.25]}, index=["a & b", "c"])))
+    \begin{tabular}{lr}
+    \hline
+     & p\_1 \\
+    \hline
+    a \& b & $-0.50$ \\
+    c & $0.25$ \\
+    \hline
+    \end{tabular}
+    """
+    columns = [[_latex_cell(cell) for cell in format_column(frame.iloc[:, k])] for k in range(frame.shape[1])]
+    n = len(columns) + 1
+    align = "".join("r" if pd.api.types.is_numeric_dtype(dtype) else "l" for dtype in frame.dtypes)
+    lines = [rf"\begin{{tabular}}{{l{align}}}"]
+    if title:
+        lines.append(rf"\multicolumn{{{n}}}{{l}}{{{latex_text(title)}}} \\")
+    lines.append(r"\hline")
+    if header:
+        lines += [" & ".join(["", *map(latex_text, frame.columns)]) + r" \\", r"\hline"]
+    lines += [
+        " & ".join([latex_text(name), *cells]) + r" \\" for name, *cells in zip(frame.index, *columns, strict=True)
+    ]
+    lines.append(r"\hline")
+    if note:
+        lines.append(rf"\multicolumn{{{n}}}{{l}}{{{latex_text(note)}}} \\")
+    return "\n".join([*lines, r"\end{tabular}"])

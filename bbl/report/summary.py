@@ -1,0 +1,146 @@
+"""Summary: facts of a fit and its tables, as text in R's layout, HTML or LaTeX."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bbl.design.labels import Labels
+from bbl.model.inference import LikelihoodRatio
+from bbl.report.markup import html_table, html_text, latex_table, latex_text
+from bbl.report.text import DIGITS, WIDTH, format_numbers, head_text, label_text, table_text
+
+__all__ = ["Section", "Summary", "fit_summary"]
+
+SHOWN = 10  # predictors with a table each, or rows of the table of tests
+
+
+@dataclass(frozen=True)
+class Section:
+    """A table with its heading and the line under it."""
+
+    heading: str
+    table: pd.DataFrame
+    note: str = ""
+
+
+@dataclass(frozen=True, repr=False)
+class Summary:
+    """What ``summary()`` returns: prints as text, shows as HTML in a notebook, and has a LaTeX form.
+
+    Attributes
+    ----------
+    head : str
+        Text that stands first: the call, the predictors' levels, the responses.
+    facts : mapping of str to object
+        Title and value of what is known about the fit.
+    title : str
+        Heading of all sections.
+    sections : sequence of Section
+    tables : dict of str to DataFrame
+        All numbers: ``"fit"`` the facts, ``"tests"`` the test of every predictor, ``"h"`` the naive Bayes fields by
+        predictor and level.
+    """
+
+    head: str
+    facts: Mapping[str, Any]
+    title: str
+    sections: Sequence[Section]
+    tables: dict[str, pd.DataFrame]
+
+    def __str__(self) -> str:
+        facts = [
+            textwrap.fill(f"{name}: {_value(value)}", WIDTH, subsequent_indent="    ", break_on_hyphens=False)
+            for name, value in self.facts.items()
+        ]
+        parts = ["\n".join(facts)] if facts else []
+        for k, section in enumerate(self.sections):
+            lines = [self.title] * (k == 0) + [f"{section.heading}:", table_text(section.table)]
+            parts.append("\n".join(lines + [section.note] * bool(section.note)))
+        return "\n\n".join([self.head, *parts])
+
+    __repr__ = __str__
+
+    def as_html(self) -> str:
+        """Return the summary as a fragment of HTML; names and values are escaped."""
+        parts = [f"<pre>{'<br>'.join(html_text(line) for line in self.head.splitlines())}</pre>"]
+        if self.facts:
+            parts.append(html_table(self._facts(), header=False))
+        parts.append(f"<p>{html_text(self.title)}</p>")
+        parts += [html_table(section.table, section.heading, section.note) for section in self.sections]
+        return "\n".join(['<div class="bbl-summary">', *parts, "</div>"])
+
+    _repr_html_ = as_html
+
+    def as_latex(self) -> str:
+        """Return the summary as LaTeX, which needs no package; names and values are escaped."""
+        lines = ["~" * (len(line) - len(line.lstrip())) + latex_text(line.lstrip()) for line in self.head.splitlines()]
+        parts = ["\\begin{flushleft}\\ttfamily\n" + " \\\\\n".join(lines) + "\n\\end{flushleft}"]
+        if self.facts:
+            parts.append(latex_table(self._facts(), header=False))
+        parts.append(latex_text(self.title))
+        parts += [latex_table(section.table, section.heading, section.note) for section in self.sections]
+        return "\n\n".join(parts)
+
+    def _facts(self) -> pd.DataFrame:
+        return pd.DataFrame({"value": [_value(v) for v in self.facts.values()]}, index=list(self.facts), dtype=object)
+
+
+def _value(value: Any) -> str:
+    return f"{value:.{DIGITS}g}" if isinstance(value, float) else label_text(value)
+
+
+def fit_summary(call: str, labels: Labels, tests: LikelihoodRatio, facts: Mapping[str, Any]) -> Summary:
+    """Return the summary of a fit: what is known about it, and the naive Bayes test of each predictor.
+
+    Parameters
+    ----------
+    call : str
+        As made by `bbl.report.text.call_text`.
+    labels : Labels
+    tests : LikelihoodRatio
+        Naive Bayes fields and eq. (27) of every predictor.
+    facts : mapping of str to object
+        Title and value, in the order in which they are to be shown.
+
+    Returns
+    -------
+    Summary
+        With up to ten predictors a table of fields each, as R prints them; with more, the tests with the largest
+        chi-square.
+    """
+    names = pd.Index(list(labels.names), dtype=object, tupleize_cols=False).infer_objects()
+    table = pd.DataFrame({"chisq": tests.chisq, "df": tests.df, "Pr(>chisq)": tests.p}, index=names)
+    rows = [(n, x) for n, levels in zip(labels.names, labels.levels, strict=True) for x in levels[1:]]
+    h = pd.DataFrame(
+        np.column_stack((np.hstack(tests.h).T, np.concatenate(tests.h0))),
+        index=pd.MultiIndex.from_arrays(
+            [pd.Index([row[k] for row in rows], dtype=object, tupleize_cols=False) for k in (0, 1)],
+            names=["predictor", "level"],
+        ),
+        columns=pd.Index([*labels.groups, "pooled"], dtype=object, tupleize_cols=False),
+    )
+    tables = {"fit": pd.DataFrame({"value": list(facts.values())}, index=list(facts)), "tests": table, "h": h}
+    if len(names) <= SHOWN:
+        title, sections = "naive Bayes coefficients:", [_fields(labels, tests, i) for i in range(len(names))]
+    else:
+        most = np.argsort(-tests.chisq, kind="stable")[:SHOWN]
+        title = "naive Bayes likelihood-ratio tests:"
+        sections = [Section(f"{SHOWN} largest chi-squares of {len(names)} predictors", table.iloc[most])]
+    return Summary(head_text(call, labels), dict(facts), title, sections, tables)
+
+
+def _fields(labels: Labels, tests: LikelihoodRatio, i: int) -> Section:
+    """Return R's table of one predictor: groups and the pooled fit by non-reference levels, and the test."""
+    table = pd.DataFrame(
+        np.vstack((tests.h[i], tests.h0[i])),
+        index=[label_text(g) for g in labels.groups] + ["pooled"],
+        columns=[label_text(x) for x in labels.levels[i][1:]],
+    )
+    chisq, p = (format_numbers([v])[0] for v in (tests.chisq[i], tests.p[i]))
+    return Section(f"h_{label_text(labels.names[i])}", table, f"chisq = {chisq}, df = {tests.df[i]}, Pr(>chisq) = {p}")

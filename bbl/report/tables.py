@@ -1,0 +1,240 @@
+"""Tables: fields and couplings under the names of their groups, predictors and levels, made when asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bbl.checks import near_match
+from bbl.design.labels import Labels
+from bbl.model.layout import Layout
+from bbl.model.parameters import Parameters
+
+__all__ = ["Coefficients", "CouplingTables", "FieldTables"]
+
+SHOWN = 10  # rows of a repr
+
+
+def _position(kind: str, name: object, positions: Mapping[Any, int]) -> int:
+    """Return the number of a group or a predictor, or raise a KeyError that names what was asked for."""
+    try:
+        return positions[name]
+    except (KeyError, TypeError):  # TypeError: a name that cannot be a key
+        known = ", ".join(map(repr, list(positions)[:SHOWN])) + (" and more" if len(positions) > SHOWN else "")
+        near = near_match(name, positions) or "."
+        raise KeyError(f"{name!r} is no {kind} of this model{near} It has {known}.") from None
+
+
+def _index(levels: Iterable, name: object = None) -> pd.Index:
+    return pd.Index(list(levels), dtype=object, name=name, tupleize_cols=False).infer_objects()
+
+
+class FieldTables(Mapping):
+    """Fields of one group by predictor: a Series over the non-reference levels, made at each look-up.
+
+    Parameters
+    ----------
+    labels : Labels
+    layout : Layout
+    theta : ndarray, shape (layout.size,)
+    """
+
+    def __init__(self, labels: Labels, layout: Layout, theta: np.ndarray):
+        self._labels, self._layout, self._theta = labels, layout, theta
+        self._positions = {name: i for i, name in enumerate(labels.names)}
+
+    def __getitem__(self, name: object) -> pd.Series:
+        i = _position("predictor", name, self._positions)
+        values = self._layout.table(self._theta, i)
+        return pd.Series(values.copy(), index=_index(self._labels.levels[i][1:]), name=self._labels.names[i])
+
+    def __iter__(self) -> Iterator:
+        return iter(self._labels.names)
+
+    def __len__(self) -> int:
+        return len(self._labels.names)
+
+    def __repr__(self) -> str:
+        return _shortened("Fields of", [repr(name) for name in self._labels.names[:SHOWN]], len(self))
+
+
+class CouplingTables(Mapping):
+    """Couplings of one group by pair of predictors: a DataFrame, levels of the first by levels of the second.
+
+    A pair may be asked for in either order; iteration gives each interacting pair once, in the order of the
+    predictors. Tables are made at each look-up.
+
+    Parameters
+    ----------
+    labels : Labels
+    layout : Layout
+    theta : ndarray, shape (layout.size,)
+    """
+
+    def __init__(self, labels: Labels, layout: Layout, theta: np.ndarray):
+        self._labels, self._layout, self._theta = labels, layout, theta
+        self._positions = {name: i for i, name in enumerate(labels.names)}
+
+    def __getitem__(self, pair: object) -> pd.DataFrame:
+        if not isinstance(pair, tuple) or len(pair) != 2:
+            raise KeyError(f"Couplings belong to a pair of predictors, as in J[group]['a', 'b']; got {pair!r}.")
+        i, j = (_position("predictor", name, self._positions) for name in pair)
+        if self._layout.pair_index(i, j) < 0:
+            raise KeyError(f"{pair[0]!r} and {pair[1]!r} do not interact in this model.")
+        levels, names = self._labels.levels, self._labels.names
+        values = self._layout.table(self._theta, i, j)
+        return pd.DataFrame(
+            values.copy(), index=_index(levels[i][1:], names[i]), columns=_index(levels[j][1:], names[j])
+        )
+
+    def __iter__(self) -> Iterator[tuple]:
+        names = self._labels.names
+        return ((names[i], names[j]) for i, j in self._layout.pairs)
+
+    def __len__(self) -> int:
+        return len(self._layout.pairs)
+
+    def __repr__(self) -> str:
+        names = self._labels.names
+        pairs = [f"({names[i]!r}, {names[j]!r})" for i, j in self._layout.pairs[:SHOWN]]
+        return _shortened("Couplings of", pairs, len(self))
+
+
+class _Groups(Mapping):
+    """Tables of every group."""
+
+    def __init__(self, kind: type, labels: Labels, parameters: Parameters):
+        self._kind, self._labels, self._parameters = kind, labels, parameters
+        self._positions = {group: g for g, group in enumerate(labels.groups)}
+
+    def __getitem__(self, group: object):
+        g = _position("group", group, self._positions)
+        return self._kind(self._labels, self._parameters.layout, self._parameters.theta[g])
+
+    def __iter__(self) -> Iterator:
+        return iter(self._labels.groups)
+
+    def __len__(self) -> int:
+        return len(self._labels.groups)
+
+    def __repr__(self) -> str:
+        return _shortened("Tables of", [repr(g) for g in self._labels.groups[:SHOWN]], len(self))
+
+
+def _shortened(title: str, names: list[str], n: int) -> str:
+    if not n:
+        return f"<{title} nothing>"
+    return f"<{title} {', '.join(names)}{f', ... ({n} in all)' if n > len(names) else ''}>"
+
+
+class Coefficients:
+    """Coefficients of a fit by label; what ``coef()`` returns.
+
+    Parameters
+    ----------
+    labels : Labels
+        Names of the groups, predictors and levels.
+    parameters : Parameters
+        Fields and couplings as plain arrays.
+
+    Attributes
+    ----------
+    h : Mapping
+        ``h[group][predictor]``: Series of fields by non-reference level.
+    J : Mapping
+        ``J[group][a, b]``: DataFrame of couplings, levels of `a` by levels of `b`; ``J[group][b, a]`` is its
+        transpose.
+    h0, J0 : Mapping or None
+        The same of the pooled fit, without the group; None if it was not made.
+
+    Raises
+    ------
+    KeyError
+        On looking up a group, a predictor or a pair that the model does not have; the message names it.
+
+    Examples
+    --------
+    >>> labels = Labels("y", ("No", "Yes"), ("a", "b"), (("x", "y", "z"), (0, 1)))
+    >>> parameters = Parameters(Layout([3, 2]), np.arange(10.0).reshape(2, 5))
+    >>> coef = Coefficients(labels, parameters)
+    >>> coef.h["Yes"]["a"]
+    y    5.0
+    z    6.0
+    Name: a, dtype: float64
+    >>> float(coef.J["No"]["b", "a"].loc[1, "z"])
+    4.0
+    """
+
+    def __init__(self, labels: Labels, parameters: Parameters):
+        self._labels, self._parameters = labels, parameters
+        self.h: Mapping[Any, FieldTables] = _Groups(FieldTables, labels, parameters)
+        self.J: Mapping[Any, CouplingTables] = _Groups(CouplingTables, labels, parameters)
+        pooled, layout = parameters.pooled, parameters.layout
+        self.h0 = None if pooled is None else FieldTables(labels, layout, pooled)
+        self.J0 = None if pooled is None else CouplingTables(labels, layout, pooled)
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return all coefficients as a long frame, one row each.
+
+        Returns
+        -------
+        DataFrame
+            Columns ``term`` ('h' or 'J'), ``group``, ``predictor``, ``level``, ``predictor2``, ``level2`` (missing
+            for fields), ``estimate``, ``pooled`` and ``difference`` (nan without a pooled fit). Groups follow each
+            other; within a group the fields come first, then the couplings pair by pair. Labels are categorical,
+            or objects where two different levels compare equal (1 and True).
+        """
+        labels, parameters = self._labels, self._parameters
+        layout, K = parameters.layout, len(labels.groups)
+        site = np.repeat(np.arange(layout.m), np.diff(layout.start))
+        levels = [level for known in labels.levels for level in known[1:]]
+        row, col = layout.cells
+        first = np.tile(np.concatenate((np.arange(layout.D), row)), K)
+        second = np.tile(np.concatenate((np.full(layout.D, -1), col)), K)
+        pooled = np.full(layout.size, np.nan) if parameters.pooled is None else parameters.pooled
+        return pd.DataFrame(
+            {
+                "term": _labelled(("h", "J"), (second >= 0).astype(np.intp)),
+                "group": _labelled(labels.groups, np.repeat(np.arange(K), layout.size)),
+                "predictor": _labelled(labels.names, site[first]),
+                "level": _labelled(levels, first),
+                "predictor2": _labelled(labels.names, np.where(second < 0, -1, site[second])),
+                "level2": _labelled(levels, second),
+                "estimate": parameters.theta.ravel(),
+                "pooled": np.tile(pooled, K),
+                "difference": (parameters.theta - pooled).ravel(),
+            }
+        )
+
+    def __repr__(self) -> str:
+        labels, layout = self._labels, self._parameters.layout
+        fields = self._parameters.theta[:, : layout.D]
+        columns = [str(g) for g in labels.groups[:SHOWN]]
+        if self._parameters.pooled is not None:
+            fields = np.vstack((self._parameters.pooled[: layout.D], fields))
+            columns = ["pooled", *columns]
+        names = [(n, x) for n, known in zip(labels.names, labels.levels, strict=True) for x in known[1:]][:SHOWN]
+        table = pd.DataFrame(fields[: len(columns), :SHOWN].T, columns=columns, dtype=float)
+        table.index = [f"{n}: {x}" for n, x in names]
+        cut = [f"first {SHOWN} of {layout.D}"] if layout.D > SHOWN else []
+        cut += [f"first {SHOWN} of {len(labels.groups)} groups"] if len(labels.groups) > SHOWN else []
+        return (
+            f"Coefficients of {len(labels.groups)} groups of {labels.response}: {layout.D} fields and "
+            f"{layout.size - layout.D} couplings each.\n"
+            "Look up .h[group][predictor], .J[group][a, b], .h0[predictor], .J0[a, b]; .to_frame() has all.\n\n"
+            f"Fields h{' (' + ', '.join(cut) + ')' if cut else ''}:\n{table.to_string()}"
+        )
+
+
+def _labelled(values: Iterable, codes: np.ndarray) -> pd.Categorical | np.ndarray:
+    """Return the label of each code, -1 for a missing one."""
+    known: dict[tuple, int] = {}  # by type too: 1, 1.0 and True are different levels
+    number = np.array([known.setdefault((type(v), v), len(known)) for v in values], dtype=np.intp)
+    distinct = _index([v for _, v in known])
+    codes = np.where(codes < 0, -1, number[codes])
+    if distinct.is_unique:
+        return pd.Categorical.from_codes(codes, distinct)
+    return np.append(distinct.to_numpy(dtype=object), [None])[codes]

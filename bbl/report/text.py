@@ -1,0 +1,317 @@
+"""Text: calls, coefficients, cross-validation and samples, printed in R's layout."""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bbl.design.labels import Labels
+from bbl.model.parameters import Parameters
+
+__all__ = ["call_text", "cv_text", "fit_text", "format_numbers", "head_text", "label_text", "sample_text", "table_text"]
+
+DIGITS = 7  # significant digits, as R prints
+WIDTH = 80
+CALL_WIDTH = 60  # R starts a new line of a call after the argument that passes this column
+SHOWN_LEVELS = 10
+SHOWN_ROWS = 10  # predictors in the list of levels and in a sample's table
+ALL_OR_FEW = {"group": (4, 2), "predictor": (5, 3), "pair": (6, 3)}  # of coefficients: all up to the first, else few
+
+
+def format_numbers(values: Iterable[float], digits: int = DIGITS) -> list[str]:
+    """Format numbers as R prints a vector: all with the same decimals, `digits` significant ones at most.
+
+    The decimals are those that the number in most need of them takes for `digits` significant digits, trailing
+    zeros dropped; exponents are used for all where that is shorter.
+
+    Parameters
+    ----------
+    values : iterable of float
+    digits : int, default 7
+
+    Returns
+    -------
+    list of str
+
+    Examples
+    --------
+    >>> format_numbers([0.31397276768, 1.46507523897, 0.043380295630])
+    ['0.3139728', '1.4650752', '0.0433803']
+    >>> format_numbers([1e-05, 0.01])
+    ['1e-05', '1e-02']
+    """
+    numbers = [float(v) for v in values]
+    finite = [v for v in numbers if math.isfinite(v)]
+    parts = [f"{abs(v):.{digits - 1}e}".split("e") for v in finite]
+    significant = [max(len(mantissa.replace(".", "").rstrip("0")), 1) for mantissa, _ in parts]
+    exponents = [int(e) for _, e in parts]
+    decimals = max((s - 1 - e for s, e in zip(significant, exponents, strict=True)), default=0)
+    decimals, most = max(decimals, 0), max(significant, default=1)
+    fixed = max((e for e in exponents if e > 0), default=0) + 1 + decimals + (decimals > 0)
+    scientific = most + (most > 1) + max((4 + (abs(e) >= 100) for e in exponents), default=0)
+    style = f".{decimals}f" if fixed <= scientific or not finite else f".{most - 1}e"
+    return [f"{v:{style}}" if math.isfinite(v) else _not_finite(v) for v in numbers]
+
+
+def _not_finite(v: float) -> str:
+    return "NaN" if math.isnan(v) else "Inf" if v > 0 else "-Inf"
+
+
+def label_text(label: object) -> str:
+    """Return a name or a level for printing: on one line, and without control characters."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(label))
+
+
+def _width(text: str) -> int:
+    """Return the columns that a text takes on a terminal: two for a wide character, none for a combining one."""
+    wide = sum(unicodedata.east_asian_width(c) in "WF" for c in text)
+    return len(text) + wide - sum(unicodedata.combining(c) > 0 for c in text)
+
+
+def _pad(text: str, width: int, left: bool = False) -> str:
+    space = " " * (width - _width(text))
+    return text + space if left else space + text
+
+
+def _columns(names: Sequence[str], columns: Sequence[Sequence[str]], left: bool = False) -> list[str]:
+    """Return lines of row names and columns; the first entry of each column is its heading. Wraps at WIDTH."""
+    stub = max(map(_width, names), default=0)
+    widths = [max(map(_width, column)) for column in columns]
+    lines, at = [], 0
+    while at < len(columns):
+        end, used = at, stub
+        while end < len(columns) and (end == at or used + widths[end] + (used > 0) <= WIDTH):
+            used += widths[end] + (used > 0)
+            end += 1
+        for r, name in enumerate(names):
+            cells = [_pad(columns[c][r], widths[c], left) for c in range(at, end)]
+            lines.append(" ".join(([_pad(name, stub, left=True)] if stub else []) + cells).rstrip())
+        at = end
+    return lines
+
+
+def vector_text(names: Iterable, values: Iterable[float]) -> str:
+    """Return a named vector as R prints it: names over numbers of one common width."""
+    cells = format_numbers(values)
+    width = max(map(_width, cells))
+    headings = [label_text(name) for name in names]
+    width = max(width, *map(_width, headings))
+    columns = [(_pad(h, width), _pad(c, width)) for h, c in zip(headings, cells, strict=True)]
+    return "\n".join(_columns(["", ""], columns))
+
+
+def format_column(column: pd.Series) -> list[str]:
+    """Return the cells of a column: floats with common decimals, everything else as text."""
+    if pd.api.types.is_float_dtype(column.dtype):
+        return format_numbers(column)
+    return [label_text(v) for v in column]
+
+
+def table_text(frame: pd.DataFrame, left: bool = False) -> str:
+    """Return a table as R prints a matrix or a data frame: each column has its own number of decimals."""
+    names = ["", *map(label_text, frame.index)]
+    columns = [[label_text(c), *format_column(frame.iloc[:, k])] for k, c in enumerate(frame.columns)]
+    return "\n".join(_columns(names, columns, left))
+
+
+def call_text(name: str, arguments: Mapping[str, Any]) -> str:
+    """Return a call as R prints it, broken into lines.
+
+    Parameters
+    ----------
+    name : str
+        Name of the function.
+    arguments : mapping of str to object
+        ``formula``, ``data`` and ``weights`` are shown as they are, other strings in quotes.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> print(call_text("bbl", {"formula": "y ~ a + b", "data": "data", "method": "mf", "eps": 0.5}))
+    bbl(formula = y ~ a + b, data = data, method = 'mf', eps = 0.5)
+    """
+    lines, line = [], f"{name}("
+    for k, (key, value) in enumerate(arguments.items()):
+        if k:
+            line += ","
+        if len(line) > CALL_WIDTH + 1:
+            lines.append(line)
+            line = "   "
+        line += f"{' ' if k else ''}{key} = {_argument(key, value)}"
+    return "\n".join([*lines, line + ")"])
+
+
+def _argument(key: str, value: Any) -> str:
+    if isinstance(value, str):
+        plain = " ".join(label_text(value.replace("\n", " ")).split())
+        shown = plain if len(plain) <= 2 * WIDTH else plain[: 2 * WIDTH] + " ..."
+        return shown if key in ("formula", "data", "weights") else repr(shown)
+    if isinstance(value, list | tuple | np.ndarray):
+        cells = [f"{v:.{DIGITS}g}" if isinstance(v, float) else str(v) for v in list(value)[:SHOWN_LEVELS]]
+        return f"[{', '.join(cells)}{', ...' if len(value) > SHOWN_LEVELS else ''}]"
+    return f"{value:.{DIGITS}g}" if isinstance(value, float) else label_text(value)
+
+
+def _more(n: int, what: str) -> str:
+    return f"... ({n} more {what}{'s' if n > 1 else ''})"
+
+
+def _shown(n: int, what: str) -> tuple[int, list[str]]:
+    """Return how many of `n` groups, predictors or pairs to print, and the line that stands for the rest."""
+    most, few = ALL_OR_FEW[what]
+    return (n, []) if n <= most else (few, [_more(n - few, what)])
+
+
+def _some(labels: Sequence) -> str:
+    shown = " ".join(label_text(x) for x in labels[:SHOWN_LEVELS])
+    return shown if len(labels) <= SHOWN_LEVELS else f"{shown} ... ({len(labels)} in all)"
+
+
+def head_text(call: str, labels: Labels) -> str:
+    """Return what a printed fit and its summary begin with: the call, the predictors' levels, the responses.
+
+    Parameters
+    ----------
+    call : str
+        As made by `call_text`.
+    labels : Labels
+
+    Returns
+    -------
+    str
+    """
+    m = len(labels.names)
+    lines = ["Call:", f" {call}", f" {m} predictor state{'s' if m > 1 else ''}:"]
+    for name, levels in list(zip(labels.names, labels.levels, strict=True))[:SHOWN_ROWS]:
+        lines.append(f"   {label_text(name)} = {_some(levels)}")
+    if m > SHOWN_ROWS:
+        lines.append("   " + _more(m - SHOWN_ROWS, "predictor"))
+    return "\n".join([*lines, " Responses:", f"   {label_text(labels.response)} = {_some(labels.groups)}"])
+
+
+def fit_text(call: str, labels: Labels, parameters: Parameters) -> str:
+    """Return a fit as R prints it: call, levels, and the first fields and couplings.
+
+    Parameters
+    ----------
+    call : str
+        As made by `call_text`.
+    labels : Labels
+    parameters : Parameters
+        Shown less the pooled ones (``dh``, ``dJ``), or as they are (``h``, ``J``) without a pooled fit.
+
+    Returns
+    -------
+    str
+    """
+    layout, d = parameters.layout, "" if parameters.pooled is None else "d"
+    K, more_groups = _shown(len(labels.groups), "group")
+    m, more_predictors = _shown(layout.m, "predictor")
+    P, more_pairs = _shown(len(layout.pairs), "pair")
+    theta = parameters.theta[:K] if parameters.pooled is None else parameters.theta[:K] - parameters.pooled
+    names, groups = [label_text(n) for n in labels.names], [label_text(g) for g in labels.groups[:K]]
+    parts = []
+    for i in range(m):
+        levels = labels.levels[i][1:]
+        for g, group in enumerate(groups):
+            values = vector_text(levels[:SHOWN_LEVELS], layout.table(theta[g], i)[:SHOWN_LEVELS])
+            more = "\n" + _more(len(levels) - SHOWN_LEVELS, "level") if len(levels) > SHOWN_LEVELS else ""
+            parts.append(f"{d}h_[{names[i]}]^({group}):\n{values}{more}")
+    parts += more_predictors
+    for i, j in layout.pairs[:P]:
+        for g, group in enumerate(groups):
+            values = _coupling_text(layout.table(theta[g], i, j), labels.levels[i][1:], labels.levels[j][1:])
+            parts.append(f"{d}J_[{names[i]},{names[j]}]^({group}):\n{values}")
+    parts += more_pairs + more_groups
+    return f"{head_text(call, labels)}\n\nCoefficients:\n" + "\n\n".join(parts)
+
+
+def _coupling_text(values: np.ndarray, rows: Sequence, columns: Sequence) -> str:
+    n = SHOWN_LEVELS
+    frame = pd.DataFrame(
+        values[:n, :n],
+        index=[label_text(x) for x in rows[:n]],
+        columns=[label_text(x) for x in columns[:n]],
+    )
+    more = f"\n... ({len(rows)} x {len(columns)} levels in all)" if max(values.shape) > n else ""
+    return table_text(frame) + more
+
+
+def cv_text(frame: pd.DataFrame, best: float, maxscore: float, score: str | None = None) -> str:
+    """Return a cross-validation as R prints it: the best setting, its score, and the table.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        First the settings, then the scores.
+    best : float
+        The best setting.
+    maxscore : float
+        Its score.
+    score : str, optional
+        Name of the score, where it is not the usual one; "logloss" and "brier" are minimised.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> frame = pd.DataFrame({"epsilon": [0.1, 0.2], "AUC": [0.8523296, 0.8530829]}, index=[1, 2])
+    >>> print(cv_text(frame, 0.2, 0.8530829))
+    Optimal epsilon = 0.2
+    Max. score: 0.8530829
+    <BLANKLINE>
+      epsilon       AUC
+    1     0.1 0.8523296
+    2     0.2 0.8530829
+    """
+    of = f" ({score})" if score in ("accuracy", "logloss", "brier") else ""
+    which = "Min." if score in ("logloss", "brier") else "Max."
+    lines = [
+        f"Optimal {frame.columns[0]} = {format_numbers([best])[0]}",
+        f"{which} score{of}: {format_numbers([maxscore])[0]}",
+        "",
+        table_text(frame),
+    ]
+    return "\n".join(lines)
+
+
+def sample_text(xmax: pd.DataFrame, emax: pd.Series) -> str:
+    """Return the configurations of highest energy as R prints them.
+
+    Parameters
+    ----------
+    xmax : DataFrame
+        Predictors by groups: a level each.
+    emax : Series
+        The energy of each group's configuration.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> xmax = pd.DataFrame({"No": ["Crew", "Male"], "Yes": ["1st", "Female"]}, index=["Class", "Sex"])
+    >>> print(sample_text(xmax, pd.Series({"No": 5.13, "Yes": 0.0})))
+    xmax:
+          No   Yes
+    Class Crew 1st
+    Sex   Male Female
+    <BLANKLINE>
+    emax:
+      No  Yes
+    5.13 0.00
+    """
+    more = "\n" + _more(len(xmax) - SHOWN_ROWS, "predictor") if len(xmax) > SHOWN_ROWS else ""
+    table = table_text(xmax.iloc[:SHOWN_ROWS].astype(object), left=True)
+    return f"xmax:\n{table}{more}\n\nemax:\n{vector_text(emax.index, emax)}"

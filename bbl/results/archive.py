@@ -1,0 +1,98 @@
+"""Archive: a fitted model as a JSON-ready dict and plain arrays, and back."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bbl.design.design import Design
+from bbl.design.sample import Sample
+from bbl.engines import ENGINES, EngineFit
+from bbl.errors import BBLTypeError
+from bbl.estimate import Estimate
+from bbl.model.layout import Layout
+from bbl.model.parameters import Parameters
+
+__all__ = ["pack", "unpack"]
+
+
+def pack(fit: Any, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
+    """Return what a fit is made of: names and options as a dict, numbers as arrays."""
+    engine, estimate = fit.engine, fit.estimate
+    if type(engine) is not ENGINES.get(engine.name):
+        raise BBLTypeError(f"Models of the engine {type(engine).__name__} cannot be saved; only the package's own can.")
+    parameters = estimate.parameters
+    meta = {
+        "call": fit.call,
+        "design": fit.design.to_dict(),
+        "engine": {"name": engine.name, **dataclasses.asdict(engine)},
+        "log_z_kind": estimate.log_z_kind,
+    }
+    arrays = {
+        "theta": parameters.theta,
+        "pairs": parameters.layout.pairs,
+        "log_z": estimate.log_z,
+        "prior": estimate.prior,
+        "lkh": np.array([estimate.lkh, *(f.lkh for f in estimate.fits)]),
+        "grad_norm": np.array([f.grad_norm for f in estimate.fits]),
+        "n_iter": np.array([f.n_iter for f in estimate.fits]),
+        "converged": np.array([f.converged for f in estimate.fits]),
+        "log_likelihood": np.array([fit._log_likelihood]),
+        "counts": np.concatenate(fit._counts, axis=1),
+    }
+    if parameters.pooled is not None:
+        arrays["pooled"] = parameters.pooled
+    if store_data and fit.sample is not None:
+        arrays |= {"codes": fit.sample.codes, "weights": fit.sample.weights, "y": fit.sample.y}
+        meta["index"] = _pack_index(fit.index)
+    return meta, arrays
+
+
+def _pack_index(index: pd.Index) -> dict:
+    """Return row labels that JSON can hold; others are numbered anew."""
+    labels = index.tolist()
+    plain = index.nlevels == 1 and all(isinstance(v, str | int) and not isinstance(v, bool) for v in labels)
+    name = index.name if isinstance(index.name, str) else None
+    return {"labels": labels if plain and not isinstance(index, pd.RangeIndex) else None, "name": name}
+
+
+def unpack(make: Any, meta: dict, arrays: dict[str, np.ndarray]) -> Any:
+    """Return the fit of `pack`; `make` is the class of results."""
+    design = Design.from_dict(meta["design"])
+    options = dict(meta["engine"])
+    engine = ENGINES[options.pop("name")](**options)
+    layout = Layout(design.n_levels, arrays["pairs"])
+    theta = arrays["theta"]
+    fits = tuple(
+        EngineFit(t, float(lkh), grad_norm=norm, n_iter=n, converged=ok)
+        for t, lkh, norm, n, ok in zip(
+            [*theta, *([arrays["pooled"]] if "pooled" in arrays else [])],
+            arrays["lkh"][1:],
+            arrays["grad_norm"],
+            arrays["n_iter"],
+            arrays["converged"],
+            strict=True,
+        )
+    )
+    estimate = Estimate(
+        Parameters(layout, theta, arrays.get("pooled")),
+        arrays["log_z"],
+        meta["log_z_kind"],
+        arrays["prior"],
+        float(arrays["lkh"][0]),
+        fits,
+    )
+    sample = index = None
+    if "codes" in arrays:
+        sample = Sample(arrays["codes"], arrays["weights"], arrays["y"])
+        labels = meta["index"]["labels"]
+        index = pd.RangeIndex(sample.n) if labels is None else pd.Index(labels)
+        index.name = meta["index"]["name"]
+    fit = make(meta["call"], design, sample, index, engine, estimate)
+    # what the results would compute from the training rows
+    fit.__dict__["_log_likelihood"] = float(arrays["log_likelihood"][0])
+    fit.__dict__["_counts"] = np.split(arrays["counts"], np.cumsum(design.n_levels)[:-1], axis=1)
+    return fit

@@ -1,0 +1,96 @@
+"""SampleResults, GroupParameters, MLEstimate: what sampling and one-group fits return."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bbl.design.labels import Labels
+from bbl.model.layout import Layout
+from bbl.report import plot, text
+
+__all__ = ["GroupParameters", "MLEstimate", "SampleResults"]
+
+
+@dataclass(frozen=True, repr=False)
+class SampleResults:
+    """Gibbs sampling of each group's predictor distribution; made by `bbl.mcSample`.
+
+    Attributes
+    ----------
+    xmax : DataFrame
+        Predictors by groups: the visited configuration of highest energy, as levels.
+    emax : Series
+        Its energy ``E_y``.
+    rhat, ess : Series, or None
+        Split R-hat and effective sample size of each group's energy, if draws were asked for.
+    draws : dict of DataFrame, or None
+        The draws of each group, if they were asked for.
+    labels : Labels
+    codes : ndarray, shape (K, m)
+        `xmax` as level codes.
+    """
+
+    xmax: pd.DataFrame
+    emax: pd.Series
+    rhat: pd.Series | None
+    ess: pd.Series | None
+    draws: dict[Any, pd.DataFrame] | None
+    labels: Labels
+    codes: np.ndarray
+
+    def plot(self, shape: tuple[int, int] | None = None, axes=None):
+        """Draw `xmax` of each group as an image of the given shape (the paper's Figure 7); return the Axes."""
+        return plot.plot_configurations(self.codes, shape=shape, titles=list(self.labels.groups), axes=axes)
+
+    def __repr__(self) -> str:
+        return text.sample_text(self.xmax, self.emax)
+
+
+@dataclass(frozen=True)
+class GroupParameters:
+    """Fields and couplings of one group.
+
+    Attributes
+    ----------
+    h : list of ndarray, shape (L_i - 1,)
+        Fields of the non-reference levels.
+    J : dict of (i, j) to ndarray, shape (L_i - 1, L_j - 1)
+        Couplings of every interacting ordered pair.
+    """
+
+    h: list[np.ndarray]
+    J: dict[tuple[int, int], np.ndarray] = field(repr=False)
+
+    @classmethod
+    def from_matrix(cls, layout: Layout, h: np.ndarray, J: np.ndarray, **more):
+        """Cut fields (D,) and couplings (D, D) into tables."""
+        cut = [slice(a, b) for a, b in itertools.pairwise(layout.start)]
+        tables = {(int(i), int(j)): J[cut[i], cut[j]].copy() for i, j in np.argwhere(layout.mask)}
+        return cls([h[c].copy() for c in cut], tables, **more)
+
+
+@dataclass(frozen=True)
+class MLEstimate(GroupParameters):
+    """One group fitted from integer codes; made by `bbl.mlestimate`.
+
+    Attributes
+    ----------
+    h, J
+        As in `GroupParameters`.
+    lkh : float
+        Maximised objective per observation, summed over predictors.
+    lz : float
+        ln Z.
+    converged : bool
+    n_iter : ndarray of int, shape (m,)
+    """
+
+    lkh: float = 0.0
+    lz: float = 0.0
+    converged: bool = True
+    n_iter: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=int))

@@ -1,0 +1,422 @@
+"""Methods that fit: the package, what pip installs for the same job, and a plain numpy + SciPy baseline."""
+
+from __future__ import annotations
+
+import itertools
+import time
+import warnings
+from collections.abc import Callable
+
+import numpy as np
+from scipy.optimize import minimize
+
+from bbl.engines import MeanField, NaiveBayes, PseudoLikelihood
+from bbl.estimate import estimate
+from bbl.design.sample import Sample
+from bbl.model.layout import Layout
+from benchmarks.measure import Measurement, Options, measured, method
+from benchmarks.problems import Part, Problem
+
+__all__ = ["evaluate", "one_hot"]
+
+# A solution: for each (part, predictor) fitted, the rows [h_i(a), J_i(a; j, b)], shape (A, 1 + D). A is L_i - 1 in the
+# reference gauge, L_i for tools that give every level a row of its own (full gauge).
+Solution = dict[tuple[int, int], np.ndarray]
+
+BLOCK = 2000
+
+
+def one_hot(part: Part, order: str = "C") -> np.ndarray:
+    """Return the non-reference levels as 0/1 columns, float64 (n, D)."""
+    layout = Layout(part.n_levels, np.empty((0, 2)))
+    X = np.zeros((len(part.codes), layout.D), order=order)
+    rows, columns = np.nonzero(part.codes)
+    X[rows, layout.start[columns] + part.codes[rows, columns] - 1] = 1.0
+    return X
+
+
+def starts(part: Part) -> np.ndarray:
+    """Return the first column of each predictor among the D columns, and D."""
+    return np.concatenate(([0], np.cumsum(np.asarray(part.n_levels, dtype=int) - 1)))
+
+
+# -- the check: one objective for all ----------------------------------------------------------------------------------
+
+
+def evaluate(problem: Problem, penalty: float, solution: Solution) -> tuple[float, float]:
+    """Return the mean over sites of the objective, and the largest gradient norm of a site.
+
+    The objective of a site is its mean negative log-likelihood given all others + penalty/2 |J|^2; fields are free.
+    In the full gauge it has the same form, with a row of fields and couplings for every level.
+    """
+    values, norm = [], 0.0
+    for k, sites in itertools.groupby(sorted(solution), key=lambda s: s[0]):
+        part = problem.parts[k]
+        X = np.column_stack([np.ones(len(part.codes)), one_hot(part)])
+        for _, i in sites:
+            theta = solution[k, i]
+            value, gradient = _site(X, part.codes[:, i].astype(np.intp), int(part.n_levels[i]), theta, penalty)
+            own = slice(1 + starts(part)[i], 1 + starts(part)[i + 1])
+            gradient[:, own] = 0.0
+            values.append(value)
+            norm = max(norm, float(np.linalg.norm(gradient)))
+    return float(np.mean(values)), norm
+
+
+def _site(X: np.ndarray, y: np.ndarray, L: int, theta: np.ndarray, penalty: float) -> tuple[float, np.ndarray]:
+    full = len(theta) == L
+    value, gradient = 0.0, np.zeros_like(theta)
+    for lo in range(0, len(X), BLOCK):
+        rows = X[lo : lo + BLOCK]
+        logits = rows @ theta.T
+        if not full:
+            logits = np.column_stack([np.zeros(len(rows)), logits])
+        logits -= logits.max(axis=1, keepdims=True)
+        P = np.exp(logits)
+        total = P.sum(axis=1)
+        at = np.arange(len(rows)), y[lo : lo + BLOCK]
+        value += float((np.log(total) - logits[at]).sum())
+        P /= total[:, None]
+        P[at] -= 1.0
+        gradient += (P if full else P[:, 1:]).T @ rows
+    J = theta[:, 1:]
+    gradient /= len(X)
+    gradient[:, 1:] += penalty * J
+    return value / len(X) + 0.5 * penalty * float((J**2).sum()), gradient
+
+
+def finish(problem: Problem, options: Options, work: Callable[[], Solution], seconds: list | None = None):
+    """Measure a fit; the objective is the mean over the case's sites, the gradient norm over all sites fitted."""
+    penalty = options.more["penalty"]
+    every = sum(len(part.n_levels) for part in problem.parts)
+
+    def check(solution: Solution):
+        fitted = len(solution)
+        objective, norm = evaluate(problem, penalty, solution)
+        if options.sites is not None and fitted == every:
+            objective, _ = evaluate(problem, penalty, {s: solution[s] for s in options.sites})
+        more = {"sites": fitted, "all_sites": every}
+        if seconds and fitted < every:
+            # sampling error of the total that is scaled up from the sites fitted
+            t = np.array(seconds[-fitted:])
+            more["scaled_relative_error"] = float(t.std(ddof=1) / t.mean() / np.sqrt(fitted) * np.sqrt(1 - fitted / every))
+        return objective, norm, more
+
+    return measured(work, check, options)
+
+
+# -- pseudo-likelihood --------------------------------------------------------------------------------------------------
+
+
+@method("pseudo", "bbl")
+def bbl_pseudo(problem: Problem, options: Options) -> Measurement:
+    """Fit all sites with the package, from codes to couplings."""
+    engine = PseudoLikelihood(lambda_=options.more["penalty"], tolerance=options.tolerance)
+
+    def work() -> Solution:
+        out = {}
+        for k, part in enumerate(problem.parts):
+            layout = Layout(part.n_levels)
+            fit = engine.fit(part.sample.collapsed(layout.n_levels), layout, options.threads)
+            for i, (a, b) in enumerate(itertools.pairwise(layout.start)):
+                out[k, i] = fit.site_theta[a:b]
+        return out
+
+    measurement = finish(problem, options, work)
+    measurement.more["expected_mb"] = _expected_bytes(problem, options.threads) / 1e6
+    return measurement
+
+
+def _expected_bytes(problem: Problem, threads: int) -> float:
+    """Return codes + parameters + optimiser state in bytes, of the largest part.
+
+    The optimiser holds, for each thread, 2 x 6 + 8 vectors of (D + 1) x A doubles for each of 8 sites, where A is the
+    number of non-reference levels of a site.
+    """
+    most, kept = 0.0, 0.0
+    for part in problem.parts:
+        layout = Layout(part.n_levels)
+        state = threads * (2 * 6 + 8) * (layout.D + 1) * (int(layout.n_levels.max()) - 1) * 64.0
+        parameters = 8.0 * layout.D * (layout.D + 1)
+        most = max(most, part.codes.nbytes + 8.0 * layout.size + state)
+        kept += parameters  # the solutions of all parts are kept for the check
+    return most + kept
+
+
+@method("pseudo", "numpy")
+def numpy_pseudo(problem: Problem, options: Options) -> Measurement:
+    """Fit all sites of a part at once: dense one-hot matrix products and SciPy's L-BFGS-B.
+
+    What a careful numpy user would write: predictors centred (which takes the intercept out), variables scaled by the
+    diagonal of the Hessian at the independent model, that model as the start, stopped on the largest gradient norm.
+    """
+    penalty = options.more["penalty"]
+    sites = options.sites or [(k, i) for k, part in enumerate(problem.parts) for i in range(len(part.n_levels))]
+
+    def work() -> Solution:
+        out: Solution = {}
+        for k, own in itertools.groupby(sites, key=lambda s: s[0]):
+            out |= _numpy_part(problem.parts[k], k, [i for _, i in own], penalty, options.tolerance)
+        return out
+
+    return finish(problem, options, work)
+
+
+def _numpy_part(part: Part, k: int, sites: list[int], penalty: float, tolerance: float) -> Solution:
+    start, X = starts(part), one_hot(part)
+    n, D = X.shape
+    width = np.array([start[i + 1] - start[i] for i in sites])
+    first = np.concatenate(([0], np.cumsum(width)))[:-1]
+    columns = np.concatenate([np.arange(start[i], start[i + 1]) for i in sites])
+    Y = X[:, columns]
+    mean = X.mean(axis=0)
+    X = X - mean
+    p = mean[columns].clip(1e-12, 1 - 1e-12)
+    scale = np.sqrt(np.multiply.outer((X**2).mean(axis=0), p * (1 - p)) + penalty + 1e-12)
+    free = np.repeat(np.arange(len(part.n_levels)), np.diff(start))[:, None] != np.repeat(sites, width)
+    C, last = len(columns), {}
+
+    def function(x: np.ndarray) -> tuple[float, np.ndarray]:
+        b, J = x[:C], x[C:].reshape(D, C) / scale
+        logits = X @ J
+        logits += b
+        value = -float((logits * Y).sum())
+        P, total = _softmax(logits, first, width)
+        value += float(total.sum())
+        P -= Y
+        P /= n
+        b_gradient, gradient = P.sum(axis=0), X.T @ P
+        gradient += penalty * J
+        gradient *= free
+        square = np.add.reduceat(((gradient + free * np.outer(mean, b_gradient)) ** 2).sum(axis=0) + b_gradient**2, first)
+        last["norm"] = float(np.sqrt(square.max()))
+        gradient /= scale
+        return value / n + 0.5 * penalty * float((J**2).sum()), np.concatenate([b_gradient, gradient.ravel()])
+
+    def stop(intermediate_result):
+        if last["norm"] <= tolerance:
+            raise StopIteration
+
+    reference = np.array([1.0 - mean[start[i] : start[i + 1]].sum() for i in sites]).clip(1e-12)
+    x = np.concatenate([np.log(p) - np.log(np.repeat(reference, width)), np.zeros(D * C)])
+    limits = {"maxcor": 20, "maxiter": 20000, "maxfun": 40000, "ftol": 0.0, "gtol": 0.0}
+    x = minimize(function, x, jac=True, method="L-BFGS-B", callback=stop, options=limits).x
+    J = x[C:].reshape(D, C) / scale
+    theta = np.column_stack([x[:C] - mean @ J, J.T])
+    return {(k, i): theta[f : f + w] for i, f, w in zip(sites, first, width, strict=True)}
+
+
+def _softmax(logits: np.ndarray, first: np.ndarray, width: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the probabilities of all columns (in place of `logits`), and ln of the normalisers by site."""
+    if width.max() == 1:
+        total = np.logaddexp(0.0, logits)
+        np.subtract(logits, total, out=logits)
+        return np.exp(logits, out=logits), total
+    top = np.maximum(np.maximum.reduceat(logits, first, axis=1), 0.0)
+    logits -= np.repeat(top, width, axis=1)
+    P = np.exp(logits, out=logits)
+    total = np.exp(-top) + np.add.reduceat(P, first, axis=1)
+    P /= np.repeat(total, width, axis=1)
+    return P, np.log(total) + top
+
+
+def node_wise(problem: Problem, options: Options, fit_site: Callable, order: str = "C", drop: bool = False):
+    """Fit site by site with `fit_site(X, y, L, penalty, tolerance)`, which returns rows [h, J] (A, 1 + D).
+
+    The dummies are made once for a part; a site's own columns are set to zero while it is the response (or left out,
+    with `drop`), which costs the tool less than a copy of the matrix.
+    """
+    sites = options.sites or [(k, i) for k, part in enumerate(problem.parts) for i in range(len(part.n_levels))]
+    penalty, seconds = options.more["penalty"], []
+
+    def work() -> Solution:
+        out: Solution = {}
+        for k, group in itertools.groupby(sites, key=lambda s: s[0]):
+            part = problem.parts[k]
+            X, start = one_hot(part, order), starts(part)
+            for _, i in group:
+                began = time.process_time()
+                own = slice(start[i], start[i + 1])
+                kept = X[:, own].copy()
+                L, y = int(part.n_levels[i]), part.codes[:, i]
+                if drop:
+                    others = np.delete(np.arange(X.shape[1]), own)
+                    rows = fit_site(np.ascontiguousarray(X[:, others]), y, L, penalty, options.tolerance)
+                    theta = np.zeros((len(rows), 1 + X.shape[1]))
+                    theta[:, np.concatenate(([0], 1 + others))] = rows
+                else:
+                    X[:, own] = 0.0
+                    theta = fit_site(X, y, L, penalty, options.tolerance)
+                    X[:, own] = kept
+                out[k, i] = theta
+                seconds.append(time.process_time() - began)
+        return out
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the gradient norm reached says whether it converged
+        return finish(problem, options, work, seconds)
+
+
+def _sklearn(solver: str) -> Callable:
+    def fit_site(X, y, L, penalty, tolerance):
+        from sklearn.linear_model import LogisticRegression
+
+        C = 1.0 / (len(X) * penalty) if penalty else np.inf
+        model = LogisticRegression(C=C, solver=solver, tol=tolerance, max_iter=100000).fit(X, y)
+        rows = np.column_stack([model.intercept_, model.coef_])
+        if L == 2 or len(model.classes_) == L:
+            return rows
+        full = np.zeros((L, rows.shape[1]))
+        full[:, 0] = -50.0  # a level that never occurs
+        full[model.classes_] = rows
+        return full
+
+    return fit_site
+
+
+@method("pseudo", "sklearn-lbfgs")
+def sklearn_lbfgs(problem: Problem, options: Options) -> Measurement:
+    """LogisticRegression(solver="lbfgs") for each site; beyond two levels in its full gauge (own objective)."""
+    return node_wise(problem, options, _sklearn("lbfgs"))
+
+
+@method("pseudo", "sklearn-newton-cholesky")
+def sklearn_newton_cholesky(problem: Problem, options: Options) -> Measurement:
+    """LogisticRegression(solver="newton-cholesky") for each site; beyond two levels in its full gauge."""
+    return node_wise(problem, options, _sklearn("newton-cholesky"))
+
+
+def _glum(solver: str) -> Callable:
+    def fit_site(X, y, L, penalty, tolerance):
+        from glum import GeneralizedLinearRegressor
+
+        options = {"alpha": penalty, "l1_ratio": 0.0, "solver": solver, "gradient_tol": tolerance}
+        model = GeneralizedLinearRegressor(family="binomial", max_iter=10000, **options).fit(X, y.astype(float))
+        return np.concatenate([[model.intercept_], model.coef_])[None]
+
+    return fit_site
+
+
+@method("pseudo", "glum-lbfgs")
+def glum_lbfgs(problem: Problem, options: Options) -> Measurement:
+    """glum's binomial regression by L-BFGS for each site (two levels only)."""
+    return node_wise(problem, options, _glum("lbfgs"), order="F")
+
+
+@method("pseudo", "glum-irls")
+def glum_irls(problem: Problem, options: Options) -> Measurement:
+    """glum's binomial regression by iteratively reweighted least squares for each site (two levels only)."""
+    return node_wise(problem, options, _glum("irls-ls"), order="F")
+
+
+@method("pseudo", "statsmodels-newton")
+def statsmodels_newton(problem: Problem, options: Options) -> Measurement:
+    """statsmodels' MNLogit by Newton's method for each site; it has no ridge penalty, so lambda must be 0."""
+    if options.more["penalty"]:
+        raise ValueError("statsmodels has no ridge penalty")
+
+    def fit_site(X, y, L, penalty, tolerance):
+        import statsmodels.api as sm
+
+        result = sm.MNLogit(y.astype(int), sm.add_constant(X)).fit(method="newton", disp=0, maxiter=200, tol=tolerance)
+        return np.asarray(result.params).T
+
+    return node_wise(problem, options, fit_site, drop=True)
+
+
+# -- mean field ---------------------------------------------------------------------------------------------------------
+
+
+def _finish_mean_field(problem: Problem, options: Options, work: Callable) -> Measurement:
+    """Measure a mean-field fit; its objective is the unpenalised pseudo-likelihood of h and J on some sites."""
+
+    def check(result):
+        rng = np.random.default_rng(0)
+        values = []
+        for part, (h, J) in zip(problem.parts, result, strict=True):
+            start = starts(part)
+            some = Part(part.codes[:1000], part.n_levels)
+            for i in rng.choice(len(part.n_levels), min(20, len(part.n_levels)), replace=False):
+                own = slice(start[i], start[i + 1])
+                theta = np.column_stack([h[own], J[own]])
+                values.append(evaluate(Problem([some], ""), 0.0, {(0, i): theta})[0])
+        return float(np.mean(values)), float("nan"), {}
+
+    return measured(work, check, options)
+
+
+@method("meanfield", "bbl")
+def bbl_mean_field(problem: Problem, options: Options) -> Measurement:
+    """Mean field of every part with the package."""
+    engine = MeanField(eps=options.more["eps"])
+    layouts = [Layout(part.n_levels) for part in problem.parts]
+
+    def work():
+        return [engine.fit(part.sample, layout, options.threads) for part, layout in zip(problem.parts, layouts)]
+
+    measurement = _finish_mean_field(
+        problem, options, lambda: [lay.to_matrix(fit.theta) for fit, lay in zip(work(), layouts)]
+    )
+    return measurement
+
+
+@method("meanfield", "numpy")
+def numpy_mean_field(problem: Problem, options: Options) -> Measurement:
+    """Mean field by numpy: one-hot matrix product and matrix inverse (eqs. 19 to 23)."""
+    eps = options.more["eps"]
+
+    def fit(part: Part):
+        X, n = one_hot(part), len(part.codes)
+        levels = np.repeat(part.n_levels, np.asarray(part.n_levels) - 1)
+        same = np.equal.outer(*[np.repeat(np.arange(len(part.n_levels)), np.asarray(part.n_levels) - 1)] * 2)
+        f = (X.sum(axis=0) + 1.0 / levels) / (n + 1.0)
+        C = (X.T @ X + 1.0 / np.outer(levels, levels)) / (n + 1.0)
+        C[same] = 0.0
+        C[np.diag_indices_from(C)] = f
+        C -= np.outer(f, f)
+        J = -np.linalg.inv((1 - eps) * np.trace(C) / len(C) * np.eye(len(C)) + eps * C)
+        J[same] = 0.0
+        first = starts(part)[:-1]
+        reference = 1.0 - np.add.reduceat(f, first)
+        return np.log(f) - np.log(np.repeat(reference, np.asarray(part.n_levels) - 1)) - J @ f, J
+
+    return _finish_mean_field(problem, options, lambda: [fit(part) for part in problem.parts])
+
+
+# -- naive Bayes --------------------------------------------------------------------------------------------------------
+
+
+@method("naive", "bbl")
+def bbl_naive(problem: Problem, options: Options) -> Measurement:
+    """Naive Bayes of all groups with the package; objective: mean negative ln P(x | y) of the rows."""
+    codes, y = problem.stacked()
+    K, n_levels = len(problem.parts), problem.parts[0].n_levels
+    sample, layout = Sample(codes, np.ones(len(y)), y), Layout(n_levels, np.empty((0, 2)))
+
+    def check(result):
+        from bbl.model.energy import Energy
+
+        scores = Energy(layout, result.parameters.theta)(codes) - result.log_z
+        return -float(scores[np.arange(len(y)), y].mean()), float("nan"), {}
+
+    return measured(lambda: estimate(sample, layout, K, NaiveBayes(prior_count=1.0), log_z="exact"), check, options)
+
+
+@method("naive", "sklearn-categoricalnb")
+def sklearn_naive(problem: Problem, options: Options) -> Measurement:
+    """scikit-learn's CategoricalNB; its count per level is the package's prior count over the number of levels."""
+    from sklearn.naive_bayes import CategoricalNB
+
+    codes, y = problem.stacked()
+    n_levels = problem.parts[0].n_levels
+    if len(set(n_levels)) > 1:
+        raise ValueError("CategoricalNB has one alpha for all predictors, so levels must be equally many")
+
+    def check(model):
+        columns = zip(model.feature_log_prob_, codes.T, strict=True)
+        return -float(sum(table[y, column].mean() for table, column in columns)), float("nan"), {}
+
+    def work():
+        return CategoricalNB(alpha=1.0 / n_levels[0], min_categories=np.asarray(n_levels)).fit(codes, y)
+
+    return measured(work, check, options)

@@ -18,7 +18,7 @@ from bbl.errors import BBLError
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m bbl",
-        description="Fit a Boltzmann Bayes learner. Without arguments: the paper's Titanic session on the shipped data.",
+        description="Fit a Boltzmann Bayes learner; without arguments, the paper's Titanic session on shipped data.",
     )
     parser.add_argument("formula", nargs="?", help="for example 'Survived ~ Class * Sex + Sex * Age', or 'y ~ .^2'")
     parser.add_argument("data", nargs="?", type=Path, help="a CSV or Parquet file with the columns of the formula")
@@ -28,7 +28,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--lambdah", type=float, help="penalty of fields (pseudo)")
     parser.add_argument("--eps", type=float, help="weight of the sample covariance (mf)")
     parser.add_argument("--log-z", default="auto", help="auto (default), exact, pseudo, half or mf")
-    parser.add_argument("--newdata", type=Path, metavar="FILE", help="predict the rows of this file, to standard output")
+    parser.add_argument(
+        "--newdata", type=Path, metavar="FILE", help="predict the rows of this file, to standard output"
+    )
     parser.add_argument("--save", type=Path, metavar="MODEL", help="write the fitted model to this file")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="write the figure of the coefficients to this file")
     return parser

@@ -19,6 +19,7 @@ from bbl.crossval import (
 )
 from bbl.design.design import Design
 from bbl.design.sample import Sample, code_dtype
+from bbl.design.weights import check_weights
 from bbl.engines import ENGINES, Engine, make_engine
 from bbl.errors import BBLError, BBLTypeError, DataError, ModelFileError, OptionError
 from bbl.estimate import estimate, fit_group, problems, warn_problems
@@ -101,8 +102,8 @@ def bbl(
     >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
     >>> fit.predict(titanic.head(2), type="prob").round(3)
           No    Yes yhat
-    0  0.405  0.595  Yes
-    1  0.391  0.609  Yes
+    0  0.400  0.600  Yes
+    1  0.702  0.298   No
     """
     choice("log_z", log_z, LOG_Z)
     pooled = flag("testNull", testNull)
@@ -193,14 +194,19 @@ def crossVal(
     >>> import bbl
     >>> titanic = bbl.datasets.load_titanic()
     >>> bbl.crossVal("Survived ~ .^2", titanic, "Freq", method="mf", eps=[0, 0.5, 0.9], shuffle=True, seed=1)
-    Optimal epsilon = 0.9
-    Max. score: 0.762
+    Optimal epsilon = 0.5
+    Max. score: 0.7531476
+    <BLANKLINE>
+      epsilon       AUC       ci1       ci2
+    0     0.0 0.7086512 0.6824595 0.7348429
+    1     0.5 0.7531476 0.7294412 0.7768539
+    2     0.9 0.7461265 0.7225567 0.7696963
     """
     choice("log_z", log_z, LOG_Z)
     workers = n_workers(n_jobs)
-    kind = ENGINES[method] if isinstance(method, str) and method in ENGINES else None
-    grid = options.pop(kind.tuned, None) if kind is not None and kind.tuned else None
-    values = None if grid is None else reals(kind.tuned, grid, 0.0, 1.0 if kind.tuned == "eps" else np.inf)
+    tuned = getattr(ENGINES.get(method) if isinstance(method, str) else None, "tuned", None)
+    grid = options.pop(tuned, None) if tuned else None
+    values = None if grid is None else reals(str(tuned), grid, 0.0, 1.0 if tuned == "eps" else np.inf)
     engine = make_engine(method, options)
     design, sample, index = Design.from_data(formula, data, weights, xlevels, flag("novarOk", novarOk))
     K = len(design.labels.groups)
@@ -365,7 +371,3 @@ def _coded_sample(xi: Any, weights: Any, L: Any) -> tuple[Sample, np.ndarray]:
     keep = w > 0
     narrow = np.ascontiguousarray(codes[keep].astype(code_dtype(n_levels)))
     return Sample(narrow, w[keep]), n_levels
-
-
-def check_weights(weights: Any, n: int) -> np.ndarray:
-    raise NotImplementedError

@@ -61,9 +61,7 @@ def real(
     if not inside or (finite and math.isinf(number)):
         bracket = "(" if open_low else "["
         end = ")" if math.isinf(high) else "]"
-        raise OptionError(
-            f"{argument} must lie in {bracket}{low:g}, {high:g}{end}; got {value!r}.", argument=argument
-        )
+        raise OptionError(f"{argument} must lie in {bracket}{low:g}, {high:g}{end}; got {value!r}.", argument=argument)
     return number
 
 

@@ -18,7 +18,15 @@ from bbl.model.layout import Layout
 from bbl.model.metrics import SCORES, auc
 from bbl.model.predict import class_scores, link, log_probabilities
 
-__all__ = ["Folds", "Scored", "consecutive_folds", "cross_validate", "score_settings", "shuffled_folds", "splitter_folds"]
+__all__ = [
+    "Folds",
+    "Scored",
+    "consecutive_folds",
+    "cross_validate",
+    "score_settings",
+    "shuffled_folds",
+    "splitter_folds",
+]
 
 
 @dataclass(frozen=True)
@@ -34,12 +42,11 @@ class Folds:
         """Return, for each fold, the validated rows of the weight-expanded data, group by group."""
         start = np.concatenate(([0], np.cumsum(sample.weights)))[:-1] + np.cumsum(self.held, axis=0) - self.held
         out = []
+        by_group = np.argsort(sample.response, kind="stable")
         for held, first in zip(self.held, start, strict=True):
-            rows = [
-                np.concatenate([np.arange(f, f + c) for f, c in zip(first[g], held[g], strict=True)] or [np.empty(0)])
-                for g in (np.flatnonzero((sample.y == y) & (held > 0)) for y in range(int(sample.y.max()) + 1))
-            ]
-            out.append(np.concatenate(rows).astype(np.intp))
+            copies = held[by_group].astype(np.intp)
+            within = np.arange(copies.sum()) - np.repeat(np.cumsum(copies) - copies, copies)
+            out.append(np.repeat(first[by_group].astype(np.intp), copies) + within)
         return out
 
 
@@ -54,8 +61,8 @@ def _fold_sizes(total: float, nfold: int) -> np.ndarray:
 def consecutive_folds(sample: Sample, nfold: int) -> Folds:
     """Return R's folds: consecutive blocks within each response group, not shuffled."""
     held = np.zeros((nfold, sample.n))
-    for y in range(int(sample.y.max()) + 1):
-        rows = np.flatnonzero(sample.y == y)
+    for y in range(int(sample.response.max()) + 1):
+        rows = np.flatnonzero(sample.response == y)
         end = np.cumsum(sample.weights[rows])
         edge = np.concatenate(([0.0], np.cumsum(_fold_sizes(end[-1] if len(end) else 0.0, nfold))))
         inside = np.minimum(end, edge[1:, None]) - np.maximum(end - sample.weights[rows], edge[:-1, None])
@@ -66,8 +73,8 @@ def consecutive_folds(sample: Sample, nfold: int) -> Folds:
 def shuffled_folds(sample: Sample, nfold: int, rng: np.random.Generator) -> Folds:
     """Return folds of the same sizes, drawn at random within each response group."""
     held = np.zeros((nfold, sample.n))
-    for y in range(int(sample.y.max()) + 1):
-        rows = np.flatnonzero(sample.y == y)
+    for y in range(int(sample.response.max()) + 1):
+        rows = np.flatnonzero(sample.response == y)
         # every copy of a row is dealt by itself: a random order of all copies, cut at the fold sizes
         copies = rng.permutation(np.repeat(rows, sample.weights[rows].astype(np.intp)))
         cuts = np.cumsum(_fold_sizes(len(copies), nfold)).astype(np.intp)[:-1]
@@ -121,7 +128,7 @@ def _run_fold(
         raise DataError("A fold leaves no rows to train on; give fewer folds (nfold) or more data.", argument="nfold")
     fits = estimate_path(train, layout, K, engine, values, log_z=log_z)
     rows = np.flatnonzero(held > 0)
-    rows = rows[np.argsort(sample.y[rows], kind="stable")]
+    rows = rows[np.argsort(sample.response[rows], kind="stable")]
     codes = np.ascontiguousarray(sample.codes[rows])
     scores = [class_scores(Energy(f.parameters.layout, f.parameters.theta)(codes), f.log_z, f.prior) for f in fits]
     return fits, np.array(scores), rows
@@ -132,7 +139,7 @@ def cross_validate(
     labels: Labels,
     layout: Layout,
     engine: Engine,
-    values: Sequence[float] | None,
+    values: Sequence[float] | np.ndarray | None,
     folds: Folds,
     *,
     log_z: str,
@@ -147,12 +154,12 @@ def cross_validate(
     weights = np.concatenate([held[run[2]] for held, run in zip(folds.held, runs, strict=True)])
     found = [f"fold {f + 1}, {text}" for f, run in enumerate(runs) for fit in run[0] for text in problems(fit, labels)]
     scores = np.concatenate([run[1] for run in runs], axis=1)
-    return Scored(scores, sample.y[rows], weights, runs[-1][0], found)
+    return Scored(scores, sample.response[rows], weights, runs[-1][0], found)
 
 
 def score_settings(scored: Scored, score: str) -> tuple[np.ndarray, int]:
     """Return the table of scores (S, 3) for ``"auc"`` (value, lower, upper) or (S, 1) else, and the best row."""
-    table = []
+    table: list[tuple[float, ...]] = []
     for scores in scored.scores:
         if score == "auc":
             table.append(auc(link(scores)[:, 1], scored.y == 1, scored.weights))

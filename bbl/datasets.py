@@ -1,12 +1,33 @@
-"""Readers of the small data sets that are shipped with the package (files in bbl.data)."""
+"""Data sets: readers of those shipped with the package (files in bbl.data), and fetchers of those that are not."""
 
 from __future__ import annotations
 
+import gzip
+import hashlib
+import io
+import os
+import warnings
+from dataclasses import dataclass
 from importlib.resources import files
+from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pandas as pd
 
-__all__ = ["load_genetic_code", "load_titanic"]
+from bbl.checks import choice, integer
+from bbl.design.readers import readFasta
+from bbl.errors import DataError, DataWarning
+
+__all__ = [
+    "fetch_ma0014",
+    "fetch_mnist",
+    "load_crp_sites",
+    "load_genetic_code",
+    "load_mnist",
+    "load_splice_sites",
+    "load_titanic",
+]
 
 _TITANIC_LEVELS = {
     "Class": ["1st", "2nd", "3rd", "Crew"],
@@ -18,8 +39,22 @@ _TITANIC_LEVELS = {
 
 def _read(name: str) -> pd.DataFrame:
     """Return the shipped file `name`; no text in it means "missing"."""
-    with files("bbl.data").joinpath(name).open(encoding="utf-8") as file:
-        return pd.read_csv(file, keep_default_na=False)
+    content = files("bbl.data").joinpath(name).read_bytes()
+    return pd.read_csv(io.BytesIO(gzip.decompress(content) if name.endswith(".gz") else content), keep_default_na=False)
+
+
+def _letters(sequences: pd.Series) -> pd.DataFrame:
+    """Return sequences of one length as a frame with a column of letters per position: ``"1"``, ``"2"``, ..."""
+    m = len(sequences.iloc[0])
+    letters = np.array(sequences, dtype=f"U{m}").view("U1").reshape(-1, m)
+    return pd.DataFrame(letters, index=sequences.index, columns=[str(j + 1) for j in range(m)])
+
+
+def _images(labels: np.ndarray, pixels: np.ndarray, index: pd.Index | None = None) -> pd.DataFrame:
+    """Return labels (n,) and pixels (n, 784) as a frame with the column names of the R package."""
+    frame = pd.DataFrame(pixels, index=index, columns=[f"X{j + 1}" for j in range(pixels.shape[1])])
+    frame.insert(0, "y", labels.astype(np.int64))
+    return frame
 
 
 def load_titanic() -> pd.DataFrame:
@@ -74,3 +109,234 @@ def load_genetic_code() -> pd.DataFrame:
     15  a  t  t  I
     """
     return _read("genetic_code.csv")
+
+
+def load_crp_sites() -> pd.DataFrame:
+    """Return 358 binding sites of the transcription factor CRP in *Escherichia coli*, one column per position.
+
+    Returns
+    -------
+    DataFrame, shape (358, 26)
+        Columns ``"1"`` to ``"26"`` of letters A, C, G, T; the index names the promoter.
+
+    Notes
+    -----
+    Source: RegulonDB 8.0 (Salgado et al. 2013, doi:10.1093/nar/gks1201), as shipped with logomaker 0.8.7.
+
+    Examples
+    --------
+    >>> load_crp_sites().iloc[:2, :8]
+              1  2  3  4  5  6  7  8
+    promoter
+    caiFp     A  T  A  A  G  C  A  G
+    caiTp     A  A  A  A  A  T  G  T
+    """
+    return _letters(_read("crp_sites.csv").set_index("promoter")["sequence"])
+
+
+def load_splice_sites() -> pd.DataFrame:
+    """Return the distinct 5' splice sites of the human genome with their counts, one column per position.
+
+    Returns
+    -------
+    DataFrame, shape (10227, 10)
+        Columns ``"1"`` to ``"9"`` of letters: the last three bases of the exon and the first six of the intron, which
+        begins with GT or GC; and ``count``, how often the site occurs: pass it as ``weights="count"``.
+
+    Notes
+    -----
+    Source: GENCODE (Frankish et al. 2019, doi:10.1093/nar/gky955), as shipped with logomaker 0.8.7.
+
+    Examples
+    --------
+    >>> sites = load_splice_sites()
+    >>> sites.nlargest(1, "count")
+          1  2  3  4  5  6  7  8  9  count
+    2775  C  A  G  G  T  G  A  G  T   3729
+    """
+    table = _read("splice_sites.csv.gz")
+    return _letters(table["sequence"]).assign(count=table["count"])
+
+
+def load_mnist(part: str = "train") -> pd.DataFrame:
+    """Return 1,000 training or 500 test images of handwritten digits, drawn at random from MNIST, in black and white.
+
+    Parameters
+    ----------
+    part : {"train", "test"}, default "train"
+
+    Returns
+    -------
+    DataFrame, shape (1000, 785) or (500, 785)
+        ``y``, the digit, and ``X1`` to ``X784``, the 28 x 28 pixels row by row: 1 where the grey level of 0 to 255
+        exceeds 127. The index is the row in the original file.
+
+    Notes
+    -----
+    Source: LeCun et al. (1998), doi:10.1109/5.726791. Same sizes as the subsample of Woo & Wang (2022), section 3.5,
+    but another draw.
+
+    Examples
+    --------
+    >>> test = load_mnist("test")
+    >>> test.shape
+    (500, 785)
+    """
+    choice("part", part, ("train", "test"))
+    table = _read("mnist.csv.gz").query("part == @part")
+    packed = np.frombuffer(bytes.fromhex("".join(table["pixels"])), dtype=np.uint8).reshape(len(table), -1)
+    return _images(table["y"].to_numpy(), np.unpackbits(packed, axis=1), pd.Index(table["row"]))
+
+
+@dataclass(frozen=True)
+class _Remote:
+    """A file that is not shipped: where it is, and the digests of the file and of what a .gz file holds."""
+
+    url: str
+    sha256: str
+    content: str
+
+
+_MNIST = "https://storage.googleapis.com/cvdf-datasets/mnist/"
+_REMOTE = {
+    "MA0014.3.fasta": _Remote(
+        "https://raw.githubusercontent.com/cran/bbl/1.0.0/inst/extdata/MA0014.3.fasta",
+        "622d1263ae4389642134790cb866b5b92246a1b239b9eef0719e63f9ed162319",
+        "622d1263ae4389642134790cb866b5b92246a1b239b9eef0719e63f9ed162319",
+    ),
+    "train-images-idx3-ubyte.gz": _Remote(
+        _MNIST + "train-images-idx3-ubyte.gz",
+        "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
+        "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
+    ),
+    "train-labels-idx1-ubyte.gz": _Remote(
+        _MNIST + "train-labels-idx1-ubyte.gz",
+        "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
+        "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
+    ),
+    "t10k-images-idx3-ubyte.gz": _Remote(
+        _MNIST + "t10k-images-idx3-ubyte.gz",
+        "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
+        "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
+    ),
+    "t10k-labels-idx1-ubyte.gz": _Remote(
+        _MNIST + "t10k-labels-idx1-ubyte.gz",
+        "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
+        "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
+    ),
+}
+
+
+def _fetch(name: str) -> bytes:
+    """Return the checked and unpacked content of a file: from the folder BBL_DATA, the cache, or the network."""
+    path = _offline(name) or _download(name)
+    try:
+        content = path.read_bytes()
+        content = gzip.decompress(content) if name.endswith(".gz") else content
+    except (OSError, EOFError) as error:
+        raise DataError(f"{path} cannot be read ({error}). Replace it by the original.") from error
+    if hashlib.sha256(content).hexdigest() != _REMOTE[name].content:
+        raise DataError(f"{path} is not the original file (its SHA-256 differs). Replace it or delete it.")
+    return content
+
+
+def _offline(name: str) -> Path | None:
+    """Return the file in the folder BBL_DATA or in a folder right below it, if it is there."""
+    folder = os.environ.get("BBL_DATA")
+    if not folder:
+        return None
+    if not Path(folder).is_dir():
+        raise DataError(f"BBL_DATA={folder!r} is no folder. Set it to the folder of downloaded files, or unset it.")
+    return next((p for p in [Path(folder, name), *sorted(Path(folder).glob(f"*/{name}"))] if p.is_file()), None)
+
+
+def _download(name: str) -> Path:
+    """Return the file in the user's cache, downloaded with pooch if it is not there yet."""
+    remote = _REMOTE[name]
+    remedy = f"Put {name} into a folder and set the environment variable BBL_DATA to it"
+    try:
+        import pooch
+    except ImportError as error:
+        raise DataError(
+            f"{name} is not shipped, and downloading it needs pooch: pip install 'boltzmann-bayes[data]'. "
+            f"Or: {remedy[0].lower()}{remedy[1:]}."
+        ) from error
+    hidden = pooch.get_logger().level
+    pooch.get_logger().setLevel("ERROR")
+    try:
+        found = pooch.retrieve(remote.url, f"sha256:{remote.sha256}", fname=name, path=pooch.os_cache("bbl"))
+    except (OSError, ValueError) as error:  # no network, no such page; another file than expected
+        raise DataError(f"{name} could not be downloaded from {remote.url} ({error}). {remedy}.") from error
+    finally:
+        pooch.get_logger().setLevel(hidden)
+    return Path(found)
+
+
+def fetch_ma0014() -> pd.DataFrame:
+    """Return the binding sites MA0014.3 (PAX5) of JASPAR 2018, one column per position; downloaded once.
+
+    Returns
+    -------
+    DataFrame, shape (948, 12)
+        Columns ``"1"`` to ``"12"`` of letters A, C, G, T. Of the 1412 records, 425 empty and 39 shorter ones are
+        skipped.
+
+    Raises
+    ------
+    DataError
+        If the file can neither be found nor downloaded, or is not the original.
+
+    Notes
+    -----
+    The data of Woo & Wang (2022), section 3.6, from the R package bbl (GPL), which is why they are not shipped here.
+    The file is looked for in the folder that the environment variable ``BBL_DATA`` names, or in a folder right below
+    it, and then in the cache of pooch, which downloads it. Its SHA-256 is checked in every case.
+
+    Examples
+    --------
+    >>> sites = fetch_ma0014()  # doctest: +SKIP
+    """
+    text = _fetch("MA0014.3.fasta").decode("utf-8")
+    with warnings.catch_warnings(action="ignore", category=DataWarning):  # of what is skipped: the file is known
+        return readFasta(io.StringIO(text))
+
+
+def _read_idx(name: str, shape: tuple[int, ...]) -> Any:
+    content = np.frombuffer(_fetch(name), dtype=np.uint8)
+    return content[content.size - int(np.prod(shape)) :].reshape(shape)
+
+
+def fetch_mnist(part: str = "train", threshold: int | None = 127) -> pd.DataFrame:
+    """Return all 60,000 training or 10,000 test images of MNIST; downloaded once (11 MB).
+
+    Parameters
+    ----------
+    part : {"train", "test"}, default "train"
+    threshold : int or None, default 127
+        Pixels are 1 where the grey level of 0 to 255 exceeds it; None for the grey levels themselves.
+
+    Returns
+    -------
+    DataFrame, shape (60000, 785) or (10000, 785)
+        ``y``, the digit, and ``X1`` to ``X784``, the 28 x 28 pixels row by row.
+
+    Raises
+    ------
+    DataError
+        If the files can neither be found nor downloaded, or are not the originals.
+
+    Notes
+    -----
+    Source: LeCun et al. (1998), doi:10.1109/5.726791. For where the files are looked for, see `fetch_ma0014`; they may
+    be packed anew, since the SHA-256 of what they hold is checked.
+
+    Examples
+    --------
+    >>> digits = fetch_mnist("test")  # doctest: +SKIP
+    """
+    choice("part", part, ("train", "test"))
+    limit = None if threshold is None else integer("threshold", threshold, 0, 254)
+    prefix, n = ("train", 60_000) if part == "train" else ("t10k", 10_000)
+    labels = _read_idx(f"{prefix}-labels-idx1-ubyte.gz", (n,))
+    pixels = _read_idx(f"{prefix}-images-idx3-ubyte.gz", (n, 784))
+    return _images(labels, pixels if limit is None else (pixels > limit).view(np.uint8))

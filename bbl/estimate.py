@@ -65,7 +65,8 @@ def fit_group(
 ) -> list[tuple[EngineFit, float]]:
     """Fit one group at each of `values`; return each fit with its approximate ln Z (nan where that comes later).
 
-    The (D, D) site matrices are dropped unless `keep_sites`. A group without rows gets zeros: its share is zero, so it is never predicted.
+    The (D, D) site matrices are dropped unless `keep_sites`. A group without rows gets zeros; its share is zero, so it
+    is never predicted.
     """
     if not sample.n:
         empty = EngineFit(np.zeros(layout.size), 0.0, mf_log_z=0.0, converged=np.ones(layout.m, dtype=bool))

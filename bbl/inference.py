@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import chi2
+from scipy.special import chdtrc
 
 from bbl.design.sample import Sample
 from bbl.engines import Engine, NaiveBayes, PseudoLikelihood
@@ -52,13 +52,14 @@ def _influence(sample: Sample, layout: Layout, engine: Engine) -> tuple[Influenc
             raise OptionError("Standard errors are for symmetrised couplings (symmetrize=True).", argument="symmetrize")
         rows = engine.prepare(sample, layout)
         lambdah = engine.lambda_ if engine.lambdah is None else engine.lambdah
-        return Influence(rows, layout, engine.fit(rows, layout).site_theta, engine.lambda_, lambdah), rows
+        return Influence(rows, layout, np.asarray(engine.fit(rows, layout).site_theta), engine.lambda_, lambdah), rows
     if isinstance(engine, NaiveBayes):
         site_theta = np.zeros((layout.D, 1 + layout.D))
         site_theta[:, 0] = engine.fit(sample, layout).theta
         return Influence(sample, layout, site_theta, 0.0, 0.0), sample
     raise OptionError(
-        f"Standard errors are there for method='pseudo' and 'naive'; method={engine.name!r} has no likelihood equations.",
+        f"Standard errors are there for method='pseudo' and 'naive', not for method={engine.name!r}, which solves no "
+        "likelihood equations.",
         argument="method",
     )
 
@@ -120,7 +121,7 @@ def wald(layout: Layout, theta: np.ndarray, terms: list[np.ndarray]) -> tuple[np
         ]
     )
     df = np.diff(cuts)
-    return statistic, df, chi2.sf(statistic, df)
+    return statistic, df, chdtrc(df, statistic)
 
 
 def adjust(p: np.ndarray, method: str) -> np.ndarray:

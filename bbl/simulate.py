@@ -63,10 +63,10 @@ def mcSample(
     >>> titanic = bbl.datasets.load_titanic()
     >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
     >>> bbl.mcSample(fit, nsteps=100, seed=1).xmax
-              No     Yes
-    Class   Crew     1st
-    Sex     Male  Female
-    Age    Adult   Adult
+              No    Yes
+    Class   Crew   Crew
+    Sex     Male   Male
+    Age    Adult  Adult
     """
     if isinstance(fit, CVResults):
         fit = fit.model
@@ -75,24 +75,37 @@ def mcSample(
     nsteps, thin = integer("nsteps", nsteps, 1), integer("thin", thin, 1)
     nchains, keep, rng = integer("nchains", nchains, 1), flag("draws", draws), generator(seed)
     layout, labels = fit.params.layout, fit.labels
+    varies = layout.n_levels > 1  # a predictor of one level has no parameters and stays where it is
     burn_in = nsteps // 2
     found = []
     with progress_bar(len(labels.groups), "mcSample", verbose) as step:
         for theta in fit.params.theta:
             h, J = layout.to_matrix(theta)
             found.append(
-                gibbs(h, J, layout.n_levels, nsteps - burn_in, nchains, rng, burn_in, min(thin, nsteps - burn_in), keep)
+                gibbs(
+                    h,
+                    J,
+                    layout.n_levels[varies],
+                    nsteps - burn_in,
+                    nchains,
+                    rng,
+                    burn_in,
+                    min(thin, nsteps - burn_in),
+                    keep,
+                )
             )
             step()
     groups = list(labels.groups)
-    codes = np.array([f.best for f in found])
+    codes = np.zeros((len(groups), layout.m), dtype=np.intp)
+    codes[:, varies] = [f.best for f in found]
     xmax = {g: [labels.levels[i][a] for i, a in enumerate(row)] for g, row in zip(groups, codes, strict=True)}
     kept = rhat = ess = None
     if keep:
-        kept = {g: _label_rows(f.draws.reshape(-1, layout.m), labels) for g, f in zip(groups, found, strict=True)}
-        if found[0].energy.shape[1] >= 4:
-            rhat = pd.Series([float(split_rhat(f.energy)) for f in found], index=groups, name="rhat")
-            ess = pd.Series([float(effective_sample_size(f.energy)) for f in found], index=groups, name="ess")
+        kept = {g: _label_rows(np.asarray(f.draws), varies, labels) for g, f in zip(groups, found, strict=True)}
+        energy = [np.asarray(f.energy) for f in found]
+        if energy[0].shape[1] >= 4:
+            rhat = pd.Series([float(split_rhat(e)) for e in energy], index=groups, name="rhat")
+            ess = pd.Series([float(effective_sample_size(e)) for e in energy], index=groups, name="ess")
     return SampleResults(
         pd.DataFrame(xmax, index=pd.Index(labels.names, dtype=object), columns=groups),
         pd.Series([f.best_energy for f in found], index=groups, name="emax"),
@@ -104,11 +117,13 @@ def mcSample(
     )
 
 
-def _label_rows(codes: np.ndarray, labels) -> pd.DataFrame:
-    """Return codes (n, m) as a frame of categories."""
+def _label_rows(draws: np.ndarray, varies: np.ndarray, labels) -> pd.DataFrame:
+    """Return draws (chains, draws, varying predictors) as a frame of categories."""
+    codes = np.zeros((draws.shape[0] * draws.shape[1], len(varies)), dtype=np.intp)
+    codes[:, varies] = draws.reshape(len(codes), -1)
     return pd.DataFrame(
         {
-            name: pd.Categorical.from_codes(codes[:, i].astype(np.intp), pd.Index(levels, dtype=object).infer_objects())
+            name: pd.Categorical.from_codes(codes[:, i], pd.Index(levels, dtype=object).infer_objects())
             for i, (name, levels) in enumerate(zip(labels.names, labels.levels, strict=True))
         }
     )
@@ -279,9 +294,9 @@ def randomsamp(
     >>> par = [randompar(predictors, seed=1), randompar(predictors, seed=2)]
     >>> randomsamp(predictors, ["case", "ctrl"], par=par, nsample=3, seed=3)
           y x1 x2 x3 x4
-    0  ctrl  t  t  g  c
-    1  ctrl  c  t  g  a
-    2  ctrl  t  a  c  a
+    0  case  g  c  g  a
+    1  case  a  c  t  t
+    2  ctrl  g  a  g  c
     """
     names, levels = _predictor_levels(predictors)
     groups = list(response)

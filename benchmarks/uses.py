@@ -42,7 +42,7 @@ def _codes(table: Table) -> np.ndarray:
 
 def _certainty(scores: np.ndarray) -> tuple[float, float, dict]:
     difference = np.abs(scores[:, 0] - scores[:, 1])
-    return float(1.0 / (1.0 + np.exp(-difference)).mean() ** -1), NAN, {}
+    return float((1.0 / (1.0 + np.exp(-difference))).mean()), NAN, {}
 
 
 @method("predict", "bbl")

@@ -122,11 +122,6 @@ class Problem:
         return np.array([known[v] for v in values], dtype=int)
 
     @property
-    def share(self) -> np.ndarray:
-        """Weighted share of every group."""
-        return np.array([self.w[self.y == g].sum() for g in range(self.K)]) / self.w.sum()
-
-    @property
     def unweighted(self) -> bool:
         """Whether every weight is one, so that R's means over rows are right."""
         return bool((self.w == 1).all())

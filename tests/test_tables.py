@@ -52,8 +52,8 @@ def test_mappings(coef):
 
 
 def test_tables_are_copies(coef):
-    coef.h["No"]["Class"].iloc[0] = 99.0
-    coef.J["No"]["Class", "Sex"].iloc[0, 0] = 99.0
+    fields, couplings = coef.h["No"]["Class"], coef.J["No"]["Class", "Sex"]
+    fields.iloc[0] = couplings.iloc[0, 0] = 99.0
     assert coef.h["No"]["Class"].iloc[0] == 0.0
     assert coef.J["No"]["Class", "Sex"].iloc[0, 0] == 5.0
 

@@ -1,3 +1,5 @@
+"""Signatures of the Gibbs kernel."""
+
 import numpy as np
 from numpy.typing import NDArray
 

@@ -27,13 +27,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PSEUDO_PAIRS 8     /* pairs that L-BFGS remembers */
+#define PSEUDO_PAIRS 10    /* pairs that L-BFGS remembers at most */
+#define PSEUDO_SAFE 300.0  /* below this, products of two normalisers do not overflow */
 #define PSEUDO_TILE 3      /* logits that the forward pass takes at once */
 #define PSEUDO_BLOCK 4096  /* doubles of one plane's row block: 32 KB */
-#define PSEUDO_ROTATED 40  /* up to so many logits the responses are rotated by the eigenvectors of S_i */
-#ifndef REFRESH
-#define REFRESH(r) ((r) == 3 || (r) == 10 || (r) == 30)
+#ifndef PSEUDO_PLANES
+#define PSEUDO_PLANES 81920
 #endif
+#ifndef PSEUDO_LONG
+#define PSEUDO_LONG 65536
+#endif
+#define PSEUDO_ROTATED 40  /* up to so many logits the responses are rotated by the eigenvectors of S_i */
 #define PSEUDO_OWNED 24
 #define PSEUDO_MOST_LANES 8
 
@@ -69,7 +73,7 @@ typedef struct {
 
 typedef struct {
     ptrdiff_t site[PSEUDO_MOST_LANES];  /* -1: no site in this lane */
-    ptrdiff_t A, rank;
+    ptrdiff_t A, rank, span, pairs;  /* logits; leading eigenvectors; row blocks in the planes; pairs remembered */
     double tail;
     uint8_t *on, *chunk_on;  /* (n_composites,), (n_chunks,): has a neighbour of one of the sites */
     double *live;            /* (A, V) 1 where the site has this level */
@@ -89,12 +93,22 @@ typedef struct {
 
 static inline ptrdiff_t pseudo_min(ptrdiff_t a, ptrdiff_t b) { return a < b ? a : b; }
 
-/* How many numbers in [1, A + 1] may be multiplied without overflow */
-static inline ptrdiff_t pseudo_product(ptrdiff_t A) { return (ptrdiff_t)(700.0 / log((double)A + 1.0)); }
-
 #include "pseudo_prepare.h"
 
-/* Largest sizes of a lane block's working memory, in doubles; the first entry (9 arrays) is (A, 1 + D, V) */
+/* Row blocks whose planes are held at once: what stays in the second-level cache, at least two blocks */
+static ptrdiff_t pseudo_span(const pseudo_problem *p, ptrdiff_t A)
+{
+    const ptrdiff_t fit = PSEUDO_PLANES / (A * PSEUDO_BLOCK);
+    return pseudo_min(fit > 2 ? fit : 2, p->n_blocks);
+}
+
+/* Long vectors cost more to remember than the saved evaluations bring */
+static ptrdiff_t pseudo_pairs(const pseudo_problem *p, ptrdiff_t A)
+{
+    return A * (1 + p->D) * p->lanes > PSEUDO_LONG ? PSEUDO_PAIRS / 2 : PSEUDO_PAIRS;
+}
+
+/* Working memory of a lane block in doubles */
 static size_t pseudo_task_doubles(const pseudo_problem *p, ptrdiff_t A)
 {
     const size_t V = (size_t)p->lanes, P = (size_t)(1 + p->D);
@@ -104,9 +118,9 @@ static size_t pseudo_task_doubles(const pseudo_problem *p, ptrdiff_t A)
         const size_t size = (size_t)(p->states[p->chunk[c + 1]] - p->states[p->chunk[c]]);
         tile = size > tile ? size : tile;
     }
-    return (size_t)A * P * V * (6 + 2 * PSEUDO_PAIRS) + P * V
-        + (size_t)A * (size_t)(p->n_blocks * (p->block + 1)) * V + states * V + PSEUDO_TILE * tile * V
-        + (size_t)A * V * (size_t)(6 + (A <= PSEUDO_ROTATED ? 2 * A : 0)) + 8 * V
+    return (size_t)A * P * V * (size_t)(6 + 2 * pseudo_pairs(p, A)) + P * V
+        + (size_t)(A * pseudo_span(p, A) * (p->block + 1)) * V + states * V + PSEUDO_TILE * tile * V
+        + (size_t)A * V * (size_t)(6 + (A <= PSEUDO_ROTATED ? A : 0)) + 8 * V
         + (size_t)(2 * p->D_padded) * V + (size_t)(p->n_composites + p->n_chunks) + 32 * 8;
 }
 

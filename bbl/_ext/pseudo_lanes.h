@@ -6,13 +6,14 @@
    (a) Every function works on vectors whose lanes are response sites; no lane ever looks at another one.
    (b) forward: table of summed couplings per composite, then one load-add per row and composite into the planes.
        The tables of a chunk of composites stay in the first-level cache while all rows pass.
-   (c) softmax: planes become probabilities (times row weights), normalisers are summed up. With equal weights
-       normalisers are multiplied and one log is taken for hundreds of rows.
+   (c) softmax: planes become probabilities (times row weights), normalisers are summed up. With equal weights they
+       are multiplied and one log is taken per row block. The largest logit is subtracted first (shift) only where the
+       parameters' size does not rule out an overflow.
    (d) backward: rows of a block, sorted by joint state and filled up to multiples of four, are summed in registers,
        states with equally many rows one after the other, so that the processor foresees the ends of the loops.
        The state where all predictors of a composite are at their reference has no parameter and is left out.
 
-   Conventions: V = LANES; planes (A, n_blocks, block + 1, V), the last row of each block always zero;
+   Conventions: V = LANES; planes (A, span, block + 1, V) of `span` row blocks, the last row of each always zero;
    parameters and gradients (A, 1 + D, V); tables (n_states, V). */
 
 #if LANES > 1
@@ -139,11 +140,11 @@ GATHER(2)
 GATHER(3)
 #undef GATHER
 
-/* planes = fields h (A, V) plus summed couplings of x; table has room for PSEUDO_TILE tables */
-TARGET static void NAME(forward)(const pseudo_problem *p, const pseudo_task *t, const double *x, const double *h,
-                                 double *table, double *planes)
+/* Planes of the row blocks `begin` to `end` = fields h (A, V) plus summed couplings of x (A, 1 + D, V) */
+TARGET static void NAME(forward)(const pseudo_problem *p, const pseudo_task *t, ptrdiff_t begin, ptrdiff_t end,
+                                 const double *x, const double *h, double *table, double *planes)
 {
-    const ptrdiff_t far = (1 + p->D) * LANES, stride = (p->block + 1) * LANES, gap = p->n_blocks * stride;
+    const ptrdiff_t far = (1 + p->D) * LANES, stride = (p->block + 1) * LANES, gap = t->span * stride;
     ptrdiff_t a, Q, q, ch, b;
     for (a = 0; a < t->A; a += Q) {
         int begun = 0;
@@ -155,11 +156,11 @@ TARGET static void NAME(forward)(const pseudo_problem *p, const pseudo_task *t, 
                 continue;
             for (q = 0; q < Q; q++)
                 NAME(tabulate)(p, ch, x + (a + q) * far, table + q * step);
-            for (b = 0; b < p->n_blocks; b++) {
+            for (b = begin; b < end; b++) {
                 const uint16_t *codes = p->codes + p->n_padded * p->chunk[ch] + b * p->block * width;
                 const ptrdiff_t rows = pseudo_min(p->block, p->n - b * p->block);
                 const double *init = begun ? NULL : h + a * LANES;
-                double *plane = planes + a * gap + b * stride;
+                double *plane = planes + a * gap + (b - begin) * stride;
                 if (Q == 1)
                     NAME(gather1)(table, step, codes, width, rows, init, plane, gap);
                 else if (Q == 2)
@@ -172,21 +173,40 @@ TARGET static void NAME(forward)(const pseudo_problem *p, const pseudo_task *t, 
     }
 }
 
-/* One logit: rows of logits to P(level 1) times weight. sums = (log normalisers, p, p (1 - p)), each added up.
-   Two rows share a division. */
-TARGET static void NAME(logistic)(double *row, const double *w, ptrdiff_t rows, double *sums)
+/* A product of many numbers >= 1: the exponent is moved out of the product after every factor, so nothing overflows */
+TARGET static inline vd NAME(split)(vd product, vu *exponent)
+{
+    *exponent += NAME(bits)(product) >> 52;
+    return NAME(real)((NAME(bits)(product) & 0x000fffffffffffffu) | 0x3ff0000000000000u);
+}
+
+/* Its logarithm, `factors` factors having been split */
+TARGET static inline vd NAME(split_log)(vd product, vu exponent, ptrdiff_t factors)
+{
+    const vd power = NAME(real)(exponent | 0x4330000000000000u) - (4503599627370496.0 + 1023.0 * (double)factors);
+    return NAME(log)(product) + power * 6.93147180369123816490e-01 + power * 1.90821492927058770002e-10;
+}
+
+/* One logit: rows of logits to P(level 1) times weight. sums = (log normalisers, p (1 - p), p), each added up.
+   Two rows share a division; with `shift` exp takes -|logit|, which cannot overflow. */
+TARGET static void NAME(logistic)(double *row, const double *w, ptrdiff_t rows, int shift, double *sums)
 {
     const vd one = fill(1.0), zero = fill(0.0);
-    vd log_z = load(sums), total = load(sums + LANES), curve = load(sums + 2 * LANES), z = one;
+    vd log_z = load(sums), curve = load(sums + LANES), total = load(sums + 2 * LANES), z = one;
+    vu exponent = (vu){0};
     ptrdiff_t r;
     for (r = 0; r < rows; r += 2, row += 2 * LANES) {
         const int pair = r + 1 < rows;
         const vd f = load(row), g = pair ? load(row + LANES) : zero;
-        const vd fp = NAME(larger)(f, zero), gp = NAME(larger)(g, zero);
+        const vd fp = shift ? NAME(larger)(f, zero) : zero, gp = shift ? NAME(larger)(g, zero) : zero;
         const vd ef = NAME(exp)(f - fp - fp), eg = pair ? NAME(exp)(g - gp - gp) : zero;
         const vd zf = ef + one, zg = eg + one, product = zf * zg, inverse = one / product;
         const vd jf = inverse * zg, jg = inverse * zf, kf = ef * jf, kg = eg * jg;
-        vd pf = NAME(choose)(VU_MASK(f > zero), jf, kf), pg = NAME(choose)(VU_MASK(g > zero), jg, kg);
+        vd pf = kf, pg = pair ? kg : zero;
+        if (shift) {
+            pf = NAME(choose)(VU_MASK(f > zero), jf, kf);
+            pg = pair ? NAME(choose)(VU_MASK(g > zero), jg, kg) : zero;
+        }
         if (w) {
             const double wf = w[r], wg = pair ? w[r + 1] : 0.0;
             log_z += (fp + NAME(log)(zf)) * wf + (gp + NAME(log)(zg)) * wg;
@@ -195,56 +215,46 @@ TARGET static void NAME(logistic)(double *row, const double *w, ptrdiff_t rows, 
             pg *= wg;
         } else {
             log_z += fp + gp;
-            z *= product;
-            curve += jf * kf + (pair ? jg * kg : zero);
-            if ((r & 510) == 510) {
-                log_z += NAME(log)(z);
-                z = one;
-            }
+            z = pair ? NAME(split)(z * product, &exponent) : z * product;
+            curve += jf * kf + jg * kg;
         }
-        if (!pair)
-            pg = zero;
         total += pf + pg;
         store(row, pf);
         if (pair)
             store(row + LANES, pg);
     }
-    store(sums, log_z + NAME(log)(z));
-    store(sums + LANES, total);
-    store(sums + 2 * LANES, curve);
+    store(sums, log_z + NAME(split_log)(z, exponent, w ? 0 : rows / 2));
+    store(sums + LANES, curve);
+    store(sums + 2 * LANES, total);
 }
 
 /* A > 1 logits, `gap` apart, likewise; live (A, V) is 1 where the lane's site has that level.
    sums = (log normalisers, sum_a p_a (1 - p_a), p of each logit) */
 TARGET static void NAME(softmax)(double *row, ptrdiff_t A, ptrdiff_t gap, const double *live, const double *w,
-                                 ptrdiff_t rows, double *sums)
+                                 ptrdiff_t rows, int shift, double *sums)
 {
-    /* normalisers lie in [1, A + 1]: so many may be multiplied before the product overflows */
-    const ptrdiff_t most = pseudo_product(A);
     double *total = sums + 2 * LANES;
     vd log_z = load(sums), curve = load(sums + LANES), product = fill(1.0);
-    ptrdiff_t r, a, left = most;
+    vu exponent = (vu){0};
+    ptrdiff_t r, a;
     for (r = 0; r < rows; r++, row += LANES) {
-        vd top = fill(0.0), z, square = fill(0.0), scale;
-        for (a = 0; a < A; a++)
-            top = NAME(larger)(load(row + a * gap), top);
-        z = NAME(exp)(-top);
+        vd top = fill(0.0), z = fill(1.0), square = fill(0.0), scale;
+        if (shift) {
+            for (a = 0; a < A; a++)
+                top = NAME(larger)(load(row + a * gap), top);
+            z = NAME(exp)(-top);
+        }
         for (a = 0; a < A; a++) {
             const vd e = NAME(exp)(load(row + a * gap) - top) * load(live + a * LANES);
             z += e;
             store(row + a * gap, e);
         }
         scale = fill(1.0) / z;
-        if (w) {
+        if (w)
             log_z += (top + NAME(log)(z)) * w[r];
-        } else {
+        else {
             log_z += top;
-            product *= z;
-            if (--left == 0) {
-                log_z += NAME(log)(product);
-                product = fill(1.0);
-                left = most;
-            }
+            product = NAME(split)(product * z, &exponent);
         }
         for (a = 0; a < A; a++) {
             vd prob = load(row + a * gap) * scale;
@@ -256,15 +266,32 @@ TARGET static void NAME(softmax)(double *row, ptrdiff_t A, ptrdiff_t gap, const 
         }
         curve += w ? square * w[r] : square;
     }
-    store(sums, log_z + NAME(log)(product));
+    store(sums, log_z + NAME(split_log)(product, exponent, w ? 0 : rows));
     store(sums + LANES, curve);
 }
 
+/* Logits of row blocks to probabilities; adds to sums (2 + A, V): log normalisers, curvature, p of each logit */
+TARGET static void NAME(activate)(const pseudo_problem *p, const pseudo_task *t, ptrdiff_t begin, ptrdiff_t end, int shift,
+                                  double *planes, double *sums)
+{
+    const ptrdiff_t stride = (p->block + 1) * LANES;
+    ptrdiff_t b;
+    for (b = begin; b < end; b++, planes += stride) {
+        const ptrdiff_t rows = pseudo_min(p->block, p->n - b * p->block);
+        const double *w = p->equal ? NULL : p->weights + b * p->block;
+        if (t->A == 1)
+            NAME(logistic)(planes, w, rows, shift, sums);
+        else
+            NAME(softmax)(planes, t->A, t->span * stride, t->live, w, rows, shift, sums);
+    }
+}
+
 /* table (n_states, V) += sums over rows of one plane by joint state, for the composites that are on */
-TARGET static void NAME(backward)(const pseudo_problem *p, const uint8_t *on, const double *plane, double *table)
+TARGET static void NAME(backward)(const pseudo_problem *p, const uint8_t *on, ptrdiff_t begin, ptrdiff_t end,
+                                  const double *plane, double *table)
 {
     ptrdiff_t b, c, k, g;
-    for (b = 0; b < p->n_blocks; b++, plane += (p->block + 1) * LANES)
+    for (b = begin; b < end; b++, plane += (p->block + 1) * LANES)
         for (c = 0; c < p->n_composites; c++) {
             const uint16_t *at = p->sorted + p->sorted_first[b * p->n_composites + c];
             double *t = table + p->states[c] * LANES;
@@ -287,62 +314,59 @@ TARGET static void NAME(backward)(const pseudo_problem *p, const uint8_t *on, co
         }
 }
 
-/* Sum the table over states to the columns of the single predictors, g (1 + D, V); destroys the table */
+/* Add the table's sums over states to the columns of the single predictors, g (1 + D, V); destroys the table */
 TARGET static void NAME(fold)(const pseudo_problem *p, const uint8_t *on, double *table, double *g)
 {
     ptrdiff_t c, j, b, s, size;
     for (c = 0; c < p->n_composites; c++) {
         double *t = table + p->states[c] * LANES;
         size = p->states[c + 1] - p->states[c];
-        for (j = p->first[c + 1] - 1; j >= p->first[c]; j--) {
+        for (j = p->first[c + 1] - 1; j >= p->first[c] && on[c]; j--) {
             size /= p->n_levels[j];
             for (b = 1; b < p->n_levels[j]; b++) {
-                vd v = fill(0.0);
-                if (on[c])
-                    for (s = 0; s < size; s++) {
-                        const vd u = load(t + (b * size + s) * LANES);
-                        v += u;
-                        store(t + s * LANES, load(t + s * LANES) + u);
-                    }
-                store(g + (p->start[j] + b) * LANES, v);
+                double *column = g + (p->start[j] + b) * LANES;
+                vd v = load(column);
+                for (s = 0; s < size; s++) {
+                    const vd u = load(t + (b * size + s) * LANES);
+                    v += u;
+                    store(t + s * LANES, load(t + s * LANES) + u);
+                }
+                store(column, v);
             }
         }
     }
 }
 
-/* Sums over rows of the planes: g (A, 1 + D, V) column 0 from `total`, the others through `table` */
-TARGET static void NAME(reduce)(const pseudo_problem *p, const pseudo_task *t, const double *planes, const double *total,
-                                double *table, double *g)
+/* g (A, 1 + D, V) columns 1... += sums over the rows of the blocks' planes, by way of the table */
+TARGET static void NAME(reduce)(const pseudo_problem *p, const pseudo_task *t, ptrdiff_t begin, ptrdiff_t end,
+                                const double *planes, double *table, double *g)
 {
-    const ptrdiff_t gap = p->n_blocks * (p->block + 1) * LANES;
+    const ptrdiff_t gap = t->span * (p->block + 1) * LANES;
     ptrdiff_t a;
     for (a = 0; a < t->A; a++, planes += gap, g += (1 + p->D) * LANES) {
         memset(table, 0, (size_t)p->states[p->n_composites] * LANES * sizeof *table);
-        NAME(backward)(p, t->on, planes, table);
+        NAME(backward)(p, t->on, begin, end, planes, table);
         NAME(fold)(p, t->on, table, g);
-        store(g, load(total + a * LANES));
     }
 }
 
-/* Probabilities and normalisers at uncentred fields h; sums (2 + A, V) = log normalisers, curvature, p of each logit */
-TARGET static void NAME(activate)(const pseudo_problem *p, const pseudo_task *t, double *planes, double *sums)
+/* All rows: sums (2 + A, V) and, where g is given, g (A, 1 + D, V) with the sums over rows of p times each column */
+TARGET static void NAME(pass)(const pseudo_problem *p, const pseudo_task *t, const double *x, const double *h, int shift,
+                              double *tiles, double *planes, double *table, double *sums, double *g)
 {
-    const ptrdiff_t stride = (p->block + 1) * LANES, gap = p->n_blocks * stride;
-    ptrdiff_t b;
+    ptrdiff_t b, end, a;
     memset(sums, 0, (size_t)(2 + t->A) * LANES * sizeof *sums);
-    for (b = 0; b < p->n_blocks; b++) {
-        const ptrdiff_t rows = pseudo_min(p->block, p->n - b * p->block);
-        const double *w = p->equal ? NULL : p->weights + b * p->block;
-        if (t->A == 1)
-            NAME(logistic)(planes + b * stride, w, rows, sums);
-        else
-            NAME(softmax)(planes + b * stride, t->A, gap, t->live, w, rows, sums);
+    if (g)
+        memset(g, 0, (size_t)(t->A * (1 + p->D)) * LANES * sizeof *g);
+    for (b = 0; b < p->n_blocks; b = end) {
+        end = pseudo_min(b + t->span, p->n_blocks);
+        NAME(forward)(p, t, b, end, x, h, tiles, planes);
+        NAME(activate)(p, t, b, end, shift, planes, sums);
+        if (g)
+            NAME(reduce)(p, t, b, end, planes, table, g);
     }
-    if (t->A == 1) {  /* logistic leaves p second and the curvature last */
-        const vd total = load(sums + LANES);
-        store(sums + LANES, load(sums + 2 * LANES));
-        store(sums + 2 * LANES, total);
-    }
+    for (a = 0; a < t->A && g; a++)
+        store(g + a * (1 + p->D) * LANES, load(sums + (2 + a) * LANES));
 }
 
 /* The same where all couplings are zero, in closed form: no row is looked at; fills g as `reduce` would */

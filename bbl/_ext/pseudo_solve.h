@@ -8,13 +8,14 @@
        responding site and Cov the predictors' covariance. The responses are rotated by the eigenvectors of S_i; Cov
        enters by its leading eigenvectors and the mean of the others (Kronecker), or by its diagonal blocks, whose
        inverse is known in closed form (blocks). S_i is multiplied by the ratio of the mean of sum_a p_a (1 - p_a) at
-       the current point to that at independence, which for a binary site is the exact mean curvature.
+       the current point to that at independence, which for a binary site is the exact mean curvature; the whole is
+       scaled by the newest pair of steps and gradient changes.
    (d) A step is taken if it decreases f enough or, where the change is below rounding, if the slope at its end is
        smaller than at its start (f is convex, so the slope tells). */
 
 typedef struct {
     double *x, *g, *d, *xt, *gt, *mask, *moment, *S, *Y;  /* (A, 1 + D, V); mask (1 + D, V); pairs (memory, A, 1 + D, V) */
-    double *planes, *table, *tiles, *h, *sums, *rotation, *square, *sigma, *spread, *columns;
+    double *planes, *table, *tiles, *h, *sums, *rotation, *sigma, *spread, *columns;
     float *left, *right;
 } NAME(work);
 #define work NAME(work)
@@ -24,6 +25,32 @@ typedef struct {
 } NAME(point);
 #define point NAME(point)
 
+/* Fields h (A, V) of the point x; shift = 0 where no logit can reach PSEUDO_SAFE, so that exp may be taken as it is */
+TARGET static void NAME(fields)(const pseudo_problem *p, const pseudo_task *t, const double *x, double *h, int *shift)
+{
+    const ptrdiff_t P = 1 + p->D;
+    double bound[LANES];
+    vd most = fill(0.0);
+    ptrdiff_t a, j, c;
+    for (a = 0; a < t->A; a++, x += P * LANES) {
+        vd field = load(x), size = fill(0.0);
+        for (j = 0; j < p->m; j++) {
+            vd top = fill(0.0);
+            for (c = p->start[j] + 1; c <= p->start[j + 1]; c++) {
+                const vd J = load(x + c * LANES);
+                field -= J * p->mean[c];
+                top = NAME(larger)(NAME(larger)(J, -J), top);
+            }
+            size += top;
+        }
+        store(h + a * LANES, field);
+        most = NAME(larger)(size + NAME(larger)(field, -field), most);
+    }
+    store(bound, most);
+    for (a = 0, *shift = 0; a < LANES; a++)
+        *shift |= !(bound[a] < PSEUDO_SAFE);
+}
+
 /* Objective, its gradient g in (h', J) and, in the point, the norm of the gradient in (h, J) and the slope <g, d>.
    f = mean of log normalisers - <parameters, empirical moments> + penalties: the responses are not looked at again. */
 TARGET static void NAME(evaluate)(const pseudo_problem *p, const pseudo_task *t, const work *w, const double *x,
@@ -32,17 +59,11 @@ TARGET static void NAME(evaluate)(const pseudo_problem *p, const pseudo_task *t,
     const ptrdiff_t P = 1 + p->D, far = P * LANES;
     vd linear = fill(0.0), ridge = fill(0.0), ridge_h = fill(0.0), norm = fill(0.0), slope = fill(0.0);
     ptrdiff_t a, c;
-    for (a = 0; a < t->A; a++) {
-        vd h = load(x + a * far);
-        for (c = 1; c < P; c++)
-            h -= load(x + a * far + c * LANES) * p->mean[c];
-        store(w->h + a * LANES, h);
-    }
-    if (coupled) {
-        NAME(forward)(p, t, x, w->h, w->tiles, w->planes);
-        NAME(activate)(p, t, w->planes, w->sums);
-        NAME(reduce)(p, t, w->planes, w->sums + 2 * LANES, w->table, g);
-    } else
+    int shift;
+    NAME(fields)(p, t, x, w->h, &shift);
+    if (coupled)
+        NAME(pass)(p, t, x, w->h, shift, w->tiles, w->planes, w->table, w->sums, g);
+    else
         NAME(independent)(p, t, w->h, w->sums, g);
     for (a = 0; a < t->A; a++, x += far, g += far) {
         const double *moment = w->moment + a * far;
@@ -88,50 +109,6 @@ TARGET static void NAME(rotate)(const pseudo_problem *p, const pseudo_task *t, c
         }
         for (a = 0; a < A; a++)
             store(q + a * P * LANES, load(w->columns + a * LANES));
-    }
-}
-
-/* Replace S_i by its mean over rows at the point whose probabilities the planes hold, for the lanes in `which` */
-TARGET static void NAME(refresh)(const pseudo_problem *p, const pseudo_task *t, const work *w, const uint64_t *which)
-{
-    const ptrdiff_t A = t->A, stride = (p->block + 1) * LANES, gap = p->n_blocks * stride;
-    ptrdiff_t a, b, k, r, v;
-    for (a = 0; a < A; a++)
-        for (b = 0; b <= a; b++) {
-            vd s = fill(0.0), s2 = fill(0.0);
-            for (k = 0; k < p->n_blocks; k++) {
-                const double *pa = w->planes + a * gap + k * stride, *pb = w->planes + b * gap + k * stride;
-                const ptrdiff_t rows = pseudo_min(p->block, p->n - k * p->block);
-                if (p->equal)
-                    for (r = 0; r < rows; r += 2) {  /* beyond an odd number of rows lies a zero row or a padded one */
-                        s += load(pa + r * LANES) * load(pb + r * LANES);
-                        if (r + 1 < rows)
-                            s2 += load(pa + (r + 1) * LANES) * load(pb + (r + 1) * LANES);
-                    }
-                else
-                    for (r = 0; r < rows; r++)
-                        s += load(pa + r * LANES) * load(pb + r * LANES) / p->weights[k * p->block + r];
-            }
-            s = (a == b ? load(w->sums + (2 + a) * LANES) - (s + s2) : -(s + s2)) * p->scale;
-            store(w->square + (a * A + b) * LANES, s);
-            store(w->square + (b * A + a) * LANES, s);
-        }
-    for (v = 0; v < LANES; v++) {
-        const ptrdiff_t levels = t->site[v] < 0 ? 0 : p->n_levels[t->site[v]] - 1;
-        double S[PSEUDO_ROTATED * PSEUDO_ROTATED], E[PSEUDO_ROTATED * PSEUDO_ROTATED], value[PSEUDO_ROTATED];
-        if (!which[v] || !levels)
-            continue;
-        for (a = 0, w->spread[v] = 0.0; a < levels; a++) {
-            w->spread[v] += w->square[(a * A + a) * LANES + v];
-            for (b = 0; b < levels; b++)
-                S[a * levels + b] = w->square[(a * A + b) * LANES + v];
-        }
-        pseudo_jacobi(S, levels, E, value, 1e-3);
-        for (a = 0; a < levels; a++) {
-            w->sigma[a * LANES + v] = value[a] > 1e-3 * p->least ? value[a] : 1e-3 * p->least;
-            for (b = 0; b < levels; b++)
-                w->rotation[(a * A + b) * LANES + v] = E[a * levels + b];
-        }
     }
 }
 
@@ -279,6 +256,26 @@ typedef struct {
 } NAME(history);
 #define history NAME(history)
 
+/* q *= <s, y> / <y, H y> of the newest pair, H the start metric: its size in the direction that was just measured */
+TARGET static void NAME(rescale)(const pseudo_problem *p, const pseudo_task *t, const work *w, const history *past,
+                                 const double *kappa, double lambda, double lambdah, double *q)
+{
+    const ptrdiff_t size = t->A * (1 + p->D) * LANES;
+    const double *S = w->S + past->newest * size, *Y = w->Y + past->newest * size;
+    double sy[LANES], yhy[LANES];
+    vd gamma;
+    ptrdiff_t k;
+    memcpy(w->xt, Y, (size_t)size * sizeof *Y);
+    NAME(precondition)(p, t, w, kappa, lambda, lambdah, w->xt);
+    store(sy, NAME(dot)(S, Y, size));
+    store(yhy, NAME(dot)(w->xt, Y, size));
+    for (k = 0; k < LANES; k++)
+        sy[k] = past->rho[past->newest][k] > 0.0 && yhy[k] > 0.0 ? sy[k] / yhy[k] : 1.0;
+    memcpy(&gamma, sy, sizeof gamma);
+    for (k = 0; k < size; k += LANES)
+        store(q + k, load(q + k) * gamma);
+}
+
 /* New directions d (and slopes) of the lanes in `renew`, from g; q is scratch */
 TARGET static void NAME(direction)(const pseudo_problem *p, const pseudo_task *t, const work *w, const history *past,
                                    const double *kappa, double lambda, double lambdah, const uint64_t *renew, double *q,
@@ -294,17 +291,19 @@ TARGET static void NAME(direction)(const pseudo_problem *p, const pseudo_task *t
     at = past->newest;
     s = past->count ? NAME(dot)(q, w->S + at * size, size) : fill(0.0);
     for (k = 0; k < past->count; k++) {
-        const ptrdiff_t older = (at + PSEUDO_PAIRS - 1) % PSEUDO_PAIRS;
+        const ptrdiff_t older = (at + t->pairs - 1) % t->pairs;
         const vd factor = s * load(past->rho[at]);
         store(alpha[at], factor);
         s = NAME(add_dot)(q, -factor, w->Y + at * size, k + 1 < past->count ? w->S + older * size : NULL, size);
         at = older;
     }
     NAME(precondition)(p, t, w, kappa, lambda, lambdah, q);
-    at = (at + 1) % PSEUDO_PAIRS;
+    if (past->count)
+        NAME(rescale)(p, t, w, past, kappa, lambda, lambdah, q);
+    at = (at + 1) % t->pairs;
     s = past->count ? NAME(dot)(q, w->Y + at * size, size) : fill(0.0);
     for (k = 0; k < past->count; k++) {
-        const ptrdiff_t newer = (at + 1) % PSEUDO_PAIRS;
+        const ptrdiff_t newer = (at + 1) % t->pairs;
         const vd factor = load(alpha[at]) - s * load(past->rho[at]);
         s = NAME(add_dot)(q, factor, w->S + at * size, k + 1 < past->count ? w->Y + newer * size : NULL, size);
         at = newer;
@@ -328,8 +327,8 @@ TARGET static void NAME(take)(const pseudo_problem *p, const pseudo_task *t, con
     vu mask;
     ptrdiff_t k;
     memcpy(&mask, taken, sizeof mask);
-    past->newest = (past->newest + 1) % PSEUDO_PAIRS;
-    if (past->count < PSEUDO_PAIRS)
+    past->newest = (past->newest + 1) % t->pairs;
+    if (past->count < t->pairs)
         past->count++;
     S = w->S + past->newest * size;
     Y = w->Y + past->newest * size;
@@ -391,7 +390,7 @@ TARGET static int NAME(minimise)(const pseudo_problem *p, const pseudo_task *t, 
     history past;
     search s;
     ptrdiff_t k;
-    int v, running = 0, fresh = 1, rounds = 0;
+    int v, running = 0, fresh = 1;
     memset(&past, 0, sizeof past);
     NAME(evaluate)(p, t, w, w->x, NULL, coupled, o->lambda, o->lambdah, w->g, &now);
     memset(w->d, 0, (size_t)size * sizeof *w->d);
@@ -464,12 +463,6 @@ TARGET static int NAME(minimise)(const pseudo_problem *p, const pseudo_task *t, 
         }
         if (fresh)
             NAME(take)(p, t, w, &past, taken);
-        if (fresh && running && t->A > 1 && t->A <= PSEUDO_ROTATED && REFRESH(rounds)) {
-            NAME(refresh)(p, t, w, taken);
-            for (v = 0; v < LANES; v++)
-                now.kappa[v] = taken[v] ? 1.0 : now.kappa[v];
-        }
-        rounds++;
     }
     for (v = 0; v < LANES; v++) {
         lane[v].value = now.f[v];

@@ -4,7 +4,7 @@
 TARGET static double *NAME(open)(const pseudo_problem *p, ptrdiff_t number, int everything, double lambda, pseudo_task *t,
                                  work *w)
 {
-    const size_t V = LANES, P = (size_t)(1 + p->D), blocks = (size_t)p->n_blocks;
+    const size_t V = LANES, P = (size_t)(1 + p->D);
     size_t A, vector;
     double *memory, *at, top = 0.0;
     ptrdiff_t v, c, j, ch, a;
@@ -15,27 +15,28 @@ TARGET static double *NAME(open)(const pseudo_problem *p, ptrdiff_t number, int 
             t->A = p->n_levels[t->site[v]] - 1;
     }
     A = (size_t)t->A;
+    t->span = pseudo_span(p, t->A);
+    t->pairs = pseudo_pairs(p, t->A);
     vector = A * P * V;
     memory = malloc((pseudo_task_doubles(p, t->A) + 8) * sizeof *memory);
     if (!memory)
         return NULL;
     at = (double *)(((uintptr_t)memory + 63) / 64 * 64);
 #define PSEUDO_TAKE(field, size) (field = at, at += ((size) + 7) / 8 * 8)
-    PSEUDO_TAKE(w->planes, A * blocks * (size_t)(p->block + 1) * V);
+    PSEUDO_TAKE(w->planes, A * (size_t)(t->span * (p->block + 1)) * V);
     PSEUDO_TAKE(w->x, vector);
     PSEUDO_TAKE(w->g, vector);
     PSEUDO_TAKE(w->d, vector);
     PSEUDO_TAKE(w->xt, vector);
     PSEUDO_TAKE(w->gt, vector);
     PSEUDO_TAKE(w->moment, vector);
-    PSEUDO_TAKE(w->S, vector * PSEUDO_PAIRS);
-    PSEUDO_TAKE(w->Y, vector * PSEUDO_PAIRS);
+    PSEUDO_TAKE(w->S, vector * (size_t)t->pairs);
+    PSEUDO_TAKE(w->Y, vector * (size_t)t->pairs);
     PSEUDO_TAKE(w->mask, P * V);
     PSEUDO_TAKE(w->table, (size_t)p->states[p->n_composites] * V);
     PSEUDO_TAKE(w->h, A * V);
     PSEUDO_TAKE(w->sums, (2 + A + 1) * V);
     PSEUDO_TAKE(w->rotation, A <= PSEUDO_ROTATED ? A * A * V : 0);
-    PSEUDO_TAKE(w->square, A <= PSEUDO_ROTATED ? A * A * V : 0);
     PSEUDO_TAKE(w->sigma, A * V);
     PSEUDO_TAKE(w->columns, A * V);
     PSEUDO_TAKE(w->spread, V);
@@ -60,8 +61,8 @@ TARGET static double *NAME(open)(const pseudo_problem *p, ptrdiff_t number, int 
             t->chunk_on[ch] |= t->on[c];
         }
     for (a = 0; a < t->A; a++)  /* the zero row of every block */
-        for (c = 0; c < p->n_blocks; c++)
-            store(w->planes + ((a * p->n_blocks + c + 1) * (p->block + 1) - 1) * LANES, fill(0.0));
+        for (c = 1; c <= t->span; c++)
+            store(w->planes + ((a * t->span + c) * (p->block + 1) - 1) * LANES, fill(0.0));
     for (v = 0; v < LANES; v++)
         for (a = 0; a < t->A; a++) {
             const int is = t->site[v] >= 0 && a < p->n_levels[t->site[v]] - 1;
@@ -196,19 +197,15 @@ TARGET static int NAME(objective)(const pseudo_problem *p, ptrdiff_t number, con
 TARGET static int NAME(normaliser)(const pseudo_problem *p, ptrdiff_t number, const double *theta, double factor,
                                    double *sum)
 {
-    const ptrdiff_t P = 1 + p->D;
     pseudo_task t;
     work w;
-    ptrdiff_t a, v;
+    int v, shift;
     double *memory = NAME(open)(p, number, 0, 0.0, &t, &w);
     if (!memory)
         return -2;
     NAME(enter)(p, &t, &w, theta, factor);
-    for (v = 0; v < LANES; v++)
-        for (a = 0; a < t.A; a++)
-            w.h[a * LANES + v] = t.live[a * LANES + v] != 0.0 ? theta[(p->start[t.site[v]] + a) * P] : 0.0;
-    NAME(forward)(p, &t, w.x, w.h, w.tiles, w.planes);
-    NAME(activate)(p, &t, w.planes, w.sums);
+    NAME(fields)(p, &t, w.x, w.h, &shift);
+    NAME(pass)(p, &t, w.x, w.h, shift, w.tiles, w.planes, w.table, w.sums, NULL);
     for (v = 0; v < LANES; v++)
         if (t.site[v] >= 0)
             *sum += w.sums[v] * p->scale;
@@ -218,23 +215,26 @@ TARGET static int NAME(normaliser)(const pseudo_problem *p, ptrdiff_t number, co
 
 TARGET static int NAME(moments)(pseudo_problem *p, ptrdiff_t number, const uint16_t *columns)
 {
-    const ptrdiff_t stride = (p->block + 1) * LANES, gap = p->n_blocks * stride;
+    const ptrdiff_t stride = (p->block + 1) * LANES;
     pseudo_task t;
     work w;
-    ptrdiff_t v, a, c, k;
+    ptrdiff_t v, a, c, k, b, end;
     double *memory = NAME(open)(p, number, 1, 0.0, &t, &w);
     if (!memory)
         return -2;
-    memset(w.planes, 0, (size_t)(t.A * gap) * sizeof *w.planes);
-    memset(w.sums, 0, (size_t)(2 + t.A) * LANES * sizeof *w.sums);
-    for (v = 0; v < LANES; v++)
-        for (k = 0; t.site[v] >= 0 && k < p->n; k++) {
-            const ptrdiff_t code = columns[t.site[v] * p->n + k];
-            if (code)
-                w.planes[(code - 1) * gap + (k / p->block) * stride + (k % p->block) * LANES + v] =
-                    p->equal ? 1.0 : p->weights[k];
-        }
-    NAME(reduce)(p, &t, w.planes, w.sums, w.table, w.g);
+    memset(w.g, 0, (size_t)(t.A * (1 + p->D)) * LANES * sizeof *w.g);
+    for (b = 0; b < p->n_blocks; b = end) {
+        end = pseudo_min(b + t.span, p->n_blocks);
+        memset(w.planes, 0, (size_t)(t.A * t.span * stride) * sizeof *w.planes);
+        for (v = 0; v < LANES; v++)
+            for (k = b * p->block; t.site[v] >= 0 && k < pseudo_min(end * p->block, p->n); k++) {
+                const ptrdiff_t code = columns[t.site[v] * p->n + k], row = k - b * p->block;
+                if (code)
+                    w.planes[((code - 1) * t.span + row / p->block) * stride + (row % p->block) * LANES + v] =
+                        p->equal ? 1.0 : p->weights[k];
+            }
+        NAME(reduce)(p, &t, b, end, w.planes, w.table, w.g);
+    }
     for (v = 0; v < LANES; v++)
         for (a = 0; t.site[v] >= 0 && a < p->n_levels[t.site[v]] - 1; a++)
             for (c = 0; c < p->D; c++)

@@ -1,0 +1,1 @@
+"""From formula and data frame to encoded rows."""

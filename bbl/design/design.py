@@ -1,8 +1,9 @@
-"""Design: from a formula and a data frame to encoded rows, and the same encoding for new rows."""
+"""Design: what a fit knows about its columns; encodes training data and, later, new data the same way."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+import numbers
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -10,79 +11,45 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bbl.checks import choice, near_match
-from bbl.design.factors import Factor, Table
+from bbl.checks import choice, flag, near_match
+from bbl.design.factors import KINDS, Factor, factorise
 from bbl.design.formula import FormulaTerms, parse
+from bbl.design.frames import Frame, to_frame
 from bbl.design.labels import Labels
 from bbl.design.sample import Sample, code_dtype
-from bbl.errors import BBLTypeError, DataError
+from bbl.design.weights import check_weights
+from bbl.errors import BBLTypeError, DataError, LevelError
 
-__all__ = ["Design", "check_weights"]
-
-
-def check_weights(weights: Any, n: int, index: pd.Index | None = None) -> np.ndarray:
-    """Return frequency weights as float64, or say what is wrong with them.
-
-    Parameters
-    ----------
-    weights : array_like, shape (n,), or None
-        Whole numbers of at least 0; None for ones.
-    n : int
-        Number of rows.
-    index : pandas.Index, optional
-        Row labels of the data; a Series of weights must have the same.
-
-    Raises
-    ------
-    DataError, BBLTypeError
-        Naming ``weights``.
-    """
-    if weights is None:
-        return np.ones(n)
-    if isinstance(weights, pd.Series) and index is not None and not weights.index.equals(index):
-        raise DataError(
-            "weights is a Series with another index than data; align it, or give weights.to_numpy().", argument="weights"
-        )
-    array = np.asarray(weights.to_numpy() if hasattr(weights, "to_numpy") else weights)
-    if array.ndim != 1:
-        raise DataError(f"weights must be one-dimensional; got {array.ndim} dimensions.", argument="weights")
-    if len(array) != n:
-        raise DataError(f"weights has {len(array)} entries, but data has {n} rows.", argument="weights")
-    if array.dtype == object:
-        try:
-            array = pd.to_numeric(pd.Series(array)).to_numpy()
-        except (TypeError, ValueError):
-            pass
-    if array.dtype.kind not in "buif":
-        raise BBLTypeError(f"weights must be numbers; got type {array.dtype}.", argument="weights")
-    values = array.astype(np.float64)
-    for wrong, what in (
-        (~np.isfinite(values), "missing or infinite"),
-        (values < 0, "negative"),
-        (values != np.floor(values), "not a whole number (weights are frequencies)"),
-    ):
-        if wrong.any():
-            k = int(np.argmax(wrong))
-            raise DataError(f"weights[{k}] = {array[k]} is {what}.", argument="weights")
-    if n and not values.any():
-        raise DataError("weights are all 0; no observations are left.", argument="weights")
-    return values
+__all__ = ["Design"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Design:
-    """How rows of data become codes: the formula's terms and the levels of every factor.
+    """The columns of a model: formula, response and predictors with their levels.
 
     Attributes
     ----------
     terms : FormulaTerms
+        The formula, read.
     response : Factor
-    predictors : tuple of m Factor
+        The response and its groups.
+    predictors : tuple of m Factors
+        In the order of ``terms.predictors``.
     """
 
     terms: FormulaTerms
     response: Factor
     predictors: tuple[Factor, ...]
+
+    @property
+    def pairs(self) -> np.ndarray:
+        """Interacting pairs of predictors, shape (P, 2)."""
+        return self.terms.pairs
+
+    @cached_property
+    def n_levels(self) -> np.ndarray:
+        """Number of levels of each predictor, shape (m,)."""
+        return np.array([len(f.levels) for f in self.predictors], dtype=np.intp)
 
     @cached_property
     def labels(self) -> Labels:
@@ -90,183 +57,293 @@ class Design:
         return Labels(
             self.response.name,
             self.response.levels,
-            tuple(p.name for p in self.predictors),
-            tuple(p.levels for p in self.predictors),
+            tuple(f.name for f in self.predictors),
+            tuple(f.levels for f in self.predictors),
         )
-
-    @property
-    def n_levels(self) -> tuple[int, ...]:
-        """Number of levels of each predictor."""
-        return tuple(len(p.levels) for p in self.predictors)
-
-    @property
-    def pairs(self) -> np.ndarray:
-        """Interacting pairs of predictors (P, 2)."""
-        return self.terms.pairs
 
     @classmethod
     def from_data(
-        cls, formula: str, data: Any, weights: Any = None, xlevels: dict | None = None, novarOk: bool = False
+        cls, formula: str, data: Any, weights: Any = None, xlevels: Mapping | None = None, novarOk: bool = False
     ) -> tuple[Design, Sample, pd.Index]:
-        """Read a formula over data: levels, codes, weights.
+        """Read a formula against data, collect the levels, and encode the rows.
 
         Parameters
         ----------
         formula : str
-        data : data frame, pyarrow Table or dict of lists
-        weights : column name or array, optional
-            Rows of weight 0 are dropped before levels are collected.
-        xlevels : dict of predictor name to levels, optional
+            See `bbl.design.formula.parse`.
+        data : DataFrame (pandas, polars), pyarrow Table or dict of columns
+        weights : column name or array_like of shape (n,), optional
+            Frequencies. A column of that name is then no predictor of ``.``. An array goes by position; a pandas
+            Series must have the index of `data`. Rows of weight 0 are dropped before levels are collected.
+        xlevels : dict of column name to list of levels, optional
+            All levels of a predictor, in order, whether they occur or not. For the response only the order.
         novarOk : bool, default False
-            Whether a predictor may have a single level; it gets a second one, ``"(other)"``, that never occurs.
+            Whether predictors with one level are allowed. They get a second level ``"(other)"`` that never occurs.
 
         Returns
         -------
-        (Design, Sample, Index)
-            The design, the encoded rows of positive weight, and their labels.
+        design : Design
+        sample : Sample
+            The rows of positive weight, in the order of the data.
+        index : pandas.Index
+            Their row labels (positions in the data, for tables without an index).
 
         Raises
         ------
         FormulaError, DataError, LevelError, BBLTypeError
-        """
-        table = Table(data)
-        if not table.n:
-            raise DataError("data has no rows.", argument="data")
-        w, exclude = _weights(weights, table)
-        terms = parse(formula, table.columns, exclude)
-        known = _known_levels(xlevels, terms)
-        rows = None if (w > 0).all() else np.flatnonzero(w > 0)
-        response = table.column(terms.response, rows)
-        y = Factor.collect(terms.response, response, response=True)
-        columns = [table.column(name, rows) for name in terms.predictors]
-        factors = tuple(
-            Factor.collect(name, column, known=known.get(name), novarOk=novarOk)
-            for name, column in zip(terms.predictors, columns, strict=True)
-        )
-        design = cls(terms, y, factors)
-        kept = np.arange(table.n) if rows is None else rows
-        codes, _ = design._stack([f.encode(c) for f, c in zip(factors, columns, strict=True)], len(kept))
-        index = (pd.RangeIndex(table.n) if table.index is None else table.index)[kept]
-        return design, Sample(codes, w[kept], y.encode(response)[0].astype(np.intp)), index
+            Each names the column or argument, and what to do.
 
-    def _stack(self, encoded: list, n: int) -> tuple[np.ndarray, np.ndarray | None]:
-        codes = np.empty((n, len(encoded)), dtype=code_dtype(self.n_levels))
-        unknown = None
-        for i, (column, where) in enumerate(encoded):
-            codes[:, i] = column
-            if where is not None:
-                unknown = np.zeros(codes.shape, dtype=bool) if unknown is None else unknown
-                unknown[:, i] = where
-        return codes, unknown
+        Examples
+        --------
+        >>> data = {"y": ["no", "yes", "no"], "a": [0, 1, 1], "n": [3, 2, 0]}
+        >>> design, sample, index = Design.from_data("y ~ .", data, weights="n")
+        >>> sample.codes.tolist(), sample.weights.tolist(), index.tolist()
+        ([[0], [1]], [3.0, 2.0], [0, 1])
+        """
+        frame = to_frame(data)
+        flag("novarOk", novarOk)
+        named, counts = _weights(weights, frame, data)
+        terms = parse(formula, frame.columns, () if named is None else (named,))
+        keep = np.flatnonzero(counts > 0)
+        index = frame.index
+        if len(keep) < frame.n:
+            counts, index = counts[keep], index[keep]
+        given = _given(xlevels, terms)
+        response, y = _read(frame, terms.response, keep, given, True)
+        _check_groups(response, y)
+        read = (_read(frame, name, keep, given, False) for name in terms.predictors)
+        codes = np.empty((len(keep), len(terms.predictors)), dtype=np.uint8)
+        factors = []
+        for i, (factor, own) in enumerate(read):
+            if own.dtype.itemsize > codes.dtype.itemsize:
+                codes = codes.astype(own.dtype)
+            codes[:, i] = own
+            factors.append(factor)
+        if not novarOk:
+            _check_variable(factors)
+        design = cls(terms, response, tuple(f.padded() for f in factors))
+        return design, Sample(codes, counts, y.astype(np.intp)), index
 
     def encode(self, newdata: Any, unseen: str = "raise") -> tuple[np.ndarray, np.ndarray | None]:
-        """Return the codes (n, m) of new rows, and which of them are unknown levels (None for none).
-
-        Columns are found by name; others are ignored, and so is their order.
+        """Encode the predictors of new data by column name; other columns, and the response, are not looked at.
 
         Parameters
         ----------
-        newdata : data frame, pyarrow Table or dict of lists
-        unseen : {"raise", "ignore"}
-            Whether an unknown level is an error, or is marked.
+        newdata : DataFrame (pandas, polars), pyarrow Table or dict of columns
+        unseen : {"raise", "ignore"}, default "raise"
+            Whether a level that the model does not know is an error, or is marked in `unknown`.
+
+        Returns
+        -------
+        codes : ndarray of uint8, uint16 or int32, shape (n, m), C-contiguous
+            Unknown levels are coded 0.
+        unknown : ndarray of bool, shape (n, m), or None
+            Which values are unknown; None if none are.
 
         Raises
         ------
-        DataError, LevelError, BBLTypeError
+        DataError
+            If a column is absent or has missing values; names it.
+        LevelError
+            If a level is unknown; names column and level.
+        BBLTypeError
+            If `newdata` is no table.
         """
         choice("unseen", unseen, ("raise", "ignore"))
-        table = Table(newdata, "newdata")
-        for factor in self.predictors:
-            table.check(factor.name, "predictor")
-        return self._stack([f.encode(table.column(f.name), unseen) for f in self.predictors], table.n)
+        frame = to_frame(newdata, "newdata")
+        codes = np.empty((frame.n, len(self.predictors)), dtype=code_dtype(self.n_levels))
+        unknown = None
+        for i, factor in enumerate(self.predictors):
+            column = factorise(factor.name, frame.column(factor.name))
+            codes[:, i], own = factor.encode(column, unseen, "newdata")
+            if own is not None:
+                if unknown is None:
+                    unknown = np.zeros(codes.shape, dtype=bool)
+                unknown[:, i] = own
+        return codes, unknown
+
+    def encode_response(self, data: Any) -> np.ndarray:
+        """Return the group of each row of new data as codes, shape (n,); an unknown group is a LevelError."""
+        frame = to_frame(data, "newdata")
+        column = factorise(self.response.name, frame.column(self.response.name))
+        return self.response.encode(column, argument="newdata")[0].astype(np.intp)
 
     def index(self, newdata: Any) -> pd.Index:
-        """Return the row labels of new data: a pandas index, or 0, 1, ..."""
-        return newdata.index if isinstance(newdata, pd.DataFrame) else pd.RangeIndex(Table(newdata, "newdata").n)
+        """Return the row labels of new data: its index, or 0..n-1 for tables that have none."""
+        return to_frame(newdata, "newdata").index
 
-    def to_dict(self) -> dict:
-        """Return the design as lists, strings and numbers, for a model file."""
-        for name in (self.response.name, *self.labels.names):
-            if not isinstance(name, str | int):
-                raise BBLTypeError(f"column name {name!r} cannot be saved; rename columns to strings.", column=name)
-        factors = [self.response, *self.predictors]
+    def to_dict(self) -> dict[str, Any]:
+        """Return the design as plain lists, strings and numbers, ready for JSON.
+
+        Levels and names are stored as pairs of kind and value. Values of kind "other" (intervals, bytes) are
+        stored, and come back, as text; they still match the same values in new data.
+        """
+        m = len(self.predictors)
         return {
             "formula": self.terms.text,
-            "names": [f.name for f in factors],
-            "levels": [[_packed(f.name, v) for v in f.levels] for f in factors],
-            "pairs": self.terms.pairs.tolist() if len(self.terms.pairs) < self._all_pairs else None,
+            "response": _factor_to_dict(self.response),
+            "predictors": [_factor_to_dict(f) for f in self.predictors],
+            "pairs": "all" if len(self.pairs) == m * (m - 1) // 2 else self.pairs.tolist(),
         }
 
-    @property
-    def _all_pairs(self) -> int:
-        m = len(self.predictors)
-        return m * (m - 1) // 2
-
     @classmethod
-    def from_dict(cls, saved: dict) -> Design:
-        """Return the design of `to_dict`."""
-        factors = [
-            Factor(name, tuple(_unpacked(v) for v in levels))
-            for name, levels in zip(saved["names"], saved["levels"], strict=True)
-        ]
-        m = len(factors) - 1
-        pairs = np.column_stack(np.triu_indices(m, 1)) if saved["pairs"] is None else np.array(saved["pairs"])
-        pairs = pairs.reshape(-1, 2).astype(np.intp)
-        terms = FormulaTerms(saved["formula"], factors[0].name, tuple(f.name for f in factors[1:]), pairs)
-        return cls(terms, factors[0], tuple(factors[1:]))
+    def from_dict(cls, stored: Mapping) -> Design:
+        """Return the design that `to_dict` stored; the formula is kept as text and is not read again.
+
+        Raises
+        ------
+        DataError
+            If `stored` is no design.
+        """
+        try:
+            response = _factor_from_dict(stored["response"])
+            predictors = tuple(_factor_from_dict(f) for f in stored["predictors"])
+            names = tuple(f.name for f in predictors)
+            pairs = _stored_pairs(stored["pairs"], len(names))
+            text = stored["formula"]
+            if not isinstance(text, str) or not names or len({response.name, *names}) <= len(names):
+                raise ValueError("formula and names do not fit")
+            if len(response.levels) < 2:
+                raise ValueError("the response has one level")
+        except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
+            raise DataError(f"the stored design is corrupt ({error}). Store it again with to_dict().") from None
+        pairs.setflags(write=False)
+        return cls(FormulaTerms(text, response.name, names, pairs), response, predictors)
 
 
-def _packed(name: Hashable, level: Any) -> Any:
-    """Return a level as JSON holds it: a non-integral float as its exact hexadecimal form."""
-    if isinstance(level, float):
-        return {"float": level.hex()}
-    if isinstance(level, str | int):
-        return level
-    raise BBLTypeError(
-        f"level {level!r} of column {name!r} is of type {type(level).__name__}, which cannot be saved; make strings of "
-        "the levels before fitting.",
-        column=name,
-    )
-
-
-def _unpacked(level: Any) -> Any:
-    return float.fromhex(level["float"]) if isinstance(level, dict) else level
-
-
-def _weights(weights: Any, table: Table) -> tuple[np.ndarray, Sequence]:
-    """Return the weights and the columns that thereby are no predictors."""
-    if weights is None or hasattr(weights, "__array__") or isinstance(weights, list | range):
-        return check_weights(weights, table.n, table.index), ()
-    try:
-        found = weights in table.columns
-    except TypeError:
-        found = False
-    if found:
-        return check_weights(table.values(weights), table.n), (weights,)
+def _weights(weights: Any, frame: Frame, data: Any) -> tuple[Hashable | None, np.ndarray]:
+    """Return the column that holds the weights, if one does, and the weights of all rows."""
+    if frame.n == 0:
+        raise DataError(f"{frame.argument} has no rows. Give at least one row for each response group.")
+    if weights is not None and frame.has(weights):
+        return weights, check_weights(frame.column(weights), frame.n)
     if isinstance(weights, str):
+        hint = near_match(weights, frame.columns) or "."
         raise DataError(
-            f"weights={weights!r} is no column of data{near_match(weights, table.columns)}. Give a column name or an array.",
+            f"weights={weights!r} is not a column of the data{hint} Give the name of one, or an array.",
+            argument="weights",
+            column=weights,
+        )
+    if isinstance(weights, pd.Series) and isinstance(data, pd.DataFrame) and not weights.index.equals(data.index):
+        raise DataError(
+            "weights are a Series whose index differs from that of the data. Align them with "
+            "weights.reindex(data.index), or pass weights.to_numpy() to go by position.",
             argument="weights",
         )
-    if isinstance(weights, tuple) or hasattr(weights, "to_numpy"):
-        return check_weights(weights, table.n), ()
+    return None, check_weights(weights, frame.n)
+
+
+def _given(xlevels: Mapping | None, terms: FormulaTerms) -> dict[Hashable, Factor]:
+    """Check the levels that the user gives."""
+    if xlevels is None:
+        return {}
+    if not isinstance(xlevels, Mapping):
+        raise BBLTypeError(
+            f"xlevels must be a dict of column names to lists of levels; got {type(xlevels).__name__}.",
+            argument="xlevels",
+        )
+    used = (terms.response, *terms.predictors)
+    for name in xlevels:
+        if name not in used:
+            hint = near_match(name, used) or "."
+            raise DataError(
+                f"xlevels names {name!r}, which the formula does not use{hint} Leave it out.",
+                column=name,
+                argument="xlevels",
+            )
+    return {name: Factor.given(name, levels) for name, levels in xlevels.items()}
+
+
+def _read(frame: Frame, name: Hashable, keep: np.ndarray, given: dict, response: bool) -> tuple[Factor, np.ndarray]:
+    """Return a column's factor and codes, from the rows to keep."""
+    series = frame.column(name)
+    column = factorise(name, series if len(keep) == frame.n else series.iloc[keep])
+    factor = given[name] if name in given else Factor.collect(column, keep_order=response)
+    return factor, factor.encode(column, argument="xlevels" if name in given else "data")[0]
+
+
+def _check_groups(response: Factor, y: np.ndarray) -> None:
+    if len(response.levels) < 2:
+        raise DataError(
+            f"the response {response.name!r} has the single level {response.levels[0]!r}, so there is nothing to "
+            "tell apart. Give data of at least two groups.",
+            column=response.name,
+        )
+    empty = np.flatnonzero(np.bincount(y, minlength=len(response.levels)) == 0)
+    if len(empty):
+        raise LevelError(
+            f"the response {response.name!r} has no rows of level {response.levels[empty[0]]!r}. Leave it out of "
+            "xlevels.",
+            column=response.name,
+            argument="xlevels",
+        )
+
+
+def _check_variable(factors: list[Factor]) -> None:
+    constant = [f.name for f in factors if len(f.levels) < 2]
+    if constant:
+        shown = ", ".join(map(repr, constant[:5])) + (f", and {len(constant) - 5} more" * (len(constant) > 5))
+        raise LevelError(
+            f"predictors with one level: {shown}. Drop them with removeConst(data), give their levels in xlevels, or "
+            "pass novarOk=True.",
+            column=constant[0],
+        )
+
+
+def _factor_to_dict(factor: Factor) -> dict[str, Any]:
+    levels = [[kind, str(v) if kind == "other" else v] for kind, v in zip(factor.kinds, factor.levels, strict=True)]
+    return {"name": _name_to_list(factor.name), "levels": levels, "ordered": factor.ordered}
+
+
+def _factor_from_dict(stored: Mapping) -> Factor:
+    pairs = [(kind, value) for kind, value in stored["levels"]]
+    for kind, value in pairs:
+        allowed: Any = {"bool": bool, "number": numbers.Real}.get(kind, str)
+        if kind not in KINDS or not isinstance(value, allowed) or (kind == "number" and isinstance(value, bool)):
+            raise ValueError(f"{value!r} is no level")
+        if kind == "number" and not np.isfinite(value):
+            raise ValueError(f"{value!r} is no level")
+    factor = Factor(
+        _name_from_list(stored["name"]),
+        tuple(value for _, value in pairs),
+        tuple(kind for kind, _ in pairs),
+        flag("ordered", stored["ordered"]),
+    )
+    if len(set(zip(factor.kinds, factor.levels, strict=True))) < max(len(pairs), 2):
+        raise ValueError(f"{factor.name!r} has too few levels, or one twice")
+    return factor
+
+
+def _name_to_list(name: Hashable) -> list:
+    if isinstance(name, tuple):
+        return ["tuple", [_name_to_list(part) for part in name]]
+    for kind, allowed in (("bool", bool), ("string", str), ("number", int | float)):
+        if isinstance(name, allowed):
+            return [kind, name]
     raise BBLTypeError(
-        f"weights must be a column name or an array of length {table.n}; got {type(weights).__name__}.", argument="weights"
+        f"the column name {name!r} cannot be stored. Rename the columns: data.columns.astype(str).", column=name
     )
 
 
-def _known_levels(xlevels: Any, terms: FormulaTerms) -> dict:
-    if xlevels is None:
-        return {}
-    if not isinstance(xlevels, dict):
-        raise BBLTypeError(
-            f"xlevels must be a dict of predictor name to list of levels; got {type(xlevels).__name__}.", argument="xlevels"
-        )
-    for name in xlevels:
-        if name not in terms.predictors:
-            raise DataError(
-                f"xlevels names {name!r}, which is no predictor{near_match(name, terms.predictors)}.",
-                argument="xlevels",
-                column=name,
-            )
-    return xlevels
+def _name_from_list(stored: Any) -> Hashable:
+    kind, value = stored
+    if kind == "tuple":
+        return tuple(_name_from_list(part) for part in value)
+    if not isinstance(value, {"bool": bool, "string": str, "number": int | float}[kind]):
+        raise ValueError(f"{value!r} is no column name")
+    return value
+
+
+def _stored_pairs(stored: Any, m: int) -> np.ndarray:
+    if isinstance(stored, str) and stored == "all":
+        return np.column_stack(np.triu_indices(m, 1)).astype(np.intp)
+    pairs = np.array(stored).reshape(-1, 2)
+    if len(pairs) and pairs.dtype.kind != "i":
+        raise ValueError("pairs are no integers")
+    pairs = pairs.astype(np.intp)
+    keys = pairs[:, 0] * m + pairs[:, 1]
+    if len(pairs) and (pairs.min() < 0 or pairs.max() >= m or (pairs[:, 0] >= pairs[:, 1]).any()):
+        raise ValueError("pairs out of range")
+    if (np.diff(keys) <= 0).any():
+        raise ValueError("pairs out of order")
+    return pairs

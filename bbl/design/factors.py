@@ -1,316 +1,293 @@
-"""Factors: levels and codes of a column, keyed by kind and value; any data frame that narwhals reads."""
+"""Factors: columns to levels and codes; missing, unknown and unusable values are found here."""
 
 from __future__ import annotations
 
+import datetime
 import math
 import numbers
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
-import narwhals as nw
 import numpy as np
 import pandas as pd
 
-from bbl.checks import near_match
 from bbl.design.sample import code_dtype
 from bbl.errors import BBLTypeError, DataError, LevelError
 
-__all__ = ["Column", "Factor", "Table", "key"]
+__all__ = ["KINDS", "Column", "Factor", "distinct", "factorise", "level_key"]
 
-FEW = 20
-OTHER = "(other)"
-
-
-def key(value: Any) -> tuple[str, Any]:
-    """Return what identifies a level: its kind and value. 1, True and '1' differ; 1 and 1.0 are the same."""
-    if isinstance(value, bool | np.bool_):
-        return "bool", bool(value)
-    if isinstance(value, numbers.Real):
-        number = float(value)
-        return "number", int(number) if number.is_integer() else number
-    if isinstance(value, str):
-        return "str", str(value)
-    return type(value).__name__, value
+KINDS = ("bool", "number", "string", "other")
+TIMES = (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64, pd.Period)
+NESTED = (list, tuple, dict, set, frozenset, np.ndarray, pd.Series)
+FEW = 20  # distinct fractional numbers that always pass as levels
+SHOWN = 5  # levels shown in a message
 
 
-def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value
-
-
-@dataclass(frozen=True)
-class Column:
-    """One column, factorised: ``values[codes[k]]`` is row k, code -1 a missing value.
-
-    Attributes
-    ----------
-    values : list
-        Distinct values; for categories all declared ones, in declared order.
-    codes : ndarray of intp, shape (n,)
-    declared, ordered : bool
-        Whether the order of `values` was declared, and declared to mean something.
-    """
-
-    values: list
-    codes: np.ndarray
-    declared: bool = False
-    ordered: bool = False
-
-
-class Table:
-    """Named columns of the user's data, one interface for every kind of data frame.
-
-    Parameters
-    ----------
-    data : pandas or polars DataFrame, pyarrow Table, or mapping of names to columns
-    argument : str
-        What to call it in messages.
-
-    Raises
-    ------
-    BBLTypeError
-        If `data` is something else.
-    DataError
-        If a column name occurs twice, or columns of a mapping differ in length.
-    """
-
-    def __init__(self, data: Any, argument: str = "data"):
-        self.argument = argument
-        self.index: pd.Index | None = None
-        if isinstance(data, Mapping):
-            lengths = {k: len(v) if hasattr(v, "__len__") else -1 for k, v in data.items()}
-            if len(set(lengths.values())) > 1 or -1 in lengths.values() or any(isinstance(v, str) for v in data.values()):
-                raise DataError(f"{argument}: the columns of a dict must be lists of one length; got {lengths}.")
-            self.columns, self.n = list(data), max(lengths.values(), default=0)
-            self._get = lambda name: data[name]
-        elif isinstance(data, pd.DataFrame):
-            self.columns, self.n, self.index = list(data.columns), len(data), data.index
-            self._get = lambda name: data.iloc[:, self.columns.index(name)]
-        else:
-            try:
-                frame = nw.from_native(data, eager_only=True)
-            except TypeError:
-                raise BBLTypeError(
-                    f"{argument} must be a data frame (pandas, polars), a pyarrow Table or a dict of lists; "
-                    f"got {type(data).__name__}.",
-                    argument=argument,
-                ) from None
-            if not hasattr(frame, "columns"):
-                raise BBLTypeError(f"{argument} must be a data frame, not a single column.", argument=argument)
-            self.columns, self.n = list(frame.columns), len(frame)
-            self._get = frame.get_column
-        seen: set = set()
-        for name in self.columns:
-            if name in seen:
-                raise DataError(f"{argument} has the column {name!r} twice (duplicate); rename one.", column=name)
-            seen.add(name)
-
-    def check(self, name: Hashable, what: str = "column") -> None:
-        """Raise if there is no column `name`."""
-        if name not in self.columns:
-            shown = ", ".join(map(repr, self.columns[:10])) + (", ..." if len(self.columns) > 10 else "")
-            raise DataError(
-                f"{what} {name!r} is not in {self.argument}{near_match(name, self.columns)}. It has the columns {shown}.",
-                column=name,
-            )
-
-    def values(self, name: Hashable) -> np.ndarray:
-        """Return a column as it is, as a numpy array."""
-        column = self._get(name)
-        return column.to_numpy() if hasattr(column, "to_numpy") else np.asarray(column)
-
-    def column(self, name: Hashable, rows: np.ndarray | None = None) -> Column:
-        """Return a column factorised, at the positions `rows` only."""
-        try:
-            return _factorise(self._get(name), rows)
-        except (TypeError, ValueError, pd.errors.ParserError):
-            raise BBLTypeError(
-                f"column {name!r} of {self.argument} holds values that cannot be levels (lists or other containers); "
-                "give strings, numbers or booleans.",
-                column=name,
-            ) from None
-
-
-def _factorise(column: Any, rows: np.ndarray | None) -> Column:
-    if isinstance(column, nw.Series):
-        if column.dtype in (nw.Categorical, nw.Enum):
-            column = _narwhals_categories(column)
-        else:
-            native = column.to_list()
-            column = pd.Series(native, dtype=object) if column.dtype == nw.String else pd.Series(native)
-    if isinstance(column, pd.Categorical):
-        column = pd.Series(column)
-    if isinstance(column, pd.Series) and isinstance(column.dtype, pd.CategoricalDtype):
-        codes = np.asarray(column.cat.codes, dtype=np.intp)
-        return Column(column.cat.categories.tolist(), codes if rows is None else codes[rows], True, column.cat.ordered)
-    series = column if isinstance(column, pd.Series) else _series(column)
-    if rows is not None:
-        series = series.iloc[rows]
-    if isinstance(series.dtype, pd.SparseDtype):
-        series = series.sparse.to_dense()
-    if series.dtype == object and pd.api.types.infer_dtype(series, skipna=True).startswith("mixed"):
-        # 1 and True hash alike: distinguish them by kind
-        missing = series.isna().to_numpy()
-        found: dict[tuple, int] = {}
-        codes = np.array(
-            [-1 if gone else found.setdefault(key(v), len(found)) for v, gone in zip(series, missing, strict=True)],
-            dtype=np.intp,
-        )
-        firsts = {c: _plain(v) for v, c in zip(series[::-1], codes[::-1], strict=True)}
-        return Column([firsts[c] for c in range(len(found))], codes)
-    codes, values = pd.factorize(series)
-    return Column([_plain(v) for v in pd.Index(values).tolist()], codes.astype(np.intp))
-
-
-def _series(column: Any) -> pd.Series:
-    """Return a list or array as a Series; strings and mixtures stay Python objects."""
-    array = column if isinstance(column, np.ndarray) else np.asarray(list(column), dtype=object)
-    if array.ndim != 1:
-        raise TypeError("not one-dimensional")
-    return pd.Series(array, dtype=object).infer_objects() if array.dtype == object else pd.Series(array)
-
-
-def _narwhals_categories(column: nw.Series) -> pd.Series:
-    values = column.to_list()
-    if column.dtype == nw.Enum:
-        categories = column.cat.get_categories().to_list()
-    else:
-        categories = sorted({v for v in values if v is not None})
-    return pd.Series(pd.Categorical(values, categories=categories, ordered=column.dtype == nw.Enum))
-
-
-def _check_kinds(name: Hashable, values: Sequence) -> None:
-    for value in values:
-        kind = type(value).__name__
-        if isinstance(value, complex | list | dict | set | bytes) or kind in ("datetime", "date", "Timestamp", "Timedelta"):
-            raise BBLTypeError(
-                f"column {name!r} holds values of type {kind}, which cannot be levels; make strings or bins of them.",
-                column=name,
-            )
-
-
-def _check_continuous(name: Hashable, values: Sequence, n: int) -> None:
-    numbers_ = [v for v in values if isinstance(v, float)]
-    if len(numbers_) > max(FEW, n / 10) and any(math.isfinite(v) and not float(v).is_integer() for v in numbers_):
-        raise DataError(
-            f"column {name!r} is continuous: {len(numbers_)} distinct numbers in {n} rows. Bin it into levels first, "
-            "for example with pandas.cut or pandas.qcut.",
-            column=name,
-        )
-
-
-def _sorted(values: Sequence) -> list:
-    try:
-        return sorted(values, key=lambda v: (0, *key(v)) if key(v)[0] in ("bool", "number") else (1, *key(v)))
-    except TypeError:
-        return sorted(values, key=lambda v: (key(v)[0], str(v)))
-
-
-@dataclass(frozen=True)
-class Factor:
-    """A named factor: its levels in order; the first is the reference level.
+class Column(NamedTuple):
+    """A column as codes into its distinct values.
 
     Attributes
     ----------
     name : hashable
-    levels : tuple
+    codes : ndarray of int, shape (n,)
+        Positions in `values`; -1 where missing.
+    values : list
+        Distinct values as plain Python objects.
+    kinds : list of {"bool", "number", "string", "other"}
+    declared : bool
+        Whether the values are declared categories.
+    ordered : bool
+        Whether they are declared to be in order.
+    """
+
+    name: Hashable
+    codes: np.ndarray
+    values: list
+    kinds: list[str]
+    declared: bool
+    ordered: bool
+
+    def used(self) -> np.ndarray:
+        """Return which of the values occur."""
+        counts = np.bincount(self.codes, minlength=len(self.values)) if len(self.codes) else np.zeros(len(self.values))
+        return counts > 0
+
+
+def distinct(series: pd.Series) -> tuple[np.ndarray, list, pd.CategoricalDtype | None]:
+    """Return codes (-1 for missing), distinct values and declared categories of a pandas Series, without judging.
+
+    Raises
+    ------
+    TypeError
+        If the values cannot be hashed.
+    """
+    if isinstance(series.dtype, pd.ArrowDtype) and str(series.dtype).startswith("dictionary"):
+        series = series.array.__arrow_array__().to_pandas()  # declared levels, in their order
+    if isinstance(series.dtype, pd.CategoricalDtype):
+        return series.cat.codes.to_numpy(), series.cat.categories.tolist(), series.dtype
+    if isinstance(series.dtype, pd.SparseDtype):
+        series = pd.Series(series.array.to_dense())
+    if series.dtype == object and pd.api.types.infer_dtype(series, skipna=True).startswith("mixed"):
+        # True and 1 hash alike: number the booleans by themselves
+        cells = series.to_numpy()
+        is_bool = np.fromiter((isinstance(v, bool | np.bool_) for v in cells), dtype=bool, count=len(cells))
+        rest = cells.copy()
+        rest[is_bool] = None
+        codes, others = pd.factorize(rest)
+        codes[is_bool] = len(others) + cells[is_bool].astype(bool)
+        return codes, [*others.tolist(), False, True], None
+    codes, values = pd.factorize(series)
+    return codes, values.tolist(), None
+
+
+def factorise(name: Hashable, series: pd.Series) -> Column:
+    """Return the codes and distinct values of a column, having refused what cannot be levels.
+
+    Raises
+    ------
+    BBLTypeError
+        If it holds dates, complex numbers, lists or the like.
+    DataError
+        If values are missing or infinite.
+    """
+    kind = getattr(series.dtype, "kind", "O")
+    if kind in "mMc" or isinstance(series.dtype, pd.PeriodDtype):
+        _refuse(name, f"type {series.dtype}")
+    try:
+        codes, values, declared = distinct(series)
+    except TypeError:
+        _refuse(name, "lists or other nested values")
+    missing = np.array([_is_missing(v) for v in values] + [True])  # the last is code -1
+    count = int(missing[codes].sum())
+    if count:
+        raise DataError(
+            f"column {name!r} has {count} missing value{'s' * (count > 1)}. Drop the rows "
+            f"(data.dropna(subset=[{name!r}])) or give missing values a level of their own.",
+            column=name,
+        )
+    pairs = [("other", None) if _is_missing(v) else _level(name, v, declared is not None) for v in values]
+    return Column(
+        name,
+        codes,
+        [value for _, value in pairs],
+        [kind for kind, _ in pairs],
+        declared is not None,
+        bool(declared is not None and declared.ordered),
+    )
+
+
+def _refuse(name: Hashable, what: str) -> Any:
+    raise BBLTypeError(
+        f"column {name!r} holds {what}, which cannot be levels. Turn it into strings, numbers or categories.",
+        column=name,
+    ) from None
+
+
+def _is_missing(value: Any) -> bool:
+    return value is None or value is pd.NA or value is pd.NaT or (isinstance(value, float | Decimal) and value != value)
+
+
+def _level(name: Hashable, value: Any, declared: bool) -> tuple[str, Any]:
+    """Return the kind of a level and the level as a plain Python object."""
+    if isinstance(value, bool | np.bool_):
+        return "bool", bool(value)
+    if isinstance(value, numbers.Integral):
+        return "number", int(value)
+    if isinstance(value, numbers.Real | Decimal):
+        if not math.isfinite(value):
+            raise DataError(f"{value} is no level of column {name!r}. Bin the column, or drop the rows.", column=name)
+        return "number", float(value)
+    if isinstance(value, str):
+        return "string", str(value)
+    if isinstance(value, numbers.Complex | NESTED) or (isinstance(value, TIMES) and not declared):
+        _refuse(name, f"values of type {type(value).__name__}")
+    return "other", value
+
+
+def level_key(kind: str, value: Any) -> tuple[str, Any]:
+    """Return what makes two levels the same.
+
+    The kind counts: ``1``, ``True`` and ``"1"`` are three levels. Numbers are the same by value, whatever their
+    type: ``1`` and ``1.0`` are one level. Values of other kinds (intervals, bytes) are the same if their text is.
+    """
+    return kind, str(value) if kind == "other" else value
+
+
+@dataclass(frozen=True)
+class Factor:
+    """A column name and its levels; turns values into codes.
+
+    Attributes
+    ----------
+    name : hashable
+    levels : tuple of length L
+        Plain Python values; code ``a`` stands for ``levels[a]``, and code 0 is the reference level.
+    kinds : tuple of length L
+        Kind of each level: "bool", "number", "string" or "other".
+    ordered : bool
+        Whether the column declared its levels to be in order.
     """
 
     name: Hashable
     levels: tuple
-
-    @classmethod
-    def collect(
-        cls, name: Hashable, column: Column, *, response: bool = False, known: Sequence | None = None, novarOk: bool = False
-    ) -> Factor:
-        """Find the levels of a column.
-
-        Levels of a declared order keep it if it is ordered (for the response: in any case); others are sorted,
-        numbers numerically. Categories that do not occur are dropped. `known` gives all levels in order instead.
-
-        Raises
-        ------
-        DataError, LevelError, BBLTypeError
-            Missing values, a continuous column, a single level, values that cannot be levels.
-        """
-        gone = int((column.codes < 0).sum())
-        if gone:
-            raise DataError(
-                f"column {name!r} has {gone} missing value{'s' if gone > 1 else ''}; drop those rows (dropna) or give "
-                "them a level of their own (fillna).",
-                column=name,
-            )
-        used = np.flatnonzero(np.bincount(column.codes, minlength=len(column.values)))
-        values = [_plain(column.values[u]) for u in used]
-        _check_kinds(name, values)
-        if not column.declared:
-            _check_continuous(name, values, len(column.codes))
-        if known is not None:
-            return cls._given(name, known, values)
-        if not (column.ordered or (response and column.declared)):
-            values = _sorted(values)
-        if len(values) < 2:
-            if response:
-                raise DataError(
-                    f"the response {name!r} has one level only ({values[0]!r}); there is nothing to tell apart.", column=name
-                )
-            if not novarOk:
-                raise LevelError(
-                    f"predictor {name!r} is constant ({values[0]!r} in all rows); drop it, by removeConst(data) or "
-                    f"'- {name}', or give novarOk=True.",
-                    column=name,
-                )
-            values.append(OTHER if values[0] != OTHER else OTHER + "2")
-        return cls(name, tuple(values))
-
-    @classmethod
-    def _given(cls, name: Hashable, known: Sequence, values: Sequence) -> Factor:
-        if isinstance(known, str) or not isinstance(known, Sequence | np.ndarray | pd.Index) or len(known) < 2:
-            raise DataError(f"xlevels[{name!r}] must list at least two levels; got {known!r}.", argument="xlevels", column=name)
-        levels = [_plain(v) for v in known]
-        if len({key(v) for v in levels}) < len(levels):
-            raise DataError(f"xlevels[{name!r}] has a level twice: {levels!r}.", argument="xlevels", column=name)
-        lacking = [v for v in values if key(v) not in {key(k) for k in levels}]
-        if lacking:
-            raise LevelError(
-                f"xlevels[{name!r}] lacks the level{'s' if len(lacking) > 1 else ''} {', '.join(map(repr, lacking[:5]))} of "
-                "the data; add them.",
-                argument="xlevels",
-                column=name,
-            )
-        return cls(name, tuple(levels))
+    kinds: tuple[str, ...]
+    ordered: bool = False
 
     @cached_property
-    def _position(self) -> dict:
-        return {key(v): i for i, v in enumerate(self.levels)}
+    def _codes(self) -> dict[tuple[str, Any], int]:
+        return {level_key(kind, value): a for a, (kind, value) in enumerate(zip(self.kinds, self.levels, strict=True))}
 
-    def encode(self, column: Column, unseen: str = "raise") -> tuple[np.ndarray, np.ndarray | None]:
-        """Return the codes of a column, and where its level is unknown (None for nowhere).
+    @classmethod
+    def collect(cls, column: Column, *, keep_order: bool = False) -> Factor:
+        """Collect the levels that occur in a column.
+
+        Declared levels keep their order if they are declared as ordered, or with `keep_order` (the response).
+        All others are sorted: numbers by value, strings by code point, and booleans before numbers before strings.
 
         Raises
         ------
         DataError
-            If values are missing.
-        LevelError
-            If a level is unknown and `unseen` is "raise".
+            If the column is continuous: over 20 distinct fractional numbers, which are over half of the rows or
+            over 1,000.
         """
-        if (column.codes < 0).any():
-            raise DataError(
-                f"column {self.name!r} has {int((column.codes < 0).sum())} missing values; drop those rows or fill them.",
-                column=self.name,
+        used = np.flatnonzero(column.used())
+        found = [(column.kinds[k], column.values[k]) for k in used]
+        if not column.declared:
+            _check_discrete(column.name, found, len(column.codes))
+        if not column.declared or not (column.ordered or keep_order):
+            found = _sorted(found)
+        return cls(column.name, tuple(v for _, v in found), tuple(k for k, _ in found), column.ordered)
+
+    @classmethod
+    def given(cls, name: Hashable, levels: Any) -> Factor:
+        """Make a factor of levels that the user gives, in their order.
+
+        Raises
+        ------
+        BBLTypeError, LevelError
+            If `levels` is no sequence, or a level is missing or given twice.
+        """
+        if isinstance(levels, str | bytes | Mapping) or not isinstance(levels, Iterable):
+            raise BBLTypeError(
+                f"xlevels[{name!r}] must be a list of levels; got {levels!r}.", column=name, argument="xlevels"
             )
-        table = np.array([self._position.get(key(v), -1) for v in column.values] or [0], dtype=np.int64)
-        codes = table[column.codes]
-        unknown = codes < 0
-        if not unknown.any():
-            return codes.astype(code_dtype(len(self.levels))), None
-        if unseen == "raise":
-            names = [repr(_plain(column.values[u])) for u in np.unique(column.codes[unknown])]
-            shown = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
+        values = list(levels)
+        if any(_is_missing(v) for v in values):
+            raise LevelError(f"xlevels[{name!r}] holds a missing value. Leave it out.", column=name, argument="xlevels")
+        found = [_level(name, v, True) for v in values]
+        factor = cls(name, tuple(v for _, v in found), tuple(k for k, _ in found))
+        if len(factor._codes) < len(found):
             raise LevelError(
-                f"column {self.name!r} has the level{'s' if len(names) > 1 else ''} {shown}, unknown to the model, whose "
-                f"levels are {', '.join(map(repr, self.levels[:10]))}. Fit with xlevels=, or predict with unseen='ignore'.",
-                column=self.name,
+                f"xlevels[{name!r}] gives a level twice: {values!r}. Name each level once.",
+                column=name,
+                argument="xlevels",
             )
-        return np.where(unknown, 0, codes).astype(code_dtype(len(self.levels))), unknown
+        return factor
+
+    def padded(self) -> Factor:
+        """Return the factor with a second level ``"(other)"``, which never occurs, if it has but one."""
+        if len(self.levels) != 1:
+            return self
+        label = "(other)" if self.levels[0] != "(other)" else "(other 2)"
+        return Factor(self.name, (*self.levels, label), (*self.kinds, "string"), self.ordered)
+
+    def encode(self, column: Column, unseen: str = "raise", argument: str = "data") -> tuple[np.ndarray, Any]:
+        """Return the codes of a column.
+
+        Parameters
+        ----------
+        column : Column
+            See `factorise`.
+        unseen : {"raise", "ignore"}, default "raise"
+            Whether a value that is no level is an error, or is coded 0 and marked.
+
+        Returns
+        -------
+        codes : ndarray of uint8, uint16 or int32, shape (n,)
+        unknown : ndarray of bool, shape (n,), or None
+            Rows whose value is no level; None if there are none.
+
+        Raises
+        ------
+        LevelError
+            If `unseen` is "raise" and there are any; names column and levels.
+        """
+        where = [self._codes.get(level_key(k, v), -1) for k, v in zip(column.kinds, column.values, strict=True)]
+        lookup = np.array(where, dtype=np.int64)
+        strange = lookup < 0
+        if strange.any() and (strange := strange & column.used()).any() and unseen == "raise":
+            self._raise_unseen([v for v, s in zip(column.values, strange, strict=True) if s], argument)
+        codes = np.maximum(lookup, 0).astype(code_dtype(len(self.levels)))[column.codes]
+        return codes, strange[column.codes] if strange.any() else None
+
+    def _raise_unseen(self, values: list, argument: str) -> None:
+        shown = ", ".join(map(repr, values[:SHOWN])) + (f", and {len(values) - SHOWN} more" * (len(values) > SHOWN))
+        known = ", ".join(map(repr, self.levels[:SHOWN])) + (", and more" * (len(self.levels) > SHOWN))
+        if argument == "xlevels":
+            text = f"column {self.name!r} has levels that xlevels does not list: {shown}. Add them to {known}"
+        else:
+            text = (
+                f"column {self.name!r} has levels that the model does not know: {shown}; it knows {known}. Refit "
+                "with them (or list them in xlevels), or pass unseen='ignore' to leave the predictor out in those rows"
+            )
+        raise LevelError(text + ".", column=self.name, argument=argument)
+
+
+def _check_discrete(name: Hashable, levels: list[tuple[str, Any]], n: int) -> None:
+    fractions = sum(kind == "number" and value != int(value) for kind, value in levels)
+    if fractions > FEW and (2 * fractions > n or fractions > 1000):
+        raise DataError(
+            f"column {name!r} looks continuous: {len(levels)} distinct numbers in {n} rows. Bin it first, for "
+            "example with pandas.cut or pandas.qcut; if each number is a level, make it a category.",
+            column=name,
+        )
+
+
+def _sorted(levels: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
+    try:
+        return sorted(levels, key=lambda level: (KINDS.index(level[0]), level[1]))
+    except TypeError:  # other kinds may have no order
+        return sorted(levels, key=lambda level: (KINDS.index(level[0]), level_key(*level)[1]))

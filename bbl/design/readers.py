@@ -1,93 +1,131 @@
-"""Readers and small helpers on data frames: FASTA files, frequency tables, constant columns."""
+"""Readers: sequences from FASTA files, frequency tables to rows, and the removal of constant columns."""
 
 from __future__ import annotations
 
-import io
 import os
 import warnings
-from collections.abc import Hashable
-from pathlib import Path
+from collections.abc import Hashable, Iterable
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from bbl.design.design import check_weights
+from bbl.checks import flag
+from bbl.design.factors import distinct
+from bbl.design.frames import Frame, to_frame
+from bbl.design.weights import check_weights
 from bbl.errors import BBLTypeError, DataError, DataWarning
 
 __all__ = ["freq2raw", "readFasta", "removeConst"]
 
 
-def _frame(data: Any) -> pd.DataFrame:
-    if isinstance(data, pd.DataFrame):
-        return data
-    if hasattr(data, "to_pandas"):
-        return data.to_pandas()
-    if isinstance(data, dict):
-        return pd.DataFrame(data)
-    raise BBLTypeError(
-        f"data must be a data frame, a pyarrow Table or a dict of lists; got {type(data).__name__}.", argument="data"
-    )
+def readFasta(file: Any, rownames: bool = False) -> pd.DataFrame:
+    """Read aligned sequences from a FASTA file, one column per position.
 
-
-def readFasta(file: str | os.PathLike | io.TextIOBase, rownames: bool = False) -> pd.DataFrame:
-    """Read nucleotide or protein sequences as one column per position.
+    Lines of a record are joined. The first sequence that is not empty sets the length: longer sequences are cut to
+    it, shorter and empty ones are skipped.
 
     Parameters
     ----------
-    file : path or text file object
-        A record is a line that starts with ``>`` and the lines up to the next one, joined.
+    file : str, path, or open file
+        Text in UTF-8. Each record is a line ``>name`` and the lines of its sequence.
     rownames : bool, default False
-        Whether the rows are labelled by the record names.
+        Whether the names are the index of the result; 0, 1, ... otherwise.
 
     Returns
     -------
     DataFrame
-        Columns ``"1"`` .. ``"m"``, m the length of the first sequence.
+        One row per sequence; columns ``"1"``, ``"2"``, ... hold single characters, upper or lower case as in the
+        file.
 
     Raises
     ------
     DataError
-        If there is no sequence in the file.
+        If it is no FASTA file, or holds no sequence.
+    BBLTypeError
+        If `file` is neither a path nor an open file.
 
     Warns
     -----
     DataWarning
-        If sequences were longer than the first (they are cut), or shorter or empty (they are skipped); says how many.
+        If sequences were cut or skipped; says how many.
+
+    References
+    ----------
+    Woo & Wang, section 3.6.
 
     Examples
     --------
     >>> import io
-    >>> readFasta(io.StringIO(">a\\nacg\\n>b\\nat\\nt\\n"))
-       1  2  3
-    0  a  c  g
-    1  a  t  t
+    >>> readFasta(io.StringIO(">s1\\nAC\\nGT\\n>s2\\nACGA\\n"))
+       1  2  3  4
+    0  A  C  G  T
+    1  A  C  G  A
     """
+    flag("rownames", rownames)
+    names, sequences = _records(_lines(file))
+    m = next((len(s) for s in sequences if s), 0)
+    if not m:
+        raise DataError(f"{_title(file)} holds no sequences. Give a FASTA file: lines '>name', then the sequence.")
+    length = np.array([len(s) for s in sequences])
+    counts = {
+        f"longer than the first ({m}) and cut": int((length > m).sum()),
+        "shorter and skipped": int(((length < m) & (length > 0)).sum()),
+        "empty and skipped": int((length == 0).sum()),
+    }
+    if any(counts.values()):
+        told = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
+        warnings.warn(f"{_title(file)}: of {len(sequences)} sequences, {told}.", DataWarning, stacklevel=2)
+    kept = np.flatnonzero(length >= m)
+    letters = np.array([sequences[k][:m] for k in kept], dtype=f"U{m}").view("U1").reshape(-1, m)
+    index = pd.Index([names[k] for k in kept]) if rownames else pd.RangeIndex(len(kept))
+    return pd.DataFrame(letters, index=index, columns=[str(j + 1) for j in range(m)])
+
+
+def _title(file: Any) -> str:
+    return f"file {os.fspath(file)!r}" if isinstance(file, str | os.PathLike) else "file"
+
+
+def _lines(file: Any) -> list[str]:
+    content: Any
     if isinstance(file, str | os.PathLike):
-        text = Path(file).read_text(encoding="utf-8")
+        with open(file, "rb") as handle:
+            content = handle.read()
     elif hasattr(file, "read"):
-        text = file.read()
+        content = file.read()
     else:
-        raise BBLTypeError(f"file must be a path or a text file; got {type(file).__name__}.", argument="file")
-    records = [part.split("\n", 1) for part in ("\n" + text.replace("\r", "")).split("\n>")[1:]]
-    names = [r[0].strip() for r in records]
-    sequences = ["".join(r[1].split()) if len(r) > 1 else "" for r in records]
-    first = next((len(s) for s in sequences if s), 0)
-    if not first:
-        raise DataError(f"{file!r} has no FASTA records ('>' lines followed by sequences).", argument="file")
-    kept = [k for k, s in enumerate(sequences) if len(s) >= first]
-    longer = sum(len(s) > first for s in sequences)
-    skipped = len(sequences) - len(kept)
-    if longer or skipped:
-        warnings.warn(
-            f"of {len(sequences)} sequences, {longer} longer than the first ({first} letters) were cut and {skipped} "
-            "shorter or empty ones skipped.",
-            DataWarning,
-            stacklevel=2,
-        )
-    letters = np.array([list(sequences[k][:first]) for k in kept], dtype=object)
-    index = pd.Index([names[k] for k in kept]) if rownames else None
-    return pd.DataFrame(letters, columns=[str(i + 1) for i in range(first)], index=index)
+        raise BBLTypeError(f"file must be a path or an open file; got {type(file).__name__}.", argument="file")
+    if isinstance(content, bytes):
+        try:
+            content = content.decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise DataError(f"{_title(file)} is no text in UTF-8 ({error.reason}). Give a FASTA file.") from None
+    if not isinstance(content, str) or "\0" in content:
+        raise DataError(f"{_title(file)} is no text. Give a FASTA file, unpacked.")
+    return content.splitlines()
+
+
+def _records(lines: Iterable[str]) -> tuple[list[str], list[str]]:
+    """Return the names and the joined sequences of all records."""
+    names: list[str] = []
+    parts: list[list[str]] = []
+    for line in lines:
+        text = line.strip()
+        if text.startswith(">"):
+            names.append(text[1:].strip())
+            parts.append([])
+        elif text and not parts:
+            raise DataError(f"the file starts with {text[:40]!r}, not with a line '>name'. Give a FASTA file.")
+        elif text:
+            parts[-1].append("".join(text.split()))
+    return names, ["".join(p) for p in parts]
+
+
+def _whole(frame: Frame) -> pd.DataFrame:
+    """Return all columns of a table that is no pandas DataFrame."""
+    columns = [frame.get(k) for k in range(len(frame.columns))]
+    whole = pd.concat(columns, axis=1) if columns else pd.DataFrame(index=frame.index)
+    return whole.set_axis(pd.Index(frame.columns, tupleize_cols=False), axis=1)
 
 
 def freq2raw(data: Any, freq: Any) -> pd.DataFrame:
@@ -95,58 +133,76 @@ def freq2raw(data: Any, freq: Any) -> pd.DataFrame:
 
     Parameters
     ----------
-    data : data frame
-    freq : column name or array of length n
-        Whole numbers; a column is left out of the result.
+    data : DataFrame (pandas, polars), pyarrow Table or dict of columns
+    freq : column name or array_like of shape (n,)
+        Whole numbers, 0 or more. A column of that name is left out of the result.
 
     Returns
     -------
     DataFrame
-        One row per observation, numbered from 0.
+        With index 0, 1, ...
 
     Raises
     ------
     DataError, BBLTypeError
-        If frequencies are negative, missing or fractional.
+        If the frequencies are no counts, or are not one for each row.
 
     Examples
     --------
-    >>> freq2raw({"a": ["x", "y"], "n": [1, 2]}, "n")
-       a
-    0  x
-    1  y
-    2  y
+    >>> freq2raw({"a": ["x", "y"], "n": [2, 1]}, "n")["a"].tolist()
+    ['x', 'x', 'y']
     """
-    frame = _frame(data)
-    if isinstance(freq, Hashable) and freq in frame.columns:
-        counts, frame = check_weights(frame[freq], len(frame)), frame.drop(columns=freq)
-    elif isinstance(freq, str):
-        raise DataError(f"freq={freq!r} is no column of data.", argument="freq")
+    frame = to_frame(data)
+    whole = data if isinstance(data, pd.DataFrame) else _whole(frame)
+    if isinstance(freq, str) or (freq is not None and frame.has(freq)):
+        counts = check_weights(frame.column(freq), frame.n, "freq")
+        whole = whole.loc[:, [name != freq for name in frame.columns]]
+    elif freq is None:
+        raise BBLTypeError("freq must be a column name or an array of counts; got None.", argument="freq")
     else:
-        counts = check_weights(freq, len(frame))
-    return frame.iloc[np.repeat(np.arange(len(frame)), counts.astype(np.intp))].reset_index(drop=True)
+        counts = check_weights(freq, frame.n, "freq")
+    return whole.iloc[np.repeat(np.arange(frame.n), counts.astype(np.intp))].reset_index(drop=True)
 
 
-def removeConst(data: Any, response: Hashable | None = None) -> pd.DataFrame:
-    """Drop the columns that have a single value.
+def removeConst(data: Any, response: Hashable = None) -> pd.DataFrame:
+    """Drop the columns that have the same value in every row.
 
     Parameters
     ----------
-    data : data frame
+    data : DataFrame (pandas, polars), pyarrow Table or dict of columns
     response : column name, optional
-        Kept in any case.
+        A column to keep in any case.
 
     Returns
     -------
     DataFrame
+        Always a frame, even of one column or none.
+
+    Raises
+    ------
+    DataError
+        If `response` is no column.
 
     Examples
     --------
-    >>> removeConst({"a": [1, 1], "b": [1, 2]})
-       b
-    0  1
-    1  2
+    >>> removeConst({"a": [1, 1], "b": [1, 2]}).columns.tolist()
+    ['b']
     """
-    frame = _frame(data)
-    keep = [name == response or frame[name].nunique(dropna=False) > 1 for name in frame.columns]
-    return frame.loc[:, keep]
+    frame = to_frame(data)
+    whole = data if isinstance(data, pd.DataFrame) else _whole(frame)
+    if response is not None:
+        frame.column(response)
+    kept = [
+        (response is not None and name == response) or not _is_constant(frame.get(k))
+        for k, name in enumerate(frame.columns)
+    ]
+    return whole.loc[:, kept].copy()
+
+
+def _is_constant(series: pd.Series) -> bool:
+    """Whether a column has one distinct value; missing counts as a value."""
+    try:
+        codes = distinct(series)[0]
+    except TypeError:  # nested values: compare them by their text
+        codes = pd.factorize(series.map(repr))[0]
+    return len(codes) > 0 and bool((codes == codes[0]).all())

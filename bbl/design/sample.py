@@ -36,6 +36,11 @@ class Sample:
     y: np.ndarray | None = None
 
     @property
+    def response(self) -> np.ndarray:
+        """Response codes (n,); zeros for one group."""
+        return np.zeros(self.n, dtype=np.intp) if self.y is None else self.y
+
+    @property
     def n(self) -> int:
         """Number of stored rows."""
         return len(self.codes)

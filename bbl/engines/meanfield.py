@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import LinAlgError, eigh, lapack
 
 from bbl.checks import real
 from bbl.config import check_memory, serial_blas
@@ -103,6 +102,8 @@ def covariance(sample: Sample, layout: Layout, column: np.ndarray, prior_count: 
 
 def _inverses(C: np.ndarray, grid: list[float]):
     """Yield the inverse of eq. (21)'s matrix at each eps, and whether it had to be kept from being singular."""
+    from scipy.linalg import LinAlgError, eigh, lapack
+
     mean = np.trace(C) / len(C)
     if len(grid) == 1:
         M = grid[0] * C

@@ -1,0 +1,1 @@
+"""The model on plain arrays: parameters, energy, ln Z, prediction, sampling."""

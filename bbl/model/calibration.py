@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import minimize
 
 from bbl.model.predict import log_probabilities
 
@@ -62,6 +61,8 @@ def fit_calibration(scores: np.ndarray, y: np.ndarray, weights: np.ndarray, kind
     >>> bool(found.offset[0] - found.offset[1] > 4.0)
     True
     """
+    from scipy.optimize import minimize
+
     K = scores.shape[1]
     if kind == "none" or not len(y):
         return Calibration(1.0, np.zeros(K))

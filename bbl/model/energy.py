@@ -39,7 +39,9 @@ class Energy:
         self.h = np.ascontiguousarray(theta[:, :D].T)
         self.J = np.zeros((0, 0, K))
         if len(layout.pairs):
-            check_memory(8.0 * D * D * K, f"Prediction with {D} levels and {K} groups", "Predict with fewer predictors.")
+            check_memory(
+                8.0 * D * D * K, f"Prediction with {D} levels and {K} groups", "Predict with fewer predictors."
+            )
             self.J = np.zeros((D, D, K))
             row, col = layout.cells
             self.J[row, col] = theta[:, D:].T

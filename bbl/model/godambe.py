@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
 
 from bbl.config import check_memory, serial_blas
 from bbl.design.sample import Sample
@@ -78,7 +77,8 @@ class Influence:
         layout = self.layout
         Z = np.column_stack([np.ones(len(codes)), one_hot(codes, layout)])
         field = Z @ self.site_theta.T
-        first, width = layout.start[:-1], layout.n_levels - 1
+        varies = layout.n_levels > 1
+        first, width = layout.start[:-1][varies], layout.n_levels[varies] - 1
         top = np.maximum(np.maximum.reduceat(field, first, axis=1), 0.0)
         P = np.exp(field - np.repeat(top, width, axis=1))
         P /= np.repeat(np.exp(-top) + np.add.reduceat(P, first, axis=1), width, axis=1)
@@ -101,6 +101,8 @@ class Influence:
         return np.tile(own, self.layout.n_levels[i] - 1)
 
     def _factor(self, i: int, H: np.ndarray, lambda_: float, lambdah: float):
+        from scipy.linalg import cho_factor
+
         H /= self.total
         H.flat[:: len(H) + 1] += self._penalties(i, lambda_, lambdah)
         try:
@@ -121,6 +123,8 @@ class Influence:
 
     def __call__(self, codes: np.ndarray) -> np.ndarray:
         """Return the influences (n, layout.size) of the rows `codes` on fields and symmetrised couplings."""
+        from scipy.linalg import cho_solve
+
         layout = self.layout
         n = len(codes)
         Z, P = self._blocks(codes)
@@ -139,7 +143,7 @@ class Influence:
         at = 1
         for j in np.flatnonzero(layout.mask[i]):
             width = int(layout.n_levels[j]) - 1
-            layout.table(out, i, j)[...] += 0.5 * psi[:, :, at : at + width]
+            layout.table(out, i, int(j))[...] += 0.5 * psi[:, :, at : at + width]
             at += width
 
 

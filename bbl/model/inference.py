@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import xlogy
-from scipy.stats import chi2
+from scipy.special import chdtrc, xlogy
 
 __all__ = ["LikelihoodRatio", "likelihood_ratio"]
 
@@ -67,7 +66,7 @@ def likelihood_ratio(counts: Sequence[np.ndarray], prior_count: float = 0.0) -> 
     fits = [_one_predictor(np.asarray(n, dtype=float), prior_count) for n in counts]
     chisq = np.array([fit[2] for fit in fits])
     df = np.array([(len(n) - 1) * (np.shape(n)[1] - 1) for n in counts])
-    return LikelihoodRatio([fit[0] for fit in fits], [fit[1] for fit in fits], chisq, df, chi2.sf(chisq, df))
+    return LikelihoodRatio([fit[0] for fit in fits], [fit[1] for fit in fits], chisq, df, chdtrc(df, chisq))
 
 
 def _one_predictor(n: np.ndarray, prior_count: float) -> tuple[np.ndarray, np.ndarray, float]:

@@ -19,7 +19,7 @@ class Layout:
     Parameters
     ----------
     n_levels : array_like of int, shape (m,)
-        Number of levels ``L_i >= 2`` of each predictor.
+        Number of levels ``L_i`` of each predictor; one with a single level has no parameters.
     pairs : array_like of int, shape (P, 2), optional
         Interacting pairs of predictors, in any order; None for all pairs.
 

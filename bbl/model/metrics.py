@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.stats import norm, rankdata
+from scipy.special import ndtri
 
 __all__ = ["SCORES", "accuracy", "auc", "brier", "log_loss"]
 
@@ -28,7 +28,9 @@ def brier(log_p: np.ndarray, y: np.ndarray, weights: np.ndarray) -> float:
 SCORES = {"accuracy": accuracy, "logloss": log_loss, "brier": brier}
 
 
-def auc(score: np.ndarray, positive: np.ndarray, weights: np.ndarray, level: float = 0.95) -> tuple[float, float, float]:
+def auc(
+    score: np.ndarray, positive: np.ndarray, weights: np.ndarray, level: float = 0.95
+) -> tuple[float, float, float]:
     """Return the area under the ROC curve and DeLong's confidence limits.
 
     Parameters
@@ -51,7 +53,7 @@ def auc(score: np.ndarray, positive: np.ndarray, weights: np.ndarray, level: flo
     DeLong, DeLong & Clarke-Pearson (1988), by mid-ranks as in Sun & Xu (2014).
     """
     # the rank of a weighted row among repeated rows: all below it, and half of its ties
-    rank = rankdata(score, method="dense") - 1
+    _, rank = np.unique(score, return_inverse=True)
     cases, controls = weights * positive, weights * ~positive
     n1, n0 = cases.sum(), controls.sum()
     if not n1 or not n0:
@@ -64,7 +66,7 @@ def auc(score: np.ndarray, positive: np.ndarray, weights: np.ndarray, level: flo
         return area, float("nan"), float("nan")
     s10 = cases @ (v10 - area) ** 2 / (n1 - 1)
     s01 = controls @ (v01 - area) ** 2 / (n0 - 1)
-    half = float(norm.ppf(0.5 + level / 2) * np.sqrt(s10 / n1 + s01 / n0))
+    half = float(ndtri(0.5 + level / 2) * np.sqrt(s10 / n1 + s01 / n0))
     return area, max(0.0, area - half), min(1.0, area + half)
 
 

@@ -72,10 +72,11 @@ def plot_cv(
         ax.axvline(at, color="0.4", linestyle=":", linewidth=1.2, zorder=1)
         label = f"best: {symbol} = {at:.3g}"
         ax.plot([at], [value], "D", color=COLOURS[1], markersize=7, zorder=4, label=label)
-    if xname == "lambda" and (x > 0).all():
-        ax.set_xscale("log")
-    elif xname == "lambda" and (x > 0).any():
-        ax.set_xscale("symlog", linthresh=x[x > 0].min())
+    if xname == "lambda" and len(set(x[np.isfinite(y)])) > 1:  # one alone, or none, has no range on such a scale
+        if x.min() > 0:
+            ax.set_xscale("log")
+        else:
+            ax.set_xscale("symlog", linthresh=x[x > 0].min())
     ax.set(xlabel=title, ylabel="Score" if score == "score" else short_name(score))
     if ax.get_legend_handles_labels()[1]:
         ax.legend(frameon=False, fontsize="small")
@@ -116,9 +117,9 @@ def plot_comparison(true: Any, inferred: Any, ax: Axes | None = None, title: str
     ax.plot(ends, ends, color="0.5", linewidth=1, zorder=1)
     for (x, y), marker, colour, name in zip(kinds, "o^", COLOURS, "hJ", strict=False):
         if x.size:
-            style = {"color": colour, "markersize": 5 if x.size < 500 else 2.5, "alpha": 0.8}
             label = f"${name}$ (rms difference {math.sqrt(np.mean((x - y) ** 2)):.2g})"
-            ax.plot(x, y, marker, markerfacecolor=colour if name == "h" else "none", label=label, **style)
+            (points,) = ax.plot(x, y, marker, color=colour, alpha=0.8, label=label)
+            points.set(markersize=5 if x.size < 500 else 2.5, markerfacecolor=colour if name == "h" else "none")
     ax.set(xlim=ends, ylim=ends, aspect="equal", title=title or "")
     ax.set(xlabel="True parameter", ylabel="Inferred parameter")
     ax.legend(frameon=False, fontsize="small", loc="upper left")

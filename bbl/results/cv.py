@@ -48,18 +48,18 @@ class CVResults:
     @property
     def regstar(self) -> float:
         """The best setting."""
-        return float(self.cvframe.iloc[self.best, 0])
+        return float(self.cvframe.to_numpy()[self.best, 0])
 
     @property
     def maxscore(self) -> float:
         """Its score."""
-        return float(self.cvframe.iloc[self.best, 1])
+        return float(self.cvframe.to_numpy()[self.best, 1])
 
     @property
     def pooled(self) -> pd.DataFrame:
         """Validation predictions at `regstar`, fold by fold: the link of each group, then ``yhat``."""
         index = pd.RangeIndex(len(self.y))
-        return prediction_frame(self.scores, self.model.labels.groups, "link", index, None)
+        return pd.DataFrame(prediction_frame(self.scores, self.model.labels.groups, "link", index, None))
 
     @property
     def observed(self) -> pd.DataFrame:
@@ -76,4 +76,4 @@ class CVResults:
         return plot.plot_cv(self.cvframe, best=self.regstar, ax=ax)
 
     def __repr__(self) -> str:
-        return text.cv_text(self.cvframe, self.regstar, self.maxscore)
+        return text.cv_text(self.cvframe, self.regstar, self.maxscore, self.score)

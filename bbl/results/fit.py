@@ -130,16 +130,19 @@ class BBLResults:
             )
         return self.sample
 
+    def _index(self) -> pd.Index:
+        return pd.RangeIndex(self._rows().n) if self.index is None else self.index
+
     @property
     def weights(self) -> pd.Series:
         """Frequency weights of the training rows."""
-        return pd.Series(self._rows().weights, index=self.index, name="weights")
+        return pd.Series(self._rows().weights, index=self._index(), name="weights")
 
     @property
     def model_frame(self) -> pd.DataFrame:
         """The training rows as the model sees them: the response and the predictors, as categories."""
         rows = self._rows()
-        columns = {self.labels.response: (rows.y, self.labels.groups)}
+        columns = {self.labels.response: (rows.response, self.labels.groups)}
         for i, (name, levels) in enumerate(zip(self.labels.names, self.labels.levels, strict=True)):
             columns[name] = (rows.codes[:, i], levels)
         return pd.DataFrame(
@@ -147,7 +150,7 @@ class BBLResults:
                 k: pd.Categorical.from_codes(codes.astype(np.intp), pd.Index(levels, dtype=object))
                 for k, (codes, levels) in columns.items()
             },
-            index=self.index,
+            index=self._index(),
         )
 
     @cached_property
@@ -190,7 +193,7 @@ class BBLResults:
         choice("type", type, TYPES)
         choice("unseen", unseen, ("raise", "ignore"))
         if newdata is None:
-            return self._frame(self._scores(self._rows().codes), type, self.index)
+            return self._frame(self._scores(self._rows().codes), type, self._index())
         codes, unknown = self.design.encode(newdata, unseen)
         return self._frame(self._scores(codes, unknown), type, self.design.index(newdata))
 
@@ -199,19 +202,19 @@ class BBLResults:
 
     def fitted(self) -> pd.DataFrame:
         """Return the probability of each group for the training rows."""
-        return self.predict(type="prob").iloc[:, :-1]
+        return pd.DataFrame(self.predict(type="prob")).iloc[:, :-1]
 
     def residuals(self) -> pd.Series:
         """Return, as R does, 1 where the predicted group is the observed one and 0 elsewhere."""
         rows = self._rows()
-        hit = self._scores(rows.codes).argmax(axis=1) == rows.y
-        return pd.Series(hit.astype(int), index=self.index, name="residuals")
+        hit = self._scores(rows.codes).argmax(axis=1) == rows.response
+        return pd.Series(hit.astype(int), index=self._index(), name="residuals")
 
     @cached_property
     def _log_likelihood(self) -> float:
         rows = self._rows()
-        energy = self._energy(rows.codes)[np.arange(rows.n), rows.y]
-        return float(rows.weights @ (energy - self.estimate.log_z[rows.y]))
+        energy = self._energy(rows.codes)[np.arange(rows.n), rows.response]
+        return float(rows.weights @ (energy - self.estimate.log_z[rows.response]))
 
     def logLik(self) -> LogLikelihood:
         """Return ``sum_k w_k (E_y(x_k) - ln Z_y)``, with the parameters of all groups as its ``df``."""

@@ -1,0 +1,144 @@
+"""Frames: tables of any kind (pandas, polars, pyarrow, dicts) seen as named pandas columns."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import narwhals.stable.v2 as nw
+import pandas as pd
+
+from bbl.checks import near_match
+from bbl.errors import BBLTypeError, DataError
+
+__all__ = ["Frame", "to_frame"]
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A table of any kind, seen as named pandas columns.
+
+    Attributes
+    ----------
+    columns : tuple
+        Column names, all different.
+    index : pandas.Index
+        Row labels; 0..n-1 for tables that have none.
+    get : callable
+        From the position of a column to a pandas Series.
+    argument : str
+        What the table is called in messages.
+    """
+
+    columns: tuple[Hashable, ...]
+    index: pd.Index
+    get: Callable[[int], pd.Series]
+    argument: str
+
+    @property
+    def n(self) -> int:
+        """Number of rows."""
+        return len(self.index)
+
+    @cached_property
+    def _position(self) -> dict[Hashable, int]:
+        return {name: k for k, name in enumerate(self.columns)}
+
+    def has(self, name: object) -> bool:
+        """Return whether `name`, of any type, is the name of a column."""
+        try:
+            return name in self._position
+        except TypeError:  # not hashable
+            return False
+
+    def column(self, name: Hashable) -> pd.Series:
+        """Return a column, or raise a DataError that names it."""
+        if name not in self._position:
+            shown = ", ".join(map(str, self.columns[:10])) + (", and more" if len(self.columns) > 10 else "")
+            hint = near_match(name, self.columns) or "."
+            raise DataError(
+                f"{self.argument} has no column {name!r}{hint} Its columns are: {shown}.",
+                column=name,
+                argument=self.argument,
+            )
+        return self.get(self._position[name])
+
+
+def to_frame(data: Any, argument: str = "data") -> Frame:
+    """Return any supported table as a `Frame`; nothing is copied where that can be helped, nothing is changed.
+
+    Parameters
+    ----------
+    data : pandas or polars DataFrame, pyarrow Table, any other eager frame that narwhals knows, or dict of columns
+    argument : str, default "data"
+        Name of the argument, for messages.
+
+    Returns
+    -------
+    Frame
+
+    Raises
+    ------
+    BBLTypeError
+        If `data` is no table.
+    DataError
+        If a column name occurs twice, or the columns of a dict differ in length.
+
+    Examples
+    --------
+    >>> to_frame({"a": [1, 2], "b": ["x", "y"]}).columns
+    ('a', 'b')
+    """
+    if isinstance(data, Frame):
+        return data
+    if isinstance(data, Mapping):
+        try:
+            data = pd.DataFrame({k: v.array if isinstance(v, pd.Series) else v for k, v in data.items()})
+        except (ValueError, TypeError) as error:
+            raise DataError(
+                f"{argument} is a dict that makes no table ({error}). Give lists of equal length.", argument=argument
+            ) from None
+    if isinstance(data, pd.DataFrame):
+        frame = data
+        _check_names(list(frame.columns), argument)
+        return Frame(tuple(frame.columns), frame.index, lambda k: frame.iloc[:, k], argument)
+    _check_names(list(getattr(data, "column_names", ())), argument)  # pyarrow allows repeats, narwhals does not
+    try:
+        table = nw.from_native(data, eager_only=True)
+    except TypeError:
+        raise BBLTypeError(
+            f"{argument} must be a pandas or polars DataFrame, a pyarrow Table or a dict of lists; got "
+            f"{type(data).__module__}.{type(data).__name__}. Make one with pandas.DataFrame(...), and collect lazy "
+            "frames first.",
+            argument=argument,
+        ) from None
+    return Frame(
+        tuple(table.columns), pd.RangeIndex(len(table)), lambda k: _to_pandas(table[table.columns[k]]), argument
+    )
+
+
+def _check_names(names: list, argument: str) -> None:
+    if len(set(names)) < len(names):
+        twice = next(name for name, count in Counter(names).items() if count > 1)
+        raise DataError(
+            f"{argument} has the duplicate column name {twice!r}, {names.count(twice)} times. Rename the columns.",
+            column=twice,
+            argument=argument,
+        )
+
+
+def _to_pandas(series: Any) -> pd.Series:
+    """Return a narwhals Series as a pandas Series; declared levels stay declared."""
+    if series.implementation.is_pyarrow():
+        return series.to_pandas()
+    if isinstance(series.dtype, nw.Enum):
+        return pd.Series(pd.Categorical(series.to_numpy(), list(series.dtype.categories), ordered=True))
+    if series.dtype in (nw.String, nw.Categorical):  # polars orders categories by appearance: nothing is declared
+        try:
+            return series.cast(nw.String).to_pandas()  # quick, if pyarrow is there
+        except ImportError:
+            return pd.Series(series.to_numpy(), dtype=object)
+    return pd.Series(series.to_numpy())

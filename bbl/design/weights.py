@@ -1,0 +1,78 @@
+"""Weights: frequency weights, checked: one whole number, 0 or more, for each row."""
+
+from __future__ import annotations
+
+import numbers
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bbl.errors import BBLTypeError, DataError
+
+__all__ = ["check_weights"]
+
+MOST = 2.0**53  # sums of weights are exact in float64 up to here
+
+
+def check_weights(weights: Any, n: int, argument: str = "weights") -> np.ndarray:
+    """Return frequency weights as float64: non-negative whole numbers, not all zero.
+
+    Parameters
+    ----------
+    weights : array_like of shape (n,), or None for all ones
+    n : int
+        Number of rows.
+    argument : str, default "weights"
+        Name of the argument, for messages.
+
+    Returns
+    -------
+    ndarray of float64, shape (n,)
+
+    Raises
+    ------
+    BBLTypeError
+        If they are no numbers.
+    DataError
+        If their shape is wrong, or one of them is negative, fractional, missing or infinite; names the row.
+
+    Examples
+    --------
+    >>> check_weights([2, 0, 1], 3)
+    array([2., 0., 1.])
+    """
+    if weights is None:
+        return np.ones(n)
+
+    def fail(what: str, error: type = DataError) -> Any:
+        raise error(
+            f"{argument} {what}. Give one whole number, 0 or more, for each of the {n} rows.", argument=argument
+        )
+
+    try:
+        array = np.asarray(weights)
+    except (ValueError, TypeError):
+        fail("are no array", BBLTypeError)
+    if array.ndim == 0:
+        fail(f"must be an array or the name of a column; got {weights!r}", BBLTypeError)
+    if array.ndim != 1:
+        fail(f"have {array.ndim} dimensions", BBLTypeError)
+    if array.dtype == object:
+        missing = pd.isna(array)
+        odd = [v for v in array[~missing] if not isinstance(v, numbers.Real)]
+        if odd:
+            fail(f"hold {odd[0]!r}, which is no real number", BBLTypeError)
+        array = np.where(missing, np.nan, array).astype(float)
+    if array.dtype.kind not in "biuf":
+        fail(f"are of type {array.dtype}, not numbers", BBLTypeError)
+    if len(array) != n:
+        fail(f"have length {len(array)}, but there are {n} rows")
+    clean = array.astype(np.float64)
+    bad = ~(np.isfinite(clean) & (clean >= 0) & (clean == np.floor(clean)))
+    if bad.any():
+        row = int(bad.argmax())
+        fail(f"are not all counts: row {row} has {clean[row]:g}")
+    if not 0 < clean.sum() <= MOST:
+        fail("are all zero" if not clean.any() else f"sum to {clean.sum():g}, more than can be counted")
+    return clean

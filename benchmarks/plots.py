@@ -1,0 +1,173 @@
+"""Plots of the results: fits by method, scaling with exponents, distance to the floor, sampling, R's run times."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.report import Results, exponent
+
+__all__ = ["draw"]
+
+# Okabe and Ito's colours, told apart under all common forms of colour blindness; markers differ as well
+STYLE = {
+    "bbl": ("#0072B2", "o"),
+    "bbl-frame": ("#56B4E9", "o"),
+    "numpy": ("#E69F00", "s"),
+    "sklearn-lbfgs": ("#009E73", "^"),
+    "sklearn-newton-cholesky": ("#009E73", "v"),
+    "sklearn-categoricalnb": ("#009E73", "D"),
+    "glum-lbfgs": ("#D55E00", "<"),
+    "glum-irls": ("#D55E00", ">"),
+    "statsmodels-newton": ("#CC79A7", "P"),
+    "dwave-samplers": ("#CC79A7", "X"),
+    "quoted": ("#555555", "x"),
+}
+FITS = ("W1", "W2", "W3", "W4", "W5", "W1, no penalty", "W3, no penalty", "wide", "MNIST")
+PLAIN = {"axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.color": "#e0e0e0", "font.size": 9}
+
+
+def draw(folder: Path) -> list[Path]:
+    """Draw every plot whose results are in `folder`; return the files."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    results, out = Results(folder), []
+    with plt.rc_context(PLAIN):
+        for name, plot in (("fit", fit), ("scaling", scaling), ("gradient", gradient), ("gibbs", gibbs), ("r", r_files)):
+            figure = plot(plt, results)
+            if figure is not None:
+                figure.savefig(folder / f"{name}.png", dpi=130, bbox_inches="tight")
+                plt.close(figure)
+                out.append(folder / f"{name}.png")
+    return out
+
+
+def _legend(ax, **options) -> None:
+    handles, labels = ax.get_legend_handles_labels()
+    unique = dict(zip(labels, handles, strict=True))
+    order = [name for name in STYLE if name in unique]
+    ax.legend([unique[n] for n in order], order, frameon=False, **options)
+
+
+def fit(plt, results: Results):
+    """Dots: CPU seconds of each method on each problem, at the tightest tolerance."""
+    cases = [c for c in FITS if results.of(suite="fit", case=c, method="bbl", threads=1.0)]
+    if not cases:
+        return None
+    figure, ax = plt.subplots(figsize=(8, 0.5 * len(cases) + 1.6))
+    for y, case in enumerate(reversed(cases)):
+        rows = results.of(suite="fit", case=case, threads=1.0)
+        tightest = min(r["tolerance"] for r in rows)
+        for r in rows:
+            if r["tolerance"] == tightest:
+                color, marker = STYLE[r["method"]]
+                ax.plot(r["total_cpu_s"], y, marker, color=color, label=r["method"], ms=7, alpha=0.9, clip_on=False)
+        for q in results.quoted:
+            if q["suite"] == "fit" and q["case"] == case:
+                ax.plot(q["cpu_s"], y, "x", color=STYLE["quoted"][0], label="quoted", ms=5)
+    ax.set_xscale("log")
+    ax.set_yticks(range(len(cases)), list(reversed(cases)))
+    ax.set_ylim(-0.6, len(cases) - 0.4)
+    ax.set_xlabel("CPU seconds, whole problem, gradient norm 1e-6, one core")
+    _legend(ax, loc="upper left", bbox_to_anchor=(1.01, 1.0))
+    return figure
+
+
+def scaling(plt, results: Results):
+    """Log-log: CPU seconds of a fit over rows, predictors and levels."""
+    panels = [(c, t) for c, t in (("n", "rows n (m = 50, L = 2)"), ("m", "predictors m (n = 5,000, L = 2)"),
+              ("L", "levels L (n = 5,000, m = 20)")) if len(results.of(suite="scaling", case=c, method="bbl")) > 1]  # fmt: skip
+    if not panels:
+        return None
+    figure, axes = plt.subplots(1, len(panels), figsize=(3.6 * len(panels), 3.2), squeeze=False)
+    for ax, (case, title) in zip(axes[0], panels, strict=True):
+        for name in ("bbl", "numpy"):
+            _line(ax, results, case, name)
+        ax.set(xscale="log", yscale="log", xlabel=title)
+        ax.legend(frameon=False, title="method, exponent", fontsize=8, title_fontsize=8)
+    axes[0][0].set_ylabel("CPU seconds of a fit")
+    figure.tight_layout()
+    return figure
+
+
+def _line(ax, results: Results, case: str, name: str) -> None:
+    rows = results.of(suite="scaling", case=case, method=name)
+    if len(rows) < 2:
+        return
+    x, y = (np.array([r[k] for r in rows]) for k in ("value", "cpu_s"))
+    color, marker = STYLE[name]
+    ax.plot(x, y, marker + "-", color=color, ms=5, label=f"{name}, {exponent(x, y):.2f}" if len(x) > 3 else name)
+
+
+def gradient(plt, results: Results):
+    """Bars and lines: time of one gradient over the floor of the processor."""
+    names = [n for n in ("W1", "W2", "W3", "W4") if np.isfinite(results.over_floor(n))]
+    lines = [c for c in ("gradient, m", "gradient, L") if len(results.of(suite="scaling", case=c, method="bbl")) > 1]
+    if not names and not lines:
+        return None
+    figure, axes = plt.subplots(1, 1 + len(lines), figsize=(3.6 * (1 + len(lines)), 3.2), squeeze=False)
+    ax = axes[0][0]
+    for k, (name, offset) in enumerate((("bbl", -0.2), ("numpy", 0.2))):
+        floors = [results.quote(f"gradient, {n}", "floor, float64") for n in names]
+        times = [results.one("cpu_s", suite="scaling", case=f"gradient, {n}", method=name) for n in names]
+        values = np.array(times) / np.array(floors)
+        bars = ax.bar(np.arange(len(names)) + offset, values, 0.38, color=STYLE[name][0], label=name, hatch="//" * k)
+        ax.bar_label(bars, [f"{v:.1f}" for v in values], fontsize=8)
+    ax.axhline(1.0, color="black", lw=0.8)
+    ax.set_xticks(range(len(names)), names)
+    ax.set_ylabel("one gradient over the floor")
+    ax.legend(frameon=False)
+    for ax, case in zip(axes[0][1:], lines, strict=True):
+        for name in ("bbl", "numpy"):
+            _line(ax, results, case, name)
+        rows = results.of(suite="scaling", case=case, method="bbl")
+        ax.plot([r["value"] for r in rows], [1e-3 * r["more"]["floor_ms"] for r in rows], "k--", lw=1, label="floor")
+        ax.set(xscale="log", yscale="log", xlabel="predictors m" if case.endswith("m") else "levels L")
+        ax.legend(frameon=False, fontsize=8)
+        ax.set_ylabel("CPU seconds of one gradient")
+    figure.tight_layout()
+    return figure
+
+
+def gibbs(plt, results: Results):
+    """Bars: site updates per second."""
+    rows = results.of(suite="gibbs")
+    if not rows:
+        return None
+    cases = list(dict.fromkeys(r["case"] for r in rows))
+    names = [n for n in ("bbl", "numpy", "dwave-samplers") if any(r["method"] == n for r in rows)]
+    figure, ax = plt.subplots(figsize=(6.5, 3.2))
+    for k, name in enumerate(names):
+        values = [results.one("updates_per_s", suite="gibbs", case=c, method=name) for c in cases]
+        at = np.arange(len(cases)) + 0.27 * (k - (len(names) - 1) / 2)
+        bars = ax.bar(at, values, 0.25, color=STYLE[name][0], label=name, hatch=("", "//", "..")[k])
+        ax.bar_label(bars, [f"{v:.1e}" if np.isfinite(v) else "" for v in values], fontsize=7)
+    ax.set_yscale("log")
+    ax.set_xticks(range(len(cases)), cases)
+    ax.set_ylabel("site updates per second, one core")
+    ax.legend(frameon=False)
+    return figure
+
+
+def r_files(plt, results: Results):
+    """Bars: how many times faster whole calls are than R's bbl."""
+    found = []
+    for q in results.quoted:
+        own = results.one("cpu_s", suite="latency", case=q["case"], method="bbl") if q["suite"] == "latency" else np.nan
+        if np.isfinite(own):
+            found.append((q["case"], q["cpu_s"] / own, q["cpu_s"], own))
+    if not found:
+        return None
+    figure, ax = plt.subplots(figsize=(8, 0.3 * len(found) + 1.0))
+    found = found[::-1]
+    bars = ax.barh(range(len(found)), [f[1] for f in found], color=STYLE["bbl"][0])
+    ax.bar_label(bars, [f" {f[1]:,.0f} x   ({f[2]:.3g} s -> {f[3]:.2g} s)" for f in found], fontsize=8)
+    ax.set_xscale("log")
+    ax.set_xlim(0.5, 50 * max(f[1] for f in found))
+    ax.set_yticks(range(len(found)), [f[0] for f in found])
+    ax.set_xlabel("times faster than R bbl 1.0.0, whole call, CPU time (R: quoted)")
+    return figure

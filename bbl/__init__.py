@@ -3,15 +3,14 @@
 ``bbl(formula, data)`` fits a fully visible Boltzmann machine for each response group and classifies by Bayes' rule.
 """
 
+import bbl.datasets as datasets
+import bbl.errors as errors
 from bbl.api import bbl, crossVal, load, mlestimate
 from bbl.design.readers import freq2raw, readFasta, removeConst
 from bbl.engines import MeanField, NaiveBayes, PseudoLikelihood
 from bbl.errors import BBLError, ConvergenceWarning, DataWarning
 from bbl.results import BBLResults, CVResults, GroupParameters, MLEstimate, SampleResults
 from bbl.simulate import mcSample, randompar, randomsamp, sample_xi
-
-import bbl.datasets as datasets
-import bbl.errors as errors
 
 __version__ = "0.1.0"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,12 +24,14 @@ from bbl.design.weights import check_weights
 from bbl.engines import ENGINES, Engine, make_engine
 from bbl.errors import BBLError, BBLTypeError, DataError, ModelFileError, OptionError
 from bbl.estimate import estimate, fit_group, problems, warn_problems
+from bbl.model.calibration import CALIBRATE, fit_calibration
 from bbl.model.layout import Layout
 from bbl.model.logz import LOG_Z, exact_log_z, resolve_log_z
 from bbl.report.text import call_text
 from bbl.results import BBLResults, CVResults, MLEstimate
 from bbl.results.archive import unpack
 from bbl.storage import read_model
+from bbl.tuning import NFOLD, RULES, tune
 
 __all__ = ["bbl", "crossVal", "load", "mlestimate"]
 
@@ -45,7 +48,10 @@ def bbl(
     testNull: bool = True,
     novarOk: bool = False,
     log_z: str = "auto",
+    calibrate: str = "none",
+    seed: int | np.random.Generator | None = 0,
     n_jobs: int | None = None,
+    verbose: int = 1,
     **options: Any,
 ) -> BBLResults:
     """Fit a Boltzmann Bayes learner: a Boltzmann machine for each response group, classified by Bayes' rule.
@@ -67,14 +73,24 @@ def bbl(
         Whether to fit all rows together too, so that differences ``dh``, ``dJ`` are shown.
     novarOk : bool, default False
         Whether predictors with one level are allowed.
-    log_z : {"auto", "exact", "pseudo", "half", "mf"}, default "auto"
+    log_z : {"auto", "exact", "pseudo", "half", "mf", "ais"}, default "auto"
         How ln Z is computed: the true sum over states, eq. (31) without (the paper's default) or with its factor
-        1/2, or eq. (32). "auto" is exact where that is cheap, else what fits the method.
+        1/2, eq. (32), or annealed importance sampling. "auto" is exact where that is cheap, else what fits the
+        method.
+    calibrate : {"none", "offset", "temperature"}, default "none"
+        Whether to correct class scores by an offset per group, or offsets and one temperature, fitted to the scores
+        of 5 shuffled folds.
+    seed : int, numpy.random.Generator or None, default 0
+        For folds and for sampling ln Z; None for fresh entropy.
     n_jobs : int, optional
         Threads; None or -1 for all cores. Results do not depend on it.
+    verbose : int, default 1
+        0 for no progress bar.
     **options
         Options of the method, see `PseudoLikelihood` (``lambda_``, ``lambdah``, ``tolerance``, ``itmax``,
-        ``symmetrize``), `MeanField` (``eps``, ``prior_count``) and `NaiveBayes` (``prior_count``).
+        ``symmetrize``), `MeanField` (``eps``, ``prior_count``) and `NaiveBayes` (``prior_count``). With
+        ``lambda_="cv"`` or ``eps="cv"`` the setting of least log-loss in 5 shuffled folds is taken, with
+        ``"cv-1se"`` the simplest one within a standard error of it; ``fit.tuning`` tells.
 
     Returns
     -------
@@ -106,17 +122,45 @@ def bbl(
     1  0.702  0.298   No
     """
     choice("log_z", log_z, LOG_Z)
-    pooled = flag("testNull", testNull)
-    workers = n_workers(n_jobs)
+    choice("calibrate", calibrate, CALIBRATE)
+    pooled, workers, rng = flag("testNull", testNull), n_workers(n_jobs), generator(seed)
+    shown = {**options, "log_z": (log_z, "auto"), "calibrate": (calibrate, "none")}
+    call = call_text("bbl", _call_arguments(formula, weights, method, **shown))
+    rule = _pop_rule(method, options)
     engine = make_engine(method, options)
     design, sample, index = Design.from_data(formula, data, weights, xlevels, flag("novarOk", novarOk))
     layout = Layout(design.n_levels, design.pairs)
-    K = len(design.labels.groups)
-    with progress_bar(K + pooled, "bbl", 1) as step:
-        result = estimate(sample, layout, K, engine, log_z=log_z, pooled=pooled, workers=workers, progress=step)
+    K, tuning = len(design.labels.groups), None
+    common: dict[str, Any] = {"log_z": log_z, "workers": workers, "rng": rng}
+    if rule is not None or calibrate != "none":
+        with progress_bar(NFOLD, "tuning", verbose) as step:
+            tuning = tune(sample, design.labels, layout, engine, rule, calibrate=calibrate, progress=step, **common)
+        if rule is not None:
+            engine = engine.at(float(tuning.values[tuning.chosen]))
+    with progress_bar(K + pooled, "bbl", verbose) as step:
+        result = estimate(sample, layout, K, engine, pooled=pooled, progress=step, **common)
+    if calibrate != "none" and tuning is not None:
+        result = replace(result, calibration=tuning.calibration)
     warn_problems(problems(result, design.labels))
-    call = call_text("bbl", _call_arguments(formula, weights, method, log_z=(log_z, "auto"), **options))
-    return BBLResults(call, design, sample, index, engine, result)
+    return BBLResults(call, design, sample, index, engine, result, tuning)
+
+
+def _tuned(method: str | Engine) -> str | None:
+    """Return the option of `method` that has a grid, if it has one."""
+    return getattr(ENGINES.get(method) if isinstance(method, str) else None, "tuned", None)
+
+
+def _pop_rule(method: str | Engine, options: dict) -> str | None:
+    """Take ``lambda_="cv"`` or ``eps="cv"`` out of the options."""
+    name = _tuned(method)
+    if name is not None and isinstance(options.get(name), str):
+        if options[name] not in RULES:
+            raise OptionError(
+                f"{name}={options[name]!r} is unknown; give a number, or one of {', '.join(map(repr, RULES))}.",
+                argument=name,
+            )
+        return options.pop(name)
+    return None
 
 
 def _call_arguments(formula: str, weights: Any, method: str | Engine, **options: Any) -> dict[str, Any]:
@@ -150,6 +194,7 @@ def crossVal(
     xlevels: dict | None = None,
     novarOk: bool = False,
     log_z: str = "auto",
+    calibrate: str = "none",
     n_jobs: int | None = None,
     verbose: int = 1,
     **options: Any,
@@ -158,8 +203,8 @@ def crossVal(
 
     Parameters
     ----------
-    formula, data, weights, method, xlevels, novarOk, log_z, n_jobs
-        As in `bbl`.
+    formula, data, weights, method, xlevels, novarOk, log_z, calibrate, n_jobs
+        As in `bbl`; each fold is calibrated on the others.
     nfold : int, default 5
         Number of folds: as in R, consecutive blocks of each response group, the last takes the rest.
     use_auc : bool, default True
@@ -171,7 +216,7 @@ def crossVal(
     shuffle : bool, default False
         Whether rows are dealt to the folds at random, within each group.
     seed : int or numpy.random.Generator, optional
-        For `shuffle`.
+        For `shuffle`, and for ln Z by sampling.
     refit : bool, default True
         Whether `model` is fitted to all rows at the best setting; False keeps the last fold's fit, as R does.
     verbose : int, default 1
@@ -204,7 +249,7 @@ def crossVal(
     """
     choice("log_z", log_z, LOG_Z)
     workers = n_workers(n_jobs)
-    tuned = getattr(ENGINES.get(method) if isinstance(method, str) else None, "tuned", None)
+    tuned = _tuned(method)
     grid = options.pop(tuned, None) if tuned else None
     values = None if grid is None else reals(str(tuned), grid, 0.0, 1.0 if tuned == "eps" else np.inf)
     engine = make_engine(method, options)
@@ -215,36 +260,40 @@ def crossVal(
     choice("score", score, ("auc", "accuracy", "logloss", "brier"))
     if score == "auc" and K != 2:
         raise OptionError(f"score='auc' needs two response groups, not {K}; use 'accuracy'.", argument="score")
-    folds = _folds(sample, nfold, cv, flag("shuffle", shuffle), seed)
+    rng = generator(seed)
+    folds = _folds(sample, nfold, cv, flag("shuffle", shuffle), rng)
     layout = Layout(design.n_levels, design.pairs)
     with progress_bar(len(folds.held), "crossVal", verbose) as step:
         scored = cross_validate(
-            sample, design.labels, layout, engine, values, folds, log_z=log_z, workers=workers, progress=step
+            sample, design.labels, layout, engine, values, folds, log_z=log_z, workers=workers, rng=rng, progress=step
         )
-    table, best = score_settings(scored, score)
+    table, best = score_settings(scored, score, choice("calibrate", calibrate, CALIBRATE))
     warn_problems(scored.found)
     if values is not None:
         engine = engine.at(float(values[best]))
     validated = folds.expanded_rows(sample)
     final = scored.last[best]
     if flag("refit", refit):
-        final = estimate(sample, layout, K, engine, log_z=log_z, pooled=True, workers=workers)
+        final = estimate(sample, layout, K, engine, log_z=log_z, pooled=True, workers=workers, rng=rng)
     else:
         left = sample.weights - folds.held[-1]
         index, sample = index[left > 0], Sample(sample.codes, left, sample.y).rows(left > 0)
+    if calibrate != "none":
+        fitted = fit_calibration(scored.scores[best], scored.y, scored.weights, calibrate)
+        final = replace(final, calibration=fitted)
     call = call_text("crossVal", _call_arguments(formula, weights, method, **options))
     model = BBLResults(call, design, sample, index, engine, final)
     settings = values if values is not None else [getattr(engine, engine.tuned or "prior_count")]
     frame = pd.DataFrame(table, columns={"auc": ["AUC", "ci1", "ci2"]}.get(score, ["score"]))
     frame.insert(0, GRID_COLUMN.get(engine.tuned or "", "prior_count"), np.asarray(settings, dtype=float))
-    return CVResults(frame, best, score, validated, scored.scores[best], scored.y, scored.weights, model)
+    return CVResults(frame, best, score, validated, scored, calibrate, model)
 
 
-def _folds(sample: Sample, nfold: int, cv: Any, shuffle: bool, seed: Any) -> Folds:
+def _folds(sample: Sample, nfold: int, cv: Any, shuffle: bool, rng: np.random.Generator) -> Folds:
     if cv is not None:
         return splitter_folds(sample, cv)
     integer("nfold", nfold, 2, int(sample.total))
-    return shuffled_folds(sample, nfold, generator(seed)) if shuffle else consecutive_folds(sample, nfold)
+    return shuffled_folds(sample, nfold, rng) if shuffle else consecutive_folds(sample, nfold)
 
 
 def load(path: Any) -> BBLResults:
@@ -337,7 +386,7 @@ def mlestimate(
         pairs = np.argwhere(np.triu(mask.astype(bool), 1))
     layout = Layout(n_levels, pairs)
     kind = resolve_log_z(log_z, layout, engine.log_z)
-    fit, lz = fit_group(sample, layout, engine, None, kind, n_workers(n_jobs), keep_sites=True)[0]
+    fit, lz, _ = fit_group(sample, layout, engine, None, kind, n_workers(n_jobs), keep_sites=True)[0]
     if kind == "exact":
         lz = float(exact_log_z(layout, fit.theta[None])[0])
     warn_problems([f"predictor {i}:{f' level {a}' if a >= 0 else ''} {text}" for i, a, text in fit.notes])

@@ -13,16 +13,19 @@ from bbl.design.sample import Sample
 from bbl.engines import Engine
 from bbl.errors import DataError, OptionError
 from bbl.estimate import Estimate, estimate_path, problems
+from bbl.model.calibration import fit_calibration
 from bbl.model.energy import Energy
 from bbl.model.layout import Layout
 from bbl.model.metrics import SCORES, auc
-from bbl.model.predict import class_scores, link, log_probabilities
+from bbl.model.predict import link, log_probabilities
 
 __all__ = [
     "Folds",
     "Scored",
     "consecutive_folds",
+    "calibrated",
     "cross_validate",
+    "one_standard_error",
     "score_settings",
     "shuffled_folds",
     "splitter_folds",
@@ -104,7 +107,7 @@ class Scored:
     ----------
     scores : ndarray, shape (S, N, K)
         Class scores ``ln p_y + E_y - ln Z_y`` of the N validated rows (fold by fold), for each of S settings.
-    y, weights : ndarray, shape (N,)
+    y, weights, fold : ndarray, shape (N,)
     last : list of Estimate
         The last fold's fit at each setting.
     found : list of str
@@ -114,23 +117,24 @@ class Scored:
     scores: np.ndarray
     y: np.ndarray
     weights: np.ndarray
+    fold: np.ndarray
     last: list[Estimate]
     found: list[str]
 
 
 def _run_fold(
-    sample: Sample, held: np.ndarray, layout: Layout, K: int, engine: Engine, values, log_z: str
+    sample: Sample, held: np.ndarray, layout: Layout, K: int, engine: Engine, values, log_z: str, rng
 ) -> tuple[list[Estimate], np.ndarray, np.ndarray]:
     """Fit on what one fold leaves, and score what it holds."""
     left = sample.weights - held
     train = Sample(sample.codes, left, sample.y).rows(left > 0)
     if not train.n:
         raise DataError("A fold leaves no rows to train on; give fewer folds (nfold) or more data.", argument="nfold")
-    fits = estimate_path(train, layout, K, engine, values, log_z=log_z)
+    fits = estimate_path(train, layout, K, engine, values, log_z=log_z, rng=rng)
     rows = np.flatnonzero(held > 0)
     rows = rows[np.argsort(sample.response[rows], kind="stable")]
     codes = np.ascontiguousarray(sample.codes[rows])
-    scores = [class_scores(Energy(f.parameters.layout, f.parameters.theta)(codes), f.log_z, f.prior) for f in fits]
+    scores = [f.class_scores(Energy(f.parameters.layout, f.parameters.theta)(codes)) for f in fits]
     return fits, np.array(scores), rows
 
 
@@ -144,23 +148,39 @@ def cross_validate(
     *,
     log_z: str,
     workers: int,
+    rng: np.random.Generator,
     progress: Callable | None = None,
 ) -> Scored:
     """Fit every setting on every fold; the settings of a fold share warm starts or one eigendecomposition."""
     K = len(labels.groups)
-    tasks = [(sample, held, layout, K, engine, values, log_z) for held in folds.held]
+    rngs = rng.spawn(len(folds.held))
+    tasks = [(sample, held, layout, K, engine, values, log_z, r) for held, r in zip(folds.held, rngs, strict=True)]
     runs = run_tasks(_run_fold, tasks, workers, progress)
     rows = np.concatenate([run[2] for run in runs])
     weights = np.concatenate([held[run[2]] for held, run in zip(folds.held, runs, strict=True)])
     found = [f"fold {f + 1}, {text}" for f, run in enumerate(runs) for fit in run[0] for text in problems(fit, labels)]
     scores = np.concatenate([run[1] for run in runs], axis=1)
-    return Scored(scores, sample.response[rows], weights, runs[-1][0], found)
+    fold = np.repeat(np.arange(len(runs)), [len(run[2]) for run in runs])
+    return Scored(scores, sample.response[rows], weights, fold, runs[-1][0], found)
 
 
-def score_settings(scored: Scored, score: str) -> tuple[np.ndarray, int]:
+def calibrated(scored: Scored, scores: np.ndarray, kind: str) -> np.ndarray:
+    """Return the scores (N, K) of one setting, each fold calibrated on the others."""
+    if kind == "none":
+        return scores
+    out = np.empty_like(scores)
+    for f in range(int(scored.fold.max()) + 1):
+        here = scored.fold == f
+        fitted = fit_calibration(scores[~here], scored.y[~here], scored.weights[~here], kind)
+        out[here] = fitted(scores[here])
+    return out
+
+
+def score_settings(scored: Scored, score: str, calibrate: str = "none") -> tuple[np.ndarray, int]:
     """Return the table of scores (S, 3) for ``"auc"`` (value, lower, upper) or (S, 1) else, and the best row."""
     table: list[tuple[float, ...]] = []
-    for scores in scored.scores:
+    for setting in scored.scores:
+        scores = calibrated(scored, setting, calibrate)
         if score == "auc":
             table.append(auc(link(scores)[:, 1], scored.y == 1, scored.weights))
         else:
@@ -168,3 +188,20 @@ def score_settings(scored: Scored, score: str) -> tuple[np.ndarray, int]:
     values = np.array(table)
     column = -values[:, 0] if score in ("logloss", "brier") else values[:, 0]
     return values, int(np.argmax(np.where(np.isnan(column), -np.inf, column)))
+
+
+def one_standard_error(scored: Scored, values: np.ndarray, best: int, calibrate: str, simpler: str) -> int:
+    """Return the simplest setting whose log-loss is within one standard error (over folds) of the best one's.
+
+    `simpler` is ``"larger"`` where larger values are simpler (penalties), ``"smaller"`` for ``eps``.
+    """
+    losses = []
+    for setting in scored.scores:
+        log_p = log_probabilities(calibrated(scored, setting, calibrate))
+        by_fold = [scored.fold == f for f in range(int(scored.fold.max()) + 1)]
+        losses.append([SCORES["logloss"](log_p[f], scored.y[f], scored.weights[f]) for f in by_fold])
+    table = np.array(losses)
+    error = table[best].std(ddof=1) / np.sqrt(table.shape[1])
+    good = np.flatnonzero(table.mean(axis=1) <= table[best].mean() + error)
+    order = values[good] if simpler == "larger" else -values[good]
+    return int(good[np.argmax(order)]) if len(good) else best

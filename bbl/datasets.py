@@ -125,11 +125,9 @@ def load_crp_sites() -> pd.DataFrame:
 
     Examples
     --------
-    >>> load_crp_sites().iloc[:2, :8]
-              1  2  3  4  5  6  7  8
-    promoter
-    caiFp     A  T  A  A  G  C  A  G
-    caiTp     A  A  A  A  A  T  G  T
+    >>> sites = load_crp_sites()
+    >>> "".join(sites.loc["caiFp"])
+    'ATAAGCAGGATTTAGCTCACACTTAT'
     """
     return _letters(_read("crp_sites.csv").set_index("promoter")["sequence"])
 
@@ -152,7 +150,7 @@ def load_splice_sites() -> pd.DataFrame:
     >>> sites = load_splice_sites()
     >>> sites.nlargest(1, "count")
           1  2  3  4  5  6  7  8  9  count
-    2775  C  A  G  G  T  G  A  G  T   3729
+    3333  C  A  G  G  T  G  A  G  T   3729
     """
     table = _read("splice_sites.csv.gz")
     return _letters(table["sequence"]).assign(count=table["count"])

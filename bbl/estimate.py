@@ -12,10 +12,14 @@ from bbl.config import check_memory, run_tasks
 from bbl.design.labels import Labels
 from bbl.design.sample import Sample
 from bbl.engines import Engine, EngineFit
+from bbl.engines.naive import frequencies, log_ratio
 from bbl.errors import ConvergenceWarning
+from bbl.model.ais import annealed_log_z
+from bbl.model.calibration import Calibration
 from bbl.model.layout import Layout
 from bbl.model.logz import exact_log_z, pseudo_log_z, resolve_log_z
 from bbl.model.parameters import Parameters
+from bbl.model.predict import class_scores
 
 __all__ = ["Estimate", "estimate", "estimate_path", "fit_group", "problems", "warn_problems"]
 
@@ -32,13 +36,17 @@ class Estimate:
     log_z : ndarray, shape (K,)
         ln Z of each group.
     log_z_kind : str
-        How `log_z` was computed: one of "exact", "pseudo", "half", "mf".
+        How `log_z` was computed: one of "exact", "pseudo", "half", "mf", "ais".
     prior : ndarray, shape (K,)
         Weighted share of each group.
     lkh : float
         Maximised objective, summed over predictors and observations of all groups.
     fits : tuple of EngineFit
         One per group, then the pooled one if it was made.
+    log_z_error : ndarray, shape (K,)
+        Standard error of `log_z`; zero unless it was sampled.
+    calibration : Calibration or None
+        What is done to class scores before they become probabilities.
     """
 
     parameters: Parameters
@@ -47,6 +55,13 @@ class Estimate:
     prior: np.ndarray
     lkh: float
     fits: tuple[EngineFit, ...]
+    log_z_error: np.ndarray
+    calibration: Calibration | None = None
+
+    def class_scores(self, energy: np.ndarray) -> np.ndarray:
+        """Return the class scores (n, K) of rows with these energies (n, K), calibrated if the model is."""
+        scores = class_scores(energy, self.log_z, self.prior)
+        return scores if self.calibration is None else self.calibration(scores)
 
     @property
     def converged(self) -> bool:
@@ -61,26 +76,31 @@ def fit_group(
     values: Sequence[float] | None,
     log_z: str,
     workers: int,
+    rng: np.random.Generator | None = None,
     keep_sites: bool = False,
-) -> list[tuple[EngineFit, float]]:
-    """Fit one group at each of `values`; return each fit with its approximate ln Z (nan where that comes later).
+) -> list[tuple[EngineFit, float, float]]:
+    """Fit one group at each of `values`; return each fit, its ln Z (nan where it is exact, later), and its error.
 
     The (D, D) site matrices are dropped unless `keep_sites`. A group without rows gets zeros; its share is zero, so it
     is never predicted.
     """
     if not sample.n:
         empty = EngineFit(np.zeros(layout.size), 0.0, mf_log_z=0.0, converged=np.ones(layout.m, dtype=bool))
-        return [(empty, 0.0)] * (1 if values is None else len(values))
+        return [(empty, 0.0, 0.0)] * (1 if values is None else len(values))
     rows = engine.prepare(sample.collapsed(layout.n_levels), layout)
     out = []
     for fit in engine.path(rows, layout, values, workers):
-        value = np.nan
+        value, error = np.nan, 0.0
         if log_z in ("pseudo", "half"):
             site_theta = fit.site_theta if fit.site_theta is not None else _as_sites(layout, fit.theta)
             value = pseudo_log_z(rows, layout, site_theta, half=log_z == "half")
         elif log_z == "mf":
             value = fit.mf_log_z if fit.mf_log_z is not None else _mean_field_log_z(rows, layout, fit.theta)
-        out.append((fit if keep_sites else replace(fit, site_theta=None), float(value)))
+        elif log_z == "ais":
+            start = np.concatenate([log_ratio(f) for f in frequencies(rows, layout, 1.0)])
+            sampled = annealed_log_z(layout, fit.theta, start, rng=rng, n_jobs=workers)
+            value, error = sampled.log_z, sampled.standard_error
+        out.append((fit if keep_sites else replace(fit, site_theta=None), float(value), error))
     return out
 
 
@@ -91,8 +111,6 @@ def _as_sites(layout: Layout, theta: np.ndarray) -> np.ndarray:
 
 def _mean_field_log_z(rows: Sample, layout: Layout, theta: np.ndarray) -> float:
     """Eq. (32) with the sample's own frequencies, for couplings that did not come from mean field."""
-    from bbl.engines.naive import frequencies
-
     f = frequencies(rows, layout, 0.0)
     column = np.concatenate([fi[1:] for fi in f])
     _, J = layout.to_matrix(theta)
@@ -109,6 +127,7 @@ def estimate_path(
     log_z: str = "auto",
     pooled: bool = False,
     workers: int = 1,
+    rng: np.random.Generator | None = None,
     progress: Callable | None = None,
 ) -> list[Estimate]:
     """Fit all K groups (and the pooled rows) at each of `values` of the engine's tuned option.
@@ -130,7 +149,11 @@ def estimate_path(
     if sample.n * layout.D * (1 if values is None else len(values)) < SMALL:
         workers = 1
     outer = min(workers, len(parts))
-    tasks = [(part, layout, engine, values, kind, max(1, workers // outer)) for part in parts]
+    rngs = (np.random.default_rng(0) if rng is None else rng).spawn(len(parts))
+    inner = max(1, workers // outer)
+    # the pooled fit is never asked for its ln Z
+    kinds = [kind] * K + ["exact"] * pooled
+    tasks = [(part, layout, engine, values, k, inner, r) for part, k, r in zip(parts, kinds, rngs, strict=True)]
     runs = run_tasks(fit_group, tasks, outer, progress)
     totals = np.array([g.total for g in groups])
     out = []
@@ -140,7 +163,8 @@ def estimate_path(
         ln_z = exact_log_z(layout, theta) if kind == "exact" else np.array([run[v][1] for run in runs[:K]])
         lkh = float(sum(t * fit.lkh for t, fit in zip(totals, fits[:K], strict=True)))
         parameters = Parameters(layout, theta, fits[K].theta if pooled else None)
-        out.append(Estimate(parameters, ln_z, kind, totals / totals.sum(), lkh, tuple(fits)))
+        error = np.array([run[v][2] for run in runs[:K]])
+        out.append(Estimate(parameters, ln_z, kind, totals / totals.sum(), lkh, tuple(fits), error))
     return out
 
 

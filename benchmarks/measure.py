@@ -12,6 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from scipy.linalg.blas import dgemm, dgemv
+
 __all__ = ["METHODS", "Measurement", "Options", "measured", "method"]
 
 METHODS: dict[tuple[str, str], Callable] = {}
@@ -30,6 +33,8 @@ class Options:
     threads : int
     sites : list of (int, int), or None
         (part, predictor) pairs that a slow method is restricted to; None for all.
+    compare : list of (int, int), or None
+        Pairs over which the objective is the mean, also for methods that fit all; None for all.
     repeat : float
         Seconds that repeats of a short measurement add up to.
     more : dict
@@ -39,6 +44,7 @@ class Options:
     tolerance: float = 1e-6
     threads: int = 1
     sites: list[tuple[int, int]] | None = None
+    compare: list[tuple[int, int]] | None = None
     repeat: float = REPEAT_SECONDS
     more: dict[str, Any] = field(default_factory=dict)
 
@@ -114,6 +120,15 @@ class Peak:
         return max(0, (_status("VmHWM") if self.exact else self._maxrss()) - self.before) / 1e6
 
 
+def warm_blas() -> None:
+    """Have numpy's and SciPy's BLAS allocate their buffers (32 MB each), which the first large product does."""
+    a = np.ones((400, 400))
+    a @ a
+    a @ a[0]
+    dgemm(1.0, a, a)
+    dgemv(1.0, a, a[0])
+
+
 def _timed(work: Callable, count: int) -> tuple[Any, float, float, float]:
     """Run `work` `count` times; return its result and user, CPU and wall seconds of one run."""
     user, cpu, wall = resource.getrusage(resource.RUSAGE_SELF).ru_utime, time.process_time(), time.perf_counter()
@@ -140,6 +155,7 @@ def measured(
         Takes what `work` returned; gives objective, largest gradient norm and other figures. Not timed.
     options : Options
     """
+    warm_blas()
     peak = Peak()
     result, user, cpu, wall = _timed(work, 1)
     peak_mb = peak.megabytes()

@@ -93,13 +93,15 @@ def finish(problem: Problem, options: Options, work: Callable[[], Solution], sec
     def check(solution: Solution):
         fitted = len(solution)
         objective, norm = evaluate(problem, penalty, solution)
-        if options.sites is not None and fitted == every:
-            objective, _ = evaluate(problem, penalty, {s: solution[s] for s in options.sites})
+        if options.compare is not None and fitted == every:
+            objective, _ = evaluate(problem, penalty, {s: solution[s] for s in options.compare})
         more = {"sites": fitted, "all_sites": every}
         if seconds and fitted < every:
             # sampling error of the total that is scaled up from the sites fitted
             t = np.array(seconds[-fitted:])
-            more["scaled_relative_error"] = float(t.std(ddof=1) / t.mean() / np.sqrt(fitted) * np.sqrt(1 - fitted / every))
+            more["scaled_relative_error"] = float(
+                t.std(ddof=1) / t.mean() / np.sqrt(fitted) * np.sqrt(1 - fitted / every)
+            )
         return objective, norm, more
 
     return measured(work, check, options)
@@ -189,7 +191,9 @@ def _numpy_part(part: Part, k: int, sites: list[int], penalty: float, tolerance:
         b_gradient, gradient = P.sum(axis=0), X.T @ P
         gradient += penalty * J
         gradient *= free
-        square = np.add.reduceat(((gradient + free * np.outer(mean, b_gradient)) ** 2).sum(axis=0) + b_gradient**2, first)
+        square = np.add.reduceat(
+            ((gradient + free * np.outer(mean, b_gradient)) ** 2).sum(axis=0) + b_gradient**2, first
+        )
         last["norm"] = float(np.sqrt(square.max()))
         gradient /= scale
         return value / n + 0.5 * penalty * float((J**2).sum()), np.concatenate([b_gradient, gradient.ravel()])
@@ -358,7 +362,10 @@ def bbl_mean_field(problem: Problem, options: Options) -> Measurement:
     engine.fit(Part(np.eye(3, dtype=np.uint8), np.full(3, 2)).sample, Layout([2, 2, 2]))
 
     def work():
-        return [(lay, engine.fit(part.sample, lay, options.threads)) for part, lay in zip(problem.parts, layouts, strict=True)]
+        return [
+            (lay, engine.fit(part.sample, lay, options.threads))
+            for part, lay in zip(problem.parts, layouts, strict=True)
+        ]
 
     return _finish_mean_field(problem, options, work, lambda found: found[0].to_matrix(found[1].theta))
 

@@ -25,7 +25,13 @@ STYLE = {
     "quoted": ("#555555", "x"),
 }
 FITS = ("W1", "W2", "W3", "W4", "W5", "W1, no penalty", "W3, no penalty", "wide", "MNIST")
-PLAIN = {"axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.color": "#e0e0e0", "font.size": 9}
+PLAIN = {
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "#e0e0e0",
+    "font.size": 9,
+}
 
 
 def draw(folder: Path) -> list[Path]:
@@ -37,7 +43,13 @@ def draw(folder: Path) -> list[Path]:
 
     results, out = Results(folder), []
     with plt.rc_context(PLAIN):
-        for name, plot in (("fit", fit), ("scaling", scaling), ("gradient", gradient), ("gibbs", gibbs), ("r", r_files)):
+        for name, plot in (
+            ("fit", fit),
+            ("scaling", scaling),
+            ("gradient", gradient),
+            ("gibbs", gibbs),
+            ("r", r_files),
+        ):
             figure = plot(plt, results)
             if figure is not None:
                 figure.savefig(folder / f"{name}.png", dpi=130, bbox_inches="tight")

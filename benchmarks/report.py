@@ -29,8 +29,13 @@ class Results:
         for path in sorted(folder.glob("*.csv")):
             with path.open(newline="", encoding="utf-8") as file:
                 self.rows += [self._parsed(row) for row in csv.DictReader(file)]
-        with (HERE / "quoted.csv").open(newline="", encoding="utf-8") as file:
-            self.quoted = [row | {"cpu_s": float(row["cpu_s"])} for row in csv.DictReader(file)]
+        path = folder / "environment.json"
+        self.environment = json.loads(path.read_text()) if path.exists() else {}
+        self.quick = bool(self.environment.pop("quick", False))
+        self.quoted: list[dict[str, Any]] = []
+        if not self.quick:  # quoted figures and targets are for the full sizes
+            with (HERE / "quoted.csv").open(newline="", encoding="utf-8") as file:
+                self.quoted = [row | {"cpu_s": float(row["cpu_s"])} for row in csv.DictReader(file)]
 
     @staticmethod
     def _parsed(row: dict[str, str]) -> dict[str, Any]:
@@ -64,7 +69,8 @@ class Results:
     def r_speedup(self) -> float:
         """Return the least ratio to R's bbl over its pseudo-likelihood files of 50 predictors and more."""
         ratios = [
-            self.quote(f"pseudo, {f}", "R bbl") / self.one("cpu_s", suite="latency", case=f"pseudo, {f}") for f in R_FILES
+            self.quote(f"pseudo, {f}", "R bbl") / self.one("cpu_s", suite="latency", case=f"pseudo, {f}")
+            for f in R_FILES
         ]
         return float(np.min(ratios))
 
@@ -94,7 +100,15 @@ def targets() -> list[Target]:
         for tolerance in (1e-6, 1e-4):
             text = f"{case}: times faster than the best node-wise library, tolerance {tolerance:g}"
             out.append((text, lambda r, c=case, t=tolerance: r.speedup(c, t), ">=", limit, "x"))
-    out.append(("times faster than R bbl on its files of 50 and more predictors (the least)", Results.r_speedup, ">=", 500, "x"))
+    out.append(
+        (
+            "times faster than R bbl on its files of 50 and more predictors (the least)",
+            Results.r_speedup,
+            ">=",
+            500,
+            "x",
+        )
+    )
 
     def cpu(text: str, limit: float, unit: str = "s", column: str = "cpu_s", **key: Any) -> None:
         scale = 1e3 if unit == "ms" else 1.0
@@ -115,7 +129,9 @@ def targets() -> list[Target]:
     cpu("import bbl, elapsed", 0.6, "s", "wall_s", suite="latency", case="import bbl")
     for case, limit in (("100 x 2 levels", 3e8), ("784 x 2 levels", 5e7), ("50 x 4 levels", 1e7)):
         key = {"suite": "gibbs", "case": case, "method": "bbl"}
-        out.append((f"Gibbs updates per second, {case}", lambda r, k=key: r.one("updates_per_s", **k), ">=", limit, "/s"))
+        out.append(
+            (f"Gibbs updates per second, {case}", lambda r, k=key: r.one("updates_per_s", **k), ">=", limit, "/s")
+        )
     rows = "1,000,000 rows x 50 x 4, 2 groups"
     cpu("prediction of 1,000,000 rows x 50 x 4 levels x 2 groups", 1, suite="predict", case=rows)
     return out
@@ -152,7 +168,11 @@ def _name(row: dict[str, Any]) -> str:
     error = row["more"].get("scaled_relative_error")
     threads = f", {row['threads']:.0f} threads" if row["threads"] > 1 else ""
     spread = f" ± {100 * error:.0f}%" if error else ""
-    return row["method"] + threads + (f" ({row['sites']:.0f} of {row['all_sites']:.0f} sites, scaled{spread})" if partial else "")
+    return (
+        row["method"]
+        + threads
+        + (f" ({row['sites']:.0f} of {row['all_sites']:.0f} sites, scaled{spread})" if partial else "")
+    )
 
 
 def case_tables(results: Results, suite: str) -> list[str]:
@@ -176,20 +196,33 @@ def case_tables(results: Results, suite: str) -> list[str]:
             cpu = f"{rate:.2e}/s" if np.isfinite(rate) else number(r["total_cpu_s"])
             objective = f"{r['objective']:.8f}" if np.isfinite(r["objective"]) else ""
             wall = number(r["total_wall_s"])
-            body.append([_name(r), _setting(r), objective, number(r["grad_norm"]), cpu, wall, number(r["peak_mb"]), number(ratio)])
+            body.append(
+                [
+                    _name(r),
+                    _setting(r),
+                    objective,
+                    number(r["grad_norm"]),
+                    cpu,
+                    wall,
+                    number(r["peak_mb"]),
+                    number(ratio),
+                ]
+            )
         for q in results.quoted:
             if q["suite"] == suite and q["case"] == case:
                 base = [b for b in results.of(suite=suite, case=case, threads=1.0, method="bbl")][-1:]
                 ratio = q["cpu_s"] / base[0]["cpu_s"] if base else np.nan
-                body.append([f"{q['tool']} (quoted: {q['remark']})", "", "", "", number(q["cpu_s"]), "", "", number(ratio)])
+                body.append(
+                    [f"{q['tool']} (quoted: {q['remark']})", "", "", "", number(q["cpu_s"]), "", "", number(ratio)]
+                )
         files = {r["source"] for r in rows if r["source"]}
         head = ["method", "tolerance", "objective", "gradient", "CPU s", "wall s", "peak MB", "ratio"]
         if suite == "gibbs":
             head[4], head[2] = "updates", "mean energy"
         if suite == "scaling":
             head[1] = case.split(", ")[-1] if not case.startswith("gradient, W") else ""
-        if suite == "latency":
-            head[2] = "objective / score"
+        if suite in ("latency", "predict"):
+            head[2] = {"latency": "objective or score", "predict": "mean certainty"}[suite]
         out += [f"### {case}" + (" (generated data)" if files == {"generated"} else ""), "", *table(head, body)]
     return [f"## {suite}", "", *out] if out else []
 
@@ -234,10 +267,8 @@ def write_summary(folder: Path) -> Path:
     """Write summary.md into `folder` and return its path."""
     results = Results(folder)
     lines = ["# Benchmark results", ""]
-    environment = folder / "environment.json"
-    if environment.exists():
-        lines += [", ".join(f"{k} {v}" for k, v in json.loads(environment.read_text()).items()) + ".", ""]
-    lines += [NOTES, *target_table(results)]
+    lines += [", ".join(f"{k} {v}" for k, v in results.environment.items()) + ".", "", NOTES]
+    lines += ["Tiny problems: only a check that everything runs.", ""] if results.quick else target_table(results)
     for plot in sorted(folder.glob("*.png")):
         lines += [f"![{plot.stem}]({plot.name})", ""]
     for suite in ("fit", "predict", "gibbs", "latency"):

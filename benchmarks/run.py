@@ -17,7 +17,20 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 SUITES = ("fit", "predict", "gibbs", "latency", "scaling")
-SETTINGS = ("case", "job", "problem", "args", "methods", "tolerances", "sites", "whole", "threads", "timeout", "axis", "values")
+SETTINGS = (
+    "case",
+    "job",
+    "problem",
+    "args",
+    "methods",
+    "tolerances",
+    "sites",
+    "whole",
+    "threads",
+    "timeout",
+    "axis",
+    "values",
+)
 KEY = ("suite", "case", "value", "method", "tolerance", "threads")
 COLUMNS = (
     *KEY, "job", "problem", "source", "version", "sites", "all_sites", "objective", "grad_norm",
@@ -49,7 +62,6 @@ def tasks(suite: str, quick: bool = False) -> list[dict[str, Any]]:
             for name in case["methods"]:
                 for tolerance in case.get("tolerances", [None]):
                     for threads in case.get("threads", [1]) if name.startswith("bbl") else [1]:
-                        sites = 0 if name in case.get("whole", []) else case.get("sites", 0)
                         out.append(
                             {
                                 "suite": suite,
@@ -61,8 +73,8 @@ def tasks(suite: str, quick: bool = False) -> list[dict[str, Any]]:
                                 "method": name,
                                 "tolerance": tolerance,
                                 "threads": threads,
-                                "sites": sites,
-                                "case_sites": case.get("sites", 0),
+                                "sites": case.get("sites", 0),
+                                "whole": name in case.get("whole", []),
                                 "timeout": case.get("timeout", TIMEOUT),
                                 "more": {k: v for k, v in case.items() if k not in SETTINGS},
                                 "quick": quick,
@@ -82,7 +94,7 @@ def run_task(task: dict[str, Any]) -> dict[str, Any]:
     from benchmarks.problems import PROBLEMS, TABLES, make_model, pick_sites
 
     quick, name = task["quick"], task["problem"]
-    sites = None
+    compare = None
     if task["job"] == "gibbs":
         problem, source = make_model(name, quick), "file" if not quick else "generated"
     elif name in TABLES:
@@ -91,18 +103,19 @@ def run_task(task: dict[str, Any]) -> dict[str, Any]:
     else:
         problem = PROBLEMS[name](quick=quick, **task["args"])
         source = problem.source
-        sites = pick_sites(problem, min(3, task["case_sites"]) if quick else task["case_sites"])
+        compare = pick_sites(problem, min(3, task["sites"]) if quick else task["sites"])
     if quick:
-        task["more"] |= {k: v // 20 for k, v in task["more"].items() if k.endswith("sweeps")}
+        task["more"] |= {k: max(1, v // 20) for k, v in task["more"].items() if k.endswith("sweeps")}
     options = Options(
         tolerance=task["tolerance"] or 1e-6,
         threads=task["threads"],
-        sites=sites,
+        sites=None if task["whole"] else compare,
+        compare=compare,
         repeat=0.02 if quick else REPEAT_SECONDS,
         more=task["more"],
     )
     found = METHODS[task["job"], task["method"]](problem, options)
-    more = found.more
+    more = found.more | ({"load": os.getloadavg()[0]} if hasattr(os, "getloadavg") else {})
     scale = more["all_sites"] / more["sites"] if "sites" in more else 1.0
     row = {k: getattr(found, k) for k in ("objective", "grad_norm", "user_s", "cpu_s", "wall_s", "peak_mb")}
     row |= {"sites": more.pop("sites", None), "all_sites": more.pop("all_sites", None), "source": source}
@@ -187,7 +200,7 @@ def merge(old: list[dict[str, str]], new: dict[str, str], order: list[tuple]) ->
     return [rows[k] for k in sorted((k for k in rows if k in at), key=at.__getitem__)]
 
 
-def environment() -> dict[str, str]:
+def environment() -> dict[str, Any]:
     """Return what the figures depend on: processor, system, versions."""
     cpu = platform.processor() or platform.machine()
     info = Path("/proc/cpuinfo")
@@ -244,7 +257,7 @@ def main() -> int:
     suites = SUITES if a.suite == "all" else () if a.suite == "none" else (a.suite,)
     failed = sum(run_suite(suite, a.quick, a.only, core, out) for suite in suites)
     if suites:
-        (out / "environment.json").write_text(json.dumps(environment(), indent=1) + "\n")
+        (out / "environment.json").write_text(json.dumps(environment() | {"quick": a.quick}, indent=1) + "\n")
 
     from benchmarks.plots import draw
     from benchmarks.report import write_summary

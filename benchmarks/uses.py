@@ -88,11 +88,7 @@ def bbl_predict_frame(table: Table, options: Options) -> Measurement:
 
     train = table.frame.iloc[:2000].assign(y=np.resize(["case", "ctrl"], min(2000, len(table.frame))))
     fit = bbl.bbl("y ~ .^2", train, method="mf", eps=0.5)
-
-    def check(found):
-        return float((found == "case").mean()), NAN, {}
-
-    return measured(lambda: fit.predict(table.frame, type="class"), check, options)
+    return measured(lambda: fit.predict(table.frame, type="class"), lambda found: (NAN, NAN, {}), options)
 
 
 # -- Gibbs sampling: the problem is a Model; objective: mean energy over chains -------------------------------------------
@@ -181,7 +177,9 @@ def bbl_call(table: Table, options: Options) -> Measurement:
     op, formula, arguments = more.pop("op"), more.pop("formula", "y ~ .^2"), dict(more.pop("arguments", {}))
     weights = {"weights": more["weights"]} if "weights" in more else {}
     if op == "bbl":
-        return measured(lambda: bbl.bbl(formula, table.frame, n_jobs=options.threads, **weights, **arguments), _fit, options)
+        return measured(
+            lambda: bbl.bbl(formula, table.frame, n_jobs=options.threads, **weights, **arguments), _fit, options
+        )
     if op == "crossVal":
         settings = {"verbose": 0, "n_jobs": options.threads, **arguments}
         return measured(lambda: bbl.crossVal(formula, table.frame, **weights, **settings), _score, options)
@@ -224,7 +222,9 @@ def bbl_one_by_one(table: Table, options: Options) -> Measurement:
     grid = options.more["grid"]
 
     def work():
-        return max((bbl.crossVal("y ~ .^2", table.frame, lambda_=[v], **settings) for v in grid), key=lambda f: f.maxscore)
+        return max(
+            (bbl.crossVal("y ~ .^2", table.frame, lambda_=[v], **settings) for v in grid), key=lambda f: f.maxscore
+        )
 
     return measured(work, _score, options)
 
@@ -313,7 +313,9 @@ def numpy_gradient(problem: Problem, options: Options) -> Measurement:
         gradient[:, 1:] += penalty * theta[:, 1:]
         gradient[:, 1:][own] = 0.0
         squares = np.add.reduceat(inner, start[:-1]) - total.sum(axis=0)
-        return -squares / len(X) + 0.5 * penalty * np.add.reduceat((theta[:, 1:] ** 2).sum(axis=1), start[:-1]), gradient
+        return -squares / len(X) + 0.5 * penalty * np.add.reduceat(
+            (theta[:, 1:] ** 2).sum(axis=1), start[:-1]
+        ), gradient
 
     def check(found):
         norms = np.sqrt(np.add.reduceat((found[1] ** 2).sum(axis=1), start[:-1]))

@@ -1,11 +1,31 @@
-"""Tests of bbl.datasets: the shipped tables against figures that are known from elsewhere."""
+"""Tests of bbl.datasets: the shipped tables against figures known from elsewhere, and downloads from a local server."""
 
+import gzip
+import hashlib
+import http.server
+import runpy
+import sys
+import threading
 from importlib.resources import files
+from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
-from bbl.datasets import load_genetic_code, load_titanic
+import bbl.datasets
+from bbl.datasets import (
+    fetch_ma0014,
+    fetch_mnist,
+    load_crp_sites,
+    load_genetic_code,
+    load_mnist,
+    load_splice_sites,
+    load_titanic,
+)
+from bbl.errors import DataError, OptionError
+
+MNIST = ["train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"]
 
 
 def test_titanic_has_r_levels_in_r_order():
@@ -74,11 +94,148 @@ def test_each_call_returns_a_fresh_table():
 def test_every_data_file_is_described():
     folder = files("bbl.data")
     readme = folder.joinpath("README.md").read_text(encoding="utf-8")
-    tables = [file for file in folder.iterdir() if file.name.endswith(".csv")]
-    assert len(tables) >= 2
+    tables = [file for file in folder.iterdir() if file.name.endswith((".csv", ".csv.gz"))]
+    assert len(tables) == 5
     for file in tables:
         section = readme.split(f"## {file.name}\n")[1].split("\n## ")[0]
         assert "Source:" in section and "Licence:" in section
-        with file.open(encoding="utf-8") as stream:
-            columns = pd.read_csv(stream, nrows=0).columns
+        columns = bbl.datasets._read(file.name).columns
         assert all(f"`{name}`" in section for name in columns)
+
+
+def test_mnist_sample_is_drawn_from_the_originals(shared):
+    draw = runpy.run_path(str(Path(__file__).resolve().parents[1] / "data" / "drawing" / "mnist.py"))["draw"]
+    assert (
+        draw(shared / "data" / "mnist")
+        == gzip.decompress(files("bbl.data").joinpath("mnist.csv.gz").read_bytes()).decode()
+    )
+
+
+@pytest.mark.parametrize(("part", "n"), [("train", 1000), ("test", 500)])
+def test_mnist_sample_matches_all_of_mnist(shared, monkeypatch, part, n):
+    monkeypatch.setenv("BBL_DATA", str(shared / "data"))
+    sample, everything = load_mnist(part), fetch_mnist(part)
+    assert sample.shape == (n, 785) and sample.index.is_unique and set(sample["y"]) == set(range(10))
+    pd.testing.assert_frame_equal(sample, everything.loc[sample.index], check_names=False)
+    # the usual counts of ones in the original files
+    assert (everything["y"] == 1).sum() == {"train": 6742, "test": 1135}[part]
+
+
+def test_mnist_thresholds(shared, monkeypatch):
+    monkeypatch.setenv("BBL_DATA", str(shared / "data" / "mnist"))
+    grey = fetch_mnist("test", threshold=None)
+    assert grey.iloc[:, 1:].to_numpy().max() == 255
+    np.testing.assert_array_equal(fetch_mnist("test", threshold=50).iloc[:, 1:], grey.iloc[:, 1:] > 50)
+    with pytest.raises(OptionError, match="threshold"):
+        fetch_mnist("test", threshold=255)
+    with pytest.raises(OptionError, match="part='valid'"):
+        load_mnist("valid")
+
+
+def test_crp_sites():
+    sites = load_crp_sites()
+    assert sites.shape == (358, 26) and set(sites.to_numpy().ravel()) == set("ACGT")
+    assert sites.index[4] == "araBp" and "".join(sites.loc["caiFp"]) == "ATAAGCAGGATTTAGCTCACACTTAT"
+    # the motif is TGTGA-N6-TCACA
+    consensus = "".join(sites.mode().iloc[0])
+    assert "TGTGA" in consensus and "TCACA" in consensus
+
+
+def test_splice_sites():
+    sites = load_splice_sites()
+    assert list(sites.columns) == [*"123456789", "count"] and sites["count"].sum() == 298_479
+    assert not sites.iloc[:, :9].duplicated().any()
+    assert set(sites["4"]) == {"G"} and set(sites["5"]) == {"C", "T"}
+    common = sites.groupby("5")["count"].sum()
+    assert 0.01 < common["C"] / common["T"] < 0.03  # few introns begin with GC
+
+
+def test_ma0014_of_the_folder(shared, monkeypatch):
+    monkeypatch.setenv("BBL_DATA", str(shared / "data"))
+    sites = fetch_ma0014()
+    assert sites.shape == (948, 12) and list(sites.columns) == [str(j) for j in range(1, 13)]
+    assert ["".join(row) for row in sites.to_numpy()[:2]] == ["GGGCGTGACTTC", "CAGCGTGACGCG"]
+
+
+def test_files_in_the_folder_are_checked(tmp_path, monkeypatch):
+    monkeypatch.setenv("BBL_DATA", str(tmp_path))
+    (tmp_path / "MA0014.3.fasta").write_text(">a\nACGT\n")
+    with pytest.raises(DataError, match=r"MA0014.*not the original"):
+        fetch_ma0014()
+    for name in MNIST:
+        (tmp_path / f"{name}.gz").write_bytes(b"no gzip file")
+    with pytest.raises(DataError, match="cannot be read"):
+        fetch_mnist("test")
+    monkeypatch.setenv("BBL_DATA", str(tmp_path / "nowhere"))
+    with pytest.raises(DataError, match="BBL_DATA=.*is no folder"):
+        fetch_ma0014()
+
+
+class _Server(http.server.ThreadingHTTPServer):
+    """A server of one file at every address, which counts the requests."""
+
+    def __init__(self, content: bytes):
+        self.content, self.requests = content, 0
+        super().__init__(("127.0.0.1", 0), _Handler)
+        threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}/file"
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.server.requests += 1
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(self.server.content)))
+        self.end_headers()
+        self.wfile.write(self.server.content)
+
+    def log_message(self, *args):
+        pass
+
+
+@pytest.fixture
+def server(tmp_path, monkeypatch):
+    """A server of a small FASTA file that stands for MA0014.3, with an empty cache."""
+    pooch = pytest.importorskip("pooch")
+    monkeypatch.delenv("BBL_DATA", raising=False)
+    monkeypatch.setattr(pooch, "os_cache", lambda name: tmp_path / name)
+    for variable in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(variable, raising=False)
+    content = b">a\nACGT\n>b\nAGGT\n"
+    digest = hashlib.sha256(content).hexdigest()
+    server = _Server(content)
+    monkeypatch.setitem(bbl.datasets._REMOTE, "MA0014.3.fasta", bbl.datasets._Remote(server.url, digest, digest))
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+def test_download_is_cached(server, tmp_path):
+    assert fetch_ma0014().shape == (2, 4)
+    assert server.requests == 1 and (tmp_path / "bbl" / "MA0014.3.fasta").is_file()
+    assert fetch_ma0014()["2"].tolist() == ["C", "G"]
+    assert server.requests == 1
+
+
+def test_download_of_another_file_is_refused(server, tmp_path):
+    server.content = b">a\nTTTT\n"
+    with pytest.raises(DataError, match=r"MA0014.*could not be downloaded.*BBL_DATA"):
+        fetch_ma0014()
+    assert not (tmp_path / "bbl" / "MA0014.3.fasta").exists()
+
+
+def test_download_without_network_says_what_to_do(server):
+    server.shutdown()
+    server.server_close()
+    with pytest.raises(DataError, match=r"could not be downloaded from http://127.*BBL_DATA"):
+        fetch_ma0014()
+
+
+def test_download_without_pooch_says_what_to_do(server, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pooch", None)
+    with pytest.raises(DataError, match=r"pip install 'boltzmann-bayes\[data\]'.*BBL_DATA"):
+        fetch_ma0014()
+    assert server.requests == 0

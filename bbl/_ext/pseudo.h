@@ -124,6 +124,31 @@ static size_t pseudo_task_doubles(const pseudo_problem *p, ptrdiff_t A)
         + (size_t)(2 * p->D_padded) * V + (size_t)(p->n_composites + p->n_chunks) + 32 * 8;
 }
 
+/* Bytes of a prepared problem (the most during set-up) and of the working memory of one task, without preparing it.
+   p has m, lanes and n_levels. Returns -1 without memory for the estimate itself. */
+static int pseudo_estimate(pseudo_problem *p, ptrdiff_t n, ptrdiff_t most, ptrdiff_t bytes, double *shared, double *task)
+{
+    ptrdiff_t i, A = 1, c;
+    double sorted = 0.0, D;
+    p->first = pseudo_take(p, (size_t)p->m + 1, sizeof *p->first);
+    p->states = pseudo_take(p, (size_t)p->m + 1, sizeof *p->states);
+    p->chunk = pseudo_take(p, (size_t)p->m + 1, sizeof *p->chunk);
+    if (p->failed)
+        return -1;
+    for (i = 0, p->D = 0; i < p->m; i++) {
+        p->D += p->n_levels[i] - 1;
+        A = p->n_levels[i] - 1 > A ? p->n_levels[i] - 1 : A;
+    }
+    pseudo_size(p, n);
+    pseudo_merge(p, most, bytes);
+    for (c = 0; c < p->n_composites; c++)
+        sorted += (double)p->n_blocks * (double)pseudo_sorted_bound(p->block, p->states[c + 1] - p->states[c]);
+    D = (double)p->D;
+    *shared = 2.0 * ((double)n * (double)(p->m + p->n_composites) + sorted) + 8.0 * (D * D + 2.0 * (double)n);
+    *task = 8.0 * (double)pseudo_task_doubles(p, A);
+    return 0;
+}
+
 #if defined(__GNUC__) && (defined(__x86_64__) || defined(__i386__))
 #define PSEUDO_X86 1
 #define LANES 8

@@ -1,15 +1,17 @@
 # Pseudo-likelihood: every predictor's conditional model given the others, by vectorised L-BFGS (C kernels pseudo*.h).
-"""Pseudo-likelihood of one group of encoded rows; the algorithm is described in pseudo.h."""
+"""Pseudo-likelihood of one group of encoded rows (Woo & Wang, section 2.2); the algorithm is described in pseudo.h."""
 import numpy as np
 
-from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int32_t, uint8_t, uint16_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
+cdef extern from "Python.h":
+    int PyErr_CheckSignals() noexcept  # an error stays set, and solve() raises it
+
 cdef extern from "pseudo.h" nogil:
     ctypedef struct pseudo_problem:
-        Py_ssize_t n, m, D, lanes, n_tasks, n_composites, D_padded
+        Py_ssize_t n, m, D, lanes, n_tasks, D_padded
         const int32_t *n_levels
         const uint8_t *mask
         double *second
@@ -18,7 +20,6 @@ cdef extern from "pseudo.h" nogil:
         const float *project
         const float *expand
         const double *eigenvalue
-        size_t bytes
     ctypedef struct pseudo_lane:
         double value, norm
         int32_t n_iter, n_eval, status
@@ -30,8 +31,9 @@ cdef extern from "pseudo.h" nogil:
     int pseudo_has(int lanes)
     int pseudo_prepare(pseudo_problem *p, Py_ssize_t n, uint16_t *columns, double *weights, Py_ssize_t most,
                        Py_ssize_t bytes)
+    int pseudo_estimate(pseudo_problem *p, Py_ssize_t n, Py_ssize_t most, Py_ssize_t bytes, double *shared,
+                        double *task)
     void pseudo_free(pseudo_problem *p)
-    size_t pseudo_task_doubles(const pseudo_problem *p, Py_ssize_t A)
     int pseudo_moments(pseudo_problem *p, Py_ssize_t task, const uint16_t *columns)
     int pseudo_solve(const pseudo_problem *p, Py_ssize_t task, const pseudo_options *o, double *theta,
                      pseudo_lane *lane) except -1
@@ -44,32 +46,13 @@ ctypedef fused code_t:
     uint16_t
     int32_t
 
-LANES = {"avx512": 8, "avx2": 4, "sse2": 2, "plain": 1}
+LANES = {"avx512": 8, "avx2": 4, "sse2": 2, "plain": 1}  # sse2 stands for any vectors of 128 bits
 
 
 cdef int check_signals() noexcept nogil:
-    """Let a pending Ctrl-C raise; the error stays set for the caller of `pseudo_solve`."""
+    """Return non-zero where Ctrl-C was pressed."""
     with gil:
-        return raise_signals()
-
-
-cdef int raise_signals() noexcept:
-    return PyErr_CheckSignals_raw()
-
-
-cdef extern from "Python.h":
-    int PyErr_CheckSignals_raw "PyErr_CheckSignals"()
-
-
-cdef Py_ssize_t transpose(const code_t[:, ::1] codes, const int32_t *n_levels, uint16_t *columns) noexcept nogil:
-    """Copy the codes to columns (m, n); return the first predictor with a code out of range, or -1."""
-    cdef Py_ssize_t n = codes.shape[0], m = codes.shape[1], k, i
-    for k in range(n):
-        for i in range(m):
-            if codes[k, i] < 0 or codes[k, i] >= n_levels[i]:
-                return i
-            columns[i * n + k] = <uint16_t> codes[k, i]
-    return -1
+        return PyErr_CheckSignals()
 
 
 def widths():
@@ -77,109 +60,313 @@ def widths():
     return tuple(name for name, lanes in LANES.items() if pseudo_has(lanes))
 
 
-cdef class PseudoProblem:
-    cdef pseudo_problem p
-    cdef object _n_levels, _mask, _metric
-    cdef const int32_t[::1] levels_view
-    cdef const uint8_t[:, ::1] mask_view
+def choose_lanes(n_levels, width):
+    """Return the doubles per vector: `width`, or the widest that pays; fewer where offsets would not fit 16 bits."""
+    if width is not None:
+        if width not in widths():
+            raise ValueError(f"width must be one of {widths()} on this processor, not {width!r}")
+        lanes = LANES[width]
+    else:
+        lanes = max(LANES[name] for name in widths())
+        if len(n_levels) <= 4 and lanes == 8:
+            lanes = 4
+    while lanes > 1 and lanes * int(n_levels.max()) > 65535:
+        lanes //= 2
+    return lanes
 
-    def __cinit__(self):
+
+def composite_sizes(n, n_levels):
+    """Return how many joint states a composite may have, and the bytes of a chunk's tables for one logit."""
+    return max(8, min(64, n // 8)), 36864 // max(1, min(int(n_levels.max()) - 1, 3))
+
+
+def memory_estimate(Py_ssize_t n, n_levels, width=None):
+    """Return the bytes of a prepared problem of `n` rows, and of each task that is solved at the same time.
+
+    Parameters
+    ----------
+    n : int
+        Number of rows.
+    n_levels : array_like of int, shape (m,)
+        Levels of each predictor.
+    width : str, optional
+        As for `PseudoProblem`.
+
+    Returns
+    -------
+    shared, task : float
+        Upper bounds, which do not count the caller's arrays.
+    """
+    levels = np.ascontiguousarray(n_levels, dtype=np.int32)
+    cdef const int32_t[::1] view = levels
+    cdef pseudo_problem p
+    cdef double shared, task
+    most, nbytes = composite_sizes(n, levels)
+    memset(&p, 0, sizeof(p))
+    p.m, p.lanes, p.n_levels = len(levels), choose_lanes(levels, width), &view[0]
+    try:
+        if pseudo_estimate(&p, n, most, nbytes, &shared, &task):
+            raise MemoryError
+    finally:
+        pseudo_free(&p)
+    if kronecker_pays(n, levels, p.D, 1.0):
+        shared += 40.0 * p.D * p.D
+    return shared, task
+
+
+def kronecker_pays(n, n_levels, D, density):
+    """Return whether the eigenvectors of the predictors' covariance are worth their price (measured)."""
+    return bool(density >= 0.5 and D <= 3000 and (D <= n // 8 or (n_levels.max() == 2 and D <= 2 * n)))
+
+
+def read_columns(const code_t[:, ::1] codes, const int32_t[::1] n_levels, uint16_t[:, ::1] columns):
+    """Copy `codes` (n, m) to `columns` (m, n); return the first predictor with a code out of range, or -1."""
+    cdef Py_ssize_t n = codes.shape[0], m = codes.shape[1], k, i, bad = m
+    with nogil:
+        for k in range(n):
+            for i in range(m):
+                if codes[k, i] < 0 or codes[k, i] >= n_levels[i]:
+                    bad = min(bad, i)
+                columns[i, k] = <uint16_t> codes[k, i]
+    return bad if bad < m else -1
+
+
+cdef class PseudoProblem:
+    """The pseudo-likelihood of one group: data in the order in which the kernel reads them, shared by all tasks.
+
+    For every predictor i, ``-(1/W) sum_k w_k ln P_i(x_i^k | rest) + lambdah/2 |h_i|^2 + lambda/2 |J_i|^2`` (eqs. 10-15)
+    is minimised by itself. Parameters are held as ``theta`` (D, 1 + D): row (i, a), column 0 is h_i(a) and column
+    1 + start[j] + b - 1 is J_i(a; j, b); the predictor's own columns and those of predictors that are no neighbours are 0.
+
+    A task is a block of predictors that share vectors; it writes its own rows of ``theta`` and its own entries of the
+    other results, so tasks may run at once in several threads, with the same bits for any order and number of threads.
+    Set-up calls LAPACK once (`numpy.linalg.eigh`); hold BLAS to one thread for the same bits on any machine load.
+
+    Parameters
+    ----------
+    codes : ndarray of uint8, uint16 or int32, shape (n, m), C order
+        Levels of the predictors; may be read-only.
+    weights : array_like of float, shape (n,)
+        Positive row weights.
+    n_levels : array_like of int, shape (m,)
+        Levels of each predictor, from 2 to 65535.
+    mask : array_like of bool, shape (m, m)
+        Which predictors are neighbours; the diagonal is ignored.
+    width : {"avx512", "avx2", "sse2", "plain"}, optional
+        Vector instructions; by default the best of this processor. Results differ by rounding.
+
+    Attributes
+    ----------
+    n_tasks : int
+        Number of tasks.
+    lanes : int
+        Predictors per task.
+    metric : str
+        "kronecker" or "blocks": how the optimiser knows the predictors' covariance.
+
+    Raises
+    ------
+    ValueError
+        If shapes do not fit, a code is out of range, or a weight is not a positive number.
+
+    Examples
+    --------
+    >>> codes = np.array([[0, 1], [1, 1], [1, 0], [0, 0]], dtype=np.uint8)
+    >>> problem = PseudoProblem(codes, [1.0, 3.0, 2.0, 2.0], [2, 2], ~np.eye(2, dtype=bool))
+    >>> theta = problem.start()
+    >>> result = problem.solve(0, 0.1, 0.0, 1e-8, 100, theta)
+    >>> bool(result["grad_norm"].max() < 1e-8)
+    True
+    """
+    cdef pseudo_problem p
+    cdef tuple arrays
+
+    def __cinit__(self, codes, weights, n_levels, mask, width=None):
+        cdef const int32_t[::1] levels = np.array(n_levels, dtype=np.int32)
+        cdef double[::1] own = np.array(weights, dtype=np.float64)
+        cdef const uint8_t[:, ::1] neighbours
+        cdef uint16_t[:, ::1] columns
+        cdef Py_ssize_t n = codes.shape[0], m = codes.shape[1], t, bad
+        cdef Py_ssize_t most, nbytes
+        cdef int failed = 0
         memset(&self.p, 0, sizeof(pseudo_problem))
+        neighbours = np.array(mask, dtype=bool).view(np.uint8)
+        if n < 1 or m < 1 or levels.shape[0] != m or own.shape[0] != n or neighbours.shape[0] != m \
+                or neighbours.shape[1] != m:
+            raise ValueError("codes, weights, n_levels and mask do not fit together")
+        if not (np.isfinite(own).all() and np.min(own) > 0.0):
+            raise ValueError("weights must be positive numbers")
+        if np.min(levels) < 2 or np.max(levels) > 65535:
+            raise ValueError("n_levels must lie between 2 and 65535")
+        columns = np.empty((m, n), dtype=np.uint16)
+        bad = read_columns(codes, levels, columns)
+        if bad >= 0:
+            raise ValueError(f"predictor {bad} has a code outside 0..{levels[bad] - 1}")
+        self.arrays = (levels, neighbours)
+        self.p.m, self.p.n_levels, self.p.mask = m, &levels[0], &neighbours[0, 0]
+        self.p.lanes = choose_lanes(np.asarray(levels), width)
+        most, nbytes = composite_sizes(n, np.asarray(levels))
+        with nogil:
+            failed = pseudo_prepare(&self.p, n, &columns[0, 0], &own[0], most, nbytes)
+            if not failed:
+                for t in range(self.p.n_tasks):
+                    failed |= pseudo_moments(&self.p, t, &columns[0, 0])
+        if failed:
+            raise MemoryError("no memory for the pseudo-likelihood problem")
+        density = (np.count_nonzero(neighbours) - np.count_nonzero(np.diagonal(neighbours))) / max(1, m * (m - 1))
+        if kronecker_pays(n, np.asarray(levels), self.p.D, density):
+            self.decompose()
 
     def __dealloc__(self):
         pseudo_free(&self.p)
 
-    def __init__(self, codes, weights, n_levels, mask, width=None, most=0, nbytes=0, metric="auto"):
-        self._n_levels = np.ascontiguousarray(n_levels, dtype=np.int32).copy()
-        self._mask = np.ascontiguousarray(mask, dtype=bool).view(np.uint8).copy()
-        cdef double[::1] own = np.array(weights, dtype=np.float64)
-        self.levels_view = self._n_levels
-        self.mask_view = self._mask
-        cdef Py_ssize_t n = codes.shape[0], m = codes.shape[1], bad = -1, t
-        self.p.m = m
-        self.p.lanes = LANES[width or widths()[0]]
-        self.p.n_levels = &self.levels_view[0]
-        self.p.mask = &self.mask_view[0, 0]
-        cdef uint16_t[:, ::1] columns = np.empty((m, n), dtype=np.uint16)
-        bad = self._read(codes, columns)
-        if bad >= 0:
-            raise ValueError(f"predictor {bad} has a code outside of its levels")
-        top = int(self._n_levels.max())
-        most = most or (64 if top == 2 else 16)
-        nbytes = nbytes or 36864 // min(top - 1, 3)
-        if pseudo_prepare(&self.p, n, &columns[0, 0], &own[0], most, nbytes):
-            raise MemoryError
-        for t in range(self.p.n_tasks):
-            pseudo_moments(&self.p, t, &columns[0, 0])
-        if metric == "kron" or (metric == "auto" and (self.p.D <= n // 8 or top == 2)):
-            self._decompose()
-
-    def _read(self, codes, uint16_t[:, ::1] columns):
-        if codes.dtype == np.uint8:
-            return self._transpose_u8(codes, columns)
-        if codes.dtype == np.uint16:
-            return self._transpose_u16(codes, columns)
-        return self._transpose_i32(codes, columns)
-
-    def _transpose_u8(self, const uint8_t[:, ::1] codes, uint16_t[:, ::1] columns):
-        return transpose(codes, self.p.n_levels, &columns[0, 0])
-
-    def _transpose_u16(self, const uint16_t[:, ::1] codes, uint16_t[:, ::1] columns):
-        return transpose(codes, self.p.n_levels, &columns[0, 0])
-
-    def _transpose_i32(self, const int32_t[:, ::1] codes, uint16_t[:, ::1] columns):
-        return transpose(codes, self.p.n_levels, &columns[0, 0])
-
-    def _decompose(self):
+    cdef decompose(self):
+        """Eigenvectors of the predictors' covariance, in the panels of eight that the kernel multiplies by."""
+        cdef float[:, :, ::1] project, expand
+        cdef double[::1] eigenvalue
         D, padded = self.p.D, self.p.D_padded
-        second = np.asarray(<double[:D, :D]> self.p.second)
         mean = np.asarray(<double[:D]> (self.p.mean + 1))
-        value, vector = np.linalg.eigh(second - np.outer(mean, mean))
-        value = value[::-1].clip(1e-7 * value.mean() + 1e-300)
+        covariance = np.asarray(<double[:D, :D]> self.p.second) - np.multiply.outer(mean, mean)
+        value, vector = np.linalg.eigh(covariance)
+        value = np.maximum(value[::-1], 1e-7 * value.mean() + 1e-300)
         full = np.zeros((padded, padded), dtype=np.float32)
         full[:D, :D] = vector[:, ::-1]
-        cdef float[:, :, ::1] project = np.ascontiguousarray(full[:D].reshape(D, padded // 8, 8).transpose(1, 0, 2))
-        cdef float[:, :, ::1] expand = np.ascontiguousarray(full.reshape(padded // 8, 8, padded).transpose(0, 2, 1))
-        cdef double[::1] eigen = np.concatenate((value, np.full(padded - D, value[-1])))
-        self._metric = (project, expand, eigen)
-        self.p.project, self.p.expand, self.p.eigenvalue = &project[0, 0, 0], &expand[0, 0, 0], &eigen[0]
+        project = np.ascontiguousarray(full[:D].reshape(D, padded // 8, 8).transpose(1, 0, 2))
+        expand = np.ascontiguousarray(full.reshape(padded // 8, 8, padded).transpose(0, 2, 1))
+        eigenvalue = np.concatenate((value, np.full(padded - D, value[D - 1])))
+        self.arrays += (project, expand, eigenvalue)
+        self.p.project, self.p.expand, self.p.eigenvalue = &project[0, 0, 0], &expand[0, 0, 0], &eigenvalue[0]
 
     @property
     def n_tasks(self):
         return self.p.n_tasks
 
+    @property
+    def lanes(self):
+        return self.p.lanes
+
+    @property
+    def metric(self):
+        return "blocks" if self.p.expand == NULL else "kronecker"
+
+    cdef check(self, const double[:, ::1] theta):
+        if theta.shape[0] != self.p.D or theta.shape[1] != 1 + self.p.D:
+            raise ValueError(f"theta must have shape ({self.p.D}, {1 + self.p.D})")
+
+    def start(self, theta=None):
+        """Return the independent model, ``h_i(a) = ln f_i(a)/f_i(0)`` and no couplings, written to `theta` if given.
+
+        An empty level counts as half a row.
+        """
+        cdef double[:, ::1] view
+        cdef Py_ssize_t c
+        if theta is None:
+            theta = np.empty((self.p.D, 1 + self.p.D))
+        view = theta
+        self.check(view)
+        view[:, :] = 0.0
+        for c in range(self.p.D):
+            view[c, 0] = self.p.field[c]
+        return theta
+
     def solve(self, Py_ssize_t task, double lambda_, double lambdah, double tolerance, int itmax,
-              double[:, ::1] theta, double[::1] grad_norm, int32_t[::1] n_iter, int32_t[::1] n_eval, int32_t[::1] status,
-              double[::1] value, const int32_t[::1] stop=None):
+              double[:, ::1] theta, double[::1] grad_norm=None, int32_t[::1] n_iter=None, int32_t[::1] n_eval=None,
+              int32_t[::1] status=None, double[::1] value=None, const int32_t[::1] stop=None):
+        """Minimise the objectives of one task's predictors from `theta`, in place; the GIL is released.
+
+        Parameters
+        ----------
+        task : int
+            0 .. n_tasks - 1.
+        lambda_, lambdah : float
+            Penalties of couplings and fields.
+        tolerance : float
+            A predictor is done when the Euclidean norm of its gradient is not larger.
+        itmax : int
+            Most iterations of a predictor.
+        theta : ndarray of float, shape (D, 1 + D)
+            Start and result.
+        grad_norm, value : ndarray of float, shape (m,), optional
+            Written at the task's predictors, as are
+        n_iter, n_eval, status : ndarray of int32, shape (m,), optional
+            iterations, evaluations, and 0 converged, 1 `itmax` reached, 2 no further progress, 3 not finite, 4 stopped.
+        stop : ndarray of int32, shape (1,), optional
+            Ends the run soon after another thread sets it to a non-zero number.
+
+        Returns
+        -------
+        dict
+            The five arrays by name.
+
+        Raises
+        ------
+        KeyboardInterrupt
+            In the main thread; `theta` then holds the best parameters so far.
+        """
         cdef pseudo_options o
+        cdef pseudo_lane *lane
+        cdef Py_ssize_t i, m = self.p.m
         cdef int code
-        cdef Py_ssize_t i
-        cdef pseudo_lane *lane = <pseudo_lane *> malloc(<size_t> self.p.m * sizeof(pseudo_lane))
+        self.check(theta)
+        grad_norm = np.zeros(m) if grad_norm is None else grad_norm
+        value = np.zeros(m) if value is None else value
+        n_iter = np.zeros(m, dtype=np.int32) if n_iter is None else n_iter
+        n_eval = np.zeros(m, dtype=np.int32) if n_eval is None else n_eval
+        status = np.zeros(m, dtype=np.int32) if status is None else status
+        if not 0 <= task < self.p.n_tasks:
+            raise ValueError(f"task must lie between 0 and {self.p.n_tasks - 1}, not {task}")
+        if min(grad_norm.shape[0], value.shape[0], n_iter.shape[0], n_eval.shape[0], status.shape[0]) < m:
+            raise ValueError(f"results need {m} entries")
+        if stop is not None and stop.shape[0] < 1:
+            raise ValueError("stop must have an entry")
         o.lambda_, o.lambdah, o.tolerance, o.itmax = lambda_, lambdah, tolerance, itmax
         o.stop = &stop[0] if stop is not None else NULL
         o.check = check_signals
-        for i in range(self.p.m):
+        lane = <pseudo_lane *> malloc(<size_t> m * sizeof(pseudo_lane))
+        if lane == NULL:
+            raise MemoryError
+        for i in range(m):
             lane[i].status = -1
         try:
             with nogil:
                 code = pseudo_solve(&self.p, task, &o, &theta[0, 0], lane)
-        finally:
-            for i in range(self.p.m):
+            if code:
+                raise MemoryError("no memory for the working arrays of a pseudo-likelihood task")
+            for i in range(m):
                 if lane[i].status >= 0:
-                    value[i], grad_norm[i], status[i] = lane[i].value, lane[i].norm, lane[i].status
-                    n_iter[i], n_eval[i] = lane[i].n_iter, lane[i].n_eval
+                    grad_norm[i], value[i] = lane[i].norm, lane[i].value
+                    n_iter[i], n_eval[i], status[i] = lane[i].n_iter, lane[i].n_eval, lane[i].status
+        finally:
             free(lane)
+        return {"grad_norm": np.asarray(grad_norm), "n_iter": np.asarray(n_iter), "n_eval": np.asarray(n_eval),
+                "status": np.asarray(status), "value": np.asarray(value)}
 
     def objective(self, const double[:, ::1] theta, double lambda_, double lambdah):
+        """Return the objective of every predictor (m,) and its gradient (D, 1 + D) at `theta`."""
         cdef double[::1] value = np.zeros(self.p.m)
         cdef double[:, ::1] gradient = np.zeros((self.p.D, 1 + self.p.D))
         cdef Py_ssize_t t
-        for t in range(self.p.n_tasks):
-            pseudo_objective(&self.p, t, &theta[0, 0], lambda_, lambdah, &value[0], &gradient[0, 0])
+        cdef int failed = 0
+        self.check(theta)
+        with nogil:
+            for t in range(self.p.n_tasks):
+                failed |= pseudo_objective(&self.p, t, &theta[0, 0], lambda_, lambdah, &value[0], &gradient[0, 0])
+        if failed:
+            raise MemoryError("no memory for the working arrays of a pseudo-likelihood task")
         return np.asarray(value), np.asarray(gradient)
 
-    def start(self, double[:, ::1] theta):
-        cdef Py_ssize_t c
-        theta[:] = 0.0
-        for c in range(self.p.D):
-            theta[c, 0] = self.p.field[c]
+    def log_normaliser(self, const double[:, ::1] theta, bint half=False):
+        """Return ``(1/W) sum_k w_k sum_i ln sum_x exp(h_i(x) + c sum_j J_i(x; j, x_j^k))``, c = 1/2 if `half` else 1.
+
+        Equation (31), weighted; the paper's default leaves the 1/2 out.
+        """
+        cdef double total = 0.0
+        cdef Py_ssize_t t
+        cdef int failed = 0
+        self.check(theta)
+        with nogil:
+            for t in range(self.p.n_tasks):
+                failed |= pseudo_normaliser(&self.p, t, &theta[0, 0], 0.5 if half else 1.0, &total)
+        if failed:
+            raise MemoryError("no memory for the working arrays of a pseudo-likelihood task")
+        return total

@@ -142,6 +142,12 @@ static uint16_t *pseudo_sort(const pseudo_problem *p, const uint16_t *state, ptr
     return to;
 }
 
+/* Most entries that pseudo_sort writes */
+static ptrdiff_t pseudo_sorted_bound(ptrdiff_t rows, ptrdiff_t states)
+{
+    return pseudo_min(7 * rows, rows + 6 * states) + 1;
+}
+
 /* Offsets of every row into the tables of its chunk, and the groups of the backward pass */
 static void pseudo_encode(pseudo_problem *p, const uint16_t *columns)
 {
@@ -151,7 +157,7 @@ static void pseudo_encode(pseudo_problem *p, const uint16_t *columns)
     for (c = 0; c < p->n_composites; c++) {
         const ptrdiff_t states = p->states[c + 1] - p->states[c];
         most = states > most ? states : most;
-        bound += p->n_blocks * (pseudo_min(7 * p->block, p->block + 6 * states) + 1);
+        bound += p->n_blocks * pseudo_sorted_bound(p->block, states);
     }
     p->codes = pseudo_take(p, (size_t)(p->n_padded * p->n_composites), sizeof *p->codes);
     p->sorted = pseudo_take(p, (size_t)bound, sizeof *p->sorted);
@@ -305,6 +311,15 @@ static void pseudo_order(pseudo_problem *p)
     }
 }
 
+static void pseudo_size(pseudo_problem *p, ptrdiff_t n)
+{
+    p->D_padded = (p->D + 7) / 8 * 8;
+    p->n_padded = (n + 3) / 4 * 4;
+    p->block = pseudo_min(PSEUDO_BLOCK / p->lanes, p->n_padded);
+    p->n_blocks = (n + p->block - 1) / p->block;
+    p->n_tasks = (p->m + p->lanes - 1) / p->lanes;
+}
+
 /* Set everything but the second moments and the eigenvectors. p->m, lanes, n_levels, mask are set; columns (m, n) and
    weights (n,) are changed where rows are merged. */
 static int pseudo_prepare(pseudo_problem *p, ptrdiff_t n, uint16_t *columns, double *weights, ptrdiff_t most,
@@ -324,11 +339,7 @@ static int pseudo_prepare(pseudo_problem *p, ptrdiff_t n, uint16_t *columns, dou
     for (i = 0; i < p->m; i++)
         p->start[i + 1] = p->start[i] + p->n_levels[i] - 1;
     p->D = p->start[p->m];
-    p->D_padded = (p->D + 7) / 8 * 8;
-    p->block = pseudo_min(PSEUDO_BLOCK / p->lanes, (p->n + 3) / 4 * 4);
-    p->n_blocks = (p->n + p->block - 1) / p->block;
-    p->n_padded = (p->n + 3) / 4 * 4;
-    p->n_tasks = (p->m + p->lanes - 1) / p->lanes;
+    pseudo_size(p, p->n);
     p->mean = pseudo_take(p, (size_t)p->D + 1, sizeof *p->mean);
     p->sigma = pseudo_take(p, (size_t)p->D, sizeof *p->sigma);
     p->field = pseudo_take(p, (size_t)p->D, sizeof *p->field);

@@ -21,7 +21,7 @@ __all__ = ["KINDS", "Column", "Factor", "distinct", "factorise", "level_key"]
 
 KINDS = ("bool", "number", "string", "other")
 TIMES = (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64, pd.Period)
-NESTED = (list, tuple, dict, set, frozenset, np.ndarray, pd.Series)
+UNUSABLE = (complex, np.complexfloating, list, tuple, dict, set, frozenset, np.ndarray, pd.Series)
 FEW = 20  # distinct fractional numbers that always pass as levels
 SHOWN = 5  # levels shown in a message
 
@@ -61,7 +61,7 @@ def distinct(series: pd.Series) -> tuple[np.ndarray, list, pd.CategoricalDtype |
 
     Raises
     ------
-    TypeError
+    TypeError, NotImplementedError
         If the values cannot be hashed.
     """
     if isinstance(series.dtype, pd.ArrowDtype) and str(series.dtype).startswith("dictionary"):
@@ -98,7 +98,7 @@ def factorise(name: Hashable, series: pd.Series) -> Column:
         _refuse(name, f"type {series.dtype}")
     try:
         codes, values, declared = distinct(series)
-    except TypeError:
+    except (TypeError, NotImplementedError):  # the latter from pyarrow
         _refuse(name, "lists or other nested values")
     missing = np.array([_is_missing(v) for v in values] + [True])  # the last is code -1
     count = int(missing[codes].sum())
@@ -142,7 +142,7 @@ def _level(name: Hashable, value: Any, declared: bool) -> tuple[str, Any]:
         return "number", float(value)
     if isinstance(value, str):
         return "string", str(value)
-    if isinstance(value, numbers.Complex | NESTED) or (isinstance(value, TIMES) and not declared):
+    if isinstance(value, UNUSABLE) or (isinstance(value, TIMES) and not declared):
         _refuse(name, f"values of type {type(value).__name__}")
     return "other", value
 

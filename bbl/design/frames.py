@@ -133,7 +133,7 @@ def _check_names(names: list, argument: str) -> None:
 def _to_pandas(series: Any) -> pd.Series:
     """Return a narwhals Series as a pandas Series; declared levels stay declared."""
     if series.implementation.is_pyarrow():
-        return series.to_pandas()
+        return series.to_native().to_pandas()  # dictionaries become categories
     if isinstance(series.dtype, nw.Enum):
         return pd.Series(pd.Categorical(series.to_numpy(), list(series.dtype.categories), ordered=True))
     if series.dtype in (nw.String, nw.Categorical):  # polars orders categories by appearance: nothing is declared

@@ -203,6 +203,6 @@ def _is_constant(series: pd.Series) -> bool:
     """Whether a column has one distinct value; missing counts as a value."""
     try:
         codes = distinct(series)[0]
-    except TypeError:  # nested values: compare them by their text
+    except (TypeError, NotImplementedError):  # nested values: compare them by their text
         codes = pd.factorize(series.map(repr))[0]
     return len(codes) > 0 and bool((codes == codes[0]).all())

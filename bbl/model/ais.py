@@ -78,22 +78,23 @@ def annealed_log_z(
     n_steps, n_chains = integer("n_steps", n_steps, 1), integer("n_chains", n_chains, 2)
     h, J = layout.to_matrix(theta)
     chains = Chains(h, J, layout.n_levels, n_chains, generator(rng), n_jobs)
-    independent = np.zeros(layout.size)
-    independent[: layout.D] = start
-    energy = Energy(layout, np.stack([independent, theta]))
+    empty = Layout(layout.n_levels, np.empty((0, 2), dtype=np.intp))
+    field_energy = Energy(empty, np.asarray(start, dtype=float)[None])
     log_w = np.zeros(n_chains)
     b = np.linspace(0.0, 1.0, n_steps + 1)
     for t in range(n_steps):
         # at b = 0 predictors are independent, so one sweep is an exact draw
         chains.sweep(1, h=(1.0 - b[t]) * start + b[t] * h, beta=float(b[t]))
-        E = energy(np.ascontiguousarray(chains.codes))
-        log_w += (b[t + 1] - b[t]) * (E[:, 1] - E[:, 0])
+        codes = np.ascontiguousarray(chains.codes)
+        E0 = field_energy(codes)[:, 0]
+        # past the start the sweep knows its energy: (1 - b) E0 + b E
+        E = (chains.current_energy - (1.0 - b[t]) * E0) / b[t] if t else chains.energy(codes)
+        log_w += (b[t + 1] - b[t]) * (E - E0)
     top = log_w.max()
     w = np.exp(log_w - top)
-    empty = Layout(layout.n_levels, np.empty((0, 2), dtype=np.intp))
     log_z0 = float(log_partition(empty, np.asarray(start)[None], [(i, ()) for i in range(layout.m)])[0])
     return AnnealedLogZ(
-        log_z0 + top + float(np.log(w.mean())),
+        float(log_z0 + top + np.log(w.mean())),
         float(w.std(ddof=1) / w.mean() / np.sqrt(n_chains)),
         float(w.sum() ** 2 / (w**2).sum()),
     )

@@ -13,7 +13,7 @@ from bbl.model.moments import one_hot
 
 __all__ = ["LOG_Z", "exact_log_z", "pseudo_log_z", "resolve_log_z"]
 
-LOG_Z = ("auto", "exact", "pseudo", "half", "mf")
+LOG_Z = ("auto", "exact", "pseudo", "half", "mf", "ais")
 
 AUTO_CELLS = 2e5
 EXACT_CELLS = 3e7
@@ -32,7 +32,7 @@ def exact_log_z(layout: Layout, theta: np.ndarray) -> np.ndarray:
     if found is None:
         raise OptionError(
             f"log_z='exact' would sum over more than {EXACT_CELLS:.0e} table cells for these {layout.m} predictors and "
-            f"{len(layout.pairs)} interactions; use log_z='auto', 'pseudo', 'half' or 'mf', or fewer interactions.",
+            f"{len(layout.pairs)} interactions; use log_z='auto' or 'ais', or fewer interactions.",
             argument="log_z",
         )
     return log_partition(layout, theta, found[0])

@@ -188,6 +188,11 @@ class Chains:
         return np.concatenate([p.codes[:, : p.stop - p.first].T for p in self._packs])
 
     @property
+    def current_energy(self) -> np.ndarray:
+        """Energies (n_chains,) of the current states under the fields and `beta` of the last sweep, float32."""
+        return np.concatenate([p.energy[: p.stop - p.first] for p in self._packs])
+
+    @property
     def best_codes(self) -> np.ndarray:
         """Visited state of highest energy of each chain (n_chains, m); ties to single precision go to the first."""
         return np.concatenate([p.best_codes[:, : p.stop - p.first].T for p in self._packs])

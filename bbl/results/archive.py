@@ -13,6 +13,7 @@ from bbl.design.sample import Sample
 from bbl.engines import ENGINES, EngineFit
 from bbl.errors import BBLTypeError
 from bbl.estimate import Estimate
+from bbl.model.calibration import Calibration
 from bbl.model.layout import Layout
 from bbl.model.parameters import Parameters
 
@@ -35,6 +36,7 @@ def pack(fit: Any, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
         "theta": parameters.theta,
         "pairs": parameters.layout.pairs,
         "log_z": estimate.log_z,
+        "log_z_error": estimate.log_z_error,
         "prior": estimate.prior,
         "lkh": np.array([estimate.lkh, *(f.lkh for f in estimate.fits)]),
         "grad_norm": np.array([f.grad_norm for f in estimate.fits]),
@@ -45,6 +47,8 @@ def pack(fit: Any, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
     }
     if parameters.pooled is not None:
         arrays["pooled"] = parameters.pooled
+    if estimate.calibration is not None:
+        arrays["calibration"] = np.append(estimate.calibration.offset, estimate.calibration.temperature)
     if store_data and fit.sample is not None:
         arrays |= {"codes": fit.sample.codes, "weights": fit.sample.weights, "y": fit.sample.y}
         meta["index"] = _pack_index(fit.index)
@@ -84,6 +88,8 @@ def unpack(make: Any, meta: dict, arrays: dict[str, np.ndarray]) -> Any:
         arrays["prior"],
         float(arrays["lkh"][0]),
         fits,
+        arrays["log_z_error"],
+        Calibration(float(arrays["calibration"][-1]), arrays["calibration"][:-1]) if "calibration" in arrays else None,
     )
     sample = index = None
     if "codes" in arrays:

@@ -7,6 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from bbl.crossval import Scored, calibrated
+from bbl.model.calibration import CALIBRATE
+from bbl.model.metrics import SCORES, auc
+from bbl.model.predict import link, log_probabilities
 from bbl.report import plot, text
 from bbl.results.fit import BBLResults, prediction_frame
 
@@ -27,11 +31,10 @@ class CVResults:
         Which score was taken.
     folds : list of ndarray
         Validated rows of each fold, as positions in the weight-expanded data, in the order they were pooled.
-    scores : ndarray, shape (N, K)
-        Class scores of the validated rows at the best setting, fold by fold.
-    y : ndarray of int, shape (N,)
-        Their groups.
-    weights : ndarray, shape (N,)
+    scored : Scored
+        Class scores of the validated rows at every setting, fold by fold, with their groups and weights.
+    calibrate : str
+        How scores were calibrated before they were compared.
     model : BBLResults
         The refit on all rows at `regstar`, or R's fit of the last fold.
     """
@@ -40,9 +43,8 @@ class CVResults:
     best: int
     score: str
     folds: list[np.ndarray]
-    scores: np.ndarray
-    y: np.ndarray
-    weights: np.ndarray
+    scored: Scored
+    calibrate: str
     model: BBLResults
 
     @property
@@ -58,14 +60,36 @@ class CVResults:
     @property
     def pooled(self) -> pd.DataFrame:
         """Validation predictions at `regstar`, fold by fold: the link of each group, then ``yhat``."""
-        index = pd.RangeIndex(len(self.y))
-        return pd.DataFrame(prediction_frame(self.scores, self.model.labels.groups, "link", index, None))
+        index = pd.RangeIndex(len(self.scored.y))
+        scores = calibrated(self.scored, self.scored.scores[self.best], self.calibrate)
+        return pd.DataFrame(prediction_frame(scores, self.model.labels.groups, "link", index, None))
 
     @property
     def observed(self) -> pd.DataFrame:
         """What belongs to the rows of `pooled`: the group ``y`` observed and its ``weights``."""
         groups = pd.Index(self.model.labels.groups, dtype=object).infer_objects()
-        return pd.DataFrame({"y": pd.Categorical.from_codes(self.y, groups), "weights": self.weights})
+        return pd.DataFrame({"y": pd.Categorical.from_codes(self.scored.y, groups), "weights": self.scored.weights})
+
+    def compare(self) -> pd.DataFrame:
+        """Return accuracy, AUC, log-loss and Brier score of every setting under every calibration.
+
+        Returns
+        -------
+        DataFrame
+            The setting, ``calibrate``, ``accuracy``, ``AUC`` (two groups only), ``logloss``, ``brier``.
+        """
+        scored, name = self.scored, self.cvframe.columns[0]
+        rows = []
+        for value, setting in zip(self.cvframe[name], scored.scores, strict=True):
+            for kind in CALIBRATE:
+                scores = calibrated(scored, setting, kind)
+                row = {name: value, "calibrate": kind}
+                log_p = log_probabilities(scores)
+                row |= {k: measure(log_p, scored.y, scored.weights) for k, measure in SCORES.items()}
+                if scores.shape[1] == 2:
+                    row["AUC"] = auc(link(scores)[:, 1], scored.y == 1, scored.weights)[0]
+                rows.append(row)
+        return pd.DataFrame(rows)
 
     def predict(self, newdata=None, type: str = "link", unseen: str = "raise") -> pd.DataFrame | pd.Series:
         """Predict with `model`; see `BBLResults.predict`."""

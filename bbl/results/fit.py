@@ -16,16 +16,19 @@ from bbl.design.sample import Sample
 from bbl.engines import Engine
 from bbl.errors import DataError
 from bbl.estimate import Estimate
+from bbl.inference import covariances
 from bbl.model.energy import Energy
 from bbl.model.inference import likelihood_ratio
 from bbl.model.moments import level_counts
 from bbl.model.parameters import Parameters
-from bbl.model.predict import class_scores, link, log_probabilities
+from bbl.model.predict import link, log_probabilities
 from bbl.report import plot, text
 from bbl.report.summary import Summary, fit_summary
 from bbl.report.tables import Coefficients
 from bbl.results.archive import pack
+from bbl.results.inference import Inference
 from bbl.storage import write_model
+from bbl.tuning import Tuning
 
 __all__ = ["BBLResults", "LogLikelihood", "prediction_frame"]
 
@@ -79,6 +82,8 @@ class BBLResults:
         The inference method and its options.
     estimate : Estimate
         Parameters, ln Z and convergence of every group.
+    tuning : Tuning or None
+        What cross-validation inside the fit found, if there was any.
     """
 
     call: str
@@ -87,6 +92,7 @@ class BBLResults:
     index: pd.Index | None
     engine: Engine
     estimate: Estimate
+    tuning: Tuning | None = None
 
     @property
     def labels(self) -> Labels:
@@ -158,7 +164,7 @@ class BBLResults:
         return Energy(self.params.layout, self.params.theta)
 
     def _scores(self, codes: np.ndarray, unknown: np.ndarray | None = None) -> np.ndarray:
-        return class_scores(self._energy(codes, unknown), self.estimate.log_z, self.estimate.prior)
+        return self.estimate.class_scores(self._energy(codes, unknown))
 
     def coef(self) -> Coefficients:
         """Return the coefficients: ``.h[group][predictor]``, ``.J[group][a, b]``, ``.h0``, ``.J0``, ``.to_frame()``."""
@@ -237,7 +243,7 @@ class BBLResults:
     @property
     def bic(self) -> float:
         """``-2 logLik + df ln(nobs)``; see `aic`."""
-        return -2.0 * self.logLik() + np.log(self.nobs()) * self.logLik().df
+        return float(-2.0 * self.logLik() + np.log(self.nobs()) * self.logLik().df)
 
     def summary(self, prior_count: float = 0.0) -> Summary:
         """Summarise the fit, and test each predictor by naive Bayes.
@@ -257,10 +263,51 @@ class BBLResults:
         tests = likelihood_ratio(self._counts, c)
         return fit_summary(self.call, self.labels, tests, self._facts())
 
+    @cached_property
+    def _inference(self) -> Inference:
+        engine = self.engine
+        penalised = bool(getattr(engine, "lambda_", 0.0)) or bool(getattr(engine, "lambdah", 0.0))
+        return Inference(self.labels, self.params, covariances(self._rows(), self.estimate, engine), penalised)
+
+    def inference(self) -> Inference:
+        """Return standard errors, intervals and tests of all parameters, of differences, and of pairs.
+
+        Returns
+        -------
+        Inference
+            ``.table(of)``, ``.tests(of)``, ``.interactions(of)``.
+
+        Raises
+        ------
+        OptionError
+            If the method has no likelihood equations (``"mf"``).
+        DataError
+            If a parameter is not determined, or the model was saved without its training rows.
+        """
+        return self._inference
+
+    @property
+    def bse(self) -> pd.DataFrame:
+        """Standard error of every parameter: the rows of ``tidy()`` with ``estimate`` and ``se``."""
+        return self._inference.table().drop(columns=["z", "p", "lower", "upper"])
+
+    def conf_int(self, level: float = 0.95, of: Any = "group") -> pd.DataFrame:
+        """Return confidence limits of every parameter; `of` as in `Inference.table`."""
+        return self._inference.table(of, level).drop(columns=["z", "p", "se"])
+
+    def interactions(self, of: Any = "group", apc: bool = False) -> pd.DataFrame:
+        """Return the interacting pairs, strongest first, with their tests; see `Inference.interactions`."""
+        return self._inference.interactions(of, apc)
+
     def _facts(self) -> dict[str, Any]:
         """Title and value of what the summary says about the fit."""
         log_lik = self.logLik()
-        settings = ", ".join(f"{k} = {v}" for k, v in vars(self.engine).items())
+        settings = ", ".join(
+            f"{k} = {v:.7g}" if isinstance(v, float) else f"{k} = {v}" for k, v in vars(self.engine).items()
+        )
+        if self.tuning is not None and self.tuning.option is not None:
+            settings += f"; {self.tuning.option} chosen by cross-validated log-loss"
+        calibration = self.estimate.calibration
         return {
             "Fit method": self.engine.name,
             "Settings": settings,
@@ -270,6 +317,10 @@ class BBLResults:
             "AIC": self.aic,
             "BIC": self.bic,
             f"ln Z ({self.estimate.log_z_kind})": ", ".join(f"{g}: {z:.6g}" for g, z in self.log_z.items()),
+            "Calibration": "none"
+            if calibration is None
+            else f"temperature {calibration.temperature:.4g}, offsets "
+            + ", ".join(f"{g}: {b:.4g}" for g, b in zip(self.labels.groups, calibration.offset, strict=True)),
             "Converged": "yes" if self.converged else "no",
         }
 

@@ -1,0 +1,106 @@
+"""Sphinx configuration: theme, extensions, and the pages that are copied in from the vignettes and the benchmarks."""
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+DOCS = Path(__file__).resolve().parent
+ROOT = DOCS.parent
+sys.path.insert(0, str(ROOT))
+
+import bbl  # noqa: E402
+
+project = "bbl"
+author = "the bbl developers"
+project_copyright = "2026, the bbl developers"
+release = version = bbl.__version__
+
+extensions = [
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.intersphinx",
+    "sphinx.ext.mathjax",
+    "sphinx.ext.viewcode",
+    "numpydoc",
+    "myst_nb",
+]
+exclude_patterns = ["_build", "conf.py", "make_matches_r.py", "**/.ipynb_checkpoints"]
+templates_path = ["_templates"]
+nitpicky = False
+
+# -- text and notebooks
+
+myst_enable_extensions = ["amsmath", "deflist", "dollarmath"]
+myst_heading_anchors = 3
+source_suffix = {".md": "myst-nb", ".py": "myst-nb", ".rst": "restructuredtext"}
+nb_custom_formats = {".py": ["jupytext.reads", {"fmt": "py:percent"}]}
+# BBL_DOCS_EXECUTE: "cache" runs what changed, "auto" what has no output, "force" everything, "off" nothing
+nb_execution_mode = os.environ.get("BBL_DOCS_EXECUTE", "cache")
+nb_execution_cache_path = str(DOCS / "_build" / ".jupyter_cache")
+nb_execution_raise_on_error = True
+nb_execution_timeout = 600
+nb_merge_streams = True
+nb_render_markdown_format = "myst"
+os.environ.setdefault("MPLBACKEND", "module://matplotlib_inline.backend_inline")
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
+
+# -- API
+
+autosummary_generate = True
+autodoc_default_options = {"members": False}
+autodoc_typehints = "none"
+numpydoc_show_class_members = False
+numpydoc_class_members_toctree = False
+numpydoc_xref_param_type = False
+default_role = "py:obj"
+intersphinx_mapping = (
+    {
+        "numpy": ("https://numpy.org/doc/stable/", None),
+        "pandas": ("https://pandas.pydata.org/docs/", None),
+        "python": ("https://docs.python.org/3/", None),
+    }
+    if os.environ.get("BBL_DOCS_LINKS")  # needs the network
+    else {}
+)
+
+# -- HTML
+
+html_theme = "pydata_sphinx_theme"
+html_title = "bbl"
+html_static_path = ["_static"]
+html_css_files = ["bbl.css"]
+html_theme_options = {
+    "show_toc_level": 2,
+    "navigation_with_keys": False,
+    "show_prev_next": True,
+    "navbar_align": "left",
+    "header_links_before_dropdown": 6,
+    "footer_start": ["copyright"],
+    "footer_end": [],
+    "secondary_sidebar_items": ["page-toc"],
+}
+html_sidebars = {"index": [], "start": [], "theory": [], "matches_r": [], "performance": [], "reliability": []}
+html_show_sourcelink = False
+
+
+def copy_in() -> None:
+    """Copy vignettes and benchmark results below this folder, where Sphinx finds them."""
+    gallery = DOCS / "gallery"
+    shutil.rmtree(gallery, ignore_errors=True)
+    gallery.mkdir()
+    for script in sorted((ROOT / "vignettes").glob("*.py")):
+        shutil.copy2(script, gallery)
+    results = DOCS / "results"
+    shutil.rmtree(results, ignore_errors=True)
+    results.mkdir()
+    for path in sorted((ROOT / "benchmarks" / "results").glob("*")):
+        if path.suffix in (".md", ".png", ".svg"):
+            shutil.copy2(path, results)
+    if not (results / "summary.md").exists():
+        text = "No measurements are stored in this copy of the source; `python -m benchmarks.run` makes them.\n"
+        (results / "summary.md").write_text(text, encoding="utf-8")
+
+
+copy_in()
+exclude_patterns.append("results/*.md")  # part of the page on performance

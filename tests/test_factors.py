@@ -1,0 +1,412 @@
+"""Frames, columns, levels and codes: every kind of table and column gives the same codes."""
+
+import datetime
+import decimal
+import enum
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from bbl.design.factors import Factor, factorise, level_key
+from bbl.design.frames import to_frame
+from bbl.errors import BBLTypeError, DataError, LevelError
+
+LETTERS = ["b", "a", "c", "a", "b"]
+
+
+def column(values, name="x"):
+    return factorise(name, values if isinstance(values, pd.Series) else pd.Series(values))
+
+
+def collect(values, keep_order=False):
+    return Factor.collect(column(values), keep_order=keep_order)
+
+
+def codes_of(values):
+    found = column(values)
+    factor = Factor.collect(found)
+    codes, unknown = factor.encode(found)
+    assert unknown is None
+    return factor.levels, codes.tolist()
+
+
+def tables():
+    frame = pd.DataFrame({"x": LETTERS, "n": [3, 1, 2, 1, 3]})
+    yield "pandas", frame
+    yield "polars", pl.DataFrame({"x": LETTERS, "n": [3, 1, 2, 1, 3]})
+    yield "arrow", pa.table({"x": LETTERS, "n": [3, 1, 2, 1, 3]})
+    yield "dict of lists", {"x": LETTERS, "n": [3, 1, 2, 1, 3]}
+    yield "dict of arrays", {"x": np.array(LETTERS), "n": np.array([3, 1, 2, 1, 3])}
+    yield "dict of series", {"x": pd.Series(LETTERS, index=range(5, 10)), "n": [3, 1, 2, 1, 3]}
+
+
+@pytest.mark.parametrize("data", [pytest.param(d, id=k) for k, d in tables()])
+def test_tables(data):
+    frame = to_frame(data)
+    assert frame.columns == ("x", "n") and frame.n == 5 and frame.index.tolist() == list(range(5))
+    assert codes_of(frame.column("x")) == (("a", "b", "c"), [1, 0, 2, 0, 1])
+    assert codes_of(frame.column("n")) == ((1, 2, 3), [2, 0, 1, 0, 2])
+    assert frame.has("x") and not frame.has("y") and not frame.has([1]) and not frame.has(frame.column("x"))
+    with pytest.raises(DataError, match=r"data has no column 'xx'; did you mean 'x'\? Its columns are: x, n") as caught:
+        frame.column("xx")
+    assert caught.value.column == "xx"
+    assert to_frame(frame) is frame
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        None,
+        1,
+        "data.csv",
+        [1, 2],
+        (1, 2),
+        np.zeros((2, 2)),
+        np.array(1),
+        pd.Series([1]),
+        pl.Series([1]),
+        pl.LazyFrame({"a": [1]}),
+    ]
+    + [pa.array([1]), object(), b"x", 1.5, {1, 2}],
+    ids=lambda data: type(data).__name__,
+)
+def test_no_table(data):
+    with pytest.raises(BBLTypeError, match="newdata must be a pandas or polars DataFrame") as caught:
+        to_frame(data, "newdata")
+    assert caught.value.argument == "newdata" and "pandas.DataFrame(" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "data", [{"a": [1, 2], "b": [1]}, {"a": 1}, {"a": np.zeros((2, 2))}, {"a": [1], "b": pd.Series([1, 2])}]
+)
+def test_bad_dicts(data):
+    with pytest.raises(DataError, match="data is a dict that makes no table") as caught:
+        to_frame(data)
+    assert caught.value.argument == "data"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pd.DataFrame([[1, 2, 3]], columns=["a", "b", "a"]),
+        pa.Table.from_arrays([pa.array([1]), pa.array([2]), pa.array([3])], names=["a", "b", "a"]),
+    ],
+    ids=["pandas", "arrow"],
+)
+def test_duplicate_names(data):
+    with pytest.raises(DataError, match="duplicate column name 'a', 2 times. Rename") as caught:
+        to_frame(data)
+    assert caught.value.column == "a"
+
+
+def test_odd_column_names():
+    frame = to_frame(pd.DataFrame([[1, 2, 3]], columns=pd.Index([0, ("a", 1), "b"], tupleize_cols=False)))
+    assert frame.columns == (0, ("a", 1), "b") and frame.column(("a", 1)).tolist() == [2]
+    frame = to_frame(pd.DataFrame({("a", 1): [1], ("a", 2): [2]}))
+    assert frame.column(("a", 2)).tolist() == [2]
+
+
+STRINGS = {
+    "object": pd.Series(LETTERS, dtype=object),
+    "str": pd.Series(LETTERS, dtype="str"),
+    "string": pd.Series(LETTERS, dtype="string"),
+    "string[pyarrow]": pd.Series(LETTERS, dtype="string[pyarrow]"),
+    "arrow": pd.Series(LETTERS, dtype=pd.ArrowDtype(pa.string())),
+    "arrow dictionary": pd.Series(LETTERS, dtype=pd.ArrowDtype(pa.dictionary(pa.int32(), pa.string()))),
+    "category": pd.Series(LETTERS, dtype="category"),
+    "category, declared": pd.Series(pd.Categorical(LETTERS, ["z", "c", "b", "a"])),
+    "ordered": pd.Series(pd.Categorical(LETTERS, ["a", "b", "bb", "c"], ordered=True)),
+    "numpy": pd.Series(np.array(LETTERS)),
+    "np.str_": pd.Series([np.str_(v) for v in LETTERS], dtype=object),
+    "pa.Table": to_frame(pa.table({"x": LETTERS})).column("x"),
+    "pa.Table, dictionary": to_frame(pa.table({"x": pa.array(LETTERS).dictionary_encode()})).column("x"),
+    "pa.Table, chunks": to_frame(
+        pa.table(
+            {
+                "x": pa.chunked_array(
+                    [pa.array(LETTERS[:2]).dictionary_encode(), pa.array(LETTERS[2:]).dictionary_encode()]
+                )
+            }
+        )
+    ).column("x"),
+    "pl.String": to_frame(pl.DataFrame({"x": LETTERS})).column("x"),
+    "pl.Categorical": to_frame(pl.DataFrame({"x": pl.Series(LETTERS, dtype=pl.Categorical)})).column("x"),
+    "pl.Enum": to_frame(pl.DataFrame({"x": pl.Series(LETTERS, dtype=pl.Enum(["a", "b", "bb", "c"]))})).column("x"),
+}
+
+
+@pytest.mark.parametrize("series", [pytest.param(v, id=k) for k, v in STRINGS.items()])
+def test_strings_of_any_type(series):
+    before = series.copy(deep=True)
+    assert codes_of(series) == (("a", "b", "c"), [1, 0, 2, 0, 1])
+    pd.testing.assert_series_equal(series, before)
+
+
+NUMBERS = [
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint8",
+    "uint64",
+    "Int8",
+    "Int64",
+    "UInt16",
+    "float32",
+    "float64",
+    "Float64",
+    "object",
+]
+NUMBERS += ["int64[pyarrow]", "double[pyarrow]", "category", pd.SparseDtype("int64", 0), pd.SparseDtype("float64", 0.0)]
+
+
+@pytest.mark.parametrize("dtype", NUMBERS, ids=str)
+def test_numbers_of_any_type(dtype):
+    series = pd.Series([10, 2, 0, 2, 10]).astype(dtype)
+    levels, codes = codes_of(series)
+    assert levels == (0, 2, 10) and codes == [2, 1, 0, 1, 2]  # by number, not by text
+    assert all(type(v) in (int, float) for v in levels)
+    fitted = collect(pd.Series([0, 2, 10]))
+    assert fitted.encode(column(series))[0].tolist() == [2, 1, 0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    "dtype", ["bool", "boolean", "object", "bool[pyarrow]", "category", pd.SparseDtype("bool", False)], ids=str
+)
+def test_booleans_of_any_type(dtype):
+    levels, codes = codes_of(pd.Series([True, False, True]).astype(dtype))
+    assert levels == (False, True) and codes == [1, 0, 1] and type(levels[0]) is bool
+
+
+def test_other_frames_of_numbers_and_booleans():
+    for data in (
+        pl.DataFrame({"x": [2, 1, 2], "b": [True, False, True]}),
+        pa.table({"x": [2, 1, 2], "b": [True, False, True]}),
+    ):
+        frame = to_frame(data)
+        assert codes_of(frame.column("x")) == ((1, 2), [1, 0, 1])
+        assert codes_of(frame.column("b")) == ((False, True), [1, 0, 1])
+
+
+def test_kind_counts():
+    mixed = pd.Series([1, True, "1", 1.0, "True", False, 0, np.True_, np.int64(1)], dtype=object)
+    levels, codes = codes_of(mixed)
+    assert [(type(v), v) for v in levels] == [
+        (bool, False),
+        (bool, True),
+        (int, 0),
+        (int, 1),
+        (str, "1"),
+        (str, "True"),
+    ]
+    assert codes == [3, 1, 4, 3, 5, 0, 2, 1, 3]
+    numbers, text, flags = collect(pd.Series([0, 1])), collect(pd.Series(["0", "1"])), collect(pd.Series([False, True]))
+    for factor in (numbers, text, flags):
+        for other in (numbers, text, flags):
+            if other is not factor:
+                with pytest.raises(LevelError, match="does not know"):
+                    factor.encode(column(pd.Series(list(other.levels), dtype=object)))
+    assert numbers.encode(column(pd.Series([1.0, 0.0])))[0].tolist() == [1, 0]
+    assert numbers.encode(column(pd.Series([decimal.Decimal(1)], dtype=object)))[0].tolist() == [1]
+    assert level_key("number", 1) == level_key("number", 1.0)
+    assert level_key("number", 0.1 + 0.2) != level_key("number", 0.3)
+
+
+def test_other_kinds():
+    intervals = pd.Series(pd.cut([1, 5, 9, 1], [0, 4, 8, 12]))
+    factor = collect(intervals)
+    assert factor.ordered and factor.levels == tuple(intervals.cat.categories) and factor.kinds == ("other",) * 3
+    assert codes_of(pd.Series([b"b", b"a"]))[1] == [1, 0]
+    assert codes_of(pd.Series(pd.IntervalIndex.from_breaks([0, 1, 2])[::-1]))[1] == [1, 0]
+
+    class Colour(enum.Enum):
+        RED = 1
+        BLUE = 2
+
+    assert codes_of(pd.Series([Colour.RED, Colour.BLUE], dtype=object))[1] == [1, 0]  # sorted by text
+    days = pd.Series(pd.Categorical(pd.to_datetime(["2020-01-02", "2020-01-01"])))
+    assert codes_of(days)[1] == [1, 0]  # declared categories may be anything
+
+
+def test_order_of_levels():
+    declared = pd.Categorical(["lo", "hi", "mid"], ["lo", "mid", "hi", "never"])
+    ordered = declared.as_ordered()
+    assert collect(pd.Series(declared)).levels == ("hi", "lo", "mid")
+    assert collect(pd.Series(declared), keep_order=True).levels == ("lo", "mid", "hi")
+    assert collect(pd.Series(ordered)).levels == ("lo", "mid", "hi")
+    assert collect(pd.Series(ordered)).ordered and not collect(pd.Series(declared)).ordered
+    assert collect(pd.Series(["b", "B", "a", "é", "10", "9"])).levels == ("10", "9", "B", "a", "b", "é")
+    enum = to_frame(pl.DataFrame({"x": pl.Series(["lo", "hi"], dtype=pl.Enum(["lo", "mid", "hi"]))})).column("x")
+    assert collect(enum).levels == ("lo", "hi") and collect(enum).ordered
+    arrow = to_frame(pa.Table.from_pandas(pd.DataFrame({"x": declared}))).column("x")
+    assert collect(arrow, keep_order=True).levels == ("lo", "mid", "hi")
+    text = pd.Series(["lo", "hi"])
+    assert collect(text, keep_order=True).levels == ("hi", "lo")
+
+
+MISSING = {
+    "None in object": pd.Series(["a", None, "b", None], dtype=object),
+    "nan in object": pd.Series(["a", np.nan, "b", np.nan], dtype=object),
+    "NaT in object": pd.Series(["a", pd.NaT, "b", pd.NaT], dtype=object),
+    "NA in object": pd.Series(["a", pd.NA, "b", pd.NA], dtype=object),
+    "mixed": pd.Series([1, None, True, np.nan], dtype=object),
+    "str": pd.Series(["a", None, "b", None], dtype="str"),
+    "string": pd.Series(["a", None, "b", None], dtype="string"),
+    "category": pd.Series(["a", None, "b", None], dtype="category"),
+    "float64": pd.Series([1, np.nan, 2, np.nan]),
+    "Int64": pd.Series([1, None, 2, None], dtype="Int64"),
+    "boolean": pd.Series([True, None, False, None], dtype="boolean"),
+    "arrow": pd.Series(["a", None, "b", None], dtype=pd.ArrowDtype(pa.string())),
+    "arrow float": pd.Series(pd.arrays.ArrowExtensionArray(pa.array([1.0, None, 2.0, float("nan")]))),
+    "sparse": pd.Series(pd.arrays.SparseArray([1.0, np.nan, 0.0, np.nan])),
+    "arrow dictionary": pd.Series(pd.arrays.ArrowExtensionArray(pa.array(["a", None, "b", None]).dictionary_encode())),
+}
+for library, make in (("polars", pl.DataFrame), ("pa.Table", pa.table)):
+    for label, values in {
+        "strings": ["a", None, "b", None],
+        "ints": [1, None, 2, None],
+        "bools": [True, None, False, None],
+    }.items():
+        MISSING[f"{library} {label}"] = to_frame(make({"x": values})).column("x")
+MISSING["polars nan"] = to_frame(pl.DataFrame({"x": [1.0, float("nan"), 2.0, None]})).column("x")
+MISSING["polars Enum"] = to_frame(
+    pl.DataFrame({"x": pl.Series(["a", None, "b", None], dtype=pl.Enum(["a", "b"]))})
+).column("x")
+MISSING["polars Categorical"] = to_frame(
+    pl.DataFrame({"x": pl.Series(["a", None, "b", None], dtype=pl.Categorical)})
+).column("x")
+
+
+@pytest.mark.parametrize("series", [pytest.param(v, id=k) for k, v in MISSING.items()])
+def test_missing_values(series):
+    with pytest.raises(
+        DataError, match=r"column 'x' has 2 missing values\. Drop the rows.*dropna.*level of their own"
+    ) as caught:
+        column(series)
+    assert caught.value.column == "x"
+
+
+def test_one_missing_value_is_singular():
+    with pytest.raises(DataError, match=r"has 1 missing value\. Drop"):
+        column([None, "a"])
+
+
+@pytest.mark.parametrize(
+    "series",
+    [
+        pd.Series([1j, 2]),
+        pd.Series([1j, 2], dtype=object),
+        pd.Series([[1], [2]]),
+        pd.Series([(1,), (2,)]),
+        pd.Series([{"a": 1}, {"a": 2}]),
+        pd.Series([np.zeros(2), np.ones(2)]),
+        pd.to_datetime(pd.Series(["2020-01-01", "2020-01-02"])),
+        pd.to_datetime(pd.Series(["2020-01-01"])).dt.tz_localize("UTC"),
+        pd.Series(pd.to_timedelta([1, 2])),
+        pd.Series(pd.period_range("2020", periods=2, freq="M")),
+        pd.Series([datetime.date(2020, 1, 1), datetime.date(2020, 1, 2)]),
+        pd.Series([datetime.time(1), datetime.time(2)]),
+        to_frame(pl.DataFrame({"x": [datetime.datetime(2020, 1, 1)]})).column("x"),
+        to_frame(pl.DataFrame({"x": [datetime.date(2020, 1, 1)]})).column("x"),
+        to_frame(pl.DataFrame({"x": [[1], [2]]})).column("x"),
+        to_frame(pa.table({"x": [[1], [2]]})).column("x"),
+        to_frame(pa.table({"x": [datetime.date(2020, 1, 1)]})).column("x"),
+        pd.Series(pd.arrays.ArrowExtensionArray(pa.array([[1], [2]]))),
+        pd.Series(pd.arrays.ArrowExtensionArray(pa.array([datetime.date(2020, 1, 1)]))),
+    ],
+    ids=lambda series: str(series.dtype),
+)
+def test_values_that_cannot_be_levels(series):
+    with pytest.raises(
+        BBLTypeError, match=r"column 'x' holds .*, which cannot be levels. Turn it into strings"
+    ) as caught:
+        column(series)
+    assert caught.value.column == "x"
+
+
+def test_infinite_value():
+    with pytest.raises(DataError, match="inf is no level of column 'x'"):
+        column([1.0, np.inf])
+
+
+def test_continuous_column():
+    rng = np.random.default_rng(0)
+    for values in (rng.normal(size=30), rng.normal(size=5_000), rng.normal(size=50_000).round(3)):
+        with pytest.raises(
+            DataError, match=r"column 'x' looks continuous: \d+ distinct numbers in \d+ rows. Bin it"
+        ) as caught:
+            collect(values)
+        assert caught.value.column == "x" and f"{len(np.unique(values))} distinct" in str(caught.value)
+    assert len(collect(rng.normal(size=20)).levels) == 20  # few
+    assert len(collect(np.arange(0, 20, 0.5).repeat(3)).levels) == 40  # repeated
+    assert len(collect(np.arange(5_000)).levels) == 5_000  # whole numbers
+    assert len(collect(pd.Series(rng.normal(size=30)).astype("category")).levels) == 30  # declared
+
+
+@pytest.mark.parametrize(
+    ("L", "dtype"), [(2, np.uint8), (256, np.uint8), (257, np.uint16), (300, np.uint16), (70_000, np.int32)]
+)
+def test_many_levels_do_not_wrap(L, dtype):
+    values = np.random.default_rng(1).permutation(np.arange(L).repeat(2))
+    for series in (pd.Series(values), pd.Series(values).astype("category")):
+        found = column(series)
+        factor = Factor.collect(found)
+        codes, unknown = factor.encode(found)
+        assert codes.dtype == dtype and unknown is None
+        assert np.array_equal(np.array(factor.levels)[codes], values)
+
+
+def test_unseen_levels():
+    factor = collect(["a", "b"])
+    new = column(pd.Series(["a", "zzz", "b", "q", "zzz"]), "x")
+    with pytest.raises(
+        LevelError, match=r"column 'x' has levels that the model does not know: 'zzz', 'q'; it knows 'a', 'b'"
+    ) as caught:
+        factor.encode(new, argument="newdata")
+    assert caught.value.column == "x" and caught.value.argument == "newdata" and "unseen='ignore'" in str(caught.value)
+    codes, unknown = factor.encode(new, "ignore")
+    assert codes.tolist() == [0, 0, 1, 0, 0] and unknown.tolist() == [False, True, False, True, True]
+    many = column(pd.Series([f"z{k}" for k in range(100)]))
+    with pytest.raises(LevelError, match=r"'z4', and 95 more; it knows"):
+        factor.encode(many)
+    unused = column(pd.Series(pd.Categorical(["b"], ["zzz", "b"])))  # a category that does not occur is no matter
+    assert factor.encode(unused)[0].tolist() == [1]
+    assert factor.encode(column(pd.Series([], dtype=object)))[0].tolist() == []
+
+
+def test_given_levels():
+    factor = Factor.given("x", np.array(["c", "a", "b"]))
+    assert factor.levels == ("c", "a", "b") and type(factor.levels[0]) is str
+    assert factor.encode(column(LETTERS))[0].tolist() == [2, 1, 0, 1, 2]
+    assert Factor.given("x", range(3)).levels == (0, 1, 2)
+    assert Factor.given("x", [1, True, "1"]).levels == (1, True, "1")
+    with pytest.raises(LevelError, match="column 'x' has levels that xlevels does not list: 'c'. Add them to 'a', 'b'"):
+        Factor.given("x", ["a", "b"]).encode(column(LETTERS), argument="xlevels")
+    for bad in ("abc", 3, None, b"ab", {"a": 1}):
+        with pytest.raises(BBLTypeError, match=r"xlevels\['x'\] must be a list of levels") as caught:
+            Factor.given("x", bad)
+        assert caught.value.argument == "xlevels" and caught.value.column == "x"
+    with pytest.raises(LevelError, match="gives a level twice"):
+        Factor.given("x", [1, 2, 1.0])
+    with pytest.raises(LevelError, match="missing value"):
+        Factor.given("x", ["a", None])
+    with pytest.raises(BBLTypeError, match="cannot be levels"):
+        Factor.given("x", [["a"], "b"])
+
+
+def test_padded():
+    assert collect(["a", "a"]).padded().levels == ("a", "(other)")
+    assert collect(["(other)"]).padded().levels == ("(other)", "(other 2)")
+    assert collect(["a", "b"]).padded().levels == ("a", "b")
+
+
+def test_read_only_input():
+    array = np.array([2, 1, 2])
+    array.setflags(write=False)
+    assert codes_of(pd.Series(array))[1] == [1, 0, 1]
+    cells = np.array([True, 1, "x"], dtype=object)
+    cells.setflags(write=False)
+    assert codes_of(pd.Series(cells))[1] == [0, 1, 2] and cells.tolist() == [True, 1, "x"]

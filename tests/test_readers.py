@@ -1,0 +1,145 @@
+"""Readers: FASTA files, frequency tables, constant columns."""
+
+import io
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from bbl.design.readers import freq2raw, readFasta, removeConst
+from bbl.errors import BBLTypeError, DataError, DataWarning
+
+
+def rows(frame):
+    return ["".join(row) for row in frame.to_numpy()]
+
+
+def test_fasta_joins_lines_and_keeps_case():
+    text = ">one first\nACg\nt\n\n>two\r\nac\r\n GT\n>three\nA C\tGT"
+    frame = readFasta(io.StringIO(text))
+    assert rows(frame) == ["ACgt", "acGT", "ACGT"]
+    assert frame.columns.tolist() == ["1", "2", "3", "4"] and frame.index.tolist() == [0, 1, 2]
+    assert readFasta(io.StringIO(text), rownames=True).index.tolist() == ["one first", "two", "three"]
+    assert rows(readFasta(io.BytesIO(b"\xef\xbb\xbf" + text.encode()))) == rows(frame)
+
+
+def test_fasta_cuts_and_skips_with_a_warning():
+    text = ">0\n>1\nACG\n>2\nAC\n>3\n\n>4\nACGTT\n>5\nTTT\n>6\nA\n>7\nGGGG\n"
+    with pytest.warns(DataWarning) as caught:
+        frame = readFasta(io.StringIO(text), rownames=True)
+    (warning,) = caught
+    assert "of 8 sequences, 2 longer than the first (3) and cut, 2 shorter and skipped, 2 empty" in str(warning.message)
+    assert warning.filename == __file__
+    assert frame.index.tolist() == ["1", "4", "5", "7"] and rows(frame) == ["ACG", "ACG", "TTT", "GGG"]
+    with pytest.warns(DataWarning, match="of 2 sequences, 1 shorter and skipped.$"):
+        readFasta(io.StringIO(">1\nACG\n>2\nAC\n"))
+
+
+def test_fasta_paths(tmp_path):
+    path = tmp_path / "x.fasta"
+    path.write_text(">a\nAC\n>b\nGT\n")
+    assert rows(readFasta(path)) == rows(readFasta(str(path))) == ["AC", "GT"]
+    with open(path) as handle:
+        assert rows(readFasta(handle)) == ["AC", "GT"]
+    with pytest.raises(FileNotFoundError):
+        readFasta(tmp_path / "none.fasta")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "\n\n", ">a\n>b\n", "ACGT\n", "a,b\n1,2\n", ">a\nA\0C\n", b"\xff\xfe\x00", b"\x1f\x8b\x08\x00"]
+)
+def test_no_fasta(text):
+    with pytest.raises(DataError, match="Give a FASTA file"):
+        readFasta(io.StringIO(text) if isinstance(text, str) else io.BytesIO(text))
+
+
+def test_fasta_types():
+    for bad in (None, 3, [">a", "AC"]):
+        with pytest.raises(BBLTypeError, match="file must be a path or an open file") as caught:
+            readFasta(bad)
+        assert caught.value.argument == "file"
+    with pytest.raises(BBLTypeError, match="rownames must be True or False"):
+        readFasta(io.StringIO(">a\nAC\n"), rownames="yes")
+
+
+def test_motif_of_the_paper(shared):
+    path = shared / "data" / "bbl-r" / "MA0014.3.fasta"
+    if not path.exists():
+        pytest.skip(f"{path} is absent")
+    with pytest.warns(DataWarning, match=r"of 1412 sequences, 39 shorter and skipped, 425 empty and skipped"):
+        frame = readFasta(path)
+    assert frame.shape == (948, 12)
+    assert rows(frame)[:4] == ["GGGCGTGACTTC", "CAGCGTGACGCG", "GCGCGTCACGCT", "CAGCTTGACCAG"]  # section 3.6
+    assert set(frame.to_numpy().ravel()) == set("ACGT")
+
+
+def tables():
+    columns = {"a": ["x", "y", "z"], "n": [2, 0, 3], "b": [1.5, 2.5, 3.5]}
+    yield from (columns, pd.DataFrame(columns, index=[7, 8, 9]), pl.DataFrame(columns), pa.table(columns))
+
+
+@pytest.mark.parametrize("data", list(tables()), ids=lambda data: type(data).__module__)
+def test_freq2raw(data):
+    by_name = freq2raw(data, "n")
+    assert by_name.columns.tolist() == ["a", "b"] and by_name.index.tolist() == [0, 1, 2, 3, 4]
+    assert by_name["a"].tolist() == ["x", "x", "z", "z", "z"] and by_name["b"].tolist() == [1.5] * 2 + [3.5] * 3
+    by_array = freq2raw(data, [2, 0, 3])
+    assert by_array.columns.tolist() == ["a", "n", "b"]
+    pd.testing.assert_frame_equal(by_array.drop(columns="n"), by_name)
+
+
+def test_freq2raw_keeps_types():
+    data = pd.DataFrame({"a": pd.Categorical(["x", "y"], ["y", "x", "z"], ordered=True), 0: [1, 2]})
+    assert freq2raw(data, np.array([1, 2]))["a"].dtype == data["a"].dtype
+    assert freq2raw(data, 0).columns.tolist() == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("freq", "error"),
+    [("m", DataError), ("a", BBLTypeError), ([1, 2], DataError), ([1, 2, -1], DataError), ([1, 2, 0.5], DataError)]
+    + [(None, BBLTypeError), (3, BBLTypeError), ([0, 0, 0], DataError), ([1, 1, None], DataError)],
+)
+def test_freq2raw_bad(freq, error):
+    with pytest.raises(error):
+        freq2raw({"a": ["x", "y", "z"], "n": [1, 2, 3]}, freq)
+
+
+def test_freq2raw_names_its_argument():
+    with pytest.raises(DataError, match="freq are not all counts: row 2 has -1") as caught:
+        freq2raw({"a": ["x", "y", "z"]}, [1, 2, -1])
+    assert caught.value.argument == "freq"
+
+
+def test_remove_const():
+    data = {"y": ["no"] * 3, "a": [1, 1, 1], "b": [1, 2, 1], "c": [None] * 3, "d": [1.0, np.nan, 1.0], "e": [[1]] * 3}
+    assert removeConst(data).columns.tolist() == ["b", "d"]
+    assert removeConst(data, "y").columns.tolist() == ["y", "b", "d"]
+    assert isinstance(removeConst({"a": [1, 2], "b": [1, 1]}), pd.DataFrame)  # one column is a frame too
+    assert removeConst({"a": [1, 1]}).shape == (2, 0)
+    mixed = pd.DataFrame(
+        {"a": np.array([1, True], dtype=object), "l": [[1], [2]], "t": pd.to_datetime(["2020", "2021"])}
+    )
+    assert removeConst(mixed).columns.tolist() == ["a", "l", "t"]
+    categories = pd.DataFrame(
+        {"a": pd.Categorical(["x", "x"], ["x", "y"]), "b": pd.Categorical(["x", None])}, index=[5, 6]
+    )
+    assert removeConst(categories).columns.tolist() == ["b"] and removeConst(categories).index.tolist() == [5, 6]
+    assert removeConst(pd.DataFrame({"a": []})).columns.tolist() == ["a"]
+    with pytest.raises(DataError, match="no column 'z'"):
+        removeConst(data, "z")
+    with pytest.raises(BBLTypeError, match="data must be"):
+        removeConst([1, 2])
+
+
+def test_remove_const_of_any_table():
+    for data in (pl.DataFrame({"a": [1, 1], "b": ["x", "y"]}), pa.table({"a": [1, 1], "b": ["x", "y"]})):
+        assert removeConst(data).to_dict("list") == {"b": ["x", "y"]}
+
+
+def test_remove_const_leaves_its_input_alone():
+    data = pd.DataFrame({"a": [1, 2], "b": [1, 1]})
+    left = removeConst(data)
+    left.loc[0, "a"] = 9
+    assert data["a"].tolist() == [1, 2]

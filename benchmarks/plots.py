@@ -91,15 +91,19 @@ def fit(plt, results: Results):
 
 def scaling(plt, results: Results):
     """Log-log: CPU seconds of a fit over rows, predictors and levels."""
-    panels = [(c, t) for c, t in (("n", "rows n (m = 50, L = 2)"), ("m", "predictors m (n = 5,000, L = 2)"),
-              ("L", "levels L (n = 5,000, m = 20)")) if len(results.of(suite="scaling", case=c, method="bbl")) > 1]  # fmt: skip
+    titles = {
+        "n": "rows n (m = 50, L = 2)",
+        "m": "predictors m (n = 5,000, L = 2)",
+        "L": "levels L (n = 5,000, m = 20)",
+    }
+    panels = [c for c in titles if len(results.of(suite="scaling", case=c, method="bbl")) > 1]
     if not panels:
         return None
     figure, axes = plt.subplots(1, len(panels), figsize=(3.6 * len(panels), 3.2), squeeze=False)
-    for ax, (case, title) in zip(axes[0], panels, strict=True):
+    for ax, case in zip(axes[0], panels, strict=True):
         for name in ("bbl", "numpy"):
             _line(ax, results, case, name)
-        ax.set(xscale="log", yscale="log", xlabel=title)
+        ax.set(xscale="log", yscale="log", xlabel=titles[case])
         ax.legend(frameon=False, title="method, exponent", fontsize=8, title_fontsize=8)
     axes[0][0].set_ylabel("CPU seconds of a fit")
     figure.tight_layout()

@@ -18,19 +18,8 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 SUITES = ("fit", "predict", "gibbs", "latency", "scaling")
 SETTINGS = (
-    "case",
-    "job",
-    "problem",
-    "args",
-    "methods",
-    "tolerances",
-    "sites",
-    "whole",
-    "threads",
-    "timeout",
-    "axis",
-    "values",
-)
+    "case", "job", "problem", "args", "methods", "tolerances", "sites", "whole", "threads", "timeout", "axis", "values",
+)  # fmt: skip
 KEY = ("suite", "case", "value", "method", "tolerance", "threads")
 COLUMNS = (
     *KEY, "job", "problem", "source", "version", "sites", "all_sites", "objective", "grad_norm",
@@ -47,7 +36,7 @@ DISTRIBUTIONS = {
 }
 
 
-# -- what is run --------------------------------------------------------------------------------------------------------
+# -- what is run ------------------------------------------------------------------------------------------------------
 
 
 def tasks(suite: str, quick: bool = False) -> list[dict[str, Any]]:
@@ -83,12 +72,13 @@ def tasks(suite: str, quick: bool = False) -> list[dict[str, Any]]:
     return out
 
 
-# -- one measurement, in a process of its own ---------------------------------------------------------------------------
+# -- one measurement, in a process of its own -------------------------------------------------------------------------
 
 
 def run_task(task: dict[str, Any]) -> dict[str, Any]:
     """Run one measurement in this process and return its figures."""
-    import benchmarks.methods  # registers its methods
+    import benchmarks.closed_form  # these register their methods
+    import benchmarks.methods
     import benchmarks.uses  # noqa: F401
     from benchmarks.measure import METHODS, REPEAT_SECONDS, Options
     from benchmarks.problems import PROBLEMS, TABLES, make_model, pick_sites
@@ -157,7 +147,7 @@ def set_core(core: int) -> None:
         os.sched_setaffinity(0, {core})
 
 
-# -- tables -------------------------------------------------------------------------------------------------------------
+# -- tables -----------------------------------------------------------------------------------------------------------
 
 
 def read_rows(path: Path) -> list[dict[str, str]]:

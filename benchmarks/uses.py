@@ -10,25 +10,22 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from bbl.engines import PseudoLikelihood
-from bbl.estimate import estimate
 from bbl.model.energy import Energy
 from bbl.model.layout import Layout
-from bbl.model.logz import pseudo_log_z
 from bbl.model.predict import class_scores
 from bbl.model.sampling import Chains
 from bbl.model.simulate import random_parameters
 from benchmarks.measure import Measurement, Options, measured, method
-from benchmarks.methods import one_hot, starts
-from benchmarks.problems import TABLES, Model, Part, Problem, Table
+from benchmarks.methods import one_hot, softmax, starts
+from benchmarks.problems import Model, Part, Problem, Table
 
 __all__ = ["floor_ms"]
 
 NAN = float("nan")
 
-# -- prediction: the problem is a Table of 50 predictors; objective: mean of the larger class probability -----------------
+# -- prediction: the problem is a Table of 50 predictors; objective: mean of the larger class probability -------------
 
 
 def _two_groups(m: int = 50, L: int = 4) -> tuple[Layout, np.ndarray]:
@@ -91,7 +88,7 @@ def bbl_predict_frame(table: Table, options: Options) -> Measurement:
     return measured(lambda: fit.predict(table.frame, type="class"), lambda found: (NAN, NAN, {}), options)
 
 
-# -- Gibbs sampling: the problem is a Model; objective: mean energy over chains -------------------------------------------
+# -- Gibbs sampling: the problem is a Model; objective: mean energy over chains ---------------------------------------
 
 
 def _finish_gibbs(model: Model, options: Options, work: Callable, sweeps: int, chains: int) -> Measurement:
@@ -165,7 +162,7 @@ def dwave_gibbs(model: Model, options: Options) -> Measurement:
     return _finish_gibbs(model, options, work, sweeps, chains)
 
 
-# -- whole calls: the problem is a Table ---------------------------------------------------------------------------------
+# -- whole calls: the problem is a Table ------------------------------------------------------------------------------
 
 
 @method("call", "bbl")
@@ -244,7 +241,7 @@ def bbl_import(table: Table, options: Options) -> Measurement:
     return Measurement(NAN, NAN, cpu, cpu, wall, NAN, {"first_wall_s": runs[0][0]})
 
 
-# -- gradients: the problem is a Problem of one part ---------------------------------------------------------------------
+# -- gradients: the problem is a Problem of one part ------------------------------------------------------------------
 
 LOADS_PER_NS, EXPS_PER_NS, LANES, STATES = 7.75, 1.55, 8, 64
 
@@ -296,8 +293,6 @@ def bbl_gradient(problem: Problem, options: Options) -> Measurement:
 @method("gradient", "numpy")
 def numpy_gradient(problem: Problem, options: Options) -> Measurement:
     """The same by dense matrix products."""
-    from benchmarks.methods import _softmax
-
     part, penalty = problem.parts[0], options.more["penalty"]
     start, X = starts(part), np.column_stack([np.ones(len(part.codes)), one_hot(part)])
     theta, width = _point(part, penalty), np.diff(start)
@@ -306,7 +301,7 @@ def numpy_gradient(problem: Problem, options: Options) -> Measurement:
     def work():
         logits = X @ theta.T
         inner = (logits * Y).sum(axis=0)
-        P, total = _softmax(logits, start[:-1], width)
+        P, total = softmax(logits, start[:-1], width)
         P -= Y
         gradient = P.T @ X
         gradient /= len(X)

@@ -33,12 +33,12 @@ nitpicky = False
 
 myst_enable_extensions = ["amsmath", "deflist", "dollarmath"]
 myst_heading_anchors = 3
-source_suffix = {".md": "myst-nb", ".py": "myst-nb", ".rst": "restructuredtext"}
+source_suffix = {".rst": "restructuredtext", ".md": "myst-nb", ".py": "myst-nb"}
 nb_custom_formats = {".py": ["jupytext.reads", {"fmt": "py:percent"}]}
 # BBL_DOCS_EXECUTE: "cache" runs what changed, "auto" what has no output, "force" everything, "off" nothing
 nb_execution_mode = os.environ.get("BBL_DOCS_EXECUTE", "cache")
 nb_execution_cache_path = str(DOCS / "_build" / ".jupyter_cache")
-nb_execution_raise_on_error = True
+nb_execution_show_tb = True
 nb_execution_timeout = 600
 nb_merge_streams = True
 nb_render_markdown_format = "myst"

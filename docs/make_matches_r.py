@@ -1,5 +1,6 @@
-"""Write matches_r.csv and matches_r_rules.csv: every difference from R's stored outputs, measured by the tests.
+"""Write the tables of the page "Does it match R?": every difference from R's stored outputs, measured by the tests.
 
+matches_r.csv has a row for each comparison, matches_r_cases.csv for each stored problem, matches_r_rules.csv for each rule.
 Run in the checkout with the folder of reference outputs beside it (or named by BBL_SHARED):
 ``python docs/make_matches_r.py``. It takes about a minute.
 """
@@ -31,20 +32,25 @@ def _short(value: object) -> str:
 
 
 def main() -> None:
-    """Compare every case and write both tables."""
-    rows = []
+    """Compare every case and write the tables."""
+    cases, checks = [], []
     for name in rcases.names():
         case = rcases.Case(name)
+        cases.append([name, case.kind, described(case)])
         for check in compare(case):
-            call = [name, case.kind, described(case)]
-            rows.append([*call, check.quantity, f"{check.difference:.2g}", f"{check.tolerance:.2g}", check.rule])
-    if not rows:
+            checks.append([name, check.quantity, f"{check.difference:.2g}", f"{check.tolerance:.2g}", check.rule])
+    if not cases:
         raise SystemExit(f"no reference outputs in {rcases.folder()}; set BBL_SHARED")
-    header = ["case", "kind", "call", "quantity", "difference", "tolerance", "rule"]
-    for file, table in (("matches_r.csv", [header, *rows]), ("matches_r_rules.csv", [["rule", "words"], *RULES.items()])):
-        with (DOCS / file).open("w", newline="", encoding="utf-8") as handle:
-            csv.writer(handle, lineterminator="\n").writerows(table)
-    print(f"{len(rows)} comparisons of {len(set(r[0] for r in rows))} cases")
+    write("matches_r.csv", ["case", "quantity", "difference", "tolerance", "rule"], checks)
+    write("matches_r_cases.csv", ["case", "kind", "call"], cases)
+    write("matches_r_rules.csv", ["rule", "words"], list(RULES.items()))
+    print(f"{len(checks)} comparisons of {len(cases)} cases")
+
+
+def write(name: str, header: list[str], rows: list) -> None:
+    """Write a table as CSV beside this file."""
+    with (DOCS / name).open("w", newline="", encoding="utf-8") as handle:
+        csv.writer(handle, lineterminator="\n").writerows([header, *rows])
 
 
 if __name__ == "__main__":

@@ -42,7 +42,16 @@ def test_from_data():
 
 @pytest.mark.parametrize(
     "weights",
-    ["n", FRAME["n"], FRAME["n"].to_numpy(), FRAME["n"].tolist(), tuple(FRAME["n"]), FRAME["n"].astype("Int64")],
+    [
+        "n",
+        FRAME["n"],
+        FRAME["n"].to_numpy(),
+        FRAME["n"].tolist(),
+        tuple(FRAME["n"]),
+        FRAME["n"].astype("Int64"),
+        pl.Series(FRAME["n"].tolist()),
+        pa.array(FRAME["n"].tolist()),
+    ],
 )
 def test_weight_zero_rows_go_before_levels_are_collected(weights):
     formula = "y ~ ." if isinstance(weights, str) else "y ~ . - n"

@@ -110,8 +110,18 @@ def test_corrupt_storage(change):
     )
     if change == {"formula": 3}:
         bad = stored | change
-    with pytest.raises((DataError, BBLTypeError)):
+    with pytest.raises(DataError, match="the stored design is corrupt"):
         Design.from_dict(bad)
+
+
+def test_deeply_nested_name():
+    name = ["string", "a"]
+    for _ in range(100_000):
+        name = ["tuple", [name]]
+    stored = fitted().to_dict()
+    stored["response"]["name"] = name
+    with pytest.raises(DataError, match="corrupt"):
+        Design.from_dict(stored)
 
 
 def test_stored_formula_is_never_read():

@@ -4,6 +4,7 @@ import datetime
 import decimal
 import enum
 
+import narwhals as nw
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -410,3 +411,13 @@ def test_read_only_input():
     cells = np.array([True, 1, "x"], dtype=object)
     cells.setflags(write=False)
     assert codes_of(pd.Series(cells))[1] == [0, 1, 2] and cells.tolist() == [True, 1, "x"]
+
+
+def test_polars_without_pyarrow(monkeypatch):
+    def absent(self):
+        raise ModuleNotFoundError("pyarrow")
+
+    monkeypatch.setattr(nw.Series, "to_pandas", absent)
+    frame = to_frame(pl.DataFrame({"x": LETTERS, "c": pl.Series(LETTERS, dtype=pl.Categorical)}))
+    for name in frame.columns:
+        assert codes_of(frame.column(name)) == (("a", "b", "c"), [1, 0, 2, 0, 1])

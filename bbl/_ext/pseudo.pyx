@@ -116,7 +116,8 @@ def memory_estimate(Py_ssize_t n, n_levels, width=None):
 
 def kronecker_pays(n, n_levels, D, density):
     """Return whether the eigenvectors of the predictors' covariance are worth their price (measured)."""
-    return bool(density >= 0.5 and D <= 3000 and (D <= n // 8 or (n_levels.max() == 2 and D <= 2 * n)))
+    top = n_levels.max()
+    return bool(density >= 0.5 and D <= 3000 and top <= 8 and D <= n // (4 if top == 2 else 8))
 
 
 def read_columns(const code_t[:, ::1] codes, const int32_t[::1] n_levels, uint16_t[:, ::1] columns):

@@ -203,9 +203,7 @@ class Design:
             text = stored["formula"]
             if not isinstance(text, str) or not names or len({response.name, *names}) <= len(names):
                 raise ValueError("formula and names do not fit")
-            if len(response.levels) < 2:
-                raise ValueError("the response has one level")
-        except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        except (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
             raise DataError(f"the stored design is corrupt ({error}). Store it again with to_dict().") from None
         pairs.setflags(write=False)
         return cls(FormulaTerms(text, response.name, names, pairs), response, predictors)

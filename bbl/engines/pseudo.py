@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from bbl._ext import newton
+from bbl._ext.pseudo import PseudoProblem
 from bbl.checks import flag, integer, real
-from bbl.config import check_memory
+from bbl.config import check_memory, run_tasks, serial_blas
 from bbl.design.sample import Sample
 from bbl.engines.base import Engine, EngineFit
 from bbl.engines.naive import absent_levels, frequencies, log_ratio
@@ -19,7 +20,8 @@ from bbl.model.moments import level_counts
 
 __all__ = ["PseudoLikelihood"]
 
-CONVERGED = 0
+CONVERGED, STUCK = 0, 2
+NEWTON_WORK, NEWTON_SIZE, POLISH_SIZE = 1e6, 256, 1024
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,7 @@ class PseudoLikelihood(Engine):
         L2 penalty on couplings; the objective is per observation, so it does not depend on the number of rows.
     lambdah : float or None, default 0.0
         L2 penalty on fields; None for the same as `lambda_`.
-    tolerance : float, default 1e-8
+    tolerance : float, default 1e-10
         Largest gradient norm of a predictor's objective at which it counts as converged.
     itmax : int, default 1000
         Most iterations for a predictor.
@@ -49,7 +51,7 @@ class PseudoLikelihood(Engine):
 
     lambda_: float = 1e-5
     lambdah: float | None = 0.0
-    tolerance: float = 1e-8
+    tolerance: float = 1e-10
     itmax: int = 1000
     symmetrize: bool = True
     prior_count: float = 0.0
@@ -90,48 +92,91 @@ class PseudoLikelihood(Engine):
     def path(self, sample: Sample, layout: Layout, values: Sequence[float] | None = None, workers: int = 1):
         """Fit one group at each penalty of `values`, from the strongest to the weakest with warm starts."""
         grid = np.array([self.lambda_] if values is None else values, dtype=float)
-        fits: list[EngineFit | None] = [None] * len(grid)
-        site_theta = self._start(sample, layout)
+        fits: list[EngineFit] = [EngineFit(np.empty(0), 0.0)] * len(grid)
         check_memory(16.0 * layout.D**2, f"A fit with {layout.D} levels", "Use fewer predictors.")
-        for at in np.argsort(-grid, kind="stable"):
-            site_theta = site_theta.copy()
-            fits[at] = self._solve(sample, layout, float(grid[at]), site_theta, workers)
-        return fits
-
-    def _start(self, sample: Sample, layout: Layout) -> np.ndarray:
-        """Return the site matrix of the independent model."""
+        solve = _by_newton if _is_small(sample, layout) else _by_lbfgs(sample, layout)
         site_theta = np.zeros((layout.D, 1 + layout.D))
         site_theta[:, 0] = np.concatenate([log_ratio(f) for f in frequencies(sample, layout, 1.0)])
-        return site_theta
+        for at in np.argsort(-grid, kind="stable"):
+            lambda_ = float(grid[at])
+            lambdah = lambda_ if self.lambdah is None else self.lambdah
+            site_theta = site_theta.copy()
+            sites = Sites(layout.m)
+            solve(self, sample, layout, lambda_, lambdah, site_theta, sites, workers)
+            fits[at] = self._finish(sample, layout, lambdah, site_theta, sites)
+        return fits
 
-    def _solve(self, sample: Sample, layout: Layout, lambda_: float, site_theta: np.ndarray, workers: int) -> EngineFit:
-        m = layout.m
-        value, norm = np.zeros(m), np.zeros(m)
-        n_iter, status = np.zeros(m, dtype=np.int32), np.zeros(m, dtype=np.int32)
-        lambdah = lambda_ if self.lambdah is None else self.lambdah
-        newton.solve_sites(
-            sample.codes,
-            sample.weights,
-            sample.total,
-            layout.start,
-            layout.mask.view(np.uint8),
-            np.arange(m, dtype=np.int32),
-            lambda_,
-            lambdah,
-            self.tolerance,
-            self.itmax,
-            site_theta,
-            value,
-            norm,
-            n_iter,
-            status,
-        )
+    def _finish(
+        self, sample: Sample, layout: Layout, lambdah: float, site_theta: np.ndarray, sites: Sites
+    ) -> EngineFit:
+        """Symmetrise (eq. 18), and say in words what did not converge."""
         J = site_theta[:, 1:]
         theta = layout.from_matrix(site_theta[:, 0], J if self.symmetrize else np.triu(J) + np.triu(J).T)
         notes: tuple[tuple[int, int, str], ...] = ()
         if lambdah == 0:
             notes = absent_levels(level_counts(sample, layout.n_levels), "give lambdah > 0")
-        for i in np.flatnonzero(status != CONVERGED):
-            why = f"did not converge: gradient norm {norm[i]:.2g} after {n_iter[i]} iterations"
+        for i in np.flatnonzero(sites.status != CONVERGED):
+            why = f"did not converge: gradient norm {sites.norm[i]:.2g} after {sites.n_iter[i]} iterations"
             notes += ((int(i), -1, f"{why}; raise itmax, tolerance or lambda_"),)
-        return EngineFit(theta, -float(value.sum()), site_theta, None, norm, n_iter, status == CONVERGED, notes)
+        value, converged = -float(sites.value.sum()), sites.status == CONVERGED
+        return EngineFit(theta, value, site_theta, None, sites.norm, sites.n_iter, converged, notes)
+
+
+class Sites:
+    """What the kernels report of each predictor."""
+
+    def __init__(self, m: int):
+        self.value, self.norm = np.zeros(m), np.zeros(m)
+        self.n_iter, self.n_eval, self.status = (np.zeros(m, dtype=np.int32) for _ in range(3))
+
+
+def _is_small(sample: Sample, layout: Layout) -> bool:
+    """Whether Newton's Hessians are cheap enough to be worth their exactness (a fraction of a millisecond each)."""
+    top = float(layout.n_levels.max()) - 1.0
+    active = 1.0 + layout.mask.sum(axis=1).max(initial=0)
+    widest = top * (1.0 + (layout.mask @ (layout.n_levels - 1)).max(initial=0))
+    return sample.n * (top * active) ** 2 < NEWTON_WORK and widest < NEWTON_SIZE
+
+
+def _by_newton(engine, sample, layout, lambda_, lambdah, site_theta, sites, workers, only=None) -> None:
+    """Solve all predictors, or those of `only`, by Newton's method."""
+    which = np.arange(layout.m) if only is None else only
+    newton.solve_sites(
+        sample.codes,
+        sample.weights,
+        sample.total,
+        layout.start,
+        layout.mask.view(np.uint8),
+        which.astype(np.int32),
+        lambda_,
+        lambdah,
+        engine.tolerance,
+        engine.itmax,
+        site_theta,
+        sites.value,
+        sites.norm,
+        sites.n_iter,
+        sites.status,
+    )
+
+
+def _by_lbfgs(sample: Sample, layout: Layout):
+    """Prepare the rows for the vectorised kernel, once for all penalties; return the solver."""
+    with serial_blas():
+        problem = PseudoProblem(sample.codes, sample.weights, layout.n_levels, layout.mask)
+
+    def solve(engine, sample, layout, lambda_, lambdah, site_theta, sites, workers) -> None:
+        stop = np.zeros(1, dtype=np.int32)
+        options = (lambda_, lambdah, engine.tolerance, engine.itmax, site_theta)
+        out = (sites.norm, sites.n_iter, sites.n_eval, sites.status, sites.value, stop)
+        try:
+            run_tasks(problem.solve, [(task, *options, *out) for task in range(problem.n_tasks)], workers)
+        except BaseException:
+            stop[0] = 1  # an interrupt reaches this thread alone; tell the others
+            raise
+        # near rounding a quasi-Newton line search may find nothing better, where Newton's step still does
+        stuck = np.flatnonzero(sites.status == STUCK)
+        if len(stuck) and layout.D * (layout.n_levels[stuck].max() - 1) < POLISH_SIZE:
+            _by_newton(engine, sample, layout, lambda_, lambdah, site_theta, sites, workers, stuck)
+
+    return solve

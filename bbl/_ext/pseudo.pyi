@@ -1,0 +1,44 @@
+"""Types of the pseudo-likelihood kernel."""
+
+from collections.abc import Sequence
+
+from numpy.typing import ArrayLike, NDArray
+
+LANES: dict[str, int]
+
+def widths() -> tuple[str, ...]: ...
+def memory_estimate(n: int, n_levels: ArrayLike, width: str | None = None) -> tuple[float, float]: ...
+
+class PseudoProblem:
+    def __init__(
+        self,
+        codes: NDArray,
+        weights: ArrayLike | Sequence[float],
+        n_levels: ArrayLike,
+        mask: ArrayLike,
+        width: str | None = None,
+    ) -> None: ...
+    @property
+    def n_tasks(self) -> int: ...
+    @property
+    def lanes(self) -> int: ...
+    @property
+    def metric(self) -> str: ...
+    def start(self, theta: NDArray | None = None) -> NDArray: ...
+    def solve(
+        self,
+        task: int,
+        lambda_: float,
+        lambdah: float,
+        tolerance: float,
+        itmax: int,
+        theta: NDArray,
+        grad_norm: NDArray | None = None,
+        n_iter: NDArray | None = None,
+        n_eval: NDArray | None = None,
+        status: NDArray | None = None,
+        value: NDArray | None = None,
+        stop: NDArray | None = None,
+    ) -> dict[str, NDArray]: ...
+    def objective(self, theta: NDArray, lambda_: float, lambdah: float) -> tuple[NDArray, NDArray]: ...
+    def log_normaliser(self, theta: NDArray, half: bool = False) -> float: ...

@@ -1,0 +1,377 @@
+"""The pseudo-likelihood kernel against a slow numpy oracle, finite differences and scipy's optimisers."""
+
+import itertools
+import os
+import signal
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+from bbl._ext.pseudo import PseudoProblem, memory_estimate, widths
+
+FIELDS = ("grad_norm", "n_iter", "n_eval", "status", "value")
+
+
+def design(n_levels):
+    start = np.concatenate(([0], np.cumsum(np.asarray(n_levels) - 1)))
+    return start, int(start[-1])
+
+
+def free_columns(n_levels, mask, i):
+    """Columns of theta that are parameters of predictor `i`."""
+    start, _ = design(n_levels)
+    cols = [1 + np.arange(start[j], start[j + 1]) for j in range(len(n_levels)) if mask[i, j] and j != i]
+    return np.concatenate([[0], *cols]).astype(int)
+
+
+def indicators(codes, n_levels):
+    return np.concatenate([codes[:, [j]] == np.arange(1, L) for j, L in enumerate(n_levels)], axis=1).astype(float)
+
+
+def oracle(codes, weights, n_levels, mask, theta, lambda_, lambdah):
+    """Value and gradient of every predictor by the definition, dense and slow."""
+    start, D = design(n_levels)
+    X = np.column_stack((np.ones(len(codes)), indicators(codes, n_levels)))
+    value, gradient = np.zeros(len(n_levels)), np.zeros((D, 1 + D))
+    for i, L in enumerate(n_levels):
+        rows, cols = np.arange(start[i], start[i + 1]), free_columns(n_levels, mask, i)
+        par = theta[np.ix_(rows, cols)]
+        logit = np.column_stack((np.zeros(len(codes)), X[:, cols] @ par.T))
+        log_p = logit - np.logaddexp.reduce(logit, axis=1, keepdims=True)
+        penalty = np.full(par.shape, lambda_)
+        penalty[:, 0] = lambdah
+        value[i] = -weights @ log_p[np.arange(len(codes)), codes[:, i]] / weights.sum() + (penalty * par**2).sum() / 2
+        error = np.exp(log_p[:, 1:]) - (codes[:, [i]] == np.arange(1, L))
+        gradient[np.ix_(rows, cols)] = (error * weights[:, None]).T @ X[:, cols] / weights.sum() + penalty * par
+    return value, gradient
+
+
+def example(seed, n=None, m=None, most=7, density=0.7):
+    rng = np.random.default_rng(seed)
+    m = m or int(rng.integers(1, 20))
+    n = n or int(rng.integers(1, 1500))
+    n_levels = rng.integers(2, most, m).astype(np.int32)
+    base = rng.random((n, 1))
+    mixed = np.where(rng.random((n, m)) < 0.4, base, rng.random((n, m))) ** rng.uniform(0.5, 2, m)
+    codes = np.minimum((mixed * n_levels).astype(np.uint8), (n_levels - 1).astype(np.uint8))
+    mask = np.triu(rng.random((m, m)) < density, 1)
+    mask = mask | mask.T
+    weights = rng.integers(1, 5, n).astype(float) if seed % 2 else np.full(n, 2.0)
+    _, D = design(n_levels)
+    theta = np.zeros((D, 1 + D))
+    start, _ = design(n_levels)
+    for i in range(m):
+        block = np.ix_(np.arange(start[i], start[i + 1]), free_columns(n_levels, mask, i))
+        theta[block] = rng.normal(size=theta[block].shape)
+    return codes, weights, n_levels, mask, theta
+
+
+def fit(problem, lambda_, lambdah=0.0, tolerance=1e-10, itmax=2000, theta=None, order=None, **more):
+    theta = problem.start() if theta is None else theta.copy()
+    m = len(problem.objective(theta, 0.0, 0.0)[0])
+    out = {name: np.zeros(m) if name in ("grad_norm", "value") else np.zeros(m, dtype=np.int32) for name in FIELDS}
+    for task in order if order is not None else range(problem.n_tasks):
+        problem.solve(task, lambda_, lambdah, tolerance, itmax, theta, **out, **more)
+    return theta, out
+
+
+@pytest.mark.parametrize("width", ["avx512", "avx2", "sse2", "plain"])
+@pytest.mark.parametrize("seed", range(8))
+def test_objective_is_the_definition(seed, width):
+    if width not in widths():
+        pytest.skip(f"this processor has no {width}")
+    codes, weights, n_levels, mask, theta = example(seed, density=[0.15, 0.7, 1.0][seed % 3])
+    for scale in (0.2, 1.0, 60.0):  # the largest needs the shifted exponentials
+        expected = oracle(codes, weights, n_levels, mask, scale * theta, 0.1, 0.2)
+        got = PseudoProblem(codes, weights, n_levels, mask, width=width).objective(scale * theta, 0.1, 0.2)
+        np.testing.assert_allclose(got[0], expected[0], rtol=1e-12)
+        np.testing.assert_allclose(got[1], expected[1], rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_gradient_is_the_finite_difference(seed):
+    codes, weights, n_levels, mask, theta = example(seed, n=200, m=4, most=4)
+    problem = PseudoProblem(codes, weights, n_levels, mask)
+    gradient = problem.objective(theta, 0.1, 0.2)[1]
+    start, _ = design(n_levels)
+    for i in range(4):
+        for r, c in itertools.product(range(start[i], start[i + 1]), free_columns(n_levels, mask, i)):
+            values = []
+            for step in (1e-5, -1e-5):
+                moved = theta.copy()
+                moved[r, c] += step
+                values.append(problem.objective(moved, 0.1, 0.2)[0][i])
+            assert abs((values[0] - values[1]) / 2e-5 - gradient[r, c]) < 1e-8
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_optimum_is_scipys(seed):
+    codes, weights, n_levels, mask, _ = example(seed, n=150, m=4, most=4)
+    start, _ = design(n_levels)
+    for lambda_, lambdah in ((1e-2, 0.0), (0.3, 0.1)):
+        theta, out = fit(PseudoProblem(codes, weights, n_levels, mask), lambda_, lambdah)
+        assert (out["status"] == 0).all()
+        assert (out["grad_norm"] <= 1e-10).all()
+        for i in range(4):
+            block = np.ix_(np.arange(start[i], start[i + 1]), free_columns(n_levels, mask, i))
+
+            def objective(x, i=i, block=block, lambda_=lambda_, lambdah=lambdah):
+                point = np.zeros_like(theta)
+                point[block] = x.reshape(len(block[0]), -1)
+                value, gradient = oracle(codes, weights, n_levels, mask, point, lambda_, lambdah)
+                return value[i], gradient[block].ravel()
+
+            # scipy's value suffers from rounding long before its gradient: so many digits can be asked for
+            best = minimize(objective, np.zeros(theta[block].size), jac=True, method="BFGS", options={"gtol": 1e-9})
+            np.testing.assert_allclose(theta[block].ravel(), best.x, atol=1e-7)
+            np.testing.assert_allclose(out["value"][i], best.fun, rtol=1e-10)
+        outside = np.ones_like(theta, dtype=bool)
+        for i in range(4):
+            outside[np.ix_(np.arange(start[i], start[i + 1]), free_columns(n_levels, mask, i))] = False
+        assert (theta[outside] == 0.0).all()
+
+
+@pytest.mark.parametrize("width", widths())
+@pytest.mark.parametrize(("n", "m", "most"), [(1500, 12, 3), (1500, 13, 7), (60, 12, 7)])
+def test_all_widths_and_metrics_reach_the_gradient_norm(width, n, m, most):
+    codes, weights, n_levels, mask, _ = example(5, n=n, m=m, most=most, density=1.0)
+    problem = PseudoProblem(codes, weights, n_levels, mask, width=width)
+    assert problem.metric == ("kronecker" if n == 1500 else "blocks")
+    theta, out = fit(problem, 1e-3)
+    assert (out["status"] == 0).all()
+    gradient = oracle(codes, weights, n_levels, mask, theta, 1e-3, 0.0)[1]
+    start, _ = design(n_levels)
+    norms = [np.linalg.norm(gradient[start[i] : start[i + 1]]) for i in range(m)]
+    np.testing.assert_allclose(norms, out["grad_norm"], atol=1e-12)
+    np.testing.assert_allclose(out["value"], oracle(codes, weights, n_levels, mask, theta, 1e-3, 0.0)[0], rtol=1e-12)
+
+
+def test_more_than_forty_levels():
+    rng = np.random.default_rng(3)
+    codes = np.column_stack((rng.integers(0, 60, 900), rng.integers(0, 2, 900), rng.integers(0, 300, 900)))
+    codes[:, 1] = (codes[:, 0] + codes[:, 1] * 20) > 40
+    codes = codes.astype(np.int32)
+    n_levels, mask = np.array([60, 2, 300]), ~np.eye(3, dtype=bool)
+    theta, out = fit(PseudoProblem(codes, np.ones(900), n_levels, mask), 1e-3, 1e-3, tolerance=1e-8)
+    assert (out["status"] == 0).all()
+    gradient = oracle(codes, np.ones(900), n_levels, mask, theta, 1e-3, 1e-3)[1]
+    assert np.abs(gradient).max() < 1.1e-8
+
+
+def test_weights_are_repeated_rows():
+    codes, _, n_levels, mask, theta = example(7, n=400, m=9)
+    weights = np.random.default_rng(0).integers(1, 6, 400)
+    once = PseudoProblem(codes, weights, n_levels, mask)
+    often = PseudoProblem(np.repeat(codes, weights, axis=0), np.ones(weights.sum()), n_levels, mask)
+    for half in (False, True):
+        assert once.log_normaliser(theta, half) == pytest.approx(often.log_normaliser(theta, half), rel=1e-13)
+    np.testing.assert_allclose(fit(once, 1e-2)[0], fit(often, 1e-2)[0], atol=1e-8)
+
+
+def test_merged_rows_are_the_same_problem():
+    """Three predictors have few joint states, so rows are merged; a fourth, irrelevant one prevents it."""
+    codes, weights, n_levels, _, _ = example(2, n=1200, m=3, most=5)
+    mask = ~np.eye(3, dtype=bool)
+    rare = np.random.default_rng(1).integers(0, 1000, (1200, 1))
+    wide = PseudoProblem(
+        np.hstack((codes, rare)).astype(np.uint16), weights, np.append(n_levels, 1000), np.pad(mask, ((0, 1), (0, 1)))
+    )
+    narrow = PseudoProblem(codes, weights, n_levels, mask)
+    _, D = design(n_levels)
+    theta = fit(narrow, 1e-3)[0]
+    other, out = fit(wide, 1e-3, tolerance=1e-9)
+    assert (out["status"] == 0).all()
+    np.testing.assert_allclose(theta, other[:D, : 1 + D], atol=1e-6)
+
+
+@pytest.mark.parametrize("half", [False, True])
+def test_log_normaliser_is_equation_31(half):
+    codes, weights, n_levels, mask, theta = example(3, n=500, m=10)
+    start, _ = design(n_levels)
+    X = indicators(codes, n_levels)
+    expected = 0.0
+    for i in range(10):
+        rows = theta[start[i] : start[i + 1]]
+        logit = rows[:, 0] + (0.5 if half else 1.0) * X @ rows[:, 1:].T
+        expected += weights @ np.logaddexp.reduce(np.column_stack((np.zeros(len(X)), logit)), axis=1) / weights.sum()
+    got = PseudoProblem(codes, weights, n_levels, mask).log_normaliser(theta, half)
+    assert got == pytest.approx(expected, rel=1e-12)
+
+
+def test_start_is_the_independent_model():
+    codes, weights, n_levels, mask, _ = example(1, n=300, m=5)
+    theta = PseudoProblem(codes, weights, n_levels, mask).start()
+    assert (theta[:, 1:] == 0.0).all()
+    expected = []
+    for i, L in enumerate(n_levels):
+        share = np.bincount(codes[:, i], weights, minlength=L)
+        share = np.maximum(share, 0.5)
+        expected.extend(np.log(share[1:] / share[0]))
+    np.testing.assert_allclose(theta[:, 0], expected, rtol=1e-12)
+
+
+def test_bits_do_not_depend_on_threads_or_order():
+    codes, weights, n_levels, mask, _ = example(3, n=700, m=40, most=5)
+    problem = PseudoProblem(codes, weights, n_levels, mask)
+    theta, out = fit(problem, 1e-4)
+    backwards, _ = fit(problem, 1e-4, order=reversed(range(problem.n_tasks)))
+    assert theta.tobytes() == backwards.tobytes()
+    for workers in (2, 8):
+        shared = problem.start()
+        arrays = {name: np.zeros_like(out[name]) for name in FIELDS}
+        with ThreadPoolExecutor(workers) as pool:
+            jobs = [
+                pool.submit(problem.solve, task, 1e-4, 0.0, 1e-10, 2000, shared, **arrays)
+                for task in range(problem.n_tasks)
+            ]
+            for job in jobs:
+                job.result()
+        assert theta.tobytes() == shared.tobytes()
+        assert all(out[name].tobytes() == arrays[name].tobytes() for name in FIELDS)
+
+
+def test_code_types_and_read_only_input():
+    codes, weights, n_levels, mask, _ = example(4, n=200, m=6)
+    bits = set()
+    for dtype in (np.uint8, np.uint16, np.int32):
+        given = [codes.astype(dtype), weights.copy(), n_levels.copy(), mask.copy()]
+        for array in given:
+            array.setflags(write=False)
+        bits.add(fit(PseudoProblem(*given), 1e-3)[0].tobytes())
+    assert len(bits) == 1
+
+
+def test_memory_map(tmp_path):
+    codes, weights, n_levels, mask, _ = example(4, n=200, m=6)
+    np.save(tmp_path / "codes.npy", codes)
+    mapped = np.load(tmp_path / "codes.npy", mmap_mode="r")
+    theta = fit(PseudoProblem(mapped, weights, n_levels, mask), 1e-3)[0]
+    assert theta.tobytes() == fit(PseudoProblem(codes, weights, n_levels, mask), 1e-3)[0].tobytes()
+
+
+@pytest.mark.parametrize("lambda_", [0.0, 1e-5, 1e-2])
+def test_constant_predictors_and_empty_cells_stay_finite(lambda_):
+    codes, weights, n_levels, mask, _ = example(2, n=120, m=8, density=1.0)
+    codes = codes.copy()
+    codes[:, 1] = 0
+    codes[:, 3] = n_levels[3] - 1
+    codes[:, 5] = codes[:, 6] % n_levels[5]  # as good as determined by another predictor
+    n_levels = n_levels + 1  # every predictor has a level that does not occur
+    theta, out = fit(PseudoProblem(codes, weights, n_levels, mask), lambda_, tolerance=1e-6, itmax=500)
+    assert np.isfinite(theta).all()
+    assert np.isfinite(out["value"]).all()
+    assert (out["status"] == 0).all()
+
+
+def test_one_row_and_one_predictor():
+    one = np.zeros((1, 1), dtype=np.uint8)
+    theta, out = fit(PseudoProblem(one, [1.0], [2], [[False]]), 0.0, tolerance=1e-6)
+    assert np.isfinite(theta).all()
+    assert out["status"][0] == 0
+    codes, weights, n_levels, mask, _ = example(6, n=1, m=5)
+    theta, out = fit(PseudoProblem(codes, weights, n_levels, mask), 1e-3, tolerance=1e-6)
+    assert np.isfinite(theta).all()
+    assert (out["status"] == 0).all()
+
+
+def test_no_neighbours_is_the_independent_model():
+    codes, weights, n_levels, _, _ = example(8, n=300, m=12, most=4)
+    problem = PseudoProblem(codes, weights, n_levels, np.zeros((12, 12), dtype=bool))
+    start = problem.start()
+    start[:, 0] += 1.0
+    theta, out = fit(problem, 1e-3, theta=start)
+    assert (out["status"] == 0).all()
+    np.testing.assert_allclose(theta, problem.start(), atol=1e-8)
+
+
+def test_warm_start_saves_evaluations():
+    codes, weights, n_levels, mask, _ = example(9, n=1000, m=12)
+    problem = PseudoProblem(codes, weights, n_levels, mask)
+    theta, cold = fit(problem, 1e-3, tolerance=1e-8)
+    again, warm = fit(problem, 1e-3, tolerance=1e-7, theta=theta)
+    assert (warm["n_eval"] == 1).all()
+    np.testing.assert_allclose(theta, again, rtol=1e-12, atol=1e-14)
+    near = fit(problem, 0.9e-3, tolerance=1e-8, theta=theta)[1]
+    assert near["n_eval"].mean() < cold["n_eval"].mean()
+
+
+def test_iteration_limit_and_unreachable_tolerance():
+    codes, weights, n_levels, mask, _ = example(3, n=500, m=9, density=1.0)
+    problem = PseudoProblem(codes, weights, n_levels, mask)
+    _, out = fit(problem, 1e-4, itmax=2)
+    assert (out["status"] == 1).all()
+    assert (out["n_iter"] == 2).all()
+    theta, out = fit(problem, 1e-4, tolerance=0.0)
+    assert set(out["status"]) <= {0, 2}
+    assert (out["grad_norm"] < 1e-12).all()
+    assert (out["n_eval"] < 500).all()
+    bad = theta.copy()
+    bad[:, 0] = np.nan
+    assert (fit(problem, 1e-4, theta=bad)[1]["status"] == 3).all()
+
+
+def slow_problem():
+    rng = np.random.default_rng(0)
+    codes = rng.integers(0, 4, (20000, 60)).astype(np.uint8)
+    return PseudoProblem(codes, np.ones(20000), np.full(60, 4), ~np.eye(60, dtype=bool))
+
+
+def test_stop_flag():
+    problem = slow_problem()
+    theta = problem.start()
+    stop = np.zeros(1, dtype=np.int32)
+    timer = threading.Timer(0.05, stop.__setitem__, (0, 1))
+    timer.start()
+    began = time.perf_counter()
+    out = problem.solve(0, 1e-9, 0.0, 0.0, 10**6, theta, stop=stop)
+    assert time.perf_counter() - began < 2.0
+    timer.join()
+    assert (out["status"][:8] == 4).any()
+    assert np.isfinite(theta).all()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals are sent by number")
+def test_keyboard_interrupt():
+    problem = slow_problem()
+    theta = problem.start()
+    timer = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    began = time.perf_counter()
+    with pytest.raises(KeyboardInterrupt):
+        for _ in range(1000):
+            problem.solve(0, 1e-9, 0.0, 0.0, 10**6, problem.start(theta))
+    assert time.perf_counter() - began < 2.0
+    timer.join()
+    assert (problem.solve(0, 1e-2, 0.0, 1e-6, 100, problem.start(theta))["status"] == 0).all()
+
+
+def test_bad_input_is_refused():
+    codes, weights, n_levels, mask, theta = example(1, n=50, m=4)
+    with pytest.raises(ValueError, match="predictor 2 has a code outside"):
+        PseudoProblem(codes, weights, np.where(np.arange(4) == 2, codes[:, 2].max(), n_levels), mask)
+    with pytest.raises(ValueError, match="predictor 0 has a code outside"):
+        PseudoProblem(codes.astype(np.int32) - 9, weights, n_levels, mask)
+    with pytest.raises(ValueError, match="weights must be positive"):
+        PseudoProblem(codes, weights * 0.0, n_levels, mask)
+    with pytest.raises(ValueError, match="do not fit together"):
+        PseudoProblem(codes, weights[:-1], n_levels, mask)
+    with pytest.raises(ValueError, match="n_levels must lie"):
+        PseudoProblem(codes * 0, weights, n_levels * 0 + 1, mask)
+    with pytest.raises(ValueError, match="width must be one of"):
+        PseudoProblem(codes, weights, n_levels, mask, width="mmx")
+    problem = PseudoProblem(codes, weights, n_levels, mask)
+    with pytest.raises(ValueError, match="theta must have shape"):
+        problem.objective(theta[:-1], 0.0, 0.0)
+    with pytest.raises(ValueError, match="task must lie"):
+        problem.solve(problem.n_tasks, 0.0, 0.0, 1e-6, 1, theta)
+
+
+def test_memory_estimate_covers_the_problem():
+    shared, task = memory_estimate(10_000, np.full(50, 4))
+    assert 2 * 10_000 * 50 < shared < 20e6
+    assert 8 * 8 * 3 * 151 < task < 20e6
+    assert memory_estimate(10**6, np.full(50, 4))[1] == task  # a task's memory does not grow with the rows

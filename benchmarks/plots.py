@@ -103,11 +103,17 @@ def scaling(plt, results: Results):
     for ax, case in zip(axes[0], panels, strict=True):
         for name in ("bbl", "numpy"):
             _line(ax, results, case, name)
-        ax.set(xscale="log", yscale="log", xlabel=titles[case])
+        _log_axes(ax, titles[case], [r["value"] for r in results.of(suite="scaling", case=case, method="bbl")])
         ax.legend(frameon=False, title="method, exponent", fontsize=8, title_fontsize=8)
     axes[0][0].set_ylabel("CPU seconds of a fit")
     figure.tight_layout()
     return figure
+
+
+def _log_axes(ax, label: str, values: list[float]) -> None:
+    ax.set(xscale="log", yscale="log", xlabel=label)
+    ax.set_xticks(values, [f"{v / 1000:g}k" if v >= 1000 else f"{v:g}" for v in values])
+    ax.minorticks_off()
 
 
 def _line(ax, results: Results, case: str, name: str) -> None:
@@ -134,6 +140,8 @@ def gradient(plt, results: Results):
         bars = ax.bar(np.arange(len(names)) + offset, values, 0.38, color=STYLE[name][0], label=name, hatch="//" * k)
         ax.bar_label(bars, [f"{v:.1f}" for v in values], fontsize=8)
     ax.axhline(1.0, color="black", lw=0.8)
+    ax.set_yscale("log")
+    ax.set_ylim(0.7, 2.5 * max(values, default=10.0))
     ax.set_xticks(range(len(names)), names)
     ax.set_ylabel("one gradient over the floor")
     ax.legend(frameon=False)
@@ -142,7 +150,7 @@ def gradient(plt, results: Results):
             _line(ax, results, case, name)
         rows = results.of(suite="scaling", case=case, method="bbl")
         ax.plot([r["value"] for r in rows], [1e-3 * r["more"]["floor_ms"] for r in rows], "k--", lw=1, label="floor")
-        ax.set(xscale="log", yscale="log", xlabel="predictors m" if case.endswith("m") else "levels L")
+        _log_axes(ax, "predictors m" if case.endswith("m") else "levels L", [r["value"] for r in rows])
         ax.legend(frameon=False, fontsize=8)
         ax.set_ylabel("CPU seconds of one gradient")
     figure.tight_layout()
@@ -156,7 +164,7 @@ def gibbs(plt, results: Results):
         return None
     cases = list(dict.fromkeys(r["case"] for r in rows))
     names = [n for n in ("bbl", "numpy", "dwave-samplers") if any(r["method"] == n for r in rows)]
-    figure, ax = plt.subplots(figsize=(6.5, 3.2))
+    figure, ax = plt.subplots(figsize=(8, 3.4))
     for k, name in enumerate(names):
         values = [results.one("updates_per_s", suite="gibbs", case=c, method=name) for c in cases]
         at = np.arange(len(cases)) + 0.27 * (k - (len(names) - 1) / 2)
@@ -165,7 +173,7 @@ def gibbs(plt, results: Results):
     ax.set_yscale("log")
     ax.set_xticks(range(len(cases)), cases)
     ax.set_ylabel("site updates per second, one core")
-    ax.legend(frameon=False)
+    ax.legend(frameon=False, loc="upper right")
     return figure
 
 

@@ -2,14 +2,15 @@
 
 import os
 import shutil
-import sys
 from pathlib import Path
+
+from docutils.nodes import SkipNode
+from latex2mathml.converter import convert
+
+import bbl
 
 DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
-sys.path.insert(0, str(ROOT))
-
-import bbl  # noqa: E402
 
 project = "bbl"
 author = "the bbl developers"
@@ -20,7 +21,6 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
     "sphinx.ext.intersphinx",
-    "sphinx.ext.mathjax",
     "sphinx.ext.viewcode",
     "numpydoc",
     "myst_nb",
@@ -43,7 +43,6 @@ nb_execution_timeout = 600
 nb_merge_streams = True
 nb_render_markdown_format = "myst"
 os.environ.setdefault("MPLBACKEND", "module://matplotlib_inline.backend_inline")
-os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
 
 # -- API
 
@@ -78,9 +77,10 @@ html_theme_options = {
     "header_links_before_dropdown": 6,
     "footer_start": ["copyright"],
     "footer_end": [],
-    "secondary_sidebar_items": ["page-toc"],
+    "secondary_sidebar_items": {"**": ["page-toc"], "index": [], "matches_r": []},
 }
 html_sidebars = {"index": [], "start": [], "theory": [], "matches_r": [], "performance": [], "reliability": []}
+html_math_renderer = "mathml"
 html_show_sourcelink = False
 
 
@@ -100,6 +100,20 @@ def copy_in() -> None:
     if not (results / "summary.md").exists():
         text = "No measurements are stored in this copy of the source; `python -m benchmarks.run` makes them.\n"
         (results / "summary.md").write_text(text, encoding="utf-8")
+
+
+def setup(app) -> None:
+    """Write equations as MathML, which browsers show without scripts from elsewhere."""
+
+    def renderer(display: str):
+        def visit(translator, node):
+            text = r"\begin{aligned}" + node.astext() + r"\end{aligned}" if r"\\" in node.astext() else node.astext()
+            translator.body.append(convert(text, display=display))
+            raise SkipNode
+
+        return visit, None
+
+    app.add_html_math_renderer("mathml", renderer("inline"), renderer("block"))
 
 
 copy_in()

@@ -1,7 +1,7 @@
 """Write the tables of the page "Does it match R?": every difference from R's stored outputs, measured by the tests.
 
-matches_r.csv has a row for each comparison, matches_r_cases.csv for each stored problem, matches_r_rules.csv for each rule.
-Run in the checkout with the folder of reference outputs beside it (or named by BBL_SHARED):
+matches_r.csv has a row for each comparison; matches_r_rules.csv and matches_r_cases.csv sum them up by rule and by stored
+problem. Run in the checkout, with the folder of reference outputs beside it (or named by BBL_SHARED):
 ``python docs/make_matches_r.py``. It takes about a minute.
 """
 
@@ -10,6 +10,8 @@ from __future__ import annotations
 import csv
 import sys
 from pathlib import Path
+
+import pandas as pd
 
 DOCS = Path(__file__).resolve().parent
 sys.path[:0] = [str(DOCS.parent), str(DOCS.parent / "tests")]
@@ -20,37 +22,69 @@ from test_reference_r import compare  # noqa: E402
 
 
 def described(case: rcases.Case) -> str:
-    """Return the call behind a case in a few words: its formula or sizes, and its arguments under R's names."""
-    args = ", ".join(f"{name}={_short(value)}" for name, value in case.args.items())
-    weights = "" if case.weights is None else ", weights"
-    return f"{_short(case.input.get('formula', 'integer codes'))}{weights}{', ' * bool(args)}{args}"
+    """Return the call behind a case in a few words: its formula, if it has one, and its arguments under R's names."""
+    parts = [case.input["formula"]] if "formula" in case.input else []
+    parts += [] if case.weights is None else ["weights"]
+    return ", ".join(parts + [f"{name}={_short(value)}" for name, value in case.args.items()])
 
 
 def _short(value: object) -> str:
-    text = f"{len(value)} values" if isinstance(value, list) else str(value)
-    return text if len(text) <= 60 else text[:57] + "..."
+    if isinstance(value, list):
+        return f"{len(value)} values"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def main() -> None:
-    """Compare every case and write the tables."""
-    cases, checks = [], []
+def measured() -> tuple[pd.DataFrame, dict[str, str]]:
+    """Return a row for each comparison of every case, and the call behind each case."""
+    rows, calls = [], {}
     for name in rcases.names():
         case = rcases.Case(name)
-        cases.append([name, case.kind, described(case)])
-        for check in compare(case):
-            checks.append([name, check.quantity, f"{check.difference:.2g}", f"{check.tolerance:.2g}", check.rule])
-    if not cases:
+        calls[name] = f"{case.kind}: {described(case)}"
+        rows += [[name, c.quantity, c.difference, c.tolerance, c.rule] for c in compare(case)]
+    if not rows:
         raise SystemExit(f"no reference outputs in {rcases.folder()}; set BBL_SHARED")
-    write("matches_r.csv", ["case", "quantity", "difference", "tolerance", "rule"], checks)
-    write("matches_r_cases.csv", ["case", "kind", "call"], cases)
-    write("matches_r_rules.csv", ["rule", "words"], list(RULES.items()))
-    print(f"{len(checks)} comparisons of {len(cases)} cases")
+    return pd.DataFrame(rows, columns=["problem", "quantity", "difference", "tolerance", "rule"]), calls
+
+
+def by_rule(checks: pd.DataFrame) -> list[list]:
+    """Return a row for each rule, the most frequent first, and one for all."""
+    rows = []
+    for rule, part in [*sorted(checks.groupby("rule"), key=lambda pair: -len(pair[1])), ("all", checks)]:
+        passed = (part["difference"] <= part["tolerance"]).sum()
+        top = f"{part['difference'].max():.1e}" if rule != "all" else ""
+        rows.append([rule, RULES.get(rule, ""), part["problem"].nunique(), len(part), passed, top])
+    return rows
+
+
+def by_case(checks: pd.DataFrame, calls: dict[str, str]) -> list[list]:
+    """Return a row for each case, with the comparison that used up most of its tolerance."""
+    share = checks["difference"] / checks["tolerance"].where(checks["tolerance"] > 0, 1.0)
+    rows = []
+    for name, part in checks.groupby("problem"):
+        worst = part.loc[share[part.index].idxmax()]
+        numbers = [f"{worst['difference']:.1e}", f"{worst['tolerance']:.0e}"]
+        rows.append([name, calls[str(name)], len(part), worst["quantity"], *numbers, worst["rule"]])
+    return rows
 
 
 def write(name: str, header: list[str], rows: list) -> None:
     """Write a table as CSV beside this file."""
     with (DOCS / name).open("w", newline="", encoding="utf-8") as handle:
         csv.writer(handle, lineterminator="\n").writerows([header, *rows])
+
+
+def main() -> None:
+    """Compare every case and write the tables."""
+    checks, calls = measured()
+    texts = checks.assign(
+        difference=checks["difference"].map("{:.2g}".format), tolerance=checks["tolerance"].map("{:.2g}".format)
+    )
+    write("matches_r.csv", list(texts), texts.to_numpy().tolist())
+    header = ["rule", "what is compared", "problems", "comparisons", "within tolerance", "largest difference"]
+    write("matches_r_rules.csv", header, by_rule(checks))
+    header = ["problem", "call", "comparisons", "closest to its tolerance", "difference", "tolerance", "rule"]
+    write("matches_r_cases.csv", header, by_case(checks, calls))
+    print(f"{len(checks)} comparisons of {len(calls)} problems")
 
 
 if __name__ == "__main__":

@@ -119,8 +119,8 @@ def test_optimum_is_scipys(seed):
         for i in range(4):
             block = np.ix_(np.arange(start[i], start[i + 1]), free_columns(n_levels, mask, i))
 
-            def objective(x, i=i, block=block, lambda_=lambda_, lambdah=lambdah):
-                point = np.zeros_like(theta)
+            def objective(x, i=i, block=block, lambda_=lambda_, lambdah=lambdah, shape=theta.shape):
+                point = np.zeros(shape)
                 point[block] = x.reshape(len(block[0]), -1)
                 value, gradient = oracle(codes, weights, n_levels, mask, point, lambda_, lambdah)
                 return value[i], gradient[block].ravel()
@@ -176,9 +176,9 @@ def test_merged_rows_are_the_same_problem():
     """Three predictors have few joint states, so rows are merged; a fourth, irrelevant one prevents it."""
     codes, weights, n_levels, _, _ = example(2, n=1200, m=3, most=5)
     mask = ~np.eye(3, dtype=bool)
-    rare = np.random.default_rng(1).integers(0, 1000, (1200, 1))
+    rare = np.random.default_rng(1).integers(0, 100, (1200, 1))
     wide = PseudoProblem(
-        np.hstack((codes, rare)).astype(np.uint16), weights, np.append(n_levels, 1000), np.pad(mask, ((0, 1), (0, 1)))
+        np.hstack((codes, rare)).astype(np.uint16), weights, np.append(n_levels, 100), np.pad(mask, ((0, 1), (0, 1)))
     )
     narrow = PseudoProblem(codes, weights, n_levels, mask)
     _, D = design(n_levels)

@@ -77,7 +77,7 @@ def choose_lanes(n_levels, width):
 
 def composite_sizes(n, n_levels):
     """Return how many joint states a composite may have, and the bytes of a chunk's tables for one logit."""
-    return max(8, min(64, n // 8)), 36864 // max(1, min(int(n_levels.max()) - 1, 3))
+    return max(8, min(64, n // 8)), 49152 // max(1, min(int(n_levels.max()) - 1, 3))
 
 
 def memory_estimate(Py_ssize_t n, n_levels, width=None):
@@ -123,12 +123,14 @@ def kronecker_pays(n, n_levels, D, density):
 def read_columns(const code_t[:, ::1] codes, const int32_t[::1] n_levels, uint16_t[:, ::1] columns):
     """Copy `codes` (n, m) to `columns` (m, n); return the first predictor with a code out of range, or -1."""
     cdef Py_ssize_t n = codes.shape[0], m = codes.shape[1], k, i, bad = m
+    cdef int32_t code
     with nogil:
         for k in range(n):
             for i in range(m):
-                if codes[k, i] < 0 or codes[k, i] >= n_levels[i]:
+                code = <int32_t> codes[k, i]
+                if code < 0 or code >= n_levels[i]:
                     bad = min(bad, i)
-                columns[i, k] = <uint16_t> codes[k, i]
+                columns[i, k] = <uint16_t> code
     return bad if bad < m else -1
 
 

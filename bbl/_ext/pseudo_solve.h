@@ -101,7 +101,22 @@ TARGET static void NAME(rotate)(const pseudo_problem *p, const pseudo_task *t, c
     const ptrdiff_t P = 1 + p->D, A = t->A, row = (back ? A : 1) * LANES, col = (back ? 1 : A) * LANES;
     ptrdiff_t a, b, c;
     for (c = 0; c < P; c++, q += LANES) {
-        for (a = 0; a < A; a++) {
+        for (a = 0; a + 4 <= A; a += 4) {
+            const double *E = w->rotation + a * row;
+            vd v0 = fill(0.0), v1 = v0, v2 = v0, v3 = v0;
+            for (b = 0; b < A; b++, E += col) {
+                const vd u = load(q + b * P * LANES);
+                v0 += load(E) * u;
+                v1 += load(E + row) * u;
+                v2 += load(E + 2 * row) * u;
+                v3 += load(E + 3 * row) * u;
+            }
+            store(w->columns + a * LANES, v0);
+            store(w->columns + (a + 1) * LANES, v1);
+            store(w->columns + (a + 2) * LANES, v2);
+            store(w->columns + (a + 3) * LANES, v3);
+        }
+        for (; a < A; a++) {
             vd v = fill(0.0);
             for (b = 0; b < A; b++)
                 v += load(w->rotation + a * row + b * col) * load(q + b * P * LANES);
@@ -385,7 +400,7 @@ TARGET static int NAME(minimise)(const pseudo_problem *p, const pseudo_task *t, 
     const ptrdiff_t size = t->A * (1 + p->D) * LANES;
     const double cost = (double)p->n * (double)(t->A * (p->n_composites + 8));
     double since = 0.0;
-    uint64_t renew[LANES], taken[LANES];
+    uint64_t renew[LANES], taken[LANES] = {0};
     point now, trial;
     history past;
     search s;

@@ -74,12 +74,13 @@ TARGET static double *NAME(open)(const pseudo_problem *p, ptrdiff_t number, int 
     t->rank = 0;
     t->tail = 0.0;
     if (p->expand) {
+        const double near = 16 * p->D <= p->n ? 1.1 : 2.5;  /* many rows: eigenvectors cost little beside a gradient */
         double rest = 0.0;
         for (c = 0; c < p->D; c++)
             rest += p->eigenvalue[c];
         while (t->rank < p->D) {
             t->tail = rest / (double)(p->D - t->rank);
-            if (top * p->eigenvalue[t->rank] + lambda <= 1.5 * (top * t->tail + lambda))
+            if (top * p->eigenvalue[t->rank] + lambda <= near * (top * t->tail + lambda))
                 break;
             for (c = t->rank; c < pseudo_min(t->rank + 8, p->D); c++)
                 rest -= p->eigenvalue[c];

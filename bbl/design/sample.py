@@ -61,13 +61,19 @@ class Sample:
         return Sample(part.codes, part.weights)
 
     def collapsed(self, n_levels) -> Sample:
-        """Return one row per distinct state, in order of state, where states are few; else the sample itself.
+        """Return one row per distinct state, in a fixed order of states.
 
-        Sums over rows then cost less, and repeated rows are weights to the last bit.
+        Sums over rows then cost less, and neither repeated rows (against weights) nor the order of rows make a
+        difference, to the last bit.
         """
         states = float(np.prod(np.asarray(n_levels, dtype=float)))
-        if self.y is not None or not self.n or states > max(2 * self.n, FEW_STATES):
+        if self.y is not None or not self.n or not self.codes.shape[1]:
             return self
+        if states > max(2 * self.n, FEW_STATES):
+            codes = np.ascontiguousarray(self.codes)
+            whole_rows = codes.view(np.dtype((np.void, codes.itemsize * codes.shape[1])))[:, 0]
+            _, first, which = np.unique(whole_rows, return_index=True, return_inverse=True)
+            return Sample(codes[first], np.bincount(which, self.weights))
         shape = tuple(int(L) for L in n_levels)
         key = np.ravel_multi_index(tuple(self.codes.T.astype(np.intp)), shape)
         weights = np.bincount(key, self.weights)

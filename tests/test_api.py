@@ -1,0 +1,313 @@
+"""The verbs as a user calls them: bbl, predict, mlestimate, save and load, and what bad input gets."""
+
+import itertools
+
+import numpy as np
+import pandas as pd
+import pytest
+import reference as oracle
+
+import bbl
+from bbl.errors import BBLTypeError, DataError, LevelError, OptionError
+
+FORMULA = "Survived ~ Class * Sex + Sex * Age"
+
+
+@pytest.fixture(scope="module")
+def titanic():
+    return bbl.datasets.load_titanic()
+
+
+@pytest.fixture(scope="module")
+def fit(titanic):
+    return bbl.bbl(FORMULA, titanic, weights="Freq")
+
+
+def random_frame(n=200, levels=(2, 3, 4), K=3, seed=0):
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame({f"x{i}": [f"{'abcd'[v]}" for v in rng.integers(0, L, n)] for i, L in enumerate(levels)})
+    frame.insert(0, "y", [f"g{v}" for v in rng.integers(0, K, n)])
+    return frame
+
+
+@pytest.mark.parametrize("log_z", ["exact", "pseudo", "half"])
+def test_probabilities_are_those_of_the_oracle(log_z):
+    data, levels = random_frame(), [2, 3, 4]
+    fit = bbl.bbl("y ~ .^2", data, lambda_=0.05, lambdah=0.05, log_z=log_z)
+    groups = sorted(data["y"].unique())
+    codes = np.column_stack([data[f"x{i}"].map({c: k for k, c in enumerate("abcd")}) for i in range(3)])
+    E, lz, share = [], [], []
+    for g in groups:
+        x = codes[data["y"] == g]
+        exact = oracle.PseudoFit(x, np.ones(len(x)), levels, None, 0.05, 0.05)
+        E.append(oracle.energy(exact.h, exact.J, codes))
+        lz.append(oracle.log_partition(exact.h, exact.J, levels) if log_z == "exact" else exact.log_z(log_z == "half"))
+        share.append(len(x) / len(data))
+    links, prob = oracle.posterior(np.array(E).T, np.array(lz), np.array(share))
+    np.testing.assert_allclose(fit.predict(type="prob").iloc[:, :3], prob, atol=1e-9)
+    np.testing.assert_allclose(fit.predict().iloc[:, :3], links, atol=1e-8)
+    assert (fit.predict(type="class") == np.array(groups)[prob.argmax(axis=1)]).all()
+    np.testing.assert_allclose(fit.fitted(), prob, atol=1e-9)
+    hit = np.array(groups)[prob.argmax(axis=1)] == data["y"]
+    np.testing.assert_array_equal(fit.residuals(), hit.astype(int))
+    own = np.searchsorted(groups, data["y"])
+    log_lik = sum(E[g][k] - lz[g] for k, g in enumerate(own))
+    assert fit.logLik() == pytest.approx(log_lik, abs=1e-7)
+    assert fit.aic == pytest.approx(-2 * log_lik + 2 * 3 * fit.df)
+    assert fit.bic == pytest.approx(-2 * log_lik + np.log(200) * 3 * fit.df)
+
+
+@pytest.mark.parametrize(
+    ("method", "options", "tolerance"),
+    [("pseudo", {"lambda_": 1e-3}, 1e-8), ("mf", {}, 1e-10), ("naive", {}, 1e-10)],
+)
+def test_weights_are_repeated_rows_in_every_number(titanic, method, options, tolerance):
+    raw = bbl.freq2raw(titanic, "Freq")
+    formula = "Survived ~ .^2"
+    one = bbl.bbl(formula, titanic, "Freq", method, **options)
+    other = bbl.bbl(formula, raw, None, method, **options)
+    np.testing.assert_allclose(one.params.theta, other.params.theta, atol=tolerance)
+    np.testing.assert_allclose(one.params.pooled, other.params.pooled, atol=tolerance)
+    np.testing.assert_allclose(one.log_z, other.log_z, atol=tolerance)
+    assert one.lkh == pytest.approx(other.lkh, rel=tolerance)
+    assert float(one.logLik()) == pytest.approx(float(other.logLik()), rel=tolerance)
+    assert one.nobs() == other.nobs() == 2201
+    cells = titanic[["Class", "Sex", "Age"]]
+    pd.testing.assert_frame_equal(one.predict(cells), other.predict(cells), rtol=1e-7)
+    pd.testing.assert_frame_equal(one.summary().tables["tests"], other.summary().tables["tests"], rtol=1e-9)
+    if method == "pseudo":
+        np.testing.assert_allclose(one.bse["se"], other.bse["se"], rtol=1e-6)
+
+
+def test_results_are_the_same_bits_for_any_n_jobs():
+    data = random_frame(3000, (2, 3, 4, 4, 3, 4, 2, 4, 4, 4))
+    for method in ("pseudo", "mf"):
+        fits = [bbl.bbl("y ~ .^2", data, method=method, n_jobs=k) for k in (1, 2, 3, 8)]
+        for other in fits[1:]:
+            np.testing.assert_array_equal(other.params.theta, fits[0].params.theta)
+            np.testing.assert_array_equal(other.log_z, fits[0].log_z)
+
+
+def test_labels_of_a_fit(fit, titanic):
+    assert fit.formula == FORMULA
+    assert fit.labels.groups == ("No", "Yes")
+    assert fit.converged
+    assert fit.model_frame.shape == (24, 4)
+    assert (fit.weights == titanic["Freq"][fit.weights.index]).all()
+    coef = fit.coef()
+    pd.testing.assert_frame_equal(coef.J["No"]["Sex", "Class"], coef.J["No"]["Class", "Sex"].T)
+    assert len(fit.tidy()) == 2 * fit.df
+    assert "dh_[Class]^(No)" in repr(fit)
+    assert "predictor states" in fit.summary()._repr_html_()
+
+
+def test_without_the_pooled_fit(titanic):
+    fit = bbl.bbl(FORMULA, titanic, "Freq", testNull=False)
+    assert fit.params.pooled is None
+    assert fit.coef().h0 is None
+    assert "h_[Class]^(No)" in repr(fit) and "dh_" not in repr(fit)
+
+
+def test_prediction_keeps_the_index_and_ignores_what_it_does_not_need(fit, titanic):
+    new = titanic[["Age", "Freq", "Class", "Sex"]].iloc[[5, 3, 3, 9]]
+    new.index = ["p", "q", "q", "r"]
+    got = fit.predict(new, type="prob")
+    assert got.index.tolist() == ["p", "q", "q", "r"]
+    assert got.columns.tolist() == ["No", "Yes", "yhat"]
+    plain = fit.predict(titanic, type="prob").iloc[[5, 3, 3, 9]]
+    np.testing.assert_array_equal(got.iloc[:, :2], plain.iloc[:, :2])
+    empty = fit.predict(titanic.iloc[:0])
+    assert empty.shape == (0, 3)
+
+
+def test_other_frames_give_the_same(titanic):
+    pl = pytest.importorskip("polars")
+    pa = pytest.importorskip("pyarrow")
+    plain = titanic.astype({c: str for c in ("Class", "Sex", "Age", "Survived")})
+    expected = bbl.bbl(FORMULA, plain, "Freq")
+    for data in (plain.to_dict("list"), pl.DataFrame(plain.to_dict("list")), pa.Table.from_pandas(plain)):
+        got = bbl.bbl(FORMULA, data, "Freq")
+        np.testing.assert_array_equal(got.params.theta, expected.params.theta)
+        pd.testing.assert_frame_equal(got.predict(data), expected.predict(plain))
+
+
+def test_unseen_levels(fit, titanic):
+    new = titanic[["Class", "Sex", "Age"]].head(3).astype(str)
+    new.loc[1, "Class"] = "4th"
+    with pytest.raises(LevelError, match="4th.*ignore|ignore.*4th") as caught:
+        fit.predict(new)
+    assert caught.value.column == "Class"
+    got = fit.predict(new, type="prob", unseen="ignore")
+    cells = pd.DataFrame([(c, new.loc[1, "Sex"], new.loc[1, "Age"]) for c in ("1st", "2nd", "3rd", "Crew")])
+    cells.columns = ["Class", "Sex", "Age"]
+    codes, _ = fit.design.encode(cells)
+    joint = np.exp(fit._energy(codes) - fit.estimate.log_z).sum(axis=0) * fit.estimate.prior
+    np.testing.assert_allclose(got.iloc[1, :2].astype(float), joint / joint.sum(), atol=1e-12)
+
+
+def test_one_predictor_and_many_groups():
+    data = pd.DataFrame({"y": list("abcabcabca"), "x": list("uvwuuvwwuv")})
+    fit = bbl.bbl("y ~ x", data, lambdah=0.1)
+    np.testing.assert_allclose(fit.predict(type="prob").iloc[:, :3].sum(axis=1), 1.0)
+
+
+def test_warning_names_group_predictor_and_level():
+    data = random_frame()
+    data.loc[(data["y"] == "g1") & (data["x2"] == "d"), "x2"] = "a"
+    with pytest.warns(bbl.ConvergenceWarning, match=r"group 'g1', predictor 'x2': level 'd' never occurs") as caught:
+        fit = bbl.bbl("y ~ .^2", data, lambda_=0.1)
+    assert len(caught) == 1
+    assert np.isfinite(fit.params.theta).all()
+    with pytest.warns(bbl.ConvergenceWarning, match="did not converge"):
+        assert not bbl.bbl("y ~ .^2", random_frame(), lambda_=0.1, itmax=1).converged
+
+
+def test_tuning_inside_the_fit(titanic):
+    fit = bbl.bbl("Survived ~ .^2", titanic, "Freq", lambda_="cv", lambdah=None, calibrate="offset")
+    again = bbl.bbl("Survived ~ .^2", titanic, "Freq", lambda_="cv", lambdah=None, calibrate="offset")
+    assert fit.engine.lambda_ == fit.tuning.values[np.argmin(fit.tuning.loss)] == again.engine.lambda_
+    assert "chosen by" in str(fit.summary())
+    assert fit.estimate.calibration.offset.sum() == pytest.approx(0.0, abs=1e-12)
+    simpler = bbl.bbl("Survived ~ .^2", titanic, "Freq", lambda_="cv-1se", lambdah=None)
+    assert (
+        simpler.engine.lambda_ >= bbl.bbl("Survived ~ .^2", titanic, "Freq", lambda_="cv", lambdah=None).engine.lambda_
+    )
+    mean_field = bbl.bbl("Survived ~ .^2", titanic, "Freq", "mf", eps="cv")
+    assert mean_field.engine.eps in mean_field.tuning.values
+    with pytest.raises(OptionError, match="lambda_='best'"):
+        bbl.bbl("Survived ~ .^2", titanic, "Freq", lambda_="best")
+
+
+def test_sampled_log_z_is_near_the_exact_one(titanic):
+    exact = bbl.bbl("Survived ~ .^2", titanic, "Freq", log_z="exact")
+    sampled = bbl.bbl("Survived ~ .^2", titanic, "Freq", log_z="ais")
+    again = bbl.bbl("Survived ~ .^2", titanic, "Freq", log_z="ais")
+    np.testing.assert_array_equal(sampled.log_z, again.log_z)
+    assert (np.abs(sampled.log_z - exact.log_z) < 4 * sampled.estimate.log_z_error).all()
+
+
+@pytest.mark.parametrize("store_data", [False, True])
+@pytest.mark.parametrize("method", ["pseudo", "mf", "naive"])
+def test_save_and_load_give_the_same_bits(tmp_path, titanic, method, store_data):
+    fit = bbl.bbl("Survived ~ .^2", titanic, "Freq", method, calibrate="offset")
+    path = tmp_path / "model.bbl"
+    fit.save(path, store_data=store_data)
+    back = bbl.load(path)
+    for a, b in ((fit.params.theta, back.params.theta), (fit.params.pooled, back.params.pooled)):
+        np.testing.assert_array_equal(a, b)
+    pd.testing.assert_frame_equal(back.predict(titanic), fit.predict(titanic), check_exact=True)
+    assert back.logLik() == fit.logLik() and back.nobs() == fit.nobs() and back.aic == fit.aic
+    assert str(back.summary()) == str(fit.summary()) and repr(back) == repr(fit)
+    if store_data:
+        pd.testing.assert_frame_equal(back.fitted(), fit.fitted(), check_exact=True)
+        pd.testing.assert_frame_equal(back.model_frame, fit.model_frame)
+    else:
+        for method_ in (back.fitted, back.residuals, back.predict):
+            with pytest.raises(DataError, match="store_data"):
+                method_()
+    back.save(tmp_path / "again.bbl", store_data=store_data)
+    assert (tmp_path / "again.bbl").read_bytes() == path.read_bytes()
+
+
+def test_load_refuses_what_is_no_model(tmp_path):
+    from bbl.storage import write_model
+
+    path = tmp_path / "other.bbl"
+    write_model(path, {"design": 3}, {"theta": np.zeros(2)})
+    with pytest.raises(bbl.errors.ModelFileError, match="other.bbl"):
+        bbl.load(path)
+
+
+def test_mlestimate_against_the_oracle():
+    rng = np.random.default_rng(4)
+    levels = [2, 3, 3]
+    xi = np.column_stack([rng.integers(0, L, 150) for L in levels])
+    w = rng.integers(0, 4, 150)
+    fit = bbl.mlestimate(xi, w, lambda_=0.1, symmetrize=False)
+    keep = w > 0
+    exact = oracle.PseudoFit(xi[keep], w[keep].astype(float), levels, None, 0.1, 0.0)
+    for i, j in itertools.permutations(range(3), 2):
+        np.testing.assert_allclose(fit.J[i, j], exact.J_raw[i, j], atol=1e-8)
+    both = bbl.mlestimate(xi, w, lambda_=0.1)
+    np.testing.assert_allclose(both.J[2, 0], both.J[0, 2].T)
+    one = bbl.mlestimate(xi, w, qJ=np.array([[0, 1, 0], [1, 0, 0], [0, 0, 0]]), lambda_=0.1)
+    assert set(one.J) == {(0, 1), (1, 0)}
+    assert not bbl.mlestimate(xi, naive=True).J
+    assert bbl.mlestimate(xi, L=[2, 3, 5], lambdah=0.1).h[2].shape == (4,)
+
+
+@pytest.mark.parametrize(
+    ("args", "name"),
+    [
+        ({"xi": [[0.5, 1.0]]}, "xi"),
+        ({"xi": [[-1, 1]]}, "xi"),
+        ({"xi": [["a", "b"]]}, "xi"),
+        ({"xi": np.zeros((0, 2), dtype=int)}, "xi"),
+        ({"xi": np.zeros(3, dtype=int)}, "xi"),
+        ({"xi": [[0, 1], [1, 0]], "L": [2, 1]}, "L"),
+        ({"xi": [[0, 1], [1, 0]], "qJ": np.ones((3, 3))}, "qJ"),
+        ({"xi": [[0, 1], [1, 0]], "qJ": [[0, 1], [0, 0]]}, "qJ"),
+        ({"xi": [[0, 1], [1, 0]], "weights": [1, -1]}, "weights"),
+        ({"xi": [[0, 1], [1, 0]], "weights": [1]}, "weights"),
+        ({"xi": [[0, 1], [1, 0]], "naive": "yes"}, "naive"),
+    ],
+)
+def test_mlestimate_names_what_is_wrong(args, name):
+    with pytest.raises(bbl.BBLError) as caught:
+        bbl.mlestimate(**args)
+    assert caught.value.argument == name
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "word"),
+    [
+        ({"formula": "Survived ~ Clas"}, bbl.BBLError, "Class"),
+        ({"formula": "Survivd ~ Class"}, bbl.BBLError, "Survived"),
+        ({"formula": 3}, BBLTypeError, "formula"),
+        ({"formula": "Survived ~ Class * Sex * Age"}, bbl.BBLError, "pairwise|three|order"),
+        ({"formula": "Survived ~ I(Class)"}, bbl.BBLError, "compute|column first"),
+        ({"data": None}, BBLTypeError, "data"),
+        ({"data": [1, 2]}, BBLTypeError, "data"),
+        ({"weights": "Frq"}, bbl.BBLError, "Freq"),
+        ({"weights": -np.ones(32)}, bbl.BBLError, "weights"),
+        ({"weights": np.full(32, 0.5)}, bbl.BBLError, "weights"),
+        ({"weights": np.zeros(32)}, bbl.BBLError, "weights"),
+        ({"weights": np.ones(31)}, bbl.BBLError, "weights"),
+        ({"weights": np.full(32, np.nan)}, bbl.BBLError, "weights"),
+        ({"weights": 2}, bbl.BBLError, "weights"),
+        ({"method": "foo"}, OptionError, "method"),
+        ({"log_z": "best"}, OptionError, "log_z"),
+        ({"calibrate": "yes"}, OptionError, "calibrate"),
+        ({"seed": "x"}, BBLTypeError, "seed"),
+        ({"testNull": 1}, BBLTypeError, "testNull"),
+        ({"novarOk": 1}, BBLTypeError, "novarOk"),
+        ({"xlevels": {"Nope": ["a", "b"]}}, bbl.BBLError, "Nope"),
+        ({"xlevels": {"Class": ["1st", "2nd"]}}, bbl.BBLError, "3rd"),
+        ({"n_jobs": 0}, OptionError, "n_jobs"),
+        ({"lamda_": 1.0}, BBLTypeError, "lambda_"),
+    ],
+)
+def test_bad_input_is_named(titanic, change, error, word):
+    with pytest.raises(error, match=word):
+        bbl.bbl(**{"formula": FORMULA, "data": titanic, "weights": "Freq", **change})
+
+
+def test_bad_input_to_predict(fit, titanic):
+    for new, word in (
+        (titanic[["Class", "Sex"]], "Age"),
+        ("text", "newdata"),
+        (np.zeros((2, 3)), "newdata"),
+        (titanic.assign(Sex=None), "Sex"),
+    ):
+        with pytest.raises(bbl.BBLError, match=word):
+            fit.predict(new)
+    with pytest.raises(OptionError, match="type"):
+        fit.predict(titanic, type="bogus")
+    with pytest.raises(OptionError, match="unseen"):
+        fit.predict(titanic, unseen="drop")
+
+
+def test_inputs_are_not_changed(titanic):
+    before = titanic.copy(deep=True)
+    bbl.bbl(FORMULA, titanic, "Freq").predict(titanic)
+    pd.testing.assert_frame_equal(titanic, before)

@@ -1,0 +1,119 @@
+"""The verbs that sample and simulate, under their labels."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import reference as oracle
+
+import bbl
+from bbl.errors import BBLTypeError, OptionError
+
+PREDICTORS = {"a": ["u", "v"], "b": [0, 1, 2], "c": ["x", "y", "z"]}
+
+
+@pytest.fixture(scope="module")
+def fit():
+    return bbl.bbl("Survived ~ Class * Sex + Sex * Age", bbl.datasets.load_titanic(), weights="Freq")
+
+
+def test_mcsample_finds_the_highest_state(fit):
+    got = bbl.mcSample(fit, nsteps=200, seed=1)
+    for k, group in enumerate(("No", "Yes")):
+        layout = fit.params.layout
+        h = [layout.table(fit.params.theta[k], i) for i in range(3)]
+        J = {(int(i), int(j)): layout.table(fit.params.theta[k], i, j) for i, j in layout.pairs}
+        states = oracle.states([4, 2, 2])
+        energy = oracle.energy(h, J, states)
+        best = states[energy.argmax()]
+        assert got.emax[group] == pytest.approx(energy.max(), abs=1e-12)
+        assert got.xmax[group].tolist() == [fit.labels.levels[i][a] for i, a in enumerate(best)]
+    assert got.xmax.index.tolist() == ["Class", "Sex", "Age"]
+    again = bbl.mcSample(fit, nsteps=200, seed=1)
+    pd.testing.assert_frame_equal(got.xmax, again.xmax)
+    assert "xmax" in repr(got) and "emax" in repr(got)
+
+
+def test_draws_have_the_fitted_frequencies(fit):
+    got = bbl.mcSample(fit, nsteps=2000, nchains=64, draws=True, seed=2)
+    draws = got.draws["No"]
+    assert list(draws.columns) == ["Class", "Sex", "Age"] and len(draws) == 64 * 1000
+    observed = bbl.datasets.load_titanic().query("Survived == 'No'")
+    share = observed.groupby("Class", observed=True)["Freq"].sum() / observed["Freq"].sum()
+    got_share = draws["Class"].value_counts(normalize=True)
+    for level in ("1st", "2nd", "3rd", "Crew"):
+        assert got_share[level] == pytest.approx(share[level], abs=0.03)
+    assert (got.rhat < 1.02).all() and (got.ess > 1000).all()
+
+
+def test_mcsample_of_a_crossval_and_of_a_single_level():
+    data = {"y": list("aabb") * 5, "p": list("uvuu") * 5, "q": ["k"] * 20}
+    fit = bbl.bbl("y ~ .^2", data, novarOk=True, lambda_=0.1, lambdah=0.1)
+    assert bbl.mcSample(fit, nsteps=20, seed=0).xmax.shape == (2, 2)
+    cv = bbl.crossVal("y ~ p", data, lambda_=0.1, lambdah=0.1, nfold=2)
+    assert bbl.mcSample(cv, nsteps=20, seed=0).xmax.shape == (1, 2)
+
+
+def test_randompar_and_sample_xi_recover_their_parameters():
+    par = bbl.randompar(PREDICTORS, dh=0.5, dJ=0.5, seed=3)
+    assert [h.shape for h in par.h] == [(1,), (2,), (2,)]
+    np.testing.assert_array_equal(par.J[2, 0], par.J[0, 2].T)
+    assert all(np.abs(t).max() <= 0.5 for t in [*par.h, *par.J.values()])
+    xi = bbl.sample_xi(200_000, PREDICTORS, par.h, par.J, code_out=True, seed=4)
+    assert xi.columns.tolist() == ["a", "b", "c"]
+    fit = bbl.mlestimate(xi.to_numpy(), lambda_=0.0)
+    for i in range(3):
+        np.testing.assert_allclose(fit.h[i], par.h[i], atol=0.08)
+    labelled = bbl.sample_xi(5, PREDICTORS, par.h, par.J, seed=4)
+    assert set(labelled["a"]) <= {"u", "v"}
+    assert len(bbl.sample_xi(1, PREDICTORS, par.h, par.J)) == 1
+
+
+def test_randompar_normal():
+    par = bbl.randompar([[0, 1]] * 40, "norm", h0=3.0, dh=0.1, J0=-1.0, dJ=0.01, seed=0)
+    assert np.mean(par.h) == pytest.approx(3.0, abs=0.1)
+    assert np.mean(list(par.J.values())) == pytest.approx(-1.0, abs=0.01)
+
+
+def test_randomsamp_groups_and_rows():
+    par = [bbl.randompar(PREDICTORS, seed=s) for s in (1, 2)]
+    data = bbl.randomsamp(PREDICTORS, ["case", "ctrl"], [0.2, 0.8], par, 5000, seed=5)
+    assert data.columns.tolist() == ["y", "a", "b", "c"]
+    assert (data["y"] == "case").mean() == pytest.approx(0.2, abs=0.03)
+    assert (data["y"].iloc[:100] != data["y"].iloc[0]).any()
+    same = bbl.randomsamp(
+        PREDICTORS, ["case", "ctrl"], [0.2, 0.8], dict(zip(["case", "ctrl"], par, strict=True)), 5000, seed=5
+    )
+    pd.testing.assert_frame_equal(same, data)
+    assert len(bbl.randomsamp(PREDICTORS, ["case", "ctrl"], [0.0, 1.0], par, 3, seed=0)) == 3
+
+
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        (lambda f: bbl.mcSample(f, nsteps=0), "nsteps"),
+        (lambda f: bbl.mcSample(f, nsteps=-5), "nsteps"),
+        (lambda f: bbl.mcSample(f, nsteps=1.5), "nsteps"),
+        (lambda f: bbl.mcSample(f, nchains=0), "nchains"),
+        (lambda f: bbl.mcSample(f, seed="x"), "seed"),
+        (lambda f: bbl.mcSample(f, seed=np.random.RandomState(0)), "seed"),
+        (lambda f: bbl.mcSample("fit"), "fit"),
+        (lambda f: bbl.randompar("abc"), "predictors"),
+        (lambda f: bbl.randompar([]), "predictors"),
+        (lambda f: bbl.randompar(PREDICTORS, "cauchy"), "distr"),
+        (lambda f: bbl.randompar(PREDICTORS, dh=-1.0), "dh"),
+        (lambda f: bbl.sample_xi(-1, PREDICTORS, [[0.0], [0.0, 0.0], [0.0, 0.0]]), "nsample"),
+        (lambda f: bbl.sample_xi(1, PREDICTORS, [[0.0]]), "h, J"),
+        (lambda f: bbl.randomsamp(PREDICTORS, ["a", "b"], par=[1]), "par"),
+        (lambda f: bbl.randomsamp(PREDICTORS, ["a"], [-1.0], [bbl.randompar(PREDICTORS)]), "prob"),
+    ],
+)
+def test_bad_input_is_named(fit, call, name):
+    with pytest.raises((OptionError, BBLTypeError, bbl.BBLError)) as caught:
+        call(fit)
+    assert caught.value.argument == name
+
+
+def test_too_few_or_equal_levels():
+    for predictors in ([["a"]], [["a", "a"]]):
+        with pytest.raises(OptionError, match="two different levels"):
+            bbl.randompar(predictors)

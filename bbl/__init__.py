@@ -5,10 +5,11 @@
 
 import bbl.datasets as datasets
 import bbl.errors as errors
-from bbl.api import bbl, crossVal, load, mlestimate
+from bbl.api import bbl, crossVal, load
 from bbl.design.readers import freq2raw, readFasta, removeConst
 from bbl.engines import MeanField, NaiveBayes, PseudoLikelihood
 from bbl.errors import BBLError, ConvergenceWarning, DataWarning
+from bbl.onegroup import mlestimate
 from bbl.results import BBLResults, CVResults, GroupParameters, MLEstimate, SampleResults
 from bbl.simulate import mcSample, randompar, randomsamp, sample_xi
 

@@ -1,4 +1,4 @@
-"""The verbs that fit models: bbl, crossVal, mlestimate; they check, call the rooms below, and wrap the results."""
+"""The verbs that fit models: bbl, crossVal, load; they check, call the rooms below, and wrap the results."""
 
 from __future__ import annotations
 
@@ -19,21 +19,20 @@ from bbl.crossval import (
     splitter_folds,
 )
 from bbl.design.design import Design
-from bbl.design.sample import Sample, code_dtype
-from bbl.design.weights import check_weights
+from bbl.design.sample import Sample
 from bbl.engines import ENGINES, Engine, make_engine
-from bbl.errors import BBLError, BBLTypeError, DataError, ModelFileError, OptionError
-from bbl.estimate import estimate, fit_group, problems, warn_problems
+from bbl.errors import BBLError, ModelFileError, OptionError
+from bbl.estimate import estimate, problems, warn_problems
 from bbl.model.calibration import CALIBRATE, fit_calibration
 from bbl.model.layout import Layout
-from bbl.model.logz import LOG_Z, exact_log_z, resolve_log_z
+from bbl.model.logz import LOG_Z
 from bbl.report.text import call_text
-from bbl.results import BBLResults, CVResults, MLEstimate
+from bbl.results import BBLResults, CVResults
 from bbl.results.archive import unpack
 from bbl.storage import read_model
 from bbl.tuning import NFOLD, RULES, tune
 
-__all__ = ["bbl", "crossVal", "load", "mlestimate"]
+__all__ = ["bbl", "crossVal", "load"]
 
 GRID_COLUMN = {"lambda_": "lambda", "eps": "epsilon"}
 
@@ -324,99 +323,3 @@ def load(path: Any) -> BBLResults:
         return unpack(BBLResults, meta, arrays)
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, BBLError) as error:
         raise ModelFileError(f"{path} is not a model of this package ({error}); save the model again.") from error
-
-
-def mlestimate(
-    xi: Any,
-    weights: Any = None,
-    qJ: Any = None,
-    L: Any = None,
-    method: str | Engine = "pseudo",
-    *,
-    naive: bool = False,
-    log_z: str = "auto",
-    n_jobs: int | None = None,
-    **options: Any,
-) -> MLEstimate:
-    """Fit one group from integer codes.
-
-    Parameters
-    ----------
-    xi : array_like of int, shape (n, m)
-        Codes ``0..L_i-1``.
-    weights : array_like, shape (n,), optional
-        Frequencies, whole numbers.
-    qJ : array_like of bool, shape (m, m), optional
-        Which predictors interact; all by default.
-    L : array_like of int, shape (m,), optional
-        Numbers of levels; by default the largest code of each column plus one, and at least two.
-    method, log_z, n_jobs, **options
-        As in `bbl`.
-    naive : bool, default False
-        Whether to leave out all interactions.
-
-    Returns
-    -------
-    MLEstimate
-        With ``symmetrize=False``, ``J[i, j]`` is the solution of predictor i and ``J[j, i]`` that of predictor j.
-
-    Raises
-    ------
-    DataError, OptionError, BBLTypeError
-        If codes, weights, `qJ` or `L` do not fit together.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> fit = mlestimate(np.array([[0, 0], [0, 1], [1, 0], [1, 1], [1, 1]]), lambda_=0.0)
-    >>> float(fit.J[0, 1][0, 0].round(6))
-    0.693147
-    """
-    choice("log_z", log_z, LOG_Z)
-    engine = make_engine(method, options)
-    sample, n_levels = _coded_sample(xi, weights, L)
-    m = len(n_levels)
-    pairs = None
-    if flag("naive", naive) or engine.name == "naive":
-        pairs = np.empty((0, 2), dtype=np.intp)
-    elif qJ is not None:
-        mask = np.asarray(qJ)
-        if mask.shape != (m, m) or not np.array_equal(mask.astype(bool), mask.astype(bool).T):
-            raise OptionError(f"qJ must be a symmetric {m} x {m} matrix; got shape {mask.shape}.", argument="qJ")
-        pairs = np.argwhere(np.triu(mask.astype(bool), 1))
-    layout = Layout(n_levels, pairs)
-    kind = resolve_log_z(log_z, layout, engine.log_z)
-    fit, lz, _ = fit_group(sample, layout, engine, None, kind, n_workers(n_jobs), keep_sites=True)[0]
-    if kind == "exact":
-        lz = float(exact_log_z(layout, fit.theta[None])[0])
-    warn_problems([f"predictor {i}:{f' level {a}' if a >= 0 else ''} {text}" for i, a, text in fit.notes])
-    # without symmetrisation the two solutions of a pair differ, and both are wanted
-    J_all = layout.to_matrix(fit.theta)[1] if fit.site_theta is None else fit.site_theta[:, 1:]
-    if fit.site_theta is not None and getattr(engine, "symmetrize", True):
-        J_all = 0.5 * (J_all + J_all.T)
-    more = {"lkh": fit.lkh, "lz": lz, "converged": bool(fit.converged.all()), "n_iter": fit.n_iter}
-    return MLEstimate.from_matrix(layout, fit.theta[: layout.D], J_all, **more)
-
-
-def _coded_sample(xi: Any, weights: Any, L: Any) -> tuple[Sample, np.ndarray]:
-    """Check integer codes and weights, and return them as one group with its numbers of levels."""
-    codes = np.asarray(xi)
-    if codes.dtype == object or codes.dtype.kind not in "biuf" or codes.ndim != 2:
-        raise BBLTypeError(
-            f"xi must be a 2-d array of integer codes; got {codes.ndim}-d of type {codes.dtype}.", argument="xi"
-        )
-    if not codes.size:
-        raise DataError("xi has no rows or no columns.", argument="xi")
-    if codes.dtype.kind == "f" and not (np.isfinite(codes).all() and (codes == np.floor(codes)).all()):
-        raise DataError("xi has missing or fractional entries; codes are whole numbers 0..L-1.", argument="xi")
-    if codes.min() < 0:
-        raise DataError(f"xi has the negative code {codes.min()}; codes are 0..L-1.", argument="xi")
-    top = codes.max(axis=0).astype(np.int64) + 1
-    n_levels = np.maximum(top, 2) if L is None else np.broadcast_to(np.asarray(L), top.shape).astype(np.int64)
-    if (n_levels < np.maximum(top, 2)).any():
-        i = int(np.argmax(n_levels < np.maximum(top, 2)))
-        raise OptionError(f"L[{i}]={n_levels[i]}, but column {i} of xi needs {max(top[i], 2)} levels.", argument="L")
-    w = check_weights(weights, len(codes))
-    keep = w > 0
-    narrow = np.ascontiguousarray(codes[keep].astype(code_dtype(n_levels)))
-    return Sample(narrow, w[keep]), n_levels

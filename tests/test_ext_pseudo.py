@@ -371,7 +371,13 @@ def test_bad_input_is_refused():
 
 
 def test_memory_estimate_covers_the_problem():
-    shared, task = memory_estimate(10_000, np.full(50, 4))
-    assert 2 * 10_000 * 50 < shared < 20e6
-    assert 8 * 8 * 3 * 151 < task < 20e6
-    assert memory_estimate(10**6, np.full(50, 4))[1] == task  # a task's memory does not grow with the rows
+    for n, n_levels in ((10_000, np.full(50, 4)), (37, np.full(3, 2)), (500, np.array([30, 2, 9, 2, 2, 14]))):
+        shared, task = memory_estimate(n, n_levels)
+        rng = np.random.default_rng(0)
+        m, D = len(n_levels), int((n_levels - 1).sum())
+        codes = rng.integers(0, n_levels, (n, m)).astype(np.uint8)
+        problem = PseudoProblem(codes, np.ones(n), n_levels, ~np.eye(m, dtype=bool))
+        assert problem.nbytes < shared < 4 * problem.nbytes + 60 * D**2 + 1e5
+        assert task > 8 * problem.lanes * (n_levels.max() - 1) * (1 + D) * 16
+    many = [memory_estimate(n, np.full(50, 4))[1] for n in (10**5, 10**7)]
+    assert many[0] == many[1]  # a task's memory does not grow with the rows

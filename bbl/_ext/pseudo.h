@@ -27,17 +27,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PSEUDO_PAIRS 10    /* pairs that L-BFGS remembers at most */
-#define PSEUDO_SAFE 300.0  /* below this, products of two normalisers do not overflow */
-#define PSEUDO_TILE 3      /* logits that the forward pass takes at once */
-#define PSEUDO_BLOCK 4096  /* doubles of one plane's row block: 32 KB */
-#ifndef PSEUDO_PLANES
-#define PSEUDO_PLANES 81920
-#endif
-#ifndef PSEUDO_LONG
-#define PSEUDO_LONG 65536
-#endif
-#define PSEUDO_ROTATED 40  /* up to so many logits the responses are rotated by the eigenvectors of S_i */
+#define PSEUDO_PAIRS 10         /* pairs that L-BFGS remembers, */
+#define PSEUDO_LONG 65536       /* half as many where a vector has more doubles than this */
+#define PSEUDO_TILE 3           /* logits that the forward pass takes at once */
+#define PSEUDO_BLOCK 4096       /* doubles of one plane's row block: 32 KB */
+#define PSEUDO_PLANES 81920     /* doubles of all planes that are held at once: 640 KB */
+#define PSEUDO_SAFE 300.0       /* below this, products of two normalisers do not overflow */
+#define PSEUDO_ROTATED 40       /* up to so many logits the responses are rotated by the eigenvectors of S_i */
+#define PSEUDO_CHECK 2e7        /* load-adds between two looks at pending signals: about 10 ms */
 #define PSEUDO_OWNED 24
 #define PSEUDO_MOST_LANES 8
 

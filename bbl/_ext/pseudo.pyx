@@ -2,6 +2,7 @@
 """Pseudo-likelihood of one group of encoded rows (Woo & Wang, section 2.2); the algorithm is described in pseudo.h."""
 import numpy as np
 
+from cpython.exc cimport PyErr_CheckSignals as raise_signals
 from libc.stdint cimport int32_t, uint8_t, uint16_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
@@ -12,6 +13,7 @@ cdef extern from "Python.h":
 cdef extern from "pseudo.h" nogil:
     ctypedef struct pseudo_problem:
         Py_ssize_t n, m, D, lanes, n_tasks, D_padded
+        size_t bytes
         const int32_t *n_levels
         const uint8_t *mask
         double *second
@@ -77,7 +79,7 @@ def choose_lanes(n_levels, width):
 
 def composite_sizes(n, n_levels):
     """Return how many joint states a composite may have, and the bytes of a chunk's tables for one logit."""
-    return max(8, min(64, n // 8)), 49152 // max(1, min(int(n_levels.max()) - 1, 3))
+    return max(8, min(64, n // 8)), 36864 // max(1, min(int(n_levels.max()) - 1, 3))
 
 
 def memory_estimate(Py_ssize_t n, n_levels, width=None):
@@ -139,7 +141,8 @@ cdef class PseudoProblem:
 
     For every predictor i, ``-(1/W) sum_k w_k ln P_i(x_i^k | rest) + lambdah/2 |h_i|^2 + lambda/2 |J_i|^2`` (eqs. 10-15)
     is minimised by itself. Parameters are held as ``theta`` (D, 1 + D): row (i, a), column 0 is h_i(a) and column
-    1 + start[j] + b - 1 is J_i(a; j, b); the predictor's own columns and those of predictors that are no neighbours are 0.
+    1 + start[j] + b - 1 is J_i(a; j, b); a predictor's own columns and those of predictors that are no neighbours
+    are 0.
 
     A task is a block of predictors that share vectors; it writes its own rows of ``theta`` and its own entries of the
     other results, so tasks may run at once in several threads, with the same bits for any order and number of threads.
@@ -164,6 +167,8 @@ cdef class PseudoProblem:
         Number of tasks.
     lanes : int
         Predictors per task.
+    nbytes : int
+        Memory that the problem holds, without the eigenvectors.
     metric : str
         "kronecker" or "blocks": how the optimiser knows the predictors' covariance.
 
@@ -211,9 +216,10 @@ cdef class PseudoProblem:
         most, nbytes = composite_sizes(n, np.asarray(levels))
         with nogil:
             failed = pseudo_prepare(&self.p, n, &columns[0, 0], &own[0], most, nbytes)
-            if not failed:
-                for t in range(self.p.n_tasks):
-                    failed |= pseudo_moments(&self.p, t, &columns[0, 0])
+        for t in range(self.p.n_tasks):
+            raise_signals()
+            with nogil:
+                failed = failed or pseudo_moments(&self.p, t, &columns[0, 0])
         if failed:
             raise MemoryError("no memory for the pseudo-likelihood problem")
         density = (np.count_nonzero(neighbours) - np.count_nonzero(np.diagonal(neighbours))) / max(1, m * (m - 1))
@@ -247,6 +253,10 @@ cdef class PseudoProblem:
     @property
     def lanes(self):
         return self.p.lanes
+
+    @property
+    def nbytes(self):
+        return self.p.bytes
 
     @property
     def metric(self):
@@ -351,8 +361,9 @@ cdef class PseudoProblem:
         cdef Py_ssize_t t
         cdef int failed = 0
         self.check(theta)
-        with nogil:
-            for t in range(self.p.n_tasks):
+        for t in range(self.p.n_tasks):
+            raise_signals()
+            with nogil:
                 failed |= pseudo_objective(&self.p, t, &theta[0, 0], lambda_, lambdah, &value[0], &gradient[0, 0])
         if failed:
             raise MemoryError("no memory for the working arrays of a pseudo-likelihood task")
@@ -363,13 +374,14 @@ cdef class PseudoProblem:
 
         Equation (31), weighted; the paper's default leaves the 1/2 out.
         """
-        cdef double total = 0.0
+        cdef double total = 0.0, factor = 0.5 if half else 1.0
         cdef Py_ssize_t t
         cdef int failed = 0
         self.check(theta)
-        with nogil:
-            for t in range(self.p.n_tasks):
-                failed |= pseudo_normaliser(&self.p, t, &theta[0, 0], 0.5 if half else 1.0, &total)
+        for t in range(self.p.n_tasks):
+            raise_signals()
+            with nogil:
+                failed |= pseudo_normaliser(&self.p, t, &theta[0, 0], factor, &total)
         if failed:
             raise MemoryError("no memory for the working arrays of a pseudo-likelihood task")
         return total

@@ -367,22 +367,25 @@ TARGET static void NAME(take)(const pseudo_problem *p, const pseudo_task *t, con
 }
 
 typedef struct {
-    double step[LANES], best[LANES];
-    int refused[LANES], stalled[LANES];
-    pseudo_lane *lane;  /* (V,) results */
+    point now, trial;
+    history past;
+    double step[LANES], best[LANES];          /* step along d; smallest norm seen */
+    int refused[LANES], stalled[LANES];       /* steps refused at this point; steps taken without progress */
+    uint64_t renew[LANES], taken[LANES];      /* masks: lanes that need a new direction, that took the trial point */
+    int running;                              /* lanes that are not done */
 } NAME(search);
 #define search NAME(search)
 
 /* Is the trial point at `step` along the direction good enough? Otherwise shorten the step. */
-static int NAME(decide)(search *s, const point *now, const point *trial, int v)
+static int NAME(decide)(search *s, int v)
 {
-    const double f = now->f[v], ft = trial->f[v], slope = now->slope[v], end = trial->slope[v];
+    const double f = s->now.f[v], ft = s->trial.f[v], slope = s->now.slope[v], end = s->trial.slope[v];
     const double noise = 1e-13 * (1.0 + fabs(f));
     double cut = 0.1;
-    if (isfinite(ft) && isfinite(trial->norm[v])) {
+    if (isfinite(ft) && isfinite(s->trial.norm[v])) {
         if (ft <= f + 1e-4 * s->step[v] * slope || (ft <= f + noise && end <= -0.9 * slope)) {
-            s->stalled[v] = ft > f - noise && trial->norm[v] > 0.9 * s->best[v] ? s->stalled[v] + 1 : 0;
-            s->best[v] = trial->norm[v] < s->best[v] ? trial->norm[v] : s->best[v];
+            s->stalled[v] = ft > f - noise && s->trial.norm[v] > 0.9 * s->best[v] ? s->stalled[v] + 1 : 0;
+            s->best[v] = s->trial.norm[v] < s->best[v] ? s->trial.norm[v] : s->best[v];
             return 1;
         }
         cut = end > slope ? slope / (slope - end) : 0.5;  /* where the slope would be zero were it linear */
@@ -393,6 +396,54 @@ static int NAME(decide)(search *s, const point *now, const point *trial, int v)
     return 0;
 }
 
+/* One lane after an evaluation: take the trial point, shorten the step or start anew; sets the lane's status */
+static void NAME(judge)(search *s, const pseudo_options *o, pseudo_lane *lane, int v)
+{
+    int k;
+    lane->n_eval++;
+    if (s->now.slope[v] < 0.0 && NAME(decide)(s, v)) {
+        s->taken[v] = s->renew[v] = ~(uint64_t)0;
+        s->now.f[v] = s->trial.f[v];
+        s->now.norm[v] = s->trial.norm[v];
+        s->now.kappa[v] = s->trial.kappa[v];
+        s->step[v] = 1.0;
+        s->refused[v] = 0;
+        lane->n_iter++;
+        lane->status = s->now.norm[v] <= o->tolerance ? 0 : s->stalled[v] >= 20 ? 2 : lane->n_iter >= o->itmax ? 1 : -1;
+    } else if (!(s->now.slope[v] < 0.0) || s->refused[v] == 12) {  /* forget the past, begin again from the metric */
+        for (k = 0; k < PSEUDO_PAIRS; k++)
+            s->past.rho[k][v] = 0.0;
+        s->refused[v] = s->refused[v] < 12 ? 13 : s->refused[v] + 1;
+        s->step[v] = 1.0;
+        s->renew[v] = ~(uint64_t)0;
+    }
+    if (s->refused[v] > 40)
+        lane->status = isfinite(s->trial.f[v]) ? 2 : 3;
+}
+
+/* Evaluate at the start point and set up the lanes */
+TARGET static void NAME(begin)(const pseudo_problem *p, const pseudo_task *t, const work *w, const pseudo_options *o,
+                               int coupled, search *s, pseudo_lane *lane)
+{
+    int v;
+    memset(s, 0, sizeof *s);
+    memset(w->d, 0, (size_t)(t->A * (1 + p->D)) * LANES * sizeof *w->d);
+    NAME(evaluate)(p, t, w, w->x, NULL, coupled, o->lambda, o->lambdah, w->g, &s->now);
+    for (v = 0; v < LANES; v++) {
+        const double norm = s->now.norm[v];
+        lane[v].n_iter = 0;
+        lane[v].n_eval = 1;
+        lane[v].status = t->site[v] < 0 ? 0 : !isfinite(s->now.f[v]) || !isfinite(norm) ? 3 : norm <= o->tolerance ? 0
+            : o->itmax < 1 ? 1 : -1;
+        s->best[v] = norm;
+        if (lane[v].status >= 0)
+            continue;
+        s->step[v] = 1.0;
+        s->renew[v] = ~(uint64_t)0;
+        s->running++;
+    }
+}
+
 /* Minimise from the parameters in w->x; results per lane in lane (V,). Returns -1 if the check asks to stop. */
 TARGET static int NAME(minimise)(const pseudo_problem *p, const pseudo_task *t, work *w, const pseudo_options *o,
                                  int coupled, pseudo_lane *lane)
@@ -400,88 +451,42 @@ TARGET static int NAME(minimise)(const pseudo_problem *p, const pseudo_task *t, 
     const ptrdiff_t size = t->A * (1 + p->D) * LANES;
     const double cost = (double)p->n * (double)(t->A * (p->n_composites + 8));
     double since = 0.0;
-    uint64_t renew[LANES], taken[LANES] = {0};
-    point now, trial;
-    history past;
     search s;
     ptrdiff_t k;
-    int v, running = 0, fresh = 1;
-    memset(&past, 0, sizeof past);
-    NAME(evaluate)(p, t, w, w->x, NULL, coupled, o->lambda, o->lambdah, w->g, &now);
-    memset(w->d, 0, (size_t)size * sizeof *w->d);
-    for (v = 0; v < LANES; v++) {
-        lane[v].n_iter = 0;
-        lane[v].n_eval = 1;
-        lane[v].status = t->site[v] < 0 ? 0 : !isfinite(now.f[v]) || !isfinite(now.norm[v]) ? 3
-            : now.norm[v] <= o->tolerance ? 0 : o->itmax < 1 ? 1 : -1;
-        s.step[v] = lane[v].status < 0 ? 1.0 : 0.0;
-        s.best[v] = now.norm[v];
-        s.refused[v] = s.stalled[v] = 0;
-        renew[v] = lane[v].status < 0 ? ~(uint64_t)0 : 0;
-        running += lane[v].status < 0;
-    }
-    while (running) {
-        since += cost;
-        if (since > 2e7) {
-            since = 0.0;
-            if (o->check && o->check())
-                return -1;
-        }
-        if (o->stop && *(const volatile int32_t *)o->stop) {
-            for (v = 0; v < LANES; v++)
-                lane[v].status = lane[v].status < 0 ? 4 : lane[v].status;
-            break;
-        }
-        if (fresh) {
-            double slope[LANES];
-            NAME(direction)(p, t, w, &past, now.kappa, o->lambda, o->lambdah, renew, w->gt, slope);
-            for (v = 0; v < LANES; v++)
-                now.slope[v] = slope[v];
-            fresh = 0;
-        }
+    int v, fresh = 1, stopped = 0;
+    NAME(begin)(p, t, w, o, coupled, &s, lane);
+    while (s.running && !stopped) {
+        if (fresh)
+            NAME(direction)(p, t, w, &s.past, s.now.kappa, o->lambda, o->lambdah, s.renew, w->gt, s.now.slope);
         for (k = 0; k < size; k += LANES)
             store(w->xt + k, load(w->x + k) + load(s.step) * load(w->d + k));
-        NAME(evaluate)(p, t, w, w->xt, w->d, 1, o->lambda, o->lambdah, w->gt, &trial);
-        for (v = 0, running = 0; v < LANES; v++) {
-            int status = -1;
-            taken[v] = renew[v] = 0;
+        NAME(evaluate)(p, t, w, w->xt, w->d, 1, o->lambda, o->lambdah, w->gt, &s.trial);
+        for (v = 0, s.running = 0, fresh = 0; v < LANES; v++) {
+            s.taken[v] = s.renew[v] = 0;
             if (lane[v].status >= 0)
                 continue;
-            lane[v].n_eval++;
-            if (now.slope[v] < 0.0 && NAME(decide)(&s, &now, &trial, v)) {
-                taken[v] = renew[v] = ~(uint64_t)0;
-                lane[v].n_iter++;
-                now.f[v] = trial.f[v];
-                now.norm[v] = trial.norm[v];
-                now.kappa[v] = trial.kappa[v];
-                s.step[v] = 1.0;
-                s.refused[v] = 0;
-                status = now.norm[v] <= o->tolerance ? 0 : s.stalled[v] >= 20 ? 2 : lane[v].n_iter >= o->itmax ? 1 : -1;
-                fresh = 1;
-            } else if (!(now.slope[v] < 0.0) || s.refused[v] == 12) {  /* forget the past, begin again from the metric */
-                for (k = 0; k < PSEUDO_PAIRS; k++)
-                    past.rho[k][v] = 0.0;
-                s.refused[v] = s.refused[v] < 12 ? 12 : s.refused[v];
-                s.refused[v]++;
-                s.step[v] = 1.0;
-                renew[v] = ~(uint64_t)0;
-                fresh = 1;
-            }
-            if (s.refused[v] > 40)
-                status = isfinite(trial.f[v]) ? 2 : 3;
-            lane[v].status = status;
-            if (status >= 0) {
+            NAME(judge)(&s, o, &lane[v], v);
+            fresh |= s.renew[v] != 0;
+            if (lane[v].status >= 0) {
                 s.step[v] = 0.0;
-                renew[v] = 0;
+                s.renew[v] = 0;
             } else
-                running++;
+                s.running++;
         }
         if (fresh)
-            NAME(take)(p, t, w, &past, taken);
+            NAME(take)(p, t, w, &s.past, s.taken);
+        since += cost;
+        if (o->check && since > PSEUDO_CHECK) {  /* the check waits for Python's lock: not after every small step */
+            since = 0.0;
+            stopped = -(o->check() != 0);
+        }
+        if (o->stop && *(const volatile int32_t *)o->stop)
+            stopped = 1;
     }
     for (v = 0; v < LANES; v++) {
-        lane[v].value = now.f[v];
-        lane[v].norm = now.norm[v];
+        lane[v].value = s.now.f[v];
+        lane[v].norm = s.now.norm[v];
+        lane[v].status = lane[v].status < 0 ? 4 : lane[v].status;
     }
-    return 0;
+    return stopped < 0 ? -1 : 0;
 }

@@ -9,6 +9,7 @@ import numpy as np
 from bbl.config import check_memory, serial_blas
 from bbl.design.sample import Sample
 from bbl.errors import DataError
+from bbl.model.conditional import conditionals
 from bbl.model.layout import Layout
 from bbl.model.moments import one_hot
 
@@ -74,15 +75,9 @@ class Influence:
 
     def _blocks(self, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the design with its constant (n, 1 + D) and all conditional probabilities (n, D) of eq. (11)."""
-        layout = self.layout
-        Z = np.column_stack([np.ones(len(codes)), one_hot(codes, layout)])
-        field = Z @ self.site_theta.T
-        varies = layout.n_levels > 1
-        first, width = layout.start[:-1][varies], layout.n_levels[varies] - 1
-        top = np.maximum(np.maximum.reduceat(field, first, axis=1), 0.0)
-        P = np.exp(field - np.repeat(top, width, axis=1))
-        P /= np.repeat(np.exp(-top) + np.add.reduceat(P, first, axis=1), width, axis=1)
-        return Z, P
+        X = one_hot(codes, self.layout)
+        _, P = conditionals(X, self.layout, self.site_theta[:, 0], self.site_theta[:, 1:])
+        return np.column_stack([np.ones(len(codes)), X]), P
 
     @staticmethod
     def _add_hessian(H: np.ndarray, Z: np.ndarray, P: np.ndarray, w: np.ndarray) -> None:

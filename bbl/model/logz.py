@@ -7,6 +7,7 @@ import numpy as np
 from bbl.config import serial_blas
 from bbl.design.sample import Sample
 from bbl.errors import OptionError
+from bbl.model.conditional import conditionals
 from bbl.model.elimination import elimination_order, log_partition
 from bbl.model.layout import Layout
 from bbl.model.moments import one_hot
@@ -59,16 +60,10 @@ def pseudo_log_z(sample: Sample, layout: Layout, site_theta: np.ndarray, *, half
         With the factor 1/2 in front of the couplings, as eq. (31) is printed; R's default leaves it out.
     """
     h, J = site_theta[:, 0], site_theta[:, 1:] * (0.5 if half else 1.0)
-    width = layout.n_levels[layout.n_levels > 1] - 1
-    first = layout.start[:-1][layout.n_levels > 1]
     total = 0.0
     with serial_blas():
         for lo in range(0, sample.n, ROWS):
             part = slice(lo, lo + ROWS)
-            field = one_hot(sample.codes[part], layout) @ J.T + h
-            # one log-normaliser per predictor: the reference level adds exp(0)
-            top = np.maximum(np.maximum.reduceat(field, first, axis=1), 0.0)
-            shifted = np.exp(field - np.repeat(top, width, axis=1))
-            norm = top + np.log(np.exp(-top) + np.add.reduceat(shifted, first, axis=1))
+            norm, _ = conditionals(one_hot(sample.codes[part], layout), layout, h, J)
             total += float(sample.weights[part] @ norm.sum(axis=1))
     return total / sample.total

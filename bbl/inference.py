@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import chdtrc
 
+from bbl.config import run_tasks
 from bbl.design.sample import Sample
 from bbl.engines import Engine, NaiveBayes, PseudoLikelihood
 from bbl.errors import OptionError
@@ -15,8 +16,9 @@ from bbl.estimate import Estimate
 from bbl.model.godambe import ROWS, Influence, term_covariances
 from bbl.model.layout import Layout
 from bbl.model.parameters import Parameters
+from bbl.model.simulate import sample_states
 
-__all__ = ["Covariances", "adjust", "covariances", "wald"]
+__all__ = ["Covariances", "adjust", "bootstrap", "covariances", "wald"]
 
 
 @dataclass(frozen=True)
@@ -30,11 +32,14 @@ class Covariances:
         Covariance matrices of a group's tables: m of fields, then one per pair.
     shift : list of K lists of ndarray, or None
         The same for the difference from the pooled fit, which shares the group's rows.
+    composite : list of K (float, float)
+        Log pseudo-likelihood of each group, and its effective number of parameters.
     """
 
     layout: Layout
     group: list[list[np.ndarray]]
     shift: list[list[np.ndarray]] | None
+    composite: list[tuple[float, float]]
 
     def between(self, g: int, other: int) -> list[np.ndarray]:
         """Return the covariances of the difference of two groups, which share no rows."""
@@ -85,8 +90,9 @@ def covariances(sample: Sample, estimate: Estimate, engine: Engine) -> Covarianc
     groups = [sample.group(y).collapsed(layout.n_levels) for y in range(len(parameters.theta))]
     fitted = [_influence(rows, layout, engine) for rows in groups]
     own = [term_covariances(layout, _blocks(*pair)) for pair in fitted]
+    composite = [influence.composite(rows) for influence, rows in fitted]
     if parameters.pooled is None:
-        return Covariances(layout, own, None)
+        return Covariances(layout, own, None, composite)
     everything = Sample(sample.codes, sample.weights).collapsed(layout.n_levels)
     pooled, _ = _influence(everything, layout, engine)
     elsewhere = [term_covariances(layout, _blocks(pooled, rows)) for rows in groups]
@@ -96,12 +102,34 @@ def covariances(sample: Sample, estimate: Estimate, engine: Engine) -> Covarianc
         # a row of the group moves both estimates, any other row the pooled one alone
         inside = term_covariances(layout, _differences(influence, pooled, rows))
         shift.append([a + t - b for a, t, b in zip(inside, total, outside, strict=True)])
-    return Covariances(layout, own, shift)
+    return Covariances(layout, own, shift, composite)
 
 
 def _differences(influence: Influence, pooled: Influence, rows: Sample) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     for (psi, w), (psi0, _) in zip(_blocks(influence, rows), _blocks(pooled, rows), strict=True):
         yield psi - psi0, w
+
+
+def bootstrap(
+    sample: Sample, estimate: Estimate, engine: Engine, nboot: int, rng: np.random.Generator, workers: int
+) -> np.ndarray:
+    """Return refits (nboot, K, layout.size) to samples drawn from the fitted models, as large as the groups.
+
+    The parametric bootstrap (Efron & Tibshirani 1993, section 6.5); each replicate has a generator of its own.
+    """
+    layout = estimate.parameters.layout
+    totals = [round(sample.group(y).total) for y in range(len(estimate.parameters.theta))]
+    models = [layout.to_matrix(theta) for theta in estimate.parameters.theta]
+
+    def replicate(own: np.random.Generator) -> list[np.ndarray]:
+        out = []
+        for (h, J), total in zip(models, totals, strict=True):
+            codes = sample_states(h, J, layout.n_levels, total, own)
+            rows = engine.prepare(Sample(codes, np.ones(total)).collapsed(layout.n_levels), layout)
+            out.append(engine.fit(rows, layout).theta)
+        return out
+
+    return np.array(run_tasks(replicate, [(r,) for r in rng.spawn(nboot)], workers))
 
 
 def wald(layout: Layout, theta: np.ndarray, terms: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

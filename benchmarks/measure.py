@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import gc
 import math
@@ -105,10 +106,8 @@ class Peak:
 
     def __init__(self):
         gc.collect()
-        try:
+        with contextlib.suppress(AttributeError, OSError, TypeError):
             ctypes.CDLL(None).malloc_trim(0)  # glibc: give back what is free, so that its use counts again
-        except (AttributeError, OSError, TypeError):
-            pass
         try:
             Path("/proc/self/clear_refs").write_text("5")
             self.before = _status("VmRSS")

@@ -1,6 +1,7 @@
 """Sphinx configuration: theme, extensions, and the pages that are copied in from the vignettes and the benchmarks."""
 
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -108,6 +109,7 @@ def setup(app) -> None:
     def renderer(display: str):
         def visit(translator, node):
             text = r"\begin{aligned}" + node.astext() + r"\end{aligned}" if r"\\" in node.astext() else node.astext()
+            text = re.sub(r"\\ln\b", r"\\,\\ln\\,", text)  # the converter sets no space around it
             translator.body.append(convert(text, display=display))
             raise SkipNode
 

@@ -197,8 +197,11 @@ def test_save_and_load_give_the_same_bits(tmp_path, titanic, method, store_data)
         np.testing.assert_array_equal(a, b)
     pd.testing.assert_frame_equal(back.predict(titanic), fit.predict(titanic), check_exact=True)
     assert back.logLik() == fit.logLik() and back.nobs() == fit.nobs() and back.aic == fit.aic
-    assert str(back.summary()) == str(fit.summary()) and repr(back) == repr(fit)
+    assert repr(back) == repr(fit)
+    for name in ("fit", "tests", "h"):
+        pd.testing.assert_frame_equal(back.summary().tables[name], fit.summary().tables[name], check_exact=True)
     if store_data:
+        assert str(back.summary()) == str(fit.summary())
         pd.testing.assert_frame_equal(back.fitted(), fit.fitted(), check_exact=True)
         pd.testing.assert_frame_equal(back.model_frame, fit.model_frame)
     else:

@@ -106,6 +106,42 @@ def test_wald_statistic_by_definition():
     assert ((p > 0) & (p <= 1)).all()
 
 
+def test_composite_likelihood_and_its_effective_parameters():
+    rng, layout = np.random.default_rng(9), Layout(LEVELS)
+    sample = simulate(rng, 5000, rng.normal(scale=0.5, size=layout.size), layout)
+    exact = oracle.PseudoFit(sample.codes, sample.weights, LEVELS, None, 0.0, 0.0)
+    fit = PseudoLikelihood(lambda_=0.0).fit(sample, layout)
+    value, effective = Influence(sample, layout, fit.site_theta, 0.0, 0.0).composite(sample)
+    assert value == pytest.approx(sample.total * exact.lkh, rel=1e-9)
+    # a right model has as many effective parameters as each predictor's own problem has: K = H block by block
+    own = sum((L - 1) * (1 + sum(LEVELS) - 3 - (L - 1)) for L in LEVELS)
+    assert effective == pytest.approx(own, rel=0.05)
+    shrunk = Influence(sample, layout, np.zeros((layout.D, 1 + layout.D)), 10.0, 10.0).composite(sample)[1]
+    assert shrunk < effective
+    fitted = bbl.bbl("Survived ~ .^2", bbl.datasets.load_titanic(), "Freq")
+    assert fitted.claic < bbl.bbl("Survived ~ .", bbl.datasets.load_titanic(), "Freq").claic
+    assert fitted.clbic > fitted.claic
+
+
+def test_bootstrap_agrees_with_the_sandwich():
+    titanic = bbl.datasets.load_titanic()
+    fit = bbl.bbl("Survived ~ Sex * Age", titanic, "Freq")
+    boot = fit.bootstrap(200, seed=1)
+    np.testing.assert_allclose(boot["se"], fit.bse["se"], rtol=0.3)
+    assert (boot["lower"] < boot["estimate"]).all() and (boot["upper"] > boot["estimate"]).all()
+    again = fit.bootstrap(20, seed=2, n_jobs=2)
+    np.testing.assert_array_equal(again["se"], fit.bootstrap(20, seed=2, n_jobs=1)["se"])
+
+
+def test_summary_has_the_wald_tests():
+    fit = bbl.bbl("Survived ~ Sex * Age", bbl.datasets.load_titanic(), "Freq")
+    text = str(fit.summary())
+    assert "Wald tests of the couplings, dJ = 0" in text and "dJ_[Sex,Age]^(Yes)" in text
+    assert "penalty in force" in " ".join(text.split())
+    additive = str(bbl.bbl("Survived ~ Sex", bbl.datasets.load_titanic(), "Freq", "naive").summary())
+    assert "Wald tests of the fields" in additive and "couplings, dJ" not in additive
+
+
 def test_interactions_are_ranked_and_gauge_free():
     layout = Layout([2, 3, 3])
     theta = np.random.default_rng(5).normal(size=layout.size)

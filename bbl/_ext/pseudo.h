@@ -12,8 +12,8 @@
    (d) Moments. The gradient is model expectation minus empirical moment; the moments <1[x_i = a] 1[x_j = b]> of all
        pairs are counted once. They also give the predictors' covariance, whose eigenvectors are the optimiser's metric.
    (e) Few joint states: equal rows are merged and their weights added.
-   (f) pseudo_lanes.h (objective), pseudo_solve.h (optimiser) and pseudo_task.h (lane blocks) are included once per
-       vector width, with names of their own; nothing is global.
+   (f) pseudo_lanes.h (objective), pseudo_metric.h and pseudo_solve.h (optimiser) and pseudo_task.h (lane blocks) are
+       included once per vector width, with names of their own; nothing is global.
 
    Conventions: n rows, m predictors, L_i levels, D = sum(L_i - 1) non-reference columns, start[i] the first of
    predictor i, V lanes, A the largest L_i - 1 of a lane block; theta (D, 1 + D): row (i, a), column 0 = h_i(a), column
@@ -123,10 +123,11 @@ static size_t pseudo_task_doubles(const pseudo_problem *p, ptrdiff_t A)
 
 /* Bytes of a prepared problem (the most during set-up) and of the working memory of one task, without preparing it.
    p has m, lanes and n_levels. Returns -1 without memory for the estimate itself. */
-static int pseudo_estimate(pseudo_problem *p, ptrdiff_t n, ptrdiff_t most, ptrdiff_t bytes, double *shared, double *task)
+static int pseudo_estimate(pseudo_problem *p, ptrdiff_t n, ptrdiff_t most, ptrdiff_t bytes, double *shared,
+                           double *task)
 {
     ptrdiff_t i, A = 1, c;
-    double sorted = 0.0, D;
+    double sorted = 0.0, small, D;
     p->first = pseudo_take(p, (size_t)p->m + 1, sizeof *p->first);
     p->states = pseudo_take(p, (size_t)p->m + 1, sizeof *p->states);
     p->chunk = pseudo_take(p, (size_t)p->m + 1, sizeof *p->chunk);
@@ -141,7 +142,11 @@ static int pseudo_estimate(pseudo_problem *p, ptrdiff_t n, ptrdiff_t most, ptrdi
     for (c = 0; c < p->n_composites; c++)
         sorted += (double)p->n_blocks * (double)pseudo_sorted_bound(p->block, p->states[c + 1] - p->states[c]);
     D = (double)p->D;
-    *shared = 2.0 * ((double)n * (double)(p->m + p->n_composites) + sorted) + 8.0 * (D * D + 2.0 * (double)n);
+    for (i = 0, small = 2048.0; i < p->m; i++)
+        small += 8.0 + (p->n_levels[i] - 1 <= PSEUDO_ROTATED ? pow(p->n_levels[i] - 1, 2.0) : 0.0);
+    small += 4.0 * D + (double)(p->n_blocks * p->n_composites);
+    *shared = 2.0 * ((double)(n + 4) * (double)(p->m + p->n_composites) + sorted);
+    *shared += 8.0 * (D * D + 3.0 * (double)n + small);
     *task = 8.0 * (double)pseudo_task_doubles(p, A);
     return 0;
 }
@@ -152,12 +157,14 @@ static int pseudo_estimate(pseudo_problem *p, ptrdiff_t n, ptrdiff_t most, ptrdi
 #define TARGET __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")))
 #define NAME(x) pseudo8_##x
 #include "pseudo_lanes.h"
+#include "pseudo_metric.h"
 #include "pseudo_solve.h"
 #include "pseudo_task.h"
 #define LANES 4
 #define TARGET __attribute__((target("avx2,fma")))
 #define NAME(x) pseudo4_##x
 #include "pseudo_lanes.h"
+#include "pseudo_metric.h"
 #include "pseudo_solve.h"
 #include "pseudo_task.h"
 #endif
@@ -167,6 +174,7 @@ static int pseudo_estimate(pseudo_problem *p, ptrdiff_t n, ptrdiff_t most, ptrdi
 #define TARGET
 #define NAME(x) pseudo2_##x
 #include "pseudo_lanes.h"
+#include "pseudo_metric.h"
 #include "pseudo_solve.h"
 #include "pseudo_task.h"
 #endif
@@ -174,6 +182,7 @@ static int pseudo_estimate(pseudo_problem *p, ptrdiff_t n, ptrdiff_t most, ptrdi
 #define TARGET
 #define NAME(x) pseudo1_##x
 #include "pseudo_lanes.h"
+#include "pseudo_metric.h"
 #include "pseudo_solve.h"
 #include "pseudo_task.h"
 
@@ -196,14 +205,14 @@ static int pseudo_has(int lanes)
 }
 
 #ifdef PSEUDO_X86
-#define PSEUDO_WIDE(name, arguments) p->lanes == 8 ? pseudo8_##name arguments : p->lanes == 4 ? pseudo4_##name arguments :
+#define PSEUDO_WIDE(name, list) p->lanes == 8 ? pseudo8_##name list : p->lanes == 4 ? pseudo4_##name list :
 #else
-#define PSEUDO_WIDE(name, arguments)
+#define PSEUDO_WIDE(name, list)
 #endif
 #ifdef PSEUDO_VECTORS
-#define PSEUDO_CALL(name, arguments) (PSEUDO_WIDE(name, arguments) p->lanes == 2 ? pseudo2_##name arguments : pseudo1_##name arguments)
+#define PSEUDO_CALL(name, list) (PSEUDO_WIDE(name, list) p->lanes == 2 ? pseudo2_##name list : pseudo1_##name list)
 #else
-#define PSEUDO_CALL(name, arguments) pseudo1_##name arguments
+#define PSEUDO_CALL(name, list) pseudo1_##name list
 #endif
 
 /* Second moments of the columns of the sites of one task with all others, from the columns (m, n) of codes */
@@ -214,7 +223,8 @@ static int pseudo_moments(pseudo_problem *p, ptrdiff_t task, const uint16_t *col
 
 /* Minimise the objectives of one task's sites from theta (D, 1 + D) and write the optimum back; results (m,) at the
    sites. Returns 0, -1 where the check wants to stop, -2 without memory. */
-static int pseudo_solve(const pseudo_problem *p, ptrdiff_t task, const pseudo_options *o, double *theta, pseudo_lane *lane)
+static int pseudo_solve(const pseudo_problem *p, ptrdiff_t task, const pseudo_options *o, double *theta,
+                        pseudo_lane *lane)
 {
     return PSEUDO_CALL(solve, (p, task, o, theta, lane));
 }

@@ -50,7 +50,7 @@ TARGET static inline vd NAME(exp)(vd x)
 {
     vd t, n, r, s, p, q;
     x = NAME(choose)(VU_MASK(x < fill(-708.0)), fill(-708.0), x);
-    t = x * 1.4426950408889634 + 6755399441055744.0;  /* adding 1.5 * 2^52 leaves the rounded power of two in the low bits */
+    t = x * 1.4426950408889634 + 6755399441055744.0;  /* adding 1.5 * 2^52 leaves the rounded power in the low bits */
     n = t - 6755399441055744.0;
     r = x - n * 6.93147180369123816490e-01;
     r = r - n * 1.90821492927058770002e-10;
@@ -101,7 +101,7 @@ TARGET static void NAME(tabulate)(const pseudo_problem *p, ptrdiff_t ch, const d
    apart. With init (Q, V) the planes are overwritten, beginning there. */
 #define GATHER(Q)                                                                                                      \
     TARGET static void NAME(gather##Q)(const double *table, ptrdiff_t step, const uint16_t *codes, ptrdiff_t width,    \
-                                       ptrdiff_t rows, const double *init, double *plane, ptrdiff_t gap)                \
+                                       ptrdiff_t rows, const double *init, double *plane, ptrdiff_t gap)               \
     {                                                                                                                  \
         ptrdiff_t r, c, q, u, e;                                                                                       \
         for (r = 0; r < rows; r += 4, codes += 4 * width, plane += 4 * LANES) {                                        \
@@ -271,8 +271,8 @@ TARGET static void NAME(softmax)(double *row, ptrdiff_t A, ptrdiff_t gap, const 
 }
 
 /* Logits of row blocks to probabilities; adds to sums (2 + A, V): log normalisers, curvature, p of each logit */
-TARGET static void NAME(activate)(const pseudo_problem *p, const pseudo_task *t, ptrdiff_t begin, ptrdiff_t end, int shift,
-                                  double *planes, double *sums)
+TARGET static void NAME(activate)(const pseudo_problem *p, const pseudo_task *t, ptrdiff_t begin, ptrdiff_t end,
+                                  int shift, double *planes, double *sums)
 {
     const ptrdiff_t stride = (p->block + 1) * LANES;
     ptrdiff_t b;
@@ -351,8 +351,8 @@ TARGET static void NAME(reduce)(const pseudo_problem *p, const pseudo_task *t, p
 }
 
 /* All rows: sums (2 + A, V) and, where g is given, g (A, 1 + D, V) with the sums over rows of p times each column */
-TARGET static void NAME(pass)(const pseudo_problem *p, const pseudo_task *t, const double *x, const double *h, int shift,
-                              double *tiles, double *planes, double *table, double *sums, double *g)
+TARGET static void NAME(pass)(const pseudo_problem *p, const pseudo_task *t, const double *x, const double *h,
+                              int shift, double *tiles, double *planes, double *table, double *sums, double *g)
 {
     ptrdiff_t b, end, a;
     memset(sums, 0, (size_t)(2 + t->A) * LANES * sizeof *sums);
@@ -370,7 +370,8 @@ TARGET static void NAME(pass)(const pseudo_problem *p, const pseudo_task *t, con
 }
 
 /* The same where all couplings are zero, in closed form: no row is looked at; fills g as `reduce` would */
-TARGET static void NAME(independent)(const pseudo_problem *p, const pseudo_task *t, const double *h, double *sums, double *g)
+TARGET static void NAME(independent)(const pseudo_problem *p, const pseudo_task *t, const double *h, double *sums,
+                                     double *g)
 {
     const ptrdiff_t far = (1 + p->D) * LANES;
     const double rows = 1.0 / p->scale;

@@ -183,7 +183,7 @@ static void pseudo_encode(pseudo_problem *p, const uint16_t *columns)
         for (ch = 0; ch < p->n_chunks; ch++)
             for (c = p->chunk[ch]; c < p->chunk[ch + 1]; c++) {
                 const ptrdiff_t width = p->chunk[ch + 1] - p->chunk[ch], base = p->states[c] - p->states[p->chunk[ch]];
-                const uint16_t *code = p->codes + p->n_padded * p->chunk[ch] + b * p->block * width + (c - p->chunk[ch]);
+                const uint16_t *code = p->codes + p->n_padded * p->chunk[ch] + b * p->block * width + c - p->chunk[ch];
                 for (k = 0; k < rows; k++)
                     state[k] = (uint16_t)(code[k * width] / p->lanes - base);
                 p->sorted_first[b * p->n_composites + c] = to - p->sorted;

@@ -1,23 +1,10 @@
 /* Lane blocks: working memory, parameters in and out; pseudo.h includes this file last, once per vector width. */
 
-/* The task's sites, the composites they need and its working memory in one piece (returned; NULL without memory) */
-TARGET static double *NAME(open)(const pseudo_problem *p, ptrdiff_t number, int everything, double lambda, pseudo_task *t,
-                                 work *w)
+/* The task's working memory in one piece (returned; NULL without memory) */
+TARGET static double *NAME(carve)(const pseudo_problem *p, pseudo_task *t, work *w)
 {
-    const size_t V = LANES, P = (size_t)(1 + p->D);
-    size_t A, vector;
-    double *memory, *at, top = 0.0;
-    ptrdiff_t v, c, j, ch, a;
-    t->A = 0;
-    for (v = 0; v < LANES; v++) {
-        t->site[v] = number * LANES + v < p->m ? p->order[number * LANES + v] : -1;
-        if (t->site[v] >= 0 && p->n_levels[t->site[v]] - 1 > t->A)
-            t->A = p->n_levels[t->site[v]] - 1;
-    }
-    A = (size_t)t->A;
-    t->span = pseudo_span(p, t->A);
-    t->pairs = pseudo_pairs(p, t->A);
-    vector = A * P * V;
+    const size_t V = LANES, P = (size_t)(1 + p->D), A = (size_t)t->A, vector = A * P * V;
+    double *memory, *at;
     memory = malloc((pseudo_task_doubles(p, t->A) + 8) * sizeof *memory);
     if (!memory)
         return NULL;
@@ -52,6 +39,51 @@ TARGET static double *NAME(open)(const pseudo_problem *p, ptrdiff_t number, int 
     at = (double *)(((uintptr_t)at + 63) / 64 * 64);
     w->tiles = at;
 #undef PSEUDO_TAKE
+    return memory;
+}
+
+/* Leading eigenvectors that the metric uses, until the largest of the others is near their mean; `top` is the largest
+   eigenvalue of the sites' S_i */
+TARGET static void NAME(cut)(const pseudo_problem *p, pseudo_task *t, double top, double lambda)
+{
+    const double near = 16 * p->D <= p->n ? 1.1 : 2.5;  /* many rows: eigenvectors cost little beside a gradient */
+    double rest = 0.0;
+    ptrdiff_t c;
+    t->rank = 0;
+    t->tail = 0.0;
+    if (!p->expand)
+        return;
+    for (c = 0; c < p->D; c++)
+        rest += p->eigenvalue[c];
+    while (t->rank < p->D) {
+        t->tail = rest / (double)(p->D - t->rank);
+        if (top * p->eigenvalue[t->rank] + lambda <= near * (top * t->tail + lambda))
+            break;
+        for (c = t->rank; c < pseudo_min(t->rank + 8, p->D); c++)
+            rest -= p->eigenvalue[c];
+        t->rank += 8;
+    }
+    if (t->rank >= p->D || t->tail < p->eigenvalue[p->D - 1])
+        t->tail = p->eigenvalue[p->D - 1];
+}
+
+/* The task's sites, the composites that they need (all with `everything`), and its memory, which is returned */
+TARGET static double *NAME(open)(const pseudo_problem *p, ptrdiff_t number, int everything, double lambda,
+                                 pseudo_task *t, work *w)
+{
+    double *memory, top = 0.0;
+    ptrdiff_t v, c, j, ch, a;
+    t->A = 0;
+    for (v = 0; v < LANES; v++) {
+        t->site[v] = number * LANES + v < p->m ? p->order[number * LANES + v] : -1;
+        if (t->site[v] >= 0 && p->n_levels[t->site[v]] - 1 > t->A)
+            t->A = p->n_levels[t->site[v]] - 1;
+    }
+    t->span = pseudo_span(p, t->A);
+    t->pairs = pseudo_pairs(p, t->A);
+    memory = NAME(carve)(p, t, w);
+    if (!memory)
+        return NULL;
     for (ch = 0; ch < p->n_chunks; ch++)
         for (t->chunk_on[ch] = 0, c = p->chunk[ch]; c < p->chunk[ch + 1]; c++) {
             t->on[c] = (uint8_t)everything;
@@ -70,25 +102,7 @@ TARGET static double *NAME(open)(const pseudo_problem *p, ptrdiff_t number, int 
             w->sigma[a * LANES + v] = is ? p->sigma[p->start[t->site[v]] + a] : 1.0;
             top = is && w->sigma[a * LANES + v] > top ? w->sigma[a * LANES + v] : top;
         }
-    /* leading eigenvectors, until the largest of the others is near their mean */
-    t->rank = 0;
-    t->tail = 0.0;
-    if (p->expand) {
-        const double near = 16 * p->D <= p->n ? 1.1 : 2.5;  /* many rows: eigenvectors cost little beside a gradient */
-        double rest = 0.0;
-        for (c = 0; c < p->D; c++)
-            rest += p->eigenvalue[c];
-        while (t->rank < p->D) {
-            t->tail = rest / (double)(p->D - t->rank);
-            if (top * p->eigenvalue[t->rank] + lambda <= near * (top * t->tail + lambda))
-                break;
-            for (c = t->rank; c < pseudo_min(t->rank + 8, p->D); c++)
-                rest -= p->eigenvalue[c];
-            t->rank += 8;
-        }
-        if (t->rank >= p->D || t->tail < p->eigenvalue[p->D - 1])
-            t->tail = p->eigenvalue[p->D - 1];
-    }
+    NAME(cut)(p, t, top, lambda);
     return memory;
 }
 
@@ -134,9 +148,9 @@ TARGET static int NAME(enter)(const pseudo_problem *p, const pseudo_task *t, con
     return coupled;
 }
 
-/* Vectors (A, 1 + D, V) in (h', J) back to rows of theta: parameters (point = 1) or a gradient (point = 0) */
-TARGET static void NAME(leave)(const pseudo_problem *p, const pseudo_task *t, const work *w, const double *x, int point_,
-                               double *theta)
+/* Vectors (A, 1 + D, V) in (h', J) back to rows of theta: parameters or a gradient */
+TARGET static void NAME(leave)(const pseudo_problem *p, const pseudo_task *t, const work *w, const double *x,
+                               int parameters, double *theta)
 {
     const ptrdiff_t P = 1 + p->D;
     ptrdiff_t v, a, c;
@@ -147,7 +161,7 @@ TARGET static void NAME(leave)(const pseudo_problem *p, const pseudo_task *t, co
             to[0] = from[0];
             for (c = 1; c < P; c++) {
                 to[c] = from[c * LANES];
-                if (point_)
+                if (parameters)
                     to[0] -= to[c] * p->mean[c];
                 else
                     to[c] += from[0] * p->mean[c] * w->mask[c * LANES + v];

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
@@ -116,20 +116,39 @@ class Influence:
         own = slice(self.layout.start[i], self.layout.start[i + 1])
         return self._penalties(i, lambda_, lambdah) * self.site_theta[own][:, self._columns[i]].ravel()
 
-    def __call__(self, codes: np.ndarray) -> np.ndarray:
-        """Return the influences (n, layout.size) of the rows `codes` on fields and symmetrised couplings."""
+    def _sites(self, codes: np.ndarray) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
+        """Yield each predictor with the penalised scores of the rows and ``psi``, both (n, parameters)."""
         from scipy.linalg import cho_solve
 
         layout = self.layout
-        n = len(codes)
         Z, P = self._blocks(codes)
-        out = np.zeros((n, layout.size))
         for i in range(layout.m):
             residual = Z[:, 1 + layout.start[i] : 1 + layout.start[i + 1]] - self._own(P, i)
-            score = (residual[:, :, None] * Z[:, None, self._columns[i]]).reshape(n, -1) - self._pull[i]
-            psi = cho_solve(self._factors[i], score.T, check_finite=False).T
-            self._scatter(out, i, psi.reshape(n, residual.shape[1], -1))
+            score = (residual[:, :, None] * Z[:, None, self._columns[i]]).reshape(len(codes), -1) - self._pull[i]
+            yield i, score, cho_solve(self._factors[i], score.T, check_finite=False).T
+
+    def __call__(self, codes: np.ndarray) -> np.ndarray:
+        """Return the influences (n, layout.size) of the rows `codes` on fields and symmetrised couplings."""
+        out = np.zeros((len(codes), self.layout.size))
+        for i, _, psi in self._sites(codes):
+            self._scatter(out, i, psi.reshape(len(codes), int(self.layout.n_levels[i]) - 1, -1))
         return out
+
+    def composite(self, rows: Sample) -> tuple[float, float]:
+        """Return the log pseudo-likelihood of `rows` and its effective number of parameters.
+
+        The latter is ``tr(K H^-1)``, H the Hessian and K the covariance of the score (Varin, Reid & Firth 2011,
+        section 2.3); H is block diagonal over predictors, so only K's blocks matter.
+        """
+        value = effective = 0.0
+        for lo in range(0, rows.n, ROWS):
+            codes, w = rows.codes[lo : lo + ROWS], rows.weights[lo : lo + ROWS]
+            X = one_hot(codes, self.layout)
+            log_norm, _ = conditionals(X, self.layout, self.site_theta[:, 0], self.site_theta[:, 1:])
+            field = (X * (X @ self.site_theta[:, 1:].T + self.site_theta[:, 0])).sum(axis=1)
+            value += float(w @ (field - log_norm.sum(axis=1)))
+            effective += sum(float(w @ (score * psi).sum(axis=1)) for _, score, psi in self._sites(codes))
+        return value, effective / self.total
 
     def _scatter(self, out: np.ndarray, i: int, psi: np.ndarray) -> None:
         """Add the influences (n, q, columns) of predictor i's solution, couplings at one half (eq. 18)."""

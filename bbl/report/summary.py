@@ -15,7 +15,7 @@ from bbl.model.inference import LikelihoodRatio
 from bbl.report.markup import html_table, html_text, latex_table, latex_text
 from bbl.report.text import DIGITS, WIDTH, format_numbers, head_text, label_text, table_text
 
-__all__ = ["Section", "Summary", "fit_summary"]
+__all__ = ["Section", "Summary", "fit_summary", "wald_sections"]
 
 SHOWN = 10  # predictors with a table each, or rows of the table of tests
 
@@ -61,7 +61,8 @@ class Summary:
         parts = ["\n".join(facts)] if facts else []
         for k, section in enumerate(self.sections):
             lines = [self.title] * (k == 0) + [f"{section.heading}:", table_text(section.table)]
-            parts.append("\n".join(lines + [section.note] * bool(section.note)))
+            note = textwrap.fill(section.note, WIDTH, break_on_hyphens=False)
+            parts.append("\n".join(lines + [note] * bool(note)))
         return "\n\n".join([self.head, *parts])
 
     __repr__ = __str__
@@ -95,7 +96,43 @@ def _value(value: Any) -> str:
     return f"{value:.{DIGITS}g}" if isinstance(value, float) else label_text(value)
 
 
-def fit_summary(call: str, labels: Labels, tests: LikelihoodRatio, facts: Mapping[str, Any]) -> Summary:
+def wald_sections(tests: pd.DataFrame, d: str, note: str) -> list[Section]:
+    """Return the joint Wald tests of fields and of couplings as sections.
+
+    Parameters
+    ----------
+    tests : DataFrame
+        As made by ``Inference.tests``.
+    d : str
+        ``"d"`` where differences from the pooled fit are tested, else empty.
+    note : str
+        What the standard errors behind them mean.
+    """
+    columns = {"chisq": "chisq", "df": "df", "p": "Pr(>chisq)", "p_holm": "Holm", "p_bh": "BH"}
+    of_pair = tests["predictor2"].notna()
+    sections = []
+    for rows, what in ((tests[~of_pair], "h"), (tests[of_pair], "J")):
+        if not len(rows):
+            continue
+        shown = rows.nlargest(2 * SHOWN, "chisq").sort_index() if len(rows) > 2 * SHOWN else rows
+        second = "" if what == "h" else "," + shown["predictor2"].map(label_text)
+        names = (
+            f"{d}{what}_[" + shown["predictor"].map(label_text) + second + "]^(" + shown["group"].map(label_text) + ")"
+        )
+        table = shown[list(columns)].rename(columns=columns).set_axis(pd.Index(names, dtype=object))
+        more = f" ({len(shown)} largest of {len(rows)})" if len(shown) < len(rows) else ""
+        heading = f"Wald tests of the {'fields' if what == 'h' else 'couplings'}, {d}{what} = 0{more}"
+        sections.append(Section(heading, table, note if what == "J" or not of_pair.any() else ""))
+    return sections
+
+
+def fit_summary(
+    call: str,
+    labels: Labels,
+    tests: LikelihoodRatio,
+    facts: Mapping[str, Any],
+    more: Sequence[Section] = (),
+) -> Summary:
     """Return the summary of a fit: what is known about it, and the naive Bayes test of each predictor.
 
     Parameters
@@ -107,6 +144,8 @@ def fit_summary(call: str, labels: Labels, tests: LikelihoodRatio, facts: Mappin
         Naive Bayes fields and eq. (27) of every predictor.
     facts : mapping of str to object
         Title and value, in the order in which they are to be shown.
+    more : sequence of Section
+        What follows after the tests of naive Bayes.
 
     Returns
     -------
@@ -132,7 +171,8 @@ def fit_summary(call: str, labels: Labels, tests: LikelihoodRatio, facts: Mappin
         most = np.argsort(-tests.chisq, kind="stable")[:SHOWN]
         title = "naive Bayes likelihood-ratio tests:"
         sections = [Section(f"{SHOWN} largest chi-squares of {len(names)} predictors", table.iloc[most])]
-    return Summary(head_text(call, labels), dict(facts), title, sections, tables)
+    tables |= {section.heading: section.table for section in more}
+    return Summary(head_text(call, labels), dict(facts), title, [*sections, *more], tables)
 
 
 def _fields(labels: Labels, tests: LikelihoodRatio, i: int) -> Section:

@@ -44,6 +44,11 @@ class Inference:
         self._labels, self._parameters, self._covariances = labels, parameters, covariances
         self.note = NOTE if penalised else NOTE.split(" With")[0]
 
+    @property
+    def composite(self) -> list[tuple[float, float]]:
+        """Log pseudo-likelihood of each group, and its effective number of parameters."""
+        return self._covariances.composite
+
     def _estimates(self, of: Any) -> tuple[list, np.ndarray, list[list[np.ndarray]]]:
         """Return names, estimates (rows of parameters) and table covariances of what `of` asks for."""
         groups, theta = list(self._labels.groups), self._parameters.theta

@@ -193,9 +193,7 @@ class BBLClassifier(ClassifierMixin, BaseEstimator):
         keep = np.flatnonzero(counts)
         classes = np.unique(y[keep])
         if len(classes) < 2:
-            raise DataError(
-                f"{type(self).__name__} needs two classes; the rows have one class, {classes.tolist()[0]!r}."
-            )
+            raise DataError(f"y has one class, {classes.tolist()[0]!r}; give rows of at least two classes.")
         response = _response_name(name, table.columns)
         data = _with_response(table, response, y, classes)
         formula = _formula(response, self.pairs, table.columns)
@@ -382,15 +380,14 @@ def _response_name(name: Any, columns: Sequence[Hashable]) -> str:
 
 
 def _with_response(table: Frame, response: str, y: np.ndarray, classes: np.ndarray) -> Frame:
-    """Return the table with one more column: the classes as ordered categories; those of no row of weight as missing."""
-    at = np.minimum(np.searchsorted(classes, y), len(classes) - 1)
-    codes = np.where(classes[at] == y, at, -1)
-    column = pd.Series(pd.Categorical.from_codes(codes, classes), index=table.index)
+    """Return the table with one more column: the classes, in their order; missing where all rows have weight 0."""
+    levels = pd.Index(classes)
+    column = pd.Series(pd.Categorical.from_codes(levels.get_indexer(y), levels), index=table.index)
     m = len(table.columns)
     return Frame((*table.columns, response), table.index, lambda k: column if k == m else table.get(k), table.argument)
 
 
-def _formula(response: str, pairs: Any, names: Sequence[str]) -> str:
+def _formula(response: str, pairs: Any, names: Sequence[Any]) -> str:
     """Return the formula that `pairs` stands for."""
     if isinstance(pairs, str):
         right = {"all": ".^2", "none": "."}.get(pairs, pairs)
@@ -404,9 +401,9 @@ def _formula(response: str, pairs: Any, names: Sequence[str]) -> str:
     return f"{_quoted(response)} ~ {right}"
 
 
-def _pair(pair: Any, names: Sequence[str]) -> str:
+def _pair(pair: Any, names: Sequence[Any]) -> str:
     ends = list(pair) if isinstance(pair, Sequence | np.ndarray) and not isinstance(pair, str) else []
-    ends = [names[e] if isinstance(e, int | np.integer) and 0 <= e < len(names) else e for e in ends]
+    ends = [names[int(e)] if isinstance(e, int | np.integer) and 0 <= e < len(names) else e for e in ends]
     if len(ends) != 2 or ends[0] == ends[1] or not all(isinstance(e, str) and e in names for e in ends):
         raise OptionError(
             f"pairs has the entry {pair!r}; give two different names or positions of the {len(names)} columns of X.",
@@ -415,8 +412,8 @@ def _pair(pair: Any, names: Sequence[str]) -> str:
     return ":".join(map(_quoted, ends))
 
 
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
+def _quoted(name: Any) -> str:
+    return "`" + str(name).replace("`", "``") + "`"
 
 
 def _without_constants(formula: str, data: Frame, keep: np.ndarray) -> str:

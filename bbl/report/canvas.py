@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bbl.design.labels import Labels
 from bbl.errors import OptionError
 from bbl.report.text import label_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["colour_limit", "diverging", "given_axes", "group_colours", "one_axes", "overflow", "short_name"]
+__all__ = [
+    "colour_limit",
+    "diverging",
+    "given_axes",
+    "grid_axes",
+    "group_colours",
+    "group_numbers",
+    "one_axes",
+    "overflow",
+    "short_name",
+    "thinned",
+]
 
 # Okabe & Ito's colours, which colour-blind readers can tell apart; yellow, too faint for bars, is left out
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
@@ -43,6 +56,37 @@ def one_axes(ax: Axes | None, size: tuple[float, float]) -> Axes:
     import matplotlib.pyplot as plt
 
     return plt.subplots(figsize=size, layout="constrained")[1]
+
+
+def grid_axes(n: int, columns: int, width: float, height: float) -> list[Axes]:
+    """Return `n` axes of a new figure, row by row; each takes `width` by `height` inches."""
+    import matplotlib.pyplot as plt
+
+    rows = math.ceil(n / columns)
+    figure, axes = plt.subplots(
+        rows, columns, figsize=(columns * width, rows * height), layout="constrained", squeeze=False
+    )
+    for ax in axes.ravel()[n:]:
+        figure.delaxes(ax)
+    return list(axes.ravel()[:n])
+
+
+def group_numbers(labels: Labels, groups: Sequence | None) -> list[int]:
+    """Return the numbers of the groups a caller names; all by default."""
+    if groups is None:
+        return list(range(len(labels.groups)))
+    unknown = [g for g in groups if g not in labels.groups]
+    if unknown or not len(groups):
+        known = ", ".join(map(repr, labels.groups))
+        wrong = f"{unknown[0]!r} is no group of {labels.response!r}" if unknown else "groups is empty"
+        raise OptionError(f"{wrong}; choose from {known}.", argument="groups")
+    return [labels.groups.index(g) for g in groups]
+
+
+def thinned(at: np.ndarray, names: Sequence, most: int) -> tuple[np.ndarray, list[str]]:
+    """Return every k-th tick and its name, so that at most `most` are left."""
+    step = math.ceil(len(names) / most)
+    return at[::step], [short_name(n, 12) for n in names[::step]]
 
 
 def group_colours(n: int) -> Sequence:

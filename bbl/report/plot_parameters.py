@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bbl.design.labels import Labels
-from bbl.errors import OptionError
+from bbl.errors import DataError
 from bbl.model.layout import Layout
 from bbl.model.parameters import Parameters
 from bbl.report.canvas import (
@@ -19,8 +19,10 @@ from bbl.report.canvas import (
     diverging,
     given_axes,
     group_colours,
+    group_numbers,
     overflow,
     short_name,
+    thinned,
 )
 
 if TYPE_CHECKING:
@@ -34,19 +36,8 @@ MAX_CELLS = 280  # of a map along an axis; a finer one would lose cells where it
 MAX_BLOCKS = 400  # levels up to which couplings are drawn one by one, unless all predictors are binary
 
 
-def _group_numbers(labels: Labels, groups: Sequence | None) -> list[int]:
-    if groups is None:
-        return list(range(len(labels.groups)))
-    unknown = [g for g in groups if g not in labels.groups]
-    if unknown or not len(groups):
-        known = ", ".join(map(repr, labels.groups))
-        wrong = f"{unknown[0]!r} is no group of {labels.response!r}" if unknown else "groups is empty"
-        raise OptionError(f"{wrong}; choose from {known}.", argument="groups")
-    return [labels.groups.index(g) for g in groups]
-
-
 def plot_parameters(
-    labels: Labels, parameters: Parameters, *, groups: Sequence | None = None, axes: Any = None
+    labels: Labels, parameters: Parameters, *, groups: Sequence | None = None, errors: Any = None, axes: Any = None
 ) -> list[Axes]:
     """Draw the fields of all groups, and a map of the couplings of each group (Figure 2 of Woo & Wang).
 
@@ -57,6 +48,9 @@ def plot_parameters(
         Drawn less the pooled ones, or as they are without a pooled fit.
     groups : sequence, optional
         Which groups; all by default.
+    errors : array_like, shape (K, D), optional
+        Half-widths of intervals of the fields of all groups, drawn on the bars. Where a map takes their place, a dot
+        marks the fields whose interval leaves out zero.
     axes : sequence of matplotlib Axes, optional
         One for the fields, then one per group for the couplings, if the model has any; a new figure by default.
 
@@ -70,21 +64,31 @@ def plot_parameters(
     ------
     OptionError
         If a group is unknown, or `axes` has the wrong length.
+    DataError
+        If `errors` has the wrong shape or is negative.
     """
-    shown = _group_numbers(labels, groups)
+    shown = group_numbers(labels, groups)
     layout, theta, d = parameters.layout, parameters.shift[shown], "" if parameters.pooled is None else r"\Delta "
     n_maps = len(shown) if len(layout.pairs) else 0
     drawn = _parameter_axes(n_maps) if axes is None else given_axes(axes, 1 + n_maps)
     names = [short_name(labels.groups[g]) for g in shown]
     fields = theta[:, : layout.D]
+    half = None if errors is None else _half_widths(errors, (len(labels.groups), layout.D))[shown]
     if fields.size <= MAX_BARS:
-        _bars(drawn[0], fields, labels, layout, names)
+        _bars(drawn[0], fields, labels, layout, names, half)
         drawn[0].set_ylabel(f"Field ${d}h$")
     else:
-        _field_map(drawn[0], fields, labels, layout, names, f"Field ${d}h$")
+        _field_map(drawn[0], fields, labels, layout, names, f"Field ${d}h$", half)
     if n_maps:
         _coupling_maps(drawn[1:], theta, labels, layout, names, d)
     return drawn
+
+
+def _half_widths(errors: Any, shape: tuple[int, int]) -> np.ndarray:
+    half = np.asarray(errors, dtype=float)
+    if half.shape != shape or (half < 0).any():
+        raise DataError(f"errors must hold {shape[0]} x {shape[1]} numbers, none below 0: one per group and field.")
+    return half
 
 
 def _parameter_axes(n_maps: int) -> list[Axes]:
@@ -113,25 +117,23 @@ def _middles(layout: Layout) -> np.ndarray:
     return (layout.start[:-1] + layout.start[1:] - 1) / 2
 
 
-def _thinned(at: np.ndarray, names: Sequence, most: int) -> tuple[np.ndarray, list[str]]:
-    """Return every k-th tick and its name, so that at most `most` are left."""
-    step = math.ceil(len(names) / most)
-    return at[::step], [short_name(n, 12) for n in names[::step]]
-
-
 def _turned(names: Sequence[str], room: int = 95) -> int:
     """Return the angle of tick labels: upright once they are too long to stand side by side."""
     return 90 if (max(map(len, names)) + 1) * len(names) > room else 0
 
 
-def _bars(ax: Axes, fields: np.ndarray, labels: Labels, layout: Layout, names: list[str]) -> None:
+def _bars(
+    ax: Axes, fields: np.ndarray, labels: Labels, layout: Layout, names: list[str], half: np.ndarray | None
+) -> None:
     """Draw one bar per level and group; levels are named below the bars, predictors above."""
     K, D = fields.shape
     width, values = 0.8 / K, np.where(np.isfinite(fields), fields, np.nan)
-    bars = [
-        ax.bar(np.arange(D) + (k - (K - 1) / 2) * width, values[k], width, color=colour)
-        for k, colour in enumerate(group_colours(K))
-    ]
+    at = [np.arange(D) + (k - (K - 1) / 2) * width for k in range(K)]
+    bars = [ax.bar(at[k], values[k], width, color=colour) for k, colour in enumerate(group_colours(K))]
+    if half is not None:
+        cap = min(2.5, 30 / (K * D))
+        for k in range(K):
+            ax.errorbar(at[k], values[k], half[k], fmt="none", ecolor="0.25", elinewidth=0.9, capsize=cap)
     ax.axhline(0, color="0.3", linewidth=0.8)
     for edge in layout.start[1:-1]:
         ax.axvline(edge - 0.5, color="0.8", linewidth=0.8)
@@ -142,7 +144,7 @@ def _bars(ax: Axes, fields: np.ndarray, labels: Labels, layout: Layout, names: l
     ax.set_xticks(np.arange(D), levels, rotation=_turned(levels), fontsize="small")
     above = ax.secondary_xaxis("top")
     above.spines["top"].set_visible(False)
-    at, predictors = _thinned(_middles(layout), labels.names, MAX_TICKS)
+    at, predictors = thinned(_middles(layout), labels.names, MAX_TICKS)
     above.set_xticks(at, predictors, rotation=_turned(predictors))
     above.tick_params(length=0)
     _legend(ax, bars, names, short_name(labels.response), columns=1 if K <= 10 else 2)
@@ -164,11 +166,22 @@ def _legend(ax: Axes, handles: list, names: list[str], title: str, columns: int)
         text.set_text(name)
 
 
-def _field_map(ax: Axes, fields: np.ndarray, labels: Labels, layout: Layout, names: list[str], title: str) -> None:
+def _field_map(
+    ax: Axes,
+    fields: np.ndarray,
+    labels: Labels,
+    layout: Layout,
+    names: list[str],
+    title: str,
+    half: np.ndarray | None,
+) -> None:
     """Draw groups by levels as colours; predictors are named in the middle of their levels."""
     colours = diverging(fields)
     image = ax.imshow(fields, aspect="auto", interpolation="nearest", **colours)
-    at, predictors = _thinned(_middles(layout), labels.names, MAX_TICKS)
+    if half is not None:
+        row, col = np.nonzero(np.abs(fields) > half)
+        ax.plot(col, row, "o", color="black", markersize=min(3.0, 200 / layout.D), markeredgewidth=0)
+    at, predictors = thinned(_middles(layout), labels.names, MAX_TICKS)
     ax.set_xticks(at, predictors, rotation=_turned(predictors), fontsize="small")
     ax.set_yticks(np.arange(len(names)), names, fontsize="small")
     ax.set_ylabel(short_name(labels.response))
@@ -227,7 +240,7 @@ def _map_ticks(ax: Axes, labels: Labels, layout: Layout, blocks: bool, small: bo
         names = [f"{short_name(labels.names[i], 12)}: {x}" for i, x in zip(owner, _level_names(labels), strict=True)]
     else:
         middles = _middles(layout) if blocks else np.arange(layout.m)
-        at, names = _thinned(middles, labels.names, 6 if small else 16)
+        at, names = thinned(middles, labels.names, 6 if small else 16)
     size = "x-small" if small else "small"
     ax.set_xticks(at, names, rotation=_turned(names, room=20 if small else 40), fontsize=size)
     ax.set_yticks(at, names, fontsize=size)

@@ -10,6 +10,7 @@ from bbl.design.readers import freq2raw, readFasta, removeConst
 from bbl.engines import MeanField, NaiveBayes, PseudoLikelihood
 from bbl.errors import BBLError, ConvergenceWarning, DataWarning
 from bbl.onegroup import mlestimate
+from bbl.report.plot import plot_comparison
 from bbl.results import BBLResults, CVResults, GroupParameters, MLEstimate, SampleResults
 from bbl.simulate import mcSample, randompar, randomsamp, sample_xi
 
@@ -35,6 +36,7 @@ __all__ = [
     "load",
     "mcSample",
     "mlestimate",
+    "plot_comparison",
     "randompar",
     "randomsamp",
     "readFasta",

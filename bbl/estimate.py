@@ -93,14 +93,16 @@ def fit_group(
         value, error = np.nan, 0.0
         if log_z in ("pseudo", "half"):
             site_theta = fit.site_theta if fit.site_theta is not None else _as_sites(layout, fit.theta)
-            value = pseudo_log_z(rows, layout, site_theta, half=log_z == "half")
+            half = log_z == "half"
+            value = fit.normaliser(half) if fit.normaliser else pseudo_log_z(rows, layout, site_theta, half=half)
         elif log_z == "mf":
             value = fit.mf_log_z if fit.mf_log_z is not None else _mean_field_log_z(rows, layout, fit.theta)
         elif log_z == "ais":
             start = np.concatenate([log_ratio(f) for f in frequencies(rows, layout, 1.0)])
             sampled = annealed_log_z(layout, fit.theta, start, rng=rng, n_jobs=workers)
             value, error = sampled.log_z, sampled.standard_error
-        out.append((fit if keep_sites else replace(fit, site_theta=None), float(value), error))
+        kept = fit.site_theta if keep_sites else None
+        out.append((replace(fit, site_theta=kept, normaliser=None), float(value), error))
     return out
 
 

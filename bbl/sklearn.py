@@ -78,7 +78,7 @@ class BBLClassifier(ClassifierMixin, BaseEstimator):
         Class labels, sorted.
     n_features_in_ : int
         Number of columns of `X`.
-    feature_names_in_ : ndarray of str, shape (n_features_in_,)
+    feature_names_in_ : ndarray of str, shape (m,)
         Their names, if all of them are strings.
     result_ : BBLResults
         The fitted model: coefficients, summary, standard errors, plots. Its response has the name of the Series `y`,

@@ -148,8 +148,9 @@ def measured(
 ) -> Measurement:
     """Measure `work`, and `check` what it returned.
 
-    Long work runs once. Short work is repeated until ``options.repeat`` seconds are spent and the median is taken;
-    very short work runs in batches of at least 10 ms. Memory is that of the first run.
+    Work of more than four times ``options.repeat`` seconds runs once. Shorter work runs at least three times more,
+    until ``options.repeat`` seconds are spent, and the median of these is taken; very short work runs in batches of
+    at least 10 ms. Memory is that of the first run, whose time is kept as ``first_wall_s``.
 
     Parameters
     ----------
@@ -164,7 +165,7 @@ def measured(
     result, user, cpu, wall = _timed(work, 1)
     peak_mb = peak.megabytes()
     first = wall
-    if wall < options.repeat:
+    if wall < 4.0 * options.repeat:  # the first run may have loaded something
         batch = max(1, math.ceil(SHORTEST / max(wall, 1e-7)))
         runs, spent = [], 0.0
         while len(runs) < 3 or spent < options.repeat:

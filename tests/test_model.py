@@ -5,7 +5,7 @@ import pytest
 import reference as oracle
 
 from bbl.design.sample import Sample
-from bbl.errors import DataError, OptionError
+from bbl.errors import OptionError
 from bbl.model.elimination import elimination_order
 from bbl.model.energy import Energy, energies
 from bbl.model.layout import Layout
@@ -98,9 +98,17 @@ def test_unknown_predictors_are_summed_out():
     for k, (row, hidden) in enumerate(zip(codes, unknown, strict=True)):
         match = (states[:, ~hidden] == row[~hidden]).all(axis=1)
         np.testing.assert_allclose(got[k], np.logaddexp.reduce(E[match], axis=0), atol=1e-12)
-    wide = Layout([4] * 8)
-    with pytest.raises(DataError, match="too many"):
-        Energy(wide, np.zeros((1, wide.size)))(np.zeros((1, 8), dtype=np.uint8), np.ones((1, 8), dtype=bool))
+    # beyond 4096 combinations: exact where the unknown predictors do not interact with each other
+    star = Layout([4] * 8, [(0, j) for j in range(1, 8)])
+    theta = np.random.default_rng(3).normal(size=(1, star.size))
+    row = np.full((1, 8), 2, dtype=np.uint8)
+    hidden = np.arange(8) > 0
+    fixed = np.zeros(4)
+    for j in range(1, 8):
+        h, J = star.table(theta[0], j), star.table(theta[0], 0, j)[1]
+        fixed[0] += np.logaddexp.reduce(np.concatenate([[0.0], h + J]))
+    expected = star.table(theta[0], 0)[1] + fixed[0]
+    assert Energy(star, theta)(row, hidden[None])[0, 0] == pytest.approx(expected)
 
 
 def test_moments_by_both_ways_and_by_definition():

@@ -33,6 +33,7 @@ from sklearn.utils.estimator_checks import estimator_checks_generator  # noqa: E
 
 from bbl.sklearn import BBLClassifier  # noqa: E402
 
+OLD = tuple(map(int, sklearn.__version__.split(".")[:2])) < (1, 7)
 METHODS = ("pseudo", "mf", "naive")
 MEAN_FIELD = {"method": "mf", "prior_count": 2, "log_z": "mf"}
 ENGINE = bbl.PseudoLikelihood(symmetrize=False)
@@ -65,21 +66,25 @@ def check_name(check):
     return getattr(check, "func", check).__name__
 
 
-# Some checks give continuous arrays, one of them 15 rows in 30 such columns, where rounding ends the fit. One of them
-# runs only if scipy was told, before it was imported, of the array API: below.
+# one needs scipy to be told of the array API before it is imported (below); one subtracts floats from integers in 1.6
+ELSEWHERE = {"check_array_api_input", *(["check_positive_only_tag_during_fit"] if OLD else [])}
+
+
+# some checks give continuous arrays, one of them 15 rows in 30 such columns, where rounding ends the fit
 @pytest.mark.filterwarnings("ignore::bbl.errors.DataWarning", "ignore::bbl.errors.ConvergenceWarning")
 @pytest.mark.parametrize(
     ("estimator", "check"),
     [
         pytest.param(estimator, check, id=f"{estimator.method}-{check_name(check)}")
         for estimator, check in CHECKS
-        if check_name(check) != "check_array_api_input"
+        if check_name(check) not in ELSEWHERE
     ],
 )
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
 
+@pytest.mark.skipif(OLD, reason="one of scikit-learn 1.6's own checks is broken for classifiers of categories")
 def test_no_check_is_skipped_or_expected_to_fail():
     code = (
         "import collections\n"
@@ -449,16 +454,22 @@ class TestTools:
         bins = KBinsDiscretizer(3, encode="ordinal", strategy="uniform")
         split = make_column_transformer((OrdinalEncoder(), list(X.columns)), (bins, ["fare"]))
         prob = []
-        for container in ("default", "pandas", "polars"):
+        for container in ("default", "pandas"):
             pipe = make_pipeline(split, BBLClassifier()).set_output(transform=container)
             pipe.fit(wide, y)
             prob.append(pipe.predict_proba(wide))
             named = container != "default"
             assert hasattr(pipe[-1], "feature_names_in_") == named
-            assert ("onehot" in str(pipe[-1].result_.labels.names)) is False
             assert ("ordinalencoder__Sex" in pipe[-1].result_.labels.names) == named
         assert np.array_equal(prob[0], prob[1])
-        assert np.array_equal(prob[0], prob[2])
+
+    def test_pipeline_with_polars_inside(self, rows):
+        pytest.importorskip("polars")
+        X, y = rows
+        plain = make_pipeline(OrdinalEncoder(), BBLClassifier()).fit(X, y)
+        pipe = make_pipeline(OrdinalEncoder(), BBLClassifier()).set_output(transform="polars").fit(X, y)
+        assert list(pipe[-1].feature_names_in_) == ["Class", "Sex", "Age"]
+        assert np.array_equal(pipe.predict_proba(X), plain.predict_proba(X))
 
     def test_grid_search_with_routed_weights(self, titanic):
         X, y = titanic.drop(columns=["Survived", "Freq"]), titanic["Survived"]

@@ -20,17 +20,18 @@
 # | classifier | describes | takes for granted | log-odds of two groups |
 # | --- | --- | --- | --- |
 # | naive Bayes | $P(x \mid y)$ | predictors independent within each group | sum over predictors |
-# | Boltzmann Bayes | $P(x \mid y)$ | only pairs of predictors interact within each group | sum over predictors and pairs |
+# | Boltzmann Bayes | $P(x \mid y)$ | only pairs of predictors interact within groups | sum over predictors and pairs |
 # | LDA on 0/1 columns | $P(x \mid y)$ | normal predictors, the same covariance in all groups | sum over predictors |
 # | logistic regression | $P(y \mid x)$ | the log-odds are a sum over predictors | that sum, fitted directly |
 # | the same with all pairs | $P(y \mid x)$ | the log-odds are a sum over pairs | that sum, fitted directly |
 #
 # The last column is the point. Three of the five can only weigh the predictors one by one. Whatever distinguishes two
-# groups by *how predictors go together* is invisible to them, however many rows there are. Boltzmann Bayes stands to
-# naive Bayes and LDA as quadratic discriminant analysis does for continuous predictors.
+# groups by *how predictors go together* is invisible to them, however many rows there are. Boltzmann Bayes is to LDA
+# what quadratic discriminant analysis is for continuous predictors: each group has its own couplings.
 
 # %%
-import formulaic
+import itertools
+
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
@@ -50,8 +51,8 @@ PREDICTORS = {name: list("rst") for name in NAMES}
 #
 # * **Independent**: the groups differ in the shares of the levels, and predictors are independent within them. This is
 #   the world of naive Bayes.
-# * **Same couplings**: neighbouring predictors tend to have the same level, in both groups alike. The couplings cancel in
-#   the log-odds, which are a sum over predictors, as logistic regression assumes. Naive Bayes counts the same
+# * **Same couplings**: neighbouring predictors tend to have the same level, in both groups alike. The couplings cancel
+#   in the log-odds, which are a sum over predictors, as logistic regression assumes. Naive Bayes counts the same
 #   evidence several times.
 # * **Opposite couplings**: in group A neighbours tend to have the same level, in group B different ones. All shares are
 #   one third in both groups: no single predictor says anything.
@@ -102,35 +103,39 @@ for group, part in example.groupby("y"):
 
 
 # %%
-def dummies(data, formula):
-    """Return the 0/1 columns of a formula."""
-    data = data.astype(dict.fromkeys(NAMES, pd.CategoricalDtype(list("rst"))))
-    return np.asarray(formulaic.model_matrix(f"{formula} - 1", data), dtype=float)[:, 1:]
-
-
-SINGLE, PAIRS = " + ".join(NAMES), "(" + " + ".join(NAMES) + ")**2"
+def dummies(data, pairs=False):
+    """Return a 0/1 column for each level but the first, and the products of those of two predictors."""
+    codes = data[NAMES].map("rst".index).to_numpy()
+    single = [np.eye(L)[codes[:, i]][:, 1:] for i in range(len(NAMES))]
+    products = [
+        (single[i][:, :, None] * single[j][:, None]).reshape(len(data), -1)
+        for i, j in itertools.combinations(range(len(NAMES)), 2)
+    ]
+    return np.hstack(single + products if pairs else single)
 
 
 def naive(train, test):
-    return bbl.bbl("y ~ .", train, method="naive").predict(test, type="prob")["B"]
+    return bbl.bbl("y ~ .", train, method="naive", testNull=False).predict(test, type="prob")["B"]
 
 
 def boltzmann(train, test):
-    return bbl.bbl("y ~ .^2", train, lambda_=0.03, lambdah=0.003).predict(test, type="prob")["B"]
+    penalty = 12 / len(train)  # the penalty is per row: the more rows, the smaller
+    fit = bbl.bbl("y ~ .^2", train, lambda_=penalty, lambdah=penalty / 10, testNull=False)
+    return fit.predict(test, type="prob")["B"]
 
 
 def lda(train, test):
-    model = LinearDiscriminantAnalysis().fit(dummies(train, SINGLE), train["y"])
-    return model.predict_proba(dummies(test, SINGLE))[:, 1]
+    model = LinearDiscriminantAnalysis().fit(dummies(train), train["y"])
+    return model.predict_proba(dummies(test))[:, 1]
 
 
-def logistic(train, test, formula=SINGLE):
-    model = LogisticRegression(max_iter=5000).fit(dummies(train, formula), train["y"])
-    return model.predict_proba(dummies(test, formula))[:, 1]
+def logistic(train, test, pairs=False):
+    model = LogisticRegression(solver="newton-cholesky").fit(dummies(train, pairs), train["y"])
+    return model.predict_proba(dummies(test, pairs))[:, 1]
 
 
 def logistic_pairs(train, test):
-    return logistic(train, test, PAIRS)
+    return logistic(train, test, pairs=True)
 
 
 CONTESTANTS = {
@@ -182,9 +187,8 @@ print(table[list(WORLDS)].round(3).to_string())
 
 # %%
 fig, axes = plt.subplots(1, 3, figsize=(10.5, 3.4), layout="constrained", sharex=True, sharey=True)
-colours = dict(
-    zip([*CONTESTANTS, "(true)"], ["#0072B2", "#56B4E9", "#E69F00", "#009E73", "#D55E00", "0.6"], strict=True)
-)
+COLOURS = ["#0072B2", "#56B4E9", "#E69F00", "#009E73", "#D55E00", "0.6"]
+colours = dict(zip([*CONTESTANTS, "(true)"], COLOURS, strict=True))
 for ax, world in zip(axes, WORLDS, strict=True):
     loss = table[world]["log-loss"]
     ax.barh(loss.index, loss, color=[colours[name] for name in loss.index])
@@ -197,9 +201,9 @@ plt.show()
 # %% [markdown]
 # *Independent*: all do well. Naive Bayes is at its best and those with pairs pay for parameters that are not needed.
 #
-# *Same couplings*: LDA and logistic regression do best. Naive Bayes ranks the rows nearly as well, but it is far too sure
-# of itself: its log-loss is the worst. Boltzmann Bayes sees that the evidence is shared, at the price of estimating the
-# same couplings twice.
+# *Same couplings*: LDA and logistic regression do best. Naive Bayes ranks the rows at least as well, but it is far too
+# sure of itself: its log-loss is the worst, worse than saying 1/2 each time. Boltzmann Bayes sees that the evidence is
+# shared, at the price of estimating the same couplings twice.
 #
 # *Opposite couplings*: naive Bayes, LDA and plain logistic regression are no better than a coin. Boltzmann Bayes comes
 # close to the truth. So does logistic regression, once it is told about all pairs.
@@ -213,11 +217,11 @@ plt.show()
 sizes = [50, 100, 200, 400, 800, 1600]
 fig, axes = plt.subplots(1, 3, figsize=(10.5, 3.6), layout="constrained", sharex=True)
 for ax, world in zip(axes, WORLDS, strict=True):
-    test = draw(world, 10_000, seed=0)
+    test = draw(world, 4_000, seed=0)
     is_b = test["y"] == "B"
     for name, contestant in CONTESTANTS.items():
         curve = [
-            np.mean([log_loss(is_b, contestant(draw(world, n, 100 * n + seed), test)) for seed in range(3)])
+            np.mean([log_loss(is_b, contestant(draw(world, n, 100 * n + seed), test)) for seed in range(2)])
             for n in sizes
         ]
         ax.plot(sizes, curve, "o-", markersize=4, color=colours[name], label=name)
@@ -234,8 +238,8 @@ plt.show()
 # ## What the model says besides
 #
 # Logistic regression with pairs predicts as well as Boltzmann Bayes in the last world, but it only knows *differences*
-# between the groups. `bbl` has the distribution of each group. In the world of opposite couplings it shows that neighbours
-# attract each other in A, repel each other in B, and that nothing else is there:
+# between the groups. `bbl` has the distribution of each group. In the world of opposite couplings it shows that
+# neighbours attract each other in A, repel each other in B, and that little else is there:
 
 # %%
 fit = bbl.bbl("y ~ .^2", draw("opposite couplings", 3000, seed=7), lambda_=0.01, testNull=False)
@@ -250,6 +254,6 @@ print(bbl.mcSample(fit, nsteps=500, seed=1, verbose=0).xmax)
 #
 # * Few rows, many predictors, a first look: naive Bayes; do not trust its probabilities where predictors are related.
 # * Effects of single predictors and their significance: logistic regression.
-# * Many groups, or an interest in what each group looks like, and how predictors go together within it: Boltzmann Bayes,
-#   with a penalty chosen by `crossVal` or `lambda_="cv"`. At a large penalty it becomes naive Bayes, so cross-validation also
-#   tells whether interactions are worth having.
+# * Many groups, or an interest in what each group looks like and how predictors go together within it: Boltzmann
+#   Bayes, with a penalty chosen by `crossVal` or `lambda_="cv"`. At a large penalty it becomes naive Bayes, so
+#   cross-validation also tells whether interactions are worth having.

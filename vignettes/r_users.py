@@ -134,8 +134,8 @@ first = titanic.query("Class == '1st' and Sex == 'Male' and Age == 'Adult'").set
 print(f"share of them who survived: {first['Yes'] / first.sum():.4f}")
 
 # %% [markdown]
-# R's approximation, eq. (31) without the factor 1/2, counts each coupling twice. Hence the default here is the exact sum
-# over all states where that is cheap, and otherwise what suits the method; `fit.log_z` shows the values. Pass
+# R's approximation, eq. (31) without the factor 1/2, counts each coupling twice. Hence the default here is the exact
+# sum over all states where that is cheap, and otherwise what suits the method; `fit.log_z` shows the values. Pass
 # `log_z="pseudo"` to compare with R.
 #
 # ## Naive Bayes

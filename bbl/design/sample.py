@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -66,7 +67,7 @@ class Sample:
         Sums over rows then cost less, and neither repeated rows (against weights) nor the order of rows make a
         difference, to the last bit.
         """
-        states = float(np.prod(np.asarray(n_levels, dtype=float)))
+        states = math.prod(int(L) for L in n_levels)
         if self.y is not None or not self.n or not self.codes.shape[1]:
             return self
         if states > max(2 * self.n, FEW_STATES):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
@@ -26,6 +26,8 @@ class EngineFit:
         The maximised objective per observation, summed over predictors.
     site_theta : ndarray, shape (D, 1 + D), or None
         Unsymmetrised pseudo-likelihood solution: row (i, a) holds ``h_i(a)`` and all ``J_i(a; j, b)``.
+    normaliser : callable, or None
+        ``normaliser(half)``: eq. (31) on the rows that were fitted, where the engine's kernel has it at hand.
     mf_log_z : float, or None
         The mean-field ln Z of eq. (32), from the engine's own frequencies.
     grad_norm : ndarray, shape (m,)
@@ -41,6 +43,7 @@ class EngineFit:
     lkh: float
     site_theta: np.ndarray | None = None
     mf_log_z: float | None = None
+    normaliser: Callable[[bool], float] | None = None
     grad_norm: np.ndarray = field(default_factory=lambda: np.zeros(0))
     n_iter: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=int))
     converged: np.ndarray = field(default_factory=lambda: np.ones(0, dtype=bool))

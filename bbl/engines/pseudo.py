@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
 from bbl._ext import newton
-from bbl._ext.pseudo import PseudoProblem
+from bbl._ext.pseudo import PseudoProblem, memory_estimate
 from bbl.checks import flag, integer, real
 from bbl.config import check_memory, run_tasks, serial_blas
 from bbl.design.sample import Sample
@@ -20,7 +21,7 @@ from bbl.model.moments import level_counts
 
 __all__ = ["PseudoLikelihood"]
 
-CONVERGED, STUCK = 0, 2
+CONVERGED, STUCK, FLOOR = 0, 2, 1e-8
 NEWTON_WORK, NEWTON_SIZE, POLISH_SIZE = 1e6, 256, 1024
 
 
@@ -102,8 +103,8 @@ class PseudoLikelihood(Engine):
             lambdah = lambda_ if self.lambdah is None else self.lambdah
             site_theta = site_theta.copy()
             sites = Sites(layout.m)
-            solve(self, sample, layout, lambda_, lambdah, site_theta, sites, workers)
-            fits[at] = self._finish(sample, layout, lambdah, site_theta, sites)
+            normaliser = solve(self, sample, layout, lambda_, lambdah, site_theta, sites, workers)
+            fits[at] = replace(self._finish(sample, layout, lambdah, site_theta, sites), normaliser=normaliser)
         return fits
 
     def _finish(
@@ -119,7 +120,9 @@ class PseudoLikelihood(Engine):
             why = f"did not converge: gradient norm {sites.norm[i]:.2g} after {sites.n_iter[i]} iterations"
             notes += ((int(i), -1, f"{why}; raise itmax, tolerance or lambda_"),)
         value, converged = -float(sites.value.sum()), sites.status == CONVERGED
-        return EngineFit(theta, value, site_theta, None, sites.norm, sites.n_iter, converged, notes)
+        return EngineFit(
+            theta, value, site_theta, grad_norm=sites.norm, n_iter=sites.n_iter, converged=converged, notes=notes
+        )
 
 
 class Sites:
@@ -162,10 +165,12 @@ def _by_newton(engine, sample, layout, lambda_, lambdah, site_theta, sites, work
 
 def _by_lbfgs(sample: Sample, layout: Layout):
     """Prepare the rows for the vectorised kernel, once for all penalties; return the solver."""
+    shared, task = memory_estimate(sample.n, layout.n_levels)
+    check_memory(shared + task, f"A fit of {layout.D} levels to {sample.n} rows", "Use fewer predictors or rows.")
     with serial_blas():
         problem = PseudoProblem(sample.codes, sample.weights, layout.n_levels, layout.mask)
 
-    def solve(engine, sample, layout, lambda_, lambdah, site_theta, sites, workers) -> None:
+    def solve(engine, sample, layout, lambda_, lambdah, site_theta, sites, workers):
         stop = np.zeros(1, dtype=np.int32)
         options = (lambda_, lambdah, engine.tolerance, engine.itmax, site_theta)
         out = (sites.norm, sites.n_iter, sites.n_eval, sites.status, sites.value, stop)
@@ -178,5 +183,8 @@ def _by_lbfgs(sample: Sample, layout: Layout):
         stuck = np.flatnonzero(sites.status == STUCK)
         if len(stuck) and layout.D * (layout.n_levels[stuck].max() - 1) < POLISH_SIZE:
             _by_newton(engine, sample, layout, lambda_, lambdah, site_theta, sites, workers, stuck)
+        # what is left there is the floor that rounding sets
+        sites.status[(sites.status == STUCK) & (sites.norm <= FLOOR)] = CONVERGED
+        return partial(problem.log_normaliser, site_theta)
 
     return solve

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import math
 
 import numpy as np
 
 from bbl._ext import energy as kernel
 from bbl.config import check_memory
-from bbl.errors import DataError
 from bbl.model.layout import Layout
 
 __all__ = ["Energy", "energies"]
@@ -50,7 +50,8 @@ class Energy:
         """Return the energies (n, K) of `codes` (n, m).
 
         Where `unknown` (n, m) is set, the predictor is summed out: the energy is then the log of the sum of
-        ``exp(E)`` over its levels, so that ``E - ln Z`` stays the log-probability of what is known.
+        ``exp(E)`` over its levels, so that ``E - ln Z`` stays the log-probability of what is known. Beyond 4096
+        combinations of levels in a row, the couplings among its unknown predictors are left out.
         """
         if unknown is None or not unknown.any():
             return self._known(codes)
@@ -72,13 +73,16 @@ class Energy:
         return out
 
     def _summed(self, codes: np.ndarray, unknown: np.ndarray) -> np.ndarray:
-        """Return the log-sum over all level combinations of the `unknown` predictors."""
-        levels = self.layout.n_levels[unknown]
-        if np.prod(levels, dtype=float) > MAX_EXPANSION:
-            raise DataError(
-                f"A row has {len(unknown)} predictors with unknown levels, whose {np.prod(levels, dtype=float):.3g} "
-                f"combinations are too many to sum over (at most {MAX_EXPANSION}); drop such rows."
-            )
+        """Return the log-sum over all level combinations of the `unknown` predictors.
+
+        With more than 4096 combinations each is summed out by itself, given the known ones.
+        """
+        levels = self.layout.n_levels[unknown].tolist()
+        if math.prod(levels) > MAX_EXPANSION:
+            base = codes.copy()
+            base[:, unknown] = 0
+            known = self._known(base)
+            return known + sum(self._summed(base, unknown[[u]]) - known for u in range(len(unknown)))
         total = np.full((len(codes), self.h.shape[1]), -np.inf)
         filled = codes.copy()
         for combination in itertools.product(*(range(L) for L in levels)):

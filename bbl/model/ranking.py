@@ -6,7 +6,13 @@ import numpy as np
 
 from bbl.model.layout import Layout
 
-__all__ = ["interaction_strength"]
+__all__ = ["interaction_strength", "zero_sum"]
+
+
+def zero_sum(tables: np.ndarray) -> np.ndarray:
+    """Return tables (..., L_i, L_j) less the means over their rows and columns: couplings in the zero-sum gauge."""
+    tables = tables - tables.mean(axis=-1, keepdims=True)
+    return tables - tables.mean(axis=-2, keepdims=True)
 
 
 def interaction_strength(layout: Layout, theta: np.ndarray, apc: bool = False) -> np.ndarray:
@@ -26,10 +32,13 @@ def interaction_strength(layout: Layout, theta: np.ndarray, apc: bool = False) -
         the gauge in which fields explain as much as they can.
     """
     strength = np.empty(len(layout.pairs))
-    for p, (i, j) in enumerate(layout.pairs):
-        table = np.pad(layout.table(theta, int(i), int(j)), ((1, 0), (1, 0)))
-        table = table - table.mean(axis=0) - table.mean(axis=1, keepdims=True) + table.mean()
-        strength[p] = np.sqrt((table**2).sum())
+    levels = layout.n_levels[layout.pairs]
+    for a, b in np.unique(levels, axis=0):
+        rows = np.flatnonzero((levels == (a, b)).all(axis=1))
+        cells = layout.pair_start[rows, None] + np.arange((a - 1) * (b - 1))
+        tables = np.zeros((len(rows), a, b))
+        tables[:, 1:, 1:] = theta[cells].reshape(-1, a - 1, b - 1)
+        strength[rows] = np.sqrt((zero_sum(tables) ** 2).sum(axis=(1, 2)))
     if not apc or not len(strength):
         return strength
     total = np.zeros((layout.m, layout.m))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from bbl.checks import choice, generator, integer, real
@@ -58,7 +60,7 @@ def sample_states(h, J, n_levels, nsample: int = 1, rng=None, burn_in: int = BUR
     rng = generator(rng)
     levels = check_levels(n_levels)
     check_memory(8.0 * nsample * levels.size, f"A sample of {nsample} rows", "Ask for fewer rows.")
-    if nsample == 0 or np.prod(levels, dtype=float) <= MAX_STATES:
+    if nsample == 0 or math.prod(levels.tolist()) <= MAX_STATES:
         return _sample_listed(h, J, levels, nsample, rng)
     n_chains = min(nsample, CHAINS)
     per_chain = -(-nsample // n_chains)

@@ -22,6 +22,7 @@ __all__ = [
     "grid_axes",
     "group_colours",
     "group_numbers",
+    "named_legend",
     "one_axes",
     "overflow",
     "short_name",
@@ -96,6 +97,13 @@ def group_colours(n: int) -> Sequence:
     import matplotlib
 
     return list(matplotlib.colormaps[SEQUENTIAL](np.linspace(0, 0.95, n)))
+
+
+def named_legend(ax: Axes, handles: list, names: list[str], **options: Any) -> None:
+    """Draw a legend whose names may be anything: matplotlib would leave out those that begin with an underscore."""
+    legend = ax.legend(handles, ["-"] * len(names), frameon=False, fontsize="small", **options)
+    for text, name in zip(legend.get_texts(), names, strict=True):
+        text.set_text(name)
 
 
 def colour_limit(values: np.ndarray) -> float:

@@ -20,6 +20,7 @@ from bbl.report.canvas import (
     given_axes,
     group_colours,
     group_numbers,
+    named_legend,
     overflow,
     short_name,
     thinned,
@@ -128,12 +129,12 @@ def _bars(
     """Draw one bar per level and group; levels are named below the bars, predictors above."""
     K, D = fields.shape
     width, values = 0.8 / K, np.where(np.isfinite(fields), fields, np.nan)
-    at = [np.arange(D) + (k - (K - 1) / 2) * width for k in range(K)]
-    bars = [ax.bar(at[k], values[k], width, color=colour) for k, colour in enumerate(group_colours(K))]
+    x = [np.arange(D) + (k - (K - 1) / 2) * width for k in range(K)]
+    bars = [ax.bar(x[k], values[k], width, color=colour) for k, colour in enumerate(group_colours(K))]
     if half is not None:
-        cap = min(2.5, 30 / (K * D))
+        cap = min(2.5, 120 / (K * D))
         for k in range(K):
-            ax.errorbar(at[k], values[k], half[k], fmt="none", ecolor="0.25", elinewidth=0.9, capsize=cap)
+            ax.errorbar(x[k], values[k], half[k], fmt="none", ecolor="0.25", elinewidth=0.9, capsize=cap)
     ax.axhline(0, color="0.3", linewidth=0.8)
     for edge in layout.start[1:-1]:
         ax.axvline(edge - 0.5, color="0.8", linewidth=0.8)
@@ -147,23 +148,8 @@ def _bars(
     at, predictors = thinned(_middles(layout), labels.names, MAX_TICKS)
     above.set_xticks(at, predictors, rotation=_turned(predictors))
     above.tick_params(length=0)
-    _legend(ax, bars, names, short_name(labels.response), columns=1 if K <= 10 else 2)
-
-
-def _legend(ax: Axes, handles: list, names: list[str], title: str, columns: int) -> None:
-    # names are set afterwards: matplotlib would leave out those that begin with an underscore
-    legend = ax.legend(
-        handles,
-        ["-"] * len(names),
-        title=title,
-        ncols=columns,
-        loc="upper left",
-        bbox_to_anchor=(1.0, 1.0),
-        frameon=False,
-        fontsize="small",
-    )
-    for text, name in zip(legend.get_texts(), names, strict=True):
-        text.set_text(name)
+    place = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0), "ncols": 1 if K <= 10 else 2}
+    named_legend(ax, bars, names, title=short_name(labels.response), **place)
 
 
 def _field_map(

@@ -12,6 +12,7 @@ from bbl.model.calibration import CALIBRATE
 from bbl.model.metrics import SCORES, auc
 from bbl.model.predict import link, log_probabilities
 from bbl.report import plot, text
+from bbl.report.plot_check import plot_calibration
 from bbl.results.fit import BBLResults, prediction_frame
 
 __all__ = ["CVResults"]
@@ -98,6 +99,28 @@ class CVResults:
     def plot(self, ax=None):
         """Draw the score against the setting (the paper's Figures 3, 5a, 6, 8); return the Axes."""
         return plot.plot_cv(self.cvframe, best=self.regstar, ax=ax)
+
+    def plot_calibration(self, bins: int = 10, groups=None, axes=None):
+        """Draw how often each group was observed where it was predicted with a given probability.
+
+        Parameters
+        ----------
+        bins : int, default 10
+            Bins of equal width between 0 and 1, of the validation predictions at `regstar`.
+        groups : sequence, optional
+            Which groups; all by default, but the second alone of two.
+        axes : sequence of two matplotlib Axes, optional
+            For the diagram and the histogram; a new figure by default.
+
+        Returns
+        -------
+        list of two matplotlib Axes
+            Points bear 95 % intervals of a binomial share; a calibrated model keeps to the diagonal.
+        """
+        scored = self.scored
+        p = np.exp(log_probabilities(calibrated(scored, scored.scores[self.best], self.calibrate)))
+        names = self.model.labels
+        return plot_calibration(names, p, scored.y, scored.weights, bins=bins, groups=groups, axes=axes)
 
     def __repr__(self) -> str:
         return text.cv_text(self.cvframe, self.regstar, self.maxscore, self.score)

@@ -23,10 +23,11 @@ from bbl.model.inference import likelihood_ratio
 from bbl.model.moments import level_counts
 from bbl.model.parameters import Parameters
 from bbl.model.predict import link, log_probabilities
-from bbl.report import plot, text
+from bbl.report import text
 from bbl.report.summary import Section, Summary, fit_summary, wald_sections
 from bbl.report.tables import Coefficients
 from bbl.results.archive import pack
+from bbl.results.figures import Figures
 from bbl.results.inference import Inference
 from bbl.storage import write_model
 from bbl.tuning import Tuning
@@ -67,7 +68,7 @@ def prediction_frame(
 
 
 @dataclass(frozen=True, repr=False)
-class BBLResults:
+class BBLResults(Figures):
     """A fitted Boltzmann Bayes learner; made by `bbl.bbl`.
 
     Attributes
@@ -166,7 +167,11 @@ class BBLResults:
         return Energy(self.params.layout, self.params.theta)
 
     def _scores(self, codes: np.ndarray, unknown: np.ndarray | None = None) -> np.ndarray:
-        return self.estimate.class_scores(self._energy(codes, unknown))
+        scores = self.estimate.class_scores(self._energy(codes, unknown))
+        if unknown is not None:  # nothing is known of these rows, whatever ln Z is
+            with np.errstate(divide="ignore"):
+                scores[unknown.all(axis=1)] = np.log(self.estimate.prior)
+        return scores
 
     def coef(self) -> Coefficients:
         """Return the coefficients: ``.h[group][predictor]``, ``.J[group][a, b]``, ``.h0``, ``.J0``, ``.to_frame()``."""
@@ -389,20 +394,6 @@ class BBLResults:
             + ", ".join(f"{g}: {b:.4g}" for g, b in zip(self.labels.groups, calibration.offset, strict=True)),
             "Converged": "yes" if self.converged else "no",
         }
-
-    def plot(self, axes=None):
-        """Draw the fields as bars and the couplings of each group as a heat map (the paper's Figure 2).
-
-        Parameters
-        ----------
-        axes : sequence of matplotlib Axes, optional
-            Where to draw; a new figure by default.
-
-        Returns
-        -------
-        list of matplotlib Axes
-        """
-        return plot.plot_parameters(self.labels, self.params, axes=axes)
 
     def save(self, path, *, store_data: bool = False) -> None:
         """Write the model to a file that `bbl.load` reads: versioned, checked by a digest, without pickle.

@@ -43,9 +43,24 @@ class SampleResults:
     labels: Labels
     codes: np.ndarray
 
-    def plot(self, shape: tuple[int, int] | None = None, axes=None):
-        """Draw `xmax` of each group as an image of the given shape (the paper's Figure 7); return the Axes."""
-        return plot.plot_configurations(self.codes, shape=shape, titles=list(self.labels.groups), axes=axes)
+    def plot(self, shape: tuple[int, int] | None = None, positions=None, axes=None):
+        """Draw `xmax` of each group as an image (the paper's Figure 7).
+
+        Parameters
+        ----------
+        shape : (int, int), optional
+            Rows and columns of the image; a square if the number of predictors is one, else a single row.
+        positions : array_like of int, shape (m,), optional
+            Where each predictor lies in the image, counted row by row from 0, if it has more pixels than predictors.
+        axes : sequence of matplotlib Axes, optional
+            One per group; a new figure by default.
+
+        Returns
+        -------
+        list of matplotlib Axes
+        """
+        titles = list(self.labels.groups)
+        return plot.plot_configurations(self.codes, shape=shape, titles=titles, positions=positions, axes=axes)
 
     def __repr__(self) -> str:
         return text.sample_text(self.xmax, self.emax)

@@ -1,0 +1,196 @@
+"""Logo plot: the levels of each predictor as letters, as tall as they are informative or enriched."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bbl.design.labels import Labels
+from bbl.errors import DataError, OptionError
+from bbl.model.parameters import Parameters
+from bbl.report.canvas import COLOURS, given_axes, grid_axes, group_colours, group_numbers, short_name, thinned
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["information", "plot_logo", "zero_sum_fields"]
+
+MAX_POSITIONS = 200
+NUCLEOTIDES = {"A": "#009E73", "C": "#0072B2", "G": "#E69F00", "T": "#D55E00", "U": "#D55E00"}
+# by the chemistry of the residue: polar, basic, acidic, hydrophobic
+AMINO_ACIDS = {
+    letter: colour
+    for letters, colour in (("GSTYCQN", "#009E73"), ("KRH", "#0072B2"), ("DE", "#D55E00"), ("AVLIPWFM", "#000000"))
+    for letter in letters
+}
+
+
+def _alphabet(labels: Labels) -> dict[str, str] | None:
+    """Return the colours of an alphabet that the levels of all predictors belong to, if there is one."""
+    used = {str(x).upper() for levels in labels.levels for x in levels} - {"-"}
+    if len(used) > 2 and used <= set(NUCLEOTIDES):
+        return NUCLEOTIDES
+    return AMINO_ACIDS if len(used) > 9 and used <= set(AMINO_ACIDS) else None
+
+
+def information(labels: Labels, counts: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Return the heights of a sequence logo (Schneider & Stephens 1990).
+
+    Parameters
+    ----------
+    labels : Labels
+    counts : sequence of m array_like, shape (K, L_i)
+        Counts, or frequencies, of the levels of each predictor in each group.
+
+    Returns
+    -------
+    list of m ndarrays, shape (K, L_i)
+        ``p_i(x) (log2 A - H_i)`` in bits, with the entropy ``H_i`` of the frequencies ``p_i``. A is 4 for nucleotides,
+        20 for amino acids, else ``L_i``. There is no correction for small samples.
+    """
+    alphabet = _alphabet(labels)
+    size = None if alphabet is None else 4 if alphabet is NUCLEOTIDES else 20
+    heights = []
+    for table in counts:
+        total = np.sum(table, axis=1, keepdims=True)
+        p = np.divide(table, total, out=np.zeros(np.shape(table)), where=total > 0)
+        entropy = -(p * np.log2(np.where(p > 0, p, 1.0))).sum(axis=1, keepdims=True)
+        most = np.log2(max(size or 0, p.shape[1]))
+        heights.append(p * np.maximum(most - entropy, 0.0))
+    return heights
+
+
+def zero_sum_fields(parameters: Parameters) -> list[np.ndarray]:
+    """Return the fields in the zero-sum gauge, which favours no level as the reference.
+
+    Parameters
+    ----------
+    parameters : Parameters
+        Taken less the pooled ones, or as they are without a pooled fit.
+
+    Returns
+    -------
+    list of m ndarrays, shape (K, L_i)
+        ``h_i(x) + sum_j mean_x' J_ij(x, x')``, less its mean over the levels x, reference level included.
+    """
+    layout, theta = parameters.layout, parameters.shift
+    row, col = layout.cells
+    levels = np.repeat(layout.n_levels, np.diff(layout.start))
+    fields = theta[:, : layout.D].copy()
+    for k, couplings in enumerate(theta[:, layout.D :]):
+        fields[k] += np.bincount(row, couplings / levels[col], layout.D)
+        fields[k] += np.bincount(col, couplings / levels[row], layout.D)
+    parts = [np.pad(part, ((0, 0), (1, 0))) for part in np.split(fields, layout.start[1:-1], axis=1)]
+    return [part - part.mean(axis=1, keepdims=True) for part in parts]
+
+
+def plot_logo(
+    labels: Labels,
+    heights: Sequence[np.ndarray],
+    *,
+    groups: Sequence | None = None,
+    ylabel: str = "Bits",
+    axes: Any = None,
+) -> list[Axes]:
+    """Draw the levels of every predictor as stacked letters, one logo per group.
+
+    Parameters
+    ----------
+    labels : Labels
+        Levels need not be letters: a longer name is drawn as a word.
+    heights : sequence of m array_like, shape (K, L_i)
+        Heights of the letters; negative ones hang below the axis. See `information` and `zero_sum_fields`.
+    groups : sequence, optional
+        Which groups; all by default.
+    ylabel : str, default "Bits"
+    axes : sequence of matplotlib Axes, optional
+        One per group; a new figure by default.
+
+    Returns
+    -------
+    list of matplotlib Axes
+        All with the same limits.
+
+    Raises
+    ------
+    OptionError
+        If a group is unknown, `axes` has the wrong length, or there are more than 200 predictors.
+    DataError
+        If `heights` do not belong to the levels, or are not finite.
+
+    Examples
+    --------
+    >>> labels = Labels("y", ("site", "control"), ("1", "2"), (("A", "C", "G", "T"), ("A", "C", "G", "T")))
+    >>> counts = [[[8, 1, 1, 0], [3, 2, 3, 2]], [[0, 0, 0, 10], [1, 2, 3, 4]]]
+    >>> axes = plot_logo(labels, information(labels, counts))
+    """
+    shown, m = group_numbers(labels, groups), len(labels.names)
+    if m > MAX_POSITIONS:
+        raise OptionError(f"A logo has room for {MAX_POSITIONS} predictors, but there are {m}; fit fewer of them.")
+    shape = [(len(labels.groups), len(levels)) for levels in labels.levels]
+    tables = [np.asarray(table, dtype=float) for table in heights]
+    if [t.shape for t in tables] != shape or not all(np.isfinite(t).all() for t in tables):
+        raise DataError("heights must hold one finite (groups, levels) table per predictor.")
+    longest = max((len(str(x)) for levels in labels.levels for x in levels), default=1)
+    width = float(np.clip(0.7 + m * (0.36 if longest == 1 else 1.0), 1.8, 12.0))
+    columns = 1 if len(shown) <= 3 or axes is not None else min(len(shown), max(1, int(9 / width)))
+    width = max(width, 3.2) if columns == 1 else width
+    drawn = grid_axes(len(shown), columns, width, 1.9) if axes is None else given_axes(axes, len(shown))
+    top = max((np.where(t[shown] > 0, t[shown], 0).sum(axis=1).max() for t in tables), default=0.0)
+    bottom = min((np.where(t[shown] < 0, t[shown], 0).sum(axis=1).min() for t in tables), default=0.0)
+    margin = 0.04 * (top - bottom) or 1.0
+    paint, (at, names) = _paint(labels), thinned(np.arange(m), labels.names, 60)
+    turned = 90 if sum(map(len, names)) + len(names) > 14 * (width - 0.6) else 0
+    for n, (k, ax) in enumerate(zip(shown, drawn, strict=True)):
+        for i, table in enumerate(tables):
+            _stack(ax, i, table[k], labels.levels[i], paint[i])
+        ax.set_xticks(at, names, rotation=turned, fontsize="small")
+        ax.tick_params(axis="x", length=0)
+        ax.set(xlim=(-0.6, m - 0.4), ylim=(bottom - margin if bottom < 0 else 0.0, top + margin))
+        ax.set_title(f"{short_name(labels.response)} = {short_name(labels.groups[k])}", fontsize="medium")
+        if n % columns == 0:
+            ax.set_ylabel(ylabel)
+        ax.axhline(0, color="0.3", linewidth=0.8)
+        ax.spines[["top", "right", "bottom"]].set_visible(False)
+    return drawn
+
+
+def _paint(labels: Labels) -> list[Sequence]:
+    """Return the colours of each predictor's levels: those of their alphabet, else the same for the same level."""
+    alphabet = _alphabet(labels)
+    if alphabet is not None:
+        return [[alphabet.get(str(x).upper(), "0.5") for x in levels] for levels in labels.levels]
+    distinct = list(dict.fromkeys(x for levels in labels.levels for x in levels))
+    if len(distinct) <= len(COLOURS):
+        return [[COLOURS[distinct.index(x)] for x in levels] for levels in labels.levels]
+    return [group_colours(len(levels)) for levels in labels.levels]
+
+
+def _stack(ax: Axes, at: int, heights: np.ndarray, levels: Sequence, paint: Sequence) -> None:
+    """Stack the letters of one position, the tallest farthest from zero."""
+    ends = {1.0: 0.0, -1.0: 0.0}
+    for a in np.argsort(np.abs(heights), kind="stable"):
+        side = 1.0 if heights[a] > 0 else -1.0
+        if heights[a]:
+            low = min(ends[side], ends[side] + heights[a])
+            _letter(ax, short_name(levels[a], 10), at, low, abs(heights[a]), paint[a])
+        ends[side] += heights[a]
+
+
+def _letter(ax: Axes, text: str, at: float, low: float, height: float, colour: Any) -> None:
+    """Draw a text stretched to 0.9 units width and the given height; narrow letters stay narrower."""
+    from matplotlib.font_manager import FontProperties
+    from matplotlib.patches import PathPatch
+    from matplotlib.textpath import TextPath
+    from matplotlib.transforms import Affine2D
+
+    path = TextPath((0, 0), text, size=1, prop=FontProperties(family="DejaVu Sans", weight="bold"))
+    box = path.get_extents()
+    if not (box.width and box.height):  # nothing but blanks
+        return
+    wide = 0.9 / max(box.width, 0.55)
+    middle = Affine2D().translate(-(box.x0 + box.x1) / 2, -box.y0)
+    stretched = middle.scale(wide, height / box.height).translate(at, low)
+    ax.add_patch(PathPatch(path.transformed(stretched), facecolor=colour, edgecolor="none"))

@@ -1,0 +1,102 @@
+"""Figures: the figures of a fitted model, as methods that `BBLResults` has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from bbl.checks import choice, flag
+from bbl.report.plot_logo import information, plot_logo, zero_sum_fields
+from bbl.report.plot_network import plot_network
+from bbl.report.plot_parameters import plot_parameters
+
+__all__ = ["Figures"]
+
+
+class Figures:
+    """The figures of a fitted model; they take matplotlib axes and return them."""
+
+    def plot(self: Any, axes=None, intervals: bool = False):
+        """Draw the fields as bars and the couplings of each group as a heat map (the paper's Figure 2).
+
+        Parameters
+        ----------
+        axes : sequence of matplotlib Axes, optional
+            Where to draw; a new figure by default.
+        intervals : bool, default False
+            Whether the bars bear the 95 % intervals of ``inference()``.
+
+        Returns
+        -------
+        list of matplotlib Axes
+            The fields, then the couplings of each group.
+
+        Raises
+        ------
+        OptionError, DataError
+            With `intervals`, what ``inference()`` raises.
+        """
+        half = None
+        if flag("intervals", intervals):
+            table = self.inference().table("group" if self.params.pooled is None else "pooled")
+            width = (table["upper"] - table["lower"]).to_numpy() / 2
+            half = width.reshape(self.params.theta.shape)[:, : self.params.layout.D]
+        return plot_parameters(self.labels, self.params, errors=half, axes=axes)
+
+    def plot_logo(self: Any, kind: str = "information", groups: Sequence | None = None, axes=None):
+        """Draw the levels of each predictor as stacked letters, one logo per group.
+
+        Parameters
+        ----------
+        kind : {"information", "fields"}, default "information"
+            What the letters are as tall as: their frequency times the information of the position, in bits
+            (Schneider & Stephens 1990); or the fields (``dh`` with a pooled fit) in the zero-sum gauge, where letters
+            below the axis are rarer in the group.
+        groups : sequence, optional
+            Which groups; all by default.
+        axes : sequence of matplotlib Axes, optional
+            One per group; a new figure by default.
+
+        Returns
+        -------
+        list of matplotlib Axes
+
+        Raises
+        ------
+        OptionError
+            If there are more than 200 predictors, or a group is unknown.
+        """
+        if choice("kind", kind, ("information", "fields")) == "information":
+            heights, title = information(self.labels, self._counts), "Bits"
+        else:
+            d = "" if self.params.pooled is None else r"\Delta "
+            heights, title = zero_sum_fields(self.params), f"Field ${d}h$"
+        return plot_logo(self.labels, heights, groups=groups, ylabel=title, axes=axes)
+
+    def plot_network(self: Any, groups: Sequence | None = None, top: int | None = None, axes=None):
+        """Draw the strongest interactions of each group as a graph of the predictors.
+
+        Parameters
+        ----------
+        groups : sequence, optional
+            Groups, and pairs ``(a, b)`` of groups for the parameters of a less those of b; all groups by default.
+        top : int, optional
+            How many pairs to draw; by default twice the number of predictors, 20 at least and 80 at most (30 in more
+            than 4 graphs).
+        axes : sequence of matplotlib Axes, optional
+            One per graph; a new figure by default.
+
+        Returns
+        -------
+        list of matplotlib Axes
+            Edges are as wide as the couplings are strong (Frobenius norm in the zero-sum gauge), red where the
+            strongest coupling of a pair is positive, blue where it is negative.
+
+        Raises
+        ------
+        DataError
+            If the model has no interactions.
+        OptionError
+            If a group is unknown.
+        """
+        return plot_network(self.labels, self.params, groups=groups, top=top, axes=axes)

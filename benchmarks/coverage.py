@@ -1,0 +1,146 @@
+"""Coverage of confidence intervals and level of the pair tests on simulated data: ``python -m benchmarks.coverage``."""
+
+from __future__ import annotations
+
+import argparse
+import time
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from joblib import Parallel, delayed
+
+import bbl
+from bbl.errors import BBLError, ConvergenceWarning, DataWarning
+from bbl.model.layout import Layout
+from bbl.model.simulate import random_parameters, sample_groups
+from benchmarks.report import table
+
+RESULTS = Path(__file__).resolve().parent / "results"
+LEVELS = (0.05, 0.01)
+COLUMNS = ("setting", "replicate", "kind", "parameters", "covered", "tests", "p05", "p01", "seconds")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A kind of data: levels of the predictors, rows of all groups together, groups, and spread of the couplings."""
+
+    levels: tuple[int, ...]
+    n: int
+    groups: int = 2
+    coupling: float = 0.4
+    share_zero: float = 0.5
+
+    @property
+    def name(self) -> str:
+        """How the tables call it."""
+        m, kinds = len(self.levels), sorted(set(self.levels))
+        levels = f"L = {kinds[0]}" if len(kinds) == 1 else f"L = {kinds[0]} to {kinds[-1]}"
+        return f"m = {m}, {levels}, n = {self.n:,}, K = {self.groups}, J ~ N(0, {self.coupling:g}^2)"
+
+
+SETTINGS = (
+    Setting((2,) * 5, 4000),
+    Setting((2,) * 10, 4000),
+    Setting((2,) * 10, 15000, groups=3),
+    Setting((3,) * 6, 6000),
+    Setting((4,) * 5, 10000),
+    Setting((2, 3, 4, 2, 3, 5), 8000),
+    Setting((2,) * 8, 4000, coupling=1.0),
+    Setting((3,) * 5, 20000, coupling=0.8),
+)
+
+
+def replicate(setting: Setting, at: int, number: int) -> list[tuple]:
+    """Simulate a model and a sample, fit, and count what the intervals cover and the tests reject."""
+    rng = np.random.default_rng([at, number, 7])
+    layout = Layout(setting.levels)
+    theta = random_parameters(layout, "norm", dh=0.5, dJ=setting.coupling, rng=rng, n_groups=setting.groups)
+    zero = rng.random(len(layout.pairs)) < setting.share_zero
+    for (i, j), none in zip(layout.pairs, zero, strict=True):
+        if none:
+            layout.table(theta, i, j)[...] = 0.0
+    codes, y = sample_groups(layout, theta, setting.n, rng=rng)
+    frame = pd.DataFrame(codes, columns=[f"x{i + 1}" for i in range(layout.m)]).assign(y=y)
+    levels = {f"x{i + 1}": list(range(L)) for i, L in enumerate(setting.levels)}
+    begin = time.process_time()
+    fit = bbl.bbl("y ~ .^2", frame, lambda_=0.0, lambdah=0.0, xlevels=levels, n_jobs=1, verbose=0, novarOk=True)
+    inference = fit.inference()
+    out = []
+    for kind, of, truth in (("group", "group", theta), ("difference of groups", (0, 1), (theta[0] - theta[1])[None])):
+        intervals, tests = inference.table(of), inference.tests(of)
+        covered = (intervals["lower"] <= truth.ravel()) & (truth.ravel() <= intervals["upper"])
+        p = tests.loc[tests["predictor2"].notna(), "p"].to_numpy()[np.tile(zero, len(truth))]
+        rejected = [int((p < level).sum()) for level in LEVELS]
+        used = time.process_time() - begin
+        out.append((setting.name, number, kind, len(covered), int(covered.sum()), len(p), *rejected, used))
+    return out
+
+
+def _attempt(setting: Setting, at: int, number: int) -> list[tuple]:
+    """Do not count a sample in which lambda 0 has no finite optimum; the error says so."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        warnings.simplefilter("ignore", DataWarning)
+        try:
+            return replicate(setting, at, number)
+        except BBLError:
+            return [(setting.name, number, "undetermined", 0, 0, 0, 0, 0, np.nan)]
+
+
+def share(count: pd.Series, of: pd.Series) -> str:
+    """Return a pooled percentage with its Monte-Carlo standard error, which counts samples, not parameters."""
+    if not of.sum():
+        return ""
+    rate = count.sum() / of.sum()
+    spread = np.sqrt(((count - rate * of) ** 2).sum()) / of.sum()
+    return f"{100 * rate:.2f} ± {100 * spread:.2f}%"
+
+
+def summarise(frame: pd.DataFrame) -> list[str]:
+    """Return the Markdown table."""
+    rows = []
+    fitted = frame[frame["kind"] != "undetermined"]
+    names = list(dict.fromkeys(frame["setting"]))
+    parts = [(name, kind) for name in names for kind in dict.fromkeys(fitted.loc[fitted["setting"] == name, "kind"])]
+    views = [(f"{n}: {k}", fitted[(fitted["setting"] == n) & (fitted["kind"] == k)]) for n, k in parts]
+    views = [(f"**all: {k}**", fitted[fitted["kind"] == k]) for k in dict.fromkeys(fitted["kind"])] + views
+    for name, part in views:
+        row = [name, str(len(part)), f"{part['parameters'].sum():,}"]
+        row += [share(part["covered"], part["parameters"]), f"{part['tests'].sum():,}"]
+        rows.append([*row, share(part["p05"], part["tests"]), share(part["p01"], part["tests"])])
+    lost = int((frame["kind"] == "undetermined").sum())
+    head = ["", "samples", "parameters", "coverage of 95%", "true nulls", "rejected at 0.05", "rejected at 0.01"]
+    return [
+        "# Coverage of intervals and level of tests",
+        "",
+        "Random models with fields N(0, 0.5^2), half of the pairs without interaction, a new model for every sample; "
+        "fitted with lambda 0 (`python -m benchmarks.coverage`). Coverage is that of the 95% intervals of "
+        "`fit.inference().table()`, rejection that of `tests()` over pairs whose couplings are truly zero; ± is the "
+        f"Monte-Carlo standard error over samples. {lost} samples had no finite optimum and are not counted.",
+        "",
+        *table(head, rows),
+    ]
+
+
+def main() -> None:
+    """Run and write ``results/coverage.csv`` and ``coverage.md``."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--replicates", type=int, default=200)
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    args = parser.parse_args()
+    tasks = [(s, at, r) for at, s in enumerate(SETTINGS) for r in range(args.replicates)]
+    runs = Parallel(n_jobs=args.jobs)(delayed(_attempt)(*task) for task in tasks)
+    frame = pd.DataFrame([row for run in runs for row in run], columns=COLUMNS)
+    args.out.mkdir(parents=True, exist_ok=True)
+    frame.to_csv(args.out / "coverage.csv", index=False, float_format="%.4g")
+    lines = summarise(frame)
+    (args.out / "coverage.md").write_text("\n".join(lines) + "\n")
+    print("\n".join(lines))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,85 @@
+"""Tests of the vignettes: their form, and the data that they carry against the stored R runs; .ci/run executes them."""
+
+import ast
+import base64
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bbl.datasets import load_titanic
+
+FOLDER = Path(__file__).resolve().parents[1] / "vignettes"
+SCRIPTS = sorted(FOLDER.glob("*.py"))
+
+
+def literal(script, name):
+    """Return the constant that a vignette assigns to `name`."""
+    for node in ast.parse((FOLDER / script).read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name:
+            return ast.literal_eval(node.value)
+    raise AssertionError(f"{script} has no {name}")
+
+
+def unpacked(text):
+    return np.frombuffer(base64.b85decode(text.replace("\n", "")), dtype=np.uint8)
+
+
+def letters(text, n, m):
+    bits = np.unpackbits(unpacked(text)).reshape(n, m, 2)
+    return np.array(list("acgt"))[bits[..., 0] * 2 + bits[..., 1]]
+
+
+def columns(case, *names):
+    table = {column["name"]: column["values"] for column in case["input"]["data"]["columns"]}
+    return np.array([table[name] for name in names]).T
+
+
+def test_all_are_there():
+    names = ["binding_sites", "discriminant", "genetic_code", "mnist", "r_users", "simulated", "titanic"]
+    assert [script.stem for script in SCRIPTS] == names
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.stem)
+def test_is_a_percent_script_with_a_title(script):
+    text = script.read_text(encoding="utf-8")
+    header, *cells = re.split(r"^# %%", text, flags=re.MULTILINE)
+    assert header.startswith("# ---\n# jupyter:\n") and "format_name: percent" in header
+    assert re.match(r" \[markdown\]\n# # \S", cells[0])
+    assert sum(bool(re.search(r"^# # ", cell, flags=re.MULTILINE)) for cell in cells) == 1
+    for cell in cells:
+        if cell.startswith(" [markdown]"):
+            lines = cell.strip().split("\n")[1:]
+            assert lines and all(line == "" or line.startswith("#") for line in lines)
+        else:
+            ast.parse(cell)
+    assert not re.search(r"/work|/tmp|/home|\.\./", text)
+
+
+def test_titanic_training_half_is_that_of_r(shared):
+    case = json.loads((shared / "reference" / "bbl" / "titanic_split159.json").read_text())
+    freq = load_titanic()["Freq"].to_numpy()
+    row = np.repeat(np.arange(32), freq)
+    train = np.array(case["input"]["train_rows_1based"]) - 1
+    assert literal("titanic.py", "TRAIN") == np.bincount(row[train], minlength=32).tolist()
+
+
+def test_simulated_rows_and_parameters_are_those_of_r(shared):
+    case = json.loads((shared / "reference" / "bbl" / "sim135_cv_mf_paper.json").read_text())
+    rows = letters(literal("simulated.py", "ROWS"), 1000, 5)
+    np.testing.assert_array_equal(rows, columns(case, "v1", "v2", "v3", "v4", "v5"))
+    assert columns(case, "y").ravel().tolist() == ["ctrl"] * 487 + ["case"] * 513
+    expected = [
+        np.concatenate([*(list(h.values()) for h in par["h"].values()), *(np.ravel(e["values"]) for e in par["J"])])
+        for par in case["truth"]["par"]
+    ]
+    numbers = unpacked(literal("simulated.py", "TRUE")).view("<i2").reshape(2, 105) / 30_000
+    np.testing.assert_allclose(numbers, expected, rtol=0, atol=2e-5)
+
+
+def test_codons_are_those_of_r(shared):
+    case = json.loads((shared / "reference" / "bbl" / "codon_cv_paper.json").read_text())
+    codons = letters(literal("genetic_code.py", "CODONS"), 2000, 3)
+    np.testing.assert_array_equal(codons, columns(case, "b1", "b2", "b3"))

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import chdtrc
 
 from bbl.config import run_tasks
 from bbl.design.sample import Sample
@@ -141,6 +140,8 @@ def wald(layout: Layout, theta: np.ndarray, terms: list[np.ndarray]) -> tuple[np
     terms : list of ndarray
         Covariances of the tables, as in `Covariances`.
     """
+    from scipy.special import chdtrc
+
     cuts = np.concatenate([layout.start, layout.pair_start[1:]])
     statistic = np.array(
         [

@@ -48,7 +48,6 @@ os.environ.setdefault("MPLBACKEND", "module://matplotlib_inline.backend_inline")
 # -- API
 
 autosummary_generate = True
-autodoc_default_options = {"members": False}
 autodoc_typehints = "none"
 numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
@@ -99,7 +98,7 @@ def copy_in() -> None:
         if path.suffix in (".md", ".png", ".svg"):
             shutil.copy2(path, results)
     if not (results / "summary.md").exists():
-        text = "No measurements are stored in this copy of the source; `python -m benchmarks.run` makes them.\n"
+        text = "# Measurements\n\nNo measurements are stored in this copy of the source; `python -m benchmarks.run` makes them.\n"
         (results / "summary.md").write_text(text, encoding="utf-8")
 
 

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
-from formulaic.parser import DefaultFormulaParser
 
 from bbl.checks import near_match
 from bbl.errors import BBLTypeError, FormulaError
@@ -152,6 +151,8 @@ def _sanitise(formula: str) -> tuple[str, dict[str, str]]:
 
 def _tree(formula: str, text: str) -> Any:
     """Return formulaic's syntax tree, having bounded what makes its parser slow."""
+    from formulaic.parser import DefaultFormulaParser
+
     parser = DefaultFormulaParser(include_intercept=False)
     try:
         _check_tokens(formula, list(parser.get_tokens(text)))

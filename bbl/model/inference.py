@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import chdtrc, xlogy
 
 __all__ = ["LikelihoodRatio", "likelihood_ratio"]
 
@@ -63,6 +62,8 @@ def likelihood_ratio(counts: Sequence[np.ndarray], prior_count: float = 0.0) -> 
     >>> test.chisq.round(4), test.df
     (array([434.4688]), array([1]))
     """
+    from scipy.special import chdtrc
+
     fits = [_one_predictor(np.asarray(n, dtype=float), prior_count) for n in counts]
     chisq = np.array([fit[2] for fit in fits])
     df = np.array([(len(n) - 1) * (np.shape(n)[1] - 1) for n in counts])
@@ -71,6 +72,8 @@ def likelihood_ratio(counts: Sequence[np.ndarray], prior_count: float = 0.0) -> 
 
 def _one_predictor(n: np.ndarray, prior_count: float) -> tuple[np.ndarray, np.ndarray, float]:
     """Return the fields (K, L - 1), the pooled fields (L - 1,) and the statistic q of one predictor."""
+    from scipy.special import xlogy
+
     group, pooled = n + prior_count / n.shape[1], n.sum(axis=0) + prior_count / n.shape[1]
     with np.errstate(divide="ignore", invalid="ignore"):
         log_group, log_pooled = np.log(group), np.log(pooled)

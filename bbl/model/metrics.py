@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import ndtri
 
 __all__ = ["SCORES", "accuracy", "auc", "brier", "log_loss"]
 
@@ -52,6 +51,8 @@ def auc(
     -----
     DeLong, DeLong & Clarke-Pearson (1988), by mid-ranks as in Sun & Xu (2014).
     """
+    from scipy.special import ndtri
+
     # the rank of a weighted row among repeated rows: all below it, and half of its ties
     _, rank = np.unique(score, return_inverse=True)
     cases, controls = weights * positive, weights * ~positive

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.special import ndtr, ndtri
 
 from bbl.checks import choice, flag, near_match, real
 from bbl.design.labels import Labels
@@ -79,6 +78,8 @@ class Inference:
             The columns of ``tidy()`` that name the parameter, then ``estimate``, ``se``, ``z``, ``p``, ``lower``,
             ``upper``.
         """
+        from scipy.special import ndtr, ndtri
+
         real("level", level, 0.0, 1.0, open_low=True)
         names, theta, terms = self._estimates(of)
         labels = Labels(self._labels.response, tuple(names), self._labels.names, self._labels.levels)

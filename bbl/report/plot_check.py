@@ -85,8 +85,8 @@ def plot_calibration(
         mean = np.bincount(at, weight * p[:, k], bins)[full] / total[full]
         hits = np.bincount(at, weight * (y == k), bins)[full]
         low, high = wilson(hits, total[full])
-        diagram.vlines(mean, low, high, color=colour, linewidth=1.2, alpha=0.4 if many else 1.0)
-        diagram.plot(mean, hits / total[full], color=colour, linewidth=1.4, alpha=0.4 if many else 1.0)
+        diagram.vlines(mean, low, high, color=colour, linewidth=1.2, alpha=0.3 if many else 1.0)
+        diagram.plot(mean, hits / total[full], color=colour, linewidth=1.4, alpha=0.3 if many else 1.0)
         lines += diagram.plot(mean, hits / total[full], "o", color=colour, markersize=4.5, zorder=3)
         histogram.stairs(total, edges, fill=len(shown) == 1, linewidth=1.2, color=colour)
     response, names = short_name(labels.response), [short_name(labels.groups[k]) for k in shown]

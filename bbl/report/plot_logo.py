@@ -99,7 +99,8 @@ def plot_logo(
     Parameters
     ----------
     labels : Labels
-        Levels need not be letters: a longer name is drawn as a word.
+        Levels need not be letters: a longer name is drawn as a word. Nucleotides and amino acids have the colours of
+        their kind.
     heights : sequence of m array_like, shape (K, L_i)
         Heights of the letters; negative ones hang below the axis. See `information` and `zero_sum_fields`.
     groups : sequence, optional
@@ -141,17 +142,22 @@ def plot_logo(
     top = max((np.where(t[shown] > 0, t[shown], 0).sum(axis=1).max() for t in tables), default=0.0)
     bottom = min((np.where(t[shown] < 0, t[shown], 0).sum(axis=1).min() for t in tables), default=0.0)
     margin = 0.04 * (top - bottom) or 1.0
+    letters = [[short_name(x, 10) for x in levels] for levels in labels.levels]
+    if _alphabet(labels) is not None:  # capitals fill their place better
+        letters = [[x.upper() for x in levels] for levels in letters]
     paint, (at, names) = _paint(labels), thinned(np.arange(m), labels.names, 60)
     turned = 90 if sum(map(len, names)) + len(names) > 14 * (width - 0.6) else 0
     for n, (k, ax) in enumerate(zip(shown, drawn, strict=True)):
         for i, table in enumerate(tables):
-            _stack(ax, i, table[k], labels.levels[i], paint[i])
+            _stack(ax, i, table[k], letters[i], paint[i])
         ax.set_xticks(at, names, rotation=turned, fontsize="small")
         ax.tick_params(axis="x", length=0)
         ax.set(xlim=(-0.6, m - 0.4), ylim=(bottom - margin if bottom < 0 else 0.0, top + margin))
         ax.set_title(f"{short_name(labels.response)} = {short_name(labels.groups[k])}", fontsize="medium")
         if n % columns == 0:
             ax.set_ylabel(ylabel)
+        else:
+            ax.tick_params(axis="y", labelleft=False)
         ax.axhline(0, color="0.3", linewidth=0.8)
         ax.spines[["top", "right", "bottom"]].set_visible(False)
     return drawn
@@ -175,7 +181,7 @@ def _stack(ax: Axes, at: int, heights: np.ndarray, levels: Sequence, paint: Sequ
         side = 1.0 if heights[a] > 0 else -1.0
         if heights[a]:
             low = min(ends[side], ends[side] + heights[a])
-            _letter(ax, short_name(levels[a], 10), at, low, abs(heights[a]), paint[a])
+            _letter(ax, levels[a], at, low, abs(heights[a]), paint[a])
         ends[side] += heights[a]
 
 

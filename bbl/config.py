@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import functools
 import os
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from bbl.checks import integer
 from bbl.errors import BBLError, OptionError
 
-__all__ = ["check_memory", "n_workers", "progress_bar", "run_tasks", "serial_blas"]
+__all__ = ["check_memory", "n_workers", "progress_bar", "run_tasks", "serial_blas", "stop_flag"]
 
 
 def n_workers(n_jobs: int | None) -> int:
@@ -38,19 +42,44 @@ def run_tasks(function: Callable, tasks: Sequence[tuple], workers: int, progress
     The tasks must not share anything that they write, so the results do not depend on `workers`.
     `progress` is called once for each finished task.
     """
+    stop = stop_flag()
+    run = partial(_run_task, function, stop)
     if workers == 1 or len(tasks) < 2:
         done: Iterable = (function(*task) for task in tasks)
     else:
         from joblib import Parallel, delayed
 
         pool = Parallel(n_jobs=min(workers, len(tasks)), prefer="threads", return_as="generator")
-        done = pool(delayed(function)(*task) for task in tasks)
+        done = pool(delayed(run)(*task) for task in tasks)
     results = []
-    for result in done:
-        results.append(result)
-        if progress is not None:
-            progress()
+    try:
+        for result in done:
+            results.append(result)
+            if progress is not None:
+                progress()
+    except BaseException:
+        stop[0] = 1  # an interrupt reaches this thread alone; the others look at the flag
+        raise
     return results
+
+
+_local = threading.local()
+
+
+def stop_flag() -> np.ndarray:
+    """Return the int32 array (1,) whose non-zero entry tells the kernels of this thread's task to give up."""
+    own = getattr(_local, "stop", None)
+    return np.zeros(1, dtype=np.int32) if own is None else own
+
+
+def _run_task(function: Callable, stop: np.ndarray, *task: Any) -> Any:
+    """Run a task under the flag of the call that it belongs to."""
+    before = getattr(_local, "stop", None)
+    _local.stop = stop
+    try:
+        return function(*task)
+    finally:
+        _local.stop = before
 
 
 @contextmanager

@@ -98,7 +98,7 @@ def copy_in() -> None:
         if path.suffix in (".md", ".png", ".svg"):
             shutil.copy2(path, results)
     if not (results / "summary.md").exists():
-        text = "# Measurements\n\nNo measurements are stored in this copy of the source; `python -m benchmarks.run` makes them.\n"
+        text = "# Measurements\n\nNone are stored in this copy of the source; `python -m benchmarks.run` makes them.\n"
         (results / "summary.md").write_text(text, encoding="utf-8")
 
 

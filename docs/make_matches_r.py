@@ -1,7 +1,7 @@
 """Write the tables of the page "Does it match R?": every difference from R's stored outputs, measured by the tests.
 
-matches_r.csv has a row for each comparison; matches_r_rules.csv and matches_r_cases.csv sum them up by rule and by stored
-problem. Run in the checkout, with the folder of reference outputs beside it (or named by BBL_SHARED):
+matches_r.csv has a row for each comparison; matches_r_rules.csv and matches_r_cases.csv sum them up by rule and by
+stored problem. Run in the checkout, with the folder of reference outputs beside it (or named by BBL_SHARED):
 ``python docs/make_matches_r.py``. It takes about a minute.
 """
 

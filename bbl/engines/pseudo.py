@@ -11,7 +11,7 @@ import numpy as np
 from bbl._ext import newton
 from bbl._ext.pseudo import PseudoProblem, memory_estimate
 from bbl.checks import flag, integer, real
-from bbl.config import check_memory, run_tasks, serial_blas
+from bbl.config import check_memory, run_tasks, serial_blas, stop_flag
 from bbl.design.sample import Sample
 from bbl.engines.base import Engine, EngineFit
 from bbl.engines.naive import absent_levels, frequencies, log_ratio
@@ -163,6 +163,10 @@ def _by_newton(engine, sample, layout, lambda_, lambdah, site_theta, sites, work
     )
 
 
+def _solve_task(problem: PseudoProblem, task: int, options: tuple, out: tuple) -> None:
+    problem.solve(task, *options, *out, stop=stop_flag())
+
+
 def _by_lbfgs(sample: Sample, layout: Layout):
     """Prepare the rows for the vectorised kernel, once for all penalties; return the solver."""
     shared, task = memory_estimate(sample.n, layout.n_levels)
@@ -171,14 +175,9 @@ def _by_lbfgs(sample: Sample, layout: Layout):
         problem = PseudoProblem(sample.codes, sample.weights, layout.n_levels, layout.mask)
 
     def solve(engine, sample, layout, lambda_, lambdah, site_theta, sites, workers):
-        stop = np.zeros(1, dtype=np.int32)
         options = (lambda_, lambdah, engine.tolerance, engine.itmax, site_theta)
-        out = (sites.norm, sites.n_iter, sites.n_eval, sites.status, sites.value, stop)
-        try:
-            run_tasks(problem.solve, [(task, *options, *out) for task in range(problem.n_tasks)], workers)
-        except BaseException:
-            stop[0] = 1  # an interrupt reaches this thread alone; tell the others
-            raise
+        out = (sites.norm, sites.n_iter, sites.n_eval, sites.status, sites.value)
+        run_tasks(partial(_solve_task, problem), [(task, options, out) for task in range(problem.n_tasks)], workers)
         # near rounding a quasi-Newton line search may find nothing better, where Newton's step still does
         stuck = np.flatnonzero(sites.status == STUCK)
         if len(stuck) and layout.D * (layout.n_levels[stuck].max() - 1) < POLISH_SIZE:

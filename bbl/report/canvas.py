@@ -59,14 +59,15 @@ def one_axes(ax: Axes | None, size: tuple[float, float]) -> Axes:
     return plt.subplots(figsize=size, layout="constrained")[1]
 
 
-def grid_axes(n: int, columns: int, width: float, height: float) -> list[Axes]:
-    """Return `n` axes of a new figure, row by row; each takes `width` by `height` inches."""
+def grid_axes(n: int, columns: int, width: float, height: float, layout: str = "constrained") -> list[Axes]:
+    """Return `n` axes of a new figure, row by row; each takes `width` by `height` inches.
+
+    Axes of a fixed aspect need the layout ``"compressed"``, or their titles may be cut off.
+    """
     import matplotlib.pyplot as plt
 
     rows = math.ceil(n / columns)
-    figure, axes = plt.subplots(
-        rows, columns, figsize=(columns * width, rows * height), layout="constrained", squeeze=False
-    )
+    figure, axes = plt.subplots(rows, columns, figsize=(columns * width, rows * height), layout=layout, squeeze=False)
     for ax in axes.ravel()[n:]:
         figure.delaxes(ax)
     return list(axes.ravel()[:n])

@@ -82,13 +82,17 @@ def plot_network(
     ]
     columns = {1: 1, 2: 2, 3: 3, 4: 2}.get(len(theta), 4)
     size = {1: 5.0, 2: 4.0}.get(columns, 3.2)
-    drawn = grid_axes(len(theta), columns, size, 0.95 * size) if axes is None else given_axes(axes, len(theta))
+    if axes is None:
+        drawn = grid_axes(len(theta), columns, size, 0.95 * size, layout="compressed")
+    else:
+        drawn = given_axes(axes, len(theta))
     scale = diverging(np.concatenate([*signed, np.zeros(1)]))
     for ax, pairs, values, title in zip(drawn, best, signed, titles, strict=True):
         nodes = np.arange(layout.m) if layout.m <= MAX_NODES else np.unique(layout.pairs[pairs])
-        lines = _graph(ax, [labels.names[i] for i in nodes], np.searchsorted(nodes, layout.pairs[pairs]), values, scale)
+        names, edges = [short_name(labels.names[i], 12) for i in nodes], np.searchsorted(nodes, layout.pairs[pairs])
+        lines, pad = _graph(ax, names, edges, values, scale)
         shown = "" if len(pairs) == len(layout.pairs) else f"\n{len(pairs)} of {len(layout.pairs)} pairs"
-        ax.set_title(title + shown, fontsize="medium")
+        ax.set_title(title + shown, fontsize="medium", pad=6 + pad)
     bar = drawn[0].figure.colorbar(lines, ax=drawn, shrink=0.6, aspect=25)
     bar.set_label("Coupling strength, signed")
     return drawn
@@ -123,8 +127,10 @@ def _sign(layout: Any, theta: np.ndarray, pair: int) -> float:
     return float(np.sign(table[np.abs(table).argmax()])) if table.size else 0.0
 
 
-def _graph(ax: Axes, names: Sequence, edges: np.ndarray, values: np.ndarray, scale: dict[str, Any]) -> Any:
-    """Draw nodes, their names, and edges (n, 2) between them; return the edges drawn."""
+def _graph(
+    ax: Axes, names: list[str], edges: np.ndarray, values: np.ndarray, scale: dict[str, Any]
+) -> tuple[Any, float]:
+    """Draw nodes, their names, and edges (n, 2) between them; return the edges drawn and `_node_names`."""
     from matplotlib.collections import LineCollection
     from matplotlib.colors import Normalize
 
@@ -144,13 +150,15 @@ def _graph(ax: Axes, names: Sequence, edges: np.ndarray, values: np.ndarray, sca
     ax.plot(*place.T, "o", color="0.25", markersize=float(np.clip(160 / max(len(names), 1), 2.0, 7.0)), zorder=3)
     ends = np.array([place.min(axis=0) - 0.25, place.max(axis=0) + 0.25])
     ax.set(xlim=ends[:, 0], ylim=ends[:, 1], aspect="equal")
-    _node_names(ax, names, place, angle)
     ax.set_axis_off()
-    return lines
+    return lines, _node_names(ax, names, place, angle)
 
 
-def _node_names(ax: Axes, names: Sequence, place: np.ndarray, angle: np.ndarray) -> None:
-    """Name the nodes outside the circle: level where they are few, else along the radius."""
+def _node_names(ax: Axes, names: list[str], place: np.ndarray, angle: np.ndarray) -> float:
+    """Name the nodes outside the circle: level where they are few, else along the radius.
+
+    Return by how many points the names may stand out above the axes.
+    """
     inches = ax.get_window_extent().width / ax.figure.dpi / 2.5  # of one unit
     room = 72 * inches * 2 * np.pi / max(len(names), 1)  # points of the circle for each name
     size = float(np.clip(0.8 * room, 5.0, 9.0))
@@ -161,7 +169,7 @@ def _node_names(ax: Axes, names: Sequence, place: np.ndarray, angle: np.ndarray)
         turn = np.degrees(angle[n]) % 360
         left = 90 < turn < 270
         ax.annotate(
-            short_name(names[n], 12),
+            names[n],
             (1.07 * x, 1.07 * y),
             rotation=(turn - 180 if left else turn) if radial else 0,
             rotation_mode="anchor",
@@ -169,3 +177,4 @@ def _node_names(ax: Axes, names: Sequence, place: np.ndarray, angle: np.ndarray)
             va="center" if radial or abs(x) >= 0.2 else "bottom" if y > 0 else "top",
             fontsize=size,
         )
+    return max(0.0, 0.6 * size * max(map(len, names), default=0) - 72 * 0.18 * inches) if radial else 0.0

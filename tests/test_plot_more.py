@@ -68,7 +68,7 @@ class TestIntervals:
         axes = titanic.plot(intervals=True)
         drawn(axes)
         table = titanic.inference().table("pooled")
-        fields = table[table["predictor2"].isna()] if "predictor2" in table else table[table["name2"].isna()]
+        fields = table[table["predictor2"].isna()]
         limits = []
         for container in axes[0].containers:
             if isinstance(container, matplotlib.container.ErrorbarContainer):
@@ -81,7 +81,8 @@ class TestIntervals:
         data = bbl.datasets.load_titanic()
         fit = bbl.bbl("Survived ~ .", data, weights="Freq", method="naive", testNull=False, verbose=0)
         (ax,) = fit.plot(intervals=True)
-        low = ax.containers[2][2][0].get_segments()[0][0, 1] if len(ax.containers) > 2 else None
+        (first, *_) = [c for c in ax.containers if isinstance(c, matplotlib.container.ErrorbarContainer)]
+        low = first[2][0].get_segments()[0][0, 1]
         assert low == pytest.approx(fit.conf_int()["lower"].iloc[0])
 
     def test_groups_and_maps(self):
@@ -255,7 +256,6 @@ class TestNetwork:
         assert len(axes) == K
         assert inside(drawn(axes))
         names = {t.get_text() for t in axes[0].texts}
-        assert len(names) <= max(40, 160)
         if m <= 40:
             assert names == set(labels.names)
 
@@ -336,7 +336,7 @@ class TestCalibration:
         cv = bbl.crossVal("Survived ~ .^2", data, weights="Freq", lambda_=[0.01], shuffle=True, seed=1, verbose=0)
         diagram, histogram = cv.plot_calibration(bins=5)
         p = 1 / (1 + np.exp(-cv.pooled["Yes"].to_numpy()))
-        table = cv.observed.assign(p=p, bin=pd.cut(p, 5 * [0] and np.linspace(0, 1, 6), labels=False))
+        table = cv.observed.assign(p=p, bin=pd.cut(p, np.linspace(0, 1, 6), labels=False))
         total = table.groupby("bin")["weights"].sum().reindex(range(5), fill_value=0)
         np.testing.assert_allclose(histogram.patches[0].get_data().values, total)
         hits = table[table["y"] == "Yes"].groupby("bin")["weights"].sum()

@@ -163,8 +163,9 @@ def _by_newton(engine, sample, layout, lambda_, lambdah, site_theta, sites, work
     )
 
 
-def _solve_task(problem: PseudoProblem, task: int, options: tuple, out: tuple) -> None:
-    problem.solve(task, *options, *out, stop=stop_flag())
+def _solve_task(problem: PseudoProblem, task: int, numbers: tuple, out: dict) -> None:
+    lambda_, lambdah, tolerance, itmax, theta = numbers
+    problem.solve(task, lambda_, lambdah, tolerance, itmax, theta, stop=stop_flag(), **out)
 
 
 def _by_lbfgs(sample: Sample, layout: Layout):
@@ -176,7 +177,13 @@ def _by_lbfgs(sample: Sample, layout: Layout):
 
     def solve(engine, sample, layout, lambda_, lambdah, site_theta, sites, workers):
         options = (lambda_, lambdah, engine.tolerance, engine.itmax, site_theta)
-        out = (sites.norm, sites.n_iter, sites.n_eval, sites.status, sites.value)
+        out = {
+            "grad_norm": sites.norm,
+            "n_iter": sites.n_iter,
+            "n_eval": sites.n_eval,
+            "status": sites.status,
+            "value": sites.value,
+        }
         run_tasks(partial(_solve_task, problem), [(task, options, out) for task in range(problem.n_tasks)], workers)
         # near rounding a quasi-Newton line search may find nothing better, where Newton's step still does
         stuck = np.flatnonzero(sites.status == STUCK)

@@ -192,10 +192,10 @@ def _letter(ax: Axes, text: str, at: float, low: float, height: float, colour: A
     from matplotlib.textpath import TextPath
     from matplotlib.transforms import Affine2D
 
+    if not text.strip():  # matplotlib has no path for blanks
+        return
     path = TextPath((0, 0), text, size=1, prop=FontProperties(family="DejaVu Sans", weight="bold"))
     box = path.get_extents()
-    if not (box.width and box.height):  # nothing but blanks
-        return
     wide = 0.9 / max(box.width, 0.55)
     middle = Affine2D().translate(-(box.x0 + box.x1) / 2, -box.y0)
     stretched = middle.scale(wide, height / box.height).translate(at, low)

@@ -27,7 +27,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--lambda", dest="lambda_", type=float, help="penalty of couplings (pseudo)")
     parser.add_argument("--lambdah", type=float, help="penalty of fields (pseudo)")
     parser.add_argument("--eps", type=float, help="weight of the sample covariance (mf)")
-    parser.add_argument("--log-z", default="auto", help="auto (default), exact, pseudo, half or mf")
+    parser.add_argument("--log-z", default="auto", help="auto (default), exact, pseudo, half, mf or ais")
     parser.add_argument(
         "--newdata", type=Path, metavar="FILE", help="predict the rows of this file, to standard output"
     )

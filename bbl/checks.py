@@ -28,8 +28,9 @@ def choice(argument: str, value: object, known: Sequence[str]) -> str:
             argument=argument,
         )
     if value not in known:
+        hint = near_match(value, known) or "."
         raise OptionError(
-            f"{argument}={value!r} is unknown{near_match(value, known)} Choose one of {', '.join(map(repr, known))}.",
+            f"{argument}={value!r} is unknown{hint} Choose one of {', '.join(map(repr, known))}.",
             argument=argument,
         )
     return value

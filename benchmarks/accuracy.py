@@ -87,7 +87,9 @@ def path_scores(
     energy = [Energy(layout, t)(codes) for t in theta]
     for s in range(S if "exact" in kinds else 0):
         log_z["exact"][s] = exact_log_z(layout, theta[s])
-    return {kind: np.array([class_scores(e, z, share) for e, z in zip(energy, log_z[kind], strict=True)]) for kind in kinds}
+    return {
+        kind: np.array([class_scores(e, z, share) for e, z in zip(energy, log_z[kind], strict=True)]) for kind in kinds
+    }
 
 
 def one_log_z(kind: str, rows: Sample, layout: Layout, fit, rng) -> float:
@@ -110,7 +112,7 @@ def _smooth(rows: Sample, layout: Layout) -> list[np.ndarray]:
 
 
 def run_bbl(name: str, engine: Engine, every: bool, data: Data, split) -> Iterator[tuple]:
-    """Tune and calibrate on shuffled folds of the training rows as bbl() does, for all ln Z and calibrations at once."""
+    """Tune and calibrate on shuffled folds of the training rows as bbl() does, for all ln Z and calibrations."""
     begin = time.process_time()
     rng = np.random.default_rng(0)
     train, test = (np.asarray(part) for part in split)

@@ -147,7 +147,9 @@ def mnist_table(frame: pd.DataFrame) -> list[str]:
         for r in frame.itertuples()
     ]  # fmt: skip
     head = ["", "setting", "log_z", "calibrate", "test error (%)", "log-loss", "ECE", "CPU s, all settings"]
-    text = "All 60,000 + 10,000 images, pixels above 127; settings and calibration from the last 10,000 training images."
+    text = (
+        "All 60,000 + 10,000 images, pixels above 127; settings and calibration from the last 10,000 training images."
+    )
     return ["## MNIST", "", text, "", *table(head, rows)] if rows else []
 
 

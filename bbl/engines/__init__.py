@@ -33,7 +33,7 @@ def make_engine(method: str | Engine, options: dict) -> Engine:
     for name in options:
         if name not in known:
             raise BBLTypeError(
-                f"{name!r} is not an option of method={method!r}{near_match(name, known)}. Its options: "
+                f"{name!r} is not an option of method={method!r}{near_match(name, known) or '.'} Its options: "
                 f"{', '.join(known)}.",
                 argument=name,
             )

@@ -119,8 +119,8 @@ def _as_sites(layout: Layout, theta: np.ndarray) -> np.ndarray:
 
 
 def _mean_field_log_z(rows: Sample, layout: Layout, theta: np.ndarray) -> float:
-    """Eq. (32) with the sample's own frequencies, for couplings that did not come from mean field."""
-    f = frequencies(rows, layout, 0.0)
+    """Eq. (32) with frequencies under a prior count of 1, for couplings that did not come from mean field."""
+    f = frequencies(rows, layout, 1.0)
     column = np.concatenate([fi[1:] for fi in f])
     _, J = layout.to_matrix(theta)
     return -sum(float(np.log(max(fi[0], 1e-300))) for fi in f) - 0.5 * float(column @ J @ column)

@@ -132,8 +132,14 @@ def run_bbl(name: str, engine: Engine, every: bool, data: Data, split) -> Iterat
     fitted = time.process_time() - begin
     for kind in kinds:
         out_of_fold = np.concatenate([part[kind] for part in inner], axis=1)
-        scored = Scored(out_of_fold, sample.y[rows], sample.weights[rows], np.concatenate(fold), [], [])
+        # a row whose class was not in the rows fitted to tells nothing about settings
+        known = np.isfinite(out_of_fold[0][np.arange(len(rows)), sample.y[rows]])
+        out_of_fold = out_of_fold[:, known]
+        at = rows[known]
+        scored = Scored(out_of_fold, sample.y[at], sample.weights[at], np.concatenate(fold)[known], [], [])
         for calibrate in CALIBRATE:
+            if calibrate == "temperature" and kind != auto_kind(engine, layout):
+                continue
             _, best = score_settings(scored, "logloss", calibrate)
             fitted_to = fit_calibration(out_of_fold[best], scored.y, scored.weights, calibrate)
             log_p = log_probabilities(fitted_to(outer[kind][best]))
@@ -170,9 +176,17 @@ def _logistic(data: Data, pairs: bool) -> Any:
     from sklearn.pipeline import make_pipeline
 
     search = GridSearchCV(
-        LogisticRegression(max_iter=300, tol=1e-3), {"C": 10.0 ** np.arange(-3, 3.1, 1.0)}, scoring="neg_log_loss", cv=5
+        LogisticRegression(max_iter=300, tol=1e-3), {"C": 10.0 ** np.arange(-3, 3.1, 1.0)}, scoring=_minus_log_loss, cv=5
     )
     return make_pipeline(_one_hot(data, pairs), search)
+
+
+def _minus_log_loss(model, X, y) -> float:
+    """Score of rows whose class was among those fitted to (scikit-learn's own gives nan where one was not)."""
+    at = np.searchsorted(model.classes_, y)
+    known = np.isin(y, model.classes_)
+    p = model.predict_proba(X)[known, at[known]]
+    return float(np.log(np.maximum(p, TINY)).mean())
 
 
 def sklearn_models(data: Data) -> dict[str, Any]:
@@ -223,20 +237,21 @@ def run_split(data: Data, number: int, only: str) -> list[tuple]:
     return rows
 
 
-def full_mnist(lambdas=(0.01, 0.03, 0.1, 0.3), validation: int = 10_000) -> list[tuple]:
+def full_mnist(lambdas=(0.001, 0.003, 0.01, 0.03, 0.1), eps=(0.005, 0.01, 0.02, 0.05), validation: int = 10_000) -> list[tuple]:
     """All of MNIST: penalty and offsets chosen on the last images of the training part, then fitted to all of it."""
     data = load_digits()
     if data is None:
         return []
     train, test = data.splits[0]
     inner, held = train[:-validation], train[-validation:]
-    grids = {"bbl naive": None, "bbl mf": GRIDS["eps"][1:], "bbl pseudo": np.array(lambdas)}
+        grids = {"bbl naive": None, "bbl mf": np.array(eps), "bbl pseudo, lambdah 0": np.array(lambdas)}
+    engines = {"bbl pseudo, lambdah 0": PseudoLikelihood(lambdah=0.0, tolerance=1e-4)}
     rows = []
     for name, values in grids.items():
-        engine = PseudoLikelihood(lambdah=None, tolerance=1e-4) if name == "bbl pseudo" else BBL[name][0]
+        engine = engines[name] if name in engines else BBL[name][0]
         begin = time.process_time()
         layout = engine.restrict(Layout(data.n_levels))
-        kinds = {"bbl naive": ["exact"], "bbl mf": ["mf", "half"], "bbl pseudo": ["half", "pseudo"]}[name]
+        kinds = {"naive": ["exact"], "mf": ["mf", "half"], "pseudo": ["half", "pseudo"]}[engine.name]
         scores = []
         for fitted_to, scored in ((inner, held), (train, test)):
             sample = Sample(np.ascontiguousarray(data.codes[fitted_to]), np.ones(len(fitted_to)), data.y[fitted_to])
@@ -269,7 +284,7 @@ def _mnist_rows(name, kind, calibrate, data, held, test, scores, values, used) -
     best = int(np.argmin(losses))
     yield ("mnist", 0, name, kind, calibrate, *found[best], settings[best], used)
     for setting, values_of in zip(settings, found, strict=True):
-        if setting:
+        if setting and (calibrate == "temperature" or kind == "half"):
             yield ("mnist", 0, f"{name} at {setting}", kind, calibrate, *values_of, setting, used)
 
 

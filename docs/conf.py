@@ -79,7 +79,15 @@ html_theme_options = {
     "footer_end": [],
     "secondary_sidebar_items": {"**": ["page-toc"], "index": [], "matches_r": []},
 }
-html_sidebars = {"index": [], "start": [], "theory": [], "matches_r": [], "performance": [], "reliability": []}
+html_sidebars = {
+    "index": [],
+    "start": [],
+    "theory": [],
+    "matches_r": [],
+    "accuracy": [],
+    "performance": [],
+    "reliability": [],
+}
 html_math_renderer = "mathml"
 html_show_sourcelink = False
 
@@ -97,9 +105,15 @@ def copy_in() -> None:
     for path in sorted((ROOT / "benchmarks" / "results").glob("*")):
         if path.suffix in (".md", ".png", ".svg"):
             shutil.copy2(path, results)
-    if not (results / "summary.md").exists():
-        text = "# Measurements\n\nNone are stored in this copy of the source; `python -m benchmarks.run` makes them.\n"
-        (results / "summary.md").write_text(text, encoding="utf-8")
+    for name, title in (
+        ("summary", "Measurements"),
+        ("accuracy", "Accuracy"),
+        ("coverage", "Coverage"),
+        ("annealing", "AIS"),
+    ):
+        if not (results / f"{name}.md").exists():
+            text = f"# {title}\n\nNo results are stored in this copy of the source; the folder benchmarks makes them.\n"
+            (results / f"{name}.md").write_text(text, encoding="utf-8")
 
 
 def setup(app) -> None:
@@ -118,4 +132,4 @@ def setup(app) -> None:
 
 
 copy_in()
-exclude_patterns.append("results/*.md")  # part of the page on performance
+exclude_patterns.append("results/*.md")  # parts of the pages on accuracy and performance

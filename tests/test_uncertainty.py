@@ -216,3 +216,15 @@ def test_no_calibration_changes_nothing():
     scores = np.random.default_rng(8).normal(size=(5, 2))
     found = fit_calibration(scores, np.zeros(5, dtype=int), np.ones(5), "none")
     np.testing.assert_array_equal(found(scores), scores)
+
+
+def test_a_group_that_a_fold_lacks_does_not_decide():
+    scores = np.array([[0.0, -np.inf, 1.0], [1.0, 0.0, -1.0], [0.0, 3.0, 1.0], [0.0, -1.0, 2.0]])
+    y, weights = np.array([1, 0, 1, 2]), np.ones(4)
+    found = fit_calibration(scores, y, weights, "temperature")
+    again = fit_calibration(scores[1:], y[1:], weights[1:], "temperature")
+    assert found.temperature == again.temperature
+    assert np.isfinite(log_loss(log_probabilities(scores), y, weights))
+    data = {"y": ["a"] * 20 + ["b"] * 20 + ["c"], "x": list("uv" * 20) + ["u"], "z": list("uuvv" * 10) + ["v"]}
+    fit = bbl.bbl("y ~ .^2", data, lambda_="cv", lambdah=None, calibrate="temperature")
+    assert np.isfinite(fit.tuning.loss).all() and len(set(fit.tuning.loss)) > 1

@@ -64,11 +64,14 @@ def fit_calibration(scores: np.ndarray, y: np.ndarray, weights: np.ndarray, kind
     from scipy.optimize import minimize
 
     K = scores.shape[1]
-    if kind == "none" or not len(y):
+    # rows of a group that their fold's training rows did not have tell nothing of how well scores are scaled
+    told = np.isfinite(scores[np.arange(len(y)), y])
+    if kind == "none" or not told.any():
         return Calibration(1.0, np.zeros(K))
+    scores, y, weights = scores[told], y[told], weights[told]
     share = weights / weights.sum()
     prior = 1.0 / weights.sum()
-    finite = np.maximum(scores, -1e6)  # a group without training rows in a fold scores -inf there
+    finite = np.maximum(scores, -1e6)  # any other group may score -inf
     hit = np.zeros_like(scores)
     hit[np.arange(len(y)), y] = 1.0
 

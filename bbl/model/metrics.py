@@ -6,6 +6,8 @@ import numpy as np
 
 __all__ = ["SCORES", "accuracy", "auc", "brier", "log_loss"]
 
+LEAST = float(np.log(1e-15))
+
 
 def accuracy(log_p: np.ndarray, y: np.ndarray, weights: np.ndarray) -> float:
     """Return the weighted share of rows whose most likely group is theirs (eqs. 33, 34)."""
@@ -13,8 +15,12 @@ def accuracy(log_p: np.ndarray, y: np.ndarray, weights: np.ndarray) -> float:
 
 
 def log_loss(log_p: np.ndarray, y: np.ndarray, weights: np.ndarray) -> float:
-    """Return the weighted mean of ``-ln P(y|x)``."""
-    return float(-(weights @ log_p[np.arange(len(y)), y]) / weights.sum())
+    """Return the weighted mean of ``-ln P(y|x)``, P being at least 1e-15.
+
+    A group that a fold's training rows do not have gets probability 0 there, which must not decide everything.
+    """
+    own = np.maximum(log_p[np.arange(len(y)), y], LEAST)
+    return float(-(weights @ own) / weights.sum())
 
 
 def brier(log_p: np.ndarray, y: np.ndarray, weights: np.ndarray) -> float:

@@ -292,7 +292,9 @@ def fetch_ma0014() -> pd.DataFrame:
 
     Examples
     --------
-    >>> sites = fetch_ma0014()  # doctest: +SKIP
+    With ``BBL_DATA`` set, or with a network::
+
+        sites = bbl.datasets.fetch_ma0014()
     """
     text = _fetch("MA0014.3.fasta").decode("utf-8")
     with warnings.catch_warnings(action="ignore", category=DataWarning):  # of what is skipped: the file is known
@@ -330,7 +332,9 @@ def fetch_mnist(part: str = "train", threshold: int | None = 127) -> pd.DataFram
 
     Examples
     --------
-    >>> digits = fetch_mnist("test")  # doctest: +SKIP
+    With ``BBL_DATA`` set, or with a network::
+
+        digits = bbl.datasets.fetch_mnist("test")
     """
     choice("part", part, ("train", "test"))
     limit = None if threshold is None else integer("threshold", threshold, 0, 254)

@@ -37,6 +37,7 @@ EXACT_CELLS = 1e6
 AIS_LIMIT, AIS_STEPS, AIS_CHAINS = 40, 100, 128
 PAIR_COLUMNS = 3000
 TOLERANCE = 1e-6
+MNIST = {"eps": np.array([0.005, 0.01, 0.02, 0.05]), "lambda_": np.array([0.001, 0.003, 0.01, 0.03, 0.1])}
 
 
 def metrics(log_p: np.ndarray, y: np.ndarray) -> tuple[float, float, float]:
@@ -175,9 +176,8 @@ def _logistic(data: Data, pairs: bool) -> Any:
     from sklearn.model_selection import GridSearchCV
     from sklearn.pipeline import make_pipeline
 
-    search = GridSearchCV(
-        LogisticRegression(max_iter=300, tol=1e-3), {"C": 10.0 ** np.arange(-3, 3.1, 1.0)}, scoring=_minus_log_loss, cv=5
-    )
+    grid = {"C": 10.0 ** np.arange(-3, 3.1, 1.0)}
+    search = GridSearchCV(LogisticRegression(max_iter=300, tol=1e-3), grid, scoring=_minus_log_loss, cv=5)
     return make_pipeline(_one_hot(data, pairs), search)
 
 
@@ -237,14 +237,14 @@ def run_split(data: Data, number: int, only: str) -> list[tuple]:
     return rows
 
 
-def full_mnist(lambdas=(0.001, 0.003, 0.01, 0.03, 0.1), eps=(0.005, 0.01, 0.02, 0.05), validation: int = 10_000) -> list[tuple]:
+def full_mnist(validation: int = 10_000) -> list[tuple]:
     """All of MNIST: penalty and offsets chosen on the last images of the training part, then fitted to all of it."""
     data = load_digits()
     if data is None:
         return []
     train, test = data.splits[0]
     inner, held = train[:-validation], train[-validation:]
-        grids = {"bbl naive": None, "bbl mf": np.array(eps), "bbl pseudo, lambdah 0": np.array(lambdas)}
+    grids = {"bbl naive": None, "bbl mf": MNIST["eps"], "bbl pseudo, lambdah 0": MNIST["lambda_"]}
     engines = {"bbl pseudo, lambdah 0": PseudoLikelihood(lambdah=0.0, tolerance=1e-4)}
     rows = []
     for name, values in grids.items():

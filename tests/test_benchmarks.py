@@ -24,16 +24,15 @@ LIBRARY = {"sklearn": "sklearn", "glum": "glum", "statsmodels": "statsmodels", "
 
 
 def available(name):
-    """Skip where the library of a method is not installed."""
+    """Whether the library of a method is installed; the tools compared with are no requirement of the tests."""
     library = LIBRARY.get(name.split("-")[0])
-    if library and (
-        importlib.util.find_spec(library.split(".")[0]) is None or importlib.util.find_spec(library) is None
-    ):
-        pytest.skip(f"{library} is not installed")
+    return library is None or (
+        importlib.util.find_spec(library.split(".")[0]) is not None and importlib.util.find_spec(library) is not None
+    )
 
 
 def names(job):
-    return [name for kind, name in METHODS if kind == job]
+    return [name for kind, name in METHODS if kind == job and available(name)]
 
 
 @pytest.fixture
@@ -91,16 +90,14 @@ def tiny():
 
 
 def fit(problem, name, penalty, **more):
-    available(name)
     options = Options(tolerance=1e-7, repeat=0.0, more={"penalty": penalty}, **more)
     return METHODS["pseudo", name](problem, options)
 
 
-@pytest.mark.parametrize("L", [2, 3])
-@pytest.mark.parametrize("name", names("pseudo"))
+@pytest.mark.parametrize(
+    ("name", "L"), [(name, L) for name in names("pseudo") for L in (2, 3) if L == 2 or not name.startswith("glum")]
+)
 def test_pseudo_likelihood_methods_agree(tiny, name, L):
-    if name.startswith("glum") and L > 2:
-        pytest.skip("glum has no multinomial family")
     penalty = 0.0 if name.startswith("statsmodels") or (name.startswith("sklearn") and L > 2) else 0.02
     found, own = fit(tiny[L], name, penalty), fit(tiny[L], "bbl", penalty)
     assert own.grad_norm < 1e-6 and found.grad_norm < 3e-6
@@ -139,7 +136,6 @@ def test_closed_forms_agree(tiny, job):
     options = Options(repeat=0.0, more={"eps": 0.6})
     values = []
     for name in names(job):
-        available(name)
         values.append(METHODS[job, name](tiny[2], options).objective)
     assert len(values) == 2 and values[0] == pytest.approx(values[1], abs=1e-10)
 
@@ -152,7 +148,6 @@ def test_predictions_agree():
 
 @pytest.mark.parametrize("name", names("gibbs"))
 def test_samplers_agree(name):
-    available(name)
     model = problems.make_model("W1", quick=True)
     more = {
         f"{tool}{unit}": 400 if unit == "chains" else 30

@@ -1,0 +1,125 @@
+"""Uncertainty: standard errors, tests and criteria of a fitted model, as methods that `BBLResults` has."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bbl.checks import generator, integer, real
+from bbl.config import n_workers
+from bbl.engines import MeanField
+from bbl.errors import DataError, OptionError
+from bbl.inference import bootstrap, covariances
+from bbl.report.summary import Section, wald_sections
+from bbl.results.inference import Inference
+
+__all__ = ["Uncertainty"]
+
+TESTED = 2000  # parameters of a group up to which a summary holds the tests that need their covariances
+
+
+class Uncertainty:
+    """How sure a fitted model is of its parameters; computed from its training rows when first asked for."""
+
+    @property
+    def claic(self: Any) -> float:
+        """Composite-likelihood AIC: ``-2 cl + 2 tr(K H^-1)`` with the log pseudo-likelihood ``cl`` of all groups.
+
+        Compares models of one method on the same rows (Varin & Vidoni 2005); smaller is better. Not on the scale of
+        `aic`, which uses the likelihood.
+        """
+        return -2.0 * sum(v for v, _ in self._composite) + 2.0 * sum(d for _, d in self._composite)
+
+    @property
+    def clbic(self: Any) -> float:
+        """Composite-likelihood BIC: as `claic`, with the logarithm of each group's size in place of 2."""
+        totals = self.estimate.prior * self.nobs()
+        return float(sum(-2.0 * v + np.log(n) * d for (v, d), n in zip(self._composite, totals, strict=True)))
+
+    @property
+    def _composite(self: Any) -> list[tuple[float, float]]:
+        return self._inference.composite
+
+    def _wald_sections(self: Any) -> list[Section]:
+        """Joint tests of predictors and pairs, where they cost little and the method has them."""
+        if self.sample is None or self.params.layout.size > TESTED or isinstance(self.engine, MeanField):
+            return []
+        try:
+            inference = self._inference
+        except (DataError, OptionError) as error:
+            return [Section("Wald tests", pd.DataFrame(), str(error))]
+        of = "group" if self.params.pooled is None else "pooled"
+        d = "" if self.params.pooled is None else "d"
+        return wald_sections(inference.tests(of), d, inference.note)
+
+    @cached_property
+    def _inference(self: Any) -> Inference:
+        engine = self.engine
+        penalised = bool(getattr(engine, "lambda_", 0.0)) or bool(getattr(engine, "lambdah", 0.0))
+        return Inference(self.labels, self.params, covariances(self._rows(), self.estimate, engine), penalised)
+
+    def inference(self: Any) -> Inference:
+        """Return standard errors, intervals and tests of all parameters, of differences, and of pairs.
+
+        Returns
+        -------
+        Inference
+            ``.table(of)``, ``.tests(of)``, ``.interactions(of)``.
+
+        Raises
+        ------
+        OptionError
+            If the method has no likelihood equations (``"mf"``).
+        DataError
+            If a parameter is not determined, or the model was saved without its training rows.
+        """
+        return self._inference
+
+    @property
+    def bse(self: Any) -> pd.DataFrame:
+        """Standard error of every parameter: the rows of ``tidy()`` with ``estimate`` and ``se``."""
+        return self._inference.table().drop(columns=["z", "p", "lower", "upper"])
+
+    def conf_int(self: Any, level: float = 0.95, of: Any = "group") -> pd.DataFrame:
+        """Return confidence limits of every parameter; `of` as in `Inference.table`."""
+        return self._inference.table(of, level).drop(columns=["z", "p", "se"])
+
+    def bootstrap(
+        self: Any,
+        nboot: int = 200,
+        level: float = 0.95,
+        *,
+        seed: int | np.random.Generator | None = None,
+        n_jobs: int | None = None,
+    ) -> pd.DataFrame:
+        """Return standard errors and percentile intervals of every parameter by the parametric bootstrap.
+
+        Parameters
+        ----------
+        nboot : int, default 200
+            Samples drawn from the fitted groups and fitted again.
+        level : float, default 0.95
+        seed : int or numpy.random.Generator, optional
+        n_jobs : int, optional
+            Threads; results do not depend on it.
+
+        Returns
+        -------
+        DataFrame
+            The rows of ``tidy()`` with ``estimate``, ``se``, ``lower``, ``upper``.
+        """
+        real("level", level, 0.0, 1.0, open_low=True)
+        args = (integer("nboot", nboot, 2), generator(seed), n_workers(n_jobs))
+        refits = bootstrap(self._rows(), self.estimate, self.engine, *args)
+        frame = self.tidy().drop(columns=["pooled", "difference"])
+        frame["se"] = refits.std(axis=0, ddof=1).ravel()
+        lower, upper = np.quantile(refits, [0.5 - level / 2, 0.5 + level / 2], axis=0)
+        frame["lower"], frame["upper"] = lower.ravel(), upper.ravel()
+        return frame
+
+    def interactions(self: Any, of: Any = "group", apc: bool = False) -> pd.DataFrame:
+        """Return the interacting pairs, strongest first, with their tests; see `Inference.interactions`."""
+        return self._inference.interactions(of, apc)

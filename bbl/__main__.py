@@ -67,7 +67,7 @@ def titanic_session(path: Path) -> None:
     show('fit.predict(persons, type="prob")', predicted.to_string(index=False))
     grid = 10 ** np.arange(-5, -1.9, 0.5)
     cv = bbl.crossVal("Survived ~ .^2", titanic, weights="Freq", lambda_=grid, lambdah=None, shuffle=True, seed=1)
-    show('crossVal("Survived ~ .^2", titanic, weights="Freq", lambda_=grid, shuffle=True, seed=1)', cv)
+    show('crossVal("Survived ~ .^2", titanic, weights="Freq", lambda_=grid, lambdah=None, shuffle=True, seed=1)', cv)
     save_plot(fit, path)
 
 

@@ -31,6 +31,7 @@ except ImportError as error:
 
 __all__ = ["BBLClassifier"]
 
+LAMBDAH = 1e-3  # small enough to leave wide data alone, large enough for levels that a class never has
 OPTIONS = ("lambda_", "lambdah", "eps", "prior_count", "tolerance", "itmax")
 
 
@@ -55,8 +56,8 @@ class BBLClassifier(ClassifierMixin, BaseEstimator):
         Penalty on couplings, for ``method="pseudo"``. None for the method's default, here and below; an option that
         the method does not have must be None.
     lambdah : float, optional
-        Penalty on fields, for ``method="pseudo"``. None for the same as `lambda_`, so that a level that a class never
-        has keeps a finite field; `bbl.bbl` has 0 by default.
+        Penalty on fields, for ``method="pseudo"``. None for 0.001, so that a level that a class never has keeps a
+        finite field; `bbl.bbl` has 0 by default.
     eps : float or {"cv", "cv-1se"}, optional
         Weight of the sample covariance, for ``method="mf"``.
     prior_count : float, optional
@@ -224,7 +225,7 @@ class BBLClassifier(ClassifierMixin, BaseEstimator):
     def _options(self) -> dict[str, Any]:
         options = {name: getattr(self, name) for name in OPTIONS if getattr(self, name) is not None}
         if isinstance(self.method, str) and self.method == "pseudo":
-            options.setdefault("lambdah", None)
+            options.setdefault("lambdah", LAMBDAH)
         return options
 
     def _table(self, X, reset: bool) -> Frame:

@@ -124,10 +124,10 @@ class TestAgreement:
     @pytest.mark.parametrize(
         ("options", "right", "more"),
         [
-            ({}, ".^2", {"lambdah": None}),
+            ({}, ".^2", {"lambdah": 1e-3}),
             ({"lambda_": 0.01, "lambdah": 0.02}, ".^2", {"lambda_": 0.01, "lambdah": 0.02}),
-            ({"pairs": "Class*Sex + Age"}, "Class*Sex + Age", {"lambdah": None}),
-            ({"pairs": [("Age", "Class"), (0, 1)]}, ". + Age:Class + Class:Sex", {"lambdah": None}),
+            ({"pairs": "Class*Sex + Age"}, "Class*Sex + Age", {"lambdah": 1e-3}),
+            ({"pairs": [("Age", "Class"), (0, 1)]}, ". + Age:Class + Class:Sex", {"lambdah": 1e-3}),
             ({"method": "mf", "eps": 0.5}, ".^2", {"method": "mf", "eps": 0.5}),
             (MEAN_FIELD, ".^2", MEAN_FIELD),
             ({"method": "naive", "pairs": "none"}, ".", {"method": "naive"}),
@@ -150,7 +150,7 @@ class TestAgreement:
     def test_three_classes(self, digits):
         X, y = digits
         model = BBLClassifier().fit(X, y)
-        fit = bbl.bbl("y ~ .^2", pd.DataFrame(X, columns=list("abcde")).assign(y=y), lambdah=None)
+        fit = bbl.bbl("y ~ .^2", pd.DataFrame(X, columns=list("abcde")).assign(y=y), lambdah=1e-3)
         frame = pd.DataFrame(X, columns=list("abcde"))
         assert np.array_equal(model.decision_function(X), fit.predict(frame).iloc[:, :3].to_numpy())
         assert np.array_equal(model.classes_, [0, 1, 2])
@@ -397,7 +397,7 @@ class TestErrors:
     def test_warns_where_no_optimum_exists(self):
         X, y = np.array([[0, 0], [0, 1], [0, 1], [1, 0], [1, 1], [2, 1]]), [0, 0, 0, 1, 1, 1]
         with pytest.warns(ConvergenceWarning, match="never occurs"):
-            BBLClassifier(lambda_=0.0).fit(X, y)
+            BBLClassifier(lambda_=0.0, lambdah=0.0).fit(X, y)
         BBLClassifier().fit(X, y)  # a penalty by default: nothing to warn of
 
     def test_no_rows_to_predict(self, rows):

@@ -42,7 +42,7 @@ class MeanField(Engine):
     prior_count: float = 1.0
     name = "mf"
     tuned = "eps"
-    log_z = "mf"
+    log_z = "half"
 
     def __post_init__(self):
         object.__setattr__(self, "eps", real("eps", self.eps, 0.0, 1.0))

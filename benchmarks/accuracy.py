@@ -154,7 +154,7 @@ BBL = {
     "bbl mf": (MeanField(), True),
     "bbl pseudo": (PseudoLikelihood(lambdah=None, tolerance=TOLERANCE), True),
     "bbl pseudo, lambdah 0": (PseudoLikelihood(lambdah=0.0, tolerance=TOLERANCE), False),
-    "bbl pseudo, lambdah 0.001": (PseudoLikelihood(lambdah=0.001, tolerance=TOLERANCE), False),
+    "bbl pseudo, lambdah 0.0001": (PseudoLikelihood(lambdah=0.0001, tolerance=TOLERANCE), False),
 }
 
 

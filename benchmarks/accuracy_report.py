@@ -14,7 +14,7 @@ __all__ = ["write"]
 
 CALIBRATE = ("none", "offset", "temperature")
 SKLEARN = ("CategoricalNB", "logistic", "logistic, pairs", "random forest", "gradient boosting")
-OURS = ("bbl naive", "bbl mf", "bbl pseudo", "bbl pseudo, lambdah 0", "bbl pseudo, lambdah 0.001")
+OURS = ("bbl naive", "bbl mf", "bbl pseudo", "bbl pseudo, lambdah 0", "bbl pseudo, lambdah 0.0001")
 COLORS = {"bbl": "#0072B2", "sklearn": "#D55E00"}
 INTRO = """# Accuracy
 

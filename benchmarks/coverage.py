@@ -128,7 +128,7 @@ def summarise(frame: pd.DataFrame) -> list[str]:
 def main() -> None:
     """Run and write ``results/coverage.csv`` and ``coverage.md``."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--replicates", type=int, default=200)
+    parser.add_argument("--replicates", type=int, default=60)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--out", type=Path, default=RESULTS)
     args = parser.parse_args()

@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks import SUITES
+
 __all__ = ["Results", "write_summary"]
 
 HERE = Path(__file__).resolve().parent
@@ -26,7 +28,9 @@ class Results:
 
     def __init__(self, folder: Path):
         self.rows: list[dict[str, Any]] = []
-        for path in sorted(folder.glob("*.csv")):
+        for path in sorted(folder / f"{suite}.csv" for suite in SUITES):
+            if not path.exists():
+                continue
             with path.open(newline="", encoding="utf-8") as file:
                 self.rows += [self._parsed(row) for row in csv.DictReader(file)]
         path = folder / "environment.json"

@@ -15,8 +15,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from benchmarks import SUITES
+
 HERE = Path(__file__).resolve().parent
-SUITES = ("fit", "predict", "gibbs", "latency", "scaling")
 SETTINGS = (
     "case", "job", "problem", "args", "methods", "tolerances", "sites", "whole", "threads", "timeout", "axis", "values",
 )  # fmt: skip

@@ -17,13 +17,13 @@ from joblib import Parallel, delayed
 from bbl.crossval import Scored, score_settings, shuffled_folds
 from bbl.design.sample import Sample
 from bbl.engines import Engine, MeanField, NaiveBayes, PseudoLikelihood
-from bbl.estimate import _as_sites, _mean_field_log_z
+from bbl.estimate import _as_sites, _mean_field_log_z, annealing_start
 from bbl.model.ais import annealed_log_z
 from bbl.model.calibration import CALIBRATE, fit_calibration
 from bbl.model.elimination import elimination_order
 from bbl.model.energy import Energy
 from bbl.model.layout import Layout
-from bbl.model.logz import exact_log_z, pseudo_log_z
+from bbl.model.logz import exact_log_z, pseudo_log_z, resolve_log_z
 from bbl.model.predict import class_scores, log_probabilities
 from bbl.tuning import GRIDS, NFOLD
 from benchmarks.accuracy_data import NAMES, Data, load, load_digits
@@ -63,8 +63,6 @@ def kinds_of(engine: Engine, layout: Layout, every: bool) -> list[str]:
 
 def auto_kind(engine: Engine, layout: Layout) -> str:
     """Return what log_z="auto" stands for."""
-    from bbl.model.logz import resolve_log_z
-
     return resolve_log_z("auto", layout, engine.log_z)
 
 
@@ -101,15 +99,8 @@ def one_log_z(kind: str, rows: Sample, layout: Layout, fit, rng) -> float:
     if kind == "mf":
         return fit.mf_log_z if fit.mf_log_z is not None else _mean_field_log_z(rows, layout, fit.theta)
     if kind == "ais":
-        start = np.concatenate([np.log(f[1:] / f[0]) for f in _smooth(rows, layout)])
-        return annealed_log_z(layout, fit.theta, start, AIS_STEPS, AIS_CHAINS, rng).log_z
+        return annealed_log_z(layout, fit.theta, annealing_start(rows, layout), AIS_STEPS, AIS_CHAINS, rng).log_z
     return 0.0
-
-
-def _smooth(rows: Sample, layout: Layout) -> list[np.ndarray]:
-    from bbl.engines.naive import frequencies
-
-    return frequencies(rows, layout, 1.0)
 
 
 def run_bbl(name: str, engine: Engine, every: bool, data: Data, split) -> Iterator[tuple]:

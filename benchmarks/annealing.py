@@ -12,7 +12,7 @@ import pandas as pd
 from joblib import Parallel, delayed
 
 from bbl.design.sample import Sample
-from bbl.engines.naive import frequencies, log_ratio
+from bbl.estimate import annealing_start
 from bbl.model.ais import annealed_log_z
 from bbl.model.layout import Layout
 from bbl.model.logz import exact_log_z
@@ -44,7 +44,7 @@ def random_layout(graph: str, rng: np.random.Generator) -> Layout:
 
 
 def random_model(index: int) -> tuple[str, str, Layout, np.ndarray, np.ndarray]:
-    """Return strength, graph, layout, parameters and the start of the path: naive Bayes fields of a sample."""
+    """Return strength, graph, layout, parameters and the naive Bayes fields of a sample."""
     rng = np.random.default_rng([index, 20])
     strength = list(STRENGTHS)[index % len(STRENGTHS)]
     graph = ("complete", "complete", "lattice")[index // len(STRENGTHS) % 3]
@@ -54,7 +54,7 @@ def random_model(index: int) -> tuple[str, str, Layout, np.ndarray, np.ndarray]:
     theta = random_parameters(layout, "norm", dh=0.5, J0=J0, dJ=STRENGTHS[strength], rng=rng)[0]
     h, J = layout.to_matrix(theta)
     rows = Sample(sample_states(h, J, layout.n_levels, ROWS, rng), np.ones(ROWS))
-    return strength, graph, layout, theta, np.concatenate([log_ratio(f) for f in frequencies(rows, layout, 1.0)])
+    return strength, graph, layout, theta, annealing_start(rows, layout) / DEFAULT[2]
 
 
 def compare(index: int, settings: Sequence[tuple[int, int, float]]) -> list[tuple]:

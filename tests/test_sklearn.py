@@ -124,10 +124,10 @@ class TestAgreement:
     @pytest.mark.parametrize(
         ("options", "right", "more"),
         [
-            ({}, ".^2", {"lambdah": 1e-3}),
+            ({}, ".^2", {"lambdah": 1e-4}),
             ({"lambda_": 0.01, "lambdah": 0.02}, ".^2", {"lambda_": 0.01, "lambdah": 0.02}),
-            ({"pairs": "Class*Sex + Age"}, "Class*Sex + Age", {"lambdah": 1e-3}),
-            ({"pairs": [("Age", "Class"), (0, 1)]}, ". + Age:Class + Class:Sex", {"lambdah": 1e-3}),
+            ({"pairs": "Class*Sex + Age"}, "Class*Sex + Age", {"lambdah": 1e-4}),
+            ({"pairs": [("Age", "Class"), (0, 1)]}, ". + Age:Class + Class:Sex", {"lambdah": 1e-4}),
             ({"method": "mf", "eps": 0.5}, ".^2", {"method": "mf", "eps": 0.5}),
             (MEAN_FIELD, ".^2", MEAN_FIELD),
             ({"method": "naive", "pairs": "none"}, ".", {"method": "naive"}),
@@ -150,7 +150,7 @@ class TestAgreement:
     def test_three_classes(self, digits):
         X, y = digits
         model = BBLClassifier().fit(X, y)
-        fit = bbl.bbl("y ~ .^2", pd.DataFrame(X, columns=list("abcde")).assign(y=y), lambdah=1e-3)
+        fit = bbl.bbl("y ~ .^2", pd.DataFrame(X, columns=list("abcde")).assign(y=y), lambdah=1e-4)
         frame = pd.DataFrame(X, columns=list("abcde"))
         assert np.array_equal(model.decision_function(X), fit.predict(frame).iloc[:, :3].to_numpy())
         assert np.array_equal(model.classes_, [0, 1, 2])

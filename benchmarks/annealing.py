@@ -103,8 +103,8 @@ def summarise(frame: pd.DataFrame) -> list[str]:
         "4 x 8 to 4 x 15 lattices; couplings normal with standard deviation "
         + ", ".join(f"{v:g} ({k})" for k, v in STRENGTHS.items())
         + ", half of the models with a positive mean of half that. The path starts from naive Bayes fields of a sample "
-        "of 1,000 rows times a factor, one half in `bbl(log_z='ais')`: from the full fields some chains miss side modes, "
-        "which the standard error does not see.",
+        "of 1,000 rows times a factor, one half in `bbl(log_z='ais')`: from the full fields some chains miss side "
+        "modes, which the standard error does not see.",
         "",
         f"Of {n} standard normal z-values 68.3%, 95.4% and 99.7% lie within 1, 2 and 3; the largest is 2.4 to 3.8 with "
         "probability 0.95 and 2.9 in the median (for 200).",

@@ -300,7 +300,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", nargs="*", default=[*NAMES, "mnist"])
     parser.add_argument("--method", default="", help="only methods with this in their names")
-    parser.add_argument("--splits", type=int, default=10, help="at most so many splits of a data set")
+    parser.add_argument("--splits", type=int, default=5, help="at most so many splits of a data set")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--out", type=Path, default=RESULTS)
     args = parser.parse_args()

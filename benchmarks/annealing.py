@@ -130,7 +130,7 @@ def main() -> None:
     runs = Parallel(n_jobs=args.jobs)(delayed(compare)(i, settings) for i in range(args.models))
     frame = pd.DataFrame([row for run in runs for row in run], columns=COLUMNS)
     args.out.mkdir(parents=True, exist_ok=True)
-    frame.to_csv(args.out / "annealing.csv", index=False, float_format="%.6g")
+    frame.to_csv(args.out / "annealing.csv", index=False, float_format="%.10g")
     lines = summarise(frame)
     (args.out / "annealing.md").write_text("\n".join(lines) + "\n")
     print("\n".join(lines))

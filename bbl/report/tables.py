@@ -32,7 +32,15 @@ def _index(levels: Iterable, name: object = None) -> pd.Index:
     return pd.Index(list(levels), dtype=object, name=name, tupleize_cols=False).infer_objects()
 
 
-class FieldTables(Mapping):
+class _GroupTables(Mapping):
+    """Tables of one group's parameter vector, by the names of predictors."""
+
+    def __init__(self, labels: Labels, layout: Layout, theta: np.ndarray):
+        self._labels, self._layout, self._theta = labels, layout, theta
+        self._positions = {name: i for i, name in enumerate(labels.names)}
+
+
+class FieldTables(_GroupTables):
     """Fields of one group by predictor: a Series over the non-reference levels, made at each look-up.
 
     Parameters
@@ -41,10 +49,6 @@ class FieldTables(Mapping):
     layout : Layout
     theta : ndarray, shape (layout.size,)
     """
-
-    def __init__(self, labels: Labels, layout: Layout, theta: np.ndarray):
-        self._labels, self._layout, self._theta = labels, layout, theta
-        self._positions = {name: i for i, name in enumerate(labels.names)}
 
     def __getitem__(self, name: object) -> pd.Series:
         i = _position("predictor", name, self._positions)
@@ -61,7 +65,7 @@ class FieldTables(Mapping):
         return _shortened("Fields of", [repr(name) for name in self._labels.names[:SHOWN]], len(self))
 
 
-class CouplingTables(Mapping):
+class CouplingTables(_GroupTables):
     """Couplings of one group by pair of predictors: a DataFrame, levels of the first by levels of the second.
 
     A pair may be asked for in either order; iteration gives each interacting pair once, in the order of the
@@ -73,10 +77,6 @@ class CouplingTables(Mapping):
     layout : Layout
     theta : ndarray, shape (layout.size,)
     """
-
-    def __init__(self, labels: Labels, layout: Layout, theta: np.ndarray):
-        self._labels, self._layout, self._theta = labels, layout, theta
-        self._positions = {name: i for i, name in enumerate(labels.names)}
 
     def __getitem__(self, pair: object) -> pd.DataFrame:
         if not isinstance(pair, tuple) or len(pair) != 2:

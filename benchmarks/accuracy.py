@@ -32,18 +32,6 @@ from benchmarks.accuracy_report import RECIPE, write
 RESULTS = Path(__file__).resolve().parent / "results"
 WHAT = ("data", "fold", "method", "log_z", "calibrate")
 COLUMNS = (*WHAT, "accuracy", "log_loss", "ece", "setting", "cv_loss", "seconds")
-    "data",
-    "fold",
-    "method",
-    "log_z",
-    "calibrate",
-    "accuracy",
-    "log_loss",
-    "ece",
-    "setting",
-    "cv_loss",
-    "seconds",
-)
 BINS = 15
 TINY = 1e-15
 EXACT_CELLS = 1e6

@@ -87,7 +87,7 @@ def bbl(
         0 for no progress bar.
     **options
         Options of the method, see `PseudoLikelihood` (``lambda_``, ``lambdah``, ``tolerance``, ``itmax``,
-        ``symmetrize``), `MeanField` (``eps``, ``prior_count``) and `NaiveBayes` (``prior_count``). With
+        ``symmetrize``, ``precision``), `MeanField` (``eps``, ``prior_count``) and `NaiveBayes` (``prior_count``). With
         ``lambda_="cv"`` or ``eps="cv"`` the setting of least log-loss in 5 shuffled folds is taken, with
         ``"cv-1se"`` the simplest one within a standard error of it; ``fit.tuning`` tells.
 

@@ -77,7 +77,7 @@ static void pseudo_singles(pseudo_problem *p, const uint16_t *columns)
 /* Neighbouring predictors are merged up to `most` joint states; composites into chunks up to `bytes` of tables */
 static void pseudo_merge(pseudo_problem *p, ptrdiff_t most, ptrdiff_t bytes)
 {
-    const ptrdiff_t fit = bytes / (ptrdiff_t)(sizeof(double) * p->lanes);
+    const ptrdiff_t fit = bytes / (ptrdiff_t)(p->real * (size_t)p->lanes);
     ptrdiff_t i, c, size = 1;
     for (i = 0; i < p->m; i++) {
         if (i > p->first[p->n_composites] && size * p->n_levels[i] > most) {
@@ -315,7 +315,7 @@ static void pseudo_size(pseudo_problem *p, ptrdiff_t n)
 {
     p->D_padded = (p->D + 7) / 8 * 8;
     p->n_padded = (n + 3) / 4 * 4;
-    p->block = pseudo_min(PSEUDO_BLOCK / p->lanes, p->n_padded);
+    p->block = pseudo_min(PSEUDO_BLOCK / (ptrdiff_t)p->real / p->lanes, p->n_padded);
     p->n_blocks = (n + p->block - 1) / p->block;
     p->n_tasks = (p->m + p->lanes - 1) / p->lanes;
 }

@@ -10,7 +10,7 @@ import numpy as np
 
 from bbl._ext import newton
 from bbl._ext.pseudo import PseudoProblem, memory_estimate
-from bbl.checks import flag, integer, real
+from bbl.checks import choice, flag, integer, real
 from bbl.config import check_memory, run_tasks, serial_blas, stop_flag
 from bbl.design.sample import Sample
 from bbl.engines.base import Engine, EngineFit
@@ -21,7 +21,9 @@ from bbl.model.moments import level_counts
 
 __all__ = ["PseudoLikelihood"]
 
-CONVERGED, STUCK, FLOOR = 0, 2, 1e-8
+CONVERGED, STUCK = 0, 2
+FINEST = {"double": 0.0, "single": 1e-5}  # gradient norm that a precision can be asked for,
+FLOOR = {"double": 1e-8, "single": 1e-4}  # and at which it has converged where it gets no further
 NEWTON_WORK, NEWTON_SIZE, POLISH_SIZE = 1e6, 256, 1024
 
 
@@ -43,6 +45,10 @@ class PseudoLikelihood(Engine):
         Only 0: the pseudo-likelihood has no pseudocount (`lambdah` is what keeps fields finite).
     symmetrize : bool, default True
         Whether to average ``J_ij`` and ``J_ji`` (eq. 18); without, ``J_ij`` of ``i < j`` is that of predictor i.
+    precision : {"double", "single"}, default "double"
+        In single precision large fits take half of the working memory and about half of the time; the gradient norm
+        is then at best 1e-5 (a smaller `tolerance` counts as that), which leaves about four digits of a coefficient.
+        Small fits are computed in double precision all the same.
 
     Raises
     ------
@@ -56,6 +62,7 @@ class PseudoLikelihood(Engine):
     itmax: int = 1000
     symmetrize: bool = True
     prior_count: float = 0.0
+    precision: str = "double"
     name = "pseudo"
     tuned = "lambda_"
     log_z = "half"
@@ -75,6 +82,7 @@ class PseudoLikelihood(Engine):
                 argument="prior_count",
             )
         object.__setattr__(self, "symmetrize", flag("symmetrize", self.symmetrize))
+        choice("precision", self.precision, tuple(FINEST))
 
     def prepare(self, sample: Sample, layout: Layout) -> Sample:
         """Add the extra instance of section 2.2 where a predictor is constant in the group.
@@ -95,7 +103,7 @@ class PseudoLikelihood(Engine):
         grid = np.array([self.lambda_] if values is None else values, dtype=float)
         fits: list[EngineFit] = [EngineFit(np.empty(0), 0.0)] * len(grid)
         check_memory(16.0 * layout.D**2, f"A fit with {layout.D} levels", "Use fewer predictors.")
-        solve = _by_newton if _is_small(sample, layout) else _by_lbfgs(sample, layout)
+        solve = _by_newton if _is_small(sample, layout) else _by_lbfgs(sample, layout, self.precision)
         site_theta = np.zeros((layout.D, 1 + layout.D))
         site_theta[:, 0] = np.concatenate([log_ratio(f) for f in frequencies(sample, layout, 1.0)])
         for at in np.argsort(-grid, kind="stable"):
@@ -168,15 +176,16 @@ def _solve_task(problem: PseudoProblem, task: int, numbers: tuple, out: dict) ->
     problem.solve(task, lambda_, lambdah, tolerance, itmax, theta, stop=stop_flag(), **out)
 
 
-def _by_lbfgs(sample: Sample, layout: Layout):
+def _by_lbfgs(sample: Sample, layout: Layout, precision: str):
     """Prepare the rows for the vectorised kernel, once for all penalties; return the solver."""
-    shared, task = memory_estimate(sample.n, layout.n_levels)
+    shared, task = memory_estimate(sample.n, layout.n_levels, precision=precision)
     check_memory(shared + task, f"A fit of {layout.D} levels to {sample.n} rows", "Use fewer predictors or rows.")
     with serial_blas():
-        problem = PseudoProblem(sample.codes, sample.weights, layout.n_levels, layout.mask)
+        problem = PseudoProblem(sample.codes, sample.weights, layout.n_levels, layout.mask, precision=precision)
 
     def solve(engine, sample, layout, lambda_, lambdah, site_theta, sites, workers):
-        options = (lambda_, lambdah, engine.tolerance, engine.itmax, site_theta)
+        tolerance = max(engine.tolerance, FINEST[precision])
+        options = (lambda_, lambdah, tolerance, engine.itmax, site_theta)
         out = {
             "grad_norm": sites.norm,
             "n_iter": sites.n_iter,
@@ -187,10 +196,10 @@ def _by_lbfgs(sample: Sample, layout: Layout):
         run_tasks(partial(_solve_task, problem), [(task, options, out) for task in range(problem.n_tasks)], workers)
         # near rounding a quasi-Newton line search may find nothing better, where Newton's step still does
         stuck = np.flatnonzero(sites.status == STUCK)
-        if len(stuck) and layout.D * (layout.n_levels[stuck].max() - 1) < POLISH_SIZE:
+        if len(stuck) and precision == "double" and layout.D * (layout.n_levels[stuck].max() - 1) < POLISH_SIZE:
             _by_newton(engine, sample, layout, lambda_, lambdah, site_theta, sites, workers, stuck)
         # what is left there is the floor that rounding sets
-        sites.status[(sites.status == STUCK) & (sites.norm <= FLOOR)] = CONVERGED
+        sites.status[(sites.status == STUCK) & (sites.norm <= FLOOR[precision])] = CONVERGED
         return partial(problem.log_normaliser, site_theta)
 
     return solve

@@ -91,6 +91,17 @@ typedef struct {
 
 static inline ptrdiff_t pseudo_min(ptrdiff_t a, ptrdiff_t b) { return a < b ? a : b; }
 
+/* Codes of all predictors (m, n), in the narrower of two types; only set-up needs them */
+typedef struct {
+    uint8_t *narrow;  /* NULL where */
+    uint16_t *wide;   /* codes exceed 255 */
+} pseudo_columns;
+
+static inline uint16_t pseudo_code(pseudo_columns from, ptrdiff_t at)
+{
+    return from.narrow ? from.narrow[at] : from.wide[at];
+}
+
 #include "pseudo_prepare.h"
 
 /* Row blocks whose planes are held at once: what stays in the second-level cache, at least two blocks */
@@ -233,7 +244,7 @@ static int pseudo_has(int lanes)
     (p->real == sizeof(float) ? PSEUDO_SINGLES(name, list) : PSEUDO_DOUBLES(name, list))
 
 /* Second moments of the columns of the sites of one task with all others, from the columns (m, n) of codes */
-static int pseudo_moments(pseudo_problem *p, ptrdiff_t task, const uint16_t *columns)
+static int pseudo_moments(pseudo_problem *p, ptrdiff_t task, pseudo_columns columns)
 {
     return PSEUDO_CALL(moments, (p, task, columns));
 }

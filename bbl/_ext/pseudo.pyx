@@ -30,13 +30,16 @@ cdef extern from "pseudo.h" nogil:
         int32_t itmax
         const int32_t *stop
         int (*check)() noexcept nogil
+    ctypedef struct pseudo_columns:
+        uint8_t *narrow
+        uint16_t *wide
     int pseudo_has(int lanes)
-    int pseudo_prepare(pseudo_problem *p, Py_ssize_t n, uint16_t *columns, double *weights, Py_ssize_t most,
+    int pseudo_prepare(pseudo_problem *p, Py_ssize_t n, pseudo_columns columns, double *weights, Py_ssize_t most,
                        Py_ssize_t bytes)
     int pseudo_estimate(pseudo_problem *p, Py_ssize_t n, Py_ssize_t most, Py_ssize_t bytes, double *shared,
                         double *task)
     void pseudo_free(pseudo_problem *p)
-    int pseudo_moments(pseudo_problem *p, Py_ssize_t task, const uint16_t *columns)
+    int pseudo_moments(pseudo_problem *p, Py_ssize_t task, pseudo_columns columns)
     int pseudo_solve(const pseudo_problem *p, Py_ssize_t task, const pseudo_options *o, double *theta,
                      pseudo_lane *lane) except -1
     int pseudo_objective(const pseudo_problem *p, Py_ssize_t task, const double *theta, double lambda_, double lambdah,
@@ -47,6 +50,10 @@ ctypedef fused code_t:
     uint8_t
     uint16_t
     int32_t
+
+ctypedef fused column_t:
+    uint8_t
+    uint16_t
 
 LANES = {"avx512": 8, "avx2": 4, "sse2": 2, "plain": 1}  # sse2 stands for any vectors of 128 bits
 
@@ -135,7 +142,7 @@ def kronecker_pays(n, n_levels, D, density):
     return bool(density >= 0.5 and D <= 3000 and top <= 8 and D <= n // (4 if top == 2 else 8))
 
 
-def read_columns(const code_t[:, ::1] codes, const int32_t[::1] n_levels, uint16_t[:, ::1] columns):
+def read_columns(const code_t[:, ::1] codes, const int32_t[::1] n_levels, column_t[:, ::1] columns):
     """Copy `codes` (n, m) to `columns` (m, n); return the first predictor with a code out of range, or -1."""
     cdef Py_ssize_t n = codes.shape[0], m = codes.shape[1], k, i, bad = m
     cdef int32_t code
@@ -145,8 +152,17 @@ def read_columns(const code_t[:, ::1] codes, const int32_t[::1] n_levels, uint16
                 code = <int32_t> codes[k, i]
                 if code < 0 or code >= n_levels[i]:
                     bad = min(bad, i)
-                columns[i, k] = <uint16_t> code
+                columns[i, k] = <column_t> code
     return bad if bad < m else -1
+
+
+def eigenvectors(matrix):
+    """Return eigenvalues and eigenvectors of a symmetric matrix, which is destroyed."""
+    if len(matrix) < 512:
+        return np.linalg.eigh(matrix)
+    # a quarter slower, but without a workspace of 2 D^2 numbers, which would be the most memory of a whole fit
+    from scipy.linalg import eigh
+    return eigh(matrix.T, overwrite_a=True, driver="evr", check_finite=False)
 
 
 cdef class PseudoProblem:
@@ -159,7 +175,7 @@ cdef class PseudoProblem:
 
     A task is a block of predictors that share vectors; it writes its own rows of ``theta`` and its own entries of the
     other results, so tasks may run at once in several threads, with the same bits for any order and number of threads.
-    Set-up calls LAPACK once (`numpy.linalg.eigh`); hold BLAS to one thread for the same bits on any machine load.
+    Set-up calls LAPACK once (`eigenvectors`); hold BLAS to one thread for the same bits on any machine load.
 
     Parameters
     ----------
@@ -208,7 +224,9 @@ cdef class PseudoProblem:
         cdef const int32_t[::1] levels = np.array(n_levels, dtype=np.int32)
         cdef double[::1] own = np.array(weights, dtype=np.float64)
         cdef const uint8_t[:, ::1] neighbours
-        cdef uint16_t[:, ::1] columns
+        cdef uint8_t[:, ::1] narrow
+        cdef uint16_t[:, ::1] wide
+        cdef pseudo_columns columns
         cdef Py_ssize_t n = codes.shape[0], m = codes.shape[1], t, bad
         cdef Py_ssize_t most, nbytes
         cdef int failed = 0
@@ -221,8 +239,15 @@ cdef class PseudoProblem:
             raise ValueError("weights must be positive numbers")
         if np.min(levels) < 2 or np.max(levels) > 65535:
             raise ValueError("n_levels must lie between 2 and 65535")
-        columns = np.empty((m, n), dtype=np.uint16)
-        bad = read_columns(codes, levels, columns)
+        columns.narrow, columns.wide = NULL, NULL
+        if np.max(levels) <= 256:
+            narrow = np.empty((m, n), dtype=np.uint8)
+            columns.narrow = &narrow[0, 0]
+            bad = read_columns(codes, levels, narrow)
+        else:
+            wide = np.empty((m, n), dtype=np.uint16)
+            columns.wide = &wide[0, 0]
+            bad = read_columns(codes, levels, wide)
         if bad >= 0:
             raise ValueError(f"predictor {bad} has a code outside 0..{levels[bad] - 1}")
         self.arrays = (levels, neighbours)
@@ -231,11 +256,11 @@ cdef class PseudoProblem:
         self.p.lanes = choose_lanes(np.asarray(levels), width, self.p.real)
         most, nbytes = composite_sizes(n, np.asarray(levels))
         with nogil:
-            failed = pseudo_prepare(&self.p, n, &columns[0, 0], &own[0], most, nbytes)
+            failed = pseudo_prepare(&self.p, n, columns, &own[0], most, nbytes)
         for t in range(self.p.n_tasks):
             raise_signals()
             with nogil:
-                failed = failed or pseudo_moments(&self.p, t, &columns[0, 0])
+                failed = failed or pseudo_moments(&self.p, t, columns)
         if failed:
             raise MemoryError("no memory for the pseudo-likelihood problem")
         density = (np.count_nonzero(neighbours) - np.count_nonzero(np.diagonal(neighbours))) / max(1, m * (m - 1))
@@ -251,12 +276,15 @@ cdef class PseudoProblem:
         cdef double[::1] eigenvalue
         D, padded = self.p.D, self.p.D_padded
         mean = np.asarray(<double[:D]> (self.p.mean + 1))
-        covariance = np.asarray(<double[:D, :D]> self.p.second) - np.multiply.outer(mean, mean)
-        value, vector = np.linalg.eigh(covariance)
+        covariance = np.multiply.outer(mean, mean)
+        np.subtract(np.asarray(<double[:D, :D]> self.p.second), covariance, out=covariance)
+        value, vector = eigenvectors(covariance)
+        del covariance
         value = np.maximum(value[::-1], 1e-7 * value.mean() + 1e-300)
         full = np.zeros((padded, padded), dtype=np.float32)
         full[:D, :D] = vector[:, ::-1]
         project = np.ascontiguousarray(full[:D].reshape(D, padded // 8, 8).transpose(1, 0, 2))
+        del vector
         expand = np.ascontiguousarray(full.reshape(padded // 8, 8, padded).transpose(0, 2, 1))
         eigenvalue = np.concatenate((value, np.full(padded - D, value[D - 1])))
         self.arrays += (project, expand, eigenvalue)

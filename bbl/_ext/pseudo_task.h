@@ -231,7 +231,7 @@ TARGET static int NAME(normaliser)(const pseudo_problem *p, ptrdiff_t number, co
     return 0;
 }
 
-TARGET static int NAME(moments)(pseudo_problem *p, ptrdiff_t number, const uint16_t *columns)
+TARGET static int NAME(moments)(pseudo_problem *p, ptrdiff_t number, pseudo_columns columns)
 {
     const ptrdiff_t stride = (p->block + 1) * LANES;
     pseudo_task t;
@@ -246,7 +246,7 @@ TARGET static int NAME(moments)(pseudo_problem *p, ptrdiff_t number, const uint1
         memset(w.planes, 0, (size_t)(t.A * t.span * stride) * sizeof *w.planes);
         for (v = 0; v < LANES; v++)
             for (k = b * p->block; t.site[v] >= 0 && k < pseudo_min(end * p->block, p->n); k++) {
-                const ptrdiff_t code = columns[t.site[v] * p->n + k], row = k - b * p->block;
+                const ptrdiff_t code = pseudo_code(columns, t.site[v] * p->n + k), row = k - b * p->block;
                 if (code)
                     w.planes[((code - 1) * t.span + row / p->block) * stride + (row % p->block) * LANES + v] =
                         p->equal ? 1 : (REAL)p->weights[k];

@@ -24,7 +24,7 @@ __all__ = ["PseudoLikelihood"]
 CONVERGED, STUCK = 0, 2
 FINEST = {"double": 0.0, "single": 1e-5}  # gradient norm that a precision can be asked for,
 FLOOR = {"double": 1e-8, "single": 1e-4}  # and at which it has converged where it gets no further
-NEWTON_WORK, NEWTON_SIZE, POLISH_SIZE = 1e6, 256, 1024
+NEWTON_WORK, NEWTON_SIZE, POLISH_SIZE = 3e4, 256, 1024
 
 
 @dataclass(frozen=True)
@@ -106,10 +106,12 @@ class PseudoLikelihood(Engine):
         solve = _by_newton if _is_small(sample, layout) else _by_lbfgs(sample, layout, self.precision)
         site_theta = np.zeros((layout.D, 1 + layout.D))
         site_theta[:, 0] = np.concatenate([log_ratio(f) for f in frequencies(sample, layout, 1.0)])
+        sites = None
         for at in np.argsort(-grid, kind="stable"):
             lambda_ = float(grid[at])
             lambdah = lambda_ if self.lambdah is None else self.lambdah
-            site_theta = site_theta.copy()
+            if sites is not None:  # a warm start; the finished fit keeps its own
+                site_theta = site_theta.copy()
             sites = Sites(layout.m)
             normaliser = solve(self, sample, layout, lambda_, lambdah, site_theta, sites, workers)
             fits[at] = replace(self._finish(sample, layout, lambdah, site_theta, sites), normaliser=normaliser)

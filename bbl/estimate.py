@@ -13,17 +13,18 @@ from bbl.design.labels import Labels
 from bbl.design.sample import Sample
 from bbl.engines import Engine, EngineFit
 from bbl.engines.naive import frequencies, log_ratio
-from bbl.errors import ConvergenceWarning
-from bbl.model.ais import annealed_log_z
+from bbl.errors import ConvergenceWarning, OptionError
+from bbl.model.ais import annealed_log_z, annealing_seconds
 from bbl.model.calibration import Calibration
 from bbl.model.layout import Layout
-from bbl.model.logz import exact_log_z, pseudo_log_z, resolve_log_z
+from bbl.model.logz import exact_log_z, exact_order, pseudo_log_z, resolve_log_z
 from bbl.model.parameters import Parameters
 from bbl.model.predict import class_scores
 
-__all__ = ["Estimate", "estimate", "estimate_path", "fit_group", "problems", "warn_problems"]
+__all__ = ["Estimate", "check_cost", "estimate", "estimate_path", "fit_group", "problems", "warn_problems"]
 
 SMALL = 200_000
+PATIENCE = 4 * 3600.0
 
 
 @dataclass(frozen=True)
@@ -126,6 +127,27 @@ def _mean_field_log_z(rows: Sample, layout: Layout, theta: np.ndarray) -> float:
     return -sum(float(np.log(max(fi[0], 1e-300))) for fi in f) - 0.5 * float(column @ J @ column)
 
 
+def check_cost(log_z: str, layout: Layout, runs: int, workers: int) -> None:
+    """Refuse a ln Z that would take too much or too long, before anything is fitted.
+
+    Raises
+    ------
+    OptionError
+        Where the exact sum is out of reach, or annealing takes over 4 hours for all `runs` models (groups x settings x
+        folds).
+    """
+    if log_z == "exact":
+        exact_order(layout)
+    if log_z == "ais":
+        seconds = annealing_seconds(layout) * runs / workers
+        if seconds > PATIENCE:
+            raise OptionError(
+                f"log_z='ais' would take about {seconds / 3600:.0f} hours for {runs} models of {layout.m} predictors; "
+                "use log_z='auto' or 'half', or fewer groups, folds or settings.",
+                argument="log_z",
+            )
+
+
 def estimate_path(
     sample: Sample,
     layout: Layout,
@@ -148,6 +170,7 @@ def estimate_path(
     """
     layout = engine.restrict(layout)
     kind = resolve_log_z(log_z, layout, engine.log_z)
+    check_cost(kind, layout, K * (1 if values is None else len(values)), workers)
     check_memory(
         8.0 * (2 + K + pooled) * layout.D**2,
         f"A fit of {K} groups with {layout.D} non-reference levels",

@@ -12,7 +12,7 @@ from bbl.model.elimination import elimination_order, log_partition
 from bbl.model.layout import Layout
 from bbl.model.moments import one_hot
 
-__all__ = ["LOG_Z", "exact_log_z", "pseudo_log_z", "resolve_log_z"]
+__all__ = ["LOG_Z", "exact_log_z", "exact_order", "pseudo_log_z", "resolve_log_z"]
 
 LOG_Z = ("auto", "exact", "pseudo", "half", "mf", "ais")
 
@@ -21,8 +21,8 @@ EXACT_CELLS = 3e7
 ROWS = 2048
 
 
-def exact_log_z(layout: Layout, theta: np.ndarray) -> np.ndarray:
-    """Return the true ln Z (K,) of the parameter vectors `theta` (K, size), by variable elimination.
+def exact_order(layout: Layout) -> list:
+    """Return the order in which variables are eliminated for the exact ln Z.
 
     Raises
     ------
@@ -36,7 +36,18 @@ def exact_log_z(layout: Layout, theta: np.ndarray) -> np.ndarray:
             f"{len(layout.pairs)} interactions; use log_z='auto' or 'ais', or fewer interactions.",
             argument="log_z",
         )
-    return log_partition(layout, theta, found[0])
+    return found[0]
+
+
+def exact_log_z(layout: Layout, theta: np.ndarray) -> np.ndarray:
+    """Return the true ln Z (K,) of the parameter vectors `theta` (K, size), by variable elimination.
+
+    Raises
+    ------
+    OptionError
+        If the tables would hold more than 3e7 cells per group.
+    """
+    return log_partition(layout, theta, exact_order(layout))
 
 
 def resolve_log_z(log_z: str, layout: Layout, fallback: str) -> str:

@@ -13,6 +13,7 @@ __all__ = ["draw"]
 # Okabe and Ito's colours, told apart under all common forms of colour blindness; markers differ as well
 STYLE = {
     "bbl": ("#0072B2", "o"),
+    "bbl-single": ("#0072B2", "d"),
     "bbl-frame": ("#56B4E9", "o"),
     "numpy": ("#E69F00", "s"),
     "sklearn-lbfgs": ("#009E73", "^"),

@@ -7,7 +7,6 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,37 +19,36 @@ __all__ = ["check_memory", "n_workers", "progress_bar", "run_tasks", "serial_bla
 
 
 def n_workers(n_jobs: int | None) -> int:
-    """Return the number of workers for ``n_jobs``: None or -1 for all cores this process may use."""
-    if n_jobs is None:
-        return _cores()
-    count = integer("n_jobs", n_jobs)
+    """Return the number of workers for ``n_jobs``: None or -1 for all cores, of a joblib backend if one is set."""
+    count = -1 if n_jobs is None else integer("n_jobs", n_jobs)
     if count == 0:
         raise OptionError("n_jobs must not be 0; give 1 for one thread or -1 for all cores.", argument="n_jobs")
-    return count if count > 0 else max(1, _cores() + 1 + count)
+    if count > 0:
+        return count
+    from joblib import effective_n_jobs
+
+    return max(1, int(effective_n_jobs(-1)) + 1 + count)
 
 
-@functools.cache
-def _cores() -> int:
-    from joblib import cpu_count
+def run_tasks(
+    function: Callable, tasks: Sequence[tuple], workers: int, progress: Callable | None = None, shared: bool = False
+) -> list:
+    """Return ``[function(*task) for task in tasks]``, by threads or the joblib backend that the caller configured.
 
-    return int(cpu_count())
-
-
-def run_tasks(function: Callable, tasks: Sequence[tuple], workers: int, progress: Callable | None = None) -> list:
-    """Return ``[function(*task) for task in tasks]``, by joblib threads (or the backend that the caller configured).
-
-    The tasks must not share anything that they write, so the results do not depend on `workers`.
+    The tasks must not share anything that they write, so the results do not depend on `workers`. Tasks that are
+    `shared` write into arrays of this process, or cannot be pickled: they run in threads under any backend.
     `progress` is called once for each finished task.
     """
     stop = stop_flag()
-    run = partial(_run_task, function, stop)
     if workers == 1 or len(tasks) < 2:
         done: Iterable = (function(*task) for task in tasks)
     else:
-        from joblib import Parallel, delayed
+        from joblib.parallel import Parallel, delayed, get_active_backend
 
-        pool = Parallel(n_jobs=min(workers, len(tasks)), prefer="threads", return_as="generator")
-        done = pool(delayed(run)(*task) for task in tasks)
+        place = {"require": "sharedmem"} if shared else {"prefer": "threads"}
+        one_by_one = get_active_backend(**place)[0].supports_return_generator  # multiprocessing's does not
+        pool = Parallel(n_jobs=min(workers, len(tasks)), return_as="generator" if one_by_one else "list", **place)
+        done = pool(delayed(_run_task)(function, stop, *task) for task in tasks)
     results = []
     try:
         for result in done:

@@ -184,7 +184,8 @@ def _by_lbfgs(sample: Sample, layout: Layout):
             "status": sites.status,
             "value": sites.value,
         }
-        run_tasks(partial(_solve_task, problem), [(task, options, out) for task in range(problem.n_tasks)], workers)
+        tasks = [(task, options, out) for task in range(problem.n_tasks)]
+        run_tasks(partial(_solve_task, problem), tasks, workers, shared=True)
         # near rounding a quasi-Newton line search may find nothing better, where Newton's step still does
         stuck = np.flatnonzero(sites.status == STUCK)
         if len(stuck) and layout.D * (layout.n_levels[stuck].max() - 1) < POLISH_SIZE:

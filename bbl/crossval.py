@@ -12,7 +12,7 @@ from bbl.design.labels import Labels
 from bbl.design.sample import Sample
 from bbl.engines import Engine
 from bbl.errors import DataError, OptionError
-from bbl.estimate import Estimate, estimate_path, problems
+from bbl.estimate import Estimate, estimate_path, guard_memory, problems
 from bbl.model.calibration import fit_calibration
 from bbl.model.energy import Energy
 from bbl.model.layout import Layout
@@ -153,7 +153,9 @@ def cross_validate(
 ) -> Scored:
     """Fit every setting on every fold; the settings of a fold share warm starts or one eigendecomposition."""
     K = len(labels.groups)
-    rngs = rng.spawn(len(folds.held))
+    nfold = len(folds.held)
+    guard_memory(sample.n, engine.restrict(layout), K, engine, values, min(workers, nfold), folds=nfold)
+    rngs = rng.spawn(nfold)
     tasks = [(sample, held, layout, K, engine, values, log_z, r) for held, r in zip(folds.held, rngs, strict=True)]
     runs = run_tasks(_run_fold, tasks, workers, progress)
     rows = np.concatenate([run[2] for run in runs])

@@ -90,17 +90,56 @@ def progress_bar(total: int, title: str, verbose: int):
 
 
 @functools.cache
-def _blas() -> Any:
+def _blas() -> list[Any]:
+    """Return threadpoolctl's controllers of the BLAS libraries: numpy's, and scipy's, which has to be loaded first."""
+    import scipy.linalg  # noqa: F401
     from threadpoolctl import ThreadpoolController
 
-    return ThreadpoolController()
+    return ThreadpoolController().select(user_api="blas").lib_controllers
 
 
-@contextmanager
-def serial_blas():
-    """Hold BLAS to one thread: workers are ours, and results must not depend on their number."""
-    with _blas().limit(limits=1, user_api="blas"):
-        yield
+def _set_blas_threads(library: Any, count: int) -> None:
+    # since 3.8 threadpoolctl lets one Python thread alone change a limit, and ignores all others without a word
+    getattr(library, "_real_set_num_threads", library.set_num_threads)(count)
+
+
+class _SerialBlas:
+    """BLAS held to one thread: workers are ours, and results must not depend on their number.
+
+    Most libraries have one limit for the process. So it is lifted by the last thread that leaves, whoever came first.
+    """
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        self.lock, self.inside, self.before = threading.Lock(), 0, [0]
+
+    def __enter__(self) -> None:
+        libraries = _blas()
+        with self.lock:
+            if not self.inside:
+                self.before = [library.get_num_threads() for library in libraries]
+            self.inside += 1
+            for library in libraries:
+                _set_blas_threads(library, 1)
+
+    def __exit__(self, *_: Any) -> None:
+        with self.lock:
+            self.inside -= 1
+            for library, count in zip(_blas(), self.before, strict=True):
+                if not self.inside or getattr(library, "threading_layer", "") == "openmp":  # one limit per thread
+                    _set_blas_threads(library, count)
+
+
+_serial_blas = _SerialBlas()
+if hasattr(os, "register_at_fork"):  # a fork in the middle of a fit leaves its other threads, and their lock, behind
+    os.register_at_fork(after_in_child=_serial_blas.reset)
+
+
+def serial_blas() -> _SerialBlas:
+    """Return the context in which BLAS runs on one thread."""
+    return _serial_blas
 
 
 def available_memory() -> int:

@@ -131,7 +131,7 @@ def guard_memory(
     layout: Layout,
     K: int,
     engine: Engine,
-    values: Sequence | None,
+    values: Sequence | np.ndarray | None,
     workers: int,
     extra: int = 0,
     folds: int = 1,

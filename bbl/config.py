@@ -7,7 +7,6 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,37 +19,36 @@ __all__ = ["check_memory", "n_workers", "progress_bar", "run_tasks", "serial_bla
 
 
 def n_workers(n_jobs: int | None) -> int:
-    """Return the number of workers for ``n_jobs``: None or -1 for all cores this process may use."""
-    if n_jobs is None:
-        return _cores()
-    count = integer("n_jobs", n_jobs)
+    """Return the number of workers for ``n_jobs``: None or -1 for all cores, of a joblib backend if one is set."""
+    count = -1 if n_jobs is None else integer("n_jobs", n_jobs)
     if count == 0:
         raise OptionError("n_jobs must not be 0; give 1 for one thread or -1 for all cores.", argument="n_jobs")
-    return count if count > 0 else max(1, _cores() + 1 + count)
+    if count > 0:
+        return count
+    from joblib import effective_n_jobs
+
+    return max(1, int(effective_n_jobs(-1)) + 1 + count)
 
 
-@functools.cache
-def _cores() -> int:
-    from joblib import cpu_count
+def run_tasks(
+    function: Callable, tasks: Sequence[tuple], workers: int, progress: Callable | None = None, shared: bool = False
+) -> list:
+    """Return ``[function(*task) for task in tasks]``, by threads or the joblib backend that the caller configured.
 
-    return int(cpu_count())
-
-
-def run_tasks(function: Callable, tasks: Sequence[tuple], workers: int, progress: Callable | None = None) -> list:
-    """Return ``[function(*task) for task in tasks]``, by joblib threads (or the backend that the caller configured).
-
-    The tasks must not share anything that they write, so the results do not depend on `workers`.
+    The tasks must not share anything that they write, so the results do not depend on `workers`. Tasks that are
+    `shared` write into arrays of this process, or cannot be pickled: they run in threads under any backend.
     `progress` is called once for each finished task.
     """
     stop = stop_flag()
-    run = partial(_run_task, function, stop)
     if workers == 1 or len(tasks) < 2:
         done: Iterable = (function(*task) for task in tasks)
     else:
-        from joblib import Parallel, delayed
+        from joblib.parallel import Parallel, delayed, get_active_backend
 
-        pool = Parallel(n_jobs=min(workers, len(tasks)), prefer="threads", return_as="generator")
-        done = pool(delayed(run)(*task) for task in tasks)
+        place = {"require": "sharedmem"} if shared else {"prefer": "threads"}
+        one_by_one = get_active_backend(**place)[0].supports_return_generator  # multiprocessing's does not
+        pool = Parallel(n_jobs=min(workers, len(tasks)), return_as="generator" if one_by_one else "list", **place)
+        done = pool(delayed(_run_task)(function, stop, *task) for task in tasks)
     results = []
     try:
         for result in done:
@@ -92,17 +90,56 @@ def progress_bar(total: int, title: str, verbose: int):
 
 
 @functools.cache
-def _blas() -> Any:
+def _blas() -> list[Any]:
+    """Return threadpoolctl's controllers of the BLAS libraries: numpy's, and scipy's, which has to be loaded first."""
+    import scipy.linalg  # noqa: F401
     from threadpoolctl import ThreadpoolController
 
-    return ThreadpoolController()
+    return ThreadpoolController().select(user_api="blas").lib_controllers
 
 
-@contextmanager
-def serial_blas():
-    """Hold BLAS to one thread: workers are ours, and results must not depend on their number."""
-    with _blas().limit(limits=1, user_api="blas"):
-        yield
+def _set_blas_threads(library: Any, count: int) -> None:
+    # since 3.8 threadpoolctl lets one Python thread alone change a limit, and ignores all others without a word
+    getattr(library, "_real_set_num_threads", library.set_num_threads)(count)
+
+
+class _SerialBlas:
+    """BLAS held to one thread: workers are ours, and results must not depend on their number.
+
+    Most libraries have one limit for the process. So it is lifted by the last thread that leaves, whoever came first.
+    """
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        self.lock, self.inside, self.before = threading.Lock(), 0, [0]
+
+    def __enter__(self) -> None:
+        libraries = _blas()
+        with self.lock:
+            if not self.inside:
+                self.before = [library.get_num_threads() for library in libraries]
+            self.inside += 1
+            for library in libraries:
+                _set_blas_threads(library, 1)
+
+    def __exit__(self, *_: Any) -> None:
+        with self.lock:
+            self.inside -= 1
+            for library, count in zip(_blas(), self.before, strict=True):
+                if not self.inside or getattr(library, "threading_layer", "") == "openmp":  # one limit per thread
+                    _set_blas_threads(library, count)
+
+
+_serial_blas = _SerialBlas()
+if hasattr(os, "register_at_fork"):  # a fork in the middle of a fit leaves its other threads, and their lock, behind
+    os.register_at_fork(after_in_child=_serial_blas.reset)
+
+
+def serial_blas() -> _SerialBlas:
+    """Return the context in which BLAS runs on one thread."""
+    return _serial_blas
 
 
 def available_memory() -> int:

@@ -12,7 +12,7 @@ from bbl.design.labels import Labels
 from bbl.design.sample import Sample
 from bbl.engines import Engine
 from bbl.errors import DataError, OptionError
-from bbl.estimate import Estimate, check_cost, estimate_path, problems
+from bbl.estimate import Estimate, check_cost, estimate_path, guard_memory, problems
 from bbl.model.calibration import fit_calibration
 from bbl.model.energy import Energy
 from bbl.model.layout import Layout
@@ -154,10 +154,11 @@ def cross_validate(
 ) -> Scored:
     """Fit every setting on every fold; the settings of a fold share warm starts or one eigendecomposition."""
     K = len(labels.groups)
-    fitted = engine.restrict(layout)
-    models = K * len(folds.held) * (1 if values is None else len(values))
+    nfold, fitted = len(folds.held), engine.restrict(layout)
+    models = K * nfold * (1 if values is None else len(values))
     check_cost(resolve_log_z(log_z, fitted, engine.log_z), fitted, models, workers)
-    rngs = rng.spawn(len(folds.held))
+    guard_memory(sample.n, fitted, K, engine, values, min(workers, nfold), folds=nfold)
+    rngs = rng.spawn(nfold)
     tasks = [(sample, held, layout, K, engine, values, log_z, r) for held, r in zip(folds.held, rngs, strict=True)]
     runs = run_tasks(_run_fold, tasks, workers, progress)
     rows = np.concatenate([run[2] for run in runs])

@@ -21,7 +21,16 @@ from bbl.model.logz import exact_log_z, exact_order, pseudo_log_z, resolve_log_z
 from bbl.model.parameters import Parameters
 from bbl.model.predict import class_scores
 
-__all__ = ["Estimate", "check_cost", "estimate", "estimate_path", "fit_group", "problems", "warn_problems"]
+__all__ = [
+    "Estimate",
+    "check_cost",
+    "estimate",
+    "estimate_path",
+    "fit_group",
+    "guard_memory",
+    "problems",
+    "warn_problems",
+]
 
 SMALL = 200_000
 PATIENCE = 4 * 3600.0
@@ -148,6 +157,26 @@ def check_cost(log_z: str, layout: Layout, runs: int, workers: int) -> None:
             )
 
 
+def guard_memory(
+    n: int,
+    layout: Layout,
+    K: int,
+    engine: Engine,
+    values: Sequence | np.ndarray | None,
+    workers: int,
+    extra: int = 0,
+    folds: int = 1,
+) -> None:
+    """Raise before fits of K groups (and `extra` parts) that would not fit into memory with that many at a time."""
+    settings = 1 if values is None else len(values)
+    results = 8.0 * layout.size * (2 * K + extra) * settings * folds  # each group's own, and all of them stacked
+    check_memory(
+        results + workers * engine.memory(n, layout, settings),
+        f"A fit of {K} groups with {layout.D} non-reference levels",
+        "Use fewer predictors, fewer levels, a formula with fewer interactions, or a smaller n_jobs.",
+    )
+
+
 def estimate_path(
     sample: Sample,
     layout: Layout,
@@ -171,16 +200,12 @@ def estimate_path(
     layout = engine.restrict(layout)
     kind = resolve_log_z(log_z, layout, engine.log_z)
     check_cost(kind, layout, K * (1 if values is None else len(values)), workers)
-    check_memory(
-        8.0 * (2 + K + pooled) * layout.D**2,
-        f"A fit of {K} groups with {layout.D} non-reference levels",
-        "Use fewer predictors, fewer levels, or a formula with fewer interactions.",
-    )
     groups = [sample.group(y) for y in range(K)]
     parts = groups + ([Sample(sample.codes, sample.weights)] if pooled else [])
     if sample.n * layout.D * (1 if values is None else len(values)) < SMALL:
         workers = 1
     outer = min(workers, len(parts))
+    guard_memory(sample.n, layout, K, engine, values, outer, extra=int(pooled))
     rngs = (np.random.default_rng(0) if rng is None else rng).spawn(len(parts))
     inner = max(1, workers // outer)
     # the pooled fit is never asked for its ln Z

@@ -119,16 +119,17 @@ def bootstrap(
     layout = estimate.parameters.layout
     totals = [round(sample.group(y).total) for y in range(len(estimate.parameters.theta))]
     models = [layout.to_matrix(theta) for theta in estimate.parameters.theta]
+    tasks = [(layout, models, totals, engine, own) for own in rng.spawn(nboot)]
+    return np.array(run_tasks(_replicate, tasks, workers))
 
-    def replicate(own: np.random.Generator) -> list[np.ndarray]:
-        out = []
-        for (h, J), total in zip(models, totals, strict=True):
-            codes = sample_states(h, J, layout.n_levels, total, own)
-            rows = engine.prepare(Sample(codes, np.ones(total)).collapsed(layout.n_levels), layout)
-            out.append(engine.fit(rows, layout).theta)
-        return out
 
-    return np.array(run_tasks(replicate, [(r,) for r in rng.spawn(nboot)], workers))
+def _replicate(layout: Layout, models: list, totals: list[int], engine: Engine, rng) -> list[np.ndarray]:
+    out = []
+    for (h, J), total in zip(models, totals, strict=True):
+        codes = sample_states(h, J, layout.n_levels, total, rng)
+        rows = engine.prepare(Sample(codes, np.ones(total)).collapsed(layout.n_levels), layout)
+        out.append(engine.fit(rows, layout).theta)
+    return out
 
 
 def wald(layout: Layout, theta: np.ndarray, terms: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

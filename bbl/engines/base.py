@@ -76,6 +76,10 @@ class Engine:
         """Return the rows that this engine fits (augmented where its method says so)."""
         return sample
 
+    def memory(self, n: int, layout: Layout, settings: int = 1) -> float:
+        """Return the bytes that a fit to `n` rows at several settings takes while it runs, besides its result."""
+        return 0.0
+
     def path(self, sample: Sample, layout: Layout, values: Sequence[float] | None = None, workers: int = 1):
         """Fit one group at each of `values` of the tuned option; None for the engine's own setting."""
         raise NotImplementedError

@@ -48,6 +48,10 @@ class MeanField(Engine):
         object.__setattr__(self, "eps", real("eps", self.eps, 0.0, 1.0))
         object.__setattr__(self, "prior_count", real("prior_count", self.prior_count, 0.0))
 
+    def memory(self, n: int, layout: Layout, settings: int = 1) -> float:
+        """Return the bytes of the matrices (D, D) that are held at a time: more of them for an eigendecomposition."""
+        return 8.0 * layout.D**2 * (4 if settings == 1 else 8) if len(layout.pairs) else 0.0
+
     def path(self, sample: Sample, layout: Layout, values: Sequence[float] | None = None, workers: int = 1):
         """Fit one group at each `eps` of `values`; one eigendecomposition serves them all."""
         grid = [self.eps] if values is None else [float(v) for v in values]
@@ -59,19 +63,15 @@ class MeanField(Engine):
         if not len(layout.pairs) or grid == [0.0]:
             theta = np.concatenate([effective, np.zeros(layout.size - layout.D)])
             return [_finish(theta, -log_f0, sample, layout, notes)] * len(grid)
-        check_memory(
-            8.0 * layout.D**2 * (3 + (len(grid) > 1)),
-            f"Mean field with {layout.D} levels",
-            "Use fewer predictors.",
-        )
+        needed = self.memory(sample.n, layout, len(grid))
+        check_memory(needed, f"Mean field with {layout.D} levels", "Use fewer predictors.")
         with serial_blas():
-            C = covariance(sample, layout, column, self.prior_count)
-            inverse = _inverses(C, grid)
             fits = []
-            for precision, singular in inverse:
-                _, J = layout.to_matrix(layout.from_matrix(effective, -precision))
-                field = J @ column
-                theta = layout.from_matrix(effective - field, J)
+            for J, singular in _inverses(covariance(sample, layout, column, self.prior_count), grid):
+                np.negative(J, out=J)  # no copies: (D, D) may fill the memory
+                theta = layout.from_matrix(effective, J)
+                field = layout.to_matrix(theta)[1] @ column
+                theta[: layout.D] -= field
                 log_z = -log_f0 - 0.5 * float(column @ field)
                 more = ((0, -1, "covariance is singular; take a smaller eps or a larger prior_count"),) * singular
                 fits.append(_finish(theta, log_z, sample, layout, notes + more))
@@ -108,12 +108,13 @@ def _inverses(C: np.ndarray, grid: list[float]):
     if len(grid) == 1:
         M = grid[0] * C
         M.flat[:: len(C) + 1] += (1.0 - grid[0]) * mean
-        factor, info = lapack.dpotrf(M, lower=1)
+        factor, info = lapack.dpotrf(M.T, lower=1, overwrite_a=1)  # in place, M being symmetric
         pivots = np.abs(factor.diagonal())
         if info == 0 and pivots.min() ** 2 > SINGULAR * pivots.max() ** 2:
-            inverse, _ = lapack.dpotri(factor, lower=1)
-            lower = np.tril(inverse)
-            yield lower + np.tril(inverse, -1).T, False
+            inverse, _ = lapack.dpotri(factor, lower=1, overwrite_c=1)
+            for i in range(len(C) - 1):
+                inverse[i, i + 1 :] = inverse[i + 1 :, i]
+            yield inverse, False
             return
     try:
         values, vectors = eigh(C, driver="evd", check_finite=False)

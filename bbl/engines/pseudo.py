@@ -98,11 +98,16 @@ class PseudoLikelihood(Engine):
         extra = np.where(constant & (first == 0), 1, 0).astype(sample.codes.dtype)
         return Sample(np.vstack([sample.codes, extra]), np.append(sample.weights, 1.0))
 
+    def memory(self, n: int, layout: Layout, settings: int = 1) -> float:
+        """Return the bytes of two matrices (D, 1 + D), and of the prepared rows."""
+        return 16.0 * layout.D**2 + sum(memory_estimate(n, layout.n_levels, precision=self.precision))
+
     def path(self, sample: Sample, layout: Layout, values: Sequence[float] | None = None, workers: int = 1):
         """Fit one group at each penalty of `values`, from the strongest to the weakest with warm starts."""
         grid = np.array([self.lambda_] if values is None else values, dtype=float)
         fits: list[EngineFit] = [EngineFit(np.empty(0), 0.0)] * len(grid)
-        check_memory(16.0 * layout.D**2, f"A fit with {layout.D} levels", "Use fewer predictors.")
+        needed = self.memory(sample.n, layout)
+        check_memory(needed, f"A fit of {layout.D} levels to {sample.n} rows", "Use fewer predictors or rows.")
         solve = _by_newton if _is_small(sample, layout) else _by_lbfgs(sample, layout, self.precision)
         site_theta = np.zeros((layout.D, 1 + layout.D))
         site_theta[:, 0] = np.concatenate([log_ratio(f) for f in frequencies(sample, layout, 1.0)])
@@ -180,8 +185,6 @@ def _solve_task(problem: PseudoProblem, task: int, numbers: tuple, out: dict) ->
 
 def _by_lbfgs(sample: Sample, layout: Layout, precision: str):
     """Prepare the rows for the vectorised kernel, once for all penalties; return the solver."""
-    shared, task = memory_estimate(sample.n, layout.n_levels, precision=precision)
-    check_memory(shared + task, f"A fit of {layout.D} levels to {sample.n} rows", "Use fewer predictors or rows.")
     with serial_blas():
         problem = PseudoProblem(sample.codes, sample.weights, layout.n_levels, layout.mask, precision=precision)
 
@@ -195,7 +198,8 @@ def _by_lbfgs(sample: Sample, layout: Layout, precision: str):
             "status": sites.status,
             "value": sites.value,
         }
-        run_tasks(partial(_solve_task, problem), [(task, options, out) for task in range(problem.n_tasks)], workers)
+        tasks = [(task, options, out) for task in range(problem.n_tasks)]
+        run_tasks(partial(_solve_task, problem), tasks, workers, shared=True)
         # near rounding a quasi-Newton line search may find nothing better, where Newton's step still does
         stuck = np.flatnonzero(sites.status == STUCK)
         if len(stuck) and precision == "double" and layout.D * (layout.n_levels[stuck].max() - 1) < POLISH_SIZE:

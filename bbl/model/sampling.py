@@ -168,7 +168,7 @@ class Chains:
         while done < n_sweeps:
             n, began = min(step, n_sweeps - done), perf_counter()
             tasks = [(p, fields, beta, n, thin, done, raw, energy) for p in self._packs]
-            run_tasks(self._advance, tasks, self.n_jobs)
+            run_tasks(self._advance, tasks, self.n_jobs, shared=True)
             done += n
             pace = SLICE_SECONDS / max(perf_counter() - began, 1e-9)
             step = max(1, int(n * min(pace, 8.0)))

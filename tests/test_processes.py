@@ -1,0 +1,317 @@
+"""Threads, processes and signals: the same bits however the work is spread, no hang, Ctrl-C heard, memory in bounds."""
+
+import dataclasses
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import distributed
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+from threadpoolctl import threadpool_info
+
+import bbl
+from bbl.engines import NaiveBayes
+from bbl.errors import DataError
+
+PSEUDO = {"lambda_": 0.01, "lambdah": 0.01}
+
+
+def table(n=4000, m=24, L=4, K=3, seed=0):
+    rng = np.random.default_rng(seed)
+    hidden = rng.random((n, 1))
+    frame = pd.DataFrame((L * (0.7 * rng.random((n, m)) + 0.3 * hidden)).astype(int)).add_prefix("x")
+    frame["y"] = rng.integers(0, K, n)
+    return frame
+
+
+@pytest.fixture(scope="module")
+def data():
+    return table()  # large enough that groups and predictors are dealt to workers
+
+
+def digest(*arrays):
+    sha = hashlib.sha256()
+    for array in arrays:
+        sha.update(np.ascontiguousarray(array).tobytes())
+    return sha.hexdigest()
+
+
+def fits(data, n_jobs):
+    """Return the numbers of everything that runs in parallel."""
+    common = {"n_jobs": n_jobs, "verbose": 0}
+    pseudo = bbl.bbl("y ~ .^2", data, **PSEUDO, **common)
+    meanfield = bbl.bbl("y ~ .^2", data, method="mf", **common)
+    cv = bbl.crossVal("y ~ .^2", data, method="mf", eps=[0.3, 0.9], nfold=3, **common)
+    one = bbl.mlestimate(data.iloc[:, :-1].to_numpy(), lambda_=0.1, n_jobs=n_jobs)
+    boot = bbl.bbl("y ~ x0 * x1", data, **PSEUDO).bootstrap(4, seed=1, n_jobs=n_jobs)
+    return [pseudo.params.theta, meanfield.params.theta, cv.cvframe.to_numpy(), *one.h, boot["se"].to_numpy()]
+
+
+def run(code, *arguments, timeout=120):
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=timeout, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout.strip()
+
+
+# -- the same bits -----------------------------------------------------------------------------------------------------
+def gibbs(fit, n_jobs):
+    from bbl.model.sampling import gibbs as sample
+
+    h, J = fit.params.layout.to_matrix(fit.params.theta[0])
+    draws = sample(h, J, fit.params.layout.n_levels, 40, 200, 1, keep_draws=True, n_jobs=n_jobs)
+    return draws.draws, draws.best
+
+
+def test_one_digest_for_any_number_of_threads(data):
+    found = {"pseudo": set(), "mf": set(), "gibbs": set()}
+    for n_jobs in [1, 2, 3, 4, 8] * 3:
+        for method, options in (("pseudo", PSEUDO), ("mf", {})):
+            fit = bbl.bbl("y ~ .^2", data, method=method, n_jobs=n_jobs, verbose=0, **options)
+            found[method].add(digest(fit.params.theta, fit.params.pooled, fit.log_z))
+        found["gibbs"].add(digest(*gibbs(fit, n_jobs)))
+    assert {name: len(own) for name, own in found.items()} == {"pseudo": 1, "mf": 1, "gibbs": 1}
+
+
+def test_eight_python_threads_at_once_give_the_serial_bits():
+    before = [library["num_threads"] for library in threadpool_info()]
+    tables = [table(300, 40 + 10 * (k % 3), seed=k) for k in range(8)]  # of different size, so that they interleave
+
+    def work(frame):
+        fit = bbl.bbl("y ~ .^2", frame, method="mf", n_jobs=1, verbose=0)
+        small = bbl.bbl("y ~ (x0 + x1 + x2)^2", frame, n_jobs=2, verbose=0, **PSEUDO)
+        prob = fit.predict(frame, type="prob").iloc[:, :-1]
+        return digest(fit.params.theta, small.params.theta, prob, bbl.mcSample(fit, 20, seed=1).emax)
+
+    serial = list(map(work, tables))
+    for _ in range(3):
+        with ThreadPoolExecutor(8) as pool:
+            assert list(pool.map(work, tables)) == serial
+    assert [library["num_threads"] for library in threadpool_info()][: len(before)] == before
+
+
+@pytest.mark.parametrize(
+    "backend",
+    [
+        {"backend": "threading"},
+        {"backend": "loky"},
+        {"backend": "loky", "max_nbytes": 100},
+        {"backend": "multiprocessing"},
+    ],
+    ids=["threads", "loky", "memmaps", "multiprocessing"],
+)
+@pytest.mark.filterwarnings("ignore:This process.*multi-threaded, use of fork:DeprecationWarning")
+def test_any_joblib_backend_gives_the_same_bits(data, backend):
+    """With `max_nbytes` every array reaches the worker as a read-only memory map."""
+    serial = fits(data, 1)
+    with joblib.parallel_config(**backend):
+        assert digest(*fits(data, 2)) == digest(*serial)
+
+
+class Elsewhere(NaiveBayes):
+    """Naive Bayes that notes the process that it ran in."""
+
+    def path(self, sample, layout, values=None, workers=1):
+        return [dataclasses.replace(fit, grad_norm=np.array([os.getpid()])) for fit in super().path(sample, layout)]
+
+
+def where(data, **options):
+    """Return the processes in which groups were fitted."""
+    fit = bbl.bbl("y ~ .", data, method=Elsewhere(), n_jobs=2, verbose=0, **options)
+    return {int(group.grad_norm[0]) for group in fit.estimate.fits}
+
+
+def test_groups_are_fitted_in_processes_if_joblib_is_told_to(data):
+    assert where(data) == {os.getpid()}
+    with joblib.parallel_config("loky"):
+        assert os.getpid() not in where(data)
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with distributed.LocalCluster(2, threads_per_worker=1, dashboard_address=None) as own, distributed.Client(own):
+        yield own
+
+
+def test_dask_workers_give_the_same_bits(data, cluster):
+    serial = fits(data, 1)
+    with joblib.parallel_config("dask"):
+        assert digest(*fits(data, None)) == digest(*serial)
+        found = where(data)
+    assert found and os.getpid() not in found
+
+
+FORKED = """
+import multiprocessing, sys, warnings
+import numpy as np
+import bbl
+
+def work(seed):
+    rng = np.random.default_rng(seed)
+    data = {f"x{i}": rng.integers(0, 4, 4000) for i in range(24)} | {"y": rng.integers(0, 2, 4000)}
+    fit = bbl.bbl("y ~ .^2", data, method="mf", n_jobs=2, verbose=0)
+    return fit.params.theta.tobytes() + bbl.mcSample(fit, 5, seed=1).emax.to_numpy().tobytes()
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns of any fork beside threads
+    here = [work(seed) for seed in range(20)]
+    with multiprocessing.get_context(sys.argv[1]).Pool(2, maxtasksperchild=int(sys.argv[2])) as pool:
+        assert pool.map(work, range(20), chunksize=1) == here
+    print("same")
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is only spawn")
+@pytest.mark.parametrize(("method", "tasks"), [("fork", 1), ("forkserver", 10), ("spawn", 10)])
+def test_processes_started_after_a_fit(tmp_path, method, tasks):
+    """With fork 20 processes are started, each from one that has run threads and BLAS."""
+    script = tmp_path / "script.py"  # spawn imports it again
+    script.write_text(FORKED)
+    command = [sys.executable, str(script), method, str(tasks)]
+    env = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=env)
+    assert done.stdout.strip() == "same", done.stdout + done.stderr
+
+
+def test_beside_another_copy_of_libgomp():
+    """scikit-learn brings an OpenMP of its own; a fit between its regions, and a limit on both, change nothing."""
+    pytest.importorskip("sklearn")
+    code = """
+import numpy as np
+from sklearn.ensemble import HistGradientBoostingClassifier
+from threadpoolctl import threadpool_limits
+import bbl
+
+rng = np.random.default_rng(0)
+X, y = rng.integers(0, 3, (2000, 20)), rng.integers(0, 2, 2000)
+data = {f"x{i}": X[:, i] for i in range(20)} | {"y": y}
+found = []
+for limit in (None, 1, 2):
+    with threadpool_limits(limit):
+        for _ in range(2):
+            trees = HistGradientBoostingClassifier(max_iter=3).fit(X, y).predict_proba(X)
+            fit = bbl.bbl("y ~ .^2", data, method="mf", n_jobs=2, verbose=0)
+            found.append((trees.tobytes(), fit.params.theta.tobytes()))
+print(len(set(found)))
+"""
+    assert run(code) == "1"
+
+
+# -- faults ------------------------------------------------------------------------------------------------------------
+class Failing(NaiveBayes):
+    """Naive Bayes that fails on small groups."""
+
+    def path(self, sample, layout, values=None, workers=1):
+        if sample.total < 2000:
+            raise DataError("this group is too small. Give more rows.")
+        return super().path(sample, layout, values, workers)
+
+
+@pytest.mark.parametrize(("backend", "n_jobs"), [("threading", 1), ("threading", 2), ("threading", 8), ("loky", 2)])
+def test_an_error_in_a_worker_is_raised_once(data, backend, n_jobs):
+    with joblib.parallel_config(backend):
+        for call in (bbl.bbl, bbl.crossVal):
+            with pytest.raises(DataError, match="too small") as caught:
+                call("y ~ .", data, method=Failing(), n_jobs=n_jobs, verbose=0)
+            assert caught.value.__context__ is None or backend == "loky"  # loky shows where it was raised
+        assert where(data)  # and the next call works
+
+
+INTERRUPTED = """
+import os, signal, threading, time
+import joblib
+import numpy as np
+import pandas as pd
+import bbl
+
+rng = np.random.default_rng(0)
+codes = (3 * (0.7 * rng.random((100_000, 60)) + 0.3 * rng.random((100_000, 1)))).astype(np.int8)
+data = pd.DataFrame(codes).add_prefix("x")
+data["y"] = rng.integers(0, 2, len(data))
+fit = bbl.bbl("y ~ .^2", data, method="mf", verbose=0)
+sent = []
+
+def interrupt():
+    time.sleep(1.0)
+    sent.append(time.perf_counter())
+    os.kill(os.getpid(), signal.SIGINT)
+
+threading.Thread(target=interrupt, daemon=True).start()
+try:
+    while True:
+        {call}
+except KeyboardInterrupt:
+    late = time.perf_counter() - sent[0]
+    started = time.process_time()
+    time.sleep(0.5)
+    print("late" if late > 1.0 or time.process_time() - started > 0.4 else "heard", late)
+    bbl.bbl("y ~ x0", data, verbose=0)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of a POSIX system")
+@pytest.mark.parametrize(
+    "call",
+    [
+        "fit.predict(data)",
+        "fit.predict(data.iloc[:5000].assign(x0='new', x1='new', x2='new'), unseen='ignore')",
+        "bbl.mcSample(fit, 10**7, verbose=0)",
+        "bbl.bbl('y ~ x0 * x1', data, lambda_=0.1, verbose=0).bootstrap(10**5, n_jobs=2)",
+        "bbl.mlestimate(codes, n_jobs=2, lambda_=1e-6)",
+    ],
+    ids=["predict", "summed out", "mcSample", "bootstrap", "mlestimate"],
+)
+def test_an_interrupt_is_heard(call):
+    found = run(INTERRUPTED.replace("{call}", call))
+    assert found.startswith("heard"), found
+
+
+# -- memory ------------------------------------------------------------------------------------------------------------
+PEAK = """
+import json, sys
+import numpy as np
+import pandas as pd
+import bbl
+import bbl.estimate
+
+def peak():  # not ru_maxrss: a process inherits that of the one that starts it
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) / 1024 for line in status if line.startswith("VmHWM"))
+
+estimates = []
+check = bbl.estimate.check_memory
+bbl.estimate.check_memory = lambda needed, *text: (estimates.append(needed / 2**20), check(needed, *text))
+n, m, L, method, n_jobs = json.loads(sys.argv[1])
+for warm_up in ("pseudo", "mf"):  # so that imports do not count
+    bbl.bbl("y ~ .^2", {"y": [0, 1] * 4, "a": [0, 0, 1, 1] * 2, "b": [0, 1, 1, 1] * 2}, method=warm_up, n_jobs=1)
+imported = peak()
+rng = np.random.default_rng(0)
+data = pd.DataFrame(rng.integers(0, L, (n, m), dtype=np.int8)).add_prefix("x")
+data["y"] = rng.integers(0, 2, n, dtype=np.int8)
+before, estimates[:] = peak(), []
+options = {"lambda_": 0.1, "lambdah": 0.1} if method == "pseudo" else {}
+bbl.bbl("y ~ .^2", data, method=method, n_jobs=n_jobs, verbose=0, **options)
+print(json.dumps([peak() - imported, peak() - before, max(estimates)]))
+"""
+linux = pytest.mark.skipif(sys.platform != "linux", reason="/proc tells the peak")
+
+
+@linux
+@pytest.mark.parametrize("method", ["pseudo", "mf"])
+def test_memory_of_a_fit_to_200000_rows(method):
+    above_import, _, _ = json.loads(run(PEAK, json.dumps([200_000, 20, 4, method, 2])))
+    assert 1 < above_import < 300  # MiB
+
+
+@linux
+@pytest.mark.parametrize(("m", "method", "n_jobs"), [(400, "mf", 1), (400, "mf", 2), (150, "pseudo", 2)])
+def test_the_estimate_of_memory_is_near_the_peak(m, method, n_jobs):
+    _, above_data, estimated = json.loads(run(PEAK, json.dumps([400, m, 5, method, n_jobs])))
+    assert above_data / 1.5 < estimated < above_data * 1.5

@@ -123,18 +123,18 @@ class Scored:
 
 
 def _run_fold(
-    sample: Sample, held: np.ndarray, layout: Layout, K: int, engine: Engine, values, log_z: str, rng
+    sample: Sample, held: np.ndarray, labels: Labels, layout: Layout, engine: Engine, values, log_z: str, rng
 ) -> tuple[list[Estimate], np.ndarray, np.ndarray]:
     """Fit on what one fold leaves, and score what it holds."""
-    left = sample.weights - held
-    train = Sample(sample.codes, left, sample.y).rows(left > 0)
+    train = sample.weighted(sample.weights - held)
     if not train.n:
         raise DataError("A fold leaves no rows to train on; give fewer folds (nfold) or more data.", argument="nfold")
-    fits = estimate_path(train, layout, K, engine, values, log_z=log_z, rng=rng)
+    fits = estimate_path(train, layout, len(labels.groups), engine, values, log_z=log_z, rng=rng, labels=labels)
     rows = np.flatnonzero(held > 0)
     rows = rows[np.argsort(sample.response[rows], kind="stable")]
-    codes = np.ascontiguousarray(sample.codes[rows])
-    scores = [f.class_scores(Energy(f.parameters.layout, f.parameters.theta)(codes)) for f in fits]
+    held_out = sample.rows(rows)
+    energies = (Energy(f.parameters.layout, f.parameters.theta) for f in fits)
+    scores = [f.class_scores(E, held_out.codes, held_out.missing) for f, E in zip(fits, energies, strict=True)]
     return fits, np.array(scores), rows
 
 
@@ -152,9 +152,8 @@ def cross_validate(
     progress: Callable | None = None,
 ) -> Scored:
     """Fit every setting on every fold; the settings of a fold share warm starts or one eigendecomposition."""
-    K = len(labels.groups)
     rngs = rng.spawn(len(folds.held))
-    tasks = [(sample, held, layout, K, engine, values, log_z, r) for held, r in zip(folds.held, rngs, strict=True)]
+    tasks = [(sample, held, labels, layout, engine, values, log_z, r) for held, r in zip(folds.held, rngs, strict=True)]
     runs = run_tasks(_run_fold, tasks, workers, progress)
     rows = np.concatenate([run[2] for run in runs])
     weights = np.concatenate([held[run[2]] for held, run in zip(folds.held, runs, strict=True)])

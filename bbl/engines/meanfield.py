@@ -14,7 +14,7 @@ from bbl.engines.base import Engine, EngineFit
 from bbl.engines.naive import absent_levels, frequencies, log_ratio
 from bbl.model.energy import energies
 from bbl.model.layout import Layout
-from bbl.model.moments import pair_counts
+from bbl.model.moments import known_weight, pair_counts
 
 __all__ = ["MeanField"]
 
@@ -79,20 +79,28 @@ class MeanField(Engine):
 
 
 def _finish(theta, log_z, sample, layout, notes) -> EngineFit:
-    """Assemble the fit; lkh is the mean log-likelihood with the mean-field ln Z."""
-    lkh = float(sample.weights @ energies(sample.codes, layout, theta[None])[:, 0]) / sample.total - log_z
+    """Assemble the fit; lkh is the mean log-likelihood of the complete rows with the mean-field ln Z."""
+    if sample.missing is not None:
+        sample = sample.rows(~sample.missing.any(axis=1))
+    lkh = np.nan
+    if sample.n:
+        lkh = float(sample.weights @ energies(sample.codes, layout, theta[None])[:, 0]) / sample.total - log_z
     return EngineFit(
         theta, lkh, mf_log_z=log_z, converged=np.full(layout.m, not any(n[1] < 0 for n in notes)), notes=notes
     )
 
 
 def covariance(sample: Sample, layout: Layout, column: np.ndarray, prior_count: float) -> np.ndarray:
-    """Return the covariance (D, D) of the non-reference levels with the prior count in it (eq. 20)."""
+    """Return the covariance (D, D) of the non-reference levels with the prior count in it (eq. 20).
+
+    A pair's frequencies are those of the rows in which both predictors are known.
+    """
     C = pair_counts(sample, layout)
     if prior_count:
         share = np.repeat(1.0 / layout.n_levels, layout.n_levels - 1)
         C += prior_count * np.multiply.outer(share, share)
-    C /= sample.total + prior_count
+    weight = known_weight(sample) + prior_count
+    C /= np.repeat(np.repeat(weight, layout.n_levels - 1, 0), layout.n_levels - 1, 1) if np.ndim(weight) else weight
     for i in range(layout.m):
         block = slice(layout.start[i], layout.start[i + 1])
         C[block, block] = np.diag(column[block])

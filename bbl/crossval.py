@@ -14,8 +14,8 @@ from bbl.engines import Engine
 from bbl.errors import DataError, OptionError
 from bbl.estimate import Estimate, estimate_path, problems
 from bbl.model.calibration import fit_calibration
-from bbl.model.energy import Energy
 from bbl.model.layout import Layout
+from bbl.model.marginal import MarginalEnergy
 from bbl.model.metrics import SCORES, auc
 from bbl.model.predict import link, log_probabilities
 
@@ -133,7 +133,7 @@ def _run_fold(
     rows = np.flatnonzero(held > 0)
     rows = rows[np.argsort(sample.response[rows], kind="stable")]
     held_out = sample.rows(rows)
-    energies = (Energy(f.parameters.layout, f.parameters.theta) for f in fits)
+    energies = (MarginalEnergy(f.parameters.layout, f.parameters.theta) for f in fits)
     scores = [f.class_scores(E, held_out.codes, held_out.missing) for f, E in zip(fits, energies, strict=True)]
     return fits, np.array(scores), rows
 

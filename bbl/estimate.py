@@ -16,9 +16,9 @@ from bbl.engines.naive import frequencies, log_ratio
 from bbl.errors import ConvergenceWarning, DataError
 from bbl.model.ais import annealed_log_z
 from bbl.model.calibration import Calibration
-from bbl.model.energy import Energy
 from bbl.model.layout import Layout
 from bbl.model.logz import exact_log_z, pseudo_log_z, resolve_log_z
+from bbl.model.marginal import MarginalEnergy
 from bbl.model.moments import known_weight, usable_rows
 from bbl.model.parameters import Parameters
 from bbl.model.predict import class_scores
@@ -60,19 +60,19 @@ class Estimate:
     log_z_error: np.ndarray
     calibration: Calibration | None = None
 
-    def class_scores(self, energy: Energy, codes: np.ndarray, unknown: np.ndarray | None = None) -> np.ndarray:
+    def class_scores(self, energy: MarginalEnergy, codes: np.ndarray, unknown: np.ndarray | None = None) -> np.ndarray:
         """Return the class scores (n, K) of encoded rows, calibrated if the model is.
 
         Parameters
         ----------
-        energy : Energy
+        energy : MarginalEnergy
             Of `parameters`.
         codes : ndarray, shape (n, m)
         unknown : ndarray of bool, shape (n, m), optional
             Predictors that are summed out. A row of which nothing is known has the logarithms of the prior, whatever
             ln Z is.
         """
-        blank = np.zeros(len(codes), dtype=bool) if unknown is None else unknown.all(axis=1)
+        blank = np.zeros(len(codes), dtype=bool) if unknown is None else np.array(unknown.all(axis=1))
         summed = None if unknown is None else unknown & ~blank[:, None]
         scores = class_scores(energy(codes, summed), self.log_z, self.prior)
         if self.calibration is not None:

@@ -13,7 +13,17 @@ import pandas as pd
 from bbl.design.labels import Labels
 from bbl.model.parameters import Parameters
 
-__all__ = ["call_text", "cv_text", "fit_text", "format_numbers", "head_text", "label_text", "missing_text", "sample_text", "table_text"]
+__all__ = [
+    "call_text",
+    "cv_text",
+    "fit_text",
+    "format_numbers",
+    "head_text",
+    "label_text",
+    "missing_text",
+    "sample_text",
+    "table_text",
+]
 
 DIGITS = 7  # significant digits, as R prints
 WIDTH = 80

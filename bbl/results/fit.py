@@ -16,8 +16,8 @@ from bbl.design.sample import Sample
 from bbl.engines import Engine
 from bbl.errors import DataError
 from bbl.estimate import Estimate
-from bbl.model.energy import Energy
 from bbl.model.inference import likelihood_ratio
+from bbl.model.marginal import MarginalEnergy
 from bbl.model.moments import level_counts
 from bbl.model.parameters import Parameters
 from bbl.model.predict import link, log_probabilities
@@ -148,8 +148,8 @@ class BBLResults(Figures, Uncertainty):
     def model_frame(self) -> pd.DataFrame:
         """The training rows as the model sees them: the response and the predictors, as categories.
 
-        What was missing is missing here too with ``missing="marginal"``, and a level with ``missing="level"``; rows that
-        were dropped are not here, nor in anything else that is told of the training rows.
+        What was missing is missing here too with ``missing="marginal"``, and a level with ``missing="level"``; rows
+        that were dropped are not here, nor in anything else that is told of the training rows.
         """
         rows = self._rows()
         columns = {self.labels.response: (rows.response, self.labels.groups)}
@@ -165,8 +165,8 @@ class BBLResults(Figures, Uncertainty):
         )
 
     @cached_property
-    def _energy(self) -> Energy:
-        return Energy(self.params.layout, self.params.theta)
+    def _energy(self) -> MarginalEnergy:
+        return MarginalEnergy(self.params.layout, self.params.theta)
 
     def _scores(self, codes: np.ndarray, unknown: np.ndarray | None = None) -> np.ndarray:
         return self.estimate.class_scores(self._energy, codes, unknown)

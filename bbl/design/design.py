@@ -20,7 +20,7 @@ from bbl.design.sample import Sample, code_dtype
 from bbl.design.weights import check_weights
 from bbl.errors import BBLTypeError, DataError, LevelError
 
-__all__ = ["MISSING", "Design"]
+__all__ = ["MISSING", "Design", "incomplete_rows"]
 
 MISSING = ("raise", "drop", "level", "marginal")
 
@@ -192,7 +192,7 @@ class Design:
         """Return which rows of new data have a missing predictor, if such rows are to be dropped, shape (n,)."""
         if self.missing != "drop":
             return None
-        return _incomplete(to_frame(newdata, "newdata"), [f.name for f in self.predictors])
+        return incomplete_rows(to_frame(newdata, "newdata"), [f.name for f in self.predictors])
 
     def encode_response(self, data: Any) -> np.ndarray:
         """Return the group of each row of new data as codes, shape (n,); an unknown group is a LevelError."""
@@ -290,7 +290,7 @@ def _given(xlevels: Mapping | None, terms: FormulaTerms) -> dict[Hashable, Facto
     return {name: Factor.given(name, levels) for name, levels in xlevels.items()}
 
 
-def _incomplete(frame: Frame, names: Iterable[Hashable]) -> np.ndarray:
+def incomplete_rows(frame: Frame, names: Iterable[Hashable]) -> np.ndarray:
     """Return which rows have a missing value in one of the columns `names`."""
     out = np.zeros(frame.n, dtype=bool)
     for name in names:
@@ -302,7 +302,7 @@ def _incomplete(frame: Frame, names: Iterable[Hashable]) -> np.ndarray:
 
 def _drop(frame: Frame, names: Iterable[Hashable], keep: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, int]:
     """Return which of the rows to `keep` are complete, and the weight of those that are not."""
-    none = _incomplete(frame, names)[keep]
+    none = incomplete_rows(frame, names)[keep]
     if none.all():
         raise DataError(
             "every row has a missing value, so missing='drop' leaves none. Leave the predictors with most of them out "

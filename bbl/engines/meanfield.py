@@ -12,6 +12,7 @@ from bbl.config import check_memory, serial_blas
 from bbl.design.sample import Sample
 from bbl.engines.base import Engine, EngineFit
 from bbl.engines.naive import absent_levels, frequencies, log_ratio
+from bbl.errors import DataError
 from bbl.model.energy import energies
 from bbl.model.layout import Layout
 from bbl.model.moments import known_weight, pair_counts
@@ -66,9 +67,10 @@ class MeanField(Engine):
         )
         with serial_blas():
             C = covariance(sample, layout, column, self.prior_count)
-            inverse = _inverses(C, grid)
             fits = []
-            for precision, singular in inverse:
+            for eps, (precision, singular) in zip(grid, _inverses(C, grid), strict=True):
+                if singular and sample.missing is not None and len(grid) == 1:
+                    raise _not_positive(C, eps)
                 _, J = layout.to_matrix(layout.from_matrix(effective, -precision))
                 field = J @ column
                 theta = layout.from_matrix(effective - field, J)
@@ -106,6 +108,20 @@ def covariance(sample: Sample, layout: Layout, column: np.ndarray, prior_count: 
         C[block, block] = np.diag(column[block])
     C -= np.multiply.outer(column, column)
     return C
+
+
+def _not_positive(C: np.ndarray, eps: float) -> DataError:
+    """Return the error for a covariance that, put together from different rows, is none.
+
+    Of a grid, such a setting is only noted: its score shows what it is worth.
+    """
+    mean, lowest = np.trace(C) / len(C), float(np.linalg.eigvalsh(C)[0])
+    return DataError(
+        f"with missing values, the covariance over known values is not positive definite at eps={eps:g}; it is below "
+        f"{mean / (mean - lowest):.4g} in this group. Take a smaller eps or a larger prior_count, or drop the rows "
+        "(missing='drop').",
+        argument="eps",
+    )
 
 
 def _inverses(C: np.ndarray, grid: list[float]):

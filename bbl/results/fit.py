@@ -171,6 +171,13 @@ class BBLResults(Figures, Uncertainty):
     def _scores(self, codes: np.ndarray, unknown: np.ndarray | None = None) -> np.ndarray:
         return self.estimate.class_scores(self._energy, codes, unknown)
 
+    def _new_scores(self, newdata: Any, unseen: str) -> np.ndarray:
+        """Class scores (n, K) of new rows; nan where the row is dropped."""
+        scores = self._scores(*self.design.encode(newdata, unseen))
+        if (dropped := self.design.dropped(newdata)) is not None:
+            scores[dropped] = np.nan
+        return scores
+
     def _own_scores(self) -> np.ndarray:
         """Class scores (n, K) of the training rows."""
         return self._scores(self._rows().codes, self._rows().missing)
@@ -211,11 +218,7 @@ class BBLResults(Figures, Uncertainty):
         choice("unseen", unseen, ("raise", "ignore"))
         if newdata is None:
             return self._frame(self._own_scores(), type, self._index())
-        codes, unknown = self.design.encode(newdata, unseen)
-        scores = self._scores(codes, unknown)
-        if (dropped := self.design.dropped(newdata)) is not None:
-            scores[dropped] = np.nan
-        return self._frame(scores, type, self.design.index(newdata))
+        return self._frame(self._new_scores(newdata, unseen), type, self.design.index(newdata))
 
     def _frame(self, scores: np.ndarray, type: str, index: pd.Index) -> pd.DataFrame | pd.Series:
         return prediction_frame(scores, self.labels.groups, type, index, self.labels.response)

@@ -19,7 +19,7 @@ from bbl.model.calibration import Calibration
 from bbl.model.layout import Layout
 from bbl.model.logz import exact_log_z, pseudo_log_z, resolve_log_z
 from bbl.model.marginal import MarginalEnergy
-from bbl.model.moments import known_weight, usable_rows
+from bbl.model.moments import known_counts, usable_rows
 from bbl.model.parameters import Parameters
 from bbl.model.predict import class_scores
 
@@ -227,7 +227,7 @@ def check_known(sample: Sample, layout: Layout, engine: Engine, log_z: str, grou
                 column=name,
             )
     if engine.name == "mf" and len(layout.pairs):
-        apart = np.argwhere(np.triu(np.asarray(known_weight(sample)) == 0.0))
+        apart = np.argwhere(np.triu(known_counts(sample, layout)[0] == 0.0))
         if len(apart):
             i, j = (names[k] for k in apart[0])
             raise DataError(f"in {group}, {i!r} and {j!r} are never known in one row. {remedy}", column=i)

@@ -274,10 +274,15 @@ def mean_field(x, w, L, pairs=None, eps=0.9, prior_count=1.0):
         block = slice(start[i], start[i + 1])
         C[block, block] = np.diag(f[i][1:]) - np.outer(f[i][1:], f[i][1:])
     for (i, j), table in f2.items():
-        cov = table[1:, 1:] - np.outer(f[i][1:], f[j][1:])
+        # the table's own margins: with missing values these are over the rows in which both are known
+        cov = table[1:, 1:] - np.outer(table.sum(axis=1)[1:], table.sum(axis=0)[1:])
         C[start[i] : start[i + 1], start[j] : start[j + 1]] = cov
         C[start[j] : start[j + 1], start[i] : start[i + 1]] = cov.T
-    C = (1 - eps) * np.trace(C) / D * np.eye(D) + eps * C
+    mean = np.trace(C) / D
+    if (np.asarray(x) < 0).any():  # the nearest covariance matrix
+        values, vectors = np.linalg.eigh(C)
+        C = vectors @ np.diag(np.maximum(values, 0.0)) @ vectors.T
+    C = (1 - eps) * mean * np.eye(D) + eps * C
     inverse = np.linalg.inv(C)
     kept = list(f2) if pairs is None else [p for p in f2 if p in pairs or p[::-1] in pairs]
     J = {(i, j): -inverse[start[i] : start[i + 1], start[j] : start[j + 1]] for i, j in kept}

@@ -15,6 +15,7 @@ from bbl.__main__ import main
 from bbl.design.design import Design
 from bbl.design.sample import Sample
 from bbl.engines import MeanField, NaiveBayes, PseudoLikelihood
+from bbl.engines.meanfield import covariance
 from bbl.errors import DataError, LevelError, OptionError
 from bbl.estimate import estimate
 from bbl.inference import bootstrap, covariances
@@ -145,14 +146,18 @@ class TestEngines:
         x = np.full((60, 3), -1)
         x[:20, :2], x[20:40, 1:], x[40:, ::2] = alike, alike, opposite
         sample, layout = as_sample(x, np.ones(60)), Layout([2, 2, 2])
-        with pytest.raises(
-            DataError, match=r"not positive definite at eps=0\.9; it is below 0\.5\d* in this group"
-        ) as e:
-            MeanField(eps=0.9).fit(sample, layout)
-        assert e.value.argument == "eps"
-        assert MeanField(eps=0.4).fit(sample, layout).converged.all()
-        graded = MeanField().path(sample, layout, [0.4, 0.9])
-        assert [fit.converged.all() for fit in graded] == [True, False]
+        assert np.linalg.eigvalsh(covariance(sample, layout, np.full(3, 0.5), 1.0)).min() < -0.1
+        h, J, lz, _ = oracle.mean_field(x, np.ones(60), [2, 2, 2])
+        fit = MeanField(eps=0.9).fit(sample, layout)
+        np.testing.assert_allclose(fit.theta, np.concatenate([*h, *(J[p].ravel() for p in sorted(J))]), atol=1e-9)
+        assert fit.mf_log_z == pytest.approx(lz) and fit.converged.all()
+        assert not MeanField(eps=1.0).fit(sample, layout).converged.all()
+
+    def test_pairs_have_their_own_means(self):
+        # predictor 0 is 1 more often where predictor 1 is missing: no sign of a dependence
+        x = np.array([[0, 0], [0, 1], [1, 0], [1, 1]] * 10 + [[1, -1]] * 40)
+        fit = MeanField(eps=0.9, prior_count=0.0).fit(as_sample(x, np.ones(80)), Layout([2, 2]))
+        np.testing.assert_allclose(fit.theta, [np.log(3), 0.0, 0.0], atol=1e-12)
 
 
 class TestSumming:

@@ -12,10 +12,9 @@ from bbl.config import check_memory, serial_blas
 from bbl.design.sample import Sample
 from bbl.engines.base import Engine, EngineFit
 from bbl.engines.naive import absent_levels, frequencies, log_ratio
-from bbl.errors import DataError
 from bbl.model.energy import energies
 from bbl.model.layout import Layout
-from bbl.model.moments import known_weight, pair_counts
+from bbl.model.moments import known_counts, pair_counts
 
 __all__ = ["MeanField"]
 
@@ -68,9 +67,7 @@ class MeanField(Engine):
         with serial_blas():
             C = covariance(sample, layout, column, self.prior_count)
             fits = []
-            for eps, (precision, singular) in zip(grid, _inverses(C, grid), strict=True):
-                if singular and sample.missing is not None and len(grid) == 1:
-                    raise _not_positive(C, eps)
+            for precision, singular in _inverses(C, grid, clip=sample.missing is not None):
                 _, J = layout.to_matrix(layout.from_matrix(effective, -precision))
                 field = J @ column
                 theta = layout.from_matrix(effective - field, J)
@@ -95,41 +92,39 @@ def _finish(theta, log_z, sample, layout, notes) -> EngineFit:
 def covariance(sample: Sample, layout: Layout, column: np.ndarray, prior_count: float) -> np.ndarray:
     """Return the covariance (D, D) of the non-reference levels with the prior count in it (eq. 20).
 
-    A pair's frequencies are those of the rows in which both predictors are known.
+    With missing values that of two predictors, its means included, is over the rows in which both are known: means
+    over all rows of each would add noise.
     """
     C = pair_counts(sample, layout)
+    share = np.repeat(1.0 / layout.n_levels, layout.n_levels - 1)
     if prior_count:
-        share = np.repeat(1.0 / layout.n_levels, layout.n_levels - 1)
         C += prior_count * np.multiply.outer(share, share)
-    weight = known_weight(sample) + prior_count
-    C /= np.repeat(np.repeat(weight, layout.n_levels - 1, 0), layout.n_levels - 1, 1) if np.ndim(weight) else weight
+    if sample.missing is None:
+        C /= sample.total + prior_count
+        C -= np.multiply.outer(column, column)
+    else:
+        known, counts = known_counts(sample, layout)
+        width = layout.n_levels - 1
+        total = np.repeat(known, width, axis=0) + prior_count
+        means = np.repeat((counts + prior_count * share[:, None]) / total, width, axis=1)
+        C /= np.repeat(total, width, axis=1)
+        C -= means * means.T
     for i in range(layout.m):
         block = slice(layout.start[i], layout.start[i + 1])
-        C[block, block] = np.diag(column[block])
-    C -= np.multiply.outer(column, column)
+        C[block, block] = np.diag(column[block]) - np.multiply.outer(column[block], column[block])
     return C
 
 
-def _not_positive(C: np.ndarray, eps: float) -> DataError:
-    """Return the error for a covariance that, put together from different rows, is none.
+def _inverses(C: np.ndarray, grid: list[float], clip: bool):
+    """Yield the inverse of eq. (21)'s matrix at each eps, and whether it had to be kept from being singular.
 
-    Of a grid, such a setting is only noted: its score shows what it is worth.
+    A covariance put together from different rows may have negative eigenvalues. With `clip` these are zero: that is
+    the nearest matrix without, and no farther from the true covariance, which has none either.
     """
-    mean, lowest = np.trace(C) / len(C), float(np.linalg.eigvalsh(C)[0])
-    return DataError(
-        f"with missing values, the covariance over known values is not positive definite at eps={eps:g}; it is below "
-        f"{mean / (mean - lowest):.4g} in this group. Take a smaller eps or a larger prior_count, or drop the rows "
-        "(missing='drop').",
-        argument="eps",
-    )
-
-
-def _inverses(C: np.ndarray, grid: list[float]):
-    """Yield the inverse of eq. (21)'s matrix at each eps, and whether it had to be kept from being singular."""
     from scipy.linalg import LinAlgError, eigh, lapack
 
     mean = np.trace(C) / len(C)
-    if len(grid) == 1:
+    if len(grid) == 1 and not clip:
         M = grid[0] * C
         M.flat[:: len(C) + 1] += (1.0 - grid[0]) * mean
         factor, info = lapack.dpotrf(M, lower=1)
@@ -143,6 +138,8 @@ def _inverses(C: np.ndarray, grid: list[float]):
         values, vectors = eigh(C, driver="evd", check_finite=False)
     except LinAlgError:
         values, vectors = eigh(C, driver="ev", check_finite=False)
+    if clip:
+        values = np.maximum(values, 0.0)
     for eps in grid:
         d = (1.0 - eps) * mean + eps * values
         floor = SINGULAR * d.max()

@@ -8,7 +8,7 @@ from bbl._ext import moments as kernel
 from bbl.design.sample import Sample
 from bbl.model.layout import Layout
 
-__all__ = ["known_weight", "level_counts", "one_hot", "pair_counts", "usable_rows"]
+__all__ = ["known_counts", "level_counts", "one_hot", "pair_counts", "usable_rows"]
 
 ROWS = 4096
 
@@ -65,12 +65,24 @@ def pair_counts(sample: Sample, layout: Layout) -> np.ndarray:
     return counts
 
 
-def known_weight(sample: Sample) -> np.ndarray | float:
-    """Return the weight (m, m) of the rows in which both predictors are known; the total if nothing is missing."""
-    if sample.missing is None:
-        return sample.total
-    known = (~sample.missing).astype(float)
-    return known.T @ (known * sample.weights[:, None])
+def known_counts(sample: Sample, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
+    """Return what is known together, as exact sums of weights.
+
+    Returns
+    -------
+    known : ndarray, shape (m, m)
+        Weight of the rows in which both predictors are known.
+    counts : ndarray, shape (D, m)
+        Weight of the rows with a non-reference level in which the other predictor is known.
+    """
+    known, counts = np.zeros((layout.m, layout.m)), np.zeros((layout.D, layout.m))
+    for lo in range(0, sample.n, ROWS):
+        part = sample.rows(slice(lo, lo + ROWS))
+        here = np.ones(part.codes.shape) if part.missing is None else (~part.missing).astype(float)
+        weighted = here * part.weights[:, None]
+        known += here.T @ weighted
+        counts += one_hot(part.codes, layout).T @ weighted
+    return known, counts
 
 
 def usable_rows(sample: Sample, layout: Layout) -> np.ndarray:

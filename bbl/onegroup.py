@@ -8,11 +8,12 @@ import numpy as np
 
 from bbl.checks import choice, flag
 from bbl.config import n_workers
+from bbl.design.design import MISSING
 from bbl.design.sample import Sample, code_dtype
 from bbl.design.weights import check_weights
 from bbl.engines import Engine, make_engine
 from bbl.errors import BBLTypeError, DataError, OptionError
-from bbl.estimate import fit_group, warn_problems
+from bbl.estimate import check_known, fit_group, warn_problems
 from bbl.model.layout import Layout
 from bbl.model.logz import LOG_Z, exact_log_z, resolve_log_z
 from bbl.results import MLEstimate
@@ -28,6 +29,7 @@ def mlestimate(
     method: str | Engine = "pseudo",
     *,
     naive: bool = False,
+    missing: str = "raise",
     log_z: str = "auto",
     n_jobs: int | None = None,
     **options: Any,
@@ -48,6 +50,9 @@ def mlestimate(
         As in `bbl`.
     naive : bool, default False
         Whether to leave out all interactions.
+    missing : {"raise", "drop", "level", "marginal"}, default "raise"
+        What is done with nan in `xi`, as in `bbl`; "level" gives it the code ``L_i`` of the column, which then has one
+        level more.
 
     Returns
     -------
@@ -68,7 +73,7 @@ def mlestimate(
     """
     choice("log_z", log_z, LOG_Z)
     engine = make_engine(method, options)
-    sample, n_levels = _coded_sample(xi, weights, L)
+    sample, n_levels = _coded_sample(xi, weights, L, choice("missing", missing, MISSING))
     m = len(n_levels)
     pairs = None
     if flag("naive", naive) or engine.name == "naive":
@@ -80,6 +85,7 @@ def mlestimate(
         pairs = np.argwhere(np.triu(mask.astype(bool), 1))
     layout = Layout(n_levels, pairs)
     kind = resolve_log_z(log_z, layout, engine.log_z)
+    check_known(sample, layout, engine, kind, "xi", range(m))
     fit, lz, _ = fit_group(sample, layout, engine, None, kind, n_workers(n_jobs), keep_sites=True)[0]
     if kind == "exact":
         lz = float(exact_log_z(layout, fit.theta[None])[0])
@@ -92,7 +98,7 @@ def mlestimate(
     return MLEstimate.from_matrix(layout, fit.theta[: layout.D], J_all, **more)
 
 
-def _coded_sample(xi: Any, weights: Any, L: Any) -> tuple[Sample, np.ndarray]:
+def _coded_sample(xi: Any, weights: Any, L: Any, missing: str) -> tuple[Sample, np.ndarray]:
     """Check integer codes and weights, and return them as one group with its numbers of levels."""
     codes = np.asarray(xi)
     if codes.dtype == object or codes.dtype.kind not in "biuf" or codes.ndim != 2:
@@ -101,8 +107,22 @@ def _coded_sample(xi: Any, weights: Any, L: Any) -> tuple[Sample, np.ndarray]:
         )
     if not codes.size:
         raise DataError("xi has no rows or no columns.", argument="xi")
+    w = check_weights(weights, len(codes))
+    none = np.isnan(codes)
+    if none.any() and missing == "raise":
+        raise DataError(
+            f"xi has {none.sum()} missing entries. Drop the rows (missing='drop'), give missing entries a level of "
+            "their own (missing='level'), or sum them out (missing='marginal').",
+            argument="xi",
+        )
+    if missing == "drop":
+        complete = ~none.any(axis=1)
+        codes, w, none = codes[complete], w[complete], none[complete]
+        if not w.any():
+            raise DataError("no row of xi is complete, so missing='drop' leaves none.", argument="missing")
+    codes = np.where(none, 0, codes)
     if codes.dtype.kind == "f" and not (np.isfinite(codes).all() and (codes == np.floor(codes)).all()):
-        raise DataError("xi has missing or fractional entries; codes are whole numbers 0..L-1.", argument="xi")
+        raise DataError("xi has infinite or fractional entries; codes are whole numbers 0..L-1.", argument="xi")
     if codes.min() < 0:
         raise DataError(f"xi has the negative code {codes.min()}; codes are 0..L-1.", argument="xi")
     top = codes.max(axis=0).astype(np.int64) + 1
@@ -110,7 +130,9 @@ def _coded_sample(xi: Any, weights: Any, L: Any) -> tuple[Sample, np.ndarray]:
     if (n_levels < np.maximum(top, 2)).any():
         i = int(np.argmax(n_levels < np.maximum(top, 2)))
         raise OptionError(f"L[{i}]={n_levels[i]}, but column {i} of xi needs {max(top[i], 2)} levels.", argument="L")
-    w = check_weights(weights, len(codes))
-    keep = w > 0
-    narrow = np.ascontiguousarray(codes[keep].astype(code_dtype(n_levels)))
-    return Sample(narrow, w[keep]), n_levels
+    if missing == "level":
+        codes = np.where(none, n_levels, codes)
+        n_levels = n_levels + none.any(axis=0)
+    narrow = np.ascontiguousarray(codes.astype(code_dtype(n_levels)))
+    marked = none if missing == "marginal" and none.any() else None
+    return Sample(narrow, w, missing=marked).weighted(w), n_levels

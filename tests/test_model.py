@@ -12,9 +12,10 @@ from bbl.errors import OptionError
 from bbl.estimate import estimate_path
 from bbl.model.ais import annealing_seconds
 from bbl.model.elimination import elimination_order
-from bbl.model.energy import Energy, energies
+from bbl.model.energy import energies
 from bbl.model.layout import Layout
 from bbl.model.logz import exact_log_z, pseudo_log_z, resolve_log_z
+from bbl.model.marginal import MarginalEnergy
 from bbl.model.metrics import accuracy, auc, brier, log_loss
 from bbl.model.moments import level_counts, one_hot, pair_counts
 from bbl.model.predict import class_scores, link, log_probabilities
@@ -99,11 +100,11 @@ def test_unknown_predictors_are_summed_out():
     E = energies(states.astype(np.uint8), layout, theta)
     codes = np.array([[1, 0, 2], [1, 0, 0], [0, 1, 3]], dtype=np.uint8)
     unknown = np.array([[False, True, False], [False, True, True], [False, False, False]])
-    got = Energy(layout, theta)(codes, unknown)
+    got = MarginalEnergy(layout, theta)(codes, unknown)
     for k, (row, hidden) in enumerate(zip(codes, unknown, strict=True)):
         match = (states[:, ~hidden] == row[~hidden]).all(axis=1)
         np.testing.assert_allclose(got[k], np.logaddexp.reduce(E[match], axis=0), atol=1e-12)
-    # beyond 4096 combinations: exact where the unknown predictors do not interact with each other
+    # exact where the unknown predictors do not interact with each other
     star = Layout([4] * 8, [(0, j) for j in range(1, 8)])
     theta = np.random.default_rng(3).normal(size=(1, star.size))
     row = np.full((1, 8), 2, dtype=np.uint8)
@@ -113,7 +114,7 @@ def test_unknown_predictors_are_summed_out():
         h, J = star.table(theta[0], j), star.table(theta[0], 0, j)[1]
         fixed[0] += np.logaddexp.reduce(np.concatenate([[0.0], h + J]))
     expected = star.table(theta[0], 0)[1] + fixed[0]
-    assert Energy(star, theta)(row, hidden[None])[0, 0] == pytest.approx(expected)
+    assert MarginalEnergy(star, theta)(row, hidden[None])[0, 0] == pytest.approx(expected)
 
 
 def test_moments_by_both_ways_and_by_definition():

@@ -123,6 +123,11 @@ class Layout:
         block = block.reshape(*theta.shape[:-1], self.n_levels[a] - 1, self.n_levels[b] - 1)
         return block if i == a else np.swapaxes(block, -1, -2)
 
+    def columns(self, predictors) -> np.ndarray:
+        """Return the columns of the non-reference levels of some predictors, one predictor after the other."""
+        ranges = [np.arange(self.start[i], self.start[i + 1]) for i in predictors]
+        return np.concatenate([np.empty(0, dtype=np.intp), *ranges])
+
     @cached_property
     def cells(self) -> tuple[np.ndarray, np.ndarray]:
         """Row and column among the D non-reference levels of every coupling, in storage order."""

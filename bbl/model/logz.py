@@ -10,7 +10,7 @@ from bbl.errors import OptionError
 from bbl.model.conditional import conditionals
 from bbl.model.elimination import elimination_order, log_partition
 from bbl.model.layout import Layout
-from bbl.model.moments import one_hot
+from bbl.model.moments import one_hot, usable_rows
 
 __all__ = ["LOG_Z", "exact_log_z", "exact_order", "pseudo_log_z", "resolve_log_z"]
 
@@ -60,6 +60,8 @@ def resolve_log_z(log_z: str, layout: Layout, fallback: str) -> str:
 def pseudo_log_z(sample: Sample, layout: Layout, site_theta: np.ndarray, *, half: bool) -> float:
     """Return eq. (31): the weighted mean over rows of the sum of the predictors' log-normalisers.
 
+    With missing values each predictor's mean is over the rows in which it and its neighbours are known.
+
     Parameters
     ----------
     sample : Sample
@@ -71,10 +73,17 @@ def pseudo_log_z(sample: Sample, layout: Layout, site_theta: np.ndarray, *, half
         With the factor 1/2 in front of the couplings, as eq. (31) is printed; R's default leaves it out.
     """
     h, J = site_theta[:, 0], site_theta[:, 1:] * (0.5 if half else 1.0)
-    total = 0.0
+    total, by_site = 0.0, np.zeros(layout.m)
+    usable = None if sample.missing is None else usable_rows(sample, layout)
+    varies = layout.n_levels > 1
     with serial_blas():
         for lo in range(0, sample.n, ROWS):
             part = slice(lo, lo + ROWS)
             norm, _ = conditionals(one_hot(sample.codes[part], layout), layout, h, J)
-            total += float(sample.weights[part] @ norm.sum(axis=1))
-    return total / sample.total
+            if usable is None:
+                total += float(sample.weights[part] @ norm.sum(axis=1))
+            else:
+                by_site[varies] += sample.weights[part] @ (norm * usable[part][:, varies])
+    if usable is None:
+        return total / sample.total
+    return float((by_site / (sample.weights @ usable))[varies].sum())

@@ -31,6 +31,7 @@ def pack(fit: Any, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
         "design": fit.design.to_dict(),
         "engine": {"name": engine.name, **dataclasses.asdict(engine)},
         "log_z_kind": estimate.log_z_kind,
+        "nobs": fit.nobs(),
     }
     arrays = {
         "theta": parameters.theta,
@@ -51,6 +52,8 @@ def pack(fit: Any, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
         arrays["calibration"] = np.append(estimate.calibration.offset, estimate.calibration.temperature)
     if store_data and fit.sample is not None:
         arrays |= {"codes": fit.sample.codes, "weights": fit.sample.weights, "y": fit.sample.y}
+        if fit.sample.missing is not None:
+            arrays["missing"] = fit.sample.missing
         meta["index"] = _pack_index(fit.index)
     return meta, arrays
 
@@ -93,12 +96,14 @@ def unpack(make: Any, meta: dict, arrays: dict[str, np.ndarray]) -> Any:
     )
     sample = index = None
     if "codes" in arrays:
-        sample = Sample(arrays["codes"], arrays["weights"], arrays["y"])
+        sample = Sample(arrays["codes"], arrays["weights"], arrays["y"], arrays.get("missing"))
         labels = meta["index"]["labels"]
         index = pd.RangeIndex(sample.n) if labels is None else pd.Index(labels)
         index.name = meta["index"]["name"]
     fit = make(meta["call"], design, sample, index, engine, estimate)
     # what the results would compute from the training rows
     fit.__dict__["_log_likelihood"] = float(arrays["log_likelihood"][0])
-    fit.__dict__["_counts"] = np.split(arrays["counts"], np.cumsum(design.n_levels)[:-1], axis=1)
+    counts = np.split(arrays["counts"], np.cumsum(design.n_levels)[:-1], axis=1)
+    fit.__dict__["_counts"] = counts
+    fit.__dict__["_nobs"] = meta.get("nobs", round(float(counts[0].sum())))  # files that do not say have no gaps
     return fit

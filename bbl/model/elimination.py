@@ -50,31 +50,20 @@ def elimination_order(layout: Layout, limit: float) -> tuple[list[tuple[int, tup
     return order, cost
 
 
-def log_partition(
-    layout: Layout, theta: np.ndarray, order: list[tuple[int, tuple[int, ...]]], fields: np.ndarray | None = None
-) -> np.ndarray:
+def log_partition(layout: Layout, theta: np.ndarray, order: list[tuple[int, tuple[int, ...]]]) -> np.ndarray:
     """Return the true ln Z (K,) of the parameter vectors `theta` (K, size).
 
     Each step adds up the tables that hold a predictor (smallest first) and takes the log-sum over its levels;
     all models go together along the first axis.
-
-    Parameters
-    ----------
-    layout : Layout
-    theta : ndarray, shape (K, layout.size), or (1, layout.size) with `fields`
-    order : list
-        As made by `elimination_order`.
-    fields : ndarray, shape (K, layout.D), optional
-        The fields of K models that share the couplings of `theta`.
     """
-    fields = theta if fields is None else fields
-    total = np.zeros(len(fields))
+    K = len(theta)
+    total = np.zeros(K)
     tables: list[tuple[tuple[int, ...], np.ndarray]] = []
     done: set[int] = set()
     for i, around in order:
         mine = [t for t in tables if i in t[0]]
         tables = [t for t in tables if i not in t[0]]
-        mine.append(((i,), _with_reference(layout.table(fields, i), 1)))
+        mine.append(((i,), _with_reference(layout.table(theta, i), 1)))
         for j in around:
             if j not in done and layout.pair_index(i, j) >= 0:
                 mine.append(((i, j), _with_reference(layout.table(theta, i, j), 2)))
@@ -91,7 +80,9 @@ def log_partition(
 
 def _with_reference(table: np.ndarray, axes: int) -> np.ndarray:
     """Put the zeros of the reference level in front of the last `axes` axes."""
-    return np.pad(table, [(0, 0)] + [(1, 0)] * axes)
+    out = np.zeros((len(table), *(n + 1 for n in table.shape[1:])))  # much quicker than np.pad
+    out[(slice(None), *(slice(1, None),) * axes)] = table
+    return out
 
 
 def _add_up(tables: list[tuple[tuple[int, ...], np.ndarray]], i: int) -> tuple[tuple[int, ...], np.ndarray]:

@@ -70,16 +70,15 @@ class MarginalEnergy(Energy):
         part = Layout(self.layout.n_levels[unknown], np.searchsorted(unknown, self.layout.pairs[inside.all(axis=1)]))
         couplings = self._couplings(np.flatnonzero(inside.all(axis=1)))
         found = elimination_order(part, CELLS)
-        block = ROWS if found is None else min(ROWS, max(1, int(BLOCK / found[1])))
-        out = np.empty((len(codes), len(self.theta)))
+        K = len(self.theta)
+        block = ROWS if found is None else min(ROWS, max(1, int(BLOCK / (found[1] * K))))
+        out = np.empty((len(codes), K))
         for lo in range(0, len(codes), block):
-            rows = slice(lo, lo + block)
-            for k, fields in enumerate(self._fields(codes[rows], unknown)):
-                theta = np.append(np.zeros(part.D), couplings[k])
-                if found is not None:
-                    out[rows, k] = log_partition(part, theta[None], found[0], fields)
-                else:
-                    out[rows, k] = [_annealed(part, theta, h) for h in fields]
+            fields = self._fields(codes[lo : lo + block], unknown)
+            theta = np.concatenate([fields, np.broadcast_to(couplings, (len(fields), *couplings.shape))], axis=2)
+            theta = theta.reshape(-1, part.size)
+            log_z = _annealed(part, theta) if found is None else log_partition(part, theta, found[0])
+            out[lo : lo + block] = log_z.reshape(-1, K)
         return out[which.ravel()]
 
     def _couplings(self, pairs: np.ndarray) -> np.ndarray:
@@ -88,20 +87,18 @@ class MarginalEnergy(Energy):
         cells = np.concatenate([np.empty(0, dtype=np.intp), *(np.arange(start[p], start[p + 1]) for p in pairs)])
         return self.theta[:, cells]
 
-    def _fields(self, codes: np.ndarray, unknown: np.ndarray):
-        """Yield the fields (n, D) of the predictors `unknown` under each model: their own, and from the known ones."""
+    def _fields(self, codes: np.ndarray, unknown: np.ndarray) -> np.ndarray:
+        """Return the fields (n, K, levels) of the predictors `unknown`: their own, and from the known ones."""
         columns = self.layout.columns(unknown)
-        X = one_hot(codes, self.layout)
-        for k, h in enumerate(self.h[columns].T):
-            if not len(self.J):
-                yield np.tile(h, (len(codes), 1))
-                continue
-            J = self.J[:, columns, k] + self.J[columns, :, k].T
-            with serial_blas():
-                yield X @ J + h
+        h = self.h[columns].T
+        if not len(self.J):
+            return np.broadcast_to(h, (len(codes), *h.shape))
+        J = self.J[:, columns] + self.J[columns].swapaxes(0, 1)
+        with serial_blas():
+            given = one_hot(codes, self.layout) @ J.reshape(len(J), -1)
+        return given.reshape(len(codes), *J.shape[1:]).swapaxes(1, 2) + h
 
 
-def _annealed(layout: Layout, theta: np.ndarray, fields: np.ndarray) -> float:
-    """Return ln Z of one row's unknown predictors by annealing; the same row always has the same."""
-    theta = np.append(fields, theta[layout.D :])
-    return annealed_log_z(layout, theta, 0.5 * fields, STEPS, CHAINS, rng=0).log_z
+def _annealed(layout: Layout, theta: np.ndarray) -> np.ndarray:
+    """Return ln Z of each of the models `theta` by annealing; the same model always has the same."""
+    return np.array([annealed_log_z(layout, t, 0.5 * t[: layout.D], STEPS, CHAINS, rng=0).log_z for t in theta])

@@ -15,14 +15,14 @@ from bbl.config import check_memory, run_tasks, serial_blas, stop_flag
 from bbl.design.sample import Sample
 from bbl.engines.base import Engine, EngineFit
 from bbl.engines.naive import absent_levels, frequencies, log_ratio
-from bbl.errors import OptionError
+from bbl.errors import BBLTypeError, OptionError
 from bbl.model.layout import Layout
 from bbl.model.moments import level_counts
 
 __all__ = ["PseudoLikelihood"]
 
 CONVERGED, STUCK, FLOOR = 0, 2, 1e-8
-NEWTON_WORK, NEWTON_SIZE, POLISH_SIZE = 1e6, 256, 1024
+NEWTON_WORK, NEWTON_SIZE, POLISH_SIZE = 1e6, 256, 2048
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class PseudoLikelihood(Engine):
 
     def __post_init__(self):
         if isinstance(self.lambda_, Sequence | np.ndarray) and not isinstance(self.lambda_, str):
-            real("lambda_ (one number here; crossVal takes a grid)", self.lambda_)
+            raise BBLTypeError("lambda_ must be one number here; crossVal takes a grid.", argument="lambda_")
         object.__setattr__(self, "lambda_", real("lambda_", self.lambda_, 0.0))
         if self.lambdah is not None:
             object.__setattr__(self, "lambdah", real("lambdah", self.lambdah, 0.0))

@@ -85,7 +85,8 @@ def progress_bar(total: int, title: str, verbose: int):
     """Show a progress bar on stderr if that is a terminal and `verbose`; yields what is called for each step."""
     from tqdm import tqdm
 
-    with tqdm(total=total, desc=title, disable=None if verbose else True, delay=1.0, leave=False) as bar:
+    shown = verbose if isinstance(verbose, bool) else integer("verbose", verbose) > 0
+    with tqdm(total=total, desc=title, disable=None if shown else True, delay=1.0, leave=False) as bar:
         yield bar.update
 
 

@@ -89,12 +89,18 @@ def shuffled_folds(sample: Sample, nfold: int, rng: np.random.Generator) -> Fold
 
 def splitter_folds(sample: Sample, splitter) -> Folds:
     """Return the folds of a scikit-learn splitter (or an iterable of train/validation row positions)."""
-    pairs = splitter.split(sample.codes, sample.y) if hasattr(splitter, "split") else splitter
     held = []
-    for _, validation in pairs:
-        rows = np.zeros(sample.n)
-        rows[np.asarray(validation)] = sample.weights[np.asarray(validation)]
-        held.append(rows)
+    try:
+        for _, validation in splitter.split(sample.codes, sample.y) if hasattr(splitter, "split") else splitter:
+            rows = np.zeros(sample.n)
+            rows[np.asarray(validation)] = sample.weights[np.asarray(validation)]
+            held.append(rows)
+    except (TypeError, ValueError, IndexError) as error:
+        raise OptionError(
+            f"cv gives no folds of these {sample.n} rows ({error}). Give a scikit-learn splitter, or pairs of row "
+            "positions (train, validation).",
+            argument="cv",
+        ) from error
     if len(held) < 2:
         raise OptionError("cv gives fewer than 2 folds.", argument="cv")
     return Folds(np.array(held))

@@ -16,7 +16,7 @@ from bbl.config import check_memory, run_tasks, serial_blas, stop_flag
 from bbl.design.sample import Sample
 from bbl.engines.base import Engine, EngineFit
 from bbl.engines.naive import absent_levels, frequencies, log_ratio
-from bbl.errors import OptionError
+from bbl.errors import BBLTypeError, OptionError
 from bbl.model.layout import Layout
 from bbl.model.moments import level_counts, usable_rows
 
@@ -25,7 +25,7 @@ __all__ = ["PseudoLikelihood"]
 CONVERGED, STUCK = 0, 2
 FINEST = {"double": 0.0, "single": 1e-5}  # gradient norm that a precision can be asked for,
 FLOOR = {"double": 1e-8, "single": 1e-4}  # and at which it has converged where it gets no further
-NEWTON_WORK, NEWTON_SIZE, POLISH_SIZE = 3e4, 256, 1024
+NEWTON_WORK, NEWTON_SIZE, POLISH_SIZE = 3e4, 256, 2048
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class PseudoLikelihood(Engine):
 
     def __post_init__(self):
         if isinstance(self.lambda_, Sequence | np.ndarray) and not isinstance(self.lambda_, str):
-            real("lambda_ (one number here; crossVal takes a grid)", self.lambda_)
+            raise BBLTypeError("lambda_ must be one number here; crossVal takes a grid.", argument="lambda_")
         object.__setattr__(self, "lambda_", real("lambda_", self.lambda_, 0.0))
         if self.lambdah is not None:
             object.__setattr__(self, "lambdah", real("lambdah", self.lambdah, 0.0))

@@ -1,0 +1,103 @@
+"""Any bytes as a model file: loaded whole and usable, or refused."""
+
+import json
+import tempfile
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from bbl import storage
+from bbl.api import load as load_model
+from fuzz.harness import ODD
+from fuzz.predict import model
+
+VALUES = (*ODD, None, True, -1, 0.5, 1e300, "", "x", "number", "bool", "all", "pseudo", [], [0], [[0, 1]], {}, {"a": 1})
+DTYPES = ("|b1", "|u1", "<u2", "<i4", "<i8", "<f8")
+
+
+@cache
+def sound() -> tuple[Path, bytes, dict, dict]:
+    """Return a path, and a sound file with its content; the folder lives as long as the process."""
+    folder = tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None)
+    sound.folder = folder
+    path = Path(folder.name) / "model.bbl"
+    model().save(path, store_data=True)
+    return path, path.read_bytes(), *storage.read_model(path)
+
+
+def load(source) -> None:
+    """Damage a file, forge a sound one around changed content, or take any bytes; then use what was loaded."""
+    path, good, meta, arrays = sound()
+    way = source.integer(0, 3)
+    if way == 0:
+        data = source.data
+    elif way == 1:
+        data = bytearray(good[: len(good) - source.integer(0, 300) * source.maybe(4)])
+        for _ in range(source.integer(1, 4)):
+            data[source.integer(0, 2**32) % len(data)] ^= source.integer(1, 255)
+    else:
+        data = forge(source, json.loads(json.dumps(meta)), dict(arrays))
+    path.write_bytes(data)
+    fit = load_model(path)
+    if way == 1 and bytes(data) != good:
+        raise AssertionError("a damaged file was loaded")
+    use(fit, source)
+
+
+def forge(source, meta: dict, arrays: dict) -> bytes:
+    """Return a file with the right checksums around content that `save` would not write."""
+    for _ in range(source.integer(1, 2)):
+        if source.maybe(2):
+            change(source, meta)
+        else:
+            name = source.pick(sorted(arrays))
+            arrays[name] = changed(source, arrays[name])
+            if source.maybe(16):
+                del arrays[name]
+    return b"".join(map(bytes, storage._pack(meta, arrays, "bbl")))
+
+
+def change(source, node) -> None:
+    """Replace, drop or double one value somewhere in a tree of dicts and lists."""
+    while True:
+        keys = sorted(node) if isinstance(node, dict) else range(len(node))
+        if not keys:
+            return
+        key = source.pick(keys)
+        if isinstance(node[key], dict | list) and not source.maybe(4):
+            node = node[key]
+            continue
+        way = source.integer(0, 7)
+        if way == 0:
+            del node[key]
+        elif way == 1 and isinstance(node, list):
+            node.append(node[key])
+        else:
+            node[key] = source.pick(VALUES)
+        return
+
+
+def changed(source, array: np.ndarray) -> np.ndarray:
+    """Return the array with another shape, type, or value."""
+    way = source.integer(0, 4)
+    if way == 0:
+        return array.astype(source.pick(DTYPES))
+    if way == 1:
+        return array.reshape(source.pick(((-1,), (1, *array.shape), (*array.shape, 1), array.shape[::-1])))
+    if way == 2:
+        return array[: source.integer(0, len(array))]
+    if way == 3:
+        return np.resize(array, (len(array) + source.integer(0, 3), *array.shape[1:]))
+    array = array.copy()
+    array.reshape(-1)[source.integer(0, 2**32) % array.size] = source.array(array.dtype, 1)[0]
+    return array
+
+
+def use(fit, source) -> None:
+    """Predict the rows in the file and new ones, and print the model."""
+    new = {f.name: [f.levels[0], f.levels[-1]] for f in fit.design.predictors}
+    for data in (None, new):
+        fit.predict(data, type=source.pick(("prob", "link", "class")))
+    if source.maybe(16):
+        str(fit), str(fit.summary()), fit.tidy(), fit.model_frame, fit.logLik()

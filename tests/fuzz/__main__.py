@@ -1,11 +1,13 @@
-"""Run one target: ``python -m fuzz kernels -runs=1000000``, from the folder `tests`, with the instrumented build."""
+"""Run a target under atheris: ``python -m fuzz NAME OPTIONS``, where OPTIONS are those of libFuzzer; see run.sh."""
 
 import sys
 
-from fuzz.harness import fuzz, instrument
+import atheris
 
-instrument()
+with atheris.instrument_imports(include=["bbl", "formulaic"]):  # so that inputs that reach new Python code are kept
+    from fuzz.harness import accepts
+    from fuzz.targets import TARGETS
 
-from fuzz.targets import TARGETS  # noqa: E402
-
-fuzz(TARGETS[sys.argv[1]], sys.argv[2:])
+target = TARGETS[sys.argv.pop(1)]
+atheris.Setup(sys.argv, lambda data: accepts(target, data))
+atheris.Fuzz()

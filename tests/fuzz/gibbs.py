@@ -16,9 +16,9 @@ def gibbs(source) -> None:
     D = D + source.maybe(32) if 0 < D < 400 else 1
     h = np.resize(source.array(source.pick(("f8", "f4", "i1")), min(D, 16)), D)
     J = source.array(source.pick(("f8", "f4")), 8)
-    J = np.resize(J * 10.0 ** source.integer(0, 9), (D, D))
+    J = np.resize(J, (D, D))
     if not source.maybe(16):
-        J = J + J.T
+        J = np.where(np.tri(D, dtype=bool), J, J.T)
         start = np.cumsum([0, *(L - 1 for L in n_levels)])
         for i in range(m):
             J[start[i] : start[i + 1], start[i] : start[i + 1]] = 0

@@ -28,10 +28,11 @@ def kernels(source) -> None:
     weights = None if source.maybe(2) else source.array(source.pick(("u1", "i8", "f8")), n + source.maybe(16))
     if kernel is pseudo:
         L = [source.integer(1, 5) for _ in range(m)]
-        return pseudo(source, xi.astype(source.pick(("u1", "u2", "i4"))), np.ones(n) if weights is None else weights, L)
+        xi = source.array(source.pick(("u1", "u2", "i4")), n, m) % source.pick((3, 3, 120))
+        return pseudo(source, xi, np.ones(n) if weights is None else weights, L)
     sample, n_levels = _coded_sample(xi, weights, L)
     assert sample.n and (sample.codes >= 0).all() and (sample.codes < n_levels).all()
-    layout = Layout(n_levels, source.array("u1", 3, 2) % m if source.maybe(4) else None)
+    layout = Layout(n_levels, [p for p in source.array("u1", 3, 2) % m if p[0] != p[1]] if source.maybe(4) else None)
     if layout.D <= WIDE:
         kernel(source, sample, layout)
 

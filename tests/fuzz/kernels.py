@@ -18,7 +18,7 @@ WIDE = 600  # non-reference levels; larger ones only cost time
 def kernels(source) -> None:
     """Give one drawn problem to one drawn kernel; closed forms check what comes back."""
     kernel = source.pick((energy, moments, newton, pseudo))
-    n, m = source.integer(0, 8), source.integer(1, 4)
+    n, m = source.pick((*range(10), 70)), source.integer(1, 9)
     L = None if source.maybe(2) else [source.integer(0, 5) for _ in range(m)]
     if L and source.maybe(8):
         L[0] = source.pick((*ODD, 300, 2.5, -1.0, float("nan"), float("inf"), "x", None))

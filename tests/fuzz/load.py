@@ -1,5 +1,6 @@
 """Any bytes as a model file: loaded whole and usable, or refused."""
 
+import atexit
 import json
 import tempfile
 from functools import cache
@@ -9,9 +10,11 @@ import numpy as np
 
 from bbl import storage
 from bbl.api import load as load_model
+from bbl.design.sample import code_dtype
 from fuzz.harness import ODD
 from fuzz.predict import model
 
+RARE = 64  # pandas takes a hundred times as long as all the rest
 VALUES = (*ODD, None, True, -1, 0.5, 1e300, "", "x", "number", "bool", "all", "pseudo", [], [0], [[0, 1]], {}, {"a": 1})
 DTYPES = ("|b1", "|u1", "<u2", "<i4", "<i8", "<f8")
 
@@ -20,7 +23,7 @@ DTYPES = ("|b1", "|u1", "<u2", "<i4", "<i8", "<f8")
 def sound() -> tuple[Path, bytes, dict, dict]:
     """Return a path, and a sound file with its content; the folder lives as long as the process."""
     folder = tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None)
-    sound.folder = folder
+    atexit.register(folder.cleanup)
     path = Path(folder.name) / "model.bbl"
     model().save(path, store_data=True)
     return path, path.read_bytes(), *storage.read_model(path)
@@ -95,9 +98,11 @@ def changed(source, array: np.ndarray) -> np.ndarray:
 
 
 def use(fit, source) -> None:
-    """Predict the rows in the file and new ones, and print the model."""
-    new = {f.name: [f.levels[0], f.levels[-1]] for f in fit.design.predictors}
-    for data in (None, new):
-        fit.predict(data, type=source.pick(("prob", "link", "class")))
-    if source.maybe(16):
-        str(fit), str(fit.summary()), fit.tidy(), fit.model_frame, fit.logLik()
+    """Score the rows in the file and new ones; rarely, print and predict all there is."""
+    if fit.sample is not None:
+        fit._scores(fit.sample.codes)
+    codes = (fit.params.layout.n_levels - 1)[None].astype(code_dtype(fit.params.layout.n_levels))
+    fit._scores(codes, codes > 1)
+    if source.maybe(RARE):
+        new = {f.name: [f.levels[0], f.levels[-1]] for f in fit.design.predictors}
+        str(fit), fit.predict(new), fit.tidy(), fit.model_frame, fit.logLik()

@@ -5,8 +5,8 @@ import numpy as np
 from bbl.design.formula import parse
 
 COLUMNS = ("y", "a", "b", "c", "d e", "1", "é", "`", "for", 7, ("t", 1), "a:b", "w")
-NAMES = ("a", "b", "c", "`d e`", "(a+b)", "(b+c+`1`)^2", ".", "a:b", "é*c", "-(a)", "C(b)", "7", "`a:b`", "````", "1", "(")
-SIGNS = ("+", "-", ":", "*", " + ", "^2 -", "+", ")+")
+NAMES = ("a", "b", "c", "`d e`", "(a+b)", "(b+c+`1`)^2", ".", "a:b", "é*c", "-(a)", "C(b)", "7", "`a:b`", "````", "1", "b")
+SIGNS = ("+", "-", ":", "*", " + ", "^2 -", "+ ", "+")
 WORDS = (
     *("y", "a", "b", "c", "`d e`", "`1`", "é", "````", "for", "7", "`a:b`", "w", "~", "~", "+", "-", "*", ":", "^2"),
     *("**2", ".", "(", ")", "(", ")", " ", "0", "1", "^", "**", "3", "C(", "factor(a)", "I(a)", "{a}", "a.b", "__class__"),
@@ -18,7 +18,7 @@ def formula(source) -> None:
     """Parse words of the grammar, or any text, against columns of all kinds of names."""
     way = source.integer(0, 3)
     if way == 0:
-        text = "y~" + "".join(NAMES[b % len(NAMES)] + SIGNS[b // 32] for b in source.data) + "a"
+        text = "y~" + "".join(NAMES[b % len(NAMES)] + SIGNS[b // 32] for b in source.data[:9]) + "a"
     elif way == 1:
         text = source.data.decode("utf-8", "surrogateescape")
     else:

@@ -15,14 +15,14 @@ sanitizers=address,undefined,fuzzer-no-link
     -O1 -g -fno-omit-frame-pointer -fsanitize=$sanitizers -fno-sanitize=alignment,function -fno-sanitize-recover=undefined
 
 cd "$work/tree/tests"
-export PYTHONPATH="$work/tree:$work/lib" ASAN_OPTIONS=detect_leaks=0 OPENBLAS_NUM_THREADS=1 MPLBACKEND=Agg
+export PYTHONPATH="$work/tree:$work/lib" ASAN_OPTIONS=detect_leaks=0:malloc_context_size=2:quarantine_size_mb=8 OPENBLAS_NUM_THREADS=1 MPLBACKEND=Agg
 failed=0
 for target in "${@:-formula kernels predict load gibbs}"; do
     for name in $target; do
         mkdir -p "$work/corpus/$name"
         started=$SECONDS
         # shellcheck disable=SC2086
-        LD_PRELOAD="$work/lib/asan_with_fuzzer.so" "$python" -m fuzz "$name" "$work/corpus/$name" -max_len=200 -timeout=30 \
+        LD_PRELOAD="$work/lib/asan_with_fuzzer.so" "$python" -m fuzz "$name" "$work/corpus/$name" -max_len=100 -timeout=30 \
             -rss_limit_mb=0 -artifact_prefix="$work/crashes/$name-" ${RUNS:--runs=1000000} > "$work/$name.log" 2>&1 \
             && result=passed || { result=FAILED; failed=1; tail -40 "$work/$name.log"; }
         echo "$name: $result, $(grep -o '^Done [0-9]* runs\|^#[0-9]*' "$work/$name.log" | tail -1), $((SECONDS - started)) s"

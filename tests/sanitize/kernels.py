@@ -15,34 +15,34 @@ from bbl.model.energy import energies
 from bbl.model.layout import Layout
 from bbl.model.moments import pair_counts
 
-ROWS, LEVELS = 120, np.array([2, 3, 5, 2, 4, 3, 2, 2, 3])
+LEVELS = np.array([2, 3, 5, 2, 4, 3, 2, 2, 3])
 
 
-def sample(dtype, weighted: bool, m: int = len(LEVELS)) -> tuple[Sample, Layout]:
+def sample(rows, dtype, weighted: bool, m: int = len(LEVELS)) -> tuple[Sample, Layout]:
     rng = np.random.default_rng(m)
-    codes = np.ascontiguousarray(rng.integers(0, LEVELS[:m], (ROWS, m)).astype(dtype))
-    weights = rng.integers(1, 4, ROWS).astype(float) if weighted else np.ones(ROWS)
+    codes = np.ascontiguousarray(rng.integers(0, LEVELS[:m], (rows, m)).astype(dtype))
+    weights = rng.integers(1, 4, rows).astype(float) if weighted else np.ones(rows)
     return Sample(codes, weights), Layout(LEVELS[:m])
 
 
-def counts(dtype):
-    data, layout = sample(dtype, False)
+def counts(rows, dtype):
+    data, layout = sample(rows, dtype, False)
     return [pair_counts(data, layout)]
 
 
-def scores(dtype):
-    data, layout = sample(dtype, False)
+def scores(rows, dtype):
+    data, layout = sample(rows, dtype, False)
     theta = np.random.default_rng(1).normal(size=(3, layout.size))
     return [energies(data.codes, layout, theta)]
 
 
-def fit(engine, dtype, m):
-    found = engine.fit(*sample(dtype, True, m))
+def fit(engine, rows, dtype, m):
+    found = engine.fit(*sample(rows, dtype, True, m))
     return [found.theta, found.grad_norm]
 
 
-def problem(dtype, width):
-    data, layout = sample(dtype, True)
+def problem(rows, dtype, width):
+    data, layout = sample(rows, dtype, True)
     return PseudoProblem(data.codes, data.weights, layout.n_levels, layout.mask, width)
 
 
@@ -59,7 +59,7 @@ def objective(shared):
     return [*shared.objective(theta, 0.01, 0.0), np.array([shared.log_normaliser(theta)])]
 
 
-def chains(lanes, levels, n_chains=40):
+def chains(sweeps, lanes, levels, n_chains=40):
     start = np.cumsum([0, *(levels - 1)])
     rng = np.random.default_rng(2)
     J = np.triu(rng.normal(size=(start[-1], start[-1])) / 4)
@@ -69,23 +69,24 @@ def chains(lanes, levels, n_chains=40):
     run.lanes = lanes
     run._table = gibbs.pack_couplings(run.J, run.n_levels, run.start, run.by_levels, lanes)
     draws = np.empty((n_chains, 4, len(levels)), dtype=np.uint8)
-    run.sweep(8, 2, draws, np.empty((n_chains, 4), dtype=np.float32))
+    run.sweep(sweeps, sweeps // 4, draws, np.empty((n_chains, 4), dtype=np.float32))
     return [draws, run.best_codes, run.energy(run.best_codes)]
 
 
-def jobs() -> list:
+def jobs(rows: int = 120) -> list:
     """Return all jobs; they share no memory but the problems, which kernels only read."""
     built = {path.stem.split(".")[0] for path in Path(bbl._ext.__path__[0]).glob("*.so")}
     assert built == {"energy", "moments", "newton", "pseudo", "gibbs"}, f"no job for one of {built}"
     found = []
     for dtype in (np.uint8, np.uint16, np.int32):
-        found += [partial(counts, dtype), partial(scores, dtype), partial(fit, MeanField(), dtype, 9)]
-        found += [partial(fit, PseudoLikelihood(lambda_=0.1, lambdah=0.1), dtype, m) for m in (3, 9)]
+        found += [partial(counts, rows, dtype)] * 2 + [partial(scores, rows, dtype)] * 2
+        found += [partial(fit, MeanField(), rows, dtype, 9)]
+        found += [partial(fit, PseudoLikelihood(lambda_=0.1, lambdah=0.1), rows, dtype, m) for m in (2, 2, 9)]
     for width in widths():
-        shared = problem(np.uint8, width)
-        found += [partial(lbfgs, shared), partial(objective, shared), partial(lbfgs, problem(np.int32, width))]
+        shared = problem(rows, np.uint8, width)
+        found += [partial(lbfgs, shared), partial(objective, shared), partial(lbfgs, problem(rows, np.int32, width))]
     for lanes in {gibbs.lanes(most) for most in (1, 8, 16)}:
-        found += [partial(chains, lanes, levels) for levels in (LEVELS, np.array([40, 2, 33, 20]))]
+        found += [partial(chains, rows // 15, lanes, levels) for levels in (LEVELS, np.array([40, 2, 33, 20]))]
     return found
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from bbl.checks import choice, flag
-from bbl.config import n_workers
+from bbl.config import check_memory, n_workers
 from bbl.design.design import MISSING
 from bbl.design.sample import Sample, code_dtype
 from bbl.design.weights import check_weights
@@ -19,6 +19,8 @@ from bbl.model.logz import LOG_Z, exact_log_z, resolve_log_z
 from bbl.results import MLEstimate
 
 __all__ = ["mlestimate"]
+
+MOST = 2**31 - 1  # levels that an int32 counts
 
 
 def mlestimate(
@@ -84,6 +86,7 @@ def mlestimate(
             raise OptionError(f"qJ must be a symmetric {m} x {m} matrix; got shape {mask.shape}.", argument="qJ")
         pairs = np.argwhere(np.triu(mask.astype(bool), 1))
     layout = Layout(n_levels, pairs)
+    check_memory(24.0 * layout.D**2, f"A fit with {layout.D} non-reference levels", "Use fewer levels.")
     kind = resolve_log_z(log_z, layout, engine.log_z)
     check_known(sample, layout, engine, kind, "xi", range(m))
     fit, lz, _ = fit_group(sample, layout, engine, None, kind, n_workers(n_jobs), keep_sites=True)[0]
@@ -96,6 +99,20 @@ def mlestimate(
         J_all = 0.5 * (J_all + J_all.T)
     more = {"lkh": fit.lkh, "lz": lz, "converged": bool(fit.converged.all()), "n_iter": fit.n_iter}
     return MLEstimate.from_matrix(layout, fit.theta[: layout.D], J_all, **more)
+
+
+def _levels(L: Any, m: int) -> np.ndarray:
+    """Check numbers of levels, one for all predictors or one for each."""
+    try:
+        given = np.asarray(L)
+    except ValueError:  # ragged
+        given = np.empty((0, 0))
+    whole = given.dtype.kind in "iuf" and given.shape in ((), (1,), (m,)) and (given == np.floor(given)).all()
+    if not whole or not (given <= MOST).all():
+        raise OptionError(
+            f"L must be a whole number up to {MOST}, or one for each of {m} predictors; got {L!r}.", argument="L"
+        )
+    return np.broadcast_to(given, (m,)).astype(np.int64)
 
 
 def _coded_sample(xi: Any, weights: Any, L: Any, missing: str) -> tuple[Sample, np.ndarray]:
@@ -125,8 +142,10 @@ def _coded_sample(xi: Any, weights: Any, L: Any, missing: str) -> tuple[Sample, 
         raise DataError("xi has infinite or fractional entries; codes are whole numbers 0..L-1.", argument="xi")
     if codes.min() < 0:
         raise DataError(f"xi has the negative code {codes.min()}; codes are 0..L-1.", argument="xi")
+    if float(codes.max()) >= MOST:  # before any type is narrowed
+        raise DataError(f"xi has the code {codes.max()}; codes are 0..L-1, and L is at most {MOST}.", argument="xi")
     top = codes.max(axis=0).astype(np.int64) + 1
-    n_levels = np.maximum(top, 2) if L is None else np.broadcast_to(np.asarray(L), top.shape).astype(np.int64)
+    n_levels = np.maximum(top, 2) if L is None else _levels(L, len(top))
     if (n_levels < np.maximum(top, 2)).any():
         i = int(np.argmax(n_levels < np.maximum(top, 2)))
         raise OptionError(f"L[{i}]={n_levels[i]}, but column {i} of xi needs {max(top[i], 2)} levels.", argument="L")

@@ -30,7 +30,7 @@ def kernels(source) -> None:
         L = [source.integer(1, 5) for _ in range(m)]
         xi = source.array(source.pick(("u1", "u2", "i4")), n, m) % source.pick((3, 3, 120))
         return pseudo(source, xi, np.ones(n) if weights is None else weights, L)
-    sample, n_levels = _coded_sample(xi, weights, L)
+    sample, n_levels = _coded_sample(xi, weights, L, source.pick(("raise", "drop", "level", "marginal")))
     assert sample.n and (sample.codes >= 0).all() and (sample.codes < n_levels).all()
     layout = Layout(n_levels, [p for p in source.array("u1", 3, 2) % m if p[0] != p[1]] if source.maybe(4) else None)
     if layout.D <= WIDE:
@@ -73,7 +73,8 @@ def pseudo(source, codes, weights, n_levels) -> None:
     mask = source.array("u1", len(n_levels), len(n_levels)) % 2 if source.maybe(4) else np.ones([len(n_levels)] * 2)
     mask = np.maximum(mask, mask.T)
     try:
-        problem = PseudoProblem(codes, weights, n_levels, mask, source.pick((None, *widths())))
+        width, precision = source.pick((None, *widths())), source.pick(("double", "double", "single"))
+        problem = PseudoProblem(codes, weights, n_levels, mask, width, precision)
     except ValueError as error:  # a documented one
         raise DataError(str(error)) from None
     theta = problem.start()

@@ -1,6 +1,7 @@
 """Small jobs that together run every kernel at every vector width of this processor; each returns what it computed."""
 
 from functools import partial
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -41,9 +42,9 @@ def fit(engine, rows, dtype, m):
     return [found.theta, found.grad_norm]
 
 
-def problem(rows, dtype, width):
+def problem(rows, dtype, width, precision="double"):
     data, layout = sample(rows, dtype, True)
-    return PseudoProblem(data.codes, data.weights, layout.n_levels, layout.mask, width)
+    return PseudoProblem(data.codes, data.weights, layout.n_levels, layout.mask, width, precision)
 
 
 def lbfgs(shared, tasks=None, theta=None):
@@ -82,9 +83,9 @@ def jobs(rows: int = 120) -> list:
         found += [partial(counts, rows, dtype)] * 2 + [partial(scores, rows, dtype)] * 2
         found += [partial(fit, MeanField(), rows, dtype, 9)]
         found += [partial(fit, PseudoLikelihood(lambda_=0.1, lambdah=0.1), rows, dtype, m) for m in (2, 2, 9)]
-    for width in widths():
-        shared = problem(rows, np.uint8, width)
-        found += [partial(lbfgs, shared), partial(objective, shared), partial(lbfgs, problem(rows, np.int32, width))]
+    for width, precision in product(widths(), ("double", "single")):
+        shared = problem(rows, np.uint8, width, precision)
+        found += [partial(lbfgs, shared), partial(objective, shared), partial(lbfgs, problem(rows, np.int32, width, precision))]
     for lanes in {gibbs.lanes(most) for most in (1, 8, 16)}:
         found += [partial(chains, rows // 15, lanes, levels) for levels in (LEVELS, np.array([40, 2, 33, 20]))]
     return found

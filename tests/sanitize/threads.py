@@ -1,6 +1,7 @@
 """The kernels in 2 to 8 Python threads at once: the same bits as one after the other; run by tsan.sh for data races."""
 
 from concurrent.futures import ThreadPoolExecutor
+from itertools import product
 
 import numpy as np
 from kernels import jobs, lbfgs, problem, widths
@@ -18,8 +19,8 @@ def main(counts=(2, 4, 8)) -> None:
             twice = [job for job in work for _ in range(2)]
             for found, truth in zip(pool.map(lambda job: job(), twice), [r for r in serial for _ in "ab"], strict=True):
                 assert all(np.array_equal(a, b) for a, b in zip(found, truth, strict=True))
-            for width in widths():
-                shared = problem(ROWS, np.uint8, width)
+            for width, precision in product(widths(), ("double", "single")):
+                shared = problem(ROWS, np.uint8, width, precision)
                 theta = shared.start()
                 list(pool.map(lambda task, p=shared, t=theta: lbfgs(p, [task], t), range(shared.n_tasks)))
                 assert np.array_equal(theta, lbfgs(shared)[0])

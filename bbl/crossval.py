@@ -136,7 +136,10 @@ def _run_fold(
     train = sample.weighted(sample.weights - held)
     if not train.n:
         raise DataError("A fold leaves no rows to train on; give fewer folds (nfold) or more data.", argument="nfold")
-    fits = estimate_path(train, layout, len(labels.groups), engine, values, log_z=log_z, rng=rng, labels=labels)
+    try:
+        fits = estimate_path(train, layout, len(labels.groups), engine, values, log_z=log_z, rng=rng, labels=labels)
+    except DataError as error:
+        raise DataError(f"In the training rows of a fold: {error}", column=error.column) from None
     rows = np.flatnonzero(held > 0)
     rows = rows[np.argsort(sample.response[rows], kind="stable")]
     held_out = sample.rows(rows)

@@ -400,7 +400,7 @@ class TestNothingKnown:
     def test_fold(self):
         data = self.data()
         data.loc[data.index[5:], "x2"] = None
-        with pytest.raises(DataError, match="'x2'"):
+        with pytest.raises(DataError, match="In the training rows of a fold: in group .*'x2'"):
             bbl.crossVal("y ~ x0 + x2", data, missing="marginal", nfold=2)
 
 
@@ -436,6 +436,16 @@ def test_kinds_of_columns(kind, missing):
     assert np.array_equal(fit.params.theta, same.params.theta) and fit.design.incomplete == 10
     for a, b in zip(fit.predict(data).to_numpy().T, same.predict(plain).to_numpy().T, strict=True):
         assert pd.Series(a).equals(pd.Series(b))
+
+
+def test_new_columns_without_any_value():
+    data = {"y": ["a", "b"] * 4, "x": ["u", "v", "v", "v"] * 2, "z": [0, 1, 1, 0] * 2}
+    fit = bbl.bbl("y ~ x*z", data, missing="marginal", lambdah=0.01)
+    expected = fit.predict(pd.DataFrame({"x": [None, None], "z": [0, 1]}))
+    for make in (pl.DataFrame, pa.table):
+        new = make({"x": [None, None], "z": [0, 1]})
+        assert fit.predict(new).equals(expected)
+    assert not expected.iloc[0, :2].equals(expected.iloc[1, :2])
 
 
 class TestCrossValidation:

@@ -93,9 +93,14 @@ class PseudoLikelihood(Engine):
         """
         if not sample.n:
             return sample
-        usable = usable_rows(sample, layout)
-        first = sample.codes[usable.argmax(axis=0), np.arange(layout.m)]
-        constant = ((sample.codes == first) | ~usable).all(axis=0) & (layout.n_levels > 1)
+        if sample.missing is None:
+            first = sample.codes[0]
+            varies = (sample.codes != first).any(axis=0)
+        else:
+            usable = usable_rows(sample, layout)
+            first = sample.codes[usable.argmax(axis=0), np.arange(layout.m)]
+            varies = ((sample.codes != first) & usable).any(axis=0)
+        constant = ~varies & (layout.n_levels > 1)
         if not constant.any():
             return sample
         extra = np.where(constant & (first == 0), 1, 0).astype(sample.codes.dtype)

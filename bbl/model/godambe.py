@@ -11,7 +11,7 @@ from bbl.design.sample import Sample
 from bbl.errors import DataError
 from bbl.model.conditional import conditionals
 from bbl.model.layout import Layout
-from bbl.model.moments import one_hot, usable_rows
+from bbl.model.moments import one_hot, usable_rows, usable_weight
 
 __all__ = ["Influence", "term_covariances"]
 
@@ -47,8 +47,7 @@ class Influence:
 
     def __init__(self, sample: Sample, layout: Layout, site_theta: np.ndarray, lambda_: float, lambdah: float):
         self.layout, self.total = layout, sample.total
-        usable = usable_rows(sample, layout)
-        self._totals = sample.weights @ usable
+        self._totals = usable_weight(sample, layout)
         self.site_theta = site_theta
         self._columns = [self._neighbour_columns(i) for i in range(layout.m)]
         sizes = [(layout.n_levels[i] - 1) * len(c) for i, c in enumerate(self._columns)]
@@ -60,10 +59,11 @@ class Influence:
         hessian = [np.zeros((p, p)) for p in sizes]
         with serial_blas():
             for lo in range(0, sample.n, ROWS):
-                Z, P = self._blocks(sample.codes[lo : lo + ROWS])
-                w = sample.weights[lo : lo + ROWS]
+                part = sample.rows(slice(lo, lo + ROWS))
+                Z, P = self._blocks(part.codes)
+                usable = usable_rows(part, layout)
                 for i in range(layout.m):
-                    own = w * usable[lo : lo + ROWS, i]
+                    own = part.weights * usable[:, i]
                     self._add_hessian(hessian[i], Z[:, self._columns[i]], self._own(P, i), own)
             self._factors = [self._factor(i, hessian[i], lambda_, lambdah) for i in range(layout.m)]
         self._pull = [self._penalty(i, lambda_, lambdah) for i in range(layout.m)]

@@ -10,7 +10,7 @@ from bbl.errors import OptionError
 from bbl.model.conditional import conditionals
 from bbl.model.elimination import elimination_order, log_partition
 from bbl.model.layout import Layout
-from bbl.model.moments import one_hot, usable_rows
+from bbl.model.moments import one_hot, usable_rows, usable_weight
 
 __all__ = ["LOG_Z", "exact_log_z", "exact_order", "pseudo_log_z", "resolve_log_z"]
 
@@ -74,16 +74,15 @@ def pseudo_log_z(sample: Sample, layout: Layout, site_theta: np.ndarray, *, half
     """
     h, J = site_theta[:, 0], site_theta[:, 1:] * (0.5 if half else 1.0)
     total, by_site = 0.0, np.zeros(layout.m)
-    usable = None if sample.missing is None else usable_rows(sample, layout)
     varies = layout.n_levels > 1
     with serial_blas():
         for lo in range(0, sample.n, ROWS):
-            part = slice(lo, lo + ROWS)
-            norm, _ = conditionals(one_hot(sample.codes[part], layout), layout, h, J)
-            if usable is None:
-                total += float(sample.weights[part] @ norm.sum(axis=1))
+            part = sample.rows(slice(lo, lo + ROWS))
+            norm, _ = conditionals(one_hot(part.codes, layout), layout, h, J)
+            if sample.missing is None:
+                total += float(part.weights @ norm.sum(axis=1))
             else:
-                by_site[varies] += sample.weights[part] @ (norm * usable[part][:, varies])
-    if usable is None:
+                by_site[varies] += part.weights @ (norm * usable_rows(part, layout)[:, varies])
+    if sample.missing is None:
         return total / sample.total
-    return float((by_site / (sample.weights @ usable))[varies].sum())
+    return float((by_site / usable_weight(sample, layout))[varies].sum())

@@ -13,10 +13,10 @@ from bbl.model.moments import one_hot
 
 __all__ = ["MarginalEnergy"]
 
-CELLS = 2**20  # table cells of a row's sum up to which it is exact
+CELLS = 2**19  # table cells of a row's sum up to which it is exact
 BLOCK = 2**20  # table cells of rows that are summed together
 ROWS = 4096
-STEPS, CHAINS = 100, 256  # of annealing beyond: errors of about 0.01, and a cost like that of 2**20 cells
+STEPS, CHAINS = 100, 256  # of annealing beyond: errors of 0.01 to 0.05 at the cost of 2**19 cells
 
 
 class MarginalEnergy(Energy):
@@ -24,8 +24,9 @@ class MarginalEnergy(Energy):
 
     The energy of a row is then ``ln sum exp(E)`` over the levels of its unknown predictors, so that ``E - ln Z`` stays
     the log-probability of what is known. Given the known predictors, the unknown ones are a smaller model, with
-    fields ``h + sum J`` of the known ones; the log-sum is its ln Z. It is exact by variable elimination up to a million
-    table cells for a row, and annealed from a fixed seed beyond. Rows with the same unknown predictors go together.
+    fields ``h + sum J`` of the known ones; the log-sum is its ln Z. It is exact by variable elimination up to half a
+    million table cells for a row, and annealed from a fixed seed beyond. Rows with the same unknown predictors go
+    together.
 
     Parameters
     ----------

@@ -8,7 +8,7 @@ from bbl._ext import moments as kernel
 from bbl.design.sample import Sample
 from bbl.model.layout import Layout
 
-__all__ = ["known_counts", "level_counts", "one_hot", "pair_counts", "usable_rows"]
+__all__ = ["known_counts", "level_counts", "one_hot", "pair_counts", "usable_rows", "usable_weight"]
 
 ROWS = 4096
 
@@ -91,3 +91,10 @@ def usable_rows(sample: Sample, layout: Layout) -> np.ndarray:
         return np.ones(sample.codes.shape, dtype=bool)
     near = layout.mask | np.eye(layout.m, dtype=bool)
     return sample.missing.astype(np.float32) @ near.astype(np.float32) == 0.0
+
+
+def usable_weight(sample: Sample, layout: Layout) -> np.ndarray:
+    """Return the weight (m,) of each predictor's `usable_rows`."""
+    if sample.missing is None:
+        return np.full(layout.m, sample.total)
+    return sample.weights @ usable_rows(sample, layout)

@@ -18,6 +18,8 @@ DIRECTIVES = {
 }
 # no debugging symbols unless asked for: they make the wheel five times as large
 FLAGS = ["/O2"] if os.name == "nt" else ["-O3", "-g" if DEBUG else "-g0", "-fno-math-errno", "-fno-trapping-math"]
+if given := os.environ.get("BBL_FLAGS"):  # for compiling and linking, e.g. -O1 -g -fsanitize=address
+    FLAGS = given.split()
 HEADERS = sorted(str(p) for p in Path("bbl/_ext").glob("*.h"))
 
 extensions = [
@@ -27,6 +29,7 @@ extensions = [
         depends=HEADERS,
         include_dirs=["bbl/_ext"],
         extra_compile_args=FLAGS,
+        extra_link_args=FLAGS if given else [],
         define_macros=[("CYTHON_TRACE_NOGIL", "1")] if TRACE else [],
     )
     for path in sorted(Path("bbl/_ext").glob("*.pyx"))

@@ -27,6 +27,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--lambda", dest="lambda_", type=float, help="penalty of couplings (pseudo)")
     parser.add_argument("--lambdah", type=float, help="penalty of fields (pseudo)")
     parser.add_argument("--eps", type=float, help="weight of the sample covariance (mf)")
+    parser.add_argument("--missing", default="raise", help="missing values: raise (default), drop, level or marginal")
     parser.add_argument("--log-z", default="auto", help="auto (default), exact, pseudo, half, mf or ais")
     parser.add_argument(
         "--newdata", type=Path, metavar="FILE", help="predict the rows of this file, to standard output"
@@ -75,7 +76,7 @@ def user_session(args: argparse.Namespace) -> None:
     """Fit the user's formula to the user's file; predict, save and draw what was asked for."""
     options = {k: getattr(args, k) for k in ("lambda_", "lambdah", "eps") if getattr(args, k) is not None}
     data = read_table(args.data)
-    fit = bbl.bbl(args.formula, data, args.weights, args.method, log_z=args.log_z, **options)
+    fit = bbl.bbl(args.formula, data, args.weights, args.method, missing=args.missing, log_z=args.log_z, **options)
     if args.newdata is None:
         show("fit", fit)
         show("fit.summary()", fit.summary())

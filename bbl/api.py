@@ -46,6 +46,7 @@ def bbl(
     xlevels: dict | None = None,
     testNull: bool = True,
     novarOk: bool = False,
+    missing: str = "raise",
     log_z: str = "auto",
     calibrate: str = "none",
     seed: int | np.random.Generator | None = 0,
@@ -72,6 +73,10 @@ def bbl(
         Whether to fit all rows together too, so that differences ``dh``, ``dJ`` are shown.
     novarOk : bool, default False
         Whether predictors with one level are allowed.
+    missing : {"raise", "drop", "level", "marginal"}, default "raise"
+        What is done with missing values (None, nan, NA, NaT). They are an error; their rows are dropped; they are a
+        level ``"(missing)"`` of their predictor; or the model is fitted to what is known of each row. `predict` goes
+        by the same policy, and under "marginal" sums missing predictors out. See Notes.
     log_z : {"auto", "exact", "pseudo", "half", "mf", "ais"}, default "auto"
         How ln Z is computed: the true sum over states, eq. (31) without (the paper's default) or with its factor
         1/2, eq. (32), or annealed importance sampling. "auto" is exact where that is cheap, else "half", which the
@@ -87,7 +92,7 @@ def bbl(
         0 for no progress bar.
     **options
         Options of the method, see `PseudoLikelihood` (``lambda_``, ``lambdah``, ``tolerance``, ``itmax``,
-        ``symmetrize``), `MeanField` (``eps``, ``prior_count``) and `NaiveBayes` (``prior_count``). With
+        ``symmetrize``, ``precision``), `MeanField` (``eps``, ``prior_count``) and `NaiveBayes` (``prior_count``). With
         ``lambda_="cv"`` or ``eps="cv"`` the setting of least log-loss in 5 shuffled folds is taken, with
         ``"cv-1se"`` the simplest one within a standard error of it; ``fit.tuning`` tells.
 
@@ -104,6 +109,14 @@ def bbl(
     -----
     ConvergenceWarning
         If a predictor did not reach its optimum or has none; names group and predictor.
+
+    Notes
+    -----
+    With ``missing="marginal"``, naive Bayes and mean field use the frequencies of each predictor over the rows in
+    which it is known, and of each pair over the rows in which both are. Pseudo-likelihood fits each predictor to the
+    rows in which it and all predictors that it interacts with are known: with all pairs these are the complete rows
+    only, with fewer interactions more. All of this takes for granted that values are missing completely at random
+    within a group. Without missing values the fit is the same, to the last bit.
 
     References
     ----------
@@ -123,11 +136,11 @@ def bbl(
     choice("log_z", log_z, LOG_Z)
     choice("calibrate", calibrate, CALIBRATE)
     pooled, workers, rng = flag("testNull", testNull), n_workers(n_jobs), generator(seed)
-    shown = {**options, "log_z": (log_z, "auto"), "calibrate": (calibrate, "none")}
+    shown = {**options, "missing": (missing, "raise"), "log_z": (log_z, "auto"), "calibrate": (calibrate, "none")}
     call = call_text("bbl", _call_arguments(formula, weights, method, **shown))
     rule = _pop_rule(method, options)
     engine = make_engine(method, options)
-    design, sample, index = Design.from_data(formula, data, weights, xlevels, flag("novarOk", novarOk))
+    design, sample, index = Design.from_data(formula, data, weights, xlevels, flag("novarOk", novarOk), missing)
     layout = Layout(design.n_levels, design.pairs)
     K, tuning = len(design.labels.groups), None
     common: dict[str, Any] = {"log_z": log_z, "workers": workers, "rng": rng}
@@ -137,7 +150,7 @@ def bbl(
         if rule is not None:
             engine = engine.at(float(tuning.values[tuning.chosen]))
     with progress_bar(K + pooled, "bbl", verbose) as step:
-        result = estimate(sample, layout, K, engine, pooled=pooled, progress=step, **common)
+        result = estimate(sample, layout, K, engine, pooled=pooled, progress=step, labels=design.labels, **common)
     if calibrate != "none" and tuning is not None:
         result = replace(result, calibration=tuning.calibration)
     warn_problems(problems(result, design.labels))
@@ -192,6 +205,7 @@ def crossVal(
     refit: bool = True,
     xlevels: dict | None = None,
     novarOk: bool = False,
+    missing: str = "raise",
     log_z: str = "auto",
     calibrate: str = "none",
     n_jobs: int | None = None,
@@ -202,7 +216,7 @@ def crossVal(
 
     Parameters
     ----------
-    formula, data, weights, method, xlevels, novarOk, log_z, calibrate, n_jobs
+    formula, data, weights, method, xlevels, novarOk, missing, log_z, calibrate, n_jobs
         As in `bbl`; each fold is calibrated on the others.
     nfold : int, default 5
         Number of folds: as in R, consecutive blocks of each response group, the last takes the rest.
@@ -252,7 +266,7 @@ def crossVal(
     grid = options.pop(tuned, None) if tuned else None
     values = None if grid is None else reals(str(tuned), grid, 0.0, 1.0 if tuned == "eps" else np.inf)
     engine = make_engine(method, options)
-    design, sample, index = Design.from_data(formula, data, weights, xlevels, flag("novarOk", novarOk))
+    design, sample, index = Design.from_data(formula, data, weights, xlevels, flag("novarOk", novarOk), missing)
     K = len(design.labels.groups)
     if score is None:
         score = "auc" if flag("use_auc", use_auc) and K == 2 else "accuracy"
@@ -273,14 +287,16 @@ def crossVal(
     validated = folds.expanded_rows(sample)
     final = scored.last[best]
     if flag("refit", refit):
-        final = estimate(sample, layout, K, engine, log_z=log_z, pooled=True, workers=workers, rng=rng)
+        common: dict[str, Any] = {"log_z": log_z, "workers": workers, "rng": rng, "labels": design.labels}
+        final = estimate(sample, layout, K, engine, pooled=True, **common)
     else:
         left = sample.weights - folds.held[-1]
-        index, sample = index[left > 0], Sample(sample.codes, left, sample.y).rows(left > 0)
+        index, sample = index[left > 0], sample.weighted(left)
     if calibrate != "none":
         fitted = fit_calibration(scored.scores[best], scored.y, scored.weights, calibrate)
         final = replace(final, calibration=fitted)
-    call = call_text("crossVal", _call_arguments(formula, weights, method, **options))
+    shown = {**options, "missing": (missing, "raise")}
+    call = call_text("crossVal", _call_arguments(formula, weights, method, **shown))
     model = BBLResults(call, design, sample, index, engine, final)
     settings = values if values is not None else [getattr(engine, engine.tuned or "prior_count")]
     frame = pd.DataFrame(table, columns={"auc": ["AUC", "ci1", "ci2"]}.get(score, ["score"]))

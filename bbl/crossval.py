@@ -12,10 +12,11 @@ from bbl.design.labels import Labels
 from bbl.design.sample import Sample
 from bbl.engines import Engine
 from bbl.errors import DataError, OptionError
-from bbl.estimate import Estimate, estimate_path, guard_memory, problems
+from bbl.estimate import Estimate, check_cost, estimate_path, guard_memory, problems
 from bbl.model.calibration import fit_calibration
-from bbl.model.energy import Energy
 from bbl.model.layout import Layout
+from bbl.model.logz import resolve_log_z
+from bbl.model.marginal import MarginalEnergy
 from bbl.model.metrics import SCORES, auc
 from bbl.model.predict import link, log_probabilities
 
@@ -129,18 +130,18 @@ class Scored:
 
 
 def _run_fold(
-    sample: Sample, held: np.ndarray, layout: Layout, K: int, engine: Engine, values, log_z: str, rng
+    sample: Sample, held: np.ndarray, labels: Labels, layout: Layout, engine: Engine, values, log_z: str, rng
 ) -> tuple[list[Estimate], np.ndarray, np.ndarray]:
     """Fit on what one fold leaves, and score what it holds."""
-    left = sample.weights - held
-    train = Sample(sample.codes, left, sample.y).rows(left > 0)
+    train = sample.weighted(sample.weights - held)
     if not train.n:
         raise DataError("A fold leaves no rows to train on; give fewer folds (nfold) or more data.", argument="nfold")
-    fits = estimate_path(train, layout, K, engine, values, log_z=log_z, rng=rng)
+    fits = estimate_path(train, layout, len(labels.groups), engine, values, log_z=log_z, rng=rng, labels=labels)
     rows = np.flatnonzero(held > 0)
     rows = rows[np.argsort(sample.response[rows], kind="stable")]
-    codes = np.ascontiguousarray(sample.codes[rows])
-    scores = [f.class_scores(Energy(f.parameters.layout, f.parameters.theta)(codes)) for f in fits]
+    held_out = sample.rows(rows)
+    energies = (MarginalEnergy(f.parameters.layout, f.parameters.theta) for f in fits)
+    scores = [f.class_scores(E, held_out.codes, held_out.missing) for f, E in zip(fits, energies, strict=True)]
     return fits, np.array(scores), rows
 
 
@@ -159,10 +160,12 @@ def cross_validate(
 ) -> Scored:
     """Fit every setting on every fold; the settings of a fold share warm starts or one eigendecomposition."""
     K = len(labels.groups)
-    nfold = len(folds.held)
-    guard_memory(sample.n, engine.restrict(layout), K, engine, values, min(workers, nfold), folds=nfold)
+    nfold, fitted = len(folds.held), engine.restrict(layout)
+    models = K * nfold * (1 if values is None else len(values))
+    check_cost(resolve_log_z(log_z, fitted, engine.log_z), fitted, models, workers)
+    guard_memory(sample.n, fitted, K, engine, values, min(workers, nfold), folds=nfold)
     rngs = rng.spawn(nfold)
-    tasks = [(sample, held, layout, K, engine, values, log_z, r) for held, r in zip(folds.held, rngs, strict=True)]
+    tasks = [(sample, held, labels, layout, engine, values, log_z, r) for held, r in zip(folds.held, rngs, strict=True)]
     runs = run_tasks(_run_fold, tasks, workers, progress)
     rows = np.concatenate([run[2] for run in runs])
     weights = np.concatenate([held[run[2]] for held, run in zip(folds.held, runs, strict=True)])

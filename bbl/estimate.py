@@ -13,17 +13,30 @@ from bbl.design.labels import Labels
 from bbl.design.sample import Sample
 from bbl.engines import Engine, EngineFit
 from bbl.engines.naive import frequencies, log_ratio
-from bbl.errors import ConvergenceWarning
-from bbl.model.ais import annealed_log_z
+from bbl.errors import ConvergenceWarning, DataError, OptionError
+from bbl.model.ais import annealed_log_z, annealing_seconds
 from bbl.model.calibration import Calibration
 from bbl.model.layout import Layout
-from bbl.model.logz import exact_log_z, pseudo_log_z, resolve_log_z
+from bbl.model.logz import exact_log_z, exact_order, pseudo_log_z, resolve_log_z
+from bbl.model.marginal import MarginalEnergy
+from bbl.model.moments import known_counts, usable_rows
 from bbl.model.parameters import Parameters
 from bbl.model.predict import class_scores
 
-__all__ = ["Estimate", "estimate", "estimate_path", "fit_group", "guard_memory", "problems", "warn_problems"]
+__all__ = [
+    "Estimate",
+    "check_cost",
+    "check_known",
+    "estimate",
+    "estimate_path",
+    "fit_group",
+    "guard_memory",
+    "problems",
+    "warn_problems",
+]
 
 SMALL = 200_000
+PATIENCE = 4 * 3600.0
 
 
 @dataclass(frozen=True)
@@ -58,10 +71,26 @@ class Estimate:
     log_z_error: np.ndarray
     calibration: Calibration | None = None
 
-    def class_scores(self, energy: np.ndarray) -> np.ndarray:
-        """Return the class scores (n, K) of rows with these energies (n, K), calibrated if the model is."""
-        scores = class_scores(energy, self.log_z, self.prior)
-        return scores if self.calibration is None else self.calibration(scores)
+    def class_scores(self, energy: MarginalEnergy, codes: np.ndarray, unknown: np.ndarray | None = None) -> np.ndarray:
+        """Return the class scores (n, K) of encoded rows, calibrated if the model is.
+
+        Parameters
+        ----------
+        energy : MarginalEnergy
+            Of `parameters`.
+        codes : ndarray, shape (n, m)
+        unknown : ndarray of bool, shape (n, m), optional
+            Predictors that are summed out. A row of which nothing is known has the logarithms of the prior, whatever
+            ln Z is.
+        """
+        blank = np.zeros(len(codes), dtype=bool) if unknown is None else np.array(unknown.all(axis=1))
+        summed = None if unknown is None else unknown & ~blank[:, None]
+        scores = class_scores(energy(codes, summed), self.log_z, self.prior)
+        if self.calibration is not None:
+            scores = self.calibration(scores)
+        with np.errstate(divide="ignore"):
+            scores[blank] = np.log(self.prior)
+        return scores
 
     @property
     def converged(self) -> bool:
@@ -126,6 +155,27 @@ def _mean_field_log_z(rows: Sample, layout: Layout, theta: np.ndarray) -> float:
     return -sum(float(np.log(max(fi[0], 1e-300))) for fi in f) - 0.5 * float(column @ J @ column)
 
 
+def check_cost(log_z: str, layout: Layout, runs: int, workers: int) -> None:
+    """Refuse a ln Z that would take too much or too long, before anything is fitted.
+
+    Raises
+    ------
+    OptionError
+        Where the exact sum is out of reach, or annealing takes over 4 hours for all `runs` models (groups x settings x
+        folds).
+    """
+    if log_z == "exact":
+        exact_order(layout)
+    if log_z == "ais":
+        seconds = annealing_seconds(layout) * runs / workers
+        if seconds > PATIENCE:
+            raise OptionError(
+                f"log_z='ais' would take about {seconds / 3600:.0f} hours for {runs} models of {layout.m} predictors; "
+                "use log_z='auto' or 'half', or fewer groups, folds or settings.",
+                argument="log_z",
+            )
+
+
 def guard_memory(
     n: int,
     layout: Layout,
@@ -158,8 +208,11 @@ def estimate_path(
     workers: int = 1,
     rng: np.random.Generator | None = None,
     progress: Callable | None = None,
+    labels: Labels | None = None,
 ) -> list[Estimate]:
     """Fit all K groups (and the pooled rows) at each of `values` of the engine's tuned option.
+
+    `labels` name the groups and predictors in errors.
 
     Returns
     -------
@@ -168,8 +221,12 @@ def estimate_path(
     """
     layout = engine.restrict(layout)
     kind = resolve_log_z(log_z, layout, engine.log_z)
+    check_cost(kind, layout, K * (1 if values is None else len(values)), workers)
     groups = [sample.group(y) for y in range(K)]
-    parts = groups + ([Sample(sample.codes, sample.weights)] if pooled else [])
+    parts = groups + ([sample.pooled] if pooled else [])
+    for y, part in enumerate(parts):
+        group, names = (f"group {y}", range(layout.m)) if labels is None else (_group_text(labels, y), labels.names)
+        check_known(part, layout, engine, kind, group, names)
     if sample.n * layout.D * (1 if values is None else len(values)) < SMALL:
         workers = 1
     outer = min(workers, len(parts))
@@ -198,11 +255,42 @@ def estimate(sample: Sample, layout: Layout, K: int, engine: Engine, **options) 
     return estimate_path(sample, layout, K, engine, None, **options)[0]
 
 
+def check_known(sample: Sample, layout: Layout, engine: Engine, log_z: str, group: str, names: Sequence) -> None:
+    """Raise a DataError if missing values leave a predictor of a group, or a pair of them, without rows."""
+    if sample.missing is None:
+        return
+    remedy = "Leave it out of the formula, or give missing values a level of their own (missing='level')."
+    silent = np.flatnonzero(sample.missing.all(axis=0))
+    if len(silent):
+        name = names[silent[0]]
+        raise DataError(f"in {group}, all values of {name!r} are missing. {remedy}", column=name)
+    if engine.name == "pseudo" or log_z in ("pseudo", "half"):
+        silent = np.flatnonzero(~usable_rows(sample, layout).any(axis=0))
+        if len(silent):
+            name = names[silent[0]]
+            what = "method='pseudo'" if engine.name == "pseudo" else f"log_z={log_z!r}"
+            raise DataError(
+                f"in {group}, no row has {name!r} and all predictors that it interacts with known, which {what} needs. "
+                "Give a formula with fewer interactions, take method='mf' with log_z='ais', or give missing values a "
+                "level of their own (missing='level').",
+                column=name,
+            )
+    if engine.name == "mf" and len(layout.pairs):
+        apart = np.argwhere(np.triu(known_counts(sample, layout)[0] == 0.0))
+        if len(apart):
+            i, j = (names[k] for k in apart[0])
+            raise DataError(f"in {group}, {i!r} and {j!r} are never known in one row. {remedy}", column=i)
+
+
+def _group_text(labels: Labels, g: int) -> str:
+    return f"group {labels.groups[g]!r}" if g < len(labels.groups) else "the pooled fit"
+
+
 def problems(result: Estimate, labels: Labels) -> list[str]:
     """Return, in words, what each group and predictor did not reach."""
     found = []
     for g, fit in enumerate(result.fits):
-        group = f"group {labels.groups[g]!r}" if g < len(labels.groups) else "the pooled fit"
+        group = _group_text(labels, g)
         for i, level, text in fit.notes:
             of_level = f" level {labels.levels[i][level]!r}" if level >= 0 else ""
             found.append(f"{group}, predictor {labels.names[i]!r}:{of_level} {text}")

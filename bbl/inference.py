@@ -71,7 +71,7 @@ def _influence(sample: Sample, layout: Layout, engine: Engine) -> tuple[Influenc
 def _blocks(influence: Influence, rows: Sample) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     for lo in range(0, rows.n, ROWS):
         part = slice(lo, lo + ROWS)
-        yield influence(rows.codes[part]) / influence.total, rows.weights[part]
+        yield influence(rows.rows(part)) / influence.total, rows.weights[part]
 
 
 def covariances(sample: Sample, estimate: Estimate, engine: Engine) -> Covariances:
@@ -92,7 +92,7 @@ def covariances(sample: Sample, estimate: Estimate, engine: Engine) -> Covarianc
     composite = [influence.composite(rows) for influence, rows in fitted]
     if parameters.pooled is None:
         return Covariances(layout, own, None, composite)
-    everything = Sample(sample.codes, sample.weights).collapsed(layout.n_levels)
+    everything = sample.pooled.collapsed(layout.n_levels)
     pooled, _ = _influence(everything, layout, engine)
     elsewhere = [term_covariances(layout, _blocks(pooled, rows)) for rows in groups]
     total = [sum(terms) for terms in zip(*elsewhere, strict=True)]
@@ -114,20 +114,26 @@ def bootstrap(
 ) -> np.ndarray:
     """Return refits (nboot, K, layout.size) to samples drawn from the fitted models, as large as the groups.
 
-    The parametric bootstrap (Efron & Tibshirani 1993, section 6.5); each replicate has a generator of its own.
+    The parametric bootstrap (Efron & Tibshirani 1993, section 6.5); each replicate has a generator of its own. What is
+    missing in the data is missing in the replicates too.
     """
     layout = estimate.parameters.layout
-    totals = [round(sample.group(y).total) for y in range(len(estimate.parameters.theta))]
+    groups = [sample.group(y) for y in range(len(estimate.parameters.theta))]
     models = [layout.to_matrix(theta) for theta in estimate.parameters.theta]
-    tasks = [(layout, models, totals, engine, own) for own in rng.spawn(nboot)]
+    # of each group: the number of rows, and what is missing in each of them
+    shapes = [(round(g.total), None if g.missing is None else np.repeat(g.missing, g.weights.astype(np.intp), axis=0))
+              for g in groups]  # fmt: skip
+    tasks = [(layout, models, shapes, engine, own) for own in rng.spawn(nboot)]
     return np.array(run_tasks(_replicate, tasks, workers))
 
 
-def _replicate(layout: Layout, models: list, totals: list[int], engine: Engine, rng) -> list[np.ndarray]:
+def _replicate(layout: Layout, models: list, shapes: list, engine: Engine, rng) -> list[np.ndarray]:
     out = []
-    for (h, J), total in zip(models, totals, strict=True):
+    for (h, J), (total, missing) in zip(models, shapes, strict=True):
         codes = sample_states(h, J, layout.n_levels, total, rng)
-        rows = engine.prepare(Sample(codes, np.ones(total)).collapsed(layout.n_levels), layout)
+        if missing is not None:
+            codes = np.where(missing, 0, codes).astype(codes.dtype)
+        rows = engine.prepare(Sample(codes, np.ones(total), missing=missing).collapsed(layout.n_levels), layout)
         out.append(engine.fit(rows, layout).theta)
     return out
 

@@ -7,17 +7,20 @@ from typing import Any
 import numpy as np
 
 from bbl.checks import choice, flag
-from bbl.config import n_workers
+from bbl.config import check_memory, n_workers
+from bbl.design.design import MISSING
 from bbl.design.sample import Sample, code_dtype
 from bbl.design.weights import check_weights
 from bbl.engines import Engine, make_engine
 from bbl.errors import BBLTypeError, DataError, OptionError
-from bbl.estimate import fit_group, warn_problems
+from bbl.estimate import check_known, fit_group, warn_problems
 from bbl.model.layout import Layout
 from bbl.model.logz import LOG_Z, exact_log_z, resolve_log_z
 from bbl.results import MLEstimate
 
 __all__ = ["mlestimate"]
+
+MOST = 2**31 - 1  # levels that an int32 counts
 
 
 def mlestimate(
@@ -28,6 +31,7 @@ def mlestimate(
     method: str | Engine = "pseudo",
     *,
     naive: bool = False,
+    missing: str = "raise",
     log_z: str = "auto",
     n_jobs: int | None = None,
     **options: Any,
@@ -48,6 +52,9 @@ def mlestimate(
         As in `bbl`.
     naive : bool, default False
         Whether to leave out all interactions.
+    missing : {"raise", "drop", "level", "marginal"}, default "raise"
+        What is done with nan in `xi`, as in `bbl`; "level" gives it the code ``L_i`` of the column, which then has one
+        level more.
 
     Returns
     -------
@@ -68,7 +75,7 @@ def mlestimate(
     """
     choice("log_z", log_z, LOG_Z)
     engine = make_engine(method, options)
-    sample, n_levels = _coded_sample(xi, weights, L)
+    sample, n_levels = _coded_sample(xi, weights, L, choice("missing", missing, MISSING))
     m = len(n_levels)
     pairs = None
     if flag("naive", naive) or engine.name == "naive":
@@ -79,7 +86,9 @@ def mlestimate(
             raise OptionError(f"qJ must be a symmetric {m} x {m} matrix; got shape {mask.shape}.", argument="qJ")
         pairs = np.argwhere(np.triu(mask.astype(bool), 1))
     layout = Layout(n_levels, pairs)
+    check_memory(24.0 * layout.D**2, f"A fit with {layout.D} non-reference levels", "Use fewer levels.")
     kind = resolve_log_z(log_z, layout, engine.log_z)
+    check_known(sample, layout, engine, kind, "xi", range(m))
     fit, lz, _ = fit_group(sample, layout, engine, None, kind, n_workers(n_jobs), keep_sites=True)[0]
     if kind == "exact":
         lz = float(exact_log_z(layout, fit.theta[None])[0])
@@ -92,7 +101,21 @@ def mlestimate(
     return MLEstimate.from_matrix(layout, fit.theta[: layout.D], J_all, **more)
 
 
-def _coded_sample(xi: Any, weights: Any, L: Any) -> tuple[Sample, np.ndarray]:
+def _levels(L: Any, m: int) -> np.ndarray:
+    """Check numbers of levels, one for all predictors or one for each."""
+    try:
+        given = np.asarray(L)
+    except ValueError:  # ragged
+        given = np.empty((0, 0))
+    whole = given.dtype.kind in "iuf" and given.shape in ((), (1,), (m,)) and (given == np.floor(given)).all()
+    if not whole or not (given <= MOST).all():
+        raise OptionError(
+            f"L must be a whole number up to {MOST}, or one for each of {m} predictors; got {L!r}.", argument="L"
+        )
+    return np.broadcast_to(given, (m,)).astype(np.int64)
+
+
+def _coded_sample(xi: Any, weights: Any, L: Any, missing: str) -> tuple[Sample, np.ndarray]:
     """Check integer codes and weights, and return them as one group with its numbers of levels."""
     codes = np.asarray(xi)
     if codes.dtype == object or codes.dtype.kind not in "biuf" or codes.ndim != 2:
@@ -101,16 +124,34 @@ def _coded_sample(xi: Any, weights: Any, L: Any) -> tuple[Sample, np.ndarray]:
         )
     if not codes.size:
         raise DataError("xi has no rows or no columns.", argument="xi")
+    w = check_weights(weights, len(codes))
+    none = np.isnan(codes)
+    if none.any() and missing == "raise":
+        raise DataError(
+            f"xi has {none.sum()} missing entries. Drop the rows (missing='drop'), give missing entries a level of "
+            "their own (missing='level'), or sum them out (missing='marginal').",
+            argument="xi",
+        )
+    if missing == "drop":
+        complete = ~none.any(axis=1)
+        codes, w, none = codes[complete], w[complete], none[complete]
+        if not w.any():
+            raise DataError("no row of xi is complete, so missing='drop' leaves none.", argument="missing")
+    codes = np.where(none, 0, codes)
     if codes.dtype.kind == "f" and not (np.isfinite(codes).all() and (codes == np.floor(codes)).all()):
-        raise DataError("xi has missing or fractional entries; codes are whole numbers 0..L-1.", argument="xi")
+        raise DataError("xi has infinite or fractional entries; codes are whole numbers 0..L-1.", argument="xi")
     if codes.min() < 0:
         raise DataError(f"xi has the negative code {codes.min()}; codes are 0..L-1.", argument="xi")
+    if float(codes.max()) >= MOST:  # before any type is narrowed
+        raise DataError(f"xi has the code {codes.max()}; codes are 0..L-1, and L is at most {MOST}.", argument="xi")
     top = codes.max(axis=0).astype(np.int64) + 1
-    n_levels = np.maximum(top, 2) if L is None else np.broadcast_to(np.asarray(L), top.shape).astype(np.int64)
+    n_levels = np.maximum(top, 2) if L is None else _levels(L, len(top))
     if (n_levels < np.maximum(top, 2)).any():
         i = int(np.argmax(n_levels < np.maximum(top, 2)))
         raise OptionError(f"L[{i}]={n_levels[i]}, but column {i} of xi needs {max(top[i], 2)} levels.", argument="L")
-    w = check_weights(weights, len(codes))
-    keep = w > 0
-    narrow = np.ascontiguousarray(codes[keep].astype(code_dtype(n_levels)))
-    return Sample(narrow, w[keep]), n_levels
+    if missing == "level":
+        codes = np.where(none, n_levels, codes)
+        n_levels = n_levels + none.any(axis=0)
+    narrow = np.ascontiguousarray(codes.astype(code_dtype(n_levels)))
+    marked = none if missing == "marginal" and none.any() else None
+    return Sample(narrow, w, missing=marked).weighted(w), n_levels

@@ -13,6 +13,7 @@ from scipy.sparse import issparse
 
 from bbl.api import bbl
 from bbl.checks import choice
+from bbl.design.design import MISSING, incomplete_rows
 from bbl.design.factors import Factor, factorise
 from bbl.design.formula import parse
 from bbl.design.frames import Frame, to_frame
@@ -69,6 +70,9 @@ class BBLClassifier(ClassifierMixin, BaseEstimator):
     unseen : {"ignore", "raise"}, default "ignore"
         Whether, in a row with a level that was not in the training data, that predictor is summed out, or it is an
         error. A row of which nothing is known gets the shares of the classes.
+    missing : {"raise", "drop", "level", "marginal"}, default "raise"
+        What is done with missing values (None, nan, NA, NaT) of `X`, see `bbl.bbl`: an error; their rows are dropped in
+        `fit`, have no class, and have probabilities nan; a level of their own; or summed out.
     n_jobs : int, optional
         Threads; None for 1, unless in a `joblib.parallel_config` context, and -1 for all cores. Results do not
         depend on it.
@@ -130,6 +134,7 @@ class BBLClassifier(ClassifierMixin, BaseEstimator):
         tolerance: float | None = None,
         itmax: int | None = None,
         unseen: str = "ignore",
+        missing: str = "raise",
         n_jobs: int | None = None,
     ):
         self.method = method
@@ -142,12 +147,14 @@ class BBLClassifier(ClassifierMixin, BaseEstimator):
         self.tolerance = tolerance
         self.itmax = itmax
         self.unseen = unseen
+        self.missing = missing
         self.n_jobs = n_jobs
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         # not input_tags.string, though strings are levels: it would promise that cells may hold any object
         tags.input_tags.categorical = True
+        tags.input_tags.allow_nan = self.missing != "raise"
         return tags
 
     def fit(self, X, y, sample_weight=None) -> BBLClassifier:
@@ -183,6 +190,7 @@ class BBLClassifier(ClassifierMixin, BaseEstimator):
             columns can be declared to be categories, it is an error.
         """
         choice("unseen", self.unseen, ("raise", "ignore"))
+        choice("missing", self.missing, MISSING)
         name = getattr(y, "name", None)
         y = _labels(self, y)
         table = self._table(X, reset=True)
@@ -200,12 +208,13 @@ class BBLClassifier(ClassifierMixin, BaseEstimator):
         formula = _formula(response, self.pairs, table.columns)
         try:
             result = bbl(
-                _without_constants(formula, data, keep),
+                _without_constants(formula, data, keep, self.missing),
                 data,
                 counts,
                 self.method,
                 novarOk=True,
                 testNull=False,
+                missing=self.missing,
                 log_z=self.log_z,
                 n_jobs=effective_n_jobs(self.n_jobs),
                 verbose=0,
@@ -216,7 +225,10 @@ class BBLClassifier(ClassifierMixin, BaseEstimator):
                 raise
             text = f"{error} The argument must be a table of strings, numbers, booleans or categories."
             raise BBLTypeError(text, column=error.column, argument="X") from error
-        self.classes_, self.result_ = classes, result
+        # a class may have lost all its rows to missing="drop"
+        kept = set(result.labels.groups)
+        self.classes_ = classes[[c in kept for c in pd.Index(classes).tolist()]]
+        self.result_ = result
         return self
 
     def __sklearn_is_fitted__(self) -> bool:  # by default, lambda_ would be taken for a fitted attribute
@@ -232,7 +244,8 @@ class BBLClassifier(ClassifierMixin, BaseEstimator):
         """Return X as a table whose columns have the names of the features, having checked their number and names."""
         frame = _as_frame(X)
         if frame is None:
-            array = validate_data(self, _strings_apart(X), reset=reset, dtype=None)
+            finite = True if self.missing == "raise" else "allow-nan"
+            array = validate_data(self, _strings_apart(X), reset=reset, dtype=None, ensure_all_finite=finite)
             frame = to_frame(_categories(array) if reset else pd.DataFrame(array), "X")
         else:
             # a stand-in for the names: not every scikit-learn knows every kind of table
@@ -243,14 +256,7 @@ class BBLClassifier(ClassifierMixin, BaseEstimator):
     def _scores(self, X) -> np.ndarray:
         """Return the class scores (n, K) of rows."""
         check_is_fitted(self)
-        codes, unknown = self.result_.design.encode(self._table(X, reset=False), self.unseen)
-        if unknown is None:
-            return self.result_._scores(codes)
-        # nothing known: an approximate ln Z would not cancel the sum over all states
-        blank = unknown.all(axis=1)
-        scores = np.tile(np.log(self.result_.estimate.prior), (len(codes), 1))
-        scores[~blank] = self.result_._scores(np.ascontiguousarray(codes[~blank]), unknown[~blank])
-        return scores
+        return self.result_._new_scores(self._table(X, reset=False), self.unseen)
 
     def predict(self, X) -> np.ndarray:
         """Return the most likely class of each row, shape (n,).
@@ -263,9 +269,20 @@ class BBLClassifier(ClassifierMixin, BaseEstimator):
         Returns
         -------
         ndarray, shape (n,)
+
+        Raises
+        ------
+        DataError
+            If rows have missing values and ``missing="drop"``.
         """
-        best = self._scores(X).argmax(axis=1)
-        return self.classes_[best]
+        scores = self._scores(X)
+        if np.isnan(scores).any():
+            raise DataError(
+                f"{np.isnan(scores).any(axis=1).sum()} rows of X have missing values, so with missing='drop' they have "
+                "no class. Drop them, or fit with missing='level' or missing='marginal'.",
+                argument="X",
+            )
+        return self.classes_[scores.argmax(axis=1)]
 
     def predict_proba(self, X) -> np.ndarray:
         """Return the probability of each class (eq. 28), in the order of ``classes_``.
@@ -354,8 +371,8 @@ def _categories(array: np.ndarray) -> pd.DataFrame:
     if array.dtype.kind != "f":
         return data
     continuous = []
-    for k in np.flatnonzero((array != np.floor(array)).any(axis=0)):
-        column = factorise(k, data[k])
+    for k in np.flatnonzero((np.isfinite(array) & (array != np.floor(array))).any(axis=0)):
+        column = factorise(k, data[k], "keep")
         try:
             Factor.collect(column)
         except DataError:
@@ -417,9 +434,16 @@ def _quoted(name: Any) -> str:
     return "`" + str(name).replace("`", "``") + "`"
 
 
-def _without_constants(formula: str, data: Frame, keep: np.ndarray) -> str:
+def _without_constants(formula: str, data: Frame, keep: np.ndarray, missing: str) -> str:
     """Return the formula less the predictors that are constant in the rows to keep; if all are, the first stays."""
     predictors = parse(formula, data.columns).predictors
-    constant = [name for name in predictors if factorise(name, data.column(name).iloc[keep]).used().sum() == 1]
+    if missing == "drop":
+        keep = keep[~incomplete_rows(data, predictors)[keep]]
+    constant = []
+    for name in predictors:
+        column = factorise(name, data.column(name).iloc[keep], missing)
+        levels = column.used().sum() - (missing == "marginal" and column.missing() is not None)
+        if levels < 2:
+            constant.append(name)
     dropped = constant[len(constant) == len(predictors) :]
     return "".join([formula, *(f" - {_quoted(name)}" for name in dropped)])

@@ -12,13 +12,12 @@ import pandas as pd
 import bbl
 from benchmarks.problems import data_folder
 
-__all__ = ["NAMES", "Data", "load", "load_digits"]
+__all__ = ["NAMES", "Data", "load"]
 
 UCI = ("breast_cancer", "car", "lymph", "soybean", "splice", "tic-tac-toe", "vote", "zoo")
-NAMES = ("titanic", "codon", *UCI, "ma0014", "mnist-1000")
+NAMES = ("titanic", "codon", *UCI, "ma0014", "mnist-1000", "mnist")
 CODONS = 500
-FOLDS = 5
-FEW, FEW_SPLITS = ("soybean", "splice"), 3
+FOLDS, REPEATS = 5, 3
 
 
 @dataclass(frozen=True)
@@ -39,14 +38,14 @@ class Data:
 
 def _encode(name: str, frame: pd.DataFrame, y: pd.Series, splits: list | None = None) -> Data:
     """Turn a frame into codes, all levels of the whole data set known in advance, and split it."""
-    from sklearn.model_selection import StratifiedKFold
+    from sklearn.model_selection import RepeatedStratifiedKFold
 
     codes = np.column_stack([pd.factorize(frame[c], sort=True)[0] for c in frame.columns]).astype(np.uint8)
     varies = codes.max(axis=0) > 0
     codes, classes = np.ascontiguousarray(codes[:, varies]), pd.factorize(y, sort=True)[0]
     if splits is None:
-        cutter = StratifiedKFold(FOLDS, shuffle=True, random_state=np.random.RandomState(1))
-        splits = list(cutter.split(codes, classes))[: FEW_SPLITS if name in FEW else FOLDS]
+        cutter = RepeatedStratifiedKFold(n_splits=FOLDS, n_repeats=REPEATS, random_state=1)
+        splits = list(cutter.split(codes, classes))
     return Data(name, codes, codes.max(axis=0).astype(np.int64) + 1, classes, splits)
 
 
@@ -75,6 +74,18 @@ def _codons() -> Data:
     return _encode("codon", drawn.loc[keep, ["b1", "b2", "b3"]], drawn.loc[keep, "aa"])
 
 
+def _digits() -> Data:
+    """All of MNIST, pixels above 127, with its own split."""
+    parts = [bbl.datasets.fetch_mnist(p) for p in ("train", "test")]
+    codes = [np.ascontiguousarray(p.iloc[:, 1:].to_numpy(), dtype=np.uint8) for p in parts]
+    varies = codes[0].max(axis=0) > 0
+    stacked = np.ascontiguousarray(np.vstack(codes)[:, varies])
+    y = np.concatenate([p["y"].to_numpy().astype(np.intp) for p in parts])
+    cut = len(codes[0])
+    split = [(np.arange(cut), np.arange(cut, len(y)))]
+    return Data("mnist", stacked, np.full(int(varies.sum()), 2), y, split)
+
+
 def load(name: str) -> Data | None:
     """Return a data set of `NAMES`; None where its file is not there."""
     folder = data_folder()
@@ -89,6 +100,8 @@ def load(name: str) -> Data | None:
     os.environ.setdefault("BBL_DATA", str(folder / "data"))
     if name == "ma0014":
         return _binding_sites()
+    if name == "mnist":
+        return _digits()
     if name == "mnist-1000":
         parts = [pd.read_csv(folder / "data" / "bbl-r" / f"mnist_{p}.csv.gz") for p in ("train", "test")]
         both = pd.concat(parts, ignore_index=True)
@@ -97,19 +110,3 @@ def load(name: str) -> Data | None:
         split = [(np.arange(cut), np.arange(cut, len(both)))]
         return _encode(name, (both[varies] > 0).astype(int), both["y"], split)
     return _uci(name, folder / "data")
-
-
-def load_digits() -> Data | None:
-    """Return all of MNIST, pixels above 127, with its own split."""
-    folder = data_folder()
-    if folder is None:
-        return None
-    os.environ.setdefault("BBL_DATA", str(folder / "data"))
-    parts = [bbl.datasets.fetch_mnist(p) for p in ("train", "test")]
-    codes = [np.ascontiguousarray(p.iloc[:, 1:].to_numpy(), dtype=np.uint8) for p in parts]
-    varies = codes[0].max(axis=0) > 0
-    stacked = np.ascontiguousarray(np.vstack(codes)[:, varies])
-    y = np.concatenate([p["y"].to_numpy().astype(np.intp) for p in parts])
-    cut = len(codes[0])
-    split = [(np.arange(cut), np.arange(cut, len(y)))]
-    return Data("mnist", stacked, np.full(int(varies.sum()), 2), y, split)

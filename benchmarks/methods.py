@@ -109,9 +109,10 @@ def finish(problem: Problem, options: Options, work: Callable[[], Solution], sec
 
 
 @method("pseudo", "bbl")
-def bbl_pseudo(problem: Problem, options: Options) -> Measurement:
+def bbl_pseudo(problem: Problem, options: Options, precision: str = "double") -> Measurement:
     """Fit all sites with the package, from codes to couplings."""
-    engine = PseudoLikelihood(lambda_=options.more["penalty"], tolerance=options.tolerance)
+    penalty = options.more["penalty"]
+    engine = PseudoLikelihood(lambda_=penalty, tolerance=options.tolerance, precision=precision)
     engine.fit(Part(np.eye(3, dtype=np.uint8), np.full(3, 2)).sample, Layout([2, 2, 2]))  # load what is loaded lazily
 
     def work() -> Solution:
@@ -126,6 +127,12 @@ def bbl_pseudo(problem: Problem, options: Options) -> Measurement:
     measurement = finish(problem, options, work)
     measurement.more["expected_mb"] = _expected_bytes(problem, options.threads) / 1e6
     return measurement
+
+
+@method("pseudo", "bbl-single")
+def bbl_pseudo_single(problem: Problem, options: Options) -> Measurement:
+    """Fit all sites with the package in single precision, which stops at a gradient of 1e-5 at the least."""
+    return bbl_pseudo(problem, options, "single")
 
 
 def _expected_bytes(problem: Problem, threads: int) -> float:

@@ -13,6 +13,7 @@ __all__ = ["draw"]
 # Okabe and Ito's colours, told apart under all common forms of colour blindness; markers differ as well
 STYLE = {
     "bbl": ("#0072B2", "o"),
+    "bbl-single": ("#0072B2", "d"),
     "bbl-frame": ("#56B4E9", "o"),
     "numpy": ("#E69F00", "s"),
     "sklearn-lbfgs": ("#009E73", "^"),
@@ -46,6 +47,7 @@ def draw(folder: Path) -> list[Path]:
         for name, plot in (
             ("fit", fit),
             ("scaling", scaling),
+            ("threads", threads),
             ("gradient", gradient),
             ("gibbs", gibbs),
             ("r", r_files),
@@ -123,6 +125,30 @@ def _line(ax, results: Results, case: str, name: str) -> None:
     x, y = (np.array([r[k] for r in rows]) for k in ("value", "cpu_s"))
     color, marker = STYLE[name]
     ax.plot(x, y, marker + "-", color=color, ms=5, label=f"{name}, {exponent(x, y):.2f}" if len(x) > 3 else name)
+
+
+def threads(plt, results: Results):
+    """Log-log: elapsed time of a fit with one thread over that with several."""
+    lines = {}
+    for case in FITS:
+        rows = results.of(suite="fit", case=case, method="bbl", tolerance=1e-6)
+        seconds = {r["threads"]: r["wall_s"] for r in rows}
+        if len(seconds) > 1:
+            lines[case] = [(k, seconds[1.0] / seconds[k]) for k in sorted(seconds)]
+    if not lines:
+        return None
+    figure, ax = plt.subplots(figsize=(3.6, 3.2))
+    counts = sorted({k for line in lines.values() for k, _ in line})
+    ax.plot(counts, counts, "k--", lw=1, label="as many times faster as threads")
+    styles = [s for name, s in STYLE.items() if not name.startswith("bbl-")]
+    for (case, line), (color, marker) in zip(lines.items(), styles, strict=False):
+        ax.plot(*zip(*line, strict=True), marker + "-", color=color, ms=5, label=f"{case}, {line[-1][1]:.2f}")
+    _log_axes(ax, "threads", counts)
+    ax.set_yticks(counts, [f"{k:g}" for k in counts])
+    ax.set_ylabel("times faster, elapsed")
+    ax.legend(frameon=False, fontsize=8)
+    figure.tight_layout()
+    return figure
 
 
 def gradient(plt, results: Results):

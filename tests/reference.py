@@ -3,7 +3,8 @@
 Nothing here imports `bbl`. A model of one group is a pair ``(h, J)``: ``h[i]`` is an array of length ``L_i - 1`` and
 ``J[i, j]`` an array ``(L_i - 1, L_j - 1)``. A symmetric model holds ``i < j`` only; an unsymmetrised
 pseudo-likelihood solution holds both orders, ``J[i, j]`` being the solution of predictor ``i``.
-Code 0 is the reference level, whose parameters are zero. Equation numbers are those of Woo & Wang.
+Code 0 is the reference level, whose parameters are zero; code -1, where it is allowed, is a missing value. Equation
+numbers are those of Woo & Wang.
 """
 
 from __future__ import annotations
@@ -51,6 +52,13 @@ def logsumexp(v, axis=-1):
     top = np.where(np.isfinite(top), top, 0.0)
     with np.errstate(divide="ignore"):  # a sum of nothing but exp(-inf)
         return np.log(np.sum(np.exp(v - top), axis=axis)) + np.squeeze(top, axis=axis)
+
+
+def marginal_energy(h, J, L, x):
+    """Return ``ln sum exp E`` over all states that agree with what is known of each row of `x` (-1: missing)."""
+    grid = states(L)
+    E = energy(h, J, grid)
+    return np.array([logsumexp(E[((row == grid) | (row < 0)).all(axis=1)]) for row in np.asarray(x)])
 
 
 def log_partition(h, J, L):
@@ -187,7 +195,9 @@ class PseudoFit:
     """Exact pseudo-likelihood solution of one group.
 
     Attributes: ``h``, ``J`` (symmetrised, i < j), ``J_raw`` (both orders), ``values`` (penalised objective of every
-    predictor, to be minimised), ``lkh`` (minus their sum), ``x``, ``w`` (augmented rows), ``gradient``.
+    predictor, to be minimised), ``lkh`` (minus their sum), ``x``, ``w`` (augmented rows), ``gradient``. With missing
+    values (-1), each predictor has the rows in which it and its neighbours are known, and the share that these are of
+    all rows as the weight of its objective.
     """
 
     def __init__(self, x, w, L, pairs=None, lambda_=1e-5, lambdah=0.0, rule="spec"):
@@ -195,10 +205,11 @@ class PseudoFit:
         self.augmented = len(self.x) > len(x)
         self.h, self.J_raw, self.values, self.gradient = [], {}, [], 0.0
         for i in range(len(L)):
-            X = site_design(self.x, L, pairs, i)
-            theta, value, norm = site_optimum(X, self.x[:, i], self.w, L[i] - 1, lambda_, lambdah)
+            rows = (self.x[:, [i, *neighbours(len(L), pairs, i)]] >= 0).all(axis=1)
+            X, w = site_design(self.x[rows], L, pairs, i), self.w[rows]
+            theta, value, norm = site_optimum(X, self.x[rows, i], w, L[i] - 1, lambda_, lambdah)
             self.h.append(theta[:, 0])
-            self.values.append(value)
+            self.values.append(value * w.sum() / self.w.sum())
             self.gradient = max(self.gradient, norm)
             column = 1
             for j in neighbours(len(L), pairs, i):
@@ -220,24 +231,35 @@ def symmetrised(J):
 def pseudo_log_z(h, J, x, w, half=False, weighted=True):
     """Return eq. (31): the mean over rows of ``sum_i ln sum_a exp(h_i(a) + sum_j J_ij(a, x_j) [/2])``.
 
-    ``weighted=False`` is R's number: rows summed without their weights and divided by the sum of weights.
+    ``weighted=False`` is R's number: rows summed without their weights and divided by the sum of weights. With missing
+    values (-1) each predictor's mean is over the rows in which it and its neighbours are known.
     """
+    if (np.asarray(x) < 0).any():
+        total = 0.0
+        for i in range(len(h)):
+            rows = (x[:, [i, *(j for j in range(len(h)) if (i, j) in J or (j, i) in J)]] >= 0).all(axis=1)
+            lnZ = logsumexp(local_fields(h, J, x[rows], i, 0.5 if half else 1.0))
+            total += float(lnZ @ w[rows] / w[rows].sum())
+        return total
     rows = sum(logsumexp(local_fields(h, J, x, i, 0.5 if half else 1.0)) for i in range(len(h)))
     return float(np.sum(rows * w if weighted else rows) / np.sum(w))
 
 
 # -- mean field and naive Bayes (eqs. 16, 19-26, 32) -------------------------------------------------------------------
 def frequencies(x, w, L, prior_count):
-    """Return ``f`` (list of arrays (L_i,)) and ``f2[i, j]`` (arrays (L_i, L_j), i < j) with a uniform prior count."""
+    """Return ``f`` (list of arrays (L_i,)) and ``f2[i, j]`` (arrays (L_i, L_j), i < j) with a uniform prior count.
+
+    With missing values (-1), over the rows in which the predictor, or both, are known.
+    """
     x, w = np.asarray(x, dtype=int), np.asarray(w, dtype=float)
-    W, m = w.sum(), len(L)
+    m = len(L)
     f, f2 = [], {}
     for i in range(m):
         counts = np.array([w[x[:, i] == a].sum() for a in range(L[i])])
-        f.append((counts + prior_count / L[i]) / (W + prior_count))
+        f.append((counts + prior_count / L[i]) / (counts.sum() + prior_count))
     for i, j in itertools.combinations(range(m), 2):
         counts = np.array([[w[(x[:, i] == a) & (x[:, j] == b)].sum() for b in range(L[j])] for a in range(L[i])])
-        f2[i, j] = (counts + prior_count / (L[i] * L[j])) / (W + prior_count)
+        f2[i, j] = (counts + prior_count / (L[i] * L[j])) / (counts.sum() + prior_count)
     return f, f2
 
 
@@ -252,10 +274,15 @@ def mean_field(x, w, L, pairs=None, eps=0.9, prior_count=1.0):
         block = slice(start[i], start[i + 1])
         C[block, block] = np.diag(f[i][1:]) - np.outer(f[i][1:], f[i][1:])
     for (i, j), table in f2.items():
-        cov = table[1:, 1:] - np.outer(f[i][1:], f[j][1:])
+        # the table's own margins: with missing values these are over the rows in which both are known
+        cov = table[1:, 1:] - np.outer(table.sum(axis=1)[1:], table.sum(axis=0)[1:])
         C[start[i] : start[i + 1], start[j] : start[j + 1]] = cov
         C[start[j] : start[j + 1], start[i] : start[i + 1]] = cov.T
-    C = (1 - eps) * np.trace(C) / D * np.eye(D) + eps * C
+    mean = np.trace(C) / D
+    if (np.asarray(x) < 0).any():  # the nearest covariance matrix
+        values, vectors = np.linalg.eigh(C)
+        C = vectors @ np.diag(np.maximum(values, 0.0)) @ vectors.T
+    C = (1 - eps) * mean * np.eye(D) + eps * C
     inverse = np.linalg.inv(C)
     kept = list(f2) if pairs is None else [p for p in f2 if p in pairs or p[::-1] in pairs]
     J = {(i, j): -inverse[start[i] : start[i + 1], start[j] : start[j + 1]] for i, j in kept}

@@ -237,7 +237,7 @@ def test_command_writes_tables_and_plots(tmp_path):
         "fit",
         "--quick",
         "--only",
-        "W1 bbl",
+        "W1 bbl ",
         "--out",
         tmp_path,
     ]

@@ -101,6 +101,27 @@ def test_pseudo_without_symmetrisation_keeps_both_solutions():
     np.testing.assert_allclose(layout.table(fit.theta, 0, 2), exact.J_raw[0, 2], atol=1e-8)
 
 
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_single_precision_is_near_double(n_jobs):
+    rng = np.random.default_rng(4)
+    common = rng.random((4000, 1))
+    codes = (3 * (0.6 * rng.random((4000, 30)) + 0.4 * common)).astype(np.uint8)
+    sample, layout = Sample(codes, np.ones(4000)), Layout(np.full(30, 3))
+    double, single = (PseudoLikelihood(lambda_=0.01, precision=p) for p in ("double", "single"))
+    exact, fast = double.fit(sample, layout), single.fit(sample, layout, n_jobs)
+    assert fast.converged.all()
+    assert 1e-10 < fast.grad_norm.max() <= 1e-5
+    assert 0.0 < np.abs(fast.theta - exact.theta).max() < 1e-3
+    assert fast.lkh == pytest.approx(exact.lkh, rel=1e-5)
+    assert fast.theta.tobytes() == single.fit(sample, layout).theta.tobytes()
+
+
+def test_small_fits_are_computed_in_double_precision():
+    sample, layout = make_sample(), Layout(LEVELS)
+    fits = [PseudoLikelihood(precision=p).fit(sample, layout) for p in ("double", "single")]
+    assert fits[0].theta.tobytes() == fits[1].theta.tobytes()
+
+
 def test_pseudo_path_is_the_single_fits():
     sample, layout = make_sample(), Layout(LEVELS)
     grid = [1e-3, 1.0, 1e-2]
@@ -187,6 +208,7 @@ def test_parameters_are_recovered():
         ("pseudo", {"itmax": 0}, "itmax"),
         ("pseudo", {"itmax": 1.5}, "itmax"),
         ("pseudo", {"symmetrize": "yes"}, "symmetrize"),
+        ("pseudo", {"precision": "float32"}, "precision"),
         ("pseudo", {"prior_count": 1.0}, "prior_count"),
         ("pseudo", {"lamda_": 1.0}, "lamda_"),
         ("pseudo", {"eps": 0.5}, "eps"),

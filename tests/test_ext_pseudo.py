@@ -92,6 +92,59 @@ def test_objective_is_the_definition(seed, width):
         np.testing.assert_allclose(got[1], expected[1], rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("width", widths())
+@pytest.mark.parametrize("seed", range(8))
+def test_objective_in_single_precision(seed, width):
+    codes, weights, n_levels, mask, theta = example(seed, density=[0.15, 0.7, 1.0][seed % 3])
+    problem = PseudoProblem(codes, weights, n_levels, mask, width=width, precision="single")
+    for scale in (0.2, 1.0, 10.0):  # the largest needs the shifted exponentials
+        value, gradient = oracle(codes, weights, n_levels, mask, scale * theta, 0.1, 0.2)
+        got = problem.objective(scale * theta, 0.1, 0.2)
+        np.testing.assert_allclose(got[0], value, rtol=3e-6)
+        np.testing.assert_allclose(got[1], gradient, atol=1e-5 * max(1.0, scale))
+
+
+@pytest.mark.parametrize("width", widths())
+@pytest.mark.parametrize(("n", "m", "most"), [(1500, 12, 3), (1500, 13, 7), (60, 12, 7)])
+def test_single_precision_reaches_its_gradient_norm(width, n, m, most):
+    codes, weights, n_levels, mask, _ = example(5, n=n, m=m, most=most, density=1.0)
+    problem = PseudoProblem(codes, weights, n_levels, mask, width=width, precision="single")
+    theta, out = fit(problem, 1e-3, tolerance=1e-5)
+    assert (out["status"] == 0).all()
+    gradient = oracle(codes, weights, n_levels, mask, theta, 1e-3, 0.0)[1]
+    start, _ = design(n_levels)
+    norms = [np.linalg.norm(gradient[start[i] : start[i + 1]]) for i in range(m)]
+    assert max(norms) < 1.5e-5
+    assert problem.log_normaliser(theta) == pytest.approx(
+        PseudoProblem(codes, weights, n_levels, mask).log_normaliser(theta), rel=1e-6
+    )
+
+
+def test_single_precision_keeps_its_digits_over_many_rows():
+    """A million rows are more than a sum of 24 bits can count one by one."""
+    rng = np.random.default_rng(0)
+    codes = (rng.random((1_000_000, 5)) < [0.5, 0.3, 0.9, 0.6, 0.01]).astype(np.uint8)
+    codes = np.hstack([codes, rng.integers(0, 200, (1_000_000, 1)).astype(np.uint8), codes[:, :1] ^ codes[:, 1:2]])
+    n_levels, mask = np.array([2, 2, 2, 2, 2, 200, 2]), ~np.eye(7, dtype=bool)
+    weights = np.ones(len(codes))
+    double, single = (PseudoProblem(codes, weights, n_levels, mask, precision=p) for p in ("double", "single"))
+    theta = double.start()
+    theta[:, 1:] = 0.0
+    theta[:4, 2:5] = rng.normal(size=(4, 3)) * (~np.eye(4, 3, k=-1, dtype=bool))
+    for a, b in zip(double.objective(theta, 0.0, 0.0), single.objective(theta, 0.0, 0.0), strict=True):
+        np.testing.assert_allclose(a, b, atol=3e-6)
+
+
+def test_precision_is_checked():
+    codes, weights, n_levels, mask, _ = example(0)
+    for call in (
+        lambda: PseudoProblem(codes, weights, n_levels, mask, precision="half"),
+        lambda: memory_estimate(10, n_levels, precision="half"),
+    ):
+        with pytest.raises(ValueError, match="precision"):
+            call()
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_gradient_is_the_finite_difference(seed):
     codes, weights, n_levels, mask, theta = example(seed, n=200, m=4, most=4)
@@ -214,9 +267,10 @@ def test_start_is_the_independent_model():
     np.testing.assert_allclose(theta[:, 0], expected, rtol=1e-12)
 
 
-def test_bits_do_not_depend_on_threads_or_order():
+@pytest.mark.parametrize("precision", ["double", "single"])
+def test_bits_do_not_depend_on_threads_or_order(precision):
     codes, weights, n_levels, mask, _ = example(3, n=700, m=40, most=5)
-    problem = PseudoProblem(codes, weights, n_levels, mask)
+    problem = PseudoProblem(codes, weights, n_levels, mask, precision=precision)
     theta, out = fit(problem, 1e-4)
     backwards, _ = fit(problem, 1e-4, order=reversed(range(problem.n_tasks)))
     assert theta.tobytes() == backwards.tobytes()

@@ -1,15 +1,21 @@
 """Energies, ln Z, class scores and metrics against the oracle and by definition."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import reference as oracle
 
+import bbl
 from bbl.design.sample import Sample
+from bbl.engines import PseudoLikelihood
 from bbl.errors import OptionError
+from bbl.estimate import estimate_path
+from bbl.model.ais import annealing_seconds
 from bbl.model.elimination import elimination_order
-from bbl.model.energy import Energy, energies
+from bbl.model.energy import energies
 from bbl.model.layout import Layout
 from bbl.model.logz import exact_log_z, pseudo_log_z, resolve_log_z
+from bbl.model.marginal import MarginalEnergy
 from bbl.model.metrics import accuracy, auc, brier, log_loss
 from bbl.model.moments import level_counts, one_hot, pair_counts
 from bbl.model.predict import class_scores, link, log_probabilities
@@ -94,11 +100,11 @@ def test_unknown_predictors_are_summed_out():
     E = energies(states.astype(np.uint8), layout, theta)
     codes = np.array([[1, 0, 2], [1, 0, 0], [0, 1, 3]], dtype=np.uint8)
     unknown = np.array([[False, True, False], [False, True, True], [False, False, False]])
-    got = Energy(layout, theta)(codes, unknown)
+    got = MarginalEnergy(layout, theta)(codes, unknown)
     for k, (row, hidden) in enumerate(zip(codes, unknown, strict=True)):
         match = (states[:, ~hidden] == row[~hidden]).all(axis=1)
         np.testing.assert_allclose(got[k], np.logaddexp.reduce(E[match], axis=0), atol=1e-12)
-    # beyond 4096 combinations: exact where the unknown predictors do not interact with each other
+    # exact where the unknown predictors do not interact with each other
     star = Layout([4] * 8, [(0, j) for j in range(1, 8)])
     theta = np.random.default_rng(3).normal(size=(1, star.size))
     row = np.full((1, 8), 2, dtype=np.uint8)
@@ -108,7 +114,7 @@ def test_unknown_predictors_are_summed_out():
         h, J = star.table(theta[0], j), star.table(theta[0], 0, j)[1]
         fixed[0] += np.logaddexp.reduce(np.concatenate([[0.0], h + J]))
     expected = star.table(theta[0], 0)[1] + fixed[0]
-    assert Energy(star, theta)(row, hidden[None])[0, 0] == pytest.approx(expected)
+    assert MarginalEnergy(star, theta)(row, hidden[None])[0, 0] == pytest.approx(expected)
 
 
 def test_moments_by_both_ways_and_by_definition():
@@ -158,3 +164,32 @@ def test_scores_by_definition():
     assert accuracy(np.log(p), y, w) == pytest.approx(0.75)
     assert log_loss(np.log(p), y, w) == pytest.approx(-(np.log(0.7) + 2 * np.log(0.8) + np.log(0.4)) / 4)
     assert brier(np.log(p), y, w) == pytest.approx((2 * 0.09 + 2 * 2 * 0.04 + 2 * 0.36) / 4)
+
+
+@pytest.mark.parametrize(
+    ("log_z", "m", "words"), [("exact", 60, "table cells"), ("ais", 500, "hours for 4000 models of 500 predictors")]
+)
+def test_costly_ln_z_is_refused_before_anything_is_fitted(monkeypatch, log_z, m, words):
+    layout = Layout([2] * m)
+    codes = np.random.default_rng(0).integers(0, 2, (40, m)).astype(np.uint8)
+    sample = Sample(codes, np.ones(40), np.arange(40) % 2)
+    monkeypatch.setattr(PseudoLikelihood, "path", None)  # called, it would be a TypeError
+    with pytest.raises(OptionError, match=words) as caught:
+        estimate_path(sample, layout, 2, PseudoLikelihood(), np.full(2000, 0.1), log_z=log_z)
+    assert caught.value.argument == "log_z"
+
+
+def test_cross_validation_counts_its_folds_before_it_begins():
+    m = 300
+    rng = np.random.default_rng(0)
+    data = pd.DataFrame(rng.integers(0, 2, (60, m)), columns=[f"x{i}" for i in range(m)])
+    data["y"] = np.arange(60) % 2
+    with pytest.raises(OptionError, match="hours for 20000 models"):
+        bbl.crossVal("y ~ .^2", data, lambda_=np.geomspace(0.1, 1.0, 1000), nfold=10, log_z="ais")
+
+
+def test_annealing_takes_longer_for_more():
+    small, wide, deep = (annealing_seconds(Layout(levels)) for levels in ([2] * 10, [2] * 20, [20] * 10))
+    assert small < wide
+    assert small < deep
+    assert annealing_seconds(Layout([2] * 10), 1000) == pytest.approx(2 * small)

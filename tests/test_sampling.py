@@ -274,6 +274,8 @@ def test_the_models_are_left_alone_and_may_be_read_only():
         ("n_levels", [], OptionError),
         ("n_levels", [2.0, 2.0], OptionError),
         ("n_levels", 2, OptionError),
+        ("n_levels", [2**32 + 2, 2], OptionError),
+        ("n_levels", np.array([2**64 - 2, 2], dtype=np.uint64), OptionError),
         ("h", [0.0], DataError),
         ("h", [0.0, np.nan], DataError),
         ("h", [0.0, np.inf], DataError),

@@ -32,7 +32,7 @@ def simulate(rng, n, theta, layout):
 def standard_errors(sample, layout, lambda_=0.0, lambdah=0.0):
     fit = PseudoLikelihood(lambda_=lambda_, lambdah=lambdah).fit(sample, layout)
     influence = Influence(sample, layout, fit.site_theta, lambda_, lambdah)
-    terms = term_covariances(layout, [(influence(sample.codes) / sample.total, sample.weights)])
+    terms = term_covariances(layout, [(influence(sample) / sample.total, sample.weights)])
     return fit.theta, np.sqrt(np.concatenate([np.diag(t) for t in terms])), terms
 
 
@@ -51,7 +51,7 @@ def test_influence_is_the_derivative_of_the_estimate():
     sample = simulate(rng, 500, rng.normal(scale=0.5, size=layout.size), layout)
     engine = PseudoLikelihood(lambda_=0.05, lambdah=0.02, tolerance=1e-13)
     fit = engine.fit(sample, layout)
-    influence = Influence(sample, layout, fit.site_theta, 0.05, 0.02)(sample.codes)
+    influence = Influence(sample, layout, fit.site_theta, 0.05, 0.02)(sample)
     for k in (0, 5):
         step = 1e-3
         moved = []

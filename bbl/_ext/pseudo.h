@@ -13,7 +13,8 @@
        pairs are counted once. They also give the predictors' covariance, whose eigenvectors are the optimiser's metric.
    (e) Few joint states: equal rows are merged and their weights added.
    (f) pseudo_lanes.h (objective), pseudo_metric.h and pseudo_solve.h (optimiser) and pseudo_task.h (lane blocks) are
-       included once per vector width, with names of their own; nothing is global.
+       included, by pseudo_kernel.h, once per vector width and precision, with names of their own; nothing is global.
+       In single precision a vector has twice the lanes; the problem itself is the same.
 
    Conventions: n rows, m predictors, L_i levels, D = sum(L_i - 1) non-reference columns, start[i] the first of
    predictor i, V lanes, A the largest L_i - 1 of a lane block; theta (D, 1 + D): row (i, a), column 0 = h_i(a), column
@@ -28,18 +29,18 @@
 #include <string.h>
 
 #define PSEUDO_PAIRS 10         /* pairs that L-BFGS remembers, */
-#define PSEUDO_LONG 65536       /* half as many where a vector has more doubles than this */
+#define PSEUDO_LONG 524288      /* half as many where a vector has more bytes than this */
 #define PSEUDO_TILE 3           /* logits that the forward pass takes at once */
-#define PSEUDO_BLOCK 4096       /* doubles of one plane's row block: 32 KB */
-#define PSEUDO_PLANES 81920     /* doubles of all planes that are held at once: 640 KB */
-#define PSEUDO_SAFE 300.0       /* below this, products of two normalisers do not overflow */
+#define PSEUDO_BLOCK 32768      /* bytes of one plane's row block, */
+#define PSEUDO_PLANES 655360    /* of all planes that are held at once */
 #define PSEUDO_ROTATED 40       /* up to so many logits the responses are rotated by the eigenvectors of S_i */
 #define PSEUDO_CHECK 2e7        /* load-adds between two looks at pending signals: about 10 ms */
 #define PSEUDO_OWNED 24
-#define PSEUDO_MOST_LANES 8
+#define PSEUDO_MOST_LANES 16
 
 typedef struct {
     ptrdiff_t n, m, D, lanes, n_tasks;
+    size_t real;                 /* bytes of a number: 8, or 4 in single precision */
     ptrdiff_t n_composites, n_chunks, n_blocks, block, n_padded, D_padded;
     double total, scale, least;  /* W; weight/W or, where weights differ, 1/W; half a row */
     int equal;                   /* all weights are equal */
@@ -50,7 +51,7 @@ typedef struct {
     ptrdiff_t *first;            /* (n_composites + 1,) first predictor of a composite */
     ptrdiff_t *states;           /* (n_composites + 1,) first joint state of a composite */
     ptrdiff_t *chunk;            /* (n_chunks + 1,) first composite of a chunk */
-    uint16_t *codes;             /* per chunk (n_padded, its composites): offset in doubles into the chunk's tables */
+    uint16_t *codes;             /* per chunk (n_padded, its composites): offset in numbers into the chunk's tables */
     uint16_t *sorted;            /* rows of each block and composite by joint state, see pseudo_sort */
     ptrdiff_t *sorted_first;     /* (n_blocks, n_composites): where these rows begin */
     double *weights;             /* (n,) */
@@ -73,7 +74,7 @@ typedef struct {
     ptrdiff_t A, rank, span, pairs;  /* logits; leading eigenvectors; row blocks in the planes; pairs remembered */
     double tail;
     uint8_t *on, *chunk_on;  /* (n_composites,), (n_chunks,): has a neighbour of one of the sites */
-    double *live;            /* (A, V) 1 where the site has this level */
+    void *live;              /* (A, V) 1 where the site has this level */
 } pseudo_task;
 
 typedef struct {
@@ -90,6 +91,17 @@ typedef struct {
 
 static inline ptrdiff_t pseudo_min(ptrdiff_t a, ptrdiff_t b) { return a < b ? a : b; }
 
+/* Codes of all predictors (m, n), in the narrower of two types; only set-up needs them */
+typedef struct {
+    uint8_t *narrow;  /* NULL where */
+    uint16_t *wide;   /* codes exceed 255 */
+} pseudo_columns;
+
+static inline uint16_t pseudo_code(pseudo_columns from, ptrdiff_t at)
+{
+    return from.narrow ? from.narrow[at] : from.wide[at];
+}
+
 #include "pseudo_prepare.h"
 
 /* Row blocks whose planes are held at once: what stays in the second-level cache, at least two blocks */
@@ -102,11 +114,11 @@ static ptrdiff_t pseudo_span(const pseudo_problem *p, ptrdiff_t A)
 /* Long vectors cost more to remember than the saved evaluations bring */
 static ptrdiff_t pseudo_pairs(const pseudo_problem *p, ptrdiff_t A)
 {
-    return A * (1 + p->D) * p->lanes > PSEUDO_LONG ? PSEUDO_PAIRS / 2 : PSEUDO_PAIRS;
+    return A * (1 + p->D) * p->lanes * (ptrdiff_t)p->real > PSEUDO_LONG ? PSEUDO_PAIRS / 2 : PSEUDO_PAIRS;
 }
 
-/* Working memory of a lane block in doubles */
-static size_t pseudo_task_doubles(const pseudo_problem *p, ptrdiff_t A)
+/* Working memory of a lane block in numbers of its precision */
+static size_t pseudo_task_numbers(const pseudo_problem *p, ptrdiff_t A)
 {
     const size_t V = (size_t)p->lanes, P = (size_t)(1 + p->D);
     const size_t states = (size_t)p->states[p->n_composites];
@@ -117,8 +129,8 @@ static size_t pseudo_task_doubles(const pseudo_problem *p, ptrdiff_t A)
     }
     return (size_t)A * P * V * (size_t)(6 + 2 * pseudo_pairs(p, A)) + P * V
         + (size_t)(A * pseudo_span(p, A) * (p->block + 1)) * V + states * V + PSEUDO_TILE * tile * V
-        + (size_t)A * V * (size_t)(6 + (A <= PSEUDO_ROTATED ? A : 0)) + 8 * V
-        + (size_t)(2 * p->D_padded) * V + (size_t)(p->n_composites + p->n_chunks) + 32 * 8;
+        + (size_t)A * V * (size_t)(8 + (A <= PSEUDO_ROTATED ? A : 0)) + 8 * V
+        + (size_t)(2 * p->D_padded) * V + (size_t)(p->n_composites + p->n_chunks) + 32 * 16;
 }
 
 /* Bytes of a prepared problem (the most during set-up) and of the working memory of one task, without preparing it.
@@ -147,7 +159,7 @@ static int pseudo_estimate(pseudo_problem *p, ptrdiff_t n, ptrdiff_t most, ptrdi
     small += 4.0 * D + (double)(p->n_blocks * p->n_composites);
     *shared = 2.0 * ((double)(n + 4) * (double)(p->m + p->n_composites) + sorted);
     *shared += 8.0 * (D * D + 3.0 * (double)n + small);
-    *task = 8.0 * (double)pseudo_task_doubles(p, A);
+    *task = (double)p->real * (double)pseudo_task_numbers(p, A);
     return 0;
 }
 
@@ -156,37 +168,45 @@ static int pseudo_estimate(pseudo_problem *p, ptrdiff_t n, ptrdiff_t most, ptrdi
 #define LANES 8
 #define TARGET __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")))
 #define NAME(x) pseudo8_##x
-#include "pseudo_lanes.h"
-#include "pseudo_metric.h"
-#include "pseudo_solve.h"
-#include "pseudo_task.h"
+#include "pseudo_kernel.h"
+#define LANES 16
+#define TARGET __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")))
+#define NAME(x) pseudo16f_##x
+#define PSEUDO_SINGLE
+#include "pseudo_kernel.h"
 #define LANES 4
 #define TARGET __attribute__((target("avx2,fma")))
 #define NAME(x) pseudo4_##x
-#include "pseudo_lanes.h"
-#include "pseudo_metric.h"
-#include "pseudo_solve.h"
-#include "pseudo_task.h"
+#include "pseudo_kernel.h"
+#define LANES 8
+#define TARGET __attribute__((target("avx2,fma")))
+#define NAME(x) pseudo8f_##x
+#define PSEUDO_SINGLE
+#include "pseudo_kernel.h"
 #endif
 #if defined(__GNUC__)
 #define PSEUDO_VECTORS 1
 #define LANES 2
 #define TARGET
 #define NAME(x) pseudo2_##x
-#include "pseudo_lanes.h"
-#include "pseudo_metric.h"
-#include "pseudo_solve.h"
-#include "pseudo_task.h"
+#include "pseudo_kernel.h"
+#define LANES 4
+#define TARGET
+#define NAME(x) pseudo4f_##x
+#define PSEUDO_SINGLE
+#include "pseudo_kernel.h"
 #endif
 #define LANES 1
 #define TARGET
 #define NAME(x) pseudo1_##x
-#include "pseudo_lanes.h"
-#include "pseudo_metric.h"
-#include "pseudo_solve.h"
-#include "pseudo_task.h"
+#include "pseudo_kernel.h"
+#define LANES 1
+#define TARGET
+#define NAME(x) pseudo1f_##x
+#define PSEUDO_SINGLE
+#include "pseudo_kernel.h"
 
-/* Can this processor run vectors of so many doubles? */
+/* Can this processor run vectors of so many doubles (twice as many floats, but for 1)? */
 static int pseudo_has(int lanes)
 {
 #ifdef PSEUDO_X86
@@ -204,19 +224,27 @@ static int pseudo_has(int lanes)
     return lanes == 1;
 }
 
+/* Bytes of a vector choose the kernel; a plain number is a kernel of its own */
 #ifdef PSEUDO_X86
-#define PSEUDO_WIDE(name, list) p->lanes == 8 ? pseudo8_##name list : p->lanes == 4 ? pseudo4_##name list :
+#define PSEUDO_WIDE(wide, middle, list) \
+    p->lanes * (ptrdiff_t)p->real == 64 ? wide list : p->lanes * (ptrdiff_t)p->real == 32 ? middle list :
 #else
-#define PSEUDO_WIDE(name, list)
+#define PSEUDO_WIDE(wide, middle, list)
 #endif
 #ifdef PSEUDO_VECTORS
-#define PSEUDO_CALL(name, list) (PSEUDO_WIDE(name, list) p->lanes == 2 ? pseudo2_##name list : pseudo1_##name list)
+#define PSEUDO_NARROW(narrow, list) p->lanes * (ptrdiff_t)p->real == 16 ? narrow list :
 #else
-#define PSEUDO_CALL(name, list) pseudo1_##name list
+#define PSEUDO_NARROW(narrow, list)
 #endif
+#define PSEUDO_SINGLES(name, list) \
+    (PSEUDO_WIDE(pseudo16f_##name, pseudo8f_##name, list) PSEUDO_NARROW(pseudo4f_##name, list) pseudo1f_##name list)
+#define PSEUDO_DOUBLES(name, list) \
+    (PSEUDO_WIDE(pseudo8_##name, pseudo4_##name, list) PSEUDO_NARROW(pseudo2_##name, list) pseudo1_##name list)
+#define PSEUDO_CALL(name, list) \
+    (p->real == sizeof(float) ? PSEUDO_SINGLES(name, list) : PSEUDO_DOUBLES(name, list))
 
 /* Second moments of the columns of the sites of one task with all others, from the columns (m, n) of codes */
-static int pseudo_moments(pseudo_problem *p, ptrdiff_t task, const uint16_t *columns)
+static int pseudo_moments(pseudo_problem *p, ptrdiff_t task, pseudo_columns columns)
 {
     return PSEUDO_CALL(moments, (p, task, columns));
 }

@@ -7,7 +7,9 @@ from numpy.typing import ArrayLike, NDArray
 LANES: dict[str, int]
 
 def widths() -> tuple[str, ...]: ...
-def memory_estimate(n: int, n_levels: ArrayLike, width: str | None = None) -> tuple[float, float]: ...
+def memory_estimate(
+    n: int, n_levels: ArrayLike, width: str | None = None, precision: str = "double"
+) -> tuple[float, float]: ...
 
 class PseudoProblem:
     def __init__(
@@ -17,6 +19,7 @@ class PseudoProblem:
         n_levels: ArrayLike,
         mask: ArrayLike,
         width: str | None = None,
+        precision: str = "double",
     ) -> None: ...
     @property
     def n_tasks(self) -> int: ...

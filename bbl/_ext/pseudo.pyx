@@ -13,7 +13,7 @@ cdef extern from "Python.h":
 cdef extern from "pseudo.h" nogil:
     ctypedef struct pseudo_problem:
         Py_ssize_t n, m, D, lanes, n_tasks, D_padded
-        size_t bytes
+        size_t real, bytes
         const int32_t *n_levels
         const uint8_t *mask
         double *second
@@ -30,13 +30,16 @@ cdef extern from "pseudo.h" nogil:
         int32_t itmax
         const int32_t *stop
         int (*check)() noexcept nogil
+    ctypedef struct pseudo_columns:
+        uint8_t *narrow
+        uint16_t *wide
     int pseudo_has(int lanes)
-    int pseudo_prepare(pseudo_problem *p, Py_ssize_t n, uint16_t *columns, double *weights, Py_ssize_t most,
+    int pseudo_prepare(pseudo_problem *p, Py_ssize_t n, pseudo_columns columns, double *weights, Py_ssize_t most,
                        Py_ssize_t bytes)
     int pseudo_estimate(pseudo_problem *p, Py_ssize_t n, Py_ssize_t most, Py_ssize_t bytes, double *shared,
                         double *task)
     void pseudo_free(pseudo_problem *p)
-    int pseudo_moments(pseudo_problem *p, Py_ssize_t task, const uint16_t *columns)
+    int pseudo_moments(pseudo_problem *p, Py_ssize_t task, pseudo_columns columns)
     int pseudo_solve(const pseudo_problem *p, Py_ssize_t task, const pseudo_options *o, double *theta,
                      pseudo_lane *lane) except -1
     int pseudo_objective(const pseudo_problem *p, Py_ssize_t task, const double *theta, double lambda_, double lambdah,
@@ -47,6 +50,10 @@ ctypedef fused code_t:
     uint8_t
     uint16_t
     int32_t
+
+ctypedef fused column_t:
+    uint8_t
+    uint16_t
 
 LANES = {"avx512": 8, "avx2": 4, "sse2": 2, "plain": 1}  # sse2 stands for any vectors of 128 bits
 
@@ -62,8 +69,11 @@ def widths():
     return tuple(name for name, lanes in LANES.items() if pseudo_has(lanes))
 
 
-def choose_lanes(n_levels, width):
-    """Return the doubles per vector: `width`, or the widest that pays; fewer where offsets would not fit 16 bits."""
+def choose_lanes(n_levels, width, size_t real):
+    """Return the numbers of `real` bytes per vector: of `width`, or the widest that pays; fewer if offsets need it.
+
+    Offsets, lanes times levels, are kept in 16 bits.
+    """
     if width is not None:
         if width not in widths():
             raise ValueError(f"width must be one of {widths()} on this processor, not {width!r}")
@@ -72,9 +82,18 @@ def choose_lanes(n_levels, width):
         lanes = max(LANES[name] for name in widths())
         if len(n_levels) <= 4 and lanes == 8:
             lanes = 4
+    if lanes > 1 and real == 4:
+        lanes *= 2
     while lanes > 1 and lanes * int(n_levels.max()) > 65535:
-        lanes //= 2
+        lanes = lanes // 2 if lanes * real > 16 else 1
     return lanes
+
+
+def real_bytes(precision):
+    """Return the bytes of a number of this precision."""
+    if precision not in ("double", "single"):
+        raise ValueError(f'precision must be "double" or "single", not {precision!r}')
+    return 4 if precision == "single" else 8
 
 
 def composite_sizes(n, n_levels):
@@ -82,7 +101,7 @@ def composite_sizes(n, n_levels):
     return max(8, min(64, n // 8)), 36864 // max(1, min(int(n_levels.max()) - 1, 3))
 
 
-def memory_estimate(Py_ssize_t n, n_levels, width=None):
+def memory_estimate(Py_ssize_t n, n_levels, width=None, precision="double"):
     """Return the bytes of a prepared problem of `n` rows, and of each task that is solved at the same time.
 
     Parameters
@@ -91,7 +110,7 @@ def memory_estimate(Py_ssize_t n, n_levels, width=None):
         Number of rows.
     n_levels : array_like of int, shape (m,)
         Levels of each predictor.
-    width : str, optional
+    width, precision : str, optional
         As for `PseudoProblem`.
 
     Returns
@@ -105,7 +124,8 @@ def memory_estimate(Py_ssize_t n, n_levels, width=None):
     cdef double shared, task
     most, nbytes = composite_sizes(n, levels)
     memset(&p, 0, sizeof(p))
-    p.m, p.lanes, p.n_levels = len(levels), choose_lanes(levels, width), &view[0]
+    p.m, p.n_levels, p.real = len(levels), &view[0], real_bytes(precision)
+    p.lanes = choose_lanes(levels, width, p.real)
     try:
         if pseudo_estimate(&p, n, most, nbytes, &shared, &task):
             raise MemoryError
@@ -122,7 +142,7 @@ def kronecker_pays(n, n_levels, D, density):
     return bool(density >= 0.5 and D <= 3000 and top <= 8 and D <= n // (4 if top == 2 else 8))
 
 
-def read_columns(const code_t[:, ::1] codes, const int32_t[::1] n_levels, uint16_t[:, ::1] columns):
+def read_columns(const code_t[:, ::1] codes, const int32_t[::1] n_levels, column_t[:, ::1] columns):
     """Copy `codes` (n, m) to `columns` (m, n); return the first predictor with a code out of range, or -1."""
     cdef Py_ssize_t n = codes.shape[0], m = codes.shape[1], k, i, bad = m
     cdef int32_t code
@@ -132,8 +152,17 @@ def read_columns(const code_t[:, ::1] codes, const int32_t[::1] n_levels, uint16
                 code = <int32_t> codes[k, i]
                 if code < 0 or code >= n_levels[i]:
                     bad = min(bad, i)
-                columns[i, k] = <uint16_t> code
+                columns[i, k] = <column_t> code
     return bad if bad < m else -1
+
+
+def eigenvectors(matrix):
+    """Return eigenvalues and eigenvectors of a symmetric matrix, which is destroyed."""
+    if len(matrix) < 512:
+        return np.linalg.eigh(matrix)
+    # a quarter slower, but without a workspace of 2 D^2 numbers, which would be the most memory of a whole fit
+    from scipy.linalg import eigh
+    return eigh(matrix.T, overwrite_a=True, driver="evr", check_finite=False)
 
 
 cdef class PseudoProblem:
@@ -146,7 +175,7 @@ cdef class PseudoProblem:
 
     A task is a block of predictors that share vectors; it writes its own rows of ``theta`` and its own entries of the
     other results, so tasks may run at once in several threads, with the same bits for any order and number of threads.
-    Set-up calls LAPACK once (`numpy.linalg.eigh`); hold BLAS to one thread for the same bits on any machine load.
+    Set-up calls LAPACK once (`eigenvectors`); hold BLAS to one thread for the same bits on any machine load.
 
     Parameters
     ----------
@@ -160,6 +189,8 @@ cdef class PseudoProblem:
         Which predictors are neighbours; the diagonal is ignored.
     width : {"avx512", "avx2", "sse2", "plain"}, optional
         Vector instructions; by default the best of this processor. Results differ by rounding.
+    precision : {"double", "single"}, default "double"
+        In single precision vectors hold twice the predictors; gradient norms end near 1e-5.
 
     Attributes
     ----------
@@ -189,11 +220,13 @@ cdef class PseudoProblem:
     cdef pseudo_problem p
     cdef tuple arrays
 
-    def __cinit__(self, codes, weights, n_levels, mask, width=None):
+    def __cinit__(self, codes, weights, n_levels, mask, width=None, precision="double"):
         cdef const int32_t[::1] levels = np.array(n_levels, dtype=np.int32)
         cdef double[::1] own = np.array(weights, dtype=np.float64)
         cdef const uint8_t[:, ::1] neighbours
-        cdef uint16_t[:, ::1] columns
+        cdef uint8_t[:, ::1] narrow
+        cdef uint16_t[:, ::1] wide
+        cdef pseudo_columns columns
         cdef Py_ssize_t n = codes.shape[0], m = codes.shape[1], t, bad
         cdef Py_ssize_t most, nbytes
         cdef int failed = 0
@@ -206,20 +239,28 @@ cdef class PseudoProblem:
             raise ValueError("weights must be positive numbers")
         if np.min(levels) < 2 or np.max(levels) > 65535:
             raise ValueError("n_levels must lie between 2 and 65535")
-        columns = np.empty((m, n), dtype=np.uint16)
-        bad = read_columns(codes, levels, columns)
+        columns.narrow, columns.wide = NULL, NULL
+        if np.max(levels) <= 256:
+            narrow = np.empty((m, n), dtype=np.uint8)
+            columns.narrow = &narrow[0, 0]
+            bad = read_columns(codes, levels, narrow)
+        else:
+            wide = np.empty((m, n), dtype=np.uint16)
+            columns.wide = &wide[0, 0]
+            bad = read_columns(codes, levels, wide)
         if bad >= 0:
             raise ValueError(f"predictor {bad} has a code outside 0..{levels[bad] - 1}")
         self.arrays = (levels, neighbours)
         self.p.m, self.p.n_levels, self.p.mask = m, &levels[0], &neighbours[0, 0]
-        self.p.lanes = choose_lanes(np.asarray(levels), width)
+        self.p.real = real_bytes(precision)
+        self.p.lanes = choose_lanes(np.asarray(levels), width, self.p.real)
         most, nbytes = composite_sizes(n, np.asarray(levels))
         with nogil:
-            failed = pseudo_prepare(&self.p, n, &columns[0, 0], &own[0], most, nbytes)
+            failed = pseudo_prepare(&self.p, n, columns, &own[0], most, nbytes)
         for t in range(self.p.n_tasks):
             raise_signals()
             with nogil:
-                failed = failed or pseudo_moments(&self.p, t, &columns[0, 0])
+                failed = failed or pseudo_moments(&self.p, t, columns)
         if failed:
             raise MemoryError("no memory for the pseudo-likelihood problem")
         density = (np.count_nonzero(neighbours) - np.count_nonzero(np.diagonal(neighbours))) / max(1, m * (m - 1))
@@ -235,12 +276,15 @@ cdef class PseudoProblem:
         cdef double[::1] eigenvalue
         D, padded = self.p.D, self.p.D_padded
         mean = np.asarray(<double[:D]> (self.p.mean + 1))
-        covariance = np.asarray(<double[:D, :D]> self.p.second) - np.multiply.outer(mean, mean)
-        value, vector = np.linalg.eigh(covariance)
+        covariance = np.multiply.outer(mean, mean)
+        np.subtract(np.asarray(<double[:D, :D]> self.p.second), covariance, out=covariance)
+        value, vector = eigenvectors(covariance)
+        del covariance
         value = np.maximum(value[::-1], 1e-7 * value.mean() + 1e-300)
         full = np.zeros((padded, padded), dtype=np.float32)
         full[:D, :D] = vector[:, ::-1]
         project = np.ascontiguousarray(full[:D].reshape(D, padded // 8, 8).transpose(1, 0, 2))
+        del vector
         expand = np.ascontiguousarray(full.reshape(padded // 8, 8, padded).transpose(0, 2, 1))
         eigenvalue = np.concatenate((value, np.full(padded - D, value[D - 1])))
         self.arrays += (project, expand, eigenvalue)

@@ -1,7 +1,9 @@
-/* Objective and gradient of one lane block of the pseudo-likelihood; pseudo.h includes this file once per vector width.
+/* Objective and gradient of one lane block of the pseudo-likelihood; pseudo_kernel.h
+   includes it.
 
-   Set before inclusion: LANES (doubles per vector), TARGET (function attribute) and NAME(x) (gives x a suffix).
-   With LANES 1 a vector is a plain double, for compilers without vector types.
+   Set before inclusion: LANES (numbers per vector), TARGET (function attribute), NAME(x) (gives x a prefix), and
+   PSEUDO_SINGLE for float in place of double. With LANES 1 a vector is a plain number, for compilers without vector
+   types.
 
    (a) Every function works on vectors whose lanes are response sites; no lane ever looks at another one.
    (b) forward: table of summed couplings per composite, then one load-add per row and composite into the planes.
@@ -16,14 +18,33 @@
    Conventions: V = LANES; planes (A, span, block + 1, V) of `span` row blocks, the last row of each always zero;
    parameters and gradients (A, 1 + D, V); tables (n_states, V). */
 
+#ifdef PSEUDO_SINGLE
+#define REAL float
+#define WORD uint32_t
+#define MANTISSA 23     /* bits of the fraction, */
+#define BIAS 127        /* what is added to the exponent */
+#define SAFE 40.0       /* below this, products of two normalisers do not overflow */
+#define TINY 1e-30      /* below this, products are not trusted */
+#define NOISE 1e-5       /* rounding of the objective, */
+#define FLAT 1e-5       /* of the cosine of step and gradient change */
+#else
+#define REAL double
+#define WORD uint64_t
+#define MANTISSA 52
+#define BIAS 1023
+#define SAFE 300.0
+#define TINY 1e-280
+#define NOISE 1e-13
+#define FLAT 1e-9
+#endif
 #if LANES > 1
-typedef double NAME(vd) __attribute__((vector_size(8 * LANES)));
-typedef uint64_t NAME(vu) __attribute__((vector_size(8 * LANES)));
+typedef REAL NAME(vd) __attribute__((vector_size(sizeof(REAL) * LANES)));
+typedef WORD NAME(vu) __attribute__((vector_size(sizeof(WORD) * LANES)));
 #define VU_MASK(comparison) ((vu)(comparison))
 #else
-typedef double NAME(vd);
-typedef uint64_t NAME(vu);
-#define VU_MASK(comparison) (0u - (uint64_t)(comparison))
+typedef REAL NAME(vd);
+typedef WORD NAME(vu);
+#define VU_MASK(comparison) ((WORD)0 - (WORD)(comparison))
 #endif
 #define vd NAME(vd)
 #define vu NAME(vu)
@@ -31,9 +52,9 @@ typedef uint64_t NAME(vu);
 #define store NAME(store)
 #define fill NAME(fill)
 
-TARGET static inline vd load(const double *p) { vd v; memcpy(&v, p, sizeof v); return v; }
-TARGET static inline void store(double *p, vd v) { memcpy(p, &v, sizeof v); }
-TARGET static inline vd fill(double s) { return (vd){0} + s; }
+TARGET static inline vd load(const REAL *p) { vd v; memcpy(&v, p, sizeof v); return v; }
+TARGET static inline void store(REAL *p, vd v) { memcpy(p, &v, sizeof v); }
+TARGET static inline vd fill(double s) { return (vd){0} + (REAL)s; }
 TARGET static inline vu NAME(bits)(vd v) { vu u; memcpy(&u, &v, sizeof u); return u; }
 TARGET static inline vd NAME(real)(vu u) { vd v; memcpy(&v, &u, sizeof v); return v; }
 
@@ -45,6 +66,41 @@ TARGET static inline vd NAME(choose)(vu mask, vd a, vd b)
 
 TARGET static inline vd NAME(larger)(vd a, vd b) { return NAME(choose)(VU_MASK(a > b), a, b); }
 
+#ifdef PSEUDO_SINGLE
+/* exp(x) for x <= 0, cut at -87 (2e-38); relative error below 2e-7 (polynomial of Cephes' expf). NaN stays NaN. */
+TARGET static inline vd NAME(exp)(vd x)
+{
+    vd t, n, r, p;
+    x = NAME(choose)(VU_MASK(x < fill(-87.0)), fill(-87.0), x);
+    t = x * 1.44269504f + 12582912.0f;  /* adding 1.5 * 2^23 leaves the rounded power in the low bits */
+    n = t - 12582912.0f;
+    r = x - n * 0.693359375f + n * 2.12194440e-4f;
+    p = r * 1.9875691500e-4f + 1.3981999507e-3f;
+    p = p * r + 8.3334519073e-3f;
+    p = p * r + 4.1665795894e-2f;
+    p = p * r + 1.6666665459e-1f;
+    p = p * r + 5.0000001201e-1f;
+    p = p * r * r + r + 1.0f;
+    return NAME(real)(NAME(bits)(p) + (NAME(bits)(t) << 23));
+}
+
+/* log(z) for normal z >= 1; relative error below 2e-7 (polynomial of Cephes' logf) */
+TARGET static inline vd NAME(log)(vd z)
+{
+    const vu k = (NAME(bits)(z) - 0x3f3504f3u) >> 23;
+    const vd e = NAME(real)(k | 0x4b000000u) - 8388608.0f;
+    const vd f = NAME(real)(NAME(bits)(z) - (k << 23)) - 1.0f;
+    vd p = f * 7.0376836292e-2f - 1.1514610310e-1f;
+    p = p * f + 1.1676998740e-1f;
+    p = p * f - 1.2420140846e-1f;
+    p = p * f + 1.4249322787e-1f;
+    p = p * f - 1.6668057665e-1f;
+    p = p * f + 2.0000714765e-1f;
+    p = p * f - 2.4999993993e-1f;
+    p = p * f + 3.3333331174e-1f;
+    return f + (p * f * f * f - e * 2.12194440e-4f - f * f * 0.5f) + e * 0.693359375f;
+}
+#else
 /* exp(x) for x <= 0, cut at -708 (3e-308); relative error below 3e-16. NaN stays NaN. */
 TARGET static inline vd NAME(exp)(vd x)
 {
@@ -80,13 +136,14 @@ TARGET static inline vd NAME(log)(vd z)
                         6.666666666666735130e-01);
     return e * 6.93147180369123816490e-01 - ((half - (s * (half + even + odd) + e * 1.90821492927058770002e-10)) - f);
 }
+#endif
 
 /* Tables of the summed couplings of chunk `ch` from the parameters x (1 + D, V) of one logit */
-TARGET static void NAME(tabulate)(const pseudo_problem *p, ptrdiff_t ch, const double *x, double *table)
+TARGET static void NAME(tabulate)(const pseudo_problem *p, ptrdiff_t ch, const REAL *x, REAL *table)
 {
     ptrdiff_t c, j, b, s, size;
     for (c = p->chunk[ch]; c < p->chunk[ch + 1]; c++) {
-        double *t = table + (p->states[c] - p->states[p->chunk[ch]]) * LANES;
+        REAL *t = table + (p->states[c] - p->states[p->chunk[ch]]) * LANES;
         store(t, fill(0.0));
         for (j = p->first[c], size = 1; j < p->first[c + 1]; size *= p->n_levels[j++])
             for (b = 1; b < p->n_levels[j]; b++) {
@@ -100,8 +157,8 @@ TARGET static void NAME(tabulate)(const pseudo_problem *p, ptrdiff_t ch, const d
 /* Add the chunk's table entries of `rows` rows (rounded up to 4) to Q planes, `gap` doubles apart; Q tables are `step`
    apart. With init (Q, V) the planes are overwritten, beginning there. */
 #define GATHER(Q)                                                                                                      \
-    TARGET static void NAME(gather##Q)(const double *table, ptrdiff_t step, const uint16_t *codes, ptrdiff_t width,    \
-                                       ptrdiff_t rows, const double *init, double *plane, ptrdiff_t gap)               \
+    TARGET static void NAME(gather##Q)(const REAL *table, ptrdiff_t step, const uint16_t *codes, ptrdiff_t width,    \
+                                       ptrdiff_t rows, const REAL *init, REAL *plane, ptrdiff_t gap)               \
     {                                                                                                                  \
         ptrdiff_t r, c, q, u, e;                                                                                       \
         for (r = 0; r < rows; r += 4, codes += 4 * width, plane += 4 * LANES) {                                        \
@@ -142,7 +199,7 @@ GATHER(3)
 
 /* Planes of the row blocks `begin` to `end` = fields h (A, V) plus summed couplings of x (A, 1 + D, V) */
 TARGET static void NAME(forward)(const pseudo_problem *p, const pseudo_task *t, ptrdiff_t begin, ptrdiff_t end,
-                                 const double *x, const double *h, double *table, double *planes)
+                                 const REAL *x, const REAL *h, REAL *table, REAL *planes)
 {
     const ptrdiff_t far = (1 + p->D) * LANES, stride = (p->block + 1) * LANES, gap = t->span * stride;
     ptrdiff_t a, Q, q, ch, b;
@@ -159,8 +216,8 @@ TARGET static void NAME(forward)(const pseudo_problem *p, const pseudo_task *t, 
             for (b = begin; b < end; b++) {
                 const uint16_t *codes = p->codes + p->n_padded * p->chunk[ch] + b * p->block * width;
                 const ptrdiff_t rows = pseudo_min(p->block, p->n - b * p->block);
-                const double *init = begun ? NULL : h + a * LANES;
-                double *plane = planes + a * gap + (b - begin) * stride;
+                const REAL *init = begun ? NULL : h + a * LANES;
+                REAL *plane = planes + a * gap + (b - begin) * stride;
                 if (Q == 1)
                     NAME(gather1)(table, step, codes, width, rows, init, plane, gap);
                 else if (Q == 2)
@@ -176,23 +233,24 @@ TARGET static void NAME(forward)(const pseudo_problem *p, const pseudo_task *t, 
 /* A product of many numbers >= 1: the exponent is moved out of the product after every factor, so nothing overflows */
 TARGET static inline vd NAME(split)(vd product, vu *exponent)
 {
-    *exponent += NAME(bits)(product) >> 52;
-    return NAME(real)((NAME(bits)(product) & 0x000fffffffffffffu) | 0x3ff0000000000000u);
+    *exponent += NAME(bits)(product) >> MANTISSA;
+    return NAME(real)((NAME(bits)(product) & (((WORD)1 << MANTISSA) - 1)) | ((WORD)BIAS << MANTISSA));
 }
 
 /* Its logarithm, `factors` factors having been split */
 TARGET static inline vd NAME(split_log)(vd product, vu exponent, ptrdiff_t factors)
 {
-    const vd power = NAME(real)(exponent | 0x4330000000000000u) - (4503599627370496.0 + 1023.0 * (double)factors);
-    return NAME(log)(product) + power * 6.93147180369123816490e-01 + power * 1.90821492927058770002e-10;
+    const REAL magic = (REAL)((WORD)1 << MANTISSA);  /* a number of this size has its integer in its low bits */
+    const vd power = NAME(real)(exponent | (WORD)(BIAS + MANTISSA) << MANTISSA) - (magic + (REAL)(BIAS * factors));
+    return NAME(log)(product) + power * (REAL)6.93145751953125e-01 + power * (REAL)1.42860682030941723212e-06;
 }
 
-/* One logit: rows of logits to P(level 1) times weight. sums = (log normalisers, p (1 - p), p), each added up.
+/* One logit: rows of logits to P(level 1) times weight. sums = (log normalisers, p (1 - p), p) over the rows.
    Two rows share a division; with `shift` exp takes -|logit|, which cannot overflow. */
-TARGET static void NAME(logistic)(double *row, const double *w, ptrdiff_t rows, int shift, double *sums)
+TARGET static void NAME(logistic)(REAL *row, const double *w, ptrdiff_t rows, int shift, REAL *sums)
 {
     const vd one = fill(1.0), zero = fill(0.0);
-    vd log_z = load(sums), curve = load(sums + LANES), total = load(sums + 2 * LANES), z = one;
+    vd log_z = zero, curve = zero, total = zero, z = one;
     vu exponent = (vu){0};
     ptrdiff_t r;
     for (r = 0; r < rows; r += 2, row += 2 * LANES) {
@@ -208,7 +266,7 @@ TARGET static void NAME(logistic)(double *row, const double *w, ptrdiff_t rows, 
             pg = pair ? NAME(choose)(VU_MASK(g > zero), jg, kg) : zero;
         }
         if (w) {
-            const double wf = w[r], wg = pair ? w[r + 1] : 0.0;
+            const REAL wf = (REAL)w[r], wg = pair ? (REAL)w[r + 1] : 0;
             log_z += (fp + NAME(log)(zf)) * wf + (gp + NAME(log)(zg)) * wg;
             curve += jf * kf * wf + jg * kg * wg;
             pf *= wf;
@@ -229,14 +287,15 @@ TARGET static void NAME(logistic)(double *row, const double *w, ptrdiff_t rows, 
 }
 
 /* A > 1 logits, `gap` apart, likewise; live (A, V) is 1 where the lane's site has that level.
-   sums = (log normalisers, sum_a p_a (1 - p_a), p of each logit) */
-TARGET static void NAME(softmax)(double *row, ptrdiff_t A, ptrdiff_t gap, const double *live, const double *w,
-                                 ptrdiff_t rows, int shift, double *sums)
+   sums = (log normalisers, sum_a p_a (1 - p_a), p of each logit) over the rows */
+TARGET static void NAME(softmax)(REAL *row, ptrdiff_t A, ptrdiff_t gap, const REAL *live, const double *w,
+                                 ptrdiff_t rows, int shift, REAL *sums)
 {
-    double *total = sums + 2 * LANES;
-    vd log_z = load(sums), curve = load(sums + LANES), product = fill(1.0);
+    REAL *total = sums + 2 * LANES;
+    vd log_z = fill(0.0), curve = log_z, product = fill(1.0);
     vu exponent = (vu){0};
     ptrdiff_t r, a;
+    memset(total, 0, (size_t)A * LANES * sizeof *total);
     for (r = 0; r < rows; r++, row += LANES) {
         vd top = fill(0.0), z = fill(1.0), square = fill(0.0), scale;
         if (shift) {
@@ -251,7 +310,7 @@ TARGET static void NAME(softmax)(double *row, ptrdiff_t A, ptrdiff_t gap, const 
         }
         scale = fill(1.0) / z;
         if (w)
-            log_z += (top + NAME(log)(z)) * w[r];
+            log_z += (top + NAME(log)(z)) * (REAL)w[r];
         else {
             log_z += top;
             product = NAME(split)(product * z, &exponent);
@@ -260,45 +319,49 @@ TARGET static void NAME(softmax)(double *row, ptrdiff_t A, ptrdiff_t gap, const 
             vd prob = load(row + a * gap) * scale;
             square += prob - prob * prob;
             if (w)
-                prob *= w[r];
+                prob *= (REAL)w[r];
             store(total + a * LANES, load(total + a * LANES) + prob);
             store(row + a * gap, prob);
         }
-        curve += w ? square * w[r] : square;
+        curve += w ? square * (REAL)w[r] : square;
     }
     store(sums, log_z + NAME(split_log)(product, exponent, w ? 0 : rows));
     store(sums + LANES, curve);
 }
 
-/* Logits of row blocks to probabilities; adds to sums (2 + A, V): log normalisers, curvature, p of each logit */
+/* Logits of row blocks to probabilities; adds to sums (2 + A, V): log normalisers, curvature, p of each logit. Each
+   block is summed by itself first (behind sums), so that long sums keep their digits in single precision too. */
 TARGET static void NAME(activate)(const pseudo_problem *p, const pseudo_task *t, ptrdiff_t begin, ptrdiff_t end,
-                                  int shift, double *planes, double *sums)
+                                  int shift, REAL *planes, REAL *sums)
 {
-    const ptrdiff_t stride = (p->block + 1) * LANES;
-    ptrdiff_t b;
+    const ptrdiff_t stride = (p->block + 1) * LANES, size = (2 + t->A) * LANES;
+    REAL *part = sums + size;
+    ptrdiff_t b, k;
     for (b = begin; b < end; b++, planes += stride) {
         const ptrdiff_t rows = pseudo_min(p->block, p->n - b * p->block);
         const double *w = p->equal ? NULL : p->weights + b * p->block;
         if (t->A == 1)
-            NAME(logistic)(planes, w, rows, shift, sums);
+            NAME(logistic)(planes, w, rows, shift, part);
         else
-            NAME(softmax)(planes, t->A, t->span * stride, t->live, w, rows, shift, sums);
+            NAME(softmax)(planes, t->A, t->span * stride, t->live, w, rows, shift, part);
+        for (k = 0; k < size; k += LANES)
+            store(sums + k, load(sums + k) + load(part + k));
     }
 }
 
 /* table (n_states, V) += sums over rows of one plane by joint state, for the composites that are on */
 TARGET static void NAME(backward)(const pseudo_problem *p, const uint8_t *on, ptrdiff_t begin, ptrdiff_t end,
-                                  const double *plane, double *table)
+                                  const REAL *plane, REAL *table)
 {
     ptrdiff_t b, c, k, g;
     for (b = begin; b < end; b++, plane += (p->block + 1) * LANES)
         for (c = 0; c < p->n_composites; c++) {
             const uint16_t *at = p->sorted + p->sorted_first[b * p->n_composites + c];
-            double *t = table + p->states[c] * LANES;
+            REAL *t = table + p->states[c] * LANES;
             while (on[c] && *at) {
                 const ptrdiff_t fours = *at++;
                 for (k = *at++; k > 0; k--) {
-                    double *sum = t + *at++;
+                    REAL *sum = t + *at++;
                     vd v0 = load(sum), v1 = fill(0.0), v2 = v1, v3 = v1;
                     for (g = 0; g < fours; g++, at += 4) {
                         uint64_t word;  /* one load brings four offsets: loads are what limits the loop */
@@ -315,16 +378,16 @@ TARGET static void NAME(backward)(const pseudo_problem *p, const uint8_t *on, pt
 }
 
 /* Add the table's sums over states to the columns of the single predictors, g (1 + D, V); destroys the table */
-TARGET static void NAME(fold)(const pseudo_problem *p, const uint8_t *on, double *table, double *g)
+TARGET static void NAME(fold)(const pseudo_problem *p, const uint8_t *on, REAL *table, REAL *g)
 {
     ptrdiff_t c, j, b, s, size;
     for (c = 0; c < p->n_composites; c++) {
-        double *t = table + p->states[c] * LANES;
+        REAL *t = table + p->states[c] * LANES;
         size = p->states[c + 1] - p->states[c];
         for (j = p->first[c + 1] - 1; j >= p->first[c] && on[c]; j--) {
             size /= p->n_levels[j];
             for (b = 1; b < p->n_levels[j]; b++) {
-                double *column = g + (p->start[j] + b) * LANES;
+                REAL *column = g + (p->start[j] + b) * LANES;
                 vd v = load(column);
                 for (s = 0; s < size; s++) {
                     const vd u = load(t + (b * size + s) * LANES);
@@ -339,7 +402,7 @@ TARGET static void NAME(fold)(const pseudo_problem *p, const uint8_t *on, double
 
 /* g (A, 1 + D, V) columns 1... += sums over the rows of the blocks' planes, by way of the table */
 TARGET static void NAME(reduce)(const pseudo_problem *p, const pseudo_task *t, ptrdiff_t begin, ptrdiff_t end,
-                                const double *planes, double *table, double *g)
+                                const REAL *planes, REAL *table, REAL *g)
 {
     const ptrdiff_t gap = t->span * (p->block + 1) * LANES;
     ptrdiff_t a;
@@ -351,8 +414,8 @@ TARGET static void NAME(reduce)(const pseudo_problem *p, const pseudo_task *t, p
 }
 
 /* All rows: sums (2 + A, V) and, where g is given, g (A, 1 + D, V) with the sums over rows of p times each column */
-TARGET static void NAME(pass)(const pseudo_problem *p, const pseudo_task *t, const double *x, const double *h,
-                              int shift, double *tiles, double *planes, double *table, double *sums, double *g)
+TARGET static void NAME(pass)(const pseudo_problem *p, const pseudo_task *t, const REAL *x, const REAL *h,
+                              int shift, REAL *tiles, REAL *planes, REAL *table, REAL *sums, REAL *g)
 {
     ptrdiff_t b, end, a;
     memset(sums, 0, (size_t)(2 + t->A) * LANES * sizeof *sums);
@@ -370,25 +433,25 @@ TARGET static void NAME(pass)(const pseudo_problem *p, const pseudo_task *t, con
 }
 
 /* The same where all couplings are zero, in closed form: no row is looked at; fills g as `reduce` would */
-TARGET static void NAME(independent)(const pseudo_problem *p, const pseudo_task *t, const double *h, double *sums,
-                                     double *g)
+TARGET static void NAME(independent)(const pseudo_problem *p, const pseudo_task *t, const REAL *h, REAL *sums,
+                                     REAL *g)
 {
     const ptrdiff_t far = (1 + p->D) * LANES;
-    const double rows = 1.0 / p->scale;
+    const REAL *live = t->live, rows = (REAL)(1.0 / p->scale);
     vd top = fill(0.0), z, curve = fill(0.0);
     ptrdiff_t a, c;
     for (a = 0; a < t->A; a++)
         top = NAME(larger)(load(h + a * LANES), top);
     z = NAME(exp)(-top);
     for (a = 0; a < t->A; a++)
-        z += NAME(exp)(load(h + a * LANES) - top) * load(t->live + a * LANES);
+        z += NAME(exp)(load(h + a * LANES) - top) * load(live + a * LANES);
     for (a = 0; a < t->A; a++) {
-        const vd prob = NAME(exp)(load(h + a * LANES) - top) * load(t->live + a * LANES) / z;
+        const vd prob = NAME(exp)(load(h + a * LANES) - top) * load(live + a * LANES) / z;
         curve += prob - prob * prob;
         store(sums + (2 + a) * LANES, prob * rows);
         store(g + a * far, prob * rows);
         for (c = 1; c <= p->D; c++)
-            store(g + a * far + c * LANES, prob * (rows * p->mean[c]));
+            store(g + a * far + c * LANES, prob * (rows * (REAL)p->mean[c]));
     }
     store(sums, (top + NAME(log)(z)) * rows);
     store(sums + LANES, curve * rows);

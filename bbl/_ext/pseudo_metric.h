@@ -1,4 +1,4 @@
-/* Start metric of the optimiser; pseudo.h includes this file after pseudo_lanes.h, once per vector width.
+/* Start metric of the optimiser; pseudo_kernel.h includes it after pseudo_lanes.h.
 
    (a) It is the Hessian at the independent model, S_i (x) Cov + lambda, with S_i = diag(f_i) - f_i f_i' of the
        responding site and Cov the predictors' covariance; fields and couplings are decoupled by centring.
@@ -10,25 +10,25 @@
    Conventions: as in pseudo_lanes.h; q is a vector of (A, P, V), P = 1 + D. */
 
 typedef struct {
-    double *x, *g, *d, *xt, *gt, *moment;  /* (A, 1 + D, V) point, gradient, direction, trial point and its gradient */
-    double *S, *Y;                         /* (pairs, A, 1 + D, V) steps and gradient changes */
-    double *mask;                          /* (1 + D, V) 1 where the column is a parameter */
-    double *planes, *table, *tiles;        /* see pseudo_lanes.h */
-    double *h, *sums;                      /* (A, V), (2 + A, V) */
-    double *rotation, *sigma, *spread;     /* (A, A, V), (A, V), (V,) S_i: eigenvectors, eigenvalues, trace */
-    double *columns;                       /* (A, V) scratch */
+    REAL *x, *g, *d, *xt, *gt, *moment;  /* (A, 1 + D, V) point, gradient, direction, trial point and its gradient */
+    REAL *S, *Y;                         /* (pairs, A, 1 + D, V) steps and gradient changes */
+    REAL *mask;                          /* (1 + D, V) 1 where the column is a parameter */
+    REAL *planes, *table, *tiles;        /* see pseudo_lanes.h */
+    REAL *h, *sums;                        /* (A, V), (2, 2 + A, V) */
+    REAL *rotation, *sigma, *spread;     /* (A, A, V), (A, V), (V,) S_i: eigenvectors, eigenvalues, trace */
+    REAL *columns;                       /* (A, V) scratch */
     float *left, *right;                   /* (D_padded, V) scratch */
 } NAME(work);
 #define work NAME(work)
 
 /* q (A, P, V) to E' q (back = 0) or E q (back = 1), E (A, A, V) the eigenvectors of S_i in its columns */
-TARGET static void NAME(rotate)(const pseudo_problem *p, const pseudo_task *t, const work *w, int back, double *q)
+TARGET static void NAME(rotate)(const pseudo_problem *p, const pseudo_task *t, const work *w, int back, REAL *q)
 {
     const ptrdiff_t P = 1 + p->D, A = t->A, row = (back ? A : 1) * LANES, col = (back ? 1 : A) * LANES;
     ptrdiff_t a, b, c;
     for (c = 0; c < P; c++, q += LANES) {
         for (a = 0; a + 4 <= A; a += 4) {
-            const double *E = w->rotation + a * row;
+            const REAL *E = w->rotation + a * row;
             vd v0 = fill(0.0), v1 = v0, v2 = v0, v3 = v0;
             for (b = 0; b < A; b++, E += col) {
                 const vd u = load(q + b * P * LANES);
@@ -60,7 +60,7 @@ typedef float NAME(vf) __attribute__((vector_size(4 * LANES)));
 #else
 typedef float NAME(vf);
 #define NARROW(v) ((float)(v))
-#define WIDEN(v) ((double)(v))
+#define WIDEN(v) ((REAL)(v))
 #endif
 #define vf NAME(vf)
 TARGET static inline vf NAME(loadf)(const float *p) { vf v; memcpy(&v, p, sizeof v); return v; }
@@ -87,20 +87,20 @@ TARGET static void NAME(product)(const float *panel, ptrdiff_t stride, ptrdiff_t
 
 /* q (D, V) times (sigma Cov + lambda)^-1, Cov by its `rank` leading eigenvectors and `tail` for all others.
    In single precision: it is a metric, the gradient is not touched by its rounding. */
-TARGET static void NAME(kronecker)(const pseudo_problem *p, const work *w, ptrdiff_t rank, double tail, vd sigma,
-                                   double lambda, double *q)
+TARGET static void NAME(kronecker)(const pseudo_problem *p, const work *w, ptrdiff_t rank, REAL tail, vd sigma,
+                                   REAL lambda, REAL *q)
 {
     const vd rest = fill(1.0) / (sigma * tail + lambda);
     vd size = fill(0.0);
     ptrdiff_t c, k;
     for (c = 0; c < p->D; c++)
         size = NAME(larger)(NAME(larger)(load(q + c * LANES), -load(q + c * LANES)), size);
-    size = NAME(larger)(size, fill(1e-300));
+    size = NAME(larger)(size, fill(TINY));
     for (c = 0; c < p->D; c++)  /* scaled, so that small gradients do not underflow */
         NAME(storef)(w->left + c * LANES, NARROW(load(q + c * LANES) / size));
     NAME(product)(p->project, p->D, rank / 8, p->D, w->left, w->right);
     for (k = 0; k < rank; k++) {
-        const vd gain = fill(1.0) / (sigma * p->eigenvalue[k] + lambda) - rest;
+        const vd gain = fill(1.0) / (sigma * (REAL)p->eigenvalue[k] + lambda) - rest;
         NAME(storef)(w->right + k * LANES, NARROW(WIDEN(NAME(loadf)(w->right + k * LANES)) * gain));
     }
     NAME(product)(p->expand, p->D_padded, p->D_padded / 8, rank, w->right, w->left);
@@ -109,14 +109,14 @@ TARGET static void NAME(kronecker)(const pseudo_problem *p, const work *w, ptrdi
 }
 
 /* The same with Cov taken as diag(mean) - mean mean' within each predictor and 0 between predictors */
-TARGET static void NAME(blocks)(const pseudo_problem *p, vd sigma, double lambda, double *q)
+TARGET static void NAME(blocks)(const pseudo_problem *p, vd sigma, REAL lambda, REAL *q)
 {
-    const double least = p->least;
+    const REAL least = (REAL)p->least;
     ptrdiff_t j, c;
     for (j = 0; j < p->m; j++) {
         vd dot = fill(0.0), left = fill(1.0);
         for (c = p->start[j]; c < p->start[j + 1]; c++) {
-            const double mean = p->mean[1 + c] > least ? p->mean[1 + c] : least;
+            const REAL mean = p->mean[1 + c] > p->least ? (REAL)p->mean[1 + c] : least;
             const vd inverse = fill(1.0) / (sigma * mean + lambda), v = load(q + c * LANES) * inverse;
             dot += v * mean;
             left -= sigma * inverse * (mean * mean);
@@ -124,27 +124,28 @@ TARGET static void NAME(blocks)(const pseudo_problem *p, vd sigma, double lambda
         }
         dot *= sigma / NAME(larger)(left, fill(least));
         for (c = p->start[j]; c < p->start[j + 1]; c++) {
-            const double mean = p->mean[1 + c] > least ? p->mean[1 + c] : least;
+            const REAL mean = p->mean[1 + c] > p->least ? (REAL)p->mean[1 + c] : least;
             store(q + c * LANES, load(q + c * LANES) + dot * mean / (sigma * mean + lambda));
         }
     }
 }
 
 /* q (A, P, V) <- start metric times q */
-TARGET static void NAME(precondition)(const pseudo_problem *p, const pseudo_task *t, const work *w, const double *kappa,
-                                      double lambda, double lambdah, double *q)
+TARGET static void NAME(precondition)(const pseudo_problem *p, const pseudo_task *t, const work *w, const REAL *kappa,
+                                      REAL lambda, REAL lambdah, REAL *q)
 {
     const ptrdiff_t P = 1 + p->D;
+    const REAL *live = t->live;
     const int turn = t->A > 1 && t->A <= PSEUDO_ROTATED;
     ptrdiff_t a, c;
     if (turn)
         NAME(rotate)(p, t, w, 0, q);
     for (a = 0; a < t->A; a++) {
         const vd sigma = load(w->sigma + a * LANES) * load(kappa);
-        double *row = q + a * P * LANES;
+        REAL *row = q + a * P * LANES;
         store(row, load(row) / (sigma + lambdah));
         if (p->expand)
-            NAME(kronecker)(p, w, t->rank, t->tail, sigma, lambda, row + LANES);
+            NAME(kronecker)(p, w, t->rank, (REAL)t->tail, sigma, lambda, row + LANES);
         else
             NAME(blocks)(p, sigma, lambda, row + LANES);
     }
@@ -152,7 +153,7 @@ TARGET static void NAME(precondition)(const pseudo_problem *p, const pseudo_task
         NAME(rotate)(p, t, w, 1, q);
     for (a = 0; a < t->A; a++)
         for (c = 0; c < P; c++) {
-            double *at = q + (a * P + c) * LANES;
-            store(at, load(at) * load(w->mask + c * LANES) * load(t->live + a * LANES));
+            REAL *at = q + (a * P + c) * LANES;
+            store(at, load(at) * load(w->mask + c * LANES) * load(live + a * LANES));
         }
 }

@@ -22,7 +22,8 @@ static void pseudo_free(pseudo_problem *p)
 }
 
 /* Merge equal rows, in place, where the joint states are fewer than half of the rows; returns the new number of rows */
-static ptrdiff_t pseudo_collapse(ptrdiff_t n, ptrdiff_t m, const int32_t *n_levels, uint16_t *columns, double *weights)
+static ptrdiff_t pseudo_collapse(ptrdiff_t n, ptrdiff_t m, const int32_t *n_levels, pseudo_columns columns,
+                                 double *weights)
 {
     ptrdiff_t states = 1, i, k, s, rows = 0;
     double *sum;
@@ -36,24 +37,30 @@ static ptrdiff_t pseudo_collapse(ptrdiff_t n, ptrdiff_t m, const int32_t *n_leve
         return n;
     for (k = 0; k < n; k++) {
         for (i = m - 1, s = 0; i >= 0; i--)
-            s = s * n_levels[i] + columns[i * n + k];
+            s = s * n_levels[i] + pseudo_code(columns, i * n + k);
         sum[s] += weights[k];
     }
     for (s = 0; s < states; s++)
         if (sum[s] > 0.0) {
             ptrdiff_t rest = s;
             for (i = 0; i < m; i++, rest /= n_levels[i - 1])
-                columns[i * n + rows] = (uint16_t)(rest % n_levels[i]);
+                if (columns.narrow)
+                    columns.narrow[i * n + rows] = (uint8_t)(rest % n_levels[i]);
+                else
+                    columns.wide[i * n + rows] = (uint16_t)(rest % n_levels[i]);
             weights[rows++] = sum[s];
         }
     for (i = 1; i < m; i++)
-        memmove(columns + i * rows, columns + i * n, (size_t)rows * sizeof *columns);
+        if (columns.narrow)
+            memmove(columns.narrow + i * rows, columns.narrow + i * n, (size_t)rows);
+        else
+            memmove(columns.wide + i * rows, columns.wide + i * n, (size_t)rows * sizeof *columns.wide);
     free(sum);
     return rows;
 }
 
 /* Weighted shares of the levels, and the rows' common weight */
-static void pseudo_singles(pseudo_problem *p, const uint16_t *columns)
+static void pseudo_singles(pseudo_problem *p, pseudo_columns columns)
 {
     ptrdiff_t i, k;
     p->total = 0.0;
@@ -67,8 +74,8 @@ static void pseudo_singles(pseudo_problem *p, const uint16_t *columns)
     for (i = 0; i < p->m; i++) {
         double *mean = p->mean + p->start[i]; /* column of code c is start + c; code 0 falls on a neighbour, skipped */
         for (k = 0; k < p->n; k++)
-            if (columns[i * p->n + k])
-                mean[columns[i * p->n + k]] += p->weights[k];
+            if (pseudo_code(columns, i * p->n + k))
+                mean[pseudo_code(columns, i * p->n + k)] += p->weights[k];
     }
     for (k = 1; k <= p->D; k++)
         p->mean[k] /= p->total;
@@ -77,7 +84,7 @@ static void pseudo_singles(pseudo_problem *p, const uint16_t *columns)
 /* Neighbouring predictors are merged up to `most` joint states; composites into chunks up to `bytes` of tables */
 static void pseudo_merge(pseudo_problem *p, ptrdiff_t most, ptrdiff_t bytes)
 {
-    const ptrdiff_t fit = bytes / (ptrdiff_t)(sizeof(double) * p->lanes);
+    const ptrdiff_t fit = bytes / (ptrdiff_t)(p->real * (size_t)p->lanes);
     ptrdiff_t i, c, size = 1;
     for (i = 0; i < p->m; i++) {
         if (i > p->first[p->n_composites] && size * p->n_levels[i] > most) {
@@ -96,13 +103,13 @@ static void pseudo_merge(pseudo_problem *p, ptrdiff_t most, ptrdiff_t bytes)
 }
 
 /* state (n,) <- joint states of composite c */
-static void pseudo_states(const pseudo_problem *p, const uint16_t *columns, ptrdiff_t c, uint16_t *state)
+static void pseudo_states(const pseudo_problem *p, pseudo_columns columns, ptrdiff_t c, uint16_t *state)
 {
     ptrdiff_t i, k, size = 1;
     memset(state, 0, (size_t)p->n * sizeof *state);
     for (i = p->first[c]; i < p->first[c + 1]; size *= p->n_levels[i++])
         for (k = 0; k < p->n; k++)
-            state[k] = (uint16_t)(state[k] + size * columns[i * p->n + k]);
+            state[k] = (uint16_t)(state[k] + size * pseudo_code(columns, i * p->n + k));
 }
 
 /* Write `rows` rows sorted by state to `to` and return its end. State 0 is left out. A state's rows are filled up to a
@@ -149,7 +156,7 @@ static ptrdiff_t pseudo_sorted_bound(ptrdiff_t rows, ptrdiff_t states)
 }
 
 /* Offsets of every row into the tables of its chunk, and the groups of the backward pass */
-static void pseudo_encode(pseudo_problem *p, const uint16_t *columns)
+static void pseudo_encode(pseudo_problem *p, pseudo_columns columns)
 {
     ptrdiff_t c, k, ch, b, bound = 0, most = 1;
     ptrdiff_t *count;
@@ -315,14 +322,14 @@ static void pseudo_size(pseudo_problem *p, ptrdiff_t n)
 {
     p->D_padded = (p->D + 7) / 8 * 8;
     p->n_padded = (n + 3) / 4 * 4;
-    p->block = pseudo_min(PSEUDO_BLOCK / p->lanes, p->n_padded);
+    p->block = pseudo_min(PSEUDO_BLOCK / (ptrdiff_t)p->real / p->lanes, p->n_padded);
     p->n_blocks = (n + p->block - 1) / p->block;
     p->n_tasks = (p->m + p->lanes - 1) / p->lanes;
 }
 
 /* Set everything but the second moments and the eigenvectors. p->m, lanes, n_levels, mask are set; columns (m, n) and
    weights (n,) are changed where rows are merged. */
-static int pseudo_prepare(pseudo_problem *p, ptrdiff_t n, uint16_t *columns, double *weights, ptrdiff_t most,
+static int pseudo_prepare(pseudo_problem *p, ptrdiff_t n, pseudo_columns columns, double *weights, ptrdiff_t most,
                           ptrdiff_t bytes)
 {
     ptrdiff_t i;

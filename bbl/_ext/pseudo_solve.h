@@ -1,4 +1,4 @@
-/* Preconditioned L-BFGS of one lane block; pseudo.h includes this file after pseudo_metric.h, once per vector width.
+/* Preconditioned L-BFGS of one lane block; pseudo_kernel.h includes it after pseudo_metric.h.
 
    (a) Variables: couplings J and centred fields h' = h + J . mean, so that fields and couplings hardly interact.
    (b) All lanes go in lockstep: one evaluation serves them all, and each lane has its own step, decision, history
@@ -8,15 +8,15 @@
        smaller than at its start (f is convex, so the slope tells). */
 
 typedef struct {
-    double f[LANES], norm[LANES], slope[LANES], kappa[LANES];
+    REAL f[LANES], norm[LANES], slope[LANES], kappa[LANES];
 } NAME(point);
 #define point NAME(point)
 
-/* Fields h (A, V) of the point x; shift = 0 where no logit can reach PSEUDO_SAFE, so that exp may be taken as it is */
-TARGET static void NAME(fields)(const pseudo_problem *p, const pseudo_task *t, const double *x, double *h, int *shift)
+/* Fields h (A, V) of the point x; shift = 0 where no logit can reach SAFE, so that exp may be taken as it is */
+TARGET static void NAME(fields)(const pseudo_problem *p, const pseudo_task *t, const REAL *x, REAL *h, int *shift)
 {
     const ptrdiff_t P = 1 + p->D;
-    double bound[LANES];
+    REAL bound[LANES];
     vd most = fill(0.0);
     ptrdiff_t a, j, c;
     for (a = 0; a < t->A; a++, x += P * LANES) {
@@ -25,7 +25,7 @@ TARGET static void NAME(fields)(const pseudo_problem *p, const pseudo_task *t, c
             vd top = fill(0.0);
             for (c = p->start[j] + 1; c <= p->start[j + 1]; c++) {
                 const vd J = load(x + c * LANES);
-                field -= J * p->mean[c];
+                field -= J * (REAL)p->mean[c];
                 top = NAME(larger)(NAME(larger)(J, -J), top);
             }
             size += top;
@@ -35,13 +35,13 @@ TARGET static void NAME(fields)(const pseudo_problem *p, const pseudo_task *t, c
     }
     store(bound, most);
     for (a = 0, *shift = 0; a < LANES; a++)
-        *shift |= !(bound[a] < PSEUDO_SAFE);
+        *shift |= !(bound[a] < SAFE);
 }
 
 /* Objective, its gradient g in (h', J) and, in the point, the norm of the gradient in (h, J) and the slope <g, d>.
    f = mean of log normalisers - <parameters, empirical moments> + penalties: the responses are not looked at again. */
-TARGET static void NAME(evaluate)(const pseudo_problem *p, const pseudo_task *t, const work *w, const double *x,
-                                  const double *d, int coupled, double lambda, double lambdah, double *g, point *out)
+TARGET static void NAME(evaluate)(const pseudo_problem *p, const pseudo_task *t, const work *w, const REAL *x,
+                                  const REAL *d, int coupled, REAL lambda, REAL lambdah, REAL *g, point *out)
 {
     const ptrdiff_t P = 1 + p->D, far = P * LANES;
     vd linear = fill(0.0), ridge = fill(0.0), ridge_h = fill(0.0), norm = fill(0.0), slope = fill(0.0);
@@ -53,9 +53,9 @@ TARGET static void NAME(evaluate)(const pseudo_problem *p, const pseudo_task *t,
     else
         NAME(independent)(p, t, w->h, w->sums, g);
     for (a = 0; a < t->A; a++, x += far, g += far) {
-        const double *moment = w->moment + a * far;
+        const REAL *moment = w->moment + a * far;
         const vd h = load(w->h + a * LANES);
-        const vd gh = (load(g) * p->scale - load(moment)) * load(w->mask) + h * lambdah;
+        const vd gh = (load(g) * (REAL)p->scale - load(moment)) * load(w->mask) + h * lambdah;
         linear += h * load(moment);
         ridge_h += h * h;
         norm += gh * gh;
@@ -64,8 +64,8 @@ TARGET static void NAME(evaluate)(const pseudo_problem *p, const pseudo_task *t,
             slope += gh * load(d + a * far);
         for (c = 1; c < P; c++) {
             const vd J = load(x + c * LANES), mask = load(w->mask + c * LANES), M = load(moment + c * LANES);
-            const vd raw = (load(g + c * LANES) * p->scale - M) * mask + J * lambda;
-            const vd centred = raw - gh * mask * p->mean[c];
+            const vd raw = (load(g + c * LANES) * (REAL)p->scale - M) * mask + J * lambda;
+            const vd centred = raw - gh * mask * (REAL)p->mean[c];
             linear += J * M;
             ridge += J * J;
             norm += raw * raw;
@@ -74,15 +74,15 @@ TARGET static void NAME(evaluate)(const pseudo_problem *p, const pseudo_task *t,
                 slope += centred * load(d + a * far + c * LANES);
         }
     }
-    store(out->f, load(w->sums) * p->scale - linear + ridge * (0.5 * lambda) + ridge_h * (0.5 * lambdah));
+    store(out->f, load(w->sums) * (REAL)p->scale - linear + ridge * (lambda / 2) + ridge_h * (lambdah / 2));
     store(out->slope, slope);
-    store(out->kappa, NAME(larger)(load(w->sums + LANES) * p->scale / load(w->spread), fill(1e-3)));
+    store(out->kappa, NAME(larger)(load(w->sums + LANES) * (REAL)p->scale / load(w->spread), fill(1e-3)));
     store(out->norm, norm);
     for (a = 0; a < LANES; a++)
-        out->norm[a] = sqrt(out->norm[a]);
+        out->norm[a] = (REAL)sqrt(out->norm[a]);
 }
 
-TARGET static vd NAME(dot)(const double *u, const double *v, ptrdiff_t size)
+TARGET static vd NAME(dot)(const REAL *u, const REAL *v, ptrdiff_t size)
 {
     vd s = fill(0.0), s2 = fill(0.0);
     ptrdiff_t k;
@@ -96,7 +96,7 @@ TARGET static vd NAME(dot)(const double *u, const double *v, ptrdiff_t size)
 }
 
 /* q += factor * u; returns <q, v> for the next step of the recursion (v may be NULL) */
-TARGET static vd NAME(add_dot)(double *q, vd factor, const double *u, const double *v, ptrdiff_t size)
+TARGET static vd NAME(add_dot)(REAL *q, vd factor, const REAL *u, const REAL *v, ptrdiff_t size)
 {
     vd s = fill(0.0), s2 = fill(0.0);
     ptrdiff_t k;
@@ -118,17 +118,17 @@ TARGET static vd NAME(add_dot)(double *q, vd factor, const double *u, const doub
 
 typedef struct {
     ptrdiff_t count, newest;
-    double rho[PSEUDO_PAIRS][LANES];
+    REAL rho[PSEUDO_PAIRS][LANES];
 } NAME(history);
 #define history NAME(history)
 
 /* q *= <s, y> / <y, H y> of the newest pair, H the start metric: its size in the direction that was just measured */
 TARGET static void NAME(rescale)(const pseudo_problem *p, const pseudo_task *t, const work *w, const history *past,
-                                 const double *kappa, double lambda, double lambdah, double *q)
+                                 const REAL *kappa, REAL lambda, REAL lambdah, REAL *q)
 {
     const ptrdiff_t size = t->A * (1 + p->D) * LANES;
-    const double *S = w->S + past->newest * size, *Y = w->Y + past->newest * size;
-    double sy[LANES], yhy[LANES];
+    const REAL *S = w->S + past->newest * size, *Y = w->Y + past->newest * size;
+    REAL sy[LANES], yhy[LANES];
     vd gamma;
     ptrdiff_t k;
     memcpy(w->xt, Y, (size_t)size * sizeof *Y);
@@ -136,7 +136,7 @@ TARGET static void NAME(rescale)(const pseudo_problem *p, const pseudo_task *t, 
     store(sy, NAME(dot)(S, Y, size));
     store(yhy, NAME(dot)(w->xt, Y, size));
     for (k = 0; k < LANES; k++)
-        sy[k] = past->rho[past->newest][k] > 0.0 && yhy[k] > 0.0 ? sy[k] / yhy[k] : 1.0;
+        sy[k] = past->rho[past->newest][k] > 0.0 && yhy[k] > 0.0 ? sy[k] / yhy[k] : 1;
     memcpy(&gamma, sy, sizeof gamma);
     for (k = 0; k < size; k += LANES)
         store(q + k, load(q + k) * gamma);
@@ -144,11 +144,11 @@ TARGET static void NAME(rescale)(const pseudo_problem *p, const pseudo_task *t, 
 
 /* New directions d (and slopes) of the lanes in `renew`, from g; q is scratch */
 TARGET static void NAME(direction)(const pseudo_problem *p, const pseudo_task *t, const work *w, const history *past,
-                                   const double *kappa, double lambda, double lambdah, const uint64_t *renew, double *q,
-                                   double *slope)
+                                   const REAL *kappa, REAL lambda, REAL lambdah, const WORD *renew, REAL *q,
+                                   REAL *slope)
 {
     const ptrdiff_t size = t->A * (1 + p->D) * LANES;
-    double alpha[PSEUDO_PAIRS][LANES];
+    REAL alpha[PSEUDO_PAIRS][LANES];
     vu mask;
     vd s;
     ptrdiff_t k, at;
@@ -185,10 +185,10 @@ TARGET static void NAME(direction)(const pseudo_problem *p, const pseudo_task *t
 
 /* Take the trial point in the lanes of `taken`, and store its pair; empty pairs in the other lanes */
 TARGET static void NAME(take)(const pseudo_problem *p, const pseudo_task *t, const work *w, history *past,
-                              const uint64_t *taken)
+                              const WORD *taken)
 {
     const ptrdiff_t size = t->A * (1 + p->D) * LANES;
-    double *S, *Y, product[LANES], ss[LANES], yy[LANES];
+    REAL *S, *Y, product[LANES], ss[LANES], yy[LANES];
     vd sy = fill(0.0), s2 = fill(0.0), y2 = fill(0.0);
     vu mask;
     ptrdiff_t k;
@@ -214,17 +214,17 @@ TARGET static void NAME(take)(const pseudo_problem *p, const pseudo_task *t, con
     store(ss, s2);
     store(yy, y2);
     for (k = 0; k < LANES; k++) {
-        const int good = product[k] > 1e-9 * sqrt(ss[k] * yy[k]) && product[k] > 1e-280;
-        past->rho[past->newest][k] = good ? 1.0 / product[k] : 0.0;
+        const int good = product[k] > FLAT * sqrt(ss[k] * yy[k]) && product[k] > TINY;
+        past->rho[past->newest][k] = good ? 1 / product[k] : 0;
     }
 }
 
 typedef struct {
     point now, trial;
     history past;
-    double step[LANES], best[LANES];          /* step along d; smallest norm seen */
+    REAL step[LANES], best[LANES];          /* step along d; smallest norm seen */
     int refused[LANES], stalled[LANES];       /* steps refused at this point; steps taken without progress */
-    uint64_t renew[LANES], taken[LANES];      /* masks: lanes that need a new direction, that took the trial point */
+    WORD renew[LANES], taken[LANES];      /* masks: lanes that need a new direction, that took the trial point */
     int running;                              /* lanes that are not done */
 } NAME(search);
 #define search NAME(search)
@@ -233,7 +233,7 @@ typedef struct {
 static int NAME(decide)(search *s, int v)
 {
     const double f = s->now.f[v], ft = s->trial.f[v], slope = s->now.slope[v], end = s->trial.slope[v];
-    const double noise = 1e-13 * (1.0 + fabs(f));
+    const double noise = NOISE * (1.0 + fabs(f));
     double cut = 0.1;
     if (isfinite(ft) && isfinite(s->trial.norm[v])) {
         if (ft <= f + 1e-4 * s->step[v] * slope || (ft <= f + noise && end <= -0.9 * slope)) {
@@ -244,7 +244,7 @@ static int NAME(decide)(search *s, int v)
         cut = end > slope ? slope / (slope - end) : 0.5;  /* where the slope would be zero were it linear */
         cut = cut < 0.1 ? 0.1 : cut > 0.6 ? 0.6 : cut;
     }
-    s->step[v] *= cut;
+    s->step[v] = (REAL)(s->step[v] * cut);
     s->refused[v]++;
     return 0;
 }
@@ -255,7 +255,7 @@ static void NAME(judge)(search *s, const pseudo_options *o, pseudo_lane *lane, i
     int k;
     lane->n_eval++;
     if (s->now.slope[v] < 0.0 && NAME(decide)(s, v)) {
-        s->taken[v] = s->renew[v] = ~(uint64_t)0;
+        s->taken[v] = s->renew[v] = (WORD)~(WORD)0;
         s->now.f[v] = s->trial.f[v];
         s->now.norm[v] = s->trial.norm[v];
         s->now.kappa[v] = s->trial.kappa[v];
@@ -268,7 +268,7 @@ static void NAME(judge)(search *s, const pseudo_options *o, pseudo_lane *lane, i
             s->past.rho[k][v] = 0.0;
         s->refused[v] = s->refused[v] < 12 ? 13 : s->refused[v] + 1;
         s->step[v] = 1.0;
-        s->renew[v] = ~(uint64_t)0;
+        s->renew[v] = (WORD)~(WORD)0;
     }
     if (s->refused[v] > 40)
         lane->status = isfinite(s->trial.f[v]) ? 2 : 3;
@@ -281,9 +281,9 @@ TARGET static void NAME(begin)(const pseudo_problem *p, const pseudo_task *t, co
     int v;
     memset(s, 0, sizeof *s);
     memset(w->d, 0, (size_t)(t->A * (1 + p->D)) * LANES * sizeof *w->d);
-    NAME(evaluate)(p, t, w, w->x, NULL, coupled, o->lambda, o->lambdah, w->g, &s->now);
+    NAME(evaluate)(p, t, w, w->x, NULL, coupled, (REAL)o->lambda, (REAL)o->lambdah, w->g, &s->now);
     for (v = 0; v < LANES; v++) {
-        const double norm = s->now.norm[v];
+        const REAL norm = s->now.norm[v];
         lane[v].n_iter = 0;
         lane[v].n_eval = 1;
         lane[v].status = t->site[v] < 0 ? 0 : !isfinite(s->now.f[v]) || !isfinite(norm) ? 3 : norm <= o->tolerance ? 0
@@ -292,7 +292,7 @@ TARGET static void NAME(begin)(const pseudo_problem *p, const pseudo_task *t, co
         if (lane[v].status >= 0)
             continue;
         s->step[v] = 1.0;
-        s->renew[v] = ~(uint64_t)0;
+        s->renew[v] = (WORD)~(WORD)0;
         s->running++;
     }
 }
@@ -310,10 +310,11 @@ TARGET static int NAME(minimise)(const pseudo_problem *p, const pseudo_task *t, 
     NAME(begin)(p, t, w, o, coupled, &s, lane);
     while (s.running && !stopped) {
         if (fresh)
-            NAME(direction)(p, t, w, &s.past, s.now.kappa, o->lambda, o->lambdah, s.renew, w->gt, s.now.slope);
+            NAME(direction)(p, t, w, &s.past, s.now.kappa, (REAL)o->lambda, (REAL)o->lambdah, s.renew, w->gt,
+                            s.now.slope);
         for (k = 0; k < size; k += LANES)
             store(w->xt + k, load(w->x + k) + load(s.step) * load(w->d + k));
-        NAME(evaluate)(p, t, w, w->xt, w->d, 1, o->lambda, o->lambdah, w->gt, &s.trial);
+        NAME(evaluate)(p, t, w, w->xt, w->d, 1, (REAL)o->lambda, (REAL)o->lambdah, w->gt, &s.trial);
         for (v = 0, s.running = 0, fresh = 0; v < LANES; v++) {
             s.taken[v] = s.renew[v] = 0;
             if (lane[v].status >= 0)

@@ -1,15 +1,15 @@
-/* Lane blocks: working memory, parameters in and out; pseudo.h includes this file last, once per vector width. */
+/* Lane blocks: working memory, parameters in and out; pseudo_kernel.h includes it last. */
 
 /* The task's working memory in one piece (returned; NULL without memory) */
-TARGET static double *NAME(carve)(const pseudo_problem *p, pseudo_task *t, work *w)
+TARGET static REAL *NAME(carve)(const pseudo_problem *p, pseudo_task *t, work *w)
 {
     const size_t V = LANES, P = (size_t)(1 + p->D), A = (size_t)t->A, vector = A * P * V;
-    double *memory, *at;
-    memory = malloc((pseudo_task_doubles(p, t->A) + 8) * sizeof *memory);
+    REAL *memory, *at;
+    memory = malloc((pseudo_task_numbers(p, t->A) + 16) * sizeof *memory);
     if (!memory)
         return NULL;
-    at = (double *)(((uintptr_t)memory + 63) / 64 * 64);
-#define PSEUDO_TAKE(field, size) (field = at, at += ((size) + 7) / 8 * 8)
+    at = (REAL *)(((uintptr_t)memory + 63) / 64 * 64);
+#define PSEUDO_TAKE(field, size) (field = at, at += ((size) + 15) / 16 * 16)
     PSEUDO_TAKE(w->planes, A * (size_t)(t->span * (p->block + 1)) * V);
     PSEUDO_TAKE(w->x, vector);
     PSEUDO_TAKE(w->g, vector);
@@ -22,21 +22,21 @@ TARGET static double *NAME(carve)(const pseudo_problem *p, pseudo_task *t, work 
     PSEUDO_TAKE(w->mask, P * V);
     PSEUDO_TAKE(w->table, (size_t)p->states[p->n_composites] * V);
     PSEUDO_TAKE(w->h, A * V);
-    PSEUDO_TAKE(w->sums, (2 + A + 1) * V);
+    PSEUDO_TAKE(w->sums, 2 * (2 + A) * V);
     PSEUDO_TAKE(w->rotation, A <= PSEUDO_ROTATED ? A * A * V : 0);
     PSEUDO_TAKE(w->sigma, A * V);
     PSEUDO_TAKE(w->columns, A * V);
     PSEUDO_TAKE(w->spread, V);
     PSEUDO_TAKE(t->live, A * V);
     w->left = (float *)at;
-    at += (size_t)p->D_padded * V / 2;
+    at += (size_t)p->D_padded * V * sizeof(float) / sizeof(REAL);
     w->right = (float *)at;
-    at += (size_t)p->D_padded * V / 2;
+    at += (size_t)p->D_padded * V * sizeof(float) / sizeof(REAL);
     t->on = (uint8_t *)at;
-    at += p->n_composites / 8 + 1;
+    at += p->n_composites / sizeof(REAL) + 1;
     t->chunk_on = (uint8_t *)at;
-    at += p->n_chunks / 8 + 1;
-    at = (double *)(((uintptr_t)at + 63) / 64 * 64);
+    at += p->n_chunks / sizeof(REAL) + 1;
+    at = (REAL *)(((uintptr_t)at + 63) / 64 * 64);
     w->tiles = at;
 #undef PSEUDO_TAKE
     return memory;
@@ -68,10 +68,11 @@ TARGET static void NAME(cut)(const pseudo_problem *p, pseudo_task *t, double top
 }
 
 /* The task's sites, the composites that they need (all with `everything`), and its memory, which is returned */
-TARGET static double *NAME(open)(const pseudo_problem *p, ptrdiff_t number, int everything, double lambda,
+TARGET static REAL *NAME(open)(const pseudo_problem *p, ptrdiff_t number, int everything, double lambda,
                                  pseudo_task *t, work *w)
 {
-    double *memory, top = 0.0;
+    REAL *memory, *live;
+    double top = 0.0;
     ptrdiff_t v, c, j, ch, a;
     t->A = 0;
     for (v = 0; v < LANES; v++) {
@@ -84,6 +85,7 @@ TARGET static double *NAME(open)(const pseudo_problem *p, ptrdiff_t number, int 
     memory = NAME(carve)(p, t, w);
     if (!memory)
         return NULL;
+    live = t->live;
     for (ch = 0; ch < p->n_chunks; ch++)
         for (t->chunk_on[ch] = 0, c = p->chunk[ch]; c < p->chunk[ch + 1]; c++) {
             t->on[c] = (uint8_t)everything;
@@ -98,8 +100,8 @@ TARGET static double *NAME(open)(const pseudo_problem *p, ptrdiff_t number, int 
     for (v = 0; v < LANES; v++)
         for (a = 0; a < t->A; a++) {
             const int is = t->site[v] >= 0 && a < p->n_levels[t->site[v]] - 1;
-            t->live[a * LANES + v] = is;
-            w->sigma[a * LANES + v] = is ? p->sigma[p->start[t->site[v]] + a] : 1.0;
+            live[a * LANES + v] = (REAL)is;
+            w->sigma[a * LANES + v] = is ? (REAL)p->sigma[p->start[t->site[v]] + a] : 1;
             top = is && w->sigma[a * LANES + v] > top ? w->sigma[a * LANES + v] : top;
         }
     NAME(cut)(p, t, top, lambda);
@@ -121,7 +123,7 @@ TARGET static int NAME(enter)(const pseudo_problem *p, const pseudo_task *t, con
         memset(w->rotation, 0, (size_t)(t->A * t->A) * LANES * sizeof *w->rotation);
     for (v = 0; v < LANES; v++) {
         const ptrdiff_t i = t->site[v], A = i < 0 ? 0 : p->n_levels[i] - 1;
-        w->spread[v] = i < 0 ? 1.0 : p->spread[i];
+        w->spread[v] = i < 0 ? 1 : (REAL)p->spread[i];
         if (i < 0)
             continue;
         w->mask[v] = 1.0;
@@ -131,32 +133,33 @@ TARGET static int NAME(enter)(const pseudo_problem *p, const pseudo_task *t, con
                     w->mask[(1 + c) * LANES + v] = 1.0;
         for (a = 0; a < A; a++) {
             const double *from = theta + (p->start[i] + a) * P, *second = p->second + (p->start[i] + a) * p->D;
-            double *x = w->x + a * P * LANES + v, *moment = w->moment + a * P * LANES + v, h = from[0];
+            REAL *x = w->x + a * P * LANES + v, *moment = w->moment + a * P * LANES + v;
+            double h = from[0];
             for (c = 1; c < P; c++)
                 if (w->mask[c * LANES + v] != 0.0) {
-                    x[c * LANES] = factor * from[c];
+                    x[c * LANES] = (REAL)(factor * from[c]);
                     coupled |= from[c] != 0.0;
                     h += x[c * LANES] * p->mean[c];
-                    moment[c * LANES] = second[c - 1];
+                    moment[c * LANES] = (REAL)second[c - 1];
                 }
-            x[0] = h;
-            moment[0] = p->mean[1 + p->start[i] + a];
+            x[0] = (REAL)h;
+            moment[0] = (REAL)p->mean[1 + p->start[i] + a];
             for (b = 0; b < A && t->A <= PSEUDO_ROTATED; b++)
-                w->rotation[(a * t->A + b) * LANES + v] = p->rotation[p->turn[i] + a * A + b];
+                w->rotation[(a * t->A + b) * LANES + v] = (REAL)p->rotation[p->turn[i] + a * A + b];
         }
     }
     return coupled;
 }
 
 /* Vectors (A, 1 + D, V) in (h', J) back to rows of theta: parameters or a gradient */
-TARGET static void NAME(leave)(const pseudo_problem *p, const pseudo_task *t, const work *w, const double *x,
+TARGET static void NAME(leave)(const pseudo_problem *p, const pseudo_task *t, const work *w, const REAL *x,
                                int parameters, double *theta)
 {
     const ptrdiff_t P = 1 + p->D;
     ptrdiff_t v, a, c;
     for (v = 0; v < LANES; v++)
         for (a = 0; t->site[v] >= 0 && a < p->n_levels[t->site[v]] - 1; a++) {
-            const double *from = x + a * P * LANES + v;
+            const REAL *from = x + a * P * LANES + v;
             double *to = theta + (p->start[t->site[v]] + a) * P;
             to[0] = from[0];
             for (c = 1; c < P; c++) {
@@ -176,7 +179,7 @@ TARGET static int NAME(solve)(const pseudo_problem *p, ptrdiff_t number, const p
     pseudo_task t;
     work w;
     int v, coupled, status;
-    double *memory = NAME(open)(p, number, 0, o->lambda, &t, &w);
+    REAL *memory = NAME(open)(p, number, 0, o->lambda, &t, &w);
     if (!memory)
         return -2;
     coupled = NAME(enter)(p, &t, &w, theta, 1.0);
@@ -196,11 +199,11 @@ TARGET static int NAME(objective)(const pseudo_problem *p, ptrdiff_t number, con
     point at;
     work w;
     int v;
-    double *memory = NAME(open)(p, number, 0, lambda, &t, &w);
+    REAL *memory = NAME(open)(p, number, 0, lambda, &t, &w);
     if (!memory)
         return -2;
     NAME(enter)(p, &t, &w, theta, 1.0);
-    NAME(evaluate)(p, &t, &w, w.x, NULL, 1, lambda, lambdah, w.g, &at);
+    NAME(evaluate)(p, &t, &w, w.x, NULL, 1, (REAL)lambda, (REAL)lambdah, w.g, &at);
     NAME(leave)(p, &t, &w, w.g, 0, gradient);
     for (v = 0; v < LANES; v++)
         if (t.site[v] >= 0)
@@ -215,7 +218,7 @@ TARGET static int NAME(normaliser)(const pseudo_problem *p, ptrdiff_t number, co
     pseudo_task t;
     work w;
     int v, shift;
-    double *memory = NAME(open)(p, number, 0, 0.0, &t, &w);
+    REAL *memory = NAME(open)(p, number, 0, 0.0, &t, &w);
     if (!memory)
         return -2;
     NAME(enter)(p, &t, &w, theta, factor);
@@ -228,13 +231,13 @@ TARGET static int NAME(normaliser)(const pseudo_problem *p, ptrdiff_t number, co
     return 0;
 }
 
-TARGET static int NAME(moments)(pseudo_problem *p, ptrdiff_t number, const uint16_t *columns)
+TARGET static int NAME(moments)(pseudo_problem *p, ptrdiff_t number, pseudo_columns columns)
 {
     const ptrdiff_t stride = (p->block + 1) * LANES;
     pseudo_task t;
     work w;
     ptrdiff_t v, a, c, k, b, end;
-    double *memory = NAME(open)(p, number, 1, 0.0, &t, &w);
+    REAL *memory = NAME(open)(p, number, 1, 0.0, &t, &w);
     if (!memory)
         return -2;
     memset(w.g, 0, (size_t)(t.A * (1 + p->D)) * LANES * sizeof *w.g);
@@ -243,10 +246,10 @@ TARGET static int NAME(moments)(pseudo_problem *p, ptrdiff_t number, const uint1
         memset(w.planes, 0, (size_t)(t.A * t.span * stride) * sizeof *w.planes);
         for (v = 0; v < LANES; v++)
             for (k = b * p->block; t.site[v] >= 0 && k < pseudo_min(end * p->block, p->n); k++) {
-                const ptrdiff_t code = columns[t.site[v] * p->n + k], row = k - b * p->block;
+                const ptrdiff_t code = pseudo_code(columns, t.site[v] * p->n + k), row = k - b * p->block;
                 if (code)
                     w.planes[((code - 1) * t.span + row / p->block) * stride + (row % p->block) * LANES + v] =
-                        p->equal ? 1.0 : p->weights[k];
+                        p->equal ? 1 : (REAL)p->weights[k];
             }
         NAME(reduce)(p, &t, b, end, w.planes, w.table, w.g);
     }
@@ -269,6 +272,15 @@ TARGET static int NAME(moments)(pseudo_problem *p, ptrdiff_t number, const uint1
 #undef history
 #undef search
 #undef VU_MASK
+#undef REAL
+#undef WORD
+#undef MANTISSA
+#undef BIAS
+#undef SAFE
+#undef TINY
+#undef NOISE
+#undef FLAT
+#undef PSEUDO_SINGLE
 #undef NARROW
 #undef WIDEN
 #undef LANES

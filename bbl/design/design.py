@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numbers
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -20,7 +20,9 @@ from bbl.design.sample import Sample, code_dtype
 from bbl.design.weights import check_weights
 from bbl.errors import BBLTypeError, DataError, LevelError
 
-__all__ = ["Design"]
+__all__ = ["MISSING", "Design", "incomplete_rows"]
+
+MISSING = ("raise", "drop", "level", "marginal")
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,11 +37,17 @@ class Design:
         The response and its groups.
     predictors : tuple of m Factors
         In the order of ``terms.predictors``.
+    missing : {"raise", "drop", "level", "marginal"}
+        What is done with missing values, in the training data and in new data.
+    incomplete : int
+        Training observations (sum of weights) with missing values.
     """
 
     terms: FormulaTerms
     response: Factor
     predictors: tuple[Factor, ...]
+    missing: str = "raise"
+    incomplete: int = 0
 
     @property
     def pairs(self) -> np.ndarray:
@@ -63,7 +71,13 @@ class Design:
 
     @classmethod
     def from_data(
-        cls, formula: str, data: Any, weights: Any = None, xlevels: Mapping | None = None, novarOk: bool = False
+        cls,
+        formula: str,
+        data: Any,
+        weights: Any = None,
+        xlevels: Mapping | None = None,
+        novarOk: bool = False,
+        missing: str = "raise",
     ) -> tuple[Design, Sample, pd.Index]:
         """Read a formula against data, collect the levels, and encode the rows.
 
@@ -79,12 +93,16 @@ class Design:
             All levels of a predictor, in order, whether they occur or not. For the response only the order.
         novarOk : bool, default False
             Whether predictors with one level are allowed. They get a second level ``"(other)"`` that never occurs.
+        missing : {"raise", "drop", "level", "marginal"}, default "raise"
+            Whether missing values are an error, their rows are dropped before levels are collected, they are a last
+            level ``"(missing)"`` of their predictor, or are marked in ``sample.missing``. The response must be known,
+            unless rows are dropped.
 
         Returns
         -------
         design : Design
         sample : Sample
-            The rows of positive weight, in the order of the data.
+            The rows of positive weight that are not dropped, in the order of the data.
         index : pandas.Index
             Their row labels (positions in the data, for tables without an index).
 
@@ -102,27 +120,35 @@ class Design:
         """
         frame = to_frame(data)
         flag("novarOk", novarOk)
+        choice("missing", missing, MISSING)
         named, counts = _weights(weights, frame, data)
         terms = parse(formula, frame.columns, () if named is None else (named,))
         keep = np.flatnonzero(counts > 0)
+        incomplete = 0
+        if missing == "drop":
+            keep, incomplete = _drop(frame, (terms.response, *terms.predictors), keep, counts)
         index = frame.index
         if len(keep) < frame.n:
             counts, index = counts[keep], index[keep]
         given = _given(xlevels, terms)
-        response, y = _read(frame, terms.response, keep, given, True)
+        response, y, _ = _read(frame, terms.response, keep, given, None)
         _check_groups(response, y)
-        read = (_read(frame, name, keep, given, False) for name in terms.predictors)
+        read = (_read(frame, name, keep, given, missing) for name in terms.predictors)
         codes = np.empty((len(keep), len(terms.predictors)), dtype=np.uint8)
-        factors = []
-        for i, (factor, own) in enumerate(read):
+        factors, none = [], None
+        for i, (factor, own, empty) in enumerate(read):
             if own.dtype.itemsize > codes.dtype.itemsize:
                 codes = codes.astype(own.dtype)
             codes[:, i] = own
             factors.append(factor)
+            none = _marked(none, codes.shape, i, empty)
         if not novarOk:
             _check_variable(factors)
-        design = cls(terms, response, tuple(f.padded() for f in factors))
-        return design, Sample(codes, counts, y.astype(np.intp)), index
+        if none is not None:
+            incomplete = round(float(counts[none.any(axis=1)].sum()))
+        marked = none if missing == "marginal" else None
+        design = cls(terms, response, tuple(f.padded() for f in factors), missing, incomplete)
+        return design, Sample(codes, counts, y.astype(np.intp), marked), index
 
     def encode(self, newdata: Any, unseen: str = "raise") -> tuple[np.ndarray, np.ndarray | None]:
         """Encode the predictors of new data by column name; other columns, and the response, are not looked at.
@@ -138,14 +164,15 @@ class Design:
         codes : ndarray of uint8, uint16 or int32, shape (n, m), C-contiguous
             Unknown levels are coded 0.
         unknown : ndarray of bool, shape (n, m), or None
-            Which values are unknown; None if none are.
+            Which values are unknown, or missing (with ``missing="marginal"`` or ``"drop"``); None if none are.
 
         Raises
         ------
         DataError
-            If a column is absent or has missing values; names it.
+            If a column is absent, or has missing values (with ``missing="raise"``); names it.
         LevelError
-            If a level is unknown; names column and level.
+            If a level is unknown; names column and level. With ``missing="level"``, a missing value is a level that a
+            predictor without missing training values does not know.
         BBLTypeError
             If `newdata` is no table.
         """
@@ -154,13 +181,18 @@ class Design:
         codes = np.empty((frame.n, len(self.predictors)), dtype=code_dtype(self.n_levels))
         unknown = None
         for i, factor in enumerate(self.predictors):
-            column = factorise(factor.name, frame.column(factor.name))
-            codes[:, i], own = factor.encode(column, unseen, "newdata")
-            if own is not None:
-                if unknown is None:
-                    unknown = np.zeros(codes.shape, dtype=bool)
-                unknown[:, i] = own
+            column = factorise(factor.name, frame.column(factor.name), self.missing)
+            known_gap = self.missing != "level"
+            codes[:, i], own = factor.encode(column, unseen, "newdata", skip_missing=known_gap)
+            unknown = _marked(unknown, codes.shape, i, own)
+            unknown = _marked(unknown, codes.shape, i, column.missing() if known_gap else None)
         return codes, unknown
+
+    def dropped(self, newdata: Any) -> np.ndarray | None:
+        """Return which rows of new data have a missing predictor, if such rows are to be dropped, shape (n,)."""
+        if self.missing != "drop":
+            return None
+        return incomplete_rows(to_frame(newdata, "newdata"), [f.name for f in self.predictors])
 
     def encode_response(self, data: Any) -> np.ndarray:
         """Return the group of each row of new data as codes, shape (n,); an unknown group is a LevelError."""
@@ -184,6 +216,8 @@ class Design:
             "response": _factor_to_dict(self.response),
             "predictors": [_factor_to_dict(f) for f in self.predictors],
             "pairs": "all" if len(self.pairs) == m * (m - 1) // 2 else self.pairs.tolist(),
+            "missing": self.missing,
+            "incomplete": self.incomplete,
         }
 
     @classmethod
@@ -201,12 +235,16 @@ class Design:
             names = tuple(f.name for f in predictors)
             pairs = _stored_pairs(stored["pairs"], len(names))
             text = stored["formula"]
+            # files from before there was a choice
+            missing, incomplete = stored.get("missing", "raise"), stored.get("incomplete", 0)
+            if missing not in MISSING or type(incomplete) is not int or incomplete < 0:
+                raise ValueError("it says nothing sensible of missing values")
             if not isinstance(text, str) or not names or len({response.name, *names}) <= len(names):
                 raise ValueError("formula and names do not fit")
         except (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
             raise DataError(f"the stored design is corrupt ({error}). Store it again with to_dict().") from None
         pairs.setflags(write=False)
-        return cls(FormulaTerms(text, response.name, names, pairs), response, predictors)
+        return cls(FormulaTerms(text, response.name, names, pairs), response, predictors, missing, incomplete)
 
 
 def _weights(weights: Any, frame: Frame, data: Any) -> tuple[Hashable | None, np.ndarray]:
@@ -252,12 +290,57 @@ def _given(xlevels: Mapping | None, terms: FormulaTerms) -> dict[Hashable, Facto
     return {name: Factor.given(name, levels) for name, levels in xlevels.items()}
 
 
-def _read(frame: Frame, name: Hashable, keep: np.ndarray, given: dict, response: bool) -> tuple[Factor, np.ndarray]:
-    """Return a column's factor and codes, from the rows to keep."""
+def incomplete_rows(frame: Frame, names: Iterable[Hashable]) -> np.ndarray:
+    """Return which rows have a missing value in one of the columns `names`."""
+    out = np.zeros(frame.n, dtype=bool)
+    for name in names:
+        none = factorise(name, frame.column(name), "keep").missing()
+        if none is not None:
+            out |= none
+    return out
+
+
+def _drop(frame: Frame, names: Iterable[Hashable], keep: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, int]:
+    """Return which of the rows to `keep` are complete, and the weight of those that are not."""
+    none = incomplete_rows(frame, names)[keep]
+    if none.all():
+        raise DataError(
+            "every row has a missing value, so missing='drop' leaves none. Leave the predictors with most of them out "
+            "of the formula, or use missing='level' or 'marginal'.",
+            argument="missing",
+        )
+    return keep[~none], round(float(counts[keep[none]].sum()))
+
+
+def _marked(mask: np.ndarray | None, shape: tuple[int, ...], i: int, rows: np.ndarray | None) -> np.ndarray | None:
+    """Return the mask, made when first needed, with the `rows` of column `i` set too."""
+    if rows is not None:
+        mask = np.zeros(shape, dtype=bool) if mask is None else mask
+        mask[:, i] |= rows
+    return mask
+
+
+def _read(
+    frame: Frame, name: Hashable, keep: np.ndarray, given: dict, missing: str | None
+) -> tuple[Factor, np.ndarray, np.ndarray | None]:
+    """Return a column's factor, codes and missing values, from the rows to keep; `missing` is None for the response."""
     series = frame.column(name)
-    column = factorise(name, series if len(keep) == frame.n else series.iloc[keep])
-    factor = given[name] if name in given else Factor.collect(column, keep_order=response)
-    return factor, factor.encode(column, argument="xlevels" if name in given else "data")[0]
+    column = factorise(name, series if len(keep) == frame.n else series.iloc[keep], missing or "keep")
+    none = column.missing()
+    if missing is None and none is not None:
+        count = int(none.sum())
+        raise DataError(
+            f"column {name!r} has {count} missing value{'s' * (count > 1)}, and is the response, which has to be "
+            f"known. Drop the rows: data.dropna(subset=[{name!r}]), or missing='drop'.",
+            column=name,
+        )
+    factor = given[name] if name in given else Factor.collect(column, keep_order=missing is None)
+    if not factor.levels:
+        raise DataError(f"column {name!r} has no value that is not missing. Leave it out of the formula.", column=name)
+    if none is not None and missing == "level":
+        factor = factor.with_missing()
+    argument = "xlevels" if name in given else "data"
+    return factor, factor.encode(column, argument=argument, skip_missing=missing == "marginal")[0], none
 
 
 def _check_groups(response: Factor, y: np.ndarray) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import itertools
 import math
 import numbers
 from collections.abc import Hashable, Iterable, Mapping
@@ -19,7 +20,7 @@ from bbl.errors import BBLTypeError, DataError, LevelError
 
 __all__ = ["KINDS", "Column", "Factor", "distinct", "factorise", "level_key"]
 
-KINDS = ("bool", "number", "string", "other")
+KINDS = ("bool", "number", "string", "other", "missing")
 TIMES = (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64, pd.Period)
 UNUSABLE = (complex, np.complexfloating, list, tuple, dict, set, frozenset, np.ndarray, pd.Series)
 FEW = 20  # distinct fractional numbers that always pass as levels
@@ -33,10 +34,10 @@ class Column(NamedTuple):
     ----------
     name : hashable
     codes : ndarray of int, shape (n,)
-        Positions in `values`; -1 where missing.
+        Positions in `values`.
     values : list
-        Distinct values as plain Python objects.
-    kinds : list of {"bool", "number", "string", "other"}
+        Distinct values as plain Python objects; None for missing ones.
+    kinds : list of {"bool", "number", "string", "other", "missing"}
     declared : bool
         Whether the values are declared categories.
     ordered : bool
@@ -54,6 +55,10 @@ class Column(NamedTuple):
         """Return which of the values occur."""
         counts = np.bincount(self.codes, minlength=len(self.values)) if len(self.codes) else np.zeros(len(self.values))
         return counts > 0
+
+    def missing(self) -> np.ndarray | None:
+        """Return which rows hold a missing value, shape (n,); None if none do."""
+        return self.codes == len(self.kinds) - 1 if "missing" in self.kinds else None
 
 
 def distinct(series: pd.Series) -> tuple[np.ndarray, list, pd.CategoricalDtype | None]:
@@ -83,8 +88,13 @@ def distinct(series: pd.Series) -> tuple[np.ndarray, list, pd.CategoricalDtype |
     return codes, values.tolist(), None
 
 
-def factorise(name: Hashable, series: pd.Series) -> Column:
+def factorise(name: Hashable, series: pd.Series, missing: str = "raise") -> Column:
     """Return the codes and distinct values of a column, having refused what cannot be levels.
+
+    Parameters
+    ----------
+    missing : str, default "raise"
+        With "raise" missing values are an error, else one more value, of kind "missing" and the last.
 
     Raises
     ------
@@ -100,15 +110,18 @@ def factorise(name: Hashable, series: pd.Series) -> Column:
         codes, values, declared = distinct(series)
     except (TypeError, NotImplementedError):  # the latter from pyarrow
         _refuse(name, "lists or other nested values")
-    missing = np.array([_is_missing(v) for v in values] + [True])  # the last is code -1
-    count = int(missing[codes].sum())
-    if count:
+    none = np.array([_is_missing(v) for v in values] + [True])  # the last is code -1
+    count = int(none[codes].sum())
+    if count and missing == "raise":
         raise DataError(
-            f"column {name!r} has {count} missing value{'s' * (count > 1)}. Drop the rows "
-            f"(data.dropna(subset=[{name!r}])) or give missing values a level of their own.",
+            f"column {name!r} has {count} missing value{'s' * (count > 1)}. Drop the rows (missing='drop'), give "
+            "missing values a level of their own (missing='level'), or sum them out (missing='marginal').",
             column=name,
         )
     pairs = [("other", None) if _is_missing(v) else _level(name, v, declared is not None) for v in values]
+    if count:
+        codes = np.where(none[codes], len(values), codes)
+        pairs.append(("missing", None))
     return Column(
         name,
         codes,
@@ -152,8 +165,9 @@ def level_key(kind: str, value: Any) -> tuple[str, Any]:
 
     The kind counts: ``1``, ``True`` and ``"1"`` are three levels. Numbers are the same by value, whatever their
     type: ``1`` and ``1.0`` are one level. Values of other kinds (intervals, bytes) are the same if their text is.
+    Missing values are all the same, whatever the level that stands for them is called.
     """
-    return kind, str(value) if kind == "other" else value
+    return kind, str(value) if kind == "other" else None if kind == "missing" else value
 
 
 @dataclass(frozen=True)
@@ -166,7 +180,7 @@ class Factor:
     levels : tuple of length L
         Plain Python values; code ``a`` stands for ``levels[a]``, and code 0 is the reference level.
     kinds : tuple of length L
-        Kind of each level: "bool", "number", "string" or "other".
+        Kind of each level: "bool", "number", "string", "other", or "missing" for the level of missing values.
     ordered : bool
         Whether the column declared its levels to be in order.
     """
@@ -194,7 +208,7 @@ class Factor:
             over 1,000.
         """
         used = np.flatnonzero(column.used())
-        found = [(column.kinds[k], column.values[k]) for k in used]
+        found = [(column.kinds[k], column.values[k]) for k in used if column.kinds[k] != "missing"]
         if not column.declared:
             _check_discrete(column.name, found, len(column.codes))
         if not column.declared or not (column.ordered or keep_order):
@@ -229,12 +243,21 @@ class Factor:
 
     def padded(self) -> Factor:
         """Return the factor with a second level ``"(other)"``, which never occurs, if it has but one."""
-        if len(self.levels) != 1:
-            return self
-        label = "(other)" if self.levels[0] != "(other)" else "(other 2)"
-        return Factor(self.name, (*self.levels, label), (*self.kinds, "string"), self.ordered)
+        return self._extended("other", "string") if len(self.levels) == 1 else self
 
-    def encode(self, column: Column, unseen: str = "raise", argument: str = "data") -> tuple[np.ndarray, Any]:
+    def with_missing(self) -> Factor:
+        """Return the factor with a last level ``"(missing)"``, which stands for missing values."""
+        return self._extended("missing", "missing")
+
+    def _extended(self, word: str, kind: str) -> Factor:
+        """Add a level called ``(word)``, with a number where a level is called so already."""
+        labels = itertools.chain([f"({word})"], (f"({word} {k})" for k in itertools.count(2)))
+        label = next(x for x in labels if x not in self.levels)
+        return Factor(self.name, (*self.levels, label), (*self.kinds, kind), self.ordered)
+
+    def encode(
+        self, column: Column, unseen: str = "raise", argument: str = "data", skip_missing: bool = False
+    ) -> tuple[np.ndarray, Any]:
         """Return the codes of a column.
 
         Parameters
@@ -243,6 +266,8 @@ class Factor:
             See `factorise`.
         unseen : {"raise", "ignore"}, default "raise"
             Whether a value that is no level is an error, or is coded 0 and marked.
+        skip_missing : bool, default False
+            Whether missing values are coded 0 and not marked, instead of being values like all others.
 
         Returns
         -------
@@ -258,13 +283,16 @@ class Factor:
         where = [self._codes.get(level_key(k, v), -1) for k, v in zip(column.kinds, column.values, strict=True)]
         lookup = np.array(where, dtype=np.int64)
         strange = lookup < 0
+        if skip_missing and "missing" in column.kinds:
+            strange[-1] = False
         if strange.any() and (strange := strange & column.used()).any() and unseen == "raise":
             self._raise_unseen([v for v, s in zip(column.values, strange, strict=True) if s], argument)
         codes = np.maximum(lookup, 0).astype(code_dtype(len(self.levels)))[column.codes]
         return codes, strange[column.codes] if strange.any() else None
 
     def _raise_unseen(self, values: list, argument: str) -> None:
-        shown = ", ".join(map(repr, values[:SHOWN])) + (f", and {len(values) - SHOWN} more" * (len(values) > SHOWN))
+        values = ["missing values" if v is None else repr(v) for v in values]
+        shown = ", ".join(values[:SHOWN]) + (f", and {len(values) - SHOWN} more" * (len(values) > SHOWN))
         known = ", ".join(map(repr, self.levels[:SHOWN])) + (", and more" * (len(self.levels) > SHOWN))
         if argument == "xlevels":
             text = f"column {self.name!r} has levels that xlevels does not list: {shown}. Add them to {known}"

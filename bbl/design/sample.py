@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -25,16 +25,19 @@ class Sample:
     Attributes
     ----------
     codes : ndarray of uint8, uint16 or int32, shape (n, m), C-contiguous
-        Level codes ``0..L_i-1``; code 0 is the reference level.
+        Level codes ``0..L_i-1``; code 0 is the reference level, and stands where a value is missing.
     weights : ndarray of float64, shape (n,)
         Frequency weights, positive whole numbers.
     y : ndarray of intp, shape (n,), or None
         Response codes; None for one group.
+    missing : ndarray of bool, shape (n, m), or None
+        Which values are missing; None if none are.
     """
 
     codes: np.ndarray
     weights: np.ndarray
     y: np.ndarray | None = None
+    missing: np.ndarray | None = None
 
     @property
     def response(self) -> np.ndarray:
@@ -54,12 +57,23 @@ class Sample:
     def rows(self, index) -> Sample:
         """Return the sample of the rows selected by `index` (a mask or positions)."""
         y = None if self.y is None else self.y[index]
-        return Sample(np.ascontiguousarray(self.codes[index]), self.weights[index], y)
+        missing = None if self.missing is None else self.missing[index]
+        if missing is not None and not missing.any():
+            missing = None
+        return Sample(np.ascontiguousarray(self.codes[index]), self.weights[index], y, missing)
+
+    def weighted(self, weights: np.ndarray) -> Sample:
+        """Return the rows of positive weight, with these `weights` (n,) in place of their own."""
+        return replace(self, weights=weights).rows(weights > 0)
+
+    @property
+    def pooled(self) -> Sample:
+        """The same rows as one group."""
+        return replace(self, y=None)
 
     def group(self, y: int) -> Sample:
         """Return the rows of response group `y`."""
-        part = self.rows(self.y == y)
-        return Sample(part.codes, part.weights)
+        return self.rows(self.y == y).pooled
 
     def collapsed(self, n_levels) -> Sample:
         """Return one row per distinct state, in a fixed order of states.
@@ -70,6 +84,12 @@ class Sample:
         states = math.prod(int(L) for L in n_levels)
         if self.y is not None or not self.n or not self.codes.shape[1]:
             return self
+        if self.missing is not None:  # one more level, while rows are compared
+            levels = np.asarray(n_levels)
+            coded = np.where(self.missing, levels, self.codes).astype(code_dtype(levels + 1))
+            rows = Sample(coded, self.weights).collapsed(levels + 1)
+            missing = rows.codes == levels
+            return Sample(np.where(missing, 0, rows.codes).astype(self.codes.dtype), rows.weights, None, missing)
         if states > max(2 * self.n, FEW_STATES):
             codes = np.ascontiguousarray(self.codes)
             whole_rows = codes.view(np.dtype((np.void, codes.itemsize * codes.shape[1])))[:, 0]

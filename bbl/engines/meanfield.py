@@ -14,7 +14,7 @@ from bbl.engines.base import Engine, EngineFit
 from bbl.engines.naive import absent_levels, frequencies, log_ratio
 from bbl.model.energy import energies
 from bbl.model.layout import Layout
-from bbl.model.moments import pair_counts
+from bbl.model.moments import known_counts, pair_counts
 
 __all__ = ["MeanField"]
 
@@ -67,7 +67,8 @@ class MeanField(Engine):
         check_memory(needed, f"Mean field with {layout.D} levels", "Use fewer predictors.")
         with serial_blas():
             fits = []
-            for J, singular in _inverses(covariance(sample, layout, column, self.prior_count), grid):
+            C = covariance(sample, layout, column, self.prior_count)
+            for J, singular in _inverses(C, grid, clip=sample.missing is not None):
                 np.negative(J, out=J)  # no copies: (D, D) may fill the memory
                 theta = layout.from_matrix(effective, J)
                 field = layout.to_matrix(theta)[1] @ column
@@ -79,33 +80,53 @@ class MeanField(Engine):
 
 
 def _finish(theta, log_z, sample, layout, notes) -> EngineFit:
-    """Assemble the fit; lkh is the mean log-likelihood with the mean-field ln Z."""
-    lkh = float(sample.weights @ energies(sample.codes, layout, theta[None])[:, 0]) / sample.total - log_z
+    """Assemble the fit; lkh is the mean log-likelihood of the complete rows with the mean-field ln Z."""
+    if sample.missing is not None:
+        sample = sample.rows(~sample.missing.any(axis=1))
+    lkh = np.nan
+    if sample.n:
+        lkh = float(sample.weights @ energies(sample.codes, layout, theta[None])[:, 0]) / sample.total - log_z
     return EngineFit(
         theta, lkh, mf_log_z=log_z, converged=np.full(layout.m, not any(n[1] < 0 for n in notes)), notes=notes
     )
 
 
 def covariance(sample: Sample, layout: Layout, column: np.ndarray, prior_count: float) -> np.ndarray:
-    """Return the covariance (D, D) of the non-reference levels with the prior count in it (eq. 20)."""
+    """Return the covariance (D, D) of the non-reference levels with the prior count in it (eq. 20).
+
+    With missing values that of two predictors, its means included, is over the rows in which both are known: means
+    over all rows of each would add noise.
+    """
     C = pair_counts(sample, layout)
+    share = np.repeat(1.0 / layout.n_levels, layout.n_levels - 1)
     if prior_count:
-        share = np.repeat(1.0 / layout.n_levels, layout.n_levels - 1)
         C += prior_count * np.multiply.outer(share, share)
-    C /= sample.total + prior_count
+    if sample.missing is None:
+        C /= sample.total + prior_count
+        C -= np.multiply.outer(column, column)
+    else:
+        known, counts = known_counts(sample, layout)
+        width = layout.n_levels - 1
+        total = np.repeat(known, width, axis=0) + prior_count
+        means = np.repeat((counts + prior_count * share[:, None]) / total, width, axis=1)
+        C /= np.repeat(total, width, axis=1)
+        C -= means * means.T
     for i in range(layout.m):
         block = slice(layout.start[i], layout.start[i + 1])
-        C[block, block] = np.diag(column[block])
-    C -= np.multiply.outer(column, column)
+        C[block, block] = np.diag(column[block]) - np.multiply.outer(column[block], column[block])
     return C
 
 
-def _inverses(C: np.ndarray, grid: list[float]):
-    """Yield the inverse of eq. (21)'s matrix at each eps, and whether it had to be kept from being singular."""
+def _inverses(C: np.ndarray, grid: list[float], clip: bool):
+    """Yield the inverse of eq. (21)'s matrix at each eps, and whether it had to be kept from being singular.
+
+    A covariance put together from different rows may have negative eigenvalues. With `clip` these are zero: that is
+    the nearest matrix without, and no farther from the true covariance, which has none either.
+    """
     from scipy.linalg import LinAlgError, eigh, lapack
 
     mean = np.trace(C) / len(C)
-    if len(grid) == 1:
+    if len(grid) == 1 and not clip:
         M = grid[0] * C
         M.flat[:: len(C) + 1] += (1.0 - grid[0]) * mean
         factor, info = lapack.dpotrf(M.T, lower=1, overwrite_a=1)  # in place, M being symmetric
@@ -120,6 +141,8 @@ def _inverses(C: np.ndarray, grid: list[float]):
         values, vectors = eigh(C, driver="evd", check_finite=False)
     except LinAlgError:
         values, vectors = eigh(C, driver="ev", check_finite=False)
+    if clip:
+        values = np.maximum(values, 0.0)
     for eps in grid:
         d = (1.0 - eps) * mean + eps * values
         floor = SINGULAR * d.max()

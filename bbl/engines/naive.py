@@ -18,9 +18,12 @@ TINY = 1e-300
 
 
 def frequencies(sample: Sample, layout: Layout, prior_count: float) -> list[np.ndarray]:
-    """Return ``f_i(x) = (n_i(x) + c/L_i) / (W + c)`` for every predictor, reference level included."""
-    total = sample.total + prior_count
-    return [(n + prior_count / len(n)) / total for n in level_counts(sample, layout.n_levels)]
+    """Return ``f_i(x) = (n_i(x) + c/L_i) / (W_i + c)`` for every predictor, reference level included.
+
+    ``W_i`` is the weight of the rows in which the predictor is known: a sum of whole numbers, so exact.
+    """
+    counts = level_counts(sample, layout.n_levels)
+    return [(n + prior_count / len(n)) / (n.sum() + prior_count) for n in counts]
 
 
 def log_ratio(f: np.ndarray) -> np.ndarray:

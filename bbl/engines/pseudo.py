@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
 from bbl._ext import newton
 from bbl._ext.pseudo import PseudoProblem, memory_estimate
-from bbl.checks import flag, integer, real
+from bbl.checks import choice, flag, integer, real
 from bbl.config import check_memory, run_tasks, serial_blas, stop_flag
 from bbl.design.sample import Sample
 from bbl.engines.base import Engine, EngineFit
 from bbl.engines.naive import absent_levels, frequencies, log_ratio
 from bbl.errors import BBLTypeError, OptionError
 from bbl.model.layout import Layout
-from bbl.model.moments import level_counts
+from bbl.model.moments import level_counts, usable_rows
 
 __all__ = ["PseudoLikelihood"]
 
-CONVERGED, STUCK, FLOOR = 0, 2, 1e-8
-NEWTON_WORK, NEWTON_SIZE, POLISH_SIZE = 1e6, 256, 2048
+CONVERGED, STUCK = 0, 2
+FINEST = {"double": 0.0, "single": 1e-5}  # gradient norm that a precision can be asked for,
+FLOOR = {"double": 1e-8, "single": 1e-4}  # and at which it has converged where it gets no further
+NEWTON_WORK, NEWTON_SIZE, POLISH_SIZE = 3e4, 256, 2048
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,10 @@ class PseudoLikelihood(Engine):
         Only 0: the pseudo-likelihood has no pseudocount (`lambdah` is what keeps fields finite).
     symmetrize : bool, default True
         Whether to average ``J_ij`` and ``J_ji`` (eq. 18); without, ``J_ij`` of ``i < j`` is that of predictor i.
+    precision : {"double", "single"}, default "double"
+        In single precision large fits take half of the working memory and about half of the time; the gradient norm
+        is then at best 1e-5 (a smaller `tolerance` counts as that), which leaves about four digits of a coefficient.
+        Small fits are computed in double precision all the same.
 
     Raises
     ------
@@ -56,6 +63,7 @@ class PseudoLikelihood(Engine):
     itmax: int = 1000
     symmetrize: bool = True
     prior_count: float = 0.0
+    precision: str = "double"
     name = "pseudo"
     tuned = "lambda_"
     log_z = "half"
@@ -75,42 +83,90 @@ class PseudoLikelihood(Engine):
                 argument="prior_count",
             )
         object.__setattr__(self, "symmetrize", flag("symmetrize", self.symmetrize))
+        choice("precision", self.precision, tuple(FINEST))
 
     def prepare(self, sample: Sample, layout: Layout) -> Sample:
         """Add the extra instance of section 2.2 where a predictor is constant in the group.
 
-        In it constant predictors take another level (the first that is not theirs), all others their reference.
+        In it constant predictors take another level (the first that is not theirs), all others their reference. With
+        missing values, what counts is whether a predictor is constant in the rows that it is fitted to.
         """
         if not sample.n:
             return sample
-        first = sample.codes[0]
-        constant = (sample.codes == first).all(axis=0) & (layout.n_levels > 1)
+        usable = usable_rows(sample, layout)
+        first = sample.codes[usable.argmax(axis=0), np.arange(layout.m)]
+        constant = ((sample.codes == first) | ~usable).all(axis=0) & (layout.n_levels > 1)
         if not constant.any():
             return sample
         extra = np.where(constant & (first == 0), 1, 0).astype(sample.codes.dtype)
-        return Sample(np.vstack([sample.codes, extra]), np.append(sample.weights, 1.0))
+        missing = None if sample.missing is None else np.vstack([sample.missing, np.zeros(layout.m, dtype=bool)])
+        return Sample(np.vstack([sample.codes, extra]), np.append(sample.weights, 1.0), missing=missing)
 
     def memory(self, n: int, layout: Layout, settings: int = 1) -> float:
         """Return the bytes of two matrices (D, 1 + D), and of the prepared rows."""
-        return 16.0 * layout.D**2 + sum(memory_estimate(n, layout.n_levels))
+        return 16.0 * layout.D**2 + sum(memory_estimate(n, layout.n_levels, precision=self.precision))
 
     def path(self, sample: Sample, layout: Layout, values: Sequence[float] | None = None, workers: int = 1):
-        """Fit one group at each penalty of `values`, from the strongest to the weakest with warm starts."""
+        """Fit one group at each penalty of `values`.
+
+        With missing values each predictor is fitted to the rows in which it and its neighbours are known.
+        """
         grid = np.array([self.lambda_] if values is None else values, dtype=float)
-        fits: list[EngineFit] = [EngineFit(np.empty(0), 0.0)] * len(grid)
         needed = self.memory(sample.n, layout)
         check_memory(needed, f"A fit of {layout.D} levels to {sample.n} rows", "Use fewer predictors or rows.")
-        solve = _by_newton if _is_small(sample, layout) else _by_lbfgs(sample, layout)
+        if sample.missing is None:
+            solved = self._solve(sample, layout, grid, workers)
+        else:
+            usable = usable_rows(sample, layout)
+            solved = self._solve_available(sample, layout, usable, grid, workers)
+            sample = replace(sample, missing=~usable)
+        return [
+            replace(self._finish(sample, layout, self._lambdah(lambda_), site_theta, sites), normaliser=normaliser)
+            for lambda_, (site_theta, sites, normaliser) in zip(grid, solved, strict=True)
+        ]
+
+    def _lambdah(self, lambda_: float) -> float:
+        return float(lambda_) if self.lambdah is None else self.lambdah
+
+    def _solve_available(
+        self, sample: Sample, layout: Layout, usable: np.ndarray, grid: np.ndarray, workers: int
+    ) -> list[Solution]:
+        """Solve each predictor on its own rows; those with the same rows go together, with their neighbours."""
+        out: list[Solution] = [(np.zeros((layout.D, 1 + layout.D)), Sites(layout.m), None) for _ in grid]
+        alike: dict[bytes, list[int]] = {}
+        for i in range(layout.m):
+            alike.setdefault(usable[:, i].tobytes(), []).append(i)
+        for own in alike.values():
+            near = np.array(layout.mask[own].any(axis=0))
+            near[own] = True
+            involved = np.flatnonzero(near)
+            position = np.cumsum(near) - 1
+            pairs = layout.pairs[np.isin(layout.pairs, own).any(axis=1)]
+            part = Layout(layout.n_levels[involved], position[pairs])
+            rows = sample.rows(usable[:, own[0]])
+            known = Sample(np.ascontiguousarray(rows.codes[:, involved]), rows.weights).collapsed(part.n_levels)
+            to, wide = layout.columns(own), np.append(0, 1 + layout.columns(involved))
+            share = known.total / sample.total
+            for (site_theta, sites, _), solved in zip(out, self._solve(known, part, grid, workers), strict=True):
+                site_theta[np.ix_(to, wide)] = solved[0][part.columns(position[own])]
+                sites.take(own, solved[1], position[own], share)
+        return out
+
+    def _solve(self, sample: Sample, layout: Layout, grid: np.ndarray, workers: int) -> list[Solution]:
+        """Solve complete rows at each penalty, from the strongest to the weakest with warm starts."""
+        out: list[Any] = [None] * len(grid)
+        solve = _by_newton if _is_small(sample, layout) else _by_lbfgs(sample, layout, self.precision)
         site_theta = np.zeros((layout.D, 1 + layout.D))
         site_theta[:, 0] = np.concatenate([log_ratio(f) for f in frequencies(sample, layout, 1.0)])
+        sites = None
         for at in np.argsort(-grid, kind="stable"):
             lambda_ = float(grid[at])
-            lambdah = lambda_ if self.lambdah is None else self.lambdah
-            site_theta = site_theta.copy()
+            if sites is not None:  # a warm start; the finished fit keeps its own
+                site_theta = site_theta.copy()
             sites = Sites(layout.m)
-            normaliser = solve(self, sample, layout, lambda_, lambdah, site_theta, sites, workers)
-            fits[at] = replace(self._finish(sample, layout, lambdah, site_theta, sites), normaliser=normaliser)
-        return fits
+            normaliser = solve(self, sample, layout, lambda_, self._lambdah(lambda_), site_theta, sites, workers)
+            out[at] = (site_theta, sites, normaliser)
+        return out
 
     def _finish(
         self, sample: Sample, layout: Layout, lambdah: float, site_theta: np.ndarray, sites: Sites
@@ -136,6 +192,14 @@ class Sites:
     def __init__(self, m: int):
         self.value, self.norm = np.zeros(m), np.zeros(m)
         self.n_iter, self.n_eval, self.status = (np.zeros(m, dtype=np.int32) for _ in range(3))
+
+    def take(self, to: list[int], other: Sites, source: np.ndarray, share: float) -> None:
+        """Copy what `other` reports of the predictors `source`, whose objective counts for a `share` of all rows."""
+        for name, values in vars(self).items():
+            values[to] = getattr(other, name)[source] * (share if name == "value" else 1)
+
+
+Solution = tuple[np.ndarray, Sites, Callable | None]
 
 
 def _is_small(sample: Sample, layout: Layout) -> bool:
@@ -173,13 +237,14 @@ def _solve_task(problem: PseudoProblem, task: int, numbers: tuple, out: dict) ->
     problem.solve(task, lambda_, lambdah, tolerance, itmax, theta, stop=stop_flag(), **out)
 
 
-def _by_lbfgs(sample: Sample, layout: Layout):
+def _by_lbfgs(sample: Sample, layout: Layout, precision: str):
     """Prepare the rows for the vectorised kernel, once for all penalties; return the solver."""
     with serial_blas():
-        problem = PseudoProblem(sample.codes, sample.weights, layout.n_levels, layout.mask)
+        problem = PseudoProblem(sample.codes, sample.weights, layout.n_levels, layout.mask, precision=precision)
 
     def solve(engine, sample, layout, lambda_, lambdah, site_theta, sites, workers):
-        options = (lambda_, lambdah, engine.tolerance, engine.itmax, site_theta)
+        tolerance = max(engine.tolerance, FINEST[precision])
+        options = (lambda_, lambdah, tolerance, engine.itmax, site_theta)
         out = {
             "grad_norm": sites.norm,
             "n_iter": sites.n_iter,
@@ -191,10 +256,10 @@ def _by_lbfgs(sample: Sample, layout: Layout):
         run_tasks(partial(_solve_task, problem), tasks, workers, shared=True)
         # near rounding a quasi-Newton line search may find nothing better, where Newton's step still does
         stuck = np.flatnonzero(sites.status == STUCK)
-        if len(stuck) and layout.D * (layout.n_levels[stuck].max() - 1) < POLISH_SIZE:
+        if len(stuck) and precision == "double" and layout.D * (layout.n_levels[stuck].max() - 1) < POLISH_SIZE:
             _by_newton(engine, sample, layout, lambda_, lambdah, site_theta, sites, workers, stuck)
         # what is left there is the floor that rounding sets
-        sites.status[(sites.status == STUCK) & (sites.norm <= FLOOR)] = CONVERGED
+        sites.status[(sites.status == STUCK) & (sites.norm <= FLOOR[precision])] = CONVERGED
         return partial(problem.log_normaliser, site_theta)
 
     return solve

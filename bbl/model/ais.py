@@ -12,7 +12,10 @@ from bbl.model.energy import Energy
 from bbl.model.layout import Layout
 from bbl.model.sampling import Chains
 
-__all__ = ["AnnealedLogZ", "annealed_log_z"]
+__all__ = ["N_CHAINS", "N_STEPS", "AnnealedLogZ", "annealed_log_z", "annealing_seconds"]
+
+N_STEPS, N_CHAINS = 500, 512
+UPDATE, COUPLING = 2e-8, 1e-10  # seconds of a site update, and more of it for each non-reference level (measured)
 
 
 @dataclass(frozen=True)
@@ -33,12 +36,23 @@ class AnnealedLogZ:
     ess: float
 
 
+def annealing_seconds(layout: Layout, n_steps: int = N_STEPS, n_chains: int = N_CHAINS) -> float:
+    """Return about how long `annealed_log_z` will take on one core, right to a factor of three or so.
+
+    Examples
+    --------
+    >>> annealing_seconds(Layout([2] * 100)) < 1.0
+    True
+    """
+    return n_steps * n_chains * layout.m * (UPDATE + COUPLING * layout.D)
+
+
 def annealed_log_z(
     layout: Layout,
     theta: np.ndarray,
     start: np.ndarray,
-    n_steps: int = 500,
-    n_chains: int = 512,
+    n_steps: int = N_STEPS,
+    n_chains: int = N_CHAINS,
     rng=None,
     n_jobs: int | None = 1,
 ) -> AnnealedLogZ:

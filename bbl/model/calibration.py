@@ -86,5 +86,18 @@ def fit_calibration(scores: np.ndarray, y: np.ndarray, weights: np.ndarray, kind
             gradient[K] += temperature * float((residual * finite).sum())
         return value, gradient
 
-    x = minimize(loss, np.zeros(K + 1), jac=True, method="BFGS", options={"gtol": 1e-9, "maxiter": 500}).x
+    def hessian(x: np.ndarray) -> np.ndarray:
+        temperature = float(np.exp(x[K])) if kind == "temperature" else 1.0
+        p = np.exp(log_probabilities(temperature * finite + x[:K]))
+        out = prior * np.eye(K + 1)
+        out[:K, :K] += np.diag(share @ p) - (p * share[:, None]).T @ p
+        if kind == "temperature":
+            slope = temperature * finite
+            spread = share[:, None] * p * (slope - (p * slope).sum(axis=1, keepdims=True))
+            out[:K, K] = out[K, :K] = spread.sum(axis=0)
+            out[K, K] += float((spread * slope).sum() + (share[:, None] * (p - hit) * slope).sum())
+        return out
+
+    start = np.zeros(K + 1)
+    x = minimize(loss, start, jac=True, hess=hessian, method="trust-exact", options={"gtol": 1e-9, "maxiter": 500}).x
     return Calibration(float(np.exp(x[K])) if kind == "temperature" else 1.0, x[:K] - x[:K].mean())

@@ -80,7 +80,9 @@ def log_partition(layout: Layout, theta: np.ndarray, order: list[tuple[int, tupl
 
 def _with_reference(table: np.ndarray, axes: int) -> np.ndarray:
     """Put the zeros of the reference level in front of the last `axes` axes."""
-    return np.pad(table, [(0, 0)] + [(1, 0)] * axes)
+    out = np.zeros((len(table), *(n + 1 for n in table.shape[1:])))  # much quicker than np.pad
+    out[(slice(None), *(slice(1, None),) * axes)] = table
+    return out
 
 
 def _add_up(tables: list[tuple[tuple[int, ...], np.ndarray]], i: int) -> tuple[tuple[int, ...], np.ndarray]:

@@ -11,7 +11,7 @@ from bbl.design.sample import Sample
 from bbl.errors import DataError
 from bbl.model.conditional import conditionals
 from bbl.model.layout import Layout
-from bbl.model.moments import one_hot
+from bbl.model.moments import one_hot, usable_rows
 
 __all__ = ["Influence", "term_covariances"]
 
@@ -26,7 +26,8 @@ class Influence:
     is the average of two solutions (eq. 18), and so is its influence. The covariance of any set of estimates is the
     weighted sum of products of their influences over ``W^2``: the Godambe covariance ``H^-1 K H^-1`` with frequency
     weights as replications (Besag 1975; Nguyen & Wood 2016). With a penalty in force it is the covariance of the
-    penalised estimator, which says nothing of its bias.
+    penalised estimator, which says nothing of its bias. With missing values a predictor has the rows in which it and
+    its neighbours are known, of weight ``W_i`` in place of W; in all others its ``psi_i`` is zero.
 
     Parameters
     ----------
@@ -46,6 +47,8 @@ class Influence:
 
     def __init__(self, sample: Sample, layout: Layout, site_theta: np.ndarray, lambda_: float, lambdah: float):
         self.layout, self.total = layout, sample.total
+        usable = usable_rows(sample, layout)
+        self._totals = sample.weights @ usable
         self.site_theta = site_theta
         self._columns = [self._neighbour_columns(i) for i in range(layout.m)]
         sizes = [(layout.n_levels[i] - 1) * len(c) for i, c in enumerate(self._columns)]
@@ -60,7 +63,8 @@ class Influence:
                 Z, P = self._blocks(sample.codes[lo : lo + ROWS])
                 w = sample.weights[lo : lo + ROWS]
                 for i in range(layout.m):
-                    self._add_hessian(hessian[i], Z[:, self._columns[i]], self._own(P, i), w)
+                    own = w * usable[lo : lo + ROWS, i]
+                    self._add_hessian(hessian[i], Z[:, self._columns[i]], self._own(P, i), own)
             self._factors = [self._factor(i, hessian[i], lambda_, lambdah) for i in range(layout.m)]
         self._pull = [self._penalty(i, lambda_, lambdah) for i in range(layout.m)]
 
@@ -98,7 +102,7 @@ class Influence:
     def _factor(self, i: int, H: np.ndarray, lambda_: float, lambdah: float):
         from scipy.linalg import cho_factor
 
-        H /= self.total
+        H /= self._totals[i]
         H.flat[:: len(H) + 1] += self._penalties(i, lambda_, lambdah)
         try:
             factor = cho_factor(H, lower=True, overwrite_a=True, check_finite=False)
@@ -116,38 +120,44 @@ class Influence:
         own = slice(self.layout.start[i], self.layout.start[i + 1])
         return self._penalties(i, lambda_, lambdah) * self.site_theta[own][:, self._columns[i]].ravel()
 
-    def _sites(self, codes: np.ndarray) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-        """Yield each predictor with the penalised scores of the rows and ``psi``, both (n, parameters)."""
+    def _sites(self, rows: Sample) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
+        """Yield each predictor with the penalised scores of the rows and ``psi W/W_i``, both (n, parameters)."""
         from scipy.linalg import cho_solve
 
-        layout = self.layout
-        Z, P = self._blocks(codes)
+        layout, usable = self.layout, usable_rows(rows, self.layout)
+        Z, P = self._blocks(rows.codes)
         for i in range(layout.m):
             residual = Z[:, 1 + layout.start[i] : 1 + layout.start[i + 1]] - self._own(P, i)
-            score = (residual[:, :, None] * Z[:, None, self._columns[i]]).reshape(len(codes), -1) - self._pull[i]
-            yield i, score, cho_solve(self._factors[i], score.T, check_finite=False).T
+            score = (residual[:, :, None] * Z[:, None, self._columns[i]]).reshape(rows.n, -1) - self._pull[i]
+            score *= usable[:, [i]]
+            psi = cho_solve(self._factors[i], score.T, check_finite=False).T
+            yield i, score, psi * (self.total / self._totals[i])
 
-    def __call__(self, codes: np.ndarray) -> np.ndarray:
-        """Return the influences (n, layout.size) of the rows `codes` on fields and symmetrised couplings."""
-        out = np.zeros((len(codes), self.layout.size))
-        for i, _, psi in self._sites(codes):
-            self._scatter(out, i, psi.reshape(len(codes), int(self.layout.n_levels[i]) - 1, -1))
+    def __call__(self, rows: Sample) -> np.ndarray:
+        """Return the influences (n, layout.size) of rows on fields and symmetrised couplings."""
+        out = np.zeros((rows.n, self.layout.size))
+        for i, _, psi in self._sites(rows):
+            self._scatter(out, i, psi.reshape(rows.n, int(self.layout.n_levels[i]) - 1, -1))
         return out
 
     def composite(self, rows: Sample) -> tuple[float, float]:
         """Return the log pseudo-likelihood of `rows` and its effective number of parameters.
 
         The latter is ``tr(K H^-1)``, H the Hessian and K the covariance of the score (Varin, Reid & Firth 2011,
-        section 2.3); H is block diagonal over predictors, so only K's blocks matter.
+        section 2.3); H is block diagonal over predictors, so only K's blocks matter. With missing values each predictor
+        counts in the rows that it was fitted to.
         """
+        layout, varies = self.layout, self.layout.n_levels > 1
         value = effective = 0.0
         for lo in range(0, rows.n, ROWS):
-            codes, w = rows.codes[lo : lo + ROWS], rows.weights[lo : lo + ROWS]
-            X = one_hot(codes, self.layout)
-            log_norm, _ = conditionals(X, self.layout, self.site_theta[:, 0], self.site_theta[:, 1:])
-            field = (X * (X @ self.site_theta[:, 1:].T + self.site_theta[:, 0])).sum(axis=1)
-            value += float(w @ (field - log_norm.sum(axis=1)))
-            effective += sum(float(w @ (score * psi).sum(axis=1)) for _, score, psi in self._sites(codes))
+            part = rows.rows(slice(lo, lo + ROWS))
+            usable, w = usable_rows(part, layout), part.weights
+            X = one_hot(part.codes, layout)
+            log_norm, _ = conditionals(X, layout, self.site_theta[:, 0], self.site_theta[:, 1:])
+            field = X * (X @ self.site_theta[:, 1:].T + self.site_theta[:, 0])
+            field *= np.repeat(usable, layout.n_levels - 1, axis=1)
+            value += float(w @ (field.sum(axis=1) - (log_norm * usable[:, varies]).sum(axis=1)))
+            effective += sum(float(w @ (score * psi).sum(axis=1)) for _, score, psi in self._sites(part))
         return value, effective / self.total
 
     def _scatter(self, out: np.ndarray, i: int, psi: np.ndarray) -> None:

@@ -9,6 +9,15 @@ import numpy as np
 __all__ = ["Layout"]
 
 
+def all_pairs(m: int) -> np.ndarray:
+    """Return all pairs ``i < j`` of `m` predictors (P, 2), lexicographic."""
+    i = np.arange(m)
+    pairs = np.empty((m * (m - 1) // 2, 2), dtype=np.intp)
+    pairs[:, 0] = np.repeat(i, m - 1 - i)
+    pairs[:, 1] = np.arange(len(pairs)) - np.repeat(i * (2 * m - i - 1) // 2 - i - 1, m - 1 - i)
+    return pairs
+
+
 class Layout:
     """Positions of all parameters of one group in a flat float64 vector.
 
@@ -51,7 +60,7 @@ class Layout:
         self.n_levels = np.ascontiguousarray(n_levels, dtype=np.int32)
         self.m = len(self.n_levels)
         if pairs is None:
-            found = np.column_stack(np.triu_indices(self.m, 1)).astype(np.intp)
+            found = all_pairs(self.m)
         else:
             found = np.sort(np.asarray(pairs, dtype=np.intp).reshape(-1, 2), axis=1)
             keys = np.unique(found[:, 0] * self.m + found[:, 1])
@@ -114,16 +123,25 @@ class Layout:
         block = block.reshape(*theta.shape[:-1], self.n_levels[a] - 1, self.n_levels[b] - 1)
         return block if i == a else np.swapaxes(block, -1, -2)
 
+    def columns(self, predictors) -> np.ndarray:
+        """Return the columns of the non-reference levels of some predictors, one predictor after the other."""
+        ranges = [np.arange(self.start[i], self.start[i + 1]) for i in predictors]
+        return np.concatenate([np.empty(0, dtype=np.intp), *ranges])
+
     @cached_property
     def cells(self) -> tuple[np.ndarray, np.ndarray]:
         """Row and column among the D non-reference levels of every coupling, in storage order."""
-        width = (self.n_levels - 1).astype(np.intp)
-        wi, wj = width[self.pairs[:, 0]], width[self.pairs[:, 1]]
-        cells = wi * wj
-        within = np.arange(self.size - self.D) - np.repeat(self.pair_start[:-1] - self.D, cells)
-        row = np.repeat(self.start[self.pairs[:, 0]], cells) + within // np.repeat(wj, cells)
-        col = np.repeat(self.start[self.pairs[:, 1]], cells) + within % np.repeat(wj, cells)
-        return row.astype(np.int32), col.astype(np.int32)
+        i, j = self.pairs.T
+        cells = np.diff(self.pair_start)
+        start = self.start.astype(np.int32)  # half of the memory, which for thousands of levels is what counts
+        col = np.arange(self.size - self.D, dtype=np.int32)
+        col -= np.repeat((self.pair_start[:-1] - self.D).astype(np.int32), cells)
+        width = np.repeat(self.n_levels[j] - 1, cells)
+        row = col // width
+        row += np.repeat(start[i], cells)
+        np.remainder(col, width, out=col)
+        col += np.repeat(start[j], cells)
+        return row, col
 
     def to_matrix(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return ``(h, J)``: fields (D,) and the symmetric coupling matrix (D, D) over non-reference levels."""
@@ -138,5 +156,7 @@ class Layout:
         row, col = self.cells
         theta = np.empty(self.size)
         theta[: self.D] = h
-        theta[self.D :] = 0.5 * (J[row, col] + J[col, row])
+        theta[self.D :] = J[row, col]
+        theta[self.D :] += J[col, row]
+        theta[self.D :] *= 0.5
         return theta

@@ -10,9 +10,9 @@ from bbl.errors import OptionError
 from bbl.model.conditional import conditionals
 from bbl.model.elimination import elimination_order, log_partition
 from bbl.model.layout import Layout
-from bbl.model.moments import one_hot
+from bbl.model.moments import one_hot, usable_rows
 
-__all__ = ["LOG_Z", "exact_log_z", "pseudo_log_z", "resolve_log_z"]
+__all__ = ["LOG_Z", "exact_log_z", "exact_order", "pseudo_log_z", "resolve_log_z"]
 
 LOG_Z = ("auto", "exact", "pseudo", "half", "mf", "ais")
 
@@ -21,8 +21,8 @@ EXACT_CELLS = 3e7
 ROWS = 2048
 
 
-def exact_log_z(layout: Layout, theta: np.ndarray) -> np.ndarray:
-    """Return the true ln Z (K,) of the parameter vectors `theta` (K, size), by variable elimination.
+def exact_order(layout: Layout) -> list:
+    """Return the order in which variables are eliminated for the exact ln Z.
 
     Raises
     ------
@@ -36,7 +36,18 @@ def exact_log_z(layout: Layout, theta: np.ndarray) -> np.ndarray:
             f"{len(layout.pairs)} interactions; use log_z='auto' or 'ais', or fewer interactions.",
             argument="log_z",
         )
-    return log_partition(layout, theta, found[0])
+    return found[0]
+
+
+def exact_log_z(layout: Layout, theta: np.ndarray) -> np.ndarray:
+    """Return the true ln Z (K,) of the parameter vectors `theta` (K, size), by variable elimination.
+
+    Raises
+    ------
+    OptionError
+        If the tables would hold more than 3e7 cells per group.
+    """
+    return log_partition(layout, theta, exact_order(layout))
 
 
 def resolve_log_z(log_z: str, layout: Layout, fallback: str) -> str:
@@ -49,6 +60,8 @@ def resolve_log_z(log_z: str, layout: Layout, fallback: str) -> str:
 def pseudo_log_z(sample: Sample, layout: Layout, site_theta: np.ndarray, *, half: bool) -> float:
     """Return eq. (31): the weighted mean over rows of the sum of the predictors' log-normalisers.
 
+    With missing values each predictor's mean is over the rows in which it and its neighbours are known.
+
     Parameters
     ----------
     sample : Sample
@@ -60,10 +73,17 @@ def pseudo_log_z(sample: Sample, layout: Layout, site_theta: np.ndarray, *, half
         With the factor 1/2 in front of the couplings, as eq. (31) is printed; R's default leaves it out.
     """
     h, J = site_theta[:, 0], site_theta[:, 1:] * (0.5 if half else 1.0)
-    total = 0.0
+    total, by_site = 0.0, np.zeros(layout.m)
+    usable = None if sample.missing is None else usable_rows(sample, layout)
+    varies = layout.n_levels > 1
     with serial_blas():
         for lo in range(0, sample.n, ROWS):
             part = slice(lo, lo + ROWS)
             norm, _ = conditionals(one_hot(sample.codes[part], layout), layout, h, J)
-            total += float(sample.weights[part] @ norm.sum(axis=1))
-    return total / sample.total
+            if usable is None:
+                total += float(sample.weights[part] @ norm.sum(axis=1))
+            else:
+                by_site[varies] += sample.weights[part] @ (norm * usable[part][:, varies])
+    if usable is None:
+        return total / sample.total
+    return float((by_site / (sample.weights @ usable))[varies].sum())

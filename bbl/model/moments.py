@@ -1,4 +1,4 @@
-"""Moments: weighted counts of levels and of pairs of levels (eqs. 16)."""
+"""Moments: weighted counts of levels and of pairs of levels (eqs. 16), over the rows where they are known."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from bbl._ext import moments as kernel
 from bbl.design.sample import Sample
 from bbl.model.layout import Layout
 
-__all__ = ["level_counts", "one_hot", "pair_counts"]
+__all__ = ["known_counts", "level_counts", "one_hot", "pair_counts", "usable_rows"]
 
 ROWS = 4096
 
@@ -19,7 +19,7 @@ def level_counts(sample: Sample, n_levels) -> list[np.ndarray]:
     Parameters
     ----------
     sample : Sample
-        Rows of one group; with ``y`` set, counts are split by group.
+        Rows of one group; with ``y`` set, counts are split by group. Missing values are not counted.
     n_levels : sequence of int, length m
         Number of levels of each predictor.
 
@@ -32,7 +32,8 @@ def level_counts(sample: Sample, n_levels) -> list[np.ndarray]:
     counts = []
     for i, L in enumerate(n_levels):
         cell = offset * int(L) + sample.codes[:, i].astype(np.intp)
-        counts.append(np.bincount(cell, sample.weights, K * int(L)).reshape(K, int(L)))
+        weights = sample.weights if sample.missing is None else np.where(sample.missing[:, i], 0.0, sample.weights)
+        counts.append(np.bincount(cell, weights, K * int(L)).reshape(K, int(L)))
     return [c[0] for c in counts] if sample.y is None else counts
 
 
@@ -49,7 +50,8 @@ def one_hot(codes: np.ndarray, layout: Layout) -> np.ndarray:
 def pair_counts(sample: Sample, layout: Layout) -> np.ndarray:
     """Return the weighted counts (D, D) of pairs of non-reference levels; the diagonal holds the level counts.
 
-    All counts are sums of whole numbers, so they are exact and do not depend on the order of the rows.
+    All counts are sums of whole numbers, so they are exact and do not depend on the order of the rows. A missing
+    value has the code of the reference level, which is not counted here.
     """
     counts = np.zeros((layout.D, layout.D))
     if (sample.weights == 1.0).all():
@@ -61,3 +63,31 @@ def pair_counts(sample: Sample, layout: Layout) -> np.ndarray:
         X = one_hot(sample.codes[lo : lo + ROWS], layout)
         counts += X.T @ (X * sample.weights[lo : lo + ROWS, None])
     return counts
+
+
+def known_counts(sample: Sample, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
+    """Return what is known together, as exact sums of weights.
+
+    Returns
+    -------
+    known : ndarray, shape (m, m)
+        Weight of the rows in which both predictors are known.
+    counts : ndarray, shape (D, m)
+        Weight of the rows with a non-reference level in which the other predictor is known.
+    """
+    known, counts = np.zeros((layout.m, layout.m)), np.zeros((layout.D, layout.m))
+    for lo in range(0, sample.n, ROWS):
+        part = sample.rows(slice(lo, lo + ROWS))
+        here = np.ones(part.codes.shape) if part.missing is None else (~part.missing).astype(float)
+        weighted = here * part.weights[:, None]
+        known += here.T @ weighted
+        counts += one_hot(part.codes, layout).T @ weighted
+    return known, counts
+
+
+def usable_rows(sample: Sample, layout: Layout) -> np.ndarray:
+    """Return in which rows (n, m) each predictor and all those that it interacts with are known."""
+    if sample.missing is None:
+        return np.ones(sample.codes.shape, dtype=bool)
+    near = layout.mask | np.eye(layout.m, dtype=bool)
+    return sample.missing.astype(np.float32) @ near.astype(np.float32) == 0.0

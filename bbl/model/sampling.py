@@ -280,8 +280,11 @@ def gibbs(
 def check_levels(n_levels) -> np.ndarray:
     """Return `n_levels` as int32 array (m,), or say what is wrong with it."""
     levels = np.asarray(n_levels)
-    if levels.ndim != 1 or levels.size == 0 or levels.dtype.kind not in "iu" or levels.min() < 2:
-        raise OptionError("n_levels must hold one whole number of at least 2 per predictor.", argument="n_levels")
+    usable = levels.ndim == 1 and levels.size and levels.dtype.kind in "iu"
+    if not usable or levels.min() < 2 or levels.max() >= 2**31:
+        raise OptionError(
+            "n_levels must hold one whole number of at least 2 (and below 2**31) per predictor.", argument="n_levels"
+        )
     return np.ascontiguousarray(levels, dtype=np.int32)
 
 

@@ -13,7 +13,17 @@ import pandas as pd
 from bbl.design.labels import Labels
 from bbl.model.parameters import Parameters
 
-__all__ = ["call_text", "cv_text", "fit_text", "format_numbers", "head_text", "label_text", "sample_text", "table_text"]
+__all__ = [
+    "call_text",
+    "cv_text",
+    "fit_text",
+    "format_numbers",
+    "head_text",
+    "label_text",
+    "missing_text",
+    "sample_text",
+    "table_text",
+]
 
 DIGITS = 7  # significant digits, as R prints
 WIDTH = 80
@@ -232,6 +242,30 @@ def fit_text(call: str, labels: Labels, parameters: Parameters) -> str:
             parts.append(f"{d}J_[{names[i]},{names[j]}]^({group}):\n{values}")
     parts += more_pairs + more_groups
     return f"{head_text(call, labels)}\n\nCoefficients:\n" + "\n\n".join(parts)
+
+
+def missing_text(policy: str, incomplete: int) -> str:
+    """Return what was done with missing values.
+
+    Parameters
+    ----------
+    policy : {"drop", "level", "marginal"}
+    incomplete : int
+        Training observations with missing values.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> missing_text("drop", 3)
+    '3 observations with missing values dropped'
+    """
+    if not incomplete:
+        return "none"
+    how = {"drop": " dropped", "level": ", which are levels of their own", "marginal": ", which are summed out"}
+    return f"{incomplete} observation{'s' * (incomplete > 1)} with missing values{how[policy]}"
 
 
 def _coupling_text(values: np.ndarray, rows: Sequence, columns: Sequence) -> str:

@@ -9,7 +9,8 @@ import numpy as np
 import pandas as pd
 
 from bbl.design.design import Design
-from bbl.design.sample import Sample
+from bbl.design.sample import Sample, code_dtype
+from bbl.design.weights import check_weights
 from bbl.engines import ENGINES, EngineFit
 from bbl.errors import BBLTypeError
 from bbl.estimate import Estimate
@@ -31,6 +32,7 @@ def pack(fit: Any, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
         "design": fit.design.to_dict(),
         "engine": {"name": engine.name, **dataclasses.asdict(engine)},
         "log_z_kind": estimate.log_z_kind,
+        "nobs": fit.nobs(),
     }
     arrays = {
         "theta": parameters.theta,
@@ -51,6 +53,8 @@ def pack(fit: Any, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
         arrays["calibration"] = np.append(estimate.calibration.offset, estimate.calibration.temperature)
     if store_data and fit.sample is not None:
         arrays |= {"codes": fit.sample.codes, "weights": fit.sample.weights, "y": fit.sample.y}
+        if fit.sample.missing is not None:
+            arrays["missing"] = fit.sample.missing
         meta["index"] = _pack_index(fit.index)
     return meta, arrays
 
@@ -63,12 +67,74 @@ def _pack_index(index: pd.Index) -> dict:
     return {"labels": labels if plain and not isinstance(index, pd.RangeIndex) else None, "name": name}
 
 
+def _unpack_index(stored: dict, n: int) -> pd.Index:
+    labels, name = stored["labels"], stored["name"]
+    plain = labels is None or (len(labels) == n and all(type(v) in (str, int) for v in labels))
+    if not plain or not (name is None or isinstance(name, str)):
+        raise ValueError("the labels of its rows are not as saved")
+    return pd.Index(range(n) if labels is None else labels, name=name)
+
+
+def _check_meta(meta: dict) -> None:
+    kinds = {"call": str, "design": dict, "engine": dict, "log_z_kind": str}
+    for name, kind in (kinds | {"nobs": int} if "nobs" in meta else kinds).items():
+        if not isinstance(meta[name], kind):
+            raise ValueError(f"{name!r} is not as saved")
+
+
+def _check_arrays(layout: Layout, K: int, arrays: dict[str, np.ndarray]) -> None:
+    """Refuse arrays that `pack` would not have made: a checksum does not say who wrote them, and kernels trust them."""
+    m, fits = layout.m, K + ("pooled" in arrays)
+    iterates = m if arrays["grad_norm"].size else 0  # closed forms have no iterations
+    n = len(arrays["codes"]) if "codes" in arrays else 0
+    shapes = {
+        "theta": ("f", K, layout.size),
+        "pooled": ("f", layout.size),
+        "pairs": ("i", len(layout.pairs), 2),
+        "log_z": ("f", K),
+        "log_z_error": ("f", K),
+        "prior": ("f", K),
+        "lkh": ("f", fits + 1),
+        "grad_norm": ("f", fits, iterates),
+        "n_iter": ("i", fits, iterates),
+        "converged": ("b", fits, m),
+        "log_likelihood": ("f", 1),
+        "counts": ("f", K, int(layout.n_levels.sum())),
+        "calibration": ("f", K + 1),
+        "codes": (code_dtype(layout.n_levels).kind, n, m),
+        "weights": ("f", n),
+        "y": ("i", n),
+        "missing": ("b", n, m),
+    }
+    for name, array in arrays.items():
+        if (array.dtype.kind, *array.shape) != shapes[name]:
+            raise ValueError(f"{name!r} is not as saved")
+    finite = ("theta", "pooled", "log_z", "prior", "counts", "calibration")
+    sound = {name: np.isfinite(arrays[name]).all() for name in finite if name in arrays}
+    i, j = layout.pairs.T
+    sound["pairs"] = np.array_equal(arrays["pairs"], layout.pairs) and ((i >= 0) & (i < j) & (j < m)).all()
+    for name in ("prior", "counts"):
+        sound[name] &= (arrays[name] >= 0).all()
+    if "calibration" in arrays:
+        sound["calibration"] &= arrays["calibration"][-1] > 0
+    if n:
+        codes, y = arrays["codes"], arrays["y"]
+        sound["codes"] = codes.dtype == code_dtype(layout.n_levels) and (codes.max(axis=0) < layout.n_levels).all()
+        sound["y"] = y.min() >= 0 and y.max() < K
+        check_weights(arrays["weights"], n)
+    for name, right in sound.items():
+        if not right:
+            raise ValueError(f"{name!r} holds what cannot have been saved")
+
+
 def unpack(make: Any, meta: dict, arrays: dict[str, np.ndarray]) -> Any:
     """Return the fit of `pack`; `make` is the class of results."""
     design = Design.from_dict(meta["design"])
     options = dict(meta["engine"])
     engine = ENGINES[options.pop("name")](**options)
     layout = Layout(design.n_levels, arrays["pairs"])
+    _check_meta(meta)
+    _check_arrays(layout, len(design.response.levels), arrays)
     theta = arrays["theta"]
     fits = tuple(
         EngineFit(t, float(lkh), grad_norm=norm, n_iter=n, converged=ok)
@@ -93,12 +159,12 @@ def unpack(make: Any, meta: dict, arrays: dict[str, np.ndarray]) -> Any:
     )
     sample = index = None
     if "codes" in arrays:
-        sample = Sample(arrays["codes"], arrays["weights"], arrays["y"])
-        labels = meta["index"]["labels"]
-        index = pd.RangeIndex(sample.n) if labels is None else pd.Index(labels)
-        index.name = meta["index"]["name"]
+        sample = Sample(arrays["codes"], arrays["weights"], arrays["y"], arrays.get("missing"))
+        index = _unpack_index(meta["index"], sample.n)
     fit = make(meta["call"], design, sample, index, engine, estimate)
     # what the results would compute from the training rows
     fit.__dict__["_log_likelihood"] = float(arrays["log_likelihood"][0])
-    fit.__dict__["_counts"] = np.split(arrays["counts"], np.cumsum(design.n_levels)[:-1], axis=1)
+    counts = np.split(arrays["counts"], np.cumsum(design.n_levels)[:-1], axis=1)
+    fit.__dict__["_counts"] = counts
+    fit.__dict__["_nobs"] = meta.get("nobs", round(float(counts[0].sum())))  # files that do not say have no gaps
     return fit

@@ -16,8 +16,8 @@ from bbl.design.sample import Sample
 from bbl.engines import Engine
 from bbl.errors import DataError
 from bbl.estimate import Estimate
-from bbl.model.energy import Energy
 from bbl.model.inference import likelihood_ratio
+from bbl.model.marginal import MarginalEnergy
 from bbl.model.moments import level_counts
 from bbl.model.parameters import Parameters
 from bbl.model.predict import link, log_probabilities
@@ -55,7 +55,7 @@ def prediction_frame(
 ) -> pd.DataFrame | pd.Series:
     """Return class scores (n, K) as R's frame of predictions, or the most likely groups alone."""
     columns = pd.Index(groups, dtype=object)
-    codes = scores.argmax(axis=1)
+    codes = np.where(np.isnan(scores).any(axis=1), -1, scores.argmax(axis=1))
     best = pd.Series(pd.Categorical.from_codes(codes, columns.infer_objects()), index=index, name="yhat")
     if type == "class":
         return best.rename(response)
@@ -146,11 +146,16 @@ class BBLResults(Figures, Uncertainty):
 
     @property
     def model_frame(self) -> pd.DataFrame:
-        """The training rows as the model sees them: the response and the predictors, as categories."""
+        """The training rows as the model sees them: the response and the predictors, as categories.
+
+        What was missing is missing here too with ``missing="marginal"``, and a level with ``missing="level"``; rows
+        that were dropped are not here, nor in anything else that is told of the training rows.
+        """
         rows = self._rows()
         columns = {self.labels.response: (rows.response, self.labels.groups)}
+        codes = rows.codes if rows.missing is None else np.where(rows.missing, -1, rows.codes.astype(np.intp))
         for i, (name, levels) in enumerate(zip(self.labels.names, self.labels.levels, strict=True)):
-            columns[name] = (rows.codes[:, i], levels)
+            columns[name] = (codes[:, i], levels)
         return pd.DataFrame(
             {
                 k: pd.Categorical.from_codes(codes.astype(np.intp), pd.Index(levels, dtype=object))
@@ -160,15 +165,22 @@ class BBLResults(Figures, Uncertainty):
         )
 
     @cached_property
-    def _energy(self) -> Energy:
-        return Energy(self.params.layout, self.params.theta)
+    def _energy(self) -> MarginalEnergy:
+        return MarginalEnergy(self.params.layout, self.params.theta)
 
     def _scores(self, codes: np.ndarray, unknown: np.ndarray | None = None) -> np.ndarray:
-        scores = self.estimate.class_scores(self._energy(codes, unknown))
-        if unknown is not None:  # nothing is known of these rows, whatever ln Z is
-            with np.errstate(divide="ignore"):
-                scores[unknown.all(axis=1)] = np.log(self.estimate.prior)
+        return self.estimate.class_scores(self._energy, codes, unknown)
+
+    def _new_scores(self, newdata: Any, unseen: str) -> np.ndarray:
+        """Class scores (n, K) of new rows; nan where the row is dropped."""
+        scores = self._scores(*self.design.encode(newdata, unseen))
+        if (dropped := self.design.dropped(newdata)) is not None:
+            scores[dropped] = np.nan
         return scores
+
+    def _own_scores(self) -> np.ndarray:
+        """Class scores (n, K) of the training rows."""
+        return self._scores(self._rows().codes, self._rows().missing)
 
     def coef(self) -> Coefficients:
         """Return the coefficients: ``.h[group][predictor]``, ``.J[group][a, b]``, ``.h0``, ``.J0``, ``.to_frame()``."""
@@ -193,19 +205,20 @@ class BBLResults(Figures, Uncertainty):
         Returns
         -------
         DataFrame or Series
-            On the index of `newdata`: one column per group, then ``yhat``; for ``type="class"`` the groups alone.
+            On the index of `newdata`: one column per group, then ``yhat``; for ``type="class"`` the groups alone. A
+            missing value is treated as in the fit (`missing` of `bbl.bbl`): it is an error, is a level like others, is
+            summed out, or (where the fit dropped such rows) its row is missing here.
 
         Raises
         ------
         DataError, LevelError
-            If columns are missing, or values are missing or unknown; they are named.
+            If columns are missing, or values are missing in spite of the policy, or unknown; they are named.
         """
         choice("type", type, TYPES)
         choice("unseen", unseen, ("raise", "ignore"))
         if newdata is None:
-            return self._frame(self._scores(self._rows().codes), type, self._index())
-        codes, unknown = self.design.encode(newdata, unseen)
-        return self._frame(self._scores(codes, unknown), type, self.design.index(newdata))
+            return self._frame(self._own_scores(), type, self._index())
+        return self._frame(self._new_scores(newdata, unseen), type, self.design.index(newdata))
 
     def _frame(self, scores: np.ndarray, type: str, index: pd.Index) -> pd.DataFrame | pd.Series:
         return prediction_frame(scores, self.labels.groups, type, index, self.labels.response)
@@ -217,17 +230,22 @@ class BBLResults(Figures, Uncertainty):
     def residuals(self) -> pd.Series:
         """Return, as R does, 1 where the predicted group is the observed one and 0 elsewhere."""
         rows = self._rows()
-        hit = self._scores(rows.codes).argmax(axis=1) == rows.response
+        hit = self._own_scores().argmax(axis=1) == rows.response
         return pd.Series(hit.astype(int), index=self._index(), name="residuals")
 
     @cached_property
     def _log_likelihood(self) -> float:
         rows = self._rows()
-        energy = self._energy(rows.codes)[np.arange(rows.n), rows.response]
+        if rows.missing is not None:  # of a row of which nothing is known, the probability is one
+            rows = rows.rows(~rows.missing.all(axis=1))
+        energy = self._energy(rows.codes, rows.missing)[np.arange(rows.n), rows.response]
         return float(rows.weights @ (energy - self.estimate.log_z[rows.response]))
 
     def logLik(self) -> LogLikelihood:
-        """Return ``sum_k w_k (E_y(x_k) - ln Z_y)``, with the parameters of all groups as its ``df``."""
+        """Return ``sum_k w_k (E_y(x_k) - ln Z_y)``, with the parameters of all groups as its ``df``.
+
+        With ``missing="marginal"`` it is the log-likelihood of what is known: missing predictors are summed out.
+        """
         return LogLikelihood(self._log_likelihood, self.df * len(self.labels.groups), self.nobs())
 
     @cached_property
@@ -237,7 +255,11 @@ class BBLResults(Figures, Uncertainty):
 
     def nobs(self) -> int:
         """Return the number of observations: the sum of the weights."""
-        return round(float(self._counts[0].sum()))
+        return self._nobs
+
+    @cached_property
+    def _nobs(self) -> int:
+        return round(self._rows().total)
 
     @property
     def aic(self) -> float:
@@ -280,6 +302,7 @@ class BBLResults(Figures, Uncertainty):
             "Fit method": self.engine.name,
             "Settings": settings,
             "Observations": self.nobs(),
+            **({} if self.design.missing == "raise" else {"Missing values": self._missing_text()}),
             "Parameters": log_lik.df,
             "Log-likelihood": float(log_lik),
             "AIC": self.aic,
@@ -309,5 +332,9 @@ class BBLResults(Figures, Uncertainty):
         """
         write_model(path, *pack(self, flag("store_data", store_data)))
 
+    def _missing_text(self) -> str:
+        return text.missing_text(self.design.missing, self.design.incomplete)
+
     def __repr__(self) -> str:
-        return text.fit_text(self.call, self.labels, self.params)
+        more = f"\n\nMissing values: {self._missing_text()}" if self.design.incomplete else ""
+        return text.fit_text(self.call, self.labels, self.params) + more

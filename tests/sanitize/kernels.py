@@ -1,0 +1,95 @@
+"""Small jobs that together run every kernel at every vector width of this processor; each returns what it computed."""
+
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+import bbl._ext
+from bbl._ext import gibbs
+from bbl._ext.pseudo import PseudoProblem, widths
+from bbl.design.sample import Sample
+from bbl.engines import MeanField, PseudoLikelihood
+from bbl.model import sampling
+from bbl.model.energy import energies
+from bbl.model.layout import Layout
+from bbl.model.moments import pair_counts
+
+LEVELS = np.array([2, 3, 5, 2, 4, 3, 2, 2, 3])
+
+
+def sample(rows, dtype, weighted: bool, m: int = len(LEVELS)) -> tuple[Sample, Layout]:
+    rng = np.random.default_rng(m)
+    codes = np.ascontiguousarray(rng.integers(0, LEVELS[:m], (rows, m)).astype(dtype))
+    weights = rng.integers(1, 4, rows).astype(float) if weighted else np.ones(rows)
+    return Sample(codes, weights), Layout(LEVELS[:m])
+
+
+def counts(rows, dtype):
+    data, layout = sample(rows, dtype, False)
+    return [pair_counts(data, layout)]
+
+
+def scores(rows, dtype):
+    data, layout = sample(rows, dtype, False)
+    theta = np.random.default_rng(1).normal(size=(3, layout.size))
+    return [energies(data.codes, layout, theta)]
+
+
+def fit(engine, rows, dtype, m):
+    found = engine.fit(*sample(rows, dtype, True, m))
+    return [found.theta, found.grad_norm]
+
+
+def problem(rows, dtype, width):
+    data, layout = sample(rows, dtype, True)
+    return PseudoProblem(data.codes, data.weights, layout.n_levels, layout.mask, width)
+
+
+def lbfgs(shared, tasks=None, theta=None):
+    """Solve tasks of a problem that threads may share, each in rows of its own."""
+    theta = shared.start() if theta is None else theta
+    for task in range(shared.n_tasks) if tasks is None else tasks:
+        shared.solve(task, 0.01, 0.001, 1e-6, 30, theta)
+    return [theta]
+
+
+def objective(shared):
+    theta = lbfgs(shared)[0]
+    return [*shared.objective(theta, 0.01, 0.0), np.array([shared.log_normaliser(theta)])]
+
+
+def chains(sweeps, lanes, levels, n_chains=40):
+    start = np.cumsum([0, *(levels - 1)])
+    rng = np.random.default_rng(2)
+    J = np.triu(rng.normal(size=(start[-1], start[-1])) / 4)
+    for lo, hi in zip(start[:-1], start[1:], strict=True):
+        J[lo:hi, lo:hi] = 0
+    run = sampling.Chains(rng.normal(size=start[-1]), J + J.T, levels, n_chains, 3)
+    run.lanes = lanes
+    run._table = gibbs.pack_couplings(run.J, run.n_levels, run.start, run.by_levels, lanes)
+    draws = np.empty((n_chains, 4, len(levels)), dtype=np.uint8)
+    run.sweep(sweeps, sweeps // 4, draws, np.empty((n_chains, 4), dtype=np.float32))
+    return [draws, run.best_codes, run.energy(run.best_codes)]
+
+
+def jobs(rows: int = 120) -> list:
+    """Return all jobs; they share no memory but the problems, which kernels only read."""
+    built = {path.stem.split(".")[0] for path in Path(bbl._ext.__path__[0]).glob("*.so")}
+    assert built == {"energy", "moments", "newton", "pseudo", "gibbs"}, f"no job for one of {built}"
+    found = []
+    for dtype in (np.uint8, np.uint16, np.int32):
+        found += [partial(counts, rows, dtype)] * 2 + [partial(scores, rows, dtype)] * 2
+        found += [partial(fit, MeanField(), rows, dtype, 9)]
+        found += [partial(fit, PseudoLikelihood(lambda_=0.1, lambdah=0.1), rows, dtype, m) for m in (2, 2, 9)]
+    for width in widths():
+        shared = problem(rows, np.uint8, width)
+        found += [partial(lbfgs, shared), partial(objective, shared), partial(lbfgs, problem(rows, np.int32, width))]
+    for lanes in {gibbs.lanes(most) for most in (1, 8, 16)}:
+        found += [partial(chains, rows // 15, lanes, levels) for levels in (LEVELS, np.array([40, 2, 33, 20]))]
+    return found
+
+
+if __name__ == "__main__":
+    for job in jobs():
+        job()

@@ -1,0 +1,29 @@
+"""The kernels in 2 to 8 Python threads at once: the same bits as one after the other; run by tsan.sh for data races."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+from kernels import jobs, lbfgs, problem, widths
+
+
+ROWS = 3000  # long enough that threads meet inside the kernels
+
+
+def main(counts=(2, 4, 8)) -> None:
+    work = jobs(ROWS)
+    serial = [job() for job in work]
+    for n_threads in counts:
+        with ThreadPoolExecutor(n_threads) as pool:
+            # the same job in neighbouring threads, so that they meet in a kernel, and in the problem that it reads
+            twice = [job for job in work for _ in range(2)]
+            for found, truth in zip(pool.map(lambda job: job(), twice), [r for r in serial for _ in "ab"], strict=True):
+                assert all(np.array_equal(a, b) for a, b in zip(found, truth, strict=True))
+            for width in widths():
+                shared = problem(ROWS, np.uint8, width)
+                theta = shared.start()
+                list(pool.map(lambda task, p=shared, t=theta: lbfgs(p, [task], t), range(shared.n_tasks)))
+                assert np.array_equal(theta, lbfgs(shared)[0])
+
+
+if __name__ == "__main__":
+    main()

@@ -5,7 +5,6 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 from kernels import jobs, lbfgs, problem, widths
 
-
 ROWS = 3000  # long enough that threads meet inside the kernels
 
 

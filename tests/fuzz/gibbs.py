@@ -7,7 +7,7 @@ from fuzz.harness import ODD
 
 
 def gibbs(source) -> None:
-    """Run a few sweeps of a few chains; every state lies within the levels, and the best energy is that of its state."""
+    """Run a few sweeps of a few chains; states lie within the levels, and the best energy is the chains' best."""
     m = source.integer(1, 4)
     n_levels = [source.integer(2, 5) for _ in range(m)]
     if source.maybe(16):

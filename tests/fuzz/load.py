@@ -21,7 +21,7 @@ DTYPES = ("|b1", "|u1", "<u2", "<i4", "<i8", "<f8")
 @cache
 def sound() -> tuple[Path, bytes, str, dict]:
     """Return a path, and a sound file with its content, the dict as JSON; the folder lives as long as the process."""
-    folder = tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None)
+    folder = tempfile.TemporaryDirectory()
     atexit.register(folder.cleanup)
     path = Path(folder.name) / "model.bbl"
     model().save(path, store_data=True)

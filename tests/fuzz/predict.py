@@ -1,6 +1,7 @@
 """Any new data into prediction with a fitted model."""
 
 import datetime
+from contextlib import suppress
 from functools import cache
 
 import numpy as np
@@ -17,8 +18,8 @@ TRAIN = {
     "truth": [True, False, False, True, True, False, False, True] * 2,
 }
 FRAMES = 256  # one input in so many is a whole frame, which takes pandas a hundred times as long
-CELLS = (None, float("nan"), pd.NA, pd.NaT, "a", "z", "", "é", b"a", 0, 1, 2, 300, -1, 2**70, 1.0, 0.5, 1e300, True, "0")
-ODD = (1j, [1], (1,), {}, datetime.date(2020, 1, 1), np.float32(1), np.datetime64("NaT"), float("inf"), pd.Interval(0, 1))
+CELLS = (None, float("nan"), pd.NA, pd.NaT, "a", "z", "", "é", b"a", 0, 1, 2, 300, -1, 2**70, 1.0, 0.5, 1e9, True, "0")
+ODD = (1j, [1], (1,), {}, datetime.date(2020, 1, 1), np.float32(1), np.datetime64("NaT"), np.inf, pd.Interval(0, 1))
 DTYPES = (object, "category", "float64", "int64", "uint8", "bool", "str", "Int64", "boolean", "string")
 
 
@@ -61,10 +62,8 @@ def whole(source) -> None:
     if source.maybe(2):
         data = pd.DataFrame({k: pd.Series(v, dtype=object) for k, v in data.items()}, dtype=object)
         for name in names:
-            try:
+            with suppress(TypeError, ValueError, OverflowError):  # not a value of that type
                 data[name] = data[name].astype(source.pick(DTYPES))
-            except (TypeError, ValueError, OverflowError):  # not a value of that type
-                pass
     kind = source.pick(("prob", "link", "class", 1))
     found = model().predict(data, type=kind, unseen=source.pick(("raise", "ignore", "ignore", "bogus")))
     assert len(found) == len(data["text"])

@@ -11,11 +11,12 @@ work=${WORK:-$(mktemp -d)}
 mkdir -p "$work/crashes"
 sanitizers=address,undefined,fuzzer-no-link
 [ -d "$work/lib" ] || "$python" -m pip install --quiet --no-deps --target "$work/lib" "atheris>=3,<4"
-[ -d "$work/tree" ] || CC=clang-14 PYTHON=$python "$here/../sanitize/build.sh" "$work/tree" \
+[ -d "$work/tree" ] || CC=${CC:-clang-14} PYTHON=$python "$here/../sanitize/build.sh" "$work/tree" \
     -O1 -g -fno-omit-frame-pointer -fsanitize=$sanitizers -fno-sanitize=alignment,function -fno-sanitize-recover=undefined
 
 cd "$work/tree/tests"
 export PYTHONPATH="$work/tree:$work/lib" ASAN_OPTIONS=detect_leaks=0:malloc_context_size=2:quarantine_size_mb=8 OPENBLAS_NUM_THREADS=1 MPLBACKEND=Agg
+if [ -d /dev/shm ]; then export TMPDIR=/dev/shm; fi # model files in memory
 failed=0
 for target in "${@:-formula kernels predict load gibbs}"; do
     for name in $target; do

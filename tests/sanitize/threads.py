@@ -6,7 +6,6 @@ from itertools import product
 import numpy as np
 from kernels import jobs, lbfgs, problem, widths
 
-
 ROWS = 3000  # long enough that threads meet inside the kernels
 
 

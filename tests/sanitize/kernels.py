@@ -85,7 +85,8 @@ def jobs(rows: int = 120) -> list:
         found += [partial(fit, PseudoLikelihood(lambda_=0.1, lambdah=0.1), rows, dtype, m) for m in (2, 2, 9)]
     for width, precision in product(widths(), ("double", "single")):
         shared = problem(rows, np.uint8, width, precision)
-        found += [partial(lbfgs, shared), partial(objective, shared), partial(lbfgs, problem(rows, np.int32, width, precision))]
+        other = problem(rows, np.int32, width, precision)
+        found += [partial(lbfgs, shared), partial(objective, shared), partial(lbfgs, other)]
     for lanes in {gibbs.lanes(most) for most in (1, 8, 16)}:
         found += [partial(chains, rows // 15, lanes, levels) for levels in (LEVELS, np.array([40, 2, 33, 20]))]
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import time
 import warnings
 from collections.abc import Iterator
@@ -104,8 +105,11 @@ def one_log_z(kind: str, rows: Sample, layout: Layout, fit, rng) -> float:
     return 0.0
 
 
-def run_bbl(name: str, engine: Engine, every: bool, data: Data, split) -> Iterator[tuple]:
-    """Tune and calibrate on shuffled folds of the training rows as bbl() does, for all ln Z and calibrations."""
+def run_bbl(name: str, engine: Engine, every: bool, kept: dict, data: Data, split) -> Iterator[tuple]:
+    """Tune and calibrate on shuffled folds of the training rows as bbl() does, for all ln Z and calibrations.
+
+    The recommended settings' log-probabilities, cross-validated log-loss and seconds go to `kept`.
+    """
     begin = time.process_time()
     rng = np.random.default_rng(0)
     train, test = (np.asarray(part) for part in split)
@@ -137,6 +141,8 @@ def run_bbl(name: str, engine: Engine, every: bool, data: Data, split) -> Iterat
             fitted_to = fit_calibration(out_of_fold[best], scored.y, scored.weights, calibrate)
             log_p = log_probabilities(fitted_to(outer[kind][best]))
             setting = "" if values is None else f"{values[best]:.3g}"
+            if calibrate == "temperature":
+                kept[name] = (log_p, float(losses[best, 0]), fitted)
             for label in [kind] + ["auto"] * (kind == auto_kind(engine, layout)):
                 yield (name, label, calibrate, *metrics(log_p, y), setting, float(losses[best, 0]), fitted)
 
@@ -218,30 +224,34 @@ def run_sklearn(name: str, model, data: Data, split) -> Iterator[tuple]:
 # -- all of it --------------------------------------------------------------------------------------------------------
 
 
-def recipe(rows: list[tuple]) -> list[tuple]:
-    """Return the row of the recommended recipe: of its two fits, the one of the smaller cross-validated log-loss."""
-    fits = [r for r in rows if r[2] in RECIPE and r[3:5] == ("auto", "temperature")]
-    if len(fits) < len(RECIPE):
-        return []
-    best = min(fits, key=lambda r: r[COLUMNS.index("cv_loss")])
-    return [(*best[:2], "bbl recipe", *best[3:-1], sum(r[-1] for r in fits))]
+def recipes(kept: dict, y: np.ndarray) -> Iterator[tuple]:
+    """Yield what two recommended fits give together: the one of smaller cross-validated log-loss, and their mean."""
+    if not set(RECIPE) <= set(kept):
+        return
+    fits = [kept[name] for name in RECIPE]
+    best = min(fits, key=lambda fit: fit[1])
+    mean = np.logaddexp(fits[0][0], fits[1][0]) - np.log(2.0)
+    seconds = sum(fit[2] for fit in fits)
+    yield ("bbl better of both", "auto", "temperature", *metrics(best[0], y), "", best[1], seconds)
+    yield ("bbl mean of both", "auto", "temperature", *metrics(mean, y), "", np.nan, seconds)
 
 
 def run_split(data: Data, number: int, only: str) -> list[tuple]:
     """Return the rows of every method on one split."""
-    rows = []
+    rows: list[tuple] = []
+    kept: dict = {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        jobs = [partial(run_bbl, name, *how) for name, how in BBL.items()]
+        jobs = [partial(run_bbl, name, *how, kept) for name, how in BBL.items()]
         jobs += [partial(run_sklearn, name, model) for name, model in sklearn_models(data).items()]
         if data.name == "mnist":
             jobs = [job for job in jobs if job.args[0] in ON_MNIST]
         for job in jobs:
-            if only in job.args[0]:
+            if re.search(only, job.args[0]):
                 begin = time.process_time()
                 rows += [(data.name, number, *row) for row in job(data, data.splits[number])]
                 print(f"{data.name} {number}: {job.args[0]}, {time.process_time() - begin:.1f} s", flush=True)
-    return rows + recipe(rows)
+    return rows + [(data.name, number, *row) for row in recipes(kept, data.y[data.splits[number][1]])]
 
 
 def store(rows: list[tuple], out: Path) -> None:
@@ -264,7 +274,7 @@ def main() -> None:
     """Run and write ``results/accuracy.csv``, ``accuracy.md`` and ``accuracy.png``."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", nargs="*", default=list(NAMES))
-    parser.add_argument("--method", default="", help="only methods with this in their names")
+    parser.add_argument("--method", default="", help="only methods whose names match this regular expression")
     parser.add_argument("--splits", type=int, default=100, help="at most so many splits of a data set")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--out", type=Path, default=RESULTS)

@@ -72,7 +72,7 @@ class BBLClassifier(ClassifierMixin, BaseEstimator):
         error. A row of which nothing is known gets the shares of the classes.
     missing : {"raise", "drop", "level", "marginal"}, default "raise"
         What is done with missing values (None, nan, NA, NaT) of `X`, see `bbl.bbl`: an error; their rows are dropped in
-        `fit`, have no class, and have probabilities nan; a level of their own; or summed out.
+        `fit`, and have neither class nor probabilities (nan); a level of their own; or summed out.
     n_jobs : int, optional
         Threads; None for 1, unless in a `joblib.parallel_config` context, and -1 for all cores. Results do not
         depend on it.
@@ -269,20 +269,15 @@ class BBLClassifier(ClassifierMixin, BaseEstimator):
         Returns
         -------
         ndarray, shape (n,)
-
-        Raises
-        ------
-        DataError
-            If rows have missing values and ``missing="drop"``.
+            Missing (nan) in rows with missing values if ``missing="drop"``.
         """
         scores = self._scores(X)
-        if np.isnan(scores).any():
-            raise DataError(
-                f"{np.isnan(scores).any(axis=1).sum()} rows of X have missing values, so with missing='drop' they have "
-                "no class. Drop them, or fit with missing='level' or missing='marginal'.",
-                argument="X",
-            )
-        return self.classes_[scores.argmax(axis=1)]
+        best = self.classes_[scores.argmax(axis=1)]
+        dropped = np.isnan(scores).any(axis=1)
+        if dropped.any():
+            best = best.astype(float if best.dtype.kind in "iuf" else object)
+            best[dropped] = np.nan
+        return best
 
     def predict_proba(self, X) -> np.ndarray:
         """Return the probability of each class (eq. 28), in the order of ``classes_``.

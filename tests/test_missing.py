@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 import reference as oracle
 from sklearn.pipeline import make_pipeline
+from sklearn.utils.estimator_checks import check_estimator
 
 import bbl
 from bbl.__main__ import main
@@ -649,9 +650,18 @@ class TestClassifier:
         whole = X.notna().all(axis=1).to_numpy()
         prob = model.predict_proba(X)
         assert np.isnan(prob[~whole]).all() and np.isfinite(prob[whole]).all()
-        assert len(model.predict(X[whole])) == whole.sum()
-        with pytest.raises(DataError, match=f"{(~whole).sum()} rows of X have missing values.*missing='level'"):
-            model.predict(X)
+        best = model.predict(X)
+        assert pd.isna(best).tolist() == (~whole).tolist()
+        assert best[whole].tolist() == model.predict(X[whole]).tolist()
+        numbers = BBLClassifier(missing="drop").fit(X, np.arange(len(X)) % 3).predict(X)
+        assert np.isnan(numbers).tolist() == (~whole).tolist()
+
+    @pytest.mark.parametrize("missing", ["drop", "level", "marginal"])
+    @pytest.mark.filterwarnings("ignore")
+    def test_conventions_of_scikit_learn(self, missing):
+        checks = check_estimator(BBLClassifier(missing=missing), on_fail=None)
+        assert not [c["check_name"] for c in checks if c["status"] == "failed"]
+        assert sum(c["status"] == "passed" for c in checks) > 50
 
     def test_columns_constant_but_for_gaps(self):
         X = pd.DataFrame({"a": ["u", "v"] * 10, "b": ["w", None] * 10, "c": [None] * 20})

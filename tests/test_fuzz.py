@@ -1,4 +1,9 @@
-"""The fuzz targets on seeded random inputs: they neither crash nor only refuse, so that they stay worth running."""
+"""What the fuzzing and sanitizer runs use: targets neither crash nor only refuse, and threads get the serial bits."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,3 +20,9 @@ def test_random_inputs(name):
     rng = np.random.default_rng(1)
     accepted = sum(accepts(target, rng.bytes(size)) for size in rng.integers(0, 150, RUNS[name]))
     assert 0.01 < accepted / RUNS[name] < 0.99
+
+
+def test_kernels_in_threads():
+    root = Path(__file__).resolve().parents[1]
+    env = {**os.environ, "PYTHONPATH": str(root)}
+    subprocess.run([sys.executable, str(root / "tests/sanitize/threads.py")], env=env, check=True, timeout=300)

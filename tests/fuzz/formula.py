@@ -17,7 +17,7 @@ WORDS = (
 def formula(source) -> None:
     """Parse words of the grammar, or any text, against columns of all kinds of names."""
     way = source.integer(0, 3)
-    data = source.data[:48]  # the parser takes its time for each character
+    data = source.data[:24]  # the parser takes its time for each character
     if way == 0:
         text = "y~" + "".join(NAMES[b % len(NAMES)] + SIGNS[b // 32] for b in data[:9]) + "a"
     elif way == 1:

@@ -104,7 +104,8 @@ def changed(source, array: np.ndarray) -> np.ndarray:
     if way == 3:
         return np.resize(array, (len(array) + source.integer(0, 3), *array.shape[1:]))
     array = array.copy()
-    array.reshape(-1)[source.integer(0, 2**32) % array.size] = source.array(array.dtype, 1)[0]
+    if array.size:
+        array.reshape(-1)[source.integer(0, 2**32) % array.size] = source.array(array.dtype, 1)[0]
     return array
 
 

@@ -23,7 +23,7 @@ for target in "${@:-formula kernels predict load gibbs}"; do
         mkdir -p "$work/corpus/$name"
         started=$SECONDS
         # shellcheck disable=SC2086
-        LD_PRELOAD="$work/lib/asan_with_fuzzer.so" "$python" -m fuzz "$name" "$work/corpus/$name" -max_len=100 -timeout=30 \
+        LD_PRELOAD="$work/lib/asan_with_fuzzer.so" "$python" -m fuzz "$name" "$work/corpus/$name" -max_len=100 -timeout=120 \
             -rss_limit_mb=0 -artifact_prefix="$work/crashes/$name-" ${RUNS:--runs=1000000} > "$work/$name.log" 2>&1 \
             && result=passed || { result=FAILED; failed=1; tail -40 "$work/$name.log"; }
         echo "$name: $result, $(grep -o '^Done [0-9]* runs\|^#[0-9]*' "$work/$name.log" | tail -1), $((SECONDS - started)) s"

@@ -25,7 +25,7 @@ __all__ = ["PseudoLikelihood"]
 CONVERGED, STUCK = 0, 2
 FINEST = {"double": 0.0, "single": 1e-5}  # gradient norm that a precision can be asked for,
 FLOOR = {"double": 1e-8, "single": 1e-4}  # and at which it has converged where it gets no further
-NEWTON_WORK, NEWTON_SIZE, POLISH_SIZE = 3e4, 256, 2048
+NEWTON_WORK, NEWTON_SIZE, POLISH_SIZE = 3e4, 256, 1024
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numbers
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,11 +11,12 @@ import numpy as np
 import pandas as pd
 
 from bbl.checks import choice, flag, near_match
-from bbl.design.factors import KINDS, Factor, factorise
+from bbl.design.factors import Factor, factorise
 from bbl.design.formula import FormulaTerms, parse
 from bbl.design.frames import Frame, to_frame
 from bbl.design.labels import Labels
 from bbl.design.sample import Sample, code_dtype
+from bbl.design.stored import factor_from_dict, factor_to_dict, stored_pairs
 from bbl.design.weights import check_weights
 from bbl.errors import BBLTypeError, DataError, LevelError
 
@@ -213,8 +213,8 @@ class Design:
         m = len(self.predictors)
         return {
             "formula": self.terms.text,
-            "response": _factor_to_dict(self.response),
-            "predictors": [_factor_to_dict(f) for f in self.predictors],
+            "response": factor_to_dict(self.response),
+            "predictors": [factor_to_dict(f) for f in self.predictors],
             "pairs": "all" if len(self.pairs) == m * (m - 1) // 2 else self.pairs.tolist(),
             "missing": self.missing,
             "incomplete": self.incomplete,
@@ -230,10 +230,10 @@ class Design:
             If `stored` is no design.
         """
         try:
-            response = _factor_from_dict(stored["response"])
-            predictors = tuple(_factor_from_dict(f) for f in stored["predictors"])
+            response = factor_from_dict(stored["response"])
+            predictors = tuple(factor_from_dict(f) for f in stored["predictors"])
             names = tuple(f.name for f in predictors)
-            pairs = _stored_pairs(stored["pairs"], len(names))
+            pairs = stored_pairs(stored["pairs"], len(names))
             text = stored["formula"]
             # files from before there was a choice
             missing, incomplete = stored.get("missing", "raise"), stored.get("incomplete", 0)
@@ -369,62 +369,3 @@ def _check_variable(factors: list[Factor]) -> None:
             "pass novarOk=True.",
             column=constant[0],
         )
-
-
-def _factor_to_dict(factor: Factor) -> dict[str, Any]:
-    levels = [[kind, str(v) if kind == "other" else v] for kind, v in zip(factor.kinds, factor.levels, strict=True)]
-    return {"name": _name_to_list(factor.name), "levels": levels, "ordered": factor.ordered}
-
-
-def _factor_from_dict(stored: Mapping) -> Factor:
-    pairs = [(kind, value) for kind, value in stored["levels"]]
-    for kind, value in pairs:
-        allowed: Any = {"bool": bool, "number": numbers.Real}.get(kind, str)
-        if kind not in KINDS or not isinstance(value, allowed) or (kind == "number" and isinstance(value, bool)):
-            raise ValueError(f"{value!r} is no level")
-        if kind == "number" and not np.isfinite(value):
-            raise ValueError(f"{value!r} is no level")
-    factor = Factor(
-        _name_from_list(stored["name"]),
-        tuple(value for _, value in pairs),
-        tuple(kind for kind, _ in pairs),
-        flag("ordered", stored["ordered"]),
-    )
-    if len(set(zip(factor.kinds, factor.levels, strict=True))) < max(len(pairs), 2):
-        raise ValueError(f"{factor.name!r} has too few levels, or one twice")
-    return factor
-
-
-def _name_to_list(name: Hashable) -> list:
-    if isinstance(name, tuple):
-        return ["tuple", [_name_to_list(part) for part in name]]
-    for kind, allowed in (("bool", bool), ("string", str), ("number", int | float)):
-        if isinstance(name, allowed):
-            return [kind, name]
-    raise BBLTypeError(
-        f"the column name {name!r} cannot be stored. Rename the columns: data.columns.astype(str).", column=name
-    )
-
-
-def _name_from_list(stored: Any) -> Hashable:
-    kind, value = stored
-    if kind == "tuple":
-        return tuple(_name_from_list(part) for part in value)
-    if not isinstance(value, {"bool": bool, "string": str, "number": int | float}[kind]):
-        raise ValueError(f"{value!r} is no column name")
-    return value
-
-
-def _stored_pairs(stored: Any, m: int) -> np.ndarray:
-    if isinstance(stored, str) and stored == "all":
-        return np.column_stack(np.triu_indices(m, 1)).astype(np.intp)
-    pairs = np.array(stored).reshape(-1, 2)
-    if len(pairs) and pairs.dtype.kind != "i":
-        raise ValueError("pairs are no integers")
-    pairs = pairs.astype(np.intp)
-    keys = pairs[:, 0] * m + pairs[:, 1]
-    if len(pairs) and (pairs.min() < 0 or pairs.max() >= m or (pairs[:, 0] >= pairs[:, 1]).any()):
-        raise ValueError("pairs out of range")
-    if (np.diff(keys) <= 0).any():
-        raise ValueError("pairs out of order")
-    return pairs

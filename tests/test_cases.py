@@ -32,7 +32,8 @@ def check(fit, data):
 @each_method
 def test_300_predictors_and_24_rows(method):
     data = table(24, 300)
-    check(bbl.bbl("y ~ .^2", data, method=method, **METHODS[method]), data)
+    options = METHODS[method] | ({"tolerance": 1e-6} if method == "pseudo" else {})  # as near as rounding lets L-BFGS
+    check(bbl.bbl("y ~ .^2", data, method=method, **options), data)
 
 
 @each_method

@@ -23,8 +23,9 @@ from bbl._ext.pseudo import PseudoProblem
 from bbl.design.design import Design
 from bbl.design.sample import code_dtype
 from bbl.model.elimination import elimination_order, log_partition
-from bbl.model.energy import Energy, energies
+from bbl.model.energy import energies
 from bbl.model.layout import Layout
+from bbl.model.marginal import MarginalEnergy
 from bbl.model.metrics import auc
 from bbl.model.predict import class_scores, log_probabilities
 from bbl.model.sampling import Chains
@@ -360,7 +361,7 @@ def test_unknown_values_are_summed_out(seed, levels, density):
     states = all_states(levels)
     match = (states == codes)[:, ~unknown[0]].all(axis=1)
     expected = np.log(np.exp(energies(states[match], layout, theta)).sum(axis=0))
-    np.testing.assert_allclose(Energy(layout, theta)(codes, unknown)[0], expected, atol=1e-10)
+    np.testing.assert_allclose(MarginalEnergy(layout, theta)(codes, unknown)[0], expected, atol=1e-10)
 
 
 @examples(2000)

@@ -139,7 +139,8 @@ def _run_fold(
     try:
         fits = estimate_path(train, layout, len(labels.groups), engine, values, log_z=log_z, rng=rng, labels=labels)
     except DataError as error:
-        raise DataError(f"In the training rows of a fold: {error}", column=error.column) from None
+        text = f"In the training rows of a fold: {error}"
+        raise DataError(text, column=error.column, argument=error.argument) from None
     rows = np.flatnonzero(held > 0)
     rows = rows[np.argsort(sample.response[rows], kind="stable")]
     held_out = sample.rows(rows)

@@ -237,7 +237,8 @@ class Design:
             text = stored["formula"]
             # files from before there was a choice
             missing, incomplete = stored.get("missing", "raise"), stored.get("incomplete", 0)
-            if missing not in MISSING or type(incomplete) is not int or incomplete < 0:
+            counted = type(incomplete) is int and incomplete >= 0
+            if missing not in MISSING or not counted or (missing == "raise" and incomplete):
                 raise ValueError("it says nothing sensible of missing values")
             if not isinstance(text, str) or not names or len({response.name, *names}) <= len(names):
                 raise ValueError("formula and names do not fit")

@@ -582,7 +582,8 @@ class TestStorage:
         stored = bbl.bbl(FORMULA, data, w).design.to_dict()
         assert stored.pop("missing") == "raise" and stored.pop("incomplete") == 0
         assert Design.from_dict(stored).missing == "raise"
-        for wrong in ({"missing": "guess"}, {"missing": ["raise"]}, {"incomplete": -1}, {"incomplete": "3"}, {"incomplete": 1}):
+        wrong_counts = [{"incomplete": count} for count in (-1, "3", 1)]
+        for wrong in ({"missing": "guess"}, {"missing": ["raise"]}, *wrong_counts):
             with pytest.raises(DataError, match="corrupt"):
                 Design.from_dict(stored | wrong)
 

@@ -263,7 +263,8 @@ predictors + lambda/2 |J|^2, fields free, computed by the same code from every t
 levels scikit-learn fits, and is reported at, its own full-gauge objective (a row of coefficients for every level, all
 of them penalised), which is a little lower. Gradient: the largest norm over sites at the solution. Methods that fit a
 random subset of sites are scaled up to all of them, with the sampling error of that; objectives of a case are those of
-the subset for all its methods. Tools marked as quoted cannot be installed by pip and were not run here:
+the subset for all its methods. `bbl-single` is the package in single precision, which stops at a gradient norm of 1e-5
+at the least. Tools marked as quoted cannot be installed by pip and were not run here:
 their figures are of earlier runs.
 """
 

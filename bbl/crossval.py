@@ -12,10 +12,9 @@ from bbl.design.labels import Labels
 from bbl.design.sample import Sample
 from bbl.engines import Engine
 from bbl.errors import DataError, OptionError
-from bbl.estimate import Estimate, check_cost, estimate_path, guard_memory, problems
+from bbl.estimate import Estimate, check_annealing, estimate_path, guard_memory, problems
 from bbl.model.calibration import fit_calibration
 from bbl.model.layout import Layout
-from bbl.model.logz import resolve_log_z
 from bbl.model.marginal import MarginalEnergy
 from bbl.model.metrics import SCORES, auc
 from bbl.model.predict import link, log_probabilities
@@ -166,7 +165,7 @@ def cross_validate(
     K = len(labels.groups)
     nfold, fitted = len(folds.held), engine.restrict(layout)
     models = K * nfold * (1 if values is None else len(values))
-    check_cost(resolve_log_z(log_z, fitted, engine.log_z), fitted, models, workers)
+    check_annealing(log_z, fitted, models, workers)
     guard_memory(sample.n, fitted, K, engine, values, min(workers, nfold), folds=nfold)
     rngs = rng.spawn(nfold)
     tasks = [(sample, held, labels, layout, engine, values, log_z, r) for held, r in zip(folds.held, rngs, strict=True)]

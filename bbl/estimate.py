@@ -16,8 +16,9 @@ from bbl.engines.naive import frequencies, log_ratio
 from bbl.errors import ConvergenceWarning, DataError, OptionError
 from bbl.model.ais import annealed_log_z, annealing_seconds
 from bbl.model.calibration import Calibration
+from bbl.model.elimination import log_partition
 from bbl.model.layout import Layout
-from bbl.model.logz import exact_log_z, exact_order, pseudo_log_z, resolve_log_z
+from bbl.model.logz import exact_order, pseudo_log_z, resolve_log_z
 from bbl.model.marginal import MarginalEnergy
 from bbl.model.moments import known_counts, usable_rows
 from bbl.model.parameters import Parameters
@@ -25,7 +26,7 @@ from bbl.model.predict import class_scores
 
 __all__ = [
     "Estimate",
-    "check_cost",
+    "check_annealing",
     "check_known",
     "estimate",
     "estimate_path",
@@ -155,25 +156,15 @@ def _mean_field_log_z(rows: Sample, layout: Layout, theta: np.ndarray) -> float:
     return -sum(float(np.log(max(fi[0], 1e-300))) for fi in f) - 0.5 * float(column @ J @ column)
 
 
-def check_cost(log_z: str, layout: Layout, runs: int, workers: int) -> None:
-    """Refuse a ln Z that would take too much or too long, before anything is fitted.
-
-    Raises
-    ------
-    OptionError
-        Where the exact sum is out of reach, or annealing takes over 4 hours for all `runs` models (groups x settings x
-        folds).
-    """
-    if log_z == "exact":
-        exact_order(layout)
-    if log_z == "ais":
-        seconds = annealing_seconds(layout) * runs / workers
-        if seconds > PATIENCE:
-            raise OptionError(
-                f"log_z='ais' would take about {seconds / 3600:.0f} hours for {runs} models of {layout.m} predictors; "
-                "use log_z='auto' or 'half', or fewer groups, folds or settings.",
-                argument="log_z",
-            )
+def check_annealing(log_z: str, layout: Layout, runs: int, workers: int) -> None:
+    """Raise an OptionError if ``log_z="ais"`` takes over 4 hours for all `runs` models (groups x settings x folds)."""
+    seconds = annealing_seconds(layout) * runs / workers
+    if log_z == "ais" and seconds > PATIENCE:
+        raise OptionError(
+            f"log_z='ais' would take about {seconds / 3600:.0f} hours for {runs} models of {layout.m} predictors; "
+            "use log_z='auto' or 'half', or fewer groups, folds or settings.",
+            argument="log_z",
+        )
 
 
 def guard_memory(
@@ -221,7 +212,8 @@ def estimate_path(
     """
     layout = engine.restrict(layout)
     kind = resolve_log_z(log_z, layout, engine.log_z)
-    check_cost(kind, layout, K * (1 if values is None else len(values)), workers)
+    check_annealing(kind, layout, K * (1 if values is None else len(values)), workers)
+    order = exact_order(layout) if kind == "exact" else []  # raises where it costs too much, before anything is fitted
     groups = [sample.group(y) for y in range(K)]
     parts = groups + ([sample.pooled] if pooled else [])
     for y, part in enumerate(parts):
@@ -242,7 +234,7 @@ def estimate_path(
     for v in range(len(runs[0])):
         fits = [run[v][0] for run in runs]
         theta = np.array([fit.theta for fit in fits[:K]])
-        ln_z = exact_log_z(layout, theta) if kind == "exact" else np.array([run[v][1] for run in runs[:K]])
+        ln_z = log_partition(layout, theta, order) if kind == "exact" else np.array([run[v][1] for run in runs[:K]])
         lkh = float(sum(t * fit.lkh for t, fit in zip(totals, fits[:K], strict=True)))
         parameters = Parameters(layout, theta, fits[K].theta if pooled else None)
         error = np.array([run[v][2] for run in runs[:K]])

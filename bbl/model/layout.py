@@ -9,15 +9,6 @@ import numpy as np
 __all__ = ["Layout"]
 
 
-def all_pairs(m: int) -> np.ndarray:
-    """Return all pairs ``i < j`` of `m` predictors (P, 2), lexicographic."""
-    i = np.arange(m)
-    pairs = np.empty((m * (m - 1) // 2, 2), dtype=np.intp)
-    pairs[:, 0] = np.repeat(i, m - 1 - i)
-    pairs[:, 1] = np.arange(len(pairs)) - np.repeat(i * (2 * m - i - 1) // 2 - i - 1, m - 1 - i)
-    return pairs
-
-
 class Layout:
     """Positions of all parameters of one group in a flat float64 vector.
 
@@ -60,7 +51,7 @@ class Layout:
         self.n_levels = np.ascontiguousarray(n_levels, dtype=np.int32)
         self.m = len(self.n_levels)
         if pairs is None:
-            found = all_pairs(self.m)
+            found = np.column_stack(np.triu_indices(self.m, 1)).astype(np.intp, copy=False)
         else:
             found = np.sort(np.asarray(pairs, dtype=np.intp).reshape(-1, 2), axis=1)
             keys = np.unique(found[:, 0] * self.m + found[:, 1])

@@ -5,14 +5,14 @@
 
 import bbl.datasets as datasets
 import bbl.errors as errors
-from bbl.api import bbl, crossVal, load
+from bbl.api.fit import bbl, crossVal, load
+from bbl.api.onegroup import mlestimate
+from bbl.api.simulate import mcSample, randompar, randomsamp, sample_xi
 from bbl.design.readers import freq2raw, readFasta, removeConst
 from bbl.engines import MeanField, NaiveBayes, PseudoLikelihood
 from bbl.errors import BBLError, ConvergenceWarning, DataWarning
-from bbl.onegroup import mlestimate
 from bbl.report.plot import plot_comparison
 from bbl.results import BBLResults, CVResults, GroupParameters, MLEstimate, SampleResults
-from bbl.simulate import mcSample, randompar, randomsamp, sample_xi
 
 __version__ = "0.1.0"
 

@@ -15,18 +15,19 @@ import numpy as np
 import pandas as pd
 from joblib import Parallel, delayed
 
-from bbl.crossval import Scored, score_settings, shuffled_folds
-from bbl.design.sample import Sample
+from bbl.boltzmann.estimate import _as_sites, _mean_field_log_z, annealing_start
+from bbl.boltzmann.tuning import GRIDS, NFOLD
+from bbl.crossval import Scored, score_settings
 from bbl.engines import Engine, MeanField, NaiveBayes, PseudoLikelihood
-from bbl.estimate import _as_sites, _mean_field_log_z, annealing_start
 from bbl.model.ais import annealed_log_z
-from bbl.model.calibration import CALIBRATE, fit_calibration
 from bbl.model.elimination import elimination_order
 from bbl.model.energy import Energy
 from bbl.model.layout import Layout
 from bbl.model.logz import exact_log_z, pseudo_log_z, resolve_log_z
-from bbl.model.predict import class_scores, log_probabilities
-from bbl.tuning import GRIDS, NFOLD
+from bbl.rows.folds import shuffled_folds
+from bbl.rows.sample import Sample
+from bbl.stats.calibration import CALIBRATE, fit_calibration
+from bbl.stats.scores import class_scores, log_probabilities
 from benchmarks.accuracy_data import NAMES, Data, load
 from benchmarks.accuracy_report import RECIPE, write
 

@@ -11,12 +11,12 @@ import numpy as np
 import pandas as pd
 from joblib import Parallel, delayed
 
-from bbl.design.sample import Sample
-from bbl.estimate import annealing_start
+from bbl.boltzmann.estimate import annealing_start
 from bbl.model.ais import annealed_log_z
 from bbl.model.layout import Layout
 from bbl.model.logz import exact_log_z
-from bbl.model.simulate import random_parameters, sample_states
+from bbl.model.states import random_parameters, sample_states
+from bbl.rows.sample import Sample
 from benchmarks.report import table
 
 RESULTS = Path(__file__).resolve().parent / "results"

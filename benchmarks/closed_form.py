@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from bbl.design.sample import Sample
+from bbl.boltzmann.estimate import estimate
 from bbl.engines import MeanField, NaiveBayes
-from bbl.estimate import estimate
 from bbl.model.energy import Energy
 from bbl.model.layout import Layout
+from bbl.rows.sample import Sample
 from benchmarks.measure import Measurement, Options, measured, method
 from benchmarks.methods import evaluate, one_hot, starts
 from benchmarks.problems import Part, Problem

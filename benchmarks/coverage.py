@@ -15,7 +15,7 @@ from joblib import Parallel, delayed
 import bbl
 from bbl.errors import BBLError, ConvergenceWarning, DataWarning
 from bbl.model.layout import Layout
-from bbl.model.simulate import random_parameters, sample_groups
+from bbl.model.states import random_parameters, sample_groups
 from benchmarks.report import table
 
 RESULTS = Path(__file__).resolve().parent / "results"

@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from bbl.design.sample import Sample
 from bbl.engines import MeanField, PseudoLikelihood
 from bbl.model.layout import Layout
-from bbl.model.simulate import random_parameters, sample_groups, sample_states
+from bbl.model.states import random_parameters, sample_groups, sample_states
+from bbl.rows.sample import Sample
 
 __all__ = ["PROBLEMS", "TABLES", "Model", "Part", "Problem", "Table", "data_folder", "make_model", "pick_sites"]
 

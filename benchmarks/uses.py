@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from bbl.engines import PseudoLikelihood
+from bbl.model.chains import Chains
 from bbl.model.energy import Energy
 from bbl.model.layout import Layout
-from bbl.model.predict import class_scores
-from bbl.model.sampling import Chains
-from bbl.model.simulate import random_parameters
+from bbl.model.states import random_parameters
+from bbl.stats.scores import class_scores
 from benchmarks.measure import Measurement, Options, measured, method
 from benchmarks.methods import one_hot, softmax, starts
 from benchmarks.problems import Model, Part, Problem, Table

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+collect_ignore = ["fuzz", "sanitize"]  # programs of their own; test_fuzz runs the first
+
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell leaves it to what it starts in the background
     signal.signal(signal.SIGINT, signal.default_int_handler)
 

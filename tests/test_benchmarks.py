@@ -15,7 +15,7 @@ sys.path.insert(0, str(ROOT))  # the benchmarks are no part of the installed pac
 import benchmarks.closed_form  # noqa: E402, F401
 import benchmarks.methods  # noqa: E402, F401
 import benchmarks.uses  # noqa: E402
-from bbl.model.sampling import state_energies  # noqa: E402
+from bbl.model.chains import state_energies  # noqa: E402
 from benchmarks import plots, problems, report, run  # noqa: E402
 from benchmarks.measure import METHODS, Options, measured  # noqa: E402
 from benchmarks.problems import PROBLEMS, TABLES, Part, Problem  # noqa: E402

@@ -6,9 +6,9 @@ import pytest
 import reference as oracle
 
 import bbl
-from bbl.crossval import consecutive_folds, shuffled_folds, splitter_folds
-from bbl.design.sample import Sample
 from bbl.errors import OptionError
+from bbl.rows.folds import consecutive_folds, shuffled_folds, splitter_folds
+from bbl.rows.sample import Sample
 
 
 def make_sample(weights, y):

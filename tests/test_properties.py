@@ -21,15 +21,15 @@ from hypothesis.extra import pandas as hpd
 import bbl
 from bbl._ext.pseudo import PseudoProblem
 from bbl.design.design import Design
-from bbl.design.sample import code_dtype
+from bbl.model.chains import Chains
 from bbl.model.elimination import elimination_order, log_partition
 from bbl.model.energy import energies
 from bbl.model.layout import Layout
 from bbl.model.marginal import MarginalEnergy
-from bbl.model.metrics import auc
-from bbl.model.predict import class_scores, log_probabilities
-from bbl.model.sampling import Chains
-from bbl.model.simulate import random_parameters
+from bbl.model.states import random_parameters
+from bbl.rows.sample import code_dtype
+from bbl.stats.metrics import auc
+from bbl.stats.scores import class_scores, log_probabilities
 
 NIGHTLY = os.environ.get("BBL_HYPOTHESIS") == "nightly"
 METHODS = {"pseudo": {"lambda_": 0.1, "lambdah": 0.1}, "mf": {}, "naive": {}}

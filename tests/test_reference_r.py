@@ -25,7 +25,7 @@ from rmnist import compare_large, compare_mnist
 from threadpoolctl import threadpool_limits
 
 import bbl
-from bbl.model.metrics import auc
+from bbl.stats.metrics import auc
 
 # crossVal: how far a pseudo-likelihood table may be from R's, whose own moves with its tolerance (see reproduction.md)
 TABLES = {

@@ -15,10 +15,10 @@ from bbl.design.factors import Factor, factorise
 from bbl.design.formula import FormulaTerms, parse
 from bbl.design.frames import Frame, to_frame
 from bbl.design.labels import Labels
-from bbl.design.sample import Sample, code_dtype
 from bbl.design.stored import factor_from_dict, factor_to_dict, stored_pairs
 from bbl.design.weights import check_weights
 from bbl.errors import BBLTypeError, DataError, LevelError
+from bbl.rows.sample import Sample, code_dtype
 
 __all__ = ["MISSING", "Design", "incomplete_rows"]
 

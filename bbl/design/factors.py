@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from bbl.design.sample import code_dtype
 from bbl.errors import BBLTypeError, DataError, LevelError
+from bbl.rows.sample import code_dtype
 
 __all__ = ["KINDS", "Column", "Factor", "distinct", "factorise", "level_key"]
 

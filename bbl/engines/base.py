@@ -8,8 +8,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from bbl.design.sample import Sample
 from bbl.model.layout import Layout
+from bbl.rows.sample import Sample
 
 __all__ = ["Engine", "EngineFit"]
 

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from bbl.checks import real
-from bbl.config import check_memory, serial_blas
-from bbl.design.sample import Sample
 from bbl.engines.base import Engine, EngineFit
 from bbl.engines.naive import absent_levels, frequencies, log_ratio
+from bbl.memory import check_memory
 from bbl.model.energy import energies
 from bbl.model.layout import Layout
 from bbl.model.moments import known_counts, pair_counts
+from bbl.parallel import serial_blas
+from bbl.rows.sample import Sample
 
 __all__ = ["MeanField"]
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from bbl.checks import real
-from bbl.design.sample import Sample
 from bbl.engines.base import Engine, EngineFit
 from bbl.model.layout import Layout
 from bbl.model.moments import level_counts
+from bbl.rows.sample import Sample
 
 __all__ = ["NaiveBayes", "frequencies"]
 

@@ -12,13 +12,14 @@ import numpy as np
 from bbl._ext import newton
 from bbl._ext.pseudo import PseudoProblem, memory_estimate
 from bbl.checks import choice, flag, integer, real
-from bbl.config import check_memory, run_tasks, serial_blas, stop_flag
-from bbl.design.sample import Sample
 from bbl.engines.base import Engine, EngineFit
 from bbl.engines.naive import absent_levels, frequencies, log_ratio
 from bbl.errors import BBLTypeError, OptionError
+from bbl.memory import check_memory
 from bbl.model.layout import Layout
 from bbl.model.moments import level_counts, usable_rows
+from bbl.parallel import run_tasks, serial_blas, stop_flag
+from bbl.rows.sample import Sample
 
 __all__ = ["PseudoLikelihood"]
 

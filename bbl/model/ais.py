@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from bbl.checks import generator, integer
+from bbl.model.chains import Chains
 from bbl.model.elimination import log_partition
 from bbl.model.energy import Energy
 from bbl.model.layout import Layout
-from bbl.model.sampling import Chains
 
 __all__ = ["N_CHAINS", "N_STEPS", "AnnealedLogZ", "annealed_log_z", "annealing_seconds"]
 

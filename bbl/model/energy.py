@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from bbl._ext import energy as kernel
-from bbl.config import check_memory
+from bbl.memory import check_memory
 from bbl.model.layout import Layout
 
 __all__ = ["Energy", "energies"]

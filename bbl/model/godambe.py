@@ -6,12 +6,13 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from bbl.config import check_memory, serial_blas
-from bbl.design.sample import Sample
 from bbl.errors import DataError
+from bbl.memory import check_memory
 from bbl.model.conditional import conditionals
 from bbl.model.layout import Layout
 from bbl.model.moments import one_hot, usable_rows, usable_weight
+from bbl.parallel import serial_blas
+from bbl.rows.sample import Sample
 
 __all__ = ["Influence", "term_covariances"]
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from bbl.config import serial_blas
-from bbl.design.sample import Sample
 from bbl.errors import OptionError
 from bbl.model.conditional import conditionals
 from bbl.model.elimination import elimination_order, log_partition
 from bbl.model.layout import Layout
 from bbl.model.moments import one_hot, usable_rows, usable_weight
+from bbl.parallel import serial_blas
+from bbl.rows.sample import Sample
 
 __all__ = ["LOG_Z", "exact_log_z", "exact_order", "pseudo_log_z", "resolve_log_z"]
 

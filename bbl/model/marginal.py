@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from bbl.config import serial_blas
 from bbl.model.ais import annealed_log_z
 from bbl.model.elimination import elimination_order, log_partition
 from bbl.model.energy import Energy
 from bbl.model.layout import Layout
 from bbl.model.moments import one_hot
+from bbl.parallel import serial_blas
 
 __all__ = ["MarginalEnergy"]
 

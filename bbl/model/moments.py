@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from bbl._ext import moments as kernel
-from bbl.design.sample import Sample
 from bbl.model.layout import Layout
+from bbl.rows.sample import Sample
 
 __all__ = ["known_counts", "level_counts", "one_hot", "pair_counts", "usable_rows", "usable_weight"]
 

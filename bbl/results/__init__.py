@@ -1,7 +1,7 @@
 """Results: what the verbs return; frozen, their methods only arrange what the rooms below compute."""
 
 from bbl.results.cv import CVResults
+from bbl.results.draws import GroupParameters, MLEstimate, SampleResults
 from bbl.results.fit import BBLResults, LogLikelihood
-from bbl.results.sample import GroupParameters, MLEstimate, SampleResults
 
 __all__ = ["BBLResults", "CVResults", "GroupParameters", "LogLikelihood", "MLEstimate", "SampleResults"]

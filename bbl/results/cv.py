@@ -8,12 +8,12 @@ import numpy as np
 import pandas as pd
 
 from bbl.crossval import Scored, calibrated
-from bbl.model.calibration import CALIBRATE
-from bbl.model.metrics import SCORES, auc
-from bbl.model.predict import link, log_probabilities
 from bbl.report import plot, text
 from bbl.report.plot_check import plot_calibration
 from bbl.results.fit import BBLResults, prediction_frame
+from bbl.stats.calibration import CALIBRATE
+from bbl.stats.metrics import SCORES, auc
+from bbl.stats.scores import link, log_probabilities
 
 __all__ = ["CVResults"]
 

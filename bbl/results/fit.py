@@ -9,26 +9,26 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from bbl.boltzmann.estimate import Estimate
+from bbl.boltzmann.tuning import Tuning
 from bbl.checks import choice, flag, real
 from bbl.design.design import Design
 from bbl.design.labels import Labels
-from bbl.design.sample import Sample
 from bbl.engines import Engine
 from bbl.errors import DataError
-from bbl.estimate import Estimate
-from bbl.model.inference import likelihood_ratio
 from bbl.model.marginal import MarginalEnergy
 from bbl.model.moments import level_counts
 from bbl.model.parameters import Parameters
-from bbl.model.predict import link, log_probabilities
 from bbl.report import text
 from bbl.report.summary import Summary, fit_summary
 from bbl.report.tables import Coefficients
-from bbl.results.archive import pack
+from bbl.results.archives import pack
 from bbl.results.figures import Figures
 from bbl.results.uncertainty import Uncertainty
+from bbl.rows.sample import Sample
+from bbl.stats.likelihood_ratio import likelihood_ratio
+from bbl.stats.scores import link, log_probabilities
 from bbl.storage import write_model
-from bbl.tuning import Tuning
 
 __all__ = ["BBLResults", "LogLikelihood", "prediction_frame"]
 

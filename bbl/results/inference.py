@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from bbl.boltzmann.covariance import Covariances, adjust, wald
 from bbl.checks import choice, flag, near_match, real
 from bbl.design.labels import Labels
 from bbl.errors import OptionError
-from bbl.inference import Covariances, adjust, wald
 from bbl.model.parameters import Parameters
 from bbl.model.ranking import interaction_strength
 from bbl.report.tables import Coefficients

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from bbl.boltzmann.covariance import bootstrap, covariances
 from bbl.checks import generator, integer, real
-from bbl.config import n_workers
 from bbl.engines import MeanField
 from bbl.errors import DataError, OptionError
-from bbl.inference import bootstrap, covariances
+from bbl.parallel import n_workers
 from bbl.report.summary import Section, wald_sections
 from bbl.results.inference import Inference
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from bbl.model import sampling
+from bbl.model import chains
 from fuzz.harness import ODD
 
 
@@ -22,7 +22,7 @@ def gibbs(source) -> None:
         start = np.cumsum([0, *(L - 1 for L in n_levels)])
         for i in range(m):
             J[start[i] : start[i + 1], start[i] : start[i + 1]] = 0
-    found = sampling.gibbs(
+    found = chains.gibbs(
         h,
         J,
         np.array(n_levels),

@@ -3,12 +3,12 @@
 import numpy as np
 
 from bbl._ext.pseudo import PseudoProblem, widths
+from bbl.api.onegroup import _coded_sample
 from bbl.engines.pseudo import PseudoLikelihood, Sites, _by_newton
 from bbl.errors import DataError
 from bbl.model.energy import energies
 from bbl.model.layout import Layout
 from bbl.model.moments import one_hot, pair_counts
-from bbl.onegroup import _coded_sample
 from fuzz.harness import ODD
 
 DTYPES = ("u1", "u1", "u2", "i4", "i1", "i2", "u4", "i8", "u8", "f4", "f8", "?")

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from bbl import api, storage
-from bbl.design.sample import code_dtype
+from bbl import storage
+from bbl.api import fit as verbs
+from bbl.rows.sample import code_dtype
 from fuzz.harness import ODD
 from fuzz.predict import model
 
@@ -40,7 +41,7 @@ def load(source) -> None:
             data[source.integer(0, 2**32) % len(data)] ^= source.integer(1, 255)
     if way < 2:
         path.write_bytes(data)
-        fit = api.load(path)
+        fit = verbs.load(path)
         assert data == good, "a damaged file was loaded"
     else:
         fit = load_content(path, *forge(source, json.loads(meta), dict(arrays)), source.maybe(16))
@@ -51,12 +52,12 @@ def load_content(path, meta: dict, arrays: dict, by_file: bool):
     """Load what a stranger could write: the checksums are right. Most go around the file, which takes most time."""
     if by_file:
         path.write_bytes(b"".join(map(bytes, storage._pack(meta, arrays, "bbl"))))
-        return api.load(path)
+        return verbs.load(path)
     try:
-        api.read_model = lambda _: (meta, arrays)
-        return api.load(path)
+        verbs.read_model = lambda _: (meta, arrays)
+        return verbs.load(path)
     finally:
-        api.read_model = storage.read_model
+        verbs.read_model = storage.read_model
 
 
 def forge(source, meta: dict, arrays: dict) -> tuple[dict, dict]:

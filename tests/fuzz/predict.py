@@ -9,7 +9,7 @@ import pandas as pd
 
 import bbl
 from bbl.design.factors import KINDS, Column
-from bbl.model.predict import link, log_probabilities
+from bbl.stats.scores import link, log_probabilities
 
 TRAIN = {
     "y": ["u", "v", "w", "u", "v", "w", "u", "v"] * 2,

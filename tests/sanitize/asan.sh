@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Run the tests against kernels built with ASAN and UBSAN; any report ends the process that made it.
 #   tests/sanitize/asan.sh                                   the whole suite, gcc
-#   CC=clang-14 tests/sanitize/asan.sh tests/test_ext_pseudo.py   some files, clang
+#   CC=clang-14 tests/sanitize/asan.sh tests/ext/test_pseudo.py   some files, clang
 # PYTHON has the test dependencies; WORK (default a temporary folder) keeps the build.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)

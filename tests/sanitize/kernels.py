@@ -9,12 +9,12 @@ import numpy as np
 import bbl._ext
 from bbl._ext import gibbs
 from bbl._ext.pseudo import PseudoProblem, widths
-from bbl.design.sample import Sample
 from bbl.engines import MeanField, PseudoLikelihood
-from bbl.model import sampling
+from bbl.model.chains import Chains
 from bbl.model.energy import energies
 from bbl.model.layout import Layout
 from bbl.model.moments import pair_counts
+from bbl.rows.sample import Sample
 
 LEVELS = np.array([2, 3, 5, 2, 4, 3, 2, 2, 3])
 
@@ -66,7 +66,7 @@ def chains(sweeps, lanes, levels, n_chains=40):
     J = np.triu(rng.normal(size=(start[-1], start[-1])) / 4)
     for lo, hi in zip(start[:-1], start[1:], strict=True):
         J[lo:hi, lo:hi] = 0
-    run = sampling.Chains(rng.normal(size=start[-1]), J + J.T, levels, n_chains, 3)
+    run = Chains(rng.normal(size=start[-1]), J + J.T, levels, n_chains, 3)
     run.lanes = lanes
     run._table = gibbs.pack_couplings(run.J, run.n_levels, run.start, run.by_levels, lanes)
     draws = np.empty((n_chains, 4, len(levels)), dtype=np.uint8)

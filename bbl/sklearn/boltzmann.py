@@ -11,7 +11,7 @@ import pandas as pd
 from joblib import effective_n_jobs
 from scipy.sparse import issparse
 
-from bbl.api import bbl
+from bbl.api.fit import bbl
 from bbl.checks import choice
 from bbl.design.design import MISSING, incomplete_rows
 from bbl.design.factors import Factor, factorise
@@ -20,7 +20,7 @@ from bbl.design.frames import Frame, to_frame
 from bbl.design.weights import check_weights
 from bbl.engines import Engine
 from bbl.errors import BBLTypeError, DataError, DataWarning, OptionError
-from bbl.model.predict import link, log_probabilities
+from bbl.stats.scores import link, log_probabilities
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin

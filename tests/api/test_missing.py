@@ -13,18 +13,18 @@ from sklearn.utils.estimator_checks import check_estimator
 
 import bbl
 from bbl.__main__ import main
+from bbl.boltzmann.covariance import bootstrap, covariances
+from bbl.boltzmann.estimate import estimate
 from bbl.design.design import Design
-from bbl.design.sample import Sample
 from bbl.engines import MeanField, NaiveBayes, PseudoLikelihood
 from bbl.engines.meanfield import covariance
 from bbl.errors import DataError, LevelError, OptionError
-from bbl.estimate import estimate
-from bbl.inference import bootstrap, covariances
 from bbl.model.elimination import elimination_order, log_partition
 from bbl.model.godambe import Influence
 from bbl.model.layout import Layout
 from bbl.model.logz import pseudo_log_z
 from bbl.model.marginal import CELLS, MarginalEnergy
+from bbl.rows.sample import Sample
 from bbl.sklearn import BBLClassifier
 
 LEVELS = [2, 3, 2, 4]

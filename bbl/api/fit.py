@@ -8,29 +8,23 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from bbl.boltzmann.estimate import estimate, problems, warn_problems
+from bbl.boltzmann.tuning import NFOLD, RULES, tune
 from bbl.checks import choice, flag, generator, integer, reals
-from bbl.config import n_workers, progress_bar
-from bbl.crossval import (
-    Folds,
-    consecutive_folds,
-    cross_validate,
-    score_settings,
-    shuffled_folds,
-    splitter_folds,
-)
+from bbl.crossval import cross_validate, score_settings
 from bbl.design.design import Design
-from bbl.design.sample import Sample
 from bbl.engines import ENGINES, Engine, make_engine
 from bbl.errors import BBLError, ModelFileError, OptionError
-from bbl.estimate import estimate, problems, warn_problems
-from bbl.model.calibration import CALIBRATE, fit_calibration
 from bbl.model.layout import Layout
 from bbl.model.logz import LOG_Z
+from bbl.parallel import n_workers, progress_bar
 from bbl.report.text import call_text
 from bbl.results import BBLResults, CVResults
-from bbl.results.archive import unpack
+from bbl.results.archives import unpack
+from bbl.rows.folds import Folds, consecutive_folds, shuffled_folds, splitter_folds
+from bbl.rows.sample import Sample
+from bbl.stats.calibration import CALIBRATE, fit_calibration
 from bbl.storage import read_model
-from bbl.tuning import NFOLD, RULES, tune
 
 __all__ = ["bbl", "crossVal", "load"]
 

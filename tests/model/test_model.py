@@ -6,19 +6,19 @@ import pytest
 import reference as oracle
 
 import bbl
-from bbl.design.sample import Sample
+from bbl.boltzmann.estimate import estimate_path
 from bbl.engines import PseudoLikelihood
 from bbl.errors import OptionError
-from bbl.estimate import estimate_path
 from bbl.model.ais import annealing_seconds
 from bbl.model.elimination import elimination_order
 from bbl.model.energy import energies
 from bbl.model.layout import Layout
 from bbl.model.logz import exact_log_z, pseudo_log_z, resolve_log_z
 from bbl.model.marginal import MarginalEnergy
-from bbl.model.metrics import accuracy, auc, brier, log_loss
 from bbl.model.moments import level_counts, one_hot, pair_counts
-from bbl.model.predict import class_scores, link, log_probabilities
+from bbl.rows.sample import Sample
+from bbl.stats.metrics import accuracy, auc, brier, log_loss
+from bbl.stats.scores import class_scores, link, log_probabilities
 
 CASES = [
     ([2, 3, 4, 2], None),

@@ -7,11 +7,11 @@ import math
 import numpy as np
 
 from bbl.checks import choice, generator, integer, real
-from bbl.config import check_memory
-from bbl.design.sample import code_dtype
 from bbl.errors import OptionError
+from bbl.memory import check_memory
+from bbl.model.chains import MAX_STATES, check_levels, gibbs, state_codes, state_energies
 from bbl.model.layout import Layout
-from bbl.model.sampling import MAX_STATES, check_levels, gibbs, state_codes, state_energies
+from bbl.rows.sample import code_dtype
 
 __all__ = ["random_parameters", "sample_groups", "sample_states"]
 

@@ -10,9 +10,10 @@ import numpy as np
 from bbl._ext import energy as energy_kernel
 from bbl._ext import gibbs as kernel
 from bbl.checks import flag, generator, integer
-from bbl.config import check_memory, n_workers, run_tasks
-from bbl.design.sample import code_dtype
 from bbl.errors import BBLTypeError, DataError, OptionError
+from bbl.memory import check_memory
+from bbl.parallel import n_workers, run_tasks
+from bbl.rows.sample import code_dtype
 
 __all__ = [
     "MAX_STATES",

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import reference as oracle
 
-from bbl.design.sample import Sample
 from bbl.engines import MeanField, NaiveBayes, PseudoLikelihood, make_engine
 from bbl.errors import BBLTypeError, OptionError
 from bbl.model.layout import Layout
+from bbl.rows.sample import Sample
 
 LEVELS = [2, 3, 4, 2]
 PARTIAL = [(0, 1), (1, 3), (0, 2)]

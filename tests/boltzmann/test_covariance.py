@@ -5,18 +5,18 @@ import pytest
 import reference as oracle
 
 import bbl
-from bbl.design.sample import Sample
+from bbl.boltzmann.covariance import adjust, wald
 from bbl.engines import PseudoLikelihood
 from bbl.errors import DataError, OptionError
-from bbl.inference import adjust, wald
 from bbl.model.ais import annealed_log_z
-from bbl.model.calibration import fit_calibration
 from bbl.model.godambe import Influence, term_covariances
 from bbl.model.layout import Layout
 from bbl.model.logz import exact_log_z
-from bbl.model.metrics import log_loss
-from bbl.model.predict import log_probabilities
 from bbl.model.ranking import interaction_strength
+from bbl.rows.sample import Sample
+from bbl.stats.calibration import fit_calibration
+from bbl.stats.metrics import log_loss
+from bbl.stats.scores import log_probabilities
 
 LEVELS = [2, 3, 3]
 

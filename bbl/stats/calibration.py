@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bbl.model.predict import log_probabilities
+from bbl.stats.scores import log_probabilities
 
 __all__ = ["CALIBRATE", "Calibration", "fit_calibration"]
 

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bbl.crossval import cross_validate, one_standard_error, score_settings, shuffled_folds
+from bbl.crossval import cross_validate, one_standard_error, score_settings
 from bbl.design.labels import Labels
-from bbl.design.sample import Sample
 from bbl.engines import Engine
-from bbl.model.calibration import Calibration, fit_calibration
 from bbl.model.layout import Layout
+from bbl.rows.folds import shuffled_folds
+from bbl.rows.sample import Sample
+from bbl.stats.calibration import Calibration, fit_calibration
 
 __all__ = ["GRIDS", "NFOLD", "RULES", "Tuning", "tune"]
 

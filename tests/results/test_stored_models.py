@@ -1,6 +1,7 @@
 """Model files of every format version so far: they load for ever, with the predictions that they had when written.
 
-`python tests/test_models.py` adds the files of the present version to `tests/models`; those of earlier ones stay.
+`python tests/results/test_stored_models.py` adds the files of the present version to `tests/results/models`;
+those of earlier ones stay.
 """
 
 import json

@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from bbl.boltzmann.estimate import Estimate
 from bbl.design.design import Design
-from bbl.design.sample import Sample, code_dtype
 from bbl.design.weights import check_weights
 from bbl.engines import ENGINES, EngineFit
 from bbl.errors import BBLTypeError
-from bbl.estimate import Estimate
-from bbl.model.calibration import Calibration
 from bbl.model.layout import Layout
 from bbl.model.parameters import Parameters
+from bbl.rows.sample import Sample, code_dtype
+from bbl.stats.calibration import Calibration
 
 __all__ = ["pack", "unpack"]
 

@@ -9,13 +9,13 @@ import numpy as np
 import pandas as pd
 
 from bbl.checks import flag, generator, integer, real
-from bbl.config import progress_bar
 from bbl.errors import BBLTypeError, DataError, OptionError
-from bbl.model.diagnostics import effective_sample_size, split_rhat
+from bbl.model.chains import gibbs
 from bbl.model.layout import Layout
-from bbl.model.sampling import gibbs
-from bbl.model.simulate import random_parameters, sample_groups, sample_states
+from bbl.model.states import random_parameters, sample_groups, sample_states
+from bbl.parallel import progress_bar
 from bbl.results import BBLResults, CVResults, GroupParameters, SampleResults
+from bbl.stats.diagnostics import effective_sample_size, split_rhat
 
 __all__ = ["mcSample", "randompar", "randomsamp", "sample_xi"]
 

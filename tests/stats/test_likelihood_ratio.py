@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import chi2_contingency
 
-from bbl.model.inference import likelihood_ratio
+from bbl.stats.likelihood_ratio import likelihood_ratio
 
 TITANIC = {
     "Class": np.array([[122, 167, 528, 673], [203, 118, 178, 212]]),

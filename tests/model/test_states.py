@@ -1,4 +1,4 @@
-"""Tests of bbl.model.simulate: samples against exact probabilities, groups, random parameters."""
+"""Tests of bbl.model.states: samples against exact probabilities, groups, random parameters."""
 
 import numpy as np
 import pytest
@@ -6,9 +6,8 @@ import reference as oracle
 from scipy.stats import chisquare, kstest
 
 from bbl.errors import BBLTypeError, DataError, OptionError
-from bbl.model import simulate
 from bbl.model.layout import Layout
-from bbl.model.simulate import random_parameters, sample_groups, sample_states
+from bbl.model.states import random_parameters, sample_groups, sample_states
 
 
 def oracle_model(layout, theta):
@@ -33,7 +32,7 @@ def test_listed_states_are_drawn_with_their_probabilities(n_levels):
 
 @pytest.mark.parametrize("nsample", [100_000, 99_999])
 def test_gibbs_takes_over_beyond_the_limit(nsample, monkeypatch):
-    monkeypatch.setattr(simulate, "MAX_STATES", 10)
+    monkeypatch.setattr("bbl.model.states.MAX_STATES", 10)
     layout = Layout([3, 2, 4])
     theta = random_parameters(layout, rng=1)[0]
     codes = sample_states(*layout.to_matrix(theta), layout.n_levels, nsample, 2)

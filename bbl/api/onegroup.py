@@ -6,17 +6,18 @@ from typing import Any
 
 import numpy as np
 
+from bbl.boltzmann.estimate import check_known, fit_group, warn_problems
 from bbl.checks import choice, flag
-from bbl.config import check_memory, n_workers
 from bbl.design.design import MISSING
-from bbl.design.sample import Sample, code_dtype
 from bbl.design.weights import check_weights
 from bbl.engines import Engine, make_engine
 from bbl.errors import BBLTypeError, DataError, OptionError
-from bbl.estimate import check_known, fit_group, warn_problems
+from bbl.memory import check_memory
 from bbl.model.layout import Layout
 from bbl.model.logz import LOG_Z, exact_log_z, resolve_log_z
+from bbl.parallel import n_workers
 from bbl.results import MLEstimate
+from bbl.rows.sample import Sample, code_dtype
 
 __all__ = ["mlestimate"]
 

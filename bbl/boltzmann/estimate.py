@@ -8,21 +8,22 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bbl.config import check_memory, run_tasks
 from bbl.design.labels import Labels
-from bbl.design.sample import Sample
 from bbl.engines import Engine, EngineFit
 from bbl.engines.naive import frequencies, log_ratio
 from bbl.errors import ConvergenceWarning, DataError, OptionError
+from bbl.memory import check_memory
 from bbl.model.ais import annealed_log_z, annealing_seconds
-from bbl.model.calibration import Calibration
 from bbl.model.elimination import log_partition
 from bbl.model.layout import Layout
 from bbl.model.logz import exact_order, pseudo_log_z, resolve_log_z
 from bbl.model.marginal import MarginalEnergy
 from bbl.model.moments import known_counts, usable_rows
 from bbl.model.parameters import Parameters
-from bbl.model.predict import class_scores
+from bbl.parallel import run_tasks
+from bbl.rows.sample import Sample
+from bbl.stats.calibration import Calibration
+from bbl.stats.scores import class_scores
 
 __all__ = [
     "Estimate",

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bbl.config import run_tasks
-from bbl.design.sample import Sample
+from bbl.boltzmann.estimate import Estimate
 from bbl.engines import Engine, NaiveBayes, PseudoLikelihood
 from bbl.errors import OptionError
-from bbl.estimate import Estimate
 from bbl.model.godambe import ROWS, Influence, term_covariances
 from bbl.model.layout import Layout
 from bbl.model.parameters import Parameters
-from bbl.model.simulate import sample_states
+from bbl.model.states import sample_states
+from bbl.parallel import run_tasks
+from bbl.rows.sample import Sample
 
 __all__ = ["Covariances", "adjust", "bootstrap", "covariances", "wald"]
 

@@ -1,4 +1,4 @@
-"""Tests of bbl.model.sampling, bbl.model.diagnostics and the Gibbs kernel against exact enumeration."""
+"""Tests of bbl.model.chains, bbl.stats.diagnostics and the Gibbs kernel against exact enumeration."""
 
 import json
 import signal
@@ -12,10 +12,9 @@ from scipy.stats import chisquare
 
 from bbl._ext import gibbs as kernel
 from bbl.errors import BBLTypeError, DataError, OptionError
-from bbl.model import sampling
-from bbl.model.diagnostics import effective_sample_size, split_rhat
+from bbl.model.chains import Chains, gibbs, map_state, state_codes, state_energies
 from bbl.model.layout import Layout
-from bbl.model.sampling import Chains, gibbs, map_state, state_codes, state_energies
+from bbl.stats.diagnostics import effective_sample_size, split_rhat
 
 
 def random_model(n_levels, seed, scale=1.0):
@@ -45,7 +44,7 @@ def width(request, monkeypatch):
     if kernel.lanes(request.param) < request.param:
         pytest.skip(f"this processor has no vectors of {request.param} floats")
     lanes = kernel.lanes
-    monkeypatch.setattr(sampling.kernel, "lanes", lambda: lanes(request.param))
+    monkeypatch.setattr(kernel, "lanes", lambda: lanes(request.param))
     return request.param
 
 
@@ -75,7 +74,7 @@ def test_both_kernels_at_every_width_sample_mixed_levels(n_levels, by_levels, wi
 def kernel_chains(h, J, n_levels, n_chains, seed, by_levels, monkeypatch):
     """Chains with the choice between the two kernels taken out of their hands."""
     pack = kernel.pack_couplings
-    monkeypatch.setattr(sampling.kernel, "pack_couplings", lambda J, n, s, by, lanes: pack(J, n, s, by_levels, lanes))
+    monkeypatch.setattr(kernel, "pack_couplings", lambda J, n, s, by, lanes: pack(J, n, s, by_levels, lanes))
     make = Chains._make_packs
 
     def make_packs(self, seeds):
@@ -220,7 +219,7 @@ def test_a_chain_does_not_depend_on_the_others(n_levels):
 def test_slices_of_the_work_do_not_change_it(monkeypatch):
     layout, _, h, J = random_model([3] * 8, 1)
     whole = gibbs(h, J, layout.n_levels, 50, 40, 3, 7, 4, True)
-    monkeypatch.setattr(sampling, "SLICE_SECONDS", 0.0)
+    monkeypatch.setattr("bbl.model.chains.SLICE_SECONDS", 0.0)
     assert same(whole, gibbs(h, J, layout.n_levels, 50, 40, 3, 7, 4, True))
 
 
@@ -295,7 +294,9 @@ def test_bad_arguments_are_named(argument, value, error):
     assert caught.value.argument == argument
 
 
-@pytest.mark.parametrize("seed", [np.random.RandomState(1), "x", 1.5, -1, True], ids=repr)  # noqa: NPY002
+@pytest.mark.parametrize(
+    "seed", [np.random.RandomState(1), "x", 1.5, -1, True], ids=["RandomState", "x", "1.5", "-1", "True"]
+)  # noqa: NPY002
 def test_bad_seeds_are_refused(seed):
     with pytest.raises((BBLTypeError, OptionError), match="seed") as caught:
         gibbs([0.0, 1.0], np.zeros((2, 2)), [2, 2], 10, rng=seed)

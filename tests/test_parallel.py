@@ -63,7 +63,7 @@ def run(code, *arguments, timeout=120):
 
 # -- the same bits -----------------------------------------------------------------------------------------------------
 def gibbs(fit, n_jobs):
-    from bbl.model.sampling import gibbs as sample
+    from bbl.model.chains import gibbs as sample
 
     h, J = fit.params.layout.to_matrix(fit.params.theta[0])
     draws = sample(h, J, fit.params.layout.n_levels, 40, 200, 1, keep_draws=True, n_jobs=n_jobs)
@@ -281,15 +281,15 @@ import json, sys
 import numpy as np
 import pandas as pd
 import bbl
-import bbl.estimate
+import bbl.boltzmann.estimate
 
 def peak():  # not ru_maxrss: a process inherits that of the one that starts it
     with open("/proc/self/status") as status:
         return next(int(line.split()[1]) / 1024 for line in status if line.startswith("VmHWM"))
 
 estimates = []
-check = bbl.estimate.check_memory
-bbl.estimate.check_memory = lambda needed, *text: (estimates.append(needed / 2**20), check(needed, *text))
+check = bbl.boltzmann.estimate.check_memory
+bbl.boltzmann.estimate.check_memory = lambda needed, *text: (estimates.append(needed / 2**20), check(needed, *text))
 n, m, L, method, n_jobs = json.loads(sys.argv[1])
 for warm_up in ("pseudo", "mf"):  # so that imports do not count
     bbl.bbl("y ~ .^2", {"y": [0, 1] * 4, "a": [0, 0, 1, 1] * 2, "b": [0, 1, 1, 1] * 2}, method=warm_up, n_jobs=1)

@@ -1,4 +1,4 @@
-"""Threads and memory: how many workers run, how a list of tasks is spread over them, what fits into memory."""
+"""Threads: how many workers run, how a list of tasks is spread over them, what tells them to stop; progress bars."""
 
 from __future__ import annotations
 
@@ -7,15 +7,14 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from bbl.checks import integer
-from bbl.errors import BBLError, OptionError
+from bbl.errors import OptionError
 
-__all__ = ["check_memory", "n_workers", "progress_bar", "run_tasks", "serial_blas", "stop_flag"]
+__all__ = ["n_workers", "progress_bar", "run_tasks", "serial_blas", "stop_flag"]
 
 
 def n_workers(n_jobs: int | None) -> int:
@@ -141,60 +140,3 @@ if hasattr(os, "register_at_fork"):  # a fork in the middle of a fit leaves its 
 def serial_blas() -> _SerialBlas:
     """Return the context in which BLAS runs on one thread."""
     return _serial_blas
-
-
-def available_memory() -> int:
-    """Return the bytes that this process may still allocate: the least of free memory, cgroup and ulimit."""
-    limits = []
-    try:
-        for line in Path("/proc/meminfo").read_text().splitlines():
-            if line.startswith("MemAvailable"):
-                limits.append(int(line.split()[1]) * 1024)
-    except OSError:  # not Linux: all physical memory, where the system tells
-        if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
-            limits.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-    for limit, usage in (
-        ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
-        ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
-    ):
-        try:
-            limits.append(int(Path(limit).read_text()) - int(Path(usage).read_text()))
-        except (OSError, ValueError):
-            continue
-    try:
-        import resource
-
-        soft, _ = resource.getrlimit(resource.RLIMIT_AS)
-        if soft != resource.RLIM_INFINITY:
-            limits.append(soft - _address_space())
-    except ImportError:  # not a Unix
-        pass
-    return min(limits, default=2**63)
-
-
-def _address_space() -> int:
-    try:
-        return int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
-    except OSError:
-        return 0
-
-
-def check_memory(needed: float, what: str, remedy: str) -> None:
-    """Raise before an allocation of `needed` bytes that would take over 80 % of what is available.
-
-    Raises
-    ------
-    BBLError
-        With the sizes, `what` needs them and the `remedy`. It is a MemoryError too.
-    """
-    if needed < 64 * 2**20:
-        return
-    free = available_memory()
-    if needed > 0.8 * free:
-        raise MemoryLimitError(
-            f"{what} needs about {needed / 2**30:.1f} GiB and {free / 2**30:.1f} GiB are available. {remedy}"
-        )
-
-
-class MemoryLimitError(BBLError, MemoryError):
-    """An allocation would not fit; raised before it is made."""

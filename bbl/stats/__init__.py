@@ -1,0 +1,1 @@
+"""The room of statistics on plain arrays: class scores, metrics, calibration, diagnostics, tests."""

@@ -58,7 +58,7 @@ def metrics(log_p: np.ndarray, y: np.ndarray) -> tuple[float, float, float]:
 
 def kinds_of(engine: Engine, layout: Layout, every: bool) -> list[str]:
     """Return the kinds of ln Z that are affordable: all, or only the one that stands for "auto"."""
-    exact = elimination_order(layout, EXACT_CELLS) is not None
+    exact = elimination_order(layout.n_levels, layout.mask, EXACT_CELLS) is not None
     if not every or layout.m > PIXELS:
         return [auto_kind(engine, layout)]
     return ["pseudo", "half", "mf"] + ["exact"] * exact + ["ais"] * (layout.m <= AIS_LIMIT)

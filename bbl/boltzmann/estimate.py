@@ -14,7 +14,7 @@ from bbl.engines.naive import frequencies, log_ratio
 from bbl.errors import ConvergenceWarning, DataError, OptionError
 from bbl.memory import check_memory
 from bbl.model.ais import annealed_log_z, annealing_seconds
-from bbl.model.elimination import log_partition
+from bbl.model.elimination import log_sum
 from bbl.model.layout import Layout
 from bbl.model.logz import exact_order, pseudo_log_z, resolve_log_z
 from bbl.model.marginal import MarginalEnergy
@@ -235,7 +235,7 @@ def estimate_path(
     for v in range(len(runs[0])):
         fits = [run[v][0] for run in runs]
         theta = np.array([fit.theta for fit in fits[:K]])
-        ln_z = log_partition(layout, theta, order) if kind == "exact" else np.array([run[v][1] for run in runs[:K]])
+        ln_z = log_sum(layout.factors(theta), order) if kind == "exact" else np.array([run[v][1] for run in runs[:K]])
         lkh = float(sum(t * fit.lkh for t, fit in zip(totals, fits[:K], strict=True)))
         parameters = Parameters(layout, theta, fits[K].theta if pooled else None)
         error = np.array([run[v][2] for run in runs[:K]])

@@ -8,7 +8,7 @@ import numpy as np
 
 from bbl.checks import generator, integer
 from bbl.model.chains import Chains
-from bbl.model.elimination import log_partition
+from bbl.model.elimination import log_sum
 from bbl.model.energy import Energy
 from bbl.model.layout import Layout
 
@@ -106,7 +106,7 @@ def annealed_log_z(
         log_w += (b[t + 1] - b[t]) * (E - E0)
     top = log_w.max()
     w = np.exp(log_w - top)
-    log_z0 = float(log_partition(empty, np.asarray(start)[None], [(i, ()) for i in range(layout.m)])[0])
+    log_z0 = float(log_sum(empty.factors(np.asarray(start)[None]), range(layout.m))[0])
     return AnnealedLogZ(
         float(log_z0 + top + np.log(w.mean())),
         float(w.std(ddof=1) / w.mean() / np.sqrt(n_chains)),

@@ -6,7 +6,7 @@ import numpy as np
 
 from bbl.errors import OptionError
 from bbl.model.conditional import conditionals
-from bbl.model.elimination import elimination_order, log_partition
+from bbl.model.elimination import elimination_order, log_sum
 from bbl.model.layout import Layout
 from bbl.model.moments import one_hot, usable_rows, usable_weight
 from bbl.parallel import serial_blas
@@ -29,7 +29,7 @@ def exact_order(layout: Layout) -> list:
     OptionError
         If the tables would hold more than 3e7 cells per group.
     """
-    found = elimination_order(layout, EXACT_CELLS)
+    found = elimination_order(layout.n_levels, layout.mask, EXACT_CELLS)
     if found is None:
         raise OptionError(
             f"log_z='exact' would sum over more than {EXACT_CELLS:.0e} table cells for these {layout.m} predictors and "
@@ -47,14 +47,14 @@ def exact_log_z(layout: Layout, theta: np.ndarray) -> np.ndarray:
     OptionError
         If the tables would hold more than 3e7 cells per group.
     """
-    return log_partition(layout, theta, exact_order(layout))
+    return log_sum(layout.factors(theta), exact_order(layout))
 
 
 def resolve_log_z(log_z: str, layout: Layout, fallback: str) -> str:
     """Return the choice that ``"auto"`` stands for: exact where it is cheap, else `fallback`."""
     if log_z != "auto":
         return log_z
-    return fallback if elimination_order(layout, AUTO_CELLS) is None else "exact"
+    return fallback if elimination_order(layout.n_levels, layout.mask, AUTO_CELLS) is None else "exact"
 
 
 def pseudo_log_z(sample: Sample, layout: Layout, site_theta: np.ndarray, *, half: bool) -> float:

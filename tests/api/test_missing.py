@@ -458,7 +458,7 @@ class TestCrossValidation:
         run = bbl.crossVal(FORMULA, data, lambda_=[0.1, 1.0], missing="marginal", cv=cv, refit=False)
         levels = {f"x{j}": list("abcd"[:L]) for j, L in enumerate(LEVELS)}
         fit = bbl.bbl(FORMULA, data[:100], lambda_=run.regstar, missing="marginal", xlevels=levels)
-        expected = fit._scores(*fit.design.encode(data[100:]))
+        expected = fit.class_scores(*fit.design.encode(data[100:]))
         order = np.argsort(run.scored.y[100:], kind="stable")
         y = fit.design.encode_response(data[100:])
         np.testing.assert_allclose(

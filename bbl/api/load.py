@@ -24,7 +24,8 @@ def load(path: Any) -> ClassifierResults:
     Returns
     -------
     ClassifierResults
-        Of the class that was saved (such as `BBLResults`), with the same numbers to the last bit; without training rows unless they were stored.
+        Of the class that was saved (such as `BBLResults`), with the same numbers to the last bit; without training rows
+        unless they were stored.
 
     Raises
     ------

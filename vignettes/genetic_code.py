@@ -24,6 +24,7 @@
 import base64
 import warnings
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 
@@ -112,6 +113,12 @@ print(
         {"eq. (31)": cv.cvframe["score"].to_numpy(), "exact": exact.cvframe["score"].to_numpy()}, index=grid
     ).to_string()
 )
+
+# %%
+fig, axes = plt.subplots(1, 2, figsize=(9, 3.4), layout="constrained", sharey=True)
+cv.plot(ax=axes[0]).set_title("ln Z by eq. (31)")
+exact.plot(ax=axes[1]).set_title("exact ln Z")
+plt.show()
 
 # %% [markdown]
 # ## What do the interactions add?

@@ -44,6 +44,7 @@ nb_execution_show_tb = True
 nb_execution_timeout = 600
 nb_merge_streams = True
 nb_render_markdown_format = "myst"
+os.environ.setdefault("PYTHONWARNINGS", "ignore:IProgress not found")  # of tqdm, for want of a widget in a page
 os.environ.setdefault("MPLBACKEND", "module://matplotlib_inline.backend_inline")
 
 # -- API

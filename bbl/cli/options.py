@@ -12,7 +12,7 @@ from bbl.cli.tables import MISSING_TEXTS, TYPES
 from bbl.design.design import MISSING
 from bbl.engines import ENGINES
 from bbl.model.logz import LOG_Z
-from bbl.results.fit import TYPES as PREDICTIONS
+from bbl.results.classifier import TYPES as PREDICTIONS
 from bbl.stats.calibration import CALIBRATE
 
 __all__ = ["engine_options", "option_names", "parse"]

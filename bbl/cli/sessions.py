@@ -15,6 +15,7 @@ import bbl
 from bbl.cli.options import engine_options
 from bbl.cli.tables import MISSING_TEXTS, STDIN, model_levels, model_types, read_table
 from bbl.errors import OptionError
+from bbl.results.classifier import ClassifierResults
 
 __all__ = ["run"]
 
@@ -103,7 +104,7 @@ def save_figure(draw: Any, path: Path) -> None:
     note(f"The figure is in {path}")
 
 
-def _predict(fit: bbl.BBLResults, args: argparse.Namespace) -> None:
+def _predict(fit: ClassifierResults, args: argparse.Namespace) -> None:
     newdata = read_table(args.newdata, _missing_texts(args), model_types(fit.design), model_levels(fit.design))
     newdata = newdata.rename(columns={str(factor.name): factor.name for factor in fit.design.predictors})
     fit.predict(newdata, type=args.type, unseen=args.unseen).to_csv(sys.stdout, index=False, lineterminator="\n")

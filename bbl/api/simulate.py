@@ -262,7 +262,7 @@ def _output(codes: np.ndarray, names: list, levels: list[list], code_out: bool) 
 def randomsamp(
     predictors: Any,
     response: Sequence,
-    prob: Sequence[float] | None = None,
+    prob: Sequence[float] | Mapping | pd.Series | None = None,
     par: Any = None,
     nsample: int = 100,
     *,
@@ -275,7 +275,7 @@ def randomsamp(
     predictors : list of level lists, or dict of names to level lists
     response : sequence of length K
         The response groups.
-    prob : sequence of length K, optional
+    prob : sequence of length K, or dict (or Series) of group to probability, optional
         Their probabilities; equal by default.
     par : sequence of K GroupParameters, or dict of group to GroupParameters
         One for each group, as `randompar` makes them.
@@ -300,6 +300,13 @@ def randomsamp(
     """
     names, levels = _predictor_levels(predictors)
     groups = list(response)
+    if len(set(groups)) < len(groups):
+        raise OptionError(f"response names a group twice: {groups!r}. Name each group once.", argument="response")
+    if isinstance(prob, Mapping | pd.Series):
+        absent = [g for g in groups if g not in prob]
+        if absent:
+            raise OptionError(f"prob has no entry for the group {absent[0]!r}; it needs one for each.", argument="prob")
+        prob = [prob[g] for g in groups]
     if isinstance(par, Mapping):
         par = [par.get(g) for g in groups]
     if not isinstance(par, Sequence) or len(par) != len(groups) or not groups:

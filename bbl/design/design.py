@@ -261,13 +261,7 @@ def _weights(weights: Any, frame: Frame, data: Any) -> tuple[Hashable | None, np
             argument="weights",
             column=weights,
         )
-    if isinstance(weights, pd.Series) and isinstance(data, pd.DataFrame) and not weights.index.equals(data.index):
-        raise DataError(
-            "weights are a Series whose index differs from that of the data. Align them with "
-            "weights.reindex(data.index), or pass weights.to_numpy() to go by position.",
-            argument="weights",
-        )
-    return None, check_weights(weights, frame.n)
+    return None, check_weights(weights, frame.n, data=data)
 
 
 def _given(xlevels: Mapping | None, terms: FormulaTerms) -> dict[Hashable, Factor]:

@@ -88,21 +88,20 @@ def _title(file: Any) -> str:
 
 def _lines(file: Any) -> list[str]:
     content: Any
-    if isinstance(file, str | os.PathLike):
-        with open(file, "rb") as handle:
-            content = handle.read()
-    elif hasattr(file, "read"):
-        content = file.read()
-    else:
-        raise BBLTypeError(f"file must be a path or an open file; got {type(file).__name__}.", argument="file")
-    if isinstance(content, bytes):
-        try:
-            content = content.decode("utf-8-sig")
-        except UnicodeDecodeError as error:
-            raise DataError(f"{_title(file)} is no text in UTF-8 ({error.reason}). Give a FASTA file.") from None
+    try:
+        if isinstance(file, str | os.PathLike):
+            with open(file, "rb") as handle:
+                content = handle.read()
+        elif hasattr(file, "read"):
+            content = file.read()
+        else:
+            raise BBLTypeError(f"file must be a path or an open file; got {type(file).__name__}.", argument="file")
+        content = content.decode("utf-8") if isinstance(content, bytes) else content
+    except UnicodeDecodeError as error:
+        raise DataError(f"{_title(file)} is no text in {error.encoding} ({error.reason}). Give a FASTA file.") from None
     if not isinstance(content, str) or "\0" in content:
         raise DataError(f"{_title(file)} is no text. Give a FASTA file, unpacked.")
-    return content.splitlines()
+    return content.removeprefix("\ufeff").splitlines()  # a text handle hands on the byte-order mark
 
 
 def _records(lines: Iterable[str]) -> tuple[list[str], list[str]]:
@@ -135,7 +134,8 @@ def freq2raw(data: Any, freq: Any) -> pd.DataFrame:
     ----------
     data : DataFrame (pandas, polars), pyarrow Table or dict of columns
     freq : column name or array_like of shape (n,)
-        Whole numbers, 0 or more. A column of that name is left out of the result.
+        Whole numbers, 0 or more. A column of that name is left out of the result. An array goes by position; a pandas
+        Series must have the index of `data`.
 
     Returns
     -------
@@ -145,7 +145,7 @@ def freq2raw(data: Any, freq: Any) -> pd.DataFrame:
     Raises
     ------
     DataError, BBLTypeError
-        If the frequencies are no counts, or are not one for each row.
+        If the frequencies are no counts, are not one for each row, or have another index.
 
     Examples
     --------
@@ -160,7 +160,7 @@ def freq2raw(data: Any, freq: Any) -> pd.DataFrame:
     elif freq is None:
         raise BBLTypeError("freq must be a column name or an array of counts; got None.", argument="freq")
     else:
-        counts = check_weights(freq, frame.n, "freq")
+        counts = check_weights(freq, frame.n, "freq", data)
     return whole.iloc[np.repeat(np.arange(frame.n), counts.astype(np.intp))].reset_index(drop=True)
 
 

@@ -167,7 +167,8 @@ class BBLClassifier(ClassifierMixin, BaseEstimator):
         y : array_like, shape (n,)
             Class of each row.
         sample_weight : array_like, shape (n,), optional
-            Frequencies, whole numbers.
+            Frequencies, whole numbers. As everywhere in scikit-learn, `X`, `y` and weights go by position, whatever
+            index they have.
 
         Returns
         -------
@@ -333,6 +334,11 @@ def _labels(estimator: BBLClassifier, y: Any) -> np.ndarray:
     if missing.any():
         raise DataError(f"y has {missing.sum()} missing values (NaN). Drop these rows.", argument="y")
     check_array(y, ensure_2d=False, dtype=None, ensure_min_samples=0, input_name="y")  # infinite or complex
+    try:
+        np.unique(y)
+    except TypeError:
+        kinds = ", ".join(sorted({type(v).__name__ for v in y}))
+        raise BBLTypeError(f"y mixes labels of the types {kinds}. Make them all strings or all numbers.", argument="y") from None
     check_classification_targets(y)
     return y
 

@@ -74,6 +74,16 @@ def test_randompar_normal():
     assert np.mean(list(par.J.values())) == pytest.approx(-1.0, abs=0.01)
 
 
+def test_probabilities_by_name_go_by_name():
+    par = {g: bbl.randompar(PREDICTORS, seed=k) for k, g in enumerate("uv")}
+    rows = [
+        bbl.randomsamp(PREDICTORS, "uv", prob, par, 50, seed=1)
+        for prob in ([0.1, 0.9], {"v": 0.9, "u": 0.1}, pd.Series({"v": 0.9, "u": 0.1}))
+    ]
+    pd.testing.assert_frame_equal(rows[0], rows[1])
+    pd.testing.assert_frame_equal(rows[0], rows[2])
+
+
 def test_randomsamp_groups_and_rows():
     par = [bbl.randompar(PREDICTORS, seed=s) for s in (1, 2)]
     data = bbl.randomsamp(PREDICTORS, ["case", "ctrl"], [0.2, 0.8], par, 5000, seed=5)
@@ -105,6 +115,8 @@ def test_randomsamp_groups_and_rows():
         (lambda f: bbl.sample_xi(1, PREDICTORS, [[0.0]]), "h, J"),
         (lambda f: bbl.randomsamp(PREDICTORS, ["a", "b"], par=[1]), "par"),
         (lambda f: bbl.randomsamp(PREDICTORS, ["a"], [-1.0], [bbl.randompar(PREDICTORS)]), "prob"),
+        (lambda f: bbl.randomsamp(PREDICTORS, ["a"], {"b": 1.0}, [bbl.randompar(PREDICTORS)]), "prob"),
+        (lambda f: bbl.randomsamp(PREDICTORS, [1, True], par=[bbl.randompar(PREDICTORS)] * 2), "response"),
     ],
 )
 def test_bad_input_is_named(fit, call, name):

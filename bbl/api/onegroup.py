@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from bbl.boltzmann.estimate import check_known, fit_group, warn_problems
-from bbl.checks import choice, flag
+from bbl.checks import arguments, choice, flag
 from bbl.design.design import MISSING
 from bbl.design.weights import check_weights
 from bbl.engines import Engine, make_engine
@@ -77,7 +77,7 @@ def mlestimate(
     0.693147
     """
     choice("log_z", log_z, LOG_Z)
-    engine = make_engine(method, options)
+    engine = make_engine(method, options, arguments(mlestimate))
     _check_labels(xi, qJ, L)
     sample, n_levels = _coded_sample(xi, weights, L, choice("missing", missing, MISSING))
     m = len(n_levels)
@@ -110,8 +110,8 @@ def _check_labels(xi: Any, qJ: Any, L: Any) -> None:
     for argument, labels in axes.items():
         if not all(axis.equals(xi.columns) for axis in labels):
             raise DataError(
-                f"{argument} is labelled, and its labels are not the columns of xi, in their order. Reindex it, or pass "
-                f"{argument}.to_numpy() to go by position.",
+                f"{argument} is labelled, and its labels are not the columns of xi, in their order. Reindex it, or "
+                f"pass {argument}.to_numpy() to go by position.",
                 argument=argument,
             )
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bbl.checks import flag, generator, integer, real
+from bbl.checks import flag, generator, integer, real, verb
 from bbl.errors import BBLTypeError, DataError, OptionError
 from bbl.model.chains import gibbs
 from bbl.model.layout import Layout
@@ -20,6 +20,7 @@ from bbl.stats.diagnostics import effective_sample_size, split_rhat
 __all__ = ["mcSample", "randompar", "randomsamp", "sample_xi"]
 
 
+@verb
 def mcSample(
     fit: BBLResults | CVResults,
     nsteps: int = 1000,
@@ -169,6 +170,7 @@ def _flat(layout: Layout, par: Any, argument: str) -> np.ndarray:
     return theta
 
 
+@verb
 def randompar(
     predictors: Any,
     distr: str = "unif",
@@ -208,6 +210,7 @@ def randompar(
     return GroupParameters.from_matrix(layout, h, J)
 
 
+@verb
 def sample_xi(
     nsample: int = 1,
     predictors: Any = None,
@@ -259,6 +262,7 @@ def _output(codes: np.ndarray, names: list, levels: list[list], code_out: bool) 
     return pd.DataFrame(columns)
 
 
+@verb
 def randomsamp(
     predictors: Any,
     response: Sequence,

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from bbl.checks import choice, flag, near_match
-from bbl.design.factors import Factor, factorise
+from bbl.design.factors import Column, Factor, factorise
 from bbl.design.formula import FormulaTerms, parse
 from bbl.design.frames import Frame, to_frame
 from bbl.design.labels import Labels
@@ -181,7 +181,9 @@ class Design:
         codes = np.empty((frame.n, len(self.predictors)), dtype=code_dtype(self.n_levels))
         unknown = None
         for i, factor in enumerate(self.predictors):
-            column = factorise(factor.name, frame.column(factor.name), self.missing)
+            column = factorise(factor.name, frame.column(factor.name), "keep")
+            if self.missing == "raise":
+                _refuse_missing(column)
             known_gap = self.missing != "level"
             codes[:, i], own = factor.encode(column, unseen, "newdata", skip_missing=known_gap)
             unknown = _marked(unknown, codes.shape, i, own)
@@ -197,7 +199,8 @@ class Design:
     def encode_response(self, data: Any) -> np.ndarray:
         """Return the group of each row of new data as codes, shape (n,); an unknown group is a LevelError."""
         frame = to_frame(data, "newdata")
-        column = factorise(self.response.name, frame.column(self.response.name))
+        column = factorise(self.response.name, frame.column(self.response.name), "keep")
+        _refuse_missing(column)
         return self.response.encode(column, argument="newdata")[0].astype(np.intp)
 
     def index(self, newdata: Any) -> pd.Index:
@@ -293,6 +296,20 @@ def incomplete_rows(frame: Frame, names: Iterable[Hashable]) -> np.ndarray:
         if none is not None:
             out |= none
     return out
+
+
+def _refuse_missing(column: Column) -> None:
+    """Raise a DataError if a column of new data has missing values: what the fit could do about them is past."""
+    none = column.missing()
+    if none is not None:
+        count = int(none.sum())
+        raise DataError(
+            f"column {column.name!r} of newdata has {count} missing value{'s' * (count > 1)}, and the model was fitted "
+            "with missing='raise'. Predict the other rows alone, or fit with missing='marginal': predict then sums "
+            "missing predictors out, and a fit to complete rows stays the same.",
+            column=column.name,
+            argument="newdata",
+        )
 
 
 def _drop(frame: Frame, names: Iterable[Hashable], keep: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, int]:

@@ -164,8 +164,9 @@ def _level(name: Hashable, value: Any, declared: bool) -> tuple[str, Any]:
 def level_key(kind: str, value: Any) -> tuple[str, Any]:
     """Return what makes two levels the same.
 
-    The kind counts: neither ``1`` and ``"1"`` nor ``1`` and ``True`` are one level (the latter cannot be levels of one
-    column). Numbers are the same by value, whatever their type: ``1`` and ``1.0`` are one level. Values of other kinds (intervals, bytes) are the same if their text is.
+    The kind counts: neither ``1`` and ``"1"`` nor ``1`` and ``True`` are one level (and the latter cannot both be
+    levels of a column). Numbers are the same by value, whatever their type: ``1`` and ``1.0`` are one level. Values of
+    other kinds (intervals, bytes) are the same if their text is.
     Missing values are all the same, whatever the level that stands for them is called.
     """
     return kind, str(value) if kind == "other" else None if kind == "missing" else value

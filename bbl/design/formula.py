@@ -27,6 +27,7 @@ QUOTED = re.compile(r"`([^`]*(?:``[^`]*)*)`")
 IDENTITY = re.compile(rf"(?<![\w.])(?:C|factor)\s*\(\s*([\w{ALIAS}][\w.]*)\s*\)")
 FOREIGN = re.compile(rf"[^\w\s.+\-*:^()~]|{ALIAS}(?!\d)")
 OPERATOR = re.compile(r"~[+-]?|[+-]{1,2}|\*\*?|[:^.]")
+ODD = re.compile(r"\w[^\w.]|[^\w.]\w|\A\d+[^\W\d]")  # in a name: a sign or space beside a letter, a digit first
 EXPONENT = re.compile(r"[1-9][0-9]?")
 EXAMPLE = "Write it like 'y ~ a + b', 'y ~ a*b', 'y ~ (a + b + c)^2' or 'y ~ .^2'"
 
@@ -97,6 +98,24 @@ def parse(formula: str, columns: Sequence[Hashable], exclude: Collection[Hashabl
         raise BBLTypeError(
             f"formula must be a string such as 'y ~ a + b'; got {type(formula).__name__}.", argument="formula"
         )
+    try:
+        return _parsed(formula, columns, exclude)
+    except FormulaError as error:
+        if (name := _bare(formula, columns)) is None:
+            raise
+        text = f"{error} Write the column {name!r} in backticks: {'`' + name.replace('`', '``') + '`'}."
+        raise FormulaError(text, column=error.column, argument="formula") from None
+
+
+def _bare(formula: str, columns: Iterable[Hashable]) -> str | None:
+    """Return the longest column name that needs backticks and stands in the formula without them."""
+    outside = QUOTED.sub(" ", formula[:LONGEST])
+    odd = [str(c) for c in columns if ODD.search(str(c)) and str(c) in outside]
+    return max(odd, key=len, default=None)
+
+
+def _parsed(formula: str, columns: Sequence[Hashable], exclude: Collection[Hashable]) -> FormulaTerms:
+    """Return what `parse` does."""
     if len(formula) > LONGEST:
         _fail(formula, f"it has {len(formula):,} characters", f"At most {LONGEST:,} are read; use '.' for all columns")
     text, aliases = _sanitise(formula)
@@ -296,7 +315,7 @@ class _TermSet:
         """Return the predictors that stand by themselves and the pair keys that are left, each sorted."""
         if len(self.steps) > 1:
             if all(step.sign > 0 for step in self.steps):
-                left = [_union([step[k] for step in self.steps]) for k in (1, 2, 3)]
+                left = [_union(list(parts)) for parts in zip(*(step[1:] for step in self.steps), strict=True)]
             else:
                 left = self._replay()
             self.steps = [_Step(1, *left)]

@@ -138,8 +138,8 @@ def _check_aligned(data: Mapping, argument: str) -> None:
     for name, column in series[1:]:
         if not column.index.equals(series[0][1].index):
             raise DataError(
-                f"{argument} is a dict of Series, and the index of {name!r} differs from that of {series[0][0]!r}. Align "
-                "them with pandas.DataFrame(...), or pass .to_numpy() to go by position.",
+                f"{argument} is a dict of Series, and the index of {name!r} differs from that of {series[0][0]!r}. "
+                "Align them with pandas.DataFrame(...), or pass .to_numpy() to go by position.",
                 column=name,
                 argument=argument,
             )

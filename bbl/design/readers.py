@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bbl.checks import flag
+from bbl.checks import flag, verb
 from bbl.design.factors import distinct
 from bbl.design.frames import Frame, to_frame
 from bbl.design.weights import check_weights
@@ -19,6 +19,7 @@ from bbl.errors import BBLTypeError, DataError, DataWarning
 __all__ = ["freq2raw", "readFasta", "removeConst"]
 
 
+@verb
 def readFasta(file: Any, rownames: bool = False) -> pd.DataFrame:
     """Read aligned sequences from a FASTA file, one column per position.
 
@@ -75,7 +76,7 @@ def readFasta(file: Any, rownames: bool = False) -> pd.DataFrame:
     }
     if any(counts.values()):
         told = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
-        warnings.warn(f"{_title(file)}: of {len(sequences)} sequences, {told}.", DataWarning, stacklevel=2)
+        warnings.warn(f"{_title(file)}: of {len(sequences)} sequences, {told}.", DataWarning, stacklevel=3)
     kept = np.flatnonzero(length >= m)
     letters = np.array([sequences[k][:m] for k in kept], dtype=f"U{m}").view("U1").reshape(-1, m)
     index = pd.Index([names[k] for k in kept]) if rownames else pd.RangeIndex(len(kept))
@@ -127,6 +128,7 @@ def _whole(frame: Frame) -> pd.DataFrame:
     return whole.set_axis(pd.Index(frame.columns, tupleize_cols=False), axis=1)
 
 
+@verb
 def freq2raw(data: Any, freq: Any) -> pd.DataFrame:
     """Repeat each row as often as its frequency says.
 
@@ -164,6 +166,7 @@ def freq2raw(data: Any, freq: Any) -> pd.DataFrame:
     return whole.iloc[np.repeat(np.arange(frame.n), counts.astype(np.intp))].reset_index(drop=True)
 
 
+@verb
 def removeConst(data: Any, response: Hashable = None) -> pd.DataFrame:
     """Drop the columns that have the same value in every row.
 

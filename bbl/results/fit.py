@@ -11,7 +11,7 @@ import pandas as pd
 
 from bbl.boltzmann.estimate import Estimate
 from bbl.boltzmann.tuning import Tuning
-from bbl.checks import choice, flag, real
+from bbl.checks import choice, flag, real, verb
 from bbl.design.design import Design
 from bbl.design.labels import Labels
 from bbl.engines import Engine
@@ -190,6 +190,7 @@ class BBLResults(Figures, Uncertainty):
         """Return all coefficients as a long frame, one row each."""
         return self.coef().to_frame()
 
+    @verb
     def predict(self, newdata=None, type: str = "link", unseen: str = "raise") -> pd.DataFrame | pd.Series:
         """Predict the response group of each row.
 
@@ -271,6 +272,7 @@ class BBLResults(Figures, Uncertainty):
         """``-2 logLik + df ln(nobs)``; see `aic`."""
         return float(-2.0 * self.logLik() + np.log(self.nobs()) * self.logLik().df)
 
+    @verb
     def summary(self, prior_count: float = 0.0) -> Summary:
         """Summarise the fit, and test each predictor by naive Bayes.
 
@@ -315,6 +317,7 @@ class BBLResults(Figures, Uncertainty):
             "Converged": "yes" if self.converged else "no",
         }
 
+    @verb
     def save(self, path, *, store_data: bool = False) -> None:
         """Write the model to a file that `bbl.load` reads: versioned, checked by a digest, without pickle.
 

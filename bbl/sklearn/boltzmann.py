@@ -338,7 +338,9 @@ def _labels(estimator: BBLClassifier, y: Any) -> np.ndarray:
         np.unique(y)
     except TypeError:
         kinds = ", ".join(sorted({type(v).__name__ for v in y}))
-        raise BBLTypeError(f"y mixes labels of the types {kinds}. Make them all strings or all numbers.", argument="y") from None
+        raise BBLTypeError(
+            f"y mixes labels of the types {kinds}. Make them all strings or all numbers.", argument="y"
+        ) from None
     check_classification_targets(y)
     return y
 

@@ -304,7 +304,9 @@ def test_series_of_another_index_are_refused(verb):
     with pytest.raises(bbl.BBLError, match=r"weights is a Series whose index differs.*weights\.to_numpy") as caught:
         verb("y ~ x", data, pd.Series(1, index=data.index + 1))
     assert caught.value.argument == "weights"
-    with pytest.raises(bbl.BBLError, match="is a dict of Series, and the index of 'x' differs from that of 'y'") as caught:
+    with pytest.raises(
+        bbl.BBLError, match="is a dict of Series, and the index of 'x' differs from that of 'y'"
+    ) as caught:
         verb("y ~ x", {"y": data["y"], "x": data["x"][::-1]})
     assert caught.value.column == "x"
 

@@ -129,3 +129,27 @@ def test_too_few_or_equal_levels():
     for predictors in ([["a"]], [["a", "a"]]):
         with pytest.raises(OptionError, match="two different levels"):
             bbl.randompar(predictors)
+
+
+def test_parameters_are_found_by_name_as_in_r(fit):
+    par = bbl.randompar(PREDICTORS, seed=1)
+    assert par["h"] is par.h and par["J"] is par.J
+    one = bbl.mlestimate([[0, 1], [1, 0], [1, 1]], lambda_=0.1, lambdah=0.1)
+    assert one["lz"] == one.lz and one["h"] is one.h
+    coef = fit.coef()
+    assert coef["h"]["No"]["Class"].equals(coef.h["No"]["Class"]) and coef["J0"] is coef.J0
+    for holder, name in ((par, "j"), (one, "Lz"), (coef, "_labels"), (coef, 0)):
+        with pytest.raises(KeyError, match="is no part of this.*It has h, J"):
+            holder[name]
+    with pytest.raises(TypeError, match="not iterable"):
+        list(par)
+
+
+def test_group_parameters_print_fields_and_couplings():
+    par = bbl.GroupParameters([np.array([0.5]), np.array([1.0, -2.0])], {(0, 1): np.array([[0.25, 0.125]])})
+    assert repr(par) == "h[0]:\n  1\n0.5\n\nh[1]:\n 1  2\n 1 -2\n\nJ[0, 1]:\n     1     2\n1 0.25 0.125"
+    many = repr(bbl.randompar([range(15)] * 9, seed=1))
+    assert "... (6 more predictors)" in many and "... (33 more pairs)" in many and "... (4 more levels)" in many
+    one = bbl.mlestimate([[0, 1], [1, 0], [1, 1]], lambda_=0.1, lambdah=0.1)
+    assert "J[0, 1]:" in repr(one) and "J[1, 0]:" not in repr(one) and repr(one).endswith("converged: True")
+    assert "J" not in repr(bbl.mlestimate([[0, 1], [1, 0], [1, 1]], naive=True, method="naive"))

@@ -1,9 +1,9 @@
 """Frames, columns, levels and codes: every kind of table and column gives the same codes."""
 
 import datetime
-import io
 import decimal
 import enum
+import io
 
 import narwhals as nw
 import numpy as np

@@ -197,6 +197,29 @@ def test_unknown_names():
     assert caller == 1
 
 
+@pytest.mark.parametrize(
+    ("right", "name"),
+    [
+        ("cap-shape", "cap-shape"),
+        ("b + cap-shape*b", "cap-shape"),
+        ("travel class", "travel class"),
+        ("b + a:c", "a:c"),
+        ("f(x)", "f(x)"),
+        ("`f(x)` + 2nd class", "2nd class"),
+        ("a`b", "a`b"),
+    ],
+)
+def test_a_name_that_needs_backticks_is_told_so(right, name):
+    columns = ["y", "b", "cap-shape", "travel class", "a:c", "f(x)", "2nd class", "1", "1.5", "a`b"]
+    with pytest.raises(FormulaError) as caught:
+        parse(f"y ~ {right}", columns)
+    quoted = name.replace("`", "``")
+    assert str(caught.value).endswith(f"Write the column {name!r} in backticks: `{quoted}`.")
+    with pytest.raises(FormulaError) as caught:
+        parse("y ~ elsewhere + 1 + 1.5 + `cap-shape`", columns)
+    assert "Write the column" not in str(caught.value)
+
+
 def model_of(text):
     """Return singles and pairs of a formula's right side by the rules, over Python sets (slow, the truth)."""
     position = 0

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bbl.boltzmann.estimate import check_known, fit_group, warn_problems
+from bbl.boltzmann.estimate import Problem, check_known, fit_group, warn_problems
 from bbl.checks import arguments, choice, flag
 from bbl.design.design import MISSING
 from bbl.design.weights import check_weights
@@ -93,7 +93,8 @@ def mlestimate(
     fit, lz, _ = fit_group(sample, layout, engine, None, kind, n_workers(n_jobs), keep_sites=True)[0]
     if kind == "exact":
         lz = float(exact_log_z(layout, fit.theta[None])[0])
-    warn_problems([f"predictor {i}:{f' level {a}' if a >= 0 else ''} {text}" for i, a, text in fit.notes])
+    told = ((f"predictor {note.predictor}", f"level {note.level}" * (note.level >= 0), *note[2:]) for note in fit.notes)
+    warn_problems([Problem("", *parts) for parts in told])
     # without symmetrisation the two solutions of a pair differ, and both are wanted
     J_all = layout.to_matrix(fit.theta)[1] if fit.site_theta is None else fit.site_theta[:, 1:]
     if fit.site_theta is not None and getattr(engine, "symmetrize", True):

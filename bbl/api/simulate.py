@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from bbl.checks import flag, generator, integer, real, verb
-from bbl.errors import BBLTypeError, DataError, OptionError
+from bbl.errors import BBLTypeError, ConvergenceWarning, DataError, OptionError
 from bbl.model.chains import gibbs
 from bbl.model.layout import Layout
 from bbl.model.states import random_parameters, sample_groups, sample_states
@@ -18,6 +19,9 @@ from bbl.results import BBLResults, CVResults, GroupParameters, SampleResults
 from bbl.stats.diagnostics import effective_sample_size, split_rhat
 
 __all__ = ["mcSample", "randompar", "randomsamp", "sample_xi"]
+
+UNMIXED = 1.1  # split R-hat from which a sample is no sample of its model
+JUDGED = (20, 100)  # draws of a chain, and of all, from which that is more than chance
 
 
 @verb
@@ -57,6 +61,11 @@ def mcSample(
     ------
     OptionError, BBLTypeError
         If an argument is out of range; it is named.
+
+    Warns
+    -----
+    ConvergenceWarning
+        If draws were asked for (at least 20 of a chain and 100 in all) and split R-hat is above 1.1 in a group.
 
     Examples
     --------
@@ -107,6 +116,8 @@ def mcSample(
         if energy[0].shape[1] >= 4:
             rhat = pd.Series([float(split_rhat(e)) for e in energy], index=groups, name="rhat")
             ess = pd.Series([float(effective_sample_size(e)) for e in energy], index=groups, name="ess")
+            if energy[0].shape[1] >= JUDGED[0] and energy[0].size >= JUDGED[1]:
+                _warn_unmixed(rhat)
     return SampleResults(
         pd.DataFrame(xmax, index=pd.Index(labels.names, dtype=object), columns=groups),
         pd.Series([f.best_energy for f in found], index=groups, name="emax"),
@@ -116,6 +127,19 @@ def mcSample(
         labels,
         codes,
     )
+
+
+def _warn_unmixed(rhat: pd.Series) -> None:
+    """Warn of groups whose chains tell different stories."""
+    unmixed = rhat[rhat > UNMIXED]
+    if len(unmixed):
+        told = ", ".join(f"{value:.2f} in group {group!r}" for group, value in unmixed.items())
+        warnings.warn(
+            f"The chains have not mixed: split R-hat of the energy is {told}, and should be below {UNMIXED}. Raise "
+            "nsteps, and do not take the draws for a sample before it is.",
+            ConvergenceWarning,
+            stacklevel=4,
+        )
 
 
 def _label_rows(draws: np.ndarray, varies: np.ndarray, labels) -> pd.DataFrame:

@@ -164,6 +164,43 @@ def test_warning_names_group_predictor_and_level():
         assert not bbl.bbl("y ~ .^2", random_frame(), lambda_=0.1, itmax=1).converged
 
 
+def test_what_happens_in_many_places_is_one_line():
+    rng = np.random.default_rng(1)
+    data = pd.DataFrame(rng.integers(0, 4, (60, 20)), columns=[f"x{i}" for i in range(20)])
+    data["y"] = list("abcdef") * 10
+    xlevels = {f"x{i}": [0, 1, 2, 3] for i in range(20)}
+    absent = sum(
+        (data.loc[data["y"] == g, f"x{i}"] == v).sum() == 0 for g in "abcdef" for i in range(20) for v in range(4)
+    )
+    with pytest.warns(bbl.ConvergenceWarning) as caught:
+        bbl.bbl("y ~ .", data, xlevels=xlevels, lambda_=0.1, testNull=False, itmax=1)
+    assert len(caught) == 1
+    levels, steps = str(caught[0].message).split("\n  in ")
+    assert levels.startswith(
+        f"In {absent} places: a level never occurs, so its field has no finite value; give lambdah"
+    )
+    assert levels.endswith(f"; and {absent - 5} more") and all(f"group {g!r}" in levels for g in "abcde")
+    assert steps.startswith("120 places: did not converge; raise itmax") and "gradient norm" in steps
+    with pytest.warns(bbl.ConvergenceWarning, match=r"places: .* fold 1, group 'a', predictor 'x") as caught:
+        bbl.crossVal("y ~ .", data, xlevels=xlevels, lambda_=0.1, nfold=2)
+    assert len(str(caught[0].message).splitlines()) == 1
+    with pytest.warns(
+        bbl.ConvergenceWarning, match="In 2 places: a level .*: predictor 0, level 2; predictor 1, level 2$"
+    ):
+        bbl.mlestimate([[0, 1], [1, 0], [1, 1], [0, 0]], L=3)
+
+
+def test_a_flat_optimum_that_is_nearly_reached_is_reached():
+    """Separated groups under weak penalties, where the quasi-Newton steps creep for more than 1,000 iterations."""
+    rng = np.random.default_rng(2)
+    data = pd.DataFrame(rng.integers(0, 5, (40, 10)), columns=[f"x{i}" for i in range(10)])
+    data["y"] = np.arange(40) % 2
+    for k in range(1, 10):
+        data.loc[rng.random(40) < 0.8, f"x{k}"] = data["x0"]
+    fit = bbl.bbl("y ~ .^2", data, lambda_=1e-7, lambdah=1e-6, itmax=200, testNull=False)
+    assert fit.converged and max(f.grad_norm.max() for f in fit.estimate.fits) < 1e-9
+
+
 def test_tuning_inside_the_fit(titanic):
     fit = bbl.bbl("Survived ~ .^2", titanic, "Freq", lambda_="cv", lambdah=None, calibrate="offset")
     again = bbl.bbl("Survived ~ .^2", titanic, "Freq", lambda_="cv", lambdah=None, calibrate="offset")

@@ -6,7 +6,7 @@ import pytest
 import reference as oracle
 
 import bbl
-from bbl.errors import BBLTypeError, OptionError
+from bbl.errors import BBLTypeError, ConvergenceWarning, OptionError
 
 PREDICTORS = {"a": ["u", "v"], "b": [0, 1, 2], "c": ["x", "y", "z"]}
 
@@ -153,3 +153,27 @@ def test_group_parameters_print_fields_and_couplings():
     one = bbl.mlestimate([[0, 1], [1, 0], [1, 1]], lambda_=0.1, lambdah=0.1)
     assert "J[0, 1]:" in repr(one) and "J[1, 0]:" not in repr(one) and repr(one).endswith("converged: True")
     assert "J" not in repr(bbl.mlestimate([[0, 1], [1, 0], [1, 1]], naive=True, method="naive"))
+
+
+def test_chains_that_have_not_mixed_are_told():
+    """In one group twelve predictors agree so much that a chain stays in the mode where it began."""
+    rng = np.random.default_rng(1)
+    together, apart = np.repeat(rng.random((60, 1)) < 0.2, 12, axis=1), rng.random((60, 12)) < 0.5
+    data = pd.DataFrame(np.vstack([together, apart]), columns=[f"x{i}" for i in range(12)])
+    data["y"] = ["same"] * 60 + ["any"] * 60
+    stuck = bbl.bbl("y ~ .^2", data, lambda_=1e-3, lambdah=0.1, testNull=False)
+    with pytest.warns(
+        ConvergenceWarning, match=r"have not mixed: split R-hat .* in group 'same', and .* nsteps"
+    ) as caught:
+        got = bbl.mcSample(stuck, nsteps=100, draws=True, seed=1, verbose=0)
+    assert got.rhat["same"] > 1.1 > got.rhat["any"] and "'any'" not in str(caught[0].message)
+    assert caught[0].filename == __file__
+    bbl.mcSample(stuck, nsteps=10, draws=True, seed=1, verbose=0)  # too few draws to say anything of them
+    bbl.mcSample(stuck, nsteps=100, seed=1, verbose=0)
+
+
+def test_short_runs_of_a_model_that_mixes_do_not_warn(fit):
+    for seed in range(20):
+        bbl.mcSample(fit, nsteps=40, draws=True, seed=seed, verbose=0)
+        bbl.mcSample(fit, nsteps=100, nchains=2, draws=True, seed=seed, verbose=0)
+        bbl.mcSample(fit, nsteps=8, nchains=1, draws=True, seed=seed, verbose=0)

@@ -20,7 +20,7 @@ from bbl.model.marginal import MarginalEnergy
 from bbl.model.moments import level_counts
 from bbl.model.parameters import Parameters
 from bbl.report import text
-from bbl.report.summary import Summary, fit_summary
+from bbl.report.summary import Section, Summary, fit_summary
 from bbl.report.tables import Coefficients
 from bbl.results.archives import pack
 from bbl.results.figures import Figures
@@ -289,7 +289,12 @@ class BBLResults(Figures, Uncertainty):
         """
         c = real("prior_count", prior_count, 0.0)
         tests = likelihood_ratio(self._counts, c)
-        return fit_summary(self.call, self.labels, tests, self._facts(), self._wald_sections())
+        return fit_summary(self.call, self.labels, tests, self._facts(), self._sections)
+
+    @cached_property
+    def _sections(self) -> list[Section]:
+        """What the summary adds to naive Bayes; a model from a file has it from there."""
+        return self._wald_sections()
 
     def _facts(self) -> dict[str, Any]:
         """Title and value of what the summary says about the fit."""
@@ -327,6 +332,7 @@ class BBLResults(Figures, Uncertainty):
         store_data : bool, default False
             Whether the encoded training rows go into the file too; without them, what needs them
             (``fitted``, ``residuals``, ``model_frame``, ``predict()`` without newdata) is not there after loading.
+            What ``summary()`` prints, its tests included, is in the file in any case.
 
         Raises
         ------

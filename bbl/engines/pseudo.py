@@ -27,7 +27,7 @@ CONVERGED, STUCK = 0, 2
 FINEST = {"double": 0.0, "single": 1e-5}  # gradient norm that a precision can be asked for,
 FLOOR = {"double": 1e-8, "single": 1e-4}  # and at which it has converged where it gets no further
 NEAR = 1e-4  # gradient norm from which Newton's method takes a step or two to the optimum
-HARMLESS = 1e-6  # one that moves no coefficient by more than its fourth digit: no reason for a warning
+HARMLESS = 1e-6  # one that moves coefficients in the fourth decimal at most: no reason for a warning
 NEWTON_WORK, NEWTON_SIZE, POLISH_SIZE = 3e4, 256, 1024
 
 

@@ -1,4 +1,4 @@
-"""Factors: columns to levels and codes; missing, unknown and unusable values are found here."""
+"""Factors: columns to levels and codes; missing, unseen and unusable values are found here."""
 
 from __future__ import annotations
 
@@ -111,8 +111,8 @@ def factorise(name: Hashable, series: pd.Series, missing: str = "raise") -> Colu
         codes, values, declared = distinct(series)
     except (TypeError, NotImplementedError):  # the latter from pyarrow
         _refuse(name, "lists or other nested values")
-    none = np.array([_is_missing(v) for v in values] + [True])  # the last is code -1
-    count = int(none[codes].sum())
+    is_missing = np.array([_is_missing(v) for v in values] + [True])  # the last is code -1
+    count = int(is_missing[codes].sum())
     if count and missing == "raise":
         raise DataError(
             f"column {name!r} has {count} missing value{'s' * (count > 1)}. Drop the rows (missing='drop'), give "
@@ -121,7 +121,7 @@ def factorise(name: Hashable, series: pd.Series, missing: str = "raise") -> Colu
         )
     pairs = [("other", None) if _is_missing(v) else _level(name, v, declared is not None) for v in values]
     if count:
-        codes = np.where(none[codes], len(values), codes)
+        codes = np.where(is_missing[codes], len(values), codes)
         pairs.append(("missing", None))
     return Column(
         name,
@@ -279,7 +279,7 @@ class Factor:
         Returns
         -------
         codes : ndarray of uint8, uint16 or int32, shape (n,)
-        unknown : ndarray of bool, shape (n,), or None
+        strange : ndarray of bool, shape (n,), or None
             Rows whose value is no level; None if there are none.
 
         Raises

@@ -13,7 +13,7 @@ from scipy.sparse import issparse
 
 from bbl.api.fit import bbl
 from bbl.checks import choice
-from bbl.design.design import MISSING, incomplete_rows
+from bbl.design.design import MISSING, missing_rows
 from bbl.design.factors import Factor, factorise
 from bbl.design.formula import parse
 from bbl.design.frames import Frame, to_frame
@@ -441,7 +441,7 @@ def _without_constants(formula: str, data: Frame, keep: np.ndarray, missing: str
     """Return the formula less the predictors that are constant in the rows to keep; if all are, the first stays."""
     predictors = parse(formula, data.columns).predictors
     if missing == "drop":
-        keep = keep[~incomplete_rows(data, predictors)[keep]]
+        keep = keep[~missing_rows(data, predictors)[keep]]
     constant = []
     for name in predictors:
         column = factorise(name, data.column(name).iloc[keep], missing)

@@ -164,8 +164,8 @@ class Design:
         codes : ndarray of uint8, uint16 or int32, shape (n, m), C-contiguous
             Missing values are coded 0.
         missing : ndarray of bool, shape (n, m), or None
-            Which values are missing, if that is no level of its own, or are at a level that the model does not know; None
-            if there are none.
+            Which values are missing, if that is no level of its own, or are at a level that the model does not know;
+            None if there are none.
 
         Raises
         ------

@@ -204,7 +204,9 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("verb", "options", "name"), WRONG, ids=[f"{v.__name__} {o}" for v, o, _ in WRONG])
+@pytest.mark.parametrize(
+    ("verb", "options", "name"), WRONG, ids=[f"{v.__name__} {o}".split(" at 0x")[0] for v, o, _ in WRONG]
+)
 def test_a_wrong_option_is_named(verb, options, name):
     with pytest.raises(bbl.BBLError) as caught:
         verb("y ~ .", table(40, 2), **options)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from bbl.checks import verb
 from bbl.errors import DataError, OptionError
 from bbl.report.canvas import COLOURS, given_axes, one_axes, short_name
 from bbl.report.plot_parameters import plot_parameters
@@ -84,6 +85,7 @@ def plot_cv(
     return ax
 
 
+@verb
 def plot_comparison(true: Any, inferred: Any, ax: Axes | None = None, title: str | None = None) -> Axes:
     """Draw inferred against true parameters, fields and couplings apart (Figures 4 and 5b-d of Woo & Wang).
 

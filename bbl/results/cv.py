@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from bbl.checks import verb
 from bbl.crossval import Scored, calibrated
 from bbl.report import plot, text
 from bbl.report.plot_check import plot_calibration
@@ -93,6 +94,7 @@ class CVResults:
                 rows.append(row)
         return pd.DataFrame(rows)
 
+    @verb
     def predict(self, newdata=None, type: str = "link", unseen: str = "raise") -> pd.DataFrame | pd.Series:
         """Predict with `model`; see `BBLResults.predict`."""
         return self.model.predict(newdata, type, unseen)

@@ -308,7 +308,7 @@ class Grid:
         Room for what stands left of all panels, above each, and below all.
     gap : float, default 0.25
         Between the columns.
-    bar : float, default 0.8
+    bar : float, default 1.0
         Room right of all panels, for a colour bar.
     """
 
@@ -320,7 +320,7 @@ class Grid:
     head: float
     foot: float
     gap: float = 0.25
-    bar: float = 0.8
+    bar: float = 1.0
 
     @property
     def size(self) -> tuple[float, float]:

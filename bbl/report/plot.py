@@ -136,8 +136,8 @@ def plot_comparison(true: Any, inferred: Any, ax: Axes | None = None, title: str
             label = f"${name}$ (rms difference {math.sqrt(np.mean((x - y) ** 2)):.2g})"
             (points,) = ax.plot(x, y, marker, color=colour, alpha=0.8, label=label)
             points.set(markersize=5 if x.size < 500 else 2.5, markerfacecolor=colour if name == "h" else "none")
-    if title:
-        ax.set_title("\n".join(fitted([line], axes_inches(ax)[0], 12.0, 3)[0] for line in title.split("\n")))
+    if title:  # one with mathematics is left as it is
+        ax.set_title(title if "$" in title else fitted([title], axes_inches(ax)[0], 12.0, 3)[0])
     ax.set(xlim=ends, ylim=ends, aspect="equal")
     ax.set(xlabel="True parameter", ylabel="Inferred parameter")
     ax.legend(frameon=False, fontsize="small", loc="upper left")

@@ -104,6 +104,8 @@ def plot_calibration(
     pairs = list(zip(drawn[::2], drawn[1::2], strict=True))
     colours = group_colours(len(shown)) if together else [COLOURS[0]] * len(shown)
     lines = []
+    for diagram, _ in pairs:
+        diagram.plot([0, 1], [0, 1], color="0.5", linewidth=1, zorder=1)
     for k, colour, (diagram, histogram) in zip(shown, colours, pairs * (len(shown) if together else 1), strict=False):
         part = _Bins.of(p[:, k], y == k, weight, bins)
         diagram.vlines(part.mean, part.low, part.high, color=colour, linewidth=1.2)
@@ -136,7 +138,7 @@ class _Bins:
 
 
 def _furnish(labels: Labels, names: list, pairs: list[tuple[Axes, Axes]], together: bool) -> None:
-    """Draw the diagonals, set equal limits, and name panels and axes: the outer ones alone."""
+    """Set equal limits, and name panels and axes: the outer ones alone."""
     one = len(names) == 1
     response = shortened([labels.response], 24)[0]
     width, height = axes_inches(pairs[0][0])
@@ -144,7 +146,6 @@ def _furnish(labels: Labels, names: list, pairs: list[tuple[Axes, Axes]], togeth
     tallest = max(histogram.get_ylim()[1] for _, histogram in pairs)
     titles = group_titles(labels, names, width)
     for (diagram, histogram), title in zip(pairs, titles, strict=False):
-        diagram.plot([0, 1], [0, 1], color="0.5", linewidth=1, zorder=1)
         diagram.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
         histogram.set(xlim=(-0.02, 1.02), ylim=(0.0, tallest))
         if not one:

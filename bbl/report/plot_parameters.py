@@ -187,7 +187,7 @@ def _grid(labels: Labels, names: list, maps: _Maps, width: float) -> Grid:
         return Grid(0, 1, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
     columns = balanced(len(names), maps.low + GAP)
     left = maps.fits(maps.low)[1].depth + 0.2
-    side = float(np.clip((width - left - 0.8) / columns - GAP, maps.low, min(maps.high, 1.3 * maps.low)))
+    side = float(np.clip((width - left - 1.0) / columns - GAP, maps.low, min(maps.high, 1.3 * maps.low)))
     below, beside = maps.fits(side)
     head = 0.2 + title_inches(group_titles(labels, names, side))
     return Grid(len(names), columns, side, side, beside.depth + 0.2, head, below.depth + 0.2, GAP)

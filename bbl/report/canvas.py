@@ -100,7 +100,8 @@ def _em(character: str) -> float:
     if unicodedata.east_asian_width(character) in "WF":
         return 1.0
     properties = FontProperties(family="DejaVu Sans", size=100)
-    return float(text_to_path.get_text_width_height_descent(character * 2, properties, False)[0]) / 200
+    one, many = (text_to_path.get_text_width_height_descent(n * character, properties, False)[0] for n in (1, 11))
+    return float(many - one) / 1000  # of the ends, the blank beside the letter does not count
 
 
 def text_inches(text: str, size: float) -> float:
@@ -128,13 +129,22 @@ def _wrapped(text: str, room: float, size: float, lines: int, hard: bool) -> str
 
 def fitted(names: Sequence, room: float, size: float, lines: int = 1) -> list[str]:
     """Return names in at most `lines` lines of `room` inches at `size` points, which differ wherever the names do."""
-    length = max((len(label_text(x)) for x in names), default=0)
+    return list(_fitted(tuple(map(label_text, names)), round(room, 4), size, lines))
+
+
+@lru_cache(maxsize=256)
+def _fitted(texts: tuple[str, ...], room: float, size: float, lines: int) -> tuple[str, ...]:
+    most = int(lines * room * 72 / (0.3 * size))  # letters are hardly narrower than 0.3 on average
+    length = max(5, min(max(map(len, texts), default=0), most))
     while True:
-        texts = shortened(names, length)
-        wrapped = [_wrapped(x, room, size, lines, lines > 1) for x in texts]
-        whole = [x for x in wrapped if x is not None]
-        if len(whole) == len(texts) or length <= 5:
-            return [(x if y is None else y).translate(ESCAPED) for x, y in zip(texts, wrapped, strict=True)]
+        found = []
+        for text in shortened(texts, length):
+            wrapped = _wrapped(text, room, size, lines, lines > 1)
+            if wrapped is None and length > 5:
+                break
+            found.append((wrapped or text).translate(ESCAPED))
+        else:
+            return tuple(found)
         length = max(5, min(length - 1, int(0.94 * length)))
 
 
@@ -179,7 +189,10 @@ class Fit:
     depth: float
 
     def put(self, axis: Any) -> None:
-        """Name the ticks of a matplotlib axis."""
+        """Name the ticks of a matplotlib axis, unless its tick labels are off."""
+        if not any(axis.get_tick_params().get(f"label{side}") for side in ("left", "right", "bottom", "top")):
+            axis.set_ticks([])
+            return
         axis.set_ticks(self.at, self.texts, fontsize=self.size)
         if axis.axis_name == "x":
             axis.set_tick_params(rotation=90 if self.upright else 0)
@@ -204,7 +217,7 @@ def fit_names(names: Sequence, at: Any, inch: float, deep: float, upright: bool 
     upright : bool, default False
         As the names of a vertical axis.
     """
-    at = np.asarray(at, dtype=float)
+    at, inch = np.asarray(at, dtype=float), round(inch, 4)  # no rounding error turns the choice
     gap = inch * float(np.diff(at).min()) if len(at) > 1 else math.inf
     if not upright:  # along the axis, if no word has to be broken; with a blank between neighbours
         texts = [_wrapped(label_text(x), gap - 0.08, LARGEST, 3, hard=False) for x in names]
@@ -255,7 +268,7 @@ def plain_numbers(*axes: Axes) -> None:
 def axes_inches(ax: Axes) -> tuple[float, float]:
     """Return width and height of axes."""
     box, (width, height) = ax.get_position(original=True), ax.figure.get_size_inches()
-    return round(float(box.width * width), 3), round(float(box.height * height), 3)  # no rounding error turns a choice
+    return float(box.width * width), float(box.height * height)
 
 
 def balanced(n: int, width: float, most: int = 6) -> int:

@@ -244,7 +244,7 @@ def _image_axes(titles: Sequence, shape: tuple[int, int], names: list, at: np.nd
     """Return axes of a new figure, one per image, in a grid that is not too high."""
     K = len(titles)
     width = float(np.clip(0.3 * shape[1], 1.3, 9.0)) if shape[0] == 1 else 1.3
-    foot = 0.1 + (_below(names, at, width / shape[1]).depth if names else 0.0)
+    foot = 0.15 + (_below(names, at, width / shape[1]).depth if names else 0.0)
     columns = balanced(K, width + 0.15)
     rows, head = math.ceil(K / columns), 0.15 + title_inches(fitted(titles, width, TITLE, 3))
     height = max(width * shape[0] / shape[1], 0.15)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -220,16 +221,23 @@ def _stack(ax: Axes, at: int, heights: np.ndarray, levels: Sequence, paint: Sequ
         ends[side] += heights[a]
 
 
+@lru_cache(maxsize=512)
+def _outline(text: str) -> Any:
+    """Return a text as a path."""
+    from matplotlib.font_manager import FontProperties
+    from matplotlib.textpath import TextPath
+
+    return TextPath((0, 0), text, size=1, prop=FontProperties(family="DejaVu Sans", weight="bold"))
+
+
 def _letter(ax: Axes, text: str, at: float, low: float, height: float, colour: Any) -> None:
     """Draw a text stretched to 0.9 units width and the given height; narrow letters stay narrower."""
-    from matplotlib.font_manager import FontProperties
     from matplotlib.patches import PathPatch
-    from matplotlib.textpath import TextPath
     from matplotlib.transforms import Affine2D
 
     if not text.strip():  # matplotlib has no path for blanks
         return
-    path = TextPath((0, 0), text, size=1, prop=FontProperties(family="DejaVu Sans", weight="bold"))
+    path = _outline(text)
     box = path.get_extents()
     wide = 0.9 / max(box.width, 0.55)
     middle = Affine2D().translate(-(box.x0 + box.x1) / 2, -box.y0)

@@ -113,7 +113,7 @@ def plot_network(
     for ax, some, here, pairs, values, head in zip(drawn, nodes, names, best, signed, heads, strict=False):
         lines = _graph(ax, here, np.searchsorted(some, layout.pairs[pairs]), values, scale)
         ax.set_title(head, fontsize=TITLE)
-    colour_bar(lines, bar, drawn, "Coupling strength, signed (dashed: negative)")
+    colour_bar(lines, bar, drawn, "Signed strength (dashed: below 0)")
     return drawn
 
 

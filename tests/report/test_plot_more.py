@@ -164,11 +164,11 @@ class TestLogo:
         np.testing.assert_allclose(zero_sum_fields(pooled)[0][0], 0, atol=1e-12)
         np.testing.assert_allclose(zero_sum_fields(pooled)[2][1], fields[2][1] - fields[2][0])
 
-    @pytest.mark.parametrize("K", [1, 2, 4, 11])
+    @pytest.mark.parametrize("K", [1, 4, 11])
     def test_sizes(self, K):
-        labels = Labels("y", tuple(range(K)), tuple(f"pos{i}" for i in range(9)), (DNA,) * 9)
+        labels = Labels("y", tuple(range(K)), tuple(f"pos{i}" for i in range(5)), (DNA,) * 5)
         rng = np.random.default_rng(1)
-        axes = plot_logo(labels, information(labels, [rng.integers(0, 9, (K, 4)) for _ in range(9)]))
+        axes = plot_logo(labels, information(labels, [rng.integers(0, 9, (K, 4)) for _ in range(5)]))
         assert len(axes) == K
         assert inside(drawn(axes))
 
@@ -309,7 +309,7 @@ class TestCalibration:
         assert histogram.get_xlabel() == "Predicted probability of y = Yes"
         assert diagram.get_legend() is None
 
-    @pytest.mark.parametrize("K", [3, 7, 14])
+    @pytest.mark.parametrize("K", [3, 12])
     def test_many_groups(self, K):
         rng = np.random.default_rng(2)
         labels = Labels("_y", tuple(f"_{k}" for k in range(K)), (), ())

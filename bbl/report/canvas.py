@@ -23,9 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Fit",
-    "Grid",
     "axes_inches",
-    "balanced",
     "colour_bar",
     "colour_limit",
     "diverging",
@@ -35,15 +33,14 @@ __all__ = [
     "group_colours",
     "group_numbers",
     "group_titles",
+    "letters",
     "lines_in",
     "named_legend",
     "one_axes",
     "overflow",
-    "placed",
     "plain_numbers",
     "short_name",
     "shortened",
-    "shown_note",
     "spread",
     "text_inches",
     "title_inches",
@@ -57,7 +54,6 @@ MISSING = "0.9"  # grey of what is not part of the model
 LARGEST, SMALLEST = 9.0, 6.0  # points of the names along an axis
 TITLE = 10.0  # points of the title of a panel
 LINE = 1.2  # height of a line of text, in units of its size
-MOST_PANELS, WIDEST = 24, 14.0  # panels, and inches, of a new figure
 ESCAPED = str.maketrans({"$": r"\$"})  # a name is no mathematics
 
 
@@ -113,7 +109,8 @@ def _wrapped(text: str, room: float, size: float, lines: int, hard: bool) -> str
     """Return a text in at most `lines` lines of `room` inches, or None; `hard` breaks words too."""
     if text_inches(text, size) <= room:
         return text
-    found, rest = [], text
+    found: list[str] = []
+    rest = text
     while rest and len(found) < lines:
         width = np.cumsum([_em(c) for c in rest]) * size / 72
         n = int(np.searchsorted(width, room, "right"))
@@ -146,6 +143,11 @@ def _fitted(texts: tuple[str, ...], room: float, size: float, lines: int) -> tup
         else:
             return tuple(found)
         length = max(5, min(length - 1, int(0.94 * length)))
+
+
+def letters(texts: Sequence[str]) -> int:
+    """Return how much of some names their fitted texts show."""
+    return sum(len(x.replace("\n", " ")) for x in texts)
 
 
 def lines_in(room: float, size: float) -> int:
@@ -225,19 +227,17 @@ def fit_names(names: Sequence, at: Any, inch: float, deep: float, upright: bool 
         if len(level) == len(names):
             lines = max((x.count("\n") for x in level), default=0) + 1
             return Fit(at, level, LARGEST, False, lines * LINE * LARGEST / 72)
-    best = Fit(at[:1], fitted(names[:1], deep, SMALLEST), SMALLEST, True, deep)
-    most = 0
+    best, most = Fit(at[:1], fitted(names[:1], deep, SMALLEST), SMALLEST, True, deep), 0.0
     for step in (1, *range(max(2, math.ceil(len(at) / 16)), max(3, len(at)))):
         for size in np.arange(LARGEST, SMALLEST - 0.1, -0.5):
             line, kept = LINE * size / 72, at[::step]
             moved = kept + (spread(inch * kept, line) - inch * kept) / inch
             if len(at) and inch * np.abs(moved - kept).max() > 0.5 * line:
                 continue
-            texts = fitted(names[::step], deep, size, lines_in(gap * step, size))
-            letters = sum(len(x.replace("\n", " ")) for x in texts)
-            if letters > most:  # a smaller size has to show more of the names
-                depth = max(text_inches(x, size) for x in texts)
-                best, most = Fit(moved, texts, float(size), True, depth), letters
+            found = fitted(names[::step], deep, size, lines_in(gap * step, size))
+            if letters(found) > 1.1 * most:  # a smaller size has to show more of the names
+                depth = max(text_inches(x, size) for x in found)
+                best, most = Fit(moved, found, float(size), True, depth), letters(found)
         if most:
             break
     return best
@@ -267,22 +267,8 @@ def plain_numbers(*axes: Axes) -> None:
 
 def axes_inches(ax: Axes) -> tuple[float, float]:
     """Return width and height of axes."""
-    box, (width, height) = ax.get_position(original=True), ax.figure.get_size_inches()
-    return float(box.width * width), float(box.height * height)
-
-
-def balanced(n: int, width: float, most: int = 6) -> int:
-    """Return the columns of a grid of `n` panels of `width` inches that is not too wide; its rows are about full."""
-    columns = max(1, min(n, most, int(WIDEST / width)))
-    return math.ceil(n / math.ceil(n / columns))
-
-
-def shown_note(ax: Axes, shown: int, of: int, what: str = "groups") -> None:
-    """Say below a figure that it shows some alone."""
-    if shown < of:
-        ax.figure.text(
-            0.5, 0.005, f"showing the first {shown} of {of} {what}", fontsize=LARGEST, ha="center", va="bottom"
-        )
+    box, whole, dpi = ax.get_position(original=True), ax.figure.bbox, ax.figure.dpi
+    return float(box.width * whole.width / dpi), float(box.height * whole.height / dpi)
 
 
 def given_axes(axes: Any, n: int) -> list[Axes]:
@@ -300,70 +286,6 @@ def one_axes(ax: Axes | None, size: tuple[float, float]) -> Axes:
     import matplotlib.pyplot as plt
 
     return plt.subplots(figsize=size, layout="constrained")[1]
-
-
-def placed(figure: Any, left: float, top: float, width: float, height: float) -> Axes:
-    """Return new axes at inches from the left and the top of a figure."""
-    W, H = figure.get_size_inches()
-    return figure.add_axes((left / W, 1 - (top + height) / H, width / W, height / H))
-
-
-@dataclass(frozen=True)
-class Grid:
-    """Equal panels in rows, by the inch: what the names beside them need is known before the figure is made.
-
-    Attributes
-    ----------
-    n, columns : int
-    width, height : float
-        Of a panel.
-    left, head, foot : float
-        Room for what stands left of all panels, above each, and below all.
-    gap : float, default 0.25
-        Between the columns.
-    bar : float, default 1.0
-        Room right of all panels, for a colour bar.
-    """
-
-    n: int
-    columns: int
-    width: float
-    height: float
-    left: float
-    head: float
-    foot: float
-    gap: float = 0.25
-    bar: float = 1.0
-
-    @property
-    def size(self) -> tuple[float, float]:
-        """Width and height of all."""
-        rows = math.ceil(self.n / self.columns)
-        return (
-            self.left + self.columns * (self.width + self.gap) + self.bar,
-            rows * (self.head + self.height) + self.foot,
-        )
-
-    def figure(self, top: float = 0.0, width: float = 0.0, below: float = 0.0) -> Any:
-        """Return a new figure, at least `width` wide, with room for what stands above and below the panels."""
-        import matplotlib.pyplot as plt
-
-        return plt.figure(figsize=(max(width, self.size[0]), self.size[1] + top + below))
-
-    def axes(self, figure: Any, top: float = 0.0) -> list[Axes]:
-        """Return the panels; those at the left and at the bottom alone bear tick labels."""
-        found = []
-        for k in range(self.n):
-            row, column = divmod(k, self.columns)
-            down = top + row * (self.head + self.height) + self.head
-            found.append(placed(figure, self.left + column * (self.width + self.gap), down, self.width, self.height))
-            found[-1].tick_params(labelleft=column == 0, labelbottom=k + self.columns >= self.n)
-        return found
-
-    def bar_axes(self, figure: Any, top: float = 0.0) -> Axes:
-        """Return axes for a colour bar beside the first row."""
-        left = self.left + self.columns * (self.width + self.gap)
-        return placed(figure, left, top + self.head, 0.14, float(np.clip(self.height, 2.0, 4.0)))
 
 
 def colour_bar(image: Any, bar: Axes | None, axes: list[Axes], title: str, ends: str = "neither") -> None:

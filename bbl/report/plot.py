@@ -14,9 +14,7 @@ from bbl.report.canvas import (
     COLOURS,
     TITLE,
     Fit,
-    Grid,
     axes_inches,
-    balanced,
     fit_names,
     fitted,
     given_axes,
@@ -25,6 +23,7 @@ from bbl.report.canvas import (
     short_name,
     title_inches,
 )
+from bbl.report.grid import Grid, balanced
 from bbl.report.plot_parameters import plot_parameters
 
 if TYPE_CHECKING:

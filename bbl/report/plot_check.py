@@ -13,11 +13,8 @@ from bbl.design.labels import Labels
 from bbl.errors import DataError
 from bbl.report.canvas import (
     COLOURS,
-    MOST_PANELS,
     TITLE,
-    Grid,
     axes_inches,
-    balanced,
     fitted,
     given_axes,
     group_colours,
@@ -26,9 +23,9 @@ from bbl.report.canvas import (
     named_legend,
     plain_numbers,
     shortened,
-    shown_note,
     title_inches,
 )
+from bbl.report.grid import MOST_PANELS, Grid, balanced, shown_note
 from bbl.report.text import label_text
 
 if TYPE_CHECKING:

@@ -15,12 +15,9 @@ from bbl.model.parameters import Parameters
 from bbl.report.canvas import (
     COLOURS,
     ESCAPED,
-    MOST_PANELS,
     TITLE,
     Fit,
-    Grid,
     axes_inches,
-    balanced,
     fit_names,
     given_axes,
     group_colours,
@@ -28,9 +25,9 @@ from bbl.report.canvas import (
     group_titles,
     plain_numbers,
     shortened,
-    shown_note,
     title_inches,
 )
+from bbl.report.grid import MOST_PANELS, Grid, balanced, shown_note
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

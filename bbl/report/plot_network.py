@@ -16,23 +16,21 @@ from bbl.model.ranking import interaction_strength, zero_sum
 from bbl.report.canvas import (
     LARGEST,
     LINE,
-    MOST_PANELS,
     SMALLEST,
     TITLE,
-    Grid,
     axes_inches,
-    balanced,
     colour_bar,
     diverging,
     fitted,
     given_axes,
     group_numbers,
+    letters,
     lines_in,
     shortened,
-    shown_note,
     text_inches,
     title_inches,
 )
+from bbl.report.grid import MOST_PANELS, Grid, balanced, shown_note
 from bbl.report.text import label_text
 
 if TYPE_CHECKING:
@@ -241,9 +239,9 @@ def _name_nodes(ax: Axes, names: list, place: np.ndarray, angle: np.ndarray, wid
             2 * np.pi * OUT * radius / max(n, 1) if radial else 2 * OUT * radius * (1 - np.cos(2 * np.pi / max(n, 3)))
         )
         texts = fitted(names, beside, size, lines_in(room, size))
-        letters = sum(len(x.replace("\n", " ")) for x in texts) * (not radial or radius >= _least_radius(n, size))
-        if letters > most or not most:  # a smaller size has to show more of the names
-            most, best = letters, (float(size), texts, radius)
+        shown = letters(texts) * (not radial or radius >= _least_radius(n, size))
+        if shown > 1.1 * most or not most:  # a smaller size has to show more of the names
+            most, best = shown, (float(size), texts, radius)
     size, texts, radius = best
     step = max(1, math.ceil(_least_radius(n, size) / radius)) if radial else 1
     for k in range(0, n, step):

@@ -15,13 +15,10 @@ from bbl.model.layout import Layout
 from bbl.model.parameters import Parameters
 from bbl.report.canvas import (
     MISSING,
-    MOST_PANELS,
     SEQUENTIAL,
     TITLE,
     Fit,
-    Grid,
     axes_inches,
-    balanced,
     colour_bar,
     colour_limit,
     diverging,
@@ -33,12 +30,11 @@ from bbl.report.canvas import (
     group_titles,
     named_legend,
     overflow,
-    placed,
     plain_numbers,
-    shown_note,
     text_inches,
     title_inches,
 )
+from bbl.report.grid import MOST_PANELS, Grid, balanced, placed, shown_note
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -13,7 +13,8 @@ from scipy.optimize import minimize
 from bbl.design.labels import Labels
 from bbl.model.layout import Layout
 from bbl.model.parameters import Parameters
-from bbl.report.canvas import MOST_PANELS, balanced, fit_names, fitted, shortened, spread, text_inches
+from bbl.report.canvas import fit_names, fitted, shortened, spread, text_inches
+from bbl.report.grid import MOST_PANELS, balanced
 from bbl.report.plot import plot_comparison, plot_configurations, plot_cv
 from bbl.report.plot_check import plot_calibration
 from bbl.report.plot_logo import plot_logo

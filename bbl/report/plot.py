@@ -217,12 +217,13 @@ def plot_configurations(
         raise OptionError(f"There are {K} configurations, but {len(titles)} titles.", argument="titles")
     if names is not None and len(names) != m:
         raise OptionError(f"There are {m} predictors, but {len(names)} names.", argument="names")
+    heads = [""] * K if titles is None else list(titles)
     images = np.zeros((K, size))
     images[:, place] = codes
     order = np.argsort(place)
     below = [] if names is None or shape[0] > 1 else [names[i] for i in order]
-    drawn = _image_axes(titles or [""] * K, shape, below, place[order]) if axes is None else given_axes(axes, K)
-    heads = fitted(titles or [""] * K, min(axes_inches(ax)[0] for ax in drawn), TITLE, 3)
+    drawn = _image_axes(heads, shape, below, place[order]) if axes is None else given_axes(axes, K)
+    heads = fitted(heads, min(axes_inches(ax)[0] for ax in drawn), TITLE, 3)
     for k, ax in enumerate(drawn):
         ax.imshow(images[k].reshape(shape), cmap="Greys", vmin=0, vmax=max(images.max(), 1), interpolation="nearest")
         ax.set_xticks([])

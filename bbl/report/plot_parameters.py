@@ -44,6 +44,7 @@ __all__ = ["plot_parameters"]
 MAX_BARS = 150
 MAX_CELLS = 280  # of a map along an axis; a finer one would lose cells where it has fewer pixels
 MAX_BLOCKS = 400  # levels up to which couplings are drawn one by one, unless all predictors are binary
+COARSE = 0.15  # inches of a cell that has room for a mark
 FINEST = 0.08  # inches between lines that part predictors
 DEEP = 1.5  # inches for the names beside a map
 ROOM = 2.0  # inches for the names of the groups
@@ -317,7 +318,17 @@ def _coupling_maps(
         if shown.blocks:
             ax.tick_params(length=0)
             _part(ax, layout, across=True)
+            if sides[k] > COARSE * shown.n:
+                _mark_negative(ax, maps[k], colours["vmax"])
     colour_bar(image, bar, axes, title, overflow(maps, colours["vmax"], low=shown.blocks))
+
+
+def _mark_negative(ax: Axes, values: np.ndarray, most: float) -> None:
+    """Mark the cells below zero with a minus, for those who see no colours."""
+    share = np.nan_to_num(-values / most)
+    for cells, colour in (((share > 0.02) & (share < 0.6), "0.2"), (share >= 0.6, "white")):
+        row, col = np.nonzero(cells)
+        ax.plot(col, row, "_", color=colour, markersize=5)
 
 
 def _coarsened(values: np.ndarray) -> np.ndarray:

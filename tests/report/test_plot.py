@@ -276,7 +276,7 @@ class TestComparison:
 class TestConfigurations:
     def test_images(self):
         codes = np.arange(24).reshape(2, 12) % 3
-        axes = plot_configurations(codes, (3, 4), titles=[0, "1$"])
+        axes = plot_configurations(codes, (3, 4), titles=np.array([0, "1$"], dtype=object))
         drawn(axes[0])
         assert [ax.get_title() for ax in axes] == ["0", r"1\$"]
         for ax, row in zip(axes, codes, strict=True):
@@ -297,6 +297,15 @@ class TestConfigurations:
         axes = plot_configurations([[1, 2]], (2, 2), positions=[3, 1])
         assert axes[0].images[0].get_array().tolist() == [[0, 2], [0, 1]]
 
+    def test_names_below_a_single_row(self):
+        axes = plot_configurations([[1, 2, 0]], (1, 4), positions=[3, 0, 1], names=["p", "q", "r"])
+        assert [(t.get_text(), x) for t, x in zip(axes[0].get_xticklabels(), axes[0].get_xticks(), strict=True)] == [
+            ("q", 0),
+            ("r", 1),
+            ("p", 3),
+        ]
+        assert not plot_configurations(np.zeros((1, 4)), (2, 2), names="pqrs")[0].get_xticklabels()
+
     def test_given_axes(self):
         figure, mine = plt.subplots(1, 2)
         assert plot_configurations(np.zeros((2, 4)), axes=mine) == list(mine)
@@ -309,6 +318,7 @@ class TestConfigurations:
             ({"shape": (2, 2), "positions": [0, 1, 1, 2]}, "positions"),
             ({"shape": (2, 2), "positions": [0, 1]}, "positions"),
             ({"titles": ["a"]}, "2 configurations, but 1 titles"),
+            ({"names": ["a"]}, "4 predictors, but 1 names"),
             ({"axes": []}, "axes"),
         ],
     )

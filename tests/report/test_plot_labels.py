@@ -198,6 +198,15 @@ def test_the_sign_of_an_edge_is_seen_without_colours():
         assert (dashes is not None) == (value < 0)
 
 
+def test_negative_couplings_bear_a_minus_where_cells_are_large():
+    theta = np.array([[0, 0, 0, 3.0, -2.0, -0.5]])
+    _, ax = plot_parameters(labels_of("a", "pqr", [2, 2, 2]), Parameters(Layout([2, 2, 2]), theta))
+    marked = [tuple(xy) for line in ax.lines if line.get_marker() == "_" for xy in line.get_xydata()]
+    assert sorted(marked) == [(0, 2), (1, 2), (2, 0), (2, 1)]
+    _, fine, _ = figure_of("parameters", SHAPES["22 predictors of 2 to 12 levels"])
+    assert not any(line.get_marker() == "_" for line in fine.lines)
+
+
 def test_axes_of_the_caller_are_kept_and_their_names_fit():
     labels = SHAPES["six groups of 33 predictors"]
     parameters = Parameters(

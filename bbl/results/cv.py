@@ -112,13 +112,14 @@ class CVResults:
             Bins of equal width between 0 and 1, of the validation predictions at `regstar`.
         groups : sequence, optional
             Which groups; all by default, but the second alone of two.
-        axes : sequence of two matplotlib Axes, optional
-            For the diagram and the histogram; a new figure by default.
+        axes : sequence of matplotlib Axes, optional
+            Two, for the diagrams and histograms of all groups, or two for each; a new figure by default.
 
         Returns
         -------
-        list of two matplotlib Axes
-            Points bear 95 % intervals of a binomial share; a calibrated model keeps to the diagonal.
+        list of matplotlib Axes
+            A diagram and a histogram for each group. Points bear 95 % intervals of a binomial share; a calibrated
+            model keeps to the diagonal.
         """
         scored = self.scored
         p = np.exp(log_probabilities(calibrated(scored, scored.scores[self.best], self.calibrate)))

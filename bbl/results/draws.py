@@ -60,8 +60,8 @@ class SampleResults:
         -------
         list of matplotlib Axes
         """
-        titles = list(self.labels.groups)
-        return plot.plot_configurations(self.codes, shape=shape, titles=titles, positions=positions, axes=axes)
+        named = {"titles": list(self.labels.groups), "names": self.labels.names}
+        return plot.plot_configurations(self.codes, shape=shape, positions=positions, axes=axes, **named)
 
     def __repr__(self) -> str:
         return text.sample_text(self.xmax, self.emax)

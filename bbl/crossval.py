@@ -53,14 +53,16 @@ class Scored:
 
 
 def _run_fold(
-    sample: Sample, held: np.ndarray, labels: Labels, layout: Layout, engine: Engine, values, log_z: str, rng
+    sample: Sample, held: np.ndarray, labels: Labels, layout: Layout, engine: Engine, values, log_z: str, rng, trails
 ) -> tuple[list[Estimate], np.ndarray, np.ndarray]:
     """Fit on what one fold leaves, and score what it holds."""
     train = sample.weighted(sample.weights - held)
     if not train.n:
         raise DataError("A fold leaves no rows to train on; give fewer folds (nfold) or more data.", argument="nfold")
     try:
-        fits = estimate_path(train, layout, len(labels.groups), engine, values, log_z=log_z, rng=rng, labels=labels)
+        fits = estimate_path(
+            train, layout, len(labels.groups), engine, values, log_z=log_z, rng=rng, labels=labels, trails=trails
+        )
     except DataError as error:
         text = f"In the training rows of a fold: {error}"
         raise DataError(text, column=error.column, argument=error.argument) from None
@@ -84,16 +86,31 @@ def cross_validate(
     workers: int,
     rng: np.random.Generator,
     progress: Callable | None = None,
+    trails: Sequence[Sequence[dict[float, np.ndarray]]] | None = None,
 ) -> Scored:
-    """Fit every setting on every fold; the settings of a fold share warm starts or one eigendecomposition."""
+    """Fit every setting on every fold; the settings of a fold share warm starts or one eigendecomposition.
+
+    With `trails`, one for each group of each fold, settings are fitted just well enough to compare them, see
+    `Engine.compare`; the trails get what was fitted.
+    """
     K = len(labels.groups)
     nfold, fitted = len(folds.held), engine.restrict(layout)
     models = K * nfold * (1 if values is None else len(values))
     check_annealing(log_z, fitted, models, workers)
     guard_memory(sample.n, fitted, K, engine, values, min(workers, nfold), folds=nfold)
     rngs = rng.spawn(nfold)
-    tasks = [(sample, held, labels, layout, engine, values, log_z, r) for held, r in zip(folds.held, rngs, strict=True)]
+    known = [None] * nfold if trails is None else trails
+    tasks = [
+        (sample, held, labels, layout, engine, values, log_z, r, own)
+        for held, r, own in zip(folds.held, rngs, known, strict=True)
+    ]
     runs = run_tasks(_run_fold, tasks, workers, progress)
+    if trails is not None and values is not None:
+        for run, own in zip(runs, trails, strict=True):
+            for value, fit in zip(values, run[0], strict=True):
+                for trail, group in zip(own, fit.fits, strict=True):
+                    if group.site_theta is not None:  # a group without rows has none
+                        trail[float(value)] = group.site_theta
     rows = np.concatenate([run[2] for run in runs])
     weights = np.concatenate([held[run[2]] for held, run in zip(folds.held, runs, strict=True)])
     found = [

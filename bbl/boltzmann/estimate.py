@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -113,10 +113,12 @@ def fit_group(
     workers: int,
     rng: np.random.Generator | None = None,
     keep_sites: bool = False,
+    trail: Mapping[float, np.ndarray] | None = None,
 ) -> list[tuple[EngineFit, float, float]]:
     """Fit one group at each of `values`; return each fit, its ln Z (nan where it is exact, later), and its error.
 
-    The (D, D) site matrices are dropped unless `keep_sites`. A group without rows gets zeros; its share is zero, so it
+    The (D, D) site matrices are dropped unless `keep_sites`, or with a `trail` of earlier fits: then the settings are
+    fitted just well enough to compare them. A group without rows gets zeros; its share is zero, so it
     is never predicted.
     """
     if not sample.n:
@@ -124,7 +126,8 @@ def fit_group(
         return [(empty, 0.0, 0.0)] * (1 if values is None else len(values))
     rows = engine.prepare(sample.collapsed(layout.n_levels), layout)
     out = []
-    for fit in engine.path(rows, layout, values, workers):
+    fits = engine.path(rows, layout, values, workers) if trail is None else engine.compare(rows, layout, values, trail)
+    for fit in fits:
         value, error = np.nan, 0.0
         if log_z == "ais":
             sampled = annealed_log_z(layout, fit.theta, annealing_start(rows, layout), rng=rng, n_jobs=workers)
@@ -132,7 +135,7 @@ def fit_group(
         elif log_z != "exact":
             known = fit.log_z(log_z)
             value = approximate_log_z(log_z, rows, layout, fit.theta, fit.site_theta) if known is None else known
-        kept = fit.site_theta if keep_sites else None
+        kept = fit.site_theta if keep_sites or trail is not None else None
         out.append((replace(fit, site_theta=kept, normaliser=None), float(value), error))
     return out
 
@@ -181,10 +184,12 @@ def estimate_path(
     rng: np.random.Generator | None = None,
     progress: Callable | None = None,
     labels: Labels | None = None,
+    trails: Sequence[Mapping[float, np.ndarray]] | None = None,
 ) -> list[Estimate]:
     """Fit all K groups (and the pooled rows) at each of `values` of the engine's tuned option.
 
-    `labels` name the groups and predictors in errors.
+    `labels` name the groups and predictors in errors. `trails`, one for each group, ask for a comparison, see
+    `fit_group`.
 
     Returns
     -------
@@ -208,7 +213,11 @@ def estimate_path(
     inner = max(1, workers // outer)
     # the pooled fit is never asked for its ln Z
     kinds = [kind] * K + ["exact"] * pooled
-    tasks = [(part, layout, engine, values, k, inner, r) for part, k, r in zip(parts, kinds, rngs, strict=True)]
+    own = [None] * len(parts) if trails is None else trails
+    tasks = [
+        (part, layout, engine, values, k, inner, r, False, trail)
+        for part, k, r, trail in zip(parts, kinds, rngs, own, strict=True)
+    ]
     runs = run_tasks(fit_group, tasks, outer, progress)
     totals = np.array([g.total for g in groups])
     out = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, NamedTuple
 
@@ -88,11 +88,14 @@ class Engine:
         The option that crossVal varies.
     log_z : str
         The ln Z that goes with the method where the exact one is too costly.
+    stepwise : bool
+        Whether settings are best compared a few at a time, the strongest first, each starting from fits before it.
     """
 
     name: ClassVar[str]
     tuned: ClassVar[str | None] = None
     log_z: ClassVar[str] = "exact"
+    stepwise: ClassVar[bool] = False
 
     def restrict(self, layout: Layout) -> Layout:
         """Return the layout of the parameters that this engine fits."""
@@ -109,6 +112,19 @@ class Engine:
     def path(self, sample: Sample, layout: Layout, values: Sequence[float] | None = None, workers: int = 1):
         """Fit one group at each of `values` of the tuned option; None for the engine's own setting."""
         raise NotImplementedError
+
+    def compare(
+        self, sample: Sample, layout: Layout, values: Sequence[float] | None, trail: Mapping[float, np.ndarray]
+    ) -> list[EngineFit]:
+        """Fit one group at each of `values`, well enough to compare them.
+
+        Parameters
+        ----------
+        trail : mapping of float to ndarray
+            ``site_theta`` of earlier comparisons on the same rows, by their settings. Those of `values` that are
+            among them are compared again, more exactly.
+        """
+        return self.path(sample, layout, values)
 
     def fit(self, sample: Sample, layout: Layout, workers: int = 1) -> EngineFit:
         """Fit one group at the engine's own settings."""

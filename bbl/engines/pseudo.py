@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -28,6 +28,7 @@ FINEST = {"double": 0.0, "single": 1e-5}  # gradient norm that a precision can b
 FLOOR = {"double": 1e-8, "single": 1e-4}  # and at which it has converged where it gets no further
 NEAR = 1e-4  # gradient norm from which Newton's method takes a step or two to the optimum
 HARMLESS = 1e-6  # one that moves coefficients in the fourth decimal at most: no reason for a warning
+COMPARED, CLOSER = 3e-4, 1e-5  # gradient norms that are enough to compare penalties, and those that come close
 NEWTON_WORK, NEWTON_SIZE, POLISH_SIZE = 3e4, 256, 1024
 
 
@@ -70,6 +71,7 @@ class PseudoLikelihood(Engine):
     name = "pseudo"
     tuned = "lambda_"
     log_z = "half"
+    stepwise = True
 
     def __post_init__(self):
         if isinstance(self.lambda_, Sequence | np.ndarray) and not isinstance(self.lambda_, str):
@@ -119,17 +121,39 @@ class PseudoLikelihood(Engine):
 
         With missing values each predictor is fitted to the rows in which it and its neighbours are known.
         """
+        return self._path(sample, layout, values, workers)
+
+    def compare(
+        self, sample: Sample, layout: Layout, values: Sequence[float] | None, trail: Mapping[float, np.ndarray]
+    ) -> list[EngineFit]:
+        """Fit one group at each penalty of `values`, well enough to compare them.
+
+        The first fit of all is exact, so that fields without a finite optimum end where those of `path` do. The others
+        start on the line through the nearest fits, in the logarithm of the penalty, and stop at a looser tolerance, in
+        single precision. Penalties of the `trail` are fitted again, more exactly.
+        """
+        return self._path(sample, layout, values, 1, dict(trail))
+
+    def _path(
+        self,
+        sample: Sample,
+        layout: Layout,
+        values: Sequence[float] | None,
+        workers: int,
+        trail: dict[float, np.ndarray] | None = None,
+    ) -> list[EngineFit]:
         grid = np.array([self.lambda_] if values is None else values, dtype=float)
         needed = self.memory(sample.n, layout)
         check_memory(needed, f"A fit of {layout.D} levels to {sample.n} rows", "Use fewer predictors or rows.")
         if sample.missing is None:
-            solved = self._solve(sample, layout, grid, workers)
+            solved = self._solve(sample, layout, grid, workers, trail)
         else:
             usable = usable_rows(sample, layout)
-            solved = self._solve_available(sample, layout, usable, grid, workers)
+            solved = self._solve_available(sample, layout, usable, grid, workers, trail)
             sample = replace(sample, missing=~usable)
+        absent = absent_levels(level_counts(sample, layout.n_levels), "give lambdah > 0")
         return [
-            replace(self._finish(sample, layout, self._lambdah(lambda_), site_theta, sites), normaliser=normaliser)
+            self._finish(layout, site_theta, sites, normaliser, () if self._lambdah(lambda_) else absent)
             for lambda_, (site_theta, sites, normaliser) in zip(grid, solved, strict=True)
         ]
 
@@ -137,7 +161,13 @@ class PseudoLikelihood(Engine):
         return float(lambda_) if self.lambdah is None else self.lambdah
 
     def _solve_available(
-        self, sample: Sample, layout: Layout, usable: np.ndarray, grid: np.ndarray, workers: int
+        self,
+        sample: Sample,
+        layout: Layout,
+        usable: np.ndarray,
+        grid: np.ndarray,
+        workers: int,
+        trail: Mapping[float, np.ndarray] | None,
     ) -> list[Solution]:
         """Solve each predictor on its own rows; those with the same rows go together, with their neighbours."""
         out: list[Solution] = [(np.zeros((layout.D, 1 + layout.D)), Sites(layout.m), None) for _ in grid]
@@ -155,42 +185,76 @@ class PseudoLikelihood(Engine):
             known = Sample(np.ascontiguousarray(rows.codes[:, involved]), rows.weights).collapsed(part.n_levels)
             to, wide = layout.columns(own), np.append(0, 1 + layout.columns(involved))
             share = known.total / sample.total
-            for (site_theta, sites, _), solved in zip(out, self._solve(known, part, grid, workers), strict=True):
-                site_theta[np.ix_(to, wide)] = solved[0][part.columns(position[own])]
+            rows_of_own = part.columns(position[own])
+            before: dict[float, np.ndarray] = {lambda_: np.zeros((part.D, 1 + part.D)) for lambda_ in trail or ()}
+            for lambda_, theta in before.items():
+                theta[rows_of_own] = (trail or {})[lambda_][np.ix_(to, wide)]
+            for (site_theta, sites, _), solved in zip(
+                out, self._solve(known, part, grid, workers, None if trail is None else before), strict=True
+            ):
+                site_theta[np.ix_(to, wide)] = solved[0][rows_of_own]
                 sites.take(own, solved[1], position[own], share)
         return out
 
-    def _solve(self, sample: Sample, layout: Layout, grid: np.ndarray, workers: int) -> list[Solution]:
-        """Solve complete rows at each penalty, from the strongest to the weakest with warm starts."""
+    def _solve(
+        self,
+        sample: Sample,
+        layout: Layout,
+        grid: np.ndarray,
+        workers: int,
+        trail: dict[float, np.ndarray] | None = None,
+    ) -> list[Solution]:
+        """Solve complete rows at each penalty, from the strongest to the weakest with warm starts.
+
+        With a `trail`, see `compare`; it gets what is solved.
+        """
         out: list[Any] = [None] * len(grid)
-        solve = _by_newton if _is_small(sample, layout) else _by_lbfgs(sample, layout, self.precision)
+        small, solve = _is_small(sample, layout), None
         site_theta = np.zeros((layout.D, 1 + layout.D))
         site_theta[:, 0] = np.concatenate([log_ratio(f) for f in frequencies(sample, layout, 1.0)])
-        sites = None
+        sites, engine = None, self
         for at in np.argsort(-grid, kind="stable"):
             lambda_ = float(grid[at])
-            if sites is not None:  # a warm start; the finished fit keeps its own
+            if trail:
+                site_theta = _on_the_line(trail, lambda_)
+                tolerance, precision = (CLOSER, self.precision) if lambda_ in trail else (COMPARED, "single")
+                solve = solve if engine.precision == precision else None
+                engine = replace(self, tolerance=max(self.tolerance, tolerance), precision=precision)
+            elif sites is not None:  # a warm start; the finished fit keeps its own
                 site_theta = site_theta.copy()
+            if solve is None:
+                solve = _by_newton if small else _by_lbfgs(sample, layout, engine.precision)
             sites = Sites(layout.m)
-            normaliser = solve(self, sample, layout, lambda_, self._lambdah(lambda_), site_theta, sites, workers)
+            normaliser = solve(engine, sample, layout, lambda_, self._lambdah(lambda_), site_theta, sites, workers)
+            if trail is not None:
+                trail[lambda_] = site_theta
             out[at] = (site_theta, sites, normaliser)
         return out
 
     def _finish(
-        self, sample: Sample, layout: Layout, lambdah: float, site_theta: np.ndarray, sites: Sites
+        self,
+        layout: Layout,
+        site_theta: np.ndarray,
+        sites: Sites,
+        normaliser: Callable | None,
+        notes: tuple[Note, ...],
     ) -> EngineFit:
         """Symmetrise (eq. 18), and say in words what did not converge."""
         J = site_theta[:, 1:]
         theta = layout.from_matrix(site_theta[:, 0], J if self.symmetrize else np.triu(J) + np.triu(J).T)
-        notes: tuple[Note, ...] = ()
-        if lambdah == 0:
-            notes = absent_levels(level_counts(sample, layout.n_levels), "give lambdah > 0")
         for i in np.flatnonzero((sites.status != CONVERGED) & ~(sites.norm <= HARMLESS)):
             detail = f"gradient norm {sites.norm[i]:.2g} after {sites.n_iter[i]} iterations"
             notes += (Note(int(i), -1, "did not converge; raise itmax, tolerance or lambda_", detail),)
         value, converged = -float(sites.value.sum()), sites.status == CONVERGED
         return EngineFit(
-            theta, value, site_theta, grad_norm=sites.norm, n_iter=sites.n_iter, converged=converged, notes=notes
+            theta,
+            value,
+            site_theta,
+            normaliser=normaliser,
+            grad_norm=sites.norm,
+            n_iter=sites.n_iter,
+            converged=converged,
+            notes=notes,
         )
 
 
@@ -208,6 +272,20 @@ class Sites:
 
 
 Solution = tuple[np.ndarray, Sites, Callable | None]
+
+
+def _on_the_line(trail: Mapping[float, np.ndarray], lambda_: float) -> np.ndarray:
+    """Return the point at `lambda_` of the line, in the logarithm of the penalty, through the two nearest solutions.
+
+    They are the next stronger and the next weaker one, or the two strongest or weakest.
+    """
+    known = sorted(trail)
+    if len(known) == 1 or lambda_ <= 0.0 or known[0] <= 0.0:
+        return trail[min(known, key=lambda other: abs(other - lambda_))].copy()
+    at = min(max(int(np.searchsorted(known, lambda_)), 1), len(known) - 1)
+    weak, strong = known[at - 1], known[at]
+    share = float(np.log(lambda_ / weak) / np.log(strong / weak))
+    return (1.0 - share) * trail[weak] + share * trail[strong]
 
 
 def _is_small(sample: Sample, layout: Layout) -> bool:

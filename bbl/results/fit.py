@@ -251,7 +251,7 @@ class BBLResults(Figures, Uncertainty):
     @cached_property
     def _counts(self) -> list[np.ndarray]:
         """Weighted counts (K, L_i) of every level: what summaries need of the training rows."""
-        return level_counts(self._rows(), self.params.layout.n_levels)
+        return level_counts(self._rows(), self.params.layout.n_levels, len(self.labels.groups))
 
     def nobs(self) -> int:
         """Return the number of observations: the sum of the weights."""

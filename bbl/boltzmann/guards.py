@@ -24,7 +24,7 @@ __all__ = ["warn_ordered", "warn_training", "warn_validation"]
 
 ROWS, FEWEST, WORK = 2000, 100, 2e8  # training rows that are looked at, and lookups of couplings
 WIDEST = 8192  # non-reference levels: beyond, a group's couplings as a matrix would take over half a GiB
-SIGMAS = 3.0
+SIGMAS, SLACK = 3.0, 0.05
 LEVEL = 0.01
 NAIVE, SHARES = "naive Bayes", "the shares of the groups"
 
@@ -32,16 +32,17 @@ NAIVE, SHARES = "naive Bayes", "the shares of the groups"
 def _worse(log_p: np.ndarray, others: Mapping[str, np.ndarray], y: np.ndarray, weights: np.ndarray) -> str:
     """Return, in words, which log-losses are smaller than that of `log_p` (N, K) beyond chance; empty if none is.
 
-    Beyond three standard errors of the mean difference, to which one more row that differs by 1 is added.
+    That is by over 5 %, and over three standard errors of the mean difference, to which one more row that differs
+    by 1 is added.
     """
     own, total = row_loss(log_p, y), weights.sum()
     found = []
     for name, other in others.items():
         reference = row_loss(other, y)
         gap = own - reference
-        mean = weights @ gap / total
-        if mean > SIGMAS * np.sqrt(weights @ (gap - mean) ** 2 + 1.0) / total:
-            found.append(f"{weights @ reference / total:.3g} of {name}")
+        mean, level = weights @ gap / total, weights @ reference / total
+        if mean > max(SIGMAS * np.sqrt(weights @ (gap - mean) ** 2 + 1.0) / total, SLACK * level):
+            found.append(f"{level:.3g} of {name}")
     return f"log-loss is {weights @ own / total:.3g}, against {' and '.join(found)}" if found else ""
 
 
@@ -68,7 +69,7 @@ def warn_training(sample: Sample, result: Estimate, labels: Labels, engine: Engi
         others = {NAIVE: _log_p(estimate(sample, layout, K, NaiveBayes()), rows), **others}
     found = _worse(log_p, others, rows.response, rows.weights)
     if found:
-        _warn(f"On the training rows the {found}", engine, stacklevel)
+        _warn(f"On the training rows the {found}", engine, layout, stacklevel)
 
 
 def _log_p(result: Estimate, rows: Sample) -> np.ndarray:
@@ -96,20 +97,25 @@ def warn_validation(
     with np.errstate(divide="ignore"):
         others = {SHARES: np.log(share / share.sum(axis=1, keepdims=True))[scored.fold]}
     if len(engine.restrict(layout).pairs):
-        fixed = {"log_z": "auto", "workers": workers, "rng": np.random.default_rng(0)}
-        naive = cross_validate(sample, labels, layout, NaiveBayes(), None, folds, **fixed)
+        rng = np.random.default_rng(0)  # which naive Bayes does not use
+        naive = cross_validate(
+            sample, labels, layout, NaiveBayes(), None, folds, log_z="auto", workers=workers, rng=rng
+        )
         others = {NAIVE: log_probabilities(naive.scores[0]), **others}
     found = _worse(log_probabilities(scores), others, scored.y, scored.weights)
     if found:
-        _warn(f"On the validated rows the {found}", engine, stacklevel)
+        _warn(f"On the validated rows the {found}", engine, engine.restrict(layout), stacklevel)
 
 
-def _warn(what: str, engine: Engine, stacklevel: int) -> None:
-    tuned = "" if engine.tuned is None else f" or {engine.tuned}='cv'"
+def _warn(what: str, engine: Engine, layout: Layout, stacklevel: int) -> None:
+    remedies = ["Calibrate them (calibrate='offset' or 'temperature')"]
+    if engine.tuned is not None:
+        remedies.append(f"choose {engine.tuned} by log-loss (crossVal with score='logloss', or {engine.tuned}='cv')")
+    if len(layout.pairs):
+        remedies.append("take method='naive'")
     warnings.warn(
-        f"{what}: ln Z, or the penalty, does not suit these data, so that probabilities are off and predicted groups "
-        "may be. Calibrate them (calibrate='offset' or 'temperature'), choose the setting by log-loss (crossVal with "
-        f"score='logloss'{tuned}), or take method='naive'.",
+        f"{what}: ln Z, the penalty or the formula does not suit these data, so that probabilities are off and "
+        f"predicted groups may be. {', or '.join(remedies)}.",
         DataWarning,
         stacklevel=stacklevel + 1,
     )

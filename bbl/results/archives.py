@@ -86,6 +86,8 @@ def _check_meta(meta: dict) -> None:
     for name, kind in (kinds | {"nobs": int} if "nobs" in meta else kinds).items():
         if not isinstance(meta[name], kind):
             raise ValueError(f"{name!r} is not as saved")
+    if meta.get("nobs", 1) < 1:
+        raise ValueError("it has no observations")
 
 
 def _check_arrays(layout: Layout, K: int, arrays: dict[str, np.ndarray]) -> None:

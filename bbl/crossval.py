@@ -37,7 +37,8 @@ class Scored:
     ----------
     scores : ndarray, shape (S, N, K)
         Class scores ``ln p_y + E_y - ln Z_y`` of the N validated rows (fold by fold), for each of S settings.
-    y, weights, fold : ndarray, shape (N,)
+    y, weights, fold, rows : ndarray, shape (N,)
+        Group, weight and fold of each, and its position in the sample.
     last : list of Estimate
         The last fold's fit at each setting.
     found : list of Problem
@@ -48,15 +49,25 @@ class Scored:
     y: np.ndarray
     weights: np.ndarray
     fold: np.ndarray
+    rows: np.ndarray
     last: list[Estimate]
     found: list[Problem]
 
 
 def _run_fold(
-    sample: Sample, held: np.ndarray, labels: Labels, layout: Layout, engine: Engine, values, log_z: str, rng, trails
+    sample: Sample,
+    weights: np.ndarray,
+    held: np.ndarray,
+    labels: Labels,
+    layout: Layout,
+    engine: Engine,
+    values,
+    log_z: str,
+    rng,
+    trails,
 ) -> tuple[list[Estimate], np.ndarray, np.ndarray]:
-    """Fit on what one fold leaves, and score what it holds."""
-    train = sample.weighted(sample.weights - held)
+    """Fit on the training `weights` of one fold, and score what it holds."""
+    train = sample.weighted(weights)
     if not train.n:
         raise DataError("A fold leaves no rows to train on; give fewer folds (nfold) or more data.", argument="nfold")
     try:
@@ -94,16 +105,14 @@ def cross_validate(
     `Engine.compare`; the trails get what was fitted.
     """
     K = len(labels.groups)
-    nfold, fitted = len(folds.held), engine.restrict(layout)
+    nfold, fitted = len(folds), engine.restrict(layout)
     models = K * nfold * (1 if values is None else len(values))
     check_annealing(log_z, fitted, models, workers)
     guard_memory(sample.n, fitted, K, engine, values, min(workers, nfold), folds=nfold)
     rngs = rng.spawn(nfold)
     known = [None] * nfold if trails is None else trails
-    tasks = [
-        (sample, held, labels, layout, engine, values, log_z, r, own)
-        for held, r, own in zip(folds.held, rngs, known, strict=True)
-    ]
+    parts = zip(folds.train, folds.held, rngs, known, strict=True)
+    tasks = [(sample, train, held, labels, layout, engine, values, log_z, r, trail) for train, held, r, trail in parts]
     runs = run_tasks(_run_fold, tasks, workers, progress)
     if trails is not None and values is not None:
         for run, own in zip(runs, trails, strict=True):
@@ -121,7 +130,7 @@ def cross_validate(
     ]
     scores = np.concatenate([run[1] for run in runs], axis=1)
     fold = np.repeat(np.arange(len(runs)), [len(run[2]) for run in runs])
-    return Scored(scores, sample.response[rows], weights, fold, runs[-1][0], found)
+    return Scored(scores, sample.response[rows], weights, fold, rows, runs[-1][0], found)
 
 
 def calibrated(scored: Scored, scores: np.ndarray, kind: str) -> np.ndarray:
@@ -129,7 +138,7 @@ def calibrated(scored: Scored, scores: np.ndarray, kind: str) -> np.ndarray:
     if kind == "none":
         return scores
     out = np.empty_like(scores)
-    for f in range(int(scored.fold.max()) + 1):
+    for f in np.unique(scored.fold):
         here = scored.fold == f
         fitted = fit_calibration(scores[~here], scored.y[~here], scored.weights[~here], kind)
         out[here] = fitted(scores[here])
@@ -158,7 +167,7 @@ def one_standard_error(scored: Scored, values: np.ndarray, best: int, calibrate:
     losses = []
     for setting in scored.scores:
         log_p = log_probabilities(calibrated(scored, setting, calibrate))
-        by_fold = [scored.fold == f for f in range(int(scored.fold.max()) + 1)]
+        by_fold = [scored.fold == f for f in np.unique(scored.fold)]  # some folds may be empty
         losses.append([SCORES["logloss"](log_p[f], scored.y[f], scored.weights[f]) for f in by_fold])
     table = np.array(losses)
     error = table[best].std(ddof=1) / np.sqrt(table.shape[1])

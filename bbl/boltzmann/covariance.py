@@ -10,6 +10,7 @@ import numpy as np
 from bbl.boltzmann.estimate import Estimate
 from bbl.engines import Engine, NaiveBayes, PseudoLikelihood
 from bbl.errors import OptionError
+from bbl.memory import check_memory
 from bbl.model.godambe import ROWS, Influence, term_covariances
 from bbl.model.layout import Layout
 from bbl.model.parameters import Parameters
@@ -118,6 +119,9 @@ def bootstrap(
     missing in the data is missing in the replicates too.
     """
     layout = estimate.parameters.layout
+    check_memory(
+        8.0 * sample.total * layout.m, f"A bootstrap of {sample.total:.0f} observations", "Use inference() instead."
+    )
     groups = [sample.group(y) for y in range(len(estimate.parameters.theta))]
     models = [layout.to_matrix(theta) for theta in estimate.parameters.theta]
     # of each group: the number of rows, and what is missing in each of them

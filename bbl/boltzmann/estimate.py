@@ -19,7 +19,6 @@ from bbl.model.ais import annealed_log_z, annealing_seconds, annealing_start
 from bbl.model.elimination import log_sum
 from bbl.model.layout import Layout
 from bbl.model.logz import approximate_log_z, exact_order, resolve_log_z
-from bbl.model.marginal import MarginalEnergy
 from bbl.model.moments import known_counts, usable_rows
 from bbl.model.parameters import Parameters
 from bbl.parallel import run_tasks
@@ -77,12 +76,12 @@ class Estimate:
     log_z_error: np.ndarray
     calibration: Calibration | None = None
 
-    def class_scores(self, energy: MarginalEnergy, codes: np.ndarray, unknown: np.ndarray | None = None) -> np.ndarray:
+    def class_scores(self, energy: Callable, codes: np.ndarray, unknown: np.ndarray | None = None) -> np.ndarray:
         """Return the class scores (n, K) of encoded rows, calibrated if the model is.
 
         Parameters
         ----------
-        energy : MarginalEnergy
+        energy : MarginalEnergy, or a function as it
             Of `parameters`.
         codes : ndarray, shape (n, m)
         unknown : ndarray of bool, shape (n, m), optional

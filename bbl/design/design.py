@@ -123,10 +123,7 @@ class Design:
         choice("missing", missing, MISSING)
         named, counts = _weights(weights, frame, data)
         terms = parse(formula, frame.columns, () if named is None else (named,))
-        keep = np.flatnonzero(counts > 0)
-        incomplete = 0
-        if missing == "drop":
-            keep, incomplete = _drop(frame, (terms.response, *terms.predictors), keep, counts)
+        keep, incomplete = _kept(frame, terms, counts, missing)
         index = frame.index
         if len(keep) < frame.n:
             counts, index = counts[keep], index[keep]
@@ -149,6 +146,16 @@ class Design:
         marked = is_missing if missing == "marginal" else None
         design = cls(terms, response, tuple(f.padded() for f in factors), missing, incomplete)
         return design, Sample(codes, counts, y.astype(np.intp), marked), index
+
+    def kept(self, data: Any, weights: Any = None) -> np.ndarray:
+        """Return which rows of the training data a fit uses: their positions in `data`; arguments as in `from_data`."""
+        frame = to_frame(data)
+        return _kept(frame, self.terms, _weights(weights, frame, data)[1], self.missing)[0]
+
+    def groups(self, data: Any) -> np.ndarray:
+        """Return the group of every row of the training data as codes, shape (n,); 0 where it is missing or none."""
+        column = factorise(self.response.name, to_frame(data).column(self.response.name), "keep")
+        return self.response.encode(column, "ignore", skip_missing=True)[0].astype(np.intp)
 
     def encode(self, newdata: Any, unseen: str = "raise") -> tuple[np.ndarray, np.ndarray | None]:
         """Encode the predictors of new data by column name; other columns, and the response, are not looked at.
@@ -311,6 +318,12 @@ def _refuse_missing(column: Column) -> None:
             column=column.name,
             argument="newdata",
         )
+
+
+def _kept(frame: Frame, terms: FormulaTerms, counts: np.ndarray, missing: str) -> tuple[np.ndarray, int]:
+    """Return the rows that are used, and the weight of those dropped for missing values."""
+    keep = np.flatnonzero(counts > 0)
+    return _drop(frame, (terms.response, *terms.predictors), keep, counts) if missing == "drop" else (keep, 0)
 
 
 def _drop(frame: Frame, names: Iterable[Hashable], keep: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, int]:

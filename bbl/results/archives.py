@@ -52,8 +52,8 @@ def pack(fit: Any, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
         "log_z_error": estimate.log_z_error,
         "prior": estimate.prior,
         "lkh": np.array([estimate.lkh, *(f.lkh for f in estimate.fits)]),
-        "grad_norm": np.array([f.grad_norm for f in estimate.fits]),
-        "n_iter": np.array([f.n_iter for f in estimate.fits]),
+        "grad_norm": _stacked([f.grad_norm for f in estimate.fits]),
+        "n_iter": _stacked([f.n_iter for f in estimate.fits]),
         "converged": np.array([f.converged for f in estimate.fits]),
         "log_likelihood": np.array([fit._log_likelihood]),
         "counts": np.concatenate(fit._counts, axis=1),
@@ -68,6 +68,12 @@ def pack(fit: Any, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
             arrays["missing"] = fit.sample.missing
         meta["index"] = _pack_index(fit.index)
     return meta, arrays
+
+
+def _stacked(rows: list[np.ndarray]) -> np.ndarray:
+    """Return rows as a matrix; a group without rows took no iterations, so its own is empty."""
+    width = max(map(len, rows))
+    return np.array([row if len(row) else np.zeros(width, row.dtype) for row in rows])
 
 
 def _pack_index(index: pd.Index) -> dict:
@@ -162,6 +168,8 @@ def _check_meta(meta: dict) -> None:
     for name, kind in (kinds | {"nobs": int} if "nobs" in meta else kinds).items():
         if not isinstance(meta[name], kind):
             raise ValueError(f"{name!r} is not as saved")
+    if meta.get("nobs", 1) < 1:
+        raise ValueError("it has no observations")
 
 
 def _check_arrays(layout: Layout, K: int, arrays: dict[str, np.ndarray]) -> None:

@@ -33,7 +33,8 @@ class CVResults:
     score : str
         Which score was taken.
     folds : list of ndarray
-        Validated rows of each fold, as positions in the weight-expanded data, in the order they were pooled.
+        Validated rows of each fold, as positions in the data, in the order they were pooled. A weighted row stands
+        once in each fold that has copies of it; ``observed`` says how many.
     scored : Scored
         Class scores of the validated rows at every setting, fold by fold, with their groups and weights.
     calibrate : str

@@ -15,6 +15,7 @@ from bbl.errors import DataError, OptionError
 from bbl.parallel import n_workers
 from bbl.report.summary import Section, wald_sections
 from bbl.results.inference import Inference
+from bbl.rows.sample import Sample
 
 __all__ = ["Uncertainty"]
 
@@ -59,7 +60,17 @@ class Uncertainty:
     def _inference(self: Any) -> Inference:
         engine = self.engine
         penalised = bool(getattr(engine, "lambda_", 0.0)) or bool(getattr(engine, "lambdah", 0.0))
-        return Inference(self.labels, self.params, covariances(self._rows(), self.estimate, engine), penalised)
+        return Inference(self.labels, self.params, covariances(self._full_groups(), self.estimate, engine), penalised)
+
+    def _full_groups(self: Any) -> Sample:
+        """Return the training rows; an error if a group has none, and so nothing that could be uncertain."""
+        empty = np.flatnonzero(self.estimate.prior == 0.0)
+        if len(empty):
+            raise DataError(
+                f"group {self.labels.groups[empty[0]]!r} has no training rows in this fit (of one fold, with "
+                "refit=False), so its parameters have no standard errors. Fit all rows."
+            )
+        return self._rows()
 
     def inference(self: Any) -> Inference:
         """Return standard errors, intervals and tests of all parameters, of differences, and of pairs.
@@ -74,7 +85,7 @@ class Uncertainty:
         OptionError
             If the method has no likelihood equations (``"mf"``).
         DataError
-            If a parameter is not determined, or the model was saved without its training rows.
+            If a parameter is not determined, a group has no training rows, or the model was saved without them.
         """
         return self._inference
 
@@ -113,7 +124,7 @@ class Uncertainty:
         """
         real("level", level, 0.0, 1.0, open_low=True)
         args = (integer("nboot", nboot, 2), generator(seed), n_workers(n_jobs))
-        refits = bootstrap(self._rows(), self.estimate, self.engine, *args)
+        refits = bootstrap(self._full_groups(), self.estimate, self.engine, *args)
         frame = self.tidy().drop(columns=["pooled", "difference"])
         frame["se"] = refits.std(axis=0, ddof=1).ravel()
         lower, upper = np.quantile(refits, [0.5 - level / 2, 0.5 + level / 2], axis=0)

@@ -164,6 +164,7 @@ def test_warning_names_group_predictor_and_level():
         assert not bbl.bbl("y ~ .^2", random_frame(), lambda_=0.1, itmax=1).converged
 
 
+@pytest.mark.filterwarnings("ignore:On the validated rows:bbl.errors.DataWarning")  # groups that do not differ
 def test_what_happens_in_many_places_is_one_line():
     rng = np.random.default_rng(1)
     data = pd.DataFrame(rng.integers(0, 4, (60, 20)), columns=[f"x{i}" for i in range(20)])

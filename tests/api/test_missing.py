@@ -340,7 +340,7 @@ class TestFit:
         whole = data.dropna()
         fit = bbl.bbl(FORMULA, whole)
         for unseen in ("raise", "ignore"):
-            with pytest.raises(DataError, match="column 'x0' has .* missing"):
+            with pytest.raises(DataError, match="column 'x0' of newdata has .* missing"):
                 fit.predict(data, unseen=unseen)
         with pytest.raises(OptionError, match="missing"):
             bbl.bbl(FORMULA, whole, missing="ignore")
@@ -472,7 +472,8 @@ class TestCrossValidation:
         name = {"pseudo": "lambda_", "mf": "eps"}[method]
         fit = bbl.bbl(FORMULA, data, w, method, missing="marginal", calibrate="temperature", **{name: "cv"})
         assert np.isfinite(fit.tuning.loss).all() and fit.estimate.calibration is not None
-        run = bbl.crossVal(FORMULA, data, w, method, missing="marginal", calibrate="offset", **{name: [0.1, 0.5]})
+        settings = {"missing": "marginal", "calibrate": "offset", "shuffle": True, "seed": 1, name: [0.1, 0.5]}
+        run = bbl.crossVal(FORMULA, data, w, method, **settings)
         assert 0.6 < run.maxscore <= 1.0
         assert "missing = 'marginal'" in run.model.call
 
@@ -683,3 +684,10 @@ def test_command_line(tmp_path, capsys):
     args = [FORMULA, str(tmp_path / "data.csv"), "--missing", "marginal", "--newdata", str(tmp_path / "data.csv")]
     assert main(args) == 0
     assert len(capsys.readouterr().out.splitlines()) == 301
+
+
+def test_a_bootstrap_of_more_rows_than_memory_holds_is_refused():
+    data = pd.DataFrame({"y": ["u", "v"] * 10, "a": [0, 1, 1, 0] * 5, "b": [None, 1, 0, 1, 0] * 4})
+    fit = bbl.bbl("y ~ a * b", data, np.full(20, 10**12), "naive", missing="marginal", verbose=0)
+    with pytest.raises(MemoryError, match="inference"):
+        fit.bootstrap(2)

@@ -18,7 +18,7 @@ from bbl.model.layout import Layout
 from bbl.model.states import random_parameters, sample_groups
 from benchmarks.report import table
 
-RESULTS = Path(__file__).resolve().parent / "results"
+RESULTS = Path(__file__).resolve().parents[1] / "results"
 LEVELS = (0.05, 0.01)
 COLUMNS = ("setting", "replicate", "kind", "parameters", "covered", "tests", "p05", "p01", "seconds")
 

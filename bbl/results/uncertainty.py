@@ -59,7 +59,8 @@ class Uncertainty:
     def _inference(self: Any) -> Inference:
         engine = self.engine
         penalised = bool(getattr(engine, "lambda_", 0.0)) or bool(getattr(engine, "lambdah", 0.0))
-        return Inference(self.labels, self.params, covariances(self._rows(), self.estimate, engine), penalised)
+        rows = self._rows()
+        return Inference(self.labels, self.params, covariances(rows, self.estimate, engine), rows, penalised)
 
     def inference(self: Any) -> Inference:
         """Return standard errors, intervals and tests of all parameters, of differences, and of pairs.

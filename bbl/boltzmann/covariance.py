@@ -33,15 +33,12 @@ class Covariances:
         The same for the difference from the pooled fit, which shares the group's rows.
     composite : list of K (float, float)
         Log pseudo-likelihood of each group, and its effective number of parameters.
-    sites : list of ndarray, shape (D, 1 + D)
-        Unsymmetrised solutions of the groups, then of the pooled fit if there is one.
     """
 
     layout: Layout
     group: list[list[np.ndarray]]
     shift: list[list[np.ndarray]] | None
     composite: list[tuple[float, float]]
-    sites: list[np.ndarray]
 
     def between(self, g: int, other: int) -> list[np.ndarray]:
         """Return the covariances of the difference of two groups, which share no rows."""
@@ -120,12 +117,9 @@ def covariances(sample: Sample, estimate: Estimate, engine: Engine) -> Covarianc
 
     groups = [influence(sample.group(y)) for y in range(len(parameters.theta))]
     own, shift = sandwich(layout, groups), None
-    sites = [fitted.site_theta for fitted, _ in groups]
     if parameters.pooled is not None:
-        pooled, _ = influence(sample.pooled)
-        shift = sandwich_of_shift(layout, groups, pooled)
-        sites.append(pooled.site_theta)
-    return Covariances(layout, own, shift, [influence.composite(rows) for influence, rows in groups], sites)
+        shift = sandwich_of_shift(layout, groups, influence(sample.pooled)[0])
+    return Covariances(layout, own, shift, [influence.composite(rows) for influence, rows in groups])
 
 
 def _differences(influence: Influence, pooled: Influence, rows: Sample) -> Iterator[tuple[np.ndarray, np.ndarray]]:

@@ -9,17 +9,18 @@ from functools import cached_property
 
 import numpy as np
 
-from bbl.boltzmann.covariance import Covariances, sandwich, sandwich_of_shift
+from bbl.boltzmann.covariance import sandwich, sandwich_of_shift
 from bbl.model.godambe import Influence
 from bbl.model.layout import Layout
 from bbl.model.moments import level_counts, usable_weight
+from bbl.model.parameters import Parameters
 from bbl.model.strata import MOST, coupling_family, field_family
 from bbl.model.unpenalised import cell_counts, unpenalised
 from bbl.rows.sample import Sample
 from bbl.stats.exact import PowerSeries
 from bbl.stats.wald import wald
 
-__all__ = ["Comparison", "Evidence", "Kind", "compare_groups", "compare_pooled", "evidence"]
+__all__ = ["Comparison", "Evidence", "Kind", "compare_groups", "compare_pooled", "evidence", "of_group", "significance"]
 
 CELL = 5.0  # rows that a cell must be expected to hold for the normal distribution
 ROWS_PER_PARAMETER = 10.0
@@ -106,8 +107,8 @@ def evidence(sample: Sample, layout: Layout, start: np.ndarray) -> Evidence:
     ----------
     sample : Sample
     layout : Layout
-    start : ndarray, shape (D, 1 + D)
-        Its fitted solution, with whatever penalty.
+    start : ndarray, shape (layout.size,)
+        Its fitted parameters, with whatever penalty.
     """
     rows = sample.collapsed(layout.n_levels)
     kind = np.full(layout.size, Kind.ABSENT, dtype=np.int8)
@@ -115,7 +116,10 @@ def evidence(sample: Sample, layout: Layout, start: np.ndarray) -> Evidence:
         return Evidence(layout, rows, np.zeros(layout.size), None, [], kind)
     columns = 1.0 + layout.mask @ (layout.n_levels - 1)
     enough = usable_weight(rows, layout) >= ROWS_PER_PARAMETER * columns
-    site_theta, determined = unpenalised(rows, layout, start, np.flatnonzero(enough & (layout.n_levels > 1)))
+    h, J = layout.to_matrix(start)
+    site_theta, determined = unpenalised(
+        rows, layout, np.column_stack([h, J]), np.flatnonzero(enough & (layout.n_levels > 1))
+    )
     influence = Influence(rows, layout, site_theta, 0.0, 0.0) if enough.any() else None
     terms = sandwich(layout, [(influence, rows)])[0] if influence else []
     own = np.repeat(enough, layout.n_levels - 1)
@@ -304,9 +308,9 @@ def _no_family(k: int) -> None:
     return None
 
 
-def significance(sample: Sample, found: Covariances) -> tuple[list[Evidence], Evidence | None]:
+def significance(sample: Sample, parameters: Parameters) -> tuple[list[Evidence], Evidence | None]:
     """Return the evidence of every group, and of all rows together if there is a pooled fit."""
-    K = len(found.group)
-    groups = [evidence(sample.group(y), found.layout, found.sites[y]) for y in range(K)]
-    pooled = evidence(sample.pooled, found.layout, found.sites[K]) if len(found.sites) > K else None
-    return groups, pooled
+    layout = parameters.layout
+    groups = [evidence(sample.group(y), layout, theta) for y, theta in enumerate(parameters.theta)]
+    pooled = parameters.pooled
+    return groups, None if pooled is None else evidence(sample.pooled, layout, pooled)

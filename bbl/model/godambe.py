@@ -16,12 +16,13 @@ from bbl.rows.sample import Sample
 __all__ = ["Influence", "inverse", "neighbour_columns", "site_hessians", "term_covariances"]
 
 ROWS = 1024
-FLAT = 1e-13  # eigenvalue of a Hessian of unit diagonal, per parameter, that counts as zero
+REGULAR, FLAT = 1e-10, 1e-13  # of a Hessian of unit diagonal: pivots of no concern; eigenvalue that counts as zero
 
 
 def neighbour_columns(layout: Layout) -> list[np.ndarray]:
     """Return, for each predictor, the columns of the site matrix that it uses: the constant, its neighbours' levels."""
-    return [np.concatenate([[0], 1 + layout.columns(np.flatnonzero(near))]).astype(np.intp) for near in layout.mask]
+    predictor = np.repeat(np.arange(layout.m), np.diff(layout.start))
+    return [np.append(0, 1 + np.flatnonzero(near[predictor])).astype(np.intp) for near in layout.mask]
 
 
 def site_hessians(
@@ -80,10 +81,16 @@ def inverse(H: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     Parameters whose row of the Hessian is zero, or that take part in a combination of parameters on which the rows do
     not depend, are not determined; the others have the inverse that they have whatever the undetermined ones are.
     """
+    from scipy.linalg import lapack
+
     scale = np.sqrt(H.diagonal())
     known = scale > 0
     scale = np.where(known, scale, 1.0)
     scaled = H / np.outer(scale, scale)
+    factor, failed = lapack.dpotrf(scaled, lower=1)
+    if not failed and factor.diagonal().min() ** 2 > REGULAR:
+        solved = lapack.dpotri(factor, lower=1)[0]
+        return (np.tril(solved) + np.tril(solved, -1).T) / np.outer(scale, scale), known
     values, vectors = np.linalg.eigh(scaled)
     kept = values > FLAT * len(H)
     determined = known & ((vectors[:, ~kept] ** 2).sum(axis=1) < 1e-9)

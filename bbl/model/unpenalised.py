@@ -12,7 +12,7 @@ from bbl.rows.sample import Sample
 __all__ = ["cell_counts", "unpenalised"]
 
 STEPS, LONGEST = 16, 2.0
-AT_REST, ADRIFT = 1e-7, 1e-3
+AT_REST, ADRIFT = 1e-6, 1e-3
 
 
 def unpenalised(

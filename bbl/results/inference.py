@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bbl.boltzmann.covariance import Covariances
+from bbl.boltzmann.covariance import Covariances, check_method, covariances
+from bbl.boltzmann.estimate import Estimate
+from bbl.boltzmann.permutation import permutation_tests
 from bbl.boltzmann.significance import (
     Comparison,
     Evidence,
@@ -20,6 +22,7 @@ from bbl.boltzmann.significance import (
 )
 from bbl.checks import choice, flag, near_match, real
 from bbl.design.labels import Labels
+from bbl.engines import Engine
 from bbl.errors import OptionError
 from bbl.model.parameters import Parameters
 from bbl.model.ranking import interaction_strength
@@ -27,7 +30,7 @@ from bbl.report.tables import Coefficients
 from bbl.rows.sample import Sample
 from bbl.stats.wald import adjust
 
-__all__ = ["Inference", "compared"]
+__all__ = ["PVALUES", "Inference", "permuted", "ranked", "untested"]
 
 
 def compared(of: Any, groups: list, pooled: bool) -> str | tuple[int, int]:
@@ -48,7 +51,60 @@ NOTE = (
     "distributions where they are sparse; what the rows cannot determine has none."
 )
 PENALTY = " With a penalty in force the standard errors describe the spread of the penalised estimate, not its bias."
-TESTS = ("auto", "permutation")
+PVALUES = ("auto", "permutation")
+
+
+def compared_names(of: Any, groups: list) -> list:
+    """Return what the column ``group`` says."""
+    return [f"{of[0]} - {of[1]}"] if isinstance(of, tuple) else groups
+
+
+def compared_estimates(parameters: Parameters, of: Any, groups: list) -> np.ndarray:
+    """Return the estimates (rows of parameters) that `of` asks for."""
+    found = compared(of, groups, parameters.pooled is not None)
+    if isinstance(found, tuple):
+        return (parameters.theta[found[0]] - parameters.theta[found[1]])[None]
+    return parameters.theta if found == "group" else parameters.shift
+
+
+def untested(labels: Labels, parameters: Parameters, of: Any, why: str) -> pd.DataFrame:
+    """Return the pairs as `Inference.tests` has them, without any test, and why."""
+    names, pairs = labels.names, parameters.layout.pairs
+    rows = compared_names(of, list(labels.groups))
+    return pd.DataFrame(
+        {
+            "group": [g for g in rows for _ in pairs],
+            "predictor": [names[i] for i in pairs[:, 0]] * len(rows),
+            "predictor2": pd.array([names[j] for j in pairs[:, 1]] * len(rows), dtype=object),
+            **dict.fromkeys(("chisq", "p", "p_holm", "p_bh"), np.nan),
+            "df": 0,
+            "test": why,
+        }
+    )[["group", "predictor", "predictor2", "chisq", "df", "p", "p_holm", "p_bh", "test"]]
+
+
+def permuted(
+    labels: Labels, parameters: Parameters, sample: Sample, n: int, rng: np.random.Generator, workers: int
+) -> pd.DataFrame:
+    """Return the pairs of each group with their permutation tests, as `untested` has them without."""
+    frame, P = untested(labels, parameters, "group", Kind.FEW.text), len(parameters.layout.pairs)
+    for g, own in enumerate(rng.spawn(len(labels.groups))):
+        statistic, df, p = permutation_tests(sample.group(g), parameters.layout, n, own, workers)
+        at = slice(g * P, (g + 1) * P)
+        values = {"chisq": statistic, "df": df, "p": p, "p_holm": adjust(p, "holm"), "p_bh": adjust(p, "fdr_bh")}
+        for column, value in values.items():
+            frame.loc[frame.index[at], column] = value
+    frame.loc[frame["df"] > 0, "test"] = "permutation"
+    return frame
+
+
+def ranked(pairs: pd.DataFrame, parameters: Parameters, of: Any, groups: list, apc: bool) -> pd.DataFrame:
+    """Return pairs with their strength, strongest first."""
+    flag("apc", apc)
+    rows = compared_estimates(parameters, of, groups)
+    strength = [interaction_strength(parameters.layout, row, apc) for row in rows]
+    pairs.insert(3, "strength", np.concatenate(strength))
+    return pairs.sort_values("strength", ascending=False, ignore_index=True)
 
 
 class Inference:
@@ -61,19 +117,30 @@ class Inference:
     Parameters
     ----------
     labels : Labels
-    parameters : Parameters
-    covariances : Covariances
+    estimate : Estimate
+    engine : Engine
     sample : Sample
         The training rows.
-    penalised : bool
-        Whether a penalty was in force; then `note` says what that means.
+
+    Attributes
+    ----------
+    note : str
+        What the numbers mean.
     """
 
-    def __init__(
-        self, labels: Labels, parameters: Parameters, covariances: Covariances, sample: Sample, penalised: bool
-    ):
-        self._labels, self._parameters, self._covariances, self._sample = labels, parameters, covariances, sample
+    def __init__(self, labels: Labels, estimate: Estimate, engine: Engine, sample: Sample):
+        check_method(engine)
+        self._labels, self._estimate, self._engine, self._sample = labels, estimate, engine, sample
+        penalised = bool(getattr(engine, "lambda_", 0.0)) or bool(getattr(engine, "lambdah", 0.0))
         self.note = NOTE + PENALTY * penalised
+
+    @property
+    def _parameters(self) -> Parameters:
+        return self._estimate.parameters
+
+    @cached_property
+    def _covariances(self) -> Covariances:
+        return covariances(self._sample, self._estimate, self._engine)
 
     @property
     def composite(self) -> list[tuple[float, float]]:
@@ -82,25 +149,25 @@ class Inference:
 
     @cached_property
     def _evidence(self) -> tuple[list[Evidence], Evidence | None]:
-        return significance(self._sample, self._covariances)
+        return significance(self._sample, self._parameters)
 
-    def _estimates(self, of: Any) -> tuple[list, np.ndarray, list[list[np.ndarray]], list[Comparison]]:
-        """Return names, estimates (rows of parameters), table covariances and tests of what `of` asks for."""
-        groups, theta = list(self._labels.groups), self._parameters.theta
-        found = compared(of, groups, self._parameters.pooled is not None)
+    def _tested(self, of: Any) -> list[Comparison]:
+        """Return what is tested where `of` is asked for."""
         own, pooled = self._evidence
+        found = compared(of, list(self._labels.groups), pooled is not None)
         if isinstance(found, tuple):
-            a, b = found
-            name = f"{groups[a]} - {groups[b]}"
-            return (
-                [name],
-                (theta[a] - theta[b])[None],
-                [self._covariances.between(a, b)],
-                [compare_groups(own[a], own[b])],
-            )
-        if pooled is None or found == "group" or self._covariances.shift is None:
-            return groups, theta, self._covariances.group, [of_group(g) for g in own]
-        return groups, self._parameters.shift, self._covariances.shift, compare_pooled(own, pooled)
+            return [compare_groups(own[found[0]], own[found[1]])]
+        return [of_group(g) for g in own] if pooled is None or found == "group" else compare_pooled(own, pooled)
+
+    def _errors(self, of: Any) -> np.ndarray:
+        """Return the standard errors of all that `of` asks for, of the estimator with its penalty."""
+        found = compared(of, list(self._labels.groups), self._parameters.pooled is not None)
+        known = self._covariances
+        if isinstance(found, tuple):
+            terms = [known.between(*found)]
+        else:
+            terms = known.group if found == "group" or known.shift is None else known.shift
+        return np.concatenate([known.standard_errors(t) for t in terms])
 
     def table(self, of: Any = "group", level: float = 0.95) -> pd.DataFrame:
         """Return every parameter with its standard error, z, p and confidence limits.
@@ -118,13 +185,13 @@ class Inference:
             ``upper`` and ``test``: ``"Wald"``, ``"exact"`` (without z), or why there is no test.
         """
         real("level", level, 0.0, 1.0, open_low=True)
-        names, theta, terms, tested = self._estimates(of)
+        tested, theta = self._tested(of), compared_estimates(self._parameters, of, list(self._labels.groups))
+        names = compared_names(of, list(self._labels.groups))
         labels = Labels(self._labels.response, tuple(names), self._labels.names, self._labels.levels)
         frame = Coefficients(labels, Parameters(self._parameters.layout, theta)).to_frame()
         frame = frame.drop(columns=["pooled", "difference"])
         kinds = np.concatenate([t.verdict for t in tested])
-        se = np.concatenate([self._covariances.standard_errors(t) for t in terms])
-        frame["se"] = np.where(kinds <= Kind.EXACT, se, np.nan)
+        frame["se"] = np.where(kinds <= Kind.EXACT, self._errors(of), np.nan)
         frame["z"] = np.concatenate([t.z for t in tested])
         frame["p"] = np.concatenate([t.p for t in tested])
         lower, upper = zip(*(t.limits(level) for t in tested), strict=True)
@@ -147,7 +214,7 @@ class Inference:
             (Benjamini-Hochberg), and ``test``: ``"Wald"`` or ``"exact"``, with how many of the table's parameters it
             is of where some cannot be tested, or why there is no test. An exact test has no ``chisq``.
         """
-        names, _, _, tested = self._estimates(of)
+        names, tested = compared_names(of, list(self._labels.groups)), self._tested(of)
         layout, labels = self._parameters.layout, list(self._labels.names)
         m, parts = layout.m, []
         for name, comparison in zip(names, tested, strict=True):
@@ -169,27 +236,10 @@ class Inference:
         return pd.concat(parts, ignore_index=True)
 
     def interactions(self, of: Any = "group", apc: bool = False) -> pd.DataFrame:
-        """Return the interacting pairs, strongest first.
-
-        Parameters
-        ----------
-        of : "group", "pooled" or (group, group), default "group"
-        apc : bool, default False
-            Whether to subtract the average-product correction from the strengths.
-
-        Returns
-        -------
-        DataFrame
-            ``group``, ``predictor``, ``predictor2``, ``strength`` (Frobenius norm of the couplings in the zero-sum
-            gauge), ``chisq``, ``df``, ``p``, ``p_holm``, ``p_bh``.
-        """
-        flag("apc", apc)
-        _, theta, _ = self._estimates(of)
+        """Return the interacting pairs, strongest first, with their tests; as ``fit.interactions()`` (see there)."""
         tests = self.tests(of)
         pairs = tests[tests["predictor2"].notna()].reset_index(drop=True)
-        strength = [interaction_strength(self._parameters.layout, row, apc) for row in theta]
-        pairs.insert(3, "strength", np.concatenate(strength))
-        return pairs.sort_values("strength", ascending=False, ignore_index=True)
+        return ranked(pairs, self._parameters, of, list(self._labels.groups), apc)
 
     def __repr__(self) -> str:
         return (

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bbl.boltzmann.covariance import bootstrap, covariances
-from bbl.checks import generator, integer, real
+from bbl.boltzmann.covariance import bootstrap, check_method
+from bbl.checks import choice, generator, integer, real
 from bbl.engines import MeanField
 from bbl.errors import DataError, OptionError
 from bbl.parallel import n_workers
 from bbl.report.summary import Section, wald_sections
-from bbl.results.inference import Inference
+from bbl.results.inference import PVALUES, Inference, permuted, ranked, untested
 
 __all__ = ["Uncertainty"]
 
@@ -57,10 +57,7 @@ class Uncertainty:
 
     @cached_property
     def _inference(self: Any) -> Inference:
-        engine = self.engine
-        penalised = bool(getattr(engine, "lambda_", 0.0)) or bool(getattr(engine, "lambdah", 0.0))
-        rows = self._rows()
-        return Inference(self.labels, self.params, covariances(rows, self.estimate, engine), rows, penalised)
+        return Inference(self.labels, self.estimate, self.engine, self._rows())
 
     def inference(self: Any) -> Inference:
         """Return standard errors, intervals and tests of all parameters, of differences, and of pairs.
@@ -121,6 +118,65 @@ class Uncertainty:
         frame["lower"], frame["upper"] = lower.ravel(), upper.ravel()
         return frame
 
-    def interactions(self: Any, of: Any = "group", apc: bool = False) -> pd.DataFrame:
-        """Return the interacting pairs, strongest first, with their tests; see `Inference.interactions`."""
-        return self._inference.interactions(of, apc)
+    def interactions(
+        self: Any,
+        of: Any = "group",
+        apc: bool = False,
+        *,
+        pvalues: str = "auto",
+        n: int = 999,
+        seed: int | np.random.Generator | None = None,
+        n_jobs: int | None = None,
+    ) -> pd.DataFrame:
+        """Return the interacting pairs, strongest first, with their tests.
+
+        Parameters
+        ----------
+        of : "group", "pooled" or (group, group), default "group"
+        apc : bool, default False
+            Whether to subtract the average-product correction from the strengths.
+        pvalues : {"auto", "permutation"}, default "auto"
+            The tests of `Inference.tests`; or permutation tests, which are exact whatever the counts are, are there for
+            every method and for pairs whose couplings are not estimable, and ask whether two predictors are independent
+            given those that interact with them.
+        n : int, default 999
+            Permutations of each pair; the smallest p-value is ``1 / (n + 1)``.
+        seed : int or numpy.random.Generator, optional
+            For ``pvalues="permutation"``.
+        n_jobs : int, optional
+            Threads of the permutations; results do not depend on it.
+
+        Returns
+        -------
+        DataFrame
+            ``group``, ``predictor``, ``predictor2``, ``strength`` (Frobenius norm of the couplings in the zero-sum
+            gauge), ``chisq``, ``df``, ``p``, ``p_holm``, ``p_bh``, ``test``. Without standard errors (mean field) or
+            training rows (a model loaded without them) p is missing, and ``test`` says why.
+
+        Raises
+        ------
+        OptionError
+            If permutations are asked for and `of` is not ``"group"``.
+        DataError
+            If permutations are asked for and the model was saved without its training rows.
+        """
+        groups = list(self.labels.groups)
+        if choice("pvalues", pvalues, PVALUES) == "permutation":
+            if of != "group":
+                raise OptionError(
+                    "A permutation test is of the couplings of one group; give of='group', or pvalues='auto'.",
+                    argument="of",
+                )
+            args = (integer("n", n, 1), generator(seed), n_workers(n_jobs))
+            return ranked(permuted(self.labels, self.params, self._rows(), *args), self.params, of, groups, apc)
+        why = None
+        if self.sample is None:
+            why = "no test: the model was saved without its training rows"
+        else:
+            try:
+                check_method(self.engine)
+            except OptionError as error:
+                why = f"no test: {error}"
+        if why is None:
+            return self._inference.interactions(of, apc)
+        return ranked(untested(self.labels, self.params, of, why), self.params, of, groups, apc)

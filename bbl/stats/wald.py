@@ -35,12 +35,12 @@ def wald(parts: Sequence[np.ndarray], covariances: Sequence[np.ndarray]) -> tupl
 
     sizes = np.array([len(part) for part in parts], dtype=np.intp)
     statistic, df = np.full(len(parts), np.nan), sizes.copy()
-    single = np.flatnonzero(sizes == 1)
-    if len(single):
+    single = [k for k, size in enumerate(sizes) if size == 1]
+    if single:
         estimate = np.array([parts[k][0] for k in single])
         variance = np.array([covariances[k][0, 0] for k in single])
         statistic[single] = estimate**2 / variance
-    for k in np.flatnonzero(sizes > 1):
+    for k in (k for k, size in enumerate(sizes) if size > 1):
         solved, _, df[k], _ = np.linalg.lstsq(covariances[k], parts[k], rcond=1e-12)
         statistic[k] = parts[k] @ solved
     return statistic, df, np.where(df > 0, chdtrc(np.maximum(df, 1), statistic), np.nan)

@@ -287,6 +287,14 @@ def problems(result: Estimate, labels: Labels) -> list[str]:
         for i, level, text in fit.notes:
             of_level = f" level {labels.levels[i][level]!r}" if level >= 0 else ""
             found.append(f"{group}, predictor {labels.names[i]!r}:{of_level} {text}")
+        for i, level, j, level2 in fit.unbounded:
+            where = f"level {labels.levels[i][level]!r}"
+            if j >= 0:
+                where += f" with level {labels.levels[j][level2]!r} of {labels.names[j]!r}"
+            found.append(
+                f"{group}, predictor {labels.names[i]!r}: no finite optimum without a penalty ({where}): other "
+                "predictors decide it in some rows; give lambda_ > 0 or leave one of them out"
+            )
     return found
 
 

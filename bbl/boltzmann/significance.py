@@ -13,14 +13,13 @@ from bbl.boltzmann.covariance import sandwich, sandwich_of_shift
 from bbl.model.godambe import Influence
 from bbl.model.layout import Layout
 from bbl.model.moments import level_counts, usable_weight
-from bbl.model.parameters import Parameters
 from bbl.model.strata import MOST, coupling_family, field_family
 from bbl.model.unpenalised import cell_counts, unpenalised
 from bbl.rows.sample import Sample
 from bbl.stats.exact import PowerSeries
 from bbl.stats.wald import wald
 
-__all__ = ["Comparison", "Evidence", "Kind", "compare_groups", "compare_pooled", "evidence", "of_group", "significance"]
+__all__ = ["Comparison", "Evidence", "Kind", "compare_groups", "compare_pooled", "evidence", "of_group"]
 
 CELL = 5.0  # rows that a cell must be expected to hold for the normal distribution
 ROWS_PER_PARAMETER = 10.0
@@ -222,7 +221,7 @@ class Comparison:
                 lower[k], upper[k] = family.limits(level)
         return lower, upper
 
-    def tables(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[str]]:
+    def tables(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Test every table (fields of a predictor, couplings of a pair) as a whole.
 
         Returns
@@ -230,7 +229,7 @@ class Comparison:
         statistic, df, p : ndarray
             Joint Wald test of those parameters of a table that have one; where none has, the smallest exact p-value
             times their number, without a statistic.
-        words : list of str
+        words : ndarray of str
             How it was tested, or why it was not.
         """
         layout, verdict = self.layout, self.verdict
@@ -253,17 +252,14 @@ class Comparison:
             p[k], df[k] = min(1.0, min(found) * len(found)), len(found)
         return statistic, df, p, self._words(cuts, df)
 
-    def _words(self, cuts: np.ndarray, df: np.ndarray) -> list[str]:
-        out = []
-        for k, used in enumerate(df):
-            own = self.verdict[cuts[k] : cuts[k + 1]]
-            if not used:
-                # what cannot be estimated is said only if it is all there is
-                least = Kind.ABSENT if not len(own) else Kind(int(own.min()))
-                out.append(least.text)
-            else:
-                out.append(Kind(int(own.min())).text + (f", {used} of {len(own)}" if used < len(own) else ""))
-        return out
+    def _words(self, cuts: np.ndarray, df: np.ndarray) -> np.ndarray:
+        size = np.diff(cuts)
+        # what cannot be estimated is said of a table only if it is all there is
+        least = np.minimum.reduceat(np.append(self.verdict, Kind.ABSENT), cuts[:-1])
+        words = np.array([kind.text for kind in Kind], dtype=object)[np.where(size > 0, least, Kind.ABSENT)]
+        for k in np.flatnonzero((df > 0) & (df < size)):
+            words[k] += f", {df[k]} of {size[k]}"
+        return words
 
 
 def of_group(group: Evidence) -> Comparison:
@@ -306,11 +302,3 @@ def compare_pooled(groups: list[Evidence], pooled: Evidence) -> list[Comparison]
 
 def _no_family(k: int) -> None:
     return None
-
-
-def significance(sample: Sample, parameters: Parameters) -> tuple[list[Evidence], Evidence | None]:
-    """Return the evidence of every group, and of all rows together if there is a pooled fit."""
-    layout = parameters.layout
-    groups = [evidence(sample.group(y), layout, theta) for y, theta in enumerate(parameters.theta)]
-    pooled = parameters.pooled
-    return groups, None if pooled is None else evidence(sample.pooled, layout, pooled)

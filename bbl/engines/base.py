@@ -37,6 +37,9 @@ class EngineFit:
     converged : ndarray of bool, shape (m,)
     notes : tuple of (int, int, str)
         Predictor, level code (-1 for none) and what is to be said about it, for the warnings that name them.
+    unbounded : tuple of (int, int, int, int)
+        For each predictor without a finite optimum, a parameter of it that grows without end: predictor, level code,
+        and those of the predictor it is coupled to (-1 for a field).
     """
 
     theta: np.ndarray
@@ -48,6 +51,7 @@ class EngineFit:
     n_iter: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=int))
     converged: np.ndarray = field(default_factory=lambda: np.ones(0, dtype=bool))
     notes: tuple[tuple[int, int, str], ...] = ()
+    unbounded: tuple[tuple[int, int, int, int], ...] = ()
 
 
 @dataclass(frozen=True)

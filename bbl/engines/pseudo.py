@@ -16,8 +16,10 @@ from bbl.engines.base import Engine, EngineFit
 from bbl.engines.naive import absent_levels, frequencies, log_ratio
 from bbl.errors import BBLTypeError, OptionError
 from bbl.memory import check_memory
+from bbl.model.godambe import neighbour_columns
 from bbl.model.layout import Layout
-from bbl.model.moments import level_counts, usable_rows
+from bbl.model.moments import level_counts, one_hot, usable_rows
+from bbl.model.unpenalised import unpenalised
 from bbl.parallel import run_tasks, serial_blas, stop_flag
 from bbl.rows.sample import Sample
 
@@ -27,6 +29,7 @@ CONVERGED, STUCK = 0, 2
 FINEST = {"double": 0.0, "single": 1e-5}  # gradient norm that a precision can be asked for,
 FLOOR = {"double": 1e-8, "single": 1e-4}  # and at which it has converged where it gets no further
 NEWTON_WORK, NEWTON_SIZE, POLISH_SIZE = 3e4, 256, 1024
+SURE, ROWS = 10.0, 4096  # log odds at which a predictor is all but certain; rows at a time
 
 
 @dataclass(frozen=True)
@@ -127,7 +130,7 @@ class PseudoLikelihood(Engine):
             solved = self._solve_available(sample, layout, usable, grid, workers)
             sample = replace(sample, missing=~usable)
         return [
-            replace(self._finish(sample, layout, self._lambdah(lambda_), site_theta, sites), normaliser=normaliser)
+            replace(self._finish(sample, layout, lambda_, site_theta, sites), normaliser=normaliser)
             for lambda_, (site_theta, sites, normaliser) in zip(grid, solved, strict=True)
         ]
 
@@ -175,21 +178,64 @@ class PseudoLikelihood(Engine):
         return out
 
     def _finish(
-        self, sample: Sample, layout: Layout, lambdah: float, site_theta: np.ndarray, sites: Sites
+        self, sample: Sample, layout: Layout, lambda_: float, site_theta: np.ndarray, sites: Sites
     ) -> EngineFit:
-        """Symmetrise (eq. 18), and say in words what did not converge."""
+        """Symmetrise (eq. 18), and say in words what did not converge, or could not."""
         J = site_theta[:, 1:]
         theta = layout.from_matrix(site_theta[:, 0], J if self.symmetrize else np.triu(J) + np.triu(J).T)
         notes: tuple[tuple[int, int, str], ...] = ()
-        if lambdah == 0:
+        if self._lambdah(lambda_) == 0:
             notes = absent_levels(level_counts(sample, layout.n_levels), "give lambdah > 0")
         for i in np.flatnonzero(sites.status != CONVERGED):
             why = f"did not converge: gradient norm {sites.norm[i]:.2g} after {sites.n_iter[i]} iterations"
             notes += ((int(i), -1, f"{why}; raise itmax, tolerance or lambda_"),)
+        unbounded = () if lambda_ else unbounded_parameters(sample, layout, site_theta)
         value, converged = -float(sites.value.sum()), sites.status == CONVERGED
+        converged[[i for i, *_ in unbounded]] = False
         return EngineFit(
-            theta, value, site_theta, grad_norm=sites.norm, n_iter=sites.n_iter, converged=converged, notes=notes
+            theta,
+            value,
+            site_theta,
+            grad_norm=sites.norm,
+            n_iter=sites.n_iter,
+            converged=converged,
+            notes=notes,
+            unbounded=unbounded,
         )
+
+
+def unbounded_parameters(
+    sample: Sample, layout: Layout, site_theta: np.ndarray
+) -> tuple[tuple[int, int, int, int], ...]:
+    """Return a parameter that grows without end for each predictor that has one (see `EngineFit.unbounded`).
+
+    The optimiser stops somewhere on the way, where the gradient is small. Only predictors that have become all but
+    certain in some row are looked at.
+    """
+    largest = np.zeros(layout.D)
+    for lo in range(0, sample.n, ROWS):
+        field = one_hot(sample.codes[lo : lo + ROWS], layout) @ site_theta[:, 1:].T + site_theta[:, 0]
+        np.maximum(largest, np.abs(field).max(axis=0), out=largest)
+    columns = neighbour_columns(layout)
+    sure = [
+        i
+        for i in range(layout.m)
+        if (largest[layout.start[i] : layout.start[i + 1]] > SURE).any()
+        and (int(layout.n_levels[i]) - 1) * len(columns[i]) < POLISH_SIZE
+    ]
+    if not sure:
+        return ()
+    _, determined = unpenalised(sample, layout, site_theta, np.array(sure))
+    predictor = np.repeat(np.arange(layout.m), np.diff(layout.start))
+    out = []
+    for i in sure:
+        lost = [(a, c) for a in range(layout.start[i], layout.start[i + 1]) for c in columns[i] if not determined[a, c]]
+        if lost:
+            row, column = max(lost, key=lambda cell: cell[1] > 0)
+            level = int(row - layout.start[i]) + 1
+            j = int(predictor[column - 1]) if column else -1
+            out.append((i, level, j, int(column - 1 - layout.start[j]) + 1 if column else -1))
+    return tuple(out)
 
 
 class Sites:

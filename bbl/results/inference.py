@@ -17,8 +17,8 @@ from bbl.boltzmann.significance import (
     Kind,
     compare_groups,
     compare_pooled,
+    evidence,
     of_group,
-    significance,
 )
 from bbl.checks import choice, flag, near_match, real
 from bbl.design.labels import Labels
@@ -148,16 +148,23 @@ class Inference:
         return self._covariances.composite
 
     @cached_property
-    def _evidence(self) -> tuple[list[Evidence], Evidence | None]:
-        return significance(self._sample, self._parameters)
+    def _groups(self) -> list[Evidence]:
+        theta = self._parameters.theta
+        return [evidence(self._sample.group(y), self._parameters.layout, own) for y, own in enumerate(theta)]
+
+    @cached_property
+    def _differences(self) -> list[Comparison]:
+        """Tests of each group against the pooled fit."""
+        parameters, theta = self._parameters, self._parameters.pooled
+        assert theta is not None  # `compared` has seen to it
+        return compare_pooled(self._groups, evidence(self._sample.pooled, parameters.layout, theta))
 
     def _tested(self, of: Any) -> list[Comparison]:
         """Return what is tested where `of` is asked for."""
-        own, pooled = self._evidence
-        found = compared(of, list(self._labels.groups), pooled is not None)
+        found = compared(of, list(self._labels.groups), self._parameters.pooled is not None)
         if isinstance(found, tuple):
-            return [compare_groups(own[found[0]], own[found[1]])]
-        return [of_group(g) for g in own] if pooled is None or found == "group" else compare_pooled(own, pooled)
+            return [compare_groups(self._groups[found[0]], self._groups[found[1]])]
+        return [of_group(g) for g in self._groups] if found == "group" else self._differences
 
     def _errors(self, of: Any) -> np.ndarray:
         """Return the standard errors of all that `of` asks for, of the estimator with its penalty."""

@@ -292,8 +292,8 @@ def problems(result: Estimate, labels: Labels) -> list[str]:
             if j >= 0:
                 where += f" with level {labels.levels[j][level2]!r} of {labels.names[j]!r}"
             found.append(
-                f"{group}, predictor {labels.names[i]!r}: no finite optimum without a penalty ({where}): other "
-                "predictors decide it in some rows; give lambda_ > 0 or leave one of them out"
+                f"{group}, predictor {labels.names[i]!r}: no finite optimum without a penalty ({where}); give "
+                "lambda_ > 0 or leave one of the predictors out"
             )
     return found
 

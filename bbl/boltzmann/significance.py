@@ -290,13 +290,12 @@ def compare_pooled(groups: list[Evidence], pooled: Evidence) -> list[Comparison]
     """
     layout, with_rows = pooled.layout, [(g.influence, g.rows) for g in groups if g.influence]
     shift = iter(sandwich_of_shift(layout, with_rows, pooled.influence) if pooled.influence else [])
-    kind = np.max([pooled.kind, *(g.kind for g in groups)], axis=0) if len(groups) == 2 else pooled.kind
     out = []
     for at, group in enumerate(groups):
         family = _difference(group, groups[1 - at]) if len(groups) == 2 else _no_family
         terms = next(shift) if group.influence and pooled.influence else []
-        both = np.maximum(group.kind, kind)
-        out.append(Comparison(layout, group.theta - pooled.theta, terms, both, family, own_limits=False))
+        kind = np.maximum(group.kind, pooled.kind)
+        out.append(Comparison(layout, group.theta - pooled.theta, terms, kind, family, own_limits=False))
     return out
 
 

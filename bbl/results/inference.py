@@ -155,9 +155,9 @@ class Inference:
     @cached_property
     def _differences(self) -> list[Comparison]:
         """Tests of each group against the pooled fit."""
-        parameters, theta = self._parameters, self._parameters.pooled
-        assert theta is not None  # `compared` has seen to it
-        return compare_pooled(self._groups, evidence(self._sample.pooled, parameters.layout, theta))
+        parameters = self._parameters
+        start = parameters.theta[0] if parameters.pooled is None else parameters.pooled
+        return compare_pooled(self._groups, evidence(self._sample.pooled, parameters.layout, start))
 
     def _tested(self, of: Any) -> list[Comparison]:
         """Return what is tested where `of` is asked for."""
@@ -203,8 +203,13 @@ class Inference:
         frame["p"] = np.concatenate([t.p for t in tested])
         lower, upper = zip(*(t.limits(level) for t in tested), strict=True)
         frame["lower"], frame["upper"] = np.concatenate(lower), np.concatenate(upper)
-        frame["test"] = np.array([kind.text for kind in Kind], dtype=object)[kinds]
+        frame["test"] = self.verdicts(of).to_numpy()
         return frame
+
+    def verdicts(self, of: Any = "group") -> pd.Series:
+        """Return of every parameter how it is tested, or why it is not: the column ``test`` of `table`."""
+        kinds = np.concatenate([t.verdict for t in self._tested(of)])
+        return pd.Series(np.array([kind.text for kind in Kind], dtype=object)[kinds], name="test")
 
     def tests(self, of: Any = "group") -> pd.DataFrame:
         """Return the joint test of every predictor's fields and of every pair's couplings being zero.

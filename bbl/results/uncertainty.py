@@ -107,7 +107,9 @@ class Uncertainty:
         Returns
         -------
         DataFrame
-            The rows of ``tidy()`` with ``estimate``, ``se``, ``lower``, ``upper``.
+            The rows of ``tidy()`` with ``estimate``, ``se``, ``lower``, ``upper``. Where the method has tests there is
+            ``test`` too, as in `Inference.table`: what the rows cannot determine has no ``se``, and what is too sparse
+            for a normal distribution has no limits, because refits of it scatter as the penalty lets them.
         """
         real("level", level, 0.0, 1.0, open_low=True)
         args = (integer("nboot", nboot, 2), generator(seed), n_workers(n_jobs))
@@ -116,7 +118,22 @@ class Uncertainty:
         frame["se"] = refits.std(axis=0, ddof=1).ravel()
         lower, upper = np.quantile(refits, [0.5 - level / 2, 0.5 + level / 2], axis=0)
         frame["lower"], frame["upper"] = lower.ravel(), upper.ravel()
+        if self._why_untested() is None:
+            test = self._inference.verdicts()
+            frame.loc[~test.isin(["Wald", "exact"]).to_numpy(), "se"] = np.nan
+            frame.loc[(test != "Wald").to_numpy(), ["lower", "upper"]] = np.nan
+            frame["test"] = test.to_numpy()
         return frame
+
+    def _why_untested(self: Any) -> str | None:
+        """Return why there are no tests; None if there are."""
+        if self.sample is None:
+            return "no test: the model was saved without its training rows"
+        try:
+            check_method(self.engine)
+        except OptionError as error:
+            return f"no test: {error}"
+        return None
 
     def interactions(
         self: Any,
@@ -169,14 +186,7 @@ class Uncertainty:
                 )
             args = (integer("n", n, 1), generator(seed), n_workers(n_jobs))
             return ranked(permuted(self.labels, self.params, self._rows(), *args), self.params, of, groups, apc)
-        why = None
-        if self.sample is None:
-            why = "no test: the model was saved without its training rows"
-        else:
-            try:
-                check_method(self.engine)
-            except OptionError as error:
-                why = f"no test: {error}"
+        why = self._why_untested()
         if why is None:
             return self._inference.interactions(of, apc)
         return ranked(untested(self.labels, self.params, of, why), self.params, of, groups, apc)

@@ -57,6 +57,9 @@ class EngineFit:
     converged : ndarray of bool, shape (m,)
     notes : tuple of Note
         What is to be said about single predictors.
+    unbounded : tuple of (int, int, int, int)
+        For each predictor without a finite optimum, a parameter of it that grows without end: predictor, level code,
+        and those of the predictor it is coupled to (-1 for a field).
     """
 
     theta: np.ndarray
@@ -68,6 +71,7 @@ class EngineFit:
     n_iter: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=int))
     converged: np.ndarray = field(default_factory=lambda: np.ones(0, dtype=bool))
     notes: tuple[Note, ...] = ()
+    unbounded: tuple[tuple[int, int, int, int], ...] = ()
 
     def log_z(self, kind: str) -> float | None:
         """Return ln Z of this kind ("pseudo", "half" or "mf") where the engine has it at hand."""

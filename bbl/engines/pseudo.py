@@ -16,8 +16,10 @@ from bbl.engines.base import Engine, EngineFit, Note
 from bbl.engines.naive import absent_levels
 from bbl.errors import BBLTypeError, OptionError
 from bbl.memory import check_memory
+from bbl.model.godambe import neighbour_columns
 from bbl.model.layout import Layout
-from bbl.model.moments import frequencies, level_counts, log_ratio, usable_rows
+from bbl.model.moments import frequencies, level_counts, log_ratio, one_hot, usable_rows
+from bbl.model.unpenalised import unpenalised
 from bbl.parallel import run_tasks, serial_blas, stop_flag
 from bbl.rows.sample import Sample
 
@@ -30,6 +32,7 @@ NEAR = 1e-4  # gradient norm from which Newton's method takes a step or two to t
 HARMLESS = 1e-6  # one that moves coefficients in the fourth decimal at most: no reason for a warning
 COMPARED, CLOSER = 3e-4, 1e-5  # gradient norms that are enough to compare penalties, and those that come close
 NEWTON_WORK, NEWTON_SIZE, POLISH_SIZE = 3e4, 256, 1024
+SURE, ROWS = 10.0, 4096  # log odds at which a predictor is all but certain; rows at a time
 
 
 @dataclass(frozen=True)
@@ -151,9 +154,8 @@ class PseudoLikelihood(Engine):
             usable = usable_rows(sample, layout)
             solved = self._solve_available(sample, layout, usable, grid, workers, trail)
             sample = replace(sample, missing=~usable)
-        absent = absent_levels(level_counts(sample, layout.n_levels), "give lambdah > 0")
         return [
-            self._finish(layout, site_theta, sites, normaliser, () if self._lambdah(lambda_) else absent)
+            self._finish(sample, layout, lambda_, site_theta, sites, normaliser)
             for lambda_, (site_theta, sites, normaliser) in zip(grid, solved, strict=True)
         ]
 
@@ -233,19 +235,25 @@ class PseudoLikelihood(Engine):
 
     def _finish(
         self,
+        sample: Sample,
         layout: Layout,
+        lambda_: float,
         site_theta: np.ndarray,
         sites: Sites,
         normaliser: Callable | None,
-        notes: tuple[Note, ...],
     ) -> EngineFit:
-        """Symmetrise (eq. 18), and say in words what did not converge."""
+        """Symmetrise (eq. 18), and say in words what did not converge, or could not."""
         J = site_theta[:, 1:]
         theta = layout.from_matrix(site_theta[:, 0], J if self.symmetrize else np.triu(J) + np.triu(J).T)
+        notes: tuple[Note, ...] = ()
+        if self._lambdah(lambda_) == 0:
+            notes = absent_levels(level_counts(sample, layout.n_levels), "give lambdah > 0")
         for i in np.flatnonzero((sites.status != CONVERGED) & ~(sites.norm <= HARMLESS)):
             detail = f"gradient norm {sites.norm[i]:.2g} after {sites.n_iter[i]} iterations"
             notes += (Note(int(i), -1, "did not converge; raise itmax, tolerance or lambda_", detail),)
+        unbounded = () if lambda_ else unbounded_parameters(sample, layout, site_theta)
         value, converged = -float(sites.value.sum()), sites.status == CONVERGED
+        converged[[i for i, *_ in unbounded]] = False
         return EngineFit(
             theta,
             value,
@@ -255,7 +263,42 @@ class PseudoLikelihood(Engine):
             n_iter=sites.n_iter,
             converged=converged,
             notes=notes,
+            unbounded=unbounded,
         )
+
+
+def unbounded_parameters(
+    sample: Sample, layout: Layout, site_theta: np.ndarray
+) -> tuple[tuple[int, int, int, int], ...]:
+    """Return a parameter that grows without end for each predictor that has one (see `EngineFit.unbounded`).
+
+    The optimiser stops somewhere on the way, where the gradient is small. Only predictors that have become all but
+    certain in some row are looked at.
+    """
+    largest = np.zeros(layout.D)
+    for lo in range(0, sample.n, ROWS):
+        field = one_hot(sample.codes[lo : lo + ROWS], layout) @ site_theta[:, 1:].T + site_theta[:, 0]
+        np.maximum(largest, np.abs(field).max(axis=0), out=largest)
+    columns = neighbour_columns(layout)
+    sure = [
+        i
+        for i in range(layout.m)
+        if (largest[layout.start[i] : layout.start[i + 1]] > SURE).any()
+        and (int(layout.n_levels[i]) - 1) * len(columns[i]) < POLISH_SIZE
+    ]
+    if not sure:
+        return ()
+    _, determined = unpenalised(sample, layout, site_theta, np.array(sure))
+    predictor = np.repeat(np.arange(layout.m), np.diff(layout.start))
+    out = []
+    for i in sure:
+        lost = [(a, c) for a in range(layout.start[i], layout.start[i + 1]) for c in columns[i] if not determined[a, c]]
+        if lost:
+            row, column = max(lost, key=lambda cell: cell[1] > 0)
+            level = int(row - layout.start[i]) + 1
+            j = int(predictor[column - 1]) if column else -1
+            out.append((i, level, j, int(column - 1 - layout.start[j]) + 1 if column else -1))
+    return tuple(out)
 
 
 class Sites:

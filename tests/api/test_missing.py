@@ -340,7 +340,7 @@ class TestFit:
         whole = data.dropna()
         fit = bbl.bbl(FORMULA, whole)
         for unseen in ("raise", "ignore"):
-            with pytest.raises(DataError, match="column 'x0' of newdata has .* missing"):
+            with pytest.raises(DataError, match="column 'x0' of newdata has .* missing='marginal'"):
                 fit.predict(data, unseen=unseen)
         with pytest.raises(OptionError, match="missing"):
             bbl.bbl(FORMULA, whole, missing="ignore")

@@ -84,7 +84,7 @@ def by_part(problem: Problem, sites: list[tuple[int, int]] | None) -> list[tuple
 def finish(problem: Problem, options: Options, fit_part: Callable, seconds: list | None = None) -> Measurement:
     """Measure a fit; the objective is the mean over the case's sites, the gradient norm over all sites fitted.
 
-    `fit_part(part, sites)` returns what a solution has for each of these sites; `seconds` gets what each took, if known.
+    `fit_part(part, sites)` returns what a solution has for each of these sites; `seconds` gets what each took.
     """
     penalty = options.more["penalty"]
     every = sum(len(part.n_levels) for part in problem.parts)

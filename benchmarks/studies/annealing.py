@@ -83,9 +83,7 @@ def summarise(frame: pd.DataFrame) -> list[str]:
     by_strength = [line("all", default)]
     by_strength += [line(s, default[default["strength"] == s]) for s in STRENGTHS]
     by_strength += [line(f"{g} graph", default[default["graph"] == g]) for g in ("complete", "lattice")]
-    by_setting = [
-        line(f"{setting[0]} steps, {setting[1]} chains, start x {setting[2]:g}", part) for setting, part in by
-    ]
+    by_setting = [line(f"{s[0]} steps, {s[1]} chains, start x {s[2]:g}", part) for s, part in by]
     n = len(default)
     return [
         "# Annealed importance sampling against exact ln Z",

@@ -1,6 +1,7 @@
 """Tables and the plot of the accuracy benchmark: ``accuracy.md`` and ``accuracy.png``."""
 
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -72,6 +73,7 @@ def ranks(frame: pd.DataFrame, metric: str) -> pd.Series:
     return pd.DataFrame(means).dropna(axis=1).rank(axis=1).mean().sort_values()
 
 
+@cache
 def critical_difference(k: int, n: int) -> float:
     """Return Nemenyi's critical difference of average ranks of `k` methods over `n` data sets, at 0.05."""
     from scipy.stats import studentized_range

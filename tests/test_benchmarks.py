@@ -19,7 +19,7 @@ from benchmarks.accuracy import methods as contestants  # noqa: E402
 from benchmarks.accuracy.data import Data, load  # noqa: E402
 from benchmarks.speed import SUITES, methods, plots, problems, run, summary, uses  # noqa: E402
 from benchmarks.speed.measure import METHODS, Options, measured  # noqa: E402
-from benchmarks.speed.problems import PROBLEMS, TABLES, Part, Problem  # noqa: E402
+from benchmarks.speed.problems import PROBLEMS, Part, Problem, Table  # noqa: E402
 from benchmarks.studies import annealing  # noqa: E402
 
 LIBRARY = {"sklearn": "sklearn", "glum": "glum", "statsmodels": "statsmodels", "dwave": "dwave.samplers"}
@@ -82,12 +82,12 @@ def test_generators_match_the_files(shared):
         assert made.parts[0].codes.shape == {"W1": (5000, 100), "W3": (10000, 50), "W4": (5000, 60)}[name]
 
 
-@pytest.mark.parametrize("name", [*PROBLEMS, *TABLES])
+@pytest.mark.parametrize("name", PROBLEMS)
 def test_quick_problems_are_small(name):
-    if name in TABLES:
-        assert TABLES[name](quick=True).frame.size < 100_000
+    made = PROBLEMS[name](quick=True)
+    if isinstance(made, Table):
+        assert made.frame.size < 100_000
     else:
-        made = PROBLEMS[name](quick=True)
         assert sum(p.codes.size for p in made.parts) < 100_000
         for part in made.parts:
             assert part.codes.shape[1] == len(part.n_levels) and (part.codes.max(axis=0) < part.n_levels).all()
@@ -149,7 +149,7 @@ def test_closed_forms_agree(tiny, job):
 
 
 def test_predictions_agree():
-    table = TABLES["rows4"](quick=True)
+    table = PROBLEMS["rows4"](quick=True)
     found = [METHODS["predict", name](table, Options(repeat=0.0)).objective for name in ("bbl", "numpy")]
     assert found[0] == pytest.approx(found[1], abs=1e-12)
 
@@ -203,7 +203,7 @@ def test_configuration_names_what_exists(suite):
     assert tasks and len({tuple(t[k] for k in run.KEY) for t in tasks}) == len(tasks)
     for task in tasks:
         assert (task["job"], task["method"]) in METHODS
-        assert task["problem"] in PROBLEMS or task["problem"] in TABLES
+        assert task["problem"] in PROBLEMS
 
 
 def test_quoted_figures_belong_to_cases():

@@ -5,8 +5,10 @@ import pandas as pd
 import pytest
 
 import bbl
+from bbl.boltzmann.covariance import covariances
+from bbl.boltzmann.estimate import estimate
 from bbl.boltzmann.permutation import permutation_tests
-from bbl.boltzmann.significance import Kind, compare_groups, evidence, of_group
+from bbl.boltzmann.significance import Kind, compare_groups, compare_pooled, evidence, of_group
 from bbl.engines import PseudoLikelihood
 from bbl.errors import ConvergenceWarning, DataError, OptionError
 from bbl.model.layout import Layout
@@ -200,3 +202,19 @@ def test_the_naive_bayes_test_of_the_summary_is_exact_where_counts_are_small():
     summary = bbl.bbl("y ~ a", data, method="naive", verbose=0).summary()
     assert summary.tables["tests"]["Pr(>chisq)"].iloc[0] == pytest.approx(4 / 286)
     assert "(exact)" in str(summary)
+
+
+def test_a_group_without_rows_has_no_tests_and_the_others_have():
+    rng, layout, engine = np.random.default_rng(9), Layout([2, 2]), PseudoLikelihood()
+    sample = Sample(rng.integers(0, 2, (80, 2)).astype(np.uint8), np.ones(80), np.repeat([0, 1], 40))
+    result = estimate(sample, layout, 3, engine, pooled=True)
+    found = covariances(sample, result, engine)
+    assert np.isfinite(found.standard_errors(found.group[0])).all() and found.composite[2] == (0.0, 0.0)
+    assert (
+        np.isnan(found.standard_errors(found.group[2])).all() and np.isnan(found.standard_errors(found.shift[2])).all()
+    )
+    groups = [evidence(sample.group(g), layout, theta) for g, theta in enumerate(result.parameters.theta)]
+    pooled = compare_pooled(groups, evidence(sample.pooled, layout, result.parameters.pooled))
+    for full, empty in ((of_group(groups[0]), of_group(groups[2])), (pooled[0], pooled[2])):
+        assert np.isfinite(full.p).all() and np.isnan(empty.p).all() and (empty.verdict == Kind.ABSENT).all()
+    assert np.isnan(compare_groups(groups[0], groups[2]).p).all()

@@ -146,12 +146,15 @@ def summarise(frame: pd.DataFrame) -> list[str]:
         "Independent binary predictors, all with the same margin, n rows in each of two groups, nominal 5 %. A test "
         "that is withheld counts as no rejection; 'of those made' leaves it out. Two predictors are fitted at "
         "penalties 0, 1e-5 and 1e-3, four at 1e-3. 'family' is the chance that Holm's adjustment over the six pairs of "
-        "four predictors rejects any. The worst of all cells over n, margins and penalties, with its Monte-Carlo error:",
+        "four predictors rejects any. The worst cell over n, margins and penalties, with its Monte-Carlo error:",
         "",
         *table(
             ["", "m", "n", "margin", "penalty", "rejected %", "of those made %"],
-            [[r.what, str(r.m), f"{r.n:,}", f"{r.margin:g}", f"{r.lambda_:g}", f"{r.share:.2f} ± {r.spread:.2f}", f"{r.of_made:.2f}"]
-             for r in worst.rename(columns={"lambda": "lambda_"}).itertuples()],
+            [
+                [r.what, str(r.m), f"{r.n:,}", f"{r.margin:g}", f"{r.lambda_:g}"]
+                + [f"{r.share:.2f} ± {r.spread:.2f}", f"{r.of_made:.2f}"]
+                for r in worst.rename(columns={"lambda": "lambda_"}).itertuples()
+            ],
         ),
         "",
         "Every cell, largest over penalties (rejected %), and Fisher's test, the log-linear likelihood-ratio test and "

@@ -7,7 +7,9 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
+from scipy.stats import fisher_exact
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))  # the benchmarks are no part of the installed package
@@ -16,7 +18,7 @@ import benchmarks.closed_form  # noqa: E402, F401
 import benchmarks.methods  # noqa: E402, F401
 import benchmarks.uses  # noqa: E402
 from bbl.model.chains import state_energies  # noqa: E402
-from benchmarks import plots, problems, report, run  # noqa: E402
+from benchmarks import level, plots, problems, report, run  # noqa: E402
 from benchmarks.measure import METHODS, Options, measured  # noqa: E402
 from benchmarks.problems import PROBLEMS, TABLES, Part, Problem  # noqa: E402
 
@@ -281,3 +283,15 @@ def test_ratios_and_exponents(tmp_path):
     x = np.array([10.0, 20, 40, 80, 160])
     assert report.exponent(x, 3 * x**1.5) == pytest.approx(1.5)
     assert plots.draw(tmp_path)
+
+
+def test_the_level_study_counts_tests_made_and_rejected():
+    found = level.cell(4, 50, 0.2, False, 2)
+    frame = pd.DataFrame(found, columns=level.COLUMNS)
+    pairs = frame[(frame["what"] == "pairs") & (frame["test"] == "bbl")]
+    assert pairs["offered"].sum() == 2 * 2 * 6 and (frame["rejected"] <= frame["made"]).all()
+    power = pd.DataFrame(level.cell(2, 400, 0.5, True, 3), columns=level.COLUMNS)
+    assert set(power["test"]) == {"bbl", "penalised Wald", "Fisher", "log-linear"} and (power["offered"] == 6).all()
+    text = "\n".join(level.summarise(pd.concat([frame, power])))
+    assert "## Level" in text and "| 400 | 0.5 |" in text
+    assert level.fisher(((30, 12), (9, 14))) == pytest.approx(fisher_exact([[30, 12], [9, 14]])[1])

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import fisher_exact
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))  # the benchmarks are no part of the installed package
@@ -20,7 +21,7 @@ from benchmarks.accuracy.data import Data, load  # noqa: E402
 from benchmarks.speed import SUITES, methods, plots, problems, run, summary, uses  # noqa: E402
 from benchmarks.speed.measure import METHODS, Options, measured  # noqa: E402
 from benchmarks.speed.problems import PROBLEMS, Part, Problem, Table  # noqa: E402
-from benchmarks.studies import annealing  # noqa: E402
+from benchmarks.studies import annealing, level  # noqa: E402
 
 LIBRARY = {"sklearn": "sklearn", "glum": "glum", "statsmodels": "statsmodels", "dwave": "dwave.samplers"}
 
@@ -319,3 +320,15 @@ def test_data_sets_of_the_accuracy_benchmark_are_split_by_class():
 def test_annealing_study_compares_with_the_exact_value():
     frame = pd.DataFrame(annealing.compare(0, annealing.SETTINGS[3:4]), columns=annealing.COLUMNS)
     assert abs(frame["estimate"] - frame["exact"]).item() < 5 * frame["se"].item() < 0.1
+
+
+def test_the_level_study_counts_tests_made_and_rejected():
+    found = level.cell(4, 50, 0.2, False, 2)
+    frame = pd.DataFrame(found, columns=level.COLUMNS)
+    pairs = frame[(frame["what"] == "pairs") & (frame["test"] == "bbl")]
+    assert pairs["offered"].sum() == 2 * 2 * 6 and (frame["rejected"] <= frame["made"]).all()
+    power = pd.DataFrame(level.cell(2, 400, 0.5, True, 3), columns=level.COLUMNS)
+    assert set(power["test"]) == {"bbl", "penalised Wald", "Fisher", "log-linear"} and (power["offered"] == 6).all()
+    text = "\n".join(level.summarise(pd.concat([frame, power])))
+    assert "## Level" in text and "| 400 | 0.5 |" in text
+    assert level.fisher(((30, 12), (9, 14))) == pytest.approx(fisher_exact([[30, 12], [9, 14]])[1])

@@ -91,11 +91,21 @@ def covariances(sample: Sample, estimate: Estimate, engine: Engine) -> Covarianc
         solved = engine.equations(rows.collapsed(layout.n_levels), layout)
         return Influence(solved.rows, layout, solved.site_theta, solved.lambda_, solved.lambdah), solved.rows
 
-    groups = [influence(sample.group(y)) for y in range(len(parameters.theta))]
+    parts = [sample.group(y) for y in range(len(parameters.theta))]
+    groups = [influence(part) for part in parts if part.n]
     own, shift = sandwich(layout, groups), None
+    composite = [fitted.composite(rows) for fitted, rows in groups]
     if parameters.pooled is not None:
         shift = sandwich_of_shift(layout, groups, influence(sample.pooled)[0])
-    return Covariances(layout, own, shift, [influence.composite(rows) for influence, rows in groups])
+        shift = _with_empty(parts, shift, [np.full_like(t, np.nan) for t in shift[0]])
+    own = _with_empty(parts, own, [np.full_like(t, np.nan) for t in own[0]])
+    return Covariances(layout, own, shift, _with_empty(parts, composite, (0.0, 0.0)))
+
+
+def _with_empty(parts: list[Sample], found: list, nothing: object) -> list:
+    """Return what was found of the groups with rows, and `nothing` for those without."""
+    left = iter(found)
+    return [next(left) if part.n else nothing for part in parts]
 
 
 def _differences(influence: Influence, pooled: Influence, rows: Sample) -> Iterator[tuple[np.ndarray, np.ndarray]]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from bbl.boltzmann.estimate import estimate, problems, warn_problems
+from bbl.boltzmann.estimate import announce_terms, estimate, problems, warn_problems
 from bbl.boltzmann.tuning import NFOLD, RULES, tune
 from bbl.checks import choice, flag, generator, integer, reals
 from bbl.crossval import cross_validate, score_settings
@@ -103,6 +104,8 @@ def bbl(
     -----
     ConvergenceWarning
         If a predictor did not reach its optimum or has none; names group and predictor.
+    DataWarning
+        If a predictor has over 100 levels, most of them rare.
 
     Notes
     -----
@@ -134,7 +137,10 @@ def bbl(
     call = call_text("bbl", _call_arguments(formula, weights, method, **shown))
     rule = _pop_rule(method, options)
     engine = make_engine(method, options)
-    design, sample, index = Design.from_data(formula, data, weights, xlevels, flag("novarOk", novarOk), missing)
+    announce = partial(announce_terms, engine=engine, workers=min(workers, 2 + pooled), extra=int(pooled))
+    design, sample, index = Design.from_data(
+        formula, data, weights, xlevels, flag("novarOk", novarOk), missing, announce
+    )
     layout = Layout(design.n_levels, design.pairs)
     K, tuning = len(design.labels.groups), None
     common: dict[str, Any] = {"log_z": log_z, "workers": workers, "rng": rng}
@@ -260,7 +266,10 @@ def crossVal(
     grid = options.pop(tuned, None) if tuned else None
     values = None if grid is None else reals(str(tuned), grid, 0.0, 1.0 if tuned == "eps" else np.inf)
     engine = make_engine(method, options)
-    design, sample, index = Design.from_data(formula, data, weights, xlevels, flag("novarOk", novarOk), missing)
+    announce = partial(announce_terms, engine=engine, workers=min(workers, 2))
+    design, sample, index = Design.from_data(
+        formula, data, weights, xlevels, flag("novarOk", novarOk), missing, announce
+    )
     K = len(design.labels.groups)
     if score is None:
         score = "auc" if flag("use_auc", use_auc) and K == 2 else "accuracy"

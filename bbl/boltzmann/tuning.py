@@ -17,7 +17,7 @@ from bbl.design.labels import Labels
 from bbl.engines import Engine
 from bbl.memory import check_memory
 from bbl.model.layout import Layout
-from bbl.rows.folds import Folds, shuffled_folds
+from bbl.rows.folds import shuffled_folds
 from bbl.rows.sample import Sample
 from bbl.stats.calibration import Calibration, fit_calibration
 

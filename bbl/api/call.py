@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from bbl.boltzmann.estimate import announce_terms
 from bbl.boltzmann.tuning import RULES
 from bbl.checks import arguments, choice, flag, generator
 from bbl.design.design import Design
@@ -75,17 +77,20 @@ def prepare(
     novarOk: bool,
     missing: str,
     log_z: str,
+    extra: int = 0,
     **more: Any,
 ) -> Call:
     """Check what the verbs have in common, encode the data and make the engine; `verb` names its own arguments.
 
-    `more` are `calibrate`, `seed` and `n_jobs`.
+    `extra` is the number of fits beside those of the groups; `more` are `calibrate`, `seed` and `n_jobs`.
     """
     choice("log_z", log_z, LOG_Z)
     calibrate = choice("calibrate", more["calibrate"], CALIBRATE)
     workers, rng = n_workers(more["n_jobs"]), generator(more["seed"])
     engine = make_engine(method, options, arguments(verb))
-    design, sample, index = Design.from_data(formula, data, weights, xlevels, flag("novarOk", novarOk), missing)
+    announce = partial(announce_terms, engine=engine, workers=min(workers, 2 + extra), extra=extra)
+    flag("novarOk", novarOk)
+    design, sample, index = Design.from_data(formula, data, weights, xlevels, novarOk, missing, announce)
     layout = Layout(design.n_levels, design.pairs)
     return Call(design, sample, index, engine, layout, log_z, calibrate, workers, rng)
 

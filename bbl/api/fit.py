@@ -102,7 +102,7 @@ def bbl(
         If a predictor did not reach its optimum or has none; names group and predictor.
     DataWarning
         If the log-loss on the training rows (on up to 2,000 of them) is worse than that of naive Bayes or of the shares
-        of the groups; `calibrate` is the remedy.
+        of the groups; `calibrate` is the remedy. Or if a predictor has over 100 levels, most of them rare.
 
     Notes
     -----
@@ -130,7 +130,13 @@ def bbl(
     pooled = flag("testNull", testNull)
     shown = {**options, "missing": (missing, "raise"), "log_z": (log_z, "auto"), "calibrate": (calibrate, "none")}
     text, rule = shown_call("bbl", formula, weights, method, **shown), pop_rule(method, options)
-    shared: dict[str, Any] = {"log_z": log_z, "calibrate": calibrate, "seed": seed, "n_jobs": n_jobs}
+    shared: dict[str, Any] = {
+        "log_z": log_z,
+        "calibrate": calibrate,
+        "seed": seed,
+        "n_jobs": n_jobs,
+        "extra": int(pooled),
+    }
     call = prepare(
         bbl, formula, data, weights, method, options, xlevels=xlevels, novarOk=novarOk, missing=missing, **shared
     )

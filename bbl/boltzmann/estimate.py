@@ -30,6 +30,7 @@ from bbl.stats.scores import class_scores
 __all__ = [
     "Estimate",
     "Problem",
+    "announce_terms",
     "check_annealing",
     "check_known",
     "estimate",
@@ -42,6 +43,7 @@ __all__ = [
 
 SMALL = 200_000
 SHOWN = 5  # places that a warning names
+NO_PAIRS = np.empty((0, 2), dtype=np.intp)
 PATIENCE = 4 * 3600.0
 
 
@@ -170,6 +172,27 @@ def guard_memory(
         results + workers * engine.memory(n, layout, settings),
         f"A fit of {K} groups with {layout.D} non-reference levels",
         "Use fewer predictors, fewer levels, a formula with fewer interactions, or a smaller n_jobs.",
+    )
+
+
+def announce_terms(
+    n: int, K: int, n_levels: np.ndarray, engine: Engine, workers: int, extra: int = 0, models: int = 1
+) -> None:
+    """Raise where all pairs of predictors would take more memory than there is, before any of them is listed.
+
+    `models` are settings times folds; the rest is as in `guard_memory`.
+    """
+    if engine.order == 1:
+        return
+    width = n_levels - 1.0
+    D, m = float(width.sum()), len(n_levels)
+    couplings = (D**2 - float((width**2).sum())) / 2.0
+    results = 8.0 * (D + couplings) * (2 * K + extra) * models
+    needed = results + workers * engine.memory(n, Layout(n_levels, NO_PAIRS), models)
+    check_memory(
+        needed,
+        f"A fit of {K} groups with {m * (m - 1) // 2:,} pairs of predictors and {couplings:,.0f} couplings each",
+        "Use fewer predictors or levels, or a formula with fewer interactions.",
     )
 
 

@@ -216,11 +216,11 @@ class PseudoLikelihood(Engine):
             to, wide = layout.columns(own), np.append(0, 1 + layout.columns(involved))
             share = known.total / sample.total
             rows_of_own = part.columns(position[own])
-            before: dict[float, np.ndarray] = {lambda_: np.zeros((part.D, 1 + part.D)) for lambda_ in trail or ()}
-            for lambda_, theta in before.items():
-                theta[rows_of_own] = (trail or {})[lambda_][np.ix_(to, wide)]
+            before = None if trail is None else {lambda_: np.zeros((part.D, 1 + part.D)) for lambda_ in trail}
+            for lambda_, own_theta in (before or {}).items():
+                own_theta[rows_of_own] = trail[lambda_][np.ix_(to, wide)]  # type: ignore[index]
             for (site_theta, sites, _), solved in zip(
-                out, self._solve(known, part, grid, workers, None if trail is None else before), strict=True
+                out, self._solve(known, part, grid, workers, before), strict=True
             ):
                 site_theta[np.ix_(to, wide)] = solved[0][rows_of_own]
                 sites.take(own, solved[1], position[own], share)

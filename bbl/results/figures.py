@@ -1,9 +1,8 @@
-"""Figures: the figures of a fitted model, as methods that `BBLResults` has."""
+"""Figures: the figures of fitted Boltzmann machines."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -11,14 +10,15 @@ from bbl.checks import choice, flag
 from bbl.report.plot_logo import information, plot_logo, zero_sum_fields
 from bbl.report.plot_network import plot_network
 from bbl.report.plot_parameters import plot_parameters
+from bbl.results.uncertainty import Uncertainty
 
 __all__ = ["Figures"]
 
 
-class Figures:
+class Figures(Uncertainty):
     """The figures of a fitted model; they take matplotlib axes and return them."""
 
-    def plot(self: Any, axes=None, intervals: bool = False, groups: Sequence | None = None):
+    def plot(self, axes=None, intervals: bool = False, groups: Sequence | None = None):
         """Draw the fields as bars and the couplings of each group as a heat map (the paper's Figure 2).
 
         Parameters
@@ -49,7 +49,7 @@ class Figures:
             half = reach.reshape(2, *self.params.theta.shape)[:, :, : self.params.layout.D]
         return plot_parameters(self.labels, self.params, groups=groups, errors=half, axes=axes)
 
-    def plot_logo(self: Any, kind: str = "information", groups: Sequence | None = None, axes=None):
+    def plot_logo(self, kind: str = "information", groups: Sequence | None = None, axes=None):
         """Draw the levels of each predictor as stacked letters, one logo per group.
 
         Parameters
@@ -79,7 +79,7 @@ class Figures:
             heights, title = zero_sum_fields(self.params), f"Field ${d}h$"
         return plot_logo(self.labels, heights, groups=groups, ylabel=title, axes=axes)
 
-    def plot_network(self: Any, groups: Sequence | None = None, top: int | None = None, axes=None):
+    def plot_network(self, groups: Sequence | None = None, top: int | None = None, axes=None):
         """Draw the strongest interactions of each group as a graph of the predictors.
 
         Parameters

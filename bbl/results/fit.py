@@ -7,35 +7,31 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
-from bbl.boltzmann.estimate import Estimate
-from bbl.boltzmann.tuning import Tuning
 from bbl.checks import real, verb
-from bbl.engines import Engine
-from bbl.model.marginal import MarginalEnergy
-from bbl.model.parameters import Parameters
 from bbl.report import text
 from bbl.report.summary import Section, Summary, fit_summary
-from bbl.report.tables import Coefficients
 from bbl.results.archives import pack, unpack
-from bbl.results.classifier import ClassifierResults
 from bbl.results.figures import Figures
-from bbl.results.uncertainty import Uncertainty
-from bbl.rows.sample import Sample
 from bbl.stats.likelihood_ratio import likelihood_ratio
 
 __all__ = ["BBLResults"]
 
 
 @dataclass(frozen=True, repr=False)
-class BBLResults(Figures, Uncertainty, ClassifierResults):
+class BBLResults(Figures):
     """A fitted Boltzmann Bayes learner; made by `bbl.bbl`.
 
     Attributes
     ----------
-    call, design, sample, index
-        As in every `ClassifierResults`.
+    call : str
+        The call that made it.
+    design : Design
+        Formula, factors and their levels: encodes new data like the training data.
+    sample : Sample or None
+        The encoded training rows; None in a model that was loaded from a file without them.
+    index : pandas.Index or None
+        Labels of the training rows (those of positive weight).
     engine : Engine
         The inference method and its options.
     estimate : Estimate
@@ -44,56 +40,7 @@ class BBLResults(Figures, Uncertainty, ClassifierResults):
         What cross-validation inside the fit found, if there was any.
     """
 
-    engine: Engine
-    estimate: Estimate
-    tuning: Tuning | None = None
-
     kind = "bbl"
-
-    @property
-    def params(self) -> Parameters:
-        """Parameters of all groups as plain arrays."""
-        return self.estimate.parameters
-
-    @property
-    def log_z(self) -> pd.Series:
-        """ln Z of each group."""
-        return pd.Series(self.estimate.log_z, index=list(self.labels.groups), name="log_z")
-
-    @property
-    def lkh(self) -> float:
-        """The maximised (penalised) objective, summed over predictors and observations of all groups."""
-        return self.estimate.lkh
-
-    @property
-    def df(self) -> int:
-        """Number of parameters of one group (eq. 7, for the pairs of the model)."""
-        return self.params.layout.size
-
-    @property
-    def converged(self) -> bool:
-        """Whether every predictor of every group reached its optimum."""
-        return self.estimate.converged
-
-    @cached_property
-    def _energy(self) -> MarginalEnergy:
-        return MarginalEnergy(self.params.layout, self.params.theta)
-
-    def class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
-        """Return the class scores (n, K) of encoded rows; see `Estimate.class_scores`."""
-        return self.estimate.scores_by(self._energy, codes, missing)
-
-    def log_likelihood(self, rows: Sample) -> float:
-        """Return ``sum_k w_k (E_y(x_k) - ln Z_y)`` of encoded rows, missing predictors summed out."""
-        if rows.missing is not None:  # of a row of which nothing is known, the probability is one
-            rows = rows.rows(~rows.missing.all(axis=1))
-        energy = self._energy(rows.codes, rows.missing)[np.arange(rows.n), rows.response]
-        return float(rows.weights @ (energy - self.estimate.log_z[rows.response]))
-
-    @property
-    def n_parameters(self) -> int:
-        """Number of parameters of all groups."""
-        return self.df * len(self.labels.groups)
 
     def pack(self, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
         """Return what the model file holds."""
@@ -103,14 +50,6 @@ class BBLResults(Figures, Uncertainty, ClassifierResults):
     def unpack(cls, meta: dict, arrays: dict[str, np.ndarray]) -> BBLResults:
         """Return the model of `pack`."""
         return cls(**unpack(meta, arrays))
-
-    def coef(self) -> Coefficients:
-        """Return the coefficients: ``.h[group][predictor]``, ``.J[group][a, b]``, ``.h0``, ``.J0``, ``.to_frame()``."""
-        return Coefficients(self.labels, self.params)
-
-    def tidy(self) -> pd.DataFrame:
-        """Return all coefficients as a long frame, one row each."""
-        return self.coef().to_frame()
 
     @verb
     def summary(self, prior_count: float = 0.0) -> Summary:

@@ -1,4 +1,4 @@
-"""Uncertainty: standard errors, tests and criteria of a fitted model, as methods that `BBLResults` has."""
+"""Uncertainty: standard errors, tests and criteria of fitted Boltzmann machines."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from bbl.errors import DataError, OptionError
 from bbl.parallel import n_workers
 from bbl.report.summary import Section, wald_sections
 from bbl.results.inference import PVALUES, Inference, permuted, ranked, untested
+from bbl.results.machine import MachineResults
 from bbl.rows.sample import Sample
 
 __all__ = ["Uncertainty"]
@@ -21,11 +22,11 @@ __all__ = ["Uncertainty"]
 TESTED = 2000  # parameters of a group up to which a summary holds the tests that need their covariances
 
 
-class Uncertainty:
+class Uncertainty(MachineResults):
     """How sure a fitted model is of its parameters; computed from its training rows when first asked for."""
 
     @property
-    def claic(self: Any) -> float:
+    def claic(self) -> float:
         """Composite-likelihood AIC: ``-2 cl + 2 tr(K H^-1)`` with the log pseudo-likelihood ``cl`` of all groups.
 
         Compares models of one method on the same rows (Varin & Vidoni 2005); smaller is better. Not on the scale of
@@ -34,16 +35,16 @@ class Uncertainty:
         return -2.0 * sum(v for v, _ in self._composite) + 2.0 * sum(d for _, d in self._composite)
 
     @property
-    def clbic(self: Any) -> float:
+    def clbic(self) -> float:
         """Composite-likelihood BIC: as `claic`, with the logarithm of each group's size in place of 2."""
         totals = self.estimate.class_prior * self.nobs()
         return float(sum(-2.0 * v + np.log(n) * d for (v, d), n in zip(self._composite, totals, strict=True)))
 
     @property
-    def _composite(self: Any) -> list[tuple[float, float]]:
+    def _composite(self) -> list[tuple[float, float]]:
         return self._inference.composite
 
-    def _wald_sections(self: Any) -> list[Section]:
+    def _wald_sections(self) -> list[Section]:
         """Joint tests of predictors and pairs, where they cost little and the method has them."""
         if self.sample is None or self.params.layout.size > TESTED or not self.engine.solves:
             return []
@@ -56,10 +57,10 @@ class Uncertainty:
         return wald_sections(inference.tests(of), d, inference.note)
 
     @cached_property
-    def _inference(self: Any) -> Inference:
+    def _inference(self) -> Inference:
         return Inference(self.labels, self.estimate, self.engine, self._full_groups())
 
-    def _full_groups(self: Any) -> Sample:
+    def _full_groups(self) -> Sample:
         """Return the training rows; an error if a group has none, and so nothing that could be uncertain."""
         empty = np.flatnonzero(self.estimate.class_prior == 0.0)
         if len(empty):
@@ -69,7 +70,7 @@ class Uncertainty:
             )
         return self._rows()
 
-    def inference(self: Any) -> Inference:
+    def inference(self) -> Inference:
         """Return standard errors, intervals and tests of all parameters, of differences, and of pairs.
 
         Returns
@@ -87,16 +88,16 @@ class Uncertainty:
         return self._inference
 
     @property
-    def bse(self: Any) -> pd.DataFrame:
+    def bse(self) -> pd.DataFrame:
         """Standard error of every parameter: the rows of ``tidy()`` with ``estimate`` and ``se``."""
         return self._inference.table().drop(columns=["z", "p", "lower", "upper"])
 
-    def conf_int(self: Any, level: float = 0.95, of: Any = "group") -> pd.DataFrame:
+    def conf_int(self, level: float = 0.95, of: Any = "group") -> pd.DataFrame:
         """Return confidence limits of every parameter; `of` as in `Inference.table`."""
         return self._inference.table(of, level).drop(columns=["z", "p", "se"])
 
     def bootstrap(
-        self: Any,
+        self,
         nboot: int = 200,
         level: float = 0.95,
         *,
@@ -135,7 +136,7 @@ class Uncertainty:
             frame["test"] = test.to_numpy()
         return frame
 
-    def _why_untested(self: Any) -> str | None:
+    def _why_untested(self) -> str | None:
         """Return why there are no tests; None if there are."""
         if self.sample is None:
             return "no test: the model was saved without its training rows"
@@ -146,7 +147,7 @@ class Uncertainty:
         return None
 
     def interactions(
-        self: Any,
+        self,
         of: Any = "group",
         apc: bool = False,
         *,

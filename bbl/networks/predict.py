@@ -1,0 +1,248 @@
+"""Prediction: the log joint of class and known features, exactly, whatever is missing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from bbl._ext import families as kernel
+from bbl.memory import check_memory
+from bbl.networks.families import Families, class_probabilities, dirichlet, gaps
+from bbl.networks.structure import Dag, Family
+from bbl.rows.sample import Sample
+
+__all__ = ["Network", "add_features", "class_scores", "estimate", "log_table"]
+
+CELLS = 2**21  # cells of a table of many rows that is held at a time
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    """A structure with its tables.
+
+    Attributes
+    ----------
+    dag : Dag
+    families : Families
+        Where the tables lie, in the order of ``dag.families``.
+    prior : ndarray, shape (K,)
+        Probabilities of the classes.
+    theta : ndarray, shape (cells, K)
+        Probability of each level of a feature given its parents and the class.
+
+    Examples
+    --------
+    >>> dag = Dag(((0, ()),))
+    >>> network = Network(dag, Families(dag.families, [2], 2), np.array([0.5, 0.5]), np.array([[0.9, 0.2], [0.1, 0.8]]))
+    >>> np.exp(network.log_joint(np.array([[0], [1]], dtype=np.uint8))).round(2)
+    array([[0.45, 0.1 ],
+           [0.05, 0.4 ]])
+    """
+
+    dag: Dag
+    families: Families
+    prior: np.ndarray
+    theta: np.ndarray
+
+    @property
+    def K(self) -> int:
+        """Number of classes."""
+        return len(self.prior)
+
+    @property
+    def n_params(self) -> int:
+        """Free parameters: ``(r_i - 1)`` for each configuration of the parents, and those of the classes."""
+        return self.K - 1 + self.K * int((self.families.widths - 1).sum())
+
+    def log_joint(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
+        """Return ``ln P(c, known features)`` (n, K); missing features are summed out, exactly."""
+        out = np.empty((len(codes), self.K))
+        out[:] = log_table(self.prior)
+        return add_features(self.families, self.theta, self._log_theta, codes, missing, out)
+
+    @cached_property
+    def _log_theta(self) -> np.ndarray:
+        return log_table(self.theta)
+
+
+def log_table(theta: np.ndarray) -> np.ndarray:
+    """Return the logarithm of probabilities, -inf of zero."""
+    with np.errstate(divide="ignore"):
+        return np.log(theta)
+
+
+def estimate(dag: Dag, sample: Sample, n_levels: np.ndarray, K: int, smooth: float) -> Network:
+    """Return the network with Dirichlet estimates of its tables (available cases, one `smooth` for all)."""
+    families = Families(dag.families, list(n_levels), K)
+    counts = families.count(sample)
+    theta = dirichlet(counts, families.sums(counts), families.cell_widths, smooth)
+    return Network(dag, families, class_probabilities(sample, K, smooth), theta)
+
+
+def class_scores(log_joint: np.ndarray) -> np.ndarray:
+    """Return the log joint as class scores: where every class has probability zero they are equal, else as they are."""
+    impossible: np.ndarray = (log_joint == -np.inf).all(axis=1)
+    return np.where(impossible[:, None], 0.0, log_joint) if impossible.any() else log_joint
+
+
+def add_features(
+    families: Families,
+    theta: np.ndarray,
+    log_theta: np.ndarray,
+    codes: np.ndarray,
+    missing: np.ndarray | None,
+    out: np.ndarray,
+) -> np.ndarray:
+    """Add the log-probability of the known features, given each class, to `out` (n, K).
+
+    Families without a missing variable add their entry. What the others sum to over the missing features comes from
+    one pass from the leaves up where each feature has one feature parent at most, else from variable elimination in
+    each component.
+    """
+    used = [i for i, _ in families.families]
+    if missing is None or not missing[:, used].any():
+        return families.score(log_theta, codes, None, out)
+    families.score(log_theta, codes, missing, out)
+    if all(not parents for _, parents in families.families):
+        return out  # a missing leaf sums to one
+    rows = np.flatnonzero(missing[:, used].any(axis=1))
+    few = len(rows) < len(codes)
+    part = (codes[rows], missing[rows], out[rows]) if few else (codes, missing, out)
+    if all(len(parents) <= 1 for _, parents in families.families):
+        _add_forest(families, theta, *part)
+    else:
+        _add_components(families, theta, *part)
+    if few:
+        out[rows] = part[2]
+    return out
+
+
+def _add_forest(families: Families, theta: np.ndarray, codes: np.ndarray, missing: np.ndarray, out: np.ndarray) -> None:
+    """Add what missing features of a forest sum to, by messages from the leaves to the roots."""
+    m, K = codes.shape[1], families.K
+    levels = np.ones(m, dtype=np.intp)
+    parent, own, above, start = np.full(m, -1, dtype=np.intp), *(np.zeros(m, dtype=np.intp) for _ in range(3))
+    for f, (i, parents) in enumerate(families.families):
+        levels[i], own[i], start[i] = families.n_levels[i], 1, families.start[f]
+        if parents:
+            parent[i], above[i] = parents[0], families.n_levels[i]
+    message = np.cumsum(levels) - levels
+    scratch = np.empty(2 * K * int(levels.sum()))
+    context = np.zeros(len(codes), dtype=np.intp)
+    if families.context is not None:
+        context = codes[:, families.context[0]].astype(np.intp) * families.cells
+    order = np.array([i for layer in Dag(families.families).layers for i in layer][::-1], dtype=np.intp)
+    full = np.zeros(m, dtype=np.uint8)
+    where = (order, parent, levels, own, above, start, context, message * K)
+    kernel.forest(codes, gaps(missing, codes), theta, *where, scratch, full, out)
+
+
+def _add_components(
+    families: Families, theta: np.ndarray, codes: np.ndarray, missing: np.ndarray, out: np.ndarray
+) -> None:
+    """Add what missing features sum to, component by component; rows that lack the same features go together."""
+    number = {family: f for f, family in enumerate(families.families)}
+    dag = Dag(families.families)
+    for component in dag.components:
+        part = [(i, dag.parents[i]) for i in component]
+        within = missing[:, component]
+        rows = np.flatnonzero(within.any(axis=1))
+        if not len(rows) or len(component) == 1:
+            continue
+        patterns, which = np.unique(within[rows], axis=0, return_inverse=True)
+        for p, pattern in enumerate(patterns):
+            unknown = frozenset(i for i, gone in zip(component, pattern, strict=True) if gone)
+            touched = [family for family in part if _matters(family, unknown, part)]
+            if not touched:
+                continue
+            here = rows[which.ravel() == p]
+            needed = {v for i, parents in touched for v in (i, *parents)} & unknown
+            order, cells = _elimination(needed, [{i, *parents} & needed for i, parents in touched], families.n_levels)
+            check_memory(
+                24.0 * cells * families.K,
+                f"Summing {len(needed)} missing features out of a row, with a table of {cells:,} cells",
+                "Use fewer feature parents, or leave out rows with so many missing values.",
+            )
+            block = max(1, int(CELLS // (cells * families.K)))
+            for lo in range(0, len(here), block):
+                some = here[lo : lo + block]
+                factors = [_reduced(families, theta, number[f], codes[some], needed) for f in touched]
+                out[some] += _sum_out(factors, order)
+
+
+def _matters(family: Family, unknown: frozenset[int], part: list[Family]) -> bool:
+    """Return whether a family belongs to the sum: one of its variables is unknown, and it has known descendants."""
+    i, parents = family
+    if i not in unknown:
+        return not unknown.isdisjoint(parents)
+    return any(_matters(other, unknown, part) for other in part if i in other[1])
+
+
+def _elimination(unknown: set[int], scopes: list[set[int]], n_levels: list[int]) -> tuple[list[int], int]:
+    """Return the order in which unknown features are summed out, and the cells of the largest table on the way.
+
+    Greedy: the feature whose elimination makes the smallest table goes next.
+    """
+    left, most = [set(s) for s in scopes], 1
+    order: list[int] = []
+
+    def union(v: int) -> set[int]:
+        return set().union(*(s for s in left if v in s))
+
+    def size(v: int) -> int:
+        return math.prod(n_levels[u] for u in union(v))
+
+    for _ in range(len(unknown)):
+        v = min(sorted(unknown - set(order)), key=size)
+        joined = union(v)
+        most = max(most, size(v))
+        left = [s for s in left if v not in s] + [joined - {v}]
+        order.append(v)
+    return order, most
+
+
+Factor = tuple[tuple[int, ...], np.ndarray]  # unknown features, and a table (rows or 1, their levels..., K)
+
+
+def _reduced(families: Families, theta: np.ndarray, f: int, codes: np.ndarray, unknown: Iterable[int]) -> Factor:
+    """Return a family's table at the known features of each row, as a factor over the unknown ones."""
+    i, parents = families.families[f]
+    table, scope = families.table(theta, f), [*parents, i]
+    if families.context is not None:
+        scope = [families.context[0], *scope]
+    known = [a for a, v in enumerate(scope) if v not in unknown]
+    open_ = [a for a, v in enumerate(scope) if v in unknown]
+    table = table.transpose([*known, *open_, len(scope)])
+    table = table[tuple(codes[:, scope[a]] for a in known)] if known else table[None]
+    return tuple(scope[a] for a in open_), table
+
+
+def _sum_out(factors: list[Factor], order: list[int]) -> np.ndarray:
+    """Return the log of the sum over all unknown features of the product of factors, shape (rows, K)."""
+    log_scale: np.ndarray | float = 0.0
+    for v in order:
+        mine = [factor for factor in factors if v in factor[0]]
+        scope = (v, *dict.fromkeys(u for names, _ in mine for u in names if u != v))
+        product: np.ndarray | float = 1.0
+        for names, table in mine:
+            product = product * _aligned(names, table, scope)
+        summed = np.asarray(product).sum(axis=1)
+        top = summed.max(axis=tuple(range(1, summed.ndim - 1)), keepdims=True)
+        summed = summed / np.where(top > 0, top, 1.0)
+        log_scale = log_scale + log_table(top.reshape(len(top), -1))
+        factors = [factor for factor in factors if v not in factor[0]] + [(scope[1:], summed)]
+    for _, table in factors:
+        log_scale = log_scale + log_table(table)
+    return np.asarray(log_scale)
+
+
+def _aligned(names: tuple[int, ...], table: np.ndarray, scope: tuple[int, ...]) -> np.ndarray:
+    """Return a table with its axes in the order of `scope`, of length one where it does not depend on a feature."""
+    held = [u for u in scope if u in names]
+    table = table.transpose([0, *(1 + names.index(u) for u in held), table.ndim - 1])
+    lengths = iter(table.shape[1:-1])
+    return table.reshape(len(table), *(next(lengths) if u in names else 1 for u in scope), table.shape[-1])

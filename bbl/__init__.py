@@ -5,7 +5,8 @@
 
 import bbl.datasets as datasets
 import bbl.errors as errors
-from bbl.api.fit import bbl, crossVal, load
+from bbl.api.fit import bbl, crossVal
+from bbl.api.load import load
 from bbl.api.onegroup import mlestimate
 from bbl.api.simulate import mcSample, randompar, randomsamp, sample_xi
 from bbl.design.readers import freq2raw, readFasta, removeConst

@@ -24,6 +24,7 @@ import stat
 import struct
 import sys
 import zlib
+from collections.abc import Collection
 from contextlib import suppress
 from typing import Any, BinaryIO
 
@@ -31,7 +32,7 @@ import numpy as np
 
 from bbl.errors import BBLTypeError, ModelFileError, OptionError
 
-__all__ = ["read_model", "write_model"]
+__all__ = ["read_any", "read_model", "write_model"]
 
 FORMAT = "bbl model"
 VERSION = 1
@@ -99,17 +100,25 @@ def write_model(path: Any, meta: dict[str, Any], arrays: dict[str, np.ndarray], 
 
 
 def read_model(path: Any, kind: str = "bbl") -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Read a file of one `kind`; return what was written, as `read_any` does."""
+    _, meta, arrays = read_any(path, (kind,))
+    return meta, arrays
+
+
+def read_any(path: Any, kinds: Collection[str]) -> tuple[str, dict[str, Any], dict[str, np.ndarray]]:
     """Read a file of `write_model`, after checking every byte of it. The file may come from a stranger.
 
     Parameters
     ----------
     path : str or os.PathLike
         The file.
-    kind : str, default "bbl"
-        The kind it was written with.
+    kinds : collection of str
+        The kinds that the caller can use.
 
     Returns
     -------
+    kind : str
+        The kind it was written with.
     meta : dict
         As it was written.
     arrays : dict of numpy.ndarray
@@ -126,7 +135,7 @@ def read_model(path: Any, kind: str = "bbl") -> tuple[dict[str, Any], dict[str, 
     try:
         with open(name, "rb") as file:
             members = _read_members(file, os.fstat(file.fileno()).st_size)
-        return _unpack(members, kind)
+        return _unpack(members, kinds)
     except OSError as error:
         raise OSError(error.errno, f"cannot load: {error.strerror or error}; check the path", name) from error
     except (ValueError, struct.error) as error:
@@ -329,7 +338,7 @@ def _read_directory(file: BinaryIO, size: int) -> tuple[list[Entry], bytes]:
     return entries, directory
 
 
-def _unpack(members: dict[str, bytes], kind: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+def _unpack(members: dict[str, bytes], kinds: Collection[str]) -> tuple[str, dict[str, Any], dict[str, np.ndarray]]:
     text = members.get("meta.json", b"").decode("ascii")
     _check_json(text)
     document = json.loads(text, object_pairs_hook=_unique, parse_float=_finite, parse_constant=_finite)
@@ -341,16 +350,17 @@ def _unpack(members: dict[str, bytes], kind: str) -> tuple[dict[str, Any], dict[
     if version > VERSION:
         writer = str(document.get("bbl_version"))[:40]
         raise ValueError(f"it has format version {version} (of bbl {writer}), later than {VERSION}: upgrade bbl")
-    if document.get("kind") != kind:
-        other = str(document.get("kind"))[:80]
-        raise ValueError(f"it holds {other!r}, not {kind!r}: use the function that loads those")
+    kind = document.get("kind")
+    if type(kind) is not str or kind not in kinds:
+        wanted = " or ".join(map(repr, kinds))
+        raise ValueError(f"it holds {str(kind)[:80]!r}, not {wanted}: use the function that loads those")
     meta, table = document.get("meta"), document.get("arrays")
     if type(meta) is not dict or type(table) is not list:
         raise ValueError("meta.json lacks a part")
     arrays = dict(_read_array(row, members) for row in table)
     if ["meta.json", *(f"{name}.npy" for name in sorted(arrays))] != list(members) or len(table) != len(arrays):
         raise ValueError("its members are not those that meta.json names")
-    return meta, arrays
+    return kind, meta, arrays
 
 
 def _read_array(row: Any, members: dict[str, bytes]) -> tuple[str, np.ndarray]:

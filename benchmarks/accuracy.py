@@ -15,15 +15,14 @@ import numpy as np
 import pandas as pd
 from joblib import Parallel, delayed
 
-from bbl.boltzmann.estimate import _as_sites, _mean_field_log_z, annealing_start
 from bbl.boltzmann.tuning import GRIDS, NFOLD
 from bbl.crossval import Scored, score_settings
 from bbl.engines import Engine, MeanField, NaiveBayes, PseudoLikelihood
-from bbl.model.ais import annealed_log_z
+from bbl.model.ais import annealed_log_z, annealing_start
 from bbl.model.elimination import elimination_order
 from bbl.model.energy import Energy
 from bbl.model.layout import Layout
-from bbl.model.logz import exact_log_z, pseudo_log_z, resolve_log_z
+from bbl.model.logz import approximate_log_z, exact_log_z, resolve_log_z
 from bbl.rows.folds import shuffled_folds
 from bbl.rows.sample import Sample
 from bbl.stats.calibration import CALIBRATE, fit_calibration
@@ -58,7 +57,7 @@ def metrics(log_p: np.ndarray, y: np.ndarray) -> tuple[float, float, float]:
 
 def kinds_of(engine: Engine, layout: Layout, every: bool) -> list[str]:
     """Return the kinds of ln Z that are affordable: all, or only the one that stands for "auto"."""
-    exact = elimination_order(layout, EXACT_CELLS) is not None
+    exact = elimination_order(layout.n_levels, layout.mask, EXACT_CELLS) is not None
     if not every or layout.m > PIXELS:
         return [auto_kind(engine, layout)]
     return ["pseudo", "half", "mf"] + ["exact"] * exact + ["ais"] * (layout.m <= AIS_LIMIT)
@@ -96,14 +95,11 @@ def path_scores(
 
 def one_log_z(kind: str, rows: Sample, layout: Layout, fit, rng) -> float:
     """Return ln Z of one group; the exact one comes later, for all groups together."""
-    if kind in ("pseudo", "half"):
-        sites = fit.site_theta if fit.site_theta is not None else _as_sites(layout, fit.theta)
-        return pseudo_log_z(rows, layout, sites, half=kind == "half")
-    if kind == "mf":
-        return fit.mf_log_z if fit.mf_log_z is not None else _mean_field_log_z(rows, layout, fit.theta)
     if kind == "ais":
         return annealed_log_z(layout, fit.theta, annealing_start(rows, layout), AIS_STEPS, AIS_CHAINS, rng).log_z
-    return 0.0
+    if kind == "mf" and fit.mf_log_z is not None:
+        return fit.mf_log_z
+    return 0.0 if kind == "exact" else approximate_log_z(kind, rows, layout, fit.theta, fit.site_theta)
 
 
 def run_bbl(name: str, engine: Engine, every: bool, kept: dict, data: Data, split) -> Iterator[tuple]:

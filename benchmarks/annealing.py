@@ -11,8 +11,7 @@ import numpy as np
 import pandas as pd
 from joblib import Parallel, delayed
 
-from bbl.boltzmann.estimate import annealing_start
-from bbl.model.ais import annealed_log_z
+from bbl.model.ais import annealed_log_z, annealing_start
 from bbl.model.layout import Layout
 from bbl.model.logz import exact_log_z
 from bbl.model.states import random_parameters, sample_states

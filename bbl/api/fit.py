@@ -1,4 +1,4 @@
-"""The verbs that fit models: bbl, crossVal, load; they check, call the rooms below, and wrap the results."""
+"""The verbs that fit models: bbl, crossVal; they check, call the rooms below, and wrap the results."""
 
 from __future__ import annotations
 
@@ -14,19 +14,17 @@ from bbl.checks import choice, flag, generator, integer, reals
 from bbl.crossval import cross_validate, score_settings
 from bbl.design.design import Design
 from bbl.engines import ENGINES, Engine, make_engine
-from bbl.errors import BBLError, ModelFileError, OptionError
+from bbl.errors import OptionError
 from bbl.model.layout import Layout
 from bbl.model.logz import LOG_Z
 from bbl.parallel import n_workers, progress_bar
 from bbl.report.text import call_text
 from bbl.results import BBLResults, CVResults
-from bbl.results.archives import unpack
 from bbl.rows.folds import Folds, consecutive_folds, shuffled_folds, splitter_folds
 from bbl.rows.sample import Sample
 from bbl.stats.calibration import CALIBRATE, fit_calibration
-from bbl.storage import read_model
 
-__all__ = ["bbl", "crossVal", "load"]
+__all__ = ["bbl", "crossVal"]
 
 GRID_COLUMN = {"lambda_": "lambda", "eps": "epsilon"}
 
@@ -303,33 +301,3 @@ def _folds(sample: Sample, nfold: int, cv: Any, shuffle: bool, rng: np.random.Ge
         return splitter_folds(sample, cv)
     integer("nfold", nfold, 2, int(sample.total))
     return shuffled_folds(sample, nfold, rng) if shuffle else consecutive_folds(sample, nfold)
-
-
-def load(path: Any) -> BBLResults:
-    """Read a model that ``fit.save(path)`` wrote.
-
-    Parameters
-    ----------
-    path : str or path-like
-
-    Returns
-    -------
-    BBLResults
-        With the same numbers to the last bit; without training rows unless they were stored.
-
-    Raises
-    ------
-    ModelFileError
-        If the file is not such a model, is damaged, or was written by a later format version.
-    FileNotFoundError, OSError
-        If it cannot be read.
-
-    Notes
-    -----
-    Nothing in the file is run: it holds text and numbers, checked by a digest.
-    """
-    meta, arrays = read_model(path)
-    try:
-        return unpack(BBLResults, meta, arrays)
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError, BBLError) as error:
-        raise ModelFileError(f"{path} is not a model of this package ({error}); save the model again.") from error

@@ -10,13 +10,12 @@ import numpy as np
 
 from bbl.design.labels import Labels
 from bbl.engines import Engine, EngineFit
-from bbl.engines.naive import frequencies, log_ratio
 from bbl.errors import ConvergenceWarning, DataError, OptionError
 from bbl.memory import check_memory
-from bbl.model.ais import annealed_log_z, annealing_seconds
-from bbl.model.elimination import log_partition
+from bbl.model.ais import annealed_log_z, annealing_seconds, annealing_start
+from bbl.model.elimination import log_sum
 from bbl.model.layout import Layout
-from bbl.model.logz import exact_order, pseudo_log_z, resolve_log_z
+from bbl.model.logz import approximate_log_z, exact_order, resolve_log_z
 from bbl.model.marginal import MarginalEnergy
 from bbl.model.moments import known_counts, usable_rows
 from bbl.model.parameters import Parameters
@@ -122,39 +121,15 @@ def fit_group(
     out = []
     for fit in engine.path(rows, layout, values, workers):
         value, error = np.nan, 0.0
-        if log_z in ("pseudo", "half"):
-            site_theta = fit.site_theta if fit.site_theta is not None else _as_sites(layout, fit.theta)
-            half = log_z == "half"
-            value = fit.normaliser(half) if fit.normaliser else pseudo_log_z(rows, layout, site_theta, half=half)
-        elif log_z == "mf":
-            value = fit.mf_log_z if fit.mf_log_z is not None else _mean_field_log_z(rows, layout, fit.theta)
-        elif log_z == "ais":
+        if log_z == "ais":
             sampled = annealed_log_z(layout, fit.theta, annealing_start(rows, layout), rng=rng, n_jobs=workers)
             value, error = sampled.log_z, sampled.standard_error
+        elif log_z != "exact":
+            known = fit.log_z(log_z)
+            value = approximate_log_z(log_z, rows, layout, fit.theta, fit.site_theta) if known is None else known
         kept = fit.site_theta if keep_sites else None
         out.append((replace(fit, site_theta=kept, normaliser=None), float(value), error))
     return out
-
-
-def annealing_start(rows: Sample, layout: Layout) -> np.ndarray:
-    """Return the fields (D,) that annealing starts from: half those of naive Bayes.
-
-    Flatter than the data, so that chains begin near every mode; the naive Bayes model itself misses rare ones.
-    """
-    return 0.5 * np.concatenate([log_ratio(f) for f in frequencies(rows, layout, 1.0)])
-
-
-def _as_sites(layout: Layout, theta: np.ndarray) -> np.ndarray:
-    h, J = layout.to_matrix(theta)
-    return np.column_stack([h, J])
-
-
-def _mean_field_log_z(rows: Sample, layout: Layout, theta: np.ndarray) -> float:
-    """Eq. (32) with frequencies under a prior count of 1, for couplings that did not come from mean field."""
-    f = frequencies(rows, layout, 1.0)
-    column = np.concatenate([fi[1:] for fi in f])
-    _, J = layout.to_matrix(theta)
-    return -sum(float(np.log(max(fi[0], 1e-300))) for fi in f) - 0.5 * float(column @ J @ column)
 
 
 def check_annealing(log_z: str, layout: Layout, runs: int, workers: int) -> None:
@@ -235,7 +210,7 @@ def estimate_path(
     for v in range(len(runs[0])):
         fits = [run[v][0] for run in runs]
         theta = np.array([fit.theta for fit in fits[:K]])
-        ln_z = log_partition(layout, theta, order) if kind == "exact" else np.array([run[v][1] for run in runs[:K]])
+        ln_z = log_sum(layout.factors(theta), order) if kind == "exact" else np.array([run[v][1] for run in runs[:K]])
         lkh = float(sum(t * fit.lkh for t, fit in zip(totals, fits[:K], strict=True)))
         parameters = Parameters(layout, theta, fits[K].theta if pooled else None)
         error = np.array([run[v][2] for run in runs[:K]])

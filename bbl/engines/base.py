@@ -49,6 +49,12 @@ class EngineFit:
     converged: np.ndarray = field(default_factory=lambda: np.ones(0, dtype=bool))
     notes: tuple[tuple[int, int, str], ...] = ()
 
+    def log_z(self, kind: str) -> float | None:
+        """Return ln Z of this kind ("pseudo", "half" or "mf") where the engine has it at hand."""
+        if kind == "mf":
+            return self.mf_log_z
+        return None if self.normaliser is None else self.normaliser(kind == "half")
+
 
 @dataclass(frozen=True)
 class Engine:

@@ -9,11 +9,11 @@ import numpy as np
 
 from bbl.checks import real
 from bbl.engines.base import Engine, EngineFit
-from bbl.engines.naive import absent_levels, frequencies, log_ratio
+from bbl.engines.naive import absent_levels
 from bbl.memory import check_memory
 from bbl.model.energy import energies
 from bbl.model.layout import Layout
-from bbl.model.moments import known_counts, pair_counts
+from bbl.model.moments import TINY, frequencies, known_counts, log_ratio, pair_counts
 from bbl.parallel import serial_blas
 from bbl.rows.sample import Sample
 
@@ -60,7 +60,7 @@ class MeanField(Engine):
         column = np.concatenate([fi[1:] for fi in f])
         effective = np.concatenate([log_ratio(fi) for fi in f])
         notes = absent_levels(f, "give prior_count > 0")
-        log_f0 = float(sum(np.log(max(fi[0], 1e-300)) for fi in f))
+        log_f0 = float(sum(np.log(max(fi[0], TINY)) for fi in f))
         if not len(layout.pairs) or grid == [0.0]:
             theta = np.concatenate([effective, np.zeros(layout.size - layout.D)])
             return [_finish(theta, -log_f0, sample, layout, notes)] * len(grid)

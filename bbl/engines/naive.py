@@ -9,27 +9,9 @@ import numpy as np
 from bbl.checks import real
 from bbl.engines.base import Engine, EngineFit
 from bbl.model.layout import Layout
-from bbl.model.moments import level_counts
-from bbl.rows.sample import Sample
+from bbl.model.moments import TINY, frequencies, level_counts, log_ratio
 
-__all__ = ["NaiveBayes", "frequencies"]
-
-TINY = 1e-300
-
-
-def frequencies(sample: Sample, layout: Layout, prior_count: float) -> list[np.ndarray]:
-    """Return ``f_i(x) = (n_i(x) + c/L_i) / (W_i + c)`` for every predictor, reference level included.
-
-    ``W_i`` is the weight of the rows in which the predictor is known: a sum of whole numbers, so exact.
-    """
-    counts = level_counts(sample, layout.n_levels)
-    return [(n + prior_count / len(n)) / (n.sum() + prior_count) for n in counts]
-
-
-def log_ratio(f: np.ndarray) -> np.ndarray:
-    """Return ``ln f(x)/f(0)`` for ``x >= 1`` (eq. 23), finite where a level is absent."""
-    log = np.log(np.maximum(f, TINY))
-    return log[1:] - log[0]
+__all__ = ["NaiveBayes"]
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,11 @@ from bbl._ext import newton
 from bbl._ext.pseudo import PseudoProblem, memory_estimate
 from bbl.checks import choice, flag, integer, real
 from bbl.engines.base import Engine, EngineFit
-from bbl.engines.naive import absent_levels, frequencies, log_ratio
+from bbl.engines.naive import absent_levels
 from bbl.errors import BBLTypeError, OptionError
 from bbl.memory import check_memory
 from bbl.model.layout import Layout
-from bbl.model.moments import level_counts, usable_rows
+from bbl.model.moments import frequencies, level_counts, log_ratio, usable_rows
 from bbl.parallel import run_tasks, serial_blas, stop_flag
 from bbl.rows.sample import Sample
 

@@ -1,48 +1,61 @@
-"""Exact ln Z by variable elimination over the interaction graph."""
+"""Sums over all states of a product of tables, by variable elimination: ln Z, and margins of any factor model."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
-from bbl.model.layout import Layout
+__all__ = ["Factor", "elimination_order", "log_sum"]
 
-__all__ = ["elimination_order", "log_partition"]
+Factor = tuple[tuple[int, ...], np.ndarray]
 
 
-def elimination_order(layout: Layout, limit: float) -> tuple[list[tuple[int, tuple[int, ...]]], float] | None:
-    """Return the order in which predictors are summed out, and its cost.
+def elimination_order(n_levels: np.ndarray, mask: np.ndarray, limit: float) -> tuple[list[int], float] | None:
+    """Return the order in which variables are summed out, and its cost.
 
-    Greedy: the predictor whose elimination makes the smallest table goes next. Without pairs the cost is the
-    number of levels, with all pairs it is the number of states.
+    Greedy: the variable whose elimination makes the smallest table goes next. If none share a table the cost is the
+    number of levels, if all do it is the number of states.
 
     Parameters
     ----------
-    layout : Layout
+    n_levels : ndarray of int, shape (m,)
+        Number of levels of each variable.
+    mask : ndarray of bool, shape (m, m)
+        Which variables share a table; symmetric, the diagonal is not looked at.
     limit : float
         Largest total number of table cells per model.
 
     Returns
     -------
     (order, cost) or None
-        Each step of `order` is a predictor and its neighbours at that moment; None if `limit` is passed.
+        None if `limit` is passed.
+
+    Examples
+    --------
+    A chain of three variables is summed out from its ends:
+
+    >>> chain = np.array([[0, 1, 0], [1, 0, 1], [0, 1, 0]], dtype=bool)
+    >>> elimination_order(np.array([2, 3, 2]), chain, 100.0)
+    ([0, 1, 2], 14.0)
     """
-    log_L = np.log(layout.n_levels.astype(float))
-    weight = log_L + (layout.mask @ log_L if len(layout.pairs) else 0.0)
-    if weight.min() > math.log(limit):
+    m = len(n_levels)
+    log_L = np.log(np.asarray(n_levels, dtype=float))
+    weight = log_L + (mask @ log_L if mask.any() else 0.0)
+    if m and weight.min() > math.log(limit):
         return None
-    neighbours = [set(np.flatnonzero(row)) for row in layout.mask]
-    left = np.ones(layout.m, dtype=bool)
+    neighbours = [set(np.flatnonzero(row)) for row in mask]
+    left = np.ones(m, dtype=bool)
     order, cost = [], 0.0
-    for _ in range(layout.m):
+    for _ in range(m):
         i = int(np.argmin(np.where(left, weight, np.inf)))
         cells = math.exp(min(weight[i], 700.0))
         cost += cells
         if cost > limit:
             return None
-        around = neighbours[i]
-        order.append((i, tuple(sorted(int(j) for j in around))))
+        around = neighbours[i] - {i}
+        order.append(i)
         left[i] = False
         for j in around:
             neighbours[j] = (neighbours[j] | around) - {i, j}
@@ -50,54 +63,66 @@ def elimination_order(layout: Layout, limit: float) -> tuple[list[tuple[int, tup
     return order, cost
 
 
-def log_partition(layout: Layout, theta: np.ndarray, order: list[tuple[int, tuple[int, ...]]]) -> np.ndarray:
-    """Return the true ln Z (K,) of the parameter vectors `theta` (K, size).
+def log_sum(factors: Sequence[Factor], order: Sequence[int]) -> np.ndarray:
+    """Return the log of the sum, over the variables in `order`, of the product of the tables' exponentials.
 
-    Each step adds up the tables that hold a predictor (smallest first) and takes the log-sum over its levels;
-    all models go together along the first axis.
+    Each step adds up the tables that hold a variable (smallest first) and takes the log-sum over its levels; all models
+    go together along the first axis.
+
+    Parameters
+    ----------
+    factors : sequence of (scope, table)
+        `scope` names the variables of a table's axes after the first, which is that of the models (of length K, or 1
+        where they share it). Logarithms; -inf stands for a state that cannot be.
+    order : sequence of int
+        The variables to sum out, in that order; `elimination_order` finds a cheap one.
+
+    Returns
+    -------
+    ndarray, shape (K, ...)
+        With an axis for each variable that is not in `order`, by number: the log of a margin; (K,) if none is left.
+
+    Examples
+    --------
+    >>> weight = np.log([[[1.0, 2.0], [3.0, 4.0]]])
+    >>> np.exp(log_sum([((0, 1), weight)], [0, 1])), np.exp(log_sum([((0, 1), weight)], [1]))
+    (array([10.]), array([[3., 7.]]))
     """
-    K = len(theta)
-    total = np.zeros(K)
-    tables: list[tuple[tuple[int, ...], np.ndarray]] = []
-    done: set[int] = set()
-    for i, around in order:
-        mine = [t for t in tables if i in t[0]]
-        tables = [t for t in tables if i not in t[0]]
-        mine.append(((i,), _with_reference(layout.table(theta, i), 1)))
-        for j in around:
-            if j not in done and layout.pair_index(i, j) >= 0:
-                mine.append(((i, j), _with_reference(layout.table(theta, i, j), 2)))
-        scope, table = _add_up(mine, i)
+    step = {i: at for at, i in enumerate(order)}
+    never = len(order)
+    given: list[list[Factor]] = [[] for _ in range(never + 1)]
+    made: list[list[Factor]] = [[] for _ in range(never + 1)]
+    for scope, table in factors:
+        given[min((step.get(k, never) for k in scope), default=never)].append((scope, table))
+    for at, i in enumerate(order):
+        mine = made[at] + given[at]
+        if not mine:
+            raise ValueError(f"no table holds variable {i}")
+        scope, table = _add_up(mine, (i,))
         top = table.max(axis=1)
-        summed = np.log(np.exp(table - top[:, None]).sum(axis=1)) + top
-        done.add(i)
-        if scope:
-            tables.append((scope, summed))
-        else:
-            total += summed
-    return total
+        shift = np.where(np.isneginf(top), 0.0, top)  # a state that cannot be stays at -inf
+        with np.errstate(divide="ignore"):
+            summed = np.log(np.exp(table - shift[:, None]).sum(axis=1)) + shift
+        made[min((step.get(k, never) for k in scope[1:]), default=never)].append((scope[1:], summed))
+    return _add_up(made[never] + given[never], ())[1]
 
 
-def _with_reference(table: np.ndarray, axes: int) -> np.ndarray:
-    """Put the zeros of the reference level in front of the last `axes` axes."""
-    out = np.zeros((len(table), *(n + 1 for n in table.shape[1:])))  # much quicker than np.pad
-    out[(slice(None), *(slice(1, None),) * axes)] = table
-    return out
-
-
-def _add_up(tables: list[tuple[tuple[int, ...], np.ndarray]], i: int) -> tuple[tuple[int, ...], np.ndarray]:
-    """Return the other predictors in order, and the sum of `tables` with axes (model, i, others)."""
-    tables = sorted(tables, key=lambda t: t[1].ndim)
-    scope, total = tables[0]
-    for names, table in tables[1:]:
-        wider = (i, *sorted((set(scope) | set(names)) - {i}))
-        total = _spread(total, scope, wider) + _spread(table, names, wider)
+def _add_up(factors: list[Factor], first: tuple[int, ...]) -> Factor:
+    """Return the sum of tables, with axes (model, *first, other variables by number), and their names."""
+    factors = sorted(factors, key=lambda t: t[1].ndim)
+    scope: tuple[int, ...] = ()
+    total = None
+    for names, table in factors:
+        wider = (*first, *sorted((set(scope) | set(names)) - set(first)))
+        part = _spread(table, names, wider)
+        total = part if total is None else _spread(total, scope, wider) + part
         scope = wider
-    return scope[1:], total
+    assert total is not None  # noqa: S101  # the callers hand over at least one table
+    return scope, total
 
 
 def _spread(table: np.ndarray, names: tuple[int, ...], scope: tuple[int, ...]) -> np.ndarray:
-    """Return `table` with its axes in the order of `scope`, length one where it does not depend on a predictor."""
+    """Return `table` with its axes in the order of `scope`, length one where it does not depend on a variable."""
     ordered = sorted(names, key=scope.index)
     table = table.transpose(0, *(1 + names.index(k) for k in ordered))
     shape = [len(table)] + [table.shape[1 + ordered.index(k)] if k in ordered else 1 for k in scope]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from itertools import combinations
 
 import numpy as np
 
@@ -13,106 +14,147 @@ class Layout:
     """Positions of all parameters of one group in a flat float64 vector.
 
     The vector holds the fields ``h_i(x)``, ``x = 1..L_i-1``, predictor by predictor, then the tables
-    ``J_ij(x, x')`` pair by pair (``i < j``, lexicographic), each in C order. Parameters of the reference
-    level (code 0) are zero and are not stored (Woo & Wang, section 2.1).
+    ``J_ij(x, x')`` pair by pair (``i < j``, lexicographic), then those of terms of three predictors, and so on, each in
+    C order. A term's table is over the non-reference levels of its predictors: parameters with a reference level
+    (code 0) are zero and are not stored (Woo & Wang, section 2.1).
 
     Parameters
     ----------
     n_levels : array_like of int, shape (m,)
         Number of levels ``L_i`` of each predictor; one with a single level has no parameters.
-    pairs : array_like of int, shape (P, 2), optional
-        Interacting pairs of predictors, in any order; None for all pairs.
+    terms : sequence of tuples of int, or arrays of shape (T, k), optional
+        Interacting predictors, two or more each, in any order; None for all pairs.
 
     Attributes
     ----------
     m : int
         Number of predictors.
     n_levels : ndarray of int32, shape (m,)
-    pairs : ndarray of intp, shape (P, 2)
-        Interacting pairs, ``i < j``, lexicographic.
+    terms : tuple of ndarrays of intp, shapes (T_k, k)
+        Interactions of order k = 2, 3, ..., each ``i < j < ...``, lexicographic; of order 2 there may be none.
     start : ndarray of intp, shape (m + 1,)
         Column at which the non-reference levels of predictor ``i`` start among the ``D`` columns.
+    term_start : tuple of ndarrays of intp, shapes (T_k + 1,)
+        Where the tables of each of `terms` start in the parameter vector.
     D : int
         Number of non-reference levels, ``sum(L_i - 1)``; also the number of fields.
     size : int
-        Length of the parameter vector: the degrees of freedom of a group (eq. 7 restricted to `pairs`).
+        Length of the parameter vector: the degrees of freedom of a group (eq. 7 restricted to `terms`).
+
+    Raises
+    ------
+    ValueError
+        If a term names a predictor twice, or has fewer than two.
 
     Examples
     --------
-    >>> layout = Layout([2, 3], [(0, 1)])
-    >>> theta = np.arange(5.0)
+    >>> layout = Layout([2, 3, 2], [(0, 1), (0, 1, 2)])
+    >>> theta = np.arange(float(layout.size))
     >>> layout.table(theta, 1)
     array([1., 2.])
     >>> layout.table(theta, 0, 1)
-    array([[3., 4.]])
+    array([[4., 5.]])
+    >>> layout.table(theta, 0, 1, 2).shape
+    (1, 2, 1)
     """
 
-    def __init__(self, n_levels, pairs=None):
+    def __init__(self, n_levels, terms=None):
         self.n_levels = np.ascontiguousarray(n_levels, dtype=np.int32)
         self.m = len(self.n_levels)
-        if pairs is None:
-            found = np.column_stack(np.triu_indices(self.m, 1)).astype(np.intp, copy=False)
-        else:
-            found = np.sort(np.asarray(pairs, dtype=np.intp).reshape(-1, 2), axis=1)
-            keys = np.unique(found[:, 0] * self.m + found[:, 1])
-            found = np.column_stack(np.divmod(keys, max(self.m, 1))).astype(np.intp)
-        self.pairs = found
+        self.terms = _by_order(terms, self.m)
         width = self.n_levels.astype(np.intp) - 1
         self.start = np.concatenate(([0], np.cumsum(width)))
-        self.D = int(self.start[-1])
-        cells = width[found[:, 0]] * width[found[:, 1]]
-        self.pair_start = self.D + np.concatenate(([0], np.cumsum(cells)))
-        self.size = int(self.pair_start[-1])
-        for array in (self.n_levels, self.pairs, self.start, self.pair_start):
+        self.D = end = int(self.start[-1])
+        starts = []
+        for found in self.terms:
+            starts.append(end + np.concatenate(([0], np.cumsum(width[found].prod(axis=1)))))
+            end = int(starts[-1][-1])
+        self.term_start, self.size = tuple(starts), end
+        for array in (self.n_levels, self.start, *self.terms, *self.term_start):
             array.setflags(write=False)
 
     def __repr__(self) -> str:
-        return f"Layout(m={self.m}, pairs={len(self.pairs)}, D={self.D}, size={self.size})"
+        more = "".join(f", order {k}={len(found)}" for k, found in enumerate(self.terms[1:], 3))
+        return f"Layout(m={self.m}, pairs={len(self.pairs)}{more}, D={self.D}, size={self.size})"
 
     def __eq__(self, other: object) -> bool:
         return (
             isinstance(other, Layout)
             and np.array_equal(self.n_levels, other.n_levels)
-            and np.array_equal(self.pairs, other.pairs)
+            and len(self.terms) == len(other.terms)
+            and all(map(np.array_equal, self.terms, other.terms))
         )
 
     __hash__ = None  # type: ignore[assignment]
 
+    @property
+    def pairs(self) -> np.ndarray:
+        """Interacting pairs, shape (P, 2): the terms of order 2."""
+        return self.terms[0]
+
+    @property
+    def pair_start(self) -> np.ndarray:
+        """Where the tables of `pairs` start in the parameter vector, shape (P + 1,)."""
+        return self.term_start[0]
+
+    @property
+    def order(self) -> int:
+        """The highest order of a term: 1 if predictors are independent."""
+        return len(self.terms) + 1 if any(map(len, self.terms)) else 1
+
     @cached_property
     def mask(self) -> np.ndarray:
-        """Symmetric bool matrix (m, m): which predictors interact (R's ``qJ``)."""
+        """Symmetric bool matrix (m, m): which predictors interact (R's ``qJ``), in a term of any order."""
         mask = np.zeros((self.m, self.m), dtype=bool)
-        mask[self.pairs[:, 0], self.pairs[:, 1]] = True
+        for found in self.terms:
+            for a, b in combinations(range(found.shape[1]), 2):
+                mask[found[:, a], found[:, b]] = True
         mask |= mask.T
         mask.setflags(write=False)
         return mask
 
-    def pair_index(self, i: int, j: int) -> int:
-        """Return the row of pair ``(i, j)`` in `pairs`, or -1 if it does not interact."""
-        if i > j:
-            i, j = j, i
-        keys = self._keys
-        at = int(np.searchsorted(keys, i * self.m + j))
-        return at if at < len(keys) and keys[at] == i * self.m + j else -1
+    def index(self, *predictors: int) -> int:
+        """Return the row of a term in the `terms` of its order, or -1 if these predictors do not interact."""
+        order = len(predictors)
+        if order - 2 >= len(self.terms):
+            return -1
+        if order == 2:
+            i, j = sorted(predictors)
+            keys = self._keys
+            at = int(np.searchsorted(keys, i * self.m + j))
+            return at if at < len(keys) and keys[at] == i * self.m + j else -1
+        return self._rows.get(tuple(sorted(map(int, predictors))), -1)
 
     @cached_property
     def _keys(self) -> np.ndarray:
         return self.pairs[:, 0] * self.m + self.pairs[:, 1]
 
-    def table(self, theta: np.ndarray, i: int, j: int | None = None) -> np.ndarray:
-        """Return the fields of predictor `i`, or the couplings of the pair (`i`, `j`), as a view of `theta`.
+    @cached_property
+    def _rows(self) -> dict[tuple[int, ...], int]:
+        return {tuple(term): at for found in self.terms[1:] for at, term in enumerate(found.tolist())}
 
-        Works on any array whose last axis has length ``size`` (parameters, gradients, standard errors).
+    def table(self, theta: np.ndarray, *predictors: int) -> np.ndarray:
+        """Return the fields of a predictor, or the couplings of the term of several, as a view of `theta`.
+
+        Works on any array whose last axis has length ``size`` (parameters, gradients, standard errors). The axes of the
+        table are in the order in which the predictors are named.
         """
-        if j is None:
-            return theta[..., self.start[i] : self.start[i + 1]]
-        p = self.pair_index(i, j)
-        if p < 0:
-            raise KeyError((i, j))
-        a, b = sorted((i, j))
-        block = theta[..., self.pair_start[p] : self.pair_start[p + 1]]
-        block = block.reshape(*theta.shape[:-1], self.n_levels[a] - 1, self.n_levels[b] - 1)
-        return block if i == a else np.swapaxes(block, -1, -2)
+        if len(predictors) == 1:
+            return theta[..., self.start[predictors[0]] : self.start[predictors[0] + 1]]
+        at = self.index(*predictors)
+        if at < 0:
+            raise KeyError(predictors)
+        start = self.term_start[len(predictors) - 2]
+        stored = sorted(predictors)
+        block = theta[..., start[at] : start[at + 1]]
+        block = block.reshape(*theta.shape[:-1], *(self.n_levels[i] - 1 for i in stored))
+        lead = theta.ndim - 1
+        return block.transpose(*range(lead), *(lead + stored.index(i) for i in predictors))
+
+    def factors(self, theta: np.ndarray) -> list[tuple[tuple[int, ...], np.ndarray]]:
+        """Return the tables of `theta` (K, size) with their reference levels, as `elimination.log_sum` takes them."""
+        scopes = [(i,) for i in range(self.m)] + [tuple(term) for found in self.terms for term in found.tolist()]
+        return [(scope, _with_reference(self.table(theta, *scope), len(scope))) for scope in scopes]
 
     def columns(self, predictors) -> np.ndarray:
         """Return the columns of the non-reference levels of some predictors, one predictor after the other."""
@@ -125,7 +167,7 @@ class Layout:
         i, j = self.pairs.T
         cells = np.diff(self.pair_start)
         start = self.start.astype(np.int32)  # half of the memory, which for thousands of levels is what counts
-        col = np.arange(self.size - self.D, dtype=np.int32)
+        col = np.arange(self.pair_start[-1] - self.D, dtype=np.int32)
         col -= np.repeat((self.pair_start[:-1] - self.D).astype(np.int32), cells)
         width = np.repeat(self.n_levels[j] - 1, cells)
         row = col // width
@@ -151,3 +193,43 @@ class Layout:
         theta[self.D :] += J[col, row]
         theta[self.D :] *= 0.5
         return theta
+
+
+def _by_order(terms, m: int) -> tuple[np.ndarray, ...]:
+    """Return the distinct terms of order 2, 3, ..., sorted within and among themselves."""
+    if terms is None:
+        return (np.column_stack(np.triu_indices(m, 1)).astype(np.intp, copy=False),)
+    arrays: list[np.ndarray] = []
+    single: dict[int, list] = {}
+    for term in (terms,) if isinstance(terms, np.ndarray) else terms:
+        if isinstance(term, np.ndarray) and term.ndim == 2:
+            arrays.append(term)
+        else:
+            single.setdefault(len(term), []).append(term)
+    arrays += [np.array(found) for found in single.values()]
+    given: dict[int, list] = {2: [np.empty((0, 2), dtype=np.intp)]}
+    for array in arrays:
+        if array.size:
+            given.setdefault(array.shape[1], []).append(array)
+    if min(given) < 2:
+        raise ValueError("a term needs at least two predictors")
+    out = []
+    for order in range(2, max(given) + 1):
+        rows = np.concatenate(given.get(order, [np.empty((0, order))])).astype(np.intp, copy=False)
+        found = np.sort(rows, axis=1)
+        if (found[:, 1:] == found[:, :-1]).any():
+            raise ValueError("a term names a predictor twice")
+        if order == 2:  # by one number, which is much quicker
+            keys = np.unique(found[:, 0] * m + found[:, 1])
+            found = np.column_stack(np.divmod(keys, max(m, 1))).astype(np.intp)
+        else:
+            found = np.unique(found, axis=0)
+        out.append(found)
+    return tuple(out)
+
+
+def _with_reference(table: np.ndarray, axes: int) -> np.ndarray:
+    """Put the zeros of the reference level in front of the last `axes` axes."""
+    out = np.zeros((len(table), *(n + 1 for n in table.shape[1:])))  # much quicker than np.pad
+    out[(slice(None), *(slice(1, None),) * axes)] = table
+    return out

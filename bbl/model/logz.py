@@ -6,13 +6,13 @@ import numpy as np
 
 from bbl.errors import OptionError
 from bbl.model.conditional import conditionals
-from bbl.model.elimination import elimination_order, log_partition
+from bbl.model.elimination import elimination_order, log_sum
 from bbl.model.layout import Layout
-from bbl.model.moments import one_hot, usable_rows, usable_weight
+from bbl.model.moments import TINY, frequencies, one_hot, usable_rows, usable_weight
 from bbl.parallel import serial_blas
 from bbl.rows.sample import Sample
 
-__all__ = ["LOG_Z", "exact_log_z", "exact_order", "pseudo_log_z", "resolve_log_z"]
+__all__ = ["LOG_Z", "approximate_log_z", "exact_log_z", "exact_order", "pseudo_log_z", "resolve_log_z"]
 
 LOG_Z = ("auto", "exact", "pseudo", "half", "mf", "ais")
 
@@ -29,7 +29,7 @@ def exact_order(layout: Layout) -> list:
     OptionError
         If the tables would hold more than 3e7 cells per group.
     """
-    found = elimination_order(layout, EXACT_CELLS)
+    found = elimination_order(layout.n_levels, layout.mask, EXACT_CELLS)
     if found is None:
         raise OptionError(
             f"log_z='exact' would sum over more than {EXACT_CELLS:.0e} table cells for these {layout.m} predictors and "
@@ -47,14 +47,43 @@ def exact_log_z(layout: Layout, theta: np.ndarray) -> np.ndarray:
     OptionError
         If the tables would hold more than 3e7 cells per group.
     """
-    return log_partition(layout, theta, exact_order(layout))
+    return log_sum(layout.factors(theta), exact_order(layout))
 
 
 def resolve_log_z(log_z: str, layout: Layout, fallback: str) -> str:
     """Return the choice that ``"auto"`` stands for: exact where it is cheap, else `fallback`."""
     if log_z != "auto":
         return log_z
-    return fallback if elimination_order(layout, AUTO_CELLS) is None else "exact"
+    return fallback if elimination_order(layout.n_levels, layout.mask, AUTO_CELLS) is None else "exact"
+
+
+def approximate_log_z(
+    kind: str, sample: Sample, layout: Layout, theta: np.ndarray, site_theta: np.ndarray | None = None
+) -> float:
+    """Return the ln Z of one group by eq. (31) (``"pseudo"``, ``"half"``) or eq. (32) (``"mf"``), whatever fitted it.
+
+    Parameters
+    ----------
+    kind : {"pseudo", "half", "mf"}
+    sample : Sample
+        The rows that the group was fitted to.
+    layout : Layout
+    theta : ndarray, shape (layout.size,)
+    site_theta : ndarray, shape (D, 1 + D), optional
+        The unsymmetrised solution where there is one; `theta` stands for it otherwise.
+    """
+    if kind == "mf":
+        return _mean_field_log_z(sample, layout, theta)
+    sites = np.column_stack(layout.to_matrix(theta)) if site_theta is None else site_theta
+    return pseudo_log_z(sample, layout, sites, half=kind == "half")
+
+
+def _mean_field_log_z(sample: Sample, layout: Layout, theta: np.ndarray) -> float:
+    """Eq. (32) with frequencies under a prior count of 1, for couplings that did not come from mean field."""
+    f = frequencies(sample, layout, 1.0)
+    column = np.concatenate([fi[1:] for fi in f])
+    _, J = layout.to_matrix(theta)
+    return -sum(float(np.log(max(fi[0], TINY))) for fi in f) - 0.5 * float(column @ J @ column)
 
 
 def pseudo_log_z(sample: Sample, layout: Layout, site_theta: np.ndarray, *, half: bool) -> float:
@@ -76,8 +105,7 @@ def pseudo_log_z(sample: Sample, layout: Layout, site_theta: np.ndarray, *, half
     total, by_site = 0.0, np.zeros(layout.m)
     varies = layout.n_levels > 1
     with serial_blas():
-        for lo in range(0, sample.n, ROWS):
-            part = sample.rows(slice(lo, lo + ROWS))
+        for part in sample.blocks(ROWS):
             norm, _ = conditionals(one_hot(part.codes, layout), layout, h, J)
             if sample.missing is None:
                 total += float(part.weights @ norm.sum(axis=1))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from bbl.model.ais import annealed_log_z
-from bbl.model.elimination import elimination_order, log_partition
+from bbl.model.elimination import elimination_order, log_sum
 from bbl.model.energy import Energy
 from bbl.model.layout import Layout
 from bbl.model.moments import one_hot
@@ -70,7 +70,7 @@ class MarginalEnergy(Energy):
         codes = codes[first]  # rows that differ elsewhere have the same sum
         part = Layout(self.layout.n_levels[unknown], np.searchsorted(unknown, self.layout.pairs[inside.all(axis=1)]))
         couplings = self._couplings(np.flatnonzero(inside.all(axis=1)))
-        found = elimination_order(part, CELLS)
+        found = elimination_order(part.n_levels, part.mask, CELLS)
         K = len(self.theta)
         block = ROWS if found is None else min(ROWS, max(1, int(BLOCK / (found[1] * K))))
         out = np.empty((len(codes), K))
@@ -78,7 +78,7 @@ class MarginalEnergy(Energy):
             fields = self._fields(codes[lo : lo + block], unknown)
             theta = np.concatenate([fields, np.broadcast_to(couplings, (len(fields), *couplings.shape))], axis=2)
             theta = theta.reshape(-1, part.size)
-            log_z = _annealed(part, theta) if found is None else log_partition(part, theta, found[0])
+            log_z = _annealed(part, theta) if found is None else log_sum(part.factors(theta), found[0])
             out[lo : lo + block] = log_z.reshape(-1, K)
         return out[which.ravel()]
 

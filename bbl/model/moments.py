@@ -8,9 +8,18 @@ from bbl._ext import moments as kernel
 from bbl.model.layout import Layout
 from bbl.rows.sample import Sample
 
-__all__ = ["known_counts", "level_counts", "one_hot", "pair_counts", "usable_rows", "usable_weight"]
+__all__ = [
+    "frequencies",
+    "known_counts",
+    "level_counts",
+    "log_ratio",
+    "one_hot",
+    "pair_counts",
+    "usable_rows",
+    "usable_weight",
+]
 
-ROWS = 4096
+TINY = 1e-300
 
 
 def level_counts(sample: Sample, n_levels) -> list[np.ndarray]:
@@ -37,6 +46,21 @@ def level_counts(sample: Sample, n_levels) -> list[np.ndarray]:
     return [c[0] for c in counts] if sample.y is None else counts
 
 
+def frequencies(sample: Sample, layout: Layout, prior_count: float) -> list[np.ndarray]:
+    """Return ``f_i(x) = (n_i(x) + c/L_i) / (W_i + c)`` for every predictor, reference level included.
+
+    ``W_i`` is the weight of the rows in which the predictor is known: a sum of whole numbers, so exact.
+    """
+    counts = level_counts(sample, layout.n_levels)
+    return [(n + prior_count / len(n)) / (n.sum() + prior_count) for n in counts]
+
+
+def log_ratio(f: np.ndarray) -> np.ndarray:
+    """Return ``ln f(x)/f(0)`` for ``x >= 1`` (eq. 23), finite where a level is absent."""
+    log = np.log(np.maximum(f, TINY))
+    return log[1:] - log[0]
+
+
 def one_hot(codes: np.ndarray, layout: Layout) -> np.ndarray:
     """Return the indicator matrix (n, D) of non-reference levels, float64."""
     n = len(codes)
@@ -59,9 +83,9 @@ def pair_counts(sample: Sample, layout: Layout) -> np.ndarray:
         kernel.pack(sample.codes, layout.start, bits)
         kernel.pair_counts(bits, counts)
         return counts
-    for lo in range(0, sample.n, ROWS):
-        X = one_hot(sample.codes[lo : lo + ROWS], layout)
-        counts += X.T @ (X * sample.weights[lo : lo + ROWS, None])
+    for part in sample.blocks():
+        X = one_hot(part.codes, layout)
+        counts += X.T @ (X * part.weights[:, None])
     return counts
 
 
@@ -76,8 +100,7 @@ def known_counts(sample: Sample, layout: Layout) -> tuple[np.ndarray, np.ndarray
         Weight of the rows with a non-reference level in which the other predictor is known.
     """
     known, counts = np.zeros((layout.m, layout.m)), np.zeros((layout.D, layout.m))
-    for lo in range(0, sample.n, ROWS):
-        part = sample.rows(slice(lo, lo + ROWS))
+    for part in sample.blocks():
         here = np.ones(part.codes.shape) if part.missing is None else (~part.missing).astype(float)
         weighted = here * part.weights[:, None]
         known += here.T @ weighted

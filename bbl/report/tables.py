@@ -82,7 +82,7 @@ class CouplingTables(_GroupTables):
         if not isinstance(pair, tuple) or len(pair) != 2:
             raise KeyError(f"Couplings belong to a pair of predictors, as in J[group]['a', 'b']; got {pair!r}.")
         i, j = (_position("predictor", name, self._positions) for name in pair)
-        if self._layout.pair_index(i, j) < 0:
+        if self._layout.index(i, j) < 0:
             raise KeyError(f"{pair[0]!r} and {pair[1]!r} do not interact in this model.")
         levels, names = self._labels.levels, self._labels.names
         values = self._layout.table(self._theta, i, j)

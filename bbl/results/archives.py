@@ -15,6 +15,7 @@ from bbl.engines import ENGINES, EngineFit
 from bbl.errors import BBLTypeError
 from bbl.model.layout import Layout
 from bbl.model.parameters import Parameters
+from bbl.results.classifier import Training
 from bbl.rows.sample import Sample, code_dtype
 from bbl.stats.calibration import Calibration
 
@@ -127,8 +128,8 @@ def _check_arrays(layout: Layout, K: int, arrays: dict[str, np.ndarray]) -> None
             raise ValueError(f"{name!r} holds what cannot have been saved")
 
 
-def unpack(make: Any, meta: dict, arrays: dict[str, np.ndarray]) -> Any:
-    """Return the fit of `pack`; `make` is the class of results."""
+def unpack(meta: dict, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
+    """Return what `pack` stored as the arguments that the class of results takes."""
     design = Design.from_dict(meta["design"])
     options = dict(meta["engine"])
     engine = ENGINES[options.pop("name")](**options)
@@ -161,10 +162,15 @@ def unpack(make: Any, meta: dict, arrays: dict[str, np.ndarray]) -> Any:
     if "codes" in arrays:
         sample = Sample(arrays["codes"], arrays["weights"], arrays["y"], arrays.get("missing"))
         index = _unpack_index(meta["index"], sample.n)
-    fit = make(meta["call"], design, sample, index, engine, estimate)
-    # what the results would compute from the training rows
-    fit.__dict__["_log_likelihood"] = float(arrays["log_likelihood"][0])
     counts = np.split(arrays["counts"], np.cumsum(design.n_levels)[:-1], axis=1)
-    fit.__dict__["_counts"] = counts
-    fit.__dict__["_nobs"] = meta.get("nobs", round(float(counts[0].sum())))  # files that do not say have no gaps
-    return fit
+    nobs = meta.get("nobs", round(float(counts[0].sum())))  # files that do not say have nothing missing
+    training = Training(nobs, float(arrays["log_likelihood"][0]), counts)
+    return {
+        "call": meta["call"],
+        "design": design,
+        "sample": sample,
+        "index": index,
+        "engine": engine,
+        "estimate": estimate,
+        "stored": training,
+    }

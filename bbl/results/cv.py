@@ -10,7 +10,8 @@ import pandas as pd
 from bbl.crossval import Scored, calibrated
 from bbl.report import plot, text
 from bbl.report.plot_check import plot_calibration
-from bbl.results.fit import BBLResults, prediction_frame
+from bbl.results.classifier import prediction_frame
+from bbl.results.fit import BBLResults
 from bbl.stats.calibration import CALIBRATE
 from bbl.stats.metrics import SCORES, auc
 from bbl.stats.scores import link, log_probabilities

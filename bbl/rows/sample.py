@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -61,6 +62,11 @@ class Sample:
         if missing is not None and not missing.any():
             missing = None
         return Sample(np.ascontiguousarray(self.codes[index]), self.weights[index], y, missing)
+
+    def blocks(self, size: int = 4096) -> Iterator[Sample]:
+        """Yield the rows in order, `size` of them at a time: what sums over rows go by."""
+        for first in range(0, self.n, size):
+            yield self.rows(slice(first, first + size))
 
     def weighted(self, weights: np.ndarray) -> Sample:
         """Return the rows of positive weight, with these `weights` (n,) in place of their own."""

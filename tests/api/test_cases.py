@@ -167,7 +167,9 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("verb", "options", "name"), WRONG, ids=[f"{v.__name__} {o}" for v, o, _ in WRONG])
+@pytest.mark.parametrize(
+    ("verb", "options", "name"), WRONG, ids=[f"{v.__name__} {n} {i}" for i, (v, _, n) in enumerate(WRONG)]
+)
 def test_a_wrong_option_is_named(verb, options, name):
     with pytest.raises(bbl.BBLError) as caught:
         verb("y ~ .", table(40, 2), **options)

@@ -19,7 +19,7 @@ from bbl.design.design import Design
 from bbl.engines import MeanField, NaiveBayes, PseudoLikelihood
 from bbl.engines.meanfield import covariance
 from bbl.errors import DataError, LevelError, OptionError
-from bbl.model.elimination import elimination_order, log_partition
+from bbl.model.elimination import elimination_order, log_sum
 from bbl.model.godambe import Influence
 from bbl.model.layout import Layout
 from bbl.model.logz import pseudo_log_z
@@ -191,16 +191,16 @@ class TestSumming:
         codes = rng.integers(0, 2, (2, 22)).astype(np.uint8)
         unknown = np.zeros((2, 22), dtype=bool)
         unknown[:, :21] = True
-        assert elimination_order(Layout([2] * 21), CELLS) is None
+        part = Layout([2] * 21)
+        assert elimination_order(part.n_levels, part.mask, CELLS) is None
         energy = MarginalEnergy(layout, theta)
         got = energy(codes, unknown)
-        order = elimination_order(Layout([2] * 21), 1e8)[0]
-        part = Layout([2] * 21)
+        order = elimination_order(part.n_levels, part.mask, 1e8)[0]
         h, J = layout.to_matrix(theta[0])
         for k in range(2):
             fields = h[:21] + J[:21, 21] * codes[k, 21]
             inside = part.from_matrix(fields, J[:21, :21])
-            exact = log_partition(part, inside[None], order)[0] + h[21] * codes[k, 21]
+            exact = log_sum(part.factors(inside[None]), order)[0] + h[21] * codes[k, 21]
             assert got[k, 0] == pytest.approx(exact, abs=0.05)
         assert np.array_equal(energy(codes[1:], unknown[1:]), got[1:])  # whatever the other rows are
 
@@ -458,7 +458,7 @@ class TestCrossValidation:
         run = bbl.crossVal(FORMULA, data, lambda_=[0.1, 1.0], missing="marginal", cv=cv, refit=False)
         levels = {f"x{j}": list("abcd"[:L]) for j, L in enumerate(LEVELS)}
         fit = bbl.bbl(FORMULA, data[:100], lambda_=run.regstar, missing="marginal", xlevels=levels)
-        expected = fit._scores(*fit.design.encode(data[100:]))
+        expected = fit.class_scores(*fit.design.encode(data[100:]))
         order = np.argsort(run.scored.y[100:], kind="stable")
         y = fit.design.encode_response(data[100:])
         np.testing.assert_allclose(

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from bbl import storage
-from bbl.api import fit as verbs
+from bbl.api import load as verbs
 from bbl.rows.sample import code_dtype
 from fuzz.harness import ODD
 from fuzz.predict import model
@@ -54,10 +54,10 @@ def load_content(path, meta: dict, arrays: dict, by_file: bool):
         path.write_bytes(b"".join(map(bytes, storage._pack(meta, arrays, "bbl"))))
         return verbs.load(path)
     try:
-        verbs.read_model = lambda _: (meta, arrays)
+        verbs.read_any = lambda *_: ("bbl", meta, arrays)
         return verbs.load(path)
     finally:
-        verbs.read_model = storage.read_model
+        verbs.read_any = storage.read_any
 
 
 def forge(source, meta: dict, arrays: dict) -> tuple[dict, dict]:
@@ -113,9 +113,9 @@ def changed(source, array: np.ndarray) -> np.ndarray:
 def use(fit, source) -> None:
     """Score the rows in the file and new ones; rarely, print and predict all there is."""
     if fit.sample is not None:
-        fit._scores(fit.sample.codes)
+        fit.class_scores(fit.sample.codes)
     codes = (fit.params.layout.n_levels - 1)[None].astype(code_dtype(fit.params.layout.n_levels))
-    fit._scores(codes, codes > 1)
+    fit.class_scores(codes, codes > 1)
     if source.maybe(RARE):
         new = {f.name: [f.levels[0], f.levels[-1]] for f in fit.design.predictors}
         str(fit), fit.predict(new), fit.tidy(), fit.model_frame, fit.logLik()

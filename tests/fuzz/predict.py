@@ -46,7 +46,7 @@ def coded(source) -> None:
         column = Column(factor.name, np.arange(n), [v for _, v in values], [k for k, _ in values], False, False)
         codes[:, i], own = factor.encode(column, source.pick(("ignore", "raise", "ignore")))
         unknown[:, i] = False if own is None else own
-    scores = fit._scores(codes, unknown if source.maybe(2) else None)
+    scores = fit.class_scores(codes, unknown if source.maybe(2) else None)
     p = np.exp(log_probabilities(scores))
     assert p.shape == link(scores).shape == (n, 3) and (p >= 0).all() and (abs(p.sum(axis=1) - 1) < 1e-9).all()
 

@@ -295,8 +295,8 @@ def test_bad_arguments_are_named(argument, value, error):
 
 
 @pytest.mark.parametrize(
-    "seed", [np.random.RandomState(1), "x", 1.5, -1, True], ids=["RandomState", "x", "1.5", "-1", "True"]
-)  # noqa: NPY002
+    "seed", [np.random.RandomState(1), "x", 1.5, -1, True], ids=["legacy", "x", "1.5", "-1", "bool"]
+)
 def test_bad_seeds_are_refused(seed):
     with pytest.raises((BBLTypeError, OptionError), match="seed") as caught:
         gibbs([0.0, 1.0], np.zeros((2, 2)), [2, 2], 10, rng=seed)

@@ -68,7 +68,7 @@ def test_a_chain_of_hundreds_is_exact_and_a_dense_one_refused():
     assert resolve_log_z("auto", dense, "half") == "half"
     assert resolve_log_z("auto", chain, "half") == "exact"
     assert resolve_log_z("pseudo", chain, "half") == "pseudo"
-    assert elimination_order(dense, 1e6) is None
+    assert elimination_order(dense.n_levels, dense.mask, 1e6) is None
     with pytest.raises(OptionError, match="log_z"):
         exact_log_z(dense, np.zeros((1, dense.size)))
 

@@ -1,0 +1,45 @@
+"""The verb that reads models from files: load."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bbl.errors import BBLError, ModelFileError
+from bbl.results import BBLResults
+from bbl.results.classifier import ClassifierResults
+from bbl.storage import read_any
+
+__all__ = ["load"]
+
+KINDS: dict[str, type[ClassifierResults]] = {kind.kind: kind for kind in (BBLResults,)}
+
+
+def load(path: Any) -> ClassifierResults:
+    """Read a model that ``fit.save(path)`` wrote.
+
+    Parameters
+    ----------
+    path : str or path-like
+
+    Returns
+    -------
+    ClassifierResults
+        Of the class that was saved (such as `BBLResults`), with the same numbers to the last bit; without training rows
+        unless they were stored.
+
+    Raises
+    ------
+    ModelFileError
+        If the file is not such a model, is damaged, or was written by a later format version.
+    FileNotFoundError, OSError
+        If it cannot be read.
+
+    Notes
+    -----
+    Nothing in the file is run: it holds text and numbers, checked by a digest.
+    """
+    kind, meta, arrays = read_any(path, KINDS)
+    try:
+        return KINDS[kind].unpack(meta, arrays)
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, BBLError) as error:
+        raise ModelFileError(f"{path} is not a model of this package ({error}); save the model again.") from error

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -11,6 +9,7 @@ import numpy as np
 
 from bbl._ext import families as kernel
 from bbl.memory import check_memory
+from bbl.model.elimination import Factor, elimination_order, log_sum
 from bbl.networks.families import Families, class_probabilities, dirichlet, gaps
 from bbl.networks.structure import Dag, Family
 from bbl.rows.sample import Sample
@@ -115,7 +114,7 @@ def add_features(
     if all(len(parents) <= 1 for _, parents in families.families):
         _add_forest(families, theta, *part)
     else:
-        _add_components(families, theta, *part)
+        _add_components(families, log_theta, *part)
     if few:
         out[rows] = part[2]
     return out
@@ -142,7 +141,7 @@ def _add_forest(families: Families, theta: np.ndarray, codes: np.ndarray, missin
 
 
 def _add_components(
-    families: Families, theta: np.ndarray, codes: np.ndarray, missing: np.ndarray, out: np.ndarray
+    families: Families, log_theta: np.ndarray, codes: np.ndarray, missing: np.ndarray, out: np.ndarray
 ) -> None:
     """Add what missing features sum to, component by component; rows that lack the same features go together."""
     number = {family: f for f, family in enumerate(families.families)}
@@ -157,21 +156,15 @@ def _add_components(
         for p, pattern in enumerate(patterns):
             unknown = frozenset(i for i, gone in zip(component, pattern, strict=True) if gone)
             touched = [family for family in part if _matters(family, unknown, part)]
-            if not touched:
-                continue
-            here = rows[which.ravel() == p]
-            needed = {v for i, parents in touched for v in (i, *parents)} & unknown
-            order, cells = _elimination(needed, [{i, *parents} & needed for i, parents in touched], families.n_levels)
-            check_memory(
-                24.0 * cells * families.K,
-                f"Summing {len(needed)} missing features out of a row, with a table of {cells:,} cells",
-                "Use fewer feature parents, or leave out rows with so many missing values.",
-            )
-            block = max(1, int(CELLS // (cells * families.K)))
-            for lo in range(0, len(here), block):
-                some = here[lo : lo + block]
-                factors = [_reduced(families, theta, number[f], codes[some], needed) for f in touched]
-                out[some] += _sum_out(factors, order)
+            if touched:
+                here = rows[which.ravel() == p]
+                scopes = [unknown.intersection((i, *parents)) for i, parents in touched]
+                order, cells = _order(scopes, families.n_levels, families.K)
+                block = max(1, int(CELLS // (cells * families.K)))
+                for lo in range(0, len(here), block):
+                    some = here[lo : lo + block]
+                    factors = [_reduced(families, log_theta, number[f], codes[some], unknown) for f in touched]
+                    out[some] += log_sum(factors, order).reshape(len(some), families.K)
 
 
 def _matters(family: Family, unknown: frozenset[int], part: list[Family]) -> bool:
@@ -182,67 +175,38 @@ def _matters(family: Family, unknown: frozenset[int], part: list[Family]) -> boo
     return any(_matters(other, unknown, part) for other in part if i in other[1])
 
 
-def _elimination(unknown: set[int], scopes: list[set[int]], n_levels: list[int]) -> tuple[list[int], int]:
-    """Return the order in which unknown features are summed out, and the cells of the largest table on the way.
+def _order(scopes: list[frozenset[int]], n_levels: list[int], K: int) -> tuple[list[int], float]:
+    """Return the order in which unknown features are summed out, and the cells that this takes for a row and class."""
+    names = sorted(frozenset().union(*scopes))
+    at = {v: place for place, v in enumerate(names)}
+    mask = np.zeros((len(names), len(names)), dtype=bool)
+    for scope in scopes:
+        inside = [at[v] for v in scope]
+        mask[np.ix_(inside, inside)] = True
+    np.fill_diagonal(mask, False)
+    found = elimination_order(np.array([n_levels[v] for v in names]), mask, np.inf)
+    assert found is not None  # noqa: S101  # there is no limit
+    order, cells = found
+    check_memory(
+        24.0 * cells * K,
+        f"Summing {len(names)} missing features out of a row, with {cells:,.0f} cells for each of {K} classes,",
+        "Use fewer feature parents, or leave out rows with so many missing values.",
+    )
+    return [names[place] for place in order], cells
 
-    Greedy: the feature whose elimination makes the smallest table goes next.
+
+def _reduced(families: Families, log_theta: np.ndarray, f: int, codes: np.ndarray, unknown: frozenset[int]) -> Factor:
+    """Return the log of a family's table at the known features of each row, as a table over the unknown ones.
+
+    Its first axis goes over rows and, within each, classes.
     """
-    left, most = [set(s) for s in scopes], 1
-    order: list[int] = []
-
-    def union(v: int) -> set[int]:
-        return set().union(*(s for s in left if v in s))
-
-    def size(v: int) -> int:
-        return math.prod(n_levels[u] for u in union(v))
-
-    for _ in range(len(unknown)):
-        v = min(sorted(unknown - set(order)), key=size)
-        joined = union(v)
-        most = max(most, size(v))
-        left = [s for s in left if v not in s] + [joined - {v}]
-        order.append(v)
-    return order, most
-
-
-Factor = tuple[tuple[int, ...], np.ndarray]  # unknown features, and a table (rows or 1, their levels..., K)
-
-
-def _reduced(families: Families, theta: np.ndarray, f: int, codes: np.ndarray, unknown: Iterable[int]) -> Factor:
-    """Return a family's table at the known features of each row, as a factor over the unknown ones."""
     i, parents = families.families[f]
-    table, scope = families.table(theta, f), [*parents, i]
+    table, scope = families.table(log_theta, f), [*parents, i]
     if families.context is not None:
         scope = [families.context[0], *scope]
     known = [a for a, v in enumerate(scope) if v not in unknown]
-    open_ = [a for a, v in enumerate(scope) if v in unknown]
-    table = table.transpose([*known, *open_, len(scope)])
-    table = table[tuple(codes[:, scope[a]] for a in known)] if known else table[None]
-    return tuple(scope[a] for a in open_), table
-
-
-def _sum_out(factors: list[Factor], order: list[int]) -> np.ndarray:
-    """Return the log of the sum over all unknown features of the product of factors, shape (rows, K)."""
-    log_scale: np.ndarray | float = 0.0
-    for v in order:
-        mine = [factor for factor in factors if v in factor[0]]
-        scope = (v, *dict.fromkeys(u for names, _ in mine for u in names if u != v))
-        product: np.ndarray | float = 1.0
-        for names, table in mine:
-            product = product * _aligned(names, table, scope)
-        summed = np.asarray(product).sum(axis=1)
-        top = summed.max(axis=tuple(range(1, summed.ndim - 1)), keepdims=True)
-        summed = summed / np.where(top > 0, top, 1.0)
-        log_scale = log_scale + log_table(top.reshape(len(top), -1))
-        factors = [factor for factor in factors if v not in factor[0]] + [(scope[1:], summed)]
-    for _, table in factors:
-        log_scale = log_scale + log_table(table)
-    return np.asarray(log_scale)
-
-
-def _aligned(names: tuple[int, ...], table: np.ndarray, scope: tuple[int, ...]) -> np.ndarray:
-    """Return a table with its axes in the order of `scope`, of length one where it does not depend on a feature."""
-    held = [u for u in scope if u in names]
-    table = table.transpose([0, *(1 + names.index(u) for u in held), table.ndim - 1])
-    lengths = iter(table.shape[1:-1])
-    return table.reshape(len(table), *(next(lengths) if u in names else 1 for u in scope), table.shape[-1])
+    free = [a for a, v in enumerate(scope) if v in unknown]
+    table = table.transpose([*known, len(scope), *free])
+    table = table[tuple(codes[:, scope[a]] for a in known)]
+    table = np.broadcast_to(table, (len(codes), families.K, *table.shape[table.ndim - len(free) :]))
+    return tuple(scope[a] for a in free), table.reshape(-1, *table.shape[2:])

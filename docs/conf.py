@@ -1,17 +1,15 @@
 """Sphinx configuration: theme, extensions, and the pages that are copied in from the vignettes and the benchmarks."""
 
 import os
-import re
 import shutil
+import sys
 from pathlib import Path
-
-from docutils.nodes import SkipNode
-from latex2mathml.converter import convert
 
 import bbl
 
 DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
+sys.path.insert(0, str(DOCS / "_ext"))
 
 project = "bbl"
 author = "the bbl developers"
@@ -25,8 +23,11 @@ extensions = [
     "sphinx.ext.viewcode",
     "numpydoc",
     "myst_nb",
+    "members",  # this and the next two: docs/_ext
+    "equations",
+    "cards",
 ]
-exclude_patterns = ["_build", "conf.py", "make_matches_r.py", "**/.ipynb_checkpoints"]
+exclude_patterns = ["_build", "_ext", "conf.py", "make_matches_r.py", "**/.ipynb_checkpoints"]
 templates_path = ["_templates"]
 nitpicky = False
 
@@ -43,6 +44,7 @@ nb_execution_show_tb = True
 nb_execution_timeout = 600
 nb_merge_streams = True
 nb_render_markdown_format = "myst"
+os.environ.setdefault("PYTHONWARNINGS", "ignore:IProgress not found")  # of tqdm, for want of a widget in a page
 os.environ.setdefault("MPLBACKEND", "module://matplotlib_inline.backend_inline")
 
 # -- API
@@ -81,6 +83,8 @@ html_theme_options = {
 }
 html_sidebars = {
     "index": [],
+    "gallery": [],
+    "gallery/*": [],  # the room goes to the code
     "start": [],
     "theory": [],
     "matches_r": [],
@@ -114,21 +118,6 @@ def copy_in() -> None:
         if not (results / f"{name}.md").exists():
             text = f"# {title}\n\nNo results are stored in this copy of the source; the folder benchmarks makes them.\n"
             (results / f"{name}.md").write_text(text, encoding="utf-8")
-
-
-def setup(app) -> None:
-    """Write equations as MathML, which browsers show without scripts from elsewhere."""
-
-    def renderer(display: str):
-        def visit(translator, node):
-            text = r"\begin{aligned}" + node.astext() + r"\end{aligned}" if r"\\" in node.astext() else node.astext()
-            text = re.sub(r"\\ln\b", r"\\,\\ln\\,", text)  # the converter sets no space around it
-            translator.body.append(convert(text, display=display))
-            raise SkipNode
-
-        return visit, None
-
-    app.add_html_math_renderer("mathml", renderer("inline"), renderer("block"))
 
 
 copy_in()

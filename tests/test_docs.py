@@ -2,9 +2,12 @@
 
 import contextlib
 import csv
+import importlib
+import importlib.util
 import re
 from pathlib import Path
 
+import jinja2
 import pytest
 import rcases
 from rcompare import RULES
@@ -51,6 +54,81 @@ def test_reference_lists_every_public_name(module):
     prefix = "" if module is bbl else module.__name__.removeprefix("bbl.") + "."
     public = {name for name in module.__all__ if name not in ("datasets", "errors")}
     assert public <= {name.removeprefix(prefix) for name in listed}
+
+
+def extension(name):
+    """Return a module of the folder with the extensions of the build."""
+    spec = importlib.util.spec_from_file_location(name, DOCS / "_ext" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def reference_classes():
+    """Return the classes that the reference has a page for."""
+    names = re.findall(r"^   ([\w.]+)$", (DOCS / "api" / "index.rst").read_text(encoding="utf-8"), re.MULTILINE)
+    found = []
+    for name in names:
+        folder, _, last = f"bbl.{name}".rpartition(".")
+        member = getattr(importlib.import_module(folder), last)  # so each entry can be imported, too
+        found += [member] if isinstance(member, type) else []
+    return found
+
+
+def defined_here(cls):
+    """Return the public methods and properties of a class that some class of the package defines."""
+    classes = [base for base in cls.__mro__ if base.__module__.split(".")[0] == "bbl"]
+    members = {name: member for base in reversed(classes) for name, member in vars(base).items() if name[0] != "_"}
+    plain = (type(None), type, bool, int, float, str, tuple, frozenset, dict)
+    outside = {name for name, member in members.items() if type(member).__module__.startswith("sklearn")}
+    return {name for name, member in members.items() if not isinstance(member, plain)} - outside
+
+
+def page_of(cls):
+    """Return the source of a class's page in the reference, as its template writes it."""
+    templates = jinja2.Environment(loader=jinja2.FileSystemLoader(DOCS / "_templates"), autoescape=False)  # noqa: S701
+    templates.filters |= {"underline": str}
+    members = extension("members").own_members
+    page = templates.get_template("autosummary/class.rst")
+    return page.render(objname=cls.__name__, module=cls.__module__, fullname="", own_members=lambda _: members(cls))
+
+
+@pytest.mark.parametrize("cls", reference_classes(), ids=lambda cls: cls.__name__)
+def test_pages_of_classes_list_every_public_method_and_property(cls):
+    page = page_of(cls)
+    described = re.findall(r"^   :members: (.*)$", page, re.MULTILINE)
+    assert set(", ".join(described).split(", ")) - {""} == defined_here(cls)
+    assert set(re.findall(rf"^      ~{cls.__name__}\.(\w+)$", page, re.MULTILINE)) == defined_here(cls)
+
+
+def test_the_page_of_results_has_what_its_bases_bring():
+    page = page_of(bbl.BBLResults)
+    for name in ("plot", "plot_network", "plot_logo", "inference", "interactions", "bse", "conf_int", "bootstrap"):
+        assert f"~BBLResults.{name}\n" in page
+
+
+def test_public_classes_have_pages():
+    public = {getattr(bbl, name) for name in bbl.__all__} - {bbl.datasets, bbl.errors}
+    assert {member for member in public if isinstance(member, type)} <= set(reference_classes())
+
+
+def test_the_gallery_shows_every_vignette_and_begins_with_the_titanic():
+    cards = re.findall(r"^(\w+): \d$", (DOCS / "gallery.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert cards[0] == "titanic"
+    assert sorted(cards) == sorted(path.stem for path in (DOCS.parent / "vignettes").glob("*.py"))
+
+
+@pytest.mark.parametrize(
+    ("tex", "signs"),
+    [
+        (r"\mathbf{x}_{\setminus i}", "x\\i"),
+        (r"P(x \mid \mathbf{1})", "P(x|1)"),
+    ],
+)
+def test_equations_need_no_font_for_mathematics(tex, signs):
+    mathml = extension("equations").to_mathml(tex, "inline")
+    assert re.sub(r"<[^>]*>|&#x0*([0-9A-F]+);", lambda m: chr(int(m[1], 16)) if m[1] else "", mathml) == signs
+    assert 'class="bold"' in mathml
 
 
 def test_comparison_with_r_passed_under_the_rules_of_the_tests():

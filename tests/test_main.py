@@ -1,4 +1,10 @@
-"""The command line: the Titanic session, and a user's own files."""
+"""The command line: the Titanic session, a user's own tables, predictions of a saved model, messages and exit codes."""
+
+import io
+import os
+import re
+import subprocess
+import sys
 
 import numpy as np
 import pandas as pd
@@ -6,6 +12,8 @@ import pytest
 
 import bbl
 from bbl.__main__ import main
+from bbl.cli.options import option_names
+from bbl.cli.tables import read_table
 
 FORMULA = "Survived ~ Class * Sex + Sex * Age"
 
@@ -17,50 +25,312 @@ def titanic(tmp_path):
     return path
 
 
-def test_the_session_of_the_paper(tmp_path, capsys):
+@pytest.fixture
+def table(tmp_path):
+    """Return a function that writes text to a file and returns its path."""
+
+    def write(text, name="table.csv"):
+        path = tmp_path / name
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return path
+
+    return write
+
+
+@pytest.fixture
+def zips(table):
+    """A table whose codes begin with a zero in some rows only."""
+    return table("y,zip\n" + "u,01\nv,02\nu,01\nv,10\nu,10\nv,02\n" * 3)
+
+
+@pytest.fixture
+def run(capsys):
+    """Return a function that runs the command line and returns its status, output and messages."""
+
+    def call(*arguments):
+        capsys.readouterr()
+        status = main([str(a) for a in arguments])
+        return status, *capsys.readouterr()
+
+    return call
+
+
+def frame(text, **options):
+    return pd.read_csv(io.StringIO(text), **options)
+
+
+def test_the_session_of_the_paper(tmp_path, run):
     picture = tmp_path / "figure.png"
-    assert main(["--plot", str(picture)]) == 0
-    out = capsys.readouterr().out
+    status, out, _ = run("--plot", picture)
+    assert status == 0
     for part in ("dh_[Class]^(No)", "chisq = 180.9014", "Optimal lambda", "Yes"):
         assert part in out
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_users_file(titanic, tmp_path, capsys):
+def test_a_users_file(titanic, tmp_path, run):
     model, new = tmp_path / "model.bbl", tmp_path / "new.csv"
     bbl.datasets.load_titanic().head(5)[["Class", "Sex", "Age"]].to_csv(new, index=False)
-    assert main([FORMULA, str(titanic), "--weights", "Freq", "--newdata", str(new), "--save", str(model)]) == 0
-    printed = capsys.readouterr().out
-    table = pd.read_csv(__import__("io").StringIO(printed))
+    status, out, err = run(FORMULA, titanic, "--weights", "Freq", "--newdata", new, "--save", model)
+    assert status == 0 and err == f"The model is in {model}\n"
     expected = bbl.load(model).predict(pd.read_csv(new), type="prob")
-    np.testing.assert_allclose(table[["No", "Yes"]], expected[["No", "Yes"]], rtol=1e-12)
-    assert (table["yhat"] == expected["yhat"]).all()
+    np.testing.assert_allclose(frame(out)[["No", "Yes"]], expected[["No", "Yes"]], rtol=1e-12)
+    assert (frame(out)["yhat"] == expected["yhat"]).all()
 
 
-def test_parquet_and_options(titanic, tmp_path, capsys):
+def test_parquet_and_options(titanic, tmp_path, run):
     pytest.importorskip("pyarrow")
     path = tmp_path / "titanic.parquet"
     pd.read_csv(titanic).to_parquet(path)
-    assert main([FORMULA, str(path), "--weights", "Freq", "--method", "mf", "--eps", "0.5"]) == 0
-    assert "eps = 0.5" in capsys.readouterr().out
+    status, out, _ = run(FORMULA, path, "--weights", "Freq", "--method", "mf", "--eps", "0.5")
+    assert status == 0 and "eps = 0.5" in out
+
+
+@pytest.mark.parametrize("type_", ["prob", "link", "class"])
+def test_predict_gives_what_the_saved_model_predicts(titanic, tmp_path, run, type_):
+    model = tmp_path / "model.bbl"
+    fit = bbl.bbl(FORMULA, bbl.datasets.load_titanic(), "Freq")
+    fit.save(model)
+    status, out, err = run("predict", model, titanic, "--type", type_)
+    assert (status, err) == (0, "")
+    expected = fit.predict(pd.read_csv(titanic), type=type_)
+    assert out == expected.to_csv(index=False, lineterminator="\n")
+
+
+def test_tables_come_through_standard_input(titanic, tmp_path, run, monkeypatch):
+    model = tmp_path / "model.bbl"
+    assert run(FORMULA, titanic, "--weights", "Freq", "--save", model)[0] == 0
+    from_file = run("predict", model, titanic)[1]
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(titanic.read_bytes())))
+    assert run("predict", model, "-")[1] == from_file
+
+
+def test_the_penalty_is_chosen_inside_the_fit(titanic, tmp_path, run):
+    model = tmp_path / "model.bbl"
+    data = bbl.datasets.load_titanic().astype({c: object for c in ("Class", "Sex", "Age", "Survived")})
+    for options, given in (
+        (["--lambda", "cv-1se", "--seed", "3"], {"lambda_": "cv-1se", "seed": 3}),
+        (["--method", "mf", "--eps", "cv", "--calibrate", "temperature"], {"method": "mf", "eps": "cv"}),
+    ):
+        assert run("Survived ~ .^2", titanic, "--weights", "Freq", "--save", model, *options)[0] == 0
+        calibrate = {"calibrate": "temperature"} if "--calibrate" in options else {}
+        expected = bbl.bbl("Survived ~ .^2", data, "Freq", **given, **calibrate, verbose=0)
+        loaded = bbl.load(model)
+        assert loaded.engine == expected.engine
+        pd.testing.assert_frame_equal(loaded.predict(data), expected.predict(data))
+
+
+def test_cross_validation_is_that_of_crossval(titanic, tmp_path, run):
+    model, picture = tmp_path / "model.bbl", tmp_path / "cv.svg"
+    folds = ["--cv", "--nfold", "3", "--shuffle", "--seed", "7", "--score", "logloss", "--lambda", "0.001,0.1"]
+    status, out, _ = run("Survived ~ .^2", titanic, "--weights", "Freq", *folds, "--save", model, "--plot", picture)
+    data = bbl.datasets.load_titanic().astype({c: object for c in ("Class", "Sex", "Age", "Survived")})
+    options = {"nfold": 3, "shuffle": True, "seed": 7, "score": "logloss", "lambda_": [0.001, 0.1], "verbose": 0}
+    cv = bbl.crossVal("Survived ~ .^2", data, "Freq", **options)
+    assert status == 0 and out == f"\n>>> cv\n{cv}\n"
+    assert bbl.load(model).engine == cv.model.engine
+    assert b"<svg" in picture.read_bytes()
+
+
+def test_codes_with_leading_zeros_stay_text(zips, table, tmp_path, run):
+    model = tmp_path / "model.bbl"
+    status, out, _ = run("y ~ zip", zips, "--method", "naive", "--save", model)
+    assert status == 0 and "zip = 01 02 10" in out
+    # alone, 10 would be a number, which the model does not know
+    status, out, _ = run("predict", model, table("zip\n10\n10\n", "new.csv"))
+    assert status == 0 and len(frame(out)) == 2
+    status, _, err = run("predict", model, table("zip\n1\n", "new.csv"))
+    assert status == 1 and "'1'; it knows '01', '02', '10'" in err and "--unseen ignore" in err
+    assert run("predict", model, table("zip\n1\n10\n", "new.csv"), "--unseen", "ignore")[0] == 0
+
+
+def test_types_can_be_given(zips, run):
+    assert "zip = 1 2 10" in run("y ~ zip", zips, "--method", "naive", "--dtype", "zip=number")[1]
+    status, _, err = run("y ~ zip", zips, "--dtype", "y=number")
+    assert status == 1 and "column 'y' holds 'u', which is no number" in err
+
+
+@pytest.mark.parametrize(
+    ("cells", "options", "expected"),
+    [
+        (["1", "2"], {}, [1, 2]),
+        (["1", ""], {}, [1, pd.NA]),
+        (["1.5", "-2"], {}, [1.5, -2.0]),
+        (["0", "0.5", "-0.5"], {}, [0.0, 0.5, -0.5]),
+        (["00", "7"], {}, ["00", "7"]),
+        (["-01", "7"], {}, ["-01", "7"]),
+        (["1234567890123456789", "7"], {}, ["1234567890123456789", "7"]),
+        (["1", "x"], {}, ["1", "x"]),
+        (["True", "false"], {}, [True, False]),
+        (["true", "NA"], {}, [True, np.nan]),
+        (["1", "2"], {"types": {None: "text"}}, ["1", "2"]),
+        (["01", "2"], {"types": {"b": "number", None: "text"}}, [1, 2]),
+        (["01", "x"], {"types": {"b": "numbers"}}, [1, "x"]),
+        (["NA", "?"], {"missing": ("", "?")}, ["NA", np.nan]),
+        (["NA", "x"], {"levels": {"b": {"NA"}}}, ["NA", "x"]),
+        (["inf", "1"], {}, ["inf", "1"]),
+    ],
+)
+def test_cells_become_numbers_truth_values_or_text(table, cells, options, expected):
+    path = table("a,b\n" + "".join(f"k,{cell}\n" for cell in cells))
+    found = read_table(path, **options)["b"].tolist()
+    assert [str(value) for value in found] == [str(value) for value in expected]
+    assert [type(value) for value in found] == [type(value) for value in expected]
+
+
+def test_tab_separated_packed_and_windows_files_are_read(tmp_path):
+    expected = pd.DataFrame({"a": ["k", "é"], "b": [1, 2]})
+    expected.to_csv(tmp_path / "t.tsv", sep="\t", index=False)
+    expected.to_csv(tmp_path / "t.csv.gz", index=False)
+    expected.to_csv(tmp_path / "t.csv", index=False, encoding="utf-8-sig", lineterminator="\r\n")
+    for name in ("t.tsv", "t.csv.gz", "t.csv"):
+        assert read_table(tmp_path / name).to_dict("list") == expected.to_dict("list")
+
+
+@pytest.mark.filterwarnings("default::bbl.DataWarning")
+@pytest.mark.parametrize("header", ['"","y","a"', '"y","a"'])
+def test_row_names_of_r_are_no_predictor(table, run, header):
+    path = table(header + "\n" + "".join(f'"{k}","{"uv"[k % 2]}","{"rs"[k // 2 % 2]}"\n' for k in range(12)))
+    status, out, err = run("y ~ .", path, "--method", "naive")
+    assert status == 0 and " 1 predictor state:\n   a = r s\n" in out
+    assert err.startswith("warning: the first column of ") and "left out" in err
+
+
+def test_missing_markers_can_be_given(table, run):
+    path = table("y,a\n" + "u,NA\nv,k\nu,k\nv,?\n" * 3)
+    status, _, err = run("y ~ a", path)
+    assert status == 1 and "3 missing values. Drop the rows (--missing drop)" in err
+    status, out, _ = run("y ~ a", path, "--na", "?", "--missing", "drop", "--method", "naive")
+    assert status == 0 and "a = NA k" in out
+
+
+def test_a_text_that_is_a_level_is_not_missing_in_new_data(table, tmp_path, run):
+    model = tmp_path / "model.bbl"
+    path = table("y,a\n" + "u,NA\nv,k\nu,k\nv,NA\n" * 3)
+    assert run("y ~ a", path, "--na", "?", "--method", "naive", "--save", model)[0] == 0
+    assert run("predict", model, table("a\nNA\nk\n", "new.csv"))[0] == 0
+
+
+def test_models_of_numbered_columns_find_them_in_a_table(table, tmp_path, run):
+    model = tmp_path / "model.bbl"
+    fit = bbl.bbl("y ~ .", pd.DataFrame({"y": [*"uvuv"] * 3, 0: [0, 1, 1, 0] * 3}), method="naive")
+    fit.save(model)
+    assert run("predict", model, table("0\n1\n0\n", "new.csv"))[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["Survived ~ Nope", "{data}"], ["Nope"]),
+        (["Survived ~ .", "{data}", "--weights", "Frq"], ["--weights Frq", "'Freq'"]),
+        (["Survived ~ .", "missing.csv"], ["'missing.csv': No such file"]),
+        (["Survived ~ .", "{data}", "--newdata", "missing.csv"], ["'missing.csv': No such file"]),
+        (["predict", "missing.bbl", "{data}"], ["missing.bbl"]),
+        (["predict", "{data}", "{data}"], ["no model file"]),
+        (["Survived ~ .", "{data}", "--lambda", "-1"], ["--lambda must lie in [0, inf)"]),
+        (["Survived ~ .", "{data}", "--eps", "0.5"], ["--eps is not an option of --method pseudo"]),
+        (["Survived ~ .", "{data}", "--prior-count", "1"], ["--prior-count", "--lambdah", "--method"]),
+        (["Survived ~ .", "{data}", "--jobs", "0"], ["--jobs must not be 0"]),
+        (["Survived ~ .", "{data}", "--cv", "--nfold", "1"], ["--nfold must be"]),
+        (["Class ~ .", "{data}", "--cv", "--score", "auc"], ["--score auc needs two"]),
+        (["Freq ~ .", "-", "--newdata", "-"], ["DATA and --newdata"]),
+        (["Survived ~ .", "{data}", "--plot", "fit.xyz"], ["--plot: no figure", ".png"]),
+        (["Survived ~ .", "{data}", "--plot", "nowhere/fit.png"], ["--plot: there is no folder 'nowhere'"]),
+        (["Survived ~ .", "{data}", "--save", "nowhere/fit.bbl"], ["--save: there is no folder 'nowhere'"]),
+        (["Survived ~ .", "{data}", "--save", "."], ["--save: '.' is a folder"]),
+        (["--plot", "fit.xyz"], ["--plot: no figure"]),
+    ],
+)
+def test_errors_are_one_line_that_names_options(titanic, run, arguments, words):
+    status, out, err = run(*(a.format(data=titanic) for a in arguments))
+    assert (status, out) == (1, "")
+    assert err.startswith("error: ") and err.count("\n") == 1
+    assert all(word in err for word in words), err
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "cannot be read as a table"),
+        ('y,a\n"u,1\n', "cannot be read as a table"),
+        (b"y,a\n\xff\xfe,1\n", "no text in UTF-8"),
+        ("y,a\nu,1,2,3\nv,1,2,3\n", "more cells than its header has names"),
+        ("y,y\nu,1\nv,2\n", "duplicate column name 'y'"),
+        ("y,a\n", "table.csv has no rows"),
+        ("y,a\nu,1\n,2\nv,2\n", "missing value, and is the response"),
+        ("y,a\nu,1\nv,1\n", "or pass --novar-ok"),
+        ("y,a\n" + "".join(f"u,{k}.5\nv,{k}.25\n" for k in range(30)), "pass --dtype 'a=text'"),
+    ],
+)
+def test_tables_that_cannot_be_used_are_refused_in_one_line(table, run, text, words):
+    status, _, err = run("y ~ a", table(text))
+    assert status == 1 and words in err and err.count("\n") == 1
+    assert not re.search(r"\w=['\[]|\w\(|xlevels|pandas", err.replace("(novarOk", "")), err
+
+
+@pytest.mark.parametrize("name", ["fit.xyz", "nowhere/fit.png"])
+def test_figures_are_refused_before_the_fit(titanic, run, name, monkeypatch):
+    monkeypatch.setattr(bbl, "bbl", None)  # a fit would fail
+    assert run(FORMULA, titanic, "--plot", name)[0] == 1
 
 
 @pytest.mark.parametrize(
     ("arguments", "word"),
     [
-        (["Survived ~ Nope", "{data}"], "Nope"),
-        (["Survived ~ .", "{data}", "--weights", "Frq"], "Freq"),
-        (["Survived ~ .", "missing.csv"], "missing.csv"),
-        (["Survived ~ .", "{data}", "--method", "foo"], "method"),
+        ([FORMULA], "CSV"),
+        ([FORMULA, "d.csv", "--method", "foo"], "pseudo"),
+        ([FORMULA, "d.csv", "--lambda", "foo"], "cv-1se"),
+        ([FORMULA, "d.csv", "--lambda", "0.1,1"], "need --cv"),
+        ([FORMULA, "d.csv", "--lambda", "cv", "--cv"], "grid"),
+        ([FORMULA, "d.csv", "--shuffle"], "--cv"),
+        ([FORMULA, "d.csv", "--dtype", "zip"], "zip=text"),
+        (["predict", "model.bbl"], "NEWDATA"),
     ],
 )
-def test_errors_are_one_line(titanic, capsys, arguments, word):
-    assert main([a.format(data=titanic) for a in arguments]) == 1
-    err = capsys.readouterr().err
-    assert err.startswith("error: ") and word in err and "Traceback" not in err
+def test_commands_that_are_not_understood_end_with_status_2(capsys, arguments, word):
+    with pytest.raises(SystemExit, match="2"):
+        main(arguments)
+    out, err = capsys.readouterr()
+    assert out == "" and word in err
 
 
-def test_a_formula_without_data_is_refused(capsys):
+@pytest.mark.parametrize(("arguments", "word"), [(["--version"], f"bbl {bbl.__version__}"), (["--help"], "predict")])
+def test_version_and_help_are_printed(capsys, arguments, word):
+    with pytest.raises(SystemExit, match="0"):
+        main(arguments)
+    assert word in capsys.readouterr().out
+
+
+def test_help_fits_into_120_columns_and_names_every_option(capsys):
     with pytest.raises(SystemExit):
-        main([FORMULA])
-    assert "CSV" in capsys.readouterr().err
+        main(["--help"])
+    out = capsys.readouterr().out
+    assert max(map(len, out.splitlines())) <= 120
+    assert all(option in out for option in option_names().values())
+
+
+@pytest.mark.filterwarnings("default::bbl.ConvergenceWarning")
+def test_warnings_name_options_and_do_not_mix_with_predictions(titanic, run):
+    status, out, err = run(
+        FORMULA, titanic, "--weights", "Freq", "--lambda", "0", "--itmax", "1", "--newdata", titanic, "--jobs", "1"
+    )
+    assert status == 0 and err.startswith("warning: In group") and "raise --itmax, --tolerance or --lambda" in err
+    assert len(frame(out)) == 32
+
+
+def test_an_interrupt_ends_with_status_130(titanic, run, monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(bbl, "bbl", interrupted)
+    assert run(FORMULA, titanic) == (130, "", "error: interrupted\n")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such signal")
+def test_a_closed_pipe_leaves_no_traceback(titanic):
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-m", "bbl", FORMULA, str(titanic), "--weights", "Freq"]
+    done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, timeout=120)
+    os.close(write)
+    assert (done.returncode, done.stderr) == (141, b"")

@@ -101,3 +101,11 @@ def test_imports_run_down_the_table(path):
     order = {name: row for row, name in enumerate(listed())}
     upward = {name for name in imported(path) if order.get(name, len(order)) <= order.get(path, -1)}
     assert not upward
+
+
+def test_scikit_learn_version_is_the_same_everywhere():
+    (wanted,) = (
+        extra.removeprefix("scikit-learn>=") for extra in PROJECT["project"]["optional-dependencies"]["sklearn"]
+    )
+    said = re.findall(r"scikit-learn (\d[\d.]*\d)", text("bbl/sklearn/boltzmann.py") + text("docs/guide/sklearn.md"))
+    assert said and set(said) == {wanted}

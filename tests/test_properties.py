@@ -31,15 +31,18 @@ from bbl.rows.sample import code_dtype
 from bbl.stats.metrics import auc
 from bbl.stats.scores import class_scores, log_probabilities
 
-NIGHTLY = os.environ.get("BBL_HYPOTHESIS") == "nightly"
+EFFORT = os.environ.get("BBL_HYPOTHESIS")
+NIGHTLY = EFFORT == "nightly"
+pytestmark = pytest.mark.properties
 METHODS = {"pseudo": {"lambda_": 0.1, "lambdah": 0.1}, "mf": {}, "naive": {}}
 NAMES = ["a", "b", "c", "d", "e"]
 
 
 def examples(n):
     """The number of examples by their cost; a counterexample of the nightly run is printed with its seed."""
+    count = 20_000 if NIGHTLY else n if EFFORT == "full" else max(n // 10, 20)
     return settings(
-        max_examples=20_000 if NIGHTLY else n,
+        max_examples=count,
         deadline=None,
         derandomize=not NIGHTLY,
         database=None,

@@ -43,8 +43,8 @@ splice = bbl.datasets.load_splice_sites().sample(1000, replace=True, weights="co
 splice = splice[[*"123", *"6789"]].reset_index(drop=True)
 try:
     sites, is_paper = bbl.datasets.fetch_ma0014(), True
-except bbl.errors.DataError as error:
-    print(f"MA0014.3 is not at hand: {error}\nSplice sites take its place; their numbers are not the paper's.")
+except bbl.errors.DataError:
+    print("MA0014.3 is not at hand here. Splice sites take its place; their numbers are not the paper's.")
     sites, is_paper = splice, False
 print(sites.head())
 print(sites.shape)

@@ -24,6 +24,7 @@
 import base64
 import warnings
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 
@@ -43,7 +44,7 @@ print(code.pivot_table(index=["b1", "b3"], columns="b2", values="aa", aggfunc="f
 # The paper's 2,000 codons, packed with two bits per base. For others, draw rows of the table:
 # `code.sample(2000, replace=True, random_state=351)`.
 
-# %%
+# %% tags=["hide-input"]
 CODONS = """
 %G??S>5nn^MD~31nja@7ZP9gb&Za&V7$lpbVL2RLTC~uN&iNCrFHQzv3of$ovHr=j^M|c&Hl1B)cV&;pR(rmdwb8)cqb-+P+J-t@ma)O9L`>uM
 zhCK7J0S-F3%gd*gQ@ui+n;QO&wyP}Nq(#uO32`UJ|3z{z^B!B8QFiP2~X#f<a3I<s}I%MsF#2(O{tc|1j*0yO&)*KK(5~9_{_mmt+bX>t7DuN
@@ -64,6 +65,8 @@ d!Vs`Fj6_vDJVM)?bkQVp38=u<f6o#4KI*G4II1lnJfWD(=|Do?LA|^{9I4GJ-H#Mx)H++S;wOa94cH7
 MWBCMn9DZD?En0|=pLBBuiPo%d=ewxHkh)L&ptJc-*R(xZ9tuK`<0B^yUj)np<^eYIA8Oa?!XbzgasLc(VG(7ApjZd_VRa-So;S_Lc4nOO99wR
 g@UoE
 """
+
+# %%
 packed = np.frombuffer(base64.b85decode(CODONS.replace("\n", "")), dtype=np.uint8)
 bits = np.unpackbits(packed).reshape(2000, 3, 2)
 bases = np.array(list("acgt"))[bits[..., 0] * 2 + bits[..., 1]]
@@ -112,6 +115,12 @@ print(
         {"eq. (31)": cv.cvframe["score"].to_numpy(), "exact": exact.cvframe["score"].to_numpy()}, index=grid
     ).to_string()
 )
+
+# %%
+fig, axes = plt.subplots(1, 2, figsize=(9, 3.4), layout="constrained", sharey=True)
+cv.plot(ax=axes[0]).set_title("ln Z by eq. (31)")
+exact.plot(ax=axes[1]).set_title("exact ln Z")
+plt.show()
 
 # %% [markdown]
 # ## What do the interactions add?

@@ -84,8 +84,8 @@ print(
 # %%
 try:
     everything, everything_test = bbl.datasets.fetch_mnist(), bbl.datasets.fetch_mnist("test")
-except bbl.errors.DataError as error:
-    print(f"MNIST is not at hand: {error}\nThe subsample takes its place; its error rates are not those of table 1.")
+except bbl.errors.DataError:
+    print("All of MNIST is not at hand here. The subsample takes its place; its error rates are not those of table 1.")
     everything, everything_test = digits, digits_test
 full = bbl.removeConst(everything, response="y")
 print(f"{len(full)} training images of {full.shape[1] - 1} pixels, {len(everything_test)} test images")

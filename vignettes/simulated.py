@@ -76,7 +76,7 @@ print(pd.DataFrame([rms(f) for f in fits], columns=["rms error of h", "rms error
 # *ctrl*, with R's `set.seed(135)`. Its rows and its true parameters follow in packed form, so that the same table can
 # be computed here; `bbl.randomsamp(predictors, ["case", "ctrl"], par=[...])` would draw new ones.
 
-# %%
+# %% tags=["hide-input"]
 ROWS = """
 +S-I-X->?Zlueg(m!_dMcJXtITGzdtL@C6vzh_edo1>?>Sl^wQGQ;$I_}_#4{%>-EhTx?U)8g!<hgapksaL=GFQIZ7%P?J1+L5$r(|(eEi>p(K
 rfsT5xu<s)YL#xNauofyYuMZ<u5BsGSK?_F*)pd482@1J=Xw|U9%*VrgWc$7cITy?6h-47Ya$wvzG>LmyQXPb*|Aiescg1nWh!Y_YHOur(X42C
@@ -103,6 +103,7 @@ HPiR<qg-YfBLcysj!PL(!yr8L(;Ye}M3Kn+O}t_QtFmv)N#PXI4m+@;E)0P-mNZBTBD7KL1!0La)|r+C
 """
 
 
+# %%
 def unpack(text):
     return np.frombuffer(base64.b85decode(text.replace("\n", "")), dtype=np.uint8)
 

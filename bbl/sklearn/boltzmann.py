@@ -28,7 +28,7 @@ try:
     from sklearn.utils.multiclass import check_classification_targets
     from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d, validate_data
 except ImportError as error:
-    raise ImportError("bbl.sklearn needs scikit-learn 1.6 or later: pip install boltzmann-bayes[sklearn]") from error
+    raise ImportError("bbl.sklearn needs scikit-learn 1.8 or later: pip install boltzmann-bayes[sklearn]") from error
 
 __all__ = ["BBLClassifier"]
 

@@ -679,7 +679,7 @@ def test_command_line(tmp_path, capsys):
     data, _ = frame()
     data.to_csv(tmp_path / "data.csv", index=False)
     assert main([FORMULA, str(tmp_path / "data.csv")]) == 1
-    assert "missing='drop'" in capsys.readouterr().err
+    assert "--missing drop" in capsys.readouterr().err
     args = [FORMULA, str(tmp_path / "data.csv"), "--missing", "marginal", "--newdata", str(tmp_path / "data.csv")]
     assert main(args) == 0
     assert len(capsys.readouterr().out.splitlines()) == 301

@@ -20,4 +20,4 @@ export PYTHONMALLOC=malloc PYTHONPATH=$work ASAN_OPTIONS=detect_leaks=0:malloc_c
 # left out: scripts that run what other tests run, and R's largest fits, which take over ten minutes here
 [ $# -gt 0 ] || set -- tests --ignore=tests/test_vignettes.py --ignore=tests/test_benchmarks.py \
     --ignore=tests/test_reference_r.py
-LD_PRELOAD=$runtime "$python" -m pytest -q -p no:cacheprovider "$@"
+LD_PRELOAD=$runtime "$python" -m pytest -q -n 0 -p no:cacheprovider "$@"

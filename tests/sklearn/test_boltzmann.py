@@ -33,7 +33,6 @@ from sklearn.utils.estimator_checks import estimator_checks_generator  # noqa: E
 
 from bbl.sklearn import BBLClassifier  # noqa: E402
 
-OLD = tuple(map(int, sklearn.__version__.split(".")[:2])) < (1, 7)
 METHODS = ("pseudo", "mf", "naive")
 MEAN_FIELD = {"method": "mf", "prior_count": 2, "log_z": "mf"}
 ENGINE = bbl.PseudoLikelihood(symmetrize=False)
@@ -66,8 +65,7 @@ def check_name(check):
     return getattr(check, "func", check).__name__
 
 
-# one needs scipy to be told of the array API before it is imported (below); one subtracts floats from integers in 1.6
-ELSEWHERE = {"check_array_api_input", *(["check_positive_only_tag_during_fit"] if OLD else [])}
+ELSEWHERE = {"check_array_api_input"}  # needs scipy to be told of the array API before it is imported (below)
 
 
 # some checks give continuous arrays, one of them 15 rows in 30 such columns, where rounding ends the fit
@@ -84,7 +82,6 @@ def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
 
-@pytest.mark.skipif(OLD, reason="one of scikit-learn 1.6's own checks is broken for classifiers of categories")
 def test_no_check_is_skipped_or_expected_to_fail():
     code = (
         "import collections\n"

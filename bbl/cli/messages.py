@@ -1,0 +1,64 @@
+"""Messages of the command line: errors and warnings of the package in terms of options and files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+__all__ = ["in_options"]
+
+# Remedies that only a Python program has, and what stands in their place; {column} is the column at fault.
+REMEDIES = (
+    (r" Drop the rows: data\.dropna\(.*\), or missing='drop'\.", r" Drop the rows: missing='drop'."),
+    (
+        r" Drop them with removeConst\(data\), give their levels in xlevels, or pass novarOk=True\.",
+        r" Leave them out of the formula, or pass novarOk=.",
+    ),
+    (
+        r", for example with pandas\.cut or pandas\.qcut; if each number is a level, make it a category\.",
+        r"; if each number is a level, pass --dtype '{column}=text'.",
+    ),
+    (r" \(or list them in xlevels\)", r""),
+    (r" Give the name of one, or an array\.", r" Give the name of one."),
+    (r" the data; did you mean", r" the table; did you mean"),
+)
+# arguments that are words of the language too: they are options only as NAME=, or at the beginning of a message
+WORDS = frozenset({"data", "help", "method", "missing", "plot", "save", "score", "seed", "shuffle", "type", "weights"})
+
+
+def in_options(
+    text: str, options: Mapping[str, str], files: Mapping[str, object], argument: str | None = None, column: object = ""
+) -> str:
+    """Return a message with options in place of arguments, and file names in place of ``data`` and ``newdata``.
+
+    Parameters
+    ----------
+    text : str
+        Message of an error or warning.
+    options : mapping of argument to option
+        As ``{"lambda_": "--lambda"}``.
+    files : mapping of argument to file
+        As ``{"data": "people.csv"}``.
+    argument, column : optional
+        The argument and the column at fault, of an error.
+
+    Examples
+    --------
+    >>> in_options("use log_z='auto', or raise lambda_.", {"log_z": "--log-z", "lambda_": "--lambda"}, {})
+    'use --log-z auto, or raise --lambda.'
+    """
+    for found, instead in REMEDIES:
+        text = re.sub(found, instead.replace("{column}", str(column).replace("\\", r"\\")), text)
+    text = re.sub(r"^(data|newdata)\b", lambda m: str(files.get(m[1], m[1])), text)
+    if argument in options:
+        text = re.sub(rf"^{argument}\b(?!=)", options[str(argument)], text)
+    names = "|".join(sorted(map(re.escape, options), key=len, reverse=True))
+    text = re.sub(
+        rf"(?<![\w-])({names})=(?:'([^']*)'|([\w.+-]*\w))?",
+        lambda m: f"{options[m[1]]} {m[2] or m[3] or ''}".rstrip(),
+        text,
+    )
+    if argument in options:  # as in "'eps' is not an option of ..."
+        text = text.replace(f"'{argument}'", options[str(argument)])
+    bare = "|".join(name for name in names.split("|") if name not in WORDS)
+    return re.sub(rf"(?<![\w'.-])({bare})(?![\w'=])", lambda m: options[m[1]], text)

@@ -1,0 +1,196 @@
+"""Options of the command line; each is stored under the name of the argument that it stands for."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import bbl
+from bbl.boltzmann.tuning import RULES
+from bbl.cli.tables import MISSING_TEXTS, TYPES
+from bbl.design.design import MISSING
+from bbl.engines import ENGINES
+from bbl.model.logz import LOG_Z
+from bbl.results.classifier import TYPES as PREDICTIONS
+from bbl.stats.calibration import CALIBRATE
+
+__all__ = ["engine_options", "option_names", "parse"]
+
+PROGRAM = "python -m bbl"
+ENGINE_OPTIONS = ("lambda_", "lambdah", "eps", "prior_count", "tolerance", "itmax")
+FOLD_OPTIONS = ("nfold", "shuffle", "score")
+EXAMPLES = f"""\
+examples:
+  {PROGRAM} "y ~ .^2" people.csv                                  fit, and print the model and its tests
+  {PROGRAM} "y ~ .^2" people.csv --lambda cv --save fit.bbl       choose the penalty, keep the model
+  {PROGRAM} predict fit.bbl new.csv > predicted.csv               predict with a model that was kept
+  {PROGRAM} "y ~ .^2" people.csv --newdata new.csv                fit and predict at once
+  {PROGRAM} "y ~ .^2" people.csv --cv --shuffle --lambda 0.01,0.1,1
+
+"{PROGRAM} predict --help" has the options of predict. Models, predictions and tables go to standard output,
+warnings and errors to standard error. Exit status: 0; 1 after an error in files, data or model; 2 if the command
+is not understood."""
+PREDICT_TEXT = """Predict the rows of a table with a saved model. The result is a CSV table on standard output, one line
+for each row in the order of the table. Columns are read as the model needs them: where it knows texts, 01 stays 01."""
+
+
+def numbers(text: str) -> Any:
+    """Return one number, a list of numbers, or the name of a rule that finds one."""
+    if text in RULES:
+        return text
+    try:
+        values = [float(part) for part in text.split(",")]
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number; give one, or {' or '.join(RULES)}") from None
+    return values if len(values) > 1 else values[0]
+
+
+def column_type(text: str) -> tuple[str | None, str]:
+    """Return column (None for all) and type of ``COL=TYPE`` or ``TYPE``."""
+    column, sign, kind = text.rpartition("=")
+    if kind not in TYPES:
+        known = " or ".join(TYPES)
+        raise argparse.ArgumentTypeError(
+            f"{text!r} names no type; give {known}, or a column's as {column or text}=text"
+        )
+    return (column if sign else None), kind
+
+
+def _table_options(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
+    group = parser.add_argument_group("tables", "CSV, tab-separated (.tsv) or Parquet (.parquet); - is standard input.")
+    group.add_argument(
+        "--na",
+        action="append",
+        metavar="TEXT",
+        help="a cell that means missing, besides empty ones; repeat for more. Default: "
+        + ", ".join(text for text in MISSING_TEXTS if text),
+    )
+    return group
+
+
+def _prediction_options(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--type",
+        choices=PREDICTIONS,
+        default="prob",
+        help="prob: a probability per group, and the likeliest group (default); link: log-odds; class: the group alone",
+    )
+    group.add_argument(
+        "--unseen",
+        choices=("raise", "ignore"),
+        default="raise",
+        help="levels that the model does not know are an error (raise, default), or say nothing (ignore)",
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=PROGRAM,
+        usage=f"{PROGRAM} [FORMULA DATA] [options]\n       {PROGRAM} predict MODEL NEWDATA [options]",
+        description="Fit a Boltzmann Bayes learner. Without arguments: the paper's Titanic session, on shipped data.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("formula", nargs="?", metavar="FORMULA", help="'y ~ .^2' or 'y ~ a * b + c'")
+    parser.add_argument("data", nargs="?", type=Path, metavar="DATA", help="table with the columns of the formula")
+    parser.add_argument("--version", action="version", version=f"bbl {bbl.__version__}")
+
+    group = parser.add_argument_group("model")
+    group.add_argument("--weights", metavar="COL", help="column of frequencies")
+    group.add_argument("--method", choices=tuple(ENGINES), default="pseudo", help="default: pseudo")
+    group.add_argument(
+        "--lambda", dest="lambda_", type=numbers, metavar="X", help="penalty of couplings (pseudo); or cv, cv-1se"
+    )
+    group.add_argument("--lambdah", type=float, metavar="X", help="penalty of fields (pseudo)")
+    group.add_argument("--eps", type=numbers, metavar="X", help="weight of the covariance, 0 to 1 (mf); or cv, cv-1se")
+    group.add_argument("--prior-count", type=float, metavar="X", help="pseudocount (mf, naive)")
+    group.add_argument("--tolerance", type=float, metavar="X", help="gradient at which iterations end (pseudo)")
+    group.add_argument("--itmax", type=int, metavar="N", help="most iterations (pseudo)")
+    group.add_argument(
+        "--missing",
+        choices=MISSING,
+        default="raise",
+        help="missing values are an error (raise, default), their rows are dropped (drop), they are a level of their "
+        "own (level), or they are summed out (marginal)",
+    )
+    group.add_argument("--novar-ok", dest="novarOk", action="store_true", help="keep predictors with a single level")
+    group.add_argument("--log-z", choices=LOG_Z, default="auto", help="how ln Z is computed; default: auto")
+    group.add_argument("--calibrate", choices=CALIBRATE, default="none", help="correct class scores; default: none")
+    group.add_argument("--seed", type=int, default=0, metavar="N", help="of folds and sampling; default: 0")
+    group.add_argument("--jobs", dest="n_jobs", type=int, metavar="N", help="threads; default: all cores")
+
+    group = parser.add_argument_group("cross-validation")
+    group.add_argument(
+        "--cv", action="store_true", help="score one setting or a grid, as --lambda 0.01,0.1,1; keep a fit at the best"
+    )
+    group.add_argument("--nfold", type=int, metavar="K", help="number of folds; default: 5")
+    group.add_argument("--shuffle", action="store_true", help="deal rows to folds at random (default: in their order)")
+    group.add_argument(
+        "--score",
+        choices=("auc", "accuracy", "logloss", "brier"),
+        help="default: auc for two groups, accuracy for more",
+    )
+
+    group = _table_options(parser)
+    group.add_argument(
+        "--dtype",
+        action="append",
+        type=column_type,
+        metavar="COL=TYPE",
+        help="type of a column, text or number, or of all columns (TYPE alone); repeat for more. By default columns of "
+        "numbers are numbers, but text where one has a leading zero, as in 01, or over 18 digits",
+    )
+
+    group = parser.add_argument_group("results")
+    group.add_argument("--newdata", type=Path, metavar="FILE", help="predict this table: CSV on standard output")
+    _prediction_options(group)
+    group.add_argument("--save", type=Path, metavar="MODEL", help="write the model to this file")
+    group.add_argument("--plot", type=Path, metavar="FILE", help="write the figure of coefficients, or of --cv, to it")
+    return parser
+
+
+def _predict_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=f"{PROGRAM} predict", description=PREDICT_TEXT, allow_abbrev=False)
+    parser.add_argument("model", type=Path, metavar="MODEL", help="file that --save or fit.save() wrote")
+    parser.add_argument("newdata", type=Path, metavar="NEWDATA", help="table with the predictors of the model")
+    _prediction_options(parser.add_argument_group("predictions"))
+    _table_options(parser)
+    return parser
+
+
+def parse(argv: list[str]) -> argparse.Namespace:
+    """Return the arguments of a command line; those of ``predict`` have a ``model``.
+
+    Raises
+    ------
+    SystemExit
+        With status 2, if they cannot be understood; with 0 after ``--help`` and ``--version``.
+    """
+    if argv and argv[0] == "predict":
+        return _predict_parser().parse_args(argv[1:])
+    parser = _parser()
+    args = parser.parse_args(argv)
+    if args.formula is not None and args.data is None:
+        parser.error("give a table, such as a CSV file, after the formula")
+    for name in FOLD_OPTIONS:
+        if getattr(args, name) and not args.cv:
+            parser.error(f"--{name} needs --cv")
+    for name in ("lambda_", "eps"):
+        value, option = getattr(args, name), option_names()[name]
+        if args.cv and isinstance(value, str):
+            parser.error(f"{option} {value} chooses inside one fit; with --cv give a grid, as {option} 0.01,0.1,1")
+        if not args.cv and isinstance(value, list):
+            parser.error(f"{option} takes one number, or {' or '.join(RULES)}; several numbers need --cv")
+    return args
+
+
+def engine_options(args: argparse.Namespace) -> dict[str, Any]:
+    """Return the options of the method that were given."""
+    return {name: getattr(args, name) for name in ENGINE_OPTIONS if getattr(args, name) is not None}
+
+
+def option_names() -> dict[str, str]:
+    """Return the option of each argument: from ``lambda_`` to ``--lambda``, from ``n_jobs`` to ``--jobs``."""
+    return {action.dest: action.option_strings[-1] for action in _parser()._actions if action.option_strings}

@@ -1,0 +1,151 @@
+"""What the command line does: the paper's session, a fit or cross-validation of a user's table, predictions."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+import bbl
+from bbl.cli.options import engine_options
+from bbl.cli.tables import MISSING_TEXTS, STDIN, model_levels, model_types, read_table
+from bbl.errors import OptionError
+from bbl.results.classifier import ClassifierResults
+
+__all__ = ["run"]
+
+
+def run(args: argparse.Namespace) -> None:
+    """Do what the arguments ask for; whatever can be refused at once is, before anything is fitted."""
+    if "model" in args:
+        _check_readable(args.newdata)
+        _predict(bbl.load(args.model), args)
+        return
+    _check_writable("save", args.save)
+    if args.formula is None:
+        path = args.plot or Path("titanic.png")
+        _check_figure(path)
+        titanic_session(path)
+        return
+    if args.plot is not None:
+        _check_figure(args.plot)
+    if args.newdata is not None:
+        _check_readable(args.newdata)
+        if args.newdata == args.data == STDIN:
+            raise OptionError("DATA and --newdata cannot both be standard input.", argument="newdata")
+    user_session(args)
+
+
+def user_session(args: argparse.Namespace) -> None:
+    """Fit or cross-validate the user's formula on the user's table; predict, save and draw what was asked for."""
+    types = dict(args.dtype or [])
+    if args.weights is not None:
+        types.setdefault(args.weights, "number")
+    data = read_table(args.data, _missing_texts(args), types)
+    common: dict[str, Any] = {
+        name: getattr(args, name) for name in ("missing", "novarOk", "log_z", "calibrate", "seed", "n_jobs")
+    } | engine_options(args)
+    shown: dict[str, Any]
+    if args.cv:
+        folds = {name: getattr(args, name) for name in ("nfold", "score") if getattr(args, name) is not None}
+        cv = bbl.crossVal(args.formula, data, args.weights, args.method, shuffle=args.shuffle, **folds, **common)
+        fit, shown, draw = cv.model, {"cv": cv}, lambda: cv.plot().figure
+    else:
+        fit = bbl.bbl(args.formula, data, args.weights, args.method, **common)
+        shown, draw = {"fit": fit, "fit.summary()": fit.summary}, lambda: fit.plot()[0].figure
+    if args.save is not None:
+        fit.save(args.save)
+        note(f"The model is in {args.save}")
+    if args.plot is not None:
+        save_figure(draw, args.plot)
+    if args.newdata is None:
+        for title, value in shown.items():
+            show(title, value() if callable(value) else value)
+    else:
+        _predict(fit, args)
+
+
+def titanic_session(path: Path) -> None:
+    """Run the session of section 3.2 of the paper: print, summary, prediction, cross-validation, figure."""
+    titanic = bbl.datasets.load_titanic()
+    fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
+    show('bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")', fit)
+    show("fit.summary()", fit.summary())
+    persons = titanic[["Class", "Sex", "Age"]].drop_duplicates().reset_index(drop=True)
+    predicted = pd.concat([persons, fit.predict(persons, type="prob")], axis=1)
+    show('fit.predict(persons, type="prob")', predicted.to_string(index=False))
+    grid = 10 ** np.arange(-5, -1.9, 0.5)
+    cv = bbl.crossVal("Survived ~ .^2", titanic, weights="Freq", lambda_=grid, lambdah=None, shuffle=True, seed=1)
+    show('crossVal("Survived ~ .^2", titanic, weights="Freq", lambda_=grid, lambdah=None, shuffle=True, seed=1)', cv)
+    save_figure(lambda: fit.plot()[0].figure, path)
+
+
+def show(title: str, value: Any) -> None:
+    """Print a heading and what belongs under it."""
+    print(f"\n>>> {title}\n{value}")
+
+
+def note(text: str) -> None:
+    """Say what was done, where it does not mix with results."""
+    print(text, file=sys.stderr)
+
+
+def save_figure(draw: Any, path: Path) -> None:
+    """Draw a figure without a screen and save it."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    draw().savefig(path, dpi=150)
+    note(f"The figure is in {path}")
+
+
+def _predict(fit: ClassifierResults, args: argparse.Namespace) -> None:
+    newdata = read_table(args.newdata, _missing_texts(args), model_types(fit.design), model_levels(fit.design))
+    newdata = newdata.rename(columns={str(factor.name): factor.name for factor in fit.design.predictors})
+    fit.predict(newdata, type=args.type, unseen=args.unseen).to_csv(sys.stdout, index=False, lineterminator="\n")
+
+
+def _missing_texts(args: argparse.Namespace) -> tuple[str, ...]:
+    return MISSING_TEXTS if args.na is None else ("", *args.na)
+
+
+def _check_readable(path: Path) -> None:
+    if path != STDIN:
+        with path.open("rb"):
+            pass
+
+
+def _check_writable(argument: str, path: Path | None) -> None:
+    if path is None:
+        return
+    folder = path.parent
+    wrong = (
+        f"{str(path)!r} is a folder. Give the name of a file in it."
+        if path.is_dir()
+        else f"there is no folder {str(folder)!r}. Make it first, or name another."
+        if not folder.is_dir()
+        else f"the folder {str(folder)!r} does not let you write into it. Name another."
+        if not os.access(folder, os.W_OK)
+        else None
+    )
+    if wrong:
+        raise OptionError(f"{argument}: {wrong}", argument=argument)
+
+
+def _check_figure(path: Path) -> None:
+    from matplotlib.backend_bases import FigureCanvasBase
+
+    known = sorted(FigureCanvasBase.get_supported_filetypes())
+    if path.suffix.lower().removeprefix(".") not in known:
+        raise OptionError(
+            f"plot: no figure can be written to {path.name!r}. Give a name that ends in "
+            + ", ".join(f".{suffix}" for suffix in known[:-1])
+            + f" or .{known[-1]}.",
+            argument="plot",
+        )
+    _check_writable("plot", path)

@@ -18,7 +18,7 @@ import numpy as np
 from bbl.checks import near_match
 from bbl.errors import BBLTypeError, FormulaError
 
-__all__ = ["FormulaTerms", "parse"]
+__all__ = ["FormulaTerms", "parse", "quoted"]
 
 LONGEST = 100_000  # characters of a formula
 DEEPEST = 100  # nested parentheses
@@ -53,7 +53,9 @@ class FormulaTerms:
     pairs: np.ndarray
 
 
-def parse(formula: str, columns: Sequence[Hashable], exclude: Collection[Hashable] = ()) -> FormulaTerms:
+def parse(
+    formula: str, columns: Sequence[Hashable], exclude: Collection[Hashable] = (), empty: bool = False
+) -> FormulaTerms:
     """Read a formula.
 
     Grammar: one name, ``~``, then names and ``.`` (all columns but the response and `exclude`) joined by ``+``,
@@ -71,6 +73,8 @@ def parse(formula: str, columns: Sequence[Hashable], exclude: Collection[Hashabl
         Column names of the data. A name that is no string is found by its text if that is unambiguous.
     exclude : collection of hashable, optional
         Columns that ``.`` leaves out and that cannot be predictors: the weights.
+    empty : bool, default False
+        Whether the formula may be without predictors.
 
     Returns
     -------
@@ -115,10 +119,15 @@ def parse(formula: str, columns: Sequence[Hashable], exclude: Collection[Hashabl
     present = np.zeros(names.width, dtype=bool)
     present[singles] = present[ends] = True
     predictors = tuple(names.columns[k] for k in np.flatnonzero(present))
-    names.check(predictors)
+    names.check(predictors, empty)
     pairs = (np.cumsum(present, dtype=np.intp) - 1)[ends]
     pairs.setflags(write=False)
     return FormulaTerms(formula, names.response, predictors, pairs)
+
+
+def quoted(name: object) -> str:
+    """Return a column's name in backticks, as formulas take any name."""
+    return "`" + str(name).replace("`", "``") + "`"
 
 
 def _fail(formula: str, what: str, remedy: str, column: Hashable = None) -> NoReturn:
@@ -248,9 +257,9 @@ class _Names:
         what = f"it asks for the term {':'.join(three)} of three or more predictors, but the model is pairwise"
         _fail(self.formula, what, f"Write ({' + '.join(three)})^2 for all pairs")
 
-    def check(self, predictors: tuple) -> None:
+    def check(self, predictors: tuple, empty: bool) -> None:
         """Refuse formulas without predictors, or with a predictor that has another role."""
-        if not predictors:
+        if not predictors and not empty:
             _fail(self.formula, "no predictors are left", "Name at least one column on the right of '~'")
         taken = set(predictors)
         if self.response in taken:

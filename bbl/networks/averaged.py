@@ -8,9 +8,9 @@ import numpy as np
 from scipy.special import expit, gammaln, logit
 
 from bbl.memory import check_memory
+from bbl.networks.dag import Dag, naive
 from bbl.networks.families import Families, class_probabilities, dirichlet
 from bbl.networks.predict import Network, estimate
-from bbl.networks.structure import Dag, naive
 from bbl.rows.sample import Sample
 
 __all__ = ["Averaged", "arc_posterior", "average", "naive_average", "super_parents"]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from bbl.networks.dag import Dag, directed_forest
 from bbl.networks.information import class_information, pair_information
-from bbl.networks.structure import Dag, directed_forest
 from bbl.rows.sample import Sample
 
 __all__ = ["SCORES", "chow_liu", "edge_weights", "ordered_kdb", "spanning_forest"]

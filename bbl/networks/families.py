@@ -9,7 +9,7 @@ import numpy as np
 
 from bbl._ext import families as kernel
 from bbl.memory import check_memory
-from bbl.networks.structure import Family
+from bbl.networks.dag import Family
 from bbl.rows.sample import Sample
 
 __all__ = ["Families", "class_probabilities", "dirichlet", "gaps"]

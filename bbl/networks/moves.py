@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from bbl.networks.structure import Dag
+from bbl.networks.dag import Dag
 
 __all__ = ["MOVES", "Moves"]
 

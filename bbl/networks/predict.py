@@ -10,8 +10,8 @@ import numpy as np
 from bbl._ext import families as kernel
 from bbl.memory import check_memory
 from bbl.model.elimination import Factor, elimination_order, log_sum
+from bbl.networks.dag import Dag, Family
 from bbl.networks.families import Families, class_probabilities, dirichlet, gaps
-from bbl.networks.structure import Dag, Family
 from bbl.rows.sample import Sample
 
 __all__ = ["Network", "add_features", "class_scores", "estimate", "log_table"]

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from bbl._ext import families as kernel
+from bbl.networks.dag import Dag, Family, naive
 from bbl.networks.families import Families, dirichlet
 from bbl.networks.moves import MOVES, Moves
 from bbl.networks.predict import add_features, log_table
-from bbl.networks.structure import Dag, Family, naive
 from bbl.rows.sample import Sample, code_dtype
 
 __all__ = ["Validation", "climb"]
@@ -38,7 +38,7 @@ class Validation:
     smooth : float
     """
 
-    def __init__(self, sample: Sample, n_levels: Sequence[int], K: int, held: np.ndarray, smooth: float):
+    def __init__(self, sample: Sample, n_levels: Sequence[int] | np.ndarray, K: int, held: np.ndarray, smooth: float):
         held = np.where(sample.response >= 0, held, 0.0)
         held = held[held.any(axis=1)]
         fold, row = np.nonzero(held)
@@ -119,7 +119,7 @@ class Validation:
 def climb(
     learner: str,
     sample: Sample,
-    n_levels: Sequence[int],
+    n_levels: Sequence[int] | np.ndarray,
     K: int,
     held: np.ndarray,
     *,

@@ -8,9 +8,9 @@ import numpy as np
 from scipy.optimize import Bounds, minimize
 
 from bbl.errors import DataError
+from bbl.networks.dag import naive
 from bbl.networks.families import Families
 from bbl.networks.predict import Network, estimate
-from bbl.networks.structure import naive
 from bbl.networks.trees import split_depths
 from bbl.rows.sample import Sample
 from bbl.stats.scores import log_probabilities

@@ -9,7 +9,7 @@ import numpy as np
 from bbl.errors import OptionError
 from bbl.rows.sample import Sample
 
-__all__ = ["Folds", "consecutive_folds", "shuffled_folds", "splitter_folds"]
+__all__ = ["Folds", "consecutive_folds", "shuffled_folds", "splitter_folds", "stratified_folds"]
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,21 @@ def shuffled_folds(sample: Sample, nfold: int, rng: np.random.Generator) -> Fold
         cuts = np.cumsum(_fold_sizes(len(copies), nfold)).astype(np.intp)[:-1]
         for f, part in enumerate(np.split(copies, cuts)):
             np.add.at(held[f], part, 1.0)
+    return Folds(held)
+
+
+def stratified_folds(sample: Sample, nfold: int, rng: np.random.Generator) -> Folds:
+    """Return folds of nearly the same size in each group: the numbers of the folds, repeated and shuffled.
+
+    A group that `nfold` does not divide has its remainder in folds that are drawn, too. Rows of an unknown group are in
+    none.
+    """
+    held = np.zeros((nfold, sample.n))
+    for y in range(int(sample.response.max(initial=-1)) + 1):
+        rows = np.flatnonzero(sample.response == y)
+        copies = np.repeat(rows, sample.weights[rows].astype(np.intp))
+        fold = rng.permutation(np.resize(rng.permutation(nfold), len(copies)))
+        np.add.at(held, (fold, copies), 1.0)
     return Folds(held)
 
 

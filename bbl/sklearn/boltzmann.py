@@ -15,7 +15,7 @@ from bbl.api.fit import bbl
 from bbl.checks import choice
 from bbl.design.design import MISSING, incomplete_rows
 from bbl.design.factors import Factor, factorise
-from bbl.design.formula import parse
+from bbl.design.formula import parse, quoted
 from bbl.design.frames import Frame, to_frame
 from bbl.design.weights import check_weights
 from bbl.engines import Engine
@@ -411,7 +411,7 @@ def _formula(response: str, pairs: Any, names: Sequence[Any]) -> str:
             f"pairs must be 'all', 'none', the right-hand side of a formula or a list of pairs; got {pairs!r}.",
             argument="pairs",
         )
-    return f"{_quoted(response)} ~ {right}"
+    return f"{quoted(response)} ~ {right}"
 
 
 def _pair(pair: Any, names: Sequence[Any]) -> str:
@@ -422,11 +422,7 @@ def _pair(pair: Any, names: Sequence[Any]) -> str:
             f"pairs has the entry {pair!r}; give two different names or positions of the {len(names)} columns of X.",
             argument="pairs",
         )
-    return ":".join(map(_quoted, ends))
-
-
-def _quoted(name: Any) -> str:
-    return "`" + str(name).replace("`", "``") + "`"
+    return ":".join(map(quoted, ends))
 
 
 def _without_constants(formula: str, data: Frame, keep: np.ndarray, missing: str) -> str:
@@ -441,4 +437,4 @@ def _without_constants(formula: str, data: Frame, keep: np.ndarray, missing: str
         if levels < 2:
             constant.append(name)
     dropped = constant[len(constant) == len(predictors) :]
-    return "".join([formula, *(f" - {_quoted(name)}" for name in dropped)])
+    return "".join([formula, *(f" - {quoted(name)}" for name in dropped)])

@@ -6,10 +6,10 @@ import pytest
 
 from bbl.networks.averaged import average, naive_average, super_parents
 from bbl.networks.chowliu import SCORES, chow_liu
+from bbl.networks.dag import naive
 from bbl.networks.information import class_information, conditional_information, pair_information
 from bbl.networks.predict import class_scores, estimate
 from bbl.networks.search import climb
-from bbl.networks.structure import naive
 from bbl.networks.weighting import ConditionalLikelihood, conditional_weights, tree_weights, weighted
 from bbl.stats.scores import log_probabilities
 

@@ -6,11 +6,11 @@ import pytest
 
 from bbl.networks.averaged import average, naive_average, super_parents
 from bbl.networks.chowliu import chow_liu, ordered_kdb, spanning_forest
+from bbl.networks.dag import Dag, directed_forest, naive
 from bbl.networks.families import Families
 from bbl.networks.information import class_information, pair_information
 from bbl.networks.predict import Network, class_scores, estimate
 from bbl.networks.search import climb
-from bbl.networks.structure import Dag, directed_forest, naive
 from bbl.networks.trees import split_depths
 from bbl.networks.weighting import ConditionalLikelihood, bootstrap, conditional_weights, tree_weights, weighted
 from bbl.rows.sample import Sample

@@ -1,4 +1,4 @@
-"""Structure: the features of a network and their feature parents, as positions; the class is a parent of all."""
+"""Dag: the features of a network and their feature parents, as positions; the class is a parent of all."""
 
 from __future__ import annotations
 

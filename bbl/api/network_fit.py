@@ -137,9 +137,10 @@ def lp(
     --------
     >>> from bbl import datasets, networks
     >>> titanic = datasets.load_titanic()
-    >>> fit = networks.lp(networks.nb("Survived ~ .", titanic), titanic, smooth=1, weights="Freq", manb_prior=0.5)
+    >>> graph = networks.nb("Survived ~ .", titanic, weights="Freq")
+    >>> fit = networks.lp(graph, titanic, smooth=1, weights="Freq", manb_prior=0.5)
     >>> fit.manb_arc_posterior.round(3).tolist()
-    [1.0, 1.0, 1.0]
+    [1.0, 1.0, 0.998]
     """
     _check_structure(structure)
     recipe = _recipe(structure, smooth, manb_prior, wanbia, awnb_trees, awnb_bootstrap)
@@ -202,8 +203,8 @@ def bnc(
       learning algorithm:    tan_cl
     >>> fit.predict(titanic.head(2)).round(3)
           No    Yes yhat
-    0  0.665  0.335   No
-    1  0.847  0.153   No
+    0  0.308  0.692  Yes
+    1  0.145  0.855  Yes
     """
     choice("learner", learner, tuple(LEARNERS))
     given = dict(dag_args or {})

@@ -70,10 +70,10 @@ def pack_rows(sample: Sample, index: pd.Index) -> tuple[dict[str, np.ndarray], d
 
 
 def unpack_rows(
-    arrays: dict[str, np.ndarray], stored: dict | None, n_levels: Sequence[int], K: int, lowest: int = 0
+    arrays: dict[str, np.ndarray], stored: Any, n_levels: Sequence[int], K: int, lowest: int = 0
 ) -> tuple[Sample | None, pd.Index | None]:
     """Return the training rows of `pack_rows`, if there are any, after checking them; `lowest` is the least group."""
-    if "codes" not in arrays or stored is None:
+    if "codes" not in arrays:
         return None, None
     codes, y, weights = (arrays[name] for name in ("codes", "y", "weights"))
     missing = arrays.get("missing")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bbl.boltzmann.estimate import Estimate, check_annealing, estimate_path, guard_memory, problems
+from bbl.boltzmann.estimate import Estimate, Problem, check_annealing, estimate_path, guard_memory, problems
 from bbl.design.labels import Labels
 from bbl.engines import Engine
 from bbl.errors import DataError
@@ -40,8 +40,8 @@ class Scored:
     y, weights, fold : ndarray, shape (N,)
     last : list of Estimate
         The last fold's fit at each setting.
-    found : list of str
-        What did not converge, in words.
+    found : list of Problem
+        What did not converge.
     """
 
     scores: np.ndarray
@@ -49,7 +49,7 @@ class Scored:
     weights: np.ndarray
     fold: np.ndarray
     last: list[Estimate]
-    found: list[str]
+    found: list[Problem]
 
 
 def _run_fold(
@@ -96,7 +96,12 @@ def cross_validate(
     runs = run_tasks(_run_fold, tasks, workers, progress)
     rows = np.concatenate([run[2] for run in runs])
     weights = np.concatenate([held[run[2]] for held, run in zip(folds.held, runs, strict=True)])
-    found = [f"fold {f + 1}, {text}" for f, run in enumerate(runs) for fit in run[0] for text in problems(fit, labels)]
+    found = [
+        problem._replace(group=f"fold {f + 1}, {problem.group}")
+        for f, run in enumerate(runs)
+        for fit in run[0]
+        for problem in problems(fit, labels)
+    ]
     scores = np.concatenate([run[1] for run in runs], axis=1)
     fold = np.repeat(np.arange(len(runs)), [len(run[2]) for run in runs])
     return Scored(scores, sample.response[rows], weights, fold, runs[-1][0], found)

@@ -89,6 +89,9 @@ print(bfit.coef().J["No"]["Class", "Sex"])
 print(bfit.tidy().head(3))
 
 # %% [markdown]
+# What R's lists have by name, `coef()` has as attributes and by name too: `bfit.coef()["h"]["No"]["Class"]`. An
+# argument that is called otherwise here is an error that tells its name: `progress_bar=` is `verbose=`.
+#
 # `tidy()` has all coefficients as a long table. `summary()` shows R's likelihood-ratio tests, and more: see
 # `fit.inference()` for standard errors and Wald tests of single parameters, which R does not have.
 #

@@ -10,7 +10,7 @@ import pandas as pd
 
 from bbl.boltzmann.estimate import estimate, problems, warn_problems
 from bbl.boltzmann.tuning import NFOLD, RULES, tune
-from bbl.checks import choice, flag, generator, integer, reals
+from bbl.checks import arguments, choice, flag, generator, integer, reals
 from bbl.crossval import cross_validate, score_settings
 from bbl.design.design import Design
 from bbl.engines import ENGINES, Engine, make_engine
@@ -131,7 +131,7 @@ def bbl(
     shown = {**options, "missing": (missing, "raise"), "log_z": (log_z, "auto"), "calibrate": (calibrate, "none")}
     call = call_text("bbl", _call_arguments(formula, weights, method, **shown))
     rule = _pop_rule(method, options)
-    engine = make_engine(method, options)
+    engine = make_engine(method, options, arguments(bbl))
     design, sample, index = Design.from_data(formula, data, weights, xlevels, flag("novarOk", novarOk), missing)
     layout = Layout(design.n_levels, design.pairs)
     K, tuning = len(design.labels.groups), None
@@ -257,7 +257,7 @@ def crossVal(
     tuned = _tuned(method)
     grid = options.pop(tuned, None) if tuned else None
     values = None if grid is None else reals(str(tuned), grid, 0.0, 1.0 if tuned == "eps" else np.inf)
-    engine = make_engine(method, options)
+    engine = make_engine(method, options, arguments(crossVal))
     design, sample, index = Design.from_data(formula, data, weights, xlevels, flag("novarOk", novarOk), missing)
     K = len(design.labels.groups)
     if score is None:
@@ -297,6 +297,8 @@ def crossVal(
 
 
 def _folds(sample: Sample, nfold: int, cv: Any, shuffle: bool, rng: np.random.Generator) -> Folds:
+    if isinstance(cv, int | np.integer):
+        raise OptionError(f"cv={cv} is no splitter; for {cv} folds give nfold={cv}.", argument="cv")
     if cv is not None:
         return splitter_folds(sample, cv)
     integer("nfold", nfold, 2, int(sample.total))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from bbl.checks import verb
 from bbl.errors import BBLError, ModelFileError
 from bbl.results import BBLResults
 from bbl.results.classifier import ClassifierResults
@@ -15,6 +16,7 @@ __all__ = ["load"]
 KINDS: dict[str, type[ClassifierResults]] = {kind.kind: kind for kind in (BBLResults, NetworkResults)}
 
 
+@verb
 def load(path: Any) -> ClassifierResults:
     """Read a model that ``fit.save(path)`` wrote.
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
 from bbl.design.labels import Labels
 from bbl.engines import Engine, EngineFit
+from bbl.engines.base import Note
 from bbl.errors import ConvergenceWarning, DataError, OptionError
 from bbl.memory import check_memory
 from bbl.model.ais import annealed_log_z, annealing_seconds, annealing_start
@@ -26,6 +29,7 @@ from bbl.stats.scores import class_scores
 
 __all__ = [
     "Estimate",
+    "Problem",
     "check_annealing",
     "check_known",
     "estimate",
@@ -37,6 +41,7 @@ __all__ = [
 ]
 
 SMALL = 200_000
+SHOWN = 5  # places that a warning names
 PATIENCE = 4 * 3600.0
 
 
@@ -254,20 +259,54 @@ def _group_text(labels: Labels, g: int) -> str:
     return f"group {labels.groups[g]!r}" if g < len(labels.groups) else "the pooled fit"
 
 
-def problems(result: Estimate, labels: Labels) -> list[str]:
-    """Return, in words, what each group and predictor did not reach."""
+class Problem(NamedTuple):
+    """What a group and a predictor did not reach: where, what (the same text for the same thing), and its numbers."""
+
+    group: str
+    predictor: str
+    level: str
+    what: str
+    detail: str
+
+    @property
+    def where(self) -> str:
+        """Group, predictor and level."""
+        return ", ".join(part for part in (self.group, self.predictor, self.level) if part)
+
+
+def problems(result: Estimate, labels: Labels) -> list[Problem]:
+    """Return what each group and predictor did not reach."""
     found = []
     for g, fit in enumerate(result.fits):
-        group = _group_text(labels, g)
-        for i, level, text in fit.notes:
-            of_level = f" level {labels.levels[i][level]!r}" if level >= 0 else ""
-            found.append(f"{group}, predictor {labels.names[i]!r}:{of_level} {text}")
+        for note in fit.notes:
+            i, a, what, detail = Note(*note)
+            level = f"level {labels.levels[i][a]!r}" if a >= 0 else ""
+            found.append(Problem(_group_text(labels, g), f"predictor {labels.names[i]!r}", level, what, detail))
     return found
 
 
-def warn_problems(found: Sequence[str], stacklevel: int = 3) -> None:
-    """Give one ConvergenceWarning for all of `found`, the first few in full."""
-    distinct = list(dict.fromkeys(found))
-    if distinct:
-        more = f"\n  and {len(distinct) - 5} more of this kind" if len(distinct) > 5 else ""
-        warnings.warn("In " + "\n  in ".join(distinct[:5]) + more, ConvergenceWarning, stacklevel=stacklevel)
+def warn_problems(found: Sequence[Problem], stacklevel: int = 3) -> None:
+    """Give one ConvergenceWarning for all of `found`: a line for each kind, with its number and the first few."""
+    kinds: dict[tuple[bool, str], list[Problem]] = {}
+    for problem in dict.fromkeys(found):
+        kinds.setdefault((bool(problem.level), problem.what), []).append(problem)
+    if kinds:
+        lines = [_kind_text(what, of_level, alike) for (of_level, what), alike in kinds.items()]
+        warnings.warn("In " + "\n  in ".join(lines), ConvergenceWarning, stacklevel=stacklevel)
+
+
+def _kind_text(what: str, of_level: bool, alike: list[Problem]) -> str:
+    """Return a line about problems of one kind; those shown are of as many groups as possible."""
+    if len(alike) == 1:
+        (p,) = alike
+        where = ", ".join(part for part in (p.group, p.predictor) if part)
+        return f"{where}: {p.level + ' ' if of_level else ''}{what}{f' ({p.detail})' if p.detail else ''}"
+    seen: Counter[str] = Counter()
+    turns = []
+    for problem in alike:
+        turns.append(seen[problem.group])
+        seen[problem.group] += 1
+    first = [alike[k] for k in np.argsort(turns, kind="stable")[:SHOWN]]
+    shown = "; ".join(f"{p.where}{f' ({p.detail})' if p.detail else ''}" for p in first)
+    more = f"; and {len(alike) - SHOWN} more" if len(alike) > SHOWN else ""
+    return f"{len(alike)} places: {'a level ' if of_level else ''}{what}: {shown}{more}"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bbl.boltzmann.estimate import Problem
 from bbl.crossval import cross_validate, one_standard_error, score_settings
 from bbl.design.labels import Labels
 from bbl.engines import Engine
@@ -41,8 +42,8 @@ class Tuning:
     chosen : int
         Position of the one taken.
     calibration : Calibration
-    found : list of str
-        What did not converge, in words.
+    found : list of Problem
+        What did not converge.
     """
 
     option: str | None
@@ -50,7 +51,7 @@ class Tuning:
     loss: np.ndarray
     chosen: int
     calibration: Calibration
-    found: list[str]
+    found: list[Problem]
 
 
 def tune(

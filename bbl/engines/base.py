@@ -4,14 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from bbl.model.layout import Layout
 from bbl.rows.sample import Sample
 
-__all__ = ["Engine", "EngineFit"]
+__all__ = ["Engine", "EngineFit", "Note"]
+
+
+class Note(NamedTuple):
+    """What is to be said about a predictor in the warning that names it.
+
+    Attributes
+    ----------
+    predictor : int
+    level : int
+        Code of the level that it is about; -1 for none.
+    what : str
+        What is wrong, and the remedy: the same text wherever it is the same thing, so that it is said once.
+    detail : str
+        Numbers of this case alone.
+    """
+
+    predictor: int
+    level: int
+    what: str
+    detail: str = ""
 
 
 @dataclass(frozen=True)
@@ -35,8 +55,8 @@ class EngineFit:
     n_iter : ndarray of int, shape (m,)
         Iterations that each predictor took.
     converged : ndarray of bool, shape (m,)
-    notes : tuple of (int, int, str)
-        Predictor, level code (-1 for none) and what is to be said about it, for the warnings that name them.
+    notes : tuple of Note
+        What is to be said about single predictors.
     """
 
     theta: np.ndarray
@@ -47,7 +67,7 @@ class EngineFit:
     grad_norm: np.ndarray = field(default_factory=lambda: np.zeros(0))
     n_iter: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=int))
     converged: np.ndarray = field(default_factory=lambda: np.ones(0, dtype=bool))
-    notes: tuple[tuple[int, int, str], ...] = ()
+    notes: tuple[Note, ...] = ()
 
     def log_z(self, kind: str) -> float | None:
         """Return ln Z of this kind ("pseudo", "half" or "mf") where the engine has it at hand."""

@@ -12,7 +12,7 @@ import numpy as np
 from bbl._ext import newton
 from bbl._ext.pseudo import PseudoProblem, memory_estimate
 from bbl.checks import choice, flag, integer, real
-from bbl.engines.base import Engine, EngineFit
+from bbl.engines.base import Engine, EngineFit, Note
 from bbl.engines.naive import absent_levels
 from bbl.errors import BBLTypeError, OptionError
 from bbl.memory import check_memory
@@ -26,6 +26,8 @@ __all__ = ["PseudoLikelihood"]
 CONVERGED, STUCK = 0, 2
 FINEST = {"double": 0.0, "single": 1e-5}  # gradient norm that a precision can be asked for,
 FLOOR = {"double": 1e-8, "single": 1e-4}  # and at which it has converged where it gets no further
+NEAR = 1e-4  # gradient norm from which Newton's method takes a step or two to the optimum
+HARMLESS = 1e-6  # one that moves coefficients in the fourth decimal at most: no reason for a warning
 NEWTON_WORK, NEWTON_SIZE, POLISH_SIZE = 3e4, 256, 1024
 
 
@@ -180,12 +182,12 @@ class PseudoLikelihood(Engine):
         """Symmetrise (eq. 18), and say in words what did not converge."""
         J = site_theta[:, 1:]
         theta = layout.from_matrix(site_theta[:, 0], J if self.symmetrize else np.triu(J) + np.triu(J).T)
-        notes: tuple[tuple[int, int, str], ...] = ()
+        notes: tuple[Note, ...] = ()
         if lambdah == 0:
             notes = absent_levels(level_counts(sample, layout.n_levels), "give lambdah > 0")
-        for i in np.flatnonzero(sites.status != CONVERGED):
-            why = f"did not converge: gradient norm {sites.norm[i]:.2g} after {sites.n_iter[i]} iterations"
-            notes += ((int(i), -1, f"{why}; raise itmax, tolerance or lambda_"),)
+        for i in np.flatnonzero((sites.status != CONVERGED) & ~(sites.norm <= HARMLESS)):
+            detail = f"gradient norm {sites.norm[i]:.2g} after {sites.n_iter[i]} iterations"
+            notes += (Note(int(i), -1, "did not converge; raise itmax, tolerance or lambda_", detail),)
         value, converged = -float(sites.value.sum()), sites.status == CONVERGED
         return EngineFit(
             theta, value, site_theta, grad_norm=sites.norm, n_iter=sites.n_iter, converged=converged, notes=notes
@@ -260,8 +262,9 @@ def _by_lbfgs(sample: Sample, layout: Layout, precision: str):
         }
         tasks = [(task, options, out) for task in range(problem.n_tasks)]
         run_tasks(partial(_solve_task, problem), tasks, workers, shared=True)
-        # near rounding a quasi-Newton line search may find nothing better, where Newton's step still does
-        stuck = np.flatnonzero(sites.status == STUCK)
+        # near rounding a quasi-Newton line search may find nothing better, and on flat objectives it creeps
+        near = (sites.status != CONVERGED) & (sites.norm <= NEAR)
+        stuck = np.flatnonzero(near | (sites.status == STUCK))
         if len(stuck) and precision == "double" and layout.D * (layout.n_levels[stuck].max() - 1) < POLISH_SIZE:
             _by_newton(engine, sample, layout, lambda_, lambdah, site_theta, sites, workers, stuck)
         # what is left there is the floor that rounding sets

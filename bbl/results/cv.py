@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from bbl.checks import verb
 from bbl.crossval import Scored, calibrated
 from bbl.report import plot, text
 from bbl.report.plot_check import plot_calibration
@@ -93,6 +94,7 @@ class CVResults:
                 rows.append(row)
         return pd.DataFrame(rows)
 
+    @verb
     def predict(self, newdata=None, type: str = "link", unseen: str = "raise") -> pd.DataFrame | pd.Series:
         """Predict with `model`; see `BBLResults.predict`."""
         return self.model.predict(newdata, type, unseen)
@@ -110,13 +112,14 @@ class CVResults:
             Bins of equal width between 0 and 1, of the validation predictions at `regstar`.
         groups : sequence, optional
             Which groups; all by default, but the second alone of two.
-        axes : sequence of two matplotlib Axes, optional
-            For the diagram and the histogram; a new figure by default.
+        axes : sequence of matplotlib Axes, optional
+            Two, for the diagrams and histograms of all groups, or two for each; a new figure by default.
 
         Returns
         -------
-        list of two matplotlib Axes
-            Points bear 95 % intervals of a binomial share; a calibrated model keeps to the diagonal.
+        list of matplotlib Axes
+            A diagram and a histogram for each group. Points bear 95 % intervals of a binomial share; a calibrated
+            model keeps to the diagonal.
         """
         scored = self.scored
         p = np.exp(log_probabilities(calibrated(scored, scored.scores[self.best], self.calibrate)))

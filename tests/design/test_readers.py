@@ -25,6 +25,21 @@ def test_fasta_joins_lines_and_keeps_case():
     assert rows(readFasta(io.BytesIO(b"\xef\xbb\xbf" + text.encode()))) == rows(frame)
 
 
+def test_a_byte_order_mark_is_no_content(tmp_path):
+    path = tmp_path / "marked.fasta"
+    path.write_bytes(b"\xef\xbb\xbf>one\nACGT\n")
+    with open(path, encoding="utf-8") as text, open(path, "rb") as binary:
+        for file in (path, text, binary, io.StringIO("\ufeff>one\nACGT\n")):
+            assert readFasta(file, rownames=True).index.tolist() == ["one"]
+
+
+def test_a_handle_of_another_encoding_is_refused_in_words(tmp_path):
+    path = tmp_path / "latin.fasta"
+    path.write_bytes(b">\xe9\nACGT\n")
+    with open(path, encoding="ascii") as handle, pytest.raises(DataError, match="is no text in ascii"):
+        readFasta(handle)
+
+
 def test_fasta_cuts_and_skips_with_a_warning():
     text = ">0\n>1\nACG\n>2\nAC\n>3\n\n>4\nACGTT\n>5\nTTT\n>6\nA\n>7\nGGGG\n"
     with pytest.warns(DataWarning) as caught:
@@ -104,6 +119,16 @@ def test_freq2raw_keeps_types():
 def test_freq2raw_bad(freq, error):
     with pytest.raises(error):
         freq2raw({"a": ["x", "y", "z"], "n": [1, 2, 3]}, freq)
+
+
+def test_freq2raw_refuses_a_series_of_another_index():
+    data = pd.DataFrame({"a": ["x", "y", "z"]}, index=[3, 4, 5])
+    counts = pd.Series([1, 0, 2], index=data.index)
+    assert freq2raw(data, counts)["a"].tolist() == ["x", "z", "z"]
+    for other in (counts[::-1], counts.reset_index(drop=True)):
+        with pytest.raises(DataError, match=r"freq is a Series whose index differs.*freq\.reindex\(data\.index\)"):
+            freq2raw(data, other)
+        assert freq2raw(data, other.to_numpy())["a"].tolist()[0] in "xy"
 
 
 def test_freq2raw_names_its_argument():

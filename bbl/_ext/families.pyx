@@ -32,6 +32,18 @@ cdef inline Py_ssize_t cell_of(const code_t *row, const uint8_t *gaps, const Py_
     return at
 
 
+cdef inline void add(double *into, const double *entry, Py_ssize_t K) noexcept nogil:
+    """Add K entries to K sums; a loop over so few costs more than what it does."""
+    cdef Py_ssize_t c
+    into[0] += entry[0]
+    if K > 1:
+        into[1] += entry[1]
+    if K > 2:
+        into[2] += entry[2]
+        for c in range(3, K):
+            into[c] += entry[c]
+
+
 def count(const code_t[:, ::1] codes, const uint8_t[:, ::1] missing, const Py_ssize_t[::1] y,
           const double[::1] weights, const Py_ssize_t[::1] first, const Py_ssize_t[::1] scope,
           const Py_ssize_t[::1] stride, const Py_ssize_t[::1] start, double[:, ::1] out):
@@ -62,7 +74,7 @@ def spread(const code_t[:, ::1] codes, const uint8_t[:, ::1] missing, const doub
            const Py_ssize_t[::1] first, const Py_ssize_t[::1] scope, const Py_ssize_t[::1] stride,
            const Py_ssize_t[::1] start, double[:, ::1] out):
     """Add the `values` (n, K) of each row to `out` (cells, K) at its cell of every family."""
-    cdef Py_ssize_t n = codes.shape[0], F = start.shape[0], K = out.shape[1], k, f, c, at, lo = 0, hi
+    cdef Py_ssize_t n = codes.shape[0], F = start.shape[0], K = out.shape[1], k, f, at, lo = 0, hi
     cdef Py_ssize_t block = max(1, CELLS // max(F, 1))
     cdef const uint8_t *gaps = NULL
     cdef bint gappy = missing.shape[0] > 0
@@ -77,8 +89,7 @@ def spread(const code_t[:, ::1] codes, const uint8_t[:, ::1] missing, const doub
                 for f in range(F):
                     at = cell_of(&codes[k, 0], gaps, &scope[0], &stride[0], first[f], first[f + 1], start[f])
                     if at >= 0:
-                        for c in range(K):
-                            out[at, c] += values[k, c]
+                        add(&out[at, 0], &values[k, 0], K)
         lo = hi
         PyErr_CheckSignals()
 
@@ -87,7 +98,7 @@ def score(const code_t[:, ::1] codes, const uint8_t[:, ::1] missing, const doubl
           const Py_ssize_t[::1] first, const Py_ssize_t[::1] scope, const Py_ssize_t[::1] stride,
           const Py_ssize_t[::1] start, double[:, ::1] out):
     """Add to each row of `out` (n, K) the entries of `table` (cells, K) at its cell of every family."""
-    cdef Py_ssize_t n = codes.shape[0], F = start.shape[0], K = out.shape[1], k, f, c, at, lo = 0, hi
+    cdef Py_ssize_t n = codes.shape[0], F = start.shape[0], K = out.shape[1], k, f, at, lo = 0, hi
     cdef Py_ssize_t block = max(1, CELLS // max(F, 1))
     cdef const uint8_t *gaps = NULL
     cdef bint gappy = missing.shape[0] > 0
@@ -102,8 +113,7 @@ def score(const code_t[:, ::1] codes, const uint8_t[:, ::1] missing, const doubl
                 for f in range(F):
                     at = cell_of(&codes[k, 0], gaps, &scope[0], &stride[0], first[f], first[f + 1], start[f])
                     if at >= 0:
-                        for c in range(K):
-                            out[k, c] += table[at, c]
+                        add(&out[k, 0], &table[at, 0], K)
         lo = hi
         PyErr_CheckSignals()
 

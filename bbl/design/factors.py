@@ -112,7 +112,8 @@ def factorise(name: Hashable, series: pd.Series, missing: str = "raise") -> Colu
     except (TypeError, NotImplementedError):  # the latter from pyarrow
         _refuse(name, "lists or other nested values")
     is_missing = np.array([_is_missing(v) for v in values] + [True])  # the last is code -1
-    count = int(is_missing[codes].sum())
+    blank = is_missing[codes] if is_missing[:-1].any() else codes < 0
+    count = int(blank.sum())
     if count and missing == "raise":
         raise DataError(
             f"column {name!r} has {count} missing value{'s' * (count > 1)}. Drop the rows (missing='drop'), give "
@@ -121,7 +122,7 @@ def factorise(name: Hashable, series: pd.Series, missing: str = "raise") -> Colu
         )
     pairs = [("other", None) if _is_missing(v) else _level(name, v, declared is not None) for v in values]
     if count:
-        codes = np.where(is_missing[codes], len(values), codes)
+        codes = np.where(blank, len(values), codes)
         pairs.append(("missing", None))
     return Column(
         name,
@@ -294,7 +295,10 @@ class Factor:
             strange[-1] = False
         if strange.any() and (strange := strange & column.used()).any() and unseen == "raise":
             self._raise_unseen([v for v, s in zip(column.values, strange, strict=True) if s], argument)
-        codes = np.maximum(lookup, 0).astype(code_dtype(len(self.levels)))[column.codes]
+        if np.array_equal(lookup, np.arange(len(lookup))):  # as of declared levels
+            codes = column.codes.astype(code_dtype(len(self.levels)))
+        else:
+            codes = np.maximum(lookup, 0).astype(code_dtype(len(self.levels)))[column.codes]
         return codes, strange[column.codes] if strange.any() else None
 
     def _raise_unseen(self, values: list, argument: str) -> None:

@@ -102,21 +102,13 @@ def add_features(
     one pass from the leaves up where each feature has one feature parent at most, else from variable elimination in
     each component.
     """
-    used = [i for i, _ in families.families]
-    if missing is None or not missing[:, used].any():
-        return families.score(log_theta, codes, None, out)
     families.score(log_theta, codes, missing, out)
-    if all(not parents for _, parents in families.families):
+    if missing is None or all(not parents for _, parents in families.families):
         return out  # a missing leaf sums to one
-    rows = np.flatnonzero(missing[:, used].any(axis=1))
-    few = len(rows) < len(codes)
-    part = (codes[rows], missing[rows], out[rows]) if few else (codes, missing, out)
     if all(len(parents) <= 1 for _, parents in families.families):
-        _add_forest(families, theta, *part)
+        _add_forest(families, theta, codes, missing, out)
     else:
-        _add_components(families, log_theta, *part)
-    if few:
-        out[rows] = part[2]
+        _add_components(families, log_theta, codes, missing, out)
     return out
 
 

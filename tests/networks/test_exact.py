@@ -238,14 +238,16 @@ def test_information_is_that_of_the_tables_cell_by_cell():
     assert alone[2] == pytest.approx(oracle.information(counts), abs=1e-13)
 
 
-def test_pair_tables_in_blocks_give_the_same_information(monkeypatch):
+def test_pair_tables_by_bits_and_in_blocks_give_the_same_information(monkeypatch):
     rng = np.random.default_rng(1)
     n_levels = rng.integers(2, 5, 9)
-    _, sample = draw(rng, 80, n_levels, 2)
+    _, sample = draw(rng, 80, n_levels, 2, 0.1)
     whole = pair_information(sample, n_levels, 2)
-    monkeypatch.setattr("bbl.networks.information.CELLS", 100)
-    for a, b in zip(whole, pair_information(sample, n_levels, 2), strict=True):
-        np.testing.assert_array_equal(a, b)
+    monkeypatch.setattr("bbl.networks.information.DENSE", 0)
+    for cells in (2**22, 100):
+        monkeypatch.setattr("bbl.networks.information.CELLS", cells)
+        for a, b in zip(whole, pair_information(sample, n_levels, 2), strict=True):
+            np.testing.assert_array_equal(a, b)
 
 
 def test_forests_of_largest_weight_are_those_of_all_forests():

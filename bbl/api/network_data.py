@@ -98,6 +98,23 @@ def _check_class(design: Design, sample: Sample) -> None:
         )
 
 
+def _pairs(folds: Iterable, n: int) -> list[tuple[np.ndarray, Any]]:
+    """Return the rows that each fold trains on, and those that it validates."""
+    rows = np.arange(n)
+    try:
+        return [(np.setdiff1d(rows, rows[np.asarray(f, dtype=np.intp)]), f) for f in folds]
+    except (TypeError, ValueError, IndexError) as error:
+        raise OptionError(
+            f"folds are no lists of positions among the {n} rows ({error}). Give the rows that each fold validates.",
+            argument="folds",
+        ) from None
+
+
+def _as_given(sample: Sample) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return what a splitter is called with: features, classes, weights."""
+    return sample.codes, sample.response, sample.weights
+
+
 def given_folds(folds: Any, sample: Sample, k: Any, rng: np.random.Generator, response: Any, levels: tuple) -> Folds:
     """Return the folds that the user gives or asks for, after checking them."""
     if folds is not None:
@@ -106,7 +123,7 @@ def given_folds(folds: Any, sample: Sample, k: Any, rng: np.random.Generator, re
                 f"folds must be a list of arrays of row positions or a scikit-learn splitter; got {folds!r}.",
                 argument="folds",
             )
-        return splitter_folds(sample, folds if hasattr(folds, "split") else [(None, f) for f in folds])
+        return splitter_folds(folds if hasattr(folds, "split") else _pairs(folds, sample.n), *_as_given(sample))
     k = integer("k", k, 2)
     known = sample.response >= 0
     total = float(sample.weights[known].sum())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -30,6 +30,7 @@ from bbl.stats.scores import class_scores
 __all__ = [
     "Estimate",
     "Problem",
+    "announce_terms",
     "check_annealing",
     "check_known",
     "estimate",
@@ -42,6 +43,7 @@ __all__ = [
 
 SMALL = 200_000
 SHOWN = 5  # places that a warning names
+NO_PAIRS = np.empty((0, 2), dtype=np.intp)
 PATIENCE = 4 * 3600.0
 
 
@@ -56,7 +58,7 @@ class Estimate:
         ln Z of each group.
     log_z_kind : str
         How `log_z` was computed: one of "exact", "pseudo", "half", "mf", "ais".
-    prior : ndarray, shape (K,)
+    class_prior : ndarray, shape (K,)
         Weighted share of each group.
     lkh : float
         Maximised objective, summed over predictors and observations of all groups.
@@ -71,31 +73,33 @@ class Estimate:
     parameters: Parameters
     log_z: np.ndarray
     log_z_kind: str
-    prior: np.ndarray
+    class_prior: np.ndarray
     lkh: float
     fits: tuple[EngineFit, ...]
     log_z_error: np.ndarray
     calibration: Calibration | None = None
 
-    def class_scores(self, energy: MarginalEnergy, codes: np.ndarray, unknown: np.ndarray | None = None) -> np.ndarray:
+    def class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
         """Return the class scores (n, K) of encoded rows, calibrated if the model is.
 
         Parameters
         ----------
-        energy : MarginalEnergy
-            Of `parameters`.
         codes : ndarray, shape (n, m)
-        unknown : ndarray of bool, shape (n, m), optional
-            Predictors that are summed out. A row of which nothing is known has the logarithms of the prior, whatever
-            ln Z is.
+        missing : ndarray of bool, shape (n, m), optional
+            Predictors that are summed out. A row of which nothing is known has the logarithms of the groups' shares,
+            whatever ln Z is.
         """
-        blank = np.zeros(len(codes), dtype=bool) if unknown is None else np.array(unknown.all(axis=1))
-        summed = None if unknown is None else unknown & ~blank[:, None]
-        scores = class_scores(energy(codes, summed), self.log_z, self.prior)
+        return self.scores_by(MarginalEnergy(self.parameters.layout, self.parameters.theta), codes, missing)
+
+    def scores_by(self, energy: Callable, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
+        """Return `class_scores` by a function that has the energies of `parameters` ready."""
+        silent = np.zeros(len(codes), dtype=bool) if missing is None else np.array(missing.all(axis=1))
+        summed = None if missing is None else missing & ~silent[:, None]
+        scores = class_scores(energy(codes, summed), self.log_z, self.class_prior)
         if self.calibration is not None:
             scores = self.calibration(scores)
         with np.errstate(divide="ignore"):
-            scores[blank] = np.log(self.prior)
+            scores[silent] = np.log(self.class_prior)
         return scores
 
     @property
@@ -113,10 +117,12 @@ def fit_group(
     workers: int,
     rng: np.random.Generator | None = None,
     keep_sites: bool = False,
+    trail: Mapping[float, np.ndarray] | None = None,
 ) -> list[tuple[EngineFit, float, float]]:
     """Fit one group at each of `values`; return each fit, its ln Z (nan where it is exact, later), and its error.
 
-    The (D, D) site matrices are dropped unless `keep_sites`. A group without rows gets zeros; its share is zero, so it
+    The (D, D) site matrices are dropped unless `keep_sites`, or with a `trail` of earlier fits: then the settings are
+    fitted just well enough to compare them. A group without rows gets zeros; its share is zero, so it
     is never predicted.
     """
     if not sample.n:
@@ -124,7 +130,8 @@ def fit_group(
         return [(empty, 0.0, 0.0)] * (1 if values is None else len(values))
     rows = engine.prepare(sample.collapsed(layout.n_levels), layout)
     out = []
-    for fit in engine.path(rows, layout, values, workers):
+    fits = engine.path(rows, layout, values, workers) if trail is None else engine.compare(rows, layout, values, trail)
+    for fit in fits:
         value, error = np.nan, 0.0
         if log_z == "ais":
             sampled = annealed_log_z(layout, fit.theta, annealing_start(rows, layout), rng=rng, n_jobs=workers)
@@ -132,7 +139,7 @@ def fit_group(
         elif log_z != "exact":
             known = fit.log_z(log_z)
             value = approximate_log_z(log_z, rows, layout, fit.theta, fit.site_theta) if known is None else known
-        kept = fit.site_theta if keep_sites else None
+        kept = fit.site_theta if keep_sites or trail is not None else None
         out.append((replace(fit, site_theta=kept, normaliser=None), float(value), error))
     return out
 
@@ -168,6 +175,27 @@ def guard_memory(
     )
 
 
+def announce_terms(
+    n: int, K: int, n_levels: np.ndarray, engine: Engine, workers: int, extra: int = 0, models: int = 1
+) -> None:
+    """Raise where all pairs of predictors would take more memory than there is, before any of them is listed.
+
+    `models` are settings times folds; the rest is as in `guard_memory`.
+    """
+    if engine.order == 1:
+        return
+    width = n_levels - 1.0
+    D, m = float(width.sum()), len(n_levels)
+    couplings = (D**2 - float((width**2).sum())) / 2.0
+    results = 8.0 * (D + couplings) * (2 * K + extra) * models
+    needed = results + workers * engine.memory(n, Layout(n_levels, NO_PAIRS), models)
+    check_memory(
+        needed,
+        f"A fit of {K} groups with {m * (m - 1) // 2:,} pairs of predictors and {couplings:,.0f} couplings each",
+        "Use fewer predictors or levels, or a formula with fewer interactions.",
+    )
+
+
 def estimate_path(
     sample: Sample,
     layout: Layout,
@@ -181,17 +209,19 @@ def estimate_path(
     rng: np.random.Generator | None = None,
     progress: Callable | None = None,
     labels: Labels | None = None,
+    trails: Sequence[Mapping[float, np.ndarray]] | None = None,
 ) -> list[Estimate]:
     """Fit all K groups (and the pooled rows) at each of `values` of the engine's tuned option.
 
-    `labels` name the groups and predictors in errors.
+    `labels` name the groups and predictors in errors. `trails`, one for each group, ask for a comparison, see
+    `fit_group`.
 
     Returns
     -------
     list of Estimate
         One for each of `values`; one if `values` is None.
     """
-    layout = engine.restrict(layout)
+    layout = engine.layout(sample, layout)
     kind = resolve_log_z(log_z, layout, engine.log_z)
     check_annealing(kind, layout, K * (1 if values is None else len(values)), workers)
     order = exact_order(layout) if kind == "exact" else []  # raises where it costs too much, before anything is fitted
@@ -208,7 +238,11 @@ def estimate_path(
     inner = max(1, workers // outer)
     # the pooled fit is never asked for its ln Z
     kinds = [kind] * K + ["exact"] * pooled
-    tasks = [(part, layout, engine, values, k, inner, r) for part, k, r in zip(parts, kinds, rngs, strict=True)]
+    own = [None] * len(parts) if trails is None else trails
+    tasks = [
+        (part, layout, engine, values, k, inner, r, False, trail)
+        for part, k, r, trail in zip(parts, kinds, rngs, own, strict=True)
+    ]
     runs = run_tasks(fit_group, tasks, outer, progress)
     totals = np.array([g.total for g in groups])
     out = []
@@ -237,18 +271,18 @@ def check_known(sample: Sample, layout: Layout, engine: Engine, log_z: str, grou
     if len(silent):
         name = names[silent[0]]
         raise DataError(f"in {group}, all values of {name!r} are missing. {remedy}", column=name)
-    if engine.name == "pseudo" or log_z in ("pseudo", "half"):
+    if engine.needs == "neighbours" or log_z in ("pseudo", "half"):
         silent = np.flatnonzero(~usable_rows(sample, layout).any(axis=0))
         if len(silent):
             name = names[silent[0]]
-            what = "method='pseudo'" if engine.name == "pseudo" else f"log_z={log_z!r}"
+            what = f"method={engine.name!r}" if engine.needs == "neighbours" else f"log_z={log_z!r}"
             raise DataError(
                 f"in {group}, no row has {name!r} and all predictors that it interacts with known, which {what} needs. "
                 "Give a formula with fewer interactions, take method='mf' with log_z='ais', or give missing values a "
                 "level of their own (missing='level').",
                 column=name,
             )
-    if engine.name == "mf" and len(layout.pairs):
+    if engine.needs == "pairs" and len(layout.pairs):
         apart = np.argwhere(np.triu(known_counts(sample, layout)[0] == 0.0))
         if len(apart):
             i, j = (names[k] for k in apart[0])
@@ -282,6 +316,11 @@ def problems(result: Estimate, labels: Labels) -> list[Problem]:
             i, a, what, detail = Note(*note)
             level = f"level {labels.levels[i][a]!r}" if a >= 0 else ""
             found.append(Problem(_group_text(labels, g), f"predictor {labels.names[i]!r}", level, what, detail))
+        for i, a, j, b in fit.unbounded:
+            with_level = f"with level {labels.levels[j][b]!r} of {labels.names[j]!r}" if j >= 0 else ""
+            what = "no finite optimum without a penalty; give lambda_ > 0 or leave one of the predictors out"
+            place = (f"predictor {labels.names[i]!r}", f"level {labels.levels[i][a]!r}")
+            found.append(Problem(_group_text(labels, g), *place, what, with_level))
     return found
 
 

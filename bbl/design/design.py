@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+import warnings
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -17,12 +18,14 @@ from bbl.design.frames import Frame, to_frame
 from bbl.design.labels import Labels
 from bbl.design.stored import factor_from_dict, factor_to_dict, stored_pairs
 from bbl.design.weights import check_weights
-from bbl.errors import BBLTypeError, DataError, LevelError
+from bbl.errors import BBLTypeError, DataError, DataWarning, LevelError
 from bbl.rows.sample import Sample, code_dtype
 
 __all__ = ["MISSING", "Design", "missing_rows"]
 
 MISSING = ("raise", "drop", "level", "marginal")
+FEW, LARGE = 20, 100  # distinct values that always pass as levels; levels that are warned of where they are rare:
+RARE = 6  # fewer observations per level than this
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,6 +84,7 @@ class Design:
         xlevels: Mapping | None = None,
         novarOk: bool = False,
         missing: str = "raise",
+        announce: Callable[[int, int, np.ndarray], None] | None = None,
         declared: bool = False,
     ) -> tuple[Design, Sample, pd.Index]:
         """Read a formula against data, collect the levels, and encode the rows.
@@ -101,6 +105,9 @@ class Design:
             Whether missing values are an error, their rows are dropped before levels are collected, they are a last
             level ``"(missing)"`` of their predictor, or are marked in ``sample.missing``. The response must be known,
             unless rows are dropped.
+        announce : callable, optional
+            ``announce(n, K, n_levels)`` is called, with the numbers of rows, groups and levels, before all pairs of
+            very many predictors are listed. It may raise.
         declared : bool, default False
             Whether the declared levels of categories count, in their order, whether they occur or not. Then a
             predictor may have one level, there need be no predictors, and with ``missing="marginal"`` the response
@@ -119,6 +126,11 @@ class Design:
         FormulaError, DataError, LevelError, BBLTypeError
             Each names the column or argument, and what to do.
 
+        Warns
+        -----
+        DataWarning
+            If a predictor has over 100 levels, most of them rare.
+
         Examples
         --------
         >>> data = {"y": ["no", "yes", "no"], "a": [0, 1, 1], "n": [3, 2, 0]}
@@ -130,11 +142,15 @@ class Design:
         flag("novarOk", novarOk)
         choice("missing", missing, MISSING)
         named, counts = _weights(weights, frame, data)
-        terms = parse(formula, frame.columns, () if named is None else (named,), empty=declared)
-        keep = np.flatnonzero(counts > 0)
-        incomplete = 0
-        if missing == "drop":
-            keep, incomplete = _drop(frame, (terms.response, *terms.predictors), keep, counts)
+
+        def count(response: Hashable, predictors: list[Hashable]) -> None:
+            if announce is not None:
+                used = np.flatnonzero(counts > 0)
+                sizes = _level_counts(frame, [response, *predictors], used, xlevels)
+                announce(len(used), sizes[0], np.array(sizes[1:]))
+
+        terms = parse(formula, frame.columns, () if named is None else (named,), count, empty=declared)
+        keep, incomplete = _kept(frame, terms, counts, missing)
         index = frame.index
         if len(keep) < frame.n:
             counts, index = counts[keep], index[keep]
@@ -155,12 +171,24 @@ class Design:
             is_missing = _marked(is_missing, codes.shape, i, own_missing)
         if not (novarOk or declared):
             _check_variable(factors)
+        if not declared:
+            _check_levels(frame, factors, given, float(counts.sum()))
         if is_missing is not None:
             incomplete = round(float(counts[is_missing.any(axis=1)].sum()))
         marked = is_missing if missing == "marginal" else None
         predictors = tuple(factors if declared else [f.padded() for f in factors])
         design = cls(terms, response, predictors, missing, incomplete, declared)
         return design, Sample(codes, counts, y, marked), index
+
+    def kept(self, data: Any, weights: Any = None) -> np.ndarray:
+        """Return which rows of the training data a fit uses: their positions in `data`; arguments as in `from_data`."""
+        frame = to_frame(data)
+        return _kept(frame, self.terms, _weights(weights, frame, data)[1], self.missing)[0]
+
+    def groups(self, data: Any) -> np.ndarray:
+        """Return the group of every row of the training data as codes, shape (n,); 0 where it is missing or none."""
+        column = factorise(self.response.name, to_frame(data).column(self.response.name), "keep")
+        return self.response.encode(column, "ignore", skip_missing=True)[0].astype(np.intp)
 
     def encode(self, newdata: Any, unseen: str = "raise") -> tuple[np.ndarray, np.ndarray | None]:
         """Encode the predictors of new data by column name; other columns, and the response, are not looked at.
@@ -335,6 +363,12 @@ def _refuse_missing(column: Column) -> None:
         )
 
 
+def _kept(frame: Frame, terms: FormulaTerms, counts: np.ndarray, missing: str) -> tuple[np.ndarray, int]:
+    """Return the rows that are used, and the weight of those dropped for missing values."""
+    keep = np.flatnonzero(counts > 0)
+    return _drop(frame, (terms.response, *terms.predictors), keep, counts) if missing == "drop" else (keep, 0)
+
+
 def _drop(frame: Frame, names: Iterable[Hashable], keep: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, int]:
     """Return which of the rows to `keep` have no missing value, and the weight of the others."""
     is_missing = missing_rows(frame, names)[keep]
@@ -388,6 +422,22 @@ def _read(
     return factor, factor.encode(column, argument=argument, skip_missing=missing in ("marginal", None))[0], is_missing
 
 
+def _level_counts(frame: Frame, names: list[Hashable], keep: np.ndarray, xlevels: Mapping | None) -> list[int]:
+    """Return how many levels columns have, at least 2, without judging them."""
+    out = []
+    for name in names:
+        given = xlevels.get(name) if isinstance(xlevels, Mapping) else None
+        series = frame.column(name)
+        try:
+            count = (
+                len(given) if given is not None else (series.iloc[keep] if len(keep) < frame.n else series).nunique()
+            )
+        except (TypeError, NotImplementedError):  # what cannot be levels is refused later
+            count = 2
+        out.append(max(2, count))
+    return out
+
+
 def _check_groups(response: Factor, y: np.ndarray, declared: bool) -> None:
     if len(response.levels) < 2:
         raise DataError(
@@ -413,4 +463,28 @@ def _check_variable(factors: list[Factor]) -> None:
             f"predictors with one level: {shown}. Drop them with removeConst(data), give their levels in xlevels, or "
             "pass novarOk=True.",
             column=constant[0],
+        )
+
+
+def _check_levels(frame: Frame, factors: list[Factor], given: Mapping, total: float) -> None:
+    """Refuse columns that are identifiers, unless their levels are declared; warn of many rare levels."""
+    rare = []
+    for factor in factors:
+        L, name = len(factor.levels), factor.name
+        declared = name in given or isinstance(frame.column(name).dtype, pd.CategoricalDtype)
+        if L > FEW and total < 2 * L and not declared:
+            raise DataError(
+                f"column {name!r} looks like an identifier: {L} distinct values in {total:.0f} observations. Leave it "
+                f"out of the formula (- {name}), or group its values; if each of them is a level, make it a category.",
+                column=name,
+            )
+        if L > LARGE and total < RARE * L:
+            rare.append(f"{name!r} ({L} levels in {total:.0f} observations)")
+    if rare:
+        more = f" and {len(rare) - 3} more" if len(rare) > 3 else ""
+        warnings.warn(
+            f"Most levels are rare in {', '.join(rare[:3])}{more}: a fit takes long, and says little about them. Group "
+            "the rare levels, or leave the predictor out.",
+            DataWarning,
+            stacklevel=4,
         )

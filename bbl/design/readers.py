@@ -15,6 +15,7 @@ from bbl.design.factors import distinct
 from bbl.design.frames import Frame, to_frame
 from bbl.design.weights import check_weights
 from bbl.errors import BBLTypeError, DataError, DataWarning
+from bbl.memory import check_memory
 
 __all__ = ["freq2raw", "readFasta", "removeConst"]
 
@@ -148,6 +149,8 @@ def freq2raw(data: Any, freq: Any) -> pd.DataFrame:
     ------
     DataError, BBLTypeError
         If the frequencies are no counts, are not one for each row, or have another index.
+    BBLError
+        If the result would not fit into memory; it is a MemoryError too.
 
     Examples
     --------
@@ -163,6 +166,12 @@ def freq2raw(data: Any, freq: Any) -> pd.DataFrame:
         raise BBLTypeError("freq must be a column name or an array of counts; got None.", argument="freq")
     else:
         counts = check_weights(freq, frame.n, "freq", data)
+    row = whole.memory_usage(index=False).sum() / max(1, frame.n)
+    check_memory(
+        counts.sum() * (float(row) + 16.0),
+        f"A table of {counts.sum():.0f} rows",
+        "Keep the counts: every verb takes them as weights.",
+    )
     return whole.iloc[np.repeat(np.arange(frame.n), counts.astype(np.intp))].reset_index(drop=True)
 
 

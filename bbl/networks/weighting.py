@@ -8,6 +8,7 @@ import numpy as np
 from scipy.optimize import Bounds, minimize
 
 from bbl.errors import DataError
+from bbl.memory import check_memory
 from bbl.networks.dag import naive
 from bbl.networks.families import Families
 from bbl.networks.predict import Network, estimate
@@ -94,6 +95,11 @@ def bootstrap(sample: Sample, trees: int, share: float, rng: np.random.Generator
     """
     edges = np.cumsum(sample.weights)
     size = int(share * sample.total)
+    check_memory(
+        24.0 * trees * size,
+        f"Drawing {size:,} rows for each of {trees} trees",
+        "Give fewer trees (awnb_trees), or a smaller share of the rows (awnb_bootstrap).",
+    )
     return [np.searchsorted(edges, rng.integers(0, int(edges[-1]), size), side="right") for _ in range(trees)]
 
 

@@ -63,8 +63,9 @@ def plot_parameters(
         Drawn less the pooled ones, or as they are without a pooled fit.
     groups : sequence, optional
         Which groups; all by default.
-    errors : array_like, shape (K, D), optional
-        Half-widths of intervals of the fields of all groups, drawn on the bars. Where a map takes their place, a dot
+    errors : array_like, shape (K, D) or (2, K, D), optional
+        Half-widths of intervals of the fields of all groups, or how far they reach below and above, drawn on the bars;
+        nan for none. Where a map takes their place, a dot
         marks the fields whose interval leaves out zero.
     axes : sequence of matplotlib Axes, optional
         One for the fields, then one per group for the couplings, if the model has any; a new figure by default.
@@ -84,7 +85,7 @@ def plot_parameters(
     """
     shown = group_numbers(labels, groups)
     layout, theta, d = parameters.layout, parameters.shift[shown], "" if parameters.pooled is None else r"\Delta "
-    half = None if errors is None else _half_widths(errors, (len(labels.groups), layout.D))[shown]
+    half = None if errors is None else _half_widths(errors, (len(labels.groups), layout.D))[:, shown]
     names = [labels.groups[g] for g in shown]
     n_maps = 0 if not len(layout.pairs) else len(shown) if axes is not None else min(len(shown), MOST_PANELS)
     maps = _Maps.of(labels, layout, n_maps)
@@ -105,9 +106,9 @@ def plot_parameters(
 
 def _half_widths(errors: Any, shape: tuple[int, int]) -> np.ndarray:
     half = np.asarray(errors, dtype=float)
-    if half.shape != shape or (half < 0).any():
+    if half.shape not in (shape, (2, *shape)) or (half < 0).any():
         raise DataError(f"errors must hold {shape[0]} x {shape[1]} numbers, none below 0: one per group and field.")
-    return half
+    return np.broadcast_to(half, (2, *shape))
 
 
 @dataclass(frozen=True)
@@ -233,7 +234,7 @@ def _bars(
     if half is not None:
         cap = min(2.5, 120 / (K * D))
         for k in range(K):
-            ax.errorbar(x[k], values[k], half[k], fmt="none", ecolor="0.25", elinewidth=0.9, capsize=cap)
+            ax.errorbar(x[k], values[k], half[:, k], fmt="none", ecolor="0.25", elinewidth=0.9, capsize=cap)
     ax.axhline(0, color="0.3", linewidth=0.8)
     _part(ax, layout)
     ax.set_xlim(-0.5, D - 0.5)
@@ -269,7 +270,7 @@ def _field_map(
     colours = diverging(fields)
     image = ax.imshow(fields, aspect="auto", interpolation="nearest", **colours)
     if half is not None:
-        row, col = np.nonzero(np.abs(fields) > half)
+        row, col = np.nonzero((fields > half[0]) | (-fields > half[1]))
         ax.plot(col, row, "o", color="black", markersize=min(3.0, 200 / layout.D), markeredgewidth=0)
     _part(ax, layout)
     width, height = axes_inches(ax)

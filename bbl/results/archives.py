@@ -53,10 +53,10 @@ def pack(fit: Any, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
         "pairs": parameters.layout.pairs,
         "log_z": estimate.log_z,
         "log_z_error": estimate.log_z_error,
-        "prior": estimate.prior,
+        "prior": estimate.class_prior,
         "lkh": np.array([estimate.lkh, *(f.lkh for f in estimate.fits)]),
-        "grad_norm": np.array([f.grad_norm for f in estimate.fits]),
-        "n_iter": np.array([f.n_iter for f in estimate.fits]),
+        "grad_norm": _stacked([f.grad_norm for f in estimate.fits]),
+        "n_iter": _stacked([f.n_iter for f in estimate.fits]),
         "converged": np.array([f.converged for f in estimate.fits]),
         "log_likelihood": np.array([fit._log_likelihood]),
         "counts": np.concatenate(fit._counts, axis=1),
@@ -97,6 +97,12 @@ def unpack_rows(
         raise ValueError("its rows hold what cannot have been saved")
     check_weights(weights, n)
     return Sample(codes, weights, y, missing), _unpack_index(stored, n)
+
+
+def _stacked(rows: list[np.ndarray]) -> np.ndarray:
+    """Return rows as a matrix; a group without rows took no iterations, so its own is empty."""
+    width = max(map(len, rows))
+    return np.array([row if len(row) else np.zeros(width, row.dtype) for row in rows])
 
 
 def _pack_index(index: pd.Index) -> dict:
@@ -180,7 +186,8 @@ def _unpack_tuning(stored: dict | None, engine: Engine) -> Tuning | None:
     chosen, temperature, found = stored["chosen"], stored["temperature"], stored["found"]
     sound = type(chosen) is int and 0 <= chosen < len(values) == len(loss) and type(temperature) is float
     words = [word for problem in found for word in problem]
-    if not sound or stored["option"] not in (None, engine.tuned) or not all(type(word) is str for word in words):
+    known = (None, None if engine.tuned is None else engine.tuned.option)
+    if not sound or stored["option"] not in known or not all(type(word) is str for word in words):
         raise ValueError("its tuning is not as saved")
     problems = [Problem(*problem) for problem in found]
     return Tuning(stored["option"], values, loss, chosen, Calibration(temperature, offset), problems)
@@ -191,6 +198,8 @@ def _check_meta(meta: dict) -> None:
     for name, kind in (kinds | {"nobs": int} if "nobs" in meta else kinds).items():
         if not isinstance(meta[name], kind):
             raise ValueError(f"{name!r} is not as saved")
+    if meta.get("nobs", 1) < 1:
+        raise ValueError("it has no observations")
 
 
 def _check_arrays(layout: Layout, K: int, arrays: dict[str, np.ndarray]) -> None:

@@ -236,7 +236,9 @@ class ClassifierResults:
 
     @cached_property
     def _counts(self) -> list[np.ndarray]:
-        return level_counts(self._rows(), self.design.n_levels) if self.stored is None else self.stored.counts
+        if self.stored is not None:
+            return self.stored.counts
+        return level_counts(self._rows(), self.design.n_levels, len(self.labels.groups))
 
     def nobs(self) -> int:
         """Return the number of observations: the sum of the weights."""

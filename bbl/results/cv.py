@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -33,7 +34,8 @@ class CVResults:
     score : str
         Which score was taken.
     folds : list of ndarray
-        Validated rows of each fold, as positions in the weight-expanded data, in the order they were pooled.
+        Validated rows of each fold, as positions in the data, in the order they were pooled. A weighted row stands
+        once in each fold that has copies of it; ``observed`` says how many.
     scored : Scored
         Class scores of the validated rows at every setting, fold by fold, with their groups and weights.
     calibrate : str
@@ -101,7 +103,11 @@ class CVResults:
 
     def plot(self, ax=None):
         """Draw the score against the setting (the paper's Figures 3, 5a, 6, 8); return the Axes."""
-        return plot.plot_cv(self.cvframe, best=self.regstar, ax=ax)
+        tuned = self.model.engine.tuned
+        how: dict[str, Any] = {}
+        if tuned is not None:
+            how = {"symbol": tuned.symbol, "title": tuned.title, "logarithmic": tuned.logarithmic}
+        return plot.plot_cv(self.cvframe, best=self.regstar, ax=ax, **how)
 
     def plot_calibration(self, bins: int = 10, groups=None, axes=None):
         """Draw how often each group was observed where it was predicted with a given probability.

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from bbl.checks import choice, flag
 from bbl.report.plot_logo import information, plot_logo, zero_sum_fields
 from bbl.report.plot_network import plot_network
@@ -41,8 +43,10 @@ class Figures:
         half = None
         if flag("intervals", intervals):
             table = self.inference().table("group" if self.params.pooled is None else "pooled")
-            width = (table["upper"] - table["lower"]).to_numpy() / 2
-            half = width.reshape(self.params.theta.shape)[:, : self.params.layout.D]
+            # a limit that is infinite, or on the far side of a penalised estimate, has no bar
+            reach = np.array([table["estimate"] - table["lower"], table["upper"] - table["estimate"]])
+            reach = np.where(np.isfinite(reach), np.maximum(reach, 0.0), np.nan)
+            half = reach.reshape(2, *self.params.theta.shape)[:, :, : self.params.layout.D]
         return plot_parameters(self.labels, self.params, groups=groups, errors=half, axes=axes)
 
     def plot_logo(self: Any, kind: str = "information", groups: Sequence | None = None, axes=None):

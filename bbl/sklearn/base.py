@@ -215,6 +215,13 @@ def _labels(estimator: TableClassifier, y: Any) -> np.ndarray:
         raise BBLTypeError(
             f"y mixes labels of the types {kinds}. Make them all strings or all numbers.", argument="y"
         ) from None
+    try:
+        np.unique(y)
+    except TypeError:
+        kinds = ", ".join(sorted({type(v).__name__ for v in y}))
+        raise BBLTypeError(
+            f"y mixes labels of the types {kinds}. Make them all strings or all numbers.", argument="y"
+        ) from None
     check_classification_targets(y)
     return y
 

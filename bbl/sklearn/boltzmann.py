@@ -13,13 +13,12 @@ from bbl.design.design import missing_rows
 from bbl.design.factors import factorise
 from bbl.design.formula import parse, quoted
 from bbl.design.frames import Frame
-from bbl.engines import Engine
+from bbl.engines import Engine, engine_class
 from bbl.errors import BBLTypeError, OptionError
 from bbl.sklearn.base import TableClassifier, table_errors
 
 __all__ = ["BBLClassifier"]
 
-LAMBDAH = 1e-4  # small enough to leave wide data alone, large enough for levels that a class never has
 OPTIONS = ("lambda_", "lambdah", "eps", "prior_count", "tolerance", "itmax")
 
 
@@ -54,6 +53,8 @@ class BBLClassifier(TableClassifier):
         Largest gradient norm, for ``method="pseudo"``.
     itmax : int, optional
         Most iterations, for ``method="pseudo"``.
+    options : dict, optional
+        Further options of the method by name, such as ``{"symmetrize": False}``.
     unseen : {"ignore", "raise"}, default "ignore"
         Whether, in a row with a level that was not in the training data, that predictor is summed out, or it is an
         error. A row of which nothing is known gets the shares of the classes.
@@ -120,6 +121,7 @@ class BBLClassifier(TableClassifier):
         prior_count: float | None = None,
         tolerance: float | None = None,
         itmax: int | None = None,
+        options: dict[str, Any] | None = None,
         unseen: str = "ignore",
         missing: str = "raise",
         n_jobs: int | None = None,
@@ -133,6 +135,7 @@ class BBLClassifier(TableClassifier):
         self.prior_count = prior_count
         self.tolerance = tolerance
         self.itmax = itmax
+        self.options = options
         self.unseen = unseen
         self.missing = missing
         self.n_jobs = n_jobs
@@ -191,9 +194,9 @@ class BBLClassifier(TableClassifier):
 
     def _options(self) -> dict[str, Any]:
         options = {name: getattr(self, name) for name in OPTIONS if getattr(self, name) is not None}
-        if isinstance(self.method, str) and self.method == "pseudo":
-            options.setdefault("lambdah", LAMBDAH)
-        return options
+        if isinstance(self.method, str):
+            options = {**engine_class(self.method).classifier, **options}
+        return options | (self.options or {})
 
 
 def _formula(response: str, pairs: Any, names: Sequence[Any]) -> str:

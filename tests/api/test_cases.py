@@ -11,6 +11,7 @@ from bbl.errors import LevelError
 
 METHODS = {"pseudo": {"lambda_": 0.1, "lambdah": 0.1}, "mf": {}, "naive": {}}
 each_method = pytest.mark.parametrize("method", METHODS)
+stiff = pytest.mark.filterwarnings("ignore:On the training rows the log-loss")  # that penalty is large for so few rows
 
 
 def table(n, m, L=3, K=2, seed=0):
@@ -37,6 +38,7 @@ def test_300_predictors_and_24_rows(method):
     check(bbl.bbl("y ~ .^2", data, method=method, **options), data)
 
 
+@stiff
 @each_method
 @pytest.mark.parametrize("value", [0, 1, 2])
 def test_a_predictor_that_is_constant_in_one_group(method, value):
@@ -73,6 +75,7 @@ def test_300_levels_are_told_apart(method):
     assert got.tolist() == ["low", "high", "low", "high"]
 
 
+@stiff
 @each_method
 def test_perfect_separation_ends(method):
     data = pd.DataFrame({"y": list("abc") * 20, "x": list("uvw") * 20, "z": list("rrss") * 15})
@@ -236,7 +239,7 @@ def test_global_random_states_are_neither_read_nor_changed():
         np.random.seed(seed)  # noqa: NPY002
         before = random.getstate(), str(np.random.get_state())  # noqa: NPY002
         fit = bbl.bbl("y ~ .^2", data, **METHODS["pseudo"], calibrate="offset", log_z="ais")
-        cv = bbl.crossVal("y ~ .^2", data, method="mf", shuffle=True, seed=3)
+        cv = bbl.crossVal("y ~ .^2", data, method="mf", eps=0.1, shuffle=True, seed=3)
         draws = bbl.mcSample(fit, 10, seed=4, draws=True)
         assert before == (random.getstate(), str(np.random.get_state()))  # noqa: NPY002
         found.append((fit.log_z.tolist(), cv.cvframe.to_numpy().tolist(), draws.emax.tolist()))

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from bbl.design.readers import freq2raw, readFasta, removeConst
-from bbl.errors import BBLTypeError, DataError, DataWarning
+from bbl.errors import BBLError, BBLTypeError, DataError, DataWarning
 
 
 def rows(frame):
@@ -168,3 +168,9 @@ def test_remove_const_leaves_its_input_alone():
     left = removeConst(data)
     left.loc[0, "a"] = 9
     assert data["a"].tolist() == [1, 2]
+
+
+def test_a_table_that_would_not_fit_into_memory_is_refused():
+    with pytest.raises(MemoryError, match="weights") as caught:
+        freq2raw({"a": ["x", "y"], "n": [10**12, 10**12]}, "n")
+    assert isinstance(caught.value, BBLError)

@@ -1,24 +1,18 @@
 """Annealed importance sampling of ln Z against exact values: ``python -m benchmarks.annealing``."""
 
-from __future__ import annotations
-
-import argparse
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from joblib import Parallel, delayed
 
 from bbl.model.ais import annealed_log_z, annealing_start
 from bbl.model.layout import Layout
 from bbl.model.logz import exact_log_z
 from bbl.model.states import random_parameters, sample_states
 from bbl.rows.sample import Sample
-from benchmarks.report import table
+from benchmarks.report import command, rows_of, table, write_page
 
-RESULTS = Path(__file__).resolve().parent / "results"
 ROWS = 1000
 STRENGTHS = {"weak": 0.2, "medium": 0.6, "strong": 1.5, "very strong": 3.0}
 DEFAULT = (500, 512, 0.5)
@@ -65,35 +59,31 @@ def compare(index: int, settings: Sequence[tuple[int, int, float]]) -> list[tupl
         begin = time.process_time()
         rng = np.random.default_rng([index, steps, chains])
         found = annealed_log_z(layout, theta, scale * start, steps, chains, rng=rng)
-        used = time.process_time() - begin
-        named = (index, strength, graph, layout.m, steps, chains, scale)
-        out.append((*named, exact, found.log_z, found.standard_error, found.ess, used))
+        figures = (exact, found.log_z, found.standard_error, found.ess, time.process_time() - begin)
+        out.append((index, strength, graph, layout.m, steps, chains, scale, *figures))
     return out
 
 
 def summarise(frame: pd.DataFrame) -> list[str]:
     """Return the Markdown tables: by setting, and by strength at the default setting."""
     frame = frame.assign(z=(frame["estimate"] - frame["exact"]) / frame["se"])
-    setting = list(zip(frame["steps"], frame["chains"], frame["scale"], strict=True))
-    default = frame[[s == DEFAULT for s in setting]]
+    by = frame.groupby(["steps", "chains", "scale"], sort=False)
+    default = by.get_group(DEFAULT)
     head = ["", "models", "within 1 se", "2 se", "3 se", "largest abs z", "mean z", "largest abs error", "mean se"]
     head += ["mean ESS share", "CPU s per model"]
 
     def line(name: str, part: pd.DataFrame) -> list[str]:
-        z = part["z"].abs()
+        z, error = part["z"].abs(), (part["estimate"] - part["exact"]).abs().max()
         shares = [f"{100 * (z < k).mean():.1f}%" for k in (1, 2, 3)]
-        error = (part["estimate"] - part["exact"]).abs().max()
-        ess = f"{100 * (part['ess'] / part['chains']).mean():.0f}%"
-        return [name, str(len(part)), *shares, f"{z.max():.2f}", f"{part['z'].mean():+.2f}", f"{error:.3f}",
-                f"{part['se'].mean():.4f}", ess, f"{part['seconds'].mean():.2f}"]  # fmt: skip
+        mean = part.assign(ess=100 * part["ess"] / part["chains"])[["z", "se", "ess", "seconds"]].mean()
+        return [name, str(len(part)), *shares, f"{z.max():.2f}", f"{mean['z']:+.2f}", f"{error:.3f}"] + [
+            f"{mean['se']:.4f}", f"{mean['ess']:.0f}%", f"{mean['seconds']:.2f}"
+        ]  # fmt: skip
 
     by_strength = [line("all", default)]
     by_strength += [line(s, default[default["strength"] == s]) for s in STRENGTHS]
     by_strength += [line(f"{g} graph", default[default["graph"] == g]) for g in ("complete", "lattice")]
-    by_setting = [
-        line(f"{steps} steps, {chains} chains, start x {scale:g}", part)
-        for (steps, chains, scale), part in frame.groupby(["steps", "chains", "scale"], sort=False)
-    ]
+    by_setting = [line(f"{s[0]} steps, {s[1]} chains, start x {s[2]:g}", part) for s, part in by]
     n = len(default)
     return [
         "# Annealed importance sampling against exact ln Z",
@@ -119,20 +109,10 @@ def summarise(frame: pd.DataFrame) -> list[str]:
 
 def main() -> None:
     """Run and write ``results/annealing.csv`` and ``annealing.md``."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--models", type=int, default=200)
-    parser.add_argument("--settings", type=int, default=len(SETTINGS), help="how many to compare")
-    parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--out", type=Path, default=RESULTS)
-    args = parser.parse_args()
-    settings = SETTINGS[: args.settings]
-    runs = Parallel(n_jobs=args.jobs)(delayed(compare)(i, settings) for i in range(args.models))
-    frame = pd.DataFrame([row for run in runs for row in run], columns=COLUMNS)
-    args.out.mkdir(parents=True, exist_ok=True)
+    args = command(__doc__, models=(200, "how many models"), settings=(len(SETTINGS), "how many to compare"))
+    frame = rows_of(compare, [(i, SETTINGS[: args.settings]) for i in range(args.models)], args.jobs, COLUMNS)
     frame.to_csv(args.out / "annealing.csv", index=False, float_format="%.10g")
-    lines = summarise(frame)
-    (args.out / "annealing.md").write_text("\n".join(lines) + "\n")
-    print("\n".join(lines))
+    print(write_page(args.out / "annealing.md", summarise(frame)).read_text())
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -38,16 +38,6 @@ ASKED = (  # what a fitted network answers as its structure does
     "arcs", "class_var", "families", "feature_families", "features", "is_anb", "is_kde", "is_nb", "is_ode",
     "is_semi_naive", "learner", "members", "modelstring", "narcs", "score_log", "to_dot", "to_networkx", "vars",
 )  # fmt: skip
-
-
-class _Draw:
-    """Let ``fit.sample(n)`` draw rows; other results keep their training rows there, networks under `training`."""
-
-    def __get__(self, fit: Any, owner: Any = None) -> Any:
-        return self if fit is None else fit._draw
-
-    def __set__(self, fit: Any, rows: Sample | None) -> None:
-        fit.__dict__["training"] = rows
 
 
 @dataclass(frozen=True, repr=False)
@@ -395,19 +385,19 @@ class NetworkResults(ClassifierResults):
         levels = {**dict(zip(labels.names, labels.levels, strict=True)), labels.response: labels.groups}
         Path(path).write_text(bif_text(structure.families, levels, tables), encoding="utf-8")
 
-    def _draw(self, n: int, seed: int | np.random.Generator | None = 0) -> pd.DataFrame:
-        """Draw rows from the joint distribution of class and features.
+    @property  # type: ignore[misc, override]
+    def sample(self) -> Callable[..., pd.DataFrame]:
+        """``fit.sample(n, seed=0)`` draws n rows of class and features, as categories with all their levels.
 
-        Parameters
-        ----------
-        n : int
-        seed : int, numpy.random.Generator or None, default 0
-
-        Returns
-        -------
-        DataFrame
-            The class and the features, as categories with all their levels.
+        Other results keep their training rows under this name; those of a network are `training`.
         """
+        return self._draw
+
+    @sample.setter
+    def sample(self, rows: Sample | None) -> None:
+        self.__dict__["training"] = rows
+
+    def _draw(self, n: int, seed: int | np.random.Generator | None = 0) -> pd.DataFrame:
         y, codes = draw(self.network, integer("n", n, 0), generator(seed))
         labels = self.labels
         columns = {labels.response: (y, labels.groups)}
@@ -418,8 +408,6 @@ class NetworkResults(ClassifierResults):
                 for name, (own, levels) in columns.items()
             }
         )
-
-    sample = _Draw()  # type: ignore[assignment]
 
     @property
     def training(self) -> Sample | None:

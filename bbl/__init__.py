@@ -5,6 +5,7 @@
 
 import bbl.datasets as datasets
 import bbl.errors as errors
+import bbl.networks as networks
 from bbl.api.fit import bbl, crossVal
 from bbl.api.load import load
 from bbl.api.onegroup import mlestimate
@@ -37,6 +38,7 @@ __all__ = [
     "load",
     "mcSample",
     "mlestimate",
+    "networks",
     "plot_comparison",
     "randompar",
     "randomsamp",

@@ -80,8 +80,11 @@ def _run_task(function: Callable, stop: np.ndarray, *task: Any) -> Any:
 
 
 @contextmanager
-def progress_bar(total: int, title: str, verbose: int):
-    """Show a progress bar on stderr if that is a terminal and `verbose`; yields what is called for each step."""
+def progress_bar(total: int | None, title: str, verbose: int):
+    """Show a progress bar on stderr if that is a terminal and `verbose`; yields what is called for each step.
+
+    Without a `total` it counts the steps.
+    """
     from tqdm import tqdm
 
     shown = verbose if isinstance(verbose, bool) else integer("verbose", verbose) > 0

@@ -48,11 +48,11 @@ def table(name):
         return list(csv.DictReader(handle))
 
 
-@pytest.mark.parametrize("module", [bbl, bbl.datasets, bbl.errors], ids=lambda module: module.__name__)
+@pytest.mark.parametrize("module", [bbl, bbl.datasets, bbl.errors, bbl.networks], ids=lambda module: module.__name__)
 def test_reference_lists_every_public_name(module):
     listed = set(re.findall(r"^   ([\w.]+)$", (DOCS / "api" / "index.rst").read_text(encoding="utf-8"), re.MULTILINE))
     prefix = "" if module is bbl else module.__name__.removeprefix("bbl.") + "."
-    public = {name for name in module.__all__ if name not in ("datasets", "errors")}
+    public = {name for name in module.__all__ if name not in ("datasets", "errors", "networks")}
     assert public <= {name.removeprefix(prefix) for name in listed}
 
 
@@ -108,7 +108,7 @@ def test_the_page_of_results_has_what_its_bases_bring():
 
 
 def test_public_classes_have_pages():
-    public = {getattr(bbl, name) for name in bbl.__all__} - {bbl.datasets, bbl.errors}
+    public = {getattr(bbl, name) for name in bbl.__all__} - {bbl.datasets, bbl.errors, bbl.networks}
     assert {member for member in public if isinstance(member, type)} <= set(reference_classes())
 
 
@@ -129,6 +129,14 @@ def test_equations_need_no_font_for_mathematics(tex, signs):
     mathml = extension("equations").to_mathml(tex, "inline")
     assert re.sub(r"<[^>]*>|&#x0*([0-9A-F]+);", lambda m: chr(int(m[1], 16)) if m[1] else "", mathml) == signs
     assert 'class="bold"' in mathml
+
+
+def test_comparison_with_bnclassify_passed():
+    rows = table("matches_bnclassify.csv")
+    assert len({(row["data"], row["what"]) for row in rows}) == len(rows) > 60
+    for row in rows:
+        found, most = row["largest difference"], row["tolerance"].removeprefix("at most ")
+        assert float(found.removesuffix(" differ")) <= float(most), row
 
 
 def test_comparison_with_r_passed_under_the_rules_of_the_tests():

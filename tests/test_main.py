@@ -334,3 +334,31 @@ def test_a_closed_pipe_leaves_no_traceback(titanic):
     done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, timeout=120)
     os.close(write)
     assert (done.returncode, done.stderr) == (141, b"")
+
+
+def test_a_network_is_fitted_predicted_from_and_cross_validated(titanic, tmp_path, run):
+    network = ("Survived ~ .", titanic, "--learner", "tan_cl", "--smooth", "1", "--weights", "Freq")
+    status, out, _ = run(*network, "--save", tmp_path / "net.bbl", "--plot", tmp_path / "net.png")
+    assert status == 0 and "learning algorithm:    tan_cl" in out and (tmp_path / "net.png").stat().st_size
+    data = bbl.datasets.load_titanic()
+    status, out, _ = run("predict", tmp_path / "net.bbl", titanic)
+    levels = data.astype({c: str for c in data.columns[:-1]})
+    fit = bbl.networks.bnc("tan_cl", "Survived ~ .", levels, 1, weights="Freq")
+    pd.testing.assert_frame_equal(frame(out), fit.predict(levels).astype({"yhat": str}), check_dtype=False)
+    status, out, _ = run(*network, "--cv", "--nfold", "4", "--score", "logloss")
+    want = bbl.networks.cv(fit, levels, k=4, score="logloss", weights="Freq")["tan_cl"]
+    assert f"{want:.6f}" in out and "k = 4, score = logloss" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        (["--learner", "nb", "--eps", "1"], "--eps is of Boltzmann machines"),
+        (["--learner", "nb", "--method", "mf"], "--method is of Boltzmann machines"),
+        (["--smooth", "1"], "--smooth needs --learner"),
+    ],
+)
+def test_options_of_the_other_family_are_refused(titanic, capsys, arguments, word):
+    with pytest.raises(SystemExit) as ended:
+        main(["Survived ~ .", str(titanic), *arguments])
+    assert ended.value.code == 2 and word in capsys.readouterr().err

@@ -107,5 +107,5 @@ def test_scikit_learn_version_is_the_same_everywhere():
     (wanted,) = (
         extra.removeprefix("scikit-learn>=") for extra in PROJECT["project"]["optional-dependencies"]["sklearn"]
     )
-    said = re.findall(r"scikit-learn (\d[\d.]*\d)", text("bbl/sklearn/boltzmann.py") + text("docs/guide/sklearn.md"))
+    said = re.findall(r"scikit-learn (\d[\d.]*\d)", text("bbl/sklearn/base.py") + text("docs/guide/sklearn.md"))
     assert said and set(said) == {wanted}

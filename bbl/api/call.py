@@ -14,16 +14,18 @@ from bbl.boltzmann.estimate import announce_terms
 from bbl.boltzmann.tuning import RULES
 from bbl.checks import arguments, choice, flag, generator
 from bbl.design.design import Design
+from bbl.design.frames import to_frame
 from bbl.engines import Engine, engine_class, make_engine
 from bbl.errors import OptionError
 from bbl.model.layout import Layout
 from bbl.model.logz import LOG_Z
 from bbl.parallel import n_workers
 from bbl.report.text import call_text
+from bbl.rows.folds import Folds, splitter_folds
 from bbl.rows.sample import Sample
 from bbl.stats.calibration import CALIBRATE
 
-__all__ = ["Call", "pop_rule", "prepare", "shown_call"]
+__all__ = ["Call", "data_folds", "pop_rule", "prepare", "shown_call"]
 
 
 @dataclass(frozen=True)
@@ -122,3 +124,15 @@ def shown_call(verb: str, formula: str, weights: Any, method: str | Engine, **op
         elif value[0] != value[1]:
             shown[name] = value[0]
     return call_text(verb, shown)
+
+
+def data_folds(cv: Any, data: Any, design: Design, sample: Sample, kept: np.ndarray) -> Folds:
+    """Return the folds of `cv`, whose positions are those of the rows of `data`, for the rows that are kept."""
+    if isinstance(cv, int | np.integer):
+        raise OptionError(f"cv={cv} is no splitter; for {cv} folds give nfold={cv}.", argument="cv")
+    frame = to_frame(data)
+    weights = np.zeros(frame.n)
+    weights[kept] = sample.weights
+    table = data if hasattr(data, "shape") else pd.DataFrame({name: frame.column(name).array for name in frame.columns})
+    folds = splitter_folds(cv, table, design.groups(frame), weights)
+    return Folds(folds.train[:, kept], folds.held[:, kept])

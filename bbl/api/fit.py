@@ -8,20 +8,18 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bbl.api.call import pop_rule, prepare, shown_call
+from bbl.api.call import data_folds, pop_rule, prepare, shown_call
 from bbl.boltzmann.estimate import estimate, problems, warn_problems
 from bbl.boltzmann.guards import warn_ordered, warn_training, warn_validation
 from bbl.boltzmann.tuning import NFOLD, tune
 from bbl.boltzmann.validation import validate
 from bbl.checks import choice, flag, integer, reals
 from bbl.crossval import calibrated, score_settings
-from bbl.design.design import Design
-from bbl.design.frames import to_frame
 from bbl.engines import Engine, engine_class
 from bbl.errors import OptionError
 from bbl.parallel import progress_bar
 from bbl.results import BBLResults, CVResults
-from bbl.rows.folds import Folds, consecutive_folds, shuffled_folds, splitter_folds
+from bbl.rows.folds import Folds, consecutive_folds, shuffled_folds
 from bbl.rows.sample import Sample
 from bbl.stats.calibration import fit_calibration
 
@@ -248,7 +246,7 @@ def crossVal(
     design, sample, layout, engine, labels = call.design, call.sample, call.layout, call.engine, call.design.labels
     score = _score(score, flag("use_auc", use_auc), call.K)
     kept, own = design.kept(data, weights), flag("shuffle", shuffle)
-    folds = _own_folds(sample, nfold, own, call.rng) if cv is None else _splitter_folds(cv, data, design, sample, kept)
+    folds = _own_folds(sample, nfold, own, call.rng) if cv is None else data_folds(cv, data, design, sample, kept)
     with progress_bar(len(folds), "crossVal", verbose) as step:
         scored = validate(sample, labels, layout, engine, values, folds, progress=step, **call.common)
     table, best = score_settings(scored, score, calibrate)
@@ -296,15 +294,3 @@ def _score(score: str | None, use_auc: bool, K: int) -> str:
 def _own_folds(sample: Sample, nfold: int, shuffle: bool, rng: np.random.Generator) -> Folds:
     integer("nfold", nfold, 2, int(sample.total))
     return shuffled_folds(sample, nfold, rng) if shuffle else consecutive_folds(sample, nfold)
-
-
-def _splitter_folds(cv: Any, data: Any, design: Design, sample: Sample, kept: np.ndarray) -> Folds:
-    """Return the folds of `cv`, whose positions are those of the rows of `data`, for the rows that are kept."""
-    if isinstance(cv, int | np.integer):
-        raise OptionError(f"cv={cv} is no splitter; for {cv} folds give nfold={cv}.", argument="cv")
-    frame = to_frame(data)
-    weights = np.zeros(frame.n)
-    weights[kept] = sample.weights
-    table = data if hasattr(data, "shape") else pd.DataFrame({name: frame.column(name).array for name in frame.columns})
-    folds = splitter_folds(cv, table, design.groups(frame), weights)
-    return Folds(folds.train[:, kept], folds.held[:, kept])

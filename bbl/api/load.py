@@ -8,11 +8,12 @@ from bbl.checks import verb
 from bbl.errors import BBLError, ModelFileError
 from bbl.results import BBLResults
 from bbl.results.classifier import ClassifierResults
+from bbl.results.network import NetworkResults
 from bbl.storage import read_any
 
 __all__ = ["load"]
 
-KINDS: dict[str, type[ClassifierResults]] = {kind.kind: kind for kind in (BBLResults,)}
+KINDS: dict[str, type[ClassifierResults]] = {kind.kind: kind for kind in (BBLResults, NetworkResults)}
 
 
 @verb

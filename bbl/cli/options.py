@@ -12,6 +12,7 @@ from bbl.cli.tables import MISSING_TEXTS, TYPES
 from bbl.design.design import MISSING
 from bbl.engines import ENGINES
 from bbl.model.logz import LOG_Z
+from bbl.networks.learners import LEARNERS
 from bbl.results.classifier import TYPES as PREDICTIONS
 from bbl.stats.calibration import CALIBRATE
 
@@ -20,6 +21,15 @@ __all__ = ["engine_options", "option_names", "parse"]
 PROGRAM = "python -m bbl"
 ENGINE_OPTIONS = ("lambda_", "lambdah", "eps", "prior_count", "tolerance", "itmax")
 FOLD_OPTIONS = ("nfold", "shuffle", "score")
+# of Boltzmann machines alone, with their defaults
+MACHINE_OPTIONS: dict[str, Any] = {
+    **dict.fromkeys(ENGINE_OPTIONS),
+    "method": "pseudo",
+    "log_z": "auto",
+    "calibrate": "none",
+    "novarOk": False,
+    "shuffle": False,
+}
 EXAMPLES = f"""\
 examples:
   {PROGRAM} "y ~ .^2" people.csv                                  fit, and print the model and its tests
@@ -27,6 +37,7 @@ examples:
   {PROGRAM} predict fit.bbl new.csv > predicted.csv               predict with a model that was kept
   {PROGRAM} "y ~ .^2" people.csv --newdata new.csv                fit and predict at once
   {PROGRAM} "y ~ .^2" people.csv --cv --shuffle --lambda 0.01,0.1,1
+  {PROGRAM} "y ~ ." people.csv --learner tan_cl --smooth 1        fit a Bayesian network classifier
 
 "{PROGRAM} predict --help" has the options of predict. Models, predictions and tables go to standard output,
 warnings and errors to standard error. Exit status: 0; 1 after an error in files, data or model; 2 if the command
@@ -111,15 +122,18 @@ def _parser() -> argparse.ArgumentParser:
     group.add_argument(
         "--missing",
         choices=MISSING,
-        default="raise",
         help="missing values are an error (raise, default), their rows are dropped (drop), they are a level of their "
-        "own (level), or they are summed out (marginal)",
+        "own (level), or they are summed out (marginal, default with --learner)",
     )
     group.add_argument("--novar-ok", dest="novarOk", action="store_true", help="keep predictors with a single level")
     group.add_argument("--log-z", choices=LOG_Z, default="auto", help="how ln Z is computed; default: auto")
     group.add_argument("--calibrate", choices=CALIBRATE, default="none", help="correct class scores; default: none")
     group.add_argument("--seed", type=int, default=0, metavar="N", help="of folds and sampling; default: 0")
     group.add_argument("--jobs", dest="n_jobs", type=int, metavar="N", help="threads; default: all cores")
+
+    group = parser.add_argument_group("Bayesian network classifiers", "In place of the Boltzmann machine.")
+    group.add_argument("--learner", choices=tuple(LEARNERS), help="how the structure is learnt; 'y ~ .' is the formula")
+    group.add_argument("--smooth", type=float, metavar="X", help="prior count of every cell; default: 0")
 
     group = parser.add_argument_group("cross-validation")
     group.add_argument(
@@ -174,6 +188,13 @@ def parse(argv: list[str]) -> argparse.Namespace:
     args = parser.parse_args(argv)
     if args.formula is not None and args.data is None:
         parser.error("give a table, such as a CSV file, after the formula")
+    if args.learner is None and args.smooth is not None:
+        parser.error("--smooth needs --learner")
+    for name, default in MACHINE_OPTIONS.items() if args.learner is not None else ():
+        if getattr(args, name) != default:
+            parser.error(f"{option_names()[name]} is of Boltzmann machines; leave it out with --learner")
+    if args.missing is None:
+        args.missing = "raise" if args.learner is None else "marginal"
     for name in FOLD_OPTIONS:
         if getattr(args, name) and not args.cv:
             parser.error(f"--{name} needs --cv")

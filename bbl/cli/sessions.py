@@ -47,6 +47,9 @@ def user_session(args: argparse.Namespace) -> None:
     if args.weights is not None:
         types.setdefault(args.weights, "number")
     data = read_table(args.data, _missing_texts(args), types)
+    if args.learner is not None:
+        _finish(args, *_network(args, data))
+        return
     common: dict[str, Any] = {
         name: getattr(args, name) for name in ("missing", "novarOk", "log_z", "calibrate", "seed", "n_jobs")
     } | engine_options(args)
@@ -58,6 +61,25 @@ def user_session(args: argparse.Namespace) -> None:
     else:
         fit = bbl.bbl(args.formula, data, args.weights, args.method, **common)
         shown, draw = {"fit": fit, "fit.summary()": fit.summary}, lambda: fit.plot()[0].figure
+    _finish(args, fit, shown, draw)
+
+
+def _network(args: argparse.Namespace, data: pd.DataFrame) -> tuple[ClassifierResults, dict[str, Any], Any]:
+    """Fit a Bayesian network classifier; return it, what is shown, and what draws its figure."""
+    common = {"weights": args.weights, "seed": args.seed}
+    smooth = 0.0 if args.smooth is None else args.smooth
+    fit = bbl.networks.bnc(args.learner, args.formula, data, smooth, missing=args.missing, **common)
+    shown: dict[str, Any] = {"fit": fit, "fit.summary()": fit.summary}
+    if args.cv:
+        k, score = args.nfold or 10, args.score or "accuracy"
+        shown = {
+            f"cv (k = {k}, score = {score})": bbl.networks.cv(fit, data, k, score=score, n_jobs=args.n_jobs, **common)
+        }
+    return fit, shown, lambda: fit.plot().figure
+
+
+def _finish(args: argparse.Namespace, fit: ClassifierResults, shown: dict[str, Any], draw: Any) -> None:
+    """Save, draw, and show or predict what was asked for."""
     if args.save is not None:
         fit.save(args.save)
         note(f"The model is in {args.save}")

@@ -44,6 +44,8 @@ class Design:
         What is done with missing values, in the training data and in new data.
     incomplete : int
         Training observations (sum of weights) with missing values.
+    declared : bool
+        Whether the declared levels of categories count, in their order, whether they occur or not.
     """
 
     terms: FormulaTerms
@@ -51,6 +53,7 @@ class Design:
     predictors: tuple[Factor, ...]
     missing: str = "raise"
     incomplete: int = 0
+    declared: bool = False
 
     @property
     def pairs(self) -> np.ndarray:
@@ -82,6 +85,7 @@ class Design:
         novarOk: bool = False,
         missing: str = "raise",
         announce: Callable[[int, int, np.ndarray], None] | None = None,
+        declared: bool = False,
     ) -> tuple[Design, Sample, pd.Index]:
         """Read a formula against data, collect the levels, and encode the rows.
 
@@ -104,6 +108,10 @@ class Design:
         announce : callable, optional
             ``announce(n, K, n_levels)`` is called, with the numbers of rows, groups and levels, before all pairs of
             very many predictors are listed. It may raise.
+        declared : bool, default False
+            Whether the declared levels of categories count, in their order, whether they occur or not. Then a
+            predictor may have one level, there need be no predictors, and with ``missing="marginal"`` the response
+            may be unknown (-1).
 
         Returns
         -------
@@ -141,15 +149,18 @@ class Design:
                 sizes = _level_counts(frame, [response, *predictors], used, xlevels)
                 announce(len(used), sizes[0], np.array(sizes[1:]))
 
-        terms = parse(formula, frame.columns, () if named is None else (named,), count)
+        terms = parse(formula, frame.columns, () if named is None else (named,), count, empty=declared)
         keep, incomplete = _kept(frame, terms, counts, missing)
         index = frame.index
         if len(keep) < frame.n:
             counts, index = counts[keep], index[keep]
         given = _given(xlevels, terms)
-        response, y, _ = _read(frame, terms.response, keep, given, None)
-        _check_groups(response, y)
-        read = (_read(frame, name, keep, given, missing) for name in terms.predictors)
+        response, y, blank = _read(frame, terms.response, keep, given, None, declared, missing)
+        _check_groups(response, y, declared)
+        y = y.astype(np.intp)
+        if blank is not None:
+            y[blank] = -1
+        read = (_read(frame, name, keep, given, missing, declared) for name in terms.predictors)
         codes = np.empty((len(keep), len(terms.predictors)), dtype=np.uint8)
         factors, is_missing = [], None
         for i, (factor, own, own_missing) in enumerate(read):
@@ -158,14 +169,16 @@ class Design:
             codes[:, i] = own
             factors.append(factor)
             is_missing = _marked(is_missing, codes.shape, i, own_missing)
-        if not novarOk:
+        if not (novarOk or declared):
             _check_variable(factors)
-        _check_levels(frame, factors, given, float(counts.sum()))
+        if not declared:
+            _check_levels(frame, factors, given, float(counts.sum()))
         if is_missing is not None:
             incomplete = round(float(counts[is_missing.any(axis=1)].sum()))
         marked = is_missing if missing == "marginal" else None
-        design = cls(terms, response, tuple(f.padded() for f in factors), missing, incomplete)
-        return design, Sample(codes, counts, y.astype(np.intp), marked), index
+        predictors = tuple(factors if declared else [f.padded() for f in factors])
+        design = cls(terms, response, predictors, missing, incomplete, declared)
+        return design, Sample(codes, counts, y, marked), index
 
     def kept(self, data: Any, weights: Any = None) -> np.ndarray:
         """Return which rows of the training data a fit uses: their positions in `data`; arguments as in `from_data`."""
@@ -225,11 +238,18 @@ class Design:
         return missing_rows(to_frame(newdata, "newdata"), [f.name for f in self.predictors])
 
     def encode_response(self, data: Any) -> np.ndarray:
-        """Return the group of each row of new data as codes, shape (n,); an unknown group is a LevelError."""
+        """Return the group of each row of new data as codes, shape (n,); an unknown group is a LevelError.
+
+        With declared levels and ``missing="marginal"`` a missing group is -1, elsewhere it is an error.
+        """
         frame = to_frame(data, "newdata")
         column = factorise(self.response.name, frame.column(self.response.name), "keep")
-        _refuse_missing(column)
-        return self.response.encode(column, argument="newdata")[0].astype(np.intp)
+        if not (self.declared and self.missing == "marginal"):
+            _refuse_missing(column)
+        y = self.response.encode(column, argument="newdata", skip_missing=True)[0].astype(np.intp)
+        if (blank := column.missing()) is not None:
+            y[blank] = -1
+        return y
 
     def index(self, newdata: Any) -> pd.Index:
         """Return the row labels of new data: its index, or 0..n-1 for tables that have none."""
@@ -249,6 +269,7 @@ class Design:
             "pairs": "all" if len(self.pairs) == m * (m - 1) // 2 else self.pairs.tolist(),
             "missing": self.missing,
             "incomplete": self.incomplete,
+            **({"declared": True} if self.declared else {}),
         }
 
     @classmethod
@@ -261,8 +282,9 @@ class Design:
             If `stored` is no design.
         """
         try:
+            declared = flag("declared", stored.get("declared", False))
             response = factor_from_dict(stored["response"])
-            predictors = tuple(factor_from_dict(f) for f in stored["predictors"])
+            predictors = tuple(factor_from_dict(f, 2 - declared) for f in stored["predictors"])
             names = tuple(f.name for f in predictors)
             pairs = stored_pairs(stored["pairs"], len(names))
             text = stored["formula"]
@@ -271,12 +293,13 @@ class Design:
             counted = type(incomplete) is int and incomplete >= 0
             if missing not in MISSING or not counted or (missing == "raise" and incomplete):
                 raise ValueError("it says nothing sensible of missing values")
-            if not isinstance(text, str) or not names or len({response.name, *names}) <= len(names):
+            if not isinstance(text, str) or not (names or declared) or len({response.name, *names}) <= len(names):
                 raise ValueError("formula and names do not fit")
         except (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
             raise DataError(f"the stored design is corrupt ({error}). Store it again with to_dict().") from None
         pairs.setflags(write=False)
-        return cls(FormulaTerms(text, response.name, names, pairs), response, predictors, missing, incomplete)
+        terms = FormulaTerms(text, response.name, names, pairs)
+        return cls(terms, response, predictors, missing, incomplete, declared)
 
 
 def _weights(weights: Any, frame: Frame, data: Any) -> tuple[Hashable | None, np.ndarray]:
@@ -367,26 +390,36 @@ def _marked(mask: np.ndarray | None, shape: tuple[int, ...], i: int, rows: np.nd
 
 
 def _read(
-    frame: Frame, name: Hashable, keep: np.ndarray, given: dict, missing: str | None
+    frame: Frame,
+    name: Hashable,
+    keep: np.ndarray,
+    given: dict,
+    missing: str | None,
+    declared: bool = False,
+    policy: str | None = None,
 ) -> tuple[Factor, np.ndarray, np.ndarray | None]:
-    """Return a column's factor, codes and missing values, from the rows to keep; `missing` is None for the response."""
+    """Return a column's factor, codes and missing values, from the rows to keep.
+
+    For the response `missing` is None; it may be unknown where `declared` levels count and `policy` is "marginal".
+    """
     series = frame.column(name)
     column = factorise(name, series if len(keep) == frame.n else series.iloc[keep], missing or "keep")
     is_missing = column.missing()
-    if missing is None and is_missing is not None:
+    known = missing is not None or (declared and policy == "marginal")
+    if not known and is_missing is not None:
         count = int(is_missing.sum())
         raise DataError(
             f"column {name!r} has {count} missing value{'s' * (count > 1)}, and is the response, which has to be "
             f"known. Drop the rows: data.dropna(subset=[{name!r}]), or missing='drop'.",
             column=name,
         )
-    factor = given[name] if name in given else Factor.collect(column, keep_order=missing is None)
+    factor = given[name] if name in given else Factor.collect(column, keep_order=missing is None, unused=declared)
     if not factor.levels:
         raise DataError(f"column {name!r} has no value that is not missing. Leave it out of the formula.", column=name)
     if is_missing is not None and missing == "level":
         factor = factor.with_missing()
     argument = "xlevels" if name in given else "data"
-    return factor, factor.encode(column, argument=argument, skip_missing=missing == "marginal")[0], is_missing
+    return factor, factor.encode(column, argument=argument, skip_missing=missing in ("marginal", None))[0], is_missing
 
 
 def _level_counts(frame: Frame, names: list[Hashable], keep: np.ndarray, xlevels: Mapping | None) -> list[int]:
@@ -405,7 +438,7 @@ def _level_counts(frame: Frame, names: list[Hashable], keep: np.ndarray, xlevels
     return out
 
 
-def _check_groups(response: Factor, y: np.ndarray) -> None:
+def _check_groups(response: Factor, y: np.ndarray, declared: bool) -> None:
     if len(response.levels) < 2:
         raise DataError(
             f"the response {response.name!r} has the single level {response.levels[0]!r}, so there is nothing to "
@@ -413,7 +446,7 @@ def _check_groups(response: Factor, y: np.ndarray) -> None:
             column=response.name,
         )
     empty = np.flatnonzero(np.bincount(y, minlength=len(response.levels)) == 0)
-    if len(empty):
+    if len(empty) and not declared:
         raise LevelError(
             f"the response {response.name!r} has no rows of level {response.levels[empty[0]]!r}. Leave it out of "
             "xlevels.",

@@ -112,7 +112,8 @@ def factorise(name: Hashable, series: pd.Series, missing: str = "raise") -> Colu
     except (TypeError, NotImplementedError):  # the latter from pyarrow
         _refuse(name, "lists or other nested values")
     is_missing = np.array([_is_missing(v) for v in values] + [True])  # the last is code -1
-    count = int(is_missing[codes].sum())
+    blank = is_missing[codes] if is_missing[:-1].any() else codes < 0
+    count = int(blank.sum())
     if count and missing == "raise":
         raise DataError(
             f"column {name!r} has {count} missing value{'s' * (count > 1)}. Drop the rows (missing='drop'), give "
@@ -121,7 +122,7 @@ def factorise(name: Hashable, series: pd.Series, missing: str = "raise") -> Colu
         )
     pairs = [("other", None) if _is_missing(v) else _level(name, v, declared is not None) for v in values]
     if count:
-        codes = np.where(is_missing[codes], len(values), codes)
+        codes = np.where(blank, len(values), codes)
         pairs.append(("missing", None))
     return Column(
         name,
@@ -197,8 +198,8 @@ class Factor:
         return {level_key(kind, value): a for a, (kind, value) in enumerate(zip(self.kinds, self.levels, strict=True))}
 
     @classmethod
-    def collect(cls, column: Column, *, keep_order: bool = False) -> Factor:
-        """Collect the levels that occur in a column.
+    def collect(cls, column: Column, *, keep_order: bool = False, unused: bool = False) -> Factor:
+        """Collect the levels that occur in a column; with `unused` all that it declares, in their order.
 
         Declared levels keep their order if they are declared as ordered, or with `keep_order` (the response).
         All others are sorted: numbers by value, strings by code point, and booleans before numbers before strings.
@@ -211,12 +212,12 @@ class Factor:
         LevelError
             If it holds a boolean and its number, or another value and its text.
         """
-        used = np.flatnonzero(column.used())
+        used = np.arange(len(column.values)) if unused and column.declared else np.flatnonzero(column.used())
         found = [(column.kinds[k], column.values[k]) for k in used if column.kinds[k] != "missing"]
         _check_apart(column.name, found, "data")
         if not column.declared:
             _check_discrete(column.name, found, len(column.codes))
-        if not column.declared or not (column.ordered or keep_order):
+        if not column.declared or not (column.ordered or keep_order or unused):
             found = _sorted(found)
         return cls(column.name, tuple(v for _, v in found), tuple(k for k, _ in found), column.ordered)
 
@@ -294,7 +295,10 @@ class Factor:
             strange[-1] = False
         if strange.any() and (strange := strange & column.used()).any() and unseen == "raise":
             self._raise_unseen([v for v, s in zip(column.values, strange, strict=True) if s], argument)
-        codes = np.maximum(lookup, 0).astype(code_dtype(len(self.levels)))[column.codes]
+        if np.array_equal(lookup, np.arange(len(lookup))):  # as of declared levels
+            codes = column.codes.astype(code_dtype(len(self.levels)))
+        else:
+            codes = np.maximum(lookup, 0).astype(code_dtype(len(self.levels)))[column.codes]
         return codes, strange[column.codes] if strange.any() else None
 
     def _raise_unseen(self, values: list, argument: str) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 from bbl.checks import near_match
 from bbl.errors import BBLTypeError, FormulaError
 
-__all__ = ["FormulaTerms", "parse"]
+__all__ = ["FormulaTerms", "parse", "quoted"]
 
 LONGEST = 100_000  # characters of a formula
 DEEPEST = 100  # nested parentheses
@@ -60,6 +60,7 @@ def parse(
     columns: Sequence[Hashable],
     exclude: Collection[Hashable] = (),
     announce: Callable[[Hashable, list[Hashable]], None] | None = None,
+    empty: bool = False,
 ) -> FormulaTerms:
     """Read a formula.
 
@@ -81,6 +82,8 @@ def parse(
     announce : callable, optional
         ``announce(response, predictors)`` is called before all pairs of over 1,000 predictors are listed, in a formula
         that drops no terms. It may raise.
+    empty : bool, default False
+        Whether the formula may be without predictors.
 
     Returns
     -------
@@ -108,11 +111,11 @@ def parse(
             f"formula must be a string such as 'y ~ a + b'; got {type(formula).__name__}.", argument="formula"
         )
     try:
-        return _parsed(formula, columns, exclude, announce)
+        return _parsed(formula, columns, exclude, announce, empty)
     except FormulaError as error:
         if (name := _bare(formula, columns)) is None:
             raise
-        text = f"{error} Write the column {name!r} in backticks: {'`' + name.replace('`', '``') + '`'}."
+        text = f"{error} Write the column {name!r} in backticks: {quoted(name)}."
         raise FormulaError(text, column=error.column, argument="formula") from None
 
 
@@ -124,7 +127,11 @@ def _bare(formula: str, columns: Iterable[Hashable]) -> str | None:
 
 
 def _parsed(
-    formula: str, columns: Sequence[Hashable], exclude: Collection[Hashable], announce: Callable | None
+    formula: str,
+    columns: Sequence[Hashable],
+    exclude: Collection[Hashable],
+    announce: Callable | None,
+    empty: bool,
 ) -> FormulaTerms:
     """Return what `parse` does."""
     if len(formula) > LONGEST:
@@ -146,10 +153,15 @@ def _parsed(
     present = np.zeros(names.width, dtype=bool)
     present[singles] = present[ends] = True
     predictors = tuple(names.columns[k] for k in np.flatnonzero(present))
-    names.check(predictors)
+    names.check(predictors, empty)
     pairs = (np.cumsum(present, dtype=np.intp) - 1)[ends]
     pairs.setflags(write=False)
     return FormulaTerms(formula, names.response, predictors, pairs)
+
+
+def quoted(name: object) -> str:
+    """Return a column's name in backticks, as formulas take any name."""
+    return "`" + str(name).replace("`", "``") + "`"
 
 
 def _fail(formula: str, what: str, remedy: str, column: Hashable = None) -> NoReturn:
@@ -280,9 +292,9 @@ class _Names:
         what = f"it asks for the term {':'.join(three)} of three or more predictors, but the model is pairwise"
         _fail(self.formula, what, f"Write ({' + '.join(three)})^2 for all pairs")
 
-    def check(self, predictors: tuple) -> None:
+    def check(self, predictors: tuple, empty: bool) -> None:
         """Refuse formulas without predictors, or with a predictor that has another role."""
-        if not predictors:
+        if not predictors and not empty:
             _fail(self.formula, "no predictors are left", "Name at least one column on the right of '~'")
         taken = set(predictors)
         if self.response in taken:

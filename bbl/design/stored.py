@@ -12,17 +12,17 @@ from bbl.checks import flag
 from bbl.design.factors import KINDS, Factor
 from bbl.errors import BBLTypeError
 
-__all__ = ["factor_from_dict", "factor_to_dict", "stored_pairs"]
+__all__ = ["factor_from_dict", "factor_to_dict", "name_from_list", "name_to_list", "stored_pairs"]
 
 
 def factor_to_dict(factor: Factor) -> dict[str, Any]:
     """Return name, levels and kinds of a factor as plain lists, strings and numbers."""
     levels = [[kind, str(v) if kind == "other" else v] for kind, v in zip(factor.kinds, factor.levels, strict=True)]
-    return {"name": _name_to_list(factor.name), "levels": levels, "ordered": factor.ordered}
+    return {"name": name_to_list(factor.name), "levels": levels, "ordered": factor.ordered}
 
 
-def factor_from_dict(stored: Mapping) -> Factor:
-    """Return the factor that `factor_to_dict` stored; a ValueError says what is wrong with it."""
+def factor_from_dict(stored: Mapping, least: int = 2) -> Factor:
+    """Return the factor of `least` or more levels that `factor_to_dict` stored; a ValueError says what is wrong."""
     pairs = [(kind, value) for kind, value in stored["levels"]]
     for kind, value in pairs:
         allowed: Any = {"bool": bool, "number": numbers.Real}.get(kind, str)
@@ -31,19 +31,20 @@ def factor_from_dict(stored: Mapping) -> Factor:
         if kind == "number" and not np.isfinite(value):
             raise ValueError(f"{value!r} is no level")
     factor = Factor(
-        _name_from_list(stored["name"]),
+        name_from_list(stored["name"]),
         tuple(value for _, value in pairs),
         tuple(kind for kind, _ in pairs),
         flag("ordered", stored["ordered"]),
     )
-    if len(set(zip(factor.kinds, factor.levels, strict=True))) < max(len(pairs), 2):
+    if len(set(zip(factor.kinds, factor.levels, strict=True))) < max(len(pairs), least):
         raise ValueError(f"{factor.name!r} has too few levels, or one twice")
     return factor
 
 
-def _name_to_list(name: Hashable) -> list:
+def name_to_list(name: Hashable) -> list:
+    """Return the name of a column as plain values."""
     if isinstance(name, tuple):
-        return ["tuple", [_name_to_list(part) for part in name]]
+        return ["tuple", [name_to_list(part) for part in name]]
     for kind, allowed in (("bool", bool), ("string", str), ("number", int | float)):
         if isinstance(name, allowed):
             return [kind, name]
@@ -52,10 +53,11 @@ def _name_to_list(name: Hashable) -> list:
     )
 
 
-def _name_from_list(stored: Any) -> Hashable:
+def name_from_list(stored: Any) -> Hashable:
+    """Return the name that `name_to_list` stored; a ValueError, TypeError or LookupError if it is none."""
     kind, value = stored
     if kind == "tuple":
-        return tuple(_name_from_list(part) for part in value)
+        return tuple(name_from_list(part) for part in value)
     if not isinstance(value, {"bool": bool, "string": str, "number": int | float}[kind]):
         raise ValueError(f"{value!r} is no column name")
     return value

@@ -6,6 +6,7 @@ What earlier versions of the package do not know goes into the dict, whose other
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,9 @@ from bbl.results.classifier import Training
 from bbl.rows.sample import Sample, code_dtype
 from bbl.stats.calibration import Calibration
 
-__all__ = ["pack", "unpack"]
+__all__ = ["ROWS", "pack", "pack_rows", "unpack", "unpack_rows"]
+
+ROWS = ("codes", "weights", "y", "missing")  # arrays of training rows
 
 KIND_OF = {"f": "float", "i": "int", "u": "int", "b": "bool"}
 
@@ -63,11 +66,37 @@ def pack(fit: Any, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
     if estimate.calibration is not None:
         arrays["calibration"] = np.append(estimate.calibration.offset, estimate.calibration.temperature)
     if store_data and fit.sample is not None:
-        arrays |= {"codes": fit.sample.codes, "weights": fit.sample.weights, "y": fit.sample.y}
-        if fit.sample.missing is not None:
-            arrays["missing"] = fit.sample.missing
-        meta["index"] = _pack_index(fit.index)
+        rows, meta["index"] = pack_rows(fit.sample, fit.index)
+        arrays |= rows
     return meta, arrays
+
+
+def pack_rows(sample: Sample, index: pd.Index) -> tuple[dict[str, np.ndarray], dict]:
+    """Return training rows as arrays, and their labels as a dict."""
+    arrays = {"codes": sample.codes, "weights": sample.weights, "y": sample.response}
+    if sample.missing is not None:
+        arrays["missing"] = sample.missing
+    return arrays, _pack_index(index)
+
+
+def unpack_rows(
+    arrays: dict[str, np.ndarray], stored: Any, n_levels: Sequence[int], K: int, lowest: int = 0
+) -> tuple[Sample | None, pd.Index | None]:
+    """Return the training rows of `pack_rows`, if there are any, after checking them; `lowest` is the least group."""
+    if "codes" not in arrays:
+        return None, None
+    codes, y, weights = (arrays[name] for name in ("codes", "y", "weights"))
+    missing = arrays.get("missing")
+    n, levels = len(codes), np.asarray(n_levels)
+    shaped = codes.shape == (n, len(levels)) and y.shape == weights.shape == (n,) and y.dtype.kind == "i"
+    if not shaped or codes.dtype != code_dtype(levels) or weights.dtype.kind != "f":
+        raise ValueError("its rows are not as saved")
+    if missing is not None and (missing.dtype.kind != "b" or missing.shape != codes.shape):
+        raise ValueError("'missing' is not as saved")
+    if n and ((codes.max(axis=0, initial=0) >= levels).any() or y.min() < lowest or y.max() >= K):
+        raise ValueError("its rows hold what cannot have been saved")
+    check_weights(weights, n)
+    return Sample(codes, weights, y, missing), _unpack_index(stored, n)
 
 
 def _stacked(rows: list[np.ndarray]) -> np.ndarray:
@@ -177,7 +206,6 @@ def _check_arrays(layout: Layout, K: int, arrays: dict[str, np.ndarray]) -> None
     """Refuse arrays that `pack` would not have made: a checksum does not say who wrote them, and kernels trust them."""
     m, fits = layout.m, K + ("pooled" in arrays)
     iterates = m if arrays["grad_norm"].size else 0  # closed forms have no iterations
-    n = len(arrays["codes"]) if "codes" in arrays else 0
     shapes = {
         "theta": ("f", K, layout.size),
         "pooled": ("f", layout.size),
@@ -192,12 +220,10 @@ def _check_arrays(layout: Layout, K: int, arrays: dict[str, np.ndarray]) -> None
         "log_likelihood": ("f", 1),
         "counts": ("f", K, int(layout.n_levels.sum())),
         "calibration": ("f", K + 1),
-        "codes": (code_dtype(layout.n_levels).kind, n, m),
-        "weights": ("f", n),
-        "y": ("i", n),
-        "missing": ("b", n, m),
     }
     for name, array in arrays.items():
+        if name in ROWS:
+            continue
         if (array.dtype.kind, *array.shape) != shapes[name]:
             raise ValueError(f"{name!r} is not as saved")
     finite = ("theta", "pooled", "log_z", "prior", "counts", "calibration")
@@ -208,11 +234,6 @@ def _check_arrays(layout: Layout, K: int, arrays: dict[str, np.ndarray]) -> None
         sound[name] &= (arrays[name] >= 0).all()
     if "calibration" in arrays:
         sound["calibration"] &= arrays["calibration"][-1] > 0
-    if n:
-        codes, y = arrays["codes"], arrays["y"]
-        sound["codes"] = codes.dtype == code_dtype(layout.n_levels) and (codes.max(axis=0) < layout.n_levels).all()
-        sound["y"] = y.min() >= 0 and y.max() < K
-        check_weights(arrays["weights"], n)
     for name, right in sound.items():
         if not right:
             raise ValueError(f"{name!r} holds what cannot have been saved")
@@ -248,10 +269,7 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
         arrays["log_z_error"],
         Calibration(float(arrays["calibration"][-1]), arrays["calibration"][:-1]) if "calibration" in arrays else None,
     )
-    sample = index = None
-    if "codes" in arrays:
-        sample = Sample(arrays["codes"], arrays["weights"], arrays["y"], arrays.get("missing"))
-        index = _unpack_index(meta["index"], sample.n)
+    sample, index = unpack_rows(arrays, meta.get("index"), layout.n_levels, len(design.response.levels))
     counts = np.split(arrays["counts"], np.cumsum(design.n_levels)[:-1], axis=1)
     nobs = meta.get("nobs", round(float(counts[0].sum())))  # files that do not say have nothing missing
     sections = [_unpack_section(section) for section in meta["sections"]] if "sections" in meta else None

@@ -130,12 +130,17 @@ class ClassifierResults:
         """The formula as it was given."""
         return self.design.terms.text
 
+    @property
+    def training(self) -> Sample | None:
+        """The encoded training rows, if the model has them."""
+        return self.sample
+
     def _rows(self) -> Sample:
-        if self.sample is None:
+        if self.training is None:
             raise DataError(
                 "This model was saved without its training rows; give newdata=, or save it with store_data=True."
             )
-        return self.sample
+        return self.training
 
     def _index(self) -> pd.Index:
         return pd.RangeIndex(self._rows().n) if self.index is None else self.index

@@ -11,7 +11,7 @@ from bbl.errors import OptionError
 from bbl.memory import check_memory
 from bbl.rows.sample import Sample
 
-__all__ = ["Folds", "consecutive_folds", "shuffled_folds", "splitter_folds"]
+__all__ = ["Folds", "consecutive_folds", "shuffled_folds", "splitter_folds", "stratified_folds"]
 
 COPIES = 2**22  # up to so many, each copy of a row is dealt by itself; more are counted
 FEW = 1000  # draws that are made one by one
@@ -72,6 +72,20 @@ def shuffled_folds(sample: Sample, nfold: int, rng: np.random.Generator) -> Fold
         rows = np.flatnonzero(sample.response == y)
         weights = sample.weights[rows]
         held[:, rows] = _dealt(weights.astype(np.int64), _fold_sizes(weights.sum(), nfold).astype(np.int64), rng)
+    return _rest(sample, held)
+
+
+def stratified_folds(sample: Sample, nfold: int, rng: np.random.Generator) -> Folds:
+    """Return folds of the same size in each group, to within one, drawn at random.
+
+    Which folds are larger by one is drawn, too. Rows of an unknown group are validated in none.
+    """
+    held = _nothing_held(sample, nfold)
+    for y in range(int(sample.response.max(initial=-1)) + 1):
+        rows = np.flatnonzero(sample.response == y)
+        weights = sample.weights[rows].astype(np.int64)
+        each, more = divmod(int(weights.sum()), nfold)
+        held[:, rows] = _dealt(weights, each + (rng.permutation(nfold) < more).astype(np.int64), rng)
     return _rest(sample, held)
 
 

@@ -1,5 +1,6 @@
 """The room of scikit-learn: the package's models as estimators."""
 
 from bbl.sklearn.boltzmann import BBLClassifier
+from bbl.sklearn.network import BNClassifier
 
-__all__ = ["BBLClassifier"]
+__all__ = ["BBLClassifier", "BNClassifier"]

@@ -2,40 +2,27 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from joblib import effective_n_jobs
-from scipy.sparse import issparse
 
 from bbl.api.fit import bbl
-from bbl.checks import choice
-from bbl.design.design import MISSING, missing_rows
-from bbl.design.factors import Factor, factorise
-from bbl.design.formula import parse
-from bbl.design.frames import Frame, to_frame
-from bbl.design.weights import check_weights
+from bbl.design.design import missing_rows
+from bbl.design.factors import factorise
+from bbl.design.formula import parse, quoted
+from bbl.design.frames import Frame
 from bbl.engines import Engine, engine_class
-from bbl.errors import BBLTypeError, DataError, DataWarning, OptionError
-from bbl.stats.scores import link, log_probabilities
-
-try:
-    from sklearn.base import BaseEstimator, ClassifierMixin
-    from sklearn.utils import check_array
-    from sklearn.utils.multiclass import check_classification_targets
-    from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d, validate_data
-except ImportError as error:
-    raise ImportError("bbl.sklearn needs scikit-learn 1.8 or later: pip install boltzmann-bayes[sklearn]") from error
+from bbl.errors import BBLTypeError, OptionError
+from bbl.sklearn.base import TableClassifier, table_errors
 
 __all__ = ["BBLClassifier"]
 
 OPTIONS = ("lambda_", "lambdah", "eps", "prior_count", "tolerance", "itmax")
 
 
-class BBLClassifier(ClassifierMixin, BaseEstimator):
+class BBLClassifier(TableClassifier):
     """Boltzmann Bayes learner as a scikit-learn classifier.
 
     Every column of `X` is a predictor, and every distinct value of it a level: strings, whole numbers, booleans and
@@ -153,13 +140,6 @@ class BBLClassifier(ClassifierMixin, BaseEstimator):
         self.missing = missing
         self.n_jobs = n_jobs
 
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        # not input_tags.string, though strings are levels: it would promise that cells may hold any object
-        tags.input_tags.categorical = True
-        tags.input_tags.allow_nan = self.missing != "raise"
-        return tags
-
     def fit(self, X, y, sample_weight=None) -> BBLClassifier:
         """Fit the model.
 
@@ -193,28 +173,13 @@ class BBLClassifier(ClassifierMixin, BaseEstimator):
             If a column of an array looks continuous: its numbers are levels all the same. In a DataFrame, where
             columns can be declared to be categories, it is an error.
         """
-        choice("unseen", self.unseen, ("raise", "ignore"))
-        choice("missing", self.missing, MISSING)
-        name = getattr(y, "name", None)
-        y = _labels(self, y)
-        table = self._table(X, reset=True)
-        if not table.n:
-            raise DataError("X has no rows. Give rows of at least two classes.", argument="X")
-        check_consistent_length(y, pd.RangeIndex(table.n))
-        weights = None if sample_weight is None else column_or_1d(sample_weight)
-        counts = check_weights(weights, table.n, "sample_weight")
-        keep = np.flatnonzero(counts)
-        classes = np.unique(y[keep])
-        if len(classes) < 2:
-            raise DataError(f"y has one class, {classes.tolist()[0]!r}; give rows of at least two classes.")
-        response = _response_name(name, table.columns)
-        data = _with_response(table, response, y, classes)
-        formula = _formula(response, self.pairs, table.columns)
-        try:
+        given = self._given(X, y, sample_weight)
+        formula = _formula(given.response, self.pairs, given.features)
+        with table_errors():
             result = bbl(
-                _without_constants(formula, data, keep, self.missing),
-                data,
-                counts,
+                _without_constants(formula, given.data, given.keep, self.missing),
+                given.data,
+                given.weights,
                 self.method,
                 novarOk=True,
                 testNull=False,
@@ -224,191 +189,14 @@ class BBLClassifier(ClassifierMixin, BaseEstimator):
                 verbose=0,
                 **self._options(),
             )
-        except BBLTypeError as error:
-            if error.column is None:
-                raise
-            text = f"{error} The argument must be a table of strings, numbers, booleans or categories."
-            raise BBLTypeError(text, column=error.column, argument="X") from error
-        # a class may have lost all its rows to missing="drop"
-        kept = set(result.labels.groups)
-        self.classes_ = classes[[c in kept for c in pd.Index(classes).tolist()]]
-        self.result_ = result
+        self._keep_result(result, given.classes)
         return self
-
-    def __sklearn_is_fitted__(self) -> bool:  # by default, lambda_ would be taken for a fitted attribute
-        return hasattr(self, "result_")
 
     def _options(self) -> dict[str, Any]:
         options = {name: getattr(self, name) for name in OPTIONS if getattr(self, name) is not None}
         if isinstance(self.method, str):
             options = {**engine_class(self.method).classifier, **options}
         return options | (self.options or {})
-
-    def _table(self, X, reset: bool) -> Frame:
-        """Return X as a table whose columns have the names of the features, having checked their number and names."""
-        frame = _as_frame(X)
-        if frame is None:
-            finite = True if self.missing == "raise" else "allow-nan"
-            array = validate_data(self, _strings_apart(X), reset=reset, dtype=None, ensure_all_finite=finite)
-            frame = to_frame(_categories(array) if reset else pd.DataFrame(array), "X")
-        else:
-            # a stand-in for the names: not every scikit-learn knows every kind of table
-            validate_data(self, pd.DataFrame(columns=list(frame.columns)), reset=reset, skip_check_array=True)
-        names = getattr(self, "feature_names_in_", [f"x{i}" for i in range(self.n_features_in_)])
-        return Frame(tuple(names), frame.index, frame.get, "X")
-
-    def _scores(self, X) -> np.ndarray:
-        """Return the class scores (n, K) of rows."""
-        check_is_fitted(self)
-        return self.result_._new_scores(self._table(X, reset=False), self.unseen)
-
-    def predict(self, X) -> np.ndarray:
-        """Return the most likely class of each row, shape (n,).
-
-        Parameters
-        ----------
-        X : DataFrame (pandas, polars), pyarrow Table or array_like, shape (n, m)
-            Columns as in `fit`.
-
-        Returns
-        -------
-        ndarray, shape (n,)
-            Missing (nan) in rows with missing values if ``missing="drop"``.
-        """
-        scores = self._scores(X)
-        best = self.classes_[scores.argmax(axis=1)]
-        dropped = np.isnan(scores).any(axis=1)
-        if dropped.any():
-            best = best.astype(float if best.dtype.kind in "iuf" else object)
-            best[dropped] = np.nan
-        return best
-
-    def predict_proba(self, X) -> np.ndarray:
-        """Return the probability of each class (eq. 28), in the order of ``classes_``.
-
-        Parameters
-        ----------
-        X : DataFrame (pandas, polars), pyarrow Table or array_like, shape (n, m)
-            Columns as in `fit`.
-
-        Returns
-        -------
-        ndarray, shape (n, K)
-        """
-        return np.exp(self.predict_log_proba(X))
-
-    def predict_log_proba(self, X) -> np.ndarray:
-        """Return the logarithm of the probability of each class.
-
-        Parameters
-        ----------
-        X : DataFrame (pandas, polars), pyarrow Table or array_like, shape (n, m)
-            Columns as in `fit`.
-
-        Returns
-        -------
-        ndarray, shape (n, K)
-        """
-        return log_probabilities(self._scores(X))
-
-    def decision_function(self, X) -> np.ndarray:
-        """Return ``F_y(x)`` of eq. (29), the log-odds of each class.
-
-        Parameters
-        ----------
-        X : DataFrame (pandas, polars), pyarrow Table or array_like, shape (n, m)
-            Columns as in `fit`.
-
-        Returns
-        -------
-        ndarray, shape (n, K), or (n,) for two classes
-            For two classes that of ``classes_[1]``.
-        """
-        scores = link(self._scores(X))
-        return scores[:, 1] if len(self.classes_) == 2 else scores
-
-
-def _labels(estimator: BBLClassifier, y: Any) -> np.ndarray:
-    """Return the class labels as a checked 1-d array."""
-    if y is None:
-        raise DataError("BBLClassifier requires y to be passed, but the target y is None.", argument="y")
-    y = column_or_1d(y, warn=True)
-    missing = pd.isna(y)
-    if missing.any():
-        raise DataError(f"y has {missing.sum()} missing values (NaN). Drop these rows.", argument="y")
-    check_array(y, ensure_2d=False, dtype=None, ensure_min_samples=0, input_name="y")  # infinite or complex
-    try:
-        np.unique(y)
-    except TypeError:
-        kinds = ", ".join(sorted({type(v).__name__ for v in y}))
-        raise BBLTypeError(
-            f"y mixes labels of the types {kinds}. Make them all strings or all numbers.", argument="y"
-        ) from None
-    check_classification_targets(y)
-    return y
-
-
-def _as_frame(X: Any) -> Frame | None:
-    """Return X as a table, or None if it is none (an array, nested lists)."""
-    if issparse(X):  # some of its kinds are dicts
-        return None
-    try:
-        return to_frame(X, "X")
-    except BBLTypeError:
-        return None
-
-
-def _strings_apart(X: Any) -> Any:
-    """Return nested lists that hold strings as objects: numpy would turn the numbers among them into strings."""
-    if isinstance(X, list | tuple):
-        try:
-            return np.array(X, dtype=object) if np.asarray(X).dtype.kind == "U" else X
-        except ValueError:  # ragged: refused by scikit-learn
-            return X
-    return X
-
-
-def _categories(array: np.ndarray) -> pd.DataFrame:
-    """Return an array as a DataFrame whose columns of fractional numbers are declared to be categories.
-
-    An array cannot declare them itself.
-    """
-    data = pd.DataFrame(array)
-    if array.dtype.kind != "f":
-        return data
-    continuous = []
-    for k in np.flatnonzero((np.isfinite(array) & (array != np.floor(array))).any(axis=0)):
-        column = factorise(k, data[k], "keep")
-        try:
-            Factor.collect(column)
-        except DataError:
-            continuous.append(k)
-        data[k] = data[k].astype("category")
-    if continuous:
-        shown = ", ".join(map(str, continuous[:5])) + (f", and {len(continuous) - 5} more" * (len(continuous) > 5))
-        warnings.warn(
-            f"Columns of X that look continuous: {shown}. Every number in them is a level of its own, so nothing is "
-            "learnt about the numbers between; bin them first, for example with KBinsDiscretizer(encode='ordinal').",
-            DataWarning,
-            stacklevel=4,
-        )
-    return data
-
-
-def _response_name(name: Any, columns: Sequence[Hashable]) -> str:
-    """Return the name of the Series y, or "y", with underscores added where a column has that name."""
-    response = name if isinstance(name, str) and name else "y"
-    while response in columns:
-        response += "_"
-    return response
-
-
-def _with_response(table: Frame, response: str, y: np.ndarray, classes: np.ndarray) -> Frame:
-    """Return the table with one more column: the classes, in their order; missing where all rows have weight 0."""
-    levels = pd.Index(classes)
-    column = pd.Series(pd.Categorical.from_codes(levels.get_indexer(y), levels), index=table.index)
-    m = len(table.columns)
-    return Frame((*table.columns, response), table.index, lambda k: column if k == m else table.get(k), table.argument)
 
 
 def _formula(response: str, pairs: Any, names: Sequence[Any]) -> str:
@@ -422,7 +210,7 @@ def _formula(response: str, pairs: Any, names: Sequence[Any]) -> str:
             f"pairs must be 'all', 'none', the right-hand side of a formula or a list of pairs; got {pairs!r}.",
             argument="pairs",
         )
-    return f"{_quoted(response)} ~ {right}"
+    return f"{quoted(response)} ~ {right}"
 
 
 def _pair(pair: Any, names: Sequence[Any]) -> str:
@@ -433,11 +221,7 @@ def _pair(pair: Any, names: Sequence[Any]) -> str:
             f"pairs has the entry {pair!r}; give two different names or positions of the {len(names)} columns of X.",
             argument="pairs",
         )
-    return ":".join(map(_quoted, ends))
-
-
-def _quoted(name: Any) -> str:
-    return "`" + str(name).replace("`", "``") + "`"
+    return ":".join(map(quoted, ends))
 
 
 def _without_constants(formula: str, data: Frame, keep: np.ndarray, missing: str) -> str:
@@ -452,4 +236,4 @@ def _without_constants(formula: str, data: Frame, keep: np.ndarray, missing: str
         if levels < 2:
             constant.append(name)
     dropped = constant[len(constant) == len(predictors) :]
-    return "".join([formula, *(f" - {_quoted(name)}" for name in dropped)])
+    return "".join([formula, *(f" - {quoted(name)}" for name in dropped)])

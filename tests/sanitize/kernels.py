@@ -1,5 +1,6 @@
 """Small jobs that together run every kernel at every vector width of this processor; each returns what it computed."""
 
+from dataclasses import replace
 from functools import partial
 from itertools import product
 from pkgutil import iter_modules
@@ -14,6 +15,10 @@ from bbl.model.chains import Chains
 from bbl.model.energy import energies
 from bbl.model.layout import Layout
 from bbl.model.moments import pair_counts
+from bbl.networks.chowliu import chow_liu
+from bbl.networks.predict import estimate
+from bbl.networks.search import climb
+from bbl.networks.weighting import ConditionalLikelihood
 from bbl.rows.sample import Sample
 
 LEVELS = np.array([2, 3, 5, 2, 4, 3, 2, 2, 3])
@@ -74,14 +79,29 @@ def chains(sweeps, lanes, levels, n_chains=40):
     return [draws, run.best_codes, run.energy(run.best_codes)]
 
 
+def networks(rows, dtype):
+    """Fit and use networks of a forest and of several parents, on rows with missing values, and search for one."""
+    data, _ = sample(rows, dtype, True)
+    rng = np.random.default_rng(4)
+    data = replace(data, y=rng.integers(0, 3, rows), missing=rng.random(data.codes.shape) < 0.2)
+    forest = chow_liu(data, LEVELS, 3)
+    found = []
+    for dag in (forest, forest.with_parents({forest.features[-1]: [forest.features[0]]})):
+        found.append(estimate(dag, data, LEVELS, 3, 0.5).log_joint(data.codes, data.missing))
+    found.append(ConditionalLikelihood(data, LEVELS, 3)(np.full(len(LEVELS), 0.5))[1])
+    held = np.eye(3)[np.arange(rows) % 3].T * data.weights
+    found.append(np.array(climb("fssj", data, LEVELS, 3, held, epsilon=0.0, smooth=1.0, rng=rng)[1]))
+    return found
+
+
 def jobs(rows: int = 120) -> list:
     """Return all jobs; they share no memory but the problems, which kernels only read."""
     built = {module.name for module in iter_modules(bbl._ext.__path__)}
-    assert built == {"energy", "moments", "newton", "pseudo", "gibbs"}, f"no job for one of {built}"
+    assert built == {"energy", "moments", "newton", "pseudo", "gibbs", "families"}, f"no job for one of {built}"
     found = []
     for dtype in (np.uint8, np.uint16, np.int32):
         found += [partial(counts, rows, dtype)] * 2 + [partial(scores, rows, dtype)] * 2
-        found += [partial(fit, MeanField(), rows, dtype, 9)]
+        found += [partial(fit, MeanField(), rows, dtype, 9), partial(networks, rows, dtype)]
         found += [partial(fit, PseudoLikelihood(lambda_=0.1, lambdah=0.1), rows, dtype, m) for m in (2, 2, 9)]
     for width, precision in product(widths(), ("double", "single")):
         shared = problem(rows, np.uint8, width, precision)

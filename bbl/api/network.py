@@ -1,0 +1,382 @@
+"""The verbs that learn structures: nb, tan_cl, tan_hc, tan_hcsp, fssj, bsej, kdb, aode."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from typing import Any
+
+import numpy as np
+
+from bbl.api.network_data import Prepared, given_folds, prepare
+from bbl.checks import choice, generator, integer, near_match, real
+from bbl.errors import OptionError
+from bbl.networks.chowliu import SCORES
+from bbl.networks.learners import LEARNERS, learn
+from bbl.parallel import progress_bar
+from bbl.results.structure import AveragedStructure, Structure, make_structure
+
+__all__ = [
+    "checked_options",
+    "learn_structure",
+    "aode",
+    "bsej",
+    "fssj",
+    "kdb",
+    "nb",
+    "tan_cl",
+    "tan_hc",
+    "tan_hcsp",
+]
+
+SEARCHES = ("accuracy", "information")
+
+
+def checked_options(learner: str, given: Mapping[str, Any], names: tuple) -> dict[str, Any]:
+    """Check the options of a learner; a root becomes a position."""
+    options = {**LEARNERS[learner], **given}
+    for name in given:
+        choice("dag_args", name, tuple(LEARNERS[learner]))
+    checks = {
+        "k": lambda v: integer("k", v, 2),
+        "epsilon": lambda v: real("epsilon", v, 0.0),
+        "smooth": lambda v: real("smooth", v, 0.0),
+        "kdbk": lambda v: integer("kdbk", v, 0),
+        "score": lambda v: choice("score", v, SCORES),
+        "search": lambda v: choice("search", v, SEARCHES),
+        "root": lambda v: _root(v, names),
+    }
+    return {name: checks[name](value) for name, value in options.items()}
+
+
+def _root(root: Any, names: tuple) -> int | None:
+    if root is None:
+        return None
+    if root not in names:
+        hint = near_match(root, names) or "."
+        known = ", ".join(map(str, names[:10]))
+        raise OptionError(f"root={root!r} is no feature{hint} The features are {known}.", argument="root")
+    return names.index(root)
+
+
+def learn_structure(
+    learner: str,
+    prepared: Prepared,
+    given: Mapping[str, Any],
+    folds: Any = None,
+    seed: Any = 0,
+    verbose: int = 0,
+) -> Structure | AveragedStructure:
+    """Learn a structure from prepared data."""
+    design, sample = prepared.design, prepared.sample
+    labels, rng = design.labels, generator(seed)
+    options = checked_options(learner, given, labels.names)
+    held = None
+    if "k" in options and options.get("search") != "information":
+        drawn = given_folds(folds, prepared, options["k"], rng)
+        if (drawn.train + drawn.held != sample.weights).any():
+            raise OptionError(
+                "folds leave rows out that they do not validate, and a search trains on all that a fold does not "
+                "validate. Give a splitter such as KFold, or lists of row positions.",
+                argument="folds",
+            )
+        held = drawn.held
+    with progress_bar(None, learner, verbose) as step:
+        found = learn(learner, sample, design.n_levels, prepared.K, options, rng, held, step)
+    return make_structure(
+        class_var=labels.response,
+        columns=labels.names,
+        dags=found.dags,
+        learner=learner,
+        options=options,
+        score_log=found.score_log,
+    )
+
+
+def nb(
+    formula: str, data: Any, *, weights: Any = None, missing: str = "marginal", xlevels: Mapping | None = None
+) -> Structure:
+    """Return the structure of naive Bayes: the class is the only parent of every feature.
+
+    Parameters
+    ----------
+    formula : str
+        ``"class ~ ."``, ``"class ~ a + b"``, ``"class ~ . - d"``, or the class's name alone. Structures are learnt, so
+        interactions are an error.
+    data : DataFrame (pandas, polars), pyarrow Table or dict of lists
+        One row per observation, or per distinct row with `weights`. The declared levels of a category count, in their
+        order, whether they occur or not; other columns have their values sorted.
+    weights : column name or array of length n, optional
+        Frequencies, whole numbers; a weight is the same as repeating the row.
+    missing : {"marginal", "raise", "drop", "level"}, default "marginal"
+        What is done with missing values: each count takes the rows in which its variables are known, and predictions
+        sum over what is not; they are an error; their rows are dropped; or they are a level of their feature.
+    xlevels : dict of column name to list of levels, optional
+        All levels of a column, in order, whether they occur or not.
+
+    Returns
+    -------
+    Structure
+
+    Raises
+    ------
+    FormulaError, DataError, LevelError, OptionError
+        Each names the column or argument, and what to do.
+
+    Examples
+    --------
+    >>> from bbl import datasets, networks
+    >>> networks.nb("Survived ~ .", datasets.load_titanic(), weights="Freq")
+      Bayesian network classifier
+    <BLANKLINE>
+      class variable:        Survived
+      num. features:   3
+      num. arcs:   3
+      learning algorithm:    nb
+    """
+    return learn_structure("nb", prepare(formula, data, weights, missing, xlevels), {})  # type: ignore[return-value]
+
+
+def tan_cl(
+    formula: str,
+    data: Any,
+    score: str = "loglik",
+    root: Hashable = None,
+    *,
+    weights: Any = None,
+    missing: str = "marginal",
+    xlevels: Mapping | None = None,
+) -> Structure:
+    """Learn a tree-augmented naive Bayes by Chow and Liu's algorithm (Friedman, Geiger & Goldszmidt 1997).
+
+    Parameters
+    ----------
+    formula, data, weights, missing, xlevels
+        As in `nb`.
+    score : {"loglik", "aic", "bic"}, default "loglik"
+        What the structure maximises. Likelihood always gives a tree; with a penalty the features may form a forest.
+    root : name of a feature, optional
+        Feature from which its tree is directed away; other trees are directed away from their first feature.
+
+    Returns
+    -------
+    Structure
+
+    Examples
+    --------
+    >>> from bbl import datasets, networks
+    >>> networks.tan_cl("Survived ~ .", datasets.load_titanic(), "bic", root="Age", weights="Freq").modelstring
+    '[Survived] [Age|Survived] [Class|Age:Survived] [Sex|Class:Survived]'
+    """
+    prepared = prepare(formula, data, weights, missing, xlevels)
+    return learn_structure("tan_cl", prepared, {"score": score, "root": root})  # type: ignore[return-value]
+
+
+def aode(
+    formula: str, data: Any, *, weights: Any = None, missing: str = "marginal", xlevels: Mapping | None = None
+) -> AveragedStructure:
+    """Return the structures of averaged one-dependence estimators (Webb, Boughton & Wang 2005).
+
+    One for each feature, in which it is a parent of all others; predictions average their joint probabilities.
+
+    Parameters
+    ----------
+    formula, data, weights, missing, xlevels
+        As in `nb`.
+
+    Returns
+    -------
+    AveragedStructure
+    """
+    return learn_structure("aode", prepare(formula, data, weights, missing, xlevels), {})  # type: ignore[return-value]
+
+
+def tan_hc(
+    formula: str,
+    data: Any,
+    k: int = 10,
+    epsilon: float = 0.01,
+    smooth: float = 0.0,
+    folds: Any = None,
+    seed: int | np.random.Generator | None = 0,
+    *,
+    weights: Any = None,
+    missing: str = "marginal",
+    xlevels: Mapping | None = None,
+    verbose: int = 1,
+) -> Structure:
+    """Learn a tree-augmented naive Bayes by hill climbing on cross-validated accuracy (Keogh & Pazzani 2002).
+
+    It starts from naive Bayes. Each step adds the arc to a feature without feature parents that gains most.
+
+    Parameters
+    ----------
+    formula, data, weights, missing, xlevels
+        As in `nb`.
+    k : int, default 10
+        Folds; they are drawn once, of nearly the same size in each class.
+    epsilon : float, default 0.01
+        Least gain in accuracy for which a step is taken; with 0 an equal accuracy is enough.
+    smooth : float, default 0
+        Prior count of every cell while structures are compared.
+    folds : list of arrays of row positions, or scikit-learn splitter, optional
+        The rows that each fold validates, among those of positive weight that are not dropped; overrules `k`.
+    seed : int, numpy.random.Generator or None, default 0
+        For the folds, and for the choice among structures of the same accuracy.
+    verbose : int, default 1
+        0 for no progress bar.
+
+    Returns
+    -------
+    Structure
+        ``score_log`` has the accuracy of every structure on the way.
+
+    Warns
+    -----
+    DataWarning
+        If a class has fewer rows than there are folds.
+
+    Examples
+    --------
+    >>> from bbl import datasets, networks
+    >>> found = networks.tan_hc("Survived ~ .", datasets.load_titanic(), k=5, epsilon=0, smooth=1, weights="Freq")
+    >>> found.narcs, len(found.score_log)
+    (5, 3)
+    """
+    given = {"k": k, "epsilon": epsilon, "smooth": smooth}
+    prepared = prepare(formula, data, weights, missing, xlevels)
+    return learn_structure("tan_hc", prepared, given, folds, seed, verbose)  # type: ignore[return-value]
+
+
+def tan_hcsp(
+    formula: str,
+    data: Any,
+    k: int = 10,
+    epsilon: float = 0.01,
+    smooth: float = 0.0,
+    folds: Any = None,
+    seed: int | np.random.Generator | None = 0,
+    *,
+    weights: Any = None,
+    missing: str = "marginal",
+    xlevels: Mapping | None = None,
+    verbose: int = 1,
+) -> Structure:
+    """Learn a tree-augmented naive Bayes with super-parents by hill climbing (Keogh & Pazzani 2002).
+
+    Each step finds the feature that does best as a parent of all features it can be one of, and adds the best of its
+    arcs.
+
+    Parameters
+    ----------
+    formula, data, k, epsilon, smooth, folds, seed, weights, missing, xlevels, verbose
+        As in `tan_hc`.
+
+    Returns
+    -------
+    Structure
+    """
+    given = {"k": k, "epsilon": epsilon, "smooth": smooth}
+    prepared = prepare(formula, data, weights, missing, xlevels)
+    return learn_structure("tan_hcsp", prepared, given, folds, seed, verbose)  # type: ignore[return-value]
+
+
+def fssj(
+    formula: str,
+    data: Any,
+    k: int = 10,
+    epsilon: float = 0.01,
+    smooth: float = 0.0,
+    folds: Any = None,
+    seed: int | np.random.Generator | None = 0,
+    *,
+    weights: Any = None,
+    missing: str = "marginal",
+    xlevels: Mapping | None = None,
+    verbose: int = 1,
+) -> Structure:
+    """Learn a semi-naive Bayes by forward selection and joining (Pazzani 1996).
+
+    It starts from the class alone. Each step includes a feature, by itself or joined to features that are in.
+
+    Parameters
+    ----------
+    formula, data, k, epsilon, smooth, folds, seed, weights, missing, xlevels, verbose
+        As in `tan_hc`.
+
+    Returns
+    -------
+    Structure
+    """
+    given = {"k": k, "epsilon": epsilon, "smooth": smooth}
+    prepared = prepare(formula, data, weights, missing, xlevels)
+    return learn_structure("fssj", prepared, given, folds, seed, verbose)  # type: ignore[return-value]
+
+
+def bsej(
+    formula: str,
+    data: Any,
+    k: int = 10,
+    epsilon: float = 0.01,
+    smooth: float = 0.0,
+    folds: Any = None,
+    seed: int | np.random.Generator | None = 0,
+    *,
+    weights: Any = None,
+    missing: str = "marginal",
+    xlevels: Mapping | None = None,
+    verbose: int = 1,
+) -> Structure:
+    """Learn a semi-naive Bayes by backward elimination and joining (Pazzani 1996).
+
+    It starts from naive Bayes. Each step excludes a feature, or joins two groups of features.
+
+    Parameters
+    ----------
+    formula, data, k, epsilon, smooth, folds, seed, weights, missing, xlevels, verbose
+        As in `tan_hc`.
+
+    Returns
+    -------
+    Structure
+    """
+    given = {"k": k, "epsilon": epsilon, "smooth": smooth}
+    prepared = prepare(formula, data, weights, missing, xlevels)
+    return learn_structure("bsej", prepared, given, folds, seed, verbose)  # type: ignore[return-value]
+
+
+def kdb(
+    formula: str,
+    data: Any,
+    k: int = 10,
+    epsilon: float = 0.01,
+    smooth: float = 0.0,
+    folds: Any = None,
+    seed: int | np.random.Generator | None = 0,
+    kdbk: int = 2,
+    *,
+    search: str = "accuracy",
+    weights: Any = None,
+    missing: str = "marginal",
+    xlevels: Mapping | None = None,
+    verbose: int = 1,
+) -> Structure:
+    """Learn a k-dependence Bayesian classifier: no feature has more than `kdbk` feature parents.
+
+    Parameters
+    ----------
+    formula, data, k, epsilon, smooth, folds, seed, weights, missing, xlevels, verbose
+        As in `tan_hc`.
+    kdbk : int, default 2
+        Most feature parents.
+    search : {"accuracy", "information"}, default "accuracy"
+        Hill climbing over all arcs by cross-validated accuracy, as R's bnclassify does; or Sahami's algorithm (1996),
+        which orders the features by their information about the class, and gives each the parents before it that tell
+        most about it given the class. The latter needs no folds.
+
+    Returns
+    -------
+    Structure
+    """
+    given = {"k": k, "epsilon": epsilon, "smooth": smooth, "kdbk": kdbk, "search": search}
+    prepared = prepare(formula, data, weights, missing, xlevels)
+    return learn_structure("kdb", prepared, given, folds, seed, verbose)  # type: ignore[return-value]

@@ -1,0 +1,453 @@
+"""NetworkResults: a fitted Bayesian network classifier; each method only arranges what the rooms below compute."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bbl.checks import choice, generator, integer, near_match
+from bbl.design.frames import to_frame
+from bbl.errors import OptionError
+from bbl.networks.averaged import Averaged
+from bbl.networks.families import Families
+from bbl.networks.information import conditional_information
+from bbl.networks.parameters import Recipe, standard_errors
+from bbl.networks.predict import Network, class_scores
+from bbl.networks.sampling import draw
+from bbl.report.network_summary import network_summary
+from bbl.report.plot_structure import plot_probabilities
+from bbl.report.structure import bif_text, structure_text
+from bbl.report.summary import Summary
+from bbl.report.text import missing_text
+from bbl.results.classifier import ClassifierResults, LogLikelihood
+from bbl.results.network_archive import pack, unpack
+from bbl.results.structure import AveragedStructure, Structure, only
+from bbl.rows.sample import Sample
+from bbl.stats.scores import log_probabilities
+
+__all__ = ["NetworkResults"]
+
+ASKED = (  # what a fitted network answers as its structure does
+    "arcs", "class_var", "families", "feature_families", "features", "is_anb", "is_kde", "is_nb", "is_ode",
+    "is_semi_naive", "learner", "members", "modelstring", "narcs", "score_log", "to_dot", "to_networkx", "vars",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, repr=False)
+class NetworkResults(ClassifierResults):
+    """A fitted Bayesian network classifier; made by `lp` and `bnc`.
+
+    What can be asked of its `structure` can be asked of it: ``features``, ``families``, ``feature_families``,
+    ``arcs``, ``narcs``, ``modelstring``, ``vars``, ``class_var``, ``learner``, ``score_log``, ``is_nb``, ``is_ode``,
+    ``is_anb``, ``is_semi_naive``, ``is_kde(k)``, ``to_networkx()``, ``to_dot()``, and ``members`` of an average.
+
+    Attributes
+    ----------
+    call, design, sample, index
+        As in every `ClassifierResults`.
+    structure : Structure or AveragedStructure
+    network : Network or Averaged
+        Tables as arrays.
+    recipe : Recipe
+        How they were estimated.
+    arc_posterior, feature_weights : ndarray, shape (m,), or None
+        In the order of the model.
+    stored_errors : (ndarray, ndarray) or None
+        Standard errors as the model's file has them, of all tables (cells, K) and of the classes (K,).
+
+    Examples
+    --------
+    >>> import bbl
+    >>> from bbl import networks
+    >>> titanic = bbl.datasets.load_titanic()
+    >>> fit = networks.bnc("tan_cl", "Survived ~ .", titanic, smooth=1, weights="Freq")
+    >>> fit.modelstring
+    '[Survived] [Class|Survived] [Sex|Class:Survived] [Age|Class:Survived]'
+    >>> fit.params["Sex"].round(3).head(2)  # doctest: +NORMALIZE_WHITESPACE
+    Sex              Male  Female
+    Class Survived
+    1st   No        0.960   0.040
+          Yes       0.307   0.693
+    """
+
+    structure: Structure | AveragedStructure
+    network: Network | Averaged
+    recipe: Recipe
+    arc_posterior: np.ndarray | None = None
+    feature_weights: np.ndarray | None = None
+    stored_errors: tuple[np.ndarray, np.ndarray] | None = None
+
+    kind = "network"
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ASKED:
+            return getattr(self.structure, name)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *ASKED})
+
+    @property
+    def classes(self) -> tuple:
+        """Levels of the class."""
+        return self.labels.groups
+
+    @property
+    def nparams(self) -> int:
+        """Number of free parameters; of an average, those of all members."""
+        return self.network.n_params
+
+    n_parameters = nparams
+
+    def values(self, var: Hashable) -> tuple:
+        """Return the levels of a feature or of the class."""
+        if var == self.labels.response:
+            return self.classes
+        if var not in self.labels.names:
+            known = ", ".join(map(repr, self.structure.vars[:10]))
+            hint = near_match(var, self.structure.vars) or "."
+            raise OptionError(f"{var!r} is no variable of the model{hint} It has {known}.", argument="var")
+        return self.labels.levels[self.labels.names.index(var)]
+
+    # scores
+
+    def class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
+        """Return ``ln P(y, known features)`` (n, K); all alike in a row to which every class gives probability zero."""
+        return class_scores(self.network.log_joint(codes, missing))
+
+    def log_likelihood(self, rows: Sample) -> float:
+        """Return the weighted log-likelihood of class and known features; nan if a class is missing."""
+        return _own(self.network.log_joint(rows.codes, rows.missing), rows)
+
+    def _new_rows(self, newdata: Any) -> Sample:
+        """Encode new rows that have the class, too."""
+        codes, missing = self.design.encode(newdata)
+        y = self.design.encode_response(newdata)
+        rows = Sample(codes, np.ones(len(codes)), y, missing)
+        dropped = self.design.dropped(to_frame(newdata, "newdata"))
+        return rows if dropped is None else rows.rows(~dropped)
+
+    def logLik(self, newdata: Any = None) -> LogLikelihood:
+        """Return the log-likelihood of class and known features, of the training rows or of new ones.
+
+        Missing features are summed out. It is missing (nan) if the class of a row is, and -inf if a row has
+        probability zero. That of an average is the log of the mean joint probability of its members.
+        """
+        if newdata is None:
+            return super().logLik()
+        rows = self._new_rows(newdata)
+        return LogLikelihood(self.log_likelihood(rows), self.nparams, rows.n)
+
+    def cLogLik(self, newdata: Any = None) -> float:
+        """Return the conditional log-likelihood: the sum of ``ln P(class | known features)``."""
+        rows = self._rows() if newdata is None else self._new_rows(newdata)
+        return _own(log_probabilities(self.class_scores(rows.codes, rows.missing)), rows)
+
+    def score(self, kind: str, newdata: Any = None) -> float:
+        """Return bnclassify's scores, of which larger is better.
+
+        Parameters
+        ----------
+        kind : {"loglik", "aic", "bic"}
+            The log-likelihood, less the number of free parameters, or less ``log(n) / 2`` for each of them; n is the
+            number of rows, incomplete ones included. (`aic` and `bic` are on the usual scale, smaller is better.)
+        newdata : DataFrame, optional
+            The training rows by default.
+
+        Returns
+        -------
+        float
+        """
+        log_lik = self.logLik(newdata)
+        each = {"loglik": 0.0, "aic": 1.0, "bic": 0.5 * float(np.log(max(log_lik.nobs, 1)))}
+        return float(log_lik) - each[choice("kind", kind, tuple(each))] * self.nparams
+
+    def predict(self, newdata: Any = None, type: str = "prob", unseen: str = "raise") -> pd.DataFrame | pd.Series:
+        """Predict the class of each row.
+
+        Parameters
+        ----------
+        newdata : DataFrame (pandas, polars), pyarrow Table or dict of lists, optional
+            Rows with the features' columns; others are ignored. None for the training rows.
+        type : {"prob", "class", "link"}, default "prob"
+            Probabilities of the classes, the most likely class alone, or the log-odds of each class.
+        unseen : {"raise", "ignore"}, default "raise"
+            Whether a level that the model does not know is an error, or its feature is summed out in that row.
+
+        Returns
+        -------
+        DataFrame or Series
+            On the index of `newdata`: one column per class, then ``yhat``; for ``type="class"`` the classes alone. Of
+            equally likely classes, the first is taken. A row to which every class gives probability zero has equal
+            probabilities.
+
+        Raises
+        ------
+        DataError, LevelError
+            If columns are missing, or values are missing in spite of the policy, or unknown; they are named.
+        """
+        return super().predict(newdata, type, unseen)
+
+    def residuals(self) -> pd.Series:
+        """Return, as `bbl.bbl` does, 1 where the predicted class is the observed one, else 0; missing if it is."""
+        found = super().residuals()
+        unknown = self._rows().response < 0
+        return found.astype("Int64").mask(unknown) if unknown.any() else found
+
+    @cached_property
+    def _counts(self) -> list[np.ndarray]:
+        return self._count() if self.stored is None else self.stored.counts
+
+    def _count(self) -> list[np.ndarray]:
+        m = len(self.labels.names)
+        families = Families([(i, ()) for i in range(m)], self.design.n_levels, len(self.classes))
+        counts = families.count(self._rows())
+        return [families.table(counts, i).T for i in range(m)]
+
+    # parameters
+
+    @cached_property
+    def params(self) -> dict[Hashable, Any]:
+        """Probabilities by variable: one row for each configuration of its parents, one column for each level.
+
+        Of an average, a dict of these for each member.
+        """
+        if isinstance(self.network, Averaged):
+            names = self.members
+            return {name: self._frames(m, m.theta) for name, m in zip(names, self.network.members, strict=True)}
+        return self._frames(self.network, self.network.theta)
+
+    @cached_property
+    def params_se(self) -> dict[Hashable, pd.DataFrame]:
+        """Standard errors of `params`: standard deviations of their Dirichlet posterior; missing where it has none."""
+        only(self.structure, "standard errors")
+        network = self.network
+        assert isinstance(network, Network)  # noqa: S101  # as its structure
+        if self._errors is None:
+            raise OptionError(
+                "Tables that were averaged or weighted (MANB, WANBIA, AWNB) have no Dirichlet posterior, so they have "
+                "no standard errors; fit without manb_prior, wanbia, awnb_trees and awnb_bootstrap."
+            )
+        frames = self._frames(network, self._errors[0])
+        frames[self.labels.response].iloc[0] = self._errors[1]
+        return frames
+
+    @cached_property
+    def _errors(self) -> tuple[np.ndarray, np.ndarray] | None:
+        if self.stored_errors is not None or not self.recipe.plain or isinstance(self.network, Averaged):
+            return self.stored_errors
+        return standard_errors(self.network, self._rows(), self.recipe.smooth)
+
+    def _frames(self, network: Network, flat: np.ndarray) -> dict[Hashable, pd.DataFrame]:
+        out = {}
+        labels = self.labels
+        for f, (i, parents) in enumerate(network.dag.families):
+            table = np.moveaxis(network.families.table(flat, f), -2, -1)
+            names = [*(labels.names[p] for p in parents), labels.response]
+            levels = [*(labels.levels[p] for p in parents), labels.groups]
+            columns = _index(labels.levels[i], labels.names[i])
+            index = _index(levels[0], names[0]) if not parents else pd.MultiIndex.from_product(levels, names=names)
+            out[labels.names[i]] = pd.DataFrame(table.reshape(-1, table.shape[-1]), index, columns)
+        out[labels.response] = pd.DataFrame(network.prior[None].copy(), columns=_index(labels.groups, labels.response))
+        return out
+
+    @property
+    def manb_arc_posterior(self) -> pd.Series | None:
+        """Posterior probability of the arc from the class to each feature (MANB); None of other fits."""
+        return self._by_feature(self.arc_posterior, True)
+
+    @property
+    def awnb_weights(self) -> pd.Series | None:
+        """Weight of each feature by trees (AWNB); None of other fits."""
+        return self._by_feature(self.feature_weights, self.recipe.awnb is not None)
+
+    @property
+    def wanbia_weights(self) -> pd.Series | None:
+        """Weight of each feature by conditional likelihood (WANBIA); None of other fits."""
+        return self._by_feature(self.feature_weights, self.recipe.wanbia is not False)
+
+    def _by_feature(self, values: np.ndarray | None, there: bool) -> pd.Series | None:
+        if values is None or not there:
+            return None
+        return pd.Series(values, index=pd.Index(self.structure.features, dtype=object).infer_objects())
+
+    # what is shown, drawn, sampled and written
+
+    def summary(self) -> Summary:
+        """Summarise the fit: its facts, every feature with its parents, and small tables.
+
+        Returns
+        -------
+        Summary
+            Prints as text; has HTML and LaTeX forms and ``.tables``.
+        """
+        return network_summary(self.call, self.labels, self._facts(), self._feature_facts(), self._shown_params())
+
+    def _facts(self) -> dict[str, Any]:
+        log_lik, recipe = self.logLik(), self.recipe
+        method = (
+            f"averaged over subsets of features (MANB), prior {recipe.manb_prior:.4g}"
+            if recipe.manb_prior is not None
+            else "weighted by conditional likelihood (WANBIA)"
+            if recipe.wanbia is True
+            else "weighted as given"
+            if recipe.wanbia is not False
+            else f"weighted by {recipe.awnb[0]} trees (AWNB)"
+            if recipe.awnb is not None
+            else "Dirichlet"
+        )
+        facts: dict[str, Any] = {"Learner": self.structure.learner or "given by hand"}
+        if isinstance(self.structure, Structure):
+            facts["Arcs"] = self.structure.narcs
+        else:
+            facts["Networks"] = len(self.structure.dags)
+        if self.structure.score_log:
+            facts["Accuracy in the search"] = ", ".join(f"{s:.4g}" for s in self.structure.score_log)
+        return facts | {
+            "Parameters": f"{self.nparams}, {method}, smooth = {recipe.smooth:.7g}",
+            "Observations": self.nobs(),
+            **(
+                {"Missing values": missing_text(self.design.missing, self.design.incomplete)}
+                if self.design.incomplete
+                else {}
+            ),
+            "Log-likelihood": float(log_lik),
+            "AIC": self.aic,
+            "BIC": self.bic,
+        }
+
+    def _feature_facts(self) -> pd.DataFrame:
+        """Return, for each feature in the order of the model, its levels, parents and what the fit says of it."""
+        labels, counts = self.labels, self._counts
+        at = {name: i for i, name in enumerate(labels.names)}
+        features = self.structure.features
+        table = pd.DataFrame({"levels": [len(labels.levels[at[x]]) for x in features]}, index=list(features))
+        if isinstance(self.structure, Structure):
+            families = self.structure.feature_families
+            table["feature parents"] = [", ".join(map(str, families[x][1:])) or "-" for x in features]
+        table["information"] = [_information(counts[at[x]]) for x in features]
+        if self.arc_posterior is not None:
+            table["arc posterior"] = self.arc_posterior
+        if self.feature_weights is not None:
+            table["weight"] = self.feature_weights
+        return table
+
+    def _shown_params(self) -> dict[Hashable, pd.DataFrame]:
+        return self.params if isinstance(self.network, Network) else {}
+
+    def plot(self, var: Hashable = None, ax=None):
+        """Draw the graph, or the probabilities of one variable with their standard errors; return the Axes.
+
+        Parameters
+        ----------
+        var : name of a variable, optional
+            By default the graph is drawn.
+        ax : matplotlib Axes, optional
+
+        Returns
+        -------
+        matplotlib Axes
+        """
+        if var is None:
+            return only(self.structure, "single graph").plot(ax)
+        only(self.structure, "single table")
+        self.values(var)
+        table = self.params[var]
+        errors = table * np.nan if self._errors is None else self.params_se[var]
+        return plot_probabilities(var, table, errors, ax)
+
+    def write_bif(self, path: str | os.PathLike) -> None:
+        """Write the network in the Interchange Format for Bayesian Networks, which other programs read.
+
+        Parameters
+        ----------
+        path : str or path-like
+
+        Notes
+        -----
+        Names and levels become words of letters, digits and underscores, a number being added where two would be the
+        same.
+        """
+        structure = only(self.structure, "single network to write")
+        network = self.network
+        assert isinstance(network, Network)  # noqa: S101  # as its structure
+        labels = self.labels
+        tables: dict[Hashable, np.ndarray] = {labels.response: network.prior}
+        for f, i in enumerate(network.dag.features):
+            tables[labels.names[i]] = np.moveaxis(network.families.table(network.theta, f), -2, -1)
+        levels = {**dict(zip(labels.names, labels.levels, strict=True)), labels.response: labels.groups}
+        Path(path).write_text(bif_text(structure.families, levels, tables), encoding="utf-8")
+
+    @property  # type: ignore[misc, override]
+    def sample(self) -> Callable[..., pd.DataFrame]:
+        """``fit.sample(n, seed=0)`` draws n rows of class and features, as categories with all their levels.
+
+        Other results keep their training rows under this name; those of a network are `training`.
+        """
+        return self._draw
+
+    @sample.setter
+    def sample(self, rows: Sample | None) -> None:
+        self.__dict__["training"] = rows
+
+    def _draw(self, n: int, seed: int | np.random.Generator | None = 0) -> pd.DataFrame:
+        y, codes = draw(self.network, integer("n", n, 0), generator(seed))
+        labels = self.labels
+        columns = {labels.response: (y, labels.groups)}
+        columns |= {name: (codes[:, i], labels.levels[i]) for i, name in enumerate(labels.names)}
+        return pd.DataFrame(
+            {
+                name: pd.Categorical.from_codes(own.astype(np.intp), _index(levels, None))
+                for name, (own, levels) in columns.items()
+            }
+        )
+
+    @property
+    def training(self) -> Sample | None:
+        """The encoded training rows, if the model has them."""
+        return self.__dict__["training"]
+
+    # the file
+
+    def pack(self, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
+        """Return what the model file holds."""
+        return pack(self, store_data)
+
+    @classmethod
+    def unpack(cls, meta: dict, arrays: dict[str, np.ndarray]) -> NetworkResults:
+        """Return the model of `pack`."""
+        return cls(**unpack(meta, arrays))
+
+    def __repr__(self) -> str:
+        structure = self.structure
+        narcs = structure.narcs if isinstance(structure, Structure) else None
+        members = None if isinstance(structure, Structure) else len(structure.dags)
+        n = len(structure.features)
+        head = structure_text(
+            structure.class_var, n, structure.learner, narcs=narcs, members=members, nparams=self.nparams
+        )
+        more = self.design.incomplete
+        return head + (f"\n\nMissing values: {missing_text(self.design.missing, more)}" if more else "")
+
+
+def _own(log_p: np.ndarray, rows: Sample) -> float:
+    """Return the weighted sum of each row's entry for its class; nan if one is unknown."""
+    if (rows.response < 0).any():
+        return float("nan")
+    return float(rows.weights @ log_p[np.arange(rows.n), rows.response])
+
+
+def _information(counts: np.ndarray) -> float:
+    """Return the mutual information of a feature with the class from their table (K, L)."""
+    return conditional_information(counts[:, :, None])
+
+
+def _index(labels: tuple, name: Any) -> pd.Index:
+    return pd.Index(labels, dtype=object, tupleize_cols=False, name=name).infer_objects()

@@ -1,0 +1,297 @@
+"""Base of the classifiers: columns of X and y get names, and answers of a fitted model become arrays."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from scipy.sparse import issparse
+
+from bbl.checks import choice
+from bbl.design.design import MISSING
+from bbl.design.factors import Factor, factorise
+from bbl.design.frames import Frame, to_frame
+from bbl.design.weights import check_weights
+from bbl.errors import BBLTypeError, DataError, DataWarning
+from bbl.stats.scores import link, log_probabilities
+
+try:
+    from sklearn.base import BaseEstimator, ClassifierMixin
+    from sklearn.utils import check_array
+    from sklearn.utils.multiclass import check_classification_targets
+    from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d, validate_data
+except ImportError as error:
+    raise ImportError("bbl.sklearn needs scikit-learn 1.8 or later: pip install boltzmann-bayes[sklearn]") from error
+
+__all__ = ["Given", "TableClassifier", "table_errors"]
+
+
+class Given(NamedTuple):
+    """What `fit` was given, checked.
+
+    Attributes
+    ----------
+    data : Frame
+        The columns of X under their names, and the class.
+    response : str
+        Name of the class.
+    classes : ndarray, shape (K,)
+        Class labels, sorted.
+    weights : ndarray, shape (n,)
+    keep : ndarray of int
+        Rows of positive weight.
+    features : tuple
+        Names of the columns of X.
+    """
+
+    data: Frame
+    response: str
+    classes: np.ndarray
+    weights: np.ndarray
+    keep: np.ndarray
+    features: tuple
+
+
+class TableClassifier(ClassifierMixin, BaseEstimator):
+    """A classifier of rows of levels, with the parameters `missing` and `unseen`, and `result_` after a fit."""
+
+    missing: str
+    unseen: str
+    result_: Any
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        # not input_tags.string, though strings are levels: it would promise that cells may hold any object
+        tags.input_tags.categorical = True
+        tags.input_tags.allow_nan = self.missing != "raise"
+        return tags
+
+    def _given(self, X, y, sample_weight) -> Given:
+        """Check what `fit` is given, and put X and y together in one table."""
+        choice("unseen", self.unseen, ("raise", "ignore"))
+        choice("missing", self.missing, MISSING)
+        name = getattr(y, "name", None)
+        y = _labels(self, y)
+        table = self._table(X, reset=True)
+        if not table.n:
+            raise DataError("X has no rows. Give rows of at least two classes.", argument="X")
+        check_consistent_length(y, pd.RangeIndex(table.n))
+        weights = None if sample_weight is None else column_or_1d(sample_weight)
+        counts = check_weights(weights, table.n, "sample_weight")
+        keep = np.flatnonzero(counts)
+        classes = np.unique(y[keep])
+        if len(classes) < 2:
+            raise DataError(f"y has one class, {classes.tolist()[0]!r}; give rows of at least two classes.")
+        response = _response_name(name, table.columns)
+        if _as_frame(X) is None and len(keep) < table.n:
+            table = replace(table, get=partial(_declared_in, table, keep))
+        data = _with_response(table, response, y, classes)
+        return Given(data, response, classes, counts, keep, table.columns)
+
+    def _keep_result(self, result: Any, classes: np.ndarray) -> None:
+        """Keep a fitted model, and the classes that it has: one may have lost all its rows to missing="drop"."""
+        kept = set(result.labels.groups)
+        self.classes_ = classes[[c in kept for c in pd.Index(classes).tolist()]]
+        self.result_ = result
+
+    def __sklearn_is_fitted__(self) -> bool:  # by default, lambda_ would be taken for a fitted attribute
+        return hasattr(self, "result_")
+
+    def _table(self, X, reset: bool) -> Frame:
+        """Return X as a table whose columns have the names of the features, having checked their number and names."""
+        frame = _as_frame(X)
+        if frame is None:
+            finite = True if self.missing == "raise" else "allow-nan"
+            array = validate_data(self, _strings_apart(X), reset=reset, dtype=None, ensure_all_finite=finite)
+            frame = to_frame(_categories(array) if reset else pd.DataFrame(array), "X")
+        else:
+            # a stand-in for the names: not every scikit-learn knows every kind of table
+            validate_data(self, pd.DataFrame(columns=list(frame.columns)), reset=reset, skip_check_array=True)
+        names = getattr(self, "feature_names_in_", [f"x{i}" for i in range(self.n_features_in_)])
+        return Frame(tuple(names), frame.index, frame.get, "X")
+
+    def _scores(self, X) -> np.ndarray:
+        """Return the class scores (n, K) of rows."""
+        check_is_fitted(self)
+        return self.result_._new_scores(self._table(X, reset=False), self.unseen)
+
+    def predict(self, X) -> np.ndarray:
+        """Return the most likely class of each row, shape (n,).
+
+        Parameters
+        ----------
+        X : DataFrame (pandas, polars), pyarrow Table or array_like, shape (n, m)
+            Columns as in `fit`.
+
+        Returns
+        -------
+        ndarray, shape (n,)
+            Missing (nan) in rows with missing values if ``missing="drop"``.
+        """
+        scores = self._scores(X)
+        best = self.classes_[scores.argmax(axis=1)]
+        dropped = np.isnan(scores).any(axis=1)
+        if dropped.any():
+            best = best.astype(float if best.dtype.kind in "iuf" else object)
+            best[dropped] = np.nan
+        return best
+
+    def predict_proba(self, X) -> np.ndarray:
+        """Return the probability of each class (eq. 28), in the order of ``classes_``.
+
+        Parameters
+        ----------
+        X : DataFrame (pandas, polars), pyarrow Table or array_like, shape (n, m)
+            Columns as in `fit`.
+
+        Returns
+        -------
+        ndarray, shape (n, K)
+        """
+        return np.exp(self.predict_log_proba(X))
+
+    def predict_log_proba(self, X) -> np.ndarray:
+        """Return the logarithm of the probability of each class.
+
+        Parameters
+        ----------
+        X : DataFrame (pandas, polars), pyarrow Table or array_like, shape (n, m)
+            Columns as in `fit`.
+
+        Returns
+        -------
+        ndarray, shape (n, K)
+        """
+        return log_probabilities(self._scores(X))
+
+    def decision_function(self, X) -> np.ndarray:
+        """Return ``F_y(x)`` of eq. (29), the log-odds of each class.
+
+        Parameters
+        ----------
+        X : DataFrame (pandas, polars), pyarrow Table or array_like, shape (n, m)
+            Columns as in `fit`.
+
+        Returns
+        -------
+        ndarray, shape (n, K), or (n,) for two classes
+            For two classes that of ``classes_[1]``.
+        """
+        scores = link(self._scores(X))
+        return scores[:, 1] if len(self.classes_) == 2 else scores
+
+
+@contextmanager
+def table_errors() -> Iterator[None]:
+    """Let errors that name a column say that X is at fault."""
+    try:
+        yield
+    except BBLTypeError as error:
+        if error.column is None:
+            raise
+        text = f"{error} The argument must be a table of strings, numbers, booleans or categories."
+        raise BBLTypeError(text, column=error.column, argument="X") from error
+
+
+def _labels(estimator: TableClassifier, y: Any) -> np.ndarray:
+    """Return the class labels as a checked 1-d array."""
+    if y is None:
+        raise DataError(f"{type(estimator).__name__} requires y to be passed, but the target y is None.", argument="y")
+    y = column_or_1d(y, warn=True)
+    missing = pd.isna(y)
+    if missing.any():
+        raise DataError(f"y has {missing.sum()} missing values (NaN). Drop these rows.", argument="y")
+    check_array(y, ensure_2d=False, dtype=None, ensure_min_samples=0, input_name="y")  # infinite or complex
+    try:
+        np.unique(y)
+    except TypeError:
+        kinds = ", ".join(sorted({type(v).__name__ for v in y}))
+        raise BBLTypeError(
+            f"y mixes labels of the types {kinds}. Make them all strings or all numbers.", argument="y"
+        ) from None
+    try:
+        np.unique(y)
+    except TypeError:
+        kinds = ", ".join(sorted({type(v).__name__ for v in y}))
+        raise BBLTypeError(
+            f"y mixes labels of the types {kinds}. Make them all strings or all numbers.", argument="y"
+        ) from None
+    check_classification_targets(y)
+    return y
+
+
+def _as_frame(X: Any) -> Frame | None:
+    """Return X as a table, or None if it is none (an array, nested lists)."""
+    if issparse(X):  # some of its kinds are dicts
+        return None
+    try:
+        return to_frame(X, "X")
+    except BBLTypeError:
+        return None
+
+
+def _strings_apart(X: Any) -> Any:
+    """Return nested lists that hold strings as objects: numpy would turn the numbers among them into strings."""
+    if isinstance(X, list | tuple):
+        try:
+            return np.array(X, dtype=object) if np.asarray(X).dtype.kind == "U" else X
+        except ValueError:  # ragged: refused by scikit-learn
+            return X
+    return X
+
+
+def _categories(array: np.ndarray) -> pd.DataFrame:
+    """Return an array as a DataFrame whose columns of fractional numbers are declared to be categories.
+
+    An array cannot declare them itself.
+    """
+    data = pd.DataFrame(array)
+    if array.dtype.kind != "f":
+        return data
+    continuous = []
+    for k in np.flatnonzero((np.isfinite(array) & (array != np.floor(array))).any(axis=0)):
+        column = factorise(k, data[k], "keep")
+        try:
+            Factor.collect(column)
+        except DataError:
+            continuous.append(k)
+        data[k] = data[k].astype("category")
+    if continuous:
+        shown = ", ".join(map(str, continuous[:5])) + (f", and {len(continuous) - 5} more" * (len(continuous) > 5))
+        warnings.warn(
+            f"Columns of X that look continuous: {shown}. Every number in them is a level of its own, so nothing is "
+            "learnt about the numbers between; bin them first, for example with KBinsDiscretizer(encode='ordinal').",
+            DataWarning,
+            stacklevel=4,
+        )
+    return data
+
+
+def _declared_in(table: Frame, keep: np.ndarray, k: int) -> pd.Series:
+    """Return a column of an array, with the categories of `_categories` that occur in the rows to keep."""
+    column = table.get(k)
+    if not isinstance(column.dtype, pd.CategoricalDtype):
+        return column
+    return column.cat.set_categories(column.iloc[keep].cat.remove_unused_categories().cat.categories)
+
+
+def _response_name(name: Any, columns: Sequence[Hashable]) -> str:
+    """Return the name of the Series y, or "y", with underscores added where a column has that name."""
+    response = name if isinstance(name, str) and name else "y"
+    while response in columns:
+        response += "_"
+    return response
+
+
+def _with_response(table: Frame, response: str, y: np.ndarray, classes: np.ndarray) -> Frame:
+    """Return the table with one more column: the classes, in their order; missing where all rows have weight 0."""
+    levels = pd.Index(classes)
+    column = pd.Series(pd.Categorical.from_codes(levels.get_indexer(y), levels), index=table.index)
+    m = len(table.columns)
+    return Frame((*table.columns, response), table.index, lambda k: column if k == m else table.get(k), table.argument)

@@ -26,7 +26,8 @@ class Figures(Uncertainty):
         axes : sequence of matplotlib Axes, optional
             Where to draw; a new figure by default.
         intervals : bool, default False
-            Whether the bars bear the 95 % intervals of ``inference()``.
+            Whether the bars bear the 95 % intervals of ``inference()``, where there is one; a penalised estimate that
+            lies outside of its own ends the bar.
         groups : sequence, optional
             Which groups; all by default.
 

@@ -206,7 +206,7 @@ def test_the_naive_bayes_test_of_the_summary_is_exact_where_counts_are_small():
 
 def test_a_group_without_rows_has_no_tests_and_the_others_have():
     rng, layout, engine = np.random.default_rng(9), Layout([2, 2]), PseudoLikelihood()
-    sample = Sample(rng.integers(0, 2, (200, 2)).astype(np.uint8), np.ones(200), np.repeat([0, 1], 100))
+    sample = Sample(rng.integers(0, 2, (400, 2)).astype(np.uint8), np.ones(400), np.repeat([0, 1], 200))
     result = estimate(sample, layout, 3, engine, pooled=True)
     found = covariances(sample, result, engine)
     assert np.isfinite(found.standard_errors(found.group[0])).all() and found.composite[2] == (0.0, 0.0)

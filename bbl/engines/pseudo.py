@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from bbl._ext import newton
-from bbl._ext.pseudo import PseudoProblem, memory_estimate
+from bbl._ext.pseudo import CONVERGED, STUCK, PseudoProblem, memory_estimate
 from bbl.checks import choice, flag, integer, real
 from bbl.engines.base import Engine, EngineFit
 from bbl.engines.naive import absent_levels, frequencies, log_ratio
@@ -23,7 +23,6 @@ from bbl.rows.sample import Sample
 
 __all__ = ["PseudoLikelihood"]
 
-CONVERGED, STUCK = 0, 2
 FINEST = {"double": 0.0, "single": 1e-5}  # gradient norm that a precision can be asked for,
 FLOOR = {"double": 1e-8, "single": 1e-4}  # and at which it has converged where it gets no further
 COMPARED, CLOSER = 3e-4, 1e-5  # gradient norms that are enough to compare penalties, and those that come close

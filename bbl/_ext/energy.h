@@ -4,7 +4,7 @@
 #include <stddef.h>
 
 /* h (D, K), J (D, D, K) or NULL, on[0..n_on) increasing columns, energy_out (K). */
-#define ENERGY_ROW(K_, LOOP_K)                                                      \
+#define ENERGY_ROW(K_, LOOP_K)                                                          \
     do {                                                                                \
         double acc[LOOP_K];                                                             \
         for (ptrdiff_t g = 0; g < K_; g++)                                              \
@@ -23,11 +23,11 @@
             }                                                                           \
         }                                                                               \
         for (ptrdiff_t g = 0; g < K_; g++)                                              \
-            energy_out[g] = acc[g];                                                            \
+            energy_out[g] = acc[g];                                                     \
     } while (0)
 
-static void energy_row_any(const double *h, const double *J, const ptrdiff_t *on, ptrdiff_t n_on,
-                                 ptrdiff_t D, ptrdiff_t K, double *energy_out)
+static void energy_row_any(const double *h, const double *J, const ptrdiff_t *on, ptrdiff_t n_on, ptrdiff_t D,
+                           ptrdiff_t K, double *energy_out)
 {
     for (ptrdiff_t g = 0; g < K; g++)
         energy_out[g] = 0.0;
@@ -46,8 +46,8 @@ static void energy_row_any(const double *h, const double *J, const ptrdiff_t *on
     }
 }
 
-static void energy_row(const double *h, const double *J, const ptrdiff_t *on, ptrdiff_t n_on,
-                           ptrdiff_t D, ptrdiff_t K, double *energy_out)
+static void energy_row(const double *h, const double *J, const ptrdiff_t *on, ptrdiff_t n_on, ptrdiff_t D, ptrdiff_t K,
+                       double *energy_out)
 {
     switch (K) {
     case 1: ENERGY_ROW(1, 1); break;

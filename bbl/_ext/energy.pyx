@@ -9,8 +9,8 @@ from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int32_t, uint8_t, uint16_t
 
 cdef extern from "energy.h" nogil:
-    void energy_row(const double *h, const double *J, const Py_ssize_t *on, Py_ssize_t n_on,
-                        Py_ssize_t D, Py_ssize_t K, double *energy_out)
+    void energy_row(const double *h, const double *J, const Py_ssize_t *on, Py_ssize_t n_on, Py_ssize_t D, Py_ssize_t K,
+                    double *energy_out)
 
 ctypedef fused code_t:
     uint8_t

@@ -109,3 +109,34 @@ def test_scikit_learn_version_is_the_same_everywhere():
     )
     said = re.findall(r"scikit-learn (\d[\d.]*\d)", text("bbl/sklearn/base.py") + text("docs/guide/sklearn.md"))
     assert said and set(said) == {wanted}
+
+
+HEADERS = [path for path in SOURCES if path.endswith(".h")]
+
+
+@pytest.mark.parametrize("path", [path for path in SOURCES if path.endswith((".h", ".pyx"))])
+def test_headers_include_only_headers_further_down(path):
+    order = {name: row for row, name in enumerate(listed())}
+    included = re.findall(r'^(?:#include|cdef extern from) "(?!Python)(\w+\.h)"', text(path), flags=re.MULTILINE)
+    assert [name for name in included if order[f"bbl/_ext/{name}"] <= order[path]] == []
+
+
+def defined(path):
+    """Return the functions that a header defines."""
+    return set(re.findall(r"^static [\w \*]*?\b(\w+)\(", text(path), flags=re.MULTILINE))
+
+
+def types(path):
+    """Return the types that a header defines."""
+    return set(re.findall(r"^(?:typedef void \(\*|\} )(\w+)(?:;|\))", text(path), flags=re.MULTILINE))
+
+
+@pytest.mark.parametrize("path", HEADERS)
+def test_headers_use_nothing_that_is_defined_further_up(path):
+    order = {name: row for row, name in enumerate(listed())}
+    # without what is made by NAME(x), for one width and file
+    home = {name: header for header in HEADERS for name in defined(header) | types(header) if "_" in name}
+    assert set(home) > {"pseudo_prepare", "pseudo_problem", "gibbs_run", "gibbs_model", "cpu_runs", "newton_solve"}
+    code = re.sub(r"/\*.*?\*/|#include.*?\n", "", text(path), flags=re.DOTALL)
+    words = set(re.findall(r"\w+", code))
+    assert {name for name in words & set(home) if order[home[name]] < order[path]} == set()

@@ -108,6 +108,7 @@ def test_eight_python_threads_at_once_give_the_serial_bits():
     ids=["threads", "loky", "memmaps", "multiprocessing"],
 )
 @pytest.mark.filterwarnings("ignore:This process.*multi-threaded, use of fork:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:On the validated rows:bbl.errors.DataWarning")  # groups that do not differ
 def test_any_joblib_backend_gives_the_same_bits(data, backend):
     """With `max_nbytes` every array reaches the worker as a read-only memory map."""
     serial = fits(data, 1)
@@ -140,6 +141,7 @@ def cluster():
         yield own
 
 
+@pytest.mark.filterwarnings("ignore:On the validated rows:bbl.errors.DataWarning")
 def test_dask_workers_give_the_same_bits(data, cluster):
     serial = fits(data, 1)
     with joblib.parallel_config("dask"):

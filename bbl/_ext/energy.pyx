@@ -9,8 +9,8 @@ from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int32_t, uint8_t, uint16_t
 
 cdef extern from "energy.h" nogil:
-    void bbl_row_energy(const double *h, const double *J, const Py_ssize_t *on, Py_ssize_t n_on,
-                        Py_ssize_t D, Py_ssize_t K, double *out)
+    void energy_row(const double *h, const double *J, const Py_ssize_t *on, Py_ssize_t n_on, Py_ssize_t D, Py_ssize_t K,
+                    double *energy_out)
 
 ctypedef fused code_t:
     uint8_t
@@ -39,6 +39,6 @@ def energies(const code_t[:, ::1] codes, const Py_ssize_t[::1] start, const doub
                     if codes[k, i]:
                         scratch[n_on] = start[i] + codes[k, i] - 1
                         n_on += 1
-                bbl_row_energy(&h[0, 0], couplings, &scratch[0], n_on, D, K, &out[k, 0])
+                energy_row(&h[0, 0], couplings, &scratch[0], n_on, D, K, &out[k, 0])
         lo = hi
         PyErr_CheckSignals()

@@ -4,70 +4,30 @@
    m sites, D = sum(L_i - 1) non-reference levels, start[i] the first of them at site i.
    A pack is `width` chains (a multiple of GIBBS_PACK) that advance together; arrays of a pack have the chain as the
    last axis. Every chain has its own random stream, so what it does depends on nothing but its seed and the model. */
-#ifndef BBL_GIBBS_H
-#define BBL_GIBBS_H
+#ifndef GIBBS_H
+#define GIBBS_H
 
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#define GIBBS_PACK 32
-#define GIBBS_BLOCK 8
-
-typedef struct {
-    ptrdiff_t m, D, width;
-    const int32_t *n_levels;  /* (m,) */
-    const ptrdiff_t *start;   /* (m + 1,) */
-    const float *h;           /* (D,) */
-    const float *table;       /* couplings as packed by gibbs_pack_couplings */
-    float beta;               /* factor of the couplings */
-    int by_levels;            /* lanes: 0 chains, 1 levels */
-} gibbs_model;
-
-typedef struct {
-    int32_t *codes;       /* (m, width) current states */
-    uint32_t *stream;     /* (4, width) states of the random streams */
-    float *energy;        /* (width,) energy of the current state */
-    float *best;          /* (width,) highest energy seen */
-    int32_t *best_codes;  /* (m, width) the state that had it */
-} gibbs_pack;
-
-typedef struct {
-    float *x, *low, *up, *sums;
-    int32_t *rows;
-} gibbs_scratch;
+#include "cpu.h"
+#include "gibbs_model.h"
+#include "solver.h"
 
 typedef void (*gibbs_sweep)(const gibbs_model *, gibbs_pack *, gibbs_scratch *);
 
-static inline ptrdiff_t gibbs_padded(ptrdiff_t n, ptrdiff_t lanes) { return (n + lanes - 1) / lanes * lanes; }
-
-/* Rows taken at once out of the n rows that are left in a block */
-static inline ptrdiff_t gibbs_rows(ptrdiff_t n) { return n >= 8 ? 8 : n >= 4 ? 4 : n >= 2 ? 2 : 1; }
-
-/* Site after the last one of the block that begins at `first`: up to GIBBS_BLOCK rows, at least one site */
-static inline ptrdiff_t gibbs_block_end(const ptrdiff_t *start, ptrdiff_t m, ptrdiff_t first)
-{
-    ptrdiff_t last = first + 1;
-    while (last < m && start[last + 1] - start[first] <= GIBBS_BLOCK)
-        last++;
-    return last;
-}
-
-#if defined(__GNUC__) && (defined(__x86_64__) || defined(__i386__))
-#define GIBBS_X86 1
+#ifdef CPU_X86
 #define LANES 16
 #define PAIR 2
-#define TARGET __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")))
+#define TARGET CPU_64_BYTES
 #define NAME(x) gibbs16_##x
+#define SINGLE
 #include "gibbs_lanes.h"
 #define LANES 8
 #define PAIR 1
-#define TARGET __attribute__((target("avx2,fma")))
+#define TARGET CPU_32_BYTES
 #define NAME(x) gibbs8_##x
+#define SINGLE
 #include "gibbs_lanes.h"
 #endif
-#if defined(__GNUC__)
+#ifdef CPU_VECTORS
 #define GIBBS_BASE 4
 #else
 #define GIBBS_BASE 1
@@ -76,26 +36,18 @@ static inline ptrdiff_t gibbs_block_end(const ptrdiff_t *start, ptrdiff_t m, ptr
 #define PAIR 1
 #define TARGET
 #define NAME(x) gibbs_base_##x
+#define SINGLE
 #include "gibbs_lanes.h"
 
 /* Widest vectors of this processor, in floats, at most `most` if it is 8 or more */
 static int gibbs_lanes(int most)
 {
-#ifdef GIBBS_X86
-    __builtin_cpu_init();
-    if (most >= 16 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("fma"))
-        return 16;
-    if (most >= 8 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-        return 8;
-#endif
-    (void)most;
-    return GIBBS_BASE;
+    return most >= 16 && cpu_runs(64) ? 16 : most >= 8 && cpu_runs(32) ? 8 : GIBBS_BASE;
 }
 
 static gibbs_sweep gibbs_choose(int lanes, int by_levels)
 {
-#ifdef GIBBS_X86
+#ifdef CPU_X86
     if (lanes == 16)
         return by_levels ? gibbs16_sweep_levels : gibbs16_sweep_chains;
     if (lanes == 8)
@@ -107,9 +59,9 @@ static gibbs_sweep gibbs_choose(int lanes, int by_levels)
 
 /* Chains as lanes: rows r..r+R-1 of J, as the sweep takes them, lie at D * r as (D, R).
    Levels as lanes: for each site a table (D + m, padded A) with a row for every level, reference included, of every
-   site. The table must come zeroed. */
+   site. table_out must come zeroed. */
 static void gibbs_pack_couplings(const double *J, const int32_t *n_levels, const ptrdiff_t *start, ptrdiff_t m,
-                                 int by_levels, int lanes, float *table)
+                                 int by_levels, int lanes, float *table_out)
 {
     const ptrdiff_t D = start[m];
     ptrdiff_t i, j, a, b, r, k, R, first, last;
@@ -120,7 +72,7 @@ static void gibbs_pack_couplings(const double *J, const int32_t *n_levels, const
                 R = gibbs_rows(start[last] - r);
                 for (a = 0; a < D; a++)
                     for (k = 0; k < R; k++)
-                        table[D * r + a * R + k] = (float)J[a * D + r + k];
+                        table_out[D * r + a * R + k] = (float)J[a * D + r + k];
             }
         }
         return;
@@ -130,8 +82,8 @@ static void gibbs_pack_couplings(const double *J, const int32_t *n_levels, const
         for (j = 0; j < m; j++)
             for (b = 0; b < n_levels[j] - 1; b++)
                 for (a = 0; a < A; a++)
-                    table[(start[j] + j + b + 1) * stride + a] = (float)J[(start[j] + b) * D + start[i] + a];
-        table += (D + m) * stride;
+                    table_out[(start[j] + j + b + 1) * stride + a] = (float)J[(start[j] + b) * D + start[i] + a];
+        table_out += (D + m) * stride;
     }
 }
 
@@ -148,12 +100,13 @@ static inline uint32_t gibbs_word(uint32_t *s, ptrdiff_t width)
 }
 
 /* Random states, all levels equally likely, each chain from its own stream */
-static void gibbs_start(const int32_t *n_levels, ptrdiff_t m, ptrdiff_t width, int32_t *codes, uint32_t *stream)
+static void gibbs_start(const int32_t *n_levels, ptrdiff_t m, ptrdiff_t width, int32_t *codes_out, uint32_t *stream)
 {
     ptrdiff_t i, c;
     for (c = 0; c < width; c++)
         for (i = 0; i < m; i++)
-            codes[i * width + c] = (int32_t)(((uint64_t)gibbs_word(stream + c, width) * (uint32_t)n_levels[i]) >> 32);
+            codes_out[i * width + c] =
+                (int32_t)(((uint64_t)gibbs_word(stream + c, width) * (uint32_t)n_levels[i]) >> 32);
 }
 
 static float *gibbs_take(char **at, size_t floats)
@@ -185,15 +138,16 @@ static void gibbs_keep_best(const gibbs_model *g, gibbs_pack *p)
         }
 }
 
-/* Write the states of the first n chains to draws, chain c at c * step * m, and their energies at c * step */
-static void gibbs_record(const gibbs_model *g, const gibbs_pack *p, ptrdiff_t n, ptrdiff_t step, int item, char *draws,
-                         float *energies)
+/* Write the states of the first n chains to draws_out, chain c at c * step * m, and their energies at
+   c * step */
+static void gibbs_record(const gibbs_model *g, const gibbs_pack *p, ptrdiff_t n, ptrdiff_t step, int item,
+                         char *draws_out, float *energies_out)
 {
     ptrdiff_t i, c;
     for (c = 0; c < n; c++) {
-        char *to = draws + c * step * g->m * item;
+        char *to = draws_out + c * step * g->m * item;
         const int32_t *from = p->codes + c;
-        energies[c * step] = p->energy[c];
+        energies_out[c * step] = p->energy[c];
         for (i = 0; i < g->m; i++) {
             const int32_t code = from[i * g->width];
             if (item == 1)
@@ -206,10 +160,10 @@ static void gibbs_record(const gibbs_model *g, const gibbs_pack *p, ptrdiff_t n,
     }
 }
 
-/* Run n_sweeps sweeps of one pack. With draws, the state after every `thin` sweeps is written (`since` sweeps having
-   passed since the last one); `step` is the number of draws per chain in the arrays. Returns -1 if memory ran out. */
-static int gibbs_run(const gibbs_model *g, gibbs_pack *p, int lanes, ptrdiff_t n_sweeps, ptrdiff_t thin, ptrdiff_t since,
-                     ptrdiff_t n, ptrdiff_t step, int item, char *draws, float *energies)
+/* Run n_sweeps sweeps of one pack. With draws_out, the state after every `thin` sweeps is written (`since` sweeps
+   having passed since the last one); `step` is the number of draws per chain in the arrays. Returns a solver_code. */
+static int gibbs_run(const gibbs_model *g, gibbs_pack *p, int lanes, ptrdiff_t n_sweeps, ptrdiff_t thin,
+                     ptrdiff_t since, ptrdiff_t n, ptrdiff_t step, int item, char *draws_out, float *energies_out)
 {
     const ptrdiff_t width = g->width, height = gibbs_height(g);
     const size_t indicators = g->by_levels ? 0 : (size_t)g->D * width, rows = g->by_levels ? (size_t)g->m * width : 0;
@@ -218,7 +172,7 @@ static int gibbs_run(const gibbs_model *g, gibbs_pack *p, int lanes, ptrdiff_t n
     ptrdiff_t i, c, base, t;
     char *memory = malloc(4 * (indicators + rows + 2 * (size_t)height * width + 16 * (size_t)height) + 6 * 64), *at;
     if (!memory)
-        return -1;
+        return SOLVER_NO_MEMORY;
     at = memory + (64 - (uintptr_t)memory % 64) % 64;
     s.x = gibbs_take(&at, indicators);
     s.low = gibbs_take(&at, (size_t)height * width);
@@ -238,15 +192,15 @@ static int gibbs_run(const gibbs_model *g, gibbs_pack *p, int lanes, ptrdiff_t n
         memset(p->energy, 0, 4 * (size_t)width);
         sweep(g, p, &s);
         gibbs_keep_best(g, p);
-        if (draws && ++since == thin) {
-            gibbs_record(g, p, n, step, item, draws, energies);
-            draws += g->m * item;
-            energies++;
+        if (draws_out && ++since == thin) {
+            gibbs_record(g, p, n, step, item, draws_out, energies_out);
+            draws_out += g->m * item;
+            energies_out++;
             since = 0;
         }
     }
     free(memory);
-    return 0;
+    return SOLVER_DONE;
 }
 
 #endif

@@ -23,10 +23,10 @@ cdef extern from "gibbs.h" nogil:
         int32_t *best_codes
     int gibbs_lanes(int most)
     void gibbs_pack_couplings(const double *J, const int32_t *n_levels, const ptrdiff_t *start, ptrdiff_t m,
-                              int by_levels, int lanes, float *table)
-    void gibbs_start(const int32_t *n_levels, ptrdiff_t m, ptrdiff_t width, int32_t *codes, uint32_t *stream)
+                              int by_levels, int lanes, float *table_out)
+    void gibbs_start(const int32_t *n_levels, ptrdiff_t m, ptrdiff_t width, int32_t *codes_out, uint32_t *stream)
     int gibbs_run(const gibbs_model *g, gibbs_pack *p, int lanes, ptrdiff_t n_sweeps, ptrdiff_t thin, ptrdiff_t since,
-                  ptrdiff_t n, ptrdiff_t step, int item, char *draws, float *energies)
+                  ptrdiff_t n, ptrdiff_t step, int item, char *draws_out, float *energies_out)
 
 
 def pack_size():

@@ -1,44 +1,20 @@
 /* Gibbs sweep for one vector width; gibbs.h includes this file once per width.
 
-   Set before inclusion: LANES (floats per vector), PAIR (vectors of chains held at once), TARGET (function attribute)
-   and NAME(x) (gives x a suffix). With LANES 1 a vector is a plain float, for compilers without vector types.
+   Set before inclusion: what vector.h asks for, SINGLE among it, and PAIR (vectors of chains held at once).
 
    f = h_i(a) + beta * (low + up), where `low` sums the couplings to the sites before i and `up` those after i.
    The energy of the state after a sweep is the sum over i of h_i(x_i) + beta * low_i(x_i): every pair is counted
    once, with both sites already new, so the energy needs no further work and cannot drift. */
 
-#if LANES > 1
-typedef float NAME(vf) __attribute__((vector_size(4 * LANES)));
-typedef uint32_t NAME(vu) __attribute__((vector_size(4 * LANES)));
-#define VU_MASK(comparison) ((vu)(comparison))
-#else
-typedef float NAME(vf);
-typedef uint32_t NAME(vu);
-#define VU_MASK(comparison) (0u - (uint32_t)(comparison))
-#endif
-#define vf NAME(vf)
-#define vu NAME(vu)
-
-TARGET static inline vf NAME(load)(const float *p) { vf v; memcpy(&v, p, sizeof v); return v; }
-TARGET static inline void NAME(store)(float *p, vf v) { memcpy(p, &v, sizeof v); }
-TARGET static inline vu NAME(load_u)(const void *p) { vu v; memcpy(&v, p, sizeof v); return v; }
-TARGET static inline void NAME(store_u)(void *p, vu v) { memcpy(p, &v, sizeof v); }
-TARGET static inline vu NAME(bits)(vf v) { vu u; memcpy(&u, &v, sizeof u); return u; }
-TARGET static inline vf NAME(real)(vu u) { vf v; memcpy(&v, &u, sizeof v); return v; }
-TARGET static inline vf NAME(fill)(float s) { return (vf){0} + s; }
-
-TARGET static inline vf NAME(larger)(vf a, vf b)
-{
-    vu m = VU_MASK(a > b);
-    return NAME(real)((m & NAME(bits)(a)) | (~m & NAME(bits)(b)));
-}
+#include "gibbs_model.h"
+#include "vector.h"
 
 /* exp(x), x cut to [-87, 87]; relative error below 2e-7 (Cephes polynomial) */
-TARGET static inline vf NAME(expf)(vf x)
+TARGET static inline vec NAME(expf)(vec x)
 {
-    vf t, n, r, p;
-    x = NAME(larger)(x, NAME(fill)(-87.0f));
-    x = -NAME(larger)(-x, NAME(fill)(-87.0f));
+    vec t, n, r, p;
+    x = NAME(larger)(x, fill(-87.0f));
+    x = -NAME(larger)(-x, fill(-87.0f));
     t = x * 1.44269504f + 12582912.0f;  /* adding 1.5 * 2^23 leaves the rounded power of two in the low bits */
     n = t - 12582912.0f;
     r = x - n * 0.693359375f;
@@ -53,21 +29,21 @@ TARGET static inline vf NAME(expf)(vf x)
 }
 
 /* Uniform on the midpoints of 2^23 equal cells of (0, 1): xoshiro128++ (Blackman & Vigna 2021), one stream per chain */
-TARGET static inline vf NAME(uniform)(uint32_t *state, ptrdiff_t width)
+TARGET static inline vec NAME(uniform)(uint32_t *state, ptrdiff_t width)
 {
-    vu a = NAME(load_u)(state), b = NAME(load_u)(state + width);
-    vu c = NAME(load_u)(state + 2 * width), d = NAME(load_u)(state + 3 * width);
-    vu s = a + d, word = ((s << 7) | (s >> 25)) + a, t = b << 9;
+    words a = NAME(load_words)(state), b = NAME(load_words)(state + width);
+    words c = NAME(load_words)(state + 2 * width), d = NAME(load_words)(state + 3 * width);
+    words s = a + d, word = ((s << 7) | (s >> 25)) + a, t = b << 9;
     c ^= a;
     d ^= b;
     b ^= c;
     a ^= d;
     c ^= t;
     d = (d << 11) | (d >> 21);
-    NAME(store_u)(state, a);
-    NAME(store_u)(state + width, b);
-    NAME(store_u)(state + 2 * width, c);
-    NAME(store_u)(state + 3 * width, d);
+    NAME(store_words)(state, a);
+    NAME(store_words)(state + width, b);
+    NAME(store_words)(state + 2 * width, c);
+    NAME(store_words)(state + 3 * width, d);
     return NAME(real)((word >> 9) | 0x3f800000u) - (1.0f - 0x1p-24f);
 }
 
@@ -79,45 +55,45 @@ TARGET static void NAME(draw_site)(const gibbs_model *g, gibbs_pack *p, ptrdiff_
     const ptrdiff_t width = g->width, A = g->n_levels[i] - 1;
     const float *h = g->h + g->start[i];
     int32_t *codes = p->codes + i * width;
-    const vf one = NAME(fill)(1.0f);
+    const vec one = fill(1.0f);
     ptrdiff_t v, a;
 
     for (v = 0; v < width; v += LANES) {
-        const vf u = NAME(uniform)(p->stream + v, width);
-        vf energy = NAME(load)(p->energy + v), top, total, cut;
-        vu code = (vu){0}, hit;
+        const vec u = NAME(uniform)(p->stream + v, width);
+        vec energy = load(p->energy + v), top, total, cut;
+        words code = (words){0}, hit;
         if (A == 1) {
-            const vf lower = NAME(load)(low + v) * g->beta + h[0];
-            hit = VU_MASK(u * (NAME(expf)(NAME(load)(up + v) * g->beta + lower) + 1.0f) > one);
+            const vec lower = load(low + v) * g->beta + h[0];
+            hit = MASK(u * (NAME(expf)(load(up + v) * g->beta + lower) + 1.0f) > one);
             energy += NAME(real)(hit & NAME(bits)(lower));
             code = hit & 1u;
             if (x)
-                NAME(store)(x + v, NAME(real)(hit & NAME(bits)(one)));
+                store(x + v, NAME(real)(hit & NAME(bits)(one)));
         } else {
-            top = NAME(fill)(0.0f);
+            top = fill(0.0f);
             for (a = 0; a < A; a++) {
-                const vf f = (NAME(load)(low + a * width + v) + NAME(load)(up + a * width + v)) * g->beta + h[a];
-                NAME(store)(sums + a * LANES, f);
+                const vec f = (load(low + a * width + v) + load(up + a * width + v)) * g->beta + h[a];
+                store(sums + a * LANES, f);
                 top = NAME(larger)(f, top);
             }
             total = NAME(expf)(-top);
             for (a = 0; a < A; a++) {  /* sums[a] becomes the sum of the weights of the levels 0..a */
-                const vf f = NAME(load)(sums + a * LANES);
-                NAME(store)(sums + a * LANES, total);
+                const vec f = load(sums + a * LANES);
+                store(sums + a * LANES, total);
                 total += NAME(expf)(f - top);
             }
             cut = u * total;
             for (a = 0; a < A; a++)
-                code -= VU_MASK(NAME(load)(sums + a * LANES) <= cut);
+                code -= MASK(load(sums + a * LANES) <= cut);
             for (a = 0; a < A; a++) {
-                hit = VU_MASK(code == (uint32_t)a + 1u);
-                energy += NAME(real)(hit & NAME(bits)(NAME(load)(low + a * width + v) * g->beta + h[a]));
+                hit = MASK(code == (uint32_t)a + 1u);
+                energy += NAME(real)(hit & NAME(bits)(load(low + a * width + v) * g->beta + h[a]));
                 if (x)
-                    NAME(store)(x + a * width + v, NAME(real)(hit & NAME(bits)(one)));
+                    store(x + a * width + v, NAME(real)(hit & NAME(bits)(one)));
             }
         }
-        NAME(store)(p->energy + v, energy);
-        NAME(store_u)(codes + v, code);
+        store(p->energy + v, energy);
+        NAME(store_words)(codes + v, code);
     }
 }
 
@@ -128,18 +104,18 @@ TARGET static void NAME(draw_site)(const gibbs_model *g, gibbs_pack *p, ptrdiff_
         ptrdiff_t v, d;                                                                                                \
         int r, k;                                                                                                      \
         for (v = 0; v < width; v += LANES * PAIR) {                                                                    \
-            vf sum[R][PAIR], xs[PAIR];                                                                                 \
+            vec sum[R][PAIR], xs[PAIR];                                                                                \
             memset(sum, 0, sizeof sum);                                                                                \
             for (d = 0; d < n; d++) {                                                                                  \
                 for (k = 0; k < PAIR; k++)                                                                             \
-                    xs[k] = NAME(load)(x + d * width + v + k * LANES);                                                 \
+                    xs[k] = load(x + d * width + v + k * LANES);                                                 \
                 for (r = 0; r < R; r++)                                                                                \
                     for (k = 0; k < PAIR; k++)                                                                         \
                         sum[r][k] += J[d * R + r] * xs[k];                                                             \
             }                                                                                                          \
             for (r = 0; r < R; r++)                                                                                    \
                 for (k = 0; k < PAIR; k++)                                                                             \
-                    NAME(store)(sums + r * width + v + k * LANES, sum[r][k]);                                          \
+                    store(sums + r * width + v + k * LANES, sum[r][k]);                                          \
         }                                                                                                              \
     }
 PRODUCT(1)
@@ -164,10 +140,10 @@ TARGET static void NAME(add_row)(const float *J, ptrdiff_t stride, const float *
 {
     ptrdiff_t v, d;
     for (v = 0; v < width; v += LANES) {
-        vf sum = NAME(load)(sums + v);
+        vec sum = load(sums + v);
         for (d = 0; d < n; d++)
-            sum += J[d * stride] * NAME(load)(x + d * width + v);
-        NAME(store)(sums + v, sum);
+            sum += J[d * stride] * load(x + d * width + v);
+        store(sums + v, sum);
     }
 }
 
@@ -207,7 +183,7 @@ TARGET static void NAME(sweep_chains)(const gibbs_model *g, gibbs_pack *p, gibbs
 TARGET static inline void NAME(sum_rows)(const float *table, const int32_t *rows, ptrdiff_t m, ptrdiff_t from,
                                          ptrdiff_t to, ptrdiff_t stride, int nv, float *out)
 {
-    vf sum[4][2];
+    vec sum[4][2];
     ptrdiff_t j;
     int c, k;
     memset(sum, 0, sizeof sum);
@@ -215,11 +191,11 @@ TARGET static inline void NAME(sum_rows)(const float *table, const int32_t *rows
         for (c = 0; c < 4; c++) {
             const float *row = table + (ptrdiff_t)rows[c * m + j] * stride;
             for (k = 0; k < nv; k++)
-                sum[c][k] += NAME(load)(row + k * LANES);
+                sum[c][k] += load(row + k * LANES);
         }
     for (c = 0; c < 4; c++)
         for (k = 0; k < nv; k++)
-            NAME(store)(out + c * 2 * LANES + k * LANES, sum[c][k]);
+            store(out + c * 2 * LANES + k * LANES, sum[c][k]);
 }
 
 /* Many levels: levels are lanes, one table row is added per neighbour and chain; then as above. */
@@ -257,10 +233,5 @@ TARGET static void NAME(sweep_levels)(const gibbs_model *g, gibbs_pack *p, gibbs
     }
 }
 
-#undef vf
-#undef vu
-#undef VU_MASK
-#undef LANES
 #undef PAIR
-#undef TARGET
-#undef NAME
+#include "vector.h"

@@ -9,7 +9,7 @@ from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint64_t
 
 cdef extern from "popcount.h" nogil:
-    int64_t bbl_and_popcount(const uint64_t *a, const uint64_t *b, Py_ssize_t words)
+    int64_t popcount_and(const uint64_t *a, const uint64_t *b, Py_ssize_t words)
 
 ctypedef fused code_t:
     uint8_t
@@ -38,7 +38,7 @@ def pair_counts(const uint64_t[:, ::1] bits, double[:, ::1] counts):
         with nogil:
             for i in range(D):
                 for j in range(i, D):
-                    shared = bbl_and_popcount(&bits[i, lo], &bits[j, lo], size)
+                    shared = popcount_and(&bits[i, lo], &bits[j, lo], size)
                     counts[i, j] += shared
                     if i != j:
                         counts[j, i] += shared

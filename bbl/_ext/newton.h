@@ -1,16 +1,18 @@
 /* Newton's method for the pseudo-likelihood of one predictor ("site"), for problems with few parameters.
- *
- * (a) Parameters of a site with q = L-1 non-reference levels and P0 - 1 neighbour columns are x[a*P0 + c]: c = 0 is
- *     the field, c >= 1 the coupling to neighbour column c. p = q*P0.
- * (b) A row enters through its active columns: c = 0 and the columns of its neighbours' non-reference levels. So a
- *     row costs q^2 s^2/2 operations in the Hessian, s active columns, not p^2/2.
- * (c) Objective (mean negative log-likelihood plus penalties) and Hessian are convex; a step is accepted on Armijo
- *     decrease or, where rounding hides the decrease, on a smaller gradient. One more step is taken after the
- *     tolerance is met, because Newton's last step squares the error.
- * (d) A Hessian that is not positive definite to rounding (no finite optimum) gets a growing ridge: steps stay finite.
- */
-#ifndef BBL_NEWTON_H
-#define BBL_NEWTON_H
+   
+   (a) Parameters of a site with q = L-1 non-reference levels and P0 - 1 neighbour columns are x[a*P0 + c]: c = 0 is
+       the field, c >= 1 the coupling to neighbour column c. p = q*P0.
+   (b) A row enters through its active columns: c = 0 and the columns of its neighbours' non-reference levels. So a
+       row costs q^2 s^2/2 operations in the Hessian, s active columns, not p^2/2.
+   (c) Objective (mean negative log-likelihood plus penalties) and Hessian are convex; a step is accepted on Armijo
+       decrease or, where rounding hides the decrease, on a smaller gradient. One more step is taken after the
+       tolerance is met, because Newton's last step squares the error.
+   (d) A Hessian that is not positive definite to rounding (no finite optimum) gets a growing ridge: steps stay
+       finite. */
+#ifndef NEWTON_H
+#define NEWTON_H
+
+#include "solver.h"
 #include <math.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -23,25 +25,25 @@ typedef struct {
     const int32_t *response;    /* code of the site in each row */
     const double *weight;       /* n, sums to total */
     double total, lambda, lambdah;
-} bbl_site;
+} newton_site;
 
-/* Value and gradient (p) at x, and the lower Hessian (p, p) if H is given. prob: q scratch. */
-static double bbl_site_evaluate(const bbl_site *s, const double *x, double *g, double *H, double *prob)
+/* Value, gradient g_out (p) at x, and the lower Hessian H_out (p, p) if it is given. prob: q scratch. */
+static double newton_evaluate(const newton_site *s, const double *x, double *g_out, double *H_out, double *prob)
 {
     const ptrdiff_t q = s->q, P0 = s->P0, p = s->p;
     double f = 0.0;
-    memset(g, 0, sizeof(double) * (size_t)p);
-    if (H)
-        memset(H, 0, sizeof(double) * (size_t)(p * p));
-    for (ptrdiff_t k = 0; k < s->n; ++k) {
+    memset(g_out, 0, sizeof(double) * (size_t)p);
+    if (H_out)
+        memset(H_out, 0, sizeof(double) * (size_t)(p * p));
+    for (ptrdiff_t k = 0; k < s->n; k++) {
         const int32_t *on = s->active + s->row_start[k];
         const ptrdiff_t n_on = s->row_start[k + 1] - s->row_start[k];
         const double w = s->weight[k] / s->total;
         const int32_t y = s->response[k];
         double top = 0.0, sum, eta_y = 0.0;
-        for (ptrdiff_t a = 0; a < q; ++a) {
+        for (ptrdiff_t a = 0; a < q; a++) {
             double eta = 0.0;
-            for (ptrdiff_t t = 0; t < n_on; ++t)
+            for (ptrdiff_t t = 0; t < n_on; t++)
                 eta += x[a * P0 + on[t]];
             prob[a] = eta;
             if (eta > top)
@@ -50,50 +52,50 @@ static double bbl_site_evaluate(const bbl_site *s, const double *x, double *g, d
                 eta_y = eta;
         }
         sum = exp(-top);
-        for (ptrdiff_t a = 0; a < q; ++a)
+        for (ptrdiff_t a = 0; a < q; a++)
             sum += (prob[a] = exp(prob[a] - top));
         f -= w * (eta_y - top - log(sum));
-        for (ptrdiff_t a = 0; a < q; ++a) {
+        for (ptrdiff_t a = 0; a < q; a++) {
             prob[a] /= sum;
             const double r = w * (prob[a] - (y == a + 1));
-            for (ptrdiff_t t = 0; t < n_on; ++t)
-                g[a * P0 + on[t]] += r;
+            for (ptrdiff_t t = 0; t < n_on; t++)
+                g_out[a * P0 + on[t]] += r;
         }
-        if (!H)
+        if (!H_out)
             continue;
-        for (ptrdiff_t a = 0; a < q; ++a)
-            for (ptrdiff_t b = 0; b <= a; ++b) {
+        for (ptrdiff_t a = 0; a < q; a++)
+            for (ptrdiff_t b = 0; b <= a; b++) {
                 const double c = w * ((a == b ? prob[a] : 0.0) - prob[a] * prob[b]);
-                for (ptrdiff_t t = 0; t < n_on; ++t) {
-                    double *row = H + (a * P0 + on[t]) * p + b * P0;
-                    for (ptrdiff_t u = 0; u <= t; ++u)
+                for (ptrdiff_t t = 0; t < n_on; t++) {
+                    double *row = H_out + (a * P0 + on[t]) * p + b * P0;
+                    for (ptrdiff_t u = 0; u <= t; u++)
                         row[on[u]] += c;
                 }
             }
     }
-    for (ptrdiff_t a = 0; a < q; ++a)
-        for (ptrdiff_t c = 0; c < P0; ++c) {
+    for (ptrdiff_t a = 0; a < q; a++)
+        for (ptrdiff_t c = 0; c < P0; c++) {
             const ptrdiff_t at = a * P0 + c;
             const double lambda = c ? s->lambda : s->lambdah;
             f += 0.5 * lambda * x[at] * x[at];
-            g[at] += lambda * x[at];
-            if (!H)
+            g_out[at] += lambda * x[at];
+            if (!H_out)
                 continue;
-            H[at * p + at] += lambda;
-            for (ptrdiff_t b = 0; b < a; ++b) /* mirror inside off-diagonal blocks: they are symmetric in (c, d) */
-                for (ptrdiff_t d = 0; d < c; ++d)
-                    H[(a * P0 + d) * p + b * P0 + c] = H[at * p + b * P0 + d];
+            H_out[at * p + at] += lambda;
+            for (ptrdiff_t b = 0; b < a; b++) /* mirror inside off-diagonal blocks: they are symmetric in (c, d) */
+                for (ptrdiff_t d = 0; d < c; d++)
+                    H_out[(a * P0 + d) * p + b * P0 + c] = H_out[at * p + b * P0 + d];
         }
     return f;
 }
 
 /* Solve (H + ridge I) d = -g by Cholesky, C is p*p scratch; returns 0 where a pivot is not positive. */
-static int bbl_cholesky_step(const double *H, double ridge, const double *g, double *C, double *d, ptrdiff_t p)
+static int newton_cholesky(const double *H, double ridge, const double *g, double *C, double *d_out, ptrdiff_t p)
 {
-    for (ptrdiff_t i = 0; i < p; ++i) {
-        for (ptrdiff_t j = 0; j <= i; ++j) {
+    for (ptrdiff_t i = 0; i < p; i++) {
+        for (ptrdiff_t j = 0; j <= i; j++) {
             double v = H[i * p + j] + (i == j ? ridge : 0.0);
-            for (ptrdiff_t t = 0; t < j; ++t)
+            for (ptrdiff_t t = 0; t < j; t++)
                 v -= C[i * p + t] * C[j * p + t];
             if (i == j) {
                 if (!(v > 1e-14 * (H[i * p + i] + ridge)) || v <= 0.0)
@@ -103,76 +105,76 @@ static int bbl_cholesky_step(const double *H, double ridge, const double *g, dou
                 C[i * p + j] = v / C[j * p + j];
         }
     }
-    for (ptrdiff_t i = 0; i < p; ++i) {
+    for (ptrdiff_t i = 0; i < p; i++) {
         double v = -g[i];
-        for (ptrdiff_t t = 0; t < i; ++t)
-            v -= C[i * p + t] * d[t];
-        d[i] = v / C[i * p + i];
+        for (ptrdiff_t t = 0; t < i; t++)
+            v -= C[i * p + t] * d_out[t];
+        d_out[i] = v / C[i * p + i];
     }
     for (ptrdiff_t i = p; i-- > 0;) {
-        double v = d[i];
-        for (ptrdiff_t t = i + 1; t < p; ++t)
-            v -= C[t * p + i] * d[t];
-        d[i] = v / C[i * p + i];
+        double v = d_out[i];
+        for (ptrdiff_t t = i + 1; t < p; t++)
+            v -= C[t * p + i] * d_out[t];
+        d_out[i] = v / C[i * p + i];
     }
     return 1;
 }
 
-static double bbl_norm(const double *v, ptrdiff_t n)
+static double newton_norm(const double *v, ptrdiff_t n)
 {
     double s = 0.0;
-    for (ptrdiff_t i = 0; i < n; ++i)
+    for (ptrdiff_t i = 0; i < n; i++)
         s += v[i] * v[i];
     return sqrt(s);
 }
 
-/* Minimise from x. scratch: 2 p^2 + 3 p + q doubles. Returns 0 converged, 1 itmax, 2 no further decrease, 3 not finite. */
-static int bbl_newton(const bbl_site *s, double tolerance, int itmax, double *x, double *scratch, double *value,
-                      double *grad_norm, int32_t *n_iter)
+/* Minimise from x. scratch: 2 p^2 + 3 p + q doubles. Returns a solver_status. */
+static int newton_solve(const newton_site *s, double tolerance, int itmax, double *x, double *scratch,
+                        double *value_out, double *grad_norm_out, int32_t *n_iter_out)
 {
     const ptrdiff_t p = s->p;
     double *H = scratch, *C = H + p * p, *g = C + p * p, *d = g + p, *trial = d + p, *prob = trial + p;
-    double f = bbl_site_evaluate(s, x, g, H, prob), norm = bbl_norm(g, p);
-    int met = norm <= tolerance, status = 1;
-    *n_iter = 0;
-    while (*n_iter < itmax) {
+    double f = newton_evaluate(s, x, g, H, prob), norm = newton_norm(g, p);
+    int met = norm <= tolerance, status = SOLVER_ITMAX;
+    *n_iter_out = 0;
+    while (*n_iter_out < itmax) {
         double ridge = 0.0, trace = 0.0, slope = 0.0, t = 1.0, f_new = f, norm_new = norm;
         int accepted = 0;
-        for (ptrdiff_t i = 0; i < p; ++i)
+        for (ptrdiff_t i = 0; i < p; i++)
             trace += H[i * p + i];
-        while (!bbl_cholesky_step(H, ridge, g, C, d, p) && isfinite(ridge) && isfinite(trace))
+        while (!newton_cholesky(H, ridge, g, C, d, p) && isfinite(ridge) && isfinite(trace))
             ridge = ridge == 0.0 ? 1e-13 * trace / (double)p + 1e-300 : 10.0 * ridge;
-        for (ptrdiff_t i = 0; i < p; ++i)
+        for (ptrdiff_t i = 0; i < p; i++)
             slope += g[i] * d[i];
         for (int half = 0; half < 50 && !accepted; ++half, t *= 0.5) {
-            for (ptrdiff_t i = 0; i < p; ++i)
+            for (ptrdiff_t i = 0; i < p; i++)
                 trial[i] = x[i] + t * d[i];
-            f_new = bbl_site_evaluate(s, trial, g, H, prob);
-            norm_new = bbl_norm(g, p);
+            f_new = newton_evaluate(s, trial, g, H, prob);
+            norm_new = newton_norm(g, p);
             accepted = isfinite(f_new) && isfinite(norm_new)
                 && (f_new <= f + 1e-4 * t * slope || (f_new <= f + 1e-13 * fabs(f) && norm_new < norm));
             if (met && half == 0)
                 break;
         }
         if (!accepted) {
-            status = met ? 0 : isfinite(f) ? 2 : 3;
-            f = bbl_site_evaluate(s, x, g, NULL, prob);
+            status = met ? SOLVER_CONVERGED : isfinite(f) ? SOLVER_STUCK : SOLVER_NOT_FINITE;
+            f = newton_evaluate(s, x, g, NULL, prob);
             break;
         }
         const int gained = norm_new < 0.5 * norm;
         memcpy(x, trial, sizeof(double) * (size_t)p);
         f = f_new;
         norm = norm_new;
-        ++*n_iter;
+        ++*n_iter_out;
         if (met || (norm == 0.0)) {
-            status = 0;
+            status = SOLVER_CONVERGED;
             if (!gained || norm < 1e-14)
                 break;
         }
         met = met || norm <= tolerance;
     }
-    *value = f;
-    *grad_norm = norm;
-    return norm <= tolerance ? 0 : status == 0 ? 2 : status;
+    *value_out = f;
+    *grad_norm_out = norm;
+    return norm <= tolerance ? SOLVER_CONVERGED : status == SOLVER_CONVERGED ? SOLVER_STUCK : status;
 }
 #endif

@@ -5,15 +5,15 @@ from libc.stdint cimport int32_t, uint8_t, uint16_t
 from libc.stdlib cimport free, malloc
 
 cdef extern from "newton.h" nogil:
-    ctypedef struct bbl_site:
+    ctypedef struct newton_site:
         Py_ssize_t n, q, P0, p
         const int32_t *active
         const Py_ssize_t *row_start
         const int32_t *response
         const double *weight
         double total, lambda_ "lambda", lambdah
-    int bbl_newton(const bbl_site *s, double tolerance, int itmax, double *x, double *scratch, double *value,
-                   double *grad_norm, int32_t *n_iter)
+    int newton_solve(const newton_site *s, double tolerance, int itmax, double *x, double *scratch, double *value_out,
+                     double *grad_norm_out, int32_t *n_iter_out)
 
 ctypedef fused code_t:
     uint8_t
@@ -46,7 +46,7 @@ cdef Py_ssize_t collect(const code_t[:, ::1] codes, const Py_ssize_t[::1] start,
     return P0
 
 
-cdef int solve(bbl_site *s, Py_ssize_t first, const int32_t *columns, double tolerance, int itmax, double *x,
+cdef int solve(newton_site *s, Py_ssize_t first, const int32_t *columns, double tolerance, int itmax, double *x,
                double *scratch, double[:, ::1] theta, double *value, double *norm, int32_t *n_iter) noexcept nogil:
     """Copy one site's parameters out of `theta`, minimise, copy them back."""
     cdef Py_ssize_t a, c
@@ -55,7 +55,7 @@ cdef int solve(bbl_site *s, Py_ssize_t first, const int32_t *columns, double tol
         x[a * s.P0] = theta[first + a, 0]
         for c in range(1, s.P0):
             x[a * s.P0 + c] = theta[first + a, 1 + columns[c]]
-    status = bbl_newton(s, tolerance, itmax, x, scratch, value, norm, n_iter)
+    status = newton_solve(s, tolerance, itmax, x, scratch, value, norm, n_iter)
     for a in range(s.q):
         theta[first + a, 0] = x[a * s.P0]
         for c in range(1, s.P0):
@@ -73,7 +73,7 @@ def solve_sites(const code_t[:, ::1] codes, const double[::1] weights, double to
     status (m) are written at the sites.
     """
     cdef Py_ssize_t n = codes.shape[0], m = codes.shape[1], D = start[m], t, i, j, p, P0, largest = 0, widest = 1
-    cdef bbl_site s
+    cdef newton_site s
     cdef int32_t *ints
     cdef Py_ssize_t *row_start
     cdef double *x

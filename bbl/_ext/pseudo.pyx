@@ -11,6 +11,9 @@ from libc.string cimport memset
 cdef extern from "Python.h":
     int PyErr_CheckSignals() noexcept  # an error stays set, and solve() raises it
 
+cdef extern from "solver.h" nogil:
+    int SOLVER_RUNNING, SOLVER_CONVERGED, SOLVER_STUCK
+
 cdef extern from "pseudo.h" nogil:
     ctypedef struct pseudo_problem:
         Py_ssize_t n, m, D, lanes, n_tasks, D_padded
@@ -34,18 +37,18 @@ cdef extern from "pseudo.h" nogil:
     ctypedef struct pseudo_columns:
         uint8_t *narrow
         uint16_t *wide
-    int pseudo_has(int lanes)
+    int cpu_runs(int bytes)
     int pseudo_prepare(pseudo_problem *p, Py_ssize_t n, pseudo_columns columns, double *weights, Py_ssize_t most,
                        Py_ssize_t bytes)
-    int pseudo_estimate(pseudo_problem *p, Py_ssize_t n, Py_ssize_t most, Py_ssize_t bytes, double *shared,
-                        double *task)
+    int pseudo_estimate(pseudo_problem *p, Py_ssize_t n, Py_ssize_t most, Py_ssize_t bytes, double *shared_out,
+                        double *task_out)
     void pseudo_free(pseudo_problem *p)
     int pseudo_moments(pseudo_problem *p, Py_ssize_t task, pseudo_columns columns)
     int pseudo_solve(const pseudo_problem *p, Py_ssize_t task, const pseudo_options *o, double *theta,
-                     pseudo_lane *lane) except -1
+                     pseudo_lane *lane_out) except -1
     int pseudo_objective(const pseudo_problem *p, Py_ssize_t task, const double *theta, double lambda_, double lambdah,
-                         double *value, double *gradient)
-    int pseudo_normaliser(const pseudo_problem *p, Py_ssize_t task, const double *theta, double factor, double *total)
+                         double *value_out, double *gradient_out)
+    int pseudo_normaliser(const pseudo_problem *p, Py_ssize_t task, const double *theta, double factor, double *sum_out)
 
 ctypedef fused code_t:
     uint8_t
@@ -56,6 +59,7 @@ ctypedef fused column_t:
     uint8_t
     uint16_t
 
+CONVERGED, STUCK = SOLVER_CONVERGED, SOLVER_STUCK
 LANES = {"avx512": 8, "avx2": 4, "sse2": 2, "plain": 1}  # sse2 stands for any vectors of 128 bits
 
 
@@ -67,7 +71,7 @@ cdef int check_signals() noexcept nogil:
 
 def widths():
     """Return the names of the vector widths that this processor runs, widest first."""
-    return tuple(name for name, lanes in LANES.items() if pseudo_has(lanes))
+    return tuple(name for name, lanes in LANES.items() if cpu_runs(8 * lanes))
 
 
 def choose_lanes(n_levels, width, size_t real):
@@ -410,14 +414,14 @@ cdef class PseudoProblem:
         if lane == NULL:
             raise MemoryError
         for i in range(m):
-            lane[i].status = -1
+            lane[i].status = SOLVER_RUNNING
         try:
             with nogil:
                 code = pseudo_solve(&self.p, task, &o, &theta[0, 0], lane)
             if code:
                 raise MemoryError("no memory for the working arrays of a pseudo-likelihood task")
             for i in range(m):
-                if lane[i].status >= 0:
+                if lane[i].status != SOLVER_RUNNING:
                     grad_norm[i], value[i] = lane[i].norm, lane[i].value
                     n_iter[i], n_eval[i], status[i] = lane[i].n_iter, lane[i].n_eval, lane[i].status
         finally:

@@ -3,3 +3,18 @@
 #include "pseudo_metric.h"
 #include "pseudo_solve.h"
 #include "pseudo_task.h"
+
+#undef vf
+#undef work
+#undef point
+#undef history
+#undef search
+#undef NARROW
+#undef WIDEN
+#undef MANTISSA
+#undef BIAS
+#undef SAFE
+#undef TINY
+#undef NOISE
+#undef FLAT
+#include "vector.h"

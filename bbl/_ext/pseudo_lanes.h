@@ -1,9 +1,6 @@
-/* Objective and gradient of one lane block of the pseudo-likelihood; pseudo_kernel.h
-   includes it.
+/* Objective and gradient of one lane block of the pseudo-likelihood; pseudo_kernel.h includes it.
 
-   Set before inclusion: LANES (numbers per vector), TARGET (function attribute), NAME(x) (gives x a prefix), and
-   PSEUDO_SINGLE for float in place of double. With LANES 1 a vector is a plain number, for compilers without vector
-   types.
+   Set before inclusion: what vector.h asks for.
 
    (a) Every function works on vectors whose lanes are response sites; no lane ever looks at another one.
    (b) forward: table of summed couplings per composite, then one load-add per row and composite into the planes.
@@ -18,18 +15,17 @@
    Conventions: V = LANES; planes (A, span, block + 1, V) of `span` row blocks, the last row of each always zero;
    parameters and gradients (A, 1 + D, V); tables (n_states, V). */
 
-#ifdef PSEUDO_SINGLE
-#define REAL float
-#define WORD uint32_t
+#include "pseudo_problem.h"
+#include "vector.h"
+
+#ifdef SINGLE
 #define MANTISSA 23     /* bits of the fraction, */
 #define BIAS 127        /* what is added to the exponent */
 #define SAFE 40.0       /* below this, products of two normalisers do not overflow */
 #define TINY 1e-30      /* below this, products are not trusted */
-#define NOISE 1e-5       /* rounding of the objective, */
+#define NOISE 1e-5      /* rounding of the objective, */
 #define FLAT 1e-5       /* of the cosine of step and gradient change */
 #else
-#define REAL double
-#define WORD uint64_t
 #define MANTISSA 52
 #define BIAS 1023
 #define SAFE 300.0
@@ -37,41 +33,13 @@
 #define NOISE 1e-13
 #define FLAT 1e-9
 #endif
-#if LANES > 1
-typedef REAL NAME(vd) __attribute__((vector_size(sizeof(REAL) * LANES)));
-typedef WORD NAME(vu) __attribute__((vector_size(sizeof(WORD) * LANES)));
-#define VU_MASK(comparison) ((vu)(comparison))
-#else
-typedef REAL NAME(vd);
-typedef WORD NAME(vu);
-#define VU_MASK(comparison) ((WORD)0 - (WORD)(comparison))
-#endif
-#define vd NAME(vd)
-#define vu NAME(vu)
-#define load NAME(load)
-#define store NAME(store)
-#define fill NAME(fill)
 
-TARGET static inline vd load(const REAL *p) { vd v; memcpy(&v, p, sizeof v); return v; }
-TARGET static inline void store(REAL *p, vd v) { memcpy(p, &v, sizeof v); }
-TARGET static inline vd fill(double s) { return (vd){0} + (REAL)s; }
-TARGET static inline vu NAME(bits)(vd v) { vu u; memcpy(&u, &v, sizeof u); return u; }
-TARGET static inline vd NAME(real)(vu u) { vd v; memcpy(&v, &u, sizeof v); return v; }
-
-/* mask ? a : b, by bits */
-TARGET static inline vd NAME(choose)(vu mask, vd a, vd b)
-{
-    return NAME(real)((mask & NAME(bits)(a)) | (~mask & NAME(bits)(b)));
-}
-
-TARGET static inline vd NAME(larger)(vd a, vd b) { return NAME(choose)(VU_MASK(a > b), a, b); }
-
-#ifdef PSEUDO_SINGLE
+#ifdef SINGLE
 /* exp(x) for x <= 0, cut at -87 (2e-38); relative error below 2e-7 (polynomial of Cephes' expf). NaN stays NaN. */
-TARGET static inline vd NAME(exp)(vd x)
+TARGET static inline vec NAME(exp)(vec x)
 {
-    vd t, n, r, p;
-    x = NAME(choose)(VU_MASK(x < fill(-87.0)), fill(-87.0), x);
+    vec t, n, r, p;
+    x = NAME(choose)(MASK(x < fill(-87.0)), fill(-87.0), x);
     t = x * 1.44269504f + 12582912.0f;  /* adding 1.5 * 2^23 leaves the rounded power in the low bits */
     n = t - 12582912.0f;
     r = x - n * 0.693359375f + n * 2.12194440e-4f;
@@ -85,12 +53,12 @@ TARGET static inline vd NAME(exp)(vd x)
 }
 
 /* log(z) for normal z >= 1; relative error below 2e-7 (polynomial of Cephes' logf) */
-TARGET static inline vd NAME(log)(vd z)
+TARGET static inline vec NAME(log)(vec z)
 {
-    const vu k = (NAME(bits)(z) - 0x3f3504f3u) >> 23;
-    const vd e = NAME(real)(k | 0x4b000000u) - 8388608.0f;
-    const vd f = NAME(real)(NAME(bits)(z) - (k << 23)) - 1.0f;
-    vd p = f * 7.0376836292e-2f - 1.1514610310e-1f;
+    const words k = (NAME(bits)(z) - 0x3f3504f3u) >> 23;
+    const vec e = NAME(real)(k | 0x4b000000u) - 8388608.0f;
+    const vec f = NAME(real)(NAME(bits)(z) - (k << 23)) - 1.0f;
+    vec p = f * 7.0376836292e-2f - 1.1514610310e-1f;
     p = p * f + 1.1676998740e-1f;
     p = p * f - 1.2420140846e-1f;
     p = p * f + 1.4249322787e-1f;
@@ -102,10 +70,10 @@ TARGET static inline vd NAME(log)(vd z)
 }
 #else
 /* exp(x) for x <= 0, cut at -708 (3e-308); relative error below 3e-16. NaN stays NaN. */
-TARGET static inline vd NAME(exp)(vd x)
+TARGET static inline vec NAME(exp)(vec x)
 {
-    vd t, n, r, s, p, q;
-    x = NAME(choose)(VU_MASK(x < fill(-708.0)), fill(-708.0), x);
+    vec t, n, r, s, p, q;
+    x = NAME(choose)(MASK(x < fill(-708.0)), fill(-708.0), x);
     t = x * 1.4426950408889634 + 6755399441055744.0;  /* adding 1.5 * 2^52 leaves the rounded power in the low bits */
     n = t - 6755399441055744.0;
     r = x - n * 6.93147180369123816490e-01;
@@ -125,15 +93,15 @@ TARGET static inline vd NAME(exp)(vd x)
 }
 
 /* log(z) for normal z >= 1; error below 1 ulp or so (reduction and polynomial of fdlibm's e_log.c) */
-TARGET static inline vd NAME(log)(vd z)
+TARGET static inline vec NAME(log)(vec z)
 {
-    const vu shift = NAME(bits)(z) - 0x3fe6a09e00000000u, k = shift >> 52;
-    const vd e = NAME(real)(k | 0x4330000000000000u) - 4503599627370496.0;
-    const vd f = NAME(real)(NAME(bits)(z) - (k << 52)) - 1.0;
-    const vd s = f / (f + 2.0), t = s * s, u = t * t, half = 0.5 * f * f;
-    const vd even = u * (u * (u * 1.531383769920937332e-01 + 2.222219843214978396e-01) + 3.999999999940941908e-01);
-    const vd odd = t * (u * (u * (u * 1.479819860511658591e-01 + 1.818357216161805012e-01) + 2.857142874366239149e-01) +
-                        6.666666666666735130e-01);
+    const words shift = NAME(bits)(z) - 0x3fe6a09e00000000u, k = shift >> 52;
+    const vec e = NAME(real)(k | 0x4330000000000000u) - 4503599627370496.0;
+    const vec f = NAME(real)(NAME(bits)(z) - (k << 52)) - 1.0;
+    const vec s = f / (f + 2.0), t = s * s, u = t * t, half = 0.5 * f * f;
+    const vec even = u * (u * (u * 1.531383769920937332e-01 + 2.222219843214978396e-01) + 3.999999999940941908e-01);
+    const vec odd = t * (u * (u * (u * 1.479819860511658591e-01 + 1.818357216161805012e-01) +
+                              2.857142874366239149e-01) + 6.666666666666735130e-01);
     return e * 6.93147180369123816490e-01 - ((half - (s * (half + even + odd) + e * 1.90821492927058770002e-10)) - f);
 }
 #endif
@@ -147,7 +115,7 @@ TARGET static void NAME(tabulate)(const pseudo_problem *p, ptrdiff_t ch, const R
         store(t, fill(0.0));
         for (j = p->first[c], size = 1; j < p->first[c + 1]; size *= p->n_levels[j++])
             for (b = 1; b < p->n_levels[j]; b++) {
-                const vd v = load(x + (p->start[j] + b) * LANES);
+                const vec v = load(x + (p->start[j] + b) * LANES);
                 for (s = 0; s < size; s++)
                     store(t + (b * size + s) * LANES, load(t + s * LANES) + v);
             }
@@ -162,7 +130,7 @@ TARGET static void NAME(tabulate)(const pseudo_problem *p, ptrdiff_t ch, const R
     {                                                                                                                  \
         ptrdiff_t r, c, q, u, e;                                                                                       \
         for (r = 0; r < rows; r += 4, codes += 4 * width, plane += 4 * LANES) {                                        \
-            vd s[4][Q];                                                                                                \
+            vec s[4][Q];                                                                                               \
             for (q = 0; q < Q; q++)                                                                                    \
                 if (init)                                                                                              \
                     s[0][q] = s[1][q] = s[2][q] = s[3][q] = load(init + q * LANES);                                    \
@@ -231,17 +199,17 @@ TARGET static void NAME(forward)(const pseudo_problem *p, const pseudo_task *t, 
 }
 
 /* A product of many numbers >= 1: the exponent is moved out of the product after every factor, so nothing overflows */
-TARGET static inline vd NAME(split)(vd product, vu *exponent)
+TARGET static inline vec NAME(split)(vec product, words *exponent)
 {
     *exponent += NAME(bits)(product) >> MANTISSA;
     return NAME(real)((NAME(bits)(product) & (((WORD)1 << MANTISSA) - 1)) | ((WORD)BIAS << MANTISSA));
 }
 
 /* Its logarithm, `factors` factors having been split */
-TARGET static inline vd NAME(split_log)(vd product, vu exponent, ptrdiff_t factors)
+TARGET static inline vec NAME(split_log)(vec product, words exponent, ptrdiff_t factors)
 {
     const REAL magic = (REAL)((WORD)1 << MANTISSA);  /* a number of this size has its integer in its low bits */
-    const vd power = NAME(real)(exponent | (WORD)(BIAS + MANTISSA) << MANTISSA) - (magic + (REAL)(BIAS * factors));
+    const vec power = NAME(real)(exponent | (WORD)(BIAS + MANTISSA) << MANTISSA) - (magic + (REAL)(BIAS * factors));
     return NAME(log)(product) + power * (REAL)6.93145751953125e-01 + power * (REAL)1.42860682030941723212e-06;
 }
 
@@ -249,21 +217,21 @@ TARGET static inline vd NAME(split_log)(vd product, vu exponent, ptrdiff_t facto
    Two rows share a division; with `shift` exp takes -|logit|, which cannot overflow. */
 TARGET static void NAME(logistic)(REAL *row, const double *w, ptrdiff_t rows, int shift, REAL *sums)
 {
-    const vd one = fill(1.0), zero = fill(0.0);
-    vd log_z = zero, curve = zero, total = zero, z = one;
-    vu exponent = (vu){0};
+    const vec one = fill(1.0), zero = fill(0.0);
+    vec log_z = zero, curve = zero, total = zero, z = one;
+    words exponent = (words){0};
     ptrdiff_t r;
     for (r = 0; r < rows; r += 2, row += 2 * LANES) {
         const int pair = r + 1 < rows;
-        const vd f = load(row), g = pair ? load(row + LANES) : zero;
-        const vd fp = shift ? NAME(larger)(f, zero) : zero, gp = shift ? NAME(larger)(g, zero) : zero;
-        const vd ef = NAME(exp)(f - fp - fp), eg = pair ? NAME(exp)(g - gp - gp) : zero;
-        const vd zf = ef + one, zg = eg + one, product = zf * zg, inverse = one / product;
-        const vd jf = inverse * zg, jg = inverse * zf, kf = ef * jf, kg = eg * jg;
-        vd pf = kf, pg = pair ? kg : zero;
+        const vec f = load(row), g = pair ? load(row + LANES) : zero;
+        const vec fp = shift ? NAME(larger)(f, zero) : zero, gp = shift ? NAME(larger)(g, zero) : zero;
+        const vec ef = NAME(exp)(f - fp - fp), eg = pair ? NAME(exp)(g - gp - gp) : zero;
+        const vec zf = ef + one, zg = eg + one, product = zf * zg, inverse = one / product;
+        const vec jf = inverse * zg, jg = inverse * zf, kf = ef * jf, kg = eg * jg;
+        vec pf = kf, pg = pair ? kg : zero;
         if (shift) {
-            pf = NAME(choose)(VU_MASK(f > zero), jf, kf);
-            pg = pair ? NAME(choose)(VU_MASK(g > zero), jg, kg) : zero;
+            pf = NAME(choose)(MASK(f > zero), jf, kf);
+            pg = pair ? NAME(choose)(MASK(g > zero), jg, kg) : zero;
         }
         if (w) {
             const REAL wf = (REAL)w[r], wg = pair ? (REAL)w[r + 1] : 0;
@@ -292,19 +260,19 @@ TARGET static void NAME(softmax)(REAL *row, ptrdiff_t A, ptrdiff_t gap, const RE
                                  ptrdiff_t rows, int shift, REAL *sums)
 {
     REAL *total = sums + 2 * LANES;
-    vd log_z = fill(0.0), curve = log_z, product = fill(1.0);
-    vu exponent = (vu){0};
+    vec log_z = fill(0.0), curve = log_z, product = fill(1.0);
+    words exponent = (words){0};
     ptrdiff_t r, a;
     memset(total, 0, (size_t)A * LANES * sizeof *total);
     for (r = 0; r < rows; r++, row += LANES) {
-        vd top = fill(0.0), z = fill(1.0), square = fill(0.0), scale;
+        vec top = fill(0.0), z = fill(1.0), square = fill(0.0), scale;
         if (shift) {
             for (a = 0; a < A; a++)
                 top = NAME(larger)(load(row + a * gap), top);
             z = NAME(exp)(-top);
         }
         for (a = 0; a < A; a++) {
-            const vd e = NAME(exp)(load(row + a * gap) - top) * load(live + a * LANES);
+            const vec e = NAME(exp)(load(row + a * gap) - top) * load(live + a * LANES);
             z += e;
             store(row + a * gap, e);
         }
@@ -316,7 +284,7 @@ TARGET static void NAME(softmax)(REAL *row, ptrdiff_t A, ptrdiff_t gap, const RE
             product = NAME(split)(product * z, &exponent);
         }
         for (a = 0; a < A; a++) {
-            vd prob = load(row + a * gap) * scale;
+            vec prob = load(row + a * gap) * scale;
             square += prob - prob * prob;
             if (w)
                 prob *= (REAL)w[r];
@@ -362,7 +330,7 @@ TARGET static void NAME(backward)(const pseudo_problem *p, const uint8_t *on, pt
                 const ptrdiff_t fours = *at++;
                 for (k = *at++; k > 0; k--) {
                     REAL *sum = t + *at++;
-                    vd v0 = load(sum), v1 = fill(0.0), v2 = v1, v3 = v1;
+                    vec v0 = load(sum), v1 = fill(0.0), v2 = v1, v3 = v1;
                     for (g = 0; g < fours; g++, at += 4) {
                         uint64_t word;  /* one load brings four offsets: loads are what limits the loop */
                         memcpy(&word, at, 8);
@@ -388,9 +356,9 @@ TARGET static void NAME(fold)(const pseudo_problem *p, const uint8_t *on, REAL *
             size /= p->n_levels[j];
             for (b = 1; b < p->n_levels[j]; b++) {
                 REAL *column = g + (p->start[j] + b) * LANES;
-                vd v = load(column);
+                vec v = load(column);
                 for (s = 0; s < size; s++) {
-                    const vd u = load(t + (b * size + s) * LANES);
+                    const vec u = load(t + (b * size + s) * LANES);
                     v += u;
                     store(t + s * LANES, load(t + s * LANES) + u);
                 }
@@ -438,7 +406,7 @@ TARGET static void NAME(independent)(const pseudo_problem *p, const pseudo_task 
 {
     const ptrdiff_t far = (1 + p->D) * LANES;
     const REAL *live = t->live, rows = (REAL)(1.0 / p->scale);
-    vd top = fill(0.0), z, curve = fill(0.0);
+    vec top = fill(0.0), z, curve = fill(0.0);
     ptrdiff_t a, c;
     for (a = 0; a < t->A; a++)
         top = NAME(larger)(load(h + a * LANES), top);
@@ -446,7 +414,7 @@ TARGET static void NAME(independent)(const pseudo_problem *p, const pseudo_task 
     for (a = 0; a < t->A; a++)
         z += NAME(exp)(load(h + a * LANES) - top) * load(live + a * LANES);
     for (a = 0; a < t->A; a++) {
-        const vd prob = NAME(exp)(load(h + a * LANES) - top) * load(live + a * LANES) / z;
+        const vec prob = NAME(exp)(load(h + a * LANES) - top) * load(live + a * LANES) / z;
         curve += prob - prob * prob;
         store(sums + (2 + a) * LANES, prob * rows);
         store(g + a * far, prob * rows);

@@ -29,9 +29,9 @@ TARGET static void NAME(rotate)(const pseudo_problem *p, const pseudo_task *t, c
     for (c = 0; c < P; c++, q += LANES) {
         for (a = 0; a + 4 <= A; a += 4) {
             const REAL *E = w->rotation + a * row;
-            vd v0 = fill(0.0), v1 = v0, v2 = v0, v3 = v0;
+            vec v0 = fill(0.0), v1 = v0, v2 = v0, v3 = v0;
             for (b = 0; b < A; b++, E += col) {
-                const vd u = load(q + b * P * LANES);
+                const vec u = load(q + b * P * LANES);
                 v0 += load(E) * u;
                 v1 += load(E + row) * u;
                 v2 += load(E + 2 * row) * u;
@@ -43,7 +43,7 @@ TARGET static void NAME(rotate)(const pseudo_problem *p, const pseudo_task *t, c
             store(w->columns + (a + 3) * LANES, v3);
         }
         for (; a < A; a++) {
-            vd v = fill(0.0);
+            vec v = fill(0.0);
             for (b = 0; b < A; b++)
                 v += load(w->rotation + a * row + b * col) * load(q + b * P * LANES);
             store(w->columns + a * LANES, v);
@@ -56,7 +56,7 @@ TARGET static void NAME(rotate)(const pseudo_problem *p, const pseudo_task *t, c
 #if LANES > 1
 typedef float NAME(vf) __attribute__((vector_size(4 * LANES)));
 #define NARROW(v) __builtin_convertvector(v, vf)
-#define WIDEN(v) __builtin_convertvector(v, vd)
+#define WIDEN(v) __builtin_convertvector(v, vec)
 #else
 typedef float NAME(vf);
 #define NARROW(v) ((float)(v))
@@ -87,11 +87,11 @@ TARGET static void NAME(product)(const float *panel, ptrdiff_t stride, ptrdiff_t
 
 /* q (D, V) times (sigma Cov + lambda)^-1, Cov by its `rank` leading eigenvectors and `tail` for all others.
    In single precision: it is a metric, the gradient is not touched by its rounding. */
-TARGET static void NAME(kronecker)(const pseudo_problem *p, const work *w, ptrdiff_t rank, REAL tail, vd sigma,
+TARGET static void NAME(kronecker)(const pseudo_problem *p, const work *w, ptrdiff_t rank, REAL tail, vec sigma,
                                    REAL lambda, REAL *q)
 {
-    const vd rest = fill(1.0) / (sigma * tail + lambda);
-    vd size = fill(0.0);
+    const vec rest = fill(1.0) / (sigma * tail + lambda);
+    vec size = fill(0.0);
     ptrdiff_t c, k;
     for (c = 0; c < p->D; c++)
         size = NAME(larger)(NAME(larger)(load(q + c * LANES), -load(q + c * LANES)), size);
@@ -100,7 +100,7 @@ TARGET static void NAME(kronecker)(const pseudo_problem *p, const work *w, ptrdi
         NAME(storef)(w->left + c * LANES, NARROW(load(q + c * LANES) / size));
     NAME(product)(p->project, p->D, rank / 8, p->D, w->left, w->right);
     for (k = 0; k < rank; k++) {
-        const vd gain = fill(1.0) / (sigma * (REAL)p->eigenvalue[k] + lambda) - rest;
+        const vec gain = fill(1.0) / (sigma * (REAL)p->eigenvalue[k] + lambda) - rest;
         NAME(storef)(w->right + k * LANES, NARROW(WIDEN(NAME(loadf)(w->right + k * LANES)) * gain));
     }
     NAME(product)(p->expand, p->D_padded, p->D_padded / 8, rank, w->right, w->left);
@@ -109,15 +109,15 @@ TARGET static void NAME(kronecker)(const pseudo_problem *p, const work *w, ptrdi
 }
 
 /* The same with Cov taken as diag(mean) - mean mean' within each predictor and 0 between predictors */
-TARGET static void NAME(blocks)(const pseudo_problem *p, vd sigma, REAL lambda, REAL *q)
+TARGET static void NAME(blocks)(const pseudo_problem *p, vec sigma, REAL lambda, REAL *q)
 {
     const REAL least = (REAL)p->least;
     ptrdiff_t j, c;
     for (j = 0; j < p->m; j++) {
-        vd dot = fill(0.0), left = fill(1.0);
+        vec dot = fill(0.0), left = fill(1.0);
         for (c = p->start[j]; c < p->start[j + 1]; c++) {
             const REAL mean = p->mean[1 + c] > p->least ? (REAL)p->mean[1 + c] : least;
-            const vd inverse = fill(1.0) / (sigma * mean + lambda), v = load(q + c * LANES) * inverse;
+            const vec inverse = fill(1.0) / (sigma * mean + lambda), v = load(q + c * LANES) * inverse;
             dot += v * mean;
             left -= sigma * inverse * (mean * mean);
             store(q + c * LANES, v);
@@ -141,7 +141,7 @@ TARGET static void NAME(precondition)(const pseudo_problem *p, const pseudo_task
     if (turn)
         NAME(rotate)(p, t, w, 0, q);
     for (a = 0; a < t->A; a++) {
-        const vd sigma = load(w->sigma + a * LANES) * load(kappa);
+        const vec sigma = load(w->sigma + a * LANES) * load(kappa);
         REAL *row = q + a * P * LANES;
         store(row, load(row) / (sigma + lambdah));
         if (p->expand)

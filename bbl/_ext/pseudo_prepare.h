@@ -1,25 +1,9 @@
 /* Preparation of a pseudo-likelihood problem: composites, chunks, row codes, sorted groups, metric of each site.
-   The design note stands in pseudo.h, which includes this file. */
+   The design note stands in pseudo.h. */
+#ifndef PSEUDO_PREPARE_H
+#define PSEUDO_PREPARE_H
 
-/* Zeroed memory that the problem owns; p->failed is set where there is none */
-static void *pseudo_take(pseudo_problem *p, size_t count, size_t item)
-{
-    void *memory = calloc(count ? count : 1, item);
-    if (!memory || p->n_owned == PSEUDO_OWNED) {
-        free(memory);
-        p->failed = 1;
-        return NULL;
-    }
-    p->owned[p->n_owned++] = memory;
-    p->bytes += count * item;
-    return memory;
-}
-
-static void pseudo_free(pseudo_problem *p)
-{
-    while (p->n_owned)
-        free(p->owned[--p->n_owned]);
-}
+#include "pseudo_problem.h"
 
 /* Merge equal rows, in place, where the joint states are fewer than half of the rows; returns the new number of rows */
 static ptrdiff_t pseudo_collapse(ptrdiff_t n, ptrdiff_t m, const int32_t *n_levels, pseudo_columns columns,
@@ -102,14 +86,14 @@ static void pseudo_merge(pseudo_problem *p, ptrdiff_t most, ptrdiff_t bytes)
     p->chunk[++p->n_chunks] = p->n_composites;
 }
 
-/* state (n,) <- joint states of composite c */
-static void pseudo_states(const pseudo_problem *p, pseudo_columns columns, ptrdiff_t c, uint16_t *state)
+/* state_out (n,) <- joint states of composite c */
+static void pseudo_states(const pseudo_problem *p, pseudo_columns columns, ptrdiff_t c, uint16_t *state_out)
 {
     ptrdiff_t i, k, size = 1;
-    memset(state, 0, (size_t)p->n * sizeof *state);
+    memset(state_out, 0, (size_t)p->n * sizeof *state_out);
     for (i = p->first[c]; i < p->first[c + 1]; size *= p->n_levels[i++])
         for (k = 0; k < p->n; k++)
-            state[k] = (uint16_t)(state[k] + size * pseudo_code(columns, i * p->n + k));
+            state_out[k] = (uint16_t)(state_out[k] + size * pseudo_code(columns, i * p->n + k));
 }
 
 /* Write `rows` rows sorted by state to `to` and return its end. State 0 is left out. A state's rows are filled up to a
@@ -202,13 +186,14 @@ static void pseudo_encode(pseudo_problem *p, pseudo_columns columns)
     free(count);
 }
 
-/* Eigenvectors (in columns of E) and eigenvalues of the symmetric matrix S (A, A), destroyed, by Jacobi rotations */
-static void pseudo_jacobi(double *S, ptrdiff_t A, double *E, double *value, double precision)
+/* Eigenvectors (in columns of E_out) and eigenvalues of the symmetric matrix S (A, A), destroyed, by Jacobi
+   rotations */
+static void pseudo_jacobi(double *S, ptrdiff_t A, double *E_out, double *value_out, double precision)
 {
     ptrdiff_t a, b, c, sweep;
-    memset(E, 0, (size_t)(A * A) * sizeof *E);
+    memset(E_out, 0, (size_t)(A * A) * sizeof *E_out);
     for (a = 0; a < A; a++)
-        E[a * A + a] = 1.0;
+        E_out[a * A + a] = 1.0;
     for (sweep = 0; sweep < 12; sweep++) {
         double off = 0.0, trace = 0.0;
         for (a = 0; a < A; a++) {
@@ -233,34 +218,34 @@ static void pseudo_jacobi(double *S, ptrdiff_t A, double *E, double *value, doub
                     S[c * A + b] = sn * u + cs * v;
                 }
                 for (c = 0; c < A; c++) {
-                    const double u = S[a * A + c], v = S[b * A + c], x = E[c * A + a], y = E[c * A + b];
+                    const double u = S[a * A + c], v = S[b * A + c], x = E_out[c * A + a], y = E_out[c * A + b];
                     S[a * A + c] = cs * u - sn * v;
                     S[b * A + c] = sn * u + cs * v;
-                    E[c * A + a] = cs * x - sn * y;
-                    E[c * A + b] = sn * x + cs * y;
+                    E_out[c * A + a] = cs * x - sn * y;
+                    E_out[c * A + b] = sn * x + cs * y;
                 }
             }
     }
     for (a = 0; a < A; a++)
-        value[a] = S[a * A + a];
+        value_out[a] = S[a * A + a];
 }
 
-/* Shares of the levels of site i, f (L_i,), none of them zero: an empty level counts as half a row */
-static void pseudo_shares(const pseudo_problem *p, ptrdiff_t i, double *f)
+/* Shares of the levels of site i, f_out (L_i,), none of them zero: an empty level counts as half a row */
+static void pseudo_shares(const pseudo_problem *p, ptrdiff_t i, double *f_out)
 {
     const double *mean = p->mean + p->start[i];
     double sum = 0.0;
     ptrdiff_t a;
-    f[0] = 1.0;
+    f_out[0] = 1.0;
     for (a = 1; a < p->n_levels[i]; a++)
-        f[0] -= mean[a];
+        f_out[0] -= mean[a];
     for (a = 0; a < p->n_levels[i]; a++) {
-        f[a] = a ? mean[a] : f[0];
-        f[a] = f[a] > p->least ? f[a] : p->least;
-        sum += f[a];
+        f_out[a] = a ? mean[a] : f_out[0];
+        f_out[a] = f_out[a] > p->least ? f_out[a] : p->least;
+        sum += f_out[a];
     }
     for (a = 0; a < p->n_levels[i]; a++)
-        f[a] /= sum;
+        f_out[a] /= sum;
 }
 
 /* Eigenvectors and eigenvalues of S_i of every site; large sites keep the diagonal */
@@ -343,7 +328,7 @@ static int pseudo_prepare(pseudo_problem *p, ptrdiff_t n, pseudo_columns columns
     p->turn = pseudo_take(p, (size_t)p->m, sizeof *p->turn);
     p->spread = pseudo_take(p, (size_t)p->m, sizeof *p->spread);
     if (p->failed)
-        return -1;
+        return SOLVER_NO_MEMORY;
     for (i = 0; i < p->m; i++)
         p->start[i + 1] = p->start[i] + p->n_levels[i] - 1;
     p->D = p->start[p->m];
@@ -354,7 +339,7 @@ static int pseudo_prepare(pseudo_problem *p, ptrdiff_t n, pseudo_columns columns
     p->second = pseudo_take(p, (size_t)(p->D * p->D), sizeof *p->second);
     p->weights = pseudo_take(p, (size_t)p->n, sizeof *p->weights);
     if (p->failed)
-        return -1;
+        return SOLVER_NO_MEMORY;
     memcpy(p->weights, weights, (size_t)p->n * sizeof *weights);
     pseudo_singles(p, columns);
     pseudo_order(p);
@@ -362,5 +347,6 @@ static int pseudo_prepare(pseudo_problem *p, ptrdiff_t n, pseudo_columns columns
     pseudo_encode(p, columns);
     if (!p->failed)
         pseudo_metric(p);
-    return p->failed ? -1 : 0;
+    return p->failed ? SOLVER_NO_MEMORY : SOLVER_DONE;
 }
+#endif

@@ -17,14 +17,14 @@ TARGET static void NAME(fields)(const pseudo_problem *p, const pseudo_task *t, c
 {
     const ptrdiff_t P = 1 + p->D;
     REAL bound[LANES];
-    vd most = fill(0.0);
+    vec most = fill(0.0);
     ptrdiff_t a, j, c;
     for (a = 0; a < t->A; a++, x += P * LANES) {
-        vd field = load(x), size = fill(0.0);
+        vec field = load(x), size = fill(0.0);
         for (j = 0; j < p->m; j++) {
-            vd top = fill(0.0);
+            vec top = fill(0.0);
             for (c = p->start[j] + 1; c <= p->start[j + 1]; c++) {
-                const vd J = load(x + c * LANES);
+                const vec J = load(x + c * LANES);
                 field -= J * (REAL)p->mean[c];
                 top = NAME(larger)(NAME(larger)(J, -J), top);
             }
@@ -44,7 +44,7 @@ TARGET static void NAME(evaluate)(const pseudo_problem *p, const pseudo_task *t,
                                   const REAL *d, int coupled, REAL lambda, REAL lambdah, REAL *g, point *out)
 {
     const ptrdiff_t P = 1 + p->D, far = P * LANES;
-    vd linear = fill(0.0), ridge = fill(0.0), ridge_h = fill(0.0), norm = fill(0.0), slope = fill(0.0);
+    vec linear = fill(0.0), ridge = fill(0.0), ridge_h = fill(0.0), norm = fill(0.0), slope = fill(0.0);
     ptrdiff_t a, c;
     int shift;
     NAME(fields)(p, t, x, w->h, &shift);
@@ -54,8 +54,8 @@ TARGET static void NAME(evaluate)(const pseudo_problem *p, const pseudo_task *t,
         NAME(independent)(p, t, w->h, w->sums, g);
     for (a = 0; a < t->A; a++, x += far, g += far) {
         const REAL *moment = w->moment + a * far;
-        const vd h = load(w->h + a * LANES);
-        const vd gh = (load(g) * (REAL)p->scale - load(moment)) * load(w->mask) + h * lambdah;
+        const vec h = load(w->h + a * LANES);
+        const vec gh = (load(g) * (REAL)p->scale - load(moment)) * load(w->mask) + h * lambdah;
         linear += h * load(moment);
         ridge_h += h * h;
         norm += gh * gh;
@@ -63,9 +63,9 @@ TARGET static void NAME(evaluate)(const pseudo_problem *p, const pseudo_task *t,
         if (d)
             slope += gh * load(d + a * far);
         for (c = 1; c < P; c++) {
-            const vd J = load(x + c * LANES), mask = load(w->mask + c * LANES), M = load(moment + c * LANES);
-            const vd raw = (load(g + c * LANES) * (REAL)p->scale - M) * mask + J * lambda;
-            const vd centred = raw - gh * mask * (REAL)p->mean[c];
+            const vec J = load(x + c * LANES), mask = load(w->mask + c * LANES), M = load(moment + c * LANES);
+            const vec raw = (load(g + c * LANES) * (REAL)p->scale - M) * mask + J * lambda;
+            const vec centred = raw - gh * mask * (REAL)p->mean[c];
             linear += J * M;
             ridge += J * J;
             norm += raw * raw;
@@ -82,9 +82,9 @@ TARGET static void NAME(evaluate)(const pseudo_problem *p, const pseudo_task *t,
         out->norm[a] = (REAL)sqrt(out->norm[a]);
 }
 
-TARGET static vd NAME(dot)(const REAL *u, const REAL *v, ptrdiff_t size)
+TARGET static vec NAME(dot)(const REAL *u, const REAL *v, ptrdiff_t size)
 {
-    vd s = fill(0.0), s2 = fill(0.0);
+    vec s = fill(0.0), s2 = fill(0.0);
     ptrdiff_t k;
     for (k = 0; k + 2 * LANES <= size; k += 2 * LANES) {
         s += load(u + k) * load(v + k);
@@ -96,19 +96,19 @@ TARGET static vd NAME(dot)(const REAL *u, const REAL *v, ptrdiff_t size)
 }
 
 /* q += factor * u; returns <q, v> for the next step of the recursion (v may be NULL) */
-TARGET static vd NAME(add_dot)(REAL *q, vd factor, const REAL *u, const REAL *v, ptrdiff_t size)
+TARGET static vec NAME(add_dot)(REAL *q, vec factor, const REAL *u, const REAL *v, ptrdiff_t size)
 {
-    vd s = fill(0.0), s2 = fill(0.0);
+    vec s = fill(0.0), s2 = fill(0.0);
     ptrdiff_t k;
     for (k = 0; k + 2 * LANES <= size && v; k += 2 * LANES) {
-        const vd n = load(q + k) + factor * load(u + k), n2 = load(q + k + LANES) + factor * load(u + k + LANES);
+        const vec n = load(q + k) + factor * load(u + k), n2 = load(q + k + LANES) + factor * load(u + k + LANES);
         s += n * load(v + k);
         s2 += n2 * load(v + k + LANES);
         store(q + k, n);
         store(q + k + LANES, n2);
     }
     for (; k < size; k += LANES) {
-        const vd n = load(q + k) + factor * load(u + k);
+        const vec n = load(q + k) + factor * load(u + k);
         if (v)
             s += n * load(v + k);
         store(q + k, n);
@@ -129,7 +129,7 @@ TARGET static void NAME(rescale)(const pseudo_problem *p, const pseudo_task *t, 
     const ptrdiff_t size = t->A * (1 + p->D) * LANES;
     const REAL *S = w->S + past->newest * size, *Y = w->Y + past->newest * size;
     REAL sy[LANES], yhy[LANES];
-    vd gamma;
+    vec gamma;
     ptrdiff_t k;
     memcpy(w->xt, Y, (size_t)size * sizeof *Y);
     NAME(precondition)(p, t, w, kappa, lambda, lambdah, w->xt);
@@ -149,8 +149,8 @@ TARGET static void NAME(direction)(const pseudo_problem *p, const pseudo_task *t
 {
     const ptrdiff_t size = t->A * (1 + p->D) * LANES;
     REAL alpha[PSEUDO_PAIRS][LANES];
-    vu mask;
-    vd s;
+    words mask;
+    vec s;
     ptrdiff_t k, at;
     memcpy(&mask, renew, sizeof mask);
     memcpy(q, w->g, (size_t)size * sizeof *q);
@@ -158,7 +158,7 @@ TARGET static void NAME(direction)(const pseudo_problem *p, const pseudo_task *t
     s = past->count ? NAME(dot)(q, w->S + at * size, size) : fill(0.0);
     for (k = 0; k < past->count; k++) {
         const ptrdiff_t older = (at + t->pairs - 1) % t->pairs;
-        const vd factor = s * load(past->rho[at]);
+        const vec factor = s * load(past->rho[at]);
         store(alpha[at], factor);
         s = NAME(add_dot)(q, -factor, w->Y + at * size, k + 1 < past->count ? w->S + older * size : NULL, size);
         at = older;
@@ -170,13 +170,13 @@ TARGET static void NAME(direction)(const pseudo_problem *p, const pseudo_task *t
     s = past->count ? NAME(dot)(q, w->Y + at * size, size) : fill(0.0);
     for (k = 0; k < past->count; k++) {
         const ptrdiff_t newer = (at + 1) % t->pairs;
-        const vd factor = load(alpha[at]) - s * load(past->rho[at]);
+        const vec factor = load(alpha[at]) - s * load(past->rho[at]);
         s = NAME(add_dot)(q, factor, w->S + at * size, k + 1 < past->count ? w->Y + newer * size : NULL, size);
         at = newer;
     }
     s = fill(0.0);
     for (k = 0; k < size; k += LANES) {
-        const vd n = NAME(choose)(mask, -load(q + k), load(w->d + k));
+        const vec n = NAME(choose)(mask, -load(q + k), load(w->d + k));
         s += n * load(w->g + k);
         store(w->d + k, n);
     }
@@ -189,8 +189,8 @@ TARGET static void NAME(take)(const pseudo_problem *p, const pseudo_task *t, con
 {
     const ptrdiff_t size = t->A * (1 + p->D) * LANES;
     REAL *S, *Y, product[LANES], ss[LANES], yy[LANES];
-    vd sy = fill(0.0), s2 = fill(0.0), y2 = fill(0.0);
-    vu mask;
+    vec sy = fill(0.0), s2 = fill(0.0), y2 = fill(0.0);
+    words mask;
     ptrdiff_t k;
     memcpy(&mask, taken, sizeof mask);
     past->newest = (past->newest + 1) % t->pairs;
@@ -199,9 +199,9 @@ TARGET static void NAME(take)(const pseudo_problem *p, const pseudo_task *t, con
     S = w->S + past->newest * size;
     Y = w->Y + past->newest * size;
     for (k = 0; k < size; k += LANES) {
-        const vd x = load(w->x + k), g = load(w->g + k);
-        const vd xn = NAME(choose)(mask, load(w->xt + k), x), gn = NAME(choose)(mask, load(w->gt + k), g);
-        const vd s = xn - x, y = gn - g;
+        const vec x = load(w->x + k), g = load(w->g + k);
+        const vec xn = NAME(choose)(mask, load(w->xt + k), x), gn = NAME(choose)(mask, load(w->gt + k), g);
+        const vec s = xn - x, y = gn - g;
         sy += s * y;
         s2 += s * s;
         y2 += y * y;
@@ -262,7 +262,8 @@ static void NAME(judge)(search *s, const pseudo_options *o, pseudo_lane *lane, i
         s->step[v] = 1.0;
         s->refused[v] = 0;
         lane->n_iter++;
-        lane->status = s->now.norm[v] <= o->tolerance ? 0 : s->stalled[v] >= 20 ? 2 : lane->n_iter >= o->itmax ? 1 : -1;
+        lane->status = s->now.norm[v] <= o->tolerance ? SOLVER_CONVERGED : s->stalled[v] >= 20 ? SOLVER_STUCK
+            : lane->n_iter >= o->itmax ? SOLVER_ITMAX : SOLVER_RUNNING;
     } else if (!(s->now.slope[v] < 0.0) || s->refused[v] == 12) {  /* forget the past, begin again from the metric */
         for (k = 0; k < PSEUDO_PAIRS; k++)
             s->past.rho[k][v] = 0.0;
@@ -271,7 +272,7 @@ static void NAME(judge)(search *s, const pseudo_options *o, pseudo_lane *lane, i
         s->renew[v] = (WORD)~(WORD)0;
     }
     if (s->refused[v] > 40)
-        lane->status = isfinite(s->trial.f[v]) ? 2 : 3;
+        lane->status = isfinite(s->trial.f[v]) ? SOLVER_STUCK : SOLVER_NOT_FINITE;
 }
 
 /* Evaluate at the start point and set up the lanes */
@@ -286,10 +287,11 @@ TARGET static void NAME(begin)(const pseudo_problem *p, const pseudo_task *t, co
         const REAL norm = s->now.norm[v];
         lane[v].n_iter = 0;
         lane[v].n_eval = 1;
-        lane[v].status = t->site[v] < 0 ? 0 : !isfinite(s->now.f[v]) || !isfinite(norm) ? 3 : norm <= o->tolerance ? 0
-            : o->itmax < 1 ? 1 : -1;
+        lane[v].status = t->site[v] < 0 ? SOLVER_CONVERGED
+            : !isfinite(s->now.f[v]) || !isfinite(norm) ? SOLVER_NOT_FINITE
+            : norm <= o->tolerance ? SOLVER_CONVERGED : o->itmax < 1 ? SOLVER_ITMAX : SOLVER_RUNNING;
         s->best[v] = norm;
-        if (lane[v].status >= 0)
+        if (lane[v].status != SOLVER_RUNNING)
             continue;
         s->step[v] = 1.0;
         s->renew[v] = (WORD)~(WORD)0;
@@ -297,7 +299,7 @@ TARGET static void NAME(begin)(const pseudo_problem *p, const pseudo_task *t, co
     }
 }
 
-/* Minimise from the parameters in w->x; results per lane in lane (V,). Returns -1 if the check asks to stop. */
+/* Minimise from the parameters in w->x; results per lane in lane (V,). Returns a solver_code. */
 TARGET static int NAME(minimise)(const pseudo_problem *p, const pseudo_task *t, work *w, const pseudo_options *o,
                                  int coupled, pseudo_lane *lane)
 {
@@ -317,11 +319,11 @@ TARGET static int NAME(minimise)(const pseudo_problem *p, const pseudo_task *t, 
         NAME(evaluate)(p, t, w, w->xt, w->d, 1, (REAL)o->lambda, (REAL)o->lambdah, w->gt, &s.trial);
         for (v = 0, s.running = 0, fresh = 0; v < LANES; v++) {
             s.taken[v] = s.renew[v] = 0;
-            if (lane[v].status >= 0)
+            if (lane[v].status != SOLVER_RUNNING)
                 continue;
             NAME(judge)(&s, o, &lane[v], v);
             fresh |= s.renew[v] != 0;
-            if (lane[v].status >= 0) {
+            if (lane[v].status != SOLVER_RUNNING) {
                 s.step[v] = 0.0;
                 s.renew[v] = 0;
             } else
@@ -340,7 +342,8 @@ TARGET static int NAME(minimise)(const pseudo_problem *p, const pseudo_task *t, 
     for (v = 0; v < LANES; v++) {
         lane[v].value = s.now.f[v];
         lane[v].norm = s.now.norm[v];
-        lane[v].status = lane[v].status < 0 ? 4 : lane[v].status;
+        if (lane[v].status == SOLVER_RUNNING)
+            lane[v].status = SOLVER_STOPPED;
     }
-    return stopped < 0 ? -1 : 0;
+    return stopped < 0 ? SOLVER_INTERRUPTED : SOLVER_DONE;
 }

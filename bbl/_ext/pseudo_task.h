@@ -153,14 +153,14 @@ TARGET static int NAME(enter)(const pseudo_problem *p, const pseudo_task *t, con
 
 /* Vectors (A, 1 + D, V) in (h', J) back to rows of theta: parameters or a gradient */
 TARGET static void NAME(leave)(const pseudo_problem *p, const pseudo_task *t, const work *w, const REAL *x,
-                               int parameters, double *theta)
+                               int parameters, double *theta_out)
 {
     const ptrdiff_t P = 1 + p->D;
     ptrdiff_t v, a, c;
     for (v = 0; v < LANES; v++)
         for (a = 0; t->site[v] >= 0 && a < p->n_levels[t->site[v]] - 1; a++) {
             const REAL *from = x + a * P * LANES + v;
-            double *to = theta + (p->start[t->site[v]] + a) * P;
+            double *to = theta_out + (p->start[t->site[v]] + a) * P;
             to[0] = from[0];
             for (c = 1; c < P; c++) {
                 to[c] = from[c * LANES];
@@ -173,7 +173,7 @@ TARGET static void NAME(leave)(const pseudo_problem *p, const pseudo_task *t, co
 }
 
 TARGET static int NAME(solve)(const pseudo_problem *p, ptrdiff_t number, const pseudo_options *o, double *theta,
-                              pseudo_lane *result)
+                              pseudo_lane *lane_out)
 {
     pseudo_lane lane[LANES];
     pseudo_task t;
@@ -181,19 +181,19 @@ TARGET static int NAME(solve)(const pseudo_problem *p, ptrdiff_t number, const p
     int v, coupled, status;
     REAL *memory = NAME(open)(p, number, 0, o->lambda, &t, &w);
     if (!memory)
-        return -2;
+        return SOLVER_NO_MEMORY;
     coupled = NAME(enter)(p, &t, &w, theta, 1.0);
     status = NAME(minimise)(p, &t, &w, o, coupled, lane);
     NAME(leave)(p, &t, &w, w.x, 1, theta);
     for (v = 0; v < LANES; v++)
         if (t.site[v] >= 0)
-            result[t.site[v]] = lane[v];
+            lane_out[t.site[v]] = lane[v];
     free(memory);
     return status;
 }
 
 TARGET static int NAME(objective)(const pseudo_problem *p, ptrdiff_t number, const double *theta, double lambda,
-                                  double lambdah, double *value, double *gradient)
+                                  double lambdah, double *value_out, double *gradient_out)
 {
     pseudo_task t;
     point at;
@@ -201,34 +201,34 @@ TARGET static int NAME(objective)(const pseudo_problem *p, ptrdiff_t number, con
     int v;
     REAL *memory = NAME(open)(p, number, 0, lambda, &t, &w);
     if (!memory)
-        return -2;
+        return SOLVER_NO_MEMORY;
     NAME(enter)(p, &t, &w, theta, 1.0);
     NAME(evaluate)(p, &t, &w, w.x, NULL, 1, (REAL)lambda, (REAL)lambdah, w.g, &at);
-    NAME(leave)(p, &t, &w, w.g, 0, gradient);
+    NAME(leave)(p, &t, &w, w.g, 0, gradient_out);
     for (v = 0; v < LANES; v++)
         if (t.site[v] >= 0)
-            value[t.site[v]] = at.f[v];
+            value_out[t.site[v]] = at.f[v];
     free(memory);
-    return 0;
+    return SOLVER_DONE;
 }
 
 TARGET static int NAME(normaliser)(const pseudo_problem *p, ptrdiff_t number, const double *theta, double factor,
-                                   double *sum)
+                                   double *sum_out)
 {
     pseudo_task t;
     work w;
     int v, shift;
     REAL *memory = NAME(open)(p, number, 0, 0.0, &t, &w);
     if (!memory)
-        return -2;
+        return SOLVER_NO_MEMORY;
     NAME(enter)(p, &t, &w, theta, factor);
     NAME(fields)(p, &t, w.x, w.h, &shift);
     NAME(pass)(p, &t, w.x, w.h, shift, w.tiles, w.planes, w.table, w.sums, NULL);
     for (v = 0; v < LANES; v++)
         if (t.site[v] >= 0)
-            *sum += w.sums[v] * p->scale;
+            *sum_out += w.sums[v] * p->scale;
     free(memory);
-    return 0;
+    return SOLVER_DONE;
 }
 
 TARGET static int NAME(moments)(pseudo_problem *p, ptrdiff_t number, pseudo_columns columns)
@@ -239,7 +239,7 @@ TARGET static int NAME(moments)(pseudo_problem *p, ptrdiff_t number, pseudo_colu
     ptrdiff_t v, a, c, k, b, end;
     REAL *memory = NAME(open)(p, number, 1, 0.0, &t, &w);
     if (!memory)
-        return -2;
+        return SOLVER_NO_MEMORY;
     memset(w.g, 0, (size_t)(t.A * (1 + p->D)) * LANES * sizeof *w.g);
     for (b = 0; b < p->n_blocks; b = end) {
         end = pseudo_min(b + t.span, p->n_blocks);
@@ -258,31 +258,5 @@ TARGET static int NAME(moments)(pseudo_problem *p, ptrdiff_t number, pseudo_colu
             for (c = 0; c < p->D; c++)
                 p->second[(p->start[t.site[v]] + a) * p->D + c] = w.g[(a * (1 + p->D) + 1 + c) * LANES + v] * p->scale;
     free(memory);
-    return 0;
+    return SOLVER_DONE;
 }
-
-#undef vd
-#undef vu
-#undef vf
-#undef load
-#undef store
-#undef fill
-#undef work
-#undef point
-#undef history
-#undef search
-#undef VU_MASK
-#undef REAL
-#undef WORD
-#undef MANTISSA
-#undef BIAS
-#undef SAFE
-#undef TINY
-#undef NOISE
-#undef FLAT
-#undef PSEUDO_SINGLE
-#undef NARROW
-#undef WIDEN
-#undef LANES
-#undef TARGET
-#undef NAME

@@ -317,10 +317,11 @@ def problems(result: Estimate, labels: Labels) -> list[Problem]:
             level = f"level {labels.levels[i][a]!r}" if a >= 0 else ""
             found.append(Problem(_group_text(labels, g), f"predictor {labels.names[i]!r}", level, what, detail))
         for i, a, j, b in fit.unbounded:
-            with_level = f"with level {labels.levels[j][b]!r} of {labels.names[j]!r}" if j >= 0 else ""
+            where = f"level {labels.levels[i][a]!r}"
+            if j >= 0:
+                where += f" with level {labels.levels[j][b]!r} of {labels.names[j]!r}"
             what = "no finite optimum without a penalty; give lambda_ > 0 or leave one of the predictors out"
-            place = (f"predictor {labels.names[i]!r}", f"level {labels.levels[i][a]!r}")
-            found.append(Problem(_group_text(labels, g), *place, what, with_level))
+            found.append(Problem(_group_text(labels, g), f"predictor {labels.names[i]!r}", "", what, where))
     return found
 
 

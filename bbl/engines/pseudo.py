@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bbl._ext import newton
-from bbl._ext.pseudo import PseudoProblem, memory_estimate
+from bbl._ext.pseudo import CONVERGED, STUCK, PseudoProblem, memory_estimate
 from bbl.checks import choice, flag, integer, real
 from bbl.engines.base import Engine, EngineFit, Equations, Note, Tuned
 from bbl.engines.naive import absent_levels
@@ -25,7 +25,6 @@ from bbl.rows.sample import Sample
 
 __all__ = ["PseudoLikelihood"]
 
-CONVERGED, STUCK = 0, 2
 FINEST = {"double": 0.0, "single": 1e-5}  # gradient norm that a precision can be asked for,
 FLOOR = {"double": 1e-8, "single": 1e-4}  # and at which it has converged where it gets no further
 NEAR = 1e-4  # gradient norm from which Newton's method takes a step or two to the optimum

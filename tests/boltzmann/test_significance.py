@@ -44,7 +44,7 @@ def test_a_pair_of_levels_that_never_occurs_has_no_p_whatever_the_penalty(lambda
         fit = bbl.bbl("y ~ .^2", EMPTY, **options)
     else:
         with pytest.warns(
-            ConvergenceWarning, match="group 'u', predictor 'a': no finite optimum.*level 1 with level 1 of 'b'"
+            ConvergenceWarning, match="no finite optimum.*group 'u', predictor 'a' .level 1 with level 1 of 'b'"
         ):
             fit = bbl.bbl("y ~ .^2", EMPTY, **options)
     assert fit.converged == (lambda_ > 0)
@@ -69,7 +69,7 @@ def test_copied_and_collinear_predictors_have_no_tests_and_do_not_converge():
     rng = np.random.default_rng(0)
     data = pd.DataFrame(rng.integers(0, 2, (400, 3)), columns=list("abc")).assign(y=rng.integers(0, 2, 400))
     data["d"] = data["a"]
-    with pytest.warns(ConvergenceWarning, match="'d'.*no finite optimum"):
+    with pytest.warns(ConvergenceWarning, match="no finite optimum.*'d'"):
         fit = bbl.bbl("y ~ .^2", data, lambda_=0, lambdah=0, verbose=0)
     assert not fit.converged
     pairs = fit.interactions()

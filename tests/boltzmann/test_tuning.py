@@ -6,9 +6,8 @@ import pytest
 
 import bbl
 import bbl.engines.pseudo as pseudo
-from bbl.boltzmann.tuning import GRIDS
 
-GRID = GRIDS["lambda_"]
+GRID = np.array(pseudo.PseudoLikelihood.tuned.grid)
 
 
 def species(n=400, m=10, kinds=7, seed=0):

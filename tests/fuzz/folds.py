@@ -5,7 +5,6 @@ import numpy as np
 from bbl.boltzmann.estimate import estimate
 from bbl.engines import MeanField, NaiveBayes, PseudoLikelihood
 from bbl.model.layout import Layout
-from bbl.model.marginal import MarginalEnergy
 from bbl.rows import folds as rows_folds
 from bbl.rows.folds import consecutive_folds, shuffled_folds, splitter_folds
 from bbl.rows.sample import Sample
@@ -53,9 +52,7 @@ def fit(source, train: Sample, sample: Sample, K: int) -> None:
         return
     layout = Layout([3] * sample.codes.shape[1])
     result = estimate(train, layout, K, source.pick(ENGINES), log_z=source.pick(("auto", "exact", "half", "mf")))
-    scores = result.class_scores(
-        MarginalEnergy(result.parameters.layout, result.parameters.theta), sample.codes, sample.missing
-    )
+    scores = result.class_scores(sample.codes, sample.missing)
     assert np.isfinite(result.parameters.theta).all() and not np.isnan(link(scores)).any()
     p = np.exp(log_probabilities(scores))
     assert (p[:, result.class_prior == 0] == 0).all() and (abs(p.sum(axis=1) - 1) < 1e-9).all()

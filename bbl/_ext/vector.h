@@ -1,0 +1,66 @@
+/* Vectors of numbers for one width: their types, and what every kernel does with them.
+
+   Set before inclusion: LANES (numbers in a vector; with 1 it is a plain number, for compilers without vector types),
+   TARGET (function attribute), NAME(x) (gives x a prefix), and SINGLE for float in place of double. Including the file
+   a second time ends the width: it takes back these names and its own.
+
+   Conventions: REAL is a number and WORD an unsigned integer of its size; `vec` holds LANES of the one, `words` of the
+   other. A mask has all bits of a lane set, or none. */
+#ifndef VECTOR_OPEN
+#define VECTOR_OPEN
+#include <stdint.h>
+#include <string.h>
+
+#ifdef SINGLE
+#define REAL float
+#define WORD uint32_t
+#else
+#define REAL double
+#define WORD uint64_t
+#endif
+#if LANES > 1
+typedef REAL NAME(vec) __attribute__((vector_size(sizeof(REAL) * LANES)));
+typedef WORD NAME(words) __attribute__((vector_size(sizeof(WORD) * LANES)));
+#define MASK(comparison) ((words)(comparison))
+#else
+typedef REAL NAME(vec);
+typedef WORD NAME(words);
+#define MASK(comparison) ((WORD)0 - (WORD)(comparison))
+#endif
+#define vec NAME(vec)
+#define words NAME(words)
+#define load NAME(load)
+#define store NAME(store)
+#define fill NAME(fill)
+
+TARGET static inline vec load(const REAL *p) { vec v; memcpy(&v, p, sizeof v); return v; }
+TARGET static inline void store(REAL *p, vec v) { memcpy(p, &v, sizeof v); }
+TARGET static inline vec fill(double s) { return (vec){0} + (REAL)s; }
+TARGET static inline words NAME(load_words)(const void *p) { words u; memcpy(&u, p, sizeof u); return u; }
+TARGET static inline void NAME(store_words)(void *p, words u) { memcpy(p, &u, sizeof u); }
+TARGET static inline words NAME(bits)(vec v) { words u; memcpy(&u, &v, sizeof u); return u; }
+TARGET static inline vec NAME(real)(words u) { vec v; memcpy(&v, &u, sizeof v); return v; }
+
+/* mask ? a : b, by bits */
+TARGET static inline vec NAME(choose)(words mask, vec a, vec b)
+{
+    return NAME(real)((mask & NAME(bits)(a)) | (~mask & NAME(bits)(b)));
+}
+
+TARGET static inline vec NAME(larger)(vec a, vec b) { return NAME(choose)(MASK(a > b), a, b); }
+
+#else
+#undef vec
+#undef words
+#undef load
+#undef store
+#undef fill
+#undef MASK
+#undef REAL
+#undef WORD
+#undef SINGLE
+#undef LANES
+#undef TARGET
+#undef NAME
+#undef VECTOR_OPEN
+#endif

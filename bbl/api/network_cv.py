@@ -85,7 +85,7 @@ def cv(
     >>> networks.cv(models, titanic, k=5, weights="Freq").round(3)
     nb        0.779
     tan_cl    0.789
-    aode      0.778
+    aode      0.783
     dtype: float64
     """
     named = _named(models)

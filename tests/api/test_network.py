@@ -340,6 +340,7 @@ BAD = [
     ("cmi", lambda d: networks.cmi("a", "zz", d), "no column 'zz'"),
     ("unit", lambda d: networks.cmi("a", "b", d, unit="bit"), "unit='bit' is unknown"),
     ("kind", lambda d: networks.bnc("nb", "class", d).score("bick"), "kind='bick' is unknown"),
+    ("a name", lambda d: networks.bnc("nb", "class", d, 1, weigths="a"), "weigths.*did you mean 'weights'"),
     ("aode figure", lambda d: networks.bnc("aode", "class", d).plot(), "aode averages 2 networks"),
 ]  # fmt: skip
 

@@ -165,7 +165,7 @@ def test_figures_show_every_variable_and_table(fits):
 
 
 def test_samples_have_the_joint_distribution_of_the_network(fits, titanic):
-    n = 40_000
+    n = 10_000
     for name in ("hand", "aode"):
         fit = fits[name]
         drawn = fit.sample(n, seed=1)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bbl.api.network_data import Prepared, given_folds, prepare
-from bbl.checks import choice, generator, integer, near_match, real
+from bbl.checks import choice, generator, integer, near_match, real, verb
 from bbl.errors import OptionError
 from bbl.networks.chowliu import SCORES
 from bbl.networks.learners import LEARNERS, learn
@@ -92,6 +92,7 @@ def learn_structure(
     )
 
 
+@verb
 def nb(
     formula: str, data: Any, *, weights: Any = None, missing: str = "marginal", xlevels: Mapping | None = None
 ) -> Structure:
@@ -136,6 +137,7 @@ def nb(
     return learn_structure("nb", prepare(formula, data, weights, missing, xlevels), {})  # type: ignore[return-value]
 
 
+@verb
 def tan_cl(
     formula: str,
     data: Any,
@@ -171,6 +173,7 @@ def tan_cl(
     return learn_structure("tan_cl", prepared, {"score": score, "root": root})  # type: ignore[return-value]
 
 
+@verb
 def aode(
     formula: str, data: Any, *, weights: Any = None, missing: str = "marginal", xlevels: Mapping | None = None
 ) -> AveragedStructure:
@@ -190,6 +193,7 @@ def aode(
     return learn_structure("aode", prepare(formula, data, weights, missing, xlevels), {})  # type: ignore[return-value]
 
 
+@verb
 def tan_hc(
     formula: str,
     data: Any,
@@ -247,6 +251,7 @@ def tan_hc(
     return learn_structure("tan_hc", prepared, given, folds, seed, verbose)  # type: ignore[return-value]
 
 
+@verb
 def tan_hcsp(
     formula: str,
     data: Any,
@@ -280,6 +285,7 @@ def tan_hcsp(
     return learn_structure("tan_hcsp", prepared, given, folds, seed, verbose)  # type: ignore[return-value]
 
 
+@verb
 def fssj(
     formula: str,
     data: Any,
@@ -312,6 +318,7 @@ def fssj(
     return learn_structure("fssj", prepared, given, folds, seed, verbose)  # type: ignore[return-value]
 
 
+@verb
 def bsej(
     formula: str,
     data: Any,
@@ -344,6 +351,7 @@ def bsej(
     return learn_structure("bsej", prepared, given, folds, seed, verbose)  # type: ignore[return-value]
 
 
+@verb
 def kdb(
     formula: str,
     data: Any,

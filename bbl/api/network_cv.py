@@ -10,7 +10,7 @@ import pandas as pd
 
 from bbl.api.network_data import Prepared, formula_of, given_folds, prepare
 from bbl.api.network_fit import local_dags
-from bbl.checks import choice, flag, generator
+from bbl.checks import choice, flag, generator, verb
 from bbl.design.factors import Factor, factorise
 from bbl.design.frames import to_frame
 from bbl.design.weights import check_weights
@@ -30,6 +30,7 @@ from bbl.stats.scores import link, log_probabilities
 __all__ = ["accuracy", "cmi", "cv"]
 
 
+@verb
 def cv(
     models: NetworkResults | Sequence[NetworkResults] | Mapping[Any, NetworkResults],
     data: Any,
@@ -85,7 +86,7 @@ def cv(
     >>> networks.cv(models, titanic, k=5, weights="Freq").round(3)
     nb        0.779
     tan_cl    0.789
-    aode      0.778
+    aode      0.783
     dtype: float64
     """
     named = _named(models)
@@ -182,6 +183,7 @@ def _columns(sample: Sample, columns: list[int]) -> Sample:
     return Sample(np.ascontiguousarray(sample.codes[:, columns]), sample.weights, sample.y, missing)
 
 
+@verb
 def cmi(
     x: Hashable, y: Hashable, data: Any, z: Hashable | None = None, unit: str = "log", *, weights: Any = None
 ) -> float:
@@ -226,6 +228,7 @@ def cmi(
     return conditional_information(table) / UNITS[unit]
 
 
+@verb
 def accuracy(predicted: Any, true: Any) -> float:
     """Return the share of equal labels; a missing label equals none.
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from bbl.api.network import checked_options, learn_structure
 from bbl.api.network_data import Prepared, formula_of, prepare
-from bbl.checks import choice, flag, generator, integer, near_match, real
+from bbl.checks import choice, flag, generator, integer, near_match, real, verb
 from bbl.errors import BBLTypeError, OptionError
 from bbl.networks.dag import Dag
 from bbl.networks.learners import LEARNERS
@@ -23,6 +23,7 @@ __all__ = ["bnc", "local_dags", "lp", "structure"]
 TREES, SHARE = 10, 0.5  # AWNB's defaults where one of them is given
 
 
+@verb
 def structure(class_: Hashable, families: Mapping[Hashable, Sequence[Hashable]]) -> Structure:
     """Return a structure that is given by hand; the class is a parent of every feature.
 
@@ -80,6 +81,7 @@ def structure(class_: Hashable, families: Mapping[Hashable, Sequence[Hashable]])
     return Structure(class_, names, (dag,))
 
 
+@verb
 def lp(
     structure: Structure | AveragedStructure,
     data: Any,
@@ -151,6 +153,7 @@ def lp(
     )
 
 
+@verb
 def bnc(
     learner: str,
     formula: str,

@@ -18,7 +18,7 @@ from bbl.errors import OptionError
 from bbl.networks.averaged import Averaged
 from bbl.networks.families import Families
 from bbl.networks.information import conditional_information
-from bbl.networks.parameters import Recipe, standard_errors
+from bbl.networks.parameters import Recipe
 from bbl.networks.predict import Network, class_scores
 from bbl.networks.sampling import draw
 from bbl.report.network_summary import network_summary
@@ -28,6 +28,7 @@ from bbl.report.summary import Summary
 from bbl.report.text import missing_text
 from bbl.results.classifier import ClassifierResults, LogLikelihood
 from bbl.results.network_archive import pack, unpack
+from bbl.results.network_tables import NetworkTables, label_index
 from bbl.results.structure import AveragedStructure, Structure, only
 from bbl.rows.sample import Sample
 from bbl.stats.scores import log_probabilities
@@ -41,7 +42,7 @@ ASKED = (  # what a fitted network answers as its structure does
 
 
 @dataclass(frozen=True, repr=False)
-class NetworkResults(ClassifierResults):
+class NetworkResults(NetworkTables, ClassifierResults):
     """A fitted Bayesian network classifier; made by `lp` and `bnc`.
 
     What can be asked of its `structure` can be asked of it: ``features``, ``families``, ``feature_families``,
@@ -211,73 +212,6 @@ class NetworkResults(ClassifierResults):
         counts = families.count(self._rows())
         return [families.table(counts, i).T for i in range(m)]
 
-    # parameters
-
-    @cached_property
-    def params(self) -> dict[Hashable, Any]:
-        """Probabilities by variable: one row for each configuration of its parents, one column for each level.
-
-        Of an average, a dict of these for each member.
-        """
-        if isinstance(self.network, Averaged):
-            names = self.members
-            return {name: self._frames(m, m.theta) for name, m in zip(names, self.network.members, strict=True)}
-        return self._frames(self.network, self.network.theta)
-
-    @cached_property
-    def params_se(self) -> dict[Hashable, pd.DataFrame]:
-        """Standard errors of `params`: standard deviations of their Dirichlet posterior; missing where it has none."""
-        only(self.structure, "standard errors")
-        network = self.network
-        assert isinstance(network, Network)  # noqa: S101  # as its structure
-        if self._errors is None:
-            raise OptionError(
-                "Tables that were averaged or weighted (MANB, WANBIA, AWNB) have no Dirichlet posterior, so they have "
-                "no standard errors; fit without manb_prior, wanbia, awnb_trees and awnb_bootstrap."
-            )
-        frames = self._frames(network, self._errors[0])
-        frames[self.labels.response].iloc[0] = self._errors[1]
-        return frames
-
-    @cached_property
-    def _errors(self) -> tuple[np.ndarray, np.ndarray] | None:
-        if self.stored_errors is not None or not self.recipe.plain or isinstance(self.network, Averaged):
-            return self.stored_errors
-        return standard_errors(self.network, self._rows(), self.recipe.smooth)
-
-    def _frames(self, network: Network, flat: np.ndarray) -> dict[Hashable, pd.DataFrame]:
-        out = {}
-        labels = self.labels
-        for f, (i, parents) in enumerate(network.dag.families):
-            table = np.moveaxis(network.families.table(flat, f), -2, -1)
-            names = [*(labels.names[p] for p in parents), labels.response]
-            levels = [*(labels.levels[p] for p in parents), labels.groups]
-            columns = _index(labels.levels[i], labels.names[i])
-            index = _index(levels[0], names[0]) if not parents else pd.MultiIndex.from_product(levels, names=names)
-            out[labels.names[i]] = pd.DataFrame(table.reshape(-1, table.shape[-1]), index, columns)
-        out[labels.response] = pd.DataFrame(network.prior[None].copy(), columns=_index(labels.groups, labels.response))
-        return out
-
-    @property
-    def manb_arc_posterior(self) -> pd.Series | None:
-        """Posterior probability of the arc from the class to each feature (MANB); None of other fits."""
-        return self._by_feature(self.arc_posterior, True)
-
-    @property
-    def awnb_weights(self) -> pd.Series | None:
-        """Weight of each feature by trees (AWNB); None of other fits."""
-        return self._by_feature(self.feature_weights, self.recipe.awnb is not None)
-
-    @property
-    def wanbia_weights(self) -> pd.Series | None:
-        """Weight of each feature by conditional likelihood (WANBIA); None of other fits."""
-        return self._by_feature(self.feature_weights, self.recipe.wanbia is not False)
-
-    def _by_feature(self, values: np.ndarray | None, there: bool) -> pd.Series | None:
-        if values is None or not there:
-            return None
-        return pd.Series(values, index=pd.Index(self.structure.features, dtype=object).infer_objects())
-
     # what is shown, drawn, sampled and written
 
     def summary(self) -> Summary:
@@ -404,7 +338,7 @@ class NetworkResults(ClassifierResults):
         columns |= {name: (codes[:, i], labels.levels[i]) for i, name in enumerate(labels.names)}
         return pd.DataFrame(
             {
-                name: pd.Categorical.from_codes(own.astype(np.intp), _index(levels, None))
+                name: pd.Categorical.from_codes(own.astype(np.intp), label_index(levels, None))
                 for name, (own, levels) in columns.items()
             }
         )
@@ -447,7 +381,3 @@ def _own(log_p: np.ndarray, rows: Sample) -> float:
 def _information(counts: np.ndarray) -> float:
     """Return the mutual information of a feature with the class from their table (K, L)."""
     return conditional_information(counts[:, :, None])
-
-
-def _index(labels: tuple, name: Any) -> pd.Index:
-    return pd.Index(labels, dtype=object, tupleize_cols=False, name=name).infer_objects()

@@ -1,5 +1,7 @@
 """Designs: formula, data and weights to encoded rows; new data encoded the same way."""
 
+import json
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -396,3 +398,37 @@ class TestManyLevels:
         for formula in ("y ~ .", "y ~ .^2 - z", "y ~ (x1 + x2 + z)^2"):
             Design.from_data(formula, table, announce=announce)
         assert len(told) == 1
+
+
+class TestDeclaredLevels:
+    DATA = pd.DataFrame(
+        {
+            "y": pd.Categorical(["b", "a", None], ["c", "b", "a"]),
+            "x": pd.Categorical(["u", None, "u"], ["w", "u"]),
+            "z": ["q", "p", "q"],
+            "one": ["k"] * 3,
+        }
+    )
+
+    def test_they_count_in_their_order_and_the_class_may_be_missing(self):
+        design, sample, _ = Design.from_data("y ~ .", self.DATA, missing="marginal", declared=True)
+        assert design.labels.groups == ("c", "b", "a")
+        assert design.labels.levels == (("w", "u"), ("p", "q"), ("k",))
+        assert sample.y.tolist() == [1, 2, -1] and sample.missing[:, 0].tolist() == [False, True, False]
+        assert design.encode_response(self.DATA).tolist() == [1, 2, -1]
+        again = Design.from_dict(json.loads(json.dumps(design.to_dict())))
+        assert again.labels == design.labels and again.declared
+
+    def test_without_them_nothing_is_stored_of_them(self):
+        design, _, _ = Design.from_data("y ~ z", {"y": [0, 1], "z": ["p", "q"]})
+        assert "declared" not in design.to_dict()
+
+    def test_there_need_be_no_predictors(self):
+        design, sample, _ = Design.from_data("y ~ 1", {"y": [0, 1]}, declared=True)
+        assert design.labels.names == () and sample.codes.shape == (2, 0)
+        with pytest.raises(FormulaError, match="no predictors are left"):
+            Design.from_data("y ~ 1", {"y": [0, 1]})
+
+    def test_a_missing_class_is_refused_where_missing_values_are(self):
+        with pytest.raises(DataError, match="is the response, which has to be known"):
+            Design.from_data("y ~ z", self.DATA, missing="level", declared=True)

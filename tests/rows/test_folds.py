@@ -7,7 +7,7 @@ import reference as oracle
 from bbl.errors import OptionError
 from bbl.memory import MemoryLimitError
 from bbl.rows import folds as rows_folds
-from bbl.rows.folds import consecutive_folds, shuffled_folds, splitter_folds
+from bbl.rows.folds import consecutive_folds, shuffled_folds, splitter_folds, stratified_folds
 from bbl.rows.sample import Sample
 
 
@@ -118,3 +118,16 @@ def test_a_splitter_of_scikit_learn_holds_every_row_once():
 def test_folds_that_would_not_fit_into_memory_are_refused():
     with pytest.raises(MemoryLimitError, match="nfold"):
         consecutive_folds(make_sample([1e9] * 20, [0, 1] * 10), 2 * 10**10)
+
+
+@pytest.mark.parametrize("weights", [[1] * 47, [3, 1, 2] * 15 + [1, 1], [10**8] * 47])
+def test_stratified_folds_are_of_one_size_in_each_group_to_within_one(weights):
+    sample = make_sample(weights, [0, 1, 1] * 15 + [0, -1])
+    folds = stratified_folds(sample, 4, np.random.default_rng(2))
+    for y in (0, 1):
+        sizes = folds.held[:, sample.y == y].sum(axis=1)
+        assert np.ptp(sizes) <= 1 and sizes.sum() == sample.weights[sample.y == y].sum()
+    assert not folds.held[:, sample.y < 0].any()
+    np.testing.assert_array_equal(folds.train, sample.weights - folds.held)
+    again = stratified_folds(sample, 4, np.random.default_rng(3))
+    assert (again.held != folds.held).any()

@@ -133,7 +133,7 @@ def _style(shown: np.ndarray, weight: np.ndarray, levels: Sequence | None) -> di
     if weight.sum() > 5000:
         order = np.argsort(shown)
         share = np.cumsum(weight[order]) / weight.sum()
-        low, high = (shown[order[min(np.searchsorted(share, q), len(order) - 1)]] for q in (0.005, 0.995))
+        low, high = (shown[order[min(int(np.searchsorted(share, q)), len(order) - 1)]] for q in (0.005, 0.995))
     both = low < 0.0 < high and min(-low, high) > 0.1 * max(-low, high)
     cmap = matplotlib.colormaps[DIVERGING if both else SEQUENTIAL].with_extremes(bad=MISSING)
     if both:

@@ -34,5 +34,7 @@ def evolve(
     elite: bool,
     stream: np.ndarray,
     best_out: np.ndarray,
+    champion: np.ndarray,
+    champion_fitness: np.ndarray,
 ) -> None: ...
 def du_steps(labels: np.ndarray, steps: int, stream: np.ndarray) -> None: ...

@@ -209,10 +209,11 @@ def fitness_of(const int32_t[::1] item, const int32_t[::1] user, const int32_t[:
 def evolve(const int32_t[::1] item, const int32_t[::1] user, const int32_t[::1] rating, const double[::1] weight,
            int32_t items, int32_t users, int32_t levels, double sigma, double penalty, bint mle,
            int32_t[:, ::1] population, double[::1] fitness, double crossover, double mutation, bint elite,
-           uint64_t[::1] stream, double[::1] best_out):
+           uint64_t[::1] stream, double[::1] best_out, int32_t[::1] champion, double[::1] champion_fitness):
     """Breed a new population, in place, as often as `best_out` is long; write the best fitness of each there.
 
-    Shapes: population (members, items + users), fitness (members) as `fitness_of` gives them, stream (4).
+    Shapes: population (members, items + users), fitness (members) as `fitness_of` gives them, stream (4), champion
+    (items + users) and champion_fitness (1): the best individual so far, which gives way to a better one.
     """
     cdef model m
     cdef int32_t members = <int32_t> population.shape[0], width = items + users, k, one, other, c
@@ -222,7 +223,7 @@ def evolve(const int32_t[::1] item, const int32_t[::1] user, const int32_t[::1] 
     cdef uint64_t *s = &stream[0]
     m.counts, m.map = NULL, NULL
     if (population.shape[1] != width or fitness.shape[0] != members or stream.shape[0] != 4
-            or members < 2):
+            or members < 2 or champion.shape[0] != width or champion_fitness.shape[0] != 1):
         raise ValueError("the population does not fit the ratings")
     try:
         fill(&m, item, user, rating, weight, items, users, levels, sigma, penalty, mle)
@@ -259,9 +260,14 @@ def evolve(const int32_t[::1] item, const int32_t[::1] user, const int32_t[::1] 
                     k += 2
                 memcpy(&population[0, 0], bred, sizeof(int32_t) * <size_t> members * <size_t> width)
                 memcpy(&fitness[0], value, sizeof(double) * <size_t> members)
-                best_out[t] = fitness[0]
+                one = 0
                 for c in range(1, members):
-                    best_out[t] = min(best_out[t], fitness[c])
+                    if fitness[c] < fitness[one]:
+                        one = c
+                best_out[t] = fitness[one]
+                if fitness[one] < champion_fitness[0]:
+                    champion_fitness[0] = fitness[one]
+                    memcpy(&champion[0], &population[one, 0], sizeof(int32_t) * <size_t> width)
     finally:
         free(m.counts)
         free(m.map)

@@ -57,6 +57,19 @@ cdef void elementary(const double *log_v, Py_ssize_t n, Py_ssize_t top, double *
             e[k] = max(a, b) + log1p(exp(-fabs(a - b))) if a > -INFINITY else b
 
 
+cdef void in_order(const int32_t *label, int32_t *out, Py_ssize_t n, int32_t *seen) noexcept nogil:
+    """Number groups in order of first appearance."""
+    cdef Py_ssize_t i
+    cdef int32_t k = 0
+    for i in range(n + 1):
+        seen[i] = -1
+    for i in range(n):
+        if seen[label[i]] < 0:
+            seen[label[i]] = k
+            k += 1
+        out[i] = seen[label[i]]
+
+
 def log_elementary(const double[::1] log_v, Py_ssize_t top, bint in_logs=False):
     """Return ln e_k(v) of the elementary symmetric polynomials for k = 0..top, of v given by logarithms."""
     if not 0 <= top <= log_v.shape[0] or log_v.shape[0] < 1:
@@ -360,6 +373,38 @@ cdef class Chain:
             for _each in range(sweeps):
                 if self.sweep():
                     break
+
+    def record(self, Py_ssize_t thin, int32_t[:, ::1] Q_out, int32_t[:, ::1] P_out, double[::1] value_out,
+               double[::1] lambda_out, double[::1] w_out):
+        """Write a draw after every `thin` sweeps: labels in order of appearance, and the log posterior.
+
+        Shapes: Q_out (draws, raters), P_out (draws, items), value_out (draws). To lambda_out (raters) and w_out (items)
+        the lambda of each rater and the weights are added.
+        """
+        cdef Py_ssize_t t, i, draws = value_out.shape[0]
+        cdef Py_ssize_t _each
+        cdef double total
+        if (Q_out.shape[0] != draws or P_out.shape[0] != draws or Q_out.shape[1] != self.raters
+                or P_out.shape[1] != self.items or lambda_out.shape[0] != self.raters or w_out.shape[0] != self.items):
+            raise ValueError("the arrays of draws do not fit the chain")
+        cdef int32_t[::1] seen = np.empty(max(self.raters, self.items) + 1, dtype=np.int32)
+        with nogil:
+            for t in range(draws):
+                for _each in range(thin):
+                    if self.sweep():
+                        break
+                if self.stop[0]:
+                    break
+                in_order(&self.Q[0], &Q_out[t, 0], self.raters, &seen[0])
+                in_order(&self.P[0], &P_out[t, 0], self.items, &seen[0])
+                value_out[t] = self.log_posterior()
+                for i in range(self.raters):
+                    lambda_out[i] += exp(self.log_lambda[self.Q[i]])
+                total = 0.0
+                for i in range(self.items):
+                    total += exp(self.log_w[i])
+                for i in range(self.items):
+                    w_out[i] += exp(self.log_w[i]) / total
 
     def state(self):
         """Return the labels of items and raters, gamma and rank by group, and w, which sums to one."""

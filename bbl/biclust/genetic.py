@@ -94,16 +94,15 @@ def evolve(ratings: Ratings, seed: int, options: dict) -> Evolved:
     population = _first_population(ratings, members, stream)
     fitness = ratings.fitness(population)
     history, stop = [np.array([fitness.min()])], stop_flag()
-    best, top = population[fitness.argmin()].copy(), float(fitness.min())
+    best, least = population[fitness.argmin()].copy(), fitness.min(keepdims=True)
     done = 0
     while done < options["generations"] and not stop[0]:
         step = np.empty(min(CHUNK, options["generations"] - done))
         breeding = (options["crossover"], options["mutation"], options["elitism"])
-        kernel.evolve(*ratings, population, fitness, *breeding, stream, step)
+        kernel.evolve(*ratings, population, fitness, *breeding, stream, step, best, least)
         history.append(step)
         done += len(step)
-        if fitness.min() < top:
-            best, top = population[fitness.argmin()].copy(), float(fitness.min())
+    top = float(least[0])
     if options["refine"]:
         best, top = refine(ratings, best, top)
     order = np.argsort(fitness, kind="stable")

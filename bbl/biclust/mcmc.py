@@ -63,19 +63,10 @@ def sample(cells: Cells, seed: int, options: dict, popularity: np.ndarray | None
     alpha = options["alpha"] if popularity is None else 0.0
     chain = _chain(cells, alpha, options["sigma"], options["step"], popularity, rng)
     chain.set(_random_partition(cells.shape[1], rng), _random_partition(cells.shape[0], rng))
-    rows, columns = (np.empty((n, size), dtype=np.int32) for size in cells.shape)
-    log_posterior, loyalty, weights = np.empty(n), np.zeros(cells.shape[0]), np.zeros(cells.shape[1])
-    stop = stop_flag()
-    for _ in range(options["warmup"]):
-        chain.run(1)
-    for k in range(n):
-        chain.run(options["thin"])
-        if stop[0]:
-            break
-        P, Q, gamma, _, w = chain.state()
-        rows[k], columns[k], log_posterior[k] = canonical(Q), canonical(P), chain.value()[1]
-        loyalty += 1.0 / (1.0 + np.exp(-gamma[Q]))
-        weights += w
+    rows, columns = (np.zeros((n, size), dtype=np.int32) for size in cells.shape)
+    log_posterior, loyalty, weights = np.zeros(n), np.zeros(cells.shape[0]), np.zeros(cells.shape[1])
+    chain.run(options["warmup"])
+    chain.record(options["thin"], rows, columns, log_posterior, loyalty, weights)
     return Draws(rows, columns, log_posterior, loyalty / n, weights / n)
 
 

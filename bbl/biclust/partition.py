@@ -83,7 +83,8 @@ def expected_loss(labels: np.ndarray, share: np.ndarray, loss: str = "vi") -> fl
     """Return the posterior expected loss of a partition, from the similarity matrix `share` (I, I).
 
     ``"binder"``: pairs of items that are put together or apart against a draw. ``"vi"``: the variation of information
-    in nats, by the lower bound of Wade & Ghahramani (2018, eq. 13), which swaps a mean and a logarithm.
+    in nats, as Wade & Ghahramani (2018, eq. 13) bound it, who swap mean and logarithm: exact for a single draw; else
+    the part that the partition changes is bounded from below.
     """
     total = sum(LOSSES[loss](share[np.ix_(own, own)]) for own in _members(labels))
     if loss == "binder":

@@ -38,7 +38,9 @@ def test_a_weight_is_the_same_as_repeating():
     order = rng.permutation(weight.sum())
     parts = (np.repeat(part, weight)[order] for part in (row, column, value))
     many = Cells.from_entries(*parts, np.ones(weight.sum()), (4, 3))
-    for one, other in zip((*once.arrays, *once.averaged().arrays), (*many.arrays, *many.averaged().arrays), strict=True):
+    for one, other in zip(
+        (*once.arrays, *once.averaged().arrays), (*many.arrays, *many.averaged().arrays), strict=True
+    ):
         np.testing.assert_array_equal(one, other)
 
 

@@ -98,9 +98,7 @@ def test_levels_lower_the_deviance_that_loops_compute(problem):
             c = np.array([(inside == x).sum() for x in range(3)]) + 0.5
             shares[g, h] = np.log(c / c.sum())
     for i in range(30):  # each row is where it fits best
-        fit = [
-            sum(shares[g, found.columns[j]][int(x)] for j, x in enumerate(whole[i]) if x >= 0) for g in range(3)
-        ]
+        fit = [sum(shares[g, found.columns[j]][int(x)] for j, x in enumerate(whole[i]) if x >= 0) for g in range(3)]
         assert fit[found.rows[i]] >= max(fit) - 1e-9
 
 
@@ -108,13 +106,19 @@ def test_pearson_finds_shapes_whatever_their_level_and_size():
     rng = np.random.default_rng(3)
     rows, columns = np.repeat([0, 1, 2], 10), np.repeat([0, 1, 2, 3], 5)
     shape = np.array([[1, -1, 2, -2], [-1, 2, -2, 1], [2, 1, -1, -2.0]])
-    X = shape[rows][:, columns] * rng.uniform(0.5, 3, (30, 1)) + rng.normal(0, 3, (30, 1)) + rng.normal(0, 0.1, (30, 20))
+    X = (
+        shape[rows][:, columns] * rng.uniform(0.5, 3, (30, 1))
+        + rng.normal(0, 3, (30, 1))
+        + rng.normal(0, 0.1, (30, 20))
+    )
     X[rng.random(X.shape) < 0.2] = np.nan
     table, wide = make_tables(cells_of(X), "pearson", 1, 0.0)
     found = min((fit_once(table, wide, (3, 4), seed, {}) for seed in range(5)), key=lambda fit: fit.value)
     assert rand_index(found.rows, rows)[0] == 1.0
     assert found.value == found.history.min() >= 0.0
-    squared = min((fit_once(Table(table.cells), wide, (3, 4), seed, {}) for seed in range(5)), key=lambda fit: fit.value)
+    squared = min(
+        (fit_once(Table(table.cells), wide, (3, 4), seed, {}) for seed in range(5)), key=lambda fit: fit.value
+    )
     assert rand_index(squared.rows, rows)[0] < 1.0
 
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from bbl._ext import biclust as kernel
 from bbl.biclust.cells import Cells
+from bbl.parallel import stop_flag
 
 __all__ = ["one_way", "refill"]
 
@@ -60,11 +61,13 @@ def one_way(cells: Cells, groups: int, rng: np.random.Generator) -> np.ndarray:
     ndarray of int32, shape (I,)
         Labels 0..groups-1, all of which occur.
     """
-    distances, n = _Distances(cells), cells.shape[0]
+    distances, n, stop = _Distances(cells), cells.shape[0], stop_flag()
     seeds = [int(rng.integers(n))]
     nearest = distances(*_rows_as_centres(cells, np.array(seeds)))[:, 0]
     tries = 2 + int(np.log(groups))
     while len(seeds) < groups:
+        if stop[0]:
+            return np.zeros(n, dtype=np.int32)
         total = nearest.sum()
         chosen = rng.choice(n, tries, p=nearest / total) if total > 0.0 else rng.integers(n, size=tries)
         closer = np.minimum(distances(*_rows_as_centres(cells, chosen)), nearest[:, None])

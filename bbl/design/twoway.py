@@ -203,9 +203,10 @@ def _terms(formula: str, frame: Frame, named: Hashable | None) -> tuple[Hashable
 def _without_missing(column: Column) -> Column:
     none = column.missing()
     if none is not None:
+        count = int(none.sum())
         raise DataError(
-            f"column {column.name!r} has {int(none.sum())} missing value{'s' * (none.sum() > 1)}, so these rows belong "
-            f"to no cell. Drop them: data.dropna(subset=[{column.name!r}]).",
+            f"column {column.name!r} has {count} missing value{'s' * (count > 1)}, so some rows belong to "
+            f"no cell. Drop them: data.dropna(subset=[{column.name!r}]).",
             column=column.name,
         )
     return column

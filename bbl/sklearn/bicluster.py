@@ -114,7 +114,8 @@ class PrototypeBiclustering(BiclusterMixin, BaseEstimator):
         DataError, OptionError
             As `bbl.bicluster`.
         """
-        X = validate_data(self, X, dtype=np.float64, ensure_all_finite="allow-nan", ensure_min_samples=2)
+        least = {"ensure_min_samples": 2, "ensure_min_features": 2}
+        X = validate_data(self, X, dtype=np.float64, ensure_all_finite="allow-nan", **least)
         n = self.n_clusters
         groups: Any = n if n is None or isinstance(n, tuple | list | np.ndarray) else (n, n)
         self.result_ = bicluster(

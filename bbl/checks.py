@@ -3,21 +3,65 @@
 from __future__ import annotations
 
 import difflib
+import functools
+import inspect
 import math
 import numbers
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import ParamSpec, TypeVar
 
 import numpy as np
 
 from bbl.errors import BBLTypeError, OptionError
 
-__all__ = ["choice", "flag", "generator", "integer", "near_match", "real", "reals"]
+__all__ = ["arguments", "choice", "flag", "generator", "integer", "near_match", "real", "reals", "verb"]
+
+# R's names of what is called otherwise here, both without dots, underscores and case
+R_NAMES = {"progressbar": "verbose", "nprint": "verbose", "lzhalf": "logz", "storeopt": "refit"}
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 def near_match(name: object, known: Iterable[object]) -> str:
-    """Return ``"; did you mean 'x'?"`` for the known name closest to `name`, or an empty string."""
-    close = difflib.get_close_matches(str(name), [str(k) for k in known], n=1)
-    return f"; did you mean {close[0]!r}?" if close else ""
+    """Return ``"; did you mean 'x'?"`` for the known name closest to `name`, or an empty string.
+
+    Case, dots and underscores do not count, so that ``Lambda`` is nearer to ``lambda_`` than to ``lambdah``; R's name
+    for a thing is the nearest.
+    """
+    words = {_plain(k): str(k) for k in reversed(list(known))}
+    plain = _plain(name)
+    plain = R_NAMES[plain] if plain not in words and R_NAMES.get(plain) in words else plain
+    close = difflib.get_close_matches(plain, list(words), n=1)
+    return f"; did you mean {words[close[0]]!r}?" if close else ""
+
+
+def _plain(name: object) -> str:
+    return str(name).casefold().replace(".", "").replace("_", "")
+
+
+def arguments(function: Callable) -> list[str]:
+    """Return the names of the arguments of a function or method, without those that stand for any others."""
+    parameters = inspect.signature(function).parameters.values()
+    return [p.name for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD) and p.name != "self"]
+
+
+def verb(function: Callable[P, T]) -> Callable[P, T]:
+    """Make a name that `function` has no argument for a BBLTypeError, which tells the one that may be meant."""
+    known = arguments(function)
+
+    @functools.wraps(function)
+    def checked(*args: P.args, **named: P.kwargs) -> T:
+        for name in named:
+            if name not in known:
+                raise BBLTypeError(
+                    f"{function.__name__}() has no argument {name!r}{near_match(name, known) or '.'} Its arguments: "
+                    f"{', '.join(known)}.",
+                    argument=name,
+                )
+        return function(*args, **named)
+
+    return checked
 
 
 def choice(argument: str, value: object, known: Sequence[str]) -> str:

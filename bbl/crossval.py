@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bbl.boltzmann.estimate import Estimate, check_annealing, estimate_path, guard_memory, problems
+from bbl.boltzmann.estimate import Estimate, Problem, check_annealing, estimate_path, guard_memory, problems
 from bbl.design.labels import Labels
 from bbl.engines import Engine
 from bbl.errors import DataError
@@ -37,30 +37,43 @@ class Scored:
     ----------
     scores : ndarray, shape (S, N, K)
         Class scores ``ln p_y + E_y - ln Z_y`` of the N validated rows (fold by fold), for each of S settings.
-    y, weights, fold : ndarray, shape (N,)
+    y, weights, fold, rows : ndarray, shape (N,)
+        Group, weight and fold of each, and its position in the sample.
     last : list of Estimate
         The last fold's fit at each setting.
-    found : list of str
-        What did not converge, in words.
+    found : list of Problem
+        What did not converge.
     """
 
     scores: np.ndarray
     y: np.ndarray
     weights: np.ndarray
     fold: np.ndarray
+    rows: np.ndarray
     last: list[Estimate]
-    found: list[str]
+    found: list[Problem]
 
 
 def _run_fold(
-    sample: Sample, held: np.ndarray, labels: Labels, layout: Layout, engine: Engine, values, log_z: str, rng
+    sample: Sample,
+    weights: np.ndarray,
+    held: np.ndarray,
+    labels: Labels,
+    layout: Layout,
+    engine: Engine,
+    values,
+    log_z: str,
+    rng,
+    trails,
 ) -> tuple[list[Estimate], np.ndarray, np.ndarray]:
-    """Fit on what one fold leaves, and score what it holds."""
-    train = sample.weighted(sample.weights - held)
+    """Fit on the training `weights` of one fold, and score what it holds."""
+    train = sample.weighted(weights)
     if not train.n:
         raise DataError("A fold leaves no rows to train on; give fewer folds (nfold) or more data.", argument="nfold")
     try:
-        fits = estimate_path(train, layout, len(labels.groups), engine, values, log_z=log_z, rng=rng, labels=labels)
+        fits = estimate_path(
+            train, layout, len(labels.groups), engine, values, log_z=log_z, rng=rng, labels=labels, trails=trails
+        )
     except DataError as error:
         text = f"In the training rows of a fold: {error}"
         raise DataError(text, column=error.column, argument=error.argument) from None
@@ -84,22 +97,40 @@ def cross_validate(
     workers: int,
     rng: np.random.Generator,
     progress: Callable | None = None,
+    trails: Sequence[Sequence[dict[float, np.ndarray]]] | None = None,
 ) -> Scored:
-    """Fit every setting on every fold; the settings of a fold share warm starts or one eigendecomposition."""
+    """Fit every setting on every fold; the settings of a fold share warm starts or one eigendecomposition.
+
+    With `trails`, one for each group of each fold, settings are fitted just well enough to compare them, see
+    `Engine.compare`; the trails get what was fitted.
+    """
     K = len(labels.groups)
-    nfold, fitted = len(folds.held), engine.restrict(layout)
+    nfold, fitted = len(folds), engine.restrict(layout)
     models = K * nfold * (1 if values is None else len(values))
     check_annealing(log_z, fitted, models, workers)
     guard_memory(sample.n, fitted, K, engine, values, min(workers, nfold), folds=nfold)
     rngs = rng.spawn(nfold)
-    tasks = [(sample, held, labels, layout, engine, values, log_z, r) for held, r in zip(folds.held, rngs, strict=True)]
+    known = [None] * nfold if trails is None else trails
+    parts = zip(folds.train, folds.held, rngs, known, strict=True)
+    tasks = [(sample, train, held, labels, layout, engine, values, log_z, r, trail) for train, held, r, trail in parts]
     runs = run_tasks(_run_fold, tasks, workers, progress)
+    if trails is not None and values is not None:
+        for run, own in zip(runs, trails, strict=True):
+            for value, fit in zip(values, run[0], strict=True):
+                for trail, group in zip(own, fit.fits, strict=True):
+                    if group.site_theta is not None:  # a group without rows has none
+                        trail[float(value)] = group.site_theta
     rows = np.concatenate([run[2] for run in runs])
     weights = np.concatenate([held[run[2]] for held, run in zip(folds.held, runs, strict=True)])
-    found = [f"fold {f + 1}, {text}" for f, run in enumerate(runs) for fit in run[0] for text in problems(fit, labels)]
+    found = [
+        problem._replace(group=f"fold {f + 1}, {problem.group}")
+        for f, run in enumerate(runs)
+        for fit in run[0]
+        for problem in problems(fit, labels)
+    ]
     scores = np.concatenate([run[1] for run in runs], axis=1)
     fold = np.repeat(np.arange(len(runs)), [len(run[2]) for run in runs])
-    return Scored(scores, sample.response[rows], weights, fold, runs[-1][0], found)
+    return Scored(scores, sample.response[rows], weights, fold, rows, runs[-1][0], found)
 
 
 def calibrated(scored: Scored, scores: np.ndarray, kind: str) -> np.ndarray:
@@ -107,7 +138,7 @@ def calibrated(scored: Scored, scores: np.ndarray, kind: str) -> np.ndarray:
     if kind == "none":
         return scores
     out = np.empty_like(scores)
-    for f in range(int(scored.fold.max()) + 1):
+    for f in np.unique(scored.fold):
         here = scored.fold == f
         fitted = fit_calibration(scores[~here], scored.y[~here], scored.weights[~here], kind)
         out[here] = fitted(scores[here])
@@ -136,7 +167,7 @@ def one_standard_error(scored: Scored, values: np.ndarray, best: int, calibrate:
     losses = []
     for setting in scored.scores:
         log_p = log_probabilities(calibrated(scored, setting, calibrate))
-        by_fold = [scored.fold == f for f in range(int(scored.fold.max()) + 1)]
+        by_fold = [scored.fold == f for f in np.unique(scored.fold)]  # some folds may be empty
         losses.append([SCORES["logloss"](log_p[f], scored.y[f], scored.weights[f]) for f in by_fold])
     table = np.array(losses)
     error = table[best].std(ddof=1) / np.sqrt(table.shape[1])

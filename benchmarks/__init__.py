@@ -1,3 +1,6 @@
-"""Benchmarks: named problems x named methods, every measurement in a process of its own; see README.md."""
+"""Benchmarks of speed and of accuracy, and studies of what the package promises; see README.md."""
 
-SUITES = ("fit", "predict", "gibbs", "latency", "scaling")
+from pathlib import Path
+
+# ``python -m benchmarks.run`` and ``python -m benchmarks.coverage`` find their files one folder down
+__path__ += [str(Path(__file__).parent / folder) for folder in ("speed", "studies")]

@@ -365,3 +365,18 @@ def contiguous_folds(y, nfold):
             part.append(rows[k * size :] if k == nfold - 1 else rows[k * size : (k + 1) * size])
         folds.append(np.concatenate(part))
     return folds
+
+
+def expanded_folds(folds, counts, weights):
+    """Return the rows of the weight-expanded data that each fold holds, from its rows and how often it holds each.
+
+    The first copies of a row go to the first fold that holds it.
+    """
+    weights = np.asarray(weights, dtype=int)
+    following = np.cumsum(weights) - weights
+    out = []
+    for rows, times in zip(folds, counts, strict=True):
+        times = np.asarray(times, dtype=int)
+        out.append(np.concatenate([following[k] + np.arange(c) for k, c in zip(rows, times, strict=True)]))
+        following[rows] += times
+    return out

@@ -1,24 +1,26 @@
-"""Tests of the benchmarks: shapes of generated problems, agreement of all methods on tiny ones, the tables."""
+"""Tests of the benchmarks: shapes of generated problems, agreement of methods, tables, accuracy, studies."""
 
 import importlib.util
 import json
-import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))  # the benchmarks are no part of the installed package
 
-import benchmarks.closed_form  # noqa: E402, F401
-import benchmarks.methods  # noqa: E402, F401
-import benchmarks.uses  # noqa: E402
 from bbl.model.chains import state_energies  # noqa: E402
-from benchmarks import plots, problems, report, run  # noqa: E402
-from benchmarks.measure import METHODS, Options, measured  # noqa: E402
-from benchmarks.problems import PROBLEMS, TABLES, Part, Problem  # noqa: E402
+from benchmarks import report  # noqa: E402
+from benchmarks.accuracy import __main__ as accuracy  # noqa: E402
+from benchmarks.accuracy import methods as contestants  # noqa: E402
+from benchmarks.accuracy.data import Data, load  # noqa: E402
+from benchmarks.speed import SUITES, methods, plots, problems, run, summary, uses  # noqa: E402
+from benchmarks.speed.measure import METHODS, Options, measured  # noqa: E402
+from benchmarks.speed.problems import PROBLEMS, TABLES, Part, Problem  # noqa: E402
+from benchmarks.studies import annealing  # noqa: E402
 
 LIBRARY = {"sklearn": "sklearn", "glum": "glum", "statsmodels": "statsmodels", "dwave": "dwave.samplers"}
 
@@ -37,7 +39,15 @@ def names(job):
 
 @pytest.fixture
 def no_files(monkeypatch, tmp_path):
+    """Problems are generated, from chains that have not forgotten their start: their shape is the same."""
     monkeypatch.setenv("BBL_SHARED", str(tmp_path / "absent"))
+    for name in ("sample_states", "sample_groups"):
+        draw = getattr(problems, name)
+
+        def short(*arguments, burn_in, thin, draw=draw, **options):
+            return draw(*arguments, burn_in=10, thin=1, **options)
+
+        monkeypatch.setattr(problems, name, short)
 
 
 @pytest.mark.parametrize(
@@ -122,7 +132,7 @@ def test_subset_of_sites(tiny):
 def test_check_computes_the_objective_by_its_definition():
     part = Part(np.array([[0, 1], [1, 0], [1, 1]], dtype=np.uint8), np.array([2, 2]))
     theta = np.array([[0.3, 0.0, -0.7]])
-    value, norm = benchmarks.methods.evaluate(Problem([part], ""), 0.1, {(0, 0): theta})
+    value, norm = methods.evaluate(Problem([part], ""), 0.1, {(0, 0): theta})
     z = 0.3 - 0.7 * np.array([1, 0, 1])
     y = np.array([0, 1, 1])
     assert value == pytest.approx(np.mean(np.log1p(np.exp(z)) - z * y) + 0.05 * 0.49)
@@ -134,9 +144,7 @@ def test_check_computes_the_objective_by_its_definition():
 @pytest.mark.parametrize("job", ["meanfield", "naive"])
 def test_closed_forms_agree(tiny, job):
     options = Options(repeat=0.0, more={"eps": 0.6})
-    values = []
-    for name in names(job):
-        values.append(METHODS[job, name](tiny[2], options).objective)
+    values = [METHODS[job, name](tiny[2], options).objective for name in names(job)]
     assert len(values) == 2 and values[0] == pytest.approx(values[1], abs=1e-10)
 
 
@@ -174,7 +182,7 @@ def test_gradients_agree():
 def test_floor_of_the_named_problems():
     for n, m, L, ms in ((5000, 100, 2, 0.62), (10000, 50, 4, 2.0), (5000, 60, 21, 16.5)):
         part = Part(np.empty((n, m), dtype=np.uint8), np.full(m, L))
-        assert benchmarks.uses.floor_ms(part) == pytest.approx(ms, rel=0.01)
+        assert uses.floor_ms(part) == pytest.approx(ms, rel=0.01)
 
 
 def test_measured_repeats_short_work_and_counts_memory():
@@ -189,7 +197,7 @@ def test_measured_repeats_short_work_and_counts_memory():
     assert found.peak_mb == pytest.approx(8, abs=2) or sys.platform != "linux"
 
 
-@pytest.mark.parametrize("suite", run.SUITES)
+@pytest.mark.parametrize("suite", SUITES)
 def test_configuration_names_what_exists(suite):
     tasks = run.tasks(suite)
     assert tasks and len({tuple(t[k] for k in run.KEY) for t in tasks}) == len(tasks)
@@ -199,72 +207,71 @@ def test_configuration_names_what_exists(suite):
 
 
 def test_quoted_figures_belong_to_cases():
-    cases = {(t["suite"], t["case"]) for suite in run.SUITES for t in run.tasks(suite)}
-    quoted = run.read_rows(ROOT / "benchmarks" / "quoted.csv")
-    assert quoted
-    for row in quoted:
+    cases = {(t["suite"], t["case"]) for suite in SUITES for t in run.tasks(suite)}
+    quoted = pd.read_csv(Path(run.__file__).with_name("quoted.csv"))
+    assert len(quoted)
+    for row in quoted.to_dict("records"):
         assert (row["suite"], row["case"]) in cases and float(row["cpu_s"]) > 0 and row["tool"] and row["remark"]
 
 
 def test_targets_name_cases():
-    cases = {(t["suite"], t["case"], t["method"]) for suite in run.SUITES for t in run.tasks(suite)}
+    cases = {(t["suite"], t["case"], t["method"]) for suite in SUITES for t in run.tasks(suite)}
 
-    class Probe(report.Results):
+    class Probe(summary.Results):
         def __init__(self):
             self.rows, self.quoted, self.asked = [], [], set()
 
         def one(self, column, **want):
-            self.asked.add((want["suite"], want["case"], want.get("method", "bbl")))
+            if want["method"] not in summary.LIBRARIES:  # not every library takes every case
+                self.asked.add((want["suite"], want["case"], want["method"]))
             return 1.0
 
-        def of(self, **want):
-            self.asked |= {key for key in cases if key[:2] == (want["suite"], want["case"])} or {tuple(want.items())}
-            return []
+        def quote(self, case, tool):
+            return 1.0
 
     probe = Probe()
-    for _, figure, sign, limit, _ in report.targets():
-        figure(probe)
-        assert sign in (">=", "<=") and limit > 0
-    assert probe.asked <= cases
+    texts = []
+    for text, figure, sign, limit, unit in summary.targets():
+        texts.append(text)
+        assert sign in (">=", "<=") and limit > 0 and unit in ("x", "s", "ms", "/s")
+        assert figure(probe) == (1000.0 if unit == "ms" else 1.0)
+    assert probe.asked <= cases and len(set(texts)) == len(texts) > 20
 
 
-def test_command_writes_tables_and_plots(tmp_path):
-    command = [
-        sys.executable,
-        "-m",
-        "benchmarks.run",
-        "--suite",
-        "fit",
-        "--quick",
-        "--only",
-        "W1 bbl ",
-        "--out",
-        tmp_path,
-    ]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    assert "W1 bbl 1e-06 1:" in done.stdout
-    rows = run.read_rows(tmp_path / "fit.csv")
-    assert [(r["method"], r["tolerance"], r["threads"]) for r in rows] == [
-        ("bbl", t, k) for t in ("0.0001", "1e-06") for k in ("1", "2")
-    ]
+def test_short_names_of_the_commands_are_found():
+    for name in ("run", "coverage", "annealing", "accuracy.__main__"):
+        assert importlib.util.find_spec(f"benchmarks.{name}") is not None
+
+
+def test_command_writes_tables_and_plots(tmp_path, capsys):
+    only = "W1 bbl 1e-06 1"  # one measurement, in an interpreter of its own
+    assert run.main(["--suite", "fit", "--quick", "--only", only, "--out", str(tmp_path)]) == 0
+    assert f"{only}:" in capsys.readouterr().out
+    rows = pd.read_csv(tmp_path / "fit.csv", dtype=str, keep_default_na=False).to_dict("records")
+    assert [(r["method"], r["tolerance"], r["threads"]) for r in rows] == [("bbl", "1e-06", "1")]
     assert all(float(r["cpu_s"]) > 0 and not r["error"] for r in rows)
     text = (tmp_path / "summary.md").read_text()
     assert "### W1 (generated data)" in text and "| bbl | 1e-06 |" in text and "only a check" in text
     assert (tmp_path / "fit.png").stat().st_size > 1000
-    # a second run of one measurement replaces its row
-    run.write_rows(
-        tmp_path / "fit.csv", run.merge(rows, rows[0] | {"cpu_s": "7"}, [tuple(r[k] for k in run.KEY) for r in rows])
-    )
-    again = run.read_rows(tmp_path / "fit.csv")
-    assert [r["cpu_s"] for r in again] == ["7", *(r["cpu_s"] for r in rows[1:])]
+
+
+def test_rows_replace_those_of_the_same_key_in_order(tmp_path):
+    order = [("b", "0"), ("b", "1"), ("a", "0")]
+    old = pd.DataFrame({"name": ["a", "b", "gone"], "fold": [0, 1, 0], "method": "m", "value": [1 / 3, 2.0, 3.0]})
+    new = pd.DataFrame({"name": ["b", "b"], "fold": [0, 1], "method": "m", "value": [np.nan, 5.0]})
+    key = ["name", "fold", "method"]
+    report.update(tmp_path / "x.csv", old, key, order)
+    found = report.update(tmp_path / "x.csv", new, key, order)
+    stored = "name,fold,method,value\nb,0,m,\nb,1,m,5\na,0,m,0.333333\n"
+    assert (tmp_path / "x.csv").read_text() == stored and found.to_csv(index=False) == stored
 
 
 def test_failure_becomes_a_row():
-    task = run.tasks("fit", quick=True)[0] | {"method": "nothing"}
-    run.DISTRIBUTIONS.setdefault("nothing", "numpy")
-    row = run.launch(task, None)
+    row = run.launch(run.tasks("fit", quick=True)[0] | {"method": "nothing"}, None)
     assert "KeyError" in row["error"]
-    assert json.loads(run.text_row(row)["more"]) == {}
+    assert json.loads(run.table_row(row)["more"].item()) == {}
+    row = run.launch(run.tasks("fit", quick=True)[0] | {"timeout": 0.01}, None)
+    assert row["error"] == "not finished after 0.01 s"
 
 
 def test_ratios_and_exponents(tmp_path):
@@ -272,12 +279,43 @@ def test_ratios_and_exponents(tmp_path):
     base |= {"tolerance": "1e-06", "sites": "100", "all_sites": "100"}
     own = base | {"method": "bbl", "cpu_s": "0.02", "total_cpu_s": "0.02"}
     slow = base | {"method": "glum-lbfgs", "cpu_s": "0.2", "total_cpu_s": "1.0", "sites": "20"}
-    run.write_rows(tmp_path / "fit.csv", [own, slow])
-    results = report.Results(tmp_path)
+    pd.DataFrame([own, slow]).to_csv(tmp_path / "fit.csv", index=False)
+    results = summary.Results(tmp_path)
     assert results.speedup("W1", 1e-6) == pytest.approx(50)
-    text = report.write_summary(tmp_path).read_text()
+    text = summary.write_summary(tmp_path).read_text()
     assert "| W1: times faster than the best node-wise library, tolerance 1e-06 | >= 30 x | 50 x | yes |" in text
     assert "glum-lbfgs (20 of 100 sites, scaled)" in text and "| 50 |" in text
     x = np.array([10.0, 20, 40, 80, 160])
-    assert report.exponent(x, 3 * x**1.5) == pytest.approx(1.5)
+    assert summary.exponent(x, 3 * x**1.5) == pytest.approx(1.5)
     assert plots.draw(tmp_path)
+
+
+def test_accuracy_of_every_kind_of_method_on_one_split(tmp_path, monkeypatch):
+    monkeypatch.setattr(contestants, "GRIDS", {name: values[::5] for name, values in contestants.GRIDS.items()})
+    monkeypatch.setattr(contestants, "NFOLD", 2)
+    rng = np.random.default_rng(3)
+    y = np.repeat([0, 1], 60)
+    codes = (rng.random((120, 4)) < 0.3 + 0.4 * y[:, None]).astype(np.uint8)
+    data = Data("vote", codes, np.full(4, 2), y, [(np.arange(120)[::2], np.arange(120)[1::2])])
+    rows = accuracy.run_split(data, 0, "^bbl (mf|pseudo, lambdah 0.0001)$|CategoricalNB|^logistic$")
+    frame = pd.DataFrame(rows, columns=accuracy.COLUMNS)
+    both = {"bbl better of both", "bbl mean of both"}
+    assert set(frame["method"]) == {"bbl mf", "bbl pseudo, lambdah 0.0001", "CategoricalNB", "logistic", *both}
+    assert set(frame.loc[frame["method"] == "bbl mf", "log_z"]) == {"auto", "exact", "pseudo", "half", "mf", "ais"}
+    assert frame["accuracy"].between(0.6, 0.95).all() and (frame["log_loss"] < np.log(2)).all()
+    better, fits = frame[frame["method"].isin(both)].iloc[0], frame[frame["calibrate"] == "temperature"]
+    assert better["cv_loss"] == fits["cv_loss"].min()
+    report.update(tmp_path / "accuracy.csv", frame, accuracy.KEY, accuracy.ORDER)
+    accuracy.write(pd.read_csv(tmp_path / "accuracy.csv", keep_default_na=False), tmp_path)
+    assert "| bbl mean of both |" in (tmp_path / "accuracy.md").read_text()
+
+
+def test_data_sets_of_the_accuracy_benchmark_are_split_by_class():
+    data = load("titanic")
+    assert data.codes.shape == (2201, 3) and data.n_levels.tolist() == [4, 2, 2] and data.K == 2
+    assert len(data.splits) == 15 and all(len(train) + len(test) == 2201 for train, test in data.splits)
+
+
+def test_annealing_study_compares_with_the_exact_value():
+    frame = pd.DataFrame(annealing.compare(0, annealing.SETTINGS[3:4]), columns=annealing.COLUMNS)
+    assert abs(frame["estimate"] - frame["exact"]).item() < 5 * frame["se"].item() < 0.1

@@ -1,4 +1,4 @@
-"""Folds as weights, pooled scores, and the labelled results of crossVal."""
+"""Pooled scores and the labelled results of crossVal; its folds against those of scikit-learn."""
 
 import numpy as np
 import pandas as pd
@@ -7,63 +7,9 @@ import reference as oracle
 
 import bbl
 from bbl.errors import OptionError
-from bbl.rows.folds import consecutive_folds, shuffled_folds, splitter_folds
-from bbl.rows.sample import Sample
 
-
-def make_sample(weights, y):
-    n = len(y)
-    return Sample(np.arange(n, dtype=np.uint8)[:, None] % 2, np.asarray(weights, dtype=float), np.asarray(y))
-
-
-@pytest.mark.parametrize("nfold", [2, 3, 5])
-def test_consecutive_folds_are_those_of_r(nfold):
-    y = np.random.default_rng(0).integers(0, 3, 50)
-    sample = make_sample(np.ones(50), y)
-    for got, expected in zip(
-        consecutive_folds(sample, nfold).expanded_rows(sample), oracle.contiguous_folds(y, nfold), strict=True
-    ):
-        np.testing.assert_array_equal(got, expected)
-
-
-def test_weights_are_cut_as_if_rows_were_repeated():
-    weights, y = np.array([3, 1, 4, 1, 5, 9, 2]), np.array([0, 1, 0, 1, 1, 0, 0])
-    sample = make_sample(weights, y)
-    folds = consecutive_folds(sample, 4)
-    expected = oracle.contiguous_folds(np.repeat(y, weights), 4)
-    for got, rows in zip(folds.expanded_rows(sample), expected, strict=True):
-        np.testing.assert_array_equal(got, rows)
-    np.testing.assert_array_equal(folds.held.sum(axis=0), weights)
-
-
-def test_a_group_smaller_than_the_number_of_folds():
-    sample = make_sample([1, 1, 20], [0, 0, 1])
-    held = consecutive_folds(sample, 5).held
-    np.testing.assert_array_equal(held.sum(axis=0), [1, 1, 20])
-    np.testing.assert_array_equal(held[:, 0], [1, 0, 0, 0, 0])
-
-
-def test_shuffled_folds_keep_sizes_and_differ():
-    sample = make_sample([3, 1, 4, 1, 5, 9, 2], [0, 1, 0, 1, 1, 0, 0])
-    one = shuffled_folds(sample, 3, np.random.default_rng(1)).held
-    again = shuffled_folds(sample, 3, np.random.default_rng(1)).held
-    other = shuffled_folds(sample, 3, np.random.default_rng(2)).held
-    np.testing.assert_array_equal(one, again)
-    assert (one != other).any()
-    np.testing.assert_array_equal(one.sum(axis=0), sample.weights)
-    for y in (0, 1):
-        regular = consecutive_folds(sample, 3).held[:, sample.y == y].sum(axis=1)
-        np.testing.assert_array_equal(one[:, sample.y == y].sum(axis=1), regular)
-
-
-def test_splitter_folds():
-    sklearn = pytest.importorskip("sklearn.model_selection")
-    y = np.repeat([0, 1], 10)
-    sample = make_sample(np.arange(1, 21), y)
-    held = splitter_folds(sample, sklearn.StratifiedKFold(4)).held
-    np.testing.assert_array_equal(held.sum(axis=0), sample.weights)
-    with pytest.raises(OptionError, match="cv"):
-        splitter_folds(sample, [(np.arange(10), np.arange(10, 20))])
+ORDERED = "not spread over the consecutive folds"
+STIFF = pytest.mark.filterwarnings("ignore:On the validated rows the log-loss")  # of penalties that only matter here
 
 
 @pytest.fixture(scope="module")
@@ -83,25 +29,34 @@ def test_grid_scores_are_those_of_single_settings(titanic):
     assert both.regstar in grid
 
 
+@STIFF
 def test_weighted_and_expanded_data_give_the_same_table(titanic):
     raw = bbl.freq2raw(titanic, "Freq")
     for method, grid in (("mf", {"eps": [0.2, 0.9]}), ("pseudo", {"lambda_": [0.01, 0.1], "lambdah": 0.01})):
-        one = bbl.crossVal("Survived ~ .^2", titanic, "Freq", method, **grid)
-        other = bbl.crossVal("Survived ~ .^2", raw, None, method, **grid)
+        with pytest.warns(bbl.DataWarning, match=ORDERED):
+            one = bbl.crossVal("Survived ~ .^2", titanic, "Freq", method, **grid)
+        with pytest.warns(bbl.DataWarning, match=ORDERED):
+            other = bbl.crossVal("Survived ~ .^2", raw, None, method, **grid)
         np.testing.assert_allclose(one.cvframe, other.cvframe, atol=1e-9)
-        for a, b in zip(one.folds, other.folds, strict=True):
+        counts = np.split(one.observed["weights"], np.cumsum([len(f) for f in one.folds])[:-1])
+        for a, b in zip(oracle.expanded_folds(one.folds, counts, titanic["Freq"]), other.folds, strict=True):
             np.testing.assert_array_equal(a, b)
+        shuffled = [
+            bbl.crossVal("Survived ~ .^2", data, w, method, shuffle=True, seed=1, **grid).cvframe
+            for data, w in ((titanic, "Freq"), (raw, None))
+        ]
+        np.testing.assert_allclose(*shuffled, atol=1e-9)
 
 
 def test_results_do_not_depend_on_n_jobs(titanic):
-    args = {"weights": "Freq", "method": "mf", "eps": [0.1, 0.5, 0.9]}
+    args = {"weights": "Freq", "method": "mf", "eps": [0.1, 0.5, 0.9], "shuffle": True, "seed": 1}
     tables = [bbl.crossVal("Survived ~ .^2", titanic, n_jobs=k, **args).cvframe for k in (1, 2, 4)]
     for table in tables[1:]:
         pd.testing.assert_frame_equal(table, tables[0], check_exact=True)
 
 
 def test_refit_and_the_last_fold(titanic):
-    args = {"weights": "Freq", "method": "mf", "eps": [0.5, 0.9]}
+    args = {"weights": "Freq", "method": "mf", "eps": [0.5, 0.9], "shuffle": True, "seed": 1}
     cv = bbl.crossVal("Survived ~ .^2", titanic, **args)
     again = bbl.bbl("Survived ~ .^2", titanic, "Freq", "mf", eps=cv.regstar)
     pd.testing.assert_frame_equal(cv.predict(titanic), again.predict(titanic))
@@ -119,10 +74,11 @@ def test_other_scores(titanic, score):
 
 
 def test_pooled_predictions_hold_every_observation_once(titanic):
-    cv = bbl.crossVal("Survived ~ Class", titanic, "Freq", "naive")
+    dealt = {"shuffle": True, "seed": 1}
+    cv = bbl.crossVal("Survived ~ Class", titanic, "Freq", "naive", **dealt)
     assert cv.observed["weights"].sum() == titanic["Freq"].sum()
     hits = cv.observed["weights"] @ (cv.pooled["yhat"] == cv.observed["y"])
-    accuracy = bbl.crossVal("Survived ~ Class", titanic, "Freq", "naive", use_auc=False).maxscore
+    accuracy = bbl.crossVal("Survived ~ Class", titanic, "Freq", "naive", use_auc=False, **dealt).maxscore
     assert hits / 2201 == pytest.approx(accuracy)
 
 
@@ -151,3 +107,144 @@ def test_bad_options_are_named(titanic, options, name):
     with pytest.raises(bbl.BBLError, match=name) as caught:
         bbl.crossVal("Survived ~ .", titanic, "Freq", **options)
     assert caught.value.argument == name
+
+
+def table(n, seed, K=2):
+    """Four predictors that go with the response, every level in every third of the rows."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, K, n)
+    data = {f"x{i}": np.where(rng.random(n) < 0.5, (y + i) % 3, rng.integers(0, 3, n)) for i in range(4)}
+    return pd.DataFrame({"y": np.array(["no", "yes", "so"])[y], **data})
+
+
+@pytest.fixture(scope="module")
+def splits():
+    """Positions of training and validation rows in 180 rows, some of which hold positions in no part of a fold."""
+    sklearn = pytest.importorskip("sklearn.model_selection")
+    X, groups = np.zeros((180, 1)), np.random.default_rng(0).integers(0, 9, 180)
+    splitters = {
+        "KFold": sklearn.KFold(4),
+        "ShuffleSplit": sklearn.ShuffleSplit(4, train_size=0.3, test_size=0.2, random_state=1),
+        "TimeSeriesSplit": sklearn.TimeSeriesSplit(3),
+        "GroupKFold": list(sklearn.GroupKFold(3).split(X, None, groups)),
+        "repeats": [(np.r_[:90, :30], np.r_[90:120, 100:110]), (np.arange(180) % 2 == 0, np.arange(180) % 2 == 1)],
+    }
+    return {k: (s, list(s.split(X)) if hasattr(s, "split") else s) for k, s in splitters.items()}
+
+
+@STIFF
+@pytest.mark.parametrize("name", ["KFold", "ShuffleSplit", "TimeSeriesSplit", "GroupKFold", "repeats"])
+@pytest.mark.parametrize("what", ["plain", "weights", "weights of zero", "missing dropped", "missing summed out"])
+def test_training_and_validation_rows_are_those_of_scikit_learn(splits, name, what):
+    from sklearn import config_context
+    from sklearn.model_selection import cross_val_score
+
+    from bbl.sklearn import BBLClassifier
+
+    data, (cv, pairs), rng = table(180, 5), splits[name], np.random.default_rng(2)
+    X, y = data.drop(columns="y").astype(object), data["y"]
+    missing = {"missing dropped": "drop", "missing summed out": "marginal"}.get(what, "raise")
+    weights = np.ones(180, dtype=int)
+    if what.startswith("weights"):
+        weights = rng.integers(0 if "zero" in what else 1, 4, 180)
+    if missing != "raise":
+        X = X.mask(rng.random(X.shape) < 0.05)
+    used = weights > 0
+    if missing == "drop":  # scikit-learn would score rows without an answer
+        used &= ~X.isna().any(axis=1).to_numpy()
+        rows = np.arange(180)
+        pairs = [[rows[part][used[rows[part]]] for part in pair] for pair in pairs]
+    model = BBLClassifier(lambda_=0.05, lambdah=0.05, missing=missing, log_z="exact")
+    with config_context(enable_metadata_routing=True):
+        model = model.set_fit_request(sample_weight=True).set_score_request(sample_weight=True)
+        expected = cross_val_score(model, X, y, cv=pairs, params={"sample_weight": weights}, error_score="raise")
+    got = bbl.crossVal(
+        "y ~ .^2", X.assign(y=y), weights, lambda_=0.05, lambdah=0.05, missing=missing, log_z="exact", cv=cv, verbose=0
+    )
+    hit = (got.pooled["yhat"].astype(object) == got.observed["y"].astype(object)).to_numpy()
+    fold = np.repeat(np.arange(len(got.folds)), [len(f) for f in got.folds])
+    w = got.observed["weights"].to_numpy()
+    np.testing.assert_allclose(np.bincount(fold, w * hit) / np.bincount(fold, w), expected, atol=1e-12)
+    for rows, (_, validation) in zip(got.folds, pairs, strict=True):
+        chosen = np.arange(180)[validation]
+        np.testing.assert_array_equal(np.sort(rows), np.unique(chosen[used[chosen]]))
+
+
+@STIFF
+def test_the_model_of_the_last_fold_has_its_training_rows():
+    data, rows = table(60, 1), np.arange(60)
+    folds = [(rows[:30], rows[50:]), (rows[10:30], rows[30:40])]
+    settings = {"lambda_": 0.1, "lambdah": 0.1, "xlevels": {f"x{i}": [0, 1, 2] for i in range(4)}, "verbose": 0}
+    cv = bbl.crossVal("y ~ .^2", data, cv=folds, refit=False, **settings)
+    assert cv.model.model_frame.index.tolist() == list(range(10, 30)) and cv.model.nobs() == 20
+    again = bbl.bbl("y ~ .^2", data.iloc[10:30], testNull=False, **settings)
+    np.testing.assert_array_equal(cv.model.params.theta, again.params.theta)
+
+
+def test_a_splitter_sees_the_rows_of_the_data():
+    data, seen = table(60, 3), []
+    data["ward"] = np.arange(60) % 3
+
+    class ByWard:
+        def split(self, X, y, groups=None):
+            seen.append((len(X), len(y)))
+            for ward in range(3):
+                yield np.flatnonzero(X["ward"] != ward), np.flatnonzero(X["ward"] == ward)
+
+    weights = np.arange(60) % 4
+    for table_ in (data, data.to_dict("list")):
+        cv = bbl.crossVal("y ~ . - ward", table_, weights, "naive", cv=ByWard(), verbose=0)
+        for ward, rows in enumerate(cv.folds):
+            np.testing.assert_array_equal(np.sort(rows), np.flatnonzero((np.arange(60) % 3 == ward) & (weights > 0)))
+    assert seen == [(60, 60)] * 2
+
+
+@pytest.mark.parametrize(
+    ("cv", "match"),
+    [
+        ([(np.arange(30), [])] * 2, "validates no row"),
+        ([([], np.arange(30)), (np.arange(30), [31])], "Fold 1 of cv leaves no rows to train on"),
+        ([(np.arange(30), [60]), (np.arange(30), [31])], "60"),
+        ([(np.arange(30), [0.5]), (np.arange(30), [31])], "integer"),
+        ([(np.arange(30), [31])], "fewer than 2"),
+        ([np.arange(30)] * 2, "no folds"),
+        (5, "nfold"),
+        ("x", "no folds"),
+    ],
+)
+def test_folds_that_are_none_are_refused(cv, match):
+    with pytest.raises(OptionError, match=match) as caught:
+        bbl.crossVal("y ~ .", table(60, 1), cv=cv)
+    assert caught.value.argument == "cv"
+
+
+def test_a_splitter_of_groups_without_groups_names_the_remedy():
+    sklearn = pytest.importorskip("sklearn.model_selection")
+    with pytest.raises(OptionError, match=r"splitter.split\(X, y, groups\)"):
+        bbl.crossVal("y ~ .", table(60, 1), cv=sklearn.GroupKFold(3))
+
+
+@STIFF
+def test_weights_of_a_thousand_million_are_never_expanded():
+    data = table(20, 7)
+    data["n"] = 10**9
+    settings = {"lambda_": 0.1, "lambdah": 0.1, "verbose": 0}
+    for cv in ({"shuffle": True, "seed": 1}, {"cv": [(np.arange(10), np.arange(10, 20))] * 2}):
+        found = bbl.crossVal("y ~ .", data, "n", **settings, **cv)
+        assert found.observed["weights"].sum() == 20e9 and sum(map(len, found.folds)) <= 100
+    with pytest.warns(bbl.DataWarning, match=ORDERED):
+        assert bbl.crossVal("y ~ .", data, "n", **settings).observed["weights"].sum() == 20e9
+    tuned = bbl.bbl("y ~ .", data, "n", lambda_="cv", lambdah=0.1, calibrate="temperature", verbose=0)
+    assert tuned.tuning.loss.min() > 0 and tuned.nobs() == 20e9
+
+
+def test_shuffled_folds_of_a_weighted_table_hold_what_is_expected_of_them():
+    data = table(40, 7)
+    weights = np.where(np.arange(40) % 2, 10**9, 3)
+    cv = bbl.crossVal("y ~ .", data, weights, "naive", shuffle=True, seed=1, verbose=0)
+    fold = np.repeat(np.arange(5), [len(f) for f in cv.folds])
+    rows, held = np.concatenate(cv.folds), cv.observed["weights"].to_numpy()
+    np.testing.assert_array_equal(np.bincount(rows, held), weights)
+    heavy = rows % 2 == 1
+    # a fifth of each row's copies, within six standard deviations of a hypergeometric count
+    assert (abs(held[heavy] - 2e8) < 6 * np.sqrt(1e9 * 0.16)).all() and len(np.unique(fold)) == 5

@@ -55,7 +55,9 @@ def compare_cross_validation(case):
     problem = cv_problem(case)
     cv, _ = quietly(bbl.crossVal, case.formula, case.data, case.weights, refit=False, verbose=0, **case.keywords())
     stored = [np.array(f) - 1 for f in case.raw["folds"]["validation_rows"]]
-    same = len(cv.folds) == len(stored) and all(map(np.array_equal, cv.folds, stored))
+    counts = np.split(cv.observed["weights"], np.cumsum([len(f) for f in cv.folds])[:-1])
+    folds = oracle.expanded_folds(cv.folds, counts, np.ones(len(case.data)) if case.weights is None else case.weights)
+    same = len(folds) == len(stored) and all(map(np.array_equal, folds, stored))
     checks = [Check("folds", float(not same), 0.0, "folds")]
     checks += compare_table(case, problem, cv, stored)
     checks += compare_pooled(case, problem, cv, stored)

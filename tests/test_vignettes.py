@@ -38,7 +38,16 @@ def columns(case, *names):
 
 
 def test_all_are_there():
-    names = ["binding_sites", "discriminant", "genetic_code", "mnist", "r_users", "simulated", "titanic"]
+    names = [
+        "binding_sites",
+        "discriminant",
+        "genetic_code",
+        "mnist",
+        "r_users",
+        "simulated",
+        "titanic",
+        "two_way_clustering",
+    ]
     assert [script.stem for script in SCRIPTS] == names
 
 

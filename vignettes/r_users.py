@@ -47,6 +47,8 @@
 # ```
 
 # %%
+import warnings
+
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
@@ -89,6 +91,9 @@ print(bfit.coef().J["No"]["Class", "Sex"])
 print(bfit.tidy().head(3))
 
 # %% [markdown]
+# What R's lists have by name, `coef()` has as attributes and by name too: `bfit.coef()["h"]["No"]["Class"]`. An
+# argument that is called otherwise here is an error that tells its name: `progress_bar=` is `verbose=`.
+#
 # `tidy()` has all coefficients as a long table. `summary()` shows R's likelihood-ratio tests, and more: see
 # `fit.inference()` for standard errors and Wald tests of single parameters, which R does not have.
 #
@@ -176,11 +181,12 @@ except bbl.errors.FormulaError as error:
 # ```
 #
 # As in R, folds are consecutive rows of each group unless asked otherwise. For sorted data that is seldom what one
-# wants:
+# wants, and a `DataWarning` (silenced here) says so:
 
 # %%
 options = {"weights": "Freq", "method": "mf", "eps": np.linspace(0, 1, 5), "verbose": 0}
-consecutive = bbl.crossVal("Survived ~ .^2", titanic, **options)
+with warnings.catch_warnings(action="ignore", category=bbl.DataWarning):
+    consecutive = bbl.crossVal("Survived ~ .^2", titanic, **options)
 shuffled = bbl.crossVal("Survived ~ .^2", titanic, **options, shuffle=True, seed=1)
 print(consecutive.cvframe[["epsilon", "AUC"]].assign(shuffled=shuffled.cvframe["AUC"]).round(4).to_string(index=False))
 

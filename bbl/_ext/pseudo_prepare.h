@@ -323,6 +323,7 @@ static void pseudo_size(pseudo_problem *p, ptrdiff_t n)
     p->D_padded = (p->D + 7) / 8 * 8;
     p->n_padded = (n + 3) / 4 * 4;
     p->block = pseudo_min(PSEUDO_BLOCK / (ptrdiff_t)p->real / p->lanes, p->n_padded);
+    p->block = p->block > 0 ? p->block : 1;  /* no rows, no blocks, but a divisor */
     p->n_blocks = (n + p->block - 1) / p->block;
     p->n_tasks = (p->m + p->lanes - 1) / p->lanes;
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -10,12 +11,14 @@ from bbl.biclust.cells import Cells
 from bbl.biclust.methods import make_method
 from bbl.checks import generator, integer
 from bbl.design.twoway import TwoWay
-from bbl.errors import BBLTypeError, OptionError
+from bbl.errors import BBLTypeError, ConvergenceWarning, OptionError
 from bbl.parallel import n_workers, progress_bar
 from bbl.report.text import call_text
 from bbl.results.blocks import BiclusterResults
 
 __all__ = ["bicluster"]
+
+MIXED = 1.1  # largest split R-hat that is no warning
 
 
 def bicluster(
@@ -78,6 +81,8 @@ def bicluster(
     -----
     DataWarning
         If the number of groups that was chosen is the largest that was tried.
+    ConvergenceWarning
+        If chains have not mixed (split R-hat above 1.1), or groups still changed after `max_iter` iterations.
 
     Notes
     -----
@@ -85,7 +90,8 @@ def bicluster(
 
     References
     ----------
-    Li J (2015), chapters 1 and 2 of a thesis on biclustering and deep learning, Iowa State University.
+    Li J (2014). Biclustering methods and a Bayesian approach to fitting Boltzmann machines in statistical learning.
+    Thesis, Iowa State University, chapters 1 and 2.
 
     Examples
     --------
@@ -107,7 +113,24 @@ def bicluster(
     n_levels = 1 if table.levels is None or how.response != "levels" else len(table.levels.levels)
     with progress_bar(how.steps(n_init, size, table.shape), "bicluster", verbose) as step:
         found = how.fit(cells, size, n_init, rng, workers, step, n_levels)
-    return BiclusterResults.from_found(_call(formula, weights, size, method, options), table, how, cells, found)
+    fit = BiclusterResults.from_found(_call(formula, weights, size, method, options), table, how, cells, found)
+    _warn(fit)
+    return fit
+
+
+def _warn(fit: BiclusterResults) -> None:
+    """Warn of chains that have not mixed, and of an alternation that was cut short."""
+    if fit.posterior is not None and (worst := fit.posterior.rhat.max()) > MIXED:
+        warnings.warn(
+            f"the chains have not mixed: the split R-hat of {fit.posterior.rhat.idxmax()} is {worst:.3f}, above "
+            f"{MIXED}. Raise warmup, draws or thin.",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
+    if not fit.converged:
+        warnings.warn(
+            f"the groups still changed after {fit.n_iter} iterations. Raise max_iter.", ConvergenceWarning, stacklevel=3
+        )
 
 
 def _call(formula: str | None, weights: Any, groups: tuple[int, int] | None, method: str, options: dict) -> str:

@@ -9,10 +9,12 @@ import numpy as np
 import pandas as pd
 
 from bbl.boltzmann.estimate import estimate, problems, warn_problems
+from bbl.boltzmann.guards import warn_ordered, warn_training, warn_validation
 from bbl.boltzmann.tuning import NFOLD, RULES, tune
-from bbl.checks import choice, flag, generator, integer, reals
-from bbl.crossval import cross_validate, score_settings
+from bbl.checks import arguments, choice, flag, generator, integer, reals
+from bbl.crossval import calibrated, cross_validate, score_settings
 from bbl.design.design import Design
+from bbl.design.frames import to_frame
 from bbl.engines import ENGINES, Engine, make_engine
 from bbl.errors import OptionError
 from bbl.model.layout import Layout
@@ -101,6 +103,9 @@ def bbl(
     -----
     ConvergenceWarning
         If a predictor did not reach its optimum or has none; names group and predictor.
+    DataWarning
+        If the log-loss on the training rows (on up to 2,000 of them) is worse than that of naive Bayes or of the shares
+        of the groups; `calibrate` is the remedy.
 
     Notes
     -----
@@ -131,7 +136,7 @@ def bbl(
     shown = {**options, "missing": (missing, "raise"), "log_z": (log_z, "auto"), "calibrate": (calibrate, "none")}
     call = call_text("bbl", _call_arguments(formula, weights, method, **shown))
     rule = _pop_rule(method, options)
-    engine = make_engine(method, options)
+    engine = make_engine(method, options, arguments(bbl))
     design, sample, index = Design.from_data(formula, data, weights, xlevels, flag("novarOk", novarOk), missing)
     layout = Layout(design.n_levels, design.pairs)
     K, tuning = len(design.labels.groups), None
@@ -146,6 +151,7 @@ def bbl(
     if calibrate != "none" and tuning is not None:
         result = replace(result, calibration=tuning.calibration)
     warn_problems(problems(result, design.labels))
+    warn_training(sample, result, design.labels, engine)
     return BBLResults(call, design, sample, index, engine, result, tuning)
 
 
@@ -211,15 +217,18 @@ def crossVal(
     formula, data, weights, method, xlevels, novarOk, missing, log_z, calibrate, n_jobs
         As in `bbl`; each fold is calibrated on the others.
     nfold : int, default 5
-        Number of folds: as in R, consecutive blocks of each response group, the last takes the rest.
+        Number of folds: as in R, consecutive blocks of each response group, the last takes the rest. Copies of a
+        weighted row may fall into different folds.
     use_auc : bool, default True
         Whether two groups are scored by AUC (with DeLong's 95% interval); otherwise by accuracy.
     score : {"auc", "accuracy", "logloss", "brier"}, optional
         Overrules `use_auc`.
     cv : scikit-learn splitter or iterable of (train, validation) row positions, optional
-        Overrules `nfold` and `shuffle`.
+        Overrules `nfold` and `shuffle`. A fold is trained on its training positions, and on nothing else. Positions
+        are those of the rows of `data`, whether the fit uses them or not. A splitter is called as
+        ``cv.split(data, y)``; for one of groups give ``list(splitter.split(X, y, groups))``.
     shuffle : bool, default False
-        Whether rows are dealt to the folds at random, within each group.
+        Whether rows are dealt to the folds at random, within each group. To be asked for where rows are ordered.
     seed : int or numpy.random.Generator, optional
         For `shuffle`, and for ln Z by sampling.
     refit : bool, default True
@@ -237,7 +246,16 @@ def crossVal(
     Raises
     ------
     OptionError
-        If `nfold`, `score` or an option of the method is out of range.
+        If `nfold`, `score`, `cv` or an option of the method is out of range.
+
+    Warns
+    -----
+    ConvergenceWarning
+        As `bbl`; names the fold too.
+    DataWarning
+        If predictors are not spread over consecutive folds as by chance (a test with at most 1 % of false alarms), or
+        the validation log-loss at the best setting is worse than that of naive Bayes or of the shares of the groups:
+        AUC does not see an error of ln Z between the groups.
 
     Examples
     --------
@@ -257,7 +275,7 @@ def crossVal(
     tuned = _tuned(method)
     grid = options.pop(tuned, None) if tuned else None
     values = None if grid is None else reals(str(tuned), grid, 0.0, 1.0 if tuned == "eps" else np.inf)
-    engine = make_engine(method, options)
+    engine = make_engine(method, options, arguments(crossVal))
     design, sample, index = Design.from_data(formula, data, weights, xlevels, flag("novarOk", novarOk), missing)
     K = len(design.labels.groups)
     if score is None:
@@ -266,23 +284,31 @@ def crossVal(
     if score == "auc" and K != 2:
         raise OptionError(f"score='auc' needs two response groups, not {K}; use 'accuracy'.", argument="score")
     rng = generator(seed)
-    folds = _folds(sample, nfold, cv, flag("shuffle", shuffle), rng)
+    kept = design.kept(data, weights)
+    if cv is not None:
+        folds = _splitter_folds(cv, data, design, sample, kept)
+    else:
+        folds = _own_folds(sample, nfold, flag("shuffle", shuffle), rng)
     layout = Layout(design.n_levels, design.pairs)
-    with progress_bar(len(folds.held), "crossVal", verbose) as step:
+    with progress_bar(len(folds), "crossVal", verbose) as step:
         scored = cross_validate(
             sample, design.labels, layout, engine, values, folds, log_z=log_z, workers=workers, rng=rng, progress=step
         )
     table, best = score_settings(scored, score, choice("calibrate", calibrate, CALIBRATE))
     warn_problems(scored.found)
+    if cv is None and not shuffle:
+        warn_ordered(sample, folds, design.labels)
     if values is not None:
         engine = engine.at(float(values[best]))
-    validated = folds.expanded_rows(sample)
+    scores = calibrated(scored, scored.scores[best], calibrate)
+    warn_validation(sample, design.labels, layout, engine, folds, scored, scores, workers)
+    validated = [kept[scored.rows[scored.fold == f]] for f in range(len(folds))]
     final = scored.last[best]
     if flag("refit", refit):
         common: dict[str, Any] = {"log_z": log_z, "workers": workers, "rng": rng, "labels": design.labels}
         final = estimate(sample, layout, K, engine, pooled=True, **common)
     else:
-        left = sample.weights - folds.held[-1]
+        left = folds.train[-1]
         index, sample = index[left > 0], sample.weighted(left)
     if calibrate != "none":
         fitted = fit_calibration(scored.scores[best], scored.y, scored.weights, calibrate)
@@ -296,8 +322,18 @@ def crossVal(
     return CVResults(frame, best, score, validated, scored, calibrate, model)
 
 
-def _folds(sample: Sample, nfold: int, cv: Any, shuffle: bool, rng: np.random.Generator) -> Folds:
-    if cv is not None:
-        return splitter_folds(sample, cv)
+def _own_folds(sample: Sample, nfold: int, shuffle: bool, rng: np.random.Generator) -> Folds:
     integer("nfold", nfold, 2, int(sample.total))
     return shuffled_folds(sample, nfold, rng) if shuffle else consecutive_folds(sample, nfold)
+
+
+def _splitter_folds(cv: Any, data: Any, design: Design, sample: Sample, kept: np.ndarray) -> Folds:
+    """Return the folds of `cv`, whose positions are those of the rows of `data`, for the rows that are kept."""
+    if isinstance(cv, int | np.integer):
+        raise OptionError(f"cv={cv} is no splitter; for {cv} folds give nfold={cv}.", argument="cv")
+    frame = to_frame(data)
+    weights = np.zeros(frame.n)
+    weights[kept] = sample.weights
+    table = data if hasattr(data, "shape") else pd.DataFrame({name: frame.column(name).array for name in frame.columns})
+    folds = splitter_folds(cv, table, design.groups(frame), weights)
+    return Folds(folds.train[:, kept], folds.held[:, kept])

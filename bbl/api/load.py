@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from bbl.checks import verb
 from bbl.errors import BBLError, ModelFileError
 from bbl.results import BBLResults
 from bbl.results.blocks import BiclusterResults
@@ -14,6 +15,7 @@ __all__ = ["load"]
 KINDS: dict[str, Any] = {kind.kind: kind for kind in (BBLResults, BiclusterResults)}
 
 
+@verb
 def load(path: Any) -> Any:
     """Read a model that ``fit.save(path)`` wrote.
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
-from bbl.boltzmann.estimate import check_known, fit_group, warn_problems
-from bbl.checks import choice, flag
+from bbl.boltzmann.estimate import Problem, check_known, fit_group, warn_problems
+from bbl.checks import arguments, choice, flag
 from bbl.design.design import MISSING
 from bbl.design.weights import check_weights
 from bbl.engines import Engine, make_engine
@@ -44,9 +45,10 @@ def mlestimate(
     xi : array_like of int, shape (n, m)
         Codes ``0..L_i-1``.
     weights : array_like, shape (n,), optional
-        Frequencies, whole numbers.
-    qJ : array_like of bool, shape (m, m), optional
-        Which predictors interact; all by default.
+        Frequencies, whole numbers. If `xi` is a DataFrame and they are a Series, both must have one index; likewise the
+        rows and columns of `qJ` must be the columns of `xi`, and the index of `L`.
+    qJ : array_like of bool (or 0 and 1), shape (m, m), optional
+        Which predictors interact, symmetric; all by default. The diagonal does not matter.
     L : array_like of int, shape (m,), optional
         Numbers of levels; by default the largest code of each column plus one, and at least two.
     method, log_z, n_jobs, **options
@@ -75,17 +77,15 @@ def mlestimate(
     0.693147
     """
     choice("log_z", log_z, LOG_Z)
-    engine = make_engine(method, options)
+    engine = make_engine(method, options, arguments(mlestimate))
+    _check_labels(xi, qJ, L)
     sample, n_levels = _coded_sample(xi, weights, L, choice("missing", missing, MISSING))
     m = len(n_levels)
     pairs = None
     if flag("naive", naive) or engine.name == "naive":
         pairs = np.empty((0, 2), dtype=np.intp)
     elif qJ is not None:
-        mask = np.asarray(qJ)
-        if mask.shape != (m, m) or not np.array_equal(mask.astype(bool), mask.astype(bool).T):
-            raise OptionError(f"qJ must be a symmetric {m} x {m} matrix; got shape {mask.shape}.", argument="qJ")
-        pairs = np.argwhere(np.triu(mask.astype(bool), 1))
+        pairs = np.argwhere(np.triu(_interacting(qJ, m), 1))
     layout = Layout(n_levels, pairs)
     check_memory(24.0 * layout.D**2, f"A fit with {layout.D} non-reference levels", "Use fewer levels.")
     kind = resolve_log_z(log_z, layout, engine.log_z)
@@ -93,13 +93,48 @@ def mlestimate(
     fit, lz, _ = fit_group(sample, layout, engine, None, kind, n_workers(n_jobs), keep_sites=True)[0]
     if kind == "exact":
         lz = float(exact_log_z(layout, fit.theta[None])[0])
-    warn_problems([f"predictor {i}:{f' level {a}' if a >= 0 else ''} {text}" for i, a, text in fit.notes])
+    told = ((f"predictor {note.predictor}", f"level {note.level}" * (note.level >= 0), *note[2:]) for note in fit.notes)
+    warn_problems([Problem("", *parts) for parts in told])
     # without symmetrisation the two solutions of a pair differ, and both are wanted
     J_all = layout.to_matrix(fit.theta)[1] if fit.site_theta is None else fit.site_theta[:, 1:]
     if fit.site_theta is not None and getattr(engine, "symmetrize", True):
         J_all = 0.5 * (J_all + J_all.T)
     more = {"lkh": fit.lkh, "lz": lz, "converged": bool(fit.converged.all()), "n_iter": fit.n_iter}
     return MLEstimate.from_matrix(layout, fit.theta[: layout.D], J_all, **more)
+
+
+def _check_labels(xi: Any, qJ: Any, L: Any) -> None:
+    """Refuse a labelled `qJ` or `L` whose labels are not the columns of a labelled `xi`: it would go by position."""
+    if not isinstance(xi, pd.DataFrame):
+        return
+    axes = {"qJ": qJ.axes if isinstance(qJ, pd.DataFrame) else [], "L": [L.index] if isinstance(L, pd.Series) else []}
+    for argument, labels in axes.items():
+        if not all(axis.equals(xi.columns) for axis in labels):
+            raise DataError(
+                f"{argument} is labelled, and its labels are not the columns of xi, in their order. Reindex it, or "
+                f"pass {argument}.to_numpy() to go by position.",
+                argument=argument,
+            )
+
+
+def _interacting(qJ: Any, m: int) -> np.ndarray:
+    """Check which predictors interact, as a symmetric matrix (m, m) of bool."""
+    try:
+        mask = np.asarray(qJ)
+    except ValueError:  # ragged
+        mask = np.empty(0, dtype=object)
+    if mask.shape != (m, m):
+        raise OptionError(f"qJ must be a {m} x {m} matrix, a row for each predictor; got {qJ!r}.", argument="qJ")
+    odd = mask[~np.isin(mask, (0, 1))] if mask.dtype.kind in "biuf" else mask.ravel()
+    if len(odd):
+        raise OptionError(f"qJ must hold True and False, or 1 and 0; got {odd[0]!r}.", argument="qJ")
+    one_sided = np.argwhere((mask != mask.T) & (mask == 1))
+    if len(one_sided):
+        i, j = one_sided[0]
+        raise OptionError(
+            f"qJ is not symmetric: predictor {i} interacts with {j}, but not {j} with {i}. Set both.", argument="qJ"
+        )
+    return mask.astype(bool)
 
 
 def _levels(L: Any, m: int) -> np.ndarray:
@@ -125,7 +160,7 @@ def _coded_sample(xi: Any, weights: Any, L: Any, missing: str) -> tuple[Sample, 
         )
     if not codes.size:
         raise DataError("xi has no rows or no columns.", argument="xi")
-    w = check_weights(weights, len(codes))
+    w = check_weights(weights, len(codes), data=xi)
     none = np.isnan(codes)
     if none.any() and missing == "raise":
         raise DataError(

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from bbl.checks import flag, generator, integer, real
-from bbl.errors import BBLTypeError, DataError, OptionError
+from bbl.checks import flag, generator, integer, real, verb
+from bbl.errors import BBLTypeError, ConvergenceWarning, DataError, OptionError
 from bbl.model.chains import gibbs
 from bbl.model.layout import Layout
 from bbl.model.states import random_parameters, sample_groups, sample_states
@@ -19,7 +20,11 @@ from bbl.stats.diagnostics import effective_sample_size, split_rhat
 
 __all__ = ["mcSample", "randompar", "randomsamp", "sample_xi"]
 
+UNMIXED = 1.1  # split R-hat from which a sample is no sample of its model
+JUDGED = (20, 100)  # draws of a chain, and of all, from which that is more than chance
 
+
+@verb
 def mcSample(
     fit: BBLResults | CVResults,
     nsteps: int = 1000,
@@ -56,6 +61,11 @@ def mcSample(
     ------
     OptionError, BBLTypeError
         If an argument is out of range; it is named.
+
+    Warns
+    -----
+    ConvergenceWarning
+        If draws were asked for (at least 20 of a chain and 100 in all) and split R-hat is above 1.1 in a group.
 
     Examples
     --------
@@ -106,6 +116,8 @@ def mcSample(
         if energy[0].shape[1] >= 4:
             rhat = pd.Series([float(split_rhat(e)) for e in energy], index=groups, name="rhat")
             ess = pd.Series([float(effective_sample_size(e)) for e in energy], index=groups, name="ess")
+            if energy[0].shape[1] >= JUDGED[0] and energy[0].size >= JUDGED[1]:
+                _warn_unmixed(rhat)
     return SampleResults(
         pd.DataFrame(xmax, index=pd.Index(labels.names, dtype=object), columns=groups),
         pd.Series([f.best_energy for f in found], index=groups, name="emax"),
@@ -115,6 +127,19 @@ def mcSample(
         labels,
         codes,
     )
+
+
+def _warn_unmixed(rhat: pd.Series) -> None:
+    """Warn of groups whose chains tell different stories."""
+    unmixed = rhat[rhat > UNMIXED]
+    if len(unmixed):
+        told = ", ".join(f"{value:.2f} in group {group!r}" for group, value in unmixed.items())
+        warnings.warn(
+            f"The chains have not mixed: split R-hat of the energy is {told}, and should be below {UNMIXED}. Raise "
+            "nsteps, and do not take the draws for a sample before it is.",
+            ConvergenceWarning,
+            stacklevel=4,
+        )
 
 
 def _label_rows(draws: np.ndarray, varies: np.ndarray, labels) -> pd.DataFrame:
@@ -169,6 +194,7 @@ def _flat(layout: Layout, par: Any, argument: str) -> np.ndarray:
     return theta
 
 
+@verb
 def randompar(
     predictors: Any,
     distr: str = "unif",
@@ -208,6 +234,7 @@ def randompar(
     return GroupParameters.from_matrix(layout, h, J)
 
 
+@verb
 def sample_xi(
     nsample: int = 1,
     predictors: Any = None,
@@ -259,10 +286,11 @@ def _output(codes: np.ndarray, names: list, levels: list[list], code_out: bool) 
     return pd.DataFrame(columns)
 
 
+@verb
 def randomsamp(
     predictors: Any,
     response: Sequence,
-    prob: Sequence[float] | None = None,
+    prob: Sequence[float] | Mapping | pd.Series | None = None,
     par: Any = None,
     nsample: int = 100,
     *,
@@ -275,7 +303,7 @@ def randomsamp(
     predictors : list of level lists, or dict of names to level lists
     response : sequence of length K
         The response groups.
-    prob : sequence of length K, optional
+    prob : sequence of length K, or dict (or Series) of group to probability, optional
         Their probabilities; equal by default.
     par : sequence of K GroupParameters, or dict of group to GroupParameters
         One for each group, as `randompar` makes them.
@@ -300,6 +328,13 @@ def randomsamp(
     """
     names, levels = _predictor_levels(predictors)
     groups = list(response)
+    if len(set(groups)) < len(groups):
+        raise OptionError(f"response names a group twice: {groups!r}. Name each group once.", argument="response")
+    if isinstance(prob, Mapping | pd.Series):
+        absent = [g for g in groups if g not in prob]
+        if absent:
+            raise OptionError(f"prob has no entry for the group {absent[0]!r}; it needs one for each.", argument="prob")
+        prob = [prob[g] for g in groups]
     if isinstance(par, Mapping):
         par = [par.get(g) for g in groups]
     if not isinstance(par, Sequence) or len(par) != len(groups) or not groups:

@@ -98,10 +98,11 @@ class Cells:
     def averaged(self) -> Cells:
         """Return the table with one cell for each pair: the weighted mean of what was observed there."""
         new = np.ones(self.n, dtype=bool)
-        row = self.row
-        new[1:] = (np.diff(row) != 0) | (np.diff(self.column) != 0)
+        new[1:] = self.column[1:] != self.column[:-1]
+        new[self.start[:-1][self.start[:-1] < self.n]] = True
         if new.all():
             return self
+        row = self.row
         first = np.flatnonzero(new)
         weight = np.add.reduceat(self.weight, first)
         total = np.add.reduceat(self.weight * self.value, first)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from bbl.biclust.cells import Cells
 
-__all__ = ["block_criterion", "integrated_completed", "levels_deviance", "normal_deviance"]
+__all__ = ["Noise", "block_criterion", "integrated_completed", "levels_deviance", "normal_deviance"]
 
 
 def normal_deviance(squares: float, total: float, resolution: float) -> float:
@@ -60,7 +62,36 @@ def integrated_completed(deviance: float, sizes: tuple[np.ndarray, np.ndarray], 
     return float(value)
 
 
-def block_criterion(cells: Cells, rows: np.ndarray, columns: np.ndarray, squares: float, n_levels: int) -> float:
+class Noise(NamedTuple):
+    """What the variance of numbers is judged by, whatever the groups are.
+
+    Attributes
+    ----------
+    total : float
+        Number of observations.
+    within : float
+        Sum of squared differences of repeated pairs from their means.
+    resolution : float
+        Smallest gap between distinct values.
+    """
+
+    total: float
+    within: float
+    resolution: float
+
+    @classmethod
+    def of(cls, cells: Cells) -> Noise:
+        """Return the noise of a table that may have several observations of a pair."""
+        means, total = cells.averaged(), float(cells.weight.sum())
+        gaps = np.diff(np.unique(cells.value))
+        middle = float(np.average(means.value, weights=means.weight))
+        within = float(cells.weight @ (cells.value - middle) ** 2 - means.weight @ (means.value - middle) ** 2)
+        return cls(total, max(within, 0.0) if means is not cells else 0.0, float(gaps.min()))
+
+
+def block_criterion(
+    cells: Cells, rows: np.ndarray, columns: np.ndarray, squares: float, n_levels: int, noise: Noise
+) -> float:
     """Return minus twice the integrated completed likelihood of two partitions of a table.
 
     Parameters
@@ -73,16 +104,14 @@ def block_criterion(cells: Cells, rows: np.ndarray, columns: np.ndarray, squares
         Sum of squared differences of the means of the pairs from the block means.
     n_levels : int
         Levels of a categorical table; 1 for numbers.
+    noise : Noise
+        Of the cells.
     """
     sizes = np.bincount(rows), np.bincount(columns)
-    a, b, total = len(sizes[0]), len(sizes[1]), float(cells.weight.sum())
+    a, b = len(sizes[0]), len(sizes[1])
     if n_levels > 1:
         counts = np.zeros((a, b, n_levels))
         np.add.at(counts, (rows[cells.row], columns[cells.column], cells.value.astype(int)), cells.weight)
-        return integrated_completed(levels_deviance(counts), sizes, a * b * (n_levels - 1), total)
-    means = cells.averaged()  # repeated pairs differ from their means, whatever the groups are
-    middle = float(np.average(means.value, weights=means.weight))
-    within = float(cells.weight @ (cells.value - middle) ** 2 - means.weight @ (means.value - middle) ** 2)
-    gaps = np.diff(np.unique(cells.value))
-    deviance = normal_deviance(squares + max(within, 0.0), total, float(gaps.min()))
-    return integrated_completed(deviance, sizes, a * b + 1, total)
+        return integrated_completed(levels_deviance(counts), sizes, a * b * (n_levels - 1), noise.total)
+    deviance = normal_deviance(squares + noise.within, noise.total, noise.resolution)
+    return integrated_completed(deviance, sizes, a * b + 1, noise.total)

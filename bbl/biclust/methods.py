@@ -14,7 +14,7 @@ from scipy.special import ndtr
 
 from bbl.biclust.cells import Cells
 from bbl.biclust.genetic import Evolved, Ratings, evolve
-from bbl.biclust.likelihood import block_criterion
+from bbl.biclust.likelihood import Noise, block_criterion
 from bbl.biclust.mcmc import Draws, sample
 from bbl.biclust.partition import LOSSES, expected_loss, point_partition, similarity
 from bbl.biclust.prototype import METRICS, PrototypeFit, fit_once, make_tables
@@ -162,12 +162,12 @@ class Prototype:
         options = {"max_iter": self.max_iter, "move": self.move, "empty": self.empty}
         tasks = [(table, wide, size, seed, options) for size in grid for seed in _seeds(rng, n_init)]
         fits = run_tasks(fit_once, tasks, workers, progress)
-        found = []
+        found, noise = [], Noise.of(cells)
         for k, size in enumerate(grid):
             best = _best(fits[k * n_init : (k + 1) * n_init])
             criterion = best.value
             if self.metric != "pearson":
-                criterion = block_criterion(cells, best.rows, best.columns, best.value, n_levels)
+                criterion = block_criterion(cells, best.rows, best.columns, best.value, n_levels, noise)
             found.append((best, size, criterion))
         best, size, criterion = min(found, key=lambda one: one[2])
         if groups is None:

@@ -23,14 +23,17 @@ class _Distances:
         self.variance = float(np.average((cells.value - mean) ** 2, weights=cells.weight))
         self.full = cells.n == cells.shape[0] * cells.shape[1]
         if self.full:  # the cells are the matrix
-            self.w = cells.weight.reshape(cells.shape)
-            self.wx = self.w * cells.value.reshape(cells.shape)
-            self.wxx = (self.wx * cells.value.reshape(cells.shape)).sum(axis=1)[:, None]
+            self.w = None if (cells.weight == 1.0).all() else cells.weight.reshape(cells.shape)
+            x = cells.value.reshape(cells.shape)
+            self.wx = x if self.w is None else self.w * x
+            self.wxx = (self.wx * x).sum(axis=1)[:, None]
 
     def __call__(self, centre: np.ndarray, known: np.ndarray) -> np.ndarray:
         if self.full and known.all():
-            cost = self.wxx - 2.0 * (self.wx @ centre) + self.w @ (centre * centre)
-            return np.maximum(cost, 0.0)
+            cost = self.wx @ (-2.0 * centre)
+            cost += (centre * centre).sum(axis=0) if self.w is None else self.w @ (centre * centre)
+            cost += self.wxx
+            return np.maximum(cost, 0.0, out=cost)
         cost, joint = np.empty((2, self.cells.shape[0], centre.shape[1]))
         kernel.centre_costs(*self.cells.arrays, centre, known, cost, joint)
         # rows that have nothing in common with a centre are as far away as any two cells are

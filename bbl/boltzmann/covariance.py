@@ -1,4 +1,4 @@
-"""Inference: standard errors and Wald tests of a pseudo-likelihood fit, as plain arrays per parameter and per table."""
+"""Standard errors of a pseudo-likelihood fit, as plain arrays per parameter and per table, and the bootstrap."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 from bbl.boltzmann.estimate import Estimate
 from bbl.engines import Engine, NaiveBayes, PseudoLikelihood
 from bbl.errors import OptionError
+from bbl.memory import check_memory
 from bbl.model.godambe import ROWS, Influence, term_covariances
 from bbl.model.layout import Layout
 from bbl.model.parameters import Parameters
@@ -17,7 +18,7 @@ from bbl.model.states import sample_states
 from bbl.parallel import run_tasks
 from bbl.rows.sample import Sample
 
-__all__ = ["Covariances", "adjust", "bootstrap", "covariances", "wald"]
+__all__ = ["Covariances", "bootstrap", "check_method", "covariances", "sandwich", "sandwich_of_shift"]
 
 
 @dataclass(frozen=True)
@@ -49,29 +50,54 @@ class Covariances:
         return np.sqrt(np.concatenate([np.diag(t) for t in terms]))
 
 
-def _influence(sample: Sample, layout: Layout, engine: Engine) -> tuple[Influence, Sample]:
-    """Solve a group's predictors again for their unsymmetrised solution, and linearise there."""
+def check_method(engine: Engine) -> None:
+    """Raise an OptionError if the method has no likelihood equations to take standard errors from."""
     if isinstance(engine, PseudoLikelihood):
         if not engine.symmetrize:
             raise OptionError("Standard errors are for symmetrised couplings (symmetrize=True).", argument="symmetrize")
+    elif not isinstance(engine, NaiveBayes):
+        raise OptionError(
+            f"Standard errors are there for method='pseudo' and 'naive', not for method={engine.name!r}, which solves "
+            "no likelihood equations.",
+            argument="method",
+        )
+
+
+def solution(sample: Sample, layout: Layout, engine: Engine) -> tuple[np.ndarray, float, float, Sample]:
+    """Solve a group again; return the unsymmetrised solution, its penalties and the rows it was fitted to."""
+    if isinstance(engine, PseudoLikelihood):
         rows = engine.prepare(sample, layout)
         lambdah = engine.lambda_ if engine.lambdah is None else engine.lambdah
-        return Influence(rows, layout, np.asarray(engine.fit(rows, layout).site_theta), engine.lambda_, lambdah), rows
-    if isinstance(engine, NaiveBayes):
-        site_theta = np.zeros((layout.D, 1 + layout.D))
-        site_theta[:, 0] = engine.fit(sample, layout).theta
-        return Influence(sample, layout, site_theta, 0.0, 0.0), sample
-    raise OptionError(
-        f"Standard errors are there for method='pseudo' and 'naive', not for method={engine.name!r}, which solves no "
-        "likelihood equations.",
-        argument="method",
-    )
+        return np.asarray(engine.fit(rows, layout).site_theta), engine.lambda_, lambdah, rows
+    site_theta = np.zeros((layout.D, 1 + layout.D))
+    site_theta[:, 0] = engine.fit(sample, layout).theta
+    return site_theta, 0.0, 0.0, sample
 
 
 def _blocks(influence: Influence, rows: Sample) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     for lo in range(0, rows.n, ROWS):
         part = slice(lo, lo + ROWS)
         yield influence(rows.rows(part)) / influence.total, rows.weights[part]
+
+
+Fitted = list[tuple[Influence, Sample]]
+
+
+def sandwich(layout: Layout, groups: Fitted) -> list[list[np.ndarray]]:
+    """Return the covariances of every table of each group."""
+    return [term_covariances(layout, _blocks(*pair)) for pair in groups]
+
+
+def sandwich_of_shift(layout: Layout, groups: Fitted, pooled: Influence) -> list[list[np.ndarray]]:
+    """Return the covariances of every table of each group's difference from the pooled fit."""
+    elsewhere = [term_covariances(layout, _blocks(pooled, rows)) for _, rows in groups]
+    total = [sum(terms) for terms in zip(*elsewhere, strict=True)]
+    shift = []
+    for (influence, rows), outside in zip(groups, elsewhere, strict=True):
+        # a row of the group moves both estimates, any other row the pooled one alone
+        inside = term_covariances(layout, _differences(influence, pooled, rows))
+        shift.append([a + t - b for a, t, b in zip(inside, total, outside, strict=True)])
+    return shift
 
 
 def covariances(sample: Sample, estimate: Estimate, engine: Engine) -> Covariances:
@@ -81,27 +107,20 @@ def covariances(sample: Sample, estimate: Estimate, engine: Engine) -> Covarianc
     ------
     OptionError
         If the method has no standard errors.
-    DataError
-        If a parameter is not determined by the data and the penalty.
     """
+    check_method(engine)
     parameters: Parameters = estimate.parameters
     layout = parameters.layout
-    groups = [sample.group(y).collapsed(layout.n_levels) for y in range(len(parameters.theta))]
-    fitted = [_influence(rows, layout, engine) for rows in groups]
-    own = [term_covariances(layout, _blocks(*pair)) for pair in fitted]
-    composite = [influence.composite(rows) for influence, rows in fitted]
-    if parameters.pooled is None:
-        return Covariances(layout, own, None, composite)
-    everything = sample.pooled.collapsed(layout.n_levels)
-    pooled, _ = _influence(everything, layout, engine)
-    elsewhere = [term_covariances(layout, _blocks(pooled, rows)) for rows in groups]
-    total = [sum(terms) for terms in zip(*elsewhere, strict=True)]
-    shift = []
-    for (influence, rows), outside in zip(fitted, elsewhere, strict=True):
-        # a row of the group moves both estimates, any other row the pooled one alone
-        inside = term_covariances(layout, _differences(influence, pooled, rows))
-        shift.append([a + t - b for a, t, b in zip(inside, total, outside, strict=True)])
-    return Covariances(layout, own, shift, composite)
+
+    def influence(rows: Sample) -> tuple[Influence, Sample]:
+        site_theta, lambda_, lambdah, fitted = solution(rows.collapsed(layout.n_levels), layout, engine)
+        return Influence(fitted, layout, site_theta, lambda_, lambdah), fitted
+
+    groups = [influence(sample.group(y)) for y in range(len(parameters.theta))]
+    own, shift = sandwich(layout, groups), None
+    if parameters.pooled is not None:
+        shift = sandwich_of_shift(layout, groups, influence(sample.pooled)[0])
+    return Covariances(layout, own, shift, [influence.composite(rows) for influence, rows in groups])
 
 
 def _differences(influence: Influence, pooled: Influence, rows: Sample) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -118,6 +137,9 @@ def bootstrap(
     missing in the data is missing in the replicates too.
     """
     layout = estimate.parameters.layout
+    check_memory(
+        8.0 * sample.total * layout.m, f"A bootstrap of {sample.total:.0f} observations", "Use inference() instead."
+    )
     groups = [sample.group(y) for y in range(len(estimate.parameters.theta))]
     models = [layout.to_matrix(theta) for theta in estimate.parameters.theta]
     # of each group: the number of rows, and what is missing in each of them
@@ -136,32 +158,3 @@ def _replicate(layout: Layout, models: list, shapes: list, engine: Engine, rng) 
         rows = engine.prepare(Sample(codes, np.ones(total), missing=missing).collapsed(layout.n_levels), layout)
         out.append(engine.fit(rows, layout).theta)
     return out
-
-
-def wald(layout: Layout, theta: np.ndarray, terms: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the joint Wald statistic, its degrees of freedom and p, for each table being zero.
-
-    Parameters
-    ----------
-    theta : ndarray, shape (layout.size,)
-    terms : list of ndarray
-        Covariances of the tables, as in `Covariances`.
-    """
-    from scipy.special import chdtrc
-
-    cuts = np.concatenate([layout.start, layout.pair_start[1:]])
-    statistic = np.array(
-        [
-            float(part @ np.linalg.lstsq(V, part, rcond=1e-12)[0])
-            for part, V in zip(np.split(theta, cuts[1:-1]), terms, strict=True)
-        ]
-    )
-    df = np.diff(cuts)
-    return statistic, df, chdtrc(df, statistic)
-
-
-def adjust(p: np.ndarray, method: str) -> np.ndarray:
-    """Return p-values adjusted for all of them together: ``"holm"`` or ``"fdr_bh"`` (Benjamini-Hochberg)."""
-    from statsmodels.stats.multitest import multipletests
-
-    return multipletests(p, method=method)[1] if len(p) else p

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
 from bbl.design.labels import Labels
 from bbl.engines import Engine, EngineFit
+from bbl.engines.base import Note
 from bbl.errors import ConvergenceWarning, DataError, OptionError
 from bbl.memory import check_memory
 from bbl.model.ais import annealed_log_z, annealing_seconds, annealing_start
 from bbl.model.elimination import log_sum
 from bbl.model.layout import Layout
 from bbl.model.logz import approximate_log_z, exact_order, resolve_log_z
-from bbl.model.marginal import MarginalEnergy
 from bbl.model.moments import known_counts, usable_rows
 from bbl.model.parameters import Parameters
 from bbl.parallel import run_tasks
@@ -26,6 +28,7 @@ from bbl.stats.scores import class_scores
 
 __all__ = [
     "Estimate",
+    "Problem",
     "check_annealing",
     "check_known",
     "estimate",
@@ -37,6 +40,7 @@ __all__ = [
 ]
 
 SMALL = 200_000
+SHOWN = 5  # places that a warning names
 PATIENCE = 4 * 3600.0
 
 
@@ -72,12 +76,12 @@ class Estimate:
     log_z_error: np.ndarray
     calibration: Calibration | None = None
 
-    def class_scores(self, energy: MarginalEnergy, codes: np.ndarray, unknown: np.ndarray | None = None) -> np.ndarray:
+    def class_scores(self, energy: Callable, codes: np.ndarray, unknown: np.ndarray | None = None) -> np.ndarray:
         """Return the class scores (n, K) of encoded rows, calibrated if the model is.
 
         Parameters
         ----------
-        energy : MarginalEnergy
+        energy : MarginalEnergy, or a function as it
             Of `parameters`.
         codes : ndarray, shape (n, m)
         unknown : ndarray of bool, shape (n, m), optional
@@ -108,10 +112,12 @@ def fit_group(
     workers: int,
     rng: np.random.Generator | None = None,
     keep_sites: bool = False,
+    trail: Mapping[float, np.ndarray] | None = None,
 ) -> list[tuple[EngineFit, float, float]]:
     """Fit one group at each of `values`; return each fit, its ln Z (nan where it is exact, later), and its error.
 
-    The (D, D) site matrices are dropped unless `keep_sites`. A group without rows gets zeros; its share is zero, so it
+    The (D, D) site matrices are dropped unless `keep_sites`, or with a `trail` of earlier fits: then the settings are
+    fitted just well enough to compare them. A group without rows gets zeros; its share is zero, so it
     is never predicted.
     """
     if not sample.n:
@@ -119,7 +125,8 @@ def fit_group(
         return [(empty, 0.0, 0.0)] * (1 if values is None else len(values))
     rows = engine.prepare(sample.collapsed(layout.n_levels), layout)
     out = []
-    for fit in engine.path(rows, layout, values, workers):
+    fits = engine.path(rows, layout, values, workers) if trail is None else engine.compare(rows, layout, values, trail)
+    for fit in fits:
         value, error = np.nan, 0.0
         if log_z == "ais":
             sampled = annealed_log_z(layout, fit.theta, annealing_start(rows, layout), rng=rng, n_jobs=workers)
@@ -127,7 +134,7 @@ def fit_group(
         elif log_z != "exact":
             known = fit.log_z(log_z)
             value = approximate_log_z(log_z, rows, layout, fit.theta, fit.site_theta) if known is None else known
-        kept = fit.site_theta if keep_sites else None
+        kept = fit.site_theta if keep_sites or trail is not None else None
         out.append((replace(fit, site_theta=kept, normaliser=None), float(value), error))
     return out
 
@@ -176,10 +183,12 @@ def estimate_path(
     rng: np.random.Generator | None = None,
     progress: Callable | None = None,
     labels: Labels | None = None,
+    trails: Sequence[Mapping[float, np.ndarray]] | None = None,
 ) -> list[Estimate]:
     """Fit all K groups (and the pooled rows) at each of `values` of the engine's tuned option.
 
-    `labels` name the groups and predictors in errors.
+    `labels` name the groups and predictors in errors. `trails`, one for each group, ask for a comparison, see
+    `fit_group`.
 
     Returns
     -------
@@ -203,7 +212,11 @@ def estimate_path(
     inner = max(1, workers // outer)
     # the pooled fit is never asked for its ln Z
     kinds = [kind] * K + ["exact"] * pooled
-    tasks = [(part, layout, engine, values, k, inner, r) for part, k, r in zip(parts, kinds, rngs, strict=True)]
+    own = [None] * len(parts) if trails is None else trails
+    tasks = [
+        (part, layout, engine, values, k, inner, r, False, trail)
+        for part, k, r, trail in zip(parts, kinds, rngs, own, strict=True)
+    ]
     runs = run_tasks(fit_group, tasks, outer, progress)
     totals = np.array([g.total for g in groups])
     out = []
@@ -254,20 +267,59 @@ def _group_text(labels: Labels, g: int) -> str:
     return f"group {labels.groups[g]!r}" if g < len(labels.groups) else "the pooled fit"
 
 
-def problems(result: Estimate, labels: Labels) -> list[str]:
-    """Return, in words, what each group and predictor did not reach."""
+class Problem(NamedTuple):
+    """What a group and a predictor did not reach: where, what (the same text for the same thing), and its numbers."""
+
+    group: str
+    predictor: str
+    level: str
+    what: str
+    detail: str
+
+    @property
+    def where(self) -> str:
+        """Group, predictor and level."""
+        return ", ".join(part for part in (self.group, self.predictor, self.level) if part)
+
+
+def problems(result: Estimate, labels: Labels) -> list[Problem]:
+    """Return what each group and predictor did not reach."""
     found = []
     for g, fit in enumerate(result.fits):
-        group = _group_text(labels, g)
-        for i, level, text in fit.notes:
-            of_level = f" level {labels.levels[i][level]!r}" if level >= 0 else ""
-            found.append(f"{group}, predictor {labels.names[i]!r}:{of_level} {text}")
+        for note in fit.notes:
+            i, a, what, detail = Note(*note)
+            level = f"level {labels.levels[i][a]!r}" if a >= 0 else ""
+            found.append(Problem(_group_text(labels, g), f"predictor {labels.names[i]!r}", level, what, detail))
+        for i, a, j, b in fit.unbounded:
+            with_level = f"with level {labels.levels[j][b]!r} of {labels.names[j]!r}" if j >= 0 else ""
+            what = "no finite optimum without a penalty; give lambda_ > 0 or leave one of the predictors out"
+            place = (f"predictor {labels.names[i]!r}", f"level {labels.levels[i][a]!r}")
+            found.append(Problem(_group_text(labels, g), *place, what, with_level))
     return found
 
 
-def warn_problems(found: Sequence[str], stacklevel: int = 3) -> None:
-    """Give one ConvergenceWarning for all of `found`, the first few in full."""
-    distinct = list(dict.fromkeys(found))
-    if distinct:
-        more = f"\n  and {len(distinct) - 5} more of this kind" if len(distinct) > 5 else ""
-        warnings.warn("In " + "\n  in ".join(distinct[:5]) + more, ConvergenceWarning, stacklevel=stacklevel)
+def warn_problems(found: Sequence[Problem], stacklevel: int = 3) -> None:
+    """Give one ConvergenceWarning for all of `found`: a line for each kind, with its number and the first few."""
+    kinds: dict[tuple[bool, str], list[Problem]] = {}
+    for problem in dict.fromkeys(found):
+        kinds.setdefault((bool(problem.level), problem.what), []).append(problem)
+    if kinds:
+        lines = [_kind_text(what, of_level, alike) for (of_level, what), alike in kinds.items()]
+        warnings.warn("In " + "\n  in ".join(lines), ConvergenceWarning, stacklevel=stacklevel)
+
+
+def _kind_text(what: str, of_level: bool, alike: list[Problem]) -> str:
+    """Return a line about problems of one kind; those shown are of as many groups as possible."""
+    if len(alike) == 1:
+        (p,) = alike
+        where = ", ".join(part for part in (p.group, p.predictor) if part)
+        return f"{where}: {p.level + ' ' if of_level else ''}{what}{f' ({p.detail})' if p.detail else ''}"
+    seen: Counter[str] = Counter()
+    turns = []
+    for problem in alike:
+        turns.append(seen[problem.group])
+        seen[problem.group] += 1
+    first = [alike[k] for k in np.argsort(turns, kind="stable")[:SHOWN]]
+    shown = "; ".join(f"{p.where}{f' ({p.detail})' if p.detail else ''}" for p in first)
+    more = f"; and {len(alike) - SHOWN} more" if len(alike) > SHOWN else ""
+    return f"{len(alike)} places: {'a level ' if of_level else ''}{what}: {shown}{more}"

@@ -1,15 +1,22 @@
-"""Tuning inside a fit: the penalty by cross-validation, and the calibration of class scores on the same folds."""
+"""Tuning inside a fit: the penalty by cross-validation, and the calibration of class scores on the same folds.
+
+Settings of a stepwise engine are tried from the strongest on: first every second one, until the log-loss has clearly
+risen, then those between the best ones.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
-from bbl.crossval import cross_validate, one_standard_error, score_settings
+from bbl.boltzmann.estimate import Problem
+from bbl.crossval import Scored, cross_validate, one_standard_error, score_settings
 from bbl.design.labels import Labels
 from bbl.engines import Engine
+from bbl.memory import check_memory
 from bbl.model.layout import Layout
 from bbl.rows.folds import shuffled_folds
 from bbl.rows.sample import Sample
@@ -24,6 +31,10 @@ GRIDS = {
 RULES = ("cv", "cv-1se")
 SIMPLER = {"lambda_": "larger", "eps": "smaller"}
 NFOLD = 5
+FIRST = 3  # settings of the coarse grid that are fitted before any is judged
+RISEN = 1.1  # two settings in a row whose loss is this much above the least end the search
+NEAR = 1.03  # the neighbours of settings whose loss is this near to the least are tried too, and they are fitted again
+TIE = 1e-4  # where that is less than so much log-loss, it makes no difference
 
 
 @dataclass(frozen=True)
@@ -35,14 +46,14 @@ class Tuning:
     option : str or None
         The option that was tuned; None if only a calibration was fitted.
     values : ndarray, shape (S,)
-        Its settings.
+        Its settings that were tried, in the order of the grid.
     loss : ndarray, shape (S,)
         Out-of-fold log-loss of each.
     chosen : int
         Position of the one taken.
     calibration : Calibration
-    found : list of str
-        What did not converge, in words.
+    found : list of Problem
+        What did not converge.
     """
 
     option: str | None
@@ -50,7 +61,7 @@ class Tuning:
     loss: np.ndarray
     chosen: int
     calibration: Calibration
-    found: list[str]
+    found: list[Problem]
 
 
 def tune(
@@ -77,12 +88,62 @@ def tune(
     """
     values = GRIDS[str(engine.tuned)] if rule is not None else None
     folds = shuffled_folds(sample, NFOLD, rng)
-    scored = cross_validate(
-        sample, labels, layout, engine, values, folds, log_z=log_z, workers=workers, rng=rng, progress=progress
-    )
+    run = partial(cross_validate, sample, labels, layout, engine, folds=folds, log_z=log_z, workers=workers, rng=rng)
+    if values is not None and engine.stepwise:
+        fitted = engine.restrict(layout)
+        trails: list[list[dict]] = [[{} for _ in labels.groups] for _ in range(NFOLD)]
+        check_memory(
+            8.0 * fitted.D * (1 + fitted.D) * len(labels.groups) * NFOLD * len(values),
+            f"Choosing {engine.tuned} for {len(labels.groups)} groups with {fitted.D} non-reference levels",
+            f"Give a number for {engine.tuned}, or use fewer predictors.",
+        )
+        compare = partial(run, trails=trails)
+        values, scored = _search(compare, values, calibrate, rule, progress)
+    else:
+        scored = run(values, progress=progress)
     table, chosen = score_settings(scored, "logloss", calibrate)
     if rule == "cv-1se" and values is not None:
         chosen = one_standard_error(scored, values, chosen, calibrate, SIMPLER[str(engine.tuned)])
     calibration = fit_calibration(scored.scores[chosen], scored.y, scored.weights, calibrate)
     option = None if values is None else engine.tuned
     return Tuning(option, np.zeros(1) if values is None else values, table[:, 0], chosen, calibration, scored.found)
+
+
+def _search(
+    compare: Callable, grid: np.ndarray, calibrate: str, rule: str | None, progress: Callable | None
+) -> tuple[np.ndarray, Scored]:
+    """Compare settings of a rising `grid`; return those that were tried, in its order, with their predictions.
+
+    The last is the strongest, and where the search begins. At the end the best ones are fitted again, more exactly.
+    """
+    tried: dict[int, np.ndarray] = {}
+    scored: list[Scored] = []
+    coarse = list(range(len(grid) - 1, -1, -2))
+    steps = 3 + len(coarse) - FIRST
+
+    def fit(which: list[int]) -> np.ndarray:
+        """Fit some settings; return the positions of all that were tried, and their losses."""
+        step = None if progress is None else partial(progress, 1.0 / steps)
+        new = compare(grid[which], progress=step)
+        tried.update(zip(which, new.scores, strict=True))
+        scored.append(new)
+        everything = replace(new, scores=np.array([tried[k] for k in tried]))
+        return score_settings(everything, "logloss", calibrate)[0][:, 0]
+
+    loss = fit(coarse[:FIRST])
+    for k in coarse[FIRST:]:
+        if (loss[-2:] > RISEN * np.nanmin(loss)).all():
+            break
+        loss = fit([k])
+    good = [k for k, own in zip(tried, loss, strict=True) if not own > NEAR * np.nanmin(loss)]
+    between = {k + side for k in good for side in (-1, 1)}
+    if rule == "cv-1se":
+        between |= set(range(min(good), len(grid)))
+    rest = sorted(between.intersection(range(len(grid))) - set(tried), reverse=True)
+    if rest:
+        loss = fit(rest)
+    if (NEAR - 1.0) * np.nanmin(loss) > TIE:
+        fit([k for k, own in zip(tried, loss, strict=True) if own <= NEAR * np.nanmin(loss)])
+    order = sorted(tried)
+    scores, found = np.array([tried[k] for k in order]), [text for each in scored for text in each.found]
+    return grid[order], replace(scored[0], scores=scores, found=found)

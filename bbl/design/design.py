@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from bbl.checks import choice, flag, near_match
-from bbl.design.factors import Factor, factorise
+from bbl.design.factors import Column, Factor, factorise
 from bbl.design.formula import FormulaTerms, parse
 from bbl.design.frames import Frame, to_frame
 from bbl.design.labels import Labels
@@ -20,7 +20,7 @@ from bbl.design.weights import check_weights
 from bbl.errors import BBLTypeError, DataError, LevelError
 from bbl.rows.sample import Sample, code_dtype
 
-__all__ = ["MISSING", "Design", "incomplete_rows"]
+__all__ = ["MISSING", "Design", "missing_rows"]
 
 MISSING = ("raise", "drop", "level", "marginal")
 
@@ -123,10 +123,7 @@ class Design:
         choice("missing", missing, MISSING)
         named, counts = _weights(weights, frame, data)
         terms = parse(formula, frame.columns, () if named is None else (named,))
-        keep = np.flatnonzero(counts > 0)
-        incomplete = 0
-        if missing == "drop":
-            keep, incomplete = _drop(frame, (terms.response, *terms.predictors), keep, counts)
+        keep, incomplete = _kept(frame, terms, counts, missing)
         index = frame.index
         if len(keep) < frame.n:
             counts, index = counts[keep], index[keep]
@@ -135,20 +132,30 @@ class Design:
         _check_groups(response, y)
         read = (_read(frame, name, keep, given, missing) for name in terms.predictors)
         codes = np.empty((len(keep), len(terms.predictors)), dtype=np.uint8)
-        factors, none = [], None
-        for i, (factor, own, empty) in enumerate(read):
+        factors, is_missing = [], None
+        for i, (factor, own, own_missing) in enumerate(read):
             if own.dtype.itemsize > codes.dtype.itemsize:
                 codes = codes.astype(own.dtype)
             codes[:, i] = own
             factors.append(factor)
-            none = _marked(none, codes.shape, i, empty)
+            is_missing = _marked(is_missing, codes.shape, i, own_missing)
         if not novarOk:
             _check_variable(factors)
-        if none is not None:
-            incomplete = round(float(counts[none.any(axis=1)].sum()))
-        marked = none if missing == "marginal" else None
+        if is_missing is not None:
+            incomplete = round(float(counts[is_missing.any(axis=1)].sum()))
+        marked = is_missing if missing == "marginal" else None
         design = cls(terms, response, tuple(f.padded() for f in factors), missing, incomplete)
         return design, Sample(codes, counts, y.astype(np.intp), marked), index
+
+    def kept(self, data: Any, weights: Any = None) -> np.ndarray:
+        """Return which rows of the training data a fit uses: their positions in `data`; arguments as in `from_data`."""
+        frame = to_frame(data)
+        return _kept(frame, self.terms, _weights(weights, frame, data)[1], self.missing)[0]
+
+    def groups(self, data: Any) -> np.ndarray:
+        """Return the group of every row of the training data as codes, shape (n,); 0 where it is missing or none."""
+        column = factorise(self.response.name, to_frame(data).column(self.response.name), "keep")
+        return self.response.encode(column, "ignore", skip_missing=True)[0].astype(np.intp)
 
     def encode(self, newdata: Any, unseen: str = "raise") -> tuple[np.ndarray, np.ndarray | None]:
         """Encode the predictors of new data by column name; other columns, and the response, are not looked at.
@@ -157,14 +164,15 @@ class Design:
         ----------
         newdata : DataFrame (pandas, polars), pyarrow Table or dict of columns
         unseen : {"raise", "ignore"}, default "raise"
-            Whether a level that the model does not know is an error, or is marked in `unknown`.
+            Whether a level that the model does not know is an error, or is as good as missing.
 
         Returns
         -------
         codes : ndarray of uint8, uint16 or int32, shape (n, m), C-contiguous
-            Unknown levels are coded 0.
-        unknown : ndarray of bool, shape (n, m), or None
-            Which values are unknown, or missing (with ``missing="marginal"`` or ``"drop"``); None if none are.
+            Missing values are coded 0.
+        missing : ndarray of bool, shape (n, m), or None
+            Which values are missing, if that is no level of its own, or are at a level that the model does not know;
+            None if there are none.
 
         Raises
         ------
@@ -179,25 +187,28 @@ class Design:
         choice("unseen", unseen, ("raise", "ignore"))
         frame = to_frame(newdata, "newdata")
         codes = np.empty((frame.n, len(self.predictors)), dtype=code_dtype(self.n_levels))
-        unknown = None
+        missing = None
         for i, factor in enumerate(self.predictors):
-            column = factorise(factor.name, frame.column(factor.name), self.missing)
-            known_gap = self.missing != "level"
-            codes[:, i], own = factor.encode(column, unseen, "newdata", skip_missing=known_gap)
-            unknown = _marked(unknown, codes.shape, i, own)
-            unknown = _marked(unknown, codes.shape, i, column.missing() if known_gap else None)
-        return codes, unknown
+            column = factorise(factor.name, frame.column(factor.name), "keep")
+            if self.missing == "raise":
+                _refuse_missing(column)
+            skip_missing = self.missing != "level"
+            codes[:, i], strange = factor.encode(column, unseen, "newdata", skip_missing=skip_missing)
+            missing = _marked(missing, codes.shape, i, strange)
+            missing = _marked(missing, codes.shape, i, column.missing() if skip_missing else None)
+        return codes, missing
 
     def dropped(self, newdata: Any) -> np.ndarray | None:
         """Return which rows of new data have a missing predictor, if such rows are to be dropped, shape (n,)."""
         if self.missing != "drop":
             return None
-        return incomplete_rows(to_frame(newdata, "newdata"), [f.name for f in self.predictors])
+        return missing_rows(to_frame(newdata, "newdata"), [f.name for f in self.predictors])
 
     def encode_response(self, data: Any) -> np.ndarray:
         """Return the group of each row of new data as codes, shape (n,); an unknown group is a LevelError."""
         frame = to_frame(data, "newdata")
-        column = factorise(self.response.name, frame.column(self.response.name))
+        column = factorise(self.response.name, frame.column(self.response.name), "keep")
+        _refuse_missing(column)
         return self.response.encode(column, argument="newdata")[0].astype(np.intp)
 
     def index(self, newdata: Any) -> pd.Index:
@@ -261,13 +272,7 @@ def _weights(weights: Any, frame: Frame, data: Any) -> tuple[Hashable | None, np
             argument="weights",
             column=weights,
         )
-    if isinstance(weights, pd.Series) and isinstance(data, pd.DataFrame) and not weights.index.equals(data.index):
-        raise DataError(
-            "weights are a Series whose index differs from that of the data. Align them with "
-            "weights.reindex(data.index), or pass weights.to_numpy() to go by position.",
-            argument="weights",
-        )
-    return None, check_weights(weights, frame.n)
+    return None, check_weights(weights, frame.n, data=data)
 
 
 def _given(xlevels: Mapping | None, terms: FormulaTerms) -> dict[Hashable, Factor]:
@@ -291,26 +296,46 @@ def _given(xlevels: Mapping | None, terms: FormulaTerms) -> dict[Hashable, Facto
     return {name: Factor.given(name, levels) for name, levels in xlevels.items()}
 
 
-def incomplete_rows(frame: Frame, names: Iterable[Hashable]) -> np.ndarray:
+def missing_rows(frame: Frame, names: Iterable[Hashable]) -> np.ndarray:
     """Return which rows have a missing value in one of the columns `names`."""
     out = np.zeros(frame.n, dtype=bool)
     for name in names:
-        none = factorise(name, frame.column(name), "keep").missing()
-        if none is not None:
-            out |= none
+        is_missing = factorise(name, frame.column(name), "keep").missing()
+        if is_missing is not None:
+            out |= is_missing
     return out
 
 
+def _refuse_missing(column: Column) -> None:
+    """Raise a DataError if a column of new data has missing values: what the fit could do about them is past."""
+    is_missing = column.missing()
+    if is_missing is not None:
+        count = int(is_missing.sum())
+        raise DataError(
+            f"column {column.name!r} of newdata has {count} missing value{'s' * (count > 1)}, and the model was fitted "
+            "with missing='raise'. Predict the other rows alone, or fit with missing='marginal': predict then sums "
+            "missing predictors out, and a fit to complete rows stays the same.",
+            column=column.name,
+            argument="newdata",
+        )
+
+
+def _kept(frame: Frame, terms: FormulaTerms, counts: np.ndarray, missing: str) -> tuple[np.ndarray, int]:
+    """Return the rows that are used, and the weight of those dropped for missing values."""
+    keep = np.flatnonzero(counts > 0)
+    return _drop(frame, (terms.response, *terms.predictors), keep, counts) if missing == "drop" else (keep, 0)
+
+
 def _drop(frame: Frame, names: Iterable[Hashable], keep: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, int]:
-    """Return which of the rows to `keep` are complete, and the weight of those that are not."""
-    none = incomplete_rows(frame, names)[keep]
-    if none.all():
+    """Return which of the rows to `keep` have no missing value, and the weight of the others."""
+    is_missing = missing_rows(frame, names)[keep]
+    if is_missing.all():
         raise DataError(
             "every row has a missing value, so missing='drop' leaves none. Leave the predictors with most of them out "
             "of the formula, or use missing='level' or 'marginal'.",
             argument="missing",
         )
-    return keep[~none], round(float(counts[keep[none]].sum()))
+    return keep[~is_missing], round(float(counts[keep[is_missing]].sum()))
 
 
 def _marked(mask: np.ndarray | None, shape: tuple[int, ...], i: int, rows: np.ndarray | None) -> np.ndarray | None:
@@ -327,9 +352,9 @@ def _read(
     """Return a column's factor, codes and missing values, from the rows to keep; `missing` is None for the response."""
     series = frame.column(name)
     column = factorise(name, series if len(keep) == frame.n else series.iloc[keep], missing or "keep")
-    none = column.missing()
-    if missing is None and none is not None:
-        count = int(none.sum())
+    is_missing = column.missing()
+    if missing is None and is_missing is not None:
+        count = int(is_missing.sum())
         raise DataError(
             f"column {name!r} has {count} missing value{'s' * (count > 1)}, and is the response, which has to be "
             f"known. Drop the rows: data.dropna(subset=[{name!r}]), or missing='drop'.",
@@ -338,10 +363,10 @@ def _read(
     factor = given[name] if name in given else Factor.collect(column, keep_order=missing is None)
     if not factor.levels:
         raise DataError(f"column {name!r} has no value that is not missing. Leave it out of the formula.", column=name)
-    if none is not None and missing == "level":
+    if is_missing is not None and missing == "level":
         factor = factor.with_missing()
     argument = "xlevels" if name in given else "data"
-    return factor, factor.encode(column, argument=argument, skip_missing=missing == "marginal")[0], none
+    return factor, factor.encode(column, argument=argument, skip_missing=missing == "marginal")[0], is_missing
 
 
 def _check_groups(response: Factor, y: np.ndarray) -> None:

@@ -1,4 +1,4 @@
-"""Factors: columns to levels and codes; missing, unknown and unusable values are found here."""
+"""Factors: columns to levels and codes; missing, unseen and unusable values are found here."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from bbl.design.frames import decoded
 from bbl.errors import BBLTypeError, DataError, LevelError
 from bbl.rows.sample import code_dtype
 
@@ -70,7 +71,7 @@ def distinct(series: pd.Series) -> tuple[np.ndarray, list, pd.CategoricalDtype |
         If the values cannot be hashed.
     """
     if isinstance(series.dtype, pd.ArrowDtype) and str(series.dtype).startswith("dictionary"):
-        series = series.array.__arrow_array__().to_pandas()  # declared levels, in their order
+        series = decoded(series.array.__arrow_array__())
     if isinstance(series.dtype, pd.CategoricalDtype):
         return series.cat.codes.to_numpy(), series.cat.categories.tolist(), series.dtype
     if isinstance(series.dtype, pd.SparseDtype):
@@ -110,8 +111,8 @@ def factorise(name: Hashable, series: pd.Series, missing: str = "raise") -> Colu
         codes, values, declared = distinct(series)
     except (TypeError, NotImplementedError):  # the latter from pyarrow
         _refuse(name, "lists or other nested values")
-    none = np.array([_is_missing(v) for v in values] + [True])  # the last is code -1
-    count = int(none[codes].sum())
+    is_missing = np.array([_is_missing(v) for v in values] + [True])  # the last is code -1
+    count = int(is_missing[codes].sum())
     if count and missing == "raise":
         raise DataError(
             f"column {name!r} has {count} missing value{'s' * (count > 1)}. Drop the rows (missing='drop'), give "
@@ -120,7 +121,7 @@ def factorise(name: Hashable, series: pd.Series, missing: str = "raise") -> Colu
         )
     pairs = [("other", None) if _is_missing(v) else _level(name, v, declared is not None) for v in values]
     if count:
-        codes = np.where(none[codes], len(values), codes)
+        codes = np.where(is_missing[codes], len(values), codes)
         pairs.append(("missing", None))
     return Column(
         name,
@@ -163,8 +164,9 @@ def _level(name: Hashable, value: Any, declared: bool) -> tuple[str, Any]:
 def level_key(kind: str, value: Any) -> tuple[str, Any]:
     """Return what makes two levels the same.
 
-    The kind counts: ``1``, ``True`` and ``"1"`` are three levels. Numbers are the same by value, whatever their
-    type: ``1`` and ``1.0`` are one level. Values of other kinds (intervals, bytes) are the same if their text is.
+    The kind counts: neither ``1`` and ``"1"`` nor ``1`` and ``True`` are one level (and the latter cannot both be
+    levels of a column). Numbers are the same by value, whatever their type: ``1`` and ``1.0`` are one level. Values of
+    other kinds (intervals, bytes) are the same if their text is.
     Missing values are all the same, whatever the level that stands for them is called.
     """
     return kind, str(value) if kind == "other" else None if kind == "missing" else value
@@ -206,9 +208,12 @@ class Factor:
         DataError
             If the column is continuous: over 20 distinct fractional numbers, which are over half of the rows or
             over 1,000.
+        LevelError
+            If it holds a boolean and its number, or another value and its text.
         """
         used = np.flatnonzero(column.used())
         found = [(column.kinds[k], column.values[k]) for k in used if column.kinds[k] != "missing"]
+        _check_apart(column.name, found, "data")
         if not column.declared:
             _check_discrete(column.name, found, len(column.codes))
         if not column.declared or not (column.ordered or keep_order):
@@ -222,7 +227,8 @@ class Factor:
         Raises
         ------
         BBLTypeError, LevelError
-            If `levels` is no sequence, or a level is missing or given twice.
+            If `levels` is no sequence, or a level is missing or given twice, or is a boolean beside its
+            number or another value beside its text.
         """
         if isinstance(levels, str | bytes | Mapping) or not isinstance(levels, Iterable):
             raise BBLTypeError(
@@ -239,6 +245,7 @@ class Factor:
                 column=name,
                 argument="xlevels",
             )
+        _check_apart(name, found, "xlevels")
         return factor
 
     def padded(self) -> Factor:
@@ -272,7 +279,7 @@ class Factor:
         Returns
         -------
         codes : ndarray of uint8, uint16 or int32, shape (n,)
-        unknown : ndarray of bool, shape (n,), or None
+        strange : ndarray of bool, shape (n,), or None
             Rows whose value is no level; None if there are none.
 
         Raises
@@ -302,6 +309,21 @@ class Factor:
                 "with them (or list them in xlevels), or pass unseen='ignore' to leave the predictor out in those rows"
             )
         raise LevelError(text + ".", column=self.name, argument=argument)
+
+
+def _check_apart(name: Hashable, levels: list[tuple[str, Any]], argument: str) -> None:
+    """Refuse True beside 1, and an interval beside its text: tables and look-ups by label cannot tell them apart."""
+    known = {kind: {v: v for k, v in levels if k == kind} for kind in ("number", "string")}
+    for kind, value in levels:
+        label, others = (str(value), "string") if kind == "other" else (value, "number")
+        if kind in ("bool", "other") and label in known[others]:
+            where = f"xlevels[{name!r}]" if argument == "xlevels" else f"column {name!r}"
+            raise LevelError(
+                f"{where} holds both {value!r} and {known[others][label]!r}, which cannot be told apart as labels. "
+                "Write them as different strings, or one of them as the other.",
+                column=name,
+                argument=argument,
+            )
 
 
 def _check_discrete(name: Hashable, levels: list[tuple[str, Any]], n: int) -> None:

@@ -27,6 +27,7 @@ QUOTED = re.compile(r"`([^`]*(?:``[^`]*)*)`")
 IDENTITY = re.compile(rf"(?<![\w.])(?:C|factor)\s*\(\s*([\w{ALIAS}][\w.]*)\s*\)")
 FOREIGN = re.compile(rf"[^\w\s.+\-*:^()~]|{ALIAS}(?!\d)")
 OPERATOR = re.compile(r"~[+-]?|[+-]{1,2}|\*\*?|[:^.]")
+ODD = re.compile(r"\w[^\w.]|[^\w.]\w|\A\d+[^\W\d]")  # in a name: a sign or space beside a letter, a digit first
 EXPONENT = re.compile(r"[1-9][0-9]?")
 EXAMPLE = "Write it like 'y ~ a + b', 'y ~ a*b', 'y ~ (a + b + c)^2' or 'y ~ .^2'"
 
@@ -60,8 +61,8 @@ def parse(formula: str, columns: Sequence[Hashable], exclude: Collection[Hashabl
     ``-``, ``:``, ``*``, ``^2`` (or ``**2``) and parentheses. ``C(a)`` and ``factor(a)`` mean ``a``. Any column name
     may stand in backticks, with a backtick in it doubled. The intercept (``1``, ``0``, ``-1``) changes nothing.
 
-    - ``a:b`` also adds ``a`` and ``b``; ``- a`` drops ``a`` and its pairs; ``- a:b`` drops the pair alone. A later
-      term overrules an earlier one.
+    - ``a:b`` also adds ``a`` and ``b``; ``- a`` drops ``a`` and its pairs; ``- a:b`` drops the pair alone, inside
+      parentheses too. A later term overrules an earlier one.
     - Terms of three or more predictors are refused, as is everything that would need evaluation.
 
     Parameters
@@ -97,6 +98,24 @@ def parse(formula: str, columns: Sequence[Hashable], exclude: Collection[Hashabl
         raise BBLTypeError(
             f"formula must be a string such as 'y ~ a + b'; got {type(formula).__name__}.", argument="formula"
         )
+    try:
+        return _parsed(formula, columns, exclude)
+    except FormulaError as error:
+        if (name := _bare(formula, columns)) is None:
+            raise
+        text = f"{error} Write the column {name!r} in backticks: {'`' + name.replace('`', '``') + '`'}."
+        raise FormulaError(text, column=error.column, argument="formula") from None
+
+
+def _bare(formula: str, columns: Iterable[Hashable]) -> str | None:
+    """Return the longest column name that needs backticks and stands in the formula without them."""
+    outside = QUOTED.sub(" ", formula[:LONGEST])
+    odd = [str(c) for c in columns if ODD.search(str(c)) and str(c) in outside]
+    return max(odd, key=len, default=None)
+
+
+def _parsed(formula: str, columns: Sequence[Hashable], exclude: Collection[Hashable]) -> FormulaTerms:
+    """Return what `parse` does."""
     if len(formula) > LONGEST:
         _fail(formula, f"it has {len(formula):,} characters", f"At most {LONGEST:,} are read; use '.' for all columns")
     text, aliases = _sanitise(formula)
@@ -267,6 +286,7 @@ class _Step(NamedTuple):
     sign: int
     singles: np.ndarray
     keys: np.ndarray
+    brought: np.ndarray = NONE  # predictors that stay from pairs which are gone again
 
 
 class _TermSet:
@@ -286,41 +306,50 @@ class _TermSet:
         if sign > 0 and all(step.sign > 0 for step in other.steps):
             self.steps.extend(other.steps)
         else:
-            self.steps.append(_Step(sign, *other.resolve()))
+            other.resolve()
+            self.steps.append(other.steps[0]._replace(sign=sign))
         self.number = False
         return self
 
     def resolve(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the predictors and the pair keys that are left, each sorted."""
+        """Return the predictors that stand by themselves and the pair keys that are left, each sorted."""
         if len(self.steps) > 1:
             if all(step.sign > 0 for step in self.steps):
-                left = _union([step.singles for step in self.steps]), _union([step.keys for step in self.steps])
+                left = [_union(list(parts)) for parts in zip(*(step[1:] for step in self.steps), strict=True)]
             else:
                 left = self._replay()
             self.steps = [_Step(1, *left)]
         return self.steps[0].singles, self.steps[0].keys
 
-    def _replay(self) -> tuple[np.ndarray, np.ndarray]:
+    def predictors(self) -> np.ndarray:
+        """Return all predictors that are left but for those of the pairs that are left."""
+        self.resolve()
+        return _union([self.steps[0].singles, self.steps[0].brought])
+
+    def _replay(self) -> list[np.ndarray]:
         """Work out steps some of which drop terms."""
         width = self.names.width
-        present = np.zeros(width, dtype=bool)
+        present, brought = np.zeros((2, width), dtype=bool)
         dropped = np.full(width, -1)
-        for at, (sign, singles, keys) in enumerate(self.steps):
-            present[singles] = sign > 0
-            if sign > 0:
-                present[keys // width] = present[keys % width] = True
+        for at, step in enumerate(self.steps):
+            present[step.singles] = step.sign > 0
+            if step.sign > 0:
+                brought[step.brought] = brought[step.keys // width] = brought[step.keys % width] = True
             else:
-                dropped[singles] = at
-        steps = [(at, sign, keys) for at, (sign, _, keys) in enumerate(self.steps) if len(keys)][::-1]
+                brought[step.singles] = False
+                dropped[step.singles] = at
+        left = [np.flatnonzero(present), NONE, np.flatnonzero(brought)]
+        steps = [(at, step.sign, step.keys) for at, step in enumerate(self.steps) if len(step.keys)][::-1]
         if not steps:
-            return np.flatnonzero(present), NONE
+            return left
         # the last step that touches a pair decides, unless one of its predictors is dropped later
         length = [len(keys) for _, _, keys in steps]
         keys, last = np.unique(np.concatenate([keys for _, _, keys in steps]), return_index=True)
         when = np.repeat([at for at, _, _ in steps], length)[last]
         alive = np.repeat([sign > 0 for _, sign, _ in steps], length)[last]
         alive &= (when > dropped[keys // width]) & (when > dropped[keys % width])
-        return np.flatnonzero(present), keys[alive]
+        left[1] = keys[alive]
+        return left
 
     def product(self, other: _TermSet) -> _TermSet:
         """Return all terms made of one term of each: ``self:other``."""
@@ -368,6 +397,8 @@ class _TermSet:
             self.names.triple(base.steps[0].singles)
         for _ in range(min(exponent, 3) - 1):  # a third factor adds nothing unless it is refused
             result = result.product(base)
+        if result is not self:
+            result.steps.append(_Step(1, NONE, NONE, self.steps[0].brought))
         return result
 
 
@@ -402,7 +433,7 @@ def _evaluate(tree: Any, names: _Names) -> tuple[np.ndarray, np.ndarray]:
         else:
             right, left = done.pop(), done.pop()
             done.append(_combine(symbol, left, right))
-    return done[0].resolve()
+    return done[0].predictors(), done[0].resolve()[1]
 
 
 def _combine(symbol: str, left: _TermSet, right: _TermSet) -> _TermSet:

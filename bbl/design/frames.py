@@ -14,7 +14,7 @@ import pandas as pd
 from bbl.checks import near_match
 from bbl.errors import BBLTypeError, DataError
 
-__all__ = ["Frame", "to_frame"]
+__all__ = ["Frame", "decoded", "to_frame"]
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def to_frame(data: Any, argument: str = "data") -> Frame:
     BBLTypeError
         If `data` is no table.
     DataError
-        If a column name occurs twice, or the columns of a dict differ in length.
+        If a column name occurs twice, or the columns of a dict differ in length or, as Series, in their index.
 
     Examples
     --------
@@ -95,6 +95,7 @@ def to_frame(data: Any, argument: str = "data") -> Frame:
     if isinstance(data, Frame):
         return data
     if isinstance(data, Mapping):
+        _check_aligned(data, argument)
         try:
             data = pd.DataFrame({k: v.array if isinstance(v, pd.Series) else v for k, v in data.items()})
         except (ValueError, TypeError) as error:
@@ -115,8 +116,9 @@ def to_frame(data: Any, argument: str = "data") -> Frame:
             "frames first.",
             argument=argument,
         ) from None
+    names, declared = tuple(table.columns), _pandas_categories(data)
     return Frame(
-        tuple(table.columns), pd.RangeIndex(len(table)), lambda k: _to_pandas(table[table.columns[k]]), argument
+        names, pd.RangeIndex(len(table)), lambda k: _to_pandas(table[names[k]], names[k] in declared), argument
     )
 
 
@@ -130,10 +132,40 @@ def _check_names(names: list, argument: str) -> None:
         )
 
 
-def _to_pandas(series: Any) -> pd.Series:
+def _check_aligned(data: Mapping, argument: str) -> None:
+    """Refuse a dict of Series of different rows, or of the same ones in another order: it would go by position."""
+    series = [(name, column) for name, column in data.items() if isinstance(column, pd.Series)]
+    for name, column in series[1:]:
+        if not column.index.equals(series[0][1].index):
+            raise DataError(
+                f"{argument} is a dict of Series, and the index of {name!r} differs from that of {series[0][0]!r}. "
+                "Align them with pandas.DataFrame(...), or pass .to_numpy() to go by position.",
+                column=name,
+                argument=argument,
+            )
+
+
+def _pandas_categories(data: Any) -> set[str]:
+    """Return the columns of a pyarrow table that were categories when pandas made it, as the table says itself."""
+    metadata = getattr(getattr(data, "schema", None), "pandas_metadata", None) or {}
+    return {column["field_name"] for column in metadata.get("columns", ()) if column["pandas_type"] == "categorical"}
+
+
+def decoded(arrow: Any, declared: bool = False) -> pd.Series:
+    """Return a pyarrow array as a pandas Series.
+
+    A dictionary is a way to store values, and its order that of their appearance: nothing is declared, unless the
+    dictionary is said to be ordered (as those of polars Enums are) or comes from pandas categories (`declared`).
+    """
+    if str(arrow.type).startswith("dictionary") and not (declared or arrow.type.ordered):
+        arrow = arrow.cast(arrow.type.value_type)
+    return arrow.to_pandas()
+
+
+def _to_pandas(series: Any, declared: bool) -> pd.Series:
     """Return a narwhals Series as a pandas Series; declared levels stay declared."""
     if series.implementation.is_pyarrow():
-        return series.to_native().to_pandas()  # dictionaries become categories
+        return decoded(series.to_native(), declared)
     if isinstance(series.dtype, nw.Enum):
         return pd.Series(pd.Categorical(series.to_numpy(), list(series.dtype.categories), ordered=True))
     if series.dtype in (nw.String, nw.Categorical):  # polars orders categories by appearance: nothing is declared

@@ -10,15 +10,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bbl.checks import flag
+from bbl.checks import flag, verb
 from bbl.design.factors import distinct
 from bbl.design.frames import Frame, to_frame
 from bbl.design.weights import check_weights
 from bbl.errors import BBLTypeError, DataError, DataWarning
+from bbl.memory import check_memory
 
 __all__ = ["freq2raw", "readFasta", "removeConst"]
 
 
+@verb
 def readFasta(file: Any, rownames: bool = False) -> pd.DataFrame:
     """Read aligned sequences from a FASTA file, one column per position.
 
@@ -75,7 +77,7 @@ def readFasta(file: Any, rownames: bool = False) -> pd.DataFrame:
     }
     if any(counts.values()):
         told = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
-        warnings.warn(f"{_title(file)}: of {len(sequences)} sequences, {told}.", DataWarning, stacklevel=2)
+        warnings.warn(f"{_title(file)}: of {len(sequences)} sequences, {told}.", DataWarning, stacklevel=3)
     kept = np.flatnonzero(length >= m)
     letters = np.array([sequences[k][:m] for k in kept], dtype=f"U{m}").view("U1").reshape(-1, m)
     index = pd.Index([names[k] for k in kept]) if rownames else pd.RangeIndex(len(kept))
@@ -88,21 +90,20 @@ def _title(file: Any) -> str:
 
 def _lines(file: Any) -> list[str]:
     content: Any
-    if isinstance(file, str | os.PathLike):
-        with open(file, "rb") as handle:
-            content = handle.read()
-    elif hasattr(file, "read"):
-        content = file.read()
-    else:
-        raise BBLTypeError(f"file must be a path or an open file; got {type(file).__name__}.", argument="file")
-    if isinstance(content, bytes):
-        try:
-            content = content.decode("utf-8-sig")
-        except UnicodeDecodeError as error:
-            raise DataError(f"{_title(file)} is no text in UTF-8 ({error.reason}). Give a FASTA file.") from None
+    try:
+        if isinstance(file, str | os.PathLike):
+            with open(file, "rb") as handle:
+                content = handle.read()
+        elif hasattr(file, "read"):
+            content = file.read()
+        else:
+            raise BBLTypeError(f"file must be a path or an open file; got {type(file).__name__}.", argument="file")
+        content = content.decode("utf-8") if isinstance(content, bytes) else content
+    except UnicodeDecodeError as error:
+        raise DataError(f"{_title(file)} is no text in {error.encoding} ({error.reason}). Give a FASTA file.") from None
     if not isinstance(content, str) or "\0" in content:
         raise DataError(f"{_title(file)} is no text. Give a FASTA file, unpacked.")
-    return content.splitlines()
+    return content.removeprefix("\ufeff").splitlines()  # a text handle hands on the byte-order mark
 
 
 def _records(lines: Iterable[str]) -> tuple[list[str], list[str]]:
@@ -128,6 +129,7 @@ def _whole(frame: Frame) -> pd.DataFrame:
     return whole.set_axis(pd.Index(frame.columns, tupleize_cols=False), axis=1)
 
 
+@verb
 def freq2raw(data: Any, freq: Any) -> pd.DataFrame:
     """Repeat each row as often as its frequency says.
 
@@ -135,7 +137,8 @@ def freq2raw(data: Any, freq: Any) -> pd.DataFrame:
     ----------
     data : DataFrame (pandas, polars), pyarrow Table or dict of columns
     freq : column name or array_like of shape (n,)
-        Whole numbers, 0 or more. A column of that name is left out of the result.
+        Whole numbers, 0 or more. A column of that name is left out of the result. An array goes by position; a pandas
+        Series must have the index of `data`.
 
     Returns
     -------
@@ -145,7 +148,9 @@ def freq2raw(data: Any, freq: Any) -> pd.DataFrame:
     Raises
     ------
     DataError, BBLTypeError
-        If the frequencies are no counts, or are not one for each row.
+        If the frequencies are no counts, are not one for each row, or have another index.
+    BBLError
+        If the result would not fit into memory; it is a MemoryError too.
 
     Examples
     --------
@@ -160,10 +165,17 @@ def freq2raw(data: Any, freq: Any) -> pd.DataFrame:
     elif freq is None:
         raise BBLTypeError("freq must be a column name or an array of counts; got None.", argument="freq")
     else:
-        counts = check_weights(freq, frame.n, "freq")
+        counts = check_weights(freq, frame.n, "freq", data)
+    row = whole.memory_usage(index=False).sum() / max(1, frame.n)
+    check_memory(
+        counts.sum() * (float(row) + 16.0),
+        f"A table of {counts.sum():.0f} rows",
+        "Keep the counts: every verb takes them as weights.",
+    )
     return whole.iloc[np.repeat(np.arange(frame.n), counts.astype(np.intp))].reset_index(drop=True)
 
 
+@verb
 def removeConst(data: Any, response: Hashable = None) -> pd.DataFrame:
     """Drop the columns that have the same value in every row.
 

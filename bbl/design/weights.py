@@ -15,7 +15,7 @@ __all__ = ["check_weights"]
 MOST = 2.0**53  # sums of weights are exact in float64 up to here
 
 
-def check_weights(weights: Any, n: int, argument: str = "weights") -> np.ndarray:
+def check_weights(weights: Any, n: int, argument: str = "weights", data: Any = None) -> np.ndarray:
     """Return frequency weights as float64: non-negative whole numbers, not all zero.
 
     Parameters
@@ -25,6 +25,8 @@ def check_weights(weights: Any, n: int, argument: str = "weights") -> np.ndarray
         Number of rows.
     argument : str, default "weights"
         Name of the argument, for messages.
+    data : object, optional
+        The table whose rows they weigh. If both have a pandas index, it has to be the same.
 
     Returns
     -------
@@ -35,7 +37,7 @@ def check_weights(weights: Any, n: int, argument: str = "weights") -> np.ndarray
     BBLTypeError
         If they are no numbers.
     DataError
-        If their shape is wrong, or one of them is negative, fractional, missing or infinite; names the row.
+        If their shape or index is wrong, or one of them is negative, fractional, missing or infinite; names the row.
 
     Examples
     --------
@@ -50,6 +52,12 @@ def check_weights(weights: Any, n: int, argument: str = "weights") -> np.ndarray
             f"{argument} {what}. Give one whole number, 0 or more, for each of the {n} rows.", argument=argument
         )
 
+    if isinstance(weights, pd.Series) and isinstance(data, pd.DataFrame) and not weights.index.equals(data.index):
+        raise DataError(
+            f"{argument} is a Series whose index differs from that of the data. Align it with "
+            f"{argument}.reindex(data.index), or pass {argument}.to_numpy() to go by position.",
+            argument=argument,
+        )
     try:
         array = np.asarray(weights)
     except (ValueError, TypeError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 
 from bbl.checks import choice, near_match
 from bbl.engines.base import Engine, EngineFit
@@ -16,25 +17,26 @@ __all__ = ["ENGINES", "Engine", "EngineFit", "MeanField", "NaiveBayes", "PseudoL
 ENGINES: dict[str, type[Engine]] = {e.name: e for e in (PseudoLikelihood, MeanField, NaiveBayes)}
 
 
-def make_engine(method: str | Engine, options: dict) -> Engine:
+def make_engine(method: str | Engine, options: dict, beside: Iterable[str] = ()) -> Engine:
     """Return the engine named by `method` with `options`, or `method` itself if it is an engine.
 
-    Options of the other engines are refused by name, misspelt ones with the nearest known name.
+    Options of the other engines are refused by name, misspelt ones with the nearest known name, which may be one of the
+    arguments `beside` the options.
     """
-    if isinstance(method, Engine):
-        if options:
-            raise BBLTypeError(
-                f"Give {', '.join(options)} to {type(method).__name__}(...) itself, not beside method=.",
-                argument=next(iter(options)),
-            )
-        return method
-    kind = ENGINES[choice("method", method, list(ENGINES))]
+    kind = type(method) if isinstance(method, Engine) else ENGINES[choice("method", method, list(ENGINES))]
     known = [f.name for f in dataclasses.fields(kind)]
     for name in options:
         if name not in known:
             raise BBLTypeError(
-                f"{name!r} is not an option of method={method!r}{near_match(name, known) or '.'} Its options: "
-                f"{', '.join(known)}.",
+                f"{name!r} is not an option of method={kind.name!r}{near_match(name, [*known, *beside]) or '.'} Its "
+                f"options: {', '.join(known)}.",
                 argument=name,
             )
+    if isinstance(method, Engine):
+        if options:
+            raise BBLTypeError(
+                f"Give {', '.join(options)} to {kind.__name__}(...) itself, not beside method=.",
+                argument=next(iter(options)),
+            )
+        return method
     return kind(**options)

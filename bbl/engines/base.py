@@ -2,16 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from bbl.model.layout import Layout
 from bbl.rows.sample import Sample
 
-__all__ = ["Engine", "EngineFit"]
+__all__ = ["Engine", "EngineFit", "Note"]
+
+
+class Note(NamedTuple):
+    """What is to be said about a predictor in the warning that names it.
+
+    Attributes
+    ----------
+    predictor : int
+    level : int
+        Code of the level that it is about; -1 for none.
+    what : str
+        What is wrong, and the remedy: the same text wherever it is the same thing, so that it is said once.
+    detail : str
+        Numbers of this case alone.
+    """
+
+    predictor: int
+    level: int
+    what: str
+    detail: str = ""
 
 
 @dataclass(frozen=True)
@@ -35,8 +55,11 @@ class EngineFit:
     n_iter : ndarray of int, shape (m,)
         Iterations that each predictor took.
     converged : ndarray of bool, shape (m,)
-    notes : tuple of (int, int, str)
-        Predictor, level code (-1 for none) and what is to be said about it, for the warnings that name them.
+    notes : tuple of Note
+        What is to be said about single predictors.
+    unbounded : tuple of (int, int, int, int)
+        For each predictor without a finite optimum, a parameter of it that grows without end: predictor, level code,
+        and those of the predictor it is coupled to (-1 for a field).
     """
 
     theta: np.ndarray
@@ -47,7 +70,8 @@ class EngineFit:
     grad_norm: np.ndarray = field(default_factory=lambda: np.zeros(0))
     n_iter: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=int))
     converged: np.ndarray = field(default_factory=lambda: np.ones(0, dtype=bool))
-    notes: tuple[tuple[int, int, str], ...] = ()
+    notes: tuple[Note, ...] = ()
+    unbounded: tuple[tuple[int, int, int, int], ...] = ()
 
     def log_z(self, kind: str) -> float | None:
         """Return ln Z of this kind ("pseudo", "half" or "mf") where the engine has it at hand."""
@@ -68,11 +92,14 @@ class Engine:
         The option that crossVal varies.
     log_z : str
         The ln Z that goes with the method where the exact one is too costly.
+    stepwise : bool
+        Whether settings are best compared a few at a time, the strongest first, each starting from fits before it.
     """
 
     name: ClassVar[str]
     tuned: ClassVar[str | None] = None
     log_z: ClassVar[str] = "exact"
+    stepwise: ClassVar[bool] = False
 
     def restrict(self, layout: Layout) -> Layout:
         """Return the layout of the parameters that this engine fits."""
@@ -89,6 +116,19 @@ class Engine:
     def path(self, sample: Sample, layout: Layout, values: Sequence[float] | None = None, workers: int = 1):
         """Fit one group at each of `values` of the tuned option; None for the engine's own setting."""
         raise NotImplementedError
+
+    def compare(
+        self, sample: Sample, layout: Layout, values: Sequence[float] | None, trail: Mapping[float, np.ndarray]
+    ) -> list[EngineFit]:
+        """Fit one group at each of `values`, well enough to compare them.
+
+        Parameters
+        ----------
+        trail : mapping of float to ndarray
+            ``site_theta`` of earlier comparisons on the same rows, by their settings. Those of `values` that are
+            among them are compared again, more exactly.
+        """
+        return self.path(sample, layout, values)
 
     def fit(self, sample: Sample, layout: Layout, workers: int = 1) -> EngineFit:
         """Fit one group at the engine's own settings."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bbl.checks import real
-from bbl.engines.base import Engine, EngineFit
+from bbl.engines.base import Engine, EngineFit, Note
 from bbl.engines.naive import absent_levels
 from bbl.memory import check_memory
 from bbl.model.energy import energies
@@ -75,7 +75,7 @@ class MeanField(Engine):
                 field = layout.to_matrix(theta)[1] @ column
                 theta[: layout.D] -= field
                 log_z = -log_f0 - 0.5 * float(column @ field)
-                more = ((0, -1, "covariance is singular; take a smaller eps or a larger prior_count"),) * singular
+                more = (Note(0, -1, "covariance is singular; take a smaller eps or a larger prior_count"),) * singular
                 fits.append(_finish(theta, log_z, sample, layout, notes + more))
         return fits
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bbl.checks import real
-from bbl.engines.base import Engine, EngineFit
+from bbl.engines.base import Engine, EngineFit, Note
 from bbl.model.layout import Layout
 from bbl.model.moments import TINY, frequencies, level_counts, log_ratio
 
@@ -53,7 +53,7 @@ class NaiveBayes(Engine):
         return [fit] * (1 if values is None else len(values))
 
 
-def absent_levels(counts: list[np.ndarray], remedy: str) -> tuple[tuple[int, int, str], ...]:
-    """Return a note for each predictor with a level that never occurs, so that its field is not finite."""
+def absent_levels(counts: list[np.ndarray], remedy: str) -> tuple[Note, ...]:
+    """Return a note for each level that never occurs, so that its field is not finite."""
     text = f"never occurs, so its field has no finite value; {remedy}"
-    return tuple((i, int(np.argmin(n)), text) for i, n in enumerate(counts) if (n == 0).any())
+    return tuple(Note(i, int(a), text) for i, n in enumerate(counts) for a in np.flatnonzero(n == 0))

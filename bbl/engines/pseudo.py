@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -12,12 +12,14 @@ import numpy as np
 from bbl._ext import newton
 from bbl._ext.pseudo import PseudoProblem, memory_estimate
 from bbl.checks import choice, flag, integer, real
-from bbl.engines.base import Engine, EngineFit
+from bbl.engines.base import Engine, EngineFit, Note
 from bbl.engines.naive import absent_levels
 from bbl.errors import BBLTypeError, OptionError
 from bbl.memory import check_memory
+from bbl.model.godambe import neighbour_columns
 from bbl.model.layout import Layout
-from bbl.model.moments import frequencies, level_counts, log_ratio, usable_rows
+from bbl.model.moments import frequencies, level_counts, log_ratio, one_hot, usable_rows
+from bbl.model.unpenalised import unpenalised
 from bbl.parallel import run_tasks, serial_blas, stop_flag
 from bbl.rows.sample import Sample
 
@@ -26,7 +28,11 @@ __all__ = ["PseudoLikelihood"]
 CONVERGED, STUCK = 0, 2
 FINEST = {"double": 0.0, "single": 1e-5}  # gradient norm that a precision can be asked for,
 FLOOR = {"double": 1e-8, "single": 1e-4}  # and at which it has converged where it gets no further
+NEAR = 1e-4  # gradient norm from which Newton's method takes a step or two to the optimum
+HARMLESS = 1e-6  # one that moves coefficients in the fourth decimal at most: no reason for a warning
+COMPARED, CLOSER = 3e-4, 1e-5  # gradient norms that are enough to compare penalties, and those that come close
 NEWTON_WORK, NEWTON_SIZE, POLISH_SIZE = 3e4, 256, 1024
+SURE, ROWS = 10.0, 4096  # log odds at which a predictor is all but certain; rows at a time
 
 
 @dataclass(frozen=True)
@@ -68,6 +74,7 @@ class PseudoLikelihood(Engine):
     name = "pseudo"
     tuned = "lambda_"
     log_z = "half"
+    stepwise = True
 
     def __post_init__(self):
         if isinstance(self.lambda_, Sequence | np.ndarray) and not isinstance(self.lambda_, str):
@@ -117,17 +124,38 @@ class PseudoLikelihood(Engine):
 
         With missing values each predictor is fitted to the rows in which it and its neighbours are known.
         """
+        return self._path(sample, layout, values, workers)
+
+    def compare(
+        self, sample: Sample, layout: Layout, values: Sequence[float] | None, trail: Mapping[float, np.ndarray]
+    ) -> list[EngineFit]:
+        """Fit one group at each penalty of `values`, well enough to compare them.
+
+        The first fit of all is exact, so that fields without a finite optimum end where those of `path` do. The others
+        start on the line through the nearest fits, in the logarithm of the penalty, and stop at a looser tolerance, in
+        single precision. Penalties of the `trail` are fitted again, more exactly.
+        """
+        return self._path(sample, layout, values, 1, dict(trail))
+
+    def _path(
+        self,
+        sample: Sample,
+        layout: Layout,
+        values: Sequence[float] | None,
+        workers: int,
+        trail: dict[float, np.ndarray] | None = None,
+    ) -> list[EngineFit]:
         grid = np.array([self.lambda_] if values is None else values, dtype=float)
         needed = self.memory(sample.n, layout)
         check_memory(needed, f"A fit of {layout.D} levels to {sample.n} rows", "Use fewer predictors or rows.")
         if sample.missing is None:
-            solved = self._solve(sample, layout, grid, workers)
+            solved = self._solve(sample, layout, grid, workers, trail)
         else:
             usable = usable_rows(sample, layout)
-            solved = self._solve_available(sample, layout, usable, grid, workers)
+            solved = self._solve_available(sample, layout, usable, grid, workers, trail)
             sample = replace(sample, missing=~usable)
         return [
-            replace(self._finish(sample, layout, self._lambdah(lambda_), site_theta, sites), normaliser=normaliser)
+            self._finish(sample, layout, lambda_, site_theta, sites, normaliser)
             for lambda_, (site_theta, sites, normaliser) in zip(grid, solved, strict=True)
         ]
 
@@ -135,7 +163,13 @@ class PseudoLikelihood(Engine):
         return float(lambda_) if self.lambdah is None else self.lambdah
 
     def _solve_available(
-        self, sample: Sample, layout: Layout, usable: np.ndarray, grid: np.ndarray, workers: int
+        self,
+        sample: Sample,
+        layout: Layout,
+        usable: np.ndarray,
+        grid: np.ndarray,
+        workers: int,
+        trail: Mapping[float, np.ndarray] | None,
     ) -> list[Solution]:
         """Solve each predictor on its own rows; those with the same rows go together, with their neighbours."""
         out: list[Solution] = [(np.zeros((layout.D, 1 + layout.D)), Sites(layout.m), None) for _ in grid]
@@ -153,43 +187,118 @@ class PseudoLikelihood(Engine):
             known = Sample(np.ascontiguousarray(rows.codes[:, involved]), rows.weights).collapsed(part.n_levels)
             to, wide = layout.columns(own), np.append(0, 1 + layout.columns(involved))
             share = known.total / sample.total
-            for (site_theta, sites, _), solved in zip(out, self._solve(known, part, grid, workers), strict=True):
-                site_theta[np.ix_(to, wide)] = solved[0][part.columns(position[own])]
+            rows_of_own = part.columns(position[own])
+            before: dict[float, np.ndarray] = {lambda_: np.zeros((part.D, 1 + part.D)) for lambda_ in trail or ()}
+            for lambda_, theta in before.items():
+                theta[rows_of_own] = (trail or {})[lambda_][np.ix_(to, wide)]
+            for (site_theta, sites, _), solved in zip(
+                out, self._solve(known, part, grid, workers, None if trail is None else before), strict=True
+            ):
+                site_theta[np.ix_(to, wide)] = solved[0][rows_of_own]
                 sites.take(own, solved[1], position[own], share)
         return out
 
-    def _solve(self, sample: Sample, layout: Layout, grid: np.ndarray, workers: int) -> list[Solution]:
-        """Solve complete rows at each penalty, from the strongest to the weakest with warm starts."""
+    def _solve(
+        self,
+        sample: Sample,
+        layout: Layout,
+        grid: np.ndarray,
+        workers: int,
+        trail: dict[float, np.ndarray] | None = None,
+    ) -> list[Solution]:
+        """Solve complete rows at each penalty, from the strongest to the weakest with warm starts.
+
+        With a `trail`, see `compare`; it gets what is solved.
+        """
         out: list[Any] = [None] * len(grid)
-        solve = _by_newton if _is_small(sample, layout) else _by_lbfgs(sample, layout, self.precision)
+        small, solve = _is_small(sample, layout), None
         site_theta = np.zeros((layout.D, 1 + layout.D))
         site_theta[:, 0] = np.concatenate([log_ratio(f) for f in frequencies(sample, layout, 1.0)])
-        sites = None
+        sites, engine = None, self
         for at in np.argsort(-grid, kind="stable"):
             lambda_ = float(grid[at])
-            if sites is not None:  # a warm start; the finished fit keeps its own
+            if trail:
+                site_theta = _on_the_line(trail, lambda_)
+                tolerance, precision = (CLOSER, self.precision) if lambda_ in trail else (COMPARED, "single")
+                solve = solve if engine.precision == precision else None
+                engine = replace(self, tolerance=max(self.tolerance, tolerance), precision=precision)
+            elif sites is not None:  # a warm start; the finished fit keeps its own
                 site_theta = site_theta.copy()
+            if solve is None:
+                solve = _by_newton if small else _by_lbfgs(sample, layout, engine.precision)
             sites = Sites(layout.m)
-            normaliser = solve(self, sample, layout, lambda_, self._lambdah(lambda_), site_theta, sites, workers)
+            normaliser = solve(engine, sample, layout, lambda_, self._lambdah(lambda_), site_theta, sites, workers)
+            if trail is not None:
+                trail[lambda_] = site_theta
             out[at] = (site_theta, sites, normaliser)
         return out
 
     def _finish(
-        self, sample: Sample, layout: Layout, lambdah: float, site_theta: np.ndarray, sites: Sites
+        self,
+        sample: Sample,
+        layout: Layout,
+        lambda_: float,
+        site_theta: np.ndarray,
+        sites: Sites,
+        normaliser: Callable | None,
     ) -> EngineFit:
-        """Symmetrise (eq. 18), and say in words what did not converge."""
+        """Symmetrise (eq. 18), and say in words what did not converge, or could not."""
         J = site_theta[:, 1:]
         theta = layout.from_matrix(site_theta[:, 0], J if self.symmetrize else np.triu(J) + np.triu(J).T)
-        notes: tuple[tuple[int, int, str], ...] = ()
-        if lambdah == 0:
+        notes: tuple[Note, ...] = ()
+        if self._lambdah(lambda_) == 0:
             notes = absent_levels(level_counts(sample, layout.n_levels), "give lambdah > 0")
-        for i in np.flatnonzero(sites.status != CONVERGED):
-            why = f"did not converge: gradient norm {sites.norm[i]:.2g} after {sites.n_iter[i]} iterations"
-            notes += ((int(i), -1, f"{why}; raise itmax, tolerance or lambda_"),)
+        for i in np.flatnonzero((sites.status != CONVERGED) & ~(sites.norm <= HARMLESS)):
+            detail = f"gradient norm {sites.norm[i]:.2g} after {sites.n_iter[i]} iterations"
+            notes += (Note(int(i), -1, "did not converge; raise itmax, tolerance or lambda_", detail),)
+        unbounded = () if lambda_ else unbounded_parameters(sample, layout, site_theta)
         value, converged = -float(sites.value.sum()), sites.status == CONVERGED
+        converged[[i for i, *_ in unbounded]] = False
         return EngineFit(
-            theta, value, site_theta, grad_norm=sites.norm, n_iter=sites.n_iter, converged=converged, notes=notes
+            theta,
+            value,
+            site_theta,
+            normaliser=normaliser,
+            grad_norm=sites.norm,
+            n_iter=sites.n_iter,
+            converged=converged,
+            notes=notes,
+            unbounded=unbounded,
         )
+
+
+def unbounded_parameters(
+    sample: Sample, layout: Layout, site_theta: np.ndarray
+) -> tuple[tuple[int, int, int, int], ...]:
+    """Return a parameter that grows without end for each predictor that has one (see `EngineFit.unbounded`).
+
+    The optimiser stops somewhere on the way, where the gradient is small. Only predictors that have become all but
+    certain in some row are looked at.
+    """
+    largest = np.zeros(layout.D)
+    for lo in range(0, sample.n, ROWS):
+        field = one_hot(sample.codes[lo : lo + ROWS], layout) @ site_theta[:, 1:].T + site_theta[:, 0]
+        np.maximum(largest, np.abs(field).max(axis=0), out=largest)
+    columns = neighbour_columns(layout)
+    sure = [
+        i
+        for i in range(layout.m)
+        if (largest[layout.start[i] : layout.start[i + 1]] > SURE).any()
+        and (int(layout.n_levels[i]) - 1) * len(columns[i]) < POLISH_SIZE
+    ]
+    if not sure:
+        return ()
+    _, determined = unpenalised(sample, layout, site_theta, np.array(sure))
+    predictor = np.repeat(np.arange(layout.m), np.diff(layout.start))
+    out = []
+    for i in sure:
+        lost = [(a, c) for a in range(layout.start[i], layout.start[i + 1]) for c in columns[i] if not determined[a, c]]
+        if lost:
+            row, column = max(lost, key=lambda cell: cell[1] > 0)
+            level = int(row - layout.start[i]) + 1
+            j = int(predictor[column - 1]) if column else -1
+            out.append((i, level, j, int(column - 1 - layout.start[j]) + 1 if column else -1))
+    return tuple(out)
 
 
 class Sites:
@@ -206,6 +315,20 @@ class Sites:
 
 
 Solution = tuple[np.ndarray, Sites, Callable | None]
+
+
+def _on_the_line(trail: Mapping[float, np.ndarray], lambda_: float) -> np.ndarray:
+    """Return the point at `lambda_` of the line, in the logarithm of the penalty, through the two nearest solutions.
+
+    They are the next stronger and the next weaker one, or the two strongest or weakest.
+    """
+    known = sorted(trail)
+    if len(known) == 1 or lambda_ <= 0.0 or known[0] <= 0.0:
+        return trail[min(known, key=lambda other: abs(other - lambda_))].copy()
+    at = min(max(int(np.searchsorted(known, lambda_)), 1), len(known) - 1)
+    weak, strong = known[at - 1], known[at]
+    share = float(np.log(lambda_ / weak) / np.log(strong / weak))
+    return (1.0 - share) * trail[weak] + share * trail[strong]
 
 
 def _is_small(sample: Sample, layout: Layout) -> bool:
@@ -260,8 +383,9 @@ def _by_lbfgs(sample: Sample, layout: Layout, precision: str):
         }
         tasks = [(task, options, out) for task in range(problem.n_tasks)]
         run_tasks(partial(_solve_task, problem), tasks, workers, shared=True)
-        # near rounding a quasi-Newton line search may find nothing better, where Newton's step still does
-        stuck = np.flatnonzero(sites.status == STUCK)
+        # near rounding a quasi-Newton line search may find nothing better, and on flat objectives it creeps
+        near = (sites.status != CONVERGED) & (sites.norm <= NEAR)
+        stuck = np.flatnonzero(near | (sites.status == STUCK))
         if len(stuck) and precision == "double" and layout.D * (layout.n_levels[stuck].max() - 1) < POLISH_SIZE:
             _by_newton(engine, sample, layout, lambda_, lambdah, site_theta, sites, workers, stuck)
         # what is left there is the floor that rounding sets

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from bbl.errors import DataError
 from bbl.memory import check_memory
 from bbl.model.conditional import conditionals
 from bbl.model.layout import Layout
@@ -14,9 +13,88 @@ from bbl.model.moments import one_hot, usable_rows, usable_weight
 from bbl.parallel import serial_blas
 from bbl.rows.sample import Sample
 
-__all__ = ["Influence", "term_covariances"]
+__all__ = ["Influence", "inverse", "neighbour_columns", "site_hessians", "term_covariances"]
 
 ROWS = 1024
+REGULAR, FLAT = 1e-10, 1e-13  # of a Hessian of unit diagonal: pivots of no concern; eigenvalue that counts as zero
+
+
+def neighbour_columns(layout: Layout) -> list[np.ndarray]:
+    """Return, for each predictor, the columns of the site matrix that it uses: the constant, its neighbours' levels."""
+    predictor = np.repeat(np.arange(layout.m), np.diff(layout.start))
+    return [np.append(0, 1 + np.flatnonzero(near[predictor])).astype(np.intp) for near in layout.mask]
+
+
+def site_hessians(
+    sample: Sample, layout: Layout, site_theta: np.ndarray, only: Iterable[int]
+) -> dict[int, tuple[np.ndarray, np.ndarray]]:
+    """Return the mean score (p,) and the mean Hessian (p, p) of minus the log conditional of each predictor of `only`.
+
+    Parameters are in the order level by level, and within a level as in `neighbour_columns`. Each predictor counts in
+    its usable rows.
+    """
+    columns, totals = neighbour_columns(layout), usable_weight(sample, layout)
+    sizes = {i: (int(layout.n_levels[i]) - 1) * len(columns[i]) for i in only}
+    check_memory(
+        8.0 * sum(float(p) ** 2 for p in sizes.values()) + 16.0 * ROWS * layout.size,
+        f"Standard errors of {layout.size} parameters",
+        "Fit fewer predictors or fewer interactions.",
+    )
+    out = {i: (np.zeros(p), np.zeros((p, p))) for i, p in sizes.items()}
+    with serial_blas():
+        for lo in range(0, sample.n, ROWS):
+            part = sample.rows(slice(lo, lo + ROWS))
+            Z, P = _design(part.codes, layout, site_theta)
+            usable = usable_rows(part, layout)
+            for i, (score, H) in out.items():
+                own = slice(layout.start[i], layout.start[i + 1])
+                w, near = part.weights * usable[:, i], Z[:, columns[i]]
+                score += ((Z[:, 1:][:, own] - P[:, own]) * w[:, None]).T.dot(near).ravel()
+                _add_hessian(H, near, P[:, own], w)
+    for i, (score, H) in out.items():
+        score /= totals[i]
+        H /= totals[i]
+    return out
+
+
+def _design(codes: np.ndarray, layout: Layout, site_theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the design with its constant (n, 1 + D) and all conditional probabilities (n, D) of eq. (11)."""
+    X = one_hot(codes, layout)
+    _, P = conditionals(X, layout, site_theta[:, 0], site_theta[:, 1:])
+    return np.column_stack([np.ones(len(codes)), X]), P
+
+
+def _add_hessian(H: np.ndarray, Z: np.ndarray, P: np.ndarray, w: np.ndarray) -> None:
+    q, c = P.shape[1], Z.shape[1]
+    for a in range(q):
+        for b in range(a + 1):
+            weight = w * (P[:, a] * (a == b) - P[:, a] * P[:, b])
+            block = Z.T @ (Z * weight[:, None])
+            H[a * c : (a + 1) * c, b * c : (b + 1) * c] += block
+            if a != b:
+                H[b * c : (b + 1) * c, a * c : (a + 1) * c] += block
+
+
+def inverse(H: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the (pseudo-)inverse of a Hessian, and which parameters it determines.
+
+    Parameters whose row of the Hessian is zero, or that take part in a combination of parameters on which the rows do
+    not depend, are not determined; the others have the inverse that they have whatever the undetermined ones are.
+    """
+    from scipy.linalg import lapack
+
+    scale = np.sqrt(H.diagonal())
+    known = scale > 0
+    scale = np.where(known, scale, 1.0)
+    scaled = H / np.outer(scale, scale)
+    factor, failed = lapack.dpotrf(scaled, lower=1)
+    if not failed and factor.diagonal().min() ** 2 > REGULAR:
+        solved = lapack.dpotri(factor, lower=1)[0]
+        return (np.tril(solved) + np.tril(solved, -1).T) / np.outer(scale, scale), known
+    values, vectors = np.linalg.eigh(scaled)
+    kept = values > FLAT * len(H)
+    determined = known & ((vectors[:, ~kept] ** 2).sum(axis=1) < 1e-9)
+    return (vectors[:, kept] / values[kept]) @ vectors[:, kept].T / np.outer(scale, scale), determined
 
 
 class Influence:
@@ -38,84 +116,29 @@ class Influence:
     site_theta : ndarray, shape (D, 1 + D)
         Unsymmetrised solution (see EngineFit).
     lambda_, lambdah : float
-        Penalties of couplings and fields.
-
-    Raises
-    ------
-    DataError
-        If a predictor's Hessian is singular: there is no penalty and a parameter that the data do not determine.
+        Penalties of couplings and fields. Without them, what the rows do not determine has no influence
+        (see `inverse`).
     """
 
     def __init__(self, sample: Sample, layout: Layout, site_theta: np.ndarray, lambda_: float, lambdah: float):
         self.layout, self.total = layout, sample.total
         self._totals = usable_weight(sample, layout)
         self.site_theta = site_theta
-        self._columns = [self._neighbour_columns(i) for i in range(layout.m)]
-        sizes = [(layout.n_levels[i] - 1) * len(c) for i, c in enumerate(self._columns)]
-        check_memory(
-            8.0 * sum(float(p) ** 2 for p in sizes) + 16.0 * ROWS * layout.size,
-            f"Standard errors of {layout.size} parameters",
-            "Fit fewer predictors or fewer interactions.",
-        )
-        hessian = [np.zeros((p, p)) for p in sizes]
-        with serial_blas():
-            for lo in range(0, sample.n, ROWS):
-                part = sample.rows(slice(lo, lo + ROWS))
-                Z, P = self._blocks(part.codes)
-                usable = usable_rows(part, layout)
-                for i in range(layout.m):
-                    own = part.weights * usable[:, i]
-                    self._add_hessian(hessian[i], Z[:, self._columns[i]], self._own(P, i), own)
-            self._factors = [self._factor(i, hessian[i], lambda_, lambdah) for i in range(layout.m)]
+        self._columns = neighbour_columns(layout)
         self._pull = [self._penalty(i, lambda_, lambdah) for i in range(layout.m)]
-
-    def _neighbour_columns(self, i: int) -> np.ndarray:
-        """Columns of the site matrix that predictor i uses: the constant and its neighbours' levels."""
-        starts = self.layout.start
-        parts = [np.arange(starts[j], starts[j + 1]) + 1 for j in np.flatnonzero(self.layout.mask[i])]
-        return np.concatenate([[0], *parts]).astype(np.intp)
+        self._target = [_targets(layout, i) for i in range(layout.m)]
+        self._inverse = []
+        for i, (_, H) in site_hessians(sample, layout, site_theta, range(layout.m)).items():
+            H.flat[:: len(H) + 1] += self._penalties(i, lambda_, lambdah)
+            self._inverse.append(inverse(H)[0])
 
     def _own(self, array: np.ndarray, i: int) -> np.ndarray:
         return array[:, self.layout.start[i] : self.layout.start[i + 1]]
-
-    def _blocks(self, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the design with its constant (n, 1 + D) and all conditional probabilities (n, D) of eq. (11)."""
-        X = one_hot(codes, self.layout)
-        _, P = conditionals(X, self.layout, self.site_theta[:, 0], self.site_theta[:, 1:])
-        return np.column_stack([np.ones(len(codes)), X]), P
-
-    @staticmethod
-    def _add_hessian(H: np.ndarray, Z: np.ndarray, P: np.ndarray, w: np.ndarray) -> None:
-        q, c = P.shape[1], Z.shape[1]
-        for a in range(q):
-            for b in range(a + 1):
-                weight = w * (P[:, a] * (a == b) - P[:, a] * P[:, b])
-                block = Z.T @ (Z * weight[:, None])
-                H[a * c : (a + 1) * c, b * c : (b + 1) * c] += block
-                if a != b:
-                    H[b * c : (b + 1) * c, a * c : (a + 1) * c] += block
 
     def _penalties(self, i: int, lambda_: float, lambdah: float) -> np.ndarray:
         own = np.full(len(self._columns[i]), lambda_)
         own[0] = lambdah
         return np.tile(own, self.layout.n_levels[i] - 1)
-
-    def _factor(self, i: int, H: np.ndarray, lambda_: float, lambdah: float):
-        from scipy.linalg import cho_factor
-
-        H /= self._totals[i]
-        H.flat[:: len(H) + 1] += self._penalties(i, lambda_, lambdah)
-        try:
-            factor = cho_factor(H, lower=True, overwrite_a=True, check_finite=False)
-        except np.linalg.LinAlgError:
-            factor = None
-        pivots = np.ones(1) if factor is None else np.abs(factor[0].diagonal())
-        if factor is None or pivots.min() < 1e-9 * pivots.max():
-            raise DataError(
-                f"Standard errors need a determined optimum, but the Hessian of predictor {i} is singular: a level or "
-                "a pair of levels never occurs. Fit with lambda_ > 0 and lambdah > 0."
-            )
-        return factor
 
     def _penalty(self, i: int, lambda_: float, lambdah: float) -> np.ndarray:
         own = slice(self.layout.start[i], self.layout.start[i + 1])
@@ -123,22 +146,20 @@ class Influence:
 
     def _sites(self, rows: Sample) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
         """Yield each predictor with the penalised scores of the rows and ``psi W/W_i``, both (n, parameters)."""
-        from scipy.linalg import cho_solve
-
         layout, usable = self.layout, usable_rows(rows, self.layout)
-        Z, P = self._blocks(rows.codes)
+        Z, P = _design(rows.codes, layout, self.site_theta)
         for i in range(layout.m):
             residual = Z[:, 1 + layout.start[i] : 1 + layout.start[i + 1]] - self._own(P, i)
             score = (residual[:, :, None] * Z[:, None, self._columns[i]]).reshape(rows.n, -1) - self._pull[i]
             score *= usable[:, [i]]
-            psi = cho_solve(self._factors[i], score.T, check_finite=False).T
-            yield i, score, psi * (self.total / self._totals[i])
+            yield i, score, score @ self._inverse[i] * (self.total / self._totals[i])
 
     def __call__(self, rows: Sample) -> np.ndarray:
         """Return the influences (n, layout.size) of rows on fields and symmetrised couplings."""
         out = np.zeros((rows.n, self.layout.size))
         for i, _, psi in self._sites(rows):
-            self._scatter(out, i, psi.reshape(rows.n, int(self.layout.n_levels[i]) - 1, -1))
+            at, share = self._target[i]
+            out[:, at] += psi * share
         return out
 
     def composite(self, rows: Sample) -> tuple[float, float]:
@@ -161,15 +182,16 @@ class Influence:
             effective += sum(float(w @ (score * psi).sum(axis=1)) for _, score, psi in self._sites(part))
         return value, effective / self.total
 
-    def _scatter(self, out: np.ndarray, i: int, psi: np.ndarray) -> None:
-        """Add the influences (n, q, columns) of predictor i's solution, couplings at one half (eq. 18)."""
-        layout = self.layout
-        layout.table(out, i)[...] = psi[:, :, 0]
-        at = 1
-        for j in np.flatnonzero(layout.mask[i]):
-            width = int(layout.n_levels[j]) - 1
-            layout.table(out, i, int(j))[...] += 0.5 * psi[:, :, at : at + width]
-            at += width
+
+def _targets(layout: Layout, i: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return where each parameter of predictor i's solution goes among all, and its share: couplings have one half."""
+    where = np.arange(layout.size)
+    parts = [layout.table(where, i)[:, None]]
+    parts += [layout.table(where, i, int(j)) for j in np.flatnonzero(layout.mask[i])]
+    at = np.concatenate(parts, axis=1)
+    share = np.full(at.shape, 0.5)
+    share[:, 0] = 1.0
+    return at.ravel(), share.ravel()
 
 
 def term_covariances(layout: Layout, blocks: Iterable[tuple[np.ndarray, np.ndarray]]) -> list[np.ndarray]:
@@ -181,11 +203,21 @@ def term_covariances(layout: Layout, blocks: Iterable[tuple[np.ndarray, np.ndarr
     blocks : iterable of (influence, weights)
         Influences (n, layout.size) of blocks of rows, already divided by the sum of weights, and their weights (n,).
     """
-    cuts = [slice(a, b) for a, b in zip(layout.start[:-1], layout.start[1:], strict=True)]
-    cuts += [slice(a, b) for a, b in zip(layout.pair_start[:-1], layout.pair_start[1:], strict=True)]
-    out = [np.zeros((c.stop - c.start,) * 2) for c in cuts]
+    first = np.concatenate([layout.start[:-1], layout.pair_start[:-1]])
+    sizes = np.diff(np.concatenate([layout.start, layout.pair_start[1:]]))
+    # tables of one size go together: there can be a hundred thousand of them
+    alike = {int(q): np.flatnonzero(sizes == q) for q in np.unique(sizes)}
+    cells = {q: first[which][:, None] + np.arange(q) for q, which in alike.items()}
+    total = {q: np.zeros((len(which), q, q)) for q, which in alike.items()}
     for psi, w in blocks:
-        for total, cut in zip(out, cuts, strict=True):
-            part = psi[:, cut]
-            total += part.T @ (part * w[:, None])
+        for q, at in cells.items():
+            if q == 1:
+                total[q][:, 0, 0] += w @ psi[:, at[:, 0]] ** 2
+            elif q:
+                part = psi.T[at]
+                total[q] += (part * w) @ part.transpose(0, 2, 1)
+    out = [np.zeros((0, 0))] * len(sizes)
+    for q, which in alike.items():
+        for k, matrix in zip(which, total[q], strict=True):
+            out[k] = matrix
     return out

@@ -22,7 +22,7 @@ __all__ = [
 TINY = 1e-300
 
 
-def level_counts(sample: Sample, n_levels) -> list[np.ndarray]:
+def level_counts(sample: Sample, n_levels, K: int | None = None) -> list[np.ndarray]:
     """Return the weighted count of every level of every predictor.
 
     Parameters
@@ -31,12 +31,14 @@ def level_counts(sample: Sample, n_levels) -> list[np.ndarray]:
         Rows of one group; with ``y`` set, counts are split by group. Missing values are not counted.
     n_levels : sequence of int, length m
         Number of levels of each predictor.
+    K : int, optional
+        Number of groups, where the last ones may have no rows.
 
     Returns
     -------
     list of m ndarrays, shape (L_i,), or (K, L_i) if the sample has a response
     """
-    K = 1 if sample.y is None else int(sample.y.max(initial=-1)) + 1
+    K = K or int(sample.response.max(initial=-1 if sample.y is not None else 0)) + 1
     offset = 0 if sample.y is None else sample.y
     counts = []
     for i, L in enumerate(n_levels):

@@ -1,9 +1,15 @@
-"""Canvas: axes, colours and labels that all plots share."""
+"""Canvas: axes, colours and labels that all plots share, and the one way in which names are made to fit."""
 
 from __future__ import annotations
 
 import math
+import os
+import re
+import unicodedata
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,30 +22,253 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = [
+    "Fit",
+    "axes_inches",
+    "colour_bar",
     "colour_limit",
     "diverging",
+    "fit_names",
+    "fitted",
     "given_axes",
-    "grid_axes",
     "group_colours",
     "group_numbers",
+    "group_titles",
+    "letters",
+    "lines_in",
     "named_legend",
     "one_axes",
     "overflow",
+    "plain_numbers",
     "short_name",
-    "thinned",
+    "shortened",
+    "spread",
+    "text_inches",
+    "title_inches",
 ]
 
-# Okabe & Ito's colours, which colour-blind readers can tell apart; yellow, too faint for bars, is left out
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
+# Okabe & Ito's colours, which colour-blind readers can tell apart, in an order in which neighbours differ in grey too;
+# yellow, too faint for bars, is left out
+COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#000000")
 DIVERGING, SEQUENTIAL = "RdBu_r", "viridis"
 MISSING = "0.9"  # grey of what is not part of the model
+LARGEST, SMALLEST = 9.0, 6.0  # points of the names along an axis
+TITLE = 10.0  # points of the title of a panel
+LINE = 1.2  # height of a line of text, in units of its size
+ESCAPED = str.maketrans({"$": r"\$"})  # a name is no mathematics
 
 
 def short_name(label: object, length: int = 24) -> str:
-    """Return a label for a figure: short, on one line, and no mathematics."""
-    text = label_text(label)
-    text = text if len(text) <= length else text[: length - 1] + "…"
-    return text.replace("$", r"\$")
+    """Return a label for a figure by itself: on one line, no mathematics, and short by a gap in its middle."""
+    return shortened([label], length)[0].translate(ESCAPED)
+
+
+def shortened(names: Sequence, length: int) -> list[str]:
+    """Return names of at most `length` characters, which differ wherever the names do.
+
+    The middle is left out, at the same place of all names if that keeps them apart; else names that would read alike
+    show the place where they part, or in the end their number.
+    """
+    texts = [label_text(x) for x in names]
+    different, length = list(dict.fromkeys(texts)), max(length, 5)
+    keep = length - 1
+    cuts: dict[str, str] = {}
+    for head in sorted(range(keep + 1), key=lambda h: abs(h - 0.6 * keep)):
+        found = {x: x if len(x) <= length else f"{x[:head]}…{x[len(x) - keep + head :]}" for x in different}
+        cuts = cuts or found
+        if len(set(found.values())) == len(different):
+            return [found[x] for x in texts]
+    alike = [x for x in different if Counter(cuts.values())[cuts[x]] > 1]
+    part = max(len(os.path.commonprefix(alike)) - 1, 0)
+    head = keep // 3
+    windows = {x: f"{x[:head]}…{x[part : part + keep - head - 1]}…" for x in alike if len(x) > length}
+    if len({**cuts, **windows}.keys()) > len(set({**cuts, **windows}.values())):
+        ends = {x: f"…{different.index(x) + 1}" for x in windows}
+        windows = {x: x[: max(length - len(end), 0)] + end for x, end in ends.items()}
+    return [{**cuts, **windows}[x] for x in texts]
+
+
+@lru_cache(maxsize=4096)
+def _em(character: str) -> float:
+    """Return the width of a character in units of the size: of DejaVu Sans, wider than most fonts."""
+    from matplotlib.font_manager import FontProperties
+    from matplotlib.textpath import text_to_path
+
+    if unicodedata.east_asian_width(character) in "WF":
+        return 1.0
+    properties = FontProperties(family="DejaVu Sans", size=100)
+    one, many = (text_to_path.get_text_width_height_descent(n * character, properties, False)[0] for n in (1, 11))
+    return float(many - one) / 1000  # of the ends, the blank beside the letter does not count
+
+
+def text_inches(text: str, size: float) -> float:
+    """Return the width of the longest line of a text of `size` points."""
+    return max(sum(map(_em, line)) for line in text.split("\n")) * size / 72
+
+
+def _wrapped(text: str, room: float, size: float, lines: int, hard: bool) -> str | None:
+    """Return a text in at most `lines` lines of `room` inches, or None; `hard` breaks words too."""
+    if text_inches(text, size) <= room:
+        return text
+    found: list[str] = []
+    rest = text
+    while rest and len(found) < lines:
+        width = np.cumsum([_em(c) for c in rest]) * size / 72
+        n = int(np.searchsorted(width, room, "right"))
+        if n < len(rest):
+            breaks = [m.end() for m in re.finditer(r"[\s_/:,=-]+", rest[: n + 1]) if len(rest[: m.end()].rstrip()) <= n]
+            n = breaks[-1] if breaks else n if hard else 0
+        if not n:
+            return None
+        found.append(rest[:n].rstrip())
+        rest = rest[n:]
+    return None if rest else "\n".join(found)
+
+
+def fitted(names: Sequence, room: float, size: float, lines: int = 1) -> list[str]:
+    """Return names in at most `lines` lines of `room` inches at `size` points, which differ wherever the names do."""
+    return list(_fitted(tuple(map(label_text, names)), round(room, 4), size, lines))
+
+
+@lru_cache(maxsize=256)
+def _fitted(texts: tuple[str, ...], room: float, size: float, lines: int) -> tuple[str, ...]:
+    most = int(lines * room * 72 / (0.3 * size))  # letters are hardly narrower than 0.3 on average
+    length = max(5, min(max(map(len, texts), default=0), most))
+    while True:
+        found = []
+        for text in shortened(texts, length):
+            wrapped = _wrapped(text, room, size, lines, lines > 1)
+            if wrapped is None and length > 5:
+                break
+            found.append((wrapped or text).translate(ESCAPED))
+        else:
+            return tuple(found)
+        length = max(5, min(length - 1, int(0.94 * length)))
+
+
+def letters(texts: Sequence[str]) -> int:
+    """Return how much of some names their fitted texts show."""
+    return sum(len(x.replace("\n", " ")) for x in texts)
+
+
+def lines_in(room: float, size: float) -> int:
+    """Return how many lines of a name, up to three, have room between its neighbours."""
+    return int(np.clip(room / (LINE * size / 72) - 0.2, 1, 3))
+
+
+def spread(at: np.ndarray, gap: float) -> np.ndarray:
+    """Return ascending positions, moved as little as possible (least squares) so that they lie `gap` apart."""
+    pools: list[tuple[float, int]] = []  # pools of adjacent violators: mean and size
+    for x in at - gap * np.arange(len(at)):
+        pools.append((x, 1))
+        while len(pools) > 1 and pools[-2][0] > pools[-1][0]:
+            (b, n), (a, m) = pools.pop(), pools.pop()
+            pools.append(((a * m + b * n) / (m + n), m + n))
+    moved = np.repeat([p[0] for p in pools], [p[1] for p in pools]) + gap * np.arange(len(at))
+    return np.where(np.isclose(moved, at), at, moved)
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Names made to fit along an axis.
+
+    Attributes
+    ----------
+    at : ndarray
+        Where they stand along the axis.
+    texts : list of str
+    size : float
+        Points.
+    upright : bool
+        Whether they run away from the axis rather than along it.
+    depth : float
+        Inches that they take beside the axis.
+    """
+
+    at: np.ndarray
+    texts: list[str]
+    size: float
+    upright: bool
+    depth: float
+
+    def put(self, axis: Any) -> None:
+        """Name the ticks of a matplotlib axis, unless its tick labels are off."""
+        if not any(axis.get_tick_params().get(f"label{side}") for side in ("left", "right", "bottom", "top")):
+            axis.set_ticks([])
+            return
+        axis.set_ticks(self.at, self.texts, fontsize=self.size)
+        if axis.axis_name == "x":
+            axis.set_tick_params(rotation=90 if self.upright else 0)
+
+
+def fit_names(names: Sequence, at: Any, inch: float, deep: float, upright: bool = False) -> Fit:
+    """Return names as they fit along an axis.
+
+    They stand along it where they have room in up to three lines; else, or with `upright`, they run away from it, in a
+    smaller size, moved apart by up to half a line, and shortened to `deep` inches. Where even that is too little, every
+    second, third ... is left out, and no more than 16 stay.
+
+    Parameters
+    ----------
+    names : sequence of length n
+    at : array_like, shape (n,)
+        Where they belong along the axis, ascending.
+    inch : float
+        Inches of one unit of the axis.
+    deep : float
+        Inches that they may take beside the axis.
+    upright : bool, default False
+        As the names of a vertical axis.
+    """
+    at, inch = np.asarray(at, dtype=float), round(inch, 4)  # no rounding error turns the choice
+    gap = inch * float(np.diff(at).min()) if len(at) > 1 else math.inf
+    if not upright:  # along the axis, if no word has to be broken; with a blank between neighbours
+        texts = [_wrapped(label_text(x), gap - 0.08, LARGEST, 3, hard=False) for x in names]
+        level = [x.translate(ESCAPED) for x in texts if x is not None]
+        if len(level) == len(names):
+            lines = max((x.count("\n") for x in level), default=0) + 1
+            return Fit(at, level, LARGEST, False, lines * LINE * LARGEST / 72)
+    best, most = Fit(at[:1], fitted(names[:1], deep, SMALLEST), SMALLEST, True, deep), 0.0
+    for step in (1, *range(max(2, math.ceil(len(at) / 16)), max(3, len(at)))):
+        for size in np.arange(LARGEST, SMALLEST - 0.1, -0.5):
+            line, kept = LINE * size / 72, at[::step]
+            moved = kept + (spread(inch * kept, line) - inch * kept) / inch
+            if len(at) and inch * np.abs(moved - kept).max() > 0.5 * line:
+                continue
+            found = fitted(names[::step], deep, size, lines_in(gap * step, size))
+            if letters(found) > 1.1 * most:  # a smaller size has to show more of the names
+                depth = max(text_inches(x, size) for x in found)
+                best, most = Fit(moved, found, float(size), True, depth), letters(found)
+        if most:
+            break
+    return best
+
+
+def group_titles(labels: Labels, names: Sequence, room: float) -> list[str]:
+    """Return the titles of panels, one per group, in up to three lines of `room` inches."""
+    response = shortened([labels.response], 24)[0]
+    return fitted([f"{response} = {label_text(x)}" for x in names], room, TITLE, 3)
+
+
+def title_inches(titles: Sequence[str]) -> float:
+    """Return the height of the highest of some titles."""
+    return LINE * TITLE / 72 * max((x.count("\n") + 1 for x in titles), default=0)
+
+
+def plain_numbers(*axes: Axes) -> None:
+    """Write the numbers of axes in full: without an offset or a power of ten that belongs to all of them."""
+    from matplotlib.ticker import ScalarFormatter
+
+    for axis in (side for ax in axes for side in (ax.xaxis, ax.yaxis)):
+        formatter = axis.get_major_formatter()
+        if isinstance(formatter, ScalarFormatter):
+            formatter.set_useOffset(False)
+            formatter.set_scientific(False)
+
+
+def axes_inches(ax: Axes) -> tuple[float, float]:
+    """Return width and height of axes."""
+    box, whole, dpi = ax.get_position(original=True), ax.figure.bbox, ax.figure.dpi
+    return float(box.width * whole.width / dpi), float(box.height * whole.height / dpi)
 
 
 def given_axes(axes: Any, n: int) -> list[Axes]:
@@ -59,18 +288,10 @@ def one_axes(ax: Axes | None, size: tuple[float, float]) -> Axes:
     return plt.subplots(figsize=size, layout="constrained")[1]
 
 
-def grid_axes(n: int, columns: int, width: float, height: float, layout: str = "constrained") -> list[Axes]:
-    """Return `n` axes of a new figure, row by row; each takes `width` by `height` inches.
-
-    Axes of a fixed aspect need the layout ``"compressed"``, or their titles may be cut off.
-    """
-    import matplotlib.pyplot as plt
-
-    rows = math.ceil(n / columns)
-    figure, axes = plt.subplots(rows, columns, figsize=(columns * width, rows * height), layout=layout, squeeze=False)
-    for ax in axes.ravel()[n:]:
-        figure.delaxes(ax)
-    return list(axes.ravel()[:n])
+def colour_bar(image: Any, bar: Axes | None, axes: list[Axes], title: str, ends: str = "neither") -> None:
+    """Draw a colour bar in axes of its own, or beside axes of the caller's."""
+    where: dict[str, Any] = {"ax": axes, "shrink": 0.8, "aspect": 30} if bar is None else {"cax": bar}
+    plain_numbers(axes[0].figure.colorbar(image, label=title, extend=ends, **where).ax)
 
 
 def group_numbers(labels: Labels, groups: Sequence | None) -> list[int]:
@@ -83,12 +304,6 @@ def group_numbers(labels: Labels, groups: Sequence | None) -> list[int]:
         wrong = f"{unknown[0]!r} is no group of {labels.response!r}" if unknown else "groups is empty"
         raise OptionError(f"{wrong}; choose from {known}.", argument="groups")
     return [labels.groups.index(g) for g in groups]
-
-
-def thinned(at: np.ndarray, names: Sequence, most: int) -> tuple[np.ndarray, list[str]]:
-    """Return every k-th tick and its name, so that at most `most` are left."""
-    step = math.ceil(len(names) / most)
-    return at[::step], [short_name(n, 12) for n in names[::step]]
 
 
 def group_colours(n: int) -> Sequence:

@@ -9,8 +9,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from bbl.checks import verb
 from bbl.errors import DataError, OptionError
-from bbl.report.canvas import COLOURS, given_axes, one_axes, short_name
+from bbl.report.canvas import (
+    COLOURS,
+    TITLE,
+    Fit,
+    axes_inches,
+    fit_names,
+    fitted,
+    given_axes,
+    one_axes,
+    plain_numbers,
+    short_name,
+    title_inches,
+)
+from bbl.report.grid import Grid, balanced
 from bbl.report.plot_parameters import plot_parameters
 
 if TYPE_CHECKING:
@@ -18,6 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["plot_comparison", "plot_configurations", "plot_cv", "plot_parameters"]
 
+HIGHEST = 15.0  # inches of a new figure of images
 # Symbol and axis title of the settings that crossVal varies
 SETTINGS = {"lambda": (r"$\lambda$", r"Penalty $\lambda$"), "epsilon": (r"$\epsilon$", r"Coupling weight $\epsilon$")}
 
@@ -81,9 +96,11 @@ def plot_cv(
     if ax.get_legend_handles_labels()[1]:
         ax.legend(frameon=False, fontsize="small")
     ax.spines[["top", "right"]].set_visible(False)
+    plain_numbers(ax)
     return ax
 
 
+@verb
 def plot_comparison(true: Any, inferred: Any, ax: Axes | None = None, title: str | None = None) -> Axes:
     """Draw inferred against true parameters, fields and couplings apart (Figures 4 and 5b-d of Woo & Wang).
 
@@ -120,10 +137,13 @@ def plot_comparison(true: Any, inferred: Any, ax: Axes | None = None, title: str
             label = f"${name}$ (rms difference {math.sqrt(np.mean((x - y) ** 2)):.2g})"
             (points,) = ax.plot(x, y, marker, color=colour, alpha=0.8, label=label)
             points.set(markersize=5 if x.size < 500 else 2.5, markerfacecolor=colour if name == "h" else "none")
-    ax.set(xlim=ends, ylim=ends, aspect="equal", title=title or "")
+    if title:  # one with mathematics is left as it is
+        ax.set_title(title if "$" in title else fitted([title], axes_inches(ax)[0], 12.0, 3)[0])
+    ax.set(xlim=ends, ylim=ends, aspect="equal")
     ax.set(xlabel="True parameter", ylabel="Inferred parameter")
     ax.legend(frameon=False, fontsize="small", loc="upper left")
     ax.spines[["top", "right"]].set_visible(False)
+    plain_numbers(ax)
     return ax
 
 
@@ -155,6 +175,7 @@ def plot_configurations(
     titles: Sequence | None = None,
     *,
     positions: Any = None,
+    names: Sequence | None = None,
     axes: Any = None,
 ) -> list[Axes]:
     """Draw one configuration per group as an image, dark for high level codes (Figure 7 of Woo & Wang).
@@ -168,6 +189,8 @@ def plot_configurations(
     titles : sequence of length K, optional
     positions : array_like of int, shape (m,), optional
         Where each predictor lies in the image, counted row by row from 0; the rest has code 0. By default in order.
+    names : sequence of length m, optional
+        Names of the predictors, written below an image of a single row.
     axes : sequence of K matplotlib Axes, optional
 
     Returns
@@ -194,28 +217,40 @@ def plot_configurations(
         raise OptionError(f"positions must be {m} different whole numbers in 0..{size - 1}.", argument="positions")
     if titles is not None and len(titles) != K:
         raise OptionError(f"There are {K} configurations, but {len(titles)} titles.", argument="titles")
+    if names is not None and len(names) != m:
+        raise OptionError(f"There are {m} predictors, but {len(names)} names.", argument="names")
+    heads = [""] * K if titles is None else list(titles)
     images = np.zeros((K, size))
     images[:, place] = codes
-    drawn = _image_axes(K, shape) if axes is None else given_axes(axes, K)
+    order = np.argsort(place)
+    below = [] if names is None or shape[0] > 1 else [names[i] for i in order]
+    drawn = _image_axes(heads, shape, below, place[order]) if axes is None else given_axes(axes, K)
+    heads = fitted(heads, min(axes_inches(ax)[0] for ax in drawn), TITLE, 3)
     for k, ax in enumerate(drawn):
         ax.imshow(images[k].reshape(shape), cmap="Greys", vmin=0, vmax=max(images.max(), 1), interpolation="nearest")
         ax.set_xticks([])
         ax.set_yticks([])
-        if titles is not None:
-            ax.set_title(short_name(titles[k]), fontsize="medium")
+        if below:
+            _below(below, place[order], axes_inches(ax)[0] / size).put(ax.xaxis)
+            ax.tick_params(length=0)
+        ax.set_title(heads[k], fontsize=TITLE)
     return drawn
 
 
-def _image_axes(K: int, shape: tuple[int, int]) -> list[Axes]:
-    import matplotlib.pyplot as plt
+def _below(names: list, at: np.ndarray, inch: float) -> Fit:
+    """Return the names below an image of a single row."""
+    return fit_names(names, at, inch, 1.5)
 
-    columns = min(K, 5) if shape[1] <= 2 * shape[0] else 1
-    rows = math.ceil(K / columns)
-    width = 7.0 / 5 if columns > 1 else 5.0
-    height = max(width * shape[0] / shape[1], 0.3) + 0.3
-    figure, axes = plt.subplots(
-        rows, columns, figsize=(columns * width, rows * height), layout="constrained", squeeze=False
-    )
-    for ax in axes.ravel()[K:]:
-        figure.delaxes(ax)
-    return list(axes.ravel()[:K])
+
+def _image_axes(titles: Sequence, shape: tuple[int, int], names: list, at: np.ndarray) -> list[Axes]:
+    """Return axes of a new figure, one per image, in a grid that is not too high."""
+    K = len(titles)
+    width = float(np.clip(0.3 * shape[1], 1.3, 9.0)) if shape[0] == 1 else 1.3
+    foot = 0.15 + (_below(names, at, width / shape[1]).depth if names else 0.0)
+    columns = balanced(K, width + 0.15)
+    rows, head = math.ceil(K / columns), 0.15 + title_inches(fitted(titles, width, TITLE, 3))
+    height = max(width * shape[0] / shape[1], 0.15)
+    if rows * (height + head) > HIGHEST:  # of many images, or of tall ones
+        height = max(HIGHEST / rows - head, 0.1)
+    grid = Grid(K, columns, width, height, 0.1, head, foot, 0.15, 0.0)
+    return grid.axes(grid.figure())

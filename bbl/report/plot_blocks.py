@@ -8,7 +8,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from bbl.report.canvas import DIVERGING, MISSING, SEQUENTIAL, given_axes, grid_axes, named_legend, one_axes, short_name
+from bbl.report.canvas import (
+    DIVERGING,
+    MISSING,
+    SEQUENTIAL,
+    axes_inches,
+    colour_bar,
+    fit_names,
+    given_axes,
+    named_legend,
+    one_axes,
+    short_name,
+    shortened,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -73,21 +85,17 @@ def plot_blocks(
         picture = ax.imshow(image, extent=extent, aspect="auto", interpolation=nearest, **style)
     _lines(ax, cuts, n, m)
     ax.set(xlim=(0, m), ylim=(n, 0))
-    ax.set_ylabel(_ticks(ax.yaxis, rows, cuts[0], names[0], ends[0]))
-    ax.set_xlabel(_ticks(ax.xaxis, columns, cuts[1], names[1], ends[1], upright=True))
+    _names(ax, (rows, columns), names, ends)
     what = short_name(names[2])
     if levels is None:
-        bar = ax.figure.colorbar(picture, ax=ax, fraction=0.04, pad=0.02)
-        bar.set_label(("Share " if image is None and rated else "Mean " if image is None else "") + what)
-        bar.outline.set_visible(False)
+        title = ("Share " if image is None and rated else "Mean " if image is None else "") + what
+        colour_bar(picture, None, [ax], title)
     elif len(levels) <= WIDE:
         from matplotlib.patches import Patch
 
         patches = [Patch(color=style["cmap"](k)) for k in range(len(levels))]
         place = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)}
-        named_legend(ax, patches, [short_name(v) for v in levels], title=what, **place)
-    ax.tick_params(length=0)
-    ax.spines[:].set_visible(False)
+        named_legend(ax, patches, shortened(levels, 24), title=what, **place)
     return ax
 
 
@@ -152,22 +160,26 @@ def _lines(ax: Axes, cuts: list[np.ndarray], n: int, m: int) -> None:
         draw(cut[:-1], 0, along, colors="black", linewidth=width, zorder=3)
 
 
-def _ticks(axis, labels: np.ndarray, cut: np.ndarray, name: Any, ends: Sequence, upright: bool = False) -> str:
-    """Name each row of a small table, else number its groups; return the title of the axis."""
-    if len(labels) <= NAMED:
-        order = np.argsort(labels, kind="stable")
-        axis.set_ticks(np.arange(len(labels)) + 0.5, [short_name(ends[k], 16) for k in order], fontsize="small")
-        if upright and max(len(str(v)) for v in ends) > 2:
-            axis.set_tick_params(rotation=90)
-        return short_name(name)
-    middle = cut - np.diff(np.concatenate(([0], cut))) / 2.0
-    if len(cut) > NUMBERED:
-        axis.set_ticks([])
-        return f"{short_name(name)}: {len(labels):,} in {len(cut)} groups"
-    far = np.diff(middle, prepend=-np.inf) >= len(labels) / 40.0  # a number needs room
-    kept = np.flatnonzero(far)
-    axis.set_ticks(middle[kept], [str(k) for k in kept], fontsize="small")
-    return f"{short_name(name)} group"
+def _names(ax: Axes, labels: Sequence[np.ndarray], names: Sequence, ends: Sequence[Sequence]) -> None:
+    """Name the rows and the columns of a small table, else number their groups; no ticks and no frame."""
+    for k, axis in enumerate((ax.yaxis, ax.xaxis)):
+        own, title = labels[k], short_name(names[k])
+        cut = np.cumsum(np.bincount(own))
+        inch = 0.85 * axes_inches(ax)[1 - k] / len(own)  # what the layout leaves of the axes
+        if len(own) <= NAMED:
+            order = np.argsort(own, kind="stable")
+            texts, at = [ends[k][i] for i in order], np.arange(len(own)) + 0.5
+        else:
+            texts, at = [str(g) for g in range(len(cut))], cut - np.diff(cut, prepend=0) / 2.0
+            title = f"{title} group"
+        if len(own) > NAMED and len(cut) > NUMBERED:
+            axis.set_ticks([])
+            title = f"{short_name(names[k])}: {len(own):,} in {len(cut)} groups"
+        else:
+            fit_names(texts, at, inch, 1.2, upright=k == 0 or len(own) <= NAMED).put(axis)
+        axis.set_label_text(title)
+    ax.tick_params(length=0)
+    ax.spines[:].set_visible(False)
 
 
 def plot_selection(selection: pd.DataFrame, names: Sequence, ax: Axes | None = None) -> Axes:
@@ -197,9 +209,7 @@ def plot_selection(selection: pd.DataFrame, names: Sequence, ax: Axes | None = N
     ax.set(xlabel=f"{short_name(names[1])} groups", ylabel=f"{short_name(names[0])} groups")
     ax.set_xticks(range(1, b + 1))
     ax.set_yticks(range(1, a + 1))
-    bar = ax.figure.colorbar(image, ax=ax, extend="max", fraction=0.046)
-    bar.set_label("-2 ICL above the best")
-    bar.outline.set_visible(False)
+    colour_bar(image, None, [ax], "-2 ICL above the best", "max")
     ax.tick_params(length=0)
     ax.spines[:].set_visible(False)
     return ax
@@ -224,17 +234,16 @@ def plot_similarity(shares, labels, names: Sequence, ends: Sequence[Sequence], a
     -------
     list of two matplotlib Axes
     """
-    found = grid_axes(2, 2, 4.2, 3.8) if axes is None else given_axes(axes, 2)
+    if axes is None:
+        import matplotlib.pyplot as plt
+
+        axes = plt.subplots(1, 2, figsize=(8.4, 4.0), layout="constrained")[1]
+    found = given_axes(axes, 2)
     for ax, share, own, name, end in zip(found, shares, labels, names, ends, strict=True):
         order, cut = np.argsort(own, kind="stable"), np.cumsum(np.bincount(own))
         n = len(own)
         image = ax.imshow(share[order][:, order], extent=(0, n, n, 0), vmin=0.0, vmax=1.0, cmap=SEQUENTIAL)
         _lines(ax, [cut, cut], n, n)
-        ax.set_ylabel(_ticks(ax.yaxis, own, cut, name, end))
-        _ticks(ax.xaxis, own, cut, name, end, upright=True)
-        ax.tick_params(length=0)
-        ax.spines[:].set_visible(False)
-        bar = ax.figure.colorbar(image, ax=ax, fraction=0.046)
-        bar.set_label("Probability of one group")
-        bar.outline.set_visible(False)
+        _names(ax, (own, own), (name, name), (end, end))
+    colour_bar(image, None, found, "Probability of one group")
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +11,22 @@ import numpy as np
 from bbl.checks import integer
 from bbl.design.labels import Labels
 from bbl.errors import DataError
-from bbl.report.canvas import given_axes, group_colours, group_numbers, named_legend, short_name
+from bbl.report.canvas import (
+    COLOURS,
+    TITLE,
+    axes_inches,
+    fitted,
+    given_axes,
+    group_colours,
+    group_numbers,
+    group_titles,
+    named_legend,
+    plain_numbers,
+    shortened,
+    title_inches,
+)
+from bbl.report.grid import MOST_PANELS, Grid, balanced, shown_note
+from bbl.report.text import label_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -45,20 +61,21 @@ def plot_calibration(
         Bins of equal width between 0 and 1.
     groups : sequence, optional
         Which groups; all by default, but the second alone of two, since the first has the complement.
-    axes : sequence of two matplotlib Axes, optional
-        For the diagram and for the histogram; a new figure by default.
+    axes : sequence of matplotlib Axes, optional
+        Two, a diagram and a histogram, in which all groups are drawn; or two for each group. A new figure by default.
 
     Returns
     -------
-    list of two matplotlib Axes
-        Each point is a bin at its mean prediction, with the 95 % interval of Wilson (1927) of a binomial share.
+    list of matplotlib Axes
+        Diagram and histogram of each group. Each point is a bin at its mean prediction, with the 95 % interval of
+        Wilson (1927) of a binomial share. A new figure shows up to 24 groups.
 
     Raises
     ------
     DataError
         If the arrays do not belong together, or probabilities lie outside 0..1.
     OptionError
-        If a group is unknown, or `axes` does not hold two.
+        If a group is unknown, or `axes` holds another number.
 
     Examples
     --------
@@ -74,32 +91,74 @@ def plot_calibration(
     if not ((p >= 0) & (p <= 1)).all() or not np.isin(y, np.arange(K)).all():
         raise DataError(f"probabilities must lie in 0..1, and y be whole numbers in 0..{K - 1}.")
     shown = [1] if groups is None and K == 2 else group_numbers(labels, groups)
-    many = len(shown) > 4
-    diagram, histogram = _two_axes(many) if axes is None else given_axes(axes, 2)
-    diagram.plot([0, 1], [0, 1], color="0.5", linewidth=1, zorder=1)
-    edges, lines = np.linspace(0, 1, bins + 1), []
-    for k, colour in zip(shown, group_colours(len(shown)), strict=True):
-        at = np.minimum((p[:, k] * bins).astype(np.intp), bins - 1)
+    names = [labels.groups[k] for k in shown]
+    together = axes is not None and np.size(np.asarray(axes, dtype=object)) == 2 and len(shown) > 1
+    if axes is None:
+        drawn = _new_axes(labels, names)
+        shown_note(drawn[0], len(drawn) // 2, len(shown), "groups")
+    else:
+        drawn = given_axes(axes, 2 if together else 2 * len(shown))
+    pairs = list(zip(drawn[::2], drawn[1::2], strict=True))
+    colours = group_colours(len(shown)) if together else [COLOURS[0]] * len(shown)
+    lines = []
+    for diagram, _ in pairs:
+        diagram.plot([0, 1], [0, 1], color="0.5", linewidth=1, zorder=1)
+    for k, colour, (diagram, histogram) in zip(shown, colours, pairs * (len(shown) if together else 1), strict=False):
+        part = _Bins.of(p[:, k], y == k, weight, bins)
+        diagram.vlines(part.mean, part.low, part.high, color=colour, linewidth=1.2)
+        lines += diagram.plot(part.mean, part.share, "o-", color=colour, linewidth=1.4, markersize=4.5, zorder=3)
+        histogram.stairs(part.total, np.linspace(0, 1, bins + 1), fill=not together, linewidth=1.2, color=colour)
+    _furnish(labels, names, pairs, together)
+    if together:
+        response = fitted([labels.response], 2.0, TITLE, 2)[0]
+        named_legend(pairs[0][0], lines, fitted(names, 2.0, 8.5, 2), title=response, loc="upper left")
+    return drawn
+
+
+@dataclass(frozen=True)
+class _Bins:
+    """Predictions in bins: how many, and of the bins that have any, mean prediction, observed share and its limits."""
+
+    total: np.ndarray
+    mean: np.ndarray
+    share: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+    @classmethod
+    def of(cls, p: np.ndarray, hit: np.ndarray, weight: np.ndarray, bins: int) -> _Bins:
+        at = np.minimum((p * bins).astype(np.intp), bins - 1)
         total = np.bincount(at, weight, bins)
         full = total > 0
-        mean = np.bincount(at, weight * p[:, k], bins)[full] / total[full]
-        hits = np.bincount(at, weight * (y == k), bins)[full]
-        low, high = wilson(hits, total[full])
-        diagram.vlines(mean, low, high, color=colour, linewidth=1.2, alpha=0.3 if many else 1.0)
-        diagram.plot(mean, hits / total[full], color=colour, linewidth=1.4, alpha=0.3 if many else 1.0)
-        lines += diagram.plot(mean, hits / total[full], "o", color=colour, markersize=4.5, zorder=3)
-        histogram.stairs(total, edges, fill=len(shown) == 1, linewidth=1.2, color=colour)
-    response, names = short_name(labels.response), [short_name(labels.groups[k]) for k in shown]
-    of = f"{response} = {names[0]}" if len(shown) == 1 else f"each {response}"
-    diagram.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), ylabel=f"Observed share of {of}")
-    histogram.set(xlabel=f"Predicted probability of {of}", ylabel="Observations")
-    if len(shown) > 1:
-        histogram.set_yscale("log")  # most predictions of each of many groups are close to 0
-        place = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)} if many else {"loc": "upper left"}
-        named_legend(diagram, lines, names, title=response, ncols=1 + len(names) // 12, **place)
-    for ax in (diagram, histogram):
-        ax.spines[["top", "right"]].set_visible(False)
-    return [diagram, histogram]
+        hits, n = np.bincount(at, weight * hit, bins)[full], total[full]
+        return cls(total, np.bincount(at, weight * p, bins)[full] / n, hits / n, *wilson(hits, n))
+
+
+def _furnish(labels: Labels, names: list, pairs: list[tuple[Axes, Axes]], together: bool) -> None:
+    """Set equal limits, and name panels and axes: the outer ones alone."""
+    one = len(names) == 1
+    response = shortened([labels.response], 24)[0]
+    width, height = axes_inches(pairs[0][0])
+    of = f" of {response} = {label_text(names[0])}" if one else f" of each {response}" if together else ""
+    tallest = max(histogram.get_ylim()[1] for _, histogram in pairs)
+    titles = group_titles(labels, names, width)
+    for (diagram, histogram), title in zip(pairs, titles, strict=False):
+        diagram.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
+        histogram.set(xlim=(-0.02, 1.02), ylim=(0.0, tallest))
+        if not one:
+            histogram.set_yscale("log")  # most predictions of each of many groups are close to 0
+            histogram.set_ylim(0.5, 1.5 * tallest)
+        if not one and not together:
+            diagram.set_title(title, fontsize=TITLE)
+            diagram.set_xticks([0.0, 0.5, 1.0])
+        if diagram.yaxis.get_tick_params()["labelleft"]:
+            diagram.set_ylabel(fitted(["Observed share" + of], height, TITLE, 2)[0])
+            histogram.set_ylabel("Observations" if one or together else "Obs.")
+        if histogram.xaxis.get_tick_params()["labelbottom"]:
+            histogram.set_xlabel(fitted(["Predicted probability" + of], width, TITLE, 2)[0])
+        for ax in (diagram, histogram):
+            ax.spines[["top", "right"]].set_visible(False)
+        plain_numbers(diagram, histogram)
 
 
 def wilson(hits: np.ndarray, total: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -109,16 +168,20 @@ def wilson(hits: np.ndarray, total: np.ndarray) -> tuple[np.ndarray, np.ndarray]
     return middle - half, middle + half
 
 
-def _two_axes(wide: bool) -> list[Axes]:
-    import matplotlib.pyplot as plt
-
-    _, axes = plt.subplots(
-        2,
-        1,
-        figsize=(5.6 if wide else 4.4, 5.4),
-        sharex=True,
-        height_ratios=[4.2, 1.2],
-        layout="constrained",
-        squeeze=True,
-    )
-    return list(axes)
+def _new_axes(labels: Labels, groups: list) -> list[Axes]:
+    """Return axes of a new figure: a diagram and below it a histogram for each group, in a grid."""
+    n = min(len(groups), MOST_PANELS)
+    width, height = {1: (3.5, 4.5)}.get(n, (2.4, 3.2) if n <= 9 else (1.8, 2.4))
+    columns = balanced(n, width + 0.25)
+    head = 0.2 + (title_inches(group_titles(labels, groups, width)) if n > 1 else 0.0)
+    grid = Grid(n, columns, width, height, 0.85, head, 0.7, 0.35, 0.0)
+    figure = grid.figure(below=0.25 if n < len(groups) else 0.0)
+    found: list[Axes] = []
+    for ax in grid.axes(figure):
+        box, bottom = ax.get_position(), ax.xaxis.get_tick_params()["labelbottom"]
+        below = figure.add_axes((box.x0, box.y0, box.width, 0.21 * box.height), sharex=ax)
+        below.tick_params(labelleft=ax.yaxis.get_tick_params()["labelleft"], labelbottom=bottom)
+        ax.set_position((box.x0, box.y0 + 0.27 * box.height, box.width, 0.73 * box.height))
+        ax.tick_params(labelbottom=False)
+        found += [ax, below]
+    return found

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +12,22 @@ import numpy as np
 from bbl.design.labels import Labels
 from bbl.errors import DataError, OptionError
 from bbl.model.parameters import Parameters
-from bbl.report.canvas import COLOURS, given_axes, grid_axes, group_colours, group_numbers, short_name, thinned
+from bbl.report.canvas import (
+    COLOURS,
+    ESCAPED,
+    TITLE,
+    Fit,
+    axes_inches,
+    fit_names,
+    given_axes,
+    group_colours,
+    group_numbers,
+    group_titles,
+    plain_numbers,
+    shortened,
+    title_inches,
+)
+from bbl.report.grid import MOST_PANELS, Grid, balanced, shown_note
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -18,6 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["information", "plot_logo", "zero_sum_fields"]
 
 MAX_POSITIONS = 200
+DEEP = 1.5  # inches for the names below
 NUCLEOTIDES = {"A": "#009E73", "C": "#0072B2", "G": "#E69F00", "T": "#D55E00", "U": "#D55E00"}
 # by the chemistry of the residue: polar, basic, acidic, hydrophobic
 AMINO_ACIDS = {
@@ -134,33 +152,48 @@ def plot_logo(
     tables = [np.asarray(table, dtype=float) for table in heights]
     if [t.shape for t in tables] != shape or not all(np.isfinite(t).all() for t in tables):
         raise DataError("heights must hold one finite (groups, levels) table per predictor.")
-    longest = max((len(str(x)) for levels in labels.levels for x in levels), default=1)
-    width = float(np.clip(0.7 + m * (0.36 if longest == 1 else 1.0), 1.8, 12.0))
-    columns = 1 if len(shown) <= 3 or axes is not None else min(len(shown), max(1, int(9 / width)))
-    width = max(width, 3.2) if columns == 1 else width
-    drawn = grid_axes(len(shown), columns, width, 1.9) if axes is None else given_axes(axes, len(shown))
+    panels = len(shown) if axes is not None else min(len(shown), MOST_PANELS)
+    titles = [labels.groups[k] for k in shown[:panels]]
+    drawn = _new_axes(labels, titles) if axes is None else given_axes(axes, len(shown))
+    shown_note(drawn[0], panels, len(shown), "logos")
     top = max((np.where(t[shown] > 0, t[shown], 0).sum(axis=1).max() for t in tables), default=0.0)
     bottom = min((np.where(t[shown] < 0, t[shown], 0).sum(axis=1).min() for t in tables), default=0.0)
     margin = 0.04 * (top - bottom) or 1.0
-    letters = [[short_name(x, 10) for x in levels] for levels in labels.levels]
+    letters = [[x.translate(ESCAPED) for x in shortened(levels, 12)] for levels in labels.levels]
     if _alphabet(labels) is not None:  # capitals fill their place better
         letters = [[x.upper() for x in levels] for levels in letters]
-    paint, (at, names) = _paint(labels), thinned(np.arange(m), labels.names, 60)
-    turned = 90 if sum(map(len, names)) + len(names) > 14 * (width - 0.6) else 0
-    for n, (k, ax) in enumerate(zip(shown, drawn, strict=True)):
+    paint, titles = _paint(labels), group_titles(labels, titles, min(axes_inches(ax)[0] for ax in drawn))
+    for k, ax, title in zip(shown, drawn, titles, strict=False):
         for i, table in enumerate(tables):
             _stack(ax, i, table[k], letters[i], paint[i])
-        ax.set_xticks(at, names, rotation=turned, fontsize="small")
+        _names(labels, axes_inches(ax)[0]).put(ax.xaxis)
         ax.tick_params(axis="x", length=0)
         ax.set(xlim=(-0.6, m - 0.4), ylim=(bottom - margin if bottom < 0 else 0.0, top + margin))
-        ax.set_title(f"{short_name(labels.response)} = {short_name(labels.groups[k])}", fontsize="medium")
-        if n % columns == 0:
+        ax.set_title(title, fontsize=TITLE)
+        if ax.yaxis.get_tick_params()["labelleft"]:
             ax.set_ylabel(ylabel)
-        else:
-            ax.tick_params(axis="y", labelleft=False)
         ax.axhline(0, color="0.3", linewidth=0.8)
         ax.spines[["top", "right", "bottom"]].set_visible(False)
+    plain_numbers(*drawn)
     return drawn
+
+
+def _names(labels: Labels, width: float) -> Fit:
+    """Return the names of the predictors below a logo of some width."""
+    m = len(labels.names)
+    return fit_names(labels.names, np.arange(m), width / (m + 0.2), DEEP)
+
+
+def _new_axes(labels: Labels, groups: list) -> list[Axes]:
+    """Return axes of a new figure, one per group, as wide as the levels need; the last row names the predictors."""
+    n, m = len(groups), len(labels.names)
+    longest = max((len(str(x)) for levels in labels.levels for x in levels), default=1)
+    width = float(np.clip(0.4 + m * (0.36 if longest == 1 else 1.0), 1.5 if n > 3 else 3.0, 12.0))
+    columns = 1 if n <= 3 else balanced(n, width + 0.25)
+    head = 0.15 + title_inches(group_titles(labels, groups, width))
+    height = float(np.clip(15.0 / math.ceil(n / columns) - head, 0.6, 1.3))
+    grid = Grid(n, columns, width, height, 0.75, head, _names(labels, width).depth + 0.25, bar=0.0)
+    return grid.axes(grid.figure(below=0.25 if n < len(labels.groups) else 0.0))
 
 
 def _paint(labels: Labels) -> list[Sequence]:
@@ -185,16 +218,23 @@ def _stack(ax: Axes, at: int, heights: np.ndarray, levels: Sequence, paint: Sequ
         ends[side] += heights[a]
 
 
+@lru_cache(maxsize=512)
+def _outline(text: str) -> Any:
+    """Return a text as a path."""
+    from matplotlib.font_manager import FontProperties
+    from matplotlib.textpath import TextPath
+
+    return TextPath((0, 0), text, size=1, prop=FontProperties(family="DejaVu Sans", weight="bold"))
+
+
 def _letter(ax: Axes, text: str, at: float, low: float, height: float, colour: Any) -> None:
     """Draw a text stretched to 0.9 units width and the given height; narrow letters stay narrower."""
-    from matplotlib.font_manager import FontProperties
     from matplotlib.patches import PathPatch
-    from matplotlib.textpath import TextPath
     from matplotlib.transforms import Affine2D
 
     if not text.strip():  # matplotlib has no path for blanks
         return
-    path = TextPath((0, 0), text, size=1, prop=FontProperties(family="DejaVu Sans", weight="bold"))
+    path = _outline(text)
     box = path.get_extents()
     wide = 0.9 / max(box.width, 0.55)
     middle = Affine2D().translate(-(box.x0 + box.x1) / 2, -box.y0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,25 @@ from bbl.design.labels import Labels
 from bbl.errors import DataError, OptionError
 from bbl.model.parameters import Parameters
 from bbl.model.ranking import interaction_strength, zero_sum
-from bbl.report.canvas import diverging, given_axes, grid_axes, group_numbers, short_name
+from bbl.report.canvas import (
+    LARGEST,
+    LINE,
+    SMALLEST,
+    TITLE,
+    axes_inches,
+    colour_bar,
+    diverging,
+    fitted,
+    given_axes,
+    group_numbers,
+    letters,
+    lines_in,
+    shortened,
+    text_inches,
+    title_inches,
+)
+from bbl.report.grid import MOST_PANELS, Grid, balanced, shown_note
+from bbl.report.text import label_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,6 +39,9 @@ if TYPE_CHECKING:
 __all__ = ["plot_network"]
 
 MAX_NODES = 40  # predictors up to which those without an edge are drawn too
+OUT = 1.08  # where names begin, in units of the radius
+MARGIN = 0.1  # inches beyond the names
+LEVEL = 12  # nodes up to which names are level
 MOST = (80, 30)  # pairs drawn by default at most: in up to 4 graphs, and in each of more, which are small
 
 
@@ -80,22 +102,61 @@ def plot_network(
         np.array([_sign(layout, row, p) for p in pairs]) * s[pairs]
         for row, s, pairs in zip(theta, strengths, best, strict=True)
     ]
-    columns = {1: 1, 2: 2, 3: 3, 4: 2}.get(len(theta), 4)
-    size = {1: 5.0, 2: 4.0}.get(columns, 3.2)
-    if axes is None:
-        drawn = grid_axes(len(theta), columns, size, 0.95 * size, layout="compressed")
-    else:
-        drawn = given_axes(axes, len(theta))
-    scale = diverging(np.concatenate([*signed, np.zeros(1)]))
-    for ax, pairs, values, title in zip(drawn, best, signed, titles, strict=True):
-        nodes = np.arange(layout.m) if layout.m <= MAX_NODES else np.unique(layout.pairs[pairs])
-        names, edges = [short_name(labels.names[i], 12) for i in nodes], np.searchsorted(nodes, layout.pairs[pairs])
-        lines, pad = _graph(ax, names, edges, values, scale)
-        shown = "" if len(pairs) == len(layout.pairs) else f"\n{len(pairs)} of {len(layout.pairs)} pairs"
-        ax.set_title(title + shown, fontsize="medium", pad=6 + pad)
-    bar = drawn[0].figure.colorbar(lines, ax=drawn, shrink=0.6, aspect=25)
-    bar.set_label("Coupling strength, signed")
+    nodes = [np.arange(layout.m) if layout.m <= MAX_NODES else np.unique(layout.pairs[p]) for p in best]
+    names = [[labels.names[i] for i in some] for some in nodes]
+    part = [_part(len(p), len(layout.pairs)) for p in best]
+    drawn, bar = _new_axes(names, titles, part) if axes is None else (given_axes(axes, len(theta)), None)
+    scale = _scale(np.concatenate([*signed, np.zeros(1)]))
+    heads = _headings(titles, part, min(axes_inches(ax)[0] for ax in drawn))
+    for ax, some, here, pairs, values, head in zip(drawn, nodes, names, best, signed, heads, strict=False):
+        lines = _graph(ax, here, np.searchsorted(some, layout.pairs[pairs]), values, scale)
+        ax.set_title(head, fontsize=TITLE)
+    colour_bar(lines, bar, drawn, "Signed strength (dashed: below 0)")
     return drawn
+
+
+def _part(n: int, of: int) -> str:
+    """Return the words that say which pairs a graph shows."""
+    if not n:
+        return "no pair is coupled"
+    return (
+        ""
+        if n == of
+        else f"showing the {n} strongest of {of} pairs"
+        if n > 1
+        else f"showing the strongest of {of} pairs"
+    )
+
+
+def _headings(titles: list[str], part: list[str], room: float) -> list[str]:
+    """Return the titles of the graphs, and below them which part of the pairs is shown."""
+    parts = fitted(part, room, TITLE, 2)
+    return [f"{x}\n{y}" if y else x for x, y in zip(fitted(titles, room, TITLE, 3), parts, strict=True)]
+
+
+def _new_axes(names: list[list], titles: list[str], part: list[str]) -> tuple[list[Axes], Axes]:
+    """Return axes of a new figure, as large as the names of the nodes need; and those of the colour bar."""
+    n, most = min(len(names), MOST_PANELS), max(map(len, names))
+    radius, deep = {1: (1.9, 1.6), 2: (1.5, 1.3)}.get(n, (1.0, 0.95) if n <= 6 else (0.75, 0.62))
+    radius = max(radius, _least_radius(most, SMALLEST + 0.5))
+    deep = min(deep, max(text_inches(label_text(x), LARGEST) for some in names for x in some) + 0.05)
+    side = 2 * (OUT * radius + deep + MARGIN)
+    height = side if most > LEVEL else 2 * (OUT * radius + LINE * LARGEST / 72 * 3 + MARGIN)
+    head = 0.15 + title_inches(_headings(titles, part, side))
+    grid = Grid(n, balanced(n, side + 0.15), side, height, 0.1, head, 0.1, 0.15)
+    figure = grid.figure(0.0, 0.0, 0.25 if n < len(names) else 0.0)
+    drawn = grid.axes(figure)
+    shown_note(drawn[0], n, len(names), "graphs")
+    return drawn, grid.bar_axes(figure)
+
+
+def _scale(values: np.ndarray) -> dict[str, Any]:
+    """Return a colour scale for lines: without the pale middle, in which weak ones would not be seen."""
+    from matplotlib.colors import LinearSegmentedColormap
+
+    scale = diverging(values)
+    ends = np.concatenate([np.linspace(0, 0.28, 64), np.linspace(0.72, 1, 64)])
+    return {**scale, "cmap": LinearSegmentedColormap.from_list("edges", scale["cmap"](ends))}
 
 
 def _chosen(labels: Labels, parameters: Parameters, groups: Sequence | None) -> tuple[np.ndarray, list[str]]:
@@ -107,8 +168,8 @@ def _chosen(labels: Labels, parameters: Parameters, groups: Sequence | None) -> 
         theta.append(
             parameters.theta[numbers[0]] - parameters.theta[numbers[1]] if pair else parameters.shift[numbers[0]]
         )
-        names = " less ".join(short_name(labels.groups[k], 16) for k in numbers)
-        titles.append(f"{short_name(labels.response)} = {names}")
+        names = " less ".join(label_text(labels.groups[k]) for k in numbers)
+        titles.append(f"{shortened([labels.response], 24)[0]} = {names}")
     if not theta:
         raise OptionError("groups is empty; name at least one.", argument="groups")
     return np.array(theta), titles
@@ -127,10 +188,8 @@ def _sign(layout: Any, theta: np.ndarray, pair: int) -> float:
     return float(np.sign(table[np.abs(table).argmax()])) if table.size else 0.0
 
 
-def _graph(
-    ax: Axes, names: list[str], edges: np.ndarray, values: np.ndarray, scale: dict[str, Any]
-) -> tuple[Any, float]:
-    """Draw nodes, their names, and edges (n, 2) between them; return the edges drawn and `_node_names`."""
+def _graph(ax: Axes, names: list, edges: np.ndarray, values: np.ndarray, scale: dict[str, Any]) -> Any:
+    """Draw nodes, their names, and edges (n, 2) between them; return the edges drawn."""
     from matplotlib.collections import LineCollection
     from matplotlib.colors import Normalize
 
@@ -143,38 +202,58 @@ def _graph(
         middle = (place[a] + place[b]) / 2 * (1.0 if len(names) < 8 else 0.85 - 0.3 * far)
         curves.append((1 - t) ** 2 * place[a] + 2 * t * (1 - t) * middle + t**2 * place[b])
     widest = float(np.clip(150 / max(len(names), 1), 2.0, 5.0))  # points
-    widths = np.maximum(widest * np.minimum(np.abs(values) / scale["vmax"], 1.0), 0.4)
+    widths = np.maximum(widest * np.minimum(np.abs(values) / scale["vmax"], 1.0), 0.6)
+    styles = ["solid" if v > 0 else (0, (2.5, 1.2)) for v in values]  # the sign is seen without colours too
     norm = Normalize(scale["vmin"], scale["vmax"])
-    lines = LineCollection(curves, array=values, cmap=scale["cmap"], norm=norm, linewidths=widths, capstyle="round")
+    lines = LineCollection(curves, array=values, cmap=scale["cmap"], norm=norm, linewidths=widths, linestyles=styles)
     ax.add_collection(lines)
     ax.plot(*place.T, "o", color="0.25", markersize=float(np.clip(160 / max(len(names), 1), 2.0, 7.0)), zorder=3)
-    ends = np.array([place.min(axis=0) - 0.25, place.max(axis=0) + 0.25])
-    ax.set(xlim=ends[:, 0], ylim=ends[:, 1], aspect="equal")
+    ax.set_aspect("equal")
     ax.set_axis_off()
-    return lines, _node_names(ax, names, place, angle)
+    width, height = axes_inches(ax)
+    radius = _name_nodes(ax, names, place, angle, width, height)
+    ax.set(xlim=np.array([-0.5, 0.5]) * width / radius, ylim=np.array([-0.5, 0.5]) * height / radius)
+    return lines
 
 
-def _node_names(ax: Axes, names: list[str], place: np.ndarray, angle: np.ndarray) -> float:
+def _least_radius(n: int, size: float) -> float:
+    """Return the inches of a circle with room for n names of `size` points around it."""
+    return n * LINE * size / 72 / (2 * np.pi * OUT)
+
+
+def _name_nodes(ax: Axes, names: list, place: np.ndarray, angle: np.ndarray, width: float, height: float) -> float:
     """Name the nodes outside the circle: level where they are few, else along the radius.
 
-    Return by how many points the names may stand out above the axes.
+    Return the radius in inches that leaves room for the names in axes of some width and height.
     """
-    inches = ax.get_window_extent().width / ax.figure.dpi / 2.5  # of one unit
-    room = 72 * inches * 2 * np.pi / max(len(names), 1)  # points of the circle for each name
-    size = float(np.clip(0.8 * room, 5.0, 9.0))
-    step = max(1, round(size / room))
-    radial = len(names) > 12
-    for n in range(0, len(names), step):
-        x, y = place[n]
-        turn = np.degrees(angle[n]) % 360
+    n, radial = len(names), len(names) > LEVEL
+    most, best = -1, (SMALLEST, [""] * n, 1.0)
+    for size in np.arange(LARGEST, SMALLEST - 0.1, -0.5):
+        longest = max((text_inches(label_text(x), size) for x in names), default=0.0)
+        beside = min(longest + 0.03, 0.225 * width)
+        above = min(longest + 0.03, 0.225 * height) if radial else min(3 * LINE * size / 72, 0.15 * height)
+        radius = min(width / 2 - beside, height / 2 - above) - MARGIN
+        radius /= OUT
+        # a name of several lines reaches as far as the next node, or as high as the top one
+        room = (
+            2 * np.pi * OUT * radius / max(n, 1) if radial else 2 * OUT * radius * (1 - np.cos(2 * np.pi / max(n, 3)))
+        )
+        texts = fitted(names, beside, size, lines_in(room, size))
+        shown = letters(texts) * (not radial or radius >= _least_radius(n, size))
+        if shown > 1.1 * most or not most:  # a smaller size has to show more of the names
+            most, best = shown, (float(size), texts, radius)
+    size, texts, radius = best
+    step = max(1, math.ceil(_least_radius(n, size) / radius)) if radial else 1
+    for k in range(0, n, step):
+        (x, y), turn = place[k], np.degrees(angle[k]) % 360
         left = 90 < turn < 270
         ax.annotate(
-            names[n],
-            (1.07 * x, 1.07 * y),
+            texts[k],
+            (OUT * x, OUT * y),
             rotation=(turn - 180 if left else turn) if radial else 0,
             rotation_mode="anchor",
             ha="center" if not radial and abs(x) < 0.2 else "right" if left else "left",
             va="center" if radial or abs(x) >= 0.2 else "bottom" if y > 0 else "top",
             fontsize=size,
         )
-    return max(0.0, 0.6 * size * max(map(len, names), default=0) - 72 * 0.18 * inches) if radial else 0.0
+    return radius

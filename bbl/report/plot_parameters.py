@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,16 +16,25 @@ from bbl.model.parameters import Parameters
 from bbl.report.canvas import (
     MISSING,
     SEQUENTIAL,
+    TITLE,
+    Fit,
+    axes_inches,
+    colour_bar,
     colour_limit,
     diverging,
+    fit_names,
+    fitted,
     given_axes,
     group_colours,
     group_numbers,
+    group_titles,
     named_legend,
     overflow,
-    short_name,
-    thinned,
+    plain_numbers,
+    text_inches,
+    title_inches,
 )
+from bbl.report.grid import MOST_PANELS, Grid, balanced, placed, shown_note
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,9 +42,13 @@ if TYPE_CHECKING:
 __all__ = ["plot_parameters"]
 
 MAX_BARS = 150
-MAX_TICKS = 30  # predictors named along the fields; every second, third ... one where there are more
 MAX_CELLS = 280  # of a map along an axis; a finer one would lose cells where it has fewer pixels
 MAX_BLOCKS = 400  # levels up to which couplings are drawn one by one, unless all predictors are binary
+COARSE = 0.15  # inches of a cell that has room for a mark
+FINEST = 0.08  # inches between lines that part predictors
+DEEP = 1.5  # inches for the names beside a map
+ROOM = 2.0  # inches for the names of the groups
+GAP = 0.25  # inches between maps
 
 
 def plot_parameters(
@@ -49,8 +63,9 @@ def plot_parameters(
         Drawn less the pooled ones, or as they are without a pooled fit.
     groups : sequence, optional
         Which groups; all by default.
-    errors : array_like, shape (K, D), optional
-        Half-widths of intervals of the fields of all groups, drawn on the bars. Where a map takes their place, a dot
+    errors : array_like, shape (K, D) or (2, K, D), optional
+        Half-widths of intervals of the fields of all groups, or how far they reach below and above, drawn on the bars;
+        nan for none. Where a map takes their place, a dot
         marks the fields whose interval leaves out zero.
     axes : sequence of matplotlib Axes, optional
         One for the fields, then one per group for the couplings, if the model has any; a new figure by default.
@@ -70,47 +85,114 @@ def plot_parameters(
     """
     shown = group_numbers(labels, groups)
     layout, theta, d = parameters.layout, parameters.shift[shown], "" if parameters.pooled is None else r"\Delta "
-    n_maps = len(shown) if len(layout.pairs) else 0
-    drawn = _parameter_axes(n_maps) if axes is None else given_axes(axes, 1 + n_maps)
-    names = [short_name(labels.groups[g]) for g in shown]
-    fields = theta[:, : layout.D]
-    half = None if errors is None else _half_widths(errors, (len(labels.groups), layout.D))[shown]
-    if fields.size <= MAX_BARS:
-        _bars(drawn[0], fields, labels, layout, names, half)
-        drawn[0].set_ylabel(f"Field ${d}h$")
+    half = None if errors is None else _half_widths(errors, (len(labels.groups), layout.D))[:, shown]
+    names = [labels.groups[g] for g in shown]
+    n_maps = 0 if not len(layout.pairs) else len(shown) if axes is not None else min(len(shown), MOST_PANELS)
+    maps = _Maps.of(labels, layout, n_maps)
+    if axes is None:
+        drawn, bars = _figure(labels, layout, names, maps, n_maps)
+        shown_note(drawn[0], n_maps or len(names), len(names), "maps")
     else:
-        _field_map(drawn[0], fields, labels, layout, names, f"Field ${d}h$", half)
+        drawn, bars = given_axes(axes, 1 + n_maps), [None, None]
+    fields = theta[:, : layout.D]
+    if fields.size <= MAX_BARS:
+        _bars(drawn[0], fields, labels, layout, names, f"Field ${d}h$", half)
+    else:
+        _field_map(drawn[0], fields, labels, layout, names, f"Field ${d}h$", half, bars[0])
     if n_maps:
-        _coupling_maps(drawn[1:], theta, labels, layout, names, d)
+        _coupling_maps(drawn[1:], theta[:n_maps], labels, layout, names[:n_maps], d, maps, bars[1])
     return drawn
 
 
 def _half_widths(errors: Any, shape: tuple[int, int]) -> np.ndarray:
     half = np.asarray(errors, dtype=float)
-    if half.shape != shape or (half < 0).any():
+    if half.shape not in (shape, (2, *shape)) or (half < 0).any():
         raise DataError(f"errors must hold {shape[0]} x {shape[1]} numbers, none below 0: one per group and field.")
-    return half
+    return np.broadcast_to(half, (2, *shape))
 
 
-def _parameter_axes(n_maps: int) -> list[Axes]:
-    """Return axes for the fields across the top and, below, a grid of maps."""
-    import matplotlib.pyplot as plt
+@dataclass(frozen=True)
+class _Maps:
+    """What the maps of the couplings show, and how large they want to be in a new figure."""
 
-    if not n_maps:
-        return [plt.subplots(figsize=(7.6, 3.2), layout="constrained")[1]]
-    columns = {1: 1, 2: 2, 3: 3, 4: 2}.get(n_maps, 5)
-    rows, side = math.ceil(n_maps / columns), {1: 4.2, 2: 3.5}.get(columns, 3.2 if columns == 3 else 2.1)
-    figure = plt.figure(figsize=(max(7.6, columns * side + 0.8), 3.2 + rows * side))
-    figure.set_layout_engine("constrained", h_pad=0.1)
-    # grids of their own, so that the legend above takes no room from the maps
-    halves = figure.add_gridspec(2, 1, height_ratios=[3.2, rows * side])
-    grid = halves[1].subgridspec(rows, columns)
-    fields = figure.add_subplot(halves[0].subgridspec(1, 1)[0])
-    return [fields, *(figure.add_subplot(grid[divmod(k, columns)]) for k in range(n_maps))]
+    blocks: bool  # couplings one by one, or a norm per pair
+    n: int  # cells along a side
+    names: list
+    at: np.ndarray
+    low: float  # inches of a side: at least, and at most
+    high: float
+
+    @classmethod
+    def of(cls, labels: Labels, layout: Layout, n_maps: int) -> _Maps:
+        blocks = bool(layout.D <= MAX_BLOCKS or (layout.n_levels == 2).all())
+        n = layout.D if blocks else layout.m
+        names, at = list(labels.names), _middles(layout) if blocks else np.arange(layout.m)
+        if blocks and layout.D <= 16 and n_maps <= 6:  # levels, where they are few
+            names = [f"{x}: {y}" for x, levels in zip(names, labels.levels, strict=True) for y in levels[1:]]
+            at = np.arange(n)
+        low, high = {1: (4.2, 7.0), 2: (2.9, 5.6)}.get(n_maps, (2.4, 3.8) if n_maps <= 6 else (2.0, 2.6))
+        gap = float(np.diff(at).min()) if len(at) > 1 else 1.0
+        return cls(blocks, n, names, at, float(np.clip(0.11 * n / gap, low, high)), high)
+
+    def fits(self, side: float) -> tuple[Fit, Fit]:
+        """Return the names below and beside a map."""
+        inch = side / self.n
+        return fit_names(self.names, self.at, inch, DEEP), fit_names(self.names, self.at, inch, DEEP, upright=True)
 
 
-def _level_names(labels: Labels) -> list[str]:
-    return [short_name(x, 12) for levels in labels.levels for x in levels[1:]]
+def _field_width(layout: Layout, K: int) -> float:
+    """Return the inches that the fields want across."""
+    each = max(0.16, 0.07 * K) if K * layout.D <= MAX_BARS else 0.1
+    return float(np.clip(each * layout.D, 5.8, 11.0))
+
+
+def _field_fits(labels: Labels, layout: Layout, K: int, width: float) -> tuple[Fit, Fit | None]:
+    """Return the names below the fields, and those above the bars."""
+    inch = width / layout.D
+    predictors = fit_names(labels.names, _middles(layout), inch, DEEP)
+    if K * layout.D > MAX_BARS:
+        return predictors, None
+    return fit_names(_level_names(labels), np.arange(layout.D), inch, DEEP), predictors
+
+
+def _group_fit(names: list, height: float) -> Fit:
+    """Return the names of the groups beside the map of the fields."""
+    return fit_names(names, np.arange(len(names)), height / len(names), ROOM, upright=True)
+
+
+def _figure(
+    labels: Labels, layout: Layout, names: list, maps: _Maps, n_maps: int
+) -> tuple[list[Axes], list[Axes | None]]:
+    """Return axes for the fields across the top and, below, a grid of maps; and those of their colour bars."""
+    K, bars = len(names), len(names) * layout.D <= MAX_BARS
+    height = 2.1 if bars else float(np.clip(0.2 * K, 1.2, 6.0))
+    left, right = 0.85 if bars else 0.5 + _group_fit(names, height).depth, _legend(labels, names)[2] if bars else 1.0
+    width = left + _field_width(layout, K) + right
+    grid = _grid(labels, names[:n_maps], maps, width)
+    width = max(width, grid.size[0])
+    below, above = _field_fits(labels, layout, K, width - left - right)
+    top = 0.2 if above is None else above.depth + 0.25
+    low = top + height + below.depth + 0.3
+    figure = grid.figure(low, width, 0.3 if 0 < n_maps < K else 0.0)
+    fields = placed(figure, left, top, width - left - right, height)
+    bar = None if bars else placed(figure, width - right + 0.15, top, 0.14, height)
+    return [fields, *grid.axes(figure, low)], [bar, grid.bar_axes(figure, low) if n_maps else None]
+
+
+def _grid(labels: Labels, names: list, maps: _Maps, width: float) -> Grid:
+    """Return a grid of maps that fills a figure of some width, or makes it wider."""
+    if not names:
+        return Grid(0, 1, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+    columns = balanced(len(names), maps.low + GAP)
+    left = maps.fits(maps.low)[1].depth + 0.2
+    side = float(np.clip((width - left - 1.0) / columns - GAP, maps.low, min(maps.high, 1.3 * maps.low)))
+    below, beside = maps.fits(side)
+    head = 0.2 + title_inches(group_titles(labels, names, side))
+    return Grid(len(names), columns, side, side, beside.depth + 0.2, head, below.depth + 0.2, GAP)
+
+
+def _level_names(labels: Labels) -> list:
+    return [x for levels in labels.levels for x in levels[1:]]
 
 
 def _middles(layout: Layout) -> np.ndarray:
@@ -118,13 +200,31 @@ def _middles(layout: Layout) -> np.ndarray:
     return (layout.start[:-1] + layout.start[1:] - 1) / 2
 
 
-def _turned(names: Sequence[str], room: int = 95) -> int:
-    """Return the angle of tick labels: upright once they are too long to stand side by side."""
-    return 90 if (max(map(len, names)) + 1) * len(names) > room else 0
+def _part(ax: Axes, layout: Layout, across: bool = False) -> None:
+    """Part predictors by lines, if they do not lie too close."""
+    if axes_inches(ax)[0] > FINEST * layout.m:
+        for edge in layout.start[1:-1] - 0.5:
+            ax.axvline(edge, color="0.6", linewidth=0.5)
+            if across:
+                ax.axhline(edge, color="0.6", linewidth=0.5)
+
+
+def _legend(labels: Labels, names: list) -> tuple[list[str], str, float]:
+    """Return names and title of the legend of the bars, and its inches."""
+    texts, title = fitted(names, ROOM, 8.5, 3 if len(names) <= 6 else 1), fitted([labels.response], ROOM, TITLE, 3)[0]
+    columns = 1 if len(names) <= 10 else 2
+    inches = columns * (0.6 + max(text_inches(x, 8.5) for x in texts))
+    return texts, title, max(inches, text_inches(title, TITLE) + 0.2)
 
 
 def _bars(
-    ax: Axes, fields: np.ndarray, labels: Labels, layout: Layout, names: list[str], half: np.ndarray | None
+    ax: Axes,
+    fields: np.ndarray,
+    labels: Labels,
+    layout: Layout,
+    names: list,
+    title: str,
+    half: np.ndarray | None,
 ) -> None:
     """Draw one bar per level and group; levels are named below the bars, predictors above."""
     K, D = fields.shape
@@ -134,22 +234,26 @@ def _bars(
     if half is not None:
         cap = min(2.5, 120 / (K * D))
         for k in range(K):
-            ax.errorbar(x[k], values[k], half[k], fmt="none", ecolor="0.25", elinewidth=0.9, capsize=cap)
+            ax.errorbar(x[k], values[k], half[:, k], fmt="none", ecolor="0.25", elinewidth=0.9, capsize=cap)
     ax.axhline(0, color="0.3", linewidth=0.8)
-    for edge in layout.start[1:-1]:
-        ax.axvline(edge - 0.5, color="0.8", linewidth=0.8)
-    ax.set_xlim(-0.6, D - 0.4)
+    _part(ax, layout)
+    ax.set_xlim(-0.5, D - 0.5)
     ax.margins(y=0.08)
+    ax.set_ylabel(title)
     ax.spines[["top", "right"]].set_visible(False)
-    levels = _level_names(labels)
-    ax.set_xticks(np.arange(D), levels, rotation=_turned(levels), fontsize="small")
-    above = ax.secondary_xaxis("top")
-    above.spines["top"].set_visible(False)
-    at, predictors = thinned(_middles(layout), labels.names, MAX_TICKS)
-    above.set_xticks(at, predictors, rotation=_turned(predictors))
-    above.tick_params(length=0)
+    inch = axes_inches(ax)[0] / D
+    below, above = _field_fits(labels, layout, K, inch * D)
+    below.put(ax.xaxis)
+    ax.tick_params(axis="x", length=0)
+    if above is not None:
+        top = ax.secondary_xaxis("top")
+        top.spines["top"].set_visible(False)
+        top.tick_params(length=0)
+        above.put(top.xaxis)
+    plain_numbers(ax)
     place = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0), "ncols": 1 if K <= 10 else 2}
-    named_legend(ax, bars, names, title=short_name(labels.response), **place)
+    texts, heading, _ = _legend(labels, names)
+    named_legend(ax, bars, texts, title=heading, **place)
 
 
 def _field_map(
@@ -157,32 +261,41 @@ def _field_map(
     fields: np.ndarray,
     labels: Labels,
     layout: Layout,
-    names: list[str],
+    names: list,
     title: str,
     half: np.ndarray | None,
+    bar: Axes | None,
 ) -> None:
     """Draw groups by levels as colours; predictors are named in the middle of their levels."""
     colours = diverging(fields)
     image = ax.imshow(fields, aspect="auto", interpolation="nearest", **colours)
     if half is not None:
-        row, col = np.nonzero(np.abs(fields) > half)
+        row, col = np.nonzero((fields > half[0]) | (-fields > half[1]))
         ax.plot(col, row, "o", color="black", markersize=min(3.0, 200 / layout.D), markeredgewidth=0)
-    at, predictors = thinned(_middles(layout), labels.names, MAX_TICKS)
-    ax.set_xticks(at, predictors, rotation=_turned(predictors), fontsize="small")
-    ax.set_yticks(np.arange(len(names)), names, fontsize="small")
-    ax.set_ylabel(short_name(labels.response))
-    ax.figure.colorbar(image, ax=ax, label=title, extend=overflow(fields, colours["vmax"]))
+    _part(ax, layout)
+    width, height = axes_inches(ax)
+    _field_fits(labels, layout, len(names), width)[0].put(ax.xaxis)
+    _group_fit(names, height).put(ax.yaxis)
+    ax.tick_params(length=0)
+    ax.set_ylabel(fitted([labels.response], height, TITLE, 2)[0])
+    colour_bar(image, bar, [ax], title, overflow(fields, colours["vmax"]))
 
 
 def _coupling_maps(
-    axes: list[Axes], theta: np.ndarray, labels: Labels, layout: Layout, names: list[str], d: str
+    axes: list[Axes],
+    theta: np.ndarray,
+    labels: Labels,
+    layout: Layout,
+    names: list,
+    d: str,
+    shown: _Maps,
+    bar: Axes | None,
 ) -> None:
     """Draw the couplings of each group as a map; all maps share one colour scale."""
     import matplotlib
 
-    blocks = layout.D <= MAX_BLOCKS or (layout.n_levels == 2).all()
-    title = f"Coupling ${d}J$" if blocks else rf"Coupling strength $\Vert {d}J\Vert$"
-    if blocks:
+    title = f"Coupling ${d}J$" if shown.blocks else rf"Coupling strength $\Vert {d}J\Vert$"
+    if shown.blocks:
         row, col = layout.cells
         maps = np.full((len(theta), layout.D, layout.D), np.nan)
         maps[:, row, col] = maps[:, col, row] = theta[:, layout.D :]
@@ -194,15 +307,29 @@ def _coupling_maps(
         maps[:, i, j] = maps[:, j, i] = np.sqrt(squares)
         colours = {"cmap": matplotlib.colormaps[SEQUENTIAL].with_extremes(bad=MISSING), "vmin": 0.0}
         colours["vmax"] = colour_limit(np.sqrt(squares))
+    sides = [min(axes_inches(ax)) for ax in axes]
+    titles = group_titles(labels, names, min(sides))
     for k, ax in enumerate(axes):
-        n = len(maps[k])
-        image = ax.imshow(
-            _coarsened(maps[k]), extent=(-0.5, n - 0.5, n - 0.5, -0.5), interpolation="nearest", **colours
-        )
-        ax.set_title(f"{short_name(labels.response)} = {names[k]}", fontsize="medium")
-        _map_ticks(ax, labels, layout, blocks, small=len(axes) > 4)
-    ends = overflow(maps, colours["vmax"], low=blocks)
-    axes[0].figure.colorbar(image, ax=axes, label=title, extend=ends, shrink=0.8, aspect=30, anchor=(0.0, 1.0))
+        extent = (-0.5, shown.n - 0.5, shown.n - 0.5, -0.5)
+        image = ax.imshow(_coarsened(maps[k]), extent=extent, interpolation="nearest", **colours)
+        ax.set_title(titles[k], fontsize=TITLE)
+        below, beside = shown.fits(sides[k])
+        below.put(ax.xaxis)
+        beside.put(ax.yaxis)
+        if shown.blocks:
+            ax.tick_params(length=0)
+            _part(ax, layout, across=True)
+            if sides[k] > COARSE * shown.n:
+                _mark_negative(ax, maps[k], colours["vmax"])
+    colour_bar(image, bar, axes, title, overflow(maps, colours["vmax"], low=shown.blocks))
+
+
+def _mark_negative(ax: Axes, values: np.ndarray, most: float) -> None:
+    """Mark the cells below zero with a minus, for those who see no colours."""
+    share = np.nan_to_num(-values / most)
+    for cells, colour in (((share > 0.02) & (share < 0.6), "0.2"), (share >= 0.6, "white")):
+        row, col = np.nonzero(cells)
+        ax.plot(col, row, "_", color=colour, markersize=5)
 
 
 def _coarsened(values: np.ndarray) -> np.ndarray:
@@ -216,22 +343,3 @@ def _coarsened(values: np.ndarray) -> np.ndarray:
     cells = padded.reshape(n, step, n, step).swapaxes(1, 2).reshape(n, n, step * step)
     largest = np.nan_to_num(np.abs(cells), nan=-1.0).argmax(axis=2)
     return np.take_along_axis(cells, largest[..., None], axis=2)[..., 0]
-
-
-def _map_ticks(ax: Axes, labels: Labels, layout: Layout, blocks: bool, small: bool) -> None:
-    """Name levels where they are few, else predictors; lines part the predictors."""
-    if blocks and layout.D <= 16 and not small:
-        owner = np.repeat(np.arange(layout.m), np.diff(layout.start))
-        at = np.arange(layout.D)
-        names = [f"{short_name(labels.names[i], 12)}: {x}" for i, x in zip(owner, _level_names(labels), strict=True)]
-    else:
-        middles = _middles(layout) if blocks else np.arange(layout.m)
-        at, names = thinned(middles, labels.names, 6 if small else 16)
-    size = "x-small" if small else "small"
-    ax.set_xticks(at, names, rotation=_turned(names, room=20 if small else 40), fontsize=size)
-    ax.set_yticks(at, names, fontsize=size)
-    if blocks and layout.m <= MAX_TICKS:
-        ax.tick_params(length=0)
-        for edge in layout.start[1:-1] - 0.5:
-            ax.axhline(edge, color="0.6", linewidth=0.5)
-            ax.axvline(edge, color="0.6", linewidth=0.5)

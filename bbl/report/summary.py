@@ -108,19 +108,19 @@ def wald_sections(tests: pd.DataFrame, d: str, note: str) -> list[Section]:
     note : str
         What the standard errors behind them mean.
     """
-    columns = {"chisq": "chisq", "df": "df", "p": "Pr(>chisq)", "p_holm": "Holm", "p_bh": "BH"}
+    columns = {"chisq": "chisq", "df": "df", "p": "Pr(>chisq)", "p_holm": "Holm", "p_bh": "BH", "test": "test"}
     of_pair = tests["predictor2"].notna()
     sections = []
     for rows, what in ((tests[~of_pair], "h"), (tests[of_pair], "J")):
         if not len(rows):
             continue
-        shown = rows.nlargest(2 * SHOWN, "chisq").sort_index() if len(rows) > 2 * SHOWN else rows
+        shown = rows.sort_values("p", kind="stable").head(2 * SHOWN).sort_index()
         second = "" if what == "h" else "," + shown["predictor2"].map(label_text)
         names = (
             f"{d}{what}_[" + shown["predictor"].map(label_text) + second + "]^(" + shown["group"].map(label_text) + ")"
         )
         table = shown[list(columns)].rename(columns=columns).set_axis(pd.Index(names, dtype=object))
-        more = f" ({len(shown)} largest of {len(rows)})" if len(shown) < len(rows) else ""
+        more = f" ({len(shown)} with the smallest p of {len(rows)})" if len(shown) < len(rows) else ""
         heading = f"Wald tests of the {'fields' if what == 'h' else 'couplings'}, {d}{what} = 0{more}"
         sections.append(Section(heading, table, note if what == "J" or not of_pair.any() else ""))
     return sections
@@ -183,4 +183,6 @@ def _fields(labels: Labels, tests: LikelihoodRatio, i: int) -> Section:
         columns=[label_text(x) for x in labels.levels[i][1:]],
     )
     chisq, p = (format_numbers([v])[0] for v in (tests.chisq[i], tests.p[i]))
-    return Section(f"h_{label_text(labels.names[i])}", table, f"chisq = {chisq}, df = {tests.df[i]}, Pr(>chisq) = {p}")
+    how = " (exact)" if tests.exact[i] else ""
+    note = f"chisq = {chisq}, df = {tests.df[i]}, Pr(>chisq) = {p}{how}"
+    return Section(f"h_{label_text(labels.names[i])}", table, note)

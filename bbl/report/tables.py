@@ -13,7 +13,7 @@ from bbl.design.labels import Labels
 from bbl.model.layout import Layout
 from bbl.model.parameters import Parameters
 
-__all__ = ["Coefficients", "CouplingTables", "FieldTables"]
+__all__ = ["Coefficients", "CouplingTables", "FieldTables", "Named"]
 
 SHOWN = 10  # rows of a repr
 
@@ -30,6 +30,18 @@ def _position(kind: str, name: object, positions: Mapping[Any, int]) -> int:
 
 def _index(levels: Iterable, name: object = None) -> pd.Index:
     return pd.Index(list(levels), dtype=object, name=name, tupleize_cols=False).infer_objects()
+
+
+class Named:
+    """Attributes by name too, as R's lists have them: ``coef["h"]`` is ``coef.h``."""
+
+    def __getitem__(self, name: object) -> Any:
+        names = [own for own in vars(self) if not own.startswith("_")]
+        if name not in names:
+            raise KeyError(f"{name!r} is no part of this{near_match(name, names) or '.'} It has {', '.join(names)}.")
+        return getattr(self, str(name))
+
+    __iter__ = None  # else Python would count from 0
 
 
 class _GroupTables(Mapping):
@@ -130,8 +142,8 @@ def _shortened(title: str, names: list[str], n: int) -> str:
     return f"<{title} {', '.join(names)}{f', ... ({n} in all)' if n > len(names) else ''}>"
 
 
-class Coefficients:
-    """Coefficients of a fit by label; what ``coef()`` returns.
+class Coefficients(Named):
+    """Coefficients of a fit by label; what ``coef()`` returns. As in R, ``coef["h"]`` is ``coef.h``.
 
     Parameters
     ----------

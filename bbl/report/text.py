@@ -18,6 +18,7 @@ __all__ = [
     "cv_text",
     "fit_text",
     "format_numbers",
+    "group_text",
     "head_text",
     "label_text",
     "missing_text",
@@ -242,6 +243,52 @@ def fit_text(call: str, labels: Labels, parameters: Parameters) -> str:
             parts.append(f"{d}J_[{names[i]},{names[j]}]^({group}):\n{values}")
     parts += more_pairs + more_groups
     return f"{head_text(call, labels)}\n\nCoefficients:\n" + "\n\n".join(parts)
+
+
+def group_text(
+    h: Sequence[np.ndarray], J: Mapping[tuple[int, int], np.ndarray], more: Mapping[str, Any] | None = None
+) -> str:
+    """Return fields and couplings of one group by level codes; couplings as the first predictor by the second.
+
+    Parameters
+    ----------
+    h : sequence of ndarray, shape (L_i - 1,)
+    J : mapping of (i, j) to ndarray, shape (L_i - 1, L_j - 1)
+    more : mapping of str to object, optional
+        What follows, a line each.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> print(group_text([[0.5], [1.0, 2.0]], {(0, 1): np.array([[0.25, 0.75]])}))
+    h[0]:
+      1
+    0.5
+    <BLANKLINE>
+    h[1]:
+    1 2
+    1 2
+    <BLANKLINE>
+    J[0, 1]:
+         1    2
+    1 0.25 0.75
+    """
+    pairs = [pair for pair in J if pair[0] < pair[1] or pair[::-1] not in J]
+    (m, more_predictors), (P, more_pairs) = _shown(len(h), "predictor"), _shown(len(pairs), "pair")
+    parts = []
+    for i in range(m):
+        left = len(h[i]) - SHOWN_LEVELS
+        values = vector_text(range(1, SHOWN_LEVELS + 1)[: len(h[i])], h[i][:SHOWN_LEVELS])
+        parts.append(f"h[{i}]:\n{values}" + (f"\n{_more(left, 'level')}" if left > 0 else ""))
+    parts += more_predictors
+    for i, j in pairs[:P]:
+        rows, columns = (range(1, size + 1) for size in np.shape(J[i, j]))
+        parts.append(f"J[{i}, {j}]:\n{_coupling_text(J[i, j], rows, columns)}")
+    lines = [f"{name}: {_argument(name, value)}" for name, value in (more or {}).items()]
+    return "\n\n".join([*parts, *more_pairs, *(["\n".join(lines)] if lines else [])])
 
 
 def missing_text(policy: str, incomplete: int) -> str:

@@ -1,4 +1,7 @@
-"""Archive: a fitted model as a JSON-ready dict and plain arrays, and back."""
+"""Archive: a fitted model as a JSON-ready dict and plain arrays, and back.
+
+What earlier versions of the package do not know goes into the dict, whose other entries they still read.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +11,23 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bbl.boltzmann.estimate import Estimate
+from bbl.boltzmann.estimate import Estimate, Problem
+from bbl.boltzmann.tuning import Tuning
 from bbl.design.design import Design
 from bbl.design.weights import check_weights
-from bbl.engines import ENGINES, EngineFit
+from bbl.engines import ENGINES, Engine, EngineFit
 from bbl.errors import BBLTypeError
 from bbl.model.layout import Layout
 from bbl.model.parameters import Parameters
+from bbl.report.summary import Section
+from bbl.report.text import label_text
 from bbl.results.classifier import Training
 from bbl.rows.sample import Sample, code_dtype
 from bbl.stats.calibration import Calibration
 
 __all__ = ["pack", "unpack"]
+
+KIND_OF = {"f": "float", "i": "int", "u": "int", "b": "bool"}
 
 
 def pack(fit: Any, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
@@ -34,6 +42,8 @@ def pack(fit: Any, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
         "engine": {"name": engine.name, **dataclasses.asdict(engine)},
         "log_z_kind": estimate.log_z_kind,
         "nobs": fit.nobs(),
+        "sections": [_pack_section(section) for section in fit._sections],
+        "tuning": _pack_tuning(fit.tuning),
     }
     arrays = {
         "theta": parameters.theta,
@@ -42,8 +52,8 @@ def pack(fit: Any, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
         "log_z_error": estimate.log_z_error,
         "prior": estimate.prior,
         "lkh": np.array([estimate.lkh, *(f.lkh for f in estimate.fits)]),
-        "grad_norm": np.array([f.grad_norm for f in estimate.fits]),
-        "n_iter": np.array([f.n_iter for f in estimate.fits]),
+        "grad_norm": _stacked([f.grad_norm for f in estimate.fits]),
+        "n_iter": _stacked([f.n_iter for f in estimate.fits]),
         "converged": np.array([f.converged for f in estimate.fits]),
         "log_likelihood": np.array([fit._log_likelihood]),
         "counts": np.concatenate(fit._counts, axis=1),
@@ -58,6 +68,12 @@ def pack(fit: Any, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
             arrays["missing"] = fit.sample.missing
         meta["index"] = _pack_index(fit.index)
     return meta, arrays
+
+
+def _stacked(rows: list[np.ndarray]) -> np.ndarray:
+    """Return rows as a matrix; a group without rows took no iterations, so its own is empty."""
+    width = max(map(len, rows))
+    return np.array([row if len(row) else np.zeros(width, row.dtype) for row in rows])
 
 
 def _pack_index(index: pd.Index) -> dict:
@@ -76,11 +92,84 @@ def _unpack_index(stored: dict, n: int) -> pd.Index:
     return pd.Index(range(n) if labels is None else labels, name=name)
 
 
+def _pack_section(section: Section) -> dict:
+    """Return a finished table of the summary, whatever its columns: its cells in kinds that print alike."""
+    columns = []
+    for k, name in enumerate(section.table.columns):
+        column = section.table.iloc[:, k]
+        kind = KIND_OF.get(column.dtype.kind, "text")
+        if kind == "text" or column.hasnans and kind != "float":
+            columns.append({"name": str(name), "kind": "text", "cells": [str(v) for v in column]})
+        else:
+            cells = _pack_numbers(column.to_numpy(float)) if kind == "float" else column.tolist()
+            columns.append({"name": str(name), "kind": kind, "cells": cells})
+    rows = [str(label) for label in section.table.index]
+    return {"heading": section.heading, "note": section.note, "rows": rows, "columns": columns}
+
+
+def _unpack_section(stored: dict) -> Section:
+    words = [stored["heading"], stored["note"], *stored["rows"], *(column["name"] for column in stored["columns"])]
+    if not all(type(word) is str for word in words):
+        raise ValueError("a heading of its summary is not as saved")
+    heading, note, *names = map(label_text, words)
+    n, cells = len(stored["rows"]), []
+    for column in stored["columns"]:
+        kind, values = column["kind"], column["cells"]
+        allowed = {"float": (float, str), "int": (int,), "bool": (bool,), "text": (str,)}[kind]
+        right = type(values) is list and len(values) == n and all(type(v) in allowed for v in values)
+        if not right or (kind == "int" and any(abs(v) >= 2**63 for v in values)):
+            raise ValueError("a table of its summary is not as saved")
+        dtype = {"float": float, "int": np.int64, "bool": bool, "text": None}[kind]
+        cells.append(pd.Series([float(v) for v in values] if kind == "float" else values, dtype=dtype))
+    table = pd.concat(cells, axis=1) if cells else pd.DataFrame(index=range(n))
+    table = table.set_axis(pd.Index(names[:n], dtype=object), axis=0)
+    return Section(heading, table.set_axis(pd.Index(names[n:], dtype=object), axis=1), note)
+
+
+def _pack_numbers(values: np.ndarray) -> list:
+    """Return numbers for JSON, to the last bit; what it has no word for as text."""
+    return [v if np.isfinite(v) else str(v) for v in values.tolist()]
+
+
+def _unpack_numbers(stored: list) -> np.ndarray:
+    if not all(type(v) in (float, str) for v in stored):
+        raise ValueError("a list of numbers is not as saved")
+    return np.array([float(v) for v in stored])
+
+
+def _pack_tuning(tuning: Tuning | None) -> dict | None:
+    if tuning is None:
+        return None
+    numbers = {"values": tuning.values, "loss": tuning.loss, "offset": tuning.calibration.offset}
+    return {
+        "option": tuning.option,
+        "chosen": int(tuning.chosen),
+        "temperature": float(tuning.calibration.temperature),
+        "found": [list(problem) for problem in tuning.found],
+        **{name: _pack_numbers(np.asarray(values, dtype=float)) for name, values in numbers.items()},
+    }
+
+
+def _unpack_tuning(stored: dict | None, engine: Engine) -> Tuning | None:
+    if stored is None:
+        return None
+    values, loss, offset = (_unpack_numbers(stored[name]) for name in ("values", "loss", "offset"))
+    chosen, temperature, found = stored["chosen"], stored["temperature"], stored["found"]
+    sound = type(chosen) is int and 0 <= chosen < len(values) == len(loss) and type(temperature) is float
+    words = [word for problem in found for word in problem]
+    if not sound or stored["option"] not in (None, engine.tuned) or not all(type(word) is str for word in words):
+        raise ValueError("its tuning is not as saved")
+    problems = [Problem(*problem) for problem in found]
+    return Tuning(stored["option"], values, loss, chosen, Calibration(temperature, offset), problems)
+
+
 def _check_meta(meta: dict) -> None:
     kinds = {"call": str, "design": dict, "engine": dict, "log_z_kind": str}
     for name, kind in (kinds | {"nobs": int} if "nobs" in meta else kinds).items():
         if not isinstance(meta[name], kind):
             raise ValueError(f"{name!r} is not as saved")
+    if meta.get("nobs", 1) < 1:
+        raise ValueError("it has no observations")
 
 
 def _check_arrays(layout: Layout, K: int, arrays: dict[str, np.ndarray]) -> None:
@@ -164,7 +253,8 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
         index = _unpack_index(meta["index"], sample.n)
     counts = np.split(arrays["counts"], np.cumsum(design.n_levels)[:-1], axis=1)
     nobs = meta.get("nobs", round(float(counts[0].sum())))  # files that do not say have nothing missing
-    training = Training(nobs, float(arrays["log_likelihood"][0]), counts)
+    sections = [_unpack_section(section) for section in meta["sections"]] if "sections" in meta else None
+    training = Training(nobs, float(arrays["log_likelihood"][0]), counts, sections)
     return {
         "call": meta["call"],
         "design": design,
@@ -172,5 +262,6 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
         "index": index,
         "engine": engine,
         "estimate": estimate,
+        "tuning": _unpack_tuning(meta.get("tuning"), engine),
         "stored": training,
     }

@@ -9,11 +9,12 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from bbl.checks import choice, flag
+from bbl.checks import choice, flag, verb
 from bbl.design.design import Design
 from bbl.design.labels import Labels
 from bbl.errors import DataError
 from bbl.model.moments import level_counts
+from bbl.report.summary import Section
 from bbl.rows.sample import Sample
 from bbl.stats.scores import link, log_probabilities
 from bbl.storage import write_model
@@ -63,11 +64,14 @@ class Training:
     log_likelihood : float
     counts : list of m ndarrays, shape (K, L_i)
         Weighted count of every level in every group.
+    sections : list of Section, or None
+        The tests that the summary prints; None if the file has none.
     """
 
     nobs: int
     log_likelihood: float
     counts: list[np.ndarray]
+    sections: list[Section] | None = None
 
 
 @dataclass(frozen=True, repr=False)
@@ -172,6 +176,7 @@ class ClassifierResults:
         """Class scores (n, K) of the training rows."""
         return self.class_scores(self._rows().codes, self._rows().missing)
 
+    @verb
     def predict(self, newdata=None, type: str = "link", unseen: str = "raise") -> pd.DataFrame | pd.Series:
         """Predict the response group of each row.
 
@@ -226,7 +231,9 @@ class ClassifierResults:
 
     @cached_property
     def _counts(self) -> list[np.ndarray]:
-        return level_counts(self._rows(), self.design.n_levels) if self.stored is None else self.stored.counts
+        if self.stored is not None:
+            return self.stored.counts
+        return level_counts(self._rows(), self.design.n_levels, len(self.labels.groups))
 
     def nobs(self) -> int:
         """Return the number of observations: the sum of the weights."""
@@ -249,6 +256,7 @@ class ClassifierResults:
         """``-2 logLik + df ln(nobs)``; see `aic`."""
         return float(-2.0 * self.logLik() + np.log(self.nobs()) * self.logLik().df)
 
+    @verb
     def save(self, path, *, store_data: bool = False) -> None:
         """Write the model to a file that `bbl.load` reads: versioned, checked by a digest, without pickle.
 
@@ -258,6 +266,7 @@ class ClassifierResults:
         store_data : bool, default False
             Whether the encoded training rows go into the file too; without them, what needs them
             (``fitted``, ``residuals``, ``model_frame``, ``predict()`` without newdata) is not there after loading.
+            What ``summary()`` prints, its tests included, is in the file in any case.
 
         Raises
         ------

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from bbl.checks import verb
 from bbl.crossval import Scored, calibrated
 from bbl.report import plot, text
 from bbl.report.plot_check import plot_calibration
@@ -32,7 +33,8 @@ class CVResults:
     score : str
         Which score was taken.
     folds : list of ndarray
-        Validated rows of each fold, as positions in the weight-expanded data, in the order they were pooled.
+        Validated rows of each fold, as positions in the data, in the order they were pooled. A weighted row stands
+        once in each fold that has copies of it; ``observed`` says how many.
     scored : Scored
         Class scores of the validated rows at every setting, fold by fold, with their groups and weights.
     calibrate : str
@@ -93,6 +95,7 @@ class CVResults:
                 rows.append(row)
         return pd.DataFrame(rows)
 
+    @verb
     def predict(self, newdata=None, type: str = "link", unseen: str = "raise") -> pd.DataFrame | pd.Series:
         """Predict with `model`; see `BBLResults.predict`."""
         return self.model.predict(newdata, type, unseen)
@@ -110,13 +113,14 @@ class CVResults:
             Bins of equal width between 0 and 1, of the validation predictions at `regstar`.
         groups : sequence, optional
             Which groups; all by default, but the second alone of two.
-        axes : sequence of two matplotlib Axes, optional
-            For the diagram and the histogram; a new figure by default.
+        axes : sequence of matplotlib Axes, optional
+            Two, for the diagrams and histograms of all groups, or two for each; a new figure by default.
 
         Returns
         -------
-        list of two matplotlib Axes
-            Points bear 95 % intervals of a binomial share; a calibrated model keeps to the diagonal.
+        list of matplotlib Axes
+            A diagram and a histogram for each group. Points bear 95 % intervals of a binomial share; a calibrated
+            model keeps to the diagonal.
         """
         scored = self.scored
         p = np.exp(log_probabilities(calibrated(scored, scored.scores[self.best], self.calibrate)))

@@ -12,6 +12,7 @@ import pandas as pd
 from bbl.design.labels import Labels
 from bbl.model.layout import Layout
 from bbl.report import plot, text
+from bbl.report.tables import Named
 
 __all__ = ["GroupParameters", "MLEstimate", "SampleResults"]
 
@@ -59,16 +60,16 @@ class SampleResults:
         -------
         list of matplotlib Axes
         """
-        titles = list(self.labels.groups)
-        return plot.plot_configurations(self.codes, shape=shape, titles=titles, positions=positions, axes=axes)
+        named = {"titles": list(self.labels.groups), "names": self.labels.names}
+        return plot.plot_configurations(self.codes, shape=shape, positions=positions, axes=axes, **named)
 
     def __repr__(self) -> str:
         return text.sample_text(self.xmax, self.emax)
 
 
-@dataclass(frozen=True)
-class GroupParameters:
-    """Fields and couplings of one group.
+@dataclass(frozen=True, repr=False)
+class GroupParameters(Named):
+    """Fields and couplings of one group. As in R, ``par["h"]`` is ``par.h``.
 
     Attributes
     ----------
@@ -79,7 +80,7 @@ class GroupParameters:
     """
 
     h: list[np.ndarray]
-    J: dict[tuple[int, int], np.ndarray] = field(repr=False)
+    J: dict[tuple[int, int], np.ndarray]
 
     @classmethod
     def from_matrix(cls, layout: Layout, h: np.ndarray, J: np.ndarray, **more):
@@ -88,8 +89,11 @@ class GroupParameters:
         tables = {(int(i), int(j)): J[cut[i], cut[j]].copy() for i, j in np.argwhere(layout.mask)}
         return cls([h[c].copy() for c in cut], tables, **more)
 
+    def __repr__(self) -> str:
+        return text.group_text(self.h, self.J)
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class MLEstimate(GroupParameters):
     """One group fitted from integer codes; made by `bbl.mlestimate`.
 
@@ -109,3 +113,7 @@ class MLEstimate(GroupParameters):
     lz: float = 0.0
     converged: bool = True
     n_iter: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=int))
+
+    def __repr__(self) -> str:
+        more = {"lkh": self.lkh, "lz": self.lz, "converged": self.converged}
+        return text.group_text(self.h, self.J, more)

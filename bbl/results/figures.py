@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from bbl.checks import choice, flag
 from bbl.report.plot_logo import information, plot_logo, zero_sum_fields
 from bbl.report.plot_network import plot_network
@@ -16,7 +18,7 @@ __all__ = ["Figures"]
 class Figures:
     """The figures of a fitted model; they take matplotlib axes and return them."""
 
-    def plot(self: Any, axes=None, intervals: bool = False):
+    def plot(self: Any, axes=None, intervals: bool = False, groups: Sequence | None = None):
         """Draw the fields as bars and the couplings of each group as a heat map (the paper's Figure 2).
 
         Parameters
@@ -25,23 +27,27 @@ class Figures:
             Where to draw; a new figure by default.
         intervals : bool, default False
             Whether the bars bear the 95 % intervals of ``inference()``.
+        groups : sequence, optional
+            Which groups; all by default.
 
         Returns
         -------
         list of matplotlib Axes
-            The fields, then the couplings of each group.
+            The fields, then the couplings of each group; a new figure has up to 24 maps, and says so.
 
         Raises
         ------
         OptionError, DataError
-            With `intervals`, what ``inference()`` raises.
+            If a group is unknown; with `intervals`, what ``inference()`` raises.
         """
         half = None
         if flag("intervals", intervals):
             table = self.inference().table("group" if self.params.pooled is None else "pooled")
-            width = (table["upper"] - table["lower"]).to_numpy() / 2
-            half = width.reshape(self.params.theta.shape)[:, : self.params.layout.D]
-        return plot_parameters(self.labels, self.params, errors=half, axes=axes)
+            # a limit that is infinite, or on the far side of a penalised estimate, has no bar
+            reach = np.array([table["estimate"] - table["lower"], table["upper"] - table["estimate"]])
+            reach = np.where(np.isfinite(reach), np.maximum(reach, 0.0), np.nan)
+            half = reach.reshape(2, *self.params.theta.shape)[:, :, : self.params.layout.D]
+        return plot_parameters(self.labels, self.params, groups=groups, errors=half, axes=axes)
 
     def plot_logo(self: Any, kind: str = "information", groups: Sequence | None = None, axes=None):
         """Draw the levels of each predictor as stacked letters, one logo per group.
@@ -90,7 +96,7 @@ class Figures:
         -------
         list of matplotlib Axes
             Edges are as wide as the couplings are strong (Frobenius norm in the zero-sum gauge), red where the
-            strongest coupling of a pair is positive, blue where it is negative.
+            strongest coupling of a pair is positive, blue and dashed where it is negative.
 
         Raises
         ------

@@ -11,12 +11,12 @@ import pandas as pd
 
 from bbl.boltzmann.estimate import Estimate
 from bbl.boltzmann.tuning import Tuning
-from bbl.checks import real
+from bbl.checks import real, verb
 from bbl.engines import Engine
 from bbl.model.marginal import MarginalEnergy
 from bbl.model.parameters import Parameters
 from bbl.report import text
-from bbl.report.summary import Summary, fit_summary
+from bbl.report.summary import Section, Summary, fit_summary
 from bbl.report.tables import Coefficients
 from bbl.results.archives import pack, unpack
 from bbl.results.classifier import ClassifierResults
@@ -112,6 +112,7 @@ class BBLResults(Figures, Uncertainty, ClassifierResults):
         """Return all coefficients as a long frame, one row each."""
         return self.coef().to_frame()
 
+    @verb
     def summary(self, prior_count: float = 0.0) -> Summary:
         """Summarise the fit, and test each predictor by naive Bayes.
 
@@ -128,7 +129,13 @@ class BBLResults(Figures, Uncertainty, ClassifierResults):
         """
         c = real("prior_count", prior_count, 0.0)
         tests = likelihood_ratio(self._counts, c)
-        return fit_summary(self.call, self.labels, tests, self._facts(), self._wald_sections())
+        return fit_summary(self.call, self.labels, tests, self._facts(), self._sections)
+
+    @cached_property
+    def _sections(self) -> list[Section]:
+        """What the summary adds to naive Bayes; a model from a file has it from there."""
+        stored = None if self.stored is None else self.stored.sections
+        return self._wald_sections() if stored is None else stored
 
     def _facts(self) -> dict[str, Any]:
         """Title and value of what the summary says about the fit."""

@@ -2,66 +2,179 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from bbl.boltzmann.covariance import Covariances, adjust, wald
+from bbl.boltzmann.covariance import Covariances, check_method, covariances
+from bbl.boltzmann.estimate import Estimate
+from bbl.boltzmann.permutation import permutation_tests
+from bbl.boltzmann.significance import (
+    Comparison,
+    Evidence,
+    Kind,
+    compare_groups,
+    compare_pooled,
+    evidence,
+    of_group,
+)
 from bbl.checks import choice, flag, near_match, real
 from bbl.design.labels import Labels
+from bbl.engines import Engine
 from bbl.errors import OptionError
 from bbl.model.parameters import Parameters
 from bbl.model.ranking import interaction_strength
 from bbl.report.tables import Coefficients
+from bbl.rows.sample import Sample
+from bbl.stats.wald import adjust
 
-__all__ = ["Inference"]
+__all__ = ["PVALUES", "Inference", "permuted", "ranked", "untested"]
+
+
+def compared(of: Any, groups: list, pooled: bool) -> str | tuple[int, int]:
+    """Return what `of` asks for: ``"group"``, ``"pooled"``, or the numbers of two groups."""
+    if isinstance(of, tuple) and len(of) == 2:
+        for g in of:
+            if g not in groups:
+                raise OptionError(f"{g!r} is no group{near_match(g, groups)}; groups are {groups}.", argument="of")
+        return groups.index(of[0]), groups.index(of[1])
+    if choice("of", of, ("group", "pooled")) == "pooled" and not pooled:
+        raise OptionError("There is no pooled fit to compare with; fit with testNull=True.", argument="of")
+    return of
+
 
 NOTE = (
-    "Sandwich (Godambe) standard errors of the pseudo-likelihood estimator. With a penalty in force they describe the "
-    "spread of the penalised estimate around its own expectation, not its bias towards zero."
+    "Sandwich (Godambe) standard errors of the pseudo-likelihood estimator. Tests and limits do not lean on a penalty: "
+    "they come from the rows alone, by the normal distribution where cells are well filled and by exact conditional "
+    "distributions where they are sparse; what the rows cannot determine has none."
 )
+PENALTY = " With a penalty in force the standard errors describe the spread of the penalised estimate, not its bias."
+PVALUES = ("auto", "permutation")
+
+
+def compared_names(of: Any, groups: list) -> list:
+    """Return what the column ``group`` says."""
+    return [f"{of[0]} - {of[1]}"] if isinstance(of, tuple) else groups
+
+
+def compared_estimates(parameters: Parameters, of: Any, groups: list) -> np.ndarray:
+    """Return the estimates (rows of parameters) that `of` asks for."""
+    found = compared(of, groups, parameters.pooled is not None)
+    if isinstance(found, tuple):
+        return (parameters.theta[found[0]] - parameters.theta[found[1]])[None]
+    return parameters.theta if found == "group" else parameters.shift
+
+
+def untested(labels: Labels, parameters: Parameters, of: Any, why: str) -> pd.DataFrame:
+    """Return the pairs as `Inference.tests` has them, without any test, and why."""
+    names, pairs = labels.names, parameters.layout.pairs
+    rows = compared_names(of, list(labels.groups))
+    return pd.DataFrame(
+        {
+            "group": [g for g in rows for _ in pairs],
+            "predictor": [names[i] for i in pairs[:, 0]] * len(rows),
+            "predictor2": pd.array([names[j] for j in pairs[:, 1]] * len(rows), dtype=object),
+            **dict.fromkeys(("chisq", "p", "p_holm", "p_bh"), np.nan),
+            "df": 0,
+            "test": why,
+        }
+    )[["group", "predictor", "predictor2", "chisq", "df", "p", "p_holm", "p_bh", "test"]]
+
+
+def permuted(
+    labels: Labels, parameters: Parameters, sample: Sample, n: int, rng: np.random.Generator, workers: int
+) -> pd.DataFrame:
+    """Return the pairs of each group with their permutation tests, as `untested` has them without."""
+    frame, P = untested(labels, parameters, "group", Kind.FEW.text), len(parameters.layout.pairs)
+    for g, own in enumerate(rng.spawn(len(labels.groups))):
+        statistic, df, p = permutation_tests(sample.group(g), parameters.layout, n, own, workers)
+        at = slice(g * P, (g + 1) * P)
+        values = {"chisq": statistic, "df": df, "p": p, "p_holm": adjust(p, "holm"), "p_bh": adjust(p, "fdr_bh")}
+        for column, value in values.items():
+            frame.loc[frame.index[at], column] = value
+    frame.loc[frame["df"] > 0, "test"] = "permutation"
+    return frame
+
+
+def ranked(pairs: pd.DataFrame, parameters: Parameters, of: Any, groups: list, apc: bool) -> pd.DataFrame:
+    """Return pairs with their strength, strongest first."""
+    flag("apc", apc)
+    rows = compared_estimates(parameters, of, groups)
+    strength = [interaction_strength(parameters.layout, row, apc) for row in rows]
+    pairs.insert(3, "strength", np.concatenate(strength))
+    return pairs.sort_values("strength", ascending=False, ignore_index=True)
 
 
 class Inference:
-    """Standard errors, confidence intervals and Wald tests; made by ``fit.inference()``.
+    """Standard errors, confidence intervals and tests; made by ``fit.inference()``.
 
     Every table is a DataFrame. `of` says which estimates are meant: ``"group"`` for each group's own parameters,
     ``"pooled"`` for their difference from the pooled fit (``dh``, ``dJ``), or a pair of groups ``(a, b)`` for the
-    parameters of a less those of b.
+    parameters of a less those of b. In the column ``test`` each says how it was tested, or why it could not be.
 
     Parameters
     ----------
     labels : Labels
-    parameters : Parameters
-    covariances : Covariances
-    penalised : bool
-        Whether a penalty was in force; then `note` says what the intervals mean.
+    estimate : Estimate
+    engine : Engine
+    sample : Sample
+        The training rows.
+
+    Attributes
+    ----------
+    note : str
+        What the numbers mean.
     """
 
-    def __init__(self, labels: Labels, parameters: Parameters, covariances: Covariances, penalised: bool):
-        self._labels, self._parameters, self._covariances = labels, parameters, covariances
-        self.note = NOTE if penalised else NOTE.split(" With")[0]
+    def __init__(self, labels: Labels, estimate: Estimate, engine: Engine, sample: Sample):
+        check_method(engine)
+        self._labels, self._estimate, self._engine, self._sample = labels, estimate, engine, sample
+        penalised = bool(getattr(engine, "lambda_", 0.0)) or bool(getattr(engine, "lambdah", 0.0))
+        self.note = NOTE + PENALTY * penalised
+
+    @property
+    def _parameters(self) -> Parameters:
+        return self._estimate.parameters
+
+    @cached_property
+    def _covariances(self) -> Covariances:
+        return covariances(self._sample, self._estimate, self._engine)
 
     @property
     def composite(self) -> list[tuple[float, float]]:
         """Log pseudo-likelihood of each group, and its effective number of parameters."""
         return self._covariances.composite
 
-    def _estimates(self, of: Any) -> tuple[list, np.ndarray, list[list[np.ndarray]]]:
-        """Return names, estimates (rows of parameters) and table covariances of what `of` asks for."""
-        groups, theta = list(self._labels.groups), self._parameters.theta
-        if isinstance(of, tuple) and len(of) == 2:
-            for g in of:
-                if g not in groups:
-                    raise OptionError(f"{g!r} is no group{near_match(g, groups)}; groups are {groups}.", argument="of")
-            a, b = groups.index(of[0]), groups.index(of[1])
-            return [f"{of[0]} - {of[1]}"], (theta[a] - theta[b])[None], [self._covariances.between(a, b)]
-        if choice("of", of, ("group", "pooled")) == "group":
-            return groups, theta, self._covariances.group
-        if self._covariances.shift is None:
-            raise OptionError("There is no pooled fit to compare with; fit with testNull=True.", argument="of")
-        return groups, self._parameters.shift, self._covariances.shift
+    @cached_property
+    def _groups(self) -> list[Evidence]:
+        theta = self._parameters.theta
+        return [evidence(self._sample.group(y), self._parameters.layout, own) for y, own in enumerate(theta)]
+
+    @cached_property
+    def _differences(self) -> list[Comparison]:
+        """Tests of each group against the pooled fit."""
+        parameters = self._parameters
+        start = parameters.theta[0] if parameters.pooled is None else parameters.pooled
+        return compare_pooled(self._groups, evidence(self._sample.pooled, parameters.layout, start))
+
+    def _tested(self, of: Any) -> list[Comparison]:
+        """Return what is tested where `of` is asked for."""
+        found = compared(of, list(self._labels.groups), self._parameters.pooled is not None)
+        if isinstance(found, tuple):
+            return [compare_groups(self._groups[found[0]], self._groups[found[1]])]
+        return [of_group(g) for g in self._groups] if found == "group" else self._differences
+
+    def _errors(self, of: Any) -> np.ndarray:
+        """Return the standard errors of all that `of` asks for, of the estimator with its penalty."""
+        found = compared(of, list(self._labels.groups), self._parameters.pooled is not None)
+        known = self._covariances
+        if isinstance(found, tuple):
+            terms = [known.between(*found)]
+        else:
+            terms = known.group if found == "group" or known.shift is None else known.shift
+        return np.concatenate([known.standard_errors(t) for t in terms])
 
     def table(self, of: Any = "group", level: float = 0.95) -> pd.DataFrame:
         """Return every parameter with its standard error, z, p and confidence limits.
@@ -76,26 +189,30 @@ class Inference:
         -------
         DataFrame
             The columns of ``tidy()`` that name the parameter, then ``estimate``, ``se``, ``z``, ``p``, ``lower``,
-            ``upper``.
+            ``upper`` and ``test``: ``"Wald"``, ``"exact"`` (without z), or why there is no test.
         """
-        from scipy.special import ndtr, ndtri
-
         real("level", level, 0.0, 1.0, open_low=True)
-        names, theta, terms = self._estimates(of)
+        tested, theta = self._tested(of), compared_estimates(self._parameters, of, list(self._labels.groups))
+        names = compared_names(of, list(self._labels.groups))
         labels = Labels(self._labels.response, tuple(names), self._labels.names, self._labels.levels)
         frame = Coefficients(labels, Parameters(self._parameters.layout, theta)).to_frame()
         frame = frame.drop(columns=["pooled", "difference"])
-        se = np.concatenate([self._covariances.standard_errors(t) for t in terms])
-        frame["se"] = se
-        with np.errstate(divide="ignore", invalid="ignore"):
-            frame["z"] = frame["estimate"] / se
-        frame["p"] = 2.0 * ndtr(-frame["z"].abs())
-        half = float(ndtri(0.5 + level / 2)) * se
-        frame["lower"], frame["upper"] = frame["estimate"] - half, frame["estimate"] + half
+        kinds = np.concatenate([t.verdict for t in tested])
+        frame["se"] = np.where(kinds <= Kind.EXACT, self._errors(of), np.nan)
+        frame["z"] = np.concatenate([t.z for t in tested])
+        frame["p"] = np.concatenate([t.p for t in tested])
+        lower, upper = zip(*(t.limits(level) for t in tested), strict=True)
+        frame["lower"], frame["upper"] = np.concatenate(lower), np.concatenate(upper)
+        frame["test"] = self.verdicts(of).to_numpy()
         return frame
 
+    def verdicts(self, of: Any = "group") -> pd.Series:
+        """Return of every parameter how it is tested, or why it is not: the column ``test`` of `table`."""
+        kinds = np.concatenate([t.verdict for t in self._tested(of)])
+        return pd.Series(np.array([kind.text for kind in Kind], dtype=object)[kinds], name="test")
+
     def tests(self, of: Any = "group") -> pd.DataFrame:
-        """Return the joint Wald test of every predictor's fields and of every pair's couplings being zero.
+        """Return the joint test of every predictor's fields and of every pair's couplings being zero.
 
         Parameters
         ----------
@@ -104,15 +221,16 @@ class Inference:
         Returns
         -------
         DataFrame
-            ``group``, ``predictor``, ``predictor2`` (missing for fields), ``chisq``, ``df``, ``p``, and p adjusted
-            within each group over the predictors or over the pairs: ``p_holm`` and ``p_bh`` (Benjamini-Hochberg).
+            ``group``, ``predictor``, ``predictor2`` (missing for fields), ``chisq``, ``df``, ``p``, p adjusted within
+            each group over the predictors or over the pairs that were tested: ``p_holm`` and ``p_bh``
+            (Benjamini-Hochberg), and ``test``: ``"Wald"`` or ``"exact"``, with how many of the table's parameters it
+            is of where some cannot be tested, or why there is no test. An exact test has no ``chisq``.
         """
-        names, theta, terms = self._estimates(of)
+        names, tested = compared_names(of, list(self._labels.groups)), self._tested(of)
         layout, labels = self._parameters.layout, list(self._labels.names)
-        parts = []
-        for name, row, table in zip(names, theta, terms, strict=True):
-            statistic, df, p = wald(layout, row, table)
-            m = layout.m
+        m, parts = layout.m, []
+        for name, comparison in zip(names, tested, strict=True):
+            statistic, df, p, words = comparison.tables()
             part = pd.DataFrame(
                 {
                     "group": name,
@@ -125,31 +243,15 @@ class Inference:
             )
             for column, method in (("p_holm", "holm"), ("p_bh", "fdr_bh")):
                 part[column] = np.concatenate([adjust(p[:m], method), adjust(p[m:], method)])
+            part["test"] = words
             parts.append(part)
         return pd.concat(parts, ignore_index=True)
 
     def interactions(self, of: Any = "group", apc: bool = False) -> pd.DataFrame:
-        """Return the interacting pairs, strongest first.
-
-        Parameters
-        ----------
-        of : "group", "pooled" or (group, group), default "group"
-        apc : bool, default False
-            Whether to subtract the average-product correction from the strengths.
-
-        Returns
-        -------
-        DataFrame
-            ``group``, ``predictor``, ``predictor2``, ``strength`` (Frobenius norm of the couplings in the zero-sum
-            gauge), ``chisq``, ``df``, ``p``, ``p_holm``, ``p_bh``.
-        """
-        flag("apc", apc)
-        _, theta, _ = self._estimates(of)
+        """Return the interacting pairs, strongest first, with their tests; as ``fit.interactions()`` (see there)."""
         tests = self.tests(of)
         pairs = tests[tests["predictor2"].notna()].reset_index(drop=True)
-        strength = [interaction_strength(self._parameters.layout, row, apc) for row in theta]
-        pairs.insert(3, "strength", np.concatenate(strength))
-        return pairs.sort_values("strength", ascending=False, ignore_index=True)
+        return ranked(pairs, self._parameters, of, list(self._labels.groups), apc)
 
     def __repr__(self) -> str:
         return (

@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bbl.boltzmann.covariance import bootstrap, covariances
-from bbl.checks import generator, integer, real
+from bbl.boltzmann.covariance import bootstrap, check_method
+from bbl.checks import choice, generator, integer, real
 from bbl.engines import MeanField
 from bbl.errors import DataError, OptionError
 from bbl.parallel import n_workers
 from bbl.report.summary import Section, wald_sections
-from bbl.results.inference import Inference
+from bbl.results.inference import PVALUES, Inference, permuted, ranked, untested
+from bbl.rows.sample import Sample
 
 __all__ = ["Uncertainty"]
 
@@ -57,9 +58,17 @@ class Uncertainty:
 
     @cached_property
     def _inference(self: Any) -> Inference:
-        engine = self.engine
-        penalised = bool(getattr(engine, "lambda_", 0.0)) or bool(getattr(engine, "lambdah", 0.0))
-        return Inference(self.labels, self.params, covariances(self._rows(), self.estimate, engine), penalised)
+        return Inference(self.labels, self.estimate, self.engine, self._full_groups())
+
+    def _full_groups(self: Any) -> Sample:
+        """Return the training rows; an error if a group has none, and so nothing that could be uncertain."""
+        empty = np.flatnonzero(self.estimate.prior == 0.0)
+        if len(empty):
+            raise DataError(
+                f"group {self.labels.groups[empty[0]]!r} has no training rows in this fit (of one fold, with "
+                "refit=False), so its parameters have no standard errors. Fit all rows."
+            )
+        return self._rows()
 
     def inference(self: Any) -> Inference:
         """Return standard errors, intervals and tests of all parameters, of differences, and of pairs.
@@ -74,7 +83,7 @@ class Uncertainty:
         OptionError
             If the method has no likelihood equations (``"mf"``).
         DataError
-            If a parameter is not determined, or the model was saved without its training rows.
+            If a parameter is not determined, a group has no training rows, or the model was saved without them.
         """
         return self._inference
 
@@ -109,17 +118,86 @@ class Uncertainty:
         Returns
         -------
         DataFrame
-            The rows of ``tidy()`` with ``estimate``, ``se``, ``lower``, ``upper``.
+            The rows of ``tidy()`` with ``estimate``, ``se``, ``lower``, ``upper``. Where the method has tests there is
+            ``test`` too, as in `Inference.table`: what the rows cannot determine has no ``se``, and what is too sparse
+            for a normal distribution has no limits, because refits of it scatter as the penalty lets them.
         """
         real("level", level, 0.0, 1.0, open_low=True)
         args = (integer("nboot", nboot, 2), generator(seed), n_workers(n_jobs))
-        refits = bootstrap(self._rows(), self.estimate, self.engine, *args)
+        refits = bootstrap(self._full_groups(), self.estimate, self.engine, *args)
         frame = self.tidy().drop(columns=["pooled", "difference"])
         frame["se"] = refits.std(axis=0, ddof=1).ravel()
         lower, upper = np.quantile(refits, [0.5 - level / 2, 0.5 + level / 2], axis=0)
         frame["lower"], frame["upper"] = lower.ravel(), upper.ravel()
+        if self._why_untested() is None:
+            test = self._inference.verdicts()
+            frame.loc[~test.isin(["Wald", "exact"]).to_numpy(), "se"] = np.nan
+            frame.loc[(test != "Wald").to_numpy(), ["lower", "upper"]] = np.nan
+            frame["test"] = test.to_numpy()
         return frame
 
-    def interactions(self: Any, of: Any = "group", apc: bool = False) -> pd.DataFrame:
-        """Return the interacting pairs, strongest first, with their tests; see `Inference.interactions`."""
-        return self._inference.interactions(of, apc)
+    def _why_untested(self: Any) -> str | None:
+        """Return why there are no tests; None if there are."""
+        if self.sample is None:
+            return "no test: the model was saved without its training rows"
+        try:
+            check_method(self.engine)
+        except OptionError as error:
+            return f"no test: {error}"
+        return None
+
+    def interactions(
+        self: Any,
+        of: Any = "group",
+        apc: bool = False,
+        *,
+        pvalues: str = "auto",
+        n: int = 999,
+        seed: int | np.random.Generator | None = None,
+        n_jobs: int | None = None,
+    ) -> pd.DataFrame:
+        """Return the interacting pairs, strongest first, with their tests.
+
+        Parameters
+        ----------
+        of : "group", "pooled" or (group, group), default "group"
+        apc : bool, default False
+            Whether to subtract the average-product correction from the strengths.
+        pvalues : {"auto", "permutation"}, default "auto"
+            The tests of `Inference.tests`; or permutation tests, which are exact whatever the counts are, are there for
+            every method and for pairs whose couplings are not estimable, and ask whether two predictors are independent
+            given those that interact with them.
+        n : int, default 999
+            Permutations of each pair; the smallest p-value is ``1 / (n + 1)``.
+        seed : int or numpy.random.Generator, optional
+            For ``pvalues="permutation"``.
+        n_jobs : int, optional
+            Threads of the permutations; results do not depend on it.
+
+        Returns
+        -------
+        DataFrame
+            ``group``, ``predictor``, ``predictor2``, ``strength`` (Frobenius norm of the couplings in the zero-sum
+            gauge), ``chisq``, ``df``, ``p``, ``p_holm``, ``p_bh``, ``test``. Without standard errors (mean field) or
+            training rows (a model loaded without them) p is missing, and ``test`` says why.
+
+        Raises
+        ------
+        OptionError
+            If permutations are asked for and `of` is not ``"group"``.
+        DataError
+            If permutations are asked for and the model was saved without its training rows.
+        """
+        groups = list(self.labels.groups)
+        if choice("pvalues", pvalues, PVALUES) == "permutation":
+            if of != "group":
+                raise OptionError(
+                    "A permutation test is of the couplings of one group; give of='group', or pvalues='auto'.",
+                    argument="of",
+                )
+            args = (integer("n", n, 1), generator(seed), n_workers(n_jobs))
+            return ranked(permuted(self.labels, self.params, self._rows(), *args), self.params, of, groups, apc)
+        why = self._why_untested()
+        if why is None:
+            return self._inference.interactions(of, apc)
+        return ranked(untested(self.labels, self.params, of, why), self.params, of, groups, apc)

@@ -3,34 +3,46 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from bbl.errors import OptionError
+from bbl.memory import check_memory
 from bbl.rows.sample import Sample
 
 __all__ = ["Folds", "consecutive_folds", "shuffled_folds", "splitter_folds"]
 
+COPIES = 2**22  # up to so many, each copy of a row is dealt by itself; more are counted
+FEW = 1000  # draws that are made one by one
+
 
 @dataclass(frozen=True)
 class Folds:
-    """Folds as weights: row k is validated ``held[f, k]`` times in fold f and trained on with the rest of its weight.
+    """Folds as weights: row k is trained on ``train[f, k]`` times in fold f, and validated ``held[f, k]`` times.
 
     A weight is the same as repeating the row, so a row's copies may fall into different folds.
+
+    Attributes
+    ----------
+    train, held : ndarray, shape (F, n)
     """
 
+    train: np.ndarray
     held: np.ndarray
 
-    def expanded_rows(self, sample: Sample) -> list[np.ndarray]:
-        """Return, for each fold, the validated rows of the weight-expanded data, group by group."""
-        start = np.concatenate(([0], np.cumsum(sample.weights)))[:-1] + np.cumsum(self.held, axis=0) - self.held
-        out = []
-        by_group = np.argsort(sample.response, kind="stable")
-        for held, first in zip(self.held, start, strict=True):
-            copies = held[by_group].astype(np.intp)
-            within = np.arange(copies.sum()) - np.repeat(np.cumsum(copies) - copies, copies)
-            out.append(np.repeat(first[by_group].astype(np.intp), copies) + within)
-        return out
+    def __len__(self) -> int:
+        return len(self.held)
+
+
+def _rest(sample: Sample, held: np.ndarray) -> Folds:
+    """Return the folds that train on all that they do not hold."""
+    return Folds(sample.weights - held, held)
+
+
+def _nothing_held(sample: Sample, nfold: int) -> np.ndarray:
+    check_memory(16.0 * nfold * sample.n, f"{nfold} folds of {sample.n} rows", "Give fewer folds (nfold).")
+    return np.zeros((nfold, sample.n))
 
 
 def _fold_sizes(total: float, nfold: int) -> np.ndarray:
@@ -43,43 +55,101 @@ def _fold_sizes(total: float, nfold: int) -> np.ndarray:
 
 def consecutive_folds(sample: Sample, nfold: int) -> Folds:
     """Return R's folds: consecutive blocks within each response group, not shuffled."""
-    held = np.zeros((nfold, sample.n))
+    held = _nothing_held(sample, nfold)
     for y in range(int(sample.response.max()) + 1):
         rows = np.flatnonzero(sample.response == y)
         end = np.cumsum(sample.weights[rows])
         edge = np.concatenate(([0.0], np.cumsum(_fold_sizes(end[-1] if len(end) else 0.0, nfold))))
         inside = np.minimum(end, edge[1:, None]) - np.maximum(end - sample.weights[rows], edge[:-1, None])
         held[:, rows] = np.maximum(inside, 0.0)
-    return Folds(held)
+    return _rest(sample, held)
 
 
 def shuffled_folds(sample: Sample, nfold: int, rng: np.random.Generator) -> Folds:
     """Return folds of the same sizes, drawn at random within each response group."""
-    held = np.zeros((nfold, sample.n))
+    held = _nothing_held(sample, nfold)
     for y in range(int(sample.response.max()) + 1):
         rows = np.flatnonzero(sample.response == y)
-        # every copy of a row is dealt by itself: a random order of all copies, cut at the fold sizes
-        copies = rng.permutation(np.repeat(rows, sample.weights[rows].astype(np.intp)))
-        cuts = np.cumsum(_fold_sizes(len(copies), nfold)).astype(np.intp)[:-1]
-        for f, part in enumerate(np.split(copies, cuts)):
-            np.add.at(held[f], part, 1.0)
-    return Folds(held)
+        weights = sample.weights[rows]
+        held[:, rows] = _dealt(weights.astype(np.int64), _fold_sizes(weights.sum(), nfold).astype(np.int64), rng)
+    return _rest(sample, held)
 
 
-def splitter_folds(sample: Sample, splitter) -> Folds:
-    """Return the folds of a scikit-learn splitter (or an iterable of train/validation row positions)."""
-    held = []
+def _dealt(copies: np.ndarray, sizes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Deal all copies (n,) of rows at random to folds of `sizes` (F,); return how many of each row a fold gets (F, n).
+
+    While they are few, or no more than the rows, a random order of all copies is cut at the sizes: weights are then
+    dealt as repeated rows are. Beyond that no copy is ever looked at by itself, and memory goes by rows.
+    """
+    if copies.sum() <= max(COPIES, len(copies)):
+        order = rng.permutation(np.repeat(np.arange(len(copies)), copies))
+        parts = np.split(order, np.cumsum(sizes)[:-1])
+        return np.array([np.bincount(part, minlength=len(copies)) for part in parts])
+    out = np.empty((len(sizes), len(copies)), dtype=np.int64)
+    for f, size in enumerate(sizes):
+        out[f] = _drawn(copies, int(size), rng)
+        copies = copies - out[f]
+    return out
+
+
+def _drawn(copies: np.ndarray, size: int, rng: np.random.Generator) -> np.ndarray:
+    """Return how many of each row's copies (n,) are among `size` of all that are drawn without replacement.
+
+    Exact, for any total: every copy is taken by itself with probability size / total, which makes a random set that is
+    a little too large or too small; as many as are too many are drawn from it and given back, or the lacking ones from
+    the rest. (numpy's multivariate hypergeometric distribution ends at a total of 1e9.)
+    """
+    total = int(copies.sum())
+    if 2 * size > total:
+        return copies - _drawn(copies, total - size, rng)
+    if size <= FEW:
+        at = rng.choice(total, size, replace=False, shuffle=False)
+        return np.bincount(np.searchsorted(np.cumsum(copies), at, side="right"), minlength=len(copies))
+    taken = rng.binomial(copies, size / total)
+    lacking = size - int(taken.sum())
+    if lacking < 0:
+        return taken - _drawn(taken, -lacking, rng)
+    return taken + _drawn(copies - taken, lacking, rng)
+
+
+def splitter_folds(cv: Any, X: Any, y: np.ndarray, weights: np.ndarray) -> Folds:
+    """Return the folds of a scikit-learn splitter, or of pairs of row positions.
+
+    Parameters
+    ----------
+    cv : splitter or iterable of (train, validation)
+        Positions, or masks, of rows; one that occurs twice counts twice. Rows in neither are left out of that fold.
+    X, y : table and array of n rows
+        What the splitter is called with.
+    weights : ndarray, shape (n,)
+        Zero for rows that take no part.
+
+    Raises
+    ------
+    OptionError
+        If they are no such pairs, fewer than two, validate no rows at all, or leave one fold none to train on.
+    """
+    rows = np.arange(len(weights))
+    counts: tuple[list, list] = ([], [])
     try:
-        for _, validation in splitter.split(sample.codes, sample.y) if hasattr(splitter, "split") else splitter:
-            rows = np.zeros(sample.n)
-            rows[np.asarray(validation)] = sample.weights[np.asarray(validation)]
-            held.append(rows)
+        for pair in cv.split(X, y) if hasattr(cv, "split") else cv:
+            for part, positions in zip(counts, pair, strict=True):
+                at = np.asarray(positions)
+                at = rows[at if at.size else at.astype(np.intp)]
+                part.append(np.bincount(at.ravel(), minlength=len(rows)) * weights)
     except (TypeError, ValueError, IndexError) as error:
         raise OptionError(
-            f"cv gives no folds of these {sample.n} rows ({error}). Give a scikit-learn splitter, or pairs of row "
-            "positions (train, validation).",
+            f"cv gives no folds of these {len(rows)} rows ({error}). Give a scikit-learn splitter, or pairs of row "
+            "positions (train, validation); for a splitter of groups list(splitter.split(X, y, groups)), for a number "
+            "of folds nfold=.",
             argument="cv",
         ) from error
+    train, held = map(np.array, counts)
     if len(held) < 2:
         raise OptionError("cv gives fewer than 2 folds.", argument="cv")
-    return Folds(np.array(held))
+    idle = np.flatnonzero(~train.any(axis=1))
+    if len(idle):
+        raise OptionError(f"Fold {idle[0] + 1} of cv leaves no rows to train on that the fit uses.", argument="cv")
+    if not held.any():
+        raise OptionError("cv validates no row that the fit uses, so there is nothing to score.", argument="cv")
+    return Folds(train, held)

@@ -13,7 +13,7 @@ from scipy.sparse import issparse
 
 from bbl.api.fit import bbl
 from bbl.checks import choice
-from bbl.design.design import MISSING, incomplete_rows
+from bbl.design.design import MISSING, missing_rows
 from bbl.design.factors import Factor, factorise
 from bbl.design.formula import parse
 from bbl.design.frames import Frame, to_frame
@@ -167,7 +167,8 @@ class BBLClassifier(ClassifierMixin, BaseEstimator):
         y : array_like, shape (n,)
             Class of each row.
         sample_weight : array_like, shape (n,), optional
-            Frequencies, whole numbers.
+            Frequencies, whole numbers. As everywhere in scikit-learn, `X`, `y` and weights go by position, whatever
+            index they have.
 
         Returns
         -------
@@ -333,6 +334,13 @@ def _labels(estimator: BBLClassifier, y: Any) -> np.ndarray:
     if missing.any():
         raise DataError(f"y has {missing.sum()} missing values (NaN). Drop these rows.", argument="y")
     check_array(y, ensure_2d=False, dtype=None, ensure_min_samples=0, input_name="y")  # infinite or complex
+    try:
+        np.unique(y)
+    except TypeError:
+        kinds = ", ".join(sorted({type(v).__name__ for v in y}))
+        raise BBLTypeError(
+            f"y mixes labels of the types {kinds}. Make them all strings or all numbers.", argument="y"
+        ) from None
     check_classification_targets(y)
     return y
 
@@ -433,7 +441,7 @@ def _without_constants(formula: str, data: Frame, keep: np.ndarray, missing: str
     """Return the formula less the predictors that are constant in the rows to keep; if all are, the first stays."""
     predictors = parse(formula, data.columns).predictors
     if missing == "drop":
-        keep = keep[~incomplete_rows(data, predictors)[keep]]
+        keep = keep[~missing_rows(data, predictors)[keep]]
     constant = []
     for name in predictors:
         column = factorise(name, data.column(name).iloc[keep], missing)

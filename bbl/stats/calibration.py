@@ -61,13 +61,13 @@ def fit_calibration(scores: np.ndarray, y: np.ndarray, weights: np.ndarray, kind
     >>> bool(found.offset[0] - found.offset[1] > 4.0)
     True
     """
-    from scipy.optimize import minimize
-
     K = scores.shape[1]
     # rows of a group that their fold's training rows did not have tell nothing of how well scores are scaled
     told = np.isfinite(scores[np.arange(len(y)), y])
     if kind == "none" or not told.any():
         return Calibration(1.0, np.zeros(K))
+    from scipy.optimize import minimize
+
     scores, y, weights = scores[told], y[told], weights[told]
     share = weights / weights.sum()
     prior = 1.0 / weights.sum()

@@ -1,4 +1,4 @@
-"""Inference about parameters: the likelihood-ratio test of each predictor under naive Bayes."""
+"""The likelihood-ratio test of each predictor under naive Bayes, exact where counts are small."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 __all__ = ["LikelihoodRatio", "likelihood_ratio"]
+
+CELL, DRAWS, LONGEST = 5.0, 1999, 10**6
 
 
 @dataclass(frozen=True)
@@ -24,9 +26,13 @@ class LikelihoodRatio:
     chisq : ndarray, shape (m,)
         ``q_i`` of eq. (27).
     df : ndarray of int, shape (m,)
-        ``(K - 1)(L_i - 1)``.
+        ``(K - 1)(L_i - 1)``, counting groups that have rows and levels that occur.
     p : ndarray, shape (m,)
-        Probability that a chi-square variable of `df` degrees of freedom exceeds `chisq`; nan for a single group.
+        Probability that a chi-square variable of `df` degrees of freedom exceeds `chisq`. Where a cell is expected to
+        hold fewer than 5 rows, the share of tables with the same margins whose statistic is as large: of all of them
+        for two groups and two levels, else of 1,999 random ones (always the same). nan where `df` is zero.
+    exact : ndarray of bool, shape (m,)
+        Whether p is such a share.
     """
 
     h: list[np.ndarray]
@@ -34,6 +40,7 @@ class LikelihoodRatio:
     chisq: np.ndarray
     df: np.ndarray
     p: np.ndarray
+    exact: np.ndarray
 
 
 def likelihood_ratio(counts: Sequence[np.ndarray], prior_count: float = 0.0) -> LikelihoodRatio:
@@ -52,7 +59,9 @@ def likelihood_ratio(counts: Sequence[np.ndarray], prior_count: float = 0.0) -> 
 
     Notes
     -----
-    Eqs. (25) and (27) of Woo & Wang, with ``0 ln 0 = 0``. Interactions play no part.
+    Eqs. (25) and (27) of Woo & Wang, with ``0 ln 0 = 0``. Interactions play no part. The chi-square distribution needs
+    some rows in every cell (Cochran 1954); the permutation distribution given the margins, which Fisher's test has too,
+    holds its level whatever they are. A `prior_count` changes `chisq`, not the exact p-value.
 
     Examples
     --------
@@ -64,10 +73,47 @@ def likelihood_ratio(counts: Sequence[np.ndarray], prior_count: float = 0.0) -> 
     """
     from scipy.special import chdtrc
 
-    fits = [_one_predictor(np.asarray(n, dtype=float), prior_count) for n in counts]
+    tables = [np.asarray(n, dtype=float) for n in counts]
+    fits = [_one_predictor(n, prior_count) for n in tables]
     chisq = np.array([fit[2] for fit in fits])
-    df = np.array([(len(n) - 1) * (np.shape(n)[1] - 1) for n in counts])
-    return LikelihoodRatio([fit[0] for fit in fits], [fit[1] for fit in fits], chisq, df, chdtrc(df, chisq))
+    kept = [n[n.sum(axis=1) > 0][:, n.sum(axis=0) > 0] for n in tables]
+    df = np.array([max(len(n) - 1, 0) * max(n.shape[1] - 1, 0) for n in kept])
+    exact = np.array([bool(d) and _least_expected(n) < CELL for n, d in zip(kept, df, strict=True)])
+    p = np.where(df > 0, chdtrc(np.maximum(df, 1), chisq), np.nan)
+    for i in np.flatnonzero(exact):
+        p[i] = _exact_p(kept[i])
+    return LikelihoodRatio([fit[0] for fit in fits], [fit[1] for fit in fits], chisq, df, p, exact)
+
+
+def _least_expected(n: np.ndarray) -> float:
+    return float(n.sum(axis=1).min() * n.sum(axis=0).min() / n.sum())
+
+
+def _statistic(n: np.ndarray) -> np.ndarray:
+    """Return the part of q that tables (..., K, L) of the same margins do not share."""
+    from scipy.special import xlogy
+
+    return 2.0 * xlogy(n, n).sum(axis=(-2, -1))
+
+
+def _exact_p(n: np.ndarray) -> float:
+    """Return the probability, given the margins of a table, of a statistic at least as large as its own."""
+    from scipy.stats import hypergeom, random_table
+
+    rows, columns = (np.rint(n.sum(axis=k)).astype(np.int64) for k in (1, 0))
+    found = _statistic(n) * (1.0 - 1e-12)
+    least = min(rows.min(), columns.min())
+    if n.shape == (2, 2) and least <= LONGEST:
+        # the smaller row and the smaller column meet in a cell of at most `least`
+        r, c = rows.min(), columns.min()
+        first = np.arange(least + 1)
+        tables = np.stack([first, r - first, c - first, rows.sum() - r - c + first], axis=-1).astype(float)
+        possible = (tables >= 0).all(axis=1)
+        chance = hypergeom.pmf(first, rows.sum(), r, c)[possible]
+        as_large = _statistic(tables[possible].reshape(-1, 2, 2)) >= found
+        return min(1.0, float(chance[as_large].sum()))
+    drawn = random_table(rows, columns).rvs(size=DRAWS, random_state=np.random.default_rng(0))
+    return (1.0 + float((_statistic(drawn) >= found).sum())) / (DRAWS + 1.0)
 
 
 def _one_predictor(n: np.ndarray, prior_count: float) -> tuple[np.ndarray, np.ndarray, float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["SCORES", "accuracy", "auc", "brier", "log_loss"]
+__all__ = ["SCORES", "accuracy", "auc", "brier", "log_loss", "row_loss"]
 
 LEAST = float(np.log(1e-15))
 
@@ -14,13 +14,17 @@ def accuracy(log_p: np.ndarray, y: np.ndarray, weights: np.ndarray) -> float:
     return float(weights @ (log_p.argmax(axis=1) == y) / weights.sum())
 
 
-def log_loss(log_p: np.ndarray, y: np.ndarray, weights: np.ndarray) -> float:
-    """Return the weighted mean of ``-ln P(y|x)``, P being at least 1e-15.
+def row_loss(log_p: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Return ``-ln P(y|x)`` of each row, shape (n,), P being at least 1e-15.
 
     A group that a fold's training rows do not have gets probability 0 there, which must not decide everything.
     """
-    own = np.maximum(log_p[np.arange(len(y)), y], LEAST)
-    return float(-(weights @ own) / weights.sum())
+    return -np.maximum(log_p[np.arange(len(y)), y], LEAST)
+
+
+def log_loss(log_p: np.ndarray, y: np.ndarray, weights: np.ndarray) -> float:
+    """Return the weighted mean of `row_loss`."""
+    return float(weights @ row_loss(log_p, y) / weights.sum())
 
 
 def brier(log_p: np.ndarray, y: np.ndarray, weights: np.ndarray) -> float:

@@ -20,7 +20,10 @@ def log_probabilities(scores: np.ndarray) -> np.ndarray:
 
 
 def link(scores: np.ndarray) -> np.ndarray:
-    """Return ``F_y(x)`` of eq. (29): a group's score less the log-sum of the others'; +inf for a single group."""
+    """Return ``F_y(x)`` of eq. (29): a group's score less the log-sum of the others'.
+
+    -inf for a group without rows, +inf for one where no other has any.
+    """
     n, K = scores.shape
     out = np.empty((n, K))
     for y in range(K):
@@ -28,5 +31,7 @@ def link(scores: np.ndarray) -> np.ndarray:
         if not K - 1:
             return np.full((n, 1), np.inf)
         top = others.max(axis=1)
-        out[:, y] = scores[:, y] - (top + np.log(np.exp(others - top[:, None]).sum(axis=1)))
+        top = np.where(np.isneginf(top), 0.0, top)
+        with np.errstate(divide="ignore"):
+            out[:, y] = scores[:, y] - (top + np.log(np.exp(others - top[:, None]).sum(axis=1)))
     return out

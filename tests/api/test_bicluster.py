@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import bbl
-from bbl.errors import BBLTypeError, DataError, DataWarning, FormulaError, LevelError, OptionError
+from bbl.errors import BBLTypeError, ConvergenceWarning, DataError, DataWarning, FormulaError, LevelError, OptionError
 
 A = np.array([[1.0, 4.0, 2.0], [3.0, 1.0, 5.0]])
 ROWS, COLUMNS = np.repeat([0, 1], 6), np.repeat([0, 1, 2], 4)
@@ -136,6 +136,7 @@ def test_results_depend_on_the_seed_alone(method, options):
     def run(**more):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DataWarning)
+            warnings.simplefilter("ignore", ConvergenceWarning)
             return bbl.bicluster(
                 None, data_for(method), method=method, n_init=3, **{"seed": 4, "verbose": 0} | more, **options
             )
@@ -163,6 +164,14 @@ def test_a_choice_at_the_edge_is_warned_of():
         bbl.bicluster(None, noisy(), max_groups=2)
 
 
+def test_chains_that_have_not_mixed_and_groups_that_still_move_are_warned_of():
+    Y = np.random.default_rng(0).random((20, 20)) < 0.5
+    with pytest.warns(ConvergenceWarning, match="have not mixed.*warmup"):
+        bbl.bicluster(None, Y, method="mcmc", draws=8, warmup=0, n_init=2)
+    with pytest.warns(ConvergenceWarning, match="after 1 iterations. Raise max_iter"):
+        bbl.bicluster(None, np.random.default_rng(0).normal(size=(40, 30)), (5, 5), max_iter=1)
+
+
 def test_ordered_responses_count_from_one_unless_they_are_numbers(fit):
     words = ["poor", "fair", "good", "fine", "great"]
     data = long_table(np.clip(noisy().round(), 1, 5))
@@ -172,6 +181,7 @@ def test_ordered_responses_count_from_one_unless_they_are_numbers(fit):
         same(bbl.bicluster("rating ~ user*movie", data.assign(rating=rating), (2, 3)), plain)
 
 
+@pytest.mark.filterwarnings("ignore::bbl.errors.ConvergenceWarning")
 def test_rated_pairs_are_read_from_all_three_forms():
     Y = np.random.default_rng(0).random((6, 5)) < 0.5
     Y[:, 0] = True

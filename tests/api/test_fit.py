@@ -164,6 +164,44 @@ def test_warning_names_group_predictor_and_level():
         assert not bbl.bbl("y ~ .^2", random_frame(), lambda_=0.1, itmax=1).converged
 
 
+@pytest.mark.filterwarnings("ignore:On the validated rows:bbl.errors.DataWarning")  # groups that do not differ
+def test_what_happens_in_many_places_is_one_line():
+    rng = np.random.default_rng(1)
+    data = pd.DataFrame(rng.integers(0, 4, (60, 20)), columns=[f"x{i}" for i in range(20)])
+    data["y"] = list("abcdef") * 10
+    xlevels = {f"x{i}": [0, 1, 2, 3] for i in range(20)}
+    absent = sum(
+        (data.loc[data["y"] == g, f"x{i}"] == v).sum() == 0 for g in "abcdef" for i in range(20) for v in range(4)
+    )
+    with pytest.warns(bbl.ConvergenceWarning) as caught:
+        bbl.bbl("y ~ .", data, xlevels=xlevels, lambda_=0.1, testNull=False, itmax=1)
+    assert len(caught) == 1
+    levels, steps = str(caught[0].message).split("\n  in ")
+    assert levels.startswith(
+        f"In {absent} places: a level never occurs, so its field has no finite value; give lambdah"
+    )
+    assert levels.endswith(f"; and {absent - 5} more") and all(f"group {g!r}" in levels for g in "abcde")
+    assert steps.startswith("120 places: did not converge; raise itmax") and "gradient norm" in steps
+    with pytest.warns(bbl.ConvergenceWarning, match=r"places: .* fold 1, group 'a', predictor 'x") as caught:
+        bbl.crossVal("y ~ .", data, xlevels=xlevels, lambda_=0.1, nfold=2)
+    assert len(str(caught[0].message).splitlines()) == 1
+    with pytest.warns(
+        bbl.ConvergenceWarning, match="In 2 places: a level .*: predictor 0, level 2; predictor 1, level 2$"
+    ):
+        bbl.mlestimate([[0, 1], [1, 0], [1, 1], [0, 0]], L=3)
+
+
+def test_a_flat_optimum_that_is_nearly_reached_is_reached():
+    """Separated groups under weak penalties, where the quasi-Newton steps creep for more than 1,000 iterations."""
+    rng = np.random.default_rng(2)
+    data = pd.DataFrame(rng.integers(0, 5, (40, 10)), columns=[f"x{i}" for i in range(10)])
+    data["y"] = np.arange(40) % 2
+    for k in range(1, 10):
+        data.loc[rng.random(40) < 0.8, f"x{k}"] = data["x0"]
+    fit = bbl.bbl("y ~ .^2", data, lambda_=1e-7, lambdah=1e-6, itmax=200, testNull=False)
+    assert fit.converged and max(f.grad_norm.max() for f in fit.estimate.fits) < 1e-9
+
+
 def test_tuning_inside_the_fit(titanic):
     fit = bbl.bbl("Survived ~ .^2", titanic, "Freq", lambda_="cv", lambdah=None, calibrate="offset")
     again = bbl.bbl("Survived ~ .^2", titanic, "Freq", lambda_="cv", lambdah=None, calibrate="offset")
@@ -262,6 +300,14 @@ def test_mlestimate_against_the_oracle():
         ({"xi": [[0, 1], [1, 0]], "L": [[2], [2, 2]]}, "L"),
         ({"xi": [[0, 1], [1, 0]], "qJ": np.ones((3, 3))}, "qJ"),
         ({"xi": [[0, 1], [1, 0]], "qJ": [[0, 1], [0, 0]]}, "qJ"),
+        ({"xi": [[0, 1], [1, 0]], "qJ": [[0, 1], [1]]}, "qJ"),
+        ({"xi": [[0, 1], [1, 0]], "qJ": [[0, np.nan], [np.nan, 0]]}, "qJ"),
+        ({"xi": [[0, 1], [1, 0]], "qJ": [["", "no"], ["no", ""]]}, "qJ"),
+        ({"xi": [[0, 1], [1, 0]], "qJ": [[None, True], [True, None]]}, "qJ"),
+        ({"xi": [[0, 1], [1, 0]], "qJ": [[0, 0.5], [0.5, 0]]}, "qJ"),
+        ({"xi": pd.DataFrame({"a": [0, 1], "b": [1, 0]}), "weights": pd.Series([1, 2], index=[1, 0])}, "weights"),
+        ({"xi": pd.DataFrame({"a": [0, 1], "b": [1, 0]}), "L": pd.Series({"b": 2, "a": 3})}, "L"),
+        ({"xi": pd.DataFrame({"a": [0, 1], "b": [1, 0]}), "qJ": pd.DataFrame(np.ones((2, 2)))}, "qJ"),
         ({"xi": [[0, 1], [1, 0]], "weights": [1, -1]}, "weights"),
         ({"xi": [[0, 1], [1, 0]], "weights": [1]}, "weights"),
         ({"xi": [[0, 1], [1, 0]], "naive": "yes"}, "naive"),
@@ -271,6 +317,36 @@ def test_mlestimate_names_what_is_wrong(args, name):
     with pytest.raises(bbl.BBLError) as caught:
         bbl.mlestimate(**args)
     assert caught.value.argument == name
+
+
+def test_an_asymmetric_qj_is_called_so():
+    with pytest.raises(bbl.BBLError, match="qJ is not symmetric: predictor 0 interacts with 2, but not 2 with 0"):
+        bbl.mlestimate([[0, 1, 0], [1, 0, 1]], qJ=[[0, 1, 1], [1, 0, 0], [0, 0, 0]])
+
+
+def test_labels_that_agree_are_taken_by_mlestimate():
+    xi = pd.DataFrame({"a": [0, 1, 1, 0], "b": [1, 0, 0, 0]}, index=list("wxyz"))
+    labelled = {
+        "weights": pd.Series([1, 2, 3, 1], index=xi.index),
+        "qJ": pd.DataFrame(~np.eye(2, dtype=bool), index=xi.columns, columns=xi.columns),
+        "L": pd.Series({"a": 2, "b": 2}),
+    }
+    plain = {name: value.to_numpy() for name, value in labelled.items()}
+    one = bbl.mlestimate(xi, **labelled, lambda_=0.1, lambdah=0.1)
+    np.testing.assert_array_equal(one.J[0, 1], bbl.mlestimate(xi, **plain, lambda_=0.1, lambdah=0.1).J[0, 1])
+
+
+@pytest.mark.parametrize("verb", [bbl.bbl, bbl.crossVal])
+def test_series_of_another_index_are_refused(verb):
+    data = pd.DataFrame({"y": [0, 1] * 10, "x": [0, 0, 1, 1] * 5})
+    with pytest.raises(bbl.BBLError, match=r"weights is a Series whose index differs.*weights\.to_numpy") as caught:
+        verb("y ~ x", data, pd.Series(1, index=data.index + 1))
+    assert caught.value.argument == "weights"
+    with pytest.raises(
+        bbl.BBLError, match="is a dict of Series, and the index of 'x' differs from that of 'y'"
+    ) as caught:
+        verb("y ~ x", {"y": data["y"], "x": data["x"][::-1]})
+    assert caught.value.column == "x"
 
 
 @pytest.mark.parametrize(
@@ -373,3 +449,22 @@ def test_an_interrupt_is_heard_and_work_stops(call, n_jobs):
     code = INTERRUPTED.replace("{call}", call.format(n_jobs=n_jobs))
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
     assert done.stdout.strip() == "heard", done.stdout + done.stderr
+
+
+def test_the_positive_class_does_not_change_with_the_encoding():
+    pa = pytest.importorskip("pyarrow")
+    pl = pytest.importorskip("polars")
+    rng = np.random.default_rng(3)
+    y, x = ["yes", *rng.choice(["yes", "no"], 79).tolist()], rng.integers(0, 3, 80)
+    dictionary = pa.array(y).dictionary_encode()
+    assert dictionary.dictionary.to_pylist() == ["yes", "no"]
+    tables = [
+        pd.DataFrame({"y": y, "x": x}),
+        pa.table({"y": y, "x": x}),
+        pa.table({"y": dictionary, "x": x}),
+        pd.DataFrame({"y": pd.arrays.ArrowExtensionArray(dictionary), "x": x}),
+        pl.DataFrame({"y": pl.Series(y, dtype=pl.Categorical), "x": x}),
+    ]
+    runs = [bbl.crossVal("y ~ x", t, method="naive", shuffle=True, seed=1, verbose=0) for t in tables]
+    assert {run.model.labels.groups for run in runs} == {("no", "yes")}
+    assert len({run.maxscore for run in runs}) == 1

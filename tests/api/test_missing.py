@@ -18,7 +18,7 @@ from bbl.boltzmann.estimate import estimate
 from bbl.design.design import Design
 from bbl.engines import MeanField, NaiveBayes, PseudoLikelihood
 from bbl.engines.meanfield import covariance
-from bbl.errors import DataError, LevelError, OptionError
+from bbl.errors import ConvergenceWarning, DataError, LevelError, OptionError
 from bbl.model.elimination import elimination_order, log_sum
 from bbl.model.godambe import Influence
 from bbl.model.layout import Layout
@@ -340,7 +340,7 @@ class TestFit:
         whole = data.dropna()
         fit = bbl.bbl(FORMULA, whole)
         for unseen in ("raise", "ignore"):
-            with pytest.raises(DataError, match="column 'x0' has .* missing"):
+            with pytest.raises(DataError, match="column 'x0' of newdata has .* missing='marginal'"):
                 fit.predict(data, unseen=unseen)
         with pytest.raises(OptionError, match="missing"):
             bbl.bbl(FORMULA, whole, missing="ignore")
@@ -472,7 +472,8 @@ class TestCrossValidation:
         name = {"pseudo": "lambda_", "mf": "eps"}[method]
         fit = bbl.bbl(FORMULA, data, w, method, missing="marginal", calibrate="temperature", **{name: "cv"})
         assert np.isfinite(fit.tuning.loss).all() and fit.estimate.calibration is not None
-        run = bbl.crossVal(FORMULA, data, w, method, missing="marginal", calibrate="offset", **{name: [0.1, 0.5]})
+        settings = {"missing": "marginal", "calibrate": "offset", "shuffle": True, "seed": 1, name: [0.1, 0.5]}
+        run = bbl.crossVal(FORMULA, data, w, method, **settings)
         assert 0.6 < run.maxscore <= 1.0
         assert "missing = 'marginal'" in run.model.call
 
@@ -537,7 +538,8 @@ class TestUncertainty:
 
     def test_composite_criteria(self):
         data, w = frame()
-        fit = bbl.bbl(FORMULA, data, w, missing="marginal", lambda_=0.0, testNull=False)
+        with pytest.warns(ConvergenceWarning, match="no finite optimum"):
+            fit = bbl.bbl(FORMULA, data, w, missing="marginal", lambda_=0.0, testNull=False)
         assert fit.inference().composite[0][0] + fit.inference().composite[1][0] == pytest.approx(fit.lkh, abs=1e-6)
         assert np.isfinite([fit.claic, fit.clbic, fit.aic, fit.bic]).all()
 
@@ -683,3 +685,10 @@ def test_command_line(tmp_path, capsys):
     args = [FORMULA, str(tmp_path / "data.csv"), "--missing", "marginal", "--newdata", str(tmp_path / "data.csv")]
     assert main(args) == 0
     assert len(capsys.readouterr().out.splitlines()) == 301
+
+
+def test_a_bootstrap_of_more_rows_than_memory_holds_is_refused():
+    data = pd.DataFrame({"y": ["u", "v"] * 10, "a": [0, 1, 1, 0] * 5, "b": [None, 1, 0, 1, 0] * 4})
+    fit = bbl.bbl("y ~ a * b", data, np.full(20, 10**12), "naive", missing="marginal", verbose=0)
+    with pytest.raises(MemoryError, match="inference"):
+        fit.bootstrap(2)

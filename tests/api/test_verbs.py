@@ -6,7 +6,7 @@ import pytest
 import reference as oracle
 
 import bbl
-from bbl.errors import BBLTypeError, OptionError
+from bbl.errors import BBLTypeError, ConvergenceWarning, OptionError
 
 PREDICTORS = {"a": ["u", "v"], "b": [0, 1, 2], "c": ["x", "y", "z"]}
 
@@ -74,6 +74,16 @@ def test_randompar_normal():
     assert np.mean(list(par.J.values())) == pytest.approx(-1.0, abs=0.01)
 
 
+def test_probabilities_by_name_go_by_name():
+    par = {g: bbl.randompar(PREDICTORS, seed=k) for k, g in enumerate("uv")}
+    rows = [
+        bbl.randomsamp(PREDICTORS, "uv", prob, par, 50, seed=1)
+        for prob in ([0.1, 0.9], {"v": 0.9, "u": 0.1}, pd.Series({"v": 0.9, "u": 0.1}))
+    ]
+    pd.testing.assert_frame_equal(rows[0], rows[1])
+    pd.testing.assert_frame_equal(rows[0], rows[2])
+
+
 def test_randomsamp_groups_and_rows():
     par = [bbl.randompar(PREDICTORS, seed=s) for s in (1, 2)]
     data = bbl.randomsamp(PREDICTORS, ["case", "ctrl"], [0.2, 0.8], par, 5000, seed=5)
@@ -105,6 +115,8 @@ def test_randomsamp_groups_and_rows():
         (lambda f: bbl.sample_xi(1, PREDICTORS, [[0.0]]), "h, J"),
         (lambda f: bbl.randomsamp(PREDICTORS, ["a", "b"], par=[1]), "par"),
         (lambda f: bbl.randomsamp(PREDICTORS, ["a"], [-1.0], [bbl.randompar(PREDICTORS)]), "prob"),
+        (lambda f: bbl.randomsamp(PREDICTORS, ["a"], {"b": 1.0}, [bbl.randompar(PREDICTORS)]), "prob"),
+        (lambda f: bbl.randomsamp(PREDICTORS, [1, True], par=[bbl.randompar(PREDICTORS)] * 2), "response"),
     ],
 )
 def test_bad_input_is_named(fit, call, name):
@@ -117,3 +129,51 @@ def test_too_few_or_equal_levels():
     for predictors in ([["a"]], [["a", "a"]]):
         with pytest.raises(OptionError, match="two different levels"):
             bbl.randompar(predictors)
+
+
+def test_parameters_are_found_by_name_as_in_r(fit):
+    par = bbl.randompar(PREDICTORS, seed=1)
+    assert par["h"] is par.h and par["J"] is par.J
+    one = bbl.mlestimate([[0, 1], [1, 0], [1, 1]], lambda_=0.1, lambdah=0.1)
+    assert one["lz"] == one.lz and one["h"] is one.h
+    coef = fit.coef()
+    assert coef["h"]["No"]["Class"].equals(coef.h["No"]["Class"]) and coef["J0"] is coef.J0
+    for holder, name in ((par, "j"), (one, "Lz"), (coef, "_labels"), (coef, 0)):
+        with pytest.raises(KeyError, match="is no part of this.*It has h, J"):
+            holder[name]
+    with pytest.raises(TypeError, match="not iterable"):
+        list(par)
+
+
+def test_group_parameters_print_fields_and_couplings():
+    par = bbl.GroupParameters([np.array([0.5]), np.array([1.0, -2.0])], {(0, 1): np.array([[0.25, 0.125]])})
+    assert repr(par) == "h[0]:\n  1\n0.5\n\nh[1]:\n 1  2\n 1 -2\n\nJ[0, 1]:\n     1     2\n1 0.25 0.125"
+    many = repr(bbl.randompar([range(15)] * 9, seed=1))
+    assert "... (6 more predictors)" in many and "... (33 more pairs)" in many and "... (4 more levels)" in many
+    one = bbl.mlestimate([[0, 1], [1, 0], [1, 1]], lambda_=0.1, lambdah=0.1)
+    assert "J[0, 1]:" in repr(one) and "J[1, 0]:" not in repr(one) and repr(one).endswith("converged: True")
+    assert "J" not in repr(bbl.mlestimate([[0, 1], [1, 0], [1, 1]], naive=True, method="naive"))
+
+
+def test_chains_that_have_not_mixed_are_told():
+    """In one group six predictors nearly always agree, so that chains hardly leave the mode where they began."""
+    rng = np.random.default_rng(1)
+    together = np.where(rng.random((200, 6)) < 0.05, rng.integers(0, 2, (200, 6)), rng.random((200, 1)) < 0.2)
+    data = pd.DataFrame(np.vstack([together, rng.integers(0, 2, (200, 6))]), columns=list("abcdef"))
+    data["y"] = ["same"] * 200 + ["any"] * 200
+    stuck = bbl.bbl("y ~ .^2", data, lambda_=1e-4, lambdah=1e-4, testNull=False)
+    with pytest.warns(
+        ConvergenceWarning, match=r"have not mixed: split R-hat .* in group 'same', and .* nsteps"
+    ) as caught:
+        got = bbl.mcSample(stuck, nsteps=100, draws=True, seed=1, verbose=0)
+    assert got.rhat["same"] > 1.1 > got.rhat["any"] and "'any'" not in str(caught[0].message)
+    assert caught[0].filename == __file__
+    bbl.mcSample(stuck, nsteps=10, draws=True, seed=1, verbose=0)  # too few draws to say anything of them
+    bbl.mcSample(stuck, nsteps=100, seed=1, verbose=0)
+
+
+def test_short_runs_of_a_model_that_mixes_do_not_warn(fit):
+    for seed in range(20):
+        bbl.mcSample(fit, nsteps=40, draws=True, seed=seed, verbose=0)
+        bbl.mcSample(fit, nsteps=100, nchains=2, draws=True, seed=seed, verbose=0)
+        bbl.mcSample(fit, nsteps=8, nchains=1, draws=True, seed=seed, verbose=0)

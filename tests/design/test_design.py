@@ -281,7 +281,7 @@ def test_encode_missing():
         fitted().encode(FRAME[["a"]])
     assert caught.value.column == "b" and caught.value.argument == "newdata"
     for unseen in ("raise", "ignore"):
-        with pytest.raises(DataError, match="column 'b' has 1 missing value"):
+        with pytest.raises(DataError, match="column 'b' of newdata has 1 missing value,.*missing='marginal': predict"):
             fitted().encode(FRAME.assign(b=[1, 2, None, 1, 1]), unseen)
 
 

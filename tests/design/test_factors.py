@@ -3,12 +3,14 @@
 import datetime
 import decimal
 import enum
+import io
 
 import narwhals as nw
 import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from bbl.design.factors import Factor, factorise, level_key
@@ -193,17 +195,17 @@ def test_other_frames_of_numbers_and_booleans():
 
 
 def test_kind_counts():
-    mixed = pd.Series([1, True, "1", 1.0, "True", False, 0, np.True_, np.int64(1)], dtype=object)
+    mixed = pd.Series([2, True, "1", 2.0, "True", False, 3, np.True_, np.int64(2)], dtype=object)
     levels, codes = codes_of(mixed)
     assert [(type(v), v) for v in levels] == [
         (bool, False),
         (bool, True),
-        (int, 0),
-        (int, 1),
+        (int, 2),
+        (int, 3),
         (str, "1"),
         (str, "True"),
     ]
-    assert codes == [3, 1, 4, 3, 5, 0, 2, 1, 3]
+    assert codes == [2, 1, 4, 2, 5, 0, 3, 1, 2]
     numbers, text, flags = collect(pd.Series([0, 1])), collect(pd.Series(["0", "1"])), collect(pd.Series([False, True]))
     for factor in (numbers, text, flags):
         for other in (numbers, text, flags):
@@ -246,6 +248,52 @@ def test_order_of_levels():
     assert collect(arrow, keep_order=True).levels == ("lo", "mid", "hi")
     text = pd.Series(["lo", "hi"])
     assert collect(text, keep_order=True).levels == ("hi", "lo")
+
+
+def encodings(values):
+    """Yield columns that hold the same strings, none of which says anything of their order."""
+    dictionary = pa.array(values).dictionary_encode()
+    yield to_frame(pa.table({"x": values})).column("x")
+    yield to_frame(pa.table({"x": dictionary})).column("x")
+    yield pd.Series(pd.arrays.ArrowExtensionArray(dictionary))
+    yield to_frame(pl.DataFrame({"x": values})).column("x")
+    yield to_frame(pl.DataFrame({"x": pl.Series(values, dtype=pl.Categorical)})).column("x")
+    yield to_frame(pl.DataFrame({"x": pl.Series(values, dtype=pl.Categorical)}).to_arrow()).column("x")
+    buffer = io.BytesIO()
+    pq.write_table(pa.table({"x": values}), buffer)
+    yield to_frame(pq.read_table(buffer, read_dictionary=["x"])).column("x")
+
+
+def test_an_encoding_declares_no_order():
+    for series in encodings(["lo", "mid", "hi", "lo"]):
+        found = collect(series, keep_order=True)
+        assert found.levels == ("hi", "lo", "mid") and not found.ordered
+
+
+def through_parquet(table):
+    buffer = io.BytesIO()
+    pq.write_table(table, buffer)
+    return pq.read_table(buffer)
+
+
+def test_what_was_declared_stays_declared_in_arrow_and_parquet():
+    values, levels = ["lo", "hi", "lo"], ["lo", "mid", "hi"]
+    for ordered in (False, True):
+        table = pa.Table.from_pandas(pd.DataFrame({"x": pd.Categorical(values, levels, ordered=ordered)}))
+        for arrow in (table, through_parquet(table)):
+            found = collect(to_frame(arrow).column("x"), keep_order=True)
+            assert found.levels == ("lo", "hi") and found.ordered is ordered
+    enum = pl.DataFrame({"x": pl.Series(values, dtype=pl.Enum(levels))})
+    ordered = pd.Series(pd.arrays.ArrowExtensionArray(enum.to_arrow()["x"].combine_chunks()))
+    for series in (to_frame(through_parquet(enum.to_arrow())).column("x"), ordered):
+        assert collect(series).levels == ("lo", "hi") and collect(series).ordered
+
+
+def test_a_dictionary_of_numbers_is_judged_as_numbers():
+    values = np.random.default_rng(1).normal(size=100)
+    for series in (values, pa.array(values).dictionary_encode()):
+        with pytest.raises(DataError, match="looks continuous"):
+            collect(to_frame(pa.table({"x": series})).column("x"))
 
 
 MISSING = {
@@ -383,7 +431,7 @@ def test_given_levels():
     assert factor.levels == ("c", "a", "b") and type(factor.levels[0]) is str
     assert factor.encode(column(LETTERS))[0].tolist() == [2, 1, 0, 1, 2]
     assert Factor.given("x", range(3)).levels == (0, 1, 2)
-    assert Factor.given("x", [1, True, "1"]).levels == (1, True, "1")
+    assert Factor.given("x", [1, False, "1"]).levels == (1, False, "1")
     with pytest.raises(LevelError, match="column 'x' has levels that xlevels does not list: 'c'. Add them to 'a', 'b'"):
         Factor.given("x", ["a", "b"]).encode(column(LETTERS), argument="xlevels")
     for bad in ("abc", 3, None, b"ab", {"a": 1}):
@@ -408,9 +456,9 @@ def test_read_only_input():
     array = np.array([2, 1, 2])
     array.setflags(write=False)
     assert codes_of(pd.Series(array))[1] == [1, 0, 1]
-    cells = np.array([True, 1, "x"], dtype=object)
+    cells = np.array([True, 2, "x"], dtype=object)
     cells.setflags(write=False)
-    assert codes_of(pd.Series(cells))[1] == [0, 1, 2] and cells.tolist() == [True, 1, "x"]
+    assert codes_of(pd.Series(cells))[1] == [0, 1, 2] and cells.tolist() == [True, 2, "x"]
 
 
 def test_polars_without_pyarrow(monkeypatch):

@@ -51,6 +51,12 @@ def read(formula, columns=COLUMNS, exclude=()):
         ("y ~ a*b - a", "b", ""),
         ("y ~ a:b - a", "b", ""),
         ("y ~ a:b - a:b", "ab", ""),
+        ("y ~ . - (a:b + c - c)", "abcd", ""),
+        ("y ~ .^2 - (a:b + c - c)", "abcd", "ac ad bc bd cd"),
+        ("y ~ . - (a:b - a:b)", "abcd", ""),
+        ("y ~ . - (a:b - c)*a", "bcd", ""),
+        ("y ~ c + (a:b - a:b)", "cab", ""),
+        ("y ~ (c + a:b - a:b)^2 - c:d", "cab", ""),
         ("y ~ a - a:b + b", "ab", ""),
         ("y ~ .^2 - a:b + a:b", "abcd", "ab ac ad bc bd cd"),
         ("y ~ .^2 - a + a", "abcd", "bc bd cd"),
@@ -191,6 +197,29 @@ def test_unknown_names():
     assert caller == 1
 
 
+@pytest.mark.parametrize(
+    ("right", "name"),
+    [
+        ("cap-shape", "cap-shape"),
+        ("b + cap-shape*b", "cap-shape"),
+        ("travel class", "travel class"),
+        ("b + a:c", "a:c"),
+        ("f(x)", "f(x)"),
+        ("`f(x)` + 2nd class", "2nd class"),
+        ("a`b", "a`b"),
+    ],
+)
+def test_a_name_that_needs_backticks_is_told_so(right, name):
+    columns = ["y", "b", "cap-shape", "travel class", "a:c", "f(x)", "2nd class", "1", "1.5", "a`b"]
+    with pytest.raises(FormulaError) as caught:
+        parse(f"y ~ {right}", columns)
+    quoted = name.replace("`", "``")
+    assert str(caught.value).endswith(f"Write the column {name!r} in backticks: `{quoted}`.")
+    with pytest.raises(FormulaError) as caught:
+        parse("y ~ elsewhere + 1 + 1.5 + `cap-shape`", columns)
+    assert "Write the column" not in str(caught.value)
+
+
 def model_of(text):
     """Return singles and pairs of a formula's right side by the rules, over Python sets (slow, the truth)."""
     position = 0
@@ -203,42 +232,44 @@ def model_of(text):
         position += 1
         return text[position - 1]
 
+    # a value is its terms, and the predictors that stay from pairs which were dropped again
     def implied(terms):
-        return {frozenset(name) for term in terms for name in term}
+        return {name for term in terms for name in term}
 
     def total():
-        left = product()
+        left, kept = product()
         while peek() in ("+", "-"):
-            sign, right = take(), product()
+            sign, (right, more) = take(), product()
             if sign == "+":
-                left = left | right
+                left, kept = left | right, kept | more
             else:
                 gone = {name for term in right if len(term) == 1 for name in term}
-                left = {t for t in (left | implied(left)) - right if not (set(t) & gone)}
-        return left
+                kept = (kept | implied(t for t in left if len(t) > 1)) - gone
+                left = {t for t in left - right if not (set(t) & gone)}
+        return left, kept
 
     def product():
-        left = crossing()
+        left, kept = crossing()
         while peek() == "*":
             take()
-            right = crossing()
-            left = left | right | {a | b for a in left for b in right}
-        return left
+            right, more = crossing()
+            left, kept = left | right | {a | b for a in left for b in right}, kept | more
+        return left, kept
 
     def crossing():
-        left = power()
+        left, kept = power()
         while peek() == ":":
             take()
-            right = power()
-            left = {a | b for a in left for b in right}
-        return left
+            right, _ = power()
+            left, kept = {a | b for a in left for b in right}, set()
+        return left, kept
 
     def power():
-        base = atom()
+        base, kept = atom()
         if peek() == "^":
             take(), take()
-            return base | {a | b for a in base for b in base}
-        return base
+            return base | {a | b for a in base for b in base}, kept
+        return base, kept
 
     def atom():
         if peek() == "(":
@@ -247,10 +278,10 @@ def model_of(text):
             take()
             return inside
         name = take()
-        return {frozenset(k) for k in "abcd"} if name == "." else {frozenset(name)}
+        return ({frozenset(k) for k in "abcd"} if name == "." else {frozenset(name)}), set()
 
-    terms = total()
-    return terms | implied(terms)
+    terms, kept = total()
+    return terms | {frozenset(name) for name in implied(terms) | kept}
 
 
 def random_side(depth):

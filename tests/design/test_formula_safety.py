@@ -93,10 +93,10 @@ def test_column_named_like_code_is_a_name(tmp_path):
 
 
 def seconds(formula, columns):
-    start = time.perf_counter()
+    start = time.thread_time()  # of this thread alone: what else the machine does is no fault of the formula
     with contextlib.suppress(FormulaError):
         parse(formula, columns)
-    return time.perf_counter() - start
+    return time.thread_time() - start
 
 
 def test_all_pairs_of_784_columns_take_milliseconds():

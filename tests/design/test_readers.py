@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from bbl.design.readers import freq2raw, readFasta, removeConst
-from bbl.errors import BBLTypeError, DataError, DataWarning
+from bbl.errors import BBLError, BBLTypeError, DataError, DataWarning
 
 
 def rows(frame):
@@ -23,6 +23,21 @@ def test_fasta_joins_lines_and_keeps_case():
     assert frame.columns.tolist() == ["1", "2", "3", "4"] and frame.index.tolist() == [0, 1, 2]
     assert readFasta(io.StringIO(text), rownames=True).index.tolist() == ["one first", "two", "three"]
     assert rows(readFasta(io.BytesIO(b"\xef\xbb\xbf" + text.encode()))) == rows(frame)
+
+
+def test_a_byte_order_mark_is_no_content(tmp_path):
+    path = tmp_path / "marked.fasta"
+    path.write_bytes(b"\xef\xbb\xbf>one\nACGT\n")
+    with open(path, encoding="utf-8") as text, open(path, "rb") as binary:
+        for file in (path, text, binary, io.StringIO("\ufeff>one\nACGT\n")):
+            assert readFasta(file, rownames=True).index.tolist() == ["one"]
+
+
+def test_a_handle_of_another_encoding_is_refused_in_words(tmp_path):
+    path = tmp_path / "latin.fasta"
+    path.write_bytes(b">\xe9\nACGT\n")
+    with open(path, encoding="ascii") as handle, pytest.raises(DataError, match="is no text in ascii"):
+        readFasta(handle)
 
 
 def test_fasta_cuts_and_skips_with_a_warning():
@@ -106,6 +121,16 @@ def test_freq2raw_bad(freq, error):
         freq2raw({"a": ["x", "y", "z"], "n": [1, 2, 3]}, freq)
 
 
+def test_freq2raw_refuses_a_series_of_another_index():
+    data = pd.DataFrame({"a": ["x", "y", "z"]}, index=[3, 4, 5])
+    counts = pd.Series([1, 0, 2], index=data.index)
+    assert freq2raw(data, counts)["a"].tolist() == ["x", "z", "z"]
+    for other in (counts[::-1], counts.reset_index(drop=True)):
+        with pytest.raises(DataError, match=r"freq is a Series whose index differs.*freq\.reindex\(data\.index\)"):
+            freq2raw(data, other)
+        assert freq2raw(data, other.to_numpy())["a"].tolist()[0] in "xy"
+
+
 def test_freq2raw_names_its_argument():
     with pytest.raises(DataError, match="freq are not all counts: row 2 has -1") as caught:
         freq2raw({"a": ["x", "y", "z"]}, [1, 2, -1])
@@ -143,3 +168,9 @@ def test_remove_const_leaves_its_input_alone():
     left = removeConst(data)
     left.loc[0, "a"] = 9
     assert data["a"].tolist() == [1, 2]
+
+
+def test_a_table_that_would_not_fit_into_memory_is_refused():
+    with pytest.raises(MemoryError, match="weights") as caught:
+        freq2raw({"a": ["x", "y"], "n": [10**12, 10**12]}, "n")
+    assert isinstance(caught.value, BBLError)

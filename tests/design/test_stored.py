@@ -22,7 +22,7 @@ def test_storage():
             "s": pd.Categorical(["x", "y", "x", "y"], ["y", "x"], ordered=True),
             "i": [3, 1, 3, 1],
             "f": [0.1, 0.5, 0.25, 0.1],
-            "mixed": np.array([1, "1", True, 1.5], dtype=object),
+            "mixed": np.array([2, "2", True, 1.5], dtype=object),
             "cut": pd.cut([1, 5, 9, 1], [0, 4, 8, 12]),
         }
     )

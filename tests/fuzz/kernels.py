@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from bbl._ext.pseudo import PseudoProblem, widths
+from bbl._ext.pseudo import PseudoProblem, memory_estimate, widths
 from bbl.api.onegroup import _coded_sample
 from bbl.engines.pseudo import PseudoLikelihood, Sites, _by_newton
 from bbl.errors import DataError
@@ -74,6 +74,7 @@ def pseudo(source, codes, weights, n_levels) -> None:
     mask = np.maximum(mask, mask.T)
     try:
         width, precision = source.pick((None, *widths())), source.pick(("double", "double", "single"))
+        assert min(memory_estimate(len(codes), np.maximum(n_levels, 2), width, precision)) > 0
         problem = PseudoProblem(codes, weights, n_levels, mask, width, precision)
     except ValueError as error:  # a documented one
         raise DataError(str(error)) from None

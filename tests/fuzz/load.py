@@ -12,7 +12,7 @@ from bbl import storage
 from bbl.api import load as verbs
 from bbl.rows.sample import code_dtype
 from fuzz.harness import ODD
-from fuzz.predict import model
+from fuzz.predict import model, model_of_a_fold
 
 RARE = 64  # pandas takes a hundred times as long as all the rest
 VALUES = (*ODD, None, True, -1, 0.5, 1e300, "", "x", "number", "bool", "all", "pseudo", [], [0], [[0, 1]], {}, {"a": 1})
@@ -20,19 +20,19 @@ DTYPES = ("|b1", "|u1", "<u2", "<i4", "<i8", "<f8")
 
 
 @cache
-def sound() -> tuple[Path, bytes, str, dict]:
+def sound(make) -> tuple[Path, bytes, str, dict]:
     """Return a path, and a sound file with its content, the dict as JSON; the folder lives as long as the process."""
     folder = tempfile.TemporaryDirectory()
     atexit.register(folder.cleanup)
     path = Path(folder.name) / "model.bbl"
-    model().save(path, store_data=True)
+    make().save(path, store_data=True)
     meta, arrays = storage.read_model(path)
     return path, path.read_bytes(), json.dumps(meta), arrays
 
 
 def load(source) -> None:
     """Damage a file, change the content of a sound one, or take any bytes; then use what was loaded."""
-    path, good, meta, arrays = sound()
+    path, good, meta, arrays = sound(source.pick((model, model, model_of_a_fold)))
     way = source.integer(0, 3)
     data = source.data if way == 0 else good
     if way == 1:
@@ -118,4 +118,4 @@ def use(fit, source) -> None:
     fit.class_scores(codes, codes > 1)
     if source.maybe(RARE):
         new = {f.name: [f.levels[0], f.levels[-1]] for f in fit.design.predictors}
-        str(fit), fit.predict(new), fit.tidy(), fit.model_frame, fit.logLik()
+        str(fit), str(fit.summary()), fit.predict(new), fit.tidy(), fit.model_frame, fit.logLik()

@@ -1,9 +1,10 @@
 """The targets by name."""
 
+from fuzz.folds import folds
 from fuzz.formula import formula
 from fuzz.gibbs import gibbs
 from fuzz.kernels import kernels
 from fuzz.load import load
 from fuzz.predict import predict
 
-TARGETS = {target.__name__: target for target in (formula, kernels, predict, load, gibbs)}
+TARGETS = {target.__name__: target for target in (formula, kernels, predict, load, gibbs, folds)}

@@ -38,7 +38,7 @@ def titanic():
 def drawn(axes):
     """Lay the figure out and draw it, so that every label is really made."""
     figure = axes[0].figure
-    figure.canvas.draw()
+    figure.draw_without_rendering()
     return figure
 
 
@@ -72,8 +72,10 @@ class TestIntervals:
         limits = []
         for container in axes[0].containers:
             if isinstance(container, matplotlib.container.ErrorbarContainer):
-                limits += [segment[:, 1] for segment in container[2][0].get_segments()]
-        np.testing.assert_allclose(limits, fields[["lower", "upper"]])
+                limits += [segment[:, 1] for segment in container[2][0].get_segments() if len(segment)]
+        known = fields[fields["lower"].notna()]
+        assert 0 < len(known) < len(fields)
+        np.testing.assert_allclose(limits, known[["lower", "upper"]])
         assert len(axes) == 3
         assert len(titanic.plot()[0].containers) == 2
 
@@ -148,7 +150,7 @@ class TestLogo:
         assert axes[0].get_ylim()[0] < -0.6
         assert axes[0].get_ylim()[1] > 1.2
         assert [ax.get_title() for ax in axes] == ["y = site", "y = rest"]
-        assert [t.get_text() for t in axes[0].get_xticklabels()] == ["1", "2"]
+        assert [t.get_text() for t in axes[1].get_xticklabels()] == ["1", "2"]
 
     def test_zero_sum_fields_do_not_depend_on_the_reference(self):
         labels, parameters = model([3, 2, 4], 2)
@@ -164,11 +166,11 @@ class TestLogo:
         np.testing.assert_allclose(zero_sum_fields(pooled)[0][0], 0, atol=1e-12)
         np.testing.assert_allclose(zero_sum_fields(pooled)[2][1], fields[2][1] - fields[2][0])
 
-    @pytest.mark.parametrize("K", [1, 2, 4, 11])
+    @pytest.mark.parametrize("K", [1, 4, 11])
     def test_sizes(self, K):
-        labels = Labels("y", tuple(range(K)), tuple(f"pos{i}" for i in range(9)), (DNA,) * 9)
+        labels = Labels("y", tuple(range(K)), tuple(f"pos{i}" for i in range(5)), (DNA,) * 5)
         rng = np.random.default_rng(1)
-        axes = plot_logo(labels, information(labels, [rng.integers(0, 9, (K, 4)) for _ in range(9)]))
+        axes = plot_logo(labels, information(labels, [rng.integers(0, 9, (K, 4)) for _ in range(5)]))
         assert len(axes) == K
         assert inside(drawn(axes))
 
@@ -230,7 +232,7 @@ class TestNetwork:
         place = np.column_stack(axes[0].lines[0].get_data())
         np.testing.assert_allclose(ends, place[[0, 1]], atol=1e-12)
         assert [t.get_text() for t in axes[0].texts] == list("pqrs")
-        assert [ax.get_title() for ax in axes] == ["y = a\n2 of 3 pairs", "y = b\n2 of 3 pairs"]
+        assert [ax.get_title() for ax in axes] == [f"y = {x}\nshowing the 2 strongest of 3 pairs" for x in "ab"]
 
     def test_groups_and_differences(self):
         labels, parameters = model([2, 2, 2], 3)
@@ -238,7 +240,7 @@ class TestNetwork:
         layout, difference = parameters.layout, parameters.theta[2] - parameters.theta[0]
         strongest = np.abs(difference[layout.D :]).argmax()
         assert ax.collections[0].get_array() == pytest.approx(difference[layout.D + strongest] / 2)
-        assert ax.get_title() == "y = c less a\n1 of 3 pairs"
+        assert ax.get_title() == "y = c less a\nshowing the strongest of 3 pairs"
         mine = plt.figure().subplots(1, 2)
         assert plot_network(labels, parameters, groups=["b", ("a", "b")], axes=mine) == list(mine)
 
@@ -309,7 +311,7 @@ class TestCalibration:
         assert histogram.get_xlabel() == "Predicted probability of y = Yes"
         assert diagram.get_legend() is None
 
-    @pytest.mark.parametrize("K", [3, 7, 14])
+    @pytest.mark.parametrize("K", [3, 12])
     def test_many_groups(self, K):
         rng = np.random.default_rng(2)
         labels = Labels("_y", tuple(f"_{k}" for k in range(K)), (), ())
@@ -317,9 +319,16 @@ class TestCalibration:
         y = (p.cumsum(axis=1) < rng.random(500)[:, None]).sum(axis=1)
         axes = plot_calibration(labels, p, y)
         assert inside(drawn(axes))
-        assert [t.get_text() for t in axes[0].get_legend().get_texts()] == list(labels.groups)
-        assert len(axes[1].patches) == K
-        assert sum(axes[1].patches[0].get_data().values) == 500
+        assert len(axes) == 2 * K
+        assert [ax.get_title() for ax in axes[::2]] == [f"_y = _{k}" for k in range(K)]
+        for k, (diagram, histogram) in enumerate(zip(axes[::2], axes[1::2], strict=True)):
+            (stairs,) = histogram.patches
+            np.testing.assert_array_equal(stairs.get_data().values, np.histogram(p[:, k], 10, (0, 1))[0])
+            assert diagram.get_position().y0 > histogram.get_position().y1
+        diagram, histogram = plot_calibration(labels, p, y, axes=plt.figure().subplots(2, 1))  # all in two axes
+        assert [t.get_text() for t in diagram.get_legend().get_texts()] == list(labels.groups)
+        assert [sum(stairs.get_data().values) for stairs in histogram.patches] == [500] * K
+        np.testing.assert_array_equal(diagram.lines[1].get_ydata(), axes[0].lines[1].get_ydata())
 
     def test_refused(self):
         p = np.full((3, 2), 0.5)

@@ -115,9 +115,9 @@ def test_to_frame_of_images_is_quick():
     theta = np.random.default_rng(1).normal(size=(10, layout.size))
     labels = Labels("digit", tuple(range(10)), tuple(f"X{i}" for i in range(784)), ((0, 1),) * 784)
     coef = Coefficients(labels, Parameters(layout, theta, theta.mean(axis=0)))
-    start = time.perf_counter()
+    start = time.thread_time()
     frame = coef.to_frame()
-    assert time.perf_counter() - start < 5
+    assert time.thread_time() - start < 5
     assert frame.shape == (10 * layout.size, 9)
     row = frame.iloc[-1]
     assert (row["group"], row["predictor"], row["predictor2"]) == (9, "X782", "X783")

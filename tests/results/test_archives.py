@@ -6,6 +6,7 @@ import pytest
 
 import bbl
 from bbl.errors import ModelFileError
+from bbl.report.summary import Section
 from bbl.storage import read_model, write_model
 
 
@@ -16,6 +17,11 @@ def content(tmp_path_factory):
     data = pd.DataFrame({"y": list("uvw") * 8, "a": rng.integers(0, 3, 24), "b": rng.integers(0, 2, 24)})
     bbl.bbl("y ~ .^2", data, lambda_=0.1, lambdah=0.1, testNull=True, calibrate="offset").save(path, store_data=True)
     return path, *read_model(path)
+
+
+SECTION = {"heading": "Tests", "note": "", "rows": ["a"], "columns": [{"name": "p", "kind": "float", "cells": [0.5]}]}
+TUNING = {"option": "lambda_", "values": [0.1, 1.0], "loss": [0.5, "nan"], "chosen": 0, "temperature": 1.0}
+TUNING |= {"offset": [0.0, 0.0, 0.0], "found": []}
 
 
 def put(array, value, at=0):
@@ -76,6 +82,24 @@ def test_arrays_that_no_fit_has(content, tmp_path, name, change):
         ("index", {"labels": None, "name": {}}),
         ("index", None),
         ("design", {}),
+        ("sections", 3),
+        ("sections", [{}]),
+        ("sections", [SECTION | {"heading": 1}]),
+        ("sections", [SECTION | {"rows": ["a", "b"]}]),
+        ("sections", [SECTION | {"rows": [1]}]),
+        ("sections", [SECTION | {"columns": [{"name": "p", "kind": "object", "cells": [0.5]}]}]),
+        ("sections", [SECTION | {"columns": [{"name": "p", "kind": "float", "cells": "0.5"}]}]),
+        ("sections", [SECTION | {"columns": [{"name": "p", "kind": "float", "cells": ["half"]}]}]),
+        ("sections", [SECTION | {"columns": [{"name": "p", "kind": "int", "cells": [2**63]}]}]),
+        ("sections", [SECTION | {"columns": [{"name": "p", "kind": "text", "cells": [[]]}]}]),
+        ("tuning", 3),
+        ("tuning", {}),
+        ("tuning", TUNING | {"chosen": 2}),
+        ("tuning", TUNING | {"option": "itmax"}),
+        ("tuning", TUNING | {"loss": [0.5]}),
+        ("tuning", TUNING | {"temperature": None}),
+        ("tuning", TUNING | {"found": [["fold 1"]]}),
+        ("tuning", TUNING | {"found": [[1, 2, 3, 4, 5]]}),
     ],
 )
 def test_names_and_options_that_no_fit_has(content, tmp_path, name, value):
@@ -83,6 +107,36 @@ def test_names_and_options_that_no_fit_has(content, tmp_path, name, value):
     write_model(tmp_path / "forged.bbl", meta | {name: value}, arrays)
     with pytest.raises(ModelFileError, match="not a model of this package"):
         bbl.load(tmp_path / "forged.bbl")
+
+
+def test_tables_of_any_columns_come_back_as_they_print(content, tmp_path):
+    path, meta, arrays = content
+    table = pd.DataFrame(
+        {
+            "chisq": [1.5, np.nan, np.inf],
+            "df": [1, 2, 3],
+            "sure": [True, False, True],
+            "why": ["", "None", "not estimable: no such rows"],
+            "Pr(>chisq)": [0.1 + 0.2, 5e-324, -0.0],
+        },
+        index=["dh_[a]^(u)", "dh_[a]^(u)", "\u00e9"],
+    )
+    fit = bbl.load(path)
+    gaps = pd.DataFrame(
+        {"k": pd.array([1, None], dtype="Int64"), "t": ["a", None], "o": pd.Series([None, 2], dtype=object)}
+    )
+    sections = [("Tests", table, "a note"), ("Nothing", pd.DataFrame(), "why not"), ("Gaps", gaps, "")]
+    fit.__dict__["_sections"] = [Section(*section) for section in sections]
+    fit.save(tmp_path / "m.bbl")
+    back = bbl.load(tmp_path / "m.bbl")._sections
+    pd.testing.assert_frame_equal(
+        back[0].table, table, check_exact=True, check_index_type=False, check_column_type=False
+    )
+    assert [(s.heading, s.note) for s in back] == [(s[0], s[2]) for s in sections] and back[1].table.empty
+    assert str(bbl.load(tmp_path / "m.bbl").summary()) == str(fit.summary())
+    bad = meta | {"sections": [SECTION | {"heading": "\x1b[2J", "rows": ["\x07"]}]}
+    write_model(tmp_path / "m.bbl", bad, arrays)
+    assert "\x1b" not in str(bbl.load(tmp_path / "m.bbl").summary())  # nothing that a terminal would obey
 
 
 def test_the_content_itself_is_loaded(content, tmp_path):

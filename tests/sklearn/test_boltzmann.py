@@ -502,3 +502,9 @@ class TestTools:
         prob = cross_val_predict(BBLClassifier(), X, y, cv=KFold(3), method="predict_proba")
         first = BBLClassifier().fit(X[80:], y[80:]).predict_proba(X[:80])
         assert np.array_equal(prob[:80], first)
+
+
+def test_classes_of_several_types_are_refused_in_words():
+    y = np.array(["1", 1] * 10, dtype=object)
+    with pytest.raises(BBLTypeError, match="y mixes labels of the types int, str. Make them all strings"):
+        BBLClassifier().fit(pd.DataFrame({"a": list("uv") * 10}), y)

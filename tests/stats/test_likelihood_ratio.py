@@ -46,7 +46,7 @@ def test_is_the_g_test():
     """Without a prior count the statistic is the G test of the table of groups by levels."""
     rng = np.random.default_rng(5)
     for K, L in ((2, 2), (3, 4), (5, 2)):
-        n = rng.integers(1, 60, (K, L))
+        n = rng.integers(20, 60, (K, L))
         wanted = chi2_contingency(n, correction=False, lambda_="log-likelihood")
         test = likelihood_ratio([n])
         assert test.chisq[0] == pytest.approx(wanted.statistic, rel=1e-10)
@@ -62,7 +62,7 @@ def test_absent_level():
     wanted = 2 * (10 * np.log(0.5) + 2 * np.log(0.2) + 3 * np.log(0.3) + 5 * np.log(0.5))
     wanted -= 2 * (7 * np.log(7 / 20) + 8 * np.log(8 / 20) + 5 * np.log(5 / 20))
     assert test.chisq[0] == pytest.approx(wanted)
-    assert (test.chisq[2], test.p[2]) == (0.0, 1.0)  # a level that occurs nowhere tells nothing
+    assert (test.chisq[2], test.df[2]) == (0.0, 0) and np.isnan(test.p[2])  # a level that occurs nowhere tells nothing
     assert np.isfinite(likelihood_ratio([np.array([[5, 0], [2, 3]])], 1.0).h[0]).all()
 
 
@@ -80,3 +80,12 @@ def test_one_group():
     assert test.chisq[0] == 0.0
     assert test.df[0] == 0
     assert np.isnan(test.p[0])
+
+
+def test_small_counts_have_the_permutation_distribution():
+    test = likelihood_ratio(
+        [np.array([[3, 1], [0, 9]]), np.array([[3, 1, 0], [0, 9, 0]]), np.array([[30, 10], [20, 40]])]
+    )
+    assert test.exact.tolist() == [True, True, False] and test.df.tolist() == [1, 1, 1]
+    assert test.p[1] == pytest.approx(test.p[0])  # the level that never occurs does not count
+    assert test.p[0] == pytest.approx(4 / 286)  # of the tables with these margins only this one

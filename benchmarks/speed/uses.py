@@ -1,7 +1,6 @@
 """Methods that use a model or measure the package alone: prediction, sampling, whole calls, gradients, import."""
 
-from __future__ import annotations
-
+import itertools
 import math
 import os
 import subprocess
@@ -10,18 +9,19 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from scipy.special import expit
 
+import bbl
+from bbl._ext.pseudo import PseudoProblem
 from bbl.engines import PseudoLikelihood
 from bbl.model.chains import Chains
 from bbl.model.energy import Energy
 from bbl.model.layout import Layout
 from bbl.model.states import random_parameters
 from bbl.stats.scores import class_scores
-from benchmarks.measure import Measurement, Options, measured, method
-from benchmarks.methods import one_hot, softmax, starts
-from benchmarks.problems import Model, Part, Problem, Table
-
-__all__ = ["floor_ms"]
+from benchmarks.speed.measure import Measurement, Options, measured, method
+from benchmarks.speed.methods import one_hot, softmax, starts
+from benchmarks.speed.problems import Model, Part, Problem, Table
 
 NAN = float("nan")
 
@@ -37,9 +37,12 @@ def _codes(table: Table) -> np.ndarray:
     return np.column_stack([table.frame[name].cat.codes.to_numpy() for name in table.frame]).astype(np.uint8)
 
 
+def _nothing(found: Any) -> tuple[float, float, dict]:
+    return NAN, NAN, {}
+
+
 def _certainty(scores: np.ndarray) -> tuple[float, float, dict]:
-    difference = np.abs(scores[:, 0] - scores[:, 1])
-    return float((1.0 / (1.0 + np.exp(-difference))).mean()), NAN, {}
+    return float(expit(np.abs(scores[:, 0] - scores[:, 1])).mean()), NAN, {}
 
 
 @method("predict", "bbl")
@@ -81,49 +84,53 @@ def sklearn_predict(table: Table, options: Options) -> Measurement:
 @method("predict", "bbl-frame")
 def bbl_predict_frame(table: Table, options: Options) -> Measurement:
     """Class labels from a data frame of categorical columns by ``predict(type="class")``."""
-    import bbl
-
     train = table.frame.iloc[:2000].assign(y=np.resize(["case", "ctrl"], min(2000, len(table.frame))))
     fit = bbl.bbl("y ~ .^2", train, method="mf", eps=0.5)
-    return measured(lambda: fit.predict(table.frame, type="class"), lambda found: (NAN, NAN, {}), options)
+    return measured(lambda: fit.predict(table.frame, type="class"), _nothing, options)
 
 
 # -- Gibbs sampling: the problem is a Model; objective: mean energy over chains ---------------------------------------
 
 
-def _finish_gibbs(model: Model, options: Options, work: Callable, sweeps: int, chains: int) -> Measurement:
-    """Measure `work`, which advances and returns states (chains, m), and add the rate of updates."""
-    m = len(model.n_levels)
-    layout = Layout(model.n_levels)
-    theta = layout.from_matrix(model.h, model.J)
+def sampler(name: str, prefix: str = "") -> Callable:
+    """Register ``(model, chains, sweeps, threads) -> work``, where work advances and returns states (chains, m)."""
 
-    def check(states):
-        energy = Energy(layout, theta[None])(np.ascontiguousarray(states, dtype=np.uint8))[:, 0]
-        return float(energy.mean()), NAN, {"objective_se": float(energy.std(ddof=1) / math.sqrt(len(energy)))}
+    def register(set_up: Callable) -> Callable:
+        @method("gibbs", name)
+        def run(model: Model, options: Options) -> Measurement:
+            chains, sweeps = (options.more[prefix + key] for key in ("chains", "sweeps"))
+            layout = Layout(model.n_levels)
+            energy_of = Energy(layout, layout.from_matrix(model.h, model.J)[None])
 
-    result = measured(work, check, options)
-    result.more["updates_per_s"] = m * sweeps * chains / result.cpu_s
-    result.more["updates_per_wall_s"] = m * sweeps * chains / result.wall_s
-    return result
+            def check(states):
+                energy = energy_of(np.ascontiguousarray(states, dtype=np.uint8))[:, 0]
+                return float(energy.mean()), NAN, {"objective_se": float(energy.std(ddof=1) / math.sqrt(len(energy)))}
+
+            result = measured(set_up(model, chains, sweeps, options.threads), check, options)
+            for rate, seconds in (("updates_per_s", result.cpu_s), ("updates_per_wall_s", result.wall_s)):
+                result.more[rate] = layout.m * sweeps * chains / seconds
+            return result
+
+        return run
+
+    return register
 
 
-@method("gibbs", "bbl")
-def bbl_gibbs(model: Model, options: Options) -> Measurement:
+@sampler("bbl")
+def bbl_gibbs(model: Model, chains: int, sweeps: int, threads: int) -> Callable:
     """Gibbs chains of the package."""
-    chains, sweeps = options.more["chains"], options.more["sweeps"]
-    run = Chains(model.h, model.J, model.n_levels, chains, 1, options.threads)
+    run = Chains(model.h, model.J, model.n_levels, chains, 1, threads)
 
     def work():
         run.sweep(sweeps)
         return run.codes
 
-    return _finish_gibbs(model, options, work, sweeps, chains)
+    return work
 
 
-@method("gibbs", "numpy")
-def numpy_gibbs(model: Model, options: Options) -> Measurement:
+@sampler("numpy", "numpy_")
+def numpy_gibbs(model: Model, chains: int, sweeps: int, threads: int) -> Callable:
     """Gibbs chains side by side in numpy: a matrix product with the states of all chains for every predictor."""
-    chains, sweeps = options.more["numpy_chains"], options.more["numpy_sweeps"]
     rng = np.random.default_rng(1)
     start = starts(Part(np.empty((0, 0)), model.n_levels))
     X = np.zeros((len(model.h), chains))
@@ -131,35 +138,34 @@ def numpy_gibbs(model: Model, options: Options) -> Measurement:
     def work():
         codes = np.zeros((len(model.n_levels), chains), dtype=np.intp)
         for _ in range(sweeps):
-            for i, (a, b) in enumerate(zip(start[:-1], start[1:], strict=True)):
+            for i, (a, b) in enumerate(itertools.pairwise(start)):
                 weight = np.exp(model.J[a:b] @ X + model.h[a:b, None])
                 upper = np.cumsum(np.vstack([np.ones(chains), weight]), axis=0)
                 codes[i] = (rng.random(chains) * upper[-1] > upper[:-1]).sum(axis=0)
                 X[a:b] = np.arange(1, b - a + 1)[:, None] == codes[i]
         return codes.T
 
-    return _finish_gibbs(model, options, work, sweeps, chains)
+    return work
 
 
-@method("gibbs", "dwave-samplers")
-def dwave_gibbs(model: Model, options: Options) -> Measurement:
+@sampler("dwave-samplers", "dwave_")
+def dwave_gibbs(model: Model, chains: int, sweeps: int, threads: int) -> Callable:
     """D-Wave's simulated annealing held at one temperature, with Gibbs acceptance (binary models only)."""
     import dimod
     from dwave.samplers import SimulatedAnnealingSampler
 
     if np.max(model.n_levels) > 2:
         raise ValueError("dwave-samplers takes binary models only")
-    chains, sweeps = options.more["dwave_chains"], options.more["dwave_sweeps"]
     bqm = dimod.BinaryQuadraticModel(-np.triu(model.J), "BINARY")
     bqm.add_linear_from_array(-model.h)
     settings = {"beta_schedule_type": "custom", "beta_schedule": [1.0], "num_sweeps_per_beta": sweeps}
-    sampler = SimulatedAnnealingSampler()
+    settings |= {"num_reads": chains, "proposal_acceptance_criteria": "Gibbs", "seed": 1}
 
     def work():
-        found = sampler.sample(bqm, num_reads=chains, proposal_acceptance_criteria="Gibbs", seed=1, **settings)
+        found = SimulatedAnnealingSampler().sample(bqm, **settings)
         return found.record.sample[:, np.argsort(found.variables)]
 
-    return _finish_gibbs(model, options, work, sweeps, chains)
+    return work
 
 
 # -- whole calls: the problem is a Table ------------------------------------------------------------------------------
@@ -168,19 +174,15 @@ def dwave_gibbs(model: Model, options: Options) -> Measurement:
 @method("call", "bbl")
 def bbl_call(table: Table, options: Options) -> Measurement:
     """One call of the public API, named by ``op``, from the data frame to the result."""
-    import bbl
-
     more = dict(options.more)
     op, formula, arguments = more.pop("op"), more.pop("formula", "y ~ .^2"), dict(more.pop("arguments", {}))
-    weights = {"weights": more["weights"]} if "weights" in more else {}
+    given = {"n_jobs": options.threads} | ({"weights": more["weights"]} if "weights" in more else {})
     if op == "bbl":
-        return measured(
-            lambda: bbl.bbl(formula, table.frame, n_jobs=options.threads, **weights, **arguments), _fit, options
-        )
+        return measured(lambda: bbl.bbl(formula, table.frame, **given, **arguments), _fit, options)
     if op == "crossVal":
-        settings = {"verbose": 0, "n_jobs": options.threads, **arguments}
-        return measured(lambda: bbl.crossVal(formula, table.frame, **weights, **settings), _score, options)
-    fit = bbl.bbl(formula, table.frame, n_jobs=options.threads, **weights, **more.pop("fit", {}))
+        given = {"verbose": 0, **given, **arguments}
+        return measured(lambda: bbl.crossVal(formula, table.frame, **given), _score, options)
+    fit = bbl.bbl(formula, table.frame, **given, **more.pop("fit", {}))
     frame = table.frame if "rows" not in more else table.frame.iloc[np.arange(more["rows"]) % len(table.frame)]
     works: dict[str, Callable] = {
         "predict": lambda: fit.predict(frame, **arguments),
@@ -188,7 +190,7 @@ def bbl_call(table: Table, options: Options) -> Measurement:
         "summary": lambda: str(fit.summary()),
         "logLik": fit.logLik,
     }
-    return measured(works[op], lambda found: (NAN, NAN, {}), options)
+    return measured(works[op], _nothing, options)
 
 
 def _fit(fit: Any) -> tuple[float, float, dict]:
@@ -200,30 +202,26 @@ def _score(found: Any) -> tuple[float, float, dict]:
     return float(found.maxscore), NAN, {}
 
 
+def _cross_validate(table: Table, options: Options, grids: list[list[float]]) -> Measurement:
+    settings = {"verbose": 0, "n_jobs": options.threads, "shuffle": True, "seed": 1, "refit": False}
+
+    def work():
+        found = [bbl.crossVal("y ~ .^2", table.frame, lambda_=grid, **settings) for grid in grids]
+        return max(found, key=lambda f: f.maxscore)
+
+    return measured(work, _score, options)
+
+
 @method("crossval", "bbl-grid")
 def bbl_grid(table: Table, options: Options) -> Measurement:
     """crossVal over the whole grid at once, warm starts included."""
-    import bbl
-
-    settings = {"verbose": 0, "n_jobs": options.threads, "shuffle": True, "seed": 1, "refit": False}
-    grid = options.more["grid"]
-    return measured(lambda: bbl.crossVal("y ~ .^2", table.frame, lambda_=grid, **settings), _score, options)
+    return _cross_validate(table, options, [options.more["grid"]])
 
 
 @method("crossval", "bbl-one-by-one")
 def bbl_one_by_one(table: Table, options: Options) -> Measurement:
     """crossVal for each setting by itself: what the grid would cost without warm starts."""
-    import bbl
-
-    settings = {"verbose": 0, "n_jobs": options.threads, "shuffle": True, "seed": 1, "refit": False}
-    grid = options.more["grid"]
-
-    def work():
-        return max(
-            (bbl.crossVal("y ~ .^2", table.frame, lambda_=[v], **settings) for v in grid), key=lambda f: f.maxscore
-        )
-
-    return measured(work, _score, options)
+    return _cross_validate(table, options, [[value] for value in options.more["grid"]])
 
 
 @method("import", "bbl")
@@ -259,61 +257,57 @@ def floor_ms(part: Part) -> float:
         if states * L > STATES:
             composites, states = composites + 1, 1
         states *= L
-    blocks = math.ceil(len(n_levels) / LANES)
-    logits = max(n_levels) - 1
-    rows = len(part.codes)
-    loads = 2.0 * rows * blocks * logits * composites
-    return (loads / LOADS_PER_NS + rows * blocks * LANES * logits / EXPS_PER_NS) / 1e6
+    logits = len(part.codes) * math.ceil(len(n_levels) / LANES) * (max(n_levels) - 1)
+    return logits * (2.0 * composites / LOADS_PER_NS + LANES / EXPS_PER_NS) / 1e6
 
 
-def _point(part: Part, penalty: float) -> np.ndarray:
-    """Return site matrix of a fit to low accuracy: a point as the optimiser meets it."""
-    layout = Layout(part.n_levels)
-    return PseudoLikelihood(lambda_=penalty, tolerance=1e-3).fit(part.sample, layout).site_theta
+def _finish_gradient(problem: Problem, options: Options, set_up: Callable) -> Measurement:
+    """Measure what `set_up(part, theta, penalty)` returns, at a point of low accuracy, as the optimiser meets it."""
+    part, penalty = problem.parts[0], options.more["penalty"]
+    rough = PseudoLikelihood(lambda_=penalty, tolerance=1e-3)
+
+    def check(found):
+        value, gradient = found
+        norms = np.sqrt(np.add.reduceat((np.asarray(gradient) ** 2).sum(axis=1), starts(part)[:-1]))
+        return float(np.mean(value)), float(norms.max()), {"floor_ms": floor_ms(part)}
+
+    theta = rough.fit(part.sample, Layout(part.n_levels)).site_theta
+    return measured(set_up(part, theta, penalty), check, options)
 
 
 @method("gradient", "bbl")
 def bbl_gradient(problem: Problem, options: Options) -> Measurement:
     """Objective and gradient of all sites by the package's kernel, once it is set up."""
-    from bbl._ext.pseudo import PseudoProblem
 
-    part, penalty = problem.parts[0], options.more["penalty"]
-    layout = Layout(part.n_levels)
-    theta = _point(part, penalty)
-    kernel = PseudoProblem(part.codes, np.ones(len(part.codes)), layout.n_levels, layout.mask)
+    def set_up(part: Part, theta: np.ndarray, penalty: float) -> Callable:
+        layout = Layout(part.n_levels)
+        kernel = PseudoProblem(part.codes, np.ones(len(part.codes)), layout.n_levels, layout.mask)
+        return lambda: kernel.objective(theta, penalty, 0.0)
 
-    def check(found):
-        value, gradient = found
-        norms = np.sqrt(np.add.reduceat((np.asarray(gradient) ** 2).sum(axis=1), layout.start[:-1]))
-        return float(np.mean(value)), float(norms.max()), {"floor_ms": floor_ms(part)}
-
-    return measured(lambda: kernel.objective(theta, penalty, 0.0), check, options)
+    return _finish_gradient(problem, options, set_up)
 
 
 @method("gradient", "numpy")
 def numpy_gradient(problem: Problem, options: Options) -> Measurement:
     """The same by dense matrix products."""
-    part, penalty = problem.parts[0], options.more["penalty"]
-    start, X = starts(part), np.column_stack([np.ones(len(part.codes)), one_hot(part)])
-    theta, width = _point(part, penalty), np.diff(start)
-    Y, own = X[:, 1:], np.equal.outer(*[np.repeat(np.arange(len(width)), width)] * 2)
 
-    def work():
-        logits = X @ theta.T
-        inner = (logits * Y).sum(axis=0)
-        P, total = softmax(logits, start[:-1], width)
-        P -= Y
-        gradient = P.T @ X
-        gradient /= len(X)
-        gradient[:, 1:] += penalty * theta[:, 1:]
-        gradient[:, 1:][own] = 0.0
-        squares = np.add.reduceat(inner, start[:-1]) - total.sum(axis=0)
-        return -squares / len(X) + 0.5 * penalty * np.add.reduceat(
-            (theta[:, 1:] ** 2).sum(axis=1), start[:-1]
-        ), gradient
+    def set_up(part: Part, theta: np.ndarray, penalty: float) -> Callable:
+        first, width = starts(part)[:-1], np.asarray(part.n_levels) - 1
+        X = np.column_stack([np.ones(len(part.codes)), one_hot(part)])
+        Y, own = X[:, 1:], np.equal.outer(*[np.repeat(np.arange(len(width)), width)] * 2)
 
-    def check(found):
-        norms = np.sqrt(np.add.reduceat((found[1] ** 2).sum(axis=1), start[:-1]))
-        return float(found[0].mean()), float(norms.max()), {"floor_ms": floor_ms(part)}
+        def work():
+            logits = X @ theta.T
+            inner = (logits * Y).sum(axis=0)
+            P, total = softmax(logits, first, width)
+            P -= Y
+            gradient = P.T @ X
+            gradient /= len(X)
+            gradient[:, 1:] += penalty * theta[:, 1:]
+            gradient[:, 1:][own] = 0.0
+            value = (total.sum(axis=0) - np.add.reduceat(inner, first)) / len(X)
+            return value + 0.5 * penalty * np.add.reduceat((theta[:, 1:] ** 2).sum(axis=1), first), gradient
 
-    return measured(work, check, options)
+        return work
+
+    return _finish_gradient(problem, options, set_up)

@@ -1,14 +1,10 @@
 """Plots of the results: fits by method, scaling with exponents, distance to the floor, sampling, R's run times."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.report import Results, exponent
-
-__all__ = ["draw"]
+from benchmarks.speed.summary import Results, exponent
 
 # Okabe and Ito's colours, told apart under all common forms of colour blindness; markers differ as well
 STYLE = {
@@ -26,13 +22,7 @@ STYLE = {
     "quoted": ("#555555", "x"),
 }
 FITS = ("W1", "W2", "W3", "W4", "W5", "W1, no penalty", "W3, no penalty", "wide", "MNIST")
-PLAIN = {
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "grid.color": "#e0e0e0",
-    "font.size": 9,
-}
+PLAIN = {"axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.color": "#e0e0e0"}
 
 
 def draw(folder: Path) -> list[Path]:
@@ -43,28 +33,49 @@ def draw(folder: Path) -> list[Path]:
     import matplotlib.pyplot as plt
 
     results, out = Results(folder), []
-    with plt.rc_context(PLAIN):
-        for name, plot in (
-            ("fit", fit),
-            ("scaling", scaling),
-            ("threads", threads),
-            ("gradient", gradient),
-            ("gibbs", gibbs),
-            ("r", r_files),
-        ):
+    with plt.rc_context(PLAIN | {"font.size": 9, "legend.frameon": False}):
+        for plot in (fit, scaling, threads, gradient, gibbs, r):
             figure = plot(plt, results)
             if figure is not None:
-                figure.savefig(folder / f"{name}.png", dpi=130, bbox_inches="tight")
+                out.append(folder / f"{plot.__name__}.png")
+                figure.savefig(out[-1], dpi=130, bbox_inches="tight")
                 plt.close(figure)
-                out.append(folder / f"{name}.png")
     return out
 
 
-def _legend(ax, **options) -> None:
-    handles, labels = ax.get_legend_handles_labels()
-    unique = dict(zip(labels, handles, strict=True))
-    order = [name for name in STYLE if name in unique]
-    ax.legend([unique[n] for n in order], order, frameon=False, **options)
+def _panels(plt, count: int):
+    """Return a figure of panels side by side."""
+    figure, axes = plt.subplots(1, count, figsize=(3.6 * count, 3.2), squeeze=False, layout="tight")
+    return figure, axes[0]
+
+
+def _log_axes(ax, label: str, values: list[float]) -> None:
+    ax.set(xscale="log", yscale="log", xlabel=label)
+    ax.set_xticks(values, [f"{v / 1000:g}k" if v >= 1000 else f"{v:g}" for v in values])
+    ax.minorticks_off()
+
+
+def _lines(ax, results: Results, case: str, label: str) -> list[dict]:
+    """Draw CPU seconds over what varies in a case, for the package and numpy; return the rows of the package."""
+    for name in ("bbl", "numpy"):
+        rows = results.of(suite="scaling", case=case, method=name)
+        if len(rows) > 1:
+            x, y = (np.array([r[k] for r in rows]) for k in ("value", "cpu_s"))
+            color, marker = STYLE[name]
+            slope = f", {exponent(x, y):.2f}" if len(x) > 3 else ""
+            ax.plot(x, y, marker + "-", color=color, ms=5, label=name + slope)
+    own = results.of(suite="scaling", case=case, method="bbl")
+    _log_axes(ax, label, [row["value"] for row in own])
+    return own
+
+
+def _grouped_bars(ax, names: list[str], values: list, width: float, text: str, size: int) -> None:
+    """Draw the values (one list for each method) of several cases as bars side by side, with numbers on them."""
+    for k, (name, heights) in enumerate(zip(names, values, strict=True)):
+        at = np.arange(len(heights)) + 1.07 * width * (k - (len(names) - 1) / 2)
+        bars = ax.bar(at, heights, width, color=STYLE[name][0], label=name, hatch=("", "//", "..")[k])
+        ax.bar_label(bars, [format(v, text) if np.isfinite(v) else "" for v in heights], fontsize=size)
+    ax.set_yscale("log")
 
 
 def fit(plt, results: Results):
@@ -87,7 +98,9 @@ def fit(plt, results: Results):
     ax.set_yticks(range(len(cases)), list(reversed(cases)))
     ax.set_ylim(-0.6, len(cases) - 0.4)
     ax.set_xlabel("CPU seconds, whole problem, gradient norm 1e-6, one core")
-    _legend(ax, loc="upper left", bbox_to_anchor=(1.01, 1.0))
+    unique = dict(zip(*ax.get_legend_handles_labels()[::-1], strict=True))
+    order = [name for name in STYLE if name in unique]
+    ax.legend([unique[name] for name in order], order, loc="upper left", bbox_to_anchor=(1.01, 1.0))
     return figure
 
 
@@ -101,30 +114,12 @@ def scaling(plt, results: Results):
     panels = [c for c in titles if len(results.of(suite="scaling", case=c, method="bbl")) > 1]
     if not panels:
         return None
-    figure, axes = plt.subplots(1, len(panels), figsize=(3.6 * len(panels), 3.2), squeeze=False)
-    for ax, case in zip(axes[0], panels, strict=True):
-        for name in ("bbl", "numpy"):
-            _line(ax, results, case, name)
-        _log_axes(ax, titles[case], [r["value"] for r in results.of(suite="scaling", case=case, method="bbl")])
-        ax.legend(frameon=False, title="method, exponent", fontsize=8, title_fontsize=8)
-    axes[0][0].set_ylabel("CPU seconds of a fit")
-    figure.tight_layout()
+    figure, axes = _panels(plt, len(panels))
+    for ax, case in zip(axes, panels, strict=True):
+        _lines(ax, results, case, titles[case])
+        ax.legend(title="method, exponent", fontsize=8, title_fontsize=8)
+    axes[0].set_ylabel("CPU seconds of a fit")
     return figure
-
-
-def _log_axes(ax, label: str, values: list[float]) -> None:
-    ax.set(xscale="log", yscale="log", xlabel=label)
-    ax.set_xticks(values, [f"{v / 1000:g}k" if v >= 1000 else f"{v:g}" for v in values])
-    ax.minorticks_off()
-
-
-def _line(ax, results: Results, case: str, name: str) -> None:
-    rows = results.of(suite="scaling", case=case, method=name)
-    if len(rows) < 2:
-        return
-    x, y = (np.array([r[k] for r in rows]) for k in ("value", "cpu_s"))
-    color, marker = STYLE[name]
-    ax.plot(x, y, marker + "-", color=color, ms=5, label=f"{name}, {exponent(x, y):.2f}" if len(x) > 3 else name)
 
 
 def threads(plt, results: Results):
@@ -137,7 +132,7 @@ def threads(plt, results: Results):
             lines[case] = [(k, seconds[1.0] / seconds[k]) for k in sorted(seconds)]
     if not lines:
         return None
-    figure, ax = plt.subplots(figsize=(3.6, 3.2))
+    figure, (ax,) = _panels(plt, 1)
     counts = sorted({k for line in lines.values() for k, _ in line})
     ax.plot(counts, counts, "k--", lw=1, label="as many times faster as threads")
     styles = [s for name, s in STYLE.items() if not name.startswith("bbl-")]
@@ -146,8 +141,7 @@ def threads(plt, results: Results):
     _log_axes(ax, "threads", counts)
     ax.set_yticks(counts, [f"{k:g}" for k in counts])
     ax.set_ylabel("times faster, elapsed")
-    ax.legend(frameon=False, fontsize=8)
-    figure.tight_layout()
+    ax.legend(fontsize=8)
     return figure
 
 
@@ -157,29 +151,19 @@ def gradient(plt, results: Results):
     lines = [c for c in ("gradient, m", "gradient, L") if len(results.of(suite="scaling", case=c, method="bbl")) > 1]
     if not names and not lines:
         return None
-    figure, axes = plt.subplots(1, 1 + len(lines), figsize=(3.6 * (1 + len(lines)), 3.2), squeeze=False)
-    ax = axes[0][0]
-    for k, (name, offset) in enumerate((("bbl", -0.2), ("numpy", 0.2))):
-        floors = [results.quote(f"gradient, {n}", "floor, float64") for n in names]
-        times = [results.one("cpu_s", suite="scaling", case=f"gradient, {n}", method=name) for n in names]
-        values = np.array(times) / np.array(floors)
-        bars = ax.bar(np.arange(len(names)) + offset, values, 0.38, color=STYLE[name][0], label=name, hatch="//" * k)
-        ax.bar_label(bars, [f"{v:.1f}" for v in values], fontsize=8)
+    figure, (ax, *others) = _panels(plt, 1 + len(lines))
+    values = [[results.over_floor(n, method) for n in names] for method in ("bbl", "numpy")]
+    _grouped_bars(ax, ["bbl", "numpy"], values, 0.38, ".1f", 8)
     ax.axhline(1.0, color="black", lw=0.8)
-    ax.set_yscale("log")
-    ax.set_ylim(0.7, 2.5 * max(values, default=10.0))
+    ax.set_ylim(0.7, 2.5 * max(values[1], default=10.0))
     ax.set_xticks(range(len(names)), names)
     ax.set_ylabel("one gradient over the floor")
-    ax.legend(frameon=False)
-    for ax, case in zip(axes[0][1:], lines, strict=True):
-        for name in ("bbl", "numpy"):
-            _line(ax, results, case, name)
-        rows = results.of(suite="scaling", case=case, method="bbl")
+    ax.legend()
+    for ax, case in zip(others, lines, strict=True):
+        rows = _lines(ax, results, case, "predictors m" if case.endswith("m") else "levels L")
         ax.plot([r["value"] for r in rows], [1e-3 * r["more"]["floor_ms"] for r in rows], "k--", lw=1, label="floor")
-        _log_axes(ax, "predictors m" if case.endswith("m") else "levels L", [r["value"] for r in rows])
-        ax.legend(frameon=False, fontsize=8)
+        ax.legend(fontsize=8)
         ax.set_ylabel("CPU seconds of one gradient")
-    figure.tight_layout()
     return figure
 
 
@@ -191,33 +175,29 @@ def gibbs(plt, results: Results):
     cases = list(dict.fromkeys(r["case"] for r in rows))
     names = [n for n in ("bbl", "numpy", "dwave-samplers") if any(r["method"] == n for r in rows)]
     figure, ax = plt.subplots(figsize=(8, 3.4))
-    for k, name in enumerate(names):
-        values = [results.one("updates_per_s", suite="gibbs", case=c, method=name) for c in cases]
-        at = np.arange(len(cases)) + 0.27 * (k - (len(names) - 1) / 2)
-        bars = ax.bar(at, values, 0.25, color=STYLE[name][0], label=name, hatch=("", "//", "..")[k])
-        ax.bar_label(bars, [f"{v:.1e}" if np.isfinite(v) else "" for v in values], fontsize=7)
-    ax.set_yscale("log")
+    values = [[results.one("updates_per_s", suite="gibbs", case=c, method=n) for c in cases] for n in names]
+    _grouped_bars(ax, names, values, 0.25, ".1e", 7)
     ax.set_xticks(range(len(cases)), cases)
     ax.set_ylabel("site updates per second, one core")
-    ax.legend(frameon=False, loc="upper right")
+    ax.legend(loc="upper right")
     return figure
 
 
-def r_files(plt, results: Results):
+def r(plt, results: Results):
     """Bars: how many times faster whole calls are than R's bbl."""
-    found = []
-    for q in results.quoted:
-        own = results.one("cpu_s", suite="latency", case=q["case"], method="bbl") if q["suite"] == "latency" else np.nan
-        if np.isfinite(own):
-            found.append((q["case"], q["cpu_s"] / own, q["cpu_s"], own))
+    quoted = [q for q in results.quoted if q["suite"] == "latency"]
+    found = [(q["case"], q["cpu_s"], results.own(suite="latency", case=q["case"])) for q in quoted]
+    found = [row for row in found if np.isfinite(row[2])][::-1]
     if not found:
         return None
+    cases, theirs, ours = zip(*found, strict=True)
+    ratio = np.array(theirs) / np.array(ours)
     figure, ax = plt.subplots(figsize=(8, 0.3 * len(found) + 1.0))
-    found = found[::-1]
-    bars = ax.barh(range(len(found)), [f[1] for f in found], color=STYLE["bbl"][0])
-    ax.bar_label(bars, [f" {f[1]:,.0f} x   ({f[2]:.3g} s -> {f[3]:.2g} s)" for f in found], fontsize=8)
+    bars = ax.barh(range(len(found)), ratio, color=STYLE["bbl"][0])
+    texts = zip(ratio, theirs, ours, strict=True)
+    ax.bar_label(bars, [f" {x:,.0f} x   ({r:.3g} s -> {own:.2g} s)" for x, r, own in texts], fontsize=8)
     ax.set_xscale("log")
-    ax.set_xlim(0.5, 50 * max(f[1] for f in found))
-    ax.set_yticks(range(len(found)), [f[0] for f in found])
+    ax.set_xlim(0.5, 50 * ratio.max())
+    ax.set_yticks(range(len(found)), cases)
     ax.set_xlabel("times faster than R bbl 1.0.0, whole call, CPU time (R: quoted)")
     return figure

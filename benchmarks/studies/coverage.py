@@ -1,4 +1,4 @@
-"""Coverage of confidence intervals and level of the pair tests on simulated data: ``python -m benchmarks.coverage``."""
+"""Coverage of intervals, level and power of tests on simulated data: ``python -m benchmarks.coverage``."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ import bbl
 from bbl.errors import BBLError, ConvergenceWarning, DataWarning
 from bbl.model.layout import Layout
 from bbl.model.states import random_parameters, sample_groups
+from benchmarks import level
 from benchmarks.report import table
 
-RESULTS = Path(__file__).resolve().parent / "results"
+RESULTS = Path(__file__).resolve().parents[1] / "results"
 LEVELS = (0.05, 0.01)
 COLUMNS = ("setting", "replicate", "kind", "parameters", "covered", "tests", "p05", "p01", "seconds")
 
@@ -42,6 +43,11 @@ class Setting:
 
 
 SETTINGS = (
+    Setting((2,) * 2, 100),
+    Setting((2,) * 4, 100),
+    Setting((2,) * 4, 400),
+    Setting((2, 3, 4), 200),
+    Setting((3,) * 4, 1000),
     Setting((2,) * 5, 4000),
     Setting((2,) * 10, 4000),
     Setting((2,) * 10, 15000, groups=3),
@@ -75,7 +81,8 @@ def replicate(setting: Setting, at: int, number: int) -> list[tuple]:
         p = tests.loc[tests["predictor2"].notna(), "p"].to_numpy()[np.tile(zero, len(truth))]
         rejected = [int((p < level).sum()) for level in LEVELS]
         used = time.process_time() - begin
-        out.append((setting.name, number, kind, len(covered), int(covered.sum()), len(p), *rejected, used))
+        made = int(intervals["lower"].notna().sum())
+        out.append((setting.name, number, kind, made, int(covered.sum()), int((~np.isnan(p)).sum()), *rejected, used))
     return out
 
 
@@ -119,16 +126,18 @@ def summarise(frame: pd.DataFrame) -> list[str]:
         "Random models with fields N(0, 0.5^2), half of the pairs without interaction, a new model for every sample; "
         "fitted with lambda 0 (`python -m benchmarks.coverage`). Coverage is that of the 95% intervals of "
         "`fit.inference().table()`, rejection that of `tests()` over pairs whose couplings are truly zero; ± is the "
-        f"Monte-Carlo standard error over samples. {lost} samples had no finite optimum and are not counted.",
+        "Monte-Carlo standard error over samples. Parameters and pairs without an interval or a test are not counted."
+        + (f" {lost} samples could not be fitted." if lost else ""),
         "",
         *table(head, rows),
     ]
 
 
 def main() -> None:
-    """Run and write ``results/coverage.csv`` and ``coverage.md``."""
+    """Run and write ``results/coverage.csv``, ``level.csv`` and ``coverage.md``."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--replicates", type=int, default=60)
+    parser.add_argument("--replicates", type=int, default=12)
+    parser.add_argument("--tests", type=int, default=500, help="replicates of each cell of the level and power study")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--out", type=Path, default=RESULTS)
     args = parser.parse_args()
@@ -137,7 +146,9 @@ def main() -> None:
     frame = pd.DataFrame([row for run in runs for row in run], columns=COLUMNS)
     args.out.mkdir(parents=True, exist_ok=True)
     frame.to_csv(args.out / "coverage.csv", index=False, float_format="%.4g")
-    lines = summarise(frame)
+    tests = level.run(args.tests, args.jobs)
+    tests.to_csv(args.out / "level.csv", index=False)
+    lines = [*summarise(frame), "", *level.summarise(tests)]
     (args.out / "coverage.md").write_text("\n".join(lines) + "\n")
     print("\n".join(lines))
 

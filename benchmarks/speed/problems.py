@@ -1,22 +1,19 @@
 """Named problems: encoded groups to fit, tables for whole calls, models to sample; from files or generated."""
 
-from __future__ import annotations
-
-import gzip
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
 
 import numpy as np
 import pandas as pd
 
+import bbl
 from bbl.engines import MeanField, PseudoLikelihood
 from bbl.model.layout import Layout
 from bbl.model.states import random_parameters, sample_groups, sample_states
 from bbl.rows.sample import Sample
-
-__all__ = ["PROBLEMS", "TABLES", "Model", "Part", "Problem", "Table", "data_folder", "make_model", "pick_sites"]
+from benchmarks.files import mnist as mnist_images
+from benchmarks.files import mnist_sample, shared_file
 
 LETTERS = np.array(list("acgtdefhiklmnpqrsvwxy"))
 
@@ -36,17 +33,10 @@ class Part:
 
 @dataclass(frozen=True)
 class Problem:
-    """Groups that are fitted each by itself.
-
-    Attributes
-    ----------
-    parts : list of Part
-        The response groups (of several data sets, one after the other).
-    source : {"file", "generated"}
-    """
+    """Groups that are fitted each by itself: the response groups (of several data sets, one after the other)."""
 
     parts: list[Part]
-    source: str
+    source: str  # "file" or "generated"
 
     def stacked(self) -> tuple[np.ndarray, np.ndarray]:
         """Return codes (n, m) and response (n,) of parts that share their predictors."""
@@ -69,18 +59,7 @@ class Model:
     h: np.ndarray
     J: np.ndarray
     n_levels: np.ndarray
-
-
-def data_folder() -> Path | None:
-    """Return the folder with the problem files: ``BBL_SHARED``, or ``shared`` beside the checkout, if it is there."""
-    folder = Path(os.environ.get("BBL_SHARED") or Path(__file__).resolve().parents[2] / "shared")
-    return folder if folder.is_dir() else None
-
-
-def _file(*path: str) -> Path | None:
-    folder = data_folder()
-    found = folder.joinpath(*path) if folder else None
-    return found if found and found.is_file() else None
+    source: str
 
 
 # -- generators -------------------------------------------------------------------------------------------------------
@@ -91,16 +70,11 @@ def potts(
 ) -> Part:
     """Draw `n` rows of a sparse random model: `m` predictors of `L` levels, a share `density` of pairs coupled."""
     rng = np.random.default_rng(seed)
-    h, J = _sparse_model(m, L, density, field, coupling, rng)
-    levels = np.full(m, L)
-    return Part(sample_states(h, J, levels, n, rng, burn_in=200, thin=5).astype(np.uint8), levels)
-
-
-def _sparse_model(m, L, density, field, coupling, rng) -> tuple[np.ndarray, np.ndarray]:
-    A = L - 1
+    A, levels = L - 1, np.full(m, L)
     pairs = np.triu(rng.random((m, m)) < density, 1)
     J = rng.normal(0.0, coupling, (m * A, m * A)) * np.kron(pairs, np.ones((A, A)))
-    return rng.normal(0.0, field, m * A), J + J.T
+    states = sample_states(rng.normal(0.0, field, m * A), J + J.T, levels, n, rng, burn_in=200, thin=5)
+    return Part(states.astype(np.uint8), levels)
 
 
 def images(n: int, side: int = 28, groups: int = 10, seed: int = 1) -> list[np.ndarray]:
@@ -143,44 +117,26 @@ def problem(function: Callable[..., Problem]) -> Callable[..., Problem]:
     return function
 
 
-def _from_npz(name: str) -> Problem | None:
-    path = _file("data", "perf", f"{name}.npz")
-    if path is None:
-        return None
+def _images(*arguments, **options) -> Part:
+    codes = np.concatenate(images(*arguments, **options))
+    return Part(codes, np.full(codes.shape[1], 2))
+
+
+def _one_group(name: str, full: Callable[[], Part], small: Callable[[], Part], quick: bool = False) -> Problem:
+    path = shared_file("data", "perf", f"{name}.npz")
+    if quick or path is None:
+        return Problem([small() if quick else full()], "generated")
     with np.load(path) as data:
         return Problem([Part(np.ascontiguousarray(data["x"]), data["L"])], "file")
 
 
-@problem
-def W1(quick: bool = False) -> Problem:
-    """Return 5,000 rows x 100 binary predictors."""
-    if quick:
-        return Problem([potts(500, 12, 2)], "generated")
-    return _from_npz("W1") or Problem([potts(5000, 100, 2, 0.04, 0.55, 0.39)], "generated")
-
-
-@problem
-def W2(quick: bool = False) -> Problem:
-    """Return 6,000 rows x 784 binary predictors, images of all groups together."""
-    if quick:
-        return Problem([Part(np.concatenate(images(600, side=6)), np.full(36, 2))], "generated")
-    return _from_npz("W2") or Problem([Part(np.concatenate(images(6000)), np.full(784, 2))], "generated")
-
-
-@problem
-def W3(quick: bool = False) -> Problem:
-    """Return 10,000 rows x 50 predictors of 4 levels."""
-    if quick:
-        return Problem([potts(800, 6, 4)], "generated")
-    return _from_npz("W3") or Problem([potts(10000, 50, 4, 0.09, 0.5, 0.45)], "generated")
-
-
-@problem
-def W4(quick: bool = False) -> Problem:
-    """Return 5,000 rows x 60 predictors of 21 levels."""
-    if quick:
-        return Problem([potts(2000, 4, 8)], "generated")
-    return _from_npz("W4") or Problem([potts(5000, 60, 21, 0.066, 1.0, 0.86)], "generated")
+for _name, *_makers in (
+    ("W1", partial(potts, 5000, 100, 2, 0.04, 0.55, 0.39), partial(potts, 500, 12, 2)),
+    ("W2", partial(_images, 6000), partial(_images, 600, side=6)),
+    ("W3", partial(potts, 10000, 50, 4, 0.09, 0.5, 0.45), partial(potts, 800, 6, 4)),
+    ("W4", partial(potts, 5000, 60, 21, 0.066, 1.0, 0.86), partial(potts, 2000, 4, 8)),
+):
+    PROBLEMS[_name] = partial(_one_group, _name, *_makers)
 
 
 @problem
@@ -188,22 +144,12 @@ def W5(quick: bool = False) -> Problem:
     """Return 40 data sets of 2,000 rows in two groups, 3 to 12 predictors of 2 to 6 levels."""
     if quick:
         return Problem([p for m in (3, 4) for p in mixed(m, 600, seed=m)], "generated")
-    path = _file("data", "perf", "W5.npz")
+    path = shared_file("data", "perf", "W5.npz")
     if path is None:
         return Problem([p for k in range(40) for p in mixed(3 + k // 4, seed=k)], "generated")
     with np.load(path) as data:
         sets = [(data[f"x_{k}"], data[f"y_{k}"], data[f"L_{k}"]) for k in range(int(data["n"]))]
     return Problem([Part(np.ascontiguousarray(x[y == g]), L) for x, y, L in sets for g in (0, 1)], "file")
-
-
-def _idx(name: str) -> np.ndarray | None:
-    """Return the bytes of an IDX file, images as rows."""
-    path = _file("data", "mnist", name)
-    if path is None:
-        return None
-    raw = gzip.decompress(path.read_bytes())
-    dims = [int.from_bytes(raw[4 + 4 * k : 8 + 4 * k], "big") for k in range(raw[3])]
-    return np.frombuffer(raw, np.uint8, offset=4 + 4 * len(dims)).reshape(dims[0], -1)
 
 
 @problem
@@ -212,13 +158,11 @@ def mnist(quick: bool = False) -> Problem:
 
     Where a pixel is constant in a group, the group has the one extra row that the package adds in that case.
     """
-    pixels, label = _idx("train-images-idx3-ubyte.gz"), _idx("train-labels-idx1-ubyte.gz")
-    if quick:
-        groups, source = images(1000, side=6), "generated"
-    elif pixels is None or label is None:
-        groups, source = images(60000), "generated"
+    frame = None if quick else mnist_images("train")
+    if frame is None:
+        groups, source = images(1000, side=6) if quick else images(60000), "generated"
     else:
-        groups, source = [(pixels[label[:, 0] == k] > 127).astype(np.uint8) for k in range(10)], "file"
+        groups, source = [rows.iloc[:, 1:].to_numpy(dtype=np.uint8) for _, rows in frame.groupby("y")], "file"
     layout = Layout(np.full(groups[0].shape[1], 2), np.empty((0, 2)))
     samples = [PseudoLikelihood().prepare(Sample(g, np.ones(len(g))), layout) for g in groups]
     return Problem([Part(np.ascontiguousarray(s.codes), layout.n_levels) for s in samples], source)
@@ -254,27 +198,21 @@ TABLES: dict[str, Callable[..., Table]] = {}
 
 
 def _timing_table(name: str, n: int, m: int, L: int, quick: bool = False) -> Table:
-    """Return two groups of n / 2 rows with `m` predictors of `L` letters."""
-    path = _file("reference", "timing", f"{name}.csv.gz")
-    if path is not None and not quick:
+    """Return two groups of n / 2 rows with `m` predictors of `L` letters, in random order: y, v1, v2, ..."""
+    path = None if quick else shared_file("reference", "timing", f"{name}.csv.gz")
+    if path:
         return Table(pd.read_csv(path, dtype=str), "file")
     if quick:
         n, m = n // 10, min(m, 8)
-    return Table(letters([potts(n // 2, m, L, min(1.0, 4.0 / m), seed=k) for k in (1, 2)]), "generated")
-
-
-def letters(parts: list[Part]) -> pd.DataFrame:
-    """Return the rows of two groups in random order: y ("case", "ctrl"), then v1, v2, ... as letters."""
-    codes = np.concatenate([p.codes for p in parts])
-    y = np.repeat(["case", "ctrl"], [len(p.codes) for p in parts])
-    order = np.random.default_rng(0).permutation(len(y))
-    columns = {f"v{i + 1}": LETTERS[codes[order, i]] for i in range(codes.shape[1])}
-    return pd.DataFrame({"y": y[order], **columns}).astype(object)
+    codes = np.concatenate([potts(n // 2, m, L, min(1.0, 4.0 / m), seed=k).codes for k in (1, 2)])
+    y = np.repeat(["case", "ctrl"], n // 2)
+    order = np.random.default_rng(0).permutation(n)
+    columns = {f"v{i + 1}": LETTERS[codes[order, i]] for i in range(m)}
+    return Table(pd.DataFrame({"y": y[order], **columns}).astype(object), "generated")
 
 
 for _n, _m, _L in ((2000, 10, 4), (2000, 20, 4), (2000, 50, 4), (10000, 50, 2), (1000, 100, 2), (1000, 200, 2)):
-    _name = f"n{_n}_m{_m}_L{_L}"
-    TABLES[_name] = lambda quick=False, a=(_name, _n, _m, _L): _timing_table(*a, quick=quick)
+    TABLES[f"n{_n}_m{_m}_L{_L}"] = partial(_timing_table, f"n{_n}_m{_m}_L{_L}", _n, _m, _L)
 
 
 def table(function: Callable[..., Table]) -> Callable[..., Table]:
@@ -286,31 +224,24 @@ def table(function: Callable[..., Table]) -> Callable[..., Table]:
 @table
 def titanic(quick: bool = False) -> Table:
     """Return the Titanic counts, with column Freq."""
-    from bbl.datasets import load_titanic
-
-    return Table(load_titanic(), "file")
+    return Table(bbl.datasets.load_titanic(), "file")
 
 
 @table
 def titanic_rows(quick: bool = False) -> Table:
     """Return the Titanic, one row per person, every other one of them (1,101 rows)."""
-    counts = titanic().frame
-    rows = counts.loc[counts.index.repeat(counts["Freq"])].drop(columns="Freq")
+    rows = bbl.freq2raw(titanic().frame, "Freq")
     return Table(rows.sample(frac=1, random_state=1).iloc[:1101].reset_index(drop=True), "file")
 
 
 @table
 def mnist_r(quick: bool = False) -> Table:
     """Return 1,000 binary images as columns y, X1, ..., less the constant pixels, as 0/1 integers."""
-    path = _file("data", "bbl-r", "mnist_train.csv.gz")
-    if path is not None and not quick:
-        frame, source = pd.read_csv(path), "file"
-    else:
-        groups = images(200 if quick else 1000, side=5 if quick else 28)
-        codes = np.concatenate(groups)
+    frame, source = None if quick else mnist_sample("train"), "file"
+    if frame is None:
+        codes, source = _images(200, side=5).codes if quick else _images(1000).codes, "generated"
         frame = pd.DataFrame(codes, columns=[f"X{i + 1}" for i in range(codes.shape[1])])
-        frame.insert(0, "y", np.repeat(np.arange(10), len(groups[0])))
-        source = "generated"
+        frame.insert(0, "y", np.repeat(np.arange(10), len(codes) // 10))
     return Table(frame.loc[:, frame.nunique() > 1], source)
 
 
@@ -329,7 +260,8 @@ def rows4(quick: bool = False, n: int = 1_000_000) -> Table:
 
 def make_model(name: str, quick: bool = False) -> Model:
     """Return the mean-field fit (eps 0.5) of problem `name`: dense couplings as a fitted model has them."""
-    part = PROBLEMS[name](quick=quick).parts[0]
+    made = PROBLEMS[name](quick=quick)
+    part = made.parts[0]
     layout = Layout(part.n_levels)
     h, J = layout.to_matrix(MeanField(eps=0.5).fit(part.sample, layout).theta)
-    return Model(h, J, np.asarray(part.n_levels))
+    return Model(h, J, np.asarray(part.n_levels), made.source)

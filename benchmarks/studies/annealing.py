@@ -1,24 +1,18 @@
 """Annealed importance sampling of ln Z against exact values: ``python -m benchmarks.annealing``."""
 
-from __future__ import annotations
-
-import argparse
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from joblib import Parallel, delayed
 
 from bbl.model.ais import annealed_log_z, annealing_start
 from bbl.model.layout import Layout
 from bbl.model.logz import exact_log_z
 from bbl.model.states import random_parameters, sample_states
 from bbl.rows.sample import Sample
-from benchmarks.report import table
+from benchmarks.report import command, rows_of, table, write_page
 
-RESULTS = Path(__file__).resolve().parent / "results"
 ROWS = 1000
 STRENGTHS = {"weak": 0.2, "medium": 0.6, "strong": 1.5, "very strong": 3.0}
 DEFAULT = (500, 512, 0.5)
@@ -119,20 +113,10 @@ def summarise(frame: pd.DataFrame) -> list[str]:
 
 def main() -> None:
     """Run and write ``results/annealing.csv`` and ``annealing.md``."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--models", type=int, default=200)
-    parser.add_argument("--settings", type=int, default=len(SETTINGS), help="how many to compare")
-    parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--out", type=Path, default=RESULTS)
-    args = parser.parse_args()
-    settings = SETTINGS[: args.settings]
-    runs = Parallel(n_jobs=args.jobs)(delayed(compare)(i, settings) for i in range(args.models))
-    frame = pd.DataFrame([row for run in runs for row in run], columns=COLUMNS)
-    args.out.mkdir(parents=True, exist_ok=True)
+    args = command(__doc__, models=(200, "how many models"), settings=(len(SETTINGS), "how many to compare"))
+    frame = rows_of(compare, [(i, SETTINGS[: args.settings]) for i in range(args.models)], args.jobs, COLUMNS)
     frame.to_csv(args.out / "annealing.csv", index=False, float_format="%.10g")
-    lines = summarise(frame)
-    (args.out / "annealing.md").write_text("\n".join(lines) + "\n")
-    print("\n".join(lines))
+    print(write_page(args.out / "annealing.md", summarise(frame)).read_text())
 
 
 if __name__ == "__main__":

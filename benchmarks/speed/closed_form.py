@@ -1,7 +1,5 @@
 """Mean field and naive Bayes: the package, numpy and scikit-learn."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np
@@ -11,11 +9,9 @@ from bbl.engines import MeanField, NaiveBayes
 from bbl.model.energy import Energy
 from bbl.model.layout import Layout
 from bbl.rows.sample import Sample
-from benchmarks.measure import Measurement, Options, measured, method
-from benchmarks.methods import evaluate, one_hot, starts
-from benchmarks.problems import Part, Problem
-
-__all__: list[str] = []
+from benchmarks.speed.measure import Measurement, Options, measured, method
+from benchmarks.speed.methods import evaluate, one_hot, starts
+from benchmarks.speed.problems import Part, Problem
 
 # -- mean field -------------------------------------------------------------------------------------------------------
 
@@ -28,15 +24,13 @@ def _finish(problem: Problem, options: Options, work: Callable, matrices: Callab
 
     def check(result):
         rng = np.random.default_rng(0)
-        values = []
-        for part, found in zip(problem.parts, result, strict=True):
-            (h, J), start = matrices(found), starts(part)
-            some = Part(part.codes[:1000], part.n_levels)
+        solution = {}
+        for k, (part, found) in enumerate(zip(problem.parts, result, strict=True)):
+            theta, start = np.column_stack(matrices(found)), starts(part)
             for i in rng.choice(len(part.n_levels), min(20, len(part.n_levels)), replace=False):
-                own = slice(start[i], start[i + 1])
-                theta = np.column_stack([h[own], J[own]])
-                values.append(evaluate(Problem([some], ""), 0.0, {(0, i): theta})[0])
-        return float(np.mean(values)), float("nan"), {}
+                solution[k, i] = theta[start[i] : start[i + 1]]
+        some = Problem([Part(part.codes[:1000], part.n_levels) for part in problem.parts], problem.source)
+        return evaluate(some, 0.0, solution)[0], float("nan"), {}
 
     return measured(work, check, options)
 
@@ -49,10 +43,8 @@ def bbl_mean_field(problem: Problem, options: Options) -> Measurement:
     engine.fit(Part(np.eye(3, dtype=np.uint8), np.full(3, 2)).sample, Layout([2, 2, 2]))
 
     def work():
-        return [
-            (lay, engine.fit(part.sample, lay, options.threads))
-            for part, lay in zip(problem.parts, layouts, strict=True)
-        ]
+        pairs = zip(problem.parts, layouts, strict=True)
+        return [(layout, engine.fit(part.sample, layout, options.threads)) for part, layout in pairs]
 
     return _finish(problem, options, work, lambda found: found[0].to_matrix(found[1].theta))
 
@@ -63,9 +55,9 @@ def numpy_mean_field(problem: Problem, options: Options) -> Measurement:
     eps = options.more["eps"]
 
     def fit(part: Part):
-        X, n = one_hot(part), len(part.codes)
-        levels = np.repeat(part.n_levels, np.asarray(part.n_levels) - 1)
-        same = np.equal.outer(*[np.repeat(np.arange(len(part.n_levels)), np.asarray(part.n_levels) - 1)] * 2)
+        X, n, width = one_hot(part), len(part.codes), np.asarray(part.n_levels) - 1
+        levels = np.repeat(part.n_levels, width)
+        same = np.equal.outer(*[np.repeat(np.arange(len(width)), width)] * 2)
         f = (X.sum(axis=0) + 1.0 / levels) / (n + 1.0)
         C = (X.T @ X + 1.0 / np.outer(levels, levels)) / (n + 1.0)
         C[same] = 0.0
@@ -75,7 +67,7 @@ def numpy_mean_field(problem: Problem, options: Options) -> Measurement:
         J[same] = 0.0
         first = starts(part)[:-1]
         reference = 1.0 - np.add.reduceat(f, first)
-        return np.log(f) - np.log(np.repeat(reference, np.asarray(part.n_levels) - 1)) - J @ f, J
+        return np.log(f) - np.log(np.repeat(reference, width)) - J @ f, J
 
     return _finish(problem, options, lambda: [fit(part) for part in problem.parts], lambda found: found)
 

@@ -1,21 +1,19 @@
 """Pseudo-likelihood: the package, what pip installs for the same job, and a plain numpy + SciPy baseline."""
 
-from __future__ import annotations
-
 import itertools
 import time
 import warnings
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 from scipy.optimize import minimize
+from scipy.special import log_softmax
 
 from bbl.engines import PseudoLikelihood
 from bbl.model.layout import Layout
-from benchmarks.measure import Measurement, Options, measured, method
-from benchmarks.problems import Part, Problem
-
-__all__ = ["evaluate", "one_hot", "softmax", "starts"]
+from benchmarks.speed.measure import Measurement, Options, measured, method
+from benchmarks.speed.problems import Part, Problem
 
 # A solution: for each (part, predictor) fitted, the rows [h_i(a), J_i(a; j, b)], shape (A, 1 + D). A is L_i - 1 in the
 # reference gauge, L_i for tools that give every level a row of its own (full gauge).
@@ -45,42 +43,41 @@ def evaluate(problem: Problem, penalty: float, solution: Solution) -> tuple[floa
     """Return the mean over sites of the objective, and the largest gradient norm of a site.
 
     The objective of a site is its mean negative log-likelihood given all others + penalty/2 |J|^2; fields are free.
-    In the full gauge it has the same form, with a row of fields and couplings for every level.
     """
     values, norm = [], 0.0
-    for k, sites in itertools.groupby(sorted(solution), key=lambda s: s[0]):
-        part = problem.parts[k]
-        X = np.column_stack([np.ones(len(part.codes)), one_hot(part)])
-        for _, i in sites:
-            theta = solution[k, i]
-            value, gradient = _site(X, part.codes[:, i].astype(np.intp), int(part.n_levels[i]), theta, penalty)
-            own = slice(1 + starts(part)[i], 1 + starts(part)[i + 1])
-            gradient[:, own] = 0.0
+    for k, part, sites in by_part(problem, list(solution)):
+        X, start = np.column_stack([np.ones(len(part.codes)), one_hot(part)]), 1 + starts(part)
+        for i in sites:
+            y, L = part.codes[:, i].astype(np.intp), int(part.n_levels[i])
+            value, gradient = _site(X, y, L, solution[k, i], penalty)
+            gradient[:, start[i] : start[i + 1]] = 0.0
             values.append(value)
             norm = max(norm, float(np.linalg.norm(gradient)))
     return float(np.mean(values)), norm
 
 
 def _site(X: np.ndarray, y: np.ndarray, L: int, theta: np.ndarray, penalty: float) -> tuple[float, np.ndarray]:
-    full = len(theta) == L
-    value, gradient = 0.0, np.zeros_like(theta)
+    value, gradient, J = 0.0, np.zeros_like(theta), theta[:, 1:]
     for lo in range(0, len(X), BLOCK):
         rows = X[lo : lo + BLOCK]
-        logits = rows @ theta.T
-        if not full:
-            logits = np.column_stack([np.zeros(len(rows)), logits])
-        logits -= logits.max(axis=1, keepdims=True)
-        P = np.exp(logits)
-        total = P.sum(axis=1)
+        reference = np.zeros((len(rows), L - len(theta)))  # no column in the full gauge
+        log_p = log_softmax(np.column_stack([reference, rows @ theta.T]), axis=1)
         at = np.arange(len(rows)), y[lo : lo + BLOCK]
-        value += float((np.log(total) - logits[at]).sum())
-        P /= total[:, None]
+        value -= float(log_p[at].sum())
+        P = np.exp(log_p)
         P[at] -= 1.0
-        gradient += (P if full else P[:, 1:]).T @ rows
-    J = theta[:, 1:]
+        gradient += P[:, L - len(theta) :].T @ rows
     gradient /= len(X)
     gradient[:, 1:] += penalty * J
     return value / len(X) + 0.5 * penalty * float((J**2).sum()), gradient
+
+
+def by_part(problem: Problem, sites: list[tuple[int, int]] | None) -> list[tuple[int, Part, list[int]]]:
+    """Return the parts that have sites to fit (None: all), each with its number and these sites."""
+    if sites is None:
+        return [(k, part, list(range(len(part.n_levels)))) for k, part in enumerate(problem.parts)]
+    grouped = itertools.groupby(sorted(sites), key=lambda s: s[0])
+    return [(k, problem.parts[k], [i for _, i in group]) for k, group in grouped]
 
 
 def finish(problem: Problem, options: Options, work: Callable[[], Solution], seconds: list | None = None):
@@ -91,15 +88,12 @@ def finish(problem: Problem, options: Options, work: Callable[[], Solution], sec
     def check(solution: Solution):
         fitted = len(solution)
         objective, norm = evaluate(problem, penalty, solution)
-        if options.compare is not None and fitted == every:
+        if options.compare and fitted == every:
             objective, _ = evaluate(problem, penalty, {s: solution[s] for s in options.compare})
         more = {"sites": fitted, "all_sites": every}
         if seconds and fitted < every:
-            # sampling error of the total that is scaled up from the sites fitted
-            t = np.array(seconds[-fitted:])
-            more["scaled_relative_error"] = float(
-                t.std(ddof=1) / t.mean() / np.sqrt(fitted) * np.sqrt(1 - fitted / every)
-            )
+            t = np.array(seconds[-fitted:])  # sampling error of the total that is scaled up from the sites fitted
+            more["scaled_relative_error"] = float(t.std(ddof=1) / t.mean() * np.sqrt((1 - fitted / every) / fitted))
         return objective, norm, more
 
     return measured(work, check, options)
@@ -129,10 +123,7 @@ def bbl_pseudo(problem: Problem, options: Options, precision: str = "double") ->
     return measurement
 
 
-@method("pseudo", "bbl-single")
-def bbl_pseudo_single(problem: Problem, options: Options) -> Measurement:
-    """Fit all sites with the package in single precision, which stops at a gradient of 1e-5 at the least."""
-    return bbl_pseudo(problem, options, "single")
+method("pseudo", "bbl-single")(partial(bbl_pseudo, precision="single"))  # which stops at a gradient of 1e-5
 
 
 def _expected_bytes(problem: Problem, threads: int) -> float:
@@ -145,9 +136,8 @@ def _expected_bytes(problem: Problem, threads: int) -> float:
     for part in problem.parts:
         layout = Layout(part.n_levels)
         state = threads * (2 * 6 + 8) * (layout.D + 1) * (int(layout.n_levels.max()) - 1) * 64.0
-        parameters = 8.0 * layout.D * (layout.D + 1)
         most = max(most, part.codes.nbytes + 8.0 * layout.size + state)
-        kept += parameters  # the solutions of all parts are kept for the check
+        kept += 8.0 * layout.D * (layout.D + 1)  # the solutions of all parts are kept for the check
     return most + kept
 
 
@@ -159,12 +149,11 @@ def numpy_pseudo(problem: Problem, options: Options) -> Measurement:
     diagonal of the Hessian at the independent model, that model as the start, stopped on the largest gradient norm.
     """
     penalty = options.more["penalty"]
-    sites = options.sites or [(k, i) for k, part in enumerate(problem.parts) for i in range(len(part.n_levels))]
 
     def work() -> Solution:
         out: Solution = {}
-        for k, own in itertools.groupby(sites, key=lambda s: s[0]):
-            out |= _numpy_part(problem.parts[k], k, [i for _, i in own], penalty, options.tolerance)
+        for k, part, sites in by_part(problem, options.sites):
+            out |= _numpy_part(part, k, sites, penalty, options.tolerance)
         return out
 
     return finish(problem, options, work)
@@ -230,33 +219,36 @@ def softmax(logits: np.ndarray, first: np.ndarray, width: np.ndarray) -> tuple[n
     return P, np.log(total) + top
 
 
-def node_wise(problem: Problem, options: Options, fit_site: Callable, order: str = "C", drop: bool = False):
+# -- site by site, by what pip installs -------------------------------------------------------------------------------
+
+
+def node_wise(
+    problem: Problem, options: Options, fit_site: Callable, order: str = "C", drop: bool = False
+) -> Measurement:
     """Fit site by site with `fit_site(X, y, L, penalty, tolerance)`, which returns rows [h, J] (A, 1 + D).
 
     The dummies are made once for a part; a site's own columns are set to zero while it is the response (or left out,
     with `drop`), which costs the tool less than a copy of the matrix.
     """
-    sites = options.sites or [(k, i) for k, part in enumerate(problem.parts) for i in range(len(part.n_levels))]
     penalty, seconds = options.more["penalty"], []
 
     def work() -> Solution:
         out: Solution = {}
-        for k, group in itertools.groupby(sites, key=lambda s: s[0]):
-            part = problem.parts[k]
+        for k, part, sites in by_part(problem, options.sites):
             X, start = one_hot(part, order), starts(part)
-            for _, i in group:
+            for i in sites:
                 began = time.process_time()
                 own = slice(start[i], start[i + 1])
-                kept = X[:, own].copy()
-                L, y = int(part.n_levels[i]), part.codes[:, i]
+                given = part.codes[:, i], int(part.n_levels[i]), penalty, options.tolerance
                 if drop:
                     others = np.delete(np.arange(X.shape[1]), own)
-                    rows = fit_site(np.ascontiguousarray(X[:, others]), y, L, penalty, options.tolerance)
+                    rows = fit_site(np.ascontiguousarray(X[:, others]), *given)
                     theta = np.zeros((len(rows), 1 + X.shape[1]))
                     theta[:, np.concatenate(([0], 1 + others))] = rows
                 else:
+                    kept = X[:, own].copy()
                     X[:, own] = 0.0
-                    theta = fit_site(X, y, L, penalty, options.tolerance)
+                    theta = fit_site(X, *given)
                     X[:, own] = kept
                 out[k, i] = theta
                 seconds.append(time.process_time() - began)
@@ -269,67 +261,45 @@ def node_wise(problem: Problem, options: Options, fit_site: Callable, order: str
         return finish(problem, options, work, seconds)
 
 
-def _sklearn(solver: str) -> Callable:
+def _sklearn(solver: str, X, y, L, penalty, tolerance) -> np.ndarray:
+    """LogisticRegression; beyond two levels in its full gauge (own objective)."""
     from sklearn.linear_model import LogisticRegression
 
-    def fit_site(X, y, L, penalty, tolerance):
-        C = 1.0 / (len(X) * penalty) if penalty else np.inf
-        model = LogisticRegression(C=C, solver=solver, tol=tolerance, max_iter=100000).fit(X, y)
-        rows = np.column_stack([model.intercept_, model.coef_])
-        if L == 2 or len(model.classes_) == L:
-            return rows
-        full = np.zeros((L, rows.shape[1]))
-        full[:, 0] = -50.0  # a level that never occurs
-        full[model.classes_] = rows
-        return full
-
-    return fit_site
+    C = 1.0 / (len(X) * penalty) if penalty else np.inf
+    model = LogisticRegression(C=C, solver=solver, tol=tolerance, max_iter=100000).fit(X, y)
+    rows = np.column_stack([model.intercept_, model.coef_])
+    if L == 2 or len(model.classes_) == L:
+        return rows
+    full = np.zeros((L, rows.shape[1]))
+    full[:, 0] = -50.0  # a level that never occurs
+    full[model.classes_] = rows
+    return full
 
 
-@method("pseudo", "sklearn-lbfgs")
-def sklearn_lbfgs(problem: Problem, options: Options) -> Measurement:
-    """LogisticRegression(solver="lbfgs") for each site; beyond two levels in its full gauge (own objective)."""
-    return node_wise(problem, options, _sklearn("lbfgs"))
-
-
-@method("pseudo", "sklearn-newton-cholesky")
-def sklearn_newton_cholesky(problem: Problem, options: Options) -> Measurement:
-    """LogisticRegression(solver="newton-cholesky") for each site; beyond two levels in its full gauge."""
-    return node_wise(problem, options, _sklearn("newton-cholesky"))
-
-
-def _glum(solver: str) -> Callable:
+def _glum(solver: str, X, y, L, penalty, tolerance) -> np.ndarray:
+    """glum's binomial regression (two levels only)."""
     from glum import GeneralizedLinearRegressor
 
-    def fit_site(X, y, L, penalty, tolerance):
-        options = {"alpha": penalty, "l1_ratio": 0.0, "solver": solver, "gradient_tol": tolerance}
-        model = GeneralizedLinearRegressor(family="binomial", max_iter=10000, **options).fit(X, y.astype(float))
-        return np.concatenate([[model.intercept_], model.coef_])[None]
-
-    return fit_site
+    options = {"alpha": penalty, "l1_ratio": 0.0, "solver": solver, "gradient_tol": tolerance}
+    model = GeneralizedLinearRegressor(family="binomial", max_iter=10000, **options).fit(X, y.astype(float))
+    return np.concatenate([[model.intercept_], model.coef_])[None]
 
 
-@method("pseudo", "glum-lbfgs")
-def glum_lbfgs(problem: Problem, options: Options) -> Measurement:
-    """glum's binomial regression by L-BFGS for each site (two levels only)."""
-    return node_wise(problem, options, _glum("lbfgs"), order="F")
-
-
-@method("pseudo", "glum-irls")
-def glum_irls(problem: Problem, options: Options) -> Measurement:
-    """glum's binomial regression by iteratively reweighted least squares for each site (two levels only)."""
-    return node_wise(problem, options, _glum("irls-ls"), order="F")
-
-
-@method("pseudo", "statsmodels-newton")
-def statsmodels_newton(problem: Problem, options: Options) -> Measurement:
-    """statsmodels' MNLogit by Newton's method for each site; it has no ridge penalty, so lambda must be 0."""
-    if options.more["penalty"]:
-        raise ValueError("statsmodels has no ridge penalty")
+def _statsmodels(X, y, L, penalty, tolerance) -> np.ndarray:
+    """statsmodels' MNLogit by Newton's method; it has no ridge penalty, so lambda must be 0."""
     import statsmodels.api as sm
 
-    def fit_site(X, y, L, penalty, tolerance):
-        result = sm.MNLogit(y.astype(int), sm.add_constant(X)).fit(method="newton", disp=0, maxiter=200, tol=tolerance)
-        return np.asarray(result.params).T
+    if penalty:
+        raise ValueError("statsmodels has no ridge penalty")
+    result = sm.MNLogit(y.astype(int), sm.add_constant(X)).fit(method="newton", disp=0, maxiter=200, tol=tolerance)
+    return np.asarray(result.params).T
 
-    return node_wise(problem, options, fit_site, drop=True)
+
+for _name, _fit_site, _how in (
+    ("sklearn-lbfgs", partial(_sklearn, "lbfgs"), {}),
+    ("sklearn-newton-cholesky", partial(_sklearn, "newton-cholesky"), {}),
+    ("glum-lbfgs", partial(_glum, "lbfgs"), {"order": "F"}),
+    ("glum-irls", partial(_glum, "irls-ls"), {"order": "F"}),
+    ("statsmodels-newton", _statsmodels, {"drop": True}),
+):
+    method("pseudo", _name)(partial(node_wise, fit_site=_fit_site, **_how))

@@ -1,0 +1,157 @@
+"""What a fit is warned of: probabilities worse than those of naive Bayes, and folds of ordered rows."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+
+import numpy as np
+
+from bbl.boltzmann.estimate import Estimate, estimate
+from bbl.crossval import Scored, cross_validate
+from bbl.design.labels import Labels
+from bbl.engines import Engine, NaiveBayes
+from bbl.errors import DataWarning
+from bbl.model.energy import energies
+from bbl.model.layout import Layout
+from bbl.rows.folds import Folds
+from bbl.rows.sample import Sample
+from bbl.stats.metrics import row_loss
+from bbl.stats.ordering import log_p_bound
+from bbl.stats.scores import log_probabilities
+
+__all__ = ["warn_ordered", "warn_training", "warn_validation"]
+
+ROWS, FEWEST, WORK = 2000, 100, 2e8  # training rows that are looked at, and lookups of couplings
+WIDEST = 8192  # non-reference levels: beyond, a group's couplings as a matrix would take over half a GiB
+SIGMAS, SLACK = 3.0, 0.05
+LEVEL = 0.01
+NAIVE, SHARES = "naive Bayes", "the shares of the groups"
+
+
+def _worse(log_p: np.ndarray, others: Mapping[str, np.ndarray], y: np.ndarray, weights: np.ndarray) -> str:
+    """Return, in words, which log-losses are smaller than that of `log_p` (N, K) beyond chance; empty if none is.
+
+    That is by over 5 %, and over three standard errors of the mean difference, to which one more row that differs
+    by 1 is added.
+    """
+    own, total = row_loss(log_p, y), weights.sum()
+    found = []
+    for name, other in others.items():
+        reference = row_loss(other, y)
+        gap = own - reference
+        mean, level = weights @ gap / total, weights @ reference / total
+        if mean > max(SIGMAS * np.sqrt(weights @ (gap - mean) ** 2 + 1.0) / total, SLACK * level):
+            found.append(f"{level:.3g} of {name}")
+    return f"log-loss is {weights @ own / total:.3g}, against {' and '.join(found)}" if found else ""
+
+
+def _probe(sample: Sample, layout: Layout, K: int) -> Sample:
+    """Return the rows without missing values; of many, as many as are cheap, evenly by weight."""
+    rows = sample if sample.missing is None else sample.rows(~sample.missing.any(axis=1))
+    most = int(np.clip(WORK / (K * (1 + len(layout.pairs))), FEWEST, ROWS))
+    if rows.n <= most:
+        return rows
+    at = (np.arange(most) + 0.5) * (rows.total / most)
+    taken = np.searchsorted(np.cumsum(rows.weights), at, side="right")
+    return rows.weighted(np.bincount(taken, minlength=rows.n).astype(float))
+
+
+def warn_training(sample: Sample, result: Estimate, labels: Labels, engine: Engine, stacklevel: int = 3) -> None:
+    """Warn where a fit's log-loss on its own rows is above that of naive Bayes, or of the shares of the groups."""
+    layout, K = result.parameters.layout, len(labels.groups)
+    rows = _probe(sample, layout, K)
+    if not rows.n or layout.D > WIDEST:
+        return
+    log_p = _log_p(result, rows)
+    others = {SHARES: np.broadcast_to(np.log(result.prior), log_p.shape)}
+    if len(layout.pairs):
+        others = {NAIVE: _log_p(estimate(sample, layout, K, NaiveBayes()), rows), **others}
+    found = _worse(log_p, others, rows.response, rows.weights)
+    if found:
+        _warn(f"On the training rows the {found}", engine, layout, stacklevel)
+
+
+def _log_p(result: Estimate, rows: Sample) -> np.ndarray:
+    layout, theta = result.parameters.layout, result.parameters.theta
+
+    def energy(codes: np.ndarray, _: None) -> np.ndarray:
+        return np.column_stack([energies(codes, layout, own[None]) for own in theta])  # one matrix at a time
+
+    return log_probabilities(result.class_scores(energy, rows.codes))
+
+
+def warn_validation(
+    sample: Sample,
+    labels: Labels,
+    layout: Layout,
+    engine: Engine,
+    folds: Folds,
+    scored: Scored,
+    scores: np.ndarray,
+    workers: int,
+    stacklevel: int = 3,
+) -> None:
+    """Warn where the validation log-loss of `scores` (N, K) is above that of naive Bayes, or of the groups' shares."""
+    share = np.array([np.bincount(sample.response, train, len(labels.groups)) for train in folds.train])
+    with np.errstate(divide="ignore"):
+        others = {SHARES: np.log(share / share.sum(axis=1, keepdims=True))[scored.fold]}
+    if len(engine.restrict(layout).pairs):
+        rng = np.random.default_rng(0)  # which naive Bayes does not use
+        naive = cross_validate(
+            sample, labels, layout, NaiveBayes(), None, folds, log_z="auto", workers=workers, rng=rng
+        )
+        others = {NAIVE: log_probabilities(naive.scores[0]), **others}
+    found = _worse(log_probabilities(scores), others, scored.y, scored.weights)
+    if found:
+        _warn(f"On the validated rows the {found}", engine, engine.restrict(layout), stacklevel)
+
+
+def _warn(what: str, engine: Engine, layout: Layout, stacklevel: int) -> None:
+    remedies = ["Calibrate them (calibrate='offset' or 'temperature')"]
+    if engine.tuned is not None:
+        remedies.append(f"choose {engine.tuned} by log-loss (crossVal with score='logloss', or {engine.tuned}='cv')")
+    if len(layout.pairs):
+        remedies.append("take method='naive'")
+    warnings.warn(
+        f"{what}: ln Z, the penalty or the formula does not suit these data, so that probabilities are off and "
+        f"predicted groups may be. {', or '.join(remedies)}.",
+        DataWarning,
+        stacklevel=stacklevel + 1,
+    )
+
+
+def warn_ordered(sample: Sample, folds: Folds, labels: Labels, stacklevel: int = 3) -> None:
+    """Warn where the levels of predictors are not spread over the folds as by chance (at most 1 % of false alarms).
+
+    Every predictor is tested within the groups, whole and level by level, with Bonferroni's correction.
+    """
+    K, F = len(labels.groups), len(folds)
+    parts = [np.flatnonzero(held) for held in folds.held]
+    levels = [len(own) + (sample.missing is not None) for own in labels.levels]
+    log_p = np.empty(len(levels))
+    for i, L in enumerate(levels):
+        codes = sample.codes[:, i].astype(np.intp)
+        if sample.missing is not None:
+            codes = np.where(sample.missing[:, i], L - 1, codes)
+        cell = sample.response * L + codes
+        table = np.array([np.bincount(cell[at], held[at], K * L) for at, held in zip(parts, folds.held, strict=True)])
+        table = table.reshape(F, K, L).swapaxes(0, 1)
+        one = np.moveaxis(table, -1, 0)
+        by_level = log_p_bound(np.stack([one, table.sum(axis=-1) - one], axis=-1))
+        log_p[i] = min(float(log_p_bound(table)), *by_level.tolist())
+    log_p += np.log(len(levels) + sum(levels))
+    found = np.flatnonzero(log_p <= np.log(LEVEL))
+    if len(found):
+        most = found[np.argsort(log_p[found], kind="stable")]
+        names = ", ".join(repr(labels.names[i]) for i in most[:3]) + (
+            f" and {len(most) - 3} more" if len(most) > 3 else ""
+        )
+        copies = ", or the copies of weighted rows lie together" if (sample.weights > 1.0).any() else ""
+        warnings.warn(
+            f"Levels of {names} are not spread over the consecutive folds as by chance (p < {LEVEL}): the rows are "
+            f"ordered{copies}. A fold is then validated on other rows than it was trained on. Pass shuffle=True with a "
+            "seed.",
+            DataWarning,
+            stacklevel=stacklevel,
+        )

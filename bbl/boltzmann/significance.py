@@ -1,0 +1,303 @@
+"""Tests and intervals that hold their level: what the rows say of each parameter, or that they cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import cached_property
+
+import numpy as np
+
+from bbl.boltzmann.covariance import sandwich, sandwich_of_shift
+from bbl.model.godambe import Influence
+from bbl.model.layout import Layout
+from bbl.model.moments import level_counts, usable_weight
+from bbl.model.strata import MOST, coupling_family, field_family
+from bbl.model.unpenalised import cell_counts, unpenalised
+from bbl.rows.sample import Sample
+from bbl.stats.exact import PowerSeries
+from bbl.stats.wald import wald
+
+__all__ = ["Comparison", "Evidence", "Kind", "compare_groups", "compare_pooled", "evidence", "of_group"]
+
+CELL = 5.0  # rows that a cell must be expected to hold for the normal distribution
+ROWS_PER_PARAMETER = 10.0
+
+
+class Kind(IntEnum):
+    """How a parameter is tested, or why it is not."""
+
+    WALD = 0
+    EXACT = 1
+    FEW = 2
+    UNBOUNDED = 3
+    ABSENT = 4
+
+    @property
+    def text(self) -> str:
+        """What tables say."""
+        return (
+            "Wald",
+            "exact",
+            "too few rows to say",
+            "not estimable: no finite optimum",
+            "not estimable: no such rows",
+        )[self]
+
+
+Family = Callable[[int], PowerSeries | None]
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What the rows of one group say of its parameters, without any penalty.
+
+    Attributes
+    ----------
+    layout : Layout
+    rows : Sample
+    theta : ndarray, shape (layout.size,)
+        Optimum without a penalty, where there is one.
+    influence : Influence or None
+        At that optimum; None for a group without rows.
+    terms : list of ndarray
+        Covariance of every table.
+    kind : ndarray of int8, shape (layout.size,)
+        A `Kind` each. EXACT are those that a normal distribution may not be trusted with.
+    """
+
+    layout: Layout
+    rows: Sample
+    theta: np.ndarray
+    influence: Influence | None
+    terms: list[np.ndarray]
+    kind: np.ndarray
+
+    @cached_property
+    def _families(self) -> dict[int, PowerSeries | None]:
+        return {}
+
+    def family(self, k: int) -> PowerSeries | None:
+        """Return the conditional distribution of parameter `k` where it is estimable; None if that tells nothing."""
+        if k not in self._families:
+            layout = self.layout
+            if k < layout.D:
+                i = int(np.searchsorted(layout.start, k, side="right")) - 1
+                found = field_family(self.rows, layout, i, k - int(layout.start[i]) + 1)
+            else:
+                p = int(np.searchsorted(layout.pair_start, k, side="right")) - 1
+                i, j = (int(v) for v in layout.pairs[p])
+                a, b = divmod(k - int(layout.pair_start[p]), int(layout.n_levels[j]) - 1)
+                found = coupling_family(self.rows, layout, i, a + 1, j, b + 1)
+            self._families[k] = None if found is None else found.inside()
+        return self._families[k]
+
+
+def variances(terms: list[np.ndarray]) -> np.ndarray:
+    """Return the variances (layout.size,) of all parameters."""
+    return np.concatenate([t.diagonal() for t in terms])
+
+
+def evidence(sample: Sample, layout: Layout, start: np.ndarray) -> Evidence:
+    """Return what the rows of a group say of its parameters.
+
+    Parameters
+    ----------
+    sample : Sample
+    layout : Layout
+    start : ndarray, shape (layout.size,)
+        Its fitted parameters, with whatever penalty.
+    """
+    rows = sample.collapsed(layout.n_levels)
+    kind = np.full(layout.size, Kind.ABSENT, dtype=np.int8)
+    if not rows.n:
+        return Evidence(layout, rows, np.zeros(layout.size), None, [], kind)
+    columns = 1.0 + layout.mask @ (layout.n_levels - 1)
+    enough = usable_weight(rows, layout) >= ROWS_PER_PARAMETER * columns
+    h, J = layout.to_matrix(start)
+    site_theta, determined = unpenalised(
+        rows, layout, np.column_stack([h, J]), np.flatnonzero(enough & (layout.n_levels > 1))
+    )
+    influence = Influence(rows, layout, site_theta, 0.0, 0.0) if enough.any() else None
+    terms = sandwich(layout, [(influence, rows)])[0] if influence else []
+    own = np.repeat(enough, layout.n_levels - 1)
+    both = layout.from_matrix(own, np.outer(own, own)) == 1.0
+    found = layout.from_matrix(determined[:, 0], determined[:, 1:]) == 1.0
+    cells = cell_counts(rows, layout)
+    margins = np.minimum(*cells.sum(axis=0)), np.minimum(*cells.sum(axis=1))
+    total = np.maximum(cells.sum(axis=(0, 1)), 1.0)
+    expected = np.concatenate([np.full(layout.D, np.inf), margins[0] * margins[1] / total])
+    kind[:] = Kind.WALD
+    kind[~both | (expected < CELL)] = Kind.EXACT
+    if influence:
+        kind[variances(terms) > 1.0 / CELL] = Kind.EXACT
+    kind[_crowded(layout) & (kind == Kind.EXACT)] = Kind.FEW
+    kind[both & ~found] = Kind.UNBOUNDED
+    counts = level_counts(rows, layout.n_levels)
+    kind[np.concatenate([*((n[1:] == 0) | (n[0] == 0) for n in counts), (cells == 0).any(axis=(0, 1))])] = Kind.ABSENT
+    theta = layout.from_matrix(site_theta[:, 0], site_theta[:, 1:])
+    return Evidence(layout, rows, theta, influence, terms, kind)
+
+
+def _crowded(layout: Layout) -> np.ndarray:
+    """Couplings whose exact test would hold so many predictors fixed that no two rows agree."""
+    degree = layout.mask.sum(axis=1)[layout.pairs].min(axis=1, initial=layout.m) - 1
+    return np.concatenate([np.zeros(layout.D, dtype=bool), np.repeat(degree > MOST, np.diff(layout.pair_start))])
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What is tested: the parameters of a group, or the difference of two sets of them, being zero.
+
+    Attributes
+    ----------
+    layout : Layout
+    theta : ndarray, shape (layout.size,)
+    terms : list of ndarray
+        Covariance of every table; empty where nothing has a normal distribution.
+    kind : ndarray of int8, shape (layout.size,)
+    family : callable
+        Number of a parameter to its exact conditional distribution.
+    own_limits : bool
+        Whether that is the distribution of what `theta` estimates, and gives limits too; else only of it being zero.
+    """
+
+    layout: Layout
+    theta: np.ndarray
+    terms: list[np.ndarray]
+    kind: np.ndarray
+    family: Family
+    own_limits: bool = True
+
+    @cached_property
+    def exact(self) -> dict[int, PowerSeries]:
+        """Distributions of the parameters that have an exact test."""
+        found = {}
+        for k in np.flatnonzero(self.kind == Kind.EXACT):
+            family = self.family(int(k))
+            if family is not None and len(family.log_c) > 1:
+                found[int(k)] = family
+        return found
+
+    @cached_property
+    def verdict(self) -> np.ndarray:
+        """The `kind` of each parameter, FEW where the exact distribution has nothing to tell."""
+        kind = self.kind.copy()
+        kind[kind == Kind.EXACT] = Kind.FEW
+        kind[list(self.exact)] = Kind.EXACT
+        return kind
+
+    @cached_property
+    def z(self) -> np.ndarray:
+        """Estimate without a penalty over its standard error; nan without a Wald test."""
+        z = np.full(self.layout.size, np.nan)
+        normal = self.verdict == Kind.WALD
+        if normal.any():
+            z[normal] = self.theta[normal] / np.sqrt(variances(self.terms)[normal])
+        return z
+
+    @cached_property
+    def p(self) -> np.ndarray:
+        """Two-sided p-value of every parameter; nan where there is no test."""
+        from scipy.special import ndtr
+
+        p = 2.0 * ndtr(-np.abs(self.z))
+        for k, family in self.exact.items():
+            p[k] = family.p()
+        return p
+
+    def limits(self, level: float) -> tuple[np.ndarray, np.ndarray]:
+        """Return the confidence limits of every parameter; nan where there is no test."""
+        from scipy.special import ndtri
+
+        lower, upper = np.full((2, self.layout.size), np.nan)
+        normal = self.verdict == Kind.WALD
+        if normal.any():
+            half = float(ndtri(0.5 + level / 2)) * np.sqrt(variances(self.terms)[normal])
+            lower[normal], upper[normal] = self.theta[normal] - half, self.theta[normal] + half
+        if self.own_limits:
+            for k, family in self.exact.items():
+                lower[k], upper[k] = family.limits(level)
+        return lower, upper
+
+    def tables(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Test every table (fields of a predictor, couplings of a pair) as a whole.
+
+        Returns
+        -------
+        statistic, df, p : ndarray
+            Joint Wald test of those parameters of a table that have one; where none has, the smallest exact p-value
+            times their number, without a statistic.
+        words : ndarray of str
+            How it was tested, or why it was not.
+        """
+        layout, verdict = self.layout, self.verdict
+        cuts = np.concatenate([layout.start, layout.pair_start[1:]])
+        normal = verdict == Kind.WALD
+        count = np.add.reduceat(np.append(normal, False), cuts[:-1]) * (np.diff(cuts) > 0)
+        statistic, p = np.full((2, len(count)), np.nan)
+        df = np.zeros(len(count), dtype=np.intp)
+        tested = np.flatnonzero(count)
+        chosen = [normal[cuts[k] : cuts[k + 1]] for k in tested]
+        parts = [self.theta[cuts[k] : cuts[k + 1]][c] for k, c in zip(tested, chosen, strict=True)]
+        blocks = [self.terms[k][np.ix_(c, c)] for k, c in zip(tested, chosen, strict=True)]
+        statistic[tested], df[tested], p[tested] = wald(parts, blocks)
+        table_of = np.repeat(np.arange(len(count)), np.diff(cuts))
+        alone: dict[int, list[float]] = {}
+        for k in self.exact:
+            if not count[table_of[k]]:
+                alone.setdefault(int(table_of[k]), []).append(self.p[k])
+        for k, found in alone.items():
+            p[k], df[k] = min(1.0, min(found) * len(found)), len(found)
+        return statistic, df, p, self._words(cuts, df)
+
+    def _words(self, cuts: np.ndarray, df: np.ndarray) -> np.ndarray:
+        size = np.diff(cuts)
+        # what cannot be estimated is said of a table only if it is all there is
+        least = np.minimum.reduceat(np.append(self.verdict, Kind.ABSENT), cuts[:-1])
+        words = np.array([kind.text for kind in Kind], dtype=object)[np.where(size > 0, least, Kind.ABSENT)]
+        for k in np.flatnonzero((df > 0) & (df < size)):
+            words[k] += f", {df[k]} of {size[k]}"
+        return words
+
+
+def of_group(group: Evidence) -> Comparison:
+    """Return the test of a group's own parameters."""
+    return Comparison(group.layout, group.theta, group.terms, group.kind, group.family)
+
+
+def _difference(one: Evidence, other: Evidence) -> Family:
+    def family(k: int) -> PowerSeries | None:
+        mine, theirs = one.family(k), other.family(k)
+        return None if mine is None or theirs is None else mine.less(theirs)
+
+    return family
+
+
+def compare_groups(one: Evidence, other: Evidence) -> Comparison:
+    """Return the test of the difference of two groups, which share no rows."""
+    terms = [a + b for a, b in zip(one.terms, other.terms, strict=True)] if one.terms and other.terms else []
+    kind = np.maximum(one.kind, other.kind)
+    return Comparison(one.layout, one.theta - other.theta, terms, kind, _difference(one, other))
+
+
+def compare_pooled(groups: list[Evidence], pooled: Evidence) -> list[Comparison]:
+    """Return the tests of the difference of each group from the pooled fit.
+
+    Of two groups, one differs from both together where it differs from the other, which has an exact test. With more
+    groups there is none to fall back on.
+    """
+    layout, with_rows = pooled.layout, [(g.influence, g.rows) for g in groups if g.influence]
+    shift = iter(sandwich_of_shift(layout, with_rows, pooled.influence) if pooled.influence else [])
+    out = []
+    for at, group in enumerate(groups):
+        family = _difference(group, groups[1 - at]) if len(groups) == 2 else _no_family
+        terms = next(shift) if group.influence and pooled.influence else []
+        kind = np.maximum(group.kind, pooled.kind)
+        out.append(Comparison(layout, group.theta - pooled.theta, terms, kind, family, own_limits=False))
+    return out
+
+
+def _no_family(k: int) -> None:
+    return None

@@ -1,0 +1,74 @@
+"""Exact conditional distribution of one coupling or field: what is left when the other predictors are held fixed."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bbl.model.layout import Layout
+from bbl.rows.sample import Sample
+from bbl.stats.exact import PowerSeries, hypergeometric
+
+__all__ = ["conditioning", "coupling_family", "field_family", "strata"]
+
+MOST, LONGEST = 20, 20_000  # predictors that are held fixed; length of a distribution
+
+
+def conditioning(layout: Layout, i: int, j: int) -> np.ndarray:
+    """Return the predictors that separate i from j but for their own coupling: the neighbours of one of the two.
+
+    Given these, i and j are independent where ``J_ij = 0`` (the Markov property of eq. 6). The shorter list is taken.
+    """
+    of_i, of_j = (np.setdiff1d(np.flatnonzero(layout.mask[k]), (i, j)) for k in (i, j))
+    return of_i if len(of_i) <= len(of_j) else of_j
+
+
+def strata(codes: np.ndarray, fixed: np.ndarray) -> np.ndarray:
+    """Return the number (n,) of the stratum of each row: rows of one stratum agree in the predictors `fixed`."""
+    if not len(fixed):
+        return np.zeros(len(codes), dtype=np.intp)
+    columns = np.ascontiguousarray(codes[:, fixed])
+    whole = columns.view(np.dtype((np.void, columns.itemsize * columns.shape[1])))[:, 0]
+    return np.unique(whole, return_inverse=True)[1].astype(np.intp)
+
+
+def coupling_family(sample: Sample, layout: Layout, i: int, a: int, j: int, b: int) -> PowerSeries | None:
+    """Return the conditional distribution of how often level a of i goes with level b of j.
+
+    Taken over rows in which i is at its reference level or at a, and j at its reference level or at b. In a stratum of
+    rows that agree in `conditioning`, these are a 2 x 2 table whose log odds ratio is ``J_ij(a, b)``, the same in all
+    strata. None where no stratum tells anything, or the computation would not end.
+    """
+    fixed = conditioning(layout, i, j)
+    if len(fixed) > MOST:
+        return None
+    own, other = sample.codes[:, i], sample.codes[:, j]
+    here = ((own == 0) | (own == a)) & ((other == 0) | (other == b))
+    if sample.missing is not None:
+        here &= ~sample.missing[:, [i, j, *fixed]].any(axis=1)
+    own, other, w = own[here] == a, other[here] == b, sample.weights[here]
+    if not len(w):
+        return None
+    number = strata(sample.codes[here], fixed)
+    n11, rows, columns, n = (
+        np.bincount(number, w * part, number.max() + 1) for part in (own & other, own, other, np.ones(len(w)))
+    )
+    support = np.minimum(rows, columns) - np.maximum(0, rows + columns - n)
+    if not 0 < support.sum() < LONGEST:
+        return None
+    return hypergeometric(n11, rows, columns, n)
+
+
+def field_family(sample: Sample, layout: Layout, i: int, a: int) -> PowerSeries | None:
+    """Return the binomial distribution of how often i is at level a, among rows with all neighbours at reference."""
+    from scipy.special import gammaln
+
+    near = np.flatnonzero(layout.mask[i])
+    own = sample.codes[:, i]
+    here = ((own == 0) | (own == a)) & (sample.codes[:, near] == 0).all(axis=1)
+    if sample.missing is not None:
+        here &= ~sample.missing[:, [i, *near]].any(axis=1)
+    n, t = float(sample.weights[here].sum()), float(sample.weights[here & (own == a)].sum())
+    if not 0 < n < LONGEST:
+        return None
+    k = np.arange(n + 1.0)
+    return PowerSeries(-gammaln(k + 1) - gammaln(n - k + 1), round(t), share=1.0)

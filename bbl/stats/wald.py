@@ -1,0 +1,75 @@
+"""Wald tests of tables of parameters, and p-values adjusted for their number."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+__all__ = ["adjust", "wald"]
+
+
+def wald(parts: Sequence[np.ndarray], covariances: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Test that tables of parameters are zero.
+
+    Parameters
+    ----------
+    parts : sequence of ndarray, shape (q,)
+        Estimates of each table.
+    covariances : sequence of ndarray, shape (q, q)
+        Their covariances.
+
+    Returns
+    -------
+    statistic, df, p : ndarray, shape (number of tables,)
+        ``theta' V^-1 theta``, the rank of V, and the probability that a chi-square variable exceeds the statistic; nan
+        for a table without parameters.
+
+    Examples
+    --------
+    >>> statistic, df, p = wald([np.array([2.0])], [np.eye(1)])
+    >>> statistic, df, p.round(4)
+    (array([4.]), array([1]), array([0.0455]))
+    """
+    from scipy.special import chdtrc
+
+    sizes = np.array([len(part) for part in parts], dtype=np.intp)
+    statistic, df = np.full(len(parts), np.nan), sizes.copy()
+    single = [k for k, size in enumerate(sizes) if size == 1]
+    if single:
+        estimate = np.array([parts[k][0] for k in single])
+        variance = np.array([covariances[k][0, 0] for k in single])
+        statistic[single] = estimate**2 / variance
+    for k in (k for k, size in enumerate(sizes) if size > 1):
+        solved, _, df[k], _ = np.linalg.lstsq(covariances[k], parts[k], rcond=1e-12)
+        statistic[k] = parts[k] @ solved
+    return statistic, df, np.where(df > 0, chdtrc(np.maximum(df, 1), statistic), np.nan)
+
+
+def adjust(p: np.ndarray, method: str) -> np.ndarray:
+    """Return p-values adjusted for all of them together; nan, where no test was made, stays and does not count.
+
+    Parameters
+    ----------
+    p : ndarray
+    method : {"holm", "fdr_bh"}
+        Holm (1979), for the chance of any false rejection; Benjamini & Hochberg (1995), for their share.
+
+    Examples
+    --------
+    >>> adjust(np.array([0.01, np.nan, 0.02]), "holm")
+    array([0.02,  nan, 0.02])
+    """
+    from statsmodels.stats.multitest import fdrcorrection
+
+    out = np.full(len(p), np.nan)
+    made = np.flatnonzero(~np.isnan(p))
+    if not len(made):
+        return out
+    if method == "fdr_bh":
+        out[made] = fdrcorrection(p[made])[1]
+        return out
+    # the library's function of many methods collects garbage at each call, which can take longer than all tests
+    order = made[np.argsort(p[made], kind="stable")]
+    out[order] = np.minimum(np.maximum.accumulate(p[order] * np.arange(len(order), 0, -1)), 1.0)
+    return out

@@ -1,0 +1,1 @@
+"""Accuracy of bbl's methods and of scikit-learn's on categorical data."""

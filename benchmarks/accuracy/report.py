@@ -1,0 +1,192 @@
+"""Tables and the plot of the accuracy benchmark: ``accuracy.md`` and ``accuracy.png``."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from bbl.model.logz import LOG_Z
+from bbl.stats.calibration import CALIBRATE
+from benchmarks.accuracy.methods import BBL, BETTER, MEAN, RECIPE
+from benchmarks.report import table, write_page
+
+SKLEARN = ("CategoricalNB", "logistic", "logistic, pairs", "random forest", "gradient boosting")
+OURS, PSEUDO = tuple(BBL), RECIPE[1]
+MAIN: dict[str, tuple] = {name: (name,) for name in (*SKLEARN, "bbl naive")}  # the columns of the main tables
+MAIN |= {f"bbl mf, {c}": ("bbl mf", "auto", c) for c in CALIBRATE}
+MAIN |= {f"bbl pseudo, {c}": (PSEUDO, "auto", c) for c in CALIBRATE}
+MAIN |= {how[0]: how for how in (BETTER, MEAN)}
+METRICS = {"log_loss": (1.0, 3), "accuracy": (100.0, 1), "ece": (1.0, 3)}  # scale and digits in the tables
+COLORS = {"bbl": "#0072B2", "sklearn": "#D55E00"}
+INTRO = """# Accuracy
+
+Data sets of categorical predictors, stratified 5-fold cross-validation repeated three times (one split for the images).
+bbl: all levels known in advance, the penalty (`lambda_="cv"` on 1e-4 to 10, `eps="cv"`) and the calibration from 5
+shuffled folds of the training rows, as `bbl()` does it, `log_z="auto"`. `pseudo` has `lambdah=1e-4` in the first
+tables, and `lambdah=None` (the penalty of the couplings for fields too) in those of ln Z, where all kinds were run.
+`both`: mf and pseudo with temperature; of them the one whose cross-validated log-loss is smaller, or the mean of their
+probabilities.
+scikit-learn: ridge logistic regression on dummies with C from 5-fold cross-validation, with products of all pairs of
+dummies where these are few; random forest of 300 trees; histogram gradient boosting at its defaults. ± is the standard
+error over splits, corrected for the training rows that they share (Nadeau and Bengio 2003). Probabilities are clipped
+at 1e-15. ECE: expected calibration error in 15 bins. `python -m benchmarks.accuracy` makes this file.
+"""
+
+
+def standard_error(values: np.ndarray) -> float:
+    """Return the standard error of a mean over splits of repeated 5-fold cross-validation.
+
+    Splits share training rows, so their variance is not simply divided by their number (Nadeau and Bengio, Machine
+    Learning 52, 2003, section 3).
+    """
+    return float(values.std(ddof=1) * np.sqrt(1.0 / len(values) + 1.0 / 4.0))
+
+
+def _select(frame: pd.DataFrame, method: str, log_z: str = "auto", calibrate: str = "none") -> pd.DataFrame:
+    kind, calibration = (log_z, calibrate) if method.startswith("bbl") else ("", "")
+    return frame[(frame["method"] == method) & (frame["log_z"] == kind) & (frame["calibrate"] == calibration)]
+
+
+def _by_data(frame: pd.DataFrame, metric: str, columns: dict[str, tuple]) -> list[str]:
+    """Return mean ± standard error over splits, by data set and, in columns, (method, log_z, calibrate)."""
+    scale, digits = METRICS[metric]
+
+    def cell(values: np.ndarray) -> str:
+        error = f" ± {standard_error(values):.{digits}f}" if len(values) > 1 else ""
+        return f"{values.mean():.{digits}f}{error}" if len(values) else ""
+
+    rows = [
+        [str(data), *(cell(scale * _select(part, *how)[metric].to_numpy()) for how in columns.values())]
+        for data, part in frame.groupby("data", sort=False)
+    ]
+    return table(["", *columns], rows)
+
+
+def _wins(frame: pd.DataFrame, one: tuple, other: tuple, metric: str) -> str:
+    """Return on how many data sets `one` is better and worse than `other`, and beyond two standard errors."""
+    sign = 1.0 if metric == "accuracy" else -1.0
+    better, worse = [], []  # name of the data set, whether clearly
+    for data, part in frame.groupby("data", sort=False):
+        a, b = (_select(part, *how).set_index("fold")[metric] for how in (one, other))
+        d = sign * (a - b).dropna()
+        if len(d) and d.mean():
+            clear = len(d) > 1 and abs(d.mean()) > 2 * standard_error(d.to_numpy())
+            (better if d.mean() > 0 else worse).append((str(data), clear))
+    text = ", ".join(data for data, clear in worse if clear)
+    counts = [f"{len(side)} ({sum(clear for _, clear in side)})" for side in (better, worse)]
+    return " : ".join(counts) + (f" [{text}]" if text else "")
+
+
+def ranks(frame: pd.DataFrame, metric: str) -> pd.Series:
+    """Return the average rank over data sets of each method that is there for all of them."""
+    sign = -1.0 if metric == "accuracy" else 1.0
+    means = {name: _select(frame, *how).groupby("data")[metric].mean() * sign for name, how in MAIN.items()}
+    return pd.DataFrame(means).dropna(axis=1).rank(axis=1).mean().sort_values()
+
+
+def critical_difference(k: int, n: int) -> float:
+    """Return Nemenyi's critical difference of average ranks of `k` methods over `n` data sets, at 0.05."""
+    from scipy.stats import studentized_range
+
+    return float(studentized_range.ppf(0.95, k, np.inf) / np.sqrt(2) * np.sqrt(k * (k + 1) / (6 * n)))
+
+
+def _pairs() -> Iterator[tuple[str, tuple, tuple]]:
+    """Yield what is compared: its text, one (method, log_z, calibrate) and the other."""
+    others = (*SKLEARN, "bbl naive")
+    for method in (*OURS[2:], "bbl mf"):
+        auto, last = (method, "auto", "none"), (method, "auto", "temperature")
+        for kind in LOG_Z[2:] if method in OURS[1:3] else ():
+            yield f"{method}, auto against {kind}", auto, (method, kind, "none")
+        for c in CALIBRATE[1:]:
+            yield f"{method}, {c} against none", (method, "auto", c), auto
+        for name in others if method in RECIPE else ():
+            yield f"{method}, temperature against {name}", last, (name,)
+    for how in (BETTER, MEAN):
+        for name in others:
+            yield f"{how[0]} against {name}", how, (name,)
+    for how in (BETTER, MEAN):
+        for method in RECIPE:
+            yield f"{how[0]} against {method}, temperature", how, (method, "auto", "temperature")
+
+
+def tables(frame: pd.DataFrame) -> list[str]:
+    """Return the Markdown tables of the cross-validated data sets."""
+    out = []
+    for metric, title in (("accuracy", "accuracy (%)"), ("log_loss", "log-loss"), ("ece", "ECE")):
+        out += [f"## {title}", "", *_by_data(frame, metric, MAIN)]
+    for method in ("bbl pseudo", "bbl mf"):
+        kinds = {k: (method, k, "none") for k in LOG_Z if len(_select(frame, method, k))}
+        out += [f"## Log-loss of `{method}` by ln Z, not calibrated", "", *_by_data(frame, "log_loss", kinds)]
+    out += ["## Better : worse, number of data sets (beyond two standard errors) [where clearly worse]", ""]
+    rows = [[text, *(_wins(frame, a, b, metric) for metric in ("log_loss", "accuracy"))] for text, a, b in _pairs()]
+    out += table(["", "log-loss", "accuracy"], rows)
+    for c in ("none", "temperature"):
+        out += [f"## Log-loss and accuracy of `pseudo` by the penalty of the fields, calibrate {c}", ""]
+        for metric in ("log_loss", "accuracy"):
+            out += _by_data(frame, metric, {m: (m, "auto", c) for m in OURS[2:]})
+    return out
+
+
+def rank_table(frame: pd.DataFrame) -> list[str]:
+    """Return the table of average ranks."""
+    found = {metric: ranks(frame, metric) for metric in METRICS}
+    names = found["log_loss"].index
+    n = frame["data"].nunique()
+    rows = [[name, *(f"{found[m][name]:.2f}" for m in found)] for name in names]
+    text = f"Over {n} data sets; methods that ran on all of them. Critical difference (Nemenyi, 0.05): "
+    text += f"{critical_difference(len(names), n):.2f}."
+    return ["## Average ranks", "", text, "", *table(["", *(m.replace("_", "-") for m in found)], rows)]
+
+
+def mnist_table(frame: pd.DataFrame) -> list[str]:
+    """Return the table of all of MNIST."""
+    frame = frame[frame["log_z"].isin(["", "auto"])]
+    rows = [
+        [r.method, str(r.setting), r.calibrate, f"{100 * (1 - r.accuracy):.2f}"]
+        + [f"{r.log_loss:.3f}", f"{r.ece:.3f}", f"{r.seconds:.0f}"]
+        for r in frame.itertuples()
+    ]
+    head = ["", "setting", "calibrate", "test error (%)", "log-loss", "ECE", "CPU s, tuning included"]
+    text = (
+        "All 60,000 + 10,000 images, pixels above 127; settings and calibration by cross-validation of the training "
+        "images, as above. The grids are not refined."
+    )
+    return ["## MNIST", "", text, "", *table(head, rows)] if rows else []
+
+
+def plot(frame: pd.DataFrame, out: Path) -> None:
+    """Draw the average ranks with Nemenyi's critical difference, for log-loss and accuracy."""
+    from matplotlib.figure import Figure
+
+    n = frame["data"].nunique()
+    figure = Figure(figsize=(11, 4.2))
+    for ax, metric in zip(figure.subplots(1, 2), ("log_loss", "accuracy"), strict=True):
+        found = ranks(frame, metric)
+        cd = critical_difference(len(found), n)
+        y = np.arange(len(found))[::-1]
+        for name, rank, at in zip(found.index, found, y, strict=True):
+            color = COLORS["bbl" if name.startswith("bbl") else "sklearn"]
+            ax.plot([rank, rank + cd], [at, at], color=color, lw=1.2, alpha=0.5)
+            ax.plot(rank, at, "o" if name.startswith("bbl") else "s", color=color)
+        ax.axvline(found.iloc[0] + cd, color="#555555", lw=0.8, ls="--")
+        ax.set_yticks(y, found.index)
+        ax.set_xlabel("average rank (1 is best)")
+        ax.set_title(f"{metric.replace('_', '-')}, {n} data sets", fontsize=10)
+        ax.grid(axis="x", color="#e0e0e0")
+        ax.spines[["top", "right"]].set_visible(False)
+    note = "A method whose mark lies right of the dashed line is worse than the best one."
+    figure.text(0.5, -0.02, f"Lines: critical difference (Nemenyi, 0.05). {note}", ha="center", fontsize=9)
+    figure.tight_layout()
+    figure.savefig(out / "accuracy.png", dpi=130, bbox_inches="tight")
+
+
+def write(frame: pd.DataFrame, out: Path) -> None:
+    """Write ``accuracy.md`` and ``accuracy.png``."""
+    single = frame["data"] == "mnist"
+    lines = [INTRO]
+    if (~single).any():
+        lines += rank_table(frame[~single]) + ["![average ranks](accuracy.png)", ""] + tables(frame[~single])
+        plot(frame[~single], out)
+    write_page(out / "accuracy.md", [*lines, *mnist_table(frame[single])])

@@ -1,18 +1,14 @@
-"""Cross-validation: folds x settings over the estimation, pooled predictions, one score per setting."""
+"""Cross-validation of anything that has class scores: pooled predictions of all folds, one score per setting."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 
-from bbl.boltzmann.estimate import Estimate, Problem, check_annealing, estimate_path, guard_memory, problems
-from bbl.design.labels import Labels
-from bbl.engines import Engine
 from bbl.errors import DataError
-from bbl.model.layout import Layout
-from bbl.model.marginal import MarginalEnergy
 from bbl.parallel import run_tasks
 from bbl.rows.folds import Folds
 from bbl.rows.sample import Sample
@@ -29,6 +25,14 @@ __all__ = [
 ]
 
 
+class Classifier(Protocol):
+    """What is cross-validated: anything that has class scores for encoded rows."""
+
+    def class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
+        """Return the class scores (n, K)."""
+        ...
+
+
 @dataclass(frozen=True)
 class Scored:
     """Pooled validation predictions of every setting.
@@ -36,13 +40,11 @@ class Scored:
     Attributes
     ----------
     scores : ndarray, shape (S, N, K)
-        Class scores ``ln p_y + E_y - ln Z_y`` of the N validated rows (fold by fold), for each of S settings.
+        Class scores of the N validated rows (fold by fold), for each of S settings.
     y, weights, fold, rows : ndarray, shape (N,)
         Group, weight and fold of each, and its position in the sample.
-    last : list of Estimate
-        The last fold's fit at each setting.
-    found : list of Problem
-        What did not converge.
+    fits : list of lists of Classifier
+        What was fitted in each fold, at each setting.
     """
 
     scores: np.ndarray
@@ -50,87 +52,55 @@ class Scored:
     weights: np.ndarray
     fold: np.ndarray
     rows: np.ndarray
-    last: list[Estimate]
-    found: list[Problem]
+    fits: list[list[Any]]
 
 
 def _run_fold(
-    sample: Sample,
-    weights: np.ndarray,
-    held: np.ndarray,
-    labels: Labels,
-    layout: Layout,
-    engine: Engine,
-    values,
-    log_z: str,
-    rng,
-    trails,
-) -> tuple[list[Estimate], np.ndarray, np.ndarray]:
+    sample: Sample, weights: np.ndarray, held: np.ndarray, fit: Callable, *arguments: Any
+) -> tuple[Sequence[Classifier], np.ndarray, np.ndarray]:
     """Fit on the training `weights` of one fold, and score what it holds."""
     train = sample.weighted(weights)
     if not train.n:
         raise DataError("A fold leaves no rows to train on; give fewer folds (nfold) or more data.", argument="nfold")
     try:
-        fits = estimate_path(
-            train, layout, len(labels.groups), engine, values, log_z=log_z, rng=rng, labels=labels, trails=trails
-        )
+        fits = fit(train, *arguments)
     except DataError as error:
         text = f"In the training rows of a fold: {error}"
         raise DataError(text, column=error.column, argument=error.argument) from None
     rows = np.flatnonzero(held > 0)
     rows = rows[np.argsort(sample.response[rows], kind="stable")]
     held_out = sample.rows(rows)
-    energies = (MarginalEnergy(f.parameters.layout, f.parameters.theta) for f in fits)
-    scores = [f.class_scores(E, held_out.codes, held_out.missing) for f, E in zip(fits, energies, strict=True)]
-    return fits, np.array(scores), rows
+    return fits, np.array([own.class_scores(held_out.codes, held_out.missing) for own in fits]), rows
 
 
 def cross_validate(
     sample: Sample,
-    labels: Labels,
-    layout: Layout,
-    engine: Engine,
-    values: Sequence[float] | np.ndarray | None,
     folds: Folds,
+    fit: Callable[..., Sequence[Classifier]],
+    arguments: Sequence[tuple] | None = None,
     *,
-    log_z: str,
-    workers: int,
-    rng: np.random.Generator,
+    workers: int = 1,
     progress: Callable | None = None,
-    trails: Sequence[Sequence[dict[float, np.ndarray]]] | None = None,
 ) -> Scored:
-    """Fit every setting on every fold; the settings of a fold share warm starts or one eigendecomposition.
+    """Fit on the training rows of every fold, and score the rows that it validates.
 
-    With `trails`, one for each group of each fold, settings are fitted just well enough to compare them, see
-    `Engine.compare`; the trails get what was fitted.
+    Parameters
+    ----------
+    fit : callable
+        ``fit(train, *own)`` returns what is fitted to a sample, one for each setting; it knows the family of models.
+    arguments : sequence of tuples, optional
+        ``own`` of each fold: its generator, its warm starts; none by default.
+    workers : int, default 1
+        Folds are spread over that many.
     """
-    K = len(labels.groups)
-    nfold, fitted = len(folds), engine.restrict(layout)
-    models = K * nfold * (1 if values is None else len(values))
-    check_annealing(log_z, fitted, models, workers)
-    guard_memory(sample.n, fitted, K, engine, values, min(workers, nfold), folds=nfold)
-    rngs = rng.spawn(nfold)
-    known = [None] * nfold if trails is None else trails
-    parts = zip(folds.train, folds.held, rngs, known, strict=True)
-    tasks = [(sample, train, held, labels, layout, engine, values, log_z, r, trail) for train, held, r, trail in parts]
+    own = [()] * len(folds) if arguments is None else arguments
+    tasks = [(sample, *parts, fit, *more) for *parts, more in zip(folds.train, folds.held, own, strict=True)]
     runs = run_tasks(_run_fold, tasks, workers, progress)
-    if trails is not None and values is not None:
-        for run, own in zip(runs, trails, strict=True):
-            for value, fit in zip(values, run[0], strict=True):
-                for trail, group in zip(own, fit.fits, strict=True):
-                    if group.site_theta is not None:  # a group without rows has none
-                        trail[float(value)] = group.site_theta
     rows = np.concatenate([run[2] for run in runs])
     weights = np.concatenate([held[run[2]] for held, run in zip(folds.held, runs, strict=True)])
-    found = [
-        problem._replace(group=f"fold {f + 1}, {problem.group}")
-        for f, run in enumerate(runs)
-        for fit in run[0]
-        for problem in problems(fit, labels)
-    ]
     scores = np.concatenate([run[1] for run in runs], axis=1)
     fold = np.repeat(np.arange(len(runs)), [len(run[2]) for run in runs])
-    return Scored(scores, sample.response[rows], weights, fold, rows, runs[-1][0], found)
+    return Scored(scores, sample.response[rows], weights, fold, rows, [list(run[0]) for run in runs])
 
 
 def calibrated(scored: Scored, scores: np.ndarray, kind: str) -> np.ndarray:

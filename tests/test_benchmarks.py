@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import fisher_exact
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))  # the benchmarks are no part of the installed package
@@ -19,8 +20,8 @@ from benchmarks.accuracy import methods as contestants  # noqa: E402
 from benchmarks.accuracy.data import Data, load  # noqa: E402
 from benchmarks.speed import SUITES, methods, plots, problems, run, summary, uses  # noqa: E402
 from benchmarks.speed.measure import METHODS, Options, measured  # noqa: E402
-from benchmarks.speed.problems import PROBLEMS, TABLES, Part, Problem  # noqa: E402
-from benchmarks.studies import annealing  # noqa: E402
+from benchmarks.speed.problems import PROBLEMS, Part, Problem, Table  # noqa: E402
+from benchmarks.studies import annealing, level  # noqa: E402
 
 LIBRARY = {"sklearn": "sklearn", "glum": "glum", "statsmodels": "statsmodels", "dwave": "dwave.samplers"}
 
@@ -82,12 +83,12 @@ def test_generators_match_the_files(shared):
         assert made.parts[0].codes.shape == {"W1": (5000, 100), "W3": (10000, 50), "W4": (5000, 60)}[name]
 
 
-@pytest.mark.parametrize("name", [*PROBLEMS, *TABLES])
+@pytest.mark.parametrize("name", PROBLEMS)
 def test_quick_problems_are_small(name):
-    if name in TABLES:
-        assert TABLES[name](quick=True).frame.size < 100_000
+    made = PROBLEMS[name](quick=True)
+    if isinstance(made, Table):
+        assert made.frame.size < 100_000
     else:
-        made = PROBLEMS[name](quick=True)
         assert sum(p.codes.size for p in made.parts) < 100_000
         for part in made.parts:
             assert part.codes.shape[1] == len(part.n_levels) and (part.codes.max(axis=0) < part.n_levels).all()
@@ -149,7 +150,7 @@ def test_closed_forms_agree(tiny, job):
 
 
 def test_predictions_agree():
-    table = TABLES["rows4"](quick=True)
+    table = PROBLEMS["rows4"](quick=True)
     found = [METHODS["predict", name](table, Options(repeat=0.0)).objective for name in ("bbl", "numpy")]
     assert found[0] == pytest.approx(found[1], abs=1e-12)
 
@@ -203,7 +204,7 @@ def test_configuration_names_what_exists(suite):
     assert tasks and len({tuple(t[k] for k in run.KEY) for t in tasks}) == len(tasks)
     for task in tasks:
         assert (task["job"], task["method"]) in METHODS
-        assert task["problem"] in PROBLEMS or task["problem"] in TABLES
+        assert task["problem"] in PROBLEMS
 
 
 def test_quoted_figures_belong_to_cases():
@@ -319,3 +320,15 @@ def test_data_sets_of_the_accuracy_benchmark_are_split_by_class():
 def test_annealing_study_compares_with_the_exact_value():
     frame = pd.DataFrame(annealing.compare(0, annealing.SETTINGS[3:4]), columns=annealing.COLUMNS)
     assert abs(frame["estimate"] - frame["exact"]).item() < 5 * frame["se"].item() < 0.1
+
+
+def test_the_level_study_counts_tests_made_and_rejected():
+    found = level.cell(4, 50, 0.2, False, 2)
+    frame = pd.DataFrame(found, columns=level.COLUMNS)
+    pairs = frame[(frame["what"] == "pairs") & (frame["test"] == "bbl")]
+    assert pairs["offered"].sum() == 2 * 2 * 6 and (frame["rejected"] <= frame["made"]).all()
+    power = pd.DataFrame(level.cell(2, 400, 0.5, True, 3), columns=level.COLUMNS)
+    assert set(power["test"]) == {"bbl", "penalised Wald", "Fisher", "log-linear"} and (power["offered"] == 6).all()
+    text = "\n".join(level.summarise(pd.concat([frame, power])))
+    assert "## Level" in text and "| 400 | 0.5 |" in text
+    assert level.fisher(((30, 12), (9, 14))) == pytest.approx(fisher_exact([[30, 12], [9, 14]])[1])

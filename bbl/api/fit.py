@@ -8,27 +8,24 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from bbl.api.call import pop_rule, prepare, shown_call
 from bbl.boltzmann.estimate import estimate, problems, warn_problems
 from bbl.boltzmann.guards import warn_ordered, warn_training, warn_validation
-from bbl.boltzmann.tuning import NFOLD, RULES, tune
-from bbl.checks import arguments, choice, flag, generator, integer, reals
-from bbl.crossval import calibrated, cross_validate, score_settings
+from bbl.boltzmann.tuning import NFOLD, tune
+from bbl.boltzmann.validation import validate
+from bbl.checks import choice, flag, integer, reals
+from bbl.crossval import calibrated, score_settings
 from bbl.design.design import Design
 from bbl.design.frames import to_frame
-from bbl.engines import ENGINES, Engine, make_engine
+from bbl.engines import Engine, engine_class
 from bbl.errors import OptionError
-from bbl.model.layout import Layout
-from bbl.model.logz import LOG_Z
-from bbl.parallel import n_workers, progress_bar
-from bbl.report.text import call_text
+from bbl.parallel import progress_bar
 from bbl.results import BBLResults, CVResults
 from bbl.rows.folds import Folds, consecutive_folds, shuffled_folds, splitter_folds
 from bbl.rows.sample import Sample
-from bbl.stats.calibration import CALIBRATE, fit_calibration
+from bbl.stats.calibration import fit_calibration
 
 __all__ = ["bbl", "crossVal"]
-
-GRID_COLUMN = {"lambda_": "lambda", "eps": "epsilon"}
 
 
 def bbl(
@@ -105,7 +102,7 @@ def bbl(
         If a predictor did not reach its optimum or has none; names group and predictor.
     DataWarning
         If the log-loss on the training rows (on up to 2,000 of them) is worse than that of naive Bayes or of the shares
-        of the groups; `calibrate` is the remedy.
+        of the groups; `calibrate` is the remedy. Or if a predictor has over 100 levels, most of them rare.
 
     Notes
     -----
@@ -130,62 +127,34 @@ def bbl(
     0  0.400  0.600  Yes
     1  0.702  0.298   No
     """
-    choice("log_z", log_z, LOG_Z)
-    choice("calibrate", calibrate, CALIBRATE)
-    pooled, workers, rng = flag("testNull", testNull), n_workers(n_jobs), generator(seed)
+    pooled = flag("testNull", testNull)
     shown = {**options, "missing": (missing, "raise"), "log_z": (log_z, "auto"), "calibrate": (calibrate, "none")}
-    call = call_text("bbl", _call_arguments(formula, weights, method, **shown))
-    rule = _pop_rule(method, options)
-    engine = make_engine(method, options, arguments(bbl))
-    design, sample, index = Design.from_data(formula, data, weights, xlevels, flag("novarOk", novarOk), missing)
-    layout = Layout(design.n_levels, design.pairs)
-    K, tuning = len(design.labels.groups), None
-    common: dict[str, Any] = {"log_z": log_z, "workers": workers, "rng": rng}
+    text, rule = shown_call("bbl", formula, weights, method, **shown), pop_rule(method, options)
+    shared: dict[str, Any] = {
+        "log_z": log_z,
+        "calibrate": calibrate,
+        "seed": seed,
+        "n_jobs": n_jobs,
+        "extra": int(pooled),
+    }
+    call = prepare(
+        bbl, formula, data, weights, method, options, xlevels=xlevels, novarOk=novarOk, missing=missing, **shared
+    )
+    design, sample, layout, engine, tuning = call.design, call.sample, call.layout, call.engine, None
     if rule is not None or calibrate != "none":
         with progress_bar(NFOLD, "tuning", verbose) as step:
-            tuning = tune(sample, design.labels, layout, engine, rule, calibrate=calibrate, progress=step, **common)
+            told = {"calibrate": calibrate, "progress": step, **call.common}
+            tuning = tune(sample, design.labels, layout, engine, rule, **told)
         if rule is not None:
             engine = engine.at(float(tuning.values[tuning.chosen]))
-    with progress_bar(K + pooled, "bbl", verbose) as step:
-        result = estimate(sample, layout, K, engine, pooled=pooled, progress=step, labels=design.labels, **common)
+    with progress_bar(call.K + pooled, "bbl", verbose) as step:
+        told = {"pooled": pooled, "progress": step, "labels": design.labels, **call.common}
+        result = estimate(sample, layout, call.K, engine, **told)
     if calibrate != "none" and tuning is not None:
         result = replace(result, calibration=tuning.calibration)
     warn_problems(problems(result, design.labels))
     warn_training(sample, result, design.labels, engine)
-    return BBLResults(call, design, sample, index, engine, result, tuning)
-
-
-def _tuned(method: str | Engine) -> str | None:
-    """Return the option of `method` that has a grid, if it has one."""
-    return getattr(ENGINES.get(method) if isinstance(method, str) else None, "tuned", None)
-
-
-def _pop_rule(method: str | Engine, options: dict) -> str | None:
-    """Take ``lambda_="cv"`` or ``eps="cv"`` out of the options."""
-    name = _tuned(method)
-    if name is not None and isinstance(options.get(name), str):
-        if options[name] not in RULES:
-            raise OptionError(
-                f"{name}={options[name]!r} is unknown; give a number, or one of {', '.join(map(repr, RULES))}.",
-                argument=name,
-            )
-        return options.pop(name)
-    return None
-
-
-def _call_arguments(formula: str, weights: Any, method: str | Engine, **options: Any) -> dict[str, Any]:
-    """Return what is shown of a call; an option given as a pair (value, default) only where it differs."""
-    shown: dict[str, Any] = {"formula": formula, "data": "data"}
-    if weights is not None:
-        shown["weights"] = weights if isinstance(weights, str) else "weights"
-    if method != "pseudo":
-        shown["method"] = method if isinstance(method, str) else type(method).__name__
-    for name, value in options.items():
-        if not isinstance(value, tuple):
-            shown[name] = value
-        elif value[0] != value[1]:
-            shown[name] = value[0]
-    return shown
+    return BBLResults(text, design, sample, call.index, engine, result, tuning)
 
 
 def crossVal(
@@ -210,7 +179,7 @@ def crossVal(
     verbose: int = 1,
     **options: Any,
 ) -> CVResults:
-    """Cross-validate over a grid of ``lambda_`` (``method="pseudo"``) or ``eps`` (``method="mf"``).
+    """Cross-validate over a grid of ``lambda_`` (method "pseudo"), ``eps`` ("mf") or ``prior_count`` ("naive").
 
     Parameters
     ----------
@@ -270,56 +239,58 @@ def crossVal(
     1     0.5 0.7531476 0.7294412 0.7768539
     2     0.9 0.7461265 0.7225567 0.7696963
     """
-    choice("log_z", log_z, LOG_Z)
-    workers = n_workers(n_jobs)
-    tuned = _tuned(method)
-    grid = options.pop(tuned, None) if tuned else None
-    values = None if grid is None else reals(str(tuned), grid, 0.0, 1.0 if tuned == "eps" else np.inf)
-    engine = make_engine(method, options, arguments(crossVal))
-    design, sample, index = Design.from_data(formula, data, weights, xlevels, flag("novarOk", novarOk), missing)
-    K = len(design.labels.groups)
-    if score is None:
-        score = "auc" if flag("use_auc", use_auc) and K == 2 else "accuracy"
-    choice("score", score, ("auc", "accuracy", "logloss", "brier"))
-    if score == "auc" and K != 2:
-        raise OptionError(f"score='auc' needs two response groups, not {K}; use 'accuracy'.", argument="score")
-    rng = generator(seed)
-    kept = design.kept(data, weights)
-    if cv is not None:
-        folds = _splitter_folds(cv, data, design, sample, kept)
-    else:
-        folds = _own_folds(sample, nfold, flag("shuffle", shuffle), rng)
-    layout = Layout(design.n_levels, design.pairs)
+    values = _pop_grid(method, options)
+    text = shown_call("crossVal", formula, weights, method, **options, missing=(missing, "raise"))
+    shared: dict[str, Any] = {"log_z": log_z, "calibrate": calibrate, "seed": seed, "n_jobs": n_jobs}
+    call = prepare(
+        crossVal, formula, data, weights, method, options, xlevels=xlevels, novarOk=novarOk, missing=missing, **shared
+    )
+    design, sample, layout, engine, labels = call.design, call.sample, call.layout, call.engine, call.design.labels
+    score = _score(score, flag("use_auc", use_auc), call.K)
+    kept, own = design.kept(data, weights), flag("shuffle", shuffle)
+    folds = _own_folds(sample, nfold, own, call.rng) if cv is None else _splitter_folds(cv, data, design, sample, kept)
     with progress_bar(len(folds), "crossVal", verbose) as step:
-        scored = cross_validate(
-            sample, design.labels, layout, engine, values, folds, log_z=log_z, workers=workers, rng=rng, progress=step
-        )
-    table, best = score_settings(scored, score, choice("calibrate", calibrate, CALIBRATE))
+        scored = validate(sample, labels, layout, engine, values, folds, progress=step, **call.common)
+    table, best = score_settings(scored, score, calibrate)
     warn_problems(scored.found)
     if cv is None and not shuffle:
-        warn_ordered(sample, folds, design.labels)
+        warn_ordered(sample, folds, labels)
     if values is not None:
         engine = engine.at(float(values[best]))
     scores = calibrated(scored, scored.scores[best], calibrate)
-    warn_validation(sample, design.labels, layout, engine, folds, scored, scores, workers)
-    validated = [kept[scored.rows[scored.fold == f]] for f in range(len(folds))]
+    warn_validation(sample, labels, layout, engine, folds, scored, scores, call.workers)
+    validated, index = [kept[scored.rows[scored.fold == f]] for f in range(len(folds))], call.index
     final = scored.last[best]
     if flag("refit", refit):
-        common: dict[str, Any] = {"log_z": log_z, "workers": workers, "rng": rng, "labels": design.labels}
-        final = estimate(sample, layout, K, engine, pooled=True, **common)
+        final = estimate(sample, layout, call.K, engine, pooled=True, labels=labels, **call.common)
     else:
         left = folds.train[-1]
         index, sample = index[left > 0], sample.weighted(left)
     if calibrate != "none":
         fitted = fit_calibration(scored.scores[best], scored.y, scored.weights, calibrate)
         final = replace(final, calibration=fitted)
-    shown = {**options, "missing": (missing, "raise")}
-    call = call_text("crossVal", _call_arguments(formula, weights, method, **shown))
-    model = BBLResults(call, design, sample, index, engine, final)
-    settings = values if values is not None else [getattr(engine, engine.tuned or "prior_count")]
+    model = BBLResults(text, design, sample, index, engine, final)
     frame = pd.DataFrame(table, columns={"auc": ["AUC", "ci1", "ci2"]}.get(score, ["score"]))
-    frame.insert(0, GRID_COLUMN.get(engine.tuned or "", "prior_count"), np.asarray(settings, dtype=float))
+    settings = np.array([engine.setting]) if values is None else values
+    frame.insert(0, "setting" if engine.tuned is None else engine.tuned.column, settings)
     return CVResults(frame, best, score, validated, scored, calibrate, model)
+
+
+def _pop_grid(method: str | Engine, options: dict) -> np.ndarray | None:
+    """Take the grid of the option that is tuned out of the options."""
+    tuned = engine_class(method).tuned
+    grid = None if tuned is None else options.pop(tuned.option, None)
+    return None if tuned is None or grid is None else reals(tuned.option, grid, tuned.low, tuned.high)
+
+
+def _score(score: str | None, use_auc: bool, K: int) -> str:
+    """Return the score that is meant, if K groups have it."""
+    if score is None:
+        score = "auc" if use_auc and K == 2 else "accuracy"
+    choice("score", score, ("auc", "accuracy", "logloss", "brier"))
+    if score == "auc" and K != 2:
+        raise OptionError(f"score='auc' needs two response groups, not {K}; use 'accuracy'.", argument="score")
+    return score
 
 
 def _own_folds(sample: Sample, nfold: int, shuffle: bool, rng: np.random.Generator) -> Folds:

@@ -82,11 +82,11 @@ def mlestimate(
     sample, n_levels = _coded_sample(xi, weights, L, choice("missing", missing, MISSING))
     m = len(n_levels)
     pairs = None
-    if flag("naive", naive) or engine.name == "naive":
+    if flag("naive", naive) or engine.order == 1:
         pairs = np.empty((0, 2), dtype=np.intp)
     elif qJ is not None:
         pairs = np.argwhere(np.triu(_interacting(qJ, m), 1))
-    layout = Layout(n_levels, pairs)
+    layout = engine.layout(sample, Layout(n_levels, pairs))
     check_memory(24.0 * layout.D**2, f"A fit with {layout.D} non-reference levels", "Use fewer levels.")
     kind = resolve_log_z(log_z, layout, engine.log_z)
     check_known(sample, layout, engine, kind, "xi", range(m))
@@ -97,7 +97,7 @@ def mlestimate(
     warn_problems([Problem("", *parts) for parts in told])
     # without symmetrisation the two solutions of a pair differ, and both are wanted
     J_all = layout.to_matrix(fit.theta)[1] if fit.site_theta is None else fit.site_theta[:, 1:]
-    if fit.site_theta is not None and getattr(engine, "symmetrize", True):
+    if fit.site_theta is not None and not engine.two_sided:
         J_all = 0.5 * (J_all + J_all.T)
     more = {"lkh": fit.lkh, "lz": lz, "converged": bool(fit.converged.all()), "n_iter": fit.n_iter}
     return MLEstimate.from_matrix(layout, fit.theta[: layout.D], J_all, **more)

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bbl.boltzmann.estimate import Estimate
-from bbl.engines import Engine, NaiveBayes, PseudoLikelihood
-from bbl.errors import OptionError
+from bbl.engines import Engine
 from bbl.memory import check_memory
 from bbl.model.godambe import ROWS, Influence, term_covariances
 from bbl.model.layout import Layout
@@ -18,7 +17,7 @@ from bbl.model.states import sample_states
 from bbl.parallel import run_tasks
 from bbl.rows.sample import Sample
 
-__all__ = ["Covariances", "bootstrap", "check_method", "covariances", "sandwich", "sandwich_of_shift"]
+__all__ = ["Covariances", "bootstrap", "covariances", "sandwich", "sandwich_of_shift"]
 
 
 @dataclass(frozen=True)
@@ -48,30 +47,6 @@ class Covariances:
     def standard_errors(self, terms: list[np.ndarray]) -> np.ndarray:
         """Return the standard errors (layout.size,) of the tables `terms`."""
         return np.sqrt(np.concatenate([np.diag(t) for t in terms]))
-
-
-def check_method(engine: Engine) -> None:
-    """Raise an OptionError if the method has no likelihood equations to take standard errors from."""
-    if isinstance(engine, PseudoLikelihood):
-        if not engine.symmetrize:
-            raise OptionError("Standard errors are for symmetrised couplings (symmetrize=True).", argument="symmetrize")
-    elif not isinstance(engine, NaiveBayes):
-        raise OptionError(
-            f"Standard errors are there for method='pseudo' and 'naive', not for method={engine.name!r}, which solves "
-            "no likelihood equations.",
-            argument="method",
-        )
-
-
-def solution(sample: Sample, layout: Layout, engine: Engine) -> tuple[np.ndarray, float, float, Sample]:
-    """Solve a group again; return the unsymmetrised solution, its penalties and the rows it was fitted to."""
-    if isinstance(engine, PseudoLikelihood):
-        rows = engine.prepare(sample, layout)
-        lambdah = engine.lambda_ if engine.lambdah is None else engine.lambdah
-        return np.asarray(engine.fit(rows, layout).site_theta), engine.lambda_, lambdah, rows
-    site_theta = np.zeros((layout.D, 1 + layout.D))
-    site_theta[:, 0] = engine.fit(sample, layout).theta
-    return site_theta, 0.0, 0.0, sample
 
 
 def _blocks(influence: Influence, rows: Sample) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -108,19 +83,29 @@ def covariances(sample: Sample, estimate: Estimate, engine: Engine) -> Covarianc
     OptionError
         If the method has no standard errors.
     """
-    check_method(engine)
+    engine.check_equations()
     parameters: Parameters = estimate.parameters
     layout = parameters.layout
 
     def influence(rows: Sample) -> tuple[Influence, Sample]:
-        site_theta, lambda_, lambdah, fitted = solution(rows.collapsed(layout.n_levels), layout, engine)
-        return Influence(fitted, layout, site_theta, lambda_, lambdah), fitted
+        solved = engine.equations(rows.collapsed(layout.n_levels), layout)
+        return Influence(solved.rows, layout, solved.site_theta, solved.lambda_, solved.lambdah), solved.rows
 
-    groups = [influence(sample.group(y)) for y in range(len(parameters.theta))]
+    parts = [sample.group(y) for y in range(len(parameters.theta))]
+    groups = [influence(part) for part in parts if part.n]
     own, shift = sandwich(layout, groups), None
+    composite = [fitted.composite(rows) for fitted, rows in groups]
     if parameters.pooled is not None:
         shift = sandwich_of_shift(layout, groups, influence(sample.pooled)[0])
-    return Covariances(layout, own, shift, [influence.composite(rows) for influence, rows in groups])
+        shift = _with_empty(parts, shift, [np.full_like(t, np.nan) for t in shift[0]])
+    own = _with_empty(parts, own, [np.full_like(t, np.nan) for t in own[0]])
+    return Covariances(layout, own, shift, _with_empty(parts, composite, (0.0, 0.0)))
+
+
+def _with_empty(parts: list[Sample], found: list, nothing: object) -> list:
+    """Return what was found of the groups with rows, and `nothing` for those without."""
+    left = iter(found)
+    return [next(left) if part.n else nothing for part in parts]
 
 
 def _differences(influence: Influence, pooled: Influence, rows: Sample) -> Iterator[tuple[np.ndarray, np.ndarray]]:

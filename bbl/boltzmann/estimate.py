@@ -19,6 +19,7 @@ from bbl.model.ais import annealed_log_z, annealing_seconds, annealing_start
 from bbl.model.elimination import log_sum
 from bbl.model.layout import Layout
 from bbl.model.logz import approximate_log_z, exact_order, resolve_log_z
+from bbl.model.marginal import MarginalEnergy
 from bbl.model.moments import known_counts, usable_rows
 from bbl.model.parameters import Parameters
 from bbl.parallel import run_tasks
@@ -29,6 +30,7 @@ from bbl.stats.scores import class_scores
 __all__ = [
     "Estimate",
     "Problem",
+    "announce_terms",
     "check_annealing",
     "check_known",
     "estimate",
@@ -41,6 +43,7 @@ __all__ = [
 
 SMALL = 200_000
 SHOWN = 5  # places that a warning names
+NO_PAIRS = np.empty((0, 2), dtype=np.intp)
 PATIENCE = 4 * 3600.0
 
 
@@ -55,7 +58,7 @@ class Estimate:
         ln Z of each group.
     log_z_kind : str
         How `log_z` was computed: one of "exact", "pseudo", "half", "mf", "ais".
-    prior : ndarray, shape (K,)
+    class_prior : ndarray, shape (K,)
         Weighted share of each group.
     lkh : float
         Maximised objective, summed over predictors and observations of all groups.
@@ -70,31 +73,33 @@ class Estimate:
     parameters: Parameters
     log_z: np.ndarray
     log_z_kind: str
-    prior: np.ndarray
+    class_prior: np.ndarray
     lkh: float
     fits: tuple[EngineFit, ...]
     log_z_error: np.ndarray
     calibration: Calibration | None = None
 
-    def class_scores(self, energy: Callable, codes: np.ndarray, unknown: np.ndarray | None = None) -> np.ndarray:
+    def class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
         """Return the class scores (n, K) of encoded rows, calibrated if the model is.
 
         Parameters
         ----------
-        energy : MarginalEnergy, or a function as it
-            Of `parameters`.
         codes : ndarray, shape (n, m)
-        unknown : ndarray of bool, shape (n, m), optional
-            Predictors that are summed out. A row of which nothing is known has the logarithms of the prior, whatever
-            ln Z is.
+        missing : ndarray of bool, shape (n, m), optional
+            Predictors that are summed out. A row of which nothing is known has the logarithms of the groups' shares,
+            whatever ln Z is.
         """
-        blank = np.zeros(len(codes), dtype=bool) if unknown is None else np.array(unknown.all(axis=1))
-        summed = None if unknown is None else unknown & ~blank[:, None]
-        scores = class_scores(energy(codes, summed), self.log_z, self.prior)
+        return self.scores_by(MarginalEnergy(self.parameters.layout, self.parameters.theta), codes, missing)
+
+    def scores_by(self, energy: Callable, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
+        """Return `class_scores` by a function that has the energies of `parameters` ready."""
+        silent = np.zeros(len(codes), dtype=bool) if missing is None else np.array(missing.all(axis=1))
+        summed = None if missing is None else missing & ~silent[:, None]
+        scores = class_scores(energy(codes, summed), self.log_z, self.class_prior)
         if self.calibration is not None:
             scores = self.calibration(scores)
         with np.errstate(divide="ignore"):
-            scores[blank] = np.log(self.prior)
+            scores[silent] = np.log(self.class_prior)
         return scores
 
     @property
@@ -170,6 +175,27 @@ def guard_memory(
     )
 
 
+def announce_terms(
+    n: int, K: int, n_levels: np.ndarray, engine: Engine, workers: int, extra: int = 0, models: int = 1
+) -> None:
+    """Raise where all pairs of predictors would take more memory than there is, before any of them is listed.
+
+    `models` are settings times folds; the rest is as in `guard_memory`.
+    """
+    if engine.order == 1:
+        return
+    width = n_levels - 1.0
+    D, m = float(width.sum()), len(n_levels)
+    couplings = (D**2 - float((width**2).sum())) / 2.0
+    results = 8.0 * (D + couplings) * (2 * K + extra) * models
+    needed = results + workers * engine.memory(n, Layout(n_levels, NO_PAIRS), models)
+    check_memory(
+        needed,
+        f"A fit of {K} groups with {m * (m - 1) // 2:,} pairs of predictors and {couplings:,.0f} couplings each",
+        "Use fewer predictors or levels, or a formula with fewer interactions.",
+    )
+
+
 def estimate_path(
     sample: Sample,
     layout: Layout,
@@ -195,7 +221,7 @@ def estimate_path(
     list of Estimate
         One for each of `values`; one if `values` is None.
     """
-    layout = engine.restrict(layout)
+    layout = engine.layout(sample, layout)
     kind = resolve_log_z(log_z, layout, engine.log_z)
     check_annealing(kind, layout, K * (1 if values is None else len(values)), workers)
     order = exact_order(layout) if kind == "exact" else []  # raises where it costs too much, before anything is fitted
@@ -245,18 +271,18 @@ def check_known(sample: Sample, layout: Layout, engine: Engine, log_z: str, grou
     if len(silent):
         name = names[silent[0]]
         raise DataError(f"in {group}, all values of {name!r} are missing. {remedy}", column=name)
-    if engine.name == "pseudo" or log_z in ("pseudo", "half"):
+    if engine.needs == "neighbours" or log_z in ("pseudo", "half"):
         silent = np.flatnonzero(~usable_rows(sample, layout).any(axis=0))
         if len(silent):
             name = names[silent[0]]
-            what = "method='pseudo'" if engine.name == "pseudo" else f"log_z={log_z!r}"
+            what = f"method={engine.name!r}" if engine.needs == "neighbours" else f"log_z={log_z!r}"
             raise DataError(
                 f"in {group}, no row has {name!r} and all predictors that it interacts with known, which {what} needs. "
                 "Give a formula with fewer interactions, take method='mf' with log_z='ais', or give missing values a "
                 "level of their own (missing='level').",
                 column=name,
             )
-    if engine.name == "mf" and len(layout.pairs):
+    if engine.needs == "pairs" and len(layout.pairs):
         apart = np.argwhere(np.triu(known_counts(sample, layout)[0] == 0.0))
         if len(apart):
             i, j = (names[k] for k in apart[0])

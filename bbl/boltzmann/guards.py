@@ -8,9 +8,10 @@ from collections.abc import Mapping
 import numpy as np
 
 from bbl.boltzmann.estimate import Estimate, estimate
-from bbl.crossval import Scored, cross_validate
+from bbl.boltzmann.validation import validate
+from bbl.crossval import Scored
 from bbl.design.labels import Labels
-from bbl.engines import Engine, NaiveBayes
+from bbl.engines import BASELINE, Engine
 from bbl.errors import DataWarning
 from bbl.model.energy import energies
 from bbl.model.layout import Layout
@@ -64,9 +65,9 @@ def warn_training(sample: Sample, result: Estimate, labels: Labels, engine: Engi
     if not rows.n or layout.D > WIDEST:
         return
     log_p = _log_p(result, rows)
-    others = {SHARES: np.broadcast_to(np.log(result.prior), log_p.shape)}
+    others = {SHARES: np.broadcast_to(np.log(result.class_prior), log_p.shape)}
     if len(layout.pairs):
-        others = {NAIVE: _log_p(estimate(sample, layout, K, NaiveBayes()), rows), **others}
+        others = {NAIVE: _log_p(estimate(sample, layout, K, BASELINE), rows), **others}
     found = _worse(log_p, others, rows.response, rows.weights)
     if found:
         _warn(f"On the training rows the {found}", engine, layout, stacklevel)
@@ -78,7 +79,7 @@ def _log_p(result: Estimate, rows: Sample) -> np.ndarray:
     def energy(codes: np.ndarray, _: None) -> np.ndarray:
         return np.column_stack([energies(codes, layout, own[None]) for own in theta])  # one matrix at a time
 
-    return log_probabilities(result.class_scores(energy, rows.codes))
+    return log_probabilities(result.scores_by(energy, rows.codes))
 
 
 def warn_validation(
@@ -96,21 +97,21 @@ def warn_validation(
     share = np.array([np.bincount(sample.response, train, len(labels.groups)) for train in folds.train])
     with np.errstate(divide="ignore"):
         others = {SHARES: np.log(share / share.sum(axis=1, keepdims=True))[scored.fold]}
-    if len(engine.restrict(layout).pairs):
+    fitted = engine.layout(sample, layout)
+    if len(fitted.pairs):
         rng = np.random.default_rng(0)  # which naive Bayes does not use
-        naive = cross_validate(
-            sample, labels, layout, NaiveBayes(), None, folds, log_z="auto", workers=workers, rng=rng
-        )
+        naive = validate(sample, labels, layout, BASELINE, None, folds, log_z="auto", workers=workers, rng=rng)
         others = {NAIVE: log_probabilities(naive.scores[0]), **others}
     found = _worse(log_probabilities(scores), others, scored.y, scored.weights)
     if found:
-        _warn(f"On the validated rows the {found}", engine, engine.restrict(layout), stacklevel)
+        _warn(f"On the validated rows the {found}", engine, fitted, stacklevel)
 
 
 def _warn(what: str, engine: Engine, layout: Layout, stacklevel: int) -> None:
     remedies = ["Calibrate them (calibrate='offset' or 'temperature')"]
     if engine.tuned is not None:
-        remedies.append(f"choose {engine.tuned} by log-loss (crossVal with score='logloss', or {engine.tuned}='cv')")
+        name = engine.tuned.option
+        remedies.append(f"choose {name} by log-loss (crossVal with score='logloss', or {name}='cv')")
     if len(layout.pairs):
         remedies.append("take method='naive'")
     warnings.warn(

@@ -13,7 +13,8 @@ from functools import partial
 import numpy as np
 
 from bbl.boltzmann.estimate import Problem
-from bbl.crossval import Scored, cross_validate, one_standard_error, score_settings
+from bbl.boltzmann.validation import Validated, validate
+from bbl.crossval import one_standard_error, score_settings
 from bbl.design.labels import Labels
 from bbl.engines import Engine
 from bbl.memory import check_memory
@@ -22,14 +23,9 @@ from bbl.rows.folds import shuffled_folds
 from bbl.rows.sample import Sample
 from bbl.stats.calibration import Calibration, fit_calibration
 
-__all__ = ["GRIDS", "NFOLD", "RULES", "Tuning", "tune"]
+__all__ = ["NFOLD", "RULES", "Tuning", "tune"]
 
-GRIDS = {
-    "lambda_": 10.0 ** np.arange(-4.0, 1.01, 0.5),
-    "eps": np.array([0.0, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9]),
-}
 RULES = ("cv", "cv-1se")
-SIMPLER = {"lambda_": "larger", "eps": "smaller"}
 NFOLD = 5
 FIRST = 3  # settings of the coarse grid that are fitted before any is judged
 RISEN = 1.1  # two settings in a row whose loss is this much above the least end the search
@@ -86,38 +82,39 @@ def tune(
     calibrate : {"none", "offset", "temperature"}
         Scores are calibrated before they are compared, each fold by the others.
     """
-    values = GRIDS[str(engine.tuned)] if rule is not None else None
+    tuned = engine.tuned
+    values = np.array(tuned.grid) if rule is not None and tuned is not None else None
     folds = shuffled_folds(sample, NFOLD, rng)
-    run = partial(cross_validate, sample, labels, layout, engine, folds=folds, log_z=log_z, workers=workers, rng=rng)
-    if values is not None and engine.stepwise:
-        fitted = engine.restrict(layout)
+    run = partial(validate, sample, labels, layout, engine, folds=folds, log_z=log_z, workers=workers, rng=rng)
+    if tuned is not None and values is not None and engine.stepwise:
+        fitted = engine.layout(sample, layout)
         trails: list[list[dict]] = [[{} for _ in labels.groups] for _ in range(NFOLD)]
         check_memory(
             8.0 * fitted.D * (1 + fitted.D) * len(labels.groups) * NFOLD * len(values),
-            f"Choosing {engine.tuned} for {len(labels.groups)} groups with {fitted.D} non-reference levels",
-            f"Give a number for {engine.tuned}, or use fewer predictors.",
+            f"Choosing {tuned.option} for {len(labels.groups)} groups with {fitted.D} non-reference levels",
+            f"Give a number for {tuned.option}, or use fewer predictors.",
         )
         compare = partial(run, trails=trails)
         values, scored = _search(compare, values, calibrate, rule, progress)
     else:
         scored = run(values, progress=progress)
     table, chosen = score_settings(scored, "logloss", calibrate)
-    if rule == "cv-1se" and values is not None:
-        chosen = one_standard_error(scored, values, chosen, calibrate, SIMPLER[str(engine.tuned)])
+    if rule == "cv-1se" and tuned is not None and values is not None:
+        chosen = one_standard_error(scored, values, chosen, calibrate, tuned.simpler)
     calibration = fit_calibration(scored.scores[chosen], scored.y, scored.weights, calibrate)
-    option = None if values is None else engine.tuned
+    option = None if tuned is None or values is None else tuned.option
     return Tuning(option, np.zeros(1) if values is None else values, table[:, 0], chosen, calibration, scored.found)
 
 
 def _search(
     compare: Callable, grid: np.ndarray, calibrate: str, rule: str | None, progress: Callable | None
-) -> tuple[np.ndarray, Scored]:
+) -> tuple[np.ndarray, Validated]:
     """Compare settings of a rising `grid`; return those that were tried, in its order, with their predictions.
 
     The last is the strongest, and where the search begins. At the end the best ones are fitted again, more exactly.
     """
     tried: dict[int, np.ndarray] = {}
-    scored: list[Scored] = []
+    scored: list[Validated] = []
     coarse = list(range(len(grid) - 1, -1, -2))
     steps = 3 + len(coarse) - FIRST
 

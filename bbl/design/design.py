@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+import warnings
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -17,12 +18,14 @@ from bbl.design.frames import Frame, to_frame
 from bbl.design.labels import Labels
 from bbl.design.stored import factor_from_dict, factor_to_dict, stored_pairs
 from bbl.design.weights import check_weights
-from bbl.errors import BBLTypeError, DataError, LevelError
+from bbl.errors import BBLTypeError, DataError, DataWarning, LevelError
 from bbl.rows.sample import Sample, code_dtype
 
 __all__ = ["MISSING", "Design", "missing_rows"]
 
 MISSING = ("raise", "drop", "level", "marginal")
+FEW, LARGE = 20, 100  # distinct values that always pass as levels; levels that are warned of where they are rare:
+RARE = 6  # fewer observations per level than this
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,6 +81,7 @@ class Design:
         xlevels: Mapping | None = None,
         novarOk: bool = False,
         missing: str = "raise",
+        announce: Callable[[int, int, np.ndarray], None] | None = None,
     ) -> tuple[Design, Sample, pd.Index]:
         """Read a formula against data, collect the levels, and encode the rows.
 
@@ -97,6 +101,9 @@ class Design:
             Whether missing values are an error, their rows are dropped before levels are collected, they are a last
             level ``"(missing)"`` of their predictor, or are marked in ``sample.missing``. The response must be known,
             unless rows are dropped.
+        announce : callable, optional
+            ``announce(n, K, n_levels)`` is called, with the numbers of rows, groups and levels, before all pairs of
+            very many predictors are listed. It may raise.
 
         Returns
         -------
@@ -111,6 +118,11 @@ class Design:
         FormulaError, DataError, LevelError, BBLTypeError
             Each names the column or argument, and what to do.
 
+        Warns
+        -----
+        DataWarning
+            If a predictor has over 100 levels, most of them rare.
+
         Examples
         --------
         >>> data = {"y": ["no", "yes", "no"], "a": [0, 1, 1], "n": [3, 2, 0]}
@@ -122,7 +134,14 @@ class Design:
         flag("novarOk", novarOk)
         choice("missing", missing, MISSING)
         named, counts = _weights(weights, frame, data)
-        terms = parse(formula, frame.columns, () if named is None else (named,))
+
+        def count(response: Hashable, predictors: list[Hashable]) -> None:
+            if announce is not None:
+                used = np.flatnonzero(counts > 0)
+                sizes = _level_counts(frame, [response, *predictors], used, xlevels)
+                announce(len(used), sizes[0], np.array(sizes[1:]))
+
+        terms = parse(formula, frame.columns, () if named is None else (named,), count)
         keep, incomplete = _kept(frame, terms, counts, missing)
         index = frame.index
         if len(keep) < frame.n:
@@ -141,6 +160,7 @@ class Design:
             is_missing = _marked(is_missing, codes.shape, i, own_missing)
         if not novarOk:
             _check_variable(factors)
+        _check_levels(frame, factors, given, float(counts.sum()))
         if is_missing is not None:
             incomplete = round(float(counts[is_missing.any(axis=1)].sum()))
         marked = is_missing if missing == "marginal" else None
@@ -369,6 +389,22 @@ def _read(
     return factor, factor.encode(column, argument=argument, skip_missing=missing == "marginal")[0], is_missing
 
 
+def _level_counts(frame: Frame, names: list[Hashable], keep: np.ndarray, xlevels: Mapping | None) -> list[int]:
+    """Return how many levels columns have, at least 2, without judging them."""
+    out = []
+    for name in names:
+        given = xlevels.get(name) if isinstance(xlevels, Mapping) else None
+        series = frame.column(name)
+        try:
+            count = (
+                len(given) if given is not None else (series.iloc[keep] if len(keep) < frame.n else series).nunique()
+            )
+        except (TypeError, NotImplementedError):  # what cannot be levels is refused later
+            count = 2
+        out.append(max(2, count))
+    return out
+
+
 def _check_groups(response: Factor, y: np.ndarray) -> None:
     if len(response.levels) < 2:
         raise DataError(
@@ -394,4 +430,28 @@ def _check_variable(factors: list[Factor]) -> None:
             f"predictors with one level: {shown}. Drop them with removeConst(data), give their levels in xlevels, or "
             "pass novarOk=True.",
             column=constant[0],
+        )
+
+
+def _check_levels(frame: Frame, factors: list[Factor], given: Mapping, total: float) -> None:
+    """Refuse columns that are identifiers, unless their levels are declared; warn of many rare levels."""
+    rare = []
+    for factor in factors:
+        L, name = len(factor.levels), factor.name
+        declared = name in given or isinstance(frame.column(name).dtype, pd.CategoricalDtype)
+        if L > FEW and total < 2 * L and not declared:
+            raise DataError(
+                f"column {name!r} looks like an identifier: {L} distinct values in {total:.0f} observations. Leave it "
+                f"out of the formula (- {name}), or group its values; if each of them is a level, make it a category.",
+                column=name,
+            )
+        if L > LARGE and total < RARE * L:
+            rare.append(f"{name!r} ({L} levels in {total:.0f} observations)")
+    if rare:
+        more = f" and {len(rare) - 3} more" if len(rare) > 3 else ""
+        warnings.warn(
+            f"Most levels are rare in {', '.join(rare[:3])}{more}: a fit takes long, and says little about them. Group "
+            "the rare levels, or leave the predictor out.",
+            DataWarning,
+            stacklevel=4,
         )

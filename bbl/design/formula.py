@@ -9,7 +9,7 @@ looks like code is refused.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Hashable, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, NoReturn
 
@@ -22,6 +22,7 @@ __all__ = ["FormulaTerms", "parse"]
 
 LONGEST = 100_000  # characters of a formula
 DEEPEST = 100  # nested parentheses
+MANY = 1000  # predictors whose pairs are announced before they are listed
 ALIAS = "\ua66e"  # a letter to formulaic; refused outside backticks here, so that aliases are unique
 QUOTED = re.compile(r"`([^`]*(?:``[^`]*)*)`")
 IDENTITY = re.compile(rf"(?<![\w.])(?:C|factor)\s*\(\s*([\w{ALIAS}][\w.]*)\s*\)")
@@ -54,7 +55,12 @@ class FormulaTerms:
     pairs: np.ndarray
 
 
-def parse(formula: str, columns: Sequence[Hashable], exclude: Collection[Hashable] = ()) -> FormulaTerms:
+def parse(
+    formula: str,
+    columns: Sequence[Hashable],
+    exclude: Collection[Hashable] = (),
+    announce: Callable[[Hashable, list[Hashable]], None] | None = None,
+) -> FormulaTerms:
     """Read a formula.
 
     Grammar: one name, ``~``, then names and ``.`` (all columns but the response and `exclude`) joined by ``+``,
@@ -72,6 +78,9 @@ def parse(formula: str, columns: Sequence[Hashable], exclude: Collection[Hashabl
         Column names of the data. A name that is no string is found by its text if that is unambiguous.
     exclude : collection of hashable, optional
         Columns that ``.`` leaves out and that cannot be predictors: the weights.
+    announce : callable, optional
+        ``announce(response, predictors)`` is called before all pairs of over 1,000 predictors are listed, in a formula
+        that drops no terms. It may raise.
 
     Returns
     -------
@@ -99,7 +108,7 @@ def parse(formula: str, columns: Sequence[Hashable], exclude: Collection[Hashabl
             f"formula must be a string such as 'y ~ a + b'; got {type(formula).__name__}.", argument="formula"
         )
     try:
-        return _parsed(formula, columns, exclude)
+        return _parsed(formula, columns, exclude, announce)
     except FormulaError as error:
         if (name := _bare(formula, columns)) is None:
             raise
@@ -114,7 +123,9 @@ def _bare(formula: str, columns: Iterable[Hashable]) -> str | None:
     return max(odd, key=len, default=None)
 
 
-def _parsed(formula: str, columns: Sequence[Hashable], exclude: Collection[Hashable]) -> FormulaTerms:
+def _parsed(
+    formula: str, columns: Sequence[Hashable], exclude: Collection[Hashable], announce: Callable | None
+) -> FormulaTerms:
     """Return what `parse` does."""
     if len(formula) > LONGEST:
         _fail(formula, f"it has {len(formula):,} characters", f"At most {LONGEST:,} are read; use '.' for all columns")
@@ -124,6 +135,7 @@ def _parsed(formula: str, columns: Sequence[Hashable], exclude: Collection[Hasha
         _fail(formula, "it must have a response, '~', and predictors", EXAMPLE)
     left, right = tree.args
     names = _Names(formula, columns, exclude, aliases)
+    names.announce = None if "-" in text else announce
     if _symbol(left) is not None or left.kind.value != "name":
         _fail(formula, "the response must be the name of one column", "Put an unusual name in backticks, as in `1`")
     names.response = names.find(left.token)
@@ -227,6 +239,7 @@ class _Names:
         self.ids: dict[Hashable, int] = {}
         self.response: Hashable = None
         self.spent = 0
+        self.announce: Callable[[Hashable, list[Hashable]], None] | None = None
         self._rest: np.ndarray | None = None
 
     def find(self, word: str) -> Hashable:
@@ -381,6 +394,8 @@ class _TermSet:
         """Return the keys of all pairs of one predictor in `a` and another in `b`."""
         if len(a) == len(b) and (a == b).all():
             self.names.spend(len(a) ** 2 // 2)
+            if self.names.announce is not None and len(a) > MANY:
+                self.names.announce(self.names.response, [self.names.columns[k] for k in a])
             i, j = np.triu_indices(len(a), 1)
             return a[i] * self.names.width + a[j]
         if len(a) == len(b) == 1:

@@ -6,15 +6,35 @@ import dataclasses
 from collections.abc import Iterable
 
 from bbl.checks import choice, near_match
-from bbl.engines.base import Engine, EngineFit
+from bbl.engines.base import Engine, EngineFit, Equations, Tuned
 from bbl.engines.meanfield import MeanField
 from bbl.engines.naive import NaiveBayes
 from bbl.engines.pseudo import PseudoLikelihood
 from bbl.errors import BBLTypeError
 
-__all__ = ["ENGINES", "Engine", "EngineFit", "MeanField", "NaiveBayes", "PseudoLikelihood", "make_engine"]
+__all__ = [
+    "BASELINE",
+    "ENGINES",
+    "Engine",
+    "EngineFit",
+    "Equations",
+    "MeanField",
+    "NaiveBayes",
+    "PseudoLikelihood",
+    "Tuned",
+    "engine_class",
+    "make_engine",
+]
 
 ENGINES: dict[str, type[Engine]] = {e.name: e for e in (PseudoLikelihood, MeanField, NaiveBayes)}
+
+
+BASELINE: Engine = NaiveBayes()  # what every other method should do better than
+
+
+def engine_class(method: str | Engine) -> type[Engine]:
+    """Return the class of an engine, or of the one of that name."""
+    return type(method) if isinstance(method, Engine) else ENGINES[choice("method", method, list(ENGINES))]
 
 
 def make_engine(method: str | Engine, options: dict, beside: Iterable[str] = ()) -> Engine:
@@ -23,7 +43,7 @@ def make_engine(method: str | Engine, options: dict, beside: Iterable[str] = ())
     Options of the other engines are refused by name, misspelt ones with the nearest known name, which may be one of the
     arguments `beside` the options.
     """
-    kind = type(method) if isinstance(method, Engine) else ENGINES[choice("method", method, list(ENGINES))]
+    kind = engine_class(method)
     known = [f.name for f in dataclasses.fields(kind)]
     for name in options:
         if name not in known:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from bbl.errors import OptionError
 from bbl.model.layout import Layout
 from bbl.rows.sample import Sample
 
-__all__ = ["Engine", "EngineFit", "Note"]
+__all__ = ["Engine", "EngineFit", "Equations", "Note", "Tuned"]
 
 
 class Note(NamedTuple):
@@ -81,29 +82,122 @@ class EngineFit:
 
 
 @dataclass(frozen=True)
+class Tuned:
+    """The option of an engine that cross-validation varies.
+
+    Attributes
+    ----------
+    option : str
+        Its name as an argument.
+    column, symbol, title : str
+        Its name in tables, and as a symbol and a title in figures.
+    low, high : float
+        The range of its values.
+    grid : tuple of float
+        What ``"cv"`` tries, rising.
+    simpler : {"larger", "smaller"}
+        Which values make simpler models, which ``"cv-1se"`` prefers.
+    logarithmic : bool
+        Whether figures show it on a logarithmic scale.
+    """
+
+    option: str
+    column: str
+    symbol: str
+    title: str
+    low: float
+    high: float
+    grid: tuple[float, ...]
+    simpler: str
+    logarithmic: bool = False
+
+
+class Equations(NamedTuple):
+    """The solution of a group's likelihood equations, one set for each predictor: what standard errors stand on.
+
+    Attributes
+    ----------
+    site_theta : ndarray, shape (D, 1 + D)
+        Unsymmetrised solution, as in `EngineFit`.
+    lambda_, lambdah : float
+        Penalties of couplings and fields in the equations.
+    rows : Sample
+        The rows that were fitted.
+    """
+
+    site_theta: np.ndarray
+    lambda_: float
+    lambdah: float
+    rows: Sample
+
+
+@dataclass(frozen=True)
 class Engine:
     """Options of an inference method, with the one method `path` that fits a group at a grid of settings.
+
+    An engine says all that others may have to know of it; nobody else asks for its name or for an option of it.
 
     Attributes
     ----------
     name : str
         Name in the ENGINES table.
-    tuned : str or None
+    order : int
+        The highest order of a term that it can fit: 1 for fields alone, 2 for pairs.
+    tuned : Tuned or None
         The option that crossVal varies.
     log_z : str
         The ln Z that goes with the method where the exact one is too costly.
     stepwise : bool
         Whether settings are best compared a few at a time, the strongest first, each starting from fits before it.
+    needs : {"each", "pairs", "neighbours"}
+        What must be known together in some row, where values are missing: each predictor, each two predictors, or a
+        predictor and all that it interacts with.
+    solves : bool
+        Whether it solves likelihood equations, so that there are standard errors.
+    classifier : dict
+        Options that `BBLClassifier` sets where the user does not, so that any table can be fitted.
     """
 
     name: ClassVar[str]
-    tuned: ClassVar[str | None] = None
+    order: ClassVar[int] = 2
+    tuned: ClassVar[Tuned | None] = None
     log_z: ClassVar[str] = "exact"
     stepwise: ClassVar[bool] = False
+    needs: ClassVar[str] = "each"
+    solves: ClassVar[bool] = False
+    classifier: ClassVar[dict[str, Any]] = {}
 
-    def restrict(self, layout: Layout) -> Layout:
-        """Return the layout of the parameters that this engine fits."""
+    @property
+    def penalised(self) -> bool:
+        """Whether a penalty is in force, so that estimates are drawn towards zero."""
+        return False
+
+    @property
+    def two_sided(self) -> bool:
+        """Whether a coupling is kept as seen from either predictor, not as the mean of both."""
+        return False
+
+    @property
+    def setting(self) -> float:
+        """The value of the option that is tuned; nan if there is none."""
+        return float("nan") if self.tuned is None else float(getattr(self, self.tuned.option))
+
+    def layout(self, sample: Sample, layout: Layout) -> Layout:
+        """Return the layout of the parameters that this engine fits to the rows of all groups."""
         return layout
+
+    def check_equations(self) -> None:
+        """Raise an OptionError if there are no `equations`, and so no standard errors."""
+        if not self.solves:
+            raise OptionError(
+                f"Standard errors are there for methods that solve likelihood equations (such as method='pseudo' and "
+                f"'naive'), not for method={self.name!r}.",
+                argument="method",
+            )
+
+    def equations(self, sample: Sample, layout: Layout) -> Equations:
+        """Solve a group's likelihood equations again, for standard errors; see `check_equations`."""
+        raise NotImplementedError
 
     def prepare(self, sample: Sample, layout: Layout) -> Sample:
         """Return the rows that this engine fits (augmented where its method says so)."""
@@ -136,4 +230,5 @@ class Engine:
 
     def at(self, value: float) -> Engine:
         """Return the same engine with the tuned option set to `value`."""
-        return replace(self, **{self.tuned: value})  # type: ignore[arg-type]
+        assert self.tuned is not None  # noqa: S101  # callers have its settings from there
+        return replace(self, **{self.tuned.option: value})

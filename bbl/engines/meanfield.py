@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bbl.checks import real
-from bbl.engines.base import Engine, EngineFit, Note
+from bbl.engines.base import Engine, EngineFit, Note, Tuned
 from bbl.engines.naive import absent_levels
 from bbl.memory import check_memory
 from bbl.model.energy import energies
@@ -42,7 +42,11 @@ class MeanField(Engine):
     eps: float = 0.9
     prior_count: float = 1.0
     name = "mf"
-    tuned = "eps"
+    tuned = Tuned(
+        "eps", "epsilon", r"$\epsilon$", r"Coupling weight $\epsilon$", 0.0, 1.0,
+        (0.0, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9), "smaller",
+    )  # fmt: skip
+    needs = "pairs"
     log_z = "half"
 
     def __post_init__(self):

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from bbl.checks import real
-from bbl.engines.base import Engine, EngineFit, Note
+from bbl.engines.base import Engine, EngineFit, Equations, Note, Tuned
 from bbl.model.layout import Layout
 from bbl.model.moments import TINY, frequencies, level_counts, log_ratio
+from bbl.rows.sample import Sample
 
 __all__ = ["NaiveBayes"]
 
@@ -31,26 +32,41 @@ class NaiveBayes(Engine):
 
     prior_count: float = 1.0
     name = "naive"
+    order = 1
+    tuned = Tuned(
+        "prior_count", "prior_count", "$c$", "Prior count $c$", 0.0, np.inf,
+        tuple(10.0 ** np.arange(-2.0, 2.01, 0.5)), "larger", logarithmic=True,
+    )  # fmt: skip
+    solves = True
 
     def __post_init__(self):
         object.__setattr__(self, "prior_count", real("prior_count", self.prior_count, 0.0))
 
-    def restrict(self, layout: Layout) -> Layout:
-        """Return the layout without pairs."""
+    def layout(self, sample: Sample, layout: Layout) -> Layout:
+        """Return the layout without interactions."""
         return Layout(layout.n_levels, np.empty((0, 2), dtype=np.intp))
 
+    def equations(self, sample: Sample, layout: Layout) -> Equations:
+        """Return the closed form as the solution that it is."""
+        site_theta = np.zeros((layout.D, 1 + layout.D))
+        site_theta[:, 0] = self.fit(sample, layout).theta
+        return Equations(site_theta, 0.0, 0.0, sample)
+
     def path(self, sample, layout, values=None, workers=1):
-        """Fit one group; there is nothing to tune."""
-        f = frequencies(sample, layout, self.prior_count)
+        """Fit one group at each prior count of `values`."""
+        counts = [self.prior_count] if values is None else values
+        return [self._fit_one(sample, layout, float(count)) for count in counts]
+
+    def _fit_one(self, sample: Sample, layout: Layout, prior_count: float) -> EngineFit:
+        f = frequencies(sample, layout, prior_count)
         theta = np.concatenate([log_ratio(fi) for fi in f])
         # eq. (26) per observation: the counts' own frequencies weigh the logs of the smoothed ones.
         counts = level_counts(sample, layout.n_levels)
         lkh = sum(float(n @ np.log(np.maximum(fi, TINY))) for n, fi in zip(counts, f, strict=True)) / sample.total
-        notes = ()
-        if self.prior_count == 0:
+        notes: tuple[Note, ...] = ()
+        if prior_count == 0:
             notes = absent_levels(counts, "give prior_count > 0")
-        fit = EngineFit(theta, lkh, converged=np.ones(layout.m, dtype=bool), notes=notes)
-        return [fit] * (1 if values is None else len(values))
+        return EngineFit(theta, lkh, converged=np.ones(layout.m, dtype=bool), notes=notes)
 
 
 def absent_levels(counts: list[np.ndarray], remedy: str) -> tuple[Note, ...]:

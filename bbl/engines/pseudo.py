@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from bbl._ext import newton
 from bbl._ext.pseudo import PseudoProblem, memory_estimate
 from bbl.checks import choice, flag, integer, real
-from bbl.engines.base import Engine, EngineFit, Note
+from bbl.engines.base import Engine, EngineFit, Equations, Note, Tuned
 from bbl.engines.naive import absent_levels
 from bbl.errors import BBLTypeError, OptionError
 from bbl.memory import check_memory
@@ -72,7 +72,14 @@ class PseudoLikelihood(Engine):
     prior_count: float = 0.0
     precision: str = "double"
     name = "pseudo"
-    tuned = "lambda_"
+    tuned = Tuned(
+        "lambda_", "lambda", r"$\lambda$", r"Penalty $\lambda$", 0.0, np.inf,
+        tuple(10.0 ** np.arange(-4.0, 1.01, 0.5)), "larger", logarithmic=True,
+    )  # fmt: skip
+    needs = "neighbours"
+    solves = True
+    # small enough to leave wide data alone, large enough for levels that a class never has
+    classifier: ClassVar[dict[str, Any]] = {"lambdah": 1e-4}
     log_z = "half"
     stepwise = True
 
@@ -92,6 +99,27 @@ class PseudoLikelihood(Engine):
             )
         object.__setattr__(self, "symmetrize", flag("symmetrize", self.symmetrize))
         choice("precision", self.precision, tuple(FINEST))
+
+    @property
+    def penalised(self) -> bool:
+        """Whether a penalty is in force."""
+        return bool(self.lambda_) or bool(self.lambdah)
+
+    @property
+    def two_sided(self) -> bool:
+        """Whether the two solutions of a pair are kept apart."""
+        return not self.symmetrize
+
+    def check_equations(self) -> None:
+        """Raise an OptionError without symmetrisation, whose standard errors are not known."""
+        if not self.symmetrize:
+            raise OptionError("Standard errors are for symmetrised couplings (symmetrize=True).", argument="symmetrize")
+
+    def equations(self, sample: Sample, layout: Layout) -> Equations:
+        """Solve a group again for its unsymmetrised solution."""
+        rows = self.prepare(sample, layout)
+        site_theta = np.asarray(self.fit(rows, layout).site_theta)
+        return Equations(site_theta, self.lambda_, self._lambdah(self.lambda_), rows)
 
     def prepare(self, sample: Sample, layout: Layout) -> Sample:
         """Add the extra instance of section 2.2 where a predictor is constant in the group.
@@ -188,11 +216,11 @@ class PseudoLikelihood(Engine):
             to, wide = layout.columns(own), np.append(0, 1 + layout.columns(involved))
             share = known.total / sample.total
             rows_of_own = part.columns(position[own])
-            before: dict[float, np.ndarray] = {lambda_: np.zeros((part.D, 1 + part.D)) for lambda_ in trail or ()}
-            for lambda_, theta in before.items():
-                theta[rows_of_own] = (trail or {})[lambda_][np.ix_(to, wide)]
+            before = None if trail is None else {lambda_: np.zeros((part.D, 1 + part.D)) for lambda_ in trail}
+            for lambda_, own_theta in (before or {}).items():
+                own_theta[rows_of_own] = trail[lambda_][np.ix_(to, wide)]  # type: ignore[index]
             for (site_theta, sites, _), solved in zip(
-                out, self._solve(known, part, grid, workers, None if trail is None else before), strict=True
+                out, self._solve(known, part, grid, workers, before), strict=True
             ):
                 site_theta[np.ix_(to, wide)] = solved[0][rows_of_own]
                 sites.take(own, solved[1], position[own], share)

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 __all__ = ["plot_comparison", "plot_configurations", "plot_cv", "plot_parameters"]
 
 HIGHEST = 15.0  # inches of a new figure of images
-# Symbol and axis title of the settings that crossVal varies
-SETTINGS = {"lambda": (r"$\lambda$", r"Penalty $\lambda$"), "epsilon": (r"$\epsilon$", r"Coupling weight $\epsilon$")}
 
 
 def plot_cv(
@@ -43,6 +41,10 @@ def plot_cv(
     score: str | None = None,
     best: float | None = None,
     ax: Axes | None = None,
+    *,
+    symbol: str | None = None,
+    title: str | None = None,
+    logarithmic: bool = False,
 ) -> Axes:
     """Draw the score of a cross-validation against the setting (Figures 3, 5a, 6 and 8 of Woo & Wang).
 
@@ -55,11 +57,14 @@ def plot_cv(
     best : float, optional
         The setting to mark.
     ax : matplotlib Axes, optional
+    symbol, title : str, optional
+        What stands for the setting in the legend and below the axis; its column's name by default.
+    logarithmic : bool, default False
+        Whether the settings' axis is, with a zero drawn at its left end.
 
     Returns
     -------
     matplotlib Axes
-        The axis of ``lambda`` is logarithmic, with a zero drawn at its left end.
 
     Raises
     ------
@@ -75,7 +80,7 @@ def plot_cv(
     ax = one_axes(ax, (5.2, 3.6))
     table = frame.sort_values(xname)
     x, y = table[xname].to_numpy(float), table[score].to_numpy(float)
-    symbol, title = SETTINGS.get(xname, (short_name(xname), short_name(xname)))
+    symbol, title = symbol or short_name(xname), title or short_name(xname)
     ax.plot(x, y, color=COLOURS[0], marker="o", markersize=4.5, linewidth=1.4, zorder=3)
     if {"ci1", "ci2"} <= set(frame.columns):
         low, high = table["ci1"], table["ci2"]
@@ -87,7 +92,7 @@ def plot_cv(
         ax.axvline(at, color="0.4", linestyle=":", linewidth=1.2, zorder=1)
         label = f"best: {symbol} = {at:.3g}"
         ax.plot([at], [value], "D", color=COLOURS[1], markersize=7, zorder=4, label=label)
-    if xname == "lambda" and len(set(x[np.isfinite(y)])) > 1:  # one alone, or none, has no range on such a scale
+    if logarithmic and len(set(x[np.isfinite(y)])) > 1:  # one alone, or none, has no range on such a scale
         if x.min() > 0:
             ax.set_xscale("log")
         else:

@@ -50,7 +50,7 @@ def pack(fit: Any, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
         "pairs": parameters.layout.pairs,
         "log_z": estimate.log_z,
         "log_z_error": estimate.log_z_error,
-        "prior": estimate.prior,
+        "prior": estimate.class_prior,
         "lkh": np.array([estimate.lkh, *(f.lkh for f in estimate.fits)]),
         "grad_norm": _stacked([f.grad_norm for f in estimate.fits]),
         "n_iter": _stacked([f.n_iter for f in estimate.fits]),
@@ -157,7 +157,8 @@ def _unpack_tuning(stored: dict | None, engine: Engine) -> Tuning | None:
     chosen, temperature, found = stored["chosen"], stored["temperature"], stored["found"]
     sound = type(chosen) is int and 0 <= chosen < len(values) == len(loss) and type(temperature) is float
     words = [word for problem in found for word in problem]
-    if not sound or stored["option"] not in (None, engine.tuned) or not all(type(word) is str for word in words):
+    known = (None, None if engine.tuned is None else engine.tuned.option)
+    if not sound or stored["option"] not in known or not all(type(word) is str for word in words):
         raise ValueError("its tuning is not as saved")
     problems = [Problem(*problem) for problem in found]
     return Tuning(stored["option"], values, loss, chosen, Calibration(temperature, offset), problems)

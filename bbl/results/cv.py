@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -102,7 +103,11 @@ class CVResults:
 
     def plot(self, ax=None):
         """Draw the score against the setting (the paper's Figures 3, 5a, 6, 8); return the Axes."""
-        return plot.plot_cv(self.cvframe, best=self.regstar, ax=ax)
+        tuned = self.model.engine.tuned
+        how: dict[str, Any] = {}
+        if tuned is not None:
+            how = {"symbol": tuned.symbol, "title": tuned.title, "logarithmic": tuned.logarithmic}
+        return plot.plot_cv(self.cvframe, best=self.regstar, ax=ax, **how)
 
     def plot_calibration(self, bins: int = 10, groups=None, axes=None):
         """Draw how often each group was observed where it was predicted with a given probability.

@@ -81,7 +81,7 @@ class BBLResults(Figures, Uncertainty, ClassifierResults):
 
     def class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
         """Return the class scores (n, K) of encoded rows; see `Estimate.class_scores`."""
-        return self.estimate.class_scores(self._energy, codes, missing)
+        return self.estimate.scores_by(self._energy, codes, missing)
 
     def log_likelihood(self, rows: Sample) -> float:
         """Return ``sum_k w_k (E_y(x_k) - ln Z_y)`` of encoded rows, missing predictors summed out."""

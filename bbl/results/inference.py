@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bbl.boltzmann.covariance import Covariances, check_method, covariances
+from bbl.boltzmann.covariance import Covariances, covariances
 from bbl.boltzmann.estimate import Estimate
 from bbl.boltzmann.permutation import permutation_tests
 from bbl.boltzmann.significance import (
@@ -129,10 +129,9 @@ class Inference:
     """
 
     def __init__(self, labels: Labels, estimate: Estimate, engine: Engine, sample: Sample):
-        check_method(engine)
+        engine.check_equations()
         self._labels, self._estimate, self._engine, self._sample = labels, estimate, engine, sample
-        penalised = bool(getattr(engine, "lambda_", 0.0)) or bool(getattr(engine, "lambdah", 0.0))
-        self.note = NOTE + PENALTY * penalised
+        self.note = NOTE + PENALTY * engine.penalised
 
     @property
     def _parameters(self) -> Parameters:

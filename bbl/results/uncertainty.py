@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bbl.boltzmann.covariance import bootstrap, check_method
+from bbl.boltzmann.covariance import bootstrap
 from bbl.checks import choice, generator, integer, real
-from bbl.engines import MeanField
 from bbl.errors import DataError, OptionError
 from bbl.parallel import n_workers
 from bbl.report.summary import Section, wald_sections
@@ -37,7 +36,7 @@ class Uncertainty:
     @property
     def clbic(self: Any) -> float:
         """Composite-likelihood BIC: as `claic`, with the logarithm of each group's size in place of 2."""
-        totals = self.estimate.prior * self.nobs()
+        totals = self.estimate.class_prior * self.nobs()
         return float(sum(-2.0 * v + np.log(n) * d for (v, d), n in zip(self._composite, totals, strict=True)))
 
     @property
@@ -46,7 +45,7 @@ class Uncertainty:
 
     def _wald_sections(self: Any) -> list[Section]:
         """Joint tests of predictors and pairs, where they cost little and the method has them."""
-        if self.sample is None or self.params.layout.size > TESTED or isinstance(self.engine, MeanField):
+        if self.sample is None or self.params.layout.size > TESTED or not self.engine.solves:
             return []
         try:
             inference = self._inference
@@ -62,7 +61,7 @@ class Uncertainty:
 
     def _full_groups(self: Any) -> Sample:
         """Return the training rows; an error if a group has none, and so nothing that could be uncertain."""
-        empty = np.flatnonzero(self.estimate.prior == 0.0)
+        empty = np.flatnonzero(self.estimate.class_prior == 0.0)
         if len(empty):
             raise DataError(
                 f"group {self.labels.groups[empty[0]]!r} has no training rows in this fit (of one fold, with "
@@ -141,7 +140,7 @@ class Uncertainty:
         if self.sample is None:
             return "no test: the model was saved without its training rows"
         try:
-            check_method(self.engine)
+            self.engine.check_equations()
         except OptionError as error:
             return f"no test: {error}"
         return None

@@ -18,7 +18,7 @@ from bbl.design.factors import Factor, factorise
 from bbl.design.formula import parse
 from bbl.design.frames import Frame, to_frame
 from bbl.design.weights import check_weights
-from bbl.engines import Engine
+from bbl.engines import Engine, engine_class
 from bbl.errors import BBLTypeError, DataError, DataWarning, OptionError
 from bbl.stats.scores import link, log_probabilities
 
@@ -32,7 +32,6 @@ except ImportError as error:
 
 __all__ = ["BBLClassifier"]
 
-LAMBDAH = 1e-4  # small enough to leave wide data alone, large enough for levels that a class never has
 OPTIONS = ("lambda_", "lambdah", "eps", "prior_count", "tolerance", "itmax")
 
 
@@ -67,6 +66,8 @@ class BBLClassifier(ClassifierMixin, BaseEstimator):
         Largest gradient norm, for ``method="pseudo"``.
     itmax : int, optional
         Most iterations, for ``method="pseudo"``.
+    options : dict, optional
+        Further options of the method by name, such as ``{"symmetrize": False}``.
     unseen : {"ignore", "raise"}, default "ignore"
         Whether, in a row with a level that was not in the training data, that predictor is summed out, or it is an
         error. A row of which nothing is known gets the shares of the classes.
@@ -133,6 +134,7 @@ class BBLClassifier(ClassifierMixin, BaseEstimator):
         prior_count: float | None = None,
         tolerance: float | None = None,
         itmax: int | None = None,
+        options: dict[str, Any] | None = None,
         unseen: str = "ignore",
         missing: str = "raise",
         n_jobs: int | None = None,
@@ -146,6 +148,7 @@ class BBLClassifier(ClassifierMixin, BaseEstimator):
         self.prior_count = prior_count
         self.tolerance = tolerance
         self.itmax = itmax
+        self.options = options
         self.unseen = unseen
         self.missing = missing
         self.n_jobs = n_jobs
@@ -237,9 +240,9 @@ class BBLClassifier(ClassifierMixin, BaseEstimator):
 
     def _options(self) -> dict[str, Any]:
         options = {name: getattr(self, name) for name in OPTIONS if getattr(self, name) is not None}
-        if isinstance(self.method, str) and self.method == "pseudo":
-            options.setdefault("lambdah", LAMBDAH)
-        return options
+        if isinstance(self.method, str):
+            options = {**engine_class(self.method).classifier, **options}
+        return options | (self.options or {})
 
     def _table(self, X, reset: bool) -> Frame:
         """Return X as a table whose columns have the names of the features, having checked their number and names."""

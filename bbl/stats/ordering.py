@@ -33,7 +33,7 @@ def log_p_bound(tables: np.ndarray) -> np.ndarray:
 
     >>> ordered = np.array([[[5, 0], [5, 0], [0, 5], [0, 5]]])
     >>> float(np.exp(log_p_bound(ordered)).round(4))
-    0.0015
+    0.0012
     >>> bool(log_p_bound(np.array([[[2, 3], [3, 2], [2, 3], [3, 2]]])) > 0)
     True
     """

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bbl.boltzmann.tuning import GRIDS, NFOLD
+from bbl.boltzmann.tuning import NFOLD
 from bbl.crossval import Scored, score_settings
 from bbl.engines import Engine, MeanField, NaiveBayes, PseudoLikelihood
 from bbl.model.ais import annealed_log_z, annealing_start
@@ -22,6 +22,7 @@ from bbl.stats.scores import class_scores, log_probabilities
 from benchmarks.accuracy.data import Data
 
 TOLERANCE = 1e-6
+GRIDS = {kind.tuned.option: np.array(kind.tuned.grid) for kind in (MeanField, PseudoLikelihood)}
 BBL: dict[str, tuple[Engine, bool]] = {  # the engine, and whether every kind of ln Z is compared
     "bbl naive": (NaiveBayes(), False),
     "bbl mf": (MeanField(), True),
@@ -101,11 +102,11 @@ def run_bbl(name: str, engine: Engine, every: bool, kept: dict, data: Data, spli
     begin = time.process_time()
     rng = np.random.default_rng(0)
     train, test = (np.asarray(part) for part in split)
-    layout = engine.restrict(Layout(data.n_levels))
+    sample = Sample(np.ascontiguousarray(data.codes[train]), np.ones(len(train)), data.y[train].astype(np.intp))
+    layout = engine.layout(sample, Layout(data.n_levels))
     auto = resolve_log_z("auto", layout, engine.log_z)
     kinds = kinds_of(auto, layout, every)
-    values = GRIDS[engine.tuned] if engine.tuned else None
-    sample = Sample(np.ascontiguousarray(data.codes[train]), np.ones(len(train)), data.y[train].astype(np.intp))
+    values = GRIDS.get(engine.tuned.option)
     call = partial(path_scores, layout=layout, K=data.K, engine=engine, values=values, kinds=kinds, rng=rng)
     order, inner = [], []
     for held in shuffled_folds(sample, NFOLD, rng).held:

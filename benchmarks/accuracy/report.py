@@ -1,6 +1,7 @@
 """Tables and the plot of the accuracy benchmark: ``accuracy.md`` and ``accuracy.png``."""
 
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -19,19 +20,6 @@ MAIN |= {f"bbl pseudo, {c}": (PSEUDO, "auto", c) for c in CALIBRATE}
 MAIN |= {how[0]: how for how in (BETTER, MEAN)}
 METRICS = {"log_loss": (1.0, 3), "accuracy": (100.0, 1), "ece": (1.0, 3)}  # scale and digits in the tables
 COLORS = {"bbl": "#0072B2", "sklearn": "#D55E00"}
-INTRO = """# Accuracy
-
-Data sets of categorical predictors, stratified 5-fold cross-validation repeated three times (one split for the images).
-bbl: all levels known in advance, the penalty (`lambda_="cv"` on 1e-4 to 10, `eps="cv"`) and the calibration from 5
-shuffled folds of the training rows, as `bbl()` does it, `log_z="auto"`. `pseudo` has `lambdah=1e-4` in the first
-tables, and `lambdah=None` (the penalty of the couplings for fields too) in those of ln Z, where all kinds were run.
-`both`: mf and pseudo with temperature; of them the one whose cross-validated log-loss is smaller, or the mean of their
-probabilities.
-scikit-learn: ridge logistic regression on dummies with C from 5-fold cross-validation, with products of all pairs of
-dummies where these are few; random forest of 300 trees; histogram gradient boosting at its defaults. ± is the standard
-error over splits, corrected for the training rows that they share (Nadeau and Bengio 2003). Probabilities are clipped
-at 1e-15. ECE: expected calibration error in 15 bins. `python -m benchmarks.accuracy` makes this file.
-"""
 
 
 def standard_error(values: np.ndarray) -> float:
@@ -85,6 +73,7 @@ def ranks(frame: pd.DataFrame, metric: str) -> pd.Series:
     return pd.DataFrame(means).dropna(axis=1).rank(axis=1).mean().sort_values()
 
 
+@cache
 def critical_difference(k: int, n: int) -> float:
     """Return Nemenyi's critical difference of average ranks of `k` methods over `n` data sets, at 0.05."""
     from scipy.stats import studentized_range
@@ -143,16 +132,13 @@ def rank_table(frame: pd.DataFrame) -> list[str]:
 def mnist_table(frame: pd.DataFrame) -> list[str]:
     """Return the table of all of MNIST."""
     frame = frame[frame["log_z"].isin(["", "auto"])]
-    rows = [
-        [r.method, str(r.setting), r.calibrate, f"{100 * (1 - r.accuracy):.2f}"]
-        + [f"{r.log_loss:.3f}", f"{r.ece:.3f}", f"{r.seconds:.0f}"]
-        for r in frame.itertuples()
-    ]
+    error = (100 * (1 - frame["accuracy"])).map("{:.2f}".format)
+    digits = [frame[c].map(f"{{:.{d}f}}".format) for c, d in (("log_loss", 3), ("ece", 3), ("seconds", 0))]
+    texts = (frame["method"], frame["setting"].astype(str), frame["calibrate"], error, *digits)
+    rows = [list(cells) for cells in zip(*texts, strict=True)]
     head = ["", "setting", "calibrate", "test error (%)", "log-loss", "ECE", "CPU s, tuning included"]
-    text = (
-        "All 60,000 + 10,000 images, pixels above 127; settings and calibration by cross-validation of the training "
-        "images, as above. The grids are not refined."
-    )
+    text = "All 60,000 + 10,000 images, pixels above 127; settings and calibration by cross-validation of the training "
+    text += "images, as above. The grids are not refined."
     return ["## MNIST", "", text, "", *table(head, rows)] if rows else []
 
 
@@ -185,7 +171,7 @@ def plot(frame: pd.DataFrame, out: Path) -> None:
 def write(frame: pd.DataFrame, out: Path) -> None:
     """Write ``accuracy.md`` and ``accuracy.png``."""
     single = frame["data"] == "mnist"
-    lines = [INTRO]
+    lines = [Path(__file__).with_name("intro.md").read_text(encoding="utf-8")]
     if (~single).any():
         lines += rank_table(frame[~single]) + ["![average ranks](accuracy.png)", ""] + tables(frame[~single])
         plot(frame[~single], out)

@@ -103,7 +103,5 @@ def sklearn_naive(problem: Problem, options: Options) -> Measurement:
         columns = zip(model.feature_log_prob_, codes.T, strict=True)
         return -float(sum(table[y, column].mean() for table, column in columns)), float("nan"), {}
 
-    def work():
-        return CategoricalNB(alpha=1.0 / n_levels[0], min_categories=np.asarray(n_levels)).fit(codes, y)
-
-    return measured(work, check, options)
+    settings = {"alpha": 1.0 / n_levels[0], "min_categories": np.asarray(n_levels)}
+    return measured(lambda: CategoricalNB(**settings).fit(codes, y), check, options)

@@ -69,14 +69,12 @@ def peak_meter() -> Callable[[], float]:
         lines = Path("/proc/self/status").read_text().splitlines()
         return next(int(line.split()[1]) for line in lines if line.startswith(key)) * 1024
 
-    def maxrss() -> int:
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-
     try:
         Path("/proc/self/clear_refs").write_text("5")
         before, now = status("VmRSS"), lambda: status("VmHWM")
     except OSError:
-        before, now = maxrss(), maxrss
+        now = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024  # noqa: E731
+        before = now()
     return lambda: max(0, now() - before) / 1e6
 
 

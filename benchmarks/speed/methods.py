@@ -3,7 +3,8 @@
 import itertools
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -80,10 +81,17 @@ def by_part(problem: Problem, sites: list[tuple[int, int]] | None) -> list[tuple
     return [(k, problem.parts[k], [i for _, i in group]) for k, group in grouped]
 
 
-def finish(problem: Problem, options: Options, work: Callable[[], Solution], seconds: list | None = None):
-    """Measure a fit; the objective is the mean over the case's sites, the gradient norm over all sites fitted."""
+def finish(problem: Problem, options: Options, fit_part: Callable, seconds: list | None = None) -> Measurement:
+    """Measure a fit; the objective is the mean over the case's sites, the gradient norm over all sites fitted.
+
+    `fit_part(part, sites)` returns what a solution has for each of these sites; `seconds` gets what each took.
+    """
     penalty = options.more["penalty"]
     every = sum(len(part.n_levels) for part in problem.parts)
+
+    def work() -> Solution:
+        parts = by_part(problem, options.sites)
+        return {(k, i): rows for k, part, sites in parts for i, rows in zip(sites, fit_part(part, sites), strict=True)}
 
     def check(solution: Solution):
         fitted = len(solution)
@@ -109,16 +117,12 @@ def bbl_pseudo(problem: Problem, options: Options, precision: str = "double") ->
     engine = PseudoLikelihood(lambda_=penalty, tolerance=options.tolerance, precision=precision)
     engine.fit(Part(np.eye(3, dtype=np.uint8), np.full(3, 2)).sample, Layout([2, 2, 2]))  # load what is loaded lazily
 
-    def work() -> Solution:
-        out = {}
-        for k, part in enumerate(problem.parts):
-            layout = Layout(part.n_levels)
-            fit = engine.fit(part.sample.collapsed(layout.n_levels), layout, options.threads)
-            for i, (a, b) in enumerate(itertools.pairwise(layout.start)):
-                out[k, i] = fit.site_theta[a:b]
-        return out
+    def fit_part(part: Part, sites: list[int]) -> list[np.ndarray]:
+        layout = Layout(part.n_levels)
+        fit = engine.fit(part.sample.collapsed(layout.n_levels), layout, options.threads)
+        return np.split(fit.site_theta, layout.start[1:-1])
 
-    measurement = finish(problem, options, work)
+    measurement = finish(problem, replace(options, sites=None), fit_part)
     measurement.more["expected_mb"] = _expected_bytes(problem, options.threads) / 1e6
     return measurement
 
@@ -148,18 +152,11 @@ def numpy_pseudo(problem: Problem, options: Options) -> Measurement:
     What a careful numpy user would write: predictors centred (which takes the intercept out), variables scaled by the
     diagonal of the Hessian at the independent model, that model as the start, stopped on the largest gradient norm.
     """
-    penalty = options.more["penalty"]
-
-    def work() -> Solution:
-        out: Solution = {}
-        for k, part, sites in by_part(problem, options.sites):
-            out |= _numpy_part(part, k, sites, penalty, options.tolerance)
-        return out
-
-    return finish(problem, options, work)
+    given = {"penalty": options.more["penalty"], "tolerance": options.tolerance}
+    return finish(problem, options, partial(_numpy_part, **given))
 
 
-def _numpy_part(part: Part, k: int, sites: list[int], penalty: float, tolerance: float) -> Solution:
+def _numpy_part(part: Part, sites: list[int], penalty: float, tolerance: float) -> list[np.ndarray]:
     start, X = starts(part), one_hot(part)
     n, D = X.shape
     width = np.array([start[i + 1] - start[i] for i in sites])
@@ -185,10 +182,8 @@ def _numpy_part(part: Part, k: int, sites: list[int], penalty: float, tolerance:
         b_gradient, gradient = P.sum(axis=0), X.T @ P
         gradient += penalty * J
         gradient *= free
-        square = np.add.reduceat(
-            ((gradient + free * np.outer(mean, b_gradient)) ** 2).sum(axis=0) + b_gradient**2, first
-        )
-        last["norm"] = float(np.sqrt(square.max()))
+        square = ((gradient + free * np.outer(mean, b_gradient)) ** 2).sum(axis=0) + b_gradient**2
+        last["norm"] = float(np.sqrt(np.add.reduceat(square, first).max()))
         gradient /= scale
         return value / n + 0.5 * penalty * float((J**2).sum()), np.concatenate([b_gradient, gradient.ravel()])
 
@@ -201,8 +196,7 @@ def _numpy_part(part: Part, k: int, sites: list[int], penalty: float, tolerance:
     limits = {"maxcor": 20, "maxiter": 20000, "maxfun": 40000, "ftol": 0.0, "gtol": 0.0}
     x = minimize(function, x, jac=True, method="L-BFGS-B", callback=stop, options=limits).x
     J = x[C:].reshape(D, C) / scale
-    theta = np.column_stack([x[:C] - mean @ J, J.T])
-    return {(k, i): theta[f : f + w] for i, f, w in zip(sites, first, width, strict=True)}
+    return np.split(np.column_stack([x[:C] - mean @ J, J.T]), first[1:])
 
 
 def softmax(logits: np.ndarray, first: np.ndarray, width: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -232,33 +226,30 @@ def node_wise(
     """
     penalty, seconds = options.more["penalty"], []
 
-    def work() -> Solution:
-        out: Solution = {}
-        for k, part, sites in by_part(problem, options.sites):
-            X, start = one_hot(part, order), starts(part)
-            for i in sites:
-                began = time.process_time()
-                own = slice(start[i], start[i + 1])
-                given = part.codes[:, i], int(part.n_levels[i]), penalty, options.tolerance
-                if drop:
-                    others = np.delete(np.arange(X.shape[1]), own)
-                    rows = fit_site(np.ascontiguousarray(X[:, others]), *given)
-                    theta = np.zeros((len(rows), 1 + X.shape[1]))
-                    theta[:, np.concatenate(([0], 1 + others))] = rows
-                else:
-                    kept = X[:, own].copy()
-                    X[:, own] = 0.0
-                    theta = fit_site(X, *given)
-                    X[:, own] = kept
-                out[k, i] = theta
-                seconds.append(time.process_time() - began)
-        return out
+    def fit_part(part: Part, sites: list[int]) -> Iterator[np.ndarray]:
+        X, start = one_hot(part, order), starts(part)
+        for i in sites:
+            began = time.process_time()
+            own = slice(start[i], start[i + 1])
+            given = part.codes[:, i], int(part.n_levels[i]), penalty, options.tolerance
+            if drop:
+                others = np.delete(np.arange(X.shape[1]), own)
+                rows = fit_site(np.ascontiguousarray(X[:, others]), *given)
+                theta = np.zeros((len(rows), 1 + X.shape[1]))
+                theta[:, np.concatenate(([0], 1 + others))] = rows
+            else:
+                kept = X[:, own].copy()
+                X[:, own] = 0.0
+                theta = fit_site(X, *given)
+                X[:, own] = kept
+            seconds.append(time.process_time() - began)
+            yield theta
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the gradient norm reached says whether it converged
         rng = np.random.default_rng(0)  # once on next to nothing: what a tool loads at its first call is not counted
         fit_site(np.asarray(rng.normal(size=(40, 2)), order=order), rng.integers(0, 2, 40), 2, penalty, 1e-4)
-        return finish(problem, options, work, seconds)
+        return finish(problem, options, fit_part, seconds)
 
 
 def _sklearn(solver: str, X, y, L, penalty, tolerance) -> np.ndarray:

@@ -58,12 +58,10 @@ def _log_axes(ax, label: str, values: list[float]) -> None:
 def _lines(ax, results: Results, case: str, label: str) -> list[dict]:
     """Draw CPU seconds over what varies in a case, for the package and numpy; return the rows of the package."""
     for name in ("bbl", "numpy"):
-        rows = results.of(suite="scaling", case=case, method=name)
-        if len(rows) > 1:
-            x, y = (np.array([r[k] for r in rows]) for k in ("value", "cpu_s"))
-            color, marker = STYLE[name]
+        x, y = results.line(case, name)
+        if len(x) > 1:
             slope = f", {exponent(x, y):.2f}" if len(x) > 3 else ""
-            ax.plot(x, y, marker + "-", color=color, ms=5, label=name + slope)
+            ax.plot(x, y, STYLE[name][1] + "-", color=STYLE[name][0], ms=5, label=name + slope)
     own = results.of(suite="scaling", case=case, method="bbl")
     _log_axes(ax, label, [row["value"] for row in own])
     return own
@@ -94,10 +92,8 @@ def fit(plt, results: Results):
         for q in results.quoted:
             if q["suite"] == "fit" and q["case"] == case:
                 ax.plot(q["cpu_s"], y, "x", color=STYLE["quoted"][0], label="quoted", ms=5)
-    ax.set_xscale("log")
-    ax.set_yticks(range(len(cases)), list(reversed(cases)))
-    ax.set_ylim(-0.6, len(cases) - 0.4)
-    ax.set_xlabel("CPU seconds, whole problem, gradient norm 1e-6, one core")
+    ax.set(xscale="log", xlabel="CPU seconds, whole problem, gradient norm 1e-6, one core")
+    ax.set(yticks=range(len(cases)), yticklabels=reversed(cases), ylim=(-0.6, len(cases) - 0.4))
     unique = dict(zip(*ax.get_legend_handles_labels()[::-1], strict=True))
     order = [name for name in STYLE if name in unique]
     ax.legend([unique[name] for name in order], order, loc="upper left", bbox_to_anchor=(1.01, 1.0))
@@ -106,12 +102,9 @@ def fit(plt, results: Results):
 
 def scaling(plt, results: Results):
     """Log-log: CPU seconds of a fit over rows, predictors and levels."""
-    titles = {
-        "n": "rows n (m = 50, L = 2)",
-        "m": "predictors m (n = 5,000, L = 2)",
-        "L": "levels L (n = 5,000, m = 20)",
-    }
-    panels = [c for c in titles if len(results.of(suite="scaling", case=c, method="bbl")) > 1]
+    titles = {"n": "rows n (m = 50, L = 2)", "m": "predictors m (n = 5,000, L = 2)"}
+    titles["L"] = "levels L (n = 5,000, m = 20)"
+    panels = [c for c in titles if len(results.line(c, "bbl")[0]) > 1]
     if not panels:
         return None
     figure, axes = _panels(plt, len(panels))
@@ -127,9 +120,9 @@ def threads(plt, results: Results):
     lines = {}
     for case in FITS:
         rows = results.of(suite="fit", case=case, method="bbl", tolerance=1e-6)
-        seconds = {r["threads"]: r["wall_s"] for r in rows}
+        seconds = sorted((r["threads"], r["wall_s"]) for r in rows)
         if len(seconds) > 1:
-            lines[case] = [(k, seconds[1.0] / seconds[k]) for k in sorted(seconds)]
+            lines[case] = [(k, seconds[0][1] / s) for k, s in seconds]
     if not lines:
         return None
     figure, (ax,) = _panels(plt, 1)
@@ -139,8 +132,7 @@ def threads(plt, results: Results):
     for (case, line), (color, marker) in zip(lines.items(), styles, strict=False):
         ax.plot(*zip(*line, strict=True), marker + "-", color=color, ms=5, label=f"{case}, {line[-1][1]:.2f}")
     _log_axes(ax, "threads", counts)
-    ax.set_yticks(counts, [f"{k:g}" for k in counts])
-    ax.set_ylabel("times faster, elapsed")
+    ax.set(yticks=counts, yticklabels=[f"{k:g}" for k in counts], ylabel="times faster, elapsed")
     ax.legend(fontsize=8)
     return figure
 
@@ -148,16 +140,15 @@ def threads(plt, results: Results):
 def gradient(plt, results: Results):
     """Bars and lines: time of one gradient over the floor of the processor."""
     names = [n for n in ("W1", "W2", "W3", "W4") if np.isfinite(results.over_floor(n))]
-    lines = [c for c in ("gradient, m", "gradient, L") if len(results.of(suite="scaling", case=c, method="bbl")) > 1]
+    lines = [c for c in ("gradient, m", "gradient, L") if len(results.line(c, "bbl")[0]) > 1]
     if not names and not lines:
         return None
     figure, (ax, *others) = _panels(plt, 1 + len(lines))
     values = [[results.over_floor(n, method) for n in names] for method in ("bbl", "numpy")]
     _grouped_bars(ax, ["bbl", "numpy"], values, 0.38, ".1f", 8)
     ax.axhline(1.0, color="black", lw=0.8)
-    ax.set_ylim(0.7, 2.5 * max(values[1], default=10.0))
+    ax.set(ylim=(0.7, 2.5 * max(values[1], default=10.0)), ylabel="one gradient over the floor")
     ax.set_xticks(range(len(names)), names)
-    ax.set_ylabel("one gradient over the floor")
     ax.legend()
     for ax, case in zip(others, lines, strict=True):
         rows = _lines(ax, results, case, "predictors m" if case.endswith("m") else "levels L")
@@ -172,8 +163,8 @@ def gibbs(plt, results: Results):
     rows = results.of(suite="gibbs")
     if not rows:
         return None
-    cases = list(dict.fromkeys(r["case"] for r in rows))
-    names = [n for n in ("bbl", "numpy", "dwave-samplers") if any(r["method"] == n for r in rows)]
+    cases, found = list(dict.fromkeys(r["case"] for r in rows)), {r["method"] for r in rows}
+    names = [n for n in ("bbl", "numpy", "dwave-samplers") if n in found]
     figure, ax = plt.subplots(figsize=(8, 3.4))
     values = [[results.one("updates_per_s", suite="gibbs", case=c, method=n) for c in cases] for n in names]
     _grouped_bars(ax, names, values, 0.25, ".1e", 7)
@@ -196,8 +187,6 @@ def r(plt, results: Results):
     bars = ax.barh(range(len(found)), ratio, color=STYLE["bbl"][0])
     texts = zip(ratio, theirs, ours, strict=True)
     ax.bar_label(bars, [f" {x:,.0f} x   ({r:.3g} s -> {own:.2g} s)" for x, r, own in texts], fontsize=8)
-    ax.set_xscale("log")
-    ax.set_xlim(0.5, 50 * ratio.max())
-    ax.set_yticks(range(len(found)), cases)
+    ax.set(xscale="log", xlim=(0.5, 50 * ratio.max()), yticks=range(len(found)), yticklabels=cases)
     ax.set_xlabel("times faster than R bbl 1.0.0, whole call, CPU time (R: quoted)")
     return figure

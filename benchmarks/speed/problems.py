@@ -12,8 +12,7 @@ from bbl.engines import MeanField, PseudoLikelihood
 from bbl.model.layout import Layout
 from bbl.model.states import random_parameters, sample_groups, sample_states
 from bbl.rows.sample import Sample
-from benchmarks.files import mnist as mnist_images
-from benchmarks.files import mnist_sample, shared_file
+from benchmarks import files
 
 LETTERS = np.array(list("acgtdefhiklmnpqrsvwxy"))
 
@@ -99,20 +98,17 @@ def mixed(m: int, n: int = 2000, seed: int = 1) -> list[Part]:
     rng = np.random.default_rng(seed)
     layout = Layout(rng.integers(2, 7, m))
     theta = random_parameters(layout, "norm", dh=0.5, dJ=0.3, rng=rng, n_groups=2)
-    parts = []
-    for k in range(2):
-        codes, _ = sample_groups(layout, theta[[k]], n // 2, rng=rng, burn_in=200, thin=5)
-        parts.append(Part(codes.astype(np.uint8), layout.n_levels))
-    return parts
+    drawn = [sample_groups(layout, t[None], n // 2, rng=rng, burn_in=200, thin=5)[0] for t in theta]
+    return [Part(codes.astype(np.uint8), layout.n_levels) for codes in drawn]
 
 
 # -- problems ---------------------------------------------------------------------------------------------------------
 
-PROBLEMS: dict[str, Callable[..., Problem]] = {}
+PROBLEMS: dict[str, Callable[..., Problem | Table]] = {}
 
 
-def problem(function: Callable[..., Problem]) -> Callable[..., Problem]:
-    """Register a function ``(quick=False, **options) -> Problem`` under its name; quick ones are small."""
+def problem(function: Callable[..., Problem | Table]) -> Callable[..., Problem | Table]:
+    """Register a function ``(quick=False, **options)`` under its name; quick ones are small."""
     PROBLEMS[function.__name__] = function
     return function
 
@@ -123,7 +119,7 @@ def _images(*arguments, **options) -> Part:
 
 
 def _one_group(name: str, full: Callable[[], Part], small: Callable[[], Part], quick: bool = False) -> Problem:
-    path = shared_file("data", "perf", f"{name}.npz")
+    path = files.shared_file("data", "perf", f"{name}.npz")
     if quick or path is None:
         return Problem([small() if quick else full()], "generated")
     with np.load(path) as data:
@@ -135,6 +131,7 @@ for _name, *_makers in (
     ("W2", partial(_images, 6000), partial(_images, 600, side=6)),
     ("W3", partial(potts, 10000, 50, 4, 0.09, 0.5, 0.45), partial(potts, 800, 6, 4)),
     ("W4", partial(potts, 5000, 60, 21, 0.066, 1.0, 0.86), partial(potts, 2000, 4, 8)),
+    ("wide", partial(potts, 1000, 2000, 2, 4.0 / 2000), partial(potts, 60, 80, 2, 4.0 / 80)),
 ):
     PROBLEMS[_name] = partial(_one_group, _name, *_makers)
 
@@ -144,7 +141,7 @@ def W5(quick: bool = False) -> Problem:
     """Return 40 data sets of 2,000 rows in two groups, 3 to 12 predictors of 2 to 6 levels."""
     if quick:
         return Problem([p for m in (3, 4) for p in mixed(m, 600, seed=m)], "generated")
-    path = shared_file("data", "perf", "W5.npz")
+    path = files.shared_file("data", "perf", "W5.npz")
     if path is None:
         return Problem([p for k in range(40) for p in mixed(3 + k // 4, seed=k)], "generated")
     with np.load(path) as data:
@@ -158,7 +155,7 @@ def mnist(quick: bool = False) -> Problem:
 
     Where a pixel is constant in a group, the group has the one extra row that the package adds in that case.
     """
-    frame = None if quick else mnist_images("train")
+    frame = None if quick else files.mnist("train")
     if frame is None:
         groups, source = images(1000, side=6) if quick else images(60000), "generated"
     else:
@@ -166,13 +163,6 @@ def mnist(quick: bool = False) -> Problem:
     layout = Layout(np.full(groups[0].shape[1], 2), np.empty((0, 2)))
     samples = [PseudoLikelihood().prepare(Sample(g, np.ones(len(g))), layout) for g in groups]
     return Problem([Part(np.ascontiguousarray(s.codes), layout.n_levels) for s in samples], source)
-
-
-@problem
-def wide(quick: bool = False) -> Problem:
-    """Return 1,000 rows x 2,000 binary predictors: more parameters per site than rows."""
-    n, m = (60, 80) if quick else (1000, 2000)
-    return Problem([potts(n, m, 2, 4.0 / m)], "generated")
 
 
 @problem
@@ -194,12 +184,10 @@ def pick_sites(problem: Problem, count: int, seed: int = 0) -> list[tuple[int, i
 
 # -- tables -----------------------------------------------------------------------------------------------------------
 
-TABLES: dict[str, Callable[..., Table]] = {}
-
 
 def _timing_table(name: str, n: int, m: int, L: int, quick: bool = False) -> Table:
     """Return two groups of n / 2 rows with `m` predictors of `L` letters, in random order: y, v1, v2, ..."""
-    path = None if quick else shared_file("reference", "timing", f"{name}.csv.gz")
+    path = None if quick else files.shared_file("reference", "timing", f"{name}.csv.gz")
     if path:
         return Table(pd.read_csv(path, dtype=str), "file")
     if quick:
@@ -212,32 +200,26 @@ def _timing_table(name: str, n: int, m: int, L: int, quick: bool = False) -> Tab
 
 
 for _n, _m, _L in ((2000, 10, 4), (2000, 20, 4), (2000, 50, 4), (10000, 50, 2), (1000, 100, 2), (1000, 200, 2)):
-    TABLES[f"n{_n}_m{_m}_L{_L}"] = partial(_timing_table, f"n{_n}_m{_m}_L{_L}", _n, _m, _L)
+    PROBLEMS[f"n{_n}_m{_m}_L{_L}"] = partial(_timing_table, f"n{_n}_m{_m}_L{_L}", _n, _m, _L)
 
 
-def table(function: Callable[..., Table]) -> Callable[..., Table]:
-    """Register a function ``(quick=False) -> Table`` under its name."""
-    TABLES[function.__name__] = function
-    return function
-
-
-@table
+@problem
 def titanic(quick: bool = False) -> Table:
     """Return the Titanic counts, with column Freq."""
     return Table(bbl.datasets.load_titanic(), "file")
 
 
-@table
+@problem
 def titanic_rows(quick: bool = False) -> Table:
     """Return the Titanic, one row per person, every other one of them (1,101 rows)."""
     rows = bbl.freq2raw(titanic().frame, "Freq")
     return Table(rows.sample(frac=1, random_state=1).iloc[:1101].reset_index(drop=True), "file")
 
 
-@table
+@problem
 def mnist_r(quick: bool = False) -> Table:
     """Return 1,000 binary images as columns y, X1, ..., less the constant pixels, as 0/1 integers."""
-    frame, source = None if quick else mnist_sample("train"), "file"
+    frame, source = None if quick else files.mnist_sample("train"), "file"
     if frame is None:
         codes, source = _images(200, side=5).codes if quick else _images(1000).codes, "generated"
         frame = pd.DataFrame(codes, columns=[f"X{i + 1}" for i in range(codes.shape[1])])
@@ -245,7 +227,7 @@ def mnist_r(quick: bool = False) -> Table:
     return Table(frame.loc[:, frame.nunique() > 1], source)
 
 
-@table
+@problem
 def rows4(quick: bool = False, n: int = 1_000_000) -> Table:
     """Return `n` rows x 50 categorical predictors of 4 letters, uniform, to be predicted."""
     n = n // 1000 if quick else n

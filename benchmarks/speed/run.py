@@ -21,7 +21,7 @@ from benchmarks.report import RESULTS, as_text, update
 from benchmarks.speed import SUITES, config
 from benchmarks.speed.measure import METHODS, REPEAT_SECONDS, Options
 from benchmarks.speed.plots import draw
-from benchmarks.speed.problems import PROBLEMS, TABLES, Problem, make_model, pick_sites
+from benchmarks.speed.problems import PROBLEMS, Problem, make_model, pick_sites
 from benchmarks.speed.summary import write_summary
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -31,6 +31,7 @@ COLUMNS = (
     "user_s", "cpu_s", "wall_s", "peak_mb", "total_cpu_s", "total_wall_s", "more", "error",
 )  # fmt: skip
 TIMEOUT = 900
+PACKAGES = ("numpy", "scipy", "pandas", "scikit-learn", "glum", "statsmodels", "dwave-samplers")
 DISTRIBUTIONS = {"bbl": "boltzmann-bayes", "sklearn": "scikit-learn", "dwave": "dwave-samplers"}
 
 
@@ -57,9 +58,11 @@ def tasks(suite: str, quick: bool = False) -> list[dict[str, Any]]:
 
 
 def run_task(task: dict[str, Any]) -> dict[str, Any]:
-    """Run one measurement in this process and return its figures."""
+    """Run one measurement in this process, held to one core if it has one thread, and return its figures."""
+    if task.get("core") is not None and task["threads"] == 1:
+        os.sched_setaffinity(0, {task["core"]})
     quick, method = task["quick"], METHODS[task["job"], task["method"]]
-    make = partial(make_model, task["problem"]) if task["job"] == "gibbs" else (TABLES | PROBLEMS)[task["problem"]]
+    make = partial(make_model, task["problem"]) if task["job"] == "gibbs" else PROBLEMS[task["problem"]]
     problem = make(quick=quick, **task["args"])
     count = min(3, task["sites"]) if quick else task["sites"]
     compare = pick_sites(problem, count) if isinstance(problem, Problem) else None
@@ -79,14 +82,13 @@ def run_task(task: dict[str, Any]) -> dict[str, Any]:
 
 
 def launch(task: dict[str, Any], core: int | None) -> dict[str, Any]:
-    """Run one measurement in a fresh interpreter, held to one core (to all of them with more threads)."""
+    """Run one measurement in a fresh interpreter."""
     env = dict(os.environ, PYTHONPATH=os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))
     for name in ("OMP_NUM", "OPENBLAS_NUM", "MKL_NUM", "BLIS_NUM", "NUMEXPR_NUM", "VECLIB_MAXIMUM"):
         env[f"{name}_THREADS"] = "1"
-    command = [sys.executable, "-m", "benchmarks.run", "--task", json.dumps(task)]
-    if core is not None and task["threads"] == 1:
-        command += ["--core", str(core)]
-    row = {k: task[k] for k in (*KEY, "job", "problem")} | {"version": tool_version(task["method"])}
+    command = [sys.executable, "-m", "benchmarks.run", "--task", json.dumps(task | {"core": core})]
+    tool = task["method"].split("-")[0]
+    row = {k: task[k] for k in (*KEY, "job", "problem")} | {"version": installed(DISTRIBUTIONS.get(tool, tool))}
     try:
         done = subprocess.run(  # noqa: S603
             command, env=env, cwd=ROOT, capture_output=True, text=True, timeout=task["timeout"]
@@ -98,13 +100,12 @@ def launch(task: dict[str, Any], core: int | None) -> dict[str, Any]:
     return row | json.loads(done.stdout.strip().splitlines()[-1])
 
 
-def tool_version(name: str) -> str:
-    """Return the version of the distribution that a method's name begins with."""
-    distribution = DISTRIBUTIONS.get(name.split("-")[0], name.split("-")[0])
+def installed(name: str) -> str:
+    """Return the version of a distribution, "" if it is not there."""
     try:
-        return version(distribution)
+        return version(name)
     except PackageNotFoundError:
-        return "in place" if distribution == "boltzmann-bayes" else ""
+        return "in place" if name == "boltzmann-bayes" else ""
 
 
 # -- tables -----------------------------------------------------------------------------------------------------------
@@ -126,12 +127,8 @@ def environment() -> dict[str, Any]:
         cpu = next((s.split(":")[1].strip() for s in info.read_text().splitlines() if s.startswith("model name")), cpu)
     out = {"processor": f"{cpu}, {os.cpu_count()} cores", "system": f"{platform.system()} {platform.machine()}"}
     out["python"] = platform.python_version()
-    for name in ("numpy", "scipy", "pandas", "scikit-learn", "glum", "statsmodels", "dwave-samplers"):
-        try:
-            out[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return out
+    versions = {name: installed(name) for name in PACKAGES}
+    return out | {name: found for name, found in versions.items() if found}
 
 
 def run_suite(suite: str, quick: bool, only: str, core: int | None, out: Path) -> int:
@@ -162,13 +159,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--task", help=argparse.SUPPRESS)
     a = parser.parse_args(arguments)
     if a.task:
-        if a.core is not None and hasattr(os, "sched_setaffinity"):
-            os.sched_setaffinity(0, {a.core})
         print(json.dumps(run_task(json.loads(a.task))))
         return 0
-    core = a.core
-    if core is None and hasattr(os, "sched_getaffinity"):
-        core = min(os.sched_getaffinity(0))
+    core = None  # where processes cannot be held to one
+    if hasattr(os, "sched_setaffinity"):
+        core = min(os.sched_getaffinity(0)) if a.core is None else a.core
     out = a.out or (ROOT / "build" / "benchmarks" if a.quick else RESULTS)
     out.mkdir(parents=True, exist_ok=True)
     suites = {"all": SUITES, "none": ()}.get(a.suite, (a.suite,))

@@ -13,6 +13,7 @@ import pandas as pd
 from benchmarks.report import number, table, write_page
 from benchmarks.speed import SUITES, config
 
+HERE = Path(__file__).resolve().parent
 TEXTS = ["suite", "case", "method", "job", "problem", "source", "version", "more", "error"]
 LIBRARIES = ("sklearn-lbfgs", "sklearn-newton-cholesky", "glum-lbfgs", "glum-irls")
 
@@ -22,18 +23,15 @@ class Results:
 
     def __init__(self, folder: Path):
         self.rows: list[dict[str, Any]] = []
-        for path in (folder / f"{suite}.csv" for suite in SUITES):
-            if path.exists():
-                frame = pd.read_csv(path, dtype=str, keep_default_na=False)
-                numbers = frame.drop(columns=TEXTS).replace("", "nan").astype(float)
-                more = [json.loads(text or "{}") for text in frame["more"]]
-                self.rows += frame[TEXTS].assign(more=more, **numbers).to_dict("records")
+        for path in filter(Path.exists, (folder / f"{suite}.csv" for suite in SUITES)):
+            frame = pd.read_csv(path, dtype=str, keep_default_na=False)
+            numbers = frame.drop(columns=TEXTS).replace("", "nan").astype(float)
+            self.rows += frame[TEXTS].assign(more=frame["more"].map(json.loads), **numbers).to_dict("records")
         path = folder / "environment.json"
         self.environment = json.loads(path.read_text()) if path.exists() else {}
         self.quick = bool(self.environment.pop("quick", False))
         # quoted figures and targets are for the full sizes
-        quoted = pd.read_csv(Path(__file__).with_name("quoted.csv"), keep_default_na=False)
-        self.quoted: list[dict[str, Any]] = [] if self.quick else quoted.to_dict("records")
+        self.quoted = [] if self.quick else pd.read_csv(HERE / "quoted.csv").to_dict("records")
 
     def of(self, **want: Any) -> list[dict[str, Any]]:
         """Return the successful rows whose columns have the given values."""
@@ -41,11 +39,13 @@ class Results:
 
     def one(self, column: str, **want: Any) -> float:
         """Return one figure, nan where it was not measured."""
-        found = self.of(**want)
-        if not found:
-            return np.nan
-        value = found[0].get(column, found[0]["more"].get(column))
-        return np.nan if value is None else float(value)
+        found = next(iter(self.of(**want)), {"more": {}})
+        return float(found.get(column, found["more"].get(column, np.nan)))
+
+    def line(self, case: str, method: str) -> tuple[np.ndarray, np.ndarray]:
+        """Return what varies in a case of the suite "scaling", and the CPU seconds."""
+        rows = self.of(suite="scaling", case=case, method=method)
+        return np.array([r["value"] for r in rows]), np.array([r["cpu_s"] for r in rows])
 
     def quote(self, case: str, tool: str) -> float:
         """Return a quoted number of seconds."""
@@ -88,8 +88,8 @@ def targets() -> Iterator[tuple[str, Callable[[Results], float], str, float, str
     """Yield what is aimed at: text, figure, ">=" or "<=", limit, unit."""
     for entry in config()["targets"]:
         text, figure, unit = entry.pop("text"), getattr(Results, entry.pop("figure")), entry.pop("unit")
-        sign = ">=" if "at_least" in entry else "<="
-        limit = entry.pop("at_least" if sign == ">=" else "at_most")
+        sign, bound = (">=", "at_least") if "at_least" in entry else ("<=", "at_most")
+        limit = entry.pop(bound)
         given = {"unit": unit} if unit == "ms" else {}
         lists = {k: v if isinstance(v, list) else [v] for k, v in entry.items() if k in ("case", "tolerance")}
         for values in itertools.product(*lists.values()):
@@ -122,14 +122,12 @@ def _measured(row: dict[str, Any], results: Results) -> list[str]:
     if row["error"]:
         return [_name(row), _setting(row), row["error"], *[""] * 5]
     same = {k: row[k] for k in ("tolerance", "value") if np.isfinite(row[k])}
-    base = [b for b in results.of(suite=row["suite"], case=row["case"], threads=1.0, **same)
-            if b["method"] in ("bbl", "bbl-grid")]  # fmt: skip
-    rate, ratio, cpu = row["more"].get("updates_per_s"), np.nan, number(row["total_cpu_s"])
+    same |= {"suite": row["suite"], "case": row["case"], "threads": 1.0}
+    rate, own = row["more"].get("updates_per_s"), "bbl-grid" if row["job"] == "crossval" else "bbl"
     if rate:
-        cpu = f"{rate:.2e}/s"
-    if base:
-        own = base[0]
-        ratio = own["more"]["updates_per_s"] / rate if rate else row["total_cpu_s"] / own["total_cpu_s"]
+        cpu, ratio = f"{rate:.2e}/s", results.one("updates_per_s", method=own, **same) / rate
+    else:
+        cpu, ratio = number(row["total_cpu_s"]), row["total_cpu_s"] / results.one("total_cpu_s", method=own, **same)
     objective = f"{row['objective']:.8f}" if np.isfinite(row["objective"]) else ""
     figures = [number(row["total_wall_s"]), number(row["peak_mb"]), number(ratio)]
     return [_name(row), _setting(row), objective, number(row["grad_norm"]), cpu, *figures]
@@ -174,33 +172,18 @@ def exponent_table(results: Results) -> list[str]:
     rows = []
     for case in ("n", "m", "L", "gradient, m", "gradient, L"):
         for name in ("bbl", "numpy"):
-            found = results.of(suite="scaling", case=case, method=name)
-            if len(found) > 3:
-                x, y = (np.array([r[k] for r in found]) for k in ("value", "cpu_s"))
+            x, y = results.line(case, name)
+            if len(x) > 3:
                 rows.append([f"{case}: {name}", f"{exponent(x, y):.2f}"])
     text = "CPU time grows as this power, fitted to the upper half of the range."
     return ["## Exponents", "", text, "", *table(["", "exponent"], rows)] if rows else []
 
 
-NOTES = """\
-`bbl` is this package. Times are from codes (or, under latency, from the data frame) to the solution, set-up included,
-on one core unless threads are named; **ratio** is CPU time over that of `bbl` at the same tolerance. CPU seconds are
-user + system; short runs are medians. Objective: mean over sites of the mean negative log-likelihood given all other
-predictors + lambda/2 |J|^2, fields free, computed by the same code from every tool's solution; with more than two
-levels scikit-learn fits, and is reported at, its own full-gauge objective (a row of coefficients for every level, all
-of them penalised), which is a little lower. Gradient: the largest norm over sites at the solution. Methods that fit a
-random subset of sites are scaled up to all of them, with the sampling error of that; objectives of a case are those of
-the subset for all its methods. `bbl-single` is the package in single precision, which stops at a gradient norm of 1e-5
-at the least. Tools marked as quoted cannot be installed by pip and were not run here:
-their figures are of earlier runs.
-"""
-
-
 def write_summary(folder: Path) -> Path:
     """Write summary.md into `folder` and return its path."""
     results = Results(folder)
-    lines = ["# Benchmark results", ""]
-    lines += [", ".join(f"{k} {v}" for k, v in results.environment.items()) + ".", "", NOTES]
+    machine = ", ".join(f"{k} {v}" for k, v in results.environment.items())
+    lines = ["# Benchmark results", "", machine + ".", "", (HERE / "notes.md").read_text(encoding="utf-8")]
     lines += ["Tiny problems: only a check that everything runs.", ""] if results.quick else target_table(results)
     for plot in sorted(folder.glob("*.png")):
         lines += [f"![{plot.stem}]({plot.name})", ""]

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -92,31 +93,22 @@ def bbl_predict_frame(table: Table, options: Options) -> Measurement:
 # -- Gibbs sampling: the problem is a Model; objective: mean energy over chains ---------------------------------------
 
 
-def sampler(name: str, prefix: str = "") -> Callable:
-    """Register ``(model, chains, sweeps, threads) -> work``, where work advances and returns states (chains, m)."""
+def _gibbs(model: Model, options: Options, set_up: Callable, prefix: str = "") -> Measurement:
+    """Measure what `set_up(model, chains, sweeps, threads)` returns, which advances and returns states (chains, m)."""
+    chains, sweeps = (options.more[prefix + key] for key in ("chains", "sweeps"))
+    layout = Layout(model.n_levels)
+    energy_of = Energy(layout, layout.from_matrix(model.h, model.J)[None])
 
-    def register(set_up: Callable) -> Callable:
-        @method("gibbs", name)
-        def run(model: Model, options: Options) -> Measurement:
-            chains, sweeps = (options.more[prefix + key] for key in ("chains", "sweeps"))
-            layout = Layout(model.n_levels)
-            energy_of = Energy(layout, layout.from_matrix(model.h, model.J)[None])
+    def check(states):
+        energy = energy_of(np.ascontiguousarray(states, dtype=np.uint8))[:, 0]
+        return float(energy.mean()), NAN, {"objective_se": float(energy.std(ddof=1) / math.sqrt(len(energy)))}
 
-            def check(states):
-                energy = energy_of(np.ascontiguousarray(states, dtype=np.uint8))[:, 0]
-                return float(energy.mean()), NAN, {"objective_se": float(energy.std(ddof=1) / math.sqrt(len(energy)))}
-
-            result = measured(set_up(model, chains, sweeps, options.threads), check, options)
-            for rate, seconds in (("updates_per_s", result.cpu_s), ("updates_per_wall_s", result.wall_s)):
-                result.more[rate] = layout.m * sweeps * chains / seconds
-            return result
-
-        return run
-
-    return register
+    result = measured(set_up(model, chains, sweeps, options.threads), check, options)
+    for rate, seconds in (("updates_per_s", result.cpu_s), ("updates_per_wall_s", result.wall_s)):
+        result.more[rate] = layout.m * sweeps * chains / seconds
+    return result
 
 
-@sampler("bbl")
 def bbl_gibbs(model: Model, chains: int, sweeps: int, threads: int) -> Callable:
     """Gibbs chains of the package."""
     run = Chains(model.h, model.J, model.n_levels, chains, 1, threads)
@@ -128,7 +120,6 @@ def bbl_gibbs(model: Model, chains: int, sweeps: int, threads: int) -> Callable:
     return work
 
 
-@sampler("numpy", "numpy_")
 def numpy_gibbs(model: Model, chains: int, sweeps: int, threads: int) -> Callable:
     """Gibbs chains side by side in numpy: a matrix product with the states of all chains for every predictor."""
     rng = np.random.default_rng(1)
@@ -148,7 +139,6 @@ def numpy_gibbs(model: Model, chains: int, sweeps: int, threads: int) -> Callabl
     return work
 
 
-@sampler("dwave-samplers", "dwave_")
 def dwave_gibbs(model: Model, chains: int, sweeps: int, threads: int) -> Callable:
     """D-Wave's simulated annealing held at one temperature, with Gibbs acceptance (binary models only)."""
     import dimod
@@ -167,6 +157,10 @@ def dwave_gibbs(model: Model, chains: int, sweeps: int, threads: int) -> Callabl
 
     return work
 
+
+method("gibbs", "bbl")(partial(_gibbs, set_up=bbl_gibbs))
+method("gibbs", "numpy")(partial(_gibbs, set_up=numpy_gibbs, prefix="numpy_"))
+method("gibbs", "dwave-samplers")(partial(_gibbs, set_up=dwave_gibbs, prefix="dwave_"))
 
 # -- whole calls: the problem is a Table ------------------------------------------------------------------------------
 
@@ -202,7 +196,9 @@ def _score(found: Any) -> tuple[float, float, dict]:
     return float(found.maxscore), NAN, {}
 
 
-def _cross_validate(table: Table, options: Options, grids: list[list[float]]) -> Measurement:
+def _cross_validate(table: Table, options: Options, cut: Callable[[list], list[list]]) -> Measurement:
+    """crossVal over the whole grid at once, or for each setting by itself: what it would cost without warm starts."""
+    grids = cut(options.more["grid"])
     settings = {"verbose": 0, "n_jobs": options.threads, "shuffle": True, "seed": 1, "refit": False}
 
     def work():
@@ -212,16 +208,8 @@ def _cross_validate(table: Table, options: Options, grids: list[list[float]]) ->
     return measured(work, _score, options)
 
 
-@method("crossval", "bbl-grid")
-def bbl_grid(table: Table, options: Options) -> Measurement:
-    """crossVal over the whole grid at once, warm starts included."""
-    return _cross_validate(table, options, [options.more["grid"]])
-
-
-@method("crossval", "bbl-one-by-one")
-def bbl_one_by_one(table: Table, options: Options) -> Measurement:
-    """crossVal for each setting by itself: what the grid would cost without warm starts."""
-    return _cross_validate(table, options, [[value] for value in options.more["grid"]])
+method("crossval", "bbl-grid")(partial(_cross_validate, cut=lambda grid: [grid]))
+method("crossval", "bbl-one-by-one")(partial(_cross_validate, cut=lambda grid: [[value] for value in grid]))
 
 
 @method("import", "bbl")
@@ -261,7 +249,7 @@ def floor_ms(part: Part) -> float:
     return logits * (2.0 * composites / LOADS_PER_NS + LANES / EXPS_PER_NS) / 1e6
 
 
-def _finish_gradient(problem: Problem, options: Options, set_up: Callable) -> Measurement:
+def _gradient(problem: Problem, options: Options, set_up: Callable) -> Measurement:
     """Measure what `set_up(part, theta, penalty)` returns, at a point of low accuracy, as the optimiser meets it."""
     part, penalty = problem.parts[0], options.more["penalty"]
     rough = PseudoLikelihood(lambda_=penalty, tolerance=1e-3)
@@ -275,39 +263,33 @@ def _finish_gradient(problem: Problem, options: Options, set_up: Callable) -> Me
     return measured(set_up(part, theta, penalty), check, options)
 
 
-@method("gradient", "bbl")
-def bbl_gradient(problem: Problem, options: Options) -> Measurement:
+def bbl_gradient(part: Part, theta: np.ndarray, penalty: float) -> Callable:
     """Objective and gradient of all sites by the package's kernel, once it is set up."""
-
-    def set_up(part: Part, theta: np.ndarray, penalty: float) -> Callable:
-        layout = Layout(part.n_levels)
-        kernel = PseudoProblem(part.codes, np.ones(len(part.codes)), layout.n_levels, layout.mask)
-        return lambda: kernel.objective(theta, penalty, 0.0)
-
-    return _finish_gradient(problem, options, set_up)
+    layout = Layout(part.n_levels)
+    kernel = PseudoProblem(part.codes, np.ones(len(part.codes)), layout.n_levels, layout.mask)
+    return lambda: kernel.objective(theta, penalty, 0.0)
 
 
-@method("gradient", "numpy")
-def numpy_gradient(problem: Problem, options: Options) -> Measurement:
+def numpy_gradient(part: Part, theta: np.ndarray, penalty: float) -> Callable:
     """The same by dense matrix products."""
+    first, width = starts(part)[:-1], np.asarray(part.n_levels) - 1
+    X = np.column_stack([np.ones(len(part.codes)), one_hot(part)])
+    Y, own = X[:, 1:], np.equal.outer(*[np.repeat(np.arange(len(width)), width)] * 2)
 
-    def set_up(part: Part, theta: np.ndarray, penalty: float) -> Callable:
-        first, width = starts(part)[:-1], np.asarray(part.n_levels) - 1
-        X = np.column_stack([np.ones(len(part.codes)), one_hot(part)])
-        Y, own = X[:, 1:], np.equal.outer(*[np.repeat(np.arange(len(width)), width)] * 2)
+    def work():
+        logits = X @ theta.T
+        inner = (logits * Y).sum(axis=0)
+        P, total = softmax(logits, first, width)
+        P -= Y
+        gradient = P.T @ X
+        gradient /= len(X)
+        gradient[:, 1:] += penalty * theta[:, 1:]
+        gradient[:, 1:][own] = 0.0
+        value = (total.sum(axis=0) - np.add.reduceat(inner, first)) / len(X)
+        return value + 0.5 * penalty * np.add.reduceat((theta[:, 1:] ** 2).sum(axis=1), first), gradient
 
-        def work():
-            logits = X @ theta.T
-            inner = (logits * Y).sum(axis=0)
-            P, total = softmax(logits, first, width)
-            P -= Y
-            gradient = P.T @ X
-            gradient /= len(X)
-            gradient[:, 1:] += penalty * theta[:, 1:]
-            gradient[:, 1:][own] = 0.0
-            value = (total.sum(axis=0) - np.add.reduceat(inner, first)) / len(X)
-            return value + 0.5 * penalty * np.add.reduceat((theta[:, 1:] ** 2).sum(axis=1), first), gradient
+    return work
 
-        return work
 
-    return _finish_gradient(problem, options, set_up)
+method("gradient", "bbl")(partial(_gradient, set_up=bbl_gradient))
+method("gradient", "numpy")(partial(_gradient, set_up=numpy_gradient))

@@ -59,35 +59,31 @@ def compare(index: int, settings: Sequence[tuple[int, int, float]]) -> list[tupl
         begin = time.process_time()
         rng = np.random.default_rng([index, steps, chains])
         found = annealed_log_z(layout, theta, scale * start, steps, chains, rng=rng)
-        used = time.process_time() - begin
-        named = (index, strength, graph, layout.m, steps, chains, scale)
-        out.append((*named, exact, found.log_z, found.standard_error, found.ess, used))
+        figures = (exact, found.log_z, found.standard_error, found.ess, time.process_time() - begin)
+        out.append((index, strength, graph, layout.m, steps, chains, scale, *figures))
     return out
 
 
 def summarise(frame: pd.DataFrame) -> list[str]:
     """Return the Markdown tables: by setting, and by strength at the default setting."""
     frame = frame.assign(z=(frame["estimate"] - frame["exact"]) / frame["se"])
-    setting = list(zip(frame["steps"], frame["chains"], frame["scale"], strict=True))
-    default = frame[[s == DEFAULT for s in setting]]
+    by = frame.groupby(["steps", "chains", "scale"], sort=False)
+    default = by.get_group(DEFAULT)
     head = ["", "models", "within 1 se", "2 se", "3 se", "largest abs z", "mean z", "largest abs error", "mean se"]
     head += ["mean ESS share", "CPU s per model"]
 
     def line(name: str, part: pd.DataFrame) -> list[str]:
-        z = part["z"].abs()
+        z, error = part["z"].abs(), (part["estimate"] - part["exact"]).abs().max()
         shares = [f"{100 * (z < k).mean():.1f}%" for k in (1, 2, 3)]
-        error = (part["estimate"] - part["exact"]).abs().max()
-        ess = f"{100 * (part['ess'] / part['chains']).mean():.0f}%"
-        return [name, str(len(part)), *shares, f"{z.max():.2f}", f"{part['z'].mean():+.2f}", f"{error:.3f}",
-                f"{part['se'].mean():.4f}", ess, f"{part['seconds'].mean():.2f}"]  # fmt: skip
+        mean = part.assign(ess=100 * part["ess"] / part["chains"])[["z", "se", "ess", "seconds"]].mean()
+        return [name, str(len(part)), *shares, f"{z.max():.2f}", f"{mean['z']:+.2f}", f"{error:.3f}"] + [
+            f"{mean['se']:.4f}", f"{mean['ess']:.0f}%", f"{mean['seconds']:.2f}"
+        ]  # fmt: skip
 
     by_strength = [line("all", default)]
     by_strength += [line(s, default[default["strength"] == s]) for s in STRENGTHS]
     by_strength += [line(f"{g} graph", default[default["graph"] == g]) for g in ("complete", "lattice")]
-    by_setting = [
-        line(f"{steps} steps, {chains} chains, start x {scale:g}", part)
-        for (steps, chains, scale), part in frame.groupby(["steps", "chains", "scale"], sort=False)
-    ]
+    by_setting = [line(f"{s[0]} steps, {s[1]} chains, start x {s[2]:g}", part) for s, part in by]
     n = len(default)
     return [
         "# Annealed importance sampling against exact ln Z",

@@ -16,8 +16,8 @@ import bbl
 from bbl.errors import BBLError, ConvergenceWarning, DataWarning
 from bbl.model.layout import Layout
 from bbl.model.states import random_parameters, sample_groups
-from benchmarks import level
 from benchmarks.report import table
+from benchmarks.studies import level
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
 LEVELS = (0.05, 0.01)

@@ -11,6 +11,7 @@ import reference as oracle
 
 import bbl
 from bbl.errors import BBLTypeError, DataError, LevelError, OptionError
+from bbl.memory import MemoryLimitError
 
 FORMULA = "Survived ~ Class * Sex + Sex * Age"
 
@@ -143,7 +144,7 @@ def test_unseen_levels(fit, titanic):
     cells = pd.DataFrame([(c, new.loc[1, "Sex"], new.loc[1, "Age"]) for c in ("1st", "2nd", "3rd", "Crew")])
     cells.columns = ["Class", "Sex", "Age"]
     codes, _ = fit.design.encode(cells)
-    joint = np.exp(fit._energy(codes) - fit.estimate.log_z).sum(axis=0) * fit.estimate.prior
+    joint = np.exp(fit._energy(codes) - fit.estimate.log_z).sum(axis=0) * fit.estimate.class_prior
     np.testing.assert_allclose(got.iloc[1, :2].astype(float), joint / joint.sum(), atol=1e-12)
 
 
@@ -468,3 +469,21 @@ def test_the_positive_class_does_not_change_with_the_encoding():
     runs = [bbl.crossVal("y ~ x", t, method="naive", shuffle=True, seed=1, verbose=0) for t in tables]
     assert {run.model.labels.groups for run in runs} == {("no", "yes")}
     assert len({run.maxscore for run in runs}) == 1
+
+
+def test_too_many_pairs_are_refused_before_they_are_listed(monkeypatch):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.integers(4, size=(40, 1500)), columns=[f"x{i}" for i in range(1500)])
+    frame.iloc[:4] = np.arange(4)[:, None]  # all levels occur
+    frame["y"] = [0, 1] * 20
+    monkeypatch.setattr("bbl.memory.available_memory", lambda: 2**28)
+    with monkeypatch.context() as listing:
+        listing.setattr("bbl.design.formula.np.triu_indices", None)  # what lists pairs
+        for verb in (bbl.bbl, bbl.crossVal):
+            with pytest.raises(
+                MemoryLimitError, match=r"1,124,250 pairs of predictors and 10,118,250 couplings each needs about"
+            ):
+                verb("y ~ .^2", frame)
+    with pytest.raises(MemoryLimitError, match="pairs of predictors"):
+        bbl.bbl("y ~ .^2", frame, method="mf")
+    assert bbl.bbl("y ~ .^2", frame, method="naive").df > 0

@@ -215,7 +215,7 @@ class TestFit:
         layout = fit.params.layout
         x = np.where(fit.sample.missing, -1, fit.sample.codes.astype(int))
         E = np.column_stack([oracle.marginal_energy(*tables(layout, t), LEVELS, x) for t in fit.params.theta])
-        link, prob = oracle.posterior(E, fit.log_z, fit.estimate.prior)
+        link, prob = oracle.posterior(E, fit.log_z, fit.estimate.class_prior)
         np.testing.assert_allclose(fit.fitted(), prob, atol=1e-10)
         np.testing.assert_allclose(fit.predict(data).iloc[:, :2].astype(float), link, atol=1e-9)
         y = fit.sample.y
@@ -317,8 +317,8 @@ class TestFit:
         for options in ({}, {"log_z": "half"}, {"calibrate": "temperature"}):
             fit = bbl.bbl(FORMULA, data, w, missing="marginal", **options)
             row = fit.predict(data.loc[[5]], type="prob").iloc[0, :2].astype(float)
-            np.testing.assert_allclose(row, fit.estimate.prior)
-            np.testing.assert_allclose(fit.fitted().loc[5], fit.estimate.prior)
+            np.testing.assert_allclose(row, fit.estimate.class_prior)
+            np.testing.assert_allclose(fit.fitted().loc[5], fit.estimate.class_prior)
         without = w.copy()
         without[5] = 0
         rows = fit.sample

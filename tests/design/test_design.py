@@ -8,7 +8,7 @@ import pytest
 
 from bbl.design.design import Design
 from bbl.design.weights import check_weights
-from bbl.errors import BBLTypeError, DataError, FormulaError, LevelError, OptionError
+from bbl.errors import BBLTypeError, DataError, DataWarning, FormulaError, LevelError, OptionError
 
 FRAME = pd.DataFrame(
     {
@@ -224,7 +224,8 @@ def test_xlevels():
 
 def test_codes_widen():
     columns = {"y": [0, 1] * 300, "a": list(range(300)) * 2, "b": [0, 0, 1] * 200}
-    design, sample, _ = Design.from_data("y ~ .", columns)
+    with pytest.warns(DataWarning, match="rare"):
+        design, sample, _ = Design.from_data("y ~ .", columns)
     assert sample.codes.dtype == np.uint16 and np.array_equal(sample.codes[:, 0], columns["a"])
     assert design.encode(columns)[0].dtype == np.uint16
     assert np.array_equal(design.encode(columns)[0], sample.codes)
@@ -349,3 +350,49 @@ def test_input_is_not_changed_and_may_be_read_only():
     design.encode(frame, "ignore")
     pd.testing.assert_frame_equal(frame, before)
     assert weights.tolist() == [1, 2, 0, 1, 1]
+
+
+class TestManyLevels:
+    def test_identifiers_are_refused(self):
+        for ids in (np.arange(500), [f"patient {k}" for k in range(500)], np.arange(500) // 1 * 3):
+            with pytest.raises(DataError, match=r"'id' looks like an identifier: 500 distinct values in 500") as caught:
+                Design.from_data("y ~ .", dict(y=np.arange(500) % 2, a=np.arange(500) % 3, id=ids))
+            assert caught.value.column == "id"
+
+    def test_declared_levels_are_taken_with_a_warning(self):
+        frame = pd.DataFrame({"y": np.arange(500) % 2, "id": pd.Categorical(np.arange(500))})
+        with pytest.warns(DataWarning, match=r"Most levels are rare in 'id' \(500 levels in 500 observations\)"):
+            design, _, _ = Design.from_data("y ~ .", frame)
+        assert design.n_levels.tolist() == [500]
+        with pytest.warns(DataWarning, match="Most levels are rare in 'id'"):
+            Design.from_data("y ~ id", {"y": [0, 1] * 100, "id": list(range(200))}, xlevels={"id": list(range(200))})
+
+    def test_many_rare_levels_are_warned_of(self):
+        with pytest.warns(DataWarning, match=r"'zip' \(150 levels in 800 observations\).*Group the rare levels"):
+            Design.from_data("y ~ .", dict(y=np.arange(800) % 2, zip=np.arange(800) % 150))
+
+    def test_a_toy_table_may_have_as_many_levels_as_rows(self):
+        design, _, _ = Design.from_data("y ~ .", dict(y=np.arange(20) % 2, a=np.arange(20)))
+        assert design.n_levels.tolist() == [20]
+
+    def test_observations_count_and_not_rows(self):
+        table = dict(y=np.arange(60) % 2, a=np.arange(60) // 2, n=np.full(60, 100))
+        assert Design.from_data("y ~ a", table, weights="n")[0].n_levels.tolist() == [30]
+        with pytest.raises(DataError, match="30 distinct values in 30 observations"):
+            Design.from_data("y ~ a", dict(y=np.arange(30) % 2, a=np.arange(30)))
+
+    def test_pairs_of_very_many_predictors_are_announced_before_they_are_listed(self):
+        rng = np.random.default_rng(0)
+        table = dict(y=[0, 1, 2, 0], **{f"x{i}": rng.permutation(4) % 3 for i in range(1200)}, z=["a", "b", "a", "b"])
+        told = []
+
+        def announce(n, K, n_levels):
+            told.append((n, K, len(n_levels), n_levels.tolist()))
+            raise MemoryError
+
+        with pytest.raises(MemoryError):
+            Design.from_data("y ~ .^2", table, announce=announce)
+        assert told == [(4, 3, 1201, [3] * 1200 + [2])]
+        for formula in ("y ~ .", "y ~ .^2 - z", "y ~ (x1 + x2 + z)^2"):
+            Design.from_data(formula, table, announce=announce)
+        assert len(told) == 1

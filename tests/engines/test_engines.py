@@ -42,7 +42,7 @@ def assert_tables(layout, theta, h, J, tolerance):
 
 def test_naive_matches_the_oracle():
     sample = make_sample()
-    layout = NaiveBayes().restrict(Layout(LEVELS))
+    layout = NaiveBayes().layout(sample, Layout(LEVELS))
     for c in (0.0, 1.0, 2.5):
         fit = NaiveBayes(prior_count=c).fit(sample, layout)
         h = oracle.naive_bayes(sample.codes, sample.weights, LEVELS, c)
@@ -136,7 +136,7 @@ def test_pseudo_path_is_the_single_fits():
 )
 def test_weights_are_repeated_rows(engine, tolerance):
     sample = make_sample()
-    layout = engine.restrict(Layout(LEVELS))
+    layout = engine.layout(make_sample(), Layout(LEVELS))
     one, other = engine.fit(sample, layout), engine.fit(repeated(sample), layout)
     np.testing.assert_allclose(one.theta, other.theta, atol=tolerance)
     assert one.lkh == pytest.approx(other.lkh, abs=tolerance)

@@ -9,8 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from scipy.linalg import eigh
 from scipy.optimize import minimize
 
+from bbl._ext import pseudo
 from bbl._ext.pseudo import PseudoProblem, memory_estimate, widths
 
 FIELDS = ("grad_norm", "n_iter", "n_eval", "status", "value")
@@ -435,3 +437,48 @@ def test_memory_estimate_covers_the_problem():
         assert task > 8 * problem.lanes * (n_levels.max() - 1) * (1 + D) * 16
     many = [memory_estimate(n, np.full(50, 4))[1] for n in (10**5, 10**7)]
     assert many[0] == many[1]  # a task's memory does not grow with the rows
+
+
+@pytest.mark.parametrize(("m", "levels", "n", "times"), [(520, 2, 600, 3), (172, 4, 1040, 2)])
+def test_wide_problems_take_a_third_of_the_gradients_with_the_covariance(m, levels, n, times, monkeypatch):
+    rng = np.random.default_rng(0)
+    factors = rng.normal(size=(n, 5))
+    scores = [factors @ rng.normal(size=(5, levels)) + rng.gumbel(size=(n, levels)) for _ in range(m)]
+    codes = np.column_stack([own.argmax(axis=1) for own in scores]).astype(np.uint8)
+    counts, thetas = {}, {}
+    for metric in ("kronecker", "blocks"):
+        if metric == "blocks":
+            monkeypatch.setattr(pseudo, "kronecker_pays", lambda *_: False)
+        problem = PseudoProblem(codes, np.ones(n), np.full(m, levels), ~np.eye(m, dtype=bool))
+        assert problem.metric == metric
+        thetas[metric] = problem.start()
+        found = problem.solve(0, 0.01, 0.0, 1e-8, 1000, thetas[metric])
+        assert not found["status"].any()
+        counts[metric] = found["n_eval"].sum()
+    assert times * counts["kronecker"] < counts["blocks"]
+    np.testing.assert_allclose(thetas["kronecker"], thetas["blocks"], atol=1e-5)
+
+
+def test_large_eigenvectors_are_lapacks_and_other_threads_run_meanwhile():
+    A = np.random.default_rng(0).normal(size=(1000, 700))
+    A = A.T @ A
+    A = (A + A.T) / 2000.0
+    value, vector = eigh(A.copy().T, overwrite_a=True, driver="evr", check_finite=False)
+    ended, ticks = threading.Event(), [0]
+
+    def tick():
+        while not ended.is_set():
+            ticks[0] += 1
+
+    other = threading.Thread(target=tick)
+    other.start()
+    own = A.copy()
+    before = ticks[0]
+    got = pseudo.eigenvectors(own)
+    meanwhile = ticks[0] - before
+    ended.set()
+    other.join()
+    np.testing.assert_array_equal(got[0], value)
+    np.testing.assert_array_equal(got[1], vector)
+    # with the GIL held all the time, only what is before and after LAPACK would be left to the other thread
+    assert meanwhile > 10_000

@@ -58,4 +58,4 @@ def fit(source, train: Sample, sample: Sample, K: int) -> None:
     )
     assert np.isfinite(result.parameters.theta).all() and not np.isnan(link(scores)).any()
     p = np.exp(log_probabilities(scores))
-    assert (p[:, result.prior == 0] == 0).all() and (abs(p.sum(axis=1) - 1) < 1e-9).all()
+    assert (p[:, result.class_prior == 0] == 0).all() and (abs(p.sum(axis=1) - 1) < 1e-9).all()

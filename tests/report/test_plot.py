@@ -190,8 +190,10 @@ class TestCrossValidation:
         {"lambda": [1e-3, 1e-2, 1e-1], "AUC": [0.7, 0.8, 0.75], "ci1": [0.6, 0.72, 0.65], "ci2": [0.8, 0.88, 0.85]}
     )
 
+    PENALTY = {"symbol": r"$\lambda$", "title": r"Penalty $\lambda$", "logarithmic": True}
+
     def test_auc(self):
-        ax = plot_cv(self.FRAME, best=1e-2)
+        ax = plot_cv(self.FRAME, best=1e-2, **self.PENALTY)
         drawn(ax)
         assert ax.get_xscale() == "log"
         np.testing.assert_allclose(ax.lines[0].get_xydata(), self.FRAME[["lambda", "AUC"]])
@@ -206,7 +208,7 @@ class TestCrossValidation:
     def test_score_and_other_settings(self):
         frame = pd.DataFrame({"epsilon": [0.3, 0.1], "score": [0.9, 0.8]})
         given = plt.figure().add_subplot()
-        ax = plot_cv(frame, best=0.3, ax=given)
+        ax = plot_cv(frame, best=0.3, ax=given, symbol=r"$\epsilon$", title=r"Coupling weight $\epsilon$")
         assert ax is given
         assert ax.get_xscale() == "linear"
         assert ax.lines[0].get_xdata().tolist() == [0.1, 0.3]
@@ -218,17 +220,17 @@ class TestCrossValidation:
 
     def test_zero_penalty(self):
         frame = self.FRAME.assign(**{"lambda": [0.0, 1e-2, 1e-1]})
-        ax = plot_cv(frame, best=0.0)
+        ax = plot_cv(frame, best=0.0, **self.PENALTY)
         drawn(ax)
         assert ax.get_xscale() == "symlog"
-        assert plot_cv(self.FRAME.iloc[:1].assign(**{"lambda": 0.0})).get_xscale() == "linear"
+        assert plot_cv(self.FRAME.iloc[:1].assign(**{"lambda": 0.0}), **self.PENALTY).get_xscale() == "linear"
 
     def test_one_setting_and_missing_scores(self):
-        ax = plot_cv(self.FRAME.iloc[:1], best=1e-3)
+        ax = plot_cv(self.FRAME.iloc[:1], best=1e-3, **self.PENALTY)
         drawn(ax)
         segment = ax.collections[1].get_segments()[0]
         assert segment[:, 1].tolist() == [0.6, 0.8]
-        drawn(plot_cv(self.FRAME.assign(AUC=np.nan, ci1=np.nan, ci2=np.nan)))
+        drawn(plot_cv(self.FRAME.assign(AUC=np.nan, ci1=np.nan, ci2=np.nan), **self.PENALTY))
 
     def test_unknown_column(self):
         with pytest.raises(OptionError, match="score='auc' is no column of the table; it has 'lambda', 'AUC'") as error:

@@ -1,0 +1,124 @@
+"""What the verbs share: a call's arguments checked, its data encoded, its engine made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bbl.boltzmann.estimate import announce_terms
+from bbl.boltzmann.tuning import RULES
+from bbl.checks import arguments, choice, flag, generator
+from bbl.design.design import Design
+from bbl.engines import Engine, engine_class, make_engine
+from bbl.errors import OptionError
+from bbl.model.layout import Layout
+from bbl.model.logz import LOG_Z
+from bbl.parallel import n_workers
+from bbl.report.text import call_text
+from bbl.rows.sample import Sample
+from bbl.stats.calibration import CALIBRATE
+
+__all__ = ["Call", "pop_rule", "prepare", "shown_call"]
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of a verb that fits: what is fitted to what, and how.
+
+    Attributes
+    ----------
+    design : Design
+    sample : Sample
+        The encoded rows that are kept, with `index` as their labels.
+    index : pandas.Index
+    engine : Engine
+    layout : Layout
+        Of the formula's terms.
+    log_z, calibrate : str
+    workers : int
+    rng : numpy.random.Generator
+    """
+
+    design: Design
+    sample: Sample
+    index: pd.Index
+    engine: Engine
+    layout: Layout
+    log_z: str
+    calibrate: str
+    workers: int
+    rng: np.random.Generator
+
+    @property
+    def K(self) -> int:
+        """Number of groups."""
+        return len(self.design.labels.groups)
+
+    @property
+    def common(self) -> dict[str, Any]:
+        """What estimation, tuning and validation are all told."""
+        return {"log_z": self.log_z, "workers": self.workers, "rng": self.rng}
+
+
+def prepare(
+    verb: Callable,
+    formula: str,
+    data: Any,
+    weights: Any,
+    method: str | Engine,
+    options: dict,
+    *,
+    xlevels: dict | None,
+    novarOk: bool,
+    missing: str,
+    log_z: str,
+    extra: int = 0,
+    **more: Any,
+) -> Call:
+    """Check what the verbs have in common, encode the data and make the engine; `verb` names its own arguments.
+
+    `extra` is the number of fits beside those of the groups; `more` are `calibrate`, `seed` and `n_jobs`.
+    """
+    choice("log_z", log_z, LOG_Z)
+    calibrate = choice("calibrate", more["calibrate"], CALIBRATE)
+    workers, rng = n_workers(more["n_jobs"]), generator(more["seed"])
+    engine = make_engine(method, options, arguments(verb))
+    announce = partial(announce_terms, engine=engine, workers=min(workers, 2 + extra), extra=extra)
+    flag("novarOk", novarOk)
+    design, sample, index = Design.from_data(formula, data, weights, xlevels, novarOk, missing, announce)
+    layout = Layout(design.n_levels, design.pairs)
+    return Call(design, sample, index, engine, layout, log_z, calibrate, workers, rng)
+
+
+def pop_rule(method: str | Engine, options: dict) -> str | None:
+    """Take a rule (``lambda_="cv"``, ``eps="cv"``) out of the options."""
+    tuned = engine_class(method).tuned
+    if tuned is None or not isinstance(options.get(tuned.option), str):
+        return None
+    name = tuned.option
+    if options[name] not in RULES:
+        raise OptionError(
+            f"{name}={options[name]!r} is unknown; give a number, or one of {', '.join(map(repr, RULES))}.",
+            argument=name,
+        )
+    return options.pop(name)
+
+
+def shown_call(verb: str, formula: str, weights: Any, method: str | Engine, **options: Any) -> str:
+    """Return a call as text; an option given as a pair (value, default) is shown only where it differs."""
+    shown: dict[str, Any] = {"formula": formula, "data": "data"}
+    if weights is not None:
+        shown["weights"] = weights if isinstance(weights, str) else "weights"
+    if method != "pseudo":
+        shown["method"] = method if isinstance(method, str) else type(method).__name__
+    for name, value in options.items():
+        if not isinstance(value, tuple):
+            shown[name] = value
+        elif value[0] != value[1]:
+            shown[name] = value[0]
+    return call_text(verb, shown)

@@ -1,0 +1,94 @@
+"""Cross-validation of Boltzmann machines: every setting on every fold, with warm starts, and what did not converge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from bbl.boltzmann.estimate import Estimate, Problem, check_annealing, estimate_path, guard_memory, problems
+from bbl.crossval import Scored, cross_validate
+from bbl.design.labels import Labels
+from bbl.engines import Engine
+from bbl.model.layout import Layout
+from bbl.rows.folds import Folds
+from bbl.rows.sample import Sample
+
+__all__ = ["Validated", "validate"]
+
+Trail = Sequence[dict[float, np.ndarray]]  # of each group: unsymmetrised solutions by their settings
+
+
+@dataclass(frozen=True)
+class Validated(Scored):
+    """Pooled validation predictions of Boltzmann machines.
+
+    Attributes
+    ----------
+    found : list of Problem
+        What did not converge.
+    """
+
+    found: list[Problem]
+
+    @property
+    def last(self) -> list[Estimate]:
+        """The last fold's fit at each setting."""
+        return self.fits[-1]
+
+
+def validate(
+    sample: Sample,
+    labels: Labels,
+    layout: Layout,
+    engine: Engine,
+    values: Sequence[float] | np.ndarray | None,
+    folds: Folds,
+    *,
+    log_z: str,
+    workers: int,
+    rng: np.random.Generator,
+    progress: Callable | None = None,
+    trails: Sequence[Trail] | None = None,
+) -> Validated:
+    """Fit every setting on every fold; the settings of a fold share warm starts or one eigendecomposition.
+
+    With `trails`, one for each fold, settings are fitted just well enough to compare them, see `Engine.compare`; the
+    trails get what was fitted.
+    """
+    K, nfold = len(labels.groups), len(folds)
+    fitted = engine.layout(sample, layout)
+    models = K * nfold * (1 if values is None else len(values))
+    check_annealing(log_z, fitted, models, workers)
+    guard_memory(sample.n, fitted, K, engine, values, min(workers, nfold), folds=nfold)
+    fit = partial(_fit_fold, labels, layout, engine, values, log_z)
+    own = list(zip(rng.spawn(nfold), [None] * nfold if trails is None else trails, strict=True))
+    scored = cross_validate(sample, folds, fit, own, workers=workers, progress=progress)
+    if trails is not None and values is not None:
+        for fits, trail in zip(scored.fits, trails, strict=True):
+            _extend(trail, values, fits)
+    found = [
+        problem._replace(group=f"fold {f + 1}, {problem.group}")
+        for f, fits in enumerate(scored.fits)
+        for each in fits
+        for problem in problems(each, labels)
+    ]
+    kept = scored.fits[-1:]  # the others may fill the memory
+    return Validated(**{**vars(scored), "fits": kept}, found=found)
+
+
+def _fit_fold(
+    labels: Labels, layout: Layout, engine: Engine, values, log_z: str, train: Sample, rng, trail: Trail | None
+) -> list[Estimate]:
+    K = len(labels.groups)
+    return estimate_path(train, layout, K, engine, values, log_z=log_z, rng=rng, labels=labels, trails=trail)
+
+
+def _extend(trail: Trail, values: Sequence[float] | np.ndarray, fits: Sequence[Estimate]) -> None:
+    """Put the solutions of a fold where the next comparisons start from."""
+    for value, each in zip(values, fits, strict=True):
+        for own, group in zip(trail, each.fits, strict=True):
+            if group.site_theta is not None:  # a group without rows has none
+                own[float(value)] = group.site_theta

@@ -1,0 +1,220 @@
+"""Tests that hold their level: what cannot be estimated, sparse cells, no finite optimum, permutations."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import bbl
+from bbl.boltzmann.covariance import covariances
+from bbl.boltzmann.estimate import estimate
+from bbl.boltzmann.permutation import permutation_tests
+from bbl.boltzmann.significance import Kind, compare_groups, compare_pooled, evidence, of_group
+from bbl.engines import PseudoLikelihood
+from bbl.errors import ConvergenceWarning, DataError, OptionError
+from bbl.model.layout import Layout
+from bbl.model.unpenalised import cell_counts, unpenalised
+from bbl.rows.sample import Sample
+
+TITANIC = bbl.datasets.load_titanic()
+EMPTY = pd.DataFrame(([(0, 0)] * 85 + [(0, 1)] * 5 + [(1, 0)] * 10) * 2, columns=["a", "b"]).assign(
+    y=["u"] * 100 + ["v"] * 100
+)
+ABSENT = "not estimable: no such rows"
+
+
+def test_empty_cells_of_the_titanic_are_marked_and_not_tested():
+    inference = bbl.bbl("Survived ~ .^2", TITANIC, weights="Freq").inference()
+    table = inference.table()
+    cells = table[(table["group"] == "No") & (table["predictor"] == "Class") & (table["level2"] == "Child")]
+    assert (cells["test"] == ABSENT).all() and len(cells) == 3
+    assert cells[["se", "z", "p", "lower", "upper"]].isna().all(axis=None)
+    tests = inference.tests()
+    pairs = tests[(tests["predictor"] == "Class") & (tests["predictor2"] == "Age")].set_index("group")
+    assert pairs.loc["No", "test"] == ABSENT and pairs.loc["No", "df"] == 0 and np.isnan(pairs.loc["No", "p"])
+    assert pairs.loc["Yes", "df"] == 2 and pairs.loc["Yes", "test"].endswith("2 of 3")  # no child of the crew
+    assert table.loc[table["test"] == "Wald", ["se", "z", "p", "lower", "upper"]].notna().all(axis=None)
+    text = str(bbl.bbl("Survived ~ .^2", TITANIC, weights="Freq").summary())
+    assert ABSENT in text and "what the rows cannot determine has none" in " ".join(text.split())
+
+
+@pytest.mark.parametrize("lambda_", [0.0, 1e-5, 1e-3])
+def test_a_pair_of_levels_that_never_occurs_has_no_p_whatever_the_penalty(lambda_):
+    options = {"lambda_": lambda_, "lambdah": lambda_, "verbose": 0}
+    if lambda_:
+        fit = bbl.bbl("y ~ .^2", EMPTY, **options)
+    else:
+        with pytest.warns(
+            ConvergenceWarning, match="group 'u', predictor 'a': no finite optimum.*level 1 with level 1 of 'b'"
+        ):
+            fit = bbl.bbl("y ~ .^2", EMPTY, **options)
+    assert fit.converged == (lambda_ > 0)
+    for of in ("group", "pooled", ("u", "v")):
+        pairs = fit.interactions(of)
+        assert pairs["p"].isna().all() and (pairs["test"] == ABSENT).all()
+    boot = fit.bootstrap(4, seed=0) if lambda_ else None
+    assert boot is None or boot.loc[boot["test"] == ABSENT, ["se", "lower", "upper"]].isna().all(axis=None)
+    assert (fit.interactions(pvalues="permutation", seed=0)["p"] == 1.0).all()  # as Fisher's test says
+
+
+def test_tests_do_not_depend_on_the_penalty():
+    tables = [
+        bbl.bbl("Survived ~ .^2", TITANIC, "Freq", lambda_=v, lambdah=v).inference().table() for v in (1e-5, 1e-2)
+    ]
+    for column in ("p", "lower", "upper"):
+        np.testing.assert_allclose(tables[0][column], tables[1][column], rtol=1e-6, atol=1e-12)
+    assert (tables[0]["test"] == tables[1]["test"]).all()
+
+
+def test_copied_and_collinear_predictors_have_no_tests_and_do_not_converge():
+    rng = np.random.default_rng(0)
+    data = pd.DataFrame(rng.integers(0, 2, (400, 3)), columns=list("abc")).assign(y=rng.integers(0, 2, 400))
+    data["d"] = data["a"]
+    with pytest.warns(ConvergenceWarning, match="'d'.*no finite optimum"):
+        fit = bbl.bbl("y ~ .^2", data, lambda_=0, lambdah=0, verbose=0)
+    assert not fit.converged
+    pairs = fit.interactions()
+    touched = (pairs[["predictor", "predictor2"]].isin(["a", "d"])).any(axis=1)
+    assert pairs.loc[touched, "p"].isna().all() and pairs.loc[~touched, "p"].notna().all()
+    assert pairs.loc[touched, "test"].str.startswith("not estimable").all()
+
+
+def test_ordinary_data_converges_without_a_penalty_in_silence():
+    rng = np.random.default_rng(1)
+    data = pd.DataFrame(rng.integers(0, 3, (600, 3)), columns=list("abc")).assign(y=rng.integers(0, 2, 600))
+    fit = bbl.bbl("y ~ .^2", data, lambda_=0, lambdah=0, verbose=0)
+    assert fit.converged and (fit.inference().table()["test"] == "Wald").all()
+
+
+def test_the_optimum_without_a_penalty_is_that_of_a_fit_without():
+    rng, layout = np.random.default_rng(2), Layout([2, 3, 2])
+    codes = np.column_stack([rng.integers(0, L, 300) for L in layout.n_levels]).astype(np.uint8)
+    sample = Sample(codes, np.ones(300))
+    start = PseudoLikelihood(lambda_=0.05, lambdah=0.05).fit(sample, layout).site_theta
+    found, determined = unpenalised(sample, layout, start)
+    np.testing.assert_allclose(found, PseudoLikelihood(lambda_=0.0).fit(sample, layout).site_theta, atol=1e-8)
+    assert determined.sum() == 1 + 3 + 1 + 3 + 2 * (1 + 2) + 2 - 1 - 1  # all but a predictor's columns of itself
+    cells = cell_counts(sample, layout)[:, :, 0]
+    wanted = [[((codes[:, 0] == a) & (codes[:, 1] == b)).sum() for b in (0, 1)] for a in (0, 1)]
+    np.testing.assert_array_equal(cells, wanted)
+
+
+def test_separation_without_an_empty_cell_is_found():
+    # c is decided by a and b together: every pair of levels occurs
+    rows = [(0, 0, 0)] * 30 + [(0, 1, 1)] * 30 + [(1, 0, 1)] * 30 + [(1, 1, 1)] * 30 + [(0, 0, 1)] * 0
+    layout = Layout([2, 2, 2])
+    sample = Sample(np.array(rows, dtype=np.uint8), np.ones(len(rows)))
+    start = PseudoLikelihood(lambda_=1e-3, lambdah=1e-3).fit(sample, layout).site_theta
+    _, determined = unpenalised(sample, layout, start)
+    assert not determined[2].any()
+
+
+def test_the_level_of_the_sparse_pairs_on_the_page():
+    """Independent a (10 %) and b (5 %), n = 100: 65 % were rejected once, nearly all of them empty cells."""
+    rng, layout, rejected, made = np.random.default_rng(3), Layout([2, 2]), 0, 0
+    for _ in range(100):
+        groups = []
+        for _ in range(2):
+            codes = (rng.random((100, 2)) < [0.1, 0.05]).astype(np.uint8)
+            sample = Sample(codes, np.ones(100)).collapsed([2, 2])
+            engine = PseudoLikelihood(lambda_=1e-3, lambdah=1e-3)
+            groups.append(evidence(sample, layout, engine.fit(engine.prepare(sample, layout), layout).theta))
+        for found in (*map(of_group, groups), compare_groups(*groups)):
+            p = found.tables()[2][2:]
+            rejected, made = rejected + int((p < 0.05).sum()), made + int((~np.isnan(p)).sum())
+    assert made > 50 and rejected / made < 0.08
+
+
+def test_more_predictors_than_rows_bear_no_test():
+    rng = np.random.default_rng(4)
+    data = pd.DataFrame(rng.integers(0, 2, (40, 30)), columns=[f"x{k}" for k in range(30)]).assign(y=np.arange(40) % 2)
+    fit = bbl.bbl("y ~ .^2", data, verbose=0)
+    pairs = fit.interactions()
+    assert pairs["p"].isna().all() and pairs["strength"].notna().all()
+    assert set(pairs["test"]) <= {Kind.FEW.text, ABSENT}
+
+
+def test_weights_are_repeated_rows_in_every_test():
+    rng = np.random.default_rng(5)
+    data = (
+        pd.DataFrame(rng.random((40, 3)) < [0.3, 0.2, 0.15], columns=list("abc"))
+        .astype(int)
+        .assign(y=np.arange(40) % 2)
+    )
+    data["w"] = rng.integers(1, 8, 40)
+    one = bbl.bbl("y ~ .^2", data, weights="w", verbose=0)
+    other = bbl.bbl("y ~ .^2", data.loc[data.index.repeat(data["w"])].drop(columns="w"), verbose=0)
+    for of in ("group", "pooled", (0, 1)):
+        pd.testing.assert_frame_equal(one.inference().table(of), other.inference().table(of), check_exact=True)
+    options = {"pvalues": "permutation", "n": 99, "seed": 1}
+    pd.testing.assert_frame_equal(one.interactions(**options, n_jobs=1), other.interactions(**options, n_jobs=2))
+
+
+def test_permutation_agrees_with_the_exact_test_and_takes_tables_of_any_size():
+    rng, layout = np.random.default_rng(6), Layout([2, 2])
+    codes = (rng.random((60, 2)) < 0.3).astype(np.uint8)
+    codes[:25, 1] = codes[:25, 0]
+    sample = Sample(codes, np.ones(60))
+    _, df, p = permutation_tests(sample, layout, 9999, rng, 1)
+    from scipy.stats import fisher_exact
+
+    assert df[0] == 1 and p[0] == pytest.approx(fisher_exact(cell_counts(sample, layout)[:, :, 0])[1], abs=0.01)
+    wide = Layout([3, 4, 2])
+    codes = np.column_stack([rng.integers(0, L, 200) for L in wide.n_levels]).astype(np.uint8)
+    _, df, p = permutation_tests(Sample(codes, np.ones(200)), wide, 99, rng, 1)
+    assert df.tolist() == [6, 2, 3] and (p > 0.01).all()
+
+
+def test_permutation_tests_hold_what_explains_a_pair_fixed():
+    # a - c - b: a and b depend on each other only through c
+    rng = np.random.default_rng(8)
+    c = rng.integers(0, 2, 1000)
+    data = pd.DataFrame({"a": c ^ (rng.random(1000) < 0.1), "b": c ^ (rng.random(1000) < 0.1), "c": c, "y": 0})
+    data.loc[500:, "y"] = 1
+    pairs = bbl.bbl("y ~ .^2", data, verbose=0).interactions(pvalues="permutation", seed=0)
+    apart = (pairs["predictor"] == "a") & (pairs["predictor2"] == "b")
+    assert (pairs.loc[apart, "p"] > 0.01).all() and (pairs.loc[~apart, "p"] == 0.001).all()
+
+
+def test_strengths_are_there_without_tests(tmp_path):
+    mean_field = bbl.bbl("Survived ~ .^2", TITANIC, "Freq", "mf")
+    pairs = mean_field.interactions("pooled")
+    assert pairs["strength"].notna().all() and pairs["p"].isna().all() and pairs["test"].str.contains("mf").all()
+    assert mean_field.interactions(pvalues="permutation", seed=0)["p"].notna().all()
+    fit = bbl.bbl("Survived ~ .^2", TITANIC, "Freq")
+    fit.save(tmp_path / "fit.bbl")
+    loaded = bbl.load(tmp_path / "fit.bbl")
+    pairs = loaded.interactions(("Yes", "No"))
+    np.testing.assert_array_equal(pairs["strength"], fit.interactions(("Yes", "No"))["strength"])
+    assert pairs["p"].isna().all() and pairs["test"].str.contains("training rows").all()
+    with pytest.raises(DataError, match="training rows"):
+        loaded.interactions(pvalues="permutation")
+    with pytest.raises(OptionError, match="one group"):
+        fit.interactions("pooled", pvalues="permutation")
+    with pytest.raises(OptionError, match="pvalues"):
+        fit.interactions(pvalues="exact")
+    with pytest.raises(OptionError, match="n must"):
+        fit.interactions(pvalues="permutation", n=0)
+
+
+def test_the_naive_bayes_test_of_the_summary_is_exact_where_counts_are_small():
+    data = pd.DataFrame({"y": list("uuuuvvvvvvvvv"), "a": list("ppqppppppqqqp")})
+    data["a"] = ["p", "p", "p", "q"] + ["q"] * 9
+    summary = bbl.bbl("y ~ a", data, method="naive", verbose=0).summary()
+    assert summary.tables["tests"]["Pr(>chisq)"].iloc[0] == pytest.approx(4 / 286)
+    assert "(exact)" in str(summary)
+
+
+def test_a_group_without_rows_has_no_tests_and_the_others_have():
+    rng, layout, engine = np.random.default_rng(9), Layout([2, 2]), PseudoLikelihood()
+    sample = Sample(rng.integers(0, 2, (200, 2)).astype(np.uint8), np.ones(200), np.repeat([0, 1], 100))
+    result = estimate(sample, layout, 3, engine, pooled=True)
+    found = covariances(sample, result, engine)
+    assert np.isfinite(found.standard_errors(found.group[0])).all() and found.composite[2] == (0.0, 0.0)
+    assert (
+        np.isnan(found.standard_errors(found.group[2])).all() and np.isnan(found.standard_errors(found.shift[2])).all()
+    )
+    groups = [evidence(sample.group(g), layout, theta) for g, theta in enumerate(result.parameters.theta)]
+    pooled = compare_pooled(groups, evidence(sample.pooled, layout, result.parameters.pooled))
+    for full, empty in ((of_group(groups[0]), of_group(groups[2])), (pooled[0], pooled[2])):
+        assert np.isfinite(full.p).all() and np.isnan(empty.p).all() and (empty.verdict == Kind.ABSENT).all()
+    assert np.isnan(compare_groups(groups[0], groups[2]).p).all()

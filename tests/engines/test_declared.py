@@ -1,0 +1,108 @@
+"""An engine declares all that others need: one made up here runs through every verb, without touching another file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import bbl
+from bbl.checks import real
+from bbl.engines import ENGINES, Engine, EngineFit, Tuned
+from bbl.errors import BBLTypeError, OptionError
+from bbl.model.layout import Layout
+from bbl.model.moments import frequencies, log_ratio, pair_counts
+from bbl.rows.sample import Sample
+
+
+@dataclass(frozen=True)
+class Shrunken(Engine):
+    """Fields of naive Bayes, and couplings that are centred counts of pairs times `tau`."""
+
+    tau: float = 0.5
+    name = "shrunken"
+    tuned = Tuned("tau", "tau", r"$\tau$", r"Share $\tau$", 0.0, 2.0, (0.0, 0.5, 1.0), "smaller")
+    needs = "pairs"
+
+    def __post_init__(self):
+        object.__setattr__(self, "tau", real("tau", self.tau, 0.0, 2.0))
+
+    def path(self, sample: Sample, layout: Layout, values: Sequence[float] | None = None, workers: int = 1):
+        f = frequencies(sample, layout, 1.0)
+        p = np.concatenate([own[1:] for own in f])
+        J = pair_counts(sample, layout) / sample.total - np.outer(p, p)
+        h = np.concatenate([log_ratio(own) for own in f])
+        return [
+            EngineFit(layout.from_matrix(h, float(tau) * J), 0.0, converged=np.ones(layout.m, dtype=bool))
+            for tau in ([self.tau] if values is None else values)
+        ]
+
+
+@pytest.fixture(autouse=True)
+def registered(monkeypatch):
+    monkeypatch.setitem(ENGINES, "shrunken", Shrunken)
+
+
+@pytest.fixture
+def data():
+    rng = np.random.default_rng(0)
+    a, b, c = rng.integers(0, 2, (3, 200))
+    y = np.where(rng.random(200) < 0.8, a ^ b, c)
+    return pd.DataFrame({"y": np.array(["no", "yes"])[y], "a": a, "b": b, "c": c})
+
+
+def test_it_fits_prints_draws_and_is_kept(data, tmp_path):
+    fit = bbl.bbl("y ~ .^2", data, method="shrunken", tau=1.5)
+    assert "tau = 1.5" in str(fit.summary()) and "shrunken" in str(fit.summary())
+    assert fit.plot()
+    assert fit.predict(data, type="class").eq(data["y"]).mean() > 0.5
+    fit.save(tmp_path / "m.bbl")
+    back = bbl.load(tmp_path / "m.bbl")
+    assert back.engine == fit.engine
+    pd.testing.assert_frame_equal(back.predict(data, type="prob"), fit.predict(data, type="prob"))
+    with pytest.raises(OptionError, match="solve likelihood equations"):
+        fit.inference()
+    assert fit.interactions()["p"].isna().all()
+
+
+def test_its_option_is_tuned_by_name_and_as_an_instance(data):
+    for method in ("shrunken", Shrunken(0.1)):
+        cv = bbl.crossVal("y ~ .^2", data, method=method, tau=[0.0, 1.0, 2.0], shuffle=True, seed=1)
+        assert list(cv.cvframe.columns[:1]) == ["tau"] and cv.model.engine.tau == cv.regstar > 0.0
+        assert r"\tau" in cv.plot().get_xlabel()
+        fit = bbl.bbl("y ~ .^2", data, method=method, tau="cv", calibrate="temperature")
+        assert fit.tuning.option == "tau" and fit.tuning.values.tolist() == [0.0, 0.5, 1.0]
+        assert fit.engine.tau == fit.tuning.values[fit.tuning.chosen] == 1.0
+        assert fit.estimate.calibration is not None
+    with pytest.raises(OptionError, match=r"tau.*\[0, 2\]"):
+        bbl.crossVal("y ~ .^2", data, method="shrunken", tau=[3.0])
+    with pytest.raises(OptionError, match="tau='best' is unknown"):
+        bbl.bbl("y ~ .^2", data, method="shrunken", tau="best")
+    with pytest.raises(BBLTypeError, match="'tua' is not an option.*'tau'"):
+        bbl.bbl("y ~ .^2", data, method="shrunken", tua=1.0)
+
+
+def test_what_it_needs_of_missing_values_is_asked_for(data):
+    apart = data.astype({"a": object, "b": object})
+    apart.loc[::2, "a"] = None
+    apart.loc[1::2, "b"] = None
+    with pytest.raises(bbl.errors.DataError, match="'a' and 'b' are never known in one row"):
+        bbl.bbl("y ~ a * b", apart, method="shrunken", missing="marginal")
+
+
+def test_it_is_an_estimator(data):
+    sklearn = pytest.importorskip("bbl.sklearn")
+    for model in (sklearn.BBLClassifier("shrunken", options={"tau": 2.0}), sklearn.BBLClassifier(Shrunken(2.0))):
+        model.fit(data[["a", "b", "c"]], data["y"])
+        assert model.result_.engine == Shrunken(2.0)
+        assert model.score(data[["a", "b", "c"]], data["y"]) > 0.7
+
+
+def test_an_option_that_others_tune_can_be_tuned_in_an_instance(data):
+    cv = bbl.crossVal("y ~ .^2", data, method=bbl.MeanField(), eps=[0.0, 0.9], shuffle=True, seed=1)
+    assert cv.cvframe["epsilon"].tolist() == [0.0, 0.9]
+    fit = bbl.bbl("y ~ .", data, method="naive", prior_count="cv")
+    assert fit.tuning.option == "prior_count" and fit.engine.prior_count in fit.tuning.values

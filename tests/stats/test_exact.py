@@ -1,0 +1,85 @@
+"""Exact conditional tests: against Fisher's distribution, by enumeration, and their level."""
+
+import numpy as np
+import pytest
+from scipy.stats import binom, hypergeom
+
+from bbl.stats.exact import PowerSeries, hypergeometric
+from bbl.stats.wald import adjust, wald
+
+
+def table(n11, row, column, n):
+    return hypergeometric(*(np.array([float(v)]) for v in (n11, row, column, n)))
+
+
+def test_one_table_has_the_hypergeometric_distribution():
+    found = table(3, 7, 6, 20)
+    p = np.exp(found.log_c)
+    np.testing.assert_allclose(p / p.sum(), hypergeom.pmf(np.arange(7), 20, 7, 6), rtol=1e-12)
+    assert found.t == 3
+    low, high = found.tails(0.0)
+    assert low == pytest.approx(hypergeom.cdf(2, 20, 7, 6) + 0.5 * hypergeom.pmf(3, 20, 7, 6))
+    assert low + high == pytest.approx(1.0)
+
+
+def test_strata_are_convolved_and_groups_compared_given_their_sum():
+    both = hypergeometric(*(np.array(v, dtype=float) for v in ([1, 2], [3, 4], [2, 5], [8, 9])))
+    one, other = (np.exp(table(*v).log_c) for v in ((1, 3, 2, 8), (2, 4, 5, 9)))
+    joint = np.convolve(one, other)
+    np.testing.assert_allclose(np.exp(both.log_c) / np.exp(both.log_c).sum(), joint / joint.sum(), rtol=1e-12)
+    difference = table(1, 3, 2, 8).less(table(2, 4, 5, 9))
+    wanted = np.array([one[t] * other[3 - t] for t in range(3)])
+    np.testing.assert_allclose(
+        np.exp(difference.log_c) / np.exp(difference.log_c).sum(), wanted / wanted.sum(), rtol=1e-12
+    )
+    assert difference.t == 1
+
+
+def test_limits_are_where_the_tails_are_small_and_agree_with_the_test():
+    found = table(9, 20, 18, 60).inside()
+    low, high = found.limits(0.95)
+    assert found.tails(low)[1] == pytest.approx(0.025, abs=1e-6)
+    assert found.tails(high)[0] == pytest.approx(0.025, abs=1e-6)
+    assert (low > 0 or high < 0) == (found.p() < 0.05)
+    assert table(1, 20, 18, 60).inside().limits(0.95)[0] == -np.inf
+    assert table(0, 20, 18, 60).inside() is None
+
+
+@pytest.mark.parametrize(("n", "a", "b"), [(50, 0.2, 0.2), (50, 0.1, 0.05), (100, 0.05, 0.1)])
+def test_level_over_random_margins_also_given_that_a_test_is_made(n, a, b):
+    rejected = made = 0.0
+    for row in range(n + 1):
+        for column in range(n + 1):
+            chance = binom.pmf(row, n, a) * binom.pmf(column, n, b)
+            if chance < 1e-4:
+                continue
+            first = max(0, row + column - n)
+            for t in range(first + 1, min(row, column)):
+                inside = table(t, row, column, n).inside()
+                weight = chance * hypergeom.pmf(t, n, row, column)
+                made += weight
+                rejected += weight * (inside.p() < 0.05)
+    assert rejected / made <= 0.05
+
+
+def test_a_binomial_count_covers_at_least_its_level():
+    n, p = 45, 0.1
+    k = np.arange(n + 1.0)
+    log_c = np.log(binom.pmf(k, n, 0.5))
+    missed = 0.0
+    for t in range(1, 20):
+        low, high = PowerSeries(log_c, t, share=1.0).inside().limits(0.95)
+        missed += binom.pmf(t, n, p) * (not low <= np.log(p / (1 - p)) <= high)
+    assert missed <= 0.05
+
+
+def test_adjusted_p_values_leave_out_tests_that_were_not_made():
+    p = np.array([0.04, np.nan, 0.01, 0.03])
+    np.testing.assert_allclose(adjust(p, "holm"), [0.06, np.nan, 0.03, 0.06])
+    np.testing.assert_allclose(adjust(p, "fdr_bh"), [0.04, np.nan, 0.03, 0.04])
+    assert np.isnan(adjust(np.array([np.nan]), "holm")).all()
+    statistic, df, p = wald(
+        [np.array([2.0]), np.empty(0), np.array([1.0, 1.0])], [np.eye(1), np.empty((0, 0)), np.eye(2)]
+    )
+    np.testing.assert_allclose(statistic, [4.0, np.nan, 2.0])
+    assert df.tolist() == [1, 0, 2] and np.isnan(p[1])

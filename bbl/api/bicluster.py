@@ -9,7 +9,7 @@ import numpy as np
 
 from bbl.biclust.cells import Cells
 from bbl.biclust.methods import make_method
-from bbl.checks import generator, integer
+from bbl.checks import arguments, generator, integer
 from bbl.design.twoway import TwoWay
 from bbl.errors import BBLTypeError, ConvergenceWarning, OptionError
 from bbl.parallel import n_workers, progress_bar
@@ -106,7 +106,7 @@ def bicluster(
     [[1.0, 4.0], [2.0, 5.0]]
     """
     rng, workers, n_init = generator(seed), n_workers(n_jobs), integer("n_init", n_init, 1)
-    how = make_method(method, options)
+    how = make_method(method, options, arguments(bicluster))
     table, entries = TwoWay.from_data(formula, data, weights, how.response)
     cells = Cells.from_entries(*entries, table.shape)
     size = None if groups is None else _groups(groups, table.shape)

@@ -8,7 +8,7 @@ from bbl._ext import biclust as kernel
 from bbl.biclust.cells import Cells
 from bbl.biclust.partition import canonical
 
-__all__ = ["level_costs", "ordered", "squared_costs"]
+__all__ = ["best_groups", "ordered"]
 
 
 def block_sums(cells: Cells, rows: np.ndarray, columns: np.ndarray, n_levels: int, rated: bool) -> np.ndarray:
@@ -49,16 +49,42 @@ def ordered(cells: Cells, rows: np.ndarray, columns: np.ndarray, n_levels: int, 
     return *labels, sums, squares
 
 
-def squared_costs(cells: Cells, columns: np.ndarray, b: int, means: np.ndarray) -> np.ndarray:
-    """Return the squared distance of each row from the means (a, b) of each group, up to what is the same for all."""
-    counts, sums = cells.sums(columns, b)
-    return counts @ (means * means).T - 2.0 * sums @ means.T
+def best_groups(
+    cells: Cells, columns: np.ndarray, means: np.ndarray, log_shares: np.ndarray | None = None, rated: bool = False
+) -> np.ndarray:
+    """Return the group that fits each of some new rows best.
+
+    Parameters
+    ----------
+    cells : Cells
+        Of the new rows; their values are codes of levels if there are `log_shares`.
+    columns : ndarray of int32
+        Labels of the columns.
+    means : ndarray, shape (a, b)
+        Of the blocks.
+    log_shares : ndarray, shape (a, b, L), optional
+        Logs of the shares of the levels of each block, which are then compared with.
+    rated : bool, default False
+        Whether the means are shares of rated pairs, and cells that are not there are not rated.
+    """
+    b = means.shape[1]
+    if rated:
+        share = np.clip(means, 1e-6, 1.0 - 1e-6)
+        counts, _ = cells.sums(columns, b)
+        size = np.bincount(columns, minlength=b)
+        costs = -counts @ np.log(share).T - (size - counts) @ np.log1p(-share).T
+    elif log_shares is not None:
+        costs = _level_costs(cells, columns, b, log_shares)
+    else:
+        counts, sums = cells.averaged().sums(columns, b)
+        costs = counts @ (means * means).T - 2.0 * sums @ means.T
+    return costs.argmin(axis=1).astype(np.int32)
 
 
-def level_costs(cells: Cells, columns: np.ndarray, b: int, log_share: np.ndarray) -> np.ndarray:
-    """Return minus twice the log-likelihood of each row in each group, from the logs of level shares (a, b, L)."""
+def _level_costs(cells: Cells, columns: np.ndarray, b: int, log_share: np.ndarray) -> np.ndarray:
+    """Return minus the log-likelihood of each row in each group."""
     L = log_share.shape[2]
     code = (columns[cells.column].astype(np.int64) * L + cells.value.astype(np.int64)).astype(np.int32)
     counted = Cells((cells.shape[0], b * L), cells.start, code, cells.value, cells.weight)
     counts, _ = counted.sums(np.arange(b * L, dtype=np.int32), b * L)
-    return -2.0 * counts @ log_share.reshape(len(log_share), -1).T
+    return -counts @ log_share.reshape(len(log_share), -1).T

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -401,15 +401,18 @@ def _refuse_groups(groups: tuple[int, int] | None, method: str, chooser: str) ->
 METHODS: dict[str, Callable[..., Any]] = {kind.name: kind for kind in (Prototype, Genetic, Mcmc)}
 
 
-def make_method(method: str, options: dict) -> Any:
-    """Return the options of the method of that name; unknown ones are refused with the nearest known name."""
+def make_method(method: str, options: dict, beside: Iterable[str] = ()) -> Any:
+    """Return the options of the method of that name.
+
+    Unknown ones are refused with the nearest known name, which may be one of the arguments `beside` the options.
+    """
     kind = METHODS[choice("method", method, list(METHODS))]
     known = [f.name for f in dataclasses.fields(kind)]  # type: ignore[arg-type]
     for name in options:
         if name not in known:
             raise BBLTypeError(
-                f"{name!r} is not an option of method={method!r}{near_match(name, known) or '.'} Its options: "
-                f"{', '.join(known)}.",
+                f"{name!r} is not an option of method={method!r}{near_match(name, [*known, *beside]) or '.'} Its "
+                f"options: {', '.join(known)}.",
                 argument=name,
             )
     return kind(**options)

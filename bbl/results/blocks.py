@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from bbl.biclust.blocks import level_costs, ordered, squared_costs
+from bbl.biclust.blocks import best_groups, ordered
 from bbl.biclust.cells import Cells
 from bbl.biclust.methods import Found
 from bbl.biclust.partition import rand_index
@@ -309,21 +309,13 @@ class BiclusterResults:
                 column=self.table.rows.name,
                 argument="newdata",
             )
-        holds, b = self.table.holds, self.groups[1]
+        holds, means = self.table.holds, self._means
         if holds == "levels":
-            costs = level_costs(cells, self.columns, b, np.log(np.maximum(self._means, 1e-300)))
-        elif holds == "ordinal":
-            log_share = self.method.log_shares(self._means)
-            shifted = Cells(cells.shape, cells.start, cells.column, cells.value - self.method.scale[0], cells.weight)
-            costs = level_costs(shifted, self.columns, b, log_share)
-        elif holds == "rated":
-            share = np.clip(self._means, 1e-6, 1.0 - 1e-6)
-            size = np.bincount(self.columns, minlength=b)
-            costs = level_costs(cells, self.columns, b, np.stack([np.log1p(-share), np.log(share / (1 - share))], 2))
-            costs = costs - 2.0 * (np.log1p(-share) @ size)
-        else:
-            costs = squared_costs(cells.averaged(), self.columns, b, self._means)
-        return costs.argmin(axis=1).astype(np.int32)
+            return best_groups(cells, self.columns, means.argmax(axis=2), np.log(np.maximum(means, 1e-300)))
+        if holds == "ordinal":
+            codes = Cells(cells.shape, cells.start, cells.column, cells.value - self.method.scale[0], cells.weight)
+            return best_groups(codes, self.columns, means, self.method.log_shares(means))
+        return best_groups(cells, self.columns, means, rated=holds == "rated")
 
     def rand_index(self, other: Any) -> pd.DataFrame:
         """Compare the partitions with others: how many pairs of rows (columns) are together, or apart, in both.
@@ -366,9 +358,7 @@ class BiclusterResults:
         }
         if self.posterior is not None:
             facts["R-hat"] = ", ".join(f"{name}: {value:.3f}" for name, value in self.posterior.rhat.items())
-        sizes = [
-            np.bincount(labels, minlength=k) for labels, k in zip((self.rows, self.columns), self.groups, strict=True)
-        ]
+        sizes = [np.bincount(self.rows), np.bincount(self.columns)]
         return report.blocks_summary(self.call, facts, self.block_means, self.block_counts, names, sizes)
 
     def plot(self, fitted: bool = False, ax=None):
@@ -389,8 +379,7 @@ class BiclusterResults:
         means = self._means if self._means.ndim == 2 else self._means.argmax(axis=2).astype(float)
         if not flag("fitted", fitted):
             c = self._cells()
-            value = c.value
-            cells = (c.row, c.column, value, c.weight)
+            cells = (c.row, c.column, c.value, c.weight)
         levels = None if table.levels is None or table.holds != "levels" else table.levels.levels
         names = (table.rows.name, table.columns.name, table.response if table.holds != "rated" else "rated")
         ends = (table.rows.levels, table.columns.levels)
@@ -439,9 +428,7 @@ class BiclusterResults:
         return cls(**unpack(meta, arrays))
 
     def __repr__(self) -> str:
-        sizes = [
-            np.bincount(labels, minlength=k) for labels, k in zip((self.rows, self.columns), self.groups, strict=True)
-        ]
+        sizes = [np.bincount(self.rows), np.bincount(self.columns)]
         names = (self.table.rows.name, self.table.columns.name)
         return report.blocks_text(self.call, self.block_means, names, sizes)
 

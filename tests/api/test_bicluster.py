@@ -241,6 +241,7 @@ BAD = {
         BBLTypeError,
         "did you mean 'metric'",
     ),
+    "argument misspelt": (lambda: bbl.bicluster(None, noisy(), group=(2, 2)), BBLTypeError, "did you mean 'groups'"),
     "option of another method": (
         lambda: bbl.bicluster(None, noisy(), (2, 2), sigma=1),
         BBLTypeError,

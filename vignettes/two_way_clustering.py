@@ -145,11 +145,11 @@ plt.show()
 #
 # ## Expression data
 #
-# Nothing in the method is about ratings. A table of expression has genes for rows and samples for columns, and often no
-# cell is missing. On the NCI60 cancer data (6,830 genes x 64 samples, 100 x 10 groups, Ross et al. 2000) the mean squared
-# error of `bicluster` is 0.442 with ten starts, and that of scikit-learn's `SpectralBiclustering` 0.509 to 0.563, in five
-# times the time of a start. With `move="one"` a start takes twice as long and ends between 0.433 and 0.446. These data are
-# not shipped; here is the same comparison on made-up data of the kind:
+# Nothing in the method is about ratings. A table of expression has genes for rows and samples for columns, and often
+# no cell is missing. On the NCI60 cancer data (6,830 genes x 64 samples, 100 x 10 groups, Ross et al. 2000) the mean
+# squared error of `bicluster` is 0.442 with ten starts, and that of scikit-learn's `SpectralBiclustering` 0.509 to
+# 0.563, in five times the time of a start. With `move="one"` a start takes twice as long and ends between 0.433 and
+# 0.446. These data are not shipped; here is the same comparison on made-up data of the kind:
 
 # %%
 genes, samples = rng.integers(20, size=1500), rng.integers(6, size=40)

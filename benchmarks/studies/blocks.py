@@ -1,10 +1,8 @@
 """Two-way clustering: time of a start, error, blocks found again: ``python -m benchmarks.studies.blocks``."""
 
 import json
-import os
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -12,9 +10,10 @@ import pandas as pd
 from bbl.biclust.cells import Cells
 from bbl.biclust.methods import Genetic, Prototype
 from bbl.biclust.partition import rand_index
+from benchmarks.files import shared_file
 from benchmarks.report import command, number, table, write_page
 
-SHARED = Path(os.environ.get("BBL_SHARED") or Path(__file__).resolve().parents[3] / "shared") / "data" / "bicluster"
+FOLDER = ("data", "bicluster")  # of the data that are not shipped
 COLUMNS = ("problem", "method", "run", "seconds", "mse", "hits")
 
 
@@ -25,8 +24,8 @@ def cells_of(X: np.ndarray) -> Cells:
 
 def expression() -> tuple[str, np.ndarray]:
     """Return NCI60, or a table of its shape."""
-    if (SHARED / "nci60.npz").exists():
-        with np.load(SHARED / "nci60.npz") as data:
+    if (path := shared_file(*FOLDER, "nci60.npz")) is not None:
+        with np.load(path) as data:
             return "NCI60, 6,830 x 64, (100, 10) groups", data["x"].astype(float)
     rng = np.random.default_rng(0)
     means = rng.normal(0, 0.6, (150, 12))
@@ -78,7 +77,8 @@ def spectral(name: str, X: np.ndarray, groups: tuple[int, int]) -> Iterator[tupl
 
 def genetic(runs: int) -> Iterator[tuple]:
     """Yield time of a population, and whether it finds the best known partitions, on ratings of 15 x 10."""
-    for one in json.loads((SHARED / "ga_table12.json").read_text())["sets"]:
+    path = shared_file(*FOLDER, "ga_table12.json")
+    for one in json.loads(path.read_text())["sets"] if path else ():
         X = np.array(one["ratings"], dtype=float)
         for penalty, key in (("bic", "pen1"), ("thesis", "pen0.5")):
             for run in range(runs):
@@ -92,7 +92,10 @@ def genetic(runs: int) -> Iterator[tuple]:
 def reconstructions(sets: int) -> Iterator[tuple]:
     """Yield whether blocks without noise are found again exactly, by share of missing cells."""
     for kind in ("fixed", "random"):
-        with np.load(SHARED / f"ratings_{kind}.npz") as data:
+        path = shared_file(*FOLDER, f"ratings_{kind}.npz")
+        if path is None:
+            continue
+        with np.load(path) as data:
             for level, missing in enumerate(data["missing_percent"]):
                 for starts in (1, 10):
                     for k in range(min(sets, len(data["rows"]))):
@@ -112,8 +115,7 @@ def run(runs: int, sets: int) -> pd.DataFrame:
     name, X = expression()
     found = [*prototypes(name, X, (100, 10), runs), *spectral(name, X, (100, 10))]
     found += prototypes("ratings, 943 x 1,682 at 6% observed, (20, 20) groups", movies(), (20, 20), runs)
-    if SHARED.is_dir():
-        found += [*genetic(runs), *reconstructions(sets)]
+    found += [*genetic(runs), *reconstructions(sets)]
     return pd.DataFrame(found, columns=COLUMNS)
 
 

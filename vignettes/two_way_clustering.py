@@ -132,8 +132,8 @@ print(best.rand_index((user_kind[:12], film_kind[:15])).round(3))
 # them.
 
 # %%
-watched = train[(train["user"] < 25) & (train["film"] < 20)]
-chains = bbl.bicluster("~ user*film", watched, method="mcmc", n_init=4, draws=500, warmup=1000, thin=2, verbose=0)
+watched = train[(train["user"] < 20) & (train["film"] < 15)]
+chains = bbl.bicluster("~ user*film", watched, method="mcmc", n_init=4, draws=500, warmup=1000, thin=3, verbose=0)
 print(chains.posterior)
 
 # %%

@@ -6,6 +6,7 @@
 import bbl.datasets as datasets
 import bbl.errors as errors
 import bbl.networks as networks
+from bbl.api.bicluster import bicluster
 from bbl.api.fit import bbl, crossVal
 from bbl.api.load import load
 from bbl.api.onegroup import mlestimate
@@ -14,13 +15,14 @@ from bbl.design.readers import freq2raw, readFasta, removeConst
 from bbl.engines import MeanField, NaiveBayes, PseudoLikelihood
 from bbl.errors import BBLError, ConvergenceWarning, DataWarning
 from bbl.report.plot import plot_comparison
-from bbl.results import BBLResults, CVResults, GroupParameters, MLEstimate, SampleResults
+from bbl.results import BBLResults, BiclusterResults, CVResults, GroupParameters, MLEstimate, SampleResults
 
 __version__ = "0.1.0"
 
 __all__ = [
     "BBLError",
     "BBLResults",
+    "BiclusterResults",
     "CVResults",
     "ConvergenceWarning",
     "DataWarning",
@@ -31,6 +33,7 @@ __all__ = [
     "PseudoLikelihood",
     "SampleResults",
     "bbl",
+    "bicluster",
     "crossVal",
     "datasets",
     "errors",

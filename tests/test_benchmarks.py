@@ -21,7 +21,7 @@ from benchmarks.accuracy.data import Data, load  # noqa: E402
 from benchmarks.speed import SUITES, methods, plots, problems, run, summary, uses  # noqa: E402
 from benchmarks.speed.measure import METHODS, Options, measured  # noqa: E402
 from benchmarks.speed.problems import PROBLEMS, Part, Problem, Table  # noqa: E402
-from benchmarks.studies import annealing, level  # noqa: E402
+from benchmarks.studies import annealing, blocks, level  # noqa: E402
 
 LIBRARY = {"sklearn": "sklearn", "glum": "glum", "statsmodels": "statsmodels", "dwave": "dwave.samplers"}
 
@@ -315,6 +315,14 @@ def test_data_sets_of_the_accuracy_benchmark_are_split_by_class():
     data = load("titanic")
     assert data.codes.shape == (2201, 3) and data.n_levels.tolist() == [4, 2, 2] and data.K == 2
     assert len(data.splits) == 15 and all(len(train) + len(test) == 2201 for train, test in data.splits)
+
+
+def test_study_of_blocks_measures_time_error_and_what_is_found():
+    X = blocks.movies(60, 50, 0.4)
+    frame = pd.DataFrame([*blocks.prototypes("small", X, (3, 3), 2)], columns=blocks.COLUMNS)
+    assert len(frame) == 5 and (frame["seconds"] > 0).all() and frame["mse"].between(0, np.nanvar(X)).all()
+    text = "\n".join(blocks.summarise(frame))
+    assert "## Small" in text and "bicluster, move='one', 1 start | 2 |" in text
 
 
 def test_annealing_study_compares_with_the_exact_value():

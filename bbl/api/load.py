@@ -7,17 +7,17 @@ from typing import Any
 from bbl.checks import verb
 from bbl.errors import BBLError, ModelFileError
 from bbl.results import BBLResults
-from bbl.results.classifier import ClassifierResults
+from bbl.results.blocks import BiclusterResults
 from bbl.results.network import NetworkResults
 from bbl.storage import read_any
 
 __all__ = ["load"]
 
-KINDS: dict[str, type[ClassifierResults]] = {kind.kind: kind for kind in (BBLResults, NetworkResults)}
+KINDS: dict[str, Any] = {kind.kind: kind for kind in (BBLResults, NetworkResults, BiclusterResults)}
 
 
 @verb
-def load(path: Any) -> ClassifierResults:
+def load(path: Any) -> Any:
     """Read a model that ``fit.save(path)`` wrote.
 
     Parameters
@@ -26,7 +26,7 @@ def load(path: Any) -> ClassifierResults:
 
     Returns
     -------
-    ClassifierResults
+    ClassifierResults or BiclusterResults
         Of the class that was saved (such as `BBLResults`), with the same numbers to the last bit; without training rows
         unless they were stored.
 

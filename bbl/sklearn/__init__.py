@@ -1,6 +1,7 @@
 """The room of scikit-learn: the package's models as estimators."""
 
+from bbl.sklearn.bicluster import PrototypeBiclustering
 from bbl.sklearn.boltzmann import BBLClassifier
 from bbl.sklearn.network import BNClassifier
 
-__all__ = ["BBLClassifier", "BNClassifier"]
+__all__ = ["BBLClassifier", "BNClassifier", "PrototypeBiclustering"]

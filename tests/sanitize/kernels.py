@@ -10,6 +10,8 @@ import numpy as np
 import bbl._ext
 from bbl._ext import gibbs
 from bbl._ext.pseudo import PseudoProblem, widths
+from bbl.biclust.cells import Cells
+from bbl.biclust.methods import Genetic, Mcmc, Prototype
 from bbl.engines import MeanField, PseudoLikelihood
 from bbl.model.chains import Chains
 from bbl.model.energy import energies
@@ -94,10 +96,22 @@ def networks(rows, dtype):
     return found
 
 
+def two_way_table(rows: int) -> Cells:
+    rng = np.random.default_rng(5)
+    row, column = np.nonzero(rng.random((rows, 11)) < 0.4)
+    return Cells.from_entries(row, column, rng.integers(1, 6, len(row)).astype(float), np.ones(len(row)), (rows, 11))
+
+
+def two_way(method, rows, groups=None, n_levels=1):
+    found = method.fit(two_way_table(rows), groups, 2, np.random.default_rng(6), n_levels=n_levels)
+    return [found.rows, found.columns, found.history]
+
+
 def jobs(rows: int = 120) -> list:
     """Return all jobs; they share no memory but the problems, which kernels only read."""
     built = {module.name for module in iter_modules(bbl._ext.__path__)}
-    assert built == {"energy", "moments", "newton", "pseudo", "gibbs", "families"}, f"no job for one of {built}"
+    known = {"energy", "moments", "newton", "pseudo", "gibbs", "families", "biclust", "biclust_genetic", "biclust_mcmc"}
+    assert built == known, f"no job for one of {built}"
     found = []
     for dtype in (np.uint8, np.uint16, np.int32):
         found += [partial(counts, rows, dtype)] * 2 + [partial(scores, rows, dtype)] * 2
@@ -109,6 +123,13 @@ def jobs(rows: int = 120) -> list:
         found += [partial(lbfgs, shared), partial(objective, shared), partial(lbfgs, other)]
     for lanes in {gibbs.lanes(most) for most in (1, 8, 16)}:
         found += [partial(chains, rows // 15, lanes, levels) for levels in (LEVELS, np.array([40, 2, 33, 20]))]
+    for options in ({}, {"move": "one"}, {"metric": "pearson"}, {"metric": "levels"}):
+        found += [
+            partial(two_way, Prototype(max_iter=5, **options), rows, (4, 3), 6 if "levels" in options.values() else 1)
+        ]
+    for mean in ("block", "mle"):
+        found += [partial(two_way, Genetic(mean=mean, generations=20), rows // 10)]
+    found += [partial(two_way, Mcmc(draws=4, warmup=2, sigma=sigma), rows // 10) for sigma in (0.0, 1.0)]
     return found
 
 

@@ -1,0 +1,157 @@
+"""The verb of two-way clustering: bicluster."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from bbl.biclust.cells import Cells
+from bbl.biclust.methods import make_method
+from bbl.checks import arguments, generator, integer
+from bbl.design.twoway import TwoWay
+from bbl.errors import BBLTypeError, ConvergenceWarning, OptionError
+from bbl.parallel import n_workers, progress_bar
+from bbl.report.text import call_text
+from bbl.results.blocks import BiclusterResults
+
+__all__ = ["bicluster"]
+
+MIXED = 1.1  # largest split R-hat that is no warning
+
+
+def bicluster(
+    formula: str | None,
+    data: Any,
+    groups: tuple[int, int] | None = None,
+    method: str = "prototype",
+    *,
+    weights: Any = None,
+    seed: int | np.random.Generator | None = 0,
+    n_init: int = 10,
+    n_jobs: int | None = None,
+    verbose: int = 1,
+    **options: Any,
+) -> BiclusterResults:
+    """Group the rows and the columns of a table so that its blocks are alike; cells may be missing.
+
+    Parameters
+    ----------
+    formula : str or None
+        ``"rating ~ user*movie"`` for a long table: a response, and the two factors that are the rows and the columns.
+        A pair that is not there, or whose response is missing, is a missing cell; one that is there more than once is
+        averaged. ``"~ user*movie"`` for pairs that are rated or not (``method="mcmc"``). None if `data` is a matrix.
+    data : DataFrame (pandas, polars), pyarrow Table, dict of lists; without a formula, a matrix too
+        Without a formula, missing cells are nan.
+    groups : (int, int), optional
+        Numbers of row groups and of column groups. None to choose them: by the integrated completed likelihood over a
+        grid (``"prototype"``), by the fitness (``"genetic"``) or the posterior (``"mcmc"``).
+    method : {"prototype", "genetic", "mcmc"}, default "prototype"
+        Prototypes of blocks for numbers and categories; a genetic algorithm for ordinal ratings in small tables; the
+        posterior for which items were rated by whom.
+    weights : column name or array of length n, optional
+        Frequencies of the rows of `data`, whole numbers; a weight is the same as repeating the row.
+    seed : int, numpy.random.Generator or None, default 0
+        None for fresh entropy.
+    n_init : int, default 10
+        Random starts, populations or chains.
+    n_jobs : int, optional
+        Threads; None or -1 for all cores. Results do not depend on it.
+    verbose : int, default 1
+        0 for no progress bar.
+    **options
+        Of the method. `Prototype`: ``metric`` ("squared", "levels", "pearson"), ``move`` ("all", "one"), ``empty``
+        ("reseed", "drop"), ``fill``, ``prior_count``, ``max_iter``, ``max_groups``. `Genetic`: ``scale``, ``sigma``,
+        ``penalty`` ("bic", "thesis" or a number), ``mean`` ("block", "mle"), ``population``, ``generations``,
+        ``crossover``, ``mutation``, ``elitism``, ``refine``. `Mcmc`: ``draws``, ``warmup``, ``thin``, ``alpha``,
+        ``sigma``, ``step``, ``popularity``, ``loss`` ("vi", "binder"). They are described in `bbl.biclust.methods`.
+
+    Returns
+    -------
+    BiclusterResults
+
+    Raises
+    ------
+    FormulaError, DataError, OptionError, BBLTypeError
+        Each names the column or argument, and what to do: a row or column without observed cells, fewer rows than
+        groups, infinite values, a response with one value, an unknown option.
+
+    Warns
+    -----
+    DataWarning
+        If the number of groups that was chosen is the largest that was tried.
+    ConvergenceWarning
+        If chains have not mixed (split R-hat above 1.1), or groups still changed after `max_iter` iterations.
+
+    Notes
+    -----
+    With a matrix, a weight is the same as so many equal rows that are in one group.
+
+    References
+    ----------
+    Li J (2014). Biclustering methods and a Bayesian approach to fitting Boltzmann machines in statistical learning.
+    Thesis, Iowa State University, chapters 1 and 2.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bbl
+    >>> table = np.kron([[1.0, 4.0], [2.0, 5.0]], np.ones((3, 4)))
+    >>> table[0, 0] = np.nan
+    >>> fit = bbl.bicluster(None, table, groups=(2, 2))
+    >>> fit.row_groups.tolist(), fit.column_groups.tolist()
+    ([0, 0, 0, 1, 1, 1], [0, 0, 0, 0, 1, 1, 1, 1])
+    >>> fit.block_means.to_numpy().tolist()
+    [[1.0, 4.0], [2.0, 5.0]]
+    """
+    rng, workers, n_init = generator(seed), n_workers(n_jobs), integer("n_init", n_init, 1)
+    how = make_method(method, options, arguments(bicluster))
+    table, entries = TwoWay.from_data(formula, data, weights, how.response)
+    cells = Cells.from_entries(*entries, table.shape)
+    size = None if groups is None else _groups(groups, table.shape)
+    n_levels = 1 if table.levels is None or how.response != "levels" else len(table.levels.levels)
+    with progress_bar(how.steps(n_init, size, table.shape), "bicluster", verbose) as step:
+        found = how.fit(cells, size, n_init, rng, workers, step, n_levels)
+    fit = BiclusterResults.from_found(_call(formula, weights, size, method, options), table, how, cells, found)
+    _warn(fit)
+    return fit
+
+
+def _warn(fit: BiclusterResults) -> None:
+    """Warn of chains that have not mixed, and of an alternation that was cut short."""
+    if fit.posterior is not None and (worst := fit.posterior.rhat.max()) > MIXED:
+        warnings.warn(
+            f"the chains have not mixed: the split R-hat of {fit.posterior.rhat.idxmax()} is {worst:.3f}, above "
+            f"{MIXED}. Raise warmup, draws or thin.",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
+    if not fit.converged:
+        warnings.warn(
+            f"the groups still changed after {fit.n_iter} iterations. Raise max_iter.", ConvergenceWarning, stacklevel=3
+        )
+
+
+def _call(formula: str | None, weights: Any, groups: tuple[int, int] | None, method: str, options: dict) -> str:
+    """Return the call as text; arrays among the options are left out."""
+    shown: dict[str, Any] = {"data": "data"} if formula is None else {"formula": formula, "data": "data"}
+    if weights is not None:
+        shown["weights"] = weights if isinstance(weights, str) else "weights"
+    if groups is not None:
+        shown["groups"] = groups
+    if method != "prototype":
+        shown["method"] = method
+    plain = {name: value for name, value in options.items() if isinstance(value, str | int | float | tuple)}
+    return call_text("bicluster", {**shown, **plain})
+
+
+def _groups(groups: Any, shape: tuple[int, int]) -> tuple[int, int]:
+    """Return the numbers of groups, checked against the table."""
+    if not isinstance(groups, tuple | list | np.ndarray) or len(groups) != 2:
+        raise BBLTypeError(f"groups must be (row groups, column groups); got {groups!r}.", argument="groups")
+    size = integer("groups", groups[0], 1), integer("groups", groups[1], 1)
+    for k, (what, n) in enumerate(zip(("rows", "columns"), shape, strict=True)):
+        if size[k] > n:
+            raise OptionError(f"groups={size}: there are {n} {what}, fewer than {size[k]} groups.", argument="groups")
+    return size

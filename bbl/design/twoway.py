@@ -1,0 +1,373 @@
+"""Two-way tables: long tables with two factors, and matrices, to the observed cells with their names."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from bbl.design.design import _weights
+from bbl.design.factors import Column, Factor, factorise
+from bbl.design.formula import parse
+from bbl.design.frames import Frame, to_frame
+from bbl.design.stored import factor_from_dict, factor_to_dict
+from bbl.design.weights import check_weights
+from bbl.errors import BBLTypeError, DataError, FormulaError
+
+__all__ = ["Entries", "TwoWay"]
+
+PRESENT = "(present)"  # the response of a formula without one
+
+
+class Entries(NamedTuple):
+    """Observed cells as arrays of equal length: row, column, value and how often it was observed there."""
+
+    row: np.ndarray
+    column: np.ndarray
+    value: np.ndarray
+    weight: np.ndarray
+
+
+@dataclass(frozen=True)
+class TwoWay:
+    """What the rows, the columns and the cells of a table are called: reads training data and new data alike.
+
+    Attributes
+    ----------
+    formula : str or None
+        None where the data are a matrix.
+    rows, columns : Factor
+        The names of rows and columns.
+    response : hashable
+        The name of what the cells hold.
+    holds : {"numeric", "ordinal", "levels", "rated"}
+    levels : Factor or None
+        The levels of categorical cells, or of an ordered response, which counts them 1, 2, ...
+    repeats : int, default 0
+        How many observations are of a pair that was observed already.
+    """
+
+    formula: str | None
+    rows: Factor
+    columns: Factor
+    response: Hashable
+    holds: str
+    levels: Factor | None = None
+    repeats: int = 0
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of rows and of columns."""
+        return len(self.rows.levels), len(self.columns.levels)
+
+    @classmethod
+    def from_data(cls, formula: str | None, data: Any, weights: Any, holds: str) -> tuple[TwoWay, Entries]:
+        """Read a long table by its formula, or a matrix without one.
+
+        Parameters
+        ----------
+        formula : str or None
+            ``"rating ~ user*movie"``, or ``"~ user*movie"`` for pairs that are there or not.
+        data : DataFrame (pandas, polars), pyarrow Table, dict of columns; without a formula a matrix too
+        weights : column name or array_like, or None
+            One for each row of `data`.
+        holds : {"numeric", "ordinal", "levels", "rated"}
+            What the response is to be read as.
+
+        Returns
+        -------
+        table : TwoWay
+        entries : Entries
+            Of cells that are observed; with "rated" the pairs that are, of value 1.
+
+        Raises
+        ------
+        FormulaError, DataError, BBLTypeError
+            Each names the column or argument, and what to do.
+        """
+        if formula is None:
+            return _read_matrix(data, weights, holds)
+        frame = to_frame(data)
+        named, counts = _weights(weights, frame, data)
+        response, rows, columns = _terms(formula, frame, named)
+        keep = np.flatnonzero(counts > 0)
+        factors, codes = [], []
+        for name in (rows, columns):
+            column = factorise(name, frame.column(name).iloc[keep], "keep")
+            factor = Factor.collect(_without_missing(column))
+            factors.append(factor)
+            codes.append(factor.encode(column)[0].astype(np.int64))
+        levels = None
+        if response != PRESENT:
+            value, levels = _read_values(response, frame.column(response).iloc[keep], holds)
+        elif holds != "rated":
+            raise FormulaError(
+                f"formula {formula!r}: it has no response. Write it like 'rating ~ user*movie', or use method='mcmc' "
+                "for pairs that are there or not.",
+                argument="formula",
+            )
+        else:
+            value = np.ones(len(keep))
+        entries = Entries(codes[0], codes[1], value, counts[keep])
+        return _checked(formula, factors[0], factors[1], response, holds, levels, entries)
+
+    def read(self, newdata: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, Factor]:
+        """Return row and column codes of a long table, the values (nan where missing) of new rows, and their names.
+
+        Codes of rows that are not in this table go on from the last one. Values are None if there are no such rows, or
+        no column of the response.
+
+        Raises
+        ------
+        LevelError
+            If a column is not in this table.
+        """
+        frame = to_frame(newdata, "newdata")
+        column = factorise(self.columns.name, frame.column(self.columns.name), "keep")
+        j = self.columns.encode(_without_missing(column), argument="newdata")[0].astype(np.int64)
+        column = _without_missing(factorise(self.rows.name, frame.column(self.rows.name), "keep"))
+        i, unknown = self.rows.encode(column, "ignore", "newdata")
+        new = Factor.collect(column)
+        i = i.astype(np.int64)
+        fresh = Factor(self.rows.name, (), ())
+        if unknown is not None and unknown.any():
+            at = new.encode(column)[0][unknown]
+            used, i[unknown] = np.unique(at, return_inverse=True)
+            i[unknown] += self.shape[0]
+            fresh = Factor(self.rows.name, tuple(new.levels[k] for k in used), tuple(new.kinds[k] for k in used))
+        value = None
+        if len(fresh.levels) and self.response != PRESENT and frame.has(self.response):
+            value = _read_values(self.response, frame.column(self.response), self.holds, self.levels)[0]
+        return i, j, value, fresh
+
+    def read_matrix(self, newdata: Any) -> tuple[Entries, pd.Index]:
+        """Return the observed cells of new rows that have the columns of this table."""
+        values, index, columns, _ = _matrix(newdata, self.holds, "newdata", self.levels)
+        if list(columns) != list(self.columns.levels):
+            if sorted(map(str, columns)) != sorted(map(str, self.columns.levels)):
+                raise DataError(
+                    f"newdata has not the {self.shape[1]} columns of the table. Give them all; nan where missing.",
+                    argument="newdata",
+                )
+            values = values[:, pd.Index(columns).get_indexer(pd.Index(self.columns.levels))]
+        return _entries(values, np.ones(len(values)), self.holds), index
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the names as plain lists, strings and numbers."""
+        return {
+            "formula": self.formula,
+            "rows": factor_to_dict(self.rows),
+            "columns": factor_to_dict(self.columns),
+            "response": str(self.response),
+            "holds": self.holds,
+            "levels": None if self.levels is None else factor_to_dict(self.levels),
+            "repeats": self.repeats,
+        }
+
+    @classmethod
+    def from_dict(cls, stored: Mapping) -> TwoWay:
+        """Return what `to_dict` stored; a ValueError says what is wrong with it."""
+        for name, kind in (("response", str), ("holds", str), ("repeats", int)):
+            if type(stored[name]) is not kind:
+                raise ValueError(f"{name!r} is not as saved")
+        if stored["holds"] not in READ or not (stored["formula"] is None or type(stored["formula"]) is str):
+            raise ValueError("the table is not as saved")
+        levels = None if stored["levels"] is None else factor_from_dict(stored["levels"])
+        rows, columns = (factor_from_dict(stored[name]) for name in ("rows", "columns"))
+        return cls(stored["formula"], rows, columns, stored["response"], stored["holds"], levels, stored["repeats"])
+
+
+READ = ("numeric", "ordinal", "levels", "rated")
+
+
+def _terms(formula: str, frame: Frame, named: Hashable | None) -> tuple[Hashable, Hashable, Hashable]:
+    """Return the names of response, rows and columns."""
+    names, exclude = frame.columns, () if named is None else (named,)
+    present = PRESENT
+    if isinstance(formula, str) and formula.lstrip().startswith("~"):
+        terms = parse(f"`{present}` {formula.lstrip()}", (*names, present), exclude)
+    else:
+        terms = parse(formula, names, exclude)
+    if len(terms.predictors) != 2:
+        raise FormulaError(
+            f"formula {formula!r}: it names {len(terms.predictors)} factors, and a two-way table has two. Write it "
+            "like 'rating ~ user*movie'.",
+            argument="formula",
+        )
+    return terms.response, *terms.predictors
+
+
+def _without_missing(column: Column) -> Column:
+    none = column.missing()
+    if none is not None:
+        count = int(none.sum())
+        raise DataError(
+            f"column {column.name!r} has {count} missing value{'s' * (count > 1)}, so some rows belong to "
+            f"no cell. Drop them: data.dropna(subset=[{column.name!r}]).",
+            column=column.name,
+        )
+    return column
+
+
+def _read_values(
+    name: Hashable, series: pd.Series, holds: str, levels: Factor | None = None
+) -> tuple[np.ndarray, Factor | None]:
+    """Return a column as floats, nan where missing, and its levels if it is categorical."""
+    ordered = isinstance(series.dtype, pd.CategoricalDtype) and series.cat.ordered
+    if holds == "levels" or ordered or levels is not None:
+        column = factorise(name, series, "keep")
+        factor = Factor.collect(column, keep_order=True) if levels is None else levels
+        codes = factor.encode(column, argument="newdata" if levels else "data", skip_missing=True)[0].astype(float)
+        if column.missing() is not None:
+            codes[column.missing()] = np.nan
+        if holds == "levels":
+            return codes, factor
+        numbers = all(kind == "number" for kind in factor.kinds)
+        score = np.array(factor.levels if numbers else range(1, len(factor.levels) + 1), dtype=float)
+        return np.where(np.isnan(codes), np.nan, score[np.nan_to_num(codes).astype(int)]), factor
+    return _floats(name, series), None
+
+
+def _floats(name: Hashable, series: pd.Series) -> np.ndarray:
+    plain = pd.api.types.is_bool_dtype(series.dtype) or pd.api.types.is_numeric_dtype(series.dtype)
+    values = None
+    if plain and getattr(series.dtype, "kind", "f") != "c":
+        values = series.to_numpy(dtype=float, na_value=np.nan)
+    elif series.dtype == object:
+        cells = series.to_numpy()
+        none = pd.isna(cells)
+        if all(isinstance(v, int | float | np.number) for v in cells[~none]):
+            values = np.where(none, np.nan, cells).astype(float)
+    if values is None:
+        raise BBLTypeError(
+            f"column {name!r} is of type {series.dtype}, not numbers. Turn it into numbers or an ordered category, or "
+            "use metric='levels'.",
+            column=name,
+        )
+    if np.isinf(values).any():
+        raise DataError(
+            f"column {name!r} has the value {values[np.isinf(values)][0]}. Make it missing (nan), or drop the row.",
+            column=name,
+        )
+    return values
+
+
+def _matrix(data: Any, holds: str, argument: str, levels: Factor | None = None):
+    """Return the values (I, J) of a matrix or wide frame, nan where missing, with row and column labels."""
+    if isinstance(data, np.ndarray | list | tuple):
+        array = np.asarray(data)
+        if array.ndim != 2:
+            raise DataError(
+                f"{argument} has {array.ndim} dimension{'s' * (array.ndim != 1)}; without a formula it is a matrix or "
+                "a wide frame.",
+                argument=argument,
+            )
+        if array.dtype.kind in "biuf" and holds != "levels" and levels is None:
+            values = array.astype(float)
+            if np.isinf(values).any():
+                i, j = np.argwhere(np.isinf(values))[0]
+                raise DataError(f"{argument} is {values[i, j]} at row {i}, column {j}. Make it missing (nan).")
+            return values, pd.RangeIndex(len(array)), range(array.shape[1]), None
+        data = pd.DataFrame(array)
+    frame = to_frame(data, argument)
+    if not frame.n or not frame.columns:
+        raise DataError(f"{argument} is empty. Give at least two rows and two columns.", argument=argument)
+    cells = [frame.column(name).reset_index(drop=True) for name in frame.columns]
+    if holds != "levels" and levels is None:
+        return np.column_stack([_floats(n, c) for n, c in zip(frame.columns, cells, strict=True)]), *_ends(frame), None
+    together = pd.concat([c.astype(object) for c in cells], ignore_index=True)
+    flat, found = _read_values("value", together, holds, levels)
+    return flat.reshape(len(frame.columns), frame.n).T, *_ends(frame), found
+
+
+def _ends(frame: Frame) -> tuple[pd.Index, tuple]:
+    return frame.index, frame.columns
+
+
+def _axis(name: str, labels: Any) -> Factor:
+    """Return the labels of rows or columns; numbers where they cannot be told apart, or stored."""
+    plain = [v.item() if isinstance(v, np.generic) else v for v in labels]
+    if len(set(map(str, plain))) < len(plain) or not all(type(v) in (str, int) for v in plain):
+        plain = list(range(len(plain)))
+    return Factor(name, tuple(plain), tuple("string" if isinstance(v, str) else "number" for v in plain))
+
+
+def _entries(values: np.ndarray, counts: np.ndarray, holds: str) -> Entries:
+    row, column = np.nonzero(~np.isnan(values))
+    return Entries(row, column, values[row, column], counts[row])
+
+
+def _read_matrix(data: Any, weights: Any, holds: str) -> tuple[TwoWay, Entries]:
+    values, index, columns, levels = _matrix(data, holds, "data")
+    if isinstance(weights, str):
+        raise DataError(
+            f"weights={weights!r}: a matrix has no column of weights. Give an array, one for each row.",
+            argument="weights",
+        )
+    counts = check_weights(weights, len(values))
+    keep = counts > 0
+    names = index.name if isinstance(index.name, str) else "row"
+    sides = _axis(names, index[keep]), _axis("column" if names != "column" else "columns", columns)
+    entries = _entries(values[keep], counts[keep], holds)
+    return _checked(None, *sides, "value", holds, levels, entries)
+
+
+def _checked(
+    formula: str | None,
+    rows: Factor,
+    columns: Factor,
+    response: Hashable,
+    holds: str,
+    levels: Factor | None,
+    entries: Entries,
+) -> tuple[TwoWay, Entries]:
+    """Refuse tables that cannot be clustered; drop missing cells."""
+    shape = len(rows.levels), len(columns.levels)
+    if min(shape) < 2:
+        raise DataError(f"the table is {shape[0]} x {shape[1]}. Give at least two rows and two columns.")
+    known = ~np.isnan(entries.value)
+    entries = Entries(*(part[known] for part in entries))
+    if holds == "rated":
+        entries = _rated(response, entries, shape)
+    repeats = entries.weight.sum() - len(np.unique(entries.row * np.int64(shape[1]) + entries.column))
+    for factor, at in ((rows, entries.row), (columns, entries.column)):
+        none = np.flatnonzero(np.bincount(at, minlength=len(factor.levels)) == 0)
+        if len(none) and (holds != "rated" or factor is rows):
+            more = f" (and {len(none) - 1} more)" * (len(none) > 1)
+            what = "no rated item" if holds == "rated" else "no observed cell"
+            raise DataError(
+                f"{factor.name!r} {factor.levels[none[0]]!r}{more} has {what}, so nothing tells its group. Drop it.",
+                column=factor.name,
+            )
+    if len(np.unique(entries.value)) < 2 and holds != "rated":
+        raise DataError(
+            f"the response {response!r} has the single value {entries.value[0]:g}, so there is nothing to tell apart."
+            if levels is None
+            else f"the response {response!r} has a single level, so there is nothing to tell apart.",
+            column=response,
+        )
+    repeats = 0 if formula is None else round(float(repeats))  # the weight of a row of a matrix repeats the row
+    return TwoWay(formula, rows, columns, response, holds, levels, repeats), entries
+
+
+def _rated(response: Hashable, entries: Entries, shape: tuple[int, int]) -> Entries:
+    """Return the pairs that are rated, once each; a response has to be 0 or 1."""
+    if not np.isin(entries.value, (0.0, 1.0)).all():
+        odd = entries.value[~np.isin(entries.value, (0.0, 1.0))][0]
+        raise DataError(
+            f"the response {response!r} has the value {odd:g}; method='mcmc' is for 0 and 1, unrated and rated. Leave "
+            "the response out ('~ user*movie') if all pairs in the data are rated.",
+            column=response,
+        )
+    pair = entries.row * np.int64(shape[1]) + entries.column
+    yes, no = np.unique(pair[entries.value == 1.0]), np.unique(pair[entries.value == 0.0])
+    if len(np.intersect1d(yes, no)):
+        raise DataError(f"the response {response!r} is both 0 and 1 for a pair. Keep one of the rows.", column=response)
+    if len(yes) in (0, shape[0] * shape[1]):
+        what = "no pair is rated" if not len(yes) else "all pairs are rated"
+        raise DataError(f"{what}, so there is nothing to tell apart.", column=response)
+    row, column = np.divmod(yes, shape[1])
+    return Entries(row, column, np.ones(len(yes)), np.ones(len(yes)))

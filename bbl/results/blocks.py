@@ -1,0 +1,437 @@
+"""BiclusterResults: rows and columns of a table in groups, and the blocks that they make."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+
+from bbl.biclust.blocks import best_groups, ordered
+from bbl.biclust.cells import Cells
+from bbl.biclust.methods import Found
+from bbl.biclust.partition import rand_index
+from bbl.checks import flag
+from bbl.design.factors import Factor
+from bbl.design.twoway import TwoWay
+from bbl.errors import BBLTypeError, DataError, LevelError
+from bbl.report import blocks as report
+from bbl.report.plot_blocks import plot_blocks, plot_selection, plot_similarity
+from bbl.report.summary import Summary
+from bbl.results.block_files import pack, population_frame, selection_frame, unpack
+from bbl.results.partitions import Posterior
+from bbl.storage import write_model
+
+__all__ = ["BiclusterResults"]
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class BiclusterResults:
+    """Groups of rows and of columns; made by `bbl.bicluster`.
+
+    Attributes
+    ----------
+    call : str
+        The call that made it.
+    table : TwoWay
+        What rows, columns and cells are called.
+    method : Prototype, Genetic or Mcmc
+        The method and its options.
+    rows, columns : ndarray of int32
+        Labels 0..a-1 and 0..b-1. Groups are in order of their mean; those of categorical tables of their size.
+    sums : ndarray, shape (a, b, L)
+        Observations of each level in each block; for numbers L is 2, the observations and their sum.
+    criterion : float
+        What compares partitions, less is better: minus twice the integrated completed likelihood ("prototype"), the
+        fitness ("genetic"), the posterior expected loss of the partitions in rows and columns ("mcmc").
+    history : ndarray
+        The objective after each half-step of the best start ("prototype"; it never rises but for "pearson"), the best
+        fitness of each generation ("genetic"), the log posterior of all draws, chain by chain ("mcmc").
+    n_iter : int
+    converged : bool
+        False if `max_iter` ended the alternation.
+    wcss : float
+        Sum of squared differences of the observed cells from their block means; nan for categorical tables.
+    selection : DataFrame or None
+        The numbers of groups that were tried, with objective and criterion.
+    population : DataFrame or None
+        The last population of the genetic algorithm: ``fitness``, and the group of every row and column.
+    posterior : Posterior or None
+        Draws of both partitions, and what they say ("mcmc").
+    cells : Cells or None
+        The observed cells; None in a model that was loaded from a file without them.
+    """
+
+    call: str
+    table: TwoWay
+    method: Any
+    rows: np.ndarray
+    columns: np.ndarray
+    sums: np.ndarray
+    criterion: float
+    history: np.ndarray
+    n_iter: int
+    converged: bool
+    wcss: float
+    selection: pd.DataFrame | None = None
+    population: pd.DataFrame | None = None
+    posterior: Posterior | None = None
+    cells: Cells | None = None
+
+    kind: ClassVar[str] = "bicluster"
+
+    @classmethod
+    def from_found(cls, call: str, table: TwoWay, method: Any, cells: Cells, found: Found) -> BiclusterResults:
+        """Name what a method found; groups are put in order."""
+        n_levels = len(table.levels.levels) if table.levels is not None and table.holds == "levels" else 0
+        rows, columns, sums, wcss = ordered(cells, found.rows, found.columns, n_levels, table.holds == "rated")
+        selection = population = posterior = None
+        if found.selection is not None:
+            selection = selection_frame(np.array(found.selection))
+        if found.evolved is not None:
+            population = population_frame(table, found.evolved.population, found.evolved.population_fitness)
+        if found.draws is not None and found.share is not None:
+            posterior = Posterior(table.rows, table.columns, found.draws, *found.share)
+        return cls(
+            call,
+            table,
+            method,
+            rows,
+            columns,
+            sums,
+            found.criterion,
+            found.history,
+            found.n_iter,
+            found.converged,
+            wcss,
+            selection,
+            population,
+            posterior,
+            cells,
+        )
+
+    def _cells(self) -> Cells:
+        if self.cells is None:
+            raise DataError("This model was saved without its cells; save it with store_data=True.")
+        return self.cells
+
+    @property
+    def groups(self) -> tuple[int, int]:
+        """Numbers of row groups and of column groups."""
+        return self.sums.shape[0], self.sums.shape[1]
+
+    @property
+    def row_groups(self) -> pd.Series:
+        """The group of each row."""
+        return _named(self.rows, self.table.rows)
+
+    @property
+    def column_groups(self) -> pd.Series:
+        """The group of each column."""
+        return _named(self.columns, self.table.columns)
+
+    @property
+    def nobs(self) -> int:
+        """Number of observations: the sum of their weights."""
+        return round(float(self.block_counts.to_numpy().sum()))
+
+    @property
+    def mse(self) -> float:
+        """`wcss` by observation (eq. 2.3 divides by the number of all cells, observed or not)."""
+        return self.wcss / self.nobs
+
+    @property
+    def fitness_history(self) -> np.ndarray:
+        """`history` under the genetic algorithm's name for it."""
+        return self.history
+
+    @cached_property
+    def _means(self) -> np.ndarray:
+        """Block means (a, b), or the shares of the levels (a, b, L)."""
+        if self.table.holds == "levels":
+            counts = self.sums + self.method.prior_count / self.sums.shape[2]
+            return counts / counts.sum(axis=2, keepdims=True)
+        counts, total = self.sums[..., 0], self.sums[..., 1]
+        empty = total.sum() / counts.sum()
+        if self.method.name == "prototype" and self.method.fill is not None:
+            empty = self.method.fill
+        return np.where(counts > 0, total / np.maximum(counts, 1e-300), empty)
+
+    def _block_frame(self, values: np.ndarray) -> pd.DataFrame:
+        index = pd.RangeIndex(self.groups[0], name=f"{self.table.rows.name} group")
+        return pd.DataFrame(values, index=index, columns=pd.RangeIndex(self.groups[1], name=self._column_name))
+
+    @property
+    def _column_name(self) -> str:
+        return f"{self.table.columns.name} group"
+
+    @property
+    def block_means(self) -> pd.DataFrame:
+        """The mean of each block, row groups by column groups; in categorical tables the share of each level.
+
+        The mean of a block without cells is the `fill` of the method, or the mean of all cells. Shares have the
+        prior count of the method in them.
+        """
+        means = self._means
+        if means.ndim == 2:
+            return self._block_frame(means)
+        a, b, L = means.shape
+        levels = list(self.table.levels.levels) if self.table.levels is not None else range(L)
+        columns = pd.MultiIndex.from_product([range(b), levels], names=[self._column_name, self.table.response])
+        index = pd.RangeIndex(a, name=f"{self.table.rows.name} group")
+        return pd.DataFrame(means.reshape(a, b * L), index=index, columns=columns)
+
+    @property
+    def block_counts(self) -> pd.DataFrame:
+        """Observations in each block; of rated and unrated items, its number of pairs."""
+        return self._block_frame(self.sums.sum(axis=2) if self.table.holds == "levels" else self.sums[..., 0])
+
+    def fitted(self) -> pd.DataFrame:
+        """Return the mean of its block for each cell.
+
+        Returns
+        -------
+        DataFrame
+            Of a matrix: all cells, those that are missing too. Of a long table: its rows and columns, the observed
+            response, and ``fitted``, one row for each observed cell; in categorical tables the most frequent level.
+        """
+        values = self._predicted(self._means)
+        if self.table.formula is None:
+            rows, columns = pd.Index(self.table.rows.levels), pd.Index(self.table.columns.levels)
+            full = np.asarray(values)[self.rows][:, self.columns]
+            return pd.DataFrame(full, index=rows.rename(self.table.rows.name), columns=columns)
+        cells = self._cells()
+        row, column = self.table.rows, self.table.columns
+        observed = cells.value
+        if self.table.holds == "levels" and self.table.levels is not None:
+            observed = np.array(self.table.levels.levels, dtype=object)[observed.astype(int)]
+        return pd.DataFrame(
+            {
+                row.name: np.array(row.levels)[cells.row],
+                column.name: np.array(column.levels)[cells.column],
+                self.table.response: observed,
+                "fitted": values[self.rows[cells.row], self.columns[cells.column]],
+            }
+        )
+
+    def _predicted(self, means: np.ndarray) -> np.ndarray:
+        if means.ndim == 2 or self.table.levels is None:
+            return means
+        return np.array(self.table.levels.levels, dtype=object)[means.argmax(axis=2)]
+
+    def predict(self, newdata: Any = None, type: str = "response") -> pd.Series | pd.DataFrame:
+        """Predict cells by the mean of their block.
+
+        Parameters
+        ----------
+        newdata : table, optional
+            Of a long table: pairs to predict. A row that the model does not know (a new user) goes to the group that
+            fits best what the response in `newdata` says of it. Of a matrix: new rows, nan where missing. None for
+            `fitted`.
+        type : {"response", "prob"}, default "response"
+            In categorical tables the most frequent level, or the shares of all levels.
+
+        Returns
+        -------
+        Series or DataFrame
+            On the index of `newdata`; for a matrix all cells of its rows.
+
+        Raises
+        ------
+        LevelError
+            If a column is unknown, or a row is and nothing is known of it.
+        """
+        shares = self.table.holds == "levels" and type == "prob"
+        if type not in ("response", "prob") or (type == "prob" and not shares):
+            raise BBLTypeError(f"type={type!r} is 'response', or 'prob' for categorical tables.", argument="type")
+        if newdata is None:
+            return self.fitted()
+        values = self._means if shares else self._predicted(self._means)
+        if self.table.formula is None:
+            entries, index = self.table.read_matrix(newdata)
+            labels = self._best(Cells.from_entries(*entries, (len(index), self.table.shape[1])), index)
+            full = values[labels][:, self.columns]
+            if shares:
+                raise BBLTypeError("type='prob' needs a long table.", argument="type")
+            return pd.DataFrame(full, index=index, columns=pd.Index(self.table.columns.levels))
+        i, j, _, labels = self._new_rows(newdata)
+        found = values[labels[i], self.columns[j]]
+        index = newdata.index if isinstance(newdata, pd.DataFrame) else pd.RangeIndex(len(i))
+        if shares and self.table.levels is not None:
+            return pd.DataFrame(found, index=index, columns=pd.Index(self.table.levels.levels, dtype=object))
+        return pd.Series(found, index=index, name=self.table.response)
+
+    def assign(self, newdata: Any) -> pd.Series:
+        """Return the group that fits best for each row in `newdata`, known or not, from the cells given there.
+
+        Parameters
+        ----------
+        newdata : table
+            As for `predict`; of a long table with the response.
+        """
+        if self.table.formula is None:
+            entries, index = self.table.read_matrix(newdata)
+            labels = self._best(Cells.from_entries(*entries, (len(index), self.table.shape[1])), index)
+            return pd.Series(labels, index=index, name=f"{self.table.rows.name} group")
+        i, _, fresh, labels = self._new_rows(newdata)
+        used = np.unique(i)
+        names = [*self.table.rows.levels, *fresh.levels]
+        index = pd.Index([names[k] for k in used], name=self.table.rows.name)
+        return pd.Series(labels[used], index=index, name=f"{self.table.rows.name} group")
+
+    def _new_rows(self, newdata: Any) -> tuple[np.ndarray, np.ndarray, Factor, np.ndarray]:
+        """Return row and column codes of a long table, the rows that are new, and the groups of old and new rows."""
+        i, j, value, fresh = self.table.read(newdata)
+        n = self.table.shape[0]
+        if not len(fresh.levels):
+            return i, j, fresh, self.rows
+        new = i >= n
+        if self.table.holds == "rated" and value is None:
+            value = np.ones(len(i))
+        known = np.zeros(len(i), dtype=bool) if value is None else ~np.isnan(value) & new
+        if self.table.holds == "rated" and value is not None:
+            known &= value == 1.0
+        entries = (i[known] - n, j[known], value[known] if value is not None else None, np.ones(known.sum()))
+        if not known.any():
+            entries = (i[known], j[known], np.zeros(0), np.zeros(0))
+        cells = Cells.from_entries(*entries, (len(fresh.levels), self.table.shape[1]))
+        return i, j, fresh, np.concatenate([self.rows, self._best(cells, pd.Index(fresh.levels))])
+
+    def _best(self, cells: Cells, names: pd.Index) -> np.ndarray:
+        """Return the best group of new rows."""
+        none = np.flatnonzero(np.diff(cells.start) == 0)
+        if len(none):
+            raise LevelError(
+                f"{self.table.rows.name!r} {names[none[0]]!r} is new, and no cell in newdata tells its group. "
+                f"Give some of its cells: the column {self.table.response!r}.",
+                column=self.table.rows.name,
+                argument="newdata",
+            )
+        holds, means = self.table.holds, self._means
+        if holds == "levels":
+            return best_groups(cells, self.columns, means.argmax(axis=2), np.log(np.maximum(means, 1e-300)))
+        if holds == "ordinal":
+            codes = Cells(cells.shape, cells.start, cells.column, cells.value - self.method.scale[0], cells.weight)
+            return best_groups(codes, self.columns, means, self.method.log_shares(means))
+        return best_groups(cells, self.columns, means, rated=holds == "rated")
+
+    def rand_index(self, other: Any) -> pd.DataFrame:
+        """Compare the partitions with others: how many pairs of rows (columns) are together, or apart, in both.
+
+        Parameters
+        ----------
+        other : BiclusterResults, or a pair of label sequences for rows and columns
+            The same rows and columns, in the same order.
+
+        Returns
+        -------
+        DataFrame
+            Rows and columns by ``rand`` and ``adjusted`` (0 is chance).
+        """
+        pair = (other.rows, other.columns) if isinstance(other, BiclusterResults) else tuple(other)
+        if len(pair) != 2 or any(len(p) != n for p, n in zip(pair, self.table.shape, strict=False)):
+            raise DataError(f"other must have labels for {self.table.shape[0]} rows and {self.table.shape[1]} columns.")
+        values = [rand_index(own, np.asarray(p)) for own, p in zip((self.rows, self.columns), pair, strict=True)]
+        return pd.DataFrame(values, index=["rows", "columns"], columns=["rand", "adjusted"])
+
+    def summary(self) -> Summary:
+        """Summarise the fit: what was found, and the blocks.
+
+        Returns
+        -------
+        Summary
+            Prints as text; has HTML and LaTeX forms and ``.tables``.
+        """
+        names = (self.table.rows.name, self.table.columns.name)
+        facts = {
+            "Method": self.method.name,
+            "Table": f"{self.table.shape[0]} x {self.table.shape[1]} ({names[0]} x {names[1]})",
+            "Observations": self.nobs,
+            **({"Repeated pairs": self.table.repeats} if self.table.repeats else {}),
+            "Groups": f"{self.groups[0]} x {self.groups[1]}",
+            **({} if np.isnan(self.wcss) else {"Sum of squares": self.wcss, "Mean squared error": self.mse}),
+            report.CRITERIA[self.method.name]: self.criterion,
+            "Iterations": self.n_iter,
+            "Converged": "yes" if self.converged else "no",
+        }
+        if self.posterior is not None:
+            facts["R-hat"] = ", ".join(f"{name}: {value:.3f}" for name, value in self.posterior.rhat.items())
+        sizes = [np.bincount(self.rows), np.bincount(self.columns)]
+        return report.blocks_summary(self.call, facts, self.block_means, self.block_counts, names, sizes)
+
+    def plot(self, fitted: bool = False, ax=None):
+        """Draw the table with rows and columns in their groups, and lines between the blocks.
+
+        Parameters
+        ----------
+        fitted : bool, default False
+            Whether to draw block means in place of cells: all there is to see of a table that is mostly missing.
+        ax : matplotlib Axes, optional
+            A new figure by default.
+
+        Returns
+        -------
+        matplotlib Axes
+        """
+        table, cells = self.table, None
+        means = self._means if self._means.ndim == 2 else self._means.argmax(axis=2).astype(float)
+        if not flag("fitted", fitted):
+            c = self._cells()
+            cells = (c.row, c.column, c.value, c.weight)
+        levels = None if table.levels is None or table.holds != "levels" else table.levels.levels
+        names = (table.rows.name, table.columns.name, table.response if table.holds != "rated" else "rated")
+        ends = (table.rows.levels, table.columns.levels)
+        return plot_blocks(self.rows, self.columns, means, cells, names, ends, levels, table.holds == "rated", ax)
+
+    def plot_selection(self, ax=None):
+        """Draw the criterion over the numbers of groups that were tried; return the Axes."""
+        if self.selection is None:
+            raise DataError("the numbers of groups were given, not chosen. Fit with groups=None.")
+        names = (self.table.rows.name, self.table.columns.name)
+        return plot_selection(self.selection, names, ax)
+
+    def plot_similarity(self, axes=None):
+        """Draw how often each two rows, and each two columns, are in one group; return the two Axes."""
+        if self.posterior is None:
+            raise DataError("there is no posterior. Fit with method='mcmc'.")
+        shares = (self.posterior.row_share, self.posterior.column_share)
+        names = (self.table.rows.name, self.table.columns.name)
+        ends = (self.table.rows.levels, self.table.columns.levels)
+        return plot_similarity(shares, (self.rows, self.columns), names, ends, axes)
+
+    def save(self, path, *, store_data: bool = False) -> None:
+        """Write the model to a file that `bbl.load` reads: versioned, checked by a digest, without pickle.
+
+        Parameters
+        ----------
+        path : str or path-like
+        store_data : bool, default False
+            Whether the cells go into the file too; without them, `fitted` of a long table and `plot` of cells are not
+            there after loading.
+
+        Raises
+        ------
+        OSError, BBLTypeError
+            If the file cannot be written; an older file of that name is then left as it was.
+        """
+        write_model(path, *self.pack(flag("store_data", store_data)), kind=self.kind)
+
+    def pack(self, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
+        """Return what a model file holds: names and options as a dict, numbers as arrays."""
+        return pack(self, store_data)
+
+    @classmethod
+    def unpack(cls, meta: dict, arrays: dict[str, np.ndarray]) -> BiclusterResults:
+        """Return the model of `pack`, after checking that its content can be what `pack` stored."""
+        return cls(**unpack(meta, arrays))
+
+    def __repr__(self) -> str:
+        sizes = [np.bincount(self.rows), np.bincount(self.columns)]
+        names = (self.table.rows.name, self.table.columns.name)
+        return report.blocks_text(self.call, self.block_means, names, sizes)
+
+
+def _named(labels: np.ndarray, factor: Factor) -> pd.Series:
+    return pd.Series(labels, index=pd.Index(factor.levels, name=factor.name), name=f"{factor.name} group")

@@ -13,6 +13,7 @@ from bbl.errors import OptionError
 from bbl.memory import check_memory
 from bbl.model.godambe import ROWS, Influence, term_covariances
 from bbl.model.layout import Layout
+from bbl.model.pairwise import to_matrix
 from bbl.model.parameters import Parameters
 from bbl.model.states import sample_states
 from bbl.parallel import run_tasks
@@ -141,7 +142,7 @@ def bootstrap(
         8.0 * sample.total * layout.m, f"A bootstrap of {sample.total:.0f} observations", "Use inference() instead."
     )
     groups = [sample.group(y) for y in range(len(estimate.parameters.theta))]
-    models = [layout.to_matrix(theta) for theta in estimate.parameters.theta]
+    models = [to_matrix(layout, theta) for theta in estimate.parameters.theta]
     # of each group: the number of rows, and what is missing in each of them
     shapes = [(round(g.total), None if g.missing is None else np.repeat(g.missing, g.weights.astype(np.intp), axis=0))
               for g in groups]  # fmt: skip

@@ -87,7 +87,7 @@ class Chains:
     h : array_like, shape (D,)
         Fields of the non-reference levels.
     J : array_like, shape (D, D)
-        Symmetric couplings, zero between levels of one predictor (see ``Layout.to_matrix``).
+        Symmetric couplings, zero between levels of one predictor (see `bbl.model.pairwise.to_matrix`).
     n_levels : array_like of int, shape (m,)
     n_chains : int
     rng : numpy.random.Generator, int or None

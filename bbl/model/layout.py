@@ -7,6 +7,8 @@ from itertools import combinations
 
 import numpy as np
 
+from bbl.model.pairwise import from_matrix, to_matrix
+
 __all__ = ["Layout"]
 
 
@@ -161,38 +163,13 @@ class Layout:
         ranges = [np.arange(self.start[i], self.start[i + 1]) for i in predictors]
         return np.concatenate([np.empty(0, dtype=np.intp), *ranges])
 
-    @cached_property
-    def cells(self) -> tuple[np.ndarray, np.ndarray]:
-        """Row and column among the D non-reference levels of every coupling, in storage order."""
-        i, j = self.pairs.T
-        cells = np.diff(self.pair_start)
-        start = self.start.astype(np.int32)  # half of the memory, which for thousands of levels is what counts
-        col = np.arange(self.pair_start[-1] - self.D, dtype=np.int32)
-        col -= np.repeat((self.pair_start[:-1] - self.D).astype(np.int32), cells)
-        width = np.repeat(self.n_levels[j] - 1, cells)
-        row = col // width
-        row += np.repeat(start[i], cells)
-        np.remainder(col, width, out=col)
-        col += np.repeat(start[j], cells)
-        return row, col
-
     def to_matrix(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return ``(h, J)``: fields (D,) and the symmetric coupling matrix (D, D) over non-reference levels."""
-        row, col = self.cells
-        J = np.zeros((self.D, self.D))
-        J[row, col] = theta[self.D :]
-        J[col, row] = theta[self.D :]
-        return theta[: self.D].copy(), J
+        """Return `pairwise.to_matrix` of `theta`."""
+        return to_matrix(self, theta)
 
     def from_matrix(self, h: np.ndarray, J: np.ndarray) -> np.ndarray:
-        """Return the flat vector of fields `h` (D,) and couplings `J` (D, D), symmetrised by eq. (18)."""
-        row, col = self.cells
-        theta = np.empty(self.size)
-        theta[: self.D] = h
-        theta[self.D :] = J[row, col]
-        theta[self.D :] += J[col, row]
-        theta[self.D :] *= 0.5
-        return theta
+        """Return `pairwise.from_matrix` of `h` and `J`."""
+        return from_matrix(self, h, J)
 
 
 def _by_order(terms, m: int) -> tuple[np.ndarray, ...]:

@@ -11,6 +11,7 @@ import pandas as pd
 from bbl.checks import near_match
 from bbl.design.labels import Labels
 from bbl.model.layout import Layout
+from bbl.model.pairwise import cells
 from bbl.model.parameters import Parameters
 
 __all__ = ["Coefficients", "CouplingTables", "FieldTables", "Named"]
@@ -203,7 +204,7 @@ class Coefficients(Named):
         layout, K = parameters.layout, len(labels.groups)
         site = np.repeat(np.arange(layout.m), np.diff(layout.start))
         levels = [level for known in labels.levels for level in known[1:]]
-        row, col = layout.cells
+        row, col = cells(layout)
         first = np.tile(np.concatenate((np.arange(layout.D), row)), K)
         second = np.tile(np.concatenate((np.full(layout.D, -1), col)), K)
         pooled = np.full(layout.size, np.nan) if parameters.pooled is None else parameters.pooled

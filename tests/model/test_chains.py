@@ -14,13 +14,14 @@ from bbl._ext import gibbs as kernel
 from bbl.errors import BBLTypeError, DataError, OptionError
 from bbl.model.chains import Chains, gibbs, map_state, state_codes, state_energies
 from bbl.model.layout import Layout
+from bbl.model.pairwise import to_matrix
 from bbl.stats.diagnostics import effective_sample_size, split_rhat
 
 
 def random_model(n_levels, seed, scale=1.0):
     layout = Layout(n_levels)
     theta = np.random.default_rng(seed).uniform(-scale, scale, layout.size)
-    return layout, theta, *layout.to_matrix(theta)
+    return layout, theta, *to_matrix(layout, theta)
 
 
 def oracle_model(layout, theta):
@@ -177,7 +178,7 @@ def test_best_is_the_exact_maximum_of_the_stored_r_models(name, shared):
             layout.table(theta, i)[:] = [h[x][a] for a in levels[x][1:]]
         for pair in case["model"]["coefficients"]["J"][group]:
             layout.table(theta, names.index(pair["i"]), names.index(pair["j"]))[:] = pair["values"]
-        H, J = layout.to_matrix(theta)
+        H, J = to_matrix(layout, theta)
         found = gibbs(H, J, layout.n_levels, 1000, rng=1)
         assert {x: levels[x][a] for x, a in zip(names, found.best, strict=True)} == exact["map"][group]
         assert found.best_energy == pytest.approx(exact["map_energy"][group], abs=1e-12)

@@ -94,12 +94,15 @@ class Engine:
         The ln Z that goes with the method where the exact one is too costly.
     stepwise : bool
         Whether settings are best compared a few at a time, the strongest first, each starting from fits before it.
+    order : int
+        The most predictors in a term that the engine takes.
     """
 
     name: ClassVar[str]
     tuned: ClassVar[str | None] = None
     log_z: ClassVar[str] = "exact"
     stepwise: ClassVar[bool] = False
+    order: ClassVar[int] = 2
 
     def restrict(self, layout: Layout) -> Layout:
         """Return the layout of the parameters that this engine fits."""

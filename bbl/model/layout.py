@@ -9,7 +9,7 @@ import numpy as np
 
 from bbl.model.pairwise import from_matrix, to_matrix
 
-__all__ = ["Layout"]
+__all__ = ["Layout", "term_columns"]
 
 
 class Layout:
@@ -170,6 +170,32 @@ class Layout:
     def from_matrix(self, h: np.ndarray, J: np.ndarray) -> np.ndarray:
         """Return `pairwise.from_matrix` of `h` and `J`."""
         return from_matrix(self, h, J)
+
+
+def term_columns(layout: Layout) -> np.ndarray:
+    """Return which non-reference levels each parameter belongs to: int32, shape (order, size), at least two rows.
+
+    Column ``t`` names the levels of parameter ``t`` among the D, predictor by predictor; -1 where its term has fewer.
+
+    Examples
+    --------
+    >>> term_columns(Layout([2, 3])).tolist()
+    [[0, 1, 2, 0, 0], [-1, -1, -1, 1, 2]]
+    """
+    out = np.full((max(layout.order, 2), layout.size), -1, dtype=np.int32)
+    out[0, : layout.D] = np.arange(layout.D)
+    width = np.diff(layout.start)
+    for terms, start in zip(layout.terms, layout.term_start, strict=True):
+        cells = np.diff(start)
+        at = np.arange(start[-1] - start[0], dtype=np.int32)
+        at -= np.repeat((start[:-1] - start[0]).astype(np.int32), cells)  # place in the table of its term
+        for axis in range(terms.shape[1] - 1, -1, -1):
+            own = terms[:, axis]
+            size = np.repeat(width[own].astype(np.int32), cells)
+            out[axis, start[0] : start[-1]] = at % size
+            out[axis, start[0] : start[-1]] += np.repeat(layout.start[own].astype(np.int32), cells)
+            at //= size
+    return out
 
 
 def _by_order(terms, m: int) -> tuple[np.ndarray, ...]:

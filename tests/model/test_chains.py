@@ -75,7 +75,9 @@ def test_both_kernels_at_every_width_sample_mixed_levels(n_levels, by_levels, wi
 def kernel_chains(h, J, n_levels, n_chains, seed, by_levels, monkeypatch):
     """Chains with the choice between the two kernels taken out of their hands."""
     pack = kernel.pack_couplings
-    monkeypatch.setattr(kernel, "pack_couplings", lambda J, n, s, by, lanes: pack(J, n, s, by_levels, lanes))
+    monkeypatch.setattr(
+        kernel, "pack_couplings", lambda J, n, s, by, *more, **kw: pack(J, n, s, by_levels, *more, **kw)
+    )
     make = Chains._make_packs
 
     def make_packs(self, seeds):
@@ -134,6 +136,74 @@ def test_fields_and_beta_bridge_two_models():
     mixed = np.append(between, 0.3 * theta[layout.D :])
     expected = oracle.probabilities(*oracle_model(layout, mixed), layout.n_levels) * 51200
     assert chisquare(state_counts(draws, layout.n_levels), expected).pvalue > 1e-4
+
+
+# -- parameters that change, moments -----------------------------------------------------------------------------------
+@pytest.mark.parametrize("by_levels", [False, True])
+def test_updated_chains_run_as_chains_made_with_the_new_parameters(by_levels, width, monkeypatch):
+    n_levels = [2, 9, 3, 5, 17]
+    _, _, h, J = random_model(n_levels, 1)
+    _, _, new_h, new_J = random_model(n_levels, 2)
+    updated = kernel_chains(h, J, n_levels, 40, 3, by_levels, monkeypatch)
+    made = Chains(new_h, new_J, n_levels, 40, 3)
+    updated.update(new_h, new_J)
+    for chains in (updated, made):
+        chains.sweep(7)
+    assert np.array_equal(updated.codes, made.codes) and np.array_equal(updated.current_energy, made.current_energy)
+    assert np.array_equal(updated.best_codes, made.best_codes)
+    assert np.array_equal(updated.energy(made.codes), made.energy(made.codes))
+    updated.update(h)  # the fields alone
+    made.sweep(5, h=h)
+    updated.sweep(5)
+    assert np.array_equal(updated.codes, made.codes)
+    new_J *= 0.5  # in place
+    updated.update(new_h, new_J)
+    made = Chains(new_h, new_J, n_levels, 40, 3)
+    made.sweep(7, h=2.0 * new_h, beta=2.0)
+    made.sweep(5, h=h, beta=2.0)
+    for chains in (updated, made):
+        chains.sweep(5)
+    assert np.array_equal(updated.codes, made.codes)
+    with pytest.raises(ValueError, match="another model"):
+        kernel.pack_couplings(J, made.n_levels, made.start, by_levels, made.lanes, table=made._table[:-1])
+
+
+def test_updated_chains_reach_the_new_distribution_and_forget_the_old_best():
+    layout, _, h, J = random_model([3, 2, 4], 6, 2.0)
+    _, theta, new_h, new_J = random_model([3, 2, 4], 7, 2.0)
+    chains = Chains(h, J, layout.n_levels, 512, 1)
+    chains.sweep(20)
+    chains.update(new_h, new_J)
+    draws, energy = np.empty((512, 100, 3), np.uint8), np.empty((512, 100), np.float32)
+    chains.sweep(20)
+    chains.sweep(800, 8, draws, energy)
+    model = oracle_model(layout, theta)
+    expected = oracle.probabilities(*model, layout.n_levels) * 51200
+    assert chisquare(state_counts(draws, layout.n_levels), expected).pvalue > 1e-4
+    assert (chains.best_codes == oracle.highest(*model, layout.n_levels)[0]).all()
+
+
+def test_a_model_of_another_size_is_no_update():
+    _, _, h, J = random_model([2, 3], 1)
+    chains = Chains(h, J, [2, 3], 4, 1)
+    with pytest.raises(DataError, match=r"h has shape \(2,\)"):
+        chains.update(h[:2])
+    with pytest.raises(DataError, match=r"J has shape \(2, 2\)"):
+        chains.update(h, J[:2, :2])
+
+
+@pytest.mark.parametrize("n_levels", [[2] * 5, [3, 2, 300, 4]], ids=str)
+@pytest.mark.parametrize("n_chains", [1, 37, 200])
+def test_moments_count_the_current_states(n_levels, n_chains):
+    layout, _, h, J = random_model(n_levels, 4)
+    chains = Chains(h, J, n_levels, n_chains, 2, n_jobs=2)
+    for _ in range(2):
+        chains.sweep(3)
+        at = np.column_stack([chains.codes[:, i] == a for i, L in enumerate(n_levels) for a in range(1, L)])
+        means, counts = chains.moments()
+        assert np.array_equal(counts, [[(u & v).sum() for v in at.T] for u in at.T])
+        assert np.array_equal(means, at.sum(axis=0) / n_chains)
+        assert means.shape == (layout.D,)
 
 
 # -- the highest state -------------------------------------------------------------------------------------------------

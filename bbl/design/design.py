@@ -79,6 +79,7 @@ class Design:
         xlevels: Mapping | None = None,
         novarOk: bool = False,
         missing: str = "raise",
+        declared: bool = False,
         order: int = 2,
     ) -> tuple[Design, Sample, pd.Index]:
         """Read a formula against data, collect the levels, and encode the rows.
@@ -99,6 +100,9 @@ class Design:
             Whether missing values are an error, their rows are dropped before levels are collected, they are a last
             level ``"(missing)"`` of their predictor, or are marked in ``sample.missing``. The response must be known,
             unless rows are dropped.
+        declared : bool, default False
+            Whether all levels that a categorical or Enum column declares count, in their order, whether they occur or
+            not; groups may then have no rows. Dictionaries of pyarrow are an encoding and declare nothing.
         order : int, default 2
             The most predictors in a term that the engine takes (`Engine.order`).
 
@@ -127,6 +131,7 @@ class Design:
         frame = to_frame(data)
         flag("novarOk", novarOk)
         choice("missing", missing, MISSING)
+        flag("declared", declared)
         named, counts = _weights(weights, frame, data)
         terms = parse(formula, frame.columns, () if named is None else (named,), order)
         keep, incomplete = _kept(frame, terms, counts, missing)
@@ -134,9 +139,9 @@ class Design:
         if len(keep) < frame.n:
             counts, index = counts[keep], index[keep]
         given = _given(xlevels, terms)
-        response, y, _ = _read(frame, terms.response, keep, given, None)
-        _check_groups(response, y)
-        read = (_read(frame, name, keep, given, missing) for name in terms.predictors)
+        response, y, _ = _read(frame, terms.response, keep, given, None, declared)
+        _check_groups(response, y, declared)
+        read = (_read(frame, name, keep, given, missing, declared) for name in terms.predictors)
         codes = np.empty((len(keep), len(terms.predictors)), dtype=np.uint8)
         factors, is_missing = [], None
         for i, (factor, own, own_missing) in enumerate(read):
@@ -351,7 +356,7 @@ def _marked(mask: np.ndarray | None, shape: tuple[int, ...], i: int, rows: np.nd
 
 
 def _read(
-    frame: Frame, name: Hashable, keep: np.ndarray, given: dict, missing: str | None
+    frame: Frame, name: Hashable, keep: np.ndarray, given: dict, missing: str | None, declared: bool
 ) -> tuple[Factor, np.ndarray, np.ndarray | None]:
     """Return a column's factor, codes and missing values, from the rows to keep; `missing` is None for the response."""
     series = frame.column(name)
@@ -364,7 +369,7 @@ def _read(
             f"known. Drop the rows: data.dropna(subset=[{name!r}]), or missing='drop'.",
             column=name,
         )
-    factor = given[name] if name in given else Factor.collect(column, keep_order=missing is None)
+    factor = given[name] if name in given else Factor.collect(column, keep_order=missing is None, unused=declared)
     if not factor.levels:
         raise DataError(f"column {name!r} has no value that is not missing. Leave it out of the formula.", column=name)
     if is_missing is not None and missing == "level":
@@ -373,7 +378,7 @@ def _read(
     return factor, factor.encode(column, argument=argument, skip_missing=missing == "marginal")[0], is_missing
 
 
-def _check_groups(response: Factor, y: np.ndarray) -> None:
+def _check_groups(response: Factor, y: np.ndarray, declared: bool) -> None:
     if len(response.levels) < 2:
         raise DataError(
             f"the response {response.name!r} has the single level {response.levels[0]!r}, so there is nothing to "
@@ -381,7 +386,7 @@ def _check_groups(response: Factor, y: np.ndarray) -> None:
             column=response.name,
         )
     empty = np.flatnonzero(np.bincount(y, minlength=len(response.levels)) == 0)
-    if len(empty):
+    if len(empty) and not declared:
         raise LevelError(
             f"the response {response.name!r} has no rows of level {response.levels[empty[0]]!r}. Leave it out of "
             "xlevels.",

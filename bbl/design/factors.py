@@ -197,8 +197,8 @@ class Factor:
         return {level_key(kind, value): a for a, (kind, value) in enumerate(zip(self.kinds, self.levels, strict=True))}
 
     @classmethod
-    def collect(cls, column: Column, *, keep_order: bool = False) -> Factor:
-        """Collect the levels that occur in a column.
+    def collect(cls, column: Column, *, keep_order: bool = False, unused: bool = False) -> Factor:
+        """Collect the levels that occur in a column; with `unused` all that it declares, in their order.
 
         Declared levels keep their order if they are declared as ordered, or with `keep_order` (the response).
         All others are sorted: numbers by value, strings by code point, and booleans before numbers before strings.
@@ -211,12 +211,12 @@ class Factor:
         LevelError
             If it holds a boolean and its number, or another value and its text.
         """
-        used = np.flatnonzero(column.used())
+        used = np.arange(len(column.values)) if unused and column.declared else np.flatnonzero(column.used())
         found = [(column.kinds[k], column.values[k]) for k in used if column.kinds[k] != "missing"]
         _check_apart(column.name, found, "data")
         if not column.declared:
             _check_discrete(column.name, found, len(column.codes))
-        if not column.declared or not (column.ordered or keep_order):
+        if not column.declared or not (column.ordered or keep_order or unused):
             found = _sorted(found)
         return cls(column.name, tuple(v for _, v in found), tuple(k for k, _ in found), column.ordered)
 

@@ -76,9 +76,8 @@ def solution(sample: Sample, layout: Layout, engine: Engine) -> tuple[np.ndarray
 
 
 def _blocks(influence: Influence, rows: Sample) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    for lo in range(0, rows.n, ROWS):
-        part = slice(lo, lo + ROWS)
-        yield influence(rows.rows(part)) / influence.total, rows.weights[part]
+    for part in rows.blocks(ROWS):
+        yield influence(part) / influence.total, part.weights
 
 
 Fitted = list[tuple[Influence, Sample]]

@@ -102,7 +102,7 @@ class Design:
             unless rows are dropped.
         declared : bool, default False
             Whether all levels that a categorical or Enum column declares count, in their order, whether they occur or
-            not; groups may then have no rows. Dictionaries of pyarrow are an encoding and declare nothing.
+            not; groups may then have no rows. Which dictionaries of pyarrow declare theirs, `bbl.design.frames` says.
         order : int, default 2
             The most predictors in a term that the engine takes (`Engine.order`).
 

@@ -514,6 +514,8 @@ def test_declared_levels_of_other_tables():
         }
     )
     assert levels_of(coded, declared=True)[:2] == (("a", "b"), [("u", "w")])  # an encoding, which declares nothing
+    same = levels_of(declared_frame(), declared=True)[:2]
+    assert levels_of(pa.Table.from_pandas(declared_frame()), declared=True)[:2] == same
 
 
 def test_declared_levels_stand_back_behind_xlevels_and_stay_in_dropped_rows():

@@ -33,8 +33,8 @@ RULES = {
     "absent": "A level is absent from a group without prior count: R's field is -Inf; here it is finite and a warning "
     "names the level, its probability is zero all the same.",
     "NaN": "R's chi-square is NaN where a level is absent (0 ln 0); here 0 ln 0 = 0.",
-    "sparse": "Where a cell is expected to hold few rows p is exact here, and degrees of freedom count the levels and groups "
-    "that occur: R's p follows from the same chi-square and R's degrees of freedom.",
+    "sparse": "Where a cell is expected to hold few rows p is exact here, and degrees of freedom count the levels and "
+    "groups that occur: R's p follows from the same chi-square and R's degrees of freedom.",
     "negative": "With a prior count R's chi-square can come out below zero; here it is zero then.",
     "naive": "mlestimate(naive=TRUE, method='mf') of R still uses eps; here it is naive Bayes.",
     "error": "What R refuses is refused.",

@@ -2,6 +2,7 @@
 
 import contextlib
 import csv
+import dataclasses
 import importlib
 import importlib.util
 import re
@@ -81,7 +82,8 @@ def defined_here(cls):
     members = {name: member for base in reversed(classes) for name, member in vars(base).items() if name[0] != "_"}
     plain = (type(None), type, bool, int, float, str, tuple, frozenset, dict)
     outside = {name for name, member in members.items() if type(member).__module__.startswith("sklearn")}
-    return {name for name, member in members.items() if not isinstance(member, plain)} - outside
+    records = {name for name, member in members.items() if dataclasses.is_dataclass(member)}  # such as Engine.tuned
+    return {name for name, member in members.items() if not isinstance(member, plain)} - outside - records
 
 
 def page_of(cls):

@@ -18,6 +18,7 @@ from threadpoolctl import threadpool_info
 import bbl
 from bbl.engines import NaiveBayes
 from bbl.errors import DataError
+from bbl.model.pairwise import to_matrix
 
 PSEUDO = {"lambda_": 0.01, "lambdah": 0.01}
 
@@ -65,7 +66,7 @@ def run(code, *arguments, timeout=120):
 def gibbs(fit, n_jobs):
     from bbl.model.chains import gibbs as sample
 
-    h, J = fit.params.layout.to_matrix(fit.params.theta[0])
+    h, J = to_matrix(fit.params.layout, fit.params.theta[0])
     draws = sample(h, J, fit.params.layout.n_levels, 40, 200, 1, keep_draws=True, n_jobs=n_jobs)
     return draws.draws, draws.best
 

@@ -6,7 +6,12 @@ from numpy.typing import NDArray
 def pack_size() -> int: ...
 def lanes(most: int = 16) -> int: ...
 def pack_couplings(
-    J: NDArray[np.float64], n_levels: NDArray[np.int32], start: NDArray[np.intp], by_levels: bool, lanes: int
+    J: NDArray[np.float64],
+    n_levels: NDArray[np.int32],
+    start: NDArray[np.intp],
+    by_levels: bool,
+    lanes: int,
+    table: NDArray[np.float32] | None = None,
 ) -> NDArray[np.float32]: ...
 def start_states(n_levels: NDArray[np.int32], codes: NDArray[np.int32], stream: NDArray[np.uint32]) -> None: ...
 def run(

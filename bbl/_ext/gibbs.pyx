@@ -40,16 +40,19 @@ def lanes(int most=16):
 
 
 def pack_couplings(const double[:, ::1] J, const int32_t[::1] n_levels, const ptrdiff_t[::1] start, bint by_levels,
-                   int lanes):
-    """Return the couplings (D, D) as the float32 table that `run` reads."""
+                   int lanes, float[::1] table=None):
+    """Return the couplings (D, D) as the float32 table that `run` reads, written over `table` if that is given."""
     cdef ptrdiff_t m = n_levels.shape[0], D = J.shape[0]
     if J.shape[1] != D or start.shape[0] != m + 1 or D == 0 or start[m] != D:
         raise ValueError("J, n_levels and start do not fit together")
     width = np.asarray(n_levels, dtype=np.intp) - 1
     size = (D + m) * int((-(-width // lanes) * lanes).sum()) if by_levels else D * D
-    room = np.zeros(size + 16, dtype=np.float32)
-    first = -room.ctypes.data // 4 % 16  # rows of whole vectors then lie in one cache line each
-    cdef float[::1] table = room[first:first + size]
+    if table is None:
+        room = np.zeros(size + 16, dtype=np.float32)
+        first = -room.ctypes.data // 4 % 16  # rows of whole vectors then lie in one cache line each
+        table = room[first:first + size]
+    elif table.shape[0] != size:
+        raise ValueError("the table is of another model")
     with nogil:
         gibbs_pack_couplings(&J[0, 0], &n_levels[0], &start[0], m, by_levels, lanes, &table[0])
     return np.asarray(table)

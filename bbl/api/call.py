@@ -92,8 +92,10 @@ def prepare(
     engine = make_engine(method, options, arguments(verb))
     announce = partial(announce_terms, engine=engine, workers=min(workers, 2 + extra), extra=extra)
     flag("novarOk", novarOk)
-    design, sample, index = Design.from_data(formula, data, weights, xlevels, novarOk, missing, announce)
-    layout = Layout(design.n_levels, design.pairs)
+    order = max(2, engine.order)  # fields alone are fitted whatever pairs a formula names
+    given = (formula, data, weights, xlevels, novarOk, missing, announce)
+    design, sample, index = Design.from_data(*given, order=order)
+    layout = Layout(design.n_levels, design.terms.terms)
     return Call(design, sample, index, engine, layout, log_z, calibrate, workers, rng)
 
 

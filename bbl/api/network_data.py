@@ -15,6 +15,7 @@ from bbl.checks import integer, near_match
 from bbl.design.design import Design
 from bbl.design.formula import quoted
 from bbl.design.frames import Frame, to_frame
+from bbl.design.interactions import Cube, Interactions
 from bbl.errors import BBLTypeError, DataError, DataWarning, FormulaError, OptionError
 from bbl.rows.folds import Folds, stratified_folds
 from bbl.rows.sample import Sample
@@ -47,7 +48,7 @@ class Prepared:
         kept = [i for i, name in enumerate(labels.names) if name in set(names)]
         predictors = tuple(self.design.predictors[i] for i in kept)
         terms = replace(self.design.terms, text=formula_of(labels.response, [f.name for f in predictors]))
-        terms = replace(terms, predictors=tuple(f.name for f in predictors), pairs=np.empty((0, 2), dtype=np.intp))
+        terms = replace(terms, predictors=tuple(f.name for f in predictors), interactions=Interactions(Cube()))
         sample = self.sample
         missing = None if sample.missing is None else np.ascontiguousarray(sample.missing[:, kept])
         if missing is not None and not missing.any():

@@ -16,6 +16,7 @@ from bbl.errors import BBLTypeError, DataError, OptionError
 from bbl.memory import check_memory
 from bbl.model.layout import Layout
 from bbl.model.logz import LOG_Z, exact_log_z, resolve_log_z
+from bbl.model.pairwise import to_matrix
 from bbl.parallel import n_workers
 from bbl.results import MLEstimate
 from bbl.rows.sample import Sample, code_dtype
@@ -96,7 +97,7 @@ def mlestimate(
     told = ((f"predictor {note.predictor}", f"level {note.level}" * (note.level >= 0), *note[2:]) for note in fit.notes)
     warn_problems([Problem("", *parts) for parts in told])
     # without symmetrisation the two solutions of a pair differ, and both are wanted
-    J_all = layout.to_matrix(fit.theta)[1] if fit.site_theta is None else fit.site_theta[:, 1:]
+    J_all = to_matrix(layout, fit.theta)[1] if fit.site_theta is None else fit.site_theta[:, 1:]
     if fit.site_theta is not None and not engine.two_sided:
         J_all = 0.5 * (J_all + J_all.T)
     more = {"lkh": fit.lkh, "lz": lz, "converged": bool(fit.converged.all()), "n_iter": fit.n_iter}

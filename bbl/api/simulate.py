@@ -13,6 +13,7 @@ from bbl.checks import flag, generator, integer, real, verb
 from bbl.errors import BBLTypeError, ConvergenceWarning, DataError, OptionError
 from bbl.model.chains import gibbs
 from bbl.model.layout import Layout
+from bbl.model.pairwise import to_matrix
 from bbl.model.states import random_parameters, sample_groups, sample_states
 from bbl.parallel import progress_bar
 from bbl.results import BBLResults, CVResults, GroupParameters, SampleResults
@@ -90,7 +91,7 @@ def mcSample(
     found = []
     with progress_bar(len(labels.groups), "mcSample", verbose) as step:
         for theta in fit.params.theta:
-            h, J = layout.to_matrix(theta)
+            h, J = to_matrix(layout, theta)
             found.append(
                 gibbs(
                     h,
@@ -230,7 +231,7 @@ def randompar(
     _, levels = _predictor_levels(predictors)
     layout = Layout([len(v) for v in levels])
     theta = random_parameters(layout, distr, h0, dh, J0, dJ, generator(seed))[0]
-    h, J = layout.to_matrix(theta)
+    h, J = to_matrix(layout, theta)
     return GroupParameters.from_matrix(layout, h, J)
 
 
@@ -273,7 +274,7 @@ def sample_xi(
     names, levels = _predictor_levels(predictors)
     layout = Layout([len(v) for v in levels])
     theta = _flat(layout, GroupParameters(h, J if J is not None else {}), "h, J")
-    fields, couplings = layout.to_matrix(theta)
+    fields, couplings = to_matrix(layout, theta)
     codes = sample_states(fields, couplings, layout.n_levels, integer("nsample", nsample, 0), generator(seed))
     return _output(codes, names, levels, flag("code_out", code_out))
 

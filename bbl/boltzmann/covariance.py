@@ -12,6 +12,7 @@ from bbl.engines import Engine
 from bbl.memory import check_memory
 from bbl.model.godambe import ROWS, Influence, term_covariances
 from bbl.model.layout import Layout
+from bbl.model.pairwise import to_matrix
 from bbl.model.parameters import Parameters
 from bbl.model.states import sample_states
 from bbl.parallel import run_tasks
@@ -50,9 +51,8 @@ class Covariances:
 
 
 def _blocks(influence: Influence, rows: Sample) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    for lo in range(0, rows.n, ROWS):
-        part = slice(lo, lo + ROWS)
-        yield influence(rows.rows(part)) / influence.total, rows.weights[part]
+    for part in rows.blocks(ROWS):
+        yield influence(part) / influence.total, part.weights
 
 
 Fitted = list[tuple[Influence, Sample]]
@@ -126,7 +126,7 @@ def bootstrap(
         8.0 * sample.total * layout.m, f"A bootstrap of {sample.total:.0f} observations", "Use inference() instead."
     )
     groups = [sample.group(y) for y in range(len(estimate.parameters.theta))]
-    models = [layout.to_matrix(theta) for theta in estimate.parameters.theta]
+    models = [to_matrix(layout, theta) for theta in estimate.parameters.theta]
     # of each group: the number of rows, and what is missing in each of them
     shapes = [(round(g.total), None if g.missing is None else np.repeat(g.missing, g.weights.astype(np.intp), axis=0))
               for g in groups]  # fmt: skip

@@ -13,6 +13,7 @@ from bbl.boltzmann.covariance import sandwich, sandwich_of_shift
 from bbl.model.godambe import Influence
 from bbl.model.layout import Layout
 from bbl.model.moments import level_counts, usable_weight
+from bbl.model.pairwise import from_matrix, to_matrix
 from bbl.model.strata import MOST, coupling_family, field_family
 from bbl.model.unpenalised import cell_counts, unpenalised
 from bbl.rows.sample import Sample
@@ -117,15 +118,15 @@ def evidence(sample: Sample, layout: Layout, start: np.ndarray) -> Evidence:
         return Evidence(layout, rows, np.zeros(layout.size), None, [], kind)
     columns = 1.0 + layout.mask @ (layout.n_levels - 1)
     enough = usable_weight(rows, layout) >= ROWS_PER_PARAMETER * columns
-    h, J = layout.to_matrix(start)
+    h, J = to_matrix(layout, start)
     site_theta, determined = unpenalised(
         rows, layout, np.column_stack([h, J]), np.flatnonzero(enough & (layout.n_levels > 1))
     )
     influence = Influence(rows, layout, site_theta, 0.0, 0.0) if enough.any() else None
     terms = sandwich(layout, [(influence, rows)])[0] if influence else []
     own = np.repeat(enough, layout.n_levels - 1)
-    both = layout.from_matrix(own, np.outer(own, own)) == 1.0
-    found = layout.from_matrix(determined[:, 0], determined[:, 1:]) == 1.0
+    both = from_matrix(layout, own, np.outer(own, own)) == 1.0
+    found = from_matrix(layout, determined[:, 0], determined[:, 1:]) == 1.0
     cells = cell_counts(rows, layout)
     margins = np.minimum(*cells.sum(axis=0)), np.minimum(*cells.sum(axis=1))
     total = np.maximum(cells.sum(axis=(0, 1)), 1.0)
@@ -138,7 +139,7 @@ def evidence(sample: Sample, layout: Layout, start: np.ndarray) -> Evidence:
     kind[both & ~found] = Kind.UNBOUNDED
     counts = level_counts(rows, layout.n_levels)
     kind[np.concatenate([*((n[1:] == 0) | (n[0] == 0) for n in counts), (cells == 0).any(axis=(0, 1))])] = Kind.ABSENT
-    theta = layout.from_matrix(site_theta[:, 0], site_theta[:, 1:])
+    theta = from_matrix(layout, site_theta[:, 0], site_theta[:, 1:])
     return Evidence(layout, rows, theta, influence, terms, kind)
 
 

@@ -16,9 +16,10 @@ from bbl.design.factors import Column, Factor, factorise
 from bbl.design.formula import FormulaTerms, parse
 from bbl.design.frames import Frame, to_frame
 from bbl.design.labels import Labels
-from bbl.design.stored import factor_from_dict, factor_to_dict, stored_pairs
+from bbl.design.stored import factor_from_dict, factor_to_dict, terms_from_dict, terms_to_dict
 from bbl.design.weights import check_weights
 from bbl.errors import BBLTypeError, DataError, DataWarning, LevelError
+from bbl.memory import check_memory
 from bbl.rows.sample import Sample, code_dtype
 
 __all__ = ["MISSING", "Design", "missing_rows"]
@@ -26,6 +27,7 @@ __all__ = ["MISSING", "Design", "missing_rows"]
 MISSING = ("raise", "drop", "level", "marginal")
 FEW, LARGE = 20, 100  # distinct values that always pass as levels; levels that are warned of where they are rare:
 RARE = 6  # fewer observations per level than this
+MANY = 1000  # predictors whose pairs are announced before they are listed
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,6 +88,7 @@ class Design:
         missing: str = "raise",
         announce: Callable[[int, int, np.ndarray], None] | None = None,
         declared: bool = False,
+        order: int = 2,
     ) -> tuple[Design, Sample, pd.Index]:
         """Read a formula against data, collect the levels, and encode the rows.
 
@@ -112,6 +115,8 @@ class Design:
             Whether the declared levels of categories count, in their order, whether they occur or not. Then a
             predictor may have one level, there need be no predictors, and with ``missing="marginal"`` the response
             may be unknown (-1).
+        order : int, default 2
+            The most predictors in a term that the engine takes (`Engine.order`).
 
         Returns
         -------
@@ -125,6 +130,8 @@ class Design:
         ------
         FormulaError, DataError, LevelError, BBLTypeError
             Each names the column or argument, and what to do.
+        BBLError
+            If terms of three or more predictors have more parameters than there is memory for.
 
         Warns
         -----
@@ -141,15 +148,14 @@ class Design:
         frame = to_frame(data)
         flag("novarOk", novarOk)
         choice("missing", missing, MISSING)
+        flag("declared", declared)
         named, counts = _weights(weights, frame, data)
-
-        def count(response: Hashable, predictors: list[Hashable]) -> None:
-            if announce is not None:
-                used = np.flatnonzero(counts > 0)
-                sizes = _level_counts(frame, [response, *predictors], used, xlevels)
-                announce(len(used), sizes[0], np.array(sizes[1:]))
-
-        terms = parse(formula, frame.columns, () if named is None else (named,), count, empty=declared)
+        terms = parse(formula, frame.columns, () if named is None else (named,), order, empty=declared)
+        m = len(terms.predictors)
+        if announce is not None and m > MANY and terms.interactions.count(2) == m * (m - 1) // 2:
+            used = np.flatnonzero(counts > 0)
+            sizes = _level_counts(frame, [terms.response, *terms.predictors], used, xlevels)
+            announce(len(used), sizes[0], np.array(sizes[1:]))
         keep, incomplete = _kept(frame, terms, counts, missing)
         index = frame.index
         if len(keep) < frame.n:
@@ -173,6 +179,7 @@ class Design:
             _check_variable(factors)
         if not declared:
             _check_levels(frame, factors, given, float(counts.sum()))
+        _check_size(terms, factors, len(response.levels))
         if is_missing is not None:
             incomplete = round(float(counts[is_missing.any(axis=1)].sum()))
         marked = is_missing if missing == "marginal" else None
@@ -261,12 +268,11 @@ class Design:
         Levels and names are stored as pairs of kind and value. Values of kind "other" (intervals, bytes) are
         stored, and come back, as text; they still match the same values in new data.
         """
-        m = len(self.predictors)
         return {
             "formula": self.terms.text,
             "response": factor_to_dict(self.response),
             "predictors": [factor_to_dict(f) for f in self.predictors],
-            "pairs": "all" if len(self.pairs) == m * (m - 1) // 2 else self.pairs.tolist(),
+            **terms_to_dict(self.terms.interactions, len(self.predictors)),
             "missing": self.missing,
             "incomplete": self.incomplete,
             **({"declared": True} if self.declared else {}),
@@ -286,19 +292,16 @@ class Design:
             response = factor_from_dict(stored["response"])
             predictors = tuple(factor_from_dict(f, 2 - declared) for f in stored["predictors"])
             names = tuple(f.name for f in predictors)
-            pairs = stored_pairs(stored["pairs"], len(names))
-            text = stored["formula"]
+            terms = FormulaTerms(stored["formula"], response.name, names, terms_from_dict(stored, len(names)))
             # files from before there was a choice
             missing, incomplete = stored.get("missing", "raise"), stored.get("incomplete", 0)
             counted = type(incomplete) is int and incomplete >= 0
             if missing not in MISSING or not counted or (missing == "raise" and incomplete):
                 raise ValueError("it says nothing sensible of missing values")
-            if not isinstance(text, str) or not (names or declared) or len({response.name, *names}) <= len(names):
+            if not isinstance(terms.text, str) or not (names or declared) or len({response.name, *names}) <= len(names):
                 raise ValueError("formula and names do not fit")
         except (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
             raise DataError(f"the stored design is corrupt ({error}). Store it again with to_dict().") from None
-        pairs.setflags(write=False)
-        terms = FormulaTerms(text, response.name, names, pairs)
         return cls(terms, response, predictors, missing, incomplete, declared)
 
 
@@ -452,6 +455,18 @@ def _check_groups(response: Factor, y: np.ndarray, declared: bool) -> None:
             "xlevels.",
             column=response.name,
             argument="xlevels",
+        )
+
+
+def _check_size(terms: FormulaTerms, factors: list[Factor], K: int) -> None:
+    """Refuse a model of higher terms that would not fit into memory, before its terms are listed."""
+    if terms.order > 2:
+        count = [terms.interactions.count(k) for k in range(2, terms.order + 1)]
+        size = terms.interactions.n_couplings([len(f.levels) for f in factors])
+        check_memory(
+            16.0 * (K + 1) * size + sum(32.0 * k * n for k, n in enumerate(count, 2)),
+            f"A model of {sum(count)} terms with {size} couplings in each of {K} groups",
+            f"Ask for terms of a lower order than {terms.order}, or of fewer predictors.",
         )
 
 

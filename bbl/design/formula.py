@@ -1,7 +1,7 @@
-"""Formula: text to response, predictors and interacting pairs; formulaic reads the grammar, nothing is evaluated.
+"""Formula: text to response, predictors and terms of any order; formulaic reads the grammar, nothing is evaluated.
 
-formulaic's lexer and operator grammar give a tree, and this file works out the tree over sets of columns and pairs
-of columns. No term is expanded in Python, no model matrix is built, and no part of a formula ever runs: text is
+formulaic's lexer and operator grammar give a tree, and this file works out the tree over sets of numbered columns and
+their interactions. No term is expanded in Python, no model matrix is built, and no part of a formula ever runs: text is
 checked against a closed alphabet before formulaic sees it, names in backticks travel under an alias, and all that
 looks like code is refused.
 """
@@ -9,20 +9,20 @@ looks like code is refused.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
 from bbl.checks import near_match
+from bbl.design.interactions import Interactions, TermSet
 from bbl.errors import BBLTypeError, FormulaError
 
 __all__ = ["FormulaTerms", "parse", "quoted"]
 
 LONGEST = 100_000  # characters of a formula
 DEEPEST = 100  # nested parentheses
-MANY = 1000  # predictors whose pairs are announced before they are listed
 ALIAS = "\ua66e"  # a letter to formulaic; refused outside backticks here, so that aliases are unique
 QUOTED = re.compile(r"`([^`]*(?:``[^`]*)*)`")
 IDENTITY = re.compile(rf"(?<![\w.])(?:C|factor)\s*\(\s*([\w{ALIAS}][\w.]*)\s*\)")
@@ -45,32 +45,47 @@ class FormulaTerms:
         Name of the response column.
     predictors : tuple of length m
         Names of the predictors, in order of appearance.
-    pairs : ndarray of intp, shape (P, 2), read-only
-        Interacting pairs as positions in `predictors`, ``i < j``, lexicographic: the upper triangle of ``qJ``.
+    interactions : Interactions
+        Terms of two or more predictors, by their positions in `predictors`; listed only when asked for.
     """
 
     text: str
     response: Hashable
     predictors: tuple[Hashable, ...]
-    pairs: np.ndarray
+    interactions: Interactions
+
+    @property
+    def terms(self) -> tuple[np.ndarray, ...]:
+        """Terms of order 2, 3, ..., shapes (T_k, k), as `Layout` has them; read-only."""
+        return self.interactions.arrays
+
+    @property
+    def pairs(self) -> np.ndarray:
+        """The terms of order 2, shape (P, 2), read-only: the upper triangle of ``qJ``."""
+        return self.interactions.listed(2)
+
+    @property
+    def order(self) -> int:
+        """The highest order of a term; 1 if predictors are independent."""
+        return self.interactions.order
 
 
 def parse(
     formula: str,
     columns: Sequence[Hashable],
     exclude: Collection[Hashable] = (),
-    announce: Callable[[Hashable, list[Hashable]], None] | None = None,
+    order: int | None = 2,
     empty: bool = False,
 ) -> FormulaTerms:
     """Read a formula.
 
     Grammar: one name, ``~``, then names and ``.`` (all columns but the response and `exclude`) joined by ``+``,
-    ``-``, ``:``, ``*``, ``^2`` (or ``**2``) and parentheses. ``C(a)`` and ``factor(a)`` mean ``a``. Any column name
+    ``-``, ``:``, ``*``, ``^k`` (or ``**k``) and parentheses. ``C(a)`` and ``factor(a)`` mean ``a``. Any column name
     may stand in backticks, with a backtick in it doubled. The intercept (``1``, ``0``, ``-1``) changes nothing.
 
-    - ``a:b`` also adds ``a`` and ``b``; ``- a`` drops ``a`` and its pairs; ``- a:b`` drops the pair alone, inside
+    - ``a:b`` also adds ``a`` and ``b``; ``- a`` drops ``a`` and its terms; ``- a:b`` drops the pair alone, inside
       parentheses too. A later term overrules an earlier one.
-    - Terms of three or more predictors are refused, as is everything that would need evaluation.
+    - Terms of more than `order` predictors are refused, as is everything that would need evaluation.
 
     Parameters
     ----------
@@ -79,9 +94,8 @@ def parse(
         Column names of the data. A name that is no string is found by its text if that is unambiguous.
     exclude : collection of hashable, optional
         Columns that ``.`` leaves out and that cannot be predictors: the weights.
-    announce : callable, optional
-        ``announce(response, predictors)`` is called before all pairs of over 1,000 predictors are listed, in a formula
-        that drops no terms. It may raise.
+    order : int or None, default 2
+        The most predictors in a term that the engine takes (`Engine.order`); None for any number.
     empty : bool, default False
         Whether the formula may be without predictors.
 
@@ -92,7 +106,8 @@ def parse(
     Raises
     ------
     FormulaError
-        If the formula is malformed, asks for a name that is no column, or leaves no predictors.
+        If the formula is malformed, asks for a name that is no column or for a term that the engine does not
+        take, or leaves no predictors.
     BBLTypeError
         If it is not a string.
 
@@ -105,13 +120,15 @@ def parse(
     >>> terms = parse("y ~ a*b + `c d`", ["y", "a", "b", "c d"])
     >>> terms.predictors, terms.pairs.tolist()
     (('a', 'b', 'c d'), [[0, 1]])
+    >>> [rows.tolist() for rows in parse("y ~ a*b*c - a:b", ["y", "a", "b", "c"], order=3).terms]
+    [[[0, 2], [1, 2]], [[0, 1, 2]]]
     """
     if not isinstance(formula, str):
         raise BBLTypeError(
             f"formula must be a string such as 'y ~ a + b'; got {type(formula).__name__}.", argument="formula"
         )
     try:
-        return _parsed(formula, columns, exclude, announce, empty)
+        return _parsed(formula, columns, exclude, order, empty)
     except FormulaError as error:
         if (name := _bare(formula, columns)) is None:
             raise
@@ -127,11 +144,7 @@ def _bare(formula: str, columns: Iterable[Hashable]) -> str | None:
 
 
 def _parsed(
-    formula: str,
-    columns: Sequence[Hashable],
-    exclude: Collection[Hashable],
-    announce: Callable | None,
-    empty: bool,
+    formula: str, columns: Sequence[Hashable], exclude: Collection[Hashable], order: int | None, empty: bool
 ) -> FormulaTerms:
     """Return what `parse` does."""
     if len(formula) > LONGEST:
@@ -142,21 +155,32 @@ def _parsed(
         _fail(formula, "it must have a response, '~', and predictors", EXAMPLE)
     left, right = tree.args
     names = _Names(formula, columns, exclude, aliases)
-    names.announce = None if "-" in text else announce
     if _symbol(left) is not None or left.kind.value != "name":
         _fail(formula, "the response must be the name of one column", "Put an unusual name in backticks, as in `1`")
     names.response = names.find(left.token)
     if names.response in exclude:
         _fail(formula, f"{names.response!r} holds the weights and cannot be the response", "Take another column")
-    singles, keys = _evaluate(right, names)
-    ends = np.column_stack(np.divmod(keys, names.width))
-    present = np.zeros(names.width, dtype=bool)
-    present[singles] = present[ends] = True
-    predictors = tuple(names.columns[k] for k in np.flatnonzero(present))
+    found = _evaluate(right, names)
+    kept, left_terms = found.predictors(), found.interactions()
+    predictors = tuple(names.columns[k] for k in kept)
     names.check(predictors, empty)
-    pairs = (np.cumsum(present, dtype=np.intp) - 1)[ends]
-    pairs.setflags(write=False)
-    return FormulaTerms(formula, names.response, predictors, pairs)
+    number = np.zeros(names.width, dtype=np.intp)
+    number[kept] = np.arange(len(kept))
+    terms = FormulaTerms(formula, names.response, predictors, left_terms.renumbered(number))
+    if order is not None and terms.order > order:
+        _refuse_order(terms, order)
+    return terms
+
+
+def _refuse_order(terms: FormulaTerms, order: int) -> NoReturn:
+    """Refuse a term of more predictors than the engine takes."""
+    term = terms.interactions.first(order + 1) or ()
+    names = [str(terms.predictors[i]) for i in term][: order + 1]
+    many, why, what = f"{order + 1}", f"the method takes at most {order}", f"terms of up to {order}"
+    if order == 2:
+        many, why, what = "three", "the model is pairwise", "pairs"
+    text = f"it asks for the term {':'.join(names)} of {many} or more predictors, but {why}"
+    _fail(terms.text, text, f"Write ({' + '.join(names)})^{order} for all {what}")
 
 
 def quoted(name: object) -> str:
@@ -251,7 +275,6 @@ class _Names:
         self.ids: dict[Hashable, int] = {}
         self.response: Hashable = None
         self.spent = 0
-        self.announce: Callable[[Hashable, list[Hashable]], None] | None = None
         self._rest: np.ndarray | None = None
 
     def find(self, word: str) -> Hashable:
@@ -282,15 +305,19 @@ class _Names:
 
     def spend(self, terms: int) -> None:
         """Bound the memory and time of formulas that repeat themselves."""
-        self.spent += terms
+        self.spent = min(self.spent + terms, 10**15)
         if self.spent > max(5_000_000, 2 * self.width**2):
             _fail(self.formula, f"it repeats itself: over {self.spent:,} terms", "Write it shorter")
 
-    def triple(self, ids: Iterable[int]) -> NoReturn:
-        """Refuse a term of three predictors."""
-        three = [str(self.columns[k]) for k in ids][:3]
-        what = f"it asks for the term {':'.join(three)} of three or more predictors, but the model is pairwise"
-        _fail(self.formula, what, f"Write ({' + '.join(three)})^2 for all pairs")
+    def terms(self, singles: np.ndarray | None = None) -> TermSet:
+        """Return a set of predictors by themselves, or the empty one."""
+        return TermSet(self.width, self.spend) if singles is None else TermSet(self.width, self.spend, singles)
+
+    def factor(self, terms: TermSet | None) -> TermSet:
+        """Return a factor of a product, having refused the intercept (None)."""
+        if terms is None:
+            _fail(self.formula, "1 is the intercept and no factor of a product", "Put the column 1 in backticks")
+        return terms
 
     def check(self, predictors: tuple, empty: bool) -> None:
         """Refuse formulas without predictors, or with a predictor that has another role."""
@@ -304,167 +331,37 @@ class _Names:
             _fail(self.formula, f"{column!r} holds the weights and is also a predictor", "Drop it from one", column)
 
 
-NONE = np.empty(0, dtype=np.int64)
-
-
-class _Step(NamedTuple):
-    sign: int
-    singles: np.ndarray
-    keys: np.ndarray
-    brought: np.ndarray = NONE  # predictors that stay from pairs which are gone again
-
-
-class _TermSet:
-    """A set of predictors and pairs, kept as steps that add or drop; worked out when it is asked for.
-
-    Pairs are keys ``i * width + j`` with ``i < j``. Keeping the steps makes long sums linear in their length.
-    """
-
-    def __init__(self, names: _Names, singles: np.ndarray = NONE, keys: np.ndarray = NONE, number: bool = False):
-        self.names = names
-        self.steps = [_Step(1, singles, keys)]
-        self.number = number  # the intercept: no factor of a product
-        names.spend(len(singles) + len(keys))
-
-    def add(self, other: _TermSet, sign: int) -> _TermSet:
-        """Add (or drop) the terms of `other`, in place."""
-        if sign > 0 and all(step.sign > 0 for step in other.steps):
-            self.steps.extend(other.steps)
-        else:
-            other.resolve()
-            self.steps.append(other.steps[0]._replace(sign=sign))
-        self.number = False
-        return self
-
-    def resolve(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the predictors that stand by themselves and the pair keys that are left, each sorted."""
-        if len(self.steps) > 1:
-            if all(step.sign > 0 for step in self.steps):
-                left = [_union(list(parts)) for parts in zip(*(step[1:] for step in self.steps), strict=True)]
-            else:
-                left = self._replay()
-            self.steps = [_Step(1, *left)]
-        return self.steps[0].singles, self.steps[0].keys
-
-    def predictors(self) -> np.ndarray:
-        """Return all predictors that are left but for those of the pairs that are left."""
-        self.resolve()
-        return _union([self.steps[0].singles, self.steps[0].brought])
-
-    def _replay(self) -> list[np.ndarray]:
-        """Work out steps some of which drop terms."""
-        width = self.names.width
-        present, brought = np.zeros((2, width), dtype=bool)
-        dropped = np.full(width, -1)
-        for at, step in enumerate(self.steps):
-            present[step.singles] = step.sign > 0
-            if step.sign > 0:
-                brought[step.brought] = brought[step.keys // width] = brought[step.keys % width] = True
-            else:
-                brought[step.singles] = False
-                dropped[step.singles] = at
-        left = [np.flatnonzero(present), NONE, np.flatnonzero(brought)]
-        steps = [(at, step.sign, step.keys) for at, step in enumerate(self.steps) if len(step.keys)][::-1]
-        if not steps:
-            return left
-        # the last step that touches a pair decides, unless one of its predictors is dropped later
-        length = [len(keys) for _, _, keys in steps]
-        keys, last = np.unique(np.concatenate([keys for _, _, keys in steps]), return_index=True)
-        when = np.repeat([at for at, _, _ in steps], length)[last]
-        alive = np.repeat([sign > 0 for _, sign, _ in steps], length)[last]
-        alive &= (when > dropped[keys // width]) & (when > dropped[keys % width])
-        left[1] = keys[alive]
-        return left
-
-    def product(self, other: _TermSet) -> _TermSet:
-        """Return all terms made of one term of each: ``self:other``."""
-        if self.number or other.number:
-            _fail(self.names.formula, "1 is the intercept and no factor of a product", "Put the column 1 in backticks")
-        self.names.spend(300)
-        (singles, keys), (others, other_keys) = self.resolve(), other.resolve()
-        crossed, both = self._cross(singles, others), np.intersect1d(singles, others)
-        if not len(keys) and not len(other_keys):
-            return _TermSet(self.names, both, crossed)
-        self._check_pairs(keys, others, other_keys)
-        self._check_pairs(other_keys, singles, keys)
-        own = keys if len(others) or len(other_keys) else NONE
-        theirs = other_keys if len(singles) or len(keys) else NONE
-        return _TermSet(self.names, both, _union([own, theirs, crossed]))
-
-    def _check_pairs(self, keys: np.ndarray, singles: np.ndarray, others: np.ndarray) -> None:
-        """Refuse a product of pairs with predictors, or other pairs, that are not inside each of the pairs."""
-        width = self.names.width
-        ends = np.column_stack(np.divmod(keys, width))
-        for k in singles[:3]:  # no pair holds a third
-            outside = (ends != k).all(axis=1)
-            if outside.any():
-                self.names.triple([*ends[outside.argmax()], k])
-        if len(keys) and len(others) and (outside := keys != others[0]).any():
-            self.names.triple(dict.fromkeys([*ends[outside.argmax()], *divmod(others[0], width)]))
-
-    def _cross(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        """Return the keys of all pairs of one predictor in `a` and another in `b`."""
-        if len(a) == len(b) and (a == b).all():
-            self.names.spend(len(a) ** 2 // 2)
-            if self.names.announce is not None and len(a) > MANY:
-                self.names.announce(self.names.response, [self.names.columns[k] for k in a])
-            i, j = np.triu_indices(len(a), 1)
-            return a[i] * self.names.width + a[j]
-        if len(a) == len(b) == 1:
-            return np.sort([a[0], b[0]]).dot([self.names.width, 1])[None]
-        self.names.spend(len(a) * len(b))
-        i, j = np.repeat(a, len(b)), np.tile(b, len(a))
-        keys = np.minimum(i, j) * self.names.width + np.maximum(i, j)
-        return np.unique(keys[i != j])
-
-    def power(self, exponent: int) -> _TermSet:
-        """Return the terms made of up to `exponent` terms."""
-        base, result = _TermSet(self.names, *self.resolve()), self
-        if exponent > 2 and len(base.steps[0].singles) > 2:
-            self.names.triple(base.steps[0].singles)
-        for _ in range(min(exponent, 3) - 1):  # a third factor adds nothing unless it is refused
-            result = result.product(base)
-        if result is not self:
-            result.steps.append(_Step(1, NONE, NONE, self.steps[0].brought))
-        return result
-
-
-def _union(arrays: list[np.ndarray]) -> np.ndarray:
-    """Return the sorted union of arrays, each sorted and without repeats."""
-    filled = [array for array in arrays if len(array)]
-    return np.unique(np.concatenate(filled)) if len(filled) > 1 else filled[0] if filled else NONE
-
-
-def _evaluate(tree: Any, names: _Names) -> tuple[np.ndarray, np.ndarray]:
+def _evaluate(tree: Any, names: _Names) -> TermSet:
     """Work out a syntax tree from the leaves up, left to right, without recursion."""
     todo: list[tuple[Any, bool]] = [(tree, False)]
-    done: list[_TermSet] = []
+    done: list[TermSet | None] = []  # None for the intercept, which is no factor of a product
     while todo:
         node, ready = todo.pop()
         symbol = _symbol(node)
         if symbol is None:
-            number = node.kind.value == "value"
-            leaf = NONE if number else np.array([names.number(names.find(node.token))])
-            done.append(_TermSet(names, leaf, number=number))
+            found = None if node.kind.value == "value" else np.array([names.number(names.find(node.token))])
+            done.append(None if found is None else names.terms(found))
         elif symbol == ".":
-            done.append(_TermSet(names, names.rest()))
+            done.append(names.terms(names.rest()))
         elif not ready:
             todo.append((node, True))
             args = node.args[:1] if symbol in ("^", "**") else node.args
             todo.extend((arg, False) for arg in reversed(args))
         elif symbol in ("^", "**"):
-            done.append(done.pop().power(int(node.args[1].token)))
+            exponent, base = int(node.args[1].token), done.pop()
+            done.append(base if exponent == 1 else names.factor(base).power(exponent))
         elif len(node.args) == 1:  # a sign in front
             if symbol == "-":
-                done[-1] = _TermSet(names)
+                done[-1] = names.terms()
         else:
             right, left = done.pop(), done.pop()
-            done.append(_combine(symbol, left, right))
-    return done[0].predictors(), done[0].resolve()[1]
+            done.append(_combine(symbol, left, right, names))
+    return done[0] or names.terms()
 
 
-def _combine(symbol: str, left: _TermSet, right: _TermSet) -> _TermSet:
+def _combine(symbol: str, left: TermSet | None, right: TermSet | None, names: _Names) -> TermSet:
     if symbol == "+" or symbol == "-":
-        return left.add(right, 1 if symbol == "+" else -1)
+        return (left or names.terms()).add(right or names.terms(), 1 if symbol == "+" else -1)
+    left, right = names.factor(left), names.factor(right)
     crossed = left.product(right)
     return crossed if symbol == ":" else left.add(right, 1).add(crossed, 1)

@@ -1,7 +1,8 @@
-"""Factors, column names and pairs as plain values for JSON, and back with every value checked."""
+"""Factors, column names and terms as plain values for JSON, and back with every value checked."""
 
 from __future__ import annotations
 
+import math
 import numbers
 from collections.abc import Hashable, Mapping
 from typing import Any
@@ -10,9 +11,17 @@ import numpy as np
 
 from bbl.checks import flag
 from bbl.design.factors import KINDS, Factor
+from bbl.design.interactions import Cube, Interactions, term_keys
 from bbl.errors import BBLTypeError
 
-__all__ = ["factor_from_dict", "factor_to_dict", "name_from_list", "name_to_list", "stored_pairs"]
+__all__ = [
+    "factor_from_dict",
+    "factor_to_dict",
+    "name_from_list",
+    "name_to_list",
+    "terms_from_dict",
+    "terms_to_dict",
+]
 
 
 def factor_to_dict(factor: Factor) -> dict[str, Any]:
@@ -63,17 +72,40 @@ def name_from_list(stored: Any) -> Hashable:
     return value
 
 
-def stored_pairs(stored: Any, m: int) -> np.ndarray:
-    """Return the pairs (P, 2) of a stored design of `m` predictors; a ValueError says what is wrong with them."""
+def terms_to_dict(terms: Interactions, m: int) -> dict[str, Any]:
+    """Return the terms of a design of `m` predictors: ``pairs``, and with higher orders ``terms`` of order 3, 4, ..."""
+    rows = [
+        "all" if terms.count(k) == math.comb(m, k) else terms.listed(k).tolist()
+        for k in range(2, max(terms.order, 2) + 1)
+    ]
+    return {"pairs": rows[0]} | ({"terms": rows[1:]} if len(rows) > 1 else {})
+
+
+def terms_from_dict(stored: Mapping, m: int) -> Interactions:
+    """Return the terms that `terms_to_dict` stored; a ValueError says what is wrong with them."""
+    orders = [stored["pairs"], *stored.get("terms", [])]  # files from before higher orders have pairs alone
+    if len(orders) > max(m - 1, 1):
+        raise ValueError("terms of more predictors than there are")
+    rows = [_stored_rows(given, k, m) for k, given in enumerate(orders, 2)]
+    full = next((at for at, found in enumerate(rows) if found is not None), len(rows))
+    cube = Cube(np.arange(m), 1 + full) if full else Cube()
+    more = {
+        k: Interactions(Cube(np.arange(m), k)).listed(k) if found is None else found
+        for k, found in enumerate(rows[full:], 2 + full)
+    }
+    return Interactions(cube, {k: found for k, found in more.items() if len(found)})
+
+
+def _stored_rows(stored: Any, k: int, m: int) -> np.ndarray | None:
+    """Return stored terms of order k as an array (T, k); None for all of them."""
     if isinstance(stored, str) and stored == "all":
-        return np.column_stack(np.triu_indices(m, 1)).astype(np.intp)
-    pairs = np.array(stored).reshape(-1, 2)
-    if len(pairs) and pairs.dtype.kind != "i":
-        raise ValueError("pairs are no integers")
-    pairs = pairs.astype(np.intp)
-    keys = pairs[:, 0] * m + pairs[:, 1]
-    if len(pairs) and (pairs.min() < 0 or pairs.max() >= m or (pairs[:, 0] >= pairs[:, 1]).any()):
-        raise ValueError("pairs out of range")
-    if (np.diff(keys) <= 0).any():
-        raise ValueError("pairs out of order")
-    return pairs
+        return None
+    rows = np.array(stored).reshape(-1, k)
+    if len(rows) and rows.dtype.kind != "i":
+        raise ValueError("terms are no integers")
+    rows = rows.astype(np.intp)
+    if len(rows) and (rows.min() < 0 or rows.max() >= m or (rows[:, 1:] <= rows[:, :-1]).any()):
+        raise ValueError("terms out of range")
+    if (np.diff(term_keys(rows)[0]) <= 0).any():
+        raise ValueError("terms out of order")
+    return rows

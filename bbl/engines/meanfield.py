@@ -14,6 +14,7 @@ from bbl.memory import check_memory
 from bbl.model.energy import energies
 from bbl.model.layout import Layout
 from bbl.model.moments import TINY, frequencies, known_counts, log_ratio, pair_counts
+from bbl.model.pairwise import from_matrix, to_matrix
 from bbl.parallel import serial_blas
 from bbl.rows.sample import Sample
 
@@ -75,8 +76,8 @@ class MeanField(Engine):
             C = covariance(sample, layout, column, self.prior_count)
             for J, singular in _inverses(C, grid, clip=sample.missing is not None):
                 np.negative(J, out=J)  # no copies: (D, D) may fill the memory
-                theta = layout.from_matrix(effective, J)
-                field = layout.to_matrix(theta)[1] @ column
+                theta = from_matrix(layout, effective, J)
+                field = to_matrix(layout, theta)[1] @ column
                 theta[: layout.D] -= field
                 log_z = -log_f0 - 0.5 * float(column @ field)
                 more = (Note(0, -1, "covariance is singular; take a smaller eps or a larger prior_count"),) * singular

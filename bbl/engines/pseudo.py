@@ -19,6 +19,7 @@ from bbl.memory import check_memory
 from bbl.model.godambe import neighbour_columns
 from bbl.model.layout import Layout
 from bbl.model.moments import frequencies, level_counts, log_ratio, one_hot, usable_rows
+from bbl.model.pairwise import from_matrix
 from bbl.model.unpenalised import unpenalised
 from bbl.parallel import run_tasks, serial_blas, stop_flag
 from bbl.rows.sample import Sample
@@ -271,7 +272,7 @@ class PseudoLikelihood(Engine):
     ) -> EngineFit:
         """Symmetrise (eq. 18), and say in words what did not converge, or could not."""
         J = site_theta[:, 1:]
-        theta = layout.from_matrix(site_theta[:, 0], J if self.symmetrize else np.triu(J) + np.triu(J).T)
+        theta = from_matrix(layout, site_theta[:, 0], J if self.symmetrize else np.triu(J) + np.triu(J).T)
         notes: tuple[Note, ...] = ()
         if self._lambdah(lambda_) == 0:
             notes = absent_levels(level_counts(sample, layout.n_levels), "give lambdah > 0")

@@ -12,6 +12,7 @@ from bbl.model.elimination import log_sum
 from bbl.model.energy import Energy
 from bbl.model.layout import Layout
 from bbl.model.moments import frequencies, log_ratio
+from bbl.model.pairwise import to_matrix
 from bbl.rows.sample import Sample
 
 __all__ = ["N_CHAINS", "N_STEPS", "AnnealedLogZ", "annealed_log_z", "annealing_seconds", "annealing_start"]
@@ -100,7 +101,7 @@ def annealed_log_z(
     True
     """
     n_steps, n_chains = integer("n_steps", n_steps, 1), integer("n_chains", n_chains, 2)
-    h, J = layout.to_matrix(theta)
+    h, J = to_matrix(layout, theta)
     chains = Chains(h, J, layout.n_levels, n_chains, generator(rng), n_jobs)
     empty = Layout(layout.n_levels, np.empty((0, 2), dtype=np.intp))
     field_energy = Energy(empty, np.asarray(start, dtype=float)[None])

@@ -12,8 +12,10 @@ from bbl._ext import gibbs as kernel
 from bbl.checks import flag, generator, integer
 from bbl.errors import BBLTypeError, DataError, OptionError
 from bbl.memory import check_memory
+from bbl.model.layout import Layout
+from bbl.model.moments import pair_counts
 from bbl.parallel import n_workers, run_tasks
-from bbl.rows.sample import code_dtype
+from bbl.rows.sample import Sample, code_dtype
 
 __all__ = [
     "MAX_STATES",
@@ -87,7 +89,7 @@ class Chains:
     h : array_like, shape (D,)
         Fields of the non-reference levels.
     J : array_like, shape (D, D)
-        Symmetric couplings, zero between levels of one predictor (see ``Layout.to_matrix``).
+        Symmetric couplings, zero between levels of one predictor (see `bbl.model.pairwise.to_matrix`).
     n_levels : array_like of int, shape (m,)
     n_chains : int
     rng : numpy.random.Generator, int or None
@@ -138,6 +140,45 @@ class Chains:
             energy = np.zeros(width, dtype=np.float32)
             packs.append(_Pack(first, first + len(own), codes, stream, energy, best, codes.copy()))
         return packs
+
+    def update(self, h, J=None) -> None:
+        """Go on under other parameters: states and random streams stay, and `best_codes` begins anew.
+
+        Parameters
+        ----------
+        h : array_like, shape (D,)
+        J : array_like, shape (D, D), optional
+            Symmetric couplings, zero between levels of one predictor; as they are by default. Only the shapes are
+            checked, for this is called after every few sweeps: the caller answers for the rest.
+
+        Raises
+        ------
+        DataError
+            If a shape is not that of the model.
+        """
+        same = J is None
+        h, J = _floats("h", h), self.J if same else _floats("J", J)
+        _check_shapes(h, J, len(self.h))
+        if not same:  # even if it is the same array, for its values may be others
+            fixed = (self.n_levels, self.start, self.by_levels, self.lanes)
+            self._table = kernel.pack_couplings(J, *fixed, table=self._table)
+        self.h, self.J = h, J
+        for p in self._packs:
+            p.best.fill(-np.inf)
+
+    def moments(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return what the current states hold, as sums of whole numbers: exact, in whatever order.
+
+        Returns
+        -------
+        means : ndarray, shape (D,)
+            Share of the chains at each non-reference level.
+        counts : ndarray, shape (D, D)
+            Chains at both of two levels; the diagonal counts each level.
+        """
+        states = Sample(np.ascontiguousarray(self.codes), np.ones(self.n_chains))
+        counts = pair_counts(states, Layout(self.n_levels, np.empty((0, 2), dtype=np.intp)))
+        return counts.diagonal() / self.n_chains, counts
 
     def sweep(
         self,
@@ -295,9 +336,8 @@ def check_model(h, J, n_levels) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.
     start = np.concatenate(([0], np.cumsum(levels.astype(np.intp) - 1)))
     D = int(start[-1])
     h, J = _floats("h", h), _floats("J", J)
-    for name, array, shape in (("h", h, (D,)), ("J", J, (D, D))):
-        if array.shape != shape:
-            raise DataError(f"{name} has shape {array.shape}; n_levels asks for {shape}.", argument=name)
+    _check_shapes(h, J, D)
+    for name, array in (("h", h), ("J", J)):
         if not (np.abs(array) < LARGEST).all():
             raise DataError(
                 f"{name} holds values that are not finite or exceed {LARGEST:g}; refit with a penalty.", argument=name
@@ -308,6 +348,12 @@ def check_model(h, J, n_levels) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.
         if J[lo:hi, lo:hi].any():
             raise DataError("J couples levels of one predictor; set those blocks to 0.", argument="J")
     return h, J, levels, start
+
+
+def _check_shapes(h: np.ndarray, J: np.ndarray, D: int) -> None:
+    for name, array, shape in (("h", h, (D,)), ("J", J, (D, D))):
+        if array.shape != shape:
+            raise DataError(f"{name} has shape {array.shape}; n_levels asks for {shape}.", argument=name)
 
 
 def _floats(argument: str, value) -> np.ndarray:

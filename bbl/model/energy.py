@@ -7,6 +7,7 @@ import numpy as np
 from bbl._ext import energy as kernel
 from bbl.memory import check_memory
 from bbl.model.layout import Layout
+from bbl.model.pairwise import cells
 
 __all__ = ["Energy", "energies"]
 
@@ -38,7 +39,7 @@ class Energy:
                 8.0 * D * D * K, f"Prediction with {D} levels and {K} groups", "Predict with fewer predictors."
             )
             self.J = np.zeros((D, D, K))
-            row, col = layout.cells
+            row, col = cells(layout)
             self.J[row, col] = theta[:, D:].T
 
     def __call__(self, codes: np.ndarray) -> np.ndarray:

@@ -42,8 +42,7 @@ def site_hessians(
     )
     out = {i: (np.zeros(p), np.zeros((p, p))) for i, p in sizes.items()}
     with serial_blas():
-        for lo in range(0, sample.n, ROWS):
-            part = sample.rows(slice(lo, lo + ROWS))
+        for part in sample.blocks(ROWS):
             Z, P = _design(part.codes, layout, site_theta)
             usable = usable_rows(part, layout)
             for i, (score, H) in out.items():
@@ -171,8 +170,7 @@ class Influence:
         """
         layout, varies = self.layout, self.layout.n_levels > 1
         value = effective = 0.0
-        for lo in range(0, rows.n, ROWS):
-            part = rows.rows(slice(lo, lo + ROWS))
+        for part in rows.blocks(ROWS):
             usable, w = usable_rows(part, layout), part.weights
             X = one_hot(part.codes, layout)
             log_norm, _ = conditionals(X, layout, self.site_theta[:, 0], self.site_theta[:, 1:])

@@ -7,7 +7,7 @@ from itertools import combinations
 
 import numpy as np
 
-__all__ = ["Layout"]
+__all__ = ["Layout", "term_columns"]
 
 
 class Layout:
@@ -161,38 +161,31 @@ class Layout:
         ranges = [np.arange(self.start[i], self.start[i + 1]) for i in predictors]
         return np.concatenate([np.empty(0, dtype=np.intp), *ranges])
 
-    @cached_property
-    def cells(self) -> tuple[np.ndarray, np.ndarray]:
-        """Row and column among the D non-reference levels of every coupling, in storage order."""
-        i, j = self.pairs.T
-        cells = np.diff(self.pair_start)
-        start = self.start.astype(np.int32)  # half of the memory, which for thousands of levels is what counts
-        col = np.arange(self.pair_start[-1] - self.D, dtype=np.int32)
-        col -= np.repeat((self.pair_start[:-1] - self.D).astype(np.int32), cells)
-        width = np.repeat(self.n_levels[j] - 1, cells)
-        row = col // width
-        row += np.repeat(start[i], cells)
-        np.remainder(col, width, out=col)
-        col += np.repeat(start[j], cells)
-        return row, col
 
-    def to_matrix(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return ``(h, J)``: fields (D,) and the symmetric coupling matrix (D, D) over non-reference levels."""
-        row, col = self.cells
-        J = np.zeros((self.D, self.D))
-        J[row, col] = theta[self.D :]
-        J[col, row] = theta[self.D :]
-        return theta[: self.D].copy(), J
+def term_columns(layout: Layout) -> np.ndarray:
+    """Return which non-reference levels each parameter belongs to: int32, shape (order, size), at least two rows.
 
-    def from_matrix(self, h: np.ndarray, J: np.ndarray) -> np.ndarray:
-        """Return the flat vector of fields `h` (D,) and couplings `J` (D, D), symmetrised by eq. (18)."""
-        row, col = self.cells
-        theta = np.empty(self.size)
-        theta[: self.D] = h
-        theta[self.D :] = J[row, col]
-        theta[self.D :] += J[col, row]
-        theta[self.D :] *= 0.5
-        return theta
+    Column ``t`` names the levels of parameter ``t`` among the D, predictor by predictor; -1 where its term has fewer.
+
+    Examples
+    --------
+    >>> term_columns(Layout([2, 3])).tolist()
+    [[0, 1, 2, 0, 0], [-1, -1, -1, 1, 2]]
+    """
+    out = np.full((max(layout.order, 2), layout.size), -1, dtype=np.int32)
+    out[0, : layout.D] = np.arange(layout.D)
+    width = np.diff(layout.start)
+    for terms, start in zip(layout.terms, layout.term_start, strict=True):
+        cells = np.diff(start)
+        at = np.arange(start[-1] - start[0], dtype=np.int32)
+        at -= np.repeat((start[:-1] - start[0]).astype(np.int32), cells)  # place in the table of its term
+        for axis in range(terms.shape[1] - 1, -1, -1):
+            own = terms[:, axis]
+            size = np.repeat(width[own].astype(np.int32), cells)
+            out[axis, start[0] : start[-1]] = at % size
+            out[axis, start[0] : start[-1]] += np.repeat(layout.start[own].astype(np.int32), cells)
+            at //= size
+    return out
 
 
 def _by_order(terms, m: int) -> tuple[np.ndarray, ...]:

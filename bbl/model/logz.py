@@ -9,6 +9,7 @@ from bbl.model.conditional import conditionals
 from bbl.model.elimination import elimination_order, log_sum
 from bbl.model.layout import Layout
 from bbl.model.moments import TINY, frequencies, one_hot, usable_rows, usable_weight
+from bbl.model.pairwise import to_matrix
 from bbl.parallel import serial_blas
 from bbl.rows.sample import Sample
 
@@ -74,7 +75,7 @@ def approximate_log_z(
     """
     if kind == "mf":
         return _mean_field_log_z(sample, layout, theta)
-    sites = np.column_stack(layout.to_matrix(theta)) if site_theta is None else site_theta
+    sites = np.column_stack(to_matrix(layout, theta)) if site_theta is None else site_theta
     return pseudo_log_z(sample, layout, sites, half=kind == "half")
 
 
@@ -82,7 +83,7 @@ def _mean_field_log_z(sample: Sample, layout: Layout, theta: np.ndarray) -> floa
     """Eq. (32) with frequencies under a prior count of 1, for couplings that did not come from mean field."""
     f = frequencies(sample, layout, 1.0)
     column = np.concatenate([fi[1:] for fi in f])
-    _, J = layout.to_matrix(theta)
+    _, J = to_matrix(layout, theta)
     return -sum(float(np.log(max(fi[0], TINY))) for fi in f) - 0.5 * float(column @ J @ column)
 
 

@@ -11,6 +11,7 @@ from bbl.errors import OptionError
 from bbl.memory import check_memory
 from bbl.model.chains import MAX_STATES, check_levels, gibbs, state_codes, state_energies
 from bbl.model.layout import Layout
+from bbl.model.pairwise import to_matrix
 from bbl.rows.sample import code_dtype
 
 __all__ = ["random_parameters", "sample_groups", "sample_states"]
@@ -32,7 +33,7 @@ def sample_states(h, J, n_levels, nsample: int = 1, rng=None, burn_in: int = BUR
     h : array_like, shape (D,)
         Fields of the non-reference levels.
     J : array_like, shape (D, D)
-        Symmetric couplings (see ``Layout.to_matrix``).
+        Symmetric couplings (see `bbl.model.pairwise.to_matrix`).
     n_levels : array_like of int, shape (m,)
     nsample : int, default 1
         Number of draws; 0 gives no rows.
@@ -138,7 +139,7 @@ def sample_groups(
     codes = np.empty((nsample, layout.m), dtype=code_dtype(layout.n_levels))
     for k in range(K):
         rows = np.flatnonzero(y == k)
-        h, J = layout.to_matrix(theta[k])
+        h, J = to_matrix(layout, theta[k])
         codes[rows] = sample_states(h, J, layout.n_levels, len(rows), rng, burn_in, thin)
     return codes, y.astype(np.intp)
 

@@ -7,6 +7,7 @@ import numpy as np
 from bbl.model.godambe import inverse, neighbour_columns, site_hessians
 from bbl.model.layout import Layout
 from bbl.model.moments import known_counts, level_counts, pair_counts
+from bbl.model.pairwise import cells
 from bbl.rows.sample import Sample
 
 __all__ = ["cell_counts", "unpenalised"]
@@ -68,7 +69,7 @@ def cell_counts(sample: Sample, layout: Layout) -> np.ndarray:
     (second axis), both known. If one of the four is zero, the coupling has no finite value without a penalty.
     """
     predictor = np.repeat(np.arange(layout.m), np.diff(layout.start))
-    row, col = layout.cells
+    row, col = cells(layout)
     i, j = predictor[row], predictor[col]
     both = pair_counts(sample, layout)
     member = (predictor[:, None] == np.arange(layout.m)).astype(float)

@@ -11,6 +11,7 @@ import numpy as np
 
 from bbl.design.labels import Labels
 from bbl.errors import DataError, OptionError
+from bbl.model.pairwise import cells
 from bbl.model.parameters import Parameters
 from bbl.report.canvas import (
     COLOURS,
@@ -94,7 +95,7 @@ def zero_sum_fields(parameters: Parameters) -> list[np.ndarray]:
         ``h_i(x) + sum_j mean_x' J_ij(x, x')``, less its mean over the levels x, reference level included.
     """
     layout, theta = parameters.layout, parameters.shift
-    row, col = layout.cells
+    row, col = cells(layout)
     levels = np.repeat(layout.n_levels, np.diff(layout.start))
     fields = theta[:, : layout.D].copy()
     for k, couplings in enumerate(theta[:, layout.D :]):

@@ -12,6 +12,7 @@ import numpy as np
 from bbl.design.labels import Labels
 from bbl.errors import DataError
 from bbl.model.layout import Layout
+from bbl.model.pairwise import cells
 from bbl.model.parameters import Parameters
 from bbl.report.canvas import (
     MISSING,
@@ -296,7 +297,7 @@ def _coupling_maps(
 
     title = f"Coupling ${d}J$" if shown.blocks else rf"Coupling strength $\Vert {d}J\Vert$"
     if shown.blocks:
-        row, col = layout.cells
+        row, col = cells(layout)
         maps = np.full((len(theta), layout.D, layout.D), np.nan)
         maps[:, row, col] = maps[:, col, row] = theta[:, layout.D :]
         colours = diverging(theta[:, layout.D :])
@@ -327,8 +328,8 @@ def _coupling_maps(
 def _mark_negative(ax: Axes, values: np.ndarray, most: float) -> None:
     """Mark the cells below zero with a minus, for those who see no colours."""
     share = np.nan_to_num(-values / most)
-    for cells, colour in (((share > 0.02) & (share < 0.6), "0.2"), (share >= 0.6, "white")):
-        row, col = np.nonzero(cells)
+    for marked, colour in (((share > 0.02) & (share < 0.6), "0.2"), (share >= 0.6, "white")):
+        row, col = np.nonzero(marked)
         ax.plot(col, row, "_", color=colour, markersize=5)
 
 

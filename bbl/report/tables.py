@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import pandas as pd
 
 from bbl.checks import near_match
 from bbl.design.labels import Labels
-from bbl.model.layout import Layout
+from bbl.model.layout import Layout, term_columns
 from bbl.model.parameters import Parameters
 
 __all__ = ["Coefficients", "CouplingTables", "FieldTables", "Named"]
@@ -78,10 +79,11 @@ class FieldTables(_GroupTables):
 
 
 class CouplingTables(_GroupTables):
-    """Couplings of one group by pair of predictors: a DataFrame, levels of the first by levels of the second.
+    """Couplings of one group by the predictors of a term: levels of the first by levels of the others.
 
-    A pair may be asked for in either order; iteration gives each interacting pair once, in the order of the
-    predictors. Tables are made at each look-up.
+    The predictors may be asked for in any order; iteration gives each term once, pairs first, in the order of the
+    predictors. A pair gives a DataFrame; with three predictors and more the columns have a level of labels for each
+    after the first. Tables are made at each look-up.
 
     Parameters
     ----------
@@ -90,29 +92,35 @@ class CouplingTables(_GroupTables):
     theta : ndarray, shape (layout.size,)
     """
 
-    def __getitem__(self, pair: object) -> pd.DataFrame:
-        if not isinstance(pair, tuple) or len(pair) != 2:
-            raise KeyError(f"Couplings belong to a pair of predictors, as in J[group]['a', 'b']; got {pair!r}.")
-        i, j = (_position("predictor", name, self._positions) for name in pair)
-        if self._layout.index(i, j) < 0:
-            raise KeyError(f"{pair[0]!r} and {pair[1]!r} do not interact in this model.")
-        levels, names = self._labels.levels, self._labels.names
-        values = self._layout.table(self._theta, i, j)
-        return pd.DataFrame(
-            values.copy(), index=_index(levels[i][1:], names[i]), columns=_index(levels[j][1:], names[j])
-        )
+    def __getitem__(self, term: object) -> pd.DataFrame:
+        most = max(self._layout.order, 2)
+        if not isinstance(term, tuple) or not 2 <= len(term) <= most:
+            what = "a pair of predictors, as in" if most == 2 else f"two to {most} predictors, as in"
+            raise KeyError(f"Couplings belong to {what} J[group]['a', 'b']; got {term!r}.")
+        found = [_position("predictor", name, self._positions) for name in term]
+        if len(set(found)) < len(found) or self._layout.index(*found) < 0:
+            shown = ", ".join(map(repr, term[:-1])) + f" and {term[-1]!r}"
+            raise KeyError(f"{shown} do not interact in this model.")
+        levels = [_index(self._labels.levels[i][1:], self._labels.names[i]) for i in found]
+        values = self._layout.table(self._theta, *found)
+        columns = levels[1] if len(found) == 2 else _product(levels[1:])
+        return pd.DataFrame(values.reshape(len(values), -1).copy(), index=levels[0], columns=columns)
 
     def __iter__(self) -> Iterator[tuple]:
         names = self._labels.names
-        return ((names[i], names[j]) for i, j in self._layout.pairs)
+        return (tuple(names[i] for i in term) for terms in self._layout.terms for term in terms)
 
     def __len__(self) -> int:
-        return len(self._layout.pairs)
+        return sum(map(len, self._layout.terms))
 
     def __repr__(self) -> str:
-        names = self._labels.names
-        pairs = [f"({names[i]!r}, {names[j]!r})" for i, j in self._layout.pairs[:SHOWN]]
-        return _shortened("Couplings of", pairs, len(self))
+        terms = [f"({', '.join(map(repr, term))})" for term in islice(self, SHOWN)]
+        return _shortened("Couplings of", terms, len(self))
+
+
+def _product(levels: list[pd.Index]) -> pd.MultiIndex:
+    """Return all combinations of levels, the last predictor running fastest."""
+    return pd.MultiIndex.from_product(levels, names=[own.name for own in levels])
 
 
 class _Groups(Mapping):
@@ -158,7 +166,7 @@ class Coefficients(Named):
         ``h[group][predictor]``: Series of fields by non-reference level.
     J : Mapping
         ``J[group][a, b]``: DataFrame of couplings, levels of `a` by levels of `b`; ``J[group][b, a]`` is its
-        transpose.
+        transpose. ``J[group][a, b, c]`` has the levels of `a` by those of `b` and `c`.
     h0, J0 : Mapping or None
         The same of the pooled fit, without the group; None if it was not made.
 
@@ -195,26 +203,27 @@ class Coefficients(Named):
         -------
         DataFrame
             Columns ``term`` ('h' or 'J'), ``group``, ``predictor``, ``level``, ``predictor2``, ``level2`` (missing
-            for fields), ``estimate``, ``pooled`` and ``difference`` (nan without a pooled fit). Groups follow each
-            other; within a group the fields come first, then the couplings pair by pair. Labels are categorical,
-            or objects where two different levels compare equal (1 and True).
+            for fields), with terms of three predictors ``predictor3``, ``level3`` (missing for pairs) and so on,
+            ``estimate``, ``pooled`` and ``difference`` (nan without a pooled fit). Groups follow each other; within
+            a group the fields come first, then the couplings pair by pair, then those of terms of three, and so on.
+            Labels are categorical, or objects where two different levels compare equal (1 and True).
         """
         labels, parameters = self._labels, self._parameters
         layout, K = parameters.layout, len(labels.groups)
-        site = np.repeat(np.arange(layout.m), np.diff(layout.start))
         levels = [level for known in labels.levels for level in known[1:]]
-        row, col = layout.cells
-        first = np.tile(np.concatenate((np.arange(layout.D), row)), K)
-        second = np.tile(np.concatenate((np.full(layout.D, -1), col)), K)
+        columns = np.tile(term_columns(layout), K)
+        site = np.append(np.repeat(np.arange(layout.m), np.diff(layout.start)), -1)  # the last for what is missing
         pooled = np.full(layout.size, np.nan) if parameters.pooled is None else parameters.pooled
+        labelled = {}
+        for k, own in enumerate(columns):
+            number = str(k + 1) if k else ""
+            labelled[f"predictor{number}"] = _labelled(labels.names, site[own])
+            labelled[f"level{number}"] = _labelled(levels, own)
         return pd.DataFrame(
             {
-                "term": _labelled(("h", "J"), (second >= 0).astype(np.intp)),
+                "term": _labelled(("h", "J"), (columns[1] >= 0).astype(np.intp)),
                 "group": _labelled(labels.groups, np.repeat(np.arange(K), layout.size)),
-                "predictor": _labelled(labels.names, site[first]),
-                "level": _labelled(levels, first),
-                "predictor2": _labelled(labels.names, np.where(second < 0, -1, site[second])),
-                "level2": _labelled(levels, second),
+                **labelled,
                 "estimate": parameters.theta.ravel(),
                 "pooled": np.tile(pooled, K),
                 "difference": (parameters.theta - pooled).ravel(),

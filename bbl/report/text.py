@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice, product
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,8 @@ WIDTH = 80
 CALL_WIDTH = 60  # R starts a new line of a call after the argument that passes this column
 SHOWN_LEVELS = 10
 SHOWN_ROWS = 10  # predictors in the list of levels and in a sample's table
-ALL_OR_FEW = {"group": (4, 2), "predictor": (5, 3), "pair": (6, 3)}  # of coefficients: all up to the first, else few
+# of coefficients: all up to the first number, else few
+ALL_OR_FEW = {"group": (4, 2), "predictor": (5, 3), "pair": (6, 3), "term": (6, 3)}
 
 
 def format_numbers(values: Iterable[float], digits: int = DIGITS) -> list[str]:
@@ -226,7 +228,8 @@ def fit_text(call: str, labels: Labels, parameters: Parameters) -> str:
     layout, d = parameters.layout, "" if parameters.pooled is None else "d"
     K, more_groups = _shown(len(labels.groups), "group")
     m, more_predictors = _shown(layout.m, "predictor")
-    P, more_pairs = _shown(len(layout.pairs), "pair")
+    n_terms = sum(map(len, layout.terms))
+    P, more_terms = _shown(n_terms, "pair" if layout.order <= 2 else "term")
     theta = parameters.theta[:K] if parameters.pooled is None else parameters.theta[:K] - parameters.pooled
     names, groups = [label_text(n) for n in labels.names], [label_text(g) for g in labels.groups[:K]]
     parts = []
@@ -237,11 +240,14 @@ def fit_text(call: str, labels: Labels, parameters: Parameters) -> str:
             more = "\n" + _more(len(levels) - SHOWN_LEVELS, "level") if len(levels) > SHOWN_LEVELS else ""
             parts.append(f"{d}h_[{names[i]}]^({group}):\n{values}{more}")
     parts += more_predictors
-    for i, j in layout.pairs[:P]:
+    for term in islice((tuple(term) for terms in layout.terms for term in terms.tolist()), P):
         for g, group in enumerate(groups):
-            values = _coupling_text(layout.table(theta[g], i, j), labels.levels[i][1:], labels.levels[j][1:])
-            parts.append(f"{d}J_[{names[i]},{names[j]}]^({group}):\n{values}")
-    parts += more_pairs + more_groups
+            own = layout.table(theta[g], *term)
+            first, *others = (labels.levels[i][1:] for i in term)
+            rows = others[0] if len(others) == 1 else [":".join(map(label_text, x)) for x in product(*others)]
+            table = _coupling_text(own.reshape(len(own), -1), first, rows)
+            parts.append(f"{d}J_[{','.join(names[i] for i in term)}]^({group}):\n{table}")
+    parts += more_terms + more_groups
     return f"{head_text(call, labels)}\n\nCoefficients:\n" + "\n\n".join(parts)
 
 

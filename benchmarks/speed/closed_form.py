@@ -8,6 +8,7 @@ from bbl.boltzmann.estimate import estimate
 from bbl.engines import MeanField, NaiveBayes
 from bbl.model.energy import Energy
 from bbl.model.layout import Layout
+from bbl.model.pairwise import to_matrix
 from bbl.rows.sample import Sample
 from benchmarks.speed.measure import Measurement, Options, measured, method
 from benchmarks.speed.methods import evaluate, one_hot, starts
@@ -46,7 +47,7 @@ def bbl_mean_field(problem: Problem, options: Options) -> Measurement:
         pairs = zip(problem.parts, layouts, strict=True)
         return [(layout, engine.fit(part.sample, layout, options.threads)) for part, layout in pairs]
 
-    return _finish(problem, options, work, lambda found: found[0].to_matrix(found[1].theta))
+    return _finish(problem, options, work, lambda found: to_matrix(found[0], found[1].theta))
 
 
 @method("meanfield", "numpy")

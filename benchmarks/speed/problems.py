@@ -10,6 +10,7 @@ import pandas as pd
 import bbl
 from bbl.engines import MeanField, PseudoLikelihood
 from bbl.model.layout import Layout
+from bbl.model.pairwise import to_matrix
 from bbl.model.states import random_parameters, sample_groups, sample_states
 from bbl.rows.sample import Sample
 from benchmarks import files
@@ -245,5 +246,5 @@ def make_model(name: str, quick: bool = False) -> Model:
     made = PROBLEMS[name](quick=quick)
     part = made.parts[0]
     layout = Layout(part.n_levels)
-    h, J = layout.to_matrix(MeanField(eps=0.5).fit(part.sample, layout).theta)
+    h, J = to_matrix(layout, MeanField(eps=0.5).fit(part.sample, layout).theta)
     return Model(h, J, np.asarray(part.n_levels), made.source)

@@ -18,6 +18,7 @@ from bbl.engines import PseudoLikelihood
 from bbl.model.chains import Chains
 from bbl.model.energy import Energy
 from bbl.model.layout import Layout
+from bbl.model.pairwise import from_matrix, to_matrix
 from bbl.model.states import random_parameters
 from bbl.stats.scores import class_scores
 from benchmarks.speed.measure import Measurement, Options, measured, method
@@ -59,7 +60,7 @@ def numpy_predict(table: Table, options: Options) -> Measurement:
     """The same scores by matrix products of one-hot blocks of 10,000 rows."""
     layout, theta = _two_groups()
     codes = _codes(table)
-    models = [layout.to_matrix(t) for t in theta]
+    models = [to_matrix(layout, t) for t in theta]
 
     def work():
         out = np.empty((len(codes), 2))
@@ -97,7 +98,7 @@ def _gibbs(model: Model, options: Options, set_up: Callable, prefix: str = "") -
     """Measure what `set_up(model, chains, sweeps, threads)` returns, which advances and returns states (chains, m)."""
     chains, sweeps = (options.more[prefix + key] for key in ("chains", "sweeps"))
     layout = Layout(model.n_levels)
-    energy_of = Energy(layout, layout.from_matrix(model.h, model.J)[None])
+    energy_of = Energy(layout, from_matrix(layout, model.h, model.J)[None])
 
     def check(states):
         energy = energy_of(np.ascontiguousarray(states, dtype=np.uint8))[:, 0]

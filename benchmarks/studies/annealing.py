@@ -9,6 +9,7 @@ import pandas as pd
 from bbl.model.ais import annealed_log_z, annealing_start
 from bbl.model.layout import Layout
 from bbl.model.logz import exact_log_z
+from bbl.model.pairwise import to_matrix
 from bbl.model.states import random_parameters, sample_states
 from bbl.rows.sample import Sample
 from benchmarks.report import command, rows_of, table, write_page
@@ -45,7 +46,7 @@ def random_model(index: int) -> tuple[str, str, Layout, np.ndarray, np.ndarray]:
     # half of the models attract: their couplings tend to one sign, the hard case for annealing
     J0 = STRENGTHS[strength] / 2 if index // (3 * len(STRENGTHS)) % 2 else 0.0
     theta = random_parameters(layout, "norm", dh=0.5, J0=J0, dJ=STRENGTHS[strength], rng=rng)[0]
-    h, J = layout.to_matrix(theta)
+    h, J = to_matrix(layout, theta)
     rows = Sample(sample_states(h, J, layout.n_levels, ROWS, rng), np.ones(ROWS))
     return strength, graph, layout, theta, annealing_start(rows, layout) / DEFAULT[2]
 

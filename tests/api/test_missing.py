@@ -24,6 +24,7 @@ from bbl.model.godambe import Influence
 from bbl.model.layout import Layout
 from bbl.model.logz import pseudo_log_z
 from bbl.model.marginal import CELLS, MarginalEnergy
+from bbl.model.pairwise import from_matrix, to_matrix
 from bbl.rows.sample import Sample
 from bbl.sklearn import BBLClassifier
 
@@ -196,10 +197,10 @@ class TestSumming:
         energy = MarginalEnergy(layout, theta)
         got = energy(codes, unknown)
         order = elimination_order(part.n_levels, part.mask, 1e8)[0]
-        h, J = layout.to_matrix(theta[0])
+        h, J = to_matrix(layout, theta[0])
         for k in range(2):
             fields = h[:21] + J[:21, 21] * codes[k, 21]
-            inside = part.from_matrix(fields, J[:21, :21])
+            inside = from_matrix(part, fields, J[:21, :21])
             exact = log_sum(part.factors(inside[None]), order)[0] + h[21] * codes[k, 21]
             assert got[k, 0] == pytest.approx(exact, abs=0.05)
         assert np.array_equal(energy(codes[1:], unknown[1:]), got[1:])  # whatever the other rows are

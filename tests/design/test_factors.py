@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from bbl.design.design import Design
 from bbl.design.factors import Factor, factorise, level_key
 from bbl.design.frames import to_frame
 from bbl.errors import BBLTypeError, DataError, LevelError
@@ -469,3 +470,60 @@ def test_polars_without_pyarrow(monkeypatch):
     frame = to_frame(pl.DataFrame({"x": LETTERS, "c": pl.Series(LETTERS, dtype=pl.Categorical)}))
     for name in frame.columns:
         assert codes_of(frame.column(name)) == (("a", "b", "c"), [1, 0, 2, 0, 1])
+
+
+# -- declared levels ---------------------------------------------------------------------------------------------------
+def declared_frame():
+    return pd.DataFrame(
+        {
+            "y": pd.Categorical(["b", "a", "b", "a"], ["c", "b", "a"]),
+            "x": pd.Categorical(["w", "u", "w", None], ["w", "never", "u"]),
+            "z": pd.Categorical([2, 1, 2, 1], [3, 2, 1], ordered=True),
+            "s": ["q", "p", "q", "p"],
+        }
+    )
+
+
+def levels_of(data, **options):
+    design, sample, _ = Design.from_data("y ~ .", data, missing="marginal", **options)
+    return design.response.levels, [f.levels for f in design.predictors], sample
+
+
+def test_declared_levels_count_in_their_order_if_asked():
+    groups, levels, sample = levels_of(declared_frame(), declared=True)
+    assert groups == ("c", "b", "a")
+    assert levels == [("w", "never", "u"), (3, 2, 1), ("p", "q")]
+    assert sample.codes.tolist() == [[0, 1, 1], [2, 2, 0], [0, 1, 1], [0, 2, 0]] and sample.y.tolist() == [1, 2, 1, 2]
+    assert sample.missing.tolist() == [[False] * 3] * 3 + [[True, False, False]]
+
+
+def test_declared_levels_that_do_not_occur_are_left_out_by_default():
+    groups, levels, _ = levels_of(declared_frame())
+    assert groups == ("b", "a") and levels == [("u", "w"), (2, 1), ("p", "q")]
+    assert levels_of(declared_frame(), declared=False)[:2] == (groups, levels)
+
+
+def test_declared_levels_of_other_tables():
+    columns = {"y": ["b", "a"], "x": ["w", "u"]}
+    enums = pl.DataFrame(columns, schema={"y": pl.Enum(["c", "b", "a"]), "x": pl.Enum(["w", "never", "u"])})
+    assert levels_of(enums, declared=True)[:2] == (("c", "b", "a"), [("w", "never", "u")])
+    coded = pa.table(
+        {
+            "y": pa.DictionaryArray.from_arrays([1, 2], ["c", "b", "a"]),
+            "x": pa.DictionaryArray.from_arrays([0, 2], ["w", "never", "u"]),
+        }
+    )
+    assert levels_of(coded, declared=True)[:2] == (("a", "b"), [("u", "w")])  # an encoding, which declares nothing
+    same = levels_of(declared_frame(), declared=True)[:2]
+    assert levels_of(pa.Table.from_pandas(declared_frame()), declared=True)[:2] == same
+
+
+def test_declared_levels_stand_back_behind_xlevels_and_stay_in_dropped_rows():
+    _, levels, _ = levels_of(declared_frame(), declared=True, xlevels={"x": ["u", "w"]})
+    assert levels[0] == ("u", "w")
+    design, sample, _ = Design.from_data("y ~ x + z", declared_frame().iloc[2:], missing="drop", declared=True)
+    assert sample.n == 1 and design.response.levels == ("c", "b", "a")
+    assert design.predictors[1].levels == (3, 2, 1)
+    assert design.encode(declared_frame().iloc[:2])[0].tolist() == [[0, 1], [2, 2]]
+    with pytest.raises(BBLTypeError, match="declared"):
+        levels_of(declared_frame(), declared="yes")

@@ -1,12 +1,17 @@
 """Formulas: grammar, odd names, unknown names, and agreement with sets of terms."""
 
+import inspect
 import random
+import re
 
 import numpy as np
 import pytest
 
+from bbl.design.design import Design
 from bbl.design.formula import parse
+from bbl.engines import Engine
 from bbl.errors import FormulaError
+from bbl.model.layout import Layout
 
 COLUMNS = ["y", "a", "b", "c", "d"]
 
@@ -221,7 +226,7 @@ def test_a_name_that_needs_backticks_is_told_so(right, name):
 
 
 def model_of(text):
-    """Return singles and pairs of a formula's right side by the rules, over Python sets (slow, the truth)."""
+    """Return predictors and terms of a formula's right side by the rules, over Python sets (slow, the truth)."""
     position = 0
 
     def peek():
@@ -267,8 +272,11 @@ def model_of(text):
     def power():
         base, kept = atom()
         if peek() == "^":
-            take(), take()
-            return base | {a | b for a in base for b in base}, kept
+            take()
+            terms = base
+            for _ in range(int(take()) - 1):
+                terms = terms | {a | b for a in terms for b in base}
+            return terms, kept
         return base, kept
 
     def atom():
@@ -289,30 +297,105 @@ def random_side(depth):
     if depth == 0 or kind < 0.3:
         return random.choice("abcd.")
     if kind < 0.4:
-        return f"({random_side(depth - 1)})^2"
+        return f"({random_side(depth - 1)})^{random.choice('223')}"
     left, right = random_side(depth - 1), random_side(depth - 1)
     return f"({left}{random.choice('++--*:')}{right})" if kind < 0.8 else f"{left}+{right}"
 
 
+def by_name(terms):
+    """Return predictors and terms of all orders as sets of names."""
+    return {frozenset(terms.predictors[i] for i in row) for rows in terms.terms for row in rows.tolist()} | {
+        frozenset([name]) for name in terms.predictors
+    }
+
+
 def test_agrees_with_sets():
     random.seed(7)
-    compared = 0
-    for _ in range(2_000):
+    orders = {1: 0, 2: 0, 3: 0, 4: 0}
+    for _ in range(2_500):
         side = random_side(3)
-        try:
-            terms = parse(f"y ~ {side}", COLUMNS)
-        except FormulaError:
+        expected = model_of(side)
+        if not expected:
             continue
-        singles = set(terms.predictors)
-        pairs = {frozenset((terms.predictors[i], terms.predictors[j])) for i, j in terms.pairs}
-        assert {frozenset(k) for k in singles} | pairs == model_of(side), side
-        compared += 1
-    assert compared > 500
+        terms = parse(f"y ~ {side}", COLUMNS, order=None)
+        assert by_name(terms) == expected, side
+        assert terms.order == max(map(len, expected)), side
+        for k, rows in enumerate(terms.terms, 2):
+            assert rows.dtype == np.intp and rows.shape == (terms.interactions.count(k), k), side
+            assert [*map(tuple, rows.tolist())] == sorted(map(tuple, rows.tolist())) and (np.diff(rows) > 0).all(), side
+        orders[terms.order] += 1
+        for order in (2, 3):
+            if terms.order > order:
+                with pytest.raises(FormulaError, match="or more predictors, but the m") as caught:
+                    parse(f"y ~ {side}", COLUMNS, order=order)
+                named = re.search(r"asks for the term (\S+) of", str(caught.value))[1].split(":")
+                assert any(set(named) <= term for term in expected if len(term) > order), side
+            else:
+                assert by_name(parse(f"y ~ {side}", COLUMNS, order=order)) == expected
+    assert min(orders.values()) > 50, orders
+
+
+@pytest.mark.parametrize(
+    ("formula", "expected"),
+    [
+        ("y ~ a:b:c", "a b c abc"),
+        ("y ~ a*b*c", "a b c ab ac bc abc"),
+        ("y ~ (a + b + c)^3 - a:b:c", "a b c ab ac bc"),
+        ("y ~ .^3 - a:b", "a b c d ac ad bc bd cd abc abd acd bcd"),
+        ("y ~ .^4 - (a:b + c):d", "a b c d ab ac ad bc bd abc acd bcd abcd"),
+        ("y ~ .^3 - d", "a b c ab ac bc abc"),
+        ("y ~ .^3 - d + a:d", "a b c d ab ac ad bc abc"),
+        ("y ~ (a + b)^2 + (b + c + d)^3", "a b c d ab bc bd cd bcd"),
+        ("y ~ a + (.^3 - b - c:d)", "a c d ac ad acd"),
+        ("y ~ .^3 - (a + b)^2", "c d cd"),
+        ("y ~ .^3 - (a:b + c - c)^2", "a b c d ac ad bc bd cd abc abd acd bcd"),
+        ("y ~ (.^2):.", "a b c d ab ac ad bc bd cd abc abd acd bcd"),
+        ("y ~ (a:b + c)^2", "a b c ab abc"),
+    ],
+)
+def test_terms_of_three_and_more(formula, expected):
+    terms = parse(formula, COLUMNS, order=None)
+    assert by_name(terms) == set(map(frozenset, expected.split()))
+    assert terms.predictors == tuple(dict.fromkeys("".join(sorted(expected.split()[: len(terms.predictors)]))))
+
+
+def test_the_order_of_an_engine_is_where_a_formula_ends():
+    assert Engine.order == inspect.signature(parse).parameters["order"].default == 2
+    assert Engine.order == inspect.signature(Design.from_data).parameters["order"].default
+    with pytest.raises(FormulaError, match=r"the term a:b:c:d of 4 or more predictors, but the method takes at most 3"):
+        parse("y ~ .^4", COLUMNS, order=3)
+    with pytest.raises(FormulaError, match=r"the term a:b:d of three .*Write \(a \+ b \+ d\)\^2 for all pairs"):
+        parse("y ~ .^3 - a:b:c", COLUMNS)
+
+
+@pytest.mark.parametrize("k", [3, 9, 20])
+def test_long_terms_of_many_columns_are_told_apart(k):
+    """Twenty of 900 columns are more than one number of 64 bits can tell."""
+    rng = np.random.default_rng(k)
+    rows = [sorted(rng.choice(900, k, replace=False).tolist()) for _ in range(200)]
+    side = " + ".join(":".join(f"`{i}`" for i in rng.permutation(row)) for row in rows + rows[:50])
+    gone = " - ".join(":".join(f"`{i}`" for i in row) for row in rows[:20])
+    terms = parse(f"y ~ . + {side} - {gone}", ["y", *map(str, range(900))], order=None)
+    assert terms.terms[-1].tolist() == sorted(rows[20:])
+
+
+@pytest.mark.parametrize("order", [1, 2, 3, 4])
+def test_numbers_are_those_of_the_list(order):
+    formula = f"y ~ (a + b + c + d + e)^{order}" + (" - a:b - c:d:e + f:a:b:c - b:c:d" if order > 2 else "")
+    terms = parse(formula, ["y", *"abcdef"], order=None)
+    n_levels = [2, 3, 4, 1, 5, 3][: len(terms.predictors)]
+    layout = Layout(n_levels, terms.terms)
+    assert [terms.interactions.count(k) for k in range(2, 6)] == [*map(len, layout.terms), 0, 0, 0, 0][:4]
+    assert terms.interactions.n_couplings(n_levels) == layout.size - layout.D
+    assert all(map(np.array_equal, layout.terms, terms.terms))
+    assert terms.order == layout.order
 
 
 def test_result_is_frozen():
     terms = parse("y ~ .^2", COLUMNS)
     with pytest.raises(ValueError, match="read-only"):
         terms.pairs[0, 0] = 3
+    with pytest.raises(ValueError, match="read-only"):
+        parse("y ~ .^3", COLUMNS, order=3).terms[1][0, 0] = 3
     with pytest.raises(AttributeError):
         terms.response = "a"

@@ -4,6 +4,7 @@ import contextlib
 import itertools
 import random
 import time
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -109,11 +110,28 @@ def test_all_pairs_of_784_columns_take_milliseconds():
     assert parse(spelled, columns).pairs.shape == terms.pairs.shape
 
 
+def test_all_triples_of_784_columns_are_known_by_their_number():
+    columns = ["y", *map(str, range(784))]
+    tracemalloc.start()
+    terms = parse("y ~ .^3 - `0`:`1`:`2` - `5`", columns, order=3)
+    assert terms.order == 3 and terms.interactions.count(2) == 783 * 782 // 2
+    assert terms.interactions.count(3) == 783 * 782 * 781 // 6 - 1
+    assert terms.interactions.n_couplings(np.full(783, 3)) == 4 * (783 * 782 // 2) + 8 * (783 * 782 * 781 // 6 - 1)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 10e6
+    with pytest.raises(FormulaError, match="the term 0:1:3 of three"):
+        parse("y ~ .^3 - `0`:`1`:`2`", columns)
+
+
 def test_high_powers_do_not_blow_up():
     columns = ["y", *"abcdefgh"]
     names = " + ".join("abcdefgh")
     for formula in (f"y ~ ({names})^8", f"y ~ ({names})^100000", "y ~ (a + b)^99", "y ~ " + "*".join("abcdefgh" * 3)):
         assert seconds(formula, columns) < 1
+    assert parse(f"y ~ ({names})^99", columns, order=None).order == 8
+    with pytest.raises(FormulaError, match="repeats itself"):
+        parse("y ~ a + (.^9 - `3`:`4`)", ["y", "a", *map(str, range(400))], order=None)
     assert parse("y ~ (a + b)^99", columns).pairs.tolist() == [[0, 1]]
 
 

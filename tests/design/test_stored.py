@@ -8,7 +8,7 @@ import pytest
 
 from bbl.design.design import Design
 from bbl.design.formula import parse
-from bbl.errors import BBLTypeError, DataError, FormulaError
+from bbl.errors import BBLError, BBLTypeError, DataError, FormulaError
 
 
 def fitted():
@@ -36,6 +36,47 @@ def test_storage():
         assert np.array_equal(loaded.encode(frame)[0], design.encode(frame)[0])  # intervals match by their text
         assert np.array_equal(loaded.encode_response(frame), design.encode_response(frame))
         assert loaded.predictors[0].ordered and loaded.to_dict() == stored
+
+
+@pytest.mark.parametrize(
+    ("formula", "pairs", "terms"),
+    [
+        ("y ~ a*b + c + d", [[0, 1]], None),
+        ("y ~ .^2", "all", None),
+        ("y ~ .^3", "all", ["all"]),
+        ("y ~ .^4 - a:b:c", "all", [[[0, 1, 3], [0, 2, 3], [1, 2, 3]], "all"]),
+        ("y ~ . + a:b:c", [], [[[0, 1, 2]]]),
+        ("y ~ .^2 + a:b:c:d", "all", [[], "all"]),
+    ],
+)
+def test_storage_of_terms_of_any_order(formula, pairs, terms):
+    frame = {"y": [0, 1], **{name: [0, 1] for name in "abcd"}}
+    design = Design.from_data(formula, frame, order=4)[0]
+    stored = json.loads(json.dumps(design.to_dict()))
+    assert stored["pairs"] == pairs and stored.get("terms") == terms
+    loaded = Design.from_dict(stored)
+    assert loaded.to_dict() == stored
+    assert len(loaded.terms.terms) == len(design.terms.terms)
+    assert all(map(np.array_equal, loaded.terms.terms, design.terms.terms))
+
+
+@pytest.mark.parametrize(
+    "terms", ["all", None, 3, [[[0, 1]]], [[[0, 0, 1]]], [[[2, 1, 0]]], [[[0, 1, 9]]], [[[0.5, 1, 2]]], ["some"]]
+    + [[[[0, 1, 2], [0, 1, 2]]], ["all", "all"], ["all"] * 10_000],
+    ids=lambda terms: str(terms)[:30],
+)  # fmt: skip
+def test_corrupt_terms(terms):
+    design = Design.from_data("y ~ .^3", {"y": [0, 1], **{name: [0, 1] for name in "abc"}}, order=3)[0]
+    with pytest.raises(DataError, match="the stored design is corrupt"):
+        Design.from_dict(design.to_dict() | {"terms": terms})
+
+
+def test_a_model_of_too_many_terms_is_refused_before_they_are_listed():
+    frame = {"y": [0, 1], **{f"v{i}": [0, 1] for i in range(784)}}
+    with pytest.raises(BBLError, match=r"A model of 15701873796 terms with 15701873796 couplings in each of 2 groups"):
+        Design.from_data("y ~ .^4", frame, order=4)
+    stored = fitted().to_dict() | {"pairs": "all"}
+    assert Design.from_dict(stored).to_dict() == stored
 
 
 def test_storage_of_names():

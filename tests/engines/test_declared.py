@@ -15,6 +15,7 @@ from bbl.engines import ENGINES, Engine, EngineFit, Tuned
 from bbl.errors import BBLTypeError, OptionError
 from bbl.model.layout import Layout
 from bbl.model.moments import frequencies, log_ratio, pair_counts
+from bbl.model.pairwise import from_matrix
 from bbl.rows.sample import Sample
 
 
@@ -36,7 +37,7 @@ class Shrunken(Engine):
         J = pair_counts(sample, layout) / sample.total - np.outer(p, p)
         h = np.concatenate([log_ratio(own) for own in f])
         return [
-            EngineFit(layout.from_matrix(h, float(tau) * J), 0.0, converged=np.ones(layout.m, dtype=bool))
+            EngineFit(from_matrix(layout, h, float(tau) * J), 0.0, converged=np.ones(layout.m, dtype=bool))
             for tau in ([self.tau] if values is None else values)
         ]
 

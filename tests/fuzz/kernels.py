@@ -9,6 +9,7 @@ from bbl.errors import DataError
 from bbl.model.energy import energies
 from bbl.model.layout import Layout
 from bbl.model.moments import one_hot, pair_counts
+from bbl.model.pairwise import to_matrix
 from fuzz.harness import ODD
 
 DTYPES = ("u1", "u1", "u2", "i4", "i1", "i2", "u4", "i8", "u8", "f4", "f8", "?")
@@ -42,7 +43,7 @@ def energy(source, sample, layout) -> None:
     theta = source.array("f8", source.integer(1, 3), min(layout.size, 64))
     theta = np.resize(np.nan_to_num(theta, posinf=1e9, neginf=-1e9).clip(-1e9, 1e9), (len(theta), layout.size))
     X = one_hot(sample.codes, layout)
-    truth = [X @ t[: layout.D] + ((X @ layout.to_matrix(t)[1]) * X).sum(axis=1) / 2 for t in theta]
+    truth = [X @ t[: layout.D] + ((X @ to_matrix(layout, t)[1]) * X).sum(axis=1) / 2 for t in theta]
     np.testing.assert_allclose(energies(sample.codes, layout, theta).T, truth, rtol=1e-9, atol=1e-3)
 
 

@@ -14,13 +14,14 @@ from bbl._ext import gibbs as kernel
 from bbl.errors import BBLTypeError, DataError, OptionError
 from bbl.model.chains import Chains, gibbs, map_state, state_codes, state_energies
 from bbl.model.layout import Layout
+from bbl.model.pairwise import to_matrix
 from bbl.stats.diagnostics import effective_sample_size, split_rhat
 
 
 def random_model(n_levels, seed, scale=1.0):
     layout = Layout(n_levels)
     theta = np.random.default_rng(seed).uniform(-scale, scale, layout.size)
-    return layout, theta, *layout.to_matrix(theta)
+    return layout, theta, *to_matrix(layout, theta)
 
 
 def oracle_model(layout, theta):
@@ -74,7 +75,9 @@ def test_both_kernels_at_every_width_sample_mixed_levels(n_levels, by_levels, wi
 def kernel_chains(h, J, n_levels, n_chains, seed, by_levels, monkeypatch):
     """Chains with the choice between the two kernels taken out of their hands."""
     pack = kernel.pack_couplings
-    monkeypatch.setattr(kernel, "pack_couplings", lambda J, n, s, by, lanes: pack(J, n, s, by_levels, lanes))
+    monkeypatch.setattr(
+        kernel, "pack_couplings", lambda J, n, s, by, *more, **kw: pack(J, n, s, by_levels, *more, **kw)
+    )
     make = Chains._make_packs
 
     def make_packs(self, seeds):
@@ -135,6 +138,74 @@ def test_fields_and_beta_bridge_two_models():
     assert chisquare(state_counts(draws, layout.n_levels), expected).pvalue > 1e-4
 
 
+# -- parameters that change, moments -----------------------------------------------------------------------------------
+@pytest.mark.parametrize("by_levels", [False, True])
+def test_updated_chains_run_as_chains_made_with_the_new_parameters(by_levels, width, monkeypatch):
+    n_levels = [2, 9, 3, 5, 17]
+    _, _, h, J = random_model(n_levels, 1)
+    _, _, new_h, new_J = random_model(n_levels, 2)
+    updated = kernel_chains(h, J, n_levels, 40, 3, by_levels, monkeypatch)
+    made = Chains(new_h, new_J, n_levels, 40, 3)
+    updated.update(new_h, new_J)
+    for chains in (updated, made):
+        chains.sweep(7)
+    assert np.array_equal(updated.codes, made.codes) and np.array_equal(updated.current_energy, made.current_energy)
+    assert np.array_equal(updated.best_codes, made.best_codes)
+    assert np.array_equal(updated.energy(made.codes), made.energy(made.codes))
+    updated.update(h)  # the fields alone
+    made.sweep(5, h=h)
+    updated.sweep(5)
+    assert np.array_equal(updated.codes, made.codes)
+    new_J *= 0.5  # in place
+    updated.update(new_h, new_J)
+    made = Chains(new_h, new_J, n_levels, 40, 3)
+    made.sweep(7, h=2.0 * new_h, beta=2.0)
+    made.sweep(5, h=h, beta=2.0)
+    for chains in (updated, made):
+        chains.sweep(5)
+    assert np.array_equal(updated.codes, made.codes)
+    with pytest.raises(ValueError, match="another model"):
+        kernel.pack_couplings(J, made.n_levels, made.start, by_levels, made.lanes, table=made._table[:-1])
+
+
+def test_updated_chains_reach_the_new_distribution_and_forget_the_old_best():
+    layout, _, h, J = random_model([3, 2, 4], 6, 2.0)
+    _, theta, new_h, new_J = random_model([3, 2, 4], 7, 2.0)
+    chains = Chains(h, J, layout.n_levels, 512, 1)
+    chains.sweep(20)
+    chains.update(new_h, new_J)
+    draws, energy = np.empty((512, 100, 3), np.uint8), np.empty((512, 100), np.float32)
+    chains.sweep(20)
+    chains.sweep(800, 8, draws, energy)
+    model = oracle_model(layout, theta)
+    expected = oracle.probabilities(*model, layout.n_levels) * 51200
+    assert chisquare(state_counts(draws, layout.n_levels), expected).pvalue > 1e-4
+    assert (chains.best_codes == oracle.highest(*model, layout.n_levels)[0]).all()
+
+
+def test_a_model_of_another_size_is_no_update():
+    _, _, h, J = random_model([2, 3], 1)
+    chains = Chains(h, J, [2, 3], 4, 1)
+    with pytest.raises(DataError, match=r"h has shape \(2,\)"):
+        chains.update(h[:2])
+    with pytest.raises(DataError, match=r"J has shape \(2, 2\)"):
+        chains.update(h, J[:2, :2])
+
+
+@pytest.mark.parametrize("n_levels", [[2] * 5, [3, 2, 300, 4]], ids=str)
+@pytest.mark.parametrize("n_chains", [1, 37, 200])
+def test_moments_count_the_current_states(n_levels, n_chains):
+    layout, _, h, J = random_model(n_levels, 4)
+    chains = Chains(h, J, n_levels, n_chains, 2, n_jobs=2)
+    for _ in range(2):
+        chains.sweep(3)
+        at = np.column_stack([chains.codes[:, i] == a for i, L in enumerate(n_levels) for a in range(1, L)])
+        means, counts = chains.moments()
+        assert np.array_equal(counts, [[(u & v).sum() for v in at.T] for u in at.T])
+        assert np.array_equal(means, at.sum(axis=0) / n_chains)
+        assert means.shape == (layout.D,)
+
+
 # -- the highest state -------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("n_levels", [[3] * 5, [2, 3, 4, 5], [2] * 11, [25, 3]], ids=str)
 def test_best_is_the_enumerated_maximum(n_levels):
@@ -177,7 +248,7 @@ def test_best_is_the_exact_maximum_of_the_stored_r_models(name, shared):
             layout.table(theta, i)[:] = [h[x][a] for a in levels[x][1:]]
         for pair in case["model"]["coefficients"]["J"][group]:
             layout.table(theta, names.index(pair["i"]), names.index(pair["j"]))[:] = pair["values"]
-        H, J = layout.to_matrix(theta)
+        H, J = to_matrix(layout, theta)
         found = gibbs(H, J, layout.n_levels, 1000, rng=1)
         assert {x: levels[x][a] for x, a in zip(names, found.best, strict=True)} == exact["map"][group]
         assert found.best_energy == pytest.approx(exact["map_energy"][group], abs=1e-12)

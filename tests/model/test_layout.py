@@ -1,4 +1,4 @@
-"""Layout: positions, views, matrices, terms of any order; sums over all states of its tables."""
+"""Layout: positions, views, terms of any order; sums over all states of its tables."""
 
 import itertools
 
@@ -41,25 +41,6 @@ def test_table_is_a_view_and_transposes():
     stacked = np.stack([theta, 2 * theta])
     assert layout.table(stacked, 1, 2).shape == (2, 2, 3)
     assert layout.table(stacked, 2, 1).shape == (2, 3, 2)
-
-
-def test_matrix_round_trip():
-    layout = Layout([3, 2, 4], [(0, 1), (1, 2)])
-    theta = np.random.default_rng(0).normal(size=layout.size)
-    h, J = layout.to_matrix(theta)
-    assert (J == J.T).all()
-    for i, j in itertools.combinations(range(3), 2):
-        block = J[layout.start[i] : layout.start[i + 1], layout.start[j] : layout.start[j + 1]]
-        if layout.mask[i, j]:
-            np.testing.assert_array_equal(block, layout.table(theta, i, j))
-        else:
-            assert not block.any()
-    np.testing.assert_array_equal(layout.from_matrix(h, J), theta)
-
-
-def test_from_matrix_averages_both_triangles():
-    layout = Layout([2, 2])
-    assert layout.from_matrix(np.zeros(2), np.array([[0.0, 1.0], [3.0, 0.0]]))[2] == 2.0
 
 
 @pytest.mark.parametrize("order", [1, 2, 3, 4])

@@ -7,6 +7,7 @@ from scipy.stats import chisquare, kstest
 
 from bbl.errors import BBLTypeError, DataError, OptionError
 from bbl.model.layout import Layout
+from bbl.model.pairwise import to_matrix
 from bbl.model.states import random_parameters, sample_groups, sample_states
 
 
@@ -24,7 +25,7 @@ def state_counts(codes, n_levels):
 def test_listed_states_are_drawn_with_their_probabilities(n_levels):
     layout = Layout(n_levels)
     theta = random_parameters(layout, rng=1)[0]
-    codes = sample_states(*layout.to_matrix(theta), n_levels, 1_000_000, 2)
+    codes = sample_states(*to_matrix(layout, theta), n_levels, 1_000_000, 2)
     assert codes.dtype == np.uint8
     expected = oracle.probabilities(*oracle_model(layout, theta), n_levels) * 1e6
     assert chisquare(state_counts(codes, n_levels), expected).pvalue > 1e-4
@@ -35,7 +36,7 @@ def test_gibbs_takes_over_beyond_the_limit(nsample, monkeypatch):
     monkeypatch.setattr("bbl.model.states.MAX_STATES", 10)
     layout = Layout([3, 2, 4])
     theta = random_parameters(layout, rng=1)[0]
-    codes = sample_states(*layout.to_matrix(theta), layout.n_levels, nsample, 2)
+    codes = sample_states(*to_matrix(layout, theta), layout.n_levels, nsample, 2)
     assert codes.shape == (nsample, 3)
     expected = oracle.probabilities(*oracle_model(layout, theta), layout.n_levels) * nsample
     assert chisquare(state_counts(codes, layout.n_levels), expected).pvalue > 1e-4
@@ -45,7 +46,7 @@ def test_gibbs_takes_over_beyond_the_limit(nsample, monkeypatch):
 
 def test_a_system_that_cannot_be_listed_is_sampled():
     layout = Layout([2] * 60)
-    h, J = layout.to_matrix(np.append(np.full(60, -0.5), np.zeros(layout.size - 60)))
+    h, J = to_matrix(layout, np.append(np.full(60, -0.5), np.zeros(layout.size - 60)))
     codes = sample_states(h, J, layout.n_levels, 2000, 3, burn_in=20)
     p = 1 / (1 + np.exp(0.5))
     assert codes.mean() == pytest.approx(p, abs=5 * np.sqrt(p * (1 - p) / codes.size))
@@ -55,7 +56,7 @@ def test_a_system_that_cannot_be_listed_is_sampled():
 @pytest.mark.parametrize("nsample", [0, 1, 2])
 def test_tiny_samples(n_levels, nsample):
     layout = Layout(n_levels)
-    h, J = layout.to_matrix(random_parameters(layout, rng=1)[0])
+    h, J = to_matrix(layout, random_parameters(layout, rng=1)[0])
     codes = sample_states(h, J, n_levels, nsample, 1)
     assert codes.shape == (nsample, layout.m)
     assert np.array_equal(codes, sample_states(h, J, n_levels, nsample, np.random.default_rng(1)))

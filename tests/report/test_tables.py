@@ -1,5 +1,6 @@
 """Labelled tables of coefficients."""
 
+import itertools
 import time
 
 import numpy as np
@@ -10,6 +11,7 @@ from bbl.design.labels import Labels
 from bbl.model.layout import Layout
 from bbl.model.parameters import Parameters
 from bbl.report.tables import Coefficients
+from bbl.report.text import fit_text
 
 LABELS = Labels(
     "Survived", ("No", "Yes"), ("Class", "Sex", "Age"), (("1st", "2nd", "3rd"), ("Female", "Male"), (0, 10, 20))
@@ -101,6 +103,55 @@ def test_to_frame(coef):
         else:
             assert coef.J[row.group][row.predictor, row.predictor2].loc[row.level, row.level2] == row.estimate
             assert coef.J0[row.predictor, row.predictor2].loc[row.level, row.level2] == row.pooled
+
+
+@pytest.mark.parametrize("order", [1, 2, 3, 4])
+def test_terms_of_any_order(order):
+    labels = Labels("y", ("no", "yes"), tuple("abcd"), ((0, 1, 2), ("u", "v"), (False, True), ("p", "q", "r", "s")))
+    terms = [t for k in range(2, order + 1) for t in itertools.combinations(range(4), k) if t != (0, 2)]
+    layout = Layout([3, 2, 2, 4], terms)
+    theta = np.arange(2.0 * layout.size).reshape(2, -1)
+    coef = Coefficients(labels, Parameters(layout, theta, 0.5 * theta[0]))
+    assert list(coef.J["no"]) == [tuple("abcd"[i] for i in term) for term in terms] and len(coef.J0) == len(terms)
+    for term in terms:
+        for asked in itertools.permutations(term):
+            table = coef.J["yes"][tuple("abcd"[i] for i in asked)]
+            np.testing.assert_array_equal(table, layout.table(theta[1], *asked).reshape(len(table), -1))
+            assert table.index.tolist() == list(labels.levels[asked[0]][1:])
+            assert list(table.columns.names) == ["abcd"[i] for i in asked[1:]]
+            expected = list(itertools.product(*(labels.levels[i][1:] for i in asked[1:])))
+            assert table.columns.tolist() == ([x for (x,) in expected] if len(asked) == 2 else expected)
+    frame = coef.to_frame()
+    more = [f"{what}{k}" for k in range(2, max(order, 2) + 1) for what in ("predictor", "level")]
+    assert frame.columns.tolist() == ["term", "group", "predictor", "level", *more, "estimate", "pooled", "difference"]
+    assert frame["estimate"].tolist() == theta.ravel().tolist()
+    for row in frame.to_dict("records"):
+        named = [row[f"predictor{k}"] for k in ("", *range(2, max(order, 2) + 1))]
+        levels = [row[f"level{k}"] for k in ("", *range(2, max(order, 2) + 1))]
+        named = [name for name in named if not pd.isna(name)]
+        assert row["term"] == ("h" if len(named) == 1 else "J")
+        if row["term"] == "h":
+            assert coef.h[row["group"]][named[0]][levels[0]] == row["estimate"]
+        else:
+            table = coef.J[row["group"]][tuple(named)]
+            across = levels[1] if len(named) == 2 else tuple(levels[1 : len(named)])
+            column = table.columns.get_loc(across)
+            assert table.loc[levels[0]].iloc[column] == row["estimate"]
+    if order > 2:
+        with pytest.raises(KeyError, match=f"two to {order} predictors"):
+            coef.J["no"]["a"]
+        with pytest.raises(KeyError, match="'a', 'b' and 'b' do not interact"):
+            coef.J["no"]["a", "b", "b"]
+        assert "('a', 'b', 'c')" in repr(coef.J["no"])
+        text = fit_text("bbl()", labels, Parameters(layout, theta))
+        assert "more terms" in text
+        some = Layout([3, 2, 2, 4], [(0, 1, 3)])
+        text = fit_text("bbl()", labels, Parameters(some, theta[:, : some.size])).split("J_[a,b,d]^(no):\n")[1]
+        assert [line.split() for line in text.splitlines()[:3]] == [
+            ["v:q", "v:r", "v:s"],
+            ["1", "7", "8", "9"],
+            ["2", "10", "11", "12"],
+        ]
 
 
 def test_to_frame_keeps_levels_that_compare_equal_apart():

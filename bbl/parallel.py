@@ -40,7 +40,7 @@ def run_tasks(
     """
     stop = stop_flag()
     if workers == 1 or len(tasks) < 2:
-        done: Iterable = (function(*task) for task in tasks)
+        done: Iterable = (_run_one(function, stop, *task) for task in tasks)
     else:
         from joblib.parallel import Parallel, delayed, get_active_backend
 
@@ -58,6 +58,16 @@ def run_tasks(
         stop[0] = 1  # an interrupt reaches this thread alone; the others look at the flag
         raise
     return results
+
+
+class Stopped(Exception):
+    """The call that a task belongs to was given up in another thread; nobody waits for the task."""
+
+
+def _run_one(function: Callable, stop: np.ndarray, *task: Any) -> Any:
+    if stop[0]:
+        raise Stopped
+    return function(*task)
 
 
 _local = threading.local()

@@ -18,6 +18,8 @@ def minimal(function):
     """Return arguments that let a verb get as far as its options."""
     if function is bbl.mlestimate:
         return ([[0, 1], [1, 0]],)
+    if function is bbl.bicluster:
+        return (None, [[1.0, 2.0], [2.0, 1.0]])
     return ("y ~ x", {"y": [0, 1] * 10, "x": [0, 0, 1, 1] * 5}) if function in (bbl.bbl, bbl.crossVal) else ()
 
 

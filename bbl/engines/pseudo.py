@@ -410,7 +410,10 @@ def _by_lbfgs(sample: Sample, layout: Layout, precision: str):
             "value": sites.value,
         }
         tasks = [(task, options, out) for task in range(problem.n_tasks)]
+        stop = stop_flag()
         run_tasks(partial(_solve_task, problem), tasks, workers, shared=True)
+        if stop[0]:  # told to give up: nobody looks at this fit, and what is unfinished is not to be polished
+            return None
         # near rounding a quasi-Newton line search may find nothing better, and on flat objectives it creeps
         near = (sites.status != CONVERGED) & (sites.norm <= NEAR)
         stuck = np.flatnonzero(near | (sites.status == STUCK))

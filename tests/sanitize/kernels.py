@@ -128,8 +128,8 @@ def jobs(rows: int = 120) -> list:
             partial(two_way, Prototype(max_iter=5, **options), rows, (4, 3), 6 if "levels" in options.values() else 1)
         ]
     for mean in ("block", "mle"):
-        found += [partial(two_way, Genetic(mean=mean, generations=20), rows // 10)]
-    found += [partial(two_way, Mcmc(draws=4, warmup=2, sigma=sigma), rows // 10) for sigma in (0.0, 1.0)]
+        found += [partial(two_way, Genetic(mean=mean, generations=20), min(rows // 10, 12))]
+    found += [partial(two_way, Mcmc(draws=4, warmup=2, sigma=sigma), min(rows // 10, 12)) for sigma in (0.0, 1.0)]
     return found
 
 

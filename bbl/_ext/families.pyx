@@ -47,8 +47,8 @@ cdef inline void add(double *into, const double *entry, Py_ssize_t K) noexcept n
 def count(const code_t[:, ::1] codes, const uint8_t[:, ::1] missing, const Py_ssize_t[::1] y,
           const double[::1] weights, const Py_ssize_t[::1] first, const Py_ssize_t[::1] scope,
           const Py_ssize_t[::1] stride, const Py_ssize_t[::1] start, double[:, ::1] out):
-    """Add the weight of each row to `out` (cells, K) at its class and its cell of every family; ``y < 0`` is unknown."""
-    cdef Py_ssize_t n = codes.shape[0], F = start.shape[0], K = out.shape[1], k, f, at, lo = 0, hi
+    """Add the weight of each row to `out` (cells, K) at its class and its cell of every family; ``y < 0``: unknown."""
+    cdef Py_ssize_t n = codes.shape[0], F = start.shape[0], k, f, at, lo = 0, hi
     cdef Py_ssize_t block = max(1, CELLS // max(F, 1))
     cdef const uint8_t *gaps = NULL
     cdef bint gappy = missing.shape[0] > 0
@@ -200,7 +200,7 @@ def forest(const code_t[:, ::1] codes, const uint8_t[:, ::1] missing, const doub
 
 def hits(const double[:, ::1] rest, const double[:, ::1] part, const Py_ssize_t[::1] y, const double[::1] weights,
          const Py_ssize_t[::1] fold, double[::1] out):
-    """Add to `out` (folds) the weight of the rows whose class has the largest ``rest + part`` (n, K), the first on ties.
+    """Add to `out` (folds) the weight of rows whose class has the largest ``rest + part`` (n, K), the first on ties.
     """
     cdef Py_ssize_t n = rest.shape[0], K = rest.shape[1], k, c, best
     cdef double top, value

@@ -78,7 +78,7 @@ def summary(table: pd.DataFrame) -> str:
     for what, title, best in (("accuracy", "Accuracy", max), ("log_loss", "Log-loss", min)):
         means = table.pivot_table(index="method", columns="data", values=what).loc[order, names]
         ranks = means.rank(axis=0, ascending=best is min).mean(axis=1)
-        lines += [f"### {title}", "", "| method | " + " | ".join(names) + " | mean rank |"]
+        lines += [f"## {title}", "", "| method | " + " | ".join(names) + " | mean rank |"]
         lines.append("| --- |" + " ---: |" * (len(names) + 1))
         for method, row in means.iterrows():
             cells = [f"**{v:.3f}**" if v == best(means[name]) else f"{v:.3f}" for name, v in row.items()]

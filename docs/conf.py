@@ -27,7 +27,7 @@ extensions = [
     "equations",
     "cards",
 ]
-exclude_patterns = ["_build", "_ext", "conf.py", "make_matches_r.py", "**/.ipynb_checkpoints"]
+exclude_patterns = ["_build", "_ext", "conf.py", "make_matches_*.py", "**/.ipynb_checkpoints"]
 templates_path = ["_templates"]
 nitpicky = False
 

@@ -1,0 +1,31 @@
+"""The one check of scikit-learn's that needs scipy to be told of the array API before it is imported."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("sklearn")
+
+CODE = """
+from bbl.sklearn import BNClassifier, PrototypeBiclustering
+from sklearn.utils.estimator_checks import estimator_checks_generator
+
+for estimator in (BNClassifier(), BNClassifier("aode"), PrototypeBiclustering()):
+    for given, check in estimator_checks_generator(estimator):
+        if getattr(check, "func", check).__name__ == "check_array_api_input":
+            check(given)
+            print(type(estimator).__name__)
+"""
+
+
+def test_arrays_of_the_array_api_are_taken():
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", CODE],
+        env={**os.environ, "SCIPY_ARRAY_API": "1"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.stdout.split() == ["BNClassifier", "BNClassifier", "PrototypeBiclustering"], done.stderr

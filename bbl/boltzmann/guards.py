@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from bbl.boltzmann.estimate import Estimate, estimate
+from bbl.boltzmann.estimate import Estimate
 from bbl.boltzmann.validation import validate
 from bbl.crossval import Scored
 from bbl.design.labels import Labels
@@ -15,6 +15,7 @@ from bbl.engines import BASELINE, Engine
 from bbl.errors import DataWarning
 from bbl.model.energy import energies
 from bbl.model.layout import Layout
+from bbl.model.moments import level_counts
 from bbl.rows.folds import Folds
 from bbl.rows.sample import Sample
 from bbl.stats.metrics import row_loss
@@ -67,7 +68,7 @@ def warn_training(sample: Sample, result: Estimate, labels: Labels, engine: Engi
     log_p = _log_p(result, rows)
     others = {SHARES: np.broadcast_to(np.log(result.class_prior), log_p.shape)}
     if len(layout.pairs):
-        others = {NAIVE: _log_p(estimate(sample, layout, K, BASELINE), rows), **others}
+        others = {NAIVE: _naive_log_p(sample, layout, others[SHARES], rows), **others}
     found = _worse(log_p, others, rows.response, rows.weights)
     if found:
         _warn(f"On the training rows the {found}", engine, layout, stacklevel)
@@ -80,6 +81,15 @@ def _log_p(result: Estimate, rows: Sample) -> np.ndarray:
         return np.column_stack([energies(codes, layout, own[None]) for own in theta])  # one matrix at a time
 
     return log_probabilities(result.scores_by(energy, rows.codes))
+
+
+def _naive_log_p(sample: Sample, layout: Layout, log_share: np.ndarray, rows: Sample) -> np.ndarray:
+    """Return the log-probabilities (n, K) of `rows` under naive Bayes as `BASELINE` fits it to `sample`."""
+    scores, c = log_share.copy(), BASELINE.prior_count
+    for i, n in enumerate(level_counts(sample, layout.n_levels, log_share.shape[1])):
+        f = (n + c / n.shape[1]) / (n.sum(axis=1, keepdims=True) + c)
+        scores += np.log(f).T[rows.codes[:, i]]
+    return log_probabilities(scores)
 
 
 def warn_validation(

@@ -152,6 +152,8 @@ class Engine:
     needs : {"each", "pairs", "neighbours"}
         What must be known together in some row, where values are missing: each predictor, each two predictors, or a
         predictor and all that it interacts with.
+    weights : {"counts", "real"}
+        Whether the weights of rows are how often each was observed, or may be any positive numbers.
     solves : bool
         Whether it solves likelihood equations, so that there are standard errors.
     classifier : dict
@@ -164,6 +166,7 @@ class Engine:
     log_z: ClassVar[str] = "exact"
     stepwise: ClassVar[bool] = False
     needs: ClassVar[str] = "each"
+    weights: ClassVar[str] = "counts"
     solves: ClassVar[bool] = False
     classifier: ClassVar[dict[str, Any]] = {}
 

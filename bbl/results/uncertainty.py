@@ -68,7 +68,9 @@ class Uncertainty(MachineResults):
                 f"group {self.labels.groups[empty[0]]!r} has no training rows in this fit (of one fold, with "
                 "refit=False), so its parameters have no standard errors. Fit all rows."
             )
-        return self._rows()
+        rows = self._rows()
+        rows.check_whole("Standard errors and tests go")
+        return rows
 
     def inference(self) -> Inference:
         """Return standard errors, intervals and tests of all parameters, of differences, and of pairs.
@@ -142,7 +144,8 @@ class Uncertainty(MachineResults):
             return "no test: the model was saved without its training rows"
         try:
             self.engine.check_equations()
-        except OptionError as error:
+            self.sample.check_whole("Tests go")
+        except (DataError, OptionError) as error:
             return f"no test: {error}"
         return None
 
@@ -195,6 +198,7 @@ class Uncertainty(MachineResults):
                     "A permutation test is of the couplings of one group; give of='group', or pvalues='auto'.",
                     argument="of",
                 )
+            self._rows().check_whole("Permutation tests go")
             args = (integer("n", n, 1), generator(seed), n_workers(n_jobs))
             return ranked(permuted(self.labels, self.params, self._rows(), *args), self.params, of, groups, apc)
         why = self._why_untested()

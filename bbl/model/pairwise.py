@@ -35,7 +35,7 @@ def _cells(layout: Layout) -> tuple[np.ndarray, np.ndarray]:
 
 
 def to_matrix(layout: Layout, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return ``(h, J)`` of a model of pairs: fields (D,) and the symmetric coupling matrix (D, D).
+    """Return ``(h, J)`` of the pairs of a model: fields (D,) and the symmetric coupling matrix (D, D).
 
     Examples
     --------
@@ -47,8 +47,8 @@ def to_matrix(layout: Layout, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray
     """
     row, col = cells(layout)
     J = np.zeros((layout.D, layout.D))
-    J[row, col] = theta[layout.D :]
-    J[col, row] = theta[layout.D :]
+    J[row, col] = theta[layout.D : layout.pair_start[-1]]
+    J[col, row] = theta[layout.D : layout.pair_start[-1]]
     return theta[: layout.D].copy(), J
 
 

@@ -1,18 +1,37 @@
-"""Weights: frequency weights, checked: one whole number, 0 or more, for each row."""
+"""Weights: frequency weights, a column or an array, checked: one whole number, 0 or more, for each row."""
 
 from __future__ import annotations
 
 import numbers
+from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from bbl.checks import near_match
+from bbl.design.frames import Frame
 from bbl.errors import BBLTypeError, DataError
 
-__all__ = ["check_weights"]
+__all__ = ["check_weights", "named_weights"]
 
 MOST = 2.0**53  # sums of weights are exact in float64 up to here
+
+
+def named_weights(weights: Any, frame: Frame, data: Any) -> tuple[Hashable | None, np.ndarray]:
+    """Return the column that holds the weights, if one does, and the weights of all rows."""
+    if frame.n == 0:
+        raise DataError(f"{frame.argument} has no rows. Give at least one row for each response group.")
+    if weights is not None and frame.has(weights):
+        return weights, check_weights(frame.column(weights), frame.n)
+    if isinstance(weights, str):
+        hint = near_match(weights, frame.columns) or "."
+        raise DataError(
+            f"weights={weights!r} is not a column of the data{hint} Give the name of one, or an array.",
+            argument="weights",
+            column=weights,
+        )
+    return None, check_weights(weights, frame.n, data=data)
 
 
 def check_weights(weights: Any, n: int, argument: str = "weights", data: Any = None) -> np.ndarray:

@@ -30,8 +30,8 @@ from bbl.report.canvas import (
     text_inches,
     title_inches,
 )
+from bbl.report.format import label_text
 from bbl.report.grid import MOST_PANELS, Grid, balanced, shown_note
-from bbl.report.text import label_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -20,8 +20,8 @@ from bbl.engines import ENGINES, Engine, EngineFit
 from bbl.errors import BBLTypeError
 from bbl.model.layout import Layout
 from bbl.model.parameters import Parameters
+from bbl.report.format import label_text
 from bbl.report.summary import Section
-from bbl.report.text import label_text
 from bbl.results.classifier import Training
 from bbl.rows.sample import Sample, code_dtype
 from bbl.stats.calibration import Calibration

@@ -9,7 +9,7 @@ import numpy as np
 from joblib import effective_n_jobs
 
 from bbl.api.fit import bbl
-from bbl.design.design import missing_rows
+from bbl.design.columns import missing_rows
 from bbl.design.factors import factorise
 from bbl.design.formula import parse, quoted
 from bbl.design.frames import Frame

@@ -137,8 +137,8 @@ cdef class PseudoProblem:
     For every predictor i, ``-(1/W) sum_k w_k ln P_i(x_i^k | rest) + lambdah/2 |h_i|^2 + lambda/2 |J_i|^2`` (eqs. 10-15)
     is minimised by itself. Parameters are held as ``theta`` (D, 1 + D): row (i, a), column 0 is h_i(a) and column
     1 + start[j] + b - 1 is J_i(a; j, b); a predictor's own columns and those of predictors that are no neighbours
-    are 0. Predictors after the first that respond, the sites, are only regressed on: joint levels of several, as terms of
-    order 3 and more have them; D_s are the columns of the sites, and `theta` has their rows.
+    are 0. Predictors after the first that respond, the sites, are only regressed on: joint levels of several, as terms
+    of order 3 and more have them; D_s are the columns of the sites, and `theta` has their rows.
 
     A task is a block of predictors that share vectors; it writes its own rows of ``theta`` and its own entries of the
     other results, so tasks may run at once in several threads, with the same bits for any order and number of threads.
@@ -385,7 +385,8 @@ cdef class PseudoProblem:
         for t in range(self.p.n_tasks):
             raise_signals()
             with nogil:
-                failed |= pseudo_objective(&self.p, t, &theta[0, 0], lambda_, lambdah, extra, &value[0], &gradient[0, 0])
+                failed |= pseudo_objective(&self.p, t, &theta[0, 0], lambda_, lambdah, extra, &value[0],
+                                           &gradient[0, 0])
         if failed:
             raise MemoryError("no memory for the working arrays of a pseudo-likelihood task")
         return np.asarray(value), np.asarray(gradient)

@@ -13,7 +13,7 @@ from bbl.checks import choice, flag, integer, real
 from bbl.engines.base import Engine, EngineFit, Equations, Note, Tuned
 from bbl.engines.naive import absent_levels
 from bbl.engines.pseudo_solvers import FINEST, POLISH_SIZE, Sites, Solution, by_lbfgs, by_newton, is_small
-from bbl.errors import BBLTypeError, OptionError
+from bbl.errors import OptionError
 from bbl.memory import check_memory
 from bbl.model.layout import Layout
 from bbl.model.moments import frequencies, level_counts, log_ratio, one_hot, usable_rows
@@ -61,7 +61,7 @@ class PseudoLikelihood(Engine):
         If an option is outside its range, naming it.
     """
 
-    lambda_: float | Sequence[float] = 1e-5
+    lambda_: float | tuple[float, ...] = 1e-5
     lambdah: float | None = 0.0
     tolerance: float = 1e-10
     itmax: int = 1000
@@ -196,7 +196,9 @@ class PseudoLikelihood(Engine):
     ) -> list[EngineFit]:
         grid = [self.lambda_] if values is None else [float(value) for value in values]
         needed = self.memory(sample.n, layout)
-        check_memory(needed, f"A fit of {regressors(layout).D} levels to {sample.n} rows", "Use fewer predictors or rows.")
+        check_memory(
+            needed, f"A fit of {regressors(layout).D} levels to {sample.n} rows", "Use fewer predictors or rows."
+        )
         if sample.missing is None:
             solved = self._solve(sample, layout, grid, workers, trail)
         else:

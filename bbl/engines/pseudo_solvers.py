@@ -68,7 +68,8 @@ def by_newton(engine, sample, layout, lambda_, lambdah, site_theta, sites, worke
 
 
 def _solve_task(problem: PseudoProblem, task: int, numbers: tuple, out: dict) -> None:
-    problem.solve(task, *numbers, stop=stop_flag(), **out)
+    lambda_, lambdah, tolerance, itmax, theta = numbers
+    problem.solve(task, lambda_, lambdah, tolerance, itmax, theta, stop=stop_flag(), **out)
 
 
 def _log_normaliser(problem: PseudoProblem, layout: Layout, site_theta: np.ndarray, half: bool) -> float:

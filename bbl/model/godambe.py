@@ -97,11 +97,12 @@ class Influence:
 
     For predictor i with score ``u_i(x)`` and mean Hessian ``H_i`` (penalty included) of its own objective at its
     own solution, a row moves the solution by ``psi_i(x) / W``, ``psi_i(x) = H_i^-1 (u_i(x) - penalty_i)``. A coupling
-    is the average of the solutions of the term's members (eq. 18), and so is its influence. The covariance of any set of estimates is the
-    weighted sum of products of their influences over ``W^2``: the Godambe covariance ``H^-1 K H^-1`` with frequency
-    weights as replications (Besag 1975; Nguyen & Wood 2016). With a penalty in force it is the covariance of the
-    penalised estimator, which says nothing of its bias. With missing values a predictor has the rows in which it and
-    its neighbours are known, of weight ``W_i`` in place of W; in all others its ``psi_i`` is zero.
+    is the average of the solutions of its term's members (eq. 18), and so is its influence. The covariance of any set
+    of estimates is the weighted sum of products of their influences over ``W^2``: the Godambe covariance
+    ``H^-1 K H^-1`` with frequency weights as replications (Besag 1975; Nguyen & Wood 2016). With a penalty in force it
+    is the covariance of the penalised estimator, which says nothing of its bias. With missing values a predictor has
+    the rows in which it and its neighbours are known, of weight ``W_i`` in place of W; in all others its ``psi_i`` is
+    zero.
 
     Parameters
     ----------
@@ -190,8 +191,8 @@ def _targets(layout: Layout, i: int) -> tuple[np.ndarray, np.ndarray]:
         others = wide.scope(int(at))
         parts.append(layout.table(where, i, *others).reshape(len(parts[0]), -1))
         share.append(np.full(parts[-1].shape[1], 1.0 / (1 + len(others))))
-    at = np.concatenate(parts, axis=1)
-    return at.ravel(), np.tile(np.concatenate(share), len(at))
+    target = np.concatenate(parts, axis=1)
+    return target.ravel(), np.tile(np.concatenate(share), len(target))
 
 
 def term_covariances(layout: Layout, blocks: Iterable[tuple[np.ndarray, np.ndarray]]) -> list[np.ndarray]:

@@ -9,7 +9,7 @@ from bbl.model.conditional import conditionals
 from bbl.model.elimination import elimination_order, log_sum
 from bbl.model.layout import Layout, term_columns
 from bbl.model.moments import TINY, frequencies, one_hot, usable_rows, usable_weight
-from bbl.model.pairwise import to_matrix
+from bbl.model.pairwise import pair_matrix
 from bbl.model.regressors import regressors, to_sites
 from bbl.parallel import serial_blas
 from bbl.rows.sample import Sample
@@ -87,7 +87,7 @@ def _mean_field_log_z(sample: Sample, layout: Layout, theta: np.ndarray) -> floa
     """
     f = frequencies(sample, layout, 1.0)
     column = np.concatenate([fi[1:] for fi in f])
-    _, J = to_matrix(layout, theta)
+    _, J = pair_matrix(layout, theta)
     total = -sum(float(np.log(max(fi[0], TINY))) for fi in f) - 0.5 * float(column @ J @ column)
     for k, start in enumerate(layout.term_start[1:], 3):
         own = slice(start[0], start[-1])

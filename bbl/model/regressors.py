@@ -6,8 +6,8 @@ from functools import cached_property
 
 import numpy as np
 
-from bbl.model import pairwise
 from bbl.model.layout import Layout, term_columns
+from bbl.model.pairwise import cells as pair_cells
 
 __all__ = ["Regressors", "from_sites", "penalties", "regressors", "to_sites"]
 
@@ -93,7 +93,7 @@ class Regressors:
 
     @cached_property
     def columns(self) -> list[np.ndarray]:
-        """Of each predictor, the columns of the site matrix that it uses: the constant, then what it is regressed on."""
+        """Columns of the site matrix that each predictor uses: the constant, then what it is regressed on."""
         predictor = np.repeat(np.arange(len(self.n_levels)), np.diff(self.start))
         return [np.append(0, 1 + np.flatnonzero(near[predictor])).astype(np.intp) for near in self.mask]
 
@@ -104,7 +104,7 @@ class Regressors:
         For each order k rows and columns (P_k,) k times: as each member of its term has a coupling.
         """
         layout, width = self.layout, np.diff(self.layout.start)
-        row, col = pairwise.cells(layout)
+        row, col = pair_cells(layout)
         out = [[(row, col), (col, row)]]
         levels = term_columns(layout) if self.sets else None
         for k, (terms, start, rest) in enumerate(
@@ -124,9 +124,9 @@ class Regressors:
         return out
 
     def positions(self, part: Layout, involved: np.ndarray) -> np.ndarray:
-        """Return which of the columns those of `part` are, a layout of the predictors `involved` and terms of theirs."""
+        """Return which columns are those of `part`, a layout of the predictors `involved` and of terms of theirs."""
         other = regressors(part)
-        known = {tuple(own): at for at, own in enumerate((s for sets in self.sets for s in sets.tolist()), self.layout.m)}
+        known = {self.scope(at): at for at in range(self.layout.m, len(self.n_levels))}
         number = [*involved, *(known[tuple(involved[s].tolist())] for sets in other.sets for s in sets)]
         ranges = [np.arange(self.start[at], self.start[at + 1]) for at in number]
         return np.concatenate([np.empty(0, dtype=np.intp), *ranges])

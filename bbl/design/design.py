@@ -98,6 +98,7 @@ class Design:
         announce: Callable[[int, int, np.ndarray], None] | None = None,
         declared: bool = False,
         order: int = 2,
+        whole: bool = True,
     ) -> tuple[Design, Sample, pd.Index]:
         """Read a formula against data, collect the levels, and encode the rows.
 
@@ -126,6 +127,8 @@ class Design:
             may be unknown (-1).
         order : int, default 2
             The most predictors in a term that the engine takes (`Engine.order`).
+        whole : bool, default True
+            Whether weights have to be whole numbers (`Engine.weights`).
 
         Returns
         -------
@@ -158,7 +161,7 @@ class Design:
         flag("novarOk", novarOk)
         choice("missing", missing, MISSING)
         flag("declared", declared)
-        named, counts = named_weights(weights, frame, data)
+        named, counts = named_weights(weights, frame, data, whole)
         terms = parse(formula, frame.columns, () if named is None else (named,), order, empty=declared)
         m = len(terms.predictors)
         if announce is not None and m > MANY and terms.interactions.count(2) == m * (m - 1) // 2:
@@ -199,7 +202,7 @@ class Design:
     def kept(self, data: Any, weights: Any = None) -> np.ndarray:
         """Return which rows of the training data a fit uses: their positions in `data`; arguments as in `from_data`."""
         frame = to_frame(data)
-        return kept_rows(frame, self.terms, named_weights(weights, frame, data)[1], self.missing)[0]
+        return kept_rows(frame, self.terms, named_weights(weights, frame, data, whole=False)[1], self.missing)[0]
 
     def groups(self, data: Any) -> np.ndarray:
         """Return the group of every row of the training data as codes, shape (n,); 0 where it is missing or none."""

@@ -45,3 +45,14 @@ def descend(
     theta: np.ndarray,
     intercept: np.ndarray,
 ) -> int: ...
+def descend_gram(
+    hessian: np.ndarray,
+    at: np.ndarray,
+    penalty: np.ndarray,
+    group: bool,
+    tolerance: float,
+    itmax: int,
+    stop: np.ndarray,
+    slope: np.ndarray,
+    theta: np.ndarray,
+) -> int: ...

@@ -23,7 +23,6 @@ cdef extern from "sparse.h" nogil:
 ctypedef fused code_t:
     uint8_t
     uint16_t
-    int32_t
 
 cdef enum:
     SMALL = 64  # columns up to which the curvature of a term is bounded by its matrix
@@ -288,6 +287,72 @@ def descend(const code_t[:, ::1] codes, const Py_ssize_t[::1] states, const doub
                         continue
                 change = max(change, visit(&codes[t, 0], n, states[t], d, q, &table[cell[t]], penalty[t], group,
                                            bound[t], &curve[0], &z[0, 0], whole, &theta[at[t], 0], scratch, &loops))
+            if change <= tolerance:
+                if everything:
+                    break
+                everything = True
+            else:
+                everything = False
+    free(bound)
+    return sweep
+
+
+def descend_gram(const double[:, ::1] hessian, const Py_ssize_t[::1] at, const double[::1] penalty, bint group,
+                 double tolerance, int itmax, const int32_t[::1] stop, double[:, ::1] slope, double[:, ::1] theta):
+    """Minimise the quadratic model plus the penalties as `descend` does, from its Hessian; return the number of sweeps.
+
+    `hessian` (D q, D q) and `slope` (D, q), that of the model, are of all features; a term of penalty 0, such as the
+    intercept, is free. Few features of many rows cost less this way, and for more than two classes it is exact.
+    """
+    cdef Py_ssize_t T = penalty.shape[0], D = theta.shape[0], q = theta.shape[1], t, a, b, lo, hi, wide = 1, size
+    cdef double change, row, widest, least = 1e300, moved
+    cdef int sweep = 0
+    cdef bint everything = True, live
+    cdef double *bound
+    cdef double *step
+    cdef double *weight = &theta[0, 0]
+    cdef double *pull = &slope[0, 0]
+    for t in range(T):
+        wide = max(wide, at[t + 1] - at[t])
+        if penalty[t] > 0:
+            least = min(least, penalty[t])
+    bound = <double *> malloc(sizeof(double) * <size_t> (T + wide * q))
+    if bound == NULL:
+        raise MemoryError
+    step = bound + T
+    with nogil:
+        for t in range(T):
+            lo, hi, widest = at[t] * q, at[t + 1] * q, 1e-300
+            for a in range(lo, hi):
+                row = 0.0
+                for b in range(lo, hi):
+                    row += fabs(hessian[a, b])
+                widest = max(widest, row)
+            bound[t] = widest
+        while sweep < itmax and not stop[0]:
+            sweep += 1
+            change = 0.0
+            for t in range(T):
+                lo, hi = at[t] * q, at[t + 1] * q
+                if not everything:
+                    live = False
+                    for a in range(lo, hi):
+                        live = live or weight[a] != 0.0
+                    if not live:
+                        continue
+                size = hi - lo if group else q
+                moved = 0.0
+                a = lo
+                while a < hi:
+                    moved = max(moved, shrink(weight + a, pull + a, bound[t], penalty[t], size, step + a - lo))
+                    a += size
+                if moved == 0.0:
+                    continue
+                change = max(change, moved * bound[t] / (penalty[t] if penalty[t] > 0 else least))
+                for a in range(lo, hi):
+                    if step[a - lo] != 0.0:
+                        for b in range(D * q):
+                            pull[b] += hessian[a, b] * step[a - lo]
             if change <= tolerance:
                 if everything:
                     break

@@ -26,6 +26,7 @@ __all__ = ["Choice", "Point", "choose", "ebic"]
 GRID, SMALLEST = 30, 0.02  # penalties of a path, and the last of them as a share of the first
 GAMMA = 0.5
 SATURATED = 0.01  # share of the loss without terms below which a path ends
+PATIENCE = 12  # penalties in a row without a better EBIC after which it does
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,9 +205,9 @@ def _walk(
     progress: Callable | None,
     start: Sequence[Point] | None = None,
 ) -> list[Point]:
-    """Fit a path of penalties, each from the one before; it ends where no better one can come."""
+    """Fit a path of penalties, each from the one before; it ends where a better one is not to be expected."""
     out: list[Point] = []
-    unknown = np.full(2, np.nan)
+    unknown, alone = np.full(2, np.nan), null_slope(problem)[2]
     for k, penalty in enumerate(penalties):
         hint = start[k].stages if start else out[-1].stages if out else None
         stages = grow(problem, penalty, screen, hint)
@@ -223,9 +224,9 @@ def _walk(
         if progress is not None:
             progress()
         if start is None and len(penalties) > 1:
-            alone = null_slope(problem)[2]
-            least = min(p.ebic for p in out) if by_ebic else math.inf
-            if last.loss < SATURATED * alone or (by_ebic and ebic(problem, terms, 0.0) > least):
+            best = int(np.argmin([p.ebic for p in out])) if by_ebic else k
+            beaten = by_ebic and ebic(problem, terms, 0.0) > out[best].ebic
+            if last.loss < SATURATED * alone or beaten or k - best >= PATIENCE:
                 break
     return out
 

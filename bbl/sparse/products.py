@@ -13,6 +13,7 @@ from functools import cached_property
 from itertools import combinations
 
 import numpy as np
+from scipy.special import softmax
 
 from bbl._ext import sparse as _kernel
 from bbl.rows.sample import code_dtype
@@ -187,12 +188,39 @@ class Products:
         _kernel.gradients(self.codes, *self.layout, slope, out)
         return out
 
-    def features(self) -> np.ndarray:
-        """Return all features as a matrix (D, n)."""
-        out = np.empty((int(self.at[-1]), self.codes.shape[1]))
+    def features(self, rows: slice = slice(None)) -> np.ndarray:
+        """Return all features, and a last row of ones, of some rows as a matrix (D + 1, n)."""
+        codes = self.codes[:, rows]
+        out = np.ones((int(self.at[-1]) + 1, codes.shape[1]))
         for t, table in enumerate(self.tables):
-            out[self.at[t] : self.at[t + 1]] = table.T[:, self.codes[t]]
+            out[self.at[t] : self.at[t + 1]] = table.T[:, codes[t]]
         return out
+
+    def hessian(self, link: np.ndarray, weights: np.ndarray, curve: np.ndarray) -> np.ndarray:
+        """Return the Hessian of the loss at a link (q, n) in the weights of all features, the last the intercept.
+
+        Shape ((D + 1) q, (D + 1) q), the contrasts of a feature side by side; `curve` (n,) is that of two classes.
+        """
+        q, n = link.shape
+        D = int(self.at[-1]) + 1
+        out, scores = np.zeros((D, q, D, q)), contrasts(q + 1)
+        size = max(1, BLOCK // max(D, q + 1))
+        for first in range(0, n, size):
+            rows = slice(first, first + size)
+            own = self.features(rows)
+            if q == 1:
+                out[:, 0, :, 0] += (own * curve[rows]) @ own.T
+                continue
+            p = softmax(scores @ link[:, rows], axis=0)
+            mean = scores.T @ p
+            for a in range(q):
+                for b in range(a + 1):
+                    each = ((scores[:, a] * scores[:, b]) @ p - mean[a] * mean[b]) * weights[rows]
+                    block = (own * each) @ own.T
+                    out[:, a, :, b] += block
+                    if a != b:
+                        out[:, b, :, a] += block
+        return out.reshape(D * q, D * q)
 
 
 def candidate_ratios(
@@ -209,7 +237,7 @@ def candidate_ratios(
     step = max(1, BLOCK // max(1, n * q))
     for some in _blocks(parents, [problem.size(p) for p in parents], step):
         own = Products(problem.codes, problem.n_levels, some)
-        right = (own.features()[:, None, :] * slope[None]).reshape(-1, n)  # (feature, contrast) by rows
+        right = (own.features()[:-1, None, :] * slope[None]).reshape(-1, n)  # (feature, contrast) by rows
         out = np.zeros((problem.m, len(some)))
         for first in _blocks(range(problem.m), [L - 1 for L in problem.n_levels], max(1, BLOCK // max(1, n))):
             left = np.concatenate([tables[i].T[:, problem.codes[i]] for i in first])

@@ -46,7 +46,7 @@ class _Objective:
         D, n = int(products.at[-1]), problem.n
         check_memory(16.0 * (D + 1) * (n + D), f"A refit of {D} weights", "Choose fewer terms, or take refit=False.")
         self.problem, self.scores, self.ridge = problem, contrasts(problem.K), RIDGE * problem.total
-        self.Z = np.concatenate([products.features(), np.ones((1, n))])
+        self.Z = products.features()
         self.slope, self.curve = np.empty((problem.K - 1, n)), np.empty(n)
 
     def value(self, theta: np.ndarray) -> tuple[float, float]:

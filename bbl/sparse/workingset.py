@@ -22,7 +22,8 @@ __all__ = ["Penalty", "Stage", "Weights", "minimise", "null_slope"]
 
 TOLERANCE = 1e-6  # largest violation of the optimality conditions, in units of each term's penalty
 INNER = 2e-7  # the same on the working set
-NEWTON, SWEEPS, ROUNDS = 200, 2000, 1000
+NEWTON, SWEEPS, ROUNDS = 1000, 2000, 1000
+GRAM = 512, 1024  # weights up to which the Hessian is made, for two classes and for more
 WORST = 300  # violators that join the working set at a time
 LIMIT = 30.0  # of the intercept, for classes that no row has
 
@@ -110,7 +111,7 @@ class Descent:
         self.lambdas = penalty.of(problem, self.products.terms)
         self.slope = np.empty((problem.K - 1, problem.n))
         self.curve = np.empty(problem.n)
-        self.loss = math.nan
+        self.loss, self.few = math.nan, GRAM[problem.K > 2]
 
     def extend(self, terms: Sequence[Term]) -> None:
         """Let terms join, with weights of zero."""
@@ -157,12 +158,8 @@ class Descent:
             violation = max(violation, float(np.abs(np.where(held, 0.0, whole)).max()) / least)
             if violation <= max(INNER, rounding):
                 break
-            theta, intercept = self.theta.copy(), self.intercept.copy()
             tolerance = max(0.1 * max(INNER, rounding), 0.05 * violation * min(1.0, violation))
-            _kernel.descend(
-                products.codes, *products.layout, self.lambdas, group, self.curve, LIMIT, tolerance, SWEEPS,
-                stop_flag(), self.slope.copy(), theta, intercept,
-            )  # fmt: skip
+            theta, intercept = self._newton(link, gradient, whole, tolerance)
             expected = float((gradient * (theta - self.theta)).sum() + whole @ (intercept - self.intercept))
             expected += self.penalties(theta) - self.penalties(self.theta)
             found = self._step(link, theta, intercept, value, expected)
@@ -170,6 +167,24 @@ class Descent:
                 break  # nothing left but rounding
             link, value = found
         return violation
+
+    def _newton(
+        self, link: np.ndarray, gradient: np.ndarray, whole: np.ndarray, tolerance: float
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return the weights and intercept that minimise the quadratic model at a link."""
+        products, group, q = self.products, self.penalty.group, self.problem.K - 1
+        if (len(self.theta) + 1) * q > self.few:
+            theta, intercept = self.theta.copy(), self.intercept.copy()
+            _kernel.descend(
+                products.codes, *products.layout, self.lambdas, group, self.curve, LIMIT, tolerance, SWEEPS,
+                stop_flag(), self.slope.copy(), theta, intercept,
+            )  # fmt: skip
+            return theta, intercept
+        hessian = products.hessian(link, self.problem.weights, self.curve)
+        at, free = np.append(products.at, len(self.theta) + 1), np.append(self.lambdas, 0.0)
+        both, pull = np.vstack([self.theta, self.intercept]), np.vstack([gradient, whole])
+        _kernel.descend_gram(hessian, at, free, group, tolerance, SWEEPS, stop_flag(), pull, both)
+        return both[:-1].copy(), np.clip(both[-1], -LIMIT, LIMIT)
 
     def _step(self, link, theta, intercept, value: float, expected: float) -> tuple[np.ndarray, float] | None:
         """Go as far towards new weights as the objective falls by a share of what is expected."""

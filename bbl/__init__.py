@@ -10,12 +10,14 @@ from bbl.api.bicluster import bicluster
 from bbl.api.fit import bbl, crossVal
 from bbl.api.load import load
 from bbl.api.onegroup import mlestimate
+from bbl.api.shooter import shooter
 from bbl.api.simulate import mcSample, randompar, randomsamp, sample_xi
 from bbl.design.readers import freq2raw, readFasta, removeConst
 from bbl.engines import MeanField, NaiveBayes, PseudoLikelihood
 from bbl.errors import BBLError, ConvergenceWarning, DataWarning
 from bbl.report.plot import plot_comparison
 from bbl.results import BBLResults, BiclusterResults, CVResults, GroupParameters, MLEstimate, SampleResults
+from bbl.results.shooter import ShooterResults
 
 __version__ = "0.1.0"
 
@@ -32,6 +34,7 @@ __all__ = [
     "NaiveBayes",
     "PseudoLikelihood",
     "SampleResults",
+    "ShooterResults",
     "bbl",
     "bicluster",
     "crossVal",
@@ -48,4 +51,5 @@ __all__ = [
     "readFasta",
     "removeConst",
     "sample_xi",
+    "shooter",
 ]

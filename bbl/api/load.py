@@ -9,11 +9,12 @@ from bbl.errors import BBLError, ModelFileError
 from bbl.results import BBLResults
 from bbl.results.blocks import BiclusterResults
 from bbl.results.network import NetworkResults
+from bbl.results.shooter import ShooterResults
 from bbl.storage import read_any
 
 __all__ = ["load"]
 
-KINDS: dict[str, Any] = {kind.kind: kind for kind in (BBLResults, NetworkResults, BiclusterResults)}
+KINDS: dict[str, Any] = {kind.kind: kind for kind in (BBLResults, NetworkResults, ShooterResults, BiclusterResults)}
 
 
 @verb

@@ -3,5 +3,6 @@
 from bbl.sklearn.bicluster import PrototypeBiclustering
 from bbl.sklearn.boltzmann import BBLClassifier
 from bbl.sklearn.network import BNClassifier
+from bbl.sklearn.shooter import ShooterClassifier, ShooterFeatures
 
-__all__ = ["BBLClassifier", "BNClassifier", "PrototypeBiclustering"]
+__all__ = ["BBLClassifier", "BNClassifier", "PrototypeBiclustering", "ShooterClassifier", "ShooterFeatures"]

@@ -1,12 +1,24 @@
-"""Pairwise: fields and couplings of pairs as a vector (D,) and a symmetric matrix (D, D), and back."""
+"""Pairwise: fields and couplings of pairs as a vector (D,) and a symmetric matrix (D, D), checked, and back."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from bbl.errors import BBLTypeError, DataError, OptionError
 from bbl.model.layout import Layout
 
-__all__ = ["cells", "from_matrix", "to_matrix"]
+__all__ = [
+    "cells",
+    "check_levels",
+    "check_model",
+    "check_shapes",
+    "from_matrix",
+    "pair_matrix",
+    "to_floats",
+    "to_matrix",
+]
+
+LARGEST = 1e30
 
 
 def cells(layout: Layout) -> tuple[np.ndarray, np.ndarray]:
@@ -37,6 +49,11 @@ def _cells(layout: Layout) -> tuple[np.ndarray, np.ndarray]:
 def to_matrix(layout: Layout, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return ``(h, J)`` of a model of pairs: fields (D,) and the symmetric coupling matrix (D, D).
 
+    Raises
+    ------
+    ValueError
+        If the model has terms of more than two predictors, which do not fit into a matrix.
+
     Examples
     --------
     >>> h, J = to_matrix(Layout([2, 3]), np.arange(5.0))
@@ -45,10 +62,17 @@ def to_matrix(layout: Layout, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray
            [3., 0., 0.],
            [4., 0., 0.]])
     """
+    if layout.order > 2:
+        raise ValueError("terms of more than two predictors do not fit into the shape of a matrix")
+    return pair_matrix(layout, theta)
+
+
+def pair_matrix(layout: Layout, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return ``(h, J)`` of the pairs of a model, whatever other terms it has."""
     row, col = cells(layout)
-    J = np.zeros((layout.D, layout.D))
-    J[row, col] = theta[layout.D :]
-    J[col, row] = theta[layout.D :]
+    J, own = np.zeros((layout.D, layout.D)), theta[layout.D : layout.pair_start[-1]]
+    J[row, col] = own
+    J[col, row] = own
     return theta[: layout.D].copy(), J
 
 
@@ -61,3 +85,47 @@ def from_matrix(layout: Layout, h: np.ndarray, J: np.ndarray) -> np.ndarray:
     theta[layout.D :] += J[col, row]
     theta[layout.D :] *= 0.5
     return theta
+
+
+def check_levels(n_levels) -> np.ndarray:
+    """Return `n_levels` as int32 array (m,), or say what is wrong with it."""
+    levels = np.asarray(n_levels)
+    usable = levels.ndim == 1 and levels.size and levels.dtype.kind in "iu"
+    if not usable or levels.min() < 2 or levels.max() >= 2**31:
+        raise OptionError(
+            "n_levels must hold one whole number of at least 2 (and below 2**31) per predictor.", argument="n_levels"
+        )
+    return np.ascontiguousarray(levels, dtype=np.int32)
+
+
+def check_model(h, J, n_levels) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return `h`, `J`, `n_levels` and the first column of each predictor as kernel arrays, or say what is wrong."""
+    levels = check_levels(n_levels)
+    start = np.concatenate(([0], np.cumsum(levels.astype(np.intp) - 1)))
+    D = int(start[-1])
+    h, J = to_floats("h", h), to_floats("J", J)
+    check_shapes(h, J, D)
+    for name, array in (("h", h), ("J", J)):
+        if not (np.abs(array) < LARGEST).all():
+            raise DataError(
+                f"{name} holds values that are not finite or exceed {LARGEST:g}; refit with a penalty.", argument=name
+            )
+    if not np.array_equal(J, J.T):
+        raise DataError("J is not symmetric; give both triangles with equal values.", argument="J")
+    for lo, hi in zip(start[:-1], start[1:], strict=True):
+        if J[lo:hi, lo:hi].any():
+            raise DataError("J couples levels of one predictor; set those blocks to 0.", argument="J")
+    return h, J, levels, start
+
+
+def check_shapes(h: np.ndarray, J: np.ndarray, D: int) -> None:
+    for name, array, shape in (("h", h, (D,)), ("J", J, (D, D))):
+        if array.shape != shape:
+            raise DataError(f"{name} has shape {array.shape}; n_levels asks for {shape}.", argument=name)
+
+
+def to_floats(argument: str, value) -> np.ndarray:
+    array = np.asarray(value)
+    if array.dtype.kind not in "iuf":
+        raise BBLTypeError(f"{argument} must be an array of numbers; got dtype {array.dtype}.", argument=argument)
+    return np.ascontiguousarray(array, dtype=np.float64)

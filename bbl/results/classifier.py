@@ -287,7 +287,7 @@ class ClassifierResults:
             Rows with the predictors and the response. None for the training rows, for which any model looks better
             than it is.
         weights : column name or array_like of shape (n,), optional
-            Frequencies of the new rows, whole numbers.
+            Frequencies of the new rows, or other weights.
         level : float, default 0.95
             Coverage of the intervals.
         unseen, priors, costs

@@ -14,7 +14,7 @@ from bbl.checks import choice, near_match
 from bbl.design.design import Design
 from bbl.design.frames import to_frame
 from bbl.design.labels import Labels
-from bbl.design.weights import check_weights
+from bbl.design.weights import named_weights
 from bbl.errors import DataError, OptionError
 from bbl.report.plot_check import plot_calibration
 from bbl.report.plot_evaluation import plot_confusion, plot_roc
@@ -44,7 +44,7 @@ class Evaluation:
     observed, predicted : ndarray of int, shape (n,)
         Group of each row, by its number.
     weights : ndarray, shape (n,)
-        Frequencies.
+        Frequencies, or other weights.
     what : str
         Which rows they are.
     level : float
@@ -88,9 +88,10 @@ class Evaluation:
         balanced accuracy are made of them (Zou & Donner 2008); of log-loss and Brier score they are Gaffke's (2005) for
         numbers that are bounded, a log-loss by the worst that these rows could have had; of the AUC they are the wider
         ones of Newcombe's (2006) and DeLong's. With more than two groups the AUC is the mean of those of each group
-        against the rest.
+        against the rest. Weights that are no counts are taken for those of as many rows as tell the same
+        (Kish 1965: the squared sum of the weights over the sum of their squares).
         """
-        table = score_table(self.class_scores, self.observed, self.predicted, self.weights, self.level)
+        table = score_table(self.class_scores, self.observed, self.predicted, self._effective, self.level)
         frame = pd.DataFrame(table, index=list(NAMES), columns=["estimate", "lower", "upper", "baseline"])
         if self.costs is not None:
             counts = self._counts
@@ -98,6 +99,12 @@ class Evaluation:
             row = [float((counts * self.costs).sum()) / counts.sum(), np.nan, np.nan, cheapest / counts.sum()]
             frame.loc["cost"] = row
         return frame
+
+    @property
+    def _effective(self) -> np.ndarray:
+        """Frequencies as they are; other weights so that they sum to the effective number of rows."""
+        w = self.weights
+        return w if (w == np.floor(w)).all() else w * (w.sum() / float(w @ w))
 
     @property
     def accuracy(self) -> float:
@@ -122,7 +129,7 @@ class Evaluation:
         groups = pd.Index(self.labels.groups, dtype=object, tupleize_cols=False)
         columns = ["precision", "recall", "F1", "support"]
         table = pd.DataFrame(class_report(self._counts), index=groups, columns=columns)
-        area = areas(self.class_scores, self.observed, self.weights, self.level)
+        area = areas(self.class_scores, self.observed, self._effective, self.level)
         return table.assign(AUC=area[:, 0], lower=area[:, 1], upper=area[:, 2])
 
     def roc(self, group: Hashable = None) -> pd.DataFrame:
@@ -177,7 +184,7 @@ class Evaluation:
     @cached_property
     def _summary(self) -> Summary:
         percent = f"{100 * self.level:g} %"
-        total = self.weights.sum()
+        total = float(self.weights.sum())
         facts: dict[str, Any] = {"Rows": self.what, "Observations": int(total) if total == int(total) else total}
         if self.left_out:
             facts["Left out"] = f"{self.left_out:g} with a missing value"
@@ -213,13 +220,8 @@ class Evaluation:
 
 def new_rows(design: Design, newdata: Any, weights: Any) -> tuple[np.ndarray, np.ndarray]:
     """Return group (n,) and frequency (n,) of new rows; `weights` are a column's name or an array."""
-    frame = to_frame(newdata, "newdata")
-    if weights is not None and frame.has(weights):
-        weights = frame.column(weights)
-    elif isinstance(weights, str):
-        hint = near_match(weights, frame.columns) or "."
-        raise DataError(f"weights={weights!r} is no column of newdata{hint}", argument="weights", column=weights)
-    return design.encode_response(newdata), check_weights(weights, frame.n, data=newdata)
+    counts = named_weights(weights, to_frame(newdata, "newdata"), newdata, whole=False)[1]
+    return design.encode_response(newdata), counts
 
 
 def evaluated(

@@ -24,8 +24,8 @@ def share_limits(hits: np.ndarray, total: np.ndarray, level: float = 0.95) -> tu
 
     hits, total = np.asarray(hits, dtype=float), np.asarray(total, dtype=float)
     rest, side = total - hits, (1.0 - level) / 2
-    low = np.where(hits > 0, betaincinv(np.maximum(hits, 1.0), rest + 1.0, side), 0.0)
-    high = np.where(rest > 0, betaincinv(hits + 1.0, np.maximum(rest, 1.0), 1.0 - side), 1.0)
+    low = np.where(hits > 0, betaincinv(np.where(hits > 0, hits, 1.0), rest + 1.0, side), 0.0)
+    high = np.where(rest > 0, betaincinv(hits + 1.0, np.where(rest > 0, rest, 1.0), 1.0 - side), 1.0)
     return low, high
 
 

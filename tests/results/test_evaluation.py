@@ -78,6 +78,16 @@ def test_every_classifier_has_it_and_a_weight_is_a_repeated_row(fits, titanic):
         fits["tan"].score("logLik")
 
 
+def test_weights_that_are_no_counts_stand_for_as_many_rows_as_tell_the_same(fits, titanic):
+    fit, w = fits["bbl"], titanic["Freq"].to_numpy(float)
+    for scale in (0.5, 2.0 / 3.0):  # the estimates stay, and limits know of unequal weights, not of their unit
+        found = fit.evaluate(titanic, weights=scale * w + 0.25 * scale)
+        other = fit.evaluate(titanic, weights=w / 7 + 0.25 / 7)
+        pd.testing.assert_frame_equal(found.scores, other.scores, rtol=1e-6)
+    alike = fit.evaluate(titanic, weights=np.full(len(titanic), 0.5)).scores
+    pd.testing.assert_frame_equal(alike, fit.evaluate(titanic).scores, rtol=1e-6)
+
+
 def test_the_baseline_is_what_the_shares_of_the_groups_get(fits, titanic):
     found = fits["bbl"].evaluate().scores["baseline"]
     share = titanic.groupby("Survived", observed=True)["Freq"].sum() / titanic["Freq"].sum()
@@ -107,6 +117,8 @@ def test_bad_input_is_named(fits, titanic):
         fit.evaluate(titanic.assign(Survived="Perhaps"))
     with pytest.raises(DataError, match="did you mean 'Freq'"):
         fit.evaluate(titanic, weights="freq")
+    with pytest.raises(DataError, match="not all weights"):
+        fit.evaluate(titanic, weights=-np.ones(len(titanic)))
     with pytest.raises(OptionError, match="level"):
         fit.evaluate(level=1.5)
     with pytest.raises(OptionError, match="did you mean 'Yes'"):

@@ -15,6 +15,7 @@ from bbl.boltzmann.tuning import NFOLD, tune
 from bbl.boltzmann.validation import validate
 from bbl.checks import choice, flag, integer, reals
 from bbl.crossval import calibrated, score_settings
+from bbl.design.decisions import check_priors
 from bbl.engines import Engine, engine_class
 from bbl.errors import OptionError
 from bbl.parallel import progress_bar
@@ -38,6 +39,7 @@ def bbl(
     missing: str = "raise",
     log_z: str = "auto",
     calibrate: str = "none",
+    priors: Any = None,
     seed: int | np.random.Generator | None = 0,
     n_jobs: int | None = None,
     verbose: int = 1,
@@ -73,6 +75,9 @@ def bbl(
     calibrate : {"none", "offset", "temperature"}, default "none"
         Whether to correct class scores by an offset per group, or offsets and one temperature, fitted to the scores
         of 5 shuffled folds.
+    priors : mapping or Series by group, array_like of shape (K,), or ``"equal"``, optional
+        Class shares that predictions take in place of those of the training rows: where groups were sampled apart, or
+        are commoner or rarer among the rows to come. Parameters and likelihood do not depend on them.
     seed : int, numpy.random.Generator or None, default 0
         For folds and for sampling ln Z; None for fresh entropy.
     n_jobs : int, optional
@@ -127,6 +132,7 @@ def bbl(
     """
     pooled = flag("testNull", testNull)
     shown = {**options, "missing": (missing, "raise"), "log_z": (log_z, "auto"), "calibrate": (calibrate, "none")}
+    shown |= {} if priors is None else {"priors": priors if isinstance(priors, str) else "given"}
     text, rule = shown_call("bbl", formula, weights, method, **shown), pop_rule(method, options)
     shared: dict[str, Any] = {
         "log_z": log_z,
@@ -139,6 +145,7 @@ def bbl(
         bbl, formula, data, weights, method, options, xlevels=xlevels, novarOk=novarOk, missing=missing, **shared
     )
     design, sample, layout, engine, tuning = call.design, call.sample, call.layout, call.engine, None
+    shares = None if priors is None else check_priors(priors, design.labels.groups)
     if rule is not None or calibrate != "none":
         with progress_bar(NFOLD, "tuning", verbose) as step:
             told = {"calibrate": calibrate, "progress": step, **call.common}
@@ -152,7 +159,7 @@ def bbl(
         result = replace(result, calibration=tuning.calibration)
     warn_problems(problems(result, design.labels))
     warn_training(sample, result, design.labels, engine)
-    return BBLResults(text, design, sample, call.index, engine, result, tuning)
+    return BBLResults(text, design, sample, call.index, engine, result, tuning, priors=shares)
 
 
 def crossVal(

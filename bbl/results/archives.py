@@ -26,7 +26,7 @@ from bbl.results.classifier import Training
 from bbl.rows.sample import Sample, code_dtype
 from bbl.stats.calibration import Calibration
 
-__all__ = ["ROWS", "pack", "pack_rows", "unpack", "unpack_rows"]
+__all__ = ["ROWS", "pack", "pack_priors", "pack_rows", "unpack", "unpack_priors", "unpack_rows"]
 
 ROWS = ("codes", "weights", "y", "missing")  # arrays of training rows
 
@@ -47,6 +47,7 @@ def pack(fit: Any, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
         "nobs": fit.nobs(),
         "sections": [_pack_section(section) for section in fit._sections],
         "tuning": _pack_tuning(fit.tuning),
+        **pack_priors(fit.priors),
     }
     arrays = {
         "theta": parameters.theta,
@@ -69,6 +70,21 @@ def pack(fit: Any, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
         rows, meta["index"] = pack_rows(fit.sample, fit.index)
         arrays |= rows
     return meta, arrays
+
+
+def pack_priors(priors: np.ndarray | None) -> dict[str, list[float]]:
+    """Return the class shares that a model was given, if it was, as an entry of its dict."""
+    return {} if priors is None else {"priors": priors.tolist()}
+
+
+def unpack_priors(meta: dict, K: int) -> np.ndarray | None:
+    """Return the class shares of `pack_priors`, after checking them."""
+    if "priors" not in meta:
+        return None
+    found = np.array(meta["priors"])
+    if found.shape != (K,) or found.dtype.kind != "f" or not (found >= 0.0).all() or abs(found.sum() - 1.0) > 1e-6:
+        raise ValueError("its priors are not as saved")
+    return found
 
 
 def pack_rows(sample: Sample, index: pd.Index) -> tuple[dict[str, np.ndarray], dict]:
@@ -284,4 +300,5 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
         "estimate": estimate,
         "tuning": _unpack_tuning(meta.get("tuning"), engine),
         "stored": training,
+        "priors": unpack_priors(meta, len(design.response.levels)),
     }

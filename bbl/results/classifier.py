@@ -1,7 +1,8 @@
-"""ClassifierResults: what every fitted classifier has: predictions, residuals, likelihood, criteria, a file."""
+"""ClassifierResults: what every fitted classifier has: predictions, their evaluation, likelihood, criteria, a file."""
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar
@@ -9,14 +10,16 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from bbl.checks import choice, flag, verb
+from bbl.checks import choice, flag, real, verb
+from bbl.design.decisions import check_costs, check_priors
 from bbl.design.design import Design
 from bbl.design.labels import Labels
 from bbl.errors import DataError
 from bbl.model.moments import level_counts
 from bbl.report.summary import Section
+from bbl.results.evaluation import Evaluation, evaluated, new_rows
 from bbl.rows.sample import Sample
-from bbl.stats.scores import link, log_probabilities
+from bbl.stats.scores import least_cost, link, log_probabilities, with_priors
 from bbl.storage import write_model
 
 __all__ = ["ClassifierResults", "LogLikelihood", "Training", "prediction_frame"]
@@ -40,11 +43,12 @@ class LogLikelihood(float):
 
 
 def prediction_frame(
-    scores: np.ndarray, groups: tuple, type: str, index: pd.Index, response: Any
+    scores: np.ndarray, groups: tuple, type: str, index: pd.Index, response: Any, costs: np.ndarray | None = None
 ) -> pd.DataFrame | pd.Series:
-    """Return class scores (n, K) as R's frame of predictions, or the most likely groups alone."""
+    """Return class scores (n, K) as R's frame of predictions, or the groups alone: most likely, or of least cost."""
     columns = pd.Index(groups, dtype=object)
-    codes = np.where(np.isnan(scores).any(axis=1), -1, scores.argmax(axis=1))
+    chosen = scores.argmax(axis=1) if costs is None else least_cost(log_probabilities(scores), costs)
+    codes = np.where(np.isnan(scores).any(axis=1), -1, chosen)
     best = pd.Series(pd.Categorical.from_codes(codes, columns.infer_objects()), index=index, name="yhat")
     if type == "class":
         return best.rename(response)
@@ -88,6 +92,8 @@ class ClassifierResults:
         The encoded training rows; None in a model that was loaded from a file without them.
     index : pandas.Index or None
         Labels of the training rows (those of positive weight).
+    priors : ndarray, shape (K,), or None
+        Class shares that predictions take in place of those of the training rows.
     """
 
     call: str
@@ -95,6 +101,7 @@ class ClassifierResults:
     sample: Sample | None
     index: pd.Index | None
     stored: Training | None = field(default=None, kw_only=True, repr=False)
+    priors: np.ndarray | None = field(default=None, kw_only=True, repr=False)
 
     kind: ClassVar[str]  # of its model file
 
@@ -170,19 +177,57 @@ class ClassifierResults:
             index=self._index(),
         )
 
-    def _new_scores(self, newdata: Any, unseen: str) -> np.ndarray:
+    @property
+    def class_shares(self) -> np.ndarray:
+        """Shares of the groups behind `class_scores`, shape (K,)."""
+        raise NotImplementedError
+
+    def with_priors(self, priors: Any):
+        """Return the model with these class shares for its predictions; None for those of its training rows.
+
+        Parameters
+        ----------
+        priors : mapping or Series by group, array_like of shape (K,), ``"equal"`` or None
+
+        Returns
+        -------
+        ClassifierResults
+            Of the same class. Nothing is fitted anew: the parameters of the groups do not depend on their shares.
+
+        Examples
+        --------
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
+        >>> fit.with_priors({"No": 0.9, "Yes": 0.1}).predict(titanic.head(1), type="prob").round(3)
+              No    Yes yhat
+        0  0.741  0.259   No
+        """
+        found = copy.copy(self)
+        shares = None if priors is None else check_priors(priors, self.labels.groups)
+        object.__setattr__(found, "priors", shares)  # on a copy that nobody has seen yet
+        return found
+
+    def _shifted(self, scores: np.ndarray, priors: Any = None) -> np.ndarray:
+        """Class scores with the priors that are given, or those of the model, in place of the training rows' shares."""
+        own = self.priors if priors is None else check_priors(priors, self.labels.groups)
+        return scores if own is None else with_priors(scores, self.class_shares, own)
+
+    def _new_scores(self, newdata: Any, unseen: str, priors: Any = None) -> np.ndarray:
         """Class scores (n, K) of new rows; nan where the row is dropped."""
-        scores = self.class_scores(*self.design.encode(newdata, unseen))
+        scores = self._shifted(self.class_scores(*self.design.encode(newdata, unseen)), priors)
         if (dropped := self.design.dropped(newdata)) is not None:
             scores[dropped] = np.nan
         return scores
 
-    def _own_scores(self) -> np.ndarray:
+    def _own_scores(self, priors: Any = None) -> np.ndarray:
         """Class scores (n, K) of the training rows."""
-        return self.class_scores(self._rows().codes, self._rows().missing)
+        return self._shifted(self.class_scores(self._rows().codes, self._rows().missing), priors)
 
     @verb
-    def predict(self, newdata=None, type: str = "link", unseen: str = "raise") -> pd.DataFrame | pd.Series:
+    def predict(
+        self, newdata=None, type: str = "link", unseen: str = "raise", *, priors: Any = None, costs: Any = None
+    ) -> pd.DataFrame | pd.Series:
         """Predict the response group of each row.
 
         Parameters
@@ -193,6 +238,12 @@ class ClassifierResults:
             ``F_y(x)`` of eq. (29), the probabilities of eq. (28), or the most likely group alone.
         unseen : {"raise", "ignore"}, default "raise"
             Whether a level that the model does not know is an error, or its predictor is summed out in that row.
+        priors : mapping or Series by group, array_like of shape (K,), or ``"equal"``, optional
+            Class shares in place of those of the training rows (or of the model's own `priors`): where groups are
+            commoner or rarer than in the training rows. Probabilities follow by Bayes' rule.
+        costs : DataFrame, dict of dicts, or array_like of shape (K, K), optional
+            What it costs to predict a group (column) where another (row) is true; ``yhat`` is then the group of least
+            expected cost, not the most likely one. In ``{true: {predicted: cost}}``, what is left out costs nothing.
 
         Returns
         -------
@@ -208,12 +259,80 @@ class ClassifierResults:
         """
         choice("type", type, TYPES)
         choice("unseen", unseen, ("raise", "ignore"))
+        groups = self.labels.groups
+        charged = None if costs is None else check_costs(costs, groups)
         if newdata is None:
-            return self._frame(self._own_scores(), type, self._index())
-        return self._frame(self._new_scores(newdata, unseen), type, self.design.index(newdata))
+            return prediction_frame(
+                self._own_scores(priors), groups, type, self._index(), self.labels.response, charged
+            )
+        scores, index = self._new_scores(newdata, unseen, priors), self.design.index(newdata)
+        return prediction_frame(scores, groups, type, index, self.labels.response, charged)
 
-    def _frame(self, scores: np.ndarray, type: str, index: pd.Index) -> pd.DataFrame | pd.Series:
-        return prediction_frame(scores, self.labels.groups, type, index, self.labels.response)
+    @verb
+    def evaluate(
+        self,
+        newdata=None,
+        weights: Any = None,
+        *,
+        level: float = 0.95,
+        unseen: str = "raise",
+        priors: Any = None,
+        costs: Any = None,
+    ) -> Evaluation:
+        """Compare predictions with what was observed.
+
+        Parameters
+        ----------
+        newdata : DataFrame (pandas, polars), pyarrow Table or dict of lists, optional
+            Rows with the predictors and the response. None for the training rows, for which any model looks better
+            than it is.
+        weights : column name or array_like of shape (n,), optional
+            Frequencies of the new rows, or other weights.
+        level : float, default 0.95
+            Coverage of the intervals.
+        unseen, priors, costs
+            As in `predict`.
+
+        Returns
+        -------
+        Evaluation
+            ``.scores`` (accuracy, balanced accuracy, log-loss, Brier score, AUC, each with its interval),
+            ``.confusion``, ``.report`` (precision, recall, F1 of each group), ``.plot()``; prints, and has HTML and
+            LaTeX forms.
+
+        Raises
+        ------
+        DataError, LevelError
+            If a column is missing, the response is unknown in some row, or is at a level that the model does not know.
+
+        Examples
+        --------
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
+        >>> fit.evaluate(titanic, weights="Freq").confusion  # doctest: +NORMALIZE_WHITESPACE
+        predicted    No  Yes
+        observed
+        No         1470   20
+        Yes         452  259
+        """
+        real("level", level, 0.0, 1.0, open_low=True)
+        if len(self.labels.groups) < 2:
+            raise DataError("A model of one group has no classes, so there is nothing to evaluate; see logLik().")
+        charged = None if costs is None else check_costs(costs, self.labels.groups)
+        if newdata is None:
+            rows = self._rows()
+            scores, y, counts, what = self._own_scores(priors), rows.response, rows.weights, "training rows"
+        else:
+            scores = self._new_scores(newdata, unseen, priors)
+            y, counts = new_rows(self.design, newdata, weights)
+            what = "new rows"
+        return evaluated(self.labels, scores, y, counts, what, level, charged)
+
+    @verb
+    def score(self, newdata=None, weights: Any = None, *, priors: Any = None, costs: Any = None) -> float:
+        """Return the accuracy: the weighted share of rows whose group is predicted; arguments as in `evaluate`."""
+        return self.evaluate(newdata, weights, priors=priors, costs=costs).accuracy
 
     def fitted(self) -> pd.DataFrame:
         """Return the probability of each group for the training rows."""
@@ -224,6 +343,12 @@ class ClassifierResults:
         rows = self._rows()
         hit = self._own_scores().argmax(axis=1) == rows.response
         return pd.Series(hit.astype(int), index=self._index(), name="residuals")
+
+    def _priors_facts(self) -> dict[str, str]:
+        """What a summary says of the class shares, if they were given."""
+        if self.priors is None:
+            return {}
+        return {"Priors": ", ".join(f"{g}: {p:.4g}" for g, p in zip(self.labels.groups, self.priors, strict=True))}
 
     # what is told of the training rows, where the model does not bring it along
     @cached_property

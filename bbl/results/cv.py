@@ -8,15 +8,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bbl.checks import verb
+from bbl.checks import choice, real, verb
 from bbl.crossval import Scored, calibrated
+from bbl.design.decisions import check_costs, check_priors
 from bbl.report import plot, text
 from bbl.report.plot_check import plot_calibration
 from bbl.results.classifier import prediction_frame
+from bbl.results.evaluation import FIGURES, Evaluation, evaluated
 from bbl.results.fit import BBLResults
 from bbl.stats.calibration import CALIBRATE
 from bbl.stats.metrics import SCORES, auc
-from bbl.stats.scores import link, log_probabilities
+from bbl.stats.scores import link, log_probabilities, with_priors
 
 __all__ = ["CVResults"]
 
@@ -97,12 +99,42 @@ class CVResults:
         return pd.DataFrame(rows)
 
     @verb
-    def predict(self, newdata=None, type: str = "link", unseen: str = "raise") -> pd.DataFrame | pd.Series:
+    def predict(
+        self, newdata=None, type: str = "link", unseen: str = "raise", *, priors: Any = None, costs: Any = None
+    ) -> pd.DataFrame | pd.Series:
         """Predict with `model`; see `BBLResults.predict`."""
-        return self.model.predict(newdata, type, unseen)
+        return self.model.predict(newdata, type, unseen, priors=priors, costs=costs)
 
-    def plot(self, ax=None):
-        """Draw the score against the setting (the paper's Figures 3, 5a, 6, 8); return the Axes."""
+    @verb
+    def evaluate(self, *, level: float = 0.95, priors: Any = None, costs: Any = None) -> Evaluation:
+        """Compare the validation predictions at `regstar` with what was observed; see `BBLResults.evaluate`.
+
+        The intervals take the rows for independent, and do not know of the choice among settings.
+        """
+        real("level", level, 0.0, 1.0, open_low=True)
+        scored, labels = self.scored, self.model.labels
+        scores = calibrated(scored, scored.scores[self.best], self.calibrate)
+        if priors is not None:
+            scores = with_priors(scores, self.model.class_shares, check_priors(priors, labels.groups))
+        charged = None if costs is None else check_costs(costs, labels.groups)
+        what = f"validated rows of {len(self.folds)} folds"
+        return evaluated(labels, scores, scored.y, scored.weights, what, level, charged)
+
+    def plot(self, ax=None, *, kind: str = "cv"):
+        """Draw the score against the setting (the paper's Figures 3, 5a, 6, 8), or what the predictions are worth.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+        kind : {"cv", "confusion", "roc", "calibration"}, default "cv"
+            The score of every setting, or what ``evaluate().plot(kind)`` draws.
+
+        Returns
+        -------
+        matplotlib Axes, or a list of them for ``"calibration"``
+        """
+        if choice("kind", kind, ("cv", *FIGURES)) in FIGURES:
+            return self.evaluate().plot(kind, ax=ax)
         tuned = self.model.engine.tuned
         how: dict[str, Any] = {}
         if tuned is not None:

@@ -99,6 +99,7 @@ class BBLResults(Figures):
             if calibration is None
             else f"temperature {calibration.temperature:.4g}, offsets "
             + ", ".join(f"{g}: {b:.4g}" for g, b in zip(self.labels.groups, calibration.offset, strict=True)),
+            **self._priors_facts(),
             "Converged": "yes" if self.converged else "no",
         }
 

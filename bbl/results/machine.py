@@ -65,6 +65,11 @@ class MachineResults(ClassifierResults):
         """Whether every predictor of every group reached its optimum."""
         return self.estimate.converged
 
+    @property
+    def class_shares(self) -> np.ndarray:
+        """Weighted shares of the groups in the training rows."""
+        return self.estimate.class_prior
+
     @cached_property
     def _energy(self) -> MarginalEnergy:
         return MarginalEnergy(self.params.layout, self.params.theta)

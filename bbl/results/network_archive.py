@@ -15,7 +15,7 @@ from bbl.networks.families import Families
 from bbl.networks.learners import LEARNERS
 from bbl.networks.parameters import Recipe
 from bbl.networks.predict import Network
-from bbl.results.archives import ROWS, pack_rows, unpack_rows
+from bbl.results.archives import ROWS, pack_priors, pack_rows, unpack_priors, unpack_rows
 from bbl.results.classifier import Training
 from bbl.results.structure import make_structure
 
@@ -39,6 +39,7 @@ def pack(fit: Any, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
             "awnb": None if recipe.awnb is None else list(recipe.awnb),
         },
         "nobs": fit.nobs(),
+        **pack_priors(fit.priors),
     }
     arrays = {
         **_pack_dags(structure.dags),
@@ -171,6 +172,7 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
         "feature_weights": arrays.get("feature_weights"),
         "stored_errors": (arrays["errors"], arrays["class_errors"]) if "errors" in arrays else None,
         "stored": training,
+        "priors": unpack_priors(meta, K),
     }
 
 

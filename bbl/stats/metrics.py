@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["SCORES", "accuracy", "auc", "brier", "log_loss", "row_loss"]
+__all__ = ["LEAST", "SCORES", "accuracy", "auc", "brier", "brier_loss", "log_loss", "row_loss"]
 
 LEAST = float(np.log(1e-15))
 
@@ -27,11 +27,16 @@ def log_loss(log_p: np.ndarray, y: np.ndarray, weights: np.ndarray) -> float:
     return float(weights @ row_loss(log_p, y) / weights.sum())
 
 
-def brier(log_p: np.ndarray, y: np.ndarray, weights: np.ndarray) -> float:
-    """Return the weighted mean squared distance of the probabilities from the outcome, summed over groups."""
+def brier_loss(log_p: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Return the squared distance of each row's probabilities from the outcome, summed over groups, shape (n,)."""
     error = np.exp(log_p)
     error[np.arange(len(y)), y] -= 1.0
-    return float(weights @ (error**2).sum(axis=1) / weights.sum())
+    return (error**2).sum(axis=1)
+
+
+def brier(log_p: np.ndarray, y: np.ndarray, weights: np.ndarray) -> float:
+    """Return the weighted mean of `brier_loss`."""
+    return float(weights @ brier_loss(log_p, y) / weights.sum())
 
 
 SCORES = {"accuracy": accuracy, "logloss": log_loss, "brier": brier}

@@ -17,7 +17,7 @@ from bbl.design.formula import FormulaTerms, parse
 from bbl.design.frames import Frame, to_frame
 from bbl.design.labels import Labels
 from bbl.design.stored import factor_from_dict, factor_to_dict, terms_from_dict, terms_to_dict
-from bbl.design.weights import check_weights
+from bbl.design.weights import column_weights
 from bbl.errors import BBLTypeError, DataError, DataWarning, LevelError
 from bbl.memory import check_memory
 from bbl.rows.sample import Sample, code_dtype
@@ -25,6 +25,7 @@ from bbl.rows.sample import Sample, code_dtype
 __all__ = ["MISSING", "Design", "missing_rows"]
 
 MISSING = ("raise", "drop", "level", "marginal")
+NO_RESPONSE = Factor(None, ("all",), ("string",), False)  # of a formula without one: all rows are one group
 FEW, LARGE = 20, 100  # distinct values that always pass as levels; levels that are warned of where they are rare:
 RARE = 6  # fewer observations per level than this
 MANY = 1000  # predictors whose pairs are announced before they are listed
@@ -39,7 +40,7 @@ class Design:
     terms : FormulaTerms
         The formula, read.
     response : Factor
-        The response and its groups.
+        The response and its groups; without a response, the factor of no name whose one level is ``"all"``.
     predictors : tuple of m Factors
         In the order of ``terms.predictors``.
     missing : {"raise", "drop", "level", "marginal"}
@@ -56,6 +57,11 @@ class Design:
     missing: str = "raise"
     incomplete: int = 0
     declared: bool = False
+
+    @property
+    def classes(self) -> bool:
+        """Whether there is a response, and so classes to predict."""
+        return self.response.name is not None
 
     @property
     def pairs(self) -> np.ndarray:
@@ -89,6 +95,7 @@ class Design:
         announce: Callable[[int, int, np.ndarray], None] | None = None,
         declared: bool = False,
         order: int = 2,
+        one_sided: bool = False,
     ) -> tuple[Design, Sample, pd.Index]:
         """Read a formula against data, collect the levels, and encode the rows.
 
@@ -117,6 +124,8 @@ class Design:
             may be unknown (-1).
         order : int, default 2
             The most predictors in a term that the engine takes (`Engine.order`).
+        one_sided : bool, default False
+            Whether the formula may be without a response; then all rows are of group 0.
 
         Returns
         -------
@@ -149,23 +158,20 @@ class Design:
         flag("novarOk", novarOk)
         choice("missing", missing, MISSING)
         flag("declared", declared)
-        named, counts = _weights(weights, frame, data)
-        terms = parse(formula, frame.columns, () if named is None else (named,), order, empty=declared)
+        named, counts = column_weights(weights, frame, data)
+        exclude = () if named is None else (named,)
+        terms = parse(formula, frame.columns, exclude, order, empty=declared, one_sided=one_sided)
         m = len(terms.predictors)
         if announce is not None and m > MANY and terms.interactions.count(2) == m * (m - 1) // 2:
             used = np.flatnonzero(counts > 0)
-            sizes = _level_counts(frame, [terms.response, *terms.predictors], used, xlevels)
-            announce(len(used), sizes[0], np.array(sizes[1:]))
+            sizes = _level_counts(frame, _columns(terms), used, xlevels)
+            announce(len(used), sizes[0] if len(sizes) > m else 1, np.array(sizes[-m:]))
         keep, incomplete = _kept(frame, terms, counts, missing)
         index = frame.index
         if len(keep) < frame.n:
             counts, index = counts[keep], index[keep]
         given = _given(xlevels, terms)
-        response, y, blank = _read(frame, terms.response, keep, given, None, declared, missing)
-        _check_groups(response, y, declared)
-        y = y.astype(np.intp)
-        if blank is not None:
-            y[blank] = -1
+        response, y = _groups(frame, terms, keep, given, declared, missing)
         read = (_read(frame, name, keep, given, missing, declared) for name in terms.predictors)
         codes = np.empty((len(keep), len(terms.predictors)), dtype=np.uint8)
         factors, is_missing = [], None
@@ -190,14 +196,18 @@ class Design:
     def kept(self, data: Any, weights: Any = None) -> np.ndarray:
         """Return which rows of the training data a fit uses: their positions in `data`; arguments as in `from_data`."""
         frame = to_frame(data)
-        return _kept(frame, self.terms, _weights(weights, frame, data)[1], self.missing)[0]
+        return _kept(frame, self.terms, column_weights(weights, frame, data)[1], self.missing)[0]
 
     def groups(self, data: Any) -> np.ndarray:
         """Return the group of every row of the training data as codes, shape (n,); 0 where it is missing or none."""
+        if not self.classes:
+            return np.zeros(to_frame(data).n, dtype=np.intp)
         column = factorise(self.response.name, to_frame(data).column(self.response.name), "keep")
         return self.response.encode(column, "ignore", skip_missing=True)[0].astype(np.intp)
 
-    def encode(self, newdata: Any, unseen: str = "raise") -> tuple[np.ndarray, np.ndarray | None]:
+    def encode(
+        self, newdata: Any, unseen: str = "raise", missing: str | None = None
+    ) -> tuple[np.ndarray, np.ndarray | None]:
         """Encode the predictors of new data by column name; other columns, and the response, are not looked at.
 
         Parameters
@@ -205,6 +215,8 @@ class Design:
         newdata : DataFrame (pandas, polars), pyarrow Table or dict of columns
         unseen : {"raise", "ignore"}, default "raise"
             Whether a level that the model does not know is an error, or is as good as missing.
+        missing : {"raise", "drop", "level", "marginal"}, optional
+            What is done with missing values; as in the fit by default.
 
         Returns
         -------
@@ -227,16 +239,16 @@ class Design:
         choice("unseen", unseen, ("raise", "ignore"))
         frame = to_frame(newdata, "newdata")
         codes = np.empty((frame.n, len(self.predictors)), dtype=code_dtype(self.n_levels))
-        missing = None
+        policy, blank = missing or self.missing, None
         for i, factor in enumerate(self.predictors):
             column = factorise(factor.name, frame.column(factor.name), "keep")
-            if self.missing == "raise":
+            if policy == "raise":
                 _refuse_missing(column)
-            skip_missing = self.missing != "level"
+            skip_missing = policy != "level"
             codes[:, i], strange = factor.encode(column, unseen, "newdata", skip_missing=skip_missing)
-            missing = _marked(missing, codes.shape, i, strange)
-            missing = _marked(missing, codes.shape, i, column.missing() if skip_missing else None)
-        return codes, missing
+            blank = _marked(blank, codes.shape, i, strange)
+            blank = _marked(blank, codes.shape, i, column.missing() if skip_missing else None)
+        return codes, blank
 
     def dropped(self, newdata: Any) -> np.ndarray | None:
         """Return which rows of new data have a missing predictor, if such rows are to be dropped, shape (n,)."""
@@ -250,6 +262,8 @@ class Design:
         With declared levels and ``missing="marginal"`` a missing group is -1, elsewhere it is an error.
         """
         frame = to_frame(data, "newdata")
+        if not self.classes:
+            return np.zeros(frame.n, dtype=np.intp)
         column = factorise(self.response.name, frame.column(self.response.name), "keep")
         if not (self.declared and self.missing == "marginal"):
             _refuse_missing(column)
@@ -257,6 +271,18 @@ class Design:
         if (blank := column.missing()) is not None:
             y[blank] = -1
         return y
+
+    def known_groups(self, newdata: Any) -> np.ndarray:
+        """Return the group of each row of new data as codes, shape (n,); -1 where the response is not known."""
+        frame = to_frame(newdata, "newdata")
+        if not self.classes:
+            return np.zeros(frame.n, dtype=np.intp)
+        if not frame.has(self.response.name):
+            return np.full(frame.n, -1)
+        column = factorise(self.response.name, frame.column(self.response.name), "keep")
+        y = self.response.encode(column, argument="newdata", skip_missing=True)[0].astype(np.intp)
+        blank = column.missing()
+        return y if blank is None else np.where(blank, -1, y)
 
     def index(self, newdata: Any) -> pd.Index:
         """Return the row labels of new data: its index, or 0..n-1 for tables that have none."""
@@ -270,7 +296,7 @@ class Design:
         """
         return {
             "formula": self.terms.text,
-            "response": factor_to_dict(self.response),
+            "response": factor_to_dict(self.response) if self.classes else None,
             "predictors": [factor_to_dict(f) for f in self.predictors],
             **terms_to_dict(self.terms.interactions, len(self.predictors)),
             "missing": self.missing,
@@ -289,7 +315,7 @@ class Design:
         """
         try:
             declared = flag("declared", stored.get("declared", False))
-            response = factor_from_dict(stored["response"])
+            response = NO_RESPONSE if stored["response"] is None else factor_from_dict(stored["response"])
             predictors = tuple(factor_from_dict(f, 2 - declared) for f in stored["predictors"])
             names = tuple(f.name for f in predictors)
             terms = FormulaTerms(stored["formula"], response.name, names, terms_from_dict(stored, len(names)))
@@ -305,22 +331,6 @@ class Design:
         return cls(terms, response, predictors, missing, incomplete, declared)
 
 
-def _weights(weights: Any, frame: Frame, data: Any) -> tuple[Hashable | None, np.ndarray]:
-    """Return the column that holds the weights, if one does, and the weights of all rows."""
-    if frame.n == 0:
-        raise DataError(f"{frame.argument} has no rows. Give at least one row for each response group.")
-    if weights is not None and frame.has(weights):
-        return weights, check_weights(frame.column(weights), frame.n)
-    if isinstance(weights, str):
-        hint = near_match(weights, frame.columns) or "."
-        raise DataError(
-            f"weights={weights!r} is not a column of the data{hint} Give the name of one, or an array.",
-            argument="weights",
-            column=weights,
-        )
-    return None, check_weights(weights, frame.n, data=data)
-
-
 def _given(xlevels: Mapping | None, terms: FormulaTerms) -> dict[Hashable, Factor]:
     """Check the levels that the user gives."""
     if xlevels is None:
@@ -330,7 +340,7 @@ def _given(xlevels: Mapping | None, terms: FormulaTerms) -> dict[Hashable, Facto
             f"xlevels must be a dict of column names to lists of levels; got {type(xlevels).__name__}.",
             argument="xlevels",
         )
-    used = (terms.response, *terms.predictors)
+    used = _columns(terms)
     for name in xlevels:
         if name not in used:
             hint = near_match(name, used) or "."
@@ -340,6 +350,11 @@ def _given(xlevels: Mapping | None, terms: FormulaTerms) -> dict[Hashable, Facto
                 argument="xlevels",
             )
     return {name: Factor.given(name, levels) for name, levels in xlevels.items()}
+
+
+def _columns(terms: FormulaTerms) -> list[Hashable]:
+    """Return the columns that a formula uses: the response, if there is one, and the predictors."""
+    return [*([] if terms.response is None else [terms.response]), *terms.predictors]
 
 
 def missing_rows(frame: Frame, names: Iterable[Hashable]) -> np.ndarray:
@@ -369,7 +384,7 @@ def _refuse_missing(column: Column) -> None:
 def _kept(frame: Frame, terms: FormulaTerms, counts: np.ndarray, missing: str) -> tuple[np.ndarray, int]:
     """Return the rows that are used, and the weight of those dropped for missing values."""
     keep = np.flatnonzero(counts > 0)
-    return _drop(frame, (terms.response, *terms.predictors), keep, counts) if missing == "drop" else (keep, 0)
+    return _drop(frame, _columns(terms), keep, counts) if missing == "drop" else (keep, 0)
 
 
 def _drop(frame: Frame, names: Iterable[Hashable], keep: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, int]:
@@ -423,6 +438,20 @@ def _read(
         factor = factor.with_missing()
     argument = "xlevels" if name in given else "data"
     return factor, factor.encode(column, argument=argument, skip_missing=missing in ("marginal", None))[0], is_missing
+
+
+def _groups(
+    frame: Frame, terms: FormulaTerms, keep: np.ndarray, given: dict, declared: bool, missing: str
+) -> tuple[Factor, np.ndarray]:
+    """Return the response's factor and codes; -1 where it may be, and is, unknown."""
+    if terms.response is None:
+        return NO_RESPONSE, np.zeros(len(keep), dtype=np.intp)
+    response, codes, blank = _read(frame, terms.response, keep, given, None, declared, missing)
+    _check_groups(response, codes, declared)
+    y = codes.astype(np.intp)
+    if blank is not None:
+        y[blank] = -1
+    return response, y
 
 
 def _level_counts(frame: Frame, names: list[Hashable], keep: np.ndarray, xlevels: Mapping | None) -> list[int]:

@@ -1,16 +1,19 @@
-"""Weights: frequency weights, checked: one whole number, 0 or more, for each row."""
+"""Weights: frequency weights, checked: one whole number, 0 or more, for each row; a column or an array."""
 
 from __future__ import annotations
 
 import numbers
+from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from bbl.checks import near_match
+from bbl.design.frames import Frame, to_frame
 from bbl.errors import BBLTypeError, DataError
 
-__all__ = ["check_weights"]
+__all__ = ["check_weights", "column_weights", "data_weights"]
 
 MOST = 2.0**53  # sums of weights are exact in float64 up to here
 
@@ -84,3 +87,24 @@ def check_weights(weights: Any, n: int, argument: str = "weights", data: Any = N
     if not 0 < clean.sum() <= MOST:
         fail("are all zero" if not clean.any() else f"sum to {clean.sum():g}, more than can be counted")
     return clean
+
+
+def column_weights(weights: Any, frame: Frame, data: Any) -> tuple[Hashable | None, np.ndarray]:
+    """Return the column that holds the weights, if one does, and the weights of all rows."""
+    if frame.n == 0:
+        raise DataError(f"{frame.argument} has no rows. Give at least one row for each response group.")
+    if weights is not None and frame.has(weights):
+        return weights, check_weights(frame.column(weights), frame.n)
+    if isinstance(weights, str):
+        hint = near_match(weights, frame.columns) or "."
+        raise DataError(
+            f"weights={weights!r} is not a column of the data{hint} Give the name of one, or an array.",
+            argument="weights",
+            column=weights,
+        )
+    return None, check_weights(weights, frame.n, data=data)
+
+
+def data_weights(weights: Any, newdata: Any) -> np.ndarray:
+    """Return the weights (n,) of new rows: of one of their columns, an array, or all ones."""
+    return column_weights(weights, to_frame(newdata, "newdata"), newdata)[1]

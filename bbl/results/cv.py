@@ -10,9 +10,11 @@ import pandas as pd
 
 from bbl.checks import verb
 from bbl.crossval import Scored, calibrated
+from bbl.errors import ClassError
 from bbl.report import plot, text
 from bbl.report.plot_check import plot_calibration
 from bbl.results.classifier import prediction_frame
+from bbl.results.density import DensityResults
 from bbl.results.fit import BBLResults
 from bbl.stats.calibration import CALIBRATE
 from bbl.stats.metrics import SCORES, auc
@@ -40,7 +42,7 @@ class CVResults:
         Class scores of the validated rows at every setting, fold by fold, with their groups and weights.
     calibrate : str
         How scores were calibrated before they were compared.
-    model : BBLResults
+    model : BBLResults or DensityResults
         The refit on all rows at `regstar`, or R's fit of the last fold.
     """
 
@@ -50,7 +52,7 @@ class CVResults:
     folds: list[np.ndarray]
     scored: Scored
     calibrate: str
-    model: BBLResults
+    model: BBLResults | DensityResults
 
     @property
     def regstar(self) -> float:
@@ -64,9 +66,15 @@ class CVResults:
 
     @property
     def pooled(self) -> pd.DataFrame:
-        """Validation predictions at `regstar`, fold by fold: the link of each group, then ``yhat``."""
+        """Validation predictions at `regstar`, fold by fold: the link of each group, then ``yhat``.
+
+        Without a response it is the log-probability of each row, ``log_prob``, or its log pseudo-likelihood ``log_pl``.
+        """
         index = pd.RangeIndex(len(self.scored.y))
         scores = calibrated(self.scored, self.scored.scores[self.best], self.calibrate)
+        if not self.model.design.classes:
+            name = "log_pl" if self.score == "pnll" else "log_prob"
+            return pd.DataFrame(scores, index=index, columns=[name])
         return pd.DataFrame(prediction_frame(scores, self.model.labels.groups, "link", index, None))
 
     @property
@@ -82,7 +90,13 @@ class CVResults:
         -------
         DataFrame
             The setting, ``calibrate``, ``accuracy``, ``AUC`` (two groups only), ``logloss``, ``brier``.
+
+        Raises
+        ------
+        ClassError
+            If there is no response.
         """
+        self._need_classes("compare")
         scored, name = self.scored, self.cvframe.columns[0]
         rows = []
         for value, setting in zip(self.cvframe[name], scored.scores, strict=True):
@@ -99,7 +113,16 @@ class CVResults:
     @verb
     def predict(self, newdata=None, type: str = "link", unseen: str = "raise") -> pd.DataFrame | pd.Series:
         """Predict with `model`; see `BBLResults.predict`."""
-        return self.model.predict(newdata, type, unseen)
+        predicted: pd.DataFrame | pd.Series = self.model.predict(newdata, type, unseen)
+        return predicted
+
+    def _need_classes(self, name: str) -> None:
+        if not self.model.design.classes:
+            raise ClassError(
+                f"{name}() is of the probabilities of classes, and {self.model.formula!r} has no response; cvframe has "
+                "the scores of all settings.",
+                argument="formula",
+            )
 
     def plot(self, ax=None):
         """Draw the score against the setting (the paper's Figures 3, 5a, 6, 8); return the Axes."""
@@ -127,6 +150,7 @@ class CVResults:
             A diagram and a histogram for each group. Points bear 95 % intervals of a binomial share; a calibrated
             model keeps to the diagonal.
         """
+        self._need_classes("plot_calibration")
         scored = self.scored
         p = np.exp(log_probabilities(calibrated(scored, scored.scores[self.best], self.calibrate)))
         names = self.model.labels

@@ -46,7 +46,7 @@ class Uncertainty(MachineResults):
 
     def _wald_sections(self) -> list[Section]:
         """Joint tests of predictors and pairs, where they cost little and the method has them."""
-        if self.sample is None or self.params.layout.size > TESTED or not self.engine.solves:
+        if self.training is None or self.params.layout.size > TESTED or not self.engine.solves:
             return []
         try:
             inference = self._inference
@@ -54,7 +54,7 @@ class Uncertainty(MachineResults):
             return [Section("Wald tests", pd.DataFrame(), str(error))]
         of = "group" if self.params.pooled is None else "pooled"
         d = "" if self.params.pooled is None else "d"
-        return wald_sections(inference.tests(of), d, inference.note)
+        return wald_sections(inference.tests(of), d, inference.note, self.design.classes)
 
     @cached_property
     def _inference(self) -> Inference:
@@ -138,7 +138,7 @@ class Uncertainty(MachineResults):
 
     def _why_untested(self) -> str | None:
         """Return why there are no tests; None if there are."""
-        if self.sample is None:
+        if self.training is None:
             return "no test: the model was saved without its training rows"
         try:
             self.engine.check_equations()

@@ -55,6 +55,11 @@ class FormulaTerms:
     interactions: Interactions
 
     @property
+    def columns(self) -> list[Hashable]:
+        """The columns that the formula uses: the response, if there is one, and the predictors."""
+        return [*([] if self.response is None else [self.response]), *self.predictors]
+
+    @property
     def terms(self) -> tuple[np.ndarray, ...]:
         """Terms of order 2, 3, ..., shapes (T_k, k), as `Layout` has them; read-only."""
         return self.interactions.arrays

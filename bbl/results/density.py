@@ -234,7 +234,7 @@ class DensityResults(Figures):
             p = reconstruct(
                 self.params.layout,
                 self.params.theta,
-                self._posterior(newdata, codes, unknown),
+                self._group_shares(newdata, codes, unknown),
                 codes,
                 unknown,
                 method,
@@ -250,7 +250,7 @@ class DensityResults(Figures):
                 table[i][rows] /= table[i][rows].sum(axis=1, keepdims=True)
         return filled_frame(labels, table, index, type == "class")
 
-    def _posterior(self, newdata: Any, codes: np.ndarray, unknown: np.ndarray) -> np.ndarray:
+    def _group_shares(self, newdata: Any, codes: np.ndarray, unknown: np.ndarray) -> np.ndarray:
         """Return the probabilities (n, K) of the groups given what is known of each row."""
         known = self.design.known_groups(newdata)
         out = np.eye(len(self.labels.groups))[np.maximum(known, 0)]

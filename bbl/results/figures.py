@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -22,6 +22,8 @@ __all__ = ["Figures"]
 
 class Figures(Uncertainty):
     """The figures of a fitted model; they take matplotlib axes and return them."""
+
+    evaluate: ClassVar[Callable[..., Any]]  # of `ClassifierResults`, where there are classes
 
     def plot(
         self,

@@ -78,16 +78,7 @@ class Training:
 class ClassifierResults:
     """A fitted classifier. A family of models adds `class_scores`, `log_likelihood`, `n_parameters` and `pack`.
 
-    Attributes
-    ----------
-    call : str
-        The call that made it.
-    design : Design
-        Formula, factors and their levels: encodes new data like the training data.
-    sample : Sample or None
-        The encoded training rows; None in a model that was loaded from a file without them.
-    index : pandas.Index or None
-        Labels of the training rows (those of positive weight).
+    Its attributes are described where users meet them, in `BBLResults`.
     """
 
     call: str

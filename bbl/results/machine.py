@@ -24,16 +24,7 @@ __all__ = ["MachineResults"]
 class MachineResults(ClassifierResults):
     """Fitted Boltzmann machines, one for each response group.
 
-    Attributes
-    ----------
-    call, design, sample, index
-        As in every `ClassifierResults`.
-    engine : Engine
-        The inference method and its options.
-    estimate : Estimate
-        Parameters, ln Z and convergence of every group.
-    tuning : Tuning or None
-        What cross-validation inside the fit found, if there was any.
+    Its attributes are described where users meet them, in `BBLResults`.
     """
 
     engine: Engine

@@ -52,7 +52,7 @@ class NetworkResults(NetworkTables, ClassifierResults):
     Attributes
     ----------
     call, design, sample, index
-        As in every `ClassifierResults`.
+        As in `BBLResults`.
     structure : Structure or AveragedStructure
     network : Network or Averaged
         Tables as arrays.

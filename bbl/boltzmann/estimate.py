@@ -6,7 +6,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from bbl.errors import ConvergenceWarning, DataError, OptionError
 from bbl.memory import check_memory
 from bbl.model.ais import annealed_log_z, annealing_seconds, annealing_start
 from bbl.model.elimination import log_sum
+from bbl.model.fields import pseudo_log_likelihood
 from bbl.model.layout import Layout
 from bbl.model.logz import approximate_log_z, exact_order, resolve_log_z
 from bbl.model.marginal import MarginalEnergy
@@ -102,6 +103,26 @@ class Estimate:
             scores[silent] = np.log(self.class_prior)
         return scores
 
+    def log_density(self, energy: Callable, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
+        """Return ``ln sum_y P(y) P(x|y)`` of encoded rows, shape (n,), never calibrated; `energy` as in `scores_by`."""
+        scores = replace(self, calibration=None).scores_by(energy, codes, missing)
+        return np.logaddexp.reduce(scores, axis=1)
+
+    def pseudo_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
+        """Return the log pseudo-likelihood (n, K) of encoded rows under each group's model."""
+        layout, theta = self.parameters.layout, self.parameters.theta
+        return np.column_stack([pseudo_log_likelihood(layout, own, codes, missing) for own in theta])
+
+    def pnll(self, codes: np.ndarray, missing: np.ndarray | None, y: np.ndarray, weights: np.ndarray) -> float:
+        """Return the weighted mean of the negative log pseudo-likelihood of rows under their own groups' models."""
+        layout, theta, total = self.parameters.layout, self.parameters.theta, 0.0
+        for k, own in enumerate(theta):
+            rows = np.flatnonzero((y == k) & (weights > 0.0))
+            if len(rows):
+                part = None if missing is None else missing[rows]
+                total -= float(weights[rows] @ pseudo_log_likelihood(layout, own, codes[rows], part))
+        return total / float(weights.sum())
+
     @property
     def converged(self) -> bool:
         """Whether every predictor of every group reached its optimum."""
@@ -118,19 +139,26 @@ def fit_group(
     rng: np.random.Generator | None = None,
     keep_sites: bool = False,
     trail: Mapping[float, np.ndarray] | None = None,
+    progress: Callable | None = None,
 ) -> list[tuple[EngineFit, float, float]]:
     """Fit one group at each of `values`; return each fit, its ln Z (nan where it is exact, later), and its error.
 
     The (D, D) site matrices are dropped unless `keep_sites`, or with a `trail` of earlier fits: then the settings are
     fitted just well enough to compare them. A group without rows gets zeros; its share is zero, so it
-    is never predicted.
+    is never predicted. An engine that samples gets `rng`, and tells `progress` of each share of the fit.
     """
     if not sample.n:
+        if progress is not None:
+            progress()
         empty = EngineFit(np.zeros(layout.size), 0.0, mf_log_z=0.0, converged=np.ones(layout.m, dtype=bool))
         return [(empty, 0.0, 0.0)] * (1 if values is None else len(values))
     rows = engine.prepare(sample.collapsed(layout.n_levels), layout)
     out = []
-    fits = engine.path(rows, layout, values, workers) if trail is None else engine.compare(rows, layout, values, trail)
+    told: dict[str, Any] = {"rng": rng, "progress": progress} if engine.samples else {}
+    if trail is None:
+        fits = engine.path(rows, layout, values, workers, **told)
+    else:
+        fits = engine.compare(rows, layout, values, trail)
     for fit in fits:
         value, error = np.nan, 0.0
         if log_z == "ais":
@@ -234,16 +262,17 @@ def estimate_path(
         workers = 1
     outer = min(workers, len(parts))
     guard_memory(sample.n, layout, K, engine, values, outer, extra=int(pooled))
-    rngs = (np.random.default_rng(0) if rng is None else rng).spawn(len(parts))
+    rngs = engine.generator(np.random.default_rng(0) if rng is None else rng).spawn(len(parts))
     inner = max(1, workers // outer)
     # the pooled fit is never asked for its ln Z
     kinds = [kind] * K + ["exact"] * pooled
     own = [None] * len(parts) if trails is None else trails
+    inside, outside = (progress, None) if engine.samples else (None, progress)
     tasks = [
-        (part, layout, engine, values, k, inner, r, False, trail)
+        (part, layout, engine, values, k, inner, r, False, trail, inside)
         for part, k, r, trail in zip(parts, kinds, rngs, own, strict=True)
     ]
-    runs = run_tasks(fit_group, tasks, outer, progress)
+    runs = run_tasks(fit_group, tasks, outer, outside)
     totals = np.array([g.total for g in groups])
     out = []
     for v in range(len(runs[0])):
@@ -316,10 +345,14 @@ def problems(result: Estimate, labels: Labels) -> list[Problem]:
             i, a, what, detail = Note(*note)
             level = f"level {labels.levels[i][a]!r}" if a >= 0 else ""
             found.append(Problem(_group_text(labels, g), f"predictor {labels.names[i]!r}", level, what, detail))
-        for i, a, j, b in fit.unbounded:
+        for i, a, *others in fit.unbounded:
             where = f"level {labels.levels[i][a]!r}"
-            if j >= 0:
-                where += f" with level {labels.levels[j][b]!r} of {labels.names[j]!r}"
+            if others:
+                with_ = [
+                    f"level {labels.levels[j][b]!r} of {labels.names[j]!r}"
+                    for j, b in zip(others[::2], others[1::2], strict=True)
+                ]
+                where += f" with {' and '.join(with_)}"
             what = "no finite optimum without a penalty; give lambda_ > 0 or leave one of the predictors out"
             found.append(Problem(_group_text(labels, g), f"predictor {labels.names[i]!r}", "", what, where))
     return found

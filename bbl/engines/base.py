@@ -10,6 +10,7 @@ import numpy as np
 
 from bbl.errors import OptionError
 from bbl.model.layout import Layout
+from bbl.model.ranking import interaction_strength
 from bbl.rows.sample import Sample
 
 __all__ = ["Engine", "EngineFit", "Equations", "Note", "Tuned"]
@@ -45,8 +46,9 @@ class EngineFit:
         Fields and couplings.
     lkh : float
         The maximised objective per observation, summed over predictors.
-    site_theta : ndarray, shape (D, 1 + D), or None
-        Unsymmetrised pseudo-likelihood solution: row (i, a) holds ``h_i(a)`` and all ``J_i(a; j, b)``.
+    site_theta : ndarray, shape (layout.D, 1 + D), or None
+        Unsymmetrised pseudo-likelihood solution: row (i, a) holds ``h_i(a)`` and all ``J_i(a; j, b)``, with terms of
+        three predictors and more also ``J_i(a; j, b, k, c)`` (see `bbl.model.regressors.Regressors`).
     normaliser : callable, or None
         ``normaliser(half)``: eq. (31) on the rows that were fitted, where the engine's kernel has it at hand.
     mf_log_z : float, or None
@@ -58,9 +60,17 @@ class EngineFit:
     converged : ndarray of bool, shape (m,)
     notes : tuple of Note
         What is to be said about single predictors.
-    unbounded : tuple of (int, int, int, int)
+    unbounded : tuple of tuples of int
         For each predictor without a finite optimum, a parameter of it that grows without end: predictor, level code,
-        and those of the predictor it is coupled to (-1 for a field).
+        and those of the predictors it is coupled to (none for a field).
+    sd : ndarray, shape (layout.size,), or None
+        Posterior standard deviations of `theta`, which then is the posterior mean.
+    draws : ndarray, shape (chains, draws, layout.size), or None
+        Draws from the posterior.
+    state : dict of str to ndarray
+        What else the engine wants to have again when it is asked about this fit; kept in model files.
+    history : dict of str to ndarray
+        How the fit went: columns of equal length, the first of which counts.
     """
 
     theta: np.ndarray
@@ -72,7 +82,11 @@ class EngineFit:
     n_iter: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=int))
     converged: np.ndarray = field(default_factory=lambda: np.ones(0, dtype=bool))
     notes: tuple[Note, ...] = ()
-    unbounded: tuple[tuple[int, int, int, int], ...] = ()
+    unbounded: tuple[tuple[int, ...], ...] = ()
+    sd: np.ndarray | None = None
+    draws: np.ndarray | None = None
+    state: dict[str, np.ndarray] = field(default_factory=dict)
+    history: dict[str, np.ndarray] = field(default_factory=dict)
 
     def log_z(self, kind: str) -> float | None:
         """Return ln Z of this kind ("pseudo", "half" or "mf") where the engine has it at hand."""
@@ -117,16 +131,18 @@ class Equations(NamedTuple):
 
     Attributes
     ----------
-    site_theta : ndarray, shape (D, 1 + D)
+    site_theta : ndarray, shape (layout.D, 1 + D)
         Unsymmetrised solution, as in `EngineFit`.
-    lambda_, lambdah : float
-        Penalties of couplings and fields in the equations.
+    lambda_ : float or tuple of float
+        Penalty of the couplings in the equations, or one for each order.
+    lambdah : float
+        Penalty of the fields.
     rows : Sample
         The rows that were fitted.
     """
 
     site_theta: np.ndarray
-    lambda_: float
+    lambda_: float | tuple[float, ...]
     lambdah: float
     rows: Sample
 
@@ -156,6 +172,10 @@ class Engine:
         Whether the weights of rows are how often each was observed, or may be any positive numbers.
     solves : bool
         Whether it solves likelihood equations, so that there are standard errors.
+    samples : bool
+        Whether `path` draws random numbers and takes its time: then it is handed `rng` and `progress` too.
+    posterior : str
+        What its posterior is, in words, where its fits have an `sd`; else empty.
     classifier : dict
         Options that `BBLClassifier` sets where the user does not, so that any table can be fitted.
     """
@@ -168,6 +188,8 @@ class Engine:
     needs: ClassVar[str] = "each"
     weights: ClassVar[str] = "counts"
     solves: ClassVar[bool] = False
+    samples: ClassVar[bool] = False
+    posterior: ClassVar[str] = ""
     classifier: ClassVar[dict[str, Any]] = {}
 
     @property
@@ -182,8 +204,13 @@ class Engine:
 
     @property
     def setting(self) -> float:
-        """The value of the option that is tuned; nan if there is none."""
-        return float("nan") if self.tuned is None else float(getattr(self, self.tuned.option))
+        """The value of the option that is tuned; nan if there is none, or more than one value."""
+        value = float("nan") if self.tuned is None else getattr(self, self.tuned.option)
+        return float("nan") if isinstance(value, tuple) else float(value)
+
+    def generator(self, rng: np.random.Generator) -> np.random.Generator:
+        """Return what the fits of a call draw from, given the call's own generator."""
+        return rng
 
     def layout(self, sample: Sample, layout: Layout) -> Layout:
         """Return the layout of the parameters that this engine fits to the rows of all groups."""
@@ -191,6 +218,11 @@ class Engine:
 
     def check_equations(self) -> None:
         """Raise an OptionError if there are no `equations`, and so no standard errors."""
+        if self.posterior:
+            raise OptionError(
+                f"method={self.name!r} has a posterior, not tests: inference().table() and interactions() tell it.",
+                argument="method",
+            )
         if not self.solves:
             raise OptionError(
                 f"Standard errors are there for methods that solve likelihood equations (such as method='pseudo' and "
@@ -211,8 +243,28 @@ class Engine:
         return 0.0
 
     def path(self, sample: Sample, layout: Layout, values: Sequence[float] | None = None, workers: int = 1):
-        """Fit one group at each of `values` of the tuned option; None for the engine's own setting."""
+        """Fit one group at each of `values` of the tuned option; None for the engine's own setting.
+
+        An engine that `samples` also takes ``rng``, a Generator that is this group's alone, and ``progress``, None or a
+        function that is told of each share of the fit that is done, and in a few words how it goes.
+        """
         raise NotImplementedError
+
+    def strength_posterior(
+        self, layout: Layout, fit: EngineFit, tau: float, rng: np.random.Generator
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return of every pair the posterior sd of its strength, and the probability that its couplings exceed `tau`.
+
+        `tau` is compared with the root mean square of a pair's couplings in the zero-sum gauge, reference levels
+        included, so that pairs with different numbers of levels are held to one standard. With two levels it is the
+        Ising coupling.
+        """
+        if fit.draws is None:
+            nothing = np.full(len(layout.pairs), np.nan)
+            return nothing, nothing
+        strength = np.array([interaction_strength(layout, theta) for theta in fit.draws.reshape(-1, layout.size)])
+        cells = np.sqrt(layout.n_levels[layout.pairs].astype(float).prod(axis=1))
+        return strength.std(axis=0, ddof=1), (strength > tau * cells).mean(axis=0)
 
     def compare(
         self, sample: Sample, layout: Layout, values: Sequence[float] | None, trail: Mapping[float, np.ndarray]
@@ -227,9 +279,9 @@ class Engine:
         """
         return self.path(sample, layout, values)
 
-    def fit(self, sample: Sample, layout: Layout, workers: int = 1) -> EngineFit:
-        """Fit one group at the engine's own settings."""
-        return self.path(sample, layout, None, workers)[0]
+    def fit(self, sample: Sample, layout: Layout, workers: int = 1, **told: Any) -> EngineFit:
+        """Fit one group at the engine's own settings; what it is `told` is `rng` and `progress`, where it `samples`."""
+        return self.path(sample, layout, None, workers, **told)[0]
 
     def at(self, value: float) -> Engine:
         """Return the same engine with the tuned option set to `value`."""

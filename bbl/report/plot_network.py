@@ -11,8 +11,9 @@ import numpy as np
 from bbl.checks import integer
 from bbl.design.labels import Labels
 from bbl.errors import DataError, OptionError
+from bbl.model.gauge import zero_sum
 from bbl.model.parameters import Parameters
-from bbl.model.ranking import interaction_strength, zero_sum
+from bbl.model.ranking import interaction_strength
 from bbl.report.canvas import (
     LARGEST,
     LINE,
@@ -24,9 +25,9 @@ from bbl.report.canvas import (
     fitted,
     given_axes,
     group_numbers,
+    group_title,
     letters,
     lines_in,
-    shortened,
     text_inches,
     title_inches,
 )
@@ -169,7 +170,7 @@ def _chosen(labels: Labels, parameters: Parameters, groups: Sequence | None) -> 
             parameters.theta[numbers[0]] - parameters.theta[numbers[1]] if pair else parameters.shift[numbers[0]]
         )
         names = " less ".join(label_text(labels.groups[k]) for k in numbers)
-        titles.append(f"{shortened([labels.response], 24)[0]} = {names}")
+        titles.append(group_title(labels, names))
     if not theta:
         raise OptionError("groups is empty; name at least one.", argument="groups")
     return np.array(theta), titles

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -100,6 +100,55 @@ def test_it_is_an_estimator(data):
         model.fit(data[["a", "b", "c"]], data["y"])
         assert model.result_.engine == Shrunken(2.0)
         assert model.score(data[["a", "b", "c"]], data["y"]) > 0.7
+
+
+@dataclass(frozen=True)
+class Noisy(Shrunken):
+    """Draws of fields of naive Bayes, half of a row's worth apart; tells how far it is."""
+
+    name = "noisy"
+    samples = True
+    posterior = "draws around naive Bayes"
+
+    def path(self, sample, layout, values=None, workers=1, *, rng, progress):
+        fits = super().path(sample, layout, values, workers)
+        draws = fits[0].theta + rng.normal(size=(2, 300, layout.size))
+        if progress is not None:
+            progress(0.25, "a quarter")
+            progress(0.75)
+        return [replace(fit, theta=draws.mean(axis=(0, 1)), sd=draws.std(axis=(0, 1)), draws=draws) for fit in fits]
+
+
+def test_a_posterior_has_sds_and_intervals_and_no_tests(data, monkeypatch):
+    monkeypatch.setitem(ENGINES, "noisy", Noisy)
+    fit = bbl.bbl("y ~ .^2", data, method="noisy", seed=3)
+    pd.testing.assert_frame_equal(fit.tidy(), bbl.bbl("y ~ .^2", data, method=Noisy(), seed=3, n_jobs=2).tidy())
+    assert not fit.tidy().equals(bbl.bbl("y ~ .^2", data, method="noisy", seed=4).tidy())
+    table = fit.inference().table(level=0.9)
+    assert table["p"].isna().all() and (table["test"] == "draws around naive Bayes").all()
+    np.testing.assert_allclose(table["se"], np.concatenate([own.sd for own in fit.estimate.fits[:2]]))
+    np.testing.assert_allclose(table["lower"][0], np.quantile(fit.estimate.fits[0].draws[..., 0], 0.05))
+    between = fit.inference().table(("yes", "no"))
+    np.testing.assert_allclose(between["se"], np.hypot(*(own.sd for own in fit.estimate.fits[1::-1])))
+    assert fit.conf_int()["upper"].gt(fit.conf_int()["lower"]).all() and fit.bse["se"].gt(0.5).all()
+    pairs = fit.interactions()
+    assert pairs["sd"].between(0.1, 0.5).all() and pairs["inclusion"].between(0.5, 1.0).all()
+    assert fit.inference().interactions(tau=9.0)["inclusion"].eq(0.0).all()
+    with pytest.raises(OptionError, match="posterior, not tests"):
+        fit.inference().tests()
+    with pytest.raises(OptionError, match="posterior, not tests"):
+        print(fit.claic)
+    with pytest.raises(OptionError, match="shares its rows"):
+        fit.inference().table("pooled")
+    one = bbl.mlestimate(data[["a", "b", "c"]], method="noisy", seed=3)
+    assert one.sd_h[0].shape == one.h[0].shape and one.sd_J[0, 1].shape == one.J[0, 1].shape
+
+
+def test_an_engine_tells_how_far_it_is(data, monkeypatch):
+    told = []
+    monkeypatch.setattr("bbl.parallel._Steps.__call__", lambda self, share=1.0, note="": told.append((share, note)))
+    bbl.bbl("y ~ .^2", data, method=Noisy(), testNull=False)
+    assert sum(share for share, _ in told) == 2.0 and (0.25, "a quarter") in told
 
 
 def test_an_option_that_others_tune_can_be_tuned_in_an_instance(data):

@@ -14,6 +14,7 @@ from bbl.report.plot import plot_cv
 from bbl.report.plot_logo import information, plot_logo, zero_sum_fields
 from bbl.report.plot_network import plot_network
 from bbl.report.plot_parameters import plot_parameters
+from bbl.results.classifier import ClassifierResults
 from bbl.results.evaluation import FIGURES
 from bbl.results.uncertainty import Uncertainty
 
@@ -63,6 +64,8 @@ class Figures(Uncertainty):
             If a group is unknown; with `intervals`, what ``inference()`` raises.
         """
         if choice("kind", kind, ("parameters", *FIGURES, "cv")) in FIGURES:
+            if not isinstance(self, ClassifierResults):
+                raise DataError(f"kind={kind!r} is of predictions, and a model without a response makes none.")
             return self.evaluate(newdata, weights).plot(kind, groups, axes)
         if kind == "cv":
             return self._plot_tuning(axes)

@@ -17,6 +17,7 @@ from bbl.design.labels import Labels
 from bbl.errors import DataError
 from bbl.model.moments import level_counts
 from bbl.report.summary import Section
+from bbl.results.comparison import compared_fits
 from bbl.results.evaluation import Evaluation, evaluated, new_rows
 from bbl.rows.sample import Sample
 from bbl.stats.scores import least_cost, link, log_probabilities, with_priors
@@ -328,6 +329,10 @@ class ClassifierResults:
             y, counts = new_rows(self.design, newdata, weights)
             what = "new rows"
         return evaluated(self.labels, scores, y, counts, what, level, charged)
+
+    def compare(self, *others: Any) -> pd.DataFrame:
+        """Return this fit beside others, each tested against the one before it; see `bbl.anova`."""
+        return compared_fits((self, *others))
 
     @verb
     def score(self, newdata=None, weights: Any = None, *, priors: Any = None, costs: Any = None) -> float:

@@ -44,9 +44,10 @@ class Figures(Uncertainty):
             lies outside of its own ends the bar.
         groups : sequence, optional
             Which groups; all by default.
-        kind : {"parameters", "confusion", "roc", "calibration", "cv"}, default "parameters"
-            The parameters; what ``evaluate(newdata, weights).plot(kind)`` draws; or the cross-validation inside the
-            fit (with ``lambda_="cv"``).
+        kind : {"parameters", "coefficients", "confusion", "roc", "calibration", "cv"}, default "parameters"
+            The parameters; the fields with their confidence intervals, as ``inference().plot()`` draws them; what
+            ``evaluate(newdata, weights).plot(kind)`` draws; or the cross-validation inside the fit (with
+            ``lambda_="cv"``).
         newdata, weights : optional
             As in `evaluate`; the training rows by default.
 
@@ -60,8 +61,10 @@ class Figures(Uncertainty):
         OptionError, DataError
             If a group is unknown; with `intervals`, what ``inference()`` raises.
         """
-        if choice("kind", kind, ("parameters", *FIGURES, "cv")) in FIGURES:
+        if choice("kind", kind, ("parameters", "coefficients", *FIGURES, "cv")) in FIGURES:
             return self.evaluate(newdata, weights).plot(kind, groups, axes)
+        if kind == "coefficients":
+            return self.inference().plot(ax=axes)
         if kind == "cv":
             return self._plot_tuning(axes)
         half = None

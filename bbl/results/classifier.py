@@ -1,46 +1,24 @@
-"""ClassifierResults: what every fitted classifier has: predictions, their evaluation, likelihood, criteria, a file."""
+"""ClassifierResults: what every fitted classifier has besides: class scores, predictions and their evaluation."""
 
 from __future__ import annotations
 
 import copy
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from bbl.checks import choice, flag, real, verb
+from bbl.checks import choice, real, verb
 from bbl.design.decisions import check_costs, check_priors
-from bbl.design.design import Design
-from bbl.design.labels import Labels
-from bbl.errors import DataError
-from bbl.model.moments import level_counts
-from bbl.report.summary import Section
 from bbl.results.comparison import compared_fits
 from bbl.results.evaluation import Evaluation, evaluated, new_rows
-from bbl.rows.sample import Sample
+from bbl.results.model import ModelResults
 from bbl.stats.scores import least_cost, link, log_probabilities, with_priors
-from bbl.storage import write_model
 
-__all__ = ["ClassifierResults", "LogLikelihood", "Training", "prediction_frame"]
+__all__ = ["ClassifierResults", "prediction_frame"]
 
 TYPES = ("link", "prob", "class")
-
-
-class LogLikelihood(float):
-    """A log-likelihood: a float that knows its degrees of freedom and number of observations."""
-
-    df: int
-    nobs: float
-
-    def __new__(cls, value: float, df: int, nobs: float):
-        self = super().__new__(cls, value)
-        self.df, self.nobs = df, nobs
-        return self
-
-    def __repr__(self) -> str:
-        return f"'log Lik.' {float(self):.7g} (df={self.df})"
 
 
 def prediction_frame(
@@ -58,125 +36,21 @@ def prediction_frame(
     return pd.concat([pd.DataFrame(values, index=index, columns=columns), best], axis=1)
 
 
-@dataclass(frozen=True)
-class Training:
-    """What the file of a model keeps of its training rows, whether they are in it or not.
-
-    Attributes
-    ----------
-    nobs : int or float
-        Number of observations: the sum of the weights.
-    log_likelihood : float
-    counts : list of m ndarrays, shape (K, L_i)
-        Weighted count of every level in every group.
-    sections : list of Section, or None
-        The tests that the summary prints; None if the file has none.
-    """
-
-    nobs: float
-    log_likelihood: float
-    counts: list[np.ndarray]
-    sections: list[Section] | None = None
-
-
 @dataclass(frozen=True, repr=False)
-class ClassifierResults:
-    """A fitted classifier. A family of models adds `class_scores`, `log_likelihood`, `n_parameters` and `pack`.
+class ClassifierResults(ModelResults):
+    """A fitted classifier: a model with a response. A family of models adds `class_scores` and `class_shares` too.
 
     Attributes
     ----------
-    call : str
-        The call that made it.
-    design : Design
-        Formula, factors and their levels: encodes new data like the training data.
-    sample : Sample or None
-        The encoded training rows; None in a model that was loaded from a file without them.
-    index : pandas.Index or None
-        Labels of the training rows (those of positive weight).
     priors : ndarray, shape (K,), or None
         Class shares that predictions take in place of those of the training rows.
     """
 
-    call: str
-    design: Design
-    sample: Sample | None
-    index: pd.Index | None
-    stored: Training | None = field(default=None, kw_only=True, repr=False)
     priors: np.ndarray | None = field(default=None, kw_only=True, repr=False)
-
-    kind: ClassVar[str]  # of its model file
 
     def class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
         """Return ``ln P(y, x)`` of encoded rows but for what groups share, shape (n, K); sums out where `missing`."""
         raise NotImplementedError
-
-    def log_likelihood(self, rows: Sample) -> float:
-        """Return the weighted log-likelihood of encoded rows."""
-        raise NotImplementedError
-
-    @property
-    def n_parameters(self) -> int:
-        """Number of free parameters of all groups."""
-        raise NotImplementedError
-
-    def pack(self, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
-        """Return what a model file holds: names and options as a dict, numbers as arrays."""
-        raise NotImplementedError
-
-    @classmethod
-    def unpack(cls, meta: dict, arrays: dict[str, np.ndarray]) -> ClassifierResults:
-        """Return the model of `pack`, after checking that its content can be what `pack` stored."""
-        raise NotImplementedError
-
-    @property
-    def labels(self) -> Labels:
-        """Names of the response, its groups, the predictors and their levels."""
-        return self.design.labels
-
-    @property
-    def formula(self) -> str:
-        """The formula as it was given."""
-        return self.design.terms.text
-
-    @property
-    def training(self) -> Sample | None:
-        """The encoded training rows, if the model has them."""
-        return self.sample
-
-    def _rows(self) -> Sample:
-        if self.training is None:
-            raise DataError(
-                "This model was saved without its training rows; give newdata=, or save it with store_data=True."
-            )
-        return self.training
-
-    def _index(self) -> pd.Index:
-        return pd.RangeIndex(self._rows().n) if self.index is None else self.index
-
-    @property
-    def weights(self) -> pd.Series:
-        """Frequency weights of the training rows."""
-        return pd.Series(self._rows().weights, index=self._index(), name="weights")
-
-    @property
-    def model_frame(self) -> pd.DataFrame:
-        """The training rows as the model sees them: the response and the predictors, as categories.
-
-        What was missing is missing here too with ``missing="marginal"``, and a level with ``missing="level"``; rows
-        that were dropped are not here, nor in anything else that is told of the training rows.
-        """
-        rows = self._rows()
-        columns = {self.labels.response: (rows.response, self.labels.groups)}
-        codes = rows.codes if rows.missing is None else np.where(rows.missing, -1, rows.codes.astype(np.intp))
-        for i, (name, levels) in enumerate(zip(self.labels.names, self.labels.levels, strict=True)):
-            columns[name] = (codes[:, i], levels)
-        return pd.DataFrame(
-            {
-                k: pd.Categorical.from_codes(codes.astype(np.intp), pd.Index(levels, dtype=object))
-                for k, (codes, levels) in columns.items()
-            },
-            index=self._index(),
-        )
 
     @property
     def class_shares(self) -> np.ndarray:
@@ -318,8 +192,6 @@ class ClassifierResults:
         Yes         452  259
         """
         real("level", level, 0.0, 1.0, open_low=True)
-        if len(self.labels.groups) < 2:
-            raise DataError("A model of one group has no classes, so there is nothing to evaluate; see logLik().")
         charged = None if costs is None else check_costs(costs, self.labels.groups)
         if newdata is None:
             rows = self._rows()
@@ -354,61 +226,3 @@ class ClassifierResults:
         if self.priors is None:
             return {}
         return {"Priors": ", ".join(f"{g}: {p:.4g}" for g, p in zip(self.labels.groups, self.priors, strict=True))}
-
-    # what is told of the training rows, where the model does not bring it along
-    @cached_property
-    def _nobs(self) -> float:
-        if self.stored is not None:
-            return self.stored.nobs
-        rows = self._rows()
-        return round(rows.total) if rows.whole else rows.total
-
-    @cached_property
-    def _log_likelihood(self) -> float:
-        return self.log_likelihood(self._rows()) if self.stored is None else self.stored.log_likelihood
-
-    @cached_property
-    def _counts(self) -> list[np.ndarray]:
-        if self.stored is not None:
-            return self.stored.counts
-        return level_counts(self._rows(), self.design.n_levels, len(self.labels.groups))
-
-    def nobs(self) -> float:
-        """Return the number of observations: the sum of the weights."""
-        return self._nobs
-
-    def logLik(self) -> LogLikelihood:
-        """Return the log-likelihood of the training rows, with the parameters of all groups as its ``df``.
-
-        With ``missing="marginal"`` it is the log-likelihood of what is known: missing predictors are summed out.
-        """
-        return LogLikelihood(self._log_likelihood, self.n_parameters, self.nobs())
-
-    @property
-    def aic(self) -> float:
-        """``-2 logLik + 2 df``. With an approximate ln Z or a penalty in force it only ranks like with like."""
-        return -2.0 * self.logLik() + 2.0 * self.logLik().df
-
-    @property
-    def bic(self) -> float:
-        """``-2 logLik + df ln(nobs)``; see `aic`."""
-        return float(-2.0 * self.logLik() + np.log(self.nobs()) * self.logLik().df)
-
-    @verb
-    def save(self, path, *, store_data: bool = False) -> None:
-        """Write the model to a file that `bbl.load` reads: versioned, checked by a digest, without pickle.
-
-        Parameters
-        ----------
-        path : str or path-like
-        store_data : bool, default False
-            Whether the encoded training rows go into the file too; without them, what needs them
-            (``fitted``, ``residuals``, ``model_frame``, ``predict()`` without newdata) is not there after loading.
-            What ``summary()`` prints, its tests included, is in the file in any case.
-
-        Raises
-        ------
-        OSError, BBLTypeError
-            If the file cannot be written; an older file of that name is then left as it was.
-        """
-        write_model(path, *self.pack(flag("store_data", store_data)), kind=self.kind)

@@ -27,7 +27,7 @@ def check_fits(fits: Any, least: int = 1) -> dict[Hashable, Any]:
         if isinstance(fits, str) or not isinstance(fits, Sequence):
             fits = [fits]
         named = {f"({k})": fit for k, fit in enumerate(fits, 1)}
-    wrong = [fit for fit in named.values() if not hasattr(fit, "class_scores") or not hasattr(fit, "logLik")]
+    wrong = [fit for fit in named.values() if not hasattr(fit, "n_parameters") or not hasattr(fit, "logLik")]
     if wrong or len(named) < least:
         got = f"{wrong[0]!r}"[:80] if wrong else f"{len(named)} of them"
         raise BBLTypeError(f"fits must be {least} or more fitted models; got {got}.", argument="fits")

@@ -62,7 +62,7 @@ class Figures(Uncertainty):
             If a group is unknown; with `intervals`, what ``inference()`` raises.
         """
         if choice("kind", kind, ("parameters", "coefficients", *FIGURES, "cv")) in FIGURES:
-            return self.evaluate(newdata, weights).plot(kind, groups, axes)
+            return self._plot_evaluation(kind, newdata, weights, groups, axes)
         if kind == "coefficients":
             return self.inference().plot(ax=axes)
         if kind == "cv":
@@ -75,6 +75,10 @@ class Figures(Uncertainty):
             reach = np.where(np.isfinite(reach), np.maximum(reach, 0.0), np.nan)
             half = reach.reshape(2, *self.params.theta.shape)[:, :, : self.params.layout.D]
         return plot_parameters(self.labels, self.params, groups=groups, errors=half, axes=axes)
+
+    def _plot_evaluation(self, kind: str, newdata: Any, weights: Any, groups: Any, axes: Any):
+        """Draw what predictions are worth, where there are any."""
+        raise DataError(f"A model without a response has no classes, so there is no figure of kind {kind!r}.")
 
     def _plot_tuning(self, ax):
         """Draw the log-loss of each setting that was tried."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -26,8 +26,9 @@ from bbl.report.plot_structure import plot_probabilities
 from bbl.report.structure import bif_text, structure_text
 from bbl.report.summary import Summary
 from bbl.report.text import missing_text
-from bbl.results.classifier import ClassifierResults, LogLikelihood
+from bbl.results.classifier import ClassifierResults
 from bbl.results.evaluation import FIGURES
+from bbl.results.model import LogLikelihood
 from bbl.results.network_archive import pack, unpack
 from bbl.results.network_tables import NetworkTables, label_index
 from bbl.results.structure import AveragedStructure, Structure, only
@@ -52,7 +53,7 @@ class NetworkResults(NetworkTables, ClassifierResults):
 
     Attributes
     ----------
-    call, design, sample, index
+    call, design, training, index
         As in every `ClassifierResults`.
     structure : Structure or AveragedStructure
     network : Network or Averaged
@@ -352,19 +353,8 @@ class NetworkResults(NetworkTables, ClassifierResults):
         levels = {**dict(zip(labels.names, labels.levels, strict=True)), labels.response: labels.groups}
         Path(path).write_text(bif_text(structure.families, levels, tables), encoding="utf-8")
 
-    @property  # type: ignore[misc, override]
-    def sample(self) -> Callable[..., pd.DataFrame]:
-        """``fit.sample(n, seed=0)`` draws n rows of class and features, as categories with all their levels.
-
-        Other results keep their training rows under this name; those of a network are `training`.
-        """
-        return self._draw
-
-    @sample.setter
-    def sample(self, rows: Sample | None) -> None:
-        self.__dict__["training"] = rows
-
-    def _draw(self, n: int, seed: int | np.random.Generator | None = 0) -> pd.DataFrame:
+    def sample(self, n: int, seed: int | np.random.Generator | None = 0) -> pd.DataFrame:
+        """Draw `n` rows of class and features, as categories with all their levels."""
         y, codes = draw(self.network, integer("n", n, 0), generator(seed))
         labels = self.labels
         columns = {labels.response: (y, labels.groups)}
@@ -375,11 +365,6 @@ class NetworkResults(NetworkTables, ClassifierResults):
                 for name, (own, levels) in columns.items()
             }
         )
-
-    @property
-    def training(self) -> Sample | None:
-        """The encoded training rows, if the model has them."""
-        return self.__dict__["training"]
 
     # the file
 

@@ -75,7 +75,7 @@ def _facts(fit: Any, digits: int) -> list[str]:
     how = getattr(fit, "engine", None)
     try:
         accuracy = f"{fit.evaluate().accuracy:.{digits}f}"
-    except BBLError:  # without training rows
+    except (AttributeError, BBLError):  # without a response, or without training rows
         accuracy = ""
     numbers = [float(fit.logLik()), fit.aic, fit.bic, criterion(fit)]
     texts = ["" if np.isnan(v) else f"{v:.1f}" for v in numbers]

@@ -192,3 +192,12 @@ def test_coefficients_are_drawn_with_their_intervals(fits):
     difference = fit.inference().plot((0, 1), pairs=True)
     assert difference.get_legend() is None and len(difference.get_yticklabels()) == 2
     matplotlib.pyplot.close("all")
+
+
+def test_models_without_a_response_are_compared_too():
+    table = data()
+    fits = [bbl.bbl(f"~ {right}", table) for right in ("a + b", "a * b")]
+    found = bbl.anova(*fits).iloc[1]
+    exact = stats.chi2_contingency(pd.crosstab(table.a, table.b), correction=False, lambda_="log-likelihood")[0]
+    assert found["ratio"] == pytest.approx(2 * exact, rel=1e-6) and found["df"] == 1
+    assert bbl.etable(fits).frame.loc["Accuracy"].tolist() == ["", ""]

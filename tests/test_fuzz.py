@@ -11,7 +11,17 @@ from fuzz.harness import accepts
 from fuzz.predict import whole
 from fuzz.targets import TARGETS
 
-RUNS = {"formula": 2000, "kernels": 4000, "predict": 2000, "load": 1500, "gibbs": 2000, "folds": 1500, "frames": 200}
+RUNS = {
+    "formula": 2000,
+    "kernels": 4000,
+    "predict": 2000,
+    "load": 1500,
+    "network": 600,
+    "blocks": 600,
+    "gibbs": 2000,
+    "folds": 1500,
+    "frames": 200,
+}
 
 
 @pytest.mark.parametrize("name", RUNS)

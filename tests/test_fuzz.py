@@ -32,7 +32,9 @@ def test_random_inputs(name):
     assert 0.01 < accepted / RUNS[name] < 0.99
 
 
-def test_kernels_in_threads():
+@pytest.mark.parametrize("threads", [["8"], pytest.param(["2", "4"], marks=pytest.mark.long)], ids="-".join)
+def test_kernels_in_threads(threads):
     root = Path(__file__).resolve().parents[1]
     env = {**os.environ, "PYTHONPATH": str(root)}
-    subprocess.run([sys.executable, str(root / "tests/sanitize/threads.py")], env=env, check=True, timeout=300)
+    command = [sys.executable, str(root / "tests/sanitize/threads.py"), *threads]
+    subprocess.run(command, env=env, check=True, timeout=300)

@@ -147,7 +147,7 @@ def use_network(fit, source) -> None:
     fit.class_scores(codes, codes > 1)
     if source.maybe(RARE):
         new = {f.name: [f.levels[0], f.levels[-1]] for f in fit.design.predictors}
-        str(fit), str(fit.summary()), fit.predict(new), fit.params, fit.modelstring, fit.logLik()
+        str(fit), str(fit.summary()), fit.predict(new), fit.params, fit.nparams, fit.logLik()
 
 
 def use_blocks(fit, source) -> None:

@@ -7,6 +7,8 @@ from itertools import product
 import numpy as np
 from kernels import jobs, lbfgs, problem, widths
 
+from bbl.parallel import serial_blas
+
 ROWS = 3000  # long enough that threads meet inside the kernels
 
 
@@ -27,4 +29,5 @@ def main(counts: tuple[int, ...]) -> None:
 
 
 if __name__ == "__main__":
-    main(tuple(map(int, sys.argv[1:])) or (2, 4, 8))
+    with serial_blas():  # as all verbs hold it, for the same bits
+        main(tuple(map(int, sys.argv[1:])) or (2, 4, 8))

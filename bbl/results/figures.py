@@ -14,7 +14,6 @@ from bbl.report.plot import plot_cv
 from bbl.report.plot_logo import information, plot_logo, zero_sum_fields
 from bbl.report.plot_network import plot_network
 from bbl.report.plot_parameters import plot_parameters
-from bbl.results.classifier import ClassifierResults
 from bbl.results.evaluation import FIGURES
 from bbl.results.uncertainty import Uncertainty
 
@@ -45,9 +44,10 @@ class Figures(Uncertainty):
             lies outside of its own ends the bar.
         groups : sequence, optional
             Which groups; all by default.
-        kind : {"parameters", "confusion", "roc", "calibration", "cv"}, default "parameters"
-            The parameters; what ``evaluate(newdata, weights).plot(kind)`` draws; or the cross-validation inside the
-            fit (with ``lambda_="cv"``).
+        kind : {"parameters", "coefficients", "confusion", "roc", "calibration", "cv"}, default "parameters"
+            The parameters; the fields with their confidence intervals, as ``inference().plot()`` draws them; what
+            ``evaluate(newdata, weights).plot(kind)`` draws; or the cross-validation inside the fit (with
+            ``lambda_="cv"``).
         newdata, weights : optional
             As in `evaluate`; the training rows by default.
 
@@ -61,10 +61,10 @@ class Figures(Uncertainty):
         OptionError, DataError
             If a group is unknown; with `intervals`, what ``inference()`` raises.
         """
-        if choice("kind", kind, ("parameters", *FIGURES, "cv")) in FIGURES:
-            if not isinstance(self, ClassifierResults):
-                raise DataError(f"kind={kind!r} is of predictions, and a model without a response makes none.")
-            return self.evaluate(newdata, weights).plot(kind, groups, axes)
+        if choice("kind", kind, ("parameters", "coefficients", *FIGURES, "cv")) in FIGURES:
+            return self._plot_evaluation(kind, newdata, weights, groups, axes)
+        if kind == "coefficients":
+            return self.inference().plot(ax=axes)
         if kind == "cv":
             return self._plot_tuning(axes)
         half = None
@@ -75,6 +75,10 @@ class Figures(Uncertainty):
             reach = np.where(np.isfinite(reach), np.maximum(reach, 0.0), np.nan)
             half = reach.reshape(2, *self.params.theta.shape)[:, :, : self.params.layout.D]
         return plot_parameters(self.labels, self.params, groups=groups, errors=half, axes=axes)
+
+    def _plot_evaluation(self, kind: str, newdata: Any, weights: Any, groups: Any, axes: Any):
+        """Draw what predictions are worth, where there are any."""
+        raise DataError(f"A model without a response has no classes, so there is no figure of kind {kind!r}.")
 
     def _plot_tuning(self, ax):
         """Draw the log-loss of each setting that was tried."""

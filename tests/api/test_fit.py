@@ -356,7 +356,7 @@ def test_series_of_another_index_are_refused(verb):
         ({"formula": "Survived ~ Clas"}, bbl.BBLError, "Class"),
         ({"formula": "Survivd ~ Class"}, bbl.BBLError, "Survived"),
         ({"formula": 3}, BBLTypeError, "formula"),
-        ({"formula": "Survived ~ Class * Sex * Age"}, bbl.BBLError, "pairwise|three|order"),
+        ({"formula": "Survived ~ Class * Sex * Age", "method": "mf"}, bbl.BBLError, "pairwise|three|order|pairs"),
         ({"formula": "Survived ~ I(Class)"}, bbl.BBLError, "compute|column first"),
         ({"data": None}, BBLTypeError, "data"),
         ({"data": [1, 2]}, BBLTypeError, "data"),

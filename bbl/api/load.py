@@ -6,7 +6,7 @@ from typing import Any
 
 from bbl.checks import verb
 from bbl.errors import BBLError, ModelFileError
-from bbl.results import BBLResults
+from bbl.results import BBLResults, DensityResults
 from bbl.results.blocks import BiclusterResults
 from bbl.results.network import NetworkResults
 from bbl.results.shooter import ShooterResults
@@ -14,7 +14,9 @@ from bbl.storage import read_any
 
 __all__ = ["load"]
 
-KINDS: dict[str, Any] = {kind.kind: kind for kind in (BBLResults, NetworkResults, ShooterResults, BiclusterResults)}
+KINDS: dict[str, Any] = {
+    kind.kind: kind for kind in (BBLResults, DensityResults, NetworkResults, ShooterResults, BiclusterResults)
+}
 
 
 @verb
@@ -27,7 +29,7 @@ def load(path: Any) -> Any:
 
     Returns
     -------
-    ClassifierResults or BiclusterResults
+    ModelResults or BiclusterResults
         Of the class that was saved (such as `BBLResults`), with the same numbers to the last bit; without training rows
         unless they were stored.
 

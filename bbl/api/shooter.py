@@ -131,13 +131,13 @@ def shooter(
     --------
     >>> import bbl
     >>> titanic = bbl.datasets.load_titanic()
-    >>> fit = bbl.shooter("Survived ~ .", titanic, weights="Freq", lambda_=30, order=2, refit=True)
+    >>> fit = bbl.shooter("Survived ~ .", titanic, weights="Freq", lambda_=60, order=2, refit=True)
     >>> fit.order_counts.to_dict()
     {1: 2, 2: 1}
     >>> fit.predict(titanic.head(2), type="prob").round(3)
           No    Yes yhat
-    0  0.664  0.336   No
-    1  0.664  0.336   No
+    0  0.346  0.654  Yes
+    1  0.579  0.421   No
     """
     choice("penalty", penalty, ("group", "l1"))
     choice("screen", screen, SCREENS)
@@ -166,7 +166,7 @@ def shooter(
     taken = found.path[found.chosen].penalty.lambdas
     return ShooterResults(
         call, design, sample, index, found.weights, found.intercept, found.refitted, found.unbounded, taken, penalty,
-        path, entered,
+        path, entered, np.bincount(sample.response, sample.weights, K) / sample.total,
     )  # fmt: skip
 
 

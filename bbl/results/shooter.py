@@ -16,10 +16,12 @@ from bbl.report.shooter import shooter_summary, shooter_text, some_terms, weight
 from bbl.report.summary import Summary
 from bbl.report.text import missing_text
 from bbl.results.classifier import ClassifierResults
+from bbl.results.evaluation import FIGURES
 from bbl.results.shooter_archive import pack, unpack
 from bbl.rows.sample import Sample
 from bbl.sparse.products import contrasts, log_odds, reference_tables, term_links, zero_sum_table
 from bbl.sparse.workingset import Weights
+from bbl.stats.scores import log_probabilities
 
 __all__ = ["ShooterResults"]
 
@@ -32,8 +34,8 @@ class ShooterResults(ClassifierResults):
 
     Attributes
     ----------
-    call, design, sample, index
-        As in every `ClassifierResults`.
+    call, design, training, index
+        As in `BBLResults`.
     chosen : dict of tuple of int to ndarray, shape (d, K - 1)
         The chosen terms, as positions of their predictors, with the weights of their features (`bbl.sparse.products`).
     intercept : ndarray, shape (K - 1,)
@@ -52,6 +54,8 @@ class ShooterResults(ClassifierResults):
         marks the row that was taken.
     entered : ndarray of int
         Row of `path` since which each term is there.
+    shares : ndarray, shape (K,)
+        Shares of the groups in the training rows.
 
     Examples
     --------
@@ -59,9 +63,12 @@ class ShooterResults(ClassifierResults):
     >>> titanic = bbl.datasets.load_titanic()
     >>> fit = bbl.shooter("Survived ~ .", titanic, weights="Freq", order=2, lambda_=60, refit=True)
     >>> fit.order_counts.to_dict()
-    {1: 3, 2: 1}
-    >>> fit.terms.drop(columns="step").round(3).tail(4)
-       order    predictors        levels  strength  Yes vs No
+    {1: 2, 2: 1}
+    >>> fit.terms.drop(columns="step").round(3).tail(3)
+       order  predictors         levels  strength  Yes vs No
+    2      1    (Class,)         (3rd,)     0.597     -1.681
+    3      1    (Class,)        (Crew,)     0.597     -0.814
+    4      2  (Sex, Age)  (Male, Child)     0.531      2.123
     """
 
     chosen: Weights
@@ -72,8 +79,14 @@ class ShooterResults(ClassifierResults):
     penalty: str
     path: pd.DataFrame
     entered: np.ndarray
+    shares: np.ndarray
 
     kind = "shooter"
+
+    @property
+    def class_shares(self) -> np.ndarray:
+        """Shares of the groups in the training rows."""
+        return self.shares
 
     @property
     def n_parameters(self) -> int:
@@ -143,7 +156,7 @@ class ShooterResults(ClassifierResults):
 
     def log_likelihood(self, rows: Sample) -> float:
         """Return the weighted log-likelihood of the groups given the predictors."""
-        log_p = self.class_scores(rows.codes, rows.missing)
+        log_p = log_probabilities(self._shifted(self.class_scores(rows.codes, rows.missing)))
         return float(rows.weights @ log_p[np.arange(rows.n), rows.response])
 
     # what is shown and written
@@ -170,23 +183,29 @@ class ShooterResults(ClassifierResults):
             facts["Separated by"] = some_terms(self.labels, self.separating)
         if self.design.incomplete:
             facts["Missing values"] = missing_text(self.design.missing, self.design.incomplete)
+        facts |= self._priors_facts()
         facts |= {"Log-likelihood": float(self.logLik()), "AIC": self.aic, "BIC": self.bic}
         return shooter_summary(self.call, self.labels, facts, self.terms)
 
-    def plot(self, kind: str = "terms", ax=None):
-        """Draw the terms by strength, or the path of penalties; return the Axes.
+    def plot(self, kind: str = "terms", ax=None, *, newdata: Any = None, weights: Any = None):
+        """Draw the terms by strength, the path of penalties, or what predictions are worth; return the Axes.
 
         Parameters
         ----------
-        kind : {"terms", "path"}, default "terms"
-            The strongest 30 terms; or loss and number of terms by penalty (by order, if there was one penalty).
+        kind : {"terms", "path", "confusion", "roc", "calibration"}, default "terms"
+            The strongest 30 terms; loss and number of terms by penalty (by order, if there was one penalty); or what
+            ``evaluate(newdata, weights).plot(kind)`` draws.
         ax : matplotlib Axes, optional
+        newdata, weights : optional
+            As in `evaluate`; the training rows by default.
 
         Returns
         -------
-        matplotlib Axes
+        matplotlib Axes, or a list of them for ``"calibration"``
         """
-        if choice("kind", kind, ("terms", "path")) == "path":
+        if choice("kind", kind, ("terms", "path", *FIGURES)) in FIGURES:
+            return self.evaluate(newdata, weights).plot(kind, ax=ax)
+        if kind == "path":
             return plot_path(self.path, ax)
         each = self.terms.drop_duplicates("predictors").head(DRAWN)
         names = [":".join(map(str, p)) for p in each["predictors"]]

@@ -11,8 +11,8 @@ import pandas as pd
 
 from bbl.checks import choice, flag, integer, real
 from bbl.design.design import Design
-from bbl.results.archives import ROWS, pack_rows, unpack_rows
-from bbl.results.classifier import Training
+from bbl.results.archives import ROWS, pack_priors, pack_rows, unpack_priors, unpack_rows
+from bbl.results.model import Training
 
 __all__ = ["PATH", "pack", "unpack"]
 
@@ -33,6 +33,7 @@ def pack(fit: Any, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
         "penalties": list(fit.penalties),
         "separating": [terms.index(t) for t in fit.separating],
         "nobs": fit.nobs(),
+        **pack_priors(fit.priors),
     }
     arrays = {
         "orders": np.array([len(t) for t in terms], dtype=np.int64),
@@ -40,11 +41,12 @@ def pack(fit: Any, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
         "entered": np.asarray(fit.entered, dtype=np.int64),
         "weights_of_terms": np.concatenate([np.empty((0, len(fit.intercept))), *fit.chosen.values()]),
         "intercept": fit.intercept,
+        "shares": fit.shares,
         "log_likelihood": np.array([fit._log_likelihood]),
         "path": fit.path[list(PATH)].to_numpy(float),
     }
-    if store_data and fit.sample is not None:
-        rows, meta["index"] = pack_rows(fit.sample, fit.index)
+    if store_data and fit.training is not None:
+        rows, meta["index"] = pack_rows(fit.training, fit.index)
         arrays |= rows
     return meta, arrays
 
@@ -53,7 +55,7 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     """Return the parts of the fit of `pack`, by the names of the results' fields."""
     design = Design.from_dict(meta["design"])
     K, levels = len(design.response.levels), design.n_levels
-    if not isinstance(meta["call"], str):
+    if not design.classes or not isinstance(meta["call"], str):
         raise ValueError("its call is not as saved")
     chosen = _unpack_terms(arrays, levels, K)
     terms = list(chosen)
@@ -64,6 +66,9 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     intercept = arrays["intercept"]
     if intercept.shape != (K - 1,) or intercept.dtype.kind != "f" or not np.isfinite(intercept).all():
         raise ValueError("'intercept' is not as saved")
+    shares = arrays["shares"]
+    if shares.shape != (K,) or shares.dtype.kind != "f" or not (shares > 0).all() or abs(shares.sum() - 1.0) > 1e-6:
+        raise ValueError("'shares' is not as saved")
     if arrays["log_likelihood"].shape != (1,):
         raise ValueError("'log_likelihood' is not as saved")
     separating = tuple(terms[integer("separating", k, 0, len(terms) - 1)] for k in meta["separating"])
@@ -74,7 +79,7 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     return {
         "call": meta["call"],
         "design": design,
-        "sample": sample,
+        "training": sample,
         "index": index,
         "chosen": chosen,
         "intercept": intercept,
@@ -84,13 +89,25 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
         "penalty": choice("penalty", meta["penalty"], ("group", "l1")),
         "path": path,
         "entered": entered,
-        "stored": Training(integer("nobs", meta["nobs"], 0), float(arrays["log_likelihood"][0]), []),
+        "shares": shares,
+        "priors": unpack_priors(meta, K),
+        "stored": Training(real("nobs", meta["nobs"], 0.0), float(arrays["log_likelihood"][0]), []),
     }
 
 
 def _unpack_terms(arrays: dict[str, np.ndarray], levels: np.ndarray, K: int) -> dict[tuple[int, ...], np.ndarray]:
     """Refuse arrays that `pack` would not have made: a checksum does not say who wrote them, and kernels trust them."""
-    known = {"orders", "predictors", "entered", "weights_of_terms", "intercept", "log_likelihood", "path", *ROWS}
+    known = {
+        "orders",
+        "predictors",
+        "entered",
+        "weights_of_terms",
+        "intercept",
+        "shares",
+        "log_likelihood",
+        "path",
+        *ROWS,
+    }
     if unknown := arrays.keys() - known:
         raise ValueError(f"{sorted(unknown)[0]!r} is no array of such a model")
     orders, predictors, weights = (arrays[name] for name in ("orders", "predictors", "weights_of_terms"))

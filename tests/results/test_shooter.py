@@ -116,7 +116,7 @@ def test_a_saved_model_is_the_same_to_the_last_bit(fit, titanic, tmp_path, store
     assert back.predict(titanic).equals(fit.predict(titanic))
     assert (float(back.logLik()), back.logLik().df, back.nobs()) == (float(fit.logLik()), fit.logLik().df, 2201)
     assert str(back.summary()) == str(fit.summary()) and repr(back) == repr(fit)
-    assert (back.sample is not None) == store
+    assert (back.training is not None) == store
 
 
 @pytest.mark.parametrize(

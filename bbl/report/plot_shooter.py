@@ -82,11 +82,14 @@ def plot_path(path: pd.DataFrame, ax: Axes | None = None) -> Axes:
     names.append("terms (right)")
     right.set_ylabel("terms")
     right.set_ylim(0.0, None)
+    right.yaxis.get_major_locator().set_params(integer=True)
     right.spines["top"].set_visible(False)
     ax.spines["top"].set_visible(False)
     if several:
         ax.set_xscale("log")
         ax.invert_xaxis()
+        # refits of very many terms leave the figure: they would hide all the rest
+        ax.set_ylim(0.0, 1.2 * float(np.nanmax(rows[["loss", "held_raw"]].to_numpy())))
         chosen = path.loc[path["chosen"], "penalty"]
         ax.axvline(chosen.iloc[0], color="0.6", lw=0.8, ls="--", zorder=0)
     else:

@@ -35,6 +35,7 @@ Term = tuple[int, ...]
 Levels = Sequence[int] | np.ndarray
 
 STATES = 65536  # joint levels of a term beyond which it is no candidate
+SIGNS = np.array([[-1.0], [1.0]])  # the simplex of two levels
 BLOCK = 2**21  # numbers in a block of features, or of slopes times parents
 
 
@@ -135,12 +136,12 @@ def term_states(codes: np.ndarray, n_levels: Levels, term: Term) -> tuple[np.nda
     for i in other:
         state = state * n_levels[i] + codes[i]
         table = np.kron(table, simplex(n_levels[i]))
-    if binary:
+    if binary:  # of these alone there are very many terms: no Kronecker product for each
         sign = np.full(codes.shape[1], (len(binary) + 1) % 2, dtype=np.uint8)
         for i in binary:
             sign ^= codes[i].astype(np.uint8, copy=False)
         state = state * 2 + sign if other else sign
-        table = np.kron(table, simplex(2))
+        table = np.kron(table, SIGNS) if other else SIGNS
     return state, table
 
 

@@ -118,9 +118,9 @@ def page(frame: pd.DataFrame) -> list[str]:
         "# Sparse regression on products",
         "",
         "Errors on test rows. *synthetic*: 8,000 rows of 2,000 predictors, 2,000 test rows; of 100 true terms 20, 40",
-        "and 40 are of order 1, 2 and 3; penalties 80, 100, 100 on the sum of losses. *digits 0 and 6*: all MNIST images",
-        "of both, binarised at 127, a fifth of them for testing; penalties 3.5, 0.7, 0.7. Terms are counted by order.",
-        "Seconds are of one core, of the whole call. `python -m benchmarks.accuracy.shooter`",
+        "and 40 are of order 1, 2 and 3; penalties 80, 100, 100 on the sum of losses. *digits 0 and 6*: all MNIST",
+        "images of both, binarised at 127, a fifth of them for testing; penalties 3.5, 0.7, 0.7. Terms are counted",
+        "by order. Seconds are of one core, of the whole call. `python -m benchmarks.accuracy.shooter`",
         "",
     ]
     for problem, part in frame.groupby("problem", sort=False):

@@ -71,9 +71,9 @@ def main() -> None:
     lines = [
         "# Speed of sparse regression on products",
         "",
-        "The synthetic data: 8,000 rows of 2,000 predictors of two levels (16 MB as bytes), penalties 80, 100, 100 on the",
-        "sum of losses. CPU seconds of one core for the whole call; peak is what the call adds to the process, in MB.",
-        "scikit-learn starts from a matrix of floats, which is not counted. `python -m benchmarks.speed.shooter`",
+        "The synthetic data: 8,000 rows of 2,000 predictors of two levels (16 MB as bytes), penalties 80, 100, 100 on",
+        "the sum of losses. CPU seconds of one core for the whole call; peak is what the call adds to the process, in",
+        "MB. scikit-learn starts from a matrix of floats, which is not counted. `python -m benchmarks.speed.shooter`",
         "",
     ]
     cells = [

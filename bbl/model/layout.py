@@ -123,6 +123,12 @@ class Layout:
         mask.setflags(write=False)
         return mask
 
+    def without_constants(self) -> Layout:
+        """Return the layout of the predictors with more than one level, which has the same parameter vector."""
+        varies = self.n_levels > 1
+        number = np.cumsum(varies) - 1
+        return Layout(self.n_levels[varies], [number[found[varies[found].all(axis=1)]] for found in self.terms])
+
     def index(self, *predictors: int) -> int:
         """Return the row of a term in the `terms` of its order, or -1 if these predictors do not interact."""
         order = len(predictors)

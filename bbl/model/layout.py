@@ -123,6 +123,13 @@ class Layout:
         mask.setflags(write=False)
         return mask
 
+    def beside(self, *predictors: int) -> np.ndarray:
+        """Return the other members of all terms that hold these predictors and more, in rising order."""
+        found = [np.empty(0, dtype=np.intp)]
+        for terms in self.terms[len(predictors) - 1 :]:
+            found.append(terms[np.isin(terms, predictors).sum(axis=1) == len(predictors)].ravel())
+        return np.setdiff1d(np.concatenate(found), predictors)
+
     def without_constants(self) -> Layout:
         """Return the layout of the predictors with more than one level, which has the same parameter vector."""
         varies = self.n_levels > 1

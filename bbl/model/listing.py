@@ -50,11 +50,12 @@ def state_energies(h, J, n_levels, more: Tables | None = None) -> np.ndarray:
             table = np.pad(J[own, start[j] : start[j + 1]], ((1, 0), (1, 0)))
             if table.any():
                 E += table.reshape(levels[i], *(1,) * (j - i - 1), levels[j], *(1,) * (m - 1 - j))
-    for members, first in () if more is None else zip(more.terms.members, more.terms.first, strict=True):
-        scope = members[members >= 0]
-        shape = levels[scope] - 1
-        table = np.pad(more.values[first : first + shape.prod()].reshape(shape), [(1, 0)] * len(scope))
-        E += table.reshape([levels[i] if i in scope else 1 for i in range(m)])
+    if more is not None:
+        for members, first in zip(more.terms.members, more.terms.first, strict=True):
+            scope = members[members >= 0]
+            shape = levels[scope] - 1
+            table = np.pad(more.values[first : first + shape.prod()].reshape(shape), [(1, 0)] * len(scope))
+            E += table.reshape([levels[i] if i in scope else 1 for i in range(m)])
     return E.ravel()
 
 

@@ -36,13 +36,15 @@ def coupling_family(sample: Sample, layout: Layout, i: int, a: int, j: int, b: i
 
     Taken over rows in which i is at its reference level or at a, and j at its reference level or at b. In a stratum of
     rows that agree in `conditioning`, these are a 2 x 2 table whose log odds ratio is ``J_ij(a, b)``, the same in all
-    strata. None where no stratum tells anything, or the computation would not end.
+    strata (of those in which predictors that share a term of three or more with both are at their reference). None where no stratum tells anything, or the computation would not end.
     """
     fixed = conditioning(layout, i, j)
     if len(fixed) > MOST:
         return None
     own, other = sample.codes[:, i], sample.codes[:, j]
     here = ((own == 0) | (own == a)) & ((other == 0) | (other == b))
+    if layout.order > 2:  # where the two are in a term of more, their coupling is that at its reference
+        here &= (sample.codes[:, layout.beside(i, j)] == 0).all(axis=1)
     if sample.missing is not None:
         here &= ~sample.missing[:, [i, j, *fixed]].any(axis=1)
     own, other, w = own[here] == a, other[here] == b, sample.weights[here]

@@ -116,10 +116,11 @@ def wald_sections(tests: pd.DataFrame, d: str, note: str) -> list[Section]:
         if not len(rows):
             continue
         shown = rows.sort_values("p", kind="stable").head(2 * SHOWN).sort_index()
-        second = "" if what == "h" else "," + shown["predictor2"].map(label_text)
-        names = (
-            f"{d}{what}_[" + shown["predictor"].map(label_text) + second + "]^(" + shown["group"].map(label_text) + ")"
-        )
+        others = [column for column in shown.columns if str(column).startswith("predictor")][1:]
+        inside = shown["predictor"].map(label_text)
+        for column in others if what == "J" else []:
+            inside = inside + shown[column].map(lambda name: "" if name is pd.NA else "," + label_text(name))
+        names = f"{d}{what}_[" + inside + "]^(" + shown["group"].map(label_text) + ")"
         table = shown[list(columns)].rename(columns=columns).set_axis(pd.Index(names, dtype=object))
         more = f" ({len(shown)} with the smallest p of {len(rows)})" if len(shown) < len(rows) else ""
         heading = f"Wald tests of the {'fields' if what == 'h' else 'couplings'}, {d}{what} = 0{more}"

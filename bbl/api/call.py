@@ -92,9 +92,10 @@ def prepare(
     engine = make_engine(method, options, arguments(verb))
     announce = partial(announce_terms, engine=engine, workers=min(workers, 2 + extra), extra=extra)
     flag("novarOk", novarOk)
-    order = max(2, engine.order)  # fields alone are fitted whatever pairs a formula names
+    order = None if engine.order == 1 else engine.order  # fields alone are fitted whatever terms a formula names
     given = (formula, data, weights, xlevels, novarOk, missing, announce)
-    design, sample, index = Design.from_data(*given, order=order, whole=engine.weights == "counts")
+    whole = engine.weights == "counts"
+    design, sample, index = Design.from_data(*given, order=order, reason=engine.order_reason, whole=whole)
     layout = Layout(design.n_levels, design.terms.terms)
     return Call(design, sample, index, engine, layout, log_z, calibrate, workers, rng)
 

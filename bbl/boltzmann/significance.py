@@ -142,7 +142,7 @@ def evidence(sample: Sample, layout: Layout, start: np.ndarray) -> Evidence:
 
 
 def _crowded(layout: Layout) -> np.ndarray:
-    """Couplings without an exact test: it would hold so many predictors fixed that no two rows agree, or is of pairs."""
+    """Couplings without an exact test: those of three and more, or it would hold too many predictors fixed."""
     degree = layout.mask.sum(axis=1)[layout.pairs].min(axis=1, initial=layout.m) - 1
     out = np.zeros(layout.size, dtype=bool)
     out[layout.D : layout.pair_start[-1]] = np.repeat(degree > MOST, np.diff(layout.pair_start))

@@ -97,7 +97,8 @@ class Design:
         missing: str = "raise",
         announce: Callable[[int, int, np.ndarray], None] | None = None,
         declared: bool = False,
-        order: int = 2,
+        order: int | None = 2,
+        reason: str = "",
         whole: bool = True,
     ) -> tuple[Design, Sample, pd.Index]:
         """Read a formula against data, collect the levels, and encode the rows.
@@ -125,8 +126,10 @@ class Design:
             Whether the declared levels of categories count, in their order, whether they occur or not. Then a
             predictor may have one level, there need be no predictors, and with ``missing="marginal"`` the response
             may be unknown (-1).
-        order : int, default 2
-            The most predictors in a term that the engine takes (`Engine.order`).
+        order : int or None, default 2
+            The most predictors in a term that the engine takes (`Engine.order`); None for any number.
+        reason : str, optional
+            Why it takes no more (`Engine.order_reason`).
         whole : bool, default True
             Whether weights have to be whole numbers (`Engine.weights`).
 
@@ -162,7 +165,7 @@ class Design:
         choice("missing", missing, MISSING)
         flag("declared", declared)
         named, counts = named_weights(weights, frame, data, whole)
-        terms = parse(formula, frame.columns, () if named is None else (named,), order, empty=declared)
+        terms = parse(formula, frame.columns, () if named is None else (named,), order, declared, reason)
         m = len(terms.predictors)
         if announce is not None and m > MANY and terms.interactions.count(2) == m * (m - 1) // 2:
             used = np.flatnonzero(counts > 0)

@@ -76,6 +76,7 @@ def parse(
     exclude: Collection[Hashable] = (),
     order: int | None = 2,
     empty: bool = False,
+    reason: str = "",
 ) -> FormulaTerms:
     """Read a formula.
 
@@ -98,6 +99,8 @@ def parse(
         The most predictors in a term that the engine takes (`Engine.order`); None for any number.
     empty : bool, default False
         Whether the formula may be without predictors.
+    reason : str, optional
+        Why the engine takes no terms of more predictors, for the error.
 
     Returns
     -------
@@ -128,7 +131,7 @@ def parse(
             f"formula must be a string such as 'y ~ a + b'; got {type(formula).__name__}.", argument="formula"
         )
     try:
-        return _parsed(formula, columns, exclude, order, empty)
+        return _parsed(formula, columns, exclude, order, empty, reason)
     except FormulaError as error:
         if (name := _bare(formula, columns)) is None:
             raise
@@ -144,7 +147,12 @@ def _bare(formula: str, columns: Iterable[Hashable]) -> str | None:
 
 
 def _parsed(
-    formula: str, columns: Sequence[Hashable], exclude: Collection[Hashable], order: int | None, empty: bool
+    formula: str,
+    columns: Sequence[Hashable],
+    exclude: Collection[Hashable],
+    order: int | None,
+    empty: bool,
+    reason: str,
 ) -> FormulaTerms:
     """Return what `parse` does."""
     if len(formula) > LONGEST:
@@ -168,17 +176,18 @@ def _parsed(
     number[kept] = np.arange(len(kept))
     terms = FormulaTerms(formula, names.response, predictors, left_terms.renumbered(number))
     if order is not None and terms.order > order:
-        _refuse_order(terms, order)
+        _refuse_order(terms, order, reason)
     return terms
 
 
-def _refuse_order(terms: FormulaTerms, order: int) -> NoReturn:
+def _refuse_order(terms: FormulaTerms, order: int, reason: str) -> NoReturn:
     """Refuse a term of more predictors than the engine takes."""
     term = terms.interactions.first(order + 1) or ()
     names = [str(terms.predictors[i]) for i in term][: order + 1]
     many, why, what = f"{order + 1}", f"the method takes at most {order}", f"terms of up to {order}"
     if order == 2:
         many, why, what = "three", "the model is pairwise", "pairs"
+    why = reason or why
     text = f"it asks for the term {':'.join(names)} of {many} or more predictors, but {why}"
     _fail(terms.text, text, f"Write ({' + '.join(names)})^{order} for all {what}")
 

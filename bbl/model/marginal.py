@@ -24,9 +24,9 @@ class MarginalEnergy(Energy):
 
     The energy of a row is then ``ln sum exp(E)`` over the levels of its unknown predictors, so that ``E - ln Z`` stays
     the log-probability of what is known. Given the known predictors, the unknown ones are a smaller model, with
-    fields ``h + sum J`` of the known ones (and couplings likewise, where a term of three or more reaches into both); the
-    log-sum is its ln Z. It is exact by variable elimination up to half a million table cells for a row, and annealed
-    from a fixed seed beyond. Rows with the same unknown predictors go together.
+    fields ``h + sum J`` of the known ones (and couplings likewise, where a term of three or more reaches into both);
+    the log-sum is its ln Z. It is exact by variable elimination up to half a million table cells for a row, and
+    annealed from a fixed seed beyond. Rows with the same unknown predictors go together.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ class MarginalEnergy(Energy):
         return out
 
     def _add_given(self, to: np.ndarray, codes: np.ndarray, left: tuple[int, ...], known: list[int]) -> None:
-        """Add to tables (n, K, levels of `left`) the couplings of `left` at the `codes` (n, ...) of the `known` ones."""
+        """Add to tables (n, K, ...) of `left` its couplings at the `codes` (n, ...) of the `known` members."""
         table = self.layout.table(self.theta, *known, *left)  # (K, levels of known, levels of left)
         rows = np.flatnonzero((codes > 0).all(axis=1))
         at = tuple(codes[rows].T.astype(np.intp) - 1)

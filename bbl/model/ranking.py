@@ -26,9 +26,9 @@ def interaction_strength(layout: Layout, theta: np.ndarray, apc: bool = False) -
     Returns
     -------
     ndarray, shape (T,)
-        Of pairs, then of terms of three, and so on: the Frobenius norm of ``J_ij`` after the means over rows and columns
-        (reference level included) are taken out, the gauge in which terms of fewer predictors explain as much as they
-        can. What a term of more predictors says of a pair on average belongs to the pair.
+        Of pairs, then of terms of three, and so on: the Frobenius norm of ``J_ij`` after the means over rows and
+        columns (reference level included) are taken out, the gauge in which terms of fewer predictors explain as much
+        as they can. What a term of more predictors says of a pair on average belongs to the pair.
     """
     strength = np.empty(len(layout.pairs))
     if layout.order > 2:

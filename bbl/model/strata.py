@@ -36,7 +36,8 @@ def coupling_family(sample: Sample, layout: Layout, i: int, a: int, j: int, b: i
 
     Taken over rows in which i is at its reference level or at a, and j at its reference level or at b. In a stratum of
     rows that agree in `conditioning`, these are a 2 x 2 table whose log odds ratio is ``J_ij(a, b)``, the same in all
-    strata (of those in which predictors that share a term of three or more with both are at their reference). None where no stratum tells anything, or the computation would not end.
+    strata (of those in which predictors that share a term of three or more with both are at their reference). None
+    where no stratum tells anything, or the computation would not end.
     """
     fixed = conditioning(layout, i, j)
     if len(fixed) > MOST:

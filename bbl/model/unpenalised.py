@@ -97,8 +97,8 @@ def cell_sizes(sample: Sample, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
     """Return how many rows the smallest of the cells that a coupling compares should hold, and whether one has none.
 
     A coupling of k predictors compares ``2^k`` cells: every one of the k at its reference level or at its own, and
-    predictors that share a term of more with all k at their reference. What cells should hold is what they would without
-    this coupling, given all those of fewer predictors.
+    predictors that share a term of more with all k at their reference. What cells should hold is what they would
+    without this coupling, given all those of fewer predictors.
 
     Returns
     -------
@@ -140,7 +140,7 @@ def _compared(sample: Sample, layout: Layout, scope: tuple[int, ...]) -> np.ndar
 
 
 def _without_highest(cells: np.ndarray) -> np.ndarray:
-    """Return what cells (2, ..., 2, T) would hold without the term of them all: proportional fitting to their margins."""
+    """Return what cells (2, ..., 2, T) would hold without the term of them all: they are fitted to their margins."""
     fitted, k = np.ones(cells.shape), cells.ndim - 1
     for _ in range(1 if k == 2 else FITTED):
         for axis in range(k):

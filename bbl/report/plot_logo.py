@@ -92,7 +92,8 @@ def zero_sum_fields(parameters: Parameters) -> list[np.ndarray]:
     Returns
     -------
     list of m ndarrays, shape (K, L_i)
-        ``h_i(x) + sum_j mean_x' J_ij(x, x')`` (and so with terms of more predictors), less its mean over the levels x, reference level included.
+        ``h_i(x) + sum_j mean_x' J_ij(x, x')`` (and so with terms of more predictors), less its mean over the levels
+        x, reference level included.
     """
     layout, theta = parameters.layout, parameters.shift
     row, col = cells(layout)

@@ -119,7 +119,7 @@ def wald_sections(tests: pd.DataFrame, d: str, note: str) -> list[Section]:
         others = [column for column in shown.columns if str(column).startswith("predictor")][1:]
         inside = shown["predictor"].map(label_text)
         for column in others if what == "J" else []:
-            inside = inside + shown[column].map(lambda name: "" if name is pd.NA else "," + label_text(name))
+            inside = inside + shown[column].map(lambda name: "" if pd.isna(name) else "," + label_text(name))
         names = f"{d}{what}_[" + inside + "]^(" + shown["group"].map(label_text) + ")"
         table = shown[list(columns)].rename(columns=columns).set_axis(pd.Index(names, dtype=object))
         more = f" ({len(shown)} with the smallest p of {len(rows)})" if len(shown) < len(rows) else ""

@@ -242,9 +242,9 @@ class Inference:
         Returns
         -------
         DataFrame
-            ``group``, ``predictor``, ``predictor2`` (missing for fields; with terms of three predictors ``order`` before
-            them, and ``predictor3`` after), ``chisq``, ``df``, ``p``, p adjusted within each group over the predictors
-            or over the interactions that were tested: ``p_holm`` and ``p_bh``
+            ``group``, ``predictor``, ``predictor2`` (missing for fields; with terms of three predictors ``order``
+            before them, and ``predictor3`` after), ``chisq``, ``df``, ``p``, p adjusted within each group over the
+            predictors or over the interactions that were tested: ``p_holm`` and ``p_bh``
             (Benjamini-Hochberg), and ``test``: ``"Wald"`` or ``"exact"``, with how many of the table's parameters it
             is of where some cannot be tested, or why there is no test. An exact test has no ``chisq``.
         """

@@ -1,7 +1,6 @@
 """Models with terms of any order through the verbs, results, files, figures, scikit-learn and the command line."""
 
 import itertools
-import time
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -10,6 +9,7 @@ import pytest
 import reference as oracle
 
 import bbl
+from bbl import memory
 from bbl.errors import BBLError, DataError, FormulaError, OptionError
 
 TITANIC = bbl.datasets.load_titanic()
@@ -34,9 +34,8 @@ def tables_of(layout, theta):
     return {scope: layout.table(theta, *scope) for scope in layout.scopes}
 
 
-@pytest.mark.filterwarnings("ignore:In .*group:bbl.errors.ConvergenceWarning")
-def test_a_saturated_model_gives_back_the_frequencies():
-    fit = bbl.bbl(FORMULA, TITANIC, weights="Freq", lambda_=1e-7, lambdah=1e-7, verbose=0)
+def test_a_saturated_model_gives_back_the_frequencies(table):
+    fit = bbl.bbl("y ~ a*b*d", table, lambda_=0.0, verbose=0)
     layout = fit.params.layout
     shape = tuple(layout.n_levels)
     for g in range(2):
@@ -44,7 +43,7 @@ def test_a_saturated_model_gives_back_the_frequencies():
         index = np.ravel_multi_index(tuple(rows.codes.T.astype(int)), shape)
         observed = np.bincount(index, rows.weights, np.prod(shape)) / rows.total
         p = oracle.term_probabilities(tables_of(layout, fit.params.theta[g]), shape)
-        np.testing.assert_allclose(p, observed, atol=3e-4)
+        np.testing.assert_allclose(p, observed, atol=1e-10)
         assert fit.log_z.iloc[g] == pytest.approx(oracle.term_log_z(tables_of(layout, fit.params.theta[g]), shape))
 
 
@@ -85,13 +84,14 @@ def test_interactions_rank_terms_of_all_orders(fit):
 
 
 def test_strengths_do_not_depend_on_the_reference_level(table):
-    options = {"data": table, "lambda_": 0.0, "verbose": 0}
-    turned = bbl.bbl("y ~ (a + b + c + d)^3", xlevels={"b": [1, 0], "d": [1, 0]}, **options)
-    usual = bbl.bbl("y ~ (a + b + c + d)^3", **options)
-    key = ["group", "predictor", "predictor2", "predictor3"]
-    found = [f.interactions().fillna("").sort_values(key)["strength"].to_numpy() for f in (usual, turned)]
-    # the members of a term agree at the optimum of a model that is near the saturated one only
-    np.testing.assert_allclose(*found, rtol=0.25, atol=0.1)
+    # of a saturated model, at whose optimum the members of a term agree
+    usual, turned = (
+        bbl.bbl("y ~ a*b*d", table, lambda_=0.0, xlevels=levels, verbose=0)
+        for levels in (None, {"b": [1, 0], "d": [1, 0]})
+    )
+    key = ["group", "order", "predictor", "predictor2"]
+    found = [f.interactions().sort_values(key)["strength"].to_numpy() for f in (usual, turned)]
+    np.testing.assert_allclose(*found, rtol=1e-8)
 
 
 def test_files_keep_terms_of_any_order(fit, tmp_path):
@@ -100,7 +100,8 @@ def test_files_keep_terms_of_any_order(fit, tmp_path):
     assert again.params.layout == fit.params.layout
     np.testing.assert_array_equal(again.params.theta, fit.params.theta)
     pd.testing.assert_frame_equal(again.predict(TITANIC), fit.predict(TITANIC))
-    pd.testing.assert_frame_equal(again.interactions(), fit.interactions())
+    key = ["group", "order", "predictor", "predictor2", "predictor3", "strength"]  # tests need the rows
+    pd.testing.assert_frame_equal(again.interactions()[key], fit.interactions()[key])
 
 
 def test_a_term_without_its_pairs_is_fitted_alone(table):
@@ -117,7 +118,7 @@ def test_a_penalty_for_each_order(table):
     strong = bbl.bbl("y ~ .^3", table, lambda_=[1e-4, 10.0], verbose=0)
     pairs = bbl.bbl("y ~ .^2", table, lambda_=1e-4, verbose=0)
     layout = strong.params.layout
-    assert np.abs(strong.params.theta[:, layout.pair_start[-1] :]).max() < 2e-3
+    assert np.abs(strong.params.theta[:, layout.pair_start[-1] :]).max() < 5e-3
     np.testing.assert_allclose(strong.params.theta[:, : layout.pair_start[-1]], pairs.params.theta, atol=0.02)
     with pytest.raises(OptionError, match="lambda_ has 3 numbers"):
         bbl.bbl("y ~ .^3", table, lambda_=[1, 2, 3], verbose=0)
@@ -176,14 +177,13 @@ def test_engines_of_fewer_orders_say_why(table):
     assert naive.params.layout.order == 1
 
 
-def test_too_many_terms_are_refused_at_once():
+def test_too_many_terms_are_refused_at_once(monkeypatch):
+    monkeypatch.setattr(memory, "available_memory", lambda: 8 * 2**30)
     wide = pd.DataFrame(np.random.default_rng(0).integers(0, 2, (40, 784)).astype(np.int8))
     wide.columns = [f"p{k}" for k in range(784)]
     wide.insert(0, "y", [0, 1] * 20)
-    began = time.process_time()
-    with pytest.raises(BBLError, match=r"80,?314,?920 terms with 80,?314,?920 couplings.*GB"):
+    with pytest.raises(BBLError, match=r"80,314,920 terms with 80,314,920 couplings.*31.* GiB and 8.0 GiB"):
         bbl.bbl("y ~ .^3", wide, verbose=0)
-    assert time.process_time() - began < 30  # not the minutes that listing them takes
 
 
 def test_levels_that_never_occur_together_and_copies_are_told(table):
@@ -206,7 +206,7 @@ def test_figures_of_a_term(fit):
     assert len(fit.plot_terms(["Sex", "Age", "Class"], groups=["Yes"])) == 3
     for make in (fit.plot, fit.plot_network, lambda: fit.plot_logo(kind="fields")):
         assert make()
-    with pytest.raises(OptionError, match="is no term of three.*Did you mean 'Class'"):
+    with pytest.raises(OptionError, match="is no term of three.*did you mean 'Class'"):
         fit.plot_terms(["Clas", "Sex", "Age"])
     with pytest.raises(DataError, match="no terms of three"):
         bbl.bbl("Survived ~ .^2", TITANIC, weights="Freq", verbose=0).plot_terms()

@@ -95,7 +95,14 @@ def prepare(
     order = None if engine.order == 1 else engine.order  # fields alone are fitted whatever terms a formula names
     given = (formula, data, weights, xlevels, novarOk, missing, announce)
     whole = engine.weights == "counts"
-    design, sample, index = Design.from_data(*given, order=order, reason=engine.order_reason, whole=whole)
+    takes: dict[str, Any] = {"reason": engine.order_reason, "whole": whole, "one_sided": True}
+    design, sample, index = Design.from_data(*given, order=order, **takes)
+    if calibrate != "none" and not design.classes:
+        raise OptionError(
+            f"calibrate={calibrate!r} corrects the probabilities of classes, and {formula!r} has no response; leave it "
+            "out, or give a response.",
+            argument="calibrate",
+        )
     layout = Layout(design.n_levels, design.terms.terms)
     return Call(design, sample, index, engine, layout, log_z, calibrate, workers, rng)
 

@@ -39,7 +39,7 @@ def test_a_saturated_model_gives_back_the_frequencies(table):
     layout = fit.params.layout
     shape = tuple(layout.n_levels)
     for g in range(2):
-        rows = fit.sample.group(g)
+        rows = fit.training.group(g)
         index = np.ravel_multi_index(tuple(rows.codes.T.astype(int)), shape)
         observed = np.bincount(index, rows.weights, np.prod(shape)) / rows.total
         p = oracle.term_probabilities(tables_of(layout, fit.params.theta[g]), shape)
@@ -48,7 +48,7 @@ def test_a_saturated_model_gives_back_the_frequencies(table):
 
 
 def test_scores_are_energies_less_ln_z(fit):
-    codes = fit.sample.codes
+    codes = fit.training.codes
     layout = fit.params.layout
     score = np.column_stack([
         oracle.term_energy(tables_of(layout, theta), codes) - lz + np.log(share)

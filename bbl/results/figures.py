@@ -78,7 +78,7 @@ class Figures(Uncertainty):
 
     def _plot_evaluation(self, kind: str, newdata: Any, weights: Any, groups: Any, axes: Any):
         """Draw what predictions are worth, where there are any."""
-        raise DataError(f"A model without a response has no classes, so there is no figure of kind {kind!r}.")
+        raise DataError(f"kind={kind!r} is of predictions, and {self.formula!r} has no response; it makes none.")
 
     def _plot_tuning(self, ax):
         """Draw the log-loss of each setting that was tried."""

@@ -89,17 +89,34 @@ def _run_task(function: Callable, stop: np.ndarray, *task: Any) -> Any:
         _local.stop = before
 
 
+class _Steps:
+    """What moves a progress bar on; a copy of it in another process moves nothing."""
+
+    def __init__(self, bar: Any = None):
+        self._bar = bar
+
+    def __call__(self, share: float = 1.0, note: str = "") -> None:
+        if self._bar is not None:
+            if note:
+                self._bar.set_postfix_str(note, refresh=False)
+            self._bar.update(share)
+
+    def __reduce__(self):
+        return _Steps, ()
+
+
 @contextmanager
 def progress_bar(total: int | None, title: str, verbose: int):
     """Show a progress bar on stderr if that is a terminal and `verbose`; yields what is called for each step.
 
-    Without a `total` it counts the steps.
+    It may be called with the share of a step that is done, and with a note on how it goes. Without a `total` the bar
+    counts the steps.
     """
     from tqdm import tqdm
 
     shown = verbose if isinstance(verbose, bool) else integer("verbose", verbose) > 0
     with tqdm(total=total, desc=title, disable=None if shown else True, delay=1.0, leave=False) as bar:
-        yield bar.update
+        yield _Steps(bar)
 
 
 @functools.cache

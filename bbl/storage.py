@@ -14,7 +14,6 @@ rebuilds it and compares, where a general zip or npy parser would have to be tru
 from __future__ import annotations
 
 import errno
-import hashlib
 import json
 import math
 import os
@@ -26,10 +25,11 @@ import sys
 import zlib
 from collections.abc import Collection
 from contextlib import suppress
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
+from bbl.container import MAX_ARRAYS, Entry, digest, directory, local_header, npy_header, read_members
 from bbl.errors import BBLTypeError, ModelFileError, OptionError
 
 __all__ = ["read_any", "read_model", "write_model"]
@@ -38,17 +38,10 @@ FORMAT = "bbl model"
 VERSION = 1
 _DTYPES = frozenset(["|b1", "|i1", "<i2", "<i4", "<i8", "|u1", "<u2", "<u4", "<u8", "<f8"])
 _ARRAY_NAME = re.compile(r"[A-Za-z0-9_]{1,64}")
-_MAX_ARRAYS = 1000
 _MAX_META = 64 * 2**20  # bytes of meta.json
 _MAX_DEPTH, _MAX_BRACKETS = 64, 250_000  # an empty list is 2 bytes in the file and 90 in memory
 
-_LOCAL, _LOCAL_SIZES = struct.Struct("<4s5H3I2H"), struct.Struct("<2H2Q")  # before each member
-_ENTRY, _ENTRY_SIZES = struct.Struct("<4s6H3I5H2I"), struct.Struct("<2H3Q")  # its entry in the directory
-_END = struct.Struct("<4sQ2H2I4Q4sIQI4s4H2IH")  # zip64 end, its locator, classic end
-_JANUARY_1980, _ZIP64, _NONE, _NONE_SHORT = 0x21, 45, 0xFFFFFFFF, 0xFFFF  # _NONE: see the 64-bit field instead
 _JSON_BRACKET = re.compile(r'"(?:[^"\\]++|\\.)*+"|([\[{])|[\]}]', re.DOTALL)
-
-Entry = tuple[str, int, int]  # name, crc32, size of a member
 
 
 def write_model(path: Any, meta: dict[str, Any], arrays: dict[str, np.ndarray], kind: str = "bbl") -> None:
@@ -134,7 +127,7 @@ def read_any(path: Any, kinds: Collection[str]) -> tuple[str, dict[str, Any], di
     name = _file_path(path)
     try:
         with open(name, "rb") as file:
-            members = _read_members(file, os.fstat(file.fileno()).st_size)
+            members = read_members(file, os.fstat(file.fileno()).st_size)
         return _unpack(members, kinds)
     except OSError as error:
         raise OSError(error.errno, f"cannot load: {error.strerror or error}; check the path", name) from error
@@ -164,14 +157,14 @@ def _file_path(path: Any) -> str:
 def _pack(meta: dict[str, Any], arrays: dict[str, np.ndarray], kind: str) -> list[Any]:
     """Return the file as a list of bytes and flat byte arrays, the latter without a copy where possible."""
     flat = {name: _plain_array(name, array) for name, array in arrays.items()}
-    if len(flat) > _MAX_ARRAYS:
-        raise OptionError(f"arrays has {len(flat)} entries; at most {_MAX_ARRAYS} fit.", argument="arrays")
+    if len(flat) > MAX_ARRAYS:
+        raise OptionError(f"arrays has {len(flat)} entries; at most {MAX_ARRAYS} fit.", argument="arrays")
     names = sorted(flat)
     members: list[tuple[str, list[Any]]] = [("meta.json", [_meta_text(meta, {n: flat[n] for n in names}, kind)])]
     for name in names:
-        header = _npy_header(flat[name].dtype.str, flat[name].shape)
+        header = npy_header(flat[name].dtype.str, flat[name].shape)
         members.append((f"{name}.npy", [header, flat[name].reshape(-1).view(np.uint8)]))
-    members.append(("sha256", [_digest(members)]))
+    members.append(("sha256", [digest(members)]))
     chunks: list[Any] = []
     entries: list[Entry] = []
     for name, parts in members:
@@ -179,8 +172,8 @@ def _pack(meta: dict[str, Any], arrays: dict[str, np.ndarray], kind: str) -> lis
         for part in parts:
             crc = zlib.crc32(part, crc)
         entries.append((name, crc, sum(map(len, parts))))
-        chunks += [_local_header(*entries[-1]), *parts]
-    return [*chunks, _directory(entries)]
+        chunks += [local_header(*entries[-1]), *parts]
+    return [*chunks, directory(entries)]
 
 
 def _plain_array(name: Any, array: Any) -> np.ndarray:
@@ -260,84 +253,6 @@ def _replace(target: str, chunks: list[Any]) -> None:
                 os.close(handle)
 
 
-def _local_header(name: str, crc: int, size: int) -> bytes:
-    fixed = _LOCAL.pack(b"PK\3\4", _ZIP64, 0, 0, 0, _JANUARY_1980, crc, _NONE, _NONE, len(name), _LOCAL_SIZES.size)
-    return fixed + name.encode() + _LOCAL_SIZES.pack(1, 16, size, size)
-
-
-def _directory(entries: list[Entry]) -> bytes:
-    """Return the zip directory and the end records of members that follow each other from the first byte on."""
-    parts = []
-    start = 0
-    made_by, mode = 3 << 8 | _ZIP64, 0o100644 << 16  # Unix, a regular file
-    for name, crc, size in entries:
-        fixed = (b"PK\1\2", made_by, _ZIP64, 0, 0, 0, _JANUARY_1980, crc, _NONE, _NONE, len(name), _ENTRY_SIZES.size)
-        parts.append(_ENTRY.pack(*fixed, 0, 0, 0, mode, _NONE) + name.encode())
-        parts.append(_ENTRY_SIZES.pack(1, 24, size, size, start))
-        start += len(_local_header(name, crc, size)) + size
-    listing, count = b"".join(parts), len(entries)
-    zip64 = (b"PK\6\6", 44, made_by, _ZIP64, 0, 0, count, count, len(listing), start)
-    locator = (b"PK\6\7", 0, start + len(listing), 1)
-    classic = (b"PK\5\6", 0, 0, _NONE_SHORT, _NONE_SHORT, _NONE, _NONE, 0)
-    return listing + _END.pack(*zip64, *locator, *classic)
-
-
-def _npy_header(descr: str, shape: tuple[int, ...]) -> bytes:
-    text = f"{{'descr': {descr!r}, 'fortran_order': False, 'shape': {shape!r}, }}"
-    text += " " * (-(len(text) + 11) % 64) + "\n"
-    return b"\x93NUMPY\1\0" + struct.pack("<H", len(text)) + text.encode()
-
-
-def _digest(members: list[tuple[str, list[Any]]]) -> bytes:
-    digest = hashlib.sha256()
-    for name, parts in members:
-        digest.update(f"{name}\0{sum(map(len, parts))}\0".encode())
-        for part in parts:
-            digest.update(part)
-    return digest.hexdigest().encode()
-
-
-def _read_members(file: BinaryIO, size: int) -> dict[str, bytes]:
-    """Return the members, in order. No more than `size` bytes are read, and the sizes add up before any content is."""
-    entries, directory = _read_directory(file, size)
-    if _directory(entries) != directory:  # also: gaps, overlaps, comments, compression, encryption, links
-        raise ValueError("its directory is not as written")
-    members: dict[str, bytes] = {}
-    file.seek(0)
-    for name, crc, length in entries:
-        header = _local_header(name, crc, length)
-        if file.read(len(header)) != header:
-            raise ValueError(f"the header of {name!r} is not as written")
-        members[name] = file.read(length)
-        if len(members[name]) != length or zlib.crc32(members[name]) != crc:
-            raise ValueError(f"{name!r} does not have its checksum")
-    digest = members.pop("sha256", b"")
-    if len(members) != len(entries) - 1 or digest != _digest([(n, [data]) for n, data in members.items()]):
-        raise ValueError("the content does not have its digest")
-    return members
-
-
-def _read_directory(file: BinaryIO, size: int) -> tuple[list[Entry], bytes]:
-    if size < _END.size:
-        raise ValueError("it is too short")
-    file.seek(size - _END.size)
-    end = _END.unpack(file.read(_END.size))
-    length, start = end[8], end[9]
-    if start + length + _END.size != size or length > _MAX_ARRAYS * 256:
-        raise ValueError("its end is missing")
-    file.seek(start)
-    directory = file.read(length + _END.size)
-    entries: list[Entry] = []
-    at = 0
-    while at < length:
-        fixed = _ENTRY.unpack_from(directory, at)
-        name = directory[at + _ENTRY.size : at + _ENTRY.size + fixed[10]].decode("ascii")
-        at += _ENTRY.size + len(name)
-        entries.append((name, fixed[7], _ENTRY_SIZES.unpack_from(directory, at)[2]))
-        at += _ENTRY_SIZES.size
-    return entries, directory
-
-
 def _unpack(members: dict[str, bytes], kinds: Collection[str]) -> tuple[str, dict[str, Any], dict[str, np.ndarray]]:
     text = members.get("meta.json", b"").decode("ascii")
     _check_json(text)
@@ -373,7 +288,7 @@ def _read_array(row: Any, members: dict[str, bytes]) -> tuple[str, np.ndarray]:
     if type(shape) is not list or any(type(n) is not int or not 0 <= n < 2**62 for n in shape):
         raise ValueError(f"the shape of {name!r} is bad")
     dtype, data = np.dtype(descr), members.get(f"{name}.npy", b"")
-    header = _npy_header(descr, tuple(shape))
+    header = npy_header(descr, tuple(shape))
     if size != math.prod(shape) * dtype.itemsize or len(data) != len(header) + size or not data.startswith(header):
         raise ValueError(f"{name!r} is not as declared")
     array: np.ndarray = np.ndarray(tuple(shape), dtype, buffer=data, offset=len(header))

@@ -13,7 +13,7 @@ from scipy.stats import fisher_exact
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))  # the benchmarks are no part of the installed package
 
-from bbl.model.chains import state_energies  # noqa: E402
+from bbl.model.listing import state_energies  # noqa: E402
 from benchmarks import report  # noqa: E402
 from benchmarks.accuracy import __main__ as accuracy  # noqa: E402
 from benchmarks.accuracy import methods as contestants  # noqa: E402

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 import bbl
-from bbl import storage
+from bbl import container, storage
 from bbl.errors import BBLError, BBLTypeError, ModelFileError, OptionError
 from bbl.storage import read_model, write_model
 
@@ -79,10 +79,10 @@ def members_of(data):
 def forge(members):
     """Return a file with these members whose headers, checksums and digest are all in order."""
     members = [(name, data) for name, data in members if name != "sha256"]
-    members.append(("sha256", storage._digest([(name, [data]) for name, data in members])))
+    members.append(("sha256", container.digest([(name, [data]) for name, data in members])))
     entries = [(name, zlib.crc32(data), len(data)) for name, data in members]
-    parts = [storage._local_header(*entry) + data for entry, (_, data) in zip(entries, members, strict=True)]
-    return b"".join(parts) + storage._directory(entries)
+    parts = [container.local_header(*entry) + data for entry, (_, data) in zip(entries, members, strict=True)]
+    return b"".join(parts) + container.directory(entries)
 
 
 def refused(path, data, reason=".", kind="bbl"):
@@ -241,8 +241,8 @@ def test_sizes_are_checked_before_anything_is_allocated(path, small, size):
     members = list(members_of(small).items())
     entries = [(name, zlib.crc32(data), len(data)) for name, data in members]
     entries[1] = (*entries[1][:2], size)
-    headers = b"".join(storage._local_header(*entry) + data for entry, (_, data) in zip(entries, members, strict=True))
-    listing = bytearray(storage._directory([(*entry[:2], 0) for entry in entries]))
+    headers = b"".join(container.local_header(*entry) + data for entry, (_, data) in zip(entries, members, strict=True))
+    listing = bytearray(container.directory([(*entry[:2], 0) for entry in entries]))
     struct.pack_into("<Q", listing, listing.index(b"b.npy") + 5 + 4, size)  # an entry that lies, in a fitting directory
     struct.pack_into("<Q", listing, listing.index(b"PK\6\6") + 48, len(headers))
     path.write_bytes(headers + listing)
@@ -441,7 +441,7 @@ def test_pickle_is_never_reached(path, monkeypatch):
     monkeypatch.setattr(np, "load", reached)
     write_model(path, META, ARRAYS)
     assert read_model(path)[1].keys() == ARRAYS.keys()
-    source = Path(storage.__file__).read_text(encoding="utf-8")
+    source = "".join(Path(module.__file__).read_text(encoding="utf-8") for module in (storage, container))
     assert not re.search(r"pickle|marshal|eval\(|exec\(|np\.load|__import__", source)
 
 
@@ -533,7 +533,7 @@ def test_empty_array_of_impossible_shape(path, small):
     """Its size is right, and so is its header; only numpy can refuse it."""
     shape = (0, 2**61)
     text = with_meta(small, '"shape":[2],"size":16', f'"shape":[0,{2**61}],"size":0')
-    refused(path, forge((members_of(text) | {"b.npy": storage._npy_header("<f8", shape)}).items()))
+    refused(path, forge((members_of(text) | {"b.npy": container.npy_header("<f8", shape)}).items()))
 
 
 def test_text_over_the_limit(path, small, monkeypatch):

@@ -8,7 +8,7 @@ around 0, w Dirichlet (as independent gamma variables, whose sum the likelihood 
 import numpy as np
 
 from cpython.exc cimport PyErr_CheckSignals
-from libc.math cimport INFINITY, exp, expm1, fabs, lgamma, log, log1p
+from libc.math cimport exp, expm1, lgamma, log, log1p
 from libc.stdint cimport int32_t, uint64_t
 
 cdef extern from "random.h" nogil:
@@ -17,44 +17,11 @@ cdef extern from "random.h" nogil:
     int32_t random_below(uint64_t *s, int32_t n)
     int32_t random_du_step(uint64_t *s, const int32_t *label, const int32_t *size, int32_t n, int32_t k, int32_t *to)
 
+cdef extern from "symmetric.h" nogil:
+    void symmetric_elementary(const double *log_v, Py_ssize_t n, Py_ssize_t top, bint in_logs, double *e_out)
+
 
 cdef double SLICE = 3e7  # multiplications between two looks at what may tell the chain to stop
-
-
-cdef void elementary(const double *log_v, Py_ssize_t n, Py_ssize_t top, double *e, bint in_logs) noexcept nogil:
-    """Write ln e_k of exp(log_v) for k = 0..top to e (top + 1): e_k <- e_k + v e_{k-1}, item after item.
-
-    In plain numbers, scaled by what makes e_k large where k is large; in logs where that leaves the range of a double.
-    """
-    cdef Py_ssize_t i, k
-    cdef double highest = -INFINITY, total = 0.0, shift, v, a, b
-    for i in range(n):
-        highest = max(highest, log_v[i])
-    if not in_logs:
-        for i in range(n):
-            total += exp(log_v[i] - highest)
-        shift = highest + log(total / n) - log((top + 1.0) / (2.0 * n - top + 1.0))  # about half of top is expected
-        for k in range(1, top + 1):
-            e[k] = 0.0
-        e[0] = 1.0
-        for i in range(n):
-            v = exp(log_v[i] - shift)
-            for k in range(min(i + 1, top), 0, -1):
-                e[k] += v * e[k - 1]
-        for k in range(1, top + 1):
-            if not 1e-290 < e[k] < 1e290:
-                elementary(log_v, n, top, e, True)
-                return
-            e[k] = log(e[k]) + k * shift
-        e[0] = 0.0
-        return
-    for k in range(1, top + 1):
-        e[k] = -INFINITY
-    e[0] = 0.0
-    for i in range(n):
-        for k in range(min(i + 1, top), 0, -1):
-            a, b = e[k], log_v[i] + e[k - 1]
-            e[k] = max(a, b) + log1p(exp(-fabs(a - b))) if a > -INFINITY else b
 
 
 cdef void in_order(const int32_t *label, int32_t *out, Py_ssize_t n, int32_t *seen) noexcept nogil:
@@ -76,7 +43,7 @@ def log_elementary(const double[::1] log_v, Py_ssize_t top, bint in_logs=False):
         raise ValueError("top must lie in 0..n")
     cdef double[::1] out = np.empty(top + 1)
     with nogil:
-        elementary(&log_v[0], log_v.shape[0], top, &out[0], in_logs)
+        symmetric_elementary(&log_v[0], log_v.shape[0], top, in_logs, &out[0])
     return np.asarray(out)
 
 
@@ -169,7 +136,7 @@ cdef class Chain:
         for i in range(self.items):
             self.log_v[i] = self.log_w[i] + rank[T, P[i]] * self.log_lambda[T]
         self.work += <double> self.items * (self.top + 10)
-        elementary(&self.log_v[0], self.items, self.top, e, False)
+        symmetric_elementary(&self.log_v[0], self.items, self.top, False, e)
 
     cdef double rater_loglik(self, Py_ssize_t j, int32_t T, int32_t[::1] P, int32_t[:, ::1] rank,
                              const double *e) noexcept nogil:

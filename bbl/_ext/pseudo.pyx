@@ -2,53 +2,15 @@
 """Pseudo-likelihood of one group of encoded rows (Woo & Wang, section 2.2); the algorithm is described in pseudo.h."""
 import numpy as np
 
+from bbl._ext.eigen import eigenvectors
+
 from cpython.exc cimport PyErr_CheckSignals as raise_signals
-from cpython.pycapsule cimport PyCapsule_GetName, PyCapsule_GetPointer
 from libc.stdint cimport int32_t, uint8_t, uint16_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
 cdef extern from "Python.h":
     int PyErr_CheckSignals() noexcept  # an error stays set, and solve() raises it
-
-cdef extern from "solver.h" nogil:
-    int SOLVER_RUNNING, SOLVER_CONVERGED, SOLVER_STUCK
-
-cdef extern from "pseudo.h" nogil:
-    ctypedef struct pseudo_problem:
-        Py_ssize_t n, m, D, lanes, n_tasks, D_padded
-        size_t real, bytes
-        const int32_t *n_levels
-        const uint8_t *mask
-        double *second
-        double *mean
-        double *field
-        const float *project
-        const float *expand
-        const double *eigenvalue
-    ctypedef struct pseudo_lane:
-        double value, norm
-        int32_t n_iter, n_eval, status
-    ctypedef struct pseudo_options:
-        double lambda_ "lambda", lambdah, tolerance
-        int32_t itmax
-        const int32_t *stop
-        int (*check)() noexcept nogil
-    ctypedef struct pseudo_columns:
-        uint8_t *narrow
-        uint16_t *wide
-    int cpu_runs(int bytes)
-    int pseudo_prepare(pseudo_problem *p, Py_ssize_t n, pseudo_columns columns, double *weights, Py_ssize_t most,
-                       Py_ssize_t bytes)
-    int pseudo_estimate(pseudo_problem *p, Py_ssize_t n, Py_ssize_t most, Py_ssize_t bytes, double *shared_out,
-                        double *task_out)
-    void pseudo_free(pseudo_problem *p)
-    int pseudo_moments(pseudo_problem *p, Py_ssize_t task, pseudo_columns columns)
-    int pseudo_solve(const pseudo_problem *p, Py_ssize_t task, const pseudo_options *o, double *theta,
-                     pseudo_lane *lane_out) except -1
-    int pseudo_objective(const pseudo_problem *p, Py_ssize_t task, const double *theta, double lambda_, double lambdah,
-                         double *value_out, double *gradient_out)
-    int pseudo_normaliser(const pseudo_problem *p, Py_ssize_t task, const double *theta, double factor, double *sum_out)
 
 ctypedef fused code_t:
     uint8_t
@@ -162,38 +124,6 @@ def read_columns(const code_t[:, ::1] codes, const int32_t[::1] n_levels, column
                     bad = min(bad, i)
                 columns[i, k] = <column_t> code
     return bad if bad < m else -1
-
-
-ctypedef void (*syevr_t)(char *jobz, char *range, char *uplo, int *n, double *a, int *lda, double *vl, double *vu,
-                         int *il, int *iu, double *abstol, int *m, double *w, double *z, int *ldz, int *isuppz,
-                         double *work, int *lwork, int *iwork, int *liwork, int *info) noexcept nogil
-
-
-def eigenvectors(double[:, ::1] matrix):
-    """Return eigenvalues and eigenvectors of a symmetric matrix, which is destroyed; the GIL is released."""
-    cdef int n = <int> matrix.shape[0], found = 0, info = 0, lwork = -1, liwork = -1, size, zero = 0
-    cdef double best, none = 0.0
-    cdef double[::1] value, work
-    cdef double[:, ::1] vector
-    cdef int[::1] support, iwork
-    cdef syevr_t syevr
-    if n < 512:
-        return np.linalg.eigh(matrix)
-    # a quarter slower, but without a workspace of 2 D^2 numbers, which would be the most memory of a whole fit;
-    # LAPACK itself, because scipy.linalg.eigh holds the GIL and other threads would wait
-    from scipy.linalg.cython_lapack import __pyx_capi__ as lapack
-    syevr = <syevr_t> PyCapsule_GetPointer(lapack["dsyevr"], PyCapsule_GetName(lapack["dsyevr"]))
-    value, vector, support = np.empty(n), np.empty((n, n)), np.empty(2 * n, dtype=np.intc)
-    syevr(b"V", b"A", b"L", &n, &matrix[0, 0], &n, &none, &none, &zero, &zero, &none, &found, &value[0],
-          &vector[0, 0], &n, &support[0], &best, &lwork, &size, &liwork, &info)
-    lwork, liwork = <int> best, size
-    work, iwork = np.empty(lwork), np.empty(liwork, dtype=np.intc)
-    with nogil:
-        syevr(b"V", b"A", b"L", &n, &matrix[0, 0], &n, &none, &none, &zero, &zero, &none, &found, &value[0],
-              &vector[0, 0], &n, &support[0], &work[0], &lwork, &iwork[0], &liwork, &info)
-    if info or found < n:
-        raise np.linalg.LinAlgError(f"no eigenvectors of the predictors' covariance (LAPACK says {info})")
-    return np.asarray(value), np.asarray(vector).T
 
 
 cdef class PseudoProblem:

@@ -11,10 +11,9 @@
 #undef search
 #undef NARROW
 #undef WIDEN
-#undef MANTISSA
-#undef BIAS
 #undef SAFE
 #undef TINY
 #undef NOISE
 #undef FLAT
+#include "vector_math.h"
 #include "vector.h"

@@ -94,7 +94,7 @@ def prepare(
     flag("novarOk", novarOk)
     order = max(2, engine.order)  # fields alone are fitted whatever pairs a formula names
     given = (formula, data, weights, xlevels, novarOk, missing, announce)
-    design, sample, index = Design.from_data(*given, order=order)
+    design, sample, index = Design.from_data(*given, order=order, whole=engine.weights == "counts")
     layout = Layout(design.n_levels, design.terms.terms)
     return Call(design, sample, index, engine, layout, log_z, calibrate, workers, rng)
 

@@ -292,5 +292,5 @@ def _score(score: str | None, use_auc: bool, K: int) -> str:
 
 
 def _own_folds(sample: Sample, nfold: int, shuffle: bool, rng: np.random.Generator) -> Folds:
-    integer("nfold", nfold, 2, int(sample.total))
+    integer("nfold", nfold, 2, int(sample.total) if sample.whole else sample.n)
     return shuffled_folds(sample, nfold, rng) if shuffle else consecutive_folds(sample, nfold)

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from bbl.boltzmann.estimate import Problem, check_known, fit_group, warn_problems
-from bbl.checks import arguments, choice, flag
+from bbl.checks import arguments, choice, flag, generator
 from bbl.design.design import MISSING
 from bbl.design.weights import check_weights
 from bbl.engines import Engine, make_engine
@@ -17,8 +17,8 @@ from bbl.memory import check_memory
 from bbl.model.layout import Layout
 from bbl.model.logz import LOG_Z, exact_log_z, resolve_log_z
 from bbl.model.pairwise import to_matrix
-from bbl.parallel import n_workers
-from bbl.results import MLEstimate
+from bbl.parallel import n_workers, progress_bar
+from bbl.results import GroupParameters, MLEstimate
 from bbl.rows.sample import Sample, code_dtype
 
 __all__ = ["mlestimate"]
@@ -36,7 +36,9 @@ def mlestimate(
     naive: bool = False,
     missing: str = "raise",
     log_z: str = "auto",
+    seed: int | np.random.Generator | None = 0,
     n_jobs: int | None = None,
+    verbose: int = 1,
     **options: Any,
 ) -> MLEstimate:
     """Fit one group from integer codes.
@@ -52,7 +54,7 @@ def mlestimate(
         Which predictors interact, symmetric; all by default. The diagonal does not matter.
     L : array_like of int, shape (m,), optional
         Numbers of levels; by default the largest code of each column plus one, and at least two.
-    method, log_z, n_jobs, **options
+    method, log_z, seed, n_jobs, verbose, **options
         As in `bbl`.
     naive : bool, default False
         Whether to leave out all interactions.
@@ -80,7 +82,8 @@ def mlestimate(
     choice("log_z", log_z, LOG_Z)
     engine = make_engine(method, options, arguments(mlestimate))
     _check_labels(xi, qJ, L)
-    sample, n_levels = _coded_sample(xi, weights, L, choice("missing", missing, MISSING))
+    choice("missing", missing, MISSING)
+    sample, n_levels = _coded_sample(xi, weights, L, missing, engine.weights == "counts")
     m = len(n_levels)
     pairs = None
     if flag("naive", naive) or engine.order == 1:
@@ -91,7 +94,10 @@ def mlestimate(
     check_memory(24.0 * layout.D**2, f"A fit with {layout.D} non-reference levels", "Use fewer levels.")
     kind = resolve_log_z(log_z, layout, engine.log_z)
     check_known(sample, layout, engine, kind, "xi", range(m))
-    fit, lz, _ = fit_group(sample, layout, engine, None, kind, n_workers(n_jobs), keep_sites=True)[0]
+    rng = engine.generator(generator(seed))
+    with progress_bar(1, "mlestimate", verbose) as step:
+        more: dict[str, Any] = {"rng": rng, "keep_sites": True, "progress": step if engine.samples else None}
+        fit, lz, _ = fit_group(sample, layout, engine, None, kind, n_workers(n_jobs), **more)[0]
     if kind == "exact":
         lz = float(exact_log_z(layout, fit.theta[None])[0])
     told = ((f"predictor {note.predictor}", f"level {note.level}" * (note.level >= 0), *note[2:]) for note in fit.notes)
@@ -100,8 +106,11 @@ def mlestimate(
     J_all = to_matrix(layout, fit.theta)[1] if fit.site_theta is None else fit.site_theta[:, 1:]
     if fit.site_theta is not None and not engine.two_sided:
         J_all = 0.5 * (J_all + J_all.T)
-    more = {"lkh": fit.lkh, "lz": lz, "converged": bool(fit.converged.all()), "n_iter": fit.n_iter}
-    return MLEstimate.from_matrix(layout, fit.theta[: layout.D], J_all, **more)
+    parts = {"lkh": fit.lkh, "lz": lz, "converged": bool(fit.converged.all()), "n_iter": fit.n_iter}
+    if fit.sd is not None:
+        sd = GroupParameters.from_matrix(layout, *to_matrix(layout, fit.sd))
+        parts |= {"sd_h": sd.h, "sd_J": sd.J}
+    return MLEstimate.from_matrix(layout, fit.theta[: layout.D], J_all, **parts)
 
 
 def _check_labels(xi: Any, qJ: Any, L: Any) -> None:
@@ -152,7 +161,7 @@ def _levels(L: Any, m: int) -> np.ndarray:
     return np.broadcast_to(given, (m,)).astype(np.int64)
 
 
-def _coded_sample(xi: Any, weights: Any, L: Any, missing: str) -> tuple[Sample, np.ndarray]:
+def _coded_sample(xi: Any, weights: Any, L: Any, missing: str, whole: bool = True) -> tuple[Sample, np.ndarray]:
     """Check integer codes and weights, and return them as one group with its numbers of levels."""
     codes = np.asarray(xi)
     if codes.dtype == object or codes.dtype.kind not in "biuf" or codes.ndim != 2:
@@ -161,7 +170,7 @@ def _coded_sample(xi: Any, weights: Any, L: Any, missing: str) -> tuple[Sample, 
         )
     if not codes.size:
         raise DataError("xi has no rows or no columns.", argument="xi")
-    w = check_weights(weights, len(codes), data=xi)
+    w = check_weights(weights, len(codes), data=xi, whole=whole)
     none = np.isnan(codes)
     if none.any() and missing == "raise":
         raise DataError(

@@ -141,5 +141,6 @@ def _replicate(layout: Layout, models: list, shapes: list, engine: Engine, rng) 
         if missing is not None:
             codes = np.where(missing, 0, codes).astype(codes.dtype)
         rows = engine.prepare(Sample(codes, np.ones(total), missing=missing).collapsed(layout.n_levels), layout)
-        out.append(engine.fit(rows, layout).theta)
+        told = {"rng": rng, "progress": None} if engine.samples else {}
+        out.append(engine.fit(rows, layout, **told).theta)
     return out

@@ -6,7 +6,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -118,19 +118,26 @@ def fit_group(
     rng: np.random.Generator | None = None,
     keep_sites: bool = False,
     trail: Mapping[float, np.ndarray] | None = None,
+    progress: Callable | None = None,
 ) -> list[tuple[EngineFit, float, float]]:
     """Fit one group at each of `values`; return each fit, its ln Z (nan where it is exact, later), and its error.
 
     The (D, D) site matrices are dropped unless `keep_sites`, or with a `trail` of earlier fits: then the settings are
     fitted just well enough to compare them. A group without rows gets zeros; its share is zero, so it
-    is never predicted.
+    is never predicted. An engine that samples gets `rng`, and tells `progress` of each share of the fit.
     """
     if not sample.n:
+        if progress is not None:
+            progress()
         empty = EngineFit(np.zeros(layout.size), 0.0, mf_log_z=0.0, converged=np.ones(layout.m, dtype=bool))
         return [(empty, 0.0, 0.0)] * (1 if values is None else len(values))
     rows = engine.prepare(sample.collapsed(layout.n_levels), layout)
     out = []
-    fits = engine.path(rows, layout, values, workers) if trail is None else engine.compare(rows, layout, values, trail)
+    told: dict[str, Any] = {"rng": rng, "progress": progress} if engine.samples else {}
+    if trail is None:
+        fits = engine.path(rows, layout, values, workers, **told)
+    else:
+        fits = engine.compare(rows, layout, values, trail)
     for fit in fits:
         value, error = np.nan, 0.0
         if log_z == "ais":
@@ -234,16 +241,17 @@ def estimate_path(
         workers = 1
     outer = min(workers, len(parts))
     guard_memory(sample.n, layout, K, engine, values, outer, extra=int(pooled))
-    rngs = (np.random.default_rng(0) if rng is None else rng).spawn(len(parts))
+    rngs = engine.generator(np.random.default_rng(0) if rng is None else rng).spawn(len(parts))
     inner = max(1, workers // outer)
     # the pooled fit is never asked for its ln Z
     kinds = [kind] * K + ["exact"] * pooled
     own = [None] * len(parts) if trails is None else trails
+    inside, outside = (progress, None) if engine.samples else (None, progress)
     tasks = [
-        (part, layout, engine, values, k, inner, r, False, trail)
+        (part, layout, engine, values, k, inner, r, False, trail, inside)
         for part, k, r, trail in zip(parts, kinds, rngs, own, strict=True)
     ]
-    runs = run_tasks(fit_group, tasks, outer, progress)
+    runs = run_tasks(fit_group, tasks, outer, outside)
     totals = np.array([g.total for g in groups])
     out = []
     for v in range(len(runs[0])):

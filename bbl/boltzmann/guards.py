@@ -128,7 +128,8 @@ def warn_ordered(sample: Sample, folds: Folds, labels: Labels, stacklevel: int =
     Every predictor is tested within the groups, whole and level by level, with Bonferroni's correction.
     """
     K, F = len(labels.groups), len(folds)
-    parts = [np.flatnonzero(held) for held in folds.held]
+    counts = folds.held if sample.whole else (folds.held > 0).astype(float)
+    parts = [np.flatnonzero(held) for held in counts]
     levels = [len(own) + (sample.missing is not None) for own in labels.levels]
     log_p = np.empty(len(levels))
     for i, L in enumerate(levels):
@@ -136,7 +137,7 @@ def warn_ordered(sample: Sample, folds: Folds, labels: Labels, stacklevel: int =
         if sample.missing is not None:
             codes = np.where(sample.missing[:, i], L - 1, codes)
         cell = sample.response * L + codes
-        table = np.array([np.bincount(cell[at], held[at], K * L) for at, held in zip(parts, folds.held, strict=True)])
+        table = np.array([np.bincount(cell[at], held[at], K * L) for at, held in zip(parts, counts, strict=True)])
         table = table.reshape(F, K, L).swapaxes(0, 1)
         one = np.moveaxis(table, -1, 0)
         by_level = log_p_bound(np.stack([one, table.sum(axis=-1) - one], axis=-1))
@@ -148,7 +149,9 @@ def warn_ordered(sample: Sample, folds: Folds, labels: Labels, stacklevel: int =
         names = ", ".join(repr(labels.names[i]) for i in most[:3]) + (
             f" and {len(most) - 3} more" if len(most) > 3 else ""
         )
-        copies = ", or the copies of weighted rows lie together" if (sample.weights > 1.0).any() else ""
+        copies = (
+            ", or the copies of weighted rows lie together" if sample.whole and (sample.weights > 1.0).any() else ""
+        )
         warnings.warn(
             f"Levels of {names} are not spread over the consecutive folds as by chance (p < {LEVEL}): the rows are "
             f"ordered{copies}. A fold is then validated on other rows than it was trained on. Pass shuffle=True with a "

@@ -95,19 +95,7 @@ def _prediction_options(group: argparse._ArgumentGroup) -> None:
     )
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog=PROGRAM,
-        usage=f"{PROGRAM} [FORMULA DATA] [options]\n       {PROGRAM} predict MODEL NEWDATA [options]",
-        description="Fit a Boltzmann Bayes learner. Without arguments: the paper's Titanic session, on shipped data.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    parser.add_argument("formula", nargs="?", metavar="FORMULA", help="'y ~ .^2' or 'y ~ a * b + c'")
-    parser.add_argument("data", nargs="?", type=Path, metavar="DATA", help="table with the columns of the formula")
-    parser.add_argument("--version", action="version", version=f"bbl {bbl.__version__}")
-
+def _model_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("model")
     group.add_argument("--weights", metavar="COL", help="column of frequencies")
     group.add_argument("--method", choices=tuple(ENGINES), default="pseudo", help="default: pseudo")
@@ -131,10 +119,8 @@ def _parser() -> argparse.ArgumentParser:
     group.add_argument("--seed", type=int, default=0, metavar="N", help="of folds and sampling; default: 0")
     group.add_argument("--jobs", dest="n_jobs", type=int, metavar="N", help="threads; default: all cores")
 
-    group = parser.add_argument_group("Bayesian network classifiers", "In place of the Boltzmann machine.")
-    group.add_argument("--learner", choices=tuple(LEARNERS), help="how the structure is learnt; 'y ~ .' is the formula")
-    group.add_argument("--smooth", type=float, metavar="X", help="prior count of every cell; default: 0")
 
+def _fold_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("cross-validation")
     group.add_argument(
         "--cv", action="store_true", help="score one setting or a grid, as --lambda 0.01,0.1,1; keep a fit at the best"
@@ -146,6 +132,26 @@ def _parser() -> argparse.ArgumentParser:
         choices=("auc", "accuracy", "logloss", "brier"),
         help="default: auc for two groups, accuracy for more",
     )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=PROGRAM,
+        usage=f"{PROGRAM} [FORMULA DATA] [options]\n       {PROGRAM} predict MODEL NEWDATA [options]",
+        description="Fit a Boltzmann Bayes learner. Without arguments: the paper's Titanic session, on shipped data.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("formula", nargs="?", metavar="FORMULA", help="'y ~ .^2' or 'y ~ a * b + c'")
+    parser.add_argument("data", nargs="?", type=Path, metavar="DATA", help="table with the columns of the formula")
+    parser.add_argument("--version", action="version", version=f"bbl {bbl.__version__}")
+
+    _model_options(parser)
+    group = parser.add_argument_group("Bayesian network classifiers", "In place of the Boltzmann machine.")
+    group.add_argument("--learner", choices=tuple(LEARNERS), help="how the structure is learnt; 'y ~ .' is the formula")
+    group.add_argument("--smooth", type=float, metavar="X", help="prior count of every cell; default: 0")
+    _fold_options(parser)
 
     group = _table_options(parser)
     group.add_argument(

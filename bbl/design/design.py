@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -11,22 +10,32 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bbl.checks import choice, flag, near_match
-from bbl.design.factors import Column, Factor, factorise
+from bbl.checks import choice, flag
+from bbl.design.columns import (
+    check_groups,
+    check_levels,
+    check_size,
+    check_variable,
+    given_levels,
+    kept_rows,
+    level_counts,
+    mark_rows,
+    missing_rows,
+    read_column,
+    refuse_missing,
+)
+from bbl.design.factors import Factor, factorise
 from bbl.design.formula import FormulaTerms, parse
-from bbl.design.frames import Frame, to_frame
+from bbl.design.frames import to_frame
 from bbl.design.labels import Labels
 from bbl.design.stored import factor_from_dict, factor_to_dict, terms_from_dict, terms_to_dict
-from bbl.design.weights import check_weights
-from bbl.errors import BBLTypeError, DataError, DataWarning, LevelError
-from bbl.memory import check_memory
+from bbl.design.weights import named_weights
+from bbl.errors import DataError
 from bbl.rows.sample import Sample, code_dtype
 
-__all__ = ["MISSING", "Design", "missing_rows"]
+__all__ = ["MISSING", "Design"]
 
 MISSING = ("raise", "drop", "level", "marginal")
-FEW, LARGE = 20, 100  # distinct values that always pass as levels; levels that are warned of where they are rare:
-RARE = 6  # fewer observations per level than this
 MANY = 1000  # predictors whose pairs are announced before they are listed
 
 
@@ -89,6 +98,7 @@ class Design:
         announce: Callable[[int, int, np.ndarray], None] | None = None,
         declared: bool = False,
         order: int = 2,
+        whole: bool = True,
     ) -> tuple[Design, Sample, pd.Index]:
         """Read a formula against data, collect the levels, and encode the rows.
 
@@ -117,6 +127,8 @@ class Design:
             may be unknown (-1).
         order : int, default 2
             The most predictors in a term that the engine takes (`Engine.order`).
+        whole : bool, default True
+            Whether weights have to be whole numbers (`Engine.weights`).
 
         Returns
         -------
@@ -149,24 +161,24 @@ class Design:
         flag("novarOk", novarOk)
         choice("missing", missing, MISSING)
         flag("declared", declared)
-        named, counts = _weights(weights, frame, data)
+        named, counts = named_weights(weights, frame, data, whole)
         terms = parse(formula, frame.columns, () if named is None else (named,), order, empty=declared)
         m = len(terms.predictors)
         if announce is not None and m > MANY and terms.interactions.count(2) == m * (m - 1) // 2:
             used = np.flatnonzero(counts > 0)
-            sizes = _level_counts(frame, [terms.response, *terms.predictors], used, xlevels)
+            sizes = level_counts(frame, [terms.response, *terms.predictors], used, xlevels)
             announce(len(used), sizes[0], np.array(sizes[1:]))
-        keep, incomplete = _kept(frame, terms, counts, missing)
+        keep, incomplete = kept_rows(frame, terms, counts, missing)
         index = frame.index
         if len(keep) < frame.n:
             counts, index = counts[keep], index[keep]
-        given = _given(xlevels, terms)
-        response, y, blank = _read(frame, terms.response, keep, given, None, declared, missing)
-        _check_groups(response, y, declared)
+        given = given_levels(xlevels, terms)
+        response, y, blank = read_column(frame, terms.response, keep, given, None, declared, missing)
+        check_groups(response, y, declared)
         y = y.astype(np.intp)
         if blank is not None:
             y[blank] = -1
-        read = (_read(frame, name, keep, given, missing, declared) for name in terms.predictors)
+        read = (read_column(frame, name, keep, given, missing, declared) for name in terms.predictors)
         codes = np.empty((len(keep), len(terms.predictors)), dtype=np.uint8)
         factors, is_missing = [], None
         for i, (factor, own, own_missing) in enumerate(read):
@@ -174,12 +186,12 @@ class Design:
                 codes = codes.astype(own.dtype)
             codes[:, i] = own
             factors.append(factor)
-            is_missing = _marked(is_missing, codes.shape, i, own_missing)
+            is_missing = mark_rows(is_missing, codes.shape, i, own_missing)
         if not (novarOk or declared):
-            _check_variable(factors)
+            check_variable(factors)
         if not declared:
-            _check_levels(frame, factors, given, float(counts.sum()))
-        _check_size(terms, factors, len(response.levels))
+            check_levels(frame, factors, given, float(counts.sum()))
+        check_size(terms, factors, len(response.levels))
         if is_missing is not None:
             incomplete = round(float(counts[is_missing.any(axis=1)].sum()))
         marked = is_missing if missing == "marginal" else None
@@ -190,7 +202,7 @@ class Design:
     def kept(self, data: Any, weights: Any = None) -> np.ndarray:
         """Return which rows of the training data a fit uses: their positions in `data`; arguments as in `from_data`."""
         frame = to_frame(data)
-        return _kept(frame, self.terms, _weights(weights, frame, data)[1], self.missing)[0]
+        return kept_rows(frame, self.terms, named_weights(weights, frame, data, whole=False)[1], self.missing)[0]
 
     def groups(self, data: Any) -> np.ndarray:
         """Return the group of every row of the training data as codes, shape (n,); 0 where it is missing or none."""
@@ -231,11 +243,11 @@ class Design:
         for i, factor in enumerate(self.predictors):
             column = factorise(factor.name, frame.column(factor.name), "keep")
             if self.missing == "raise":
-                _refuse_missing(column)
+                refuse_missing(column)
             skip_missing = self.missing != "level"
             codes[:, i], strange = factor.encode(column, unseen, "newdata", skip_missing=skip_missing)
-            missing = _marked(missing, codes.shape, i, strange)
-            missing = _marked(missing, codes.shape, i, column.missing() if skip_missing else None)
+            missing = mark_rows(missing, codes.shape, i, strange)
+            missing = mark_rows(missing, codes.shape, i, column.missing() if skip_missing else None)
         return codes, missing
 
     def dropped(self, newdata: Any) -> np.ndarray | None:
@@ -252,7 +264,7 @@ class Design:
         frame = to_frame(data, "newdata")
         column = factorise(self.response.name, frame.column(self.response.name), "keep")
         if not (self.declared and self.missing == "marginal"):
-            _refuse_missing(column)
+            refuse_missing(column)
         y = self.response.encode(column, argument="newdata", skip_missing=True)[0].astype(np.intp)
         if (blank := column.missing()) is not None:
             y[blank] = -1
@@ -303,203 +315,3 @@ class Design:
         except (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
             raise DataError(f"the stored design is corrupt ({error}). Store it again with to_dict().") from None
         return cls(terms, response, predictors, missing, incomplete, declared)
-
-
-def _weights(weights: Any, frame: Frame, data: Any) -> tuple[Hashable | None, np.ndarray]:
-    """Return the column that holds the weights, if one does, and the weights of all rows."""
-    if frame.n == 0:
-        raise DataError(f"{frame.argument} has no rows. Give at least one row for each response group.")
-    if weights is not None and frame.has(weights):
-        return weights, check_weights(frame.column(weights), frame.n)
-    if isinstance(weights, str):
-        hint = near_match(weights, frame.columns) or "."
-        raise DataError(
-            f"weights={weights!r} is not a column of the data{hint} Give the name of one, or an array.",
-            argument="weights",
-            column=weights,
-        )
-    return None, check_weights(weights, frame.n, data=data)
-
-
-def _given(xlevels: Mapping | None, terms: FormulaTerms) -> dict[Hashable, Factor]:
-    """Check the levels that the user gives."""
-    if xlevels is None:
-        return {}
-    if not isinstance(xlevels, Mapping):
-        raise BBLTypeError(
-            f"xlevels must be a dict of column names to lists of levels; got {type(xlevels).__name__}.",
-            argument="xlevels",
-        )
-    used = (terms.response, *terms.predictors)
-    for name in xlevels:
-        if name not in used:
-            hint = near_match(name, used) or "."
-            raise DataError(
-                f"xlevels names {name!r}, which the formula does not use{hint} Leave it out.",
-                column=name,
-                argument="xlevels",
-            )
-    return {name: Factor.given(name, levels) for name, levels in xlevels.items()}
-
-
-def missing_rows(frame: Frame, names: Iterable[Hashable]) -> np.ndarray:
-    """Return which rows have a missing value in one of the columns `names`."""
-    out = np.zeros(frame.n, dtype=bool)
-    for name in names:
-        is_missing = factorise(name, frame.column(name), "keep").missing()
-        if is_missing is not None:
-            out |= is_missing
-    return out
-
-
-def _refuse_missing(column: Column) -> None:
-    """Raise a DataError if a column of new data has missing values: what the fit could do about them is past."""
-    is_missing = column.missing()
-    if is_missing is not None:
-        count = int(is_missing.sum())
-        raise DataError(
-            f"column {column.name!r} of newdata has {count} missing value{'s' * (count > 1)}, and the model was fitted "
-            "with missing='raise'. Predict the other rows alone, or fit with missing='marginal': predict then sums "
-            "missing predictors out, and a fit to complete rows stays the same.",
-            column=column.name,
-            argument="newdata",
-        )
-
-
-def _kept(frame: Frame, terms: FormulaTerms, counts: np.ndarray, missing: str) -> tuple[np.ndarray, int]:
-    """Return the rows that are used, and the weight of those dropped for missing values."""
-    keep = np.flatnonzero(counts > 0)
-    return _drop(frame, (terms.response, *terms.predictors), keep, counts) if missing == "drop" else (keep, 0)
-
-
-def _drop(frame: Frame, names: Iterable[Hashable], keep: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, int]:
-    """Return which of the rows to `keep` have no missing value, and the weight of the others."""
-    is_missing = missing_rows(frame, names)[keep]
-    if is_missing.all():
-        raise DataError(
-            "every row has a missing value, so missing='drop' leaves none. Leave the predictors with most of them out "
-            "of the formula, or use missing='level' or 'marginal'.",
-            argument="missing",
-        )
-    return keep[~is_missing], round(float(counts[keep[is_missing]].sum()))
-
-
-def _marked(mask: np.ndarray | None, shape: tuple[int, ...], i: int, rows: np.ndarray | None) -> np.ndarray | None:
-    """Return the mask, made when first needed, with the `rows` of column `i` set too."""
-    if rows is not None:
-        mask = np.zeros(shape, dtype=bool) if mask is None else mask
-        mask[:, i] |= rows
-    return mask
-
-
-def _read(
-    frame: Frame,
-    name: Hashable,
-    keep: np.ndarray,
-    given: dict,
-    missing: str | None,
-    declared: bool = False,
-    policy: str | None = None,
-) -> tuple[Factor, np.ndarray, np.ndarray | None]:
-    """Return a column's factor, codes and missing values, from the rows to keep.
-
-    For the response `missing` is None; it may be unknown where `declared` levels count and `policy` is "marginal".
-    """
-    series = frame.column(name)
-    column = factorise(name, series if len(keep) == frame.n else series.iloc[keep], missing or "keep")
-    is_missing = column.missing()
-    known = missing is not None or (declared and policy == "marginal")
-    if not known and is_missing is not None:
-        count = int(is_missing.sum())
-        raise DataError(
-            f"column {name!r} has {count} missing value{'s' * (count > 1)}, and is the response, which has to be "
-            f"known. Drop the rows: data.dropna(subset=[{name!r}]), or missing='drop'.",
-            column=name,
-        )
-    factor = given[name] if name in given else Factor.collect(column, keep_order=missing is None, unused=declared)
-    if not factor.levels:
-        raise DataError(f"column {name!r} has no value that is not missing. Leave it out of the formula.", column=name)
-    if is_missing is not None and missing == "level":
-        factor = factor.with_missing()
-    argument = "xlevels" if name in given else "data"
-    return factor, factor.encode(column, argument=argument, skip_missing=missing in ("marginal", None))[0], is_missing
-
-
-def _level_counts(frame: Frame, names: list[Hashable], keep: np.ndarray, xlevels: Mapping | None) -> list[int]:
-    """Return how many levels columns have, at least 2, without judging them."""
-    out = []
-    for name in names:
-        given = xlevels.get(name) if isinstance(xlevels, Mapping) else None
-        series = frame.column(name)
-        try:
-            count = (
-                len(given) if given is not None else (series.iloc[keep] if len(keep) < frame.n else series).nunique()
-            )
-        except (TypeError, NotImplementedError):  # what cannot be levels is refused later
-            count = 2
-        out.append(max(2, count))
-    return out
-
-
-def _check_groups(response: Factor, y: np.ndarray, declared: bool) -> None:
-    if len(response.levels) < 2:
-        raise DataError(
-            f"the response {response.name!r} has the single level {response.levels[0]!r}, so there is nothing to "
-            "tell apart. Give data of at least two groups.",
-            column=response.name,
-        )
-    empty = np.flatnonzero(np.bincount(y, minlength=len(response.levels)) == 0)
-    if len(empty) and not declared:
-        raise LevelError(
-            f"the response {response.name!r} has no rows of level {response.levels[empty[0]]!r}. Leave it out of "
-            "xlevels.",
-            column=response.name,
-            argument="xlevels",
-        )
-
-
-def _check_size(terms: FormulaTerms, factors: list[Factor], K: int) -> None:
-    """Refuse a model of higher terms that would not fit into memory, before its terms are listed."""
-    if terms.order > 2:
-        count = [terms.interactions.count(k) for k in range(2, terms.order + 1)]
-        size = terms.interactions.n_couplings([len(f.levels) for f in factors])
-        check_memory(
-            16.0 * (K + 1) * size + sum(32.0 * k * n for k, n in enumerate(count, 2)),
-            f"A model of {sum(count)} terms with {size} couplings in each of {K} groups",
-            f"Ask for terms of a lower order than {terms.order}, or of fewer predictors.",
-        )
-
-
-def _check_variable(factors: list[Factor]) -> None:
-    constant = [f.name for f in factors if len(f.levels) < 2]
-    if constant:
-        shown = ", ".join(map(repr, constant[:5])) + (f", and {len(constant) - 5} more" * (len(constant) > 5))
-        raise LevelError(
-            f"predictors with one level: {shown}. Drop them with removeConst(data), give their levels in xlevels, or "
-            "pass novarOk=True.",
-            column=constant[0],
-        )
-
-
-def _check_levels(frame: Frame, factors: list[Factor], given: Mapping, total: float) -> None:
-    """Refuse columns that are identifiers, unless their levels are declared; warn of many rare levels."""
-    rare = []
-    for factor in factors:
-        L, name = len(factor.levels), factor.name
-        declared = name in given or isinstance(frame.column(name).dtype, pd.CategoricalDtype)
-        if L > FEW and total < 2 * L and not declared:
-            raise DataError(
-                f"column {name!r} looks like an identifier: {L} distinct values in {total:.0f} observations. Leave it "
-                f"out of the formula (- {name}), or group its values; if each of them is a level, make it a category.",
-                column=name,
-            )
-        if L > LARGE and total < RARE * L:
-            rare.append(f"{name!r} ({L} levels in {total:.0f} observations)")
-    if rare:
-        more = f" and {len(rare) - 3} more" if len(rare) > 3 else ""
-        warnings.warn(
-            f"Most levels are rare in {', '.join(rare[:3])}{more}: a fit takes long, and says little about them. Group "
-            "the rare levels, or leave the predictor out.",
-            DataWarning,
-            stacklevel=4,
-        )

@@ -9,12 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from bbl.design.design import _weights
 from bbl.design.factors import Column, Factor, factorise
 from bbl.design.formula import parse
 from bbl.design.frames import Frame, to_frame
 from bbl.design.stored import factor_from_dict, factor_to_dict
-from bbl.design.weights import check_weights
+from bbl.design.weights import check_weights, named_weights
 from bbl.errors import BBLTypeError, DataError, FormulaError
 
 __all__ = ["Entries", "TwoWay"]
@@ -91,7 +90,7 @@ class TwoWay:
         if formula is None:
             return _read_matrix(data, weights, holds)
         frame = to_frame(data)
-        named, counts = _weights(weights, frame, data)
+        named, counts = named_weights(weights, frame, data)
         response, rows, columns = _terms(formula, frame, named)
         keep = np.flatnonzero(counts > 0)
         factors, codes = [], []

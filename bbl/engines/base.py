@@ -10,6 +10,7 @@ import numpy as np
 
 from bbl.errors import OptionError
 from bbl.model.layout import Layout
+from bbl.model.ranking import interaction_strength
 from bbl.rows.sample import Sample
 
 __all__ = ["Engine", "EngineFit", "Equations", "Note", "Tuned"]
@@ -61,6 +62,14 @@ class EngineFit:
     unbounded : tuple of (int, int, int, int)
         For each predictor without a finite optimum, a parameter of it that grows without end: predictor, level code,
         and those of the predictor it is coupled to (-1 for a field).
+    sd : ndarray, shape (layout.size,), or None
+        Posterior standard deviations of `theta`, which then is the posterior mean.
+    draws : ndarray, shape (chains, draws, layout.size), or None
+        Draws from the posterior.
+    state : dict of str to ndarray
+        What else the engine wants to have again when it is asked about this fit; kept in model files.
+    history : dict of str to ndarray
+        How the fit went: columns of equal length, the first of which counts.
     """
 
     theta: np.ndarray
@@ -73,6 +82,10 @@ class EngineFit:
     converged: np.ndarray = field(default_factory=lambda: np.ones(0, dtype=bool))
     notes: tuple[Note, ...] = ()
     unbounded: tuple[tuple[int, int, int, int], ...] = ()
+    sd: np.ndarray | None = None
+    draws: np.ndarray | None = None
+    state: dict[str, np.ndarray] = field(default_factory=dict)
+    history: dict[str, np.ndarray] = field(default_factory=dict)
 
     def log_z(self, kind: str) -> float | None:
         """Return ln Z of this kind ("pseudo", "half" or "mf") where the engine has it at hand."""
@@ -152,8 +165,14 @@ class Engine:
     needs : {"each", "pairs", "neighbours"}
         What must be known together in some row, where values are missing: each predictor, each two predictors, or a
         predictor and all that it interacts with.
+    weights : {"counts", "real"}
+        Whether the weights of rows are how often each was observed, or may be any positive numbers.
     solves : bool
         Whether it solves likelihood equations, so that there are standard errors.
+    samples : bool
+        Whether `path` draws random numbers and takes its time: then it is handed `rng` and `progress` too.
+    posterior : str
+        What its posterior is, in words, where its fits have an `sd`; else empty.
     classifier : dict
         Options that `BBLClassifier` sets where the user does not, so that any table can be fitted.
     """
@@ -164,7 +183,10 @@ class Engine:
     log_z: ClassVar[str] = "exact"
     stepwise: ClassVar[bool] = False
     needs: ClassVar[str] = "each"
+    weights: ClassVar[str] = "counts"
     solves: ClassVar[bool] = False
+    samples: ClassVar[bool] = False
+    posterior: ClassVar[str] = ""
     classifier: ClassVar[dict[str, Any]] = {}
 
     @property
@@ -182,12 +204,21 @@ class Engine:
         """The value of the option that is tuned; nan if there is none."""
         return float("nan") if self.tuned is None else float(getattr(self, self.tuned.option))
 
+    def generator(self, rng: np.random.Generator) -> np.random.Generator:
+        """Return what the fits of a call draw from, given the call's own generator."""
+        return rng
+
     def layout(self, sample: Sample, layout: Layout) -> Layout:
         """Return the layout of the parameters that this engine fits to the rows of all groups."""
         return layout
 
     def check_equations(self) -> None:
         """Raise an OptionError if there are no `equations`, and so no standard errors."""
+        if self.posterior:
+            raise OptionError(
+                f"method={self.name!r} has a posterior, not tests: inference().table() and interactions() tell it.",
+                argument="method",
+            )
         if not self.solves:
             raise OptionError(
                 f"Standard errors are there for methods that solve likelihood equations (such as method='pseudo' and "
@@ -208,8 +239,28 @@ class Engine:
         return 0.0
 
     def path(self, sample: Sample, layout: Layout, values: Sequence[float] | None = None, workers: int = 1):
-        """Fit one group at each of `values` of the tuned option; None for the engine's own setting."""
+        """Fit one group at each of `values` of the tuned option; None for the engine's own setting.
+
+        An engine that `samples` also takes ``rng``, a Generator that is this group's alone, and ``progress``, None or a
+        function that is told of each share of the fit that is done, and in a few words how it goes.
+        """
         raise NotImplementedError
+
+    def strength_posterior(
+        self, layout: Layout, fit: EngineFit, tau: float, rng: np.random.Generator
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return of every pair the posterior sd of its strength, and the probability that its couplings exceed `tau`.
+
+        `tau` is compared with the root mean square of a pair's couplings in the zero-sum gauge, reference levels
+        included, so that pairs with different numbers of levels are held to one standard. With two levels it is the
+        Ising coupling.
+        """
+        if fit.draws is None:
+            nothing = np.full(len(layout.pairs), np.nan)
+            return nothing, nothing
+        strength = np.array([interaction_strength(layout, theta) for theta in fit.draws.reshape(-1, layout.size)])
+        cells = np.sqrt(layout.n_levels[layout.pairs].astype(float).prod(axis=1))
+        return strength.std(axis=0, ddof=1), (strength > tau * cells).mean(axis=0)
 
     def compare(
         self, sample: Sample, layout: Layout, values: Sequence[float] | None, trail: Mapping[float, np.ndarray]
@@ -224,9 +275,9 @@ class Engine:
         """
         return self.path(sample, layout, values)
 
-    def fit(self, sample: Sample, layout: Layout, workers: int = 1) -> EngineFit:
-        """Fit one group at the engine's own settings."""
-        return self.path(sample, layout, None, workers)[0]
+    def fit(self, sample: Sample, layout: Layout, workers: int = 1, **told: Any) -> EngineFit:
+        """Fit one group at the engine's own settings; what it is `told` is `rng` and `progress`, where it `samples`."""
+        return self.path(sample, layout, None, workers, **told)[0]
 
     def at(self, value: float) -> Engine:
         """Return the same engine with the tuned option set to `value`."""

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 
-from bbl._ext import newton
-from bbl._ext.pseudo import CONVERGED, STUCK, PseudoProblem, memory_estimate
+from bbl._ext.pseudo import CONVERGED, memory_estimate
 from bbl.checks import choice, flag, integer, real
 from bbl.engines.base import Engine, EngineFit, Equations, Note, Tuned
 from bbl.engines.naive import absent_levels
+from bbl.engines.pseudo_solvers import FINEST, POLISH_SIZE, Sites, Solution, by_lbfgs, by_newton, is_small
 from bbl.errors import BBLTypeError, OptionError
 from bbl.memory import check_memory
 from bbl.model.godambe import neighbour_columns
@@ -21,17 +20,12 @@ from bbl.model.layout import Layout
 from bbl.model.moments import frequencies, level_counts, log_ratio, one_hot, usable_rows
 from bbl.model.pairwise import from_matrix
 from bbl.model.unpenalised import unpenalised
-from bbl.parallel import run_tasks, serial_blas, stop_flag
 from bbl.rows.sample import Sample
 
 __all__ = ["PseudoLikelihood"]
 
-FINEST = {"double": 0.0, "single": 1e-5}  # gradient norm that a precision can be asked for,
-FLOOR = {"double": 1e-8, "single": 1e-4}  # and at which it has converged where it gets no further
-NEAR = 1e-4  # gradient norm from which Newton's method takes a step or two to the optimum
 HARMLESS = 1e-6  # one that moves coefficients in the fourth decimal at most: no reason for a warning
 COMPARED, CLOSER = 3e-4, 1e-5  # gradient norms that are enough to compare penalties, and those that come close
-NEWTON_WORK, NEWTON_SIZE, POLISH_SIZE = 3e4, 256, 1024
 SURE, ROWS = 10.0, 4096  # log odds at which a predictor is all but certain; rows at a time
 
 
@@ -239,7 +233,7 @@ class PseudoLikelihood(Engine):
         With a `trail`, see `compare`; it gets what is solved.
         """
         out: list[Any] = [None] * len(grid)
-        small, solve = _is_small(sample, layout), None
+        small, solve = is_small(sample, layout), None
         site_theta = np.zeros((layout.D, 1 + layout.D))
         site_theta[:, 0] = np.concatenate([log_ratio(f) for f in frequencies(sample, layout, 1.0)])
         sites, engine = None, self
@@ -253,7 +247,7 @@ class PseudoLikelihood(Engine):
             elif sites is not None:  # a warm start; the finished fit keeps its own
                 site_theta = site_theta.copy()
             if solve is None:
-                solve = _by_newton if small else _by_lbfgs(sample, layout, engine.precision)
+                solve = by_newton if small else by_lbfgs(sample, layout, engine.precision)
             sites = Sites(layout.m)
             normaliser = solve(engine, sample, layout, lambda_, self._lambdah(lambda_), site_theta, sites, workers)
             if trail is not None:
@@ -329,22 +323,6 @@ def unbounded_parameters(
     return tuple(out)
 
 
-class Sites:
-    """What the kernels report of each predictor."""
-
-    def __init__(self, m: int):
-        self.value, self.norm = np.zeros(m), np.zeros(m)
-        self.n_iter, self.n_eval, self.status = (np.zeros(m, dtype=np.int32) for _ in range(3))
-
-    def take(self, to: list[int], other: Sites, source: np.ndarray, share: float) -> None:
-        """Copy what `other` reports of the predictors `source`, whose objective counts for a `share` of all rows."""
-        for name, values in vars(self).items():
-            values[to] = getattr(other, name)[source] * (share if name == "value" else 1)
-
-
-Solution = tuple[np.ndarray, Sites, Callable | None]
-
-
 def _on_the_line(trail: Mapping[float, np.ndarray], lambda_: float) -> np.ndarray:
     """Return the point at `lambda_` of the line, in the logarithm of the penalty, through the two nearest solutions.
 
@@ -357,70 +335,3 @@ def _on_the_line(trail: Mapping[float, np.ndarray], lambda_: float) -> np.ndarra
     weak, strong = known[at - 1], known[at]
     share = float(np.log(lambda_ / weak) / np.log(strong / weak))
     return (1.0 - share) * trail[weak] + share * trail[strong]
-
-
-def _is_small(sample: Sample, layout: Layout) -> bool:
-    """Whether Newton's Hessians are cheap enough to be worth their exactness (a fraction of a millisecond each)."""
-    top = float(layout.n_levels.max()) - 1.0
-    active = 1.0 + layout.mask.sum(axis=1).max(initial=0)
-    widest = top * (1.0 + (layout.mask @ (layout.n_levels - 1)).max(initial=0))
-    return sample.n * (top * active) ** 2 < NEWTON_WORK and widest < NEWTON_SIZE
-
-
-def _by_newton(engine, sample, layout, lambda_, lambdah, site_theta, sites, workers, only=None) -> None:
-    """Solve all predictors, or those of `only`, by Newton's method."""
-    which = np.arange(layout.m) if only is None else only
-    newton.solve_sites(
-        sample.codes,
-        sample.weights,
-        sample.total,
-        layout.start,
-        layout.mask.view(np.uint8),
-        which.astype(np.int32),
-        lambda_,
-        lambdah,
-        engine.tolerance,
-        engine.itmax,
-        site_theta,
-        sites.value,
-        sites.norm,
-        sites.n_iter,
-        sites.status,
-    )
-
-
-def _solve_task(problem: PseudoProblem, task: int, numbers: tuple, out: dict) -> None:
-    lambda_, lambdah, tolerance, itmax, theta = numbers
-    problem.solve(task, lambda_, lambdah, tolerance, itmax, theta, stop=stop_flag(), **out)
-
-
-def _by_lbfgs(sample: Sample, layout: Layout, precision: str):
-    """Prepare the rows for the vectorised kernel, once for all penalties; return the solver."""
-    with serial_blas():
-        problem = PseudoProblem(sample.codes, sample.weights, layout.n_levels, layout.mask, precision=precision)
-
-    def solve(engine, sample, layout, lambda_, lambdah, site_theta, sites, workers):
-        tolerance = max(engine.tolerance, FINEST[precision])
-        options = (lambda_, lambdah, tolerance, engine.itmax, site_theta)
-        out = {
-            "grad_norm": sites.norm,
-            "n_iter": sites.n_iter,
-            "n_eval": sites.n_eval,
-            "status": sites.status,
-            "value": sites.value,
-        }
-        tasks = [(task, options, out) for task in range(problem.n_tasks)]
-        stop = stop_flag()
-        run_tasks(partial(_solve_task, problem), tasks, workers, shared=True)
-        if stop[0]:  # told to give up: nobody looks at this fit, and what is unfinished is not to be polished
-            return None
-        # near rounding a quasi-Newton line search may find nothing better, and on flat objectives it creeps
-        near = (sites.status != CONVERGED) & (sites.norm <= NEAR)
-        stuck = np.flatnonzero(near | (sites.status == STUCK))
-        if len(stuck) and precision == "double" and layout.D * (layout.n_levels[stuck].max() - 1) < POLISH_SIZE:
-            _by_newton(engine, sample, layout, lambda_, lambdah, site_theta, sites, workers, stuck)
-        # what is left there is the floor that rounding sets
-        sites.status[(sites.status == STUCK) & (sites.norm <= FLOOR[precision])] = CONVERGED
-        return partial(problem.log_normaliser, site_theta)
-
-    return solve

@@ -1,4 +1,4 @@
-"""Gibbs sampling of one group's model on plain arrays: chains, draws and the highest state."""
+"""Gibbs sampling of one group's model on plain arrays: chains and draws."""
 
 from __future__ import annotations
 
@@ -10,25 +10,16 @@ import numpy as np
 from bbl._ext import energy as energy_kernel
 from bbl._ext import gibbs as kernel
 from bbl.checks import flag, generator, integer
-from bbl.errors import BBLTypeError, DataError, OptionError
+from bbl.errors import OptionError
 from bbl.memory import check_memory
 from bbl.model.layout import Layout
 from bbl.model.moments import pair_counts
+from bbl.model.pairwise import check_model, check_shapes, to_floats
 from bbl.parallel import n_workers, run_tasks
 from bbl.rows.sample import Sample, code_dtype
 
-__all__ = [
-    "MAX_STATES",
-    "Chains",
-    "GibbsDraws",
-    "gibbs",
-    "map_state",
-    "state_codes",
-    "state_energies",
-]
+__all__ = ["Chains", "GibbsDraws", "gibbs"]
 
-MAX_STATES = 2**20
-LARGEST = 1e30
 SLICE_SECONDS = 0.1
 
 
@@ -157,8 +148,8 @@ class Chains:
             If a shape is not that of the model.
         """
         same = J is None
-        h, J = _floats("h", h), self.J if same else _floats("J", J)
-        _check_shapes(h, J, len(self.h))
+        h, J = to_floats("h", h), self.J if same else to_floats("J", J)
+        check_shapes(h, J, len(self.h))
         if not same:  # even if it is the same array, for its values may be others
             fixed = (self.n_levels, self.start, self.by_levels, self.lanes)
             self._table = kernel.pack_couplings(J, *fixed, table=self._table)
@@ -317,109 +308,3 @@ def gibbs(
     return GibbsDraws(
         chain_best[top].copy(), float(chain_energy[top]), chain_best, chain_energy, chains.codes, draws, energy
     )
-
-
-def check_levels(n_levels) -> np.ndarray:
-    """Return `n_levels` as int32 array (m,), or say what is wrong with it."""
-    levels = np.asarray(n_levels)
-    usable = levels.ndim == 1 and levels.size and levels.dtype.kind in "iu"
-    if not usable or levels.min() < 2 or levels.max() >= 2**31:
-        raise OptionError(
-            "n_levels must hold one whole number of at least 2 (and below 2**31) per predictor.", argument="n_levels"
-        )
-    return np.ascontiguousarray(levels, dtype=np.int32)
-
-
-def check_model(h, J, n_levels) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return `h`, `J`, `n_levels` and the first column of each predictor as kernel arrays, or say what is wrong."""
-    levels = check_levels(n_levels)
-    start = np.concatenate(([0], np.cumsum(levels.astype(np.intp) - 1)))
-    D = int(start[-1])
-    h, J = _floats("h", h), _floats("J", J)
-    _check_shapes(h, J, D)
-    for name, array in (("h", h), ("J", J)):
-        if not (np.abs(array) < LARGEST).all():
-            raise DataError(
-                f"{name} holds values that are not finite or exceed {LARGEST:g}; refit with a penalty.", argument=name
-            )
-    if not np.array_equal(J, J.T):
-        raise DataError("J is not symmetric; give both triangles with equal values.", argument="J")
-    for lo, hi in zip(start[:-1], start[1:], strict=True):
-        if J[lo:hi, lo:hi].any():
-            raise DataError("J couples levels of one predictor; set those blocks to 0.", argument="J")
-    return h, J, levels, start
-
-
-def _check_shapes(h: np.ndarray, J: np.ndarray, D: int) -> None:
-    for name, array, shape in (("h", h, (D,)), ("J", J, (D, D))):
-        if array.shape != shape:
-            raise DataError(f"{name} has shape {array.shape}; n_levels asks for {shape}.", argument=name)
-
-
-def _floats(argument: str, value) -> np.ndarray:
-    array = np.asarray(value)
-    if array.dtype.kind not in "iuf":
-        raise BBLTypeError(f"{argument} must be an array of numbers; got dtype {array.dtype}.", argument=argument)
-    return np.ascontiguousarray(array, dtype=np.float64)
-
-
-def state_energies(h, J, n_levels) -> np.ndarray:
-    """Return the energies of all states, the last predictor running fastest.
-
-    Parameters
-    ----------
-    h, J, n_levels
-        The model, see `Chains`.
-
-    Returns
-    -------
-    ndarray of float64, shape (prod(n_levels),)
-
-    Raises
-    ------
-    OptionError
-        If there are more than 2**20 states.
-
-    Examples
-    --------
-    >>> state_energies([0.5, -1.0], [[0.0, 3.0], [3.0, 0.0]], [2, 2])
-    array([ 0. , -1. ,  0.5,  2.5])
-    """
-    h, J, levels, start = check_model(h, J, n_levels)
-    if levels.prod(dtype=float) > MAX_STATES:
-        raise OptionError(
-            f"{levels.prod(dtype=float):.3g} states are too many to list (at most {MAX_STATES}); use gibbs().",
-            argument="n_levels",
-        )
-    E, m = np.zeros(tuple(levels)), len(levels)
-    for i in range(m):
-        own = slice(start[i], start[i + 1])
-        E += np.pad(h[own], (1, 0)).reshape(-1, *(1,) * (m - 1 - i))
-        for j in range(i + 1, m):
-            table = np.pad(J[own, start[j] : start[j + 1]], ((1, 0), (1, 0)))
-            if table.any():
-                E += table.reshape(levels[i], *(1,) * (j - i - 1), levels[j], *(1,) * (m - 1 - j))
-    return E.ravel()
-
-
-def state_codes(index, n_levels) -> np.ndarray:
-    """Return the codes (n, m) of the states at the positions `index` (n,) of `state_energies`."""
-    levels = np.asarray(n_levels)
-    return np.column_stack(np.unravel_index(index, tuple(levels))).astype(code_dtype(levels))
-
-
-def map_state(h, J, n_levels) -> tuple[np.ndarray, float]:
-    """Return the state of highest energy and that energy, by listing all states (at most 2**20).
-
-    Ties go to the state that comes first, the last predictor running fastest. Arguments and errors as for
-    `state_energies`.
-
-    Examples
-    --------
-    >>> codes, energy = map_state([0.5, -1.0], [[0.0, 3.0], [3.0, 0.0]], [2, 2])
-    >>> codes.tolist(), energy
-    ([1, 1], 2.5)
-    """
-    E = state_energies(h, J, n_levels)
-    top = int(np.argmax(E))
-    return state_codes([top], n_levels)[0], float(E[top])

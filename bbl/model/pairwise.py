@@ -1,12 +1,15 @@
-"""Pairwise: fields and couplings of pairs as a vector (D,) and a symmetric matrix (D, D), and back."""
+"""Pairwise: fields and couplings of pairs as a vector (D,) and a symmetric matrix (D, D), checked, and back."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from bbl.errors import BBLTypeError, DataError, OptionError
 from bbl.model.layout import Layout
 
-__all__ = ["cells", "from_matrix", "to_matrix"]
+__all__ = ["cells", "check_levels", "check_model", "check_shapes", "from_matrix", "to_floats", "to_matrix"]
+
+LARGEST = 1e30
 
 
 def cells(layout: Layout) -> tuple[np.ndarray, np.ndarray]:
@@ -61,3 +64,47 @@ def from_matrix(layout: Layout, h: np.ndarray, J: np.ndarray) -> np.ndarray:
     theta[layout.D :] += J[col, row]
     theta[layout.D :] *= 0.5
     return theta
+
+
+def check_levels(n_levels) -> np.ndarray:
+    """Return `n_levels` as int32 array (m,), or say what is wrong with it."""
+    levels = np.asarray(n_levels)
+    usable = levels.ndim == 1 and levels.size and levels.dtype.kind in "iu"
+    if not usable or levels.min() < 2 or levels.max() >= 2**31:
+        raise OptionError(
+            "n_levels must hold one whole number of at least 2 (and below 2**31) per predictor.", argument="n_levels"
+        )
+    return np.ascontiguousarray(levels, dtype=np.int32)
+
+
+def check_model(h, J, n_levels) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return `h`, `J`, `n_levels` and the first column of each predictor as kernel arrays, or say what is wrong."""
+    levels = check_levels(n_levels)
+    start = np.concatenate(([0], np.cumsum(levels.astype(np.intp) - 1)))
+    D = int(start[-1])
+    h, J = to_floats("h", h), to_floats("J", J)
+    check_shapes(h, J, D)
+    for name, array in (("h", h), ("J", J)):
+        if not (np.abs(array) < LARGEST).all():
+            raise DataError(
+                f"{name} holds values that are not finite or exceed {LARGEST:g}; refit with a penalty.", argument=name
+            )
+    if not np.array_equal(J, J.T):
+        raise DataError("J is not symmetric; give both triangles with equal values.", argument="J")
+    for lo, hi in zip(start[:-1], start[1:], strict=True):
+        if J[lo:hi, lo:hi].any():
+            raise DataError("J couples levels of one predictor; set those blocks to 0.", argument="J")
+    return h, J, levels, start
+
+
+def check_shapes(h: np.ndarray, J: np.ndarray, D: int) -> None:
+    for name, array, shape in (("h", h, (D,)), ("J", J, (D, D))):
+        if array.shape != shape:
+            raise DataError(f"{name} has shape {array.shape}; n_levels asks for {shape}.", argument=name)
+
+
+def to_floats(argument: str, value) -> np.ndarray:
+    array = np.asarray(value)
+    if array.dtype.kind not in "iuf":
+        raise BBLTypeError(f"{argument} must be an array of numbers; got dtype {array.dtype}.", argument=argument)
+    return np.ascontiguousarray(array, dtype=np.float64)

@@ -4,15 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from bbl.model.gauge import equal_tables, zero_sum
 from bbl.model.layout import Layout
 
-__all__ = ["interaction_strength", "zero_sum"]
-
-
-def zero_sum(tables: np.ndarray) -> np.ndarray:
-    """Return tables (..., L_i, L_j) less the means over their rows and columns: couplings in the zero-sum gauge."""
-    tables = tables - tables.mean(axis=-1, keepdims=True)
-    return tables - tables.mean(axis=-2, keepdims=True)
+__all__ = ["interaction_strength"]
 
 
 def interaction_strength(layout: Layout, theta: np.ndarray, apc: bool = False) -> np.ndarray:
@@ -32,10 +27,7 @@ def interaction_strength(layout: Layout, theta: np.ndarray, apc: bool = False) -
         the gauge in which fields explain as much as they can.
     """
     strength = np.empty(len(layout.pairs))
-    levels = layout.n_levels[layout.pairs]
-    for a, b in np.unique(levels, axis=0):
-        rows = np.flatnonzero((levels == (a, b)).all(axis=1))
-        cells = layout.pair_start[rows, None] + np.arange((a - 1) * (b - 1))
+    for rows, cells, a, b in equal_tables(layout):
         tables = np.zeros((len(rows), a, b))
         tables[:, 1:, 1:] = theta[cells].reshape(-1, a - 1, b - 1)
         strength[rows] = np.sqrt((zero_sum(tables) ** 2).sum(axis=(1, 2)))

@@ -9,9 +9,10 @@ import numpy as np
 from bbl.checks import choice, generator, integer, real
 from bbl.errors import OptionError
 from bbl.memory import check_memory
-from bbl.model.chains import MAX_STATES, check_levels, gibbs, state_codes, state_energies
+from bbl.model.chains import gibbs
 from bbl.model.layout import Layout
-from bbl.model.pairwise import to_matrix
+from bbl.model.listing import MAX_STATES, state_codes, state_energies
+from bbl.model.pairwise import check_levels, to_matrix
 from bbl.rows.sample import code_dtype
 
 __all__ = ["random_parameters", "sample_groups", "sample_states"]

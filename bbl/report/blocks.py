@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from bbl.report.format import label_text, table_text
 from bbl.report.summary import Section, Summary
-from bbl.report.text import label_text, table_text
 
 __all__ = ["CRITERIA", "blocks_summary", "blocks_text"]
 

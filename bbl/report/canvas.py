@@ -16,7 +16,7 @@ import numpy as np
 
 from bbl.design.labels import Labels
 from bbl.errors import OptionError
-from bbl.report.text import label_text
+from bbl.report.format import label_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -7,7 +7,7 @@ import re
 
 import pandas as pd
 
-from bbl.report.text import format_column, label_text
+from bbl.report.format import format_column, label_text
 
 __all__ = ["html_table", "html_text", "latex_table", "latex_text"]
 

@@ -8,8 +8,9 @@ from typing import Any
 import pandas as pd
 
 from bbl.design.labels import Labels
+from bbl.report.format import label_text
 from bbl.report.summary import Section, Summary
-from bbl.report.text import head_text, label_text
+from bbl.report.text import head_text
 
 __all__ = ["network_summary"]
 

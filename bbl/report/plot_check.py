@@ -25,8 +25,8 @@ from bbl.report.canvas import (
     shortened,
     title_inches,
 )
+from bbl.report.format import label_text
 from bbl.report.grid import MOST_PANELS, Grid, balanced, shown_note
-from bbl.report.text import label_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -11,8 +11,9 @@ import numpy as np
 from bbl.checks import integer
 from bbl.design.labels import Labels
 from bbl.errors import DataError, OptionError
+from bbl.model.gauge import zero_sum
 from bbl.model.parameters import Parameters
-from bbl.model.ranking import interaction_strength, zero_sum
+from bbl.model.ranking import interaction_strength
 from bbl.report.canvas import (
     LARGEST,
     LINE,
@@ -30,8 +31,8 @@ from bbl.report.canvas import (
     text_inches,
     title_inches,
 )
+from bbl.report.format import label_text
 from bbl.report.grid import MOST_PANELS, Grid, balanced, shown_note
-from bbl.report.text import label_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from bbl.report.text import label_text
+from bbl.report.format import label_text
 
 __all__ = ["bif_text", "structure_text"]
 

@@ -11,8 +11,9 @@ import numpy as np
 import pandas as pd
 
 from bbl.design.labels import Labels
+from bbl.report.format import DIGITS, WIDTH, format_numbers, label_text, table_text
 from bbl.report.markup import html_table, html_text, latex_table, latex_text
-from bbl.report.text import DIGITS, WIDTH, format_numbers, head_text, label_text, table_text
+from bbl.report.text import head_text
 from bbl.stats.likelihood_ratio import LikelihoodRatio
 
 __all__ = ["Section", "Summary", "fit_summary", "wald_sections"]

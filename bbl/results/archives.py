@@ -20,8 +20,8 @@ from bbl.engines import ENGINES, Engine, EngineFit
 from bbl.errors import BBLTypeError
 from bbl.model.layout import Layout
 from bbl.model.parameters import Parameters
+from bbl.report.format import label_text
 from bbl.report.summary import Section
-from bbl.report.text import label_text
 from bbl.results.classifier import Training
 from bbl.rows.sample import Sample, code_dtype
 from bbl.stats.calibration import Calibration
@@ -80,7 +80,7 @@ def pack_rows(sample: Sample, index: pd.Index) -> tuple[dict[str, np.ndarray], d
 
 
 def unpack_rows(
-    arrays: dict[str, np.ndarray], stored: Any, n_levels: Sequence[int], K: int, lowest: int = 0
+    arrays: dict[str, np.ndarray], stored: Any, n_levels: Sequence[int], K: int, lowest: int = 0, whole: bool = True
 ) -> tuple[Sample | None, pd.Index | None]:
     """Return the training rows of `pack_rows`, if there are any, after checking them; `lowest` is the least group."""
     if "codes" not in arrays:
@@ -95,7 +95,7 @@ def unpack_rows(
         raise ValueError("'missing' is not as saved")
     if n and ((codes.max(axis=0, initial=0) >= levels).any() or y.min() < lowest or y.max() >= K):
         raise ValueError("its rows hold what cannot have been saved")
-    check_weights(weights, n)
+    check_weights(weights, n, whole=whole)
     return Sample(codes, weights, y, missing), _unpack_index(stored, n)
 
 
@@ -195,10 +195,10 @@ def _unpack_tuning(stored: dict | None, engine: Engine) -> Tuning | None:
 
 def _check_meta(meta: dict) -> None:
     kinds = {"call": str, "design": dict, "engine": dict, "log_z_kind": str}
-    for name, kind in (kinds | {"nobs": int} if "nobs" in meta else kinds).items():
+    for name, kind in (kinds | {"nobs": int | float} if "nobs" in meta else kinds).items():
         if not isinstance(meta[name], kind):
             raise ValueError(f"{name!r} is not as saved")
-    if meta.get("nobs", 1) < 1:
+    if not meta.get("nobs", 1) > 0:
         raise ValueError("it has no observations")
 
 
@@ -269,7 +269,8 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
         arrays["log_z_error"],
         Calibration(float(arrays["calibration"][-1]), arrays["calibration"][:-1]) if "calibration" in arrays else None,
     )
-    sample, index = unpack_rows(arrays, meta.get("index"), layout.n_levels, len(design.response.levels))
+    whole, K = engine.weights == "counts", len(design.response.levels)
+    sample, index = unpack_rows(arrays, meta.get("index"), layout.n_levels, K, whole=whole)
     counts = np.split(arrays["counts"], np.cumsum(design.n_levels)[:-1], axis=1)
     nobs = meta.get("nobs", round(float(counts[0].sum())))  # files that do not say have nothing missing
     sections = [_unpack_section(section) for section in meta["sections"]] if "sections" in meta else None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,7 +10,7 @@ import pandas as pd
 
 from bbl.biclust.blocks import best_groups, ordered
 from bbl.biclust.cells import Cells
-from bbl.biclust.methods import Found
+from bbl.biclust.found import Found
 from bbl.biclust.partition import rand_index
 from bbl.checks import flag
 from bbl.design.factors import Factor
@@ -21,6 +20,7 @@ from bbl.report import blocks as report
 from bbl.report.plot_blocks import plot_blocks, plot_selection, plot_similarity
 from bbl.report.summary import Summary
 from bbl.results.block_files import pack, population_frame, selection_frame, unpack
+from bbl.results.block_tables import BlockTables
 from bbl.results.partitions import Posterior
 from bbl.storage import write_model
 
@@ -28,7 +28,7 @@ __all__ = ["BiclusterResults"]
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class BiclusterResults:
+class BiclusterResults(BlockTables):
     """Groups of rows and of columns; made by `bbl.bicluster`.
 
     Attributes
@@ -111,115 +111,6 @@ class BiclusterResults:
             posterior,
             cells,
         )
-
-    def _cells(self) -> Cells:
-        if self.cells is None:
-            raise DataError("This model was saved without its cells; save it with store_data=True.")
-        return self.cells
-
-    @property
-    def groups(self) -> tuple[int, int]:
-        """Numbers of row groups and of column groups."""
-        return self.sums.shape[0], self.sums.shape[1]
-
-    @property
-    def row_groups(self) -> pd.Series:
-        """The group of each row."""
-        return _named(self.rows, self.table.rows)
-
-    @property
-    def column_groups(self) -> pd.Series:
-        """The group of each column."""
-        return _named(self.columns, self.table.columns)
-
-    @property
-    def nobs(self) -> int:
-        """Number of observations: the sum of their weights."""
-        return round(float(self.block_counts.to_numpy().sum()))
-
-    @property
-    def mse(self) -> float:
-        """`wcss` by observation (eq. 2.3 divides by the number of all cells, observed or not)."""
-        return self.wcss / self.nobs
-
-    @property
-    def fitness_history(self) -> np.ndarray:
-        """`history` under the genetic algorithm's name for it."""
-        return self.history
-
-    @cached_property
-    def _means(self) -> np.ndarray:
-        """Block means (a, b), or the shares of the levels (a, b, L)."""
-        if self.table.holds == "levels":
-            counts = self.sums + self.method.prior_count / self.sums.shape[2]
-            return counts / counts.sum(axis=2, keepdims=True)
-        counts, total = self.sums[..., 0], self.sums[..., 1]
-        empty = total.sum() / counts.sum()
-        if self.method.name == "prototype" and self.method.fill is not None:
-            empty = self.method.fill
-        return np.where(counts > 0, total / np.maximum(counts, 1e-300), empty)
-
-    def _block_frame(self, values: np.ndarray) -> pd.DataFrame:
-        index = pd.RangeIndex(self.groups[0], name=f"{self.table.rows.name} group")
-        return pd.DataFrame(values, index=index, columns=pd.RangeIndex(self.groups[1], name=self._column_name))
-
-    @property
-    def _column_name(self) -> str:
-        return f"{self.table.columns.name} group"
-
-    @property
-    def block_means(self) -> pd.DataFrame:
-        """The mean of each block, row groups by column groups; in categorical tables the share of each level.
-
-        The mean of a block without cells is the `fill` of the method, or the mean of all cells. Shares have the
-        prior count of the method in them.
-        """
-        means = self._means
-        if means.ndim == 2:
-            return self._block_frame(means)
-        a, b, L = means.shape
-        levels = list(self.table.levels.levels) if self.table.levels is not None else range(L)
-        columns = pd.MultiIndex.from_product([range(b), levels], names=[self._column_name, self.table.response])
-        index = pd.RangeIndex(a, name=f"{self.table.rows.name} group")
-        return pd.DataFrame(means.reshape(a, b * L), index=index, columns=columns)
-
-    @property
-    def block_counts(self) -> pd.DataFrame:
-        """Observations in each block; of rated and unrated items, its number of pairs."""
-        return self._block_frame(self.sums.sum(axis=2) if self.table.holds == "levels" else self.sums[..., 0])
-
-    def fitted(self) -> pd.DataFrame:
-        """Return the mean of its block for each cell.
-
-        Returns
-        -------
-        DataFrame
-            Of a matrix: all cells, those that are missing too. Of a long table: its rows and columns, the observed
-            response, and ``fitted``, one row for each observed cell; in categorical tables the most frequent level.
-        """
-        values = self._predicted(self._means)
-        if self.table.formula is None:
-            rows, columns = pd.Index(self.table.rows.levels), pd.Index(self.table.columns.levels)
-            full = np.asarray(values)[self.rows][:, self.columns]
-            return pd.DataFrame(full, index=rows.rename(self.table.rows.name), columns=columns)
-        cells = self._cells()
-        row, column = self.table.rows, self.table.columns
-        observed = cells.value
-        if self.table.holds == "levels" and self.table.levels is not None:
-            observed = np.array(self.table.levels.levels, dtype=object)[observed.astype(int)]
-        return pd.DataFrame(
-            {
-                row.name: np.array(row.levels)[cells.row],
-                column.name: np.array(column.levels)[cells.column],
-                self.table.response: observed,
-                "fitted": values[self.rows[cells.row], self.columns[cells.column]],
-            }
-        )
-
-    def _predicted(self, means: np.ndarray) -> np.ndarray:
-        if means.ndim == 2 or self.table.levels is None:
-            return means
-        return np.array(self.table.levels.levels, dtype=object)[means.argmax(axis=2)]
 
     def predict(self, newdata: Any = None, type: str = "response") -> pd.Series | pd.DataFrame:
         """Predict cells by the mean of their block.
@@ -431,7 +322,3 @@ class BiclusterResults:
         sizes = [np.bincount(self.rows), np.bincount(self.columns)]
         names = (self.table.rows.name, self.table.columns.name)
         return report.blocks_text(self.call, self.block_means, names, sizes)
-
-
-def _named(labels: np.ndarray, factor: Factor) -> pd.Series:
-    return pd.Series(labels, index=pd.Index(factor.levels, name=factor.name), name=f"{factor.name} group")

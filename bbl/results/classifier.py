@@ -28,9 +28,9 @@ class LogLikelihood(float):
     """A log-likelihood: a float that knows its degrees of freedom and number of observations."""
 
     df: int
-    nobs: int
+    nobs: float
 
-    def __new__(cls, value: float, df: int, nobs: int):
+    def __new__(cls, value: float, df: int, nobs: float):
         self = super().__new__(cls, value)
         self.df, self.nobs = df, nobs
         return self
@@ -59,7 +59,7 @@ class Training:
 
     Attributes
     ----------
-    nobs : int
+    nobs : int or float
         Number of observations: the sum of the weights.
     log_likelihood : float
     counts : list of m ndarrays, shape (K, L_i)
@@ -68,7 +68,7 @@ class Training:
         The tests that the summary prints; None if the file has none.
     """
 
-    nobs: int
+    nobs: float
     log_likelihood: float
     counts: list[np.ndarray]
     sections: list[Section] | None = None
@@ -227,8 +227,11 @@ class ClassifierResults:
 
     # what is told of the training rows, where the model does not bring it along
     @cached_property
-    def _nobs(self) -> int:
-        return round(self._rows().total) if self.stored is None else self.stored.nobs
+    def _nobs(self) -> float:
+        if self.stored is not None:
+            return self.stored.nobs
+        rows = self._rows()
+        return round(rows.total) if rows.whole else rows.total
 
     @cached_property
     def _log_likelihood(self) -> float:
@@ -240,7 +243,7 @@ class ClassifierResults:
             return self.stored.counts
         return level_counts(self._rows(), self.design.n_levels, len(self.labels.groups))
 
-    def nobs(self) -> int:
+    def nobs(self) -> float:
         """Return the number of observations: the sum of the weights."""
         return self._nobs
 

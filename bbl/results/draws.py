@@ -107,12 +107,16 @@ class MLEstimate(GroupParameters):
         ln Z.
     converged : bool
     n_iter : ndarray of int, shape (m,)
+    sd_h, sd_J : as `h` and `J`, or None
+        Posterior standard deviations, where the method has a posterior; `h` and `J` are posterior means then.
     """
 
     lkh: float = 0.0
     lz: float = 0.0
     converged: bool = True
     n_iter: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=int))
+    sd_h: list[np.ndarray] | None = None
+    sd_J: dict[tuple[int, int], np.ndarray] | None = None
 
     def __repr__(self) -> str:
         more = {"lkh": self.lkh, "lz": self.lz, "converged": self.converged}

@@ -13,6 +13,7 @@ from bbl.checks import choice, generator, integer, real
 from bbl.errors import DataError, OptionError
 from bbl.parallel import n_workers
 from bbl.report.summary import Section, wald_sections
+from bbl.results.credible import PosteriorInference
 from bbl.results.inference import PVALUES, Inference, permuted, ranked, untested
 from bbl.results.machine import MachineResults
 from bbl.rows.sample import Sample
@@ -60,6 +61,10 @@ class Uncertainty(MachineResults):
     def _inference(self) -> Inference:
         return Inference(self.labels, self.estimate, self.engine, self._full_groups())
 
+    @cached_property
+    def _posterior(self) -> PosteriorInference:
+        return PosteriorInference(self.labels, self.estimate, self.engine)
+
     def _full_groups(self) -> Sample:
         """Return the training rows; an error if a group has none, and so nothing that could be uncertain."""
         empty = np.flatnonzero(self.estimate.class_prior == 0.0)
@@ -68,15 +73,18 @@ class Uncertainty(MachineResults):
                 f"group {self.labels.groups[empty[0]]!r} has no training rows in this fit (of one fold, with "
                 "refit=False), so its parameters have no standard errors. Fit all rows."
             )
-        return self._rows()
+        rows = self._rows()
+        rows.check_whole("Standard errors and tests go")
+        return rows
 
-    def inference(self) -> Inference:
+    def inference(self) -> Inference | PosteriorInference:
         """Return standard errors, intervals and tests of all parameters, of differences, and of pairs.
 
         Returns
         -------
-        Inference
-            ``.table(of)``, ``.tests(of)``, ``.interactions(of)``.
+        Inference or PosteriorInference
+            ``.table(of)``, ``.tests(of)``, ``.interactions(of)``; for a method with a posterior ``.table(of)`` and
+            ``.interactions(of)``, with posterior sds and central intervals in place of standard errors and tests.
 
         Raises
         ------
@@ -85,16 +93,16 @@ class Uncertainty(MachineResults):
         DataError
             If a parameter is not determined, a group has no training rows, or the model was saved without them.
         """
-        return self._inference
+        return self._posterior if self.engine.posterior else self._inference
 
     @property
     def bse(self) -> pd.DataFrame:
         """Standard error of every parameter: the rows of ``tidy()`` with ``estimate`` and ``se``."""
-        return self._inference.table().drop(columns=["z", "p", "lower", "upper"])
+        return self.inference().table().drop(columns=["z", "p", "lower", "upper"])
 
     def conf_int(self, level: float = 0.95, of: Any = "group") -> pd.DataFrame:
         """Return confidence limits of every parameter; `of` as in `Inference.table`."""
-        return self._inference.table(of, level).drop(columns=["z", "p", "se"])
+        return self.inference().table(of, level).drop(columns=["z", "p", "se"])
 
     def bootstrap(
         self,
@@ -138,11 +146,14 @@ class Uncertainty(MachineResults):
 
     def _why_untested(self) -> str | None:
         """Return why there are no tests; None if there are."""
+        if self.engine.posterior:
+            return f"no test: {self.engine.posterior}"
         if self.sample is None:
             return "no test: the model was saved without its training rows"
         try:
             self.engine.check_equations()
-        except OptionError as error:
+            self.sample.check_whole("Tests go")
+        except (DataError, OptionError) as error:
             return f"no test: {error}"
         return None
 
@@ -178,7 +189,8 @@ class Uncertainty(MachineResults):
         -------
         DataFrame
             ``group``, ``predictor``, ``predictor2``, ``strength`` (Frobenius norm of the couplings in the zero-sum
-            gauge), ``chisq``, ``df``, ``p``, ``p_holm``, ``p_bh``, ``test``. Without standard errors (mean field) or
+            gauge), ``chisq``, ``df``, ``p``, ``p_holm``, ``p_bh``, ``test``; for a method with a posterior ``sd`` and
+            ``inclusion`` too, see `PosteriorInference.interactions`. Without standard errors (mean field) or
             training rows (a model loaded without them) p is missing, and ``test`` says why.
 
         Raises
@@ -195,9 +207,10 @@ class Uncertainty(MachineResults):
                     "A permutation test is of the couplings of one group; give of='group', or pvalues='auto'.",
                     argument="of",
                 )
+            self._rows().check_whole("Permutation tests go")
             args = (integer("n", n, 1), generator(seed), n_workers(n_jobs))
             return ranked(permuted(self.labels, self.params, self._rows(), *args), self.params, of, groups, apc)
         why = self._why_untested()
-        if why is None:
-            return self._inference.interactions(of, apc)
+        if why is None or self.engine.posterior:
+            return self.inference().interactions(of, apc)
         return ranked(untested(self.labels, self.params, of, why), self.params, of, groups, apc)

@@ -72,7 +72,7 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         tags.input_tags.allow_nan = self.missing != "raise"
         return tags
 
-    def _given(self, X, y, sample_weight) -> Given:
+    def _given(self, X, y, sample_weight, whole: bool = True) -> Given:
         """Check what `fit` is given, and put X and y together in one table."""
         choice("unseen", self.unseen, ("raise", "ignore"))
         choice("missing", self.missing, MISSING)
@@ -83,7 +83,7 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
             raise DataError("X has no rows. Give rows of at least two classes.", argument="X")
         check_consistent_length(y, pd.RangeIndex(table.n))
         weights = None if sample_weight is None else column_or_1d(sample_weight)
-        counts = check_weights(weights, table.n, "sample_weight")
+        counts = check_weights(weights, table.n, "sample_weight", whole=whole)
         keep = np.flatnonzero(counts)
         classes = np.unique(y[keep])
         if len(classes) < 2:

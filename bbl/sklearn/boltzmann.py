@@ -9,7 +9,7 @@ import numpy as np
 from joblib import effective_n_jobs
 
 from bbl.api.fit import bbl
-from bbl.design.design import missing_rows
+from bbl.design.columns import missing_rows
 from bbl.design.factors import factorise
 from bbl.design.formula import parse, quoted
 from bbl.design.frames import Frame
@@ -173,7 +173,7 @@ class BBLClassifier(TableClassifier):
             If a column of an array looks continuous: its numbers are levels all the same. In a DataFrame, where
             columns can be declared to be categories, it is an error.
         """
-        given = self._given(X, y, sample_weight)
+        given = self._given(X, y, sample_weight, whole=engine_class(self.method).weights == "counts")
         formula = _formula(given.response, self.pairs, given.features)
         with table_errors():
             result = bbl(

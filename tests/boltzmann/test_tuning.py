@@ -6,6 +6,7 @@ import pytest
 
 import bbl
 import bbl.engines.pseudo as pseudo
+import bbl.engines.pseudo_solvers as solvers
 
 GRID = np.array(pseudo.PseudoLikelihood.tuned.grid)
 
@@ -33,14 +34,14 @@ def noise(n=300, m=8, seed=0):
 def evaluations(monkeypatch):
     """Count the evaluations of objectives and gradients by the vectorised kernel."""
     counted = []
-    solve = pseudo._solve_task
+    solve = solvers._solve_task
 
     def counting(problem, task, numbers, out):
         before = out["n_eval"].sum()
         solve(problem, task, numbers, out)
         counted.append(int(out["n_eval"].sum() - before))
 
-    monkeypatch.setattr(pseudo, "_solve_task", counting)
+    monkeypatch.setattr(solvers, "_solve_task", counting)
     return counted
 
 
@@ -51,7 +52,7 @@ def tuned(frame, rule="cv", **options):
 @pytest.mark.parametrize(("make", "share"), [(species, 0.45), (noise, 0.45)])
 def test_the_choice_is_that_of_exact_fits_of_every_setting_with_less_work(make, share, evaluations, monkeypatch):
     frame = make()
-    monkeypatch.setattr(pseudo, "NEWTON_WORK", 0.0)
+    monkeypatch.setattr(solvers, "NEWTON_WORK", 0.0)
     fit = tuned(frame)
     searched = sum(evaluations)
     evaluations.clear()

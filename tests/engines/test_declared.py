@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -102,8 +102,142 @@ def test_it_is_an_estimator(data):
         assert model.score(data[["a", "b", "c"]], data["y"]) > 0.7
 
 
+@dataclass(frozen=True)
+class Noisy(Shrunken):
+    """Draws of fields of naive Bayes, half of a row's worth apart; tells how far it is."""
+
+    name = "noisy"
+    samples = True
+    posterior = "draws around naive Bayes"
+
+    def path(self, sample, layout, values=None, workers=1, *, rng, progress):
+        fits = super().path(sample, layout, values, workers)
+        draws = fits[0].theta + rng.normal(size=(2, 300, layout.size))
+        if progress is not None:
+            progress(0.25, "a quarter")
+            progress(0.75)
+        return [replace(fit, theta=draws.mean(axis=(0, 1)), sd=draws.std(axis=(0, 1)), draws=draws) for fit in fits]
+
+
+def test_a_posterior_has_sds_and_intervals_and_no_tests(data, monkeypatch):
+    monkeypatch.setitem(ENGINES, "noisy", Noisy)
+    fit = bbl.bbl("y ~ .^2", data, method="noisy", seed=3)
+    pd.testing.assert_frame_equal(fit.tidy(), bbl.bbl("y ~ .^2", data, method=Noisy(), seed=3, n_jobs=2).tidy())
+    assert not fit.tidy().equals(bbl.bbl("y ~ .^2", data, method="noisy", seed=4).tidy())
+    table = fit.inference().table(level=0.9)
+    assert table["p"].isna().all() and (table["test"] == "draws around naive Bayes").all()
+    np.testing.assert_allclose(table["se"], np.concatenate([own.sd for own in fit.estimate.fits[:2]]))
+    np.testing.assert_allclose(table["lower"][0], np.quantile(fit.estimate.fits[0].draws[..., 0], 0.05))
+    between = fit.inference().table(("yes", "no"))
+    np.testing.assert_allclose(between["se"], np.hypot(*(own.sd for own in fit.estimate.fits[1::-1])))
+    assert fit.conf_int()["upper"].gt(fit.conf_int()["lower"]).all() and fit.bse["se"].gt(0.5).all()
+    pairs = fit.interactions()
+    assert pairs["sd"].between(0.1, 0.5).all() and pairs["inclusion"].between(0.5, 1.0).all()
+    assert fit.inference().interactions(tau=9.0)["inclusion"].eq(0.0).all()
+    with pytest.raises(OptionError, match="posterior, not tests"):
+        fit.inference().tests()
+    with pytest.raises(OptionError, match="posterior, not tests"):
+        print(fit.claic)
+    with pytest.raises(OptionError, match="shares its rows"):
+        fit.inference().table("pooled")
+    one = bbl.mlestimate(data[["a", "b", "c"]], method="noisy", seed=3)
+    assert one.sd_h[0].shape == one.h[0].shape and one.sd_J[0, 1].shape == one.J[0, 1].shape
+
+
+def test_an_engine_tells_how_far_it_is(data, monkeypatch):
+    told = []
+    monkeypatch.setattr("bbl.parallel._Steps.__call__", lambda self, share=1.0, note="": told.append((share, note)))
+    bbl.bbl("y ~ .^2", data, method=Noisy(), testNull=False)
+    assert sum(share for share, _ in told) == 2.0 and (0.25, "a quarter") in told
+
+
 def test_an_option_that_others_tune_can_be_tuned_in_an_instance(data):
     cv = bbl.crossVal("y ~ .^2", data, method=bbl.MeanField(), eps=[0.0, 0.9], shuffle=True, seed=1)
     assert cv.cvframe["epsilon"].tolist() == [0.0, 0.9]
     fit = bbl.bbl("y ~ .", data, method="naive", prior_count="cv")
     assert fit.tuning.option == "prior_count" and fit.engine.prior_count in fit.tuning.values
+
+
+@dataclass(frozen=True)
+class Weighted(Shrunken):
+    """The same for weights of any size."""
+
+    name = "weighted"
+    weights = "real"
+
+
+@pytest.fixture
+def weighted(data, monkeypatch):
+    monkeypatch.setitem(ENGINES, "weighted", Weighted)
+    return data.assign(w=np.random.default_rng(2).uniform(0.0, 3.0, len(data)))
+
+
+def test_weights_that_are_no_counts_are_refused_unless_the_engine_takes_them(weighted):
+    with pytest.raises(bbl.errors.DataError, match=r"w.* not all counts: row 0 has .* one whole number"):
+        bbl.bbl("y ~ .^2", weighted, "w", method="shrunken")
+    with pytest.raises(bbl.errors.DataError, match=r"not all weights: row 0 has -1.* one number"):
+        bbl.bbl("y ~ .^2", weighted.assign(w=-1.0), "w", method="weighted")
+    fit = bbl.bbl("y ~ .^2", weighted, "w", method="weighted")
+    assert fit.nobs() == pytest.approx(weighted["w"].sum(), rel=1e-12)
+    group = weighted[weighted["y"] == "no"]
+    h = bbl.mlestimate(group[["a", "b", "c"]].to_numpy(), group["w"].to_numpy(), method="weighted").h
+    counts = np.array([np.bincount(group[name], group["w"], 2) + 0.5 for name in "abc"])
+    np.testing.assert_allclose(np.concatenate(h), np.log(counts[:, 1] / counts[:, 0]), rtol=1e-12)
+
+
+def test_whole_numbers_are_counts_for_it_too(weighted):
+    counted = weighted.assign(w=np.floor(weighted["w"]) + 1.0)
+    fits = [bbl.bbl("y ~ .^2", counted, "w", method=method) for method in ("shrunken", "weighted")]
+    np.testing.assert_array_equal(fits[0].params.theta, fits[1].params.theta)
+    assert fits[1].nobs() == int(counted["w"].sum()) and isinstance(fits[1].nobs(), int)
+    cvs = [
+        bbl.crossVal("y ~ .^2", counted, "w", method=method, tau=[0.5, 1.0], shuffle=True, seed=3)
+        for method in ("shrunken", "weighted")
+    ]
+    pd.testing.assert_frame_equal(cvs[0].cvframe, cvs[1].cvframe)
+
+
+def test_rows_of_such_weights_stay_together_in_folds(weighted):
+    for shuffle in (False, True):
+        cv = bbl.crossVal(
+            "y ~ .^2", weighted, "w", method="weighted", tau=[0.5, 1.0], shuffle=shuffle, seed=3, score="logloss"
+        )
+        validated = np.concatenate(cv.folds)
+        assert np.array_equal(np.sort(validated), np.arange(len(weighted)))
+        np.testing.assert_array_equal(cv.scored.weights, weighted["w"].to_numpy()[validated])
+    with pytest.raises(OptionError, match=r"nfold.*200"):
+        bbl.crossVal("y ~ .^2", weighted, "w", method="weighted", nfold=201)
+    fit = bbl.bbl("y ~ .^2", weighted, "w", method="weighted", tau="cv")
+    assert fit.tuning.option == "tau"
+
+
+def test_what_counts_rows_refuses_such_weights_and_the_rest_takes_them(weighted, tmp_path):
+    fit = bbl.bbl("y ~ .^2", weighted, "w", method="weighted")
+    with pytest.raises(bbl.errors.DataError, match="Standard errors and tests go by how often"):
+        fit.bootstrap(10)
+    with pytest.raises(bbl.errors.DataError, match="Permutation tests go by how often"):
+        fit.interactions(pvalues="permutation")
+    assert fit.interactions()["p"].isna().all()
+    assert fit.predict(weighted, type="class").eq(weighted["y"]).mean() > 0.5
+    fit.save(tmp_path / "m.bbl", store_data=True)
+    back = bbl.load(tmp_path / "m.bbl")
+    assert back.nobs() == fit.nobs() and str(back.summary()) == str(fit.summary())
+    np.testing.assert_array_equal(back.weights, weighted["w"])
+
+
+def test_a_sparse_table_of_such_weights_has_no_test(weighted):
+    weighted["a"] = np.where(np.arange(len(weighted)) < 3, "rare", weighted["a"].astype(str))
+    for weights, tested in ((weighted["w"], False), (np.ceil(weighted["w"]), True)):
+        text = str(bbl.bbl("y ~ a + b", weighted, weights, method="weighted").summary())
+        assert ("Pr(>chisq) = NaN" in text) is not tested
+
+
+def test_an_estimator_takes_such_weights_where_the_engine_does(weighted):
+    sklearn = pytest.importorskip("bbl.sklearn")
+    X, y, w = weighted[["a", "b", "c"]], weighted["y"], weighted["w"]
+    model = sklearn.BBLClassifier("weighted").fit(X, y, w)
+    np.testing.assert_array_equal(
+        model.predict_proba(X), bbl.bbl("y ~ .^2", weighted, "w", method="weighted").fitted().to_numpy()
+    )
+    with pytest.raises(ValueError, match="not all counts"):
+        sklearn.BBLClassifier("shrunken").fit(X, y, w)

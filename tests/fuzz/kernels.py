@@ -4,7 +4,8 @@ import numpy as np
 
 from bbl._ext.pseudo import PseudoProblem, memory_estimate, widths
 from bbl.api.onegroup import _coded_sample
-from bbl.engines.pseudo import PseudoLikelihood, Sites, _by_newton
+from bbl.engines.pseudo import PseudoLikelihood
+from bbl.engines.pseudo_solvers import Sites, by_newton
 from bbl.errors import DataError
 from bbl.model.energy import energies
 from bbl.model.layout import Layout
@@ -64,7 +65,7 @@ def newton(source, sample, layout) -> None:
     o, sites = options(source), Sites(layout.m)
     theta = np.zeros((layout.D, 1 + layout.D))
     if layout.D <= 64:
-        _by_newton(o, sample, layout, o.lambda_, o.lambdah, theta, sites, 1)
+        by_newton(o, sample, layout, o.lambda_, o.lambdah, theta, sites, 1)
     assert np.isfinite(theta).all() and set(sites.status) <= {0, 1, 2, 3}
 
 

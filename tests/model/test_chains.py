@@ -1,4 +1,4 @@
-"""Tests of bbl.model.chains, bbl.stats.diagnostics and the Gibbs kernel against exact enumeration."""
+"""Tests of bbl.model.chains and listing, bbl.stats.diagnostics and the Gibbs kernel against exact enumeration."""
 
 import json
 import signal
@@ -12,8 +12,9 @@ from scipy.stats import chisquare
 
 from bbl._ext import gibbs as kernel
 from bbl.errors import BBLTypeError, DataError, OptionError
-from bbl.model.chains import Chains, gibbs, map_state, state_codes, state_energies
+from bbl.model.chains import Chains, gibbs
 from bbl.model.layout import Layout
+from bbl.model.listing import map_state, state_codes, state_energies
 from bbl.model.pairwise import to_matrix
 from bbl.stats.diagnostics import effective_sample_size, split_rhat
 

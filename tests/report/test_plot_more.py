@@ -13,9 +13,10 @@ from scipy.stats import binomtest
 import bbl
 from bbl.design.labels import Labels
 from bbl.errors import BBLTypeError, DataError, OptionError
+from bbl.model.gauge import zero_sum
 from bbl.model.layout import Layout
 from bbl.model.parameters import Parameters
-from bbl.model.ranking import interaction_strength, zero_sum
+from bbl.model.ranking import interaction_strength
 from bbl.report.plot_check import plot_calibration
 from bbl.report.plot_logo import AMINO_ACIDS, NUCLEOTIDES, information, plot_logo, zero_sum_fields
 from bbl.report.plot_network import plot_network

@@ -9,6 +9,7 @@ import numpy as np
 
 import bbl._ext
 from bbl._ext import gibbs
+from bbl._ext.eigen import eigenvectors
 from bbl._ext.pseudo import PseudoProblem, widths
 from bbl.biclust.cells import Cells
 from bbl.biclust.methods import Genetic, Mcmc, Prototype
@@ -21,6 +22,7 @@ from bbl.networks.chowliu import chow_liu
 from bbl.networks.predict import estimate
 from bbl.networks.search import climb
 from bbl.networks.weighting import ConditionalLikelihood
+from bbl.parallel import serial_blas
 from bbl.rows.sample import Sample
 
 LEVELS = np.array([2, 3, 5, 2, 4, 3, 2, 2, 3])
@@ -67,6 +69,13 @@ def objective(shared):
     return [*shared.objective(theta, 0.01, 0.0), np.array([shared.log_normaliser(theta)])]
 
 
+def eigen(size):
+    """Decompose a matrix as large as those that LAPACK itself gets."""
+    matrix = np.random.default_rng(7).normal(size=(size, size))
+    with serial_blas():
+        return list(eigenvectors(matrix + matrix.T))
+
+
 def chains(sweeps, lanes, levels, n_chains=40):
     start = np.cumsum([0, *(levels - 1)])
     rng = np.random.default_rng(2)
@@ -110,9 +119,10 @@ def two_way(method, rows, groups=None, n_levels=1):
 def jobs(rows: int = 120) -> list:
     """Return all jobs; they share no memory but the problems, which kernels only read."""
     built = {module.name for module in iter_modules(bbl._ext.__path__)}
-    known = {"energy", "moments", "newton", "pseudo", "gibbs", "families", "biclust", "biclust_genetic", "biclust_mcmc"}
+    known = {"energy", "moments", "newton", "pseudo", "eigen", "gibbs", "families"}
+    known |= {"biclust", "biclust_genetic", "biclust_mcmc"}
     assert built == known, f"no job for one of {built}"
-    found = []
+    found = [partial(eigen, 512)]
     for dtype in (np.uint8, np.uint16, np.int32):
         found += [partial(counts, rows, dtype)] * 2 + [partial(scores, rows, dtype)] * 2
         found += [partial(fit, MeanField(), rows, dtype, 9), partial(networks, rows, dtype)]

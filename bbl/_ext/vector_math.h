@@ -1,0 +1,106 @@
+/* Exponentials, logarithms and long products of vectors, where vector.h is open; including it again ends it.
+
+   Conventions: those of vector.h. MANTISSA is the bits of a number's fraction, BIAS what is added to its exponent. */
+#ifndef VECTOR_MATH_OPEN
+#define VECTOR_MATH_OPEN
+
+#ifdef SINGLE
+#define MANTISSA 23
+#define BIAS 127
+#else
+#define MANTISSA 52
+#define BIAS 1023
+#endif
+
+#ifdef SINGLE
+/* exp(x) for x <= 0, cut at -87 (2e-38); relative error below 2e-7 (polynomial of Cephes' expf). NaN stays NaN. */
+TARGET static inline vec NAME(exp)(vec x)
+{
+    vec t, n, r, p;
+    x = NAME(choose)(MASK(x < fill(-87.0)), fill(-87.0), x);
+    t = x * 1.44269504f + 12582912.0f;  /* adding 1.5 * 2^23 leaves the rounded power in the low bits */
+    n = t - 12582912.0f;
+    r = x - n * 0.693359375f + n * 2.12194440e-4f;
+    p = r * 1.9875691500e-4f + 1.3981999507e-3f;
+    p = p * r + 8.3334519073e-3f;
+    p = p * r + 4.1665795894e-2f;
+    p = p * r + 1.6666665459e-1f;
+    p = p * r + 5.0000001201e-1f;
+    p = p * r * r + r + 1.0f;
+    return NAME(real)(NAME(bits)(p) + (NAME(bits)(t) << 23));
+}
+
+/* log(z) for normal z >= 1; relative error below 2e-7 (polynomial of Cephes' logf) */
+TARGET static inline vec NAME(log)(vec z)
+{
+    const words k = (NAME(bits)(z) - 0x3f3504f3u) >> 23;
+    const vec e = NAME(real)(k | 0x4b000000u) - 8388608.0f;
+    const vec f = NAME(real)(NAME(bits)(z) - (k << 23)) - 1.0f;
+    vec p = f * 7.0376836292e-2f - 1.1514610310e-1f;
+    p = p * f + 1.1676998740e-1f;
+    p = p * f - 1.2420140846e-1f;
+    p = p * f + 1.4249322787e-1f;
+    p = p * f - 1.6668057665e-1f;
+    p = p * f + 2.0000714765e-1f;
+    p = p * f - 2.4999993993e-1f;
+    p = p * f + 3.3333331174e-1f;
+    return f + (p * f * f * f - e * 2.12194440e-4f - f * f * 0.5f) + e * 0.693359375f;
+}
+#else
+/* exp(x) for x <= 0, cut at -708 (3e-308); relative error below 3e-16. NaN stays NaN. */
+TARGET static inline vec NAME(exp)(vec x)
+{
+    vec t, n, r, s, p, q;
+    x = NAME(choose)(MASK(x < fill(-708.0)), fill(-708.0), x);
+    t = x * 1.4426950408889634 + 6755399441055744.0;  /* adding 1.5 * 2^52 leaves the rounded power in the low bits */
+    n = t - 6755399441055744.0;
+    r = x - n * 6.93147180369123816490e-01;
+    r = r - n * 1.90821492927058770002e-10;
+    s = r * r;
+    p = r * 2.5100375832561234e-08 + 2.7620075879983367e-07;
+    q = r * 2.7557268480310024e-06 + 2.4801521322368692e-05;
+    p = p * s + q;
+    q = r * 0.00019841269863040545 + 0.0013888888917196719;
+    p = p * s + q;
+    q = r * 0.008333333333330065 + 0.041666666666624164;
+    p = p * s + q;
+    q = r * 0.16666666666666669 + 0.5;
+    p = p * s + q;
+    p = p * s + r + 1.0;
+    return NAME(real)(NAME(bits)(p) + (NAME(bits)(t) << 52));
+}
+
+/* log(z) for normal z >= 1; error below 1 ulp or so (reduction and polynomial of fdlibm's e_log.c) */
+TARGET static inline vec NAME(log)(vec z)
+{
+    const words shift = NAME(bits)(z) - 0x3fe6a09e00000000u, k = shift >> 52;
+    const vec e = NAME(real)(k | 0x4330000000000000u) - 4503599627370496.0;
+    const vec f = NAME(real)(NAME(bits)(z) - (k << 52)) - 1.0;
+    const vec s = f / (f + 2.0), t = s * s, u = t * t, half = 0.5 * f * f;
+    const vec even = u * (u * (u * 1.531383769920937332e-01 + 2.222219843214978396e-01) + 3.999999999940941908e-01);
+    const vec odd = t * (u * (u * (u * 1.479819860511658591e-01 + 1.818357216161805012e-01) +
+                              2.857142874366239149e-01) + 6.666666666666735130e-01);
+    return e * 6.93147180369123816490e-01 - ((half - (s * (half + even + odd) + e * 1.90821492927058770002e-10)) - f);
+}
+#endif
+
+/* A product of many numbers >= 1: the exponent is moved out of the product after every factor, so nothing overflows */
+TARGET static inline vec NAME(split)(vec product, words *exponent)
+{
+    *exponent += NAME(bits)(product) >> MANTISSA;
+    return NAME(real)((NAME(bits)(product) & (((WORD)1 << MANTISSA) - 1)) | ((WORD)BIAS << MANTISSA));
+}
+
+/* Its logarithm, `factors` factors having been split */
+TARGET static inline vec NAME(split_log)(vec product, words exponent, ptrdiff_t factors)
+{
+    const REAL magic = (REAL)((WORD)1 << MANTISSA);  /* a number of this size has its integer in its low bits */
+    const vec power = NAME(real)(exponent | (WORD)(BIAS + MANTISSA) << MANTISSA) - (magic + (REAL)(BIAS * factors));
+    return NAME(log)(product) + power * (REAL)6.93145751953125e-01 + power * (REAL)1.42860682030941723212e-06;
+}
+
+#else
+#undef MANTISSA
+#undef BIAS
+#undef VECTOR_MATH_OPEN
+#endif

@@ -1,0 +1,96 @@
+"""The bytes around the content of a model file: headers, directory, digest, written one way and compared when read."""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+import zlib
+from typing import Any, BinaryIO
+
+__all__ = ["MAX_ARRAYS", "Entry", "digest", "directory", "local_header", "npy_header", "read_members"]
+
+MAX_ARRAYS = 1000
+_LOCAL, _LOCAL_SIZES = struct.Struct("<4s5H3I2H"), struct.Struct("<2H2Q")  # before each member
+_ENTRY, _ENTRY_SIZES = struct.Struct("<4s6H3I5H2I"), struct.Struct("<2H3Q")  # its entry in the directory
+_END = struct.Struct("<4sQ2H2I4Q4sIQI4s4H2IH")  # zip64 end, its locator, classic end
+_JANUARY_1980, _ZIP64, _NONE, _NONE_SHORT = 0x21, 45, 0xFFFFFFFF, 0xFFFF  # _NONE: see the 64-bit field instead
+
+Entry = tuple[str, int, int]  # name, crc32, size of a member
+
+
+def local_header(name: str, crc: int, size: int) -> bytes:
+    fixed = _LOCAL.pack(b"PK\3\4", _ZIP64, 0, 0, 0, _JANUARY_1980, crc, _NONE, _NONE, len(name), _LOCAL_SIZES.size)
+    return fixed + name.encode() + _LOCAL_SIZES.pack(1, 16, size, size)
+
+
+def directory(entries: list[Entry]) -> bytes:
+    """Return the zip directory and the end records of members that follow each other from the first byte on."""
+    parts = []
+    start = 0
+    made_by, mode = 3 << 8 | _ZIP64, 0o100644 << 16  # Unix, a regular file
+    for name, crc, size in entries:
+        fixed = (b"PK\1\2", made_by, _ZIP64, 0, 0, 0, _JANUARY_1980, crc, _NONE, _NONE, len(name), _ENTRY_SIZES.size)
+        parts.append(_ENTRY.pack(*fixed, 0, 0, 0, mode, _NONE) + name.encode())
+        parts.append(_ENTRY_SIZES.pack(1, 24, size, size, start))
+        start += len(local_header(name, crc, size)) + size
+    listing, count = b"".join(parts), len(entries)
+    zip64 = (b"PK\6\6", 44, made_by, _ZIP64, 0, 0, count, count, len(listing), start)
+    locator = (b"PK\6\7", 0, start + len(listing), 1)
+    classic = (b"PK\5\6", 0, 0, _NONE_SHORT, _NONE_SHORT, _NONE, _NONE, 0)
+    return listing + _END.pack(*zip64, *locator, *classic)
+
+
+def npy_header(descr: str, shape: tuple[int, ...]) -> bytes:
+    text = f"{{'descr': {descr!r}, 'fortran_order': False, 'shape': {shape!r}, }}"
+    text += " " * (-(len(text) + 11) % 64) + "\n"
+    return b"\x93NUMPY\1\0" + struct.pack("<H", len(text)) + text.encode()
+
+
+def digest(members: list[tuple[str, list[Any]]]) -> bytes:
+    whole = hashlib.sha256()
+    for name, parts in members:
+        whole.update(f"{name}\0{sum(map(len, parts))}\0".encode())
+        for part in parts:
+            whole.update(part)
+    return whole.hexdigest().encode()
+
+
+def read_members(file: BinaryIO, size: int) -> dict[str, bytes]:
+    """Return the members, in order. No more than `size` bytes are read, and the sizes add up before any content is."""
+    entries, stored = _read_directory(file, size)
+    if directory(entries) != stored:  # also: gaps, overlaps, comments, compression, encryption, links
+        raise ValueError("its directory is not as written")
+    members: dict[str, bytes] = {}
+    file.seek(0)
+    for name, crc, length in entries:
+        header = local_header(name, crc, length)
+        if file.read(len(header)) != header:
+            raise ValueError(f"the header of {name!r} is not as written")
+        members[name] = file.read(length)
+        if len(members[name]) != length or zlib.crc32(members[name]) != crc:
+            raise ValueError(f"{name!r} does not have its checksum")
+    stored = members.pop("sha256", b"")
+    if len(members) != len(entries) - 1 or stored != digest([(n, [data]) for n, data in members.items()]):
+        raise ValueError("the content does not have its digest")
+    return members
+
+
+def _read_directory(file: BinaryIO, size: int) -> tuple[list[Entry], bytes]:
+    if size < _END.size:
+        raise ValueError("it is too short")
+    file.seek(size - _END.size)
+    end = _END.unpack(file.read(_END.size))
+    length, start = end[8], end[9]
+    if start + length + _END.size != size or length > MAX_ARRAYS * 256:
+        raise ValueError("its end is missing")
+    file.seek(start)
+    stored = file.read(length + _END.size)
+    entries: list[Entry] = []
+    at = 0
+    while at < length:
+        fixed = _ENTRY.unpack_from(stored, at)
+        name = stored[at + _ENTRY.size : at + _ENTRY.size + fixed[10]].decode("ascii")
+        at += _ENTRY.size + len(name)
+        entries.append((name, fixed[7], _ENTRY_SIZES.unpack_from(stored, at)[2]))
+        at += _ENTRY_SIZES.size
+    return entries, stored

@@ -1,0 +1,104 @@
+"""Solvers of the pseudo-likelihood: Newton's method and L-BFGS, and what they report of each predictor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+
+from bbl._ext import newton
+from bbl._ext.pseudo import CONVERGED, STUCK, PseudoProblem
+from bbl.model.layout import Layout
+from bbl.parallel import run_tasks, serial_blas, stop_flag
+from bbl.rows.sample import Sample
+
+__all__ = ["FINEST", "POLISH_SIZE", "Sites", "Solution", "by_lbfgs", "by_newton", "is_small"]
+
+FINEST = {"double": 0.0, "single": 1e-5}  # gradient norm that a precision can be asked for,
+FLOOR = {"double": 1e-8, "single": 1e-4}  # and at which it has converged where it gets no further
+NEAR = 1e-4  # gradient norm from which Newton's method takes a step or two to the optimum
+NEWTON_WORK, NEWTON_SIZE, POLISH_SIZE = 3e4, 256, 1024
+
+
+class Sites:
+    """What the kernels report of each predictor."""
+
+    def __init__(self, m: int):
+        self.value, self.norm = np.zeros(m), np.zeros(m)
+        self.n_iter, self.n_eval, self.status = (np.zeros(m, dtype=np.int32) for _ in range(3))
+
+    def take(self, to: list[int], other: Sites, source: np.ndarray, share: float) -> None:
+        """Copy what `other` reports of the predictors `source`, whose objective counts for a `share` of all rows."""
+        for name, values in vars(self).items():
+            values[to] = getattr(other, name)[source] * (share if name == "value" else 1)
+
+
+Solution = tuple[np.ndarray, Sites, Callable | None]
+
+
+def is_small(sample: Sample, layout: Layout) -> bool:
+    """Whether Newton's Hessians are cheap enough to be worth their exactness (a fraction of a millisecond each)."""
+    top = float(layout.n_levels.max()) - 1.0
+    active = 1.0 + layout.mask.sum(axis=1).max(initial=0)
+    widest = top * (1.0 + (layout.mask @ (layout.n_levels - 1)).max(initial=0))
+    return sample.n * (top * active) ** 2 < NEWTON_WORK and widest < NEWTON_SIZE
+
+
+def by_newton(engine, sample, layout, lambda_, lambdah, site_theta, sites, workers, only=None) -> None:
+    """Solve all predictors, or those of `only`, by Newton's method."""
+    which = np.arange(layout.m) if only is None else only
+    newton.solve_sites(
+        sample.codes,
+        sample.weights,
+        sample.total,
+        layout.start,
+        layout.mask.view(np.uint8),
+        which.astype(np.int32),
+        lambda_,
+        lambdah,
+        engine.tolerance,
+        engine.itmax,
+        site_theta,
+        sites.value,
+        sites.norm,
+        sites.n_iter,
+        sites.status,
+    )
+
+
+def _solve_task(problem: PseudoProblem, task: int, numbers: tuple, out: dict) -> None:
+    lambda_, lambdah, tolerance, itmax, theta = numbers
+    problem.solve(task, lambda_, lambdah, tolerance, itmax, theta, stop=stop_flag(), **out)
+
+
+def by_lbfgs(sample: Sample, layout: Layout, precision: str):
+    """Prepare the rows for the vectorised kernel, once for all penalties; return the solver."""
+    with serial_blas():
+        problem = PseudoProblem(sample.codes, sample.weights, layout.n_levels, layout.mask, precision=precision)
+
+    def solve(engine, sample, layout, lambda_, lambdah, site_theta, sites, workers):
+        tolerance = max(engine.tolerance, FINEST[precision])
+        options = (lambda_, lambdah, tolerance, engine.itmax, site_theta)
+        out = {
+            "grad_norm": sites.norm,
+            "n_iter": sites.n_iter,
+            "n_eval": sites.n_eval,
+            "status": sites.status,
+            "value": sites.value,
+        }
+        tasks = [(task, options, out) for task in range(problem.n_tasks)]
+        stop = stop_flag()
+        run_tasks(partial(_solve_task, problem), tasks, workers, shared=True)
+        if stop[0]:  # told to give up: nobody looks at this fit, and what is unfinished is not to be polished
+            return None
+        # near rounding a quasi-Newton line search may find nothing better, and on flat objectives it creeps
+        near = (sites.status != CONVERGED) & (sites.norm <= NEAR)
+        stuck = np.flatnonzero(near | (sites.status == STUCK))
+        if len(stuck) and precision == "double" and layout.D * (layout.n_levels[stuck].max() - 1) < POLISH_SIZE:
+            by_newton(engine, sample, layout, lambda_, lambdah, site_theta, sites, workers, stuck)
+        # what is left there is the floor that rounding sets
+        sites.status[(sites.status == STUCK) & (sites.norm <= FLOOR[precision])] = CONVERGED
+        return partial(problem.log_normaliser, site_theta)
+
+    return solve

@@ -1,0 +1,75 @@
+"""All states of a small model, listed: their energies, their codes, and the one of highest energy."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bbl.errors import OptionError
+from bbl.model.pairwise import check_model
+from bbl.rows.sample import code_dtype
+
+__all__ = ["MAX_STATES", "map_state", "state_codes", "state_energies"]
+
+MAX_STATES = 2**20
+
+
+def state_energies(h, J, n_levels) -> np.ndarray:
+    """Return the energies of all states, the last predictor running fastest.
+
+    Parameters
+    ----------
+    h, J, n_levels
+        The model, see `Chains`.
+
+    Returns
+    -------
+    ndarray of float64, shape (prod(n_levels),)
+
+    Raises
+    ------
+    OptionError
+        If there are more than 2**20 states.
+
+    Examples
+    --------
+    >>> state_energies([0.5, -1.0], [[0.0, 3.0], [3.0, 0.0]], [2, 2])
+    array([ 0. , -1. ,  0.5,  2.5])
+    """
+    h, J, levels, start = check_model(h, J, n_levels)
+    if levels.prod(dtype=float) > MAX_STATES:
+        raise OptionError(
+            f"{levels.prod(dtype=float):.3g} states are too many to list (at most {MAX_STATES}); use gibbs().",
+            argument="n_levels",
+        )
+    E, m = np.zeros(tuple(levels)), len(levels)
+    for i in range(m):
+        own = slice(start[i], start[i + 1])
+        E += np.pad(h[own], (1, 0)).reshape(-1, *(1,) * (m - 1 - i))
+        for j in range(i + 1, m):
+            table = np.pad(J[own, start[j] : start[j + 1]], ((1, 0), (1, 0)))
+            if table.any():
+                E += table.reshape(levels[i], *(1,) * (j - i - 1), levels[j], *(1,) * (m - 1 - j))
+    return E.ravel()
+
+
+def state_codes(index, n_levels) -> np.ndarray:
+    """Return the codes (n, m) of the states at the positions `index` (n,) of `state_energies`."""
+    levels = np.asarray(n_levels)
+    return np.column_stack(np.unravel_index(index, tuple(levels))).astype(code_dtype(levels))
+
+
+def map_state(h, J, n_levels) -> tuple[np.ndarray, float]:
+    """Return the state of highest energy and that energy, by listing all states (at most 2**20).
+
+    Ties go to the state that comes first, the last predictor running fastest. Arguments and errors as for
+    `state_energies`.
+
+    Examples
+    --------
+    >>> codes, energy = map_state([0.5, -1.0], [[0.0, 3.0], [3.0, 0.0]], [2, 2])
+    >>> codes.tolist(), energy
+    ([1, 1], 2.5)
+    """
+    E = state_energies(h, J, n_levels)
+    top = int(np.argmax(E))
+    return state_codes([top], n_levels)[0], float(E[top])

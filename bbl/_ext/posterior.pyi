@@ -33,7 +33,7 @@ class Target:
         spread: np.ndarray,
         x: np.ndarray,
         tuner: np.ndarray,
-        tune: bool,
+        aim: float,
         stream: np.ndarray,
         stop: np.ndarray,
         draws_out: np.ndarray,

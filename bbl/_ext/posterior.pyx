@@ -97,8 +97,7 @@ cdef extern from "exchange.h" nogil:
     double exchange_step(exchange_chain *c)
     void exchange_scales(exchange_chain *c)
 
-cdef double AIM = 0.8     # mean acceptance that the step of the no-U-turn sampler is tuned to,
-cdef double SHARE = 0.25  # and that of the exchange algorithm
+cdef double SHARE = 0.25  # mean acceptance that the exchange algorithm is tuned to
 cdef double SLICE = 3e7   # operations between two looks at signals
 
 
@@ -225,7 +224,7 @@ cdef class Target:
         return log_z, np.array(<double[:self.t.s.states]> self.t.tensor)
 
     def nuts(self, const double[::1] centre, const double[:, ::1] spread, double[::1] x, double[::1] tuner,
-             bint tune, uint64_t[::1] stream, const int32_t[::1] stop, double[:, ::1] draws_out):
+             double aim, uint64_t[::1] stream, const int32_t[::1] stop, double[:, ::1] draws_out):
         """Advance a chain by the no-U-turn sampler under the metric (spread spread')^-1, a transition for each draw.
 
         Parameters
@@ -235,7 +234,9 @@ cdef class Target:
             The chain's point, advanced.
         tuner : (6,)
             Dual averaging of the step: ln step, its average, the running error, the number of transitions, the
-            anchor; then the number of divergent transitions. With `tune` it is changed.
+            anchor; then the number of divergent transitions.
+        aim : float
+            Mean acceptance that the step is tuned to; 0 to leave it.
         stream : (4,)
         draws_out : (draws, size)
 
@@ -274,10 +275,10 @@ cdef class Target:
                     break
                 total += accepted
                 tuner[5] += s.diverged
-                if tune:
+                if aim > 0.0:
                     tuner[3] += 1.0
                     share = 1.0 / (tuner[3] + 10.0)
-                    tuner[2] += share * (AIM - accepted - tuner[2])
+                    tuner[2] += share * (aim - accepted - tuner[2])
                     tuner[0] = tuner[4] - sqrt(tuner[3]) / 0.05 * tuner[2]
                     share = pow(tuner[3], -0.75)
                     tuner[1] += share * (tuner[0] - tuner[1])

@@ -20,7 +20,8 @@ __all__ = ["Adjustment", "Chain", "Problem", "adjustment", "coefficient_groups",
 
 WINDOWS = (0.1, 0.2, 0.4, 0.8, 0.9)  # of the warm-up: where the metric is estimated anew
 START_STEP, START_SCALE = 0.5, 1.7  # of a whitened chain; of proposals, times the square root of the dimension
-PROPOSALS = 3.0  # of a draw by exchange with exact rows, for each coefficient
+AIM, CAREFUL = 0.8, 0.95  # mean acceptance that steps are tuned to; the horseshoe's funnels need short ones
+PROPOSALS = 5.0  # of a draw by exchange with exact rows, for each coefficient
 SLOW = 5  # proposals of a draw where rows are drawn by sweeps
 ROWS = 1024
 
@@ -37,6 +38,10 @@ class Adjustment:
     centre: np.ndarray
     matrix: np.ndarray
     tilt: np.ndarray
+
+    def curvature(self, hessian: np.ndarray) -> np.ndarray:
+        """Return the curvature that stands in for the `hessian` at the centre."""
+        return self.matrix.T @ hessian @ self.matrix
 
 
 @dataclass(frozen=True)
@@ -267,11 +272,11 @@ def _nuts_chain(problem, centre, spread, hessian, warmup, draws, rng, sweeps, pr
         scale = x[d : d + group.max() + 1] - 0.5 * np.log1p((np.exp(x[d : d + group.max() + 1]) / problem.tau) ** 2)
         x[:d] /= np.exp(scale)[group]
         spread, centre, step = np.eye(target.size), np.zeros(target.size), 0.1
-    parts = _windows(warmup) if problem.horseshoe else [warmup]
+    parts, aim = (_windows(warmup), CAREFUL) if problem.horseshoe else ([warmup], AIM)
     tuner = _tuner(step)
     for at, length in enumerate(parts):
         points = np.empty((length, target.size))
-        target.nuts(centre, spread, x, tuner, True, stream, stop, points)
+        target.nuts(centre, spread, x, tuner, aim, stream, stop, points)
         if 0 < at < len(parts) - 1 and length > 2 * target.size:
             spread, centre = _metric(points), points.mean(axis=0)
             tuner = _tuner(START_STEP)
@@ -279,7 +284,7 @@ def _nuts_chain(problem, centre, spread, hessian, warmup, draws, rng, sweeps, pr
             progress(length / (warmup + draws))
     tuner[0], tuner[5] = tuner[1], 0.0
     points = np.empty((draws, target.size))
-    accepted = target.nuts(centre, spread, x, tuner, False, stream, stop, points)
+    accepted = target.nuts(centre, spread, x, tuner, 0.0, stream, stop, points)
     if progress is not None:
         progress(draws / (warmup + draws))
     return Chain(target.coefficients(points), accepted, int(tuner[5]))

@@ -208,6 +208,10 @@ class Engine:
         """Return what the fits of a call draw from, given the call's own generator."""
         return rng
 
+    def describe(self, layout: Layout) -> str:
+        """Return in words what its posterior of such a model is, and how it is had."""
+        return self.posterior
+
     def layout(self, sample: Sample, layout: Layout) -> Layout:
         """Return the layout of the parameters that this engine fits to the rows of all groups."""
         return layout

@@ -159,6 +159,20 @@ class Posterior(Engine):
             return "exact"
         return "exchange" if layout.size <= FEW else "pseudo"
 
+    def describe(self, layout: Layout) -> str:
+        """Return in words what is drawn from, and how."""
+        sampler, states = self.resolve(layout), n_states(layout)
+        prior = f"{self.prior} prior" + (f" of tau {self.tau:g}" if self.prior != "conjugate" else "")
+        chosen = f", chosen because there are {states:.3g} states" if self.sampler == "auto" and states > STATES else ""
+        how = {
+            "conjugate": "independent draws of the closed form",
+            "exact": "no-U-turn sampler with the exact ln Z",
+            "exchange": f"exchange algorithm with {'exact rows' if states <= STATES else 'rows by Gibbs sweeps'}",
+            "pseudo": "no-U-turn sampler on the pseudo-likelihood, "
+            + ("adjusted to Godambe's information" if self.adjust else "whose intervals of couplings are too narrow"),
+        }
+        return f"{prior}, {how[sampler]}{chosen}"
+
     def layout(self, sample: Sample, layout: Layout) -> Layout:
         """Return the layout as it is, once the sampler is known to do for it and for the rows."""
         if sample.missing is not None:

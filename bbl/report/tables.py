@@ -14,7 +14,7 @@ from bbl.design.labels import Labels
 from bbl.model.layout import Layout, term_columns
 from bbl.model.parameters import Parameters
 
-__all__ = ["Coefficients", "CouplingTables", "FieldTables", "Named"]
+__all__ = ["Coefficients", "CouplingTables", "FieldTables", "Named", "parameter_names"]
 
 SHOWN = 10  # rows of a repr
 
@@ -248,6 +248,19 @@ class Coefficients(Named):
             "Look up .h[group][predictor], .J[group][a, b], .h0[predictor], .J0[a, b]; .to_frame() has all.\n\n"
             f"Fields h{' (' + ', '.join(cut) + ')' if cut else ''}:\n{table.to_string()}"
         )
+
+
+def parameter_names(labels: Labels, layout: Layout) -> list[str]:
+    """Return a name for each parameter, such as ``a[y]`` for a field and ``a[y]:b[1]`` for a coupling.
+
+    Examples
+    --------
+    >>> labels = Labels("y", ("No", "Yes"), ("a", "b"), (("x", "y", "z"), (0, 1)))
+    >>> parameter_names(labels, Layout([3, 2]))
+    ['a[y]', 'a[z]', 'b[1]', 'a[y]:b[1]', 'a[z]:b[1]']
+    """
+    own = [f"{name}[{x}]" for name, known in zip(labels.names, labels.levels, strict=True) for x in known[1:]]
+    return [":".join(own[k] for k in cell if k >= 0) for cell in term_columns(layout).T]
 
 
 def _labelled(values: Iterable, codes: np.ndarray) -> pd.Categorical | np.ndarray:

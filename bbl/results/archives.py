@@ -23,6 +23,7 @@ from bbl.model.parameters import Parameters
 from bbl.report.format import label_text
 from bbl.report.summary import Section
 from bbl.results.classifier import Training
+from bbl.results.draw_files import draw_shapes, pack_draws, unpack_draws, unpack_predictive
 from bbl.rows.sample import Sample, code_dtype
 from bbl.stats.calibration import Calibration
 
@@ -65,6 +66,7 @@ def pack(fit: Any, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
         arrays["pooled"] = parameters.pooled
     if estimate.calibration is not None:
         arrays["calibration"] = np.append(estimate.calibration.offset, estimate.calibration.temperature)
+    arrays |= pack_draws(estimate.fits, estimate.predictive)
     if store_data and fit.sample is not None:
         rows, meta["index"] = pack_rows(fit.sample, fit.index)
         arrays |= rows
@@ -220,6 +222,7 @@ def _check_arrays(layout: Layout, K: int, arrays: dict[str, np.ndarray]) -> None
         "log_likelihood": ("f", 1),
         "counts": ("f", K, int(layout.n_levels.sum())),
         "calibration": ("f", K + 1),
+        **draw_shapes(layout, K, fits, arrays),
     }
     for name, array in arrays.items():
         if name in ROWS:
@@ -239,6 +242,10 @@ def _check_arrays(layout: Layout, K: int, arrays: dict[str, np.ndarray]) -> None
             raise ValueError(f"{name!r} holds what cannot have been saved")
 
 
+def _spread(drawn: np.ndarray | None) -> np.ndarray | None:
+    return None if drawn is None else drawn.std(axis=(0, 1), ddof=1)
+
+
 def unpack(meta: dict, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     """Return what `pack` stored as the arguments that the class of results takes."""
     design = Design.from_dict(meta["design"])
@@ -249,13 +256,14 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     _check_arrays(layout, len(design.response.levels), arrays)
     theta = arrays["theta"]
     fits = tuple(
-        EngineFit(t, float(lkh), grad_norm=norm, n_iter=n, converged=ok)
-        for t, lkh, norm, n, ok in zip(
+        EngineFit(t, float(lkh), grad_norm=norm, n_iter=n, converged=ok, sd=_spread(drawn), draws=drawn)
+        for t, lkh, norm, n, ok, drawn in zip(
             [*theta, *([arrays["pooled"]] if "pooled" in arrays else [])],
             arrays["lkh"][1:],
             arrays["grad_norm"],
             arrays["n_iter"],
             arrays["converged"],
+            unpack_draws(arrays, len(arrays["converged"])),
             strict=True,
         )
     )
@@ -268,6 +276,7 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
         fits,
         arrays["log_z_error"],
         Calibration(float(arrays["calibration"][-1]), arrays["calibration"][:-1]) if "calibration" in arrays else None,
+        unpack_predictive(layout, theta, arrays),
     )
     whole, K = engine.weights == "counts", len(design.response.levels)
     sample, index = unpack_rows(arrays, meta.get("index"), layout.n_levels, K, whole=whole)

@@ -13,6 +13,7 @@ from bbl.report import text
 from bbl.report.summary import Section, Summary, fit_summary
 from bbl.results.archives import pack, unpack
 from bbl.results.figures import Figures
+from bbl.results.posterior import PosteriorDraws
 from bbl.stats.likelihood_ratio import likelihood_ratio
 
 __all__ = ["BBLResults"]
@@ -71,6 +72,11 @@ class BBLResults(Figures):
         return fit_summary(self.call, self.labels, tests, self._facts(), self._sections)
 
     @cached_property
+    def posterior(self) -> PosteriorDraws:
+        """The draws from the posterior, with ``.summary()`` and ``.plot()``; for ``method="bayes"``."""
+        return PosteriorDraws.of(self.labels, self.estimate, self.engine)
+
+    @cached_property
     def _sections(self) -> list[Section]:
         """What the summary adds to naive Bayes; a model from a file has it from there."""
         stored = None if self.stored is None else self.stored.sections
@@ -87,6 +93,7 @@ class BBLResults(Figures):
         calibration = self.estimate.calibration
         return {
             "Fit method": self.engine.name,
+            **({"Posterior": self.engine.describe(self.params.layout)} if self.engine.posterior else {}),
             "Settings": settings,
             "Observations": self.nobs(),
             **({} if self.design.missing == "raise" else {"Missing values": self._missing_text()}),

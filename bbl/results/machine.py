@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from bbl.boltzmann.estimate import Estimate
 from bbl.boltzmann.tuning import Tuning
+from bbl.checks import choice, verb
 from bbl.engines import Engine
 from bbl.model.marginal import MarginalEnergy
 from bbl.model.parameters import Parameters
@@ -69,9 +72,47 @@ class MachineResults(ClassifierResults):
     def _energy(self) -> MarginalEnergy:
         return MarginalEnergy(self.params.layout, self.params.theta)
 
+    @cached_property
+    def _averaged(self) -> Callable:
+        return self._energy if self.estimate.predictive is None else self.estimate.energy()
+
     def class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
         """Return the class scores (n, K) of encoded rows; see `Estimate.class_scores`."""
-        return self.estimate.scores_by(self._energy, codes, missing)
+        return self.estimate.scores_by(self._averaged, codes, missing)
+
+    @verb
+    def predict(
+        self, newdata: Any = None, type: str = "link", unseen: str = "raise", *, draws: str = "all"
+    ) -> pd.DataFrame | pd.Series:
+        """Predict the response group of each row.
+
+        Parameters
+        ----------
+        newdata : DataFrame (pandas, polars), pyarrow Table or dict of lists, optional
+            Rows with the predictors' columns; others are ignored. None for the training rows.
+        type : {"link", "prob", "class"}, default "link"
+            ``F_y(x)`` of eq. (29), the probabilities of eq. (28), or the most likely group alone.
+        unseen : {"raise", "ignore"}, default "raise"
+            Whether a level that the model does not know is an error, or its predictor is summed out in that row.
+        draws : {"all", "mean"}, default "all"
+            Where the method has draws from a posterior: whether the probability of a row in a group is averaged over
+            them (200 draws, 50 where ln Z is annealed, evenly spaced), or that at their mean.
+
+        Returns
+        -------
+        DataFrame or Series
+            On the index of `newdata`: one column per group, then ``yhat``; for ``type="class"`` the groups alone. A
+            missing value is treated as in the fit (`missing` of `bbl.bbl`): it is an error, is a level like others, is
+            summed out, or (where the fit dropped such rows) its row is missing here.
+
+        Raises
+        ------
+        DataError, LevelError
+            If columns are missing, or values are missing in spite of the policy, or unknown; they are named.
+        """
+        choice("draws", draws, ("all", "mean"))
+        plugged = self if draws == "all" else replace(self, estimate=replace(self.estimate, predictive=None))
+        return ClassifierResults.predict(plugged, newdata, type, unseen)
 
     def log_likelihood(self, rows: Sample) -> float:
         """Return ``sum_k w_k (E_y(x_k) - ln Z_y)`` of encoded rows, missing predictors summed out."""

@@ -135,7 +135,7 @@ def highest_density(draws, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]
     (1.0, 1.2)
     """
     draws = np.sort(np.asarray(draws, dtype=float).reshape(-1, *np.shape(draws)[2:]), axis=0)
-    inside = int(np.floor(level * len(draws)))
+    inside = min(int(np.floor(level * len(draws))), len(draws) - 1)
     width = draws[inside:] - draws[: len(draws) - inside]
     at = width.argmin(axis=0)[None]
     return np.take_along_axis(draws, at, axis=0)[0], np.take_along_axis(draws, at + inside, axis=0)[0]

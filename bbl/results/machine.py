@@ -114,6 +114,24 @@ class MachineResults(ClassifierResults):
         plugged = self if draws == "all" else replace(self, estimate=replace(self.estimate, predictive=None))
         return ClassifierResults.predict(plugged, newdata, type, unseen)
 
+    def log_scores(self, newdata: Any, normalised: bool, prior: bool, unseen: str) -> pd.DataFrame:
+        """Return the scores of rows in every group; see `bbl.log_scores`."""
+        if newdata is None:
+            rows, index = self._rows(), self._index()
+            codes, missing = rows.codes, rows.missing
+        else:
+            choice("unseen", unseen, ("raise", "ignore"))
+            (codes, missing), index = self.design.encode(newdata, unseen), self.design.index(newdata)
+        scores = (self._averaged if normalised else self._energy)(codes, missing)
+        if normalised:
+            scores = scores - self.estimate.log_z
+        if prior:
+            with np.errstate(divide="ignore"):
+                scores = scores + np.log(self.estimate.class_prior)
+        if newdata is not None and (dropped := self.design.dropped(newdata)) is not None:
+            scores[dropped] = np.nan
+        return pd.DataFrame(scores, index=index, columns=pd.Index(self.labels.groups, dtype=object))
+
     def log_likelihood(self, rows: Sample) -> float:
         """Return ``sum_k w_k (E_y(x_k) - ln Z_y)`` of encoded rows, missing predictors summed out."""
         if rows.missing is not None:  # of a row of which nothing is known, the probability is one

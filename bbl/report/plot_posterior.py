@@ -101,7 +101,7 @@ def _forest(draws, groups, names, top, level, axes) -> Axes:
     ax.set_ylim(len(chosen) - 0.4, -0.6)
     ax.set_xlabel(f"posterior mean and {100 * level:g} % interval")
     if len(groups) > 1:
-        named_legend(ax, handles, shortened(groups, 24), loc="best")
+        named_legend(ax, handles, shortened(groups, 24), loc="upper left", bbox_to_anchor=(1.0, 1.0))
     else:
         ax.set_title(short_name(groups[0], 40), fontsize="medium")
     return ax
@@ -119,6 +119,6 @@ def _rank(ax: Axes, drawn: np.ndarray) -> None:
     edges = np.linspace(0, chains * n, BINS + 1)
     for k, own in enumerate(ranks):
         counts = np.histogram(own, edges)[0]
-        ax.stairs(counts / (n / BINS), edges / (chains * n), color=COLOURS[k % len(COLOURS)], linewidth=1.0)
+        ax.stairs(counts / (n / BINS), edges / (chains * n), baseline=None, color=COLOURS[k % len(COLOURS)], linewidth=1.0)
     ax.axhline(1.0, color="0.5", linewidth=0.8, linestyle="--")
     ax.set_ylim(bottom=0.0)

@@ -1,36 +1,37 @@
-"""MachineResults: fitted Boltzmann machines: parameters, ln Z, energies, class scores."""
+"""MachineResults: fitted Boltzmann machines, with classes or without: parameters, ln Z, energies."""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
 
 from bbl.boltzmann.estimate import Estimate
 from bbl.boltzmann.tuning import Tuning
-from bbl.checks import choice, verb
+from bbl.checks import choice
 from bbl.engines import Engine
 from bbl.model.marginal import MarginalEnergy
 from bbl.model.parameters import Parameters
 from bbl.report.tables import Coefficients
-from bbl.results.classifier import ClassifierResults
+from bbl.results.model import ModelResults
 from bbl.rows.sample import Sample
 
 __all__ = ["MachineResults"]
 
 
 @dataclass(frozen=True, repr=False)
-class MachineResults(ClassifierResults):
-    """Fitted Boltzmann machines, one for each response group.
+class MachineResults(ModelResults):
+    """Fitted Boltzmann machines, one for each response group; one for all rows where there is no response.
 
     Attributes
     ----------
-    call, design, sample, index
-        As in every `ClassifierResults`.
+    call, design, training, index
+        As in every `ModelResults`.
     engine : Engine
         The inference method and its options.
     estimate : Estimate
@@ -68,51 +69,35 @@ class MachineResults(ClassifierResults):
         """Whether every predictor of every group reached its optimum."""
         return self.estimate.converged
 
+    @property
+    def class_shares(self) -> np.ndarray:
+        """Weighted shares of the groups in the training rows."""
+        return self.estimate.class_prior
+
     @cached_property
     def _energy(self) -> MarginalEnergy:
         return MarginalEnergy(self.params.layout, self.params.theta)
 
     @cached_property
     def _averaged(self) -> Callable:
+        """Energies of rows averaged over draws, where there are any; less ln Z they are log-probabilities."""
         return self._energy if self.estimate.predictive is None else self.estimate.energy()
 
+    def plugged(self, draws: str) -> Self:
+        """Return the model that predicts by all its draws, or by their mean."""
+        if choice("draws", draws, ("all", "mean")) == "all":
+            return self
+        found = copy.copy(self)
+        vars(found).pop("_averaged", None)
+        object.__setattr__(found, "estimate", replace(self.estimate, predictive=None))  # on a copy, not yet seen
+        return found
+
     def class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
-        """Return the class scores (n, K) of encoded rows; see `Estimate.class_scores`."""
-        return self.estimate.scores_by(self._averaged, codes, missing)
+        """Return the class scores (n, K) of encoded rows; see `Estimate.class_scores`.
 
-    @verb
-    def predict(
-        self, newdata: Any = None, type: str = "link", unseen: str = "raise", *, draws: str = "all"
-    ) -> pd.DataFrame | pd.Series:
-        """Predict the response group of each row.
-
-        Parameters
-        ----------
-        newdata : DataFrame (pandas, polars), pyarrow Table or dict of lists, optional
-            Rows with the predictors' columns; others are ignored. None for the training rows.
-        type : {"link", "prob", "class"}, default "link"
-            ``F_y(x)`` of eq. (29), the probabilities of eq. (28), or the most likely group alone.
-        unseen : {"raise", "ignore"}, default "raise"
-            Whether a level that the model does not know is an error, or its predictor is summed out in that row.
-        draws : {"all", "mean"}, default "all"
-            Where the method has draws from a posterior: whether the probability of a row in a group is averaged over
-            them (200 draws, 50 where ln Z is annealed, evenly spaced), or that at their mean.
-
-        Returns
-        -------
-        DataFrame or Series
-            On the index of `newdata`: one column per group, then ``yhat``; for ``type="class"`` the groups alone. A
-            missing value is treated as in the fit (`missing` of `bbl.bbl`): it is an error, is a level like others, is
-            summed out, or (where the fit dropped such rows) its row is missing here.
-
-        Raises
-        ------
-        DataError, LevelError
-            If columns are missing, or values are missing in spite of the policy, or unknown; they are named.
+        Of one group they are the log-probabilities of the rows.
         """
-        choice("draws", draws, ("all", "mean"))
-        plugged = self if draws == "all" else replace(self, estimate=replace(self.estimate, predictive=None))
-        return ClassifierResults.predict(plugged, newdata, type, unseen)
+        return self.estimate.scores_by(self._averaged, codes, missing)
 
     def log_scores(self, newdata: Any, normalised: bool, prior: bool, unseen: str) -> pd.DataFrame:
         """Return the scores of rows in every group; see `bbl.log_scores`."""

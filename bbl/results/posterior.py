@@ -13,7 +13,7 @@ from bbl.boltzmann.estimate import Estimate
 from bbl.checks import choice, integer, real
 from bbl.design.labels import Labels
 from bbl.engines import Engine
-from bbl.errors import BBLError
+from bbl.errors import BBLError, OptionError
 from bbl.model.layout import Layout
 from bbl.model.parameters import Parameters
 from bbl.report.canvas import group_numbers
@@ -59,9 +59,10 @@ class PosteriorDraws:
         fits = estimate.fits[: len(labels.groups)]
         known = next((fit.draws for fit in fits if fit.draws is not None), None)
         if known is None:
-            raise AttributeError(
+            raise OptionError(
                 f"method={engine.name!r} has no draws from a posterior; method='bayes' has. Standard errors and "
-                "intervals are in inference()."
+                "intervals are in inference().",
+                argument="method",
             )
         nothing = np.full_like(known, np.nan)
         draws = np.stack([nothing if fit.draws is None else fit.draws for fit in fits], axis=2)

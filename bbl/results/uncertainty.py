@@ -47,7 +47,7 @@ class Uncertainty(MachineResults):
 
     def _wald_sections(self) -> list[Section]:
         """Joint tests of predictors and pairs, where they cost little and the method has them."""
-        if self.sample is None or self.params.layout.size > TESTED or not self.engine.solves:
+        if self.training is None or self.params.layout.size > TESTED or not self.engine.solves:
             return []
         try:
             inference = self._inference
@@ -55,7 +55,7 @@ class Uncertainty(MachineResults):
             return [Section("Wald tests", pd.DataFrame(), str(error))]
         of = "group" if self.params.pooled is None else "pooled"
         d = "" if self.params.pooled is None else "d"
-        return wald_sections(inference.tests(of), d, inference.note)
+        return wald_sections(inference.tests(of), d, inference.note, self.design.classes)
 
     @cached_property
     def _inference(self) -> Inference:
@@ -148,11 +148,11 @@ class Uncertainty(MachineResults):
         """Return why there are no tests; None if there are."""
         if self.engine.posterior:
             return f"no test: {self.engine.posterior}"
-        if self.sample is None:
+        if self.training is None:
             return "no test: the model was saved without its training rows"
         try:
             self.engine.check_equations()
-            self.sample.check_whole("Tests go")
+            self.training.check_whole("Tests go")
         except (DataError, OptionError) as error:
             return f"no test: {error}"
         return None

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "random.h"
+#include "simplex.h"
 
 enum { NUTS_DEPTH = 10, NUTS_WORK = 6 * NUTS_DEPTH + 12 }; /* vectors of scratch that a sampler needs */
 static const double NUTS_ERROR = 1000.0; /* of the energy, at which a trajectory has come apart */
@@ -35,13 +36,6 @@ typedef struct {
     double *work;    /* (NUTS_WORK, n) */
 } nuts_sampler;
 
-static inline double nuts_dot(const double *a, const double *b, ptrdiff_t n)
-{
-    double total = 0.0;
-    for (ptrdiff_t k = 0; k < n; k++) total += a[k] * b[k];
-    return total;
-}
-
 static inline double nuts_log_add(double a, double b)
 {
     const double top = a > b ? a : b;
@@ -68,14 +62,14 @@ static inline void nuts_leapfrog(nuts_sampler *s, double step)
 /* Whether a trajectory of total momentum rho still moves apart at both of its ends */
 static inline int nuts_apart(const double *p_begin, const double *p_end, const double *rho, ptrdiff_t n)
 {
-    return nuts_dot(p_begin, rho, n) > 0.0 && nuts_dot(p_end, rho, n) > 0.0;
+    return simplex_dot(p_begin, rho, n) > 0.0 && simplex_dot(p_end, rho, n) > 0.0;
 }
 
 static inline int nuts_apart_with(const double *p_begin, const double *p_end, const double *rho, const double *extra,
                                   ptrdiff_t n)
 {
-    return nuts_dot(p_begin, rho, n) + nuts_dot(p_begin, extra, n) > 0.0
-           && nuts_dot(p_end, rho, n) + nuts_dot(p_end, extra, n) > 0.0;
+    return simplex_dot(p_begin, rho, n) + simplex_dot(p_begin, extra, n) > 0.0
+           && simplex_dot(p_end, rho, n) + simplex_dot(p_end, extra, n) > 0.0;
 }
 
 /* Double the trajectory `depth` times from its moving end. Adds its momenta to rho; writes the first and the last
@@ -87,7 +81,7 @@ static int nuts_build(nuts_sampler *s, int depth, double step, double *rho, doub
     const size_t bytes = (size_t)n * sizeof(double);
     if (depth == 0) {
         nuts_leapfrog(s, step);
-        double error = 0.5 * nuts_dot(s->p, s->p, n) - s->now.value - s->energy;
+        double error = 0.5 * simplex_dot(s->p, s->p, n) - s->now.value - s->energy;
         if (isnan(error)) error = INFINITY;
         *weight_out = -error;
         s->accepted += error < 0 ? 1.0 : exp(-error);
@@ -128,7 +122,7 @@ static double nuts_transition(nuts_sampler *s, nuts_state *state)
     nuts_state ends[2] = {{own + 6 * n, own + 7 * n, 0.0}, {own + 8 * n, own + 9 * n, 0.0}};
     double *momenta[2] = {own + 10 * n, own + 11 * n}, weight = 0.0;
     for (ptrdiff_t k = 0; k < n; k++) s->p[k] = random_normal(s->stream);
-    s->energy = 0.5 * nuts_dot(s->p, s->p, n) - state->value;
+    s->energy = 0.5 * simplex_dot(s->p, s->p, n) - state->value;
     s->accepted = 0.0;
     s->steps = 0;
     s->diverged = 0;

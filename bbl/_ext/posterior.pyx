@@ -22,6 +22,7 @@ cdef extern from "simplex.h" nogil:
         const Py_ssize_t *v_start
         const double *V
         const Py_ssize_t *place
+    double simplex_dot(const double *a, const double *b, Py_ssize_t n)
     double simplex_probabilities(const simplex_model *s, const double *phi, double *tensor_out, double *spare)
 
 cdef extern from "posterior_target.h" nogil:
@@ -115,10 +116,7 @@ cdef double whitened(void *model, const double *q, double *gradient_out) noexcep
     cdef Py_ssize_t n = posterior_size(w.t), k, i
     cdef double value
     for k in range(n):
-        value = w.centre[k]
-        for i in range(k + 1):
-            value += w.spread[k * n + i] * q[i]
-        w.x[k] = value
+        w.x[k] = w.centre[k] + simplex_dot(w.spread + k * n, q, k + 1)
     value = posterior_value(w.t, w.x, w.g)
     for k in range(n):
         gradient_out[k] = 0.0
@@ -160,7 +158,7 @@ cdef class Target:
                   const int32_t[::1] family, double n, const double[::1] sums, double tau, bint horseshoe,
                   bint enumerate, const int32_t[:, ::1] codes=None, const double[::1] weights=None,
                   const double[::1] centre=None, const double[:, ::1] adjust=None, const double[::1] tilt=None):
-        cdef Py_ssize_t m = n_levels.shape[0], d = sums.shape[0], i, j, k
+        cdef Py_ssize_t m = n_levels.shape[0], d = sums.shape[0]
         levels = np.asarray(n_levels, dtype=np.intp)
         cdef Py_ssize_t[::1] first = np.concatenate([[0], np.cumsum(levels)[:m - 1]]).astype(np.intp)
         cdef Py_ssize_t[::1] v_start = np.concatenate([[0], np.cumsum(levels ** 2)[:m - 1]]).astype(np.intp)
@@ -319,7 +317,7 @@ cdef class Target:
         float
             Mean probability of acceptance.
         """
-        cdef Py_ssize_t n = self.size, d = self.t.s.d, k, j, i, count = draws_out.shape[0]
+        cdef Py_ssize_t n = self.size, d = self.t.s.d, k, _step, i, count = draws_out.shape[0]
         if (information.shape[0] != d or information.shape[1] != d or x.shape[0] != n or draws_out.shape[1] != n
                 or tuner.shape[0] != 2 or stream.shape[0] != 4 or (sweeps == 0) != (self.t.s.states > 0)
                 or (sweeps and data.shape[1] != self.t.s.m)):
@@ -340,7 +338,7 @@ cdef class Target:
             for k in range(count):
                 if k == 0 or self.t.horseshoe:
                     exchange_factor(&c)
-                for j in range(steps):
+                for _step in range(steps):
                     c.scale = exp(tuner[0])
                     accepted = exchange_step(&c)
                     total += accepted

@@ -105,10 +105,8 @@ static double posterior_adjusted(posterior_target *t, const double *phi, double 
 {
     const ptrdiff_t d = t->s.d;
     if (!t->adjust) return posterior_pseudo(t, phi, gradient_out);
-    for (ptrdiff_t k = 0; k < d; k++) {
-        t->at[k] = t->centre[k];
-        for (ptrdiff_t l = 0; l < d; l++) t->at[k] += t->adjust[k * d + l] * (phi[l] - t->centre[l]);
-    }
+    for (ptrdiff_t k = 0; k < d; k++) t->g[k] = phi[k] - t->centre[k];
+    for (ptrdiff_t k = 0; k < d; k++) t->at[k] = t->centre[k] + simplex_dot(t->adjust + k * d, t->g, d);
     double value = posterior_pseudo(t, t->at, t->g);
     for (ptrdiff_t k = 0; k < d; k++) {
         value += t->tilt[k] * (phi[k] - t->centre[k]);

@@ -24,6 +24,17 @@ typedef struct {
     const ptrdiff_t *place;      /* (d,) cell of each coefficient in a tensor of coefficients over products of V */
 } simplex_model;
 
+/* Four sums side by side, which the compiler may put into vectors */
+static inline double simplex_dot(const double *a, const double *b, ptrdiff_t n)
+{
+    double total[4] = {0.0, 0.0, 0.0, 0.0};
+    ptrdiff_t k = 0;
+    for (; k + 4 <= n; k += 4)
+        for (int l = 0; l < 4; l++) total[l] += a[k + l] * b[k + l];
+    for (; k < n; k++) total[0] += a[k] * b[k];
+    return (total[0] + total[1]) + (total[2] + total[3]);
+}
+
 /* Apply V, or its transpose, along every axis of `tensor`; `spare` is as long. */
 static void simplex_transform(const simplex_model *s, double *tensor, double *spare, int transposed)
 {

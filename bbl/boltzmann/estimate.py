@@ -260,7 +260,8 @@ def estimate_path(
         One for each of `values`; one if `values` is None.
     """
     layout = engine.layout(sample, layout)
-    kind = resolve_log_z(log_z, layout, engine.log_z)
+    wide = engine.widened(layout)
+    kind = resolve_log_z(log_z, wide, engine.log_z)
     check_annealing(kind, layout, K * (1 if values is None else len(values)), workers)
     order = exact_order(layout) if kind == "exact" else []  # raises where it costs too much, before anything is fitted
     groups = [sample.group(y) for y in range(K)]
@@ -293,7 +294,7 @@ def estimate_path(
         parameters = Parameters(layout, theta, fits[K].theta if pooled else None)
         error = np.array([run[v][2] for run in runs[:K]])
         starts = [annealing_start(part, layout) for part in groups] if kind == "ais" and engine.samples else [None] * K
-        drawn = predictive(layout, fits[:K], kind, order, starts, rngs[:K], workers)
+        drawn = predictive(wide, fits[:K], kind, starts, rngs[:K], workers, wide.m - layout.m)
         shares = totals / totals.sum()
         out.append(Estimate(parameters, ln_z, kind, shares, lkh, tuple(fits), error, predictive=drawn))
     return out

@@ -17,8 +17,10 @@ from bbl.errors import DataError, DataWarning, OptionError
 from bbl.memory import check_memory
 from bbl.model.conjugate import conjugate_draws
 from bbl.model.gauge import to_reference, to_simplex
+from bbl.model.hidden import hidden_draws, visible_columns, widened
 from bbl.model.layout import Layout
 from bbl.model.posterior import Problem, adjustment, draw_chains, mode
+from bbl.parallel import run_tasks
 from bbl.rows.sample import Sample
 from bbl.stats.diagnostics import effective_sample_size, split_rhat
 
@@ -56,7 +58,9 @@ class Posterior(Engine):
     warmup, draws : int, default 1000
         Transitions of a chain that are thrown away, and those that are kept.
     hidden : int, default 0
-        Hidden units, for the conjugate prior alone.
+        Hidden units, -1 or 1, each coupled to all predictors and to no other unit; for the conjugate prior alone. They
+        freeze, see the warning. A formula without interactions makes a restricted machine. ``coef()`` is of the
+        predictors, every unit being -1; predictions sum the units out.
     c : float, optional
         Of the conjugate prior ``Z^n exp(-c |phi|^2)``; half of a group's observations by default.
     tau : float, default 1.0
@@ -132,8 +136,8 @@ class Posterior(Engine):
         conjugate = self.prior == "conjugate"
         if (self.sampler == "conjugate") > conjugate or (conjugate and self.sampler not in ("auto", "conjugate")):
             raise OptionError(
-                f"sampler={self.sampler!r} does not go with prior={self.prior!r}: the conjugate prior, and it alone, has "
-                "a closed form. Leave sampler='auto'.",
+                f"sampler={self.sampler!r} does not go with prior={self.prior!r}: the conjugate prior, and it alone, "
+                "has a closed form. Leave sampler='auto'.",
                 argument="sampler",
             )
         for name, given in (("c", self.c is not None), ("hidden", self.hidden > 0)):
@@ -159,13 +163,17 @@ class Posterior(Engine):
             return "exact"
         return "exchange" if layout.size <= FEW else "pseudo"
 
+    def widened(self, layout: Layout) -> Layout:
+        """Return the layout with the hidden units behind the predictors."""
+        return widened(layout, self.hidden) if self.hidden else layout
+
     def describe(self, layout: Layout) -> str:
         """Return in words what is drawn from, and how."""
         sampler, states = self.resolve(layout), n_states(layout)
         prior = f"{self.prior} prior" + (f" of tau {self.tau:g}" if self.prior != "conjugate" else "")
         chosen = f", chosen because there are {states:.3g} states" if self.sampler == "auto" and states > STATES else ""
         how = {
-            "conjugate": "independent draws of the closed form",
+            "conjugate": f"Gibbs draws with {self.hidden} hidden units" if self.hidden else "draws of the closed form",
             "exact": "no-U-turn sampler with the exact ln Z",
             "exchange": f"exchange algorithm with {'exact rows' if states <= STATES else 'rows by Gibbs sweeps'}",
             "pseudo": "no-U-turn sampler on the pseudo-likelihood, "
@@ -198,11 +206,19 @@ class Posterior(Engine):
             n = np.bincount(sample.response, sample.weights).max()
             if self.c < SHARP * n:
                 warnings.warn(
-                    f"c={self.c:g} is under a tenth of a group's {n:,.0f} observations. The conjugate posterior then lies "
-                    "where nearly all rows are in a few ordered states, whatever the data; the default is c=n/2.",
+                    f"c={self.c:g} is under a tenth of a group's {n:,.0f} observations. The conjugate posterior then "
+                    "lies where nearly all rows are in a few ordered states, whatever the data; the default is c=n/2.",
                     DataWarning,
                     stacklevel=5,
                 )
+        if self.hidden:
+            warnings.warn(
+                "Hidden units of the conjugate model freeze: with the coefficients integrated out, their signs have a "
+                "probability proportional to exp(|S|^2 / 4c), so large where units agree over many rows that none "
+                "changes any more. Draws tell of the start, not of the data: they are for comparison with the thesis.",
+                DataWarning,
+                stacklevel=5,
+            )
         return layout
 
     def memory(self, n: int, layout: Layout, settings: int = 1) -> float:
@@ -229,15 +245,31 @@ class Posterior(Engine):
         )
         if self.prior == "conjugate":
             c = 0.5 * sample.total if self.c is None else self.c
-            shape = (self.chains, self.draws)
-            mean, drawn = conjugate_draws(sample, layout, c, shape, rng)
+            if self.hidden:
+                drawn, state = self._with_hidden(sample, layout, c, rng, workers, progress)
+                return [self._finish(sample, layout, drawn.mean(axis=(0, 1)), drawn, state)]
+            mean, drawn = conjugate_draws(sample, layout, c, (self.chains, self.draws), rng)
             if progress is not None:
                 progress()
-            theta = to_reference(layout, mean)
-            return [self._finish(sample, layout, theta, to_reference(layout, drawn), {})]
+            return [self._finish(sample, layout, to_reference(layout, mean), to_reference(layout, drawn), {})]
         drawn, state = self._sample(sample, layout, rng, workers, progress)
         drawn = to_reference(layout, drawn)
         return [self._finish(sample, layout, drawn.mean(axis=(0, 1)), drawn, state)]
+
+    def _with_hidden(self, sample, layout, c, rng, workers, progress) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        """Return draws in the reference gauge of what is visible; the state has those of all, for predictions."""
+        told = None if progress is None else lambda share: progress(share / self.chains)
+        shared = (sample, layout, self.hidden, c, (self.warmup, self.draws))
+        tasks = [(*shared, own, told) for own in rng.spawn(self.chains)]
+        chains = run_tasks(hidden_draws, tasks, min(workers, self.chains), shared=True)
+        wide = self.widened(layout)
+        drawn = to_reference(wide, np.array([chain.coefficients for chain in chains]))
+        state = {
+            "flips": np.array([chain.flips for chain in chains]),
+            "aligned": np.array([chain.aligned for chain in chains]),
+            "hidden": drawn,
+        }
+        return drawn[..., visible_columns(wide, layout)], state
 
     def _sample(self, sample, layout, rng, workers, progress) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         """Return draws (chains, draws, size) in simplex coding, and what the chains tell of themselves."""
@@ -297,7 +329,9 @@ def _notes(layout: Layout, rhat: np.ndarray, ess: np.ndarray, chains: int) -> tu
     text = "chains have not mixed, or are too short; raise warmup and draws"
     over = worst.max(axis=0) > 1.0
     notes = [
-        Note(int(i), -1, text, f"R-hat {worst[0, i] * RHAT:.3f}, effective sample size {ESS * chains / worst[1, i]:.0f}")
+        Note(
+            int(i), -1, text, f"R-hat {worst[0, i] * RHAT:.3f}, effective sample size {ESS * chains / worst[1, i]:.0f}"
+        )
         for i in np.flatnonzero(over)
     ]
     return tuple(notes), ~over

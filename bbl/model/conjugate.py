@@ -47,7 +47,7 @@ def signed_log(scores: np.ndarray) -> np.ndarray:
 
     Examples
     --------
-    >>> signed_log(np.array([-np.e**3, 0.0, 1.0, 2.0])).round(4).tolist()
+    >>> signed_log(np.array([-(np.e**3), 0.0, 1.0, 2.0])).round(4).tolist()
     [-3.0, 0.0, 0.3466, 0.6931]
     """
     size = np.abs(scores)

@@ -1,4 +1,4 @@
-"""Posterior of one group's coefficients in simplex coding: log densities, their modes, and chains that draw from them."""
+"""Posterior of one group's coefficients in simplex coding: log densities, modes, chains that draw from them."""
 
 from __future__ import annotations
 
@@ -262,7 +262,7 @@ def _metric(points: np.ndarray) -> np.ndarray:
 
 
 def _nuts_chain(problem, centre, spread, hessian, warmup, draws, rng, sweeps, progress) -> Chain:
-    """Run a chain of the no-U-turn sampler; with the horseshoe its metric is estimated in the windows of the warm-up."""
+    """Run a chain of the no-U-turn sampler; with the horseshoe its metric comes from the warm-up's windows."""
     target, stop = problem.target(), stop_flag()
     x, d = _start(problem, centre, spread, rng), problem.layout.size
     stream = rng.integers(1, 2**63, 4, dtype=np.uint64)

@@ -119,6 +119,8 @@ def _rank(ax: Axes, drawn: np.ndarray) -> None:
     edges = np.linspace(0, chains * n, BINS + 1)
     for k, own in enumerate(ranks):
         counts = np.histogram(own, edges)[0]
-        ax.stairs(counts / (n / BINS), edges / (chains * n), baseline=None, color=COLOURS[k % len(COLOURS)], linewidth=1.0)
+        ax.stairs(
+            counts / (n / BINS), edges / (chains * n), baseline=None, color=COLOURS[k % len(COLOURS)], linewidth=1.0
+        )
     ax.axhline(1.0, color="0.5", linewidth=0.8, linestyle="--")
     ax.set_ylim(bottom=0.0)

@@ -220,7 +220,7 @@ def _check_meta(meta: dict) -> None:
         raise ValueError("it has no observations")
 
 
-def _check_arrays(layout: Layout, K: int, arrays: dict[str, np.ndarray]) -> None:
+def _check_arrays(layout: Layout, wide: Layout, K: int, arrays: dict[str, np.ndarray]) -> None:
     """Refuse arrays that `pack` would not have made: a checksum does not say who wrote them, and kernels trust them."""
     m, fits = layout.m, K + ("pooled" in arrays)
     iterates = m if arrays["grad_norm"].size else 0  # closed forms have no iterations
@@ -238,7 +238,7 @@ def _check_arrays(layout: Layout, K: int, arrays: dict[str, np.ndarray]) -> None
         "log_likelihood": ("f", 1),
         "counts": ("f", K, int(layout.n_levels.sum())),
         "calibration": ("f", K + 1),
-        **draw_shapes(layout, K, fits, arrays),
+        **draw_shapes(layout, wide, K, fits, arrays),
     }
     for name, array in arrays.items():
         if name in ROWS:
@@ -271,7 +271,7 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray], classes: bool = True) -> d
     engine = ENGINES[options.pop("name")](**options)
     layout = Layout(design.n_levels, arrays["pairs"])
     _check_meta(meta)
-    _check_arrays(layout, len(design.response.levels), arrays)
+    _check_arrays(layout, engine.widened(layout), len(design.response.levels), arrays)
     theta = arrays["theta"]
     fits = tuple(
         EngineFit(t, float(lkh), grad_norm=norm, n_iter=n, converged=ok, sd=_spread(drawn), draws=drawn)
@@ -294,7 +294,7 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray], classes: bool = True) -> d
         fits,
         arrays["log_z_error"],
         Calibration(float(arrays["calibration"][-1]), arrays["calibration"][:-1]) if "calibration" in arrays else None,
-        unpack_predictive(layout, theta, arrays),
+        unpack_predictive(layout, engine.widened(layout), theta, arrays),
     )
     whole, K = engine.weights == "counts", len(design.response.levels)
     sample, index = unpack_rows(arrays, meta.get("index"), layout.n_levels, K, whole=whole)

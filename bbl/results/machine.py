@@ -15,6 +15,7 @@ from bbl.boltzmann.estimate import Estimate
 from bbl.boltzmann.tuning import Tuning
 from bbl.checks import choice
 from bbl.engines import Engine
+from bbl.errors import OptionError
 from bbl.model.marginal import MarginalEnergy
 from bbl.model.parameters import Parameters
 from bbl.report.tables import Coefficients
@@ -87,6 +88,12 @@ class MachineResults(ModelResults):
         """Return the model that predicts by all its draws, or by their mean."""
         if choice("draws", draws, ("all", "mean")) == "all":
             return self
+        if self.estimate.predictive is not None and self.estimate.predictive.hidden:
+            raise OptionError(
+                "Hidden units have other signs in each chain, so that the mean of the draws is no model. Give "
+                "draws='all'.",
+                argument="draws",
+            )
         found = copy.copy(self)
         vars(found).pop("_averaged", None)
         object.__setattr__(found, "estimate", replace(self.estimate, predictive=None))  # on a copy, not yet seen
@@ -107,7 +114,9 @@ class MachineResults(ModelResults):
         else:
             choice("unseen", unseen, ("raise", "ignore"))
             (codes, missing), index = self.design.encode(newdata, unseen), self.design.index(newdata)
-        scores = (self._averaged if normalised else self._energy)(codes, missing)
+        predictive = self.estimate.predictive
+        plain = self._energy if predictive is None or not predictive.hidden else predictive.free_energy
+        scores = (self._averaged if normalised else plain)(codes, missing)
         if normalised:
             scores = scores - self.estimate.log_z
         if prior:
@@ -121,7 +130,10 @@ class MachineResults(ModelResults):
         """Return ``sum_k w_k (E_y(x_k) - ln Z_y)`` of encoded rows, missing predictors summed out."""
         if rows.missing is not None:  # of a row of which nothing is known, the probability is one
             rows = rows.rows(~rows.missing.all(axis=1))
-        energy = self._energy(rows.codes, rows.missing)[np.arange(rows.n), rows.response]
+        summed = self.estimate.predictive is not None and self.estimate.predictive.hidden
+        energy = (self._averaged if summed else self._energy)(rows.codes, rows.missing)[
+            np.arange(rows.n), rows.response
+        ]
         return float(rows.weights @ (energy - self.estimate.log_z[rows.response]))
 
     @property

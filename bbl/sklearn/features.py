@@ -41,7 +41,7 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
     ----------
     method : {"pseudo", "mf", "naive", "bayes", "pvi", "conjugate"} or Engine, default "pseudo"
         The methods of `BBLClassifier`, where every column is categorical; or ``"conjugate"``, where every column is a
-        number, about -1 to 1 (grey values, say): the posterior mean of the thesis' conjugate model in closed form, whose
+        number, about -1 to 1 (grey values, say): the posterior mean of the thesis' conjugate model, a closed form whose
         scores have no normaliser.
     pairs : {"all", "none"}, str or list of pairs, default "all"
         Which predictors interact, see `BBLClassifier`; not for ``"conjugate"``, where all do.
@@ -155,13 +155,18 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
             raise OptionError(
                 "Scores of method='conjugate' have no normaliser; leave normalised=None.", argument="normalised"
             )
-        self.model_ = self._numbers(X, y, True) if self._numeric else self._machine(X, y)
-        if not self._numeric:
+        if self._numeric:
+            self.model_: Any = self._numbers(X, y, True)
+        else:
+            self.model_ = self._machine(X, y)
             self.n_features_in_ = self.model_.n_features_in_
             if hasattr(self.model_, "feature_names_in_"):
                 self.feature_names_in_ = self.model_.feature_names_in_
-        self.classes_ = self.model_[0] if self._numeric else self.model_.classes_
+        self.classes_ = self._classes(self.model_)
         return self
+
+    def _classes(self, model: Any) -> np.ndarray:
+        return model[0] if self._numeric else model.classes_
 
     def transform(self, X) -> np.ndarray:
         """Return the scores of rows in each class.
@@ -209,8 +214,7 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
             for train, held in split:
                 rows, labels = _safe_indexing(X, train), y[train]
                 model = self._numbers(rows, labels, False) if self._numeric else self._machine(rows, labels)
-                classes = model[0] if self._numeric else model.classes_
-                columns = np.searchsorted(self.classes_, classes)
+                columns = np.searchsorted(self.classes_, self._classes(model))
                 out[np.ix_(held, columns)] = self._scores(model, _safe_indexing(X, held))
         lowest = np.nanmin(out, axis=1, keepdims=True)
         return self._finish(np.where(np.isnan(out), lowest, out))
@@ -232,7 +236,9 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
     def _most(self, y: np.ndarray) -> int:
         most = int(np.unique(y, return_counts=True)[1].max())
         if most < 2:
-            raise DataError("y has one row of each class; out-of-fold scores need two of one. Give cv=None.", argument="y")
+            raise DataError(
+                "y has one row of each class; out-of-fold scores need two of one. Give cv=None.", argument="y"
+            )
         return most
 
     def _finish(self, scores: np.ndarray) -> np.ndarray:

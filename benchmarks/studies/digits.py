@@ -90,11 +90,12 @@ def summarise(frame: pd.DataFrame) -> list[str]:
     lines = [
         "# Class scores as features of digits",
         "",
-        "USPS digits, 7,291 rows of 256 grey values between -1 and 1 to train, 2,007 to test. Scores of training rows are",
-        "out-of-fold (5 folds) unless it says in-sample. The thesis has "
-        f"{100 * THESIS['scores']:.1f} % for a random forest on 10 un-normalised scores of a",
-        f"full machine with 10 hidden units, and {100 * THESIS['pixels']:.1f} % for one on the grey values. Mean field sees",
-        "pixels as black or white, and its scores are normalised by ln Z unless it says not.",
+        "USPS digits, 7,291 rows of 256 grey values between -1 and 1 to train, 2,007 to test. Scores of training rows",
+        "are out-of-fold (5 folds) unless it says in-sample. The thesis has "
+        f"{100 * THESIS['scores']:.1f} % for a random forest on 10",
+        "un-normalised scores of a full machine with 10 hidden units, and "
+        f"{100 * THESIS['pixels']:.1f} % for one on the grey values.",
+        "Mean field sees pixels as black or white, and its scores are normalised by ln Z unless it says not.",
         "",
     ]
     rows = [[str(f), str(m), f"{100 * a:.2f} %", f"{s:.0f}"] for f, m, a, s in frame.itertuples(index=False)]

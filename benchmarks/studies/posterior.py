@@ -68,8 +68,8 @@ def summarise(frame: pd.DataFrame) -> list[str]:
     lines = [
         "# Coverage of posteriors",
         "",
-        f"{fits_each} models of predictors with {', '.join(map(str, LEVELS))} levels and all pairs, drawn from the normal",
-        f"prior of tau {TAU}; n rows drawn from each. Shares of parameters (reference gauge) that lie in the central 95 %",
+        f"{fits_each} models of predictors with {', '.join(map(str, LEVELS))} levels and all pairs, drawn from the",
+        f"normal prior of tau {TAU}; n rows drawn from each. Shares of parameters (reference gauge) in central 95 %",
         "and 80 % intervals, and the test of uniform ranks of the truth among the draws (simulation-based calibration:",
         f"the smallest of {frame['parameter'].nunique()} chi-squared p-values, times their number).",
         "",

@@ -44,9 +44,10 @@ class Figures(Uncertainty):
             lies outside of its own ends the bar.
         groups : sequence, optional
             Which groups; all by default.
-        kind : {"parameters", "confusion", "roc", "calibration", "cv"}, default "parameters"
-            The parameters; what ``evaluate(newdata, weights).plot(kind)`` draws; or the cross-validation inside the
-            fit (with ``lambda_="cv"``).
+        kind : {"parameters", "coefficients", "confusion", "roc", "calibration", "cv"}, default "parameters"
+            The parameters; the fields with their confidence intervals, as ``inference().plot()`` draws them; what
+            ``evaluate(newdata, weights).plot(kind)`` draws; or the cross-validation inside the fit (with
+            ``lambda_="cv"``).
         newdata, weights : optional
             As in `evaluate`; the training rows by default.
 
@@ -60,8 +61,10 @@ class Figures(Uncertainty):
         OptionError, DataError
             If a group is unknown; with `intervals`, what ``inference()`` raises.
         """
-        if choice("kind", kind, ("parameters", *FIGURES, "cv")) in FIGURES:
-            return self.evaluate(newdata, weights).plot(kind, groups, axes)
+        if choice("kind", kind, ("parameters", "coefficients", *FIGURES, "cv")) in FIGURES:
+            return self._plot_evaluation(kind, newdata, weights, groups, axes)
+        if kind == "coefficients":
+            return self.inference().plot(ax=axes)
         if kind == "cv":
             return self._plot_tuning(axes)
         half = None
@@ -72,6 +75,10 @@ class Figures(Uncertainty):
             reach = np.where(np.isfinite(reach), np.maximum(reach, 0.0), np.nan)
             half = reach.reshape(2, *self.params.theta.shape)[:, :, : self.params.layout.D]
         return plot_parameters(self.labels, self.params, groups=groups, errors=half, axes=axes)
+
+    def _plot_evaluation(self, kind: str, newdata: Any, weights: Any, groups: Any, axes: Any):
+        """Draw what predictions are worth, where there are any."""
+        raise DataError(f"kind={kind!r} is of predictions, and {self.formula!r} has no response; it makes none.")
 
     def _plot_tuning(self, ax):
         """Draw the log-loss of each setting that was tried."""

@@ -15,7 +15,7 @@ from bbl.boltzmann.estimate import Estimate
 from bbl.boltzmann.tuning import Tuning
 from bbl.checks import choice
 from bbl.engines import Engine
-from bbl.errors import OptionError
+from bbl.errors import ClassError, OptionError
 from bbl.model.marginal import MarginalEnergy
 from bbl.model.parameters import Parameters
 from bbl.report.tables import Coefficients
@@ -24,26 +24,29 @@ from bbl.rows.sample import Sample
 
 __all__ = ["MachineResults"]
 
+OF_CLASSES = ("predict", "fitted", "residuals", "evaluate", "score", "with_priors")  # of `ClassifierResults`
+
 
 @dataclass(frozen=True, repr=False)
 class MachineResults(ModelResults):
     """Fitted Boltzmann machines, one for each response group; one for all rows where there is no response.
 
-    Attributes
-    ----------
-    call, design, training, index
-        As in every `ModelResults`.
-    engine : Engine
-        The inference method and its options.
-    estimate : Estimate
-        Parameters, ln Z and convergence of every group.
-    tuning : Tuning or None
-        What cross-validation inside the fit found, if there was any.
+    Its attributes are described where users meet them, in `BBLResults`.
     """
 
     engine: Engine
     estimate: Estimate
     tuning: Tuning | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        if name in OF_CLASSES:
+            raise ClassError(
+                f"{name}() is of models with classes, and {self.formula!r} has no response. Fit a formula with a "
+                "response, such as 'y ~ .'; of rows, score_samples() tells how likely they are, and reconstruct() what "
+                "is missing in them.",
+                argument="formula",
+            )
+        return object.__getattribute__(self, name)
 
     @property
     def params(self) -> Parameters:

@@ -100,8 +100,34 @@ class Uncertainty(MachineResults):
         """Standard error of every parameter: the rows of ``tidy()`` with ``estimate`` and ``se``."""
         return self.inference().table().drop(columns=["z", "p", "lower", "upper"])
 
-    def conf_int(self, level: float = 0.95, of: Any = "group") -> pd.DataFrame:
-        """Return confidence limits of every parameter; `of` as in `Inference.table`."""
+    @property
+    def pvalues(self) -> pd.DataFrame:
+        """P-value of every parameter that has a test: the rows of ``tidy()`` with ``estimate``, ``p``, ``test``."""
+        return self.inference().table().drop(columns=["se", "z", "lower", "upper"])
+
+    def cov_params(self, group: Any = None) -> pd.DataFrame:
+        """Return the covariance of the estimates of all groups, or of one; see `Inference.cov_params`."""
+        return self._inference.cov_params(group)
+
+    def conf_int(self, level: float = 0.95, of: Any = "group", *, alpha: float | None = None) -> pd.DataFrame:
+        """Return confidence limits of every parameter.
+
+        Parameters
+        ----------
+        level : float, default 0.95
+            Coverage.
+        of : "group", "pooled" or (group, group), default "group"
+            As in `Inference.table`.
+        alpha : float, optional
+            One less `level`, as statsmodels has it; overrules it.
+
+        Returns
+        -------
+        DataFrame
+            The rows of ``tidy()`` with ``estimate``, ``lower``, ``upper``, ``test``.
+        """
+        if alpha is not None:
+            level = 1.0 - real("alpha", alpha, 0.0, 1.0)
         return self.inference().table(of, level).drop(columns=["z", "p", "se"])
 
     def bootstrap(

@@ -98,7 +98,7 @@ def summarise(frame: pd.DataFrame) -> list[str]:
         "Mean field sees pixels as black or white, and its scores are normalised by ln Z unless it says not.",
         "",
     ]
-    rows = [[str(f), str(m), f"{100 * a:.2f} %", f"{s:.0f}"] for f, m, a, s in frame.itertuples(index=False)]
+    rows = [[str(f), str(m), f"{100 * a:.2f} %", f"{s:.1f}"] for f, m, a, s in frame.itertuples(index=False)]
     return lines + table(["features", "classifier", "test accuracy", "CPU seconds"], rows)
 
 

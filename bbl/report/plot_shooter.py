@@ -64,6 +64,8 @@ def plot_path(path: pd.DataFrame, ax: Axes | None = None) -> Axes:
     matplotlib Axes
         That of the loss; the number of terms has an axis on the right.
     """
+    from matplotlib.ticker import MaxNLocator
+
     ax = one_axes(ax, (6.4, 3.6))
     last = path.groupby("point").tail(1)
     several = len(last) > 1
@@ -82,7 +84,7 @@ def plot_path(path: pd.DataFrame, ax: Axes | None = None) -> Axes:
     names.append("terms (right)")
     right.set_ylabel("terms")
     right.set_ylim(0.0, None)
-    right.yaxis.get_major_locator().set_params(integer=True)
+    right.yaxis.set_major_locator(MaxNLocator("auto", integer=True))
     right.spines["top"].set_visible(False)
     ax.spines["top"].set_visible(False)
     if several:

@@ -2,7 +2,15 @@
 
 from bbl.sklearn.bicluster import PrototypeBiclustering
 from bbl.sklearn.boltzmann import BBLClassifier
+from bbl.sklearn.features import ScoreFeatures
 from bbl.sklearn.network import BNClassifier
 from bbl.sklearn.shooter import ShooterClassifier, ShooterFeatures
 
-__all__ = ["BBLClassifier", "BNClassifier", "PrototypeBiclustering", "ShooterClassifier", "ShooterFeatures"]
+__all__ = [
+    "BBLClassifier",
+    "BNClassifier",
+    "PrototypeBiclustering",
+    "ScoreFeatures",
+    "ShooterClassifier",
+    "ShooterFeatures",
+]

@@ -86,7 +86,9 @@ class GroupParameters(Named):
     def from_matrix(cls, layout: Layout, h: np.ndarray, J: np.ndarray, **more):
         """Cut fields (D,) and couplings (D, D) into tables."""
         cut = [slice(a, b) for a, b in itertools.pairwise(layout.start)]
-        tables = {(int(i), int(j)): J[cut[i], cut[j]].copy() for i, j in np.argwhere(layout.mask)}
+        tables: dict[tuple[int, ...], np.ndarray] = {
+            (int(i), int(j)): J[cut[i], cut[j]].copy() for i, j in np.argwhere(layout.mask)
+        }
         return cls([h[c].copy() for c in cut], tables, **more)
 
     def __repr__(self) -> str:

@@ -9,6 +9,7 @@ from bbl.checks import choice, near_match
 from bbl.engines.base import Engine, EngineFit, Equations, Tuned
 from bbl.engines.meanfield import MeanField
 from bbl.engines.naive import NaiveBayes
+from bbl.engines.posterior import Posterior
 from bbl.engines.pseudo import PseudoLikelihood
 from bbl.errors import BBLTypeError
 
@@ -20,13 +21,14 @@ __all__ = [
     "Equations",
     "MeanField",
     "NaiveBayes",
+    "Posterior",
     "PseudoLikelihood",
     "Tuned",
     "engine_class",
     "make_engine",
 ]
 
-ENGINES: dict[str, type[Engine]] = {e.name: e for e in (PseudoLikelihood, MeanField, NaiveBayes)}
+ENGINES: dict[str, type[Engine]] = {e.name: e for e in (PseudoLikelihood, MeanField, NaiveBayes, Posterior)}
 
 
 BASELINE = NaiveBayes()  # what every other method should do better than

@@ -192,8 +192,6 @@ class ClassifierResults(ModelResults):
         Yes         452  259
         """
         real("level", level, 0.0, 1.0, open_low=True)
-        if len(self.labels.groups) < 2:
-            raise DataError("A model of one group has no classes, so there is nothing to evaluate; see logLik().")
         charged = None if costs is None else check_costs(costs, self.labels.groups)
         if newdata is None:
             rows = self._rows()

@@ -294,8 +294,9 @@ def crossVal(
 def _pop_grid(method: str | Engine, options: dict) -> np.ndarray | None:
     """Take the grid of the option that is tuned out of the options."""
     tuned = engine_class(method).tuned
-    grid = None if tuned is None else options.pop(tuned.option, None)
-    return None if tuned is None or grid is None else reals(tuned.option, grid, tuned.low, tuned.high)
+    if tuned is None or options.get(tuned.option) is None or options[tuned.option] in tuned.rules:
+        return None
+    return reals(tuned.option, options.pop(tuned.option), tuned.low, tuned.high)
 
 
 def _score(score: str | None, use_auc: bool, K: int, classes: bool) -> str:

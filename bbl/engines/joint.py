@@ -14,6 +14,7 @@ import numpy as np
 
 from bbl.errors import OptionError
 from bbl.memory import check_memory
+from bbl.model.chains import Chains
 from bbl.model.conditional import normalised
 from bbl.model.layout import Layout
 from bbl.model.moments import one_hot
@@ -26,6 +27,9 @@ __all__ = ["REFITS", "Fitted", "fit_jointly"]
 
 REFITS = ("pseudo", "exact", "pcd", "cd", "mf")
 NEWTON, CONJUGATE = 100, 500
+STEPS, RATE, SLOWER, LEAST, EVERY = 400, 0.1, 100.0, 0.02, 5  # of the gradient methods
+CHAINS, T = 512, 3  # Gibbs chains, and their sweeps for a step
+DAMPING = 0.8  # of damped mean field
 
 
 class Fitted(NamedTuple):
@@ -190,4 +194,68 @@ def fit_jointly(
         means = Monomials(layout).sums(X, weights)
         if method == "exact":
             return minimise(ExactObjective(layout, means, ridge), theta, tolerance)
-    raise NotImplementedError
+        return _ascend(layout, sample, means, method, ridge, theta, rng)
+
+
+def _ascend(
+    layout: Layout,
+    sample: Sample,
+    means: np.ndarray,
+    method: str,
+    ridge: float,
+    theta: np.ndarray,
+    rng: np.random.Generator,
+) -> Fitted:
+    """Follow the gradient of the log-likelihood with estimated moments of the model.
+
+    A step is in units of each product's variance, and gets shorter with time. Where the moments are sampled, the
+    parameters of the second half are averaged (Polyak & Juditsky 1992). The gradient of mean field need not be zero
+    anywhere: of its way the parameters of largest pseudo-likelihood are taken.
+    """
+    products = Monomials(layout)
+    scale = np.maximum(means * (1.0 - means), LEAST)
+    moments = _mean_field(layout, products, sample) if method == "mf" else _chains(layout, products, sample, theta, method, rng)
+    judge = PseudoObjective(layout, sample, ridge) if method == "mf" else None
+    best, kept = math.inf, theta
+    for step in range(STEPS):
+        gradient = means - moments(theta) - ridge * theta
+        theta = theta + RATE / (1.0 + step / SLOWER) * gradient / scale
+        if judge is None and 2 * step >= STEPS:
+            kept = kept + (theta - kept) / (step - (STEPS - 1) // 2)
+        elif judge is not None and step % EVERY == 0 and (value := judge(theta)[0]) < best:
+            best, kept = value, theta
+    return Fitted(kept, -best if judge is not None else float("nan"), float(np.linalg.norm(gradient)), STEPS, True)
+
+
+def _mean_field(layout: Layout, products: Monomials, sample: Sample) -> Callable[[np.ndarray], np.ndarray]:
+    """Return a function of the moments of a model by damped mean field from each row: ``r <- .2 r + .8 P(x | r)``.
+
+    Products of means stand for means of products.
+    """
+    X, share = one_hot(sample.codes, layout), sample.weights / sample.total
+
+    def moments(theta: np.ndarray) -> np.ndarray:
+        r = X
+        for _ in range(T):
+            r = r + DAMPING * (normalised(products.fields(theta, r), layout)[1] - r)
+        return products.sums(r, share)
+
+    return moments
+
+
+def _chains(
+    layout: Layout, products: Monomials, sample: Sample, theta: np.ndarray, method: str, rng: np.random.Generator
+) -> Callable[[np.ndarray], np.ndarray]:
+    """Return a function of the moments of a model by Gibbs chains: that go on, or that start at rows each time."""
+    chains = Chains(*_split(layout, theta), CHAINS, rng)
+    share = sample.weights / sample.total
+
+    def moments(theta: np.ndarray) -> np.ndarray:
+        h, J, more = _split(layout, theta)
+        chains.update(h, J, None if more is None else more.values)
+        if method == "cd":
+            chains.start(sample.codes[rng.choice(sample.n, CHAINS, p=share)])
+        chains.sweep(T)
+        return products.sums(one_hot(chains.codes, layout), np.full(CHAINS, 1.0 / CHAINS))
+
+    return moments

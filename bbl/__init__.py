@@ -7,6 +7,7 @@ import bbl.datasets as datasets
 import bbl.errors as errors
 import bbl.networks as networks
 from bbl.api.bicluster import bicluster
+from bbl.api.compare import anova, etable
 from bbl.api.enrichment import enrichment
 from bbl.api.fit import bbl, crossVal
 from bbl.api.load import load
@@ -42,12 +43,14 @@ __all__ = [
     "NaiveBayes",
     "PseudoLikelihood",
     "SampleResults",
+    "anova",
     "bbl",
     "bicluster",
     "crossVal",
     "datasets",
     "enrichment",
     "errors",
+    "etable",
     "freq2raw",
     "load",
     "mcSample",

@@ -52,7 +52,7 @@ def bbl(
     Parameters
     ----------
     formula : str
-        ``"y ~ a + b + a:b"``, ``"y ~ a*b"``, ``"y ~ (a + b + c)^2"``, ``"y ~ ."``, ``"y ~ .^2"``, with
+        ``"y ~ a + b + a:b"``, ``"y ~ a*b"``, ``"y ~ (a + b + c)^2"``, ``"y ~ ."``, ``"y ~ .^2"``, ``"y ~ .^3"``, with
         ``- d`` or ``- a:b`` to drop; names in backticks may hold anything; ``"~ .^2"`` for one group without a
         response. Never evaluated as code.
     data : DataFrame (pandas, polars), pyarrow Table or dict of lists

@@ -11,7 +11,8 @@ import pandas as pd
 
 from bbl.checks import choice, real, verb
 from bbl.design.decisions import check_costs, check_priors
-from bbl.errors import DataError
+from bbl.design.frames import to_frame
+from bbl.results.comparison import compared_fits
 from bbl.results.evaluation import Evaluation, evaluated, new_rows
 from bbl.results.model import ModelResults
 from bbl.stats.scores import least_cost, link, log_probabilities, with_priors
@@ -140,7 +141,8 @@ class ClassifierResults(ModelResults):
             return prediction_frame(
                 self._own_scores(priors), groups, type, self._index(), self.labels.response, charged
             )
-        scores, index = self._new_scores(newdata, unseen, priors), self.design.index(newdata)
+        rows = to_frame(newdata, "newdata")
+        scores, index = self._new_scores(rows, unseen, priors), self.design.index(rows)
         return prediction_frame(scores, groups, type, index, self.labels.response, charged)
 
     @verb
@@ -201,6 +203,10 @@ class ClassifierResults(ModelResults):
             y, counts = new_rows(self.design, newdata, weights)
             what = "new rows"
         return evaluated(self.labels, scores, y, counts, what, level, charged)
+
+    def compare(self, *others: Any) -> pd.DataFrame:
+        """Return this fit beside others, each tested against the one before it; see `bbl.anova`."""
+        return compared_fits((self, *others))
 
     @verb
     def score(self, newdata=None, weights: Any = None, *, priors: Any = None, costs: Any = None) -> float:

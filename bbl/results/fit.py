@@ -68,3 +68,6 @@ class BBLResults(DensityResults, ClassifierResults):
             + ", ".join(f"{g}: {b:.4g}" for g, b in zip(self.labels.groups, calibration.offset, strict=True))
         )
         return facts | self._priors_facts() | {"Converged": converged}
+
+    def _plot_evaluation(self, kind: str, newdata: Any, weights: Any, groups: Any, axes: Any):
+        return self.evaluate(newdata, weights).plot(kind, groups, axes)

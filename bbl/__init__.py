@@ -14,7 +14,7 @@ from bbl.api.load import load
 from bbl.api.onegroup import mlestimate
 from bbl.api.simulate import mcSample, randompar, randomsamp, sample_xi
 from bbl.design.readers import freq2raw, readFasta, removeConst
-from bbl.engines import MeanField, NaiveBayes, PseudoLikelihood
+from bbl.engines import HighOrder, MeanField, NaiveBayes, PseudoLikelihood
 from bbl.errors import BBLError, ConvergenceWarning, DataWarning
 from bbl.report.plot import plot_comparison
 from bbl.results import (
@@ -38,6 +38,7 @@ __all__ = [
     "DataWarning",
     "DensityResults",
     "GroupParameters",
+    "HighOrder",
     "MLEstimate",
     "MeanField",
     "NaiveBayes",

@@ -6,7 +6,7 @@ Min, Ning, Cheng, Gerstein (2014), Interpretable Sparse High-Order Boltzmann Mac
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any, ClassVar, NamedTuple
 
@@ -150,7 +150,7 @@ class HighOrder(Engine):
         progress: Callable | None = None,
     ) -> list[EngineFit]:
         """Choose the terms of a group and fit them, at each penalty of `values`."""
-        engines = [self] if values is None else [self.at(float(v)) for v in values]
+        engines = [self] if values is None else [replace(self, lambda_=float(v)) for v in values]
         rng = np.random.default_rng(0) if rng is None else rng
         told = None if progress is None else (lambda share: progress(share / len(engines)))
         return [engine._fit(sample, layout, workers, rng, told) for engine in engines]
@@ -227,11 +227,11 @@ def _regress(sample: Sample, n_levels: np.ndarray, i: int, engine: HighOrder, rn
     """Regress predictor `i` on the others; tables are over non-reference levels, its own along the last axis."""
     others = np.delete(np.arange(len(n_levels)), i)
     known, y = np.unique(sample.codes[:, i], return_inverse=True)  # levels that do not occur have no regression
-    K = len(known)
+    K, levels = len(known), [int(n_levels[j]) for j in others]
     lambda_ = engine.lambda_ if not isinstance(engine.lambda_, float) else (engine.lambda_,) * (engine.order - 1)
     found = choose(
         np.ascontiguousarray(sample.codes[:, others]),
-        n_levels[others],
+        levels,
         y.ravel(),
         K,
         sample.weights,
@@ -242,7 +242,7 @@ def _regress(sample: Sample, n_levels: np.ndarray, i: int, engine: HighOrder, rn
         refit=True,
         rng=rng,
     )
-    tables = {t: zero_sum_table(t, n_levels[others], w) for t, w in found.weights.items()}
+    tables = {t: zero_sum_table(t, levels, w) for t, w in found.weights.items()}
     tables[()] = found.intercept[None] + tables.get((), 0.0)
     out, scale = {}, contrasts(K).T
     for term, table in reference_tables(tables).items():

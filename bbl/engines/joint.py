@@ -16,6 +16,7 @@ from bbl.errors import OptionError
 from bbl.memory import check_memory
 from bbl.model.chains import Chains
 from bbl.model.conditional import normalised
+from bbl.model.higher import split
 from bbl.model.layout import Layout
 from bbl.model.moments import one_hot
 from bbl.model.monomials import Monomials
@@ -27,7 +28,7 @@ __all__ = ["REFITS", "Fitted", "fit_jointly"]
 
 REFITS = ("pseudo", "exact", "pcd", "cd", "mf")
 NEWTON, CONJUGATE = 100, 500
-STEPS, RATE, SLOWER, LEAST, EVERY = 400, 0.1, 100.0, 0.02, 5  # of the gradient methods
+STEPS, RATE, SLOWER, LEAST, EVERY = 1000, 0.1, 200.0, 0.02, 5  # of the gradient methods
 CHAINS, T = 512, 3  # Gibbs chains, and their sweeps for a step
 DAMPING = 0.8  # of damped mean field
 
@@ -214,7 +215,11 @@ def _ascend(
     """
     products = Monomials(layout)
     scale = np.maximum(means * (1.0 - means), LEAST)
-    moments = _mean_field(layout, products, sample) if method == "mf" else _chains(layout, products, sample, theta, method, rng)
+    moments = (
+        _mean_field(layout, products, sample)
+        if method == "mf"
+        else _chains(layout, products, sample, theta, method, rng)
+    )
     judge = PseudoObjective(layout, sample, ridge) if method == "mf" else None
     best, kept = math.inf, theta
     for step in range(STEPS):
@@ -247,14 +252,15 @@ def _chains(
     layout: Layout, products: Monomials, sample: Sample, theta: np.ndarray, method: str, rng: np.random.Generator
 ) -> Callable[[np.ndarray], np.ndarray]:
     """Return a function of the moments of a model by Gibbs chains: that go on, or that start at rows each time."""
-    chains = Chains(*_split(layout, theta), CHAINS, rng)
+    h, J, more = split(layout, theta)
+    chains = Chains(h, J, layout.n_levels, CHAINS, rng, more=more)
     share = sample.weights / sample.total
 
     def moments(theta: np.ndarray) -> np.ndarray:
-        h, J, more = _split(layout, theta)
+        h, J, more = split(layout, theta)
         chains.update(h, J, None if more is None else more.values)
         if method == "cd":
-            chains.start(sample.codes[rng.choice(sample.n, CHAINS, p=share)])
+            chains.restart(sample.codes[rng.choice(sample.n, CHAINS, p=share)])
         chains.sweep(T)
         return products.sums(one_hot(chains.codes, layout), np.full(CHAINS, 1.0 / CHAINS))
 

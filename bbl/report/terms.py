@@ -42,14 +42,14 @@ def term_frame(
             strength, names = _strength(own), tuple(labels.names[i] for i in scope)
             for cell in np.ndindex(own.shape):
                 levels = tuple(labels.levels[i][a + 1] for i, a in zip(scope, cell, strict=True))
-                row = (group, len(scope), names, levels, float(own[cell]), strength)
+                row: tuple = (group, len(scope), names, levels, float(own[cell]), strength)
                 if chosen is not None:
                     nodes = tuple(float(layout.table(n, *scope)[cell]) for n in chosen["nodes"][k][: len(scope)])
                     votes = int(layout.table(chosen["votes"][k], *scope)[cell])
                     row = (*row, votes, nodes if len(scope) > 1 else ())
                 rows.append(row)
-    names = ["group", "order", "predictors", "levels", "weight", "strength"]
-    frame = pd.DataFrame(rows, columns=names + ["votes", "node_weights"] * (chosen is not None))
+    columns = ["group", "order", "predictors", "levels", "weight", "strength"]
+    frame = pd.DataFrame(rows, columns=columns + (["votes", "node_weights"] if chosen is not None else []))
     number = {group: k for k, group in enumerate(labels.groups)}
     keys = pd.DataFrame({"group": frame["group"].map(number), "single": frame["order"] == 1})
     keys["strength"] = -frame["strength"].where(frame["order"] > 1, 0.0)

@@ -30,6 +30,8 @@ __all__ = ["ROWS", "pack", "pack_priors", "pack_rows", "unpack", "unpack_priors"
 
 ROWS = ("codes", "weights", "y", "missing")  # arrays of training rows
 
+CHOSEN = ("free", "votes", "nodes")  # what engines that choose terms keep of each group
+
 KIND_OF = {"f": "float", "i": "int", "u": "int", "b": "bool"}
 
 
@@ -65,6 +67,8 @@ def pack(fit: Any, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
     }
     if parameters.pooled is not None:
         arrays["pooled"] = parameters.pooled
+    if engine.chooses:
+        arrays |= {name: np.array([f.state[name] for f in estimate.fits]) for name in CHOSEN}
     if estimate.calibration is not None:
         arrays["calibration"] = np.append(estimate.calibration.offset, estimate.calibration.temperature)
     if store_data and fit.training is not None:
@@ -238,6 +242,9 @@ def _check_arrays(layout: Layout, K: int, arrays: dict[str, np.ndarray]) -> None
         "log_likelihood": ("f", 1),
         "counts": ("f", K, int(layout.n_levels.sum())),
         "calibration": ("f", K + 1),
+        "free": ("b", K, layout.size),
+        "votes": ("f", K, layout.size),
+        "nodes": ("f", K, max(layout.order, 2), layout.size),
     }
     for name, array in arrays.items():
         if name in ROWS:
@@ -284,14 +291,18 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray], classes: bool = True) -> d
     _check_meta(meta)
     _check_arrays(layout, len(design.response.levels), arrays)
     theta = arrays["theta"]
+    if engine.chooses and not all(name in arrays for name in CHOSEN):
+        raise ValueError("it does not say which terms its groups have")
+    states = [{name: arrays[name][k] for name in CHOSEN if name in arrays} for k in range(len(arrays["lkh"]) - 1)]
     fits = tuple(
-        EngineFit(t, float(lkh), grad_norm=norm, n_iter=n, converged=ok)
-        for t, lkh, norm, n, ok in zip(
+        EngineFit(t, float(lkh), grad_norm=norm, n_iter=n, converged=ok, state=state)
+        for t, lkh, norm, n, ok, state in zip(
             [*theta, *([arrays["pooled"]] if "pooled" in arrays else [])],
             arrays["lkh"][1:],
             arrays["grad_norm"],
             arrays["n_iter"],
             arrays["converged"],
+            states,
             strict=True,
         )
     )

@@ -13,6 +13,7 @@ from bbl.api.fit import bbl, crossVal
 from bbl.api.load import load
 from bbl.api.onegroup import mlestimate
 from bbl.api.scores import log_scores
+from bbl.api.shooter import shooter
 from bbl.api.simulate import mcSample, randompar, randomsamp, sample_xi
 from bbl.design.readers import freq2raw, readFasta, removeConst
 from bbl.engines import HighOrder, MeanField, NaiveBayes, Posterior, PseudoLikelihood
@@ -27,6 +28,7 @@ from bbl.results import (
     MLEstimate,
     SampleResults,
 )
+from bbl.results.shooter import ShooterResults
 
 __version__ = "0.1.0"
 
@@ -46,6 +48,7 @@ __all__ = [
     "Posterior",
     "PseudoLikelihood",
     "SampleResults",
+    "ShooterResults",
     "anova",
     "bbl",
     "bicluster",
@@ -66,4 +69,5 @@ __all__ = [
     "readFasta",
     "removeConst",
     "sample_xi",
+    "shooter",
 ]

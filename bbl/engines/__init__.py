@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from bbl.checks import choice, near_match
 from bbl.engines.base import Engine, EngineFit, Equations, Tuned
+from bbl.engines.highorder import HighOrder
 from bbl.engines.meanfield import MeanField
 from bbl.engines.naive import NaiveBayes
 from bbl.engines.posterior import Posterior
@@ -19,6 +20,7 @@ __all__ = [
     "Engine",
     "EngineFit",
     "Equations",
+    "HighOrder",
     "MeanField",
     "NaiveBayes",
     "Posterior",
@@ -28,7 +30,7 @@ __all__ = [
     "make_engine",
 ]
 
-ENGINES: dict[str, type[Engine]] = {e.name: e for e in (PseudoLikelihood, MeanField, NaiveBayes, Posterior)}
+ENGINES: dict[str, type[Engine]] = {e.name: e for e in (PseudoLikelihood, MeanField, NaiveBayes, Posterior, HighOrder)}
 
 
 BASELINE = NaiveBayes()  # what every other method should do better than

@@ -13,6 +13,7 @@ from bbl.api.fit import bbl, crossVal
 from bbl.api.load import load
 from bbl.api.onegroup import mlestimate
 from bbl.api.simulate import mcSample, randompar, randomsamp, sample_xi
+from bbl.design.bins import bin, lump
 from bbl.design.readers import freq2raw, readFasta, removeConst
 from bbl.engines import MeanField, NaiveBayes, PseudoLikelihood
 from bbl.errors import BBLError, ConvergenceWarning, DataWarning
@@ -46,6 +47,7 @@ __all__ = [
     "anova",
     "bbl",
     "bicluster",
+    "bin",
     "crossVal",
     "datasets",
     "enrichment",
@@ -53,6 +55,7 @@ __all__ = [
     "etable",
     "freq2raw",
     "load",
+    "lump",
     "mcSample",
     "mlestimate",
     "networks",

@@ -1,7 +1,8 @@
 """The room of scikit-learn: the package's models as estimators."""
 
 from bbl.sklearn.bicluster import PrototypeBiclustering
+from bbl.sklearn.binning import BinningTransformer
 from bbl.sklearn.boltzmann import BBLClassifier
 from bbl.sklearn.network import BNClassifier
 
-__all__ = ["BBLClassifier", "BNClassifier", "PrototypeBiclustering"]
+__all__ = ["BBLClassifier", "BNClassifier", "BinningTransformer", "PrototypeBiclustering"]

@@ -11,6 +11,7 @@ import pandas as pd
 
 from bbl.checks import choice, generator, integer, real, verb
 from bbl.design.decisions import check_costs, check_priors
+from bbl.design.frames import to_frame
 from bbl.errors import DataError, OptionError
 from bbl.importance import losses_without, validated_losses
 from bbl.parallel import n_workers
@@ -146,7 +147,8 @@ class ClassifierResults(ModelResults):
             return prediction_frame(
                 self._own_scores(priors), groups, type, self._index(), self.labels.response, charged
             )
-        scores, index = self._new_scores(newdata, unseen, priors), self.design.index(newdata)
+        rows = to_frame(newdata, "newdata")
+        scores, index = self._new_scores(rows, unseen, priors), self.design.index(rows)
         return prediction_frame(scores, groups, type, index, self.labels.response, charged)
 
     @verb

@@ -382,3 +382,12 @@ def test_numbers_are_binned_and_rare_levels_lumped_as_new_data_are(table, run, t
     assert status == 0 and again == out
     with pytest.raises(SystemExit):
         run("y ~ .", path, "--bin", "equal")
+
+
+def test_a_report_is_written(titanic, tmp_path, run):
+    page = tmp_path / "fit.html"
+    status, out, err = run(FORMULA, titanic, "--weights", "Freq", "--report", page)
+    assert status == 0 and err == f"The report is in {page}\n" and "Call:" in out
+    assert "<h1>Model of Survived: Survived ~ Class * Sex + Sex * Age</h1>" in page.read_text(encoding="utf-8")
+    status, _, err = run(FORMULA, titanic, "--report", tmp_path / "absent" / "fit.html")
+    assert status == 1 and "--report" in err

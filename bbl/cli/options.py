@@ -187,6 +187,7 @@ def _parser() -> argparse.ArgumentParser:
     group.add_argument("--newdata", type=Path, metavar="FILE", help="predict this table: CSV on standard output")
     _prediction_options(group)
     group.add_argument("--save", type=Path, metavar="MODEL", help="write the model to this file")
+    group.add_argument("--report", type=Path, metavar="PAGE", help="write everything about the model to this HTML page")
     group.add_argument("--plot", type=Path, metavar="FILE", help="write the figure of coefficients, or of --cv, to it")
     return parser
 

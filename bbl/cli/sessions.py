@@ -31,6 +31,7 @@ def run(args: argparse.Namespace) -> None:
         _predict(bbl.load(args.model), args)
         return
     _check_writable("save", args.save)
+    _check_writable("report", args.report)
     if args.formula is None:
         path = args.plot or Path("titanic.png")
         _check_figure(path)
@@ -102,6 +103,10 @@ def _finish(
         note(f"The model is in {args.save}")
     if args.plot is not None:
         save_figure(draw, args.plot)
+    if args.report is not None:
+        _without_screen()
+        fit.report(args.report)
+        note(f"The report is in {args.report}")
     if args.newdata is None:
         for title, value in shown.items():
             show(title, value() if callable(value) else value)
@@ -134,11 +139,15 @@ def note(text: str) -> None:
     print(text, file=sys.stderr)
 
 
-def save_figure(draw: Any, path: Path) -> None:
-    """Draw a figure without a screen and save it."""
+def _without_screen() -> None:
     import matplotlib
 
     matplotlib.use("Agg")
+
+
+def save_figure(draw: Any, path: Path) -> None:
+    """Draw a figure without a screen and save it."""
+    _without_screen()
     draw().savefig(path, dpi=150)
     note(f"The figure is in {path}")
 

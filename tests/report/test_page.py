@@ -7,6 +7,7 @@ import subprocess
 from html.parser import HTMLParser
 
 import matplotlib
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
@@ -61,11 +62,11 @@ def pages(titanic, tmp_path_factory):
     }
     fits["pseudo"].save(folder / "fit.bbl")
     fits["loaded"] = bbl.load(folder / "fit.bbl")
-    found = {}
+    found, drawn = {}, plt.get_fignums()
     for name, fit in fits.items():
         fit.report(folder / f"{name}.html")
         found[name] = folder / f"{name}.html"
-    assert not matplotlib.pyplot.get_fignums()
+    assert plt.get_fignums() == drawn
     return found
 
 

@@ -12,10 +12,11 @@ from bbl.api.enrichment import enrichment
 from bbl.api.fit import bbl, crossVal
 from bbl.api.load import load
 from bbl.api.onegroup import mlestimate
+from bbl.api.scores import log_scores
 from bbl.api.simulate import mcSample, randompar, randomsamp, sample_xi
 from bbl.design.bins import bin, lump
 from bbl.design.readers import freq2raw, readFasta, removeConst
-from bbl.engines import MeanField, NaiveBayes, PseudoLikelihood
+from bbl.engines import HighOrder, MeanField, NaiveBayes, Posterior, PseudoLikelihood
 from bbl.errors import BBLError, ConvergenceWarning, DataWarning
 from bbl.report.plot import plot_comparison
 from bbl.results import (
@@ -39,9 +40,11 @@ __all__ = [
     "DataWarning",
     "DensityResults",
     "GroupParameters",
+    "HighOrder",
     "MLEstimate",
     "MeanField",
     "NaiveBayes",
+    "Posterior",
     "PseudoLikelihood",
     "SampleResults",
     "anova",
@@ -56,6 +59,7 @@ __all__ = [
     "freq2raw",
     "load",
     "lump",
+    "log_scores",
     "mcSample",
     "mlestimate",
     "networks",

@@ -7,8 +7,10 @@ from collections.abc import Iterable
 
 from bbl.checks import choice, near_match
 from bbl.engines.base import Engine, EngineFit, Equations, Tuned
+from bbl.engines.highorder import HighOrder
 from bbl.engines.meanfield import MeanField
 from bbl.engines.naive import NaiveBayes
+from bbl.engines.posterior import Posterior
 from bbl.engines.pseudo import PseudoLikelihood
 from bbl.errors import BBLTypeError
 
@@ -18,15 +20,17 @@ __all__ = [
     "Engine",
     "EngineFit",
     "Equations",
+    "HighOrder",
     "MeanField",
     "NaiveBayes",
+    "Posterior",
     "PseudoLikelihood",
     "Tuned",
     "engine_class",
     "make_engine",
 ]
 
-ENGINES: dict[str, type[Engine]] = {e.name: e for e in (PseudoLikelihood, MeanField, NaiveBayes)}
+ENGINES: dict[str, type[Engine]] = {e.name: e for e in (PseudoLikelihood, MeanField, NaiveBayes, Posterior, HighOrder)}
 
 
 BASELINE = NaiveBayes()  # what every other method should do better than

@@ -22,6 +22,7 @@ from bbl.model.layout import Layout
 from bbl.model.parameters import Parameters
 from bbl.report.format import label_text
 from bbl.report.summary import Section
+from bbl.results.draw_files import draw_shapes, pack_draws, unpack_draws, unpack_predictive
 from bbl.results.model import Training
 from bbl.rows.sample import Sample, code_dtype
 from bbl.stats.calibration import Calibration
@@ -29,6 +30,8 @@ from bbl.stats.calibration import Calibration
 __all__ = ["ROWS", "pack", "pack_priors", "pack_rows", "unpack", "unpack_priors", "unpack_rows"]
 
 ROWS = ("codes", "weights", "y", "missing")  # arrays of training rows
+
+CHOSEN = ("free", "votes", "nodes")  # what engines that choose terms keep of each group
 
 KIND_OF = {"f": "float", "i": "int", "u": "int", "b": "bool"}
 
@@ -65,8 +68,11 @@ def pack(fit: Any, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
     }
     if parameters.pooled is not None:
         arrays["pooled"] = parameters.pooled
+    if engine.chooses:
+        arrays |= {name: np.array([f.state[name] for f in estimate.fits]) for name in CHOSEN}
     if estimate.calibration is not None:
         arrays["calibration"] = np.append(estimate.calibration.offset, estimate.calibration.temperature)
+    arrays |= pack_draws(estimate.fits, estimate.predictive)
     if store_data and fit.training is not None:
         rows, meta["index"] = pack_rows(fit.training, fit.index)
         arrays |= rows
@@ -219,7 +225,7 @@ def _check_meta(meta: dict) -> None:
         raise ValueError("it has no observations")
 
 
-def _check_arrays(layout: Layout, K: int, arrays: dict[str, np.ndarray]) -> None:
+def _check_arrays(layout: Layout, wide: Layout, K: int, arrays: dict[str, np.ndarray]) -> None:
     """Refuse arrays that `pack` would not have made: a checksum does not say who wrote them, and kernels trust them."""
     m, fits = layout.m, K + ("pooled" in arrays)
     iterates = m if arrays["grad_norm"].size else 0  # closed forms have no iterations
@@ -238,6 +244,10 @@ def _check_arrays(layout: Layout, K: int, arrays: dict[str, np.ndarray]) -> None
         "log_likelihood": ("f", 1),
         "counts": ("f", K, int(layout.n_levels.sum())),
         "calibration": ("f", K + 1),
+        "free": ("b", K, layout.size),
+        "votes": ("f", K, layout.size),
+        "nodes": ("f", K, max(layout.order, 2), layout.size),
+        **draw_shapes(layout, wide, K, fits, arrays),
     }
     for name, array in arrays.items():
         if name in ROWS:
@@ -257,6 +267,10 @@ def _check_arrays(layout: Layout, K: int, arrays: dict[str, np.ndarray]) -> None
     for name, right in sound.items():
         if not right:
             raise ValueError(f"{name!r} holds what cannot have been saved")
+
+
+def _spread(drawn: np.ndarray | None) -> np.ndarray | None:
+    return None if drawn is None else drawn.std(axis=(0, 1), ddof=1)
 
 
 def _layout(design: Design, arrays: dict[str, np.ndarray]) -> Layout:
@@ -282,16 +296,21 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray], classes: bool = True) -> d
     engine = ENGINES[options.pop("name")](**options)
     layout = _layout(design, arrays)
     _check_meta(meta)
-    _check_arrays(layout, len(design.response.levels), arrays)
+    _check_arrays(layout, engine.widened(layout), len(design.response.levels), arrays)
     theta = arrays["theta"]
+    if engine.chooses and not all(name in arrays for name in CHOSEN):
+        raise ValueError("it does not say which terms its groups have")
+    states = [{name: arrays[name][k] for name in CHOSEN if name in arrays} for k in range(len(arrays["lkh"]) - 1)]
     fits = tuple(
-        EngineFit(t, float(lkh), grad_norm=norm, n_iter=n, converged=ok)
-        for t, lkh, norm, n, ok in zip(
+        EngineFit(t, float(lkh), grad_norm=norm, n_iter=n, converged=ok, sd=_spread(drawn), draws=drawn, state=state)
+        for t, lkh, norm, n, ok, drawn, state in zip(
             [*theta, *([arrays["pooled"]] if "pooled" in arrays else [])],
             arrays["lkh"][1:],
             arrays["grad_norm"],
             arrays["n_iter"],
             arrays["converged"],
+            unpack_draws(arrays, len(arrays["converged"])),
+            states,
             strict=True,
         )
     )
@@ -304,6 +323,7 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray], classes: bool = True) -> d
         fits,
         arrays["log_z_error"],
         Calibration(float(arrays["calibration"][-1]), arrays["calibration"][:-1]) if "calibration" in arrays else None,
+        unpack_predictive(layout, engine.widened(layout), theta, arrays),
     )
     whole, K = engine.weights == "counts", len(design.response.levels)
     sample, index = unpack_rows(arrays, meta.get("index"), layout.n_levels, K, whole=whole)

@@ -3,6 +3,7 @@
 from bbl.sklearn.bicluster import PrototypeBiclustering
 from bbl.sklearn.binning import BinningTransformer
 from bbl.sklearn.boltzmann import BBLClassifier
+from bbl.sklearn.features import ScoreFeatures
 from bbl.sklearn.network import BNClassifier
 
-__all__ = ["BBLClassifier", "BNClassifier", "BinningTransformer", "PrototypeBiclustering"]
+__all__ = ["BBLClassifier", "BNClassifier", "BinningTransformer", "PrototypeBiclustering", "ScoreFeatures"]

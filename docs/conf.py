@@ -10,7 +10,7 @@ import bbl
 DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
 sys.path[:0] = [str(DOCS), str(DOCS / "_ext")]
-from make_notebooks import main as make_notebooks  # noqa: E402  # beside this file
+import make_notebooks  # noqa: E402  # beside this file
 
 project = "bbl"
 author = "the bbl developers"
@@ -113,7 +113,8 @@ def copy_in() -> None:
     gallery.mkdir()
     for script in sorted((ROOT / "vignettes").glob("*.py")):
         shutil.copy2(script, gallery)
-    make_notebooks(gallery)
+    make_notebooks.main(gallery)
+    (DOCS / "notebooks.md").write_text(make_notebooks.index_page("gallery"), encoding="utf-8")
     results = DOCS / "results"
     shutil.rmtree(results, ignore_errors=True)
     results.mkdir()

@@ -132,10 +132,11 @@ def script(name):
 def test_notebooks_install_the_package_first_and_have_all_code_of_their_vignettes(tmp_path):
     pytest.importorskip("jupytext")
     nbformat = pytest.importorskip("nbformat")
-    script("make_notebooks").main(tmp_path)
+    maker = script("make_notebooks")
+    maker.main(tmp_path)
     vignettes = sorted((DOCS.parent / "vignettes").glob("*.py"))
     assert [path.stem for path in sorted(tmp_path.glob("*.ipynb"))] == [path.stem for path in vignettes]
-    page = (DOCS / "notebooks.md").read_text(encoding="utf-8")
+    page = maker.index_page("gallery")
     for path in vignettes:
         notebook = nbformat.read(tmp_path / f"{path.stem}.ipynb", as_version=4)
         nbformat.validate(notebook)

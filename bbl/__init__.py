@@ -12,7 +12,7 @@ from bbl.api.load import load
 from bbl.api.onegroup import mlestimate
 from bbl.api.simulate import mcSample, randompar, randomsamp, sample_xi
 from bbl.design.readers import freq2raw, readFasta, removeConst
-from bbl.engines import MeanField, NaiveBayes, PseudoLikelihood
+from bbl.engines import MeanField, NaiveBayes, PersistentVI, PseudoLikelihood
 from bbl.errors import BBLError, ConvergenceWarning, DataWarning
 from bbl.report.plot import plot_comparison
 from bbl.results import BBLResults, BiclusterResults, CVResults, GroupParameters, MLEstimate, SampleResults
@@ -30,6 +30,7 @@ __all__ = [
     "MLEstimate",
     "MeanField",
     "NaiveBayes",
+    "PersistentVI",
     "PseudoLikelihood",
     "SampleResults",
     "bbl",

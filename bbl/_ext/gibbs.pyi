@@ -33,4 +33,7 @@ def run(
     first: int = 0,
     draws: NDArray[np.uint8] | None = None,
     energies: NDArray[np.float32] | None = None,
+    bits: NDArray[np.uint64] | None = None,
+    first_word: int = 0,
+    chains: int = 0,
 ) -> None: ...

@@ -323,7 +323,8 @@ def problems(result: Estimate, labels: Labels) -> list[Problem]:
         for note in fit.notes:
             i, a, what, detail = Note(*note)
             level = f"level {labels.levels[i][a]!r}" if a >= 0 else ""
-            found.append(Problem(_group_text(labels, g), f"predictor {labels.names[i]!r}", level, what, detail))
+            predictor = f"predictor {labels.names[i]!r}" if i >= 0 else ""
+            found.append(Problem(_group_text(labels, g), predictor, level, what, detail))
         for i, a, j, b in fit.unbounded:
             where = f"level {labels.levels[i][a]!r}"
             if j >= 0:

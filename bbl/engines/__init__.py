@@ -10,6 +10,7 @@ from bbl.engines.base import Engine, EngineFit, Equations, Tuned
 from bbl.engines.meanfield import MeanField
 from bbl.engines.naive import NaiveBayes
 from bbl.engines.pseudo import PseudoLikelihood
+from bbl.engines.variational import PersistentVI
 from bbl.errors import BBLTypeError
 
 __all__ = [
@@ -20,13 +21,14 @@ __all__ = [
     "Equations",
     "MeanField",
     "NaiveBayes",
+    "PersistentVI",
     "PseudoLikelihood",
     "Tuned",
     "engine_class",
     "make_engine",
 ]
 
-ENGINES: dict[str, type[Engine]] = {e.name: e for e in (PseudoLikelihood, MeanField, NaiveBayes)}
+ENGINES: dict[str, type[Engine]] = {e.name: e for e in (PseudoLikelihood, MeanField, NaiveBayes, PersistentVI)}
 
 
 BASELINE: Engine = NaiveBayes()  # what every other method should do better than

@@ -109,6 +109,8 @@ def mlestimate(
     if fit.sd is not None:
         sd = GroupParameters.from_matrix(layout, *to_matrix(layout, fit.sd))
         parts |= {"sd_h": sd.h, "sd_J": sd.J}
+    if fit.history:
+        parts["history"] = pd.DataFrame(fit.history)
     return MLEstimate.from_matrix(layout, fit.theta[: layout.D], J_all, **parts)
 
 

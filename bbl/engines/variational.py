@@ -32,7 +32,8 @@ from bbl.rows.sample import Sample
 __all__ = ["PersistentVI"]
 
 LIKELIHOODS = ("sampled", "pseudo")
-SETTLED = 0.05  # relative change of the posterior mean over the last quarter of the iterations that is no warning
+SETTLED = 0.01  # relative change of the posterior mean at the end that is no warning,
+STILL = 0.25  # and of the logarithm of the couplings' global scale over the second half of the iterations
 
 
 @dataclass(frozen=True)
@@ -59,8 +60,8 @@ class PersistentVI(Engine):
     n_iter : int, default 20000
         Iterations. 5,000 do for a first look; what is learnt last is the global scale.
     tol : float, optional
-        Relative change of the posterior mean within a fortieth of the iterations at which to end early: the steps then
-        fall to zero within a tenth of them. None to use all iterations.
+        Relative change of the posterior mean, smoothed and within a fortieth of the iterations, at which to end early:
+        the steps then fall to zero within a tenth of them. 0.003 is a start. None to use all iterations.
     sweeps : int, default 3
         Gibbs sweeps of each iteration.
     chains : int, default 100
@@ -220,8 +221,14 @@ class PersistentVI(Engine):
         )
 
     def _unsettled(self, history: dict[str, np.ndarray]) -> tuple[Note, ...]:
-        """Return what is to be said of a posterior mean that was still on its way; it is read off the history."""
-        return ()
+        """Return what is to be said of a fit that was still on its way."""
+        t, scale = history["iteration"], history["scale_couplings"]
+        moved = float(np.abs(np.log(scale[-1] / scale[np.searchsorted(t, t[-1] / 2)])))
+        if not (history["change"][-1] > SETTLED or moved > STILL):
+            return ()
+        detail = f"after {t[-1]:.0f} iterations; the global scale of couplings moved by {100 * np.expm1(moved):.0f} %, "
+        detail += f"from {scale[np.searchsorted(t, t[-1] / 2)]:.2g} to {scale[-1]:.2g}, in the second half of them"
+        return (Note(-1, -1, "the approximation had not settled; raise n_iter, or give a scale", detail),)
 
     def approximation(self, layout: Layout, fit: EngineFit) -> Approximation:
         """Return the approximate posterior of a fit."""

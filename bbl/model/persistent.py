@@ -38,6 +38,7 @@ __all__ = [
 FIRST_DECAY, SECOND_DECAY = 0.99, 0.999  # of Adam; the first falls to zero with the step
 LOWEST, HIGHEST = -30.0, 10.0  # of a log scale
 CHECKS = 40  # records of the history
+SMOOTH = 0.9  # weight of the records before, where the posterior mean is smoothed
 ROWS = 2048
 STRENGTHS = 400  # draws of the strengths of pairs
 
@@ -317,7 +318,7 @@ class Budget:
     ----------
     n_iter : int
     tol : float or None
-        Relative change of the posterior mean between checks at which the steps start to fall to zero at once.
+        Relative change of the posterior mean (see `ascend`) at which the steps start to fall to zero at once.
     draws : int
     lr : float
         First step of Adam; it falls to zero linearly.
@@ -356,7 +357,8 @@ def ascend(
     Approximation
     history : dict of ndarray
         ``iteration``; ``gradient``: root mean square of the gradient by the means of z since the record before;
-        ``change``: of the posterior mean since then, relative; ``scale_fields``, ``scale_couplings``: global scales.
+        ``change``: of the posterior mean since then, relative, smoothed over about ten records; ``scale_fields``,
+        ``scale_couplings``: global scales.
     """
     state, stop = _State(begin, budget.draws), stop_flag()
     schedule, history = _Schedule(budget), _History(budget.n_iter, begin)
@@ -415,7 +417,7 @@ class _History:
 
     def __init__(self, n_iter: int, begin: Approximation):
         self.every = max(1, n_iter // CHECKS)
-        self.before = begin.simplex
+        self.smooth = begin.simplex
         self.size = max(begin.layout.size, 1)
         self.sum = 0.0
         self.rows: list[tuple] = []
@@ -425,10 +427,10 @@ class _History:
         return t % self.every == 0
 
     def record(self, t: int, now: Approximation) -> float:
-        simplex = now.simplex
-        change = float(np.linalg.norm(simplex - self.before) / max(float(np.linalg.norm(simplex)), 1e-300))
+        smooth = SMOOTH * self.smooth + (1.0 - SMOOTH) * now.simplex
+        change = float(np.linalg.norm(smooth - self.smooth) / max(float(np.linalg.norm(smooth)), 1e-300))
         self.rows.append((t, np.sqrt(self.sum / self.every), change, *now.global_scales))
-        self.before, self.sum = simplex, 0.0
+        self.smooth, self.sum = smooth, 0.0
         return change
 
     @property

@@ -7,6 +7,7 @@ import bbl.datasets as datasets
 import bbl.errors as errors
 import bbl.networks as networks
 from bbl.api.bicluster import bicluster
+from bbl.api.enrichment import enrichment
 from bbl.api.fit import bbl, crossVal
 from bbl.api.load import load
 from bbl.api.onegroup import mlestimate
@@ -15,7 +16,15 @@ from bbl.design.readers import freq2raw, readFasta, removeConst
 from bbl.engines import MeanField, NaiveBayes, PersistentVI, PseudoLikelihood
 from bbl.errors import BBLError, ConvergenceWarning, DataWarning
 from bbl.report.plot import plot_comparison
-from bbl.results import BBLResults, BiclusterResults, CVResults, GroupParameters, MLEstimate, SampleResults
+from bbl.results import (
+    BBLResults,
+    BiclusterResults,
+    CVResults,
+    DensityResults,
+    GroupParameters,
+    MLEstimate,
+    SampleResults,
+)
 
 __version__ = "0.1.0"
 
@@ -26,6 +35,7 @@ __all__ = [
     "CVResults",
     "ConvergenceWarning",
     "DataWarning",
+    "DensityResults",
     "GroupParameters",
     "MLEstimate",
     "MeanField",
@@ -37,6 +47,7 @@ __all__ = [
     "bicluster",
     "crossVal",
     "datasets",
+    "enrichment",
     "errors",
     "freq2raw",
     "load",

@@ -83,7 +83,8 @@ def mlestimate(
     choice("log_z", log_z, LOG_Z)
     engine = make_engine(method, options, arguments(mlestimate))
     _check_labels(xi, qJ, L)
-    sample, n_levels = _coded_sample(xi, weights, L, choice("missing", missing, MISSING))
+    choice("missing", missing, MISSING)
+    sample, n_levels = _coded_sample(xi, weights, L, missing, engine.weights == "counts")
     m = len(n_levels)
     pairs = None
     if flag("naive", naive) or engine.order == 1:
@@ -167,7 +168,7 @@ def _levels(L: Any, m: int) -> np.ndarray:
     return np.broadcast_to(given, (m,)).astype(np.int64)
 
 
-def _coded_sample(xi: Any, weights: Any, L: Any, missing: str) -> tuple[Sample, np.ndarray]:
+def _coded_sample(xi: Any, weights: Any, L: Any, missing: str, whole: bool = True) -> tuple[Sample, np.ndarray]:
     """Check integer codes and weights, and return them as one group with its numbers of levels."""
     codes = np.asarray(xi)
     if codes.dtype == object or codes.dtype.kind not in "biuf" or codes.ndim != 2:
@@ -176,7 +177,7 @@ def _coded_sample(xi: Any, weights: Any, L: Any, missing: str) -> tuple[Sample, 
         )
     if not codes.size:
         raise DataError("xi has no rows or no columns.", argument="xi")
-    w = check_weights(weights, len(codes), data=xi)
+    w = check_weights(weights, len(codes), data=xi, whole=whole)
     none = np.isnan(codes)
     if none.any() and missing == "raise":
         raise DataError(

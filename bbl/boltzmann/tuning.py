@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -79,13 +80,19 @@ def tune(
     ----------
     rule : {"cv", "cv-1se"} or None
         The setting of least log-loss, or the simplest within one standard error of it; None keeps the engine's own.
+        Of one group without classes it is the log pseudo-likelihood of rows that counts.
     calibrate : {"none", "offset", "temperature"}
         Scores are calibrated before they are compared, each fold by the others.
     """
     tuned = engine.tuned
     values = np.array(tuned.grid) if rule is not None and tuned is not None else None
     folds = shuffled_folds(sample, NFOLD, rng)
-    run = partial(validate, sample, labels, layout, engine, folds=folds, log_z=log_z, workers=workers, rng=rng)
+    judge = "class_scores" if len(labels.groups) > 1 else "pseudo_scores"
+    common: dict[str, Any] = {"folds": folds, "log_z": log_z, "workers": workers, "rng": rng, "judge": judge}
+
+    def run(values: np.ndarray | None, **more: Any) -> Validated:
+        return validate(sample, labels, layout, engine, values, **common, **more)
+
     if tuned is not None and values is not None and engine.stepwise:
         fitted = engine.layout(sample, layout)
         trails: list[list[dict]] = [[{} for _ in labels.groups] for _ in range(NFOLD)]

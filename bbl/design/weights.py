@@ -1,4 +1,4 @@
-"""Weights: frequency weights, a column or an array, checked: one whole number, 0 or more, for each row."""
+"""Weights: a column or an array, checked: one number, 0 or more, for each row; whole numbers unless told otherwise."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ import numpy as np
 import pandas as pd
 
 from bbl.checks import near_match
-from bbl.design.frames import Frame
+from bbl.design.frames import Frame, to_frame
 from bbl.errors import BBLTypeError, DataError
 
-__all__ = ["check_weights", "named_weights"]
+__all__ = ["check_weights", "data_weights", "named_weights"]
 
 MOST = 2.0**53  # sums of weights are exact in float64 up to here
 
 
-def named_weights(weights: Any, frame: Frame, data: Any) -> tuple[Hashable | None, np.ndarray]:
-    """Return the column that holds the weights, if one does, and the weights of all rows."""
+def named_weights(weights: Any, frame: Frame, data: Any, whole: bool = True) -> tuple[Hashable | None, np.ndarray]:
+    """Return the column that holds the weights, if one does, and the weights of all rows; see `check_weights`."""
     if frame.n == 0:
         raise DataError(f"{frame.argument} has no rows. Give at least one row for each response group.")
     if weights is not None and frame.has(weights):
-        return weights, check_weights(frame.column(weights), frame.n)
+        return weights, check_weights(frame.column(weights), frame.n, whole=whole)
     if isinstance(weights, str):
         hint = near_match(weights, frame.columns) or "."
         raise DataError(
@@ -31,11 +31,11 @@ def named_weights(weights: Any, frame: Frame, data: Any) -> tuple[Hashable | Non
             argument="weights",
             column=weights,
         )
-    return None, check_weights(weights, frame.n, data=data)
+    return None, check_weights(weights, frame.n, data=data, whole=whole)
 
 
-def check_weights(weights: Any, n: int, argument: str = "weights", data: Any = None) -> np.ndarray:
-    """Return frequency weights as float64: non-negative whole numbers, not all zero.
+def check_weights(weights: Any, n: int, argument: str = "weights", data: Any = None, whole: bool = True) -> np.ndarray:
+    """Return weights as float64: not negative, not all zero, and frequencies unless told otherwise.
 
     Parameters
     ----------
@@ -46,6 +46,8 @@ def check_weights(weights: Any, n: int, argument: str = "weights", data: Any = N
         Name of the argument, for messages.
     data : object, optional
         The table whose rows they weigh. If both have a pandas index, it has to be the same.
+    whole : bool, default True
+        Whether they are counts, which other numbers cannot be.
 
     Returns
     -------
@@ -68,7 +70,8 @@ def check_weights(weights: Any, n: int, argument: str = "weights", data: Any = N
 
     def fail(what: str, error: type = DataError) -> Any:
         raise error(
-            f"{argument} {what}. Give one whole number, 0 or more, for each of the {n} rows.", argument=argument
+            f"{argument} {what}. Give one {'whole ' * whole}number, 0 or more, for each of the {n} rows.",
+            argument=argument,
         )
 
     if isinstance(weights, pd.Series) and isinstance(data, pd.DataFrame) and not weights.index.equals(data.index):
@@ -96,10 +99,17 @@ def check_weights(weights: Any, n: int, argument: str = "weights", data: Any = N
     if len(array) != n:
         fail(f"have length {len(array)}, but there are {n} rows")
     clean = array.astype(np.float64)
-    bad = ~(np.isfinite(clean) & (clean >= 0) & (clean == np.floor(clean)))
+    bad = ~(np.isfinite(clean) & (clean >= 0))
+    if whole:
+        bad |= clean != np.floor(clean)
     if bad.any():
         row = int(bad.argmax())
-        fail(f"are not all counts: row {row} has {clean[row]:g}")
+        fail(f"are not all {'counts' if whole else 'weights'}: row {row} has {clean[row]:g}")
     if not 0 < clean.sum() <= MOST:
         fail("are all zero" if not clean.any() else f"sum to {clean.sum():g}, more than can be counted")
     return clean
+
+
+def data_weights(weights: Any, newdata: Any) -> np.ndarray:
+    """Return the weights (n,) of new rows, of any size: of one of their columns, an array, or all ones."""
+    return named_weights(weights, to_frame(newdata, "newdata"), newdata, whole=False)[1]

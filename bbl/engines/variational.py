@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from bbl.model.persistent import (
     ascend,
     start,
 )
-from bbl.model.priors import PRIORS, ScalePrior
+from bbl.model.priors import PRIORS, ScalePrior, slabbed
 from bbl.rows.sample import Sample
 
 __all__ = ["PersistentVI"]
@@ -108,7 +108,7 @@ class PersistentVI(Engine):
     needs = "pairs"
     log_z = "half"
     samples = True
-    weights: ClassVar[str] = "real"
+    weights = "real"
     posterior = "factorised variational posterior"
 
     def __post_init__(self):
@@ -223,11 +223,15 @@ class PersistentVI(Engine):
     def _unsettled(self, history: dict[str, np.ndarray]) -> tuple[Note, ...]:
         """Return what is to be said of a fit that was still on its way."""
         t, scale = history["iteration"], history["scale_couplings"]
-        moved = float(np.abs(np.log(scale[-1] / scale[np.searchsorted(t, t[-1] / 2)])))
-        if not (history["change"][-1] > SETTLED or moved > STILL):
+        half, last = scale[np.searchsorted(t, t[-1] / 2)], scale[-1]
+        # beyond the slab a scale makes no difference
+        effective = slabbed(np.log([half, last]), self._slab)[0]
+        if not (history["change"][-1] > SETTLED or abs(np.log(effective[1] / effective[0])) > STILL):
             return ()
-        detail = f"after {t[-1]:.0f} iterations; the global scale of couplings moved by {100 * np.expm1(moved):.0f} %, "
-        detail += f"from {scale[np.searchsorted(t, t[-1] / 2)]:.2g} to {scale[-1]:.2g}, in the second half of them"
+        detail = (
+            f"after {t[-1]:.0f} iterations; the global scale of couplings went from {half:.2g} to {last:.2g} in the "
+        )
+        detail += "second half of them"
         return (Note(-1, -1, "the approximation had not settled; raise n_iter, or give a scale", detail),)
 
     def approximation(self, layout: Layout, fit: EngineFit) -> Approximation:

@@ -10,7 +10,7 @@ from bbl.model.pairwise import to_matrix
 from bbl.parallel import serial_blas
 from bbl.rows.sample import Sample
 
-__all__ = ["conditionals", "log_pseudo_likelihood"]
+__all__ = ["conditionals", "log_pseudo_likelihood", "normalised"]
 
 ROWS = 2048
 
@@ -21,23 +21,27 @@ def conditionals(X: np.ndarray, layout: Layout, h: np.ndarray, J: np.ndarray) ->
     Parameters
     ----------
     X : ndarray, shape (n, D)
-        Indicators of the rows' non-reference levels.
+        Indicators of the rows' non-reference levels, and joint levels (see `Regressors`).
     layout : Layout
-    h : ndarray, shape (D,)
+    h : ndarray, shape (layout.D,)
         Fields.
-    J : ndarray, shape (D, D)
+    J : ndarray, shape (layout.D, D)
         Row (i, a) holds the couplings ``J_i(a; j, b)`` of predictor i's own solution.
 
     Returns
     -------
     log_norm : ndarray, shape (n, number of predictors with more than one level)
         ``ln Z_i`` of eq. (12).
-    P : ndarray, shape (n, D)
+    P : ndarray, shape (n, layout.D)
         ``P_i(a | others)``, a >= 1.
     """
+    return normalised(X @ J.T + h, layout)
+
+
+def normalised(field: np.ndarray, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
+    """Return what `conditionals` does, from the fields (n, D) of all levels."""
     varies = layout.n_levels > 1
     first, width = layout.start[:-1][varies], layout.n_levels[varies] - 1
-    field = X @ J.T + h
     # the reference level adds exp(0)
     top = np.maximum(np.maximum.reduceat(field, first, axis=1), 0.0)
     P = np.exp(field - np.repeat(top, width, axis=1))

@@ -22,12 +22,13 @@ from bbl.model.layout import Layout
 from bbl.model.parameters import Parameters
 from bbl.report.format import label_text
 from bbl.report.summary import Section
-from bbl.results.classifier import Training
+from bbl.results.model import Training
 from bbl.rows.sample import Sample, code_dtype
 from bbl.stats.calibration import Calibration
 
-__all__ = ["ROWS", "pack", "pack_rows", "unpack", "unpack_rows"]
+__all__ = ["ROWS", "pack", "pack_priors", "pack_rows", "unpack", "unpack_priors", "unpack_rows"]
 
+STATE = "state_"  # before the names of what an engine wants to have again
 ROWS = ("codes", "weights", "y", "missing")  # arrays of training rows
 
 KIND_OF = {"f": "float", "i": "int", "u": "int", "b": "bool"}
@@ -47,6 +48,7 @@ def pack(fit: Any, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
         "nobs": fit.nobs(),
         "sections": [_pack_section(section) for section in fit._sections],
         "tuning": _pack_tuning(fit.tuning),
+        **(pack_priors(fit.priors) if fit.design.classes else {}),
     }
     arrays = {
         "theta": parameters.theta,
@@ -60,15 +62,48 @@ def pack(fit: Any, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
         "converged": np.array([f.converged for f in estimate.fits]),
         "log_likelihood": np.array([fit._log_likelihood]),
         "counts": np.concatenate(fit._counts, axis=1),
+        **_pack_posterior(estimate.fits, parameters.layout.size),
     }
     if parameters.pooled is not None:
         arrays["pooled"] = parameters.pooled
     if estimate.calibration is not None:
         arrays["calibration"] = np.append(estimate.calibration.offset, estimate.calibration.temperature)
-    if store_data and fit.sample is not None:
-        rows, meta["index"] = pack_rows(fit.sample, fit.index)
+    if store_data and fit.training is not None:
+        rows, meta["index"] = pack_rows(fit.training, fit.index)
         arrays |= rows
     return meta, arrays
+
+
+def _pack_posterior(fits: Sequence[EngineFit], size: int) -> dict[str, np.ndarray]:
+    """Return posterior sds, nan for a group without rows, and what the engine wants to have again."""
+    if all(fit.sd is None for fit in fits):
+        return {}
+    names = {name for fit in fits for name in fit.state}
+    state = {STATE + name: _stacked([fit.state.get(name, np.zeros(0)) for fit in fits]) for name in sorted(names)}
+    return {"sd": np.array([np.full(size, np.nan) if fit.sd is None else fit.sd for fit in fits]), **state}
+
+
+def _unpack_posterior(arrays: dict[str, np.ndarray], k: int) -> dict[str, Any]:
+    """Return what `_pack_posterior` stored of fit number `k`."""
+    if "sd" not in arrays or np.isnan(arrays["sd"][k]).any():
+        return {}
+    state = {name.removeprefix(STATE): array[k] for name, array in arrays.items() if name.startswith(STATE)}
+    return {"sd": arrays["sd"][k], "state": state}
+
+
+def pack_priors(priors: np.ndarray | None) -> dict[str, list[float]]:
+    """Return the class shares that a model was given, if it was, as an entry of its dict."""
+    return {} if priors is None else {"priors": priors.tolist()}
+
+
+def unpack_priors(meta: dict, K: int) -> np.ndarray | None:
+    """Return the class shares of `pack_priors`, after checking them."""
+    if "priors" not in meta:
+        return None
+    found = np.array(meta["priors"])
+    if found.shape != (K,) or found.dtype.kind != "f" or not (found >= 0.0).all() or abs(found.sum() - 1.0) > 1e-6:
+        raise ValueError("its priors are not as saved")
+    return found
 
 
 def pack_rows(sample: Sample, index: pd.Index) -> tuple[dict[str, np.ndarray], dict]:
@@ -80,7 +115,7 @@ def pack_rows(sample: Sample, index: pd.Index) -> tuple[dict[str, np.ndarray], d
 
 
 def unpack_rows(
-    arrays: dict[str, np.ndarray], stored: Any, n_levels: Sequence[int], K: int, lowest: int = 0
+    arrays: dict[str, np.ndarray], stored: Any, n_levels: Sequence[int], K: int, lowest: int = 0, whole: bool = True
 ) -> tuple[Sample | None, pd.Index | None]:
     """Return the training rows of `pack_rows`, if there are any, after checking them; `lowest` is the least group."""
     if "codes" not in arrays:
@@ -95,7 +130,7 @@ def unpack_rows(
         raise ValueError("'missing' is not as saved")
     if n and ((codes.max(axis=0, initial=0) >= levels).any() or y.min() < lowest or y.max() >= K):
         raise ValueError("its rows hold what cannot have been saved")
-    check_weights(weights, n)
+    check_weights(weights, n, whole=whole)
     return Sample(codes, weights, y, missing), _unpack_index(stored, n)
 
 
@@ -195,10 +230,10 @@ def _unpack_tuning(stored: dict | None, engine: Engine) -> Tuning | None:
 
 def _check_meta(meta: dict) -> None:
     kinds = {"call": str, "design": dict, "engine": dict, "log_z_kind": str}
-    for name, kind in (kinds | {"nobs": int} if "nobs" in meta else kinds).items():
+    for name, kind in (kinds | {"nobs": int | float} if "nobs" in meta else kinds).items():
         if not isinstance(meta[name], kind):
             raise ValueError(f"{name!r} is not as saved")
-    if meta.get("nobs", 1) < 1:
+    if not meta.get("nobs", 1) > 0:
         raise ValueError("it has no observations")
 
 
@@ -220,9 +255,14 @@ def _check_arrays(layout: Layout, K: int, arrays: dict[str, np.ndarray]) -> None
         "log_likelihood": ("f", 1),
         "counts": ("f", K, int(layout.n_levels.sum())),
         "calibration": ("f", K + 1),
+        "sd": ("f", fits, layout.size),
     }
     for name, array in arrays.items():
         if name in ROWS:
+            continue
+        if name.startswith(STATE):
+            if array.ndim != 2 or len(array) != fits or array.dtype.kind != "f" or not np.isfinite(array).all():
+                raise ValueError(f"{name!r} is not as saved")
             continue
         if (array.dtype.kind, *array.shape) != shapes[name]:
             raise ValueError(f"{name!r} is not as saved")
@@ -232,6 +272,8 @@ def _check_arrays(layout: Layout, K: int, arrays: dict[str, np.ndarray]) -> None
     sound["pairs"] = np.array_equal(arrays["pairs"], layout.pairs) and ((i >= 0) & (i < j) & (j < m)).all()
     for name in ("prior", "counts"):
         sound[name] &= (arrays[name] >= 0).all()
+    if "sd" in arrays:
+        sound["sd"] = not (arrays["sd"] < 0.0).any() and not np.isinf(arrays["sd"]).any()
     if "calibration" in arrays:
         sound["calibration"] &= arrays["calibration"][-1] > 0
     for name, right in sound.items():
@@ -239,9 +281,11 @@ def _check_arrays(layout: Layout, K: int, arrays: dict[str, np.ndarray]) -> None
             raise ValueError(f"{name!r} holds what cannot have been saved")
 
 
-def unpack(meta: dict, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
-    """Return what `pack` stored as the arguments that the class of results takes."""
+def unpack(meta: dict, arrays: dict[str, np.ndarray], classes: bool = True) -> dict[str, Any]:
+    """Return what `pack` stored as the arguments that the class of results takes, which has `classes` or has not."""
     design = Design.from_dict(meta["design"])
+    if design.classes != classes:
+        raise ValueError("its response is not as saved")
     options = dict(meta["engine"])
     engine = ENGINES[options.pop("name")](**options)
     layout = Layout(design.n_levels, arrays["pairs"])
@@ -249,14 +293,16 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     _check_arrays(layout, len(design.response.levels), arrays)
     theta = arrays["theta"]
     fits = tuple(
-        EngineFit(t, float(lkh), grad_norm=norm, n_iter=n, converged=ok)
-        for t, lkh, norm, n, ok in zip(
-            [*theta, *([arrays["pooled"]] if "pooled" in arrays else [])],
-            arrays["lkh"][1:],
-            arrays["grad_norm"],
-            arrays["n_iter"],
-            arrays["converged"],
-            strict=True,
+        EngineFit(t, float(lkh), grad_norm=norm, n_iter=n, converged=ok, **_unpack_posterior(arrays, k))
+        for k, (t, lkh, norm, n, ok) in enumerate(
+            zip(
+                [*theta, *([arrays["pooled"]] if "pooled" in arrays else [])],
+                arrays["lkh"][1:],
+                arrays["grad_norm"],
+                arrays["n_iter"],
+                arrays["converged"],
+                strict=True,
+            )
         )
     )
     estimate = Estimate(
@@ -269,7 +315,8 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
         arrays["log_z_error"],
         Calibration(float(arrays["calibration"][-1]), arrays["calibration"][:-1]) if "calibration" in arrays else None,
     )
-    sample, index = unpack_rows(arrays, meta.get("index"), layout.n_levels, len(design.response.levels))
+    whole, K = engine.weights == "counts", len(design.response.levels)
+    sample, index = unpack_rows(arrays, meta.get("index"), layout.n_levels, K, whole=whole)
     counts = np.split(arrays["counts"], np.cumsum(design.n_levels)[:-1], axis=1)
     nobs = meta.get("nobs", round(float(counts[0].sum())))  # files that do not say have nothing missing
     sections = [_unpack_section(section) for section in meta["sections"]] if "sections" in meta else None
@@ -277,10 +324,11 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     return {
         "call": meta["call"],
         "design": design,
-        "sample": sample,
+        "training": sample,
         "index": index,
         "engine": engine,
         "estimate": estimate,
         "tuning": _unpack_tuning(meta.get("tuning"), engine),
         "stored": training,
+        **({"priors": unpack_priors(meta, K)} if classes else {}),
     }

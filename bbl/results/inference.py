@@ -223,7 +223,8 @@ class Inference:
             ``group``, ``predictor``, ``predictor2`` (missing for fields), ``chisq``, ``df``, ``p``, p adjusted within
             each group over the predictors or over the pairs that were tested: ``p_holm`` and ``p_bh``
             (Benjamini-Hochberg), and ``test``: ``"Wald"`` or ``"exact"``, with how many of the table's parameters it
-            is of where some cannot be tested, or why there is no test. An exact test has no ``chisq``.
+            is of where some cannot be tested, or why there is no test. An exact test has no ``chisq``, and is there
+            also where no parameter has a finite estimate.
         """
         names, tested = compared_names(of, list(self._labels.groups)), self._tested(of)
         layout, labels = self._parameters.layout, list(self._labels.names)

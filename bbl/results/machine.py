@@ -1,4 +1,4 @@
-"""MachineResults: fitted Boltzmann machines: parameters, ln Z, energies, class scores."""
+"""MachineResults: fitted Boltzmann machines, with classes or without: parameters, ln Z, energies."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from bbl.errors import DataError
 from bbl.model.marginal import MarginalEnergy
 from bbl.model.parameters import Parameters
 from bbl.report.tables import Coefficients
-from bbl.results.classifier import ClassifierResults
+from bbl.results.model import ModelResults
 from bbl.rows.sample import Sample
 
 __all__ = ["MachineResults"]
 
 
 @dataclass(frozen=True, repr=False)
-class MachineResults(ClassifierResults):
-    """Fitted Boltzmann machines, one for each response group.
+class MachineResults(ModelResults):
+    """Fitted Boltzmann machines, one for each response group; one for all rows where there is no response.
 
     Attributes
     ----------
-    call, design, sample, index
-        As in every `ClassifierResults`.
+    call, design, training, index
+        As in every `ModelResults`.
     engine : Engine
         The inference method and its options.
     estimate : Estimate
@@ -87,12 +87,20 @@ class MachineResults(ClassifierResults):
             )
         return pd.concat([pd.DataFrame({"group": name, **own}) for name, own in kept], ignore_index=True)
 
+    @property
+    def class_shares(self) -> np.ndarray:
+        """Weighted shares of the groups in the training rows."""
+        return self.estimate.class_prior
+
     @cached_property
     def _energy(self) -> MarginalEnergy:
         return MarginalEnergy(self.params.layout, self.params.theta)
 
     def class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
-        """Return the class scores (n, K) of encoded rows; see `Estimate.class_scores`."""
+        """Return the class scores (n, K) of encoded rows; see `Estimate.class_scores`.
+
+        Of one group they are the log-probabilities of the rows.
+        """
         return self.estimate.scores_by(self._energy, codes, missing)
 
     def log_likelihood(self, rows: Sample) -> float:

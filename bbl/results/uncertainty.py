@@ -47,7 +47,7 @@ class Uncertainty(MachineResults):
 
     def _wald_sections(self) -> list[Section]:
         """Joint tests of predictors and pairs, where they cost little and the method has them."""
-        if self.sample is None or self.params.layout.size > TESTED or not self.engine.solves:
+        if self.training is None or self.params.layout.size > TESTED or not self.engine.solves:
             return []
         try:
             inference = self._inference
@@ -55,7 +55,7 @@ class Uncertainty(MachineResults):
             return [Section("Wald tests", pd.DataFrame(), str(error))]
         of = "group" if self.params.pooled is None else "pooled"
         d = "" if self.params.pooled is None else "d"
-        return wald_sections(inference.tests(of), d, inference.note)
+        return wald_sections(inference.tests(of), d, inference.note, self.design.classes)
 
     @cached_property
     def _inference(self) -> Inference:
@@ -73,7 +73,9 @@ class Uncertainty(MachineResults):
                 f"group {self.labels.groups[empty[0]]!r} has no training rows in this fit (of one fold, with "
                 "refit=False), so its parameters have no standard errors. Fit all rows."
             )
-        return self._rows()
+        rows = self._rows()
+        rows.check_whole("Standard errors and tests go")
+        return rows
 
     def inference(self) -> Inference | PosteriorInference:
         """Return standard errors, intervals and tests of all parameters, of differences, and of pairs.
@@ -146,11 +148,12 @@ class Uncertainty(MachineResults):
         """Return why there are no tests; None if there are."""
         if self.engine.posterior:
             return f"no test: {self.engine.posterior}"
-        if self.sample is None:
+        if self.training is None:
             return "no test: the model was saved without its training rows"
         try:
             self.engine.check_equations()
-        except OptionError as error:
+            self.training.check_whole("Tests go")
+        except (DataError, OptionError) as error:
             return f"no test: {error}"
         return None
 
@@ -204,6 +207,7 @@ class Uncertainty(MachineResults):
                     "A permutation test is of the couplings of one group; give of='group', or pvalues='auto'.",
                     argument="of",
                 )
+            self._rows().check_whole("Permutation tests go")
             args = (integer("n", n, 1), generator(seed), n_workers(n_jobs))
             return ranked(permuted(self.labels, self.params, self._rows(), *args), self.params, of, groups, apc)
         why = self._why_untested()

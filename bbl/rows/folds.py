@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import wraps
 from typing import Any
 
 import numpy as np
@@ -21,7 +23,8 @@ FEW = 1000  # draws that are made one by one
 class Folds:
     """Folds as weights: row k is trained on ``train[f, k]`` times in fold f, and validated ``held[f, k]`` times.
 
-    A weight is the same as repeating the row, so a row's copies may fall into different folds.
+    A weight is the same as repeating the row, so a row's copies may fall into different folds. Rows whose
+    weights are no whole numbers have no copies, and stay together.
 
     Attributes
     ----------
@@ -53,6 +56,20 @@ def _fold_sizes(total: float, nfold: int) -> np.ndarray:
     return np.diff(edges)
 
 
+def _of_rows(deal: Callable) -> Callable:
+    """Let what deals copies of rows deal the rows themselves where weights are no numbers of copies."""
+
+    @wraps(deal)
+    def dealt(sample: Sample, *args: Any) -> Folds:
+        if sample.whole:
+            return deal(sample, *args)
+        folds = deal(replace(sample, weights=np.ones(sample.n)), *args)
+        return Folds(folds.train * sample.weights, folds.held * sample.weights)
+
+    return dealt
+
+
+@_of_rows
 def consecutive_folds(sample: Sample, nfold: int) -> Folds:
     """Return R's folds: consecutive blocks within each response group, not shuffled."""
     held = _nothing_held(sample, nfold)
@@ -65,6 +82,7 @@ def consecutive_folds(sample: Sample, nfold: int) -> Folds:
     return _rest(sample, held)
 
 
+@_of_rows
 def shuffled_folds(sample: Sample, nfold: int, rng: np.random.Generator) -> Folds:
     """Return folds of the same sizes, drawn at random within each response group."""
     held = _nothing_held(sample, nfold)

@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from bbl.errors import DataError
+
 __all__ = ["Sample", "code_dtype"]
 
 FEW_STATES = 65536
@@ -28,7 +30,7 @@ class Sample:
     codes : ndarray of uint8, uint16 or int32, shape (n, m), C-contiguous
         Level codes ``0..L_i-1``; code 0 is the reference level, and stands where a value is missing.
     weights : ndarray of float64, shape (n,)
-        Frequency weights, positive whole numbers.
+        Positive: how often each row was observed, or other numbers where the method takes them (`Engine.weights`).
     y : ndarray of intp, shape (n,), or None
         Response codes; None for one group.
     missing : ndarray of bool, shape (n, m), or None
@@ -54,6 +56,20 @@ class Sample:
     def total(self) -> float:
         """Sum of the weights: the number of observations."""
         return float(self.weights.sum())
+
+    @property
+    def whole(self) -> bool:
+        """Whether all weights are whole numbers, so that a row of weight w stands for w rows."""
+        return bool((self.weights == np.floor(self.weights)).all())
+
+    def check_whole(self, what: str) -> None:
+        """Raise a DataError that says `what` counts rows, if weights are not whole numbers."""
+        if not self.whole:
+            raise DataError(
+                f"{what} by how often each row was observed, and the weights of this fit are not whole numbers. Fit "
+                "with counts as weights, or without.",
+                argument="weights",
+            )
 
     def rows(self, index) -> Sample:
         """Return the sample of the rows selected by `index` (a mask or positions)."""

@@ -61,7 +61,8 @@ def likelihood_ratio(counts: Sequence[np.ndarray], prior_count: float = 0.0) -> 
     -----
     Eqs. (25) and (27) of Woo & Wang, with ``0 ln 0 = 0``. Interactions play no part. The chi-square distribution needs
     some rows in every cell (Cochran 1954); the permutation distribution given the margins, which Fisher's test has too,
-    holds its level whatever they are. A `prior_count` changes `chisq`, not the exact p-value.
+    holds its level whatever they are. Sums of weights that are no counts have none, and where they are too small for
+    chi-square, there is no p (nan). A `prior_count` changes `chisq`, not the exact p-value.
 
     Examples
     --------
@@ -81,7 +82,8 @@ def likelihood_ratio(counts: Sequence[np.ndarray], prior_count: float = 0.0) -> 
     exact = np.array([bool(d) and _least_expected(n) < CELL for n, d in zip(kept, df, strict=True)])
     p = np.where(df > 0, chdtrc(np.maximum(df, 1), chisq), np.nan)
     for i in np.flatnonzero(exact):
-        p[i] = _exact_p(kept[i])
+        exact[i] = (kept[i] == np.rint(kept[i])).all()
+        p[i] = _exact_p(kept[i]) if exact[i] else np.nan
     return LikelihoodRatio([fit[0] for fit in fits], [fit[1] for fit in fits], chisq, df, p, exact)
 
 

@@ -156,3 +156,88 @@ def test_an_option_that_others_tune_can_be_tuned_in_an_instance(data):
     assert cv.cvframe["epsilon"].tolist() == [0.0, 0.9]
     fit = bbl.bbl("y ~ .", data, method="naive", prior_count="cv")
     assert fit.tuning.option == "prior_count" and fit.engine.prior_count in fit.tuning.values
+
+
+@dataclass(frozen=True)
+class Weighted(Shrunken):
+    """The same for weights of any size."""
+
+    name = "weighted"
+    weights = "real"
+
+
+@pytest.fixture
+def weighted(data, monkeypatch):
+    monkeypatch.setitem(ENGINES, "weighted", Weighted)
+    return data.assign(w=np.random.default_rng(2).uniform(0.0, 3.0, len(data)))
+
+
+def test_weights_that_are_no_counts_are_refused_unless_the_engine_takes_them(weighted):
+    with pytest.raises(bbl.errors.DataError, match=r"w.* not all counts: row 0 has .* one whole number"):
+        bbl.bbl("y ~ .^2", weighted, "w", method="shrunken")
+    with pytest.raises(bbl.errors.DataError, match=r"not all weights: row 0 has -1.* one number"):
+        bbl.bbl("y ~ .^2", weighted.assign(w=-1.0), "w", method="weighted")
+    fit = bbl.bbl("y ~ .^2", weighted, "w", method="weighted")
+    assert fit.nobs() == pytest.approx(weighted["w"].sum(), rel=1e-12)
+    group = weighted[weighted["y"] == "no"]
+    h = bbl.mlestimate(group[["a", "b", "c"]].to_numpy(), group["w"].to_numpy(), method="weighted").h
+    counts = np.array([np.bincount(group[name], group["w"], 2) + 0.5 for name in "abc"])
+    np.testing.assert_allclose(np.concatenate(h), np.log(counts[:, 1] / counts[:, 0]), rtol=1e-12)
+
+
+def test_whole_numbers_are_counts_for_it_too(weighted):
+    counted = weighted.assign(w=np.floor(weighted["w"]) + 1.0)
+    fits = [bbl.bbl("y ~ .^2", counted, "w", method=method) for method in ("shrunken", "weighted")]
+    np.testing.assert_array_equal(fits[0].params.theta, fits[1].params.theta)
+    assert fits[1].nobs() == int(counted["w"].sum()) and isinstance(fits[1].nobs(), int)
+    cvs = [
+        bbl.crossVal("y ~ .^2", counted, "w", method=method, tau=[0.5, 1.0], shuffle=True, seed=3)
+        for method in ("shrunken", "weighted")
+    ]
+    pd.testing.assert_frame_equal(cvs[0].cvframe, cvs[1].cvframe)
+
+
+def test_rows_of_such_weights_stay_together_in_folds(weighted):
+    for shuffle in (False, True):
+        cv = bbl.crossVal(
+            "y ~ .^2", weighted, "w", method="weighted", tau=[0.5, 1.0], shuffle=shuffle, seed=3, score="logloss"
+        )
+        validated = np.concatenate(cv.folds)
+        assert np.array_equal(np.sort(validated), np.arange(len(weighted)))
+        np.testing.assert_array_equal(cv.scored.weights, weighted["w"].to_numpy()[validated])
+    with pytest.raises(OptionError, match=r"nfold.*200"):
+        bbl.crossVal("y ~ .^2", weighted, "w", method="weighted", nfold=201)
+    fit = bbl.bbl("y ~ .^2", weighted, "w", method="weighted", tau="cv")
+    assert fit.tuning.option == "tau"
+
+
+def test_what_counts_rows_refuses_such_weights_and_the_rest_takes_them(weighted, tmp_path):
+    fit = bbl.bbl("y ~ .^2", weighted, "w", method="weighted")
+    with pytest.raises(bbl.errors.DataError, match="Standard errors and tests go by how often"):
+        fit.bootstrap(10)
+    with pytest.raises(bbl.errors.DataError, match="Permutation tests go by how often"):
+        fit.interactions(pvalues="permutation")
+    assert fit.interactions()["p"].isna().all()
+    assert fit.predict(weighted, type="class").eq(weighted["y"]).mean() > 0.5
+    fit.save(tmp_path / "m.bbl", store_data=True)
+    back = bbl.load(tmp_path / "m.bbl")
+    assert back.nobs() == fit.nobs() and str(back.summary()) == str(fit.summary())
+    np.testing.assert_array_equal(back.weights, weighted["w"])
+
+
+def test_a_sparse_table_of_such_weights_has_no_test(weighted):
+    weighted["a"] = np.where(np.arange(len(weighted)) < 3, "rare", weighted["a"].astype(str))
+    for weights, tested in ((weighted["w"], False), (np.ceil(weighted["w"]), True)):
+        text = str(bbl.bbl("y ~ a + b", weighted, weights, method="weighted").summary())
+        assert ("Pr(>chisq) = NaN" in text) is not tested
+
+
+def test_an_estimator_takes_such_weights_where_the_engine_does(weighted):
+    sklearn = pytest.importorskip("bbl.sklearn")
+    X, y, w = weighted[["a", "b", "c"]], weighted["y"], weighted["w"]
+    model = sklearn.BBLClassifier("weighted").fit(X, y, w)
+    np.testing.assert_array_equal(
+        model.predict_proba(X), bbl.bbl("y ~ .^2", weighted, "w", method="weighted").fitted().to_numpy()
+    )
+    with pytest.raises(ValueError, match="not all counts"):
+        sklearn.BBLClassifier("shrunken").fit(X, y, w)

@@ -112,8 +112,8 @@ def changed(source, array: np.ndarray) -> np.ndarray:
 
 def use(fit, source) -> None:
     """Score the rows in the file and new ones; rarely, print and predict all there is."""
-    if fit.sample is not None:
-        fit.class_scores(fit.sample.codes)
+    if fit.training is not None:
+        fit.class_scores(fit.training.codes)
     codes = (fit.params.layout.n_levels - 1)[None].astype(code_dtype(fit.params.layout.n_levels))
     fit.class_scores(codes, codes > 1)
     if source.maybe(RARE):

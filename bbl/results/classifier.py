@@ -11,6 +11,7 @@ import pandas as pd
 
 from bbl.checks import choice, real, verb
 from bbl.design.decisions import check_costs, check_priors
+from bbl.errors import DataError
 from bbl.results.evaluation import Evaluation, evaluated, new_rows
 from bbl.results.model import ModelResults
 from bbl.stats.scores import least_cost, link, log_probabilities, with_priors
@@ -191,8 +192,6 @@ class ClassifierResults(ModelResults):
         Yes         452  259
         """
         real("level", level, 0.0, 1.0, open_low=True)
-        if len(self.labels.groups) < 2:
-            raise DataError("A model of one group has no classes, so there is nothing to evaluate; see logLik().")
         charged = None if costs is None else check_costs(costs, self.labels.groups)
         if newdata is None:
             rows = self._rows()

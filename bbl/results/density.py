@@ -25,7 +25,7 @@ from bbl.stats.scores import log_probabilities
 
 __all__ = ["DensityResults"]
 
-OF_CLASSES = ("predict", "fitted", "residuals")  # of `ClassifierResults`
+OF_CLASSES = ("predict", "fitted", "residuals", "evaluate", "score", "with_priors")  # of `ClassifierResults`
 
 
 @dataclass(frozen=True, repr=False)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -14,6 +14,7 @@ from bbl.report.plot import plot_cv
 from bbl.report.plot_logo import information, plot_logo, zero_sum_fields
 from bbl.report.plot_network import plot_network
 from bbl.report.plot_parameters import plot_parameters
+from bbl.results.classifier import ClassifierResults
 from bbl.results.evaluation import FIGURES
 from bbl.results.uncertainty import Uncertainty
 
@@ -22,6 +23,8 @@ __all__ = ["Figures"]
 
 class Figures(Uncertainty):
     """The figures of a fitted model; they take matplotlib axes and return them."""
+
+    evaluate: ClassVar[Callable[..., Any]]  # of `ClassifierResults`, where there are classes
 
     def plot(
         self,
@@ -61,6 +64,8 @@ class Figures(Uncertainty):
             If a group is unknown; with `intervals`, what ``inference()`` raises.
         """
         if choice("kind", kind, ("parameters", *FIGURES, "cv")) in FIGURES:
+            if not isinstance(self, ClassifierResults):
+                raise DataError(f"kind={kind!r} is of predictions, and a model without a response makes none.")
             return self.evaluate(newdata, weights).plot(kind, groups, axes)
         if kind == "cv":
             return self._plot_tuning(axes)

@@ -25,16 +25,7 @@ __all__ = ["MachineResults"]
 class MachineResults(ModelResults):
     """Fitted Boltzmann machines, one for each response group; one for all rows where there is no response.
 
-    Attributes
-    ----------
-    call, design, training, index
-        As in every `ModelResults`.
-    engine : Engine
-        The inference method and its options.
-    estimate : Estimate
-        Parameters, ln Z and convergence of every group.
-    tuning : Tuning or None
-        What cross-validation inside the fit found, if there was any.
+    Its attributes are described where users meet them, in `BBLResults`.
     """
 
     engine: Engine

@@ -54,7 +54,7 @@ class NetworkResults(NetworkTables, ClassifierResults):
     Attributes
     ----------
     call, design, training, index
-        As in every `ClassifierResults`.
+        As in `BBLResults`.
     structure : Structure or AveragedStructure
     network : Network or Averaged
         Tables as arrays.

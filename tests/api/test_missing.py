@@ -661,9 +661,10 @@ class TestClassifier:
         assert np.isnan(numbers).tolist() == (~whole).tolist()
 
     @pytest.mark.parametrize("missing", ["drop", "level", "marginal"])
+    @pytest.mark.parametrize("method", ["naive", pytest.param("pseudo", marks=pytest.mark.long)])
     @pytest.mark.filterwarnings("ignore")
-    def test_conventions_of_scikit_learn(self, missing):
-        checks = check_estimator(BBLClassifier(missing=missing), on_fail=None)
+    def test_conventions_of_scikit_learn(self, missing, method):
+        checks = check_estimator(BBLClassifier(method, missing=missing), on_fail=None)
         assert not [c["check_name"] for c in checks if c["status"] == "failed"]
         assert sum(c["status"] == "passed" for c in checks) > 50
 

@@ -7,6 +7,7 @@ import bbl.datasets as datasets
 import bbl.errors as errors
 import bbl.networks as networks
 from bbl.api.bicluster import bicluster
+from bbl.api.effective import effective_size, effective_weights
 from bbl.api.enrichment import enrichment
 from bbl.api.fit import bbl, crossVal
 from bbl.api.load import load
@@ -48,6 +49,8 @@ __all__ = [
     "crossVal",
     "datasets",
     "enrichment",
+    "effective_size",
+    "effective_weights",
     "errors",
     "freq2raw",
     "load",

@@ -34,6 +34,7 @@ __all__ = ["PersistentVI"]
 LIKELIHOODS = ("sampled", "pseudo")
 SETTLED = 0.01  # relative change of the posterior mean at the end that is no warning,
 STILL = 0.25  # and of the logarithm of the couplings' global scale over the second half of the iterations
+TRAVEL = 2.5  # how far log scales must have been able to go
 
 
 @dataclass(frozen=True)
@@ -226,7 +227,8 @@ class PersistentVI(Engine):
         half, last = scale[np.searchsorted(t, t[-1] / 2)], scale[-1]
         # beyond the slab a scale makes no difference
         effective = slabbed(np.log([half, last]), self._slab)[0]
-        if not (history["change"][-1] > SETTLED or abs(np.log(effective[1] / effective[0])) > STILL):
+        settled = history["change"][-1] <= SETTLED and abs(np.log(effective[1] / effective[0])) <= STILL
+        if settled and self.lr * t[-1] / 2.0 >= TRAVEL:
             return ()
         detail = (
             f"after {t[-1]:.0f} iterations; the global scale of couplings went from {half:.2g} to {last:.2g} in the "

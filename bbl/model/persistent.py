@@ -369,7 +369,7 @@ def ascend(
         moved = state.step(likelihood, schedule.adam())
         if schedule.t > schedule.average_from:
             state.gather()
-        if history.due(schedule.t, moved):
+        if history.due(schedule.t, moved) or not schedule.running:
             change = history.record(schedule.t, state.now)
             if budget.tol is not None and change < budget.tol:
                 schedule.finish()
@@ -429,7 +429,8 @@ class _History:
     def record(self, t: int, now: Approximation) -> float:
         smooth = SMOOTH * self.smooth + (1.0 - SMOOTH) * now.simplex
         change = float(np.linalg.norm(smooth - self.smooth) / max(float(np.linalg.norm(smooth)), 1e-300))
-        self.rows.append((t, np.sqrt(self.sum / self.every), change, *now.global_scales))
+        rms = np.sqrt(self.sum / (t - self.rows[-1][0] if self.rows else t))
+        self.rows.append((t, rms, change, *now.global_scales))
         self.smooth, self.sum = smooth, 0.0
         return change
 

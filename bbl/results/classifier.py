@@ -11,7 +11,6 @@ import pandas as pd
 
 from bbl.checks import choice, real, verb
 from bbl.design.decisions import check_costs, check_priors
-from bbl.errors import DataError
 from bbl.results.evaluation import Evaluation, evaluated, new_rows
 from bbl.results.model import ModelResults
 from bbl.stats.scores import least_cost, link, log_probabilities, with_priors

@@ -374,7 +374,7 @@ def _kind_text(what: str, of_level: bool, alike: list[Problem]) -> str:
     if len(alike) == 1:
         (p,) = alike
         where = ", ".join(part for part in (p.group, p.predictor) if part)
-        return f"{where}: {p.level + ' ' if of_level else ''}{what}{f' ({p.detail})' if p.detail else ''}"
+        return f"{where or 'the fit'}: {p.level + ' ' if of_level else ''}{what}{f' ({p.detail})' if p.detail else ''}"
     seen: Counter[str] = Counter()
     turns = []
     for problem in alike:

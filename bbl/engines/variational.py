@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -31,9 +32,10 @@ from bbl.rows.sample import Sample
 
 __all__ = ["PersistentVI"]
 
+ENOUGH = 0.9  # share of the chains that packs must hold
 LIKELIHOODS = ("sampled", "pseudo")
 SETTLED = 0.01  # relative change of the posterior mean at the end that is no warning,
-STILL = 0.25  # and of the logarithm of the couplings' global scale over the second half of the iterations
+STILL = 0.4  # and of the logarithm of the couplings' global scale over the second half of the iterations
 TRAVEL = 2.5  # how far log scales must have been able to go
 
 
@@ -66,7 +68,8 @@ class PersistentVI(Engine):
     sweeps : int, default 3
         Gibbs sweeps of each iteration.
     chains : int, default 100
-        Gibbs chains at least, dealt evenly to the draws and rounded up to packs of 32, which cost the same.
+        Gibbs chains, dealt evenly to the draws in packs of 32, which cost no more than one: as few packs as hold nine
+        tenths of them (100 chains and 3 draws are 96 in all, 40 and one draw 64).
     draws : int, default 3
         Draws from the approximation in each iteration; each has chains of its own.
     lr : float, default 0.01
@@ -144,7 +147,7 @@ class PersistentVI(Engine):
     @property
     def n_chains(self) -> int:
         """Chains of each draw."""
-        return -(-self.chains // (self.draws * pack_size())) * pack_size()
+        return math.ceil(ENOUGH * self.chains / (self.draws * pack_size())) * pack_size()
 
     @property
     def penalised(self) -> bool:

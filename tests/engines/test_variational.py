@@ -59,7 +59,7 @@ def test_options_out_of_range_are_named(option, value, match):
 
 
 def test_chains_are_dealt_to_the_draws_in_packs():
-    assert PersistentVI().n_chains == 64 and PersistentVI(chains=96).n_chains == 32
+    assert PersistentVI().n_chains == 32 and PersistentVI(chains=120).n_chains == 64
     assert PersistentVI(chains=40, draws=1).n_chains == 64
     with pytest.raises(BBLTypeError, match="n_iter must be an integer"):
         PersistentVI(n_iter=1e3)
@@ -207,7 +207,7 @@ def test_on_a_spin_glass_it_errs_by_much_less_than_node_wise_l1(shared, seed, ra
         x, truth = (stored["x"][:500] > 0).astype(np.uint8), stored["J"]
     known = json.loads((shared / "data/posterior/baselines.json").read_text())[f"ising_glass_s{seed}"]["500"]
     layout = Layout([2] * 100)
-    fit = PersistentVI(n_iter=3000 if seed == 0 else 5000, chains=96, seed=0).fit(Sample(x, np.ones(500)), layout)
+    fit = PersistentVI(n_iter=3000 if seed == 0 else 5000, seed=0).fit(Sample(x, np.ones(500)), layout)
     J = to_simplex(layout, fit.theta)[100:]
     error = np.sqrt(np.mean((J - truth[layout.pairs[:, 0], layout.pairs[:, 1]]) ** 2))
     assert error <= ratio * known["plm_l1"]["rms"]

@@ -7,6 +7,7 @@ import bbl.datasets as datasets
 import bbl.errors as errors
 import bbl.networks as networks
 from bbl.api.bicluster import bicluster
+from bbl.api.compare import anova, etable
 from bbl.api.effective import effective_size, effective_weights
 from bbl.api.enrichment import enrichment
 from bbl.api.fit import bbl, crossVal
@@ -44,6 +45,7 @@ __all__ = [
     "PersistentVI",
     "PseudoLikelihood",
     "SampleResults",
+    "anova",
     "bbl",
     "bicluster",
     "crossVal",
@@ -52,6 +54,7 @@ __all__ = [
     "effective_size",
     "effective_weights",
     "errors",
+    "etable",
     "freq2raw",
     "load",
     "mcSample",

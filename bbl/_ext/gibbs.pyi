@@ -36,4 +36,5 @@ def run(
     bits: NDArray[np.uint64] | None = None,
     first_word: int = 0,
     chains: int = 0,
+    terms: tuple | None = None,
 ) -> None: ...

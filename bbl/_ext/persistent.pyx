@@ -1,4 +1,4 @@
-"""Steps of persistent variational inference (C kernel in persistent.h): draws to couplings, counts to gradients, Adam."""
+"""Steps of persistent variational inference (C kernel in persistent.h): gauges, gradients from counts, Adam."""
 
 import numpy as np
 

@@ -150,6 +150,8 @@ def bbl(
     )
     design, sample, layout, engine, tuning = call.design, call.sample, call.layout, call.engine, None
     pooled = test_null and design.classes  # one group is all rows
+    if priors is not None and not design.classes:
+        raise OptionError(f"priors are of classes, and {formula!r} has no response; leave them out.", argument="priors")
     shares = None if priors is None else check_priors(priors, design.labels.groups)
     if rule is not None or calibrate != "none":
         with progress_bar(NFOLD, "tuning", verbose) as step:

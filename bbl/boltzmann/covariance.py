@@ -11,14 +11,14 @@ from bbl.boltzmann.estimate import Estimate
 from bbl.engines import Engine
 from bbl.memory import check_memory
 from bbl.model.godambe import ROWS, Influence, term_covariances
+from bbl.model.higher import split
 from bbl.model.layout import Layout
-from bbl.model.pairwise import to_matrix
 from bbl.model.parameters import Parameters
 from bbl.model.states import sample_states
 from bbl.parallel import run_tasks
 from bbl.rows.sample import Sample
 
-__all__ = ["Covariances", "bootstrap", "covariances", "sandwich", "sandwich_of_shift"]
+__all__ = ["Covariances", "bootstrap", "covariances", "full_covariance", "sandwich", "sandwich_of_shift"]
 
 
 @dataclass(frozen=True)
@@ -102,6 +102,17 @@ def covariances(sample: Sample, estimate: Estimate, engine: Engine) -> Covarianc
     return Covariances(layout, own, shift, _with_empty(parts, composite, (0.0, 0.0)))
 
 
+def full_covariance(sample: Sample, layout: Layout, engine: Engine) -> np.ndarray:
+    """Return the sandwich covariance (layout.size, layout.size) of all parameters of one group, from its rows."""
+    check_memory(8.0 * float(layout.size) ** 2, f"A covariance of {layout.size} parameters", "See bse, or tests().")
+    solved = engine.equations(sample.collapsed(layout.n_levels), layout)
+    found = Influence(solved.rows, layout, solved.site_theta, solved.lambda_, solved.lambdah)
+    out = np.zeros((layout.size, layout.size))
+    for psi, w in _blocks(found, solved.rows):
+        out += (psi.T * w) @ psi
+    return out
+
+
 def _with_empty(parts: list[Sample], found: list, nothing: object) -> list:
     """Return what was found of the groups with rows, and `nothing` for those without."""
     left = iter(found)
@@ -126,7 +137,7 @@ def bootstrap(
         8.0 * sample.total * layout.m, f"A bootstrap of {sample.total:.0f} observations", "Use inference() instead."
     )
     groups = [sample.group(y) for y in range(len(estimate.parameters.theta))]
-    models = [to_matrix(layout, theta) for theta in estimate.parameters.theta]
+    models = [split(layout, theta) for theta in estimate.parameters.theta]
     # of each group: the number of rows, and what is missing in each of them
     shapes = [(round(g.total), None if g.missing is None else np.repeat(g.missing, g.weights.astype(np.intp), axis=0))
               for g in groups]  # fmt: skip
@@ -136,8 +147,8 @@ def bootstrap(
 
 def _replicate(layout: Layout, models: list, shapes: list, engine: Engine, rng) -> list[np.ndarray]:
     out = []
-    for (h, J), (total, missing) in zip(models, shapes, strict=True):
-        codes = sample_states(h, J, layout.n_levels, total, rng)
+    for (h, J, more), (total, missing) in zip(models, shapes, strict=True):
+        codes = sample_states(h, J, layout.n_levels, total, rng, more=more)
         if missing is not None:
             codes = np.where(missing, 0, codes).astype(codes.dtype)
         rows = engine.prepare(Sample(codes, np.ones(total), missing=missing).collapsed(layout.n_levels), layout)

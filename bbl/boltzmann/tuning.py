@@ -30,7 +30,8 @@ RULES = ("cv", "cv-1se")
 NFOLD = 5
 FIRST = 3  # settings of the coarse grid that are fitted before any is judged
 RISEN = 1.1  # two settings in a row whose loss is this much above the least end the search
-NEAR = 1.03  # the neighbours of settings whose loss is this near to the least are tried too, and they are fitted again
+NEAR = 1.03  # the neighbours of settings whose loss is this near to the least are tried too
+BEST = 3  # so many of these, the best, are fitted again
 TIE = 1e-4  # where that is less than so much log-loss, it makes no difference
 
 
@@ -147,7 +148,8 @@ def _search(
     if rest:
         loss = fit(rest)
     if (NEAR - 1.0) * np.nanmin(loss) > TIE:
-        fit([k for k, own in zip(tried, loss, strict=True) if own <= NEAR * np.nanmin(loss)])
+        best = [list(tried)[at] for at in np.argsort(loss, kind="stable")[:BEST] if loss[at] <= NEAR * np.nanmin(loss)]
+        fit(best)
     order = sorted(tried)
     scores, found = np.array([tried[k] for k in order]), [text for each in scored for text in each.found]
     return grid[order], replace(scored[0], scores=scores, found=found)

@@ -159,7 +159,9 @@ class Engine:
     name : str
         Name in the ENGINES table.
     order : int
-        The highest order of a term that it can fit: 1 for fields alone, 2 for pairs.
+        The highest order of a term that it can fit: 1 for fields alone (of whatever formula), 2 for pairs.
+    order_reason : str
+        Why it is no more, for the error.
     tuned : Tuned or None
         The option that crossVal varies.
     log_z : str
@@ -183,6 +185,7 @@ class Engine:
 
     name: ClassVar[str]
     order: ClassVar[int] = 2
+    order_reason: ClassVar[str] = ""
     tuned: ClassVar[Tuned | None] = None
     log_z: ClassVar[str] = "exact"
     stepwise: ClassVar[bool] = False

@@ -53,6 +53,7 @@ def pack(fit: Any, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
     arrays = {
         "theta": parameters.theta,
         "pairs": parameters.layout.pairs,
+        **{f"terms{k}": terms for k, terms in enumerate(parameters.layout.terms[1:], 3)},
         "log_z": estimate.log_z,
         "log_z_error": estimate.log_z_error,
         "prior": estimate.class_prior,
@@ -245,6 +246,7 @@ def _check_arrays(layout: Layout, K: int, arrays: dict[str, np.ndarray]) -> None
         "theta": ("f", K, layout.size),
         "pooled": ("f", layout.size),
         "pairs": ("i", len(layout.pairs), 2),
+        **{f"terms{k}": ("i", len(terms), k) for k, terms in enumerate(layout.terms[1:], 3)},
         "log_z": ("f", K),
         "log_z_error": ("f", K),
         "prior": ("f", K),
@@ -268,8 +270,10 @@ def _check_arrays(layout: Layout, K: int, arrays: dict[str, np.ndarray]) -> None
             raise ValueError(f"{name!r} is not as saved")
     finite = ("theta", "pooled", "log_z", "prior", "counts", "calibration")
     sound = {name: np.isfinite(arrays[name]).all() for name in finite if name in arrays}
-    i, j = layout.pairs.T
-    sound["pairs"] = np.array_equal(arrays["pairs"], layout.pairs) and ((i >= 0) & (i < j) & (j < m)).all()
+    for k, terms in enumerate(layout.terms, 2):
+        name = f"terms{k}" if k > 2 else "pairs"
+        rising = (terms[:, 1:] > terms[:, :-1]).all() and (terms >= 0).all() and (terms < m).all()
+        sound[name] = np.array_equal(arrays[name], terms) and rising
     for name in ("prior", "counts"):
         sound[name] &= (arrays[name] >= 0).all()
     if "sd" in arrays:
@@ -281,6 +285,20 @@ def _check_arrays(layout: Layout, K: int, arrays: dict[str, np.ndarray]) -> None
             raise ValueError(f"{name!r} holds what cannot have been saved")
 
 
+def _layout(design: Design, arrays: dict[str, np.ndarray]) -> Layout:
+    """Return the layout of the terms that were saved, having refused numbers that are no predictors."""
+    terms, k = [arrays["pairs"]], 3
+    while f"terms{k}" in arrays:
+        terms.append(arrays[f"terms{k}"])
+        k += 1
+    for order, found in enumerate(terms, 2):
+        if found.dtype.kind != "i" or found.ndim != 2 or found.shape[1] != order:
+            raise ValueError("its terms are not as saved")
+        if found.size and (found.min() < 0 or found.max() >= len(design.n_levels)):
+            raise ValueError("its terms name what is no predictor")
+    return Layout(design.n_levels, terms)
+
+
 def unpack(meta: dict, arrays: dict[str, np.ndarray], classes: bool = True) -> dict[str, Any]:
     """Return what `pack` stored as the arguments that the class of results takes, which has `classes` or has not."""
     design = Design.from_dict(meta["design"])
@@ -288,7 +306,7 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray], classes: bool = True) -> d
         raise ValueError("its response is not as saved")
     options = dict(meta["engine"])
     engine = ENGINES[options.pop("name")](**options)
-    layout = Layout(design.n_levels, arrays["pairs"])
+    layout = _layout(design, arrays)
     _check_meta(meta)
     _check_arrays(layout, len(design.response.levels), arrays)
     theta = arrays["theta"]

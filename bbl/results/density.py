@@ -12,7 +12,7 @@ import pandas as pd
 from bbl.boltzmann.reconstruction import reconstruct
 from bbl.checks import choice, generator, integer, real, verb
 from bbl.design.weights import data_weights
-from bbl.errors import ClassError, DataError
+from bbl.errors import DataError
 from bbl.model.clamped import MARGINS
 from bbl.model.states import sample_groups
 from bbl.parallel import n_workers, progress_bar
@@ -24,8 +24,6 @@ from bbl.results.figures import Figures
 from bbl.stats.scores import log_probabilities
 
 __all__ = ["DensityResults"]
-
-OF_CLASSES = ("predict", "fitted", "residuals", "evaluate", "score", "with_priors")  # of `ClassifierResults`
 
 
 @dataclass(frozen=True, repr=False)
@@ -75,16 +73,6 @@ class DensityResults(Figures):
     def unpack(cls, meta: dict, arrays: dict[str, np.ndarray]) -> DensityResults:
         """Return the model of `pack`."""
         return cls(**unpack(meta, arrays, cls.kind == "bbl"))
-
-    def __getattr__(self, name: str) -> Any:
-        if name in OF_CLASSES:
-            raise ClassError(
-                f"{name}() is of models with classes, and {self.formula!r} has no response. Fit a formula with a "
-                "response, such as 'y ~ .'; of rows, score_samples() tells how likely they are, and reconstruct() what "
-                "is missing in them.",
-                argument="formula",
-            )
-        return object.__getattribute__(self, name)
 
     def score_samples(self, newdata: Any = None, unseen: str = "raise") -> pd.Series:
         """Return the log-probability of each row.

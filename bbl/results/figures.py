@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from bbl.checks import choice, flag
-from bbl.errors import DataError
+from bbl.checks import choice, flag, near_match
+from bbl.errors import DataError, OptionError
 from bbl.report.plot import plot_cv
 from bbl.report.plot_logo import information, plot_logo, zero_sum_fields
 from bbl.report.plot_network import plot_network
 from bbl.report.plot_parameters import plot_parameters
-from bbl.results.classifier import ClassifierResults
+from bbl.report.plot_terms import plot_term, strongest_term
 from bbl.results.evaluation import FIGURES
 from bbl.results.uncertainty import Uncertainty
 
@@ -23,8 +23,6 @@ __all__ = ["Figures"]
 
 class Figures(Uncertainty):
     """The figures of a fitted model; they take matplotlib axes and return them."""
-
-    evaluate: ClassVar[Callable[..., Any]]  # of `ClassifierResults`, where there are classes
 
     def plot(
         self,
@@ -38,6 +36,8 @@ class Figures(Uncertainty):
     ):
         """Draw fields as bars and couplings of each group as a heat map (the paper's Figure 2), or another figure.
 
+        The couplings are those of pairs; `plot_terms` draws terms of three predictors and more.
+
         Parameters
         ----------
         axes : sequence of matplotlib Axes, optional
@@ -47,9 +47,10 @@ class Figures(Uncertainty):
             lies outside of its own ends the bar.
         groups : sequence, optional
             Which groups; all by default.
-        kind : {"parameters", "confusion", "roc", "calibration", "cv"}, default "parameters"
-            The parameters; what ``evaluate(newdata, weights).plot(kind)`` draws; or the cross-validation inside the
-            fit (with ``lambda_="cv"``).
+        kind : {"parameters", "coefficients", "confusion", "roc", "calibration", "cv"}, default "parameters"
+            The parameters; the fields with their confidence intervals, as ``inference().plot()`` draws them; what
+            ``evaluate(newdata, weights).plot(kind)`` draws; or the cross-validation inside the fit (with
+            ``lambda_="cv"``).
         newdata, weights : optional
             As in `evaluate`; the training rows by default.
 
@@ -63,10 +64,10 @@ class Figures(Uncertainty):
         OptionError, DataError
             If a group is unknown; with `intervals`, what ``inference()`` raises.
         """
-        if choice("kind", kind, ("parameters", *FIGURES, "cv")) in FIGURES:
-            if not isinstance(self, ClassifierResults):
-                raise DataError(f"kind={kind!r} is of predictions, and a model without a response makes none.")
-            return self.evaluate(newdata, weights).plot(kind, groups, axes)
+        if choice("kind", kind, ("parameters", "coefficients", *FIGURES, "cv")) in FIGURES:
+            return self._plot_evaluation(kind, newdata, weights, groups, axes)
+        if kind == "coefficients":
+            return self.inference().plot(ax=axes)
         if kind == "cv":
             return self._plot_tuning(axes)
         half = None
@@ -77,6 +78,50 @@ class Figures(Uncertainty):
             reach = np.where(np.isfinite(reach), np.maximum(reach, 0.0), np.nan)
             half = reach.reshape(2, *self.params.theta.shape)[:, :, : self.params.layout.D]
         return plot_parameters(self.labels, self.params, groups=groups, errors=half, axes=axes)
+
+    def plot_terms(self, term: Sequence | None = None, groups: Sequence | None = None, axes=None):
+        """Draw the couplings of a term of three predictors or more as small multiples of heat maps.
+
+        Parameters
+        ----------
+        term : sequence of predictor names, optional
+            By default the strongest term of the highest order. Levels of the first predictor stand below each other,
+            those of the second side by side, and each joint level of the others has a map.
+        groups : sequence, optional
+            Which groups; all by default.
+        axes : sequence of matplotlib Axes, optional
+            One for each group and joint level; a new figure, of up to 24 maps, by default.
+
+        Returns
+        -------
+        list of matplotlib Axes
+            Group by group.
+
+        Raises
+        ------
+        DataError
+            If the model has no terms of three predictors or more.
+        OptionError
+            If `term` is none of them, or a group is unknown.
+        """
+        layout, names = self.params.layout, list(self.labels.names)
+        at = strongest_term(self.params)
+        if term is not None:
+            asked = [] if isinstance(term, str) else list(term)
+            unknown = [name for name in asked if name not in names]
+            at = tuple(names.index(name) for name in asked if name in names)
+            if unknown or len(set(at)) < 3 or len(set(at)) < len(at) or layout.index(*at) < 0:
+                hint = near_match(unknown[0], names) if unknown else ""
+                raise OptionError(
+                    f"term={term!r} is no term of three predictors or more of this model{hint or '.'} "
+                    "interactions(order=3) lists them.",
+                    argument="term",
+                )
+        return plot_term(self.labels, self.params, at, groups, axes)
+
+    def _plot_evaluation(self, kind: str, newdata: Any, weights: Any, groups: Any, axes: Any):
+        """Draw what predictions are worth, where there are any."""
+        raise DataError(f"kind={kind!r} is of predictions, and {self.formula!r} has no response; it makes none.")
 
     def _plot_tuning(self, ax):
         """Draw the log-loss of each setting that was tried."""

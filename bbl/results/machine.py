@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,7 +12,7 @@ import pandas as pd
 from bbl.boltzmann.estimate import Estimate
 from bbl.boltzmann.tuning import Tuning
 from bbl.engines import Engine
-from bbl.errors import DataError
+from bbl.errors import ClassError, DataError
 from bbl.model.marginal import MarginalEnergy
 from bbl.model.parameters import Parameters
 from bbl.report.tables import Coefficients
@@ -19,6 +20,8 @@ from bbl.results.model import ModelResults
 from bbl.rows.sample import Sample
 
 __all__ = ["MachineResults"]
+
+OF_CLASSES = ("predict", "fitted", "residuals", "evaluate", "score", "with_priors")  # of `ClassifierResults`
 
 
 @dataclass(frozen=True, repr=False)
@@ -31,6 +34,16 @@ class MachineResults(ModelResults):
     engine: Engine
     estimate: Estimate
     tuning: Tuning | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        if name in OF_CLASSES:
+            raise ClassError(
+                f"{name}() is of models with classes, and {self.formula!r} has no response. Fit a formula with a "
+                "response, such as 'y ~ .'; of rows, score_samples() tells how likely they are, and reconstruct() what "
+                "is missing in them.",
+                argument="formula",
+            )
+        return object.__getattribute__(self, name)
 
     @property
     def params(self) -> Parameters:

@@ -100,8 +100,34 @@ class Uncertainty(MachineResults):
         """Standard error of every parameter: the rows of ``tidy()`` with ``estimate`` and ``se``."""
         return self.inference().table().drop(columns=["z", "p", "lower", "upper"])
 
-    def conf_int(self, level: float = 0.95, of: Any = "group") -> pd.DataFrame:
-        """Return confidence limits of every parameter; `of` as in `Inference.table`."""
+    @property
+    def pvalues(self) -> pd.DataFrame:
+        """P-value of every parameter that has a test: the rows of ``tidy()`` with ``estimate``, ``p``, ``test``."""
+        return self.inference().table().drop(columns=["se", "z", "lower", "upper"])
+
+    def cov_params(self, group: Any = None) -> pd.DataFrame:
+        """Return the covariance of the estimates of all groups, or of one; see `Inference.cov_params`."""
+        return self._inference.cov_params(group)
+
+    def conf_int(self, level: float = 0.95, of: Any = "group", *, alpha: float | None = None) -> pd.DataFrame:
+        """Return confidence limits of every parameter.
+
+        Parameters
+        ----------
+        level : float, default 0.95
+            Coverage.
+        of : "group", "pooled" or (group, group), default "group"
+            As in `Inference.table`.
+        alpha : float, optional
+            One less `level`, as statsmodels has it; overrules it.
+
+        Returns
+        -------
+        DataFrame
+            The rows of ``tidy()`` with ``estimate``, ``lower``, ``upper``, ``test``.
+        """
+        if alpha is not None:
+            level = 1.0 - real("alpha", alpha, 0.0, 1.0)
         return self.inference().table(of, level).drop(columns=["z", "p", "se"])
 
     def bootstrap(
@@ -162,6 +188,7 @@ class Uncertainty(MachineResults):
         of: Any = "group",
         apc: bool = False,
         *,
+        order: int | None = None,
         pvalues: str = "auto",
         n: int = 999,
         seed: int | np.random.Generator | None = None,
@@ -173,7 +200,9 @@ class Uncertainty(MachineResults):
         ----------
         of : "group", "pooled" or (group, group), default "group"
         apc : bool, default False
-            Whether to subtract the average-product correction from the strengths.
+            Whether to subtract the average-product correction from the strengths of pairs.
+        order : int, optional
+            Only terms of so many predictors.
         pvalues : {"auto", "permutation"}, default "auto"
             The tests of `Inference.tests`; or permutation tests, which are exact whatever the counts are, are there for
             every method and for pairs whose couplings are not estimable, and ask whether two predictors are independent
@@ -188,7 +217,8 @@ class Uncertainty(MachineResults):
         Returns
         -------
         DataFrame
-            ``group``, ``predictor``, ``predictor2``, ``strength`` (Frobenius norm of the couplings in the zero-sum
+            ``group``, ``predictor``, ``predictor2`` (with terms of three predictors and more ``order`` before them, and
+            ``predictor3`` and so on after), ``strength`` (Frobenius norm of the couplings in the zero-sum
             gauge), ``chisq``, ``df``, ``p``, ``p_holm``, ``p_bh``, ``test``; for a method with a posterior ``sd`` and
             ``inclusion`` too, see `PosteriorInference.interactions`. Without standard errors (mean field) or
             training rows (a model loaded without them) p is missing, and ``test`` says why.
@@ -200,6 +230,11 @@ class Uncertainty(MachineResults):
         DataError
             If permutations are asked for and the model was saved without its training rows.
         """
+        if order is not None:
+            frame = self.interactions(of, apc, pvalues=pvalues, n=n, seed=seed, n_jobs=n_jobs)
+            asked = integer("order", order, 2)
+            own = frame["order"] if "order" in frame else pd.Series(2, index=frame.index)
+            return frame[own == asked].reset_index(drop=True)
         groups = list(self.labels.groups)
         if choice("pvalues", pvalues, PVALUES) == "permutation":
             if of != "group":

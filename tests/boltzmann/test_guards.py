@@ -174,6 +174,6 @@ def test_the_naive_bayes_beside_a_fit_is_the_one_that_its_engine_fits(share_miss
     sample = Sample(codes, rng.integers(1, 5, 60).astype(float), y, missing)
     fitted = estimate(sample, layout, 3, guards.BASELINE)
     with np.errstate(divide="ignore"):
-        found = guards._naive_scores(sample, layout, np.log(fitted.class_prior), sample)
-    expected = log_probabilities(fitted.class_scores(codes))
-    np.testing.assert_allclose(log_probabilities(found), expected, rtol=0, atol=1e-12)
+        log_share = np.log(fitted.class_prior)
+    found = log_probabilities(guards._naive_scores(sample, layout, log_share, sample))
+    np.testing.assert_allclose(found, log_probabilities(fitted.class_scores(codes)), rtol=0, atol=1e-12)

@@ -172,7 +172,7 @@ def test_missing_values_go_by_the_policy():
 
 def test_what_is_of_classes_says_so(fits):
     fit = fits["pseudo"]
-    for name in ("predict", "fitted", "residuals"):
+    for name in ("predict", "fitted", "residuals", "evaluate", "score", "with_priors"):
         with pytest.raises(BBLError, match=rf"{name}\(\) is of models with classes.*'y ~ \.'"):
             getattr(fit, name)
     assert not hasattr(fit, "predict")
@@ -180,6 +180,10 @@ def test_what_is_of_classes_says_so(fits):
         fit.forecast  # noqa: B018
     with pytest.raises(OptionError, match="no response"):
         bbl.bbl("~ .", table(), calibrate="offset")
+    with pytest.raises(OptionError, match="no response"):
+        bbl.bbl("~ .", table(), priors="equal")
+    with pytest.raises(BBLError, match="has no response"):
+        fit.plot(kind="confusion")
     with pytest.raises(OptionError, match="no response"):
         bbl.crossVal("~ .", table(), score="auc")
     with pytest.raises(OptionError, match="logloss"):

@@ -14,7 +14,7 @@ from bbl.checks import choice, generator, integer, real
 from bbl.engines.base import Engine, EngineFit, Note, Tuned
 from bbl.errors import OptionError
 from bbl.memory import check_memory
-from bbl.model.conditional import log_pseudo_likelihood
+from bbl.model.fields import pseudo_log_likelihood
 from bbl.model.gauge import equal_tables
 from bbl.model.layout import Layout
 from bbl.model.moments import level_counts, pair_counts
@@ -214,7 +214,7 @@ class PersistentVI(Engine):
         theta = found.theta
         return EngineFit(
             theta,
-            log_pseudo_likelihood(sample, layout, theta),
+            _lkh(sample, layout, theta),
             grad_norm=np.full(layout.m, history["gradient"][-1]),
             n_iter=np.full(layout.m, int(history["iteration"][-1])),
             converged=np.full(layout.m, not unsettled),
@@ -253,6 +253,14 @@ class PersistentVI(Engine):
         strengths = self.approximation(layout, fit).strengths(rng)
         cells = np.sqrt(layout.n_levels[layout.pairs].astype(float).prod(axis=1))
         return strengths.std(axis=0, ddof=1), (strengths > tau * cells).mean(axis=0)
+
+
+def _lkh(sample: Sample, layout: Layout, theta: np.ndarray) -> float:
+    """Return the mean log pseudo-likelihood of the complete rows: what other methods maximise, at these parameters."""
+    complete = sample if sample.missing is None else sample.rows(~sample.missing.any(axis=1))
+    if not complete.n:
+        return float("nan")
+    return float(complete.weights @ pseudo_log_likelihood(layout, theta, complete.codes)) / complete.total
 
 
 def _separated(sample: Sample, layout: Layout) -> tuple[Note, ...]:

@@ -5,14 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from bbl.model.layout import Layout
-from bbl.model.moments import one_hot
-from bbl.model.pairwise import to_matrix
-from bbl.parallel import serial_blas
-from bbl.rows.sample import Sample
 
-__all__ = ["conditionals", "log_pseudo_likelihood", "normalised"]
-
-ROWS = 2048
+__all__ = ["conditionals", "normalised"]
 
 
 def conditionals(X: np.ndarray, layout: Layout, h: np.ndarray, J: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -48,27 +42,3 @@ def normalised(field: np.ndarray, layout: Layout) -> tuple[np.ndarray, np.ndarra
     total = np.exp(-top) + np.add.reduceat(P, first, axis=1)
     P /= np.repeat(total, width, axis=1)
     return top + np.log(total), P
-
-
-def log_pseudo_likelihood(sample: Sample, layout: Layout, theta: np.ndarray) -> float:
-    """Return the mean log pseudo-likelihood of the complete rows: the sum of eq. (11) over predictors.
-
-    Parameters
-    ----------
-    sample : Sample
-    layout : Layout
-        Of fields and pairs.
-    theta : ndarray, shape (layout.size,)
-    """
-    if sample.missing is not None:
-        sample = sample.rows(~sample.missing.any(axis=1))
-    if not sample.n:
-        return float("nan")
-    (h, J), total = to_matrix(layout, theta), 0.0
-    with serial_blas():
-        for part in sample.blocks(ROWS):
-            X = one_hot(part.codes, layout)
-            norm, _ = conditionals(X, layout, h, J)
-            own = (X * (X @ J + h)).sum(axis=1)
-            total += float(part.weights @ (own - norm.sum(axis=1)))
-    return total / sample.total

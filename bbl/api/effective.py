@@ -114,9 +114,9 @@ def effective_size(
     Examples
     --------
     >>> rows = np.random.default_rng(0).integers(0, 4, (100, 30))
-    >>> bool(80 < effective_size(rows, n_steps=200) < 125)
+    >>> bool(75 < effective_size(rows, n_steps=100) < 130)
     True
-    >>> bool(80 < effective_size(np.repeat(rows, 3, axis=0), n_steps=200) < 125)
+    >>> bool(75 < effective_size(np.repeat(rows, 3, axis=0), n_steps=100) < 130)
     True
     """
     codes, n_levels = _coded(data)

@@ -9,6 +9,7 @@ from bbl.checks import choice, near_match
 from bbl.engines.base import Engine, EngineFit, Equations, Tuned
 from bbl.engines.meanfield import MeanField
 from bbl.engines.naive import NaiveBayes
+from bbl.engines.posterior import Posterior
 from bbl.engines.pseudo import PseudoLikelihood
 from bbl.engines.variational import PersistentVI
 from bbl.errors import BBLTypeError
@@ -22,13 +23,16 @@ __all__ = [
     "MeanField",
     "NaiveBayes",
     "PersistentVI",
+    "Posterior",
     "PseudoLikelihood",
     "Tuned",
     "engine_class",
     "make_engine",
 ]
 
-ENGINES: dict[str, type[Engine]] = {e.name: e for e in (PseudoLikelihood, MeanField, NaiveBayes, PersistentVI)}
+ENGINES: dict[str, type[Engine]] = {
+    e.name: e for e in (PseudoLikelihood, MeanField, NaiveBayes, PersistentVI, Posterior)
+}
 
 
 BASELINE = NaiveBayes()  # what every other method should do better than

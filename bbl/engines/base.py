@@ -216,6 +216,17 @@ class Engine:
         """Return what the fits of a call draw from, given the call's own generator."""
         return rng
 
+    def widened(self, layout: Layout) -> Layout:
+        """Return the layout of what predictions sum over: with its hidden units behind the predictors, if it has any.
+
+        The ``state`` of a fit then has draws (chains, draws, size) of it by the name ``hidden``.
+        """
+        return layout
+
+    def describe(self, layout: Layout) -> str:
+        """Return in words what its posterior of such a model is, and how it is had."""
+        return self.posterior
+
     def layout(self, sample: Sample, layout: Layout) -> Layout:
         """Return the layout of the parameters that this engine fits to the rows of all groups."""
         return layout

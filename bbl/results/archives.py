@@ -22,6 +22,7 @@ from bbl.model.layout import Layout
 from bbl.model.parameters import Parameters
 from bbl.report.format import label_text
 from bbl.report.summary import Section
+from bbl.results.draw_files import draw_shapes, pack_draws, unpack_draws, unpack_predictive
 from bbl.results.model import Training
 from bbl.rows.sample import Sample, code_dtype
 from bbl.stats.calibration import Calibration
@@ -69,6 +70,7 @@ def pack(fit: Any, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
         arrays["pooled"] = parameters.pooled
     if estimate.calibration is not None:
         arrays["calibration"] = np.append(estimate.calibration.offset, estimate.calibration.temperature)
+    arrays |= pack_draws(estimate.fits, estimate.predictive)
     if store_data and fit.training is not None:
         rows, meta["index"] = pack_rows(fit.training, fit.index)
         arrays |= rows
@@ -76,16 +78,18 @@ def pack(fit: Any, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
 
 
 def _pack_posterior(fits: Sequence[EngineFit], size: int) -> dict[str, np.ndarray]:
-    """Return posterior sds, nan for a group without rows, and what the engine wants to have again."""
-    if all(fit.sd is None for fit in fits):
+    """Return posterior sds, nan for a group without rows, and what the engine wants to have again; draws have both."""
+    if all(fit.sd is None or fit.draws is not None for fit in fits):
         return {}
     names = {name for fit in fits for name in fit.state}
     state = {STATE + name: _stacked([fit.state.get(name, np.zeros(0)) for fit in fits]) for name in sorted(names)}
     return {"sd": np.array([np.full(size, np.nan) if fit.sd is None else fit.sd for fit in fits]), **state}
 
 
-def _unpack_posterior(arrays: dict[str, np.ndarray], k: int) -> dict[str, Any]:
-    """Return what `_pack_posterior` stored of fit number `k`."""
+def _unpack_posterior(arrays: dict[str, np.ndarray], k: int, drawn: np.ndarray | None) -> dict[str, Any]:
+    """Return the draws of fit number `k` with their sds, or what `_pack_posterior` stored of it."""
+    if drawn is not None:
+        return {"sd": drawn.std(axis=(0, 1), ddof=1), "draws": drawn}
     if "sd" not in arrays or np.isnan(arrays["sd"][k]).any():
         return {}
     state = {name.removeprefix(STATE): array[k] for name, array in arrays.items() if name.startswith(STATE)}
@@ -238,7 +242,7 @@ def _check_meta(meta: dict) -> None:
         raise ValueError("it has no observations")
 
 
-def _check_arrays(layout: Layout, K: int, arrays: dict[str, np.ndarray]) -> None:
+def _check_arrays(layout: Layout, wide: Layout, K: int, arrays: dict[str, np.ndarray]) -> None:
     """Refuse arrays that `pack` would not have made: a checksum does not say who wrote them, and kernels trust them."""
     m, fits = layout.m, K + ("pooled" in arrays)
     iterates = m if arrays["grad_norm"].size else 0  # closed forms have no iterations
@@ -258,6 +262,7 @@ def _check_arrays(layout: Layout, K: int, arrays: dict[str, np.ndarray]) -> None
         "counts": ("f", K, int(layout.n_levels.sum())),
         "calibration": ("f", K + 1),
         "sd": ("f", fits, layout.size),
+        **draw_shapes(layout, wide, K, fits, arrays),
     }
     for name, array in arrays.items():
         if name in ROWS:
@@ -308,17 +313,18 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray], classes: bool = True) -> d
     engine = ENGINES[options.pop("name")](**options)
     layout = _layout(design, arrays)
     _check_meta(meta)
-    _check_arrays(layout, len(design.response.levels), arrays)
+    _check_arrays(layout, engine.widened(layout), len(design.response.levels), arrays)
     theta = arrays["theta"]
     fits = tuple(
-        EngineFit(t, float(lkh), grad_norm=norm, n_iter=n, converged=ok, **_unpack_posterior(arrays, k))
-        for k, (t, lkh, norm, n, ok) in enumerate(
+        EngineFit(t, float(lkh), grad_norm=norm, n_iter=n, converged=ok, **_unpack_posterior(arrays, k, drawn))
+        for k, (t, lkh, norm, n, ok, drawn) in enumerate(
             zip(
                 [*theta, *([arrays["pooled"]] if "pooled" in arrays else [])],
                 arrays["lkh"][1:],
                 arrays["grad_norm"],
                 arrays["n_iter"],
                 arrays["converged"],
+                unpack_draws(arrays, len(arrays["converged"])),
                 strict=True,
             )
         )
@@ -332,6 +338,7 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray], classes: bool = True) -> d
         fits,
         arrays["log_z_error"],
         Calibration(float(arrays["calibration"][-1]), arrays["calibration"][:-1]) if "calibration" in arrays else None,
+        unpack_predictive(layout, engine.widened(layout), theta, arrays),
     )
     whole, K = engine.weights == "counts", len(design.response.levels)
     sample, index = unpack_rows(arrays, meta.get("index"), layout.n_levels, K, whole=whole)

@@ -18,16 +18,9 @@ from bbl.model.fields import pseudo_log_likelihood
 from bbl.model.gauge import equal_tables
 from bbl.model.layout import Layout
 from bbl.model.moments import level_counts, pair_counts
-from bbl.model.persistent import (
-    Approximation,
-    Budget,
-    Likelihood,
-    PseudoLikelihoodGradient,
-    SampledGradient,
-    ascend,
-    start,
-)
+from bbl.model.persistent import Budget, Likelihood, PseudoLikelihoodGradient, SampledGradient, ascend
 from bbl.model.priors import PRIORS, ScalePrior, slabbed
+from bbl.model.scaled import Approximation, start
 from bbl.rows.sample import Sample
 
 __all__ = ["PersistentVI"]

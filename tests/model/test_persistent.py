@@ -19,18 +19,16 @@ from bbl.model.layout import Layout
 from bbl.model.moments import pair_counts
 from bbl.model.pairwise import to_matrix
 from bbl.model.persistent import (
-    Approximation,
     Budget,
-    Groups,
     PseudoLikelihoodGradient,
     SampledGradient,
     _State,
     _tables,
     ascend,
     feature_sums,
-    start,
 )
 from bbl.model.priors import PRIORS, scale_moments, slabbed
+from bbl.model.scaled import Approximation, Groups, start
 from bbl.rows.sample import Sample
 
 LAYOUTS = [Layout([2, 3, 4]), Layout([3, 1, 2, 4, 2], [(0, 1), (2, 0), (3, 4), (2, 4)]), Layout([2] * 5)]

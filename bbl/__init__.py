@@ -16,7 +16,7 @@ from bbl.api.onegroup import mlestimate
 from bbl.api.scores import log_scores
 from bbl.api.simulate import mcSample, randompar, randomsamp, sample_xi
 from bbl.design.readers import freq2raw, readFasta, removeConst
-from bbl.engines import MeanField, NaiveBayes, PersistentVI, Posterior, PseudoLikelihood
+from bbl.engines import HighOrder, MeanField, NaiveBayes, PersistentVI, Posterior, PseudoLikelihood
 from bbl.errors import BBLError, ConvergenceWarning, DataWarning
 from bbl.report.plot import plot_comparison
 from bbl.results import (
@@ -40,6 +40,7 @@ __all__ = [
     "DataWarning",
     "DensityResults",
     "GroupParameters",
+    "HighOrder",
     "MLEstimate",
     "MeanField",
     "NaiveBayes",

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from bbl.checks import choice, near_match
 from bbl.engines.base import Engine, EngineFit, Equations, Tuned
+from bbl.engines.highorder import HighOrder
 from bbl.engines.meanfield import MeanField
 from bbl.engines.naive import NaiveBayes
 from bbl.engines.posterior import Posterior
@@ -20,6 +21,7 @@ __all__ = [
     "Engine",
     "EngineFit",
     "Equations",
+    "HighOrder",
     "MeanField",
     "NaiveBayes",
     "PersistentVI",
@@ -31,7 +33,7 @@ __all__ = [
 ]
 
 ENGINES: dict[str, type[Engine]] = {
-    e.name: e for e in (PseudoLikelihood, MeanField, NaiveBayes, PersistentVI, Posterior)
+    e.name: e for e in (PseudoLikelihood, MeanField, NaiveBayes, PersistentVI, Posterior, HighOrder)
 }
 
 

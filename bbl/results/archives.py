@@ -32,6 +32,8 @@ __all__ = ["ROWS", "pack", "pack_priors", "pack_rows", "unpack", "unpack_priors"
 STATE = "state_"  # before the names of what an engine wants to have again
 ROWS = ("codes", "weights", "y", "missing")  # arrays of training rows
 
+CHOSEN = ("free", "votes", "nodes")  # what engines that choose terms keep of each group
+
 KIND_OF = {"f": "float", "i": "int", "u": "int", "b": "bool"}
 
 
@@ -68,6 +70,8 @@ def pack(fit: Any, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
     }
     if parameters.pooled is not None:
         arrays["pooled"] = parameters.pooled
+    if engine.chooses:
+        arrays |= {name: np.array([f.state[name] for f in estimate.fits]) for name in CHOSEN}
     if estimate.calibration is not None:
         arrays["calibration"] = np.append(estimate.calibration.offset, estimate.calibration.temperature)
     arrays |= pack_draws(estimate.fits, estimate.predictive)
@@ -262,6 +266,9 @@ def _check_arrays(layout: Layout, wide: Layout, K: int, arrays: dict[str, np.nda
         "counts": ("f", K, int(layout.n_levels.sum())),
         "calibration": ("f", K + 1),
         "sd": ("f", fits, layout.size),
+        "free": ("b", K, layout.size),
+        "votes": ("f", K, layout.size),
+        "nodes": ("f", K, max(layout.order, 2), layout.size),
         **draw_shapes(layout, wide, K, fits, arrays),
     }
     for name, array in arrays.items():
@@ -315,8 +322,18 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray], classes: bool = True) -> d
     _check_meta(meta)
     _check_arrays(layout, engine.widened(layout), len(design.response.levels), arrays)
     theta = arrays["theta"]
+    if engine.chooses and not all(name in arrays for name in CHOSEN):
+        raise ValueError("it does not say which terms its groups have")
+    states = [{name: arrays[name][k] for name in CHOSEN if name in arrays} for k in range(len(arrays["lkh"]) - 1)]
     fits = tuple(
-        EngineFit(t, float(lkh), grad_norm=norm, n_iter=n, converged=ok, **_unpack_posterior(arrays, k, drawn))
+        EngineFit(
+            t,
+            float(lkh),
+            grad_norm=norm,
+            n_iter=n,
+            converged=ok,
+            **{"state": states[k], **_unpack_posterior(arrays, k, drawn)},
+        )
         for k, (t, lkh, norm, n, ok, drawn) in enumerate(
             zip(
                 [*theta, *([arrays["pooled"]] if "pooled" in arrays else [])],

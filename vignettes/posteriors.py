@@ -54,9 +54,9 @@ print(exact.posterior.summary().drop(columns=["mcse", "ess_tail"]).round(3).to_s
 # %% [markdown]
 # ## Estimates and intervals
 #
-# Couplings of the survivors, with 95 % intervals: those of pseudo-likelihood by the sandwich, those of posteriors from
-# the draws. Without the adjustment, the intervals of the pseudo-posterior are too narrow: it counts each coupling
-# twice.
+# Couplings of the survivors, with 95 % intervals: those of pseudo-likelihood by the sandwich, those of posteriors
+# from the draws. Without the adjustment, the intervals of the pseudo-posterior are too narrow: it counts each
+# coupling twice.
 
 
 # %%
@@ -115,8 +115,8 @@ plt.show()
 # %% [markdown]
 # ## Predictions
 #
-# Probabilities are averaged over draws; with 2,201 passengers that differs little from plugging in the mean. Where rows
-# are few it matters: with one passenger in twenty, averaged probabilities are less sure of themselves.
+# Probabilities are averaged over draws; with 2,201 passengers that differs little from plugging in the mean. Where
+# rows are few it matters: with one passenger in twenty, averaged probabilities are less sure of themselves.
 
 # %%
 frame = titanic.drop_duplicates(["Class", "Sex", "Age"])[["Class", "Sex", "Age"]]

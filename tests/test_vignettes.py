@@ -38,8 +38,8 @@ def columns(case, *names):
 
 
 def test_all_are_there():
-    names = ["binding_sites", "discriminant", "genetic_code", "mnist", "network_classifiers", "posteriors"]
-    names += ["r_users", "reconstruction", "simulated", "titanic", "two_way_clustering"]
+    names = ["binding_sites", "discriminant", "genetic_code", "mnist", "network_classifiers"]
+    names += ["posteriors", "r_users", "reconstruction", "simulated", "titanic", "two_way_clustering"]
     assert [script.stem for script in SCRIPTS] == names
 
 

@@ -269,6 +269,10 @@ def _check_arrays(layout: Layout, wide: Layout, K: int, arrays: dict[str, np.nda
             raise ValueError(f"{name!r} holds what cannot have been saved")
 
 
+def _spread(drawn: np.ndarray | None) -> np.ndarray | None:
+    return None if drawn is None else drawn.std(axis=(0, 1), ddof=1)
+
+
 def _layout(design: Design, arrays: dict[str, np.ndarray]) -> Layout:
     """Return the layout of the terms that were saved, having refused numbers that are no predictors."""
     terms, k = [arrays["pairs"]], 3
@@ -281,10 +285,6 @@ def _layout(design: Design, arrays: dict[str, np.ndarray]) -> Layout:
         if found.size and (found.min() < 0 or found.max() >= len(design.n_levels)):
             raise ValueError("its terms name what is no predictor")
     return Layout(design.n_levels, terms)
-
-
-def _spread(drawn: np.ndarray | None) -> np.ndarray | None:
-    return None if drawn is None else drawn.std(axis=(0, 1), ddof=1)
 
 
 def unpack(meta: dict, arrays: dict[str, np.ndarray], classes: bool = True) -> dict[str, Any]:

@@ -47,9 +47,9 @@ print(train.shape, test.shape)
 # %% [markdown]
 # ## Three models
 #
-# With `method="shbm"` each pixel is regressed on the others under an L1-like penalty, and the pairs that stay are fitted
-# together. With 1,000 images of 119 pixels that is about one pair in seven. `log_z="half"` does for ln Z, which plays no
-# part in what follows.
+# With `method="shbm"` each pixel is regressed on the others under an L1-like penalty, and the pairs that stay are
+# fitted together. With 1,000 images of 119 pixels that is about one pair in seven. `log_z="half"` does for ln Z, which
+# plays no part in what follows.
 
 # %%
 settings = {

@@ -59,9 +59,9 @@ def bbl(
         One row per observation, or per distinct row with `weights`.
     weights : column name or array of length n, optional
         Frequencies, whole numbers; a weight is the same as repeating the row.
-    method : {"pseudo", "mf", "naive", "shbm"} or Engine, default "pseudo"
-        Pseudo-likelihood, mean field, naive Bayes, or a sparse high-order Boltzmann machine, which chooses its terms
-        itself.
+    method : {"pseudo", "mf", "naive", "shbm", "bayes"} or Engine, default "pseudo"
+        Pseudo-likelihood, mean field, naive Bayes, a sparse high-order Boltzmann machine, which chooses its terms
+        itself, or draws from the posterior.
     xlevels : dict of predictor name to list of levels, optional
         All levels a predictor may have, in order; the first is the reference.
     testNull : bool, default True
@@ -89,8 +89,9 @@ def bbl(
     verbose : int, default 1
         0 for no progress bar.
     **options
-        Options of the method, see `HighOrder`, `PseudoLikelihood` (``lambda_``, ``lambdah``, ``tolerance``, ``itmax``,
-        ``symmetrize``, ``precision``), `MeanField` (``eps``, ``prior_count``) and `NaiveBayes` (``prior_count``). With
+        Options of the method, see `HighOrder`, `Posterior`, `PseudoLikelihood` (``lambda_``, ``lambdah``,
+        ``tolerance``, ``itmax``, ``symmetrize``, ``precision``), `MeanField` (``eps``, ``prior_count``) and
+        `NaiveBayes` (``prior_count``). With
         ``lambda_="cv"`` or ``eps="cv"`` the setting of least log-loss in 5 shuffled folds is taken, with
         ``"cv-1se"`` the simplest one within a standard error of it; ``fit.tuning`` tells. Without a response it is
         the log pseudo-likelihood of the left-out rows that counts (`DensityResults.pnll`).

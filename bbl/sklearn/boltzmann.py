@@ -32,8 +32,8 @@ class BBLClassifier(TableClassifier):
 
     Parameters
     ----------
-    method : {"pseudo", "mf", "naive"} or Engine, default "pseudo"
-        Pseudo-likelihood, mean field, naive Bayes, or one of them with its options set.
+    method : {"pseudo", "mf", "naive", "bayes"} or Engine, default "pseudo"
+        Pseudo-likelihood, mean field, naive Bayes, posterior draws, or one of them with its options set.
     pairs : {"all", "none"}, str or list of pairs, default "all"
         Which predictors interact: the right-hand side of a formula, as ``".^2 - a:b"`` or ``"a*b + c"``, or a list
         of pairs (or terms of more) of column names or positions; a list, and "none", keep all columns as predictors.

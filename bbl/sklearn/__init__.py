@@ -5,5 +5,14 @@ from bbl.sklearn.binning import BinningTransformer
 from bbl.sklearn.boltzmann import BBLClassifier
 from bbl.sklearn.features import ScoreFeatures
 from bbl.sklearn.network import BNClassifier
+from bbl.sklearn.shooter import ShooterClassifier, ShooterFeatures
 
-__all__ = ["BBLClassifier", "BNClassifier", "BinningTransformer", "PrototypeBiclustering", "ScoreFeatures"]
+__all__ = [
+    "BBLClassifier",
+    "BNClassifier",
+    "BinningTransformer",
+    "PrototypeBiclustering",
+    "ScoreFeatures",
+    "ShooterClassifier",
+    "ShooterFeatures",
+]

@@ -216,7 +216,10 @@ class ClassifierResults(ModelResults):
 
     def _refit(self, train: Sample, rng: np.random.Generator) -> Any:
         """Fit other rows as these were; return what has class scores."""
-        raise NotImplementedError
+        raise OptionError(
+            f"{type(self).__name__} is not refitted for a cross-validation of its predictors; give newdata=.",
+            argument="newdata",
+        )
 
     @verb
     def explain(self, newdata=None, of: Any = None, unseen: str = "raise", *, priors: Any = None) -> Explanation:

@@ -245,6 +245,105 @@ def pseudo_log_z(h, J, x, w, half=False, weighted=True):
     return float(np.sum(rows * w if weighted else rows) / np.sum(w))
 
 
+# -- terms of any order ------------------------------------------------------------------------------------------------
+# A model is a dict of tables by their predictors: ``tables[i,]`` the fields (L_i - 1,), ``tables[i, j, k]`` an array
+# (L_i - 1, L_j - 1, L_k - 1), and so on, with i < j < k.
+def term_energy(tables, x):
+    """Return the sum of all tables at every row of `x`; where one of a term's predictors is at its reference, zero."""
+    x = np.asarray(x, dtype=int)
+    total = np.zeros(len(x))
+    for scope, table in tables.items():
+        padded = np.pad(table, [(1, 0)] * len(scope))
+        total += padded[tuple(x[:, i] for i in scope)]
+    return total
+
+
+def term_log_z(tables, L):
+    """Return the exact ``ln Z`` by summing over all states."""
+    return float(logsumexp(term_energy(tables, states(L))))
+
+
+def term_probabilities(tables, L):
+    """Return ``P(x)`` of every state of `states`."""
+    E = term_energy(tables, states(L))
+    return np.exp(E - logsumexp(E))
+
+
+def term_marginal_energy(tables, L, x):
+    """Return ``ln sum exp E`` over all states that agree with what is known of each row of `x` (-1: missing)."""
+    grid = states(L)
+    E = term_energy(tables, grid)
+    return np.array([logsumexp(E[((row == grid) | (row < 0)).all(axis=1)]) for row in np.asarray(x)])
+
+
+def term_regressors(L, terms, i):
+    """Return, for each term of predictor `i`, its other members and all joint non-reference levels of these."""
+    found = []
+    for term in sorted({tuple(sorted(t)) for t in terms if i in t}, key=lambda t: (len(t), t)):
+        others = tuple(j for j in term if j != i)
+        found.append((others, list(itertools.product(*(range(1, L[j]) for j in others)))))
+    return found
+
+
+def term_design(x, L, terms, i):
+    """Return the matrix (n, p) of 1 and the indicators of the joint levels that predictor `i` is regressed on."""
+    columns = [np.ones(len(x))]
+    for others, levels in term_regressors(L, terms, i):
+        columns += [(x[:, others] == np.array(joint)).all(axis=1).astype(float) for joint in levels]
+    return np.column_stack(columns)
+
+
+class TermFit:
+    """Exact pseudo-likelihood solution of one group with terms of any order.
+
+    Attributes: ``tables`` (each coupling the mean of what the members of its term say), ``raw`` (of each predictor a
+    dict of tables by the term's other members), ``values``, ``lkh``, ``x``, ``w``. `lambda_` is one number, or a dict
+    of order to number. Missing values (-1) as in `PseudoFit`.
+    """
+
+    def __init__(self, x, w, L, terms, lambda_=1e-5, lambdah=0.0, rule="spec"):
+        self.x, self.w = augmented(x, w, L, rule)
+        m = len(L)
+        self.terms = sorted({tuple(sorted(t)) for t in terms}, key=lambda t: (len(t), t))
+        self.tables, self.raw, self.values = {}, [], []
+        for i in range(m):
+            near = sorted({i} | {j for t in self.terms if i in t for j in t})
+            rows = (self.x[:, near] >= 0).all(axis=1)
+            own = term_regressors(L, self.terms, i)
+            X, w_i = term_design(self.x[rows], L, self.terms, i), self.w[rows]
+            penalty = np.zeros(X.shape[1])
+            penalty[1:] = np.concatenate(
+                [np.zeros(0)]
+                + [np.full(len(v), lambda_[len(o) + 1] if isinstance(lambda_, dict) else lambda_) for o, v in own]
+            )
+            theta, value, _ = site_optimum(X, self.x[rows, i], w_i, L[i] - 1, penalty, lambdah)
+            self.tables[i,] = theta[:, 0]
+            self.values.append(value * w_i.sum() / self.w.sum())
+            mine, at = {}, 1
+            for others, levels in own:
+                mine[others] = theta[:, at : at + len(levels)].reshape(L[i] - 1, *(L[j] - 1 for j in others))
+                at += len(levels)
+            self.raw.append(mine)
+        for term in self.terms:
+            self.tables[term] = sum(
+                np.moveaxis(self.raw[i][tuple(j for j in term if j != i)], 0, a) for a, i in enumerate(term)
+            ) / len(term)
+        self.lkh = -float(np.sum(self.values))
+
+    def log_z(self, half=False):
+        """Return eq. (31) from the unsymmetrised solutions; with `half` a term of k counts one k-th."""
+        total = 0.0
+        for i, mine in enumerate(self.raw):
+            H = np.zeros((len(self.x), len(self.tables[i,]) + 1))
+            H[:, 1:] = self.tables[i,]
+            for others, table in mine.items():
+                padded = np.pad(table, [(0, 0)] + [(1, 0)] * len(others))
+                part = padded[(slice(None), *(self.x[:, j] for j in others))].T
+                H[:, 1:] += part / (len(others) + 1) if half else part
+            total += float(self.w @ logsumexp(H)) / self.w.sum()
+        return total
+
+
 # -- mean field and naive Bayes (eqs. 16, 19-26, 32) -------------------------------------------------------------------
 def frequencies(x, w, L, prior_count):
     """Return ``f`` (list of arrays (L_i,)) and ``f2[i, j]`` (arrays (L_i, L_j), i < j) with a uniform prior count.

@@ -24,7 +24,8 @@ typedef struct {
     const ptrdiff_t *row_start; /* n + 1 positions in active */
     const int32_t *response;    /* code of the site in each row */
     const double *weight;       /* n, sums to total */
-    double total, lambda, lambdah;
+    double total;
+    const double *penalty;      /* P0, of the field and of each column's couplings */
 } newton_site;
 
 /* Value, gradient g_out (p) at x, and the lower Hessian H_out (p, p) if it is given. prob: q scratch. */
@@ -76,7 +77,7 @@ static double newton_evaluate(const newton_site *s, const double *x, double *g_o
     for (ptrdiff_t a = 0; a < q; a++)
         for (ptrdiff_t c = 0; c < P0; c++) {
             const ptrdiff_t at = a * P0 + c;
-            const double lambda = c ? s->lambda : s->lambdah;
+            const double lambda = s->penalty[c];
             f += 0.5 * lambda * x[at] * x[at];
             g_out[at] += lambda * x[at];
             if (!H_out)

@@ -11,7 +11,8 @@ cdef extern from "newton.h" nogil:
         const Py_ssize_t *row_start
         const int32_t *response
         const double *weight
-        double total, lambda_ "lambda", lambdah
+        double total
+        const double *penalty
     int newton_solve(const newton_site *s, double tolerance, int itmax, double *x, double *scratch, double *value_out,
                      double *grad_norm_out, int32_t *n_iter_out)
 
@@ -64,19 +65,21 @@ cdef int solve(newton_site *s, Py_ssize_t first, const int32_t *columns, double 
 
 
 def solve_sites(const code_t[:, ::1] codes, const double[::1] weights, double total, const Py_ssize_t[::1] start,
-                const uint8_t[:, ::1] mask, const int32_t[::1] sites, double lambda_, double lambdah,
+                const uint8_t[:, ::1] mask, const int32_t[::1] sites, const double[::1] penalty,
                 double tolerance, int itmax, double[:, ::1] theta, double[::1] value, double[::1] grad_norm,
                 int32_t[::1] n_iter, int32_t[::1] status):
     """Minimise the penalised pseudo-likelihood objective of each of `sites`, starting from and ending in `theta`.
 
-    Shapes: codes (n, m), weights (n), start (m + 1), mask (m, m), theta (D, 1 + D); value, grad_norm, n_iter and
-    status (m) are written at the sites.
+    Shapes: codes (n, m), weights (n), start (m + 1), penalty (1 + D) of fields and of the couplings of each column,
+    mask and theta with a row for each predictor that responds and each of its levels, (., m) and (., 1 + D); value,
+    grad_norm, n_iter and status are written at the sites.
     """
     cdef Py_ssize_t n = codes.shape[0], m = codes.shape[1], D = start[m], t, i, j, p, P0, largest = 0, widest = 1
     cdef newton_site s
     cdef int32_t *ints
     cdef Py_ssize_t *row_start
     cdef double *x
+    cdef double *own
     for t in range(sites.shape[0]):
         i = sites[t]
         P0 = 1
@@ -88,7 +91,7 @@ def solve_sites(const code_t[:, ::1] codes, const double[::1] weights, double to
     p = largest
     ints = <int32_t *> malloc(sizeof(int32_t) * <size_t> (2 * (D + 1) + n * (m + 1) + n))
     row_start = <Py_ssize_t *> malloc(sizeof(Py_ssize_t) * <size_t> (n + 1))
-    x = <double *> malloc(sizeof(double) * <size_t> (2 * p * p + 4 * p + widest))
+    x = <double *> malloc(sizeof(double) * <size_t> (2 * p * p + 4 * p + widest + 1 + D))
     try:
         if ints == NULL or row_start == NULL or x == NULL:
             raise MemoryError
@@ -101,7 +104,11 @@ def solve_sites(const code_t[:, ::1] codes, const double[::1] weights, double to
                 s.p = s.q * s.P0
                 s.active, s.row_start = ints + 2 * (D + 1), row_start
                 s.response, s.weight = ints + 2 * (D + 1) + n * (m + 1), &weights[0]
-                s.total, s.lambda_, s.lambdah = total, lambda_, lambdah
+                own = x + 2 * p * p + 4 * p + widest
+                own[0] = penalty[0]
+                for j in range(1, s.P0):
+                    own[j] = penalty[1 + ints[D + 1 + j]]
+                s.total, s.penalty = total, own
                 status[i] = solve(&s, start[i], ints + D + 1, tolerance, itmax, x, x + s.p, theta,
                                   &value[i], &grad_norm[i], &n_iter[i])
             PyErr_CheckSignals()

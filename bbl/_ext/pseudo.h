@@ -12,13 +12,15 @@
    (d) Moments. The gradient is model expectation minus empirical moment; the moments <1[x_i = a] 1[x_j = b]> of all
        pairs are counted once. They also give the predictors' covariance, whose eigenvectors are the optimiser's metric.
    (e) Few joint states: equal rows are merged and their weights added.
-   (f) pseudo_lanes.h (objective), pseudo_metric.h and pseudo_solve.h (optimiser) and pseudo_task.h (lane blocks) are
+   (f) Sites are the first predictors. Further ones, joint levels of several (terms of order 3 and more), are what sites
+       are regressed on, and do not respond themselves.
+   (g) pseudo_lanes.h (objective), pseudo_metric.h and pseudo_solve.h (optimiser) and pseudo_task.h (lane blocks) are
        included, by pseudo_kernel.h, once per vector width and precision, with names of their own; nothing is global.
        In single precision a vector has twice the lanes; the problem itself is the same.
 
    Conventions of all files pseudo*.h: n rows, m predictors, L_i levels, D = sum(L_i - 1) non-reference columns,
    start[i] the first of predictor i, V lanes, A the largest L_i - 1 of a lane block; theta (D, 1 + D): row (i, a),
-   column 0 = h_i(a), column 1 + (j, b) = J_i(a; j, b). Vectors of lanes have the lane last. What a function writes
+   column 0 = h_i(a), column 1 + (j, b) = J_i(a; j, b); it has the rows of the sites. Vectors of lanes have the lane last. What a function writes
    without reading it first, or only adds to, is called *_out; what it changes in place is not const. */
 #ifndef PSEUDO_H
 #define PSEUDO_H
@@ -28,7 +30,7 @@
 #include "pseudo_problem.h"
 
 /* Bytes of a prepared problem (the most during set-up) and of the working memory of one task, without preparing it.
-   p has m, lanes and n_levels. Returns a solver_code. */
+   p has m, n_sites, n_counted, lanes and n_levels. Returns a solver_code. */
 static int pseudo_estimate(pseudo_problem *p, ptrdiff_t n, ptrdiff_t most, ptrdiff_t bytes, double *shared_out,
                            double *task_out)
 {
@@ -41,18 +43,19 @@ static int pseudo_estimate(pseudo_problem *p, ptrdiff_t n, ptrdiff_t most, ptrdi
         return SOLVER_NO_MEMORY;
     for (i = 0, p->D = 0; i < p->m; i++) {
         p->D += p->n_levels[i] - 1;
-        A = p->n_levels[i] - 1 > A ? p->n_levels[i] - 1 : A;
+        p->D_counted = i < p->n_counted ? p->D : p->D_counted;
+        A = i < p->n_counted && p->n_levels[i] - 1 > A ? p->n_levels[i] - 1 : A;
     }
     pseudo_size(p, n);
     pseudo_merge(p, most, bytes);
     for (c = 0; c < p->n_composites; c++)
         sorted += (double)p->n_blocks * (double)pseudo_sorted_bound(p->block, p->states[c + 1] - p->states[c]);
     D = (double)p->D;
-    for (i = 0, small = 2048.0; i < p->m; i++)
+    for (i = 0, small = 2048.0; i < p->n_sites; i++)
         small += 8.0 + (p->n_levels[i] - 1 <= PSEUDO_ROTATED ? pow(p->n_levels[i] - 1, 2.0) : 0.0);
     small += 4.0 * D + (double)(p->n_blocks * p->n_composites);
     *shared_out = 2.0 * ((double)(n + 4) * (double)(p->m + p->n_composites) + sorted);
-    *shared_out += 8.0 * (D * D + 3.0 * (double)n + small);
+    *shared_out += 8.0 * ((double)p->D_counted * D + 3.0 * (double)n + small + 2.0 * (double)p->m);
     *task_out = (double)p->real * (double)pseudo_task_numbers(p, A);
     return SOLVER_DONE;
 }
@@ -133,9 +136,9 @@ static int pseudo_solve(const pseudo_problem *p, ptrdiff_t task, const pseudo_op
 
 /* Objectives (at the sites) and their gradients (D, 1 + D) in the rows of one task */
 static int pseudo_objective(const pseudo_problem *p, ptrdiff_t task, const double *theta, double lambda, double lambdah,
-                            double *value_out, double *gradient_out)
+                            const double *more, double *value_out, double *gradient_out)
 {
-    return PSEUDO_CALL(objective, (p, task, theta, lambda, lambdah, value_out, gradient_out));
+    return PSEUDO_CALL(objective, (p, task, theta, lambda, lambdah, more, value_out, gradient_out));
 }
 
 /* Mean of the log normalisers with couplings times `factor`, summed over the task's sites */

@@ -7,7 +7,7 @@ cdef extern from "solver.h" nogil:
 
 cdef extern from "pseudo.h" nogil:
     ctypedef struct pseudo_problem:
-        Py_ssize_t n, m, D, lanes, n_tasks, D_padded
+        Py_ssize_t n, m, D, lanes, n_tasks, n_sites, n_counted, D_padded
         size_t real, bytes
         const int32_t *n_levels
         const uint8_t *mask
@@ -22,6 +22,7 @@ cdef extern from "pseudo.h" nogil:
         int32_t n_iter, n_eval, status
     ctypedef struct pseudo_options:
         double lambda_ "lambda", lambdah, tolerance
+        const double *more
         int32_t itmax
         const int32_t *stop
         int (*check)() noexcept nogil
@@ -38,5 +39,5 @@ cdef extern from "pseudo.h" nogil:
     int pseudo_solve(const pseudo_problem *p, Py_ssize_t task, const pseudo_options *o, double *theta,
                      pseudo_lane *lane_out) except -1
     int pseudo_objective(const pseudo_problem *p, Py_ssize_t task, const double *theta, double lambda_, double lambdah,
-                         double *value_out, double *gradient_out)
+                         const double *more, double *value_out, double *gradient_out)
     int pseudo_normaliser(const pseudo_problem *p, Py_ssize_t task, const double *theta, double factor, double *sum_out)

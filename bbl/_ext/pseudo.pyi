@@ -11,7 +11,7 @@ STUCK: int
 
 def widths() -> tuple[str, ...]: ...
 def memory_estimate(
-    n: int, n_levels: ArrayLike, width: str | None = None, precision: str = "double"
+    n: int, n_levels: ArrayLike, width: str | None = None, precision: str = "double", sites: int | None = None
 ) -> tuple[float, float]: ...
 
 class PseudoProblem:
@@ -47,6 +47,9 @@ class PseudoProblem:
         status: NDArray | None = None,
         value: NDArray | None = None,
         stop: NDArray | None = None,
+        more: NDArray | None = None,
     ) -> dict[str, NDArray]: ...
-    def objective(self, theta: NDArray, lambda_: float, lambdah: float) -> tuple[NDArray, NDArray]: ...
+    def objective(
+        self, theta: NDArray, lambda_: float, lambdah: float, more: NDArray | None = None
+    ) -> tuple[NDArray, NDArray]: ...
     def log_normaliser(self, theta: NDArray, half: bool = False) -> float: ...

@@ -68,7 +68,7 @@ def composite_sizes(n, n_levels):
     return max(8, min(64, n // 8)), 36864 // max(1, min(int(n_levels.max()) - 1, 3))
 
 
-def memory_estimate(Py_ssize_t n, n_levels, width=None, precision="double"):
+def memory_estimate(Py_ssize_t n, n_levels, width=None, precision="double", sites=None):
     """Return the bytes of a prepared problem of `n` rows, and of each task that is solved at the same time.
 
     Parameters
@@ -79,6 +79,8 @@ def memory_estimate(Py_ssize_t n, n_levels, width=None, precision="double"):
         Levels of each predictor.
     width, precision : str, optional
         As for `PseudoProblem`.
+    sites : int, optional
+        How many of the predictors respond; all by default.
 
     Returns
     -------
@@ -89,16 +91,19 @@ def memory_estimate(Py_ssize_t n, n_levels, width=None, precision="double"):
     cdef const int32_t[::1] view = levels
     cdef pseudo_problem p
     cdef double shared, task
-    most, nbytes = composite_sizes(n, levels)
     memset(&p, 0, sizeof(p))
     p.m, p.n_levels, p.real = len(levels), &view[0], real_bytes(precision)
+    p.n_sites = p.m if sites is None else sites
+    most, nbytes = composite_sizes(n, levels[:p.n_sites])
+    rotated = kronecker_pays(n, levels, int(levels.sum()) - p.m, 1.0)
+    p.n_counted = p.m if rotated else p.n_sites
     p.lanes = choose_lanes(levels, width, p.real)
     try:
         if pseudo_estimate(&p, n, most, nbytes, &shared, &task):
             raise MemoryError
     finally:
         pseudo_free(&p)
-    if kronecker_pays(n, levels, p.D, 1.0):
+    if rotated:
         shared += 40.0 * p.D * p.D
     return shared, task
 
@@ -132,7 +137,8 @@ cdef class PseudoProblem:
     For every predictor i, ``-(1/W) sum_k w_k ln P_i(x_i^k | rest) + lambdah/2 |h_i|^2 + lambda/2 |J_i|^2`` (eqs. 10-15)
     is minimised by itself. Parameters are held as ``theta`` (D, 1 + D): row (i, a), column 0 is h_i(a) and column
     1 + start[j] + b - 1 is J_i(a; j, b); a predictor's own columns and those of predictors that are no neighbours
-    are 0.
+    are 0. Predictors after the first that respond, the sites, are only regressed on: joint levels of several, as terms
+    of order 3 and more have them; D_s are the columns of the sites, and `theta` has their rows.
 
     A task is a block of predictors that share vectors; it writes its own rows of ``theta`` and its own entries of the
     other results, so tasks may run at once in several threads, with the same bits for any order and number of threads.
@@ -146,8 +152,8 @@ cdef class PseudoProblem:
         Positive row weights.
     n_levels : array_like of int, shape (m,)
         Levels of each predictor, from 2 to 65535.
-    mask : array_like of bool, shape (m, m)
-        Which predictors are neighbours; the diagonal is ignored.
+    mask : array_like of bool, shape (n_sites, m)
+        Which predictors are neighbours of each site; the diagonal is ignored.
     width : {"avx512", "avx2", "sse2", "plain"}, optional
         Vector instructions; by default the best of this processor. Results differ by rounding.
     precision : {"double", "single"}, default "double"
@@ -180,6 +186,7 @@ cdef class PseudoProblem:
     """
     cdef pseudo_problem p
     cdef tuple arrays
+    cdef Py_ssize_t rows
 
     def __cinit__(self, codes, weights, n_levels, mask, width=None, precision="double"):
         cdef const int32_t[::1] levels = np.array(n_levels, dtype=np.int32)
@@ -189,12 +196,12 @@ cdef class PseudoProblem:
         cdef uint16_t[:, ::1] wide
         cdef pseudo_columns columns
         cdef Py_ssize_t n = codes.shape[0], m = codes.shape[1], t, bad
-        cdef Py_ssize_t most, nbytes
+        cdef Py_ssize_t most, nbytes, sites
         cdef int failed = 0
         memset(&self.p, 0, sizeof(pseudo_problem))
         neighbours = np.array(mask, dtype=bool).view(np.uint8)
-        if n < 1 or m < 1 or levels.shape[0] != m or own.shape[0] != n or neighbours.shape[0] != m \
-                or neighbours.shape[1] != m:
+        sites = neighbours.shape[0]
+        if n < 1 or not 1 <= sites <= m or levels.shape[0] != m or own.shape[0] != n or neighbours.shape[1] != m:
             raise ValueError("codes, weights, n_levels and mask do not fit together")
         if not (np.isfinite(own).all() and np.min(own) > 0.0):
             raise ValueError("weights must be positive numbers")
@@ -211,21 +218,23 @@ cdef class PseudoProblem:
             bad = read_columns(codes, levels, wide)
         if bad >= 0:
             raise ValueError(f"predictor {bad} has a code outside 0..{levels[bad] - 1}")
-        self.arrays = (levels, neighbours)
+        self.arrays, self.rows = (levels, neighbours), int(np.sum(levels[:sites])) - sites
         self.p.m, self.p.n_levels, self.p.mask = m, &levels[0], &neighbours[0, 0]
         self.p.real = real_bytes(precision)
         self.p.lanes = choose_lanes(np.asarray(levels), width, self.p.real)
-        most, nbytes = composite_sizes(n, np.asarray(levels))
+        most, nbytes = composite_sizes(n, np.asarray(levels)[:sites])
+        density = (np.count_nonzero(neighbours) - np.count_nonzero(np.diagonal(neighbours))) / max(1, sites * (m - 1))
+        rotated = kronecker_pays(n, np.asarray(levels), int(np.sum(levels)) - m, density)
+        self.p.n_sites, self.p.n_counted = sites, m if rotated else sites
         with nogil:
             failed = pseudo_prepare(&self.p, n, columns, &own[0], most, nbytes)
-        for t in range(self.p.n_tasks):
+        for t in range((self.p.n_counted + self.p.lanes - 1) // self.p.lanes):
             raise_signals()
             with nogil:
                 failed = failed or pseudo_moments(&self.p, t, columns)
         if failed:
             raise MemoryError("no memory for the pseudo-likelihood problem")
-        density = (np.count_nonzero(neighbours) - np.count_nonzero(np.diagonal(neighbours))) / max(1, m * (m - 1))
-        if kronecker_pays(n, np.asarray(levels), self.p.D, density):
+        if rotated:
             self.decompose()
 
     def __dealloc__(self):
@@ -267,9 +276,11 @@ cdef class PseudoProblem:
     def metric(self):
         return "blocks" if self.p.expand == NULL else "kronecker"
 
-    cdef check(self, const double[:, ::1] theta):
-        if theta.shape[0] != self.p.D or theta.shape[1] != 1 + self.p.D:
-            raise ValueError(f"theta must have shape ({self.p.D}, {1 + self.p.D})")
+    cdef check(self, const double[:, ::1] theta, const double[::1] more=None):
+        if theta.shape[0] != self.rows or theta.shape[1] != 1 + self.p.D:
+            raise ValueError(f"theta must have shape ({self.rows}, {1 + self.p.D})")
+        if more is not None and more.shape[0] != self.p.D:
+            raise ValueError(f"more needs {self.p.D} entries")
 
     def start(self, theta=None):
         """Return the independent model, ``h_i(a) = ln f_i(a)/f_i(0)`` and no couplings, written to `theta` if given.
@@ -279,17 +290,18 @@ cdef class PseudoProblem:
         cdef double[:, ::1] view
         cdef Py_ssize_t c
         if theta is None:
-            theta = np.empty((self.p.D, 1 + self.p.D))
+            theta = np.empty((self.rows, 1 + self.p.D))
         view = theta
         self.check(view)
         view[:, :] = 0.0
-        for c in range(self.p.D):
+        for c in range(self.rows):
             view[c, 0] = self.p.field[c]
         return theta
 
     def solve(self, Py_ssize_t task, double lambda_, double lambdah, double tolerance, int itmax,
               double[:, ::1] theta, double[::1] grad_norm=None, int32_t[::1] n_iter=None, int32_t[::1] n_eval=None,
-              int32_t[::1] status=None, double[::1] value=None, const int32_t[::1] stop=None):
+              int32_t[::1] status=None, double[::1] value=None, const int32_t[::1] stop=None,
+              const double[::1] more=None):
         """Minimise the objectives of one task's predictors from `theta`, in place; the GIL is released.
 
         Parameters
@@ -302,14 +314,16 @@ cdef class PseudoProblem:
             A predictor is done when the Euclidean norm of its gradient is not larger.
         itmax : int
             Most iterations of a predictor.
-        theta : ndarray of float, shape (D, 1 + D)
+        theta : ndarray of float, shape (D_s, 1 + D)
             Start and result.
-        grad_norm, value : ndarray of float, shape (m,), optional
+        grad_norm, value : ndarray of float, shape (n_sites,), optional
             Written at the task's predictors, as are
-        n_iter, n_eval, status : ndarray of int32, shape (m,), optional
+        n_iter, n_eval, status : ndarray of int32, shape (n_sites,), optional
             iterations, evaluations, and 0 converged, 1 `itmax` reached, 2 no further progress, 3 not finite, 4 stopped.
         stop : ndarray of int32, shape (1,), optional
             Ends the run soon after another thread sets it to a non-zero number.
+        more : ndarray of float, shape (D,), optional
+            Penalties of the couplings of each column beside `lambda_`: the same for all columns of a predictor.
 
         Returns
         -------
@@ -323,9 +337,9 @@ cdef class PseudoProblem:
         """
         cdef pseudo_options o
         cdef pseudo_lane *lane
-        cdef Py_ssize_t i, m = self.p.m
+        cdef Py_ssize_t i, m = self.p.n_sites
         cdef int code
-        self.check(theta)
+        self.check(theta, more)
         grad_norm = np.zeros(m) if grad_norm is None else grad_norm
         value = np.zeros(m) if value is None else value
         n_iter = np.zeros(m, dtype=np.int32) if n_iter is None else n_iter
@@ -339,6 +353,7 @@ cdef class PseudoProblem:
             raise ValueError("stop must have an entry")
         o.lambda_, o.lambdah, o.tolerance, o.itmax = lambda_, lambdah, tolerance, itmax
         o.stop = &stop[0] if stop is not None else NULL
+        o.more = &more[0] if more is not None else NULL
         o.check = check_signals
         lane = <pseudo_lane *> malloc(<size_t> m * sizeof(pseudo_lane))
         if lane == NULL:
@@ -359,17 +374,19 @@ cdef class PseudoProblem:
         return {"grad_norm": np.asarray(grad_norm), "n_iter": np.asarray(n_iter), "n_eval": np.asarray(n_eval),
                 "status": np.asarray(status), "value": np.asarray(value)}
 
-    def objective(self, const double[:, ::1] theta, double lambda_, double lambdah):
-        """Return the objective of every predictor (m,) and its gradient (D, 1 + D) at `theta`."""
-        cdef double[::1] value = np.zeros(self.p.m)
-        cdef double[:, ::1] gradient = np.zeros((self.p.D, 1 + self.p.D))
+    def objective(self, const double[:, ::1] theta, double lambda_, double lambdah, const double[::1] more=None):
+        """Return the objective of every site (n_sites,) and its gradient (D_s, 1 + D) at `theta`."""
+        cdef double[::1] value = np.zeros(self.p.n_sites)
+        cdef double[:, ::1] gradient = np.zeros((self.rows, 1 + self.p.D))
+        cdef const double *extra = &more[0] if more is not None else NULL
         cdef Py_ssize_t t
         cdef int failed = 0
-        self.check(theta)
+        self.check(theta, more)
         for t in range(self.p.n_tasks):
             raise_signals()
             with nogil:
-                failed |= pseudo_objective(&self.p, t, &theta[0, 0], lambda_, lambdah, &value[0], &gradient[0, 0])
+                failed |= pseudo_objective(&self.p, t, &theta[0, 0], lambda_, lambdah, extra, &value[0],
+                                           &gradient[0, 0])
         if failed:
             raise MemoryError("no memory for the working arrays of a pseudo-likelihood task")
         return np.asarray(value), np.asarray(gradient)

@@ -17,6 +17,7 @@ typedef struct {
     REAL *h, *sums;                        /* (A, V), (2, 2 + A, V) */
     REAL *rotation, *sigma, *spread;     /* (A, A, V), (A, V), (V,) S_i: eigenvectors, eigenvalues, trace */
     REAL *columns;                       /* (A, V) scratch */
+    const double *more;                  /* (D,) penalties beside lambda, or NULL */
     float *left, *right;                   /* (D_padded, V) scratch */
 } NAME(work);
 #define work NAME(work)
@@ -109,11 +110,12 @@ TARGET static void NAME(kronecker)(const pseudo_problem *p, const work *w, ptrdi
 }
 
 /* The same with Cov taken as diag(mean) - mean mean' within each predictor and 0 between predictors */
-TARGET static void NAME(blocks)(const pseudo_problem *p, vec sigma, REAL lambda, REAL *q)
+TARGET static void NAME(blocks)(const pseudo_problem *p, const double *more, vec sigma, REAL ridge, REAL *q)
 {
     const REAL least = (REAL)p->least;
     ptrdiff_t j, c;
     for (j = 0; j < p->m; j++) {
+        const REAL lambda = more ? ridge + (REAL)more[p->start[j]] : ridge;
         vec dot = fill(0.0), left = fill(1.0);
         for (c = p->start[j]; c < p->start[j + 1]; c++) {
             const REAL mean = p->mean[1 + c] > p->least ? (REAL)p->mean[1 + c] : least;
@@ -144,10 +146,10 @@ TARGET static void NAME(precondition)(const pseudo_problem *p, const pseudo_task
         const vec sigma = load(w->sigma + a * LANES) * load(kappa);
         REAL *row = q + a * P * LANES;
         store(row, load(row) / (sigma + lambdah));
-        if (p->expand)
+        if (p->expand && !w->more)
             NAME(kronecker)(p, w, t->rank, (REAL)t->tail, sigma, lambda, row + LANES);
         else
-            NAME(blocks)(p, sigma, lambda, row + LANES);
+            NAME(blocks)(p, w->more, sigma, lambda, row + LANES);
     }
     if (turn)
         NAME(rotate)(p, t, w, 1, q);

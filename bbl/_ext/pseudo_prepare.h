@@ -253,7 +253,7 @@ static void pseudo_metric(pseudo_problem *p)
 {
     ptrdiff_t i, a, b, most = 1, size = 0;
     double *f, *S;
-    for (i = 0; i < p->m; i++) {
+    for (i = 0; i < p->n_sites; i++) {
         most = p->n_levels[i] > most ? p->n_levels[i] : most;
         p->turn[i] = size;
         size += p->n_levels[i] - 1 <= PSEUDO_ROTATED ? (p->n_levels[i] - 1) * (ptrdiff_t)(p->n_levels[i] - 1) : 0;
@@ -266,7 +266,7 @@ static void pseudo_metric(pseudo_problem *p)
         return;
     }
     S = f + most;
-    for (i = 0; i < p->m; i++) {
+    for (i = 0; i < p->n_sites; i++) {
         const ptrdiff_t A = p->n_levels[i] - 1;
         double *sigma = p->sigma + p->start[i];
         pseudo_shares(p, i, f);
@@ -285,16 +285,17 @@ static void pseudo_metric(pseudo_problem *p)
     free(f);
 }
 
-/* Sites in lane blocks: by number of levels, most first, so that the lanes of a block need the same number of logits */
-static void pseudo_order(pseudo_problem *p)
+/* Predictors first..end - 1 in lane blocks: by number of levels, most first, so that the lanes of a block need the same
+   number of logits */
+static void pseudo_order(pseudo_problem *p, ptrdiff_t first, ptrdiff_t end)
 {
-    ptrdiff_t i, at = 0;
+    ptrdiff_t i, at = first;
     int32_t level = 0;
-    for (i = 0; i < p->m; i++)
+    for (i = first; i < end; i++)
         level = p->n_levels[i] > level ? p->n_levels[i] : level;
-    while (at < p->m) {
+    while (at < end) {
         int32_t next = 0;
-        for (i = 0; i < p->m; i++)
+        for (i = first; i < end; i++)
             if (p->n_levels[i] == level)
                 p->order[at++] = i;
             else if (p->n_levels[i] < level && p->n_levels[i] > next)
@@ -310,10 +311,10 @@ static void pseudo_size(pseudo_problem *p, ptrdiff_t n)
     p->block = pseudo_min(PSEUDO_BLOCK / (ptrdiff_t)p->real / p->lanes, p->n_padded);
     p->block = p->block > 0 ? p->block : 1;  /* no rows, no blocks, but a divisor */
     p->n_blocks = (n + p->block - 1) / p->block;
-    p->n_tasks = (p->m + p->lanes - 1) / p->lanes;
+    p->n_tasks = (p->n_sites + p->lanes - 1) / p->lanes;
 }
 
-/* Set everything but the second moments and the eigenvectors. p->m, lanes, n_levels, mask are set; columns (m, n) and
+/* Set everything but the second moments and the eigenvectors. p->m, n_sites, n_counted, lanes, n_levels, mask are set; columns (m, n) and
    weights (n,) are changed where rows are merged. */
 static int pseudo_prepare(pseudo_problem *p, ptrdiff_t n, pseudo_columns columns, double *weights, ptrdiff_t most,
                           ptrdiff_t bytes)
@@ -332,17 +333,19 @@ static int pseudo_prepare(pseudo_problem *p, ptrdiff_t n, pseudo_columns columns
     for (i = 0; i < p->m; i++)
         p->start[i + 1] = p->start[i] + p->n_levels[i] - 1;
     p->D = p->start[p->m];
+    p->D_counted = p->start[p->n_counted];
     pseudo_size(p, p->n);
     p->mean = pseudo_take(p, (size_t)p->D + 1, sizeof *p->mean);
     p->sigma = pseudo_take(p, (size_t)p->D, sizeof *p->sigma);
     p->field = pseudo_take(p, (size_t)p->D, sizeof *p->field);
-    p->second = pseudo_take(p, (size_t)(p->D * p->D), sizeof *p->second);
+    p->second = pseudo_take(p, (size_t)(p->D_counted * p->D), sizeof *p->second);
     p->weights = pseudo_take(p, (size_t)p->n, sizeof *p->weights);
     if (p->failed)
         return SOLVER_NO_MEMORY;
     memcpy(p->weights, weights, (size_t)p->n * sizeof *weights);
     pseudo_singles(p, columns);
-    pseudo_order(p);
+    pseudo_order(p, 0, p->n_sites);
+    pseudo_order(p, p->n_sites, p->m);
     pseudo_merge(p, most, bytes);
     pseudo_encode(p, columns);
     if (!p->failed)

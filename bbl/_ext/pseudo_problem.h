@@ -22,12 +22,14 @@
 
 typedef struct {
     ptrdiff_t n, m, D, lanes, n_tasks;
+    ptrdiff_t n_sites, n_counted;  /* the first predictors: those that respond, those whose rows of `second` are filled */
+    ptrdiff_t D_counted;           /* columns of the latter */
     size_t real;                 /* bytes of a number: 8, or 4 in single precision */
     ptrdiff_t n_composites, n_chunks, n_blocks, block, n_padded, D_padded;
     double total, scale, least;  /* W; weight/W or, where weights differ, 1/W; half a row */
     int equal;                   /* all weights are equal */
     const int32_t *n_levels;     /* (m,) */
-    const uint8_t *mask;         /* (m, m) which predictors interact */
+    const uint8_t *mask;         /* (n_sites, m) what each site is regressed on */
     ptrdiff_t *start;            /* (m + 1,) */
     ptrdiff_t *order;            /* (m,) sites in the order of the lanes */
     ptrdiff_t *first;            /* (n_composites + 1,) first predictor of a composite */
@@ -38,7 +40,7 @@ typedef struct {
     ptrdiff_t *sorted_first;     /* (n_blocks, n_composites): where these rows begin */
     double *weights;             /* (n,) */
     double *mean;                /* (1 + D,) share of each column, mean[0] = 0 */
-    double *second;              /* (D, D) shares of pairs of columns */
+    double *second;              /* (D_counted, D) shares of pairs of columns */
     double *field;               /* (D,) h of the independent model */
     double *sigma, *spread;      /* (D,) eigenvalues, (m,) trace of S_i */
     double *rotation;            /* (A, A) eigenvectors of S_i at turn[i] */
@@ -66,6 +68,7 @@ typedef struct {
 
 typedef struct {
     double lambda, lambdah, tolerance;
+    const double *more;   /* (D,) what the couplings of a column have beside lambda; may be NULL */
     int32_t itmax;
     const int32_t *stop;  /* ends the run where it becomes non-zero; may be NULL */
     int (*check)(void);   /* called from time to time; non-zero ends the run */

@@ -38,6 +38,21 @@ TARGET static void NAME(fields)(const pseudo_problem *p, const pseudo_task *t, c
         *shift |= !(bound[a] < SAFE);
 }
 
+/* Add what some columns are penalised beside lambda to the sums g of `pass`; returns its part of the objective */
+TARGET static vec NAME(heavier)(const pseudo_problem *p, const pseudo_task *t, const work *w, const REAL *x, REAL *g)
+{
+    const ptrdiff_t far = (1 + p->D) * LANES;
+    vec sum = fill(0.0);
+    ptrdiff_t a, c;
+    for (a = 0; a < t->A; a++, x += far, g += far)
+        for (c = 1; c <= p->D; c++) {
+            const vec J = load(x + c * LANES), pull = J * (REAL)w->more[c - 1];
+            sum += J * pull;
+            store(g + c * LANES, load(g + c * LANES) + pull * (REAL)(1.0 / p->scale));
+        }
+    return sum * (REAL)0.5;
+}
+
 /* Objective, its gradient g in (h', J) and, in the point, the norm of the gradient in (h, J) and the slope <g, d>.
    f = mean of log normalisers - <parameters, empirical moments> + penalties: the responses are not looked at again. */
 TARGET static void NAME(evaluate)(const pseudo_problem *p, const pseudo_task *t, const work *w, const REAL *x,
@@ -52,6 +67,8 @@ TARGET static void NAME(evaluate)(const pseudo_problem *p, const pseudo_task *t,
         NAME(pass)(p, t, x, w->h, shift, w->tiles, w->planes, w->table, w->sums, g);
     else
         NAME(independent)(p, t, w->h, w->sums, g);
+    if (w->more)
+        linear -= NAME(heavier)(p, t, w, x, g);
     for (a = 0; a < t->A; a++, x += far, g += far) {
         const REAL *moment = w->moment + a * far;
         const vec h = load(w->h + a * LANES);

@@ -73,10 +73,12 @@ TARGET static REAL *NAME(open)(const pseudo_problem *p, ptrdiff_t number, int ev
 {
     REAL *memory, *live;
     double top = 0.0;
+    const ptrdiff_t end = everything ? p->n_counted : p->n_sites;
     ptrdiff_t v, c, j, ch, a;
     t->A = 0;
+    w->more = NULL;
     for (v = 0; v < LANES; v++) {
-        t->site[v] = number * LANES + v < p->m ? p->order[number * LANES + v] : -1;
+        t->site[v] = number * LANES + v < end ? p->order[number * LANES + v] : -1;
         if (t->site[v] >= 0 && p->n_levels[t->site[v]] - 1 > t->A)
             t->A = p->n_levels[t->site[v]] - 1;
     }
@@ -182,6 +184,7 @@ TARGET static int NAME(solve)(const pseudo_problem *p, ptrdiff_t number, const p
     REAL *memory = NAME(open)(p, number, 0, o->lambda, &t, &w);
     if (!memory)
         return SOLVER_NO_MEMORY;
+    w.more = o->more;
     coupled = NAME(enter)(p, &t, &w, theta, 1.0);
     status = NAME(minimise)(p, &t, &w, o, coupled, lane);
     NAME(leave)(p, &t, &w, w.x, 1, theta);
@@ -193,7 +196,7 @@ TARGET static int NAME(solve)(const pseudo_problem *p, ptrdiff_t number, const p
 }
 
 TARGET static int NAME(objective)(const pseudo_problem *p, ptrdiff_t number, const double *theta, double lambda,
-                                  double lambdah, double *value_out, double *gradient_out)
+                                  double lambdah, const double *more, double *value_out, double *gradient_out)
 {
     pseudo_task t;
     point at;
@@ -202,6 +205,7 @@ TARGET static int NAME(objective)(const pseudo_problem *p, ptrdiff_t number, con
     REAL *memory = NAME(open)(p, number, 0, lambda, &t, &w);
     if (!memory)
         return SOLVER_NO_MEMORY;
+    w.more = more;
     NAME(enter)(p, &t, &w, theta, 1.0);
     NAME(evaluate)(p, &t, &w, w.x, NULL, 1, (REAL)lambda, (REAL)lambdah, w.g, &at);
     NAME(leave)(p, &t, &w, w.g, 0, gradient_out);

@@ -324,10 +324,14 @@ def problems(result: Estimate, labels: Labels) -> list[Problem]:
             i, a, what, detail = Note(*note)
             level = f"level {labels.levels[i][a]!r}" if a >= 0 else ""
             found.append(Problem(_group_text(labels, g), f"predictor {labels.names[i]!r}", level, what, detail))
-        for i, a, j, b in fit.unbounded:
+        for i, a, *others in fit.unbounded:
             where = f"level {labels.levels[i][a]!r}"
-            if j >= 0:
-                where += f" with level {labels.levels[j][b]!r} of {labels.names[j]!r}"
+            if others:
+                with_ = [
+                    f"level {labels.levels[j][b]!r} of {labels.names[j]!r}"
+                    for j, b in zip(others[::2], others[1::2], strict=True)
+                ]
+                where += f" with {' and '.join(with_)}"
             what = "no finite optimum without a penalty; give lambda_ > 0 or leave one of the predictors out"
             found.append(Problem(_group_text(labels, g), f"predictor {labels.names[i]!r}", "", what, where))
     return found

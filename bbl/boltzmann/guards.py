@@ -50,7 +50,7 @@ def _worse(log_p: np.ndarray, others: Mapping[str, np.ndarray], y: np.ndarray, w
 def _probe(sample: Sample, layout: Layout, K: int) -> Sample:
     """Return the rows without missing values; of many, as many as are cheap, evenly by weight."""
     rows = sample if sample.missing is None else sample.rows(~sample.missing.any(axis=1))
-    most = int(np.clip(WORK / (K * (1 + len(layout.pairs))), FEWEST, ROWS))
+    most = int(np.clip(WORK / (K * (1 + sum(map(len, layout.terms)))), FEWEST, ROWS))
     if rows.n <= most:
         return rows
     at = (np.arange(most) + 0.5) * (rows.total / most)
@@ -66,7 +66,7 @@ def warn_training(sample: Sample, result: Estimate, labels: Labels, engine: Engi
         return
     log_p = _log_p(result, rows)
     others = {SHARES: np.broadcast_to(np.log(result.class_prior), log_p.shape)}
-    if len(layout.pairs):
+    if layout.order > 1:
         others = {NAIVE: _log_p(estimate(sample, layout, K, BASELINE), rows), **others}
     found = _worse(log_p, others, rows.response, rows.weights)
     if found:
@@ -98,7 +98,7 @@ def warn_validation(
     with np.errstate(divide="ignore"):
         others = {SHARES: np.log(share / share.sum(axis=1, keepdims=True))[scored.fold]}
     fitted = engine.layout(sample, layout)
-    if len(fitted.pairs):
+    if fitted.order > 1:
         rng = np.random.default_rng(0)  # which naive Bayes does not use
         naive = validate(sample, labels, layout, BASELINE, None, folds, log_z="auto", workers=workers, rng=rng)
         others = {NAIVE: log_probabilities(naive.scores[0]), **others}
@@ -112,7 +112,7 @@ def _warn(what: str, engine: Engine, layout: Layout, stacklevel: int) -> None:
     if engine.tuned is not None:
         name = engine.tuned.option
         remedies.append(f"choose {name} by log-loss (crossVal with score='logloss', or {name}='cv')")
-    if len(layout.pairs):
+    if layout.order > 1:
         remedies.append("take method='naive'")
     warnings.warn(
         f"{what}: ln Z, the penalty or the formula does not suit these data, so that probabilities are off and "

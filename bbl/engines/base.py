@@ -46,8 +46,9 @@ class EngineFit:
         Fields and couplings.
     lkh : float
         The maximised objective per observation, summed over predictors.
-    site_theta : ndarray, shape (D, 1 + D), or None
-        Unsymmetrised pseudo-likelihood solution: row (i, a) holds ``h_i(a)`` and all ``J_i(a; j, b)``.
+    site_theta : ndarray, shape (layout.D, 1 + D), or None
+        Unsymmetrised pseudo-likelihood solution: row (i, a) holds ``h_i(a)`` and all ``J_i(a; j, b)``, with terms of
+        three predictors and more also ``J_i(a; j, b, k, c)`` (see `bbl.model.regressors.Regressors`).
     normaliser : callable, or None
         ``normaliser(half)``: eq. (31) on the rows that were fitted, where the engine's kernel has it at hand.
     mf_log_z : float, or None
@@ -59,9 +60,9 @@ class EngineFit:
     converged : ndarray of bool, shape (m,)
     notes : tuple of Note
         What is to be said about single predictors.
-    unbounded : tuple of (int, int, int, int)
+    unbounded : tuple of tuples of int
         For each predictor without a finite optimum, a parameter of it that grows without end: predictor, level code,
-        and those of the predictor it is coupled to (-1 for a field).
+        and those of the predictors it is coupled to (none for a field).
     sd : ndarray, shape (layout.size,), or None
         Posterior standard deviations of `theta`, which then is the posterior mean.
     draws : ndarray, shape (chains, draws, layout.size), or None
@@ -81,7 +82,7 @@ class EngineFit:
     n_iter: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=int))
     converged: np.ndarray = field(default_factory=lambda: np.ones(0, dtype=bool))
     notes: tuple[Note, ...] = ()
-    unbounded: tuple[tuple[int, int, int, int], ...] = ()
+    unbounded: tuple[tuple[int, ...], ...] = ()
     sd: np.ndarray | None = None
     draws: np.ndarray | None = None
     state: dict[str, np.ndarray] = field(default_factory=dict)
@@ -130,16 +131,18 @@ class Equations(NamedTuple):
 
     Attributes
     ----------
-    site_theta : ndarray, shape (D, 1 + D)
+    site_theta : ndarray, shape (layout.D, 1 + D)
         Unsymmetrised solution, as in `EngineFit`.
-    lambda_, lambdah : float
-        Penalties of couplings and fields in the equations.
+    lambda_ : float or tuple of float
+        Penalty of the couplings in the equations, or one for each order.
+    lambdah : float
+        Penalty of the fields.
     rows : Sample
         The rows that were fitted.
     """
 
     site_theta: np.ndarray
-    lambda_: float
+    lambda_: float | tuple[float, ...]
     lambdah: float
     rows: Sample
 
@@ -201,8 +204,9 @@ class Engine:
 
     @property
     def setting(self) -> float:
-        """The value of the option that is tuned; nan if there is none."""
-        return float("nan") if self.tuned is None else float(getattr(self, self.tuned.option))
+        """The value of the option that is tuned; nan if there is none, or more than one value."""
+        value = float("nan") if self.tuned is None else getattr(self, self.tuned.option)
+        return float("nan") if isinstance(value, tuple) else float(value)
 
     def generator(self, rng: np.random.Generator) -> np.random.Generator:
         """Return what the fits of a call draw from, given the call's own generator."""

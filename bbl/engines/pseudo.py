@@ -13,12 +13,11 @@ from bbl.checks import choice, flag, integer, real
 from bbl.engines.base import Engine, EngineFit, Equations, Note, Tuned
 from bbl.engines.naive import absent_levels
 from bbl.engines.pseudo_solvers import FINEST, POLISH_SIZE, Sites, Solution, by_lbfgs, by_newton, is_small
-from bbl.errors import BBLTypeError, OptionError
+from bbl.errors import OptionError
 from bbl.memory import check_memory
-from bbl.model.godambe import neighbour_columns
 from bbl.model.layout import Layout
 from bbl.model.moments import frequencies, level_counts, log_ratio, one_hot, usable_rows
-from bbl.model.pairwise import from_matrix
+from bbl.model.regressors import from_sites, regressors
 from bbl.model.unpenalised import unpenalised
 from bbl.rows.sample import Sample
 
@@ -26,6 +25,8 @@ __all__ = ["PseudoLikelihood"]
 
 HARMLESS = 1e-6  # one that moves coefficients in the fourth decimal at most: no reason for a warning
 COMPARED, CLOSER = 3e-4, 1e-5  # gradient norms that are enough to compare penalties, and those that come close
+MANY = 99  # order up to which terms are read
+MOST_LEVELS = 65535  # that the kernel takes
 SURE, ROWS = 10.0, 4096  # log odds at which a predictor is all but certain; rows at a time
 
 
@@ -35,8 +36,9 @@ class PseudoLikelihood(Engine):
 
     Parameters
     ----------
-    lambda_ : float, default 1e-5
-        L2 penalty on couplings; the objective is per observation, so it does not depend on the number of rows.
+    lambda_ : float or sequence of float, default 1e-5
+        L2 penalty on couplings; the objective is per observation, so it does not depend on the number of rows. A
+        sequence has one for the couplings of each order: of pairs, of terms of three predictors, and so on.
     lambdah : float or None, default 0.0
         L2 penalty on fields; None for the same as `lambda_`.
     tolerance : float, default 1e-10
@@ -46,7 +48,8 @@ class PseudoLikelihood(Engine):
     prior_count : float, default 0.0
         Only 0: the pseudo-likelihood has no pseudocount (`lambdah` is what keeps fields finite).
     symmetrize : bool, default True
-        Whether to average ``J_ij`` and ``J_ji`` (eq. 18); without, ``J_ij`` of ``i < j`` is that of predictor i.
+        Whether to average ``J_ij`` and ``J_ji`` (eq. 18), and so with terms of any order; without, ``J_ij`` of
+        ``i < j`` is that of predictor i.
     precision : {"double", "single"}, default "double"
         In single precision large fits take half of the working memory and about half of the time; the gradient norm
         is then at best 1e-5 (a smaller `tolerance` counts as that), which leaves about four digits of a coefficient.
@@ -58,7 +61,7 @@ class PseudoLikelihood(Engine):
         If an option is outside its range, naming it.
     """
 
-    lambda_: float = 1e-5
+    lambda_: float | tuple[float, ...] = 1e-5
     lambdah: float | None = 0.0
     tolerance: float = 1e-10
     itmax: int = 1000
@@ -66,6 +69,7 @@ class PseudoLikelihood(Engine):
     prior_count: float = 0.0
     precision: str = "double"
     name = "pseudo"
+    order = MANY
     tuned = Tuned(
         "lambda_", "lambda", r"$\lambda$", r"Penalty $\lambda$", 0.0, np.inf,
         tuple(10.0 ** np.arange(-4.0, 1.01, 0.5)), "larger", logarithmic=True,
@@ -79,8 +83,11 @@ class PseudoLikelihood(Engine):
 
     def __post_init__(self):
         if isinstance(self.lambda_, Sequence | np.ndarray) and not isinstance(self.lambda_, str):
-            raise BBLTypeError("lambda_ must be one number here; crossVal takes a grid.", argument="lambda_")
-        object.__setattr__(self, "lambda_", real("lambda_", self.lambda_, 0.0))
+            if not len(self.lambda_):
+                raise OptionError("lambda_ is empty; give a number, or one for each order.", argument="lambda_")
+            object.__setattr__(self, "lambda_", tuple(real("lambda_", each, 0.0) for each in self.lambda_))
+        else:
+            object.__setattr__(self, "lambda_", real("lambda_", self.lambda_, 0.0))
         if self.lambdah is not None:
             object.__setattr__(self, "lambdah", real("lambdah", self.lambdah, 0.0))
         object.__setattr__(self, "tolerance", real("tolerance", self.tolerance, 0.0, open_low=True))
@@ -97,12 +104,30 @@ class PseudoLikelihood(Engine):
     @property
     def penalised(self) -> bool:
         """Whether a penalty is in force."""
-        return bool(self.lambda_) or bool(self.lambdah)
+        return bool(np.any(self.lambda_)) or bool(self.lambdah)
 
     @property
     def two_sided(self) -> bool:
         """Whether the two solutions of a pair are kept apart."""
         return not self.symmetrize
+
+    def layout(self, sample: Sample, layout: Layout) -> Layout:
+        """Return the layout, having checked that there is a penalty for each order, and room for joint levels."""
+        orders = max(layout.order, 2) - 1
+        if isinstance(self.lambda_, tuple) and len(self.lambda_) != orders:
+            raise OptionError(
+                f"lambda_ has {len(self.lambda_)} numbers, one for each order from 2 on, but the model has terms of up "
+                f"to {orders + 1} predictors. Give {orders if orders > 1 else 'one number'}; crossVal takes a grid.",
+                argument="lambda_",
+            )
+        most = int(regressors(layout).n_levels.max(initial=0))
+        if layout.order > 2 and most > MOST_LEVELS:
+            raise OptionError(
+                f"a term has {most - 1:,} joint levels of all but one of its predictors; at most {MOST_LEVELS - 1:,} "
+                "are fitted. Group levels, or leave the term out.",
+                argument="formula",
+            )
+        return layout
 
     def check_equations(self) -> None:
         """Raise an OptionError without symmetrisation, whose standard errors are not known."""
@@ -138,8 +163,10 @@ class PseudoLikelihood(Engine):
         return Sample(np.vstack([sample.codes, extra]), np.append(sample.weights, 1.0), missing=missing)
 
     def memory(self, n: int, layout: Layout, settings: int = 1) -> float:
-        """Return the bytes of two matrices (D, 1 + D), and of the prepared rows."""
-        return 16.0 * layout.D**2 + sum(memory_estimate(n, layout.n_levels, precision=self.precision))
+        """Return the bytes of two matrices (layout.D, 1 + D), and of the prepared rows."""
+        wide = regressors(layout)
+        needed = memory_estimate(n, wide.n_levels, precision=self.precision, sites=layout.m)
+        return 16.0 * layout.D * wide.D + sum(needed) + 4.0 * n * (len(wide.n_levels) - layout.m)
 
     def path(self, sample: Sample, layout: Layout, values: Sequence[float] | None = None, workers: int = 1):
         """Fit one group at each penalty of `values`.
@@ -167,9 +194,11 @@ class PseudoLikelihood(Engine):
         workers: int,
         trail: dict[float, np.ndarray] | None = None,
     ) -> list[EngineFit]:
-        grid = np.array([self.lambda_] if values is None else values, dtype=float)
+        grid = [self.lambda_] if values is None else [float(value) for value in values]
         needed = self.memory(sample.n, layout)
-        check_memory(needed, f"A fit of {layout.D} levels to {sample.n} rows", "Use fewer predictors or rows.")
+        check_memory(
+            needed, f"A fit of {regressors(layout).D} levels to {sample.n} rows", "Use fewer predictors or rows."
+        )
         if sample.missing is None:
             solved = self._solve(sample, layout, grid, workers, trail)
         else:
@@ -181,20 +210,22 @@ class PseudoLikelihood(Engine):
             for lambda_, (site_theta, sites, normaliser) in zip(grid, solved, strict=True)
         ]
 
-    def _lambdah(self, lambda_: float) -> float:
-        return float(lambda_) if self.lambdah is None else self.lambdah
+    def _lambdah(self, lambda_) -> float:
+        own = lambda_[0] if isinstance(lambda_, tuple) else lambda_
+        return float(own) if self.lambdah is None else self.lambdah
 
     def _solve_available(
         self,
         sample: Sample,
         layout: Layout,
         usable: np.ndarray,
-        grid: np.ndarray,
+        grid: list,
         workers: int,
         trail: Mapping[float, np.ndarray] | None,
     ) -> list[Solution]:
         """Solve each predictor on its own rows; those with the same rows go together, with their neighbours."""
-        out: list[Solution] = [(np.zeros((layout.D, 1 + layout.D)), Sites(layout.m), None) for _ in grid]
+        all_columns = regressors(layout)
+        out: list[Solution] = [(np.zeros((layout.D, 1 + all_columns.D)), Sites(layout.m), None) for _ in grid]
         alike: dict[bytes, list[int]] = {}
         for i in range(layout.m):
             alike.setdefault(usable[:, i].tobytes(), []).append(i)
@@ -203,14 +234,14 @@ class PseudoLikelihood(Engine):
             near[own] = True
             involved = np.flatnonzero(near)
             position = np.cumsum(near) - 1
-            pairs = layout.pairs[np.isin(layout.pairs, own).any(axis=1)]
-            part = Layout(layout.n_levels[involved], position[pairs])
+            terms = [position[found[np.isin(found, own).any(axis=1)]] for found in layout.terms]
+            part = Layout(layout.n_levels[involved], terms)
             rows = sample.rows(usable[:, own[0]])
             known = Sample(np.ascontiguousarray(rows.codes[:, involved]), rows.weights).collapsed(part.n_levels)
-            to, wide = layout.columns(own), np.append(0, 1 + layout.columns(involved))
+            to, wide = layout.columns(own), np.append(0, 1 + all_columns.positions(part, involved))
             share = known.total / sample.total
             rows_of_own = part.columns(position[own])
-            before = None if trail is None else {lambda_: np.zeros((part.D, 1 + part.D)) for lambda_ in trail}
+            before = None if trail is None else {lambda_: np.zeros((part.D, len(wide))) for lambda_ in trail}
             for lambda_, own_theta in (before or {}).items():
                 own_theta[rows_of_own] = trail[lambda_][np.ix_(to, wide)]  # type: ignore[index]
             for (site_theta, sites, _), solved in zip(
@@ -224,7 +255,7 @@ class PseudoLikelihood(Engine):
         self,
         sample: Sample,
         layout: Layout,
-        grid: np.ndarray,
+        grid: list,
         workers: int,
         trail: dict[float, np.ndarray] | None = None,
     ) -> list[Solution]:
@@ -234,11 +265,13 @@ class PseudoLikelihood(Engine):
         """
         out: list[Any] = [None] * len(grid)
         small, solve = is_small(sample, layout), None
-        site_theta = np.zeros((layout.D, 1 + layout.D))
+        wide = regressors(layout)
+        site_theta = np.zeros((layout.D, 1 + wide.D))
         site_theta[:, 0] = np.concatenate([log_ratio(f) for f in frequencies(sample, layout, 1.0)])
+        sample = replace(sample, codes=wide.codes(sample.codes))
         sites, engine = None, self
-        for at in np.argsort(-grid, kind="stable"):
-            lambda_ = float(grid[at])
+        for at in sorted(range(len(grid)), key=lambda at: grid[at], reverse=True):
+            lambda_ = grid[at]
             if trail:
                 site_theta = _on_the_line(trail, lambda_)
                 tolerance, precision = (CLOSER, self.precision) if lambda_ in trail else (COMPARED, "single")
@@ -259,21 +292,20 @@ class PseudoLikelihood(Engine):
         self,
         sample: Sample,
         layout: Layout,
-        lambda_: float,
+        lambda_: float | tuple[float, ...],
         site_theta: np.ndarray,
         sites: Sites,
         normaliser: Callable | None,
     ) -> EngineFit:
         """Symmetrise (eq. 18), and say in words what did not converge, or could not."""
-        J = site_theta[:, 1:]
-        theta = from_matrix(layout, site_theta[:, 0], J if self.symmetrize else np.triu(J) + np.triu(J).T)
+        theta = from_sites(layout, site_theta[:, 0], site_theta[:, 1:], self.symmetrize)
         notes: tuple[Note, ...] = ()
         if self._lambdah(lambda_) == 0:
             notes = absent_levels(level_counts(sample, layout.n_levels), "give lambdah > 0")
         for i in np.flatnonzero((sites.status != CONVERGED) & ~(sites.norm <= HARMLESS)):
             detail = f"gradient norm {sites.norm[i]:.2g} after {sites.n_iter[i]} iterations"
             notes += (Note(int(i), -1, "did not converge; raise itmax, tolerance or lambda_", detail),)
-        unbounded = () if lambda_ else unbounded_parameters(sample, layout, site_theta)
+        unbounded = () if np.any(lambda_) else unbounded_parameters(sample, layout, site_theta)
         value, converged = -float(sites.value.sum()), sites.status == CONVERGED
         converged[[i for i, *_ in unbounded]] = False
         return EngineFit(
@@ -289,19 +321,17 @@ class PseudoLikelihood(Engine):
         )
 
 
-def unbounded_parameters(
-    sample: Sample, layout: Layout, site_theta: np.ndarray
-) -> tuple[tuple[int, int, int, int], ...]:
+def unbounded_parameters(sample: Sample, layout: Layout, site_theta: np.ndarray) -> tuple[tuple[int, ...], ...]:
     """Return a parameter that grows without end for each predictor that has one (see `EngineFit.unbounded`).
 
     The optimiser stops somewhere on the way, where the gradient is small. Only predictors that have become all but
     certain in some row are looked at.
     """
-    largest = np.zeros(layout.D)
+    largest, wide = np.zeros(layout.D), regressors(layout)
     for lo in range(0, sample.n, ROWS):
-        field = one_hot(sample.codes[lo : lo + ROWS], layout) @ site_theta[:, 1:].T + site_theta[:, 0]
+        field = one_hot(wide.codes(sample.codes[lo : lo + ROWS]), wide) @ site_theta[:, 1:].T + site_theta[:, 0]
         np.maximum(largest, np.abs(field).max(axis=0), out=largest)
-    columns = neighbour_columns(layout)
+    columns = wide.columns
     sure = [
         i
         for i in range(layout.m)
@@ -311,15 +341,13 @@ def unbounded_parameters(
     if not sure:
         return ()
     _, determined = unpenalised(sample, layout, site_theta, np.array(sure))
-    predictor = np.repeat(np.arange(layout.m), np.diff(layout.start))
     out = []
     for i in sure:
         lost = [(a, c) for a in range(layout.start[i], layout.start[i + 1]) for c in columns[i] if not determined[a, c]]
         if lost:
             row, column = max(lost, key=lambda cell: cell[1] > 0)
-            level = int(row - layout.start[i]) + 1
-            j = int(predictor[column - 1]) if column else -1
-            out.append((i, level, j, int(column - 1 - layout.start[j]) + 1 if column else -1))
+            others = wide.members(int(column) - 1) if column else []
+            out.append((i, int(row - layout.start[i]) + 1, *(number for other in others for number in other)))
     return tuple(out)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from bbl._ext import newton
 from bbl._ext.pseudo import CONVERGED, STUCK, PseudoProblem
 from bbl.model.layout import Layout
+from bbl.model.regressors import penalties, regressors
 from bbl.parallel import run_tasks, serial_blas, stop_flag
 from bbl.rows.sample import Sample
 
@@ -39,24 +40,23 @@ Solution = tuple[np.ndarray, Sites, Callable | None]
 
 def is_small(sample: Sample, layout: Layout) -> bool:
     """Whether Newton's Hessians are cheap enough to be worth their exactness (a fraction of a millisecond each)."""
-    top = float(layout.n_levels.max()) - 1.0
-    active = 1.0 + layout.mask.sum(axis=1).max(initial=0)
-    widest = top * (1.0 + (layout.mask @ (layout.n_levels - 1)).max(initial=0))
+    wide, top = regressors(layout), float(layout.n_levels.max()) - 1.0
+    active = 1.0 + wide.mask.sum(axis=1).max(initial=0)
+    widest = top * (1.0 + (wide.mask @ (wide.n_levels - 1)).max(initial=0))
     return sample.n * (top * active) ** 2 < NEWTON_WORK and widest < NEWTON_SIZE
 
 
 def by_newton(engine, sample, layout, lambda_, lambdah, site_theta, sites, workers, only=None) -> None:
-    """Solve all predictors, or those of `only`, by Newton's method."""
-    which = np.arange(layout.m) if only is None else only
+    """Solve all predictors, or those of `only`, by Newton's method; the codes are those of the `Regressors`."""
+    which, wide = np.arange(layout.m) if only is None else only, regressors(layout)
     newton.solve_sites(
         sample.codes,
         sample.weights,
         sample.total,
-        layout.start,
-        layout.mask.view(np.uint8),
+        wide.start,
+        wide.mask.view(np.uint8),
         which.astype(np.int32),
-        lambda_,
-        lambdah,
+        np.append(lambdah, penalties(layout, lambda_)),
         engine.tolerance,
         engine.itmax,
         site_theta,
@@ -72,15 +72,27 @@ def _solve_task(problem: PseudoProblem, task: int, numbers: tuple, out: dict) ->
     problem.solve(task, lambda_, lambdah, tolerance, itmax, theta, stop=stop_flag(), **out)
 
 
+def _log_normaliser(problem: PseudoProblem, layout: Layout, site_theta: np.ndarray, half: bool) -> float:
+    """Return eq. (31) of the prepared rows; its factor is one k-th for the couplings of terms of k."""
+    order = regressors(layout).order
+    if not half or layout.order <= 2:
+        return problem.log_normaliser(site_theta, half)
+    return problem.log_normaliser(site_theta / np.append(1, order), False)
+
+
 def by_lbfgs(sample: Sample, layout: Layout, precision: str):
     """Prepare the rows for the vectorised kernel, once for all penalties; return the solver."""
+    wide = regressors(layout)
     with serial_blas():
-        problem = PseudoProblem(sample.codes, sample.weights, layout.n_levels, layout.mask, precision=precision)
+        problem = PseudoProblem(sample.codes, sample.weights, wide.n_levels, wide.mask, precision=precision)
 
     def solve(engine, sample, layout, lambda_, lambdah, site_theta, sites, workers):
         tolerance = max(engine.tolerance, FINEST[precision])
-        options = (lambda_, lambdah, tolerance, engine.itmax, site_theta)
+        each = penalties(layout, lambda_)
+        base = float(each[0]) if len(each) else 0.0  # that of pairs: the columns of single predictors come first
+        options = (base, lambdah, tolerance, engine.itmax, site_theta)
         out = {
+            "more": None if (each == base).all() else each - base,
             "grad_norm": sites.norm,
             "n_iter": sites.n_iter,
             "n_eval": sites.n_eval,
@@ -95,10 +107,10 @@ def by_lbfgs(sample: Sample, layout: Layout, precision: str):
         # near rounding a quasi-Newton line search may find nothing better, and on flat objectives it creeps
         near = (sites.status != CONVERGED) & (sites.norm <= NEAR)
         stuck = np.flatnonzero(near | (sites.status == STUCK))
-        if len(stuck) and precision == "double" and layout.D * (layout.n_levels[stuck].max() - 1) < POLISH_SIZE:
+        if len(stuck) and precision == "double" and wide.D * (layout.n_levels[stuck].max() - 1) < POLISH_SIZE:
             by_newton(engine, sample, layout, lambda_, lambdah, site_theta, sites, workers, stuck)
         # what is left there is the floor that rounding sets
         sites.status[(sites.status == STUCK) & (sites.norm <= FLOOR[precision])] = CONVERGED
-        return partial(problem.log_normaliser, site_theta)
+        return partial(_log_normaliser, problem, layout, site_theta)
 
     return solve

@@ -15,18 +15,18 @@ def conditionals(X: np.ndarray, layout: Layout, h: np.ndarray, J: np.ndarray) ->
     Parameters
     ----------
     X : ndarray, shape (n, D)
-        Indicators of the rows' non-reference levels.
+        Indicators of the rows' non-reference levels, and joint levels (see `Regressors`).
     layout : Layout
-    h : ndarray, shape (D,)
+    h : ndarray, shape (layout.D,)
         Fields.
-    J : ndarray, shape (D, D)
+    J : ndarray, shape (layout.D, D)
         Row (i, a) holds the couplings ``J_i(a; j, b)`` of predictor i's own solution.
 
     Returns
     -------
     log_norm : ndarray, shape (n, number of predictors with more than one level)
         ``ln Z_i`` of eq. (12).
-    P : ndarray, shape (n, D)
+    P : ndarray, shape (n, layout.D)
         ``P_i(a | others)``, a >= 1.
     """
     varies = layout.n_levels > 1

@@ -6,6 +6,7 @@ import numpy as np
 
 from bbl._ext import energy as kernel
 from bbl.memory import check_memory
+from bbl.model.higher import higher
 from bbl.model.layout import Layout
 from bbl.model.pairwise import cells
 
@@ -40,7 +41,10 @@ class Energy:
             )
             self.J = np.zeros((D, D, K))
             row, col = cells(layout)
-            self.J[row, col] = theta[:, D:].T
+            self.J[row, col] = theta[:, D : layout.pair_start[-1]].T
+        self.higher = higher(layout) if layout.order > 2 else None
+        if self.higher is not None:
+            self.values = np.ascontiguousarray(theta[:, self.higher.cells].T)
 
     def __call__(self, codes: np.ndarray) -> np.ndarray:
         """Return the energies (n, K) of `codes` (n, m)."""
@@ -48,6 +52,9 @@ class Energy:
         scratch = np.empty(self.layout.m, dtype=np.intp)
         if len(codes) and self.h.shape[1]:
             kernel.energies(codes, self.layout.start, self.h, self.J, scratch, out)
+            if self.higher is not None:
+                own = self.higher
+                kernel.add_terms(codes, own.members, own.stride, own.first, self.values, out)
         return out
 
 

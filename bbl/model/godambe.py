@@ -10,19 +10,14 @@ from bbl.memory import check_memory
 from bbl.model.conditional import conditionals
 from bbl.model.layout import Layout
 from bbl.model.moments import one_hot, usable_rows, usable_weight
+from bbl.model.regressors import penalties, regressors
 from bbl.parallel import serial_blas
 from bbl.rows.sample import Sample
 
-__all__ = ["Influence", "inverse", "neighbour_columns", "site_hessians", "term_covariances"]
+__all__ = ["Influence", "inverse", "site_hessians", "term_covariances"]
 
 ROWS = 1024
 REGULAR, FLAT = 1e-10, 1e-13  # of a Hessian of unit diagonal: pivots of no concern; eigenvalue that counts as zero
-
-
-def neighbour_columns(layout: Layout) -> list[np.ndarray]:
-    """Return, for each predictor, the columns of the site matrix that it uses: the constant, its neighbours' levels."""
-    predictor = np.repeat(np.arange(layout.m), np.diff(layout.start))
-    return [np.append(0, 1 + np.flatnonzero(near[predictor])).astype(np.intp) for near in layout.mask]
 
 
 def site_hessians(
@@ -30,10 +25,10 @@ def site_hessians(
 ) -> dict[int, tuple[np.ndarray, np.ndarray]]:
     """Return the mean score (p,) and the mean Hessian (p, p) of minus the log conditional of each predictor of `only`.
 
-    Parameters are in the order level by level, and within a level as in `neighbour_columns`. Each predictor counts in
+    Parameters are in the order level by level, and within a level as in `Regressors.columns`. Each predictor counts in
     its usable rows.
     """
-    columns, totals = neighbour_columns(layout), usable_weight(sample, layout)
+    columns, totals = regressors(layout).columns, usable_weight(sample, layout)
     sizes = {i: (int(layout.n_levels[i]) - 1) * len(columns[i]) for i in only}
     check_memory(
         8.0 * sum(float(p) ** 2 for p in sizes.values()) + 16.0 * ROWS * layout.size,
@@ -57,8 +52,9 @@ def site_hessians(
 
 
 def _design(codes: np.ndarray, layout: Layout, site_theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the design with its constant (n, 1 + D) and all conditional probabilities (n, D) of eq. (11)."""
-    X = one_hot(codes, layout)
+    """Return the design with its constant (n, 1 + D) and all conditional probabilities (n, layout.D) of eq. (11)."""
+    wide = regressors(layout)
+    X = one_hot(wide.codes(codes), wide)
     _, P = conditionals(X, layout, site_theta[:, 0], site_theta[:, 1:])
     return np.column_stack([np.ones(len(codes)), X]), P
 
@@ -101,47 +97,49 @@ class Influence:
 
     For predictor i with score ``u_i(x)`` and mean Hessian ``H_i`` (penalty included) of its own objective at its
     own solution, a row moves the solution by ``psi_i(x) / W``, ``psi_i(x) = H_i^-1 (u_i(x) - penalty_i)``. A coupling
-    is the average of two solutions (eq. 18), and so is its influence. The covariance of any set of estimates is the
-    weighted sum of products of their influences over ``W^2``: the Godambe covariance ``H^-1 K H^-1`` with frequency
-    weights as replications (Besag 1975; Nguyen & Wood 2016). With a penalty in force it is the covariance of the
-    penalised estimator, which says nothing of its bias. With missing values a predictor has the rows in which it and
-    its neighbours are known, of weight ``W_i`` in place of W; in all others its ``psi_i`` is zero.
+    is the average of the solutions of its term's members (eq. 18), and so is its influence. The covariance of any set
+    of estimates is the weighted sum of products of their influences over ``W^2``: the Godambe covariance
+    ``H^-1 K H^-1`` with frequency weights as replications (Besag 1975; Nguyen & Wood 2016). With a penalty in force it
+    is the covariance of the penalised estimator, which says nothing of its bias. With missing values a predictor has
+    the rows in which it and its neighbours are known, of weight ``W_i`` in place of W; in all others its ``psi_i`` is
+    zero.
 
     Parameters
     ----------
     sample : Sample
         The rows that the group was fitted to.
     layout : Layout
-    site_theta : ndarray, shape (D, 1 + D)
+    site_theta : ndarray, shape (layout.D, 1 + D)
         Unsymmetrised solution (see EngineFit).
-    lambda_, lambdah : float
-        Penalties of couplings and fields. Without them, what the rows do not determine has no influence
+    lambda_ : float or tuple of float
+        Penalty of the couplings, or one for each order.
+    lambdah : float
+        Penalty of the fields. Without them, what the rows do not determine has no influence
         (see `inverse`).
     """
 
-    def __init__(self, sample: Sample, layout: Layout, site_theta: np.ndarray, lambda_: float, lambdah: float):
+    def __init__(self, sample: Sample, layout: Layout, site_theta: np.ndarray, lambda_, lambdah: float):
         self.layout, self.total = layout, sample.total
         self._totals = usable_weight(sample, layout)
         self.site_theta = site_theta
-        self._columns = neighbour_columns(layout)
-        self._pull = [self._penalty(i, lambda_, lambdah) for i in range(layout.m)]
+        self._columns = regressors(layout).columns
+        penalty = np.append(lambdah, penalties(layout, lambda_))
+        self._penalties = [
+            np.tile(penalty[own], L - 1) for own, L in zip(self._columns, layout.n_levels.tolist(), strict=True)
+        ]
+        self._pull = [self._penalty(i) for i in range(layout.m)]
         self._target = [_targets(layout, i) for i in range(layout.m)]
         self._inverse = []
         for i, (_, H) in site_hessians(sample, layout, site_theta, range(layout.m)).items():
-            H.flat[:: len(H) + 1] += self._penalties(i, lambda_, lambdah)
+            H.flat[:: len(H) + 1] += self._penalties[i]
             self._inverse.append(inverse(H)[0])
 
     def _own(self, array: np.ndarray, i: int) -> np.ndarray:
         return array[:, self.layout.start[i] : self.layout.start[i + 1]]
 
-    def _penalties(self, i: int, lambda_: float, lambdah: float) -> np.ndarray:
-        own = np.full(len(self._columns[i]), lambda_)
-        own[0] = lambdah
-        return np.tile(own, self.layout.n_levels[i] - 1)
-
-    def _penalty(self, i: int, lambda_: float, lambdah: float) -> np.ndarray:
+    def _penalty(self, i: int) -> np.ndarray:
         own = slice(self.layout.start[i], self.layout.start[i + 1])
-        return self._penalties(i, lambda_, lambdah) * self.site_theta[own][:, self._columns[i]].ravel()
+        return self._penalties[i] * self.site_theta[own][:, self._columns[i]].ravel()
 
     def _sites(self, rows: Sample) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
         """Yield each predictor with the penalised scores of the rows and ``psi W/W_i``, both (n, parameters)."""
@@ -168,13 +166,13 @@ class Influence:
         section 2.3); H is block diagonal over predictors, so only K's blocks matter. With missing values each predictor
         counts in the rows that it was fitted to.
         """
-        layout, varies = self.layout, self.layout.n_levels > 1
+        layout, wide, varies = self.layout, regressors(self.layout), self.layout.n_levels > 1
         value = effective = 0.0
         for part in rows.blocks(ROWS):
             usable, w = usable_rows(part, layout), part.weights
-            X = one_hot(part.codes, layout)
+            X = one_hot(wide.codes(part.codes), wide)
             log_norm, _ = conditionals(X, layout, self.site_theta[:, 0], self.site_theta[:, 1:])
-            field = X * (X @ self.site_theta[:, 1:].T + self.site_theta[:, 0])
+            field = X[:, : layout.D] * (X @ self.site_theta[:, 1:].T + self.site_theta[:, 0])
             field *= np.repeat(usable, layout.n_levels - 1, axis=1)
             value += float(w @ (field.sum(axis=1) - (log_norm * usable[:, varies]).sum(axis=1)))
             effective += sum(float(w @ (score * psi).sum(axis=1)) for _, score, psi in self._sites(part))
@@ -182,18 +180,23 @@ class Influence:
 
 
 def _targets(layout: Layout, i: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return where each parameter of predictor i's solution goes among all, and its share: couplings have one half."""
+    """Return where each parameter of predictor i's solution goes among all, and its share: of a coupling of k one k-th.
+
+    In the order of `Regressors.columns`.
+    """
+    wide = regressors(layout)
     where = np.arange(layout.size)
-    parts = [layout.table(where, i)[:, None]]
-    parts += [layout.table(where, i, int(j)) for j in np.flatnonzero(layout.mask[i])]
-    at = np.concatenate(parts, axis=1)
-    share = np.full(at.shape, 0.5)
-    share[:, 0] = 1.0
-    return at.ravel(), share.ravel()
+    parts, share = [layout.table(where, i)[:, None]], [np.ones(1)]
+    for at in np.flatnonzero(wide.mask[i]):
+        others = wide.scope(int(at))
+        parts.append(layout.table(where, i, *others).reshape(len(parts[0]), -1))
+        share.append(np.full(parts[-1].shape[1], 1.0 / (1 + len(others))))
+    target = np.concatenate(parts, axis=1)
+    return target.ravel(), np.tile(np.concatenate(share), len(target))
 
 
 def term_covariances(layout: Layout, blocks: Iterable[tuple[np.ndarray, np.ndarray]]) -> list[np.ndarray]:
-    """Return the covariance matrix of each table of fields, then of each table of couplings (flattened).
+    """Return the covariance matrix of each table of fields, then of each table of couplings (flattened), in order.
 
     Parameters
     ----------
@@ -201,8 +204,7 @@ def term_covariances(layout: Layout, blocks: Iterable[tuple[np.ndarray, np.ndarr
     blocks : iterable of (influence, weights)
         Influences (n, layout.size) of blocks of rows, already divided by the sum of weights, and their weights (n,).
     """
-    first = np.concatenate([layout.start[:-1], layout.pair_start[:-1]])
-    sizes = np.diff(np.concatenate([layout.start, layout.pair_start[1:]]))
+    first, sizes = layout.cuts[:-1], np.diff(layout.cuts)
     # tables of one size go together: there can be a hundred thousand of them
     alike = {int(q): np.flatnonzero(sizes == q) for q in np.unique(sizes)}
     cells = {q: first[which][:, None] + np.arange(q) for q, which in alike.items()}

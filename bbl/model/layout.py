@@ -98,6 +98,16 @@ class Layout:
         return self.term_start[0]
 
     @property
+    def cuts(self) -> np.ndarray:
+        """Where all tables start, and the end: of fields, of pairs, of terms of three predictors, and so on."""
+        return np.concatenate([self.start, *(start[1:] for start in self.term_start)])
+
+    @property
+    def scopes(self) -> list[tuple[int, ...]]:
+        """The predictors of each table, in the order of `cuts`."""
+        return [(i,) for i in range(self.m)] + [tuple(term) for found in self.terms for term in found.tolist()]
+
+    @property
     def order(self) -> int:
         """The highest order of a term: 1 if predictors are independent."""
         return len(self.terms) + 1 if any(map(len, self.terms)) else 1
@@ -153,8 +163,7 @@ class Layout:
 
     def factors(self, theta: np.ndarray) -> list[tuple[tuple[int, ...], np.ndarray]]:
         """Return the tables of `theta` (K, size) with their reference levels, as `elimination.log_sum` takes them."""
-        scopes = [(i,) for i in range(self.m)] + [tuple(term) for found in self.terms for term in found.tolist()]
-        return [(scope, _with_reference(self.table(theta, *scope), len(scope))) for scope in scopes]
+        return [(scope, _with_reference(self.table(theta, *scope), len(scope))) for scope in self.scopes]
 
     def columns(self, predictors) -> np.ndarray:
         """Return the columns of the non-reference levels of some predictors, one predictor after the other."""

@@ -7,9 +7,10 @@ import numpy as np
 from bbl.errors import OptionError
 from bbl.model.conditional import conditionals
 from bbl.model.elimination import elimination_order, log_sum
-from bbl.model.layout import Layout
+from bbl.model.layout import Layout, term_columns
 from bbl.model.moments import TINY, frequencies, one_hot, usable_rows, usable_weight
-from bbl.model.pairwise import to_matrix
+from bbl.model.pairwise import pair_matrix
+from bbl.model.regressors import regressors, to_sites
 from bbl.parallel import serial_blas
 from bbl.rows.sample import Sample
 
@@ -34,7 +35,7 @@ def exact_order(layout: Layout) -> list:
     if found is None:
         raise OptionError(
             f"log_z='exact' would sum over more than {EXACT_CELLS:.0e} table cells for these {layout.m} predictors and "
-            f"{len(layout.pairs)} interactions; use log_z='auto' or 'ais', or fewer interactions.",
+            f"{sum(map(len, layout.terms))} interactions; use log_z='auto' or 'ais', or fewer interactions.",
             argument="log_z",
         )
     return found[0]
@@ -70,21 +71,28 @@ def approximate_log_z(
         The rows that the group was fitted to.
     layout : Layout
     theta : ndarray, shape (layout.size,)
-    site_theta : ndarray, shape (D, 1 + D), optional
+    site_theta : ndarray, shape (layout.D, 1 + D), optional
         The unsymmetrised solution where there is one; `theta` stands for it otherwise.
     """
     if kind == "mf":
         return _mean_field_log_z(sample, layout, theta)
-    sites = np.column_stack(to_matrix(layout, theta)) if site_theta is None else site_theta
+    sites = to_sites(layout, theta) if site_theta is None else site_theta
     return pseudo_log_z(sample, layout, sites, half=kind == "half")
 
 
 def _mean_field_log_z(sample: Sample, layout: Layout, theta: np.ndarray) -> float:
-    """Eq. (32) with frequencies under a prior count of 1, for couplings that did not come from mean field."""
+    """Eq. (32) with frequencies under a prior count of 1, for couplings that did not come from mean field.
+
+    A term of k predictors is in the fields of all its members and in the energy once: it counts ``k - 1`` times.
+    """
     f = frequencies(sample, layout, 1.0)
     column = np.concatenate([fi[1:] for fi in f])
-    _, J = to_matrix(layout, theta)
-    return -sum(float(np.log(max(fi[0], TINY))) for fi in f) - 0.5 * float(column @ J @ column)
+    _, J = pair_matrix(layout, theta)
+    total = -sum(float(np.log(max(fi[0], TINY))) for fi in f) - 0.5 * float(column @ J @ column)
+    for k, start in enumerate(layout.term_start[1:], 3):
+        own = slice(start[0], start[-1])
+        total -= (k - 1) * float(theta[own] @ column[term_columns(layout)[:k, own]].prod(axis=0))
+    return total
 
 
 def pseudo_log_z(sample: Sample, layout: Layout, site_theta: np.ndarray, *, half: bool) -> float:
@@ -97,17 +105,19 @@ def pseudo_log_z(sample: Sample, layout: Layout, site_theta: np.ndarray, *, half
     sample : Sample
         The rows that the group was fitted to.
     layout : Layout
-    site_theta : ndarray, shape (D, 1 + D)
+    site_theta : ndarray, shape (layout.D, 1 + D)
         Unsymmetrised solution (see EngineFit).
     half : bool
-        With the factor 1/2 in front of the couplings, as eq. (31) is printed; R's default leaves it out.
+        With the factor 1/2 in front of the couplings, as eq. (31) is printed (one k-th for terms of k predictors, each
+        of which is in k fields); R's default leaves it out.
     """
-    h, J = site_theta[:, 0], site_theta[:, 1:] * (0.5 if half else 1.0)
+    wide = regressors(layout)
+    h, J = site_theta[:, 0], site_theta[:, 1:] * (1.0 / wide.order if half else 1.0)
     total, by_site = 0.0, np.zeros(layout.m)
     varies = layout.n_levels > 1
     with serial_blas():
         for part in sample.blocks(ROWS):
-            norm, _ = conditionals(one_hot(part.codes, layout), layout, h, J)
+            norm, _ = conditionals(one_hot(wide.codes(part.codes), wide), layout, h, J)
             if sample.missing is None:
                 total += float(part.weights @ norm.sum(axis=1))
             else:

@@ -6,6 +6,7 @@ import numpy as np
 
 from bbl._ext import moments as kernel
 from bbl.model.layout import Layout
+from bbl.model.regressors import Regressors
 from bbl.rows.sample import Sample
 
 __all__ = [
@@ -63,8 +64,8 @@ def log_ratio(f: np.ndarray) -> np.ndarray:
     return log[1:] - log[0]
 
 
-def one_hot(codes: np.ndarray, layout: Layout) -> np.ndarray:
-    """Return the indicator matrix (n, D) of non-reference levels, float64."""
+def one_hot(codes: np.ndarray, layout: Layout | Regressors) -> np.ndarray:
+    """Return the indicator matrix (n, D) of non-reference levels, or joint levels, float64."""
     n = len(codes)
     X = np.zeros((n, layout.D + 1))
     column = layout.start[:-1] + codes.astype(np.intp) - 1

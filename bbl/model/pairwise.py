@@ -7,7 +7,16 @@ import numpy as np
 from bbl.errors import BBLTypeError, DataError, OptionError
 from bbl.model.layout import Layout
 
-__all__ = ["cells", "check_levels", "check_model", "check_shapes", "from_matrix", "to_floats", "to_matrix"]
+__all__ = [
+    "cells",
+    "check_levels",
+    "check_model",
+    "check_shapes",
+    "from_matrix",
+    "pair_matrix",
+    "to_floats",
+    "to_matrix",
+]
 
 LARGEST = 1e30
 
@@ -40,6 +49,11 @@ def _cells(layout: Layout) -> tuple[np.ndarray, np.ndarray]:
 def to_matrix(layout: Layout, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return ``(h, J)`` of a model of pairs: fields (D,) and the symmetric coupling matrix (D, D).
 
+    Raises
+    ------
+    ValueError
+        If the model has terms of more than two predictors, which do not fit into a matrix.
+
     Examples
     --------
     >>> h, J = to_matrix(Layout([2, 3]), np.arange(5.0))
@@ -48,10 +62,17 @@ def to_matrix(layout: Layout, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray
            [3., 0., 0.],
            [4., 0., 0.]])
     """
+    if layout.order > 2:
+        raise ValueError("terms of more than two predictors do not fit into the shape of a matrix")
+    return pair_matrix(layout, theta)
+
+
+def pair_matrix(layout: Layout, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return ``(h, J)`` of the pairs of a model, whatever other terms it has."""
     row, col = cells(layout)
-    J = np.zeros((layout.D, layout.D))
-    J[row, col] = theta[layout.D :]
-    J[col, row] = theta[layout.D :]
+    J, own = np.zeros((layout.D, layout.D)), theta[layout.D : layout.pair_start[-1]]
+    J[row, col] = own
+    J[col, row] = own
     return theta[: layout.D].copy(), J
 
 

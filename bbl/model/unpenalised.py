@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from bbl.model.godambe import inverse, neighbour_columns, site_hessians
+from bbl.model.godambe import inverse, site_hessians
 from bbl.model.layout import Layout
 from bbl.model.moments import known_counts, level_counts, pair_counts
 from bbl.model.pairwise import cells
+from bbl.model.regressors import regressors
 from bbl.rows.sample import Sample
 
 __all__ = ["cell_counts", "unpenalised"]
@@ -30,19 +31,19 @@ def unpenalised(
     ----------
     sample : Sample
     layout : Layout
-    site_theta : ndarray, shape (D, 1 + D)
+    site_theta : ndarray, shape (layout.D, 1 + D)
         Unsymmetrised solution to start from.
     only : ndarray of int, optional
         Predictors; all with more than one level by default.
 
     Returns
     -------
-    site_theta : ndarray, shape (D, 1 + D)
+    site_theta : ndarray, shape (layout.D, 1 + D)
         Unsymmetrised solution without a penalty; what is not determined stands where the last step left it.
-    determined : ndarray of bool, shape (D, 1 + D)
+    determined : ndarray of bool, shape (layout.D, 1 + D)
         Which of its parameters the rows determine; False for predictors that were not asked for.
     """
-    site_theta, columns = site_theta.copy(), neighbour_columns(layout)
+    site_theta, columns = site_theta.copy(), regressors(layout).columns
     determined = np.zeros(site_theta.shape, dtype=bool)
     active = np.flatnonzero(layout.n_levels > 1) if only is None else np.asarray(only)
     for _ in range(STEPS):

@@ -1,0 +1,205 @@
+"""Regressors: what each predictor is regressed on given the others, levels and joint levels; terms of any order so."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+
+from bbl.model.layout import Layout, term_columns
+from bbl.model.pairwise import cells as pair_cells
+
+__all__ = ["Regressors", "from_sites", "penalties", "regressors", "to_sites"]
+
+
+class Regressors:
+    """The further predictors that make a term of any order a pair: joint levels of two predictors or more.
+
+    Given all others, predictor i of a term (i, j, k) has a coupling with every joint level of j and k (eq. 13). So
+    the sets that terms leave without one of their members stand behind the m predictors as further ones; their code is
+    0 where a member is at its reference level, else it counts the joint levels, the last member running fastest. Of a
+    model of pairs nothing is added, and all is as in the layout.
+
+    Attributes
+    ----------
+    sets : list of ndarrays of intp, shapes (S_k, k)
+        The sets of k = 2, 3, ... predictors.
+    n_levels : ndarray of int32, shape (m + S,)
+        Levels of the predictors, then of the sets.
+    start : ndarray of intp, shape (m + S + 1,)
+        Their first columns among the D of all.
+    mask : ndarray of bool, shape (m, m + S)
+        What each predictor is regressed on.
+    D : int
+        Number of columns; the site matrix of a pseudo-likelihood solution is (layout.D, 1 + D).
+    order : ndarray of int8, shape (D,)
+        Order of the terms that the couplings of a column belong to.
+
+    Examples
+    --------
+    >>> wide = regressors(Layout([2, 3, 2], [(0, 1), (0, 1, 2)]))
+    >>> [found.tolist() for found in wide.sets], wide.n_levels.tolist()
+    ([[[0, 1], [0, 2], [1, 2]]], [2, 3, 2, 3, 2, 3])
+    >>> wide.codes(np.array([[1, 2, 0]], dtype=np.uint8))
+    array([[1, 2, 0, 2, 0, 0]], dtype=uint8)
+    """
+
+    def __init__(self, layout: Layout):
+        m, width = layout.m, np.diff(layout.start)
+        self.layout, self.sets = layout, []
+        # of each term of order 3, 4, ...: the number of the set without its first, second, ... member
+        self.rest: list[np.ndarray] = []
+        n_levels, order = [layout.n_levels], [np.full(layout.D, 2, dtype=np.int8)]
+        self.mask, first = layout.mask, m
+        if layout.order > 2:  # whose mask has the pairs of higher terms too
+            self.mask = np.zeros((m, m), dtype=bool)
+            i, j = layout.pairs.T
+            self.mask[i, j] = self.mask[j, i] = True
+        for k, terms in enumerate(layout.terms[1:], 3):
+            left = np.stack([np.delete(terms, a, axis=1) for a in range(k)], axis=1)
+            found, which = np.unique(left.reshape(-1, k - 1), axis=0, return_inverse=True)
+            which = which.reshape(-1, k)
+            joint = width[found].prod(axis=1)
+            self.sets.append(found.astype(np.intp))
+            self.rest.append(first + which)
+            n_levels.append((joint + 1).astype(np.int32))
+            order.append(np.full(int(joint.sum()), k, dtype=np.int8))
+            near = np.zeros((m, len(found)), dtype=bool)
+            near[terms, which] = True
+            self.mask = np.concatenate([self.mask, near], axis=1)
+            first += len(found)
+        self.n_levels, self.order = np.concatenate(n_levels), np.concatenate(order)
+        self.start = np.concatenate(([0], np.cumsum(self.n_levels.astype(np.intp) - 1)))
+        self.D = int(self.start[-1])
+
+    def codes(self, codes: np.ndarray) -> np.ndarray:
+        """Return the codes (n, m + S) of predictors and sets in some rows; `codes` itself if there are no sets."""
+        if not self.sets:
+            return codes
+        m, top = self.layout.m, int(self.n_levels.max())
+        dtype = np.dtype(np.uint8 if top <= 256 else np.uint16 if top <= 65536 else np.int32)
+        out = np.empty((len(codes), len(self.n_levels)), dtype=max(dtype, codes.dtype, key=lambda d: d.itemsize))
+        out[:, :m] = codes
+        width, at = np.diff(self.layout.start), m
+        for sets in self.sets:
+            for members in sets:
+                own = codes[:, members].astype(np.intp)
+                joint = own[:, 0] - 1
+                for a in range(1, len(members)):
+                    joint = joint * width[members[a]] + own[:, a] - 1
+                out[:, at] = np.where((own > 0).all(axis=1), joint + 1, 0)
+                at += 1
+        return out
+
+    @cached_property
+    def columns(self) -> list[np.ndarray]:
+        """Columns of the site matrix that each predictor uses: the constant, then what it is regressed on."""
+        predictor = np.repeat(np.arange(len(self.n_levels)), np.diff(self.start))
+        return [np.append(0, 1 + np.flatnonzero(near[predictor])).astype(np.intp) for near in self.mask]
+
+    @cached_property
+    def cells(self) -> list[list[tuple[np.ndarray, np.ndarray]]]:
+        """Where the couplings of terms of order 2, 3, ... stand in a matrix (layout.D, D) of all solutions.
+
+        For each order k rows and columns (P_k,) k times: as each member of its term has a coupling.
+        """
+        layout, width = self.layout, np.diff(self.layout.start)
+        row, col = pair_cells(layout)
+        out = [[(row, col), (col, row)]]
+        levels = term_columns(layout) if self.sets else None
+        for k, (terms, start, rest) in enumerate(
+            zip(layout.terms[1:], layout.term_start[1:], self.rest, strict=True), 3
+        ):
+            assert levels is not None  # noqa: S101  # there are sets
+            count, rows = np.diff(start), levels[:k, start[0] : start[-1]]
+            own = [np.repeat(terms[:, a], count) for a in range(k)]
+            local = [rows[a] - layout.start[own[a]] for a in range(k)]
+            found = []
+            for a in range(k):
+                joint = np.zeros(rows.shape[1], dtype=np.intp)
+                for b in (b for b in range(k) if b != a):
+                    joint = joint * width[own[b]] + local[b]
+                found.append((rows[a], joint + np.repeat(self.start[rest[:, a]], count)))
+            out.append(found)
+        return out
+
+    def positions(self, part: Layout, involved: np.ndarray) -> np.ndarray:
+        """Return which columns are those of `part`, a layout of the predictors `involved` and of terms of theirs."""
+        other = regressors(part)
+        known = {self.scope(at): at for at in range(self.layout.m, len(self.n_levels))}
+        number = [*involved, *(known[tuple(involved[s].tolist())] for sets in other.sets for s in sets)]
+        ranges = [np.arange(self.start[at], self.start[at + 1]) for at in number]
+        return np.concatenate([np.empty(0, dtype=np.intp), *ranges])
+
+    def scope(self, at: int) -> tuple[int, ...]:
+        """Return the predictors of the set (or the predictor) number `at`."""
+        if at < self.layout.m:
+            return (at,)
+        at -= self.layout.m
+        for sets in self.sets:
+            if at < len(sets):
+                return tuple(sets[at].tolist())
+            at -= len(sets)
+        raise IndexError(at)
+
+    def members(self, column: int) -> list[tuple[int, int]]:
+        """Return the predictors and level codes that a column stands for."""
+        at = int(np.searchsorted(self.start, column, side="right")) - 1
+        scope = self.scope(at)
+        levels = np.unravel_index(column - self.start[at], tuple(self.layout.n_levels[list(scope)] - 1))
+        return [(i, int(a) + 1) for i, a in zip(scope, levels, strict=True)]
+
+
+def regressors(layout: Layout) -> Regressors:
+    """Return the regressors of a layout, made once for each."""
+    known = vars(layout)  # the layout keeps them, as it keeps what it works out itself
+    if "_regressors" not in known:
+        known["_regressors"] = Regressors(layout)
+    return known["_regressors"]
+
+
+def to_sites(layout: Layout, theta: np.ndarray) -> np.ndarray:
+    """Return parameters as the site matrix (layout.D, 1 + D) in which every member of a term has the same couplings.
+
+    Row (i, a) holds ``h_i(a)`` and then the couplings of that level with the columns of the `Regressors`.
+
+    Examples
+    --------
+    >>> to_sites(Layout([2, 2, 2], [(0, 1), (0, 1, 2)]), np.arange(5.0))
+    array([[0., 0., 3., 0., 0., 0., 4.],
+           [1., 3., 0., 0., 0., 4., 0.],
+           [2., 0., 0., 0., 4., 0., 0.]])
+    """
+    wide = regressors(layout)
+    out = np.zeros((layout.D, 1 + wide.D))
+    out[:, 0] = theta[: layout.D]
+    for cells, start in zip(wide.cells, layout.term_start, strict=True):
+        for row, col in cells:
+            out[row, 1 + col] = theta[start[0] : start[-1]]
+    return out
+
+
+def from_sites(layout: Layout, h: np.ndarray, J: np.ndarray, symmetrize: bool = True) -> np.ndarray:
+    """Return the flat vector of fields `h` (layout.D,) and solutions `J` (layout.D, D).
+
+    A coupling is the mean of what the members of its term say (eq. 18), or with ``symmetrize=False`` what the first
+    does.
+    """
+    theta = np.empty(layout.size)
+    theta[: layout.D] = h
+    for cells, start in zip(regressors(layout).cells, layout.term_start, strict=True):
+        own = theta[start[0] : start[-1]]
+        own[:] = J[cells[0]]
+        if symmetrize:
+            for cell in cells[1:]:
+                own += J[cell]
+            own /= len(cells)
+    return theta
+
+
+def penalties(layout: Layout, lambda_: float | tuple[float, ...]) -> np.ndarray:
+    """Return the penalty (D,) of each column's couplings: the same for all, or one for each order 2, 3, ..."""
+    order = regressors(layout).order
+    if isinstance(lambda_, tuple):
+        return np.asarray(lambda_)[order - 2]
+    return np.full(len(order), lambda_)

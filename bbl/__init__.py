@@ -7,6 +7,8 @@ import bbl.datasets as datasets
 import bbl.errors as errors
 import bbl.networks as networks
 from bbl.api.bicluster import bicluster
+from bbl.api.compare import anova, etable
+from bbl.api.enrichment import enrichment
 from bbl.api.fit import bbl, crossVal
 from bbl.api.load import load
 from bbl.api.onegroup import mlestimate
@@ -15,7 +17,15 @@ from bbl.design.readers import freq2raw, readFasta, removeConst
 from bbl.engines import MeanField, NaiveBayes, PseudoLikelihood
 from bbl.errors import BBLError, ConvergenceWarning, DataWarning
 from bbl.report.plot import plot_comparison
-from bbl.results import BBLResults, BiclusterResults, CVResults, GroupParameters, MLEstimate, SampleResults
+from bbl.results import (
+    BBLResults,
+    BiclusterResults,
+    CVResults,
+    DensityResults,
+    GroupParameters,
+    MLEstimate,
+    SampleResults,
+)
 
 __version__ = "0.1.0"
 
@@ -26,17 +36,21 @@ __all__ = [
     "CVResults",
     "ConvergenceWarning",
     "DataWarning",
+    "DensityResults",
     "GroupParameters",
     "MLEstimate",
     "MeanField",
     "NaiveBayes",
     "PseudoLikelihood",
     "SampleResults",
+    "anova",
     "bbl",
     "bicluster",
     "crossVal",
     "datasets",
+    "enrichment",
     "errors",
+    "etable",
     "freq2raw",
     "load",
     "mcSample",

@@ -1,4 +1,4 @@
-"""Cross-validation of anything that has class scores: pooled predictions of all folds, one score per setting."""
+"""Cross-validation of anything that scores rows: pooled scores of all folds, one figure per setting."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bbl.parallel import run_tasks
 from bbl.rows.folds import Folds
 from bbl.rows.sample import Sample
 from bbl.stats.calibration import fit_calibration
-from bbl.stats.metrics import SCORES, auc
+from bbl.stats.metrics import SCORES, auc, mean_loss
 from bbl.stats.scores import link, log_probabilities
 
 __all__ = [
@@ -45,6 +45,8 @@ class Scored:
         Group, weight and fold of each, and its position in the sample.
     fits : list of lists of Classifier
         What was fitted in each fold, at each setting.
+    judge : str
+        Which method of the fits the scores are of.
     """
 
     scores: np.ndarray
@@ -53,10 +55,18 @@ class Scored:
     fold: np.ndarray
     rows: np.ndarray
     fits: list[list[Any]]
+    judge: str
+
+    def log_loss(self, scores: np.ndarray, at: np.ndarray | slice = slice(None)) -> float:
+        """Return the log-loss of the groups by the scores (N, K) of a setting; of one group, that of the rows."""
+        scores, y, weights = scores[at], self.y[at], self.weights[at]
+        if scores.shape[1] == 1:
+            return mean_loss(-scores[:, 0], weights)
+        return SCORES["logloss"](log_probabilities(scores), y, weights)
 
 
 def _run_fold(
-    sample: Sample, weights: np.ndarray, held: np.ndarray, fit: Callable, *arguments: Any
+    sample: Sample, weights: np.ndarray, held: np.ndarray, fit: Callable, judge: str, *arguments: Any
 ) -> tuple[Sequence[Classifier], np.ndarray, np.ndarray]:
     """Fit on the training `weights` of one fold, and score what it holds."""
     train = sample.weighted(weights)
@@ -70,7 +80,7 @@ def _run_fold(
     rows = np.flatnonzero(held > 0)
     rows = rows[np.argsort(sample.response[rows], kind="stable")]
     held_out = sample.rows(rows)
-    return fits, np.array([own.class_scores(held_out.codes, held_out.missing) for own in fits]), rows
+    return fits, np.array([getattr(own, judge)(held_out.codes, held_out.missing) for own in fits]), rows
 
 
 def cross_validate(
@@ -79,6 +89,7 @@ def cross_validate(
     fit: Callable[..., Sequence[Classifier]],
     arguments: Sequence[tuple] | None = None,
     *,
+    judge: str = "class_scores",
     workers: int = 1,
     progress: Callable | None = None,
 ) -> Scored:
@@ -90,17 +101,19 @@ def cross_validate(
         ``fit(train, *own)`` returns what is fitted to a sample, one for each setting; it knows the family of models.
     arguments : sequence of tuples, optional
         ``own`` of each fold: its generator, its warm starts; none by default.
+    judge : str, default "class_scores"
+        The method of what is fitted that scores rows: ``(codes, missing)`` to an array (n, K).
     workers : int, default 1
         Folds are spread over that many.
     """
     own = [()] * len(folds) if arguments is None else arguments
-    tasks = [(sample, *parts, fit, *more) for *parts, more in zip(folds.train, folds.held, own, strict=True)]
+    tasks = [(sample, *parts, fit, judge, *more) for *parts, more in zip(folds.train, folds.held, own, strict=True)]
     runs = run_tasks(_run_fold, tasks, workers, progress)
     rows = np.concatenate([run[2] for run in runs])
     weights = np.concatenate([held[run[2]] for held, run in zip(folds.held, runs, strict=True)])
     scores = np.concatenate([run[1] for run in runs], axis=1)
     fold = np.repeat(np.arange(len(runs)), [len(run[2]) for run in runs])
-    return Scored(scores, sample.response[rows], weights, fold, rows, [list(run[0]) for run in runs])
+    return Scored(scores, sample.response[rows], weights, fold, rows, [list(run[0]) for run in runs], judge)
 
 
 def calibrated(scored: Scored, scores: np.ndarray, kind: str) -> np.ndarray:
@@ -122,10 +135,12 @@ def score_settings(scored: Scored, score: str, calibrate: str = "none") -> tuple
         scores = calibrated(scored, setting, calibrate)
         if score == "auc":
             table.append(auc(link(scores)[:, 1], scored.y == 1, scored.weights))
+        elif score in ("logloss", "pnll"):
+            table.append((scored.log_loss(scores),))
         else:
             table.append((SCORES[score](log_probabilities(scores), scored.y, scored.weights),))
     values = np.array(table)
-    column = -values[:, 0] if score in ("logloss", "brier") else values[:, 0]
+    column = -values[:, 0] if score in ("logloss", "brier", "pnll") else values[:, 0]
     return values, int(np.argmax(np.where(np.isnan(column), -np.inf, column)))
 
 
@@ -136,9 +151,9 @@ def one_standard_error(scored: Scored, values: np.ndarray, best: int, calibrate:
     """
     losses = []
     for setting in scored.scores:
-        log_p = log_probabilities(calibrated(scored, setting, calibrate))
+        scores = calibrated(scored, setting, calibrate)
         by_fold = [scored.fold == f for f in np.unique(scored.fold)]  # some folds may be empty
-        losses.append([SCORES["logloss"](log_p[f], scored.y[f], scored.weights[f]) for f in by_fold])
+        losses.append([scored.log_loss(scores, f) for f in by_fold])
     table = np.array(losses)
     error = table[best].std(ddof=1) / np.sqrt(table.shape[1])
     good = np.flatnonzero(table.mean(axis=1) <= table[best].mean() + error)

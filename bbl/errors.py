@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = [
     "BBLError",
     "BBLTypeError",
+    "ClassError",
     "ConvergenceWarning",
     "DataError",
     "DataWarning",
@@ -56,6 +57,10 @@ class OptionError(BBLError, ValueError):
 
 class BBLTypeError(BBLError, TypeError):
     """An argument, or a data column, is of a type that cannot be used."""
+
+
+class ClassError(BBLError, AttributeError):
+    """A model without a response is asked for what only classes have."""
 
 
 class ConvergenceWarning(UserWarning):

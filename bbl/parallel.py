@@ -57,6 +57,8 @@ def run_tasks(
     except BaseException:
         stop[0] = 1  # an interrupt reaches this thread alone; the others look at the flag
         raise
+    if any(result is Stopped for result in results):
+        raise Stopped
     return results
 
 
@@ -85,6 +87,8 @@ def _run_task(function: Callable, stop: np.ndarray, *task: Any) -> Any:
     _local.stop = stop
     try:
         return function(*task)
+    except Stopped:
+        return Stopped  # no error of its own, which the caller could hear of in place of the first one
     finally:
         _local.stop = before
 

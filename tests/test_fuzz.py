@@ -11,7 +11,17 @@ from fuzz.harness import accepts
 from fuzz.predict import whole
 from fuzz.targets import TARGETS
 
-RUNS = {"formula": 2000, "kernels": 4000, "predict": 2000, "load": 1500, "gibbs": 2000, "folds": 1500, "frames": 200}
+RUNS = {
+    "formula": 2000,
+    "kernels": 4000,
+    "predict": 2000,
+    "load": 1500,
+    "network": 600,
+    "blocks": 600,
+    "gibbs": 2000,
+    "folds": 1500,
+    "frames": 200,
+}
 
 
 @pytest.mark.parametrize("name", RUNS)
@@ -22,7 +32,9 @@ def test_random_inputs(name):
     assert 0.01 < accepted / RUNS[name] < 0.99
 
 
-def test_kernels_in_threads():
+@pytest.mark.parametrize("threads", [["8"], pytest.param(["2", "4"], marks=pytest.mark.long)], ids="-".join)
+def test_kernels_in_threads(threads):
     root = Path(__file__).resolve().parents[1]
     env = {**os.environ, "PYTHONPATH": str(root)}
-    subprocess.run([sys.executable, str(root / "tests/sanitize/threads.py")], env=env, check=True, timeout=300)
+    command = [sys.executable, str(root / "tests/sanitize/threads.py"), *threads]
+    subprocess.run(command, env=env, check=True, timeout=300)

@@ -6,6 +6,8 @@ import json
 import os
 import subprocess
 import sys
+import time
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 
 import distributed
@@ -13,12 +15,14 @@ import joblib
 import numpy as np
 import pandas as pd
 import pytest
+from interrupts import unheard
 from threadpoolctl import threadpool_info
 
 import bbl
 from bbl.engines import NaiveBayes
-from bbl.errors import DataError
+from bbl.errors import DataError, DataWarning
 from bbl.model.pairwise import to_matrix
+from bbl.parallel import run_tasks, stop_flag
 
 PSEUDO = {"lambda_": 0.01, "lambdah": 0.01}
 
@@ -60,6 +64,14 @@ def run(code, *arguments, timeout=120):
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout.strip()
+
+
+@pytest.fixture(scope="module")
+def serial(data):
+    """What all that runs in parallel gives in one thread."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataWarning)  # groups that do not differ
+        return digest(*fits(data, 1))
 
 
 # -- the same bits -----------------------------------------------------------------------------------------------------
@@ -110,11 +122,10 @@ def test_eight_python_threads_at_once_give_the_serial_bits():
 )
 @pytest.mark.filterwarnings("ignore:This process.*multi-threaded, use of fork:DeprecationWarning")
 @pytest.mark.filterwarnings("ignore:On the validated rows:bbl.errors.DataWarning")  # groups that do not differ
-def test_any_joblib_backend_gives_the_same_bits(data, backend):
+def test_any_joblib_backend_gives_the_same_bits(data, serial, backend):
     """With `max_nbytes` every array reaches the worker as a read-only memory map."""
-    serial = fits(data, 1)
     with joblib.parallel_config(**backend):
-        assert digest(*fits(data, 2)) == digest(*serial)
+        assert digest(*fits(data, 2)) == serial
 
 
 class Elsewhere(NaiveBayes):
@@ -143,10 +154,9 @@ def cluster():
 
 
 @pytest.mark.filterwarnings("ignore:On the validated rows:bbl.errors.DataWarning")
-def test_dask_workers_give_the_same_bits(data, cluster):
-    serial = fits(data, 1)
+def test_dask_workers_give_the_same_bits(data, serial, cluster):
     with joblib.parallel_config("dask"):
-        assert digest(*fits(data, None)) == digest(*serial)
+        assert digest(*fits(data, None)) == serial
         found = where(data)
     assert found and os.getpid() not in found
 
@@ -164,9 +174,9 @@ def work(seed):
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns of any fork beside threads
-    here = [work(seed) for seed in range(20)]
+    here = [work(seed) for seed in range(12)]
     with multiprocessing.get_context(sys.argv[1]).Pool(2, maxtasksperchild=int(sys.argv[2])) as pool:
-        assert pool.map(work, range(20), chunksize=1) == here
+        assert pool.map(work, range(12), chunksize=1) == here
     print("same")
 """
 
@@ -174,7 +184,7 @@ if __name__ == "__main__":
 @pytest.mark.skipif(sys.platform == "win32", reason="there is only spawn")
 @pytest.mark.parametrize(("method", "tasks"), [("fork", 1), ("forkserver", 10), ("spawn", 10)])
 def test_processes_started_after_a_fit(tmp_path, method, tasks):
-    """With fork 20 processes are started, each from one that has run threads and BLAS."""
+    """With fork 12 processes are started, each from one that has run threads and BLAS."""
     script = tmp_path / "script.py"  # spawn imports it again
     script.write_text(FORKED)
     command = [sys.executable, str(script), method, str(tasks)]
@@ -194,7 +204,7 @@ import bbl
 
 rng = np.random.default_rng(0)
 X, y = rng.integers(0, 3, (2000, 20)), rng.integers(0, 2, 2000)
-data = {f"x{i}": X[:, i] for i in range(20)} | {"y": y}
+data = {f"x{i}": X[:, i] for i in range(12)} | {"y": y}
 found = []
 for limit in (None, 1, 2):
     with threadpool_limits(limit):
@@ -217,10 +227,17 @@ class Failing(NaiveBayes):
         return super().path(sample, layout, values, workers)
 
 
-@pytest.mark.parametrize(("backend", "n_jobs"), [("threading", 1), ("threading", 2), ("threading", 8), ("loky", 2)])
-def test_an_error_in_a_worker_is_raised_once(data, backend, n_jobs):
+@pytest.mark.parametrize(
+    ("backend", "n_jobs", "calls"),
+    [
+        *(("threading", n_jobs, (bbl.bbl, bbl.crossVal)) for n_jobs in (1, 2, 8)),
+        ("loky", 2, (bbl.crossVal,)),
+        pytest.param("loky", 2, (bbl.bbl,), marks=pytest.mark.long),  # as the one before; an error ends the processes
+    ],
+)
+def test_an_error_in_a_worker_is_raised_once(data, backend, n_jobs, calls):
     with joblib.parallel_config(backend):
-        for call in (bbl.bbl, bbl.crossVal):
+        for call in calls:
             with pytest.raises(DataError, match="too small") as caught:
                 call("y ~ .", data, method=Failing(), n_jobs=n_jobs, verbose=0)
             error = caught.value
@@ -229,53 +246,41 @@ def test_an_error_in_a_worker_is_raised_once(data, backend, n_jobs):
         assert where(data)  # and the next call works
 
 
-INTERRUPTED = """
-import os, signal, threading, time
-import joblib
-import numpy as np
-import pandas as pd
-import bbl
+def failing(k):
+    """Fail in the second task, whose error is still on its way when the first one hears of it."""
+    if k == 0:
+        while not stop_flag()[0]:
+            time.sleep(0.001)
+    try:
+        return run_tasks(int, [("1",), ("no number",)], 1)
+    except ValueError:
+        time.sleep(0.2)
+        raise
 
+
+def test_the_error_that_stopped_the_others_is_the_one_that_is_raised():
+    with pytest.raises(ValueError, match="no number"):
+        run_tasks(failing, [(0,), (1,)], 2)
+
+
+LONG = """
 rng = np.random.default_rng(0)
-codes = (3 * (0.7 * rng.random((100_000, 60)) + 0.3 * rng.random((100_000, 1)))).astype(np.int8)
-data = pd.DataFrame(codes).add_prefix("x")
-data["y"] = rng.integers(0, 2, len(data))
+codes = (3 * (0.7 * rng.random((50_000, 60)) + 0.3 * rng.random((50_000, 1)))).astype(np.int8)
+data = pd.DataFrame(codes).add_prefix("x").assign(y=rng.integers(0, 2, len(codes)))
 fit = bbl.bbl("y ~ .^2", data, method="mf", verbose=0)
-sent = []
-
-def interrupt():
-    time.sleep(1.0)
-    sent.append(time.perf_counter())
-    os.kill(os.getpid(), signal.SIGINT)
-
-threading.Thread(target=interrupt, daemon=True).start()
-try:
-    while True:
-        {call}
-except KeyboardInterrupt:
-    late = time.perf_counter() - sent[0]
-    started = time.process_time()
-    time.sleep(0.5)
-    print("late" if late > 1.0 or time.process_time() - started > 0.4 else "heard", late)
-    bbl.bbl("y ~ x0", data, verbose=0)
 """
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of a POSIX system")
-@pytest.mark.parametrize(
-    "call",
-    [
+def test_an_interrupt_is_heard():
+    calls = [
         "fit.predict(data)",
         "fit.predict(data.iloc[:5000].assign(x0='new', x1='new', x2='new'), unseen='ignore')",
         "bbl.mcSample(fit, 10**7, verbose=0)",
         "bbl.bbl('y ~ x0 * x1', data, lambda_=0.1, verbose=0).bootstrap(10**5, n_jobs=2)",
         "bbl.mlestimate(codes, n_jobs=2, lambda_=1e-6)",
-    ],
-    ids=["predict", "summed out", "mcSample", "bootstrap", "mlestimate"],
-)
-def test_an_interrupt_is_heard(call):
-    found = run(INTERRUPTED.replace("{call}", call))
-    assert found.startswith("heard"), found
+    ]
+    assert not unheard(LONG, calls)
 
 
 # -- memory ------------------------------------------------------------------------------------------------------------

@@ -70,16 +70,14 @@ def count(const code_t[:, ::1] codes, const uint8_t[:, ::1] missing, const Py_ss
         PyErr_CheckSignals()
 
 
-def spread(const code_t[:, ::1] codes, const uint8_t[:, ::1] missing, const double[:, ::1] values,
-           const Py_ssize_t[::1] first, const Py_ssize_t[::1] scope, const Py_ssize_t[::1] stride,
-           const Py_ssize_t[::1] start, double[:, ::1] out):
-    """Add the `values` (n, K) of each row to `out` (cells, K) at its cell of every family."""
-    cdef Py_ssize_t n = codes.shape[0], F = start.shape[0], K = out.shape[1], k, f, at, lo = 0, hi
+cdef int add_cells(const code_t[:, ::1] codes, const uint8_t[:, ::1] missing, const double *values, bint to_cells,
+                   Py_ssize_t K, const Py_ssize_t[::1] first, const Py_ssize_t[::1] scope,
+                   const Py_ssize_t[::1] stride, const Py_ssize_t[::1] start, double *out) except -1:
+    """Add K `values` of each row to `out` at its cell of every family, or those of the cells to the rows."""
+    cdef Py_ssize_t n = codes.shape[0], F = start.shape[0], k, f, at, lo = 0, hi
     cdef Py_ssize_t block = max(1, CELLS // max(F, 1))
     cdef const uint8_t *gaps = NULL
     cdef bint gappy = missing.shape[0] > 0
-    if not F or not scope.shape[0]:
-        return
     while lo < n:
         hi = min(n, lo + block)
         with nogil:
@@ -89,33 +87,26 @@ def spread(const code_t[:, ::1] codes, const uint8_t[:, ::1] missing, const doub
                 for f in range(F):
                     at = cell_of(&codes[k, 0], gaps, &scope[0], &stride[0], first[f], first[f + 1], start[f])
                     if at >= 0:
-                        add(&out[at, 0], &values[k, 0], K)
+                        add(out + (at if to_cells else k) * K, values + (k if to_cells else at) * K, K)
         lo = hi
         PyErr_CheckSignals()
+    return 0
+
+
+def spread(const code_t[:, ::1] codes, const uint8_t[:, ::1] missing, const double[:, ::1] values,
+           const Py_ssize_t[::1] first, const Py_ssize_t[::1] scope, const Py_ssize_t[::1] stride,
+           const Py_ssize_t[::1] start, double[:, ::1] out):
+    """Add the `values` (n, K) of each row to `out` (cells, K) at its cell of every family."""
+    if start.shape[0] and scope.shape[0] and codes.shape[0]:
+        add_cells(codes, missing, &values[0, 0], True, out.shape[1], first, scope, stride, start, &out[0, 0])
 
 
 def score(const code_t[:, ::1] codes, const uint8_t[:, ::1] missing, const double[:, ::1] table,
           const Py_ssize_t[::1] first, const Py_ssize_t[::1] scope, const Py_ssize_t[::1] stride,
           const Py_ssize_t[::1] start, double[:, ::1] out):
     """Add to each row of `out` (n, K) the entries of `table` (cells, K) at its cell of every family."""
-    cdef Py_ssize_t n = codes.shape[0], F = start.shape[0], K = out.shape[1], k, f, at, lo = 0, hi
-    cdef Py_ssize_t block = max(1, CELLS // max(F, 1))
-    cdef const uint8_t *gaps = NULL
-    cdef bint gappy = missing.shape[0] > 0
-    if not F or not scope.shape[0]:
-        return
-    while lo < n:
-        hi = min(n, lo + block)
-        with nogil:
-            for k in range(lo, hi):
-                if gappy:
-                    gaps = &missing[k, 0]
-                for f in range(F):
-                    at = cell_of(&codes[k, 0], gaps, &scope[0], &stride[0], first[f], first[f + 1], start[f])
-                    if at >= 0:
-                        add(&out[k, 0], &table[at, 0], K)
-        lo = hi
-        PyErr_CheckSignals()
+    if start.shape[0] and scope.shape[0] and codes.shape[0]:
+        add_cells(codes, missing, &table[0, 0], False, out.shape[1], first, scope, stride, start, &out[0, 0])
 
 
 cdef void absorb(double *into, const double *sent, Py_ssize_t levels, Py_ssize_t K, bint fresh,

@@ -94,7 +94,14 @@ def prepare(
     flag("novarOk", novarOk)
     order = max(2, engine.order)  # fields alone are fitted whatever pairs a formula names
     given = (formula, data, weights, xlevels, novarOk, missing, announce)
-    design, sample, index = Design.from_data(*given, order=order, whole=engine.weights == "counts")
+    whole = engine.weights == "counts"
+    design, sample, index = Design.from_data(*given, order=order, whole=whole, one_sided=True)
+    if calibrate != "none" and not design.classes:
+        raise OptionError(
+            f"calibrate={calibrate!r} corrects the probabilities of classes, and {formula!r} has no response; leave it "
+            "out, or give a response.",
+            argument="calibrate",
+        )
     layout = Layout(design.n_levels, design.terms.terms)
     return Call(design, sample, index, engine, layout, log_z, calibrate, workers, rng)
 

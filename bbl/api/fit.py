@@ -15,10 +15,11 @@ from bbl.boltzmann.tuning import NFOLD, tune
 from bbl.boltzmann.validation import validate
 from bbl.checks import choice, flag, integer, reals
 from bbl.crossval import calibrated, score_settings
+from bbl.design.decisions import check_priors
 from bbl.engines import Engine, engine_class
 from bbl.errors import OptionError
 from bbl.parallel import progress_bar
-from bbl.results import BBLResults, CVResults
+from bbl.results import BBLResults, CVResults, DensityResults
 from bbl.rows.folds import Folds, consecutive_folds, shuffled_folds
 from bbl.rows.sample import Sample
 from bbl.stats.calibration import fit_calibration
@@ -38,18 +39,22 @@ def bbl(
     missing: str = "raise",
     log_z: str = "auto",
     calibrate: str = "none",
+    priors: Any = None,
     seed: int | np.random.Generator | None = 0,
     n_jobs: int | None = None,
     verbose: int = 1,
     **options: Any,
-) -> BBLResults:
+) -> BBLResults | DensityResults:
     """Fit a Boltzmann Bayes learner: a Boltzmann machine for each response group, classified by Bayes' rule.
+
+    Without a response (``"~ ."``) one Boltzmann machine is fitted to all rows: a model of how likely rows are.
 
     Parameters
     ----------
     formula : str
         ``"y ~ a + b + a:b"``, ``"y ~ a*b"``, ``"y ~ (a + b + c)^2"``, ``"y ~ ."``, ``"y ~ .^2"``, with
-        ``- d`` or ``- a:b`` to drop; names in backticks may hold anything. Never evaluated as code.
+        ``- d`` or ``- a:b`` to drop; names in backticks may hold anything; ``"~ .^2"`` for one group without a
+        response. Never evaluated as code.
     data : DataFrame (pandas, polars), pyarrow Table or dict of lists
         One row per observation, or per distinct row with `weights`.
     weights : column name or array of length n, optional
@@ -73,6 +78,9 @@ def bbl(
     calibrate : {"none", "offset", "temperature"}, default "none"
         Whether to correct class scores by an offset per group, or offsets and one temperature, fitted to the scores
         of 5 shuffled folds.
+    priors : mapping or Series by group, array_like of shape (K,), or ``"equal"``, optional
+        Class shares that predictions take in place of those of the training rows: where groups were sampled apart, or
+        are commoner or rarer among the rows to come. Parameters and likelihood do not depend on them.
     seed : int, numpy.random.Generator or None, default 0
         For folds and for sampling ln Z; None for fresh entropy.
     n_jobs : int, optional
@@ -83,11 +91,12 @@ def bbl(
         Options of the method, see `PseudoLikelihood` (``lambda_``, ``lambdah``, ``tolerance``, ``itmax``,
         ``symmetrize``, ``precision``), `MeanField` (``eps``, ``prior_count``) and `NaiveBayes` (``prior_count``). With
         ``lambda_="cv"`` or ``eps="cv"`` the setting of least log-loss in 5 shuffled folds is taken, with
-        ``"cv-1se"`` the simplest one within a standard error of it; ``fit.tuning`` tells.
+        ``"cv-1se"`` the simplest one within a standard error of it; ``fit.tuning`` tells. Without a response it is
+        the log pseudo-likelihood of the left-out rows that counts (`DensityResults.pnll`).
 
     Returns
     -------
-    BBLResults
+    BBLResults, or DensityResults of a formula without a response
 
     Raises
     ------
@@ -125,20 +134,25 @@ def bbl(
     0  0.400  0.600  Yes
     1  0.702  0.298   No
     """
-    pooled = flag("testNull", testNull)
+    test_null = flag("testNull", testNull)
     shown = {**options, "missing": (missing, "raise"), "log_z": (log_z, "auto"), "calibrate": (calibrate, "none")}
+    shown |= {} if priors is None else {"priors": priors if isinstance(priors, str) else "given"}
     text, rule = shown_call("bbl", formula, weights, method, **shown), pop_rule(method, options)
     shared: dict[str, Any] = {
         "log_z": log_z,
         "calibrate": calibrate,
         "seed": seed,
         "n_jobs": n_jobs,
-        "extra": int(pooled),
+        "extra": int(test_null),
     }
     call = prepare(
         bbl, formula, data, weights, method, options, xlevels=xlevels, novarOk=novarOk, missing=missing, **shared
     )
     design, sample, layout, engine, tuning = call.design, call.sample, call.layout, call.engine, None
+    pooled = test_null and design.classes  # one group is all rows
+    if priors is not None and not design.classes:
+        raise OptionError(f"priors are of classes, and {formula!r} has no response; leave them out.", argument="priors")
+    shares = None if priors is None else check_priors(priors, design.labels.groups)
     if rule is not None or calibrate != "none":
         with progress_bar(NFOLD, "tuning", verbose) as step:
             told = {"calibrate": calibrate, "progress": step, **call.common}
@@ -152,7 +166,8 @@ def bbl(
         result = replace(result, calibration=tuning.calibration)
     warn_problems(problems(result, design.labels))
     warn_training(sample, result, design.labels, engine)
-    return BBLResults(text, design, sample, call.index, engine, result, tuning)
+    given = (text, design, sample, call.index, engine, result, tuning)
+    return BBLResults(*given, priors=shares) if design.classes else DensityResults(*given)
 
 
 def crossVal(
@@ -188,8 +203,9 @@ def crossVal(
         weighted row may fall into different folds.
     use_auc : bool, default True
         Whether two groups are scored by AUC (with DeLong's 95% interval); otherwise by accuracy.
-    score : {"auc", "accuracy", "logloss", "brier"}, optional
-        Overrules `use_auc`.
+    score : {"auc", "accuracy", "logloss", "brier", "pnll"}, optional
+        Overrules `use_auc`. Without a response it is "logloss", here the mean of ``-ln P(x)`` of left-out rows, or
+        "pnll", that of their negative log pseudo-likelihood, for which ln Z is not needed.
     cv : scikit-learn splitter or iterable of (train, validation) row positions, optional
         Overrules `nfold` and `shuffle`. A fold is trained on its training positions, and on nothing else. Positions
         are those of the rows of `data`, whether the fit uses them or not. A splitter is called as
@@ -244,11 +260,12 @@ def crossVal(
         crossVal, formula, data, weights, method, options, xlevels=xlevels, novarOk=novarOk, missing=missing, **shared
     )
     design, sample, layout, engine, labels = call.design, call.sample, call.layout, call.engine, call.design.labels
-    score = _score(score, flag("use_auc", use_auc), call.K)
+    score = _score(score, flag("use_auc", use_auc), call.K, design.classes)
     kept, own = design.kept(data, weights), flag("shuffle", shuffle)
     folds = _own_folds(sample, nfold, own, call.rng) if cv is None else data_folds(cv, data, design, sample, kept)
     with progress_bar(len(folds), "crossVal", verbose) as step:
-        scored = validate(sample, labels, layout, engine, values, folds, progress=step, **call.common)
+        judge = "pseudo_scores" if score == "pnll" else "class_scores"
+        scored = validate(sample, labels, layout, engine, values, folds, progress=step, judge=judge, **call.common)
     table, best = score_settings(scored, score, calibrate)
     warn_problems(scored.found)
     if cv is None and not shuffle:
@@ -260,14 +277,14 @@ def crossVal(
     validated, index = [kept[scored.rows[scored.fold == f]] for f in range(len(folds))], call.index
     final = scored.last[best]
     if flag("refit", refit):
-        final = estimate(sample, layout, call.K, engine, pooled=True, labels=labels, **call.common)
+        final = estimate(sample, layout, call.K, engine, pooled=design.classes, labels=labels, **call.common)
     else:
         left = folds.train[-1]
         index, sample = index[left > 0], sample.weighted(left)
     if calibrate != "none":
         fitted = fit_calibration(scored.scores[best], scored.y, scored.weights, calibrate)
         final = replace(final, calibration=fitted)
-    model = BBLResults(text, design, sample, index, engine, final)
+    model = (BBLResults if design.classes else DensityResults)(text, design, sample, index, engine, final)
     frame = pd.DataFrame(table, columns={"auc": ["AUC", "ci1", "ci2"]}.get(score, ["score"]))
     settings = np.array([engine.setting]) if values is None else values
     frame.insert(0, "setting" if engine.tuned is None else engine.tuned.column, settings)
@@ -281,11 +298,16 @@ def _pop_grid(method: str | Engine, options: dict) -> np.ndarray | None:
     return None if tuned is None or grid is None else reals(tuned.option, grid, tuned.low, tuned.high)
 
 
-def _score(score: str | None, use_auc: bool, K: int) -> str:
+def _score(score: str | None, use_auc: bool, K: int, classes: bool) -> str:
     """Return the score that is meant, if K groups have it."""
     if score is None:
-        score = "auc" if use_auc and K == 2 else "accuracy"
-    choice("score", score, ("auc", "accuracy", "logloss", "brier"))
+        score = "logloss" if not classes else "auc" if use_auc and K == 2 else "accuracy"
+    choice("score", score, ("auc", "accuracy", "logloss", "brier", "pnll"))
+    if not classes and score not in ("logloss", "pnll"):
+        text = f"score={score!r} is of classes, and the formula has no response; use 'logloss' or 'pnll'."
+        raise OptionError(text, argument="score")
+    if classes and score == "pnll":
+        raise OptionError("score='pnll' is of models without a response; use 'logloss'.", argument="score")
     if score == "auc" and K != 2:
         raise OptionError(f"score='auc' needs two response groups, not {K}; use 'accuracy'.", argument="score")
     return score

@@ -6,14 +6,14 @@ from typing import Any
 
 from bbl.checks import verb
 from bbl.errors import BBLError, ModelFileError
-from bbl.results import BBLResults
+from bbl.results import BBLResults, DensityResults
 from bbl.results.blocks import BiclusterResults
 from bbl.results.network import NetworkResults
 from bbl.storage import read_any
 
 __all__ = ["load"]
 
-KINDS: dict[str, Any] = {kind.kind: kind for kind in (BBLResults, NetworkResults, BiclusterResults)}
+KINDS: dict[str, Any] = {kind.kind: kind for kind in (BBLResults, DensityResults, NetworkResults, BiclusterResults)}
 
 
 @verb
@@ -26,7 +26,7 @@ def load(path: Any) -> Any:
 
     Returns
     -------
-    ClassifierResults or BiclusterResults
+    ModelResults or BiclusterResults
         Of the class that was saved (such as `BBLResults`), with the same numbers to the last bit; without training rows
         unless they were stored.
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+import inspect
+from collections.abc import Callable, Hashable, Mapping
+from functools import wraps
 from typing import Any
 
 import numpy as np
@@ -29,6 +31,17 @@ __all__ = [
 ]
 
 SEARCHES = ("accuracy", "information")
+ALIKE = """
+
+Parameters
+----------
+formula, data, k, epsilon, smooth, folds, seed, weights, missing, xlevels, verbose
+    As in `tan_hc`.
+
+Returns
+-------
+Structure
+"""  # what the verbs of other greedy searches say
 
 
 def checked_options(learner: str, given: Mapping[str, Any], names: tuple) -> dict[str, Any]:
@@ -193,6 +206,28 @@ def aode(
     return learn_structure("aode", prepare(formula, data, weights, missing, xlevels), {})  # type: ignore[return-value]
 
 
+def _climb(
+    learner: str,
+    formula: str,
+    data: Any,
+    k,
+    epsilon,
+    smooth,
+    folds,
+    seed,
+    *,
+    weights,
+    missing,
+    xlevels,
+    verbose,
+    **more,
+) -> Structure:
+    """Learn a structure by a greedy search, whose further options are `more`."""
+    given = {"k": k, "epsilon": epsilon, "smooth": smooth, **more}
+    prepared = prepare(formula, data, weights, missing, xlevels)
+    return learn_structure(learner, prepared, given, folds, seed, verbose)  # type: ignore[return-value]
+
+
 @verb
 def tan_hc(
     formula: str,
@@ -246,109 +281,48 @@ def tan_hc(
     >>> found.narcs, len(found.score_log)
     (5, 3)
     """
-    given = {"k": k, "epsilon": epsilon, "smooth": smooth}
-    prepared = prepare(formula, data, weights, missing, xlevels)
-    return learn_structure("tan_hc", prepared, given, folds, seed, verbose)  # type: ignore[return-value]
+    more = {"weights": weights, "missing": missing, "xlevels": xlevels, "verbose": verbose}
+    return _climb("tan_hc", formula, data, k, epsilon, smooth, folds, seed, **more)
 
 
-@verb
-def tan_hcsp(
-    formula: str,
-    data: Any,
-    k: int = 10,
-    epsilon: float = 0.01,
-    smooth: float = 0.0,
-    folds: Any = None,
-    seed: int | np.random.Generator | None = 0,
-    *,
-    weights: Any = None,
-    missing: str = "marginal",
-    xlevels: Mapping | None = None,
-    verbose: int = 1,
-) -> Structure:
+def _like_tan_hc(described: Callable[[], None]) -> Callable[..., Structure]:
+    """Return the verb of another greedy search, with the arguments and the return value of `tan_hc`."""
+
+    @wraps(described)
+    def learn_it(*args: Any, **named: Any) -> Structure:
+        given = signature.bind(*args, **named)
+        given.apply_defaults()
+        return _climb(described.__name__, **given.arguments)
+
+    signature = inspect.signature(tan_hc)
+    learn_it.__signature__ = signature  # type: ignore[attr-defined]
+    learn_it.__doc__ = inspect.cleandoc(described.__doc__ or "") + ALIKE
+    return verb(learn_it)
+
+
+@_like_tan_hc
+def tan_hcsp() -> None:
     """Learn a tree-augmented naive Bayes with super-parents by hill climbing (Keogh & Pazzani 2002).
 
     Each step finds the feature that does best as a parent of all features it can be one of, and adds the best of its
     arcs.
-
-    Parameters
-    ----------
-    formula, data, k, epsilon, smooth, folds, seed, weights, missing, xlevels, verbose
-        As in `tan_hc`.
-
-    Returns
-    -------
-    Structure
     """
-    given = {"k": k, "epsilon": epsilon, "smooth": smooth}
-    prepared = prepare(formula, data, weights, missing, xlevels)
-    return learn_structure("tan_hcsp", prepared, given, folds, seed, verbose)  # type: ignore[return-value]
 
 
-@verb
-def fssj(
-    formula: str,
-    data: Any,
-    k: int = 10,
-    epsilon: float = 0.01,
-    smooth: float = 0.0,
-    folds: Any = None,
-    seed: int | np.random.Generator | None = 0,
-    *,
-    weights: Any = None,
-    missing: str = "marginal",
-    xlevels: Mapping | None = None,
-    verbose: int = 1,
-) -> Structure:
+@_like_tan_hc
+def fssj() -> None:
     """Learn a semi-naive Bayes by forward selection and joining (Pazzani 1996).
 
     It starts from the class alone. Each step includes a feature, by itself or joined to features that are in.
-
-    Parameters
-    ----------
-    formula, data, k, epsilon, smooth, folds, seed, weights, missing, xlevels, verbose
-        As in `tan_hc`.
-
-    Returns
-    -------
-    Structure
     """
-    given = {"k": k, "epsilon": epsilon, "smooth": smooth}
-    prepared = prepare(formula, data, weights, missing, xlevels)
-    return learn_structure("fssj", prepared, given, folds, seed, verbose)  # type: ignore[return-value]
 
 
-@verb
-def bsej(
-    formula: str,
-    data: Any,
-    k: int = 10,
-    epsilon: float = 0.01,
-    smooth: float = 0.0,
-    folds: Any = None,
-    seed: int | np.random.Generator | None = 0,
-    *,
-    weights: Any = None,
-    missing: str = "marginal",
-    xlevels: Mapping | None = None,
-    verbose: int = 1,
-) -> Structure:
+@_like_tan_hc
+def bsej() -> None:
     """Learn a semi-naive Bayes by backward elimination and joining (Pazzani 1996).
 
     It starts from naive Bayes. Each step excludes a feature, or joins two groups of features.
-
-    Parameters
-    ----------
-    formula, data, k, epsilon, smooth, folds, seed, weights, missing, xlevels, verbose
-        As in `tan_hc`.
-
-    Returns
-    -------
-    Structure
     """
-    given = {"k": k, "epsilon": epsilon, "smooth": smooth}
-    prepared = prepare(formula, data, weights, missing, xlevels)
-    return learn_structure("bsej", prepared, given, folds, seed, verbose)  # type: ignore[return-value]
 
 
 @verb
@@ -385,6 +359,5 @@ def kdb(
     -------
     Structure
     """
-    given = {"k": k, "epsilon": epsilon, "smooth": smooth, "kdbk": kdbk, "search": search}
-    prepared = prepare(formula, data, weights, missing, xlevels)
-    return learn_structure("kdb", prepared, given, folds, seed, verbose)  # type: ignore[return-value]
+    more = {"weights": weights, "missing": missing, "xlevels": xlevels, "verbose": verbose}
+    return _climb("kdb", formula, data, k, epsilon, smooth, folds, seed, kdbk=kdbk, search=search, **more)

@@ -10,6 +10,7 @@ import numpy as np
 from bbl.api.network import checked_options, learn_structure
 from bbl.api.network_data import Prepared, formula_of, prepare
 from bbl.checks import choice, flag, generator, integer, near_match, real, verb
+from bbl.design.decisions import check_priors
 from bbl.errors import BBLTypeError, OptionError
 from bbl.networks.dag import Dag
 from bbl.networks.learners import LEARNERS
@@ -94,6 +95,7 @@ def lp(
     weights: Any = None,
     missing: str = "marginal",
     xlevels: Mapping | None = None,
+    priors: Any = None,
     seed: int | np.random.Generator | None = 0,
 ) -> NetworkResults:
     """Learn the parameters of a structure.
@@ -117,6 +119,8 @@ def lp(
         `awnb_bootstrap` is given.
     awnb_bootstrap : float, optional
         Share of the rows that each tree is grown on, drawn with replacement; 0.5 if only `awnb_trees` is given.
+    priors : mapping or Series by class, array_like of shape (K,), or ``"equal"``, optional
+        Class shares that predictions take in place of those of the training rows.
     seed : int, numpy.random.Generator or None, default 0
         For the rows of the trees.
 
@@ -148,9 +152,8 @@ def lp(
     recipe = _recipe(structure, smooth, manb_prior, wanbia, awnb_trees, awnb_bootstrap)
     prepared = prepare(formula_of(structure.class_var, _in_order(structure)), data, weights, missing, xlevels)
     shown = {"data": "data", "smooth": smooth, **_shown(weights, missing, recipe)}
-    return _fit(
-        structure, prepared, recipe, call_text("lp", {"structure": structure.learner or "by hand", **shown}), seed
-    )
+    call = call_text("lp", {"structure": structure.learner or "by hand", **shown})
+    return _fit(structure, prepared, recipe, call, seed, _shares(priors, prepared))
 
 
 @verb
@@ -168,6 +171,7 @@ def bnc(
     weights: Any = None,
     missing: str = "marginal",
     xlevels: Mapping | None = None,
+    priors: Any = None,
     seed: int | np.random.Generator | None = 0,
     verbose: int = 1,
 ) -> NetworkResults:
@@ -178,7 +182,7 @@ def bnc(
     learner : {"nb", "tan_cl", "tan_hc", "tan_hcsp", "fssj", "bsej", "kdb", "aode"}
     formula, data, weights, missing, xlevels
         As in `nb`.
-    smooth, manb_prior, wanbia, awnb_trees, awnb_bootstrap
+    smooth, manb_prior, wanbia, awnb_trees, awnb_bootstrap, priors
         As in `lp`.
     dag_args : dict, optional
         Arguments of the learner, such as ``{"score": "aic"}`` or ``{"k": 5, "folds": folds}``.
@@ -214,6 +218,7 @@ def bnc(
     folds = given.pop("folds", None)
     rng = generator(seed)
     prepared = prepare(formula, data, weights, missing, xlevels)
+    shares = _shares(priors, prepared)
     checked_options(learner, given, prepared.design.labels.names)
     early = Structure(prepared.design.labels.response, prepared.design.labels.names, (), learner)
     options = (manb_prior, wanbia, awnb_trees, awnb_bootstrap)
@@ -222,7 +227,7 @@ def bnc(
     recipe = _recipe(found, smooth, *options)
     arguments = {"learner": learner, "formula": formula, "data": "data", "smooth": smooth}
     call = call_text("bnc", {**arguments, **_shown(weights, missing, recipe)})
-    return _fit(found, prepared.only(found.features), recipe, call, rng)
+    return _fit(found, prepared.only(found.features), recipe, call, rng, shares)
 
 
 def _check_structure(structure: Any) -> None:
@@ -309,12 +314,22 @@ def local_dags(structure: Structure | AveragedStructure, names: tuple) -> list[D
     return [Dag(tuple((place[i], tuple(place[p] for p in ps)) for i, ps in d.families)) for d in structure.dags]
 
 
+def _shares(priors: Any, prepared: Prepared) -> np.ndarray | None:
+    """Check the class shares that are given."""
+    return None if priors is None else check_priors(priors, prepared.design.labels.groups)
+
+
 def _fit(
-    structure: Structure | AveragedStructure, prepared: Prepared, recipe: Recipe, call: str, seed: Any
+    structure: Structure | AveragedStructure,
+    prepared: Prepared,
+    recipe: Recipe,
+    call: str,
+    seed: Any,
+    priors: np.ndarray | None,
 ) -> NetworkResults:
     design, sample = prepared.design, prepared.sample
     dags = local_dags(structure, design.labels.names)
     averaged = isinstance(structure, AveragedStructure)
     found = fit(dags, sample, design.n_levels, prepared.K, recipe, generator(seed), averaged)
     parts = (structure, found.network, recipe, found.arcs, found.weights)
-    return NetworkResults(call, design, sample, prepared.index, *parts)
+    return NetworkResults(call, design, sample, prepared.index, *parts, priors=priors)

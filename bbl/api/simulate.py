@@ -16,7 +16,8 @@ from bbl.model.layout import Layout
 from bbl.model.pairwise import to_matrix
 from bbl.model.states import random_parameters, sample_groups, sample_states
 from bbl.parallel import progress_bar
-from bbl.results import BBLResults, CVResults, GroupParameters, SampleResults
+from bbl.report.tables import category_frame
+from bbl.results import CVResults, DensityResults, GroupParameters, SampleResults
 from bbl.stats.diagnostics import effective_sample_size, split_rhat
 
 __all__ = ["mcSample", "randompar", "randomsamp", "sample_xi"]
@@ -27,7 +28,7 @@ JUDGED = (20, 100)  # draws of a chain, and of all, from which that is more than
 
 @verb
 def mcSample(
-    fit: BBLResults | CVResults,
+    fit: DensityResults | CVResults,
     nsteps: int = 1000,
     *,
     nchains: int = 64,
@@ -40,7 +41,7 @@ def mcSample(
 
     Parameters
     ----------
-    fit : BBLResults or CVResults
+    fit : BBLResults, DensityResults or CVResults
     nsteps : int, default 1000
         Sweeps over all predictors.
     nchains : int, default 64
@@ -81,7 +82,7 @@ def mcSample(
     """
     if isinstance(fit, CVResults):
         fit = fit.model
-    if not isinstance(fit, BBLResults):
+    if not isinstance(fit, DensityResults):
         raise BBLTypeError(f"fit must be the result of bbl() or crossVal(); got {type(fit).__name__}.", argument="fit")
     nsteps, thin = integer("nsteps", nsteps, 1), integer("thin", thin, 1)
     nchains, keep, rng = integer("nchains", nchains, 1), flag("draws", draws), generator(seed)
@@ -147,12 +148,8 @@ def _label_rows(draws: np.ndarray, varies: np.ndarray, labels) -> pd.DataFrame:
     """Return draws (chains, draws, varying predictors) as a frame of categories."""
     codes = np.zeros((draws.shape[0] * draws.shape[1], len(varies)), dtype=np.intp)
     codes[:, varies] = draws.reshape(len(codes), -1)
-    return pd.DataFrame(
-        {
-            name: pd.Categorical.from_codes(codes[:, i], pd.Index(levels, dtype=object).infer_objects())
-            for i, (name, levels) in enumerate(zip(labels.names, labels.levels, strict=True))
-        }
-    )
+    columns = dict(zip(labels.names, zip(codes.T, labels.levels, strict=True), strict=True))
+    return category_frame(columns, pd.RangeIndex(len(codes)))
 
 
 def _predictor_levels(predictors: Any) -> tuple[list, list[list]]:

@@ -18,7 +18,7 @@ from bbl.model.states import sample_states
 from bbl.parallel import run_tasks
 from bbl.rows.sample import Sample
 
-__all__ = ["Covariances", "bootstrap", "covariances", "sandwich", "sandwich_of_shift"]
+__all__ = ["Covariances", "bootstrap", "covariances", "full_covariance", "sandwich", "sandwich_of_shift"]
 
 
 @dataclass(frozen=True)
@@ -100,6 +100,17 @@ def covariances(sample: Sample, estimate: Estimate, engine: Engine) -> Covarianc
         shift = _with_empty(parts, shift, [np.full_like(t, np.nan) for t in shift[0]])
     own = _with_empty(parts, own, [np.full_like(t, np.nan) for t in own[0]])
     return Covariances(layout, own, shift, _with_empty(parts, composite, (0.0, 0.0)))
+
+
+def full_covariance(sample: Sample, layout: Layout, engine: Engine) -> np.ndarray:
+    """Return the sandwich covariance (layout.size, layout.size) of all parameters of one group, from its rows."""
+    check_memory(8.0 * float(layout.size) ** 2, f"A covariance of {layout.size} parameters", "See bse, or tests().")
+    solved = engine.equations(sample.collapsed(layout.n_levels), layout)
+    found = Influence(solved.rows, layout, solved.site_theta, solved.lambda_, solved.lambdah)
+    out = np.zeros((layout.size, layout.size))
+    for psi, w in _blocks(found, solved.rows):
+        out += (psi.T * w) @ psi
+    return out
 
 
 def _with_empty(parts: list[Sample], found: list, nothing: object) -> list:

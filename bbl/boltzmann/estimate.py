@@ -17,6 +17,7 @@ from bbl.errors import ConvergenceWarning, DataError, OptionError
 from bbl.memory import check_memory
 from bbl.model.ais import annealed_log_z, annealing_seconds, annealing_start
 from bbl.model.elimination import log_sum
+from bbl.model.fields import pseudo_log_likelihood
 from bbl.model.layout import Layout
 from bbl.model.logz import approximate_log_z, exact_order, resolve_log_z
 from bbl.model.marginal import MarginalEnergy
@@ -101,6 +102,26 @@ class Estimate:
         with np.errstate(divide="ignore"):
             scores[silent] = np.log(self.class_prior)
         return scores
+
+    def log_density(self, energy: Callable, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
+        """Return ``ln sum_y P(y) P(x|y)`` of encoded rows, shape (n,), never calibrated; `energy` as in `scores_by`."""
+        scores = replace(self, calibration=None).scores_by(energy, codes, missing)
+        return np.logaddexp.reduce(scores, axis=1)
+
+    def pseudo_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
+        """Return the log pseudo-likelihood (n, K) of encoded rows under each group's model."""
+        layout, theta = self.parameters.layout, self.parameters.theta
+        return np.column_stack([pseudo_log_likelihood(layout, own, codes, missing) for own in theta])
+
+    def pnll(self, codes: np.ndarray, missing: np.ndarray | None, y: np.ndarray, weights: np.ndarray) -> float:
+        """Return the weighted mean of the negative log pseudo-likelihood of rows under their own groups' models."""
+        layout, theta, total = self.parameters.layout, self.parameters.theta, 0.0
+        for k, own in enumerate(theta):
+            rows = np.flatnonzero((y == k) & (weights > 0.0))
+            if len(rows):
+                part = None if missing is None else missing[rows]
+                total -= float(weights[rows] @ pseudo_log_likelihood(layout, own, codes[rows], part))
+        return total / float(weights.sum())
 
     @property
     def converged(self) -> bool:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
-from bbl.boltzmann.estimate import Estimate, estimate
+from bbl.boltzmann.estimate import Estimate
 from bbl.boltzmann.validation import validate
 from bbl.crossval import Scored
 from bbl.design.labels import Labels
@@ -15,6 +16,7 @@ from bbl.engines import BASELINE, Engine
 from bbl.errors import DataWarning
 from bbl.model.energy import energies
 from bbl.model.layout import Layout
+from bbl.model.moments import level_counts
 from bbl.rows.folds import Folds
 from bbl.rows.sample import Sample
 from bbl.stats.metrics import row_loss
@@ -30,16 +32,17 @@ LEVEL = 0.01
 NAIVE, SHARES = "naive Bayes", "the shares of the groups"
 
 
-def _worse(log_p: np.ndarray, others: Mapping[str, np.ndarray], y: np.ndarray, weights: np.ndarray) -> str:
-    """Return, in words, which log-losses are smaller than that of `log_p` (N, K) beyond chance; empty if none is.
+def _worse(scores: np.ndarray, others: Mapping[str, np.ndarray], y: np.ndarray, weights: np.ndarray) -> str:
+    """Return, in words, which log-losses are smaller than that of `scores` (N, K) beyond chance; empty if none is.
 
     That is by over 5 %, and over three standard errors of the mean difference, to which one more row that differs
-    by 1 is added.
+    by 1 is added. Of one group it is the log-loss of the rows.
     """
-    own, total = row_loss(log_p, y), weights.sum()
+    one = scores.shape[1] == 1
+    own, *references = (-s[:, 0] if one else row_loss(log_probabilities(s), y) for s in (scores, *others.values()))
+    total = weights.sum()
     found = []
-    for name, other in others.items():
-        reference = row_loss(other, y)
+    for name, reference in zip(others, references, strict=True):
         gap = own - reference
         mean, level = weights @ gap / total, weights @ reference / total
         if mean > max(SIGMAS * np.sqrt(weights @ (gap - mean) ** 2 + 1.0) / total, SLACK * level):
@@ -64,22 +67,36 @@ def warn_training(sample: Sample, result: Estimate, labels: Labels, engine: Engi
     rows = _probe(sample, layout, K)
     if not rows.n or layout.D > WIDEST:
         return
-    log_p = _log_p(result, rows)
-    others = {SHARES: np.broadcast_to(np.log(result.class_prior), log_p.shape)}
+    scores = _scores(result, rows)
+    log_share = np.log(result.class_prior)
+    others = {} if K == 1 else {SHARES: np.broadcast_to(log_share, scores.shape)}
     if layout.order > 1:
-        others = {NAIVE: _log_p(estimate(sample, layout, K, BASELINE), rows), **others}
-    found = _worse(log_p, others, rows.response, rows.weights)
+        others = {_naive(K): _naive_scores(sample, layout, log_share, rows), **others}
+    found = _worse(scores, others, rows.response, rows.weights)
     if found:
-        _warn(f"On the training rows the {found}", engine, layout, stacklevel)
+        _warn(f"On the training rows the {found}", engine, layout, K, stacklevel)
 
 
-def _log_p(result: Estimate, rows: Sample) -> np.ndarray:
+def _naive(K: int) -> str:
+    return NAIVE if K > 1 else "independent predictors"
+
+
+def _scores(result: Estimate, rows: Sample) -> np.ndarray:
     layout, theta = result.parameters.layout, result.parameters.theta
 
     def energy(codes: np.ndarray, _: None) -> np.ndarray:
         return np.column_stack([energies(codes, layout, own[None]) for own in theta])  # one matrix at a time
 
-    return log_probabilities(result.scores_by(energy, rows.codes))
+    return result.scores_by(energy, rows.codes)
+
+
+def _naive_scores(sample: Sample, layout: Layout, log_share: np.ndarray, rows: Sample) -> np.ndarray:
+    """Return the class scores (n, K) of `rows` under naive Bayes as `BASELINE` fits it to `sample`."""
+    scores, c = np.tile(log_share, (rows.n, 1)), BASELINE.prior_count
+    for i, n in enumerate(level_counts(sample, layout.n_levels, len(log_share))):
+        f = (n + c / n.shape[1]) / (n.sum(axis=1, keepdims=True) + c)
+        scores += np.log(f).T[rows.codes[:, i]]
+    return scores
 
 
 def warn_validation(
@@ -94,29 +111,33 @@ def warn_validation(
     stacklevel: int = 3,
 ) -> None:
     """Warn where the validation log-loss of `scores` (N, K) is above that of naive Bayes, or of the groups' shares."""
-    share = np.array([np.bincount(sample.response, train, len(labels.groups)) for train in folds.train])
+    K = len(labels.groups)
+    share = np.array([np.bincount(sample.response, train, K) for train in folds.train])
     with np.errstate(divide="ignore"):
-        others = {SHARES: np.log(share / share.sum(axis=1, keepdims=True))[scored.fold]}
-    fitted = engine.layout(sample, layout)
+        shares = np.log(share / share.sum(axis=1, keepdims=True))[scored.fold]
+    others, fitted = {} if K == 1 else {SHARES: shares}, engine.layout(sample, layout)
     if fitted.order > 1:
         rng = np.random.default_rng(0)  # which naive Bayes does not use
-        naive = validate(sample, labels, layout, BASELINE, None, folds, log_z="auto", workers=workers, rng=rng)
-        others = {NAIVE: log_probabilities(naive.scores[0]), **others}
-    found = _worse(log_probabilities(scores), others, scored.y, scored.weights)
+        told: dict[str, Any] = {"log_z": "auto", "workers": workers, "rng": rng, "judge": scored.judge}
+        naive = validate(sample, labels, layout, BASELINE, None, folds, **told)
+        others = {_naive(K): naive.scores[0], **others}
+    found = _worse(scores, others, scored.y, scored.weights)
     if found:
-        _warn(f"On the validated rows the {found}", engine, fitted, stacklevel)
+        _warn(f"On the validated rows the {found}", engine, fitted, K, stacklevel)
 
 
-def _warn(what: str, engine: Engine, layout: Layout, stacklevel: int) -> None:
-    remedies = ["Calibrate them (calibrate='offset' or 'temperature')"]
+def _warn(what: str, engine: Engine, layout: Layout, K: int, stacklevel: int) -> None:
+    remedies = ["Calibrate them (calibrate='offset' or 'temperature')"] if K > 1 else []
     if engine.tuned is not None:
         name = engine.tuned.option
         remedies.append(f"choose {name} by log-loss (crossVal with score='logloss', or {name}='cv')")
     if layout.order > 1:
         remedies.append("take method='naive'")
+    of_groups = " and predicted groups may be" * (K > 1)
+    remedy = ", or ".join(remedies)
     warnings.warn(
-        f"{what}: ln Z, the penalty or the formula does not suit these data, so that probabilities are off and "
-        f"predicted groups may be. {', or '.join(remedies)}.",
+        f"{what}: ln Z, the penalty or the formula does not suit these data, so that probabilities are off{of_groups}. "
+        f"{remedy[:1].upper()}{remedy[1:]}.",
         DataWarning,
         stacklevel=stacklevel + 1,
     )

@@ -14,7 +14,7 @@ from bbl.model.godambe import Influence
 from bbl.model.layout import Layout
 from bbl.model.moments import level_counts, usable_weight
 from bbl.model.pairwise import from_matrix, to_matrix
-from bbl.model.strata import MOST, coupling_family, field_family
+from bbl.model.strata import MOST, coupling_family, field_family, pair_strata
 from bbl.model.unpenalised import cell_counts, unpenalised
 from bbl.rows.sample import Sample
 from bbl.stats.exact import PowerSeries
@@ -49,7 +49,7 @@ class Kind(IntEnum):
         )[self]
 
 
-Family = Callable[[int], PowerSeries | None]
+Family = Callable[[int, bool], PowerSeries | None]
 
 
 @dataclass(frozen=True)
@@ -81,20 +81,34 @@ class Evidence:
     def _families(self) -> dict[int, PowerSeries | None]:
         return {}
 
-    def family(self, k: int) -> PowerSeries | None:
-        """Return the conditional distribution of parameter `k` where it is estimable; None if that tells nothing."""
+    @cached_property
+    def _strata(self) -> dict[int, np.ndarray | None]:
+        return {}
+
+    def family(self, k: int, finite: bool) -> PowerSeries | None:
+        """Return the conditional distribution of parameter `k`; None if that tells nothing.
+
+        If `finite`, given that its estimate is.
+        """
         if k not in self._families:
             layout = self.layout
             if k < layout.D:
                 i = int(np.searchsorted(layout.start, k, side="right")) - 1
-                found = field_family(self.rows, layout, i, k - int(layout.start[i]) + 1)
+                self._families[k] = field_family(self.rows, layout, i, k - int(layout.start[i]) + 1)
             else:
                 p = int(np.searchsorted(layout.pair_start, k, side="right")) - 1
-                i, j = (int(v) for v in layout.pairs[p])
-                a, b = divmod(k - int(layout.pair_start[p]), int(layout.n_levels[j]) - 1)
-                found = coupling_family(self.rows, layout, i, a + 1, j, b + 1)
-            self._families[k] = None if found is None else found.inside()
-        return self._families[k]
+                self._families[k] = self._coupling(p, k - int(layout.pair_start[p]))
+        found = self._families[k]
+        return found.inside() if finite and found is not None else found
+
+    def _coupling(self, p: int, at: int) -> PowerSeries | None:
+        i, j = (int(v) for v in self.layout.pairs[p])
+        if p not in self._strata:
+            self._strata.clear()  # of one pair after the other
+            self._strata[p] = pair_strata(self.rows, self.layout, i, j)
+        number = self._strata[p]
+        a, b = divmod(at, int(self.layout.n_levels[j]) - 1)
+        return None if number is None else coupling_family(self.rows, number, i, a + 1, j, b + 1)
 
 
 def variances(terms: list[np.ndarray]) -> np.ndarray:
@@ -161,7 +175,7 @@ class Comparison:
         Covariance of every table; empty where nothing has a normal distribution.
     kind : ndarray of int8, shape (layout.size,)
     family : callable
-        Number of a parameter to its exact conditional distribution.
+        Number of a parameter, and whether given a finite estimate, to its exact conditional distribution.
     own_limits : bool
         Whether that is the distribution of what `theta` estimates, and gives limits too; else only of it being zero.
     """
@@ -178,7 +192,7 @@ class Comparison:
         """Distributions of the parameters that have an exact test."""
         found = {}
         for k in np.flatnonzero(self.kind == Kind.EXACT):
-            family = self.family(int(k))
+            family = self.family(int(k), True)
             if family is not None and len(family.log_c) > 1:
                 found[int(k)] = family
         return found
@@ -231,7 +245,8 @@ class Comparison:
         -------
         statistic, df, p : ndarray
             Joint Wald test of those parameters of a table that have one; where none has, the smallest exact p-value
-            times their number, without a statistic.
+            times their number, without a statistic. That takes no finite estimates: rows of which two levels never
+            go together, though expected to, tell of an interaction whatever its strength.
         words : ndarray of str
             How it was tested, or why it was not.
         """
@@ -248,18 +263,21 @@ class Comparison:
         statistic[tested], df[tested], p[tested] = wald(parts, blocks)
         table_of = np.repeat(np.arange(len(count)), np.diff(cuts))
         alone: dict[int, list[float]] = {}
-        for k in self.exact:
-            if not count[table_of[k]]:
-                alone.setdefault(int(table_of[k]), []).append(self.p[k])
-        for k, found in alone.items():
-            p[k], df[k] = min(1.0, min(found) * len(found)), len(found)
-        return statistic, df, p, self._words(cuts, df)
+        for k in np.flatnonzero((count[table_of] == 0) & ~_crowded(layout)):
+            family = self.family(int(k), False)
+            if family is not None and len(family.log_c) > 1:
+                alone.setdefault(int(table_of[k]), []).append(family.p())
+        for at, found in alone.items():
+            p[at], df[at] = min(1.0, min(found) * len(found)), len(found)
+        return statistic, df, p, self._words(cuts, count, df)
 
-    def _words(self, cuts: np.ndarray, df: np.ndarray) -> np.ndarray:
+    def _words(self, cuts: np.ndarray, count: np.ndarray, df: np.ndarray) -> np.ndarray:
         size = np.diff(cuts)
         # what cannot be estimated is said of a table only if it is all there is
         least = np.minimum.reduceat(np.append(self.verdict, Kind.ABSENT), cuts[:-1])
-        words = np.array([kind.text for kind in Kind], dtype=object)[np.where(size > 0, least, Kind.ABSENT)]
+        kinds = np.where(size > 0, least, Kind.ABSENT)
+        kinds[(df > 0) & (count == 0)] = Kind.EXACT
+        words = np.array([kind.text for kind in Kind], dtype=object)[kinds]
         for k in np.flatnonzero((df > 0) & (df < size)):
             words[k] += f", {df[k]} of {size[k]}"
         return words
@@ -271,8 +289,8 @@ def of_group(group: Evidence) -> Comparison:
 
 
 def _difference(one: Evidence, other: Evidence) -> Family:
-    def family(k: int) -> PowerSeries | None:
-        mine, theirs = one.family(k), other.family(k)
+    def family(k: int, finite: bool) -> PowerSeries | None:
+        mine, theirs = one.family(k, finite), other.family(k, finite)
         return None if mine is None or theirs is None else mine.less(theirs)
 
     return family
@@ -302,5 +320,5 @@ def compare_pooled(groups: list[Evidence], pooled: Evidence) -> list[Comparison]
     return out
 
 
-def _no_family(k: int) -> None:
+def _no_family(k: int, finite: bool) -> None:
     return None

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -29,7 +30,8 @@ RULES = ("cv", "cv-1se")
 NFOLD = 5
 FIRST = 3  # settings of the coarse grid that are fitted before any is judged
 RISEN = 1.1  # two settings in a row whose loss is this much above the least end the search
-NEAR = 1.03  # the neighbours of settings whose loss is this near to the least are tried too, and they are fitted again
+NEAR = 1.03  # the neighbours of settings whose loss is this near to the least are tried too
+BEST = 3  # so many of these, the best, are fitted again
 TIE = 1e-4  # where that is less than so much log-loss, it makes no difference
 
 
@@ -79,13 +81,19 @@ def tune(
     ----------
     rule : {"cv", "cv-1se"} or None
         The setting of least log-loss, or the simplest within one standard error of it; None keeps the engine's own.
+        Of one group without classes it is the log pseudo-likelihood of rows that counts.
     calibrate : {"none", "offset", "temperature"}
         Scores are calibrated before they are compared, each fold by the others.
     """
     tuned = engine.tuned
     values = np.array(tuned.grid) if rule is not None and tuned is not None else None
     folds = shuffled_folds(sample, NFOLD, rng)
-    run = partial(validate, sample, labels, layout, engine, folds=folds, log_z=log_z, workers=workers, rng=rng)
+    judge = "class_scores" if len(labels.groups) > 1 else "pseudo_scores"
+    common: dict[str, Any] = {"folds": folds, "log_z": log_z, "workers": workers, "rng": rng, "judge": judge}
+
+    def run(values: np.ndarray | None, **more: Any) -> Validated:
+        return validate(sample, labels, layout, engine, values, **common, **more)
+
     if tuned is not None and values is not None and engine.stepwise:
         fitted = engine.layout(sample, layout)
         trails: list[list[dict]] = [[{} for _ in labels.groups] for _ in range(NFOLD)]
@@ -140,7 +148,8 @@ def _search(
     if rest:
         loss = fit(rest)
     if (NEAR - 1.0) * np.nanmin(loss) > TIE:
-        fit([k for k, own in zip(tried, loss, strict=True) if own <= NEAR * np.nanmin(loss)])
+        best = [list(tried)[at] for at in np.argsort(loss, kind="stable")[:BEST] if loss[at] <= NEAR * np.nanmin(loss)]
+        fit(best)
     order = sorted(tried)
     scores, found = np.array([tried[k] for k in order]), [text for each in scored for text in each.found]
     return grid[order], replace(scored[0], scores=scores, found=found)

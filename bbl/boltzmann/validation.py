@@ -52,11 +52,12 @@ def validate(
     rng: np.random.Generator,
     progress: Callable | None = None,
     trails: Sequence[Trail] | None = None,
+    judge: str = "class_scores",
 ) -> Validated:
     """Fit every setting on every fold; the settings of a fold share warm starts or one eigendecomposition.
 
     With `trails`, one for each fold, settings are fitted just well enough to compare them, see `Engine.compare`; the
-    trails get what was fitted.
+    trails get what was fitted. `judge` is the method of `Estimate` that scores rows.
     """
     K, nfold = len(labels.groups), len(folds)
     fitted = engine.layout(sample, layout)
@@ -65,7 +66,7 @@ def validate(
     guard_memory(sample.n, fitted, K, engine, values, min(workers, nfold), folds=nfold)
     fit = partial(_fit_fold, labels, layout, engine, values, log_z)
     own = list(zip(rng.spawn(nfold), [None] * nfold if trails is None else trails, strict=True))
-    scored = cross_validate(sample, folds, fit, own, workers=workers, progress=progress)
+    scored = cross_validate(sample, folds, fit, own, judge=judge, workers=workers, progress=progress)
     if trails is not None and values is not None:
         for fits, trail in zip(scored.fits, trails, strict=True):
             _extend(trail, values, fits)

@@ -16,8 +16,11 @@ from bbl.cli.options import engine_options
 from bbl.cli.tables import MISSING_TEXTS, STDIN, model_levels, model_types, read_table
 from bbl.errors import OptionError
 from bbl.results.classifier import ClassifierResults
+from bbl.results.density import DensityResults
 
 __all__ = ["run"]
+
+Model = ClassifierResults | DensityResults
 
 
 def run(args: argparse.Namespace) -> None:
@@ -78,7 +81,9 @@ def _network(args: argparse.Namespace, data: pd.DataFrame) -> tuple[ClassifierRe
     return fit, shown, lambda: fit.plot().figure
 
 
-def _finish(args: argparse.Namespace, fit: ClassifierResults, shown: dict[str, Any], draw: Any) -> None:
+def _finish(
+    args: argparse.Namespace, fit: ClassifierResults | DensityResults, shown: dict[str, Any], draw: Any
+) -> None:
     """Save, draw, and show or predict what was asked for."""
     if args.save is not None:
         fit.save(args.save)
@@ -126,10 +131,15 @@ def save_figure(draw: Any, path: Path) -> None:
     note(f"The figure is in {path}")
 
 
-def _predict(fit: ClassifierResults, args: argparse.Namespace) -> None:
+def _predict(fit: Model, args: argparse.Namespace) -> None:
+    """Write the predictions of new rows; without classes their log-probabilities."""
     newdata = read_table(args.newdata, _missing_texts(args), model_types(fit.design), model_levels(fit.design))
     newdata = newdata.rename(columns={str(factor.name): factor.name for factor in fit.design.predictors})
-    fit.predict(newdata, type=args.type, unseen=args.unseen).to_csv(sys.stdout, index=False, lineterminator="\n")
+    if isinstance(fit, ClassifierResults):
+        rows = fit.predict(newdata, type=args.type, unseen=args.unseen)
+    else:
+        rows = fit.score_samples(newdata, args.unseen)
+    rows.to_csv(sys.stdout, index=False, lineterminator="\n")
 
 
 def _missing_texts(args: argparse.Namespace) -> tuple[str, ...]:

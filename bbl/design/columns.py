@@ -16,7 +16,7 @@ from bbl.errors import BBLTypeError, DataError, DataWarning, LevelError
 from bbl.memory import check_memory
 
 __all__ = [
-    "check_groups",
+    "NO_RESPONSE",
     "check_levels",
     "check_size",
     "check_variable",
@@ -26,11 +26,13 @@ __all__ = [
     "mark_rows",
     "missing_rows",
     "read_column",
+    "read_response",
     "refuse_missing",
 ]
 
 FEW, LARGE = 20, 100  # distinct values that always pass as levels; levels that are warned of where they are rare:
 RARE = 6  # fewer observations per level than this
+NO_RESPONSE = Factor(None, ("all",), ("string",), False)  # of a formula without one: all rows are one group
 
 
 def given_levels(xlevels: Mapping | None, terms: FormulaTerms) -> dict[Hashable, Factor]:
@@ -42,7 +44,7 @@ def given_levels(xlevels: Mapping | None, terms: FormulaTerms) -> dict[Hashable,
             f"xlevels must be a dict of column names to lists of levels; got {type(xlevels).__name__}.",
             argument="xlevels",
         )
-    used = (terms.response, *terms.predictors)
+    used = terms.columns
     for name in xlevels:
         if name not in used:
             hint = near_match(name, used) or "."
@@ -81,7 +83,7 @@ def refuse_missing(column: Column) -> None:
 def kept_rows(frame: Frame, terms: FormulaTerms, counts: np.ndarray, missing: str) -> tuple[np.ndarray, int]:
     """Return the rows that are used, and the weight of those dropped for missing values."""
     keep = np.flatnonzero(counts > 0)
-    return _drop(frame, (terms.response, *terms.predictors), keep, counts) if missing == "drop" else (keep, 0)
+    return _drop(frame, terms.columns, keep, counts) if missing == "drop" else (keep, 0)
 
 
 def _drop(frame: Frame, names: Iterable[Hashable], keep: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, int]:
@@ -137,6 +139,20 @@ def read_column(
     return factor, factor.encode(column, argument=argument, skip_missing=missing in ("marginal", None))[0], is_missing
 
 
+def read_response(
+    frame: Frame, terms: FormulaTerms, keep: np.ndarray, given: dict, declared: bool, missing: str
+) -> tuple[Factor, np.ndarray]:
+    """Return the response's factor and codes; -1 where it may be, and is, unknown."""
+    if terms.response is None:
+        return NO_RESPONSE, np.zeros(len(keep), dtype=np.intp)
+    response, codes, blank = read_column(frame, terms.response, keep, given, None, declared, missing)
+    _check_groups(response, codes, declared)
+    y = codes.astype(np.intp)
+    if blank is not None:
+        y[blank] = -1
+    return response, y
+
+
 def level_counts(frame: Frame, names: list[Hashable], keep: np.ndarray, xlevels: Mapping | None) -> list[int]:
     """Return how many levels columns have, at least 2, without judging them."""
     out = []
@@ -153,7 +169,7 @@ def level_counts(frame: Frame, names: list[Hashable], keep: np.ndarray, xlevels:
     return out
 
 
-def check_groups(response: Factor, y: np.ndarray, declared: bool) -> None:
+def _check_groups(response: Factor, y: np.ndarray, declared: bool) -> None:
     if len(response.levels) < 2:
         raise DataError(
             f"the response {response.name!r} has the single level {response.levels[0]!r}, so there is nothing to "

@@ -12,7 +12,7 @@ import pandas as pd
 
 from bbl.checks import choice, flag
 from bbl.design.columns import (
-    check_groups,
+    NO_RESPONSE,
     check_levels,
     check_size,
     check_variable,
@@ -22,6 +22,7 @@ from bbl.design.columns import (
     mark_rows,
     missing_rows,
     read_column,
+    read_response,
     refuse_missing,
 )
 from bbl.design.factors import Factor, factorise
@@ -48,7 +49,7 @@ class Design:
     terms : FormulaTerms
         The formula, read.
     response : Factor
-        The response and its groups.
+        The response and its groups; without a response, the factor of no name whose one level is ``"all"``.
     predictors : tuple of m Factors
         In the order of ``terms.predictors``.
     missing : {"raise", "drop", "level", "marginal"}
@@ -65,6 +66,11 @@ class Design:
     missing: str = "raise"
     incomplete: int = 0
     declared: bool = False
+
+    @property
+    def classes(self) -> bool:
+        """Whether there is a response, and so classes to predict."""
+        return self.response.name is not None
 
     @property
     def pairs(self) -> np.ndarray:
@@ -99,6 +105,7 @@ class Design:
         declared: bool = False,
         order: int = 2,
         whole: bool = True,
+        one_sided: bool = False,
     ) -> tuple[Design, Sample, pd.Index]:
         """Read a formula against data, collect the levels, and encode the rows.
 
@@ -129,6 +136,8 @@ class Design:
             The most predictors in a term that the engine takes (`Engine.order`).
         whole : bool, default True
             Whether weights have to be whole numbers (`Engine.weights`).
+        one_sided : bool, default False
+            Whether the formula may be without a response; then all rows are of group 0.
 
         Returns
         -------
@@ -162,22 +171,19 @@ class Design:
         choice("missing", missing, MISSING)
         flag("declared", declared)
         named, counts = named_weights(weights, frame, data, whole)
-        terms = parse(formula, frame.columns, () if named is None else (named,), order, empty=declared)
+        exclude = () if named is None else (named,)
+        terms = parse(formula, frame.columns, exclude, order, empty=declared, one_sided=one_sided)
         m = len(terms.predictors)
         if announce is not None and m > MANY and terms.interactions.count(2) == m * (m - 1) // 2:
             used = np.flatnonzero(counts > 0)
-            sizes = level_counts(frame, [terms.response, *terms.predictors], used, xlevels)
-            announce(len(used), sizes[0], np.array(sizes[1:]))
+            sizes = level_counts(frame, terms.columns, used, xlevels)
+            announce(len(used), sizes[0] if len(sizes) > m else 1, np.array(sizes[-m:]))
         keep, incomplete = kept_rows(frame, terms, counts, missing)
         index = frame.index
         if len(keep) < frame.n:
             counts, index = counts[keep], index[keep]
         given = given_levels(xlevels, terms)
-        response, y, blank = read_column(frame, terms.response, keep, given, None, declared, missing)
-        check_groups(response, y, declared)
-        y = y.astype(np.intp)
-        if blank is not None:
-            y[blank] = -1
+        response, y = read_response(frame, terms, keep, given, declared, missing)
         read = (read_column(frame, name, keep, given, missing, declared) for name in terms.predictors)
         codes = np.empty((len(keep), len(terms.predictors)), dtype=np.uint8)
         factors, is_missing = [], None
@@ -206,10 +212,14 @@ class Design:
 
     def groups(self, data: Any) -> np.ndarray:
         """Return the group of every row of the training data as codes, shape (n,); 0 where it is missing or none."""
+        if not self.classes:
+            return np.zeros(to_frame(data).n, dtype=np.intp)
         column = factorise(self.response.name, to_frame(data).column(self.response.name), "keep")
         return self.response.encode(column, "ignore", skip_missing=True)[0].astype(np.intp)
 
-    def encode(self, newdata: Any, unseen: str = "raise") -> tuple[np.ndarray, np.ndarray | None]:
+    def encode(
+        self, newdata: Any, unseen: str = "raise", missing: str | None = None
+    ) -> tuple[np.ndarray, np.ndarray | None]:
         """Encode the predictors of new data by column name; other columns, and the response, are not looked at.
 
         Parameters
@@ -217,6 +227,8 @@ class Design:
         newdata : DataFrame (pandas, polars), pyarrow Table or dict of columns
         unseen : {"raise", "ignore"}, default "raise"
             Whether a level that the model does not know is an error, or is as good as missing.
+        missing : {"raise", "drop", "level", "marginal"}, optional
+            What is done with missing values; as in the fit by default.
 
         Returns
         -------
@@ -239,16 +251,16 @@ class Design:
         choice("unseen", unseen, ("raise", "ignore"))
         frame = to_frame(newdata, "newdata")
         codes = np.empty((frame.n, len(self.predictors)), dtype=code_dtype(self.n_levels))
-        missing = None
+        policy, blank = missing or self.missing, None
         for i, factor in enumerate(self.predictors):
             column = factorise(factor.name, frame.column(factor.name), "keep")
-            if self.missing == "raise":
+            if policy == "raise":
                 refuse_missing(column)
-            skip_missing = self.missing != "level"
+            skip_missing = policy != "level"
             codes[:, i], strange = factor.encode(column, unseen, "newdata", skip_missing=skip_missing)
-            missing = mark_rows(missing, codes.shape, i, strange)
-            missing = mark_rows(missing, codes.shape, i, column.missing() if skip_missing else None)
-        return codes, missing
+            blank = mark_rows(blank, codes.shape, i, strange)
+            blank = mark_rows(blank, codes.shape, i, column.missing() if skip_missing else None)
+        return codes, blank
 
     def dropped(self, newdata: Any) -> np.ndarray | None:
         """Return which rows of new data have a missing predictor, if such rows are to be dropped, shape (n,)."""
@@ -262,6 +274,8 @@ class Design:
         With declared levels and ``missing="marginal"`` a missing group is -1, elsewhere it is an error.
         """
         frame = to_frame(data, "newdata")
+        if not self.classes:
+            return np.zeros(frame.n, dtype=np.intp)
         column = factorise(self.response.name, frame.column(self.response.name), "keep")
         if not (self.declared and self.missing == "marginal"):
             refuse_missing(column)
@@ -269,6 +283,18 @@ class Design:
         if (blank := column.missing()) is not None:
             y[blank] = -1
         return y
+
+    def known_groups(self, newdata: Any) -> np.ndarray:
+        """Return the group of each row of new data as codes, shape (n,); -1 where the response is not known."""
+        frame = to_frame(newdata, "newdata")
+        if not self.classes:
+            return np.zeros(frame.n, dtype=np.intp)
+        if not frame.has(self.response.name):
+            return np.full(frame.n, -1)
+        column = factorise(self.response.name, frame.column(self.response.name), "keep")
+        y = self.response.encode(column, argument="newdata", skip_missing=True)[0].astype(np.intp)
+        blank = column.missing()
+        return y if blank is None else np.where(blank, -1, y)
 
     def index(self, newdata: Any) -> pd.Index:
         """Return the row labels of new data: its index, or 0..n-1 for tables that have none."""
@@ -282,7 +308,7 @@ class Design:
         """
         return {
             "formula": self.terms.text,
-            "response": factor_to_dict(self.response),
+            "response": factor_to_dict(self.response) if self.classes else "none",
             "predictors": [factor_to_dict(f) for f in self.predictors],
             **terms_to_dict(self.terms.interactions, len(self.predictors)),
             "missing": self.missing,
@@ -301,7 +327,7 @@ class Design:
         """
         try:
             declared = flag("declared", stored.get("declared", False))
-            response = factor_from_dict(stored["response"])
+            response = NO_RESPONSE if stored["response"] == "none" else factor_from_dict(stored["response"])
             predictors = tuple(factor_from_dict(f, 2 - declared) for f in stored["predictors"])
             names = tuple(f.name for f in predictors)
             terms = FormulaTerms(stored["formula"], response.name, names, terms_from_dict(stored, len(names)))

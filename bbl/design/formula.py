@@ -42,7 +42,7 @@ class FormulaTerms:
     text : str
         The formula as it was given.
     response : hashable
-        Name of the response column.
+        Name of the response column; None if there is none.
     predictors : tuple of length m
         Names of the predictors, in order of appearance.
     interactions : Interactions
@@ -53,6 +53,11 @@ class FormulaTerms:
     response: Hashable
     predictors: tuple[Hashable, ...]
     interactions: Interactions
+
+    @property
+    def columns(self) -> list[Hashable]:
+        """The columns that the formula uses: the response, if there is one, and the predictors."""
+        return [*([] if self.response is None else [self.response]), *self.predictors]
 
     @property
     def terms(self) -> tuple[np.ndarray, ...]:
@@ -76,6 +81,7 @@ def parse(
     exclude: Collection[Hashable] = (),
     order: int | None = 2,
     empty: bool = False,
+    one_sided: bool = False,
 ) -> FormulaTerms:
     """Read a formula.
 
@@ -98,6 +104,8 @@ def parse(
         The most predictors in a term that the engine takes (`Engine.order`); None for any number.
     empty : bool, default False
         Whether the formula may be without predictors.
+    one_sided : bool, default False
+        Whether it may be without a response: ``"~ a + b"``.
 
     Returns
     -------
@@ -128,7 +136,7 @@ def parse(
             f"formula must be a string such as 'y ~ a + b'; got {type(formula).__name__}.", argument="formula"
         )
     try:
-        return _parsed(formula, columns, exclude, order, empty)
+        return _parsed(formula, columns, exclude, order, empty, one_sided)
     except FormulaError as error:
         if (name := _bare(formula, columns)) is None:
             raise
@@ -144,23 +152,24 @@ def _bare(formula: str, columns: Iterable[Hashable]) -> str | None:
 
 
 def _parsed(
-    formula: str, columns: Sequence[Hashable], exclude: Collection[Hashable], order: int | None, empty: bool
+    formula: str,
+    columns: Sequence[Hashable],
+    exclude: Collection[Hashable],
+    order: int | None,
+    empty: bool,
+    one_sided: bool,
 ) -> FormulaTerms:
     """Return what `parse` does."""
     if len(formula) > LONGEST:
         _fail(formula, f"it has {len(formula):,} characters", f"At most {LONGEST:,} are read; use '.' for all columns")
     text, aliases = _sanitise(formula)
     tree = _tree(formula, text)
-    if _symbol(tree) != "~" or len(tree.args) != 2:
+    if _symbol(tree) != "~" or len(tree.args) != 2 - (one_sided and len(tree.args) == 1):
         _fail(formula, "it must have a response, '~', and predictors", EXAMPLE)
-    left, right = tree.args
     names = _Names(formula, columns, exclude, aliases)
-    if _symbol(left) is not None or left.kind.value != "name":
-        _fail(formula, "the response must be the name of one column", "Put an unusual name in backticks, as in `1`")
-    names.response = names.find(left.token)
-    if names.response in exclude:
-        _fail(formula, f"{names.response!r} holds the weights and cannot be the response", "Take another column")
-    found = _evaluate(right, names)
+    if len(tree.args) == 2:
+        names.response = _response(tree.args[0], names)
+    found = _evaluate(tree.args[-1], names)
     kept, left_terms = found.predictors(), found.interactions()
     predictors = tuple(names.columns[k] for k in kept)
     names.check(predictors, empty)
@@ -170,6 +179,19 @@ def _parsed(
     if order is not None and terms.order > order:
         _refuse_order(terms, order)
     return terms
+
+
+def _response(left: Any, names: _Names) -> Hashable:
+    """Return the column on the left of the tilde."""
+    if _symbol(left) is not None or left.kind.value != "name":
+        text = "the response must be the name of one column"
+        _fail(names.formula, text, "Put an unusual name in backticks, as in `1`")
+    response = names.find(left.token)
+    if response is None:
+        _fail(names.formula, "the response is a column without a name", "Rename it")
+    if response in names.exclude:
+        _fail(names.formula, f"{response!r} holds the weights and cannot be the response", "Take another column")
+    return response
 
 
 def _refuse_order(terms: FormulaTerms, order: int) -> NoReturn:
@@ -299,7 +321,7 @@ class _Names:
     def rest(self) -> np.ndarray:
         """Return the numbers of all columns that ``.`` stands for."""
         if self._rest is None:
-            left_out = {self.response, *self.exclude}
+            left_out = {*self.exclude, *([] if self.response is None else [self.response])}
             self._rest = np.array(sorted(self.number(c) for c in self.available if c not in left_out), dtype=np.int64)
         return self._rest
 
@@ -324,7 +346,7 @@ class _Names:
         if not predictors and not empty:
             _fail(self.formula, "no predictors are left", "Name at least one column on the right of '~'")
         taken = set(predictors)
-        if self.response in taken:
+        if self.response is not None and self.response in taken:
             _fail(self.formula, f"the response {self.response!r} is also a predictor", "Drop it", self.response)
         if both := taken.intersection(self.exclude):
             column = both.pop()

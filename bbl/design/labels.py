@@ -15,7 +15,7 @@ class Labels:
     Attributes
     ----------
     response : hashable
-        Name of the response column.
+        Name of the response column; None for one group without a response.
     groups : tuple of length K
         Response levels, in the order of the parameter rows.
     names : tuple of length m

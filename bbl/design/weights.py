@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 
 from bbl.checks import near_match
-from bbl.design.frames import Frame
+from bbl.design.frames import Frame, to_frame
 from bbl.errors import BBLTypeError, DataError
 
-__all__ = ["check_weights", "named_weights"]
+__all__ = ["check_weights", "data_weights", "named_weights"]
 
 MOST = 2.0**53  # sums of weights are exact in float64 up to here
 
@@ -108,3 +108,8 @@ def check_weights(weights: Any, n: int, argument: str = "weights", data: Any = N
     if not 0 < clean.sum() <= MOST:
         fail("are all zero" if not clean.any() else f"sum to {clean.sum():g}, more than can be counted")
     return clean
+
+
+def data_weights(weights: Any, newdata: Any) -> np.ndarray:
+    """Return the weights (n,) of new rows, of any size: of one of their columns, an array, or all ones."""
+    return named_weights(weights, to_frame(newdata, "newdata"), newdata, whole=False)[1]

@@ -25,6 +25,7 @@ __all__ = ["PseudoLikelihood"]
 
 HARMLESS = 1e-6  # one that moves coefficients in the fourth decimal at most: no reason for a warning
 COMPARED, CLOSER = 3e-4, 1e-5  # gradient norms that are enough to compare penalties, and those that come close
+FALLEN = 1.84  # power of the tolerance that the probability of an absent level has when a solver stops
 MANY = 99  # order up to which terms are read
 MOST_LEVELS = 65535  # that the kernel takes
 SURE, ROWS = 10.0, 4096  # log odds at which a predictor is all but certain; rows at a time
@@ -180,9 +181,9 @@ class PseudoLikelihood(Engine):
     ) -> list[EngineFit]:
         """Fit one group at each penalty of `values`, well enough to compare them.
 
-        The first fit of all is exact, so that fields without a finite optimum end where those of `path` do. The others
-        start on the line through the nearest fits, in the logarithm of the penalty, and stop at a looser tolerance, in
-        single precision. Penalties of the `trail` are fitted again, more exactly.
+        The first fit of all is exact, so that fields without a finite optimum end where those of `path` do, or starts
+        about there. The others start on the line through the nearest fits, in the logarithm of the penalty, and stop at
+        a looser tolerance, in single precision. Penalties of the `trail` are fitted again, more exactly.
         """
         return self._path(sample, layout, values, 1, dict(trail))
 
@@ -205,8 +206,11 @@ class PseudoLikelihood(Engine):
             usable = usable_rows(sample, layout)
             solved = self._solve_available(sample, layout, usable, grid, workers, trail)
             sample = replace(sample, missing=~usable)
+        absent: tuple[Note, ...] = ()
+        if any(self._lambdah(lambda_) == 0 for lambda_ in grid):
+            absent = absent_levels(level_counts(sample, layout.n_levels), "give lambdah > 0")
         return [
-            self._finish(sample, layout, lambda_, site_theta, sites, normaliser)
+            self._finish(sample, layout, lambda_, site_theta, sites, normaliser, absent)
             for lambda_, (site_theta, sites, normaliser) in zip(grid, solved, strict=True)
         ]
 
@@ -267,13 +271,18 @@ class PseudoLikelihood(Engine):
         small, solve = is_small(sample, layout), None
         wide = regressors(layout)
         site_theta = np.zeros((layout.D, 1 + wide.D))
-        site_theta[:, 0] = np.concatenate([log_ratio(f) for f in frequencies(sample, layout, 1.0)])
+        # without a penalty the field of an absent level falls until its gradient is well within the tolerance
+        ended = trail is not None and not small and self._lambdah(min(grid)) == 0.0
+        f = frequencies(sample, layout, 0.0 if ended else 1.0)
+        site_theta[:, 0] = np.concatenate(
+            [log_ratio(np.maximum(own, self.tolerance**FALLEN) if ended else own) for own in f]
+        )
         sample = replace(sample, codes=wide.codes(sample.codes))
         sites, engine = None, self
         for at in sorted(range(len(grid)), key=lambda at: grid[at], reverse=True):
             lambda_ = grid[at]
-            if trail:
-                site_theta = _on_the_line(trail, lambda_)
+            if trail is not None and (trail or ended):
+                site_theta = _on_the_line(trail, lambda_) if trail else site_theta
                 tolerance, precision = (CLOSER, self.precision) if lambda_ in trail else (COMPARED, "single")
                 solve = solve if engine.precision == precision else None
                 engine = replace(self, tolerance=max(self.tolerance, tolerance), precision=precision)
@@ -296,12 +305,11 @@ class PseudoLikelihood(Engine):
         site_theta: np.ndarray,
         sites: Sites,
         normaliser: Callable | None,
+        absent: tuple[Note, ...],
     ) -> EngineFit:
-        """Symmetrise (eq. 18), and say in words what did not converge, or could not."""
+        """Symmetrise (eq. 18), and say in words what did not converge, or could not: fields of `absent` levels."""
         theta = from_sites(layout, site_theta[:, 0], site_theta[:, 1:], self.symmetrize)
-        notes: tuple[Note, ...] = ()
-        if self._lambdah(lambda_) == 0:
-            notes = absent_levels(level_counts(sample, layout.n_levels), "give lambdah > 0")
+        notes = absent if self._lambdah(lambda_) == 0 else ()
         for i in np.flatnonzero((sites.status != CONVERGED) & ~(sites.norm <= HARMLESS)):
             detail = f"gradient norm {sites.norm[i]:.2g} after {sites.n_iter[i]} iterations"
             notes += (Note(int(i), -1, "did not converge; raise itmax, tolerance or lambda_", detail),)

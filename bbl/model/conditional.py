@@ -6,7 +6,7 @@ import numpy as np
 
 from bbl.model.layout import Layout
 
-__all__ = ["conditionals"]
+__all__ = ["conditionals", "normalised"]
 
 
 def conditionals(X: np.ndarray, layout: Layout, h: np.ndarray, J: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -29,9 +29,13 @@ def conditionals(X: np.ndarray, layout: Layout, h: np.ndarray, J: np.ndarray) ->
     P : ndarray, shape (n, layout.D)
         ``P_i(a | others)``, a >= 1.
     """
+    return normalised(X @ J.T + h, layout)
+
+
+def normalised(field: np.ndarray, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
+    """Return what `conditionals` does, from the fields (n, D) of all levels."""
     varies = layout.n_levels > 1
     first, width = layout.start[:-1][varies], layout.n_levels[varies] - 1
-    field = X @ J.T + h
     # the reference level adds exp(0)
     top = np.maximum(np.maximum.reduceat(field, first, axis=1), 0.0)
     P = np.exp(field - np.repeat(top, width, axis=1))

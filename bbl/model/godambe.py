@@ -159,6 +159,36 @@ class Influence:
             out[:, at] += psi * share
         return out
 
+    def joint(self, rows: Sample, which: dict[int, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+        """Return the covariance of couplings in their predictors' own solutions, before they are averaged.
+
+        Parameters
+        ----------
+        rows : Sample
+        which : dict of predictor to ndarray of bool, shape (D,)
+            With which columns its couplings are asked for, at all of its levels.
+
+        Returns
+        -------
+        covariance : ndarray, shape (q, q)
+            Of the couplings of all predictors of `which`, predictor by predictor.
+        alone : ndarray, shape (q, q)
+            The same if each conditional likelihood were the likelihood of rows of its own: the blocks of ``H^-1``.
+        """
+        at = {}
+        for i, own in which.items():
+            chosen = np.append(False, own[self._columns[i][1:] - 1])  # fields come first
+            at[i] = np.flatnonzero(np.tile(chosen, self.layout.n_levels[i] - 1))
+        sizes = [len(v) for v in at.values()]
+        covariance, alone = np.zeros((sum(sizes), sum(sizes))), np.zeros((sum(sizes), sum(sizes)))
+        for part in rows.blocks(ROWS):
+            psi = np.hstack([own[:, at[i]] for i, _, own in self._sites(part) if i in at]) / self.total
+            covariance += (psi.T * part.weights) @ psi
+        ends = np.cumsum([0, *sizes])
+        for (i, own), a, b in zip(at.items(), ends[:-1], ends[1:], strict=True):
+            alone[a:b, a:b] = self._inverse[i][np.ix_(own, own)] / self._totals[i]
+        return covariance, alone
+
     def composite(self, rows: Sample) -> tuple[float, float]:
         """Return the log pseudo-likelihood of `rows` and its effective number of parameters.
 

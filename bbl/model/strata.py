@@ -8,7 +8,7 @@ from bbl.model.layout import Layout
 from bbl.rows.sample import Sample
 from bbl.stats.exact import PowerSeries, hypergeometric
 
-__all__ = ["conditioning", "coupling_family", "field_family", "strata"]
+__all__ = ["conditioning", "coupling_family", "field_family", "pair_strata", "strata"]
 
 MOST, LONGEST = 20, 20_000  # predictors that are held fixed; length of a distribution
 
@@ -18,8 +18,9 @@ def conditioning(layout: Layout, i: int, j: int) -> np.ndarray:
 
     Given these, i and j are independent where ``J_ij = 0`` (the Markov property of eq. 6). The shorter list is taken.
     """
-    of_i, of_j = (np.setdiff1d(np.flatnonzero(layout.mask[k]), (i, j)) for k in (i, j))
-    return of_i if len(of_i) <= len(of_j) else of_j
+    near = layout.mask[[i, j]]
+    near[:, [i, j]] = False
+    return np.flatnonzero(near[int(near[0].sum() > near[1].sum())])
 
 
 def strata(codes: np.ndarray, fixed: np.ndarray) -> np.ndarray:
@@ -31,27 +32,34 @@ def strata(codes: np.ndarray, fixed: np.ndarray) -> np.ndarray:
     return np.unique(whole, return_inverse=True)[1].astype(np.intp)
 
 
-def coupling_family(sample: Sample, layout: Layout, i: int, a: int, j: int, b: int) -> PowerSeries | None:
-    """Return the conditional distribution of how often level a of i goes with level b of j.
+def pair_strata(sample: Sample, layout: Layout, i: int, j: int) -> np.ndarray | None:
+    """Return the stratum (n,) of each row, within which i and j are independent without a coupling; -1 if not known.
 
-    Taken over rows in which i is at its reference level or at a, and j at its reference level or at b. In a stratum of
-    rows that agree in `conditioning`, these are a 2 x 2 table whose log odds ratio is ``J_ij(a, b)``, the same in all
-    strata. None where no stratum tells anything, or the computation would not end.
+    None where too many predictors would be held fixed.
     """
     fixed = conditioning(layout, i, j)
     if len(fixed) > MOST:
         return None
-    own, other = sample.codes[:, i], sample.codes[:, j]
-    here = ((own == 0) | (own == a)) & ((other == 0) | (other == b))
+    number = strata(sample.codes, fixed)
     if sample.missing is not None:
-        here &= ~sample.missing[:, [i, j, *fixed]].any(axis=1)
-    own, other, w = own[here] == a, other[here] == b, sample.weights[here]
+        number[sample.missing[:, [i, j, *fixed]].any(axis=1)] = -1
+    return number
+
+
+def coupling_family(sample: Sample, number: np.ndarray, i: int, a: int, j: int, b: int) -> PowerSeries | None:
+    """Return the conditional distribution of how often level a of i goes with level b of j.
+
+    Taken over rows in which i is at its reference level or at a, and j at its reference level or at b. In a stratum
+    (`number`, of `pair_strata`) these are a 2 x 2 table whose log odds ratio is ``J_ij(a, b)``, the same in all
+    strata. None where no stratum tells anything, or the computation would not end.
+    """
+    own, other = sample.codes[:, i], sample.codes[:, j]
+    here = ((own == 0) | (own == a)) & ((other == 0) | (other == b)) & (number >= 0)
+    own, other, w, number = own[here] == a, other[here] == b, sample.weights[here], number[here]
     if not len(w):
         return None
-    number = strata(sample.codes[here], fixed)
-    n11, rows, columns, n = (
-        np.bincount(number, w * part, number.max() + 1) for part in (own & other, own, other, np.ones(len(w)))
-    )
+    last = int(number.max()) + 1
+    n11, rows, columns, n = (np.bincount(number, part, last) for part in (w * (own & other), w * own, w * other, w))
     support = np.minimum(rows, columns) - np.maximum(0, rows + columns - n)
     if not 0 < support.sum() < LONGEST:
         return None

@@ -32,6 +32,7 @@ __all__ = [
     "given_axes",
     "group_colours",
     "group_numbers",
+    "group_title",
     "group_titles",
     "letters",
     "lines_in",
@@ -245,8 +246,12 @@ def fit_names(names: Sequence, at: Any, inch: float, deep: float, upright: bool 
 
 def group_titles(labels: Labels, names: Sequence, room: float) -> list[str]:
     """Return the titles of panels, one per group, in up to three lines of `room` inches."""
-    response = shortened([labels.response], 24)[0]
-    return fitted([f"{response} = {label_text(x)}" for x in names], room, TITLE, 3)
+    return fitted([group_title(labels, label_text(x)) for x in names], room, TITLE, 3)
+
+
+def group_title(labels: Labels, group: str) -> str:
+    """Return the title of a panel about one group, or several; empty where there is no response."""
+    return "" if labels.response is None else f"{shortened([labels.response], 24)[0]} = {group}"
 
 
 def title_inches(titles: Sequence[str]) -> float:

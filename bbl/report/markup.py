@@ -9,7 +9,7 @@ import pandas as pd
 
 from bbl.report.format import format_column, label_text
 
-__all__ = ["html_table", "html_text", "latex_table", "latex_text"]
+__all__ = ["html_table", "html_text", "latex_table", "latex_text", "markdown_table"]
 
 LATEX = {
     "\\": r"\textbackslash{}",
@@ -124,3 +124,26 @@ def latex_table(frame: pd.DataFrame, title: str = "", note: str = "", header: bo
     if note:
         lines.append(rf"\multicolumn{{{n}}}{{l}}{{{latex_text(note)}}} \\")
     return "\n".join([*lines, r"\end{tabular}"])
+
+
+def markdown_table(frame: pd.DataFrame, title: str = "", note: str = "") -> str:
+    r"""Return a table in Markdown (GitHub's tables); arguments as in `html_table`.
+
+    Examples
+    --------
+    >>> print(markdown_table(pd.DataFrame({"p|q": [0.5]}, index=["a_b"])))
+    |  | p\|q |
+    | --- | ---: |
+    | a\_b | 0.5 |
+    """
+    columns = [format_column(frame.iloc[:, k]) for k in range(frame.shape[1])]
+    align = ["---:" if pd.api.types.is_numeric_dtype(dtype) else ":---" for dtype in frame.dtypes]
+    lines = [f"**{_markdown_text(title)}**", ""] if title else []
+    lines += [f"| {' | '.join(['', *map(_markdown_text, frame.columns)])} |", f"| {' | '.join(['---', *align])} |"]
+    for name, *cells in zip(frame.index, *columns, strict=True):
+        lines.append(f"| {' | '.join(map(_markdown_text, [name, *cells]))} |")
+    return "\n".join([*lines, "", _markdown_text(note)] if note else lines)
+
+
+def _markdown_text(text: object) -> str:
+    return re.sub(r"([\\`*_{}\[\]<>#|$~])", r"\\\1", label_text(text))

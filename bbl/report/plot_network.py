@@ -25,9 +25,9 @@ from bbl.report.canvas import (
     fitted,
     given_axes,
     group_numbers,
+    group_title,
     letters,
     lines_in,
-    shortened,
     text_inches,
     title_inches,
 )
@@ -170,7 +170,7 @@ def _chosen(labels: Labels, parameters: Parameters, groups: Sequence | None) -> 
             parameters.theta[numbers[0]] - parameters.theta[numbers[1]] if pair else parameters.shift[numbers[0]]
         )
         names = " less ".join(label_text(labels.groups[k]) for k in numbers)
-        titles.append(f"{shortened([labels.response], 24)[0]} = {names}")
+        titles.append(group_title(labels, names))
     if not theta:
         raise OptionError("groups is empty; name at least one.", argument="groups")
     return np.array(theta), titles

@@ -167,7 +167,8 @@ def _figure(
     """Return axes for the fields across the top and, below, a grid of maps; and those of their colour bars."""
     K, bars = len(names), len(names) * layout.D <= MAX_BARS
     height = 2.1 if bars else float(np.clip(0.2 * K, 1.2, 6.0))
-    left, right = 0.85 if bars else 0.5 + _group_fit(names, height).depth, _legend(labels, names)[2] if bars else 1.0
+    left = 0.85 if bars else 0.5 + _group_fit(names, height).depth
+    right = 1.0 if not bars else _legend(labels, names)[2] if labels.response is not None else 0.2
     width = left + _field_width(layout, K) + right
     grid = _grid(labels, names[:n_maps], maps, width)
     width = max(width, grid.size[0])
@@ -252,9 +253,10 @@ def _bars(
         top.tick_params(length=0)
         above.put(top.xaxis)
     plain_numbers(ax)
-    place = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0), "ncols": 1 if K <= 10 else 2}
-    texts, heading, _ = _legend(labels, names)
-    named_legend(ax, bars, texts, title=heading, **place)
+    if labels.response is not None:
+        place = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0), "ncols": 1 if K <= 10 else 2}
+        texts, heading, _ = _legend(labels, names)
+        named_legend(ax, bars, texts, title=heading, **place)
 
 
 def _field_map(
@@ -276,9 +278,12 @@ def _field_map(
     _part(ax, layout)
     width, height = axes_inches(ax)
     _field_fits(labels, layout, len(names), width)[0].put(ax.xaxis)
-    _group_fit(names, height).put(ax.yaxis)
     ax.tick_params(length=0)
-    ax.set_ylabel(fitted([labels.response], height, TITLE, 2)[0])
+    if labels.response is None:
+        ax.set_yticks([])
+    else:
+        _group_fit(names, height).put(ax.yaxis)
+        ax.set_ylabel(fitted([labels.response], height, TITLE, 2)[0])
     colour_bar(image, bar, [ax], title, overflow(fields, colours["vmax"]))
 
 

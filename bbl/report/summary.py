@@ -16,7 +16,7 @@ from bbl.report.markup import html_table, html_text, latex_table, latex_text
 from bbl.report.text import head_text
 from bbl.stats.likelihood_ratio import LikelihoodRatio
 
-__all__ = ["Section", "Summary", "fit_summary", "wald_sections"]
+__all__ = ["Section", "Summary", "density_summary", "fit_summary", "wald_sections"]
 
 SHOWN = 10  # predictors with a table each, or rows of the table of tests
 
@@ -97,7 +97,7 @@ def _value(value: Any) -> str:
     return f"{value:.{DIGITS}g}" if isinstance(value, float) else label_text(value)
 
 
-def wald_sections(tests: pd.DataFrame, d: str, note: str) -> list[Section]:
+def wald_sections(tests: pd.DataFrame, d: str, note: str, classes: bool = True) -> list[Section]:
     """Return the joint Wald tests of fields and of couplings as sections.
 
     Parameters
@@ -108,6 +108,8 @@ def wald_sections(tests: pd.DataFrame, d: str, note: str) -> list[Section]:
         ``"d"`` where differences from the pooled fit are tested, else empty.
     note : str
         What the standard errors behind them mean.
+    classes : bool, default True
+        Whether rows are named by their group.
     """
     columns = {"chisq": "chisq", "df": "df", "p": "Pr(>chisq)", "p_holm": "Holm", "p_bh": "BH", "test": "test"}
     of_pair = tests["predictor2"].notna()
@@ -117,9 +119,9 @@ def wald_sections(tests: pd.DataFrame, d: str, note: str) -> list[Section]:
             continue
         shown = rows.sort_values("p", kind="stable").head(2 * SHOWN).sort_index()
         second = "" if what == "h" else "," + shown["predictor2"].map(label_text)
-        names = (
-            f"{d}{what}_[" + shown["predictor"].map(label_text) + second + "]^(" + shown["group"].map(label_text) + ")"
-        )
+        names = f"{d}{what}_[" + shown["predictor"].map(label_text) + second + "]"
+        if classes:
+            names = names + "^(" + shown["group"].map(label_text) + ")"
         table = shown[list(columns)].rename(columns=columns).set_axis(pd.Index(names, dtype=object))
         more = f" ({len(shown)} with the smallest p of {len(rows)})" if len(shown) < len(rows) else ""
         heading = f"Wald tests of the {'fields' if what == 'h' else 'couplings'}, {d}{what} = 0{more}"
@@ -174,6 +176,59 @@ def fit_summary(
         sections = [Section(f"{SHOWN} largest chi-squares of {len(names)} predictors", table.iloc[most])]
     tables |= {section.heading: section.table for section in more}
     return Summary(head_text(call, labels), dict(facts), title, [*sections, *more], tables)
+
+
+def density_summary(
+    call: str,
+    labels: Labels,
+    counts: Sequence[np.ndarray],
+    prior_count: float,
+    facts: Mapping[str, Any],
+    more: Sequence[Section] = (),
+) -> Summary:
+    """Return the summary of a fit without classes: what is known about it, and each predictor by itself.
+
+    Parameters
+    ----------
+    call, labels, facts, more
+        As in `fit_summary`.
+    counts : sequence of m ndarrays, shape (L_i,)
+        Weighted count of every level.
+    prior_count : float
+        Pseudocount, spread evenly over the levels of a predictor.
+
+    Returns
+    -------
+    Summary
+        With ``tables["levels"]``, the count and share of every level. Of over ten predictors those of largest entropy
+        are shown.
+    """
+    share = [(n + prior_count / len(n)) / (n.sum() + prior_count) for n in counts]
+    rows = [(n, x) for n, levels in zip(labels.names, labels.levels, strict=True) for x in levels]
+    levels = pd.DataFrame(
+        {"count": np.concatenate(counts), "share": np.concatenate(share)},
+        index=pd.MultiIndex.from_arrays(
+            [pd.Index([row[k] for row in rows], dtype=object, tupleize_cols=False) for k in (0, 1)],
+            names=["predictor", "level"],
+        ),
+    )
+    table = pd.DataFrame(
+        {
+            "levels": [len(p) for p in share],
+            "most frequent": [str(own[p.argmax()]) for own, p in zip(labels.levels, share, strict=True)],
+            "share": [float(p.max()) for p in share],
+            "entropy (bits)": [-float(np.log2(p, where=p > 0, out=np.zeros_like(p)) @ p) for p in share],
+        },
+        index=pd.Index(list(labels.names), dtype=object, tupleize_cols=False).infer_objects(),
+    )
+    shown, heading = table, "shares of levels"
+    if len(table) > SHOWN:
+        most = np.argsort(-table["entropy (bits)"].to_numpy(), kind="stable")[:SHOWN]
+        shown, heading = table.iloc[most], f"{SHOWN} largest entropies of {len(table)} predictors"
+    sections = [Section(heading, shown), *more]
+    tables = {"fit": pd.DataFrame({"value": list(facts.values())}, index=list(facts)), "levels": levels}
+    tables |= {section.heading: section.table for section in sections}
+    return Summary(head_text(call, labels), dict(facts), "predictors by themselves:", sections, tables)
 
 
 def _fields(labels: Labels, tests: LikelihoodRatio, i: int) -> Section:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -14,7 +15,15 @@ from bbl.design.labels import Labels
 from bbl.model.layout import Layout, term_columns
 from bbl.model.parameters import Parameters
 
-__all__ = ["Coefficients", "CouplingTables", "FieldTables", "Named"]
+__all__ = [
+    "Coefficients",
+    "CouplingTables",
+    "FieldTables",
+    "Named",
+    "category_frame",
+    "filled_frame",
+    "level_columns",
+]
 
 SHOWN = 10  # rows of a repr
 
@@ -233,6 +242,7 @@ class Coefficients(Named):
     def __repr__(self) -> str:
         labels, layout = self._labels, self._parameters.layout
         fields = self._parameters.theta[:, : layout.D]
+        of = f"{len(labels.groups)} groups of {labels.response}" if labels.response is not None else "one group"
         columns = [str(g) for g in labels.groups[:SHOWN]]
         if self._parameters.pooled is not None:
             fields = np.vstack((self._parameters.pooled[: layout.D], fields))
@@ -243,7 +253,7 @@ class Coefficients(Named):
         cut = [f"first {SHOWN} of {layout.D}"] if layout.D > SHOWN else []
         cut += [f"first {SHOWN} of {len(labels.groups)} groups"] if len(labels.groups) > SHOWN else []
         return (
-            f"Coefficients of {len(labels.groups)} groups of {labels.response}: {layout.D} fields and "
+            f"Coefficients of {of}: {layout.D} fields and "
             f"{layout.size - layout.D} couplings each.\n"
             "Look up .h[group][predictor], .J[group][a, b], .h0[predictor], .J0[a, b]; .to_frame() has all.\n\n"
             f"Fields h{' (' + ', '.join(cut) + ')' if cut else ''}:\n{table.to_string()}"
@@ -259,3 +269,32 @@ def _labelled(values: Iterable, codes: np.ndarray) -> pd.Categorical | np.ndarra
     if distinct.is_unique:
         return pd.Categorical.from_codes(codes, distinct)
     return np.append(distinct.to_numpy(dtype=object), [None])[codes]
+
+
+def category_frame(columns: Mapping[Any, tuple[np.ndarray, Iterable]], index: pd.Index) -> pd.DataFrame:
+    """Return columns of codes and their levels as categories."""
+    return pd.DataFrame(
+        {name: pd.Categorical.from_codes(codes.astype(np.intp), _index(own)) for name, (codes, own) in columns.items()},
+        index=index,
+    )
+
+
+def level_columns(p: np.ndarray, start: np.ndarray) -> list[np.ndarray]:
+    """Return the probabilities of all levels of each predictor, (n, L_i), from those of the others than the first."""
+    cut = [p[:, a:b] for a, b in itertools.pairwise(start)]
+    return [np.column_stack([np.maximum(1.0 - own.sum(axis=1), 0.0), own]) for own in cut]
+
+
+def filled_frame(labels: Labels, table: Sequence[np.ndarray], index: pd.Index, best: bool) -> pd.DataFrame:
+    """Return the probabilities of all levels by predictor and level, or the most likely level of each predictor."""
+    if best:
+        codes = [own.argmax(axis=1) for own in table]
+        return category_frame(dict(zip(labels.names, zip(codes, labels.levels, strict=True), strict=True)), index)
+    names = [(name, level) for name, own in zip(labels.names, labels.levels, strict=True) for level in own]
+    return pd.DataFrame(np.column_stack(table), index=index, columns=_pairs(names, ["predictor", "level"]))
+
+
+def _pairs(rows: Sequence[tuple], names: list[str]) -> pd.MultiIndex:
+    """Return a labelled index of pairs."""
+    columns = [pd.Index([row[k] for row in rows], dtype=object, tupleize_cols=False).infer_objects() for k in (0, 1)]
+    return pd.MultiIndex.from_arrays(columns, names=names)

@@ -105,7 +105,9 @@ def head_text(call: str, labels: Labels) -> str:
         lines.append(f"   {label_text(name)} = {_some(levels)}")
     if m > SHOWN_ROWS:
         lines.append("   " + _more(m - SHOWN_ROWS, "predictor"))
-    return "\n".join([*lines, " Responses:", f"   {label_text(labels.response)} = {_some(labels.groups)}"])
+    if labels.response is not None:
+        lines += [" Responses:", f"   {label_text(labels.response)} = {_some(labels.groups)}"]
+    return "\n".join(lines)
 
 
 def fit_text(call: str, labels: Labels, parameters: Parameters) -> str:
@@ -129,14 +131,15 @@ def fit_text(call: str, labels: Labels, parameters: Parameters) -> str:
     n_terms = sum(map(len, layout.terms))
     P, more_terms = _shown(n_terms, "pair" if layout.order <= 2 else "term")
     theta = parameters.theta[:K] if parameters.pooled is None else parameters.theta[:K] - parameters.pooled
-    names, groups = [label_text(n) for n in labels.names], [label_text(g) for g in labels.groups[:K]]
+    names = [label_text(n) for n in labels.names]
+    groups = ["" if labels.response is None else f"^({label_text(g)})" for g in labels.groups[:K]]
     parts = []
     for i in range(m):
         levels = labels.levels[i][1:]
         for g, group in enumerate(groups):
             values = vector_text(levels[:SHOWN_LEVELS], layout.table(theta[g], i)[:SHOWN_LEVELS])
             more = "\n" + _more(len(levels) - SHOWN_LEVELS, "level") if len(levels) > SHOWN_LEVELS else ""
-            parts.append(f"{d}h_[{names[i]}]^({group}):\n{values}{more}")
+            parts.append(f"{d}h_[{names[i]}]{group}:\n{values}{more}")
     parts += more_predictors
     for term in islice((tuple(term) for terms in layout.terms for term in terms.tolist()), P):
         for g, group in enumerate(groups):
@@ -144,7 +147,7 @@ def fit_text(call: str, labels: Labels, parameters: Parameters) -> str:
             first, *others = (labels.levels[i][1:] for i in term)
             rows = others[0] if len(others) == 1 else [":".join(map(label_text, x)) for x in product(*others)]
             table = _coupling_text(own.reshape(len(own), -1), first, rows)
-            parts.append(f"{d}J_[{','.join(names[i] for i in term)}]^({group}):\n{table}")
+            parts.append(f"{d}J_[{','.join(names[i] for i in term)}]{group}:\n{table}")
     parts += more_terms + more_groups
     return f"{head_text(call, labels)}\n\nCoefficients:\n" + "\n\n".join(parts)
 
@@ -259,8 +262,8 @@ def cv_text(frame: pd.DataFrame, best: float, maxscore: float, score: str | None
     1     0.1 0.8523296
     2     0.2 0.8530829
     """
-    of = f" ({score})" if score in ("accuracy", "logloss", "brier") else ""
-    which = "Min." if score in ("logloss", "brier") else "Max."
+    of = f" ({score})" if score in ("accuracy", "logloss", "brier", "pnll") else ""
+    which = "Min." if score in ("logloss", "brier", "pnll") else "Max."
     lines = [
         f"Optimal {frame.columns[0]} = {format_numbers([best])[0]}",
         f"{which} score{of}: {format_numbers([maxscore])[0]}",

@@ -22,11 +22,11 @@ from bbl.model.layout import Layout
 from bbl.model.parameters import Parameters
 from bbl.report.format import label_text
 from bbl.report.summary import Section
-from bbl.results.classifier import Training
+from bbl.results.model import Training
 from bbl.rows.sample import Sample, code_dtype
 from bbl.stats.calibration import Calibration
 
-__all__ = ["ROWS", "pack", "pack_rows", "unpack", "unpack_rows"]
+__all__ = ["ROWS", "pack", "pack_priors", "pack_rows", "unpack", "unpack_priors", "unpack_rows"]
 
 ROWS = ("codes", "weights", "y", "missing")  # arrays of training rows
 
@@ -47,6 +47,7 @@ def pack(fit: Any, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
         "nobs": fit.nobs(),
         "sections": [_pack_section(section) for section in fit._sections],
         "tuning": _pack_tuning(fit.tuning),
+        **(pack_priors(fit.priors) if fit.design.classes else {}),
     }
     arrays = {
         "theta": parameters.theta,
@@ -65,10 +66,25 @@ def pack(fit: Any, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
         arrays["pooled"] = parameters.pooled
     if estimate.calibration is not None:
         arrays["calibration"] = np.append(estimate.calibration.offset, estimate.calibration.temperature)
-    if store_data and fit.sample is not None:
-        rows, meta["index"] = pack_rows(fit.sample, fit.index)
+    if store_data and fit.training is not None:
+        rows, meta["index"] = pack_rows(fit.training, fit.index)
         arrays |= rows
     return meta, arrays
+
+
+def pack_priors(priors: np.ndarray | None) -> dict[str, list[float]]:
+    """Return the class shares that a model was given, if it was, as an entry of its dict."""
+    return {} if priors is None else {"priors": priors.tolist()}
+
+
+def unpack_priors(meta: dict, K: int) -> np.ndarray | None:
+    """Return the class shares of `pack_priors`, after checking them."""
+    if "priors" not in meta:
+        return None
+    found = np.array(meta["priors"])
+    if found.shape != (K,) or found.dtype.kind != "f" or not (found >= 0.0).all() or abs(found.sum() - 1.0) > 1e-6:
+        raise ValueError("its priors are not as saved")
+    return found
 
 
 def pack_rows(sample: Sample, index: pd.Index) -> tuple[dict[str, np.ndarray], dict]:
@@ -239,9 +255,11 @@ def _check_arrays(layout: Layout, K: int, arrays: dict[str, np.ndarray]) -> None
             raise ValueError(f"{name!r} holds what cannot have been saved")
 
 
-def unpack(meta: dict, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
-    """Return what `pack` stored as the arguments that the class of results takes."""
+def unpack(meta: dict, arrays: dict[str, np.ndarray], classes: bool = True) -> dict[str, Any]:
+    """Return what `pack` stored as the arguments that the class of results takes, which has `classes` or has not."""
     design = Design.from_dict(meta["design"])
+    if design.classes != classes:
+        raise ValueError("its response is not as saved")
     options = dict(meta["engine"])
     engine = ENGINES[options.pop("name")](**options)
     layout = Layout(design.n_levels, arrays["pairs"])
@@ -278,10 +296,11 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     return {
         "call": meta["call"],
         "design": design,
-        "sample": sample,
+        "training": sample,
         "index": index,
         "engine": engine,
         "estimate": estimate,
         "tuning": _unpack_tuning(meta.get("tuning"), engine),
         "stored": training,
+        **({"priors": unpack_priors(meta, K)} if classes else {}),
     }

@@ -1,50 +1,34 @@
-"""ClassifierResults: what every fitted classifier has: predictions, residuals, likelihood, criteria, a file."""
+"""ClassifierResults: what every fitted classifier has besides: class scores, predictions and their evaluation."""
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from bbl.checks import choice, flag, verb
-from bbl.design.design import Design
-from bbl.design.labels import Labels
-from bbl.errors import DataError
-from bbl.model.moments import level_counts
-from bbl.report.summary import Section
-from bbl.rows.sample import Sample
-from bbl.stats.scores import link, log_probabilities
-from bbl.storage import write_model
+from bbl.checks import choice, real, verb
+from bbl.design.decisions import check_costs, check_priors
+from bbl.design.frames import to_frame
+from bbl.results.comparison import compared_fits
+from bbl.results.evaluation import Evaluation, evaluated, new_rows
+from bbl.results.model import ModelResults
+from bbl.stats.scores import least_cost, link, log_probabilities, with_priors
 
-__all__ = ["ClassifierResults", "LogLikelihood", "Training", "prediction_frame"]
+__all__ = ["ClassifierResults", "prediction_frame"]
 
 TYPES = ("link", "prob", "class")
 
 
-class LogLikelihood(float):
-    """A log-likelihood: a float that knows its degrees of freedom and number of observations."""
-
-    df: int
-    nobs: float
-
-    def __new__(cls, value: float, df: int, nobs: float):
-        self = super().__new__(cls, value)
-        self.df, self.nobs = df, nobs
-        return self
-
-    def __repr__(self) -> str:
-        return f"'log Lik.' {float(self):.7g} (df={self.df})"
-
-
 def prediction_frame(
-    scores: np.ndarray, groups: tuple, type: str, index: pd.Index, response: Any
+    scores: np.ndarray, groups: tuple, type: str, index: pd.Index, response: Any, costs: np.ndarray | None = None
 ) -> pd.DataFrame | pd.Series:
-    """Return class scores (n, K) as R's frame of predictions, or the most likely groups alone."""
+    """Return class scores (n, K) as R's frame of predictions, or the groups alone: most likely, or of least cost."""
     columns = pd.Index(groups, dtype=object)
-    codes = np.where(np.isnan(scores).any(axis=1), -1, scores.argmax(axis=1))
+    chosen = scores.argmax(axis=1) if costs is None else least_cost(log_probabilities(scores), costs)
+    codes = np.where(np.isnan(scores).any(axis=1), -1, chosen)
     best = pd.Series(pd.Categorical.from_codes(codes, columns.infer_objects()), index=index, name="yhat")
     if type == "class":
         return best.rename(response)
@@ -53,136 +37,73 @@ def prediction_frame(
     return pd.concat([pd.DataFrame(values, index=index, columns=columns), best], axis=1)
 
 
-@dataclass(frozen=True)
-class Training:
-    """What the file of a model keeps of its training rows, whether they are in it or not.
-
-    Attributes
-    ----------
-    nobs : int or float
-        Number of observations: the sum of the weights.
-    log_likelihood : float
-    counts : list of m ndarrays, shape (K, L_i)
-        Weighted count of every level in every group.
-    sections : list of Section, or None
-        The tests that the summary prints; None if the file has none.
-    """
-
-    nobs: float
-    log_likelihood: float
-    counts: list[np.ndarray]
-    sections: list[Section] | None = None
-
-
 @dataclass(frozen=True, repr=False)
-class ClassifierResults:
-    """A fitted classifier. A family of models adds `class_scores`, `log_likelihood`, `n_parameters` and `pack`.
+class ClassifierResults(ModelResults):
+    """A fitted classifier: a model with a response. A family of models adds `class_scores` and `class_shares` too.
 
     Attributes
     ----------
-    call : str
-        The call that made it.
-    design : Design
-        Formula, factors and their levels: encodes new data like the training data.
-    sample : Sample or None
-        The encoded training rows; None in a model that was loaded from a file without them.
-    index : pandas.Index or None
-        Labels of the training rows (those of positive weight).
+    priors : ndarray, shape (K,), or None
+        Class shares that predictions take in place of those of the training rows.
     """
 
-    call: str
-    design: Design
-    sample: Sample | None
-    index: pd.Index | None
-    stored: Training | None = field(default=None, kw_only=True, repr=False)
-
-    kind: ClassVar[str]  # of its model file
+    priors: np.ndarray | None = field(default=None, kw_only=True, repr=False)
 
     def class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
         """Return ``ln P(y, x)`` of encoded rows but for what groups share, shape (n, K); sums out where `missing`."""
         raise NotImplementedError
 
-    def log_likelihood(self, rows: Sample) -> float:
-        """Return the weighted log-likelihood of encoded rows."""
+    @property
+    def class_shares(self) -> np.ndarray:
+        """Shares of the groups behind `class_scores`, shape (K,)."""
         raise NotImplementedError
 
-    @property
-    def n_parameters(self) -> int:
-        """Number of free parameters of all groups."""
-        raise NotImplementedError
+    def with_priors(self, priors: Any):
+        """Return the model with these class shares for its predictions; None for those of its training rows.
 
-    def pack(self, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
-        """Return what a model file holds: names and options as a dict, numbers as arrays."""
-        raise NotImplementedError
+        Parameters
+        ----------
+        priors : mapping or Series by group, array_like of shape (K,), ``"equal"`` or None
 
-    @classmethod
-    def unpack(cls, meta: dict, arrays: dict[str, np.ndarray]) -> ClassifierResults:
-        """Return the model of `pack`, after checking that its content can be what `pack` stored."""
-        raise NotImplementedError
+        Returns
+        -------
+        ClassifierResults
+            Of the same class. Nothing is fitted anew: the parameters of the groups do not depend on their shares.
 
-    @property
-    def labels(self) -> Labels:
-        """Names of the response, its groups, the predictors and their levels."""
-        return self.design.labels
-
-    @property
-    def formula(self) -> str:
-        """The formula as it was given."""
-        return self.design.terms.text
-
-    @property
-    def training(self) -> Sample | None:
-        """The encoded training rows, if the model has them."""
-        return self.sample
-
-    def _rows(self) -> Sample:
-        if self.training is None:
-            raise DataError(
-                "This model was saved without its training rows; give newdata=, or save it with store_data=True."
-            )
-        return self.training
-
-    def _index(self) -> pd.Index:
-        return pd.RangeIndex(self._rows().n) if self.index is None else self.index
-
-    @property
-    def weights(self) -> pd.Series:
-        """Frequency weights of the training rows."""
-        return pd.Series(self._rows().weights, index=self._index(), name="weights")
-
-    @property
-    def model_frame(self) -> pd.DataFrame:
-        """The training rows as the model sees them: the response and the predictors, as categories.
-
-        What was missing is missing here too with ``missing="marginal"``, and a level with ``missing="level"``; rows
-        that were dropped are not here, nor in anything else that is told of the training rows.
+        Examples
+        --------
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
+        >>> fit.with_priors({"No": 0.9, "Yes": 0.1}).predict(titanic.head(1), type="prob").round(3)
+              No    Yes yhat
+        0  0.741  0.259   No
         """
-        rows = self._rows()
-        columns = {self.labels.response: (rows.response, self.labels.groups)}
-        codes = rows.codes if rows.missing is None else np.where(rows.missing, -1, rows.codes.astype(np.intp))
-        for i, (name, levels) in enumerate(zip(self.labels.names, self.labels.levels, strict=True)):
-            columns[name] = (codes[:, i], levels)
-        return pd.DataFrame(
-            {
-                k: pd.Categorical.from_codes(codes.astype(np.intp), pd.Index(levels, dtype=object))
-                for k, (codes, levels) in columns.items()
-            },
-            index=self._index(),
-        )
+        found = copy.copy(self)
+        shares = None if priors is None else check_priors(priors, self.labels.groups)
+        object.__setattr__(found, "priors", shares)  # on a copy that nobody has seen yet
+        return found
 
-    def _new_scores(self, newdata: Any, unseen: str) -> np.ndarray:
+    def _shifted(self, scores: np.ndarray, priors: Any = None) -> np.ndarray:
+        """Class scores with the priors that are given, or those of the model, in place of the training rows' shares."""
+        own = self.priors if priors is None else check_priors(priors, self.labels.groups)
+        return scores if own is None else with_priors(scores, self.class_shares, own)
+
+    def _new_scores(self, newdata: Any, unseen: str, priors: Any = None) -> np.ndarray:
         """Class scores (n, K) of new rows; nan where the row is dropped."""
-        scores = self.class_scores(*self.design.encode(newdata, unseen))
+        scores = self._shifted(self.class_scores(*self.design.encode(newdata, unseen)), priors)
         if (dropped := self.design.dropped(newdata)) is not None:
             scores[dropped] = np.nan
         return scores
 
-    def _own_scores(self) -> np.ndarray:
+    def _own_scores(self, priors: Any = None) -> np.ndarray:
         """Class scores (n, K) of the training rows."""
-        return self.class_scores(self._rows().codes, self._rows().missing)
+        return self._shifted(self.class_scores(self._rows().codes, self._rows().missing), priors)
 
     @verb
-    def predict(self, newdata=None, type: str = "link", unseen: str = "raise") -> pd.DataFrame | pd.Series:
+    def predict(
+        self, newdata=None, type: str = "link", unseen: str = "raise", *, priors: Any = None, costs: Any = None
+    ) -> pd.DataFrame | pd.Series:
         """Predict the response group of each row.
 
         Parameters
@@ -193,6 +114,12 @@ class ClassifierResults:
             ``F_y(x)`` of eq. (29), the probabilities of eq. (28), or the most likely group alone.
         unseen : {"raise", "ignore"}, default "raise"
             Whether a level that the model does not know is an error, or its predictor is summed out in that row.
+        priors : mapping or Series by group, array_like of shape (K,), or ``"equal"``, optional
+            Class shares in place of those of the training rows (or of the model's own `priors`): where groups are
+            commoner or rarer than in the training rows. Probabilities follow by Bayes' rule.
+        costs : DataFrame, dict of dicts, or array_like of shape (K, K), optional
+            What it costs to predict a group (column) where another (row) is true; ``yhat`` is then the group of least
+            expected cost, not the most likely one. In ``{true: {predicted: cost}}``, what is left out costs nothing.
 
         Returns
         -------
@@ -208,12 +135,83 @@ class ClassifierResults:
         """
         choice("type", type, TYPES)
         choice("unseen", unseen, ("raise", "ignore"))
+        groups = self.labels.groups
+        charged = None if costs is None else check_costs(costs, groups)
         if newdata is None:
-            return self._frame(self._own_scores(), type, self._index())
-        return self._frame(self._new_scores(newdata, unseen), type, self.design.index(newdata))
+            return prediction_frame(
+                self._own_scores(priors), groups, type, self._index(), self.labels.response, charged
+            )
+        rows = to_frame(newdata, "newdata")
+        scores, index = self._new_scores(rows, unseen, priors), self.design.index(rows)
+        return prediction_frame(scores, groups, type, index, self.labels.response, charged)
 
-    def _frame(self, scores: np.ndarray, type: str, index: pd.Index) -> pd.DataFrame | pd.Series:
-        return prediction_frame(scores, self.labels.groups, type, index, self.labels.response)
+    @verb
+    def evaluate(
+        self,
+        newdata=None,
+        weights: Any = None,
+        *,
+        level: float = 0.95,
+        unseen: str = "raise",
+        priors: Any = None,
+        costs: Any = None,
+    ) -> Evaluation:
+        """Compare predictions with what was observed.
+
+        Parameters
+        ----------
+        newdata : DataFrame (pandas, polars), pyarrow Table or dict of lists, optional
+            Rows with the predictors and the response. None for the training rows, for which any model looks better
+            than it is.
+        weights : column name or array_like of shape (n,), optional
+            Frequencies of the new rows, or other weights.
+        level : float, default 0.95
+            Coverage of the intervals.
+        unseen, priors, costs
+            As in `predict`.
+
+        Returns
+        -------
+        Evaluation
+            ``.scores`` (accuracy, balanced accuracy, log-loss, Brier score, AUC, each with its interval),
+            ``.confusion``, ``.report`` (precision, recall, F1 of each group), ``.plot()``; prints, and has HTML and
+            LaTeX forms.
+
+        Raises
+        ------
+        DataError, LevelError
+            If a column is missing, the response is unknown in some row, or is at a level that the model does not know.
+
+        Examples
+        --------
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
+        >>> fit.evaluate(titanic, weights="Freq").confusion  # doctest: +NORMALIZE_WHITESPACE
+        predicted    No  Yes
+        observed
+        No         1470   20
+        Yes         452  259
+        """
+        real("level", level, 0.0, 1.0, open_low=True)
+        charged = None if costs is None else check_costs(costs, self.labels.groups)
+        if newdata is None:
+            rows = self._rows()
+            scores, y, counts, what = self._own_scores(priors), rows.response, rows.weights, "training rows"
+        else:
+            scores = self._new_scores(newdata, unseen, priors)
+            y, counts = new_rows(self.design, newdata, weights)
+            what = "new rows"
+        return evaluated(self.labels, scores, y, counts, what, level, charged)
+
+    def compare(self, *others: Any) -> pd.DataFrame:
+        """Return this fit beside others, each tested against the one before it; see `bbl.anova`."""
+        return compared_fits((self, *others))
+
+    @verb
+    def score(self, newdata=None, weights: Any = None, *, priors: Any = None, costs: Any = None) -> float:
+        """Return the accuracy: the weighted share of rows whose group is predicted; arguments as in `evaluate`."""
+        return self.evaluate(newdata, weights, priors=priors, costs=costs).accuracy
 
     def fitted(self) -> pd.DataFrame:
         """Return the probability of each group for the training rows."""
@@ -225,60 +223,8 @@ class ClassifierResults:
         hit = self._own_scores().argmax(axis=1) == rows.response
         return pd.Series(hit.astype(int), index=self._index(), name="residuals")
 
-    # what is told of the training rows, where the model does not bring it along
-    @cached_property
-    def _nobs(self) -> float:
-        if self.stored is not None:
-            return self.stored.nobs
-        rows = self._rows()
-        return round(rows.total) if rows.whole else rows.total
-
-    @cached_property
-    def _log_likelihood(self) -> float:
-        return self.log_likelihood(self._rows()) if self.stored is None else self.stored.log_likelihood
-
-    @cached_property
-    def _counts(self) -> list[np.ndarray]:
-        if self.stored is not None:
-            return self.stored.counts
-        return level_counts(self._rows(), self.design.n_levels, len(self.labels.groups))
-
-    def nobs(self) -> float:
-        """Return the number of observations: the sum of the weights."""
-        return self._nobs
-
-    def logLik(self) -> LogLikelihood:
-        """Return the log-likelihood of the training rows, with the parameters of all groups as its ``df``.
-
-        With ``missing="marginal"`` it is the log-likelihood of what is known: missing predictors are summed out.
-        """
-        return LogLikelihood(self._log_likelihood, self.n_parameters, self.nobs())
-
-    @property
-    def aic(self) -> float:
-        """``-2 logLik + 2 df``. With an approximate ln Z or a penalty in force it only ranks like with like."""
-        return -2.0 * self.logLik() + 2.0 * self.logLik().df
-
-    @property
-    def bic(self) -> float:
-        """``-2 logLik + df ln(nobs)``; see `aic`."""
-        return float(-2.0 * self.logLik() + np.log(self.nobs()) * self.logLik().df)
-
-    @verb
-    def save(self, path, *, store_data: bool = False) -> None:
-        """Write the model to a file that `bbl.load` reads: versioned, checked by a digest, without pickle.
-
-        Parameters
-        ----------
-        path : str or path-like
-        store_data : bool, default False
-            Whether the encoded training rows go into the file too; without them, what needs them
-            (``fitted``, ``residuals``, ``model_frame``, ``predict()`` without newdata) is not there after loading.
-            What ``summary()`` prints, its tests included, is in the file in any case.
-
-        Raises
-        ------
-        OSError, BBLTypeError
-            If the file cannot be written; an older file of that name is then left as it was.
-        """
-        write_model(path, *self.pack(flag("store_data", store_data)), kind=self.kind)
+    def _priors_facts(self) -> dict[str, str]:
+        """What a summary says of the class shares, if they were given."""
+        if self.priors is None:
+            return {}
+        return {"Priors": ", ".join(f"{g}: {p:.4g}" for g, p in zip(self.labels.groups, self.priors, strict=True))}

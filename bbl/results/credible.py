@@ -8,11 +8,12 @@ import numpy as np
 import pandas as pd
 
 from bbl.boltzmann.estimate import Estimate
-from bbl.checks import real
+from bbl.checks import flag, real
 from bbl.design.labels import Labels
 from bbl.engines import Engine, EngineFit
 from bbl.errors import OptionError
 from bbl.model.parameters import Parameters
+from bbl.report.inference_table import plot_table
 from bbl.report.tables import Coefficients
 from bbl.results.inference import compared, compared_estimates, compared_names, ranked, untested
 
@@ -108,6 +109,10 @@ class PosteriorInference:
                 limits[:, row] = np.quantile(draws, [0.5 - level / 2, 0.5 + level / 2], axis=0)
         lower, upper = limits.reshape(2, -1)
         return frame.assign(se=sd, z=np.nan, p=np.nan, lower=lower, upper=upper, test=self._engine.posterior)
+
+    def plot(self, of: Any = "group", level: float = 0.95, *, pairs: bool = False, ax=None):
+        """Draw the fields, or the couplings, with their central intervals, as `Inference.plot`; return the Axes."""
+        return plot_table(self.table(of, level), flag("pairs", pairs), level, ax)
 
     def tests(self, of: Any = "group") -> None:
         """Raise an OptionError: a posterior has no tests."""

@@ -8,15 +8,19 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bbl.checks import verb
+from bbl.checks import choice, real, verb
 from bbl.crossval import Scored, calibrated
+from bbl.design.decisions import check_costs, check_priors
+from bbl.errors import ClassError
 from bbl.report import plot, text
 from bbl.report.plot_check import plot_calibration
 from bbl.results.classifier import prediction_frame
+from bbl.results.density import DensityResults
+from bbl.results.evaluation import FIGURES, Evaluation, evaluated
 from bbl.results.fit import BBLResults
 from bbl.stats.calibration import CALIBRATE
 from bbl.stats.metrics import SCORES, auc
-from bbl.stats.scores import link, log_probabilities
+from bbl.stats.scores import link, log_probabilities, with_priors
 
 __all__ = ["CVResults"]
 
@@ -40,7 +44,7 @@ class CVResults:
         Class scores of the validated rows at every setting, fold by fold, with their groups and weights.
     calibrate : str
         How scores were calibrated before they were compared.
-    model : BBLResults
+    model : BBLResults or DensityResults
         The refit on all rows at `regstar`, or R's fit of the last fold.
     """
 
@@ -50,7 +54,7 @@ class CVResults:
     folds: list[np.ndarray]
     scored: Scored
     calibrate: str
-    model: BBLResults
+    model: BBLResults | DensityResults
 
     @property
     def regstar(self) -> float:
@@ -64,9 +68,15 @@ class CVResults:
 
     @property
     def pooled(self) -> pd.DataFrame:
-        """Validation predictions at `regstar`, fold by fold: the link of each group, then ``yhat``."""
+        """Validation predictions at `regstar`, fold by fold: the link of each group, then ``yhat``.
+
+        Without a response it is the log-probability of each row, ``log_prob``, or its log pseudo-likelihood ``log_pl``.
+        """
         index = pd.RangeIndex(len(self.scored.y))
         scores = calibrated(self.scored, self.scored.scores[self.best], self.calibrate)
+        if not self.model.design.classes:
+            name = "log_pl" if self.score == "pnll" else "log_prob"
+            return pd.DataFrame(scores, index=index, columns=[name])
         return pd.DataFrame(prediction_frame(scores, self.model.labels.groups, "link", index, None))
 
     @property
@@ -82,7 +92,13 @@ class CVResults:
         -------
         DataFrame
             The setting, ``calibrate``, ``accuracy``, ``AUC`` (two groups only), ``logloss``, ``brier``.
+
+        Raises
+        ------
+        ClassError
+            If there is no response.
         """
+        self._need_classes("compare")
         scored, name = self.scored, self.cvframe.columns[0]
         rows = []
         for value, setting in zip(self.cvframe[name], scored.scores, strict=True):
@@ -97,12 +113,52 @@ class CVResults:
         return pd.DataFrame(rows)
 
     @verb
-    def predict(self, newdata=None, type: str = "link", unseen: str = "raise") -> pd.DataFrame | pd.Series:
+    def predict(
+        self, newdata=None, type: str = "link", unseen: str = "raise", *, priors: Any = None, costs: Any = None
+    ) -> pd.DataFrame | pd.Series:
         """Predict with `model`; see `BBLResults.predict`."""
-        return self.model.predict(newdata, type, unseen)
+        predicted: pd.DataFrame | pd.Series = self.model.predict(newdata, type, unseen, priors=priors, costs=costs)
+        return predicted
 
-    def plot(self, ax=None):
-        """Draw the score against the setting (the paper's Figures 3, 5a, 6, 8); return the Axes."""
+    def _need_classes(self, name: str) -> None:
+        if not self.model.design.classes:
+            raise ClassError(
+                f"{name}() is of the probabilities of classes, and {self.model.formula!r} has no response; cvframe has "
+                "the scores of all settings.",
+                argument="formula",
+            )
+
+    @verb
+    def evaluate(self, *, level: float = 0.95, priors: Any = None, costs: Any = None) -> Evaluation:
+        """Compare the validation predictions at `regstar` with what was observed; see `BBLResults.evaluate`.
+
+        The intervals take the rows for independent, and do not know of the choice among settings.
+        """
+        self._need_classes("evaluate")
+        real("level", level, 0.0, 1.0, open_low=True)
+        scored, labels = self.scored, self.model.labels
+        scores = calibrated(scored, scored.scores[self.best], self.calibrate)
+        if priors is not None:
+            scores = with_priors(scores, self.model.class_shares, check_priors(priors, labels.groups))
+        charged = None if costs is None else check_costs(costs, labels.groups)
+        what = f"validated rows of {len(self.folds)} folds"
+        return evaluated(labels, scores, scored.y, scored.weights, what, level, charged)
+
+    def plot(self, ax=None, *, kind: str = "cv"):
+        """Draw the score against the setting (the paper's Figures 3, 5a, 6, 8), or what the predictions are worth.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+        kind : {"cv", "confusion", "roc", "calibration"}, default "cv"
+            The score of every setting, or what ``evaluate().plot(kind)`` draws.
+
+        Returns
+        -------
+        matplotlib Axes, or a list of them for ``"calibration"``
+        """
+        if choice("kind", kind, ("cv", *FIGURES)) in FIGURES:
+            return self.evaluate().plot(kind, ax=ax)
         tuned = self.model.engine.tuned
         how: dict[str, Any] = {}
         if tuned is not None:
@@ -127,6 +183,7 @@ class CVResults:
             A diagram and a histogram for each group. Points bear 95 % intervals of a binomial share; a calibrated
             model keeps to the diagonal.
         """
+        self._need_classes("plot_calibration")
         scored = self.scored
         p = np.exp(log_probabilities(calibrated(scored, scored.scores[self.best], self.calibrate)))
         names = self.model.labels

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from bbl.checks import choice, flag
+from bbl.errors import DataError
+from bbl.report.plot import plot_cv
 from bbl.report.plot_logo import information, plot_logo, zero_sum_fields
 from bbl.report.plot_network import plot_network
 from bbl.report.plot_parameters import plot_parameters
+from bbl.results.evaluation import FIGURES
 from bbl.results.uncertainty import Uncertainty
 
 __all__ = ["Figures"]
@@ -18,8 +23,17 @@ __all__ = ["Figures"]
 class Figures(Uncertainty):
     """The figures of a fitted model; they take matplotlib axes and return them."""
 
-    def plot(self, axes=None, intervals: bool = False, groups: Sequence | None = None):
-        """Draw the fields as bars and the couplings of each group as a heat map (the paper's Figure 2).
+    def plot(
+        self,
+        axes=None,
+        intervals: bool = False,
+        groups: Sequence | None = None,
+        *,
+        kind: str = "parameters",
+        newdata: Any = None,
+        weights: Any = None,
+    ):
+        """Draw fields as bars and couplings of each group as a heat map (the paper's Figure 2), or another figure.
 
         Parameters
         ----------
@@ -30,10 +44,16 @@ class Figures(Uncertainty):
             lies outside of its own ends the bar.
         groups : sequence, optional
             Which groups; all by default.
+        kind : {"parameters", "coefficients", "confusion", "roc", "calibration", "cv"}, default "parameters"
+            The parameters; the fields with their confidence intervals, as ``inference().plot()`` draws them; what
+            ``evaluate(newdata, weights).plot(kind)`` draws; or the cross-validation inside the fit (with
+            ``lambda_="cv"``).
+        newdata, weights : optional
+            As in `evaluate`; the training rows by default.
 
         Returns
         -------
-        list of matplotlib Axes
+        list of matplotlib Axes, or one
             The fields, then the couplings of each group; a new figure has up to 24 maps, and says so.
 
         Raises
@@ -41,6 +61,12 @@ class Figures(Uncertainty):
         OptionError, DataError
             If a group is unknown; with `intervals`, what ``inference()`` raises.
         """
+        if choice("kind", kind, ("parameters", "coefficients", *FIGURES, "cv")) in FIGURES:
+            return self._plot_evaluation(kind, newdata, weights, groups, axes)
+        if kind == "coefficients":
+            return self.inference().plot(ax=axes)
+        if kind == "cv":
+            return self._plot_tuning(axes)
         half = None
         if flag("intervals", intervals):
             table = self.inference().table("group" if self.params.pooled is None else "pooled")
@@ -49,6 +75,22 @@ class Figures(Uncertainty):
             reach = np.where(np.isfinite(reach), np.maximum(reach, 0.0), np.nan)
             half = reach.reshape(2, *self.params.theta.shape)[:, :, : self.params.layout.D]
         return plot_parameters(self.labels, self.params, groups=groups, errors=half, axes=axes)
+
+    def _plot_evaluation(self, kind: str, newdata: Any, weights: Any, groups: Any, axes: Any):
+        """Draw what predictions are worth, where there are any."""
+        raise DataError(f"kind={kind!r} is of predictions, and {self.formula!r} has no response; it makes none.")
+
+    def _plot_tuning(self, ax):
+        """Draw the log-loss of each setting that was tried."""
+        tuned = self.engine.tuned
+        if self.tuning is None or self.tuning.option is None or tuned is None:
+            raise DataError(
+                "There was no cross-validation in this fit; fit with lambda_='cv' (or eps='cv'), or use crossVal()."
+            )
+        frame = pd.DataFrame({tuned.column: self.tuning.values, "log-loss": self.tuning.loss})
+        best = float(self.tuning.values[self.tuning.chosen])
+        how: dict[str, Any] = {"symbol": tuned.symbol, "title": tuned.title, "logarithmic": tuned.logarithmic}
+        return plot_cv(frame, best=best, ax=ax, **how)
 
     def plot_logo(self, kind: str = "information", groups: Sequence | None = None, axes=None):
         """Draw the levels of each predictor as stacked letters, one logo per group.

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy.linalg import block_diag
 
-from bbl.boltzmann.covariance import Covariances, covariances
+from bbl.boltzmann.covariance import Covariances, covariances, full_covariance
 from bbl.boltzmann.estimate import Estimate
 from bbl.boltzmann.permutation import permutation_tests
 from bbl.boltzmann.significance import (
@@ -26,6 +27,8 @@ from bbl.engines import Engine
 from bbl.errors import OptionError
 from bbl.model.parameters import Parameters
 from bbl.model.ranking import interaction_strength
+from bbl.report.inference_table import inference_summary, parameter_names, plot_table
+from bbl.report.summary import Summary
 from bbl.report.tables import Coefficients
 from bbl.rows.sample import Sample
 from bbl.stats.wald import adjust
@@ -223,7 +226,8 @@ class Inference:
             ``group``, ``predictor``, ``predictor2`` (missing for fields), ``chisq``, ``df``, ``p``, p adjusted within
             each group over the predictors or over the pairs that were tested: ``p_holm`` and ``p_bh``
             (Benjamini-Hochberg), and ``test``: ``"Wald"`` or ``"exact"``, with how many of the table's parameters it
-            is of where some cannot be tested, or why there is no test. An exact test has no ``chisq``.
+            is of where some cannot be tested, or why there is no test. An exact test has no ``chisq``, and is there
+            also where no parameter has a finite estimate.
         """
         names, tested = compared_names(of, list(self._labels.groups)), self._tested(of)
         layout, labels = self._parameters.layout, list(self._labels.names)
@@ -251,6 +255,59 @@ class Inference:
         tests = self.tests(of)
         pairs = tests[tests["predictor2"].notna()].reset_index(drop=True)
         return ranked(pairs, self._parameters, of, list(self._labels.groups), apc)
+
+    def cov_params(self, group: Any = None) -> pd.DataFrame:
+        """Return the covariance of the estimates, with their penalty; its diagonal is the square of ``se``.
+
+        Parameters
+        ----------
+        group : optional
+            Whose; by default those of all groups, which share no rows, so that their covariances are zero.
+
+        Returns
+        -------
+        DataFrame
+            Rows and columns by group and parameter, in the order of `table`.
+        """
+        groups = list(self._labels.groups)
+        if group is not None and group not in groups:
+            raise OptionError(
+                f"{group!r} is no group{near_match(group, groups)}; groups are {groups}.", argument="group"
+            )
+        chosen = range(len(groups)) if group is None else [groups.index(group)]
+        layout = self._parameters.layout
+        parts = [full_covariance(self._sample.group(g), layout, self._engine) for g in chosen]
+        labels = parameter_names(self.table().iloc[: layout.size])
+        index = pd.MultiIndex.from_product([[groups[g] for g in chosen], labels], names=["group", "parameter"])
+        return pd.DataFrame(block_diag(*parts), index=index, columns=index)
+
+    def summary(self, of: Any = "group", level: float = 0.95) -> Summary:
+        """Return the tables as one summary: the parameters with their tests, and the joint tests.
+
+        Parameters
+        ----------
+        of, level
+            As in `table`.
+
+        Returns
+        -------
+        Summary
+            Prints as text (the 20 parameters with the smallest p), as HTML or LaTeX; ``.tables`` has all of them.
+        """
+        return inference_summary(self.table(of, level), self.tests(of), self.note)
+
+    def plot(self, of: Any = "group", level: float = 0.95, *, pairs: bool = False, ax=None):
+        """Draw the fields, or the couplings, with their confidence intervals; return the Axes.
+
+        Parameters
+        ----------
+        of, level
+            As in `table`.
+        pairs : bool, default False
+            Whether couplings are drawn in place of fields.
+        ax : matplotlib Axes, optional
+        """
+        return plot_table(self.table(of, level), flag("pairs", pairs), level, ax)
 
     def __repr__(self) -> str:
         return (

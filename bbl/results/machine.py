@@ -1,9 +1,10 @@
-"""MachineResults: fitted Boltzmann machines: parameters, ln Z, energies, class scores."""
+"""MachineResults: fitted Boltzmann machines, with classes or without: parameters, ln Z, energies."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,34 +12,38 @@ import pandas as pd
 from bbl.boltzmann.estimate import Estimate
 from bbl.boltzmann.tuning import Tuning
 from bbl.engines import Engine
+from bbl.errors import ClassError
 from bbl.model.marginal import MarginalEnergy
 from bbl.model.parameters import Parameters
 from bbl.report.tables import Coefficients
-from bbl.results.classifier import ClassifierResults
+from bbl.results.model import ModelResults
 from bbl.rows.sample import Sample
 
 __all__ = ["MachineResults"]
 
+OF_CLASSES = ("predict", "fitted", "residuals", "evaluate", "score", "with_priors")  # of `ClassifierResults`
+
 
 @dataclass(frozen=True, repr=False)
-class MachineResults(ClassifierResults):
-    """Fitted Boltzmann machines, one for each response group.
+class MachineResults(ModelResults):
+    """Fitted Boltzmann machines, one for each response group; one for all rows where there is no response.
 
-    Attributes
-    ----------
-    call, design, sample, index
-        As in every `ClassifierResults`.
-    engine : Engine
-        The inference method and its options.
-    estimate : Estimate
-        Parameters, ln Z and convergence of every group.
-    tuning : Tuning or None
-        What cross-validation inside the fit found, if there was any.
+    Its attributes are described where users meet them, in `BBLResults`.
     """
 
     engine: Engine
     estimate: Estimate
     tuning: Tuning | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        if name in OF_CLASSES:
+            raise ClassError(
+                f"{name}() is of models with classes, and {self.formula!r} has no response. Fit a formula with a "
+                "response, such as 'y ~ .'; of rows, score_samples() tells how likely they are, and reconstruct() what "
+                "is missing in them.",
+                argument="formula",
+            )
+        return object.__getattribute__(self, name)
 
     @property
     def params(self) -> Parameters:
@@ -65,12 +70,20 @@ class MachineResults(ClassifierResults):
         """Whether every predictor of every group reached its optimum."""
         return self.estimate.converged
 
+    @property
+    def class_shares(self) -> np.ndarray:
+        """Weighted shares of the groups in the training rows."""
+        return self.estimate.class_prior
+
     @cached_property
     def _energy(self) -> MarginalEnergy:
         return MarginalEnergy(self.params.layout, self.params.theta)
 
     def class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
-        """Return the class scores (n, K) of encoded rows; see `Estimate.class_scores`."""
+        """Return the class scores (n, K) of encoded rows; see `Estimate.class_scores`.
+
+        Of one group they are the log-probabilities of the rows.
+        """
         return self.estimate.scores_by(self._energy, codes, missing)
 
     def log_likelihood(self, rows: Sample) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -26,7 +26,9 @@ from bbl.report.plot_structure import plot_probabilities
 from bbl.report.structure import bif_text, structure_text
 from bbl.report.summary import Summary
 from bbl.report.text import missing_text
-from bbl.results.classifier import ClassifierResults, LogLikelihood
+from bbl.results.classifier import ClassifierResults
+from bbl.results.evaluation import FIGURES
+from bbl.results.model import LogLikelihood
 from bbl.results.network_archive import pack, unpack
 from bbl.results.network_tables import NetworkTables, label_index
 from bbl.results.structure import AveragedStructure, Structure, only
@@ -51,8 +53,8 @@ class NetworkResults(NetworkTables, ClassifierResults):
 
     Attributes
     ----------
-    call, design, sample, index
-        As in every `ClassifierResults`.
+    call, design, training, index
+        As in `BBLResults`.
     structure : Structure or AveragedStructure
     network : Network or Averaged
         Tables as arrays.
@@ -119,6 +121,11 @@ class NetworkResults(NetworkTables, ClassifierResults):
 
     # scores
 
+    @property
+    def class_shares(self) -> np.ndarray:
+        """Estimated shares of the classes."""
+        return self.network.prior
+
     def class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
         """Return ``ln P(y, known features)`` (n, K); all alike in a row to which every class gives probability zero."""
         return class_scores(self.network.log_joint(codes, missing))
@@ -149,28 +156,46 @@ class NetworkResults(NetworkTables, ClassifierResults):
     def cLogLik(self, newdata: Any = None) -> float:
         """Return the conditional log-likelihood: the sum of ``ln P(class | known features)``."""
         rows = self._rows() if newdata is None else self._new_rows(newdata)
-        return _own(log_probabilities(self.class_scores(rows.codes, rows.missing)), rows)
+        return _own(log_probabilities(self._shifted(self.class_scores(rows.codes, rows.missing))), rows)
 
-    def score(self, kind: str, newdata: Any = None) -> float:
-        """Return bnclassify's scores, of which larger is better.
+    def score(  # type: ignore[override]  # a table may stand first, as elsewhere
+        self, kind: Any = "accuracy", newdata: Any = None, weights: Any = None, *, priors: Any = None, costs: Any = None
+    ) -> float:
+        """Return the accuracy, or one of bnclassify's scores, of which larger is better.
 
         Parameters
         ----------
-        kind : {"loglik", "aic", "bic"}
-            The log-likelihood, less the number of free parameters, or less ``log(n) / 2`` for each of them; n is the
-            number of rows, incomplete ones included. (`aic` and `bic` are on the usual scale, smaller is better.)
+        kind : {"accuracy", "loglik", "aic", "bic"}, default "accuracy"
+            The share of rows whose class is predicted; or the log-likelihood, less the number of free parameters, or
+            less ``log(n) / 2`` for each of them; n is the number of rows, incomplete ones included. (`aic` and `bic`
+            are on the usual scale, smaller is better.) A table stands for `newdata`: ``score(newdata)``.
         newdata : DataFrame, optional
             The training rows by default.
+        weights, priors, costs
+            Of the accuracy, as in `evaluate`.
 
         Returns
         -------
         float
         """
+        if kind is None or not isinstance(kind, str):
+            return super().score(kind, newdata if weights is None else weights, priors=priors, costs=costs)
+        if kind == "accuracy":
+            return super().score(newdata, weights, priors=priors, costs=costs)
+        choice("kind", kind, ("accuracy", "loglik", "aic", "bic"))
         log_lik = self.logLik(newdata)
         each = {"loglik": 0.0, "aic": 1.0, "bic": 0.5 * float(np.log(max(log_lik.nobs, 1)))}
-        return float(log_lik) - each[choice("kind", kind, tuple(each))] * self.nparams
+        return float(log_lik) - each[kind] * self.nparams
 
-    def predict(self, newdata: Any = None, type: str = "prob", unseen: str = "raise") -> pd.DataFrame | pd.Series:
+    def predict(
+        self,
+        newdata: Any = None,
+        type: str = "prob",
+        unseen: str = "raise",
+        *,
+        priors: Any = None,
+        costs: Any = None,
+    ) -> pd.DataFrame | pd.Series:
         """Predict the class of each row.
 
         Parameters
@@ -181,6 +206,8 @@ class NetworkResults(NetworkTables, ClassifierResults):
             Probabilities of the classes, the most likely class alone, or the log-odds of each class.
         unseen : {"raise", "ignore"}, default "raise"
             Whether a level that the model does not know is an error, or its feature is summed out in that row.
+        priors, costs
+            Class shares in place of those of the model, and costs of wrong decisions; as of `BBLResults.predict`.
 
         Returns
         -------
@@ -194,7 +221,7 @@ class NetworkResults(NetworkTables, ClassifierResults):
         DataError, LevelError
             If columns are missing, or values are missing in spite of the policy, or unknown; they are named.
         """
-        return super().predict(newdata, type, unseen)
+        return super().predict(newdata, type, unseen, priors=priors, costs=costs)
 
     def residuals(self) -> pd.Series:
         """Return, as `bbl.bbl` does, 1 where the predicted class is the observed one, else 0; missing if it is."""
@@ -255,6 +282,7 @@ class NetworkResults(NetworkTables, ClassifierResults):
             "Log-likelihood": float(log_lik),
             "AIC": self.aic,
             "BIC": self.bic,
+            **self._priors_facts(),
         }
 
     def _feature_facts(self) -> pd.DataFrame:
@@ -276,19 +304,25 @@ class NetworkResults(NetworkTables, ClassifierResults):
     def _shown_params(self) -> dict[Hashable, pd.DataFrame]:
         return self.params if isinstance(self.network, Network) else {}
 
-    def plot(self, var: Hashable = None, ax=None):
-        """Draw the graph, or the probabilities of one variable with their standard errors; return the Axes.
+    def plot(self, var: Hashable = None, ax=None, *, kind: str = "graph", newdata: Any = None, weights: Any = None):
+        """Draw the graph, the probabilities of one variable with their standard errors, or what predictions are worth.
 
         Parameters
         ----------
         var : name of a variable, optional
             By default the graph is drawn.
         ax : matplotlib Axes, optional
+        kind : {"graph", "confusion", "roc", "calibration"}, default "graph"
+            The graph or, with `var`, a table; or what ``evaluate(newdata, weights).plot(kind)`` draws.
+        newdata, weights : optional
+            As in `evaluate`; the training rows by default.
 
         Returns
         -------
-        matplotlib Axes
+        matplotlib Axes, or a list of them for ``"calibration"``
         """
+        if choice("kind", kind, ("graph", *FIGURES)) in FIGURES:
+            return self.evaluate(newdata, weights).plot(kind, ax=ax)
         if var is None:
             return only(self.structure, "single graph").plot(ax)
         only(self.structure, "single table")
@@ -319,19 +353,8 @@ class NetworkResults(NetworkTables, ClassifierResults):
         levels = {**dict(zip(labels.names, labels.levels, strict=True)), labels.response: labels.groups}
         Path(path).write_text(bif_text(structure.families, levels, tables), encoding="utf-8")
 
-    @property  # type: ignore[misc, override]
-    def sample(self) -> Callable[..., pd.DataFrame]:
-        """``fit.sample(n, seed=0)`` draws n rows of class and features, as categories with all their levels.
-
-        Other results keep their training rows under this name; those of a network are `training`.
-        """
-        return self._draw
-
-    @sample.setter
-    def sample(self, rows: Sample | None) -> None:
-        self.__dict__["training"] = rows
-
-    def _draw(self, n: int, seed: int | np.random.Generator | None = 0) -> pd.DataFrame:
+    def sample(self, n: int, seed: int | np.random.Generator | None = 0) -> pd.DataFrame:
+        """Draw `n` rows of class and features, as categories with all their levels."""
         y, codes = draw(self.network, integer("n", n, 0), generator(seed))
         labels = self.labels
         columns = {labels.response: (y, labels.groups)}
@@ -342,11 +365,6 @@ class NetworkResults(NetworkTables, ClassifierResults):
                 for name, (own, levels) in columns.items()
             }
         )
-
-    @property
-    def training(self) -> Sample | None:
-        """The encoded training rows, if the model has them."""
-        return self.__dict__["training"]
 
     # the file
 

@@ -15,8 +15,8 @@ from bbl.networks.families import Families
 from bbl.networks.learners import LEARNERS
 from bbl.networks.parameters import Recipe
 from bbl.networks.predict import Network
-from bbl.results.archives import ROWS, pack_rows, unpack_rows
-from bbl.results.classifier import Training
+from bbl.results.archives import ROWS, pack_priors, pack_rows, unpack_priors, unpack_rows
+from bbl.results.model import Training
 from bbl.results.structure import make_structure
 
 __all__ = ["pack", "unpack"]
@@ -39,6 +39,7 @@ def pack(fit: Any, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
             "awnb": None if recipe.awnb is None else list(recipe.awnb),
         },
         "nobs": fit.nobs(),
+        **pack_priors(fit.priors),
     }
     arrays = {
         **_pack_dags(structure.dags),
@@ -129,7 +130,7 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     design = Design.from_dict(meta["design"])
     columns = tuple(name_from_list(name) for name in meta["columns"])
     labels, K = design.labels, len(design.response.levels)
-    if not isinstance(meta["call"], str) or len(set(columns)) < len(columns):
+    if not design.classes or not isinstance(meta["call"], str) or len(set(columns)) < len(columns):
         raise ValueError("its names are not as saved")
     dags = _unpack_dags(arrays, len(columns))
     if {columns[i] for i in dags[0].features} != set(labels.names):
@@ -162,7 +163,7 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     return {
         "call": meta["call"],
         "design": design,
-        "sample": sample,
+        "training": sample,
         "index": index,
         "structure": structure,
         "network": Averaged(networks) if averaged else networks[0],
@@ -171,6 +172,7 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
         "feature_weights": arrays.get("feature_weights"),
         "stored_errors": (arrays["errors"], arrays["class_errors"]) if "errors" in arrays else None,
         "stored": training,
+        "priors": unpack_priors(meta, K),
     }
 
 

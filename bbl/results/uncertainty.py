@@ -47,7 +47,7 @@ class Uncertainty(MachineResults):
 
     def _wald_sections(self) -> list[Section]:
         """Joint tests of predictors and pairs, where they cost little and the method has them."""
-        if self.sample is None or self.params.layout.size > TESTED or not self.engine.solves:
+        if self.training is None or self.params.layout.size > TESTED or not self.engine.solves:
             return []
         try:
             inference = self._inference
@@ -55,7 +55,7 @@ class Uncertainty(MachineResults):
             return [Section("Wald tests", pd.DataFrame(), str(error))]
         of = "group" if self.params.pooled is None else "pooled"
         d = "" if self.params.pooled is None else "d"
-        return wald_sections(inference.tests(of), d, inference.note)
+        return wald_sections(inference.tests(of), d, inference.note, self.design.classes)
 
     @cached_property
     def _inference(self) -> Inference:
@@ -100,8 +100,34 @@ class Uncertainty(MachineResults):
         """Standard error of every parameter: the rows of ``tidy()`` with ``estimate`` and ``se``."""
         return self.inference().table().drop(columns=["z", "p", "lower", "upper"])
 
-    def conf_int(self, level: float = 0.95, of: Any = "group") -> pd.DataFrame:
-        """Return confidence limits of every parameter; `of` as in `Inference.table`."""
+    @property
+    def pvalues(self) -> pd.DataFrame:
+        """P-value of every parameter that has a test: the rows of ``tidy()`` with ``estimate``, ``p``, ``test``."""
+        return self.inference().table().drop(columns=["se", "z", "lower", "upper"])
+
+    def cov_params(self, group: Any = None) -> pd.DataFrame:
+        """Return the covariance of the estimates of all groups, or of one; see `Inference.cov_params`."""
+        return self._inference.cov_params(group)
+
+    def conf_int(self, level: float = 0.95, of: Any = "group", *, alpha: float | None = None) -> pd.DataFrame:
+        """Return confidence limits of every parameter.
+
+        Parameters
+        ----------
+        level : float, default 0.95
+            Coverage.
+        of : "group", "pooled" or (group, group), default "group"
+            As in `Inference.table`.
+        alpha : float, optional
+            One less `level`, as statsmodels has it; overrules it.
+
+        Returns
+        -------
+        DataFrame
+            The rows of ``tidy()`` with ``estimate``, ``lower``, ``upper``, ``test``.
+        """
+        if alpha is not None:
+            level = 1.0 - real("alpha", alpha, 0.0, 1.0)
         return self.inference().table(of, level).drop(columns=["z", "p", "se"])
 
     def bootstrap(
@@ -148,11 +174,11 @@ class Uncertainty(MachineResults):
         """Return why there are no tests; None if there are."""
         if self.engine.posterior:
             return f"no test: {self.engine.posterior}"
-        if self.sample is None:
+        if self.training is None:
             return "no test: the model was saved without its training rows"
         try:
             self.engine.check_equations()
-            self.sample.check_whole("Tests go")
+            self.training.check_whole("Tests go")
         except (DataError, OptionError) as error:
             return f"no test: {error}"
         return None

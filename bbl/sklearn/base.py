@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -13,12 +13,12 @@ import numpy as np
 import pandas as pd
 from scipy.sparse import issparse
 
-from bbl.checks import choice
+from bbl.checks import choice, real
 from bbl.design.design import MISSING
 from bbl.design.factors import Factor, factorise
 from bbl.design.frames import Frame, to_frame
 from bbl.design.weights import check_weights
-from bbl.errors import BBLTypeError, DataError, DataWarning
+from bbl.errors import BBLTypeError, DataError, DataWarning, OptionError
 from bbl.stats.scores import link, log_probabilities
 
 try:
@@ -63,6 +63,7 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
 
     missing: str
     unseen: str
+    class_weight: Any
     result_: Any
 
     def __sklearn_tags__(self):
@@ -98,7 +99,7 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         """Keep a fitted model, and the classes that it has: one may have lost all its rows to missing="drop"."""
         kept = set(result.labels.groups)
         self.classes_ = classes[[c in kept for c in pd.Index(classes).tolist()]]
-        self.result_ = result
+        self.result_ = result.with_priors(_priors(self.class_weight, classes, result))
 
     def __sklearn_is_fitted__(self) -> bool:  # by default, lambda_ would be taken for a fitted attribute
         return hasattr(self, "result_")
@@ -224,6 +225,31 @@ def _labels(estimator: TableClassifier, y: Any) -> np.ndarray:
         ) from None
     check_classification_targets(y)
     return y
+
+
+def _priors(class_weight: Any, classes: np.ndarray, result: Any) -> np.ndarray | str | None:
+    """Return the class shares that weights of the classes come to; None for those of the training rows."""
+    if class_weight is None:
+        return None
+    known = pd.Index(classes).tolist()
+    if isinstance(class_weight, Mapping):
+        for name, weight in class_weight.items():
+            if name not in known:
+                raise OptionError(f"class_weight names {name!r}, which is no class of y.", argument="class_weight")
+            real(f"class_weight[{name!r}]", weight, 0.0)
+        own = np.array([class_weight.get(g, 1.0) for g in result.labels.groups])
+        shares = own * result.class_shares
+        if not shares.sum() > 0.0:
+            raise OptionError(
+                "class_weight leaves no class a weight; give one a positive one.", argument="class_weight"
+            )
+        return shares / shares.sum()
+    if not isinstance(class_weight, str) or class_weight != "balanced":
+        raise OptionError(
+            f"class_weight must be None, 'balanced' or a dict of classes to weights; got {class_weight!r}.",
+            argument="class_weight",
+        )
+    return "equal"
 
 
 def _as_frame(X: Any) -> Frame | None:

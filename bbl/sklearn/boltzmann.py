@@ -61,6 +61,9 @@ class BBLClassifier(TableClassifier):
     missing : {"raise", "drop", "level", "marginal"}, default "raise"
         What is done with missing values (None, nan, NA, NaT) of `X`, see `bbl.bbl`: an error; their rows are dropped in
         `fit`, and have neither class nor probabilities (nan); a level of their own; or summed out.
+    class_weight : {"balanced"} or dict of class to weight, optional
+        Weights of the classes' rows (those that a dict leaves out have 1). A class is fitted to its own rows alone, so
+        weights change its share in predictions, and nothing else; "balanced" makes all classes equally probable.
     n_jobs : int, optional
         Threads; None for 1, unless in a `joblib.parallel_config` context, and -1 for all cores. Results do not
         depend on it.
@@ -124,6 +127,7 @@ class BBLClassifier(TableClassifier):
         options: dict[str, Any] | None = None,
         unseen: str = "ignore",
         missing: str = "raise",
+        class_weight: Any = None,
         n_jobs: int | None = None,
     ):
         self.method = method
@@ -138,6 +142,7 @@ class BBLClassifier(TableClassifier):
         self.options = options
         self.unseen = unseen
         self.missing = missing
+        self.class_weight = class_weight
         self.n_jobs = n_jobs
 
     def fit(self, X, y, sample_weight=None) -> BBLClassifier:

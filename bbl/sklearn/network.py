@@ -38,6 +38,9 @@ class BNClassifier(TableClassifier):
         What is done with missing values of `X`: each count takes the rows in which its variables are known, and
         predictions sum over what is not; they are an error; their rows are dropped in `fit`, and have neither class nor
         probabilities (nan); or a level of their own.
+    class_weight : {"balanced"} or dict of class to weight, optional
+        Weights of the classes' rows (those that a dict leaves out have 1). A class is fitted to its own rows alone, so
+        weights change its share in predictions, and nothing else; "balanced" makes all classes equally probable.
     random_state : int, numpy.random.Generator or None, default 0
         For the folds of a search, and the rows of trees.
 
@@ -86,6 +89,7 @@ class BNClassifier(TableClassifier):
         awnb_bootstrap: float | None = None,
         unseen: str = "ignore",
         missing: str = "marginal",
+        class_weight: Any = None,
         random_state: int | np.random.Generator | None = 0,
     ):
         self.learner = learner
@@ -97,6 +101,7 @@ class BNClassifier(TableClassifier):
         self.awnb_bootstrap = awnb_bootstrap
         self.unseen = unseen
         self.missing = missing
+        self.class_weight = class_weight
         self.random_state = random_state
 
     def fit(self, X, y, sample_weight=None) -> BNClassifier:

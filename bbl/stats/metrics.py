@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["SCORES", "accuracy", "auc", "brier", "log_loss", "row_loss"]
+__all__ = ["LEAST", "SCORES", "accuracy", "auc", "brier", "brier_loss", "log_loss", "mean_loss", "row_loss"]
 
 LEAST = float(np.log(1e-15))
 
@@ -24,14 +24,24 @@ def row_loss(log_p: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 def log_loss(log_p: np.ndarray, y: np.ndarray, weights: np.ndarray) -> float:
     """Return the weighted mean of `row_loss`."""
-    return float(weights @ row_loss(log_p, y) / weights.sum())
+    return mean_loss(row_loss(log_p, y), weights)
+
+
+def mean_loss(loss: np.ndarray, weights: np.ndarray) -> float:
+    """Return the weighted mean of the losses (n,) of rows."""
+    return float(weights @ loss / weights.sum())
+
+
+def brier_loss(log_p: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Return the squared distance of each row's probabilities from the outcome, summed over groups, shape (n,)."""
+    error = np.exp(log_p)
+    error[np.arange(len(y)), y] -= 1.0
+    return (error**2).sum(axis=1)
 
 
 def brier(log_p: np.ndarray, y: np.ndarray, weights: np.ndarray) -> float:
-    """Return the weighted mean squared distance of the probabilities from the outcome, summed over groups."""
-    error = np.exp(log_p)
-    error[np.arange(len(y)), y] -= 1.0
-    return float(weights @ (error**2).sum(axis=1) / weights.sum())
+    """Return the weighted mean of `brier_loss`."""
+    return mean_loss(brier_loss(log_p, y), weights)
 
 
 SCORES = {"accuracy": accuracy, "logloss": log_loss, "brier": brier}

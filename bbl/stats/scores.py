@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["class_scores", "link", "log_probabilities"]
+__all__ = ["class_scores", "least_cost", "link", "log_probabilities", "with_priors"]
 
 
 def class_scores(energy: np.ndarray, log_z: np.ndarray, prior: np.ndarray) -> np.ndarray:
@@ -35,3 +35,22 @@ def link(scores: np.ndarray) -> np.ndarray:
         with np.errstate(divide="ignore"):
             out[:, y] = scores[:, y] - (top + np.log(np.exp(others - top[:, None]).sum(axis=1)))
     return out
+
+
+def with_priors(scores: np.ndarray, shares: np.ndarray, priors: np.ndarray) -> np.ndarray:
+    """Return class scores (n, K) of rows with the `priors` of the groups in place of the `shares` behind the scores.
+
+    By Bayes' rule the odds of two groups change by the ratio of their priors' odds to their shares' odds. A group
+    without rows has no parameters, and keeps -inf.
+    """
+    with np.errstate(divide="ignore"):
+        shift = np.where(shares > 0.0, np.log(priors) - np.log(np.where(shares > 0.0, shares, 1.0)), -np.inf)
+    return scores + shift
+
+
+def least_cost(log_p: np.ndarray, costs: np.ndarray) -> np.ndarray:
+    """Return the group of least expected cost of each row, shape (n,); costs are true by predicted groups.
+
+    Of equally cheap groups the first is taken, as of equally likely ones.
+    """
+    return np.argmin(np.exp(log_p) @ costs, axis=1)

@@ -137,7 +137,7 @@ def main() -> None:
     """Run and write ``results/coverage.csv``, ``level.csv`` and ``coverage.md``."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--replicates", type=int, default=12)
-    parser.add_argument("--tests", type=int, default=500, help="replicates of each cell of the level and power study")
+    parser.add_argument("--tests", type=int, default=2000, help="replicates of each cell of the study of levels")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--out", type=Path, default=RESULTS)
     args = parser.parse_args()

@@ -214,12 +214,12 @@ class TestFit:
         data, w = frame()
         fit = bbl.bbl(FORMULA, data, w, method, missing="marginal", log_z="exact", **METHODS[method])
         layout = fit.params.layout
-        x = np.where(fit.sample.missing, -1, fit.sample.codes.astype(int))
+        x = np.where(fit.training.missing, -1, fit.training.codes.astype(int))
         E = np.column_stack([oracle.marginal_energy(*tables(layout, t), LEVELS, x) for t in fit.params.theta])
         link, prob = oracle.posterior(E, fit.log_z, fit.estimate.class_prior)
         np.testing.assert_allclose(fit.fitted(), prob, atol=1e-10)
         np.testing.assert_allclose(fit.predict(data).iloc[:, :2].astype(float), link, atol=1e-9)
-        y = fit.sample.y
+        y = fit.training.y
         assert float(fit.logLik()) == pytest.approx(float(w @ (E[np.arange(len(y)), y] - fit.log_z.to_numpy()[y])))
         assert fit.nobs() == w.sum() == fit.design.incomplete + w[data.notna().all(axis=1)].sum()
         assert fit.residuals().tolist() == (prob.argmax(axis=1) == y).astype(int).tolist()
@@ -322,7 +322,7 @@ class TestFit:
             np.testing.assert_allclose(fit.fitted().loc[5], fit.estimate.class_prior)
         without = w.copy()
         without[5] = 0
-        rows = fit.sample
+        rows = fit.training
         energy = fit._energy(rows.codes, rows.missing)[np.arange(rows.n), rows.y]
         assert float(fit.logLik()) == pytest.approx(float(without @ (energy - fit.estimate.log_z[rows.y])))
 
@@ -661,9 +661,10 @@ class TestClassifier:
         assert np.isnan(numbers).tolist() == (~whole).tolist()
 
     @pytest.mark.parametrize("missing", ["drop", "level", "marginal"])
+    @pytest.mark.parametrize("method", ["naive", pytest.param("pseudo", marks=pytest.mark.long)])
     @pytest.mark.filterwarnings("ignore")
-    def test_conventions_of_scikit_learn(self, missing):
-        checks = check_estimator(BBLClassifier(missing=missing), on_fail=None)
+    def test_conventions_of_scikit_learn(self, missing, method):
+        checks = check_estimator(BBLClassifier(method, missing=missing), on_fail=None)
         assert not [c["check_name"] for c in checks if c["status"] == "failed"]
         assert sum(c["status"] == "passed" for c in checks) > 50
 

@@ -78,7 +78,8 @@ def test_wald_of_one_parameter_is_z_squared_and_adjustment():
     inference = bbl.bbl("Survived ~ Sex * Age", titanic, "Freq").inference()
     table, tests = inference.table("pooled"), inference.tests("pooled")
     np.testing.assert_allclose(tests["chisq"], table["z"] ** 2, rtol=1e-9)
-    np.testing.assert_allclose(tests["p"], table["p"], rtol=1e-6)
+    normal = table["test"] == "Wald"
+    np.testing.assert_allclose(tests.loc[normal, "p"], table.loc[normal, "p"], rtol=1e-6)
     p = np.array([0.01, 0.02, 0.03])
     np.testing.assert_allclose(adjust(p, "holm"), [0.03, 0.04, 0.04])
     np.testing.assert_allclose(adjust(p, "fdr_bh"), [0.03, 0.03, 0.03])

@@ -9,11 +9,14 @@ import pytest
 
 import bbl
 from bbl.boltzmann import guards
+from bbl.boltzmann.estimate import estimate
 from bbl.boltzmann.guards import warn_ordered
 from bbl.design.labels import Labels
 from bbl.engines import NaiveBayes
+from bbl.model.layout import Layout
 from bbl.rows.folds import consecutive_folds
 from bbl.rows.sample import Sample
+from bbl.stats.scores import log_probabilities
 
 ORDERED = "not spread over the consecutive folds"
 GRID = [0.0, 0.1, 0.3, 0.5, 0.7, 0.9]
@@ -160,3 +163,17 @@ def test_tables_of_counts_are_found_and_shuffled_folds_are_silent():
         ordered = bbl.crossVal("Survived ~ .^2", titanic, "Freq", lambda_=0.01, lambdah=0.01, verbose=0)
     dealt = bbl.crossVal("Survived ~ .^2", titanic, "Freq", lambda_=0.01, lambdah=0.01, shuffle=True, seed=1, verbose=0)
     assert dealt.maxscore > ordered.maxscore + 0.05
+
+
+@pytest.mark.parametrize("share_missing", [0.0, 0.2])
+def test_the_naive_bayes_beside_a_fit_is_the_one_that_its_engine_fits(share_missing):
+    rng, layout = np.random.default_rng(11), Layout([2, 3, 4])
+    codes = np.column_stack([rng.integers(0, L, 60) for L in layout.n_levels]).astype(np.uint8)
+    missing = rng.random((60, 3)) < share_missing if share_missing else None
+    y = rng.integers(0, 2, 60)  # the third group has no rows
+    sample = Sample(codes, rng.integers(1, 5, 60).astype(float), y, missing)
+    fitted = estimate(sample, layout, 3, guards.BASELINE)
+    with np.errstate(divide="ignore"):
+        log_share = np.log(fitted.class_prior)
+    found = log_probabilities(guards._naive_scores(sample, layout, log_share, sample))
+    np.testing.assert_allclose(found, log_probabilities(fitted.class_scores(codes)), rtol=0, atol=1e-12)

@@ -30,15 +30,16 @@ def test_empty_cells_of_the_titanic_are_marked_and_not_tested():
     assert cells[["se", "z", "p", "lower", "upper"]].isna().all(axis=None)
     tests = inference.tests()
     pairs = tests[(tests["predictor"] == "Class") & (tests["predictor2"] == "Age")].set_index("group")
-    assert pairs.loc["No", "test"] == ABSENT and pairs.loc["No", "df"] == 0 and np.isnan(pairs.loc["No", "p"])
-    assert pairs.loc["Yes", "df"] == 2 and pairs.loc["Yes", "test"].endswith("2 of 3")  # no child of the crew
+    # the crew had no children; those of the second class are missed among the dead
+    assert pairs.loc["No", "test"] == "exact, 1 of 3" and pairs.loc["No", "df"] == 1 and pairs.loc["No", "p"] < 1e-3
+    assert pairs.loc["Yes", "df"] == 3 and pairs.loc["Yes", "test"] == "exact"  # and no child of the crew lived
     assert table.loc[table["test"] == "Wald", ["se", "z", "p", "lower", "upper"]].notna().all(axis=None)
     text = str(bbl.bbl("Survived ~ .^2", TITANIC, weights="Freq").summary())
-    assert ABSENT in text and "what the rows cannot determine has none" in " ".join(text.split())
+    assert "exact, 1 of 3" in text and "what the rows cannot determine has none" in " ".join(text.split())
 
 
 @pytest.mark.parametrize("lambda_", [0.0, 1e-5, 1e-3])
-def test_a_pair_of_levels_that_never_occurs_has_no_p_whatever_the_penalty(lambda_):
+def test_a_coupling_of_levels_that_never_meet_has_no_p_and_its_pair_that_of_fisher_whatever_the_penalty(lambda_):
     options = {"lambda_": lambda_, "lambdah": lambda_, "verbose": 0}
     if lambda_:
         fit = bbl.bbl("y ~ .^2", EMPTY, **options)
@@ -48,7 +49,13 @@ def test_a_pair_of_levels_that_never_occurs_has_no_p_whatever_the_penalty(lambda
         ):
             fit = bbl.bbl("y ~ .^2", EMPTY, **options)
     assert fit.converged == (lambda_ > 0)
-    for of in ("group", "pooled", ("u", "v")):
+    from scipy.stats import hypergeom
+
+    pairs, couplings = fit.interactions(), fit.inference().table().query("term == 'J'")
+    assert couplings["p"].isna().all() and (couplings["test"] == ABSENT).all()
+    half = 0.5 * hypergeom.pmf(0, 100, 10, 5)  # mid-p: the rows say nothing, and are not expected to
+    np.testing.assert_allclose(pairs["p"], 2 * min(half, 1 - half), rtol=1e-9)
+    for of in ("pooled", ("u", "v")):
         pairs = fit.interactions(of)
         assert pairs["p"].isna().all() and (pairs["test"] == ABSENT).all()
     boot = fit.bootstrap(4, seed=0) if lambda_ else None
@@ -74,8 +81,12 @@ def test_copied_and_collinear_predictors_have_no_tests_and_do_not_converge():
     assert not fit.converged
     pairs = fit.interactions()
     touched = (pairs[["predictor", "predictor2"]].isin(["a", "d"])).any(axis=1)
-    assert pairs.loc[touched, "p"].isna().all() and pairs.loc[~touched, "p"].notna().all()
-    assert pairs.loc[touched, "test"].str.startswith("not estimable").all()
+    copies = touched & pairs[["predictor", "predictor2"]].isin(["a", "d"]).all(axis=1)
+    assert pairs.loc[touched & ~copies, "p"].isna().all() and pairs.loc[~touched, "p"].notna().all()
+    assert pairs.loc[touched & ~copies, "test"].str.startswith("not estimable").all()
+    assert (pairs.loc[copies, "p"] < 1e-30).all() and (pairs.loc[copies, "test"] == "exact").all()
+    table = fit.inference().table()
+    assert table.loc[table["predictor"].isin(["a", "d"]), "p"].isna().all()
 
 
 def test_ordinary_data_converges_without_a_penalty_in_silence():
@@ -218,3 +229,22 @@ def test_a_group_without_rows_has_no_tests_and_the_others_have():
     for full, empty in ((of_group(groups[0]), of_group(groups[2])), (pooled[0], pooled[2])):
         assert np.isfinite(full.p).all() and np.isnan(empty.p).all() and (empty.verdict == Kind.ABSENT).all()
     assert np.isnan(compare_groups(groups[0], groups[2]).p).all()
+
+
+def test_the_level_of_a_sparse_pair_is_held_by_the_sum_over_all_tables():
+    """Two independent predictors: every 2 x 2 table of n rows, its chance, and what the test says of it."""
+    from scipy.special import gammaln
+
+    layout, n, q = Layout([2, 2]), 14, np.array([0.5, 0.3, 0.1])
+    states = np.array([(0, 0), (0, 1), (1, 0), (1, 1)], dtype=np.uint8)
+    rejected = np.zeros(3)
+    for r in range(1, n):
+        for c in range(1, n):
+            for t in range(max(0, r + c - n), min(r, c) + 1):
+                counts = np.array([n - r - c + t, c - t, r - t, t], dtype=float)
+                rows = Sample(states, counts).rows(counts > 0)
+                p = of_group(evidence(rows, layout, np.zeros(3))).tables()[2][2]
+                ways = np.exp(gammaln(n + 1) - gammaln(counts + 1).sum())
+                rejected += ways * q ** (r + c) * (1 - q) ** (2 * n - r - c) * (p < 0.05)
+                assert np.isfinite(p)  # wherever both levels of both occur
+    assert (rejected < 0.055).all() and rejected[0] > 0.02

@@ -45,8 +45,8 @@ def evaluations(monkeypatch):
     return counted
 
 
-def tuned(frame, rule="cv", **options):
-    return bbl.bbl("y ~ .^2", frame, lambda_=rule, lambdah=1e-3, testNull=False, verbose=0, **options)
+def tuned(frame, rule="cv", lambdah=1e-3, **options):
+    return bbl.bbl("y ~ .^2", frame, lambda_=rule, lambdah=lambdah, testNull=False, verbose=0, **options)
 
 
 @pytest.mark.parametrize(("make", "share"), [(species, 0.45), (noise, 0.45)])
@@ -62,6 +62,27 @@ def test_the_choice_is_that_of_exact_fits_of_every_setting_with_less_work(make, 
     assert fit.tuning.loss[fit.tuning.chosen] == pytest.approx(exact.tuning.loss[exact.tuning.chosen], abs=1e-3)
     np.testing.assert_array_equal(fit.params.theta, exact.params.theta)  # the fit itself is exact
     assert searched < share * sum(evaluations)
+
+
+def test_levels_that_a_group_lacks_cost_no_evaluations_and_do_not_change_the_choice(evaluations, monkeypatch):
+    frame, rng = species(n=240, m=12), np.random.default_rng(0)
+    for name in frame.columns[1:]:  # noise that leaves levels absent from a group; no penalty holds their fields
+        for _, rows in frame.groupby("y"):
+            some = rows.index[rng.random(len(rows)) < 0.6]
+            frame.loc[some, name] = rng.permutation(frame.loc[some, name])
+    monkeypatch.setattr(solvers, "NEWTON_WORK", 0.0)
+    with pytest.warns(bbl.errors.ConvergenceWarning, match="never occurs"):
+        fit = tuned(frame, lambdah=0.0)
+    searched = sum(evaluations)
+    evaluations.clear()
+    monkeypatch.setattr(pseudo.PseudoLikelihood, "stepwise", False)
+    with pytest.warns(bbl.errors.ConvergenceWarning, match="never occurs"):
+        exact = tuned(frame, lambdah=0.0)
+    assert exact.engine.lambda_ == fit.engine.lambda_ and searched < 0.4 * sum(evaluations)
+    np.testing.assert_array_equal(fit.params.theta, exact.params.theta)
+    every = dict(zip(exact.tuning.values, exact.tuning.loss, strict=True))
+    for value, loss in zip(fit.tuning.values, fit.tuning.loss, strict=True):
+        assert loss == pytest.approx(every[value], rel=0.02)
 
 
 def test_what_is_told_is_what_was_tried():

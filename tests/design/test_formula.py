@@ -399,3 +399,16 @@ def test_result_is_frozen():
         parse("y ~ .^3", COLUMNS, order=3).terms[1][0, 0] = 3
     with pytest.raises(AttributeError):
         terms.response = "a"
+
+
+def test_a_formula_may_be_without_a_response_where_that_is_allowed():
+    columns = ["y", "a", "b", None]
+    terms = parse("~ .^2 - b", columns[:3], one_sided=True)
+    assert terms.response is None and terms.predictors == ("y", "a") and terms.columns == ["y", "a"]
+    assert parse("~ .", columns[:3], exclude=("a",), one_sided=True).predictors == ("y", "b")
+    assert parse("y ~ a", columns, one_sided=True).columns == ["y", "a"]
+    assert parse("~ .", columns, one_sided=True).predictors == tuple(columns)
+    with pytest.raises(FormulaError, match="must have a response"):
+        parse("~ a + b", columns)
+    with pytest.raises(FormulaError, match="without a name"):
+        parse("None ~ a", columns, one_sided=True)

@@ -18,7 +18,7 @@ cd "$work/tree/tests"
 export PYTHONPATH="$work/tree:$work/lib" ASAN_OPTIONS=detect_leaks=0:malloc_context_size=2:quarantine_size_mb=8 OPENBLAS_NUM_THREADS=1 MPLBACKEND=Agg
 if [ -d /dev/shm ]; then export TMPDIR=/dev/shm; fi # model files in memory
 failed=0
-for target in "${@:-formula kernels predict load gibbs folds}"; do
+for target in "${@:-formula kernels predict load network blocks gibbs folds}"; do
     for name in $target; do
         mkdir -p "$work/corpus/$name"
         started=$SECONDS

@@ -63,8 +63,8 @@ def facts(fit):
         "log_lik": float(fit.logLik()),
         "nobs": fit.nobs(),
         "theta": fit.params.theta.sum(axis=1).tolist(),
-        "stored_rows": 0 if fit.sample is None else len(fit.model_frame),
-        "sections": None if fit.sample is not None else [plain(section) for section in fit._sections],
+        "stored_rows": 0 if fit.training is None else len(fit.model_frame),
+        "sections": None if fit.training is not None else [plain(section) for section in fit._sections],
         "tuning": None if fit.tuning is None else [fit.tuning.chosen, *fit.tuning.loss.tolist()],
     }
 
@@ -95,7 +95,7 @@ def test_stored_models_load_and_predict_as_they_did(path, tmp_path):
         else:
             assert got[name] == value, name
     assert f"Settings: {next(iter(vars(fit.engine)))} = " in str(fit.summary())
-    fit.save(tmp_path / "again.bbl", store_data=fit.sample is not None)
+    fit.save(tmp_path / "again.bbl", store_data=fit.training is not None)
     assert facts(bbl.load(tmp_path / "again.bbl")) == got
 
 

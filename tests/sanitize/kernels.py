@@ -24,6 +24,8 @@ from bbl.networks.search import climb
 from bbl.networks.weighting import ConditionalLikelihood
 from bbl.parallel import serial_blas
 from bbl.rows.sample import Sample
+from bbl.sparse.products import Problem
+from bbl.sparse.workingset import Descent, Penalty
 
 LEVELS = np.array([2, 3, 5, 2, 4, 3, 2, 2, 3])
 
@@ -105,6 +107,18 @@ def networks(rows, dtype):
     return found
 
 
+def sparse_terms(rows, terms, K, group):
+    """Descend over terms, from their Hessian and row by row."""
+    data, _ = sample(rows, np.uint8, True)
+    y = np.random.default_rng(7).integers(0, K, rows)
+    problem = Problem.make(data.codes, LEVELS, y, K, data.weights)
+    weights = {t: np.zeros((problem.size(t), K - 1)) for t in terms}
+    one = Descent(problem, Penalty((2.0,) * 6, group), weights, np.zeros(K - 1))
+    two = Descent(problem, Penalty((2.0,) * 6, group), weights, np.zeros(K - 1))
+    two.few = 0
+    return [np.array([descent.minimise(), *descent.theta.ravel()]) for descent in (one, two)]
+
+
 def two_way_table(rows: int) -> Cells:
     rng = np.random.default_rng(5)
     row, column = np.nonzero(rng.random((rows, 11)) < 0.4)
@@ -119,7 +133,7 @@ def two_way(method, rows, groups=None, n_levels=1):
 def jobs(rows: int = 120) -> list:
     """Return all jobs; they share no memory but the problems, which kernels only read."""
     built = {module.name for module in iter_modules(bbl._ext.__path__)}
-    known = {"energy", "moments", "newton", "pseudo", "eigen", "gibbs", "families"}
+    known = {"energy", "moments", "newton", "pseudo", "eigen", "gibbs", "families", "sparse"}
     known |= {"biclust", "biclust_genetic", "biclust_mcmc"}
     assert built == known, f"no job for one of {built}"
     found = [partial(eigen, 512)]
@@ -133,6 +147,9 @@ def jobs(rows: int = 120) -> list:
         found += [partial(lbfgs, shared), partial(objective, shared), partial(lbfgs, other)]
     for lanes in {gibbs.lanes(most) for most in (1, 8, 16)}:
         found += [partial(chains, rows // 15, lanes, levels) for levels in (LEVELS, np.array([40, 2, 33, 20]))]
+    for K, group in product((2, 3), (True, False)):
+        found += [partial(sparse_terms, rows, [(0,), (1,), (0, 3), (2, 4)], K, group)]
+        found += [partial(sparse_terms, rows, [(0,), (1, 2, 4, 5, 6)], K, group)]
     for options in ({}, {"move": "one"}, {"metric": "pearson"}, {"metric": "levels"}):
         found += [
             partial(two_way, Prototype(max_iter=5, **options), rows, (4, 3), 6 if "levels" in options.values() else 1)

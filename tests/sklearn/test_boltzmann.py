@@ -87,7 +87,7 @@ def test_no_check_is_skipped_or_expected_to_fail():
         "import collections\n"
         "from sklearn.utils.estimator_checks import check_estimator\n"
         "from bbl.sklearn import BBLClassifier\n"
-        "results = check_estimator(BBLClassifier(), on_fail='raise', on_skip=None)\n"
+        "results = check_estimator(BBLClassifier('naive'), on_fail='raise', on_skip=None)\n"
         "print(len(results), dict(collections.Counter(r['status'] for r in results)))\n"
     )
     done = subprocess.run(

@@ -14,7 +14,7 @@ from sklearn.base import clone  # noqa: E402
 from sklearn.model_selection import GridSearchCV, cross_val_predict  # noqa: E402
 from sklearn.utils.estimator_checks import estimator_checks_generator  # noqa: E402
 
-from bbl.sklearn import BNClassifier  # noqa: E402
+from bbl.sklearn import BBLClassifier, BNClassifier  # noqa: E402
 
 KINDS = (
     BNClassifier(),
@@ -102,3 +102,22 @@ def test_bad_options_are_named(titanic):
         BNClassifier("nbb").fit(X, y)
     with pytest.raises(OptionError, match="smooth must lie"):
         BNClassifier(smooth=-1).fit(X, y)
+
+
+@pytest.mark.parametrize("make", [BNClassifier, BBLClassifier])
+def test_class_weights_are_weights_of_the_rows_of_a_class(titanic, make):
+    X, y, w = titanic.drop(columns=["Survived", "Freq"]), titanic["Survived"].astype(str), titanic["Freq"]
+    options = {"smooth": 0.0, "learner": "nb"} if make is BNClassifier else {"lambdah": 1e-3}
+    weighted = make(class_weight={"Yes": 3}, **options).fit(X, y, w).predict_proba(X)
+    repeated = make(**options).fit(X, y, w * np.where(y == "Yes", 3, 1)).predict_proba(X)
+    np.testing.assert_allclose(weighted, repeated, atol=1e-6)
+    balanced = make(class_weight="balanced", **options).fit(X, y, w)
+    np.testing.assert_array_equal(balanced.result_.priors, [0.5, 0.5])
+    for wrong, words in (
+        ({"Maybe": 1}, "'Maybe'"),
+        ("even", "'balanced'"),
+        ({"Yes": -1}, "class_weight"),
+        ({"Yes": 0, "No": 0}, "no class a weight"),
+    ):
+        with pytest.raises(OptionError, match=words):
+            make(class_weight=wrong, **options).fit(X, y, w)

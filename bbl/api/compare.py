@@ -1,0 +1,108 @@
+"""The verbs that set fits side by side: anova, etable."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+
+from bbl.checks import verb
+from bbl.report.model_table import ModelTable
+from bbl.results.comparison import compared_fits
+from bbl.results.side_by_side import model_table
+
+__all__ = ["anova", "etable"]
+
+
+def anova(*fits: Any) -> pd.DataFrame:
+    """Compare fitted models, each with the one before it.
+
+    Parameters
+    ----------
+    *fits : fitted models, or one dict of them by name
+        In any order; R's habit is from the smallest on.
+
+    Returns
+    -------
+    DataFrame
+        One row per model: ``parameters``, ``logLik``, ``AIC``, ``BIC``, ``clAIC`` (missing where the method has none),
+        and the test against the model before: ``ratio``, ``df``, ``p``, ``test``. Smaller criteria are better, among
+        models of one kind.
+
+    Notes
+    -----
+    The test is one of Boltzmann machines of the same predictors and rows, one of which has all pairs of the other and
+    more. ``ratio`` is twice the gain of the log pseudo-likelihood of both without a penalty. The pseudo-likelihood
+    counts each pair twice, so the p-value is not one of a chi-square with ``df`` degrees of freedom, but of the
+    weighted sum of chi-squares that the Godambe information gives (Kent 1982; Varin, Reid & Firth 2011). Where a pair
+    has too few rows for that, there is no p-value, and ``test`` says so; ``inference().tests()`` and
+    ``interactions(pvalues="permutation")`` have exact tests of single pairs.
+
+    References
+    ----------
+    Kent JT (1982). Robust properties of likelihood ratio tests. Biometrika 69, 19-27.
+    Varin C, Reid N, Firth D (2011). An overview of composite likelihood methods. Statistica Sinica 21, 5-42.
+
+    Examples
+    --------
+    >>> import bbl
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> y, a, b = rng.integers(0, 2, (3, 1000))
+    >>> data = {"y": y, "a": a, "b": np.where(rng.random(1000) < 0.2, a, b)}
+    >>> fits = [bbl.bbl(formula, data) for formula in ("y ~ a + b", "y ~ a * b")]
+    >>> bbl.anova(*fits)[["parameters", "ratio", "df", "p"]].round(4)
+                           parameters    ratio  df    p
+    (1) y ~ a + b, pseudo           4      NaN   0  NaN
+    (2) y ~ a * b, pseudo           6  90.7663   2  0.0
+    """
+    return compared_fits(fits[0] if len(fits) == 1 else fits)
+
+
+@verb
+def etable(
+    fits: Any,
+    of: Any = "group",
+    *,
+    keep: Sequence | None = None,
+    pairs: bool = True,
+    stars: bool = True,
+    digits: int = 3,
+) -> ModelTable:
+    """Set the coefficients of fitted models side by side, with standard errors and what the models are worth.
+
+    Parameters
+    ----------
+    fits : fitted model, or a list or dict of them
+        Models of a list are numbered. Networks and models without standard errors may stand beside the others.
+    of : "group", "pooled" or (group, group), default "group"
+        Which estimates, as in `Inference.table`: those of each group, their differences from the pooled fit, or the
+        difference of two groups.
+    keep : sequence of predictor names, optional
+        Show the fields of these, and the couplings among them; all by default.
+    pairs : bool, default True
+        Whether couplings are shown.
+    stars : bool, default True
+        Whether p-values below 0.05, 0.01 and 0.001 are marked by stars. What has no test has no star.
+    digits : int, default 3
+        Decimals.
+
+    Returns
+    -------
+    ModelTable
+        Prints as text, shows as HTML in a notebook, ``.as_latex()``, ``.as_markdown()``, ``.frame``.
+
+    Examples
+    --------
+    >>> import bbl
+    >>> titanic = bbl.datasets.load_titanic()
+    >>> fits = [bbl.bbl(f"Survived ~ Sex {sign} Age", titanic, "Freq") for sign in "+*"]
+    >>> bbl.etable(fits, of=("Yes", "No"), pairs=False)  # doctest: +ELLIPSIS
+    Models of Survived
+                                      (1)               (2)
+    Yes - No: Sex=Male  -2.317*** (0.120) -2.433*** (0.127)
+    Yes - No: Age=Child  0.880*** (0.197)    -0.564 (0.327)
+    ...
+    """
+    return model_table(fits, of, keep, pairs, stars, digits)

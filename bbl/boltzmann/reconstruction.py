@@ -1,0 +1,81 @@
+"""Reconstruction: unknown predictors of rows filled with their probabilities given the known ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from bbl.memory import check_memory
+from bbl.model.clamped import Clamped, margins
+from bbl.model.layout import Layout
+from bbl.model.moments import one_hot
+from bbl.parallel import run_tasks
+
+__all__ = ["reconstruct"]
+
+
+def reconstruct(
+    layout: Layout,
+    theta: np.ndarray,
+    posterior: np.ndarray,
+    codes: np.ndarray,
+    unknown: np.ndarray,
+    method: str,
+    rng: np.random.Generator,
+    workers: int = 1,
+    progress: Callable | None = None,
+) -> np.ndarray:
+    """Return the probability of every non-reference level of rows; of what is known, 1 or 0.
+
+    Parameters
+    ----------
+    layout : Layout
+    theta : ndarray, shape (K, layout.size)
+    posterior : ndarray, shape (n, K)
+        Of the groups, given what is known of each row.
+    codes : ndarray, shape (n, m)
+    unknown : ndarray of bool, shape (n, m)
+    method : {"auto", "exact", "gibbs", "mf"}
+        See `bbl.model.clamped.margins`.
+    rng : numpy.random.Generator
+    workers : int, default 1
+        Threads; results do not depend on it.
+
+    Returns
+    -------
+    ndarray, shape (n, layout.D)
+    """
+    check_memory(16.0 * len(codes) * layout.D, f"Reconstruction of {len(codes)} rows", "Give fewer rows at a time.")
+    out = one_hot(np.where(unknown, 0, codes), layout)
+    rows = np.flatnonzero(unknown.any(axis=1))
+    patterns, which = np.unique(unknown[rows], axis=0, return_inverse=True)
+    parts = [rows[which.ravel() == p] for p in range(len(patterns))]
+    tasks = [
+        (layout, theta, posterior[own], codes[own], np.flatnonzero(pattern), method, stream)
+        for own, pattern, stream in zip(parts, patterns, rng.spawn(len(parts)), strict=True)
+    ]
+    for own, pattern, filled in zip(parts, patterns, run_tasks(_fill, tasks, workers, progress), strict=True):
+        out[np.ix_(own, layout.columns(np.flatnonzero(pattern)))] = filled
+    return out
+
+
+def _fill(
+    layout: Layout,
+    theta: np.ndarray,
+    posterior: np.ndarray,
+    codes: np.ndarray,
+    unknown: np.ndarray,
+    method: str,
+    rng: np.random.Generator,
+) -> np.ndarray:
+    """Return the probabilities of rows that lack the same predictors, shape (n, levels of these)."""
+    given = Clamped(layout, unknown)
+    out = np.zeros((len(codes), given.layout.D))
+    for k, own in enumerate(theta):
+        rows = np.flatnonzero(posterior[:, k] > 0.0)
+        if len(rows):
+            models, which = np.unique(given.theta(own, codes[rows]), axis=0, return_inverse=True)
+            filled = margins(given.layout, models, method, rng)
+            out[rows] += posterior[rows, k, None] * filled[which.ravel()]
+    return out

@@ -1,0 +1,128 @@
+"""Decisions: checks of class shares (priors) and of costs of wrong decisions, by group."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bbl.checks import near_match
+from bbl.errors import BBLTypeError, OptionError
+
+__all__ = ["check_costs", "check_priors"]
+
+
+def check_priors(priors: Any, groups: tuple) -> np.ndarray:
+    """Return class shares as an array, in the order of the groups.
+
+    Parameters
+    ----------
+    priors : mapping or Series by group, array_like of shape (K,) in the order of the groups, or ``"equal"``
+        Shares that sum to one.
+    groups : tuple of length K
+
+    Returns
+    -------
+    ndarray, shape (K,)
+
+    Raises
+    ------
+    OptionError, BBLTypeError
+        If a group is unknown or lacks a share, or they are no shares.
+
+    Examples
+    --------
+    >>> check_priors({"Yes": 0.1, "No": 0.9}, ("No", "Yes"))
+    array([0.9, 0.1])
+    """
+    K = len(groups)
+    if isinstance(priors, str):
+        if priors != "equal":
+            raise OptionError(f"priors={priors!r} is unknown; give 'equal', or a share by group.", argument="priors")
+        return np.full(K, 1.0 / K)
+    if isinstance(priors, Mapping | pd.Series):
+        _check_names("priors", list(priors.keys()), groups, whole=True)
+        priors = [priors[g] for g in groups]
+    shares = _numbers("priors", priors, (K,), groups)
+    total = float(shares.sum())
+    if abs(total - 1.0) > 1e-6:
+        raise OptionError(f"priors sum to {total:.6g}, not 1; give shares of the groups.", argument="priors")
+    return shares / total
+
+
+def check_costs(costs: Any, groups: tuple) -> np.ndarray:
+    """Return costs as an array, observed groups by predicted ones.
+
+    Parameters
+    ----------
+    costs : DataFrame, mapping of mappings, or array_like of shape (K, K)
+        What it costs to predict a group (column) where another one (row) is true; with a mapping
+        ``{true: {predicted: cost}}``, what is left out costs nothing.
+    groups : tuple of length K
+
+    Returns
+    -------
+    ndarray, shape (K, K)
+
+    Raises
+    ------
+    OptionError, BBLTypeError
+        If a group is unknown or lacks a cost, or they are negative or no numbers.
+
+    Examples
+    --------
+    >>> check_costs({"Yes": {"No": 5}, "No": {"Yes": 1}}, ("No", "Yes"))
+    array([[0., 1.],
+           [5., 0.]])
+    """
+    K = len(groups)
+    if isinstance(costs, pd.DataFrame):
+        for names in (costs.index, costs.columns):
+            _check_names("costs", list(names), groups, whole=True)
+        costs = costs.reindex(index=list(groups), columns=list(groups)).to_numpy()
+    elif isinstance(costs, Mapping):
+        _check_names("costs", list(costs), groups)
+        table = np.zeros((K, K))
+        for true, row in costs.items():
+            if not isinstance(row, Mapping):
+                raise BBLTypeError(
+                    f"costs[{true!r}] must be a dict of predicted groups to costs; got {row!r}.", argument="costs"
+                )
+            _check_names("costs", list(row), groups)
+            for predicted, cost in row.items():
+                table[groups.index(true), groups.index(predicted)] = _numbers("costs", cost, (), groups)
+        costs = table
+    return _numbers("costs", costs, (K, K), groups)
+
+
+def _check_names(argument: str, names: list, groups: tuple, whole: bool = False) -> None:
+    known = ", ".join(map(repr, groups))
+    for name in names:
+        if name not in groups:
+            raise OptionError(
+                f"{argument} names {name!r}, which is no group{near_match(name, groups) or '.'} Groups are {known}.",
+                argument=argument,
+            )
+    absent = [g for g in groups if g not in names] if whole else []
+    if absent or len(set(names)) < len(names):
+        what = f"has nothing for group {absent[0]!r}" if absent else "names a group twice"
+        raise OptionError(f"{argument} {what}; name each of {known} once.", argument=argument)
+
+
+def _numbers(argument: str, values: Any, shape: tuple, groups: tuple) -> np.ndarray:
+    wanted = " x ".join(map(str, shape)) or "one"
+    try:
+        array = np.asarray(values, dtype=float)
+    except (TypeError, ValueError):
+        raise BBLTypeError(f"{argument} must be numbers; got {values!r}.", argument=argument) from None
+    if array.shape != shape:
+        got = " x ".join(map(str, array.shape)) or "one"
+        known = ", ".join(map(repr, groups))
+        raise OptionError(
+            f"{argument} must hold {wanted} numbers, in the order of the groups {known}; got {got}.", argument=argument
+        )
+    if not (np.isfinite(array) & (array >= 0.0)).all():
+        raise OptionError(f"{argument} must be finite and not negative; got {values!r}.", argument=argument)
+    return array

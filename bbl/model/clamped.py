@@ -1,0 +1,191 @@
+"""The model of some predictors given the levels of all others, and the probabilities of its levels."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.sparse.csgraph import connected_components
+
+from bbl.errors import OptionError
+from bbl.model.chains import gibbs
+from bbl.model.conditional import normalised
+from bbl.model.elimination import elimination_order, log_sum
+from bbl.model.fields import Fields
+from bbl.model.layout import Layout, term_columns
+from bbl.model.moments import one_hot
+from bbl.model.pairwise import to_matrix
+
+__all__ = ["MARGINS", "Clamped", "exact_margins", "gibbs_margins", "margins", "mean_field_margins"]
+
+MARGINS = ("auto", "exact", "gibbs", "mf")
+CELLS = 2**19  # table cells of all margins up to which "auto" is exact
+LARGEST = 3e7  # and up to which they can be
+BLOCK = 2**20  # table cells of rows that go together
+CHAINS, BURN_IN, SWEEPS, THIN = 32, 50, 200, 5
+DAMPING, STILL, ITERATIONS = 0.8, 1e-10, 2000
+
+
+class Part(NamedTuple):
+    """Predictors that hang together, the order in which they are eliminated, and the table cells that takes."""
+
+    own: np.ndarray
+    order: list[int]
+    cost: float
+
+
+class Clamped:
+    """The model of the predictors `unknown`, given the others: a smaller Boltzmann machine.
+
+    A parameter between known and unknown predictors becomes one of the unknown predictors alone, where the known ones
+    are at its levels.
+
+    Parameters
+    ----------
+    layout : Layout
+    unknown : ndarray of int, shape (u,)
+        In rising order.
+
+    Attributes
+    ----------
+    layout : Layout
+        Of the smaller model.
+
+    Examples
+    --------
+    >>> given = Clamped(Layout([2, 2]), np.array([0]))
+    >>> given.theta(np.array([1.0, 2.0, 4.0]), np.array([[0, 1], [0, 0]], dtype=np.uint8))
+    array([[5.],
+           [1.]])
+    """
+
+    def __init__(self, layout: Layout, unknown: np.ndarray):
+        self._whole = layout
+        columns = term_columns(layout)
+        number = np.full(layout.D + 1, layout.D)  # columns of what is unknown, numbered anew; D for the others
+        own = layout.columns(unknown)
+        number[own] = np.arange(len(own))
+        inside = np.sort(number[columns], axis=0)
+        self._source = np.flatnonzero(inside[0] < layout.D)
+        inside = inside[:, self._source]
+        given = columns[:, self._source]
+        self._given = np.where(number[given] < layout.D, layout.D, given)  # D, and -1, stand for what always holds
+        site = np.append(np.repeat(np.arange(len(unknown)), layout.n_levels[unknown] - 1), -1)
+        order = (inside < layout.D).sum(axis=0)
+        terms = [
+            np.unique(site[inside[:k, order == k]].T, axis=0) for k in range(2, layout.order + 1) if (order == k).any()
+        ]
+        self.layout = Layout(layout.n_levels[unknown], terms)
+        base = len(own) + 1
+        keys = _keys(np.where(inside < layout.D, inside, len(own)), base)
+        known = term_columns(self.layout)
+        pad = np.full((len(inside) - len(known), known.shape[1]), -1) if len(inside) > len(known) else known[:0]
+        known = np.concatenate([known, pad])[: len(inside)]
+        own_keys = _keys(np.where(known < 0, len(own), known), base)
+        rank = np.argsort(own_keys)
+        self._to = rank[np.searchsorted(own_keys[rank], keys)]
+
+    def theta(self, theta: np.ndarray, codes: np.ndarray) -> np.ndarray:
+        """Return the parameters (n, size) of the smaller model in each of the rows `codes` (n, m)."""
+        X = np.column_stack([one_hot(codes, self._whole), np.ones(len(codes))])
+        value = theta[self._source]
+        out = np.empty((len(codes), self.layout.size))
+        for row, x in zip(out, X, strict=True):
+            row[:] = np.bincount(self._to, value * x[self._given].prod(axis=0), self.layout.size)
+        return out
+
+
+def _keys(columns: np.ndarray, base: int) -> np.ndarray:
+    """Return one number for each set of columns (order, T)."""
+    key = np.zeros(columns.shape[1], dtype=object if base ** len(columns) > 2**62 else np.int64)
+    for own in columns:
+        key = key * base + own
+    return key
+
+
+def margins(layout: Layout, theta: np.ndarray, method: str, rng: np.random.Generator) -> np.ndarray:
+    """Return the probability of every non-reference level in several models of one layout.
+
+    Parameters
+    ----------
+    layout : Layout
+    theta : ndarray, shape (n, layout.size)
+    method : {"auto", "exact", "gibbs", "mf"}
+        By elimination, Gibbs sampling or mean field; "auto" is exact where that is cheap, else samples.
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    ndarray, shape (n, layout.D)
+
+    Raises
+    ------
+    OptionError
+        If the exact ones are asked for, and would take over 3e7 table cells for a row.
+    """
+    if method in ("auto", "exact"):
+        parts = _parts(layout, CELLS if method == "auto" else LARGEST)
+        if parts is not None:
+            rows = max(1, int(BLOCK / max(layout.D, *(cost for *_, cost in parts))))
+            return np.concatenate(
+                [exact_margins(layout, theta[k : k + rows], parts) for k in range(0, len(theta), rows)]
+            )
+        if method == "exact":
+            raise OptionError(
+                f"method='exact' would sum over more than {LARGEST:.0e} table cells for {layout.m} unknown predictors "
+                f"in one row; use method='gibbs' or 'mf'.",
+                argument="method",
+            )
+    if method == "mf":
+        return np.array([mean_field_margins(layout, own) for own in theta])
+    return np.array([gibbs_margins(layout, own, rng) for own in theta])
+
+
+def _parts(layout: Layout, limit: float) -> list[Part] | None:
+    """Return what hangs together; None if the margins of all of it take over `limit` table cells."""
+    n, of = connected_components(layout.mask, directed=False)
+    out: list[Part] = []
+    cost = 0.0
+    for part in range(n):
+        own = np.flatnonzero(of == part)
+        found = elimination_order(layout.n_levels[own], layout.mask[np.ix_(own, own)], limit)
+        if found is None:
+            return None
+        cost += found[1] * (len(own) if len(own) > 1 else 0)
+        if cost > limit:
+            return None
+        out.append(Part(own, own[found[0]].tolist(), found[1]))
+    return out
+
+
+def exact_margins(layout: Layout, theta: np.ndarray, parts: list[Part]) -> np.ndarray:
+    """Return `margins` by eliminating all other predictors of each part."""
+    out, factors = np.empty((len(theta), layout.D)), layout.factors(theta)
+    for own, order, _ in parts:
+        members = set(own.tolist())
+        inside = [(scope, table) for scope, table in factors if scope[0] in members]
+        for i in own:
+            log_p = log_sum(inside, [k for k in order if k != i])
+            p = np.exp(log_p - log_p.max(axis=1, keepdims=True))
+            out[:, layout.start[i] : layout.start[i + 1]] = (p / p.sum(axis=1, keepdims=True))[:, 1:]
+    return out
+
+
+def gibbs_margins(layout: Layout, theta: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Return `margins` (D,) of one model: means of conditional probabilities over Gibbs draws."""
+    h, J = to_matrix(layout, theta)
+    found = gibbs(h, J, layout.n_levels, SWEEPS, CHAINS, rng, BURN_IN, THIN, keep_draws=True)
+    draws = np.asarray(found.draws).reshape(-1, layout.m)
+    return normalised(Fields(layout, theta)(one_hot(draws, layout)), layout)[1].mean(axis=0)
+
+
+def mean_field_margins(layout: Layout, theta: np.ndarray) -> np.ndarray:
+    """Return the damped mean field ``r <- .2 r + .8 P(x | r)`` (D,) of one model, a fixed point of it."""
+    fields = Fields(layout, theta)
+    r = normalised(theta[None, : layout.D], layout)[1]
+    for _ in range(ITERATIONS):
+        step = normalised(fields(r), layout)[1] - r
+        r = r + DAMPING * step
+        if np.abs(step).max(initial=0.0) < STILL:
+            break
+    return r[0]

@@ -1,0 +1,158 @@
+"""Evaluation plots: the confusion matrix as a map, and ROC curves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from bbl.design.labels import Labels
+from bbl.errors import DataError
+from bbl.report.canvas import (
+    COLOURS,
+    LARGEST,
+    TITLE,
+    axes_inches,
+    fit_names,
+    fitted,
+    group_colours,
+    group_numbers,
+    named_legend,
+    one_axes,
+    shortened,
+    text_inches,
+)
+from bbl.report.grid import placed, shown_note
+from bbl.stats.evaluation import roc_curve
+from bbl.stats.metrics import auc
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["plot_confusion", "plot_roc"]
+
+CELL, SMALLEST_MAP, LARGEST_MAP = 0.62, 2.2, 8.0  # inches of a cell, and of a new figure's map
+MOST_NUMBERS, MOST_CURVES = 24, 12  # groups up to which cells bear numbers; curves of a figure
+DARK = 0.55  # share from which a number is white
+
+
+def plot_confusion(labels: Labels, counts: np.ndarray, ax: Axes | None = None) -> Axes:
+    """Draw a confusion matrix: each row coloured by the shares of its group, with the numbers in its cells.
+
+    Parameters
+    ----------
+    labels : Labels
+    counts : ndarray, shape (K, K)
+        Observations by observed (rows) and predicted group (columns).
+    ax : matplotlib Axes, optional
+
+    Returns
+    -------
+    matplotlib Axes
+    """
+    counts = np.asarray(counts, dtype=float)
+    K = len(labels.groups)
+    if counts.shape != (K, K):
+        raise DataError(f"counts must be {K} x {K}, observed by predicted groups; got {counts.shape}.")
+    total = counts.sum(axis=1, keepdims=True)
+    share = np.divide(counts, total, out=np.zeros_like(counts), where=total > 0)
+    texts = [[f"{v:,.0f}" if v == int(v) else f"{v:,.1f}" for v in row] for row in counts]
+    widest = max(text_inches(x, LARGEST) for row in texts for x in row) + 0.12
+    if ax is None:
+        ax, inch = _map_axes(labels, max(CELL, widest))
+    else:
+        inch = min(axes_inches(ax)) / K
+        side = fit_names(labels.groups, np.arange(K), inch, 0.9, upright=True)
+        below = fit_names(labels.groups, np.arange(K), inch, 0.9)
+        side.put(ax.yaxis)
+        below.put(ax.xaxis)
+    image = ax.imshow(share, cmap="Blues", vmin=0.0, vmax=1.0, aspect="auto")
+    image.set_clim(0.0, 1.0)
+    if K <= MOST_NUMBERS:
+        size = min(LARGEST + 1, LARGEST * (inch - 0.06) / (widest - 0.06))
+        for i in range(K):
+            for j in range(K):
+                colour = "white" if share[i, j] > DARK else "black"
+                ax.text(j, i, texts[i][j], ha="center", va="center", color=colour, fontsize=size)
+    response = shortened([labels.response], 24)[0]
+    room = max(K * inch, 1.5)
+    ax.set_xlabel(fitted([f"Predicted {response}"], room, TITLE, 2)[0])
+    ax.set_ylabel(fitted([f"Observed {response}"], room, TITLE, 2)[0])
+    ax.tick_params(length=0)
+    ax.spines[:].set_visible(False)
+    ax.set_xticks(np.arange(1, K) - 0.5, minor=True)
+    ax.set_yticks(np.arange(1, K) - 0.5, minor=True)
+    ax.grid(which="minor", color="white", linewidth=1)
+    ax.tick_params(which="minor", length=0)
+    return ax
+
+
+def _map_axes(labels: Labels, cell: float) -> tuple[Axes, float]:
+    """Return axes of a new figure that has room for the groups' names, with the names put, and inches of a cell."""
+    import matplotlib.pyplot as plt
+
+    K = len(labels.groups)
+    side = float(np.clip(K * cell, SMALLEST_MAP, LARGEST_MAP))
+    inch = side / K
+    rows = fit_names(labels.groups, np.arange(K), inch, 2.2, upright=True)
+    columns = fit_names(labels.groups, np.arange(K), inch, 2.2)
+    left, foot = rows.depth + 0.6, columns.depth + 0.6
+    figure = plt.figure(figsize=(left + side + 0.2, 0.2 + side + foot))
+    ax = placed(figure, left, 0.2, side, side)
+    rows.put(ax.yaxis)
+    columns.put(ax.xaxis)
+    return ax, inch
+
+
+def plot_roc(
+    labels: Labels,
+    score: np.ndarray,
+    y: np.ndarray,
+    weights: np.ndarray,
+    *,
+    groups: Sequence | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw the ROC curve of each group against the rest.
+
+    Parameters
+    ----------
+    labels : Labels
+    score : ndarray, shape (n, K)
+        Larger for rows of the group.
+    y : ndarray of int, shape (n,)
+    weights : ndarray, shape (n,)
+    groups : sequence, optional
+        Which groups; all by default (up to twelve), but the second alone of two.
+    ax : matplotlib Axes, optional
+
+    Returns
+    -------
+    matplotlib Axes
+        The legend has the areas; a group that no row or every row is of has no curve.
+    """
+    K = len(labels.groups)
+    chosen = [1] if groups is None and K == 2 else group_numbers(labels, groups)
+    shown = chosen if groups is not None else chosen[:MOST_CURVES]
+    new = ax is None
+    ax = one_axes(ax, (4.4, 4.2))
+    area = [auc(score[:, k], y == k, weights)[0] for k in shown]
+    ax.plot([0, 1], [0, 1], color="0.5", linewidth=1, zorder=1)
+    lines, names = [], []
+    texts = fitted([labels.groups[k] for k in shown], 1.6, 8.5, 1)
+    colours = [COLOURS[0]] if len(shown) == 1 else group_colours(len(shown))
+    for k, text, value, colour in zip(shown, texts, area, colours, strict=True):
+        if np.isnan(value):
+            continue
+        fpr, tpr, _ = roc_curve(score[:, k], y == k, weights)
+        lines += ax.plot(fpr, tpr, color=colour, linewidth=1.4, zorder=3)
+        names.append(f"{text}: AUC {value:.3f}")
+    ax.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), aspect="equal")
+    ax.set(xlabel="False positive rate", ylabel="True positive rate")
+    ax.spines[["top", "right"]].set_visible(False)
+    if lines:
+        named_legend(ax, lines, names, loc="lower right")
+    if new:
+        shown_note(ax, len(shown), len(chosen), "groups")
+    return ax

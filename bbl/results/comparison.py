@@ -1,0 +1,141 @@
+"""Comparison: fitted models side by side, and the test of each against the one before."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bbl.boltzmann.nested import RatioTest, ratio_test
+from bbl.boltzmann.significance import Kind
+from bbl.errors import BBLError, BBLTypeError, DataError, OptionError
+from bbl.report.text import label_text
+from bbl.rows.sample import Sample
+
+__all__ = ["check_fits", "compared_fits", "criterion"]
+
+RATIO = "composite likelihood ratio"
+
+
+def check_fits(fits: Any, least: int = 1) -> dict[Hashable, Any]:
+    """Return fitted classifiers by name, after checking that they are some; those of a sequence are numbered."""
+    if isinstance(fits, dict):
+        named = dict(fits)
+    else:
+        if isinstance(fits, str) or not isinstance(fits, Sequence):
+            fits = [fits]
+        named = {f"({k})": fit for k, fit in enumerate(fits, 1)}
+    wrong = [fit for fit in named.values() if not hasattr(fit, "n_parameters") or not hasattr(fit, "logLik")]
+    if wrong or len(named) < least:
+        got = f"{wrong[0]!r}"[:80] if wrong else f"{len(named)} of them"
+        raise BBLTypeError(f"fits must be {least} or more fitted models; got {got}.", argument="fits")
+    return named
+
+
+def compared_fits(fits: Any) -> pd.DataFrame:
+    """Return the table of ``anova``; see there."""
+    named = check_fits(fits, 2)
+    models = list(named.values())
+    rows = []
+    for k, (name, fit) in enumerate(named.items()):
+        row: dict[str, Any] = {
+            "model": f"{label_text(name)} {_title(fit)}",
+            "parameters": fit.n_parameters,
+            "logLik": float(fit.logLik()),
+            "AIC": fit.aic,
+            "BIC": fit.bic,
+            "clAIC": criterion(fit),
+            **dict.fromkeys(("ratio", "p"), np.nan),
+            "df": 0,
+            "test": "",
+        }
+        if k:
+            row |= _against(models[k - 1], fit)
+        rows.append(row)
+    order = ["parameters", "logLik", "AIC", "BIC", "clAIC", "ratio", "df", "p", "test"]
+    return pd.DataFrame(rows).set_index("model")[order].rename_axis(None)
+
+
+def criterion(fit: Any) -> float:
+    """Return the composite-likelihood AIC of a fit, nan where it has none."""
+    try:
+        return float(fit.claic)
+    except (AttributeError, BBLError):
+        return float("nan")
+
+
+def _title(fit: Any) -> str:
+    how = getattr(fit, "engine", None)
+    return f"{label_text(fit.formula)}, {fit.kind if how is None else how.name}"
+
+
+def _against(one: Any, other: Any) -> dict[str, Any]:
+    """Return the test of two fits, or why there is none."""
+    try:
+        large, kept = _nested(one, other)
+        found = _tested(large, kept)
+    except (DataError, OptionError) as error:
+        return {"test": f"no test: {error}"}
+    if found.refused:
+        g, i, j, kind = found.refused[0]
+        kind = Kind.FEW if kind == Kind.EXACT else kind
+        labels = large.labels
+        more = f"; and {len(found.refused) - 1} more" if len(found.refused) > 1 else ""
+        where = f"{label_text(labels.names[i])}:{label_text(labels.names[j])} in {label_text(labels.groups[g])}"
+        return {"df": found.df, "test": f"no test: {where}, {kind.text}{more}"}
+    return {"ratio": found.statistic, "df": found.df, "p": found.p, "test": RATIO}
+
+
+def _tested(large: Any, kept: np.ndarray) -> RatioTest:
+    rows = large._full_groups()
+    if rows.missing is not None:
+        raise DataError("with missing values, models of different pairs have different rows; see the criteria.")
+    groups = [rows.group(y) for y in range(len(large.labels.groups))]
+    return ratio_test(groups, large.params.layout, large.params.theta, kept)
+
+
+def _nested(one: Any, other: Any) -> tuple[Any, np.ndarray]:
+    """Return the larger of two nested fits to the same rows, and which of its pairs the smaller one has."""
+    for fit in (one, other):
+        if not hasattr(fit, "engine"):
+            raise OptionError("the test is one of Boltzmann machines.")
+        fit.engine.check_equations()
+        if fit.params.layout.order > 2:
+            raise OptionError("the test is one of pairs, and a model has terms of three predictors or more.")
+    large, small = (one, other) if one.n_parameters >= other.n_parameters else (other, one)
+    names, fewer = large.labels.names, small.labels.names
+    if set(names) != set(fewer):
+        extra = next(x for x in (*names, *fewer) if (x in names) != (x in fewer))
+        raise DataError(
+            f"{extra!r} is a predictor of one model alone, and a likelihood of other predictors is no matter of "
+            "comparison. See summary() for the test of a predictor."
+        )
+    at = [fewer.index(name) for name in names]
+    if not _same_rows(large, small, at):
+        raise DataError("the models were fitted to different rows, groups or levels.")
+    place = {old: new for new, old in enumerate(at)}
+    own = {frozenset(map(int, pair)) for pair in large.params.layout.pairs}
+    its = {frozenset((place[int(i)], place[int(j)])) for i, j in small.params.layout.pairs}
+    if not its < own:
+        what = "have the same pairs" if its == own else "are not nested: each has pairs that the other has not"
+        raise DataError(f"the models {what}; see the criteria.")
+    kept = np.array([frozenset(map(int, pair)) in its for pair in large.params.layout.pairs])
+    return large, kept
+
+
+def _same_rows(large: Any, small: Any, at: list[int]) -> bool:
+    a, b = large.labels, small.labels
+    if a.response != b.response or a.groups != b.groups or a.levels != tuple(b.levels[i] for i in at):
+        return False
+    one, other = large._rows(), small._rows()
+    other = Sample(np.ascontiguousarray(other.codes[:, at]), other.weights, other.y, other.missing)
+    parts = [[x.group(y).collapsed(large.design.n_levels) for y in range(len(a.groups))] for x in (one, other)]
+    return all(
+        p.codes.shape == q.codes.shape
+        and np.array_equal(p.codes, q.codes)
+        and np.array_equal(p.weights, q.weights)
+        and np.array_equal(p.missing is None, q.missing is None)
+        for p, q in zip(*parts, strict=True)
+    )

@@ -1,0 +1,319 @@
+"""DensityResults: fitted Boltzmann machines as distributions of rows: how likely they are, draws, what is missing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bbl.boltzmann.reconstruction import reconstruct
+from bbl.checks import choice, generator, integer, real, verb
+from bbl.design.weights import data_weights
+from bbl.errors import DataError
+from bbl.model.clamped import MARGINS
+from bbl.model.states import sample_groups
+from bbl.parallel import n_workers, progress_bar
+from bbl.report import text
+from bbl.report.summary import Section, Summary, density_summary
+from bbl.report.tables import category_frame, filled_frame, level_columns
+from bbl.results.archives import pack, unpack
+from bbl.results.figures import Figures
+from bbl.stats.scores import log_probabilities
+
+__all__ = ["DensityResults"]
+
+
+@dataclass(frozen=True, repr=False)
+class DensityResults(Figures):
+    """Fitted Boltzmann machines as a distribution of rows; made by `bbl.bbl` of a formula without a response.
+
+    What is here is there for models with classes too (`BBLResults`), which add what is told of classes.
+
+    Attributes
+    ----------
+    call : str
+        The call that made it.
+    design : Design
+        Formula, factors and their levels: encodes new data like the training data.
+    training : Sample or None
+        The encoded training rows; None in a model that was loaded from a file without them.
+    index : pandas.Index or None
+        Labels of the training rows (those of positive weight).
+    engine : Engine
+        The inference method and its options.
+    estimate : Estimate
+        Parameters, ln Z and convergence of every group.
+    tuning : Tuning or None
+        What cross-validation inside the fit found, if there was any.
+
+    Examples
+    --------
+    >>> import bbl
+    >>> titanic = bbl.datasets.load_titanic()
+    >>> fit = bbl.bbl("~ .^2", titanic, weights="Freq")
+    >>> fit.score_samples(titanic.head(2)).round(3).tolist()
+    [-7.769, -5.679]
+    >>> fit.sample(3, seed=1).shape
+    (3, 4)
+    >>> fit.reconstruct({"Class": ["1st"], "Sex": ["Female"], "Age": ["Adult"], "Survived": [None]}, type="class")
+      Class     Sex    Age Survived
+    0   1st  Female  Adult      Yes
+    """
+
+    kind = "density"
+
+    def pack(self, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
+        """Return what the model file holds."""
+        return pack(self, store_data)
+
+    @classmethod
+    def unpack(cls, meta: dict, arrays: dict[str, np.ndarray]) -> DensityResults:
+        """Return the model of `pack`."""
+        return cls(**unpack(meta, arrays, cls.kind == "bbl"))
+
+    def score_samples(self, newdata: Any = None, unseen: str = "raise") -> pd.Series:
+        """Return the log-probability of each row.
+
+        Parameters
+        ----------
+        newdata : DataFrame (pandas, polars), pyarrow Table or dict of lists, optional
+            Rows with the predictors' columns; others are ignored. None for the training rows.
+        unseen : {"raise", "ignore"}, default "raise"
+            Whether a level that the model does not know is an error, or its predictor is summed out in that row.
+
+        Returns
+        -------
+        Series
+            On the index of `newdata`. With classes it is ``ln sum_y P(y) P(x|y)``, whatever the response of the row.
+            Missing values are treated as `predict` treats them.
+
+        Raises
+        ------
+        DataError, LevelError
+            If columns are missing, or values are missing in spite of the policy, or unknown; they are named.
+        """
+        choice("unseen", unseen, ("raise", "ignore"))
+        if newdata is None:
+            rows = self._rows()
+            found, index = self.estimate.log_density(self._energy, rows.codes, rows.missing), self._index()
+        else:
+            found = self.estimate.log_density(self._energy, *self.design.encode(newdata, unseen))
+            if (dropped := self.design.dropped(newdata)) is not None:
+                found[dropped] = np.nan
+            index = self.design.index(newdata)
+        return pd.Series(found, index=index, name="log_prob")
+
+    def pnll(self, newdata: Any = None, weights: Any = None) -> float:
+        """Return the negative log pseudo-likelihood of a row: the mean of ``-sum_i ln P(x_i | the other predictors)``.
+
+        Parameters
+        ----------
+        newdata : DataFrame (pandas, polars), pyarrow Table or dict of lists, optional
+            With the response too if the model has one: each row is judged by the model of its own group. None for
+            the training rows.
+        weights : column name or array of length n, optional
+            Frequencies of `newdata`.
+
+        Returns
+        -------
+        float
+            Needs no ln Z, so that it compares models of any size; smaller is better. Missing predictors are summed
+            out, and add nothing of their own.
+
+        Raises
+        ------
+        DataError, LevelError
+            If columns are missing, or values are missing in spite of the policy, or unknown; they are named.
+        """
+        if newdata is None:
+            rows = self._rows()
+            codes, missing, y, frequency = rows.codes, rows.missing, rows.response, rows.weights
+        else:
+            codes, missing = self.design.encode(newdata)
+            y, frequency = self.design.encode_response(newdata), data_weights(weights, newdata)
+            if (dropped := self.design.dropped(newdata)) is not None:
+                frequency = np.where(dropped, 0.0, frequency)
+        if not frequency.sum():
+            raise DataError("newdata has no row to judge. Give at least one of positive weight.", argument="newdata")
+        return self.estimate.pnll(codes, missing, y, frequency)
+
+    def sample(self, n: int = 1, *, seed: int | np.random.Generator | None = None, groups: Any = None) -> pd.DataFrame:
+        """Draw rows from the model.
+
+        Parameters
+        ----------
+        n : int, default 1
+        seed : int or numpy.random.Generator, optional
+        groups : sequence of length K, optional
+            Probabilities of the groups; as in the training rows by default.
+
+        Returns
+        -------
+        DataFrame
+            Categories: the response, if there is one, and the predictors. The draws are exact and independent for up
+            to 2**20 states, by Gibbs sampling beyond, as `bbl.sample_xi` draws them.
+        """
+        labels, prior = self.labels, self.estimate.class_prior if groups is None else groups
+        args = (integer("n", n, 0), prior, generator(seed))
+        codes, y = sample_groups(self.params.layout, self.params.theta, *args)
+        response = {labels.response: (y, labels.groups)} if self.design.classes else {}
+        columns = zip(labels.names, codes.T, labels.levels, strict=True)
+        return category_frame(response | {name: (own, levels) for name, own, levels in columns}, pd.RangeIndex(len(y)))
+
+    @verb
+    def reconstruct(
+        self,
+        newdata: Any,
+        mask: Any = None,
+        *,
+        method: str = "auto",
+        type: str = "prob",
+        seed: int | np.random.Generator | None = 0,
+        n_jobs: int | None = None,
+        verbose: int = 1,
+    ) -> pd.DataFrame:
+        """Fill what is missing with its probabilities given what is known.
+
+        Parameters
+        ----------
+        newdata : DataFrame (pandas, polars), pyarrow Table or dict of lists
+            With the predictors' columns. Where the model has a response, and `newdata` knows it, a row is filled by
+            the model of its group; else by those of all groups, as probable as the known predictors make them.
+        mask : DataFrame or array of bool, shape (n, m), optional
+            Cells that are taken to be missing, whatever they hold; columns in the order of the predictors, or by name.
+        method : {"auto", "exact", "gibbs", "mf"}, default "auto"
+            The missing predictors of a row given the others are a smaller Boltzmann machine. Its probabilities come
+            from variable elimination, from Gibbs sampling (32 chains of 200 sweeps, and the conditional probabilities
+            at 1,280 of their states), or from damped mean field; "auto" is exact where that is cheap, else samples.
+        type : {"prob", "class"}, default "prob"
+            Probabilities of all levels, or the most likely level of each cell.
+        seed : int or numpy.random.Generator, default 0
+            For Gibbs sampling.
+        n_jobs : int, optional
+            Threads; results do not depend on it.
+        verbose : int, default 1
+            0 for no progress bar.
+
+        Returns
+        -------
+        DataFrame
+            On the index of `newdata`. For "prob" the columns are predictor and level, with 1 and 0 where the level is
+            known; for "class" they are the predictors, as categories. A missing value is filled whatever the policy
+            of the fit; what ``missing="level"`` made a level of its own is not what it is filled with.
+
+        Raises
+        ------
+        DataError, LevelError
+            If columns are missing or levels unknown; they are named.
+        OptionError
+            If exact sums would take over 3e7 table cells for a row.
+        """
+        choice("method", method, MARGINS)
+        choice("type", type, ("prob", "class"))
+        rng, workers, labels = generator(seed), n_workers(n_jobs), self.labels
+        codes, missing = self.design.encode(newdata, missing="marginal")
+        unknown = np.zeros(codes.shape, dtype=bool) if missing is None else missing
+        unknown = unknown | _mask(mask, codes.shape, labels.names)
+        index = self.design.index(newdata)
+        with progress_bar(None, "reconstruct", verbose) as step:
+            p = reconstruct(
+                self.params.layout,
+                self.params.theta,
+                self._group_shares(newdata, codes, unknown),
+                codes,
+                unknown,
+                method,
+                rng,
+                workers,
+                step,
+            )
+        table = level_columns(p, self.params.layout.start)
+        for i, factor in enumerate(self.design.predictors):
+            if "missing" in factor.kinds:  # given that it is known
+                rows = unknown[:, i]
+                table[i][rows, -1] = 0.0
+                table[i][rows] /= table[i][rows].sum(axis=1, keepdims=True)
+        return filled_frame(labels, table, index, type == "class")
+
+    def _group_shares(self, newdata: Any, codes: np.ndarray, unknown: np.ndarray) -> np.ndarray:
+        """Return the probabilities (n, K) of the groups given what is known of each row."""
+        known = self.design.known_groups(newdata)
+        out = np.eye(len(self.labels.groups))[np.maximum(known, 0)]
+        if (blank := np.flatnonzero(known < 0)).size:
+            out[blank] = np.exp(log_probabilities(self.class_scores(codes[blank], unknown[blank])))
+        return out
+
+    @verb
+    def summary(self, prior_count: float = 0.0) -> Summary:
+        """Summarise the fit: its facts, each predictor by itself, and the tests of fields and couplings.
+
+        Parameters
+        ----------
+        prior_count : float, default 0.0
+            Pseudocount of the levels' shares, spread evenly over them.
+
+        Returns
+        -------
+        Summary
+            Prints as text; has HTML and LaTeX forms and ``.tables``.
+        """
+        c = real("prior_count", prior_count, 0.0)
+        return density_summary(self.call, self.labels, [n[0] for n in self._counts], c, self._facts(), self._sections)
+
+    @cached_property
+    def _sections(self) -> list[Section]:
+        """What the summary adds; a model from a file has it from there."""
+        stored = None if self.stored is None else self.stored.sections
+        return self._wald_sections() if stored is None else stored
+
+    def _facts(self) -> dict[str, Any]:
+        """Title and value of what the summary says about the fit."""
+        log_lik = self.logLik()
+        settings = ", ".join(
+            f"{k} = {v:.7g}" if isinstance(v, float) else f"{k} = {v}" for k, v in vars(self.engine).items()
+        )
+        if self.tuning is not None and self.tuning.option is not None:
+            score = "log-loss" if self.design.classes else "log pseudo-likelihood"
+            settings += f"; {self.tuning.option} chosen by cross-validated {score}"
+        log_z = ", ".join(f"{g}: {z:.6g}" for g, z in self.log_z.items())
+        return {
+            "Fit method": self.engine.name,
+            "Settings": settings,
+            "Observations": self.nobs(),
+            **({} if self.design.missing == "raise" else {"Missing values": self._missing_text()}),
+            "Parameters": log_lik.df,
+            "Log-likelihood": float(log_lik),
+            "AIC": self.aic,
+            "BIC": self.bic,
+            f"ln Z ({self.estimate.log_z_kind})": log_z if self.design.classes else f"{self.log_z.iloc[0]:.6g}",
+            "Converged": "yes" if self.converged else "no",
+        }
+
+    def _missing_text(self) -> str:
+        return text.missing_text(self.design.missing, self.design.incomplete)
+
+    def __repr__(self) -> str:
+        more = f"\n\nMissing values: {self._missing_text()}" if self.design.incomplete else ""
+        return text.fit_text(self.call, self.labels, self.params) + more
+
+
+def _mask(mask: Any, shape: tuple[int, ...], names: tuple) -> np.ndarray:
+    """Return the cells that a caller marks, shape (n, m)."""
+    if mask is None:
+        return np.zeros(shape, dtype=bool)
+    if isinstance(mask, pd.DataFrame):
+        absent = [name for name in mask.columns if name not in names]
+        if absent:
+            raise DataError(f"mask has the column {absent[0]!r}, which is no predictor.", argument="mask")
+        mask = mask.reindex(columns=pd.Index(names, tupleize_cols=False), fill_value=False)
+    cells = np.asarray(mask)
+    if cells.shape != shape or cells.dtype.kind != "b":
+        raise DataError(
+            f"mask must hold True and False, a row for each of {shape[0]} rows and a column for each of {shape[1]} "
+            f"predictors; got shape {cells.shape} of type {cells.dtype}.",
+            argument="mask",
+        )
+    return cells

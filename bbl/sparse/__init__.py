@@ -1,0 +1,1 @@
+"""The room of sparse regression: which products of predictors, of any order, tell the classes apart."""

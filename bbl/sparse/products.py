@@ -1,0 +1,317 @@
+"""Products of predictors: their features in the zero-sum coding, the sums of all candidates, tables of weights.
+
+A predictor with L levels has L - 1 features, the corners of a simplex; of two levels, -1 and +1. A term, a rising tuple
+of predictors, has the products of theirs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+
+import numpy as np
+from scipy.special import softmax
+
+from bbl._ext import sparse as _kernel
+from bbl.rows.sample import code_dtype
+
+__all__ = ["Problem", "Products", "contrasts", "reference_tables", "simplex", "zero_sum_table"]
+
+Term = tuple[int, ...]
+
+STATES = 65536  # joint levels of a term beyond which it is no candidate
+BLOCK = 2**21  # numbers in a block of features, or of slopes times parents
+
+
+def simplex(levels: int) -> np.ndarray:
+    """Return the corners of a simplex as rows, shape (L, L - 1): orthogonal columns of mean 0 and mean square 1."""
+    out = np.zeros((levels, levels - 1))
+    for k in range(1, levels):
+        scale = math.sqrt(levels / (k * (k + 1)))
+        out[:k, k - 1], out[k, k - 1] = -scale, k * scale
+    return out
+
+
+def contrasts(K: int) -> np.ndarray:
+    """Return the matrix (K, K - 1) from links to scores of the classes; of two, the link is their log odds."""
+    return simplex(K) / math.sqrt(2 * K)
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """A regression of a class on predictors.
+
+    Attributes
+    ----------
+    codes : ndarray of uint8, uint16 or int32, shape (m, n), C-contiguous
+        Level codes, a row for each predictor.
+    n_levels : tuple of m ints
+    y : ndarray of intp, shape (n,)
+        Classes ``0..K-1``.
+    K : int
+    weights : ndarray of float64, shape (n,)
+    """
+
+    codes: np.ndarray
+    n_levels: tuple[int, ...]
+    y: np.ndarray
+    K: int
+    weights: np.ndarray
+
+    @classmethod
+    def make(cls, codes: np.ndarray, n_levels: Sequence[int], y: np.ndarray, K: int, weights: np.ndarray) -> Problem:
+        """Return the problem of rows (n, m), with equal rows made one: repeated rows are then weights to the last bit.
+
+        The order of rows makes no difference either.
+        """
+        levels = tuple(int(L) for L in n_levels)
+        rows = np.column_stack([codes, np.asarray(y, dtype=code_dtype((K, *levels)))]).astype(code_dtype((K, *levels)))
+        rows, merged = _merged(np.ascontiguousarray(rows), np.asarray(weights, dtype=float))
+        own = np.ascontiguousarray(rows[:, :-1].T, dtype=code_dtype(levels))
+        return cls(own, levels, rows[:, -1].astype(np.intp), int(K), merged)
+
+    def weighted(self, weights: np.ndarray) -> Problem:
+        """Return the problem with other weights (n,); rows of weight 0 are left out."""
+        kept = np.flatnonzero(weights > 0)
+        codes = np.ascontiguousarray(self.codes[:, kept])
+        return Problem(codes, self.n_levels, self.y[kept], self.K, np.ascontiguousarray(weights[kept]))
+
+    @property
+    def m(self) -> int:
+        """Number of predictors."""
+        return len(self.n_levels)
+
+    @property
+    def n(self) -> int:
+        """Number of distinct rows."""
+        return len(self.y)
+
+    @cached_property
+    def total(self) -> float:
+        """Sum of the weights."""
+        return float(self.weights.sum())
+
+    def size(self, term: Term) -> int:
+        """Return the number d of features of a term."""
+        return math.prod(self.n_levels[i] - 1 for i in term)
+
+
+def _merged(rows: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the distinct ones of some rows, in a fixed order, and the sums of their weights."""
+    if not rows.size:
+        return rows, weights
+    whole = rows.view(np.dtype((np.void, rows.itemsize * rows.shape[1])))[:, 0]
+    order = np.argsort(whole, kind="stable")
+    ordered = whole[order]
+    new = np.ones(len(order), dtype=bool)
+    new[1:] = ordered[1:] != ordered[:-1]
+    return rows[order[new]], np.add.reduceat(weights[order], np.flatnonzero(new))
+
+
+def term_states(codes: np.ndarray, n_levels: Sequence[int], term: Term) -> tuple[np.ndarray, np.ndarray]:
+    """Return the state of a term in every row (n,), and its features in every state (S, d).
+
+    All its predictors of two levels have one state of two between them, the sign of their product.
+    """
+    binary = [i for i in term if n_levels[i] == 2]
+    other = [i for i in term if n_levels[i] > 2]
+    state: np.ndarray = np.zeros(codes.shape[1], dtype=np.intp if other else np.uint8)
+    table = np.ones((1, 1))
+    for i in other:
+        state = state * n_levels[i] + codes[i]
+        table = np.kron(table, simplex(n_levels[i]))
+    if binary:
+        sign = np.full(codes.shape[1], (len(binary) + 1) % 2, dtype=np.uint8)
+        for i in binary:
+            sign ^= codes[i].astype(np.uint8, copy=False)
+        state = state * 2 + sign if other else sign
+        table = np.kron(table, simplex(2))
+    return state, table
+
+
+class Products:
+    """Chosen terms of a problem as the kernels take them: states (T, n) and tables, never a matrix of features.
+
+    Attributes
+    ----------
+    terms : list of tuples
+    sizes : ndarray of intp, shape (T,)
+        Numbers of features.
+    at : ndarray of intp, shape (T + 1,)
+        Where the weights of each term begin.
+    """
+
+    def __init__(self, codes: np.ndarray, n_levels: Sequence[int], terms: Sequence[Term]):
+        self.source, self.n_levels = codes, n_levels
+        self.terms: list[Term] = []
+        self.codes = np.empty((0, codes.shape[1]), dtype=np.uint8)
+        self.tables: list[np.ndarray] = []
+        self.extend(terms)
+
+    def extend(self, terms: Sequence[Term]) -> None:
+        """Add terms at the end."""
+        made = [term_states(self.source, self.n_levels, term) for term in terms]
+        tables = self.tables + [table for _, table in made]
+        codes = np.empty((len(tables), self.source.shape[1]), dtype=code_dtype([len(t) for t in tables]))
+        codes[: len(self.codes)] = self.codes
+        for t, (state, _) in enumerate(made):
+            codes[len(self.codes) + t] = state
+        self.terms.extend(terms)
+        self._set(codes, tables)
+
+    def keep(self, which: np.ndarray) -> None:
+        """Keep the terms of these positions alone."""
+        self.terms = [self.terms[t] for t in which]
+        self._set(np.ascontiguousarray(self.codes[which]), [self.tables[t] for t in which])
+
+    def _set(self, codes: np.ndarray, tables: list[np.ndarray]) -> None:
+        self.codes, self.tables = codes, tables
+        self.states = np.array([len(table) for table in tables], dtype=np.intp)
+        self.sizes = np.array([table.shape[1] for table in tables], dtype=np.intp)
+        self.at = np.concatenate([[0], np.cumsum(self.sizes)]).astype(np.intp)
+        cells = np.concatenate([[0], np.cumsum(self.states * self.sizes)]).astype(np.intp)
+        table = np.concatenate([table.ravel() for table in tables]) if tables else np.empty(0)
+        self.layout = (self.states, table, cells, self.at)
+
+    def link(self, theta: np.ndarray, intercept: np.ndarray) -> np.ndarray:
+        """Return the link (q, n) of weights (D, q)."""
+        out = np.repeat(intercept[:, None], self.codes.shape[1], axis=1)
+        _kernel.add_terms(self.codes, *self.layout, np.ascontiguousarray(theta), out)
+        return out
+
+    def gradient(self, slope: np.ndarray) -> np.ndarray:
+        """Return the gradient (D, q) from the slope (q, n)."""
+        out = np.empty((int(self.at[-1]), len(slope)))
+        _kernel.gradients(self.codes, *self.layout, slope, out)
+        return out
+
+    def features(self, rows: slice = slice(None)) -> np.ndarray:
+        """Return all features, and a last row of ones, of some rows as a matrix (D + 1, n)."""
+        codes = self.codes[:, rows]
+        out = np.ones((int(self.at[-1]) + 1, codes.shape[1]))
+        for t, table in enumerate(self.tables):
+            out[self.at[t] : self.at[t + 1]] = table.T[:, codes[t]]
+        return out
+
+    def hessian(self, link: np.ndarray, weights: np.ndarray, curve: np.ndarray) -> np.ndarray:
+        """Return the Hessian of the loss at a link (q, n) in the weights of all features, the last the intercept.
+
+        Shape ((D + 1) q, (D + 1) q), the contrasts of a feature side by side; `curve` (n,) is that of two classes.
+        """
+        q, n = link.shape
+        D = int(self.at[-1]) + 1
+        out, scores = np.zeros((D, q, D, q)), contrasts(q + 1)
+        size = max(1, BLOCK // max(D, q + 1))
+        for first in range(0, n, size):
+            rows = slice(first, first + size)
+            own = self.features(rows)
+            if q == 1:
+                out[:, 0, :, 0] += (own * curve[rows]) @ own.T
+                continue
+            p = softmax(scores @ link[:, rows], axis=0)
+            mean = scores.T @ p
+            for a in range(q):
+                for b in range(a + 1):
+                    each = ((scores[:, a] * scores[:, b]) @ p - mean[a] * mean[b]) * weights[rows]
+                    block = (own * each) @ own.T
+                    out[:, a, :, b] += block
+                    if a != b:
+                        out[:, b, :, a] += block
+        return out.reshape(D * q, D * q)
+
+
+def candidate_ratios(
+    problem: Problem, slope: np.ndarray, parents: Sequence[Term], group: bool
+) -> Iterator[tuple[Sequence[Term], np.ndarray]]:
+    """Yield, for blocks of parents, the length of the gradient of every parent times every predictor, (m, parents).
+
+    In units of the square root of the number of features for the group penalty, of the longest one of a single feature
+    otherwise; 0 where there is no such term. The matrix of candidates is never made: blocks of predictors' features are
+    multiplied with blocks of slopes times parents.
+    """
+    q, n = slope.shape
+    tables = [simplex(L) for L in problem.n_levels]
+    step = max(1, BLOCK // max(1, n * q))
+    for some in _blocks(parents, [problem.size(p) for p in parents], step):
+        own = Products(problem.codes, problem.n_levels, some)
+        right = (own.features()[:-1, None, :] * slope[None]).reshape(-1, n)  # (feature, contrast) by rows
+        out = np.zeros((problem.m, len(some)))
+        for first in _blocks(range(problem.m), [L - 1 for L in problem.n_levels], max(1, BLOCK // max(1, n))):
+            left = np.concatenate([tables[i].T[:, problem.codes[i]] for i in first])
+            lengths = _lengths(left @ right.T, [problem.n_levels[i] - 1 for i in first], own.sizes, q, group)
+            out[first[0] : first[-1] + 1] = lengths
+        levels = np.array(problem.n_levels, dtype=float)
+        for p, parent in enumerate(some):
+            out[list(parent), p] = 0.0
+            if levels.max() * levels[list(parent)].prod() > STATES:
+                out[levels * levels[list(parent)].prod() > STATES, p] = 0.0
+        yield some, out
+
+
+def _blocks(items: Sequence, sizes: Sequence[int], most: int) -> Iterator[list]:
+    """Cut a sequence into runs whose sizes sum to at most `most` (or of one item)."""
+    run: list = []
+    filled = 0
+    for item, size in zip(items, sizes, strict=True):
+        if run and filled + size > most:
+            yield run
+            run, filled = [], 0
+        run.append(item)
+        filled += size
+    if run:
+        yield run
+
+
+def _lengths(sums: np.ndarray, rows: list[int], columns: np.ndarray, q: int, group: bool) -> np.ndarray:
+    """Return lengths (rows, columns) of the blocks of gradients (features, features times contrasts)."""
+    square = sums * sums
+    square = square.reshape(len(sums), -1, q).sum(axis=2) if q > 1 else square
+    for axis, sizes in ((0, np.asarray(rows)), (1, columns)):
+        if len(sizes) == square.shape[axis] and (sizes == 1).all():
+            continue
+        present = np.flatnonzero(sizes)
+        start = (np.cumsum(sizes) - sizes)[present]
+        joined = np.add.reduceat(square, start, axis=axis) if group else np.maximum.reduceat(square, start, axis=axis)
+        square = np.zeros((len(sizes), square.shape[1]) if axis == 0 else (square.shape[0], len(sizes)))
+        if axis == 0:
+            square[present] = joined / sizes[present, None] if group else joined
+        else:
+            square[:, present] = joined / sizes[present] if group else joined
+    return np.sqrt(square)
+
+
+def zero_sum_table(term: Term, n_levels: Sequence[int], theta: np.ndarray) -> np.ndarray:
+    """Return what a term with weights (d, q) adds to the link at all joint levels, shape (L_1, ..., L_k, q).
+
+    Sums over the levels of each predictor are zero.
+    """
+    binary = [i for i in term if n_levels[i] == 2]
+    order = [i for i in term if n_levels[i] > 2] + binary  # as the features are multiplied
+    table = np.ones((1, 1))
+    for i in order:
+        table = np.kron(table, simplex(n_levels[i]))
+    out = (table @ theta).reshape(*(n_levels[i] for i in order), theta.shape[1])
+    return np.moveaxis(out, range(len(term)), [term.index(i) for i in order])
+
+
+def reference_tables(tables: dict[Term, np.ndarray]) -> dict[Term, np.ndarray]:
+    """Return tables in the reference gauge: zero where any level is the reference; sums over all terms are the same.
+
+    A term in the zero-sum gauge gives tables to all its subsets, the empty one (the intercept) included.
+    """
+    out: dict[Term, np.ndarray] = {}
+    for term, table in tables.items():
+        k = len(term)
+        for size in range(k + 1):
+            for axes in combinations(range(k), size):
+                part = table
+                for axis in range(k):  # the level less the reference, or at the reference
+                    base = np.take(part, [0], axis=axis)
+                    part = part - base if axis in axes else base
+                own = tuple(term[a] for a in axes)
+                part = part.reshape(*(part.shape[a] for a in axes), part.shape[-1])
+                out[own] = out[own] + part if own in out else part
+    return out

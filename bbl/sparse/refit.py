@@ -1,0 +1,128 @@
+"""The maximum-likelihood fit of chosen terms, without their penalties, and which of them have no finite one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve
+
+from bbl._ext import sparse as _kernel
+from bbl.memory import check_memory
+from bbl.sparse.products import Problem, Products, Term, contrasts
+from bbl.sparse.workingset import Weights
+
+__all__ = ["Refit", "refit"]
+
+RIDGE = 1e-7  # per observation: it tells where an optimum lies that is not finite, or not unique
+GRADIENT = 1e-9  # largest entry per observation at which Newton's method ends
+NEWTON, CONJUGATE = 100, 200
+UNBOUNDED = 0.05  # how far the ridge alone holds a weight back, in log odds
+
+
+class Refit(NamedTuple):
+    """Terms with weights of maximum likelihood.
+
+    Attributes
+    ----------
+    weights : dict of term to ndarray, shape (d, q)
+    intercept : ndarray, shape (q,)
+    loss : float
+    unbounded : tuple of terms
+        Those that grow without end: they separate classes.
+    """
+
+    weights: Weights
+    intercept: np.ndarray
+    loss: float
+    unbounded: tuple[Term, ...]
+
+
+class _Objective:
+    """Loss and ridge of all features and the intercept, whose row of ones is the last; theta is (D + 1, q)."""
+
+    def __init__(self, problem: Problem, products: Products):
+        D, n = int(products.at[-1]), problem.n
+        check_memory(16.0 * (D + 1) * (n + D), f"A refit of {D} weights", "Choose fewer terms, or take refit=False.")
+        self.problem, self.scores, self.ridge = problem, contrasts(problem.K), RIDGE * problem.total
+        self.Z = products.features()
+        self.slope, self.curve = np.empty((problem.K - 1, n)), np.empty(n)
+
+    def value(self, theta: np.ndarray) -> tuple[float, float]:
+        """Return objective and loss; slope, curvature and probabilities are those there from now on."""
+        problem = self.problem
+        self.link = np.ascontiguousarray(theta.T @ self.Z)
+        loss = _kernel.slopes(self.link, problem.y, problem.weights, self.scores, self.slope, self.curve)
+        return loss + 0.5 * self.ridge * float((theta * theta).sum()), loss
+
+    def gradient(self, theta: np.ndarray) -> np.ndarray:
+        return self.Z @ self.slope.T + self.ridge * theta
+
+    def solve(self, right: np.ndarray) -> np.ndarray:
+        """Return the inverse of the Hessian times `right` (D + 1, q), by conjugate gradients; exact at once for two."""
+        factor = cho_factor((self.Z * self.curve) @ self.Z.T + self.ridge * np.eye(len(self.Z)), overwrite_a=True)
+        if self.problem.K == 2:
+            return cho_solve(factor, right)
+        score = self.scores @ self.link
+        p = np.exp(score - score.max(axis=0))
+        p /= p.sum(axis=0)
+        out, rest = np.zeros_like(right), right.copy()
+        direction = ready = cho_solve(factor, rest)
+        length = float((rest * ready).sum())
+        for _ in range(CONJUGATE):
+            along = self.scores @ (direction.T @ self.Z)
+            along = p * (along - (p * along).sum(axis=0)) * self.problem.weights
+            image = self.Z @ (self.scores.T @ along).T + self.ridge * direction
+            step = length / float((direction * image).sum())
+            out, rest = out + step * direction, rest - step * image
+            ready = cho_solve(factor, rest)
+            longer = float((rest * ready).sum())
+            if longer <= 1e-20 * float((right * out).sum()):
+                break
+            direction, length = ready + longer / length * direction, longer
+        return out
+
+
+def refit(problem: Problem, weights: Weights, intercept: np.ndarray) -> Refit:
+    """Fit chosen terms by maximum likelihood, starting from their penalised weights.
+
+    Parameters
+    ----------
+    problem : Problem
+    weights : dict of term to ndarray, shape (d, q)
+    intercept : ndarray, shape (q,)
+
+    Notes
+    -----
+    A ridge of 1e-7 per observation keeps the weights finite where classes are separated, and unique where features
+    coincide. A weight that it alone holds back, by over 0.05 in a Newton step, is told as unbounded.
+    """
+    products = Products(problem.codes, problem.n_levels, list(weights))
+    objective = _Objective(problem, products)
+    theta = np.concatenate([*weights.values(), intercept[None]])
+    value, loss = objective.value(theta)
+    for _ in range(NEWTON):
+        gradient = objective.gradient(theta)
+        if np.abs(gradient).max() <= GRADIENT * problem.total:
+            break
+        direction = objective.solve(-gradient)
+        expected, step = float((gradient * direction).sum()), 1.0
+        while step > 1e-10:
+            new = theta + step * direction
+            found, at = objective.value(new)
+            if found <= value + 1e-4 * step * expected + 1e-14 * abs(value):
+                break
+            step *= 0.5
+        else:
+            objective.value(theta)
+            break
+        theta, value, loss = new, found, at
+    held = np.abs(objective.solve(objective.ridge * theta))[:-1]
+    at_ = products.at
+    parts = {t: theta[at_[k] : at_[k + 1]] for k, t in enumerate(products.terms)}
+    return Refit(parts, theta[-1], loss, _unbounded(products.terms, at_, held))
+
+
+def _unbounded(terms: Sequence[Term], at: np.ndarray, held: np.ndarray) -> tuple[Term, ...]:
+    return tuple(t for k, t in enumerate(terms) if held[at[k] : at[k + 1]].max(initial=0.0) > UNBOUNDED)

@@ -1,0 +1,290 @@
+"""The exact minimum over very many candidate terms: descent over a working set, grown by what violates optimality.
+
+Minimised is ``sum_i w_i (-ln p(y_i | x_i)) + sum_t lambda_|t| Omega(W_t)`` with a free intercept. For the group
+penalty ``Omega = sqrt(d) ||W_t||`` (Frobenius), for l1 the sum of the lengths of its d rows; a row holds one feature's
+weights in all contrasts of the classes, of which two classes have one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from bbl._ext import sparse as _kernel
+from bbl.parallel import stop_flag
+from bbl.sparse.products import Problem, Products, Term, candidate_ratios, contrasts
+
+__all__ = ["Penalty", "Stage", "Weights", "minimise", "null_slope"]
+
+TOLERANCE = 1e-6  # largest violation of the optimality conditions, in units of each term's penalty
+INNER = 2e-7  # the same on the working set
+NEWTON, SWEEPS, ROUNDS = 1000, 2000, 1000
+GRAM = 512, 1024  # weights up to which the Hessian is made, for two classes and for more
+WORST = 300  # violators that join the working set at a time
+LIMIT = 30.0  # of the intercept, for classes that no row has
+
+Weights = dict[Term, np.ndarray]
+
+
+class Penalty(NamedTuple):
+    """Penalties of the terms.
+
+    Attributes
+    ----------
+    lambdas : tuple of floats
+        On the sum of losses, for orders 1, 2, ...
+    group : bool
+        Whether terms are chosen as a whole, else feature by feature.
+    """
+
+    lambdas: tuple[float, ...]
+    group: bool = True
+
+    def of(self, problem: Problem, terms: Sequence[Term]) -> np.ndarray:
+        """Return the penalty of each term, shape (T,)."""
+        each = np.array([self.lambdas[len(t) - 1] for t in terms], dtype=float)
+        return each * np.sqrt([problem.size(t) for t in terms]) if self.group else each
+
+    def scaled(self, factor: float) -> Penalty:
+        """Return all penalties times a factor."""
+        return Penalty(tuple(factor * v for v in self.lambdas), self.group)
+
+
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """The minimum over some terms.
+
+    Attributes
+    ----------
+    weights : dict of term to ndarray, shape (d, q)
+        Of the terms that are not zero, in rising order of size and predictors.
+    intercept : ndarray, shape (q,)
+    loss : float
+        Weighted sum of ``-ln p(y | x)``.
+    objective : float
+        With the penalties.
+    violation : float
+        Largest violation of the optimality conditions over all candidates, in units of their penalties.
+    rounds : int
+        How often all candidates were looked at.
+    """
+
+    weights: Weights
+    intercept: np.ndarray
+    loss: float
+    objective: float
+    violation: float
+    rounds: int
+
+
+def row_norms(theta: np.ndarray, at: np.ndarray, group: bool) -> np.ndarray:
+    """Return the norms of the blocks of weights (D, q), one a term (group) or one a feature."""
+    square = np.einsum("ij,ij->i", theta, theta)
+    return np.sqrt(np.add.reduceat(square, at[:-1]) if group and len(square) else square)
+
+
+def violations(theta: np.ndarray, gradient: np.ndarray, at: np.ndarray, penalty: np.ndarray, group: bool) -> float:
+    """Return the largest violation of the optimality conditions of the terms (T,), in units of their penalties."""
+    if not len(penalty):
+        return 0.0
+    sizes = np.diff(at)
+    each = penalty if group else np.repeat(penalty, sizes)
+    norm = row_norms(theta, at, group)
+    pull = each / np.where(norm > 0, norm, 1.0)
+    residual = gradient + theta * (np.repeat(pull, sizes) if group else pull)[:, None]
+    rest = row_norms(residual, at, group)
+    return float((np.where(norm > 0, rest, np.maximum(rest - each, 0.0)) / each).max())
+
+
+class Descent:
+    """A working set of terms with their weights, and its minimum."""
+
+    def __init__(self, problem: Problem, penalty: Penalty, weights: Weights, intercept: np.ndarray):
+        self.problem, self.penalty, self.scores = problem, penalty, contrasts(problem.K)
+        self.products = Products(problem.codes, problem.n_levels, list(weights))
+        self.theta = _stack(list(weights.values()), problem.K - 1)
+        self.intercept = intercept.copy()
+        self.lambdas = penalty.of(problem, self.products.terms)
+        self.slope = np.empty((problem.K - 1, problem.n))
+        self.curve = np.empty(problem.n)
+        self.loss, self.few = math.nan, GRAM[problem.K > 2]
+
+    def extend(self, terms: Sequence[Term]) -> None:
+        """Let terms join, with weights of zero."""
+        self.products.extend(terms)
+        more = int(self.products.at[-1]) - len(self.theta)
+        self.theta = np.concatenate([self.theta, np.zeros((more, self.problem.K - 1))])
+        self.lambdas = self.penalty.of(self.problem, self.products.terms)
+
+    def drop_zeros(self, first: int) -> None:
+        """Let terms from `first` on without weight leave."""
+        norm = row_norms(self.theta, self.products.at, True)
+        kept = np.flatnonzero((norm > 0) | (np.arange(len(norm)) < first))
+        self.theta = self.theta[np.repeat(np.isin(np.arange(len(norm)), kept), self.products.sizes)]
+        self.products.keep(kept)
+        self.lambdas = self.lambdas[kept]
+
+    def penalties(self, theta: np.ndarray) -> float:
+        """Return the sum of the penalties of weights."""
+        norm = row_norms(theta, self.products.at, self.penalty.group)
+        each = self.lambdas if self.penalty.group else np.repeat(self.lambdas, self.products.sizes)
+        return float(each @ norm)
+
+    def _look(self, link: np.ndarray) -> float:
+        """Return the loss at a link; slope and curvature are those there from now on."""
+        problem = self.problem
+        return _kernel.slopes(link, problem.y, problem.weights, self.scores, self.slope, self.curve)
+
+    def minimise(self) -> float:
+        """Minimise over the working set by proximal Newton steps; return the violation that is left."""
+        products, group = self.products, self.penalty.group
+        link = products.link(self.theta, self.intercept)
+        self.loss = self._look(link)
+        value = self.loss + self.penalties(self.theta)
+        least = float(self.lambdas.min(initial=math.inf))
+        if math.isinf(least):
+            least = min(self.penalty.lambdas)
+        rounding = 64 * np.finfo(float).eps * self.problem.total / least
+        violation = math.inf
+        for _ in range(NEWTON):
+            gradient = products.gradient(self.slope)
+            whole = self.slope.sum(axis=1)
+            held = (np.abs(self.intercept) >= LIMIT) & (whole * self.intercept < 0)
+            violation = violations(self.theta, gradient, products.at, self.lambdas, group)
+            violation = max(violation, float(np.abs(np.where(held, 0.0, whole)).max()) / least)
+            if violation <= max(INNER, rounding):
+                break
+            tolerance = max(0.1 * max(INNER, rounding), 0.05 * violation * min(1.0, violation))
+            theta, intercept = self._newton(link, gradient, whole, tolerance)
+            expected = float((gradient * (theta - self.theta)).sum() + whole @ (intercept - self.intercept))
+            expected += self.penalties(theta) - self.penalties(self.theta)
+            found = self._step(link, theta, intercept, value, expected)
+            if found is None:
+                break  # nothing left but rounding
+            link, value = found
+        return violation
+
+    def _newton(
+        self, link: np.ndarray, gradient: np.ndarray, whole: np.ndarray, tolerance: float
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return the weights and intercept that minimise the quadratic model at a link."""
+        products, group, q = self.products, self.penalty.group, self.problem.K - 1
+        if (len(self.theta) + 1) * q > self.few:
+            theta, intercept = self.theta.copy(), self.intercept.copy()
+            _kernel.descend(
+                products.codes, *products.layout, self.lambdas, group, self.curve, LIMIT, tolerance, SWEEPS,
+                stop_flag(), self.slope.copy(), theta, intercept,
+            )  # fmt: skip
+            return theta, intercept
+        hessian = products.hessian(link, self.problem.weights, self.curve)
+        at, free = np.append(products.at, len(self.theta) + 1), np.append(self.lambdas, 0.0)
+        both, pull = np.vstack([self.theta, self.intercept]), np.vstack([gradient, whole])
+        _kernel.descend_gram(hessian, at, free, group, tolerance, SWEEPS, stop_flag(), pull, both)
+        return both[:-1].copy(), np.clip(both[-1], -LIMIT, LIMIT)
+
+    def _step(self, link, theta, intercept, value: float, expected: float) -> tuple[np.ndarray, float] | None:
+        """Go as far towards new weights as the objective falls by a share of what is expected."""
+        there, step = self.products.link(theta, intercept), 1.0
+        while step > 1e-10:
+            new = self.theta + step * (theta - self.theta) if step < 1 else theta
+            at = link + step * (there - link) if step < 1 else there
+            loss = self._look(at)
+            objective = loss + self.penalties(new)
+            if objective <= value + 1e-4 * step * expected + 1e-14 * abs(value):
+                self.intercept = self.intercept + step * (intercept - self.intercept)
+                self.theta, self.loss = new, loss
+                return at, objective
+            step *= 0.5
+        self.loss = self._look(link)
+        return None
+
+    def weights(self) -> Weights:
+        """Return the weights of the terms that have any, in rising order of size and predictors."""
+        at = self.products.at
+        found = {t: self.theta[at[k] : at[k + 1]].copy() for k, t in enumerate(self.products.terms)}
+        return {t: found[t] for t in sorted(found, key=lambda t: (len(t), t)) if found[t].any()}
+
+
+def minimise(
+    problem: Problem,
+    penalty: Penalty,
+    base: Weights,
+    parents: Sequence[Term],
+    warm: Mapping[Term, np.ndarray],
+    intercept: np.ndarray,
+    once: bool = False,
+) -> Stage:
+    """Return the minimum over the terms `base` and all products of a parent and one more predictor.
+
+    Parameters
+    ----------
+    problem : Problem
+    penalty : Penalty
+    base : dict of term to ndarray, shape (d, q)
+        Terms, all of fewer predictors than the products, with weights to start from.
+    parents : sequence of terms of one order
+        ``[()]`` for single predictors.
+    warm : mapping of term to ndarray, shape (d, q)
+        Products that are likely to be chosen, with weights to start from.
+    intercept : ndarray, shape (q,)
+    once : bool, default False
+        Whether the parents are all single predictors, so that a product need be looked at from its first one alone.
+
+    Returns
+    -------
+    Stage
+    """
+    descent = Descent(problem, penalty, {**base, **warm}, intercept)
+    order = len(parents[0]) + 1 if parents else 1
+    rounds, most = 0, problem.codes.nbytes
+    while True:
+        violation = descent.minimise()
+        if not parents:
+            break
+        rounds += 1
+        outside, worst = _violators(problem, penalty, descent, parents, order, once)
+        if not worst or rounds == ROUNDS:
+            violation = max(violation, outside)
+            break
+        if descent.products.codes.nbytes > most:
+            descent.drop_zeros(len(base))
+        descent.extend(worst)
+    objective = descent.loss + descent.penalties(descent.theta)
+    return Stage(descent.weights(), descent.intercept, descent.loss, objective, violation, rounds)
+
+
+def _violators(
+    problem: Problem, penalty: Penalty, descent: Descent, parents: Sequence[Term], order: int, once: bool
+) -> tuple[float, list[Term]]:
+    """Return the largest violation among products outside the working set, and the worst of them."""
+    level = penalty.lambdas[order - 1]
+    inside, found, largest = set(descent.products.terms), {}, 0.0
+    for some, ratio in candidate_ratios(problem, descent.slope, parents, penalty.group):
+        ratio = ratio / level
+        if once:
+            ratio[np.arange(problem.m)[:, None] <= np.array([p[0] for p in some])[None]] = 0.0
+        rows, columns = np.nonzero(ratio > 1.0)
+        value = ratio[rows, columns]
+        for k in np.argsort(-value, kind="stable").tolist():
+            term = tuple(sorted((*some[columns[k]], int(rows[k]))))
+            if term not in inside:
+                largest = max(largest, float(value[k]) - 1.0)
+                if value[k] > 1.0 + TOLERANCE:
+                    found[term] = float(value[k])
+    chosen = sorted(found, key=lambda t: (-found[t], t))[: max(WORST, len(inside))]
+    return largest, sorted(chosen)
+
+
+def _stack(blocks: list[np.ndarray], q: int) -> np.ndarray:
+    return np.concatenate(blocks) if blocks else np.empty((0, q))
+
+
+def null_slope(problem: Problem) -> tuple[np.ndarray, np.ndarray, float]:
+    """Return intercept (q,), slope (q, n) and loss of the model without terms."""
+    descent = Descent(problem, Penalty((1.0,)), {}, np.zeros(problem.K - 1))
+    descent.minimise()
+    return descent.intercept, descent.slope, descent.loss

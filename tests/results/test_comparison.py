@@ -1,0 +1,203 @@
+"""Models side by side: the composite likelihood-ratio test and its level, tables, names of statsmodels, figures."""
+
+import matplotlib
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+import bbl
+from bbl import networks
+from bbl.boltzmann.nested import ratio_test
+from bbl.errors import BBLTypeError, OptionError
+from bbl.model.layout import Layout
+from bbl.model.pairwise import to_matrix
+from bbl.model.states import sample_states
+from bbl.rows.sample import Sample
+
+matplotlib.use("Agg")
+LAYOUT = Layout([2, 3, 2, 2], [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)])
+KEPT = np.array([True, True, False, True, False, False])
+
+
+def groups(seed, n, strength=0.0):
+    """Draw two groups from models that lack three pairs, or have them with a strength."""
+    rng, own = np.random.default_rng(seed), np.random.default_rng(3)
+    theta = np.zeros((2, LAYOUT.size))
+    theta[:, : LAYOUT.D] = own.normal(0, 0.3, (2, LAYOUT.D))
+    for p, kept in enumerate(KEPT):
+        cells = slice(LAYOUT.pair_start[p], LAYOUT.pair_start[p + 1])
+        theta[:, cells] = own.normal(0, 0.7, theta[:, cells].shape) if kept else strength
+    drawn = [sample_states(*to_matrix(LAYOUT, t), LAYOUT.n_levels, n, rng) for t in theta]
+    return [Sample(codes, np.ones(n)) for codes in drawn], theta
+
+
+def data(n=1500, seed=0):
+    rng = np.random.default_rng(seed)
+    y, a, b, c = rng.integers(0, 2, (4, n))
+    return pd.DataFrame({"y": y, "a": a, "b": np.where(rng.random(n) < 0.3, a, b), "c": c})
+
+
+@pytest.fixture(scope="module")
+def fits():
+    table = data()
+    return {right: bbl.bbl(f"y ~ {right}", table) for right in ("a + b + c", "a * b + c", "a * b + a:c", "a * c + b")}
+
+
+def table_ratio(table):
+    """Return the likelihood ratio of independence of a and b in both groups."""
+    parts = [pd.crosstab(g.a, g.b) for _, g in table.groupby("y")]
+    return sum(stats.chi2_contingency(p, correction=False, lambda_="log-likelihood")[0] for p in parts)
+
+
+def test_the_test_of_one_pair_of_two_levels_is_the_likelihood_ratio_of_its_table():
+    """Both conditional likelihoods of a 2 x 2 table are the same: the ratio is twice that of the table."""
+    table = data()
+    found = bbl.anova(bbl.bbl("y ~ a + b", table), bbl.bbl("y ~ a * b", table)).iloc[1]
+    assert found["ratio"] == pytest.approx(2 * table_ratio(table), rel=1e-6)
+    assert found["df"] == 2
+    apart = table.assign(b=np.random.default_rng(1).integers(0, 2, len(table)))
+    found = bbl.anova(bbl.bbl("y ~ a + b", apart), bbl.bbl("y ~ a * b", apart, lambda_=0.5)).iloc[1]
+    assert found["ratio"] == pytest.approx(2 * table_ratio(apart), rel=1e-5)  # whatever the penalty of the fit
+    assert found["p"] == pytest.approx(stats.chi2.sf(table_ratio(apart), 2), rel=0.05)
+
+
+def test_order_and_direction_do_not_matter(fits):
+    small, large = fits["a + b + c"], fits["a * b + c"]
+    forth, back = bbl.anova(small, large).iloc[1], small.compare(large).iloc[1]
+    pd.testing.assert_series_equal(forth, back)
+    assert large.compare(small).iloc[1]["p"] == forth["p"] < 1e-6
+    turned = bbl.bbl("y ~ c + b + a", data())
+    assert turned.compare(large).iloc[1]["ratio"] == pytest.approx(forth["ratio"], rel=1e-9)
+    named = bbl.anova({"small": small, "large": large})
+    assert list(named.index) == ["small y ~ a + b + c, pseudo", "large y ~ a * b + c, pseudo"]
+
+
+def test_a_weight_is_a_repeated_row(fits):
+    counted = data().groupby(["y", "a", "b", "c"]).size().rename("n").reset_index()
+    both = [bbl.bbl(f"y ~ {right}", counted, "n") for right in ("a + b + c", "a * b + c")]
+    one, other = bbl.anova(*both).iloc[1], bbl.anova(fits["a + b + c"], fits["a * b + c"]).iloc[1]
+    assert (one["ratio"], one["p"]) == pytest.approx((other["ratio"], other["p"]), rel=1e-9)
+
+
+def test_what_cannot_be_tested_is_said_in_words(fits, tmp_path):
+    table, few = data(), data(60)
+    small = fits["a + b + c"]
+    holes = table.astype(object)
+    holes.loc[0, "a"] = None
+    with_holes = [bbl.bbl(f"y ~ {right}", holes, missing="marginal") for right in ("a + b + c", "a * b + c")]
+    loaded = tmp_path / "fit.bbl"
+    fits["a * b + c"].save(loaded)
+    cases = [
+        (fits["a * b + c"], fits["a * c + b"], "not nested"),
+        (small, bbl.bbl("y ~ c + b + a", table), "same pairs"),
+        (small, bbl.bbl("y ~ a * b", table), "'c'"),
+        (small, bbl.bbl("y ~ a * b + c", table.iloc[1:]), "different rows"),
+        (bbl.bbl("y ~ a + b", few), bbl.bbl("y ~ a * b", few), "too few rows"),
+        (*with_holes, "missing values"),
+        (small, bbl.bbl("y ~ a * b + c", table, method="mf"), "no test: "),
+        (small, networks.bnc("nb", "y ~ .", table, 1), "Boltzmann machines"),
+        (bbl.load(loaded), small, "training rows"),
+    ]
+    for one, other, words in cases:
+        found = bbl.anova(one, other).iloc[1]
+        assert np.isnan(found["p"]) and found["test"].startswith("no test") and words in found["test"], words
+    for wrong in (3, [small], [small, "fit"]):
+        with pytest.raises(BBLTypeError, match="fits"):
+            bbl.anova(wrong)
+
+
+def test_a_group_with_too_few_rows_refuses_the_test_of_all():
+    parts, theta = groups(0, 1000)
+    found = ratio_test([parts[0], parts[1].rows(slice(40))], LAYOUT, theta, KEPT)
+    assert np.isnan(found.p) and {g for g, *_ in found.refused} == {1} and len(found.refused) == 3
+
+
+def test_strong_pairs_are_found():
+    parts, theta = groups(1, 1500, strength=0.6)
+    found = ratio_test(parts, LAYOUT, theta, KEPT)
+    assert found.p < 1e-6 and found.df == 2 * (1 + 2 + 1)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("n", [800, 3000])
+def test_the_ratio_test_holds_its_level(n):
+    p = []
+    for seed in range(1000):
+        parts, theta = groups(seed, n)
+        p.append(ratio_test(parts, LAYOUT, theta, KEPT).p)
+    made = np.array(p)[~np.isnan(p)]
+    assert len(made) > 500
+    for alpha in (0.01, 0.05, 0.1):
+        assert (made < alpha).mean() < alpha + 3 * np.sqrt(alpha * (1 - alpha) / len(made))
+    assert stats.kstest(made, "uniform").pvalue > 0.001
+
+
+def test_a_table_of_models_has_estimates_errors_stars_and_facts(fits):
+    table = bbl.etable([fits["a + b + c"], fits["a * b + c"]])
+    known = fits["a * b + c"].inference().table()
+    row = known[(known["group"] == 0) & (known["predictor"] == "a") & known["predictor2"].isna()].iloc[0]
+    assert table.frame.loc["0: a=1", "(2)"].startswith(f"{row['estimate']:.3f}")
+    assert f"({row['se']:.3f})" in table.frame.loc["0: a=1", "(2)"]
+    coupling = table.frame.loc["0: a=1 : b=1"]
+    assert coupling["(1)"] == "" and "***" in coupling["(2)"]
+    facts = ["Method", "Observations", "Parameters", "logLik", "AIC", "BIC", "clAIC", "Accuracy"]
+    assert list(table.frame.index[-8:]) == facts
+    assert table.frame.loc["Observations"].tolist() == ["1500", "1500"]
+    plain = bbl.etable({"x": fits["a * b + c"]}, keep=["a"], pairs=False, stars=False, digits=1)
+    assert [name for name in plain.frame.index if "=" in name] == ["0: a=1", "1: a=1"]
+    assert "*" not in repr(plain)
+    others = [bbl.bbl("y ~ .", data(), method="mf"), networks.bnc("nb", "y ~ .", data(), 1)]
+    mixed = bbl.etable([fits["a + b + c"], *others])
+    assert mixed.frame.loc["Method"].tolist() == ["pseudo", "mf", "nb"]
+    assert "(" not in mixed.frame.loc["0: a=1", "(2)"] and mixed.frame.loc["0: a=1", "(3)"] == ""
+    with pytest.raises(OptionError, match="'d'"):
+        bbl.etable(fits["a + b + c"], keep=["d"])
+
+
+def test_a_table_of_models_escapes_names_in_every_form():
+    table = data(200).rename(columns={"a": "<a|_$>"})
+    found = bbl.etable({"m|<b>": bbl.bbl("y ~ .", table, method="naive")})
+    assert "&lt;a|_$&gt;" in found.as_html() and "<b>" not in found.as_html()
+    assert found._repr_html_() == found.as_html()
+    assert r"\textless{}a\textbar{}\_\$\textgreater{}" in found.as_latex()
+    rows = [line for line in found.as_markdown().splitlines() if line.startswith("|")]
+    assert len({line.replace(r"\|", "").count("|") for line in rows}) == 1
+
+
+def test_names_of_statsmodels_mean_the_same(fits):
+    fit = fits["a * b + a:c"]
+    cov, se = fit.cov_params(), fit.bse["se"].to_numpy()
+    np.testing.assert_allclose(np.sqrt(np.diag(cov)), se, rtol=1e-9)
+    assert cov.index.names == ["group", "parameter"] and "a=1 : b=1" in cov.loc[0].index
+    assert (cov.loc[0, 1].to_numpy() == 0).all()
+    pd.testing.assert_frame_equal(fit.cov_params(1), cov.loc[[1], [1]])
+    with pytest.raises(OptionError, match="no group"):
+        fit.cov_params(7)
+    pd.testing.assert_frame_equal(fit.conf_int(alpha=0.1), fit.conf_int(0.9))
+    pd.testing.assert_series_equal(fit.pvalues["p"], fit.inference().table()["p"])
+    text = str(fit.inference().summary())
+    assert "Wald tests of the couplings" in text and "0: a=1 : b=1" in text
+    assert "<table>" in fit.inference().summary().as_html()
+
+
+def test_coefficients_are_drawn_with_their_intervals(fits):
+    fit = fits["a * b + a:c"]
+    ax = fit.plot(kind="coefficients")
+    assert [t.get_text() for t in ax.get_yticklabels()] == ["a=1", "b=1", "c=1"]
+    assert len(ax.get_legend().get_texts()) == 2
+    ends = np.concatenate([line[:, 0] for line in ax.collections[0].get_segments()])
+    wanted = fit.conf_int().query("group == 0 and term == 'h'")[["lower", "upper"]].to_numpy().ravel()
+    np.testing.assert_allclose(np.sort(ends), np.sort(wanted))
+    difference = fit.inference().plot((0, 1), pairs=True)
+    assert difference.get_legend() is None and len(difference.get_yticklabels()) == 2
+    matplotlib.pyplot.close("all")
+
+
+def test_models_without_a_response_are_compared_too():
+    table = data()
+    fits = [bbl.bbl(f"~ {right}", table) for right in ("a + b", "a * b")]
+    found = bbl.anova(*fits).iloc[1]
+    exact = stats.chi2_contingency(pd.crosstab(table.a, table.b), correction=False, lambda_="log-likelihood")[0]
+    assert found["ratio"] == pytest.approx(2 * exact, rel=1e-6) and found["df"] == 1
+    assert bbl.etable(fits).frame.loc["Accuracy"].tolist() == ["", ""]

@@ -88,11 +88,11 @@ def bbl(
     verbose : int, default 1
         0 for no progress bar.
     **options
-        Options of the method, see `PseudoLikelihood` (``lambda_``, ``lambdah``, ``tolerance``, ``itmax``,
-        ``symmetrize``, ``precision``), `MeanField` (``eps``, ``prior_count``) and `NaiveBayes` (``prior_count``). With
-        ``lambda_="cv"`` or ``eps="cv"`` the setting of least log-loss in 5 shuffled folds is taken, with
-        ``"cv-1se"`` the simplest one within a standard error of it; ``fit.tuning`` tells. Without a response it is
-        the log pseudo-likelihood of the left-out rows that counts (`DensityResults.pnll`).
+        Options of the method, see `PseudoLikelihood` (``lambda_``, ``lambdah``, ``prior_count``, ``tolerance``,
+        ``itmax``, ``symmetrize``, ``precision``), `MeanField` (``eps``, ``prior_count``) and `NaiveBayes`
+        (``prior_count``). With ``lambda_="cv"`` or ``eps="cv"`` the setting of least log-loss in 5 shuffled folds is
+        taken, with ``"cv-1se"`` the simplest one within a standard error of it; ``fit.tuning`` tells. Without a
+        response it is the log pseudo-likelihood of the left-out rows that counts (`DensityResults.pnll`).
 
     Returns
     -------

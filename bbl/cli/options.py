@@ -104,7 +104,7 @@ def _model_options(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--lambdah", type=float, metavar="X", help="penalty of fields (pseudo)")
     group.add_argument("--eps", type=numbers, metavar="X", help="weight of the covariance, 0 to 1 (mf); or cv, cv-1se")
-    group.add_argument("--prior-count", type=float, metavar="X", help="pseudocount (mf, naive)")
+    group.add_argument("--prior-count", type=float, metavar="X", help="pseudocount (pseudo, mf, naive)")
     group.add_argument("--tolerance", type=float, metavar="X", help="gradient at which iterations end (pseudo)")
     group.add_argument("--itmax", type=int, metavar="N", help="most iterations (pseudo)")
     group.add_argument(

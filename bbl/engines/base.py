@@ -139,12 +139,15 @@ class Equations(NamedTuple):
         Penalty of the fields.
     rows : Sample
         The rows that were fitted.
+    prior_count : float
+        Pseudocount in the targets of the rows, see `PseudoLikelihood`.
     """
 
     site_theta: np.ndarray
     lambda_: float | tuple[float, ...]
     lambdah: float
     rows: Sample
+    prior_count: float = 0.0
 
 
 @dataclass(frozen=True)

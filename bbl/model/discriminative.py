@@ -110,7 +110,9 @@ def _products(rows: np.ndarray, points: np.ndarray, layout: Layout) -> tuple[np.
         return g, 0.5 * twice
     g2 = np.zeros_like(g)
     for i in np.unique(layout.pairs[:, 0]):
-        others = np.concatenate([np.arange(own[j].start, own[j].stop) for j in layout.pairs[layout.pairs[:, 0] == i, 1]])
+        others = np.concatenate(
+            [np.arange(own[j].start, own[j].stop) for j in layout.pairs[layout.pairs[:, 0] == i, 1]]
+        )
         g2 += (rows[:, own[i]] @ points[:, own[i]].T) * (rows[:, others] @ points[:, others].T)
     return g, g2
 
@@ -231,7 +233,11 @@ def solve(
         result = minimize(loss, x / step, jac=True, method="L-BFGS-B", options=options)
         x = result.x * step
         A, b = x[: r * K].reshape(r, K).copy(), x[r * K : -1].copy()
-        plain = result.fun - 0.5 * BIAS * float(x[r * K :] @ x[r * K :]) - 0.5 * (rate if free else 0.0) * float((A * A).sum())
+        plain = (
+            result.fun
+            - 0.5 * BIAS * float(x[r * K :] @ x[r * K :])
+            - 0.5 * (rate if free else 0.0) * float((A * A).sum())
+        )
         heat = float(np.exp(x[-1])) if scores is not None else 1.0
         found.append(Solution(A, b, heat, plain, bool(np.abs(result.jac).max() <= max(tolerance * 10.0, 1e-7))))
     return found

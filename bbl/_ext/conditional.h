@@ -53,7 +53,8 @@ CONDITIONAL_PAIRS(conditional_collect, S, cell[g] += values[g])
     default: f(c, on, n_on, (c)->K, values);                       \
     }
 
-/* Turn given scores (K) of a row into its residuals, weight (P(y|x) - 1[y]); returns its log-loss. */
+/* Turn given scores (K) of a row, or NULL for none, into its residuals, weight (P(y|x) - 1[y]); returns its log-loss
+   times the weight. pairs is (K) scratch. */
 static double conditional_residual(const conditional_model *c, const ptrdiff_t *on, ptrdiff_t n_on, const double *given,
                                    ptrdiff_t y, double weight, float *pairs, double *residual_out)
 {
@@ -73,7 +74,7 @@ static double conditional_residual(const conditional_model *c, const ptrdiff_t *
     return weight * (log(total) - own);
 }
 
-/* Add the residuals of a row to all sums. */
+/* Add the residuals (K) of a row to all sums; pairs is (K) scratch. */
 static void conditional_add(const conditional_model *c, const ptrdiff_t *on, ptrdiff_t n_on, const double *residual,
                             float *pairs)
 {
@@ -93,7 +94,7 @@ static inline double conditional_move(double x, double *velocity, double gradien
     return x + momentum * *velocity - rate * gradient;
 }
 
-/* Step of the table of pair (i, j); adds to h what centring takes off. */
+/* Step of the table of pair (i, j); adds to h and shift what centring takes off. sums is (K) scratch. */
 static inline void conditional_step_pair(const conditional_model *c, ptrdiff_t i, ptrdiff_t j, ptrdiff_t K_, double rate,
                                          double momentum, double ridge, double *restrict sums)
 {
@@ -125,8 +126,6 @@ static inline void conditional_step_pair(const conditional_model *c, ptrdiff_t i
         for (ptrdiff_t b = b0; b < b1; b++) {
             const ptrdiff_t at = (a * D + b) * K_;
             float *restrict J = c->J + at, *restrict V = c->V + at, *restrict S = c->S + at;
-            const float *rest = NULL;
-            (void)rest;
             CONDITIONAL_EACH(K_) {
                 double gradient = S[g];
                 if (!wide)

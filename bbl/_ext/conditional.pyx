@@ -49,24 +49,34 @@ cdef class Climber:
     K : int
     scale : (float, float)
         Factors of single levels and of products in the kernel.
+
+    Attributes
+    ----------
+    h : ndarray, shape (D, K)
+        Fields in the reference gauge.
+    J : ndarray of float32, shape (D, D, K), or (0, 0, K) without pairs
+        Couplings; of two columns the first is the smaller one. Single precision halves what a step reads and writes,
+        which is what it costs; rates end at zero, so that rounding does not add up.
+    b, shift : ndarray, shape (K,)
+        Offsets, and what centring adds to them: their sum is the score of the row of reference levels.
     """
 
     cdef conditional_model c
-    cdef readonly object J, u, h, b, shift
+    cdef readonly object J, h, b, shift
     cdef object kept
     cdef Py_ssize_t[::1] on
     cdef float[::1] row
     cdef double[::1] residual
 
-    def __cinit__(self, const Py_ssize_t[::1] start, const Py_ssize_t[:, ::1] pairs, const double[::1] means, Py_ssize_t K,
-                  scale):
+    def __cinit__(self, const Py_ssize_t[::1] start, const Py_ssize_t[:, ::1] pairs, const double[::1] means,
+                  Py_ssize_t K, scale):
         cdef Py_ssize_t m = start.shape[0] - 1, D = means.shape[0], P = pairs.shape[1], side = D if P else 0
         cdef float[:, :, ::1] J = np.zeros((side, side, K), np.float32), V = np.zeros((side, side, K), np.float32)
         cdef float[:, :, ::1] S = np.zeros((side, side, K), np.float32)
         cdef double[:, ::1] u = np.zeros((D, K)), v = np.zeros((D, K)), h = np.zeros((D, K)), s = np.zeros((D, K))
         cdef double[::1] b = np.zeros(K), vb = np.zeros(K), r0 = np.zeros(K), shift = np.zeros(K)
-        self.kept = (start, pairs, means, V, S, v, s, vb, r0)
-        self.J, self.u, self.h = np.asarray(J), np.asarray(u), np.asarray(h)
+        self.kept = (start, pairs, means, V, S, u, v, s, vb, r0)
+        self.J, self.h = np.asarray(J), np.asarray(h)
         self.b, self.shift = np.asarray(b), np.asarray(shift)
         self.on, self.row, self.residual = np.zeros(m, np.intp), np.zeros(K, np.float32), np.zeros(K)
         self.c.D, self.c.K, self.c.m, self.c.n_pairs = D, K, m, P

@@ -149,16 +149,15 @@ def bbl(
         bbl, formula, data, weights, method, options, xlevels=xlevels, novarOk=novarOk, missing=missing, **shared
     )
     design, sample, layout, engine, tuning = call.design, call.sample, call.layout, call.engine, None
-    pooled = test_null and design.classes  # one group is all rows
+    pooled = test_null and design.classes and not engine.joint  # one group is all rows
     if priors is not None and not design.classes:
         raise OptionError(f"priors are of classes, and {formula!r} has no response; leave them out.", argument="priors")
     shares = None if priors is None else check_priors(priors, design.labels.groups)
-    if rule is not None or calibrate != "none":
+    if rule is not None or calibrate != "none" or len(engine.variants()) > 1:
         with progress_bar(NFOLD, "tuning", verbose) as step:
             told = {"calibrate": calibrate, "progress": step, **call.common}
             tuning = tune(sample, design.labels, layout, engine, rule, **told)
-        if rule is not None:
-            engine = engine.at(float(tuning.values[tuning.chosen]))
+        engine = tuning.engine or engine
     with progress_bar(call.K + pooled, "bbl", verbose) as step:
         told = {"pooled": pooled, "progress": step, "labels": design.labels, **call.common}
         result = estimate(sample, layout, call.K, engine, **told)

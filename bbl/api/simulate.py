@@ -86,6 +86,7 @@ def mcSample(
         raise BBLTypeError(f"fit must be the result of bbl() or crossVal(); got {type(fit).__name__}.", argument="fit")
     nsteps, thin = integer("nsteps", nsteps, 1), integer("thin", thin, 1)
     nchains, keep, rng = integer("nchains", nchains, 1), flag("draws", draws), generator(seed)
+    fit.engine.check_density("mcSample")
     layout, labels = fit.params.layout, fit.labels
     varies = layout.n_levels > 1  # a predictor of one level has no parameters and stays where it is
     burn_in = nsteps // 2

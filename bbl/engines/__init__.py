@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from bbl.checks import choice, near_match
 from bbl.engines.base import Engine, EngineFit, Equations, Tuned
+from bbl.engines.conditional import Conditional
 from bbl.engines.meanfield import MeanField
 from bbl.engines.naive import NaiveBayes
 from bbl.engines.pseudo import PseudoLikelihood
@@ -15,6 +16,7 @@ from bbl.errors import BBLTypeError
 __all__ = [
     "BASELINE",
     "ENGINES",
+    "Conditional",
     "Engine",
     "EngineFit",
     "Equations",
@@ -26,7 +28,7 @@ __all__ = [
     "make_engine",
 ]
 
-ENGINES: dict[str, type[Engine]] = {e.name: e for e in (PseudoLikelihood, MeanField, NaiveBayes)}
+ENGINES: dict[str, type[Engine]] = {e.name: e for e in (PseudoLikelihood, MeanField, NaiveBayes, Conditional)}
 
 
 BASELINE = NaiveBayes()  # what every other method should do better than

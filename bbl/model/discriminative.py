@@ -15,14 +15,20 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bbl._ext.conditional import Climber
 from bbl.model.layout import Layout
+from bbl.model.pairwise import cells
 from bbl.stats.scores import log_probabilities
 
-__all__ = ["Basis", "Solution", "make_basis", "solve", "to_tables"]
+__all__ = ["Basis", "JointFit", "Solution", "bounded", "make_basis", "minibatches", "solve", "to_tables"]
 
 EXACT = 1e-10  # share of the kernel's trace that may be left out
-BIAS = 1e-4  # penalty of offsets and of the logarithm of the temperature, which data always determine better
-ROUNDS = 500
+SLIGHT = 1e-8  # penalty of offsets, so that those of groups without rows end somewhere
+LOWEST = 50.0  # how far below the highest score of a row others count
+ROUNDS = 500  # of L-BFGS
+BATCH, MOMENTUM, PROBE = 500, 0.9, 500
+RATE = 3.0  # step in units of the kernel's largest eigenvalue
+HARMLESS = 1e-5  # gradient that moves probabilities in the fifth decimal at most
 
 
 @dataclass(frozen=True)
@@ -56,7 +62,7 @@ class Basis:
         """Return the functions at encoded rows (n, m), as an array (n, r)."""
         out = np.empty((len(codes), len(self.spectrum)))
         for first in range(0, len(codes), size):
-            rows = _centred(codes[first : first + size], self.layout.n_levels) - self.means
+            rows = _indicators(codes[first : first + size], self.layout.n_levels) - self.means
             out[first : first + size] = _kernel(rows, self.points, self.layout, self.scale) @ self.mix
         return out
 
@@ -83,7 +89,28 @@ class Solution(NamedTuple):
     converged: bool
 
 
-def _centred(codes: np.ndarray, n_levels: np.ndarray) -> np.ndarray:
+class JointFit(NamedTuple):
+    """All groups fitted together: class scores are energies + `constant` + `temperature` times the scores given.
+
+    Attributes
+    ----------
+    theta : ndarray, shape (K, layout.size)
+        In the reference gauge.
+    constant : ndarray, shape (K,)
+    temperature : float
+    loss : float
+        Log-loss on the rows, without the penalty.
+    converged : bool
+    """
+
+    theta: np.ndarray
+    constant: np.ndarray
+    temperature: float
+    loss: float
+    converged: bool
+
+
+def _indicators(codes: np.ndarray, n_levels: np.ndarray) -> np.ndarray:
     """Return the indicators (n, sum(n_levels)) of all levels of all predictors."""
     first = np.concatenate(([0], np.cumsum(n_levels)))
     out = np.zeros((len(codes), first[-1]))
@@ -131,6 +158,13 @@ def _diagonal(rows: np.ndarray, layout: Layout) -> tuple[np.ndarray, np.ndarray]
     return single.sum(axis=1), ((single @ adjacent) * single).sum(axis=1)
 
 
+def kernel_scale(a: float, b: float, tau: float) -> tuple[float, float]:
+    """Return the factors of g and g2 whose means over the rows are `a` and `b`; their sum has a mean of 1."""
+    if not b:
+        return 1.0 / (a or 1.0), 0.0
+    return 1.0 / (a or 1.0) / (1.0 + tau), tau / b / (1.0 + tau)
+
+
 def make_basis(codes: np.ndarray, weights: np.ndarray, layout: Layout, tau: float, rank: int) -> Basis:
     """Choose rows whose kernels make up that of all rows, and turn them into orthogonal functions.
 
@@ -145,13 +179,14 @@ def make_basis(codes: np.ndarray, weights: np.ndarray, layout: Layout, tau: floa
     rank : int
         At most so many functions. Where levels and pairs of levels are fewer, the kernel is made up exactly.
     """
-    rows = _centred(codes, layout.n_levels)
+    from scipy.linalg import solve_triangular
+
+    rows = _indicators(codes, layout.n_levels)
     share = weights / weights.sum()
     means = share @ rows
     rows -= means
     g, g2 = _diagonal(rows, layout)
-    a, b = float(share @ g), float(share @ g2)
-    scale = (1.0 / (a or 1.0) / (1.0 + tau), tau / (b or 1.0) / (1.0 + tau)) if b else (1.0 / (a or 1.0), 0.0)
+    scale = kernel_scale(float(share @ g), float(share @ g2), tau)
     left = scale[0] * g + scale[1] * g2
     total, most = left @ share, min(rank, len(rows))
     factor, chosen = np.empty((most, len(rows))), []
@@ -165,8 +200,6 @@ def make_basis(codes: np.ndarray, weights: np.ndarray, layout: Layout, tau: floa
         left[p] = 0.0
         chosen.append(p)
     r = len(chosen)
-    from scipy.linalg import solve_triangular
-
     spectrum, rotation = np.linalg.eigh((factor[:r] * share) @ factor[:r].T)
     lower = factor[:r, chosen].T
     mix = solve_triangular(lower, rotation, lower=True, trans="T")
@@ -193,16 +226,23 @@ def solve(
     ridges : sequence of float
         Falling; each starts from the solution before it. ``inf`` leaves f out.
     scores : ndarray, shape (n, K), optional
-        Class scores s of the rows by models that were not fitted to them; T is 1 without them.
+        Class scores s of the rows by models that were not fitted to them; T is 1 without them. Offsets and ln T are
+        then penalised as in `bbl.stats.calibration`, by the weight of one observation.
     tolerance : float
         Of the gradient in the scaled parameters.
+
+    Returns
+    -------
+    list of Solution
+        One for each of `ridges`.
     """
     from scipy.optimize import minimize
 
     (n, r), K = functions.shape, hits.shape[1]
     total = hits.sum()
     hits, of_row = hits / total, hits.sum(axis=1) / total
-    given = np.zeros((n, K)) if scores is None else np.maximum(scores, -1e6)
+    given = np.zeros((n, K)) if scores is None else bounded(scores)
+    slight = SLIGHT if scores is None else 1.0 / total
     x, found = np.zeros(r * K + K + 1), []
     for ridge in ridges:
         free = np.isfinite(ridge)
@@ -218,29 +258,31 @@ def solve(
                 log_p = log_p + functions @ A
             log_p = log_probabilities(log_p)
             residual = of_row[:, None] * np.exp(log_p) - hits
-            value = -float((hits * log_p).sum()) + 0.5 * BIAS * float(own[r * K :] @ own[r * K :])
+            value = -float((hits * log_p).sum()) + 0.5 * slight * float(own[r * K :] @ own[r * K :])
             gradient = np.zeros_like(own)
             gradient[r * K : -1] = residual.sum(axis=0)
             if scores is not None:
                 gradient[-1] = heat * float((residual * given).sum())
-            gradient[r * K :] += BIAS * own[r * K :]
+            gradient[r * K :] += slight * own[r * K :]
             if free:
                 value += 0.5 * rate * float((A * A).sum())
                 gradient[: r * K] = (functions.T @ residual + rate * A).ravel()
             return value, gradient * step
 
-        options = {"maxiter": ROUNDS, "maxfun": 2 * ROUNDS, "gtol": tolerance, "ftol": 1e-14, "maxcor": 10}
+        options = {"maxiter": ROUNDS, "maxfun": 2 * ROUNDS, "gtol": tolerance, "ftol": 1e-3 * tolerance**1.5, "maxcor": 10}
         result = minimize(loss, x / step, jac=True, method="L-BFGS-B", options=options)
         x = result.x * step
         A, b = x[: r * K].reshape(r, K).copy(), x[r * K : -1].copy()
-        plain = (
-            result.fun
-            - 0.5 * BIAS * float(x[r * K :] @ x[r * K :])
-            - 0.5 * (rate if free else 0.0) * float((A * A).sum())
-        )
+        plain = result.fun - 0.5 * slight * float(x[r * K :] @ x[r * K :])
+        plain -= 0.5 * rate * free * float((A * A).sum())
         heat = float(np.exp(x[-1])) if scores is not None else 1.0
-        found.append(Solution(A, b, heat, plain, bool(np.abs(result.jac).max() <= max(tolerance * 10.0, 1e-7))))
+        found.append(Solution(A, b, heat, plain, bool(np.abs(result.jac).max() <= max(10.0 * tolerance, HARMLESS))))
     return found
+
+
+def bounded(scores: np.ndarray) -> np.ndarray:
+    """Return class scores (n, K) of which none is further than 50 below the highest of its row."""
+    return np.maximum(scores, scores.max(axis=1, keepdims=True) - LOWEST)
 
 
 def to_tables(basis: Basis, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -269,7 +311,7 @@ def to_tables(basis: Basis, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray
         constant[:] += table[:, 0]
 
     for i, part in enumerate(own):
-        sums = scale_rows(alpha, basis.points[:, part]) * basis.scale[0]
+        sums = alpha @ basis.points[:, part] * basis.scale[0]
         fields(i, sums - (sums @ basis.means[part])[:, None])
     for (i, j), at in zip(layout.pairs, layout.pair_start, strict=False):
         P, Q = basis.points[:, own[i]], basis.points[:, own[j]]
@@ -286,5 +328,62 @@ def to_tables(basis: Basis, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray
     return theta, constant
 
 
-def scale_rows(alpha: np.ndarray, points: np.ndarray) -> np.ndarray:
-    return alpha @ points
+
+def minibatches(
+    codes: np.ndarray,
+    y: np.ndarray,
+    weights: np.ndarray,
+    layout: Layout,
+    K: int,
+    tau: float,
+    ridge: float,
+    epochs: int,
+    rng: np.random.Generator,
+    scores: np.ndarray | None = None,
+) -> JointFit:
+    """Minimise the objective of `solve`, but for the temperature, by Nesterov's method on minibatches of shuffled rows.
+
+    The products of indicators are never made: a batch adds up residuals at the pairs of levels of its rows. The step is
+    a share of what the kernel's largest eigenvalue allows and falls linearly to zero. Couplings are in single precision.
+
+    Parameters
+    ----------
+    codes : ndarray, shape (n, m)
+    y : ndarray of intp, shape (n,)
+    weights : ndarray, shape (n,)
+    layout : Layout
+    K : int
+    tau, ridge : float
+    epochs : int
+    rng : numpy.random.Generator
+        Shuffles the rows.
+    scores : ndarray, shape (n, K), optional
+        Class scores that are added to.
+    """
+    n = len(codes)
+    share = weights / weights.sum()
+    means = np.concatenate([np.bincount(codes[:, i], share, L) for i, L in enumerate(layout.n_levels)])
+    g = g2 = 0.0
+    for lo in range(0, n, 4096):
+        own = slice(lo, lo + 4096)
+        parts = _diagonal(_indicators(codes[own], layout.n_levels) - means, layout)
+        g, g2 = g + float(share[own] @ parts[0]), g2 + float(share[own] @ parts[1])
+    few = rng.permutation(n)[:PROBE]
+    largest = make_basis(codes[few], weights[few], layout, tau, len(few)).spectrum.max()
+    rate = RATE / float(largest)
+    columns = np.concatenate([means[own][1:] for own in _own(layout)])
+    pairs = np.ascontiguousarray(layout.pairs.T, dtype=np.intp)
+    climber = Climber(layout.start.astype(np.intp), pairs, columns, K, kernel_scale(g, g2, tau))
+    given = np.empty((0, K)) if scores is None else np.ascontiguousarray(scores)
+    loss, free = np.nan, np.isfinite(ridge)
+    for e in range(epochs if free else 0):
+        now, then = rate * (1.0 - e / epochs), rate * (1.0 - (e + 1) / epochs)
+        order = rng.permutation(n)
+        loss = climber.epoch(codes, y.astype(np.intp), weights * (n / weights.sum()), given, order, BATCH, now, then,
+                             MOMENTUM, ridge)  # fmt: skip
+    theta = np.zeros((K, layout.size))
+    theta[:, : layout.D] = climber.h.T
+    if len(layout.pairs):
+        row, col = cells(layout)
+        theta[:, layout.D :] = climber.J[row, col].T
+    return JointFit(theta, climber.b + climber.shift, 1.0, loss, bool(np.isfinite(theta).all()))

@@ -42,7 +42,7 @@ def pack(fit: Any, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
     meta = {
         "call": fit.call,
         "design": fit.design.to_dict(),
-        "engine": {"name": engine.name, **dataclasses.asdict(engine)},
+        "engine": {"name": engine.name, **{k: _pack_option(v) for k, v in dataclasses.asdict(engine).items()}},
         "log_z_kind": estimate.log_z_kind,
         "nobs": fit.nobs(),
         "sections": [_pack_section(section) for section in fit._sections],
@@ -59,7 +59,7 @@ def pack(fit: Any, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
         "grad_norm": _stacked([f.grad_norm for f in estimate.fits]),
         "n_iter": _stacked([f.n_iter for f in estimate.fits]),
         "converged": np.array([f.converged for f in estimate.fits]),
-        "log_likelihood": np.array([fit._log_likelihood]),
+        "log_likelihood": np.array([np.nan if engine.joint else fit._log_likelihood]),
         "counts": np.concatenate(fit._counts, axis=1),
     }
     if parameters.pooled is not None:
@@ -70,6 +70,11 @@ def pack(fit: Any, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
         rows, meta["index"] = pack_rows(fit.training, fit.index)
         arrays |= rows
     return meta, arrays
+
+
+def _pack_option(value: Any) -> Any:
+    """Return an option for JSON, which has no infinity."""
+    return "inf" if isinstance(value, float) and np.isinf(value) else value
 
 
 def pack_priors(priors: np.ndarray | None) -> dict[str, list[float]]:
@@ -261,7 +266,7 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray], classes: bool = True) -> d
     if design.classes != classes:
         raise ValueError("its response is not as saved")
     options = dict(meta["engine"])
-    engine = ENGINES[options.pop("name")](**options)
+    engine = ENGINES[options.pop("name")](**{k: np.inf if v == "inf" else v for k, v in options.items()})
     layout = Layout(design.n_levels, arrays["pairs"])
     _check_meta(meta)
     _check_arrays(layout, len(design.response.levels), arrays)

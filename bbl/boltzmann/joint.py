@@ -62,7 +62,9 @@ def joint_path(
 
 def _start(sample: Sample, lambda_: float | str, generative: Callable, rng: np.random.Generator) -> tuple[Given, Any]:
     """Return out-of-fold class scores of a pseudo-likelihood fit, and the fit to all rows."""
-    engine = PseudoLikelihood(prior_count=1.0) if isinstance(lambda_, str) else PseudoLikelihood(lambda_, prior_count=1.0)
+    engine = (
+        PseudoLikelihood(prior_count=1.0) if isinstance(lambda_, str) else PseudoLikelihood(lambda_, prior_count=1.0)
+    )
     assert engine.tuned is not None  # noqa: S101  # it is lambda_
     values = engine.tuned.grid if isinstance(lambda_, str) else None
     folds = shuffled_folds(sample, NFOLD, rng)

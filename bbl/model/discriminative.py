@@ -269,7 +269,13 @@ def solve(
                 gradient[: r * K] = (functions.T @ residual + rate * A).ravel()
             return value, gradient * step
 
-        options = {"maxiter": ROUNDS, "maxfun": 2 * ROUNDS, "gtol": tolerance, "ftol": 1e-3 * tolerance**1.5, "maxcor": 10}
+        options = {
+            "maxiter": ROUNDS,
+            "maxfun": 2 * ROUNDS,
+            "gtol": tolerance,
+            "ftol": 1e-3 * tolerance**1.5,
+            "maxcor": 10,
+        }
         result = minimize(loss, x / step, jac=True, method="L-BFGS-B", options=options)
         x = result.x * step
         A, b = x[: r * K].reshape(r, K).copy(), x[r * K : -1].copy()
@@ -326,7 +332,6 @@ def to_tables(basis: Basis, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray
         theta[:, layout.start[j] : layout.start[j + 1]] += M[:, 0, 1:] - corner[:, None]
         constant += corner
     return theta, constant
-
 
 
 def minibatches(

@@ -12,9 +12,10 @@ from bbl.api.enrichment import enrichment
 from bbl.api.fit import bbl, crossVal
 from bbl.api.load import load
 from bbl.api.onegroup import mlestimate
+from bbl.api.scores import log_scores
 from bbl.api.simulate import mcSample, randompar, randomsamp, sample_xi
 from bbl.design.readers import freq2raw, readFasta, removeConst
-from bbl.engines import MeanField, NaiveBayes, PseudoLikelihood
+from bbl.engines import Conditional, MeanField, NaiveBayes, Posterior, PseudoLikelihood
 from bbl.errors import BBLError, ConvergenceWarning, DataWarning
 from bbl.report.plot import plot_comparison
 from bbl.results import (
@@ -39,8 +40,10 @@ __all__ = [
     "DensityResults",
     "GroupParameters",
     "MLEstimate",
+    "Conditional",
     "MeanField",
     "NaiveBayes",
+    "Posterior",
     "PseudoLikelihood",
     "SampleResults",
     "anova",
@@ -53,6 +56,7 @@ __all__ = [
     "etable",
     "freq2raw",
     "load",
+    "log_scores",
     "mcSample",
     "mlestimate",
     "networks",

@@ -114,6 +114,8 @@ def copy_in() -> None:
         ("accuracy", "Accuracy"),
         ("coverage", "Coverage"),
         ("annealing", "AIS"),
+        ("posterior", "Coverage of posteriors"),
+        ("digits", "Class scores as features of digits"),
     ):
         if not (results / f"{name}.md").exists():
             text = f"# {title}\n\nNo results are stored in this copy of the source; the folder benchmarks makes them.\n"

@@ -1,6 +1,7 @@
-/* Gibbs sampling of a pairwise model: packed couplings, packs of chains, choice of the vector width at run time.
+/* Gibbs sampling: packed couplings of pairs, packs of chains, choice of the vector width at run time.
 
-   Model: P(x) ~ exp(sum_i h_i(x_i) + beta sum_{i<j} J_ij(x_i, x_j)), level 0 of every site having h = J = 0.
+   Model: P(x) ~ exp(sum_i h_i(x_i) + beta sum_{i<j} J_ij(x_i, x_j)), level 0 of every site having h = J = 0, and terms
+   of three sites and more like the couplings of pairs.
    m sites, D = sum(L_i - 1) non-reference levels, start[i] the first of them at site i.
    A pack is `width` chains (a multiple of GIBBS_PACK) that advance together; arrays of a pack have the chain as the
    last axis. Every chain has its own random stream, so what it does depends on nothing but its seed and the model. */

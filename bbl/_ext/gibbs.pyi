@@ -33,4 +33,5 @@ def run(
     first: int = 0,
     draws: NDArray[np.uint8] | None = None,
     energies: NDArray[np.float32] | None = None,
+    terms: tuple | None = None,
 ) -> None: ...

@@ -7,6 +7,14 @@ from libc.stddef cimport ptrdiff_t
 
 cdef extern from "gibbs.h" nogil:
     int GIBBS_PACK
+    ctypedef struct gibbs_terms:
+        ptrdiff_t most
+        const ptrdiff_t *site_first
+        const int32_t *site_term
+        const int32_t *members
+        const ptrdiff_t *stride
+        const ptrdiff_t *first
+        const float *values
     ctypedef struct gibbs_model:
         ptrdiff_t m, D, width
         const int32_t *n_levels
@@ -15,6 +23,7 @@ cdef extern from "gibbs.h" nogil:
         const float *table
         float beta
         int by_levels
+        const gibbs_terms *terms
     ctypedef struct gibbs_pack:
         int32_t *codes
         uint32_t *stream
@@ -69,14 +78,22 @@ def start_states(const int32_t[::1] n_levels, int32_t[:, ::1] codes, uint32_t[:,
 def run(const float[::1] table, const float[::1] h, float beta, const int32_t[::1] n_levels,
         const ptrdiff_t[::1] start, bint by_levels, int lanes, int32_t[:, ::1] codes, uint32_t[:, ::1] stream,
         float[::1] energy, float[::1] best, int32_t[:, ::1] best_codes, ptrdiff_t n_sweeps, ptrdiff_t thin=0,
-        ptrdiff_t since=0, ptrdiff_t first=0, unsigned char[:, :, ::1] draws=None, float[:, ::1] energies=None):
+        ptrdiff_t since=0, ptrdiff_t first=0, unsigned char[:, :, ::1] draws=None, float[:, ::1] energies=None,
+        terms=None):
     """Advance one pack of chains by `n_sweeps` sweeps, in place, with the GIL released.
 
     Shapes: table as `pack_couplings` returned it, h (D,), codes and best_codes (m, width), stream (4, width), energy
     and best (width,). With `draws`, the bytes of codes (chains, draws, m) of 1, 2 or 4 bytes each, and `energies`
-    (chains, draws), every `thin`-th state is written from draw number `first` on, `since` sweeps having passed.
+    (chains, draws), every `thin`-th state is written from draw number `first` on, `since` sweeps having passed. `terms`
+    are those of three predictors and more: a `bbl.model.higher.Higher` and the couplings of its cells, as float32.
     """
     cdef gibbs_model g
+    cdef gibbs_terms more
+    cdef const ptrdiff_t[::1] site_first, table_first
+    cdef const ptrdiff_t[:, ::1] stride
+    cdef const int32_t[::1] site_term
+    cdef const int32_t[:, ::1] members
+    cdef const float[::1] values
     cdef gibbs_pack p
     cdef ptrdiff_t m = n_levels.shape[0], width = codes.shape[1], n = 0, step = 0
     cdef int item = 0, status
@@ -98,7 +115,17 @@ def run(const float[::1] table, const float[::1] h, float beta, const int32_t[::
             energy_to = &energies[0, first]
     g.m, g.D, g.width = m, h.shape[0], width
     g.n_levels, g.start, g.h, g.table = &n_levels[0], &start[0], &h[0], &table[0]
-    g.beta, g.by_levels = beta, by_levels
+    g.beta, g.by_levels, g.terms = beta, by_levels, NULL
+    if terms is not None and len(terms[0]):
+        structure, values = terms
+        site_first, site_term, members = structure.site_first, structure.site_term, structure.members
+        stride, table_first = structure.stride, structure.first
+        if site_first.shape[0] != m + 1 or values.shape[0] != structure.size:
+            raise ValueError("the terms do not fit the pack")
+        more.most, more.site_first, more.site_term = members.shape[1], &site_first[0], &site_term[0]
+        more.members, more.stride, more.first = &members[0, 0], &stride[0, 0], &table_first[0]
+        more.values = &values[0]
+        g.terms = &more
     p.codes, p.stream, p.energy, p.best = &codes[0, 0], &stream[0, 0], &energy[0], &best[0]
     p.best_codes = &best_codes[0, 0]
     with nogil:

@@ -173,6 +173,8 @@ TARGET static void NAME(sweep_chains)(const gibbs_model *g, gibbs_pack *p, gibbs
                 NAME(add_row)(J + lo * R, R, s->x + lo * width, from - lo, width, s->low + (r - lo) * width);
                 NAME(add_row)(J + to * R, R, s->x + to * width, hi - to, width, s->up + (r - lo) * width);
             }
+            if (g->terms)
+                gibbs_add_terms(g, p, i, s->low + (from - lo) * width, s->up + (from - lo) * width);
             NAME(draw_site)(g, p, i, s->low + (from - lo) * width, s->up + (from - lo) * width, s->x + from * width,
                             s->sums);
         }
@@ -225,6 +227,8 @@ TARGET static void NAME(sweep_levels)(const gibbs_model *g, gibbs_pack *p, gibbs
                         s->up[(a + b) * width + c + k] = out[1][k * 2 * LANES + b];
                     }
             }
+        if (g->terms)
+            gibbs_add_terms(g, p, i, s->low, s->up);
         NAME(draw_site)(g, p, i, s->low, s->up, NULL, s->sums);
         for (c = 0; c < width; c++)
             s->rows[c * m + i] = (int32_t)(base + p->codes[i * width + c]);

@@ -92,10 +92,11 @@ def prepare(
     engine = make_engine(method, options, arguments(verb))
     announce = partial(announce_terms, engine=engine, workers=min(workers, 2 + extra), extra=extra)
     flag("novarOk", novarOk)
-    order = max(2, engine.order)  # fields alone are fitted whatever pairs a formula names
+    order = None if engine.order == 1 else engine.order  # fields alone are fitted whatever terms a formula names
     given = (formula, data, weights, xlevels, novarOk, missing, announce)
     whole = engine.weights == "counts"
-    design, sample, index = Design.from_data(*given, order=order, whole=whole, one_sided=True)
+    takes: dict[str, Any] = {"reason": engine.order_reason, "whole": whole, "one_sided": True}
+    design, sample, index = Design.from_data(*given, order=order, **takes)
     if calibrate != "none" and not design.classes:
         raise OptionError(
             f"calibrate={calibrate!r} corrects the probabilities of classes, and {formula!r} has no response; leave it "

@@ -59,8 +59,8 @@ def bbl(
         One row per observation, or per distinct row with `weights`.
     weights : column name or array of length n, optional
         Frequencies, whole numbers; a weight is the same as repeating the row.
-    method : {"pseudo", "mf", "naive"} or Engine, default "pseudo"
-        Pseudo-likelihood, mean field or naive Bayes.
+    method : {"pseudo", "mf", "naive", "conditional"} or Engine, default "pseudo"
+        Pseudo-likelihood, mean field, naive Bayes, or conditional likelihood (for prediction alone).
     xlevels : dict of predictor name to list of levels, optional
         All levels a predictor may have, in order; the first is the reference.
     testNull : bool, default True
@@ -89,8 +89,8 @@ def bbl(
         0 for no progress bar.
     **options
         Options of the method, see `PseudoLikelihood` (``lambda_``, ``lambdah``, ``prior_count``, ``tolerance``,
-        ``itmax``, ``symmetrize``, ``precision``), `MeanField` (``eps``, ``prior_count``) and `NaiveBayes`
-        (``prior_count``). With ``lambda_="cv"`` or ``eps="cv"`` the setting of least log-loss in 5 shuffled folds is
+        ``itmax``, ``symmetrize``, ``precision``), `MeanField` (``eps``, ``prior_count``), `NaiveBayes`
+        (``prior_count``) and `Conditional` (``ridge``, ``scale``, ``start``, ``lambda_``, ``epochs``). With ``lambda_="cv"`` or ``eps="cv"`` the setting of least log-loss in 5 shuffled folds is
         taken, with ``"cv-1se"`` the simplest one within a standard error of it; ``fit.tuning`` tells. Without a
         response it is the log pseudo-likelihood of the left-out rows that counts (`DensityResults.pnll`).
 

@@ -12,6 +12,7 @@ import pandas as pd
 from bbl.checks import flag, generator, integer, real, verb
 from bbl.errors import BBLTypeError, ConvergenceWarning, DataError, OptionError
 from bbl.model.chains import gibbs
+from bbl.model.higher import split
 from bbl.model.layout import Layout
 from bbl.model.pairwise import to_matrix
 from bbl.model.states import random_parameters, sample_groups, sample_states
@@ -89,22 +90,24 @@ def mcSample(
     fit.engine.check_density("mcSample")
     layout, labels = fit.params.layout, fit.labels
     varies = layout.n_levels > 1  # a predictor of one level has no parameters and stays where it is
+    part = layout if varies.all() else layout.without_constants()
     burn_in = nsteps // 2
     found = []
     with progress_bar(len(labels.groups), "mcSample", verbose) as step:
         for theta in fit.params.theta:
-            h, J = to_matrix(layout, theta)
+            h, J, more = split(part, theta)
             found.append(
                 gibbs(
                     h,
                     J,
-                    layout.n_levels[varies],
+                    part.n_levels,
                     nsteps - burn_in,
                     nchains,
                     rng,
                     burn_in,
                     min(thin, nsteps - burn_in),
                     keep,
+                    more=more,
                 )
             )
             step()
@@ -175,22 +178,32 @@ def _predictor_levels(predictors: Any) -> tuple[list, list[list]]:
 
 
 def _flat(layout: Layout, par: Any, argument: str) -> np.ndarray:
-    """Return the parameter vector of ``par.h`` (list of arrays) and ``par.J`` (dict of pairs to arrays)."""
+    """Return the parameter vector of ``par.h`` (list of arrays) and ``par.J`` (dict of terms to arrays)."""
     theta = np.zeros(layout.size)
     try:
         if len(par.h) != layout.m:
             raise ValueError
         for i, h in enumerate(par.h):
             layout.table(theta, i)[...] = np.asarray(h, dtype=float)
-        for (i, j), table in (par.J or {}).items():
-            layout.table(theta, i, j)[...] = np.asarray(table, dtype=float)
+        for term, table in (par.J or {}).items():
+            layout.table(theta, *term)[...] = np.asarray(table, dtype=float)
     except (AttributeError, TypeError, ValueError, KeyError, IndexError):
         raise DataError(
             f"{argument} does not fit the predictors: h needs one array of L_i - 1 fields for each predictor, and "
-            "J maps pairs (i, j) to arrays (L_i - 1, L_j - 1).",
+            "J maps pairs (i, j) to arrays (L_i - 1, L_j - 1), and terms of more predictors likewise.",
             argument=argument,
         ) from None
     return theta
+
+
+def _layout(levels: list[list], given: Sequence) -> Layout:
+    """Return the layout of all pairs, and of what other terms the couplings of some `given` parameters name."""
+    n_levels = [len(own) for own in levels]
+    named = {term for par in given for term in (getattr(par, "J", None) or {}) if isinstance(term, tuple)}
+    some = {term for term in named if len(term) > 2 and len(set(term)) == len(term)}
+    some = {term for term in some if all(isinstance(i, int | np.integer) and 0 <= i < len(levels) for i in term)}
+    pairs = Layout(n_levels).pairs
+    return Layout(n_levels, [pairs, *sorted(some)]) if some else Layout(n_levels)
 
 
 @verb
@@ -252,7 +265,8 @@ def sample_xi(
     h : list of arrays, shape (L_i - 1,)
         Fields.
     J : dict of (i, j) to arrays, shape (L_i - 1, L_j - 1), optional
-        Couplings; pairs left out are zero.
+        Couplings; pairs left out are zero. Terms of three predictors and more likewise, ``(i, j, k)`` to arrays
+        (L_i - 1, L_j - 1, L_k - 1).
     code_out : bool, default False
         Whether to return integer codes instead of levels.
     seed : int or numpy.random.Generator, optional
@@ -270,10 +284,11 @@ def sample_xi(
     (100, 5)
     """
     names, levels = _predictor_levels(predictors)
-    layout = Layout([len(v) for v in levels])
-    theta = _flat(layout, GroupParameters(h, J if J is not None else {}), "h, J")
-    fields, couplings = to_matrix(layout, theta)
-    codes = sample_states(fields, couplings, layout.n_levels, integer("nsample", nsample, 0), generator(seed))
+    par = GroupParameters(h, J if J is not None else {})
+    layout = _layout(levels, [par])
+    fields, couplings, more = split(layout, _flat(layout, par, "h, J"))
+    n = integer("nsample", nsample, 0)
+    codes = sample_states(fields, couplings, layout.n_levels, n, generator(seed), more=more)
     return _output(codes, names, levels, flag("code_out", code_out))
 
 
@@ -338,7 +353,7 @@ def randomsamp(
         par = [par.get(g) for g in groups]
     if not isinstance(par, Sequence) or len(par) != len(groups) or not groups:
         raise OptionError(f"par must hold one set of parameters for each of {len(groups)} groups.", argument="par")
-    layout = Layout([len(v) for v in levels])
+    layout = _layout(levels, par)
     theta = np.array([_flat(layout, p, f"par of group {g!r}") for g, p in zip(groups, par, strict=True)])
     if prob is not None:
         prob = [real("prob", p, 0.0) for p in prob]

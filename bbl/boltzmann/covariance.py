@@ -11,8 +11,8 @@ from bbl.boltzmann.estimate import Estimate
 from bbl.engines import Engine, Equations
 from bbl.memory import check_memory
 from bbl.model.godambe import ROWS, Influence, term_covariances
+from bbl.model.higher import split
 from bbl.model.layout import Layout
-from bbl.model.pairwise import to_matrix
 from bbl.model.parameters import Parameters
 from bbl.model.states import sample_states
 from bbl.parallel import run_tasks
@@ -141,7 +141,7 @@ def bootstrap(
         8.0 * sample.total * layout.m, f"A bootstrap of {sample.total:.0f} observations", "Use inference() instead."
     )
     groups = [sample.group(y) for y in range(len(estimate.parameters.theta))]
-    models = [to_matrix(layout, theta) for theta in estimate.parameters.theta]
+    models = [split(layout, theta) for theta in estimate.parameters.theta]
     # of each group: the number of rows, and what is missing in each of them
     shapes = [(round(g.total), None if g.missing is None else np.repeat(g.missing, g.weights.astype(np.intp), axis=0))
               for g in groups]  # fmt: skip
@@ -151,8 +151,8 @@ def bootstrap(
 
 def _replicate(layout: Layout, models: list, shapes: list, engine: Engine, rng) -> list[np.ndarray]:
     out = []
-    for (h, J), (total, missing) in zip(models, shapes, strict=True):
-        codes = sample_states(h, J, layout.n_levels, total, rng)
+    for (h, J, more), (total, missing) in zip(models, shapes, strict=True):
+        codes = sample_states(h, J, layout.n_levels, total, rng, more=more)
         if missing is not None:
             codes = np.where(missing, 0, codes).astype(codes.dtype)
         rows = engine.prepare(Sample(codes, np.ones(total), missing=missing).collapsed(layout.n_levels), layout)

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bbl.boltzmann.joint import joint_path
+from bbl.boltzmann.predictive import Predictive, predictive
 from bbl.design.labels import Labels
 from bbl.engines import Engine, EngineFit
 from bbl.engines.base import Note
@@ -71,6 +72,8 @@ class Estimate:
         Standard error of `log_z`; zero unless it was sampled.
     calibration : Calibration or None
         What is done to class scores before they become probabilities.
+    predictive : Predictive or None
+        The draws that class scores average over, where the method has draws.
     """
 
     parameters: Parameters
@@ -81,6 +84,13 @@ class Estimate:
     fits: tuple[EngineFit, ...]
     log_z_error: np.ndarray
     calibration: Calibration | None = None
+    predictive: Predictive | None = None
+
+    def energy(self) -> Callable:
+        """Return the function of energies that `scores_by` takes: averaged over draws, if there are any."""
+        if self.predictive is not None:
+            return self.predictive.energy(self.log_z)
+        return MarginalEnergy(self.parameters.layout, self.parameters.theta)
 
     def class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
         """Return the class scores (n, K) of encoded rows, calibrated if the model is.
@@ -92,7 +102,7 @@ class Estimate:
             Predictors that are summed out. A row of which nothing is known has the logarithms of the groups' shares,
             whatever ln Z is.
         """
-        return self.scores_by(MarginalEnergy(self.parameters.layout, self.parameters.theta), codes, missing)
+        return self.scores_by(self.energy(), codes, missing)
 
     def scores_by(self, energy: Callable, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
         """Return `class_scores` by a function that has the energies of `parameters` ready."""
@@ -100,8 +110,8 @@ class Estimate:
         summed = None if missing is None else missing & ~silent[:, None]
         if self.log_z_kind == "none" and summed is not None and summed.any():
             raise OptionError(
-                "This model does not model the predictors, P(x|y), so missing or unseen values cannot be summed out. Give "
-                "complete rows of known levels, or fit method='pseudo'.",
+                "This model does not model the predictors, P(x|y), so missing or unseen values cannot be summed out. "
+                "Give complete rows of known levels, or fit method='pseudo'.",
                 argument="newdata",
             )
         scores = class_scores(energy(codes, summed), self.log_z, self.class_prior)
@@ -260,7 +270,8 @@ def estimate_path(
     layout = engine.layout(sample, layout)
     if engine.joint:
         return _estimate_jointly(sample, layout, K, engine, values, log_z, workers, rng, progress)
-    kind = resolve_log_z(log_z, layout, engine.log_z)
+    wide = engine.widened(layout)
+    kind = resolve_log_z(log_z, wide, engine.log_z)
     check_annealing(kind, layout, K * (1 if values is None else len(values)), workers)
     order = exact_order(layout) if kind == "exact" else []  # raises where it costs too much, before anything is fitted
     groups = [sample.group(y) for y in range(K)]
@@ -268,7 +279,7 @@ def estimate_path(
     for y, part in enumerate(parts):
         group, names = (f"group {y}", range(layout.m)) if labels is None else (_group_text(labels, y), labels.names)
         check_known(part, layout, engine, kind, group, names)
-    if sample.n * layout.D * (1 if values is None else len(values)) < SMALL:
+    if not engine.samples and sample.n * layout.D * (1 if values is None else len(values)) < SMALL:
         workers = 1
     outer = min(workers, len(parts))
     guard_memory(sample.n, layout, K, engine, values, outer, extra=int(pooled))
@@ -292,7 +303,10 @@ def estimate_path(
         lkh = float(sum(t * fit.lkh for t, fit in zip(totals, fits[:K], strict=True)))
         parameters = Parameters(layout, theta, fits[K].theta if pooled else None)
         error = np.array([run[v][2] for run in runs[:K]])
-        out.append(Estimate(parameters, ln_z, kind, totals / totals.sum(), lkh, tuple(fits), error))
+        starts = [annealing_start(part, layout) for part in groups] if kind == "ais" and engine.samples else [None] * K
+        drawn = predictive(wide, fits[:K], kind, starts, rngs[:K], workers, wide.m - layout.m)
+        shares = totals / totals.sum()
+        out.append(Estimate(parameters, ln_z, kind, shares, lkh, tuple(fits), error, predictive=drawn))
     return out
 
 

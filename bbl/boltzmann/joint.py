@@ -21,7 +21,7 @@ NFOLD = 5
 
 
 class Joint(NamedTuple):
-    """One setting: parameters (K, layout.size), ln of what class scores have beside energies (K,), and a fit per group."""
+    """One setting: parameters (K, layout.size), what class scores have beside energies (K,), and the groups' fits."""
 
     theta: np.ndarray
     constant: np.ndarray

@@ -13,9 +13,9 @@ from bbl.boltzmann.covariance import sandwich, sandwich_of_shift
 from bbl.model.godambe import Influence
 from bbl.model.layout import Layout
 from bbl.model.moments import level_counts, usable_weight
-from bbl.model.pairwise import from_matrix, to_matrix
+from bbl.model.regressors import from_sites, regressors, to_sites
 from bbl.model.strata import MOST, coupling_family, field_family, pair_strata
-from bbl.model.unpenalised import cell_counts, unpenalised
+from bbl.model.unpenalised import cell_sizes, unpenalised
 from bbl.rows.sample import Sample
 from bbl.stats.exact import PowerSeries
 from bbl.stats.wald import wald
@@ -130,37 +130,38 @@ def evidence(sample: Sample, layout: Layout, start: np.ndarray) -> Evidence:
     kind = np.full(layout.size, Kind.ABSENT, dtype=np.int8)
     if not rows.n:
         return Evidence(layout, rows, np.zeros(layout.size), None, [], kind)
-    columns = 1.0 + layout.mask @ (layout.n_levels - 1)
+    wide = regressors(layout)
+    columns = 1.0 + wide.mask @ (wide.n_levels - 1)
     enough = usable_weight(rows, layout) >= ROWS_PER_PARAMETER * columns
-    h, J = to_matrix(layout, start)
     site_theta, determined = unpenalised(
-        rows, layout, np.column_stack([h, J]), np.flatnonzero(enough & (layout.n_levels > 1))
+        rows, layout, to_sites(layout, start), np.flatnonzero(enough & (layout.n_levels > 1))
     )
     influence = Influence(rows, layout, site_theta, 0.0, 0.0) if enough.any() else None
     terms = sandwich(layout, [(influence, rows)])[0] if influence else []
-    own = np.repeat(enough, layout.n_levels - 1)
-    both = from_matrix(layout, own, np.outer(own, own)) == 1.0
-    found = from_matrix(layout, determined[:, 0], determined[:, 1:]) == 1.0
-    cells = cell_counts(rows, layout)
-    margins = np.minimum(*cells.sum(axis=0)), np.minimum(*cells.sum(axis=1))
-    total = np.maximum(cells.sum(axis=(0, 1)), 1.0)
-    expected = np.concatenate([np.full(layout.D, np.inf), margins[0] * margins[1] / total])
+    own = np.repeat(enough, layout.n_levels - 1).astype(float)
+    all_of_them = from_sites(layout, own, np.broadcast_to(own[:, None], (layout.D, wide.D))) == 1.0
+    found = from_sites(layout, determined[:, 0], determined[:, 1:].astype(float)) == 1.0
+    least, absent = cell_sizes(rows, layout)
+    expected = np.concatenate([np.full(layout.D, np.inf), least])
     kind[:] = Kind.WALD
-    kind[~both | (expected < CELL)] = Kind.EXACT
+    kind[~all_of_them | (expected < CELL)] = Kind.EXACT
     if influence:
         kind[variances(terms) > 1.0 / INFORMATION] = Kind.EXACT
     kind[_crowded(layout) & (kind == Kind.EXACT)] = Kind.FEW
-    kind[both & ~found] = Kind.UNBOUNDED
+    kind[all_of_them & ~found] = Kind.UNBOUNDED
     counts = level_counts(rows, layout.n_levels)
-    kind[np.concatenate([*((n[1:] == 0) | (n[0] == 0) for n in counts), (cells == 0).any(axis=(0, 1))])] = Kind.ABSENT
-    theta = from_matrix(layout, site_theta[:, 0], site_theta[:, 1:])
+    kind[np.concatenate([*((n[1:] == 0) | (n[0] == 0) for n in counts), absent])] = Kind.ABSENT
+    theta = from_sites(layout, site_theta[:, 0], site_theta[:, 1:])
     return Evidence(layout, rows, theta, influence, terms, kind)
 
 
 def _crowded(layout: Layout) -> np.ndarray:
-    """Couplings whose exact test would hold so many predictors fixed that no two rows agree."""
+    """Couplings without an exact test: those of three and more, or it would hold too many predictors fixed."""
     degree = layout.mask.sum(axis=1)[layout.pairs].min(axis=1, initial=layout.m) - 1
-    return np.concatenate([np.zeros(layout.D, dtype=bool), np.repeat(degree > MOST, np.diff(layout.pair_start))])
+    out = np.zeros(layout.size, dtype=bool)
+    out[layout.D : layout.pair_start[-1]] = np.repeat(degree > MOST, np.diff(layout.pair_start))
+    out[layout.pair_start[-1] :] = True
+    return out
 
 
 @dataclass(frozen=True)
@@ -251,7 +252,7 @@ class Comparison:
             How it was tested, or why it was not.
         """
         layout, verdict = self.layout, self.verdict
-        cuts = np.concatenate([layout.start, layout.pair_start[1:]])
+        cuts = layout.cuts
         normal = verdict == Kind.WALD
         count = np.add.reduceat(np.append(normal, False), cuts[:-1]) * (np.diff(cuts) > 0)
         statistic, p = np.full((2, len(count)), np.nan)

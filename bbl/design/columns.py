@@ -191,9 +191,11 @@ def check_size(terms: FormulaTerms, factors: list[Factor], K: int) -> None:
     if terms.order > 2:
         count = [terms.interactions.count(k) for k in range(2, terms.order + 1)]
         size = terms.interactions.n_couplings([len(f.levels) for f in factors])
+        # lists of the terms, sorted, and of what their members are regressed on; where the couplings lie, and they
+        lists = sum(8.0 * k * (3.0 * k + 5.0) * n for k, n in enumerate(count, 2))
         check_memory(
-            16.0 * (K + 1) * size + sum(32.0 * k * n for k, n in enumerate(count, 2)),
-            f"A model of {sum(count)} terms with {size} couplings in each of {K} groups",
+            lists + (16.0 * (K + 1) + 12.0 * terms.order) * size,
+            f"A model of {sum(count):,} terms with {size:,} couplings in each of {K} groups",
             f"Ask for terms of a lower order than {terms.order}, or of fewer predictors.",
         )
 

@@ -103,7 +103,8 @@ class Design:
         missing: str = "raise",
         announce: Callable[[int, int, np.ndarray], None] | None = None,
         declared: bool = False,
-        order: int = 2,
+        order: int | None = 2,
+        reason: str = "",
         whole: bool = True,
         one_sided: bool = False,
     ) -> tuple[Design, Sample, pd.Index]:
@@ -132,8 +133,10 @@ class Design:
             Whether the declared levels of categories count, in their order, whether they occur or not. Then a
             predictor may have one level, there need be no predictors, and with ``missing="marginal"`` the response
             may be unknown (-1).
-        order : int, default 2
-            The most predictors in a term that the engine takes (`Engine.order`).
+        order : int or None, default 2
+            The most predictors in a term that the engine takes (`Engine.order`); None for any number.
+        reason : str, optional
+            Why it takes no more (`Engine.order_reason`).
         whole : bool, default True
             Whether weights have to be whole numbers (`Engine.weights`).
         one_sided : bool, default False
@@ -172,7 +175,7 @@ class Design:
         flag("declared", declared)
         named, counts = named_weights(weights, frame, data, whole)
         exclude = () if named is None else (named,)
-        terms = parse(formula, frame.columns, exclude, order, empty=declared, one_sided=one_sided)
+        terms = parse(formula, frame.columns, exclude, order, declared, one_sided, reason)
         m = len(terms.predictors)
         if announce is not None and m > MANY and terms.interactions.count(2) == m * (m - 1) // 2:
             used = np.flatnonzero(counts > 0)

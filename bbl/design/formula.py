@@ -82,6 +82,7 @@ def parse(
     order: int | None = 2,
     empty: bool = False,
     one_sided: bool = False,
+    reason: str = "",
 ) -> FormulaTerms:
     """Read a formula.
 
@@ -106,6 +107,8 @@ def parse(
         Whether the formula may be without predictors.
     one_sided : bool, default False
         Whether it may be without a response: ``"~ a + b"``.
+    reason : str, optional
+        Why the engine takes no terms of more predictors, for the error.
 
     Returns
     -------
@@ -136,7 +139,7 @@ def parse(
             f"formula must be a string such as 'y ~ a + b'; got {type(formula).__name__}.", argument="formula"
         )
     try:
-        return _parsed(formula, columns, exclude, order, empty, one_sided)
+        return _parsed(formula, columns, exclude, order, empty, one_sided, reason)
     except FormulaError as error:
         if (name := _bare(formula, columns)) is None:
             raise
@@ -158,6 +161,7 @@ def _parsed(
     order: int | None,
     empty: bool,
     one_sided: bool,
+    reason: str,
 ) -> FormulaTerms:
     """Return what `parse` does."""
     if len(formula) > LONGEST:
@@ -177,7 +181,7 @@ def _parsed(
     number[kept] = np.arange(len(kept))
     terms = FormulaTerms(formula, names.response, predictors, left_terms.renumbered(number))
     if order is not None and terms.order > order:
-        _refuse_order(terms, order)
+        _refuse_order(terms, order, reason)
     return terms
 
 
@@ -194,13 +198,14 @@ def _response(left: Any, names: _Names) -> Hashable:
     return response
 
 
-def _refuse_order(terms: FormulaTerms, order: int) -> NoReturn:
+def _refuse_order(terms: FormulaTerms, order: int, reason: str) -> NoReturn:
     """Refuse a term of more predictors than the engine takes."""
     term = terms.interactions.first(order + 1) or ()
     names = [str(terms.predictors[i]) for i in term][: order + 1]
     many, why, what = f"{order + 1}", f"the method takes at most {order}", f"terms of up to {order}"
     if order == 2:
         many, why, what = "three", "the model is pairwise", "pairs"
+    why = reason or why
     text = f"it asks for the term {':'.join(names)} of {many} or more predictors, but {why}"
     _fail(terms.text, text, f"Write ({' + '.join(names)})^{order} for all {what}")
 

@@ -10,6 +10,7 @@ from bbl.engines.base import Engine, EngineFit, Equations, Tuned
 from bbl.engines.conditional import Conditional
 from bbl.engines.meanfield import MeanField
 from bbl.engines.naive import NaiveBayes
+from bbl.engines.posterior import Posterior
 from bbl.engines.pseudo import PseudoLikelihood
 from bbl.errors import BBLTypeError
 
@@ -22,13 +23,16 @@ __all__ = [
     "Equations",
     "MeanField",
     "NaiveBayes",
+    "Posterior",
     "PseudoLikelihood",
     "Tuned",
     "engine_class",
     "make_engine",
 ]
 
-ENGINES: dict[str, type[Engine]] = {e.name: e for e in (PseudoLikelihood, MeanField, NaiveBayes, Conditional)}
+ENGINES: dict[str, type[Engine]] = {
+    e.name: e for e in (PseudoLikelihood, MeanField, NaiveBayes, Posterior, Conditional)
+}
 
 
 BASELINE = NaiveBayes()  # what every other method should do better than

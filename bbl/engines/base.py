@@ -178,7 +178,9 @@ class Engine:
     name : str
         Name in the ENGINES table.
     order : int
-        The highest order of a term that it can fit: 1 for fields alone, 2 for pairs.
+        The highest order of a term that it can fit: 1 for fields alone (of whatever formula), 2 for pairs.
+    order_reason : str
+        Why it is no more, for the error.
     tuned : Tuned or None
         The option that crossVal varies.
     log_z : str
@@ -205,6 +207,7 @@ class Engine:
 
     name: ClassVar[str]
     order: ClassVar[int] = 2
+    order_reason: ClassVar[str] = ""
     tuned: ClassVar[Tuned | None] = None
     log_z: ClassVar[str] = "exact"
     stepwise: ClassVar[bool] = False
@@ -249,6 +252,17 @@ class Engine:
     def variants(self) -> tuple[Engine, ...]:
         """Return the engines that are compared at each value of the tuned option: itself, or several."""
         return (self,)
+
+    def widened(self, layout: Layout) -> Layout:
+        """Return the layout of what predictions sum over: with its hidden units behind the predictors, if it has any.
+
+        The ``state`` of a fit then has draws (chains, draws, size) of it by the name ``hidden``.
+        """
+        return layout
+
+    def describe(self, layout: Layout) -> str:
+        """Return in words what its posterior of such a model is, and how it is had."""
+        return self.posterior
 
     def layout(self, sample: Sample, layout: Layout) -> Layout:
         """Return the layout of the parameters that this engine fits to the rows of all groups."""

@@ -10,15 +10,16 @@ from bbl.checks import generator, integer
 from bbl.model.chains import Chains
 from bbl.model.elimination import log_sum
 from bbl.model.energy import Energy
+from bbl.model.higher import split
 from bbl.model.layout import Layout
 from bbl.model.moments import frequencies, log_ratio
-from bbl.model.pairwise import to_matrix
 from bbl.rows.sample import Sample
 
 __all__ = ["N_CHAINS", "N_STEPS", "AnnealedLogZ", "annealed_log_z", "annealing_seconds", "annealing_start"]
 
 N_STEPS, N_CHAINS = 500, 512
 UPDATE, COUPLING = 2e-8, 1e-10  # seconds of a site update, and more of it for each non-reference level (measured)
+TERM = 3e-9  # and of looking up a term of three predictors and more
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,8 @@ def annealing_seconds(layout: Layout, n_steps: int = N_STEPS, n_chains: int = N_
     >>> annealing_seconds(Layout([2] * 100)) < 1.0
     True
     """
-    return n_steps * n_chains * layout.m * (UPDATE + COUPLING * layout.D)
+    lookups = TERM * sum(found.size for found in layout.terms[1:])
+    return n_steps * n_chains * (layout.m * (UPDATE + COUPLING * layout.D) + lookups)
 
 
 def annealing_start(rows: Sample, layout: Layout) -> np.ndarray:
@@ -101,8 +103,8 @@ def annealed_log_z(
     True
     """
     n_steps, n_chains = integer("n_steps", n_steps, 1), integer("n_chains", n_chains, 2)
-    h, J = to_matrix(layout, theta)
-    chains = Chains(h, J, layout.n_levels, n_chains, generator(rng), n_jobs)
+    h, J, more = split(layout, theta)
+    chains = Chains(h, J, layout.n_levels, n_chains, generator(rng), n_jobs, more)
     empty = Layout(layout.n_levels, np.empty((0, 2), dtype=np.intp))
     field_energy = Energy(empty, np.asarray(start, dtype=float)[None])
     log_w = np.zeros(n_chains)

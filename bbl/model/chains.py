@@ -10,11 +10,12 @@ import numpy as np
 from bbl._ext import energy as energy_kernel
 from bbl._ext import gibbs as kernel
 from bbl.checks import flag, generator, integer
-from bbl.errors import OptionError
+from bbl.errors import DataError, OptionError
 from bbl.memory import check_memory
+from bbl.model.higher import Tables
 from bbl.model.layout import Layout
 from bbl.model.moments import pair_counts
-from bbl.model.pairwise import check_model, check_shapes, to_floats
+from bbl.model.pairwise import LARGEST, check_model, check_shapes, to_floats
 from bbl.parallel import n_workers, run_tasks
 from bbl.rows.sample import Sample, code_dtype
 
@@ -68,7 +69,7 @@ class _Pack:
 
 
 class Chains:
-    """Gibbs chains of ``P(x) ~ exp(sum_i h_i(x_i) + sum_{i<j} J_ij(x_i, x_j))`` (eq. 6) with sequential sweeps.
+    """Gibbs chains of ``P(x) ~ exp(sum_i h_i(x_i) + sum_{i<j} J_ij(x_i, x_j) + ...)`` (eq. 6) with sequential sweeps.
 
     A sweep draws every predictor once, in order, from its conditional distribution (eq. 13). Each chain starts from a
     random state and has its own random stream (xoshiro128++, seeded with 128 bits drawn from `rng`): its course
@@ -86,6 +87,8 @@ class Chains:
     rng : numpy.random.Generator, int or None
     n_jobs : int, default 1
         Threads; None or -1 for all cores.
+    more : Tables, optional
+        Couplings of terms of three predictors and more (see `bbl.model.higher.split`).
 
     Raises
     ------
@@ -95,8 +98,12 @@ class Chains:
         If `h` and `J` do not fit `n_levels`, are not finite, or `J` is not a symmetric coupling matrix.
     """
 
-    def __init__(self, h, J, n_levels, n_chains, rng, n_jobs: int | None = 1):
+    def __init__(self, h, J, n_levels, n_chains, rng, n_jobs: int | None = 1, more: Tables | None = None):
         self.h, self.J, self.n_levels, self.start = check_model(h, J, n_levels)
+        if more is not None and not (np.abs(more.values) < LARGEST).all():
+            raise DataError(f"couplings are not finite or exceed {LARGEST:g}; refit with a penalty.", argument="more")
+        self.more = more
+        self._terms = None if more is None else (more.terms, more.values.astype(np.float32))
         self.n_chains = integer("n_chains", n_chains, 1)
         self.n_jobs = n_workers(n_jobs)
         rng = generator(rng)
@@ -132,7 +139,7 @@ class Chains:
             packs.append(_Pack(first, first + len(own), codes, stream, energy, best, codes.copy()))
         return packs
 
-    def update(self, h, J=None) -> None:
+    def update(self, h, J=None, values=None) -> None:
         """Go on under other parameters: states and random streams stay, and `best_codes` begins anew.
 
         Parameters
@@ -141,6 +148,8 @@ class Chains:
         J : array_like, shape (D, D), optional
             Symmetric couplings, zero between levels of one predictor; as they are by default. Only the shapes are
             checked, for this is called after every few sweeps: the caller answers for the rest.
+        values : array_like, optional
+            Couplings of the terms of three predictors and more, as many as there were; as they are by default.
 
         Raises
         ------
@@ -153,6 +162,12 @@ class Chains:
         if not same:  # even if it is the same array, for its values may be others
             fixed = (self.n_levels, self.start, self.by_levels, self.lanes)
             self._table = kernel.pack_couplings(J, *fixed, table=self._table)
+        if values is not None and self.more is not None:
+            values = to_floats("values", values)
+            if values.shape != self.more.values.shape:
+                raise DataError(f"values has shape {values.shape}, not {self.more.values.shape}.", argument="values")
+            self.more = self.more._replace(values=values)
+            self._terms = (self.more.terms, values.astype(np.float32))
         self.h, self.J = h, J
         for p in self._packs:
             p.best.fill(-np.inf)
@@ -213,7 +228,7 @@ class Chains:
             keep = {"thin": thin, "since": done % thin, "first": done // thin, "draws": raw[mine]}
             keep["energies"] = energy[mine]
         fixed = (self._table, h, beta, self.n_levels, self.start, self.by_levels, self.lanes)
-        kernel.run(*fixed, p.codes, p.stream, p.energy, p.best, p.best_codes, n, **keep)
+        kernel.run(*fixed, p.codes, p.stream, p.energy, p.best, p.best_codes, n, **keep, terms=self._terms)
 
     @property
     def codes(self) -> np.ndarray:
@@ -236,6 +251,9 @@ class Chains:
         scratch = np.empty(len(self.n_levels), dtype=np.intp)
         rows = np.ascontiguousarray(codes, dtype=np.int32)
         energy_kernel.energies(rows, self.start, self.h[:, None], self.J[:, :, None], scratch, out)
+        if self.more is not None:
+            own = self.more.terms
+            energy_kernel.add_terms(rows, own.members, own.stride, own.first, self.more.values[:, None], out)
         return out[:, 0]
 
 
@@ -250,6 +268,7 @@ def gibbs(
     thin: int = 1,
     keep_draws: bool = False,
     n_jobs: int | None = 1,
+    more: Tables | None = None,
 ) -> GibbsDraws:
     """Sample one group's predictor distribution ``P(x|y)`` by Gibbs sampling (Woo & Wang, section 3.2).
 
@@ -270,6 +289,8 @@ def gibbs(
     keep_draws : bool, default False
         Return the draws, ``n_sweeps // thin`` per chain.
     n_jobs : int, default 1
+    more : Tables, optional
+        Couplings of terms of three predictors and more.
 
     Returns
     -------
@@ -290,7 +311,7 @@ def gibbs(
     thin, keep_draws = integer("thin", thin, 1), flag("keep_draws", keep_draws)
     if thin > n_sweeps:
         raise OptionError(f"thin={thin} exceeds n_sweeps={n_sweeps}; give at most n_sweeps.", argument="thin")
-    chains = Chains(h, J, n_levels, n_chains, rng, n_jobs)
+    chains = Chains(h, J, n_levels, n_chains, rng, n_jobs, more)
     draws = energy = None
     if keep_draws:
         shape, dtype = (chains.n_chains, n_sweeps // thin), code_dtype(chains.n_levels)

@@ -349,7 +349,8 @@ def minibatches(
     """Minimise the objective of `solve`, but for the temperature, by Nesterov's method on minibatches of shuffled rows.
 
     The products of indicators are never made: a batch adds up residuals at the pairs of levels of its rows. The step is
-    a share of what the kernel's largest eigenvalue allows and falls linearly to zero. Couplings are in single precision.
+    a multiple of what the kernel's largest eigenvalue allows, and falls linearly to zero. Couplings are in single
+    precision.
 
     Parameters
     ----------

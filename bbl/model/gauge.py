@@ -52,10 +52,14 @@ def contrasts(L: int) -> np.ndarray:
     return C
 
 
-def zero_sum(tables: np.ndarray) -> np.ndarray:
-    """Return tables (..., L_i, L_j) less the means over their rows and columns: couplings in the zero-sum gauge."""
-    tables = tables - tables.mean(axis=-1, keepdims=True)
-    return tables - tables.mean(axis=-2, keepdims=True)
+def zero_sum(tables: np.ndarray, order: int = 2) -> np.ndarray:
+    """Return tables (..., L_i, L_j) less the means over their rows and columns: couplings in the zero-sum gauge.
+
+    With terms of more predictors, of this `order`, less the means over each of the last axes.
+    """
+    for axis in range(-1, -1 - order, -1):
+        tables = tables - tables.mean(axis=axis, keepdims=True)
+    return tables
 
 
 def equal_tables(layout: Layout) -> Iterator[tuple[np.ndarray, np.ndarray, int, int]]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from bbl.model.layout import Layout
+from bbl.model.pairwise import pair_matrix
 
-__all__ = ["Higher", "higher"]
+__all__ = ["Higher", "Tables", "higher", "split"]
 
 
 class Higher:
@@ -25,6 +28,8 @@ class Higher:
         The terms of each predictor, ``site_term[site_first[i] : site_first[i + 1]]``.
     cells : slice
         Where their couplings lie in a parameter vector.
+    size : int
+        How many these are.
     """
 
     def __init__(self, layout: Layout):
@@ -34,14 +39,16 @@ class Higher:
         for k, (terms, start) in enumerate(zip(layout.terms[1:], layout.term_start[1:], strict=True), 3):
             pad = ((0, 0), (0, most - k))
             after = np.column_stack([width[terms[:, a + 1 :]].prod(axis=1) for a in range(k)])
-            members.append(np.pad(terms, pad, constant_values=-1))
-            stride.append(np.pad(after, pad))
-            first.append(start[:-1] - layout.pair_start[-1])
+            some = np.diff(start) > 0  # none where a member has one level
+            members.append(np.pad(terms, pad, constant_values=-1)[some])
+            stride.append(np.pad(after, pad)[some])
+            first.append((start[:-1] - layout.pair_start[-1])[some])
         none = np.empty((0, most), dtype=np.intp)
         self.members = np.ascontiguousarray(np.concatenate([none, *members]), dtype=np.int32)
         self.stride = np.ascontiguousarray(np.concatenate([none, *stride]), dtype=np.intp)
         self.first = np.concatenate([np.empty(0, dtype=np.intp), *first]).astype(np.intp, copy=False)
         self.cells = slice(int(layout.pair_start[-1]), layout.size)
+        self.size = layout.size - self.cells.start
         term, axis = np.nonzero(self.members >= 0)
         site = self.members[term, axis]
         self.site_term = term[np.argsort(site, kind="stable")].astype(np.int32)
@@ -57,3 +64,24 @@ def higher(layout: Layout) -> Higher:
     if "_higher" not in known:
         known["_higher"] = Higher(layout)
     return known["_higher"]
+
+
+class Tables(NamedTuple):
+    """The couplings of one model in terms of three predictors and more.
+
+    Attributes
+    ----------
+    terms : Higher
+    values : ndarray, shape (terms.size,)
+    """
+
+    terms: Higher
+    values: np.ndarray
+
+
+def split(layout: Layout, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray, Tables | None]:
+    """Return fields (D,), the couplings of pairs as a matrix (D, D), and those of higher terms, None without any."""
+    h, J = pair_matrix(layout, theta)
+    if layout.order <= 2:
+        return h, J, None
+    return h, J, Tables(higher(layout), np.ascontiguousarray(theta[higher(layout).cells]))

@@ -123,6 +123,19 @@ class Layout:
         mask.setflags(write=False)
         return mask
 
+    def beside(self, *predictors: int) -> np.ndarray:
+        """Return the other members of all terms that hold these predictors and more, in rising order."""
+        found = [np.empty(0, dtype=np.intp)]
+        for terms in self.terms[len(predictors) - 1 :]:
+            found.append(terms[np.isin(terms, predictors).sum(axis=1) == len(predictors)].ravel())
+        return np.setdiff1d(np.concatenate(found), predictors)
+
+    def without_constants(self) -> Layout:
+        """Return the layout of the predictors with more than one level, which has the same parameter vector."""
+        varies = self.n_levels > 1
+        number = np.cumsum(varies) - 1
+        return Layout(self.n_levels[varies], [number[found[varies[found].all(axis=1)]] for found in self.terms])
+
     def index(self, *predictors: int) -> int:
         """Return the row of a term in the `terms` of its order, or -1 if these predictors do not interact."""
         order = len(predictors)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from bbl.errors import OptionError
+from bbl.model.higher import Tables
 from bbl.model.pairwise import check_model
 from bbl.rows.sample import code_dtype
 
@@ -13,12 +14,12 @@ __all__ = ["MAX_STATES", "map_state", "state_codes", "state_energies"]
 MAX_STATES = 2**20
 
 
-def state_energies(h, J, n_levels) -> np.ndarray:
+def state_energies(h, J, n_levels, more: Tables | None = None) -> np.ndarray:
     """Return the energies of all states, the last predictor running fastest.
 
     Parameters
     ----------
-    h, J, n_levels
+    h, J, n_levels, more
         The model, see `Chains`.
 
     Returns
@@ -49,6 +50,12 @@ def state_energies(h, J, n_levels) -> np.ndarray:
             table = np.pad(J[own, start[j] : start[j + 1]], ((1, 0), (1, 0)))
             if table.any():
                 E += table.reshape(levels[i], *(1,) * (j - i - 1), levels[j], *(1,) * (m - 1 - j))
+    if more is not None:
+        for members, first in zip(more.terms.members, more.terms.first, strict=True):
+            scope = members[members >= 0]
+            shape = levels[scope] - 1
+            table = np.pad(more.values[first : first + shape.prod()].reshape(shape), [(1, 0)] * len(scope))
+            E += table.reshape([levels[i] if i in scope else 1 for i in range(m)])
     return E.ravel()
 
 

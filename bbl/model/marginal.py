@@ -24,9 +24,9 @@ class MarginalEnergy(Energy):
 
     The energy of a row is then ``ln sum exp(E)`` over the levels of its unknown predictors, so that ``E - ln Z`` stays
     the log-probability of what is known. Given the known predictors, the unknown ones are a smaller model, with
-    fields ``h + sum J`` of the known ones; the log-sum is its ln Z. It is exact by variable elimination up to half a
-    million table cells for a row, and annealed from a fixed seed beyond. Rows with the same unknown predictors go
-    together.
+    fields ``h + sum J`` of the known ones (and couplings likewise, where a term of three or more reaches into both);
+    the log-sum is its ln Z. It is exact by variable elimination up to half a million table cells for a row, and
+    annealed from a fixed seed beyond. Rows with the same unknown predictors go together.
 
     Parameters
     ----------
@@ -63,24 +63,53 @@ class MarginalEnergy(Energy):
 
     def _log_sum(self, codes: np.ndarray, unknown: np.ndarray) -> np.ndarray:
         """Return ln Z (n, K) of the predictors `unknown`, given the other predictors of each row."""
-        inside = np.isin(self.layout.pairs, unknown)
-        near = np.unique(self.layout.pairs[inside.any(axis=1)])
+        layout = self.layout
+        near = np.flatnonzero(layout.mask[unknown].any(axis=0))
         near = near[~np.isin(near, unknown)]
         _, first, which = np.unique(codes[:, near], axis=0, return_index=True, return_inverse=True)
         codes = codes[first]  # rows that differ elsewhere have the same sum
-        part = Layout(self.layout.n_levels[unknown], np.searchsorted(unknown, self.layout.pairs[inside.all(axis=1)]))
-        couplings = self._couplings(np.flatnonzero(inside.all(axis=1)))
+        inside = np.flatnonzero(np.isin(layout.pairs, unknown).all(axis=1))
+        reached = self._reached(unknown)
+        terms = [np.searchsorted(unknown, layout.pairs[inside]), *(left for _, left, _ in reached if len(left) > 1)]
+        part = Layout(layout.n_levels[unknown], terms)
+        couplings = self._couplings(inside)
         found = elimination_order(part.n_levels, part.mask, CELLS)
         K = len(self.theta)
         block = ROWS if found is None else min(ROWS, max(1, int(BLOCK / (found[1] * K))))
         out = np.empty((len(codes), K))
         for lo in range(0, len(codes), block):
-            fields = self._fields(codes[lo : lo + block], unknown)
-            theta = np.concatenate([fields, np.broadcast_to(couplings, (len(fields), *couplings.shape))], axis=2)
+            rows = codes[lo : lo + block]
+            fields = self._fields(rows, unknown)
+            if not reached:
+                theta = np.concatenate([fields, np.broadcast_to(couplings, (len(fields), *couplings.shape))], axis=2)
+            else:
+                theta = np.zeros((len(rows), K, part.size))
+                theta[:, :, : part.D] = fields
+                for pair, own in zip(inside, np.searchsorted(unknown, layout.pairs[inside]), strict=True):
+                    part.table(theta, *own)[...] += layout.table(self.theta, *layout.pairs[pair])
+                for term, left, known in reached:
+                    self._add_given(part.table(theta, *left), rows[:, known], term, known)
             theta = theta.reshape(-1, part.size)
             log_z = _annealed(part, theta) if found is None else log_sum(part.factors(theta), found[0])
             out[lo : lo + block] = log_z.reshape(-1, K)
         return out[which.ravel()]
+
+    def _reached(self, unknown: np.ndarray) -> list[tuple[tuple[int, ...], tuple[int, ...], list[int]]]:
+        """Return the terms of three and more with members among `unknown`: positions of these in it, and the others."""
+        out = []
+        for found in self.layout.terms[1:]:
+            for term in found[np.isin(found, unknown).any(axis=1)].tolist():
+                left = [i for i in term if i in unknown]
+                at = tuple(int(p) for p in np.searchsorted(unknown, left))
+                out.append((tuple(left), at, [i for i in term if i not in left]))
+        return out
+
+    def _add_given(self, to: np.ndarray, codes: np.ndarray, left: tuple[int, ...], known: list[int]) -> None:
+        """Add to tables (n, K, ...) of `left` its couplings at the `codes` (n, ...) of the `known` members."""
+        table = self.layout.table(self.theta, *known, *left)  # (K, levels of known, levels of left)
+        rows = np.flatnonzero((codes > 0).all(axis=1))
+        at = tuple(codes[rows].T.astype(np.intp) - 1)
+        to[rows] += np.moveaxis(table, 0, len(known))[at] if known else table
 
     def _couplings(self, pairs: np.ndarray) -> np.ndarray:
         """Return the couplings (K, cells) of some pairs, one table after the other."""

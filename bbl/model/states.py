@@ -10,9 +10,10 @@ from bbl.checks import choice, generator, integer, real
 from bbl.errors import OptionError
 from bbl.memory import check_memory
 from bbl.model.chains import gibbs
+from bbl.model.higher import Tables, split
 from bbl.model.layout import Layout
 from bbl.model.listing import MAX_STATES, state_codes, state_energies
-from bbl.model.pairwise import check_levels, to_matrix
+from bbl.model.pairwise import check_levels
 from bbl.rows.sample import code_dtype
 
 __all__ = ["random_parameters", "sample_groups", "sample_states"]
@@ -22,8 +23,17 @@ BURN_IN = 1000
 THIN = 10
 
 
-def sample_states(h, J, n_levels, nsample: int = 1, rng=None, burn_in: int = BURN_IN, thin: int = THIN) -> np.ndarray:
-    """Draw states from ``P(x) ~ exp(sum h_i(x_i) + sum J_ij(x_i, x_j))`` (eq. 6; R's ``sample_xi``).
+def sample_states(
+    h,
+    J,
+    n_levels,
+    nsample: int = 1,
+    rng=None,
+    burn_in: int = BURN_IN,
+    thin: int = THIN,
+    more: Tables | None = None,
+) -> np.ndarray:
+    """Draw states from ``P(x) ~ exp(sum h_i(x_i) + sum J_ij(x_i, x_j) + ...)`` (eq. 6; R's ``sample_xi``).
 
     With at most 2**20 states, all are listed and the draws are exact and independent. Beyond, min(nsample, 256)
     Gibbs chains run from random states: the first `burn_in` sweeps are dropped and every `thin`-th state is kept, so
@@ -43,6 +53,8 @@ def sample_states(h, J, n_levels, nsample: int = 1, rng=None, burn_in: int = BUR
         Sweeps of a chain before its first draw. Raise it for strong couplings.
     thin : int, default 10
         Sweeps between the draws of a chain.
+    more : Tables, optional
+        Couplings of terms of three predictors and more (see `bbl.model.higher.split`).
 
     Returns
     -------
@@ -63,18 +75,18 @@ def sample_states(h, J, n_levels, nsample: int = 1, rng=None, burn_in: int = BUR
     levels = check_levels(n_levels)
     check_memory(8.0 * nsample * levels.size, f"A sample of {nsample} rows", "Ask for fewer rows.")
     if nsample == 0 or math.prod(levels.tolist()) <= MAX_STATES:
-        return _sample_listed(h, J, levels, nsample, rng)
+        return _sample_listed(h, J, levels, nsample, rng, more)
     n_chains = min(nsample, CHAINS)
     per_chain = -(-nsample // n_chains)
-    found = gibbs(h, J, levels, per_chain * thin, n_chains, rng, burn_in, thin, keep_draws=True)
+    found = gibbs(h, J, levels, per_chain * thin, n_chains, rng, burn_in, thin, keep_draws=True, more=more)
     draws = np.asarray(found.draws).reshape(-1, levels.size)
     return draws[rng.permutation(len(draws))[:nsample]]
 
 
-def _sample_listed(h, J, levels: np.ndarray, nsample: int, rng: np.random.Generator) -> np.ndarray:
+def _sample_listed(h, J, levels: np.ndarray, nsample: int, rng: np.random.Generator, more: Tables | None) -> np.ndarray:
     if nsample == 0:
         return np.empty((0, levels.size), dtype=code_dtype(levels))
-    E = state_energies(h, J, levels)
+    E = state_energies(h, J, levels, more)
     total = np.cumsum(np.exp(E - E.max()))
     # right of ties: a state of probability 0 adds nothing to the sum and is never drawn
     index = np.searchsorted(total, rng.random(nsample) * total[-1], side="right")
@@ -140,8 +152,8 @@ def sample_groups(
     codes = np.empty((nsample, layout.m), dtype=code_dtype(layout.n_levels))
     for k in range(K):
         rows = np.flatnonzero(y == k)
-        h, J = to_matrix(layout, theta[k])
-        codes[rows] = sample_states(h, J, layout.n_levels, len(rows), rng, burn_in, thin)
+        h, J, more = split(layout, theta[k])
+        codes[rows] = sample_states(h, J, layout.n_levels, len(rows), rng, burn_in, thin, more)
     return codes, y.astype(np.intp)
 
 

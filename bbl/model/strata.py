@@ -35,12 +35,15 @@ def strata(codes: np.ndarray, fixed: np.ndarray) -> np.ndarray:
 def pair_strata(sample: Sample, layout: Layout, i: int, j: int) -> np.ndarray | None:
     """Return the stratum (n,) of each row, within which i and j are independent without a coupling; -1 if not known.
 
-    None where too many predictors would be held fixed.
+    Nor are rows in which a predictor that shares a term of three or more with both is away from its reference: the
+    coupling is another there. None where too many predictors would be held fixed.
     """
     fixed = conditioning(layout, i, j)
     if len(fixed) > MOST:
         return None
     number = strata(sample.codes, fixed)
+    if layout.order > 2:  # where the two are in a term of more, their coupling is that at its reference
+        number[(sample.codes[:, layout.beside(i, j)] != 0).any(axis=1)] = -1
     if sample.missing is not None:
         number[sample.missing[:, [i, j, *fixed]].any(axis=1)] = -1
     return number

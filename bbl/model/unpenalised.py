@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+
 import numpy as np
 
 from bbl.model.godambe import inverse, site_hessians
@@ -11,9 +13,10 @@ from bbl.model.pairwise import cells
 from bbl.model.regressors import regressors
 from bbl.rows.sample import Sample
 
-__all__ = ["cell_counts", "unpenalised"]
+__all__ = ["cell_counts", "cell_sizes", "unpenalised"]
 
 STEPS, LONGEST = 16, 2.0
+FITTED = 30  # rounds of proportional fitting, which leave expected counts right to a percent
 AT_REST, ADRIFT = 1e-6, 1e-3
 
 
@@ -88,3 +91,59 @@ def cell_counts(sample: Sample, layout: Layout) -> np.ndarray:
     out[0, 1] = counts[col, i] - of_level[col, i]
     out[0, 0] = known[i, j] - margin[i, j] - margin[j, i] + total[i, j]
     return out
+
+
+def cell_sizes(sample: Sample, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
+    """Return how many rows the smallest of the cells that a coupling compares should hold, and whether one has none.
+
+    A coupling of k predictors compares ``2^k`` cells: every one of the k at its reference level or at its own, and
+    predictors that share a term of more with all k at their reference. What cells should hold is what they would
+    without this coupling, given all those of fewer predictors.
+
+    Returns
+    -------
+    expected : ndarray, shape (layout.size - layout.D,)
+    absent : ndarray of bool, shape (layout.size - layout.D,)
+        The coupling then has no finite value without a penalty.
+    """
+    if layout.order <= 2:
+        cells = cell_counts(sample, layout)
+        margins = np.minimum(*cells.sum(axis=0)), np.minimum(*cells.sum(axis=1))
+        total = np.maximum(cells.sum(axis=(0, 1)), 1.0)
+        return margins[0] * margins[1] / total, (cells == 0).any(axis=(0, 1))
+    expected, absent = [], []
+    for scope in layout.scopes[layout.m :]:
+        cells = _compared(sample, layout, scope)
+        needed = np.ones(cells.shape[:-1], dtype=bool)
+        if not all(layout.index(*part) >= 0 for k in range(2, len(scope)) for part in combinations(scope, k)):
+            # without all terms of fewer predictors only those cells count that the coupling itself tells apart
+            needed = np.sum(np.indices(needed.shape), axis=0) >= len(scope) - 1
+        absent.append((cells[needed] == 0).any(axis=0))
+        expected.append(_without_highest(cells)[needed].min(axis=0))
+    return np.concatenate(expected), np.concatenate(absent)
+
+
+def _compared(sample: Sample, layout: Layout, scope: tuple[int, ...]) -> np.ndarray:
+    """Return the weights (2, ..., 2, couplings) of the cells that the couplings of a term compare."""
+    held = layout.beside(*scope)
+    here = (sample.codes[:, held] == 0).all(axis=1)
+    if sample.missing is not None:
+        here &= ~sample.missing[:, [*scope, *held]].any(axis=1)
+    shape = tuple(int(L) for L in layout.n_levels[list(scope)])
+    at = np.ravel_multi_index(tuple(sample.codes[here][:, scope].T.astype(np.intp)), shape)
+    cells = np.bincount(at, sample.weights[here], int(np.prod(shape))).reshape(shape)
+    for axis in range(len(scope) - 1, -1, -1):  # each goes to the front as reference and own level
+        axis += len(scope) - 1 - axis
+        own = np.delete(cells, 0, axis=axis)
+        cells = np.stack([np.repeat(np.take(cells, [0], axis=axis), own.shape[axis], axis=axis), own])
+    return cells.reshape((2,) * len(scope) + (-1,))
+
+
+def _without_highest(cells: np.ndarray) -> np.ndarray:
+    """Return what cells (2, ..., 2, T) would hold without the term of them all: they are fitted to their margins."""
+    fitted, k = np.ones(cells.shape), cells.ndim - 1
+    for _ in range(1 if k == 2 else FITTED):
+        for axis in range(k):
+            margin = fitted.sum(axis=axis, keepdims=True)
+            fitted *= cells.sum(axis=axis, keepdims=True) / np.where(margin > 0, margin, 1.0)
+    return fitted

@@ -36,6 +36,7 @@ __all__ = [
     "group_titles",
     "letters",
     "lines_in",
+    "mark_negative",
     "named_legend",
     "one_axes",
     "overflow",
@@ -291,6 +292,14 @@ def one_axes(ax: Axes | None, size: tuple[float, float]) -> Axes:
     import matplotlib.pyplot as plt
 
     return plt.subplots(figsize=size, layout="constrained")[1]
+
+
+def mark_negative(ax: Axes, values: np.ndarray, most: float) -> None:
+    """Mark the cells below zero with a minus, for those who see no colours."""
+    share = np.nan_to_num(-values / most)
+    for marked, colour in (((share > 0.02) & (share < 0.6), "0.2"), (share >= 0.6, "white")):
+        row, col = np.nonzero(marked)
+        ax.plot(col, row, "_", color=colour, markersize=5)
 
 
 def colour_bar(image: Any, bar: Axes | None, axes: list[Axes], title: str, ends: str = "neither") -> None:

@@ -92,15 +92,22 @@ def zero_sum_fields(parameters: Parameters) -> list[np.ndarray]:
     Returns
     -------
     list of m ndarrays, shape (K, L_i)
-        ``h_i(x) + sum_j mean_x' J_ij(x, x')``, less its mean over the levels x, reference level included.
+        ``h_i(x) + sum_j mean_x' J_ij(x, x')`` (and so with terms of more predictors), less its mean over the levels
+        x, reference level included.
     """
     layout, theta = parameters.layout, parameters.shift
     row, col = cells(layout)
     levels = np.repeat(layout.n_levels, np.diff(layout.start))
     fields = theta[:, : layout.D].copy()
-    for k, couplings in enumerate(theta[:, layout.D :]):
+    for k, couplings in enumerate(theta[:, layout.D : layout.pair_start[-1]]):
         fields[k] += np.bincount(row, couplings / levels[col], layout.D)
         fields[k] += np.bincount(col, couplings / levels[row], layout.D)
+    for term in layout.scopes[layout.m + len(layout.pairs) :]:
+        couplings = layout.table(theta, *term)
+        for a, i in enumerate(term):
+            others = tuple(1 + b for b in range(len(term)) if b != a)
+            share = np.prod([layout.n_levels[j] for j in term if j != i])
+            fields[:, layout.start[i] : layout.start[i + 1]] += couplings.sum(axis=others) / share
     parts = [np.pad(part, ((0, 0), (1, 0))) for part in np.split(fields, layout.start[1:-1], axis=1)]
     return [part - part.mean(axis=1, keepdims=True) for part in parts]
 

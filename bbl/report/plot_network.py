@@ -89,10 +89,15 @@ def plot_network(
     """
     layout = parameters.layout
     if not len(layout.pairs):
-        raise DataError("The model has no interactions to draw; its formula holds no terms like a:b or .^2.")
+        what = (
+            "pairs to draw; plot_terms() draws terms of more"
+            if layout.order > 2
+            else ("interactions to draw; its formula holds no terms like a:b or .^2")
+        )
+        raise DataError(f"The model has no {what}.")
     theta, titles = _chosen(labels, parameters, groups)
     if strength is None:
-        strengths = np.array([interaction_strength(layout, row) for row in theta])
+        strengths = np.array([interaction_strength(layout, row)[: len(layout.pairs)] for row in theta])
     else:
         strengths = np.asarray(strength, dtype=float)
         if strengths.shape != (len(theta), len(layout.pairs)):

@@ -29,6 +29,7 @@ from bbl.report.canvas import (
     group_colours,
     group_numbers,
     group_titles,
+    mark_negative,
     named_legend,
     overflow,
     plain_numbers,
@@ -75,7 +76,8 @@ def plot_parameters(
     -------
     list of matplotlib Axes
         The fields first. Large models have a map in place of bars, and where the couplings are too many to be drawn
-        one by one, the Frobenius norm of each pair's table.
+        one by one, the Frobenius norm of each pair's table. Terms of three predictors and more are drawn by
+        `bbl.report.plot_terms.plot_term`.
 
     Raises
     ------
@@ -304,11 +306,13 @@ def _coupling_maps(
     if shown.blocks:
         row, col = cells(layout)
         maps = np.full((len(theta), layout.D, layout.D), np.nan)
-        maps[:, row, col] = maps[:, col, row] = theta[:, layout.D :]
-        colours = diverging(theta[:, layout.D :])
+        couplings = theta[:, layout.D : layout.pair_start[-1]]
+        maps[:, row, col] = maps[:, col, row] = couplings
+        colours = diverging(couplings)
     else:
         i, j = layout.pairs.T
-        squares = np.add.reduceat(theta[:, layout.D :] ** 2, layout.pair_start[:-1] - layout.D, axis=1)
+        couplings = theta[:, layout.D : layout.pair_start[-1]]
+        squares = np.add.reduceat(couplings**2, layout.pair_start[:-1] - layout.D, axis=1)
         maps = np.full((len(theta), layout.m, layout.m), np.nan)
         maps[:, i, j] = maps[:, j, i] = np.sqrt(squares)
         colours = {"cmap": matplotlib.colormaps[SEQUENTIAL].with_extremes(bad=MISSING), "vmin": 0.0}
@@ -326,16 +330,8 @@ def _coupling_maps(
             ax.tick_params(length=0)
             _part(ax, layout, across=True)
             if sides[k] > COARSE * shown.n:
-                _mark_negative(ax, maps[k], colours["vmax"])
+                mark_negative(ax, maps[k], colours["vmax"])
     colour_bar(image, bar, axes, title, overflow(maps, colours["vmax"], low=shown.blocks))
-
-
-def _mark_negative(ax: Axes, values: np.ndarray, most: float) -> None:
-    """Mark the cells below zero with a minus, for those who see no colours."""
-    share = np.nan_to_num(-values / most)
-    for marked, colour in (((share > 0.02) & (share < 0.6), "0.2"), (share >= 0.6, "white")):
-        row, col = np.nonzero(marked)
-        ax.plot(col, row, "_", color=colour, markersize=5)
 
 
 def _coarsened(values: np.ndarray) -> np.ndarray:

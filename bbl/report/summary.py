@@ -118,8 +118,11 @@ def wald_sections(tests: pd.DataFrame, d: str, note: str, classes: bool = True) 
         if not len(rows):
             continue
         shown = rows.sort_values("p", kind="stable").head(2 * SHOWN).sort_index()
-        second = "" if what == "h" else "," + shown["predictor2"].map(label_text)
-        names = f"{d}{what}_[" + shown["predictor"].map(label_text) + second + "]"
+        others = [column for column in shown.columns if str(column).startswith("predictor")][1:]
+        inside = shown["predictor"].map(label_text)
+        for column in others if what == "J" else []:
+            inside = inside + shown[column].map(lambda name: "" if pd.isna(name) else "," + label_text(name))
+        names = f"{d}{what}_[" + inside + "]"
         if classes:
             names = names + "^(" + shown["group"].map(label_text) + ")"
         table = shown[list(columns)].rename(columns=columns).set_axis(pd.Index(names, dtype=object))

@@ -22,6 +22,7 @@ from bbl.model.layout import Layout
 from bbl.model.parameters import Parameters
 from bbl.report.format import label_text
 from bbl.report.summary import Section
+from bbl.results.draw_files import draw_shapes, pack_draws, unpack_draws, unpack_predictive
 from bbl.results.model import Training
 from bbl.rows.sample import Sample, code_dtype
 from bbl.stats.calibration import Calibration
@@ -52,6 +53,7 @@ def pack(fit: Any, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
     arrays = {
         "theta": parameters.theta,
         "pairs": parameters.layout.pairs,
+        **{f"terms{k}": terms for k, terms in enumerate(parameters.layout.terms[1:], 3)},
         "log_z": estimate.log_z,
         "log_z_error": estimate.log_z_error,
         "prior": estimate.class_prior,
@@ -66,6 +68,7 @@ def pack(fit: Any, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
         arrays["pooled"] = parameters.pooled
     if estimate.calibration is not None:
         arrays["calibration"] = np.append(estimate.calibration.offset, estimate.calibration.temperature)
+    arrays |= pack_draws(estimate.fits, estimate.predictive)
     if store_data and fit.training is not None:
         rows, meta["index"] = pack_rows(fit.training, fit.index)
         arrays |= rows
@@ -223,7 +226,7 @@ def _check_meta(meta: dict) -> None:
         raise ValueError("it has no observations")
 
 
-def _check_arrays(layout: Layout, K: int, arrays: dict[str, np.ndarray]) -> None:
+def _check_arrays(layout: Layout, wide: Layout, K: int, arrays: dict[str, np.ndarray]) -> None:
     """Refuse arrays that `pack` would not have made: a checksum does not say who wrote them, and kernels trust them."""
     m, fits = layout.m, K + ("pooled" in arrays)
     iterates = m if arrays["grad_norm"].size else 0  # closed forms have no iterations
@@ -231,6 +234,7 @@ def _check_arrays(layout: Layout, K: int, arrays: dict[str, np.ndarray]) -> None
         "theta": ("f", K, layout.size),
         "pooled": ("f", layout.size),
         "pairs": ("i", len(layout.pairs), 2),
+        **{f"terms{k}": ("i", len(terms), k) for k, terms in enumerate(layout.terms[1:], 3)},
         "log_z": ("f", K),
         "log_z_error": ("f", K),
         "prior": ("f", K),
@@ -241,6 +245,7 @@ def _check_arrays(layout: Layout, K: int, arrays: dict[str, np.ndarray]) -> None
         "log_likelihood": ("f", 1),
         "counts": ("f", K, int(layout.n_levels.sum())),
         "calibration": ("f", K + 1),
+        **draw_shapes(layout, wide, K, fits, arrays),
     }
     for name, array in arrays.items():
         if name in ROWS:
@@ -249,8 +254,10 @@ def _check_arrays(layout: Layout, K: int, arrays: dict[str, np.ndarray]) -> None
             raise ValueError(f"{name!r} is not as saved")
     finite = ("theta", "pooled", "log_z", "prior", "counts", "calibration")
     sound = {name: np.isfinite(arrays[name]).all() for name in finite if name in arrays}
-    i, j = layout.pairs.T
-    sound["pairs"] = np.array_equal(arrays["pairs"], layout.pairs) and ((i >= 0) & (i < j) & (j < m)).all()
+    for k, terms in enumerate(layout.terms, 2):
+        name = f"terms{k}" if k > 2 else "pairs"
+        rising = (terms[:, 1:] > terms[:, :-1]).all() and (terms >= 0).all() and (terms < m).all()
+        sound[name] = np.array_equal(arrays[name], terms) and rising
     for name in ("prior", "counts"):
         sound[name] &= (arrays[name] >= 0).all()
     if "calibration" in arrays:
@@ -260,6 +267,24 @@ def _check_arrays(layout: Layout, K: int, arrays: dict[str, np.ndarray]) -> None
             raise ValueError(f"{name!r} holds what cannot have been saved")
 
 
+def _layout(design: Design, arrays: dict[str, np.ndarray]) -> Layout:
+    """Return the layout of the terms that were saved, having refused numbers that are no predictors."""
+    terms, k = [arrays["pairs"]], 3
+    while f"terms{k}" in arrays:
+        terms.append(arrays[f"terms{k}"])
+        k += 1
+    for order, found in enumerate(terms, 2):
+        if found.dtype.kind != "i" or found.ndim != 2 or found.shape[1] != order:
+            raise ValueError("its terms are not as saved")
+        if found.size and (found.min() < 0 or found.max() >= len(design.n_levels)):
+            raise ValueError("its terms name what is no predictor")
+    return Layout(design.n_levels, terms)
+
+
+def _spread(drawn: np.ndarray | None) -> np.ndarray | None:
+    return None if drawn is None else drawn.std(axis=(0, 1), ddof=1)
+
+
 def unpack(meta: dict, arrays: dict[str, np.ndarray], classes: bool = True) -> dict[str, Any]:
     """Return what `pack` stored as the arguments that the class of results takes, which has `classes` or has not."""
     design = Design.from_dict(meta["design"])
@@ -267,18 +292,19 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray], classes: bool = True) -> d
         raise ValueError("its response is not as saved")
     options = dict(meta["engine"])
     engine = ENGINES[options.pop("name")](**{k: np.inf if v == "inf" else v for k, v in options.items()})
-    layout = Layout(design.n_levels, arrays["pairs"])
+    layout = _layout(design, arrays)
     _check_meta(meta)
-    _check_arrays(layout, len(design.response.levels), arrays)
+    _check_arrays(layout, engine.widened(layout), len(design.response.levels), arrays)
     theta = arrays["theta"]
     fits = tuple(
-        EngineFit(t, float(lkh), grad_norm=norm, n_iter=n, converged=ok)
-        for t, lkh, norm, n, ok in zip(
+        EngineFit(t, float(lkh), grad_norm=norm, n_iter=n, converged=ok, sd=_spread(drawn), draws=drawn)
+        for t, lkh, norm, n, ok, drawn in zip(
             [*theta, *([arrays["pooled"]] if "pooled" in arrays else [])],
             arrays["lkh"][1:],
             arrays["grad_norm"],
             arrays["n_iter"],
             arrays["converged"],
+            unpack_draws(arrays, len(arrays["converged"])),
             strict=True,
         )
     )
@@ -291,6 +317,7 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray], classes: bool = True) -> d
         fits,
         arrays["log_z_error"],
         Calibration(float(arrays["calibration"][-1]), arrays["calibration"][:-1]) if "calibration" in arrays else None,
+        unpack_predictive(layout, engine.widened(layout), theta, arrays),
     )
     whole, K = engine.weights == "counts", len(design.response.levels)
     sample, index = unpack_rows(arrays, meta.get("index"), layout.n_levels, K, whole=whole)

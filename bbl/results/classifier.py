@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from bbl.checks import choice, real, verb
+from bbl.checks import choice, generator, integer, real, verb
 from bbl.design.decisions import check_costs, check_priors
 from bbl.design.frames import to_frame
+from bbl.errors import DataError, OptionError
+from bbl.importance import losses_without, validated_losses
+from bbl.parallel import n_workers
 from bbl.results.comparison import compared_fits
 from bbl.results.evaluation import Evaluation, evaluated, new_rows
+from bbl.results.explanation import Attribution, Explanation, Importance, explained, importance_of
 from bbl.results.model import ModelResults
+from bbl.rows.folds import shuffled_folds
+from bbl.rows.sample import Sample
 from bbl.stats.scores import least_cost, link, log_probabilities, with_priors
 
 __all__ = ["ClassifierResults", "prediction_frame"]
@@ -203,6 +209,114 @@ class ClassifierResults(ModelResults):
             y, counts = new_rows(self.design, newdata, weights)
             what = "new rows"
         return evaluated(self.labels, scores, y, counts, what, level, charged)
+
+    def _attribution(self) -> Attribution:
+        """What the class scores are sums of."""
+        raise OptionError(f"{type(self).__name__} has no scores that are sums over terms, so it explains none.")
+
+    def _refit(self, train: Sample, rng: np.random.Generator) -> Any:
+        """Fit other rows as these were; return what has class scores."""
+        raise NotImplementedError
+
+    @verb
+    def explain(self, newdata=None, of: Any = None, unseen: str = "raise", *, priors: Any = None) -> Explanation:
+        """Return why each row is predicted as it is: what each term adds to the log-odds of two groups.
+
+        Parameters
+        ----------
+        newdata : DataFrame (pandas, polars), pyarrow Table or dict of lists, optional
+            Rows with the predictors' columns. None for the training rows.
+        of : (group, group), optional
+            Log-odds of the first against the second. By default of the second of two groups against the first; of more,
+            of the most likely group of each row against the next.
+        unseen, priors
+            As in `predict`.
+
+        Returns
+        -------
+        Explanation
+            ``.frame``, ``.row(k)``, ``.plot(k)``. The terms of a Boltzmann machine are in the zero-sum gauge, which
+            does not depend on reference levels: a field is the mean effect of a level, a coupling what a pair of
+            levels adds to it. Those of a network are the features given their parents. Baseline (priors and ln Z),
+            terms and what is summed out of missing values add up to the difference of the class scores.
+
+        Raises
+        ------
+        OptionError
+            If the model is an average of networks, whose scores are no sums; or a group is unknown.
+
+        Examples
+        --------
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
+        >>> fit.explain(titanic.head(1)).row().head(3).round(2)
+        Class=1st              1.23
+        Sex=Male              -1.19
+        Class=1st, Sex=Male   -0.51
+        Name: contribution, dtype: float64
+        """
+        choice("unseen", unseen, ("raise", "ignore"))
+        found = self._attribution()
+        own = self.priors if priors is None else check_priors(priors, self.labels.groups)
+        if own is not None:
+            constant = with_priors(found.constant[None], self.class_shares, own)[0]
+            found = replace(found, constant=constant)
+        if newdata is None:
+            rows = self._rows()
+            codes, missing, index = rows.codes, rows.missing, self._index()
+        else:
+            (codes, missing), index = self.design.encode(newdata, unseen), self.design.index(newdata)
+        scores = self._shifted(self.class_scores(codes, missing), priors)
+        return explained(self.labels, found, codes, missing, scores, index, of)
+
+    @verb
+    def importance(
+        self,
+        newdata=None,
+        weights: Any = None,
+        *,
+        nfold: int = 5,
+        seed: int | np.random.Generator | None = 0,
+        n_jobs: int | None = None,
+    ) -> Importance:
+        """Return how much worse predictions are where each predictor is unknown, and summed out exactly.
+
+        Parameters
+        ----------
+        newdata : DataFrame (pandas, polars), pyarrow Table or dict of lists, optional
+            Rows with predictors and response. None for a cross-validation on the training rows: settings, and the
+            structure of a network, stay as they are.
+        weights : column name or array_like of shape (n,), optional
+            Of the new rows.
+        nfold : int, default 5
+            Shuffled folds of the cross-validation.
+        seed : int, numpy.random.Generator or None, default 0
+            For the folds.
+        n_jobs : int, optional
+            Threads; results do not depend on it.
+
+        Returns
+        -------
+        Importance
+            ``.frame``: the increase of the log-loss for each predictor, and its standard error over rows; ``.plot()``.
+            Nothing is permuted or imputed: the model tells itself what it predicts without a predictor.
+        """
+        if newdata is None:
+            rows = self._rows()
+            rows = rows.rows(rows.response >= 0)
+            workers, rng = n_workers(n_jobs), generator(seed)
+            folds = shuffled_folds(rows, integer("nfold", nfold, 2, max(2, int(rows.total))), rng)
+            losses, counts = validated_losses(rows, folds, self._refit, rng.spawn(len(folds)), workers)
+            return importance_of(self.labels, losses, counts, f"validated rows of {len(folds)} folds")
+        y, counts = new_rows(self.design, newdata, weights)
+        codes, missing = self.design.encode(newdata)
+        dropped = self.design.dropped(newdata)
+        kept = (y >= 0) & (counts > 0) & (True if dropped is None else ~dropped)
+        rows = Sample(codes, counts, y, missing).rows(kept)
+        if not rows.n:
+            raise DataError("newdata has no row with a prediction and a group; give rows that have both.")
+        return importance_of(self.labels, losses_without(self, rows), rows.weights, "new rows")
 
     def compare(self, *others: Any) -> pd.DataFrame:
         """Return this fit beside others, each tested against the one before it; see `bbl.anova`."""

@@ -21,6 +21,7 @@ from bbl.report.summary import Section, Summary, density_summary
 from bbl.report.tables import category_frame, filled_frame, level_columns
 from bbl.results.archives import pack, unpack
 from bbl.results.figures import Figures
+from bbl.results.posterior import PosteriorDraws
 from bbl.stats.scores import log_probabilities
 
 __all__ = ["DensityResults"]
@@ -99,9 +100,9 @@ class DensityResults(Figures):
         choice("unseen", unseen, ("raise", "ignore"))
         if newdata is None:
             rows = self._rows()
-            found, index = self.estimate.log_density(self._energy, rows.codes, rows.missing), self._index()
+            found, index = self.estimate.log_density(self._averaged, rows.codes, rows.missing), self._index()
         else:
-            found = self.estimate.log_density(self._energy, *self.design.encode(newdata, unseen))
+            found = self.estimate.log_density(self._averaged, *self.design.encode(newdata, unseen))
             if (dropped := self.design.dropped(newdata)) is not None:
                 found[dropped] = np.nan
             index = self.design.index(newdata)
@@ -268,6 +269,11 @@ class DensityResults(Figures):
         return density_summary(self.call, self.labels, [n[0] for n in self._counts], c, self._facts(), self._sections)
 
     @cached_property
+    def posterior(self) -> PosteriorDraws:
+        """The draws from the posterior, with ``.summary()`` and ``.plot()``; for ``method="bayes"``."""
+        return PosteriorDraws.of(self.labels, self.estimate, self.engine)
+
+    @cached_property
     def _sections(self) -> list[Section]:
         """What the summary adds; a model from a file has it from there."""
         stored = None if self.stored is None else self.stored.sections
@@ -284,6 +290,7 @@ class DensityResults(Figures):
             settings += f"; {self.tuning.option} chosen by cross-validated {score}"
         return {
             "Fit method": self.engine.name,
+            **({"Posterior": self.engine.describe(self.params.layout)} if self.engine.posterior else {}),
             "Settings": settings,
             "Observations": self.nobs(),
             **({} if self.design.missing == "raise" else {"Missing values": self._missing_text()}),

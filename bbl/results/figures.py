@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bbl.checks import choice, flag
-from bbl.errors import DataError
+from bbl.checks import choice, flag, near_match
+from bbl.errors import DataError, OptionError
 from bbl.report.plot import plot_cv
 from bbl.report.plot_logo import information, plot_logo, zero_sum_fields
 from bbl.report.plot_network import plot_network
 from bbl.report.plot_parameters import plot_parameters
+from bbl.report.plot_terms import plot_term, strongest_term
 from bbl.results.evaluation import FIGURES
 from bbl.results.uncertainty import Uncertainty
 
@@ -34,6 +35,8 @@ class Figures(Uncertainty):
         weights: Any = None,
     ):
         """Draw fields as bars and couplings of each group as a heat map (the paper's Figure 2), or another figure.
+
+        The couplings are those of pairs; `plot_terms` draws terms of three predictors and more.
 
         Parameters
         ----------
@@ -75,6 +78,46 @@ class Figures(Uncertainty):
             reach = np.where(np.isfinite(reach), np.maximum(reach, 0.0), np.nan)
             half = reach.reshape(2, *self.params.theta.shape)[:, :, : self.params.layout.D]
         return plot_parameters(self.labels, self.params, groups=groups, errors=half, axes=axes)
+
+    def plot_terms(self, term: Sequence | None = None, groups: Sequence | None = None, axes=None):
+        """Draw the couplings of a term of three predictors or more as small multiples of heat maps.
+
+        Parameters
+        ----------
+        term : sequence of predictor names, optional
+            By default the strongest term of the highest order. Levels of the first predictor stand below each other,
+            those of the second side by side, and each joint level of the others has a map.
+        groups : sequence, optional
+            Which groups; all by default.
+        axes : sequence of matplotlib Axes, optional
+            One for each group and joint level; a new figure, of up to 24 maps, by default.
+
+        Returns
+        -------
+        list of matplotlib Axes
+            Group by group.
+
+        Raises
+        ------
+        DataError
+            If the model has no terms of three predictors or more.
+        OptionError
+            If `term` is none of them, or a group is unknown.
+        """
+        layout, names = self.params.layout, list(self.labels.names)
+        at = strongest_term(self.params)
+        if term is not None:
+            asked = [] if isinstance(term, str) else list(term)
+            unknown = [name for name in asked if name not in names]
+            at = tuple(names.index(name) for name in asked if name in names)
+            if unknown or len(set(at)) < 3 or len(set(at)) < len(at) or layout.index(*at) < 0:
+                hint = near_match(unknown[0], names) if unknown else ""
+                raise OptionError(
+                    f"term={term!r} is no term of three predictors or more of this model{hint or '.'} "
+                    "interactions(order=3) lists them.",
+                    argument="term",
+                )
+        return plot_term(self.labels, self.params, at, groups, axes)
 
     def _plot_evaluation(self, kind: str, newdata: Any, weights: Any, groups: Any, axes: Any):
         """Draw what predictions are worth, where there are any."""

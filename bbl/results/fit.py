@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+import pandas as pd
+
+from bbl.boltzmann.estimate import Estimate, estimate
 from bbl.checks import real, verb
+from bbl.model.attribution import zero_sum_factors
 from bbl.report.summary import Summary, fit_summary
+from bbl.report.text import label_text
 from bbl.results.classifier import ClassifierResults
 from bbl.results.density import DensityResults
+from bbl.results.explanation import Attribution
+from bbl.rows.sample import Sample
 from bbl.stats.likelihood_ratio import likelihood_ratio
+from bbl.stats.scores import class_scores
 
 __all__ = ["BBLResults"]
 
@@ -57,6 +66,39 @@ class BBLResults(DensityResults, ClassifierResults):
         tests = likelihood_ratio(self._counts, c)
         return fit_summary(self.call, self.labels, tests, self._facts(), self._sections)
 
+    @verb
+    def predict(
+        self,
+        newdata: Any = None,
+        type: str = "link",
+        unseen: str = "raise",
+        *,
+        priors: Any = None,
+        costs: Any = None,
+        draws: str = "all",
+    ) -> pd.DataFrame | pd.Series:
+        """Predict the response group of each row.
+
+        Parameters
+        ----------
+        newdata, type, unseen, priors, costs
+            As in `ClassifierResults.predict`.
+        draws : {"all", "mean"}, default "all"
+            Where the method has draws from a posterior: whether the probability of a row in a group is averaged over
+            them (200 draws, 50 where ln Z is annealed, evenly spaced), or that at their mean.
+
+        Returns
+        -------
+        DataFrame or Series
+            On the index of `newdata`: one column per group, then ``yhat``; for ``type="class"`` the groups alone.
+
+        Raises
+        ------
+        DataError, LevelError
+            If columns are missing, or values are missing in spite of the policy, or unknown; they are named.
+        """
+        return ClassifierResults.predict(self.plugged(draws), newdata, type, unseen, priors=priors, costs=costs)
+
     def _facts(self) -> dict[str, Any]:
         """Title and value of what the summary says about the fit."""
         facts, calibration = super()._facts(), self.estimate.calibration
@@ -68,6 +110,20 @@ class BBLResults(DensityResults, ClassifierResults):
             + ", ".join(f"{g}: {b:.4g}" for g, b in zip(self.labels.groups, calibration.offset, strict=True))
         )
         return facts | self._priors_facts() | {"Converged": converged}
+
+    def _attribution(self) -> Attribution:
+        layout, own, names = self.params.layout, self.estimate, [label_text(x) for x in self.labels.names]
+        terms, constant = zero_sum_factors(layout.factors(self.params.theta))
+        constant = class_scores(constant[None], own.log_z, own.class_prior)[0]
+        if own.calibration is not None:
+            terms = {scope: own.calibration.temperature * table for scope, table in terms.items()}
+            constant = own.calibration(constant)
+        return Attribution([":".join(names[i] for i in scope) for scope in terms], terms, constant)
+
+    def _refit(self, train: Sample, rng: np.random.Generator) -> Estimate:
+        told: dict[str, Any] = {"log_z": self.estimate.log_z_kind, "rng": rng, "labels": self.labels}
+        found = estimate(train, self.params.layout, len(self.labels.groups), self.engine, **told)
+        return replace(found, calibration=self.estimate.calibration)
 
     def _plot_evaluation(self, kind: str, newdata: Any, weights: Any, groups: Any, axes: Any):
         return self.evaluate(newdata, weights).plot(kind, groups, axes)

@@ -25,6 +25,7 @@ from bbl.checks import choice, flag, near_match, real
 from bbl.design.labels import Labels
 from bbl.engines import Engine
 from bbl.errors import OptionError
+from bbl.model.layout import Layout
 from bbl.model.parameters import Parameters
 from bbl.model.ranking import interaction_strength
 from bbl.report.inference_table import inference_summary, parameter_names, plot_table
@@ -71,29 +72,49 @@ def compared_estimates(parameters: Parameters, of: Any, groups: list) -> np.ndar
 
 
 def untested(labels: Labels, parameters: Parameters, of: Any, why: str) -> pd.DataFrame:
-    """Return the pairs as `Inference.tests` has them, without any test, and why."""
-    names, pairs = labels.names, parameters.layout.pairs
-    rows = compared_names(of, list(labels.groups))
-    return pd.DataFrame(
-        {
-            "group": [g for g in rows for _ in pairs],
-            "predictor": [names[i] for i in pairs[:, 0]] * len(rows),
-            "predictor2": pd.array([names[j] for j in pairs[:, 1]] * len(rows), dtype=object),
-            **dict.fromkeys(("chisq", "p", "p_holm", "p_bh"), np.nan),
-            "df": 0,
-            "test": why,
-        }
-    )[["group", "predictor", "predictor2", "chisq", "df", "p", "p_holm", "p_bh", "test"]]
+    """Return the interactions as `Inference.tests` has them, without any test, and why."""
+    parts = [
+        pd.DataFrame(
+            {
+                "group": [name] * sum(map(len, parameters.layout.terms)),
+                **term_labels(labels, parameters.layout, parameters.layout.m),
+                **dict.fromkeys(("chisq", "p", "p_holm", "p_bh"), np.nan),
+                "df": 0,
+                "test": why,
+            }
+        )
+        for name in compared_names(of, list(labels.groups))
+    ]
+    frame = pd.concat(parts, ignore_index=True)
+    last = ["chisq", "df", "p", "p_holm", "p_bh", "test"]
+    return frame[[column for column in frame.columns if column not in last] + last]
+
+
+def term_labels(labels: Labels, layout: Layout, first: int = 0) -> dict[str, Any]:
+    """Return the columns that name the terms of a layout, fields first, from number `first` on.
+
+    ``predictor``, ``predictor2`` and, with terms of three, ``predictor3`` and so on, missing where a term has fewer;
+    then there is ``order`` too.
+    """
+    scopes = layout.scopes[first:]
+    out: dict[str, Any] = {} if layout.order <= 2 else {"order": np.array([len(s) for s in scopes], dtype=np.intp)}
+    for a in range(max(layout.order, 2)):
+        names = [labels.names[scope[a]] if a < len(scope) else pd.NA for scope in scopes]
+        out[f"predictor{a + 1}" if a else "predictor"] = pd.array(names, dtype=object) if a else names
+    return out
 
 
 def permuted(
     labels: Labels, parameters: Parameters, sample: Sample, n: int, rng: np.random.Generator, workers: int
 ) -> pd.DataFrame:
-    """Return the pairs of each group with their permutation tests, as `untested` has them without."""
-    frame, P = untested(labels, parameters, "group", Kind.FEW.text), len(parameters.layout.pairs)
+    """Return the interactions of each group with the permutation tests of pairs, as `untested` has them without."""
+    layout = parameters.layout
+    frame, P, T = untested(labels, parameters, "group", Kind.FEW.text), len(layout.pairs), sum(map(len, layout.terms))
+    if layout.order > 2:
+        frame.loc[frame["order"] > 2, "test"] = "no test: permutation tests are of pairs"
     for g, own in enumerate(rng.spawn(len(labels.groups))):
-        statistic, df, p = permutation_tests(sample.group(g), parameters.layout, n, own, workers)
-        at = slice(g * P, (g + 1) * P)
+        statistic, df, p = permutation_tests(sample.group(g), layout, n, own, workers)
+        at = slice(g * T, g * T + P)
         values = {"chisq": statistic, "df": df, "p": p, "p_holm": adjust(p, "holm"), "p_bh": adjust(p, "fdr_bh")}
         for column, value in values.items():
             frame.loc[frame.index[at], column] = value
@@ -106,7 +127,8 @@ def ranked(pairs: pd.DataFrame, parameters: Parameters, of: Any, groups: list, a
     flag("apc", apc)
     rows = compared_estimates(parameters, of, groups)
     strength = [interaction_strength(parameters.layout, row, apc) for row in rows]
-    pairs.insert(3, "strength", np.concatenate(strength))
+    last = max(k for k, column in enumerate(pairs.columns) if str(column).startswith("predictor"))
+    pairs.insert(last + 1, "strength", np.concatenate(strength))
     return pairs.sort_values("strength", ascending=False, ignore_index=True)
 
 
@@ -223,22 +245,22 @@ class Inference:
         Returns
         -------
         DataFrame
-            ``group``, ``predictor``, ``predictor2`` (missing for fields), ``chisq``, ``df``, ``p``, p adjusted within
-            each group over the predictors or over the pairs that were tested: ``p_holm`` and ``p_bh``
+            ``group``, ``predictor``, ``predictor2`` (missing for fields; with terms of three predictors ``order``
+            before them, and ``predictor3`` after), ``chisq``, ``df``, ``p``, p adjusted within each group over the
+            predictors or over the interactions that were tested: ``p_holm`` and ``p_bh``
             (Benjamini-Hochberg), and ``test``: ``"Wald"`` or ``"exact"``, with how many of the table's parameters it
             is of where some cannot be tested, or why there is no test. An exact test has no ``chisq``, and is there
             also where no parameter has a finite estimate.
         """
         names, tested = compared_names(of, list(self._labels.groups)), self._tested(of)
-        layout, labels = self._parameters.layout, list(self._labels.names)
+        layout = self._parameters.layout
         m, parts = layout.m, []
         for name, comparison in zip(names, tested, strict=True):
             statistic, df, p, words = comparison.tables()
             part = pd.DataFrame(
                 {
                     "group": name,
-                    "predictor": labels + [labels[i] for i in layout.pairs[:, 0]],
-                    "predictor2": pd.array([pd.NA] * m + [labels[j] for j in layout.pairs[:, 1]], dtype=object),
+                    **term_labels(self._labels, layout),
                     "chisq": statistic,
                     "df": df,
                     "p": p,

@@ -18,16 +18,17 @@ from bbl.errors import OptionError
 from bbl.networks.averaged import Averaged
 from bbl.networks.families import Families
 from bbl.networks.information import conditional_information
-from bbl.networks.parameters import Recipe
-from bbl.networks.predict import Network, class_scores
+from bbl.networks.parameters import Recipe, fit
+from bbl.networks.predict import Network, class_scores, log_table
 from bbl.networks.sampling import draw
 from bbl.report.network_summary import network_summary
 from bbl.report.plot_structure import plot_probabilities
 from bbl.report.structure import bif_text, structure_text
 from bbl.report.summary import Summary
-from bbl.report.text import missing_text
+from bbl.report.text import label_text, missing_text
 from bbl.results.classifier import ClassifierResults
 from bbl.results.evaluation import FIGURES
+from bbl.results.explanation import Attribution
 from bbl.results.model import LogLikelihood
 from bbl.results.network_archive import pack, unpack
 from bbl.results.network_tables import NetworkTables, label_index
@@ -239,6 +240,25 @@ class NetworkResults(NetworkTables, ClassifierResults):
         counts = families.count(self._rows())
         return [families.table(counts, i).T for i in range(m)]
 
+    def _attribution(self) -> Attribution:
+        only(self.structure, "single sum for its scores")
+        network, names = self.network, [label_text(x) for x in self.labels.names]
+        assert isinstance(network, Network)  # noqa: S101  # as its structure
+        terms, titles = {}, []
+        for f, (i, parents) in enumerate(network.families.families):
+            table = log_table(network.families.table(network.theta, f))
+            terms[(*parents, i)] = np.moveaxis(table, -1, 0)
+            given = ", ".join(names[p] for p in parents)
+            titles.append(f"{names[i]} | {given}" if given else names[i])
+        return Attribution(titles, terms, log_table(network.prior))
+
+    def _refit(self, train: Sample, rng: np.random.Generator) -> Refitted:
+        averaged = isinstance(self.network, Averaged)
+        members = self.network.members if isinstance(self.network, Averaged) else (self.network,)
+        dags = [member.dag for member in members]
+        found = fit(dags, train, self.design.n_levels, len(self.classes), self.recipe, rng, averaged)
+        return Refitted(found.network)
+
     # what is shown, drawn, sampled and written
 
     def summary(self) -> Summary:
@@ -387,6 +407,17 @@ class NetworkResults(NetworkTables, ClassifierResults):
         )
         more = self.design.incomplete
         return head + (f"\n\nMissing values: {missing_text(self.design.missing, more)}" if more else "")
+
+
+@dataclass(frozen=True)
+class Refitted:
+    """A network as what is cross-validated."""
+
+    network: Network | Averaged
+
+    def class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
+        """Return the class scores (n, K)."""
+        return class_scores(self.network.log_joint(codes, missing))
 
 
 def _own(log_p: np.ndarray, rows: Sample) -> float:

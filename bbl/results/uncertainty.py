@@ -189,6 +189,7 @@ class Uncertainty(MachineResults):
         of: Any = "group",
         apc: bool = False,
         *,
+        order: int | None = None,
         pvalues: str = "auto",
         n: int = 999,
         seed: int | np.random.Generator | None = None,
@@ -200,7 +201,9 @@ class Uncertainty(MachineResults):
         ----------
         of : "group", "pooled" or (group, group), default "group"
         apc : bool, default False
-            Whether to subtract the average-product correction from the strengths.
+            Whether to subtract the average-product correction from the strengths of pairs.
+        order : int, optional
+            Only terms of so many predictors.
         pvalues : {"auto", "permutation"}, default "auto"
             The tests of `Inference.tests`; or permutation tests, which are exact whatever the counts are, are there for
             every method and for pairs whose couplings are not estimable, and ask whether two predictors are independent
@@ -215,7 +218,8 @@ class Uncertainty(MachineResults):
         Returns
         -------
         DataFrame
-            ``group``, ``predictor``, ``predictor2``, ``strength`` (Frobenius norm of the couplings in the zero-sum
+            ``group``, ``predictor``, ``predictor2`` (with terms of three predictors and more ``order`` before them, and
+            ``predictor3`` and so on after), ``strength`` (Frobenius norm of the couplings in the zero-sum
             gauge), ``chisq``, ``df``, ``p``, ``p_holm``, ``p_bh``, ``test``; for a method with a posterior ``sd`` and
             ``inclusion`` too, see `PosteriorInference.interactions`. Without standard errors (mean field) or
             training rows (a model loaded without them) p is missing, and ``test`` says why.
@@ -227,6 +231,11 @@ class Uncertainty(MachineResults):
         DataError
             If permutations are asked for and the model was saved without its training rows.
         """
+        if order is not None:
+            frame = self.interactions(of, apc, pvalues=pvalues, n=n, seed=seed, n_jobs=n_jobs)
+            asked = integer("order", order, 2)
+            own = frame["order"] if "order" in frame else pd.Series(2, index=frame.index)
+            return frame[own == asked].reset_index(drop=True)
         groups = list(self.labels.groups)
         if choice("pvalues", pvalues, PVALUES) == "permutation":
             if of != "group":

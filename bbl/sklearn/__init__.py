@@ -2,6 +2,7 @@
 
 from bbl.sklearn.bicluster import PrototypeBiclustering
 from bbl.sklearn.boltzmann import BBLClassifier
+from bbl.sklearn.features import ScoreFeatures
 from bbl.sklearn.network import BNClassifier
 
-__all__ = ["BBLClassifier", "BNClassifier", "PrototypeBiclustering"]
+__all__ = ["BBLClassifier", "BNClassifier", "PrototypeBiclustering", "ScoreFeatures"]

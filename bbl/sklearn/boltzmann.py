@@ -9,6 +9,7 @@ import numpy as np
 from joblib import effective_n_jobs
 
 from bbl.api.fit import bbl
+from bbl.checks import integer
 from bbl.design.columns import missing_rows
 from bbl.design.factors import factorise
 from bbl.design.formula import parse, quoted
@@ -35,8 +36,11 @@ class BBLClassifier(TableClassifier):
         Pseudo-likelihood, mean field, naive Bayes, or one of them with its options set.
     pairs : {"all", "none"}, str or list of pairs, default "all"
         Which predictors interact: the right-hand side of a formula, as ``".^2 - a:b"`` or ``"a*b + c"``, or a list
-        of pairs of column names or positions; a list, and "none", keep all columns as predictors. Columns without
-        names are called ``x0``, ``x1``, ...; a column called ``all`` or ``none`` is written in backticks.
+        of pairs (or terms of more) of column names or positions; a list, and "none", keep all columns as predictors.
+        Columns without names are called ``x0``, ``x1``, ...; a column called ``all`` or ``none`` is written in
+        backticks.
+    order : int, default 2
+        With ``pairs="all"``, the most predictors in a term: 3 for all pairs and all terms of three, as ``.^3``.
     log_z : {"auto", "exact", "pseudo", "half", "mf", "ais"}, default "auto"
         How ln Z is computed, see `bbl.bbl`.
     lambda_ : float or {"cv", "cv-1se"}, optional
@@ -117,6 +121,7 @@ class BBLClassifier(TableClassifier):
         method: str | Engine = "pseudo",
         *,
         pairs: str | Sequence = "all",
+        order: int = 2,
         log_z: str = "auto",
         lambda_: float | str | None = None,
         lambdah: float | None = None,
@@ -132,6 +137,7 @@ class BBLClassifier(TableClassifier):
     ):
         self.method = method
         self.pairs = pairs
+        self.order = order
         self.log_z = log_z
         self.lambda_ = lambda_
         self.lambdah = lambdah
@@ -179,7 +185,7 @@ class BBLClassifier(TableClassifier):
             columns can be declared to be categories, it is an error.
         """
         given = self._given(X, y, sample_weight, whole=engine_class(self.method).weights == "counts")
-        formula = _formula(given.response, self.pairs, given.features)
+        formula = _formula(given.response, self.pairs, self.order, given.features)
         with table_errors():
             result = bbl(
                 _without_constants(formula, given.data, given.keep, self.missing),
@@ -204,10 +210,11 @@ class BBLClassifier(TableClassifier):
         return options | (self.options or {})
 
 
-def _formula(response: str, pairs: Any, names: Sequence[Any]) -> str:
-    """Return the formula that `pairs` stands for."""
+def _formula(response: str, pairs: Any, order: Any, names: Sequence[Any]) -> str:
+    """Return the formula that `pairs` and `order` stand for."""
+    most = integer("order", order, 1, 99)
     if isinstance(pairs, str):
-        right = {"all": ".^2", "none": "."}.get(pairs, pairs)
+        right = {"all": f".^{most}", "none": "."}.get(pairs, pairs)
     elif isinstance(pairs, Sequence | np.ndarray):
         right = " + ".join([".", *(_pair(pair, names) for pair in pairs)])
     else:
@@ -221,9 +228,11 @@ def _formula(response: str, pairs: Any, names: Sequence[Any]) -> str:
 def _pair(pair: Any, names: Sequence[Any]) -> str:
     ends = list(pair) if isinstance(pair, Sequence | np.ndarray) and not isinstance(pair, str) else []
     ends = [names[int(e)] if isinstance(e, int | np.integer) and 0 <= e < len(names) else e for e in ends]
-    if len(ends) != 2 or ends[0] == ends[1] or not all(isinstance(e, str) and e in names for e in ends):
+    known = all(isinstance(e, str) and e in names for e in ends)
+    if len(ends) < 2 or not known or len(set(ends)) < len(ends):
         raise OptionError(
-            f"pairs has the entry {pair!r}; give two different names or positions of the {len(names)} columns of X.",
+            f"pairs has the entry {pair!r}; give two different names or positions of the {len(names)} columns of X, or "
+            "more.",
             argument="pairs",
         )
     return ":".join(map(quoted, ends))
@@ -231,7 +240,7 @@ def _pair(pair: Any, names: Sequence[Any]) -> str:
 
 def _without_constants(formula: str, data: Frame, keep: np.ndarray, missing: str) -> str:
     """Return the formula less the predictors that are constant in the rows to keep; if all are, the first stays."""
-    predictors = parse(formula, data.columns).predictors
+    predictors = parse(formula, data.columns, order=None).predictors
     if missing == "drop":
         keep = keep[~missing_rows(data, predictors)[keep]]
     constant = []

@@ -21,6 +21,7 @@ from benchmarks.studies import level
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
 LEVELS = (0.05, 0.01)
+FEW, MORE = 1000, 5  # data of so few rows are drawn so many times as often
 COLUMNS = ("setting", "replicate", "kind", "parameters", "covered", "tests", "p05", "p01", "seconds")
 
 
@@ -136,12 +137,15 @@ def summarise(frame: pd.DataFrame) -> list[str]:
 def main() -> None:
     """Run and write ``results/coverage.csv``, ``level.csv`` and ``coverage.md``."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--replicates", type=int, default=12)
+    parser.add_argument(
+        "--replicates", type=int, default=100, help="samples of each setting; five times that of small ones"
+    )
     parser.add_argument("--tests", type=int, default=2000, help="replicates of each cell of the study of levels")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--out", type=Path, default=RESULTS)
     args = parser.parse_args()
-    tasks = [(s, at, r) for at, s in enumerate(SETTINGS) for r in range(args.replicates)]
+    times = [args.replicates * (MORE if s.n <= FEW else 1) for s in SETTINGS]
+    tasks = [(s, at, r) for at, s in enumerate(SETTINGS) for r in range(times[at])]
     runs = Parallel(n_jobs=args.jobs)(delayed(_attempt)(*task) for task in tasks)
     frame = pd.DataFrame([row for run in runs for row in run], columns=COLUMNS)
     args.out.mkdir(parents=True, exist_ok=True)

@@ -87,7 +87,7 @@ def test_the_solution_is_the_minimum_over_explicit_functions():
         A = np.linalg.lstsq(F, basis(codes) @ found.weights, rcond=None)[0]
         slight = 1e-8 if scores is None else 1.0 / total
 
-        def loss(x, scores=scores, F=F, slight=slight):
+        def loss(x, scores=scores, F=F, slight=slight, total=total):
             A, b, heat = x[:-4].reshape(-1, 3), x[-4:-1], x[-1]
             log_p = log_probabilities(F @ A + b + (0.0 if scores is None else np.exp(heat) * scores))
             return -(hits * log_p).sum() / total + 0.005 * (A**2).sum() + 0.5 * slight * (x[-4:] ** 2).sum()
@@ -239,8 +239,8 @@ def test_what_needs_a_model_of_the_predictors_says_so():
     unknown = frame.drop(columns="w").astype(object)
     unknown.loc[0, "a"] = None
     for call in (
-        fit.logLik, lambda: fit.log_z, lambda: fit.aic, lambda: bbl.mcSample(fit), fit.sample, fit.score_samples, fit.pnll,
-        lambda: fit.reconstruct(unknown), lambda: fit.bootstrap(2),
+        fit.logLik, lambda: fit.log_z, lambda: fit.aic, lambda: bbl.mcSample(fit), fit.sample, fit.score_samples,
+        fit.pnll, lambda: fit.reconstruct(unknown), lambda: fit.bootstrap(2),
     ):  # fmt: skip
         with pytest.raises(OptionError, match=r"P\(x\|y\).*method='pseudo'"):
             call()

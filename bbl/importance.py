@@ -1,0 +1,60 @@
+"""Importance of predictors: how much worse predictions are where each of them is unknown and summed out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bbl.crossval import cross_validate
+from bbl.rows.folds import Folds
+from bbl.rows.sample import Sample
+from bbl.stats.metrics import row_loss
+from bbl.stats.scores import log_probabilities
+
+__all__ = ["losses_without", "validated_losses"]
+
+
+@dataclass(frozen=True)
+class Without:
+    """A classifier that is not told predictor `i`; all of them if it is -1."""
+
+    classifier: Any
+    i: int
+
+    def class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
+        """Return the class scores (n, K), the predictor summed out."""
+        if self.i >= 0:
+            missing = np.zeros(codes.shape, dtype=bool) if missing is None else missing.copy()
+            missing[:, self.i] = True
+        return self.classifier.class_scores(codes, missing)
+
+
+def losses_without(classifier: Any, rows: Sample) -> np.ndarray:
+    """Return the log-loss of every row with all predictors, then without each of them, shape (1 + m, n)."""
+    scores = (Without(classifier, i).class_scores(rows.codes, rows.missing) for i in range(-1, rows.codes.shape[1]))
+    return np.array([row_loss(log_probabilities(own), rows.response) for own in scores])
+
+
+def validated_losses(
+    sample: Sample, folds: Folds, refit: Callable, rngs: list, workers: int, progress: Callable | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return `losses_without` of validated rows, shape (1 + m, N), by models refitted without their fold, and weights.
+
+    Parameters
+    ----------
+    refit : callable
+        ``refit(train, rng)`` returns a classifier.
+    rngs : list of numpy.random.Generator
+        One for each fold.
+    """
+
+    def fit(train: Sample, rng: np.random.Generator) -> list[Without]:
+        found = refit(train, rng)
+        return [Without(found, i) for i in range(-1, sample.codes.shape[1])]
+
+    scored = cross_validate(sample, folds, fit, [(rng,) for rng in rngs], workers=workers, progress=progress)
+    losses = np.array([row_loss(log_probabilities(own), scored.y) for own in scored.scores])
+    return losses, scored.weights

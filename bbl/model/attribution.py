@@ -1,0 +1,72 @@
+"""Attribution: what each term of a model adds to the scores of a row, in a gauge that no reference level decides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from bbl.memory import check_memory
+
+__all__ = ["Factors", "contributions", "zero_sum_factors"]
+
+Scope = tuple[int, ...]
+Factors = Mapping[Scope, np.ndarray]  # predictors, and their table (K, levels...) with all levels
+
+
+def zero_sum_factors(factors: Iterable[tuple[Scope, np.ndarray]]) -> tuple[dict[Scope, np.ndarray], np.ndarray]:
+    """Return factors in the zero-sum gauge: each table sums to zero over each of its predictors.
+
+    Parameters
+    ----------
+    factors : iterable of (tuple of k ints, ndarray (K, L_1, ..., L_k))
+        Terms of the energy with all levels, as of `Layout.factors`.
+
+    Returns
+    -------
+    terms : dict of tuple of int to ndarray
+        The same energies but for a constant: a main effect for each predictor, and what terms add beyond those of fewer
+        predictors (Hoeffding's decomposition under equal weights of all levels).
+    constant : ndarray, shape (K,)
+
+    Examples
+    --------
+    >>> terms, constant = zero_sum_factors(
+    ...     [((0,), np.array([[0.0, 1.0]])), ((0, 1), np.array([[[0.0, 0.0], [0.0, 4.0]]]))]
+    ... )
+    >>> terms[0,].tolist(), terms[1,].tolist(), terms[0, 1].tolist(), constant.tolist()
+    ([[-1.5, 1.5]], [[-1.0, 1.0]], [[[1.0, -1.0], [-1.0, 1.0]]], [1.5])
+    """
+    terms: dict[Scope, np.ndarray] = {}
+    constant: np.ndarray | float = 0.0
+    for scope, table in factors:
+        for k in range(len(scope) + 1):
+            for kept in combinations(range(len(scope)), k):
+                gone = tuple(1 + axis for axis in range(len(scope)) if axis not in kept)
+                part = table.mean(axis=gone) if gone else table
+                for axis in range(1, k + 1):
+                    part = part - part.mean(axis=axis, keepdims=True)
+                if kept:
+                    own = tuple(scope[axis] for axis in kept)
+                    terms[own] = terms[own] + part if own in terms else part
+                else:
+                    constant = constant + part
+    order = sorted(terms, key=lambda own: (len(own), own))
+    return {own: terms[own] for own in order}, np.asarray(constant)
+
+
+def contributions(terms: Factors, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
+    """Return what each term adds to the scores of encoded rows, shape (n, K, T); zero where a member is missing."""
+    K = len(next(iter(terms.values()))) if terms else 1
+    check_memory(
+        8.0 * len(codes) * K * len(terms), f"Explaining {len(codes)} rows by {len(terms)} terms", "Explain fewer rows."
+    )
+    out = np.zeros((len(codes), K, len(terms)))
+    for t, (scope, table) in enumerate(terms.items()):
+        where: Any = (slice(None), *(codes[:, i].astype(np.intp) for i in scope))
+        out[:, :, t] = table[where].T
+        if missing is not None:
+            out[missing[:, list(scope)].any(axis=1), :, t] = 0.0
+    return out

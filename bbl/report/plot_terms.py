@@ -1,0 +1,134 @@
+"""The figure of one term of three predictors or more: small multiples of heat maps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bbl.design.labels import Labels
+from bbl.errors import DataError
+from bbl.model.parameters import Parameters
+from bbl.model.ranking import interaction_strength
+from bbl.report.canvas import (
+    TITLE,
+    axes_inches,
+    colour_bar,
+    diverging,
+    fit_names,
+    fitted,
+    given_axes,
+    group_numbers,
+    mark_negative,
+    overflow,
+    title_inches,
+)
+from bbl.report.format import label_text
+from bbl.report.grid import MOST_PANELS, Grid, balanced, placed, shown_note
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["plot_term", "strongest_term"]
+
+CELL, LEAST, MOST = 0.32, 1.0, 3.2  # inches of a cell, and of a panel's side
+
+
+def strongest_term(parameters: Parameters) -> tuple[int, ...]:
+    """Return the predictors of the strongest term of the highest order that a model has: what `plot_term` shows first.
+
+    Raises
+    ------
+    DataError
+        If the model has no term of three predictors or more.
+    """
+    layout = parameters.layout
+    if layout.order <= 2:
+        raise DataError("The model has no terms of three predictors or more; plot() draws fields and pairs.")
+    first = sum(map(len, layout.terms[:-1]))
+    strength = np.array([interaction_strength(layout, row)[first:] for row in parameters.shift]).max(axis=0)
+    return tuple(layout.terms[-1][int(strength.argmax())].tolist())
+
+
+def plot_term(
+    labels: Labels, parameters: Parameters, term: Sequence[int], groups: Sequence | None = None, axes: Any = None
+) -> list[Axes]:
+    """Draw the couplings of a term of three predictors or more, a map for each joint level of all after the second.
+
+    Parameters
+    ----------
+    labels : Labels
+    parameters : Parameters
+        Drawn less the pooled ones, or as they are without a pooled fit.
+    term : sequence of int
+        Numbers of the predictors: levels of the first stand below each other, those of the second side by side.
+    groups : sequence, optional
+        Which groups; all by default.
+    axes : sequence of matplotlib Axes, optional
+        One for each group and joint level; a new figure, of up to 24 maps, by default.
+
+    Returns
+    -------
+    list of matplotlib Axes
+        Group by group.
+
+    Raises
+    ------
+    OptionError
+        If a group is unknown, or `axes` has the wrong length.
+    """
+    shown = group_numbers(labels, groups)
+    layout, d = parameters.layout, "" if parameters.pooled is None else r"\Delta "
+    rows, columns, *others = ([label_text(x) for x in labels.levels[i][1:]] for i in term)
+    table = layout.table(parameters.shift[shown], *term)
+    table = table.reshape(*table.shape[:3], -1)  # groups, rows, columns, joint levels of the others
+    named = [[f"{label_text(labels.names[i])} = {x}" for x in own] for i, own in zip(term[2:], others, strict=True)]
+    joint = [" ".join(own) for own in product(*named)]
+    heads = [(f"{labels.response} = {label_text(labels.groups[g])}", own) for g in shown for own in joint]
+    maps = np.moveaxis(table, -1, 1).reshape(-1, len(rows), len(columns))
+    n = len(maps) if axes is not None else min(len(maps), MOST_PANELS)
+    bar = None
+    if axes is None:
+        drawn, bar = _new_axes(heads[:n], rows, columns, len(joint))
+        shown_note(drawn[0], n, len(maps), "maps")
+    else:
+        drawn = given_axes(axes, n)
+    colours = diverging(maps[:n])
+    width, height = axes_inches(drawn[0])
+    below = fit_names(columns, np.arange(len(columns)), width / max(len(columns), 1), 1.2)
+    beside = fit_names(rows, np.arange(len(rows)), height / max(len(rows), 1), 1.2, True)
+    texts = _headings(heads[:n], width)
+    for k, ax in enumerate(drawn):
+        image = ax.imshow(maps[k], interpolation="nearest", aspect="auto", **colours)
+        ax.set_title(texts[k], fontsize=TITLE)
+        ax.tick_params(length=0)
+        below.put(ax.xaxis)
+        beside.put(ax.yaxis)
+        if ax.xaxis.get_tick_params()["labelbottom"]:
+            ax.set_xlabel(fitted([labels.names[term[1]]], width, TITLE)[0])
+        if ax.yaxis.get_tick_params()["labelleft"]:
+            ax.set_ylabel(fitted([labels.names[term[0]]], height, TITLE)[0])
+        mark_negative(ax, maps[k], colours["vmax"])
+    colour_bar(image, bar, drawn, f"Coupling ${d}J$", overflow(maps[:n], colours["vmax"]))
+    return drawn
+
+
+def _headings(heads: list[tuple[str, str]], width: float) -> list[str]:
+    """Return the titles of maps: the group, and below it the levels of the other predictors."""
+    lines = [fitted(side, width + 0.2, TITLE, 2) for side in zip(*heads, strict=True)]
+    return [f"{group}\n{levels}" for group, levels in zip(*lines, strict=True)]
+
+
+def _new_axes(heads: list[tuple[str, str]], rows: list[str], columns: list[str], each: int) -> tuple[list[Axes], Axes]:
+    """Return axes of a new figure for maps, `each` of them of one group, and axes for its colour bar."""
+    width = float(np.clip(CELL * len(columns), LEAST + 0.4, MOST))
+    height = float(np.clip(CELL * len(rows), LEAST, MOST))
+    across = each if each * (width + 0.3) < 12 else balanced(len(heads), width + 0.3)
+    below = fit_names(columns, np.arange(len(columns)), width / max(len(columns), 1), 1.2)
+    beside = fit_names(rows, np.arange(len(rows)), height / max(len(rows), 1), 1.2, True)
+    head = 0.2 + title_inches(_headings(heads, width))
+    grid = Grid(len(heads), across, width, height, 0.55 + beside.depth, head, 0.5 + below.depth, 0.3, 1.0)
+    figure = grid.figure()
+    return grid.axes(figure), placed(figure, grid.size[0] - 0.85, head, 0.14, float(np.clip(height, 1.0, 4.0)))

@@ -1,0 +1,91 @@
+"""Waterfall: how terms add up from a baseline to the log-odds of a row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from bbl.report.canvas import COLOURS, LARGEST, LINE, TITLE, axes_inches, fit_names, fitted, plain_numbers
+from bbl.report.grid import placed
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["plot_waterfall"]
+
+WIDTH, NAMES, GAP = 4.6, 3.2, 1.7 * LINE * LARGEST / 72
+
+
+def plot_waterfall(
+    names: Sequence[str], values: np.ndarray, *, title: str = "Log-odds", top: int = 12, ax: Axes | None = None
+) -> Axes:
+    """Draw contributions as bars that follow each other, the largest first, from the baseline to the sum.
+
+    Parameters
+    ----------
+    names : sequence of n str
+        The first is the baseline's.
+    values : ndarray, shape (n,)
+    title : str, default "Log-odds"
+        Below the axis.
+    top : int, default 12
+        Contributions that have a bar of their own; the others share one.
+    ax : matplotlib Axes, optional
+
+    Returns
+    -------
+    matplotlib Axes
+    """
+    names, values = list(names), np.asarray(values, dtype=float)
+    order = 1 + np.argsort(-np.abs(values[1:]), kind="stable")
+    shown, rest = order[:top], order[top:]
+    labels = [names[0], *(names[k] for k in shown)]
+    steps = [values[0], *values[shown]]
+    if len(rest):
+        labels.append(f"{len(rest)} others")
+        steps.append(values[rest].sum())
+    labels.append("sum")
+    ends = np.cumsum(steps)
+    starts = np.append(0.0, ends[:-1])
+    at = np.arange(len(labels), dtype=float)
+    if ax is None:
+        ax = _new_axes(labels, at)
+    else:
+        fit_names(labels, at, axes_inches(ax)[1] / len(labels), 1.4, upright=True).put(ax.yaxis)
+    left, width = np.append(starts, 0.0), np.append(steps, ends[-1])
+    for k, (start, step) in enumerate(zip(left, width, strict=True)):
+        colour = "0.6" if k in (0, len(labels) - 1) else COLOURS[4 if step > 0 else 0]
+        ax.barh(k, step, left=start, height=0.65, color=colour, zorder=2)
+        side = 4 if step >= 0 else -4
+        ax.annotate(
+            f"{step:+.2f}",
+            (start + step, k),
+            xytext=(side, 0),
+            textcoords="offset points",
+            ha="left" if step >= 0 else "right",
+            va="center",
+            fontsize=8,
+        )
+    ax.vlines(ends, at[:-1] - 0.33, at[:-1] + 1.33, color="0.6", linewidth=0.8, zorder=1)
+    ax.axvline(0.0, color="0.5", linewidth=1, zorder=1)
+    low, high = min(0.0, ends.min()), max(0.0, ends.max())
+    margin = 0.16 * ((high - low) or 1.0)
+    ax.set(ylim=(len(labels) - 0.5, -0.5), xlim=(low - margin, high + margin))
+    ax.set_xlabel(fitted([title], axes_inches(ax)[0], TITLE, 2)[0])
+    ax.spines[["top", "right", "left"]].set_visible(False)
+    ax.tick_params(axis="y", length=0)
+    plain_numbers(ax)
+    return ax
+
+
+def _new_axes(labels: Sequence[str], at: np.ndarray) -> Axes:
+    import matplotlib.pyplot as plt
+
+    found = fit_names(labels, at, GAP, NAMES, upright=True)
+    height, left = len(labels) * GAP, found.depth + 0.3
+    figure = plt.figure(figsize=(left + WIDTH + 0.2, 0.15 + height + 0.75))
+    ax = placed(figure, left, 0.15, WIDTH, height)
+    found.put(ax.yaxis)
+    return ax

@@ -1,0 +1,197 @@
+"""Explanation: why a row is predicted as it is; Importance: what predictions owe to each predictor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bbl.checks import integer, near_match
+from bbl.design.labels import Labels
+from bbl.errors import OptionError
+from bbl.model.attribution import Factors, contributions
+from bbl.report.plot_coefficients import plot_coefficients
+from bbl.report.plot_waterfall import plot_waterfall
+from bbl.report.text import label_text, table_text
+
+__all__ = ["Attribution", "Explanation", "Importance", "explained", "importance_of"]
+
+BASELINE, SUMMED = "(baseline)", "(summed out)"
+
+
+@dataclass(frozen=True)
+class Attribution:
+    """What a fitted classifier's scores are sums of.
+
+    Attributes
+    ----------
+    names : list of str
+        Of the terms.
+    terms : Factors
+        Their tables.
+    constant : ndarray, shape (K,)
+        What all rows have in common.
+    """
+
+    names: list[str]
+    terms: Factors
+    constant: np.ndarray
+
+
+@dataclass(frozen=True, repr=False)
+class Explanation:
+    """Why rows are predicted as they are; made by ``fit.explain()``.
+
+    Attributes
+    ----------
+    frame : DataFrame
+        One row for each that was explained: ``group`` and ``against``, the groups whose log-odds are explained; then
+        ``(baseline)``, the contribution of each term, ``(summed out)`` if something is missing in some row, and
+        ``log_odds``, their sum.
+    values : DataFrame
+        The rows' values of the predictors, as text.
+    """
+
+    frame: pd.DataFrame
+    values: pd.DataFrame
+
+    def row(self, row: int = 0) -> pd.Series:
+        """Return the contributions to the log-odds of one row, by position, the largest first."""
+        found, names = self._row(row)
+        order = np.argsort(-np.abs(found), kind="stable")
+        return pd.Series(found[order], index=[names[k] for k in order], name="contribution")
+
+    def _row(self, row: int) -> tuple[np.ndarray, list[str]]:
+        integer("row", row, 0, len(self.frame) - 1)
+        part = self.frame.iloc[row, 2:-1]
+        own = self.values.iloc[row]
+        names = []
+        for term in part.index:
+            inside = str(term).split(" | ")[0].split(":")
+            known = all(name in own.index for name in inside)
+            names.append(", ".join(f"{name}={own[name]}" for name in inside) if known else str(term))
+        return part.to_numpy(float), names
+
+    def _groups(self, row: int) -> tuple[str, str]:
+        return label_text(self.frame.iloc[:, 0].tolist()[row]), label_text(self.frame.iloc[:, 1].tolist()[row])
+
+    def plot(self, row: int = 0, top: int = 12, ax=None):
+        """Draw how the contributions add up to the log-odds of one row; return the Axes.
+
+        Parameters
+        ----------
+        row : int, default 0
+            Position of the row.
+        top : int, default 12
+            Contributions that have a bar of their own.
+        ax : matplotlib Axes, optional
+        """
+        found, names = self._row(row)
+        one, other = self._groups(row)
+        title = f"Log-odds of {one} against {other}"
+        return plot_waterfall(names, found, title=title, top=integer("top", top, 1), ax=ax)
+
+    def __repr__(self) -> str:
+        parts = []
+        for k in range(min(3, len(self.frame))):
+            one, other = self._groups(k)
+            own = self.row(k)
+            table = pd.DataFrame({"contribution": [*own.head(10), self.frame.iloc[k]["log_odds"]]})
+            table.index = pd.Index(
+                [*own.index[:10], "sum" if len(own) <= 10 else f"sum of all {len(own)}"], dtype=object
+            )
+            name = label_text(self.frame.index[k])
+            parts.append(f"Row {name}: log-odds of {one} against {other}\n{table_text(table.round(4), left=False)}")
+        more = len(self.frame) - len(parts)
+        return "\n\n".join([*parts, *([f"... ({more} more rows; .frame has all)"] if more > 0 else [])])
+
+
+def explained(
+    labels: Labels,
+    found: Attribution,
+    codes: np.ndarray,
+    missing: np.ndarray | None,
+    scores: np.ndarray,
+    index: pd.Index,
+    of: Any = None,
+) -> Explanation:
+    """Return the explanation of class scores (n, K); `of` as in ``fit.explain``."""
+    n, K = scores.shape
+    groups = labels.groups
+    if of is None:
+        order = np.argsort(-scores, axis=1, kind="stable")
+        one, other = (np.full(n, 1), np.full(n, 0)) if K == 2 else (order[:, 0], order[:, 1])
+    else:
+        if not isinstance(of, tuple) or len(of) != 2 or of[0] == of[1]:
+            raise OptionError(f"of must be a pair of different groups; got {of!r}.", argument="of")
+        for g in of:
+            if g not in groups:
+                raise OptionError(
+                    f"{g!r} is no group{near_match(g, groups)}; groups are {list(groups)}.", argument="of"
+                )
+        one, other = (np.full(n, groups.index(g)) for g in of)
+    at = np.arange(n)
+    parts = contributions(found.terms, codes, missing)
+    table = parts[at, one] - parts[at, other]
+    total = scores[at, one] - scores[at, other]
+    baseline = found.constant[one] - found.constant[other]
+    columns = {"group": [groups[k] for k in one], "against": [groups[k] for k in other], BASELINE: baseline}
+    frame = pd.DataFrame(columns, index=index)
+    frame = pd.concat([frame, pd.DataFrame(table, index=index, columns=found.names)], axis=1)
+    if missing is not None and missing.any():
+        frame[SUMMED] = np.where(missing.any(axis=1), total - baseline - table.sum(axis=1), 0.0)
+    frame["log_odds"] = total
+    texts = {}
+    for i, (name, levels) in enumerate(zip(labels.names, labels.levels, strict=True)):
+        own = np.array([label_text(x) for x in levels], dtype=object)[codes[:, i].astype(np.intp)]
+        texts[label_text(name)] = own if missing is None else np.where(missing[:, i], "?", own)
+    return Explanation(frame, pd.DataFrame(texts, index=index))
+
+
+@dataclass(frozen=True, repr=False)
+class Importance:
+    """What predictions owe to each predictor; made by ``fit.importance()``.
+
+    Attributes
+    ----------
+    frame : DataFrame
+        One row per predictor, the most important first: ``importance``, the mean increase of a row's log-loss where the
+        predictor is unknown and summed out; ``se``, its standard error over rows.
+    loss : float
+        Log-loss with all predictors.
+    what : str
+        Which rows they are.
+    """
+
+    frame: pd.DataFrame
+    loss: float
+    what: str
+
+    def plot(self, top: int = 40, ax=None):
+        """Draw the importances with two standard errors to each side; return the Axes."""
+        part = self.frame.head(integer("top", top, 1))
+        value, half = part["importance"].to_numpy(float), 2.0 * part["se"].to_numpy(float)
+        numbers = (value[None], (value - half)[None], (value + half)[None])
+        return plot_coefficients(list(part.index), [""], *numbers, title="Increase of the log-loss", ax=ax)
+
+    def __repr__(self) -> str:
+        head = f"Log-loss of the {self.what}: {self.loss:.4g}; where a predictor is summed out it rises by"
+        more = len(self.frame) - 20
+        return "\n".join(
+            [head, table_text(self.frame.head(20).round(5)), *([f"... ({more} more predictors)"] if more > 0 else [])]
+        )
+
+
+def importance_of(labels: Labels, losses: np.ndarray, weights: np.ndarray, what: str) -> Importance:
+    """Return the importances from losses (1 + m, n) with all predictors and without each, and weights (n,)."""
+    total = weights.sum()
+    rise = losses[1:] - losses[0]
+    mean = rise @ weights / total
+    spread = ((rise - mean[:, None]) ** 2) @ weights
+    error = np.sqrt(spread / np.maximum(total - 1.0, 1.0) / total)
+    index = pd.Index([label_text(name) for name in labels.names], dtype=object)
+    frame = pd.DataFrame({"importance": mean, "se": error}, index=index)
+    frame = frame.sort_values("importance", ascending=False, kind="stable")
+    return Importance(frame, float(losses[0] @ weights / total), what)

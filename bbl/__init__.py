@@ -6,6 +6,7 @@
 import bbl.datasets as datasets
 import bbl.errors as errors
 import bbl.networks as networks
+from bbl.api.average import average
 from bbl.api.bicluster import bicluster
 from bbl.api.compare import anova, etable
 from bbl.api.enrichment import enrichment
@@ -19,6 +20,7 @@ from bbl.engines import Conditional, MeanField, NaiveBayes, Posterior, PseudoLik
 from bbl.errors import BBLError, ConvergenceWarning, DataWarning
 from bbl.report.plot import plot_comparison
 from bbl.results import (
+    AverageResults,
     BBLResults,
     BiclusterResults,
     CVResults,
@@ -32,6 +34,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "BBLError",
+    "AverageResults",
     "BBLResults",
     "BiclusterResults",
     "CVResults",
@@ -47,6 +50,7 @@ __all__ = [
     "PseudoLikelihood",
     "SampleResults",
     "anova",
+    "average",
     "bbl",
     "bicluster",
     "crossVal",

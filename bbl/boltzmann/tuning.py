@@ -80,6 +80,7 @@ def tune(
     workers: int,
     rng: np.random.Generator,
     progress: Callable | None = None,
+    folds: Folds | None = None,
 ) -> Tuning:
     """Choose the engine's tuned option and fit the calibration on the out-of-fold scores of shuffled folds.
 
@@ -90,8 +91,10 @@ def tune(
         Of one group without classes it is the log pseudo-likelihood of rows that counts.
     calibrate : {"none", "offset", "temperature"}
         Scores are calibrated before they are compared, each fold by the others.
+    folds : Folds, optional
+        In place of shuffled ones of its own.
     """
-    folds = shuffled_folds(sample, NFOLD, rng)
+    folds = shuffled_folds(sample, NFOLD, rng) if folds is None else folds
     told: dict[str, Any] = {"calibrate": calibrate, "log_z": log_z, "workers": workers, "rng": rng}
     variants, found = engine.variants(), []
     for own in variants:
@@ -125,9 +128,9 @@ def _tune_one(
 
     if tuned is not None and values is not None and engine.stepwise:
         fitted = engine.layout(sample, layout)
-        trails: list[list[dict]] = [[{} for _ in labels.groups] for _ in range(NFOLD)]
+        trails: list[list[dict]] = [[{} for _ in labels.groups] for _ in range(len(folds))]
         check_memory(
-            8.0 * fitted.D * (1 + fitted.D) * len(labels.groups) * NFOLD * len(values),
+            8.0 * fitted.D * (1 + fitted.D) * len(labels.groups) * len(folds) * len(values),
             f"Choosing {tuned.option} for {len(labels.groups)} groups with {fitted.D} non-reference levels",
             f"Give a number for {tuned.option}, or use fewer predictors.",
         )

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import bbl
+from bbl.api.average import AUTO
 from bbl.boltzmann.tuning import RULES
 from bbl.cli.tables import MISSING_TEXTS, TYPES
 from bbl.design.design import MISSING
@@ -98,7 +99,9 @@ def _prediction_options(group: argparse._ArgumentGroup) -> None:
 def _model_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("model")
     group.add_argument("--weights", metavar="COL", help="column of frequencies")
-    group.add_argument("--method", choices=tuple(ENGINES), default="pseudo", help="default: pseudo")
+    group.add_argument(
+        "--method", choices=(*ENGINES, AUTO), default="pseudo", help="default: pseudo; auto is an average"
+    )
     group.add_argument(
         "--lambda", dest="lambda_", type=numbers, metavar="X", help="penalty of couplings (pseudo); or cv, cv-1se"
     )

@@ -14,9 +14,10 @@ from bbl.api.fit import bbl, crossVal
 from bbl.api.load import load
 from bbl.api.onegroup import mlestimate
 from bbl.api.scores import log_scores
+from bbl.api.shooter import shooter
 from bbl.api.simulate import mcSample, randompar, randomsamp, sample_xi
 from bbl.design.readers import freq2raw, readFasta, removeConst
-from bbl.engines import Conditional, MeanField, NaiveBayes, Posterior, PseudoLikelihood
+from bbl.engines import Conditional, HighOrder, MeanField, NaiveBayes, Posterior, PseudoLikelihood
 from bbl.errors import BBLError, ConvergenceWarning, DataWarning
 from bbl.report.plot import plot_comparison
 from bbl.results import (
@@ -29,6 +30,7 @@ from bbl.results import (
     MLEstimate,
     SampleResults,
 )
+from bbl.results.shooter import ShooterResults
 
 __version__ = "0.1.0"
 
@@ -42,6 +44,7 @@ __all__ = [
     "DataWarning",
     "DensityResults",
     "GroupParameters",
+    "HighOrder",
     "MLEstimate",
     "Conditional",
     "MeanField",
@@ -49,6 +52,7 @@ __all__ = [
     "Posterior",
     "PseudoLikelihood",
     "SampleResults",
+    "ShooterResults",
     "anova",
     "average",
     "bbl",
@@ -70,4 +74,5 @@ __all__ = [
     "readFasta",
     "removeConst",
     "sample_xi",
+    "shooter",
 ]

@@ -13,8 +13,8 @@
 # %% [markdown]
 # # Titanic: estimates, intervals and posteriors side by side
 #
-# The passengers of the Titanic, by every method of the package: what each says of the interactions of class, sex and age
-# among those who survived and those who did not, and how sure it is.
+# The passengers of the Titanic, by every method of the package: what each says of the interactions of class, sex and
+# age among those who survived and those who did not, and how sure it is.
 
 # %%
 import matplotlib.pyplot as plt
@@ -31,9 +31,9 @@ FORMULA = "Survived ~ Class * Sex + Sex * Age"
 # ## Fits
 #
 # Pseudo-likelihood has sandwich standard errors, mean field has none. The posterior comes three ways: with the true
-# likelihood (there are 16 states, so that ln Z is a sum), by the exchange algorithm, which never computes ln Z, and with
-# the pseudo-likelihood in its place, adjusted and not. The last fit has a horseshoe prior, which draws to zero what the
-# rows do not ask for.
+# likelihood (there are 16 states, so that ln Z is a sum), by the exchange algorithm, which never computes ln Z, and
+# with the pseudo-likelihood in its place, adjusted and not. The last fit has a horseshoe prior, which draws to zero
+# what the rows do not ask for.
 
 # %%
 common = {"testNull": False, "verbose": 0, "seed": 1}
@@ -54,8 +54,9 @@ print(exact.posterior.summary().drop(columns=["mcse", "ess_tail"]).round(3).to_s
 # %% [markdown]
 # ## Estimates and intervals
 #
-# Couplings of the survivors, with 95 % intervals: those of pseudo-likelihood by the sandwich, those of posteriors from the
-# draws. Without the adjustment, the intervals of the pseudo-posterior are too narrow: it counts each coupling twice.
+# Couplings of the survivors, with 95 % intervals: those of pseudo-likelihood by the sandwich, those of posteriors
+# from the draws. Without the adjustment, the intervals of the pseudo-posterior are too narrow: it counts each
+# coupling twice.
 
 
 # %%
@@ -90,8 +91,9 @@ ax.legend(frameon=False, fontsize="small", loc="upper left", bbox_to_anchor=(1, 
 plt.show()
 
 # %% [markdown]
-# No child of the crew was on board, and hardly any woman of the crew: what the rows say little of, the prior bounds. Among
-# those who died, four women of the first class make the couplings of class and sex uncertain, and their posterior skewed.
+# No child of the crew was on board, and hardly any woman of the crew: what the rows say little of, the prior bounds.
+# Among those who died, four women of the first class make the couplings of class and sex uncertain, and their
+# posterior skewed.
 
 # %%
 exact.posterior.plot("forest")
@@ -113,8 +115,8 @@ plt.show()
 # %% [markdown]
 # ## Predictions
 #
-# Probabilities are averaged over draws; with 2,201 passengers that differs little from plugging in the mean. Where rows are
-# few it matters: with one passenger in twenty, averaged probabilities are less sure of themselves.
+# Probabilities are averaged over draws; with 2,201 passengers that differs little from plugging in the mean. Where
+# rows are few it matters: with one passenger in twenty, averaged probabilities are less sure of themselves.
 
 # %%
 frame = titanic.drop_duplicates(["Class", "Sex", "Age"])[["Class", "Sex", "Age"]]

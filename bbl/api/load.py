@@ -10,12 +10,14 @@ from bbl.results import BBLResults, DensityResults
 from bbl.results.average import AverageResults
 from bbl.results.blocks import BiclusterResults
 from bbl.results.network import NetworkResults
+from bbl.results.shooter import ShooterResults
 from bbl.storage import read_any
 
 __all__ = ["load"]
 
 KINDS: dict[str, Any] = {
-    kind.kind: kind for kind in (BBLResults, DensityResults, NetworkResults, BiclusterResults, AverageResults)
+    kind.kind: kind
+    for kind in (BBLResults, DensityResults, NetworkResults, ShooterResults, BiclusterResults, AverageResults)
 }
 
 

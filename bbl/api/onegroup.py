@@ -81,6 +81,12 @@ def mlestimate(
     """
     choice("log_z", log_z, LOG_Z)
     engine = make_engine(method, options, arguments(mlestimate))
+    if engine.chooses:
+        raise OptionError(
+            f"method={engine.name!r} chooses its terms, which h and J of pairs do not hold; fit a formula without a "
+            f"response, bbl('~ .', data, method={engine.name!r}).",
+            argument="method",
+        )
     _check_labels(xi, qJ, L)
     choice("missing", missing, MISSING)
     sample, n_levels = _coded_sample(xi, weights, L, missing, engine.weights == "counts")

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bbl.boltzmann.chosen import log_z_of_chosen, united
 from bbl.boltzmann.joint import joint_path
 from bbl.boltzmann.predictive import Predictive, predictive
 from bbl.design.labels import Labels
@@ -142,6 +143,12 @@ class Estimate:
         return total / float(weights.sum())
 
     @property
+    def n_parameters(self) -> int:
+        """Number of free parameters of all groups: those of terms that a group has not are none."""
+        K, size = self.parameters.theta.shape
+        return sum(int(fit.state["free"].sum()) if "free" in fit.state else size for fit in self.fits[:K])
+
+    @property
     def converged(self) -> bool:
         """Whether every predictor of every group reached its optimum."""
         return all(fit.converged.all() for fit in self.fits)
@@ -271,10 +278,12 @@ def estimate_path(
     if engine.joint:
         return _estimate_jointly(sample, layout, K, engine, values, log_z, workers, rng, progress)
     wide = engine.widened(layout)
-    kind = resolve_log_z(log_z, wide, engine.log_z)
+    # of terms that are yet to be chosen, ln Z comes later
+    kind = "exact" if engine.chooses else resolve_log_z(log_z, wide, engine.log_z)
     check_annealing(kind, layout, K * (1 if values is None else len(values)), workers)
     order = exact_order(layout) if kind == "exact" else []  # raises where it costs too much, before anything is fitted
     groups = [sample.group(y) for y in range(K)]
+    pooled = pooled and not engine.chooses  # what all rows share has terms of its own
     parts = groups + ([sample.pooled] if pooled else [])
     for y, part in enumerate(parts):
         group, names = (f"group {y}", range(layout.m)) if labels is None else (_group_text(labels, y), labels.names)
@@ -298,6 +307,13 @@ def estimate_path(
     out = []
     for v in range(len(runs[0])):
         fits = [run[v][0] for run in runs]
+        if engine.chooses:
+            ln_z, kind, error = log_z_of_chosen(fits, layout, groups, engine, log_z, rngs, workers)
+            whole, fits = united(layout, fits)
+            lkh = float(sum(t * fit.lkh for t, fit in zip(totals, fits, strict=True) if t))
+            parameters = Parameters(whole, np.array([fit.theta for fit in fits]))
+            out.append(Estimate(parameters, ln_z, kind, totals / totals.sum(), lkh, tuple(fits), error))
+            continue
         theta = np.array([fit.theta for fit in fits[:K]])
         ln_z = log_sum(layout.factors(theta), order) if kind == "exact" else np.array([run[v][1] for run in runs[:K]])
         lkh = float(sum(t * fit.lkh for t, fit in zip(totals, fits[:K], strict=True)))

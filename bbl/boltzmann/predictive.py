@@ -62,7 +62,7 @@ class Predictive:
     def energy(self, shift: np.ndarray) -> Callable[[np.ndarray, np.ndarray | None], np.ndarray]:
         """Return energies (n, K) that go with ln Z `shift`, as a function of codes and what is unknown.
 
-        Less the `shift` (K,) of its group, an energy is the logarithm of the mean over the draws of a row's probability.
+        Less the `shift` (K,) of its group, an energy is the logarithm of a row's mean probability over the draws.
         """
 
         def averaged(codes: np.ndarray, unknown: np.ndarray | None = None) -> np.ndarray:

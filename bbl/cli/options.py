@@ -146,7 +146,7 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("formula", nargs="?", metavar="FORMULA", help="'y ~ .^2' or 'y ~ a * b + c'")
+    parser.add_argument("formula", nargs="?", metavar="FORMULA", help="'y ~ .^2', 'y ~ .^3' or 'y ~ a * b + c'")
     parser.add_argument("data", nargs="?", type=Path, metavar="DATA", help="table with the columns of the formula")
     parser.add_argument("--version", action="version", version=f"bbl {bbl.__version__}")
 

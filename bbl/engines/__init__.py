@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from bbl.checks import choice, near_match
 from bbl.engines.base import Engine, EngineFit, Equations, Tuned
 from bbl.engines.conditional import Conditional
+from bbl.engines.highorder import HighOrder
 from bbl.engines.meanfield import MeanField
 from bbl.engines.naive import NaiveBayes
 from bbl.engines.posterior import Posterior
@@ -21,6 +22,7 @@ __all__ = [
     "Engine",
     "EngineFit",
     "Equations",
+    "HighOrder",
     "MeanField",
     "NaiveBayes",
     "Posterior",
@@ -31,7 +33,7 @@ __all__ = [
 ]
 
 ENGINES: dict[str, type[Engine]] = {
-    e.name: e for e in (PseudoLikelihood, MeanField, NaiveBayes, Posterior, Conditional)
+    e.name: e for e in (PseudoLikelihood, MeanField, NaiveBayes, Posterior, HighOrder, Conditional)
 }
 
 

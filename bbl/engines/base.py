@@ -68,6 +68,8 @@ class EngineFit:
         Posterior standard deviations of `theta`, which then is the posterior mean.
     draws : ndarray, shape (chains, draws, layout.size), or None
         Draws from the posterior.
+    layout : Layout, or None
+        Where `theta` lies, if the engine chose the terms itself (`Engine.chooses`).
     state : dict of str to ndarray
         What else the engine wants to have again when it is asked about this fit; kept in model files.
     history : dict of str to ndarray
@@ -86,6 +88,7 @@ class EngineFit:
     unbounded: tuple[tuple[int, ...], ...] = ()
     sd: np.ndarray | None = None
     draws: np.ndarray | None = None
+    layout: Layout | None = None
     state: dict[str, np.ndarray] = field(default_factory=dict)
     history: dict[str, np.ndarray] = field(default_factory=dict)
 
@@ -114,6 +117,8 @@ class Tuned:
         Which values make simpler models, which ``"cv-1se"`` prefers.
     logarithmic : bool
         Whether figures show it on a logarithmic scale.
+    rules : tuple of str
+        Words for ways in which the engine chooses it by itself.
     """
 
     option: str
@@ -125,6 +130,7 @@ class Tuned:
     grid: tuple[float, ...]
     simpler: str
     logarithmic: bool = False
+    rules: tuple[str, ...] = ()
 
 
 class Equations(NamedTuple):
@@ -199,6 +205,8 @@ class Engine:
         Whether it solves likelihood equations, so that there are standard errors.
     samples : bool
         Whether `path` draws random numbers and takes its time: then it is handed `rng` and `progress` too.
+    chooses : bool
+        Whether it chooses the terms of each group itself; its fits then have a layout of their own.
     posterior : str
         What its posterior is, in words, where its fits have an `sd`; else empty.
     classifier : dict
@@ -216,6 +224,7 @@ class Engine:
     joint: ClassVar[bool] = False
     solves: ClassVar[bool] = False
     samples: ClassVar[bool] = False
+    chooses: ClassVar[bool] = False
     posterior: ClassVar[str] = ""
     classifier: ClassVar[dict[str, Any]] = {}
 

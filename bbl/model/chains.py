@@ -172,6 +172,11 @@ class Chains:
         for p in self._packs:
             p.best.fill(-np.inf)
 
+    def restart(self, codes: np.ndarray) -> None:
+        """Go on from the states `codes` (n_chains, m), which have to be states of the model."""
+        for p in self._packs:
+            p.codes[:, : p.stop - p.first] = codes[p.first : p.stop].T
+
     def moments(self) -> tuple[np.ndarray, np.ndarray]:
         """Return what the current states hold, as sums of whole numbers: exact, in whatever order.
 

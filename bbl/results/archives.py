@@ -31,6 +31,8 @@ __all__ = ["ROWS", "pack", "pack_priors", "pack_rows", "unpack", "unpack_priors"
 
 ROWS = ("codes", "weights", "y", "missing")  # arrays of training rows
 
+CHOSEN = ("free", "votes", "nodes")  # what engines that choose terms keep of each group
+
 KIND_OF = {"f": "float", "i": "int", "u": "int", "b": "bool"}
 
 
@@ -66,6 +68,8 @@ def pack(fit: Any, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
     }
     if parameters.pooled is not None:
         arrays["pooled"] = parameters.pooled
+    if engine.chooses:
+        arrays |= {name: np.array([f.state[name] for f in estimate.fits]) for name in CHOSEN}
     if estimate.calibration is not None:
         arrays["calibration"] = np.append(estimate.calibration.offset, estimate.calibration.temperature)
     arrays |= pack_draws(estimate.fits, estimate.predictive)
@@ -245,6 +249,9 @@ def _check_arrays(layout: Layout, wide: Layout, K: int, arrays: dict[str, np.nda
         "log_likelihood": ("f", 1),
         "counts": ("f", K, int(layout.n_levels.sum())),
         "calibration": ("f", K + 1),
+        "free": ("b", K, layout.size),
+        "votes": ("f", K, layout.size),
+        "nodes": ("f", K, max(layout.order, 2), layout.size),
         **draw_shapes(layout, wide, K, fits, arrays),
     }
     for name, array in arrays.items():
@@ -267,6 +274,10 @@ def _check_arrays(layout: Layout, wide: Layout, K: int, arrays: dict[str, np.nda
             raise ValueError(f"{name!r} holds what cannot have been saved")
 
 
+def _spread(drawn: np.ndarray | None) -> np.ndarray | None:
+    return None if drawn is None else drawn.std(axis=(0, 1), ddof=1)
+
+
 def _layout(design: Design, arrays: dict[str, np.ndarray]) -> Layout:
     """Return the layout of the terms that were saved, having refused numbers that are no predictors."""
     terms, k = [arrays["pairs"]], 3
@@ -281,10 +292,6 @@ def _layout(design: Design, arrays: dict[str, np.ndarray]) -> Layout:
     return Layout(design.n_levels, terms)
 
 
-def _spread(drawn: np.ndarray | None) -> np.ndarray | None:
-    return None if drawn is None else drawn.std(axis=(0, 1), ddof=1)
-
-
 def unpack(meta: dict, arrays: dict[str, np.ndarray], classes: bool = True) -> dict[str, Any]:
     """Return what `pack` stored as the arguments that the class of results takes, which has `classes` or has not."""
     design = Design.from_dict(meta["design"])
@@ -296,15 +303,19 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray], classes: bool = True) -> d
     _check_meta(meta)
     _check_arrays(layout, engine.widened(layout), len(design.response.levels), arrays)
     theta = arrays["theta"]
+    if engine.chooses and not all(name in arrays for name in CHOSEN):
+        raise ValueError("it does not say which terms its groups have")
+    states = [{name: arrays[name][k] for name in CHOSEN if name in arrays} for k in range(len(arrays["lkh"]) - 1)]
     fits = tuple(
-        EngineFit(t, float(lkh), grad_norm=norm, n_iter=n, converged=ok, sd=_spread(drawn), draws=drawn)
-        for t, lkh, norm, n, ok, drawn in zip(
+        EngineFit(t, float(lkh), grad_norm=norm, n_iter=n, converged=ok, sd=_spread(drawn), draws=drawn, state=state)
+        for t, lkh, norm, n, ok, drawn, state in zip(
             [*theta, *([arrays["pooled"]] if "pooled" in arrays else [])],
             arrays["lkh"][1:],
             arrays["grad_norm"],
             arrays["n_iter"],
             arrays["converged"],
             unpack_draws(arrays, len(arrays["converged"])),
+            states,
             strict=True,
         )
     )

@@ -19,6 +19,7 @@ from bbl.parallel import n_workers, progress_bar
 from bbl.report import text
 from bbl.report.summary import Section, Summary, density_summary
 from bbl.report.tables import category_frame, filled_frame, level_columns
+from bbl.report.terms import order_counts, term_frame
 from bbl.results.archives import pack, unpack
 from bbl.results.figures import Figures
 from bbl.results.posterior import PosteriorDraws
@@ -74,6 +75,31 @@ class DensityResults(Figures):
     def unpack(cls, meta: dict, arrays: dict[str, np.ndarray]) -> DensityResults:
         """Return the model of `pack`."""
         return cls(**unpack(meta, arrays, cls.kind == "bbl"))
+
+    @property
+    def terms(self) -> pd.DataFrame:
+        """The terms of each group: ``order``, ``predictors``, ``levels``, ``weight`` and ``strength``.
+
+        One row for each parameter, those of the strongest term (Frobenius norm in the zero-sum gauge) first, single
+        predictors last. With ``method="shbm"`` there are ``votes``, the number of predictors whose regression chose the
+        term, and ``node_weights``, what each of its predictors says of the weight (missing where it did not choose it).
+        """
+        chosen = None
+        if self.engine.chooses:
+            fits = self.estimate.fits
+            chosen = {name: np.array([fit.state[name] for fit in fits]) for name in ("votes", "nodes")}
+        return term_frame(self.labels, self.params.layout, self.params.theta, self._free, chosen)
+
+    @property
+    def order_counts(self) -> pd.DataFrame:
+        """Number of terms of each order in each group."""
+        return order_counts(self.labels, self.params.layout, self._free)
+
+    @property
+    def _free(self) -> np.ndarray:
+        """Which parameters each group has, shape (K, size)."""
+        own, every = self.estimate.fits[: len(self.params.theta)], np.ones(self.params.layout.size, dtype=bool)
+        return np.array([fit.state.get("free", every) for fit in own])
 
     def score_samples(self, newdata: Any = None, unseen: str = "raise") -> pd.Series:
         """Return the log-probability of each row.

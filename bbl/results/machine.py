@@ -66,7 +66,7 @@ class MachineResults(ModelResults):
 
     @property
     def df(self) -> int:
-        """Number of parameters of one group (eq. 7, for the pairs of the model)."""
+        """Number of parameters of one group (eq. 7, for the terms of the model; of all groups, if they differ)."""
         return self.params.layout.size
 
     @property
@@ -144,7 +144,7 @@ class MachineResults(ModelResults):
     @property
     def n_parameters(self) -> int:
         """Number of parameters of all groups."""
-        return self.df * len(self.labels.groups)
+        return self.estimate.n_parameters
 
     def coef(self) -> Coefficients:
         """Return the coefficients: ``.h[group][predictor]``, ``.J[group][a, b]``, ``.h0``, ``.J0``, ``.to_frame()``."""

@@ -159,6 +159,12 @@ class Uncertainty(MachineResults):
         self.engine.check_density("The parametric bootstrap")
         real("level", level, 0.0, 1.0, open_low=True)
         args = (integer("nboot", nboot, 2), generator(seed), n_workers(n_jobs))
+        if self.engine.chooses:
+            raise OptionError(
+                f"method={self.engine.name!r} chooses other terms from other rows, so that refits share no parameters; "
+                "crossVal() tells how well they hold.",
+                argument="method",
+            )
         refits = bootstrap(self._full_groups(), self.estimate, self.engine, *args)
         frame = self.tidy().drop(columns=["pooled", "difference"])
         frame["se"] = refits.std(axis=0, ddof=1).ravel()

@@ -4,5 +4,13 @@ from bbl.sklearn.bicluster import PrototypeBiclustering
 from bbl.sklearn.boltzmann import BBLClassifier
 from bbl.sklearn.features import ScoreFeatures
 from bbl.sklearn.network import BNClassifier
+from bbl.sklearn.shooter import ShooterClassifier, ShooterFeatures
 
-__all__ = ["BBLClassifier", "BNClassifier", "PrototypeBiclustering", "ScoreFeatures"]
+__all__ = [
+    "BBLClassifier",
+    "BNClassifier",
+    "PrototypeBiclustering",
+    "ScoreFeatures",
+    "ShooterClassifier",
+    "ShooterFeatures",
+]

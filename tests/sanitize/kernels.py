@@ -19,6 +19,8 @@ from bbl.model.discriminative import minibatches
 from bbl.model.energy import energies
 from bbl.model.layout import Layout
 from bbl.model.moments import pair_counts
+from bbl.model.posterior import Problem as Posterior
+from bbl.model.posterior import adjustment, draw_chains, mode
 from bbl.networks.chowliu import chow_liu
 from bbl.networks.predict import estimate
 from bbl.networks.search import climb
@@ -132,6 +134,20 @@ def climbs(rows, dtype, K):
     return [each.theta for each in found]
 
 
+def posterior(rows, sampler, sweeps=0, **options):
+    """Draw from the posterior of a small model, and of a horseshoe."""
+    data, layout = sample(rows, np.uint8, True, 3)
+    found = []
+    for horseshoe in (False, True):
+        problem = Posterior(data, layout, 1.0, horseshoe, **options)
+        centre, hessian = mode(problem)
+        if problem.pseudo and sampler == "nuts":
+            problem = replace(problem, adjust=adjustment(problem, centre, hessian))
+        chains = draw_chains(problem, sampler, centre, hessian, (1, 12, 6), np.random.default_rng(8), sweeps)
+        found.append(chains[0].draws)
+    return found
+
+
 def two_way_table(rows: int) -> Cells:
     rng = np.random.default_rng(5)
     row, column = np.nonzero(rng.random((rows, 11)) < 0.4)
@@ -147,7 +163,7 @@ def jobs(rows: int = 120) -> list:
     """Return all jobs; they share no memory but the problems, which kernels only read."""
     built = {module.name for module in iter_modules(bbl._ext.__path__)}
     known = {"energy", "moments", "newton", "pseudo", "eigen", "gibbs", "families", "sparse"}
-    known |= {"biclust", "biclust_genetic", "biclust_mcmc", "conditional"}
+    known |= {"biclust", "biclust_genetic", "biclust_mcmc", "posterior", "conditional"}
     assert built == known, f"no job for one of {built}"
     found = [partial(eigen, 512)]
     for dtype in (np.uint8, np.uint16, np.int32):
@@ -161,6 +177,9 @@ def jobs(rows: int = 120) -> list:
         found += [partial(lbfgs, shared), partial(objective, shared), partial(lbfgs, other)]
     for lanes in {gibbs.lanes(most) for most in (1, 8, 16)}:
         found += [partial(chains, rows // 15, lanes, levels) for levels in (LEVELS, np.array([40, 2, 33, 20]))]
+    found += [partial(posterior, rows, "nuts"), partial(posterior, rows, "exchange")]
+    apart = {"pseudo": True, "enumerate": False}
+    found += [partial(posterior, rows, "nuts", **apart), partial(posterior, rows, "exchange", 2, **apart)]
     for K, group in product((2, 3), (True, False)):
         found += [partial(sparse_terms, rows, [(0,), (1,), (0, 3), (2, 4)], K, group)]
         found += [partial(sparse_terms, rows, [(0,), (1, 2, 4, 5, 6)], K, group)]

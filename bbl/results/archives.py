@@ -46,7 +46,7 @@ def pack(fit: Any, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
     meta = {
         "call": fit.call,
         "design": fit.design.to_dict(),
-        "engine": {"name": engine.name, **dataclasses.asdict(engine)},
+        "engine": {"name": engine.name, **{k: _pack_option(v) for k, v in dataclasses.asdict(engine).items()}},
         "log_z_kind": estimate.log_z_kind,
         "nobs": fit.nobs(),
         "sections": [_pack_section(section) for section in fit._sections],
@@ -64,7 +64,7 @@ def pack(fit: Any, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
         "grad_norm": _stacked([f.grad_norm for f in estimate.fits]),
         "n_iter": _stacked([f.n_iter for f in estimate.fits]),
         "converged": np.array([f.converged for f in estimate.fits]),
-        "log_likelihood": np.array([fit._log_likelihood]),
+        "log_likelihood": np.array([np.nan if engine.joint else fit._log_likelihood]),
         "counts": np.concatenate(fit._counts, axis=1),
         **_pack_posterior(estimate.fits, parameters.layout.size),
     }
@@ -98,6 +98,11 @@ def _unpack_posterior(arrays: dict[str, np.ndarray], k: int, drawn: np.ndarray |
         return {}
     state = {name.removeprefix(STATE): array[k] for name, array in arrays.items() if name.startswith(STATE)}
     return {"sd": arrays["sd"][k], "state": state}
+
+
+def _pack_option(value: Any) -> Any:
+    """Return an option for JSON, which has no infinity."""
+    return "inf" if isinstance(value, float) and np.isinf(value) else value
 
 
 def pack_priors(priors: np.ndarray | None) -> dict[str, list[float]]:
@@ -317,7 +322,7 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray], classes: bool = True) -> d
     if design.classes != classes:
         raise ValueError("its response is not as saved")
     options = dict(meta["engine"])
-    engine = ENGINES[options.pop("name")](**options)
+    engine = ENGINES[options.pop("name")](**{k: np.inf if v == "inf" else v for k, v in options.items()})
     layout = _layout(design, arrays)
     _check_meta(meta)
     _check_arrays(layout, engine.widened(layout), len(design.response.levels), arrays)

@@ -122,6 +122,7 @@ class DensityResults(Figures):
         DataError, LevelError
             If columns are missing, or values are missing in spite of the policy, or unknown; they are named.
         """
+        self.engine.check_density("score_samples()")
         choice("unseen", unseen, ("raise", "ignore"))
         if newdata is None:
             rows = self._rows()
@@ -155,6 +156,7 @@ class DensityResults(Figures):
         DataError, LevelError
             If columns are missing, or values are missing in spite of the policy, or unknown; they are named.
         """
+        self.engine.check_density("pnll()")
         if newdata is None:
             rows = self._rows()
             codes, missing, y, frequency = rows.codes, rows.missing, rows.response, rows.weights
@@ -183,6 +185,7 @@ class DensityResults(Figures):
             Categories: the response, if there is one, and the predictors. The draws are exact and independent for up
             to 2**20 states, by Gibbs sampling beyond, as `bbl.sample_xi` draws them.
         """
+        self.engine.check_density("sample()")
         labels, prior = self.labels, self.estimate.class_prior if groups is None else groups
         args = (integer("n", n, 0), prior, generator(seed))
         codes, y = sample_groups(self.params.layout, self.params.theta, *args)
@@ -238,6 +241,7 @@ class DensityResults(Figures):
         OptionError
             If exact sums would take over 3e7 table cells for a row.
         """
+        self.engine.check_density("reconstruct()")
         choice("method", method, MARGINS)
         choice("type", type, ("prob", "class"))
         rng, workers, labels = generator(seed), n_workers(n_jobs), self.labels
@@ -303,26 +307,31 @@ class DensityResults(Figures):
 
     def _facts(self) -> dict[str, Any]:
         """Title and value of what the summary says about the fit."""
-        log_lik = self.logLik()
+        joint = self.engine.joint
         settings = ", ".join(
             f"{k} = {v:.7g}" if isinstance(v, float) else f"{k} = {v}" for k, v in vars(self.engine).items()
         )
         if self.tuning is not None and self.tuning.option is not None:
             score = "log-loss" if self.design.classes else "log pseudo-likelihood"
             settings += f"; {self.tuning.option} chosen by cross-validated {score}"
-        log_z = ", ".join(f"{g}: {z:.6g}" for g, z in self.log_z.items())
         return {
             "Fit method": self.engine.name,
             **({"Posterior": self.engine.describe(self.params.layout)} if self.engine.posterior else {}),
             "Settings": settings,
             "Observations": self.nobs(),
             **({} if self.design.missing == "raise" else {"Missing values": self._missing_text()}),
-            "Parameters": log_lik.df,
-            "Log-likelihood": float(log_lik),
+            "Parameters": self.n_parameters,
+            **({"Conditional log-likelihood": self.lkh} if joint else self._likelihood_facts()),
+            "Converged": "yes" if self.converged else "no",
+        }
+
+    def _likelihood_facts(self) -> dict[str, Any]:
+        log_z = ", ".join(f"{g}: {z:.6g}" for g, z in self.log_z.items())
+        return {
+            "Log-likelihood": float(self.logLik()),
             "AIC": self.aic,
             "BIC": self.bic,
             f"ln Z ({self.estimate.log_z_kind})": log_z if self.design.classes else f"{self.log_z.iloc[0]:.6g}",
-            "Converged": "yes" if self.converged else "no",
         }
 
     def _missing_text(self) -> str:

@@ -156,6 +156,7 @@ class Uncertainty(MachineResults):
             ``test`` too, as in `Inference.table`: what the rows cannot determine has no ``se``, and what is too sparse
             for a normal distribution has no limits, because refits of it scatter as the penalty lets them.
         """
+        self.engine.check_density("The parametric bootstrap")
         real("level", level, 0.0, 1.0, open_low=True)
         args = (integer("nboot", nboot, 2), generator(seed), n_workers(n_jobs))
         if self.engine.chooses:

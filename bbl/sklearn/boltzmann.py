@@ -52,7 +52,7 @@ class BBLClassifier(TableClassifier):
     eps : float or {"cv", "cv-1se"}, optional
         Weight of the sample covariance, for ``method="mf"``.
     prior_count : float, optional
-        Pseudocount, for ``method="mf"`` and ``"naive"``.
+        Pseudocount, for every method.
     tolerance : float, optional
         Largest gradient norm, for ``method="pseudo"``.
     itmax : int, optional

@@ -42,6 +42,7 @@ __all__ = [
     "BBLResults",
     "BiclusterResults",
     "CVResults",
+    "Conditional",
     "ConvergenceWarning",
     "DataWarning",
     "DensityResults",

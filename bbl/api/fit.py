@@ -62,10 +62,10 @@ def bbl(
     weights : column name or array of length n, optional
         Frequencies, whole numbers; a weight is the same as repeating the row.
     method : {"pseudo", "mf", "naive", "conditional", "pvi", "bayes", "shbm", "auto"} or Engine, default "pseudo"
-        Pseudo-likelihood, mean field, naive Bayes, conditional likelihood (for prediction alone), a posterior under sparse
-        priors by persistent variational inference or by Markov chains, a sparse high-order Boltzmann machine, which
-        chooses its terms itself, or an average of the first, the second and the fourth that tunes, calibrates and
-        weighs them by cross-validation.
+        Pseudo-likelihood, mean field, naive Bayes, conditional likelihood (for prediction alone), a posterior under
+        sparse priors by persistent variational inference or by Markov chains, a sparse high-order Boltzmann machine,
+        which chooses its terms itself, or an average of the first, the second and the fourth that tunes, calibrates
+        and weighs them by cross-validation.
     xlevels : dict of predictor name to list of levels, optional
         All levels a predictor may have, in order; the first is the reference.
     testNull : bool, default True
@@ -93,13 +93,12 @@ def bbl(
     verbose : int, default 1
         0 for no progress bar.
     **options
-        Options of the method, see `HighOrder`, `PersistentVI`, `Posterior`, `PseudoLikelihood` (``lambda_``, ``lambdah``,
-        ``prior_count``, ``tolerance``, ``itmax``, ``symmetrize``, ``precision``), `MeanField` (``eps``,
+        Options of the method, see `HighOrder`, `PersistentVI`, `Posterior`, `PseudoLikelihood` (``lambda_``,
+        ``lambdah``, ``prior_count``, ``tolerance``, ``itmax``, ``symmetrize``, ``precision``), `MeanField` (``eps``,
         ``prior_count``), `NaiveBayes` (``prior_count``) and `Conditional` (``ridge``, ``scale``, ``start``,
-        ``lambda_``, ``epochs``). With
-        ``lambda_="cv"``, ``eps="cv"`` or ``ridge="cv"`` the setting of least log-loss in 5 shuffled folds is taken,
-        with ``"cv-1se"`` the simplest one within a standard error of it; ``fit.tuning`` tells. Without a response it is
-        the log pseudo-likelihood of the left-out rows that counts (`DensityResults.pnll`).
+        ``lambda_``, ``epochs``). With ``lambda_="cv"``, ``eps="cv"`` or ``ridge="cv"`` the setting of least log-loss in
+        5 shuffled folds is taken, with ``"cv-1se"`` the simplest one within a standard error of it; ``fit.tuning``
+        tells. Without a response it is the log pseudo-likelihood of the left-out rows that counts (`DensityResults.pnll`).
 
     Returns
     -------

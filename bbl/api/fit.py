@@ -135,9 +135,13 @@ def bbl(
     1  0.702  0.298   No
     """
     test_null = flag("testNull", testNull)
-    shown = {**options, "missing": (missing, "raise"), "log_z": (log_z, "auto"), "calibrate": (calibrate, "none")}
-    shown |= {} if priors is None else {"priors": priors if isinstance(priors, str) else "given"}
-    text, rule = shown_call("bbl", formula, weights, method, **shown), pop_rule(method, options)
+    others: dict[str, tuple[Any, Any]] = {
+        "missing": (missing, "raise"),
+        "log_z": (log_z, "auto"),
+        "calibrate": (calibrate, "none"),
+    }
+    others["priors"] = (priors if isinstance(priors, str | None) else "given", None)
+    text, rule = shown_call("bbl", formula, weights, method, options, **others), pop_rule(method, options)
     shared: dict[str, Any] = {
         "log_z": log_z,
         "calibrate": calibrate,
@@ -254,7 +258,7 @@ def crossVal(
     2     0.9 0.7461265 0.7225567 0.7696963
     """
     values = _pop_grid(method, options)
-    text = shown_call("crossVal", formula, weights, method, **options, missing=(missing, "raise"))
+    text = shown_call("crossVal", formula, weights, method, options, missing=(missing, "raise"))
     shared: dict[str, Any] = {"log_z": log_z, "calibrate": calibrate, "seed": seed, "n_jobs": n_jobs}
     call = prepare(
         crossVal, formula, data, weights, method, options, xlevels=xlevels, novarOk=novarOk, missing=missing, **shared

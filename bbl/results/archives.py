@@ -42,7 +42,7 @@ def pack(fit: Any, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
     meta = {
         "call": fit.call,
         "design": fit.design.to_dict(),
-        "engine": {"name": engine.name, **dataclasses.asdict(engine)},
+        "engine": {"name": engine.name, **_options(engine)},
         "log_z_kind": estimate.log_z_kind,
         "nobs": fit.nobs(),
         "sections": [_pack_section(section) for section in fit._sections],
@@ -271,6 +271,12 @@ def _layout(design: Design, arrays: dict[str, np.ndarray]) -> Layout:
         if found.size and (found.min() < 0 or found.max() >= len(design.n_levels)):
             raise ValueError("its terms name what is no predictor")
     return Layout(design.n_levels, terms)
+
+
+def _options(engine: Engine) -> dict[str, Any]:
+    """Return the options of a method as a file holds them: one number for each order is a list."""
+    options = dataclasses.asdict(engine)
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in options.items()}
 
 
 def unpack(meta: dict, arrays: dict[str, np.ndarray], classes: bool = True) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bbl.checks import integer, near_match
+from bbl.checks import integer, near_match, verb
 from bbl.design.labels import Labels
 from bbl.errors import OptionError
 from bbl.model.attribution import Factors, contributions
@@ -57,6 +57,7 @@ class Explanation:
     frame: pd.DataFrame
     values: pd.DataFrame
 
+    @verb
     def row(self, row: int = 0) -> pd.Series:
         """Return the contributions to the log-odds of one row, by position, the largest first."""
         found, names = self._row(row)
@@ -77,6 +78,7 @@ class Explanation:
     def _groups(self, row: int) -> tuple[str, str]:
         return label_text(self.frame.iloc[:, 0].tolist()[row]), label_text(self.frame.iloc[:, 1].tolist()[row])
 
+    @verb
     def plot(self, row: int = 0, top: int = 12, ax=None):
         """Draw how the contributions add up to the log-odds of one row; return the Axes.
 
@@ -169,6 +171,7 @@ class Importance:
     loss: float
     what: str
 
+    @verb
     def plot(self, top: int = 40, ax=None):
         """Draw the importances with two standard errors to each side; return the Axes."""
         part = self.frame.head(integer("top", top, 1))

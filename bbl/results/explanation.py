@@ -67,11 +67,11 @@ class Explanation:
     def _row(self, row: int) -> tuple[np.ndarray, list[str]]:
         integer("row", row, 0, len(self.frame) - 1)
         part = self.frame.iloc[row, 2:-1]
-        own = self.values.iloc[row]
+        own = self.values.iloc[row].to_dict()
         names = []
         for term in part.index:
             inside = str(term).split(" | ")[0].split(":")
-            known = all(name in own.index for name in inside)
+            known = all(name in own for name in inside)
             names.append(", ".join(f"{name}={own[name]}" for name in inside) if known else str(term))
         return part.to_numpy(float), names
 

@@ -40,6 +40,36 @@ static inline double random_normal(uint64_t *s)
     return r * cos(6.283185307179586 * random_uniform(s));
 }
 
+/* Successes among n trials of probability p, exactly: by inversion where few are expected, else by Hoermann's (1993)
+   transformed rejection with squeeze. n is a whole number up to 2^53. */
+static inline double random_binomial(uint64_t *s, double n, double p)
+{
+    if (p > 0.5) return n - random_binomial(s, n, 1.0 - p);
+    if (!(p > 0.0) || n <= 0.0) return 0.0;
+    if (n * p < 10.0) {
+        const double odds = p / (1.0 - p);
+        double k = 0.0, left = random_uniform(s), mass = exp(n * log1p(-p));
+        while (left > mass && k < n) {
+            left -= mass;
+            k += 1.0;
+            mass *= odds * (n - k + 1.0) / k;
+        }
+        return k;
+    }
+    const double spread = sqrt(n * p * (1.0 - p)), b = 1.15 + 2.53 * spread, a = -0.0873 + 0.0248 * b + 0.01 * p;
+    const double squeeze = 0.92 - 4.2 / b, alpha = (2.83 + 5.1 / b) * spread, mode = floor((n + 1.0) * p);
+    for (;;) {
+        const double u = random_uniform(s) - 0.5, v = random_uniform(s), edge = 0.5 - fabs(u);
+        const double k = floor((2.0 * a / edge + b) * u + n * p + 0.5);
+        if (edge >= 0.07 && v <= squeeze) return k;
+        if (k < 0.0 || k > n) continue;
+        if (log(v * alpha / (a / (edge * edge) + b)) <= lgamma(mode + 1.0) + lgamma(n - mode + 1.0) - lgamma(k + 1.0)
+                                                            - lgamma(n - k + 1.0)
+                                                            + (k - mode) * (log(p) - log1p(-p)))
+            return k;
+    }
+}
+
 /* One step of the Du process on a partition of n items: labels 0..*k-1, of `size` each. Returns the item, and in `to`
    the label of the group that it goes to, *k for a new one. The partition itself is left as it is. */
 static inline int32_t random_du_step(uint64_t *s, const int32_t *label, const int32_t *size, int32_t n, int32_t k,

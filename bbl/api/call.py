@@ -113,11 +113,11 @@ def pop_rule(method: str | Engine, options: dict) -> str | None:
     if tuned is None or not isinstance(options.get(tuned.option), str):
         return None
     name = tuned.option
+    if options[name] in tuned.rules:
+        return None
     if options[name] not in RULES:
-        raise OptionError(
-            f"{name}={options[name]!r} is unknown; give a number, or one of {', '.join(map(repr, RULES))}.",
-            argument=name,
-        )
+        known = ", ".join(map(repr, dict.fromkeys((*tuned.rules, *RULES))))
+        raise OptionError(f"{name}={options[name]!r} is unknown; give a number, or one of {known}.", argument=name)
     return options.pop(name)
 
 

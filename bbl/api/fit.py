@@ -52,15 +52,16 @@ def bbl(
     Parameters
     ----------
     formula : str
-        ``"y ~ a + b + a:b"``, ``"y ~ a*b"``, ``"y ~ (a + b + c)^2"``, ``"y ~ ."``, ``"y ~ .^2"``, with
+        ``"y ~ a + b + a:b"``, ``"y ~ a*b"``, ``"y ~ (a + b + c)^2"``, ``"y ~ ."``, ``"y ~ .^2"``, ``"y ~ .^3"``, with
         ``- d`` or ``- a:b`` to drop; names in backticks may hold anything; ``"~ .^2"`` for one group without a
         response. Never evaluated as code.
     data : DataFrame (pandas, polars), pyarrow Table or dict of lists
         One row per observation, or per distinct row with `weights`.
     weights : column name or array of length n, optional
         Frequencies, whole numbers; a weight is the same as repeating the row.
-    method : {"pseudo", "mf", "naive"} or Engine, default "pseudo"
-        Pseudo-likelihood, mean field or naive Bayes.
+    method : {"pseudo", "mf", "naive", "shbm"} or Engine, default "pseudo"
+        Pseudo-likelihood, mean field, naive Bayes, or a sparse high-order Boltzmann machine, which chooses its terms
+        itself.
     xlevels : dict of predictor name to list of levels, optional
         All levels a predictor may have, in order; the first is the reference.
     testNull : bool, default True
@@ -88,7 +89,7 @@ def bbl(
     verbose : int, default 1
         0 for no progress bar.
     **options
-        Options of the method, see `PseudoLikelihood` (``lambda_``, ``lambdah``, ``tolerance``, ``itmax``,
+        Options of the method, see `HighOrder`, `PseudoLikelihood` (``lambda_``, ``lambdah``, ``tolerance``, ``itmax``,
         ``symmetrize``, ``precision``), `MeanField` (``eps``, ``prior_count``) and `NaiveBayes` (``prior_count``). With
         ``lambda_="cv"`` or ``eps="cv"`` the setting of least log-loss in 5 shuffled folds is taken, with
         ``"cv-1se"`` the simplest one within a standard error of it; ``fit.tuning`` tells. Without a response it is
@@ -298,8 +299,9 @@ def crossVal(
 def _pop_grid(method: str | Engine, options: dict) -> np.ndarray | None:
     """Take the grid of the option that is tuned out of the options."""
     tuned = engine_class(method).tuned
-    grid = None if tuned is None else options.pop(tuned.option, None)
-    return None if tuned is None or grid is None else reals(tuned.option, grid, tuned.low, tuned.high)
+    if tuned is None or options.get(tuned.option) is None or options[tuned.option] in tuned.rules:
+        return None
+    return reals(tuned.option, options.pop(tuned.option), tuned.low, tuned.high)
 
 
 def _score(score: str | None, use_auc: bool, K: int, classes: bool) -> str:

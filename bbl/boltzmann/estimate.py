@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bbl.boltzmann.chosen import log_z_of_chosen, united
+from bbl.boltzmann.predictive import Predictive, predictive
 from bbl.design.labels import Labels
 from bbl.engines import Engine, EngineFit
 from bbl.engines.base import Note
@@ -69,6 +71,8 @@ class Estimate:
         Standard error of `log_z`; zero unless it was sampled.
     calibration : Calibration or None
         What is done to class scores before they become probabilities.
+    predictive : Predictive or None
+        The draws that class scores average over, where the method has draws.
     """
 
     parameters: Parameters
@@ -79,6 +83,13 @@ class Estimate:
     fits: tuple[EngineFit, ...]
     log_z_error: np.ndarray
     calibration: Calibration | None = None
+    predictive: Predictive | None = None
+
+    def energy(self) -> Callable:
+        """Return the function of energies that `scores_by` takes: averaged over draws, if there are any."""
+        if self.predictive is not None:
+            return self.predictive.energy(self.log_z)
+        return MarginalEnergy(self.parameters.layout, self.parameters.theta)
 
     def class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
         """Return the class scores (n, K) of encoded rows, calibrated if the model is.
@@ -90,7 +101,7 @@ class Estimate:
             Predictors that are summed out. A row of which nothing is known has the logarithms of the groups' shares,
             whatever ln Z is.
         """
-        return self.scores_by(MarginalEnergy(self.parameters.layout, self.parameters.theta), codes, missing)
+        return self.scores_by(self.energy(), codes, missing)
 
     def scores_by(self, energy: Callable, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
         """Return `class_scores` by a function that has the energies of `parameters` ready."""
@@ -122,6 +133,12 @@ class Estimate:
                 part = None if missing is None else missing[rows]
                 total -= float(weights[rows] @ pseudo_log_likelihood(layout, own, codes[rows], part))
         return total / float(weights.sum())
+
+    @property
+    def n_parameters(self) -> int:
+        """Number of free parameters of all groups: those of terms that a group has not are none."""
+        K, size = self.parameters.theta.shape
+        return sum(int(fit.state["free"].sum()) if "free" in fit.state else size for fit in self.fits[:K])
 
     @property
     def converged(self) -> bool:
@@ -250,15 +267,18 @@ def estimate_path(
         One for each of `values`; one if `values` is None.
     """
     layout = engine.layout(sample, layout)
-    kind = resolve_log_z(log_z, layout, engine.log_z)
+    wide = engine.widened(layout)
+    # of terms that are yet to be chosen, ln Z comes later
+    kind = "exact" if engine.chooses else resolve_log_z(log_z, wide, engine.log_z)
     check_annealing(kind, layout, K * (1 if values is None else len(values)), workers)
     order = exact_order(layout) if kind == "exact" else []  # raises where it costs too much, before anything is fitted
     groups = [sample.group(y) for y in range(K)]
+    pooled = pooled and not engine.chooses  # what all rows share has terms of its own
     parts = groups + ([sample.pooled] if pooled else [])
     for y, part in enumerate(parts):
         group, names = (f"group {y}", range(layout.m)) if labels is None else (_group_text(labels, y), labels.names)
         check_known(part, layout, engine, kind, group, names)
-    if sample.n * layout.D * (1 if values is None else len(values)) < SMALL:
+    if not engine.samples and sample.n * layout.D * (1 if values is None else len(values)) < SMALL:
         workers = 1
     outer = min(workers, len(parts))
     guard_memory(sample.n, layout, K, engine, values, outer, extra=int(pooled))
@@ -277,12 +297,22 @@ def estimate_path(
     out = []
     for v in range(len(runs[0])):
         fits = [run[v][0] for run in runs]
+        if engine.chooses:
+            ln_z, kind, error = log_z_of_chosen(fits, layout, groups, engine, log_z, rngs, workers)
+            whole, fits = united(layout, fits)
+            lkh = float(sum(t * fit.lkh for t, fit in zip(totals, fits, strict=True) if t))
+            parameters = Parameters(whole, np.array([fit.theta for fit in fits]))
+            out.append(Estimate(parameters, ln_z, kind, totals / totals.sum(), lkh, tuple(fits), error))
+            continue
         theta = np.array([fit.theta for fit in fits[:K]])
         ln_z = log_sum(layout.factors(theta), order) if kind == "exact" else np.array([run[v][1] for run in runs[:K]])
         lkh = float(sum(t * fit.lkh for t, fit in zip(totals, fits[:K], strict=True)))
         parameters = Parameters(layout, theta, fits[K].theta if pooled else None)
         error = np.array([run[v][2] for run in runs[:K]])
-        out.append(Estimate(parameters, ln_z, kind, totals / totals.sum(), lkh, tuple(fits), error))
+        starts = [annealing_start(part, layout) for part in groups] if kind == "ais" and engine.samples else [None] * K
+        drawn = predictive(wide, fits[:K], kind, starts, rngs[:K], workers, wide.m - layout.m)
+        shares = totals / totals.sum()
+        out.append(Estimate(parameters, ln_z, kind, shares, lkh, tuple(fits), error, predictive=drawn))
     return out
 
 
@@ -344,7 +374,8 @@ def problems(result: Estimate, labels: Labels) -> list[Problem]:
         for note in fit.notes:
             i, a, what, detail = Note(*note)
             level = f"level {labels.levels[i][a]!r}" if a >= 0 else ""
-            found.append(Problem(_group_text(labels, g), f"predictor {labels.names[i]!r}", level, what, detail))
+            predictor = f"predictor {labels.names[i]!r}" if i >= 0 else ""
+            found.append(Problem(_group_text(labels, g), predictor, level, what, detail))
         for i, a, *others in fit.unbounded:
             where = f"level {labels.levels[i][a]!r}"
             if others:
@@ -373,7 +404,7 @@ def _kind_text(what: str, of_level: bool, alike: list[Problem]) -> str:
     if len(alike) == 1:
         (p,) = alike
         where = ", ".join(part for part in (p.group, p.predictor) if part)
-        return f"{where}: {p.level + ' ' if of_level else ''}{what}{f' ({p.detail})' if p.detail else ''}"
+        return f"{where or 'the fit'}: {p.level + ' ' if of_level else ''}{what}{f' ({p.detail})' if p.detail else ''}"
     seen: Counter[str] = Counter()
     turns = []
     for problem in alike:

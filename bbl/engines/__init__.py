@@ -7,9 +7,12 @@ from collections.abc import Iterable
 
 from bbl.checks import choice, near_match
 from bbl.engines.base import Engine, EngineFit, Equations, Tuned
+from bbl.engines.highorder import HighOrder
 from bbl.engines.meanfield import MeanField
 from bbl.engines.naive import NaiveBayes
+from bbl.engines.posterior import Posterior
 from bbl.engines.pseudo import PseudoLikelihood
+from bbl.engines.variational import PersistentVI
 from bbl.errors import BBLTypeError
 
 __all__ = [
@@ -18,15 +21,20 @@ __all__ = [
     "Engine",
     "EngineFit",
     "Equations",
+    "HighOrder",
     "MeanField",
     "NaiveBayes",
+    "PersistentVI",
+    "Posterior",
     "PseudoLikelihood",
     "Tuned",
     "engine_class",
     "make_engine",
 ]
 
-ENGINES: dict[str, type[Engine]] = {e.name: e for e in (PseudoLikelihood, MeanField, NaiveBayes)}
+ENGINES: dict[str, type[Engine]] = {
+    e.name: e for e in (PseudoLikelihood, MeanField, NaiveBayes, PersistentVI, Posterior, HighOrder)
+}
 
 
 BASELINE = NaiveBayes()  # what every other method should do better than

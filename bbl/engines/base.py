@@ -22,6 +22,7 @@ class Note(NamedTuple):
     Attributes
     ----------
     predictor : int
+        -1 for the fit as a whole.
     level : int
         Code of the level that it is about; -1 for none.
     what : str
@@ -67,6 +68,8 @@ class EngineFit:
         Posterior standard deviations of `theta`, which then is the posterior mean.
     draws : ndarray, shape (chains, draws, layout.size), or None
         Draws from the posterior.
+    layout : Layout, or None
+        Where `theta` lies, if the engine chose the terms itself (`Engine.chooses`).
     state : dict of str to ndarray
         What else the engine wants to have again when it is asked about this fit; kept in model files.
     history : dict of str to ndarray
@@ -85,6 +88,7 @@ class EngineFit:
     unbounded: tuple[tuple[int, ...], ...] = ()
     sd: np.ndarray | None = None
     draws: np.ndarray | None = None
+    layout: Layout | None = None
     state: dict[str, np.ndarray] = field(default_factory=dict)
     history: dict[str, np.ndarray] = field(default_factory=dict)
 
@@ -113,6 +117,8 @@ class Tuned:
         Which values make simpler models, which ``"cv-1se"`` prefers.
     logarithmic : bool
         Whether figures show it on a logarithmic scale.
+    rules : tuple of str
+        Words for ways in which the engine chooses it by itself.
     """
 
     option: str
@@ -124,6 +130,7 @@ class Tuned:
     grid: tuple[float, ...]
     simpler: str
     logarithmic: bool = False
+    rules: tuple[str, ...] = ()
 
 
 class Equations(NamedTuple):
@@ -176,6 +183,8 @@ class Engine:
         Whether it solves likelihood equations, so that there are standard errors.
     samples : bool
         Whether `path` draws random numbers and takes its time: then it is handed `rng` and `progress` too.
+    chooses : bool
+        Whether it chooses the terms of each group itself; its fits then have a layout of their own.
     posterior : str
         What its posterior is, in words, where its fits have an `sd`; else empty.
     classifier : dict
@@ -192,6 +201,7 @@ class Engine:
     weights: ClassVar[str] = "counts"
     solves: ClassVar[bool] = False
     samples: ClassVar[bool] = False
+    chooses: ClassVar[bool] = False
     posterior: ClassVar[str] = ""
     classifier: ClassVar[dict[str, Any]] = {}
 
@@ -214,6 +224,17 @@ class Engine:
     def generator(self, rng: np.random.Generator) -> np.random.Generator:
         """Return what the fits of a call draw from, given the call's own generator."""
         return rng
+
+    def widened(self, layout: Layout) -> Layout:
+        """Return the layout of what predictions sum over: with its hidden units behind the predictors, if it has any.
+
+        The ``state`` of a fit then has draws (chains, draws, size) of it by the name ``hidden``.
+        """
+        return layout
+
+    def describe(self, layout: Layout) -> str:
+        """Return in words what its posterior of such a model is, and how it is had."""
+        return self.posterior
 
     def layout(self, sample: Sample, layout: Layout) -> Layout:
         """Return the layout of the parameters that this engine fits to the rows of all groups."""

@@ -74,10 +74,9 @@ def _solve_task(problem: PseudoProblem, task: int, numbers: tuple, out: dict) ->
 
 def _log_normaliser(problem: PseudoProblem, layout: Layout, site_theta: np.ndarray, half: bool) -> float:
     """Return eq. (31) of the prepared rows; its factor is one k-th for the couplings of terms of k."""
-    order = regressors(layout).order
     if not half or layout.order <= 2:
         return problem.log_normaliser(site_theta, half)
-    return problem.log_normaliser(site_theta / np.append(1, order), False)
+    return problem.log_normaliser(site_theta / np.append(1, regressors(layout).order), False)
 
 
 def by_lbfgs(sample: Sample, layout: Layout, precision: str):

@@ -12,9 +12,9 @@ from bbl.model.chains import gibbs
 from bbl.model.conditional import normalised
 from bbl.model.elimination import elimination_order, log_sum
 from bbl.model.fields import Fields
+from bbl.model.higher import split
 from bbl.model.layout import Layout, term_columns
 from bbl.model.moments import one_hot
-from bbl.model.pairwise import to_matrix
 
 __all__ = ["MARGINS", "Clamped", "exact_margins", "gibbs_margins", "margins", "mean_field_margins"]
 
@@ -173,8 +173,8 @@ def exact_margins(layout: Layout, theta: np.ndarray, parts: list[Part]) -> np.nd
 
 def gibbs_margins(layout: Layout, theta: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Return `margins` (D,) of one model: means of conditional probabilities over Gibbs draws."""
-    h, J = to_matrix(layout, theta)
-    found = gibbs(h, J, layout.n_levels, SWEEPS, CHAINS, rng, BURN_IN, THIN, keep_draws=True)
+    h, J, more = split(layout, theta)
+    found = gibbs(h, J, layout.n_levels, SWEEPS, CHAINS, rng, BURN_IN, THIN, keep_draws=True, more=more)
     draws = np.asarray(found.draws).reshape(-1, layout.m)
     return normalised(Fields(layout, theta)(one_hot(draws, layout)), layout)[1].mean(axis=0)
 

@@ -32,8 +32,6 @@ class Regressors:
         What each predictor is regressed on.
     D : int
         Number of columns; the site matrix of a pseudo-likelihood solution is (layout.D, 1 + D).
-    order : ndarray of int8, shape (D,)
-        Order of the terms that the couplings of a column belong to.
 
     Examples
     --------
@@ -45,16 +43,21 @@ class Regressors:
     """
 
     def __init__(self, layout: Layout):
-        m, width = layout.m, np.diff(layout.start)
-        self.layout, self.sets = layout, []
+        self.layout = layout
+        self.sets: list[np.ndarray] = []
         # of each term of order 3, 4, ...: the number of the set without its first, second, ... member
         self.rest: list[np.ndarray] = []
-        n_levels, order = [layout.n_levels], [np.full(layout.D, 2, dtype=np.int8)]
-        self.mask, first = layout.mask, m
-        if layout.order > 2:  # whose mask has the pairs of higher terms too
-            self.mask = np.zeros((m, m), dtype=bool)
-            i, j = layout.pairs.T
-            self.mask[i, j] = self.mask[j, i] = True
+        self.n_levels, self.start, self.mask, self.D = layout.n_levels, layout.start, layout.mask, layout.D
+        if layout.order > 2:
+            self._add_sets()
+
+    def _add_sets(self) -> None:
+        layout = self.layout
+        first, width = layout.m, np.diff(layout.start)
+        n_levels = [layout.n_levels]
+        self.mask = np.zeros((first, first), dtype=bool)  # that of the layout has the pairs of higher terms too
+        i, j = layout.pairs.T
+        self.mask[i, j] = self.mask[j, i] = True
         for k, terms in enumerate(layout.terms[1:], 3):
             left = np.stack([np.delete(terms, a, axis=1) for a in range(k)], axis=1)
             found, which = np.unique(left.reshape(-1, k - 1), axis=0, return_inverse=True)
@@ -63,14 +66,19 @@ class Regressors:
             self.sets.append(found.astype(np.intp))
             self.rest.append(first + which)
             n_levels.append((joint + 1).astype(np.int32))
-            order.append(np.full(int(joint.sum()), k, dtype=np.int8))
-            near = np.zeros((m, len(found)), dtype=bool)
+            near = np.zeros((layout.m, len(found)), dtype=bool)
             near[terms, which] = True
             self.mask = np.concatenate([self.mask, near], axis=1)
             first += len(found)
-        self.n_levels, self.order = np.concatenate(n_levels), np.concatenate(order)
+        self.n_levels = np.concatenate(n_levels)
         self.start = np.concatenate(([0], np.cumsum(self.n_levels.astype(np.intp) - 1)))
         self.D = int(self.start[-1])
+
+    @cached_property
+    def order(self) -> np.ndarray:
+        """Order of the terms that the couplings of each column belong to, shape (D,)."""
+        orders = np.repeat(np.arange(2, 3 + len(self.sets)), [self.layout.m, *map(len, self.sets)])
+        return np.repeat(orders, self.n_levels - 1)
 
     def codes(self, codes: np.ndarray) -> np.ndarray:
         """Return the codes (n, m + S) of predictors and sets in some rows; `codes` itself if there are no sets."""
@@ -199,7 +207,5 @@ def from_sites(layout: Layout, h: np.ndarray, J: np.ndarray, symmetrize: bool = 
 
 def penalties(layout: Layout, lambda_: float | tuple[float, ...]) -> np.ndarray:
     """Return the penalty (D,) of each column's couplings: the same for all, or one for each order 2, 3, ..."""
-    order = regressors(layout).order
-    if isinstance(lambda_, tuple):
-        return np.asarray(lambda_)[order - 2]
-    return np.full(len(order), lambda_)
+    wide = regressors(layout)
+    return np.asarray(lambda_)[wide.order - 2] if isinstance(lambda_, tuple) else np.full(wide.D, lambda_)

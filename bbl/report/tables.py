@@ -23,6 +23,7 @@ __all__ = [
     "category_frame",
     "filled_frame",
     "level_columns",
+    "parameter_names",
 ]
 
 SHOWN = 10  # rows of a repr
@@ -258,6 +259,19 @@ class Coefficients(Named):
             "Look up .h[group][predictor], .J[group][a, b], .h0[predictor], .J0[a, b]; .to_frame() has all.\n\n"
             f"Fields h{' (' + ', '.join(cut) + ')' if cut else ''}:\n{table.to_string()}"
         )
+
+
+def parameter_names(labels: Labels, layout: Layout) -> list[str]:
+    """Return a name for each parameter, such as ``a[y]`` for a field and ``a[y]:b[1]`` for a coupling.
+
+    Examples
+    --------
+    >>> labels = Labels("y", ("No", "Yes"), ("a", "b"), (("x", "y", "z"), (0, 1)))
+    >>> parameter_names(labels, Layout([3, 2]))
+    ['a[y]', 'a[z]', 'b[1]', 'a[y]:b[1]', 'a[z]:b[1]']
+    """
+    own = [f"{name}[{x}]" for name, known in zip(labels.names, labels.levels, strict=True) for x in known[1:]]
+    return [":".join(own[k] for k in cell if k >= 0) for cell in term_columns(layout).T]
 
 
 def _labelled(values: Iterable, codes: np.ndarray) -> pd.Categorical | np.ndarray:

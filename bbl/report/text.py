@@ -153,14 +153,14 @@ def fit_text(call: str, labels: Labels, parameters: Parameters) -> str:
 
 
 def group_text(
-    h: Sequence[np.ndarray], J: Mapping[tuple[int, int], np.ndarray], more: Mapping[str, Any] | None = None
+    h: Sequence[np.ndarray], J: Mapping[tuple[int, ...], np.ndarray], more: Mapping[str, Any] | None = None
 ) -> str:
     """Return fields and couplings of one group by level codes; couplings as the first predictor by the second.
 
     Parameters
     ----------
     h : sequence of ndarray, shape (L_i - 1,)
-    J : mapping of (i, j) to ndarray, shape (L_i - 1, L_j - 1)
+    J : mapping of (i, j) to ndarray, shape (L_i - 1, L_j - 1), and of terms of more predictors likewise
     more : mapping of str to object, optional
         What follows, a line each.
 
@@ -191,9 +191,11 @@ def group_text(
         values = vector_text(range(1, SHOWN_LEVELS + 1)[: len(h[i])], h[i][:SHOWN_LEVELS])
         parts.append(f"h[{i}]:\n{values}" + (f"\n{_more(left, 'level')}" if left > 0 else ""))
     parts += more_predictors
-    for i, j in pairs[:P]:
-        rows, columns = (range(1, size + 1) for size in np.shape(J[i, j]))
-        parts.append(f"J[{i}, {j}]:\n{_coupling_text(J[i, j], rows, columns)}")
+    for term in pairs[:P]:
+        rows, *others = (range(1, size + 1) for size in np.shape(J[term]))
+        columns = others[0] if len(others) == 1 else [":".join(map(str, x)) for x in product(*others)]
+        table = np.reshape(J[term], (len(rows), -1))
+        parts.append(f"J[{', '.join(map(str, term))}]:\n{_coupling_text(table, rows, columns)}")
     lines = [f"{name}: {_argument(name, value)}" for name, value in (more or {}).items()]
     return "\n\n".join([*parts, *more_pairs, *(["\n".join(lines)] if lines else [])])
 

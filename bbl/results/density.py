@@ -20,8 +20,10 @@ from bbl.parallel import n_workers, progress_bar
 from bbl.report import text
 from bbl.report.summary import Section, Summary, density_summary
 from bbl.report.tables import category_frame, filled_frame, level_columns
+from bbl.report.terms import order_counts, term_frame
 from bbl.results.archives import pack, unpack
 from bbl.results.figures import Figures
+from bbl.results.posterior import PosteriorDraws
 from bbl.stats.scores import log_probabilities
 
 __all__ = ["DensityResults"]
@@ -75,6 +77,31 @@ class DensityResults(Figures):
         """Return the model of `pack`."""
         return cls(**unpack(meta, arrays, cls.kind == "bbl"))
 
+    @property
+    def terms(self) -> pd.DataFrame:
+        """The terms of each group: ``order``, ``predictors``, ``levels``, ``weight`` and ``strength``.
+
+        One row for each parameter, those of the strongest term (Frobenius norm in the zero-sum gauge) first, single
+        predictors last. With ``method="shbm"`` there are ``votes``, the number of predictors whose regression chose the
+        term, and ``node_weights``, what each of its predictors says of the weight (missing where it did not choose it).
+        """
+        chosen = None
+        if self.engine.chooses:
+            fits = self.estimate.fits
+            chosen = {name: np.array([fit.state[name] for fit in fits]) for name in ("votes", "nodes")}
+        return term_frame(self.labels, self.params.layout, self.params.theta, self._free, chosen)
+
+    @property
+    def order_counts(self) -> pd.DataFrame:
+        """Number of terms of each order in each group."""
+        return order_counts(self.labels, self.params.layout, self._free)
+
+    @property
+    def _free(self) -> np.ndarray:
+        """Which parameters each group has, shape (K, size)."""
+        own, every = self.estimate.fits[: len(self.params.theta)], np.ones(self.params.layout.size, dtype=bool)
+        return np.array([fit.state.get("free", every) for fit in own])
+
     @verb
     def score_samples(self, newdata: Any = None, unseen: str = "raise") -> pd.Series:
         """Return the log-probability of each row.
@@ -100,9 +127,9 @@ class DensityResults(Figures):
         choice("unseen", unseen, ("raise", "ignore"))
         if newdata is None:
             rows = self._rows()
-            found, index = self.estimate.log_density(self._energy, rows.codes, rows.missing), self._index()
+            found, index = self.estimate.log_density(self._averaged, rows.codes, rows.missing), self._index()
         else:
-            found = self.estimate.log_density(self._energy, *self.design.encode(newdata, unseen))
+            found = self.estimate.log_density(self._averaged, *self.design.encode(newdata, unseen))
             if (dropped := self.design.dropped(newdata)) is not None:
                 found[dropped] = np.nan
             index = self.design.index(newdata)
@@ -270,6 +297,11 @@ class DensityResults(Figures):
         return density_summary(self.call, self.labels, [n[0] for n in self._counts], c, self._facts(), self._sections)
 
     @cached_property
+    def posterior(self) -> PosteriorDraws:
+        """The draws from the posterior, with ``.summary()`` and ``.plot()``; for ``method="bayes"``."""
+        return PosteriorDraws.of(self.labels, self.estimate, self.engine)
+
+    @cached_property
     def _sections(self) -> list[Section]:
         """What the summary adds; a model from a file has it from there."""
         stored = None if self.stored is None else self.stored.sections
@@ -287,6 +319,7 @@ class DensityResults(Figures):
         log_z = ", ".join(f"{g}: {z:.6g}" for g, z in self.log_z.items())
         return {
             "Fit method": self.engine.name,
+            **({"Posterior": self.engine.describe(self.params.layout)} if self.engine.posterior else {}),
             "Settings": settings,
             "Observations": self.nobs(),
             **({} if self.design.missing == "raise" else {"Missing values": self._missing_text()}),

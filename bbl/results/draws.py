@@ -75,18 +75,20 @@ class GroupParameters(Named):
     ----------
     h : list of ndarray, shape (L_i - 1,)
         Fields of the non-reference levels.
-    J : dict of (i, j) to ndarray, shape (L_i - 1, L_j - 1)
+    J : dict of (i, j) to ndarray, shape (L_i - 1, L_j - 1), and of terms of more predictors likewise
         Couplings of every interacting ordered pair.
     """
 
     h: list[np.ndarray]
-    J: dict[tuple[int, int], np.ndarray]
+    J: dict[tuple[int, ...], np.ndarray]
 
     @classmethod
     def from_matrix(cls, layout: Layout, h: np.ndarray, J: np.ndarray, **more):
         """Cut fields (D,) and couplings (D, D) into tables."""
         cut = [slice(a, b) for a, b in itertools.pairwise(layout.start)]
-        tables = {(int(i), int(j)): J[cut[i], cut[j]].copy() for i, j in np.argwhere(layout.mask)}
+        tables: dict[tuple[int, ...], np.ndarray] = {
+            (int(i), int(j)): J[cut[i], cut[j]].copy() for i, j in np.argwhere(layout.mask)
+        }
         return cls([h[c].copy() for c in cut], tables, **more)
 
     def __repr__(self) -> str:
@@ -109,6 +111,8 @@ class MLEstimate(GroupParameters):
     n_iter : ndarray of int, shape (m,)
     sd_h, sd_J : as `h` and `J`, or None
         Posterior standard deviations, where the method has a posterior; `h` and `J` are posterior means then.
+    history : DataFrame or None
+        How the fit went, where the method keeps a record.
     """
 
     lkh: float = 0.0
@@ -116,7 +120,8 @@ class MLEstimate(GroupParameters):
     converged: bool = True
     n_iter: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=int))
     sd_h: list[np.ndarray] | None = None
-    sd_J: dict[tuple[int, int], np.ndarray] | None = None
+    sd_J: dict[tuple[int, ...], np.ndarray] | None = None
+    history: pd.DataFrame | None = None
 
     def __repr__(self) -> str:
         more = {"lkh": self.lkh, "lz": self.lz, "converged": self.converged}

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from bbl.boltzmann.estimate import Estimate, estimate
 from bbl.checks import real, verb
@@ -64,6 +65,39 @@ class BBLResults(DensityResults, ClassifierResults):
         c = real("prior_count", prior_count, 0.0)
         tests = likelihood_ratio(self._counts, c)
         return fit_summary(self.call, self.labels, tests, self._facts(), self._sections)
+
+    @verb
+    def predict(
+        self,
+        newdata: Any = None,
+        type: str = "link",
+        unseen: str = "raise",
+        *,
+        priors: Any = None,
+        costs: Any = None,
+        draws: str = "all",
+    ) -> pd.DataFrame | pd.Series:
+        """Predict the response group of each row.
+
+        Parameters
+        ----------
+        newdata, type, unseen, priors, costs
+            As in `ClassifierResults.predict`.
+        draws : {"all", "mean"}, default "all"
+            Where the method has draws from a posterior: whether the probability of a row in a group is averaged over
+            them (200 draws, 50 where ln Z is annealed, evenly spaced), or that at their mean.
+
+        Returns
+        -------
+        DataFrame or Series
+            On the index of `newdata`: one column per group, then ``yhat``; for ``type="class"`` the groups alone.
+
+        Raises
+        ------
+        DataError, LevelError
+            If columns are missing, or values are missing in spite of the policy, or unknown; they are named.
+        """
+        return ClassifierResults.predict(self.plugged(draws), newdata, type, unseen, priors=priors, costs=costs)
 
     def _facts(self) -> dict[str, Any]:
         """Title and value of what the summary says about the fit."""

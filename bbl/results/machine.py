@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
 
 from bbl.boltzmann.estimate import Estimate
 from bbl.boltzmann.tuning import Tuning
+from bbl.checks import choice
 from bbl.engines import Engine
-from bbl.errors import ClassError
+from bbl.errors import ClassError, DataError, OptionError
 from bbl.model.marginal import MarginalEnergy
 from bbl.model.parameters import Parameters
 from bbl.report.tables import Coefficients
@@ -71,13 +74,34 @@ class MachineResults(ModelResults):
 
     @property
     def df(self) -> int:
-        """Number of parameters of one group (eq. 7, for the pairs of the model)."""
+        """Number of parameters of one group (eq. 7, for the terms of the model; of all groups, if they differ)."""
         return self.params.layout.size
 
     @property
     def converged(self) -> bool:
         """Whether every predictor of every group reached its optimum."""
         return self.estimate.converged
+
+    @property
+    def history(self) -> pd.DataFrame:
+        """How the fits went: a row for each record of each group (and of the pooled fit), first the group.
+
+        With ``method="pvi"``: ``iteration``, ``gradient`` (root mean square of the gradient by the means of the
+        standardised parameters), ``change`` (of the posterior mean since the record before, relative),
+        ``scale_fields``, ``scale_couplings``.
+
+        Raises
+        ------
+        DataError
+            If the method keeps no record, or the model is from a file, which has none.
+        """
+        names = [*self.labels.groups, "pooled"]
+        kept = [(name, fit.history) for name, fit in zip(names, self.estimate.fits, strict=False) if fit.history]
+        if not kept:
+            raise DataError(
+                f"There is no history: method={self.engine.name!r} keeps none, or the model is from a file."
+            )
+        return pd.concat([pd.DataFrame({"group": name, **own}) for name, own in kept], ignore_index=True)
 
     @property
     def class_shares(self) -> np.ndarray:
@@ -88,24 +112,67 @@ class MachineResults(ModelResults):
     def _energy(self) -> MarginalEnergy:
         return MarginalEnergy(self.params.layout, self.params.theta)
 
+    @cached_property
+    def _averaged(self) -> Callable:
+        """Energies of rows averaged over draws, where there are any; less ln Z they are log-probabilities."""
+        return self._energy if self.estimate.predictive is None else self.estimate.energy()
+
+    def plugged(self, draws: str) -> Self:
+        """Return the model that predicts by all its draws, or by their mean."""
+        if choice("draws", draws, ("all", "mean")) == "all":
+            return self
+        if self.estimate.predictive is not None and self.estimate.predictive.hidden:
+            raise OptionError(
+                "Hidden units have other signs in each chain, so that the mean of the draws is no model. Give "
+                "draws='all'.",
+                argument="draws",
+            )
+        found = copy.copy(self)
+        vars(found).pop("_averaged", None)
+        object.__setattr__(found, "estimate", replace(self.estimate, predictive=None))  # on a copy, not yet seen
+        return found
+
     def class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
         """Return the class scores (n, K) of encoded rows; see `Estimate.class_scores`.
 
         Of one group they are the log-probabilities of the rows.
         """
-        return self.estimate.scores_by(self._energy, codes, missing)
+        return self.estimate.scores_by(self._averaged, codes, missing)
+
+    def log_scores(self, newdata: Any, normalised: bool, prior: bool, unseen: str) -> pd.DataFrame:
+        """Return the scores of rows in every group; see `bbl.log_scores`."""
+        if newdata is None:
+            rows, index = self._rows(), self._index()
+            codes, missing = rows.codes, rows.missing
+        else:
+            choice("unseen", unseen, ("raise", "ignore"))
+            (codes, missing), index = self.design.encode(newdata, unseen), self.design.index(newdata)
+        predictive = self.estimate.predictive
+        plain = self._energy if predictive is None or not predictive.hidden else predictive.free_energy
+        scores = (self._averaged if normalised else plain)(codes, missing)
+        if normalised:
+            scores = scores - self.estimate.log_z
+        if prior:
+            with np.errstate(divide="ignore"):
+                scores = scores + np.log(self.estimate.class_prior)
+        if newdata is not None and (dropped := self.design.dropped(newdata)) is not None:
+            scores[dropped] = np.nan
+        return pd.DataFrame(scores, index=index, columns=pd.Index(self.labels.groups, dtype=object))
 
     def log_likelihood(self, rows: Sample) -> float:
         """Return ``sum_k w_k (E_y(x_k) - ln Z_y)`` of encoded rows, missing predictors summed out."""
         if rows.missing is not None:  # of a row of which nothing is known, the probability is one
             rows = rows.rows(~rows.missing.all(axis=1))
-        energy = self._energy(rows.codes, rows.missing)[np.arange(rows.n), rows.response]
+        summed = self.estimate.predictive is not None and self.estimate.predictive.hidden
+        energy = (self._averaged if summed else self._energy)(rows.codes, rows.missing)[
+            np.arange(rows.n), rows.response
+        ]
         return float(rows.weights @ (energy - self.estimate.log_z[rows.response]))
 
     @property
     def n_parameters(self) -> int:
         """Number of parameters of all groups."""
-        return self.df * len(self.labels.groups)
+        return self.estimate.n_parameters
 
     def coef(self) -> Coefficients:
         """Return the coefficients: ``.h[group][predictor]``, ``.J[group][a, b]``, ``.h0``, ``.J0``, ``.to_frame()``."""

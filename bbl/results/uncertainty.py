@@ -162,6 +162,12 @@ class Uncertainty(MachineResults):
         """
         real("level", level, 0.0, 1.0, open_low=True)
         args = (integer("nboot", nboot, 2), generator(seed), n_workers(n_jobs))
+        if self.engine.chooses:
+            raise OptionError(
+                f"method={self.engine.name!r} chooses other terms from other rows, so that refits share no parameters; "
+                "crossVal() tells how well they hold.",
+                argument="method",
+            )
         refits = bootstrap(self._full_groups(), self.estimate, self.engine, *args)
         frame = self.tidy().drop(columns=["pooled", "difference"])
         frame["se"] = refits.std(axis=0, ddof=1).ravel()
@@ -233,8 +239,8 @@ class Uncertainty(MachineResults):
         OptionError
             If permutations are asked for and `of` is not ``"group"``.
         DataError
-            If permutations are asked for and the model was saved without its training rows, or a group has more than 3e9
-            observations.
+            If permutations are asked for and the model was saved without its training rows, or a group has more than
+            3e9 observations.
         """
         if order is not None:
             frame = self.interactions(of, apc, pvalues=pvalues, n=n, seed=seed, n_jobs=n_jobs)

@@ -1,16 +1,18 @@
-"""Convergence diagnostics of Markov chains: split R-hat and effective sample size."""
+"""Convergence diagnostics of Markov chains: split R-hat, effective sample sizes; shortest intervals of draws."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import numpy as np
 
 from bbl.checks import flag
 from bbl.errors import OptionError
 
-__all__ = ["effective_sample_size", "split_rhat"]
+__all__ = ["effective_sample_size", "highest_density", "monte_carlo_error", "split_rhat", "tail_sample_size"]
 
 
-def split_rhat(draws, rank: bool = True) -> np.ndarray:
+def split_rhat(draws, rank: bool = True, folded: bool = False) -> np.ndarray:
     """Return split R-hat, rank-normalised by default (Vehtari et al. 2021, eqs. 1-4 and section 4.1).
 
     Each chain is cut in two halves, so that trends within a chain count too. Values above 1.01 say that the chains
@@ -22,6 +24,9 @@ def split_rhat(draws, rank: bool = True) -> np.ndarray:
         At least four draws per chain of one or more quantities: energies, level indicators.
     rank : bool, default True
         Replace the values by normal scores of their ranks first.
+    folded : bool, default False
+        Return the larger one of that and R-hat of the distances from the median (section 4.2 there), which also sees
+        chains that differ in their spread.
 
     Returns
     -------
@@ -38,7 +43,10 @@ def split_rhat(draws, rank: bool = True) -> np.ndarray:
     >>> bool(split_rhat(draws) < 1.01)
     True
     """
-    return _per_quantity(draws, rank, _rhat)
+    bulk = _per_quantity(draws, rank, _rhat)
+    if not flag("folded", folded):
+        return bulk
+    return np.fmax(bulk, _per_quantity(draws, rank, _rhat, lambda x: np.abs(x - np.median(x))))
 
 
 def effective_sample_size(draws, rank: bool = True) -> np.ndarray:
@@ -65,18 +73,92 @@ def effective_sample_size(draws, rank: bool = True) -> np.ndarray:
     return _per_quantity(draws, rank, _ess)
 
 
-def _per_quantity(draws, rank: bool, function) -> np.ndarray:
-    """Apply `function` to the split chains (2 n_chains, n_draws // 2) of every quantity."""
+def tail_sample_size(draws) -> np.ndarray:
+    """Return the tail-ESS: the smaller effective sample size of the 5 % and 95 % quantiles (Vehtari et al. 2021).
+
+    Parameters
+    ----------
+    draws
+        As for `split_rhat`.
+
+    Returns
+    -------
+    ndarray of float64, shape (...)
+
+    Examples
+    --------
+    >>> draws = np.random.default_rng(1).normal(size=(4, 1000))
+    >>> bool(3000 < tail_sample_size(draws) < 5000)
+    True
+    """
+    sizes = [_per_quantity(draws, False, _ess, lambda x, q=q: x <= np.quantile(x, q), whole=True) for q in (0.05, 0.95)]
+    return np.minimum(*sizes)
+
+
+def monte_carlo_error(draws) -> np.ndarray:
+    """Return the standard error of the mean of all draws: their sd over the root of their effective sample size.
+
+    Parameters
+    ----------
+    draws
+        As for `split_rhat`.
+
+    Returns
+    -------
+    ndarray of float64, shape (...)
+
+    Examples
+    --------
+    >>> draws = np.random.default_rng(1).normal(size=(4, 1000))
+    >>> bool(0.014 < monte_carlo_error(draws) < 0.018)
+    True
+    """
+    return np.asarray(draws, dtype=float).std(axis=(0, 1), ddof=1) / np.sqrt(effective_sample_size(draws, rank=False))
+
+
+def highest_density(draws, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
+    """Return the limits of the shortest interval that holds a share of the draws.
+
+    Parameters
+    ----------
+    draws : array_like, shape (n_chains, n_draws, ...)
+    level : float, default 0.95
+
+    Returns
+    -------
+    lower, upper : ndarray of float64, shape (...)
+
+    Examples
+    --------
+    >>> lower, upper = highest_density([[0.0, 1.0, 1.1, 1.2, 9.0]], 0.4)
+    >>> float(lower), float(upper)
+    (1.0, 1.2)
+    """
+    draws = np.sort(np.asarray(draws, dtype=float).reshape(-1, *np.shape(draws)[2:]), axis=0)
+    inside = min(int(np.floor(level * len(draws))), len(draws) - 1)
+    width = draws[inside:] - draws[: len(draws) - inside]
+    at = width.argmin(axis=0)[None]
+    return np.take_along_axis(draws, at, axis=0)[0], np.take_along_axis(draws, at + inside, axis=0)[0]
+
+
+def _per_quantity(draws, rank: bool, function: Callable, of: Callable | None = None, whole: bool = False) -> np.ndarray:
+    """Apply `function` to the split chains (2 n_chains, n_draws // 2) of every quantity, or of what `of` makes of them.
+
+    `of` sees the split chains, in which the middle draw of an odd number is missing, or the `whole` ones.
+    """
     draws = np.asarray(draws, dtype=np.float64)
     if draws.ndim < 2 or draws.shape[0] < 1 or draws.shape[1] < 4 or not np.isfinite(draws).all():
         raise OptionError(
             f"draws must be finite numbers of shape (chains, draws, ...) with at least 4 draws; got {draws.shape}.",
             argument="draws",
         )
-    half = draws.shape[1] // 2
-    split = np.concatenate((draws[:, :half], draws[:, -half:])).reshape(2 * len(draws), half, -1)
-    rank = flag("rank", rank)
-    values = [function(_normal_scores(x) if rank else x) for x in np.moveaxis(split, 2, 0)]
+    half, rank = draws.shape[1] // 2, flag("rank", rank)
+    values = []
+    for x in np.moveaxis(draws.reshape(*draws.shape[:2], -1), 2, 0):
+        x = of(x).astype(float) if of is not None and whole else x
+        split = np.concatenate((x[:, :half], x[:, -half:]))
+        split = of(split) if of is not None and not whole else split
+        values.append(function(_normal_scores(split) if rank else split))
     return np.reshape(values, draws.shape[2:])
 
 
@@ -110,9 +192,10 @@ def _ess(x: np.ndarray) -> float:
     size = 2 ** int(np.ceil(np.log2(2 * n)))  # zeros keep the circular sum from wrapping round
     spectrum = np.fft.rfft(x - x.mean(axis=1, keepdims=True), size, axis=1)
     covariance = np.fft.irfft(np.abs(spectrum) ** 2, size, axis=1)[:, :n].mean(axis=0) / n
-    rho = 1.0 - (W - covariance * n / (n - 1)) / total
+    rho = 1.0 - (W - covariance) / total
     rho[0] = 1.0
-    pairs = rho[: n // 2 * 2].reshape(-1, 2).sum(axis=1)
-    stop = np.append(np.flatnonzero(pairs <= 0.0), len(pairs))[0]
-    tau = -1.0 + 2.0 * float(np.minimum.accumulate(pairs[:stop]).sum())
+    pairs = rho[: n // 2 * 2].reshape(-1, 2).sum(axis=1)[: max((n - 1) // 2, 1)]
+    # Geyer's sequence ends before the first pair that is not positive; of that one the first lag counts if it is
+    stop = np.append(np.flatnonzero(pairs <= 0.0), len(pairs) - 1)[0]
+    tau = -1.0 + 2.0 * float(np.minimum.accumulate(pairs[:stop]).sum()) + max(float(rho[2 * stop]), 0.0)
     return m * n / max(tau, 1.0 / np.log10(m * n))

@@ -166,6 +166,7 @@ def test_sampling_verbs_take_terms_of_three(fit):
     rows = bbl.sample_xi(20_000, levels, par.h, par.J, code_out=True, seed=1).to_numpy()
     Z = 7 + np.exp(3.0)
     assert (rows.all(axis=1)).mean() == pytest.approx(np.exp(3.0) / Z, abs=0.02)
+    assert "J[0, 1, 2]:\n  1:1\n1   3" in repr(par)
     drawn = bbl.randomsamp(levels, ["u", "v"], par=[par, par], nsample=5000, seed=2)
     assert (drawn[["x1", "x2", "x3"]] == 1).all(axis=1).mean() == pytest.approx(np.exp(3.0) / Z, abs=0.04)
 

@@ -106,3 +106,12 @@ def test_a_term_alone_is_no_pair():
     wide = regressors(Layout([2, 2, 2], [(0, 1, 2)]))
     assert wide.mask[:, :3].sum() == 0
     assert wide.mask[:, 3:].sum(axis=1).tolist() == [1, 1, 1]
+
+
+def test_a_term_of_four_alone_has_sets_of_three():
+    wide = regressors(Layout([2, 3, 2, 2], [(0, 1, 2, 3)]))
+    assert [len(found) for found in wide.sets] == [0, 4]
+    assert wide.order.tolist() == [2] * 5 + [4] * (2 + 2 + 1 + 2)
+    theta = np.arange(7.0)
+    sites = to_sites(wide.layout, theta)
+    np.testing.assert_array_equal(from_sites(wide.layout, sites[:, 0], sites[:, 1:]), theta)

@@ -13,11 +13,13 @@ from bbl._ext.eigen import eigenvectors
 from bbl._ext.pseudo import PseudoProblem, widths
 from bbl.biclust.cells import Cells
 from bbl.biclust.methods import Genetic, Mcmc, Prototype
-from bbl.engines import MeanField, PseudoLikelihood
+from bbl.engines import MeanField, PersistentVI, PseudoLikelihood
 from bbl.model.chains import Chains
 from bbl.model.energy import energies
 from bbl.model.layout import Layout
 from bbl.model.moments import pair_counts
+from bbl.model.posterior import Problem as Posterior
+from bbl.model.posterior import adjustment, draw_chains, mode
 from bbl.networks.chowliu import chow_liu
 from bbl.networks.predict import estimate
 from bbl.networks.search import climb
@@ -119,6 +121,20 @@ def sparse_terms(rows, terms, K, group):
     return [np.array([descent.minimise(), *descent.theta.ravel()]) for descent in (one, two)]
 
 
+def posterior(rows, sampler, sweeps=0, **options):
+    """Draw from the posterior of a small model, and of a horseshoe."""
+    data, layout = sample(rows, np.uint8, True, 3)
+    found = []
+    for horseshoe in (False, True):
+        problem = Posterior(data, layout, 1.0, horseshoe, **options)
+        centre, hessian = mode(problem)
+        if problem.pseudo and sampler == "nuts":
+            problem = replace(problem, adjust=adjustment(problem, centre, hessian))
+        chains = draw_chains(problem, sampler, centre, hessian, (1, 12, 6), np.random.default_rng(8), sweeps)
+        found.append(chains[0].draws)
+    return found
+
+
 def two_way_table(rows: int) -> Cells:
     rng = np.random.default_rng(5)
     row, column = np.nonzero(rng.random((rows, 11)) < 0.4)
@@ -133,20 +149,26 @@ def two_way(method, rows, groups=None, n_levels=1):
 def jobs(rows: int = 120) -> list:
     """Return all jobs; they share no memory but the problems, which kernels only read."""
     built = {module.name for module in iter_modules(bbl._ext.__path__)}
-    known = {"energy", "moments", "newton", "pseudo", "eigen", "gibbs", "families", "sparse"}
-    known |= {"biclust", "biclust_genetic", "biclust_mcmc"}
+    known = {"energy", "moments", "newton", "pseudo", "eigen", "gibbs", "families", "sparse", "persistent"}
+    known |= {"biclust", "biclust_genetic", "biclust_mcmc", "posterior"}
     assert built == known, f"no job for one of {built}"
     found = [partial(eigen, 512)]
     for dtype in (np.uint8, np.uint16, np.int32):
         found += [partial(counts, rows, dtype)] * 2 + [partial(scores, rows, dtype)] * 2
         found += [partial(fit, MeanField(), rows, dtype, 9), partial(networks, rows, dtype)]
         found += [partial(fit, PseudoLikelihood(lambda_=0.1, lambdah=0.1), rows, dtype, m) for m in (2, 2, 9)]
+    for likelihood in ("sampled", "pseudo"):
+        short = PersistentVI(likelihood=likelihood, n_iter=20, chains=32, draws=2)
+        found += [partial(fit, short, rows, np.uint8, m) for m in (2, 9)]
     for width, precision in product(widths(), ("double", "single")):
         shared = problem(rows, np.uint8, width, precision)
         other = problem(rows, np.int32, width, precision)
         found += [partial(lbfgs, shared), partial(objective, shared), partial(lbfgs, other)]
     for lanes in {gibbs.lanes(most) for most in (1, 8, 16)}:
         found += [partial(chains, rows // 15, lanes, levels) for levels in (LEVELS, np.array([40, 2, 33, 20]))]
+    found += [partial(posterior, rows, "nuts"), partial(posterior, rows, "exchange")]
+    apart = {"pseudo": True, "enumerate": False}
+    found += [partial(posterior, rows, "nuts", **apart), partial(posterior, rows, "exchange", 2, **apart)]
     for K, group in product((2, 3), (True, False)):
         found += [partial(sparse_terms, rows, [(0,), (1,), (0, 3), (2, 4)], K, group)]
         found += [partial(sparse_terms, rows, [(0,), (1, 2, 4, 5, 6)], K, group)]

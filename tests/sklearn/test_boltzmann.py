@@ -333,7 +333,7 @@ class TestErrors:
             ({"unseen": "foo"}, OptionError, "unseen='foo'"),
             ({"n_jobs": 0}, ValueError, "n_jobs"),
             ({"pairs": "x0*nothing"}, FormulaError, "'nothing' is not a column"),
-            ({"pairs": "x0:x1:x2"}, FormulaError, "three or more"),
+            ({"pairs": "x0:x1:x2", "method": "mf"}, FormulaError, "three or more"),
             ({"pairs": [("x0", "x9")]}, OptionError, "'x9'"),
             ({"pairs": [(0, 5)]}, OptionError, "of the 5 columns"),
             ({"pairs": [(0, 0)]}, OptionError, "two different"),

@@ -1,0 +1,370 @@
+# Posterior: draws of one group's coefficients, by the no-U-turn sampler and by the exchange algorithm.
+"""Kernels of the posterior of coefficients in simplex coding (C in posterior_target.h, nuts.h and exchange.h).
+
+(a) A `Target` is a model, what is known of the rows, and a prior; it has a log density with its gradient.
+(b) Chains are advanced in place with the GIL released; between iterations signals and the stop flag are looked at.
+(c) Random numbers are one xoshiro256++ stream for each chain, four words that the caller keeps.
+"""
+import numpy as np
+
+from cpython.exc cimport PyErr_CheckSignals
+from libc.math cimport exp, pow, sqrt
+from libc.stdint cimport int32_t, uint64_t
+
+cdef extern from "simplex.h" nogil:
+    ctypedef struct simplex_model:
+        Py_ssize_t m, d, n_pairs, levels, states
+        const int32_t *L
+        const Py_ssize_t *first
+        const Py_ssize_t *start
+        const Py_ssize_t *pairs
+        const Py_ssize_t *pair_start
+        const Py_ssize_t *v_start
+        const double *V
+        const Py_ssize_t *place
+    double simplex_dot(const double *a, const double *b, Py_ssize_t n)
+    double simplex_probabilities(const simplex_model *s, const double *phi, double *tensor_out, double *spare)
+
+cdef extern from "posterior_target.h" nogil:
+    ctypedef struct posterior_target:
+        simplex_model s
+        int horseshoe
+        double tau
+        Py_ssize_t n_groups
+        const int32_t *group
+        const int32_t *family
+        double n
+        const double *sums
+        Py_ssize_t rows
+        const int32_t *codes
+        const double *weights
+        const double *centre
+        const double *adjust
+        const double *tilt
+        double *tensor
+        double *spare
+        double *phi
+        double *at
+        double *g
+        double *h
+        double *field
+        double *gh
+        double *J
+        double *gJ
+    Py_ssize_t posterior_size(const posterior_target *t)
+    void posterior_coefficients(const posterior_target *t, const double *x, double *phi_out)
+    double posterior_value(posterior_target *t, const double *x, double *gradient_out)
+
+cdef extern from "nuts.h" nogil:
+    int NUTS_WORK
+    ctypedef double (*nuts_density)(void *model, const double *q, double *gradient_out)
+    ctypedef struct nuts_state:
+        double *q
+        double *g
+        double value
+    ctypedef struct nuts_sampler:
+        Py_ssize_t n
+        nuts_density density
+        void *model
+        uint64_t *stream
+        const int32_t *stop
+        double step
+        nuts_state now
+        double *p
+        Py_ssize_t steps
+        int diverged
+        double *work
+    double nuts_transition(nuts_sampler *s, nuts_state *state)
+
+cdef extern from "exchange.h" nogil:
+    ctypedef struct exchange_chain:
+        posterior_target *t
+        const double *information
+        double *factor
+        double scale
+        Py_ssize_t sweeps
+        Py_ssize_t n_data
+        const int32_t *data
+        int32_t *drawn
+        uint64_t *stream
+        const int32_t *stop
+        double *phi
+        double *u
+        double *v
+        double *next
+        double *sums
+        double *normals
+    void exchange_factor(exchange_chain *c)
+    double exchange_step(exchange_chain *c)
+    void exchange_scales(exchange_chain *c)
+
+cdef double SHARE = 0.25  # mean acceptance that the exchange algorithm is tuned to
+cdef double SLICE = 3e7   # operations between two looks at signals
+
+
+ctypedef struct whitened_target:
+    posterior_target *t
+    const double *centre
+    const double *spread    # (n, n) lower triangle
+    double *x
+    double *g
+
+
+cdef double whitened(void *model, const double *q, double *gradient_out) noexcept nogil:
+    """The density by q, where the point is centre + spread q."""
+    cdef whitened_target *w = <whitened_target *> model
+    cdef Py_ssize_t n = posterior_size(w.t), k, i
+    cdef double value
+    for k in range(n):
+        w.x[k] = w.centre[k] + simplex_dot(w.spread + k * n, q, k + 1)
+    value = posterior_value(w.t, w.x, w.g)
+    for k in range(n):
+        gradient_out[k] = 0.0
+    for k in range(n):
+        for i in range(k + 1):
+            gradient_out[i] += w.spread[k * n + i] * w.g[k]
+    return value
+
+
+cdef class Target:
+    """A model in simplex coding, what is known of the rows, a prior: a log posterior density.
+
+    Parameters
+    ----------
+    n_levels : int32, shape (m,)
+    start, pairs, pair_start
+        As the layout has them.
+    V : shape (sum L_i^2,)
+        For each predictor [1 | C_i], in C order.
+    group, family : int32
+        Group of each coefficient (d,), rising, and whether it is one of fields (0) or of couplings (1).
+    n, sums
+        Observations, and sums (d,) of the contrasts over them.
+    tau : float
+    horseshoe, enumerate : bool
+        `enumerate` asks for tables over all states, which the likelihood and exact draws need.
+    codes, weights : int32 (rows, m) and (rows,), optional
+        Distinct rows, for the pseudo-likelihood in place of the likelihood.
+    centre, adjust, tilt : (d,), (d, d) and (d,), optional
+        The log pseudo-likelihood is taken at ``centre + adjust (phi - centre)``, and ``tilt' (phi - centre)`` added.
+    """
+
+    cdef posterior_target t  # all zero to begin with
+    cdef readonly Py_ssize_t size
+    cdef object keep
+
+    def __cinit__(self, const int32_t[::1] n_levels, const Py_ssize_t[::1] start, const Py_ssize_t[:, ::1] pairs,
+                  const Py_ssize_t[::1] pair_start, const double[::1] V, const int32_t[::1] group,
+                  const int32_t[::1] family, double n, const double[::1] sums, double tau, bint horseshoe,
+                  bint enumerate, const int32_t[:, ::1] codes=None, const double[::1] weights=None,
+                  const double[::1] centre=None, const double[:, ::1] adjust=None, const double[::1] tilt=None):
+        cdef Py_ssize_t m = n_levels.shape[0], d = sums.shape[0]
+        levels = np.asarray(n_levels, dtype=np.intp)
+        cdef Py_ssize_t[::1] first = np.concatenate([[0], np.cumsum(levels)[:m - 1]]).astype(np.intp)
+        cdef Py_ssize_t[::1] v_start = np.concatenate([[0], np.cumsum(levels ** 2)[:m - 1]]).astype(np.intp)
+        cdef Py_ssize_t F = levels.sum(), states = levels.prod() if enumerate else 0
+        if (start.shape[0] != m + 1 or pair_start.shape[0] != pairs.shape[0] + 1 or group.shape[0] != d or d == 0
+                or pair_start[pairs.shape[0]] != d or V.shape[0] != (levels ** 2).sum()):
+            raise ValueError("the parts of the model do not fit together")
+        if codes is not None and (codes.shape[1] != m or weights.shape[0] != codes.shape[0]):
+            raise ValueError("rows and weights do not fit the model")
+        if adjust is not None and (centre.shape[0] != d or adjust.shape[0] != d or adjust.shape[1] != d
+                                   or tilt.shape[0] != d):
+            raise ValueError("the adjustment does not fit the model")
+        cdef Py_ssize_t[::1] place = places(levels, np.asarray(start), np.asarray(pairs), d)
+        cdef double[::1] scratch = np.zeros(2 * states + 3 * d + 3 * F + 2 * F * F)
+        self.keep = (n_levels, start, pairs, pair_start, V, group, family, sums, codes, weights, centre, adjust, tilt,
+                     first, v_start, place, scratch)
+        cdef posterior_target *t = &self.t
+        t.s.m, t.s.d, t.s.n_pairs, t.s.levels, t.s.states = m, d, pairs.shape[0], F, states
+        t.s.L, t.s.first, t.s.start, t.s.v_start, t.s.V = &n_levels[0], &first[0], &start[0], &v_start[0], &V[0]
+        if pairs.shape[0]:
+            t.s.pairs = &pairs[0, 0]
+        t.s.pair_start, t.s.place = &pair_start[0], &place[0]
+        t.horseshoe, t.tau, t.n, t.sums = horseshoe, tau, n, &sums[0]
+        t.n_groups, t.group, t.family = family.shape[0], &group[0], &family[0]
+        t.rows = 0 if codes is None else codes.shape[0]
+        if t.rows:
+            t.codes, t.weights = &codes[0, 0], &weights[0]
+        if adjust is not None:
+            t.centre, t.adjust, t.tilt = &centre[0], &adjust[0, 0], &tilt[0]
+        cdef double *at = &scratch[0]
+        t.tensor, t.spare = at, at + states
+        at += 2 * states
+        t.phi, t.at, t.g = at, at + d, at + 2 * d
+        at += 3 * d
+        t.h, t.field, t.gh = at, at + F, at + 2 * F
+        at += 3 * F
+        t.J, t.gJ = at, at + F * F
+        self.size = posterior_size(t)
+
+    def value(self, const double[::1] x, double[::1] gradient_out):
+        """Return the log density at the point `x` (size,), up to a constant, and write its gradient."""
+        if x.shape[0] != self.size or gradient_out.shape[0] != self.size:
+            raise ValueError("the point does not fit the model")
+        return posterior_value(&self.t, &x[0], &gradient_out[0])
+
+    def coefficients(self, const double[:, ::1] points):
+        """Return the coefficients (n, d) of points (n, size)."""
+        cdef double[:, ::1] out = np.empty((points.shape[0], self.t.s.d))
+        cdef Py_ssize_t k
+        if points.shape[1] != self.size:
+            raise ValueError("the points do not fit the model")
+        for k in range(points.shape[0]):
+            posterior_coefficients(&self.t, &points[k, 0], &out[k, 0])
+        return np.asarray(out)
+
+    def probabilities(self, const double[::1] phi):
+        """Return ln Z in simplex coding, and the probabilities of all states, the last predictor running fastest."""
+        if not self.t.s.states or phi.shape[0] != self.t.s.d:
+            raise ValueError("there are no states, or the coefficients do not fit the model")
+        cdef double log_z = simplex_probabilities(&self.t.s, &phi[0], self.t.tensor, self.t.spare)
+        return log_z, np.array(<double[:self.t.s.states]> self.t.tensor)
+
+    def nuts(self, const double[::1] centre, const double[:, ::1] spread, double[::1] x, double[::1] tuner,
+             double aim, uint64_t[::1] stream, const int32_t[::1] stop, double[:, ::1] draws_out):
+        """Advance a chain by the no-U-turn sampler under the metric (spread spread')^-1, a transition for each draw.
+
+        Parameters
+        ----------
+        centre, spread : (size,) and lower triangle (size, size)
+        x : (size,)
+            The chain's point, advanced.
+        tuner : (6,)
+            Dual averaging of the step: ln step, its average, the running error, the number of transitions, the
+            anchor; then the number of divergent transitions.
+        aim : float
+            Mean acceptance that the step is tuned to; 0 to leave it.
+        stream : (4,)
+        draws_out : (draws, size)
+
+        Returns
+        -------
+        float
+            Mean probability of acceptance.
+        """
+        cdef Py_ssize_t n = self.size, k, i, count = draws_out.shape[0]
+        if (centre.shape[0] != n or spread.shape[0] != n or spread.shape[1] != n or x.shape[0] != n
+                or draws_out.shape[1] != n or tuner.shape[0] != 6 or stream.shape[0] != 4):
+            raise ValueError("the arrays of a chain do not fit the model")
+        cdef double[::1] room = np.zeros((NUTS_WORK + 7) * n)
+        cdef double *at = &room[0]
+        cdef whitened_target w
+        cdef nuts_sampler s
+        cdef nuts_state state
+        cdef double total = 0.0, accepted, share, work = 0.0, cost = 10.0 * (
+            self.t.s.states * self.t.s.m + n * n + self.t.rows * self.t.s.levels * self.t.s.m)
+        w.t, w.centre, w.spread = &self.t, &centre[0], &spread[0, 0]
+        w.x, w.g = at, at + n
+        s.n, s.density, s.model, s.stream, s.stop = n, whitened, &w, &stream[0], &stop[0]
+        s.now.q, s.now.g, s.p = at + 2 * n, at + 3 * n, at + 4 * n
+        state.q, state.g, s.work = at + 5 * n, at + 6 * n, at + 7 * n
+        for k in range(n):  # forward substitution: the point by q
+            share = x[k] - centre[k]
+            for i in range(k):
+                share -= spread[k, i] * state.q[i]
+            state.q[k] = share / spread[k, k]
+        with nogil:
+            state.value = whitened(&w, state.q, state.g)
+            for k in range(count):
+                s.step = exp(tuner[0])
+                accepted = nuts_transition(&s, &state)
+                if stop[0]:
+                    break
+                total += accepted
+                tuner[5] += s.diverged
+                if aim > 0.0:
+                    tuner[3] += 1.0
+                    share = 1.0 / (tuner[3] + 10.0)
+                    tuner[2] += share * (aim - accepted - tuner[2])
+                    tuner[0] = tuner[4] - sqrt(tuner[3]) / 0.05 * tuner[2]
+                    share = pow(tuner[3], -0.75)
+                    tuner[1] += share * (tuner[0] - tuner[1])
+                whitened(&w, state.q, s.now.g)  # the point itself
+                for i in range(n):
+                    draws_out[k, i] = w.x[i]
+                work += cost * (s.steps + 1)
+                if work > SLICE:
+                    work = 0.0
+                    with gil:
+                        PyErr_CheckSignals()
+        if count:
+            for i in range(n):
+                x[i] = draws_out[count - 1, i]
+        return total / max(count, 1)
+
+    def exchange(self, const double[:, ::1] information, double[::1] x, double[::1] tuner, bint tune, Py_ssize_t steps,
+                 Py_ssize_t sweeps, const int32_t[:, ::1] data, uint64_t[::1] stream, const int32_t[::1] stop,
+                 double[:, ::1] draws_out):
+        """Advance a chain by the exchange algorithm, `steps` proposals for each draw.
+
+        Parameters
+        ----------
+        information : (d, d)
+            Minus the Hessian of the log-likelihood, about. Proposals are normal, and their covariance is the inverse of
+            it and the prior's precision, times the square of a scale.
+        x : (size,)
+            The chain's coefficients, and the u and v of the horseshoe behind them; advanced.
+        tuner : (2,)
+            ln of the scale of proposals, changed with `tune`; and the number of those that it was tuned by.
+        sweeps : int
+            Gibbs sweeps from the rows `data` (n, m) for each proposal; 0 for exact draws by enumeration.
+        stream : (4,)
+        draws_out : (draws, size)
+
+        Returns
+        -------
+        float
+            Mean probability of acceptance.
+        """
+        cdef Py_ssize_t n = self.size, d = self.t.s.d, k, _step, i, count = draws_out.shape[0]
+        if (information.shape[0] != d or information.shape[1] != d or x.shape[0] != n or draws_out.shape[1] != n
+                or tuner.shape[0] != 2 or stream.shape[0] != 4 or (sweeps == 0) != (self.t.s.states > 0)
+                or (sweeps and data.shape[1] != self.t.s.m)):
+            raise ValueError("the arrays of a chain do not fit the model")
+        cdef double[::1] room = np.zeros(3 * d + d * d)
+        cdef int32_t[:, ::1] drawn = np.zeros_like(data)
+        cdef double total = 0.0, accepted, work = 0.0, cost = 10.0 * (
+            self.t.s.states * (self.t.s.m + 2) + d * d + data.shape[0] * sweeps * self.t.s.m * 4)
+        cdef exchange_chain c
+        c.t, c.information, c.sweeps, c.n_data = &self.t, &information[0, 0], sweeps, data.shape[0]
+        if sweeps:
+            c.data, c.drawn = &data[0, 0], &drawn[0, 0]
+        c.stream, c.stop = &stream[0], &stop[0]
+        c.phi, c.next, c.sums, c.normals, c.factor = &x[0], &room[0], &room[d], &room[2 * d], &room[3 * d]
+        if self.t.horseshoe:
+            c.u, c.v = &x[d], &x[n - 2]
+        with nogil:
+            for k in range(count):
+                if k == 0 or self.t.horseshoe:
+                    exchange_factor(&c)
+                for _step in range(steps):
+                    c.scale = exp(tuner[0])
+                    accepted = exchange_step(&c)
+                    total += accepted
+                    if tune:
+                        tuner[1] += 1.0
+                        tuner[0] += 3.0 * (accepted - SHARE) * pow(tuner[1], -0.6)
+                    work += cost
+                    if work > SLICE:
+                        work = 0.0
+                        with gil:
+                            PyErr_CheckSignals()
+                    if stop[0]:
+                        break
+                if stop[0]:
+                    break
+                if self.t.horseshoe:
+                    exchange_scales(&c)
+                for i in range(n):
+                    draws_out[k, i] = x[i]
+        return total / max(count * steps, 1)
+
+
+def places(levels, start, pairs, d):
+    """Return the cell of each coefficient in a tensor of shape `levels`: predictors without one are at 0."""
+    stride = np.concatenate([np.cumprod(levels[::-1])[::-1][1:], [1]]).astype(np.intp)
+    parts = [np.empty(0, dtype=np.intp)] + [np.arange(1, L) * s for L, s in zip(levels, stride, strict=True)]
+    for i, j in pairs:
+        parts.append((np.arange(1, levels[i])[:, None] * stride[i] + np.arange(1, levels[j]) * stride[j]).ravel())
+    return np.ascontiguousarray(np.concatenate(parts))

@@ -1,0 +1,165 @@
+/* The log posterior density of one group's coefficients and its gradient: two likelihoods, two priors. */
+#ifndef BBL_POSTERIOR_TARGET_H
+#define BBL_POSTERIOR_TARGET_H
+
+#include <math.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "simplex.h"
+
+/* A point holds, for the normal prior, the coefficients phi (d,); for the horseshoe z (d,), the logarithms u of the
+   scales of the G groups of coefficients, and those v of the global scales of fields and of couplings:
+   phi = sigma~ z with sigma = exp(u) and sigma~ = sigma / sqrt(1 + (sigma / tau)^2), the slab. */
+typedef struct {
+    simplex_model s;
+    int horseshoe;
+    double tau;             /* sd of the normal prior, or the slab of the horseshoe */
+    ptrdiff_t n_groups;
+    const int32_t *group;   /* (d,) group of each coefficient */
+    const int32_t *family;  /* (n_groups,) 0 for fields, 1 for couplings */
+    double n;               /* observations */
+    const double *sums;     /* (d,) of the contrasts over the rows */
+    ptrdiff_t rows;         /* distinct rows of the pseudo-likelihood; 0 for the likelihood by enumeration */
+    const int32_t *codes;   /* (rows, m) */
+    const double *weights;  /* (rows,) */
+    const double *centre;   /* (d,) and */
+    const double *adjust;   /* (d, d): the pseudo-likelihood is taken at centre + adjust (phi - centre), */
+    const double *tilt;     /* (d,) and tilt' (phi - centre) is added, so that its slope at the centre stays; or NULL */
+    double *tensor, *spare; /* scratch: (states,) each, */
+    double *phi, *at, *g;   /* (d,) each, */
+    double *h, *field, *gh; /* (levels,) each, */
+    double *J, *gJ;         /* (levels, levels) each */
+} posterior_target;
+
+static inline ptrdiff_t posterior_size(const posterior_target *t)
+{
+    return t->s.d + (t->horseshoe ? t->n_groups + 2 : 0);
+}
+
+static inline double posterior_expit(double x) { return x > 0 ? 1.0 / (1.0 + exp(-x)) : exp(x) / (1.0 + exp(x)); }
+static inline double posterior_softplus(double x) { return x > 0 ? x + log1p(exp(-x)) : log1p(exp(x)); }
+
+/* ln of the density of a half-Cauchy variable of scale exp(v) at exp(u), by u; up to a constant */
+static inline double posterior_half_cauchy(double u, double v) { return (u - v) - posterior_softplus(2.0 * (u - v)); }
+
+/* ln sigma~ of a horseshoe group */
+static inline double posterior_log_scale(double u, double tau)
+{
+    return isinf(tau) ? u : u - 0.5 * posterior_softplus(2.0 * (u - log(tau)));
+}
+
+/* The log-likelihood of coefficients phi, and its gradient */
+static double posterior_likelihood(posterior_target *t, const double *phi, double *gradient_out)
+{
+    const ptrdiff_t d = t->s.d;
+    double value = -t->n * simplex_probabilities(&t->s, phi, t->tensor, t->spare);
+    simplex_sums(&t->s, t->tensor, t->spare, gradient_out);
+    for (ptrdiff_t k = 0; k < d; k++) {
+        value += t->sums[k] * phi[k];
+        gradient_out[k] = t->sums[k] - t->n * gradient_out[k];
+    }
+    return value;
+}
+
+/* The log pseudo-likelihood of coefficients phi, and its gradient */
+static double posterior_pseudo(posterior_target *t, const double *phi, double *gradient_out)
+{
+    const simplex_model *s = &t->s;
+    const ptrdiff_t F = s->levels;
+    double value = 0.0;
+    simplex_tables(s, phi, t->h, t->J);
+    memset(t->gh, 0, (size_t)F * sizeof(double));
+    memset(t->gJ, 0, (size_t)(F * F) * sizeof(double));
+    for (ptrdiff_t r = 0; r < t->rows; r++) {
+        const int32_t *x = t->codes + r * s->m;
+        const double w = t->weights[r];
+        double *f = t->field;
+        memcpy(f, t->h, (size_t)F * sizeof(double));
+        for (ptrdiff_t i = 0; i < s->m; i++) {
+            const double *row = t->J + (s->first[i] + x[i]) * F;
+            for (ptrdiff_t c = 0; c < F; c++) f[c] += row[c];
+        }
+        for (ptrdiff_t i = 0; i < s->m; i++) {
+            double *own = f + s->first[i], top = own[0], total = 0.0;
+            const double at = own[x[i]];
+            for (ptrdiff_t a = 1; a < s->L[i]; a++) top = own[a] > top ? own[a] : top;
+            for (ptrdiff_t a = 0; a < s->L[i]; a++) total += own[a] = exp(own[a] - top);
+            value += w * (at - top - log(total));
+            for (ptrdiff_t a = 0; a < s->L[i]; a++) own[a] *= -w / total;
+            own[x[i]] += w;
+        }
+        for (ptrdiff_t c = 0; c < F; c++) t->gh[c] += f[c];
+        for (ptrdiff_t i = 0; i < s->m; i++) {
+            double *row = t->gJ + (s->first[i] + x[i]) * F;
+            for (ptrdiff_t c = 0; c < F; c++) row[c] += f[c];
+        }
+    }
+    simplex_pull(s, t->gh, t->gJ, gradient_out);
+    return value;
+}
+
+/* The same at the adjusted coefficients */
+static double posterior_adjusted(posterior_target *t, const double *phi, double *gradient_out)
+{
+    const ptrdiff_t d = t->s.d;
+    if (!t->adjust) return posterior_pseudo(t, phi, gradient_out);
+    for (ptrdiff_t k = 0; k < d; k++) t->g[k] = phi[k] - t->centre[k];
+    for (ptrdiff_t k = 0; k < d; k++) t->at[k] = t->centre[k] + simplex_dot(t->adjust + k * d, t->g, d);
+    double value = posterior_pseudo(t, t->at, t->g);
+    for (ptrdiff_t k = 0; k < d; k++) {
+        value += t->tilt[k] * (phi[k] - t->centre[k]);
+        gradient_out[k] = t->tilt[k];
+    }
+    for (ptrdiff_t k = 0; k < d; k++)
+        for (ptrdiff_t l = 0; l < d; l++) gradient_out[l] += t->adjust[k * d + l] * t->g[k];
+    return value;
+}
+
+/* Write the coefficients of a point to phi_out (d,) */
+static void posterior_coefficients(const posterior_target *t, const double *x, double *phi_out)
+{
+    const ptrdiff_t d = t->s.d;
+    for (ptrdiff_t k = 0; k < d; k++)
+        phi_out[k] = t->horseshoe ? x[k] * exp(posterior_log_scale(x[d + t->group[k]], t->tau)) : x[k];
+}
+
+/* The log posterior density of a point, up to a constant, and its gradient */
+static double posterior_value(posterior_target *t, const double *x, double *gradient_out)
+{
+    const ptrdiff_t d = t->s.d, G = t->n_groups;
+    posterior_coefficients(t, x, t->phi);
+    double value = t->rows ? posterior_adjusted(t, t->phi, gradient_out) : posterior_likelihood(t, t->phi, gradient_out);
+    if (!t->horseshoe) {
+        const double precision = 1.0 / (t->tau * t->tau);
+        for (ptrdiff_t k = 0; k < d; k++) {
+            value -= 0.5 * precision * x[k] * x[k];
+            gradient_out[k] -= precision * x[k];
+        }
+        return value;
+    }
+    const double *u = x + d, *v = u + G;
+    double *gu = gradient_out + d, *gv = gu + G;
+    memset(gu, 0, (size_t)(G + 2) * sizeof(double));
+    for (ptrdiff_t k = 0; k < d; k++) {
+        const ptrdiff_t own = t->group[k];
+        gu[own] += t->phi[k] * gradient_out[k];
+        gradient_out[k] = gradient_out[k] * exp(posterior_log_scale(u[own], t->tau)) - x[k];
+        value -= 0.5 * x[k] * x[k];
+    }
+    for (ptrdiff_t g = 0; g < G; g++) {
+        const ptrdiff_t f = t->family[g];
+        const double slope = 1.0 - 2.0 * posterior_expit(2.0 * (u[g] - v[f]));
+        gu[g] *= isinf(t->tau) ? 1.0 : 1.0 - posterior_expit(2.0 * (u[g] - log(t->tau)));
+        gu[g] += slope;
+        gv[f] -= slope;
+        value += posterior_half_cauchy(u[g], v[f]);
+    }
+    for (int f = 0; f < 2; f++) {
+        value += posterior_half_cauchy(v[f], 0.0);
+        gv[f] += 1.0 - 2.0 * posterior_expit(2.0 * v[f]);
+    }
+    return value;
+}
+#endif

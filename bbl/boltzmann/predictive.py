@@ -1,0 +1,135 @@
+"""Posterior predictive: energies of rows averaged over draws of the parameters, each with a ln Z of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from bbl.engines import EngineFit
+from bbl.model.ais import annealed_log_z
+from bbl.model.elimination import log_sum
+from bbl.model.layout import Layout
+from bbl.model.logz import exact_order
+from bbl.model.marginal import MarginalEnergy
+
+__all__ = ["AVERAGED", "Predictive", "predictive", "thinned"]
+
+AVERAGED = {"exact": 200, "ais": 50}  # draws that predictions average over, by how their ln Z is computed
+STEPS, CHAINS = 100, 256  # of annealing, for each draw: errors of ln Z of 0.01 to 0.05, which average out
+CELLS = 2**22  # couplings of draws that are laid out at a time
+
+
+@dataclass(frozen=True)
+class Predictive:
+    """Draws of the parameters of K groups, and what they say of rows together.
+
+    Attributes
+    ----------
+    layout : Layout
+        Of the predictors and the hidden units behind them.
+    theta : ndarray, shape (K, T, layout.size)
+    log_z : ndarray, shape (K, T)
+    hidden : int
+        Hidden units, which are summed out.
+    """
+
+    layout: Layout
+    theta: np.ndarray
+    log_z: np.ndarray
+    hidden: int = 0
+
+    def free_energy(self, codes: np.ndarray, unknown: np.ndarray | None = None) -> np.ndarray:
+        """Return the mean over draws (n, K) of the energies of rows, hidden units summed out."""
+        return np.column_stack(
+            [
+                np.concatenate(list(self._energies(g, codes, unknown)), axis=1).mean(axis=1)
+                for g in range(len(self.theta))
+            ]
+        )
+
+    def _energies(self, g: int, codes: np.ndarray, unknown: np.ndarray | None) -> Iterator[np.ndarray]:
+        """Yield energies (n, t) of rows under some draws of a group at a time."""
+        if self.hidden:
+            unknown = np.zeros(codes.shape, dtype=bool) if unknown is None else unknown
+            unknown = np.pad(unknown, ((0, 0), (0, self.hidden)), constant_values=True)
+            codes = np.pad(codes, ((0, 0), (0, self.hidden)))
+        step = max(1, CELLS // max(self.layout.D**2, 1))
+        for lo in range(0, self.theta.shape[1], step):
+            yield MarginalEnergy(self.layout, self.theta[g, lo : lo + step])(codes, unknown)
+
+    def energy(self, shift: np.ndarray) -> Callable[[np.ndarray, np.ndarray | None], np.ndarray]:
+        """Return energies (n, K) that go with ln Z `shift`, as a function of codes and what is unknown.
+
+        Less the `shift` (K,) of its group, an energy is the logarithm of a row's mean probability over the draws.
+        """
+
+        def averaged(codes: np.ndarray, unknown: np.ndarray | None = None) -> np.ndarray:
+            return np.column_stack([self._group(g, codes, unknown) + shift[g] for g in range(len(self.theta))])
+
+        return averaged
+
+    def _group(self, g: int, codes: np.ndarray, unknown: np.ndarray | None) -> np.ndarray:
+        """Return ln of the mean probability (n,) of rows in a group."""
+        total, at = np.full(len(codes), -np.inf), 0
+        for energy in self._energies(g, codes, unknown):
+            log_z = self.log_z[g, at : at + energy.shape[1]]
+            total = np.logaddexp(total, np.logaddexp.reduce(energy - log_z, axis=1))
+            at += energy.shape[1]
+        return total - np.log(self.theta.shape[1])
+
+
+def thinned(draws: np.ndarray, count: int) -> np.ndarray:
+    """Return at most `count` draws (count, size) of draws (chains, draws, size), evenly spaced in each chain."""
+    chains, n, size = draws.shape
+    each = min(max(count // chains, 1), n)
+    return draws[:, np.linspace(0, n - 1, each).round().astype(int)].reshape(-1, size)[:count]
+
+
+def predictive(
+    layout: Layout,
+    fits: Sequence[EngineFit],
+    kind: str,
+    starts: Sequence,
+    rngs: Sequence[np.random.Generator],
+    workers: int,
+    hidden: int = 0,
+) -> Predictive | None:
+    """Return the draws of all groups with their ln Z; None where there are no draws, or no ln Z of a draw alone.
+
+    Parameters
+    ----------
+    layout : Layout
+        With its hidden units behind the predictors.
+    fits : sequence of EngineFit
+        Of each group. One without rows has no draws; zeros stand in for them.
+    kind : str
+        How ln Z is computed: only "exact" and "ais" can be of a draw.
+    starts : sequence of ndarray, shape (D,)
+        Fields of the predictors that annealing starts from in each group, for "ais".
+    rngs : sequence of Generator
+    workers : int
+    hidden : int, default 0
+    """
+    drawn = [fit.state["hidden"] if hidden and fit.draws is not None else fit.draws for fit in fits]
+    known = [own for own in drawn if own is not None]
+    if kind not in AVERAGED or not known:
+        return None
+    count = len(thinned(known[0], AVERAGED[kind]))
+    nothing = np.zeros((count, layout.size))
+    theta = np.array([nothing if own is None else thinned(own, count) for own in drawn])
+    if kind == "exact":
+        log_z = log_sum(layout.factors(theta.reshape(-1, layout.size)), exact_order(layout)).reshape(theta.shape[:2])
+    else:
+        given = (STEPS, CHAINS)
+        log_z = np.array(
+            [
+                [
+                    annealed_log_z(layout, own, np.append(start, np.zeros(hidden)), *given, rng, workers).log_z
+                    for own in group
+                ]
+                for group, start, rng in zip(theta, starts, rngs, strict=True)
+            ]
+        )
+    return Predictive(layout, theta, log_z, hidden)

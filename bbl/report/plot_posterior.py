@@ -1,0 +1,126 @@
+"""Posterior plots: intervals of parameters, chains against their draws, ranks of chains."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bbl.report.canvas import COLOURS, LARGEST, given_axes, group_colours, named_legend, short_name, shortened
+from bbl.stats.diagnostics import highest_density
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["KINDS", "plot_posterior"]
+
+KINDS = ("trace", "forest", "rank")
+PANELS, BINS = 12, 20
+ESCAPED = str.maketrans({"$": r"\$"})
+
+
+def plot_posterior(
+    kind: str,
+    draws: np.ndarray,
+    groups: Sequence[str],
+    names: Sequence[str],
+    rhat: np.ndarray,
+    top: int,
+    level: float,
+    axes: Any = None,
+) -> list[Axes]:
+    """Draw what the draws say of some parameters.
+
+    Parameters
+    ----------
+    kind : {"trace", "forest", "rank"}
+    draws : ndarray, shape (chains, draws, groups, parameters)
+    groups, names : sequence of str
+        Of groups and parameters.
+    rhat : ndarray, shape (groups, parameters)
+    top : int
+        How many parameters to show.
+    level : float
+        Of intervals.
+    axes : sequence of matplotlib Axes, optional
+
+    Returns
+    -------
+    list of matplotlib Axes
+    """
+    if kind == "forest":
+        return [_forest(draws, groups, names, top, level, axes)]
+    drawn = draws[:, :, 0]
+    worst = np.argsort(-np.nan_to_num(rhat[0]), kind="stable")[: min(top, PANELS)]
+    panels = _panels(len(worst)) if axes is None else given_axes(axes, len(worst))
+    one = _trace if kind == "trace" else _rank
+    for ax, k in zip(panels, worst, strict=True):
+        one(ax, drawn[:, :, k])
+        ax.set_title(f"{short_name(names[k], 30)}\n$\\hat R$ = {rhat[0, k]:.3f}", fontsize=LARGEST)
+        ax.tick_params(labelsize=LARGEST - 1)
+    panels[0].figure.suptitle(short_name(groups[0], 40), fontsize="medium")
+    return panels
+
+
+def _panels(n: int) -> list[Axes]:
+    import matplotlib.pyplot as plt
+
+    columns = min(n, 3)
+    rows = -(-n // columns)
+    figure, axes = plt.subplots(rows, columns, figsize=(3.4 * columns, 1.8 * rows + 0.4), layout="constrained")
+    found = list(np.ravel(axes))
+    for ax in found[n:]:
+        figure.delaxes(ax)
+    return found[:n]
+
+
+def _forest(draws, groups, names, top, level, axes) -> Axes:
+    mean, sd = draws.mean(axis=(0, 1)), draws.std(axis=(0, 1), ddof=1)
+    known = ~np.isnan(mean).all(axis=1)
+    strength = np.max(np.abs(mean[known]) / np.maximum(sd[known], 1e-300), axis=0, initial=0.0)
+    chosen = np.sort(np.argsort(-strength, kind="stable")[:top])
+    lower, upper = highest_density(draws[:, :, :, chosen], level)
+    if axes is None:
+        import matplotlib.pyplot as plt
+
+        height = 0.9 + len(chosen) * max(0.22, 0.13 * len(groups))
+        ax = plt.subplots(figsize=(6.4, height), layout="constrained")[1]
+    else:
+        (ax,) = given_axes(axes, 1)
+    handles = []
+    spread = np.linspace(-0.28, 0.28, len(groups)) if len(groups) > 1 else [0.0]
+    for g, (colour, shift) in enumerate(zip(group_colours(len(groups)), spread, strict=True)):
+        at = np.arange(len(chosen)) + shift
+        ax.hlines(at, lower[g], upper[g], color=colour, linewidth=1.3)
+        handles.append(ax.plot(mean[g, chosen], at, "o", color=colour, markersize=3.5)[0])
+    ax.axvline(0.0, color="0.6", linewidth=0.8, zorder=0)
+    ax.set_yticks(np.arange(len(chosen)))
+    texts = [text.translate(ESCAPED) for text in shortened([names[k] for k in chosen], 36)]
+    ax.set_yticklabels(texts, fontsize=LARGEST - 0.5)
+    ax.set_ylim(len(chosen) - 0.4, -0.6)
+    ax.set_xlabel(f"posterior mean and {100 * level:g} % interval")
+    if len(groups) > 1:
+        named_legend(ax, handles, shortened(groups, 24), loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    else:
+        ax.set_title(short_name(groups[0], 40), fontsize="medium")
+    return ax
+
+
+def _trace(ax: Axes, drawn: np.ndarray) -> None:
+    for k, chain in enumerate(drawn):
+        ax.plot(chain, color=COLOURS[k % len(COLOURS)], linewidth=0.4, alpha=0.8)
+    ax.margins(x=0.0)
+
+
+def _rank(ax: Axes, drawn: np.ndarray) -> None:
+    chains, n = drawn.shape
+    ranks = np.argsort(np.argsort(drawn.ravel(), kind="stable"), kind="stable").reshape(drawn.shape)
+    edges = np.linspace(0, chains * n, BINS + 1)
+    for k, own in enumerate(ranks):
+        counts = np.histogram(own, edges)[0]
+        ax.stairs(
+            counts / (n / BINS), edges / (chains * n), baseline=None, color=COLOURS[k % len(COLOURS)], linewidth=1.0
+        )
+    ax.axhline(1.0, color="0.5", linewidth=0.8, linestyle="--")
+    ax.set_ylim(bottom=0.0)

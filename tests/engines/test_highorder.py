@@ -1,0 +1,231 @@
+"""Sparse high-order Boltzmann machines: chosen terms, joint fits, and the verbs over them."""
+
+import itertools
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import bbl
+from bbl.engines import joint
+from bbl.engines.highorder import HighOrder
+from bbl.errors import BBLError, OptionError
+from bbl.model.layout import Layout
+from bbl.model.moments import one_hot
+from bbl.model.monomials import Monomials
+from bbl.rows.sample import Sample
+
+TOY_B = Layout([2] * 5, [(0, 1), (0, 2), (1, 2), (3, 4), (0, 1, 2)])
+WEIGHTS = np.array([-0.5, -0.5, -0.5, 0.0, 0.0, 0.2, 0.1, 0.2, 0.8, 1.6])
+STATES = np.array(list(itertools.product([0, 1], repeat=5)), dtype=np.uint8)
+
+
+def toy_b():
+    """Return the probabilities of all states, from the energy written out, and their sum."""
+    x = STATES.T.astype(float)
+    E = -0.5 * (x[0] + x[1] + x[2]) + 0.2 * x[0] * x[1] + 0.1 * x[0] * x[2] + 0.2 * x[1] * x[2]
+    E += 1.6 * x[0] * x[1] * x[2] + 0.8 * x[3] * x[4]
+    return np.exp(E) / np.exp(E).sum(), np.exp(E).sum()
+
+
+def test_the_exact_refits_return_the_weights_of_a_known_model():
+    p, Z = toy_b()
+    assert pytest.approx(31.07597, abs=5e-6) == Z
+    X = one_hot(STATES, TOY_B)
+    means = Monomials(TOY_B).sums(X, p)
+    expected = [0.5523, 0.5595, 0.5523, 0.6173, 0.6173, 0.3820, 0.3748, 0.3820, 0.4259, 0.3064]
+    np.testing.assert_allclose(means, expected, atol=5e-5)
+    for objective in (joint.ExactObjective(TOY_B, means, 0.0), joint.PseudoObjective(TOY_B, Sample(STATES, p), 0.0)):
+        found = joint.minimise(objective, np.zeros(TOY_B.size), 1e-12)
+        assert found.converged
+        np.testing.assert_allclose(found.theta, WEIGHTS, atol=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["pseudo", "exact"])
+def test_gradients_and_curvature_are_those_of_finite_differences(kind):
+    layout = Layout([2, 3, 2, 3], [(0, 1), (1, 3), (0, 1, 2), (0, 1, 2, 3)])
+    rng = np.random.default_rng(0)
+    codes = np.column_stack([rng.integers(0, L, 50) for L in layout.n_levels]).astype(np.uint8)
+    sample = Sample(codes, rng.integers(1, 5, 50).astype(float))
+    means = Monomials(layout).sums(one_hot(codes, layout), sample.weights / sample.total)
+    objective = {
+        "pseudo": lambda: joint.PseudoObjective(layout, sample, 0.01),
+        "exact": lambda: joint.ExactObjective(layout, means, 0.01),
+    }[kind]()
+    theta, v = rng.normal(size=(2, layout.size))
+    value, gradient = objective(theta)
+    curve, diagonal = objective.curve(v), objective.diagonal()
+    step = 1e-6 * np.eye(layout.size)
+    slopes = [(objective(theta + e)[0] - objective(theta - e)[0]) / 2e-6 for e in step]
+    np.testing.assert_allclose(gradient, slopes, atol=1e-8)
+    bend = (objective(theta + 1e-6 * v)[1] - objective(theta - 1e-6 * v)[1]) / 2e-6
+    np.testing.assert_allclose(curve, bend, atol=1e-7)
+    objective(theta)
+    if kind == "pseudo":
+        np.testing.assert_allclose([objective.curve(e)[i] for i, e in enumerate(np.eye(layout.size))], diagonal)
+
+
+@pytest.fixture(scope="module")
+def rows():
+    """Draws of a model with a chain of pairs and one term of three, of eight predictors; x7 by itself."""
+    layout = Layout([2] * 8, [(3, 4), (4, 5), (5, 6), (0, 1, 2)])
+    theta = np.zeros(layout.size)
+    theta[:8] = [-0.6, -0.6, -0.6, 0.3, -0.8, -0.5, 0.2, 0.4]
+    theta[8:] = [1.2, 1.5, -1.5, 2.4]
+    states = np.array(list(itertools.product([0, 1], repeat=8)), dtype=np.uint8)
+    p = np.exp(Monomials(layout).energies(theta, one_hot(states, layout)))
+    drawn = np.random.default_rng(5).choice(len(states), 1500, p=p / p.sum())
+    return pd.DataFrame(states[drawn], columns=[f"x{i}" for i in range(8)])
+
+
+@pytest.fixture(scope="module")
+def fit(rows):
+    return bbl.bbl("~ .", rows, method="shbm", verbose=0)
+
+
+def test_the_terms_of_the_model_are_chosen(fit, rows):
+    terms = fit.terms
+    chosen = set(terms.loc[terms["votes"] > 0, "predictors"])
+    assert chosen >= {("x3", "x4"), ("x4", "x5"), ("x5", "x6"), ("x0", "x1", "x2")}
+    assert not any("x7" in term for term in chosen)
+    first = terms[terms["order"] == 3].iloc[0]
+    assert first["predictors"] == ("x0", "x1", "x2") and first["votes"] == 3 and len(first["node_weights"]) == 3
+    np.testing.assert_allclose(first["weight"], first["node_weights"], atol=0.8)
+    assert terms.loc[terms["order"] == 1, "votes"].eq(0).all()
+    counts = fit.order_counts["all"]
+    assert counts[1] == 8 and counts[3] == 1 and counts[2] >= 6  # the sub-terms of the term of three, too
+    assert fit.logLik().df == counts.sum() == fit.params.layout.size
+    pairs = bbl.bbl("~ .^2", rows, method="pseudo", lambda_=1e-3, verbose=0)
+    assert fit.pnll() < pairs.pnll()
+
+
+def test_the_joint_pseudo_likelihood_is_at_its_maximum(fit, rows):
+    layout, theta = fit.params.layout, fit.params.theta[0]
+    sample = Sample(rows.to_numpy(dtype=np.uint8), np.ones(len(rows)))
+    value, gradient = joint.PseudoObjective(layout, sample, 1e-5)(theta)
+    assert np.abs(gradient).max() < 1e-8 and fit.converged
+    assert fit.pnll() == pytest.approx(value - 0.5e-5 * theta @ theta)
+
+
+def test_refits_agree_where_they_should(fit, rows):
+    exact = bbl.bbl("~ .", rows, method="shbm", refit="exact", ridge=0.0, verbose=0)
+    X = one_hot(rows.to_numpy(dtype=np.uint8), exact.params.layout)
+    means = Monomials(exact.params.layout).sums(X, np.full(len(X), 1 / len(X)))
+    states = np.array(list(itertools.product([0, 1], repeat=8)), dtype=np.uint8)
+    p = np.exp(exact.score_samples(pd.DataFrame(states, columns=rows.columns)).to_numpy())
+    assert p.sum() == pytest.approx(1.0)
+    np.testing.assert_allclose(Monomials(exact.params.layout).sums(one_hot(states, exact.params.layout), p), means)
+    assert exact.logLik() > fit.logLik()
+    for refit in ("pcd", "cd"):
+        sampled = bbl.bbl("~ .", rows, method="shbm", refit=refit, verbose=0)
+        assert exact.logLik() - sampled.logLik() < 0.01 * abs(exact.logLik())
+    field = bbl.bbl("~ .", rows, method="shbm", refit="mf", verbose=0)
+    alone = bbl.bbl("~ .", rows, method="naive", verbose=0)
+    assert fit.pnll() < field.pnll() < alone.pnll()
+    most = bbl.bbl("~ .", rows, method="shbm", combine="max", verbose=0)
+    nodes = np.nan_to_num(most.estimate.fits[0].state["nodes"])
+    free = np.arange(most.params.layout.size) >= most.params.layout.D
+    np.testing.assert_array_equal(np.abs(most.params.theta[0][free]), np.abs(nodes).max(axis=0)[free])
+
+
+def test_two_votes_choose_fewer_terms(fit, rows):
+    both = bbl.bbl("~ .", rows, method="shbm", combine="and", verbose=0)
+    assert (both.order_counts <= fit.order_counts).all().all()
+    votes = both.terms.loc[both.terms["votes"] > 0, "votes"]
+    assert (votes >= 1).all() and set(both.terms["predictors"]) <= set(fit.terms["predictors"])
+
+
+def test_weights_are_repeated_rows_and_threads_change_nothing(fit, rows):
+    merged = rows.value_counts().rename("n").reset_index().sample(frac=1.0, random_state=0)
+    weighted = bbl.bbl("~ .", merged, weights="n", method="shbm", verbose=0)
+    np.testing.assert_array_equal(weighted.params.theta, fit.params.theta)
+    engine = HighOrder()
+    layout, sample = Layout([2] * 8, ()), Sample(rows.to_numpy(dtype=np.uint8), np.ones(len(rows)))
+    one, three = (engine.path(sample, layout, workers=w)[0] for w in (1, 3))
+    np.testing.assert_array_equal(one.theta, three.theta)
+    drawn = [bbl.bbl("~ .", rows, method="shbm", refit="pcd", seed=3, verbose=0).params.theta for _ in range(2)]
+    np.testing.assert_array_equal(*drawn)
+
+
+def test_groups_have_terms_of_their_own(rows, tmp_path):
+    noise = pd.DataFrame(np.random.default_rng(1).integers(0, 2, rows.shape), columns=rows.columns)
+    noise["x6"] = 1  # constant in this group alone
+    data = pd.concat([rows.assign(y="a"), noise.assign(y="b")], ignore_index=True)
+    fit = bbl.bbl("y ~ .", data, method="shbm", verbose=0)
+    counts = fit.order_counts
+    assert counts.loc[3, "a"] == 1 and counts.loc[3, "b"] == 0
+    layout = fit.params.layout
+    assert (layout.table(fit.params.theta[1], 0, 1, 2) == 0.0).all()
+    assert fit.logLik().df == counts.to_numpy().sum() < 2 * layout.size
+    assert "x6" not in {n for t in fit.terms.query("group == 'b' and order > 1")["predictors"] for n in t}
+    assert fit.coef().h["b"]["x6"].iloc[0] == pytest.approx(np.log((1500 + 0.5) / 0.5))
+    alone = bbl.bbl("~ .", rows, method="shbm", verbose=0)
+    np.testing.assert_allclose(fit.logLik() - alone.logLik(), fit_of_noise(fit, noise), rtol=1e-9)
+    fit.save(tmp_path / "m.bbl")
+    back = bbl.load(tmp_path / "m.bbl")
+    pd.testing.assert_frame_equal(back.terms, fit.terms)
+    pd.testing.assert_frame_equal(back.order_counts, counts)
+    assert str(back.summary()) == str(fit.summary()) and back.logLik().df == fit.logLik().df
+    pd.testing.assert_frame_equal(back.predict(data.head(9)), fit.predict(data.head(9)))
+    assert fit.params.pooled is None and fit.evaluate().accuracy > 0.75
+    cv = bbl.crossVal("y ~ .", data, method="shbm", lambda_=[30.0, 300.0], shuffle=True, seed=1, nfold=3, verbose=0)
+    assert cv.regstar in (30.0, 300.0) and cv.maxscore > 0.8
+
+
+def fit_of_noise(fit, noise):
+    """Return the log-likelihood of the second group's rows under its own model."""
+    codes = noise.to_numpy(dtype=np.uint8)
+    energy = Monomials(fit.params.layout).energies(fit.params.theta[1], one_hot(codes, fit.params.layout))
+    return (energy - fit.log_z.iloc[1]).sum()
+
+
+def test_bad_input_is_named(rows):
+    def refused(word, error=OptionError, data=rows, **options):
+        with pytest.raises(error, match=word):
+            bbl.bbl("~ .", data, method="shbm", verbose=0, **options)
+
+    refused("order=9", order=9)
+    refused("order", order=1)
+    refused("lambda_", lambda_="best")
+    refused("lambda_ holds 3", lambda_=[1.0, 2.0, 3.0])
+    refused("lambda_", lambda_=-1.0)
+    refused("combine", combine="xor")
+    refused("refit", refit="guess")
+    wide = pd.DataFrame(np.random.default_rng(0).integers(0, 2, (60, 22)))
+    refused("refit='exact' would list", data=wide.rename(columns=str), refit="exact", lambda_=10.0)
+    silent = rows.astype(object).mask(np.arange(len(rows))[:, None] % 8 == np.arange(8))
+    refused("all predictors known", BBLError, silent, missing="marginal")
+
+
+def test_corners_have_finite_fits(rows):
+    nothing = bbl.bbl("~ .", rows, method="shbm", lambda_=1e6, verbose=0)
+    alone = bbl.bbl("~ .", rows, method="naive", prior_count=0.0, verbose=0)
+    assert nothing.order_counts["all"].sum() == 8
+    np.testing.assert_allclose(nothing.params.theta, alone.params.theta, atol=1e-3)
+    copies = rows.assign(x8=rows["x0"], x9=1 - rows["x3"])
+    copied = bbl.bbl("~ .", copies, method="shbm", verbose=0)
+    assert np.isfinite(copied.params.theta).all() and ("x0", "x8") in set(copied.terms["predictors"])
+    never = rows.assign(x1=np.where(rows["x0"] == 1, 0, rows["x1"]))
+    apart = bbl.bbl("~ .", never, method="shbm", verbose=0)
+    weight = apart.terms.loc[apart.terms["predictors"] == ("x0", "x1"), "weight"].iloc[0]
+    assert np.isfinite(weight) and weight < -3.0
+    few = bbl.bbl("~ .", rows.head(30), method="shbm", verbose=0)
+    assert np.isfinite(few.logLik())
+    gone = rows.astype(object).mask(np.random.default_rng(0).random(rows.shape) < 0.02)
+    known = bbl.bbl("~ .", gone, method="shbm", missing="marginal", verbose=0)
+    whole = bbl.bbl("~ .", gone.dropna(), method="shbm", verbose=0)
+    np.testing.assert_array_equal(known.params.theta, whole.params.theta)
+
+
+@pytest.mark.parametrize("name", ["shbm_toy_0", "cat3_toy_s0"])
+def test_known_terms_are_found_and_new_rows_fit_better_than_under_all_pairs(shared, name):
+    folder = shared / "data" / "highorder"
+    truth = json.loads((folder / f"{name}.json").read_text())
+    with np.load(folder / f"{name}.npz") as data:
+        train, test = (pd.DataFrame(data[part]).rename(columns=str) for part in ("train", "test"))
+    fit = bbl.bbl("~ .", train, method="shbm", verbose=0)
+    assert fit.pnll(test) < truth["test"]["pairwise_ml"] - 0.05
+    triples = [tuple(str(v) for v, _ in sorted(term)) for term in truth["terms"] if len(term) == 3]
+    found = fit.terms.query("order == 3").drop_duplicates("predictors")["predictors"].tolist()
+    assert set(found[: len(triples)]) == set(triples)

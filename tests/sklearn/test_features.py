@@ -1,0 +1,146 @@
+"""ScoreFeatures and log_scores: scikit-learn's checks, scores against the oracle, out-of-fold scores, a pipeline."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+import reference as oracle
+
+import bbl
+from bbl.errors import BBLTypeError, DataError, OptionError
+
+sklearn = pytest.importorskip("sklearn")
+
+from sklearn.linear_model import LogisticRegression  # noqa: E402
+from sklearn.model_selection import StratifiedKFold  # noqa: E402
+from sklearn.pipeline import make_pipeline  # noqa: E402
+from sklearn.utils.estimator_checks import estimator_checks_generator  # noqa: E402
+
+from bbl.sklearn import BBLClassifier, ScoreFeatures  # noqa: E402
+
+ESTIMATORS = [
+    ScoreFeatures("mf", cv=None),
+    ScoreFeatures("conjugate", cv=None),
+    ScoreFeatures("mf", cv=3),
+    ScoreFeatures("conjugate", cv=3),
+]
+
+
+@pytest.fixture(scope="module")
+def table():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.integers(0, 3, (200, 3)), columns=["a", "b", "c"])
+    y = np.array(["u", "v"])[((X["a"] == X["b"]) ^ (rng.random(200) < 0.2)).astype(int)]
+    return X, y
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=str)
+def test_it_passes_the_checks_of_scikit_learn_but_that_training_scores_be_those_of_transform(estimator):
+    different = set()
+    for found, check in estimator_checks_generator(estimator):
+        name = check.func.__name__
+        if name == "check_array_api_input":  # needs an environment variable before scipy is imported
+            continue
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                check(found)
+            except AssertionError as error:
+                assert "fit_transform and transform outcomes not consistent" in str(error)
+                different.add(name)
+    about_it = {"check_transformer_general", "check_transformer_data_not_an_array"}
+    assert different == (set() if estimator.cv is None else about_it)
+
+
+@pytest.mark.parametrize("method", ["pseudo", "mf", "naive"])
+def test_scores_are_energies_and_with_ln_z_log_probabilities(table, method):
+    X, y = table
+    data = X.assign(y=y)
+    fit = (
+        bbl.bbl("y ~ .^2", data, method=method, lambda_=0.1)
+        if method == "pseudo"
+        else bbl.bbl("y ~ .^2", data, method=method)
+    )
+    energy, scores = bbl.log_scores(fit, X), bbl.log_scores(fit, X, normalised=True)
+    layout = fit.params.layout
+    for g, group in enumerate(fit.labels.groups):
+        h = [layout.table(fit.params.theta[g], i) for i in range(3)]
+        J = {(i, j): layout.table(fit.params.theta[g], i, j) for i, j in layout.pairs.tolist()}
+        E = oracle.energy(h, J, X.to_numpy())
+        np.testing.assert_allclose(energy[group], E, atol=1e-10)
+        np.testing.assert_allclose(scores[group], E - oracle.log_partition(h, J, [3, 3, 3]), atol=1e-8)
+    both = bbl.log_scores(fit, X, normalised=True, prior=True)
+    np.testing.assert_allclose(both["u"] - scores["u"], np.log((y == "u").mean()))
+    own = fit.predict(X)
+    np.testing.assert_allclose(both["v"] - both["u"], own["v"])
+    pd.testing.assert_frame_equal(bbl.log_scores(fit), energy.set_axis(fit.index), check_names=False)
+
+
+def test_what_is_no_machine_has_no_scores(table):
+    with pytest.raises(BBLTypeError, match="fit must be what bbl"):
+        bbl.log_scores("fit")
+    fit = bbl.bbl("y ~ a + b", table[0].assign(y=table[1]), method="naive")
+    with pytest.raises(DataError, match="'b'"):
+        bbl.log_scores(fit, table[0][["a"]])
+
+
+@pytest.mark.parametrize("method", ["mf", "conjugate"])
+def test_training_scores_are_those_of_the_other_folds(table, method):
+    X, y = table
+    model = ScoreFeatures(method, cv=4, random_state=3)
+    found = model.fit_transform(X, y)
+    rng = np.random.RandomState(np.random.RandomState(3).randint(2**31 - 1))
+    for train, held in StratifiedKFold(4, shuffle=True, random_state=rng).split(X, y):
+        other = ScoreFeatures(method, cv=None).fit(X.iloc[train], y[train])
+        np.testing.assert_array_equal(found[held], other.transform(X.iloc[held]))
+    assert model.get_feature_names_out().tolist() == ["score_u", "score_v"]
+    assert np.array_equal(ScoreFeatures(method, cv=4, random_state=3).fit_transform(X, y), found)
+    own = ScoreFeatures(method, cv=None).fit_transform(X, y)
+    assert np.array_equal(own, model.transform(X))
+
+
+def test_a_class_with_fewer_rows_than_folds_gets_the_lowest_score_where_it_is_unknown(table):
+    X, y = table
+    y = y.astype(object)
+    y[0] = "rare"
+    scores = ScoreFeatures("naive", cv=4).fit_transform(X, y)
+    assert np.isfinite(scores).all()
+    assert scores[0, 0] == scores[0, 1:].min()
+    with pytest.raises(DataError, match="one row of each class"):
+        ScoreFeatures("naive").fit_transform(X.head(2), ["u", "v"])
+
+
+def test_the_signed_log_and_the_normaliser_are_options(table):
+    X, y = table
+    plain, logged = ScoreFeatures("mf").fit(X, y), ScoreFeatures("mf", signed_log=True).fit(X, y)
+    np.testing.assert_allclose(logged.transform(X), bbl.model.conjugate.signed_log(plain.transform(X)))
+    energy = ScoreFeatures("mf", normalised=False).fit(X, y).transform(X)
+    fit = BBLClassifier("mf").fit(X, y).result_
+    np.testing.assert_allclose(energy - plain.transform(X), np.broadcast_to(fit.estimate.log_z, energy.shape))
+    for bad, argument in ((ScoreFeatures("conjugate", normalised=True), "normalised"), (ScoreFeatures(cv=1), "cv")):
+        with pytest.raises(OptionError) as caught:
+            bad.fit(X, y)
+        assert caught.value.argument == argument
+
+
+def test_a_pipeline_learns_from_scores_what_its_classifier_alone_cannot(table):
+    X, y = table
+    scores = make_pipeline(ScoreFeatures("pseudo", options={"lambda_": 0.01}), LogisticRegression()).fit(X, y)
+    assert scores.score(X, y) > 0.75 > 0.65 > LogisticRegression().fit(X, y).score(X, y)
+    drawn = ScoreFeatures("bayes", cv=None, options={"chains": 1, "warmup": 50, "draws": 50})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", bbl.ConvergenceWarning)
+        assert make_pipeline(drawn, LogisticRegression()).fit(X, y).score(X, y) > 0.75
+
+
+def test_conjugate_scores_of_grey_values_tell_classes_apart_whatever_c_is():
+    rng = np.random.default_rng(1)
+    y = rng.integers(0, 3, 300)
+    X = np.tanh(rng.normal(size=(3, 8))[y] + 0.7 * rng.normal(size=(300, 8)))
+    one, other = (
+        make_pipeline(ScoreFeatures("conjugate", options={"c": c}), LogisticRegression(max_iter=1000)).fit(X, y)
+        for c in (10.0, 20.0)
+    )
+    np.testing.assert_allclose(2 * other[0].transform(X), one[0].transform(X))
+    assert one.score(X, y) > 0.8

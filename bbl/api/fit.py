@@ -98,7 +98,8 @@ def bbl(
         ``prior_count``), `NaiveBayes` (``prior_count``) and `Conditional` (``ridge``, ``scale``, ``start``,
         ``lambda_``, ``epochs``). With ``lambda_="cv"``, ``eps="cv"`` or ``ridge="cv"`` the setting of least log-loss in
         5 shuffled folds is taken, with ``"cv-1se"`` the simplest one within a standard error of it; ``fit.tuning``
-        tells. Without a response it is the log pseudo-likelihood of the left-out rows that counts (`DensityResults.pnll`).
+        tells. Without a response it is the log pseudo-likelihood of the left-out rows that counts
+        (`DensityResults.pnll`).
 
     Returns
     -------
@@ -141,9 +142,13 @@ def bbl(
     1  0.702  0.298   No
     """
     test_null = flag("testNull", testNull)
-    shown = {**options, "missing": (missing, "raise"), "log_z": (log_z, "auto"), "calibrate": (calibrate, "none")}
-    shown |= {} if priors is None else {"priors": priors if isinstance(priors, str) else "given"}
-    text, auto = shown_call("bbl", formula, weights, method, **shown), method == AUTO
+    others: dict[str, tuple[Any, Any]] = {
+        "missing": (missing, "raise"),
+        "log_z": (log_z, "auto"),
+        "calibrate": (calibrate, "none"),
+        "priors": (priors if isinstance(priors, str | None) else "given", None),
+    }
+    text, auto = shown_call("bbl", formula, weights, method, options, **others), method == AUTO
     if auto:
         check_auto(options, calibrate, classes=True)
         calibrate, method = "none", MeanField()  # one of its members: what it takes of formulas and rows, all do
@@ -266,11 +271,12 @@ def crossVal(
     1     0.5 0.7531476 0.7294412 0.7768539
     2     0.9 0.7461265 0.7225567 0.7696963
     """
-    text, auto = shown_call("crossVal", formula, weights, method, **options, missing=(missing, "raise")), method == AUTO
+    auto, named = method == AUTO, method
     if auto:
         check_auto(options, calibrate, classes=True)
         calibrate, method = "none", MeanField()
     values = _pop_grid(method, options)
+    text = shown_call("crossVal", formula, weights, named, options, missing=(missing, "raise"))
     shared: dict[str, Any] = {"log_z": log_z, "calibrate": calibrate, "seed": seed, "n_jobs": n_jobs}
     call = prepare(
         crossVal, formula, data, weights, method, options, xlevels=xlevels, novarOk=novarOk, missing=missing, **shared

@@ -46,7 +46,7 @@ def pack(fit: Any, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
     meta = {
         "call": fit.call,
         "design": fit.design.to_dict(),
-        "engine": {"name": engine.name, **{k: _pack_option(v) for k, v in dataclasses.asdict(engine).items()}},
+        "engine": {"name": engine.name, **_options(engine)},
         "log_z_kind": estimate.log_z_kind,
         "nobs": fit.nobs(),
         "sections": [_pack_section(section) for section in fit._sections],
@@ -98,11 +98,6 @@ def _unpack_posterior(arrays: dict[str, np.ndarray], k: int, drawn: np.ndarray |
         return {}
     state = {name.removeprefix(STATE): array[k] for name, array in arrays.items() if name.startswith(STATE)}
     return {"sd": arrays["sd"][k], "state": state}
-
-
-def _pack_option(value: Any) -> Any:
-    """Return an option for JSON, which has no infinity."""
-    return "inf" if isinstance(value, float) and np.isinf(value) else value
 
 
 def pack_priors(priors: np.ndarray | None) -> dict[str, list[float]]:
@@ -314,6 +309,13 @@ def _layout(design: Design, arrays: dict[str, np.ndarray]) -> Layout:
         if found.size and (found.min() < 0 or found.max() >= len(design.n_levels)):
             raise ValueError("its terms name what is no predictor")
     return Layout(design.n_levels, terms)
+
+
+def _options(engine: Engine) -> dict[str, Any]:
+    """Return the options of a method as a file holds them: one number for each order is a list, infinity a word."""
+    options = dataclasses.asdict(engine)
+    found = {name: list(value) if isinstance(value, tuple) else value for name, value in options.items()}
+    return {name: "inf" if isinstance(value, float) and np.isinf(value) else value for name, value in found.items()}
 
 
 def unpack(meta: dict, arrays: dict[str, np.ndarray], classes: bool = True) -> dict[str, Any]:

@@ -145,6 +145,7 @@ class CVResults:
         what = f"validated rows of {len(self.folds)} folds"
         return evaluated(labels, scores, scored.y, scored.weights, what, level, charged)
 
+    @verb
     def plot(self, ax=None, *, kind: str = "cv"):
         """Draw the score against the setting (the paper's Figures 3, 5a, 6, 8), or what the predictions are worth.
 
@@ -167,6 +168,7 @@ class CVResults:
             how = {"symbol": tuned.symbol, "title": tuned.title, "logarithmic": tuned.logarithmic}
         return plot.plot_cv(self.cvframe, best=self.regstar, ax=ax, **how)
 
+    @verb
     def plot_calibration(self, bins: int = 10, groups=None, axes=None):
         """Draw how often each group was observed where it was predicted with a given probability.
 

@@ -24,7 +24,16 @@ from bbl.rows.sample import Sample
 
 __all__ = ["MachineResults"]
 
-OF_CLASSES = ("predict", "fitted", "residuals", "evaluate", "score", "with_priors")  # of `ClassifierResults`
+OF_CLASSES = (
+    "predict",
+    "fitted",
+    "residuals",
+    "evaluate",
+    "score",
+    "with_priors",
+    "explain",
+    "importance",
+)  # of `ClassifierResults`
 
 
 @dataclass(frozen=True, repr=False)

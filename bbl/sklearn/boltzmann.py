@@ -207,6 +207,10 @@ class BBLClassifier(TableClassifier):
         options = {name: getattr(self, name) for name in OPTIONS if getattr(self, name) is not None}
         if isinstance(self.method, str):
             options = {**engine_class(self.method).classifier, **options}
+        if not isinstance(self.options, dict | None):
+            raise BBLTypeError(
+                f"options must be a dict of options of the method by name; got {self.options!r}.", argument="options"
+            )
         return options | (self.options or {})
 
 

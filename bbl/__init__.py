@@ -13,7 +13,9 @@ from bbl.api.fit import bbl, crossVal
 from bbl.api.load import load
 from bbl.api.onegroup import mlestimate
 from bbl.api.scores import log_scores
+from bbl.api.shooter import shooter
 from bbl.api.simulate import mcSample, randompar, randomsamp, sample_xi
+from bbl.design.bins import bin, lump
 from bbl.design.readers import freq2raw, readFasta, removeConst
 from bbl.engines import HighOrder, MeanField, NaiveBayes, Posterior, PseudoLikelihood
 from bbl.errors import BBLError, ConvergenceWarning, DataWarning
@@ -27,6 +29,7 @@ from bbl.results import (
     MLEstimate,
     SampleResults,
 )
+from bbl.results.shooter import ShooterResults
 
 __version__ = "0.1.0"
 
@@ -46,9 +49,11 @@ __all__ = [
     "Posterior",
     "PseudoLikelihood",
     "SampleResults",
+    "ShooterResults",
     "anova",
     "bbl",
     "bicluster",
+    "bin",
     "crossVal",
     "datasets",
     "enrichment",
@@ -56,6 +61,7 @@ __all__ = [
     "etable",
     "freq2raw",
     "load",
+    "lump",
     "log_scores",
     "mcSample",
     "mlestimate",
@@ -66,4 +72,5 @@ __all__ = [
     "readFasta",
     "removeConst",
     "sample_xi",
+    "shooter",
 ]

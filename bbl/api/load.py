@@ -9,11 +9,14 @@ from bbl.errors import BBLError, ModelFileError
 from bbl.results import BBLResults, DensityResults
 from bbl.results.blocks import BiclusterResults
 from bbl.results.network import NetworkResults
+from bbl.results.shooter import ShooterResults
 from bbl.storage import read_any
 
 __all__ = ["load"]
 
-KINDS: dict[str, Any] = {kind.kind: kind for kind in (BBLResults, DensityResults, NetworkResults, BiclusterResults)}
+KINDS: dict[str, Any] = {
+    kind.kind: kind for kind in (BBLResults, DensityResults, NetworkResults, ShooterResults, BiclusterResults)
+}
 
 
 @verb

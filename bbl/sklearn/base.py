@@ -29,7 +29,7 @@ try:
 except ImportError as error:
     raise ImportError("bbl.sklearn needs scikit-learn 1.8 or later: pip install boltzmann-bayes[sklearn]") from error
 
-__all__ = ["Given", "TableClassifier", "table_errors"]
+__all__ = ["Given", "TableClassifier", "TableEstimator", "table_errors"]
 
 
 class Given(NamedTuple):
@@ -58,12 +58,11 @@ class Given(NamedTuple):
     features: tuple
 
 
-class TableClassifier(ClassifierMixin, BaseEstimator):
-    """A classifier of rows of levels, with the parameters `missing` and `unseen`, and `result_` after a fit."""
+class TableEstimator(BaseEstimator):
+    """An estimator on rows of levels and their classes, with the parameters `missing` and `unseen`."""
 
     missing: str
     unseen: str
-    class_weight: Any
     result_: Any
 
     def __sklearn_tags__(self):
@@ -95,12 +94,6 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         data = _with_response(table, response, y, classes)
         return Given(data, response, classes, counts, keep, table.columns)
 
-    def _keep_result(self, result: Any, classes: np.ndarray) -> None:
-        """Keep a fitted model, and the classes that it has: one may have lost all its rows to missing="drop"."""
-        kept = set(result.labels.groups)
-        self.classes_ = classes[[c in kept for c in pd.Index(classes).tolist()]]
-        self.result_ = result.with_priors(_priors(self.class_weight, classes, result))
-
     def __sklearn_is_fitted__(self) -> bool:  # by default, lambda_ would be taken for a fitted attribute
         return hasattr(self, "result_")
 
@@ -116,6 +109,18 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
             validate_data(self, pd.DataFrame(columns=list(frame.columns)), reset=reset, skip_check_array=True)
         names = getattr(self, "feature_names_in_", [f"x{i}" for i in range(self.n_features_in_)])
         return Frame(tuple(names), frame.index, frame.get, "X")
+
+
+class TableClassifier(ClassifierMixin, TableEstimator):
+    """A classifier of rows of levels, with the parameter `class_weight` too, and `result_` after a fit."""
+
+    class_weight: Any
+
+    def _keep_result(self, result: Any, classes: np.ndarray) -> None:
+        """Keep a fitted model, and the classes that it has: one may have lost all its rows to missing="drop"."""
+        kept = set(result.labels.groups)
+        self.classes_ = classes[[c in kept for c in pd.Index(classes).tolist()]]
+        self.result_ = result.with_priors(_priors(self.class_weight, classes, result))
 
     def _scores(self, X) -> np.ndarray:
         """Return the class scores (n, K) of rows."""
@@ -200,7 +205,7 @@ def table_errors() -> Iterator[None]:
         raise BBLTypeError(text, column=error.column, argument="X") from error
 
 
-def _labels(estimator: TableClassifier, y: Any) -> np.ndarray:
+def _labels(estimator: TableEstimator, y: Any) -> np.ndarray:
     """Return the class labels as a checked 1-d array."""
     if y is None:
         raise DataError(f"{type(estimator).__name__} requires y to be passed, but the target y is None.", argument="y")

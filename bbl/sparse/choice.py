@@ -17,7 +17,7 @@ from bbl.parallel import run_tasks, serial_blas
 from bbl.rows.folds import stratified_folds
 from bbl.rows.sample import Sample
 from bbl.sparse.orders import grow, largest_penalty
-from bbl.sparse.products import Problem, Products, Term, contrasts
+from bbl.sparse.products import Levels, Problem, Products, Term, contrasts
 from bbl.sparse.refit import Refit, refit
 from bbl.sparse.workingset import Penalty, Stage, Weights, null_slope
 
@@ -86,7 +86,7 @@ class Choice:
 
 def choose(
     codes: np.ndarray,
-    n_levels: Sequence[int],
+    n_levels: Levels,
     y: np.ndarray,
     K: int,
     weights: np.ndarray,
@@ -244,12 +244,16 @@ def _held_out(problem: Problem, points: list[Point], screen: str, refit: str | b
 def _one_fold(
     problem: Problem, points: list[Point], screen: str, refit: str | bool, train: np.ndarray, held: np.ndarray
 ) -> np.ndarray:
-    """Return the held-out loss (points, 2) of one fold: penalties are those per observation, terms chosen anew."""
+    """Return the held-out loss (points, 2) of one fold, in which terms are chosen anew.
+
+    Penalties go by the square root of the number of observations, as the gradients of terms that mean nothing do: as
+    many of these are then chosen as of all rows.
+    """
     out = np.full((len(points), 2), np.nan)
     if not train.any():
         return np.zeros_like(out)
     own, rest = problem.weighted(train), problem.weighted(held)
-    share = own.total / problem.total
+    share = math.sqrt(own.total / problem.total)
     walked = _walk(own, [p.penalty.scaled(share) for p in points], screen, refit is not False, False, None, points)
     for k, point in enumerate(walked):
         last = point.stages[-1]

@@ -7,10 +7,11 @@ of predictors, has the products of theirs.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 from scipy.special import softmax
@@ -18,11 +19,23 @@ from scipy.special import softmax
 from bbl._ext import sparse as _kernel
 from bbl.rows.sample import code_dtype
 
-__all__ = ["Problem", "Products", "contrasts", "reference_tables", "simplex", "zero_sum_table"]
+__all__ = [
+    "Problem",
+    "Products",
+    "contrasts",
+    "log_odds",
+    "reference_tables",
+    "simplex",
+    "term_features",
+    "term_links",
+    "zero_sum_table",
+]
 
 Term = tuple[int, ...]
+Levels = Sequence[int] | np.ndarray
 
 STATES = 65536  # joint levels of a term beyond which it is no candidate
+SIGNS = np.array([[-1.0], [1.0]])  # the simplex of two levels
 BLOCK = 2**21  # numbers in a block of features, or of slopes times parents
 
 
@@ -62,7 +75,7 @@ class Problem:
     weights: np.ndarray
 
     @classmethod
-    def make(cls, codes: np.ndarray, n_levels: Sequence[int], y: np.ndarray, K: int, weights: np.ndarray) -> Problem:
+    def make(cls, codes: np.ndarray, n_levels: Levels, y: np.ndarray, K: int, weights: np.ndarray) -> Problem:
         """Return the problem of rows (n, m), with equal rows made one: repeated rows are then weights to the last bit.
 
         The order of rows makes no difference either.
@@ -111,7 +124,7 @@ def _merged(rows: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarr
     return rows[order[new]], np.add.reduceat(weights[order], np.flatnonzero(new))
 
 
-def term_states(codes: np.ndarray, n_levels: Sequence[int], term: Term) -> tuple[np.ndarray, np.ndarray]:
+def term_states(codes: np.ndarray, n_levels: Levels, term: Term) -> tuple[np.ndarray, np.ndarray]:
     """Return the state of a term in every row (n,), and its features in every state (S, d).
 
     All its predictors of two levels have one state of two between them, the sign of their product.
@@ -123,12 +136,12 @@ def term_states(codes: np.ndarray, n_levels: Sequence[int], term: Term) -> tuple
     for i in other:
         state = state * n_levels[i] + codes[i]
         table = np.kron(table, simplex(n_levels[i]))
-    if binary:
+    if binary:  # of these alone there are very many terms: no Kronecker product for each
         sign = np.full(codes.shape[1], (len(binary) + 1) % 2, dtype=np.uint8)
         for i in binary:
             sign ^= codes[i].astype(np.uint8, copy=False)
         state = state * 2 + sign if other else sign
-        table = np.kron(table, simplex(2))
+        table = np.kron(table, SIGNS) if other else SIGNS
     return state, table
 
 
@@ -144,7 +157,7 @@ class Products:
         Where the weights of each term begin.
     """
 
-    def __init__(self, codes: np.ndarray, n_levels: Sequence[int], terms: Sequence[Term]):
+    def __init__(self, codes: np.ndarray, n_levels: Levels, terms: Sequence[Term]):
         self.source, self.n_levels = codes, n_levels
         self.terms: list[Term] = []
         self.codes = np.empty((0, codes.shape[1]), dtype=np.uint8)
@@ -224,31 +237,43 @@ class Products:
 
 
 def candidate_ratios(
-    problem: Problem, slope: np.ndarray, parents: Sequence[Term], group: bool
+    problem: Problem, slope: np.ndarray, parents: Sequence[Term], group: bool, single: bool = False
 ) -> Iterator[tuple[Sequence[Term], np.ndarray]]:
     """Yield, for blocks of parents, the length of the gradient of every parent times every predictor, (m, parents).
 
     In units of the square root of the number of features for the group penalty, of the longest one of a single feature
     otherwise; 0 where there is no such term. The matrix of candidates is never made: blocks of predictors' features are
-    multiplied with blocks of slopes times parents.
+    multiplied with blocks of slopes times parents, in `single` precision or in double.
     """
     q, n = slope.shape
-    tables = [simplex(L) for L in problem.n_levels]
+    number = np.float32 if single else np.float64
+    levels = np.array(problem.n_levels, dtype=float)
     step = max(1, BLOCK // max(1, n * q))
     for some in _blocks(parents, [problem.size(p) for p in parents], step):
         own = Products(problem.codes, problem.n_levels, some)
-        right = (own.features()[:-1, None, :] * slope[None]).reshape(-1, n)  # (feature, contrast) by rows
+        right = np.empty((int(own.at[-1]), q, n), dtype=number)  # (feature, contrast) by rows
+        np.multiply(own.features()[:-1, None, :], slope[None], out=right, casting="same_kind")
         out = np.zeros((problem.m, len(some)))
         for first in _blocks(range(problem.m), [L - 1 for L in problem.n_levels], max(1, BLOCK // max(1, n))):
-            left = np.concatenate([tables[i].T[:, problem.codes[i]] for i in first])
-            lengths = _lengths(left @ right.T, [problem.n_levels[i] - 1 for i in first], own.sizes, q, group)
-            out[first[0] : first[-1] + 1] = lengths
-        levels = np.array(problem.n_levels, dtype=float)
+            left, sizes = _singles(problem, first, number), [problem.n_levels[i] - 1 for i in first]
+            out[first[0] : first[-1] + 1] = _lengths(left @ right.reshape(-1, n).T, sizes, own.sizes, q, group)
         for p, parent in enumerate(some):
             out[list(parent), p] = 0.0
-            if levels.max() * levels[list(parent)].prod() > STATES:
-                out[levels * levels[list(parent)].prod() > STATES, p] = 0.0
+            states = levels[list(parent)].prod()
+            if levels.max(initial=1) * states > STATES:
+                out[levels * states > STATES, p] = 0.0
         yield some, out
+
+
+def _singles(problem: Problem, which: list[int], number: Any) -> np.ndarray:
+    """Return the features (sum of L - 1, n) of consecutive predictors."""
+    own = problem.codes[which[0] : which[-1] + 1]
+    if all(problem.n_levels[i] == 2 for i in which):
+        out = np.multiply(own, 2, dtype=number)
+        out -= 1
+        return out
+    tables = [simplex(problem.n_levels[i]).astype(number) for i in which]
+    return np.concatenate([table.T[:, codes] for table, codes in zip(tables, own, strict=True)])
 
 
 def _blocks(items: Sequence, sizes: Sequence[int], most: int) -> Iterator[list]:
@@ -283,7 +308,7 @@ def _lengths(sums: np.ndarray, rows: list[int], columns: np.ndarray, q: int, gro
     return np.sqrt(square)
 
 
-def zero_sum_table(term: Term, n_levels: Sequence[int], theta: np.ndarray) -> np.ndarray:
+def zero_sum_table(term: Term, n_levels: Levels, theta: np.ndarray) -> np.ndarray:
     """Return what a term with weights (d, q) adds to the link at all joint levels, shape (L_1, ..., L_k, q).
 
     Sums over the levels of each predictor are zero.
@@ -295,6 +320,41 @@ def zero_sum_table(term: Term, n_levels: Sequence[int], theta: np.ndarray) -> np
         table = np.kron(table, simplex(n_levels[i]))
     out = (table @ theta).reshape(*(n_levels[i] for i in order), theta.shape[1])
     return np.moveaxis(out, range(len(term)), [term.index(i) for i in order])
+
+
+def log_odds(link: np.ndarray) -> np.ndarray:
+    """Return links (..., K - 1) as log odds of every class against the first."""
+    scores = contrasts(link.shape[-1] + 1)
+    return link @ (scores[1:] - scores[0]).T
+
+
+def _used(codes: np.ndarray, n_levels: Levels, terms: Sequence[Term], missing: np.ndarray | None) -> Iterator:
+    """Yield for each term its states in rows (n, m), its table, and in which rows all its predictors are known."""
+    for term in terms:
+        own, levels = np.ascontiguousarray(codes[:, term].T), [n_levels[i] for i in term]
+        known = np.ones((len(codes), 1), dtype=bool)
+        if missing is not None:
+            known[missing[:, term].any(axis=1)] = False
+        yield *term_states(own, levels, tuple(range(len(term)))), known
+
+
+def term_links(
+    codes: np.ndarray, n_levels: Levels, weights: Mapping[Term, np.ndarray], missing: np.ndarray | None, q: int
+) -> np.ndarray:
+    """Return what terms add to the links of rows (n, m), shape (n, q); nothing where a predictor is missing."""
+    out = np.zeros((len(codes), q))
+    parts = _used(codes, n_levels, list(weights), missing)
+    for (state, table, known), theta in zip(parts, weights.values(), strict=True):
+        out += np.where(known, (table @ theta)[state], 0.0)
+    return out
+
+
+def term_features(codes: np.ndarray, n_levels: Levels, terms: Sequence[Term], missing: np.ndarray | None) -> np.ndarray:
+    """Return all features of terms in rows (n, m) as a matrix (n, D); zero where a predictor is missing."""
+    parts = _used(codes, n_levels, terms, missing)
+    return np.concatenate(
+        [np.empty((len(codes), 0)), *(np.where(known, table[state], 0.0) for state, table, known in parts)], axis=1
+    )
 
 
 def reference_tables(tables: dict[Term, np.ndarray]) -> dict[Term, np.ndarray]:

@@ -70,7 +70,7 @@ class _Objective:
         out, rest = np.zeros_like(right), right.copy()
         direction = ready = cho_solve(factor, rest)
         length = float((rest * ready).sum())
-        for _ in range(CONJUGATE):
+        for _ in range(CONJUGATE if length > 0 else 0):
             along = self.scores @ (direction.T @ self.Z)
             along = p * (along - (p * along).sum(axis=0)) * self.problem.weights
             image = self.Z @ (self.scores.T @ along).T + self.ridge * direction

@@ -24,6 +24,7 @@ TOLERANCE = 1e-6  # largest violation of the optimality conditions, in units of 
 INNER = 2e-7  # the same on the working set
 NEWTON, SWEEPS, ROUNDS = 1000, 2000, 1000
 GRAM = 512, 1024  # weights up to which the Hessian is made, for two classes and for more
+SUM, CLOSE = 512, 0.05  # rounding of long sums in single precision, and what of a penalty it may be
 WORST = 300  # violators that join the working set at a time
 LIMIT = 30.0  # of the intercept, for classes that no row has
 
@@ -260,23 +261,40 @@ def minimise(
 def _violators(
     problem: Problem, penalty: Penalty, descent: Descent, parents: Sequence[Term], order: int, once: bool
 ) -> tuple[float, list[Term]]:
-    """Return the largest violation among products outside the working set, and the worst of them."""
-    level = penalty.lambdas[order - 1]
-    inside, found, largest = set(descent.products.terms), {}, 0.0
-    for some, ratio in candidate_ratios(problem, descent.slope, parents, penalty.group):
+    """Return the largest violation among products outside the working set, and the worst of them.
+
+    Where rounding allows it, all are looked at in single precision, and in double those that may violate.
+    """
+    level, slope = penalty.lambdas[order - 1], descent.slope
+    margin = SUM * float(np.finfo(np.float32).eps) * float(np.abs(slope).sum()) / level
+    single = margin < CLOSE
+    least = 1.0 - margin if single else 1.0
+    inside, found = set(descent.products.terms), {}
+    for some, ratio in candidate_ratios(problem, slope, parents, penalty.group, single):
         ratio = ratio / level
         if once:
             ratio[np.arange(problem.m)[:, None] <= np.array([p[0] for p in some])[None]] = 0.0
-        rows, columns = np.nonzero(ratio > 1.0)
-        value = ratio[rows, columns]
-        for k in np.argsort(-value, kind="stable").tolist():
-            term = tuple(sorted((*some[columns[k]], int(rows[k]))))
+        rows, columns = np.nonzero(ratio > least)
+        for i, p, value in zip(rows.tolist(), columns.tolist(), ratio[rows, columns].tolist(), strict=True):
+            term = tuple(sorted((*some[p], i)))
             if term not in inside:
-                largest = max(largest, float(value[k]) - 1.0)
-                if value[k] > 1.0 + TOLERANCE:
-                    found[term] = float(value[k])
-    chosen = sorted(found, key=lambda t: (-found[t], t))[: max(WORST, len(inside))]
-    return largest, sorted(chosen)
+                found[term] = value
+    near, batch, largest = sorted(found, key=lambda t: (-found[t], t)), max(WORST, len(inside)), 0.0
+    for first in range(0, len(near), batch):
+        some = near[first : first + batch]
+        over = _ratios(problem, slope, some, penalty.group) / level - 1.0
+        largest = max(largest, float(over.max()))
+        worst = [t for t, by in zip(some, over.tolist(), strict=True) if by > TOLERANCE]
+        if worst:
+            return largest, sorted(worst)
+    return max(0.0, largest), []
+
+
+def _ratios(problem: Problem, slope: np.ndarray, terms: Sequence[Term], group: bool) -> np.ndarray:
+    """Return the lengths of the gradients of some terms, in units of their penalties where those of features are 1."""
+    products = Products(problem.codes, problem.n_levels, terms)
+    norm = row_norms(products.gradient(slope), products.at, group)
+    return norm / np.sqrt(products.sizes) if group else np.maximum.reduceat(norm, products.at[:-1])
 
 
 def _stack(blocks: list[np.ndarray], q: int) -> np.ndarray:

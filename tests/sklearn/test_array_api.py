@@ -9,10 +9,12 @@ import pytest
 pytest.importorskip("sklearn")
 
 CODE = """
-from bbl.sklearn import BNClassifier, PrototypeBiclustering
+from bbl.sklearn import BNClassifier, PrototypeBiclustering, ShooterClassifier, ShooterFeatures
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
-for estimator in (BNClassifier(), BNClassifier("aode"), PrototypeBiclustering()):
+quick = {"order": 1, "lambda_": 5.0, "refit": False}
+estimators = BNClassifier(), BNClassifier("aode"), PrototypeBiclustering()
+for estimator in (*estimators, ShooterClassifier(**quick), ShooterFeatures(**quick)):
     for given, check in estimator_checks_generator(estimator):
         if getattr(check, "func", check).__name__ == "check_array_api_input":
             check(given)
@@ -28,4 +30,5 @@ def test_arrays_of_the_array_api_are_taken():
         text=True,
         timeout=120,
     )
-    assert done.stdout.split() == ["BNClassifier", "BNClassifier", "PrototypeBiclustering"], done.stderr
+    names = ["BNClassifier", "BNClassifier", "PrototypeBiclustering", "ShooterClassifier", "ShooterFeatures"]
+    assert done.stdout.split() == names, done.stderr

@@ -1,0 +1,277 @@
+"""The verb of sparse regression on products of predictors: shooter."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bbl.checks import choice, flag, generator, integer, real, reals, verb
+from bbl.design.design import Design
+from bbl.errors import ConvergenceWarning, DataWarning, FormulaError, OptionError
+from bbl.memory import check_memory
+from bbl.parallel import n_workers, progress_bar
+from bbl.report.shooter import some_terms
+from bbl.report.text import call_text
+from bbl.results.shooter import ShooterResults
+from bbl.results.shooter_archive import PATH
+from bbl.rows.sample import Sample
+from bbl.sparse.choice import Choice, choose
+from bbl.sparse.orders import SCREENS, largest_penalty
+from bbl.sparse.products import Problem
+
+__all__ = ["shooter"]
+
+RULES = ("ebic", "cv")
+WIDE = 2000  # predictors of which all pairs are candidates at most
+
+
+@verb
+def shooter(
+    formula: str,
+    data: Any,
+    weights: Any = None,
+    *,
+    order: int = 3,
+    lambda_: str | float | Sequence[float] = "ebic",
+    penalty: str = "group",
+    refit: str | bool = "auto",
+    screen: str = "heredity",
+    scale: str = "sum",
+    nfold: int = 5,
+    xlevels: dict | None = None,
+    novarOk: bool = False,
+    missing: str = "raise",
+    seed: int | np.random.Generator | None = 0,
+    n_jobs: int | None = None,
+    verbose: int = 1,
+) -> ShooterResults:
+    """Fit a sparse logistic regression of the response on its predictors and their products, of any order.
+
+    Of all products of up to `order` predictors those are chosen that tell the response groups apart. Order by order,
+    the penalised likelihood is minimised exactly over the terms chosen so far and all products of a chosen term with
+    one more predictor; terms of lower order may drop out again.
+
+    Parameters
+    ----------
+    formula : str
+        ``"y ~ ."`` or ``"y ~ a + b + c"``; interactions are what is looked for.
+    data : DataFrame (pandas, polars), pyarrow Table or dict of lists
+        One row per observation, or per distinct row with `weights`.
+    weights : column name or array of length n, optional
+        Frequencies, whole numbers; a weight is the same as repeating the row.
+    order : int, default 3
+        Largest number of predictors in a term.
+    lambda_ : "ebic", "cv", float or sequence of `order` floats, default "ebic"
+        Penalty of each order. By "ebic" and "cv" one for all orders is chosen from a path: by the extended BIC of the
+        refitted terms (gamma = 0.5), or by the loss of held-out rows.
+    penalty : {"group", "l1"}, default "group"
+        ``lambda sqrt(d) ||W||`` for each term with its d weights, so that a term is chosen as a whole; or
+        ``lambda`` times the sum of the sizes of its weights, one by one. With two levels and groups both are the same.
+    refit : "auto", True or False, default "auto"
+        Whether the chosen terms are fitted once more without penalty. "auto" does what has the smaller loss on held-out
+        rows: a refit is better where the right terms were chosen, and worse where they were not.
+    screen : {"heredity", "all"}, default "heredity"
+        Which pairs are candidates: those with a chosen predictor, or all (of up to 2,000 predictors). See Notes.
+    scale : {"sum", "mean"}, default "sum"
+        Whether numbers given as `lambda_` belong to the sum of the losses of all observations, as in the paper, or to
+        their mean: then they are multiplied by the sum of the weights.
+    nfold : int, default 5
+        Folds for ``lambda_="cv"`` and ``refit="auto"``, drawn within each group.
+    xlevels, novarOk : optional
+        As in `bbl`.
+    missing : {"raise", "drop", "level"}, default "raise"
+        What is done with missing values: they are an error, their rows are dropped, or they are a level of their own.
+    seed : int, numpy.random.Generator or None, default 0
+        For the folds.
+    n_jobs : int, optional
+        Threads for the folds; None or -1 for all cores. Results do not depend on it.
+    verbose : int, default 1
+        0 for no progress bar.
+
+    Returns
+    -------
+    ShooterResults
+
+    Raises
+    ------
+    FormulaError, DataError, LevelError, OptionError, BBLTypeError
+        Each names the column or argument, and what to do.
+
+    Warns
+    -----
+    DataWarning
+        If the penalties that are given keep no term.
+    ConvergenceWarning
+        If refitted terms separate groups, so that their weights would grow without end; they are named. A ridge of 1e-7
+        per observation keeps them finite.
+
+    Notes
+    -----
+    A predictor with L levels has L - 1 features, the corners of a simplex; with two levels -1 and 1. Products of these
+    are uncorrelated with their factors where levels are equally frequent and independent; products of 0 and 1 are not.
+    With two groups the loss is ``ln(1 + exp(-y f))``, the penalties 80, 100, 100 of the paper are ``lambda_=(80, 100,
+    100)``, and with ``scale="mean"`` for its 8,000 rows ``lambda_=(0.01, 0.0125, 0.0125)``. In folds penalties go by
+    the square root of the number of observations.
+
+    A product of three predictors none of whose pairs, or pairs none of whose predictors, are chosen is not found: a
+    response that is the parity of three predictors looks like noise to the lower orders. ``screen="all"`` finds pairs
+    without chosen predictors.
+
+    References
+    ----------
+    Min MR, Ning X, Cheng C, Gerstein M (2014). Interpretable Sparse High-Order Boltzmann Machines. AISTATS, PMLR 33,
+    614-622.
+    Foygel R, Drton M (2010). Extended Bayesian Information Criteria for Gaussian Graphical Models. NeurIPS 23.
+
+    Examples
+    --------
+    >>> import bbl
+    >>> titanic = bbl.datasets.load_titanic()
+    >>> fit = bbl.shooter("Survived ~ .", titanic, weights="Freq", lambda_=60, order=2, refit=True)
+    >>> fit.order_counts.to_dict()
+    {1: 2, 2: 1}
+    >>> fit.predict(titanic.head(2), type="prob").round(3)
+          No    Yes yhat
+    0  0.346  0.654  Yes
+    1  0.579  0.421   No
+    """
+    choice("penalty", penalty, ("group", "l1"))
+    choice("screen", screen, SCREENS)
+    choice("missing", missing, ("raise", "drop", "level"))
+    order = integer("order", order, 1)
+    by, given = _penalties(lambda_, order)
+    choice("scale", scale, ("sum", "mean"))
+    again = _refit(refit)
+    workers, rng = n_workers(n_jobs), generator(seed)
+    shown = {"order": (order, 3), "lambda_": (lambda_, "ebic"), "penalty": (penalty, "group"), "refit": (refit, "auto")}
+    shown |= {"screen": (screen, "heredity"), "scale": (scale, "sum"), "missing": (missing, "raise")}
+    call = call_text("shooter", _shown(formula, weights, shown))
+    design, sample, index = Design.from_data(formula, data, weights, xlevels, flag("novarOk", novarOk), missing)
+    _check(design, sample, order, screen, nfold)
+    if given is not None and scale == "mean":
+        given = tuple(v * sample.total for v in given)
+    K = len(design.labels.groups)
+    with progress_bar(None, "shooter", verbose) as step:
+        found = choose(
+            sample.codes, design.n_levels.tolist(), sample.response, K, sample.weights, order=order,
+            lambda_=by if given is None else given, group=penalty == "group", screen=screen, refit=again, nfold=nfold,
+            rng=rng, workers=workers, progress=step,
+        )  # fmt: skip
+    _warn(design, sample, found, given, penalty == "group", screen)
+    path, entered = path_frame(found, sample.total)
+    taken = found.path[found.chosen].penalty.lambdas
+    return ShooterResults(
+        call, design, sample, index, found.weights, found.intercept, found.refitted, found.unbounded, taken, penalty,
+        path, entered, np.bincount(sample.response, sample.weights, K) / sample.total,
+    )  # fmt: skip
+
+
+def _penalties(lambda_: Any, order: int) -> tuple[str, tuple[float, ...] | None]:
+    """Return the rule, or the penalty of each order."""
+    if isinstance(lambda_, str):
+        return choice("lambda_", lambda_, RULES), None
+    found = reals("lambda_", lambda_, 0.0, np.inf)
+    values = tuple(real("lambda_", float(v), 0.0, open_low=True) for v in found)
+    if len(values) == 1:
+        values *= order
+    if len(values) != order:
+        raise OptionError(
+            f"lambda_ has {len(values)} penalties for order={order}; give one number, or one for each order.",
+            argument="lambda_",
+        )
+    return "given", values
+
+
+def _refit(refit: Any) -> str | bool:
+    return choice("refit", refit, ("auto",)) if isinstance(refit, str) else flag("refit", refit)
+
+
+def _shown(formula: Any, weights: Any, options: dict[str, tuple]) -> dict[str, Any]:
+    shown: dict[str, Any] = {"formula": formula, "data": "data"}
+    if weights is not None:
+        shown["weights"] = weights if isinstance(weights, str) else "weights"
+    for name, (value, default) in options.items():
+        if type(value) is not type(default) or value != default:
+            shown[name] = value if isinstance(value, str | bool | int | float) else [float(v) for v in value]
+    return shown
+
+
+def _check(design: Design, sample: Sample, order: int, screen: str, nfold: Any) -> None:
+    """Refuse what cannot be fitted."""
+    names, m = design.labels.names, len(design.labels.names)
+    pair = design.terms.interactions.first(2)
+    if pair is not None:
+        asked = ":".join(str(names[i]) for i in pair)
+        raise FormulaError(
+            f"formula {design.terms.text!r}: it has the interaction {asked}, but shooter looks for them itself. Write "
+            "'y ~ .' or 'y ~ a + b', and the most predictors of a term as order=.",
+            argument="formula",
+        )
+    if order > m:
+        raise OptionError(
+            f"order={order} is more than the number of predictors, {m}; give order={m} at most.", argument="order"
+        )
+    if screen == "all" and m > WIDE:
+        raise OptionError(
+            f"screen='all' takes all pairs of up to {WIDE} predictors, not of {m}; use 'heredity'.", argument="screen"
+        )
+    integer("nfold", nfold, 2, max(2, int(sample.total)))
+    check_memory(
+        4.0 * sample.codes.nbytes + 2e8, f"A sparse regression on {sample.n} rows of {m} predictors", "Give fewer."
+    )
+
+
+def _warn(
+    design: Design, sample: Sample, found: Choice, given: tuple[float, ...] | None, group: bool, screen: str
+) -> None:
+    if given is not None and not found.weights:
+        problem = Problem.make(
+            sample.codes, design.n_levels.tolist(), sample.response, len(design.labels.groups), sample.weights
+        )
+        top = largest_penalty(problem, group, screen)
+        warnings.warn(
+            f"lambda_ keeps no term: with one penalty for all orders the first comes in below {top:.6g} on the sum of "
+            f"losses ({top / sample.total:.6g} with scale='mean'). Give a smaller one, or 'ebic' or 'cv'.",
+            DataWarning,
+            stacklevel=4,
+        )
+    if found.unbounded:
+        warnings.warn(
+            f"the refitted weights of {some_terms(design.labels, found.unbounded)} would grow without end, because "
+            "they separate groups; a ridge of 1e-7 per observation keeps them finite. Take refit=False, or a larger "
+            "lambda_.",
+            ConvergenceWarning,
+            stacklevel=4,
+        )
+
+
+def path_frame(found: Choice, total: float) -> tuple[pd.DataFrame, np.ndarray]:
+    """Return the path as a frame, and for each chosen term the row since which it is there."""
+    rows: list[tuple] = []
+    ends, known = [], []
+    for k, point in enumerate(found.path):
+        for order, stage in enumerate(point.stages, 1):
+            last = order == len(point.stages)
+            ends.append(last)
+            known.append(stage.weights.keys())
+            tail = (point.ebic, *point.held) if last else (np.nan,) * 3
+            rows.append(
+                (k, order, point.penalty.lambdas[order - 1], stage.loss / total, stage.objective, len(stage.weights),
+                 stage.violation, *tail, last and k == found.chosen)
+            )  # fmt: skip
+    frame = pd.DataFrame(rows, columns=list(PATH)).astype(PATH)
+    until = int(np.flatnonzero(frame["chosen"])[0])
+    steps = [r for r in range(until + 1) if ends[r] or len(found.path) == 1]
+    entered = []
+    for term in found.weights:
+        since = until
+        for r in reversed(steps):
+            if term not in known[r]:
+                break
+            since = r
+        entered.append(since)
+    return frame, np.array(entered, dtype=np.int64)

@@ -1,0 +1,306 @@
+"""ShooterClassifier and ShooterFeatures: sparse regression on products of columns as scikit-learn estimators."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from sklearn.base import TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from bbl.api.shooter import shooter
+from bbl.checks import integer
+from bbl.design.formula import quoted
+from bbl.report.format import label_text
+from bbl.sklearn.base import Given, TableClassifier, TableEstimator, table_errors
+from bbl.sparse.products import term_features
+
+__all__ = ["ShooterClassifier", "ShooterFeatures"]
+
+
+class _Shooter(TableEstimator):
+    """What both estimators have: their parameters, and the fit."""
+
+    def __init__(
+        self,
+        order: int = 3,
+        lambda_: str | float | Sequence[float] = "ebic",
+        *,
+        penalty: str = "group",
+        refit: str | bool = "auto",
+        screen: str = "heredity",
+        scale: str = "sum",
+        nfold: int = 5,
+        class_weight: Any = None,
+        unseen: str = "ignore",
+        missing: str = "raise",
+        random_state: int | np.random.Generator | None = 0,
+        n_jobs: int | None = None,
+    ):
+        self.order = order
+        self.lambda_ = lambda_
+        self.penalty = penalty
+        self.refit = refit
+        self.screen = screen
+        self.scale = scale
+        self.nfold = nfold
+        self.class_weight = class_weight
+        self.unseen = unseen
+        self.missing = missing
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    def _fit(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, Given]:
+        """Fit the terms of up to `order` columns, or of as many as there are."""
+        given = self._given(X, y, sample_weight)
+        with table_errors():
+            result = shooter(
+                f"{quoted(given.response)} ~ .",
+                given.data,
+                given.weights,
+                order=min(integer("order", self.order, 1), len(given.features)),
+                lambda_=self.lambda_,
+                penalty=self.penalty,
+                refit=self.refit,
+                screen=self.screen,
+                scale=self.scale,
+                nfold=self.nfold,
+                novarOk=True,
+                missing=self.missing,
+                seed=self.random_state,
+                n_jobs=self.n_jobs,
+                verbose=0,
+            )
+        return result, given
+
+
+class ShooterClassifier(TableClassifier, _Shooter):
+    """Sparse logistic regression on products of columns as a scikit-learn classifier.
+
+    Every column of `X` is a predictor, and every distinct value of it a level: strings, whole numbers, booleans and
+    categories. Continuous columns are to be binned first, for example with ``KBinsDiscretizer(encode="ordinal")``. The
+    model is that of `bbl.shooter` on the same columns, to the last bit.
+
+    Parameters
+    ----------
+    order : int, default 3
+        Largest number of columns in a term; with fewer columns, their number.
+    lambda_, penalty, refit, screen, scale, nfold
+        As in `bbl.shooter`.
+    class_weight : {"balanced"} or dict of class to weight, optional
+        Weights of the classes (those that a dict leaves out have 1), which change their shares in predictions and
+        nothing else; "balanced" makes all classes equally probable.
+    unseen : {"ignore", "raise"}, default "ignore"
+        Whether, in a row with a level that was not in the training data, the terms of that column add nothing, or it is
+        an error.
+    missing : {"raise", "drop", "level"}, default "raise"
+        What is done with missing values of `X`: they are an error; their rows are dropped in `fit`, and have neither
+        class nor probabilities (nan); or a level of their own.
+    random_state : int, numpy.random.Generator or None, default 0
+        For the folds.
+    n_jobs : int, optional
+        Threads for the folds; results do not depend on it.
+
+    Attributes
+    ----------
+    classes_ : ndarray, shape (K,)
+        Class labels, sorted.
+    n_features_in_ : int
+        Number of columns of `X`.
+    feature_names_in_ : ndarray of str, shape (m,)
+        Their names, if all of them are strings.
+    result_ : ShooterResults
+        The fitted model: terms, path, summary, plots.
+
+    See Also
+    --------
+    bbl.shooter : The same model by formula.
+    ShooterFeatures : The chosen products as columns, for other estimators.
+
+    Notes
+    -----
+    Sample weights are frequencies: a whole number of times that the row is repeated.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.integers(0, 2, (500, 6))
+    >>> y = (X[:, 0] + X[:, 1] * X[:, 2] + rng.normal(0, 0.3, 500) > 0.5).astype(int)
+    >>> model = ShooterClassifier(2).fit(X, y)
+    >>> model.result_.order_counts.to_dict()
+    {1: 3, 2: 1}
+    >>> round(model.score(X, y), 2)
+    0.95
+    """
+
+    def fit(self, X, y, sample_weight=None) -> ShooterClassifier:
+        """Choose terms and fit their weights.
+
+        Parameters
+        ----------
+        X : DataFrame (pandas, polars), pyarrow Table or array_like, shape (n, m)
+            One column per predictor.
+        y : array_like, shape (n,)
+            Class of each row.
+        sample_weight : array_like, shape (n,), optional
+            Frequencies, whole numbers.
+
+        Returns
+        -------
+        ShooterClassifier
+            The classifier itself.
+
+        Raises
+        ------
+        ValueError
+            If rows, columns, weights or options cannot be used, or there is but one class; the message names them.
+        TypeError
+            If cells hold what cannot be levels, or an option is of a type that cannot be used.
+
+        Warns
+        -----
+        DataWarning
+            If a column of an array looks continuous, or the penalties that are given keep no term.
+        ConvergenceWarning
+            If terms separate classes.
+        """
+        result, given = self._fit(X, y, sample_weight)
+        self._keep_result(result, given.classes)
+        return self
+
+
+class ShooterFeatures(TransformerMixin, _Shooter):
+    """Products of columns that tell classes apart, as columns for other estimators.
+
+    The terms are those that `bbl.shooter` chooses. A product of columns with two levels is one column of -1 and 1,
+    named ``a:b``. A column with L levels has L - 1 features, the corners of a simplex, and so has its product with
+    others several columns, named ``a:b[1]``, ``a:b[2]`` and so on. A logistic regression on the columns is the refit of
+    the terms.
+
+    Parameters
+    ----------
+    order, lambda_, penalty, refit, screen, scale, nfold, unseen, missing, random_state, n_jobs
+        As in `ShooterClassifier`. With ``missing="drop"`` rows with missing values have no features (nan). `refit` is
+        False by default: weights are not used.
+
+    Attributes
+    ----------
+    n_features_in_ : int
+        Number of columns of `X`.
+    feature_names_in_ : ndarray of str, shape (m,)
+        Their names, if all of them are strings.
+    result_ : ShooterResults
+        The model that chose them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.integers(0, 2, (500, 6))
+    >>> y = (X[:, 0] + X[:, 1] * X[:, 2] + rng.normal(0, 0.3, 500) > 0.5).astype(int)
+    >>> chosen = ShooterFeatures(2).fit(X, y)
+    >>> chosen.get_feature_names_out().tolist()
+    ['x0', 'x1', 'x2', 'x1:x2']
+    >>> chosen.transform(X[:2])
+    array([[ 1.,  1.,  1.,  1.],
+           [-1., -1., -1.,  1.]])
+    """
+
+    def __init__(
+        self,
+        order: int = 3,
+        lambda_: str | float | Sequence[float] = "ebic",
+        *,
+        penalty: str = "group",
+        refit: str | bool = False,
+        screen: str = "heredity",
+        scale: str = "sum",
+        nfold: int = 5,
+        unseen: str = "ignore",
+        missing: str = "raise",
+        random_state: int | np.random.Generator | None = 0,
+        n_jobs: int | None = None,
+    ):
+        super().__init__(
+            order, lambda_, penalty=penalty, refit=refit, screen=screen, scale=scale, nfold=nfold, unseen=unseen,
+            missing=missing, random_state=random_state, n_jobs=n_jobs,
+        )  # fmt: skip
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        return tags
+
+    def fit(self, X, y, sample_weight=None) -> ShooterFeatures:
+        """Choose terms.
+
+        Parameters
+        ----------
+        X : DataFrame (pandas, polars), pyarrow Table or array_like, shape (n, m)
+            One column per predictor.
+        y : array_like, shape (n,)
+            Class of each row.
+        sample_weight : array_like, shape (n,), optional
+            Frequencies, whole numbers.
+
+        Returns
+        -------
+        ShooterFeatures
+            The transformer itself.
+
+        Raises
+        ------
+        ValueError, TypeError
+            As `ShooterClassifier.fit`.
+        """
+        self.result_ = self._fit(X, y, sample_weight)[0]
+        return self
+
+    def transform(self, X) -> np.ndarray:
+        """Return the features of the chosen terms.
+
+        Parameters
+        ----------
+        X : DataFrame (pandas, polars), pyarrow Table or array_like, shape (n, m)
+            Columns as in `fit`.
+
+        Returns
+        -------
+        ndarray, shape (n, D)
+            Zero where a term's column has an unknown level.
+        """
+        check_is_fitted(self)
+        design, table = self.result_.design, self._table(X, reset=False)
+        codes, missing = design.encode(table, self.unseen)
+        out = term_features(codes, design.n_levels, list(self.result_.chosen), missing)
+        if (dropped := design.dropped(table)) is not None:
+            out[dropped] = np.nan
+        return out
+
+    def get_feature_names_out(self, input_features=None) -> np.ndarray:
+        """Return the names of the columns of `transform`, shape (D,).
+
+        Parameters
+        ----------
+        input_features : array_like of str, shape (m,), optional
+            Names of the columns of `X`, if those of `fit` had none.
+        """
+        check_is_fitted(self)
+        names = self._names(input_features)
+        out: list[str] = []
+        for term, weights in self.result_.chosen.items():
+            text = ":".join(names[i] for i in term)
+            out += [text] if len(weights) == 1 else [f"{text}[{k}]" for k in range(1, len(weights) + 1)]
+        return np.array(out, dtype=object)
+
+    def _names(self, given: Any) -> list[str]:
+        own = [label_text(name) for name in self.result_.labels.names]
+        if given is None:
+            return own
+        if hasattr(self, "feature_names_in_") and list(given) != list(self.feature_names_in_):
+            raise ValueError("input_features is not equal to feature_names_in_")
+        if len(given) != self.n_features_in_:
+            raise ValueError("input_features should have length equal to number of features in X")
+        return [str(name) for name in given]

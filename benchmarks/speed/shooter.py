@@ -1,0 +1,88 @@
+"""Time and memory of sparse regression on products: ``python -m benchmarks.speed.shooter``."""
+
+import resource
+import time
+import warnings
+
+import numpy as np
+import pandas as pd
+from joblib import Parallel, delayed
+from sklearn.linear_model import LogisticRegression
+
+from bbl.parallel import serial_blas
+from bbl.sparse.choice import choose
+from benchmarks.accuracy.shooter import PENALTIES, synthetic
+from benchmarks.report import command, table, write_page
+
+COLUMNS = ("problem", "method", "objective", "seconds", "peak")
+NAMES = {
+    "bbl": "order 1", "liblinear": "order 1", "saga": "order 1", "orders 1-3, no refit": "orders 1-3",
+    "orders 1-3, auto": "orders 1-3",
+}  # fmt: skip
+
+
+def megabytes() -> float:
+    """Return the largest memory of this process so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def objective(model: LogisticRegression, X: np.ndarray, y: np.ndarray) -> float:
+    """Return the L1 objective of a model of scikit-learn; its intercept is free."""
+    link = X @ model.coef_[0] + model.intercept_[0]
+    return float(np.logaddexp(0.0, -(2 * y - 1) * link).sum() + PENALTIES[0] * np.abs(model.coef_).sum())
+
+
+def measured(method: str) -> tuple:
+    """Return the row of one method; every one has a process of its own."""
+    warnings.simplefilter("ignore")
+    X, y, _, _ = synthetic()
+    with serial_blas():
+        if method in ("liblinear", "saga"):
+            dense = 2.0 * X - 1
+            exact = {"intercept_scaling": 100.0} if method == "liblinear" else {}
+            model = LogisticRegression(
+                l1_ratio=1, C=1 / PENALTIES[0], solver=method, tol=1e-6, max_iter=10000, random_state=0, **exact
+            )
+            before, begin = megabytes(), time.process_time()
+            model.fit(dense, y)
+            seconds, peak = time.process_time() - begin, megabytes() - before
+            return NAMES[method], method, objective(model, dense, y), seconds, peak
+        order = 1 if method == "bbl" else 3
+        before, begin = megabytes(), time.process_time()
+        refit = "auto" if "auto" in method else False
+        rng, given = np.random.default_rng(0), (X, [2] * X.shape[1], y, 2, np.ones(len(y)))
+        found = choose(*given, order=order, lambda_=PENALTIES[:order], refit=refit, rng=rng)
+        seconds, peak = time.process_time() - begin, megabytes() - before
+        return NAMES[method], f"shooter ({method})", found.path[0].stages[-1].objective, seconds, peak
+
+
+def main() -> None:
+    """Write the table."""
+    args = command(__doc__, only=([], "names of methods"))
+    rows = []
+    for method in args.only or NAMES:  # one after the other, each in a fresh process
+        rows += Parallel(n_jobs=2, backend="multiprocessing", max_nbytes=None)([delayed(measured)(method)])
+    frame = pd.DataFrame(rows, columns=COLUMNS)
+    path = args.out / "shooter_speed.csv"
+    if path.exists() and args.only:
+        known = pd.read_csv(path)
+        frame = pd.concat([known[~known["method"].isin(frame["method"])], frame])
+    frame.to_csv(path, index=False, float_format="%.10g")
+    lines = [
+        "# Speed of sparse regression on products",
+        "",
+        "The synthetic data: 8,000 rows of 2,000 predictors of two levels (16 MB as bytes), penalties 80, 100, 100 on",
+        "the sum of losses. CPU seconds of one core for the whole call; peak is what the call adds to the process, in",
+        "MB. scikit-learn starts from a matrix of floats, which is not counted. `python -m benchmarks.speed.shooter`",
+        "",
+    ]
+    cells = [
+        [r.problem, r.method, f"{r.objective:.6f}", f"{r.seconds:.2f}", f"{r.peak:.0f}"] for r in frame.itertuples()
+    ]
+    write_page(
+        args.out / "shooter_speed.md", lines + table(["problem", "method", "objective", "CPU s", "peak MB"], cells)
+    )
+
+
+if __name__ == "__main__":
+    main()

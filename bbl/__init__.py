@@ -8,6 +8,7 @@ import bbl.errors as errors
 import bbl.networks as networks
 from bbl.api.bicluster import bicluster
 from bbl.api.compare import anova, etable
+from bbl.api.effective import effective_size, effective_weights
 from bbl.api.enrichment import enrichment
 from bbl.api.fit import bbl, crossVal
 from bbl.api.load import load
@@ -17,7 +18,7 @@ from bbl.api.shooter import shooter
 from bbl.api.simulate import mcSample, randompar, randomsamp, sample_xi
 from bbl.design.bins import bin, lump
 from bbl.design.readers import freq2raw, readFasta, removeConst
-from bbl.engines import HighOrder, MeanField, NaiveBayes, Posterior, PseudoLikelihood
+from bbl.engines import HighOrder, MeanField, NaiveBayes, PersistentVI, Posterior, PseudoLikelihood
 from bbl.errors import BBLError, ConvergenceWarning, DataWarning
 from bbl.report.plot import plot_comparison
 from bbl.results import (
@@ -46,6 +47,7 @@ __all__ = [
     "MLEstimate",
     "MeanField",
     "NaiveBayes",
+    "PersistentVI",
     "Posterior",
     "PseudoLikelihood",
     "SampleResults",
@@ -57,6 +59,8 @@ __all__ = [
     "crossVal",
     "datasets",
     "enrichment",
+    "effective_size",
+    "effective_weights",
     "errors",
     "etable",
     "freq2raw",

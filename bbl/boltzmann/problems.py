@@ -46,7 +46,8 @@ def problems(fits: Sequence[EngineFit], labels: Labels) -> list[Problem]:
         for note in fit.notes:
             i, a, what, detail = Note(*note)
             level = f"level {labels.levels[i][a]!r}" if a >= 0 else ""
-            found.append(Problem(group_text(labels, g), f"predictor {labels.names[i]!r}", level, what, detail))
+            predictor = f"predictor {labels.names[i]!r}" if i >= 0 else ""
+            found.append(Problem(group_text(labels, g), predictor, level, what, detail))
         for i, a, *others in fit.unbounded:
             where = f"level {labels.levels[i][a]!r}"
             if others:

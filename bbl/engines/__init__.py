@@ -12,6 +12,7 @@ from bbl.engines.meanfield import MeanField
 from bbl.engines.naive import NaiveBayes
 from bbl.engines.posterior import Posterior
 from bbl.engines.pseudo import PseudoLikelihood
+from bbl.engines.variational import PersistentVI
 from bbl.errors import BBLTypeError
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "HighOrder",
     "MeanField",
     "NaiveBayes",
+    "PersistentVI",
     "Posterior",
     "PseudoLikelihood",
     "Tuned",
@@ -30,7 +32,9 @@ __all__ = [
     "make_engine",
 ]
 
-ENGINES: dict[str, type[Engine]] = {e.name: e for e in (PseudoLikelihood, MeanField, NaiveBayes, Posterior, HighOrder)}
+ENGINES: dict[str, type[Engine]] = {
+    e.name: e for e in (PseudoLikelihood, MeanField, NaiveBayes, PersistentVI, Posterior, HighOrder)
+}
 
 
 BASELINE = NaiveBayes()  # what every other method should do better than

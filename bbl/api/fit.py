@@ -10,8 +10,9 @@ import pandas as pd
 
 from bbl.api.average import AUTO, check_auto, cross_auto, fit_auto
 from bbl.api.call import data_folds, pop_rule, prepare, shown_call
-from bbl.boltzmann.estimate import estimate, problems, warn_problems
+from bbl.boltzmann.estimate import estimate
 from bbl.boltzmann.guards import warn_ordered, warn_training, warn_validation
+from bbl.boltzmann.problems import problems, warn_problems
 from bbl.boltzmann.tuning import NFOLD, tune
 from bbl.boltzmann.validation import validate
 from bbl.checks import choice, flag, integer, reals
@@ -182,7 +183,7 @@ def bbl(
         result = estimate(sample, layout, call.K, engine, **told)
     if calibrate != "none" and tuning is not None:
         result = replace(result, calibration=tuning.calibration)
-    warn_problems(problems(result, design.labels))
+    warn_problems(problems(result.fits, design.labels))
     warn_training(sample, result, design.labels, engine)
     given = (text, design, sample, call.index, engine, result, tuning)
     return BBLResults(*given, priors=shares) if design.classes else DensityResults(*given)

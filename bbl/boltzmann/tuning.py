@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from bbl.boltzmann.estimate import Problem
+from bbl.boltzmann.problems import Problem
 from bbl.boltzmann.validation import Validated, validate
 from bbl.crossval import one_standard_error, score_settings
 from bbl.design.labels import Labels

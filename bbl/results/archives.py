@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bbl.boltzmann.estimate import Estimate, Problem
+from bbl.boltzmann.estimate import Estimate
+from bbl.boltzmann.problems import Problem
 from bbl.boltzmann.tuning import Tuning
 from bbl.design.design import Design
 from bbl.design.weights import check_weights

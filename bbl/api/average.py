@@ -10,7 +10,7 @@ import pandas as pd
 
 from bbl.api.call import Call
 from bbl.boltzmann.averaging import Averaged, fit_average, out_of_fold
-from bbl.boltzmann.estimate import problems, warn_problems
+from bbl.boltzmann.problems import problems, warn_problems
 from bbl.boltzmann.tuning import NFOLD
 from bbl.checks import choice, generator
 from bbl.crossval import Scored, cross_validate, score_settings

@@ -59,7 +59,8 @@ def fit_auto(text: str, call: Call, shares: np.ndarray | None, verbose: int) -> 
     """Fit the average that a checked call asks for."""
     with progress_bar(MEMBERS * NFOLD, "auto", verbose) as step:
         found = fit_average(call.sample, call.design.labels, call.layout, progress=step, **call.common)
-    warn_problems([each for member in found.members for each in problems(member.estimate, call.design.labels)], 4)
+    labels = call.design.labels
+    warn_problems([each for member in found.members for each in problems(member.estimate.fits, labels)], 4)
     return _wrapped(text, call, found, shares)
 
 

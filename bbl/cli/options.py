@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import bbl
+from bbl.api.average import AUTO
 from bbl.boltzmann.tuning import RULES
 from bbl.cli.tables import MISSING_TEXTS, TYPES
 from bbl.design.design import MISSING
@@ -15,6 +16,7 @@ from bbl.model.logz import LOG_Z
 from bbl.networks.learners import LEARNERS
 from bbl.results.classifier import TYPES as PREDICTIONS
 from bbl.stats.calibration import CALIBRATE
+from bbl.stats.cuts import CUTS
 
 __all__ = ["engine_options", "option_names", "parse"]
 
@@ -68,6 +70,14 @@ def column_type(text: str) -> tuple[str | None, str]:
     return (column if sign else None), kind
 
 
+def bin_rule(text: str) -> tuple[str, int]:
+    """Return method and number of ``METHOD`` or ``METHOD:NUMBER``."""
+    method, _, number = text.partition(":")
+    if method not in CUTS or not (number or "5").isdigit():
+        raise argparse.ArgumentTypeError(f"{text!r} is no way of binning; give {', '.join(CUTS)}, or as quantile:4")
+    return method, int(number or 5)
+
+
 def _table_options(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
     group = parser.add_argument_group("tables", "CSV, tab-separated (.tsv) or Parquet (.parquet); - is standard input.")
     group.add_argument(
@@ -98,13 +108,15 @@ def _prediction_options(group: argparse._ArgumentGroup) -> None:
 def _model_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("model")
     group.add_argument("--weights", metavar="COL", help="column of frequencies")
-    group.add_argument("--method", choices=tuple(ENGINES), default="pseudo", help="default: pseudo")
+    group.add_argument(
+        "--method", choices=(*ENGINES, AUTO), default="pseudo", help="default: pseudo; auto is an average"
+    )
     group.add_argument(
         "--lambda", dest="lambda_", type=numbers, metavar="X", help="penalty of couplings (pseudo); or cv, cv-1se"
     )
     group.add_argument("--lambdah", type=float, metavar="X", help="penalty of fields (pseudo)")
     group.add_argument("--eps", type=numbers, metavar="X", help="weight of the covariance, 0 to 1 (mf); or cv, cv-1se")
-    group.add_argument("--prior-count", type=float, metavar="X", help="pseudocount (mf, naive)")
+    group.add_argument("--prior-count", type=float, metavar="X", help="pseudocount (pseudo, mf, naive)")
     group.add_argument("--tolerance", type=float, metavar="X", help="gradient at which iterations end (pseudo)")
     group.add_argument("--itmax", type=int, metavar="N", help="most iterations (pseudo)")
     group.add_argument(
@@ -163,10 +175,22 @@ def _parser() -> argparse.ArgumentParser:
         "numbers are numbers, but text where one has a leading zero, as in 01, or over 18 digits",
     )
 
+    group.add_argument(
+        "--bin",
+        type=bin_rule,
+        metavar="HOW[:N]",
+        help="cut columns of numbers into N intervals (default 5): quantile, width, or mdl (what tells the groups "
+        "apart); new data are cut alike",
+    )
+    group.add_argument(
+        "--lump", type=int, metavar="N", help="put levels that occur less than N times together, as (rare)"
+    )
+
     group = parser.add_argument_group("results")
     group.add_argument("--newdata", type=Path, metavar="FILE", help="predict this table: CSV on standard output")
     _prediction_options(group)
     group.add_argument("--save", type=Path, metavar="MODEL", help="write the model to this file")
+    group.add_argument("--report", type=Path, metavar="PAGE", help="write everything about the model to this HTML page")
     group.add_argument("--plot", type=Path, metavar="FILE", help="write the figure of coefficients, or of --cv, to it")
     return parser
 

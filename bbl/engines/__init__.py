@@ -7,22 +7,26 @@ from collections.abc import Iterable
 
 from bbl.checks import choice, near_match
 from bbl.engines.base import Engine, EngineFit, Equations, Tuned
+from bbl.engines.conditional import Conditional
 from bbl.engines.highorder import HighOrder
 from bbl.engines.meanfield import MeanField
 from bbl.engines.naive import NaiveBayes
 from bbl.engines.posterior import Posterior
 from bbl.engines.pseudo import PseudoLikelihood
+from bbl.engines.variational import PersistentVI
 from bbl.errors import BBLTypeError
 
 __all__ = [
     "BASELINE",
     "ENGINES",
+    "Conditional",
     "Engine",
     "EngineFit",
     "Equations",
     "HighOrder",
     "MeanField",
     "NaiveBayes",
+    "PersistentVI",
     "Posterior",
     "PseudoLikelihood",
     "Tuned",
@@ -30,7 +34,9 @@ __all__ = [
     "make_engine",
 ]
 
-ENGINES: dict[str, type[Engine]] = {e.name: e for e in (PseudoLikelihood, MeanField, NaiveBayes, Posterior, HighOrder)}
+ENGINES: dict[str, type[Engine]] = {
+    e.name: e for e in (PseudoLikelihood, MeanField, NaiveBayes, PersistentVI, Posterior, HighOrder, Conditional)
+}
 
 
 BASELINE = NaiveBayes()  # what every other method should do better than

@@ -1,6 +1,7 @@
 """Models side by side: the composite likelihood-ratio test and its level, tables, names of statsmodels, figures."""
 
 import matplotlib
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
@@ -148,8 +149,9 @@ def test_a_table_of_models_has_estimates_errors_stars_and_facts(fits):
     assert [name for name in plain.frame.index if "=" in name] == ["0: a=1", "1: a=1"]
     assert "*" not in repr(plain)
     others = [bbl.bbl("y ~ .", data(), method="mf"), networks.bnc("nb", "y ~ .", data(), 1)]
+    others.append(bbl.shooter("y ~ .", data(), lambda_=20))
     mixed = bbl.etable([fits["a + b + c"], *others])
-    assert mixed.frame.loc["Method"].tolist() == ["pseudo", "mf", "nb"]
+    assert mixed.frame.loc["Method"].tolist() == ["pseudo", "mf", "nb", "shooter"]
     assert "(" not in mixed.frame.loc["0: a=1", "(2)"] and mixed.frame.loc["0: a=1", "(3)"] == ""
     with pytest.raises(OptionError, match="'d'"):
         bbl.etable(fits["a + b + c"], keep=["d"])
@@ -191,7 +193,7 @@ def test_coefficients_are_drawn_with_their_intervals(fits):
     np.testing.assert_allclose(np.sort(ends), np.sort(wanted))
     difference = fit.inference().plot((0, 1), pairs=True)
     assert difference.get_legend() is None and len(difference.get_yticklabels()) == 2
-    matplotlib.pyplot.close("all")
+    plt.close("all")
 
 
 def test_models_without_a_response_are_compared_too():

@@ -139,18 +139,17 @@ def term_states(codes: np.ndarray, n_levels: Levels, term: Term) -> tuple[np.nda
     """
     binary = [i for i in term if n_levels[i] == 2]
     other = [i for i in term if n_levels[i] > 2]
-    state: np.ndarray = np.zeros(codes.shape[1], dtype=np.intp if other else np.uint8)
+    sign: np.ndarray = np.full(codes.shape[1] if binary else 0, (len(binary) + 1) % 2, dtype=np.uint8)
+    for i in binary:
+        sign ^= codes[i].astype(np.uint8, copy=False)
+    if binary and not other:  # of these there are very many terms: no Kronecker product for each
+        return sign, SIGNS
+    state = np.zeros(codes.shape[1], dtype=np.intp)
     table = np.ones((1, 1))
     for i in other:
         state = state * n_levels[i] + codes[i]
         table = np.kron(table, simplex(n_levels[i]))
-    if binary:  # of these alone there are very many terms: no Kronecker product for each
-        sign = np.full(codes.shape[1], (len(binary) + 1) % 2, dtype=np.uint8)
-        for i in binary:
-            sign ^= codes[i].astype(np.uint8, copy=False)
-        state = state * 2 + sign if other else sign
-        table = np.kron(table, SIGNS) if other else SIGNS
-    return state, table
+    return (state * 2 + sign, np.kron(table, SIGNS)) if binary else (state, table)
 
 
 class Products:

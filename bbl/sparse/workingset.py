@@ -177,8 +177,8 @@ class Descent:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return the weights and intercept that minimise the quadratic model at a link."""
         products, group, q = self.products, self.penalty.group, self.problem.K - 1
-        norm, at = row_norms(self.theta, products.at, True), products.at
-        near = np.flatnonzero((norm > 0) | (self._lengths(gradient) > self.lambdas))
+        moving = (row_norms(self.theta, products.at, True) > 0) | (self._lengths(gradient) > self.lambdas)
+        near = np.flatnonzero(moving)
         D = int(products.sizes[near].sum())
         if (D + 1) * q > (GRAM if self.slow else FEW):
             theta, intercept = self.theta.copy(), self.intercept.copy()
@@ -192,7 +192,7 @@ class Descent:
         # of the step, not of where the minimum lies: single precision is enough
         hessian = products.hessian(link, self.problem.weights, self.curve, near, np.float32)
         hessian[np.diag_indices_from(hessian)] *= 1 + RIDGE
-        rows = np.flatnonzero(np.repeat(np.isin(np.arange(len(norm)), near), products.sizes))
+        rows = np.flatnonzero(np.repeat(moving, products.sizes))
         at, free = np.concatenate([[0], np.cumsum(products.sizes[near]), [D + 1]]), np.append(self.lambdas[near], 0.0)
         both, pull = np.vstack([self.theta[rows], self.intercept]), np.vstack([gradient[rows], whole])
         _kernel.descend_gram(hessian, at, free, group, tolerance, SWEEPS, stop_flag(), pull, both)

@@ -16,6 +16,7 @@ from bbl.api.onegroup import mlestimate
 from bbl.api.scores import log_scores
 from bbl.api.shooter import shooter
 from bbl.api.simulate import mcSample, randompar, randomsamp, sample_xi
+from bbl.design.bins import bin, lump
 from bbl.design.readers import freq2raw, readFasta, removeConst
 from bbl.engines import HighOrder, MeanField, NaiveBayes, PersistentVI, Posterior, PseudoLikelihood
 from bbl.errors import BBLError, ConvergenceWarning, DataWarning
@@ -54,6 +55,7 @@ __all__ = [
     "anova",
     "bbl",
     "bicluster",
+    "bin",
     "crossVal",
     "datasets",
     "enrichment",
@@ -63,6 +65,7 @@ __all__ = [
     "etable",
     "freq2raw",
     "load",
+    "lump",
     "log_scores",
     "mcSample",
     "mlestimate",

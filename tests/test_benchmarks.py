@@ -21,7 +21,7 @@ from benchmarks.accuracy.data import Data, load  # noqa: E402
 from benchmarks.speed import SUITES, methods, plots, problems, run, summary, uses  # noqa: E402
 from benchmarks.speed.measure import METHODS, Options, measured  # noqa: E402
 from benchmarks.speed.problems import PROBLEMS, Part, Problem, Table  # noqa: E402
-from benchmarks.studies import annealing, blocks, level  # noqa: E402
+from benchmarks.studies import annealing, blocks, digits, level, posterior  # noqa: E402
 
 LIBRARY = {"sklearn": "sklearn", "glum": "glum", "statsmodels": "statsmodels", "dwave": "dwave.samplers"}
 
@@ -328,6 +328,28 @@ def test_study_of_blocks_measures_time_error_and_what_is_found():
 def test_annealing_study_compares_with_the_exact_value():
     frame = pd.DataFrame(annealing.compare(0, annealing.SETTINGS[3:4]), columns=annealing.COLUMNS)
     assert abs(frame["estimate"] - frame["exact"]).item() < 5 * frame["se"].item() < 0.1
+
+
+def test_the_study_of_posteriors_counts_what_lies_inside():
+    found = [row for sampler in ("exact", "pseudo") for row in posterior.fits(sampler, 200, 0, 2)]
+    frame = pd.DataFrame(found, columns=posterior.COLUMNS)
+    assert len(frame) == 2 * 2 * 14 and frame["rank"].between(0, posterior.KEPT - 1).all()
+    assert (frame["inside"] >= frame["narrow"]).all() and frame["inside"].mean() > 0.7
+    assert "| exact | 200 |" in "\n".join(posterior.summarise(frame))
+
+
+@pytest.mark.filterwarnings("ignore:On the training rows")  # of mean field with a fixed eps, on so few rows
+def test_the_study_of_digits_compares_scores_that_work():
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, 90)
+    X = np.tanh(2 * rng.normal(size=(3, 12))[y] + 0.3 * rng.normal(size=(90, 12)))
+    made = digits.pipelines(5)
+    assert len(made) == 8
+    for (features, _), make in made.items():
+        assert make().fit(X, y).score(X, y) > 0.8, features
+    data = {"train_x": X, "train_y": y, "test_x": X, "test_y": y}
+    frame = pd.DataFrame(digits.largest(data), columns=digits.COLUMNS)
+    assert frame["accuracy"].between(0.3, 1).all() and "| the largest |" in "\n".join(digits.summarise(frame))
 
 
 def test_the_level_study_counts_tests_made_and_rejected():

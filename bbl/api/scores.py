@@ -52,8 +52,8 @@ def log_scores(
     >>> fit = bbl.bbl("Survived ~ .", titanic, weights="Freq", method="naive")
     >>> log_scores(fit, titanic.head(2), normalised=True, prior=True).round(3)
           No    Yes
-    0 -5.397 -2.978
-    1 -2.962 -2.913
+    0 -6.326 -5.561
+    1 -6.013 -6.103
     """
     if not isinstance(fit, BBLResults):
         raise BBLTypeError(f"fit must be what bbl() returned; got {type(fit).__name__}.", argument="fit")

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from bbl.boltzmann.chosen import log_z_of_chosen, united
+from bbl.boltzmann.joint import joint_path
 from bbl.boltzmann.predictive import Predictive, predictive
 from bbl.boltzmann.problems import group_text
 from bbl.design.labels import Labels
@@ -54,7 +55,8 @@ class Estimate:
     log_z : ndarray, shape (K,)
         ln Z of each group.
     log_z_kind : str
-        How `log_z` was computed: one of "exact", "pseudo", "half", "mf", "ais".
+        How `log_z` was computed: one of "exact", "pseudo", "half", "mf", "ais"; "none" if P(x|y) is not modelled, and
+        `log_z` is but what the scores of the groups lack.
     class_prior : ndarray, shape (K,)
         Weighted share of each group.
     lkh : float
@@ -101,6 +103,12 @@ class Estimate:
         """Return `class_scores` by a function that has the energies of `parameters` ready."""
         silent = np.zeros(len(codes), dtype=bool) if missing is None else np.array(missing.all(axis=1))
         summed = None if missing is None else missing & ~silent[:, None]
+        if self.log_z_kind == "none" and summed is not None and summed.any():
+            raise OptionError(
+                "This model does not model the predictors, P(x|y), so missing or unseen values cannot be summed out. "
+                "Give complete rows of known levels, or fit method='pseudo'.",
+                argument="newdata",
+            )
         scores = class_scores(energy(codes, summed), self.log_z, self.class_prior)
         if self.calibration is not None:
             scores = self.calibration(scores)
@@ -261,6 +269,8 @@ def estimate_path(
         One for each of `values`; one if `values` is None.
     """
     layout = engine.layout(sample, layout)
+    if engine.joint:
+        return _estimate_jointly(sample, layout, K, engine, values, log_z, workers, rng, progress)
     wide = engine.widened(layout)
     # of terms that are yet to be chosen, ln Z comes later
     kind = "exact" if engine.chooses else resolve_log_z(log_z, wide, engine.log_z)
@@ -307,6 +317,35 @@ def estimate_path(
         drawn = predictive(wide, fits[:K], kind, starts, rngs[:K], workers, wide.m - layout.m)
         shares = totals / totals.sum()
         out.append(Estimate(parameters, ln_z, kind, shares, lkh, tuple(fits), error, predictive=drawn))
+    return out
+
+
+def _estimate_jointly(
+    sample: Sample,
+    layout: Layout,
+    K: int,
+    engine: Engine,
+    values: Sequence[float] | None,
+    log_z: str,
+    workers: int,
+    rng: np.random.Generator | None,
+    progress: Callable | None,
+) -> list[Estimate]:
+    """Fit all groups at once; in place of ln Z stands what makes the class scores."""
+
+    def generative(rows: Sample, own: Engine, grid: Sequence[float] | None, stream: np.random.Generator):
+        return estimate_path(rows, layout, K, own, grid, log_z=log_z, workers=workers, rng=stream)
+
+    rng = np.random.default_rng(0) if rng is None else rng
+    share = np.bincount(sample.response, sample.weights, K) / sample.total
+    log_share, error = np.log(np.where(share > 0.0, share, 1.0)), np.zeros(K)
+    out = []
+    for found in joint_path(sample, layout, K, engine, values, generative, rng):
+        ln_z = np.where(share > 0.0, log_share - found.constant, 0.0)
+        lkh = sample.total * found.fits[0].lkh
+        out.append(Estimate(Parameters(layout, found.theta), ln_z, "none", share, lkh, found.fits, error))
+    if progress is not None:
+        progress(float(K))
     return out
 
 

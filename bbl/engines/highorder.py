@@ -61,7 +61,8 @@ class HighOrder(Engine):
     screen : {"heredity", "all"}, default "heredity"
         Which products of two are candidates of a regression: those with a chosen predictor, or all.
     ridge : float, default 1e-5
-        L2 penalty per observation of the fit of all parameters, which keeps them finite where rows are separated.
+        L2 penalty per observation of all terms in the fit of all parameters, which keeps them finite where rows are
+        separated; fields have 1e-6 at most. Raise it where there are few rows for many terms.
     tolerance : float, default 1e-9
         Norm of the gradient at which the convex refits end.
 

@@ -28,6 +28,7 @@ __all__ = ["REFITS", "Fitted", "fit_jointly"]
 
 REFITS = ("pseudo", "exact", "pcd", "cd", "mf")
 NEWTON, CONJUGATE = 100, 500
+OF_FIELDS = 1e-6  # the most that fields are penalised
 STEPS, RATE, SLOWER, LEAST, EVERY = 1000, 0.1, 200.0, 0.02, 5  # of the gradient methods
 CHAINS, T = 512, 3  # Gibbs chains, and their sweeps for a step
 DAMPING = 0.8  # of damped mean field
@@ -64,7 +65,7 @@ class PseudoObjective:
 
     def __init__(self, layout: Layout, sample: Sample, ridge: float):
         check_memory(32.0 * sample.n * layout.D, f"A joint fit of {sample.n} rows", "Use fewer rows or predictors.")
-        self.layout, self.ridge, self.products = layout, ridge, Monomials(layout)
+        self.layout, self.ridge, self.products = layout, _ridges(layout, ridge), Monomials(layout)
         self.X, self.weights = one_hot(sample.codes, layout), sample.weights / sample.total
         self.first = layout.start[:-1][layout.n_levels > 1]
         self.width = layout.n_levels[layout.n_levels > 1] - 1
@@ -74,7 +75,7 @@ class PseudoObjective:
         log_norm, self.P = normalised(field, self.layout)
         value = self.weights @ (log_norm.sum(axis=1) - (self.X * field).sum(axis=1))
         gradient = self.products.adjoint(self.X, (self.P - self.X) * self.weights[:, None])
-        return float(value + 0.5 * self.ridge * (theta @ theta)), gradient + self.ridge * theta
+        return float(value + 0.5 * (self.ridge @ theta**2)), gradient + self.ridge * theta
 
     def curve(self, v: np.ndarray) -> np.ndarray:
         field = self.products.fields(v, self.X)
@@ -97,7 +98,7 @@ class ExactObjective:
                 argument="refit",
             )
         check_memory(16.0 * states * layout.D, f"A list of {states} states", "Take refit='pseudo'.")
-        self.means, self.ridge, self.products = means, ridge, Monomials(layout)
+        self.means, self.ridge, self.products = means, _ridges(layout, ridge), Monomials(layout)
         self.X = one_hot(state_codes(np.arange(states), layout.n_levels), layout)
 
     def __call__(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
@@ -107,7 +108,7 @@ class ExactObjective:
         self.p = p / p.sum()
         self.moments = self.products.sums(self.X, self.p)
         value = top + np.log(p.sum()) - theta @ self.means
-        return float(value + 0.5 * self.ridge * (theta @ theta)), self.moments - self.means + self.ridge * theta
+        return float(value + 0.5 * (self.ridge @ theta**2)), self.moments - self.means + self.ridge * theta
 
     def curve(self, v: np.ndarray) -> np.ndarray:
         along = self.products.energies(v, self.X)
@@ -115,6 +116,11 @@ class ExactObjective:
 
     def diagonal(self) -> np.ndarray:
         return self.moments * (1.0 - self.moments) + self.ridge
+
+
+def _ridges(layout: Layout, ridge: float) -> np.ndarray:
+    """Return the penalty of each parameter: fields are only kept finite."""
+    return np.where(np.arange(layout.size) < layout.D, min(ridge, OF_FIELDS), ridge)
 
 
 def minimise(objective: Objective, theta: np.ndarray, tolerance: float, itmax: int = NEWTON) -> Fitted:
@@ -181,7 +187,7 @@ def fit_jointly(
         Rows without missing values.
     method : {"pseudo", "exact", "pcd", "cd", "mf"}
     ridge : float
-        L2 penalty per observation.
+        L2 penalty per observation of all terms; fields have 1e-6 at most.
     tolerance : float
         Norm of the gradient at which the convex methods end.
     theta : ndarray, shape (layout.size,)
@@ -214,7 +220,7 @@ def _ascend(
     anywhere: of its way the parameters of largest pseudo-likelihood are taken.
     """
     products = Monomials(layout)
-    scale = np.maximum(means * (1.0 - means), LEAST)
+    scale, ridges = np.maximum(means * (1.0 - means), LEAST), _ridges(layout, ridge)
     moments = (
         _mean_field(layout, products, sample)
         if method == "mf"
@@ -223,7 +229,7 @@ def _ascend(
     judge = PseudoObjective(layout, sample, ridge) if method == "mf" else None
     best, kept = math.inf, theta
     for step in range(STEPS):
-        gradient = means - moments(theta) - ridge * theta
+        gradient = means - moments(theta) - ridges * theta
         theta = theta + RATE / (1.0 + step / SLOWER) * gradient / scale
         if judge is None and 2 * step >= STEPS:
             kept = kept + (theta - kept) / (step - (STEPS - 1) // 2)

@@ -14,9 +14,10 @@ from bbl.checks import choice
 from bbl.report.plot_shooter import plot_path, plot_terms
 from bbl.report.shooter import shooter_summary, shooter_text, some_terms, weight_frame
 from bbl.report.summary import Summary
-from bbl.report.text import missing_text
+from bbl.report.text import label_text, missing_text
 from bbl.results.classifier import ClassifierResults
 from bbl.results.evaluation import FIGURES
+from bbl.results.explanation import Attribution
 from bbl.results.shooter_archive import pack, unpack
 from bbl.rows.sample import Sample
 from bbl.sparse.products import contrasts, log_odds, reference_tables, term_links, zero_sum_table
@@ -158,6 +159,14 @@ class ShooterResults(ClassifierResults):
         """Return the weighted log-likelihood of the groups given the predictors."""
         log_p = log_probabilities(self._shifted(self.class_scores(rows.codes, rows.missing)))
         return float(rows.weights @ log_p[np.arange(rows.n), rows.response])
+
+    def _attribution(self) -> Attribution:
+        names = [label_text(x) for x in self.labels.names]
+        tables = self._zero_sum
+        # of the first group, against which the odds are, they are zero; the log-sum over groups is common to all
+        whole = {t: np.moveaxis(np.insert(table, 0, 0.0, axis=-1), -1, 0) for t, table in tables.items()}
+        constant = whole.pop(()).astype(float)
+        return Attribution([":".join(names[i] for i in t) for t in whole], whole, constant)
 
     # what is shown and written
 

@@ -32,8 +32,8 @@ class BBLClassifier(TableClassifier):
 
     Parameters
     ----------
-    method : {"pseudo", "mf", "naive"} or Engine, default "pseudo"
-        Pseudo-likelihood, mean field, naive Bayes, or one of them with its options set.
+    method : {"pseudo", "mf", "naive", "bayes"} or Engine, default "pseudo"
+        Pseudo-likelihood, mean field, naive Bayes, posterior draws, or one of them with its options set.
     pairs : {"all", "none"}, str or list of pairs, default "all"
         Which predictors interact: the right-hand side of a formula, as ``".^2 - a:b"`` or ``"a*b + c"``, or a list
         of pairs (or terms of more) of column names or positions; a list, and "none", keep all columns as predictors.
@@ -52,7 +52,7 @@ class BBLClassifier(TableClassifier):
     eps : float or {"cv", "cv-1se"}, optional
         Weight of the sample covariance, for ``method="mf"``.
     prior_count : float, optional
-        Pseudocount, for ``method="mf"`` and ``"naive"``.
+        Pseudocount, for every method.
     tolerance : float, optional
         Largest gradient norm, for ``method="pseudo"``.
     itmax : int, optional
@@ -207,6 +207,10 @@ class BBLClassifier(TableClassifier):
         options = {name: getattr(self, name) for name in OPTIONS if getattr(self, name) is not None}
         if isinstance(self.method, str):
             options = {**engine_class(self.method).classifier, **options}
+        if not isinstance(self.options, dict | None):
+            raise BBLTypeError(
+                f"options must be a dict of options of the method by name; got {self.options!r}.", argument="options"
+            )
         return options | (self.options or {})
 
 

@@ -39,7 +39,7 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
 
     Parameters
     ----------
-    method : {"pseudo", "mf", "naive", "bayes", "pvi", "conjugate"} or Engine, default "pseudo"
+    method : {"pseudo", "mf", "naive", "bayes", "conjugate"} or Engine, default "pseudo"
         The methods of `BBLClassifier`, where every column is categorical; or ``"conjugate"``, where every column is a
         number, about -1 to 1 (grey values, say): the posterior mean of the thesis' conjugate model, a closed form whose
         scores have no normaliser.

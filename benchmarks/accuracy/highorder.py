@@ -1,0 +1,140 @@
+"""Terms of any order: known terms found, and masked pixels filled in: ``python -m benchmarks.accuracy.highorder``."""
+
+import json
+import time
+import warnings
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pandas as pd
+
+import bbl
+from benchmarks.files import shared_file
+from benchmarks.report import command, table, write_page
+
+FOLDER = ("data", "highorder")  # of the data that are not shipped
+TOYS = ("shbm_toy_0", "shbm_toy_1", "shbm_toy_2", "shbm_toy_3", "cat3_toy_s0")
+COLUMNS = ("problem", "method", "pnll", "triples", "error", "log_loss", "seconds")
+MASKED, ROWS, HELD = 0.25, 200, 200  # share of masked pixels, test images, training images that choose settings
+
+
+def toys() -> Iterator[tuple]:
+    """Yield the negative log pseudo-likelihood of new rows of known models, and how many of the terms of three lead."""
+    for name in TOYS:
+        rows, truth = shared_file(*FOLDER, f"{name}.npz"), shared_file(*FOLDER, f"{name}.json")
+        if rows is None or truth is None:
+            continue
+        known = json.loads(truth.read_text())
+        with np.load(rows) as data:
+            train, test = (pd.DataFrame(data[part]).rename(columns=str) for part in ("train", "test"))
+        triples = {tuple(str(v) for v, _ in sorted(t)) for t in known["terms"] if len(t) == 3}
+        for method in ("truth", "pairwise_ml", "independent"):
+            label = {"truth": "the true model", "pairwise_ml": "all pairs, maximum likelihood"}.get(method, method)
+            yield name, label, known["test"][method], "", np.nan, np.nan, np.nan
+        for options in ({}, {"combine": "and"}, {"combine": "max"}, {"lambda_": "cv"}, {"refit": "exact"},
+                        {"refit": "pcd"}, {"refit": "cd"}, {"refit": "mf"}):  # fmt: skip
+            began = time.process_time()
+            fit = bbl.bbl("~ .", train, method="shbm", n_jobs=1, verbose=0, **options)
+            used = time.process_time() - began
+            found = fit.terms.query("order == 3")["predictors"].drop_duplicates().tolist()
+            hits = f"{len(triples & set(found[: len(triples)]))} of {len(triples)}"
+            label = ", ".join(["shbm", *(f"{k}={v!r}" for k, v in options.items())])
+            yield name, label, fit.pnll(test), hits, np.nan, np.nan, used
+
+
+def pixels(part: str) -> pd.DataFrame:
+    """Return digits of 14 x 14 pixels, black where two of four pixels are."""
+    digits = bbl.datasets.load_mnist(part).drop(columns="y").to_numpy(dtype=float)
+    blocks = digits.reshape(len(digits), 14, 2, 14, 2).sum(axis=(2, 4))
+    return pd.DataFrame((blocks >= 2).astype(int).reshape(len(digits), -1)).add_prefix("p")
+
+
+def contestants() -> dict[str, tuple[str, list[dict]]]:
+    """Return formula and settings of each method, of which one is chosen on images held back from training."""
+    pairs = [{"lambda_": v, "log_z": "half"} for v in (1e-3, 3e-3, 1e-2, 3e-2)]
+    sparse = [{"method": "shbm", "order": 2, "lambda_": 20.0, "ridge": r, "log_z": "half"} for r in (1e-3, 3e-3, 1e-2)]
+    return {
+        "naive Bayes": ("~ .", [{"method": "naive"}]),
+        "pseudo-likelihood, all pairs": ("~ .^2", pairs),
+        "shbm, order 2": ("~ .", sparse),
+    }
+
+
+def reconstructions(methods: dict | None = None) -> Iterator[tuple]:
+    """Yield how well masked pixels of new images are filled in."""
+    train, test = pixels("train"), pixels("test").head(ROWS)
+    kept = train.columns[(train.mean() > 0.01) & (train.mean() < 0.99)]
+    train, test = train[kept], test[kept]
+    mask = np.random.default_rng(0).random(test.shape) < MASKED
+    first, held = train.iloc[:-HELD], train.iloc[-HELD:]
+    for name, (formula, settings) in (contestants() if methods is None else methods).items():
+        options = min(settings, key=_held(formula, first, held)) if len(settings) > 1 else settings[0]
+        began = time.process_time()
+        fit = bbl.bbl(formula, train, n_jobs=1, verbose=0, **options)
+        used = time.process_time() - began
+        p = fit.reconstruct(test, mask, n_jobs=1, verbose=0).xs(1, axis=1, level="level")[list(kept)].to_numpy()[mask]
+        true = test.to_numpy()[mask]
+        error = float(np.mean((p > 0.5) != true))
+        loss = float(-np.mean(np.log(np.clip(np.where(true, p, 1 - p), 1e-12, 1))))
+        shown = ", ".join(f"{k}={v}" for k, v in options.items() if k in ("lambda_", "ridge"))
+        label = f"{name} ({shown})" if shown else name
+        yield f"MNIST, {len(kept)} pixels", label, fit.pnll(test), "", error, loss, used
+
+
+def _held(formula: str, first: pd.DataFrame, held: pd.DataFrame) -> Callable[[dict], float]:
+    """Return a function of the loss on held images of a fit to the others."""
+
+    def loss(options: dict) -> float:
+        return bbl.bbl(formula, first, n_jobs=1, verbose=0, **options).pnll(held)
+
+    return loss
+
+
+def run(parts: list[str]) -> pd.DataFrame:
+    """Return all measurements."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # ln Z plays no part here
+        found = [row for part in parts for row in {"toys": toys, "pixels": reconstructions}[part]()]
+    return pd.DataFrame(found, columns=COLUMNS)
+
+
+def summarise(frame: pd.DataFrame) -> list[str]:
+    """Return the Markdown page."""
+    lines = [
+        "# Terms of any order",
+        "",
+        "CPU seconds of a fit, one thread. pnll is the mean over new rows of minus the log",
+    ]
+    lines += [
+        "pseudo-likelihood. Triples: how many of the true terms of three predictors are the strongest of that order."
+    ]
+    lines += [
+        f"Pixels: {100 * MASKED:.0f}% of those of {ROWS} new images are masked at random and filled in; settings are"
+    ]
+    lines += [f"chosen by the pnll of {HELD} of the 1,000 training images that a first fit leaves out.", ""]
+    for problem, part in frame.groupby("problem", sort=False):
+        with_error = part["error"].notna().any()
+        head = ["", "pnll", *(["error, %", "log-loss"] if with_error else ["triples"]), "seconds"]
+        rows = [
+            [
+                str(row["method"]),
+                f"{row['pnll']:.4f}",
+                *([f"{100 * row['error']:.2f}", f"{row['log_loss']:.4f}"] if with_error else [str(row["triples"])]),
+                "" if np.isnan(row["seconds"]) else f"{row['seconds']:.2f}",
+            ]
+            for _, row in part.iterrows()
+        ]
+        lines += [f"## {problem}", "", *table(head, rows)]
+    return lines
+
+
+def main() -> None:
+    """Run and write ``results/highorder.csv`` and ``highorder.md``."""
+    args = command(__doc__, parts=(["toys", "pixels"], "what to run"))
+    frame = run(args.parts)
+    frame.to_csv(args.out / "highorder.csv", index=False, float_format="%.6g")
+    print(write_page(args.out / "highorder.md", summarise(frame)).read_text())
+
+
+if __name__ == "__main__":
+    main()

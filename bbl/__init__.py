@@ -9,6 +9,7 @@ import bbl.networks as networks
 from bbl.api.average import average
 from bbl.api.bicluster import bicluster
 from bbl.api.compare import anova, etable
+from bbl.api.effective import effective_size, effective_weights
 from bbl.api.enrichment import enrichment
 from bbl.api.fit import bbl, crossVal
 from bbl.api.load import load
@@ -16,8 +17,17 @@ from bbl.api.onegroup import mlestimate
 from bbl.api.scores import log_scores
 from bbl.api.shooter import shooter
 from bbl.api.simulate import mcSample, randompar, randomsamp, sample_xi
+from bbl.design.bins import bin, lump
 from bbl.design.readers import freq2raw, readFasta, removeConst
-from bbl.engines import Conditional, HighOrder, MeanField, NaiveBayes, Posterior, PseudoLikelihood
+from bbl.engines import (
+    Conditional,
+    HighOrder,
+    MeanField,
+    NaiveBayes,
+    PersistentVI,
+    Posterior,
+    PseudoLikelihood,
+)
 from bbl.errors import BBLError, ConvergenceWarning, DataWarning
 from bbl.report.plot import plot_comparison
 from bbl.results import (
@@ -49,6 +59,7 @@ __all__ = [
     "Conditional",
     "MeanField",
     "NaiveBayes",
+    "PersistentVI",
     "Posterior",
     "PseudoLikelihood",
     "SampleResults",
@@ -57,13 +68,17 @@ __all__ = [
     "average",
     "bbl",
     "bicluster",
+    "bin",
     "crossVal",
     "datasets",
     "enrichment",
+    "effective_size",
+    "effective_weights",
     "errors",
     "etable",
     "freq2raw",
     "load",
+    "lump",
     "log_scores",
     "mcSample",
     "mlestimate",

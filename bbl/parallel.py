@@ -14,7 +14,7 @@ import numpy as np
 from bbl.checks import integer
 from bbl.errors import OptionError
 
-__all__ = ["n_workers", "progress_bar", "run_tasks", "serial_blas", "stop_flag"]
+__all__ = ["Stopped", "n_workers", "progress_bar", "run_tasks", "serial_blas", "stop_flag"]
 
 
 def n_workers(n_jobs: int | None) -> int:

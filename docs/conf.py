@@ -9,7 +9,8 @@ import bbl
 
 DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
-sys.path.insert(0, str(DOCS / "_ext"))
+sys.path[:0] = [str(DOCS), str(DOCS / "_ext")]
+import make_notebooks  # noqa: E402  # beside this file
 
 project = "bbl"
 author = "the bbl developers"
@@ -27,7 +28,7 @@ extensions = [
     "equations",
     "cards",
 ]
-exclude_patterns = ["_build", "_ext", "conf.py", "make_matches_*.py", "**/.ipynb_checkpoints"]
+exclude_patterns = ["_build", "_ext", "conf.py", "make_*.py", "**/.ipynb_checkpoints", "**/*.ipynb"]
 templates_path = ["_templates"]
 nitpicky = False
 
@@ -92,6 +93,15 @@ html_sidebars = {
     "performance": [],
     "reliability": [],
 }
+if "BBL_DOCS_SWITCHER" in os.environ:  # where the list of versions lies: docs/make_versions.py writes it
+    html_theme_options |= {
+        "switcher": {
+            "json_url": os.environ["BBL_DOCS_SWITCHER"],
+            "version_match": os.environ.get("BBL_DOCS_VERSION", "dev"),
+        },
+        "check_switcher": False,
+        "navbar_start": ["navbar-logo", "version-switcher"],
+    }
 html_math_renderer = "mathml"
 html_show_sourcelink = False
 
@@ -103,6 +113,8 @@ def copy_in() -> None:
     gallery.mkdir()
     for script in sorted((ROOT / "vignettes").glob("*.py")):
         shutil.copy2(script, gallery)
+    make_notebooks.main(gallery)
+    (DOCS / "notebooks.md").write_text(make_notebooks.index_page("gallery"), encoding="utf-8")
     results = DOCS / "results"
     shutil.rmtree(results, ignore_errors=True)
     results.mkdir()

@@ -5,6 +5,7 @@ import csv
 import dataclasses
 import importlib
 import importlib.util
+import json
 import re
 from pathlib import Path
 
@@ -118,6 +119,72 @@ def test_the_gallery_shows_every_vignette_and_begins_with_the_titanic():
     cards = re.findall(r"^(\w+): \d$", (DOCS / "gallery.md").read_text(encoding="utf-8"), re.MULTILINE)
     assert cards[0] == "titanic"
     assert sorted(cards) == sorted(path.stem for path in (DOCS.parent / "vignettes").glob("*.py"))
+
+
+def script(name):
+    """Return a script of the folder of the documentation as a module."""
+    spec = importlib.util.spec_from_file_location(name, DOCS / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_notebooks_install_the_package_first_and_have_all_code_of_their_vignettes(tmp_path):
+    pytest.importorskip("jupytext")
+    nbformat = pytest.importorskip("nbformat")
+    maker = script("make_notebooks")
+    maker.main(tmp_path)
+    vignettes = sorted((DOCS.parent / "vignettes").glob("*.py"))
+    assert [path.stem for path in sorted(tmp_path.glob("*.ipynb"))] == [path.stem for path in vignettes]
+    page = maker.index_page("gallery")
+    for path in vignettes:
+        notebook = nbformat.read(tmp_path / f"{path.stem}.ipynb", as_version=4)
+        nbformat.validate(notebook)
+        assert notebook.cells[0].cell_type == "markdown" and "%pip install" in notebook.cells[1].source
+        assert f"gallery/{path.stem}.ipynb" in page
+        code = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "code")
+        assert all(line in code for line in path.read_text(encoding="utf-8").splitlines() if line.startswith("import "))
+
+
+@pytest.mark.parametrize(
+    ("asked", "answer"),
+    [
+        ("confusion matrix", "guide/evaluation.md"),
+        ("imbalance", "guide/evaluation.md"),
+        ("odds", "coming_from.md"),
+        ("one-hot", "coming_from.md"),
+        ("missing", "guide/missing.md"),
+        ("report", "guide/results.md"),
+        ("bin", "guide/csv.md"),
+    ],
+)
+def test_words_that_readers_search_for_are_on_the_page_that_answers(asked, answer):
+    """The search of the pages finds those that have all words, whatever their case."""
+    words = set(re.findall(r"\w+", (DOCS / answer).read_text(encoding="utf-8").casefold()))
+    assert set(re.findall(r"\w+", asked)) <= words
+
+
+def test_names_of_the_table_for_newcomers_exist():
+    text = (DOCS / "coming_from.md").read_text(encoding="utf-8")
+    here = [line.rsplit("|", 2)[1] for line in text.splitlines() if line.startswith("| ") and "---" not in line][1:]
+    titanic = bbl.datasets.load_titanic()
+    fit = bbl.bbl("Survived ~ Sex * Age", titanic, "Freq")
+    network = bbl.networks.bnc("nb", "Survived ~ .", titanic, 1, weights="Freq")
+    for name in re.findall(r"fit\.(\w+)", " ".join(here)):
+        assert hasattr(fit, name) or hasattr(network, name), name
+    for path in re.findall(r"bbl\.((?:networks\.)?\w+)", " ".join(here).replace("bbl.sklearn", "")):
+        found = bbl
+        for part in path.split("."):
+            found = getattr(found, part)
+
+
+def test_versions_of_the_documentation_are_listed_newest_first(tmp_path):
+    for name in ("v0.9.0", "v0.10.1", "dev", "v0.10.0", "other"):
+        (tmp_path / name).mkdir()
+    script("make_versions").main(tmp_path)
+    listed = json.loads((tmp_path / "switcher.json").read_text())
+    assert [entry["version"] for entry in listed] == ["v0.10.1", "v0.10.0", "v0.9.0", "dev"]
+    assert 'url=v0.10.1/"' in (tmp_path / "index.html").read_text()
 
 
 @pytest.mark.parametrize(

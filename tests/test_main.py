@@ -364,3 +364,30 @@ def test_options_of_the_other_family_are_refused(titanic, capsys, arguments, wor
     with pytest.raises(SystemExit) as ended:
         main(["Survived ~ .", str(titanic), *arguments])
     assert ended.value.code == 2 and word in capsys.readouterr().err
+
+
+def test_numbers_are_binned_and_rare_levels_lumped_as_new_data_are(table, run, tmp_path):
+    rng = np.random.default_rng(0)
+    age, town = rng.uniform(18, 90, 300).round(1), rng.choice(["Bern", "Chur"], 300).astype(object)
+    town[:3] = ["Visp", "Brig", "Sion"]
+    data = pd.DataFrame({"y": np.where(age + rng.normal(0, 10, 300) > 50, "old", "young"), "age": age, "town": town})
+    path, model = table(data.to_csv(index=False)), tmp_path / "fit.bbl"
+    new = table("age,town\n19.5,Lugano\n88,Bern\n", "new.csv")
+    options = ("--bin", "quantile:4", "--lump", "5", "--lambdah", "0.01", "--save", model)
+    status, out, _ = run("y ~ .", path, *options, "--newdata", new)
+    assert status == 0 and frame(out)["yhat"].tolist() == ["young", "old"]
+    expected = bbl.bbl("y ~ .", bbl.lump(bbl.bin(data, bins=4, response="y"), min_count=5, response="y"), lambdah=0.01)
+    np.testing.assert_allclose(frame(out)["old"], expected.predict(pd.read_csv(new), type="prob")["old"], rtol=1e-9)
+    status, again, _ = run("predict", model, new)
+    assert status == 0 and again == out
+    with pytest.raises(SystemExit):
+        run("y ~ .", path, "--bin", "equal")
+
+
+def test_a_report_is_written(titanic, tmp_path, run):
+    page = tmp_path / "fit.html"
+    status, out, err = run(FORMULA, titanic, "--weights", "Freq", "--report", page)
+    assert status == 0 and err == f"The report is in {page}\n" and "Call:" in out
+    assert "<h1>Model of Survived: Survived ~ Class * Sex + Sex * Age</h1>" in page.read_text(encoding="utf-8")
+    status, _, err = run(FORMULA, titanic, "--report", tmp_path / "absent" / "fit.html")
+    assert status == 1 and "--report" in err

@@ -50,6 +50,27 @@ def test_version_is_the_same_everywhere():
     assert released[0] == version
 
 
+def test_recipe_and_citation_say_what_the_project_says():
+    version = PROJECT["project"]["version"]
+    recipe, citation = text("conda/meta.yaml"), text("CITATION.cff")
+    assert f'version: "{version}"' in recipe and f"\nversion: {version}\n" in citation
+    run = re.search(r"  run:\n(.*?)\n\n", recipe, flags=re.DOTALL)[1]
+    named = re.findall(r"    - ([\w-]+) (>=\S+)", run)
+    wanted = [re.fullmatch(r"([\w-]+)(>=.*)", entry).groups() for entry in PROJECT["project"]["dependencies"]]
+    assert [(name.removesuffix("-base"), least) for name, least in named] == wanted
+    build = re.findall(r"(?:setuptools|cython) >=\S+", recipe)
+    assert [entry.replace(" ", "") for entry in build] == [r.lower() for r in PROJECT["build-system"]["requires"]]
+
+
+def test_what_a_tag_builds_is_published_after_all_of_it_is_built():
+    yaml = pytest.importorskip("yaml")
+    jobs = yaml.safe_load(text(".github/workflows/wheels.yml"))["jobs"]
+    assert set(jobs["publish"]["needs"]) == set(jobs) - {"publish"}
+    assert jobs["publish"]["if"] == "github.ref_type == 'tag'"
+    for path in (ROOT / ".github" / "workflows").glob("*.yml"):
+        assert yaml.safe_load(path.read_text(encoding="utf-8"))["jobs"]
+
+
 def test_every_package_folder_is_declared():
     folders = {path.rsplit("/", 1)[0].replace("/", ".") for path in SOURCES}
     assert folders | {"bbl.data"} == set(PROJECT["tool"]["setuptools"]["packages"])

@@ -39,7 +39,8 @@ def columns(case, *names):
 
 def test_all_are_there():
     names = ["binding_sites", "discriminant", "genetic_code", "mnist", "network_classifiers"]
-    names += ["posteriors", "r_users", "simulated", "sparse_interactions", "titanic", "two_way_clustering"]
+    names += ["posteriors", "r_users", "simulated", "sparse_couplings", "sparse_interactions", "titanic"]
+    names += ["two_way_clustering"]
     assert [script.stem for script in SCRIPTS] == names
 
 

@@ -161,6 +161,24 @@ static void gibbs_record(const gibbs_model *g, const gibbs_pack *p, ptrdiff_t n,
     }
 }
 
+/* Set the bits of the levels that the chains are at, in the words of this pack for sweep number t */
+static void gibbs_mark(const gibbs_model *g, const gibbs_pack *p, ptrdiff_t t)
+{
+    ptrdiff_t i, c;
+    uint64_t *to = p->bits + p->first_word + t * ((p->chains + 63) / 64);
+    for (i = 0; i < g->m; i++) {
+        const int32_t *codes = p->codes + i * g->width;
+        uint64_t *level = to + g->start[i] * p->words;
+        if (g->n_levels[i] == 2)
+            for (c = 0; c < p->chains; c++)
+                level[c >> 6] |= (uint64_t)codes[c] << (c & 63);
+        else
+            for (c = 0; c < p->chains; c++)
+                if (codes[c])
+                    level[(codes[c] - 1) * p->words + (c >> 6)] |= (uint64_t)1 << (c & 63);
+    }
+}
+
 /* Run n_sweeps sweeps of one pack. With draws_out, the state after every `thin` sweeps is written (`since` sweeps
    having passed since the last one); `step` is the number of draws per chain in the arrays. Returns a solver_code. */
 static int gibbs_run(const gibbs_model *g, gibbs_pack *p, int lanes, ptrdiff_t n_sweeps, ptrdiff_t thin,
@@ -193,6 +211,8 @@ static int gibbs_run(const gibbs_model *g, gibbs_pack *p, int lanes, ptrdiff_t n
         memset(p->energy, 0, 4 * (size_t)width);
         sweep(g, p, &s);
         gibbs_keep_best(g, p);
+        if (p->bits)
+            gibbs_mark(g, p, t);
         if (draws_out && ++since == thin) {
             gibbs_record(g, p, n, step, item, draws_out, energies_out);
             draws_out += g->m * item;

@@ -33,5 +33,8 @@ def run(
     first: int = 0,
     draws: NDArray[np.uint8] | None = None,
     energies: NDArray[np.float32] | None = None,
+    bits: NDArray[np.uint64] | None = None,
+    first_word: int = 0,
+    chains: int = 0,
     terms: tuple | None = None,
 ) -> None: ...

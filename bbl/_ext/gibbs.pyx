@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from libc.stdint cimport int32_t, uint32_t
+from libc.stdint cimport int32_t, uint32_t, uint64_t
 from libc.stddef cimport ptrdiff_t
 
 cdef extern from "gibbs.h" nogil:
@@ -30,6 +30,8 @@ cdef extern from "gibbs.h" nogil:
         float *energy
         float *best
         int32_t *best_codes
+        uint64_t *bits
+        ptrdiff_t words, chains, first_word
     int gibbs_lanes(int most)
     void gibbs_pack_couplings(const double *J, const int32_t *n_levels, const ptrdiff_t *start, ptrdiff_t m,
                               int by_levels, int lanes, float *table_out)
@@ -79,13 +81,15 @@ def run(const float[::1] table, const float[::1] h, float beta, const int32_t[::
         const ptrdiff_t[::1] start, bint by_levels, int lanes, int32_t[:, ::1] codes, uint32_t[:, ::1] stream,
         float[::1] energy, float[::1] best, int32_t[:, ::1] best_codes, ptrdiff_t n_sweeps, ptrdiff_t thin=0,
         ptrdiff_t since=0, ptrdiff_t first=0, unsigned char[:, :, ::1] draws=None, float[:, ::1] energies=None,
-        terms=None):
+        uint64_t[:, ::1] bits=None, ptrdiff_t first_word=0, ptrdiff_t chains=0, terms=None):
     """Advance one pack of chains by `n_sweeps` sweeps, in place, with the GIL released.
 
     Shapes: table as `pack_couplings` returned it, h (D,), codes and best_codes (m, width), stream (4, width), energy
     and best (width,). With `draws`, the bytes of codes (chains, draws, m) of 1, 2 or 4 bytes each, and `energies`
-    (chains, draws), every `thin`-th state is written from draw number `first` on, `since` sweeps having passed. `terms`
-    are those of three predictors and more: a `bbl.model.higher.Higher` and the couplings of its cells, as float32.
+    (chains, draws), every `thin`-th state is written from draw number `first` on, `since` sweeps having passed. With
+    `bits` (D, words), the bits of the levels of the first `chains` after each sweep are set, from `first_word` on, in
+    ``ceil(chains / 64)`` words for a sweep. `terms` are those of three predictors and more: a
+    `bbl.model.higher.Higher` and the couplings of its cells, as float32.
     """
     cdef gibbs_model g
     cdef gibbs_terms more
@@ -113,6 +117,9 @@ def run(const float[::1] table, const float[::1] h, float beta, const int32_t[::
         if n and first < step:
             to = <char *>&draws[0, first, 0]
             energy_to = &energies[0, first]
+    if bits is not None and (bits.shape[0] != h.shape[0] or not 0 < chains <= width or first_word < 0
+                             or first_word + n_sweeps * ((chains + 63) // 64) > bits.shape[1]):
+        raise ValueError("bits do not fit the pack")
     g.m, g.D, g.width = m, h.shape[0], width
     g.n_levels, g.start, g.h, g.table = &n_levels[0], &start[0], &h[0], &table[0]
     g.beta, g.by_levels, g.terms = beta, by_levels, NULL
@@ -128,6 +135,9 @@ def run(const float[::1] table, const float[::1] h, float beta, const int32_t[::
         g.terms = &more
     p.codes, p.stream, p.energy, p.best = &codes[0, 0], &stream[0, 0], &energy[0], &best[0]
     p.best_codes = &best_codes[0, 0]
+    p.bits, p.words, p.chains, p.first_word = NULL, 0, chains, first_word
+    if bits is not None:
+        p.bits, p.words = &bits[0, 0], bits.shape[1]
     with nogil:
         status = gibbs_run(&g, &p, lanes, n_sweeps, thin, since, n, step, item, to, energy_to)
     if status:

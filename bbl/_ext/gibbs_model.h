@@ -39,6 +39,8 @@ typedef struct {
     float *energy;        /* (width,) energy of the current state */
     float *best;          /* (width,) highest energy seen */
     int32_t *best_codes;  /* (m, width) the state that had it */
+    uint64_t *bits;       /* (D, words), a bit for each level of a chain after a sweep; NULL if it is not wanted */
+    ptrdiff_t words, chains, first_word;  /* chains that have bits, and where those of this pack begin in each row */
 } gibbs_pack;
 
 typedef struct {

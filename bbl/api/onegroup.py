@@ -12,6 +12,7 @@ from bbl.checks import arguments, choice, flag, generator
 from bbl.design.design import MISSING
 from bbl.design.weights import check_weights
 from bbl.engines import Engine, make_engine
+from bbl.engines.base import Note
 from bbl.errors import BBLTypeError, DataError, OptionError
 from bbl.memory import check_memory
 from bbl.model.layout import Layout
@@ -106,8 +107,7 @@ def mlestimate(
         fit, lz, _ = fit_group(sample, layout, engine, None, kind, n_workers(n_jobs), **more)[0]
     if kind == "exact":
         lz = float(exact_log_z(layout, fit.theta[None])[0])
-    told = ((f"predictor {note.predictor}", f"level {note.level}" * (note.level >= 0), *note[2:]) for note in fit.notes)
-    warn_problems([Problem("", *parts) for parts in told])
+    warn_problems([_problem(note) for note in fit.notes])
     # without symmetrisation the two solutions of a pair differ, and both are wanted
     J_all = to_matrix(layout, fit.theta)[1] if fit.site_theta is None else fit.site_theta[:, 1:]
     if fit.site_theta is not None and not engine.two_sided:
@@ -116,7 +116,14 @@ def mlestimate(
     if fit.sd is not None:
         sd = GroupParameters.from_matrix(layout, *to_matrix(layout, fit.sd))
         parts |= {"sd_h": sd.h, "sd_J": sd.J}
+    if fit.history:
+        parts["history"] = pd.DataFrame(fit.history)
     return MLEstimate.from_matrix(layout, fit.theta[: layout.D], J_all, **parts)
+
+
+def _problem(note: Note) -> Problem:
+    predictor, level, what, detail = note
+    return Problem("", f"predictor {predictor}" * (predictor >= 0), f"level {level}" * (level >= 0), what, detail)
 
 
 def _check_labels(xi: Any, qJ: Any, L: Any) -> None:

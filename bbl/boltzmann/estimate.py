@@ -413,7 +413,8 @@ def problems(result: Estimate, labels: Labels) -> list[Problem]:
         for note in fit.notes:
             i, a, what, detail = Note(*note)
             level = f"level {labels.levels[i][a]!r}" if a >= 0 else ""
-            found.append(Problem(_group_text(labels, g), f"predictor {labels.names[i]!r}", level, what, detail))
+            predictor = f"predictor {labels.names[i]!r}" if i >= 0 else ""
+            found.append(Problem(_group_text(labels, g), predictor, level, what, detail))
         for i, a, *others in fit.unbounded:
             where = f"level {labels.levels[i][a]!r}"
             if others:
@@ -442,7 +443,7 @@ def _kind_text(what: str, of_level: bool, alike: list[Problem]) -> str:
     if len(alike) == 1:
         (p,) = alike
         where = ", ".join(part for part in (p.group, p.predictor) if part)
-        return f"{where}: {p.level + ' ' if of_level else ''}{what}{f' ({p.detail})' if p.detail else ''}"
+        return f"{where or 'the fit'}: {p.level + ' ' if of_level else ''}{what}{f' ({p.detail})' if p.detail else ''}"
     seen: Counter[str] = Counter()
     turns = []
     for problem in alike:

@@ -15,8 +15,8 @@ REMEDIES = (
         r" Leave them out of the formula, or pass novarOk=.",
     ),
     (
-        r", for example with pandas\.cut or pandas\.qcut; if each number is a level, make it a category\.",
-        r"; if each number is a level, pass --dtype '{column}=text'.",
+        r", for example with bbl\.bin or pandas\.cut; if each number is a level, make it a category\.",
+        r" (--bin quantile); if each number is a level, pass --dtype '{column}=text'.",
     ),
     (r" \(or list them in xlevels\)", r""),
     (r" Give the name of one, or an array\.", r" Give the name of one."),

@@ -14,6 +14,7 @@ import pandas as pd
 import bbl
 from bbl.cli.options import engine_options
 from bbl.cli.tables import MISSING_TEXTS, STDIN, model_levels, model_types, read_table
+from bbl.design.formula import parse
 from bbl.errors import OptionError
 from bbl.results.classifier import ClassifierResults
 from bbl.results.density import DensityResults
@@ -30,6 +31,7 @@ def run(args: argparse.Namespace) -> None:
         _predict(bbl.load(args.model), args)
         return
     _check_writable("save", args.save)
+    _check_writable("report", args.report)
     if args.formula is None:
         path = args.plot or Path("titanic.png")
         _check_figure(path)
@@ -49,7 +51,7 @@ def user_session(args: argparse.Namespace) -> None:
     types = dict(args.dtype or [])
     if args.weights is not None:
         types.setdefault(args.weights, "number")
-    data = read_table(args.data, _missing_texts(args), types)
+    data = _prepared(args, read_table(args.data, _missing_texts(args), types))
     if args.learner is not None:
         _finish(args, *_network(args, data))
         return
@@ -69,6 +71,17 @@ def user_session(args: argparse.Namespace) -> None:
             lambda: np.atleast_1d(np.asarray(fit.plot(), dtype=object))[0].figure,
         )
     _finish(args, fit, shown, draw)
+
+
+def _prepared(args: argparse.Namespace, data: pd.DataFrame) -> pd.DataFrame:
+    """Bin numbers and lump rare levels, if that is asked for."""
+    if args.bin is None and args.lump is None:
+        return data
+    response = parse(args.formula, tuple(data.columns), () if args.weights is None else (args.weights,)).response
+    told: dict[str, Any] = {"response": response, "weights": args.weights}
+    if args.bin is not None:
+        data = bbl.bin(data, method=args.bin[0], bins=args.bin[1], **told)
+    return data if args.lump is None else bbl.lump(data, min_count=args.lump, **told)
 
 
 def _network(args: argparse.Namespace, data: pd.DataFrame) -> tuple[ClassifierResults, dict[str, Any], Any]:
@@ -94,6 +107,10 @@ def _finish(
         note(f"The model is in {args.save}")
     if args.plot is not None:
         save_figure(draw, args.plot)
+    if args.report is not None:
+        _without_screen()
+        fit.report(args.report)
+        note(f"The report is in {args.report}")
     if args.newdata is None:
         for title, value in shown.items():
             show(title, value() if callable(value) else value)
@@ -126,11 +143,15 @@ def note(text: str) -> None:
     print(text, file=sys.stderr)
 
 
-def save_figure(draw: Any, path: Path) -> None:
-    """Draw a figure without a screen and save it."""
+def _without_screen() -> None:
     import matplotlib
 
     matplotlib.use("Agg")
+
+
+def save_figure(draw: Any, path: Path) -> None:
+    """Draw a figure without a screen and save it."""
+    _without_screen()
     draw().savefig(path, dpi=150)
     note(f"The figure is in {path}")
 

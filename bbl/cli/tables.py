@@ -89,7 +89,9 @@ def model_types(design: Design) -> dict[Any, str]:
     """Return how the columns of new data are read, for `read_table`: as the levels are that a model knows."""
     words = {"number": "numbers", "bool": "truth"}
     return {
-        str(factor.name): next((words[kind] for kind in words if kind in factor.kinds), "text")
+        str(factor.name): "numbers"
+        if factor.binned
+        else next((words[kind] for kind in words if kind in factor.kinds), "text")
         for factor in design.predictors
     }
 

@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 
 from bbl.design.frames import decoded
+from bbl.design.intervals import RARE_LEVEL, Ends, interval_codes
 from bbl.errors import BBLTypeError, DataError, LevelError
 from bbl.rows.sample import code_dtype
 
@@ -197,6 +198,15 @@ class Factor:
     def _codes(self) -> dict[tuple[str, Any], int]:
         return {level_key(kind, value): a for a, (kind, value) in enumerate(zip(self.kinds, self.levels, strict=True))}
 
+    @cached_property
+    def _intervals(self) -> list[tuple[Ends, int]]:
+        return interval_codes(self.levels, self.kinds)
+
+    @property
+    def binned(self) -> bool:
+        """Whether the levels are intervals of numbers, and numbers are put into them."""
+        return bool(self._intervals)
+
     @classmethod
     def collect(cls, column: Column, *, keep_order: bool = False, unused: bool = False) -> Factor:
         """Collect the levels that occur in a column; with `unused` all that it declares, in their order.
@@ -288,7 +298,7 @@ class Factor:
         LevelError
             If `unseen` is "raise" and there are any; names column and levels.
         """
-        where = [self._codes.get(level_key(k, v), -1) for k, v in zip(column.kinds, column.values, strict=True)]
+        where = [self._code(k, v) for k, v in zip(column.kinds, column.values, strict=True)]
         lookup = np.array(where, dtype=np.int64)
         strange = lookup < 0
         if skip_missing and "missing" in column.kinds:
@@ -300,6 +310,15 @@ class Factor:
         else:
             codes = np.maximum(lookup, 0).astype(code_dtype(len(self.levels)))[column.codes]
         return codes, strange[column.codes] if strange.any() else None
+
+    def _code(self, kind: str, value: Any) -> int:
+        """Return the code of a value: of its level, of the interval that it is in, or of what is rare; else -1."""
+        found = self._codes.get(level_key(kind, value), -1)
+        if found < 0 and kind == "number" and self._intervals:
+            found = next((a for ends, a in self._intervals if ends.holds(value)), -1)
+        if found < 0 and kind != "missing":
+            found = self._codes.get(("string", RARE_LEVEL), -1)
+        return found
 
     def _raise_unseen(self, values: list, argument: str) -> None:
         values = ["missing values" if v is None else repr(v) for v in values]
@@ -335,7 +354,7 @@ def _check_discrete(name: Hashable, levels: list[tuple[str, Any]], n: int) -> No
     if fractions > FEW and (2 * fractions > n or fractions > 1000):
         raise DataError(
             f"column {name!r} looks continuous: {len(levels)} distinct numbers in {n} rows. Bin it first, for "
-            "example with pandas.cut or pandas.qcut; if each number is a level, make it a category.",
+            "example with bbl.bin or pandas.cut; if each number is a level, make it a category.",
             column=name,
         )
 

@@ -13,6 +13,7 @@ from bbl.engines.meanfield import MeanField
 from bbl.engines.naive import NaiveBayes
 from bbl.engines.posterior import Posterior
 from bbl.engines.pseudo import PseudoLikelihood
+from bbl.engines.variational import PersistentVI
 from bbl.errors import BBLTypeError
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "HighOrder",
     "MeanField",
     "NaiveBayes",
+    "PersistentVI",
     "Posterior",
     "PseudoLikelihood",
     "Tuned",
@@ -33,7 +35,7 @@ __all__ = [
 ]
 
 ENGINES: dict[str, type[Engine]] = {
-    e.name: e for e in (PseudoLikelihood, MeanField, NaiveBayes, Posterior, HighOrder, Conditional)
+    e.name: e for e in (PseudoLikelihood, MeanField, NaiveBayes, PersistentVI, Posterior, HighOrder, Conditional)
 }
 
 

@@ -23,6 +23,7 @@ class Note(NamedTuple):
     Attributes
     ----------
     predictor : int
+        -1 for the fit as a whole.
     level : int
         Code of the level that it is about; -1 for none.
     what : str

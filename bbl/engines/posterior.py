@@ -31,7 +31,8 @@ SAMPLERS = ("auto", "conjugate", "exact", "exchange", "pseudo")
 STATES = 2**16  # up to which they are enumerated
 FEW = 50  # parameters up to which "auto" takes the exchange algorithm
 DRAWN = 1e6  # observations up to which rows can be drawn by sweeps
-RHAT, ESS = 1.01, 100.0  # a chain's; beyond, there is a warning
+RHAT, ESS = 1.01, 100.0  # the latter of a chain; beyond, there is a warning
+CHANCE = 6.0  # R-hat less one of chains that have mixed is hardly over this times chains / effective sample size
 SHARP = 0.1  # share of a group's observations that c should not be under
 
 
@@ -84,7 +85,8 @@ class Posterior(Engine):
     Warns
     -----
     ConvergenceWarning
-        If R-hat of a parameter is over 1.01, or its effective sample size under 100 a chain.
+        If R-hat of a parameter is over 1.01, and over what so many draws have by chance, or its effective sample size
+        is under 100 a chain.
     DataWarning
         If `c` is under a tenth of a group's observations, or there are hidden units.
 
@@ -318,20 +320,21 @@ def n_states(layout: Layout) -> int:
 
 def _notes(layout: Layout, rhat: np.ndarray, ess: np.ndarray, chains: int) -> tuple[tuple[Note, ...], np.ndarray]:
     """Return a note for each predictor with a parameter that the chains do not know well, and which have none."""
-    worst = np.zeros((2, layout.m))
-    bad = np.array([np.nan_to_num(rhat, nan=1.0) / RHAT, np.nan_to_num(ESS * chains / ess, nan=0.0)])
+    rhat, ess = np.nan_to_num(rhat, nan=1.0), np.nan_to_num(ess, nan=np.inf)
+    over = (rhat > np.maximum(RHAT, 1.0 + CHANCE * chains / ess)) | (ess < ESS * chains)
+    text, notes, converged = (
+        "chains have not mixed, or are too short; raise warmup and draws",
+        [],
+        np.ones(layout.m, bool),
+    )
+    predictors = np.full((2, layout.size), -1)
+    predictors[0, : layout.D] = np.repeat(np.arange(layout.m), np.diff(layout.start))
+    for pair in layout.pairs:
+        layout.table(predictors, *map(int, pair))[:] = pair[:, None, None]
     for i in range(layout.m):
-        own = layout.table(bad, i)
-        worst[:, i] = own.max(axis=-1, initial=0.0)
-    for i, j in layout.pairs:
-        own = layout.table(bad, int(i), int(j)).max(axis=(-2, -1), initial=0.0)
-        worst[:, [i, j]] = np.maximum(worst[:, [i, j]], own[:, None])
-    text = "chains have not mixed, or are too short; raise warmup and draws"
-    over = worst.max(axis=0) > 1.0
-    notes = [
-        Note(
-            int(i), -1, text, f"R-hat {worst[0, i] * RHAT:.3f}, effective sample size {ESS * chains / worst[1, i]:.0f}"
-        )
-        for i in np.flatnonzero(over)
-    ]
-    return tuple(notes), ~over
+        own = (predictors == i).any(axis=0)
+        if over[own].any():
+            converged[i] = False
+            detail = f"R-hat {rhat[own].max():.3f}, effective sample size {ess[own].min():.0f}"
+            notes.append(Note(i, -1, text, detail))
+    return tuple(notes), converged

@@ -191,6 +191,28 @@ class Chains:
         counts = pair_counts(states, Layout(self.n_levels, np.empty((0, 2), dtype=np.intp)))
         return counts.diagonal() / self.n_chains, counts
 
+    def sweep_bits(self, n_sweeps: int) -> tuple[np.ndarray, int]:
+        """Advance all chains by `n_sweeps` sweeps, and return where they were after each of them.
+
+        Returns
+        -------
+        bits : ndarray of uint64, shape (D, words)
+            A bit for each state and non-reference level, see `bbl._ext.moments`; the states in whatever order.
+        n : int
+            How many states there were: chains times sweeps.
+        """
+        words = [n_sweeps * (-(-(p.stop - p.first) // 64)) for p in self._packs]
+        bits = np.zeros((len(self.h), sum(words)), dtype=np.uint64)
+        fields, ends = self.h.astype(np.float32), np.cumsum(words)
+        tasks = [(p, fields, n_sweeps, bits, int(e - w)) for p, w, e in zip(self._packs, words, ends, strict=True)]
+        run_tasks(self._advance_marking, tasks, self.n_jobs, shared=True)
+        return bits, self.n_chains * n_sweeps
+
+    def _advance_marking(self, p: _Pack, h, n, bits, first_word) -> None:
+        fixed = (self._table, h, 1.0, self.n_levels, self.start, self.by_levels, self.lanes)
+        state = (p.codes, p.stream, p.energy, p.best, p.best_codes, n)
+        kernel.run(*fixed, *state, bits=bits, first_word=first_word, chains=p.stop - p.first, terms=self._terms)
+
     def sweep(
         self,
         n_sweeps: int,

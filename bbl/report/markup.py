@@ -72,9 +72,9 @@ def html_table(frame: pd.DataFrame, title: str = "", note: str = "", header: boo
     --------
     >>> print(html_table(pd.DataFrame({"p<q": [0.5]}, index=["a&b"])))
     <table>
-    <thead><tr><th></th><th>p&lt;q</th></tr></thead>
+    <thead><tr><td></td><th scope="col">p&lt;q</th></tr></thead>
     <tbody>
-    <tr><th>a&amp;b</th><td>0.5</td></tr>
+    <tr><th scope="row">a&amp;b</th><td>0.5</td></tr>
     </tbody>
     </table>
     """
@@ -83,10 +83,12 @@ def html_table(frame: pd.DataFrame, title: str = "", note: str = "", header: boo
     if title:
         lines.append(f"<caption>{html_text(title)}</caption>")
     if header:
-        lines.append(f"<thead><tr><th></th>{''.join(f'<th>{html_text(c)}</th>' for c in frame.columns)}</tr></thead>")
+        names = "".join(f'<th scope="col">{html_text(c)}</th>' for c in frame.columns)
+        lines.append(f"<thead><tr><td></td>{names}</tr></thead>")
     lines.append("<tbody>")
     for name, *cells in zip(frame.index, *columns, strict=True):
-        lines.append(f"<tr><th>{html_text(name)}</th>{''.join(f'<td>{html_text(c)}</td>' for c in cells)}</tr>")
+        row = "".join(f"<td>{html_text(c)}</td>" for c in cells)
+        lines.append(f'<tr><th scope="row">{html_text(name)}</th>{row}</tr>')
     lines.append("</tbody>")
     if note:
         lines.append(f'<tfoot><tr><td colspan="{frame.shape[1] + 1}">{html_text(note)}</td></tr></tfoot>')

@@ -29,6 +29,7 @@ from bbl.stats.calibration import Calibration
 
 __all__ = ["ROWS", "pack", "pack_priors", "pack_rows", "unpack", "unpack_priors", "unpack_rows"]
 
+STATE = "state_"  # before the names of what an engine wants to have again
 ROWS = ("codes", "weights", "y", "missing")  # arrays of training rows
 
 CHOSEN = ("free", "votes", "nodes")  # what engines that choose terms keep of each group
@@ -65,6 +66,7 @@ def pack(fit: Any, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
         "converged": np.array([f.converged for f in estimate.fits]),
         "log_likelihood": np.array([np.nan if engine.joint else fit._log_likelihood]),
         "counts": np.concatenate(fit._counts, axis=1),
+        **_pack_posterior(estimate.fits, parameters.layout.size),
     }
     if parameters.pooled is not None:
         arrays["pooled"] = parameters.pooled
@@ -82,6 +84,25 @@ def pack(fit: Any, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
 def _pack_option(value: Any) -> Any:
     """Return an option for JSON, which has no infinity."""
     return "inf" if isinstance(value, float) and np.isinf(value) else value
+
+
+def _pack_posterior(fits: Sequence[EngineFit], size: int) -> dict[str, np.ndarray]:
+    """Return posterior sds, nan for a group without rows, and what the engine wants to have again; draws have both."""
+    if all(fit.sd is None or fit.draws is not None for fit in fits):
+        return {}
+    names = {name for fit in fits for name in fit.state}
+    state = {STATE + name: _stacked([fit.state.get(name, np.zeros(0)) for fit in fits]) for name in sorted(names)}
+    return {"sd": np.array([np.full(size, np.nan) if fit.sd is None else fit.sd for fit in fits]), **state}
+
+
+def _unpack_posterior(arrays: dict[str, np.ndarray], k: int, drawn: np.ndarray | None) -> dict[str, Any]:
+    """Return the draws of fit number `k` with their sds, or what `_pack_posterior` stored of it."""
+    if drawn is not None:
+        return {"sd": drawn.std(axis=(0, 1), ddof=1), "draws": drawn}
+    if "sd" not in arrays or np.isnan(arrays["sd"][k]).any():
+        return {}
+    state = {name.removeprefix(STATE): array[k] for name, array in arrays.items() if name.startswith(STATE)}
+    return {"sd": arrays["sd"][k], "state": state}
 
 
 def pack_priors(priors: np.ndarray | None) -> dict[str, list[float]]:
@@ -249,6 +270,7 @@ def _check_arrays(layout: Layout, wide: Layout, K: int, arrays: dict[str, np.nda
         "log_likelihood": ("f", 1),
         "counts": ("f", K, int(layout.n_levels.sum())),
         "calibration": ("f", K + 1),
+        "sd": ("f", fits, layout.size),
         "free": ("b", K, layout.size),
         "votes": ("f", K, layout.size),
         "nodes": ("f", K, max(layout.order, 2), layout.size),
@@ -256,6 +278,10 @@ def _check_arrays(layout: Layout, wide: Layout, K: int, arrays: dict[str, np.nda
     }
     for name, array in arrays.items():
         if name in ROWS:
+            continue
+        if name.startswith(STATE):
+            if array.ndim != 2 or len(array) != fits or array.dtype.kind != "f" or not np.isfinite(array).all():
+                raise ValueError(f"{name!r} is not as saved")
             continue
         if (array.dtype.kind, *array.shape) != shapes[name]:
             raise ValueError(f"{name!r} is not as saved")
@@ -267,15 +293,13 @@ def _check_arrays(layout: Layout, wide: Layout, K: int, arrays: dict[str, np.nda
         sound[name] = np.array_equal(arrays[name], terms) and rising
     for name in ("prior", "counts"):
         sound[name] &= (arrays[name] >= 0).all()
+    if "sd" in arrays:
+        sound["sd"] = not (arrays["sd"] < 0.0).any() and not np.isinf(arrays["sd"]).any()
     if "calibration" in arrays:
         sound["calibration"] &= arrays["calibration"][-1] > 0
     for name, right in sound.items():
         if not right:
             raise ValueError(f"{name!r} holds what cannot have been saved")
-
-
-def _spread(drawn: np.ndarray | None) -> np.ndarray | None:
-    return None if drawn is None else drawn.std(axis=(0, 1), ddof=1)
 
 
 def _layout(design: Design, arrays: dict[str, np.ndarray]) -> Layout:
@@ -307,16 +331,24 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray], classes: bool = True) -> d
         raise ValueError("it does not say which terms its groups have")
     states = [{name: arrays[name][k] for name in CHOSEN if name in arrays} for k in range(len(arrays["lkh"]) - 1)]
     fits = tuple(
-        EngineFit(t, float(lkh), grad_norm=norm, n_iter=n, converged=ok, sd=_spread(drawn), draws=drawn, state=state)
-        for t, lkh, norm, n, ok, drawn, state in zip(
-            [*theta, *([arrays["pooled"]] if "pooled" in arrays else [])],
-            arrays["lkh"][1:],
-            arrays["grad_norm"],
-            arrays["n_iter"],
-            arrays["converged"],
-            unpack_draws(arrays, len(arrays["converged"])),
-            states,
-            strict=True,
+        EngineFit(
+            t,
+            float(lkh),
+            grad_norm=norm,
+            n_iter=n,
+            converged=ok,
+            **{"state": states[k], **_unpack_posterior(arrays, k, drawn)},
+        )
+        for k, (t, lkh, norm, n, ok, drawn) in enumerate(
+            zip(
+                [*theta, *([arrays["pooled"]] if "pooled" in arrays else [])],
+                arrays["lkh"][1:],
+                arrays["grad_norm"],
+                arrays["n_iter"],
+                arrays["converged"],
+                unpack_draws(arrays, len(arrays["converged"])),
+                strict=True,
+            )
         )
     )
     estimate = Estimate(

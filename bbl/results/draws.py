@@ -111,6 +111,8 @@ class MLEstimate(GroupParameters):
     n_iter : ndarray of int, shape (m,)
     sd_h, sd_J : as `h` and `J`, or None
         Posterior standard deviations, where the method has a posterior; `h` and `J` are posterior means then.
+    history : DataFrame or None
+        How the fit went, where the method keeps a record.
     """
 
     lkh: float = 0.0
@@ -119,6 +121,7 @@ class MLEstimate(GroupParameters):
     n_iter: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=int))
     sd_h: list[np.ndarray] | None = None
     sd_J: dict[tuple[int, ...], np.ndarray] | None = None
+    history: pd.DataFrame | None = None
 
     def __repr__(self) -> str:
         more = {"lkh": self.lkh, "lz": self.lz, "converged": self.converged}

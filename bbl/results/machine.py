@@ -15,7 +15,7 @@ from bbl.boltzmann.estimate import Estimate
 from bbl.boltzmann.tuning import Tuning
 from bbl.checks import choice
 from bbl.engines import Engine
-from bbl.errors import ClassError, OptionError
+from bbl.errors import ClassError, DataError, OptionError
 from bbl.model.marginal import MarginalEnergy
 from bbl.model.parameters import Parameters
 from bbl.report.tables import Coefficients
@@ -73,6 +73,27 @@ class MachineResults(ModelResults):
     def converged(self) -> bool:
         """Whether every predictor of every group reached its optimum."""
         return self.estimate.converged
+
+    @property
+    def history(self) -> pd.DataFrame:
+        """How the fits went: a row for each record of each group (and of the pooled fit), first the group.
+
+        With ``method="pvi"``: ``iteration``, ``gradient`` (root mean square of the gradient by the means of the
+        standardised parameters), ``change`` (of the posterior mean since the record before, relative),
+        ``scale_fields``, ``scale_couplings``.
+
+        Raises
+        ------
+        DataError
+            If the method keeps no record, or the model is from a file, which has none.
+        """
+        names = [*self.labels.groups, "pooled"]
+        kept = [(name, fit.history) for name, fit in zip(names, self.estimate.fits, strict=False) if fit.history]
+        if not kept:
+            raise DataError(
+                f"There is no history: method={self.engine.name!r} keeps none, or the model is from a file."
+            )
+        return pd.concat([pd.DataFrame({"group": name, **own}) for name, own in kept], ignore_index=True)
 
     @property
     def class_shares(self) -> np.ndarray:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import ClassVar
+from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -15,6 +16,7 @@ from bbl.design.labels import Labels
 from bbl.errors import DataError
 from bbl.model.moments import level_counts
 from bbl.report.summary import Section
+from bbl.results.report_page import report_html
 from bbl.rows.sample import Sample
 from bbl.storage import write_model
 
@@ -182,6 +184,31 @@ class ModelResults:
     def bic(self) -> float:
         """``-2 logLik + df ln(nobs)``; see `aic`."""
         return float(-2.0 * self.logLik() + np.log(self.nobs()) * self.logLik().df)
+
+    @verb
+    def report(self, path, newdata: Any = None, weights: Any = None) -> None:
+        """Write all that the model tells of itself to one HTML page, which needs no network and holds no script.
+
+        Parameters
+        ----------
+        path : str or path-like
+        newdata : DataFrame (pandas, polars), pyarrow Table or dict of lists, optional
+            Rows for the evaluation of a model with classes, with the response; the training rows by default.
+        weights : column name or array_like of shape (n,), optional
+            Of the new rows.
+
+        Notes
+        -----
+        The page has what was dropped and put together, the summary, the evaluation with its figures, the parameters
+        with their tests, and the interactions as a table and a graph. It can be read on a telephone, in print and with
+        a screen reader.
+
+        Raises
+        ------
+        OSError
+            If the file cannot be written.
+        """
+        Path(path).write_text(report_html(self, newdata, weights), encoding="utf-8")
 
     @verb
     def save(self, path, *, store_data: bool = False) -> None:

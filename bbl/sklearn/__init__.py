@@ -1,6 +1,7 @@
 """The room of scikit-learn: the package's models as estimators."""
 
 from bbl.sklearn.bicluster import PrototypeBiclustering
+from bbl.sklearn.binning import BinningTransformer
 from bbl.sklearn.boltzmann import BBLClassifier
 from bbl.sklearn.features import ScoreFeatures
 from bbl.sklearn.network import BNClassifier
@@ -9,6 +10,7 @@ from bbl.sklearn.shooter import ShooterClassifier, ShooterFeatures
 __all__ = [
     "BBLClassifier",
     "BNClassifier",
+    "BinningTransformer",
     "PrototypeBiclustering",
     "ScoreFeatures",
     "ShooterClassifier",

@@ -1,6 +1,7 @@
 """Models side by side: the composite likelihood-ratio test and its level, tables, names of statsmodels, figures."""
 
 import matplotlib
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
@@ -191,7 +192,7 @@ def test_coefficients_are_drawn_with_their_intervals(fits):
     np.testing.assert_allclose(np.sort(ends), np.sort(wanted))
     difference = fit.inference().plot((0, 1), pairs=True)
     assert difference.get_legend() is None and len(difference.get_yticklabels()) == 2
-    matplotlib.pyplot.close("all")
+    plt.close("all")
 
 
 def test_models_without_a_response_are_compared_too():

@@ -1,6 +1,7 @@
 """Evaluation: against scikit-learn and by hand, its corners, priors and costs, what it shows and draws."""
 
 import matplotlib
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
@@ -232,7 +233,7 @@ def test_cross_validated_predictions_are_evaluated(titanic):
     assert cv.evaluate(costs=[[0, 0], [1, 0]]).confusion["No"].sum() == 0
     for kind in ("cv", "confusion", "roc", "calibration"):
         cv.plot(kind=kind)
-        matplotlib.pyplot.close("all")
+        plt.close("all")
 
 
 def test_figures_say_what_they_show(fits, digits, titanic):
@@ -251,7 +252,7 @@ def test_figures_say_what_they_show(fits, digits, titanic):
         fits["bbl"].plot(kind="cv")
     tuned = bbl.bbl("Survived ~ .", titanic, "Freq", "mf", eps="cv")
     assert tuned.plot(kind="cv").get_ylabel() == "log-loss"
-    matplotlib.pyplot.close("all")
+    plt.close("all")
 
 
 def test_long_names_of_six_groups_stay_apart_in_the_figures():
@@ -268,7 +269,7 @@ def test_long_names_of_six_groups_stay_apart_in_the_figures():
         assert len({t.get_text() for t in side}) == 6
         assert all(inside.contains(*corner) for t in side for corner in t.get_window_extent().get_points())
     assert len({t.get_text() for t in found.plot("roc").get_legend().get_texts()}) == 6
-    matplotlib.pyplot.close("all")
+    plt.close("all")
 
 
 def test_markup_escapes_names():

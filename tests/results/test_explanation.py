@@ -1,6 +1,7 @@
 """Explanations add up to the scores whatever is missing; importances are what an enumeration says."""
 
 import matplotlib
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
@@ -113,7 +114,7 @@ def test_of_many_groups_the_likeliest_two_are_compared(groups):
             fit.explain(of=wrong)
     with pytest.raises(OptionError, match="row"):
         found.plot(900)
-    matplotlib.pyplot.close("all")
+    plt.close("all")
 
 
 def test_an_average_of_networks_has_no_sum(titanic):
@@ -157,4 +158,4 @@ def test_cross_validated_importance_is_reproducible_and_of_refits(fits, titanic)
     assert [t.get_text() for t in ax.get_yticklabels()] == list(one.frame.index)
     with pytest.raises(DataError, match="no row"):
         fits["tan"].importance(titanic.assign(Freq=1).head(0))
-    matplotlib.pyplot.close("all")
+    plt.close("all")

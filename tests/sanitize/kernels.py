@@ -13,7 +13,7 @@ from bbl._ext.eigen import eigenvectors
 from bbl._ext.pseudo import PseudoProblem, widths
 from bbl.biclust.cells import Cells
 from bbl.biclust.methods import Genetic, Mcmc, Prototype
-from bbl.engines import MeanField, PseudoLikelihood
+from bbl.engines import MeanField, PersistentVI, PseudoLikelihood
 from bbl.model.chains import Chains
 from bbl.model.discriminative import minibatches
 from bbl.model.energy import energies
@@ -162,7 +162,7 @@ def two_way(method, rows, groups=None, n_levels=1):
 def jobs(rows: int = 120) -> list:
     """Return all jobs; they share no memory but the problems, which kernels only read."""
     built = {module.name for module in iter_modules(bbl._ext.__path__)}
-    known = {"energy", "moments", "newton", "pseudo", "eigen", "gibbs", "families", "sparse"}
+    known = {"energy", "moments", "newton", "pseudo", "eigen", "gibbs", "families", "sparse", "persistent"}
     known |= {"biclust", "biclust_genetic", "biclust_mcmc", "posterior", "conditional"}
     assert built == known, f"no job for one of {built}"
     found = [partial(eigen, 512)]
@@ -171,6 +171,9 @@ def jobs(rows: int = 120) -> list:
         found += [partial(fit, MeanField(), rows, dtype, 9), partial(networks, rows, dtype)]
         found += [partial(climbs, rows, dtype, K) for K in (2, 7)]
         found += [partial(fit, PseudoLikelihood(lambda_=0.1, lambdah=0.1), rows, dtype, m) for m in (2, 2, 9)]
+    for likelihood in ("sampled", "pseudo"):
+        short = PersistentVI(likelihood=likelihood, n_iter=20, chains=32, draws=2)
+        found += [partial(fit, short, rows, np.uint8, m) for m in (2, 9)]
     for width, precision in product(widths(), ("double", "single")):
         shared = problem(rows, np.uint8, width, precision)
         other = problem(rows, np.int32, width, precision)

@@ -1,0 +1,33 @@
+"""Signatures of the kernel of persistent variational inference."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Positions = NDArray[np.intp]
+Adam = tuple[float, float, float, float, float]
+
+class Tables:
+    size: int
+    def __init__(
+        self, n_levels: NDArray[np.int32], start: Positions, pairs: Positions, pair_start: Positions
+    ) -> None: ...
+    def couple(self, simplex: Floats, h: Floats, J: Floats) -> None: ...
+    def features(self, counts: Floats, total: float, simplex: Floats) -> None: ...
+    def features_of_bits(self, bits: NDArray[np.uint64], total: float, simplex: Floats) -> None: ...
+
+def draw(cuts: Positions, mean: Floats, sd: Floats, noise: Floats, scale: Floats, simplex: Floats) -> None: ...
+def climb(adam: Adam, gradient: Floats, x: Floats, first: Floats, second: Floats) -> float: ...
+def step(
+    adam: Adam,
+    cuts: Positions,
+    noise: Floats,
+    scale: Floats,
+    gradient: Floats,
+    sd: Floats,
+    mean: Floats,
+    log_sd: Floats,
+    first: Floats,
+    second: Floats,
+    products: Floats,
+) -> float: ...

@@ -1,0 +1,155 @@
+"""Steps of persistent variational inference (C kernel in persistent.h): gauges, gradients from counts, Adam."""
+
+import numpy as np
+
+from libc.stdint cimport int32_t, uint64_t
+from libc.stddef cimport ptrdiff_t
+
+cdef extern from "persistent.h" nogil:
+    ctypedef struct persistent_layout:
+        ptrdiff_t m, D, P
+        const int32_t *n_levels
+        const ptrdiff_t *start
+        const ptrdiff_t *pairs
+        const ptrdiff_t *pair_start
+    ctypedef struct persistent_adam:
+        double rate, decay, keep, unbias_first, unbias_second
+    int persistent_couple(const persistent_layout *g, const double *simplex, double *h_out, double *J_out)
+    ctypedef struct persistent_source:
+        const double *counts
+        const double *levels
+        const uint64_t *bits
+        ptrdiff_t D, words
+    int persistent_features(const persistent_layout *g, const persistent_source *s, double total, double *simplex_out)
+    ptrdiff_t popcount_and(const uint64_t *a, const uint64_t *b, ptrdiff_t words)
+    void persistent_draw(const ptrdiff_t *cuts, ptrdiff_t G, const double *mean, const double *sd,
+                         const double *noise, const double *scale, double *simplex_out)
+    double persistent_climb(const persistent_adam *o, ptrdiff_t n, const double *gradient, double *x, double *first,
+                            double *second)
+    double persistent_step(const persistent_adam *o, const ptrdiff_t *cuts, ptrdiff_t G, ptrdiff_t Q,
+                           ptrdiff_t n_noise, ptrdiff_t stride, const double *noise, const double *scale,
+                           const double *gradient, const double *sd, double *mean, double *log_sd, double *first,
+                           double *second, double *products_out)
+
+
+cdef class Tables:
+    """Where the tables of a layout lie, for the functions of this kernel.
+
+    Shapes: n_levels (m,), start (m + 1,), pairs (P, 2), pair_start (P + 1,), as in `bbl.model.layout.Layout`.
+    """
+    cdef persistent_layout layout
+    cdef readonly ptrdiff_t size
+    cdef object kept
+
+    def __init__(self, const int32_t[::1] n_levels, const ptrdiff_t[::1] start, const ptrdiff_t[:, ::1] pairs,
+                 const ptrdiff_t[::1] pair_start):
+        cdef ptrdiff_t m = n_levels.shape[0], P = pairs.shape[0], k
+        if m == 0 or start.shape[0] != m + 1 or pairs.shape[1] != 2 or pair_start.shape[0] != P + 1:
+            raise ValueError("arrays of the layout do not fit together")
+        for k in range(P):
+            if not 0 <= pairs[k, 0] < pairs[k, 1] < m:
+                raise ValueError("pairs are not as in a layout")
+        self.kept = (n_levels, start, pairs, pair_start)
+        self.layout.m, self.layout.D, self.layout.P = m, start[m], P
+        self.layout.n_levels, self.layout.start, self.layout.pair_start = &n_levels[0], &start[0], &pair_start[0]
+        self.layout.pairs = &pairs[0, 0] if P else NULL
+        self.size = pair_start[P]
+
+    def couple(self, const double[::1] simplex, double[::1] h, double[:, ::1] J):
+        """Write the fields (D,) and couplings (D, D) of the reference gauge; pairs that do not interact are left."""
+        cdef int status
+        self._check(simplex.shape[0], h.shape[0], J.shape[0], J.shape[1])
+        with nogil:
+            status = persistent_couple(&self.layout, &simplex[0], &h[0], &J[0, 0])
+        if status:
+            raise MemoryError("no memory for the working arrays of a change of gauge")
+
+    def features(self, const double[:, ::1] counts, double total, double[::1] simplex):
+        """Write the sums of the features in simplex coding, given those of pairs of non-reference levels (D, D).
+
+        The rows that were counted weigh `total`. With 0, `counts` may be a gradient by the parameters of the reference
+        gauge (fields on the diagonal), which becomes one by those in simplex coding.
+        """
+        cdef int status
+        cdef persistent_source s
+        self._check(simplex.shape[0], self.layout.D, counts.shape[0], counts.shape[1])
+        s.counts, s.levels, s.bits, s.D, s.words = &counts[0, 0], NULL, NULL, self.layout.D, 0
+        with nogil:
+            status = persistent_features(&self.layout, &s, total, &simplex[0])
+        if status:
+            raise MemoryError("no memory for the working arrays of a change of gauge")
+
+    def features_of_bits(self, const uint64_t[:, ::1] bits, double total, double[::1] simplex):
+        """Write the sums of the features in simplex coding over `total` states, given as bits (D, words) of levels."""
+        cdef int status
+        cdef persistent_source s
+        cdef ptrdiff_t a, D = self.layout.D, words = bits.shape[1]
+        cdef double[::1] levels
+        self._check(simplex.shape[0], D, bits.shape[0], D)
+        if words == 0:
+            raise ValueError("bits hold no states")
+        levels = np.empty(D)
+        s.counts, s.levels, s.bits, s.D, s.words = NULL, &levels[0], &bits[0, 0], D, words
+        with nogil:
+            for a in range(D):
+                levels[a] = popcount_and(&bits[a, 0], &bits[a, 0], words)
+            status = persistent_features(&self.layout, &s, total, &simplex[0])
+        if status:
+            raise MemoryError("no memory for the working arrays of a change of gauge")
+
+    cdef _check(self, ptrdiff_t size, ptrdiff_t fields, ptrdiff_t rows, ptrdiff_t columns):
+        cdef ptrdiff_t D = self.layout.D
+        if D == 0 or size != self.size or fields != D or rows != D or columns != D:
+            raise ValueError("arrays do not fit the layout")
+
+
+def draw(const ptrdiff_t[::1] cuts, const double[::1] mean, const double[::1] sd, const double[::1] noise,
+         const double[::1] scale, double[::1] simplex):
+    """Write ``scale * (mean + sd * noise)``; group g, with one scale, lies at ``cuts[g]`` to ``cuts[g + 1]``."""
+    cdef ptrdiff_t G = cuts.shape[0] - 1
+    if G < 1 or scale.shape[0] != G or min(mean.shape[0], sd.shape[0], noise.shape[0]) < cuts[G] or cuts[G] == 0:
+        raise ValueError("arrays do not fit the groups")
+    if simplex.shape[0] != cuts[G]:
+        raise ValueError("arrays do not fit the groups")
+    with nogil:
+        persistent_draw(&cuts[0], G, &mean[0], &sd[0], &noise[0], &scale[0], &simplex[0])
+
+
+def climb(tuple adam, const double[::1] gradient, double[::1] x, double[::1] first, double[::1] second):
+    """Take a step of Adam uphill, in place; return the sum of the squared gradients (see `step` for `adam`)."""
+    cdef persistent_adam o
+    cdef double found
+    cdef ptrdiff_t n = x.shape[0]
+    if gradient.shape[0] != n or first.shape[0] != n or second.shape[0] != n:
+        raise ValueError("arrays of Adam do not fit together")
+    if n == 0:
+        return 0.0
+    o.rate, o.decay, o.keep, o.unbias_first, o.unbias_second = adam
+    with nogil:
+        found = persistent_climb(&o, n, &gradient[0], &x[0], &first[0], &second[0])
+    return found
+
+
+def step(tuple adam, const ptrdiff_t[::1] cuts, const double[:, ::1] noise, const double[:, ::1] scale,
+         const double[:, ::1] gradient, const double[::1] sd, double[::1] mean, double[::1] log_sd,
+         double[:, ::1] first, double[:, ::1] second, double[:, ::1] products):
+    """Take a step of Adam with the standardised parameters; return the sum of the squared gradients by their means.
+
+    `adam` is (rate, decay of the first moment, decay of the second, what unbiases the first, the second). Shapes: noise
+    (Q, at least size), scale and products (Q, G), gradient of the log-likelihood (Q, size), sd, mean and log_sd at
+    least size, first and second (2, at least size). `products` get the sums of z times gradient over each group.
+    """
+    cdef persistent_adam o
+    cdef double found
+    cdef ptrdiff_t G = cuts.shape[0] - 1, Q = noise.shape[0], size = gradient.shape[1]
+    if (G < 1 or Q < 1 or size == 0 or cuts[G] != size or noise.shape[1] < size or scale.shape[0] != Q
+            or scale.shape[1] != G or gradient.shape[0] != Q or products.shape[0] != Q or products.shape[1] != G
+            or min(sd.shape[0], mean.shape[0], log_sd.shape[0], first.shape[1], second.shape[1]) < size
+            or first.shape[0] != 2 or second.shape[0] != 2 or first.shape[1] != second.shape[1]):
+        raise ValueError("arrays of the step do not fit together")
+    o.rate, o.decay, o.keep, o.unbias_first, o.unbias_second = adam
+    with nogil:
+        found = persistent_step(&o, &cuts[0], G, Q, noise.shape[1], first.shape[1], &noise[0, 0], &scale[0, 0],
+                                &gradient[0, 0], &sd[0], &mean[0], &log_sd[0], &first[0, 0], &second[0, 0],
+                                &products[0, 0])
+    return found

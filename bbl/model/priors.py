@@ -1,0 +1,130 @@
+"""Priors: scale mixtures of normals for groups of parameters, their hyperpriors, and what a slab makes of a scale.
+
+A group of parameters (the fields of a predictor, the couplings of a pair, in simplex coding) is ``sigma z`` with
+standard normal z. The log scale ``u = ln sigma`` has a density about ``v = ln s``, the logarithm of a global scale that
+all groups of a kind share (Ingraham & Marks 2017, Table 1). Each of these densities depends on ``w = u - v`` alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import gammaln
+
+__all__ = ["PRIORS", "ScalePrior", "scale_moments", "slabbed"]
+
+STUDENT_SHAPE = 1.5  # half of the degrees of freedom of the Student prior
+
+
+@dataclass(frozen=True)
+class ScalePrior:
+    """The distribution of the scales of groups of parameters.
+
+    Attributes
+    ----------
+    name : str
+    log_density, slope : callable, or None
+        ``ln p(u | v)`` as a function of ``w = u - v``, and its derivative; None if all groups have the global scale.
+    log_hyper, hyper_slope : callable
+        ``ln p(v)`` and its derivative.
+    heavy : bool
+        Whether its tails are so heavy that parameters without a finite optimum run away, so that it needs a slab.
+    """
+
+    name: str
+    log_density: Callable[[np.ndarray], np.ndarray] | None
+    slope: Callable[[np.ndarray], np.ndarray] | None
+    log_hyper: Callable[[np.ndarray], np.ndarray]
+    hyper_slope: Callable[[np.ndarray], np.ndarray]
+    heavy: bool
+
+
+def _half_cauchy(w: np.ndarray) -> np.ndarray:
+    """The logarithm of a half-Cauchy number: ``ln 2/pi + w - ln(1 + e^2w)``."""
+    return np.log(2.0 / np.pi) + w - np.logaddexp(0.0, 2.0 * w)
+
+
+def _half_cauchy_slope(w: np.ndarray) -> np.ndarray:
+    return -np.tanh(w)
+
+
+def _student(w: np.ndarray) -> np.ndarray:
+    a = STUDENT_SHAPE
+    return np.log(2.0) + a * np.log(a) - gammaln(a) - 2.0 * a * w - a * np.exp(-2.0 * w)
+
+
+PRIORS = {
+    prior.name: prior
+    for prior in (
+        # sigma ~ C+(0, s), s ~ C+(0, 1) (Carvalho, Polson & Scott 2010)
+        ScalePrior("horseshoe", _half_cauchy, _half_cauchy_slope, _half_cauchy, _half_cauchy_slope, True),
+        # sigma^2 exponential with rate 1/s^2, which is C+(0, 1): Laplace, for several parameters the multivariate one
+        # of Eltoft, Kim & Lee (2006)
+        ScalePrior(
+            "laplace",
+            lambda w: np.log(2.0) + 2.0 * w - np.exp(2.0 * w),
+            lambda w: 2.0 - 2.0 * np.exp(2.0 * w),
+            lambda v: np.log(2.0) + _half_cauchy(-2.0 * v),
+            lambda v: -2.0 * _half_cauchy_slope(-2.0 * v),
+            False,
+        ),
+        # sigma^2 inverse gamma: Student's t with 3 degrees of freedom and scale s, s ~ C+(0, 1)
+        ScalePrior(
+            "student",
+            _student,
+            lambda w: 2.0 * STUDENT_SHAPE * np.expm1(-2.0 * w),
+            _half_cauchy,
+            _half_cauchy_slope,
+            True,
+        ),
+        # sigma = s for all groups, ln s standard normal
+        ScalePrior(
+            "gaussian",
+            None,
+            None,
+            lambda v: -0.5 * v**2 - 0.5 * np.log(2.0 * np.pi),
+            lambda v: -v,
+            False,
+        ),
+    )
+}
+
+
+def slabbed(u: np.ndarray, slab: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return scales under a slab, ``sigma / sqrt(1 + (sigma/c)^2)``, and their relative slopes by u.
+
+    The regularised horseshoe (Piironen & Vehtari 2017): small scales are as they are, large ones end at `slab`.
+
+    Parameters
+    ----------
+    u : ndarray
+        ``ln sigma``.
+    slab : float
+        The largest scale c; inf for none.
+    """
+    sigma = np.exp(u)
+    if np.isinf(slab):
+        return sigma, np.ones_like(sigma)
+    share = 1.0 / (1.0 + (sigma / slab) ** 2)
+    return sigma * np.sqrt(share), share
+
+
+NODES, NODE_WEIGHTS = np.polynomial.hermite_e.hermegauss(15)
+NODE_WEIGHTS = NODE_WEIGHTS / NODE_WEIGHTS.sum()
+
+
+def scale_moments(mean: np.ndarray, sd: np.ndarray, slab: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return the first two moments of `slabbed` scales whose logarithms are normal: closed form, or 15 nodes.
+
+    Parameters
+    ----------
+    mean, sd : ndarray, shape (G,)
+        Of u.
+    slab : float
+    """
+    if np.isinf(slab):
+        return np.exp(mean + 0.5 * sd**2), np.exp(2.0 * mean + 2.0 * sd**2)
+    scale, _ = slabbed(mean + sd * NODES[:, None], slab)
+    return NODE_WEIGHTS @ scale, NODE_WEIGHTS @ scale**2

@@ -1,0 +1,140 @@
+"""Page: a self-contained HTML page of sections, tables and figures, for telephones and screen readers too."""
+
+from __future__ import annotations
+
+import base64
+import html
+import io
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from bbl.report.markup import html_text
+
+__all__ = ["Part", "figure_html", "page_html"]
+
+SCREEN = 80  # pixels of an inch on a page; twice as many in the picture
+STYLE = """
+:root { color-scheme: light; }
+body { margin: 0; font: 16px/1.5 system-ui, sans-serif; color: #1b1f23; background: #fff; }
+header, main, footer { max-width: 68rem; margin: 0 auto; padding: 0 1rem; }
+h1 { font-size: 1.6rem; line-height: 1.25; margin: 1.5rem 0 .5rem; overflow-wrap: anywhere; }
+h2 { font-size: 1.25rem; margin: 2.5rem 0 .75rem; padding-top: .5rem; border-top: 1px solid #c9cfd6; }
+p, li { max-width: 44rem; overflow-wrap: anywhere; }
+a { color: #0b5394; }
+nav ul { padding: 0; display: flex; flex-wrap: wrap; gap: .25rem 1.25rem; list-style: none; }
+nav a { display: inline-block; padding: .35rem 0; }
+.skip { position: absolute; left: -999rem; }
+.skip:focus { left: 1rem; top: .5rem; background: #fff; padding: .5rem; }
+.scroll { overflow-x: auto; margin: 1rem 0; }
+.scroll:focus { outline: 2px solid #0b5394; outline-offset: 2px; }
+table { border-collapse: collapse; font-size: .9rem; margin: .5rem 0; }
+caption { text-align: left; font-weight: 600; padding: .25rem 0; white-space: nowrap; }
+th, td { text-align: right; padding: .25rem .75rem .25rem 0; white-space: nowrap; font-variant-numeric: tabular-nums; }
+tbody th, thead td { text-align: left; font-weight: 400; }
+thead th { border-bottom: 1px solid #59636e; }
+table:not(:has(thead)) td { text-align: left; }
+tfoot td { text-align: left; white-space: normal; color: #454c54; }
+pre { white-space: pre-wrap; overflow-wrap: anywhere; font-size: .85rem; background: #f4f6f8; padding: .75rem; }
+figure { margin: 1rem 0; }
+figcaption { color: #454c54; max-width: 44rem; }
+img { max-width: 100%; height: auto; }
+.wide img { max-width: none; }
+footer { margin: 3rem auto; color: #454c54; font-size: .9rem; }
+@media print { .scroll { overflow: visible; } nav { display: none; } }
+"""
+WIDE = 640  # pixels from which a figure scrolls rather than shrinks
+
+
+@dataclass(frozen=True)
+class Part:
+    """A section of a page.
+
+    Attributes
+    ----------
+    heading : str
+    text : sequence of str
+        Paragraphs, which are escaped.
+    html : sequence of str
+        What follows them, as HTML.
+    """
+
+    heading: str
+    text: Sequence[str] = ()
+    html: Sequence[str] = field(default_factory=list)
+
+
+def figure_html(figure: Any, alt: str, caption: str) -> str:
+    """Return a matplotlib figure as a picture inside the page, and close it.
+
+    Parameters
+    ----------
+    figure : matplotlib Figure
+    alt : str
+        What the picture shows, for those who do not see it.
+    caption : str
+    """
+    import matplotlib.pyplot as plt
+
+    stream = io.BytesIO()
+    figure.savefig(stream, format="png", dpi=2 * SCREEN)
+    width, height = (round(float(inches) * SCREEN) for inches in figure.get_size_inches())
+    plt.close(figure)
+    data = base64.b64encode(stream.getvalue()).decode()
+    image = f'<img src="data:image/png;base64,{data}" width="{width}" height="{height}" alt="{html_text(alt)}">'
+    if width > WIDE:
+        image = scrolling(image, f"Figure: {caption}", "scroll wide")
+    return f"<figure>{image}<figcaption>{html_text(caption)}</figcaption></figure>"
+
+
+def scrolling(content: str, label: str, kind: str = "scroll") -> str:
+    """Return content that may be wider than the page, in a box that scrolls, also by the keyboard."""
+    return f'<div class="{kind}" role="region" aria-label="{html_text(label)}" tabindex="0">{content}</div>'
+
+
+def page_html(title: str, lead: str, parts: Sequence[Part], foot: str) -> str:
+    """Return the page: nothing in it is fetched from elsewhere, and no script is in it.
+
+    Parameters
+    ----------
+    title, lead, foot : str
+    parts : sequence of Part
+    """
+    links = "".join(f'<li><a href="#part{k}">{html_text(p.heading)}</a></li>' for k, p in enumerate(parts, 1))
+    sections = []
+    for k, part in enumerate(parts, 1):
+        text = "".join(f"<p>{html_text(line)}</p>" for line in part.text)
+        body = "\n".join(_boxed(content, part.heading) for content in part.html)
+        head = f'<h2 id="part{k}">{html_text(part.heading)}</h2>'
+        sections.append(f'<section aria-labelledby="part{k}">{head}{text}\n{body}</section>')
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{html_text(title)}</title>
+<style>{STYLE}</style>
+</head>
+<body>
+<a class="skip" href="#content">Skip to the content</a>
+<header><h1>{html_text(title)}</h1><p>{html_text(lead)}</p>
+<nav aria-label="Sections"><ul>{links}</ul></nav></header>
+<main id="content">
+{"".join(sections)}
+</main>
+<footer><p>{html_text(foot)}</p></footer>
+</body>
+</html>
+"""
+
+
+def _boxed(content: str, heading: str) -> str:
+    """Put each table into a box that scrolls, named by its caption."""
+
+    def box(found: re.Match) -> str:
+        caption = re.search(r"<caption>(.*?)</caption>", found[0], re.DOTALL)
+        label = heading if caption is None else caption[1]
+        return scrolling(found[0], html.unescape(label))
+
+    return re.sub(r"<table>.*?</table>", box, content, flags=re.DOTALL)

@@ -1,0 +1,165 @@
+"""The report: one page that fetches nothing, which a screen reader and a telephone can read, and what it says."""
+
+import html
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+
+import matplotlib
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+
+import bbl
+from bbl import networks
+from bbl.report.page import STYLE
+
+matplotlib.use("Agg")
+VOID = {"meta", "img", "br"}
+
+
+class Outline(HTMLParser):
+    """What a screen reader goes by: elements with their attributes, and that all that is opened is closed."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.elements, self.open, self.headings, self.texts = [], [], [], {}
+        self.feed(text)
+        assert not self.open
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if self.open:
+            self.texts.setdefault(self.open[-1], []).append(data)
+
+    def all(self, tag):
+        return [attrs for name, attrs in self.elements if name == tag]
+
+
+@pytest.fixture(scope="module")
+def titanic():
+    return bbl.datasets.load_titanic()
+
+
+@pytest.fixture(scope="module")
+def pages(titanic, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("reports")
+    formula = "Survived ~ Class * Sex + Sex * Age"
+    fits = {
+        "pseudo": bbl.bbl(formula, titanic, "Freq"),
+        "mf": bbl.bbl("Survived ~ .^2", titanic, "Freq", "mf"),
+        "density": bbl.bbl("~ Class * Sex", titanic, "Freq"),
+        "tan": networks.bnc("tan_cl", "Survived ~ .", titanic, 1, weights="Freq"),
+    }
+    fits["pseudo"].save(folder / "fit.bbl")
+    fits["loaded"] = bbl.load(folder / "fit.bbl")
+    found, drawn = {}, plt.get_fignums()
+    for name, fit in fits.items():
+        fit.report(folder / f"{name}.html")
+        found[name] = folder / f"{name}.html"
+    assert plt.get_fignums() == drawn
+    return found
+
+
+NAMES = ("pseudo", "mf", "density", "tan", "loaded")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_page_can_be_read_by_a_screen_reader(pages, name):
+    page = Outline(pages[name].read_text(encoding="utf-8"))
+    assert page.all("html") == [{"lang": "en"}] and page.texts["title"][0].strip()
+    levels = [int(tag[1]) for tag, _ in page.elements if re.fullmatch("h[1-6]", tag)]
+    assert levels[0] == 1 and levels.count(1) == 1 and all(b - a <= 1 for a, b in zip(levels, levels[1:], strict=False))
+    assert all(len(own.get("alt", "")) > 20 for own in page.all("img"))
+    assert len(page.all("main")) == 1 and page.all("nav")[0]["aria-label"]
+    ids = [own["id"] for _, own in page.elements if "id" in own]
+    assert len(set(ids)) == len(ids)
+    assert {own["href"].removeprefix("#") for own in page.all("a")} <= set(ids)
+    regions = [own for _, own in page.elements if own.get("role") == "region"]
+    assert len(page.all("table")) <= len(regions)
+    assert all(own["aria-label"] and own["tabindex"] == "0" for own in regions)
+    assert all(own["scope"] in ("row", "col") for own in page.all("th"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_page_fetches_nothing_and_runs_nothing(pages, name):
+    text = pages[name].read_text(encoding="utf-8")
+    page = Outline(text)
+    assert not {"script", "link", "iframe", "object", "form"} & {tag for tag, _ in page.elements}
+    assert all(own["src"].startswith("data:image/png;base64,") for own in page.all("img"))
+    assert not re.search(r"https?://|url\(|@import|\son\w+=", re.sub(r"base64,[^\"]*", "", text))
+
+
+def luminance(colour):
+    colour = colour.lstrip("#")
+    colour = "".join(2 * c for c in colour) if len(colour) == 3 else colour
+    parts = np.array([int(colour[k : k + 2], 16) for k in (0, 2, 4)]) / 255
+    parts = np.where(parts <= 0.03928, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
+    return float(parts @ [0.2126, 0.7152, 0.0722])
+
+
+def test_text_stands_out_from_what_is_behind_it():
+    behind = {"#fff", *re.findall(r"background: (#\w+)", STYLE)}
+    for colour in set(re.findall(r"[^-]color: (#\w+)", STYLE)):
+        for ground in behind:
+            light, dark = sorted((luminance(colour), luminance(ground)), reverse=True)
+            assert (light + 0.05) / (dark + 0.05) >= 4.5, (colour, ground)
+
+
+def test_a_report_says_what_the_model_says(pages, titanic):
+    text = pages["pseudo"].read_text(encoding="utf-8")
+    for words in ("Confusion matrix", "0.7856", "chisq = 180.9014", "Sex and Age", "No row was dropped", "67.7%"):
+        assert words in text
+    assert "no finite" not in text and "training rows" in text
+    assert "No standard errors" in pages["mf"].read_text(encoding="utf-8")
+    assert "Evaluation" not in re.sub(
+        "<style>.*?</style>", "", pages["density"].read_text(encoding="utf-8"), flags=re.S
+    )
+    assert "There is none: This model was saved without" in pages["loaded"].read_text(encoding="utf-8")
+
+
+def test_what_was_dropped_binned_and_lumped_is_told_and_names_are_escaped(tmp_path):
+    rng = np.random.default_rng(0)
+    data = pd.DataFrame({"<y>": rng.integers(0, 2, 300), "age & more": rng.uniform(0, 9, 300)})
+    data["town"] = rng.choice(["a", "b"], 300).astype(object)
+    data.loc[:3, "town"] = ["<script>alert(1)</script>", "u", "v", None]
+    ready = bbl.lump(bbl.bin(data, bins=3, response="<y>"), response="<y>")
+    fit = bbl.bbl("`<y>` ~ .", ready, missing="drop", lambda_=0.1, lambdah=0.01)
+    fit.report(tmp_path / "page.html", data)
+    text = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "numbers in intervals" in text and "rare levels put together (3)" in text
+    assert "<script" not in text and "<y>" not in text and "age &amp; more" in text
+    assert "new rows" in text and "with a missing value" in text
+    Outline(text)
+
+
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+
+MEASURE = """<!DOCTYPE html><html><body><iframe width="{width}" height="2000" style="border:0" srcdoc="{page}"
+onload="const d = this.contentDocument.documentElement, w = this.contentWindow; document.title = [d.scrollWidth,
+d.clientWidth, w.performance.getEntriesByType('resource').filter(e => !e.name.startsWith('data:')).length].join(' ')">
+</iframe></body></html>"""
+
+
+@pytest.mark.skipif(BROWSER is None, reason="there is no browser")
+@pytest.mark.parametrize("width", [390, 1280])
+def test_a_browser_shows_the_page_without_errors_requests_or_sideways_scrolling(pages, tmp_path, width):
+    inside = html.escape(pages["pseudo"].read_text(encoding="utf-8"), quote=True)
+    page = tmp_path / "page.html"
+    page.write_text(MEASURE.replace("{width}", str(width)).replace("{page}", inside), encoding="utf-8")
+    options = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--enable-logging=stderr"]
+    options += [f"--user-data-dir={tmp_path / 'profile'}", "--window-size=1400,2100", "--dump-dom"]
+    run = subprocess.run([BROWSER, *options, page.as_uri()], capture_output=True, text=True, timeout=120)
+    taken, there, fetched = map(int, re.search(r"<title>(\d+) (\d+) (\d+)</title>", run.stdout).groups())
+    assert taken <= there <= width and not fetched
+    assert "CONSOLE" not in run.stderr

@@ -1,0 +1,52 @@
+"""BinningTransformer: scikit-learn's own checks, and agreement with `bbl.bin`."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import bbl
+
+pytest.importorskip("sklearn")
+
+from sklearn.pipeline import make_pipeline  # noqa: E402
+from sklearn.utils.estimator_checks import estimator_checks_generator  # noqa: E402
+
+from bbl.errors import DataError  # noqa: E402
+from bbl.sklearn import BBLClassifier, BinningTransformer  # noqa: E402
+
+CHECKS = [
+    p for kind in (BinningTransformer(), BinningTransformer(method="mdl")) for p in estimator_checks_generator(kind)
+]
+
+
+@pytest.mark.parametrize(
+    ("estimator", "check"),
+    [pytest.param(e, c, id=f"{e.method}-{getattr(c, 'func', c).__name__}") for e, c in CHECKS],
+)
+def test_scikit_learns_own_checks_pass(estimator, check):
+    check(estimator)
+
+
+def test_codes_are_those_of_bin():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"a": rng.normal(size=200), "b": rng.exponential(size=200)}).mask(rng.random((200, 2)) < 0.1)
+    y = (X["a"].fillna(0) > 0).astype(int)
+    for method in ("quantile", "width", "mdl"):
+        model = BinningTransformer(4, method=method).fit(X, y)
+        table = bbl.bin(X.assign(y=y), ["a", "b"], bins=4, method=method, response="y")
+        codes = np.column_stack([table[c].cat.codes.astype(float) for c in "ab"])
+        np.testing.assert_array_equal(model.transform(X), np.where(codes < 0, np.nan, codes))
+    w = rng.integers(0, 3, 200)
+    one, other = BinningTransformer().fit(X, sample_weight=w), BinningTransformer().fit(X.loc[np.repeat(X.index, w)])
+    np.testing.assert_allclose(one.cuts_[0], other.cuts_[0])
+    assert list(model.get_feature_names_out()) == ["a", "b"]
+    with pytest.raises(DataError, match="requires y"):
+        BinningTransformer(method="mdl").fit(X)
+
+
+def test_a_pipeline_learns_an_interaction_of_numbers():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 2))
+    y = (X[:, 0] * X[:, 1] > 0).astype(int)
+    model = make_pipeline(BinningTransformer(4), BBLClassifier()).fit(X[:300], y[:300])
+    assert model.score(X[300:], y[300:]) > 0.9

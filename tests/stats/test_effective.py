@@ -1,0 +1,57 @@
+"""Effective sample size: weights by neighbourhoods, and the size that explains mutual information."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import dirichlet_multinomial
+
+import bbl
+from bbl.errors import DataError, OptionError
+from bbl.stats.effective import CONCENTRATIONS, _frequencies, mutual_information
+
+
+def test_weights_are_one_over_the_rows_within_the_distance():
+    rng = np.random.default_rng(0)
+    rows = rng.integers(0, 3, (80, 20))
+    rows[40:] = np.where(rng.random((40, 20)) < 0.12, 2, rows[:40])
+    expected = [1.0 / ((rows != row).sum(axis=1) < 0.2 * 20).sum() for row in rows]
+    np.testing.assert_array_equal(bbl.effective_weights(rows), expected)
+    letters = pd.DataFrame(np.array(list("ACG"))[rows])
+    np.testing.assert_array_equal(bbl.effective_weights(letters, identity=0.8), expected)
+    copies = [1.0 / (rows == row).all(axis=1).sum() for row in rows]
+    np.testing.assert_array_equal(bbl.effective_weights(rows, identity=1.0), copies)
+    assert bbl.effective_weights(np.repeat(rows, 3, axis=0)).sum() == pytest.approx(bbl.effective_weights(rows).sum())
+
+
+def test_mutual_information_is_that_of_its_definition():
+    assert mutual_information(np.eye(3)) == pytest.approx(np.log(3))
+    assert mutual_information(np.outer([1.0, 2.0], [3.0, 4.0])) == pytest.approx(0.0, abs=1e-14)
+
+
+def test_frequencies_come_from_their_posterior():
+    counts = np.array([7.0, 2.0, 0.0, 0.0])
+    present = np.array([True, True, True, False])
+    drawn = _frequencies(np.tile(counts, (40_000, 1)), np.tile(present, (40_000, 1)), np.random.default_rng(1))
+    mass = np.array([dirichlet_multinomial.pmf([7, 2, 0], [a] * 3, 9) for a in CONCENTRATIONS])
+    mean = sum(p * (counts[:3] + a) / (9 + 3 * a) for p, a in zip(mass / mass.sum(), CONCENTRATIONS, strict=True))
+    np.testing.assert_allclose(drawn.mean(axis=0), [*mean, 0.0], atol=0.005)
+
+
+def test_copies_of_rows_do_not_make_more_of_them():
+    rows = np.random.default_rng(2).integers(0, 5, (150, 40))
+    alone, copied = (bbl.effective_size(x, n_steps=300, seed=3) for x in (rows, np.repeat(rows, 4, axis=0)))
+    assert alone == pytest.approx(150, rel=0.1) and copied == pytest.approx(150, rel=0.1)
+    half = bbl.effective_size(np.repeat(rows, 4, axis=0), np.full(600, 0.25), n_steps=300, seed=3)
+    assert half == pytest.approx(150, rel=0.1)
+    assert bbl.effective_size(rows, n_steps=20, seed=4) == bbl.effective_size(rows, n_steps=20, seed=4)
+
+
+def test_bad_input_is_named():
+    with pytest.raises(OptionError, match="identity"):
+        bbl.effective_weights(np.zeros((2, 2)), identity=1.2)
+    with pytest.raises(DataError, match="no rows"):
+        bbl.effective_weights(np.zeros((0, 2)))
+    with pytest.raises(DataError, match="pairs of columns"):
+        bbl.effective_size(np.zeros((5, 1)))
+    with pytest.raises(DataError, match="weights"):
+        bbl.effective_size(np.zeros((5, 2)), np.full(5, -1.0))

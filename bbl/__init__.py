@@ -6,6 +6,7 @@
 import bbl.datasets as datasets
 import bbl.errors as errors
 import bbl.networks as networks
+from bbl.api.average import average
 from bbl.api.bicluster import bicluster
 from bbl.api.compare import anova, etable
 from bbl.api.effective import effective_size, effective_weights
@@ -18,10 +19,11 @@ from bbl.api.shooter import shooter
 from bbl.api.simulate import mcSample, randompar, randomsamp, sample_xi
 from bbl.design.bins import bin, lump
 from bbl.design.readers import freq2raw, readFasta, removeConst
-from bbl.engines import HighOrder, MeanField, NaiveBayes, PersistentVI, Posterior, PseudoLikelihood
+from bbl.engines import Conditional, HighOrder, MeanField, NaiveBayes, PersistentVI, Posterior, PseudoLikelihood
 from bbl.errors import BBLError, ConvergenceWarning, DataWarning
 from bbl.report.plot import plot_comparison
 from bbl.results import (
+    AverageResults,
     BBLResults,
     BiclusterResults,
     CVResults,
@@ -36,9 +38,11 @@ __version__ = "0.1.0"
 
 __all__ = [
     "BBLError",
+    "AverageResults",
     "BBLResults",
     "BiclusterResults",
     "CVResults",
+    "Conditional",
     "ConvergenceWarning",
     "DataWarning",
     "DensityResults",
@@ -53,6 +57,7 @@ __all__ = [
     "SampleResults",
     "ShooterResults",
     "anova",
+    "average",
     "bbl",
     "bicluster",
     "bin",

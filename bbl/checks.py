@@ -49,6 +49,8 @@ def arguments(function: Callable) -> list[str]:
 def verb(function: Callable[P, T]) -> Callable[P, T]:
     """Make a name that `function` has no argument for a BBLTypeError, which tells the one that may be meant."""
     known = arguments(function)
+    any_number = (p for p in inspect.signature(function).parameters.values() if p.kind is p.VAR_POSITIONAL)
+    told = ", ".join([*(f"*{p.name}" for p in any_number), *known])
 
     @functools.wraps(function)
     def checked(*args: P.args, **named: P.kwargs) -> T:
@@ -56,7 +58,7 @@ def verb(function: Callable[P, T]) -> Callable[P, T]:
             if name not in known:
                 raise BBLTypeError(
                     f"{function.__name__}() has no argument {name!r}{near_match(name, known) or '.'} Its arguments: "
-                    f"{', '.join(known)}.",
+                    f"{told or 'none'}.",
                     argument=name,
                 )
         return function(*args, **named)

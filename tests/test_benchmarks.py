@@ -17,8 +17,10 @@ from bbl.model.listing import state_energies  # noqa: E402
 from benchmarks import report  # noqa: E402
 from benchmarks.accuracy import __main__ as accuracy  # noqa: E402
 from benchmarks.accuracy import methods as contestants  # noqa: E402
+from benchmarks.accuracy import shooter as products  # noqa: E402
 from benchmarks.accuracy.data import Data, load  # noqa: E402
 from benchmarks.speed import SUITES, methods, plots, problems, run, summary, uses  # noqa: E402
+from benchmarks.speed import shooter as products_speed  # noqa: E402
 from benchmarks.speed.measure import METHODS, Options, measured  # noqa: E402
 from benchmarks.speed.problems import PROBLEMS, Part, Problem, Table  # noqa: E402
 from benchmarks.studies import annealing, blocks, digits, level, posterior  # noqa: E402
@@ -315,6 +317,56 @@ def test_data_sets_of_the_accuracy_benchmark_are_split_by_class():
     data = load("titanic")
     assert data.codes.shape == (2201, 3) and data.n_levels.tolist() == [4, 2, 2] and data.K == 2
     assert len(data.splits) == 15 and all(len(train) + len(test) == 2201 for train, test in data.splits)
+
+
+@pytest.fixture
+def few_products(monkeypatch):
+    """Rows of 8 predictors, of which one pair tells the classes apart."""
+    rng = np.random.default_rng(4)
+    codes = rng.integers(0, 2, (400, 8)).astype(np.uint8)
+    sign = 2 * codes.astype(int) - 1
+    y = (sign[:, 0] + 3 * sign[:, 0] * sign[:, 1] + rng.logistic(size=400) > 0).astype(int)
+    made = codes[:300], y[:300], codes[300:], y[300:]
+    for where in (products, products_speed):
+        monkeypatch.setattr(where, "synthetic", lambda: made)
+        monkeypatch.setattr(where, "PENALTIES", (4.0, 4.0, 4.0))
+    monkeypatch.setattr(products, "digits", lambda: made)
+    monkeypatch.setattr(products, "GRID", (4.0, 100.0))
+    return made
+
+
+def test_errors_of_products_are_below_those_of_linear_methods(few_products, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["shooter", "--out", str(tmp_path)])
+    products.main()
+    frame = pd.read_csv(tmp_path / "shooter.csv")
+    assert list(frame.columns) == list(products.COLUMNS) and len(frame) == 20
+    error = frame.groupby("problem").apply(lambda part: part.set_index("method")["error"], include_groups=False)
+    assert (error["shooter, order 2, penalised"] + 0.1 < error["L1 logistic regression, liblinear"]).all()
+    terms = frame[frame["method"] == "shooter, order 1, penalised"]["terms"]
+    linear = frame[frame["method"] == "L1 logistic regression, liblinear"]["terms"]
+    assert terms.tolist() == linear.tolist()
+    text = (tmp_path / "shooter.md").read_text()
+    assert "## digits 0 and 6" in text and "| shooter, order 3, refitted | 4, 4, 4 |" in text
+
+    monkeypatch.setattr(sys, "argv", ["shooter", "--only", "digits", "--out", str(tmp_path)])
+    products.main()
+    again = pd.read_csv(tmp_path / "shooter.csv")
+    kept = ["problem", "method", "terms", "error"]
+    assert sorted(map(tuple, again[kept].to_numpy())) == sorted(map(tuple, frame[kept].to_numpy()))
+
+
+def test_penalty_of_the_digits_is_that_of_the_least_loss_on_rows_left_out(few_products):
+    assert products.chosen(few_products, 2) == (4.0, 4.0)  # at 100 no term is left
+
+
+def test_speed_of_products_is_measured_at_one_objective(few_products, tmp_path):
+    rows = [products_speed.measured(method) for method in products_speed.NAMES]
+    frame = pd.DataFrame(rows, columns=products_speed.COLUMNS)
+    first = frame[frame["problem"] == "order 1"]["objective"]
+    assert len(first) == 3 and np.ptp(first) < 1e-3 and (frame["seconds"] > 0).all()
+    assert frame["objective"].min() < first.min() - 10
+    text = "\n".join(products_speed.page(frame))
+    assert "| orders 1-3 | shooter (orders 1-3, auto) |" in text and "times that of liblinear" in text
 
 
 def test_study_of_blocks_measures_time_error_and_what_is_found():

@@ -229,7 +229,7 @@ def test_models_of_numbered_columns_find_them_in_a_table(table, tmp_path, run):
         (["predict", "{data}", "{data}"], ["no model file"]),
         (["Survived ~ .", "{data}", "--lambda", "-1"], ["--lambda must lie in [0, inf)"]),
         (["Survived ~ .", "{data}", "--eps", "0.5"], ["--eps is not an option of --method pseudo"]),
-        (["Survived ~ .", "{data}", "--prior-count", "1"], ["--prior-count", "--lambdah", "--method"]),
+        (["Survived ~ .", "{data}", "--prior-count", "-1"], ["--prior-count must lie in [0, inf)"]),
         (["Survived ~ .", "{data}", "--jobs", "0"], ["--jobs must not be 0"]),
         (["Survived ~ . - Freq", "{data}", "--cv", "--nfold", "1"], ["--nfold must be"]),
         (["Class ~ . - Freq", "{data}", "--cv", "--score", "auc"], ["--score auc needs two"]),

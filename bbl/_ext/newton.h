@@ -25,6 +25,7 @@ typedef struct {
     const int32_t *response;    /* code of the site in each row */
     const double *weight;       /* n, sums to total */
     double total;
+    double mix;                 /* share of the uniform distribution in the target of each row */
     const double *penalty;      /* P0, of the field and of each column's couplings */
 } newton_site;
 
@@ -32,6 +33,7 @@ typedef struct {
 static double newton_evaluate(const newton_site *s, const double *x, double *g_out, double *H_out, double *prob)
 {
     const ptrdiff_t q = s->q, P0 = s->P0, p = s->p;
+    const double own = 1.0 - s->mix, each = s->mix / (double)(q + 1);
     double f = 0.0;
     memset(g_out, 0, sizeof(double) * (size_t)p);
     if (H_out)
@@ -41,12 +43,13 @@ static double newton_evaluate(const newton_site *s, const double *x, double *g_o
         const ptrdiff_t n_on = s->row_start[k + 1] - s->row_start[k];
         const double w = s->weight[k] / s->total;
         const int32_t y = s->response[k];
-        double top = 0.0, sum, eta_y = 0.0;
+        double top = 0.0, sum, eta_y = 0.0, eta_all = 0.0;
         for (ptrdiff_t a = 0; a < q; a++) {
             double eta = 0.0;
             for (ptrdiff_t t = 0; t < n_on; t++)
                 eta += x[a * P0 + on[t]];
             prob[a] = eta;
+            eta_all += eta;
             if (eta > top)
                 top = eta;
             if (y == a + 1)
@@ -55,10 +58,10 @@ static double newton_evaluate(const newton_site *s, const double *x, double *g_o
         sum = exp(-top);
         for (ptrdiff_t a = 0; a < q; a++)
             sum += (prob[a] = exp(prob[a] - top));
-        f -= w * (eta_y - top - log(sum));
+        f -= w * (own * eta_y + each * eta_all - top - log(sum));
         for (ptrdiff_t a = 0; a < q; a++) {
             prob[a] /= sum;
-            const double r = w * (prob[a] - (y == a + 1));
+            const double r = w * (prob[a] - (own * (y == a + 1) + each));
             for (ptrdiff_t t = 0; t < n_on; t++)
                 g_out[a * P0 + on[t]] += r;
         }

@@ -10,6 +10,7 @@ def solve_sites(
     mask: np.ndarray,
     sites: np.ndarray,
     penalty: np.ndarray,
+    prior_count: float,
     tolerance: float,
     itmax: int,
     theta: np.ndarray,

@@ -11,7 +11,7 @@ cdef extern from "newton.h" nogil:
         const Py_ssize_t *row_start
         const int32_t *response
         const double *weight
-        double total
+        double total, mix
         const double *penalty
     int newton_solve(const newton_site *s, double tolerance, int itmax, double *x, double *scratch, double *value_out,
                      double *grad_norm_out, int32_t *n_iter_out)
@@ -66,12 +66,13 @@ cdef int solve(newton_site *s, Py_ssize_t first, const int32_t *columns, double 
 
 def solve_sites(const code_t[:, ::1] codes, const double[::1] weights, double total, const Py_ssize_t[::1] start,
                 const uint8_t[:, ::1] mask, const int32_t[::1] sites, const double[::1] penalty,
-                double tolerance, int itmax, double[:, ::1] theta, double[::1] value, double[::1] grad_norm,
-                int32_t[::1] n_iter, int32_t[::1] status):
+                double prior_count, double tolerance, int itmax, double[:, ::1] theta, double[::1] value,
+                double[::1] grad_norm, int32_t[::1] n_iter, int32_t[::1] status):
     """Minimise the penalised pseudo-likelihood objective of each of `sites`, starting from and ending in `theta`.
 
     Shapes: codes (n, m), weights (n), start (m + 1), penalty (1 + D) of fields and of the couplings of each column,
-    mask and theta with a row for each predictor that responds and each of its levels, (., m) and (., 1 + D); value,
+    mask and theta with a row for each predictor that responds and each of its levels, (., m) and (., 1 + D). With a
+    `prior_count` c each row's own level counts as 1 - c/(total + c), and all levels share the rest. value,
     grad_norm, n_iter and status are written at the sites.
     """
     cdef Py_ssize_t n = codes.shape[0], m = codes.shape[1], D = start[m], t, i, j, p, P0, largest = 0, widest = 1
@@ -108,7 +109,7 @@ def solve_sites(const code_t[:, ::1] codes, const double[::1] weights, double to
                 own[0] = penalty[0]
                 for j in range(1, s.P0):
                     own[j] = penalty[1 + ints[D + 1 + j]]
-                s.total, s.penalty = total, own
+                s.total, s.mix, s.penalty = total, prior_count / (total + prior_count), own
                 status[i] = solve(&s, start[i], ints + D + 1, tolerance, itmax, x, x + s.p, theta,
                                   &value[i], &grad_norm[i], &n_iter[i])
             PyErr_CheckSignals()

@@ -9,6 +9,7 @@ cdef extern from "pseudo.h" nogil:
     ctypedef struct pseudo_problem:
         Py_ssize_t n, m, D, lanes, n_tasks, n_sites, n_counted, D_padded
         size_t real, bytes
+        double total, mix
         const int32_t *n_levels
         const uint8_t *mask
         double *second

@@ -23,6 +23,7 @@ class PseudoProblem:
         mask: ArrayLike,
         width: str | None = None,
         precision: str = "double",
+        prior_count: float = 0.0,
     ) -> None: ...
     @property
     def n_tasks(self) -> int: ...

@@ -158,6 +158,8 @@ cdef class PseudoProblem:
         Vector instructions; by default the best of this processor. Results differ by rounding.
     precision : {"double", "single"}, default "double"
         In single precision vectors hold twice the predictors; gradient norms end near 1e-5.
+    prior_count : float, default 0.0
+        Pseudocount c: each row's own level of a predictor counts as 1 - c/(W + c), and all its levels share the rest.
 
     Attributes
     ----------
@@ -188,7 +190,7 @@ cdef class PseudoProblem:
     cdef tuple arrays
     cdef Py_ssize_t rows
 
-    def __cinit__(self, codes, weights, n_levels, mask, width=None, precision="double"):
+    def __cinit__(self, codes, weights, n_levels, mask, width=None, precision="double", double prior_count=0.0):
         cdef const int32_t[::1] levels = np.array(n_levels, dtype=np.int32)
         cdef double[::1] own = np.array(weights, dtype=np.float64)
         cdef const uint8_t[:, ::1] neighbours
@@ -234,6 +236,7 @@ cdef class PseudoProblem:
                 failed = failed or pseudo_moments(&self.p, t, columns)
         if failed:
             raise MemoryError("no memory for the pseudo-likelihood problem")
+        self.p.mix = prior_count / (self.p.total + prior_count)
         if rotated:
             self.decompose()
 

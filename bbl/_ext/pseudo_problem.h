@@ -27,6 +27,7 @@ typedef struct {
     size_t real;                 /* bytes of a number: 8, or 4 in single precision */
     ptrdiff_t n_composites, n_chunks, n_blocks, block, n_padded, D_padded;
     double total, scale, least;  /* W; weight/W or, where weights differ, 1/W; half a row */
+    double mix;                  /* share of the uniform distribution in every target, c/(W + c) */
     int equal;                   /* all weights are equal */
     const int32_t *n_levels;     /* (m,) */
     const uint8_t *mask;         /* (n_sites, m) what each site is regressed on */

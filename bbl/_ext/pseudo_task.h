@@ -125,6 +125,7 @@ TARGET static int NAME(enter)(const pseudo_problem *p, const pseudo_task *t, con
         memset(w->rotation, 0, (size_t)(t->A * t->A) * LANES * sizeof *w->rotation);
     for (v = 0; v < LANES; v++) {
         const ptrdiff_t i = t->site[v], A = i < 0 ? 0 : p->n_levels[i] - 1;
+        const double level = 1.0 / (double)(A + 1);
         w->spread[v] = i < 0 ? 1 : (REAL)p->spread[i];
         if (i < 0)
             continue;
@@ -142,10 +143,10 @@ TARGET static int NAME(enter)(const pseudo_problem *p, const pseudo_task *t, con
                     x[c * LANES] = (REAL)(factor * from[c]);
                     coupled |= from[c] != 0.0;
                     h += x[c * LANES] * p->mean[c];
-                    moment[c * LANES] = (REAL)second[c - 1];
+                    moment[c * LANES] = (REAL)(second[c - 1] + p->mix * (level * p->mean[c] - second[c - 1]));
                 }
             x[0] = (REAL)h;
-            moment[0] = (REAL)p->mean[1 + p->start[i] + a];
+            moment[0] = (REAL)(p->mean[1 + p->start[i] + a] + p->mix * (level - p->mean[1 + p->start[i] + a]));
             for (b = 0; b < A && t->A <= PSEUDO_ROTATED; b++)
                 w->rotation[(a * t->A + b) * LANES + v] = (REAL)p->rotation[p->turn[i] + a * A + b];
         }

@@ -121,18 +121,16 @@ def pop_rule(method: str | Engine, options: dict) -> str | None:
     return options.pop(name)
 
 
-def shown_call(verb: str, formula: str, weights: Any, method: str | Engine, **options: Any) -> str:
-    """Return a call as text; an option given as a pair (value, default) is shown only where it differs."""
+def shown_call(
+    verb: str, formula: str, weights: Any, method: str | Engine, options: dict, **others: tuple[Any, Any]
+) -> str:
+    """Return a call as text: the options of the method, and of other arguments (value, default) those that differ."""
     shown: dict[str, Any] = {"formula": formula, "data": "data"}
     if weights is not None:
         shown["weights"] = weights if isinstance(weights, str) else "weights"
     if method != "pseudo":
         shown["method"] = method if isinstance(method, str) else type(method).__name__
-    for name, value in options.items():
-        if not isinstance(value, tuple):
-            shown[name] = value
-        elif value[0] != value[1]:
-            shown[name] = value[0]
+    shown |= options | {name: value for name, (value, default) in others.items() if value != default}
     return call_text(verb, shown)
 
 

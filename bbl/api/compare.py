@@ -15,6 +15,7 @@ from bbl.results.side_by_side import model_table
 __all__ = ["anova", "etable"]
 
 
+@verb
 def anova(*fits: Any) -> pd.DataFrame:
     """Compare fitted models, each with the one before it.
 

@@ -8,18 +8,21 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from bbl.api.average import AUTO, check_auto, cross_auto, fit_auto
 from bbl.api.call import data_folds, pop_rule, prepare, shown_call
-from bbl.boltzmann.estimate import estimate, problems, warn_problems
+from bbl.boltzmann.estimate import estimate
 from bbl.boltzmann.guards import warn_ordered, warn_training, warn_validation
+from bbl.boltzmann.problems import problems, warn_problems
 from bbl.boltzmann.tuning import NFOLD, tune
 from bbl.boltzmann.validation import validate
 from bbl.checks import choice, flag, integer, reals
 from bbl.crossval import calibrated, score_settings
 from bbl.design.decisions import check_priors
-from bbl.engines import Engine, engine_class
+from bbl.engines import Engine, MeanField, engine_class
 from bbl.errors import OptionError
 from bbl.parallel import progress_bar
 from bbl.results import BBLResults, CVResults, DensityResults
+from bbl.results.average import AverageResults
 from bbl.rows.folds import Folds, consecutive_folds, shuffled_folds
 from bbl.rows.sample import Sample
 from bbl.stats.calibration import fit_calibration
@@ -44,7 +47,7 @@ def bbl(
     n_jobs: int | None = None,
     verbose: int = 1,
     **options: Any,
-) -> BBLResults | DensityResults:
+) -> BBLResults | DensityResults | AverageResults:
     """Fit a Boltzmann Bayes learner: a Boltzmann machine for each response group, classified by Bayes' rule.
 
     Without a response (``"~ ."``) one Boltzmann machine is fitted to all rows: a model of how likely rows are.
@@ -59,9 +62,11 @@ def bbl(
         One row per observation, or per distinct row with `weights`.
     weights : column name or array of length n, optional
         Frequencies, whole numbers; a weight is the same as repeating the row.
-    method : {"pseudo", "mf", "naive", "shbm", "bayes"} or Engine, default "pseudo"
-        Pseudo-likelihood, mean field, naive Bayes, a sparse high-order Boltzmann machine, which chooses its terms
-        itself, or draws from the posterior.
+    method : {"pseudo", "mf", "naive", "conditional", "pvi", "bayes", "shbm", "auto"} or Engine, default "pseudo"
+        Pseudo-likelihood, mean field, naive Bayes, conditional likelihood (for prediction alone), a posterior under
+        sparse priors by persistent variational inference or by Markov chains, a sparse high-order Boltzmann machine,
+        which chooses its terms itself, or an average of the first, the second and the fourth that tunes, calibrates
+        and weighs them by cross-validation.
     xlevels : dict of predictor name to list of levels, optional
         All levels a predictor may have, in order; the first is the reference.
     testNull : bool, default True
@@ -89,16 +94,17 @@ def bbl(
     verbose : int, default 1
         0 for no progress bar.
     **options
-        Options of the method, see `HighOrder`, `Posterior`, `PseudoLikelihood` (``lambda_``, ``lambdah``,
-        ``tolerance``, ``itmax``, ``symmetrize``, ``precision``), `MeanField` (``eps``, ``prior_count``) and
-        `NaiveBayes` (``prior_count``). With
-        ``lambda_="cv"`` or ``eps="cv"`` the setting of least log-loss in 5 shuffled folds is taken, with
-        ``"cv-1se"`` the simplest one within a standard error of it; ``fit.tuning`` tells. Without a response it is
-        the log pseudo-likelihood of the left-out rows that counts (`DensityResults.pnll`).
+        Options of the method, see `HighOrder`, `PersistentVI`, `Posterior`, `PseudoLikelihood` (``lambda_``,
+        ``lambdah``, ``prior_count``, ``tolerance``, ``itmax``, ``symmetrize``, ``precision``), `MeanField` (``eps``,
+        ``prior_count``), `NaiveBayes` (``prior_count``) and `Conditional` (``ridge``, ``scale``, ``start``,
+        ``lambda_``, ``epochs``). With ``lambda_="cv"``, ``eps="cv"`` or ``ridge="cv"`` the setting of least log-loss in
+        5 shuffled folds is taken, with ``"cv-1se"`` the simplest one within a standard error of it; ``fit.tuning``
+        tells. Without a response it is the log pseudo-likelihood of the left-out rows that counts
+        (`DensityResults.pnll`).
 
     Returns
     -------
-    BBLResults, or DensityResults of a formula without a response
+    BBLResults, or DensityResults of a formula without a response, or AverageResults with ``method="auto"``
 
     Raises
     ------
@@ -137,9 +143,17 @@ def bbl(
     1  0.702  0.298   No
     """
     test_null = flag("testNull", testNull)
-    shown = {**options, "missing": (missing, "raise"), "log_z": (log_z, "auto"), "calibrate": (calibrate, "none")}
-    shown |= {} if priors is None else {"priors": priors if isinstance(priors, str) else "given"}
-    text, rule = shown_call("bbl", formula, weights, method, **shown), pop_rule(method, options)
+    others: dict[str, tuple[Any, Any]] = {
+        "missing": (missing, "raise"),
+        "log_z": (log_z, "auto"),
+        "calibrate": (calibrate, "none"),
+        "priors": (priors if isinstance(priors, str | None) else "given", None),
+    }
+    text, auto = shown_call("bbl", formula, weights, method, options, **others), method == AUTO
+    if auto:
+        check_auto(options, calibrate, classes=True)
+        calibrate, method = "none", MeanField()  # one of its members: what it takes of formulas and rows, all do
+    rule = pop_rule(method, options)
     shared: dict[str, Any] = {
         "log_z": log_z,
         "calibrate": calibrate,
@@ -151,22 +165,25 @@ def bbl(
         bbl, formula, data, weights, method, options, xlevels=xlevels, novarOk=novarOk, missing=missing, **shared
     )
     design, sample, layout, engine, tuning = call.design, call.sample, call.layout, call.engine, None
-    pooled = test_null and design.classes  # one group is all rows
+    if auto:
+        check_auto(options, calibrate, design.classes)
+    pooled = test_null and design.classes and not engine.joint  # one group is all rows
     if priors is not None and not design.classes:
         raise OptionError(f"priors are of classes, and {formula!r} has no response; leave them out.", argument="priors")
     shares = None if priors is None else check_priors(priors, design.labels.groups)
-    if rule is not None or calibrate != "none":
+    if auto:
+        return fit_auto(text, call, shares, verbose)
+    if rule is not None or calibrate != "none" or len(engine.variants()) > 1:
         with progress_bar(NFOLD, "tuning", verbose) as step:
             told = {"calibrate": calibrate, "progress": step, **call.common}
             tuning = tune(sample, design.labels, layout, engine, rule, **told)
-        if rule is not None:
-            engine = engine.at(float(tuning.values[tuning.chosen]))
+        engine = tuning.engine or engine
     with progress_bar(call.K + pooled, "bbl", verbose) as step:
         told = {"pooled": pooled, "progress": step, "labels": design.labels, **call.common}
         result = estimate(sample, layout, call.K, engine, **told)
     if calibrate != "none" and tuning is not None:
         result = replace(result, calibration=tuning.calibration)
-    warn_problems(problems(result, design.labels))
+    warn_problems(problems(result.fits, design.labels))
     warn_training(sample, result, design.labels, engine)
     given = (text, design, sample, call.index, engine, result, tuning)
     return BBLResults(*given, priors=shares) if design.classes else DensityResults(*given)
@@ -255,8 +272,12 @@ def crossVal(
     1     0.5 0.7531476 0.7294412 0.7768539
     2     0.9 0.7461265 0.7225567 0.7696963
     """
+    auto, named = method == AUTO, method
+    if auto:
+        check_auto(options, calibrate, classes=True)
+        calibrate, method = "none", MeanField()
     values = _pop_grid(method, options)
-    text = shown_call("crossVal", formula, weights, method, **options, missing=(missing, "raise"))
+    text = shown_call("crossVal", formula, weights, named, options, missing=(missing, "raise"))
     shared: dict[str, Any] = {"log_z": log_z, "calibrate": calibrate, "seed": seed, "n_jobs": n_jobs}
     call = prepare(
         crossVal, formula, data, weights, method, options, xlevels=xlevels, novarOk=novarOk, missing=missing, **shared
@@ -265,6 +286,11 @@ def crossVal(
     score = _score(score, flag("use_auc", use_auc), call.K, design.classes)
     kept, own = design.kept(data, weights), flag("shuffle", shuffle)
     folds = _own_folds(sample, nfold, own, call.rng) if cv is None else data_folds(cv, data, design, sample, kept)
+    if auto:
+        check_auto(options, calibrate, design.classes)
+        frame, pooled, average = cross_auto(text, call, folds, score, flag("refit", refit), verbose)
+        validated = [kept[pooled.rows[pooled.fold == f]] for f in range(len(folds))]
+        return CVResults(frame, 0, score, validated, pooled, "none", average)
     with progress_bar(len(folds), "crossVal", verbose) as step:
         judge = "pseudo_scores" if score == "pnll" else "class_scores"
         scored = validate(sample, labels, layout, engine, values, folds, progress=step, judge=judge, **call.common)

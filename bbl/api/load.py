@@ -7,6 +7,7 @@ from typing import Any
 from bbl.checks import verb
 from bbl.errors import BBLError, ModelFileError
 from bbl.results import BBLResults, DensityResults
+from bbl.results.average import AverageResults
 from bbl.results.blocks import BiclusterResults
 from bbl.results.network import NetworkResults
 from bbl.results.shooter import ShooterResults
@@ -15,7 +16,8 @@ from bbl.storage import read_any
 __all__ = ["load"]
 
 KINDS: dict[str, Any] = {
-    kind.kind: kind for kind in (BBLResults, DensityResults, NetworkResults, ShooterResults, BiclusterResults)
+    kind.kind: kind
+    for kind in (BBLResults, DensityResults, NetworkResults, ShooterResults, BiclusterResults, AverageResults)
 }
 
 

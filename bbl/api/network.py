@@ -210,9 +210,6 @@ def _climb(
     learner: str,
     formula: str,
     data: Any,
-    k,
-    epsilon,
-    smooth,
     folds,
     seed,
     *,
@@ -220,12 +217,11 @@ def _climb(
     missing,
     xlevels,
     verbose,
-    **more,
+    **options,
 ) -> Structure:
-    """Learn a structure by a greedy search, whose further options are `more`."""
-    given = {"k": k, "epsilon": epsilon, "smooth": smooth, **more}
+    """Learn a structure by a greedy search with `options` of its own."""
     prepared = prepare(formula, data, weights, missing, xlevels)
-    return learn_structure(learner, prepared, given, folds, seed, verbose)  # type: ignore[return-value]
+    return learn_structure(learner, prepared, options, folds, seed, verbose)  # type: ignore[return-value]
 
 
 @verb
@@ -281,8 +277,8 @@ def tan_hc(
     >>> found.narcs, len(found.score_log)
     (5, 3)
     """
-    more = {"weights": weights, "missing": missing, "xlevels": xlevels, "verbose": verbose}
-    return _climb("tan_hc", formula, data, k, epsilon, smooth, folds, seed, **more)
+    shared = {"weights": weights, "missing": missing, "xlevels": xlevels, "verbose": verbose}
+    return _climb("tan_hc", formula, data, folds, seed, k=k, epsilon=epsilon, smooth=smooth, **shared)
 
 
 def _like_tan_hc(described: Callable[[], None]) -> Callable[..., Structure]:
@@ -359,5 +355,6 @@ def kdb(
     -------
     Structure
     """
-    more = {"weights": weights, "missing": missing, "xlevels": xlevels, "verbose": verbose}
-    return _climb("kdb", formula, data, k, epsilon, smooth, folds, seed, kdbk=kdbk, search=search, **more)
+    options = {"k": k, "epsilon": epsilon, "smooth": smooth, "kdbk": kdbk, "search": search}
+    shared = {"weights": weights, "missing": missing, "xlevels": xlevels, "verbose": verbose}
+    return _climb("kdb", formula, data, folds, seed, **options, **shared)

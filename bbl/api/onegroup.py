@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bbl.boltzmann.estimate import Problem, check_known, fit_group, warn_problems
+from bbl.boltzmann.estimate import check_known, fit_group
+from bbl.boltzmann.problems import Problem, warn_problems
 from bbl.checks import arguments, choice, flag, generator
 from bbl.design.design import MISSING
 from bbl.design.weights import check_weights

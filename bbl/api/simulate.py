@@ -81,12 +81,14 @@ def mcSample(
     Sex     Male   Male
     Age    Adult  Adult
     """
-    if isinstance(fit, CVResults):
-        fit = fit.model
-    if not isinstance(fit, DensityResults):
-        raise BBLTypeError(f"fit must be the result of bbl() or crossVal(); got {type(fit).__name__}.", argument="fit")
+    given: Any = fit.model if isinstance(fit, CVResults) else fit
+    if not isinstance(given, DensityResults):
+        what = f"fit must be the result of bbl() or crossVal() by one method; got {type(given).__name__}."
+        raise BBLTypeError(what, argument="fit")
+    fit = given
     nsteps, thin = integer("nsteps", nsteps, 1), integer("thin", thin, 1)
     nchains, keep, rng = integer("nchains", nchains, 1), flag("draws", draws), generator(seed)
+    fit.engine.check_density("mcSample")
     layout, labels = fit.params.layout, fit.labels
     varies = layout.n_levels > 1  # a predictor of one level has no parameters and stays where it is
     part = layout if varies.all() else layout.without_constants()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bbl.boltzmann.estimate import Estimate
-from bbl.engines import Engine
+from bbl.engines import Engine, Equations
 from bbl.memory import check_memory
 from bbl.model.godambe import ROWS, Influence, term_covariances
 from bbl.model.higher import split
@@ -50,6 +50,10 @@ class Covariances:
         return np.sqrt(np.concatenate([np.diag(t) for t in terms]))
 
 
+def _influence(solved: Equations, layout: Layout) -> Influence:
+    return Influence(solved.rows, layout, solved.site_theta, solved.lambda_, solved.lambdah, solved.prior_count)
+
+
 def _blocks(influence: Influence, rows: Sample) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     for part in rows.blocks(ROWS):
         yield influence(part) / influence.total, part.weights
@@ -89,7 +93,7 @@ def covariances(sample: Sample, estimate: Estimate, engine: Engine) -> Covarianc
 
     def influence(rows: Sample) -> tuple[Influence, Sample]:
         solved = engine.equations(rows.collapsed(layout.n_levels), layout)
-        return Influence(solved.rows, layout, solved.site_theta, solved.lambda_, solved.lambdah), solved.rows
+        return _influence(solved, layout), solved.rows
 
     parts = [sample.group(y) for y in range(len(parameters.theta))]
     groups = [influence(part) for part in parts if part.n]
@@ -106,7 +110,7 @@ def full_covariance(sample: Sample, layout: Layout, engine: Engine) -> np.ndarra
     """Return the sandwich covariance (layout.size, layout.size) of all parameters of one group, from its rows."""
     check_memory(8.0 * float(layout.size) ** 2, f"A covariance of {layout.size} parameters", "See bse, or tests().")
     solved = engine.equations(sample.collapsed(layout.n_levels), layout)
-    found = Influence(solved.rows, layout, solved.site_theta, solved.lambda_, solved.lambdah)
+    found = _influence(solved, layout)
     out = np.zeros((layout.size, layout.size))
     for psi, w in _blocks(found, solved.rows):
         out += (psi.T * w) @ psi

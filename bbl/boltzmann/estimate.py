@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import warnings
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from bbl.boltzmann.chosen import log_z_of_chosen, united
+from bbl.boltzmann.joint import joint_path
 from bbl.boltzmann.predictive import Predictive, predictive
+from bbl.boltzmann.problems import group_text
 from bbl.design.labels import Labels
 from bbl.engines import Engine, EngineFit
-from bbl.engines.base import Note
-from bbl.errors import ConvergenceWarning, DataError, OptionError
+from bbl.errors import DataError, OptionError
 from bbl.memory import check_memory
 from bbl.model.ais import annealed_log_z, annealing_seconds, annealing_start
 from bbl.model.elimination import log_sum
@@ -32,7 +31,6 @@ from bbl.stats.scores import class_scores
 
 __all__ = [
     "Estimate",
-    "Problem",
     "announce_terms",
     "check_annealing",
     "check_known",
@@ -40,12 +38,9 @@ __all__ = [
     "estimate_path",
     "fit_group",
     "guard_memory",
-    "problems",
-    "warn_problems",
 ]
 
 SMALL = 200_000
-SHOWN = 5  # places that a warning names
 NO_PAIRS = np.empty((0, 2), dtype=np.intp)
 PATIENCE = 4 * 3600.0
 
@@ -60,7 +55,8 @@ class Estimate:
     log_z : ndarray, shape (K,)
         ln Z of each group.
     log_z_kind : str
-        How `log_z` was computed: one of "exact", "pseudo", "half", "mf", "ais".
+        How `log_z` was computed: one of "exact", "pseudo", "half", "mf", "ais"; "none" if P(x|y) is not modelled, and
+        `log_z` is but what the scores of the groups lack.
     class_prior : ndarray, shape (K,)
         Weighted share of each group.
     lkh : float
@@ -107,6 +103,12 @@ class Estimate:
         """Return `class_scores` by a function that has the energies of `parameters` ready."""
         silent = np.zeros(len(codes), dtype=bool) if missing is None else np.array(missing.all(axis=1))
         summed = None if missing is None else missing & ~silent[:, None]
+        if self.log_z_kind == "none" and summed is not None and summed.any():
+            raise OptionError(
+                "This model does not model the predictors, P(x|y), so missing or unseen values cannot be summed out. "
+                "Give complete rows of known levels, or fit method='pseudo'.",
+                argument="newdata",
+            )
         scores = class_scores(energy(codes, summed), self.log_z, self.class_prior)
         if self.calibration is not None:
             scores = self.calibration(scores)
@@ -267,6 +269,8 @@ def estimate_path(
         One for each of `values`; one if `values` is None.
     """
     layout = engine.layout(sample, layout)
+    if engine.joint:
+        return _estimate_jointly(sample, layout, K, engine, values, log_z, workers, rng, progress)
     wide = engine.widened(layout)
     # of terms that are yet to be chosen, ln Z comes later
     kind = "exact" if engine.chooses else resolve_log_z(log_z, wide, engine.log_z)
@@ -276,7 +280,7 @@ def estimate_path(
     pooled = pooled and not engine.chooses  # what all rows share has terms of its own
     parts = groups + ([sample.pooled] if pooled else [])
     for y, part in enumerate(parts):
-        group, names = (f"group {y}", range(layout.m)) if labels is None else (_group_text(labels, y), labels.names)
+        group, names = (f"group {y}", range(layout.m)) if labels is None else (group_text(labels, y), labels.names)
         check_known(part, layout, engine, kind, group, names)
     if not engine.samples and sample.n * layout.D * (1 if values is None else len(values)) < SMALL:
         workers = 1
@@ -316,6 +320,35 @@ def estimate_path(
     return out
 
 
+def _estimate_jointly(
+    sample: Sample,
+    layout: Layout,
+    K: int,
+    engine: Engine,
+    values: Sequence[float] | None,
+    log_z: str,
+    workers: int,
+    rng: np.random.Generator | None,
+    progress: Callable | None,
+) -> list[Estimate]:
+    """Fit all groups at once; in place of ln Z stands what makes the class scores."""
+
+    def generative(rows: Sample, own: Engine, grid: Sequence[float] | None, stream: np.random.Generator):
+        return estimate_path(rows, layout, K, own, grid, log_z=log_z, workers=workers, rng=stream)
+
+    rng = np.random.default_rng(0) if rng is None else rng
+    share = np.bincount(sample.response, sample.weights, K) / sample.total
+    log_share, error = np.log(np.where(share > 0.0, share, 1.0)), np.zeros(K)
+    out = []
+    for found in joint_path(sample, layout, K, engine, values, generative, rng):
+        ln_z = np.where(share > 0.0, log_share - found.constant, 0.0)
+        lkh = sample.total * found.fits[0].lkh
+        out.append(Estimate(Parameters(layout, found.theta), ln_z, "none", share, lkh, found.fits, error))
+    if progress is not None:
+        progress(float(K))
+    return out
+
+
 def estimate(sample: Sample, layout: Layout, K: int, engine: Engine, **options) -> Estimate:
     """Fit all K groups at the engine's own settings; `options` as in `estimate_path`."""
     return estimate_path(sample, layout, K, engine, None, **options)[0]
@@ -346,71 +379,3 @@ def check_known(sample: Sample, layout: Layout, engine: Engine, log_z: str, grou
         if len(apart):
             i, j = (names[k] for k in apart[0])
             raise DataError(f"in {group}, {i!r} and {j!r} are never known in one row. {remedy}", column=i)
-
-
-def _group_text(labels: Labels, g: int) -> str:
-    return f"group {labels.groups[g]!r}" if g < len(labels.groups) else "the pooled fit"
-
-
-class Problem(NamedTuple):
-    """What a group and a predictor did not reach: where, what (the same text for the same thing), and its numbers."""
-
-    group: str
-    predictor: str
-    level: str
-    what: str
-    detail: str
-
-    @property
-    def where(self) -> str:
-        """Group, predictor and level."""
-        return ", ".join(part for part in (self.group, self.predictor, self.level) if part)
-
-
-def problems(result: Estimate, labels: Labels) -> list[Problem]:
-    """Return what each group and predictor did not reach."""
-    found = []
-    for g, fit in enumerate(result.fits):
-        for note in fit.notes:
-            i, a, what, detail = Note(*note)
-            level = f"level {labels.levels[i][a]!r}" if a >= 0 else ""
-            predictor = f"predictor {labels.names[i]!r}" if i >= 0 else ""
-            found.append(Problem(_group_text(labels, g), predictor, level, what, detail))
-        for i, a, *others in fit.unbounded:
-            where = f"level {labels.levels[i][a]!r}"
-            if others:
-                with_ = [
-                    f"level {labels.levels[j][b]!r} of {labels.names[j]!r}"
-                    for j, b in zip(others[::2], others[1::2], strict=True)
-                ]
-                where += f" with {' and '.join(with_)}"
-            what = "no finite optimum without a penalty; give lambda_ > 0 or leave one of the predictors out"
-            found.append(Problem(_group_text(labels, g), f"predictor {labels.names[i]!r}", "", what, where))
-    return found
-
-
-def warn_problems(found: Sequence[Problem], stacklevel: int = 3) -> None:
-    """Give one ConvergenceWarning for all of `found`: a line for each kind, with its number and the first few."""
-    kinds: dict[tuple[bool, str], list[Problem]] = {}
-    for problem in dict.fromkeys(found):
-        kinds.setdefault((bool(problem.level), problem.what), []).append(problem)
-    if kinds:
-        lines = [_kind_text(what, of_level, alike) for (of_level, what), alike in kinds.items()]
-        warnings.warn("In " + "\n  in ".join(lines), ConvergenceWarning, stacklevel=stacklevel)
-
-
-def _kind_text(what: str, of_level: bool, alike: list[Problem]) -> str:
-    """Return a line about problems of one kind; those shown are of as many groups as possible."""
-    if len(alike) == 1:
-        (p,) = alike
-        where = ", ".join(part for part in (p.group, p.predictor) if part)
-        return f"{where or 'the fit'}: {p.level + ' ' if of_level else ''}{what}{f' ({p.detail})' if p.detail else ''}"
-    seen: Counter[str] = Counter()
-    turns = []
-    for problem in alike:
-        turns.append(seen[problem.group])
-        seen[problem.group] += 1
-    first = [alike[k] for k in np.argsort(turns, kind="stable")[:SHOWN]]
-    shown = "; ".join(f"{p.where}{f' ({p.detail})' if p.detail else ''}" for p in first)
-    more = f"; and {len(alike) - SHOWN} more" if len(alike) > SHOWN else ""
-    return f"{len(alike)} places: {'a level ' if of_level else ''}{what}: {shown}{more}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from bbl.errors import DataError
 from bbl.model.layout import Layout
 from bbl.model.strata import MOST, conditioning, strata
 from bbl.parallel import run_tasks
@@ -12,6 +13,7 @@ from bbl.rows.sample import Sample
 __all__ = ["permutation_tests"]
 
 LARGE = 10**9  # counts that numpy's hypergeometric draws cannot have
+MOST_ROWS = 3 * 10**9  # scipy's random tables multiply two margins as 64-bit integers
 Result = tuple[float, int, float]
 
 
@@ -40,7 +42,17 @@ def permutation_tests(
     -------
     statistic, df, p : ndarray, shape (P,)
         nan, 0 and nan where no two rows agree, or one of the two predictors does not vary among those that do.
+
+    Raises
+    ------
+    DataError
+        If there are more than 3e9 observations.
     """
+    if sample.total > MOST_ROWS:
+        raise DataError(
+            f"Permutation tests draw tables of up to {MOST_ROWS:.0e} observations, and a group has {sample.total:.4g}. "
+            "Take pvalues='auto', whose tests need no draws."
+        )
     rows = sample.collapsed(layout.n_levels)
     streams = rng.spawn(len(layout.pairs))
     tasks = [(rows, layout, int(i), int(j), n, own) for (i, j), own in zip(layout.pairs, streams, strict=True)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -289,19 +289,16 @@ def of_group(group: Evidence) -> Comparison:
     return Comparison(group.layout, group.theta, group.terms, group.kind, group.family)
 
 
-def _difference(one: Evidence, other: Evidence) -> Family:
-    def family(k: int, finite: bool) -> PowerSeries | None:
-        mine, theirs = one.family(k, finite), other.family(k, finite)
-        return None if mine is None or theirs is None else mine.less(theirs)
-
-    return family
+def _difference(one: Evidence, other: Evidence, k: int, finite: bool) -> PowerSeries | None:
+    mine, theirs = one.family(k, finite), other.family(k, finite)
+    return None if mine is None or theirs is None else mine.less(theirs)
 
 
 def compare_groups(one: Evidence, other: Evidence) -> Comparison:
     """Return the test of the difference of two groups, which share no rows."""
     terms = [a + b for a, b in zip(one.terms, other.terms, strict=True)] if one.terms and other.terms else []
     kind = np.maximum(one.kind, other.kind)
-    return Comparison(one.layout, one.theta - other.theta, terms, kind, _difference(one, other))
+    return Comparison(one.layout, one.theta - other.theta, terms, kind, partial(_difference, one, other))
 
 
 def compare_pooled(groups: list[Evidence], pooled: Evidence) -> list[Comparison]:
@@ -314,7 +311,7 @@ def compare_pooled(groups: list[Evidence], pooled: Evidence) -> list[Comparison]
     shift = iter(sandwich_of_shift(layout, with_rows, pooled.influence) if pooled.influence else [])
     out = []
     for at, group in enumerate(groups):
-        family = _difference(group, groups[1 - at]) if len(groups) == 2 else _no_family
+        family = partial(_difference, group, groups[1 - at]) if len(groups) == 2 else _no_family
         terms = next(shift) if group.influence and pooled.influence else []
         kind = np.maximum(group.kind, pooled.kind)
         out.append(Comparison(layout, group.theta - pooled.theta, terms, kind, family, own_limits=False))

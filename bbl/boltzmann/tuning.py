@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from bbl.boltzmann.estimate import Problem
+from bbl.boltzmann.problems import Problem
 from bbl.boltzmann.validation import Validated, validate
 from bbl.crossval import one_standard_error, score_settings
 from bbl.design.labels import Labels
 from bbl.engines import Engine
 from bbl.memory import check_memory
 from bbl.model.layout import Layout
-from bbl.rows.folds import shuffled_folds
+from bbl.rows.folds import Folds, shuffled_folds
 from bbl.rows.sample import Sample
 from bbl.stats.calibration import Calibration, fit_calibration
 
@@ -52,6 +52,10 @@ class Tuning:
     calibration : Calibration
     found : list of Problem
         What did not converge.
+    scored : Validated or None
+        The out-of-fold scores of the setting taken, before they are calibrated; not kept in model files.
+    engine : Engine or None
+        The engine with the setting taken; not kept in model files.
     """
 
     option: str | None
@@ -60,6 +64,8 @@ class Tuning:
     chosen: int
     calibration: Calibration
     found: list[Problem]
+    scored: Validated | None = None
+    engine: Engine | None = None
 
 
 def tune(
@@ -74,6 +80,7 @@ def tune(
     workers: int,
     rng: np.random.Generator,
     progress: Callable | None = None,
+    folds: Folds | None = None,
 ) -> Tuning:
     """Choose the engine's tuned option and fit the calibration on the out-of-fold scores of shuffled folds.
 
@@ -84,10 +91,35 @@ def tune(
         Of one group without classes it is the log pseudo-likelihood of rows that counts.
     calibrate : {"none", "offset", "temperature"}
         Scores are calibrated before they are compared, each fold by the others.
+    folds : Folds, optional
+        In place of shuffled ones of its own.
     """
+    folds = shuffled_folds(sample, NFOLD, rng) if folds is None else folds
+    told: dict[str, Any] = {"calibrate": calibrate, "log_z": log_z, "workers": workers, "rng": rng}
+    variants, found = engine.variants(), []
+    for own in variants:
+        step = progress if progress is None or len(variants) == 1 else partial(progress, 1.0 / len(variants))
+        found.append(_tune_one(sample, labels, layout, own, rule, folds, progress=step, **told))
+    return min(found, key=lambda each: each.loss[each.chosen])
+
+
+def _tune_one(
+    sample: Sample,
+    labels: Labels,
+    layout: Layout,
+    engine: Engine,
+    rule: str | None,
+    folds: Folds,
+    *,
+    calibrate: str,
+    log_z: str,
+    workers: int,
+    rng: np.random.Generator,
+    progress: Callable | None,
+) -> Tuning:
+    """Return what `tune` does of one variant of an engine."""
     tuned = engine.tuned
     values = np.array(tuned.grid) if rule is not None and tuned is not None else None
-    folds = shuffled_folds(sample, NFOLD, rng)
     judge = "class_scores" if len(labels.groups) > 1 else "pseudo_scores"
     common: dict[str, Any] = {"folds": folds, "log_z": log_z, "workers": workers, "rng": rng, "judge": judge}
 
@@ -96,9 +128,9 @@ def tune(
 
     if tuned is not None and values is not None and engine.stepwise:
         fitted = engine.layout(sample, layout)
-        trails: list[list[dict]] = [[{} for _ in labels.groups] for _ in range(NFOLD)]
+        trails: list[list[dict]] = [[{} for _ in labels.groups] for _ in range(len(folds))]
         check_memory(
-            8.0 * fitted.D * (1 + fitted.D) * len(labels.groups) * NFOLD * len(values),
+            8.0 * fitted.D * (1 + fitted.D) * len(labels.groups) * len(folds) * len(values),
             f"Choosing {tuned.option} for {len(labels.groups)} groups with {fitted.D} non-reference levels",
             f"Give a number for {tuned.option}, or use fewer predictors.",
         )
@@ -111,7 +143,10 @@ def tune(
         chosen = one_standard_error(scored, values, chosen, calibrate, tuned.simpler)
     calibration = fit_calibration(scored.scores[chosen], scored.y, scored.weights, calibrate)
     option = None if tuned is None or values is None else tuned.option
-    return Tuning(option, np.zeros(1) if values is None else values, table[:, 0], chosen, calibration, scored.found)
+    own = replace(scored, scores=scored.scores[chosen : chosen + 1], fits=[], found=[])
+    best = engine if tuned is None or values is None else engine.at(float(values[chosen]))
+    settings = np.zeros(1) if values is None else values
+    return Tuning(option, settings, table[:, 0], chosen, calibration, scored.found, own, best)
 
 
 def _search(

@@ -8,7 +8,8 @@ from functools import partial
 
 import numpy as np
 
-from bbl.boltzmann.estimate import Estimate, Problem, check_annealing, estimate_path, guard_memory, problems
+from bbl.boltzmann.estimate import Estimate, check_annealing, estimate_path, guard_memory
+from bbl.boltzmann.problems import Problem, problems
 from bbl.crossval import Scored, cross_validate
 from bbl.design.labels import Labels
 from bbl.engines import Engine
@@ -74,7 +75,7 @@ def validate(
         problem._replace(group=f"fold {f + 1}, {problem.group}")
         for f, fits in enumerate(scored.fits)
         for each in fits
-        for problem in problems(each, labels)
+        for problem in problems(each.fits, labels)
     ]
     kept = scored.fits[-1:]  # the others may fill the memory
     return Validated(**{**vars(scored), "fits": kept}, found=found)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import bbl
+from bbl.api.average import AUTO
 from bbl.boltzmann.tuning import RULES
 from bbl.cli.tables import MISSING_TEXTS, TYPES
 from bbl.design.design import MISSING
@@ -107,13 +108,15 @@ def _prediction_options(group: argparse._ArgumentGroup) -> None:
 def _model_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("model")
     group.add_argument("--weights", metavar="COL", help="column of frequencies")
-    group.add_argument("--method", choices=tuple(ENGINES), default="pseudo", help="default: pseudo")
+    group.add_argument(
+        "--method", choices=(*ENGINES, AUTO), default="pseudo", help="default: pseudo; auto is an average"
+    )
     group.add_argument(
         "--lambda", dest="lambda_", type=numbers, metavar="X", help="penalty of couplings (pseudo); or cv, cv-1se"
     )
     group.add_argument("--lambdah", type=float, metavar="X", help="penalty of fields (pseudo)")
     group.add_argument("--eps", type=numbers, metavar="X", help="weight of the covariance, 0 to 1 (mf); or cv, cv-1se")
-    group.add_argument("--prior-count", type=float, metavar="X", help="pseudocount (mf, naive)")
+    group.add_argument("--prior-count", type=float, metavar="X", help="pseudocount (pseudo, mf, naive)")
     group.add_argument("--tolerance", type=float, metavar="X", help="gradient at which iterations end (pseudo)")
     group.add_argument("--itmax", type=int, metavar="N", help="most iterations (pseudo)")
     group.add_argument(

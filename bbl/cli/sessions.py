@@ -59,13 +59,17 @@ def user_session(args: argparse.Namespace) -> None:
         name: getattr(args, name) for name in ("missing", "novarOk", "log_z", "calibrate", "seed", "n_jobs")
     } | engine_options(args)
     shown: dict[str, Any]
+    fit: Any
     if args.cv:
         folds = {name: getattr(args, name) for name in ("nfold", "score") if getattr(args, name) is not None}
         cv = bbl.crossVal(args.formula, data, args.weights, args.method, shuffle=args.shuffle, **folds, **common)
         fit, shown, draw = cv.model, {"cv": cv}, lambda: cv.plot().figure
     else:
         fit = bbl.bbl(args.formula, data, args.weights, args.method, **common)
-        shown, draw = {"fit": fit, "fit.summary()": fit.summary}, lambda: fit.plot()[0].figure
+        shown, draw = (
+            {"fit": fit, "fit.summary()": fit.summary},
+            lambda: np.atleast_1d(np.asarray(fit.plot(), dtype=object))[0].figure,
+        )
     _finish(args, fit, shown, draw)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bbl.checks import choice, integer, near_match
+from bbl.checks import choice, integer, near_match, verb
 from bbl.design.factors import factorise
 from bbl.design.frames import Frame, to_frame
 from bbl.design.intervals import RARE_LEVEL
@@ -19,6 +19,7 @@ from bbl.stats.cuts import CUTS, mdl_cuts, quantile_cuts, width_cuts
 __all__ = ["bin", "find_cuts", "lump"]
 
 
+@verb
 def bin(  # noqa: A001  # the word of the field
     data: Any,
     columns: Hashable | Sequence | None = None,
@@ -106,6 +107,7 @@ def bin(  # noqa: A001  # the word of the field
     return _table(out, frame)
 
 
+@verb
 def lump(
     data: Any,
     columns: Hashable | Sequence | None = None,

@@ -11,7 +11,7 @@ import pandas as pd
 from bbl.checks import near_match
 from bbl.errors import BBLTypeError, OptionError
 
-__all__ = ["check_costs", "check_priors"]
+__all__ = ["check_costs", "check_priors", "check_shares"]
 
 
 def check_priors(priors: Any, groups: tuple) -> np.ndarray:
@@ -37,19 +37,27 @@ def check_priors(priors: Any, groups: tuple) -> np.ndarray:
     >>> check_priors({"Yes": 0.1, "No": 0.9}, ("No", "Yes"))
     array([0.9, 0.1])
     """
-    K = len(groups)
     if isinstance(priors, str):
         if priors != "equal":
             raise OptionError(f"priors={priors!r} is unknown; give 'equal', or a share by group.", argument="priors")
-        return np.full(K, 1.0 / K)
-    if isinstance(priors, Mapping | pd.Series):
-        _check_names("priors", list(priors.keys()), groups, whole=True)
-        priors = [priors[g] for g in groups]
-    shares = _numbers("priors", priors, (K,), groups)
+        return np.full(len(groups), 1.0 / len(groups))
+    shares = check_shares("priors", priors, groups)
     total = float(shares.sum())
     if abs(total - 1.0) > 1e-6:
         raise OptionError(f"priors sum to {total:.6g}, not 1; give shares of the groups.", argument="priors")
     return shares / total
+
+
+def check_shares(argument: str, values: Any, groups: tuple) -> np.ndarray:
+    """Return numbers of the groups (K,), in their order, to a common factor; `values` as in `check_priors`."""
+    given = values
+    if isinstance(values, Mapping | pd.Series):
+        _check_names(argument, list(values.keys()), groups, whole=True)
+        values = [values[g] for g in groups]
+    shares = _numbers(argument, values, (len(groups),), groups)
+    if not shares.any():
+        raise OptionError(f"{argument} must not all be zero; got {given!r}.", argument=argument)
+    return shares
 
 
 def check_costs(costs: Any, groups: tuple) -> np.ndarray:

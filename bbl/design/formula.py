@@ -30,6 +30,7 @@ FOREIGN = re.compile(rf"[^\w\s.+\-*:^()~]|{ALIAS}(?!\d)")
 OPERATOR = re.compile(r"~[+-]?|[+-]{1,2}|\*\*?|[:^.]")
 ODD = re.compile(r"\w[^\w.]|[^\w.]\w|\A\d+[^\W\d]")  # in a name: a sign or space beside a letter, a digit first
 EXPONENT = re.compile(r"[1-9][0-9]?")
+POWER = re.compile(r"(?:\^|\*\*)\s*([0-9][\w.]*)")
 EXAMPLE = "Write it like 'y ~ a + b', 'y ~ a*b', 'y ~ (a + b + c)^2' or 'y ~ .^2'"
 
 
@@ -237,6 +238,9 @@ def _sanitise(formula: str) -> tuple[str, dict[str, str]]:
     text = IDENTITY.sub(r" \1 ", QUOTED.sub(alias, formula))
     if foreign := FOREIGN.search(text):
         _fail(formula, f"the character {foreign[0]!r} has no meaning", code)
+    for given in POWER.findall(text):  # formulaic would make "- 1" of an exponent 0
+        if not EXPONENT.fullmatch(given):
+            _fail(formula, f"the exponent {given!r} is not a whole number in 1..99", "Write ^2 for all pairs")
     if call := re.search(r"[\w.)]\s*\(", text):
         _fail(formula, f"{text[: call.end()][-30:].strip()!r} looks like a function call", code)
     # formulaic loses operators next to runs of signs, so that only single signs may reach it

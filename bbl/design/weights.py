@@ -11,9 +11,9 @@ import pandas as pd
 
 from bbl.checks import near_match
 from bbl.design.frames import Frame, to_frame
-from bbl.errors import BBLTypeError, DataError
+from bbl.errors import BBLTypeError, DataError, OptionError
 
-__all__ = ["check_weights", "data_weights", "named_weights"]
+__all__ = ["check_weights", "data_weights", "named_weights", "own_weights"]
 
 MOST = 2.0**53  # sums of weights are exact in float64 up to here
 
@@ -113,3 +113,13 @@ def check_weights(weights: Any, n: int, argument: str = "weights", data: Any = N
 def data_weights(weights: Any, newdata: Any) -> np.ndarray:
     """Return the weights (n,) of new rows, of any size: of one of their columns, an array, or all ones."""
     return named_weights(weights, to_frame(newdata, "newdata"), newdata, whole=False)[1]
+
+
+def own_weights(weights: Any) -> None:
+    """Refuse weights where the training rows are meant, which have their own."""
+    if weights is not None:
+        raise OptionError(
+            "weights are those of newdata, and there is none; the training rows have their own. Leave weights out, or "
+            "give newdata too.",
+            argument="weights",
+        )

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from bbl.checks import choice, near_match
 from bbl.engines.base import Engine, EngineFit, Equations, Tuned
+from bbl.engines.conditional import Conditional
 from bbl.engines.highorder import HighOrder
 from bbl.engines.meanfield import MeanField
 from bbl.engines.naive import NaiveBayes
@@ -18,6 +19,7 @@ from bbl.errors import BBLTypeError
 __all__ = [
     "BASELINE",
     "ENGINES",
+    "Conditional",
     "Engine",
     "EngineFit",
     "Equations",
@@ -33,7 +35,7 @@ __all__ = [
 ]
 
 ENGINES: dict[str, type[Engine]] = {
-    e.name: e for e in (PseudoLikelihood, MeanField, NaiveBayes, PersistentVI, Posterior, HighOrder)
+    e.name: e for e in (PseudoLikelihood, MeanField, NaiveBayes, PersistentVI, Posterior, HighOrder, Conditional)
 }
 
 

@@ -9,11 +9,12 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from bbl.errors import OptionError
+from bbl.model.discriminative import JointFit
 from bbl.model.layout import Layout
 from bbl.model.ranking import interaction_strength
 from bbl.rows.sample import Sample
 
-__all__ = ["Engine", "EngineFit", "Equations", "Note", "Tuned"]
+__all__ = ["Engine", "EngineFit", "Equations", "Given", "Note", "Tuned"]
 
 
 class Note(NamedTuple):
@@ -146,12 +147,31 @@ class Equations(NamedTuple):
         Penalty of the fields.
     rows : Sample
         The rows that were fitted.
+    prior_count : float
+        Pseudocount in the targets of the rows, see `PseudoLikelihood`.
     """
 
     site_theta: np.ndarray
     lambda_: float | tuple[float, ...]
     lambdah: float
     rows: Sample
+    prior_count: float = 0.0
+
+
+class Given(NamedTuple):
+    """Class scores of rows by models that were not fitted to them.
+
+    Attributes
+    ----------
+    rows : ndarray of intp, shape (N,)
+        Positions in the sample; copies of a weighted row may stand in several folds.
+    weights : ndarray, shape (N,)
+    scores : ndarray, shape (N, K)
+    """
+
+    rows: np.ndarray
+    weights: np.ndarray
+    scores: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -179,6 +199,9 @@ class Engine:
         predictor and all that it interacts with.
     weights : {"counts", "real"}
         Whether the weights of rows are how often each was observed, or may be any positive numbers.
+    joint : bool
+        Whether it fits all groups at once, to P(group | row), so that P(row | group) is not modelled: then it has
+        `fit_groups` in place of `path`.
     solves : bool
         Whether it solves likelihood equations, so that there are standard errors.
     samples : bool
@@ -199,6 +222,7 @@ class Engine:
     stepwise: ClassVar[bool] = False
     needs: ClassVar[str] = "each"
     weights: ClassVar[str] = "counts"
+    joint: ClassVar[bool] = False
     solves: ClassVar[bool] = False
     samples: ClassVar[bool] = False
     chooses: ClassVar[bool] = False
@@ -224,6 +248,20 @@ class Engine:
     def generator(self, rng: np.random.Generator) -> np.random.Generator:
         """Return what the fits of a call draw from, given the call's own generator."""
         return rng
+
+    def check_density(self, what: str) -> None:
+        """Raise an OptionError if P(row | group) is not modelled, which `what` needs."""
+        if self.joint:
+            raise OptionError(
+                f"{what} needs a model of the predictors, P(x|y), and method={self.name!r} fits P(y|x) alone, of which "
+                "only differences between groups mean anything. Take method='pseudo'; evaluate() tells how good "
+                "predictions are.",
+                argument="method",
+            )
+
+    def variants(self) -> tuple[Engine, ...]:
+        """Return the engines that are compared at each value of the tuned option: itself, or several."""
+        return (self,)
 
     def widened(self, layout: Layout) -> Layout:
         """Return the layout of what predictions sum over: with its hidden units behind the predictors, if it has any.
@@ -272,6 +310,18 @@ class Engine:
         An engine that `samples` also takes ``rng``, a Generator that is this group's alone, and ``progress``, None or a
         function that is told of each share of the fit that is done, and in a few words how it goes.
         """
+        raise NotImplementedError
+
+    def fit_groups(
+        self,
+        sample: Sample,
+        layout: Layout,
+        K: int,
+        values: Sequence[float] | None,
+        given: Given | None,
+        rng: np.random.Generator,
+    ) -> list[JointFit]:
+        """Fit all K groups together at each of `values` (see `joint`), on top of the scores that are `given`."""
         raise NotImplementedError
 
     def strength_posterior(

@@ -47,7 +47,9 @@ class PseudoLikelihood(Engine):
     itmax : int, default 1000
         Most iterations for a predictor.
     prior_count : float, default 0.0
-        Only 0: the pseudo-likelihood has no pseudocount (`lambdah` is what keeps fields finite).
+        Pseudocount c, spread evenly over the levels of each predictor: in every conditional distribution a row's own
+        level counts as ``1 - c/(n + c)``, and all levels share the rest. Without couplings that is naive Bayes with
+        this `prior_count`. It keeps the fields of absent levels finite; 1 suits classification.
     symmetrize : bool, default True
         Whether to average ``J_ij`` and ``J_ji`` (eq. 18), and so with terms of any order; without, ``J_ij`` of
         ``i < j`` is that of predictor i.
@@ -93,19 +95,14 @@ class PseudoLikelihood(Engine):
             object.__setattr__(self, "lambdah", real("lambdah", self.lambdah, 0.0))
         object.__setattr__(self, "tolerance", real("tolerance", self.tolerance, 0.0, open_low=True))
         object.__setattr__(self, "itmax", integer("itmax", self.itmax, 1))
-        if real("prior_count", self.prior_count, 0.0):
-            raise OptionError(
-                f"prior_count={self.prior_count!r} has no meaning for method='pseudo', which has no pseudocount; "
-                "give lambdah > 0 to shrink fields, or take method='mf' or 'naive'.",
-                argument="prior_count",
-            )
+        object.__setattr__(self, "prior_count", real("prior_count", self.prior_count, 0.0))
         object.__setattr__(self, "symmetrize", flag("symmetrize", self.symmetrize))
         choice("precision", self.precision, tuple(FINEST))
 
     @property
     def penalised(self) -> bool:
         """Whether a penalty is in force."""
-        return bool(np.any(self.lambda_)) or bool(self.lambdah)
+        return bool(np.any(self.lambda_)) or bool(self.lambdah) or bool(self.prior_count)
 
     @property
     def two_sided(self) -> bool:
@@ -139,15 +136,16 @@ class PseudoLikelihood(Engine):
         """Solve a group again for its unsymmetrised solution."""
         rows = self.prepare(sample, layout)
         site_theta = np.asarray(self.fit(rows, layout).site_theta)
-        return Equations(site_theta, self.lambda_, self._lambdah(self.lambda_), rows)
+        return Equations(site_theta, self.lambda_, self._lambdah(self.lambda_), rows, self.prior_count)
 
     def prepare(self, sample: Sample, layout: Layout) -> Sample:
         """Add the extra instance of section 2.2 where a predictor is constant in the group.
 
         In it constant predictors take another level (the first that is not theirs), all others their reference. With
-        missing values, what counts is whether a predictor is constant in the rows that it is fitted to.
+        missing values, what counts is whether a predictor is constant in the rows that it is fitted to. A pseudocount
+        does the same better.
         """
-        if not sample.n:
+        if not sample.n or self.prior_count:
             return sample
         if sample.missing is None:
             first = sample.codes[0]
@@ -207,12 +205,16 @@ class PseudoLikelihood(Engine):
             solved = self._solve_available(sample, layout, usable, grid, workers, trail)
             sample = replace(sample, missing=~usable)
         absent: tuple[Note, ...] = ()
-        if any(self._lambdah(lambda_) == 0 for lambda_ in grid):
+        if self._bare(min(grid)):
             absent = absent_levels(level_counts(sample, layout.n_levels), "give lambdah > 0")
         return [
             self._finish(sample, layout, lambda_, site_theta, sites, normaliser, absent)
             for lambda_, (site_theta, sites, normaliser) in zip(grid, solved, strict=True)
         ]
+
+    def _bare(self, lambda_) -> bool:
+        """Return whether nothing keeps the fields of absent levels finite."""
+        return self._lambdah(lambda_) == 0.0 and not self.prior_count
 
     def _lambdah(self, lambda_) -> float:
         own = lambda_[0] if isinstance(lambda_, tuple) else lambda_
@@ -272,8 +274,8 @@ class PseudoLikelihood(Engine):
         wide = regressors(layout)
         site_theta = np.zeros((layout.D, 1 + wide.D))
         # without a penalty the field of an absent level falls until its gradient is well within the tolerance
-        ended = trail is not None and not small and self._lambdah(min(grid)) == 0.0
-        f = frequencies(sample, layout, 0.0 if ended else 1.0)
+        ended = trail is not None and not small and self._bare(min(grid))
+        f = frequencies(sample, layout, 0.0 if ended else self.prior_count or 1.0)
         site_theta[:, 0] = np.concatenate(
             [log_ratio(np.maximum(own, self.tolerance**FALLEN) if ended else own) for own in f]
         )
@@ -289,7 +291,7 @@ class PseudoLikelihood(Engine):
             elif sites is not None:  # a warm start; the finished fit keeps its own
                 site_theta = site_theta.copy()
             if solve is None:
-                solve = by_newton if small else by_lbfgs(sample, layout, engine.precision)
+                solve = by_newton if small else by_lbfgs(sample, layout, engine.precision, self.prior_count)
             sites = Sites(layout.m)
             normaliser = solve(engine, sample, layout, lambda_, self._lambdah(lambda_), site_theta, sites, workers)
             if trail is not None:
@@ -309,11 +311,11 @@ class PseudoLikelihood(Engine):
     ) -> EngineFit:
         """Symmetrise (eq. 18), and say in words what did not converge, or could not: fields of `absent` levels."""
         theta = from_sites(layout, site_theta[:, 0], site_theta[:, 1:], self.symmetrize)
-        notes = absent if self._lambdah(lambda_) == 0 else ()
+        notes = absent if self._bare(lambda_) else ()
         for i in np.flatnonzero((sites.status != CONVERGED) & ~(sites.norm <= HARMLESS)):
             detail = f"gradient norm {sites.norm[i]:.2g} after {sites.n_iter[i]} iterations"
             notes += (Note(int(i), -1, "did not converge; raise itmax, tolerance or lambda_", detail),)
-        unbounded = () if np.any(lambda_) else unbounded_parameters(sample, layout, site_theta)
+        unbounded = () if np.any(lambda_) or self.prior_count else unbounded_parameters(sample, layout, site_theta)
         value, converged = -float(sites.value.sum()), sites.status == CONVERGED
         converged[[i for i, *_ in unbounded]] = False
         return EngineFit(

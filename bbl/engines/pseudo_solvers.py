@@ -57,6 +57,7 @@ def by_newton(engine, sample, layout, lambda_, lambdah, site_theta, sites, worke
         wide.mask.view(np.uint8),
         which.astype(np.int32),
         np.append(lambdah, penalties(layout, lambda_)),
+        engine.prior_count,
         engine.tolerance,
         engine.itmax,
         site_theta,
@@ -79,11 +80,13 @@ def _log_normaliser(problem: PseudoProblem, layout: Layout, site_theta: np.ndarr
     return problem.log_normaliser(site_theta / np.append(1, regressors(layout).order), False)
 
 
-def by_lbfgs(sample: Sample, layout: Layout, precision: str):
+def by_lbfgs(sample: Sample, layout: Layout, precision: str, prior_count: float):
     """Prepare the rows for the vectorised kernel, once for all penalties; return the solver."""
     wide = regressors(layout)
     with serial_blas():
-        problem = PseudoProblem(sample.codes, sample.weights, wide.n_levels, wide.mask, precision=precision)
+        problem = PseudoProblem(
+            sample.codes, sample.weights, wide.n_levels, wide.mask, precision=precision, prior_count=prior_count
+        )
 
     def solve(engine, sample, layout, lambda_, lambdah, site_theta, sites, workers):
         tolerance = max(engine.tolerance, FINEST[precision])

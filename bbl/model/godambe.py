@@ -116,11 +116,16 @@ class Influence:
     lambdah : float
         Penalty of the fields. Without them, what the rows do not determine has no influence
         (see `inverse`).
+    prior_count : float, default 0.0
+        Pseudocount in the targets of the rows (see `bbl.engines.PseudoLikelihood`); its share counts as given.
     """
 
-    def __init__(self, sample: Sample, layout: Layout, site_theta: np.ndarray, lambda_, lambdah: float):
+    def __init__(
+        self, sample: Sample, layout: Layout, site_theta: np.ndarray, lambda_, lambdah: float, prior_count: float = 0.0
+    ):
         self.layout, self.total = layout, sample.total
         self._totals = usable_weight(sample, layout)
+        self._mix = prior_count / (self._totals + prior_count)
         self.site_theta = site_theta
         self._columns = regressors(layout).columns
         penalty = np.append(lambdah, penalties(layout, lambda_))
@@ -146,7 +151,8 @@ class Influence:
         layout, usable = self.layout, usable_rows(rows, self.layout)
         Z, P = _design(rows.codes, layout, self.site_theta)
         for i in range(layout.m):
-            residual = Z[:, 1 + layout.start[i] : 1 + layout.start[i + 1]] - self._own(P, i)
+            target = Z[:, 1 + layout.start[i] : 1 + layout.start[i + 1]]
+            residual = target + self._mix[i] * (1.0 / layout.n_levels[i] - target) - self._own(P, i)
             score = (residual[:, :, None] * Z[:, None, self._columns[i]]).reshape(rows.n, -1) - self._pull[i]
             score *= usable[:, [i]]
             yield i, score, score @ self._inverse[i] * (self.total / self._totals[i])

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bbl.boltzmann.estimate import Estimate, Problem
+from bbl.boltzmann.estimate import Estimate
+from bbl.boltzmann.problems import Problem
 from bbl.boltzmann.tuning import Tuning
 from bbl.design.design import Design
 from bbl.design.weights import check_weights
@@ -46,7 +47,7 @@ def pack(fit: Any, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
     meta = {
         "call": fit.call,
         "design": fit.design.to_dict(),
-        "engine": {"name": engine.name, **dataclasses.asdict(engine)},
+        "engine": {"name": engine.name, **_options(engine)},
         "log_z_kind": estimate.log_z_kind,
         "nobs": fit.nobs(),
         "sections": [_pack_section(section) for section in fit._sections],
@@ -64,7 +65,7 @@ def pack(fit: Any, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
         "grad_norm": _stacked([f.grad_norm for f in estimate.fits]),
         "n_iter": _stacked([f.n_iter for f in estimate.fits]),
         "converged": np.array([f.converged for f in estimate.fits]),
-        "log_likelihood": np.array([fit._log_likelihood]),
+        "log_likelihood": np.array([np.nan if engine.joint else fit._log_likelihood]),
         "counts": np.concatenate(fit._counts, axis=1),
         **_pack_posterior(estimate.fits, parameters.layout.size),
     }
@@ -311,13 +312,20 @@ def _layout(design: Design, arrays: dict[str, np.ndarray]) -> Layout:
     return Layout(design.n_levels, terms)
 
 
+def _options(engine: Engine) -> dict[str, Any]:
+    """Return the options of a method as a file holds them: one number for each order is a list, infinity a word."""
+    options = dataclasses.asdict(engine)
+    found = {name: list(value) if isinstance(value, tuple) else value for name, value in options.items()}
+    return {name: "inf" if isinstance(value, float) and np.isinf(value) else value for name, value in found.items()}
+
+
 def unpack(meta: dict, arrays: dict[str, np.ndarray], classes: bool = True) -> dict[str, Any]:
     """Return what `pack` stored as the arguments that the class of results takes, which has `classes` or has not."""
     design = Design.from_dict(meta["design"])
     if design.classes != classes:
         raise ValueError("its response is not as saved")
     options = dict(meta["engine"])
-    engine = ENGINES[options.pop("name")](**options)
+    engine = ENGINES[options.pop("name")](**{k: np.inf if v == "inf" else v for k, v in options.items()})
     layout = _layout(design, arrays)
     _check_meta(meta)
     _check_arrays(layout, engine.widened(layout), len(design.response.levels), arrays)

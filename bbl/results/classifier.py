@@ -12,6 +12,7 @@ import pandas as pd
 from bbl.checks import choice, generator, integer, real, verb
 from bbl.design.decisions import check_costs, check_priors
 from bbl.design.frames import to_frame
+from bbl.design.weights import own_weights
 from bbl.errors import DataError, OptionError
 from bbl.importance import losses_without, validated_losses
 from bbl.parallel import n_workers
@@ -202,6 +203,7 @@ class ClassifierResults(ModelResults):
         real("level", level, 0.0, 1.0, open_low=True)
         charged = None if costs is None else check_costs(costs, self.labels.groups)
         if newdata is None:
+            own_weights(weights)
             rows = self._rows()
             scores, y, counts, what = self._own_scores(priors), rows.response, rows.weights, "training rows"
         else:
@@ -216,7 +218,10 @@ class ClassifierResults(ModelResults):
 
     def _refit(self, train: Sample, rng: np.random.Generator) -> Any:
         """Fit other rows as these were; return what has class scores."""
-        raise NotImplementedError
+        raise OptionError(
+            f"{type(self).__name__} is not refitted for a cross-validation of its predictors; give newdata=.",
+            argument="newdata",
+        )
 
     @verb
     def explain(self, newdata=None, of: Any = None, unseen: str = "raise", *, priors: Any = None) -> Explanation:
@@ -303,6 +308,7 @@ class ClassifierResults(ModelResults):
             Nothing is permuted or imputed: the model tells itself what it predicts without a predictor.
         """
         if newdata is None:
+            own_weights(weights)
             rows = self._rows()
             rows = rows.rows(rows.response >= 0)
             workers, rng = n_workers(n_jobs), generator(seed)

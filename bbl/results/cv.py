@@ -14,6 +14,7 @@ from bbl.design.decisions import check_costs, check_priors
 from bbl.errors import ClassError
 from bbl.report import plot, text
 from bbl.report.plot_check import plot_calibration
+from bbl.results.average import AverageResults
 from bbl.results.classifier import prediction_frame
 from bbl.results.density import DensityResults
 from bbl.results.evaluation import FIGURES, Evaluation, evaluated
@@ -44,7 +45,7 @@ class CVResults:
         Class scores of the validated rows at every setting, fold by fold, with their groups and weights.
     calibrate : str
         How scores were calibrated before they were compared.
-    model : BBLResults or DensityResults
+    model : BBLResults, DensityResults or AverageResults
         The refit on all rows at `regstar`, or R's fit of the last fold.
     """
 
@@ -54,7 +55,7 @@ class CVResults:
     folds: list[np.ndarray]
     scored: Scored
     calibrate: str
-    model: BBLResults | DensityResults
+    model: BBLResults | DensityResults | AverageResults
 
     @property
     def regstar(self) -> float:
@@ -144,6 +145,7 @@ class CVResults:
         what = f"validated rows of {len(self.folds)} folds"
         return evaluated(labels, scores, scored.y, scored.weights, what, level, charged)
 
+    @verb
     def plot(self, ax=None, *, kind: str = "cv"):
         """Draw the score against the setting (the paper's Figures 3, 5a, 6, 8), or what the predictions are worth.
 
@@ -159,12 +161,14 @@ class CVResults:
         """
         if choice("kind", kind, ("cv", *FIGURES)) in FIGURES:
             return self.evaluate().plot(kind, ax=ax)
-        tuned = self.model.engine.tuned
+        engine = getattr(self.model, "engine", None)  # an average has none of its own
+        tuned = None if engine is None else engine.tuned
         how: dict[str, Any] = {}
         if tuned is not None:
             how = {"symbol": tuned.symbol, "title": tuned.title, "logarithmic": tuned.logarithmic}
         return plot.plot_cv(self.cvframe, best=self.regstar, ax=ax, **how)
 
+    @verb
     def plot_calibration(self, bins: int = 10, groups=None, axes=None):
         """Draw how often each group was observed where it was predicted with a given probability.
 

@@ -11,7 +11,8 @@ import pandas as pd
 
 from bbl.boltzmann.reconstruction import reconstruct
 from bbl.checks import choice, generator, integer, real, verb
-from bbl.design.weights import data_weights
+from bbl.design.decisions import check_shares
+from bbl.design.weights import data_weights, own_weights
 from bbl.errors import DataError
 from bbl.model.clamped import MARGINS
 from bbl.model.states import sample_groups
@@ -101,6 +102,7 @@ class DensityResults(Figures):
         own, every = self.estimate.fits[: len(self.params.theta)], np.ones(self.params.layout.size, dtype=bool)
         return np.array([fit.state.get("free", every) for fit in own])
 
+    @verb
     def score_samples(self, newdata: Any = None, unseen: str = "raise") -> pd.Series:
         """Return the log-probability of each row.
 
@@ -122,6 +124,7 @@ class DensityResults(Figures):
         DataError, LevelError
             If columns are missing, or values are missing in spite of the policy, or unknown; they are named.
         """
+        self.engine.check_density("score_samples()")
         choice("unseen", unseen, ("raise", "ignore"))
         if newdata is None:
             rows = self._rows()
@@ -133,6 +136,7 @@ class DensityResults(Figures):
             index = self.design.index(newdata)
         return pd.Series(found, index=index, name="log_prob")
 
+    @verb
     def pnll(self, newdata: Any = None, weights: Any = None) -> float:
         """Return the negative log pseudo-likelihood of a row: the mean of ``-sum_i ln P(x_i | the other predictors)``.
 
@@ -155,7 +159,9 @@ class DensityResults(Figures):
         DataError, LevelError
             If columns are missing, or values are missing in spite of the policy, or unknown; they are named.
         """
+        self.engine.check_density("pnll()")
         if newdata is None:
+            own_weights(weights)
             rows = self._rows()
             codes, missing, y, frequency = rows.codes, rows.missing, rows.response, rows.weights
         else:
@@ -167,6 +173,7 @@ class DensityResults(Figures):
             raise DataError("newdata has no row to judge. Give at least one of positive weight.", argument="newdata")
         return self.estimate.pnll(codes, missing, y, frequency)
 
+    @verb
     def sample(self, n: int = 1, *, seed: int | np.random.Generator | None = None, groups: Any = None) -> pd.DataFrame:
         """Draw rows from the model.
 
@@ -174,8 +181,8 @@ class DensityResults(Figures):
         ----------
         n : int, default 1
         seed : int or numpy.random.Generator, optional
-        groups : sequence of length K, optional
-            Probabilities of the groups; as in the training rows by default.
+        groups : mapping or Series by group, or sequence of length K, optional
+            Probabilities of the groups, to a common factor; as in the training rows by default.
 
         Returns
         -------
@@ -183,8 +190,10 @@ class DensityResults(Figures):
             Categories: the response, if there is one, and the predictors. The draws are exact and independent for up
             to 2**20 states, by Gibbs sampling beyond, as `bbl.sample_xi` draws them.
         """
-        labels, prior = self.labels, self.estimate.class_prior if groups is None else groups
-        args = (integer("n", n, 0), prior, generator(seed))
+        self.engine.check_density("sample()")
+        labels = self.labels
+        shares = self.estimate.class_prior if groups is None else check_shares("groups", groups, labels.groups)
+        args = (integer("n", n, 0), shares, generator(seed))
         codes, y = sample_groups(self.params.layout, self.params.theta, *args)
         response = {labels.response: (y, labels.groups)} if self.design.classes else {}
         columns = zip(labels.names, codes.T, labels.levels, strict=True)
@@ -238,6 +247,7 @@ class DensityResults(Figures):
         OptionError
             If exact sums would take over 3e7 table cells for a row.
         """
+        self.engine.check_density("reconstruct()")
         choice("method", method, MARGINS)
         choice("type", type, ("prob", "class"))
         rng, workers, labels = generator(seed), n_workers(n_jobs), self.labels
@@ -303,26 +313,31 @@ class DensityResults(Figures):
 
     def _facts(self) -> dict[str, Any]:
         """Title and value of what the summary says about the fit."""
-        log_lik = self.logLik()
+        joint = self.engine.joint
         settings = ", ".join(
             f"{k} = {v:.7g}" if isinstance(v, float) else f"{k} = {v}" for k, v in vars(self.engine).items()
         )
         if self.tuning is not None and self.tuning.option is not None:
             score = "log-loss" if self.design.classes else "log pseudo-likelihood"
             settings += f"; {self.tuning.option} chosen by cross-validated {score}"
-        log_z = ", ".join(f"{g}: {z:.6g}" for g, z in self.log_z.items())
         return {
             "Fit method": self.engine.name,
             **({"Posterior": self.engine.describe(self.params.layout)} if self.engine.posterior else {}),
             "Settings": settings,
             "Observations": self.nobs(),
             **({} if self.design.missing == "raise" else {"Missing values": self._missing_text()}),
-            "Parameters": log_lik.df,
-            "Log-likelihood": float(log_lik),
+            "Parameters": self.n_parameters,
+            **({"Conditional log-likelihood": self.lkh} if joint else self._likelihood_facts()),
+            "Converged": "yes" if self.converged else "no",
+        }
+
+    def _likelihood_facts(self) -> dict[str, Any]:
+        log_z = ", ".join(f"{g}: {z:.6g}" for g, z in self.log_z.items())
+        return {
+            "Log-likelihood": float(self.logLik()),
             "AIC": self.aic,
             "BIC": self.bic,
             f"ln Z ({self.estimate.log_z_kind})": log_z if self.design.classes else f"{self.log_z.iloc[0]:.6g}",
-            "Converged": "yes" if self.converged else "no",
         }
 
     def _missing_text(self) -> str:
@@ -342,7 +357,10 @@ def _mask(mask: Any, shape: tuple[int, ...], names: tuple) -> np.ndarray:
         if absent:
             raise DataError(f"mask has the column {absent[0]!r}, which is no predictor.", argument="mask")
         mask = mask.reindex(columns=pd.Index(names, tupleize_cols=False), fill_value=False)
-    cells = np.asarray(mask)
+    try:
+        cells = np.asarray(mask)
+    except ValueError:  # ragged
+        cells = np.empty(0, dtype=object)
     if cells.shape != shape or cells.dtype.kind != "b":
         raise DataError(
             f"mask must hold True and False, a row for each of {shape[0]} rows and a column for each of {shape[1]} "

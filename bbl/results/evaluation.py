@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bbl.checks import choice, near_match
+from bbl.checks import choice, near_match, verb
 from bbl.design.design import Design
 from bbl.design.frames import to_frame
 from bbl.design.labels import Labels
@@ -132,6 +132,7 @@ class Evaluation:
         area = areas(self.class_scores, self.observed, self._effective, self.level)
         return table.assign(AUC=area[:, 0], lower=area[:, 1], upper=area[:, 2])
 
+    @verb
     def roc(self, group: Hashable = None) -> pd.DataFrame:
         """Return the ROC curve of a group against the rest.
 
@@ -160,6 +161,7 @@ class Evaluation:
             threshold = np.append(np.inf, 1.0 / (1.0 + np.exp(-threshold[1:])))
         return pd.DataFrame({"fpr": fpr, "tpr": tpr, "threshold": threshold})
 
+    @verb
     def plot(self, kind: str = "confusion", groups: Sequence | None = None, ax=None):
         """Draw the confusion matrix, ROC curves, or how predicted probabilities hold.
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bbl.checks import integer, near_match
+from bbl.checks import integer, near_match, verb
 from bbl.design.labels import Labels
 from bbl.errors import OptionError
 from bbl.model.attribution import Factors, contributions
@@ -57,6 +57,7 @@ class Explanation:
     frame: pd.DataFrame
     values: pd.DataFrame
 
+    @verb
     def row(self, row: int = 0) -> pd.Series:
         """Return the contributions to the log-odds of one row, by position, the largest first."""
         found, names = self._row(row)
@@ -66,17 +67,18 @@ class Explanation:
     def _row(self, row: int) -> tuple[np.ndarray, list[str]]:
         integer("row", row, 0, len(self.frame) - 1)
         part = self.frame.iloc[row, 2:-1]
-        own = self.values.iloc[row]
+        own = self.values.iloc[row].to_dict()
         names = []
         for term in part.index:
             inside = str(term).split(" | ")[0].split(":")
-            known = all(name in own.index for name in inside)
+            known = all(name in own for name in inside)
             names.append(", ".join(f"{name}={own[name]}" for name in inside) if known else str(term))
         return part.to_numpy(float), names
 
     def _groups(self, row: int) -> tuple[str, str]:
         return label_text(self.frame.iloc[:, 0].tolist()[row]), label_text(self.frame.iloc[:, 1].tolist()[row])
 
+    @verb
     def plot(self, row: int = 0, top: int = 12, ax=None):
         """Draw how the contributions add up to the log-odds of one row; return the Axes.
 
@@ -169,6 +171,7 @@ class Importance:
     loss: float
     what: str
 
+    @verb
     def plot(self, top: int = 40, ax=None):
         """Draw the importances with two standard errors to each side; return the Axes."""
         part = self.frame.head(integer("top", top, 1))

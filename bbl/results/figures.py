@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bbl.checks import choice, flag, near_match
+from bbl.checks import choice, flag, near_match, verb
 from bbl.errors import DataError, OptionError
 from bbl.report.plot import plot_cv
 from bbl.report.plot_logo import information, plot_logo, zero_sum_fields
@@ -24,6 +24,7 @@ __all__ = ["Figures"]
 class Figures(Uncertainty):
     """The figures of a fitted model; they take matplotlib axes and return them."""
 
+    @verb
     def plot(
         self,
         axes=None,
@@ -79,6 +80,7 @@ class Figures(Uncertainty):
             half = reach.reshape(2, *self.params.theta.shape)[:, :, : self.params.layout.D]
         return plot_parameters(self.labels, self.params, groups=groups, errors=half, axes=axes)
 
+    @verb
     def plot_terms(self, term: Sequence | None = None, groups: Sequence | None = None, axes=None):
         """Draw the couplings of a term of three predictors or more as small multiples of heat maps.
 
@@ -135,6 +137,7 @@ class Figures(Uncertainty):
         how: dict[str, Any] = {"symbol": tuned.symbol, "title": tuned.title, "logarithmic": tuned.logarithmic}
         return plot_cv(frame, best=best, ax=ax, **how)
 
+    @verb
     def plot_logo(self, kind: str = "information", groups: Sequence | None = None, axes=None):
         """Draw the levels of each predictor as stacked letters, one logo per group.
 
@@ -165,6 +168,7 @@ class Figures(Uncertainty):
             heights, title = zero_sum_fields(self.params), f"Field ${d}h$"
         return plot_logo(self.labels, heights, groups=groups, ylabel=title, axes=axes)
 
+    @verb
     def plot_network(self, groups: Sequence | None = None, top: int | None = None, axes=None):
         """Draw the strongest interactions of each group as a graph of the predictors.
 

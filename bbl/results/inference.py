@@ -21,7 +21,7 @@ from bbl.boltzmann.significance import (
     evidence,
     of_group,
 )
-from bbl.checks import choice, flag, near_match, real
+from bbl.checks import choice, flag, near_match, real, verb
 from bbl.design.labels import Labels
 from bbl.engines import Engine
 from bbl.errors import OptionError
@@ -200,6 +200,7 @@ class Inference:
             terms = known.group if found == "group" or known.shift is None else known.shift
         return np.concatenate([known.standard_errors(t) for t in terms])
 
+    @verb
     def table(self, of: Any = "group", level: float = 0.95) -> pd.DataFrame:
         """Return every parameter with its standard error, z, p and confidence limits.
 
@@ -235,6 +236,7 @@ class Inference:
         kinds = np.concatenate([t.verdict for t in self._tested(of)])
         return pd.Series(np.array([kind.text for kind in Kind], dtype=object)[kinds], name="test")
 
+    @verb
     def tests(self, of: Any = "group") -> pd.DataFrame:
         """Return the joint test of every predictor's fields and of every pair's couplings being zero.
 
@@ -272,12 +274,14 @@ class Inference:
             parts.append(part)
         return pd.concat(parts, ignore_index=True)
 
+    @verb
     def interactions(self, of: Any = "group", apc: bool = False) -> pd.DataFrame:
         """Return the interacting pairs, strongest first, with their tests; as ``fit.interactions()`` (see there)."""
         tests = self.tests(of)
         pairs = tests[tests["predictor2"].notna()].reset_index(drop=True)
         return ranked(pairs, self._parameters, of, list(self._labels.groups), apc)
 
+    @verb
     def cov_params(self, group: Any = None) -> pd.DataFrame:
         """Return the covariance of the estimates, with their penalty; its diagonal is the square of ``se``.
 
@@ -303,6 +307,7 @@ class Inference:
         index = pd.MultiIndex.from_product([[groups[g] for g in chosen], labels], names=["group", "parameter"])
         return pd.DataFrame(block_diag(*parts), index=index, columns=index)
 
+    @verb
     def summary(self, of: Any = "group", level: float = 0.95) -> Summary:
         """Return the tables as one summary: the parameters with their tests, and the joint tests.
 
@@ -318,6 +323,7 @@ class Inference:
         """
         return inference_summary(self.table(of, level), self.tests(of), self.note)
 
+    @verb
     def plot(self, of: Any = "group", level: float = 0.95, *, pairs: bool = False, ax=None):
         """Draw the fields, or the couplings, with their confidence intervals; return the Axes.
 

@@ -24,7 +24,16 @@ from bbl.rows.sample import Sample
 
 __all__ = ["MachineResults"]
 
-OF_CLASSES = ("predict", "fitted", "residuals", "evaluate", "score", "with_priors")  # of `ClassifierResults`
+OF_CLASSES = (
+    "predict",
+    "fitted",
+    "residuals",
+    "evaluate",
+    "score",
+    "with_priors",
+    "explain",
+    "importance",
+)  # of `ClassifierResults`
 
 
 @dataclass(frozen=True, repr=False)
@@ -56,6 +65,7 @@ class MachineResults(ModelResults):
     @property
     def log_z(self) -> pd.Series:
         """ln Z of each group."""
+        self.engine.check_density("ln Z")
         return pd.Series(self.estimate.log_z, index=list(self.labels.groups), name="log_z")
 
     @property
@@ -152,6 +162,7 @@ class MachineResults(ModelResults):
 
     def log_likelihood(self, rows: Sample) -> float:
         """Return ``sum_k w_k (E_y(x_k) - ln Z_y)`` of encoded rows, missing predictors summed out."""
+        self.engine.check_density("A likelihood")
         if rows.missing is not None:  # of a row of which nothing is known, the probability is one
             rows = rows.rows(~rows.missing.all(axis=1))
         summed = self.estimate.predictive is not None and self.estimate.predictive.hidden

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Hashable
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +15,6 @@ from bbl.checks import choice, generator, integer, near_match
 from bbl.design.frames import to_frame
 from bbl.errors import OptionError
 from bbl.networks.averaged import Averaged
-from bbl.networks.families import Families
-from bbl.networks.information import conditional_information
 from bbl.networks.parameters import Recipe, fit
 from bbl.networks.predict import Network, class_scores, log_table
 from bbl.networks.sampling import draw
@@ -230,16 +227,6 @@ class NetworkResults(NetworkTables, ClassifierResults):
         unknown = self._rows().response < 0
         return found.astype("Int64").mask(unknown) if unknown.any() else found
 
-    @cached_property
-    def _counts(self) -> list[np.ndarray]:
-        return self._count() if self.stored is None else self.stored.counts
-
-    def _count(self) -> list[np.ndarray]:
-        m = len(self.labels.names)
-        families = Families([(i, ()) for i in range(m)], self.design.n_levels, len(self.classes))
-        counts = families.count(self._rows())
-        return [families.table(counts, i).T for i in range(m)]
-
     def _attribution(self) -> Attribution:
         only(self.structure, "single sum for its scores")
         network, names = self.network, [label_text(x) for x in self.labels.names]
@@ -270,56 +257,6 @@ class NetworkResults(NetworkTables, ClassifierResults):
             Prints as text; has HTML and LaTeX forms and ``.tables``.
         """
         return network_summary(self.call, self.labels, self._facts(), self._feature_facts(), self._shown_params())
-
-    def _facts(self) -> dict[str, Any]:
-        log_lik, recipe = self.logLik(), self.recipe
-        method = (
-            f"averaged over subsets of features (MANB), prior {recipe.manb_prior:.4g}"
-            if recipe.manb_prior is not None
-            else "weighted by conditional likelihood (WANBIA)"
-            if recipe.wanbia is True
-            else "weighted as given"
-            if recipe.wanbia is not False
-            else f"weighted by {recipe.awnb[0]} trees (AWNB)"
-            if recipe.awnb is not None
-            else "Dirichlet"
-        )
-        facts: dict[str, Any] = {"Learner": self.structure.learner or "given by hand"}
-        if isinstance(self.structure, Structure):
-            facts["Arcs"] = self.structure.narcs
-        else:
-            facts["Networks"] = len(self.structure.dags)
-        if self.structure.score_log:
-            facts["Accuracy in the search"] = ", ".join(f"{s:.4g}" for s in self.structure.score_log)
-        return facts | {
-            "Parameters": f"{self.nparams}, {method}, smooth = {recipe.smooth:.7g}",
-            "Observations": self.nobs(),
-            **(
-                {"Missing values": missing_text(self.design.missing, self.design.incomplete)}
-                if self.design.incomplete
-                else {}
-            ),
-            "Log-likelihood": float(log_lik),
-            "AIC": self.aic,
-            "BIC": self.bic,
-            **self._priors_facts(),
-        }
-
-    def _feature_facts(self) -> pd.DataFrame:
-        """Return, for each feature in the order of the model, its levels, parents and what the fit says of it."""
-        labels, counts = self.labels, self._counts
-        at = {name: i for i, name in enumerate(labels.names)}
-        features = self.structure.features
-        table = pd.DataFrame({"levels": [len(labels.levels[at[x]]) for x in features]}, index=list(features))
-        if isinstance(self.structure, Structure):
-            families = self.structure.feature_families
-            table["feature parents"] = [", ".join(map(str, families[x][1:])) or "-" for x in features]
-        table["information"] = [_information(counts[at[x]]) for x in features]
-        if self.arc_posterior is not None:
-            table["arc posterior"] = self.arc_posterior
-        if self.feature_weights is not None:
-            table["weight"] = self.feature_weights
-        return table
 
     def _shown_params(self) -> dict[Hashable, pd.DataFrame]:
         return self.params if isinstance(self.network, Network) else {}
@@ -425,8 +362,3 @@ def _own(log_p: np.ndarray, rows: Sample) -> float:
     if (rows.response < 0).any():
         return float("nan")
     return float(rows.weights @ log_p[np.arange(rows.n), rows.response])
-
-
-def _information(counts: np.ndarray) -> float:
-    """Return the mutual information of a feature with the class from their table (K, L)."""
-    return conditional_information(counts[:, :, None])

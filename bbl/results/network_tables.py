@@ -1,4 +1,4 @@
-"""Network tables: probabilities with their labels and standard errors, as properties that `NetworkResults` has."""
+"""Network tables: probabilities with their labels and standard errors, and facts, which `NetworkResults` has."""
 
 from __future__ import annotations
 
@@ -11,9 +11,12 @@ import pandas as pd
 
 from bbl.errors import OptionError
 from bbl.networks.averaged import Averaged
+from bbl.networks.families import Families
+from bbl.networks.information import conditional_information
 from bbl.networks.parameters import standard_errors
 from bbl.networks.predict import Network
-from bbl.results.structure import only
+from bbl.report.text import missing_text
+from bbl.results.structure import Structure, only
 
 __all__ = ["NetworkTables", "label_index"]
 
@@ -88,7 +91,72 @@ class NetworkTables:
             return None
         return pd.Series(values, index=pd.Index(self.structure.features, dtype=object).infer_objects())
 
+    @cached_property
+    def _counts(self: Any) -> list[np.ndarray]:
+        return self._count() if self.stored is None else self.stored.counts
+
+    def _count(self: Any) -> list[np.ndarray]:
+        m = len(self.labels.names)
+        families = Families([(i, ()) for i in range(m)], self.design.n_levels, len(self.classes))
+        counts = families.count(self._rows())
+        return [families.table(counts, i).T for i in range(m)]
+
+    def _facts(self: Any) -> dict[str, Any]:
+        log_lik, recipe = self.logLik(), self.recipe
+        method = (
+            f"averaged over subsets of features (MANB), prior {recipe.manb_prior:.4g}"
+            if recipe.manb_prior is not None
+            else "weighted by conditional likelihood (WANBIA)"
+            if recipe.wanbia is True
+            else "weighted as given"
+            if recipe.wanbia is not False
+            else f"weighted by {recipe.awnb[0]} trees (AWNB)"
+            if recipe.awnb is not None
+            else "Dirichlet"
+        )
+        facts: dict[str, Any] = {"Learner": self.structure.learner or "given by hand"}
+        if isinstance(self.structure, Structure):
+            facts["Arcs"] = self.structure.narcs
+        else:
+            facts["Networks"] = len(self.structure.dags)
+        if self.structure.score_log:
+            facts["Accuracy in the search"] = ", ".join(f"{s:.4g}" for s in self.structure.score_log)
+        return facts | {
+            "Parameters": f"{self.nparams}, {method}, smooth = {recipe.smooth:.7g}",
+            "Observations": self.nobs(),
+            **(
+                {"Missing values": missing_text(self.design.missing, self.design.incomplete)}
+                if self.design.incomplete
+                else {}
+            ),
+            "Log-likelihood": float(log_lik),
+            "AIC": self.aic,
+            "BIC": self.bic,
+            **self._priors_facts(),
+        }
+
+    def _feature_facts(self: Any) -> pd.DataFrame:
+        """Return, for each feature in the order of the model, its levels, parents and what the fit says of it."""
+        labels, counts = self.labels, self._counts
+        at = {name: i for i, name in enumerate(labels.names)}
+        features = self.structure.features
+        table = pd.DataFrame({"levels": [len(labels.levels[at[x]]) for x in features]}, index=list(features))
+        if isinstance(self.structure, Structure):
+            families = self.structure.feature_families
+            table["feature parents"] = [", ".join(map(str, families[x][1:])) or "-" for x in features]
+        table["information"] = [_information(counts[at[x]]) for x in features]
+        if self.arc_posterior is not None:
+            table["arc posterior"] = self.arc_posterior
+        if self.feature_weights is not None:
+            table["weight"] = self.feature_weights
+        return table
+
 
 def label_index(labels: tuple, name: Any) -> pd.Index:
     """Return labels, of any kind, as an index."""
     return pd.Index(labels, dtype=object, tupleize_cols=False, name=name).infer_objects()
+
+
+def _information(counts: np.ndarray) -> float:
+    """Return the mutual information of a feature with the class from their table (K, L)."""
+    return conditional_information(counts[:, :, None])

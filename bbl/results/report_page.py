@@ -134,5 +134,8 @@ def _structure(fit: Any) -> Part:
         figure = fit.plot().figure
     except BBLError as error:  # an average of networks
         return Part("Structure", [str(error)])
+    if not hasattr(fit, "modelstring"):
+        alt = "Bars of the chosen terms by their strength. The numbers are in the tables of the summary."
+        return Part("Terms", html=[figure_html(figure, alt, "The chosen terms, the strongest first.")])
     alt = f"Graph of the network {fit.modelstring}" if len(fit.labels.names) <= MOST else "Graph of the network"
     return Part("Structure", html=[figure_html(figure, alt, "The class is a parent of every feature.")])

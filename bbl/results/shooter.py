@@ -14,9 +14,10 @@ from bbl.checks import choice
 from bbl.report.plot_shooter import plot_path, plot_terms
 from bbl.report.shooter import shooter_summary, shooter_text, some_terms, weight_frame
 from bbl.report.summary import Summary
-from bbl.report.text import missing_text
+from bbl.report.text import label_text, missing_text
 from bbl.results.classifier import ClassifierResults
 from bbl.results.evaluation import FIGURES
+from bbl.results.explanation import Attribution
 from bbl.results.shooter_archive import pack, unpack
 from bbl.rows.sample import Sample
 from bbl.sparse.products import contrasts, log_odds, reference_tables, term_links, zero_sum_table
@@ -111,11 +112,18 @@ class ShooterResults(ClassifierResults):
         """The chosen terms, strongest first: a row for each combination of levels other than the first ones.
 
         Columns are ``order``, ``predictors``, ``levels``, ``step`` (the row of `path` since which the term is there),
-        ``strength``, and the log odds of every group against the first. These are those of the term alone: 0 where a
-        level is the first of its predictor, as everywhere in this package; the terms within it, chosen or not, are in
-        `coef`. The strength does not depend on that choice: it is the root mean square of the term in the coding by
-        which it was chosen, over all of its levels, and with two levels and groups the size of the weight of a product
-        of predictors -1 and 1.
+        ``strength``, and a weight for every group but the first: a log odds against that one.
+
+        The weights are in the reference gauge, that of `coef`: 0 where a level is the first of its predictor, as
+        everywhere in this package. Such a weight is a difference of log odds with all other predictors at their first
+        levels. What chosen products give there is part of the weights of the terms within them, chosen or not (`coef`
+        has them all), so that a weight may be near 0, or of the other sign, where the term itself is strong. Another
+        first level gives other weights. Those of different orders are on different scales besides: with two levels and
+        groups, w times the product of k predictors -1 and 1 is 2^k w here.
+
+        The strength is what to rank terms by. It belongs to the term alone, in the zero-sum gauge in which it was
+        penalised and chosen (``coef("zero-sum")``), whatever levels are the first: the root mean square, over all joint
+        levels alike, of what the term adds to the link. With two levels and groups it is the size of w.
         """
         strength = {t: float(np.sqrt((w * w).sum())) for t, w in self.chosen.items()}
         order = sorted(self.chosen, key=lambda t: (-strength[t], len(t), t))
@@ -158,6 +166,14 @@ class ShooterResults(ClassifierResults):
         """Return the weighted log-likelihood of the groups given the predictors."""
         log_p = log_probabilities(self._shifted(self.class_scores(rows.codes, rows.missing)))
         return float(rows.weights @ log_p[np.arange(rows.n), rows.response])
+
+    def _attribution(self) -> Attribution:
+        names = [label_text(x) for x in self.labels.names]
+        tables = self._zero_sum
+        # of the first group, against which the odds are, they are zero; the log-sum over groups is common to all
+        whole = {t: np.moveaxis(np.insert(table, 0, 0.0, axis=-1), -1, 0) for t, table in tables.items()}
+        constant = whole.pop(()).astype(float)
+        return Attribution([":".join(names[i] for i in t) for t in whole], whole, constant)
 
     # what is shown and written
 

@@ -79,5 +79,7 @@ def _facts(fit: Any, digits: int) -> list[str]:
         accuracy = ""
     numbers = [float(fit.logLik()), fit.aic, fit.bic, criterion(fit)]
     texts = ["" if np.isnan(v) else f"{v:.1f}" for v in numbers]
-    name = fit.structure.learner or "by hand" if how is None else how.name
+    name = fit.kind if how is None else how.name
+    if hasattr(fit, "structure"):
+        name = fit.structure.learner or "by hand"
     return [name, f"{fit.nobs():g}", str(fit.n_parameters), *texts, accuracy]

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from bbl.boltzmann.covariance import bootstrap
-from bbl.checks import choice, generator, integer, real
+from bbl.checks import choice, generator, integer, real, verb
 from bbl.errors import DataError, OptionError
 from bbl.parallel import n_workers
 from bbl.report.summary import Section, wald_sections
@@ -77,6 +77,7 @@ class Uncertainty(MachineResults):
         rows.check_whole("Standard errors and tests go")
         return rows
 
+    @verb
     def inference(self) -> Inference | PosteriorInference:
         """Return standard errors, intervals and tests of all parameters, of differences, and of pairs.
 
@@ -105,10 +106,12 @@ class Uncertainty(MachineResults):
         """P-value of every parameter that has a test: the rows of ``tidy()`` with ``estimate``, ``p``, ``test``."""
         return self.inference().table().drop(columns=["se", "z", "lower", "upper"])
 
+    @verb
     def cov_params(self, group: Any = None) -> pd.DataFrame:
         """Return the covariance of the estimates of all groups, or of one; see `Inference.cov_params`."""
         return self._inference.cov_params(group)
 
+    @verb
     def conf_int(self, level: float = 0.95, of: Any = "group", *, alpha: float | None = None) -> pd.DataFrame:
         """Return confidence limits of every parameter.
 
@@ -130,6 +133,7 @@ class Uncertainty(MachineResults):
             level = 1.0 - real("alpha", alpha, 0.0, 1.0)
         return self.inference().table(of, level).drop(columns=["z", "p", "se"])
 
+    @verb
     def bootstrap(
         self,
         nboot: int = 200,
@@ -156,6 +160,7 @@ class Uncertainty(MachineResults):
             ``test`` too, as in `Inference.table`: what the rows cannot determine has no ``se``, and what is too sparse
             for a normal distribution has no limits, because refits of it scatter as the penalty lets them.
         """
+        self.engine.check_density("The parametric bootstrap")
         real("level", level, 0.0, 1.0, open_low=True)
         args = (integer("nboot", nboot, 2), generator(seed), n_workers(n_jobs))
         if self.engine.chooses:
@@ -189,6 +194,7 @@ class Uncertainty(MachineResults):
             return f"no test: {error}"
         return None
 
+    @verb
     def interactions(
         self,
         of: Any = "group",
@@ -234,7 +240,8 @@ class Uncertainty(MachineResults):
         OptionError
             If permutations are asked for and `of` is not ``"group"``.
         DataError
-            If permutations are asked for and the model was saved without its training rows.
+            If permutations are asked for and the model was saved without its training rows, or a group has more than
+            3e9 observations.
         """
         if order is not None:
             frame = self.interactions(of, apc, pvalues=pvalues, n=n, seed=seed, n_jobs=n_jobs)

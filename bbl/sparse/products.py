@@ -36,6 +36,7 @@ Levels = Sequence[int] | np.ndarray
 
 STATES = 65536  # joint levels of a term beyond which it is no candidate
 SIGNS = np.array([[-1.0], [1.0]])  # the simplex of two levels
+ROWS = 512  # that are transposed at a time
 BLOCK = 2**21  # numbers in a block of features, or of slopes times parents
 
 
@@ -81,10 +82,16 @@ class Problem:
         The order of rows makes no difference either.
         """
         levels = tuple(int(L) for L in n_levels)
-        rows = np.column_stack([codes, np.asarray(y, dtype=code_dtype((K, *levels)))]).astype(code_dtype((K, *levels)))
-        rows, merged = _merged(np.ascontiguousarray(rows), np.asarray(weights, dtype=float))
-        own = np.ascontiguousarray(rows[:, :-1].T, dtype=code_dtype(levels))
-        return cls(own, levels, rows[:, -1].astype(np.intp), int(K), merged)
+        codes = np.asarray(codes, dtype=code_dtype(levels))
+        key = np.packbits(codes, axis=1) if max(levels, default=2) == 2 else codes
+        kept, merged = _merged(
+            np.column_stack([key, np.asarray(y, dtype=code_dtype((K, *levels)))]), np.asarray(weights, dtype=float)
+        )
+        own = np.empty((len(levels), len(kept)), dtype=codes.dtype)
+        for first in range(0, len(kept), ROWS):  # a block of rows at a time stays in the cache
+            some = slice(first, first + ROWS)
+            own[:, some] = codes[kept[some]].T
+        return cls(own, levels, np.asarray(y, dtype=np.intp)[kept], int(K), merged)
 
     def weighted(self, weights: np.ndarray) -> Problem:
         """Return the problem with other weights (n,); rows of weight 0 are left out."""
@@ -113,15 +120,16 @@ class Problem:
 
 
 def _merged(rows: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the distinct ones of some rows, in a fixed order, and the sums of their weights."""
+    """Return where the distinct ones of some rows are, in a fixed order of rows, and the sums of their weights."""
     if not rows.size:
-        return rows, weights
-    whole = rows.view(np.dtype((np.void, rows.itemsize * rows.shape[1])))[:, 0]
+        return np.arange(len(rows)), weights
+    key = np.ascontiguousarray(rows)
+    whole = key.view(np.dtype((np.void, key.itemsize * key.shape[1])))[:, 0]
     order = np.argsort(whole, kind="stable")
     ordered = whole[order]
     new = np.ones(len(order), dtype=bool)
     new[1:] = ordered[1:] != ordered[:-1]
-    return rows[order[new]], np.add.reduceat(weights[order], np.flatnonzero(new))
+    return order[new], np.add.reduceat(weights[order], np.flatnonzero(new))
 
 
 def term_states(codes: np.ndarray, n_levels: Levels, term: Term) -> tuple[np.ndarray, np.ndarray]:
@@ -201,35 +209,50 @@ class Products:
         _kernel.gradients(self.codes, *self.layout, slope, out)
         return out
 
-    def features(self, rows: slice = slice(None)) -> np.ndarray:
-        """Return all features, and a last row of ones, of some rows as a matrix (D + 1, n)."""
-        codes = self.codes[:, rows]
-        out = np.ones((int(self.at[-1]) + 1, codes.shape[1]))
-        for t, table in enumerate(self.tables):
-            out[self.at[t] : self.at[t + 1]] = table.T[:, codes[t]]
+    def features(self, rows: slice = slice(None), which: np.ndarray | None = None, number: Any = float) -> np.ndarray:
+        """Return all features (or those of some terms), and a last row of ones, of some rows as a matrix (D + 1, n)."""
+        which = np.arange(len(self.terms)) if which is None else which
+        codes = self.codes[which, rows]
+        end = np.concatenate([[0], np.cumsum(self.sizes[which])])
+        out = np.ones((int(end[-1]) + 1, codes.shape[1]), dtype=number)
+        if len(which) and all(self.tables[t] is SIGNS for t in which):
+            np.multiply(codes, 2, out=out[:-1], casting="unsafe")
+            out[:-1] -= 1
+            return out
+        for k, t in enumerate(which):
+            out[end[k] : end[k + 1]] = self.tables[t].T[:, codes[k]]
         return out
 
-    def hessian(self, link: np.ndarray, weights: np.ndarray, curve: np.ndarray) -> np.ndarray:
+    def hessian(
+        self,
+        link: np.ndarray,
+        weights: np.ndarray,
+        curve: np.ndarray,
+        which: np.ndarray | None = None,
+        number: Any = float,
+    ) -> np.ndarray:
         """Return the Hessian of the loss at a link (q, n) in the weights of all features, the last the intercept.
 
         Shape ((D + 1) q, (D + 1) q), the contrasts of a feature side by side; `curve` (n,) is that of two classes.
+        `which` are the terms, if not all. The features of a block of rows are multiplied as numbers of type `number`.
         """
+        which = np.arange(len(self.terms)) if which is None else which
         q, n = link.shape
-        D = int(self.at[-1]) + 1
+        D = int(self.sizes[which].sum()) + 1
         out, scores = np.zeros((D, q, D, q)), contrasts(q + 1)
         size = max(1, BLOCK // max(D, q + 1))
         for first in range(0, n, size):
             rows = slice(first, first + size)
-            own = self.features(rows)
+            own = self.features(rows, which, number)
             if q == 1:
-                out[:, 0, :, 0] += (own * curve[rows]) @ own.T
+                out[:, 0, :, 0] += (own * curve[rows].astype(number)) @ own.T
                 continue
             p = softmax(scores @ link[:, rows], axis=0)
             mean = scores.T @ p
             for a in range(q):
                 for b in range(a + 1):
                     each = ((scores[:, a] * scores[:, b]) @ p - mean[a] * mean[b]) * weights[rows]
-                    block = (own * each) @ own.T
+                    block = (own * each.astype(number)) @ own.T
                     out[:, a, :, b] += block
                     if a != b:
                         out[:, b, :, a] += block
@@ -248,6 +271,9 @@ def candidate_ratios(
     q, n = slope.shape
     number = np.float32 if single else np.float64
     levels = np.array(problem.n_levels, dtype=float)
+    if parents == [()] and set(problem.n_levels) == {2}:
+        yield parents, _signs(problem, slope)
+        return
     step = max(1, BLOCK // max(1, n * q))
     for some in _blocks(parents, [problem.size(p) for p in parents], step):
         own = Products(problem.codes, problem.n_levels, some)
@@ -263,6 +289,15 @@ def candidate_ratios(
             if levels.max(initial=1) * states > STATES:
                 out[levels * states > STATES, p] = 0.0
         yield some, out
+
+
+def _signs(problem: Problem, slope: np.ndarray) -> np.ndarray:
+    """Return the lengths of the gradients of single predictors of two levels, (m, 1)."""
+    m = problem.m
+    at = np.arange(m + 1, dtype=np.intp)
+    out = np.empty((m, len(slope)))
+    _kernel.gradients(problem.codes, np.full(m, 2, dtype=np.intp), np.tile(SIGNS[:, 0], m), 2 * at, at, slope, out)
+    return np.sqrt((out * out).sum(axis=1, keepdims=True))
 
 
 def _singles(problem: Problem, which: list[int], number: Any) -> np.ndarray:

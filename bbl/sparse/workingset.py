@@ -23,7 +23,10 @@ __all__ = ["Penalty", "Stage", "Weights", "minimise", "null_slope"]
 TOLERANCE = 1e-6  # largest violation of the optimality conditions, in units of each term's penalty
 INNER = 2e-7  # the same on the working set
 NEWTON, SWEEPS, ROUNDS = 1000, 2000, 1000
-GRAM = 512, 1024  # weights up to which the Hessian is made, for two classes and for more
+FEW, GRAM = 64, 2048  # weights up to which the Hessian is made at once, and where columns are correlated
+PATIENCE = 16  # weights for each sweep after which they are held to be
+RIDGE = 1e-6  # of the Hessian's diagonal, beyond its rounding
+ROUNDING = 1e-12  # of the objective
 SUM, CLOSE = 512, 0.05  # rounding of long sums in single precision, and what of a penalty it may be
 WORST = 300  # violators that join the working set at a time
 LIMIT = 30.0  # of the intercept, for classes that no row has
@@ -112,7 +115,7 @@ class Descent:
         self.lambdas = penalty.of(problem, self.products.terms)
         self.slope = np.empty((problem.K - 1, problem.n))
         self.curve = np.empty(problem.n)
-        self.loss, self.few = math.nan, GRAM[problem.K > 2]
+        self.loss, self.slow = math.nan, problem.K > 2
 
     def extend(self, terms: Sequence[Term]) -> None:
         """Let terms join, with weights of zero."""
@@ -174,18 +177,35 @@ class Descent:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return the weights and intercept that minimise the quadratic model at a link."""
         products, group, q = self.products, self.penalty.group, self.problem.K - 1
-        if (len(self.theta) + 1) * q > self.few:
+        norm, at = row_norms(self.theta, products.at, True), products.at
+        near = np.flatnonzero((norm > 0) | (self._lengths(gradient) > self.lambdas))
+        D = int(products.sizes[near].sum())
+        if (D + 1) * q > (GRAM if self.slow else FEW):
             theta, intercept = self.theta.copy(), self.intercept.copy()
-            _kernel.descend(
-                products.codes, *products.layout, self.lambdas, group, self.curve, LIMIT, tolerance, SWEEPS,
+            most = min(SWEEPS, D // PATIENCE) if not self.slow and (D + 1) * q <= GRAM else SWEEPS
+            made = _kernel.descend(
+                products.codes, *products.layout, self.lambdas, group, self.curve, LIMIT, tolerance, most,
                 stop_flag(), self.slope.copy(), theta, intercept,
             )  # fmt: skip
+            self.slow = self.slow or made == most
             return theta, intercept
-        hessian = products.hessian(link, self.problem.weights, self.curve)
-        at, free = np.append(products.at, len(self.theta) + 1), np.append(self.lambdas, 0.0)
-        both, pull = np.vstack([self.theta, self.intercept]), np.vstack([gradient, whole])
+        # of the step, not of where the minimum lies: single precision is enough
+        hessian = products.hessian(link, self.problem.weights, self.curve, near, np.float32)
+        hessian[np.diag_indices_from(hessian)] *= 1 + RIDGE
+        rows = np.flatnonzero(np.repeat(np.isin(np.arange(len(norm)), near), products.sizes))
+        at, free = np.concatenate([[0], np.cumsum(products.sizes[near]), [D + 1]]), np.append(self.lambdas[near], 0.0)
+        both, pull = np.vstack([self.theta[rows], self.intercept]), np.vstack([gradient[rows], whole])
         _kernel.descend_gram(hessian, at, free, group, tolerance, SWEEPS, stop_flag(), pull, both)
-        return both[:-1].copy(), np.clip(both[-1], -LIMIT, LIMIT)
+        theta = self.theta.copy()
+        theta[rows] = both[:-1]
+        return theta, np.clip(both[-1], -LIMIT, LIMIT)
+
+    def _lengths(self, gradient: np.ndarray) -> np.ndarray:
+        """Return the length of the gradient of each term: of all of its features, or of the steepest."""
+        norm = row_norms(gradient, self.products.at, self.penalty.group)
+        if self.penalty.group or not len(norm):
+            return norm
+        return np.maximum.reduceat(norm, self.products.at[:-1])
 
     def _step(self, link, theta, intercept, value: float, expected: float) -> tuple[np.ndarray, float] | None:
         """Go as far towards new weights as the objective falls by a share of what is expected."""
@@ -195,7 +215,7 @@ class Descent:
             at = link + step * (there - link) if step < 1 else there
             loss = self._look(at)
             objective = loss + self.penalties(new)
-            if objective <= value + 1e-4 * step * expected + 1e-14 * abs(value):
+            if objective <= value + 1e-4 * step * expected + ROUNDING * abs(value):
                 self.intercept = self.intercept + step * (intercept - self.intercept)
                 self.theta, self.loss = new, loss
                 return at, objective

@@ -7,14 +7,20 @@ from typing import Any
 
 import numpy as np
 
+from bbl.boltzmann.averaging import fit_average
 from bbl.boltzmann.tuning import NFOLD
 from bbl.crossval import Scored, score_settings
+from bbl.design.labels import Labels
 from bbl.engines import Engine, MeanField, NaiveBayes, PseudoLikelihood
 from bbl.model.ais import annealed_log_z, annealing_start
 from bbl.model.elimination import elimination_order
 from bbl.model.energy import Energy
 from bbl.model.layout import Layout
 from bbl.model.logz import approximate_log_z, exact_log_z, resolve_log_z
+from bbl.networks.learners import LEARNERS, learn
+from bbl.networks.parameters import Recipe
+from bbl.networks.parameters import fit as fit_tables
+from bbl.networks.predict import class_scores as network_scores
 from bbl.rows.folds import shuffled_folds
 from bbl.rows.sample import Sample
 from bbl.stats.calibration import CALIBRATE, fit_calibration
@@ -32,7 +38,8 @@ BBL: dict[str, tuple[Engine, bool]] = {  # the engine, and whether every kind of
 }
 RECIPE = ("bbl mf", "bbl pseudo, lambdah 0.0001")
 BETTER, MEAN = (("bbl " + name, "auto", "temperature") for name in ("better of both", "mean of both"))
-ON_MNIST = ("bbl naive", *RECIPE, "CategoricalNB", "random forest", "gradient boosting")
+AUTO, NETWORKS = "bbl auto", {"TAN": "tan_cl", "AODE": "aode"}
+ON_MNIST = (AUTO, "bbl naive", *RECIPE, "CategoricalNB", "random forest", "gradient boosting")
 BINS = 15
 TINY = 1e-15
 EXACT_CELLS = 1e6
@@ -121,7 +128,7 @@ def run_bbl(name: str, engine: Engine, every: bool, kept: dict, data: Data, spli
         # a row whose class was not in the rows fitted to tells nothing about settings
         known = np.isfinite(out_of_fold[0][np.arange(len(rows)), sample.y[rows]])
         at = rows[known]
-        scored = Scored(out_of_fold[:, known], sample.y[at], sample.weights[at], fold[known], [], [])
+        scored = Scored(out_of_fold[:, known], sample.y[at], sample.weights[at], fold[known], [], [], "class_scores")
         for calibrate in CALIBRATE:
             if calibrate == "temperature" and kind != auto:
                 continue
@@ -200,8 +207,61 @@ def run_sklearn(name: str, model, data: Data, split) -> Iterator[tuple]:
     yield (name, "", "", *metrics(log_p, data.y[test]), "", np.nan, time.process_time() - begin)
 
 
+# -- averages, networks, boosted trees ---------------------------------------------------------------------------------
+
+
+def _train(data: Data, split) -> tuple[Sample, np.ndarray, np.ndarray]:
+    """Return the training rows, and codes and classes of the test rows."""
+    train, test = (np.asarray(part) for part in split)
+    sample = Sample(np.ascontiguousarray(data.codes[train]), np.ones(len(train)), data.y[train].astype(np.intp))
+    return sample, np.ascontiguousarray(data.codes[test]), data.y[test]
+
+
+def run_auto(data: Data, split) -> Iterator[tuple]:
+    """Fit ``method="auto"``; the setting is the weights of its members."""
+    begin = time.process_time()
+    sample, codes, y = _train(data, split)
+    levels = tuple(tuple(range(L)) for L in data.n_levels)
+    labels = Labels("y", tuple(range(data.K)), tuple(f"x{i}" for i in range(len(levels))), levels)
+    rng = np.random.default_rng(0)
+    found = fit_average(sample, labels, Layout(data.n_levels), log_z="auto", workers=1, rng=rng)
+    log_p = log_probabilities(found.class_scores(codes))
+    setting = " ".join(f"{member.engine.name}:{w:.2f}" for member, w in zip(found.members, found.weights, strict=True))
+    yield (AUTO, "auto", "temperature", *metrics(log_p, y), setting, np.nan, time.process_time() - begin)
+
+
+def run_network(name: str, learner: str, data: Data, split) -> Iterator[tuple]:
+    """Fit a Bayesian network classifier whose tables have a pseudocount of 1 in each cell."""
+    begin, rng = time.process_time(), np.random.default_rng(0)
+    sample, codes, y = _train(data, split)
+    dags = learn(learner, sample, data.n_levels, data.K, dict(LEARNERS[learner]), rng).dags
+    network = fit_tables(dags, sample, data.n_levels, data.K, Recipe(1.0), rng, learner == "aode").network
+    log_p = log_probabilities(network_scores(network.log_joint(codes)))
+    yield (name, "", "", *metrics(log_p, y), "", np.nan, time.process_time() - begin)
+
+
+def run_catboost(data: Data, split) -> Iterator[tuple]:
+    """Fit CatBoost, which is no dependency of bbl, at its defaults; nothing where it is not installed."""
+    try:
+        from catboost import CatBoostClassifier
+    except ImportError:
+        return
+    begin = time.process_time()
+    (train, test), every = split, list(range(data.codes.shape[1]))
+    kind = "Logloss" if data.K == 2 else "MultiClass"
+    model = CatBoostClassifier(loss_function=kind, cat_features=every, thread_count=1, verbose=False, random_seed=0,
+                               allow_writing_files=False)  # fmt: skip
+    model.fit(data.codes[train].astype(int), data.y[train])
+    log_p = np.full((len(test), data.K), -np.inf)
+    with np.errstate(divide="ignore"):
+        log_p[:, np.asarray(model.classes_, dtype=int)] = np.log(model.predict_proba(data.codes[test].astype(int)))
+    yield ("CatBoost", "", "", *metrics(log_p, data.y[test]), "", np.nan, time.process_time() - begin)
+
+
 def methods_of(data: Data, kept: dict) -> dict[str, Callable[..., Iterator[tuple]]]:
     """Return the methods (data, split) -> rows that a data set is given to; of all of MNIST, those that finish."""
     jobs: dict[str, Callable] = {name: partial(run_bbl, name, *how, kept) for name, how in BBL.items()}
     jobs |= {name: partial(run_sklearn, name, model) for name, model in sklearn_models(data).items()}
+    jobs |= {AUTO: run_auto, "CatBoost": run_catboost}
+    jobs |= {name: partial(run_network, name, learner) for name, learner in NETWORKS.items()}
     return {name: job for name, job in jobs.items() if data.name != "mnist" or name in ON_MNIST}

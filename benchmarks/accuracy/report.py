@@ -9,7 +9,8 @@ import pandas as pd
 
 from bbl.model.logz import LOG_Z
 from bbl.stats.calibration import CALIBRATE
-from benchmarks.accuracy.methods import BBL, BETTER, MEAN, RECIPE
+from benchmarks.accuracy.data import NAMES
+from benchmarks.accuracy.methods import AUTO, BBL, BETTER, MEAN, NETWORKS, RECIPE
 from benchmarks.report import table, write_page
 
 SKLEARN = ("CategoricalNB", "logistic", "logistic, pairs", "random forest", "gradient boosting")
@@ -18,6 +19,11 @@ MAIN: dict[str, tuple] = {name: (name,) for name in (*SKLEARN, "bbl naive")}  # 
 MAIN |= {f"bbl mf, {c}": ("bbl mf", "auto", c) for c in CALIBRATE}
 MAIN |= {f"bbl pseudo, {c}": (PSEUDO, "auto", c) for c in CALIBRATE}
 MAIN |= {how[0]: how for how in (BETTER, MEAN)}
+FIELD = {
+    AUTO: (AUTO, "auto", "temperature"),
+    "bbl mean of both": MEAN,
+    **{name: (name,) for name in (*SKLEARN[:2], *SKLEARN[3:], "CatBoost", *NETWORKS)},
+}  # what method="auto" is held against
 METRICS = {"log_loss": (1.0, 3), "accuracy": (100.0, 1), "ece": (1.0, 3)}  # scale and digits in the tables
 COLORS = {"bbl": "#0072B2", "sklearn": "#D55E00"}
 
@@ -129,6 +135,32 @@ def rank_table(frame: pd.DataFrame) -> list[str]:
     return ["## Average ranks", "", text, "", *table(["", *(m.replace("_", "-") for m in found)], rows)]
 
 
+def auto_tables(frame: pd.DataFrame) -> list[str]:
+    """Return ``method="auto"`` against the field, on the splits that all of them have."""
+    wanted = dict(FIELD)
+    found = {
+        name: _select(frame, *how).set_index(["data", "fold"])[list(METRICS)].astype(float)
+        for name, how in wanted.items()
+    }
+    found = {name: part for name, part in found.items() if len(part)}
+    if AUTO not in found:
+        return []
+    names = [
+        name for name in NAMES if name in set(frame["data"]) and all(name in part.index for part in found.values())
+    ]
+    common = [key for key in found[AUTO].index if key[0] in names and all(key in part.index for part in found.values())]
+    loss = pd.DataFrame({name: part.loc[common, "log_loss"].groupby("data").mean() for name, part in found.items()})
+    loss = loss.loc[names]
+    rank = loss.rank(axis=1).mean()
+    rows = [[name, *(f"{v:.3f}" for v in line)] for name, line in zip(names, loss.to_numpy(), strict=True)]
+    rows.append(["mean", *(f"{v:.3f}" for v in loss.mean())])
+    rows.append(["average rank", *(f"{v:.2f}" for v in rank)])
+    ece = found[AUTO].loc[common, "ece"].groupby("data").mean().loc[names]
+    text = f"Log-loss over the {len(common)} splits of {len(names)} data sets that all of these methods have run on. "
+    text += "Expected calibration error of `auto`: " + ", ".join(f"{n} {v:.3f}" for n, v in ece.items()) + "."
+    return ['## `method="auto"` against the field', "", text, "", *table(["", *loss.columns], rows)]
+
+
 def mnist_table(frame: pd.DataFrame) -> list[str]:
     """Return the table of all of MNIST."""
     frame = frame[frame["log_z"].isin(["", "auto"])]
@@ -173,6 +205,11 @@ def write(frame: pd.DataFrame, out: Path) -> None:
     single = frame["data"] == "mnist"
     lines = [Path(__file__).with_name("intro.md").read_text(encoding="utf-8")]
     if (~single).any():
-        lines += rank_table(frame[~single]) + ["![average ranks](accuracy.png)", ""] + tables(frame[~single])
+        lines += (
+            auto_tables(frame[~single])
+            + rank_table(frame[~single])
+            + ["![average ranks](accuracy.png)", ""]
+            + tables(frame[~single])
+        )
         plot(frame[~single], out)
     write_page(out / "accuracy.md", [*lines, *mnist_table(frame[single])])

@@ -10,14 +10,15 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 
 from bbl.parallel import serial_blas
-from bbl.sparse.choice import choose
+from bbl.sparse.choice import Choice, choose
 from bbl.sparse.products import log_odds, term_links
 from benchmarks.files import mnist, shared_file
 from benchmarks.report import command, table, write_page
 
-COLUMNS = ("problem", "method", "terms", "objective", "error", "seconds")
+COLUMNS = ("problem", "method", "penalties", "terms", "objective", "error", "seconds")
 PENALTIES = (80.0, 100.0, 100.0)  # of the paper
-DIGITS = (3.5, 0.7, 0.7)
+GRID = (1.0, 2.0, 3.5, 5.0, 10.0)  # for the digits, the same for all orders
+Data = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 
 def synthetic() -> tuple:
@@ -45,13 +46,35 @@ def digits() -> tuple | None:
     return codes[first], y[first], codes[last], y[last]
 
 
-def baselines(problem: str, data: tuple, penalty: float) -> list[tuple]:
+def chosen(data: Data, order: int) -> tuple[float, ...]:
+    """Return the penalty of the grid with the least loss on a fifth of the training rows, once for each order."""
+    X, y, _, _ = data
+    held, rest = np.split(np.random.default_rng(1).permutation(len(y)), [len(y) // 5])
+    given = (X[rest], [2] * X.shape[1], y[rest], 2, np.ones(len(rest)))
+    losses = []
+    for penalty in GRID:
+        link = links(choose(*given, order=order, lambda_=(penalty,) * order, refit=False), X[held])
+        losses.append(np.logaddexp(0.0, -(2 * y[held] - 1) * link).mean())
+    return (GRID[int(np.argmin(losses))],) * order
+
+
+def links(found: Choice, rows: np.ndarray) -> np.ndarray:
+    """Return the log odds of the second class of rows."""
+    return log_odds(found.intercept + term_links(rows, [2] * rows.shape[1], found.weights, None, 1))[:, 0]
+
+
+def listed(penalties: tuple[float, ...]) -> str:
+    """Return penalties as text."""
+    return ", ".join(f"{v:g}" for v in penalties)
+
+
+def baselines(problem: str, data: Data, penalty: float) -> list[tuple]:
     """Return a row for each linear method of scikit-learn."""
     X, y, T, truth = data
     methods = {
         "logistic regression": LogisticRegression(C=1e6, max_iter=2000),
         "linear SVM": LinearSVC(max_iter=2000),
-        f"L1 logistic regression, liblinear ({penalty:g})": LogisticRegression(
+        "L1 logistic regression, liblinear": LogisticRegression(
             l1_ratio=1, C=1 / penalty, solver="liblinear", tol=1e-6, intercept_scaling=100.0
         ),
     }
@@ -60,23 +83,22 @@ def baselines(problem: str, data: tuple, penalty: float) -> list[tuple]:
         begin = time.process_time()
         model.fit(2.0 * X - 1, y)
         seconds = time.process_time() - begin
-        used = int((model.coef_ != 0).sum())
-        out.append((problem, name, str(used), np.nan, float((model.predict(2.0 * T - 1) != truth).mean()), seconds))
+        used, error = int((model.coef_ != 0).sum()), float((model.predict(2.0 * T - 1) != truth).mean())
+        out.append((problem, name, f"{penalty:g}" if "L1" in name else "", str(used), np.nan, error, seconds))
     return out
 
 
-def ours(problem: str, data: tuple, penalties: tuple[float, ...]) -> list[tuple]:
-    """Return a row for each order, raw and refitted, and for the choice between the two."""
+def ours(problem: str, data: Data, orders: list[tuple[float, ...]]) -> list[tuple]:
+    """Return a row for the penalties of each order, raw and refitted, and for the choice between the two."""
     X, y, T, truth = data
     out = []
-    for order in range(1, len(penalties) + 1):
-        for refit in (False, True) if order < len(penalties) else (False, True, "auto"):
+    for order, penalties in enumerate(orders, 1):
+        for refit in (False, True) if order < len(orders) else (False, True, "auto"):
             begin = time.process_time()
             rng = np.random.default_rng(0)
             given = (X, [2] * X.shape[1], y, 2, np.ones(len(y)))
-            found = choose(*given, order=order, lambda_=penalties[:order], refit=refit, rng=rng)
+            found = choose(*given, order=order, lambda_=penalties, refit=refit, rng=rng)
             seconds = time.process_time() - begin
-            link = log_odds(found.intercept + term_links(T, [2] * X.shape[1], found.weights, None, 1))[:, 0]
             sizes = [len(t) for t in found.weights]
             terms = " + ".join(str(sizes.count(k)) for k in range(1, order + 1))
             kind = {
@@ -86,7 +108,8 @@ def ours(problem: str, data: tuple, penalties: tuple[float, ...]) -> list[tuple]
             }
             name = f"shooter, order {order}, {kind[refit]}"
             objective = found.path[0].stages[-1].objective
-            out.append((problem, name, terms, objective, float(((link > 0) != truth).mean()), seconds))
+            error = float(((links(found, T) > 0) != truth).mean())
+            out.append((problem, name, listed(penalties), terms, objective, error, seconds))
     return out
 
 
@@ -98,9 +121,11 @@ def main() -> None:
     with serial_blas():
         if args.only != "digits":
             data = synthetic()
-            rows += baselines("synthetic", data, PENALTIES[0]) + ours("synthetic", data, PENALTIES)
+            rows += baselines("synthetic", data, PENALTIES[0])
+            rows += ours("synthetic", data, [PENALTIES[:k] for k in (1, 2, 3)])
         if args.only != "synthetic" and (images := digits()) is not None:
-            rows += baselines("digits 0 and 6", images, DIGITS[0]) + ours("digits 0 and 6", images, DIGITS)
+            penalties = [chosen(images, order) for order in (1, 2, 3)]
+            rows += baselines("digits 0 and 6", images, penalties[0][0]) + ours("digits 0 and 6", images, penalties)
     frame = pd.DataFrame(rows, columns=COLUMNS)
     path = args.out / "shooter.csv"
     if path.exists() and args.only:
@@ -118,9 +143,14 @@ def page(frame: pd.DataFrame) -> list[str]:
         "# Sparse regression on products",
         "",
         "Errors on test rows. *synthetic*: 8,000 rows of 2,000 predictors, 2,000 test rows; of 100 true terms 20, 40",
-        "and 40 are of order 1, 2 and 3; penalties 80, 100, 100 on the sum of losses. *digits 0 and 6*: all MNIST",
-        "images of both, binarised at 127, a fifth of them for testing; penalties 3.5, 0.7, 0.7. Terms are counted",
-        "by order. Seconds are of one core, of the whole call. `python -m benchmarks.accuracy.shooter`",
+        "and 40 are of order 1, 2 and 3; the penalties are those of the paper. *digits 0 and 6*: all MNIST images of",
+        "both, binarised at 127, a fifth of them for testing; the penalty, the same for all orders, is the one of",
+        f"{listed(GRID)} with the least loss on a fifth of the training images, left out for that. Penalties are on",
+        "the sum of losses, terms are counted by order, seconds are of one core and of the whole call.",
+        "`python -m benchmarks.accuracy.shooter`",
+        "",
+        "The paper has a test error of .048 on its synthetic data (L1 logistic regression .308), and of .009 on the",
+        "digits (.011). R's glinternet, which looks for pairs alone, could not be had here: no figure of it is given.",
         "",
     ]
     for problem, part in frame.groupby("problem", sort=False):
@@ -128,6 +158,7 @@ def page(frame: pd.DataFrame) -> list[str]:
         cells = [
             [
                 r.method,
+                "" if pd.isna(r.penalties) else str(r.penalties),
                 str(r.terms),
                 "" if np.isnan(r.objective) else f"{r.objective:.3f}",
                 f"{r.error:.4f}",
@@ -135,7 +166,7 @@ def page(frame: pd.DataFrame) -> list[str]:
             ]
             for r in part.itertuples()
         ]
-        lines += table(["method", "terms", "objective", "test error", "CPU s"], cells)
+        lines += table(["method", "penalties", "terms", "objective", "test error", "CPU s"], cells)
     source = shared_file("data", "highorder", "baselines.json")
     if source is not None and "synthetic" in set(frame["problem"]):
         known = json.loads(source.read_text())["syn_small_s1"]["shooter"]

@@ -209,7 +209,7 @@ def test_parameters_are_recovered():
         ("pseudo", {"itmax": 1.5}, "itmax"),
         ("pseudo", {"symmetrize": "yes"}, "symmetrize"),
         ("pseudo", {"precision": "float32"}, "precision"),
-        ("pseudo", {"prior_count": 1.0}, "prior_count"),
+        ("pseudo", {"prior_count": -1.0}, "prior_count"),
         ("pseudo", {"lamda_": 1.0}, "lamda_"),
         ("pseudo", {"eps": 0.5}, "eps"),
         ("mf", {"eps": 1.5}, "eps"),

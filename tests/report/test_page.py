@@ -60,6 +60,7 @@ def pages(titanic, tmp_path_factory):
         "density": bbl.bbl("~ Class * Sex", titanic, "Freq"),
         "tan": networks.bnc("tan_cl", "Survived ~ .", titanic, 1, weights="Freq"),
     }
+    fits["shooter"] = bbl.shooter("Survived ~ .", titanic, weights="Freq", lambda_=60)
     fits["pseudo"].save(folder / "fit.bbl")
     fits["loaded"] = bbl.load(folder / "fit.bbl")
     found, drawn = {}, plt.get_fignums()
@@ -70,7 +71,7 @@ def pages(titanic, tmp_path_factory):
     return found
 
 
-NAMES = ("pseudo", "mf", "density", "tan", "loaded")
+NAMES = ("pseudo", "mf", "density", "tan", "shooter", "loaded")
 
 
 @pytest.mark.parametrize("name", NAMES)

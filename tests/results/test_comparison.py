@@ -149,8 +149,9 @@ def test_a_table_of_models_has_estimates_errors_stars_and_facts(fits):
     assert [name for name in plain.frame.index if "=" in name] == ["0: a=1", "1: a=1"]
     assert "*" not in repr(plain)
     others = [bbl.bbl("y ~ .", data(), method="mf"), networks.bnc("nb", "y ~ .", data(), 1)]
+    others.append(bbl.shooter("y ~ .", data(), lambda_=20))
     mixed = bbl.etable([fits["a + b + c"], *others])
-    assert mixed.frame.loc["Method"].tolist() == ["pseudo", "mf", "nb"]
+    assert mixed.frame.loc["Method"].tolist() == ["pseudo", "mf", "nb", "shooter"]
     assert "(" not in mixed.frame.loc["0: a=1", "(2)"] and mixed.frame.loc["0: a=1", "(3)"] == ""
     with pytest.raises(OptionError, match="'d'"):
         bbl.etable(fits["a + b + c"], keep=["d"])

@@ -28,6 +28,7 @@ def fits(titanic):
         "calibrated": bbl.bbl("Survived ~ .^2", titanic, "Freq", "mf", calibrate="temperature", missing="marginal"),
         "given": bbl.bbl("Survived ~ .", titanic, "Freq", priors={"No": 0.9, "Yes": 0.1}, missing="marginal"),
         "tan": networks.bnc("tan_cl", "Survived ~ .", titanic, 1, **given),
+        "shooter": bbl.shooter("Survived ~ .", titanic, lambda_=60, **given),
         "wanbia": networks.bnc("nb", "Survived ~ .", titanic, 1, wanbia=True, **given),
     }
 
@@ -61,9 +62,11 @@ def test_contributions_add_up_to_the_difference_of_scores(fits, titanic):
 def test_what_is_missing_is_told_apart(fits, titanic):
     some = titanic.head(6).astype(object)
     some.loc[0, "Sex"] = None
-    for fit in fits.values():
-        found = fit.explain(some)
-        p = fit.predict(some, type="prob")
+    for name, fit in fits.items():
+        lacking = titanic.head(6).astype(object).assign(Sex=["?", *some["Sex"][1:]])
+        own, how = (lacking, "ignore") if name == "shooter" else (some, "raise")
+        found = fit.explain(own, unseen=how)
+        p = fit.predict(own, type="prob", unseen=how)
         np.testing.assert_allclose(parts(found), np.log(p["Yes"] / p["No"]), atol=1e-9)
         assert (found.frame["(summed out)"].to_numpy()[1:] == 0).all()
         touched = [c for c in found.frame.columns[3:-2] if "Sex" in str(c)]
@@ -146,7 +149,10 @@ def test_importance_on_new_rows_is_the_enumerated_marginal(fits, titanic):
 
 
 def test_cross_validated_importance_is_reproducible_and_of_refits(fits, titanic):
-    for name, fit in fits.items():
+    with pytest.raises(OptionError, match="newdata"):
+        fits["shooter"].importance()
+    assert fits["shooter"].importance(titanic, "Freq").frame.index[0] == "Sex"
+    for name, fit in ((name, fit) for name, fit in fits.items() if name != "shooter"):
         one, other = fit.importance(seed=1), fit.importance(seed=1, n_jobs=2)
         pd.testing.assert_frame_equal(one.frame, other.frame, check_exact=True)
         assert one.frame.index[0] == "Sex" and one.frame.loc["Sex", "importance"] > 5 * one.frame.loc["Sex", "se"], name

@@ -76,6 +76,21 @@ def test_the_weight_of_a_product_of_signs_is_its_strength():
     assert found.terms["True vs False"].iloc[0] == pytest.approx(4 * found.chosen[(0, 1)][0, 0])
 
 
+def test_the_strength_is_the_same_whatever_levels_are_first_and_the_weights_are_not():
+    rng = np.random.default_rng(1)
+    data = pd.DataFrame({"a": rng.integers(0, 2, 400), "b": rng.integers(0, 3, 400)})
+    link = (2 * data["a"] - 1) * (1 + 2 * (data["b"] == 0))
+    data["y"] = np.where(link + rng.logistic(size=400) > 0, "yes", "no")
+    given = {"order": 2, "lambda_": 8.0, "refit": False, "verbose": 0}
+    one = bbl.shooter("y ~ .", data, xlevels={"a": [0, 1], "b": [0, 1, 2]}, **given)
+    two = bbl.shooter("y ~ .", data, xlevels={"a": [0, 1], "b": [2, 0, 1]}, **given)
+    firsts = [fit.terms.drop_duplicates("predictors").set_index("predictors") for fit in (one, two)]
+    assert {("a",), ("a", "b")} <= {*firsts[0].index}
+    assert np.allclose(firsts[0]["strength"], firsts[1].loc[firsts[0].index, "strength"], atol=1e-6)
+    weights = [f.loc[[("a",)]].iloc[0, -1] for f in firsts]
+    assert abs(weights[0] - weights[1]) > 0.5
+
+
 def test_an_unknown_level_leaves_its_terms_out(fit, titanic):
     new = titanic.head(1).astype(object).assign(Sex="never seen")
     known = fit.coef("zero-sum")

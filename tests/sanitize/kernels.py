@@ -15,6 +15,7 @@ from bbl.biclust.cells import Cells
 from bbl.biclust.methods import Genetic, Mcmc, Prototype
 from bbl.engines import MeanField, PersistentVI, PseudoLikelihood
 from bbl.model.chains import Chains
+from bbl.model.discriminative import minibatches
 from bbl.model.energy import energies
 from bbl.model.layout import Layout
 from bbl.model.moments import pair_counts
@@ -121,6 +122,18 @@ def sparse_terms(rows, terms, K, group):
     return [np.array([descent.minimise(), *descent.theta.ravel()]) for descent in (one, two)]
 
 
+def climbs(rows, dtype, K):
+    """Fit all groups by minibatches, with scores that are added to and without."""
+    data, layout = sample(rows, dtype, True)
+    rng = np.random.default_rng(8)
+    y, given = rng.integers(0, K, rows), rng.normal(size=(rows, K))
+    found = [
+        minibatches(data.codes, y, data.weights, own, K, 0.5, 1e-3, 2, np.random.default_rng(9), scores)
+        for own, scores in ((layout, None), (layout, given), (Layout(layout.n_levels, []), None))
+    ]
+    return [each.theta for each in found]
+
+
 def posterior(rows, sampler, sweeps=0, **options):
     """Draw from the posterior of a small model, and of a horseshoe."""
     data, layout = sample(rows, np.uint8, True, 3)
@@ -150,12 +163,13 @@ def jobs(rows: int = 120) -> list:
     """Return all jobs; they share no memory but the problems, which kernels only read."""
     built = {module.name for module in iter_modules(bbl._ext.__path__)}
     known = {"energy", "moments", "newton", "pseudo", "eigen", "gibbs", "families", "sparse", "persistent"}
-    known |= {"biclust", "biclust_genetic", "biclust_mcmc", "posterior"}
+    known |= {"biclust", "biclust_genetic", "biclust_mcmc", "posterior", "conditional"}
     assert built == known, f"no job for one of {built}"
     found = [partial(eigen, 512)]
     for dtype in (np.uint8, np.uint16, np.int32):
         found += [partial(counts, rows, dtype)] * 2 + [partial(scores, rows, dtype)] * 2
         found += [partial(fit, MeanField(), rows, dtype, 9), partial(networks, rows, dtype)]
+        found += [partial(climbs, rows, dtype, K) for K in (2, 7)]
         found += [partial(fit, PseudoLikelihood(lambda_=0.1, lambdah=0.1), rows, dtype, m) for m in (2, 2, 9)]
     for likelihood in ("sampled", "pseudo"):
         short = PersistentVI(likelihood=likelihood, n_iter=20, chains=32, draws=2)

@@ -1,0 +1,122 @@
+# Conditional likelihood: P(group | row) of many rows, fitted by minibatches of rows.
+"""Fields and couplings of all groups at once, by Nesterov's method on minibatches; see conditional.h."""
+from cpython.exc cimport PyErr_CheckSignals
+from libc.stdint cimport int32_t, uint8_t, uint16_t
+
+import numpy as np
+
+cdef extern from "conditional.h" nogil:
+    ctypedef struct conditional_model:
+        Py_ssize_t D, K, m, n_pairs
+        const Py_ssize_t *start
+        const Py_ssize_t *first
+        const Py_ssize_t *second
+        const double *means
+        double scale[2]
+        float *J
+        float *V
+        float *S
+        double *u
+        double *v
+        double *h
+        double *s
+        double *b
+        double *vb
+        double *r0
+        double *shift
+    double conditional_residual(const conditional_model *c, const Py_ssize_t *on, Py_ssize_t n_on, const double *given,
+                                Py_ssize_t y, double weight, float *pairs, double *residual_out)
+    void conditional_add(const conditional_model *c, const Py_ssize_t *on, Py_ssize_t n_on, const double *residual,
+                         float *pairs)
+    void conditional_step(const conditional_model *c, double rate, double momentum, double ridge, double *sums)
+
+ctypedef fused code_t:
+    uint8_t
+    uint16_t
+    int32_t
+
+
+cdef class Climber:
+    """Fields and couplings of K groups on their way to the maximum of the conditional likelihood.
+
+    Parameters
+    ----------
+    start : ndarray of intp, shape (m + 1,)
+        First column of each predictor among the D non-reference levels.
+    pairs : ndarray of intp, shape (2, P)
+        First and second predictor of each pair, ``i < j``.
+    means : ndarray, shape (D,)
+    K : int
+    scale : (float, float)
+        Factors of single levels and of products in the kernel.
+
+    Attributes
+    ----------
+    h : ndarray, shape (D, K)
+        Fields in the reference gauge.
+    J : ndarray of float32, shape (D, D, K), or (0, 0, K) without pairs
+        Couplings; of two columns the first is the smaller one. Single precision halves what a step reads and writes,
+        which is what it costs; rates end at zero, so that rounding does not add up.
+    b, shift : ndarray, shape (K,)
+        Offsets, and what centring adds to them: their sum is the score of the row of reference levels.
+    """
+
+    cdef conditional_model c
+    cdef readonly object J, h, b, shift
+    cdef object kept
+    cdef Py_ssize_t[::1] on
+    cdef float[::1] row
+    cdef double[::1] residual
+
+    def __cinit__(self, const Py_ssize_t[::1] start, const Py_ssize_t[:, ::1] pairs, const double[::1] means,
+                  Py_ssize_t K, scale):
+        cdef Py_ssize_t m = start.shape[0] - 1, D = means.shape[0], P = pairs.shape[1], side = D if P else 0
+        cdef float[:, :, ::1] J = np.zeros((side, side, K), np.float32), V = np.zeros((side, side, K), np.float32)
+        cdef float[:, :, ::1] S = np.zeros((side, side, K), np.float32)
+        cdef double[:, ::1] u = np.zeros((D, K)), v = np.zeros((D, K)), h = np.zeros((D, K)), s = np.zeros((D, K))
+        cdef double[::1] b = np.zeros(K), vb = np.zeros(K), r0 = np.zeros(K), shift = np.zeros(K)
+        self.kept = (start, pairs, means, V, S, u, v, s, vb, r0)
+        self.J, self.h = np.asarray(J), np.asarray(h)
+        self.b, self.shift = np.asarray(b), np.asarray(shift)
+        self.on, self.row, self.residual = np.zeros(m, np.intp), np.zeros(K, np.float32), np.zeros(K)
+        self.c.D, self.c.K, self.c.m, self.c.n_pairs = D, K, m, P
+        self.c.start, self.c.means = &start[0], &means[0]
+        self.c.scale[0], self.c.scale[1] = scale
+        if P:
+            self.c.first, self.c.second = &pairs[0, 0], &pairs[1, 0]
+            self.c.J, self.c.V, self.c.S = &J[0, 0, 0], &V[0, 0, 0], &S[0, 0, 0]
+        self.c.u, self.c.v, self.c.h, self.c.s = &u[0, 0], &v[0, 0], &h[0, 0], &s[0, 0]
+        self.c.b, self.c.vb, self.c.r0, self.c.shift = &b[0], &vb[0], &r0[0], &shift[0]
+
+    def epoch(self, const code_t[:, ::1] codes, const Py_ssize_t[::1] y, const double[::1] weights,
+              const double[:, ::1] given, const Py_ssize_t[::1] order, Py_ssize_t batch, double rate, double last,
+              double momentum, double ridge):
+        """Take all rows once in this `order`, `batch` of them a step, the rate falling linearly to `last`.
+
+        `codes` (n, m), groups `y` (n,), `weights` (n,) of mean 1, and scores `given` (n, K) or (0, K) for none. Returns
+        the mean log-loss of the rows as they came.
+        """
+        cdef Py_ssize_t n = order.shape[0], m = codes.shape[1], lo = 0, hi, k, i, r, n_on
+        cdef double loss = 0.0, total, now
+        cdef const double *own
+        while lo < n:
+            hi = min(n, lo + batch)
+            with nogil:
+                total = 0.0
+                for k in range(lo, hi):
+                    total += weights[order[k]]
+                for k in range(lo, hi):
+                    r, n_on = order[k], 0
+                    for i in range(m):
+                        if codes[r, i]:
+                            self.on[n_on] = self.c.start[i] + codes[r, i] - 1
+                            n_on += 1
+                    own = &given[r, 0] if given.shape[0] else NULL
+                    loss += total * conditional_residual(&self.c, &self.on[0], n_on, own, y[r], weights[r] / total,
+                                                         &self.row[0], &self.residual[0])
+                    conditional_add(&self.c, &self.on[0], n_on, &self.residual[0], &self.row[0])
+                now = rate + (last - rate) * lo / n
+                conditional_step(&self.c, now, momentum, ridge, &self.residual[0])
+            lo = hi
+            PyErr_CheckSignals()
+        return loss / n

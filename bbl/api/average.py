@@ -1,0 +1,165 @@
+"""The verb that averages classifiers, and the fits of `method="auto"`: `average`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bbl.api.call import Call
+from bbl.boltzmann.averaging import Averaged, fit_average, out_of_fold
+from bbl.boltzmann.problems import problems, warn_problems
+from bbl.boltzmann.tuning import NFOLD
+from bbl.checks import choice, generator
+from bbl.crossval import Scored, cross_validate, score_settings
+from bbl.errors import BBLTypeError, DataError, OptionError
+from bbl.parallel import n_workers, progress_bar
+from bbl.results.average import AverageResults
+from bbl.results.classifier import ClassifierResults
+from bbl.results.fit import BBLResults
+from bbl.results.network import NetworkResults
+from bbl.rows.folds import Folds, shuffled_folds
+from bbl.rows.sample import Sample
+from bbl.stats.averaging import convex_weights
+from bbl.stats.calibration import fit_calibration
+
+__all__ = ["AUTO", "average", "check_auto", "cross_auto", "fit_auto"]
+
+AUTO = "auto"
+MEMBERS = 3
+
+
+def check_auto(options: dict, calibrate: str, classes: bool) -> None:
+    """Raise where `method="auto"` is given what it has no use for."""
+    if options:
+        name = next(iter(options))
+        raise BBLTypeError(
+            f"method='auto' chooses its settings itself, so {name} is not its option; fit single methods with options "
+            "of your own and give them to average().",
+            argument=name,
+        )
+    if calibrate == "offset":
+        raise OptionError("method='auto' calibrates by temperature; leave calibrate out.", argument="calibrate")
+    if not classes:
+        raise OptionError(
+            "method='auto' averages classifiers, and the formula has no response; take method='pseudo'.",
+            argument="method",
+        )
+
+
+def _wrapped(text: str, call: Call, found: Averaged, shares: np.ndarray | None = None) -> AverageResults:
+    given = (text, call.design, call.sample, call.index)
+    members = tuple(BBLResults(*given, member.engine, member.estimate, member.tuning) for member in found.members)
+    return AverageResults(*given, members, found.weights, found.losses, priors=shares)
+
+
+def fit_auto(text: str, call: Call, shares: np.ndarray | None, verbose: int) -> AverageResults:
+    """Fit the average that a checked call asks for."""
+    with progress_bar(MEMBERS * NFOLD, "auto", verbose) as step:
+        found = fit_average(call.sample, call.design.labels, call.layout, progress=step, **call.common)
+    labels = call.design.labels
+    warn_problems([each for member in found.members for each in problems(member.estimate.fits, labels)], 4)
+    return _wrapped(text, call, found, shares)
+
+
+def cross_auto(
+    text: str, call: Call, folds: Folds, score: str, refit: bool, verbose: int
+) -> tuple[pd.DataFrame, Scored, AverageResults]:
+    """Cross-validate the average; return the table of its score, its pooled predictions and the model."""
+    labels = call.design.labels
+
+    def fit(train: Sample, own: np.random.Generator) -> list[Averaged]:
+        return [fit_average(train, labels, call.layout, log_z=call.log_z, workers=1, rng=own)]
+
+    with progress_bar(len(folds), "crossVal", verbose) as step:
+        rngs = [(own,) for own in call.rng.spawn(len(folds))]
+        scored = cross_validate(call.sample, folds, fit, rngs, workers=call.workers, progress=step)
+    table, _ = score_settings(scored, score)
+    found = fit_average(call.sample, labels, call.layout, **call.common) if refit else scored.fits[-1][0]
+    frame = pd.DataFrame(table, columns={"auc": ["AUC", "ci1", "ci2"]}.get(score, ["score"]))
+    frame.insert(0, "setting", np.nan)
+    return frame, scored, _wrapped(text, call, found)
+
+
+def average(
+    fits: Sequence[ClassifierResults],
+    weights: str = "cv",
+    *,
+    seed: int | np.random.Generator | None = 0,
+    n_jobs: int | None = None,
+) -> AverageResults:
+    """Average fitted classifiers: their probabilities, with equal weights or those that predict left-out rows best.
+
+    Parameters
+    ----------
+    fits : sequence of BBLResults or NetworkResults
+        Two or more, of the same response and predictors with the same levels in the same order (`xlevels` says it);
+        pairs, methods and networks may differ.
+    weights : {"cv", "equal"}, default "cv"
+        Convex weights that maximise the likelihood of the rows in 5 shuffled folds, for which every model is fitted
+        again with its settings; or the same for all.
+    seed : int, numpy.random.Generator or None, default 0
+        For the folds.
+    n_jobs : int, optional
+        Threads; results do not depend on it.
+
+    Returns
+    -------
+    AverageResults
+
+    Raises
+    ------
+    BBLTypeError, OptionError
+        If there are fewer than two, or not of the same groups and predictors.
+    DataError
+        If weights are to be found and models were saved without their training rows, or not fitted to the same ones.
+
+    Examples
+    --------
+    >>> import bbl
+    >>> titanic = bbl.datasets.load_titanic()
+    >>> fits = [bbl.bbl("Survived ~ .^2", titanic, weights="Freq", method=m) for m in ("pseudo", "conditional")]
+    >>> bbl.average(fits, "equal").tuning["weight"].tolist()
+    [0.5, 0.5]
+    """
+    members = tuple(fits)
+    choice("weights", weights, ("cv", "equal"))
+    for member in members:
+        if not isinstance(member, BBLResults | NetworkResults):
+            raise BBLTypeError(f"fits must be fitted classifiers; got {type(member).__name__}.", argument="fits")
+    if len(members) < 2:
+        raise OptionError("An average takes two fits or more.", argument="fits")
+    first = members[0]
+    if any(member.labels != first.labels for member in members):
+        raise OptionError(
+            "fits differ in their groups, predictors or levels; fit them to the same columns (xlevels= names levels).",
+            argument="fits",
+        )
+    call = f"average({', '.join(member.call.split('(')[0] for member in members)})"
+    given = (call, first.design, first.training, first.index)
+    if weights == "equal":
+        M = len(members)
+        return AverageResults(*given, members, np.full(M, 1.0 / M), np.full(M, np.nan))
+    rows = first._rows()
+    for member in members:
+        own = member._rows()
+        if not np.array_equal(own.codes, rows.codes) or not np.array_equal(own.weights, rows.weights):
+            raise DataError("fits were fitted to different rows; give weights='equal'.", argument="weights")
+    rng, workers = generator(seed), n_workers(n_jobs)
+    folds, log_p, v = shuffled_folds(rows, NFOLD, rng), [], np.ones(0)
+    for member in members:
+
+        def again(train: Sample, own: np.random.Generator, member: ClassifierResults = member) -> list[Any]:
+            return [member._refit(train, own)]
+
+        scored = cross_validate(rows, folds, again, [(own,) for own in rng.spawn(NFOLD)], workers=workers)
+        tempered = isinstance(member, BBLResults) and member.estimate.calibration is not None
+        kind = "temperature" if tempered else "none"
+        log_p.append(out_of_fold(scored, kind, fit_calibration(scored.scores[0], scored.y, scored.weights, kind)))
+        v = scored.weights
+    found = np.array(log_p)
+    told = np.isfinite(found).all(axis=0)
+    losses = -(found[:, told] @ v[told]) / v[told].sum()
+    return AverageResults(*given, members, convex_weights(found, v), losses)

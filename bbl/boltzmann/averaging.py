@@ -1,0 +1,135 @@
+"""The average of methods that `method="auto"` stands for: its members tuned on the same folds, and their weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from bbl.boltzmann.estimate import Estimate, estimate
+from bbl.boltzmann.tuning import NFOLD, Tuning, tune
+from bbl.crossval import Scored, calibrated
+from bbl.design.labels import Labels
+from bbl.engines import Conditional, Engine, MeanField, PseudoLikelihood
+from bbl.model.layout import Layout
+from bbl.rows.folds import Folds, shuffled_folds
+from bbl.rows.sample import Sample
+from bbl.stats.averaging import averaged_scores, convex_weights
+from bbl.stats.calibration import Calibration
+from bbl.stats.scores import log_probabilities
+
+__all__ = ["Averaged", "Member", "fit_average", "out_of_fold", "silent_rows"]
+
+MANY = 5000  # rows beyond which a fifth of them is held out once, and the conditional member refines pseudo-likelihood
+SCALE, RIDGE = 8.0, 1e-7  # of that refinement
+
+
+@dataclass(frozen=True)
+class Member:
+    """A method with its setting.
+
+    Attributes
+    ----------
+    engine : Engine
+    estimate : Estimate
+        Of all rows, with its calibration.
+    tuning : Tuning
+    """
+
+    engine: Engine
+    estimate: Estimate
+    tuning: Tuning
+
+
+@dataclass(frozen=True)
+class Averaged:
+    """An average of members on the scale of probabilities.
+
+    Attributes
+    ----------
+    members : tuple of Member
+    weights : ndarray, shape (M,)
+    losses : ndarray, shape (M,)
+        Out-of-fold log-loss of each member by itself.
+    """
+
+    members: tuple[Member, ...]
+    weights: np.ndarray
+    losses: np.ndarray
+
+    def class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
+        """Return the logarithms of the averaged probabilities (n, K)."""
+        silent = [silent_rows(member.engine, missing) for member in self.members]
+        scores = [
+            member.estimate.class_scores(codes, missing if rows is None else blank(missing, rows))
+            for member, rows in zip(self.members, silent, strict=True)
+        ]
+        return averaged_scores(scores, self.weights, silent)
+
+
+def silent_rows(engine: object, missing: np.ndarray | None) -> np.ndarray | None:
+    """Return the rows (n,) of which a method says nothing, because it cannot sum out what is missing there."""
+    return np.asarray(missing.any(axis=1)) if missing is not None and getattr(engine, "joint", False) else None
+
+
+def blank(missing: np.ndarray | None, rows: np.ndarray) -> np.ndarray:
+    """Return `missing` (n, m) where nothing is known of `rows`: any method gives these the shares of the groups."""
+    return np.repeat(rows[:, None], 0 if missing is None else missing.shape[1], axis=1)
+
+
+def out_of_fold(scored: Scored, calibrate: str, calibration: Calibration | None) -> np.ndarray:
+    """Return the log-probabilities (N,) of the groups of validated rows, each fold calibrated on the others.
+
+    Of a single fold it is calibrated on itself, by the `calibration` of its rows.
+    """
+    if calibration is not None and len(np.unique(scored.fold)) == 1:
+        scores = calibration(scored.scores[0])
+    else:
+        scores = calibrated(scored, scored.scores[0], calibrate)
+    return log_probabilities(scores)[np.arange(len(scored.y)), scored.y]
+
+
+def fit_average(
+    sample: Sample,
+    labels: Labels,
+    layout: Layout,
+    *,
+    log_z: str,
+    workers: int,
+    rng: np.random.Generator,
+    progress: Callable | None = None,
+) -> Averaged:
+    """Tune, fit and calibrate mean field, pseudo-likelihood and conditional likelihood, and weigh them.
+
+    All are compared on the same shuffled folds. Of over 5,000 rows one fifth is held out, once. Where values are
+    missing, conditional likelihood is left out.
+    """
+    folds = shuffled_folds(sample, NFOLD, rng)
+    if sample.n > MANY:
+        folds = Folds(folds.train[:1], folds.held[:1])
+    members: list[Member] = []
+
+    def add(engine: Engine, rule: str | None) -> Tuning:
+        told: dict[str, Any] = {"log_z": log_z, "workers": workers, "rng": rng}
+        more: dict[str, Any] = {"calibrate": "temperature", "progress": progress, "folds": folds}
+        found = tune(sample, labels, layout, engine, rule, **more, **told)
+        own = found.engine or engine
+        fitted = estimate(sample, layout, len(labels.groups), own, labels=labels, **told)
+        members.append(Member(own, replace(fitted, calibration=found.calibration), found))
+        return found
+
+    add(MeanField(), "cv")
+    lambda_ = add(PseudoLikelihood(prior_count=1.0), "cv").engine.lambda_  # type: ignore[union-attr]
+    if sample.missing is None and sample.n > MANY:
+        add(Conditional(RIDGE, SCALE, "pseudo", lambda_), None)
+    elif sample.missing is None:
+        add(Conditional(scale="cv"), "cv")
+    scored: list[Any] = [member.tuning.scored for member in members]
+    heat = [member.tuning.calibration for member in members]
+    log_p = np.array([out_of_fold(own, "temperature", c) for own, c in zip(scored, heat, strict=True)])
+    v = scored[0].weights
+    told = np.isfinite(log_p).all(axis=0)  # of the other rows, some fold had no training row of their group
+    losses = -(log_p[:, told] @ v[told]) / v[told].sum() if told.any() else np.full(len(log_p), np.nan)
+    return Averaged(tuple(members), convex_weights(log_p, v), losses)

@@ -1,0 +1,79 @@
+"""All groups fitted at once to P(group | row): out-of-fold scores of the generative start, and both put together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bbl.crossval import cross_validate, score_settings
+from bbl.engines import Engine, EngineFit, PseudoLikelihood
+from bbl.engines.base import Given, Note
+from bbl.model.layout import Layout
+from bbl.rows.folds import shuffled_folds
+from bbl.rows.sample import Sample
+
+__all__ = ["Joint", "joint_path"]
+
+NFOLD = 5
+
+
+class Joint(NamedTuple):
+    """One setting: parameters (K, layout.size), what class scores have beside energies (K,), and the groups' fits."""
+
+    theta: np.ndarray
+    constant: np.ndarray
+    fits: tuple[EngineFit, ...]
+
+
+def joint_path(
+    sample: Sample,
+    layout: Layout,
+    K: int,
+    engine: Engine,
+    values: Sequence[float] | None,
+    generative: Callable[..., list],
+    rng: np.random.Generator,
+) -> list[Joint]:
+    """Fit all groups at each of `values` of the engine's tuned option.
+
+    Parameters
+    ----------
+    generative : callable
+        ``generative(sample, engine, values, rng)`` fits groups one by one and returns an `Estimate` for each value.
+    """
+    given, theta, constant = None, np.zeros((K, layout.size)), np.zeros(K)
+    if getattr(engine, "start", None) is not None:
+        given, start = _start(sample, engine.lambda_, generative, rng)  # type: ignore[attr-defined]
+        theta = start.parameters.theta
+        constant = np.log(np.where(start.class_prior > 0.0, start.class_prior, 1.0)) - start.log_z
+    out = []
+    for found in engine.fit_groups(sample, layout, K, values, given, rng):
+        own, T = found.theta, found.temperature
+        notes = () if found.converged else (Note(0, -1, "the joint fit did not converge; raise ridge"),)
+        part = EngineFit(np.zeros(0), -found.loss, converged=np.full(layout.m, found.converged), notes=notes)
+        fits = tuple(replace(part, theta=T * theta[y] + own[y], notes=notes * (y == 0)) for y in range(K))
+        both = np.array([fit.theta for fit in fits])
+        out.append(Joint(both, T * constant + found.constant, fits))
+    return out
+
+
+def _start(sample: Sample, lambda_: float | str, generative: Callable, rng: np.random.Generator) -> tuple[Given, Any]:
+    """Return out-of-fold class scores of a pseudo-likelihood fit, and the fit to all rows."""
+    engine = (
+        PseudoLikelihood(prior_count=1.0) if isinstance(lambda_, str) else PseudoLikelihood(lambda_, prior_count=1.0)
+    )
+    assert engine.tuned is not None  # noqa: S101  # it is lambda_
+    values = engine.tuned.grid if isinstance(lambda_, str) else None
+    folds = shuffled_folds(sample, NFOLD, rng)
+
+    def fit(train: Sample, own: np.random.Generator) -> list:
+        return generative(train, engine, values, own)
+
+    scored = cross_validate(sample, folds, fit, [(own,) for own in rng.spawn(NFOLD)])
+    best = score_settings(scored, "logloss", "temperature")[1] if values is not None else 0
+    if values is not None:
+        engine = replace(engine, lambda_=float(values[best]))
+    return Given(scored.rows, scored.weights, scored.scores[best]), generative(sample, engine, None, rng)[0]

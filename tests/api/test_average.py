@@ -1,0 +1,180 @@
+"""Averages of classifiers: their weights, `method="auto"`, `average`, files, missing values, cross-validation."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.optimize import minimize
+
+import bbl
+from bbl import networks
+from bbl.boltzmann import averaging
+from bbl.errors import BBLTypeError, DataError, OptionError
+from bbl.stats.averaging import averaged_scores, convex_weights
+
+
+def make_frame(n=240, seed=0, K=2):
+    rng = np.random.default_rng(seed)
+    codes = rng.integers(0, 3, (n, 4))
+    y = np.where(rng.random(n) < 0.8, (codes[:, 0] * codes[:, 1] + codes[:, 2]) % K, rng.integers(0, K, n))
+    return pd.DataFrame(codes.astype(str), columns=list("abcd")).assign(y=y.astype(str))
+
+
+@pytest.fixture(scope="module")
+def data():
+    return make_frame()
+
+
+@pytest.fixture(scope="module")
+def auto(data):
+    return bbl.bbl("y ~ .^2", data, method="auto", verbose=0)
+
+
+@pytest.mark.parametrize("a", [1.0, 0.3])
+def test_weights_are_the_maximum(a):
+    rng = np.random.default_rng(0)
+    log_p, v = np.log(rng.random((3, 50))), rng.integers(1, 4, 50).astype(float)
+    log_p[:, 7] = -np.inf  # all say that it cannot be
+    log_p[1, 3] = -np.inf
+
+    def loss(x):
+        w = np.exp(x - np.logaddexp.reduce(x))
+        p = np.delete(w @ np.exp(log_p), 7)
+        return -(np.delete(v, 7) @ np.log(p)) - a * np.log(w).sum()
+
+    x = minimize(loss, np.zeros(3), tol=1e-12).x
+    np.testing.assert_allclose(convex_weights(log_p, v, a), np.exp(x - np.logaddexp.reduce(x)), atol=1e-5)
+    np.testing.assert_allclose(convex_weights(np.repeat(log_p, v.astype(int), axis=1), np.ones(int(v.sum())), a),
+                               convex_weights(log_p, v, a), atol=1e-9)  # fmt: skip
+    np.testing.assert_allclose(convex_weights(log_p[:, 7:8], v[7:8], a), 1 / 3)
+
+
+def test_the_average_is_of_probabilities_and_leaves_rows_to_members_that_can():
+    p = np.array([[[0.2, 0.8], [0.5, 0.5]], [[0.6, 0.4], [0.9, 0.1]]])
+    found = np.exp(averaged_scores(np.log(p) + 3.0, np.array([0.25, 0.75]), [np.array([False, True]), None]))
+    np.testing.assert_allclose(found, [[0.5, 0.5], [0.9, 0.1]], atol=1e-12)
+
+
+def test_auto_tunes_calibrates_and_weighs_its_members(auto, data):
+    table = auto.tuning
+    assert list(table.index) == ["mf", "pseudo", "conditional"]
+    assert (table["weight"] > 0).all() and table["weight"].sum() == pytest.approx(1.0)
+    assert "prior_count=1" in table.loc["pseudo", "setting"]
+    assert all(member.estimate.calibration is not None for member in auto.members)
+    p = [np.asarray(member.predict(data, type="prob").iloc[:, :2], dtype=float) for member in auto.members]
+    own = auto.predict(data, type="prob").iloc[:, :2].to_numpy(dtype=float)
+    np.testing.assert_allclose(own, np.tensordot(table["weight"], p, 1), atol=1e-12)
+    assert "conditional" in str(auto) and "Members" in str(auto.summary())
+    assert set(auto.coef()) == set(table.index)
+    pd.testing.assert_frame_equal(auto.tuning, bbl.bbl("y ~ .^2", data, method="auto", verbose=0, n_jobs=2).tuning)
+
+
+def test_the_average_is_at_least_nearly_as_good_as_each_member_on_new_rows(auto):
+    new = make_frame(2000, seed=5)
+    losses = [member.evaluate(new).scores.loc["log-loss", "estimate"] for member in auto.members]
+    assert auto.evaluate(new).scores.loc["log-loss", "estimate"] < min(losses) + 0.01
+
+
+def test_weights_of_rows_are_repetitions_of_members(data):
+    counted = data.value_counts().rename("n").reset_index()
+    fit = bbl.bbl("y ~ .^2", counted, "n", method="auto", verbose=0)
+    assert fit.nobs() == len(data) and fit.n_parameters == sum(m.n_parameters for m in fit.members)
+
+
+def test_a_file_has_it_all(auto, data, tmp_path):
+    for stored in (False, True):
+        auto.with_priors("equal").save(tmp_path / "fit.bbl", store_data=stored)
+        again = bbl.load(tmp_path / "fit.bbl")
+        assert isinstance(again, bbl.AverageResults)
+        pd.testing.assert_frame_equal(again.tuning, auto.tuning)
+        pd.testing.assert_frame_equal(
+            again.predict(data, type="prob"), auto.with_priors("equal").predict(data, type="prob")
+        )
+        assert again.nobs() == auto.nobs() and str(again.summary()) == str(auto.summary())
+    pd.testing.assert_frame_equal(again.fitted(), auto.with_priors("equal").fitted())
+
+
+def test_what_is_unknown_is_left_to_members_that_sum_it_out(data):
+    fit = bbl.bbl("y ~ .", data, method="auto", missing="marginal", verbose=0)
+    unknown = data.copy()
+    unknown.loc[0, "a"] = None
+    found = fit.predict(unknown, type="prob").iloc[:, :2].to_numpy(dtype=float)
+    w = fit.member_weights[:2] / fit.member_weights[:2].sum()
+    parts = [m.predict(unknown.head(1), type="prob").iloc[0, :2].to_numpy(dtype=float) for m in fit.members[:2]]
+    np.testing.assert_allclose(found[0], w @ parts, atol=1e-12)
+    np.testing.assert_allclose(found[1:], fit.predict(data, type="prob").iloc[1:, :2].to_numpy(dtype=float))
+    trained = bbl.bbl("y ~ .", unknown, method="auto", missing="marginal", verbose=0)
+    assert list(trained.tuning.index) == ["mf", "pseudo"]
+    dropped = bbl.bbl("y ~ .", unknown, method="auto", missing="drop", verbose=0)
+    assert dropped.nobs() == len(data) - 1 and dropped.predict(unknown)["yhat"].isna().tolist()[:2] == [True, False]
+
+
+def test_many_rows_are_held_out_once_and_refined(data, monkeypatch):
+    monkeypatch.setattr(averaging, "MANY", 100)
+    fit = bbl.bbl("y ~ .^2", data, method="auto", verbose=0)
+    assert fit.members[2].engine.start == "pseudo"
+    assert fit.members[2].engine.lambda_ == fit.members[1].engine.lambda_
+    assert np.isfinite(fit.losses).all()
+
+
+def test_rare_groups_and_few_rows_do_not_break_it():
+    small = pd.concat([make_frame(24, K=3), make_frame(1).assign(y="rare")], ignore_index=True)
+    fit = bbl.bbl("y ~ .^2", small, method="auto", verbose=0, novarOk=True)
+    p = fit.predict(small, type="prob").drop(columns="yhat").to_numpy(dtype=float)
+    assert np.isfinite(p).all() and np.allclose(p.sum(axis=1), 1.0) and np.isfinite(fit.losses).all()
+
+
+def test_it_is_cross_validated(data):
+    cv = bbl.crossVal("y ~ a * b + c", data, method="auto", nfold=2, shuffle=True, seed=1, score="logloss", verbose=0)
+    assert cv.maxscore < np.log(2) and isinstance(cv.model, bbl.AverageResults)
+    assert len(cv.pooled) == len(data) and cv.evaluate().accuracy > 0.6
+    last = bbl.crossVal("y ~ a * b", data, method="auto", nfold=2, shuffle=True, seed=1, refit=False, verbose=0)
+    assert last.predict(data).shape[1] == 3
+
+
+def test_what_it_cannot_do_is_said(auto, data):
+    with pytest.raises(OptionError, match="no likelihood of rows"):
+        auto.logLik()
+    with pytest.raises(BBLTypeError, match="lambda_ is not its option"):
+        bbl.bbl("y ~ .", data, method="auto", lambda_=0.1)
+    with pytest.raises(OptionError, match="by temperature"):
+        bbl.bbl("y ~ .", data, method="auto", calibrate="offset")
+    with pytest.raises(OptionError, match="no response"):
+        bbl.bbl("~ .", data, method="auto")
+
+
+def test_fits_of_ones_own_are_averaged(data):
+    fits = [
+        bbl.bbl("y ~ .", data, method="naive"),
+        bbl.bbl("y ~ .^2", data, method="conditional", ridge="cv", calibrate="temperature", verbose=0),
+        networks.bnc("tan_cl", "y ~ .", data, smooth=1),
+    ]
+    both = bbl.average(fits)
+    assert both.tuning["weight"].idxmin() == "naive" and np.isfinite(both.losses).all()
+    equal = bbl.average(fits[:1] * 2, "equal")
+    assert list(equal.tuning.index) == ["naive 1", "naive 2"]
+    np.testing.assert_allclose(
+        equal.predict(data, type="prob").iloc[:, 0].to_numpy(float),
+        fits[0].predict(data, type="prob").iloc[:, 0].to_numpy(float),
+    )
+    with pytest.raises(OptionError, match="two fits"):
+        bbl.average(fits[:1])
+    with pytest.raises(OptionError, match="differ"):
+        bbl.average([fits[0], bbl.bbl("y ~ a", data, method="naive")])
+    with pytest.raises(BBLTypeError, match="fitted classifiers"):
+        bbl.average([fits[0], 3])
+    with pytest.raises(DataError, match="different rows"):
+        bbl.average([fits[0], bbl.bbl("y ~ .", data.iloc[::-1], method="naive")])
+
+
+def test_it_is_an_estimator(data):
+    sklearn = pytest.importorskip("bbl.sklearn")
+    X, y = data[["a", "b"]], data["y"]
+    model = sklearn.BBLClassifier("auto", class_weight="balanced").fit(X, y)
+    assert isinstance(model.result_, bbl.AverageResults)
+    unseen = X.copy()
+    unseen.iloc[0, 0] = "never seen"
+    p = model.predict_proba(unseen)
+    np.testing.assert_allclose(p.sum(axis=1), 1.0)
+    np.testing.assert_allclose(p[1:], model.predict_proba(X)[1:])
+    with pytest.raises((TypeError, ValueError), match="lambda_"):
+        sklearn.BBLClassifier("auto", lambda_=0.1).fit(X, y)

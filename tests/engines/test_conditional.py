@@ -1,0 +1,272 @@
+"""Conditional likelihood: the kernel and both solvers against oracles, its limits, and what it refuses."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+import bbl
+from bbl._ext.conditional import Climber
+from bbl.engines import Conditional
+from bbl.engines import conditional as engine_module
+from bbl.errors import OptionError
+from bbl.model.discriminative import JointFit, bounded, make_basis, minibatches, solve, to_tables
+from bbl.model.energy import energies
+from bbl.model.layout import Layout
+from bbl.stats.calibration import fit_calibration
+from bbl.stats.scores import log_probabilities
+
+LEVELS = np.array([2, 3, 4, 2])
+PAIRS = [None, [(0, 1), (1, 3)], []]
+
+
+def make_rows(n=200, K=3, seed=0):
+    rng = np.random.default_rng(seed)
+    codes = np.column_stack([rng.integers(0, L, n) for L in LEVELS]).astype(np.uint8)
+    y = ((codes[:, 0] + codes[:, 1] * codes[:, 2]) % K + (rng.random(n) < 0.3)) % K
+    return codes, y.astype(np.intp), rng.integers(1, 4, n).astype(float)
+
+
+def make_frame(n=200, K=3, seed=0):
+    codes, y, w = make_rows(n, K, seed)
+    return pd.DataFrame(codes.astype(str), columns=list("abcd")).assign(y=y.astype(str), w=w.astype(int))
+
+
+def centred(codes, weights):
+    X = np.column_stack([codes[:, [i]] == np.arange(L) for i, L in enumerate(LEVELS)]).astype(float)
+    return X - np.average(X, axis=0, weights=weights)
+
+
+def hits_of(y, w, K=3):
+    out = np.zeros((len(y), K))
+    out[np.arange(len(y)), y] = w
+    return out
+
+
+def explicit_functions(codes, weights, pairs, tau):
+    """Return the columns whose inner products are the kernel: levels, then products of levels of pairs."""
+    X = centred(codes, weights)
+    own = np.split(np.arange(X.shape[1]), np.cumsum(LEVELS)[:-1])
+    products = [X[:, [a]] * X[:, [b]] for i, j in pairs for a in own[i] for b in own[j]]
+    share = weights / weights.sum()
+    one = X / np.sqrt(share @ (X**2).sum(axis=1))
+    if not products:
+        return one
+    two = np.column_stack(products)
+    two /= np.sqrt(share @ (two**2).sum(axis=1))
+    return np.column_stack([one, np.sqrt(tau) * two]) / np.sqrt(1 + tau)
+
+
+@pytest.mark.parametrize("pairs", PAIRS)
+def test_the_basis_is_the_kernel_of_centred_levels_and_products(pairs):
+    (codes, _, w), layout = make_rows(), Layout(LEVELS, pairs)
+    basis = make_basis(codes, w, layout, 0.5, 500)
+    Z, F = basis(codes), explicit_functions(codes, w, layout.pairs, 0.5)
+    np.testing.assert_allclose(Z @ Z.T, F @ F.T, atol=1e-9)
+    np.testing.assert_allclose((Z * (w / w.sum())[:, None]).T @ Z, np.diag(basis.spectrum), atol=1e-9)
+    assert len(basis.spectrum) <= F.shape[1]
+
+
+@pytest.mark.parametrize("pairs", PAIRS)
+def test_fields_and_couplings_are_the_scores(pairs):
+    (codes, y, w), layout = make_rows(), Layout(LEVELS, pairs)
+    basis = make_basis(codes, w, layout, 0.5, 500)
+    found = solve(basis(codes), basis.spectrum, hits_of(y, w), [1e-2, 1e-4])
+    theta, constant = to_tables(basis, found[-1].weights)
+    scores = basis(codes) @ found[-1].weights
+    np.testing.assert_allclose(energies(codes, layout, theta) + constant, scores, atol=1e-10 * np.abs(scores).max())
+
+
+def test_the_solution_is_the_minimum_over_explicit_functions():
+    (codes, y, w), layout = make_rows(60), Layout(LEVELS, [(0, 1)])
+    given, hits = np.random.default_rng(1).normal(size=(60, 3)), hits_of(y, w)
+    basis = make_basis(codes, w, layout, 2.0, 500)
+    for scores in (None, given):
+        (found,) = solve(basis(codes), basis.spectrum, hits, [0.01], scores)
+        F, total = explicit_functions(codes, w, layout.pairs, 2.0), w.sum()
+        A = np.linalg.lstsq(F, basis(codes) @ found.weights, rcond=None)[0]
+        slight = 1e-8 if scores is None else 1.0 / total
+
+        def loss(x, scores=scores, F=F, slight=slight, total=total):
+            A, b, heat = x[:-4].reshape(-1, 3), x[-4:-1], x[-1]
+            log_p = log_probabilities(F @ A + b + (0.0 if scores is None else np.exp(heat) * scores))
+            return -(hits * log_p).sum() / total + 0.005 * (A**2).sum() + 0.5 * slight * (x[-4:] ** 2).sum()
+
+        x = np.concatenate([A.ravel(), found.offset, [np.log(found.temperature)]])
+        slope = np.array([(loss(x + d) - loss(x - d)) / 2e-5 for d in 1e-5 * np.eye(len(x))])
+        np.testing.assert_allclose(slope, 0.0, atol=1e-7)
+        log_p = log_probabilities(basis(codes) @ found.weights + found.offset
+                                  + (0.0 if scores is None else found.temperature * scores))  # fmt: skip
+        assert found.loss == pytest.approx(-(hits * log_p).sum() / total, abs=1e-10)
+        assert found.converged
+
+
+def test_without_pairs_it_is_penalised_multinomial_logistic_regression():
+    codes, y, w = make_rows()
+    fit = bbl.bbl("y ~ a + b + c + d", make_frame(), "w", method="conditional", ridge=0.01, verbose=0)
+    X = explicit_functions(codes, w, [], 0.0)
+    other = LogisticRegression(C=1.0 / (0.01 * w.sum()), tol=1e-10, max_iter=5000).fit(X, y, w)
+    ours = fit.predict(make_frame(), type="prob").iloc[:, :3].to_numpy()
+    np.testing.assert_allclose(ours, other.predict_proba(X), atol=1e-5)
+
+
+@pytest.mark.parametrize("rows", [5000, 10])
+def test_an_infinite_ridge_is_the_calibration_of_the_start(monkeypatch, rows):
+    monkeypatch.setattr(engine_module, "ROWS", rows)
+    frame, caught = make_frame(), []
+    real = Conditional.fit_groups
+    monkeypatch.setattr(Conditional, "fit_groups", lambda *a: caught.append(a) or real(*a))
+    options = {"start": "pseudo", "lambda_": 0.1}
+    fit = bbl.bbl("y ~ .^2", frame, method="conditional", ridge=np.inf, verbose=0, **options)
+    given, sample = caught[0][5], caught[0][1]
+    heat = fit_calibration(given.scores, sample.response[given.rows], given.weights, "temperature")
+    start = bbl.bbl("y ~ .^2", frame, lambda_=0.1, prior_count=1.0, log_z="auto", verbose=0)
+    truth = np.exp(log_probabilities(heat(start.class_scores(sample.codes))))
+    np.testing.assert_allclose(fit.predict(frame, type="prob").iloc[:, :3].to_numpy(), truth, atol=1e-6)
+
+
+@pytest.mark.parametrize("pairs", PAIRS)
+def test_minibatches_meet_the_exact_solution(pairs):
+    (codes, y, w), layout = make_rows(300), Layout(LEVELS, pairs)
+    w = w / w.mean()
+    basis = make_basis(codes, w, layout, 0.5, 500)
+    for given in (None, np.random.default_rng(2).normal(size=(300, 3))):
+        if given is None:
+            (found,) = solve(basis(codes), basis.spectrum, hits_of(y, w), [1e-2])
+            theta, constant = to_tables(basis, found.weights)
+            truth = log_probabilities(energies(codes, layout, theta) + constant + found.offset)
+        means = np.concatenate([m[1:] for m in np.split(basis.means, np.cumsum(LEVELS)[:-1])])
+        climber = Climber(layout.start.astype(np.intp), np.ascontiguousarray(layout.pairs.T.astype(np.intp)), means, 3,
+                          basis.scale)  # fmt: skip
+        none = np.empty((0, 3)) if given is None else given
+        for _ in range(500):
+            climber.epoch(codes, y, w, none, np.arange(300), 300, 1.0, 1.0, 0.9, 1e-2)
+        if given is None:
+            np.testing.assert_allclose(climber.h.T, theta[:, : layout.D], atol=2e-4)
+            plain = theta
+        own = np.zeros_like(plain)
+        own[:, : layout.D] = climber.h.T
+        for (i, j), at in zip(layout.pairs, layout.pair_start[:-1], strict=True):
+            block = climber.J[layout.start[i] : layout.start[i + 1], layout.start[j] : layout.start[j + 1]]
+            own[:, at : at + block[..., 0].size] = block.reshape(-1, 3).T
+        scores = energies(codes, layout, own) + climber.b + climber.shift
+        if given is None:
+            np.testing.assert_allclose(log_probabilities(scores), truth, atol=2e-4)
+        else:  # the minimum with scores that are added: the gradient in explicit functions is zero
+            F = explicit_functions(codes, w, layout.pairs, 0.5)
+            A = np.linalg.lstsq(F, scores - climber.b, rcond=None)[0]
+            residual = np.exp(log_probabilities(scores + given)) * w[:, None] - hits_of(y, w)
+            np.testing.assert_allclose(F.T @ residual / w.sum() + 0.01 * A, 0.0, atol=1e-4)
+
+
+def test_shuffled_minibatches_come_close():
+    (codes, y, w), layout = make_rows(3000), Layout(LEVELS)
+    basis = make_basis(codes, w, layout, 0.5, 500)
+    (found,) = solve(basis(codes), basis.spectrum, hits_of(y, w), [1e-3])
+    truth = np.exp(log_probabilities(basis(codes) @ found.weights + found.offset))
+    error = []
+    for epochs in (20, 400):
+        near = minibatches(codes, y, w, layout, 3, 0.5, 1e-3, epochs, np.random.default_rng(0))
+        assert isinstance(near, JointFit) and near.converged
+        p = np.exp(log_probabilities(energies(codes, layout, near.theta) + near.constant))
+        error.append(np.abs(p - truth).max())
+    assert error[1] < 0.01 < error[0] < 0.15
+
+
+def test_many_rows_go_by_minibatches(monkeypatch):
+    monkeypatch.setattr(engine_module, "ROWS", 50)
+    for options in ({}, {"start": "pseudo", "lambda_": 0.1}):
+        fit = bbl.bbl("y ~ .^2", make_frame(600), method="conditional", epochs=20, verbose=0, **options)
+        assert fit.evaluate(make_frame(600, seed=1)).scores.iloc[2, 0] < 0.95 < np.log(3)
+
+
+def test_weights_are_repeated_rows():
+    frame = make_frame()
+    repeated = frame.loc[frame.index.repeat(frame["w"])]
+    one, other = (
+        bbl.bbl("y ~ a * b + c + d", data, w, method="conditional", verbose=0).params.theta
+        for data, w in ((frame, "w"), (repeated.sample(frac=1.0, random_state=0), None))
+    )
+    np.testing.assert_array_equal(one, other)
+
+
+def test_scores_of_the_start_are_out_of_fold(monkeypatch):
+    """Of pure noise, a start that is hardly penalised scores its own rows well, and others no better than chance."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.integers(0, 3, (150, 8)).astype(str), columns=list("abcdefgh"))
+    frame["y"] = rng.integers(0, 2, 150).astype(str)
+    caught, real = [], Conditional.fit_groups
+    monkeypatch.setattr(Conditional, "fit_groups", lambda *a: caught.append(a) or real(*a))
+    fit = bbl.bbl("y ~ .^2", frame, method="conditional", ridge=10.0, start="pseudo", lambda_=1e-3, verbose=0)
+    given, sample = caught[0][5], caught[0][1]
+    assert sorted(given.rows) == list(range(150))
+    own = log_probabilities(given.scores)[np.arange(150), sample.response[given.rows]]
+    assert -own.mean() > 1.2  # in sample it is below 0.1
+    fresh = pd.DataFrame(rng.integers(0, 3, (500, 8)).astype(str), columns=list("abcdefgh"))
+    assert np.abs(fit.predict(fresh, type="prob").iloc[:, 0] - 0.5).mean() < 0.2
+
+
+def test_bounded_scores_keep_absent_groups_finite():
+    np.testing.assert_array_equal(bounded(np.array([[1.0, -np.inf, 0.0]])), [[1.0, -49.0, 0.0]])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"scale": "cv"}, {"start": "pseudo", "lambda_": 0.1}, {"start": "pseudo", "lambda_": 0.1, "ridge": np.inf}],
+)
+def test_fits_are_tuned_saved_and_printed(tmp_path, options):
+    frame = make_frame(120)
+    fit = bbl.bbl("y ~ a * b + c", frame, method="conditional", calibrate="temperature",
+                  verbose=0, **({"ridge": "cv"} | options))  # fmt: skip
+    assert "conditional" in str(fit.summary()) and "ln Z" not in str(fit.summary())
+    assert fit.engine.scale != "cv" and np.isfinite(fit.tuning.loss).all()
+    fit.save(tmp_path / "fit.bbl")
+    again = bbl.load(tmp_path / "fit.bbl")
+    assert again.engine == fit.engine and str(again.summary()) == str(fit.summary())
+    pd.testing.assert_frame_equal(again.predict(frame, type="prob"), fit.predict(frame, type="prob"))
+    assert len(fit.interactions()) == 3 and fit.plot()
+
+
+def test_it_is_cross_validated():
+    cv = bbl.crossVal("y ~ .^2", make_frame(), method="conditional", ridge=[1e-3, 1.0],
+                      score="logloss", shuffle=True, seed=0, verbose=0)  # fmt: skip
+    assert cv.regstar == 1e-3 and cv.maxscore < np.log(3)
+
+
+def test_what_needs_a_model_of_the_predictors_says_so():
+    frame = make_frame(80)
+    fit = bbl.bbl("y ~ .", frame.drop(columns="w"), method="conditional", missing="marginal", verbose=0)
+    unknown = frame.drop(columns="w").astype(object)
+    unknown.loc[0, "a"] = None
+    for call in (
+        fit.logLik, lambda: fit.log_z, lambda: fit.aic, lambda: bbl.mcSample(fit), fit.sample, fit.score_samples,
+        fit.pnll, lambda: fit.reconstruct(unknown), lambda: fit.bootstrap(2),
+    ):  # fmt: skip
+        with pytest.raises(OptionError, match=r"P\(x\|y\).*method='pseudo'"):
+            call()
+    with pytest.raises(OptionError, match="summed out"):
+        fit.predict(unknown)
+    with pytest.raises(OptionError, match="missing='level'"):
+        bbl.bbl("y ~ .", unknown, method="conditional", missing="marginal", verbose=0)
+    with pytest.raises(OptionError, match="no standard errors"):
+        fit.inference()
+    with pytest.raises(OptionError, match="response"):
+        bbl.bbl("~ .", frame, method="conditional", verbose=0)
+    with pytest.raises(OptionError, match="crossVal a number"):
+        bbl.crossVal("y ~ .", frame, method="conditional", scale="cv", shuffle=True, verbose=0)
+
+
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [({"ridge": 0.0}, "ridge"), ({"scale": -1}, "scale"), ({"scale": "x"}, "scale"), ({"start": "mf"}, "start"),
+     ({"epochs": 0}, "epochs"), ({"lambda_": "x"}, "lambda_")],
+)  # fmt: skip
+def test_bad_options_are_named(options, name):
+    with pytest.raises(OptionError, match=name):
+        Conditional(**options)
+
+
+def test_a_group_that_is_absent_is_never_predicted():
+    frame = make_frame(60).assign(y=lambda f: pd.Categorical(f["y"], ["0", "1", "2", "3"]))
+    fit = bbl.bbl("y ~ a + b", frame, method="conditional", verbose=0)
+    assert list(fit.labels.groups) == ["0", "1", "2"] or fit.predict(frame, type="prob")["3"].eq(0.0).all()

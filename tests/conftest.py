@@ -1,5 +1,6 @@
 """Fixtures for all tests."""
 
+import gc
 import os
 import signal
 from pathlib import Path
@@ -10,6 +11,11 @@ collect_ignore = ["fuzz", "sanitize"]  # programs of their own; test_fuzz runs t
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell leaves it to what it starts in the background
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_finish():
+    """Leave what was imported and collected to the end: a full collection then takes a hundredth of the time."""
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -95,7 +95,8 @@ def average(
     Parameters
     ----------
     fits : sequence of BBLResults or NetworkResults
-        Two or more, of the same response and predictors with the same levels; pairs, methods and networks may differ.
+        Two or more, of the same response and predictors with the same levels in the same order (`xlevels` says it);
+        pairs, methods and networks may differ.
     weights : {"cv", "equal"}, default "cv"
         Convex weights that maximise the likelihood of the rows in 5 shuffled folds, for which every model is fitted
         again with its settings; or the same for all.
@@ -118,16 +119,10 @@ def average(
     Examples
     --------
     >>> import bbl
-    >>> from bbl import networks
     >>> titanic = bbl.datasets.load_titanic()
-    >>> fits = [
-    ...     bbl.bbl("Survived ~ .^2", titanic, weights="Freq"),
-    ...     networks.bnc("tan_cl", "Survived ~ .", titanic, smooth=1, weights="Freq"),
-    ... ]
-    >>> both = bbl.average(fits, "equal")
-    >>> both.predict(titanic.head(1), type="prob").round(3)
-          No    Yes yhat
-    0  0.498  0.502  Yes
+    >>> fits = [bbl.bbl("Survived ~ .^2", titanic, weights="Freq", method=m) for m in ("pseudo", "conditional")]
+    >>> bbl.average(fits, "equal").tuning["weight"].tolist()
+    [0.5, 0.5]
     """
     members = tuple(fits)
     choice("weights", weights, ("cv", "equal"))

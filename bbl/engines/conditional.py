@@ -12,7 +12,7 @@ from bbl.checks import integer, real
 from bbl.engines.base import Engine, Given, JointFit, Tuned
 from bbl.errors import OptionError
 from bbl.memory import check_memory
-from bbl.model.discriminative import bounded, make_basis, minibatches, solve, to_tables
+from bbl.model.discriminative import CLOSE, bounded, make_basis, minibatches, solve, to_tables
 from bbl.model.layout import Layout
 from bbl.parallel import serial_blas
 from bbl.rows.sample import Sample
@@ -23,7 +23,7 @@ __all__ = ["Conditional"]
 SCALES = (0.1, 0.5, 8.0)  # what scale="cv" tries
 ROWS = 5000  # up to so many rows are solved exactly, more by minibatches
 RANK = 600  # functions that make up the kernel
-CLOSE, COMPARED = 1e-8, 1e-5  # gradient at which a fit ends, and one that is compared with others
+COMPARED = 1e-5  # gradient at which a fit ends that is compared with others
 
 
 @dataclass(frozen=True)
@@ -156,10 +156,11 @@ class Conditional(Engine):
         basis = make_basis(codes, hits.sum(axis=1), layout, float(self.scale), RANK)
         order = sorted(range(len(grid)), key=lambda at: grid[at], reverse=True)
         solved = solve(basis(codes), basis.spectrum, hits, [grid[at] for at in order], scores, tolerance)
+        theta, constant = to_tables(basis, np.hstack([found.weights for found in solved]))
+        theta, constant = theta.reshape(len(grid), K, -1), constant.reshape(len(grid), K)
         out: list[JointFit] = [None] * len(grid)  # type: ignore[list-item]
-        for at, found in zip(order, solved, strict=True):
-            theta, constant = to_tables(basis, found.weights)
-            out[at] = JointFit(theta, constant + found.offset, found.temperature, found.loss, found.converged)
+        for at, found, own, c in zip(order, solved, theta, constant, strict=True):
+            out[at] = JointFit(own, c + found.offset, found.temperature, found.loss, found.converged)
         return out
 
     def _by_batches(

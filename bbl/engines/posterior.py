@@ -17,7 +17,7 @@ from bbl.errors import DataError, DataWarning, OptionError
 from bbl.memory import check_memory
 from bbl.model.conjugate import conjugate_draws
 from bbl.model.gauge import to_reference, to_simplex
-from bbl.model.hidden import hidden_draws, visible_columns, widened
+from bbl.model.hidden import hidden_draws, summed_exactly, visible_columns, widened
 from bbl.model.layout import Layout
 from bbl.model.posterior import Problem, adjustment, draw_chains, mode
 from bbl.parallel import run_tasks
@@ -33,6 +33,7 @@ FEW = 50  # parameters up to which "auto" takes the exchange algorithm
 DRAWN = 1e6  # observations up to which rows can be drawn by sweeps
 RHAT, ESS = 1.01, 100.0  # the latter of a chain; beyond, there is a warning
 CHANCE = 6.0  # R-hat less one of chains that have mixed is hardly over this times chains / effective sample size
+MANY = " States of so many coupled units are not summed over but annealed; predictions are slow, and have errors."
 SHARP = 0.1  # share of a group's observations that c should not be under
 
 
@@ -59,9 +60,9 @@ class Posterior(Engine):
     warmup, draws : int, default 1000
         Transitions of a chain that are thrown away, and those that are kept.
     hidden : int, default 0
-        Hidden units, -1 or 1, each coupled to all predictors and to no other unit; for the conjugate prior alone. They
-        freeze, see the warning. A formula without interactions makes a restricted machine. ``coef()`` is of the
-        predictors, every unit being -1; predictions sum the units out.
+        Hidden units, -1 or 1, each coupled to all predictors; for the conjugate prior alone. They freeze, see the
+        warning. A formula without interactions makes a restricted machine. ``coef()`` is of the predictors, every unit
+        being -1; predictions sum the units out.
     c : float, optional
         Of the conjugate prior ``Z^n exp(-c |phi|^2)``; half of a group's observations by default.
     tau : float, default 1.0
@@ -73,6 +74,9 @@ class Posterior(Engine):
         two conditional distributions, so that without the adjustment intervals of couplings are too narrow.
     sweeps : int, default 5
         Gibbs sweeps for each row of the exchange algorithm, where there are too many states for exact rows.
+    hidden_pairs : bool, default False
+        Whether hidden units are coupled to each other too; with all pairs of predictors, the full machine. Predictions
+        then sum over all states of the units, exactly up to 16 units at least; beyond, there is a warning.
 
     Raises
     ------
@@ -118,6 +122,7 @@ class Posterior(Engine):
     seed: int | None = None
     adjust: bool = True
     sweeps: int = 5
+    hidden_pairs: bool = False
     name = "bayes"
     log_z = "ais"
     samples = True
@@ -131,6 +136,11 @@ class Posterior(Engine):
         if self.seed is not None:
             object.__setattr__(self, "seed", integer("seed", self.seed, 0))
         flag("adjust", self.adjust)
+        if flag("hidden_pairs", self.hidden_pairs) and self.hidden < 2:
+            raise OptionError(
+                f"hidden_pairs=True couples hidden units, and hidden={self.hidden}. Give hidden=2 or more.",
+                argument="hidden_pairs",
+            )
         if not (self.prior == "horseshoe" and self.tau == np.inf):
             object.__setattr__(self, "tau", real("tau", self.tau, 0.0, open_low=True))
         if self.c is not None:
@@ -167,15 +177,16 @@ class Posterior(Engine):
 
     def widened(self, layout: Layout) -> Layout:
         """Return the layout with the hidden units behind the predictors."""
-        return widened(layout, self.hidden) if self.hidden else layout
+        return widened(layout, self.hidden, self.hidden_pairs) if self.hidden else layout
 
     def describe(self, layout: Layout) -> str:
         """Return in words what is drawn from, and how."""
         sampler, states = self.resolve(layout), n_states(layout)
         prior = f"{self.prior} prior" + (f" of tau {self.tau:g}" if self.prior != "conjugate" else "")
         chosen = f", chosen because there are {states:.3g} states" if self.sampler == "auto" and states > STATES else ""
+        units = f"{self.hidden} hidden units" + (", coupled to each other" if self.hidden_pairs else "")
         how = {
-            "conjugate": f"Gibbs draws with {self.hidden} hidden units" if self.hidden else "draws of the closed form",
+            "conjugate": f"Gibbs draws with {units}" if self.hidden else "draws of the closed form",
             "exact": "no-U-turn sampler with the exact ln Z",
             "exchange": f"exchange algorithm with {'exact rows' if states <= STATES else 'rows by Gibbs sweeps'}",
             "pseudo": "no-U-turn sampler on the pseudo-likelihood, "
@@ -217,7 +228,8 @@ class Posterior(Engine):
             warnings.warn(
                 "Hidden units of the conjugate model freeze: with the coefficients integrated out, their signs have a "
                 "probability proportional to exp(|S|^2 / 4c), so large where units agree over many rows that none "
-                "changes any more. Draws tell of the start, not of the data: they are for comparison with the thesis.",
+                "changes any more. Draws tell of the start, not of the data: they are for comparison with the thesis."
+                + ("" if not self.hidden_pairs or summed_exactly(self.hidden) else MANY),
                 DataWarning,
                 stacklevel=5,
             )
@@ -262,7 +274,7 @@ class Posterior(Engine):
         """Return draws in the reference gauge of what is visible; the state has those of all, for predictions."""
         told = None if progress is None else lambda share: progress(share / self.chains)
         shared = (sample, layout, self.hidden, c, (self.warmup, self.draws))
-        tasks = [(*shared, own, told) for own in rng.spawn(self.chains)]
+        tasks = [(*shared, own, told, self.hidden_pairs) for own in rng.spawn(self.chains)]
         chains = run_tasks(hidden_draws, tasks, min(workers, self.chains), shared=True)
         wide = self.widened(layout)
         drawn = to_reference(wide, np.array([chain.coefficients for chain in chains]))

@@ -25,7 +25,9 @@ __all__ = ["Basis", "JointFit", "Solution", "bounded", "make_basis", "minibatche
 EXACT = 1e-10  # share of the kernel's trace that may be left out
 SLIGHT = 1e-8  # penalty of offsets, so that those of groups without rows end somewhere
 LOWEST = 50.0  # how far below the highest score of a row others count
-ROUNDS = 500  # of L-BFGS
+CLOSE = 1e-8  # gradient at which a fit has converged
+ROUNDS, ROUGH_ROUNDS = 500, 200  # of L-BFGS, of a fit and of one that is compared with others
+ROUGH = 1e-9  # relative decrease of the objective at which the latter ends
 BATCH, MOMENTUM, PROBE = 500, 0.9, 500
 RATE = 3.0  # step in units of the kernel's largest eigenvalue
 HARMLESS = 1e-5  # gradient that moves probabilities in the fifth decimal at most
@@ -212,7 +214,7 @@ def solve(
     hits: np.ndarray,
     ridges: Sequence[float],
     scores: np.ndarray | None = None,
-    tolerance: float = 1e-8,
+    tolerance: float = CLOSE,
 ) -> list[Solution]:
     """Minimise ``-mean log softmax_y(T s_y(x) + b_y + f_y(x)) + ridge/2 |f|^2`` over f, b and T, ridge after ridge.
 
@@ -269,13 +271,8 @@ def solve(
                 gradient[: r * K] = (functions.T @ residual + rate * A).ravel()
             return value, gradient * step
 
-        options = {
-            "maxiter": ROUNDS,
-            "maxfun": 2 * ROUNDS,
-            "gtol": tolerance,
-            "ftol": 1e-3 * tolerance**1.5,
-            "maxcor": 10,
-        }
+        rough = tolerance > CLOSE
+        options = {"maxiter": ROUGH_ROUNDS if rough else ROUNDS, "gtol": tolerance, "ftol": ROUGH if rough else 1e-14}
         result = minimize(loss, x / step, jac=True, method="L-BFGS-B", options=options)
         x = result.x * step
         A, b = x[: r * K].reshape(r, K).copy(), x[r * K : -1].copy()
@@ -321,7 +318,8 @@ def to_tables(basis: Basis, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray
         fields(i, sums - (sums @ basis.means[part])[:, None])
     for (i, j), at in zip(layout.pairs, layout.pair_start, strict=False):
         P, Q = basis.points[:, own[i]], basis.points[:, own[j]]
-        M = np.einsum("kr,ra,rb->kab", alpha, P, Q, optimize=True) * basis.scale[1]
+        both = (P[:, :, None] * Q[:, None, :]).reshape(len(P), -1)
+        M = (alpha @ both).reshape(K, P.shape[1], Q.shape[1]) * basis.scale[1]
         M = M - (M @ basis.means[own[j]])[:, :, None]
         M = M - np.einsum("a,kab->kb", basis.means[own[i]], M)[:, None, :]
         corner = M[:, 0, 0]

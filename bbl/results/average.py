@@ -194,5 +194,5 @@ def _setting(member: ClassifierResults) -> str:
         return ""
     engine = member.engine
     names = [] if engine.tuned is None else [engine.tuned.option]
-    names += [n for n in ("scale", "start", "prior_count") if getattr(engine, n, None)]
+    names += [n for n in ("scale", "start", "prior_count") if n not in names and getattr(engine, n, None)]
     return ", ".join(f"{n}={v:.4g}" if isinstance(v := getattr(engine, n), float) else f"{n}={v}" for n in names)

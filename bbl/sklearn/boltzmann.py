@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from joblib import effective_n_jobs
 
+from bbl.api.average import AUTO
 from bbl.api.fit import bbl
 from bbl.checks import integer
 from bbl.design.columns import missing_rows
@@ -32,8 +33,10 @@ class BBLClassifier(TableClassifier):
 
     Parameters
     ----------
-    method : {"pseudo", "mf", "naive", "bayes"} or Engine, default "pseudo"
-        Pseudo-likelihood, mean field, naive Bayes, posterior draws, or one of them with its options set.
+    method : {"pseudo", "mf", "naive", "bayes", "conditional", "auto"} or Engine, default "pseudo"
+        Pseudo-likelihood, mean field, naive Bayes, posterior draws, conditional likelihood, or one of them with its
+        options set. Or "auto", the average of several that is tuned and weighed by cross-validation inside `fit`: the
+        most accurate.
     pairs : {"all", "none"}, str or list of pairs, default "all"
         Which predictors interact: the right-hand side of a formula, as ``".^2 - a:b"`` or ``"a*b + c"``, or a list
         of pairs (or terms of more) of column names or positions; a list, and "none", keep all columns as predictors.
@@ -80,7 +83,7 @@ class BBLClassifier(TableClassifier):
         Number of columns of `X`.
     feature_names_in_ : ndarray of str, shape (m,)
         Their names, if all of them are strings.
-    result_ : BBLResults
+    result_ : BBLResults or AverageResults
         The fitted model: coefficients, summary, standard errors, plots. Its response has the name of the Series `y`,
         or is ``y``.
 
@@ -184,7 +187,8 @@ class BBLClassifier(TableClassifier):
             If a column of an array looks continuous: its numbers are levels all the same. In a DataFrame, where
             columns can be declared to be categories, it is an error.
         """
-        given = self._given(X, y, sample_weight, whole=engine_class(self.method).weights == "counts")
+        whole = self.method == AUTO or engine_class(self.method).weights == "counts"
+        given = self._given(X, y, sample_weight, whole=whole)
         formula = _formula(given.response, self.pairs, self.order, given.features)
         with table_errors():
             result = bbl(
@@ -205,7 +209,7 @@ class BBLClassifier(TableClassifier):
 
     def _options(self) -> dict[str, Any]:
         options = {name: getattr(self, name) for name in OPTIONS if getattr(self, name) is not None}
-        if isinstance(self.method, str):
+        if isinstance(self.method, str) and self.method != AUTO:
             options = {**engine_class(self.method).classifier, **options}
         if not isinstance(self.options, dict | None):
             raise BBLTypeError(

@@ -77,6 +77,12 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
     --------
     bbl.log_scores : The same scores of a model that is fitted by formula.
 
+    Notes
+    -----
+    With folds, `fit_transform` does not return what `transform` does, as with scikit-learn's own `TargetEncoder`. Two
+    of scikit-learn's checks ask for it, ``check_transformer_general`` and ``check_transformer_data_not_an_array``: name
+    them in ``expected_failed_checks`` of `check_estimator`. All others pass, and with ``cv=None`` these two as well.
+
     References
     ----------
     Li (2014). Biclustering methods and a Bayesian approach to fitting Boltzmann machines. Iowa State, section 3.3.

@@ -60,7 +60,7 @@ def convex_weights(log_p: np.ndarray, weights: np.ndarray, a: float = 1.0) -> np
     Examples
     --------
     >>> convex_weights(np.log([[0.9, 0.9, 0.8], [0.9, 0.1, 0.2]]), np.ones(3)).round(2)
-    array([0.67, 0.33])
+    array([0.72, 0.28])
     """
     told = np.isfinite(log_p).any(axis=0)
     log_p, weights = log_p[:, told], weights[told]

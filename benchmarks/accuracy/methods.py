@@ -128,7 +128,7 @@ def run_bbl(name: str, engine: Engine, every: bool, kept: dict, data: Data, spli
         # a row whose class was not in the rows fitted to tells nothing about settings
         known = np.isfinite(out_of_fold[0][np.arange(len(rows)), sample.y[rows]])
         at = rows[known]
-        scored = Scored(out_of_fold[:, known], sample.y[at], sample.weights[at], fold[known], [], [])
+        scored = Scored(out_of_fold[:, known], sample.y[at], sample.weights[at], fold[known], [], [], "class_scores")
         for calibrate in CALIBRATE:
             if calibrate == "temperature" and kind != auto:
                 continue

@@ -164,3 +164,17 @@ def test_fits_of_ones_own_are_averaged(data):
         bbl.average([fits[0], 3])
     with pytest.raises(DataError, match="different rows"):
         bbl.average([fits[0], bbl.bbl("y ~ .", data.iloc[::-1], method="naive")])
+
+
+def test_it_is_an_estimator(data):
+    sklearn = pytest.importorskip("bbl.sklearn")
+    X, y = data[["a", "b"]], data["y"]
+    model = sklearn.BBLClassifier("auto", class_weight="balanced").fit(X, y)
+    assert isinstance(model.result_, bbl.AverageResults)
+    unseen = X.copy()
+    unseen.iloc[0, 0] = "never seen"
+    p = model.predict_proba(unseen)
+    np.testing.assert_allclose(p.sum(axis=1), 1.0)
+    np.testing.assert_allclose(p[1:], model.predict_proba(X)[1:])
+    with pytest.raises((TypeError, ValueError), match="lambda_"):
+        sklearn.BBLClassifier("auto", lambda_=0.1).fit(X, y)

@@ -312,7 +312,7 @@ def by_name(terms):
 def test_agrees_with_sets():
     random.seed(7)
     orders = {1: 0, 2: 0, 3: 0, 4: 0}
-    for _ in range(2_500):
+    for _ in range(1_000):
         side = random_side(3)
         expected = model_of(side)
         if not expected:
@@ -332,7 +332,7 @@ def test_agrees_with_sets():
                 assert any(set(named) <= term for term in expected if len(term) > order), side
             else:
                 assert by_name(parse(f"y ~ {side}", COLUMNS, order=order)) == expected
-    assert min(orders.values()) > 50, orders
+    assert min(orders.values()) > 20, orders
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """method="bayes": options, samplers it chooses, what it refuses, seeds and threads, hidden units."""
 
+import itertools
 import os
 import signal
 import threading
@@ -67,6 +68,7 @@ def wide_table(m, n=60, seed=0):
         ({"c": 2.0}, "c"),
         ({"hidden": 2}, "hidden"),
         ({"hidden": -1, "prior": "conjugate"}, "hidden"),
+        ({"hidden": 1, "prior": "conjugate", "hidden_pairs": True}, "hidden_pairs"),
         ({"c": -2.0, "prior": "conjugate"}, "c"),
         ({"prior": "conjugate", "sampler": "exact"}, "sampler"),
         ({"sampler": "conjugate"}, "sampler"),
@@ -256,6 +258,53 @@ def test_hidden_units_freeze_as_the_warning_says(titanic):
     with pytest.raises(OptionError, match="mean of the draws is no model"):
         fit.predict(titanic, draws="mean")
     assert bbl.log_scores(fit, titanic).shape == (32, 2)
+
+
+def test_hidden_units_that_are_coupled_have_the_distribution_of_the_oracle():
+    """With the coefficients integrated out, signs of the units have a probability proportional to exp(|S|^2 / 4c)."""
+    rows, c, n = Sample(np.array([[0], [1]], dtype=np.uint8), np.array([1.0, 2.0])), 2.0, 3
+    layout = Layout([2], [])
+    wide = widened(layout, 2, coupled=True)
+    x, S = np.array([-1.0, 1.0, 1.0]), []
+    for signs in itertools.product([-1.0, 1.0], repeat=2 * n):
+        u, v = np.reshape(signs, (2, n))
+        S.append([u.sum(), v.sum(), x @ u, x @ v, u @ v])  # in the order of the layout's parameters
+    S = np.array(S)
+    p = np.exp((S**2).sum(axis=1) / (4.0 * c))
+    truth = (p / p.sum()) @ (S / (2.0 * c)) ** 2 + 1.0 / (2.0 * c)
+    cross = (p / p.sum()) @ (S[:, 0] * S[:, 1] * S[:, 4]) / (2.0 * c) ** 3
+    found = hidden_draws(rows, layout, 2, c, (100, 20_000), np.random.default_rng(4), coupled=True).coefficients[:, 1:]
+    assert wide.pairs.tolist() == [[0, 1], [0, 2], [1, 2]]
+    np.testing.assert_allclose((found**2).mean(axis=0), truth, rtol=0.06)
+    np.testing.assert_allclose((found[:, 0] * found[:, 1] * found[:, 4]).mean(), cross, rtol=0.12)
+
+
+def test_coupled_hidden_units_are_summed_out_and_stored(titanic, tmp_path):
+    options = {"prior": "conjugate", "hidden": 3, "hidden_pairs": True, "chains": 2, "draws": 20, "warmup": 20}
+    with pytest.warns() as caught:
+        fit = fitted(titanic, "Survived ~ Class + Sex", **options)
+    assert any("freeze" in str(w.message) and "annealed" not in str(w.message) for w in caught)
+    assert "3 hidden units, coupled to each other" in str(fit.posterior)
+    own = fit.estimate.predictive
+    assert own.layout.pairs.tolist()[-3:] == [[2, 3], [2, 4], [3, 4]]
+    codes = oracle.states([4, 2]).astype(np.uint8)
+    t = own.theta[0, 0]
+    h = [own.layout.table(t, i) for i in range(5)]
+    J = {(i, j): own.layout.table(t, i, j) for i, j in own.layout.pairs.tolist()}
+    E = hidden_truth(h, J, [4, 2, 2, 2, 2], 3)[1]
+    one = Predictive(own.layout, own.theta[:1, :1], own.log_z[:1, :1], 3)
+    np.testing.assert_allclose(one.free_energy(codes)[:, 0], E, rtol=1e-12)
+    np.testing.assert_allclose(own.log_z[0, 0], oracle.logsumexp(E))
+    fit.save(tmp_path / "fit.npz")
+    again = bbl.load(tmp_path / "fit.npz")
+    pd.testing.assert_frame_equal(again.predict(titanic, type="prob"), fit.predict(titanic, type="prob"))
+
+
+def test_states_of_many_coupled_units_are_said_not_to_be_summed(titanic):
+    engine = Posterior(prior="conjugate", hidden=40, hidden_pairs=True)
+    rows = Sample(np.array([[0], [1]], dtype=np.uint8), np.ones(2))
+    with pytest.warns(DataWarning, match="not summed over but annealed"):
+        engine.layout(rows, Layout([2], []))
 
 
 def test_averages_over_draws_are_those_of_the_oracle(titanic, quick):

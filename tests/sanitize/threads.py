@@ -9,7 +9,7 @@ from kernels import jobs, lbfgs, problem, widths
 
 from bbl.parallel import serial_blas
 
-ROWS = 3000  # long enough that threads meet inside the kernels
+ROWS = 1500  # long enough that threads meet inside the kernels
 
 
 def main(counts: tuple[int, ...]) -> None:

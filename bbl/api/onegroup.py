@@ -124,7 +124,9 @@ def mlestimate(
 
 def _problem(note: Note) -> Problem:
     predictor, level, what, detail = note
-    return Problem("", f"predictor {predictor}" * (predictor >= 0), f"level {level}" * (level >= 0), what, detail)
+    if predictor < 0:
+        return Problem("the fit", "", "", what, detail)
+    return Problem("", f"predictor {predictor}", f"level {level}" * (level >= 0), what, detail)
 
 
 def _check_labels(xi: Any, qJ: Any, L: Any) -> None:

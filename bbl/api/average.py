@@ -12,7 +12,7 @@ from bbl.api.call import Call
 from bbl.boltzmann.averaging import Averaged, fit_average, out_of_fold
 from bbl.boltzmann.problems import problems, warn_problems
 from bbl.boltzmann.tuning import NFOLD
-from bbl.checks import choice, generator
+from bbl.checks import choice, generator, verb
 from bbl.crossval import Scored, cross_validate, score_settings
 from bbl.errors import BBLTypeError, DataError, OptionError
 from bbl.parallel import n_workers, progress_bar
@@ -83,6 +83,7 @@ def cross_auto(
     return frame, scored, _wrapped(text, call, found)
 
 
+@verb
 def average(
     fits: Sequence[ClassifierResults],
     weights: str = "cv",

@@ -340,7 +340,7 @@ def test_errors_of_products_are_below_those_of_linear_methods(few_products, tmp_
     products.main()
     frame = pd.read_csv(tmp_path / "shooter.csv")
     assert list(frame.columns) == list(products.COLUMNS) and len(frame) == 16
-    error = frame.groupby("problem").apply(lambda part: part.set_index("method")["error"], include_groups=False)
+    error = frame.pivot(index="problem", columns="method", values="error")
     assert (error["shooter, order 2, penalised"] + 0.1 < error["L1 logistic regression, liblinear"]).all()
     terms = frame[frame["method"] == "shooter, order 1, penalised"]["terms"]
     linear = frame[frame["method"] == "L1 logistic regression, liblinear"]["terms"]

@@ -130,7 +130,6 @@ def script(name):
 
 
 def test_notebooks_install_the_package_first_and_have_all_code_of_their_vignettes(tmp_path):
-    pytest.importorskip("jupytext")
     nbformat = pytest.importorskip("nbformat")
     maker = script("make_notebooks")
     maker.main(tmp_path)

@@ -14,14 +14,21 @@ from sklearn.utils.estimator_checks import estimator_checks_generator  # noqa: E
 from bbl.errors import DataError  # noqa: E402
 from bbl.sklearn import BBLClassifier, BinningTransformer  # noqa: E402
 
-CHECKS = [
-    p for kind in (BinningTransformer(), BinningTransformer(method="mdl")) for p in estimator_checks_generator(kind)
-]
+KINDS = (BinningTransformer(), BinningTransformer(method="mdl"))
+
+
+def check_name(check):
+    return getattr(check, "func", check).__name__
 
 
 @pytest.mark.parametrize(
     ("estimator", "check"),
-    [pytest.param(e, c, id=f"{e.method}-{getattr(c, 'func', c).__name__}") for e, c in CHECKS],
+    [
+        pytest.param(estimator, check, id=f"{estimator.method}-{check_name(check)}")
+        for kind in KINDS
+        for estimator, check in estimator_checks_generator(kind)
+        if check_name(check) != "check_array_api_input"  # needs scipy to be told of the array API before its import
+    ],
 )
 def test_scikit_learns_own_checks_pass(estimator, check):
     check(estimator)

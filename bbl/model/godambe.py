@@ -105,7 +105,7 @@ def solution(H: np.ndarray, score: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _cholesky(H: np.ndarray) -> tuple[np.ndarray | None, np.ndarray, np.ndarray]:
-    """Return the factor of a Hessian scaled to unit diagonal, None if it is singular; scales; rows that are not zero."""
+    """Return the factor of a Hessian of unit diagonal, None if it is singular; its scales; which rows are not zero."""
     from scipy.linalg import lapack
 
     scale = np.sqrt(H.diagonal())

@@ -70,7 +70,7 @@ def test_scores_and_hessians_are_sums_over_rows(levels):
     codes = np.column_stack([rng.integers(0, L, 1500) for L in levels]).astype(np.uint8)  # more than a block of rows
     sample = Sample(codes, rng.integers(1, 4, 1500).astype(float))
     theta = np.where(rng.random((layout.D, 1 + layout.D)) < 0.9, rng.normal(size=(layout.D, 1 + layout.D)), 0.0)
-    X = oracle.one_hot(codes, levels)
+    X = np.column_stack([codes[:, i] == a for i, L in enumerate(levels) for a in range(1, L)]).astype(float)
     for i, (score, H) in site_hessians(sample, layout, theta, range(layout.m)).items():
         own = np.arange(layout.start[i], layout.start[i + 1])
         Z = np.column_stack([np.ones(len(X)), np.delete(X, own, axis=1)])

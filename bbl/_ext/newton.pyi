@@ -18,4 +18,5 @@ def solve_sites(
     grad_norm: np.ndarray,
     n_iter: np.ndarray,
     status: np.ndarray,
+    linear: np.ndarray | None = None,
 ) -> None: ...

@@ -245,6 +245,28 @@ def pseudo_log_z(h, J, x, w, half=False, weighted=True):
     return float(np.sum(rows * w if weighted else rows) / np.sum(w))
 
 
+def zero_sum_tables(i, h, J, L):
+    """Return fields (L_i,) and couplings {j: (L_i, L_j)} of predictor `i` in the zero-sum gauge, by enumeration.
+
+    `h` (L_i - 1,) and `J` {j: (L_i - 1, L_j - 1)} are its own solution. The field on level a given the others is
+    averaged over all their states, or over all in which one is at b; means are taken off until nothing is left of them.
+    """
+    x, a = states(L), np.arange(L[i])
+    eta = np.zeros((len(x), L[i]))
+    eta[:, 1:] = h
+    for j, table in J.items():
+        eta += np.pad(table, [(1, 0), (1, 0)])[:, x[:, j]].T
+    eta = eta - eta.mean(axis=1, keepdims=True)
+    fields = eta.mean(axis=0)
+    return fields, {j: np.stack([eta[x[:, j] == b].mean(axis=0) - fields for b in range(L[j])], axis=1)[a] for j in J}
+
+
+def zero_sum_penalty(i, h, J, L, lambda_, lambdah):
+    """Return the penalty of predictor i's own solution in the zero-sum gauge."""
+    fields, tables = zero_sum_tables(i, h, J, L)
+    return 0.5 * lambdah * np.sum(fields**2) + 0.5 * lambda_ * sum(np.sum(K**2) for K in tables.values())
+
+
 # -- terms of any order ------------------------------------------------------------------------------------------------
 # A model is a dict of tables by their predictors: ``tables[i,]`` the fields (L_i - 1,), ``tables[i, j, k]`` an array
 # (L_i - 1, L_j - 1, L_k - 1), and so on, with i < j < k.

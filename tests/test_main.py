@@ -373,10 +373,11 @@ def test_numbers_are_binned_and_rare_levels_lumped_as_new_data_are(table, run, t
     data = pd.DataFrame({"y": np.where(age + rng.normal(0, 10, 300) > 50, "old", "young"), "age": age, "town": town})
     path, model = table(data.to_csv(index=False)), tmp_path / "fit.bbl"
     new = table("age,town\n19.5,Lugano\n88,Bern\n", "new.csv")
-    options = ("--bin", "quantile:4", "--lump", "5", "--lambdah", "0.01", "--save", model)
+    options = ("--bin", "quantile:4", "--lump", "5", "--lambdah", "0.01", "--gauge", "zero-sum", "--save", model)
     status, out, _ = run("y ~ .", path, *options, "--newdata", new)
     assert status == 0 and frame(out)["yhat"].tolist() == ["young", "old"]
-    expected = bbl.bbl("y ~ .", bbl.lump(bbl.bin(data, bins=4, response="y"), min_count=5, response="y"), lambdah=0.01)
+    lumped = bbl.lump(bbl.bin(data, bins=4, response="y"), min_count=5, response="y")
+    expected = bbl.bbl("y ~ .", lumped, lambdah=0.01, gauge="zero-sum")
     np.testing.assert_allclose(frame(out)["old"], expected.predict(pd.read_csv(new), type="prob")["old"], rtol=1e-9)
     status, again, _ = run("predict", model, new)
     assert status == 0 and again == out

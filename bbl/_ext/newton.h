@@ -28,7 +28,33 @@ typedef struct {
     double mix;                 /* share of the uniform distribution in the target of each row */
     const double *penalty;      /* P0, of the field and of each column's couplings */
     const double *linear;       /* p, <x, linear> is taken off the objective; may be NULL */
+    const double *metric;       /* (P0, P0) Q of the penalty x' (M (x) Q) x / 2, M = I - 1 1'/L over levels; may be NULL */
 } newton_site;
+
+/* Add the penalty of the zero-sum gauge to gradient and lower Hessian; returns its value. */
+static double newton_metric(const newton_site *s, const double *x, double *g_out, double *H_out)
+{
+    const ptrdiff_t q = s->q, P0 = s->P0;
+    double f = 0.0;
+    for (ptrdiff_t c = 0; c < P0; c++) {
+        const double *Q = s->metric + c * P0;
+        double mean = 0.0;
+        for (ptrdiff_t a = 0; a < q; a++)
+            for (ptrdiff_t d = 0; d < P0; d++)
+                mean += Q[d] * x[a * P0 + d] / (double)(q + 1);
+        for (ptrdiff_t a = 0; a < q; a++) {
+            double pull = -mean;
+            for (ptrdiff_t d = 0; d < P0; d++)
+                pull += Q[d] * x[a * P0 + d];
+            f += 0.5 * x[a * P0 + c] * pull;
+            g_out[a * P0 + c] += pull;
+            for (ptrdiff_t b = 0; H_out && b <= a; b++)
+                for (ptrdiff_t d = 0; d < (b < a ? P0 : c + 1); d++)
+                    H_out[(a * P0 + c) * s->p + b * P0 + d] += ((a == b) - 1.0 / (double)(q + 1)) * Q[d];
+        }
+    }
+    return f;
+}
 
 /* Value, gradient g_out (p) at x, and the lower Hessian H_out (p, p) if it is given. prob: q scratch. */
 static double newton_evaluate(const newton_site *s, const double *x, double *g_out, double *H_out, double *prob)
@@ -95,7 +121,7 @@ static double newton_evaluate(const newton_site *s, const double *x, double *g_o
                 for (ptrdiff_t d = 0; d < c; d++)
                     H_out[(a * P0 + d) * p + b * P0 + c] = H_out[at * p + b * P0 + d];
         }
-    return f;
+    return s->metric ? f + newton_metric(s, x, g_out, H_out) : f;
 }
 
 /* Solve (H + ridge I) d = -g by Cholesky, C is p*p scratch; returns 0 where a pivot is not positive. */

@@ -19,5 +19,6 @@ def solve_sites(
     n_iter: np.ndarray,
     status: np.ndarray,
     linear: np.ndarray | None = None,
+    metric: np.ndarray | None = None,
 ) -> None: ...
 def add_hessian(near: np.ndarray, p: np.ndarray, w: np.ndarray, H: np.ndarray) -> None: ...

@@ -14,6 +14,7 @@ cdef extern from "newton.h" nogil:
         double total, mix
         const double *penalty
         const double *linear
+        const double *metric
     int newton_solve(const newton_site *s, double tolerance, int itmax, double *x, double *scratch, double *value_out,
                      double *grad_norm_out, int32_t *n_iter_out)
 
@@ -77,22 +78,25 @@ def solve_sites(const code_t[:, ::1] codes, const double[::1] weights, double to
                 const uint8_t[:, ::1] mask, const int32_t[::1] sites, const double[::1] penalty,
                 double prior_count, double tolerance, int itmax, double[:, ::1] theta, double[::1] value,
                 double[::1] grad_norm, int32_t[::1] n_iter, int32_t[::1] status,
-                const double[:, ::1] linear=None):
+                const double[:, ::1] linear=None, const double[:, ::1] metric=None):
     """Minimise the penalised pseudo-likelihood objective of each of `sites`, starting from and ending in `theta`.
 
     Shapes: codes (n, m), weights (n), start (m + 1), penalty (1 + D) of fields and of the couplings of each column,
     mask and theta with a row for each predictor that responds and each of its levels, (., m) and (., 1 + D). With a
     `prior_count` c each row's own level counts as 1 - c/(total + c), and all levels share the rest. The product of
-    `theta` and `linear`, of its shape, is taken off the objectives, if it is given. value, grad_norm, n_iter and status
-    are written at the sites.
+    `theta` and `linear`, of its shape, is taken off the objectives, if it is given. A `metric` Q (1 + D, 1 + D) adds
+    ``tr(x' M x Q) / 2`` for the parameters x of a site, a row for each level, with ``M = I - 1 1'/L``. value,
+    grad_norm, n_iter and status are written at the sites.
     """
-    cdef Py_ssize_t n = codes.shape[0], m = codes.shape[1], D = start[m], t, i, j, p, P0, largest = 0, widest = 1
+    cdef Py_ssize_t n = codes.shape[0], m = codes.shape[1], D = start[m], t, i, j, k, p, P0
+    cdef Py_ssize_t largest = 0, widest = 1, most = 1
     cdef newton_site s
     cdef int32_t *ints
     cdef Py_ssize_t *row_start
     cdef double *x
     cdef double *own
     cdef double *slope
+    cdef double *Q = NULL
     for t in range(sites.shape[0]):
         i = sites[t]
         P0 = 1
@@ -101,12 +105,15 @@ def solve_sites(const code_t[:, ::1] codes, const double[::1] weights, double to
                 P0 += start[j + 1] - start[j]
         widest = max(widest, start[i + 1] - start[i])
         largest = max(largest, P0 * (start[i + 1] - start[i]))
+        most = max(most, P0)
     p = largest
     ints = <int32_t *> malloc(sizeof(int32_t) * <size_t> (2 * (D + 1) + n * (m + 1) + n))
     row_start = <Py_ssize_t *> malloc(sizeof(Py_ssize_t) * <size_t> (n + 1))
     x = <double *> malloc(sizeof(double) * <size_t> (2 * p * p + 5 * p + widest + 1 + D))
+    if metric is not None:
+        Q = <double *> malloc(sizeof(double) * <size_t> (most * most))
     try:
-        if ints == NULL or row_start == NULL or x == NULL:
+        if ints == NULL or row_start == NULL or x == NULL or (metric is not None and Q == NULL):
             raise MemoryError
         for t in range(sites.shape[0]):
             i = sites[t]
@@ -122,6 +129,10 @@ def solve_sites(const code_t[:, ::1] codes, const double[::1] weights, double to
                 own[0] = penalty[0]
                 for j in range(1, s.P0):
                     own[j] = penalty[1 + ints[D + 1 + j]]
+                for j in range(s.P0 if metric is not None else 0):
+                    for k in range(s.P0):
+                        Q[j * s.P0 + k] = metric[1 + ints[D + 1 + j] if j else 0, 1 + ints[D + 1 + k] if k else 0]
+                s.metric = Q
                 s.total, s.mix, s.penalty = total, prior_count / (total + prior_count), own
                 status[i] = solve(&s, start[i], ints + D + 1, tolerance, itmax, x, x + s.p, theta,
                                   linear, slope, &value[i], &grad_norm[i], &n_iter[i])
@@ -130,6 +141,7 @@ def solve_sites(const code_t[:, ::1] codes, const double[::1] weights, double to
         free(ints)
         free(row_start)
         free(x)
+        free(Q)
 
 
 def add_hessian(const double[:, :] near, const double[:, :] p, const double[::1] w, double[:, ::1] H):

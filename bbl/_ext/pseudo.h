@@ -1,7 +1,7 @@
 /* Pseudo-likelihood of one group: the problem, its preparation and the choice of the vector width at run time.
 
    For every site i, f_i = -(1/W) sum_k w_k ln P_i(x_i^k | rest) + lambdah/2 |h_i|^2 + lambda/2 |J_i|^2 is minimised on
-   its own (Woo & Wang, eqs. 10-15); parameters of level 0 are zero.
+   its own (Woo & Wang, eqs. 10-15); parameters of level 0 are zero. The penalties may be of the zero-sum gauge instead.
 
    (a) Lanes are sites. A lane block of V sites is one work item: it reads the shared, constant problem and writes its
        own rows of the result, so any number of threads gives the same bits.
@@ -138,9 +138,10 @@ static int pseudo_solve(const pseudo_problem *p, ptrdiff_t task, const pseudo_op
 
 /* Objectives (at the sites) and their gradients (D, 1 + D) in the rows of one task */
 static int pseudo_objective(const pseudo_problem *p, ptrdiff_t task, const double *theta, double lambda, double lambdah,
-                            const double *more, const double *linear, double *value_out, double *gradient_out)
+                            int zero_sum, const double *more, const double *linear, double *value_out,
+                            double *gradient_out)
 {
-    return PSEUDO_CALL(objective, (p, task, theta, lambda, lambdah, more, linear, value_out, gradient_out));
+    return PSEUDO_CALL(objective, (p, task, theta, lambda, lambdah, zero_sum, more, linear, value_out, gradient_out));
 }
 
 /* Mean of the log normalisers with couplings times `factor`, summed over the task's sites */

@@ -51,6 +51,7 @@ class PseudoProblem:
         stop: NDArray | None = None,
         more: NDArray | None = None,
         linear: NDArray | None = None,
+        zero_sum: bool = False,
     ) -> dict[str, NDArray]: ...
     def objective(
         self,
@@ -60,5 +61,6 @@ class PseudoProblem:
         more: NDArray | None = None,
         linear: NDArray | None = None,
         tasks: Iterable[int] | None = None,
+        zero_sum: bool = False,
     ) -> tuple[NDArray, NDArray]: ...
     def log_normaliser(self, theta: NDArray, half: bool = False) -> float: ...

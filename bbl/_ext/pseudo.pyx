@@ -310,7 +310,7 @@ cdef class PseudoProblem:
     def solve(self, Py_ssize_t task, double lambda_, double lambdah, double tolerance, int itmax,
               double[:, ::1] theta, double[::1] grad_norm=None, int32_t[::1] n_iter=None, int32_t[::1] n_eval=None,
               int32_t[::1] status=None, double[::1] value=None, const int32_t[::1] stop=None,
-              const double[::1] more=None, const double[:, ::1] linear=None):
+              const double[::1] more=None, const double[:, ::1] linear=None, bint zero_sum=False):
         """Minimise the objectives of one task's predictors from `theta`, in place; the GIL is released.
 
         Parameters
@@ -335,6 +335,8 @@ cdef class PseudoProblem:
             Penalties of the couplings of each column beside `lambda_`: the same for all columns of a predictor.
         linear : ndarray of float, shape (D_s, 1 + D), optional
             The product of this and `theta` is taken off the objectives.
+        zero_sum : bool, default False
+            Whether penalties are of fields and couplings in the zero-sum gauge, without `more`.
 
         Returns
         -------
@@ -366,6 +368,7 @@ cdef class PseudoProblem:
         o.stop = &stop[0] if stop is not None else NULL
         o.more = &more[0] if more is not None else NULL
         o.linear = &linear[0, 0] if linear is not None else NULL
+        o.zero_sum = zero_sum
         o.check = check_signals
         lane = <pseudo_lane *> malloc(<size_t> m * sizeof(pseudo_lane))
         if lane == NULL:
@@ -387,7 +390,7 @@ cdef class PseudoProblem:
                 "status": np.asarray(status), "value": np.asarray(value)}
 
     def objective(self, const double[:, ::1] theta, double lambda_, double lambdah, const double[::1] more=None,
-                  const double[:, ::1] linear=None, tasks=None):
+                  const double[:, ::1] linear=None, tasks=None, bint zero_sum=False):
         """Return the objective of every site (n_sites,) and its gradient (D_s, 1 + D) at `theta`.
 
         Of some `tasks` alone, if they are given: elsewhere both are 0.
@@ -404,8 +407,8 @@ cdef class PseudoProblem:
                 raise ValueError(f"tasks must lie between 0 and {self.p.n_tasks - 1}, not {t}")
             raise_signals()
             with nogil:
-                failed |= pseudo_objective(&self.p, t, &theta[0, 0], lambda_, lambdah, extra, slope, &value[0],
-                                           &gradient[0, 0])
+                failed |= pseudo_objective(&self.p, t, &theta[0, 0], lambda_, lambdah, zero_sum, extra, slope,
+                                           &value[0], &gradient[0, 0])
         if failed:
             raise MemoryError("no memory for the working arrays of a pseudo-likelihood task")
         return np.asarray(value), np.asarray(gradient)

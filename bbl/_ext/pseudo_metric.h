@@ -18,6 +18,7 @@ typedef struct {
     REAL *rotation, *sigma, *spread;     /* (A, A, V), (A, V), (V,) S_i: eigenvectors, eigenvalues, trace */
     REAL *columns;                       /* (A, V) scratch */
     const double *more;                  /* (D,) penalties beside lambda, or NULL */
+    int zero_sum;                        /* penalties in the zero-sum gauge */
     float *left, *right;                   /* (D_padded, V) scratch */
 } NAME(work);
 #define work NAME(work)

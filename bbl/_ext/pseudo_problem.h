@@ -70,6 +70,7 @@ typedef struct {
 typedef struct {
     double lambda, lambdah, tolerance;
     const double *more;   /* (D,) what the couplings of a column have beside lambda; may be NULL */
+    int zero_sum;         /* penalties are of fields and couplings in the zero-sum gauge; without `more` */
     const double *linear; /* (D, 1 + D) as theta: <theta, linear> is taken off the objectives; may be NULL */
     int32_t itmax;
     const int32_t *stop;  /* ends the run where it becomes non-zero; may be NULL */

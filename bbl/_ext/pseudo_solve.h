@@ -53,6 +53,69 @@ TARGET static vec NAME(heavier)(const pseudo_problem *p, const pseudo_task *t, c
     return sum * (REAL)0.5;
 }
 
+/* Add the gradient of the penalties in the zero-sum gauge to the sums g of `pass`; returns their part of the objective.
+   There J_ij(a, b) is less its means over a and over b, and h_i(a) + sum_j (mean of J_ij(a, b) over b) less its mean;
+   level 0, whose parameters are zero, counts in all means. */
+TARGET static vec NAME(gauged)(const pseudo_problem *p, const pseudo_task *t, const work *w, const REAL *x, REAL lambda,
+                               REAL lambdah, REAL *g)
+{
+    const ptrdiff_t A = t->A, far = (1 + p->D) * LANES;
+    const REAL *live = t->live, back = (REAL)(1.0 / p->scale);
+    REAL *mean = w->columns, *field = w->sums + (2 + A) * LANES;  /* (A, V) each; the latter is free after `pass` */
+    vec levels = fill(1.0), value = fill(0.0), all = fill(0.0);
+    ptrdiff_t j, a, c;
+    for (a = 0; a < A; a++) {
+        levels += load(live + a * LANES);
+        store(field + a * LANES, load(w->h + a * LANES));
+    }
+    for (j = 0; j < p->m; j++) {
+        const REAL share = 1 / (REAL)p->n_levels[j];
+        for (a = 0; a < A; a++) {
+            vec sum = fill(0.0);
+            for (c = p->start[j] + 1; c <= p->start[j + 1]; c++)
+                sum += load(x + a * far + c * LANES);
+            store(mean + a * LANES, sum * share);
+            store(field + a * LANES, load(field + a * LANES) + sum * share);
+        }
+        for (c = p->start[j] + 1; c <= p->start[j + 1]; c++) {
+            vec sum = fill(0.0);
+            for (a = 0; a < A; a++)
+                sum += load(x + a * far + c * LANES) - load(mean + a * LANES);
+            sum /= levels;
+            for (a = 0; a < A; a++) {
+                const vec J = load(x + a * far + c * LANES);
+                const vec pull = (J - load(mean + a * LANES) - sum) * load(live + a * LANES) * lambda;
+                value += J * pull;
+                store(g + a * far + c * LANES, load(g + a * far + c * LANES) + pull * back);
+            }
+        }
+    }
+    for (a = 0; a < A; a++)
+        all += load(field + a * LANES);
+    all /= levels;
+    for (a = 0; a < A; a++) {
+        const vec own = load(field + a * LANES), pull = (own - all) * load(live + a * LANES) * lambdah;
+        value += own * pull;
+        store(g + a * far, load(g + a * far) + pull * back);
+        for (j = 0; j < p->m; j++)
+            for (c = p->start[j] + 1; c <= p->start[j + 1]; c++) {
+                REAL *to = g + a * far + c * LANES;
+                store(to, load(to) + pull * (back / (REAL)p->n_levels[j]));
+            }
+    }
+    return value * (REAL)0.5;
+}
+
+/* Mean of the diagonal of I - 1 1'/L over the predictors: what the metric takes of a penalty in the zero-sum gauge */
+static double NAME(share)(const pseudo_problem *p, const work *w)
+{
+    double sum = 0.0;
+    ptrdiff_t j;
+    for (j = 0; j < p->m && w->zero_sum; j++)
+        sum += 1.0 - 1.0 / p->n_levels[j];
+    return w->zero_sum ? sum / (double)p->m : 1.0;
+}
+
 /* Objective, its gradient g in (h', J) and, in the point, the norm of the gradient in (h, J) and the slope <g, d>.
    f = mean of log normalisers - <parameters, empirical moments> + penalties: the responses are not looked at again. */
 TARGET static void NAME(evaluate)(const pseudo_problem *p, const pseudo_task *t, const work *w, const REAL *x,
@@ -69,6 +132,10 @@ TARGET static void NAME(evaluate)(const pseudo_problem *p, const pseudo_task *t,
         NAME(independent)(p, t, w->h, w->sums, g);
     if (w->more)
         linear -= NAME(heavier)(p, t, w, x, g);
+    if (w->zero_sum) {
+        linear -= NAME(gauged)(p, t, w, x, lambda, lambdah, g);
+        lambda = lambdah = 0;
+    }
     for (a = 0; a < t->A; a++, x += far, g += far) {
         const REAL *moment = w->moment + a * far;
         const vec h = load(w->h + a * LANES);
@@ -321,7 +388,8 @@ TARGET static int NAME(minimise)(const pseudo_problem *p, const pseudo_task *t, 
                                  int coupled, pseudo_lane *lane)
 {
     const ptrdiff_t size = t->A * (1 + p->D) * LANES;
-    const double cost = (double)p->n * (double)(t->A * (p->n_composites + 8));
+    const double cost = (double)p->n * (double)(t->A * (p->n_composites + 8)), part = NAME(share)(p, w);
+    const REAL lambda = (REAL)(o->lambda * part * part), lambdah = (REAL)(o->lambdah * part);
     double since = 0.0;
     search s;
     ptrdiff_t k;
@@ -329,8 +397,7 @@ TARGET static int NAME(minimise)(const pseudo_problem *p, const pseudo_task *t, 
     NAME(begin)(p, t, w, o, coupled, &s, lane);
     while (s.running && !stopped) {
         if (fresh)
-            NAME(direction)(p, t, w, &s.past, s.now.kappa, (REAL)o->lambda, (REAL)o->lambdah, s.renew, w->gt,
-                            s.now.slope);
+            NAME(direction)(p, t, w, &s.past, s.now.kappa, lambda, lambdah, s.renew, w->gt, s.now.slope);
         for (k = 0; k < size; k += LANES)
             store(w->xt + k, load(w->x + k) + load(s.step) * load(w->d + k));
         NAME(evaluate)(p, t, w, w->xt, w->d, 1, (REAL)o->lambda, (REAL)o->lambdah, w->gt, &s.trial);

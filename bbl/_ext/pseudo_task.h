@@ -77,6 +77,7 @@ TARGET static REAL *NAME(open)(const pseudo_problem *p, ptrdiff_t number, int ev
     ptrdiff_t v, c, j, ch, a;
     t->A = 0;
     w->more = NULL;
+    w->zero_sum = 0;
     for (v = 0; v < LANES; v++) {
         t->site[v] = number * LANES + v < end ? p->order[number * LANES + v] : -1;
         if (t->site[v] >= 0 && p->n_levels[t->site[v]] - 1 > t->A)
@@ -191,6 +192,7 @@ TARGET static int NAME(solve)(const pseudo_problem *p, ptrdiff_t number, const p
     if (!memory)
         return SOLVER_NO_MEMORY;
     w.more = o->more;
+    w.zero_sum = o->zero_sum;
     coupled = NAME(enter)(p, &t, &w, theta, 1.0, o->linear);
     status = NAME(minimise)(p, &t, &w, o, coupled, lane);
     NAME(leave)(p, &t, &w, w.x, 1, theta);
@@ -202,8 +204,8 @@ TARGET static int NAME(solve)(const pseudo_problem *p, ptrdiff_t number, const p
 }
 
 TARGET static int NAME(objective)(const pseudo_problem *p, ptrdiff_t number, const double *theta, double lambda,
-                                  double lambdah, const double *more, const double *linear, double *value_out,
-                                  double *gradient_out)
+                                  double lambdah, int zero_sum, const double *more, const double *linear,
+                                  double *value_out, double *gradient_out)
 {
     pseudo_task t;
     point at;
@@ -213,6 +215,7 @@ TARGET static int NAME(objective)(const pseudo_problem *p, ptrdiff_t number, con
     if (!memory)
         return SOLVER_NO_MEMORY;
     w.more = more;
+    w.zero_sum = zero_sum;
     NAME(enter)(p, &t, &w, theta, 1.0, linear);
     NAME(evaluate)(p, &t, &w, w.x, NULL, 1, (REAL)lambda, (REAL)lambdah, w.g, &at);
     NAME(leave)(p, &t, &w, w.g, 0, gradient_out);

@@ -51,7 +51,8 @@ class Covariances:
 
 
 def _influence(solved: Equations, layout: Layout) -> Influence:
-    return Influence(solved.rows, layout, solved.site_theta, solved.lambda_, solved.lambdah, solved.prior_count)
+    found = solved._asdict()
+    return Influence(found.pop("rows"), layout, **found)
 
 
 def _blocks(influence: Influence, rows: Sample) -> Iterator[tuple[np.ndarray, np.ndarray]]:

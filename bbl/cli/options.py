@@ -12,6 +12,7 @@ from bbl.boltzmann.tuning import RULES
 from bbl.cli.tables import MISSING_TEXTS, TYPES
 from bbl.design.design import MISSING
 from bbl.engines import ENGINES
+from bbl.engines.pseudo import GAUGES
 from bbl.model.logz import LOG_Z
 from bbl.networks.learners import LEARNERS
 from bbl.results.classifier import TYPES as PREDICTIONS
@@ -21,7 +22,7 @@ from bbl.stats.cuts import CUTS
 __all__ = ["engine_options", "option_names", "parse"]
 
 PROGRAM = "python -m bbl"
-ENGINE_OPTIONS = ("lambda_", "lambdah", "eps", "prior_count", "tolerance", "itmax")
+ENGINE_OPTIONS = ("lambda_", "lambdah", "eps", "prior_count", "tolerance", "itmax", "gauge")
 FOLD_OPTIONS = ("nfold", "shuffle", "score")
 # of Boltzmann machines alone, with their defaults
 MACHINE_OPTIONS: dict[str, Any] = {
@@ -115,6 +116,9 @@ def _model_options(parser: argparse.ArgumentParser) -> None:
         "--lambda", dest="lambda_", type=numbers, metavar="X", help="penalty of couplings (pseudo); or cv, cv-1se"
     )
     group.add_argument("--lambdah", type=float, metavar="X", help="penalty of fields (pseudo)")
+    group.add_argument(
+        "--gauge", choices=GAUGES, help="what is penalised: non-reference levels, or all levels, zero-sum (pseudo)"
+    )
     group.add_argument("--eps", type=numbers, metavar="X", help="weight of the covariance, 0 to 1 (mf); or cv, cv-1se")
     group.add_argument("--prior-count", type=float, metavar="X", help="pseudocount (pseudo, mf, naive)")
     group.add_argument("--tolerance", type=float, metavar="X", help="gradient at which iterations end (pseudo)")

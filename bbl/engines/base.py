@@ -149,6 +149,8 @@ class Equations(NamedTuple):
         The rows that were fitted.
     prior_count : float
         Pseudocount in the targets of the rows, see `PseudoLikelihood`.
+    zero_sum : bool
+        Whether the penalties are of fields and couplings in the zero-sum gauge.
     """
 
     site_theta: np.ndarray
@@ -156,6 +158,7 @@ class Equations(NamedTuple):
     lambdah: float
     rows: Sample
     prior_count: float = 0.0
+    zero_sum: bool = False
 
 
 class Given(NamedTuple):

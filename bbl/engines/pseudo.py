@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,17 +16,20 @@ from bbl.engines.naive import absent_levels
 from bbl.engines.pseudo_solvers import FINEST, POLISH_SIZE, Sites, Solution, by_lbfgs, by_newton, is_small
 from bbl.errors import OptionError
 from bbl.memory import check_memory
+from bbl.model.gauge import reference_fields
 from bbl.model.layout import Layout
+from bbl.model.logz import zero_sum_log_z
 from bbl.model.moments import frequencies, level_counts, log_ratio, one_hot, usable_rows
 from bbl.model.regressors import from_sites, regressors
 from bbl.model.unpenalised import unpenalised
 from bbl.rows.sample import Sample
 
-__all__ = ["PseudoLikelihood"]
+__all__ = ["GAUGES", "PseudoLikelihood"]
 
 HARMLESS = 1e-6  # one that moves coefficients in the fourth decimal at most: no reason for a warning
 COMPARED, CLOSER = 3e-4, 1e-5  # gradient norms that are enough to compare penalties, and those that come close
 FALLEN = 1.84  # power of the tolerance that the probability of an absent level has when a solver stops
+GAUGES = ("reference", "zero-sum")
 MANY = 99  # order up to which terms are read
 MOST_LEVELS = 65535  # that the kernel takes
 SURE, ROWS = 10.0, 4096  # log odds at which a predictor is all but certain; rows at a time
@@ -57,6 +61,11 @@ class PseudoLikelihood(Engine):
         In single precision large fits take half of the working memory and about half of the time; the gradient norm
         is then at best 1e-5 (a smaller `tolerance` counts as that), which leaves about four digits of a coefficient.
         Small fits are computed in double precision all the same.
+    gauge : {"reference", "zero-sum"}, default "reference"
+        What is penalised: the fields and couplings of the non-reference levels, as in the paper, or, in a model of
+        pairs, those of all levels in the zero-sum gauge, in which both solutions of a pair are averaged then. With that
+        probabilities do not depend on which levels are the references; `lambda_` then is worth less: with two levels
+        a quarter.
 
     Raises
     ------
@@ -71,6 +80,7 @@ class PseudoLikelihood(Engine):
     symmetrize: bool = True
     prior_count: float = 0.0
     precision: str = "double"
+    gauge: str = "reference"
     name = "pseudo"
     order = MANY
     tuned = Tuned(
@@ -98,11 +108,17 @@ class PseudoLikelihood(Engine):
         object.__setattr__(self, "prior_count", real("prior_count", self.prior_count, 0.0))
         object.__setattr__(self, "symmetrize", flag("symmetrize", self.symmetrize))
         choice("precision", self.precision, tuple(FINEST))
+        choice("gauge", self.gauge, GAUGES)
 
     @property
     def penalised(self) -> bool:
         """Whether a penalty is in force."""
         return bool(np.any(self.lambda_)) or bool(self.lambdah) or bool(self.prior_count)
+
+    @property
+    def zero_sum(self) -> bool:
+        """Whether penalties are of fields and couplings in the zero-sum gauge."""
+        return self.gauge != GAUGES[0]
 
     @property
     def two_sided(self) -> bool:
@@ -117,6 +133,12 @@ class PseudoLikelihood(Engine):
                 f"lambda_ has {len(self.lambda_)} numbers, one for each order from 2 on, but the model has terms of up "
                 f"to {orders + 1} predictors. Give {orders if orders > 1 else 'one number'}; crossVal takes a grid.",
                 argument="lambda_",
+            )
+        if self.zero_sum and layout.order > 2:
+            raise OptionError(
+                f"gauge={self.gauge!r} is for terms of up to two predictors, and the model has some of {layout.order}. "
+                "Take a formula of pairs, or leave gauge out.",
+                argument="gauge",
             )
         most = int(regressors(layout).n_levels.max(initial=0))
         if layout.order > 2 and most > MOST_LEVELS:
@@ -136,16 +158,17 @@ class PseudoLikelihood(Engine):
         """Solve a group again for its unsymmetrised solution."""
         rows = self.prepare(sample, layout)
         site_theta = np.asarray(self.fit(rows, layout).site_theta)
-        return Equations(site_theta, self.lambda_, self._lambdah(self.lambda_), rows, self.prior_count)
+        return Equations(site_theta, self.lambda_, self._lambdah(self.lambda_), rows, self.prior_count, self.zero_sum)
 
     def prepare(self, sample: Sample, layout: Layout) -> Sample:
         """Add the extra instance of section 2.2 where a predictor is constant in the group.
 
         In it constant predictors take another level (the first that is not theirs), all others their reference. With
         missing values, what counts is whether a predictor is constant in the rows that it is fitted to. A pseudocount
-        does the same better.
+        does the same better, and so does a penalty of fields in the zero-sum gauge.
         """
-        if not sample.n or self.prior_count:
+        bounded = self.zero_sum and self._lambdah(self.lambda_) > 0.0  # the penalty says where such fields end
+        if not sample.n or self.prior_count or bounded:
             return sample
         if sample.missing is None:
             first = sample.codes[0]
@@ -193,7 +216,7 @@ class PseudoLikelihood(Engine):
         workers: int,
         trail: dict[float, np.ndarray] | None = None,
     ) -> list[EngineFit]:
-        grid = [self.lambda_] if values is None else [float(value) for value in values]
+        grid, rows = [self.lambda_] if values is None else [float(value) for value in values], sample
         needed = self.memory(sample.n, layout)
         check_memory(
             needed, f"A fit of {regressors(layout).D} levels to {sample.n} rows", "Use fewer predictors or rows."
@@ -203,14 +226,22 @@ class PseudoLikelihood(Engine):
         else:
             usable = usable_rows(sample, layout)
             solved = self._solve_available(sample, layout, usable, grid, workers, trail)
-            sample = replace(sample, missing=~usable)
+            sample = replace(rows, missing=~usable)
         absent: tuple[Note, ...] = ()
         if self._bare(min(grid)):
             absent = absent_levels(level_counts(sample, layout.n_levels), "give lambdah > 0")
-        return [
+        fits = [
             self._finish(sample, layout, lambda_, site_theta, sites, normaliser, absent)
             for lambda_, (site_theta, sites, normaliser) in zip(grid, solved, strict=True)
         ]
+        return [self._gauged(rows, layout, fit) for fit in fits] if self.zero_sum else fits
+
+    def _gauged(self, rows: Sample, layout: Layout, fit: EngineFit) -> EngineFit:
+        """Return a fit whose solutions are averaged, and whose ln Z is had, in the zero-sum gauge."""
+        assert fit.site_theta is not None  # noqa: S101  # it has just been solved
+        theta = fit.theta.copy()
+        theta[: layout.D] = reference_fields(layout, fit.theta, fit.site_theta)
+        return replace(fit, theta=theta, normaliser=partial(zero_sum_log_z, rows, layout, theta, fit.site_theta))
 
     def _bare(self, lambda_) -> bool:
         """Return whether nothing keeps the fields of absent levels finite."""

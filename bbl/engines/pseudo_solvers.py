@@ -9,6 +9,7 @@ import numpy as np
 
 from bbl._ext import newton
 from bbl._ext.pseudo import CONVERGED, STUCK, PseudoProblem
+from bbl.model.gauge import penalty_metric
 from bbl.model.layout import Layout
 from bbl.model.regressors import penalties, regressors
 from bbl.parallel import run_tasks, serial_blas, stop_flag
@@ -56,7 +57,7 @@ def by_newton(engine, sample, layout, lambda_, lambdah, site_theta, sites, worke
         wide.start,
         wide.mask.view(np.uint8),
         which.astype(np.int32),
-        np.append(lambdah, penalties(layout, lambda_)),
+        np.zeros(1 + wide.D) if engine.zero_sum else np.append(lambdah, penalties(layout, lambda_)),
         engine.prior_count,
         engine.tolerance,
         engine.itmax,
@@ -65,6 +66,7 @@ def by_newton(engine, sample, layout, lambda_, lambdah, site_theta, sites, worke
         sites.norm,
         sites.n_iter,
         sites.status,
+        metric=penalty_metric(layout, float(np.max(lambda_)), lambdah) if engine.zero_sum else None,
     )
 
 
@@ -94,6 +96,7 @@ def by_lbfgs(sample: Sample, layout: Layout, precision: str, prior_count: float)
         base = float(each[0]) if len(each) else 0.0  # that of pairs: the columns of single predictors come first
         options = (base, lambdah, tolerance, engine.itmax, site_theta)
         out = {
+            "zero_sum": engine.zero_sum,
             "more": None if (each == base).all() else each - base,
             "grad_norm": sites.norm,
             "n_iter": sites.n_iter,

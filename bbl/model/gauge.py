@@ -16,10 +16,14 @@ from typing import Any
 import numpy as np
 
 from bbl.model.layout import Layout
+from bbl.model.regressors import to_sites
 
 __all__ = [
     "contrasts",
     "equal_tables",
+    "level_shares",
+    "penalty_metric",
+    "reference_fields",
     "reference_covariance",
     "reference_variance",
     "scale_variance",
@@ -218,3 +222,51 @@ def scale_variance(layout: Layout, simplex: np.ndarray, of_group: np.ndarray) ->
         _add(out, to_i, factor[:, None] * (first @ R[0]) ** 2)
         _add(out, to_j, factor[:, None] * ((C[0] @ B) @ Q.T) ** 2)
     return out
+
+
+def level_shares(layout: Layout) -> np.ndarray:
+    """Return ``1 / L_j`` of the predictor of each column, shape (D,): what a column counts in the mean over levels."""
+    return np.repeat(1.0 / layout.n_levels, layout.n_levels - 1)
+
+
+def penalty_metric(layout: Layout, lambda_: float, lambdah: float) -> np.ndarray:
+    """Return the matrix Q (1 + D, 1 + D) of the penalties of a predictor's solution in the zero-sum gauge, with pairs.
+
+    Its solution x has a row for each non-reference level and the columns of the site matrix that it uses. Its couplings
+    in the zero-sum gauge are ``M_i J_ij M_j`` with ``M = I - 1 1'/L``, its fields ``M_i (h_i + sum_j J_ij 1/L_j)``, all
+    levels included; ``lambda_/2`` and ``lambdah/2`` times the sums of squares are ``tr(x' M_i x Q) / 2``, the rows
+    and columns of `M_i` and Q that belong to reference levels left out.
+
+    Examples
+    --------
+    >>> penalty_metric(Layout([2, 2]), 1.0, 0.0)
+    array([[0. , 0. , 0. ],
+           [0. , 0.5, 0. ],
+           [0. , 0. , 0.5]])
+    """
+    share = level_shares(layout)
+    mean = np.append(1.0, share)
+    Q = lambdah * np.outer(mean, mean)
+    for lo, hi in zip(layout.start[:-1].tolist(), layout.start[1:].tolist(), strict=True):
+        own = slice(1 + lo, 1 + hi)
+        Q[own, own] += lambda_ * (np.eye(hi - lo) - (share[lo] if hi > lo else 0.0))
+    return Q
+
+
+def reference_fields(layout: Layout, theta: np.ndarray, site_theta: np.ndarray) -> np.ndarray:
+    """Return the fields (D,) of a model whose couplings were averaged in the zero-sum gauge.
+
+    Averaging couplings (eq. 18) leaves the fields of which gauge it is done in as they are, and so moves those of all
+    others. The couplings themselves are the same in the reference gauge.
+
+    Parameters
+    ----------
+    layout : Layout
+        Of pairs.
+    theta : ndarray, shape (layout.size,)
+        The model, averaged in the reference gauge.
+    site_theta : ndarray, shape (layout.D, 1 + D)
+        What was averaged.
+    """
+    moved = to_sites(layout, theta)[:, 1:] - site_theta[:, 1:]
+    return theta[: layout.D] - moved @ level_shares(layout)

@@ -9,6 +9,7 @@ import numpy as np
 from bbl._ext import newton
 from bbl.memory import check_memory
 from bbl.model.conditional import conditionals
+from bbl.model.gauge import level_shares, penalty_metric
 from bbl.model.layout import Layout
 from bbl.model.moments import one_hot, usable_rows, usable_weight
 from bbl.model.regressors import penalties, regressors
@@ -152,33 +153,48 @@ class Influence:
         (see `inverse`).
     prior_count : float, default 0.0
         Pseudocount in the targets of the rows (see `bbl.engines.PseudoLikelihood`); its share counts as given.
+    zero_sum : bool, default False
+        Whether penalties are of fields and couplings in the zero-sum gauge, in which solutions are averaged, too.
     """
 
     def __init__(
-        self, sample: Sample, layout: Layout, site_theta: np.ndarray, lambda_, lambdah: float, prior_count: float = 0.0
+        self,
+        sample: Sample,
+        layout: Layout,
+        site_theta: np.ndarray,
+        lambda_,
+        lambdah: float,
+        prior_count: float = 0.0,
+        zero_sum: bool = False,
     ):
         self.layout, self.total = layout, sample.total
         self._totals = usable_weight(sample, layout)
         self._mix = prior_count / (self._totals + prior_count)
         self.site_theta = site_theta
         self._columns = regressors(layout).columns
-        penalty = np.append(lambdah, penalties(layout, lambda_))
-        self._penalties = [
-            np.tile(penalty[own], L - 1) for own, L in zip(self._columns, layout.n_levels.tolist(), strict=True)
-        ]
-        self._pull = [self._penalty(i) for i in range(layout.m)]
+        self._zero_sum = zero_sum
+        each = np.append(lambdah, penalties(layout, lambda_))
+        penalty = penalty_metric(layout, float(np.max(lambda_)), lambdah) if zero_sum else each
         self._target = [_targets(layout, i) for i in range(layout.m)]
-        self._inverse = []
+        self._pull, self._inverse = [], []
         for i, (_, H) in site_hessians(sample, layout, site_theta, range(layout.m)).items():
-            H.flat[:: len(H) + 1] += self._penalties[i]
+            self._pull.append(self._penalise(H, penalty, i))
             self._inverse.append(inverse(H)[0])
 
     def _own(self, array: np.ndarray, i: int) -> np.ndarray:
         return array[:, self.layout.start[i] : self.layout.start[i + 1]]
 
-    def _penalty(self, i: int) -> np.ndarray:
-        own = slice(self.layout.start[i], self.layout.start[i + 1])
-        return self._penalties[i] * self.site_theta[own][:, self._columns[i]].ravel()
+    def _penalise(self, H: np.ndarray, penalty: np.ndarray, i: int) -> np.ndarray:
+        """Add the Hessian of the penalties of predictor i to H, and return their gradient."""
+        columns, L = self._columns[i], int(self.layout.n_levels[i])
+        theta = self.site_theta[self.layout.start[i] : self.layout.start[i + 1]][:, columns]
+        if self._zero_sum:
+            M, Q = np.eye(L - 1) - 1.0 / L, penalty[np.ix_(columns, columns)]
+            H += np.kron(M, Q)
+            return (M @ theta @ Q).ravel()
+        each = np.tile(penalty[columns], L - 1)
+        H.flat[:: len(H) + 1] += each
+        return each * theta.ravel()
 
     def _sites(self, rows: Sample) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
         """Yield each predictor with the penalised scores of the rows and ``psi W/W_i``, both (n, parameters)."""
@@ -197,7 +213,20 @@ class Influence:
         for i, _, psi in self._sites(rows):
             at, share = self._target[i]
             out[at] += (psi * share).T
+            if self._zero_sum:
+                self._add_to_fields(out, i, psi)
         return out.T
+
+    def _add_to_fields(self, out: np.ndarray, i: int, psi: np.ndarray) -> None:
+        """Add to `out` what predictor i's couplings do to fields where they are averaged in the zero-sum gauge.
+
+        See `reference_fields`.
+        """
+        layout, columns = self.layout, self._columns[i][1:] - 1
+        L = int(layout.n_levels[i])
+        J = psi.reshape(len(psi), L - 1, -1)[:, :, 1:]
+        out[layout.start[i] : layout.start[i + 1]] += 0.5 * (J @ level_shares(layout)[columns]).T
+        out[columns] -= 0.5 / L * J.sum(axis=1).T
 
     def joint(self, rows: Sample, which: dict[int, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
         """Return the covariance of couplings in their predictors' own solutions, before they are averaged.

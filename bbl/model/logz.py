@@ -7,6 +7,7 @@ import numpy as np
 from bbl.errors import OptionError
 from bbl.model.conditional import conditionals
 from bbl.model.elimination import elimination_order, log_sum
+from bbl.model.gauge import level_shares
 from bbl.model.layout import Layout, term_columns
 from bbl.model.moments import TINY, frequencies, one_hot, usable_rows, usable_weight
 from bbl.model.pairwise import pair_matrix
@@ -14,7 +15,15 @@ from bbl.model.regressors import regressors, to_sites
 from bbl.parallel import serial_blas
 from bbl.rows.sample import Sample
 
-__all__ = ["LOG_Z", "approximate_log_z", "exact_log_z", "exact_order", "pseudo_log_z", "resolve_log_z"]
+__all__ = [
+    "LOG_Z",
+    "approximate_log_z",
+    "exact_log_z",
+    "exact_order",
+    "pseudo_log_z",
+    "resolve_log_z",
+    "zero_sum_log_z",
+]
 
 LOG_Z = ("auto", "exact", "pseudo", "half", "mf", "ais")
 
@@ -93,6 +102,39 @@ def _mean_field_log_z(sample: Sample, layout: Layout, theta: np.ndarray) -> floa
         own = slice(start[0], start[-1])
         total -= (k - 1) * float(theta[own] @ column[term_columns(layout)[:k, own]].prod(axis=0))
     return total
+
+
+def zero_sum_log_z(sample: Sample, layout: Layout, theta: np.ndarray, site_theta: np.ndarray, half: bool) -> float:
+    """Return ln Z by eq. (31) in the zero-sum gauge, where it does not depend on reference levels, of a model of pairs.
+
+    The equation takes half of a coupling for another one than half of it in another gauge. The result is the ln Z that
+    belongs to the energies of `theta`, which are zero at the reference levels.
+
+    Parameters
+    ----------
+    sample, layout, site_theta, half
+        As for `pseudo_log_z`.
+    theta : ndarray, shape (layout.size,)
+    """
+    factor, share = 0.5 if half else 1.0, level_shares(layout)
+    J = site_theta[:, 1:]
+    mean = J @ share
+    own = site_theta.copy()  # field of a level less that of the reference level, as couplings are in the zero-sum gauge
+    own[:, 0] += (1.0 - factor) * mean
+    total = pseudo_log_z(sample, layout, own, half=half)
+    of_reference = site_theta[:, 0] + mean + factor * ((J * _observed(sample, layout)).sum(axis=1) - mean)
+    energies = theta[: layout.D] + 0.5 * to_sites(layout, theta)[:, 1:] @ share
+    return total + float((energies - of_reference) @ share)
+
+
+def _observed(sample: Sample, layout: Layout) -> np.ndarray:
+    """Return how often each level was observed in the rows that a predictor is fitted to, (D, D): a row for each of its
+    levels.
+    """
+    counts = np.zeros((layout.m, layout.D))
+    for part in sample.blocks(ROWS):
+        counts += (usable_rows(part, layout) * part.weights[:, None]).T @ one_hot(part.codes, layout)
+    return np.repeat(counts / usable_weight(sample, layout)[:, None], layout.n_levels - 1, axis=0)
 
 
 def pseudo_log_z(sample: Sample, layout: Layout, site_theta: np.ndarray, *, half: bool) -> float:

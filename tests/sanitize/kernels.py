@@ -171,6 +171,7 @@ def jobs(rows: int = 120) -> list:
         found += [partial(fit, MeanField(), rows, dtype, 9), partial(networks, rows, dtype)]
         found += [partial(climbs, rows, dtype, K) for K in (2, 7)]
         found += [partial(fit, PseudoLikelihood(lambda_=0.1, lambdah=0.1), rows, dtype, m) for m in (2, 2, 9)]
+        found += [partial(fit, PseudoLikelihood(0.1, 0.1, gauge="zero-sum"), rows, dtype, m) for m in (2, 9)]
     for likelihood in ("sampled", "pseudo"):
         short = PersistentVI(likelihood=likelihood, n_iter=20, chains=32, draws=2)
         found += [partial(fit, short, rows, np.uint8, m) for m in (2, 9)]

@@ -170,6 +170,8 @@ cdef class PseudoProblem:
         Number of tasks.
     lanes : int
         Predictors per task.
+    order : ndarray of intp, shape (n_sites,)
+        The sites, task by task.
     nbytes : int
         Memory that the problem holds, without the eigenvectors.
     metric : str
@@ -274,6 +276,10 @@ cdef class PseudoProblem:
     @property
     def lanes(self):
         return self.p.lanes
+
+    @property
+    def order(self):
+        return np.array(<Py_ssize_t[:self.p.n_sites]> self.p.order)
 
     @property
     def nbytes(self):

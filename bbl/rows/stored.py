@@ -8,11 +8,13 @@ import threading
 import weakref
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
 from bbl.errors import DataError
+from bbl.parallel import run_tasks
 from bbl.rows.sample import Sample
 
 __all__ = ["CodeFile", "Rows", "StoredSample"]
@@ -183,16 +185,19 @@ class StoredSample:
         Whose rows these are, in their order.
     grouped : bool
         Whether rows have a response; else they are one group.
+    extra : Sample or None
+        A few rows of one group behind those of the file.
     """
 
     file: CodeFile
     buckets: tuple[Bucket, ...]
     grouped: bool = True
+    extra: Sample | None = None
 
     @property
     def n(self) -> int:
         """Number of stored rows."""
-        return sum(self.file.buckets[b].n for b in self.buckets)
+        return sum(self.file.buckets[b].n for b in self.buckets) + (0 if self.extra is None else self.extra.n)
 
     @property
     def m(self) -> int:
@@ -202,7 +207,8 @@ class StoredSample:
     @property
     def total(self) -> float:
         """Sum of the weights: the number of observations."""
-        return float(sum(self.file.buckets[b].total for b in self.buckets))
+        own = float(sum(self.file.buckets[b].total for b in self.buckets))
+        return own if self.extra is None else own + self.extra.total
 
     @property
     def whole(self) -> bool:
@@ -251,6 +257,16 @@ class StoredSample:
             y, n = bucket[0] if self.grouped else None, self.file.buckets[bucket].n
             for first in range(0, n, size):
                 yield self.file.read(bucket, first, min(n, first + size), y)
+        if self.extra is not None:
+            yield self.extra
+
+    def summed(self, function: Callable[[Sample], Any], workers: int = 1) -> Any:
+        """Return the sum of ``function(block)`` over all blocks, in their order, by a pass that threads share."""
+        found, blocks = None, self.blocks(self.file.piece)
+        while some := list(islice(blocks, workers)):
+            for own in run_tasks(function, [(part,) for part in some], workers, shared=True):
+                found = _plus(found, own)
+        return found
 
     def sums(self, name: Hashable, function: Callable[[Sample], Any]) -> Any:
         """Return what is additive over rows: the sum of ``function(block)`` over all blocks.
@@ -266,7 +282,7 @@ class StoredSample:
                     own = _plus(own, function(part))
                 self.file.sums[key] = own
             found = _plus(found, self.file.sums[key])
-        return found
+        return found if self.extra is None else _plus(found, function(self.extra))
 
     def draw(self, size: int, rng: np.random.Generator, rare: float = 0.0) -> Sample:
         """Return a random sample of about `size` rows, without replacement, in the order of the file.
@@ -286,6 +302,9 @@ class StoredSample:
         """
         if size >= self.n:
             return _joined(list(self.blocks(self.file.piece)), self)
+        if self.extra is not None:
+            drawn = replace(self, extra=None).draw(size, rng, rare)
+            return _joined([drawn, self.extra], self)
         kept = self._rare_rows(rare) if rare else np.zeros(0, dtype=np.int64)
         others = self.n - len(kept)
         wanted = min(others, max(size - len(kept), size // 2))

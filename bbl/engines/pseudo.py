@@ -145,7 +145,7 @@ class PseudoLikelihood(Engine):
         if not self.symmetrize:
             raise OptionError("Standard errors are for symmetrised couplings (symmetrize=True).", argument="symmetrize")
 
-    def equations(self, sample: Sample, layout: Layout) -> Equations:
+    def equations(self, sample: Rows, layout: Layout) -> Equations:
         """Solve a group again for its unsymmetrised solution."""
         rows = self.prepare(sample, layout)
         site_theta = np.asarray(self.fit(rows, layout).site_theta)
@@ -203,7 +203,7 @@ class PseudoLikelihood(Engine):
         needed = memory_estimate(n, wide.n_levels, precision=self.precision, sites=layout.m)
         return 16.0 * layout.D * wide.D + sum(needed) + 4.0 * n * (len(wide.n_levels) - layout.m)
 
-    def path(self, sample: Sample, layout: Layout, values: Sequence[float] | None = None, workers: int = 1):
+    def path(self, sample: Rows, layout: Layout, values: Sequence[float] | None = None, workers: int = 1):
         """Fit one group at each penalty of `values`.
 
         With missing values each predictor is fitted to the rows in which it and its neighbours are known.
@@ -211,7 +211,7 @@ class PseudoLikelihood(Engine):
         return self._path(sample, layout, values, workers)
 
     def compare(
-        self, sample: Sample, layout: Layout, values: Sequence[float] | None, trail: Mapping[float, np.ndarray]
+        self, sample: Rows, layout: Layout, values: Sequence[float] | None, trail: Mapping[float, np.ndarray]
     ) -> list[EngineFit]:
         """Fit one group at each penalty of `values`, well enough to compare them.
 
@@ -223,7 +223,7 @@ class PseudoLikelihood(Engine):
 
     def _path(
         self,
-        sample: Sample,
+        sample: Rows,
         layout: Layout,
         values: Sequence[float] | None,
         workers: int,
@@ -261,12 +261,12 @@ class PseudoLikelihood(Engine):
         start = [(own + 1.0 / len(own)) / (own.sum() + 1.0) for own in counts]
         site_theta = np.zeros((layout.D, 1 + regressors(layout).D))
         site_theta[:, 0] = np.concatenate([log_ratio(own) for own in start])
+        if trail:
+            site_theta = _on_the_line(trail, max(grid))
         rounds = Corrected(engine, rows, layout, workers)
         for at in sorted(range(len(grid)), key=lambda at: grid[at], reverse=True):
             lambda_, site_theta = grid[at], site_theta.copy()
             sites = rounds.fit(lambda_, self._lambdah(lambda_), site_theta, self.itmax)
-            if trail is not None:
-                trail[lambda_] = site_theta
             fit = engine._finish(rows, layout, lambda_, site_theta, sites, rounds.normaliser(site_theta), absent)
             out[at] = replace(fit, state=rounds.told())
         return out

@@ -73,8 +73,8 @@ class Corrected:
     the sample and one pass over all rows, and rounds end at the optimum of all rows, whatever the sample was. Each
     predictor has rounds of its own. (Shamir, Srebro & Zhang 2014; Jordan, Lee & Yang 2019; Fan, Guo & Wang 2023.)
 
-    Where the sample knows little of the curvature, as of two rare levels together, the rounds before tell more: they are
-    the pairs of L-BFGS, whose start metric is the fit of the sample.
+    Where the sample knows little of the curvature, as of two rare levels together, the rounds before tell more: they
+    are the pairs of L-BFGS, whose start metric is the fit of the sample.
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ class Corrected:
                 break
             if (stalled & ~done).any():
                 self._enlarge(int(np.argmax(np.where(done, -1.0, norm))), norm)
-                slow[:] = 0
+                slow[:], pairs = 0, []
             aim = np.full(m, FIRST) if self.point is None else np.where(done, np.inf, AIM * norm)
             told = {"tolerance": np.maximum(aim, 0.5 * finest), "workers": self.workers}
             solve = partial(self.solve, self.engine, self.sample, self.layout, lambda_, lambdah, sites=sites, **told)
@@ -134,13 +134,14 @@ class Corrected:
                 good = product > 0.0
                 pairs = [*pairs[1 - PAIRS :], (step, change, np.where(good, 1.0 / np.where(good, product, 1.0), 0.0))]
             better = ~done & (now < norm)
-            slow = np.where(done | (now <= SLOW * norm), 0, slow + np.where(better, 1, STALL))
+            slow = np.where(done | (now <= SLOW * norm), 0, slow + 1)
             if self.point is None:
                 self.point = new
             else:
                 self.point.take(new, better, np.repeat(better, self.width))
             norm = np.where(better, now, norm)
             done |= norm <= finest
+        assert self.point is not None  # noqa: S101  # no norm is infinite now
         theta[:] = self.point.theta
         sites.norm, sites.n_iter = norm, n_iter
         sites.value = self.point.value + 0.5 * self._by_site(theta**2 * penalty)
@@ -148,7 +149,8 @@ class Corrected:
         return sites
 
     def normaliser(self, theta: np.ndarray):
-        """Return the function of eq. (31) over all rows at the solution of the last fit; with its factor it is a pass."""
+        """Return the function of eq. (31) over all rows at the last fit's solution; with its factor it is a pass."""
+        assert self.point is not None  # noqa: S101  # there was a fit
         known = float(self.point.log_norm.sum())
 
         def of(half: bool) -> float:
@@ -172,7 +174,7 @@ class Corrected:
         return np.sqrt(self._by_site((point.gradient + penalty * point.theta) ** 2))
 
     def _pass(self, theta: np.ndarray, sites: np.ndarray) -> _Point:
-        """Return the objective of all rows, for the tasks that have some of the `sites`; elsewhere it is not looked at."""
+        """Return the objective of all rows, of the tasks that have some of the `sites`; elsewhere it is none."""
         self.passes += 1
         tasks = np.unique(np.flatnonzero(sites[self.problem.order]) // self.problem.lanes).tolist()
         measure = partial(_block_objective, self.layout, theta, tasks, self.engine.precision)
@@ -227,8 +229,11 @@ class Corrected:
 def _moments(rows: StoredSample, layout: Layout, prior_count: float) -> np.ndarray:
     """Return the empirical moments (layout.D, 1 + D) that go with theta, mixed with a `prior_count`; zero elsewhere."""
     wide = regressors(layout)
-    name = ("pairs",) if wide.D == layout.D else ("joint", tuple(found.tobytes() for found in layout.terms))
-    counts = rows.sums(name, partial(_block_pairs, layout)) / rows.total
+    if wide.D == layout.D:
+        counts = pair_counts(rows, layout) / rows.total
+    else:
+        name = ("joint levels", tuple(found.tobytes() for found in layout.terms))
+        counts = rows.sums(name, partial(_block_pairs, layout)) / rows.total
     mean, mix = np.append(1.0, counts.diagonal()), prior_count / (rows.total + prior_count)
     out = np.zeros((layout.D, 1 + wide.D))
     for i, columns in enumerate(wide.columns):

@@ -14,7 +14,18 @@ from bbl.model.regressors import penalties, regressors
 from bbl.parallel import run_tasks, serial_blas, stop_flag
 from bbl.rows.sample import Sample
 
-__all__ = ["FINEST", "FLOOR", "POLISH_SIZE", "Sites", "Solution", "by_lbfgs", "by_newton", "is_small", "log_normaliser", "prepared"]
+__all__ = [
+    "FINEST",
+    "FLOOR",
+    "POLISH_SIZE",
+    "Sites",
+    "Solution",
+    "by_lbfgs",
+    "by_newton",
+    "is_small",
+    "log_normaliser",
+    "prepared",
+]
 
 FINEST = {"double": 0.0, "single": 1e-5}  # gradient norm that a precision can be asked for,
 FLOOR = {"double": 1e-8, "single": 1e-4}  # and at which it has converged where it gets no further
@@ -83,9 +94,11 @@ def log_normaliser(problem: PseudoProblem, layout: Layout, site_theta: np.ndarra
 
 def prepared(sample: Sample, layout: Layout, precision: str, prior_count: float = 0.0, counted: bool = True):
     """Return the rows as the vectorised kernel reads them; the codes are those of the `Regressors`."""
-    wide, how = regressors(layout), {"precision": precision, "prior_count": prior_count, "counted": counted}
+    wide = regressors(layout)
     with serial_blas():
-        return PseudoProblem(sample.codes, sample.weights, wide.n_levels, wide.mask, **how)
+        return PseudoProblem(
+            sample.codes, sample.weights, wide.n_levels, wide.mask, None, precision, prior_count, counted
+        )
 
 
 def by_lbfgs(problem: PseudoProblem, precision: str):

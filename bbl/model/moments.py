@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from bbl._ext import moments as kernel
 from bbl.model.layout import Layout
 from bbl.model.regressors import Regressors
 from bbl.rows.sample import Sample
+from bbl.rows.stored import Rows, StoredSample
 
 __all__ = [
     "frequencies",
@@ -74,14 +77,16 @@ def one_hot(codes: np.ndarray, layout: Layout | Regressors) -> np.ndarray:
     return X[:, : layout.D]
 
 
-def pair_counts(sample: Sample, layout: Layout) -> np.ndarray:
+def pair_counts(sample: Rows, layout: Layout | Regressors) -> np.ndarray:
     """Return the weighted counts (D, D) of pairs of non-reference levels; the diagonal holds the level counts.
 
     All counts are sums of whole numbers, so they are exact and do not depend on the order of the rows. A missing
     value has the code of the reference level, which is not counted here.
     """
+    if isinstance(sample, StoredSample):
+        return sample.pooled.sums("pairs", partial(pair_counts, layout=layout))
     counts = np.zeros((layout.D, layout.D))
-    if (sample.weights == 1.0).all():
+    if sample.unweighted:
         bits = np.zeros((layout.D, (sample.n + 63) // 64), dtype=np.uint64)
         kernel.pack(sample.codes, layout.start, bits)
         kernel.pair_counts(bits, counts)
@@ -119,8 +124,10 @@ def usable_rows(sample: Sample, layout: Layout) -> np.ndarray:
     return sample.missing.astype(np.float32) @ near.astype(np.float32) == 0.0
 
 
-def usable_weight(sample: Sample, layout: Layout) -> np.ndarray:
+def usable_weight(sample: Rows, layout: Layout) -> np.ndarray:
     """Return the weight (m,) of each predictor's `usable_rows`."""
-    if sample.missing is None:
+    if sample.complete:
         return np.full(layout.m, sample.total)
+    if isinstance(sample, StoredSample):
+        return sample.pooled.sums(("usable", layout.mask.tobytes()), partial(usable_weight, layout=layout))
     return sample.weights @ usable_rows(sample, layout)

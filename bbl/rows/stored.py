@@ -278,7 +278,7 @@ class StoredSample:
             key = ((name, self.grouped), bucket)
             if key not in self.file.sums:
                 own = None
-                for part in replace(self, buckets=(bucket,)).blocks(self.file.piece):
+                for part in replace(self, buckets=(bucket,), extra=None).blocks(self.file.piece):
                     own = _plus(own, function(part))
                 self.file.sums[key] = own
             found = _plus(found, self.file.sums[key])
@@ -303,8 +303,7 @@ class StoredSample:
         if size >= self.n:
             return _joined(list(self.blocks(self.file.piece)), self)
         if self.extra is not None:
-            drawn = replace(self, extra=None).draw(size, rng, rare)
-            return _joined([drawn, self.extra], self)
+            return _joined([replace(self, extra=None).draw(size, rng, rare), self.extra], self)
         kept = self._rare_rows(rare) if rare else np.zeros(0, dtype=np.int64)
         others = self.n - len(kept)
         wanted = min(others, max(size - len(kept), size // 2))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from bbl.checks import choice, flag, integer, real
 from bbl.engines.base import Engine, EngineFit, Equations, Note, Tuned
 from bbl.engines.naive import absent_levels
 from bbl.engines.pseudo_blocks import Corrected, few_enough
+from bbl.engines.pseudo_nodes import by_nodes
 from bbl.engines.pseudo_solvers import (
     FINEST,
     POLISH_SIZE,
@@ -30,6 +31,7 @@ from bbl.model.layout import Layout
 from bbl.model.moments import frequencies, level_counts, log_ratio, one_hot, usable_rows
 from bbl.model.regressors import from_sites, regressors
 from bbl.model.unpenalised import unpenalised
+from bbl.rows.cluster import SharedSample
 from bbl.rows.sample import Sample, code_dtype
 from bbl.rows.stored import Rows, StoredSample
 
@@ -186,7 +188,8 @@ class PseudoLikelihood(Engine):
                 argument="missing",
             )
         if few_enough(rows.n, layout):
-            return self.prepare(rows.draw(rows.n, np.random.default_rng(0)).collapsed(layout.n_levels), layout)
+            drawn = rows.draw(rows.n, np.random.default_rng(0)).collapsed(layout.n_levels)
+            return rows.spread(cast(Sample, self.prepare(drawn, layout)))
         if self.prior_count:
             return rows
         found = rows.sums("levels", partial(level_counts, n_levels=layout.n_levels))
@@ -351,7 +354,9 @@ class PseudoLikelihood(Engine):
                 site_theta = site_theta.copy()
             if solve is None:
                 solve = by_newton
-                if not small:
+                if not small and isinstance(sample, SharedSample):
+                    solve = by_nodes(sample, layout, engine.precision, self.prior_count)
+                elif not small:
                     problem = prepared(sample, layout, engine.precision, self.prior_count)
                     solve = by_lbfgs(problem, engine.precision)
             sites = Sites(layout.m)

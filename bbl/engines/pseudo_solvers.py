@@ -104,10 +104,13 @@ def prepared(sample: Sample, layout: Layout, precision: str, prior_count: float 
 def by_lbfgs(problem: PseudoProblem, precision: str):
     """Return the solver of `prepared` rows, for all penalties.
 
-    It takes a `tolerance` (m,) of each predictor in place of the engine's, and a `linear` term of the objectives.
+    It takes a `tolerance` (m,) of each predictor in place of the engine's, a `linear` term of the objectives, and a
+    `share`, of which only every so many-th task is solved from some number on.
     """
 
-    def solve(engine, sample, layout, lambda_, lambdah, site_theta, sites, workers, tolerance=None, linear=None):
+    def solve(
+        engine, sample, layout, lambda_, lambdah, site_theta, sites, workers, tolerance=None, linear=None, share=(0, 1)
+    ):
         wide, least = regressors(layout), max(engine.tolerance, FINEST[precision])
         asked = np.full(layout.m, least) if tolerance is None else np.maximum(tolerance, FINEST[precision])
         each = penalties(layout, lambda_)
@@ -125,7 +128,7 @@ def by_lbfgs(problem: PseudoProblem, precision: str):
         parts = np.split(problem.order, range(problem.lanes, layout.m, problem.lanes))
         tasks = [(task, float(asked[own].min()), options, out) for task, own in enumerate(parts)]
         stop = stop_flag()
-        run_tasks(partial(_solve_task, problem), tasks, workers, shared=True)
+        run_tasks(partial(_solve_task, problem), tasks[share[0] :: share[1]], workers, shared=True)
         if stop[0]:  # told to give up: nobody looks at this fit, and what is unfinished is not to be polished
             return None
         # near rounding a quasi-Newton line search may find nothing better, and on flat objectives it creeps

@@ -17,7 +17,7 @@ from bbl.errors import DataError
 from bbl.parallel import run_tasks
 from bbl.rows.sample import Sample
 
-__all__ = ["CodeFile", "Rows", "StoredSample"]
+__all__ = ["PIECE", "Bucket", "CodeFile", "Rows", "StoredSample", "added", "joined"]
 
 PIECE = 65536  # rows of a bucket that lie together in the file
 BUFFER = 2**25  # bytes of rows that wait to be written, all buckets together
@@ -265,7 +265,7 @@ class StoredSample:
         found, blocks = None, self.blocks(self.file.piece)
         while some := list(islice(blocks, workers)):
             for own in run_tasks(function, [(part,) for part in some], workers, shared=True):
-                found = _plus(found, own)
+                found = added(found, own)
         return found
 
     def sums(self, name: Hashable, function: Callable[[Sample], Any]) -> Any:
@@ -279,10 +279,10 @@ class StoredSample:
             if key not in self.file.sums:
                 own = None
                 for part in replace(self, buckets=(bucket,), extra=None).blocks(self.file.piece):
-                    own = _plus(own, function(part))
+                    own = added(own, function(part))
                 self.file.sums[key] = own
-            found = _plus(found, self.file.sums[key])
-        return found if self.extra is None else _plus(found, function(self.extra))
+            found = added(found, self.file.sums[key])
+        return found if self.extra is None else added(found, function(self.extra))
 
     def draw(self, size: int, rng: np.random.Generator, rare: float = 0.0) -> Sample:
         """Return a random sample of about `size` rows, without replacement, in the order of the file.
@@ -301,9 +301,9 @@ class StoredSample:
             Exactly `size` rows (all, if there are no more); more if rows with rare levels are over half of them.
         """
         if size >= self.n:
-            return _joined(list(self.blocks(self.file.piece)), self)
+            return joined(list(self.blocks(self.file.piece)), self)
         if self.extra is not None:
-            return _joined([replace(self, extra=None).draw(size, rng, rare), self.extra], self)
+            return joined([replace(self, extra=None).draw(size, rng, rare), self.extra], self)
         kept = self._rare_rows(rare) if rare else np.zeros(0, dtype=np.int64)
         others = self.n - len(kept)
         wanted = min(others, max(size - len(kept), size // 2))
@@ -330,7 +330,7 @@ class StoredSample:
                 block = self.file.read(bucket, start, min(n, start + self.file.piece), y)
                 parts.append(block.rows(here))
             first += n
-        return _joined(parts, self)
+        return joined(parts, self)
 
     def _rare_rows(self, rare: float) -> np.ndarray:
         """Return the positions of rows with a level that less than `rare` weight has."""
@@ -350,17 +350,21 @@ class StoredSample:
             first += part.n
         return np.concatenate(found)
 
+    def spread(self, sample: Sample) -> Sample:
+        """Return rows in memory as all who take part in a fit shall have them: here as they are."""
+        return sample
+
     def close(self) -> None:
         """Remove the file, of whatever rows."""
         self.file.close()
 
 
-def _plus(one: Any, other: Any) -> Any:
+def added(one: Any, other: Any) -> Any:
     """Return the sum of numbers, arrays, or lists or tuples of them."""
     if one is None:
         return other
     if isinstance(one, list | tuple):
-        return type(one)([_plus(a, b) for a, b in zip(one, other, strict=True)])
+        return type(one)([added(a, b) for a, b in zip(one, other, strict=True)])
     return one + other
 
 
@@ -381,7 +385,7 @@ def _choose(n: int, size: int, rng: np.random.Generator) -> np.ndarray:
     return np.sort(rng.choice(found, size, replace=False, shuffle=False))
 
 
-def _joined(parts: list[Sample], whole: StoredSample) -> Sample:
+def joined(parts: list[Sample], whole: StoredSample) -> Sample:
     """Return blocks as one sample."""
     if not parts:
         empty = np.zeros((0, whole.m), dtype=whole.file.dtype)

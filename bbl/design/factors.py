@@ -20,7 +20,18 @@ from bbl.design.intervals import RARE_LEVEL, Ends, interval_codes
 from bbl.errors import BBLTypeError, DataError, LevelError
 from bbl.rows.sample import code_dtype
 
-__all__ = ["KINDS", "Column", "Factor", "distinct", "factorise", "level_key"]
+__all__ = [
+    "KINDS",
+    "Column",
+    "Counted",
+    "Factor",
+    "check_discrete",
+    "distinct",
+    "factorise",
+    "level_key",
+    "refuse_blanks",
+    "refuse_values",
+]
 
 KINDS = ("bool", "number", "string", "other", "missing")
 TIMES = (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64, pd.Period)
@@ -58,9 +69,53 @@ class Column(NamedTuple):
         counts = np.bincount(self.codes, minlength=len(self.values)) if len(self.codes) else np.zeros(len(self.values))
         return counts > 0
 
+    @property
+    def n(self) -> int:
+        """Number of rows."""
+        return len(self.codes)
+
     def missing(self) -> np.ndarray | None:
         """Return which rows hold a missing value, shape (n,); None if none do."""
         return self.codes == len(self.kinds) - 1 if "missing" in self.kinds else None
+
+    @property
+    def n_missing(self) -> int:
+        """How many rows hold a missing value."""
+        blank = self.missing()
+        return 0 if blank is None else int(blank.sum())
+
+
+class Counted(NamedTuple):
+    """The distinct values of a column and how often each occurs: what is told of a column without its rows.
+
+    Attributes
+    ----------
+    counts : ndarray of int, shape (number of values,)
+        Rows with each value.
+    name, values, kinds, declared, ordered
+        As in `Column`.
+    """
+
+    name: Hashable
+    counts: np.ndarray
+    values: list
+    kinds: list[str]
+    declared: bool
+    ordered: bool
+
+    def used(self) -> np.ndarray:
+        """Return which of the values occur."""
+        return self.counts > 0
+
+    @property
+    def n(self) -> int:
+        """Number of rows."""
+        return int(self.counts.sum())
+
+    @property
+    def n_missing(self) -> int:
+        """How many rows hold a missing value."""
+        return int(sum(n for n, kind in zip(self.counts, self.kinds, strict=True) if kind == "missing"))
 
 
 def distinct(series: pd.Series) -> tuple[np.ndarray, list, pd.CategoricalDtype | None]:
@@ -107,20 +162,16 @@ def factorise(name: Hashable, series: pd.Series, missing: str = "raise") -> Colu
     """
     kind = getattr(series.dtype, "kind", "O")
     if kind in "mMc" or isinstance(series.dtype, pd.PeriodDtype):
-        _refuse(name, f"type {series.dtype}")
+        refuse_values(name, f"type {series.dtype}")
     try:
         codes, values, declared = distinct(series)
     except (TypeError, NotImplementedError):  # the latter from pyarrow
-        _refuse(name, "lists or other nested values")
+        refuse_values(name, "lists or other nested values")
     is_missing = np.array([_is_missing(v) for v in values] + [True])  # the last is code -1
     blank = is_missing[codes] if is_missing[:-1].any() else codes < 0
     count = int(blank.sum())
     if count and missing == "raise":
-        raise DataError(
-            f"column {name!r} has {count} missing value{'s' * (count > 1)}. Drop the rows (missing='drop'), give "
-            "missing values a level of their own (missing='level'), or sum them out (missing='marginal').",
-            column=name,
-        )
+        refuse_blanks(name, count)
     pairs = [("other", None) if _is_missing(v) else _level(name, v, declared is not None) for v in values]
     if count:
         codes = np.where(blank, len(values), codes)
@@ -135,7 +186,17 @@ def factorise(name: Hashable, series: pd.Series, missing: str = "raise") -> Colu
     )
 
 
-def _refuse(name: Hashable, what: str) -> Any:
+def refuse_blanks(name: Hashable, count: int) -> None:
+    """Raise the error of missing values in training data with ``missing="raise"``."""
+    raise DataError(
+        f"column {name!r} has {count} missing value{'s' * (count > 1)}. Drop the rows (missing='drop'), give "
+        "missing values a level of their own (missing='level'), or sum them out (missing='marginal').",
+        column=name,
+    )
+
+
+def refuse_values(name: Hashable, what: str) -> Any:
+    """Raise the error of values that cannot be levels."""
     raise BBLTypeError(
         f"column {name!r} holds {what}, which cannot be levels. Turn it into strings, numbers or categories.",
         column=name,
@@ -159,7 +220,7 @@ def _level(name: Hashable, value: Any, declared: bool) -> tuple[str, Any]:
     if isinstance(value, str):
         return "string", str(value)
     if isinstance(value, UNUSABLE) or (isinstance(value, TIMES) and not declared):
-        _refuse(name, f"values of type {type(value).__name__}")
+        refuse_values(name, f"values of type {type(value).__name__}")
     return "other", value
 
 
@@ -208,7 +269,7 @@ class Factor:
         return bool(self._intervals)
 
     @classmethod
-    def collect(cls, column: Column, *, keep_order: bool = False, unused: bool = False) -> Factor:
+    def collect(cls, column: Column | Counted, *, keep_order: bool = False, unused: bool = False) -> Factor:
         """Collect the levels that occur in a column; with `unused` all that it declares, in their order.
 
         Declared levels keep their order if they are declared as ordered, or with `keep_order` (the response).
@@ -226,7 +287,7 @@ class Factor:
         found = [(column.kinds[k], column.values[k]) for k in used if column.kinds[k] != "missing"]
         _check_apart(column.name, found, "data")
         if not column.declared:
-            _check_discrete(column.name, found, len(column.codes))
+            check_discrete(column.name, found, column.n)
         if not column.declared or not (column.ordered or keep_order or unused):
             found = _sorted(found)
         return cls(column.name, tuple(v for _, v in found), tuple(k for k, _ in found), column.ordered)
@@ -349,7 +410,8 @@ def _check_apart(name: Hashable, levels: list[tuple[str, Any]], argument: str) -
             )
 
 
-def _check_discrete(name: Hashable, levels: list[tuple[str, Any]], n: int) -> None:
+def check_discrete(name: Hashable, levels: list[tuple[str, Any]], n: int) -> None:
+    """Refuse a column of numbers that are no levels: too many of them are fractions."""
     fractions = sum(kind == "number" and value != int(value) for kind, value in levels)
     if fractions > FEW and (2 * fractions > n or fractions > 1000):
         raise DataError(

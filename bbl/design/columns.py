@@ -9,9 +9,10 @@ import numpy as np
 import pandas as pd
 
 from bbl.checks import near_match
-from bbl.design.factors import Column, Counted, Factor, factorise, refuse_blanks
+from bbl.design.factors import Factor
 from bbl.design.formula import FormulaTerms
 from bbl.design.frames import Frame
+from bbl.design.values import Column, Counted, factorise, refuse_blanks
 from bbl.errors import BBLTypeError, DataError, DataWarning, LevelError
 from bbl.memory import check_memory
 
@@ -32,6 +33,7 @@ __all__ = [
     "read_response",
     "refuse_identifier",
     "refuse_missing",
+    "refuse_no_rows_left",
 ]
 
 FEW, LARGE = 20, 100  # distinct values that always pass as levels; levels that are warned of where they are rare:
@@ -94,12 +96,17 @@ def _drop(frame: Frame, names: Iterable[Hashable], keep: np.ndarray, counts: np.
     """Return which of the rows to `keep` have no missing value, and the weight of the others."""
     is_missing = missing_rows(frame, names)[keep]
     if is_missing.all():
-        raise DataError(
-            "every row has a missing value, so missing='drop' leaves none. Leave the predictors with most of them out "
-            "of the formula, or use missing='level' or 'marginal'.",
-            argument="missing",
-        )
+        refuse_no_rows_left()
     return keep[~is_missing], round(float(counts[keep[is_missing]].sum()))
+
+
+def refuse_no_rows_left() -> None:
+    """Raise the error of ``missing="drop"`` where it drops every row."""
+    raise DataError(
+        "every row has a missing value, so missing='drop' leaves none. Leave the predictors with most of them out "
+        "of the formula, or use missing='level' or 'marginal'.",
+        argument="missing",
+    )
 
 
 def mark_rows(mask: np.ndarray | None, shape: tuple[int, ...], i: int, rows: np.ndarray | None) -> np.ndarray | None:

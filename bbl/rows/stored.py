@@ -261,12 +261,12 @@ class StoredSample:
         for bucket in self.buckets:
             key = ((name, self.grouped), bucket)
             if key not in self.file.sums:
-                own = None
+                own: Any = None
                 for part in replace(self, buckets=(bucket,)).blocks(self.file.piece):
                     own = _plus(own, function(part))
                 self.file.sums[key] = own
             found = _plus(found, self.file.sums[key])
-        return found
+        return function(_joined([], self)) if found is None else found
 
     def draw(self, size: int, rng: np.random.Generator, rare: float = 0.0) -> Sample:
         """Return a random sample of about `size` rows, without replacement, in the order of the file.
@@ -338,12 +338,10 @@ class StoredSample:
 
 
 def _plus(one: Any, other: Any) -> Any:
-    """Return the sum of numbers, arrays, or lists or tuples of them."""
-    if one is None:
-        return other
-    if isinstance(one, list | tuple):
-        return type(one)([_plus(a, b) for a, b in zip(one, other, strict=True)])
-    return one + other
+    """Return the sum of numbers, arrays, or lists or tuples of them, as a new object; None is nothing yet."""
+    if isinstance(other, list | tuple):
+        return type(other)(_plus(None if one is None else one[k], own) for k, own in enumerate(other))
+    return other + 0.0 if one is None else one + other
 
 
 def _plus_padded(one: np.ndarray, other: np.ndarray) -> np.ndarray:

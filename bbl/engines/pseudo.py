@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, ClassVar, cast
 
 import numpy as np
@@ -192,7 +191,7 @@ class PseudoLikelihood(Engine):
             return rows.spread(cast(Sample, self.prepare(drawn, layout)))
         if self.prior_count:
             return rows
-        found = rows.sums("levels", partial(level_counts, n_levels=layout.n_levels))
+        found = level_counts(rows, layout.n_levels)
         only = np.array([int(np.argmax(own)) for own in found])
         constant = np.array([np.count_nonzero(own) < 2 for own in found]) & (layout.n_levels > 1)
         if not constant.any():
@@ -259,7 +258,7 @@ class PseudoLikelihood(Engine):
         """Fit rows in a file at each penalty of the grid, from the strongest to the weakest; see `Corrected`."""
         out: list[Any] = [None] * len(grid)
         engine = self if trail is None else replace(self, tolerance=max(self.tolerance, CLOSER))
-        counts = rows.sums("levels", partial(level_counts, n_levels=layout.n_levels))
+        counts = level_counts(rows, layout.n_levels)
         absent = absent_levels(counts, "give lambdah > 0") if self._bare(min(grid)) else ()
         start = [(own + 1.0 / len(own)) / (own.sum() + 1.0) for own in counts]
         site_theta = np.zeros((layout.D, 1 + regressors(layout).D))

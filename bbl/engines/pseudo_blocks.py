@@ -212,7 +212,7 @@ class Corrected:
 
     def _rare(self, size: int) -> float:
         """Return the weight below which all rows of a level are taken: their sum is at most half of the sample."""
-        counts = np.sort(np.concatenate(self.rows.sums("levels", partial(level_counts, n_levels=self.layout.n_levels))))
+        counts = np.sort(np.concatenate(level_counts(self.rows, self.layout.n_levels)))
         fits = counts[np.cumsum(counts) <= size / 2]
         scarce = fits[fits < ENOUGH * self.rows.total / size]
         return float(scarce[-1]) + 0.5 if len(scarce) and scarce[-1] else 0.0

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from bbl.errors import BBLTypeError
+from bbl.rows.counts import level_counts
 from bbl.rows.sample import Sample
 from bbl.rows.stored import PIECE, Bucket, StoredSample, added, joined
 
@@ -168,7 +169,9 @@ class ClusterSample(StoredSample):
             kept.update({((name, self.grouped), bucket): own[bucket] for bucket in new})
         for bucket in self.buckets:
             found = added(found, kept[(name, self.grouped), bucket])
-        return found if self.extra is None else added(found, function(self.extra))
+        if self.extra is not None:
+            found = added(found, function(self.extra))
+        return function(joined([], self)) if found is None else found
 
     def rows(self, positions: np.ndarray) -> Sample:
         """Return the rows at rising `positions` in the order of `blocks`."""
@@ -202,8 +205,7 @@ class ClusterSample(StoredSample):
 
     def _rare_rows(self, rare: float) -> np.ndarray:
         n_levels: np.ndarray = self.file.n_levels  # type: ignore[attr-defined]
-        alone = replace(self, grouped=False)
-        counts = alone.sums("weights of levels", _WeightsOfLevels(n_levels))
+        counts = level_counts(self.pooled, n_levels)
         few = [(i, np.flatnonzero((own > 0) & (own < rare))) for i, own in enumerate(counts)]
         few = [(i, levels) for i, levels in few if len(levels)]
         found, told = [np.zeros(0, dtype=np.int64)], held(self.client, few)
@@ -219,16 +221,6 @@ class SharedSample(Sample):
     """Rows in memory, few enough for every worker of a cluster to have them all."""
 
     client: Any = None
-
-
-@dataclass(frozen=True)
-class _WeightsOfLevels:
-    """The weight of each level of each predictor in a block."""
-
-    n_levels: np.ndarray
-
-    def __call__(self, part: Sample) -> list[np.ndarray]:
-        return [np.bincount(part.codes[:, i], part.weights, int(L)) for i, L in enumerate(self.n_levels)]
 
 
 # what runs on workers

@@ -277,12 +277,14 @@ class StoredSample:
         for bucket in self.buckets:
             key = ((name, self.grouped), bucket)
             if key not in self.file.sums:
-                own = None
+                own: Any = None
                 for part in replace(self, buckets=(bucket,), extra=None).blocks(self.file.piece):
                     own = added(own, function(part))
                 self.file.sums[key] = own
             found = added(found, self.file.sums[key])
-        return found if self.extra is None else added(found, function(self.extra))
+        if self.extra is not None:
+            found = added(found, function(self.extra))
+        return function(joined([], self)) if found is None else found
 
     def draw(self, size: int, rng: np.random.Generator, rare: float = 0.0) -> Sample:
         """Return a random sample of about `size` rows, without replacement, in the order of the file.
@@ -360,12 +362,10 @@ class StoredSample:
 
 
 def added(one: Any, other: Any) -> Any:
-    """Return the sum of numbers, arrays, or lists or tuples of them."""
-    if one is None:
-        return other
-    if isinstance(one, list | tuple):
-        return type(one)([added(a, b) for a, b in zip(one, other, strict=True)])
-    return one + other
+    """Return the sum of numbers, arrays, or lists or tuples of them, as a new object; None is nothing yet."""
+    if isinstance(other, list | tuple):
+        return type(other)(added(None if one is None else one[k], own) for k, own in enumerate(other))
+    return other + 0.0 if one is None else one + other
 
 
 def _plus_padded(one: np.ndarray, other: np.ndarray) -> np.ndarray:

@@ -174,7 +174,10 @@ class MachineResults(ModelResults):
         if isinstance(rows, StoredSample):
             if not rows.complete or self.estimate.predictive is not None:
                 return sum(map(self.log_likelihood, rows.blocks(BLOCK)))
-            own = [known_energy(rows.group(y), self.params.layout, theta) for y, theta in enumerate(self.params.theta)]
+            own = [
+                known_energy(rows.group(y), self.parameters.layout, theta)
+                for y, theta in enumerate(self.parameters.theta)
+            ]
             return sum(energy - n * log_z for (n, energy), log_z in zip(own, self.estimate.log_z, strict=True))
         if rows.missing is not None:  # of a row of which nothing is known, the probability is one
             rows = rows.rows(~rows.missing.all(axis=1))

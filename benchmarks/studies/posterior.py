@@ -95,7 +95,8 @@ def summarise(frame: pd.DataFrame) -> list[str]:
         "intervals, in %, with their standard errors over models, and the test of uniform ranks of the truth among the",
         f"draws (simulation-based calibration: the smallest of {size} chi-squared p-values, times their number).",
         '*exact* to *pseudo, not adjusted* are samplers of `method="bayes"`; `method="pvi"` takes parameters for',
-        "independent, with the prior that models are drawn from, or with its own, whose intervals are about values drawn to zero.",
+        "independent, with the prior that models are drawn from, or with its own, whose intervals are about values",
+        "that it draws to zero.",
         "",
     ]
     head = ["method", "rows", "models", "fields 95 %", "fields 80 %", "couplings 95 %", "couplings 80 %", "ranks, p"]

@@ -13,7 +13,7 @@ from bbl.model.moments import TINY, frequencies, one_hot, usable_rows, usable_we
 from bbl.model.pairwise import pair_matrix
 from bbl.model.regressors import regressors, to_sites
 from bbl.parallel import serial_blas
-from bbl.rows.sample import Sample
+from bbl.rows.stored import Rows
 
 __all__ = [
     "LOG_Z",
@@ -69,7 +69,7 @@ def resolve_log_z(log_z: str, layout: Layout, fallback: str) -> str:
 
 
 def approximate_log_z(
-    kind: str, sample: Sample, layout: Layout, theta: np.ndarray, site_theta: np.ndarray | None = None
+    kind: str, sample: Rows, layout: Layout, theta: np.ndarray, site_theta: np.ndarray | None = None
 ) -> float:
     """Return the ln Z of one group by eq. (31) (``"pseudo"``, ``"half"``) or eq. (32) (``"mf"``), whatever fitted it.
 
@@ -89,7 +89,7 @@ def approximate_log_z(
     return pseudo_log_z(sample, layout, sites, half=kind == "half")
 
 
-def _mean_field_log_z(sample: Sample, layout: Layout, theta: np.ndarray) -> float:
+def _mean_field_log_z(sample: Rows, layout: Layout, theta: np.ndarray) -> float:
     """Eq. (32) with frequencies under a prior count of 1, for couplings that did not come from mean field.
 
     A term of k predictors is in the fields of all its members and in the energy once: it counts ``k - 1`` times.
@@ -104,7 +104,7 @@ def _mean_field_log_z(sample: Sample, layout: Layout, theta: np.ndarray) -> floa
     return total
 
 
-def zero_sum_log_z(sample: Sample, layout: Layout, theta: np.ndarray, site_theta: np.ndarray, half: bool) -> float:
+def zero_sum_log_z(sample: Rows, layout: Layout, theta: np.ndarray, site_theta: np.ndarray, half: bool) -> float:
     """Return ln Z by eq. (31) in the zero-sum gauge, where it does not depend on reference levels, of a model of pairs.
 
     The equation takes half of a coupling for another one than half of it in another gauge. The result is the ln Z that
@@ -127,7 +127,7 @@ def zero_sum_log_z(sample: Sample, layout: Layout, theta: np.ndarray, site_theta
     return total + float((energies - of_reference) @ share)
 
 
-def _observed(sample: Sample, layout: Layout) -> np.ndarray:
+def _observed(sample: Rows, layout: Layout) -> np.ndarray:
     """Return how often each level was observed in the rows that a predictor is fitted to, (D, D): a row for each of its
     levels.
     """
@@ -137,7 +137,7 @@ def _observed(sample: Sample, layout: Layout) -> np.ndarray:
     return np.repeat(counts / usable_weight(sample, layout)[:, None], layout.n_levels - 1, axis=0)
 
 
-def pseudo_log_z(sample: Sample, layout: Layout, site_theta: np.ndarray, *, half: bool) -> float:
+def pseudo_log_z(sample: Rows, layout: Layout, site_theta: np.ndarray, *, half: bool) -> float:
     """Return eq. (31): the weighted mean over rows of the sum of the predictors' log-normalisers.
 
     With missing values each predictor's mean is over the rows in which it and its neighbours are known.
@@ -160,10 +160,10 @@ def pseudo_log_z(sample: Sample, layout: Layout, site_theta: np.ndarray, *, half
     with serial_blas():
         for part in sample.blocks(ROWS):
             norm, _ = conditionals(one_hot(wide.codes(part.codes), wide), layout, h, J)
-            if sample.missing is None:
+            if sample.complete:
                 total += float(part.weights @ norm.sum(axis=1))
             else:
                 by_site[varies] += part.weights @ (norm * usable_rows(part, layout)[:, varies])
-    if sample.missing is None:
+    if sample.complete:
         return total / sample.total
     return float((by_site / usable_weight(sample, layout))[varies].sum())

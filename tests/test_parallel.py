@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from interrupts import unheard
-from threadpoolctl import threadpool_info
+from threadpoolctl import threadpool_info, threadpool_limits
 
 import bbl
 from bbl.engines import NaiveBayes
@@ -25,6 +25,14 @@ from bbl.model.pairwise import to_matrix
 from bbl.parallel import run_tasks, stop_flag
 
 PSEUDO = {"lambda_": 0.01, "lambdah": 0.01}
+ALL_CORES = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}  # see conftest.py
+
+
+@pytest.fixture(autouse=True)
+def _all_cores():
+    """BLAS takes all cores here, as it does unless it is told otherwise."""
+    with threadpool_limits(os.cpu_count()):
+        yield
 
 
 def table(n=4000, m=24, L=4, K=3, seed=0):
@@ -59,9 +67,8 @@ def fits(data, n_jobs):
 
 
 def run(code, *arguments, timeout=120):
-    done = subprocess.run(
-        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=timeout, check=False
-    )
+    command = [sys.executable, "-c", code, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False, env=ALL_CORES)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout.strip()
 
@@ -188,7 +195,7 @@ def test_processes_started_after_a_fit(tmp_path, method, tasks):
     script = tmp_path / "script.py"  # spawn imports it again
     script.write_text(FORKED)
     command = [sys.executable, str(script), method, str(tasks)]
-    env = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    env = ALL_CORES | {"PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=env)
     assert done.stdout.strip() == "same", done.stdout + done.stderr
 

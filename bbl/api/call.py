@@ -15,7 +15,7 @@ from bbl.boltzmann.tuning import RULES
 from bbl.checks import arguments, choice, flag, generator
 from bbl.design.design import Design
 from bbl.design.frames import to_frame
-from bbl.engines import Engine, engine_class, make_engine
+from bbl.engines import DEFAULT, Engine, engine_class, make_engine
 from bbl.errors import OptionError
 from bbl.model.layout import Layout
 from bbl.model.logz import LOG_Z
@@ -128,7 +128,7 @@ def shown_call(
     shown: dict[str, Any] = {"formula": formula, "data": "data"}
     if weights is not None:
         shown["weights"] = weights if isinstance(weights, str) else "weights"
-    if method != "pseudo":
+    if method != DEFAULT:
         shown["method"] = method if isinstance(method, str) else type(method).__name__
     shown |= options | {name: value for name, (value, default) in others.items() if value != default}
     return call_text(verb, shown)

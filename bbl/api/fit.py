@@ -6,23 +6,23 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from bbl.api.average import AUTO, check_auto, cross_auto, fit_auto
-from bbl.api.call import data_folds, pop_rule, prepare, shown_call
+from bbl.api.call import Call, data_folds, pop_rule, prepare, shown_call
 from bbl.boltzmann.estimate import estimate
 from bbl.boltzmann.guards import warn_ordered, warn_training, warn_validation
 from bbl.boltzmann.problems import problems, warn_problems
 from bbl.boltzmann.tuning import NFOLD, tune
-from bbl.boltzmann.validation import validate
+from bbl.boltzmann.validation import Validated, validate
 from bbl.checks import choice, flag, integer, reals
-from bbl.crossval import calibrated, score_settings
+from bbl.crossval import Scored, calibrated, score_settings
 from bbl.design.decisions import check_priors
-from bbl.engines import Engine, MeanField, engine_class
+from bbl.engines import DEFAULT, Engine, MeanField, engine_class
 from bbl.errors import OptionError
 from bbl.parallel import progress_bar
 from bbl.results import BBLResults, CVResults, DensityResults
 from bbl.results.average import AverageResults
+from bbl.results.cv import score_frame
 from bbl.rows.folds import Folds, consecutive_folds, shuffled_folds
 from bbl.rows.sample import Sample
 from bbl.stats.calibration import fit_calibration
@@ -34,7 +34,7 @@ def bbl(
     formula: str,
     data: Any,
     weights: Any = None,
-    method: str | Engine = "pseudo",
+    method: str | Engine = DEFAULT,
     *,
     xlevels: dict | None = None,
     testNull: bool = True,
@@ -154,13 +154,8 @@ def bbl(
         check_auto(options, calibrate, classes=True)
         calibrate, method = "none", MeanField()  # one of its members: what it takes of formulas and rows, all do
     rule = pop_rule(method, options)
-    shared: dict[str, Any] = {
-        "log_z": log_z,
-        "calibrate": calibrate,
-        "seed": seed,
-        "n_jobs": n_jobs,
-        "extra": int(test_null),
-    }
+    shared: dict[str, Any] = {"log_z": log_z, "calibrate": calibrate, "seed": seed, "n_jobs": n_jobs}
+    shared["extra"] = int(test_null)
     call = prepare(
         bbl, formula, data, weights, method, options, xlevels=xlevels, novarOk=novarOk, missing=missing, **shared
     )
@@ -193,7 +188,7 @@ def crossVal(
     formula: str,
     data: Any,
     weights: Any = None,
-    method: str | Engine = "pseudo",
+    method: str | Engine = DEFAULT,
     *,
     nfold: int = 5,
     use_auc: bool = True,
@@ -276,7 +271,7 @@ def crossVal(
     if auto:
         check_auto(options, calibrate, classes=True)
         calibrate, method = "none", MeanField()
-    values = _pop_grid(method, options)
+    values, again = _pop_grid(method, options), flag("refit", refit)
     text = shown_call("crossVal", formula, weights, named, options, missing=(missing, "raise"))
     shared: dict[str, Any] = {"log_z": log_z, "calibrate": calibrate, "seed": seed, "n_jobs": n_jobs}
     call = prepare(
@@ -288,9 +283,8 @@ def crossVal(
     folds = _own_folds(sample, nfold, own, call.rng) if cv is None else data_folds(cv, data, design, sample, kept)
     if auto:
         check_auto(options, calibrate, design.classes)
-        frame, pooled, average = cross_auto(text, call, folds, score, flag("refit", refit), verbose)
-        validated = [kept[pooled.rows[pooled.fold == f]] for f in range(len(folds))]
-        return CVResults(frame, 0, score, validated, pooled, "none", average)
+        frame, pooled, average = cross_auto(text, call, folds, score, again, verbose)
+        return CVResults(frame, 0, score, _validated(pooled, kept, folds), pooled, "none", average)
     with progress_bar(len(folds), "crossVal", verbose) as step:
         judge = "pseudo_scores" if score == "pnll" else "class_scores"
         scored = validate(sample, labels, layout, engine, values, folds, progress=step, judge=judge, **call.common)
@@ -302,21 +296,32 @@ def crossVal(
         engine = engine.at(float(values[best]))
     scores = calibrated(scored, scored.scores[best], calibrate)
     warn_validation(sample, labels, layout, engine, folds, scored, scores, call.workers)
-    validated, index = [kept[scored.rows[scored.fold == f]] for f in range(len(folds))], call.index
-    final = scored.last[best]
-    if flag("refit", refit):
-        final = estimate(sample, layout, call.K, engine, pooled=design.classes, labels=labels, **call.common)
+    model = _best_model(text, call, engine, scored, best, folds, again)
+    column = "setting" if engine.tuned is None else engine.tuned.column
+    frame = score_frame(table, score, column, np.array([engine.setting]) if values is None else values)
+    return CVResults(frame, best, score, _validated(scored, kept, folds), scored, calibrate, model)
+
+
+def _best_model(
+    text: str, call: Call, engine: Engine, scored: Validated, best: int, folds: Folds, refit: bool
+) -> BBLResults | DensityResults:
+    """Return the model at the best setting: of all rows, or, as in R, the last fold's."""
+    sample, index, design = call.sample, call.index, call.design
+    if refit:
+        told = {"pooled": design.classes, "labels": design.labels, **call.common}
+        final = estimate(sample, call.layout, call.K, engine, **told)
     else:
         left = folds.train[-1]
-        index, sample = index[left > 0], sample.weighted(left)
-    if calibrate != "none":
-        fitted = fit_calibration(scored.scores[best], scored.y, scored.weights, calibrate)
+        final, index, sample = scored.last[best], index[left > 0], sample.weighted(left)
+    if call.calibrate != "none":
+        fitted = fit_calibration(scored.scores[best], scored.y, scored.weights, call.calibrate)
         final = replace(final, calibration=fitted)
-    model = (BBLResults if design.classes else DensityResults)(text, design, sample, index, engine, final)
-    frame = pd.DataFrame(table, columns={"auc": ["AUC", "ci1", "ci2"]}.get(score, ["score"]))
-    settings = np.array([engine.setting]) if values is None else values
-    frame.insert(0, "setting" if engine.tuned is None else engine.tuned.column, settings)
-    return CVResults(frame, best, score, validated, scored, calibrate, model)
+    return (BBLResults if design.classes else DensityResults)(text, design, sample, index, engine, final)
+
+
+def _validated(scored: Scored, kept: np.ndarray, folds: Folds) -> list[np.ndarray]:
+    """Return the rows of the data that each fold validated."""
+    return [kept[scored.rows[scored.fold == f]] for f in range(len(folds))]
 
 
 def _pop_grid(method: str | Engine, options: dict) -> np.ndarray | None:

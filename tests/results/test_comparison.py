@@ -174,6 +174,7 @@ def test_inference_prints_a_summary_as_text_and_html(fits):
     assert "<table>" in fit.inference().summary().as_html()
 
 
+@pytest.mark.filterwarnings("ignore:On the training rows:bbl.DataWarning")
 def test_a_summary_of_many_parameters_says_which_are_shown():
     def heading(n, right):
         table = data(n, 7).assign(**{f"x{k}": np.random.default_rng(k).integers(0, 2, n) for k in range(10)})

@@ -202,6 +202,8 @@ class Engine:
     joint : bool
         Whether it fits all groups at once, to P(group | row), so that P(row | group) is not modelled: then it has
         `fit_groups` in place of `path`.
+    streams : bool
+        Whether `path` goes over rows block by block, so that they may be a `StoredSample`, too many for memory.
     solves : bool
         Whether it solves likelihood equations, so that there are standard errors.
     samples : bool
@@ -223,6 +225,7 @@ class Engine:
     needs: ClassVar[str] = "each"
     weights: ClassVar[str] = "counts"
     joint: ClassVar[bool] = False
+    streams: ClassVar[bool] = False
     solves: ClassVar[bool] = False
     samples: ClassVar[bool] = False
     chooses: ClassVar[bool] = False

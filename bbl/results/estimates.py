@@ -70,7 +70,7 @@ class Estimates:
             ``lower`` and ``upper`` on the index of ``params``; limits may be infinite where the test is exact, and are
             missing where there is no test.
         """
-        return labelled(self.table(of, 1.0 - real("alpha", alpha, 0.0, 0.5)), ["lower", "upper"])
+        return labelled(self.table(of, 1.0 - real("alpha", alpha, 0.0, 0.5, open_low=True)), ["lower", "upper"])
 
     @verb
     def cov_params(self, group: Any = None) -> pd.DataFrame:

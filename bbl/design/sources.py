@@ -8,6 +8,7 @@ import tempfile
 import weakref
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -75,11 +76,18 @@ class Source:
         From names of columns to an iterator of batches that have them.
     text : str
         What it is, in words.
+    parts : callable, optional
+        From names of columns and a Dask client to (function, arguments) of each part, of which some worker makes a
+        source of it.
+    distributed : bool
+        Whether the parts are on workers anyhow.
     """
 
     columns: tuple[Hashable, ...]
     read: Callable[[list], Iterator[Batch]]
     text: str
+    parts: Callable[[list, Any], list[tuple]] | None = None
+    distributed: bool = False
 
     def has(self, name: object) -> bool:
         """Return whether `name`, of any type, is the name of a column."""
@@ -194,14 +202,14 @@ def _parquet(paths: list[str], argument: str) -> Source:
     return _dataset(data, "the Parquet data" if len(files) > 1 else repr(files[0]))
 
 
-def _dataset(data: Any, text: str) -> Source:
-    """Return a pyarrow Dataset as a source: fragment by fragment, nothing read ahead."""
+def _dataset(data: Any, text: str, only: int | None = None) -> Source:
+    """Return a pyarrow Dataset, or a fragment of it, as a source: fragment by fragment, nothing read ahead."""
     pa = _pyarrow("A Dataset")
     ds = pa.dataset
     schema = data.schema
 
     def read(names: list) -> Iterator[Batch]:
-        for fragment in data.get_fragments():
+        for fragment in islice(data.get_fragments(), only or 0, None if only is None else only + 1):
             place = f"the file {fragment.path!r}" if getattr(fragment, "path", "") else text
             try:
                 yield from _fragment(fragment, place, schema, names)
@@ -233,7 +241,10 @@ def _dataset(data: Any, text: str) -> Source:
                     batch = batch.append_column(name, pa.array([fixed[name]] * batch.num_rows))
             yield _arrow_batch(batch, place, declared)
 
-    return Source(tuple(schema.names), read, text)
+    def parts(names: list, client: Any) -> list[tuple]:
+        return [(_dataset, data, text, k) for k, _ in enumerate(data.get_fragments())]
+
+    return Source(tuple(schema.names), read, text, parts)
 
 
 def _kind(type_: Any) -> str:
@@ -360,7 +371,16 @@ def _dask(data: Any) -> Source:
                 raise
             yield Batch(to_frame(part), place)
 
-    return Source(tuple(data.columns), read, "the Dask DataFrame")
+    def parts(names: list, client: Any) -> list[tuple]:
+        found = client.compute(data[names].to_delayed())
+        return [(_partition, own, f"partition {k} of the Dask DataFrame") for k, own in enumerate(found)]
+
+    return Source(tuple(data.columns), read, "the Dask DataFrame", parts, distributed=True)
+
+
+def _partition(frame: Any, place: str) -> Source:
+    """Return a partition on its worker."""
+    return Source(tuple(frame.columns), lambda wanted: iter([Batch(to_frame(frame[wanted]), place)]), place)
 
 
 def _called(data: Callable) -> Source:

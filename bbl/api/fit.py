@@ -94,8 +94,8 @@ def bbl(
     n_jobs : int, optional
         Threads; None or -1 for all cores. Results do not depend on it.
     client : dask.distributed.Client, optional
-        Whose workers read the data, keep the codes and go over them; for a Dask DataFrame it is the active one, if there
-        is one. Parquet files, and a pyarrow Dataset, have to be where the workers can read them.
+        Whose workers read the data, keep the codes and go over them; for a Dask DataFrame it is the active one, if any.
+        Parquet files, and those of a pyarrow Dataset, have to be where the workers can read them.
     verbose : int, default 1
         0 for no progress bar.
     **options

@@ -24,7 +24,7 @@ __all__ = ["OnCluster", "passes"]
 def passes(source: Source | None, client: Any) -> OnCluster | None:
     """Return who makes the passes over a source: the workers of a cluster, or None for this process.
 
-    A Dask DataFrame goes to the client that is active, other data that have parts to a client that is given: their files
+    A Dask DataFrame goes to the client that is active, other data that have parts to one that is given: their files
     have to be where the workers can read them.
 
     Raises
@@ -60,13 +60,13 @@ class OnCluster:
             reader.step(1.0, f"pass 1, {whole.n:,} rows")
         return whole
 
-    def make_sink(self, *told: Any) -> ClusterSink | TableSink:
+    def make_sink(self, n: int, n_levels: np.ndarray, K: int, nfold: int, weighted: bool, masked: bool) -> Any:
         """Return where rows go, as `bbl.rows.dealing.make_sink`: few states to a table, others stay on the workers."""
 
-        def on_workers(n: int, n_levels: np.ndarray, weighted: bool, masked: bool, buckets: int) -> ClusterSink:
+        def on_workers(*_: Any) -> ClusterSink:
             return ClusterSink(self.client, n_levels, weighted, masked)
 
-        return make_sink(*told, rest=on_workers)
+        return make_sink(n, n_levels, K, nfold, weighted, masked, on_workers)
 
     def encode_rows(self, reader: Reader, design: Design, dealer: Dealer | None, sink: Any) -> int:
         """Make the second pass; return how many rows there were."""

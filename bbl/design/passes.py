@@ -18,14 +18,14 @@ from bbl.design.columns import (
     column_factor,
     given_levels,
     mark_rows,
-    refuse_identifier,
     refuse_no_rows_left,
 )
 from bbl.design.design import MANY, MISSING, Design
 from bbl.design.factors import Factor
 from bbl.design.formula import FormulaTerms, parse
+from bbl.design.merged import Merged
 from bbl.design.sources import Batch, Source
-from bbl.design.values import Column, Counted, check_discrete, level_key
+from bbl.design.values import Column, frame_column
 from bbl.design.weights import MOST, check_weights
 from bbl.errors import DataError, LevelError, OptionError
 from bbl.rows.counts import level_counts
@@ -36,8 +36,6 @@ from bbl.rows.stored import Rows
 
 __all__ = ["Encoded", "Reader", "Seen", "encode_rows", "encode_source", "look"]
 
-HASHED = 1_000_000  # distinct values of a column that are kept at most
-LOOKED = 4096  # distinct values at which a column is first judged before all of it was seen
 CHANGED = "the data changed between the two passes over them{}: {}. Read them again when nothing else writes to them."
 
 
@@ -59,93 +57,11 @@ class Encoded:
     folds: Folds | StoredFolds | None
 
 
-class _Merged:
-    """The distinct values of a column and their counts, merged over batches."""
-
-    def __init__(self, name: Hashable):
-        self.name, self.values, self.kinds = name, [], []  # type: tuple[Hashable, list, list[str]]
-        self.counts, self.totals = np.zeros(0, dtype=np.int64), np.zeros(0)
-        self.declared: bool | None = None
-        self.ordered = False
-        self._at: dict[tuple[str, Any], int] = {}
-        self._look = LOOKED
-
-    def add(self, column: Column, weights: np.ndarray | None) -> None:
-        """Add the rows of a batch."""
-        codes = column.codes
-        counts = np.bincount(codes, minlength=len(column.values))
-        self._declare(column)
-        where = np.empty(len(counts), dtype=np.intp)
-        for k, (kind, value) in enumerate(zip(column.kinds, column.values, strict=True)):
-            where[k] = self._at.setdefault(level_key(kind, value), len(self.values))
-            if where[k] == len(self.values):
-                self.values.append(value)
-                self.kinds.append(kind)
-        grown = len(self.values) - len(self.counts)
-        self.counts = np.append(self.counts, np.zeros(grown, dtype=np.int64))
-        self.totals = np.append(self.totals, np.zeros(grown))
-        np.add.at(self.counts, where, counts)
-        np.add.at(self.totals, where, counts if weights is None else np.bincount(codes, weights, len(counts)))
-        if len(self.values) > self._look and not self.declared:
-            self._judge()
-
-    def _declare(self, column: Column) -> None:
-        """Merge what batches declare: categories in order have to be the same ones everywhere."""
-        if set(column.kinds) <= {"missing"}:
-            return
-        if self.declared is None:
-            self.declared, self.ordered = column.declared, column.ordered
-            self._order = [v for v, kind in zip(column.values, column.kinds, strict=True) if kind != "missing"]
-            return
-        if self.ordered or column.ordered:
-            own = [v for v, kind in zip(column.values, column.kinds, strict=True) if kind != "missing"]
-            if own != self._order or self.ordered != column.ordered:
-                raise DataError(
-                    f"column {self.name!r} has ordered categories that are not the same in all batches: {self._order} "
-                    f"and {own}. Declare them alike, or give them in xlevels.",
-                    column=self.name,
-                )
-        self.declared = self.declared and column.declared
-
-    def _judge(self) -> None:
-        """Refuse early what will be refused, before its values fill the memory."""
-        self._look = 2 * len(self.values)
-        check_discrete(self.name, list(zip(self.kinds, self.values, strict=True)), 2**62)
-        if len(self.values) > HASHED:
-            refuse_identifier(self.name, len(self.values), float(self.totals.sum()))
-
-    def counted(self) -> Counted:
-        """Return the values that occur, and those that are declared; missing ones are the last."""
-        here = range(len(self.kinds)) if self.declared else np.flatnonzero(self.counts).tolist()
-        found = sorted((k for k in here if self.kinds[k] != "missing" or self.counts[k]), key=self._last)
-        values, kinds = [self.values[k] for k in found], [self.kinds[k] for k in found]
-        return Counted(self.name, self.counts[found], values, kinds, bool(self.declared), self.ordered)
-
-    def _last(self, k: int) -> bool:
-        return self.kinds[k] == "missing"
-
-    def by_level(self, factor: Factor, argument: str, skip_missing: bool) -> tuple[np.ndarray, np.ndarray]:
-        """Return rows and total weight (L,) of each level of `factor`; missing values count if they are a level."""
-        at = [k for k in np.flatnonzero(self.counts) if not (skip_missing and self.kinds[k] == "missing")]
-        values, kinds = [self.values[k] for k in at], [self.kinds[k] for k in at]
-        column = Column(self.name, np.arange(len(at)), values, kinds, bool(self.declared), self.ordered)
-        codes, L = factor.encode(column, argument=argument)[0], len(factor.levels)
-        return np.bincount(codes, self.counts[at], L), np.bincount(codes, self.totals[at], L)
-
-    def join(self, other: _Merged) -> None:
-        """Add the values and counts of other batches."""
-        none = np.zeros(0, dtype=np.intp)
-        self.add(Column(self.name, none, other.values, other.kinds, bool(other.declared), other.ordered), None)
-        at = [self._at[level_key(kind, value)] for kind, value in zip(other.kinds, other.values, strict=True)]
-        np.add.at(self.counts, at, other.counts)
-        np.add.at(self.totals, at, other.totals)
-
-
 @dataclass
 class Seen:
     """What the first pass has seen."""
 
-    columns: dict[Hashable, _Merged]
+    columns: dict[Hashable, Merged]
     n: int = 0
     total: float = 0.0
     incomplete: float = 0.0
@@ -190,21 +106,21 @@ class Reader:
         """Yield the used rows of all batches."""
         done, names = 0, list(self.terms.columns)
         for batch in self.source.batches([*names, *([] if self.weights is None else [self.weights])]):
-            if not batch.n:
+            if not batch.frame.n:
                 continue
             with _told(batch):
                 weights = None
                 if self.weights is not None:
                     series = batch.frame.column(self.weights)
-                    weights = check_weights(series, batch.n, whole=self.whole, part=True)
-                columns = {name: batch.column(name) for name in names}
+                    weights = check_weights(series, batch.frame.n, whole=self.whole, part=True)
+                columns = {name: frame_column(batch.frame, name) for name in names}
             yield self._used(batch, columns, weights)
-            done += batch.n
+            done += batch.frame.n
             if self.step is not None:
                 self.step(1.0, f"{title}, {done:,} rows")
 
     def _used(self, batch: Batch, columns: dict[Hashable, Column], weights: np.ndarray | None) -> _Part:
-        keep = np.ones(batch.n, dtype=bool) if weights is None else weights > 0
+        keep = np.ones(batch.frame.n, dtype=bool) if weights is None else weights > 0
         dropped = 0.0
         for column in columns.values() if self.missing == "drop" else ():
             if (blank := column.missing()) is not None:
@@ -212,7 +128,7 @@ class Reader:
                 dropped += float(lost.sum() if weights is None else weights[lost].sum())
                 keep = keep & ~blank
         if keep.all():
-            return _Part(batch, batch.n, columns, weights, dropped)
+            return _Part(batch, batch.frame.n, columns, weights, dropped)
         columns = {name: column._replace(codes=column.codes[keep]) for name, column in columns.items()}
         return _Part(batch, int(keep.sum()), columns, None if weights is None else weights[keep], dropped)
 
@@ -340,9 +256,9 @@ def _check_names(source: Source, terms: FormulaTerms) -> None:
 def look(reader: Reader) -> Seen:
     """Find the values of all columns, and how often they occur in the rows that are used: the first pass."""
     terms = reader.terms
-    seen = Seen({name: _Merged(name) for name in terms.columns})
+    seen = Seen({name: Merged(name) for name in terms.columns})
     for part in reader.parts("pass 1"):
-        seen.rows += part.batch.n
+        seen.rows += part.batch.frame.n
         blank = np.zeros(part.n, dtype=bool)
         with _told(part.batch):
             for name, column in part.columns.items():

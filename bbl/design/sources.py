@@ -10,12 +10,11 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 
-from bbl.design.frames import Frame, pandas_categories, to_frame
-from bbl.design.values import Column, arrow_column, factorise
+from bbl.design.frames import Frame, decoded, pandas_categories, to_frame
 from bbl.errors import BBLError, BBLTypeError, DataError
 
 __all__ = ["Batch", "Source", "lazy_source"]
@@ -25,8 +24,7 @@ BUFFER = 2**20  # bytes of a column that are read at a time
 SUFFIXES = (".parquet", ".parq", ".pq")
 
 
-@dataclass(frozen=True)
-class Batch:
+class Batch(NamedTuple):
     """Some rows of a source.
 
     Attributes
@@ -34,34 +32,19 @@ class Batch:
     frame : Frame
     place : str
         Where they are from, for messages: a file, a partition; empty if there is nothing to tell.
-    arrow : pyarrow RecordBatch or None
-    declared : frozenset of str
-        Columns of `arrow` that are categories of pandas.
     """
 
     frame: Frame
     place: str
-    arrow: Any = None
-    declared: frozenset[str] = frozenset()
-
-    @property
-    def n(self) -> int:
-        """Number of rows."""
-        return self.frame.n
-
-    def column(self, name: Hashable) -> Column:
-        """Return a column as codes and distinct values."""
-        if self.arrow is not None and self.frame.has(name):
-            return arrow_column(name, self.arrow.column(name), name in self.declared)
-        return factorise(name, self.frame.column(name), "keep")
 
 
 def _arrow_batch(batch: Any, place: str, declared: frozenset[str] = frozenset()) -> Batch:
-    import pyarrow as pa
-
     names = tuple(batch.schema.names)
-    frame = Frame(names, pd.RangeIndex(batch.num_rows), lambda k: pa.array(batch.column(k)).to_pandas(), "data")
-    return Batch(frame, place, batch, declared)
+
+    def get(k: int) -> pd.Series:
+        return decoded(batch.column(k), names[k] in declared)
+
+    return Batch(Frame(names, pd.RangeIndex(batch.num_rows), get, "data", batch, declared), place)
 
 
 @dataclass(frozen=True)
@@ -88,6 +71,10 @@ class Source:
     text: str
     parts: Callable[[list, Any], list[tuple]] | None = None
     distributed: bool = False
+
+    def frame(self, argument: str) -> Frame:
+        """Return a table of no rows with these columns, which raises the error of a column that is not there."""
+        return Frame(self.columns, pd.RangeIndex(0), lambda k: pd.Series(dtype=object), argument)
 
     def has(self, name: object) -> bool:
         """Return whether `name`, of any type, is the name of a column."""

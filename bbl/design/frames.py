@@ -31,12 +31,18 @@ class Frame:
         From the position of a column to a pandas Series.
     argument : str
         What the table is called in messages.
+    arrow : pyarrow RecordBatch or None
+        The same columns, of a batch whose values are looked at but once for each distinct one.
+    declared : frozenset of str
+        Columns of `arrow` that are categories of pandas.
     """
 
     columns: tuple[Hashable, ...]
     index: pd.Index
     get: Callable[[int], pd.Series]
     argument: str
+    arrow: Any = None
+    declared: frozenset[str] = frozenset()
 
     @property
     def n(self) -> int:

@@ -1,8 +1,8 @@
-# Newton: the pseudo-likelihood problems of small predictors, one after the other, to machine precision.
+# Newton: the pseudo-likelihood problems of small predictors, one after the other, to machine precision; Hessians.
 """Pseudo-likelihood by Newton's method; the algorithm is described in newton.h."""
 from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int32_t, uint8_t, uint16_t
-from libc.stdlib cimport free, malloc
+from libc.stdlib cimport calloc, free, malloc
 
 cdef extern from "newton.h" nogil:
     ctypedef struct newton_site:
@@ -130,3 +130,66 @@ def solve_sites(const code_t[:, ::1] codes, const double[::1] weights, double to
         free(ints)
         free(row_start)
         free(x)
+
+
+def add_hessian(const double[:, :] near, const double[:, :] p, const double[::1] w, double[:, ::1] H):
+    """Add the Hessian of one predictor's mean log normaliser over some rows to `H`, by the ones in each row.
+
+    Parameters
+    ----------
+    near : ndarray of float, shape (n, c)
+        What it is regressed on, the constant first: zeros and ones.
+    p : ndarray of float, shape (n, q)
+        Probabilities of its non-reference levels.
+    w : ndarray of float, shape (n,)
+        Weights.
+    H : ndarray of float, shape (q c, q c)
+        Block (a, b) gets the sum over rows of ``w (p_a 1[a = b] - p_a p_b)`` times the products of all columns.
+    """
+    cdef Py_ssize_t n = near.shape[0], c = near.shape[1], q = p.shape[1], pairs = q * (q + 1) // 2
+    cdef Py_ssize_t a, b, k, t, u, s, ones
+    cdef Py_ssize_t *on
+    cdef double *weight
+    cdef double *sums
+    cdef double *to
+    if p.shape[0] != n or w.shape[0] != n or H.shape[0] != q * c or H.shape[1] != q * c:
+        raise ValueError("near, p, w and H do not fit together")
+    on = <Py_ssize_t *> malloc(sizeof(Py_ssize_t) * <size_t> (c + 1))
+    weight = <double *> malloc(sizeof(double) * <size_t> (pairs + 1))
+    sums = <double *> calloc(<size_t> (c * (c + 1) // 2 * pairs + 1), sizeof(double))  # pairs of levels side by side
+    try:
+        if on == NULL or weight == NULL or sums == NULL:
+            raise MemoryError
+        with nogil:
+            for k in range(n):
+                ones = 0
+                for t in range(c):
+                    on[ones] = t
+                    ones += near[k, t] != 0.0
+                s = 0
+                for a in range(q):
+                    for b in range(a + 1):
+                        weight[s] = w[k] * ((p[k, a] if a == b else 0.0) - p[k, a] * p[k, b])
+                        s += 1
+                for t in range(ones):
+                    for u in range(t + 1):
+                        to = sums + (on[t] * (on[t] + 1) // 2 + on[u]) * pairs
+                        for s in range(pairs):
+                            to[s] += weight[s]
+            to = sums
+            for t in range(c):
+                for u in range(t + 1):
+                    for a in range(q):
+                        for b in range(a + 1):  # a block is symmetric, and stands on both sides of the diagonal
+                            H[a * c + t, b * c + u] += to[0]
+                            if u < t:
+                                H[a * c + u, b * c + t] += to[0]
+                            if b < a:
+                                H[b * c + t, a * c + u] += to[0]
+                            if b < a and u < t:
+                                H[b * c + u, a * c + t] += to[0]
+                            to += 1
+    finally:
+        free(on)
+        free(weight)
+        free(sums)

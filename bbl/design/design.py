@@ -36,6 +36,7 @@ from bbl.rows.sample import Sample, code_dtype
 
 __all__ = ["MISSING", "Design"]
 
+UNKNOWN_GROUP = "Refit with them, or leave those rows out"
 MISSING = ("raise", "drop", "level", "marginal")
 MANY = 1000  # predictors whose pairs are announced before they are listed
 
@@ -282,7 +283,7 @@ class Design:
         column = factorise(self.response.name, frame.column(self.response.name), "keep")
         if not (self.declared and self.missing == "marginal"):
             refuse_missing(column)
-        y = self.response.encode(column, argument="newdata", skip_missing=True)[0].astype(np.intp)
+        y = self.response.encode(column, "raise", "newdata", True, UNKNOWN_GROUP)[0].astype(np.intp)
         if (blank := column.missing()) is not None:
             y[blank] = -1
         return y
@@ -295,7 +296,7 @@ class Design:
         if not frame.has(self.response.name):
             return np.full(frame.n, -1)
         column = factorise(self.response.name, frame.column(self.response.name), "keep")
-        y = self.response.encode(column, argument="newdata", skip_missing=True)[0].astype(np.intp)
+        y = self.response.encode(column, "raise", "newdata", True, UNKNOWN_GROUP)[0].astype(np.intp)
         blank = column.missing()
         return y if blank is None else np.where(blank, -1, y)
 

@@ -27,6 +27,9 @@ TIMES = (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.tim
 UNUSABLE = (complex, np.complexfloating, list, tuple, dict, set, frozenset, np.ndarray, pd.Series)
 FEW = 20  # distinct fractional numbers that always pass as levels
 SHOWN = 5  # levels shown in a message
+KNOWN_PREDICTOR = (
+    "Refit with them (or list them in xlevels), or pass unseen='ignore' to leave the predictor out in those rows"
+)
 
 
 class Column(NamedTuple):
@@ -274,7 +277,12 @@ class Factor:
         return Factor(self.name, (*self.levels, label), (*self.kinds, kind), self.ordered)
 
     def encode(
-        self, column: Column, unseen: str = "raise", argument: str = "data", skip_missing: bool = False
+        self,
+        column: Column,
+        unseen: str = "raise",
+        argument: str = "data",
+        skip_missing: bool = False,
+        remedy: str = KNOWN_PREDICTOR,
     ) -> tuple[np.ndarray, Any]:
         """Return the codes of a column.
 
@@ -286,6 +294,8 @@ class Factor:
             Whether a value that is no level is an error, or is coded 0 and marked.
         skip_missing : bool, default False
             Whether missing values are coded 0 and not marked, instead of being values like all others.
+        remedy : str, optional
+            What helps where a value is no level.
 
         Returns
         -------
@@ -304,7 +314,7 @@ class Factor:
         if skip_missing and "missing" in column.kinds:
             strange[-1] = False
         if strange.any() and (strange := strange & column.used()).any() and unseen == "raise":
-            self._raise_unseen([v for v, s in zip(column.values, strange, strict=True) if s], argument)
+            self._raise_unseen([v for v, s in zip(column.values, strange, strict=True) if s], argument, remedy)
         if np.array_equal(lookup, np.arange(len(lookup))):  # as of declared levels
             codes = column.codes.astype(code_dtype(len(self.levels)))
         else:
@@ -320,17 +330,14 @@ class Factor:
             found = self._codes.get(("string", RARE_LEVEL), -1)
         return found
 
-    def _raise_unseen(self, values: list, argument: str) -> None:
+    def _raise_unseen(self, values: list, argument: str, remedy: str) -> None:
         values = ["missing values" if v is None else repr(v) for v in values]
         shown = ", ".join(values[:SHOWN]) + (f", and {len(values) - SHOWN} more" * (len(values) > SHOWN))
         known = ", ".join(map(repr, self.levels[:SHOWN])) + (", and more" * (len(self.levels) > SHOWN))
         if argument == "xlevels":
             text = f"column {self.name!r} has levels that xlevels does not list: {shown}. Add them to {known}"
         else:
-            text = (
-                f"column {self.name!r} has levels that the model does not know: {shown}; it knows {known}. Refit "
-                "with them (or list them in xlevels), or pass unseen='ignore' to leave the predictor out in those rows"
-            )
+            text = f"column {self.name!r} has levels that the model does not know: {shown}; it knows {known}. {remedy}"
         raise LevelError(text + ".", column=self.name, argument=argument)
 
 

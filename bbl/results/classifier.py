@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bbl.checks import choice, generator, integer, real, verb
+from bbl.checks import choice, generator, integer, share, verb
 from bbl.design.decisions import check_costs, check_priors
 from bbl.design.frames import to_frame
 from bbl.design.weights import own_weights
@@ -200,7 +200,7 @@ class ClassifierResults(ModelResults):
         No         1470   20
         Yes         452  259
         """
-        real("level", level, 0.0, 1.0, open_low=True)
+        share("level", level)
         charged = None if costs is None else check_costs(costs, self.labels.groups)
         if newdata is None:
             own_weights(weights)

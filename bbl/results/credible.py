@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from bbl.boltzmann.estimate import Estimate
-from bbl.checks import flag, real
+from bbl.checks import flag, real, share
 from bbl.design.labels import Labels
 from bbl.engines import Engine, EngineFit
 from bbl.errors import OptionError
@@ -95,7 +95,7 @@ class PosteriorInference:
         """
         from scipy.special import ndtri
 
-        real("level", level, 0.0, 1.0, open_low=True)
+        share("level", level)
         found, groups = self._compared(of), list(self._labels.groups)
         theta, names = compared_estimates(self._estimate.parameters, of, groups), compared_names(of, groups)
         labels = Labels(self._labels.response, tuple(names), self._labels.names, self._labels.levels)

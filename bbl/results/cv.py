@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bbl.checks import choice, real, verb
+from bbl.checks import choice, share, verb
 from bbl.crossval import Scored, calibrated
 from bbl.design.decisions import check_costs, check_priors
 from bbl.errors import ClassError
@@ -136,7 +136,7 @@ class CVResults:
         The intervals take the rows for independent, and do not know of the choice among settings.
         """
         self._need_classes("evaluate")
-        real("level", level, 0.0, 1.0, open_low=True)
+        share("level", level)
         scored, labels = self.scored, self.model.labels
         scores = calibrated(scored, scored.scores[self.best], self.calibrate)
         if priors is not None:

@@ -21,7 +21,7 @@ from bbl.boltzmann.significance import (
     evidence,
     of_group,
 )
-from bbl.checks import choice, flag, near_match, real, verb
+from bbl.checks import choice, flag, near_match, share, verb
 from bbl.design.labels import Labels
 from bbl.engines import Engine
 from bbl.errors import OptionError
@@ -216,7 +216,7 @@ class Inference:
             The columns of ``tidy()`` that name the parameter, then ``estimate``, ``se``, ``z``, ``p``, ``lower``,
             ``upper`` and ``test``: ``"Wald"``, ``"exact"`` (without z), or why there is no test.
         """
-        real("level", level, 0.0, 1.0, open_low=True)
+        share("level", level)
         tested, theta = self._tested(of), compared_estimates(self._parameters, of, list(self._labels.groups))
         names = compared_names(of, list(self._labels.groups))
         labels = Labels(self._labels.response, tuple(names), self._labels.names, self._labels.levels)

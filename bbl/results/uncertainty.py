@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from bbl.boltzmann.covariance import bootstrap
-from bbl.checks import choice, generator, integer, real, verb
+from bbl.checks import choice, generator, integer, share, verb
 from bbl.errors import DataError, OptionError
 from bbl.parallel import n_workers
 from bbl.report.summary import Section, wald_sections
@@ -130,7 +130,7 @@ class Uncertainty(MachineResults):
             The rows of ``tidy()`` with ``estimate``, ``lower``, ``upper``, ``test``.
         """
         if alpha is not None:
-            level = 1.0 - real("alpha", alpha, 0.0, 1.0)
+            level = 1.0 - share("alpha", alpha)
         return self.inference().table(of, level).drop(columns=["z", "p", "se"])
 
     @verb
@@ -161,7 +161,7 @@ class Uncertainty(MachineResults):
             for a normal distribution has no limits, because refits of it scatter as the penalty lets them.
         """
         self.engine.check_density("The parametric bootstrap")
-        real("level", level, 0.0, 1.0, open_low=True)
+        share("level", level)
         args = (integer("nboot", nboot, 2), generator(seed), n_workers(n_jobs))
         if self.engine.chooses:
             raise OptionError(

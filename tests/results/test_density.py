@@ -269,6 +269,8 @@ def test_enrichment_counts_known_pairs_in_a_ranked_list():
     assert len(found.listed) == 9 and found.listed["known"].sum() == 6
     frame = pd.DataFrame({"predictors": [("a", "b"), ("c", "d")]})
     assert bbl.enrichment(frame, known, names).table["observed"].tolist() == [1]
+    everything = bbl.enrichment([("a", "b")], pairs, names)
+    assert np.isnan(everything.p) and "nan" not in str(everything) and "All pairs are known" in str(everything)
     with pytest.raises(DataError, match="'z'"):
         bbl.enrichment([("a", "z")], known, names)
     with pytest.raises(DataError, match="no pair"):

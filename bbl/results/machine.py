@@ -18,6 +18,7 @@ from bbl.engines import Engine
 from bbl.errors import ClassError, DataError, OptionError
 from bbl.model.marginal import MarginalEnergy
 from bbl.model.parameters import Parameters
+from bbl.report.inference_table import labelled
 from bbl.report.tables import Coefficients
 from bbl.results.model import ModelResults
 from bbl.rows.sample import Sample
@@ -58,9 +59,14 @@ class MachineResults(ModelResults):
         return object.__getattribute__(self, name)
 
     @property
-    def params(self) -> Parameters:
+    def parameters(self) -> Parameters:
         """Parameters of all groups as plain arrays."""
         return self.estimate.parameters
+
+    @property
+    def params(self) -> pd.Series:
+        """Estimate of every parameter by group and name, on the index that `bse`, `conf_int` and others share."""
+        return labelled(self.tidy(), "estimate")
 
     @property
     def log_z(self) -> pd.Series:
@@ -76,7 +82,7 @@ class MachineResults(ModelResults):
     @property
     def df(self) -> int:
         """Number of parameters of one group (eq. 7, for the terms of the model; of all groups, if they differ)."""
-        return self.params.layout.size
+        return self.parameters.layout.size
 
     @property
     def converged(self) -> bool:
@@ -111,7 +117,7 @@ class MachineResults(ModelResults):
 
     @cached_property
     def _energy(self) -> MarginalEnergy:
-        return MarginalEnergy(self.params.layout, self.params.theta)
+        return MarginalEnergy(self.parameters.layout, self.parameters.theta)
 
     @cached_property
     def _averaged(self) -> Callable:
@@ -178,7 +184,7 @@ class MachineResults(ModelResults):
 
     def coef(self) -> Coefficients:
         """Return the coefficients: ``.h[group][predictor]``, ``.J[group][a, b]``, ``.h0``, ``.J0``, ``.to_frame()``."""
-        return Coefficients(self.labels, self.params)
+        return Coefficients(self.labels, self.parameters)
 
     def tidy(self) -> pd.DataFrame:
         """Return all coefficients as a long frame, one row each."""

@@ -374,7 +374,7 @@ def check_known(sample: Sample, layout: Layout, engine: Engine, log_z: str, grou
                 "level of their own (missing='level').",
                 column=name,
             )
-    if engine.needs == "pairs" and len(layout.pairs):
+    if engine.needs == "pairs" and layout.order > 1:
         apart = np.argwhere(np.triu(known_counts(sample, layout)[0] == 0.0))
         if len(apart):
             i, j = (names[k] for k in apart[0])

@@ -89,8 +89,7 @@ class Interactions:
 
     def are_all_pairs(self, m: int) -> bool:
         """Return whether these are all pairs of `m` predictors, and nothing else."""
-        pairs = len(self.cube.columns) == m and self.cube.order == 2
-        return pairs and not any(map(len, self.less.values())) and not any(map(len, self.more.values()))
+        return self.order <= 2 and self.count(2) == math.comb(m, 2)
 
     def n_couplings(self, n_levels: Sequence[int] | np.ndarray) -> int:
         """Return the number of couplings for predictors of these numbers of levels."""

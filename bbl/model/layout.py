@@ -33,7 +33,7 @@ class Layout:
         Number of predictors.
     n_levels : ndarray of int32, shape (m,)
     complete : bool
-        Whether the terms are all pairs. These are not listed until somebody asks: of 5,000 predictors they are 12 million.
+        Whether the terms are all pairs. These are not listed until asked for: of 5,000 predictors they are 12 million.
     terms : tuple of ndarrays of intp, shapes (T_k, k)
         Interactions of order k = 2, 3, ..., each ``i < j < ...``, lexicographic; of order 2 there may be none.
     start : ndarray of intp, shape (m + 1,)
@@ -180,7 +180,7 @@ class Layout:
     def index(self, *predictors: int) -> int:
         """Return the row of a term in the `terms` of its order, or -1 if these predictors do not interact."""
         order = len(predictors)
-        if order - 2 >= len(self.terms):
+        if not self.count(order):
             return -1
         if order == 2:
             i, j = sorted(map(int, predictors))

@@ -55,7 +55,7 @@ def fits(data, n_jobs):
     cv = bbl.crossVal("y ~ .^2", data, method="mf", eps=[0.3, 0.9], nfold=3, **common)
     one = bbl.mlestimate(data.iloc[:, :-1].to_numpy(), lambda_=0.1, n_jobs=n_jobs)
     boot = bbl.bbl("y ~ x0 * x1", data, **PSEUDO).bootstrap(4, seed=1, n_jobs=n_jobs)
-    return [pseudo.params.theta, meanfield.params.theta, cv.cvframe.to_numpy(), *one.h, boot["se"].to_numpy()]
+    return [pseudo.parameters.theta, meanfield.parameters.theta, cv.cvframe.to_numpy(), *one.h, boot["se"].to_numpy()]
 
 
 def run(code, *arguments, timeout=120):
@@ -78,8 +78,8 @@ def serial(data):
 def gibbs(fit, n_jobs):
     from bbl.model.chains import gibbs as sample
 
-    h, J = to_matrix(fit.params.layout, fit.params.theta[0])
-    draws = sample(h, J, fit.params.layout.n_levels, 40, 200, 1, keep_draws=True, n_jobs=n_jobs)
+    h, J = to_matrix(fit.parameters.layout, fit.parameters.theta[0])
+    draws = sample(h, J, fit.parameters.layout.n_levels, 40, 200, 1, keep_draws=True, n_jobs=n_jobs)
     return draws.draws, draws.best
 
 
@@ -88,7 +88,7 @@ def test_one_digest_for_any_number_of_threads(data):
     for n_jobs in [1, 2, 3, 4, 8] * 3:
         for method, options in (("pseudo", PSEUDO), ("mf", {})):
             fit = bbl.bbl("y ~ .^2", data, method=method, n_jobs=n_jobs, verbose=0, **options)
-            found[method].add(digest(fit.params.theta, fit.params.pooled, fit.log_z))
+            found[method].add(digest(fit.parameters.theta, fit.parameters.pooled, fit.log_z))
         found["gibbs"].add(digest(*gibbs(fit, n_jobs)))
     assert {name: len(own) for name, own in found.items()} == {"pseudo": 1, "mf": 1, "gibbs": 1}
 
@@ -101,7 +101,7 @@ def test_eight_python_threads_at_once_give_the_serial_bits():
         fit = bbl.bbl("y ~ .^2", frame, method="mf", n_jobs=1, verbose=0)
         small = bbl.bbl("y ~ (x0 + x1 + x2)^2", frame, n_jobs=2, verbose=0, **PSEUDO)
         prob = fit.predict(frame, type="prob").iloc[:, :-1]
-        return digest(fit.params.theta, small.params.theta, prob, bbl.mcSample(fit, 20, seed=1).emax)
+        return digest(fit.parameters.theta, small.parameters.theta, prob, bbl.mcSample(fit, 20, seed=1).emax)
 
     serial = list(map(work, tables))
     for _ in range(3):
@@ -170,7 +170,7 @@ def work(seed):
     rng = np.random.default_rng(seed)
     data = {f"x{i}": rng.integers(0, 4, 4000) for i in range(24)} | {"y": rng.integers(0, 2, 4000)}
     fit = bbl.bbl("y ~ .^2", data, method="mf", n_jobs=2, verbose=0)
-    return fit.params.theta.tobytes() + bbl.mcSample(fit, 5, seed=1).emax.to_numpy().tobytes()
+    return fit.parameters.theta.tobytes() + bbl.mcSample(fit, 5, seed=1).emax.to_numpy().tobytes()
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns of any fork beside threads
@@ -211,7 +211,7 @@ for limit in (None, 1, 2):
         for _ in range(2):
             trees = HistGradientBoostingClassifier(max_iter=3).fit(X, y).predict_proba(X)
             fit = bbl.bbl("y ~ .^2", data, method="mf", n_jobs=2, verbose=0)
-            found.append((trees.tobytes(), fit.params.theta.tobytes()))
+            found.append((trees.tobytes(), fit.parameters.theta.tobytes()))
 print(len(set(found)))
 """
     assert run(code) == "1"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
 
 from bbl.api.average import AUTO, check_auto, cross_auto, fit_auto
-from bbl.api.call import data_folds, pop_rule, prepare, shown_call
+from bbl.api.call import data_folds, in_memory, pop_rule, prepare, shown_call
 from bbl.boltzmann.estimate import estimate
 from bbl.boltzmann.guards import warn_ordered, warn_training, warn_validation
 from bbl.boltzmann.problems import problems, warn_problems
@@ -23,6 +23,7 @@ from bbl.errors import OptionError
 from bbl.parallel import progress_bar
 from bbl.results import BBLResults, CVResults, DensityResults
 from bbl.results.average import AverageResults
+from bbl.rows.dealing import AnyFolds, Deal
 from bbl.rows.folds import Folds, consecutive_folds, shuffled_folds
 from bbl.rows.sample import Sample
 from bbl.stats.calibration import fit_calibration
@@ -160,10 +161,19 @@ def bbl(
         "seed": seed,
         "n_jobs": n_jobs,
         "extra": int(test_null),
+        "verbose": verbose,
     }
+
+    def deal(engine: Engine, rng: np.random.Generator) -> Deal | None:
+        tuned = rule is not None or calibrate != "none" or len(engine.variants()) > 1
+        return Deal(NFOLD, rng) if tuned else None
+
+    if auto:
+        in_memory(data, "method='auto'", "method")
     call = prepare(
-        bbl, formula, data, weights, method, options, xlevels=xlevels, novarOk=novarOk, missing=missing, **shared
-    )
+        bbl, formula, data, weights, method, options, xlevels=xlevels, novarOk=novarOk, missing=missing, deal=deal,
+        **shared,
+    )  # fmt: skip
     design, sample, layout, engine, tuning = call.design, call.sample, call.layout, call.engine, None
     if auto:
         check_auto(options, calibrate, design.classes)
@@ -175,7 +185,7 @@ def bbl(
         return fit_auto(text, call, shares, verbose)
     if rule is not None or calibrate != "none" or len(engine.variants()) > 1:
         with progress_bar(NFOLD, "tuning", verbose) as step:
-            told = {"calibrate": calibrate, "progress": step, **call.common}
+            told = {"calibrate": calibrate, "progress": step, "folds": call.folds, **call.common}
             tuning = tune(sample, design.labels, layout, engine, rule, **told)
         engine = tuning.engine or engine
     with progress_bar(call.K + pooled, "bbl", verbose) as step:
@@ -185,8 +195,8 @@ def bbl(
         result = replace(result, calibration=tuning.calibration)
     warn_problems(problems(result.fits, design.labels))
     warn_training(sample, result, design.labels, engine)
-    given = (text, design, sample, call.index, engine, result, tuning)
-    return BBLResults(*given, priors=shares) if design.classes else DensityResults(*given)
+    given = (text, design, call.training, call.index, engine, result, tuning)
+    return call.told(BBLResults(*given, priors=shares) if design.classes else DensityResults(*given))
 
 
 def crossVal(
@@ -279,16 +289,32 @@ def crossVal(
     values = _pop_grid(method, options)
     text = shown_call("crossVal", formula, weights, named, options, missing=(missing, "raise"))
     shared: dict[str, Any] = {"log_z": log_z, "calibrate": calibrate, "seed": seed, "n_jobs": n_jobs}
+    own = flag("shuffle", shuffle)
+    if auto:
+        in_memory(data, "method='auto'", "method")
+    if cv is not None:
+        in_memory(data, "cv, which gives positions of rows,", "cv")
+
+    def deal(_: Engine, rng: np.random.Generator) -> Deal:
+        return Deal(integer("nfold", nfold, 2), rng if own else None)
+
     call = prepare(
-        crossVal, formula, data, weights, method, options, xlevels=xlevels, novarOk=novarOk, missing=missing, **shared
-    )
+        crossVal, formula, data, weights, method, options, xlevels=xlevels, novarOk=novarOk, missing=missing, deal=deal,
+        verbose=verbose, **shared,
+    )  # fmt: skip
     design, sample, layout, engine, labels = call.design, call.sample, call.layout, call.engine, call.design.labels
     score = _score(score, flag("use_auc", use_auc), call.K, design.classes)
-    kept, own = design.kept(data, weights), flag("shuffle", shuffle)
-    folds = _own_folds(sample, nfold, own, call.rng) if cv is None else data_folds(cv, data, design, sample, kept)
+    if call.folds is not None:
+        kept = np.zeros(0, dtype=np.intp)  # their positions are not known
+        folds: AnyFolds = call.folds
+    else:
+        kept = design.kept(data, weights)
+        folds = (
+            _own_folds(call.rows, nfold, own, call.rng) if cv is None else data_folds(cv, data, design, call.rows, kept)
+        )
     if auto:
         check_auto(options, calibrate, design.classes)
-        frame, pooled, average = cross_auto(text, call, folds, score, flag("refit", refit), verbose)
+        frame, pooled, average = cross_auto(text, call, cast(Folds, folds), score, flag("refit", refit), verbose)
         validated = [kept[pooled.rows[pooled.fold == f]] for f in range(len(folds))]
         return CVResults(frame, 0, score, validated, pooled, "none", average)
     with progress_bar(len(folds), "crossVal", verbose) as step:
@@ -302,17 +328,18 @@ def crossVal(
         engine = engine.at(float(values[best]))
     scores = calibrated(scored, scored.scores[best], calibrate)
     warn_validation(sample, labels, layout, engine, folds, scored, scores, call.workers)
-    validated, index = [kept[scored.rows[scored.fold == f]] for f in range(len(folds))], call.index
+    validated = [kept[scored.rows[scored.fold == f] if len(kept) else []] for f in range(len(folds))]
     final = scored.last[best]
     if flag("refit", refit):
         final = estimate(sample, layout, call.K, engine, pooled=design.classes, labels=labels, **call.common)
     else:
-        left = folds.train[-1]
-        index, sample = index[left > 0], sample.weighted(left)
+        call = call.left(folds)
     if calibrate != "none":
         fitted = fit_calibration(scored.scores[best], scored.y, scored.weights, calibrate)
         final = replace(final, calibration=fitted)
-    model = (BBLResults if design.classes else DensityResults)(text, design, sample, index, engine, final)
+    model = call.told(
+        (BBLResults if design.classes else DensityResults)(text, design, call.training, call.index, engine, final)
+    )
     frame = pd.DataFrame(table, columns={"auc": ["AUC", "ci1", "ci2"]}.get(score, ["score"]))
     settings = np.array([engine.setting]) if values is None else values
     frame.insert(0, "setting" if engine.tuned is None else engine.tuned.column, settings)

@@ -89,13 +89,13 @@ def mcSample(
     nsteps, thin = integer("nsteps", nsteps, 1), integer("thin", thin, 1)
     nchains, keep, rng = integer("nchains", nchains, 1), flag("draws", draws), generator(seed)
     fit.engine.check_density("mcSample")
-    layout, labels = fit.params.layout, fit.labels
+    layout, labels = fit.parameters.layout, fit.labels
     varies = layout.n_levels > 1  # a predictor of one level has no parameters and stays where it is
     part = layout if varies.all() else layout.without_constants()
     burn_in = nsteps // 2
     found = []
     with progress_bar(len(labels.groups), "mcSample", verbose) as step:
-        for theta in fit.params.theta:
+        for theta in fit.parameters.theta:
             h, J, more = split(part, theta)
             found.append(
                 gibbs(

@@ -12,7 +12,7 @@ from bbl.report.plot_coefficients import plot_coefficients
 from bbl.report.summary import Section, Summary, wald_sections
 from bbl.report.text import label_text
 
-__all__ = ["absent", "inference_summary", "parameter_names", "plot_table"]
+__all__ = ["absent", "inference_summary", "labelled", "parameter_names", "plot_table"]
 
 SHOWN = 20  # parameters of a summary
 
@@ -26,6 +26,12 @@ def parameter_names(table: pd.DataFrame) -> list[str]:
             if not absent(name):
                 found[k] += (" : " if found[k] else "") + f"{label_text(name)}={label_text(level)}"
     return found
+
+
+def labelled(table: pd.DataFrame, columns: Any) -> Any:
+    """Return a column of a table of parameters (a Series), or several, by group and parameter name."""
+    index = pd.MultiIndex.from_arrays([table["group"], parameter_names(table)], names=["group", "parameter"])
+    return table[columns].set_axis(index)
 
 
 def absent(name: Hashable) -> bool:

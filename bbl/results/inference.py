@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.linalg import block_diag
 
 from bbl.boltzmann.covariance import Covariances, covariances, full_covariance
 from bbl.boltzmann.estimate import Estimate
@@ -28,9 +27,10 @@ from bbl.errors import OptionError
 from bbl.model.layout import Layout
 from bbl.model.parameters import Parameters
 from bbl.model.ranking import interaction_strength
-from bbl.report.inference_table import inference_summary, parameter_names, plot_table
+from bbl.report.inference_table import inference_summary, plot_table
 from bbl.report.summary import Summary
 from bbl.report.tables import Coefficients
+from bbl.results.estimates import Estimates
 from bbl.rows.sample import Sample
 from bbl.stats.wald import adjust
 
@@ -132,7 +132,7 @@ def ranked(pairs: pd.DataFrame, parameters: Parameters, of: Any, groups: list, a
     return pairs.sort_values("strength", ascending=False, ignore_index=True)
 
 
-class Inference:
+class Inference(Estimates):
     """Standard errors, confidence intervals and tests; made by ``fit.inference()``.
 
     Every table is a DataFrame. `of` says which estimates are meant: ``"group"`` for each group's own parameters,
@@ -281,31 +281,8 @@ class Inference:
         pairs = tests[tests["predictor2"].notna()].reset_index(drop=True)
         return ranked(pairs, self._parameters, of, list(self._labels.groups), apc)
 
-    @verb
-    def cov_params(self, group: Any = None) -> pd.DataFrame:
-        """Return the covariance of the estimates, with their penalty; its diagonal is the square of ``se``.
-
-        Parameters
-        ----------
-        group : optional
-            Whose; by default those of all groups, which share no rows, so that their covariances are zero.
-
-        Returns
-        -------
-        DataFrame
-            Rows and columns by group and parameter, in the order of `table`.
-        """
-        groups = list(self._labels.groups)
-        if group is not None and group not in groups:
-            raise OptionError(
-                f"{group!r} is no group{near_match(group, groups)}; groups are {groups}.", argument="group"
-            )
-        chosen = range(len(groups)) if group is None else [groups.index(group)]
-        layout = self._parameters.layout
-        parts = [full_covariance(self._sample.group(g), layout, self._engine) for g in chosen]
-        labels = parameter_names(self.table().iloc[: layout.size])
-        index = pd.MultiIndex.from_product([[groups[g] for g in chosen], labels], names=["group", "parameter"])
-        return pd.DataFrame(block_diag(*parts), index=index, columns=index)
+    def _covariance(self, g: int) -> np.ndarray:
+        return full_covariance(self._sample.group(g), self._parameters.layout, self._engine)
 
     @verb
     def summary(self, of: Any = "group", level: float = 0.95) -> Summary:

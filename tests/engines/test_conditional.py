@@ -184,7 +184,7 @@ def test_weights_are_repeated_rows():
     frame = make_frame()
     repeated = frame.loc[frame.index.repeat(frame["w"])]
     one, other = (
-        bbl.bbl("y ~ a * b + c + d", data, w, method="conditional", verbose=0).params.theta
+        bbl.bbl("y ~ a * b + c + d", data, w, method="conditional", verbose=0).parameters.theta
         for data, w in ((frame, "w"), (repeated.sample(frac=1.0, random_state=0), None))
     )
     np.testing.assert_array_equal(one, other)

@@ -130,7 +130,7 @@ def test_a_posterior_has_sds_and_intervals_and_no_tests(data, monkeypatch):
     np.testing.assert_allclose(table["lower"][0], np.quantile(fit.estimate.fits[0].draws[..., 0], 0.05))
     between = fit.inference().table(("yes", "no"))
     np.testing.assert_allclose(between["se"], np.hypot(*(own.sd for own in fit.estimate.fits[1::-1])))
-    assert fit.conf_int()["upper"].gt(fit.conf_int()["lower"]).all() and fit.bse["se"].gt(0.5).all()
+    assert fit.conf_int()["upper"].gt(fit.conf_int()["lower"]).all() and fit.bse.gt(0.5).all()
     pairs = fit.interactions()
     assert pairs["sd"].between(0.1, 0.5).all() and pairs["inclusion"].between(0.5, 1.0).all()
     assert fit.inference().interactions(tau=9.0)["inclusion"].eq(0.0).all()
@@ -188,7 +188,7 @@ def test_weights_that_are_no_counts_are_refused_unless_the_engine_takes_them(wei
 def test_whole_numbers_are_counts_for_it_too(weighted):
     counted = weighted.assign(w=np.floor(weighted["w"]) + 1.0)
     fits = [bbl.bbl("y ~ .^2", counted, "w", method=method) for method in ("shrunken", "weighted")]
-    np.testing.assert_array_equal(fits[0].params.theta, fits[1].params.theta)
+    np.testing.assert_array_equal(fits[0].parameters.theta, fits[1].parameters.theta)
     assert fits[1].nobs() == int(counted["w"].sum()) and isinstance(fits[1].nobs(), int)
     cvs = [
         bbl.crossVal("y ~ .^2", counted, "w", method=method, tau=[0.5, 1.0], shuffle=True, seed=3)

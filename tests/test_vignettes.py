@@ -7,8 +7,10 @@ import re
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
+import bbl
 from bbl.datasets import load_titanic
 
 FOLDER = Path(__file__).resolve().parents[1] / "vignettes"
@@ -94,6 +96,22 @@ def test_simulated_rows_and_parameters_are_those_of_r(shared):
     ]
     numbers = unpacked(literal("simulated.py", "TRUE")).view("<i2").reshape(2, 105) / 30_000
     np.testing.assert_allclose(numbers, expected, rtol=0, atol=2e-5)
+
+
+def test_numbers_worked_by_hand_in_the_lesson_are_those_of_its_model():
+    text = (FOLDER / "discriminant.py").read_text(encoding="utf-8")
+    cell = next(cell for cell in text.split("# %%") if "clinic = " in cell)
+    names = {"pd": pd, "bbl": bbl}
+    exec(cell.split("print(")[0], names)  # noqa: S102
+    ask = [(fever, priors) for fever in ("yes", "no") for priors in (None, {"flu": 0.5, "cold": 0.5})]
+    found = [names["clinic"].predict({"fever": [fever]}, type="prob", priors=p)["flu"].iloc[0] for fever, p in ask]
+    np.testing.assert_allclose(found, [18 / 34, 0.45 / 0.55, 2 / 66, 0.05 / 0.45])
+    twice = names["patients"].assign(cough=names["patients"]["fever"])
+    both = bbl.bbl("illness ~ .", twice, "patients", method="naive", prior_count=0)
+    found.append(both.predict({"fever": ["yes"], "cough": ["yes"]}, type="prob")["flu"].iloc[0])
+    for number in found:
+        assert re.search(rf"= {number:.3f}\b", text), number
+    assert 1 / 11 == pytest.approx(0.0909, abs=1e-4) and "$p = 1/11 = 0.09$" in text
 
 
 def test_codons_are_those_of_r(shared):

@@ -111,7 +111,9 @@ def test_numbers_worked_by_hand_in_the_lesson_are_those_of_its_model():
     found.append(both.predict({"fever": ["yes"], "cough": ["yes"]}, type="prob")["flu"].iloc[0])
     for number in found:
         assert re.search(rf"= {number:.3f}\b", text), number
-    assert 1 / 11 == pytest.approx(0.0909, abs=1e-4) and "$p = 1/11 = 0.09$" in text
+    decide = {"type": "class", "costs": {"flu": {"cold": 10}, "cold": {"flu": 1}}}
+    treated = [names["clinic"].predict({"fever": ["no"]}, priors=p, **decide).iloc[0] for p in (None, "equal")]
+    assert treated == ["cold", "flu"]  # 0.030 and 0.111, on both sides of 1 / 11
 
 
 def test_codons_are_those_of_r(shared):

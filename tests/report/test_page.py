@@ -61,6 +61,7 @@ def pages(titanic, tmp_path_factory):
         "tan": networks.bnc("tan_cl", "Survived ~ .", titanic, 1, weights="Freq"),
     }
     fits["shooter"] = bbl.shooter("Survived ~ .", titanic, weights="Freq", lambda_=60)
+    fits["average"] = bbl.average([fits["mf"], bbl.bbl(formula, titanic, "Freq", "naive")], "equal")
     fits["pseudo"].save(folder / "fit.bbl")
     fits["loaded"] = bbl.load(folder / "fit.bbl")
     found, drawn = {}, plt.get_fignums()
@@ -71,7 +72,7 @@ def pages(titanic, tmp_path_factory):
     return found
 
 
-NAMES = ("pseudo", "mf", "density", "tan", "shooter", "loaded")
+NAMES = ("pseudo", "mf", "density", "tan", "shooter", "average", "loaded")
 
 
 @pytest.mark.parametrize("name", NAMES)

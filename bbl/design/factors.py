@@ -140,7 +140,8 @@ def factorise(name: Hashable, series: pd.Series, missing: str = "raise") -> Colu
 
 def _refuse(name: Hashable, what: str) -> Any:
     raise BBLTypeError(
-        f"column {name!r} holds {what}, which cannot be levels. Turn it into strings, numbers or categories.",
+        f"column {name!r} holds {what}, which cannot be levels. Turn it into strings, numbers or categories; of a date "
+        "take a part, such as the month.",
         column=name,
     ) from None
 

@@ -145,7 +145,7 @@ class Equations(NamedTuple):
         Penalty of the couplings in the equations, or one for each order.
     lambdah : float
         Penalty of the fields.
-    rows : Sample
+    rows : Sample or StoredSample
         The rows that were fitted.
     prior_count : float
         Pseudocount in the targets of the rows, see `PseudoLikelihood`.
@@ -154,7 +154,7 @@ class Equations(NamedTuple):
     site_theta: np.ndarray
     lambda_: float | tuple[float, ...]
     lambdah: float
-    rows: Sample
+    rows: Any
     prior_count: float = 0.0
 
 
@@ -266,6 +266,10 @@ class Engine:
         """Return the engines that are compared at each value of the tuned option: itself, or several."""
         return (self,)
 
+    def refined(self) -> tuple[Engine, Sequence[float] | None] | None:
+        """Return the generative engine that a `joint` one refines, and the settings that are tried; None for none."""
+        return None
+
     def widened(self, layout: Layout) -> Layout:
         """Return the layout of what predictions sum over: with its hidden units behind the predictors, if it has any.
 
@@ -299,7 +303,7 @@ class Engine:
         """Solve a group's likelihood equations again, for standard errors; see `check_equations`."""
         raise NotImplementedError
 
-    def prepare(self, sample: Sample, layout: Layout) -> Sample:
+    def prepare(self, sample: Any, layout: Layout) -> Any:
         """Return the rows that this engine fits (augmented where its method says so)."""
         return sample
 
@@ -356,7 +360,7 @@ class Engine:
         """
         return self.path(sample, layout, values)
 
-    def fit(self, sample: Sample, layout: Layout, workers: int = 1, **told: Any) -> EngineFit:
+    def fit(self, sample: Any, layout: Layout, workers: int = 1, **told: Any) -> EngineFit:
         """Fit one group at the engine's own settings; what it is `told` is `rng` and `progress`, where it `samples`."""
         return self.path(sample, layout, None, workers, **told)[0]
 

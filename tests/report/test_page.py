@@ -90,6 +90,10 @@ def test_a_page_can_be_read_by_a_screen_reader(pages, name):
     assert len(page.all("table")) <= len(regions)
     assert all(own["aria-label"] and own["tabindex"] == "0" for own in regions)
     assert all(own["scope"] in ("row", "col") for own in page.all("th"))
+    notes = (
+        pages[name].read_text(encoding="utf-8").count("<tfoot>")
+    )  # each in a box as wide as the screen, not the table
+    assert pages[name].read_text(encoding="utf-8").count("</div></td></tr></tfoot>") == notes
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -126,7 +130,7 @@ def test_a_report_says_what_the_model_says(pages, titanic):
     assert "Evaluation" not in re.sub(
         "<style>.*?</style>", "", pages["density"].read_text(encoding="utf-8"), flags=re.S
     )
-    assert "There is none: This model was saved without" in pages["loaded"].read_text(encoding="utf-8")
+    assert "There is none: This model has no training rows" in pages["loaded"].read_text(encoding="utf-8")
 
 
 def test_what_was_dropped_binned_and_lumped_is_told_and_names_are_escaped(tmp_path):

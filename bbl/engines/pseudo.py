@@ -12,7 +12,7 @@ from bbl._ext.pseudo import CONVERGED, memory_estimate
 from bbl.checks import choice, flag, integer, real
 from bbl.engines.base import Engine, EngineFit, Equations, Note, Tuned
 from bbl.engines.naive import absent_levels
-from bbl.engines.pseudo_blocks import Corrected, few_enough
+from bbl.engines.pseudo_blocks import Corrected, few_enough, rounds_memory, sample_size
 from bbl.engines.pseudo_nodes import by_nodes
 from bbl.engines.pseudo_solvers import (
     FINEST,
@@ -204,6 +204,12 @@ class PseudoLikelihood(Engine):
         wide = regressors(layout)
         needed = memory_estimate(n, wide.n_levels, precision=self.precision, sites=layout.m)
         return 16.0 * layout.D * wide.D + sum(needed) + 4.0 * n * (len(wide.n_levels) - layout.m)
+
+    def stored_memory(self, n: int, layout: Layout, settings: int = 1) -> float:
+        """Return the bytes of a fit of rows in a file: of a sample of them, or of all if they are few."""
+        if few_enough(n, layout):
+            return self.memory(n, layout, settings)
+        return self.memory(sample_size(layout), layout, settings) + rounds_memory(layout)
 
     def path(self, sample: Rows, layout: Layout, values: Sequence[float] | None = None, workers: int = 1):
         """Fit one group at each penalty of `values`.

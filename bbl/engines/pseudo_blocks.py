@@ -17,7 +17,7 @@ from bbl.model.regressors import penalties, regressors
 from bbl.rows.sample import Sample
 from bbl.rows.stored import StoredSample
 
-__all__ = ["Corrected", "NoProgress", "few_enough", "sample_size"]
+__all__ = ["Corrected", "NoProgress", "few_enough", "rounds_memory", "sample_size"]
 
 SAMPLE, PER_COLUMN = 100_000, 100  # rows that are drawn: so many, or so many for each column of levels
 ENOUGH = 100  # rows of a level in the sample: of a rarer one all are taken, while they are the smaller half
@@ -44,6 +44,11 @@ def sample_size(layout: Layout) -> int:
 def few_enough(n: int, layout: Layout) -> bool:
     """Return whether `n` rows are so few that rounds would save nothing: they are fitted in memory."""
     return n <= 2 * sample_size(layout)
+
+
+def rounds_memory(layout: Layout) -> float:
+    """Return the bytes of the matrices (layout.D, 1 + D) that rounds hold beside a fit of the sample."""
+    return 8.0 * layout.D * (1 + regressors(layout).D) * (10 + 2 * PAIRS)
 
 
 @dataclass

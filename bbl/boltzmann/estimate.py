@@ -340,7 +340,7 @@ def _stalled(stall: NoProgress, labels: Labels | None) -> DataError:
     name = stall.predictor if labels is None else labels.names[stall.predictor]
     return DataError(
         f"the fit of {stall.n:,} rows makes no progress from a sample of {stall.rows:,}: the gradient norm of {name!r} "
-        f"stays at {stall.norm:.2g}, and there is no memory for a larger sample. Its levels, or those it interacts with, "
+        f"stays at {stall.norm:.2g}, and there is no memory for a larger sample. Its levels, or those near it, "
         "are too rare: put them together (bbl.lump), give a larger lambda_, or take a computer with more memory.",
         column=name,
     )

@@ -18,6 +18,7 @@ from bbl.errors import BBLTypeError, DataError, OptionError
 from bbl.parallel import n_workers, progress_bar
 from bbl.results.average import AverageResults
 from bbl.results.classifier import ClassifierResults
+from bbl.results.cv import score_frame
 from bbl.results.fit import BBLResults
 from bbl.results.network import NetworkResults
 from bbl.rows.folds import Folds, shuffled_folds
@@ -78,9 +79,7 @@ def cross_auto(
         scored = cross_validate(call.rows, folds, fit, rngs, workers=call.workers, progress=step)
     table, _ = score_settings(scored, score)
     found = fit_average(call.rows, labels, call.layout, **call.common) if refit else scored.fits[-1][0]
-    frame = pd.DataFrame(table, columns={"auc": ["AUC", "ci1", "ci2"]}.get(score, ["score"]))
-    frame.insert(0, "setting", np.nan)
-    return frame, scored, _wrapped(text, call, found)
+    return score_frame(table, score, "setting", np.nan), scored, _wrapped(text, call, found)
 
 
 @verb

@@ -18,7 +18,7 @@ from bbl.design.design import Design
 from bbl.design.frames import to_frame
 from bbl.design.passes import encode_source
 from bbl.design.sources import Source, lazy_source
-from bbl.engines import ENGINES, Engine, engine_class, make_engine
+from bbl.engines import DEFAULT, ENGINES, Engine, engine_class, make_engine
 from bbl.errors import OptionError
 from bbl.model.layout import Layout
 from bbl.model.logz import LOG_Z
@@ -205,7 +205,7 @@ def shown_call(
     shown: dict[str, Any] = {"formula": formula, "data": "data"}
     if weights is not None:
         shown["weights"] = weights if isinstance(weights, str) else "weights"
-    if method != "pseudo":
+    if method != DEFAULT:
         shown["method"] = method if isinstance(method, str) else type(method).__name__
     shown |= options | {name: value for name, (value, default) in others.items() if value != default}
     return call_text(verb, shown)

@@ -134,7 +134,7 @@ def _warn(what: str, engine: Engine, layout: Layout, K: int, stacklevel: int) ->
         name = engine.tuned.option
         remedies.append(f"choose {name} by log-loss (crossVal with score='logloss', or {name}='cv')")
     if layout.order > 1:
-        remedies.append("take method='naive'")
+        remedies.append(f"take method={BASELINE.name!r}")
     of_groups = " and predicted groups may be" * (K > 1)
     remedy = ", or ".join(remedies)
     warnings.warn(

@@ -14,6 +14,7 @@ from bbl.memory import available_memory
 from bbl.model.layout import Layout
 from bbl.model.moments import level_counts, pair_counts
 from bbl.model.regressors import penalties, regressors
+from bbl.rows.cluster import ClusterSample, n_threads
 from bbl.rows.sample import Sample
 from bbl.rows.stored import StoredSample
 
@@ -167,8 +168,9 @@ class Corrected:
         return of
 
     def told(self) -> dict[str, np.ndarray]:
-        """Return what the summary says of the rounds: the rows, those of the sample, and passes so far."""
-        return {"streamed": np.array([self.rows.n, len(self.sample.codes), self.passes])}
+        """Return what the summary says of the rounds: rows, those drawn, passes so far, threads of a cluster."""
+        threads = n_threads(self.rows.client) if isinstance(self.rows, ClusterSample) else 0
+        return {"streamed": np.array([self.rows.n, len(self.sample.codes), self.passes, threads])}
 
     def _by_site(self, values: np.ndarray) -> np.ndarray:
         """Return the sums (m,) of values (layout.D, 1 + D) over the parameters of each predictor."""

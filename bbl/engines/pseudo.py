@@ -115,7 +115,7 @@ class PseudoLikelihood(Engine):
     @property
     def penalised(self) -> bool:
         """Whether a penalty is in force."""
-        return bool(np.any(self.lambda_)) or bool(self.lambdah) or bool(self.prior_count)
+        return _positive(self.lambda_) or bool(self.lambdah) or bool(self.prior_count)
 
     @property
     def two_sided(self) -> bool:
@@ -348,7 +348,8 @@ class PseudoLikelihood(Engine):
         site_theta[:, 0] = np.concatenate(
             [log_ratio(np.maximum(own, self.tolerance**FALLEN) if ended else own) for own in f]
         )
-        sample = replace(sample, codes=wide.codes(sample.codes))
+        if wide.sets:
+            sample = replace(sample, codes=wide.codes(sample.codes))
         sites, engine = None, self
         for at in sorted(range(len(grid)), key=lambda at: grid[at], reverse=True):
             lambda_ = grid[at]
@@ -390,7 +391,7 @@ class PseudoLikelihood(Engine):
             detail = f"gradient norm {sites.norm[i]:.2g} after {sites.n_iter[i]} iterations"
             notes += (Note(int(i), -1, "did not converge; raise itmax, tolerance or lambda_", detail),)
         unbounded: tuple[tuple[int, ...], ...] = ()
-        if not np.any(lambda_) and not self.prior_count:
+        if not _positive(lambda_) and not self.prior_count:
             unbounded = unbounded_parameters(sample, layout, site_theta, POLISH_SIZE)
         value, converged = -float(sites.value.sum()), sites.status == CONVERGED
         converged[[i for i, *_ in unbounded]] = False
@@ -405,6 +406,10 @@ class PseudoLikelihood(Engine):
             notes=notes,
             unbounded=unbounded,
         )
+
+
+def _positive(lambda_: float | tuple[float, ...]) -> bool:
+    return any(lambda_) if isinstance(lambda_, tuple) else bool(lambda_)
 
 
 def _on_the_line(trail: Mapping[float, np.ndarray], lambda_: float) -> np.ndarray:

@@ -162,7 +162,7 @@ def prepare(
             "out, or give a response.",
             argument="calibrate",
         )
-    layout = Layout(design.n_levels, design.terms.terms)
+    layout = Layout(design.n_levels, None if design.terms.complete else design.terms.terms)
     return Call(design, rows, index, engine, layout, log_z, calibrate, workers, rng, folds)
 
 

@@ -93,9 +93,9 @@ class BBLClassifier(TableClassifier):
 
     Notes
     -----
-    Sample weights are frequencies: a whole number of times that the row is repeated. A row of weight 0 is as good as
-    absent, with its levels and its class. Fractional weights are refused, because pseudocounts, penalties, folds and
-    tests count observations: multiply them to whole numbers, or repeat rows.
+    Sample weights are frequencies: how often the row is repeated. A row of weight 0 is as good as absent, with its
+    levels and its class. Fractional weights are taken by methods that can ("pseudo", "mf", "naive", "pvi"), and refused
+    by the others. Pseudocounts are in units of the weights, so that these should sum to about the number of rows.
 
     A column with a single value in the training rows (of a fold, say) is no predictor of that fit; if all columns are
     so, the first stays.
@@ -164,8 +164,8 @@ class BBLClassifier(TableClassifier):
         y : array_like, shape (n,)
             Class of each row.
         sample_weight : array_like, shape (n,), optional
-            Frequencies, whole numbers. As everywhere in scikit-learn, `X`, `y` and weights go by position, whatever
-            index they have.
+            Frequencies, or other positive numbers where the method takes them. As everywhere in scikit-learn, `X`, `y`
+            and weights go by position, whatever index they have.
 
         Returns
         -------
@@ -185,7 +185,7 @@ class BBLClassifier(TableClassifier):
             If a predictor did not reach its optimum.
         DataWarning
             If a column of an array looks continuous: its numbers are levels all the same. In a DataFrame, where
-            columns can be declared to be categories, it is an error.
+            columns can be declared to be categories, it is an error. Also if weights are not whole numbers.
         """
         whole = self.method == AUTO or engine_class(self.method).weights == "counts"
         given = self._given(X, y, sample_weight, whole=whole)

@@ -14,11 +14,12 @@ import pandas as pd
 from bbl.boltzmann.estimate import announce_terms
 from bbl.boltzmann.tuning import RULES
 from bbl.checks import arguments, choice, flag, generator
+from bbl.design.cluster import passes
 from bbl.design.design import Design
 from bbl.design.frames import to_frame
 from bbl.design.passes import encode_source
 from bbl.design.sources import Source, lazy_source
-from bbl.engines import ENGINES, Engine, engine_class, make_engine
+from bbl.engines import DEFAULT, ENGINES, Engine, engine_class, make_engine
 from bbl.errors import DataWarning, OptionError
 from bbl.model.layout import Layout
 from bbl.model.logz import LOG_Z
@@ -132,8 +133,8 @@ def prepare(
     """Check what the verbs have in common, encode the data and make the engine; `verb` names its own arguments.
 
     `extra` is the number of fits beside those of the groups, and `deal` tells the folds that data read in batches are
-    dealt to. With `counts`, weights have to be counts whatever the method is; `more` are `calibrate`, `seed`, `n_jobs`
-    and `verbose`.
+    dealt to. With `counts`, weights have to be counts whatever the method is; `more` are `calibrate`, `seed`, `n_jobs`,
+    `verbose` and `client`.
     """
     choice("log_z", log_z, LOG_Z)
     calibrate = choice("calibrate", more["calibrate"], CALIBRATE)
@@ -146,6 +147,7 @@ def prepare(
     whole = counts or engine.weights == "counts"
     takes: dict[str, Any] = {"reason": engine.order_reason, "whole": whole, "one_sided": True}
     source, folds = lazy_source(data), None
+    cluster = passes(source, more.get("client"))
     rows: Rows
     index: pd.Index | None = None
     if source is None:
@@ -155,7 +157,7 @@ def prepare(
         dealt = None if deal is None else deal(engine, rng)
         with progress_bar(None, "reading", more["verbose"]) as step:
             told: dict[str, Any] = {"order": order, **takes, "deal": dealt, "step": step}
-            own = encode_source(source, formula, weights, xlevels, novarOk, missing, announce, **told)
+            own = encode_source(source, formula, weights, xlevels, novarOk, missing, announce, cluster=cluster, **told)
         design, rows, folds = own.design, own.sample, own.folds
     if calibrate != "none" and not design.classes:
         raise OptionError(
@@ -171,7 +173,7 @@ def prepare(
             DataWarning,
             stacklevel=3,
         )
-    layout = Layout(design.n_levels, design.terms.terms)
+    layout = Layout(design.n_levels, None if design.terms.complete else design.terms.terms)
     return Call(design, rows, index, engine, layout, log_z, calibrate, workers, rng, folds)
 
 
@@ -213,7 +215,7 @@ def shown_call(
     shown: dict[str, Any] = {"formula": formula, "data": "data"}
     if weights is not None:
         shown["weights"] = weights if isinstance(weights, str) else "weights"
-    if method != "pseudo":
+    if method != DEFAULT:
         shown["method"] = method if isinstance(method, str) else type(method).__name__
     shown |= options | {name: value for name, (value, default) in others.items() if value != default}
     return call_text(verb, shown)

@@ -267,6 +267,10 @@ class Engine:
         """Return the engines that are compared at each value of the tuned option: itself, or several."""
         return (self,)
 
+    def refined(self) -> tuple[Engine, Sequence[float] | None] | None:
+        """Return the generative engine that a `joint` one refines, and the settings that are tried; None for none."""
+        return None
+
     def widened(self, layout: Layout) -> Layout:
         """Return the layout of what predictions sum over: with its hidden units behind the predictors, if it has any.
 

@@ -183,7 +183,7 @@ class PersistentVI(Engine):
         """Return the bytes of the approximation and of what Adam knows of it, of the draws, and of the chains."""
         D, Q = float(layout.D), self.draws
         width = layout.n_levels - 1.0
-        size = layout.size if len(layout.pairs) else D + (D**2 - float((width**2).sum())) / 2.0
+        size = layout.size if layout.count(2) else D + (D**2 - float((width**2).sum())) / 2.0
         chains = Q * (8.0 * layout.m + 32.0) * self.n_chains + Q * D * self.sweeps * (self.n_chains / 8.0 + 8.0)
         return 8.0 * size * (10 + 3 * Q) + 8.0 * D**2 * (2 + 2 * Q) + chains
 

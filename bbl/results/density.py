@@ -37,20 +37,8 @@ class DensityResults(Figures):
 
     Attributes
     ----------
-    call : str
-        The call that made it.
-    design : Design
-        Formula, factors and their levels: encodes new data like the training data.
-    training : Sample or None
-        The encoded training rows; None in a model that was loaded from a file without them.
-    index : pandas.Index or None
-        Labels of the training rows (those of positive weight).
-    engine : Engine
-        The inference method and its options.
-    estimate : Estimate
-        Parameters, ln Z and convergence of every group.
-    tuning : Tuning or None
-        What cross-validation inside the fit found, if there was any.
+    call, design, training, index, engine, estimate, tuning
+        As in `BBLResults`.
 
     Examples
     --------

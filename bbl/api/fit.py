@@ -63,7 +63,8 @@ def bbl(
     data : DataFrame (pandas, polars), pyarrow Table or dict of lists
         One row per observation, or per distinct row with `weights`.
     weights : column name or array of length n, optional
-        Frequencies, whole numbers; a weight is the same as repeating the row.
+        Frequencies, whole numbers; a weight is the same as repeating the row. "pseudo", "mf", "naive" and "pvi" take
+        any positive numbers, of which there are no tests.
     method : {"pseudo", "mf", "naive", "conditional", "pvi", "bayes", "shbm", "auto"} or Engine, default "pseudo"
         Pseudo-likelihood, mean field, naive Bayes, conditional likelihood (for prediction alone), a posterior under
         sparse priors by persistent variational inference or by Markov chains, a sparse high-order Boltzmann machine,
@@ -170,7 +171,7 @@ def bbl(
         in_memory(data, "method='auto'", "method")
     call = prepare(
         bbl, formula, data, weights, method, options, xlevels=xlevels, novarOk=novarOk, missing=missing, deal=deal,
-        **shared,
+        counts=auto, **shared,
     )  # fmt: skip
     design, sample, layout, engine, tuning = call.design, call.sample, call.layout, call.engine, None
     if auto:
@@ -299,7 +300,7 @@ def crossVal(
 
     call = prepare(
         crossVal, formula, data, weights, method, options, xlevels=xlevels, novarOk=novarOk, missing=missing, deal=deal,
-        verbose=verbose, **shared,
+        counts=auto, verbose=verbose, **shared,
     )  # fmt: skip
     design, sample, layout, engine, labels = call.design, call.sample, call.layout, call.engine, call.design.labels
     score = _score(score, flag("use_auc", use_auc), call.K, design.classes)

@@ -198,7 +198,8 @@ class Engine:
         What must be known together in some row, where values are missing: each predictor, each two predictors, or a
         predictor and all that it interacts with.
     weights : {"counts", "real"}
-        Whether the weights of rows are how often each was observed, or may be any positive numbers.
+        Whether the weights of rows are how often each was observed, or may be any positive numbers: what is fitted is
+        then the same for whole numbers and others, and standard errors and tests refuse the others.
     joint : bool
         Whether it fits all groups at once, to P(group | row), so that P(row | group) is not modelled: then it has
         `fit_groups` in place of `path`.

@@ -248,7 +248,6 @@ class TestWeights:
     @pytest.mark.parametrize(
         ("weights", "words"),
         [
-            (np.full(240, 0.5), "sample_weight are not all counts: row 0 has 0.5"),
             (np.full(240, -1), "row 0 has -1"),
             (np.zeros(240), "all zero"),
             (np.ones(239), "length 239"),
@@ -259,6 +258,15 @@ class TestWeights:
     def test_refused(self, digits, weights, words):
         with pytest.raises(ValueError, match=words):
             BBLClassifier().fit(*digits, sample_weight=weights)
+
+    def test_fractions_where_the_method_takes_them(self, digits):
+        X, y = digits
+        with pytest.warns(DataWarning, match="not all whole numbers"):
+            model = BBLClassifier(lambda_=0.1).fit(X, y, np.full(240, 0.5))
+        expected = BBLClassifier(lambda_=0.1).fit(X, y).predict_proba(X)
+        np.testing.assert_allclose(model.predict_proba(X), expected, atol=1e-8)
+        with pytest.raises(ValueError, match="sample_weight are not all counts: row 0 has 0.5"):
+            BBLClassifier("bayes").fit(X, y, np.full(240, 0.5))
 
 
 class TestConstants:

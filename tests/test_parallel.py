@@ -22,7 +22,7 @@ import bbl
 from bbl.engines import NaiveBayes
 from bbl.errors import DataError, DataWarning
 from bbl.model.pairwise import to_matrix
-from bbl.parallel import run_tasks, stop_flag
+from bbl.parallel import Crew, run_tasks, stop_flag
 
 PSEUDO = {"lambda_": 0.01, "lambdah": 0.01}
 ALL_CORES = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}  # see conftest.py
@@ -356,3 +356,30 @@ def test_the_peak_of_memory_of_mean_field():
     rows, (_, above_data, estimated) = peaks(ROWS["mf"], (400, 400, 5, "mf", 1, 3))
     assert 1 < rows[0] < 300
     assert is_near(above_data, estimated)
+
+
+@pytest.mark.parametrize("workers", [1, 2, 5])
+def test_a_crew_does_each_task_once_round_after_round(workers):
+    done = np.zeros((200, 7), dtype=int)
+    with Crew(workers) as crew:
+        for k in range(len(done)):
+            crew.run(lambda i, k=k: done[k].__setitem__(i, done[k, i] + 1), [(i,) for i in range(7)])
+            assert (done[: k + 1] == 1).all()  # the round is over when run() returns
+        crew.run(int, [])
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_an_error_in_a_crew_is_the_callers_and_ends_the_round(workers):
+    begun = []
+
+    def fail(k):
+        begun.append(k)
+        time.sleep(0.01)
+        raise DataError(f"task {k}")
+
+    with Crew(workers) as crew:
+        with pytest.raises(DataError, match="task"):
+            crew.run(fail, [(k,) for k in range(50)])
+        assert len(begun) <= 2 * workers
+        crew.run(begun.append, [(99,)])  # the crew lives on
+    assert begun[-1] == 99

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from bbl.api.average import AUTO, check_auto, cross_auto, fit_auto
-from bbl.api.call import Call, data_folds, pop_rule, prepare, shown_call
+from bbl.api.call import Call, data_folds, in_memory, pop_rule, prepare, shown_call
 from bbl.boltzmann.estimate import estimate
 from bbl.boltzmann.guards import warn_ordered, warn_training, warn_validation
 from bbl.boltzmann.problems import problems, warn_problems
@@ -23,6 +23,7 @@ from bbl.parallel import progress_bar
 from bbl.results import BBLResults, CVResults, DensityResults
 from bbl.results.average import AverageResults
 from bbl.results.cv import score_frame
+from bbl.rows.dealing import AnyFolds, Deal
 from bbl.rows.folds import Folds, consecutive_folds, shuffled_folds
 from bbl.rows.sample import Sample
 from bbl.stats.calibration import fit_calibration
@@ -155,10 +156,18 @@ def bbl(
         calibrate, method = "none", MeanField()  # one of its members: what it takes of formulas and rows, all do
     rule = pop_rule(method, options)
     shared: dict[str, Any] = {"log_z": log_z, "calibrate": calibrate, "seed": seed, "n_jobs": n_jobs}
-    shared["extra"] = int(test_null)
+    shared |= {"extra": int(test_null), "verbose": verbose}
+
+    def deal(engine: Engine, rng: np.random.Generator) -> Deal | None:
+        tuned = rule is not None or calibrate != "none" or len(engine.variants()) > 1
+        return Deal(NFOLD, rng) if tuned else None
+
+    if auto:
+        in_memory(data, "method='auto'", "method")
     call = prepare(
-        bbl, formula, data, weights, method, options, xlevels=xlevels, novarOk=novarOk, missing=missing, **shared
-    )
+        bbl, formula, data, weights, method, options, xlevels=xlevels, novarOk=novarOk, missing=missing, deal=deal,
+        **shared,
+    )  # fmt: skip
     design, sample, layout, engine, tuning = call.design, call.sample, call.layout, call.engine, None
     if auto:
         check_auto(options, calibrate, design.classes)
@@ -170,7 +179,7 @@ def bbl(
         return fit_auto(text, call, shares, verbose)
     if rule is not None or calibrate != "none" or len(engine.variants()) > 1:
         with progress_bar(NFOLD, "tuning", verbose) as step:
-            told = {"calibrate": calibrate, "progress": step, **call.common}
+            told = {"calibrate": calibrate, "progress": step, "folds": call.folds, **call.common}
             tuning = tune(sample, design.labels, layout, engine, rule, **told)
         engine = tuning.engine or engine
     with progress_bar(call.K + pooled, "bbl", verbose) as step:
@@ -180,8 +189,8 @@ def bbl(
         result = replace(result, calibration=tuning.calibration)
     warn_problems(problems(result.fits, design.labels))
     warn_training(sample, result, design.labels, engine)
-    given = (text, design, sample, call.index, engine, result, tuning)
-    return BBLResults(*given, priors=shares) if design.classes else DensityResults(*given)
+    given = (text, design, call.training, call.index, engine, result, tuning)
+    return call.told(BBLResults(*given, priors=shares) if design.classes else DensityResults(*given))
 
 
 def crossVal(
@@ -274,16 +283,32 @@ def crossVal(
     values, again = _pop_grid(method, options), flag("refit", refit)
     text = shown_call("crossVal", formula, weights, named, options, missing=(missing, "raise"))
     shared: dict[str, Any] = {"log_z": log_z, "calibrate": calibrate, "seed": seed, "n_jobs": n_jobs}
+    own = flag("shuffle", shuffle)
+    if auto:
+        in_memory(data, "method='auto'", "method")
+    if cv is not None:
+        in_memory(data, "cv, which gives positions of rows,", "cv")
+
+    def deal(_: Engine, rng: np.random.Generator) -> Deal:
+        return Deal(integer("nfold", nfold, 2), rng if own else None)
+
     call = prepare(
-        crossVal, formula, data, weights, method, options, xlevels=xlevels, novarOk=novarOk, missing=missing, **shared
-    )
+        crossVal, formula, data, weights, method, options, xlevels=xlevels, novarOk=novarOk, missing=missing, deal=deal,
+        verbose=verbose, **shared,
+    )  # fmt: skip
     design, sample, layout, engine, labels = call.design, call.sample, call.layout, call.engine, call.design.labels
     score = _score(score, flag("use_auc", use_auc), call.K, design.classes)
-    kept, own = design.kept(data, weights), flag("shuffle", shuffle)
-    folds = _own_folds(sample, nfold, own, call.rng) if cv is None else data_folds(cv, data, design, sample, kept)
+    if call.folds is not None:
+        kept = np.zeros(0, dtype=np.intp)  # their positions are not known
+        folds: AnyFolds = call.folds
+    else:
+        kept = design.kept(data, weights)
+        folds = (
+            _own_folds(call.rows, nfold, own, call.rng) if cv is None else data_folds(cv, data, design, call.rows, kept)
+        )
     if auto:
         check_auto(options, calibrate, design.classes)
-        frame, pooled, average = cross_auto(text, call, folds, score, again, verbose)
+        frame, pooled, average = cross_auto(text, call, cast(Folds, folds), score, again, verbose)
         return CVResults(frame, 0, score, _validated(pooled, kept, folds), pooled, "none", average)
     with progress_bar(len(folds), "crossVal", verbose) as step:
         judge = "pseudo_scores" if score == "pnll" else "class_scores"
@@ -303,25 +328,25 @@ def crossVal(
 
 
 def _best_model(
-    text: str, call: Call, engine: Engine, scored: Validated, best: int, folds: Folds, refit: bool
+    text: str, call: Call, engine: Engine, scored: Validated, best: int, folds: AnyFolds, refit: bool
 ) -> BBLResults | DensityResults:
     """Return the model at the best setting: of all rows, or, as in R, the last fold's."""
-    sample, index, design = call.sample, call.index, call.design
+    design, final = call.design, scored.last[best]
     if refit:
         told = {"pooled": design.classes, "labels": design.labels, **call.common}
-        final = estimate(sample, call.layout, call.K, engine, **told)
+        final = estimate(call.sample, call.layout, call.K, engine, **told)
     else:
-        left = folds.train[-1]
-        final, index, sample = scored.last[best], index[left > 0], sample.weighted(left)
+        call = call.left(folds)
     if call.calibrate != "none":
         fitted = fit_calibration(scored.scores[best], scored.y, scored.weights, call.calibrate)
         final = replace(final, calibration=fitted)
-    return (BBLResults if design.classes else DensityResults)(text, design, sample, index, engine, final)
+    kind = BBLResults if design.classes else DensityResults
+    return call.told(kind(text, design, call.training, call.index, engine, final))
 
 
-def _validated(scored: Scored, kept: np.ndarray, folds: Folds) -> list[np.ndarray]:
-    """Return the rows of the data that each fold validated."""
-    return [kept[scored.rows[scored.fold == f]] for f in range(len(folds))]
+def _validated(scored: Scored, kept: np.ndarray, folds: AnyFolds) -> list[np.ndarray]:
+    """Return the rows of the data that each fold validated; none where their positions are not known."""
+    return [kept[scored.rows[scored.fold == f] if len(kept) else []] for f in range(len(folds))]
 
 
 def _pop_grid(method: str | Engine, options: dict) -> np.ndarray | None:

@@ -11,8 +11,9 @@ import pandas as pd
 from bbl.api.network_data import Prepared, formula_of, given_folds, prepare
 from bbl.api.network_fit import local_dags
 from bbl.checks import choice, flag, generator, verb
-from bbl.design.factors import Factor, factorise
+from bbl.design.factors import Factor
 from bbl.design.frames import to_frame
+from bbl.design.values import factorise
 from bbl.design.weights import check_weights
 from bbl.errors import BBLTypeError, DataError, OptionError
 from bbl.networks.dag import Dag

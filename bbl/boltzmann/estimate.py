@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -22,10 +22,11 @@ from bbl.model.fields import pseudo_log_likelihood
 from bbl.model.layout import Layout
 from bbl.model.logz import OF_ROWS, approximate_log_z, exact_order, resolve_log_z
 from bbl.model.marginal import MarginalEnergy
-from bbl.model.moments import known_counts, usable_rows
+from bbl.model.moments import known_counts, level_counts, usable_weight
 from bbl.model.parameters import Parameters
 from bbl.parallel import run_tasks
 from bbl.rows.sample import Sample
+from bbl.rows.stored import Rows, StoredSample
 from bbl.stats.calibration import Calibration
 from bbl.stats.scores import class_scores
 
@@ -149,7 +150,7 @@ class Estimate:
 
 
 def fit_group(
-    sample: Sample,
+    sample: Rows,
     layout: Layout,
     engine: Engine,
     values: Sequence[float] | None,
@@ -171,7 +172,8 @@ def fit_group(
             progress()
         empty = EngineFit(np.zeros(layout.size), 0.0, mf_log_z=0.0, converged=np.ones(layout.m, dtype=bool))
         return [(empty, 0.0, 0.0)] * (1 if values is None else len(values))
-    rows = engine.prepare(sample.collapsed(layout.n_levels), layout)
+    # an engine that does not stream is handed nothing but a Sample
+    rows = engine.prepare(cast(Sample, sample.collapsed(layout.n_levels)), layout)
     out = []
     told: dict[str, Any] = {"rng": rng, "progress": progress} if engine.samples else {}
     if trail is None:
@@ -244,7 +246,7 @@ def announce_terms(
 
 
 def estimate_path(
-    sample: Sample,
+    sample: Rows,
     layout: Layout,
     K: int,
     engine: Engine,
@@ -268,9 +270,9 @@ def estimate_path(
     list of Estimate
         One for each of `values`; one if `values` is None.
     """
-    layout = engine.layout(sample, layout)
+    layout = engine.layout(cast(Sample, sample), layout)
     if engine.joint:
-        return _estimate_jointly(sample, layout, K, engine, values, log_z, workers, rng, progress)
+        return _estimate_jointly(cast(Sample, sample), layout, K, engine, values, log_z, workers, rng, progress)
     wide = engine.widened(layout)
     # of terms that are yet to be chosen, ln Z comes later
     kind = "exact" if engine.chooses else resolve_log_z(log_z, wide, engine.log_z)
@@ -294,10 +296,11 @@ def estimate_path(
         (part, layout, engine, values, k, inner, r, False, trail, inside)
         for part, k, r, trail in zip(parts, kinds, rngs, own, strict=True)
     ]
-    settings = list(zip(*run_tasks(fit_group, tasks, outer, outside), strict=True))
+    runs_of = run_tasks(fit_group, tasks, outer, outside, shared=isinstance(sample, StoredSample))
+    settings = list(zip(*runs_of, strict=True))
     groups = parts[:K]
     if engine.chooses:
-        told = (layout, groups, engine, log_z, rngs, workers)
+        told = (layout, cast(list[Sample], groups), engine, log_z, rngs, workers)
         return [_estimate_of_chosen([run[0] for run in runs], *told) for runs in settings]
     totals, out = np.array([g.total for g in groups]), []
     for runs in settings:
@@ -361,22 +364,22 @@ def _estimate_jointly(
     return out
 
 
-def estimate(sample: Sample, layout: Layout, K: int, engine: Engine, **options) -> Estimate:
+def estimate(sample: Rows, layout: Layout, K: int, engine: Engine, **options) -> Estimate:
     """Fit all K groups at the engine's own settings; `options` as in `estimate_path`."""
     return estimate_path(sample, layout, K, engine, None, **options)[0]
 
 
-def check_known(sample: Sample, layout: Layout, engine: Engine, log_z: str, group: str, names: Sequence) -> None:
+def check_known(sample: Rows, layout: Layout, engine: Engine, log_z: str, group: str, names: Sequence) -> None:
     """Raise a DataError if missing values leave a predictor of a group, or a pair of them, without rows."""
-    if sample.missing is None:
+    if sample.complete:
         return
     remedy = "Leave it out of the formula, or give missing values a level of their own (missing='level')."
-    silent = np.flatnonzero(sample.missing.all(axis=0))
+    silent = np.flatnonzero([not counts.any() for counts in level_counts(sample.pooled, layout.n_levels)])
     if len(silent):
         name = names[silent[0]]
         raise DataError(f"in {group}, all values of {name!r} are missing. {remedy}", column=name)
     if engine.needs == "neighbours" or log_z in OF_ROWS:
-        silent = np.flatnonzero(~usable_rows(sample, layout).any(axis=0))
+        silent = np.flatnonzero(usable_weight(sample, layout) == 0.0)
         if len(silent):
             name = names[silent[0]]
             what = f"method={engine.name!r}" if engine.needs == "neighbours" else f"log_z={log_z!r}"

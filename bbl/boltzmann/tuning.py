@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -20,8 +20,10 @@ from bbl.design.labels import Labels
 from bbl.engines import Engine
 from bbl.memory import check_memory
 from bbl.model.layout import Layout
-from bbl.rows.folds import Folds, shuffled_folds
+from bbl.rows.dealing import AnyFolds
+from bbl.rows.folds import shuffled_folds
 from bbl.rows.sample import Sample
+from bbl.rows.stored import Rows
 from bbl.stats.calibration import Calibration, fit_calibration
 
 __all__ = ["NFOLD", "RULES", "Tuning", "tune"]
@@ -69,7 +71,7 @@ class Tuning:
 
 
 def tune(
-    sample: Sample,
+    sample: Rows,
     labels: Labels,
     layout: Layout,
     engine: Engine,
@@ -80,7 +82,7 @@ def tune(
     workers: int,
     rng: np.random.Generator,
     progress: Callable | None = None,
-    folds: Folds | None = None,
+    folds: AnyFolds | None = None,
 ) -> Tuning:
     """Choose the engine's tuned option and fit the calibration on the out-of-fold scores of shuffled folds.
 
@@ -91,10 +93,10 @@ def tune(
         Of one group without classes it is the log pseudo-likelihood of rows that counts.
     calibrate : {"none", "offset", "temperature"}
         Scores are calibrated before they are compared, each fold by the others.
-    folds : Folds, optional
+    folds : Folds or StoredFolds, optional
         In place of shuffled ones of its own.
     """
-    folds = shuffled_folds(sample, NFOLD, rng) if folds is None else folds
+    folds = shuffled_folds(cast(Sample, sample), NFOLD, rng) if folds is None else folds
     told: dict[str, Any] = {"calibrate": calibrate, "log_z": log_z, "workers": workers, "rng": rng}
     variants, found = engine.variants(), []
     for own in variants:
@@ -104,12 +106,12 @@ def tune(
 
 
 def _tune_one(
-    sample: Sample,
+    sample: Rows,
     labels: Labels,
     layout: Layout,
     engine: Engine,
     rule: str | None,
-    folds: Folds,
+    folds: AnyFolds,
     *,
     calibrate: str,
     log_z: str,
@@ -127,7 +129,7 @@ def _tune_one(
         return validate(sample, labels, layout, engine, values, **common, **more)
 
     if tuned is not None and values is not None and engine.stepwise:
-        fitted = engine.layout(sample, layout)
+        fitted = engine.layout(cast(Sample, sample), layout)
         trails: list[list[dict]] = [[{} for _ in labels.groups] for _ in range(len(folds))]
         check_memory(
             8.0 * fitted.D * (1 + fitted.D) * len(labels.groups) * len(folds) * len(values),

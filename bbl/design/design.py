@@ -16,6 +16,7 @@ from bbl.design.columns import (
     check_levels,
     check_size,
     check_variable,
+    declared_names,
     given_levels,
     kept_rows,
     level_counts,
@@ -25,11 +26,12 @@ from bbl.design.columns import (
     read_response,
     refuse_missing,
 )
-from bbl.design.factors import Factor, factorise
+from bbl.design.factors import Factor
 from bbl.design.formula import FormulaTerms, parse
 from bbl.design.frames import to_frame
 from bbl.design.labels import Labels
 from bbl.design.stored import factor_from_dict, factor_to_dict, terms_from_dict, terms_to_dict
+from bbl.design.values import factorise
 from bbl.design.weights import named_weights
 from bbl.errors import DataError
 from bbl.rows.sample import Sample, code_dtype
@@ -200,7 +202,7 @@ class Design:
         if not (novarOk or declared):
             check_variable(factors)
         if not declared:
-            check_levels(frame, factors, given, float(counts.sum()))
+            check_levels(factors, set(given) | declared_names(frame, terms.predictors), float(counts.sum()))
         check_size(terms, factors, len(response.levels))
         if is_missing is not None:
             incomplete = round(float(counts[is_missing.any(axis=1)].sum()))

@@ -14,7 +14,7 @@ import pandas as pd
 from bbl.checks import near_match
 from bbl.errors import BBLTypeError, DataError
 
-__all__ = ["Frame", "decoded", "to_frame"]
+__all__ = ["Frame", "decoded", "pandas_categories", "to_frame"]
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ def to_frame(data: Any, argument: str = "data") -> Frame:
             "frames first.",
             argument=argument,
         ) from None
-    names, declared = tuple(table.columns), _pandas_categories(data)
+    names, declared = tuple(table.columns), pandas_categories(data)
     return Frame(
         names, pd.RangeIndex(len(table)), lambda k: _to_pandas(table[names[k]], names[k] in declared), argument
     )
@@ -145,7 +145,7 @@ def _check_aligned(data: Mapping, argument: str) -> None:
             )
 
 
-def _pandas_categories(data: Any) -> set[str]:
+def pandas_categories(data: Any) -> set[str]:
     """Return the columns of a pyarrow table that were categories when pandas made it, as the table says itself."""
     metadata = getattr(getattr(data, "schema", None), "pandas_metadata", None) or {}
     return {column["field_name"] for column in metadata.get("columns", ()) if column["pandas_type"] == "categorical"}

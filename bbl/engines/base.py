@@ -145,7 +145,7 @@ class Equations(NamedTuple):
         Penalty of the couplings in the equations, or one for each order.
     lambdah : float
         Penalty of the fields.
-    rows : Sample
+    rows : Sample or StoredSample
         The rows that were fitted.
     prior_count : float
         Pseudocount in the targets of the rows, see `PseudoLikelihood`.
@@ -154,7 +154,7 @@ class Equations(NamedTuple):
     site_theta: np.ndarray
     lambda_: float | tuple[float, ...]
     lambdah: float
-    rows: Sample
+    rows: Any
     prior_count: float = 0.0
 
 
@@ -303,7 +303,7 @@ class Engine:
         """Solve a group's likelihood equations again, for standard errors; see `check_equations`."""
         raise NotImplementedError
 
-    def prepare(self, sample: Sample, layout: Layout) -> Sample:
+    def prepare(self, sample: Any, layout: Layout) -> Any:
         """Return the rows that this engine fits (augmented where its method says so)."""
         return sample
 
@@ -360,7 +360,7 @@ class Engine:
         """
         return self.path(sample, layout, values)
 
-    def fit(self, sample: Sample, layout: Layout, workers: int = 1, **told: Any) -> EngineFit:
+    def fit(self, sample: Any, layout: Layout, workers: int = 1, **told: Any) -> EngineFit:
         """Fit one group at the engine's own settings; what it is `told` is `rng` and `progress`, where it `samples`."""
         return self.path(sample, layout, None, workers, **told)[0]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,6 +22,7 @@ from bbl.model.moments import level_counts, pair_counts
 from bbl.model.persistent import Budget, Likelihood, PseudoLikelihoodGradient, SampledGradient, ascend
 from bbl.model.priors import PRIORS, ScalePrior, slabbed
 from bbl.model.scaled import Approximation, start
+from bbl.parallel import Crew
 from bbl.rows.sample import Sample
 
 __all__ = ["PersistentVI"]
@@ -29,6 +31,7 @@ ENOUGH = 0.9  # share of the chains that packs must hold
 LIKELIHOODS = ("sampled", "pseudo")
 SETTLED = 0.01  # relative change of the posterior mean at the end that is no warning,
 STILL = 0.4  # and of the logarithm of the couplings' global scale over the second half of the iterations
+WORTH = 1e6  # products of couplings and states for which a thread is worth its while
 TRAVEL = 2.5  # how far log scales must have been able to go
 
 
@@ -188,20 +191,25 @@ class PersistentVI(Engine):
         fits = []
         for engine in engines:
             rng.bit_generator.state = state
-            fits.append(engine._fit(sample, layout, rng, told))
+            fits.append(engine._fit(sample, layout, rng, told, workers))
         return fits
 
-    def _fit(self, sample: Sample, layout: Layout, rng: np.random.Generator, progress: Callable | None) -> EngineFit:
+    def _fit(
+        self, sample: Sample, layout: Layout, rng: np.random.Generator, progress: Callable | None, workers: int
+    ) -> EngineFit:
         begin = start(sample, layout, self._prior, self._slab, self.scale)
         if not layout.D:
             return EngineFit(np.zeros(0), 0.0, converged=np.ones(layout.m, dtype=bool), sd=np.zeros(0))
-        likelihood: Likelihood
-        if self.likelihood == "sampled":
-            likelihood = SampledGradient(sample, layout, self.n_chains, self.draws, self.sweeps, rng)
-        else:
-            likelihood = PseudoLikelihoodGradient(sample, layout)
+        outer, inner = self._threads(sample, layout, workers)
         budget = Budget(self.n_iter, self.tol, self.draws, self.lr, self.average)
-        found, history = ascend(likelihood, begin, budget, rng, progress)
+        with ExitStack() as stack:
+            likelihood: Likelihood
+            if self.likelihood == "sampled":
+                crews = [stack.enter_context(Crew(inner)) for _ in range(self.draws)]
+                likelihood = SampledGradient(sample, layout, self.n_chains, self.sweeps, rng, crews)
+            else:
+                likelihood = PseudoLikelihoodGradient(sample, layout)
+            found, history = ascend(likelihood, begin, budget, rng, progress, outer)
         unsettled = self._unsettled(history)
         notes = (*unsettled, *_separated(sample, layout))
         theta = found.theta
@@ -216,6 +224,13 @@ class PersistentVI(Engine):
             state={"mean": found.mean, "log_sd": found.log_sd},
             history=history,
         )
+
+    def _threads(self, sample: Sample, layout: Layout, workers: int) -> tuple[int, int]:
+        """Return how many threads an iteration is worth: for its draws, and for each draw's packs and blocks."""
+        sites = self.n_chains * self.sweeps if self.likelihood == "sampled" else sample.n
+        work = float(layout.D) ** 2 * sites * self.draws
+        workers = min(workers, max(1, int(work / WORTH)))
+        return min(workers, self.draws), max(1, workers // self.draws)
 
     def _unsettled(self, history: dict[str, np.ndarray]) -> tuple[Note, ...]:
         """Return what is to be said of a fit that was still on its way."""

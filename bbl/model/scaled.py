@@ -48,13 +48,12 @@ class Groups:
         return len(self.table)
 
     def by_kind(self, values: np.ndarray) -> np.ndarray:
-        """Return the sums (Q, 2) of `values` (Q, G) over fields and over couplings."""
-        return np.column_stack([values[:, : self.fields].sum(axis=1), values[:, self.fields :].sum(axis=1)])
+        """Return the sums (2,) of `values` (G,) over fields and over couplings."""
+        return np.array([values[: self.fields].sum(), values[self.fields :].sum()])
 
     def of_kind(self, values: np.ndarray) -> np.ndarray:
-        """Return what each group (Q, G) has of the two kinds' `values` (Q, 2)."""
-        sizes = (self.fields, len(self) - self.fields)
-        return np.repeat(values, sizes, axis=1)
+        """Return what each group (G,) has of the two kinds' `values` (2,)."""
+        return np.repeat(values, (self.fields, len(self) - self.fields))
 
 
 @dataclass(frozen=True)
@@ -103,7 +102,7 @@ class Approximation:
             return self.mean[own], np.exp(self.log_sd[own])
         if self.scale is not None:
             return np.full(len(self.groups), np.log(self.scale)), np.zeros(len(self.groups))
-        return tuple(self.groups.of_kind(part[None, -2:])[0] for part in (self.mean, np.exp(self.log_sd)))
+        return self.groups.of_kind(self.mean[-2:]), self.groups.of_kind(np.exp(self.log_sd[-2:]))
 
     @cached_property
     def _scales(self) -> tuple[np.ndarray, np.ndarray]:

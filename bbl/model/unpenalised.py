@@ -12,6 +12,7 @@ from bbl.model.moments import known_counts, level_counts, pair_counts
 from bbl.model.pairwise import cells
 from bbl.model.regressors import regressors
 from bbl.rows.sample import Sample
+from bbl.rows.stored import Rows
 
 __all__ = ["cell_counts", "cell_sizes", "unpenalised"]
 
@@ -21,7 +22,7 @@ AT_REST, ADRIFT = 1e-6, 1e-3
 
 
 def unpenalised(
-    sample: Sample, layout: Layout, site_theta: np.ndarray, only: np.ndarray | None = None
+    sample: Rows, layout: Layout, site_theta: np.ndarray, only: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Go on from a penalised solution to the optimum without a penalty.
 

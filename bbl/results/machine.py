@@ -16,15 +16,17 @@ from bbl.boltzmann.tuning import Tuning
 from bbl.checks import choice
 from bbl.engines import Engine
 from bbl.errors import ClassError, DataError, OptionError
+from bbl.model.energy import known_energy
 from bbl.model.marginal import MarginalEnergy
 from bbl.model.parameters import Parameters
 from bbl.report.inference_table import labelled
 from bbl.report.tables import Coefficients
 from bbl.results.model import ModelResults
-from bbl.rows.sample import Sample
+from bbl.rows.stored import Rows, StoredSample
 
 __all__ = ["MachineResults"]
 
+BLOCK = 65536  # rows that are scored together
 OF_CLASSES = (
     "predict",
     "fitted",
@@ -166,9 +168,17 @@ class MachineResults(ModelResults):
             scores[dropped] = np.nan
         return pd.DataFrame(scores, index=index, columns=pd.Index(self.labels.groups, dtype=object))
 
-    def log_likelihood(self, rows: Sample) -> float:
+    def log_likelihood(self, rows: Rows) -> float:
         """Return ``sum_k w_k (E_y(x_k) - ln Z_y)`` of encoded rows, missing predictors summed out."""
         self.engine.check_density("A likelihood")
+        if isinstance(rows, StoredSample):
+            if not rows.complete or self.estimate.predictive is not None:
+                return sum(map(self.log_likelihood, rows.blocks(BLOCK)))
+            own = [
+                known_energy(rows.group(y), self.parameters.layout, theta)
+                for y, theta in enumerate(self.parameters.theta)
+            ]
+            return sum(energy - n * log_z for (n, energy), log_z in zip(own, self.estimate.log_z, strict=True))
         if rows.missing is not None:  # of a row of which nothing is known, the probability is one
             rows = rows.rows(~rows.missing.all(axis=1))
         summed = self.estimate.predictive is not None and self.estimate.predictive.hidden

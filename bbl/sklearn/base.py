@@ -15,8 +15,9 @@ from scipy.sparse import issparse
 
 from bbl.checks import choice, real
 from bbl.design.design import MISSING
-from bbl.design.factors import Factor, factorise
+from bbl.design.factors import Factor
 from bbl.design.frames import Frame, to_frame
+from bbl.design.values import factorise
 from bbl.design.weights import check_weights
 from bbl.errors import BBLTypeError, DataError, DataWarning, OptionError
 from bbl.stats.scores import link, log_probabilities

@@ -12,9 +12,9 @@ from bbl.api.average import AUTO
 from bbl.api.fit import bbl
 from bbl.checks import integer
 from bbl.design.columns import missing_rows
-from bbl.design.factors import factorise
 from bbl.design.formula import parse, quoted
 from bbl.design.frames import Frame
+from bbl.design.values import factorise
 from bbl.engines import DEFAULT, Engine, engine_class
 from bbl.errors import BBLTypeError, OptionError
 from bbl.sklearn.base import Given, TableClassifier

@@ -13,6 +13,7 @@ import pandas as pd
 from bbl.boltzmann.estimate import announce_terms
 from bbl.boltzmann.tuning import RULES
 from bbl.checks import arguments, choice, flag, generator
+from bbl.design.cluster import passes
 from bbl.design.design import Design
 from bbl.design.frames import to_frame
 from bbl.design.passes import encode_source
@@ -130,7 +131,7 @@ def prepare(
     """Check what the verbs have in common, encode the data and make the engine; `verb` names its own arguments.
 
     `extra` is the number of fits beside those of the groups, and `deal` tells the folds that data read in batches are
-    dealt to; `more` are `calibrate`, `seed`, `n_jobs` and `verbose`.
+    dealt to; `more` are `calibrate`, `seed`, `n_jobs`, `verbose` and `client`.
     """
     choice("log_z", log_z, LOG_Z)
     calibrate = choice("calibrate", more["calibrate"], CALIBRATE)
@@ -143,6 +144,7 @@ def prepare(
     whole = engine.weights == "counts"
     takes: dict[str, Any] = {"reason": engine.order_reason, "whole": whole, "one_sided": True}
     source, folds = lazy_source(data), None
+    cluster = passes(source, more.get("client"))
     rows: Rows
     index: pd.Index | None = None
     if source is None:
@@ -152,7 +154,7 @@ def prepare(
         dealt = None if deal is None else deal(engine, rng)
         with progress_bar(None, "reading", more["verbose"]) as step:
             told: dict[str, Any] = {"order": order, **takes, "deal": dealt, "step": step}
-            own = encode_source(source, formula, weights, xlevels, novarOk, missing, announce, **told)
+            own = encode_source(source, formula, weights, xlevels, novarOk, missing, announce, cluster=cluster, **told)
         design, rows, folds = own.design, own.sample, own.folds
     if calibrate != "none" and not design.classes:
         raise OptionError(
@@ -160,7 +162,7 @@ def prepare(
             "out, or give a response.",
             argument="calibrate",
         )
-    layout = Layout(design.n_levels, design.terms.terms)
+    layout = Layout(design.n_levels, None if design.terms.complete else design.terms.terms)
     return Call(design, rows, index, engine, layout, log_z, calibrate, workers, rng, folds)
 
 

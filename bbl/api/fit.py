@@ -46,6 +46,7 @@ def bbl(
     priors: Any = None,
     seed: int | np.random.Generator | None = 0,
     n_jobs: int | None = None,
+    client: Any = None,
     verbose: int = 1,
     **options: Any,
 ) -> BBLResults | DensityResults | AverageResults:
@@ -92,6 +93,9 @@ def bbl(
         For folds and for sampling ln Z; None for fresh entropy.
     n_jobs : int, optional
         Threads; None or -1 for all cores. Results do not depend on it.
+    client : dask.distributed.Client, optional
+        Whose workers read the data, keep the codes and go over them; for a Dask DataFrame it is the active one, if any.
+        Parquet files, and those of a pyarrow Dataset, have to be where the workers can read them.
     verbose : int, default 1
         0 for no progress bar.
     **options
@@ -156,7 +160,7 @@ def bbl(
         calibrate, method = "none", MeanField()  # one of its members: what it takes of formulas and rows, all do
     rule = pop_rule(method, options)
     shared: dict[str, Any] = {"log_z": log_z, "calibrate": calibrate, "seed": seed, "n_jobs": n_jobs}
-    shared |= {"extra": int(test_null), "verbose": verbose}
+    shared |= {"extra": int(test_null), "verbose": verbose, "client": client}
 
     def deal(engine: Engine, rng: np.random.Generator) -> Deal | None:
         tuned = rule is not None or calibrate != "none" or len(engine.variants()) > 1
@@ -212,6 +216,7 @@ def crossVal(
     log_z: str = "auto",
     calibrate: str = "none",
     n_jobs: int | None = None,
+    client: Any = None,
     verbose: int = 1,
     **options: Any,
 ) -> CVResults:
@@ -219,7 +224,7 @@ def crossVal(
 
     Parameters
     ----------
-    formula, data, weights, method, xlevels, novarOk, missing, log_z, calibrate, n_jobs
+    formula, data, weights, method, xlevels, novarOk, missing, log_z, calibrate, n_jobs, client
         As in `bbl`; each fold is calibrated on the others.
     nfold : int, default 5
         Number of folds: as in R, consecutive blocks of each response group, the last takes the rest. Copies of a
@@ -282,7 +287,7 @@ def crossVal(
         calibrate, method = "none", MeanField()
     values, again = _pop_grid(method, options), flag("refit", refit)
     text = shown_call("crossVal", formula, weights, named, options, missing=(missing, "raise"))
-    shared: dict[str, Any] = {"log_z": log_z, "calibrate": calibrate, "seed": seed, "n_jobs": n_jobs}
+    shared: dict[str, Any] = {"log_z": log_z, "calibrate": calibrate, "seed": seed, "n_jobs": n_jobs, "client": client}
     own = flag("shuffle", shuffle)
     if auto:
         in_memory(data, "method='auto'", "method")

@@ -389,7 +389,7 @@ def check_known(sample: Rows, layout: Layout, engine: Engine, log_z: str, group:
                 "level of their own (missing='level').",
                 column=name,
             )
-    if engine.needs == "pairs" and len(layout.pairs):
+    if engine.needs == "pairs" and layout.order > 1:
         apart = np.argwhere(np.triu(known_counts(sample, layout)[0] == 0.0))
         if len(apart):
             i, j = (names[k] for k in apart[0])

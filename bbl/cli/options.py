@@ -40,6 +40,7 @@ examples:
   {PROGRAM} "y ~ .^2" people.csv --newdata new.csv                fit and predict at once
   {PROGRAM} "y ~ .^2" people.csv --cv --shuffle --lambda 0.01,0.1,1
   {PROGRAM} "y ~ ." people.csv --learner tan_cl --smooth 1        fit a Bayesian network classifier
+  {PROGRAM} "y ~ .^2" "people/*.parquet" --method mf              fit to files too large for memory
 
 "{PROGRAM} predict --help" has the options of predict. Models, predictions and tables go to standard output,
 warnings and errors to standard error. Exit status: 0; 1 after an error in files, data or model; 2 if the command
@@ -79,7 +80,11 @@ def bin_rule(text: str) -> tuple[str, int]:
 
 
 def _table_options(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
-    group = parser.add_argument_group("tables", "CSV, tab-separated (.tsv) or Parquet (.parquet); - is standard input.")
+    group = parser.add_argument_group(
+        "tables",
+        "CSV, tab-separated (.tsv) or Parquet (.parquet); - is standard input. A folder or "
+        "a glob of Parquet files is read in batches.",
+    )
     group.add_argument(
         "--na",
         action="append",

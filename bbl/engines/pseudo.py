@@ -116,7 +116,7 @@ class PseudoLikelihood(Engine):
     @property
     def penalised(self) -> bool:
         """Whether a penalty is in force."""
-        return bool(np.any(self.lambda_)) or bool(self.lambdah) or bool(self.prior_count)
+        return _positive(self.lambda_) or bool(self.lambdah) or bool(self.prior_count)
 
     @property
     def two_sided(self) -> bool:
@@ -340,7 +340,8 @@ class PseudoLikelihood(Engine):
         site_theta[:, 0] = np.concatenate(
             [log_ratio(np.maximum(own, self.tolerance**FALLEN) if ended else own) for own in f]
         )
-        sample = replace(sample, codes=wide.codes(sample.codes))
+        if wide.sets:
+            sample = replace(sample, codes=wide.codes(sample.codes))
         sites, engine = None, self
         for at in sorted(range(len(grid)), key=lambda at: grid[at], reverse=True):
             lambda_ = grid[at]
@@ -381,7 +382,7 @@ class PseudoLikelihood(Engine):
         for i in np.flatnonzero((sites.status != CONVERGED) & ~(sites.norm <= HARMLESS)):
             detail = f"gradient norm {sites.norm[i]:.2g} after {sites.n_iter[i]} iterations"
             notes += (Note(int(i), -1, "did not converge; raise itmax, tolerance or lambda_", detail),)
-        unbounded = () if np.any(lambda_) or self.prior_count else unbounded_parameters(sample, layout, site_theta)
+        unbounded = () if _positive(lambda_) or self.prior_count else unbounded_parameters(sample, layout, site_theta)
         value, converged = -float(sites.value.sum()), sites.status == CONVERGED
         converged[[i for i, *_ in unbounded]] = False
         return EngineFit(
@@ -395,6 +396,10 @@ class PseudoLikelihood(Engine):
             notes=notes,
             unbounded=unbounded,
         )
+
+
+def _positive(lambda_: float | tuple[float, ...]) -> bool:
+    return any(lambda_) if isinstance(lambda_, tuple) else bool(lambda_)
 
 
 def unbounded_parameters(sample: Rows, layout: Layout, site_theta: np.ndarray) -> tuple[tuple[int, ...], ...]:

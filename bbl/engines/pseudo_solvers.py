@@ -51,7 +51,10 @@ Solution = tuple[np.ndarray, Sites, Callable | None]
 
 def is_small(sample: Sample, layout: Layout) -> bool:
     """Whether Newton's Hessians are cheap enough to be worth their exactness (a fraction of a millisecond each)."""
-    wide, top = regressors(layout), float(layout.n_levels.max()) - 1.0
+    top = float(layout.n_levels.max()) - 1.0
+    if sample.n * top**2 >= NEWTON_WORK:
+        return False
+    wide = regressors(layout)
     active = 1.0 + wide.mask.sum(axis=1).max(initial=0)
     widest = top * (1.0 + (wide.mask @ (wide.n_levels - 1)).max(initial=0))
     return sample.n * (top * active) ** 2 < NEWTON_WORK and widest < NEWTON_SIZE

@@ -129,9 +129,9 @@ def _own(layout: Layout) -> list[slice]:
 def _products(rows: np.ndarray, points: np.ndarray, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
     """Return g and g2 (n, r) of centred rows (n, sum(n_levels)) with others (r, sum(n_levels))."""
     g, own = rows @ points.T, _own(layout)
-    if not len(layout.pairs):
+    if not layout.count(2):
         return g, np.zeros_like(g)
-    if len(layout.pairs) == layout.m * (layout.m - 1) // 2:
+    if layout.complete:
         twice = g * g
         for part in own:
             single = rows[:, part] @ points[:, part].T
@@ -387,7 +387,7 @@ def minibatches(
                              MOMENTUM, ridge)  # fmt: skip
     theta = np.zeros((K, layout.size))
     theta[:, : layout.D] = climber.h.T
-    if len(layout.pairs):
+    if layout.count(2):
         row, col = cells(layout)
         theta[:, layout.D :] = climber.J[row, col].T
     return JointFit(theta, climber.b + climber.shift, 1.0, loss, bool(np.isfinite(theta).all()))

@@ -36,7 +36,7 @@ def exact_order(layout: Layout) -> list:
     if found is None:
         raise OptionError(
             f"log_z='exact' would sum over more than {EXACT_CELLS:.0e} table cells for these {layout.m} predictors and "
-            f"{sum(map(len, layout.terms))} interactions; use log_z='auto' or 'ais', or fewer interactions.",
+            f"{layout.n_terms} interactions; use log_z='auto' or 'ais', or fewer interactions.",
             argument="log_z",
         )
     return found[0]

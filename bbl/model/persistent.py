@@ -26,7 +26,7 @@ from bbl.model.scaled import Approximation
 from bbl.parallel import Crew, Stopped, serial_blas, stop_flag
 from bbl.rows.sample import Sample
 
-__all__ = ["Budget", "Likelihood", "PseudoLikelihoodGradient", "SampledGradient", "ascend"]
+__all__ = ["Budget", "Likelihood", "PseudoLikelihoodGradient", "SampledGradient", "ascend", "model_sums"]
 
 FIRST_DECAY, SECOND_DECAY = 0.99, 0.999  # of Adam; the first falls to zero with the step
 LOWEST, HIGHEST = -30.0, 10.0  # of a log scale
@@ -73,6 +73,11 @@ def feature_sums(sample: Sample, layout: Layout, tables: kernel.Tables) -> np.nd
         _tables(pair).features(np.ascontiguousarray(own), total, part)
         layout.table(out, int(i), int(j))[...] = pair.table(part, 0, 1)
     return out
+
+
+def model_sums(sample: Sample, layout: Layout) -> np.ndarray:
+    """Return `feature_sums` of a layout whose tables are not at hand."""
+    return feature_sums(sample, layout, _tables(layout))
 
 
 def _tables(layout: Layout) -> kernel.Tables:

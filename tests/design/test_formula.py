@@ -417,3 +417,11 @@ def test_a_formula_may_be_without_a_response_where_that_is_allowed():
         parse("~ a + b", columns)
     with pytest.raises(FormulaError, match="without a name"):
         parse("None ~ a", columns, one_sided=True)
+
+
+@pytest.mark.parametrize(
+    "right, complete",
+    [(".^2", True), ("a*b*c", False), ("a*b", True), (".^2 - a:b", False), (".", False), (".^3", False), ("a", True)],
+)
+def test_a_formula_knows_whether_it_asks_for_all_pairs(right, complete):
+    assert parse(f"y ~ {right}", ["y", "a", "b", "c"], order=3).complete is complete

@@ -154,6 +154,7 @@ def prepare(
         design, rows, index = Design.from_data(*given, order=order, **takes)
     else:
         check_streams(engine, source, missing)
+        announce = partial(announce, stored=True)
         dealt = None if deal is None else deal(engine, rng)
         with progress_bar(None, "reading", more["verbose"]) as step:
             told: dict[str, Any] = {"order": order, **takes, "deal": dealt, "step": step}

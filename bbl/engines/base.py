@@ -312,6 +312,10 @@ class Engine:
         """Return the bytes that a fit to `n` rows at several settings takes while it runs, besides its result."""
         return 0.0
 
+    def stored_memory(self, n: int, layout: Layout, settings: int = 1) -> float:
+        """Return the bytes that a fit to `n` rows that are read block by block takes (see `streams`)."""
+        return self.memory(n, layout, settings)
+
     def path(self, sample: Sample, layout: Layout, values: Sequence[float] | None = None, workers: int = 1):
         """Fit one group at each of `values` of the tuned option; None for the engine's own setting.
 

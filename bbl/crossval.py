@@ -20,6 +20,7 @@ __all__ = [
     "Scored",
     "calibrated",
     "cross_validate",
+    "held_rows",
     "one_standard_error",
     "score_settings",
 ]
@@ -65,6 +66,12 @@ class Scored:
         return SCORES["logloss"](log_probabilities(scores), y, weights)
 
 
+def held_rows(sample: Sample, held: np.ndarray) -> np.ndarray:
+    """Return which rows a fold with the weights `held` (n,) validates, group by group."""
+    rows = np.flatnonzero(held > 0)
+    return rows[np.argsort(sample.response[rows], kind="stable")]
+
+
 def _run_fold(
     sample: Sample, weights: np.ndarray, held: np.ndarray, fit: Callable, judge: str, *arguments: Any
 ) -> tuple[Sequence[Classifier], np.ndarray, np.ndarray]:
@@ -77,8 +84,7 @@ def _run_fold(
     except DataError as error:
         text = f"In the training rows of a fold: {error}"
         raise DataError(text, column=error.column, argument=error.argument) from None
-    rows = np.flatnonzero(held > 0)
-    rows = rows[np.argsort(sample.response[rows], kind="stable")]
+    rows = held_rows(sample, held)
     held_out = sample.rows(rows)
     return fits, np.array([getattr(own, judge)(held_out.codes, held_out.missing) for own in fits]), rows
 
@@ -121,9 +127,10 @@ def calibrated(scored: Scored, scores: np.ndarray, kind: str) -> np.ndarray:
     if kind == "none":
         return scores
     out = np.empty_like(scores)
+    whole = fit_calibration(scores, scored.y, scored.weights, kind)
     for f in np.unique(scored.fold):
         here = scored.fold == f
-        fitted = fit_calibration(scores[~here], scored.y[~here], scored.weights[~here], kind)
+        fitted = fit_calibration(scores[~here], scored.y[~here], scored.weights[~here], kind, whole)
         out[here] = fitted(scores[here])
     return out
 

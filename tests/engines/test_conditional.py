@@ -10,7 +10,8 @@ from bbl._ext.conditional import Climber
 from bbl.engines import Conditional
 from bbl.engines import conditional as engine_module
 from bbl.errors import OptionError
-from bbl.model.discriminative import JointFit, bounded, make_basis, minibatches, solve, to_tables
+from bbl.model.discriminative import JointFit, bounded, minibatches, solve
+from bbl.model.kernel import make_basis, to_tables
 from bbl.model.energy import energies
 from bbl.model.layout import Layout
 from bbl.stats.calibration import fit_calibration
@@ -135,9 +136,9 @@ def test_minibatches_meet_the_exact_solution(pairs):
             (found,) = solve(basis(codes), basis.spectrum, hits_of(y, w), [1e-2])
             theta, constant = to_tables(basis, found.weights)
             truth = log_probabilities(energies(codes, layout, theta) + constant + found.offset)
-        means = np.concatenate([m[1:] for m in np.split(basis.means, np.cumsum(LEVELS)[:-1])])
+        means = np.concatenate([m[1:] for m in np.split(basis.kernel.means, np.cumsum(LEVELS)[:-1])])
         climber = Climber(layout.start.astype(np.intp), np.ascontiguousarray(layout.pairs.T.astype(np.intp)), means, 3,
-                          basis.scale)  # fmt: skip
+                          basis.kernel.scale)  # fmt: skip
         none = np.empty((0, 3)) if given is None else given
         for _ in range(500):
             climber.epoch(codes, y, w, none, np.arange(300), 300, 1.0, 1.0, 0.9, 1e-2)

@@ -91,7 +91,7 @@ cdef class Regression:
         gradient, which is what is returned, is at most `gtol`, or where a step gains less than `ftol`. A non-zero
         `stop` (1), from another thread, ends it early.
         """
-        cdef Py_ssize_t size = x.shape[0], k, kept = 0, last = ROOM - 1, evaluations = 1, spent
+        cdef Py_ssize_t size = x.shape[0], k, kept = 0, last = ROOM - 1, evaluations = 1, _spent
         cdef double[:, ::1] S = np.empty((ROOM, size)), Y = np.empty((ROOM, size))
         cdef double[::1] inverse = np.zeros(ROOM), alpha = np.zeros(ROOM), gradient = np.empty(size)
         cdef double[::1] move = np.empty(size), trial = np.empty(size), slope = np.empty(size)
@@ -115,7 +115,7 @@ cdef class Regression:
                                       &move[0])
                 promised = multinomial_dot(size, &move[0], &gradient[0])
                 length, moved = 1.0, False
-                for spent in range(40):
+                for _spent in range(40):
                     for k in range(size):
                         trial[k] = x[k] + length * scale[k] * move[k]
                     new = self.value(trial, slope)

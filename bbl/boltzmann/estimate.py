@@ -14,6 +14,7 @@ from bbl.boltzmann.predictive import Predictive, predictive
 from bbl.boltzmann.problems import group_text
 from bbl.design.labels import Labels
 from bbl.engines import Engine, EngineFit
+from bbl.engines.base import Given
 from bbl.errors import DataError, OptionError
 from bbl.memory import check_memory
 from bbl.model.ais import annealed_log_z, annealing_seconds, annealing_start
@@ -35,6 +36,7 @@ __all__ = [
     "check_annealing",
     "check_known",
     "estimate",
+    "estimate_jointly",
     "estimate_path",
     "fit_group",
     "guard_memory",
@@ -270,7 +272,7 @@ def estimate_path(
     """
     layout = engine.layout(sample, layout)
     if engine.joint:
-        return _estimate_jointly(sample, layout, K, engine, values, log_z, workers, rng, progress)
+        return estimate_jointly(sample, layout, K, engine, values, log_z, workers, rng, progress)
     wide = engine.widened(layout)
     # of terms that are yet to be chosen, ln Z comes later
     kind = "exact" if engine.chooses else resolve_log_z(log_z, wide, engine.log_z)
@@ -320,7 +322,7 @@ def estimate_path(
     return out
 
 
-def _estimate_jointly(
+def estimate_jointly(
     sample: Sample,
     layout: Layout,
     K: int,
@@ -330,8 +332,12 @@ def _estimate_jointly(
     workers: int,
     rng: np.random.Generator | None,
     progress: Callable | None,
+    start: tuple[Given, Estimate] | None = None,
 ) -> list[Estimate]:
-    """Fit all groups at once; in place of ln Z stands what makes the class scores."""
+    """Fit all groups at once; in place of ln Z stands what makes the class scores.
+
+    `start` are out-of-fold scores of a generative start and its fit to all rows, where they are known.
+    """
 
     def generative(rows: Sample, own: Engine, grid: Sequence[float] | None, stream: np.random.Generator):
         return estimate_path(rows, layout, K, own, grid, log_z=log_z, workers=workers, rng=stream)
@@ -340,7 +346,7 @@ def _estimate_jointly(
     share = np.bincount(sample.response, sample.weights, K) / sample.total
     log_share, error = np.log(np.where(share > 0.0, share, 1.0)), np.zeros(K)
     out = []
-    for found in joint_path(sample, layout, K, engine, values, generative, rng):
+    for found in joint_path(sample, layout, K, engine, values, generative, rng, start):
         ln_z = np.where(share > 0.0, log_share - found.constant, 0.0)
         lkh = sample.total * found.fits[0].lkh
         out.append(Estimate(Parameters(layout, found.theta), ln_z, "none", share, lkh, found.fits, error))

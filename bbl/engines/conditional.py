@@ -143,7 +143,7 @@ class Conditional(Engine):
         with serial_blas():
             if sample.n <= ROWS:
                 return self._exact(sample, layout, K, grid, given, CLOSE if values is None else COMPARED)
-            return [self._by_batches(sample, layout, K, ridge, given, rng) for ridge in grid]
+            return [replace(self, ridge=ridge).by_batches(sample, layout, K, given, rng) for ridge in grid]
 
     def held_out(self, sample: Sample, layout: Layout, K: int, folds: Folds) -> HeldOut | None:
         """Return what scores the rows that folds validate, where the kernel of all rows serves every fold."""
@@ -168,24 +168,25 @@ class Conditional(Engine):
             hits = np.zeros((len(codes), K))
             hits[np.arange(len(codes)), sample.response[given.rows]] = given.weights
         basis = make_basis(codes, hits.sum(axis=1), layout, float(self.scale), RANK)
-        order = sorted(range(len(grid)), key=lambda at: grid[at], reverse=True)
-        solved = solve(basis.functions, basis.spectrum, hits, [grid[at] for at in order], scores, tolerance)
+        order = sorted(range(len(grid)), key=lambda k: grid[k], reverse=True)
+        solved = solve(basis.functions, basis.spectrum, hits, [grid[k] for k in order], scores, tolerance)
         theta, constant = to_tables(basis, np.hstack([found.weights for found in solved]))
         theta, constant = theta.reshape(len(grid), K, -1), constant.reshape(len(grid), K)
         out: list[JointFit] = [None] * len(grid)  # type: ignore[list-item]
-        for at, found, own, c in zip(order, solved, theta, constant, strict=True):
-            out[at] = JointFit(own, c + found.offset, found.temperature, found.loss, found.converged)
+        for k, found, own, c in zip(order, solved, theta, constant, strict=True):
+            out[k] = JointFit(own, c + found.offset, found.temperature, found.loss, found.converged)
         return out
 
-    def _by_batches(
-        self, sample: Sample, layout: Layout, K: int, ridge: float, given: Given | None, rng: np.random.Generator
+    def by_batches(
+        self, sample: Sample, layout: Layout, K: int, given: Given | None, rng: np.random.Generator
     ) -> JointFit:
+        """Fit all groups by minibatches, however few the rows are; see `fit_groups`."""
         if given is None:
-            return minibatches(sample.codes, sample.response, sample.weights, layout, K, float(self.scale), ridge,
+            return minibatches(sample.codes, sample.response, sample.weights, layout, K, float(self.scale), self.ridge,
                                self.epochs, rng)  # fmt: skip
         y = sample.response[given.rows]
         heat = fit_calibration(given.scores, y, given.weights, "temperature")
-        found = minibatches(sample.codes[given.rows], y, given.weights, layout, K, float(self.scale), ridge,
+        found = minibatches(sample.codes[given.rows], y, given.weights, layout, K, float(self.scale), self.ridge,
                             self.epochs, rng, bounded(heat(given.scores)))  # fmt: skip
         return found._replace(constant=found.constant + heat.offset, temperature=heat.temperature)
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from bbl._ext.conditional import Climber
 from bbl._ext.multinomial import Regression
-from bbl.model.kernel import diagonal, indicators, kernel_scale, make_basis, own_levels
+from bbl.model.kernel import diagonal, kernel_scale, make_basis, own_levels
 from bbl.model.layout import Layout
 from bbl.model.pairwise import cells
 from bbl.parallel import stop_flag
@@ -24,7 +24,7 @@ __all__ = ["CLOSE", "NEAR", "ROUGH", "JointFit", "Solution", "Tolerance", "bound
 SLIGHT = 1e-8  # penalty of offsets, so that those of groups without rows end somewhere
 LOWEST = 50.0  # how far below the highest score of a row others count
 BATCH, MOMENTUM, PROBE = 500, 0.9, 500
-RATE = 3.0  # step in units of the kernel's largest eigenvalue
+RATE = 1.0  # step in units of the kernel's largest eigenvalue
 HARMLESS = 1e-5  # gradient that moves probabilities in the fifth decimal at most
 
 
@@ -119,7 +119,7 @@ def solve(
     list of Solution
         One for each of `ridges`.
     """
-    (n, r), K = functions.shape, hits.shape[1]
+    r, K = functions.shape[1], hits.shape[1]
     total, functions = hits.sum(), np.ascontiguousarray(functions)
     hits = hits / total
     given, slight, curved = np.empty((0, K)), SLIGHT, 1.0
@@ -188,7 +188,7 @@ def minibatches(
     g = g2 = 0.0
     for lo in range(0, n, 4096):
         own = slice(lo, lo + 4096)
-        parts = diagonal(indicators(codes[own], layout.n_levels) - means, layout)
+        parts = diagonal(codes[own], means, layout)
         g, g2 = g + float(share[own] @ parts[0]), g2 + float(share[own] @ parts[1])
     few = rng.permutation(n)[:PROBE]
     largest = make_basis(codes[few], weights[few], layout, tau, len(few)).spectrum.max()

@@ -103,13 +103,20 @@ def own_levels(layout: Layout) -> list[slice]:
     return [slice(a, b) for a, b in zip(first[:-1], first[1:], strict=True)]
 
 
-def diagonal(rows: np.ndarray, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
-    """Return g and g2 of each centred row with itself."""
-    single = np.column_stack([(rows[:, part] ** 2).sum(axis=1) for part in own_levels(layout)])
+def diagonal(codes: np.ndarray, means: np.ndarray, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
+    """Return g and g2 (n,) of each encoded row with itself."""
+    of_level = 1.0 - 2.0 * means
+    for part in own_levels(layout):
+        of_level[part] += means[part] @ means[part]
+    first = np.concatenate(([0], np.cumsum(layout.n_levels)))[:-1]
+    single = of_level[codes + first]
+    total = single.sum(axis=1)
+    if len(layout.pairs) == layout.m * (layout.m - 1) // 2:
+        return total, 0.5 * (total**2 - (single**2).sum(axis=1))
     i, j = layout.pairs.T
     adjacent = np.zeros((layout.m, layout.m))
     adjacent[i, j] = 1.0
-    return single.sum(axis=1), ((single @ adjacent) * single).sum(axis=1)
+    return total, ((single @ adjacent) * single).sum(axis=1)
 
 
 def kernel_scale(a: float, b: float, tau: float) -> tuple[float, float]:
@@ -143,7 +150,7 @@ def make_basis(codes: np.ndarray, weights: np.ndarray, layout: Layout, tau: floa
     share = weights / weights.sum()
     means = share @ rows
     centred = rows - means
-    g, g2 = diagonal(centred, layout)
+    g, g2 = diagonal(codes, means, layout)
     kernel = Kernel(layout, means, kernel_scale(float(share @ g), float(share @ g2), tau))
     left = kernel.scale[0] * g + kernel.scale[1] * g2
     total, most = left @ share, min(rank, len(rows))

@@ -112,20 +112,20 @@ def fit_average(
     many = sample.n > MANY
     folds = Folds(every.train[:1], every.held[:1]) if many else every
     members: list[Member] = []
-    told: dict[str, Any] = {"log_z": log_z, "workers": workers, "rng": rng}
+    common: dict[str, Any] = {"log_z": log_z, "workers": workers, "rng": rng}
 
     def add(engine: Engine) -> tuple[Tuning, Estimate]:
         more: dict[str, Any] = {"calibrate": "temperature", "progress": progress, "folds": folds}
-        found = tune(sample, labels, layout, engine, "cv", **more, **told)
+        found = tune(sample, labels, layout, engine, "cv", **more, **common)
         own = found.engine or engine
-        fitted = estimate(sample, layout, len(labels.groups), own, labels=labels, **told)
+        fitted = estimate(sample, layout, len(labels.groups), own, labels=labels, **common)
         members.append(Member(own, replace(fitted, calibration=found.calibration), found))
         return found, fitted
 
     add(MeanField())
     generative = add(PseudoLikelihood(prior_count=1.0, tolerance=TOLERANCE))
     if sample.missing is None and many:
-        fitted, found = refine(sample, labels, layout, every, *generative, **told)
+        fitted, found = refine(sample, labels, layout, every, *generative, **common)
         assert found.engine is not None  # noqa: S101  # a fresh tuning has it
         members.append(Member(found.engine, replace(fitted, calibration=found.calibration), found))
     elif sample.missing is None:

@@ -14,7 +14,7 @@ import numpy as np
 
 from bbl.errors import BBLTypeError, OptionError
 
-__all__ = ["arguments", "choice", "flag", "generator", "integer", "near_match", "real", "reals", "verb"]
+__all__ = ["arguments", "choice", "flag", "generator", "integer", "near_match", "real", "reals", "share", "verb"]
 
 # R's names of what is called otherwise here, both without dots, underscores and case
 R_NAMES = {"progressbar": "verbose", "nprint": "verbose", "lzhalf": "logz", "storeopt": "refit"}
@@ -109,6 +109,14 @@ def real(
         bracket = "(" if open_low else "["
         end = ")" if math.isinf(high) else "]"
         raise OptionError(f"{argument} must lie in {bracket}{low:g}, {high:g}{end}; got {value!r}.", argument=argument)
+    return number
+
+
+def share(argument: str, value: object) -> float:
+    """Return `value` as a float strictly between 0 and 1, such as the coverage of an interval."""
+    number = real(argument, value, 0.0, 1.0)
+    if number in (0.0, 1.0):
+        raise OptionError(f"{argument} must lie strictly between 0 and 1; got {value!r}.", argument=argument)
     return number
 
 

@@ -10,8 +10,9 @@ import numpy as np
 
 from bbl.errors import DataError
 from bbl.parallel import run_tasks
-from bbl.rows.folds import Folds
-from bbl.rows.sample import Sample
+from bbl.rows.dealing import AnyFolds
+from bbl.rows.folds import Fold
+from bbl.rows.stored import Rows, StoredSample
 from bbl.stats.calibration import fit_calibration
 from bbl.stats.metrics import SCORES, auc, mean_loss
 from bbl.stats.scores import link, log_probabilities
@@ -20,7 +21,6 @@ __all__ = [
     "Scored",
     "calibrated",
     "cross_validate",
-    "held_rows",
     "one_standard_error",
     "score_settings",
 ]
@@ -43,7 +43,7 @@ class Scored:
     scores : ndarray, shape (S, N, K)
         Class scores of the N validated rows (fold by fold), for each of S settings.
     y, weights, fold, rows : ndarray, shape (N,)
-        Group, weight and fold of each, and its position in the sample.
+        Group, weight and fold of each, and its position in the sample (-1 of rows in a file).
     fits : list of lists of Classifier
         What was fitted in each fold, at each setting.
     judge : str
@@ -66,17 +66,11 @@ class Scored:
         return SCORES["logloss"](log_probabilities(scores), y, weights)
 
 
-def held_rows(sample: Sample, held: np.ndarray) -> np.ndarray:
-    """Return which rows a fold with the weights `held` (n,) validates, group by group."""
-    rows = np.flatnonzero(held > 0)
-    return rows[np.argsort(sample.response[rows], kind="stable")]
-
-
 def _run_fold(
-    sample: Sample, weights: np.ndarray, held: np.ndarray, fit: Callable, judge: str, *arguments: Any
-) -> tuple[Sequence[Classifier], np.ndarray, np.ndarray]:
-    """Fit on the training `weights` of one fold, and score what it holds."""
-    train = sample.weighted(weights)
+    sample: Rows, fold: Fold, fit: Callable, judge: str, *arguments: Any
+) -> tuple[Sequence[Classifier], np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Fit on the training rows of one fold; return fits, scores, and groups, weights, positions of what it holds."""
+    train = fold.training(sample)
     if not train.n:
         raise DataError("A fold leaves no rows to train on; give fewer folds (nfold) or more data.", argument="nfold")
     try:
@@ -84,14 +78,14 @@ def _run_fold(
     except DataError as error:
         text = f"In the training rows of a fold: {error}"
         raise DataError(text, column=error.column, argument=error.argument) from None
-    rows = held_rows(sample, held)
-    held_out = sample.rows(rows)
-    return fits, np.array([getattr(own, judge)(held_out.codes, held_out.missing) for own in fits]), rows
+    held, weights, rows = fold.validation(sample)
+    scores = np.array([getattr(own, judge)(held.codes, held.missing) for own in fits])
+    return fits, scores, held.response, weights, rows
 
 
 def cross_validate(
-    sample: Sample,
-    folds: Folds,
+    sample: Rows,
+    folds: AnyFolds,
     fit: Callable[..., Sequence[Classifier]],
     arguments: Sequence[tuple] | None = None,
     *,
@@ -113,13 +107,12 @@ def cross_validate(
         Folds are spread over that many.
     """
     own = [()] * len(folds) if arguments is None else arguments
-    tasks = [(sample, *parts, fit, judge, *more) for *parts, more in zip(folds.train, folds.held, own, strict=True)]
-    runs = run_tasks(_run_fold, tasks, workers, progress)
-    rows = np.concatenate([run[2] for run in runs])
-    weights = np.concatenate([held[run[2]] for held, run in zip(folds.held, runs, strict=True)])
+    tasks = [(sample, folds.one(f), fit, judge, *more) for f, more in enumerate(own)]
+    runs = run_tasks(_run_fold, tasks, workers, progress, shared=isinstance(sample, StoredSample))
     scores = np.concatenate([run[1] for run in runs], axis=1)
-    fold = np.repeat(np.arange(len(runs)), [len(run[2]) for run in runs])
-    return Scored(scores, sample.response[rows], weights, fold, rows, [list(run[0]) for run in runs], judge)
+    y, weights, rows = (np.concatenate([run[k] for run in runs]) for k in (2, 3, 4))
+    fold = np.repeat(np.arange(len(runs)), [len(run[4]) for run in runs])
+    return Scored(scores, y, weights, fold, rows, [list(run[0]) for run in runs], judge)
 
 
 def calibrated(scored: Scored, scores: np.ndarray, kind: str) -> np.ndarray:

@@ -246,7 +246,7 @@ def compare_model(case, problem, fit, want, run, warned) -> list[Check]:
         if rule == "closed":
             checks.append(Check("stored ln Z", gap(lz, run["lz"][label]), tolerance, rule))
     if run["coefficients"].get("h0") is None:
-        return [*checks, Check("a pooled fit was made", float(fit.params.pooled is not None), 0.0, rule)]
+        return [*checks, Check("a pooled fit was made", float(fit.parameters.pooled is not None), 0.0, rule)]
     dh, dJ = model_gap(coefficients(fit, problem, None), want.pooled)
     checks += [
         Check("h0", dh, tolerance, "oracle" if pseudo else rule),
@@ -363,7 +363,7 @@ def compare_no_optimum(case, problem, fit, warned) -> list[Check]:
     stored = rcases.array(case.runs.get("exhausted", case.best())["predict"]["prob"])
     named = [t for t in warned if "never occurs" in t]
     checks = [
-        Check("coefficients that are not finite", float(np.sum(~np.isfinite(fit.params.theta))), 0.0, "no optimum"),
+        Check("coefficients that are not finite", float(np.sum(~np.isfinite(fit.parameters.theta))), 0.0, "no optimum"),
         Check("warning for the absent level", 0.0 if named else 1.0, 0.0, "no optimum"),
         Check("prob", gap(prob, limit), 1e-6, "no optimum"),
         Check(

@@ -83,7 +83,7 @@ def compare_mnist(case):
     kept = [c for c in train.columns if c != "y"]
     coef = fit.coef()
     checks = [Check("columns kept", float(kept != case.input["kept_columns"]), 0.0, "closed")]
-    layout = fit.params.layout
+    layout = fit.parameters.layout
     for g, digit in enumerate(out["groups"]):
         k = int(digit)
         fields = {n: v["1"] for n, v in out["selected_h"][digit].items()}
@@ -92,7 +92,7 @@ def compare_mnist(case):
         found = [coef.J[k][e["i"], e["j"]].loc[1, 1] for e in J]
         checks.append(Check("J", gap(found, [e["value"] for e in J]), CLOSED, "closed"))
         checks.append(Check("ln Z", relative(fit.log_z[k], out["lz"][digit]), CLOSED, "closed"))
-        theta = fit.params.theta[g]
+        theta = fit.parameters.theta[g]
         h, pairs = theta[: layout.D], theta[layout.D :]
         sums = [h.sum(), abs(h).sum(), 2 * pairs.sum(), 2 * abs(pairs).sum(), abs(pairs).max()]
         checks.append(

@@ -5,11 +5,13 @@ import csv
 import dataclasses
 import importlib
 import importlib.util
+import inspect
 import json
 import re
 from pathlib import Path
 
 import jinja2
+import pandas as pd
 import pytest
 import rcases
 from rcompare import RULES
@@ -163,18 +165,64 @@ def test_words_that_readers_search_for_are_on_the_page_that_answers(asked, answe
     assert set(re.findall(r"\w+", asked)) <= words
 
 
-def test_names_of_the_table_for_newcomers_exist():
-    text = (DOCS / "coming_from.md").read_text(encoding="utf-8")
-    here = [line.rsplit("|", 2)[1] for line in text.splitlines() if line.startswith("| ") and "---" not in line][1:]
+def newcomers():
+    """Return the table for newcomers: one dict for each line, by heading."""
+    lines = [line for line in (DOCS / "coming_from.md").read_text(encoding="utf-8").splitlines() if line[:2] == "| "]
+    head, _, *rows = [[cell.strip() for cell in line[1:-1].split("|")] for line in lines]
+    assert len(rows) > 30
+    return [dict(zip(head, row, strict=True)) for row in rows]
+
+
+def resolved(path, start=bbl):
+    """Return what a dotted path leads to."""
+    for part in path.split("."):
+        start = getattr(start, part)
+    return start
+
+
+@pytest.fixture(scope="module")
+def newcomer_fits():
     titanic = bbl.datasets.load_titanic()
-    fit = bbl.bbl("Survived ~ Sex * Age", titanic, "Freq")
-    network = bbl.networks.bnc("nb", "Survived ~ .", titanic, 1, weights="Freq")
-    for name in re.findall(r"fit\.(\w+)", " ".join(here)):
-        assert hasattr(fit, name) or hasattr(network, name), name
-    for path in re.findall(r"bbl\.((?:networks\.)?\w+)", " ".join(here).replace("bbl.sklearn", "")):
-        found = bbl
-        for part in path.split("."):
-            found = getattr(found, part)
+    return (
+        bbl.bbl("Survived ~ Sex * Age", titanic, "Freq"),
+        bbl.networks.bnc("nb", "Survived ~ .", titanic, 1, weights="Freq"),
+    )
+
+
+@pytest.mark.parametrize("row", newcomers(), ids=lambda row: row["you want"])
+def test_names_of_this_package_in_the_table_for_newcomers_exist(row, newcomer_fits):
+    """Attributes, verbs, estimators, and every argument of some verb, method or estimator."""
+    text, (fit, network) = row["here"], newcomer_fits
+    for name in re.findall(r"\bfit\.(\w+)", text):
+        assert hasattr(network if "networks: `fit." + name in text else fit, name), name
+    for path in re.findall(r"\bbbl\.((?:\w+\.)?\w+)", text):
+        assert resolved(path) is not None
+    for name in re.findall(r"`(\w+)`", text):
+        if name[0].isupper():
+            assert hasattr(importlib.import_module("bbl.sklearn"), name), name
+    verbs = [bbl.bbl, bbl.crossVal, bbl.networks.bnc, bbl.networks.lp, bbl.bin, fit.predict, fit.evaluate, fit.conf_int]
+    verbs += [importlib.import_module("bbl.sklearn").BBLClassifier]
+    known = {name for verb in verbs for name in inspect.signature(verb).parameters}
+    for name in re.findall(r"(\w+)=", text.replace("==", "")):
+        assert name in known, name
+
+
+def test_names_of_other_packages_in_the_table_for_newcomers_exist():
+    """Functions, estimators and their members, of scikit-learn and statsmodels."""
+    data = pd.DataFrame({"y": [0, 1, 0, 1, 1, 0], "a": [0, 0, 1, 1, 0, 1]})
+    smf, places = importlib.import_module("statsmodels.formula.api"), {}
+    logit = smf.logit("y ~ a", data)
+    modules = [importlib.import_module(f"statsmodels.{name}") for name in ("stats.anova", "iolib.summary2")]
+    places["statsmodels"] = [smf, *modules, logit, logit.fit(disp=0), smf.ols("y ~ a", data).fit()]
+    names = ["calibration", "feature_selection", "impute", "inspection", "linear_model", "metrics", "model_selection"]
+    modules = [importlib.import_module(f"sklearn.{name}") for name in [*names, "pipeline", "preprocessing"]]
+    linear = modules[4].LogisticRegression().fit(data[["a"]], data["y"])
+    places["scikit-learn"] = [*modules, importlib.import_module("joblib"), linear]
+    for column, where in places.items():
+        told = " ".join(row[column] for row in newcomers())
+        names = {path.split(".")[-1] for path in re.findall(r"`([A-Za-z]\w*(?:\.\w+)?)[`(]", told)} - {"C"}
+        assert len(names) > 10
+        assert {name for name in names if not any(hasattr(place, name) for place in where)} == set()
 
 
 def test_versions_of_the_documentation_are_listed_newest_first(tmp_path):

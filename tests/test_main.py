@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 
+import lazydata
 import numpy as np
 import pandas as pd
 import pytest
@@ -391,3 +392,20 @@ def test_a_report_is_written(titanic, tmp_path, run):
     assert "<h1>Model of Survived: Survived ~ Class * Sex + Sex * Age</h1>" in page.read_text(encoding="utf-8")
     status, _, err = run(FORMULA, titanic, "--report", tmp_path / "absent" / "fit.html")
     assert status == 1 and "--report" in err
+
+
+def test_folders_and_globs_of_parquet_files_are_read_in_batches(run, tmp_path):
+    table = lazydata.make_table(n=600, m=4)
+    lazydata.write_parts(table, tmp_path / "parts")
+    table.to_csv(tmp_path / "table.csv", index=False)
+    for data, newdata in ((tmp_path / "parts", tmp_path / "parts"), (tmp_path / "parts" / "p*.parquet", "table.csv")):
+        fitted = run("y ~ .", data, "--method", "naive", "--save", tmp_path / "model.bbl")
+        assert fitted[0] == 0 and "Fit method: naive" in fitted[1]
+        new = newdata if newdata == data else tmp_path / newdata
+        status, predicted, _ = run("predict", tmp_path / "model.bbl", new)
+        expected = bbl.bbl("y ~ .", table, method="naive").predict(table, type="prob")
+        assert status == 0 and frame(predicted)["yhat"].tolist() == expected["yhat"].tolist()
+    assert run("y ~ .", tmp_path / "parts", "--learner", "tan_cl")[0] == 0
+    assert run("y ~ .", tmp_path / "parts", "--bin", "quantile")[2].startswith("error: --bin is of tables in memory")
+    status, _, error = run("y ~ .", tmp_path / "nothing*.parquet")
+    assert status == 1 and "is no Parquet file, and no folder or glob of any" in error

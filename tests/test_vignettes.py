@@ -41,6 +41,7 @@ def test_all_are_there():
     names = [
         "binding_sites",
         "discriminant",
+        "from_csv",
         "genetic_code",
         "mnist",
         "network_classifiers",

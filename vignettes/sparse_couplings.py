@@ -67,8 +67,8 @@ print(posterior.history.tail(3).round(4))
 
 # %%
 found = {
-    "pseudo-likelihood, penalty by cross-validation": to_simplex(layout, pseudo.params.theta[0])[m:],
-    'posterior, method="pvi"': to_simplex(layout, posterior.params.theta[0])[m:],
+    "pseudo-likelihood, penalty by cross-validation": to_simplex(layout, pseudo.parameters.theta[0])[m:],
+    'posterior, method="pvi"': to_simplex(layout, posterior.parameters.theta[0])[m:],
 }
 fig, axes = plt.subplots(1, 2, figsize=(8.4, 4.2), sharex=True, sharey=True, constrained_layout=True)
 for ax, (title, own) in zip(axes, found.items(), strict=True):

@@ -27,6 +27,7 @@ typedef struct {
     double total;
     double mix;                 /* share of the uniform distribution in the target of each row */
     const double *penalty;      /* P0, of the field and of each column's couplings */
+    const double *linear;       /* p, <x, linear> is taken off the objective; may be NULL */
 } newton_site;
 
 /* Value, gradient g_out (p) at x, and the lower Hessian H_out (p, p) if it is given. prob: q scratch. */
@@ -83,6 +84,10 @@ static double newton_evaluate(const newton_site *s, const double *x, double *g_o
             const double lambda = s->penalty[c];
             f += 0.5 * lambda * x[at] * x[at];
             g_out[at] += lambda * x[at];
+            if (s->linear) {
+                f -= s->linear[at] * x[at];
+                g_out[at] -= s->linear[at];
+            }
             if (!H_out)
                 continue;
             H_out[at * p + at] += lambda;

@@ -18,4 +18,6 @@ def solve_sites(
     grad_norm: np.ndarray,
     n_iter: np.ndarray,
     status: np.ndarray,
+    linear: np.ndarray | None = None,
 ) -> None: ...
+def add_hessian(near: np.ndarray, p: np.ndarray, w: np.ndarray, H: np.ndarray) -> None: ...

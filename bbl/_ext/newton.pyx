@@ -1,8 +1,8 @@
-# Newton: the pseudo-likelihood problems of small predictors, one after the other, to machine precision.
+# Newton: the pseudo-likelihood problems of small predictors, one after the other, to machine precision; Hessians.
 """Pseudo-likelihood by Newton's method; the algorithm is described in newton.h."""
 from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int32_t, uint8_t, uint16_t
-from libc.stdlib cimport free, malloc
+from libc.stdlib cimport calloc, free, malloc
 
 cdef extern from "newton.h" nogil:
     ctypedef struct newton_site:
@@ -13,6 +13,7 @@ cdef extern from "newton.h" nogil:
         const double *weight
         double total, mix
         const double *penalty
+        const double *linear
     int newton_solve(const newton_site *s, double tolerance, int itmax, double *x, double *scratch, double *value_out,
                      double *grad_norm_out, int32_t *n_iter_out)
 
@@ -48,7 +49,8 @@ cdef Py_ssize_t collect(const code_t[:, ::1] codes, const Py_ssize_t[::1] start,
 
 
 cdef int solve(newton_site *s, Py_ssize_t first, const int32_t *columns, double tolerance, int itmax, double *x,
-               double *scratch, double[:, ::1] theta, double *value, double *norm, int32_t *n_iter) noexcept nogil:
+               double *scratch, double[:, ::1] theta, const double[:, ::1] linear, double *own, double *value,
+               double *norm, int32_t *n_iter) noexcept nogil:
     """Copy one site's parameters out of `theta`, minimise, copy them back."""
     cdef Py_ssize_t a, c
     cdef int status
@@ -56,6 +58,13 @@ cdef int solve(newton_site *s, Py_ssize_t first, const int32_t *columns, double 
         x[a * s.P0] = theta[first + a, 0]
         for c in range(1, s.P0):
             x[a * s.P0 + c] = theta[first + a, 1 + columns[c]]
+    s.linear = NULL
+    if linear is not None:
+        for a in range(s.q):
+            own[a * s.P0] = linear[first + a, 0]
+            for c in range(1, s.P0):
+                own[a * s.P0 + c] = linear[first + a, 1 + columns[c]]
+        s.linear = own
     status = newton_solve(s, tolerance, itmax, x, scratch, value, norm, n_iter)
     for a in range(s.q):
         theta[first + a, 0] = x[a * s.P0]
@@ -67,13 +76,15 @@ cdef int solve(newton_site *s, Py_ssize_t first, const int32_t *columns, double 
 def solve_sites(const code_t[:, ::1] codes, const double[::1] weights, double total, const Py_ssize_t[::1] start,
                 const uint8_t[:, ::1] mask, const int32_t[::1] sites, const double[::1] penalty,
                 double prior_count, double tolerance, int itmax, double[:, ::1] theta, double[::1] value,
-                double[::1] grad_norm, int32_t[::1] n_iter, int32_t[::1] status):
+                double[::1] grad_norm, int32_t[::1] n_iter, int32_t[::1] status,
+                const double[:, ::1] linear=None):
     """Minimise the penalised pseudo-likelihood objective of each of `sites`, starting from and ending in `theta`.
 
     Shapes: codes (n, m), weights (n), start (m + 1), penalty (1 + D) of fields and of the couplings of each column,
     mask and theta with a row for each predictor that responds and each of its levels, (., m) and (., 1 + D). With a
-    `prior_count` c each row's own level counts as 1 - c/(total + c), and all levels share the rest. value,
-    grad_norm, n_iter and status are written at the sites.
+    `prior_count` c each row's own level counts as 1 - c/(total + c), and all levels share the rest. The product of
+    `theta` and `linear`, of its shape, is taken off the objectives, if it is given. value, grad_norm, n_iter and status
+    are written at the sites.
     """
     cdef Py_ssize_t n = codes.shape[0], m = codes.shape[1], D = start[m], t, i, j, p, P0, largest = 0, widest = 1
     cdef newton_site s
@@ -81,6 +92,7 @@ def solve_sites(const code_t[:, ::1] codes, const double[::1] weights, double to
     cdef Py_ssize_t *row_start
     cdef double *x
     cdef double *own
+    cdef double *slope
     for t in range(sites.shape[0]):
         i = sites[t]
         P0 = 1
@@ -92,7 +104,7 @@ def solve_sites(const code_t[:, ::1] codes, const double[::1] weights, double to
     p = largest
     ints = <int32_t *> malloc(sizeof(int32_t) * <size_t> (2 * (D + 1) + n * (m + 1) + n))
     row_start = <Py_ssize_t *> malloc(sizeof(Py_ssize_t) * <size_t> (n + 1))
-    x = <double *> malloc(sizeof(double) * <size_t> (2 * p * p + 4 * p + widest + 1 + D))
+    x = <double *> malloc(sizeof(double) * <size_t> (2 * p * p + 5 * p + widest + 1 + D))
     try:
         if ints == NULL or row_start == NULL or x == NULL:
             raise MemoryError
@@ -105,15 +117,79 @@ def solve_sites(const code_t[:, ::1] codes, const double[::1] weights, double to
                 s.p = s.q * s.P0
                 s.active, s.row_start = ints + 2 * (D + 1), row_start
                 s.response, s.weight = ints + 2 * (D + 1) + n * (m + 1), &weights[0]
-                own = x + 2 * p * p + 4 * p + widest
+                slope = x + 2 * p * p + 4 * p + widest
+                own = slope + p
                 own[0] = penalty[0]
                 for j in range(1, s.P0):
                     own[j] = penalty[1 + ints[D + 1 + j]]
                 s.total, s.mix, s.penalty = total, prior_count / (total + prior_count), own
                 status[i] = solve(&s, start[i], ints + D + 1, tolerance, itmax, x, x + s.p, theta,
-                                  &value[i], &grad_norm[i], &n_iter[i])
+                                  linear, slope, &value[i], &grad_norm[i], &n_iter[i])
             PyErr_CheckSignals()
     finally:
         free(ints)
         free(row_start)
         free(x)
+
+
+def add_hessian(const double[:, :] near, const double[:, :] p, const double[::1] w, double[:, ::1] H):
+    """Add the Hessian of one predictor's mean log normaliser over some rows to `H`, by the ones in each row.
+
+    Parameters
+    ----------
+    near : ndarray of float, shape (n, c)
+        What it is regressed on, the constant first: zeros and ones.
+    p : ndarray of float, shape (n, q)
+        Probabilities of its non-reference levels.
+    w : ndarray of float, shape (n,)
+        Weights.
+    H : ndarray of float, shape (q c, q c)
+        Block (a, b) gets the sum over rows of ``w (p_a 1[a = b] - p_a p_b)`` times the products of all columns.
+    """
+    cdef Py_ssize_t n = near.shape[0], c = near.shape[1], q = p.shape[1], pairs = q * (q + 1) // 2
+    cdef Py_ssize_t a, b, k, t, u, s, ones
+    cdef Py_ssize_t *on
+    cdef double *weight
+    cdef double *sums
+    cdef double *to
+    if p.shape[0] != n or w.shape[0] != n or H.shape[0] != q * c or H.shape[1] != q * c:
+        raise ValueError("near, p, w and H do not fit together")
+    on = <Py_ssize_t *> malloc(sizeof(Py_ssize_t) * <size_t> (c + 1))
+    weight = <double *> malloc(sizeof(double) * <size_t> (pairs + 1))
+    sums = <double *> calloc(<size_t> (c * (c + 1) // 2 * pairs + 1), sizeof(double))  # pairs of levels side by side
+    try:
+        if on == NULL or weight == NULL or sums == NULL:
+            raise MemoryError
+        with nogil:
+            for k in range(n):
+                ones = 0
+                for t in range(c):
+                    on[ones] = t
+                    ones += near[k, t] != 0.0
+                s = 0
+                for a in range(q):
+                    for b in range(a + 1):
+                        weight[s] = w[k] * ((p[k, a] if a == b else 0.0) - p[k, a] * p[k, b])
+                        s += 1
+                for t in range(ones):
+                    for u in range(t + 1):
+                        to = sums + (on[t] * (on[t] + 1) // 2 + on[u]) * pairs
+                        for s in range(pairs):
+                            to[s] += weight[s]
+            to = sums
+            for t in range(c):
+                for u in range(t + 1):
+                    for a in range(q):
+                        for b in range(a + 1):  # a block is symmetric, and stands on both sides of the diagonal
+                            H[a * c + t, b * c + u] += to[0]
+                            if u < t:
+                                H[a * c + u, b * c + t] += to[0]
+                            if b < a:
+                                H[b * c + t, a * c + u] += to[0]
+                            if b < a and u < t:
+                                H[b * c + u, a * c + t] += to[0]
+                            to += 1
+    finally:
+        free(on)
+        free(weight)
+        free(sums)

@@ -11,6 +11,8 @@
        the first-level cache (backward), once for all sites, penalties and iterations.
    (d) Moments. The gradient is model expectation minus empirical moment; the moments <1[x_i = a] 1[x_j = b]> of all
        pairs are counted once. They also give the predictors' covariance, whose eigenvectors are the optimiser's metric.
+       A linear term <theta, linear> that is taken off every objective adds to them. Of a problem that is one block of
+       more rows they are not counted: log normalisers and their gradients alone are what sums over blocks.
    (e) Few joint states: equal rows are merged and their weights added.
    (f) Sites are the first predictors. Further ones, joint levels of several (terms of order 3 and more), are what sites
        are regressed on, and do not respond themselves.
@@ -136,9 +138,9 @@ static int pseudo_solve(const pseudo_problem *p, ptrdiff_t task, const pseudo_op
 
 /* Objectives (at the sites) and their gradients (D, 1 + D) in the rows of one task */
 static int pseudo_objective(const pseudo_problem *p, ptrdiff_t task, const double *theta, double lambda, double lambdah,
-                            const double *more, double *value_out, double *gradient_out)
+                            const double *more, const double *linear, double *value_out, double *gradient_out)
 {
-    return PSEUDO_CALL(objective, (p, task, theta, lambda, lambdah, more, value_out, gradient_out));
+    return PSEUDO_CALL(objective, (p, task, theta, lambda, lambdah, more, linear, value_out, gradient_out));
 }
 
 /* Mean of the log normalisers with couplings times `factor`, summed over the task's sites */

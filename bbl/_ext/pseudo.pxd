@@ -15,6 +15,7 @@ cdef extern from "pseudo.h" nogil:
         double *second
         double *mean
         double *field
+        Py_ssize_t *order
         const float *project
         const float *expand
         const double *eigenvalue
@@ -24,6 +25,7 @@ cdef extern from "pseudo.h" nogil:
     ctypedef struct pseudo_options:
         double lambda_ "lambda", lambdah, tolerance
         const double *more
+        const double *linear
         int32_t itmax
         const int32_t *stop
         int (*check)() noexcept nogil
@@ -40,5 +42,5 @@ cdef extern from "pseudo.h" nogil:
     int pseudo_solve(const pseudo_problem *p, Py_ssize_t task, const pseudo_options *o, double *theta,
                      pseudo_lane *lane_out) except -1
     int pseudo_objective(const pseudo_problem *p, Py_ssize_t task, const double *theta, double lambda_, double lambdah,
-                         const double *more, double *value_out, double *gradient_out)
+                         const double *more, const double *linear, double *value_out, double *gradient_out)
     int pseudo_normaliser(const pseudo_problem *p, Py_ssize_t task, const double *theta, double factor, double *sum_out)

@@ -1,6 +1,6 @@
 """Types of the pseudo-likelihood kernel."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from numpy.typing import ArrayLike, NDArray
 
@@ -24,11 +24,14 @@ class PseudoProblem:
         width: str | None = None,
         precision: str = "double",
         prior_count: float = 0.0,
+        counted: bool = True,
     ) -> None: ...
     @property
     def n_tasks(self) -> int: ...
     @property
     def lanes(self) -> int: ...
+    @property
+    def order(self) -> NDArray: ...
     @property
     def nbytes(self) -> int: ...
     @property
@@ -49,8 +52,15 @@ class PseudoProblem:
         value: NDArray | None = None,
         stop: NDArray | None = None,
         more: NDArray | None = None,
+        linear: NDArray | None = None,
     ) -> dict[str, NDArray]: ...
     def objective(
-        self, theta: NDArray, lambda_: float, lambdah: float, more: NDArray | None = None
+        self,
+        theta: NDArray,
+        lambda_: float,
+        lambdah: float,
+        more: NDArray | None = None,
+        linear: NDArray | None = None,
+        tasks: Iterable[int] | None = None,
     ) -> tuple[NDArray, NDArray]: ...
     def log_normaliser(self, theta: NDArray, half: bool = False) -> float: ...

@@ -5,7 +5,7 @@ import numpy as np
 from bbl._ext.eigen import eigenvectors
 
 from cpython.exc cimport PyErr_CheckSignals as raise_signals
-from libc.stdint cimport int32_t, uint8_t, uint16_t
+from libc.stdint cimport int32_t, uint8_t, uint16_t, uint32_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
@@ -20,6 +20,9 @@ ctypedef fused code_t:
 ctypedef fused column_t:
     uint8_t
     uint16_t
+
+cdef enum:
+    READ = 256
 
 CONVERGED, STUCK = SOLVER_CONVERGED, SOLVER_STUCK
 LANES = {"avx512": 8, "avx2": 4, "sse2": 2, "plain": 1}  # sse2 stands for any vectors of 128 bits
@@ -119,15 +122,20 @@ def kronecker_pays(n, n_levels, D, density):
 
 def read_columns(const code_t[:, ::1] codes, const int32_t[::1] n_levels, column_t[:, ::1] columns):
     """Copy `codes` (n, m) to `columns` (m, n); return the first predictor with a code out of range, or -1."""
-    cdef Py_ssize_t n = codes.shape[0], m = codes.shape[1], k, i, bad = m
+    cdef Py_ssize_t n = codes.shape[0], m = codes.shape[1], k, i, tile, first, bad = m
     cdef int32_t code
+    cdef uint32_t top
     with nogil:
-        for k in range(n):
+        for tile in range((n + READ - 1) // READ):  # so many rows stay in the first-level cache
+            first = tile * READ
             for i in range(m):
-                code = <int32_t> codes[k, i]
-                if code < 0 or code >= n_levels[i]:
+                top = 0
+                for k in range(first, min(n, first + READ)):
+                    code = <int32_t> codes[k, i]
+                    top = max(top, <uint32_t> code)
+                    columns[i, k] = <column_t> code
+                if top >= <uint32_t> n_levels[i]:
                     bad = min(bad, i)
-                columns[i, k] = <column_t> code
     return bad if bad < m else -1
 
 
@@ -160,6 +168,9 @@ cdef class PseudoProblem:
         In single precision vectors hold twice the predictors; gradient norms end near 1e-5.
     prior_count : float, default 0.0
         Pseudocount c: each row's own level of a predictor counts as 1 - c/(W + c), and all its levels share the rest.
+    counted : bool, default True
+        Whether the moments of the rows are counted. Without, objectives are the means of the log normalisers alone:
+        of a block of rows, whose moments are in those of all rows. Nothing is minimised then.
 
     Attributes
     ----------
@@ -167,6 +178,8 @@ cdef class PseudoProblem:
         Number of tasks.
     lanes : int
         Predictors per task.
+    order : ndarray of intp, shape (n_sites,)
+        The sites, task by task.
     nbytes : int
         Memory that the problem holds, without the eigenvectors.
     metric : str
@@ -190,7 +203,8 @@ cdef class PseudoProblem:
     cdef tuple arrays
     cdef Py_ssize_t rows
 
-    def __cinit__(self, codes, weights, n_levels, mask, width=None, precision="double", double prior_count=0.0):
+    def __cinit__(self, codes, weights, n_levels, mask, width=None, precision="double", double prior_count=0.0,
+                  bint counted=True):
         cdef const int32_t[::1] levels = np.array(n_levels, dtype=np.int32)
         cdef double[::1] own = np.array(weights, dtype=np.float64)
         cdef const uint8_t[:, ::1] neighbours
@@ -226,8 +240,8 @@ cdef class PseudoProblem:
         self.p.lanes = choose_lanes(np.asarray(levels), width, self.p.real)
         most, nbytes = composite_sizes(n, np.asarray(levels)[:sites])
         density = (np.count_nonzero(neighbours) - np.count_nonzero(np.diagonal(neighbours))) / max(1, sites * (m - 1))
-        rotated = kronecker_pays(n, np.asarray(levels), int(np.sum(levels)) - m, density)
-        self.p.n_sites, self.p.n_counted = sites, m if rotated else sites
+        rotated = counted and kronecker_pays(n, np.asarray(levels), int(np.sum(levels)) - m, density)
+        self.p.n_sites, self.p.n_counted = sites, m if rotated else sites if counted else 0
         with nogil:
             failed = pseudo_prepare(&self.p, n, columns, &own[0], most, nbytes)
         for t in range((self.p.n_counted + self.p.lanes - 1) // self.p.lanes):
@@ -272,6 +286,10 @@ cdef class PseudoProblem:
         return self.p.lanes
 
     @property
+    def order(self):
+        return np.array(<Py_ssize_t[:self.p.n_sites]> self.p.order)
+
+    @property
     def nbytes(self):
         return self.p.bytes
 
@@ -279,9 +297,11 @@ cdef class PseudoProblem:
     def metric(self):
         return "blocks" if self.p.expand == NULL else "kronecker"
 
-    cdef check(self, const double[:, ::1] theta, const double[::1] more=None):
+    cdef check(self, const double[:, ::1] theta, const double[::1] more=None, const double[:, ::1] linear=None):
         if theta.shape[0] != self.rows or theta.shape[1] != 1 + self.p.D:
             raise ValueError(f"theta must have shape ({self.rows}, {1 + self.p.D})")
+        if linear is not None and (linear.shape[0] != self.rows or linear.shape[1] != 1 + self.p.D):
+            raise ValueError(f"linear must have shape ({self.rows}, {1 + self.p.D})")
         if more is not None and more.shape[0] != self.p.D:
             raise ValueError(f"more needs {self.p.D} entries")
 
@@ -304,7 +324,7 @@ cdef class PseudoProblem:
     def solve(self, Py_ssize_t task, double lambda_, double lambdah, double tolerance, int itmax,
               double[:, ::1] theta, double[::1] grad_norm=None, int32_t[::1] n_iter=None, int32_t[::1] n_eval=None,
               int32_t[::1] status=None, double[::1] value=None, const int32_t[::1] stop=None,
-              const double[::1] more=None):
+              const double[::1] more=None, const double[:, ::1] linear=None):
         """Minimise the objectives of one task's predictors from `theta`, in place; the GIL is released.
 
         Parameters
@@ -327,6 +347,8 @@ cdef class PseudoProblem:
             Ends the run soon after another thread sets it to a non-zero number.
         more : ndarray of float, shape (D,), optional
             Penalties of the couplings of each column beside `lambda_`: the same for all columns of a predictor.
+        linear : ndarray of float, shape (D_s, 1 + D), optional
+            The product of this and `theta` is taken off the objectives.
 
         Returns
         -------
@@ -342,7 +364,7 @@ cdef class PseudoProblem:
         cdef pseudo_lane *lane
         cdef Py_ssize_t i, m = self.p.n_sites
         cdef int code
-        self.check(theta, more)
+        self.check(theta, more, linear)
         grad_norm = np.zeros(m) if grad_norm is None else grad_norm
         value = np.zeros(m) if value is None else value
         n_iter = np.zeros(m, dtype=np.int32) if n_iter is None else n_iter
@@ -357,6 +379,7 @@ cdef class PseudoProblem:
         o.lambda_, o.lambdah, o.tolerance, o.itmax = lambda_, lambdah, tolerance, itmax
         o.stop = &stop[0] if stop is not None else NULL
         o.more = &more[0] if more is not None else NULL
+        o.linear = &linear[0, 0] if linear is not None else NULL
         o.check = check_signals
         lane = <pseudo_lane *> malloc(<size_t> m * sizeof(pseudo_lane))
         if lane == NULL:
@@ -377,18 +400,25 @@ cdef class PseudoProblem:
         return {"grad_norm": np.asarray(grad_norm), "n_iter": np.asarray(n_iter), "n_eval": np.asarray(n_eval),
                 "status": np.asarray(status), "value": np.asarray(value)}
 
-    def objective(self, const double[:, ::1] theta, double lambda_, double lambdah, const double[::1] more=None):
-        """Return the objective of every site (n_sites,) and its gradient (D_s, 1 + D) at `theta`."""
+    def objective(self, const double[:, ::1] theta, double lambda_, double lambdah, const double[::1] more=None,
+                  const double[:, ::1] linear=None, tasks=None):
+        """Return the objective of every site (n_sites,) and its gradient (D_s, 1 + D) at `theta`.
+
+        Of some `tasks` alone, if they are given: elsewhere both are 0.
+        """
         cdef double[::1] value = np.zeros(self.p.n_sites)
         cdef double[:, ::1] gradient = np.zeros((self.rows, 1 + self.p.D))
         cdef const double *extra = &more[0] if more is not None else NULL
+        cdef const double *slope = &linear[0, 0] if linear is not None else NULL
         cdef Py_ssize_t t
         cdef int failed = 0
-        self.check(theta, more)
-        for t in range(self.p.n_tasks):
+        self.check(theta, more, linear)
+        for t in range(self.p.n_tasks) if tasks is None else tasks:
+            if not 0 <= t < self.p.n_tasks:
+                raise ValueError(f"tasks must lie between 0 and {self.p.n_tasks - 1}, not {t}")
             raise_signals()
             with nogil:
-                failed |= pseudo_objective(&self.p, t, &theta[0, 0], lambda_, lambdah, extra, &value[0],
+                failed |= pseudo_objective(&self.p, t, &theta[0, 0], lambda_, lambdah, extra, slope, &value[0],
                                            &gradient[0, 0])
         if failed:
             raise MemoryError("no memory for the working arrays of a pseudo-likelihood task")

@@ -22,7 +22,7 @@
 
 typedef struct {
     ptrdiff_t n, m, D, lanes, n_tasks;
-    ptrdiff_t n_sites, n_counted;  /* the first predictors: those that respond, those whose rows of `second` are filled */
+    ptrdiff_t n_sites, n_counted;  /* the first predictors: those that respond, those whose rows of `second` are filled; 0: moments are not counted */
     ptrdiff_t D_counted;           /* columns of the latter */
     size_t real;                 /* bytes of a number: 8, or 4 in single precision */
     ptrdiff_t n_composites, n_chunks, n_blocks, block, n_padded, D_padded;
@@ -70,6 +70,7 @@ typedef struct {
 typedef struct {
     double lambda, lambdah, tolerance;
     const double *more;   /* (D,) what the couplings of a column have beside lambda; may be NULL */
+    const double *linear; /* (D, 1 + D) as theta: <theta, linear> is taken off the objectives; may be NULL */
     int32_t itmax;
     const int32_t *stop;  /* ends the run where it becomes non-zero; may be NULL */
     int (*check)(void);   /* called from time to time; non-zero ends the run */

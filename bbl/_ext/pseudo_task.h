@@ -111,9 +111,9 @@ TARGET static REAL *NAME(open)(const pseudo_problem *p, ptrdiff_t number, int ev
 }
 
 /* Parameters theta to x (couplings times factor, fields centred), and mask, moments, metric; returns whether any
-   coupling is non-zero */
+   coupling is non-zero. What is `linear` in the objective adds to the moments; those that are not counted are zero. */
 TARGET static int NAME(enter)(const pseudo_problem *p, const pseudo_task *t, const work *w, const double *theta,
-                              double factor)
+                              double factor, const double *linear)
 {
     const ptrdiff_t P = 1 + p->D;
     ptrdiff_t v, a, b, c, j;
@@ -135,7 +135,8 @@ TARGET static int NAME(enter)(const pseudo_problem *p, const pseudo_task *t, con
                 for (c = p->start[j]; c < p->start[j + 1]; c++)
                     w->mask[(1 + c) * LANES + v] = 1.0;
         for (a = 0; a < A; a++) {
-            const double *from = theta + (p->start[i] + a) * P, *second = p->second + (p->start[i] + a) * p->D;
+            const ptrdiff_t row = p->start[i] + a;
+            const double *from = theta + row * P, *second = p->n_counted ? p->second + row * p->D : NULL;
             REAL *x = w->x + a * P * LANES + v, *moment = w->moment + a * P * LANES + v;
             double h = from[0];
             for (c = 1; c < P; c++)
@@ -143,10 +144,14 @@ TARGET static int NAME(enter)(const pseudo_problem *p, const pseudo_task *t, con
                     x[c * LANES] = (REAL)(factor * from[c]);
                     coupled |= from[c] != 0.0;
                     h += x[c * LANES] * p->mean[c];
-                    moment[c * LANES] = (REAL)(second[c - 1] + p->mix * (level * p->mean[c] - second[c - 1]));
+                    if (second)
+                        moment[c * LANES] = (REAL)(second[c - 1] + p->mix * (level * p->mean[c] - second[c - 1]));
                 }
             x[0] = (REAL)h;
-            moment[0] = (REAL)(p->mean[1 + p->start[i] + a] + p->mix * (level - p->mean[1 + p->start[i] + a]));
+            if (second)
+                moment[0] = (REAL)(p->mean[1 + row] + p->mix * (level - p->mean[1 + row]));
+            for (c = 0; c < P && linear; c++)
+                moment[c * LANES] += (REAL)linear[row * P + c] * w->mask[c * LANES + v];
             for (b = 0; b < A && t->A <= PSEUDO_ROTATED; b++)
                 w->rotation[(a * t->A + b) * LANES + v] = (REAL)p->rotation[p->turn[i] + a * A + b];
         }
@@ -186,7 +191,7 @@ TARGET static int NAME(solve)(const pseudo_problem *p, ptrdiff_t number, const p
     if (!memory)
         return SOLVER_NO_MEMORY;
     w.more = o->more;
-    coupled = NAME(enter)(p, &t, &w, theta, 1.0);
+    coupled = NAME(enter)(p, &t, &w, theta, 1.0, o->linear);
     status = NAME(minimise)(p, &t, &w, o, coupled, lane);
     NAME(leave)(p, &t, &w, w.x, 1, theta);
     for (v = 0; v < LANES; v++)
@@ -197,7 +202,8 @@ TARGET static int NAME(solve)(const pseudo_problem *p, ptrdiff_t number, const p
 }
 
 TARGET static int NAME(objective)(const pseudo_problem *p, ptrdiff_t number, const double *theta, double lambda,
-                                  double lambdah, const double *more, double *value_out, double *gradient_out)
+                                  double lambdah, const double *more, const double *linear, double *value_out,
+                                  double *gradient_out)
 {
     pseudo_task t;
     point at;
@@ -207,7 +213,7 @@ TARGET static int NAME(objective)(const pseudo_problem *p, ptrdiff_t number, con
     if (!memory)
         return SOLVER_NO_MEMORY;
     w.more = more;
-    NAME(enter)(p, &t, &w, theta, 1.0);
+    NAME(enter)(p, &t, &w, theta, 1.0, linear);
     NAME(evaluate)(p, &t, &w, w.x, NULL, 1, (REAL)lambda, (REAL)lambdah, w.g, &at);
     NAME(leave)(p, &t, &w, w.g, 0, gradient_out);
     for (v = 0; v < LANES; v++)
@@ -226,7 +232,7 @@ TARGET static int NAME(normaliser)(const pseudo_problem *p, ptrdiff_t number, co
     REAL *memory = NAME(open)(p, number, 0, 0.0, &t, &w);
     if (!memory)
         return SOLVER_NO_MEMORY;
-    NAME(enter)(p, &t, &w, theta, factor);
+    NAME(enter)(p, &t, &w, theta, factor, NULL);
     NAME(fields)(p, &t, w.x, w.h, &shift);
     NAME(pass)(p, &t, w.x, w.h, shift, w.tiles, w.planes, w.table, w.sums, NULL);
     for (v = 0; v < LANES; v++)

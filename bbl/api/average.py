@@ -18,6 +18,7 @@ from bbl.errors import BBLTypeError, DataError, OptionError
 from bbl.parallel import n_workers, progress_bar
 from bbl.results.average import AverageResults
 from bbl.results.classifier import ClassifierResults
+from bbl.results.cv import score_frame
 from bbl.results.fit import BBLResults
 from bbl.results.network import NetworkResults
 from bbl.rows.folds import Folds, shuffled_folds
@@ -50,7 +51,7 @@ def check_auto(options: dict, calibrate: str, classes: bool) -> None:
 
 
 def _wrapped(text: str, call: Call, found: Averaged, shares: np.ndarray | None = None) -> AverageResults:
-    given = (text, call.design, call.sample, call.index)
+    given = (text, call.design, call.rows, call.index)
     members = tuple(BBLResults(*given, member.engine, member.estimate, member.tuning) for member in found.members)
     return AverageResults(*given, members, found.weights, found.losses, priors=shares)
 
@@ -58,7 +59,7 @@ def _wrapped(text: str, call: Call, found: Averaged, shares: np.ndarray | None =
 def fit_auto(text: str, call: Call, shares: np.ndarray | None, verbose: int) -> AverageResults:
     """Fit the average that a checked call asks for."""
     with progress_bar(MEMBERS * NFOLD, "auto", verbose) as step:
-        found = fit_average(call.sample, call.design.labels, call.layout, progress=step, **call.common)
+        found = fit_average(call.rows, call.design.labels, call.layout, progress=step, **call.common)
     labels = call.design.labels
     warn_problems([each for member in found.members for each in problems(member.estimate.fits, labels)], 4)
     return _wrapped(text, call, found, shares)
@@ -75,12 +76,10 @@ def cross_auto(
 
     with progress_bar(len(folds), "crossVal", verbose) as step:
         rngs = [(own,) for own in call.rng.spawn(len(folds))]
-        scored = cross_validate(call.sample, folds, fit, rngs, workers=call.workers, progress=step)
+        scored = cross_validate(call.rows, folds, fit, rngs, workers=call.workers, progress=step)
     table, _ = score_settings(scored, score)
-    found = fit_average(call.sample, labels, call.layout, **call.common) if refit else scored.fits[-1][0]
-    frame = pd.DataFrame(table, columns={"auc": ["AUC", "ci1", "ci2"]}.get(score, ["score"]))
-    frame.insert(0, "setting", np.nan)
-    return frame, scored, _wrapped(text, call, found)
+    found = fit_average(call.rows, labels, call.layout, **call.common) if refit else scored.fits[-1][0]
+    return score_frame(table, score, "setting", np.nan), scored, _wrapped(text, call, found)
 
 
 @verb

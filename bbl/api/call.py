@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -13,19 +13,26 @@ import pandas as pd
 from bbl.boltzmann.estimate import announce_terms
 from bbl.boltzmann.tuning import RULES
 from bbl.checks import arguments, choice, flag, generator
+from bbl.design.cluster import passes
 from bbl.design.design import Design
 from bbl.design.frames import to_frame
-from bbl.engines import Engine, engine_class, make_engine
+from bbl.design.passes import encode_source
+from bbl.design.sources import Source, lazy_source
+from bbl.engines import DEFAULT, ENGINES, Engine, engine_class, make_engine
 from bbl.errors import OptionError
 from bbl.model.layout import Layout
 from bbl.model.logz import LOG_Z
-from bbl.parallel import n_workers
+from bbl.parallel import n_workers, progress_bar
 from bbl.report.text import call_text
-from bbl.rows.folds import Folds, splitter_folds
+from bbl.results.model import Training
+from bbl.rows.counts import level_counts
+from bbl.rows.dealing import AnyFolds, Deal
+from bbl.rows.folds import Folds, WeightedFold, splitter_folds
 from bbl.rows.sample import Sample
+from bbl.rows.stored import Rows
 from bbl.stats.calibration import CALIBRATE
 
-__all__ = ["Call", "data_folds", "pop_rule", "prepare", "shown_call"]
+__all__ = ["Call", "check_streams", "data_folds", "in_memory", "pop_rule", "prepare", "shown_call"]
 
 
 @dataclass(frozen=True)
@@ -35,9 +42,10 @@ class Call:
     Attributes
     ----------
     design : Design
-    sample : Sample
+    sample : Sample or StoredSample
         The encoded rows that are kept, with `index` as their labels.
-    index : pandas.Index
+    index : pandas.Index or None
+        None of data that were read in batches: their rows are not kept.
     engine : Engine
     layout : Layout
         Of the formula's terms.
@@ -47,14 +55,15 @@ class Call:
     """
 
     design: Design
-    sample: Sample
-    index: pd.Index
+    sample: Rows
+    index: pd.Index | None
     engine: Engine
     layout: Layout
     log_z: str
     calibrate: str
     workers: int
     rng: np.random.Generator
+    folds: AnyFolds | None = None  # of data that were read in batches
 
     @property
     def K(self) -> int:
@@ -65,6 +74,42 @@ class Call:
     def common(self) -> dict[str, Any]:
         """What estimation, tuning and validation are all told."""
         return {"log_z": self.log_z, "workers": self.workers, "rng": self.rng}
+
+    @property
+    def training(self) -> Sample | None:
+        """The rows that a fitted model brings along; none of data that were read in batches."""
+        return None if self.index is None else self.rows
+
+    @property
+    def rows(self) -> Sample:
+        """The rows, where nothing but rows in memory comes this far."""
+        return cast(Sample, self.sample)
+
+    def told(self, fit: Any) -> Any:
+        """Return a fitted model, told of the rows that it does not bring along."""
+        if self.index is not None:
+            return fit
+        rows, K = self.sample, self.K
+        likelihood = np.nan if self.engine.joint else fit.log_likelihood(rows)
+        nobs = round(rows.total) if rows.whole else rows.total
+        return replace(fit, stored=Training(nobs, likelihood, level_counts(rows, self.design.n_levels, K)))
+
+    def left(self, folds: AnyFolds) -> Call:
+        """Return the call of the rows that the last fold is trained on."""
+        last = folds.one(len(folds) - 1)
+        index = self.index[last.train > 0] if isinstance(last, WeightedFold) and self.index is not None else None
+        return replace(self, sample=last.training(self.sample), index=index)
+
+
+def in_memory(data: Any, what: str, argument: str) -> None:
+    """Raise an OptionError if `data`, for which `what` needs all rows in memory, are read in batches."""
+    source = lazy_source(data)
+    if source is not None:
+        raise OptionError(
+            f"{what} needs all rows in memory, and {source.text} are read in batches. Give a table, of a random sample "
+            "of the rows if they are too many.",
+            argument=argument,
+        )
 
 
 def prepare(
@@ -80,11 +125,13 @@ def prepare(
     missing: str,
     log_z: str,
     extra: int = 0,
+    deal: Callable[[Engine, np.random.Generator], Deal | None] | None = None,
     **more: Any,
 ) -> Call:
     """Check what the verbs have in common, encode the data and make the engine; `verb` names its own arguments.
 
-    `extra` is the number of fits beside those of the groups; `more` are `calibrate`, `seed` and `n_jobs`.
+    `extra` is the number of fits beside those of the groups, and `deal` tells the folds that data read in batches are
+    dealt to; `more` are `calibrate`, `seed`, `n_jobs`, `verbose` and `client`.
     """
     choice("log_z", log_z, LOG_Z)
     calibrate = choice("calibrate", more["calibrate"], CALIBRATE)
@@ -96,15 +143,44 @@ def prepare(
     given = (formula, data, weights, xlevels, novarOk, missing, announce)
     whole = engine.weights == "counts"
     takes: dict[str, Any] = {"reason": engine.order_reason, "whole": whole, "one_sided": True}
-    design, sample, index = Design.from_data(*given, order=order, **takes)
+    source, folds = lazy_source(data), None
+    cluster = passes(source, more.get("client"))
+    rows: Rows
+    index: pd.Index | None = None
+    if source is None:
+        design, rows, index = Design.from_data(*given, order=order, **takes)
+    else:
+        check_streams(engine, source, missing)
+        dealt = None if deal is None else deal(engine, rng)
+        with progress_bar(None, "reading", more["verbose"]) as step:
+            told: dict[str, Any] = {"order": order, **takes, "deal": dealt, "step": step}
+            own = encode_source(source, formula, weights, xlevels, novarOk, missing, announce, cluster=cluster, **told)
+        design, rows, folds = own.design, own.sample, own.folds
     if calibrate != "none" and not design.classes:
         raise OptionError(
             f"calibrate={calibrate!r} corrects the probabilities of classes, and {formula!r} has no response; leave it "
             "out, or give a response.",
             argument="calibrate",
         )
-    layout = Layout(design.n_levels, design.terms.terms)
-    return Call(design, sample, index, engine, layout, log_z, calibrate, workers, rng)
+    layout = Layout(design.n_levels, None if design.terms.complete else design.terms.terms)
+    return Call(design, rows, index, engine, layout, log_z, calibrate, workers, rng, folds)
+
+
+def check_streams(engine: Engine, source: Source, missing: str) -> None:
+    """Raise an OptionError if a method cannot go over data that are read in batches."""
+    if not engine.streams:
+        known = ", ".join(repr(name) for name, own in ENGINES.items() if own.streams)
+        raise OptionError(
+            f"method={engine.name!r} needs all rows in memory, and {source.text} are read in batches. Take one of "
+            f"{known}, or give a table of a random sample of the rows.",
+            argument="method",
+        )
+    if missing == "marginal" and engine.needs == "neighbours":
+        raise OptionError(
+            f"missing='marginal' with method={engine.name!r} needs all rows in memory, and {source.text} are read in "
+            "batches. Take method='mf', or missing='level' or 'drop'.",
+            argument="missing",
+        )
 
 
 def pop_rule(method: str | Engine, options: dict) -> str | None:
@@ -128,7 +204,7 @@ def shown_call(
     shown: dict[str, Any] = {"formula": formula, "data": "data"}
     if weights is not None:
         shown["weights"] = weights if isinstance(weights, str) else "weights"
-    if method != "pseudo":
+    if method != DEFAULT:
         shown["method"] = method if isinstance(method, str) else type(method).__name__
     shown |= options | {name: value for name, (value, default) in others.items() if value != default}
     return call_text(verb, shown)

@@ -12,7 +12,7 @@ from bbl.boltzmann.problems import Problem, warn_problems
 from bbl.checks import arguments, choice, flag, generator
 from bbl.design.design import MISSING
 from bbl.design.weights import check_weights
-from bbl.engines import Engine, make_engine
+from bbl.engines import DEFAULT, Engine, make_engine
 from bbl.engines.base import Note
 from bbl.errors import BBLTypeError, DataError, OptionError
 from bbl.memory import check_memory
@@ -33,7 +33,7 @@ def mlestimate(
     weights: Any = None,
     qJ: Any = None,
     L: Any = None,
-    method: str | Engine = "pseudo",
+    method: str | Engine = DEFAULT,
     *,
     naive: bool = False,
     missing: str = "raise",

@@ -89,28 +89,15 @@ def mcSample(
     nsteps, thin = integer("nsteps", nsteps, 1), integer("thin", thin, 1)
     nchains, keep, rng = integer("nchains", nchains, 1), flag("draws", draws), generator(seed)
     fit.engine.check_density("mcSample")
-    layout, labels = fit.params.layout, fit.labels
+    layout, labels = fit.parameters.layout, fit.labels
     varies = layout.n_levels > 1  # a predictor of one level has no parameters and stays where it is
     part = layout if varies.all() else layout.without_constants()
-    burn_in = nsteps // 2
+    burn_in, left = nsteps // 2, nsteps - nsteps // 2
     found = []
     with progress_bar(len(labels.groups), "mcSample", verbose) as step:
-        for theta in fit.params.theta:
+        for theta in fit.parameters.theta:
             h, J, more = split(part, theta)
-            found.append(
-                gibbs(
-                    h,
-                    J,
-                    part.n_levels,
-                    nsteps - burn_in,
-                    nchains,
-                    rng,
-                    burn_in,
-                    min(thin, nsteps - burn_in),
-                    keep,
-                    more=more,
-                )
-            )
+            found.append(gibbs(h, J, part.n_levels, left, nchains, rng, burn_in, min(thin, left), keep, more=more))
             step()
     groups = list(labels.groups)
     codes = np.zeros((len(groups), layout.m), dtype=np.intp)

@@ -258,8 +258,11 @@ def make_tables(cells: Cells, metric: str, n_levels: int, fill: float) -> tuple[
     if metric != "levels":
         means = cells.averaged()
         middle = float(np.average(means.value, weights=means.weight))  # squares of small numbers lose less
-        shifted = Cells(means.shape, means.start, means.column, means.value - middle, means.weight)
-        return Table(shifted, metric, 1, fill - middle), shifted
+        unit = 1.0
+        if metric == "pearson":  # which knows no scale: squares of squares neither vanish nor overflow so
+            unit = 2.0 ** np.floor(np.log2(np.abs(means.value - middle).max()))
+        shifted = Cells(means.shape, means.start, means.column, (means.value - middle) / unit, means.weight)
+        return Table(shifted, metric, 1, (fill - middle) / unit), shifted
     level, column = cells.value.astype(np.int64), cells.column.astype(np.int64) * n_levels
     shape = (cells.shape[0], cells.shape[1] * n_levels)
     ones = Cells.from_entries(cells.row, column + level, np.ones(cells.n), cells.weight, shape)

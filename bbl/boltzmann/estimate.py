@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -21,12 +21,13 @@ from bbl.model.ais import annealed_log_z, annealing_seconds, annealing_start
 from bbl.model.elimination import log_sum
 from bbl.model.fields import pseudo_log_likelihood
 from bbl.model.layout import Layout
-from bbl.model.logz import approximate_log_z, exact_order, resolve_log_z
+from bbl.model.logz import OF_ROWS, approximate_log_z, exact_order, resolve_log_z
 from bbl.model.marginal import MarginalEnergy
-from bbl.model.moments import known_counts, usable_rows
+from bbl.model.moments import known_counts, level_counts, usable_weight
 from bbl.model.parameters import Parameters
 from bbl.parallel import run_tasks
 from bbl.rows.sample import Sample
+from bbl.rows.stored import Rows, StoredSample
 from bbl.stats.calibration import Calibration
 from bbl.stats.scores import class_scores
 
@@ -151,7 +152,7 @@ class Estimate:
 
 
 def fit_group(
-    sample: Sample,
+    sample: Rows,
     layout: Layout,
     engine: Engine,
     values: Sequence[float] | None,
@@ -173,7 +174,8 @@ def fit_group(
             progress()
         empty = EngineFit(np.zeros(layout.size), 0.0, mf_log_z=0.0, converged=np.ones(layout.m, dtype=bool))
         return [(empty, 0.0, 0.0)] * (1 if values is None else len(values))
-    rows = engine.prepare(sample.collapsed(layout.n_levels), layout)
+    # an engine that does not stream is handed nothing but a Sample
+    rows = engine.prepare(cast(Sample, sample.collapsed(layout.n_levels)), layout)
     out = []
     told: dict[str, Any] = {"rng": rng, "progress": progress} if engine.samples else {}
     if trail is None:
@@ -246,7 +248,7 @@ def announce_terms(
 
 
 def estimate_path(
-    sample: Sample,
+    sample: Rows,
     layout: Layout,
     K: int,
     engine: Engine,
@@ -270,17 +272,16 @@ def estimate_path(
     list of Estimate
         One for each of `values`; one if `values` is None.
     """
-    layout = engine.layout(sample, layout)
+    layout = engine.layout(cast(Sample, sample), layout)
     if engine.joint:
-        return estimate_jointly(sample, layout, K, engine, values, log_z, workers, rng, progress)
+        return estimate_jointly(cast(Sample, sample), layout, K, engine, values, log_z, workers, rng, progress)
     wide = engine.widened(layout)
     # of terms that are yet to be chosen, ln Z comes later
     kind = "exact" if engine.chooses else resolve_log_z(log_z, wide, engine.log_z)
     check_annealing(kind, layout, K * (1 if values is None else len(values)), workers)
     order = exact_order(layout) if kind == "exact" else []  # raises where it costs too much, before anything is fitted
-    groups = [sample.group(y) for y in range(K)]
     pooled = pooled and not engine.chooses  # what all rows share has terms of its own
-    parts = groups + ([sample.pooled] if pooled else [])
+    parts = [sample.group(y) for y in range(K)] + ([sample.pooled] if pooled else [])
     for y, part in enumerate(parts):
         group, names = (f"group {y}", range(layout.m)) if labels is None else (group_text(labels, y), labels.names)
         check_known(part, layout, engine, kind, group, names)
@@ -290,36 +291,50 @@ def estimate_path(
     guard_memory(sample.n, layout, K, engine, values, outer, extra=int(pooled))
     rngs = engine.generator(np.random.default_rng(0) if rng is None else rng).spawn(len(parts))
     inner = max(1, workers // outer)
-    # the pooled fit is never asked for its ln Z
-    kinds = [kind] * K + ["exact"] * pooled
+    kinds = [kind] * K + ["exact"] * pooled  # the pooled fit is never asked for its ln Z
     own = [None] * len(parts) if trails is None else trails
     inside, outside = (progress, None) if engine.samples else (None, progress)
     tasks = [
         (part, layout, engine, values, k, inner, r, False, trail, inside)
         for part, k, r, trail in zip(parts, kinds, rngs, own, strict=True)
     ]
-    runs = run_tasks(fit_group, tasks, outer, outside)
-    totals = np.array([g.total for g in groups])
-    out = []
-    for v in range(len(runs[0])):
-        fits = [run[v][0] for run in runs]
-        if engine.chooses:
-            ln_z, kind, error = log_z_of_chosen(fits, layout, groups, engine, log_z, rngs, workers)
-            whole, fits = united(layout, fits)
-            lkh = float(sum(t * fit.lkh for t, fit in zip(totals, fits, strict=True) if t))
-            parameters = Parameters(whole, np.array([fit.theta for fit in fits]))
-            out.append(Estimate(parameters, ln_z, kind, totals / totals.sum(), lkh, tuple(fits), error))
-            continue
+    runs_of = run_tasks(fit_group, tasks, outer, outside, shared=isinstance(sample, StoredSample))
+    settings = list(zip(*runs_of, strict=True))
+    groups = parts[:K]
+    if engine.chooses:
+        told = (layout, cast(list[Sample], groups), engine, log_z, rngs, workers)
+        return [_estimate_of_chosen([run[0] for run in runs], *told) for runs in settings]
+    totals, out = np.array([g.total for g in groups]), []
+    for runs in settings:
+        fits = [run[0] for run in runs]
         theta = np.array([fit.theta for fit in fits[:K]])
-        ln_z = log_sum(layout.factors(theta), order) if kind == "exact" else np.array([run[v][1] for run in runs[:K]])
+        ln_z = log_sum(layout.factors(theta), order) if kind == "exact" else np.array([run[1] for run in runs[:K]])
         lkh = float(sum(t * fit.lkh for t, fit in zip(totals, fits[:K], strict=True)))
         parameters = Parameters(layout, theta, fits[K].theta if pooled else None)
-        error = np.array([run[v][2] for run in runs[:K]])
+        error = np.array([run[2] for run in runs[:K]])
         starts = [annealing_start(part, layout) for part in groups] if kind == "ais" and engine.samples else [None] * K
         drawn = predictive(wide, fits[:K], kind, starts, rngs[:K], workers, wide.m - layout.m)
         shares = totals / totals.sum()
         out.append(Estimate(parameters, ln_z, kind, shares, lkh, tuple(fits), error, predictive=drawn))
     return out
+
+
+def _estimate_of_chosen(
+    fits: list[EngineFit],
+    layout: Layout,
+    groups: list[Sample],
+    engine: Engine,
+    log_z: str,
+    rngs: Sequence[np.random.Generator],
+    workers: int,
+) -> Estimate:
+    """Return the estimate of groups that chose their own terms, over one layout."""
+    ln_z, kind, error = log_z_of_chosen(fits, layout, groups, engine, log_z, rngs, workers)
+    whole, fits = united(layout, fits)
+    totals = np.array([g.total for g in groups])
+    lkh = float(sum(t * fit.lkh for t, fit in zip(totals, fits, strict=True) if t))
+    parameters = Parameters(whole, np.array([fit.theta for fit in fits]))
+    return Estimate(parameters, ln_z, kind, totals / totals.sum(), lkh, tuple(fits), error)
 
 
 def estimate_jointly(
@@ -355,22 +370,22 @@ def estimate_jointly(
     return out
 
 
-def estimate(sample: Sample, layout: Layout, K: int, engine: Engine, **options) -> Estimate:
+def estimate(sample: Rows, layout: Layout, K: int, engine: Engine, **options) -> Estimate:
     """Fit all K groups at the engine's own settings; `options` as in `estimate_path`."""
     return estimate_path(sample, layout, K, engine, None, **options)[0]
 
 
-def check_known(sample: Sample, layout: Layout, engine: Engine, log_z: str, group: str, names: Sequence) -> None:
+def check_known(sample: Rows, layout: Layout, engine: Engine, log_z: str, group: str, names: Sequence) -> None:
     """Raise a DataError if missing values leave a predictor of a group, or a pair of them, without rows."""
-    if sample.missing is None:
+    if sample.complete:
         return
     remedy = "Leave it out of the formula, or give missing values a level of their own (missing='level')."
-    silent = np.flatnonzero(sample.missing.all(axis=0))
+    silent = np.flatnonzero([not counts.any() for counts in level_counts(sample.pooled, layout.n_levels)])
     if len(silent):
         name = names[silent[0]]
         raise DataError(f"in {group}, all values of {name!r} are missing. {remedy}", column=name)
-    if engine.needs == "neighbours" or log_z in ("pseudo", "half"):
-        silent = np.flatnonzero(~usable_rows(sample, layout).any(axis=0))
+    if engine.needs == "neighbours" or log_z in OF_ROWS:
+        silent = np.flatnonzero(usable_weight(sample, layout) == 0.0)
         if len(silent):
             name = names[silent[0]]
             what = f"method={engine.name!r}" if engine.needs == "neighbours" else f"log_z={log_z!r}"
@@ -380,7 +395,7 @@ def check_known(sample: Sample, layout: Layout, engine: Engine, log_z: str, grou
                 "level of their own (missing='level').",
                 column=name,
             )
-    if engine.needs == "pairs" and len(layout.pairs):
+    if engine.needs == "pairs" and layout.order > 1:
         apart = np.argwhere(np.triu(known_counts(sample, layout)[0] == 0.0))
         if len(apart):
             i, j = (names[k] for k in apart[0])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -17,8 +17,9 @@ from bbl.errors import DataWarning
 from bbl.model.energy import energies
 from bbl.model.layout import Layout
 from bbl.model.moments import level_counts
-from bbl.rows.folds import Folds
+from bbl.rows.dealing import AnyFolds
 from bbl.rows.sample import Sample
+from bbl.rows.stored import Rows, StoredSample
 from bbl.stats.metrics import row_loss
 from bbl.stats.ordering import log_p_bound
 from bbl.stats.scores import log_probabilities
@@ -50,10 +51,11 @@ def _worse(scores: np.ndarray, others: Mapping[str, np.ndarray], y: np.ndarray, 
     return f"log-loss is {weights @ own / total:.3g}, against {' and '.join(found)}" if found else ""
 
 
-def _probe(sample: Sample, layout: Layout, K: int) -> Sample:
+def _probe(sample: Rows, layout: Layout, K: int) -> Sample:
     """Return the rows without missing values; of many, as many as are cheap, evenly by weight."""
+    most = int(np.clip(WORK / (K * (1 + layout.n_terms)), FEWEST, ROWS))
+    sample = sample.draw(most, np.random.default_rng(0)) if isinstance(sample, StoredSample) else sample
     rows = sample if sample.missing is None else sample.rows(~sample.missing.any(axis=1))
-    most = int(np.clip(WORK / (K * (1 + sum(map(len, layout.terms)))), FEWEST, ROWS))
     if rows.n <= most:
         return rows
     at = (np.arange(most) + 0.5) * (rows.total / most)
@@ -61,7 +63,7 @@ def _probe(sample: Sample, layout: Layout, K: int) -> Sample:
     return rows.weighted(np.bincount(taken, minlength=rows.n).astype(float))
 
 
-def warn_training(sample: Sample, result: Estimate, labels: Labels, engine: Engine, stacklevel: int = 3) -> None:
+def warn_training(sample: Rows, result: Estimate, labels: Labels, engine: Engine, stacklevel: int = 3) -> None:
     """Warn where a fit's log-loss on its own rows is above that of naive Bayes, or of the shares of the groups."""
     layout, K = result.parameters.layout, len(labels.groups)
     rows = _probe(sample, layout, K)
@@ -90,7 +92,7 @@ def _scores(result: Estimate, rows: Sample) -> np.ndarray:
     return result.scores_by(energy, rows.codes)
 
 
-def _naive_scores(sample: Sample, layout: Layout, log_share: np.ndarray, rows: Sample) -> np.ndarray:
+def _naive_scores(sample: Rows, layout: Layout, log_share: np.ndarray, rows: Sample) -> np.ndarray:
     """Return the class scores (n, K) of `rows` under naive Bayes as `BASELINE` fits it to `sample`."""
     scores, c = np.tile(log_share, (rows.n, 1)), BASELINE.prior_count
     for i, n in enumerate(level_counts(sample, layout.n_levels, len(log_share))):
@@ -100,11 +102,11 @@ def _naive_scores(sample: Sample, layout: Layout, log_share: np.ndarray, rows: S
 
 
 def warn_validation(
-    sample: Sample,
+    sample: Rows,
     labels: Labels,
     layout: Layout,
     engine: Engine,
-    folds: Folds,
+    folds: AnyFolds,
     scored: Scored,
     scores: np.ndarray,
     workers: int,
@@ -112,10 +114,10 @@ def warn_validation(
 ) -> None:
     """Warn where the validation log-loss of `scores` (N, K) is above that of naive Bayes, or of the groups' shares."""
     K = len(labels.groups)
-    share = np.array([np.bincount(sample.response, train, K) for train in folds.train])
+    share = np.array([folds.one(f).group_totals(sample, K) for f in range(len(folds))])
     with np.errstate(divide="ignore"):
         shares = np.log(share / share.sum(axis=1, keepdims=True))[scored.fold]
-    others, fitted = {} if K == 1 else {SHARES: shares}, engine.layout(sample, layout)
+    others, fitted = {} if K == 1 else {SHARES: shares}, engine.layout(cast(Sample, sample), layout)
     if fitted.order > 1:
         rng = np.random.default_rng(0)  # which naive Bayes does not use
         told: dict[str, Any] = {"log_z": "auto", "workers": workers, "rng": rng, "judge": scored.judge}
@@ -132,7 +134,7 @@ def _warn(what: str, engine: Engine, layout: Layout, K: int, stacklevel: int) ->
         name = engine.tuned.option
         remedies.append(f"choose {name} by log-loss (crossVal with score='logloss', or {name}='cv')")
     if layout.order > 1:
-        remedies.append("take method='naive'")
+        remedies.append(f"take method={BASELINE.name!r}")
     of_groups = " and predicted groups may be" * (K > 1)
     remedy = ", or ".join(remedies)
     warnings.warn(
@@ -143,36 +145,28 @@ def _warn(what: str, engine: Engine, layout: Layout, K: int, stacklevel: int) ->
     )
 
 
-def warn_ordered(sample: Sample, folds: Folds, labels: Labels, stacklevel: int = 3) -> None:
+def warn_ordered(sample: Rows, folds: AnyFolds, labels: Labels, stacklevel: int = 3) -> None:
     """Warn where the levels of predictors are not spread over the folds as by chance (at most 1 % of false alarms).
 
     Every predictor is tested within the groups, whole and level by level, with Bonferroni's correction.
     """
-    K, F = len(labels.groups), len(folds)
-    counts = folds.held if sample.whole else (folds.held > 0).astype(float)
-    parts = [np.flatnonzero(held) for held in counts]
-    levels = [len(own) + (sample.missing is not None) for own in labels.levels]
+    levels = [len(own) for own in labels.levels]
+    held = [folds.one(f).held_counts(sample, levels, len(labels.groups)) for f in range(len(folds))]
     log_p = np.empty(len(levels))
-    for i, L in enumerate(levels):
-        codes = sample.codes[:, i].astype(np.intp)
-        if sample.missing is not None:
-            codes = np.where(sample.missing[:, i], L - 1, codes)
-        cell = sample.response * L + codes
-        table = np.array([np.bincount(cell[at], held[at], K * L) for at, held in zip(parts, counts, strict=True)])
-        table = table.reshape(F, K, L).swapaxes(0, 1)
+    for i, by_fold in enumerate(zip(*held, strict=True)):
+        table = np.stack(by_fold, axis=1)
         one = np.moveaxis(table, -1, 0)
         by_level = log_p_bound(np.stack([one, table.sum(axis=-1) - one], axis=-1))
         log_p[i] = min(float(log_p_bound(table)), *by_level.tolist())
-    log_p += np.log(len(levels) + sum(levels))
+    tested = len(levels) + sum(levels) + (0 if sample.complete else len(levels))
+    log_p += np.log(tested)
     found = np.flatnonzero(log_p <= np.log(LEVEL))
     if len(found):
         most = found[np.argsort(log_p[found], kind="stable")]
         names = ", ".join(repr(labels.names[i]) for i in most[:3]) + (
             f" and {len(most) - 3} more" if len(most) > 3 else ""
         )
-        copies = (
-            ", or the copies of weighted rows lie together" if sample.whole and (sample.weights > 1.0).any() else ""
-        )
+        copies = ", or the copies of weighted rows lie together" if sample.whole and not sample.unweighted else ""
         warnings.warn(
             f"Levels of {names} are not spread over the consecutive folds as by chance (p < {LEVEL}): the rows are "
             f"ordered{copies}. A fold is then validated on other rows than it was trained on. Pass shuffle=True with a "

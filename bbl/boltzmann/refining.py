@@ -70,7 +70,7 @@ def refine(
         return energies(codes, layout, found.theta) + found.constant
 
     epochs = max(EPOCHS, -(-VISITS // sample.n))
-    refined = Conditional(RIDGE, SCALE, "pseudo", chosen.lambda_, epochs)
+    refined = Conditional(RIDGE, SCALE, "pseudo", chosen.setting, epochs)
     alone = Conditional(RIDGE, SCALE, epochs=epochs)
     with serial_blas():
         own = refined.by_batches(sample, layout, K, seen, rng)

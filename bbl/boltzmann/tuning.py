@@ -9,19 +9,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from bbl.boltzmann.problems import Problem
 from bbl.boltzmann.validation import Validated, validate
-from bbl.crossval import calibrated, held_rows, one_standard_error, score_settings
+from bbl.crossval import calibrated, one_standard_error, score_settings
 from bbl.design.labels import Labels
 from bbl.engines import Engine
 from bbl.memory import check_memory
 from bbl.model.layout import Layout
+from bbl.rows.dealing import AnyFolds
 from bbl.rows.folds import Folds, shuffled_folds
 from bbl.rows.sample import Sample
+from bbl.rows.stored import Rows
 from bbl.stats.calibration import Calibration, fit_calibration
 
 __all__ = ["NFOLD", "RULES", "Tuning", "tune"]
@@ -69,7 +71,7 @@ class Tuning:
 
 
 def tune(
-    sample: Sample,
+    sample: Rows,
     labels: Labels,
     layout: Layout,
     engine: Engine,
@@ -80,7 +82,7 @@ def tune(
     workers: int,
     rng: np.random.Generator,
     progress: Callable | None = None,
-    folds: Folds | None = None,
+    folds: AnyFolds | None = None,
 ) -> Tuning:
     """Choose the engine's tuned option and fit the calibration on the out-of-fold scores of shuffled folds.
 
@@ -91,15 +93,16 @@ def tune(
         Of one group without classes it is the log pseudo-likelihood of rows that counts.
     calibrate : {"none", "offset", "temperature"}
         Scores are calibrated before they are compared, each fold by the others.
-    folds : Folds, optional
+    folds : Folds or StoredFolds, optional
         In place of shuffled ones of its own.
     """
-    folds = shuffled_folds(sample, NFOLD, rng) if folds is None else folds
+    folds = shuffled_folds(cast(Sample, sample), NFOLD, rng) if folds is None else folds
     told: dict[str, Any] = {"calibrate": calibrate, "log_z": log_z, "workers": workers, "rng": rng}
     variants, found = engine.variants(), []
-    held_out = engine.held_out(sample, engine.layout(sample, layout), len(labels.groups), folds)
-    if held_out is not None:
-        return _tune_together(sample, engine, rule, folds, held_out, calibrate, workers, progress)
+    if isinstance(sample, Sample) and isinstance(folds, Folds):
+        held_out = engine.held_out(sample, engine.layout(sample, layout), len(labels.groups), folds)
+        if held_out is not None:
+            return _tune_together(sample, engine, rule, folds, held_out, calibrate, workers, progress)
     for own in variants:
         step = progress if progress is None or len(variants) == 1 else partial(progress, 1.0 / len(variants))
         found.append(_tune_one(sample, labels, layout, own, rule, folds, progress=step, **told))
@@ -107,12 +110,12 @@ def tune(
 
 
 def _tune_one(
-    sample: Sample,
+    sample: Rows,
     labels: Labels,
     layout: Layout,
     engine: Engine,
     rule: str | None,
-    folds: Folds,
+    folds: AnyFolds,
     *,
     calibrate: str,
     log_z: str,
@@ -130,7 +133,7 @@ def _tune_one(
         return validate(sample, labels, layout, engine, values, **common, **more)
 
     if tuned is not None and values is not None and engine.stepwise:
-        fitted = engine.layout(sample, layout)
+        fitted = engine.layout(cast(Sample, sample), layout)
         trails: list[list[dict]] = [[{} for _ in labels.groups] for _ in range(len(folds))]
         check_memory(
             8.0 * fitted.D * (1 + fitted.D) * len(labels.groups) * len(folds) * len(values),
@@ -171,8 +174,9 @@ def _tune_together(
     assert tuned is not None  # noqa: S101  # what fits folds together is tuned
     variants = engine.variants()
     grid = np.array([engine.setting] if rule is None else tuned.grid)
-    rows = [held_rows(sample, held) for held in folds.held]
-    at, weights = np.concatenate(rows), np.concatenate([held[own] for held, own in zip(folds.held, rows, strict=True)])
+    parts = [folds.one(f).validation(sample) for f in range(len(folds))]
+    rows, weights = [part[2] for part in parts], np.concatenate([part[1] for part in parts])
+    at = np.concatenate(rows)
     fold = np.repeat(np.arange(len(rows)), [len(own) for own in rows])
     base = Validated(np.empty((0, 0, 0)), sample.response[at], weights, fold, at, [], "class_scores", [])
     tried: dict[tuple[int, int], np.ndarray] = {}

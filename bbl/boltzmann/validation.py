@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import cast
 
 import numpy as np
 
@@ -14,8 +15,9 @@ from bbl.crossval import Scored, cross_validate
 from bbl.design.labels import Labels
 from bbl.engines import Engine
 from bbl.model.layout import Layout
-from bbl.rows.folds import Folds
+from bbl.rows.dealing import AnyFolds
 from bbl.rows.sample import Sample
+from bbl.rows.stored import Rows
 
 __all__ = ["Validated", "validate"]
 
@@ -41,12 +43,12 @@ class Validated(Scored):
 
 
 def validate(
-    sample: Sample,
+    sample: Rows,
     labels: Labels,
     layout: Layout,
     engine: Engine,
     values: Sequence[float] | np.ndarray | None,
-    folds: Folds,
+    folds: AnyFolds,
     *,
     log_z: str,
     workers: int,
@@ -61,7 +63,7 @@ def validate(
     trails get what was fitted. `judge` is the method of `Estimate` that scores rows.
     """
     K, nfold = len(labels.groups), len(folds)
-    fitted = engine.layout(sample, layout)
+    fitted = engine.layout(cast(Sample, sample), layout)
     models = K * nfold * (1 if values is None else len(values))
     check_annealing(log_z, fitted, models, workers)
     guard_memory(sample.n, fitted, K, engine, values, min(workers, nfold), folds=nfold)
@@ -82,7 +84,7 @@ def validate(
 
 
 def _fit_fold(
-    labels: Labels, layout: Layout, engine: Engine, values, log_z: str, train: Sample, rng, trail: Trail | None
+    labels: Labels, layout: Layout, engine: Engine, values, log_z: str, train: Rows, rng, trail: Trail | None
 ) -> list[Estimate]:
     K = len(labels.groups)
     return estimate_path(train, layout, K, engine, values, log_z=log_z, rng=rng, labels=labels, trails=trail)

@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 
 from bbl.checks import choice, integer, near_match, verb
-from bbl.design.factors import factorise
 from bbl.design.frames import Frame, to_frame
 from bbl.design.intervals import RARE_LEVEL
+from bbl.design.values import factorise
 from bbl.design.weights import named_weights
 from bbl.errors import DataError, OptionError
 from bbl.stats.cuts import CUTS, mdl_cuts, quantile_cuts, width_cuts

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Container, Hashable, Iterable, Mapping
 
 import numpy as np
 import pandas as pd
 
 from bbl.checks import near_match
-from bbl.design.factors import Column, Factor, factorise
+from bbl.design.factors import Factor
 from bbl.design.formula import FormulaTerms
 from bbl.design.frames import Frame
+from bbl.design.values import Column, Counted, factorise, frame_column, refuse_blanks
 from bbl.errors import BBLTypeError, DataError, DataWarning, LevelError
 from bbl.memory import check_memory
 
 __all__ = [
     "NO_RESPONSE",
+    "check_groups",
     "check_levels",
     "check_size",
     "check_variable",
+    "column_factor",
+    "declared_names",
     "given_levels",
     "kept_rows",
     "level_counts",
@@ -27,7 +31,9 @@ __all__ = [
     "missing_rows",
     "read_column",
     "read_response",
+    "refuse_identifier",
     "refuse_missing",
+    "refuse_no_rows_left",
 ]
 
 FEW, LARGE = 20, 100  # distinct values that always pass as levels; levels that are warned of where they are rare:
@@ -60,7 +66,7 @@ def missing_rows(frame: Frame, names: Iterable[Hashable]) -> np.ndarray:
     """Return which rows have a missing value in one of the columns `names`."""
     out = np.zeros(frame.n, dtype=bool)
     for name in names:
-        is_missing = factorise(name, frame.column(name), "keep").missing()
+        is_missing = frame_column(frame, name).missing()
         if is_missing is not None:
             out |= is_missing
     return out
@@ -90,12 +96,17 @@ def _drop(frame: Frame, names: Iterable[Hashable], keep: np.ndarray, counts: np.
     """Return which of the rows to `keep` have no missing value, and the weight of the others."""
     is_missing = missing_rows(frame, names)[keep]
     if is_missing.all():
-        raise DataError(
-            "every row has a missing value, so missing='drop' leaves none. Leave the predictors with most of them out "
-            "of the formula, or use missing='level' or 'marginal'.",
-            argument="missing",
-        )
+        refuse_no_rows_left()
     return keep[~is_missing], round(float(counts[keep[is_missing]].sum()))
+
+
+def refuse_no_rows_left() -> None:
+    """Raise the error of ``missing="drop"`` where it drops every row."""
+    raise DataError(
+        "every row has a missing value, so missing='drop' leaves none. Leave the predictors with most of them out "
+        "of the formula, or use missing='level' or 'marginal'.",
+        argument="missing",
+    )
 
 
 def mark_rows(mask: np.ndarray | None, shape: tuple[int, ...], i: int, rows: np.ndarray | None) -> np.ndarray | None:
@@ -115,16 +126,27 @@ def read_column(
     declared: bool = False,
     policy: str | None = None,
 ) -> tuple[Factor, np.ndarray, np.ndarray | None]:
-    """Return a column's factor, codes and missing values, from the rows to keep.
+    """Return a column's factor, codes and missing values, from the rows to keep; see `column_factor`."""
+    series = frame.column(name)
+    column = factorise(name, series if len(keep) == frame.n else series.iloc[keep], missing or "keep")
+    factor = column_factor(column, given, missing, declared, policy)
+    argument = "xlevels" if name in given else "data"
+    codes = factor.encode(column, argument=argument, skip_missing=missing in ("marginal", None))[0]
+    return factor, codes, column.missing()
+
+
+def column_factor(
+    column: Column | Counted, given: dict, missing: str | None, declared: bool = False, policy: str | None = None
+) -> Factor:
+    """Return the factor of a column: the levels that are given for it, or those that occur in it.
 
     For the response `missing` is None; it may be unknown where `declared` levels count and `policy` is "marginal".
     """
-    series = frame.column(name)
-    column = factorise(name, series if len(keep) == frame.n else series.iloc[keep], missing or "keep")
-    is_missing = column.missing()
+    name, count = column.name, column.n_missing
+    if missing == "raise" and count:
+        refuse_blanks(name, count)
     known = missing is not None or (declared and policy == "marginal")
-    if not known and is_missing is not None:
-        count = int(is_missing.sum())
+    if not known and count:
         raise DataError(
             f"column {name!r} has {count} missing value{'s' * (count > 1)}, and is the response, which has to be "
             f"known. Drop the rows: data.dropna(subset=[{name!r}]), or missing='drop'.",
@@ -133,10 +155,7 @@ def read_column(
     factor = given[name] if name in given else Factor.collect(column, keep_order=missing is None, unused=declared)
     if not factor.levels:
         raise DataError(f"column {name!r} has no value that is not missing. Leave it out of the formula.", column=name)
-    if is_missing is not None and missing == "level":
-        factor = factor.with_missing()
-    argument = "xlevels" if name in given else "data"
-    return factor, factor.encode(column, argument=argument, skip_missing=missing in ("marginal", None))[0], is_missing
+    return factor.with_missing() if count and missing == "level" else factor
 
 
 def read_response(
@@ -146,7 +165,7 @@ def read_response(
     if terms.response is None:
         return NO_RESPONSE, np.zeros(len(keep), dtype=np.intp)
     response, codes, blank = read_column(frame, terms.response, keep, given, None, declared, missing)
-    _check_groups(response, codes, declared)
+    check_groups(response, np.bincount(codes, minlength=len(response.levels)), declared)
     y = codes.astype(np.intp)
     if blank is not None:
         y[blank] = -1
@@ -169,14 +188,15 @@ def level_counts(frame: Frame, names: list[Hashable], keep: np.ndarray, xlevels:
     return out
 
 
-def _check_groups(response: Factor, y: np.ndarray, declared: bool) -> None:
+def check_groups(response: Factor, counts: np.ndarray, declared: bool) -> None:
+    """Refuse a response of one group, or with groups of no rows; `counts` (K,) are those of the rows."""
     if len(response.levels) < 2:
         raise DataError(
             f"the response {response.name!r} has the single level {response.levels[0]!r}, so there is nothing to "
             "tell apart. Give data of at least two groups.",
             column=response.name,
         )
-    empty = np.flatnonzero(np.bincount(y, minlength=len(response.levels)) == 0)
+    empty = np.flatnonzero(counts == 0)
     if len(empty) and not declared:
         raise LevelError(
             f"the response {response.name!r} has no rows of level {response.levels[empty[0]]!r}. Leave it out of "
@@ -211,18 +231,18 @@ def check_variable(factors: list[Factor]) -> None:
         )
 
 
-def check_levels(frame: Frame, factors: list[Factor], given: Mapping, total: float) -> None:
-    """Refuse columns that are identifiers, unless their levels are declared; warn of many rare levels."""
+def declared_names(frame: Frame, names: Iterable[Hashable]) -> set[Hashable]:
+    """Return which of the columns `names` are declared categories."""
+    return {name for name in names if isinstance(frame.column(name).dtype, pd.CategoricalDtype)}
+
+
+def check_levels(factors: list[Factor], declared: Container, total: float, stacklevel: int = 4) -> None:
+    """Refuse columns that are identifiers, unless their levels are `declared`; warn of many rare levels."""
     rare = []
     for factor in factors:
         L, name = len(factor.levels), factor.name
-        declared = name in given or isinstance(frame.column(name).dtype, pd.CategoricalDtype)
-        if L > FEW and total < 2 * L and not declared:
-            raise DataError(
-                f"column {name!r} looks like an identifier: {L} distinct values in {total:.0f} observations. Leave it "
-                f"out of the formula (- {name}), or group its values; if each of them is a level, make it a category.",
-                column=name,
-            )
+        if L > FEW and total < 2 * L and name not in declared:
+            refuse_identifier(name, L, total)
         if L > LARGE and total < RARE * L:
             rare.append(f"{name!r} ({L} levels in {total:.0f} observations)")
     if rare:
@@ -231,5 +251,14 @@ def check_levels(frame: Frame, factors: list[Factor], given: Mapping, total: flo
             f"Most levels are rare in {', '.join(rare[:3])}{more}: a fit takes long, and says little about them. Group "
             "the rare levels, or leave the predictor out.",
             DataWarning,
-            stacklevel=4,
+            stacklevel=stacklevel,
         )
+
+
+def refuse_identifier(name: Hashable, L: int, total: float) -> None:
+    """Raise the error of a column with about as many values as observations."""
+    raise DataError(
+        f"column {name!r} looks like an identifier: {L} distinct values in {total:.0f} observations. Leave it "
+        f"out of the formula (- {name}), or group its values; if each of them is a level, make it a category.",
+        column=name,
+    )

@@ -1,177 +1,26 @@
-"""Factors: columns to levels and codes; missing, unseen and unusable values are found here."""
+"""Factors: the levels of a column, and values as their codes; unseen values are found here."""
 
 from __future__ import annotations
 
-import datetime
 import itertools
-import math
-import numbers
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
-from decimal import Decimal
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-import pandas as pd
 
-from bbl.design.frames import decoded
 from bbl.design.intervals import RARE_LEVEL, Ends, interval_codes
-from bbl.errors import BBLTypeError, DataError, LevelError
+from bbl.design.values import KINDS, Column, Counted, check_discrete, is_missing, level_key, plain_level
+from bbl.errors import BBLTypeError, LevelError
 from bbl.rows.sample import code_dtype
 
-__all__ = ["KINDS", "Column", "Factor", "distinct", "factorise", "level_key"]
+__all__ = ["Factor"]
 
-KINDS = ("bool", "number", "string", "other", "missing")
-TIMES = (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64, pd.Period)
-UNUSABLE = (complex, np.complexfloating, list, tuple, dict, set, frozenset, np.ndarray, pd.Series)
-FEW = 20  # distinct fractional numbers that always pass as levels
 SHOWN = 5  # levels shown in a message
-
-
-class Column(NamedTuple):
-    """A column as codes into its distinct values.
-
-    Attributes
-    ----------
-    name : hashable
-    codes : ndarray of int, shape (n,)
-        Positions in `values`.
-    values : list
-        Distinct values as plain Python objects; None for missing ones.
-    kinds : list of {"bool", "number", "string", "other", "missing"}
-    declared : bool
-        Whether the values are declared categories.
-    ordered : bool
-        Whether they are declared to be in order.
-    """
-
-    name: Hashable
-    codes: np.ndarray
-    values: list
-    kinds: list[str]
-    declared: bool
-    ordered: bool
-
-    def used(self) -> np.ndarray:
-        """Return which of the values occur."""
-        counts = np.bincount(self.codes, minlength=len(self.values)) if len(self.codes) else np.zeros(len(self.values))
-        return counts > 0
-
-    def missing(self) -> np.ndarray | None:
-        """Return which rows hold a missing value, shape (n,); None if none do."""
-        return self.codes == len(self.kinds) - 1 if "missing" in self.kinds else None
-
-
-def distinct(series: pd.Series) -> tuple[np.ndarray, list, pd.CategoricalDtype | None]:
-    """Return codes (-1 for missing), distinct values and declared categories of a pandas Series, without judging.
-
-    Raises
-    ------
-    TypeError, NotImplementedError
-        If the values cannot be hashed.
-    """
-    if isinstance(series.dtype, pd.ArrowDtype) and str(series.dtype).startswith("dictionary"):
-        series = decoded(series.array.__arrow_array__())
-    if isinstance(series.dtype, pd.CategoricalDtype):
-        return series.cat.codes.to_numpy(), series.cat.categories.tolist(), series.dtype
-    if isinstance(series.dtype, pd.SparseDtype):
-        series = pd.Series(series.array.to_dense())
-    if series.dtype == object and pd.api.types.infer_dtype(series, skipna=True).startswith("mixed"):
-        # True and 1 hash alike: number the booleans by themselves
-        cells = series.to_numpy()
-        is_bool = np.fromiter((isinstance(v, bool | np.bool_) for v in cells), dtype=bool, count=len(cells))
-        rest = cells.copy()
-        rest[is_bool] = None
-        codes, others = pd.factorize(rest)
-        codes[is_bool] = len(others) + cells[is_bool].astype(bool)
-        return codes, [*others.tolist(), False, True], None
-    codes, values = pd.factorize(series)
-    return codes, values.tolist(), None
-
-
-def factorise(name: Hashable, series: pd.Series, missing: str = "raise") -> Column:
-    """Return the codes and distinct values of a column, having refused what cannot be levels.
-
-    Parameters
-    ----------
-    missing : str, default "raise"
-        With "raise" missing values are an error, else one more value, of kind "missing" and the last.
-
-    Raises
-    ------
-    BBLTypeError
-        If it holds dates, complex numbers, lists or the like.
-    DataError
-        If values are missing or infinite.
-    """
-    kind = getattr(series.dtype, "kind", "O")
-    if kind in "mMc" or isinstance(series.dtype, pd.PeriodDtype):
-        _refuse(name, f"type {series.dtype}")
-    try:
-        codes, values, declared = distinct(series)
-    except (TypeError, NotImplementedError):  # the latter from pyarrow
-        _refuse(name, "lists or other nested values")
-    is_missing = np.array([_is_missing(v) for v in values] + [True])  # the last is code -1
-    blank = is_missing[codes] if is_missing[:-1].any() else codes < 0
-    count = int(blank.sum())
-    if count and missing == "raise":
-        raise DataError(
-            f"column {name!r} has {count} missing value{'s' * (count > 1)}. Drop the rows (missing='drop'), give "
-            "missing values a level of their own (missing='level'), or sum them out (missing='marginal').",
-            column=name,
-        )
-    pairs = [("other", None) if _is_missing(v) else _level(name, v, declared is not None) for v in values]
-    if count:
-        codes = np.where(blank, len(values), codes)
-        pairs.append(("missing", None))
-    return Column(
-        name,
-        codes,
-        [value for _, value in pairs],
-        [kind for kind, _ in pairs],
-        declared is not None,
-        bool(declared is not None and declared.ordered),
-    )
-
-
-def _refuse(name: Hashable, what: str) -> Any:
-    raise BBLTypeError(
-        f"column {name!r} holds {what}, which cannot be levels. Turn it into strings, numbers or categories.",
-        column=name,
-    ) from None
-
-
-def _is_missing(value: Any) -> bool:
-    return value is None or value is pd.NA or value is pd.NaT or (isinstance(value, float | Decimal) and value != value)
-
-
-def _level(name: Hashable, value: Any, declared: bool) -> tuple[str, Any]:
-    """Return the kind of a level and the level as a plain Python object."""
-    if isinstance(value, bool | np.bool_):
-        return "bool", bool(value)
-    if isinstance(value, numbers.Integral):
-        return "number", int(value)
-    if isinstance(value, numbers.Real | Decimal):
-        if not math.isfinite(value):
-            raise DataError(f"{value} is no level of column {name!r}. Bin the column, or drop the rows.", column=name)
-        return "number", float(value)
-    if isinstance(value, str):
-        return "string", str(value)
-    if isinstance(value, UNUSABLE) or (isinstance(value, TIMES) and not declared):
-        _refuse(name, f"values of type {type(value).__name__}")
-    return "other", value
-
-
-def level_key(kind: str, value: Any) -> tuple[str, Any]:
-    """Return what makes two levels the same.
-
-    The kind counts: neither ``1`` and ``"1"`` nor ``1`` and ``True`` are one level (and the latter cannot both be
-    levels of a column). Numbers are the same by value, whatever their type: ``1`` and ``1.0`` are one level. Values of
-    other kinds (intervals, bytes) are the same if their text is.
-    Missing values are all the same, whatever the level that stands for them is called.
-    """
-    return kind, str(value) if kind == "other" else None if kind == "missing" else value
+KNOWN_PREDICTOR = (
+    "Refit with them (or list them in xlevels), or pass unseen='ignore' to leave the predictor out in those rows"
+)
 
 
 @dataclass(frozen=True)
@@ -208,7 +57,7 @@ class Factor:
         return bool(self._intervals)
 
     @classmethod
-    def collect(cls, column: Column, *, keep_order: bool = False, unused: bool = False) -> Factor:
+    def collect(cls, column: Column | Counted, *, keep_order: bool = False, unused: bool = False) -> Factor:
         """Collect the levels that occur in a column; with `unused` all that it declares, in their order.
 
         Declared levels keep their order if they are declared as ordered, or with `keep_order` (the response).
@@ -226,7 +75,7 @@ class Factor:
         found = [(column.kinds[k], column.values[k]) for k in used if column.kinds[k] != "missing"]
         _check_apart(column.name, found, "data")
         if not column.declared:
-            _check_discrete(column.name, found, len(column.codes))
+            check_discrete(column.name, found, column.n)
         if not column.declared or not (column.ordered or keep_order or unused):
             found = _sorted(found)
         return cls(column.name, tuple(v for _, v in found), tuple(k for k, _ in found), column.ordered)
@@ -246,9 +95,9 @@ class Factor:
                 f"xlevels[{name!r}] must be a list of levels; got {levels!r}.", column=name, argument="xlevels"
             )
         values = list(levels)
-        if any(_is_missing(v) for v in values):
+        if any(is_missing(v) for v in values):
             raise LevelError(f"xlevels[{name!r}] holds a missing value. Leave it out.", column=name, argument="xlevels")
-        found = [_level(name, v, True) for v in values]
+        found = [plain_level(name, v, True) for v in values]
         factor = cls(name, tuple(v for _, v in found), tuple(k for k, _ in found))
         if len(factor._codes) < len(found):
             raise LevelError(
@@ -274,7 +123,12 @@ class Factor:
         return Factor(self.name, (*self.levels, label), (*self.kinds, kind), self.ordered)
 
     def encode(
-        self, column: Column, unseen: str = "raise", argument: str = "data", skip_missing: bool = False
+        self,
+        column: Column,
+        unseen: str = "raise",
+        argument: str = "data",
+        skip_missing: bool = False,
+        remedy: str = KNOWN_PREDICTOR,
     ) -> tuple[np.ndarray, Any]:
         """Return the codes of a column.
 
@@ -286,6 +140,8 @@ class Factor:
             Whether a value that is no level is an error, or is coded 0 and marked.
         skip_missing : bool, default False
             Whether missing values are coded 0 and not marked, instead of being values like all others.
+        remedy : str, optional
+            What helps where a value is no level.
 
         Returns
         -------
@@ -304,7 +160,7 @@ class Factor:
         if skip_missing and "missing" in column.kinds:
             strange[-1] = False
         if strange.any() and (strange := strange & column.used()).any() and unseen == "raise":
-            self._raise_unseen([v for v, s in zip(column.values, strange, strict=True) if s], argument)
+            self._raise_unseen([v for v, s in zip(column.values, strange, strict=True) if s], argument, remedy)
         if np.array_equal(lookup, np.arange(len(lookup))):  # as of declared levels
             codes = column.codes.astype(code_dtype(len(self.levels)))
         else:
@@ -320,17 +176,14 @@ class Factor:
             found = self._codes.get(("string", RARE_LEVEL), -1)
         return found
 
-    def _raise_unseen(self, values: list, argument: str) -> None:
+    def _raise_unseen(self, values: list, argument: str, remedy: str) -> None:
         values = ["missing values" if v is None else repr(v) for v in values]
         shown = ", ".join(values[:SHOWN]) + (f", and {len(values) - SHOWN} more" * (len(values) > SHOWN))
         known = ", ".join(map(repr, self.levels[:SHOWN])) + (", and more" * (len(self.levels) > SHOWN))
         if argument == "xlevels":
             text = f"column {self.name!r} has levels that xlevels does not list: {shown}. Add them to {known}"
         else:
-            text = (
-                f"column {self.name!r} has levels that the model does not know: {shown}; it knows {known}. Refit "
-                "with them (or list them in xlevels), or pass unseen='ignore' to leave the predictor out in those rows"
-            )
+            text = f"column {self.name!r} has levels that the model does not know: {shown}; it knows {known}. {remedy}"
         raise LevelError(text + ".", column=self.name, argument=argument)
 
 
@@ -347,16 +200,6 @@ def _check_apart(name: Hashable, levels: list[tuple[str, Any]], argument: str) -
                 column=name,
                 argument=argument,
             )
-
-
-def _check_discrete(name: Hashable, levels: list[tuple[str, Any]], n: int) -> None:
-    fractions = sum(kind == "number" and value != int(value) for kind, value in levels)
-    if fractions > FEW and (2 * fractions > n or fractions > 1000):
-        raise DataError(
-            f"column {name!r} looks continuous: {len(levels)} distinct numbers in {n} rows. Bin it first, for "
-            "example with bbl.bin or pandas.cut; if each number is a level, make it a category.",
-            column=name,
-        )
 
 
 def _sorted(levels: list[tuple[str, Any]]) -> list[tuple[str, Any]]:

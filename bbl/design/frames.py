@@ -14,7 +14,7 @@ import pandas as pd
 from bbl.checks import near_match
 from bbl.errors import BBLTypeError, DataError
 
-__all__ = ["Frame", "decoded", "to_frame"]
+__all__ = ["Frame", "decoded", "pandas_categories", "to_frame"]
 
 
 @dataclass(frozen=True)
@@ -31,12 +31,18 @@ class Frame:
         From the position of a column to a pandas Series.
     argument : str
         What the table is called in messages.
+    arrow : pyarrow RecordBatch or None
+        The same columns, of a batch whose values are looked at but once for each distinct one.
+    declared : frozenset of str
+        Columns of `arrow` that are categories of pandas.
     """
 
     columns: tuple[Hashable, ...]
     index: pd.Index
     get: Callable[[int], pd.Series]
     argument: str
+    arrow: Any = None
+    declared: frozenset[str] = frozenset()
 
     @property
     def n(self) -> int:
@@ -116,7 +122,7 @@ def to_frame(data: Any, argument: str = "data") -> Frame:
             "frames first.",
             argument=argument,
         ) from None
-    names, declared = tuple(table.columns), _pandas_categories(data)
+    names, declared = tuple(table.columns), pandas_categories(data)
     return Frame(
         names, pd.RangeIndex(len(table)), lambda k: _to_pandas(table[names[k]], names[k] in declared), argument
     )
@@ -145,7 +151,7 @@ def _check_aligned(data: Mapping, argument: str) -> None:
             )
 
 
-def _pandas_categories(data: Any) -> set[str]:
+def pandas_categories(data: Any) -> set[str]:
     """Return the columns of a pyarrow table that were categories when pandas made it, as the table says itself."""
     metadata = getattr(getattr(data, "schema", None), "pandas_metadata", None) or {}
     return {column["field_name"] for column in metadata.get("columns", ()) if column["pandas_type"] == "categorical"}

@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 
 from bbl.checks import flag, verb
-from bbl.design.factors import distinct
 from bbl.design.frames import Frame, to_frame
+from bbl.design.values import distinct
 from bbl.design.weights import check_weights
 from bbl.errors import BBLTypeError, DataError, DataWarning
 from bbl.memory import check_memory

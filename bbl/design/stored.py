@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from bbl.checks import flag
-from bbl.design.factors import KINDS, Factor
+from bbl.design.factors import Factor
 from bbl.design.interactions import Cube, Interactions, term_keys
+from bbl.design.values import KINDS
 from bbl.errors import BBLTypeError
 
 __all__ = [

@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from bbl.design.factors import Column, Factor, factorise
+from bbl.design.factors import Factor
 from bbl.design.formula import parse
 from bbl.design.frames import Frame, to_frame
 from bbl.design.stored import factor_from_dict, factor_to_dict
+from bbl.design.values import Column, factorise
 from bbl.design.weights import check_weights, named_weights
 from bbl.errors import BBLTypeError, DataError, FormulaError
 

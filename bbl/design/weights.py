@@ -13,7 +13,7 @@ from bbl.checks import near_match
 from bbl.design.frames import Frame, to_frame
 from bbl.errors import BBLTypeError, DataError, OptionError
 
-__all__ = ["check_weights", "data_weights", "named_weights", "own_weights"]
+__all__ = ["MOST", "check_weights", "data_weights", "named_weights", "own_weights"]
 
 MOST = 2.0**53  # sums of weights are exact in float64 up to here
 
@@ -34,7 +34,9 @@ def named_weights(weights: Any, frame: Frame, data: Any, whole: bool = True) -> 
     return None, check_weights(weights, frame.n, data=data, whole=whole)
 
 
-def check_weights(weights: Any, n: int, argument: str = "weights", data: Any = None, whole: bool = True) -> np.ndarray:
+def check_weights(
+    weights: Any, n: int, argument: str = "weights", data: Any = None, whole: bool = True, part: bool = False
+) -> np.ndarray:
     """Return weights as float64: not negative, not all zero, and frequencies unless told otherwise.
 
     Parameters
@@ -48,6 +50,8 @@ def check_weights(weights: Any, n: int, argument: str = "weights", data: Any = N
         The table whose rows they weigh. If both have a pandas index, it has to be the same.
     whole : bool, default True
         Whether they are counts, which other numbers cannot be.
+    part : bool, default False
+        Whether there are other rows, so that these may all have no weight.
 
     Returns
     -------
@@ -105,7 +109,7 @@ def check_weights(weights: Any, n: int, argument: str = "weights", data: Any = N
     if bad.any():
         row = int(bad.argmax())
         fail(f"are not all {'counts' if whole else 'weights'}: row {row} has {clean[row]:g}")
-    if not 0 < clean.sum() <= MOST:
+    if not part and not 0 < clean.sum() <= MOST:
         fail("are all zero" if not clean.any() else f"sum to {clean.sum():g}, more than can be counted")
     return clean
 

@@ -146,7 +146,7 @@ class Equations(NamedTuple):
         Penalty of the couplings in the equations, or one for each order.
     lambdah : float
         Penalty of the fields.
-    rows : Sample
+    rows : Sample or StoredSample
         The rows that were fitted.
     prior_count : float
         Pseudocount in the targets of the rows, see `PseudoLikelihood`.
@@ -155,7 +155,7 @@ class Equations(NamedTuple):
     site_theta: np.ndarray
     lambda_: float | tuple[float, ...]
     lambdah: float
-    rows: Sample
+    rows: Any
     prior_count: float = 0.0
 
 
@@ -203,6 +203,8 @@ class Engine:
     joint : bool
         Whether it fits all groups at once, to P(group | row), so that P(row | group) is not modelled: then it has
         `fit_groups` in place of `path`.
+    streams : bool
+        Whether `path` goes over rows block by block, so that they may be a `StoredSample`, too many for memory.
     solves : bool
         Whether it solves likelihood equations, so that there are standard errors.
     samples : bool
@@ -224,6 +226,7 @@ class Engine:
     needs: ClassVar[str] = "each"
     weights: ClassVar[str] = "counts"
     joint: ClassVar[bool] = False
+    streams: ClassVar[bool] = False
     solves: ClassVar[bool] = False
     samples: ClassVar[bool] = False
     chooses: ClassVar[bool] = False
@@ -273,6 +276,10 @@ class Engine:
         """
         return None
 
+    def refined(self) -> tuple[Engine, Sequence[float] | None] | None:
+        """Return the generative engine that a `joint` one refines, and the settings that are tried; None for none."""
+        return None
+
     def widened(self, layout: Layout) -> Layout:
         """Return the layout of what predictions sum over: with its hidden units behind the predictors, if it has any.
 
@@ -306,7 +313,7 @@ class Engine:
         """Solve a group's likelihood equations again, for standard errors; see `check_equations`."""
         raise NotImplementedError
 
-    def prepare(self, sample: Sample, layout: Layout) -> Sample:
+    def prepare(self, sample: Any, layout: Layout) -> Any:
         """Return the rows that this engine fits (augmented where its method says so)."""
         return sample
 
@@ -363,7 +370,7 @@ class Engine:
         """
         return self.path(sample, layout, values)
 
-    def fit(self, sample: Sample, layout: Layout, workers: int = 1, **told: Any) -> EngineFit:
+    def fit(self, sample: Any, layout: Layout, workers: int = 1, **told: Any) -> EngineFit:
         """Fit one group at the engine's own settings; what it is `told` is `rng` and `progress`, where it `samples`."""
         return self.path(sample, layout, None, workers, **told)[0]
 

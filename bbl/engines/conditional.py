@@ -10,6 +10,7 @@ import numpy as np
 
 from bbl.checks import integer, real
 from bbl.engines.base import Engine, Given, JointFit, Tuned
+from bbl.engines.pseudo import PseudoLikelihood
 from bbl.errors import OptionError
 from bbl.memory import check_memory
 from bbl.model.discriminative import CLOSE, NEAR, ROUGH, Solution, Tolerance, bounded, minibatches, solve
@@ -90,6 +91,14 @@ class Conditional(Engine):
     def variants(self) -> tuple[Engine, ...]:
         """Return the engine with each `scale` that is to be tried."""
         return tuple(replace(self, scale=each) for each in SCALES) if self.scale == "cv" else (self,)
+
+    def refined(self) -> tuple[Engine, Sequence[float] | None] | None:
+        """Return the pseudo-likelihood fit that is the `start`, and the penalties that are tried."""
+        if self.start is None:
+            return None
+        if isinstance(self.lambda_, str):
+            return PseudoLikelihood(prior_count=1.0), PseudoLikelihood.tuned.grid
+        return PseudoLikelihood(self.lambda_, prior_count=1.0), None
 
     def memory(self, n: int, layout: Layout, settings: int = 1) -> float:
         """Return the bytes of the functions of the rows, or of three tables in single precision for each group."""

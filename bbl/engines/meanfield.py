@@ -11,12 +11,12 @@ from bbl.checks import real
 from bbl.engines.base import Engine, EngineFit, Note, Tuned
 from bbl.engines.naive import absent_levels
 from bbl.memory import check_memory
-from bbl.model.energy import energies
+from bbl.model.energy import known_energy
 from bbl.model.layout import Layout
 from bbl.model.moments import TINY, frequencies, known_counts, log_ratio, pair_counts
 from bbl.model.pairwise import from_matrix, to_matrix
 from bbl.parallel import serial_blas
-from bbl.rows.sample import Sample
+from bbl.rows.stored import Rows
 
 __all__ = ["MeanField"]
 
@@ -50,6 +50,7 @@ class MeanField(Engine):
     )  # fmt: skip
     needs = "pairs"
     log_z = "half"
+    streams = True
 
     def __post_init__(self):
         object.__setattr__(self, "eps", real("eps", self.eps, 0.0, 1.0))
@@ -57,9 +58,9 @@ class MeanField(Engine):
 
     def memory(self, n: int, layout: Layout, settings: int = 1) -> float:
         """Return the bytes of the matrices (D, D) that are held at a time: more of them for an eigendecomposition."""
-        return 8.0 * layout.D**2 * (4 if settings == 1 else 8) if len(layout.pairs) else 0.0
+        return 8.0 * layout.D**2 * (4 if settings == 1 else 8) if layout.order > 1 else 0.0
 
-    def path(self, sample: Sample, layout: Layout, values: Sequence[float] | None = None, workers: int = 1):
+    def path(self, sample: Rows, layout: Layout, values: Sequence[float] | None = None, workers: int = 1):
         """Fit one group at each `eps` of `values`; one eigendecomposition serves them all."""
         grid = [self.eps] if values is None else [float(v) for v in values]
         f = frequencies(sample, layout, self.prior_count)
@@ -67,7 +68,7 @@ class MeanField(Engine):
         effective = np.concatenate([log_ratio(fi) for fi in f])
         notes = absent_levels(f, "give prior_count > 0")
         log_f0 = float(sum(np.log(max(fi[0], TINY)) for fi in f))
-        if not len(layout.pairs) or grid == [0.0]:
+        if layout.order < 2 or grid == [0.0]:
             theta = np.concatenate([effective, np.zeros(layout.size - layout.D)])
             return [_finish(theta, -log_f0, sample, layout, notes)] * len(grid)
         needed = self.memory(sample.n, layout, len(grid))
@@ -75,7 +76,7 @@ class MeanField(Engine):
         with serial_blas():
             fits = []
             C = covariance(sample, layout, column, self.prior_count)
-            for J, singular in _inverses(C, grid, clip=sample.missing is not None):
+            for J, singular in _inverses(C, grid, clip=not sample.complete):
                 np.negative(J, out=J)  # no copies: (D, D) may fill the memory
                 theta = from_matrix(layout, effective, J)
                 field = to_matrix(layout, theta)[1] @ column
@@ -88,17 +89,14 @@ class MeanField(Engine):
 
 def _finish(theta, log_z, sample, layout, notes) -> EngineFit:
     """Assemble the fit; lkh is the mean log-likelihood of the complete rows with the mean-field ln Z."""
-    if sample.missing is not None:
-        sample = sample.rows(~sample.missing.any(axis=1))
-    lkh = np.nan
-    if sample.n:
-        lkh = float(sample.weights @ energies(sample.codes, layout, theta[None])[:, 0]) / sample.total - log_z
+    total, energy = known_energy(sample, layout, theta)
+    lkh = energy / total - log_z if total else np.nan
     return EngineFit(
         theta, lkh, mf_log_z=log_z, converged=np.full(layout.m, not any(n[1] < 0 for n in notes)), notes=notes
     )
 
 
-def covariance(sample: Sample, layout: Layout, column: np.ndarray, prior_count: float) -> np.ndarray:
+def covariance(sample: Rows, layout: Layout, column: np.ndarray, prior_count: float) -> np.ndarray:
     """Return the covariance (D, D) of the non-reference levels with the prior count in it (eq. 20).
 
     With missing values that of two predictors, its means included, is over the rows in which both are known: means
@@ -108,7 +106,7 @@ def covariance(sample: Sample, layout: Layout, column: np.ndarray, prior_count: 
     share = np.repeat(1.0 / layout.n_levels, layout.n_levels - 1)
     if prior_count:
         C += prior_count * np.multiply.outer(share, share)
-    if sample.missing is None:
+    if sample.complete:
         C /= sample.total + prior_count
         C -= np.multiply.outer(column, column)
     else:

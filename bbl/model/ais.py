@@ -13,7 +13,7 @@ from bbl.model.energy import Energy
 from bbl.model.higher import split
 from bbl.model.layout import Layout
 from bbl.model.moments import frequencies, log_ratio
-from bbl.rows.sample import Sample
+from bbl.rows.stored import Rows
 
 __all__ = ["N_CHAINS", "N_STEPS", "AnnealedLogZ", "annealed_log_z", "annealing_seconds", "annealing_start"]
 
@@ -52,7 +52,7 @@ def annealing_seconds(layout: Layout, n_steps: int = N_STEPS, n_chains: int = N_
     return n_steps * n_chains * (layout.m * (UPDATE + COUPLING * layout.D) + lookups)
 
 
-def annealing_start(rows: Sample, layout: Layout) -> np.ndarray:
+def annealing_start(rows: Rows, layout: Layout) -> np.ndarray:
     """Return the fields (D,) that annealing starts from: half those of naive Bayes.
 
     Flatter than the data, so that chains begin near every mode; the naive Bayes model itself misses rare ones.

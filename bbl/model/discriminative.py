@@ -205,7 +205,7 @@ def minibatches(
                              MOMENTUM, ridge)  # fmt: skip
     theta = np.zeros((K, layout.size))
     theta[:, : layout.D] = climber.h.T
-    if len(layout.pairs):
+    if layout.count(2):
         row, col = cells(layout)
         theta[:, layout.D :] = climber.J[row, col].T
     return JointFit(theta, climber.b + climber.shift, 1.0, loss, bool(np.isfinite(theta).all()))

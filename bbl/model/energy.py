@@ -8,9 +8,13 @@ from bbl._ext import energy as kernel
 from bbl.memory import check_memory
 from bbl.model.higher import higher
 from bbl.model.layout import Layout
+from bbl.model.moments import level_counts, pair_counts
 from bbl.model.pairwise import cells
+from bbl.rows.stored import Rows, StoredSample
 
-__all__ = ["Energy", "energies"]
+__all__ = ["Energy", "energies", "known_energy"]
+
+BLOCK = 65536  # rows
 
 
 class Energy:
@@ -35,7 +39,7 @@ class Energy:
         K, D = len(theta), layout.D
         self.h = np.ascontiguousarray(theta[:, :D].T)
         self.J = np.zeros((0, 0, K))
-        if len(layout.pairs):
+        if layout.count(2):
             check_memory(
                 8.0 * D * D * K, f"Prediction with {D} levels and {K} groups", "Predict with fewer predictors."
             )
@@ -61,3 +65,27 @@ class Energy:
 def energies(codes: np.ndarray, layout: Layout, theta: np.ndarray) -> np.ndarray:
     """Return the energies (n, K) of `codes` (n, m) under the K parameter vectors `theta` (K, size)."""
     return Energy(layout, theta)(codes)
+
+
+def known_energy(sample: Rows, layout: Layout, theta: np.ndarray) -> tuple[float, float]:
+    """Return the weight of the rows without missing values, and the sum of their energies under one model.
+
+    The sum is linear in the counts of levels and pairs, so that of rows in a file it needs no pass of its own.
+    """
+    if isinstance(sample, StoredSample):
+        if sample.complete and layout.order <= 2:
+            return sample.total, _energy_of_counts(sample, layout, theta)
+        parts = [known_energy(part, layout, theta) for part in sample.blocks(BLOCK)]
+        return sum(total for total, _ in parts), sum(energy for _, energy in parts)
+    if sample.missing is not None:
+        sample = sample.rows(~sample.missing.any(axis=1))
+    return sample.total, float(sample.weights @ energies(sample.codes, layout, theta[None])[:, 0])
+
+
+def _energy_of_counts(sample: StoredSample, layout: Layout, theta: np.ndarray) -> float:
+    counts = level_counts(sample.pooled, layout.n_levels)
+    total = float(np.concatenate([own[1:] for own in counts]) @ theta[: layout.D])
+    if len(layout.pairs):
+        row, col = cells(layout)
+        total += float(pair_counts(sample, layout)[row, col] @ theta[layout.D : layout.pair_start[-1]])
+    return total

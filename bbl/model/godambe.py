@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
+from bbl._ext import newton
 from bbl.memory import check_memory
 from bbl.model.conditional import conditionals
 from bbl.model.layout import Layout
@@ -13,15 +14,17 @@ from bbl.model.moments import one_hot, usable_rows, usable_weight
 from bbl.model.regressors import penalties, regressors
 from bbl.parallel import serial_blas
 from bbl.rows.sample import Sample
+from bbl.rows.stored import Rows
 
-__all__ = ["Influence", "inverse", "site_hessians", "term_covariances"]
+__all__ = ["Influence", "inverse", "site_hessians", "solution", "term_covariances"]
 
 ROWS = 1024
+SPARSE = 0.35  # share of ones in the design below which they are counted one by one, in place of matrix products
 REGULAR, FLAT = 1e-10, 1e-13  # of a Hessian of unit diagonal: pivots of no concern; eigenvalue that counts as zero
 
 
 def site_hessians(
-    sample: Sample, layout: Layout, site_theta: np.ndarray, only: Iterable[int]
+    sample: Rows, layout: Layout, site_theta: np.ndarray, only: Iterable[int]
 ) -> dict[int, tuple[np.ndarray, np.ndarray]]:
     """Return the mean score (p,) and the mean Hessian (p, p) of minus the log conditional of each predictor of `only`.
 
@@ -44,7 +47,10 @@ def site_hessians(
                 own = slice(layout.start[i], layout.start[i + 1])
                 w, near = part.weights * usable[:, i], Z[:, columns[i]]
                 score += ((Z[:, 1:][:, own] - P[:, own]) * w[:, None]).T.dot(near).ravel()
-                _add_hessian(H, near, P[:, own], w)
+                if near.mean() < SPARSE:
+                    newton.add_hessian(near, P[:, own], w, H)
+                else:
+                    _add_hessian(H, near, P[:, own], w)
     for i, (score, H) in out.items():
         score /= totals[i]
         H /= totals[i]
@@ -78,18 +84,47 @@ def inverse(H: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """
     from scipy.linalg import lapack
 
+    factor, scale, known = _cholesky(H)
+    if factor is None:
+        return _pseudo_inverse(H, scale, known)
+    solved = np.tril(lapack.dpotri(factor, lower=1)[0])
+    solved += np.tril(solved, -1).T
+    solved /= scale[:, None]
+    solved /= scale
+    return solved, known
+
+
+def solution(H: np.ndarray, score: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return ``inverse(H)[0] @ score``, for a third of the work, and which parameters the Hessian determines."""
+    from scipy.linalg import lapack
+
+    factor, scale, known = _cholesky(H)
+    if factor is None:
+        inverted, known = _pseudo_inverse(H, scale, known)
+        return inverted @ score, known
+    return lapack.dpotrs(factor, score / scale, lower=1)[0] / scale, known
+
+
+def _cholesky(H: np.ndarray) -> tuple[np.ndarray | None, np.ndarray, np.ndarray]:
+    """Return the factor of a Hessian of unit diagonal, None if it is singular; its scales; which rows are not zero."""
+    from scipy.linalg import lapack
+
     scale = np.sqrt(H.diagonal())
     known = scale > 0
     scale = np.where(known, scale, 1.0)
-    scaled = H / np.outer(scale, scale)
-    factor, failed = lapack.dpotrf(scaled, lower=1)
-    if not failed and factor.diagonal().min() ** 2 > REGULAR:
-        solved = lapack.dpotri(factor, lower=1)[0]
-        return (np.tril(solved) + np.tril(solved, -1).T) / np.outer(scale, scale), known
-    values, vectors = np.linalg.eigh(scaled)
+    scaled = H / scale[:, None]
+    scaled /= scale
+    factor, failed = lapack.dpotrf(scaled.T, lower=1, overwrite_a=1)  # symmetric: its transpose needs no copy
+    regular = not failed and factor.diagonal().min() ** 2 > REGULAR
+    return factor if regular else None, scale, known
+
+
+def _pseudo_inverse(H: np.ndarray, scale: np.ndarray, known: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    outer = np.outer(scale, scale)
+    values, vectors = np.linalg.eigh(H / outer)
     kept = values > FLAT * len(H)
     determined = known & ((vectors[:, ~kept] ** 2).sum(axis=1) < 1e-9)
-    return (vectors[:, kept] / values[kept]) @ vectors[:, kept].T / np.outer(scale, scale), determined
+    return (vectors[:, kept] / values[kept]) @ vectors[:, kept].T / outer, determined
 
 
 class Influence:
@@ -159,11 +194,11 @@ class Influence:
 
     def __call__(self, rows: Sample) -> np.ndarray:
         """Return the influences (n, layout.size) of rows on fields and symmetrised couplings."""
-        out = np.zeros((rows.n, self.layout.size))
+        out = np.zeros((self.layout.size, rows.n))  # a parameter's influences side by side, as they are gathered
         for i, _, psi in self._sites(rows):
             at, share = self._target[i]
-            out[:, at] += psi * share
-        return out
+            out[at] += (psi * share).T
+        return out.T
 
     def joint(self, rows: Sample, which: dict[int, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
         """Return the covariance of couplings in their predictors' own solutions, before they are averaged.

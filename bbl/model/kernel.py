@@ -46,7 +46,7 @@ class Kernel:
         g = rows @ level
         if not self.scale[1]:
             return self.scale[0] * g
-        if len(layout.pairs) == layout.m * (layout.m - 1) // 2:
+        if layout.complete:
             g2 = 0.5 * (g * g - rows @ (level * level))
         else:
             g2 = np.zeros_like(g)
@@ -111,7 +111,7 @@ def diagonal(codes: np.ndarray, means: np.ndarray, layout: Layout) -> tuple[np.n
     first = np.concatenate(([0], np.cumsum(layout.n_levels)))[:-1]
     single = of_level[codes + first]
     total = single.sum(axis=1)
-    if len(layout.pairs) == layout.m * (layout.m - 1) // 2:
+    if layout.complete:
         return total, 0.5 * (total**2 - (single**2).sum(axis=1))
     i, j = layout.pairs.T
     adjacent = np.zeros((layout.m, layout.m))

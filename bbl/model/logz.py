@@ -12,11 +12,12 @@ from bbl.model.moments import TINY, frequencies, one_hot, usable_rows, usable_we
 from bbl.model.pairwise import pair_matrix
 from bbl.model.regressors import regressors, to_sites
 from bbl.parallel import serial_blas
-from bbl.rows.sample import Sample
+from bbl.rows.stored import Rows
 
-__all__ = ["LOG_Z", "approximate_log_z", "exact_log_z", "exact_order", "pseudo_log_z", "resolve_log_z"]
+__all__ = ["LOG_Z", "OF_ROWS", "approximate_log_z", "exact_log_z", "exact_order", "pseudo_log_z", "resolve_log_z"]
 
 LOG_Z = ("auto", "exact", "pseudo", "half", "mf", "ais")
+OF_ROWS = ("pseudo", "half")  # sums over rows of which a predictor and all that it interacts with are known
 
 AUTO_CELLS = 2e5
 EXACT_CELLS = 3e7
@@ -35,7 +36,7 @@ def exact_order(layout: Layout) -> list:
     if found is None:
         raise OptionError(
             f"log_z='exact' would sum over more than {EXACT_CELLS:.0e} table cells for these {layout.m} predictors and "
-            f"{sum(map(len, layout.terms))} interactions; use log_z='auto' or 'ais', or fewer interactions.",
+            f"{layout.n_terms} interactions; use log_z='auto' or 'ais', or fewer interactions.",
             argument="log_z",
         )
     return found[0]
@@ -60,7 +61,7 @@ def resolve_log_z(log_z: str, layout: Layout, fallback: str) -> str:
 
 
 def approximate_log_z(
-    kind: str, sample: Sample, layout: Layout, theta: np.ndarray, site_theta: np.ndarray | None = None
+    kind: str, sample: Rows, layout: Layout, theta: np.ndarray, site_theta: np.ndarray | None = None
 ) -> float:
     """Return the ln Z of one group by eq. (31) (``"pseudo"``, ``"half"``) or eq. (32) (``"mf"``), whatever fitted it.
 
@@ -80,7 +81,7 @@ def approximate_log_z(
     return pseudo_log_z(sample, layout, sites, half=kind == "half")
 
 
-def _mean_field_log_z(sample: Sample, layout: Layout, theta: np.ndarray) -> float:
+def _mean_field_log_z(sample: Rows, layout: Layout, theta: np.ndarray) -> float:
     """Eq. (32) with frequencies under a prior count of 1, for couplings that did not come from mean field.
 
     A term of k predictors is in the fields of all its members and in the energy once: it counts ``k - 1`` times.
@@ -95,7 +96,7 @@ def _mean_field_log_z(sample: Sample, layout: Layout, theta: np.ndarray) -> floa
     return total
 
 
-def pseudo_log_z(sample: Sample, layout: Layout, site_theta: np.ndarray, *, half: bool) -> float:
+def pseudo_log_z(sample: Rows, layout: Layout, site_theta: np.ndarray, *, half: bool) -> float:
     """Return eq. (31): the weighted mean over rows of the sum of the predictors' log-normalisers.
 
     With missing values each predictor's mean is over the rows in which it and its neighbours are known.
@@ -118,10 +119,10 @@ def pseudo_log_z(sample: Sample, layout: Layout, site_theta: np.ndarray, *, half
     with serial_blas():
         for part in sample.blocks(ROWS):
             norm, _ = conditionals(one_hot(wide.codes(part.codes), wide), layout, h, J)
-            if sample.missing is None:
+            if sample.complete:
                 total += float(part.weights @ norm.sum(axis=1))
             else:
                 by_site[varies] += part.weights @ (norm * usable_rows(part, layout)[:, varies])
-    if sample.missing is None:
+    if sample.complete:
         return total / sample.total
     return float((by_site / usable_weight(sample, layout))[varies].sum())

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from bbl._ext import moments as kernel
 from bbl.model.layout import Layout
 from bbl.model.regressors import Regressors
+from bbl.rows.counts import level_counts
 from bbl.rows.sample import Sample
+from bbl.rows.stored import Rows, StoredSample
 
 __all__ = [
     "frequencies",
@@ -23,33 +27,7 @@ __all__ = [
 TINY = 1e-300
 
 
-def level_counts(sample: Sample, n_levels, K: int | None = None) -> list[np.ndarray]:
-    """Return the weighted count of every level of every predictor.
-
-    Parameters
-    ----------
-    sample : Sample
-        Rows of one group; with ``y`` set, counts are split by group. Missing values are not counted.
-    n_levels : sequence of int, length m
-        Number of levels of each predictor.
-    K : int, optional
-        Number of groups, where the last ones may have no rows.
-
-    Returns
-    -------
-    list of m ndarrays, shape (L_i,), or (K, L_i) if the sample has a response
-    """
-    K = K or int(sample.response.max(initial=-1 if sample.y is not None else 0)) + 1
-    offset = 0 if sample.y is None else sample.y
-    counts = []
-    for i, L in enumerate(n_levels):
-        cell = offset * int(L) + sample.codes[:, i].astype(np.intp)
-        weights = sample.weights if sample.missing is None else np.where(sample.missing[:, i], 0.0, sample.weights)
-        counts.append(np.bincount(cell, weights, K * int(L)).reshape(K, int(L)))
-    return [c[0] for c in counts] if sample.y is None else counts
-
-
-def frequencies(sample: Sample, layout: Layout, prior_count: float) -> list[np.ndarray]:
+def frequencies(sample: Rows, layout: Layout, prior_count: float) -> list[np.ndarray]:
     """Return ``f_i(x) = (n_i(x) + c/L_i) / (W_i + c)`` for every predictor, reference level included.
 
     ``W_i`` is the weight of the rows in which the predictor is known: a sum of whole numbers, so exact.
@@ -74,14 +52,16 @@ def one_hot(codes: np.ndarray, layout: Layout | Regressors) -> np.ndarray:
     return X[:, : layout.D]
 
 
-def pair_counts(sample: Sample, layout: Layout) -> np.ndarray:
+def pair_counts(sample: Rows, layout: Layout | Regressors) -> np.ndarray:
     """Return the weighted counts (D, D) of pairs of non-reference levels; the diagonal holds the level counts.
 
     All counts are sums of whole numbers, so they are exact and do not depend on the order of the rows. A missing
     value has the code of the reference level, which is not counted here.
     """
+    if isinstance(sample, StoredSample):
+        return sample.pooled.sums("pairs", partial(pair_counts, layout=layout))
     counts = np.zeros((layout.D, layout.D))
-    if (sample.weights == 1.0).all():
+    if sample.unweighted:
         bits = np.zeros((layout.D, (sample.n + 63) // 64), dtype=np.uint64)
         kernel.pack(sample.codes, layout.start, bits)
         kernel.pair_counts(bits, counts)
@@ -92,7 +72,7 @@ def pair_counts(sample: Sample, layout: Layout) -> np.ndarray:
     return counts
 
 
-def known_counts(sample: Sample, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
+def known_counts(sample: Rows, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
     """Return what is known together, as exact sums of weights.
 
     Returns
@@ -102,6 +82,8 @@ def known_counts(sample: Sample, layout: Layout) -> tuple[np.ndarray, np.ndarray
     counts : ndarray, shape (D, m)
         Weight of the rows with a non-reference level in which the other predictor is known.
     """
+    if isinstance(sample, StoredSample):
+        return sample.pooled.sums("known", lambda part: known_counts(part, layout))
     known, counts = np.zeros((layout.m, layout.m)), np.zeros((layout.D, layout.m))
     for part in sample.blocks():
         here = np.ones(part.codes.shape) if part.missing is None else (~part.missing).astype(float)
@@ -119,8 +101,10 @@ def usable_rows(sample: Sample, layout: Layout) -> np.ndarray:
     return sample.missing.astype(np.float32) @ near.astype(np.float32) == 0.0
 
 
-def usable_weight(sample: Sample, layout: Layout) -> np.ndarray:
+def usable_weight(sample: Rows, layout: Layout) -> np.ndarray:
     """Return the weight (m,) of each predictor's `usable_rows`."""
-    if sample.missing is None:
+    if sample.complete:
         return np.full(layout.m, sample.total)
+    if isinstance(sample, StoredSample):
+        return sample.pooled.sums(("usable", layout.mask.tobytes()), partial(usable_weight, layout=layout))
     return sample.weights @ usable_rows(sample, layout)

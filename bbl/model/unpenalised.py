@@ -6,12 +6,13 @@ from itertools import combinations
 
 import numpy as np
 
-from bbl.model.godambe import inverse, site_hessians
+from bbl.model.godambe import site_hessians, solution
 from bbl.model.layout import Layout
 from bbl.model.moments import known_counts, level_counts, pair_counts
 from bbl.model.pairwise import cells
 from bbl.model.regressors import regressors
 from bbl.rows.sample import Sample
+from bbl.rows.stored import Rows
 
 __all__ = ["cell_counts", "cell_sizes", "unpenalised"]
 
@@ -21,7 +22,7 @@ AT_REST, ADRIFT = 1e-6, 1e-3
 
 
 def unpenalised(
-    sample: Sample, layout: Layout, site_theta: np.ndarray, only: np.ndarray | None = None
+    sample: Rows, layout: Layout, site_theta: np.ndarray, only: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Go on from a penalised solution to the optimum without a penalty.
 
@@ -53,8 +54,7 @@ def unpenalised(
         moving = []
         for i, (score, H) in site_hessians(sample, layout, site_theta, active).items():
             own = np.ix_(np.arange(layout.start[i], layout.start[i + 1]), columns[i])
-            solved, known = inverse(H)
-            step = solved @ score
+            step, known = solution(H, score)
             largest = float(np.abs(step).max())
             determined[own] = (known & (np.abs(step) < ADRIFT)).reshape(-1, len(columns[i]))
             site_theta[own] += (step * min(1.0, LONGEST / largest if largest else 1.0)).reshape(-1, len(columns[i]))

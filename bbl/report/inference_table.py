@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 
 from bbl.report.plot_coefficients import plot_coefficients
-from bbl.report.summary import Section, Summary, wald_sections
+from bbl.report.summary import Section, Summary, shown_of, wald_sections
 from bbl.report.text import label_text
 
-__all__ = ["absent", "inference_summary", "parameter_names", "plot_table"]
+__all__ = ["absent", "inference_summary", "labelled", "parameter_names", "plot_table"]
 
 SHOWN = 20  # parameters of a summary
 
@@ -28,6 +28,12 @@ def parameter_names(table: pd.DataFrame) -> list[str]:
     return found
 
 
+def labelled(table: pd.DataFrame, columns: Any) -> Any:
+    """Return a column of a table of parameters (a Series), or several, by group and parameter name."""
+    index = pd.MultiIndex.from_arrays([table["group"], parameter_names(table)], names=["group", "parameter"])
+    return table[columns].set_axis(index)
+
+
 def absent(name: Hashable) -> bool:
     """Return whether a term has no such predictor."""
     return name is None or name is pd.NA or (isinstance(name, float) and np.isnan(name))
@@ -41,8 +47,7 @@ def inference_summary(table: pd.DataFrame, tests: pd.DataFrame, note: str) -> Su
     columns = {"estimate": "estimate", "se": "se", "z": "z", "p": "Pr(>|z|)", "lower": "lower", "upper": "upper"}
     cells = shown[list(columns)].rename(columns=columns).set_axis(pd.Index(index, dtype=object))
     cells = cells.round(5).assign(test=shown["test"].to_numpy())
-    more = f" ({len(shown)} with the smallest p of {len(table)})" if len(shown) < len(table) else ""
-    sections = [Section(f"Parameters{more}", cells), *wald_sections(tests, "", note)]
+    sections = [Section(f"Parameters{shown_of(shown, table)}", cells), *wald_sections(tests, "", note)]
     return Summary("Inference", {}, "Estimates and tests:", sections, {"parameters": table, "tests": tests})
 
 

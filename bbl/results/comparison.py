@@ -93,7 +93,7 @@ def _tested(large: Any, kept: np.ndarray) -> RatioTest:
     if rows.missing is not None:
         raise DataError("with missing values, models of different pairs have different rows; see the criteria.")
     groups = [rows.group(y) for y in range(len(large.labels.groups))]
-    return ratio_test(groups, large.params.layout, large.params.theta, kept)
+    return ratio_test(groups, large.parameters.layout, large.parameters.theta, kept)
 
 
 def _nested(one: Any, other: Any) -> tuple[Any, np.ndarray]:
@@ -102,7 +102,7 @@ def _nested(one: Any, other: Any) -> tuple[Any, np.ndarray]:
         if not hasattr(fit, "engine"):
             raise OptionError("the test is one of Boltzmann machines.")
         fit.engine.check_equations()
-        if fit.params.layout.order > 2:
+        if fit.parameters.layout.order > 2:
             raise OptionError("the test is one of pairs, and a model has terms of three predictors or more.")
     large, small = (one, other) if one.n_parameters >= other.n_parameters else (other, one)
     names, fewer = large.labels.names, small.labels.names
@@ -116,12 +116,12 @@ def _nested(one: Any, other: Any) -> tuple[Any, np.ndarray]:
     if not _same_rows(large, small, at):
         raise DataError("the models were fitted to different rows, groups or levels.")
     place = {old: new for new, old in enumerate(at)}
-    own = {frozenset(map(int, pair)) for pair in large.params.layout.pairs}
-    its = {frozenset((place[int(i)], place[int(j)])) for i, j in small.params.layout.pairs}
+    own = {frozenset(map(int, pair)) for pair in large.parameters.layout.pairs}
+    its = {frozenset((place[int(i)], place[int(j)])) for i, j in small.parameters.layout.pairs}
     if not its < own:
         what = "have the same pairs" if its == own else "are not nested: each has pairs that the other has not"
         raise DataError(f"the models {what}; see the criteria.")
-    kept = np.array([frozenset(map(int, pair)) in its for pair in large.params.layout.pairs])
+    kept = np.array([frozenset(map(int, pair)) in its for pair in large.parameters.layout.pairs])
     return large, kept
 
 

@@ -8,13 +8,14 @@ import numpy as np
 import pandas as pd
 
 from bbl.boltzmann.estimate import Estimate
-from bbl.checks import flag, real
+from bbl.checks import flag, real, share
 from bbl.design.labels import Labels
 from bbl.engines import Engine, EngineFit
 from bbl.errors import OptionError
 from bbl.model.parameters import Parameters
 from bbl.report.inference_table import plot_table
 from bbl.report.tables import Coefficients
+from bbl.results.estimates import Estimates
 from bbl.results.inference import compared, compared_estimates, compared_names, ranked, untested
 
 __all__ = ["PosteriorInference"]
@@ -22,7 +23,7 @@ __all__ = ["PosteriorInference"]
 TAU = 0.05  # root mean square coupling in the zero-sum gauge from which a pair counts as included
 
 
-class PosteriorInference:
+class PosteriorInference(Estimates):
     """Posterior sds and central intervals; made by ``fit.inference()`` where the method has a posterior.
 
     `of` says which parameters are meant: ``"group"`` for each group's own, or a pair of groups ``(a, b)`` for those of
@@ -71,6 +72,15 @@ class PosteriorInference:
         a, b = own[found[0]], own[found[1]]
         return [None if a is None or b is None else a - b]
 
+    def _covariance(self, g: int) -> np.ndarray:
+        draws = self._draws("group")[g]
+        if draws is None:
+            raise OptionError(
+                f"method={self._engine.name!r} keeps the sd of each parameter, and no covariances; see bse, or take "
+                "method='bayes', which has draws."
+            )
+        return np.atleast_2d(np.cov(draws, rowvar=False))
+
     def table(self, of: Any = "group", level: float = 0.95) -> pd.DataFrame:
         """Return every parameter with its posterior mean, sd and central interval.
 
@@ -95,7 +105,7 @@ class PosteriorInference:
         """
         from scipy.special import ndtri
 
-        real("level", level, 0.0, 1.0, open_low=True)
+        share("level", level)
         found, groups = self._compared(of), list(self._labels.groups)
         theta, names = compared_estimates(self._estimate.parameters, of, groups), compared_names(of, groups)
         labels = Labels(self._labels.response, tuple(names), self._labels.names, self._labels.levels)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bbl.checks import choice, real, verb
+from bbl.checks import choice, share, verb
 from bbl.crossval import Scored, calibrated
 from bbl.design.decisions import check_costs, check_priors
 from bbl.errors import ClassError
@@ -23,7 +23,14 @@ from bbl.stats.calibration import CALIBRATE
 from bbl.stats.metrics import SCORES, auc
 from bbl.stats.scores import link, log_probabilities, with_priors
 
-__all__ = ["CVResults"]
+__all__ = ["CVResults", "score_frame"]
+
+
+def score_frame(table: np.ndarray, score: str, column: str, settings: Any) -> pd.DataFrame:
+    """Return the table of scores (S, 1), or of AUC with its limits (S, 3), under the `column` of `settings`."""
+    frame = pd.DataFrame(table, columns={"auc": ["AUC", "ci1", "ci2"]}.get(score, ["score"]))
+    frame.insert(0, column, settings)
+    return frame
 
 
 @dataclass(frozen=True, repr=False)
@@ -136,7 +143,7 @@ class CVResults:
         The intervals take the rows for independent, and do not know of the choice among settings.
         """
         self._need_classes("evaluate")
-        real("level", level, 0.0, 1.0, open_low=True)
+        share("level", level)
         scored, labels = self.scored, self.model.labels
         scores = calibrated(scored, scored.scores[self.best], self.calibrate)
         if priors is not None:

@@ -37,20 +37,8 @@ class DensityResults(Figures):
 
     Attributes
     ----------
-    call : str
-        The call that made it.
-    design : Design
-        Formula, factors and their levels: encodes new data like the training data.
-    training : Sample or None
-        The encoded training rows; None in a model that was loaded from a file without them.
-    index : pandas.Index or None
-        Labels of the training rows (those of positive weight).
-    engine : Engine
-        The inference method and its options.
-    estimate : Estimate
-        Parameters, ln Z and convergence of every group.
-    tuning : Tuning or None
-        What cross-validation inside the fit found, if there was any.
+    call, design, training, index, engine, estimate, tuning
+        As in `BBLResults`.
 
     Examples
     --------
@@ -89,17 +77,17 @@ class DensityResults(Figures):
         if self.engine.chooses:
             fits = self.estimate.fits
             chosen = {name: np.array([fit.state[name] for fit in fits]) for name in ("votes", "nodes")}
-        return term_frame(self.labels, self.params.layout, self.params.theta, self._free, chosen)
+        return term_frame(self.labels, self.parameters.layout, self.parameters.theta, self._free, chosen)
 
     @property
     def order_counts(self) -> pd.DataFrame:
         """Number of terms of each order in each group."""
-        return order_counts(self.labels, self.params.layout, self._free)
+        return order_counts(self.labels, self.parameters.layout, self._free)
 
     @property
     def _free(self) -> np.ndarray:
         """Which parameters each group has, shape (K, size)."""
-        own, every = self.estimate.fits[: len(self.params.theta)], np.ones(self.params.layout.size, dtype=bool)
+        own, every = self.estimate.fits[: len(self.parameters.theta)], np.ones(self.parameters.layout.size, dtype=bool)
         return np.array([fit.state.get("free", every) for fit in own])
 
     @verb
@@ -194,7 +182,7 @@ class DensityResults(Figures):
         labels = self.labels
         shares = self.estimate.class_prior if groups is None else check_shares("groups", groups, labels.groups)
         args = (integer("n", n, 0), shares, generator(seed))
-        codes, y = sample_groups(self.params.layout, self.params.theta, *args)
+        codes, y = sample_groups(self.parameters.layout, self.parameters.theta, *args)
         response = {labels.response: (y, labels.groups)} if self.design.classes else {}
         columns = zip(labels.names, codes.T, labels.levels, strict=True)
         return category_frame(response | {name: (own, levels) for name, own, levels in columns}, pd.RangeIndex(len(y)))
@@ -257,8 +245,8 @@ class DensityResults(Figures):
         index = self.design.index(newdata)
         with progress_bar(None, "reconstruct", verbose) as step:
             p = reconstruct(
-                self.params.layout,
-                self.params.theta,
+                self.parameters.layout,
+                self.parameters.theta,
                 self._group_shares(newdata, codes, unknown),
                 codes,
                 unknown,
@@ -267,7 +255,7 @@ class DensityResults(Figures):
                 workers,
                 step,
             )
-        table = level_columns(p, self.params.layout.start)
+        table = level_columns(p, self.parameters.layout.start)
         for i, factor in enumerate(self.design.predictors):
             if "missing" in factor.kinds:  # given that it is known
                 rows = unknown[:, i]
@@ -322,7 +310,7 @@ class DensityResults(Figures):
             settings += f"; {self.tuning.option} chosen by cross-validated {score}"
         return {
             "Fit method": self.engine.name,
-            **({"Posterior": self.engine.describe(self.params.layout)} if self.engine.posterior else {}),
+            **({"Posterior": self.engine.describe(self.parameters.layout)} if self.engine.posterior else {}),
             "Settings": settings,
             "Observations": self.nobs(),
             **({} if self.design.missing == "raise" else {"Missing values": self._missing_text()}),
@@ -345,7 +333,7 @@ class DensityResults(Figures):
 
     def __repr__(self) -> str:
         more = f"\n\nMissing values: {self._missing_text()}" if self.design.incomplete else ""
-        return text.fit_text(self.call, self.labels, self.params) + more
+        return text.fit_text(self.call, self.labels, self.parameters) + more
 
 
 def _mask(mask: Any, shape: tuple[int, ...], names: tuple) -> np.ndarray:

@@ -21,7 +21,8 @@ class EnrichmentResults:
         A row for each beginning of the list: ``top`` (its length), ``observed`` known pairs, ``expected`` by chance,
         ``enrichment`` (their ratio) and ``p`` of the hypergeometric test.
     area : float
-        Probability that a known pair comes before another one; pairs that are not listed come last, together.
+        Probability that a known pair comes before another one; pairs that are not listed come last, together. nan, as
+        is `p`, where all pairs are known.
     p : float
         Of the rank test that it is over a half.
     listed : DataFrame
@@ -38,7 +39,8 @@ class EnrichmentResults:
     n_known: int
 
     def __repr__(self) -> str:
-        return (
-            f"{self.n_known} known pairs of {self.n_pairs}, {len(self.listed)} listed\n\n{table_text(self.table)}\n\n"
-            f"A known pair comes before another one with probability {self.area:.4g} (rank test: p = {self.p:.3g})"
-        )
+        rank = f"A known pair comes before another one with probability {self.area:.4g} (rank test: p = {self.p:.3g})"
+        if self.n_known == self.n_pairs:
+            rank = "All pairs are known, so there are no others that they could come before: no rank test."
+        head = f"{self.n_known} known pairs of {self.n_pairs}, {len(self.listed)} listed"
+        return f"{head}\n\n{table_text(self.table)}\n\n{rank}"

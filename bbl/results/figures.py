@@ -73,12 +73,12 @@ class Figures(Uncertainty):
             return self._plot_tuning(axes)
         half = None
         if flag("intervals", intervals):
-            table = self.inference().table("group" if self.params.pooled is None else "pooled")
+            table = self.inference().table("group" if self.parameters.pooled is None else "pooled")
             # a limit that is infinite, or on the far side of a penalised estimate, has no bar
             reach = np.array([table["estimate"] - table["lower"], table["upper"] - table["estimate"]])
             reach = np.where(np.isfinite(reach), np.maximum(reach, 0.0), np.nan)
-            half = reach.reshape(2, *self.params.theta.shape)[:, :, : self.params.layout.D]
-        return plot_parameters(self.labels, self.params, groups=groups, errors=half, axes=axes)
+            half = reach.reshape(2, *self.parameters.theta.shape)[:, :, : self.parameters.layout.D]
+        return plot_parameters(self.labels, self.parameters, groups=groups, errors=half, axes=axes)
 
     @verb
     def plot_terms(self, term: Sequence | None = None, groups: Sequence | None = None, axes=None):
@@ -106,8 +106,8 @@ class Figures(Uncertainty):
         OptionError
             If `term` is none of them, or a group is unknown.
         """
-        layout, names = self.params.layout, list(self.labels.names)
-        at = strongest_term(self.params)
+        layout, names = self.parameters.layout, list(self.labels.names)
+        at = strongest_term(self.parameters)
         if term is not None:
             asked = [] if isinstance(term, str) else list(term)
             unknown = [name for name in asked if name not in names]
@@ -119,7 +119,7 @@ class Figures(Uncertainty):
                     "interactions(order=3) lists them.",
                     argument="term",
                 )
-        return plot_term(self.labels, self.params, at, groups, axes)
+        return plot_term(self.labels, self.parameters, at, groups, axes)
 
     def _plot_evaluation(self, kind: str, newdata: Any, weights: Any, groups: Any, axes: Any):
         """Draw what predictions are worth, where there are any."""
@@ -164,8 +164,8 @@ class Figures(Uncertainty):
         if choice("kind", kind, ("information", "fields")) == "information":
             heights, title = information(self.labels, self._counts), "Bits"
         else:
-            d = "" if self.params.pooled is None else r"\Delta "
-            heights, title = zero_sum_fields(self.params), f"Field ${d}h$"
+            d = "" if self.parameters.pooled is None else r"\Delta "
+            heights, title = zero_sum_fields(self.parameters), f"Field ${d}h$"
         return plot_logo(self.labels, heights, groups=groups, ylabel=title, axes=axes)
 
     @verb
@@ -195,4 +195,4 @@ class Figures(Uncertainty):
         OptionError
             If a group is unknown.
         """
-        return plot_network(self.labels, self.params, groups=groups, top=top, axes=axes)
+        return plot_network(self.labels, self.parameters, groups=groups, top=top, axes=axes)

@@ -112,8 +112,8 @@ class BBLResults(DensityResults, ClassifierResults):
         return facts | self._priors_facts() | {"Converged": converged}
 
     def _attribution(self) -> Attribution:
-        layout, own, names = self.params.layout, self.estimate, [label_text(x) for x in self.labels.names]
-        terms, constant = zero_sum_factors(layout.factors(self.params.theta))
+        layout, own, names = self.parameters.layout, self.estimate, [label_text(x) for x in self.labels.names]
+        terms, constant = zero_sum_factors(layout.factors(self.parameters.theta))
         constant = class_scores(constant[None], own.log_z, own.class_prior)[0]
         if own.calibration is not None:
             terms = {scope: own.calibration.temperature * table for scope, table in terms.items()}
@@ -122,7 +122,7 @@ class BBLResults(DensityResults, ClassifierResults):
 
     def _refit(self, train: Sample, rng: np.random.Generator) -> Estimate:
         told: dict[str, Any] = {"log_z": self.estimate.log_z_kind, "rng": rng, "labels": self.labels}
-        found = estimate(train, self.params.layout, len(self.labels.groups), self.engine, **told)
+        found = estimate(train, self.parameters.layout, len(self.labels.groups), self.engine, **told)
         return replace(found, calibration=self.estimate.calibration)
 
     def _plot_evaluation(self, kind: str, newdata: Any, weights: Any, groups: Any, axes: Any):

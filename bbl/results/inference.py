@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.linalg import block_diag
 
 from bbl.boltzmann.covariance import Covariances, covariances, full_covariance
 from bbl.boltzmann.estimate import Estimate
@@ -21,16 +20,17 @@ from bbl.boltzmann.significance import (
     evidence,
     of_group,
 )
-from bbl.checks import choice, flag, near_match, real, verb
+from bbl.checks import choice, flag, near_match, share, verb
 from bbl.design.labels import Labels
 from bbl.engines import Engine
 from bbl.errors import OptionError
 from bbl.model.layout import Layout
 from bbl.model.parameters import Parameters
 from bbl.model.ranking import interaction_strength
-from bbl.report.inference_table import inference_summary, parameter_names, plot_table
+from bbl.report.inference_table import inference_summary, plot_table
 from bbl.report.summary import Summary
 from bbl.report.tables import Coefficients
+from bbl.results.estimates import Estimates
 from bbl.rows.sample import Sample
 from bbl.stats.wald import adjust
 
@@ -132,7 +132,7 @@ def ranked(pairs: pd.DataFrame, parameters: Parameters, of: Any, groups: list, a
     return pairs.sort_values("strength", ascending=False, ignore_index=True)
 
 
-class Inference:
+class Inference(Estimates):
     """Standard errors, confidence intervals and tests; made by ``fit.inference()``.
 
     Every table is a DataFrame. `of` says which estimates are meant: ``"group"`` for each group's own parameters,
@@ -216,7 +216,7 @@ class Inference:
             The columns of ``tidy()`` that name the parameter, then ``estimate``, ``se``, ``z``, ``p``, ``lower``,
             ``upper`` and ``test``: ``"Wald"``, ``"exact"`` (without z), or why there is no test.
         """
-        real("level", level, 0.0, 1.0, open_low=True)
+        share("level", level)
         tested, theta = self._tested(of), compared_estimates(self._parameters, of, list(self._labels.groups))
         names = compared_names(of, list(self._labels.groups))
         labels = Labels(self._labels.response, tuple(names), self._labels.names, self._labels.levels)
@@ -281,31 +281,8 @@ class Inference:
         pairs = tests[tests["predictor2"].notna()].reset_index(drop=True)
         return ranked(pairs, self._parameters, of, list(self._labels.groups), apc)
 
-    @verb
-    def cov_params(self, group: Any = None) -> pd.DataFrame:
-        """Return the covariance of the estimates, with their penalty; its diagonal is the square of ``se``.
-
-        Parameters
-        ----------
-        group : optional
-            Whose; by default those of all groups, which share no rows, so that their covariances are zero.
-
-        Returns
-        -------
-        DataFrame
-            Rows and columns by group and parameter, in the order of `table`.
-        """
-        groups = list(self._labels.groups)
-        if group is not None and group not in groups:
-            raise OptionError(
-                f"{group!r} is no group{near_match(group, groups)}; groups are {groups}.", argument="group"
-            )
-        chosen = range(len(groups)) if group is None else [groups.index(group)]
-        layout = self._parameters.layout
-        parts = [full_covariance(self._sample.group(g), layout, self._engine) for g in chosen]
-        labels = parameter_names(self.table().iloc[: layout.size])
-        index = pd.MultiIndex.from_product([[groups[g] for g in chosen], labels], names=["group", "parameter"])
-        return pd.DataFrame(block_diag(*parts), index=index, columns=index)
+    def _covariance(self, g: int) -> np.ndarray:
+        return full_covariance(self._sample.group(g), self._parameters.layout, self._engine)
 
     @verb
     def summary(self, of: Any = "group", level: float = 0.95) -> Summary:

@@ -16,14 +16,17 @@ from bbl.boltzmann.tuning import Tuning
 from bbl.checks import choice
 from bbl.engines import Engine
 from bbl.errors import ClassError, DataError, OptionError
+from bbl.model.energy import known_energy
 from bbl.model.marginal import MarginalEnergy
 from bbl.model.parameters import Parameters
+from bbl.report.inference_table import labelled
 from bbl.report.tables import Coefficients
 from bbl.results.model import ModelResults
-from bbl.rows.sample import Sample
+from bbl.rows.stored import Rows, StoredSample
 
 __all__ = ["MachineResults"]
 
+BLOCK = 65536  # rows that are scored together
 OF_CLASSES = (
     "predict",
     "fitted",
@@ -58,9 +61,14 @@ class MachineResults(ModelResults):
         return object.__getattribute__(self, name)
 
     @property
-    def params(self) -> Parameters:
+    def parameters(self) -> Parameters:
         """Parameters of all groups as plain arrays."""
         return self.estimate.parameters
+
+    @property
+    def params(self) -> pd.Series:
+        """Estimate of every parameter by group and name, on the index that `bse`, `conf_int` and others share."""
+        return labelled(self.tidy(), "estimate")
 
     @property
     def log_z(self) -> pd.Series:
@@ -76,7 +84,7 @@ class MachineResults(ModelResults):
     @property
     def df(self) -> int:
         """Number of parameters of one group (eq. 7, for the terms of the model; of all groups, if they differ)."""
-        return self.params.layout.size
+        return self.parameters.layout.size
 
     @property
     def converged(self) -> bool:
@@ -111,7 +119,7 @@ class MachineResults(ModelResults):
 
     @cached_property
     def _energy(self) -> MarginalEnergy:
-        return MarginalEnergy(self.params.layout, self.params.theta)
+        return MarginalEnergy(self.parameters.layout, self.parameters.theta)
 
     @cached_property
     def _averaged(self) -> Callable:
@@ -160,9 +168,17 @@ class MachineResults(ModelResults):
             scores[dropped] = np.nan
         return pd.DataFrame(scores, index=index, columns=pd.Index(self.labels.groups, dtype=object))
 
-    def log_likelihood(self, rows: Sample) -> float:
+    def log_likelihood(self, rows: Rows) -> float:
         """Return ``sum_k w_k (E_y(x_k) - ln Z_y)`` of encoded rows, missing predictors summed out."""
         self.engine.check_density("A likelihood")
+        if isinstance(rows, StoredSample):
+            if not rows.complete or self.estimate.predictive is not None:
+                return sum(map(self.log_likelihood, rows.blocks(BLOCK)))
+            own = [
+                known_energy(rows.group(y), self.parameters.layout, theta)
+                for y, theta in enumerate(self.parameters.theta)
+            ]
+            return sum(energy - n * log_z for (n, energy), log_z in zip(own, self.estimate.log_z, strict=True))
         if rows.missing is not None:  # of a row of which nothing is known, the probability is one
             rows = rows.rows(~rows.missing.all(axis=1))
         summed = self.estimate.predictive is not None and self.estimate.predictive.hidden
@@ -178,7 +194,7 @@ class MachineResults(ModelResults):
 
     def coef(self) -> Coefficients:
         """Return the coefficients: ``.h[group][predictor]``, ``.J[group][a, b]``, ``.h0``, ``.J0``, ``.to_frame()``."""
-        return Coefficients(self.labels, self.params)
+        return Coefficients(self.labels, self.parameters)
 
     def tidy(self) -> pd.DataFrame:
         """Return all coefficients as a long frame, one row each."""

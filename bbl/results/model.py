@@ -114,7 +114,8 @@ class ModelResults:
     def _rows(self) -> Sample:
         if self.training is None:
             raise DataError(
-                "This model was saved without its training rows; give newdata=, or save it with store_data=True."
+                "This model has no training rows: it was saved without them, or fitted to data that were read in "
+                "batches. Give newdata=; or save it with store_data=True, or fit a table in memory."
             )
         return self.training
 

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from bbl.boltzmann.estimate import Estimate
-from bbl.checks import choice, integer, real
+from bbl.checks import choice, integer, share
 from bbl.design.labels import Labels
 from bbl.engines import Engine
 from bbl.errors import BBLError, OptionError
@@ -111,7 +111,7 @@ class PosteriorDraws:
             (the shortest interval of probability `level`), ``mcse`` (standard error of the mean as of an average over
             draws), ``ess_bulk``, ``ess_tail`` (effective sample sizes) and ``rhat`` (Vehtari et al. 2021).
         """
-        real("level", level, 0.0, 1.0, open_low=True)
+        share("level", level)
         theta = self.draws.mean(axis=(0, 1))
         frame = Coefficients(self.labels, Parameters(self.layout, theta)).to_frame()
         lower, upper = highest_density(self.draws, level)
@@ -158,7 +158,7 @@ class PosteriorDraws:
             If `kind` or `group` is unknown.
         """
         choice("kind", kind, KINDS)
-        real("level", level, 0.0, 1.0, open_low=True)
+        share("level", level)
         top = integer("top", top, 1)
         groups = self.labels.groups if kind == "forest" else self.labels.groups[:1]
         numbers = group_numbers(self.labels, groups if group is None else [group])

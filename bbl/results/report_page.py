@@ -107,7 +107,7 @@ def _parameters(fit: Any) -> Part:
 
 
 def _interactions(fit: Any) -> Part:
-    if not len(fit.params.layout.pairs):
+    if not len(fit.parameters.layout.pairs):
         return Part("Interactions", ["The model has none: given the group, predictors are independent."])
     table = fit.interactions()
     shown = table.head(MOST).copy()

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from bbl.boltzmann.covariance import bootstrap
-from bbl.checks import choice, generator, integer, real, verb
+from bbl.checks import choice, generator, integer, share, verb
 from bbl.errors import DataError, OptionError
 from bbl.parallel import n_workers
 from bbl.report.summary import Section, wald_sections
@@ -47,14 +47,14 @@ class Uncertainty(MachineResults):
 
     def _wald_sections(self) -> list[Section]:
         """Joint tests of predictors and pairs, where they cost little and the method has them."""
-        if self.training is None or self.params.layout.size > TESTED or not self.engine.solves:
+        if self.training is None or self.parameters.layout.size > TESTED or not self.engine.solves:
             return []
         try:
             inference = self._inference
         except (DataError, OptionError) as error:
             return [Section("Wald tests", pd.DataFrame(), str(error))]
-        of = "group" if self.params.pooled is None else "pooled"
-        d = "" if self.params.pooled is None else "d"
+        of = "group" if self.parameters.pooled is None else "pooled"
+        d = "" if self.parameters.pooled is None else "d"
         return wald_sections(inference.tests(of), d, inference.note, self.design.classes)
 
     @cached_property
@@ -97,41 +97,29 @@ class Uncertainty(MachineResults):
         return self._posterior if self.engine.posterior else self._inference
 
     @property
-    def bse(self) -> pd.DataFrame:
-        """Standard error of every parameter: the rows of ``tidy()`` with ``estimate`` and ``se``."""
-        return self.inference().table().drop(columns=["z", "p", "lower", "upper"])
+    def bse(self) -> pd.Series:
+        """Standard error of every parameter, on the index of `params`; see `Inference.bse`."""
+        return self.inference().bse
 
     @property
-    def pvalues(self) -> pd.DataFrame:
-        """P-value of every parameter that has a test: the rows of ``tidy()`` with ``estimate``, ``p``, ``test``."""
-        return self.inference().table().drop(columns=["se", "z", "lower", "upper"])
+    def tvalues(self) -> pd.Series:
+        """Statistic z of every parameter that has one, on the index of `params`."""
+        return self.inference().tvalues
+
+    @property
+    def pvalues(self) -> pd.Series:
+        """P-value of every parameter that has a test, on the index of `params`."""
+        return self.inference().pvalues
 
     @verb
     def cov_params(self, group: Any = None) -> pd.DataFrame:
         """Return the covariance of the estimates of all groups, or of one; see `Inference.cov_params`."""
-        return self._inference.cov_params(group)
+        return self.inference().cov_params(group)
 
     @verb
-    def conf_int(self, level: float = 0.95, of: Any = "group", *, alpha: float | None = None) -> pd.DataFrame:
-        """Return confidence limits of every parameter.
-
-        Parameters
-        ----------
-        level : float, default 0.95
-            Coverage.
-        of : "group", "pooled" or (group, group), default "group"
-            As in `Inference.table`.
-        alpha : float, optional
-            One less `level`, as statsmodels has it; overrules it.
-
-        Returns
-        -------
-        DataFrame
-            The rows of ``tidy()`` with ``estimate``, ``lower``, ``upper``, ``test``.
-        """
-        if alpha is not None:
-            level = 1.0 - real("alpha", alpha, 0.0, 1.0)
-        return self.inference().table(of, level).drop(columns=["z", "p", "se"])
+    def conf_int(self, alpha: float = 0.05, of: Any = "group") -> pd.DataFrame:
+        """Return confidence limits of every parameter; see `Inference.conf_int`."""
+        return self.inference().conf_int(alpha, of)
 
     @verb
     def bootstrap(
@@ -161,7 +149,7 @@ class Uncertainty(MachineResults):
             for a normal distribution has no limits, because refits of it scatter as the penalty lets them.
         """
         self.engine.check_density("The parametric bootstrap")
-        real("level", level, 0.0, 1.0, open_low=True)
+        share("level", level)
         args = (integer("nboot", nboot, 2), generator(seed), n_workers(n_jobs))
         if self.engine.chooses:
             raise OptionError(
@@ -257,8 +245,8 @@ class Uncertainty(MachineResults):
                 )
             self._rows().check_whole("Permutation tests go")
             args = (integer("n", n, 1), generator(seed), n_workers(n_jobs))
-            return ranked(permuted(self.labels, self.params, self._rows(), *args), self.params, of, groups, apc)
+            return ranked(permuted(self.labels, self.parameters, self._rows(), *args), self.parameters, of, groups, apc)
         why = self._why_untested()
         if why is None or self.engine.posterior:
             return self.inference().interactions(of, apc)
-        return ranked(untested(self.labels, self.params, of, why), self.params, of, groups, apc)
+        return ranked(untested(self.labels, self.parameters, of, why), self.parameters, of, groups, apc)

@@ -2,21 +2,81 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import wraps
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from bbl.errors import OptionError
 from bbl.memory import check_memory
+from bbl.rows.counts import level_counts
 from bbl.rows.sample import Sample
 
-__all__ = ["Folds", "consecutive_folds", "shuffled_folds", "splitter_folds", "stratified_folds"]
+__all__ = [
+    "COPIES",
+    "Fold",
+    "Folds",
+    "WeightedFold",
+    "consecutive_folds",
+    "dealt_copies",
+    "drawn_copies",
+    "fold_sizes",
+    "shuffled_folds",
+    "splitter_folds",
+    "stratified_folds",
+]
 
 COPIES = 2**22  # up to so many, each copy of a row is dealt by itself; more are counted
 FEW = 1000  # draws that are made one by one
+
+
+class Fold(Protocol):
+    """One fold of a sample: what it is trained on, and what it validates."""
+
+    def training(self, sample: Any) -> Any:
+        """Return the rows that are trained on."""
+
+    def validation(self, sample: Any) -> tuple[Sample, np.ndarray, np.ndarray]:
+        """Return rows that are validated, group by group, their weights, and their positions in the sample."""
+
+    def group_totals(self, sample: Any, K: int) -> np.ndarray:
+        """Return the weight (K,) of each group among the rows that are trained on."""
+
+    def held_counts(self, sample: Any, n_levels: Sequence[int], K: int) -> list[np.ndarray]:
+        """Return the counts (K, L_i) of levels among the rows that are held, missing values as one more level.
+
+        Rows whose weights are no numbers of copies count once.
+        """
+
+
+@dataclass(frozen=True)
+class WeightedFold(Fold):
+    """One fold as weights of all rows, shape (n,) each."""
+
+    train: np.ndarray
+    held: np.ndarray
+
+    def training(self, sample: Any) -> Sample:
+        """Return the rows that are trained on."""
+        return sample.weighted(self.train)
+
+    def validation(self, sample: Any) -> tuple[Sample, np.ndarray, np.ndarray]:
+        """Return the rows that are validated, group by group, their weights, and their positions in the sample."""
+        rows = np.flatnonzero(self.held > 0)
+        rows = rows[np.argsort(sample.response[rows], kind="stable")]
+        return sample.rows(rows), self.held[rows], rows
+
+    def group_totals(self, sample: Any, K: int) -> np.ndarray:
+        """Return the weight (K,) of each group among the rows that are trained on."""
+        return np.bincount(sample.response, self.train, K)
+
+    def held_counts(self, sample: Any, n_levels: Sequence[int], K: int) -> list[np.ndarray]:
+        """Return the counts (K, L_i) of levels among the rows that are held, missing values as one more level."""
+        at = np.flatnonzero(self.held)
+        weights = self.held[at] if sample.whole else np.ones(len(at))
+        return level_counts(replace(sample.rows(at), weights=weights), n_levels, K, gaps=not sample.complete)
 
 
 @dataclass(frozen=True)
@@ -37,6 +97,10 @@ class Folds:
     def __len__(self) -> int:
         return len(self.held)
 
+    def one(self, f: int) -> WeightedFold:
+        """Return fold `f`."""
+        return WeightedFold(self.train[f], self.held[f])
+
 
 def _rest(sample: Sample, held: np.ndarray) -> Folds:
     """Return the folds that train on all that they do not hold."""
@@ -48,7 +112,7 @@ def _nothing_held(sample: Sample, nfold: int) -> np.ndarray:
     return np.zeros((nfold, sample.n))
 
 
-def _fold_sizes(total: float, nfold: int) -> np.ndarray:
+def fold_sizes(total: float, nfold: int) -> np.ndarray:
     """Return R's fold sizes: ``max(1, total // nfold)`` each, the last takes the rest."""
     each = max(1, int(total) // nfold)
     edges = np.minimum(np.arange(nfold + 1) * each, total)
@@ -76,7 +140,7 @@ def consecutive_folds(sample: Sample, nfold: int) -> Folds:
     for y in range(int(sample.response.max()) + 1):
         rows = np.flatnonzero(sample.response == y)
         end = np.cumsum(sample.weights[rows])
-        edge = np.concatenate(([0.0], np.cumsum(_fold_sizes(end[-1] if len(end) else 0.0, nfold))))
+        edge = np.concatenate(([0.0], np.cumsum(fold_sizes(end[-1] if len(end) else 0.0, nfold))))
         inside = np.minimum(end, edge[1:, None]) - np.maximum(end - sample.weights[rows], edge[:-1, None])
         held[:, rows] = np.maximum(inside, 0.0)
     return _rest(sample, held)
@@ -89,7 +153,7 @@ def shuffled_folds(sample: Sample, nfold: int, rng: np.random.Generator) -> Fold
     for y in range(int(sample.response.max()) + 1):
         rows = np.flatnonzero(sample.response == y)
         weights = sample.weights[rows]
-        held[:, rows] = _dealt(weights.astype(np.int64), _fold_sizes(weights.sum(), nfold).astype(np.int64), rng)
+        held[:, rows] = dealt_copies(weights.astype(np.int64), fold_sizes(weights.sum(), nfold).astype(np.int64), rng)
     return _rest(sample, held)
 
 
@@ -103,11 +167,11 @@ def stratified_folds(sample: Sample, nfold: int, rng: np.random.Generator) -> Fo
         rows = np.flatnonzero(sample.response == y)
         weights = sample.weights[rows].astype(np.int64)
         each, more = divmod(int(weights.sum()), nfold)
-        held[:, rows] = _dealt(weights, each + (rng.permutation(nfold) < more).astype(np.int64), rng)
+        held[:, rows] = dealt_copies(weights, each + (rng.permutation(nfold) < more).astype(np.int64), rng)
     return _rest(sample, held)
 
 
-def _dealt(copies: np.ndarray, sizes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def dealt_copies(copies: np.ndarray, sizes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Deal all copies (n,) of rows at random to folds of `sizes` (F,); return how many of each row a fold gets (F, n).
 
     While they are few, or no more than the rows, a random order of all copies is cut at the sizes: weights are then
@@ -119,12 +183,12 @@ def _dealt(copies: np.ndarray, sizes: np.ndarray, rng: np.random.Generator) -> n
         return np.array([np.bincount(part, minlength=len(copies)) for part in parts])
     out = np.empty((len(sizes), len(copies)), dtype=np.int64)
     for f, size in enumerate(sizes):
-        out[f] = _drawn(copies, int(size), rng)
+        out[f] = drawn_copies(copies, int(size), rng)
         copies = copies - out[f]
     return out
 
 
-def _drawn(copies: np.ndarray, size: int, rng: np.random.Generator) -> np.ndarray:
+def drawn_copies(copies: np.ndarray, size: int, rng: np.random.Generator) -> np.ndarray:
     """Return how many of each row's copies (n,) are among `size` of all that are drawn without replacement.
 
     Exact, for any total: every copy is taken by itself with probability size / total, which makes a random set that is
@@ -133,15 +197,15 @@ def _drawn(copies: np.ndarray, size: int, rng: np.random.Generator) -> np.ndarra
     """
     total = int(copies.sum())
     if 2 * size > total:
-        return copies - _drawn(copies, total - size, rng)
+        return copies - drawn_copies(copies, total - size, rng)
     if size <= FEW:
         at = rng.choice(total, size, replace=False, shuffle=False)
         return np.bincount(np.searchsorted(np.cumsum(copies), at, side="right"), minlength=len(copies))
     taken = rng.binomial(copies, size / total)
     lacking = size - int(taken.sum())
     if lacking < 0:
-        return taken - _drawn(taken, -lacking, rng)
-    return taken + _drawn(copies - taken, lacking, rng)
+        return taken - drawn_copies(taken, -lacking, rng)
+    return taken + drawn_copies(copies - taken, lacking, rng)
 
 
 def splitter_folds(cv: Any, X: Any, y: np.ndarray, weights: np.ndarray) -> Folds:

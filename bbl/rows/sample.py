@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -53,6 +54,21 @@ class Sample:
         return len(self.codes)
 
     @property
+    def m(self) -> int:
+        """Number of predictors."""
+        return self.codes.shape[1]
+
+    @property
+    def complete(self) -> bool:
+        """Whether no value is missing."""
+        return self.missing is None
+
+    @property
+    def unweighted(self) -> bool:
+        """Whether all weights are 1."""
+        return bool((self.weights == 1.0).all())
+
+    @property
     def total(self) -> float:
         """Sum of the weights: the number of observations."""
         return float(self.weights.sum())
@@ -83,6 +99,10 @@ class Sample:
         """Yield the rows in order, `size` of them at a time: what sums over rows go by."""
         for first in range(0, self.n, size):
             yield self.rows(slice(first, first + size))
+
+    def sums(self, name: Hashable, function: Callable[[Sample], Any]) -> Any:
+        """Return what is additive over rows, in one go; `StoredSample.sums` keeps it under its `name`."""
+        return function(self)
 
     def weighted(self, weights: np.ndarray) -> Sample:
         """Return the rows of positive weight, with these `weights` (n,) in place of their own."""

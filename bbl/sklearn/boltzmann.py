@@ -12,12 +12,12 @@ from bbl.api.average import AUTO
 from bbl.api.fit import bbl
 from bbl.checks import integer
 from bbl.design.columns import missing_rows
-from bbl.design.factors import factorise
 from bbl.design.formula import parse, quoted
 from bbl.design.frames import Frame
-from bbl.engines import Engine, engine_class
+from bbl.design.values import factorise
+from bbl.engines import DEFAULT, Engine, engine_class
 from bbl.errors import BBLTypeError, OptionError
-from bbl.sklearn.base import TableClassifier, table_errors
+from bbl.sklearn.base import Given, TableClassifier
 
 __all__ = ["BBLClassifier"]
 
@@ -121,7 +121,7 @@ class BBLClassifier(TableClassifier):
 
     def __init__(
         self,
-        method: str | Engine = "pseudo",
+        method: str | Engine = DEFAULT,
         *,
         pairs: str | Sequence = "all",
         order: int = 2,
@@ -154,58 +154,25 @@ class BBLClassifier(TableClassifier):
         self.class_weight = class_weight
         self.n_jobs = n_jobs
 
-    def fit(self, X, y, sample_weight=None) -> BBLClassifier:
-        """Fit the model.
+    @property
+    def _whole(self) -> bool:
+        return self.method == AUTO or engine_class(self.method).weights == "counts"
 
-        Parameters
-        ----------
-        X : DataFrame (pandas, polars), pyarrow Table or array_like, shape (n, m)
-            One column per predictor.
-        y : array_like, shape (n,)
-            Class of each row.
-        sample_weight : array_like, shape (n,), optional
-            Frequencies, whole numbers. As everywhere in scikit-learn, `X`, `y` and weights go by position, whatever
-            index they have.
-
-        Returns
-        -------
-        BBLClassifier
-            The classifier itself.
-
-        Raises
-        ------
-        ValueError
-            If rows, columns, weights or options cannot be used, or there is but one class; the message names them.
-        TypeError
-            If cells hold what cannot be levels, or an option is of a type that cannot be used.
-
-        Warns
-        -----
-        ConvergenceWarning
-            If a predictor did not reach its optimum.
-        DataWarning
-            If a column of an array looks continuous: its numbers are levels all the same. In a DataFrame, where
-            columns can be declared to be categories, it is an error.
-        """
-        whole = self.method == AUTO or engine_class(self.method).weights == "counts"
-        given = self._given(X, y, sample_weight, whole=whole)
+    def _model(self, given: Given) -> Any:
         formula = _formula(given.response, self.pairs, self.order, given.features)
-        with table_errors():
-            result = bbl(
-                _without_constants(formula, given.data, given.keep, self.missing),
-                given.data,
-                given.weights,
-                self.method,
-                novarOk=True,
-                testNull=False,
-                missing=self.missing,
-                log_z=self.log_z,
-                n_jobs=effective_n_jobs(self.n_jobs),
-                verbose=0,
-                **self._options(),
-            )
-        self._keep_result(result, given.classes)
-        return self
+        return bbl(
+            _without_constants(formula, given.data, given.keep, self.missing),
+            given.data,
+            given.weights,
+            self.method,
+            novarOk=True,
+            testNull=False,
+            missing=self.missing,
+            log_z=self.log_z,
+            n_jobs=effective_n_jobs(self.n_jobs),
+            verbose=0,
+            **self._options(),
+        )
 
     def _options(self) -> dict[str, Any]:
         options = {name: getattr(self, name) for name in OPTIONS if getattr(self, name) is not None}

@@ -29,6 +29,7 @@ def width_cuts(x: np.ndarray, weights: np.ndarray, bins: int) -> np.ndarray:
     """Return the cuts between bins of equal width that hold something on both sides; weights do not matter."""
     low, high = float(x.min()), float(x.max())
     cuts = np.linspace(low, high, bins + 1)[1:-1]
+    cuts = _short(cuts, np.full(len(cuts), (high - low) / bins))
     return cuts[(cuts > low) & (cuts < high)]
 
 
@@ -95,4 +96,11 @@ def _entropy(counts: np.ndarray) -> np.ndarray:
 
 def _between(values: np.ndarray, where: np.ndarray) -> np.ndarray:
     """Return the middles between values and the next ones."""
-    return values[where] + (values[where + 1] - values[where]) / 2
+    gap = values[where + 1] - values[where]
+    return _short(values[where] + gap / 2, gap)
+
+
+def _short(cuts: np.ndarray, room: np.ndarray) -> np.ndarray:
+    """Return cuts with few digits, none moved by more than a thousandth of its room: they become labels."""
+    digits = np.ceil(-np.log10(np.clip(room, 1e-300, 1e300) * 2e-3)).astype(int).tolist()
+    return np.array([round(cut, own) for cut, own in zip(cuts.tolist(), digits, strict=True)])

@@ -69,8 +69,8 @@ def test_weights_are_repeated_rows_in_every_number(titanic, method, options, tol
     formula = "Survived ~ .^2"
     one = bbl.bbl(formula, titanic, "Freq", method, **options)
     other = bbl.bbl(formula, raw, None, method, **options)
-    np.testing.assert_allclose(one.params.theta, other.params.theta, atol=tolerance)
-    np.testing.assert_allclose(one.params.pooled, other.params.pooled, atol=tolerance)
+    np.testing.assert_allclose(one.parameters.theta, other.parameters.theta, atol=tolerance)
+    np.testing.assert_allclose(one.parameters.pooled, other.parameters.pooled, atol=tolerance)
     np.testing.assert_allclose(one.log_z, other.log_z, atol=tolerance)
     assert one.lkh == pytest.approx(other.lkh, rel=tolerance)
     assert float(one.logLik()) == pytest.approx(float(other.logLik()), rel=tolerance)
@@ -79,7 +79,7 @@ def test_weights_are_repeated_rows_in_every_number(titanic, method, options, tol
     pd.testing.assert_frame_equal(one.predict(cells), other.predict(cells), rtol=1e-7)
     pd.testing.assert_frame_equal(one.summary().tables["tests"], other.summary().tables["tests"], rtol=1e-9)
     if method == "pseudo":
-        np.testing.assert_allclose(one.bse["se"], other.bse["se"], rtol=1e-6)
+        np.testing.assert_allclose(one.bse, other.bse, rtol=1e-6)
 
 
 def test_results_are_the_same_bits_for_any_n_jobs():
@@ -87,7 +87,7 @@ def test_results_are_the_same_bits_for_any_n_jobs():
     for method in ("pseudo", "mf"):
         fits = [bbl.bbl("y ~ .^2", data, method=method, n_jobs=k) for k in (1, 2, 3, 8)]
         for other in fits[1:]:
-            np.testing.assert_array_equal(other.params.theta, fits[0].params.theta)
+            np.testing.assert_array_equal(other.parameters.theta, fits[0].parameters.theta)
             np.testing.assert_array_equal(other.log_z, fits[0].log_z)
 
 
@@ -106,7 +106,7 @@ def test_labels_of_a_fit(fit, titanic):
 
 def test_without_the_pooled_fit(titanic):
     fit = bbl.bbl(FORMULA, titanic, "Freq", testNull=False)
-    assert fit.params.pooled is None
+    assert fit.parameters.pooled is None
     assert fit.coef().h0 is None
     assert "h_[Class]^(No)" in repr(fit) and "dh_" not in repr(fit)
 
@@ -130,7 +130,7 @@ def test_other_frames_give_the_same(titanic):
     expected = bbl.bbl(FORMULA, plain, "Freq")
     for data in (plain.to_dict("list"), pl.DataFrame(plain.to_dict("list")), pa.Table.from_pandas(plain)):
         got = bbl.bbl(FORMULA, data, "Freq")
-        np.testing.assert_array_equal(got.params.theta, expected.params.theta)
+        np.testing.assert_array_equal(got.parameters.theta, expected.parameters.theta)
         pd.testing.assert_frame_equal(got.predict(data), expected.predict(plain))
 
 
@@ -160,7 +160,7 @@ def test_warning_names_group_predictor_and_level():
     with pytest.warns(bbl.ConvergenceWarning, match=r"group 'g1', predictor 'x2': level 'd' never occurs") as caught:
         fit = bbl.bbl("y ~ .^2", data, lambda_=0.1)
     assert len(caught) == 1
-    assert np.isfinite(fit.params.theta).all()
+    assert np.isfinite(fit.parameters.theta).all()
     with pytest.warns(bbl.ConvergenceWarning, match="did not converge"):
         assert not bbl.bbl("y ~ .^2", random_frame(), lambda_=0.1, itmax=1).converged
 
@@ -234,7 +234,7 @@ def test_save_and_load_give_the_same_bits(tmp_path, titanic, method, store_data)
     path = tmp_path / "model.bbl"
     fit.save(path, store_data=store_data)
     back = bbl.load(path)
-    for a, b in ((fit.params.theta, back.params.theta), (fit.params.pooled, back.params.pooled)):
+    for a, b in ((fit.parameters.theta, back.parameters.theta), (fit.parameters.pooled, back.parameters.pooled)):
         np.testing.assert_array_equal(a, b)
     pd.testing.assert_frame_equal(back.predict(titanic), fit.predict(titanic), check_exact=True)
     assert back.logLik() == fit.logLik() and back.nobs() == fit.nobs() and back.aic == fit.aic
@@ -455,3 +455,14 @@ def test_too_many_pairs_are_refused_before_they_are_listed(monkeypatch):
     with pytest.raises(MemoryLimitError, match="pairs of predictors"):
         bbl.bbl("y ~ .^2", frame, method="mf")
     assert bbl.bbl("y ~ .^2", frame, method="naive").df > 0
+
+
+def test_pairs_that_a_method_does_not_use_are_not_listed(monkeypatch):
+    def listed(*_):
+        raise AssertionError("all pairs are listed")
+
+    monkeypatch.setattr("bbl.design.interactions.Cube.listed", listed)
+    monkeypatch.setattr("bbl.model.layout.np.argwhere", listed)
+    data = pd.DataFrame({"y": list("aabb"), "u": list("pqpq"), "v": list("rssr"), "w": list("ttuu")})
+    fit = bbl.bbl("y ~ .^2", data, method="naive")
+    assert fit.predict(data).shape[0] == 4

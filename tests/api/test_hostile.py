@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import bbl
-from bbl.errors import BBLTypeError, ClassError, DataError, FormulaError, OptionError
+from bbl.errors import BBLTypeError, ClassError, DataError, FormulaError, LevelError, OptionError
 
 RNG = np.random.default_rng(0)
 DATA = pd.DataFrame(RNG.integers(0, 2, (120, 3)), columns=list("abc")).assign(y=np.repeat(["u", "v"], 60))
@@ -55,7 +55,7 @@ def test_permutations_of_more_rows_than_can_be_drawn_are_refused_and_other_tests
         (lambda: FIT.plot(ax=None), BBLTypeError, "plot.* has no argument 'ax'; did you mean 'axes'"),
         (lambda: FIT.inference(level=0.9), BBLTypeError, "inference.* has no argument 'level'"),
         (lambda: FIT.inference().table(alpha=0.1), BBLTypeError, "table.* has no argument 'alpha'"),
-        (lambda: FIT.conf_int(levels=0.9), BBLTypeError, "did you mean 'level'"),
+        (lambda: FIT.conf_int(alphas=0.9), BBLTypeError, "did you mean 'alpha'"),
         (lambda: FIT.evaluate().plot(kinds="roc"), BBLTypeError, "did you mean 'kind'"),
         (lambda: DENSITY.sample(size=3), BBLTypeError, "sample.* has no argument 'size'"),
         (lambda: DENSITY.reconstruct(DATA, mask=[[True], [True, False]]), DataError, "mask must hold True and False"),
@@ -67,6 +67,14 @@ def test_permutations_of_more_rows_than_can_be_drawn_are_refused_and_other_tests
         (lambda: FIT.score(weights="w"), OptionError, "weights are those of newdata"),
         (lambda: FIT.importance(weights="w"), OptionError, "weights are those of newdata"),
         (lambda: FIT.plot(kind="roc", weights="w"), OptionError, "weights are those of newdata"),
+        (lambda: FIT.evaluate(level=1), OptionError, "level must lie strictly between 0 and 1; got 1"),
+        (lambda: FIT.inference().table(level=1.0), OptionError, "level must lie strictly between 0 and 1"),
+        (lambda: FIT.conf_int(alpha=0), OptionError, r"alpha must lie in \(0, 0.5\]; got 0"),
+        (
+            lambda: FIT.evaluate(DATA.assign(y="x")),
+            LevelError,
+            "'y' has levels .* Refit with them, or leave those rows",
+        ),
     ],
 )
 def test_a_wrong_argument_is_named_with_the_remedy(call, error, text):

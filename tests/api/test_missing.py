@@ -213,9 +213,9 @@ class TestFit:
     def test_scores_and_likelihood(self, method):
         data, w = frame()
         fit = bbl.bbl(FORMULA, data, w, method, missing="marginal", log_z="exact", **METHODS[method])
-        layout = fit.params.layout
+        layout = fit.parameters.layout
         x = np.where(fit.training.missing, -1, fit.training.codes.astype(int))
-        E = np.column_stack([oracle.marginal_energy(*tables(layout, t), LEVELS, x) for t in fit.params.theta])
+        E = np.column_stack([oracle.marginal_energy(*tables(layout, t), LEVELS, x) for t in fit.parameters.theta])
         link, prob = oracle.posterior(E, fit.log_z, fit.estimate.class_prior)
         np.testing.assert_allclose(fit.fitted(), prob, atol=1e-10)
         np.testing.assert_allclose(fit.predict(data).iloc[:, :2].astype(float), link, atol=1e-9)
@@ -234,7 +234,7 @@ class TestFit:
             for m in ("raise", "drop", "level", "marginal")
         ]
         for fit in fits[1:]:
-            assert np.array_equal(fit.params.theta, fits[0].params.theta)
+            assert np.array_equal(fit.parameters.theta, fits[0].parameters.theta)
             assert np.array_equal(fit.estimate.log_z, fits[0].estimate.log_z)
             assert fit.predict(data).equals(fits[0].predict(data))
             assert fit.logLik() == fits[0].logLik() and fit.lkh == fits[0].lkh
@@ -248,17 +248,17 @@ class TestFit:
         args = {"missing": missing, "log_z": "half", "method": method, **METHODS[method]}
         a = bbl.bbl(FORMULA, data, w, **args)
         b = bbl.bbl(FORMULA, data.loc[data.index.repeat(w)], **args)
-        assert np.array_equal(a.params.theta, b.params.theta)
+        assert np.array_equal(a.parameters.theta, b.parameters.theta)
         assert np.array_equal(a.estimate.log_z, b.estimate.log_z)
         assert a.nobs() == b.nobs() and a.design.incomplete == b.design.incomplete > 0
         np.testing.assert_allclose(a.logLik(), b.logLik(), rtol=1e-12)
         if method == "pseudo":
-            np.testing.assert_allclose(a.bse["se"], b.bse["se"], rtol=1e-9)
+            np.testing.assert_allclose(a.bse, b.bse, rtol=1e-9)
 
     def test_threads_make_no_difference(self):
         data, w = frame(2000)
         one, two = (bbl.bbl(FORMULA, data, w, missing="marginal", n_jobs=k) for k in (1, 2))
-        assert np.array_equal(one.params.theta, two.params.theta)
+        assert np.array_equal(one.parameters.theta, two.parameters.theta)
 
     def test_drop(self):
         data, w = frame()
@@ -267,7 +267,7 @@ class TestFit:
         fit = bbl.bbl(FORMULA, data, w, missing="drop")
         whole = data.notna().all(axis=1)
         same = bbl.bbl(FORMULA, data[whole], w[whole])
-        assert np.array_equal(fit.params.theta, same.params.theta)
+        assert np.array_equal(fit.parameters.theta, same.parameters.theta)
         assert fit.nobs() == w[whole].sum() and fit.design.incomplete == w[~whole].sum()
         assert f"{w[~whole].sum()} observations with missing values dropped" in str(fit.summary())
         assert f"{w[~whole].sum()} observations with missing values dropped" in repr(fit)
@@ -292,7 +292,7 @@ class TestFit:
         fit = bbl.bbl(FORMULA, data, w, missing="level", lambdah=0.01)
         filled = bbl.bbl(FORMULA, data.fillna("zz"), w, lambdah=0.01)
         assert fit.labels.levels[0] == ("a", "b", "(missing)")
-        assert np.array_equal(fit.params.theta, filled.params.theta)
+        assert np.array_equal(fit.parameters.theta, filled.parameters.theta)
         assert fit.predict(data).equals(filled.predict(data.fillna("zz")))
         assert (fit.model_frame["x0"] == "(missing)").equals(data["x0"].isna())
 
@@ -435,7 +435,7 @@ def test_kinds_of_columns(kind, missing):
         data = pd.DataFrame({"y": y, "x": column, "z": z})
     plain = pd.DataFrame({"y": y, "x": [None if v is None else f"l{v}" for v in values], "z": z})
     fit, same = (bbl.bbl("y ~ x*z", d, missing=missing, lambdah=0.01) for d in (data, plain))
-    assert np.array_equal(fit.params.theta, same.params.theta) and fit.design.incomplete == 10
+    assert np.array_equal(fit.parameters.theta, same.parameters.theta) and fit.design.incomplete == 10
     for a, b in zip(fit.predict(data).to_numpy().T, same.predict(plain).to_numpy().T, strict=True):
         assert pd.Series(a).equals(pd.Series(b))
 
@@ -526,7 +526,7 @@ class TestUncertainty:
         data = {"y": ["a"] * 70 + ["b"] * 70, "x": ["u"] * 20 + ["v"] * 40 + [None] * 10}
         data["x"] += ["u"] * 30 + ["v"] * 30 + [None] * 10
         fit = bbl.bbl("y ~ x", data, method="naive", prior_count=0.0, missing="marginal")
-        np.testing.assert_allclose(fit.bse["se"], [np.sqrt(1 / 20 + 1 / 40), np.sqrt(1 / 30 + 1 / 30)], rtol=1e-6)
+        np.testing.assert_allclose(fit.bse, [np.sqrt(1 / 20 + 1 / 40), np.sqrt(1 / 30 + 1 / 30)], rtol=1e-6)
 
     def test_bootstrap_keeps_what_is_missing(self):
         _, x = self.simulated(np.random.default_rng(6), 1500)

@@ -36,23 +36,23 @@ def tables_of(layout, theta):
 
 def test_a_saturated_model_gives_back_the_frequencies(table):
     fit = bbl.bbl("y ~ a*b*d", table, lambda_=0.0, verbose=0)
-    layout = fit.params.layout
+    layout = fit.parameters.layout
     shape = tuple(layout.n_levels)
     for g in range(2):
         rows = fit.training.group(g)
         index = np.ravel_multi_index(tuple(rows.codes.T.astype(int)), shape)
         observed = np.bincount(index, rows.weights, np.prod(shape)) / rows.total
-        p = oracle.term_probabilities(tables_of(layout, fit.params.theta[g]), shape)
+        p = oracle.term_probabilities(tables_of(layout, fit.parameters.theta[g]), shape)
         np.testing.assert_allclose(p, observed, atol=1e-10)
-        assert fit.log_z.iloc[g] == pytest.approx(oracle.term_log_z(tables_of(layout, fit.params.theta[g]), shape))
+        assert fit.log_z.iloc[g] == pytest.approx(oracle.term_log_z(tables_of(layout, fit.parameters.theta[g]), shape))
 
 
 def test_scores_are_energies_less_ln_z(fit):
     codes = fit.training.codes
-    layout = fit.params.layout
+    layout = fit.parameters.layout
     score = np.column_stack([
         oracle.term_energy(tables_of(layout, theta), codes) - lz + np.log(share)
-        for theta, lz, share in zip(fit.params.theta, fit.log_z, fit.estimate.class_prior, strict=True)
+        for theta, lz, share in zip(fit.parameters.theta, fit.log_z, fit.estimate.class_prior, strict=True)
     ])  # fmt: skip
     expected = np.exp(score - oracle.logsumexp(score)[:, None])
     found = fit.predict(TITANIC[TITANIC["Freq"] > 0], type="prob").iloc[:, :2].to_numpy()
@@ -75,7 +75,7 @@ def test_interactions_rank_terms_of_all_orders(fit):
     assert (np.diff(frame["strength"]) <= 0).all()
     three = fit.interactions(order=3)
     assert three["order"].tolist() == [3, 3]
-    table = np.pad(fit.params.layout.table(fit.params.theta[1], 0, 1, 2), [(1, 0)] * 3)
+    table = np.pad(fit.parameters.layout.table(fit.parameters.theta[1], 0, 1, 2), [(1, 0)] * 3)
     for axis in range(3):
         table = table - table.mean(axis=axis, keepdims=True)
     assert three.set_index("group")["strength"]["Yes"] == pytest.approx(np.sqrt((table**2).sum()))
@@ -97,8 +97,8 @@ def test_strengths_do_not_depend_on_the_reference_level(table):
 def test_files_keep_terms_of_any_order(fit, tmp_path):
     fit.save(tmp_path / "model.bbl")
     again = bbl.load(tmp_path / "model.bbl")
-    assert again.params.layout == fit.params.layout
-    np.testing.assert_array_equal(again.params.theta, fit.params.theta)
+    assert again.parameters.layout == fit.parameters.layout
+    np.testing.assert_array_equal(again.parameters.theta, fit.parameters.theta)
     pd.testing.assert_frame_equal(again.predict(TITANIC), fit.predict(TITANIC))
     key = ["group", "order", "predictor", "predictor2", "predictor3", "strength"]  # tests need the rows
     pd.testing.assert_frame_equal(again.interactions()[key], fit.interactions()[key])
@@ -106,7 +106,7 @@ def test_files_keep_terms_of_any_order(fit, tmp_path):
 
 def test_a_term_without_its_pairs_is_fitted_alone(table):
     fit = bbl.bbl("y ~ a + b + d + a:b:d", table, lambda_=1e-3, verbose=0)
-    assert [len(found) for found in fit.params.layout.terms] == [0, 1]
+    assert [len(found) for found in fit.parameters.layout.terms] == [0, 1]
     assert repr(fit).count("dJ_[a,b,d]") == 2
     assert fit.plot()[0] is not None
     with pytest.raises(DataError, match="no pairs to draw; plot_terms"):
@@ -117,9 +117,9 @@ def test_a_term_without_its_pairs_is_fitted_alone(table):
 def test_a_penalty_for_each_order(table):
     strong = bbl.bbl("y ~ .^3", table, lambda_=[1e-4, 10.0], verbose=0)
     pairs = bbl.bbl("y ~ .^2", table, lambda_=1e-4, verbose=0)
-    layout = strong.params.layout
-    assert np.abs(strong.params.theta[:, layout.pair_start[-1] :]).max() < 5e-3
-    np.testing.assert_allclose(strong.params.theta[:, : layout.pair_start[-1]], pairs.params.theta, atol=0.02)
+    layout = strong.parameters.layout
+    assert np.abs(strong.parameters.theta[:, layout.pair_start[-1] :]).max() < 5e-3
+    np.testing.assert_allclose(strong.parameters.theta[:, : layout.pair_start[-1]], pairs.parameters.theta, atol=0.02)
     with pytest.raises(OptionError, match="lambda_ has 3 numbers"):
         bbl.bbl("y ~ .^3", table, lambda_=[1, 2, 3], verbose=0)
 
@@ -128,7 +128,7 @@ def test_weights_are_repeated_rows():
     few = TITANIC.assign(Freq=(TITANIC["Freq"] // 8).clip(1, 20))
     once = bbl.bbl(FORMULA, few, weights="Freq", lambda_=1e-2, verbose=0)
     often = bbl.bbl(FORMULA, bbl.freq2raw(few, "Freq"), lambda_=1e-2, verbose=0)
-    np.testing.assert_array_equal(once.params.theta, often.params.theta)
+    np.testing.assert_array_equal(once.parameters.theta, often.parameters.theta)
     np.testing.assert_array_equal(once.log_z, often.log_z)
 
 
@@ -137,19 +137,19 @@ def test_missing_predictors_are_summed_out(fit):
     some.loc[0, "Sex"] = some.loc[2, "Age"] = some.loc[3, "Class"] = None
     marginal = bbl.bbl(FORMULA, TITANIC, weights="Freq", lambda_=1e-3, missing="marginal", verbose=0)
     found = marginal.predict(some, type="prob").iloc[:, :2].to_numpy()
-    layout, levels = fit.params.layout, fit.labels.levels
+    layout, levels = fit.parameters.layout, fit.labels.levels
     x = [[-1 if v is None else levels[i].index(v) for i, v in enumerate(row)]
          for row in some[["Class", "Sex", "Age"]].to_numpy()]  # fmt: skip
     score = np.column_stack([
         oracle.term_marginal_energy(tables_of(layout, theta), tuple(layout.n_levels), x) - lz + np.log(share)
-        for theta, lz, share in zip(fit.params.theta, fit.log_z, fit.estimate.class_prior, strict=True)
+        for theta, lz, share in zip(fit.parameters.theta, fit.log_z, fit.estimate.class_prior, strict=True)
     ])  # fmt: skip
     np.testing.assert_allclose(found, np.exp(score - oracle.logsumexp(score)[:, None]), atol=1e-12)
 
 
 def test_cross_validation_tuning_and_calibration(table):
     cv = bbl.crossVal("y ~ .^3", table, lambda_=[0.01, 1.0], nfold=3, shuffle=True, seed=1, verbose=0)
-    assert cv.model.params.layout.order == 3
+    assert cv.model.parameters.layout.order == 3
     tuned = bbl.bbl("y ~ .^3", table, lambda_="cv", calibrate="offset", verbose=0)
     assert tuned.tuning.option == "lambda_"
     assert tuned.engine.lambda_ in tuned.tuning.values
@@ -157,9 +157,9 @@ def test_cross_validation_tuning_and_calibration(table):
 
 def test_sampling_verbs_take_terms_of_three(fit):
     found = bbl.mcSample(fit, nsteps=200, seed=1, verbose=0)
-    layout = fit.params.layout
+    layout = fit.parameters.layout
     for g, group in enumerate(fit.labels.groups):
-        E = oracle.term_energy(tables_of(layout, fit.params.theta[g]), oracle.states(tuple(layout.n_levels)))
+        E = oracle.term_energy(tables_of(layout, fit.parameters.theta[g]), oracle.states(tuple(layout.n_levels)))
         assert found.emax[group] == pytest.approx(E.max(), abs=1e-12)
     levels = [[0, 1], [0, 1], [0, 1]]
     par = bbl.GroupParameters([np.zeros(1)] * 3, {(0, 1, 2): np.full((1, 1, 1), 3.0)})
@@ -175,7 +175,7 @@ def test_engines_of_fewer_orders_say_why(table):
     with pytest.raises(FormulaError, match="a:b:c of three or more predictors, but method='mf'.*covariance of pairs"):
         bbl.bbl("y ~ .^3", table, method="mf", verbose=0)
     naive = bbl.bbl("y ~ .^3", table, method="naive", verbose=0)
-    assert naive.params.layout.order == 1
+    assert naive.parameters.layout.order == 1
 
 
 def test_too_many_terms_are_refused_at_once(monkeypatch):
@@ -202,7 +202,7 @@ def test_figures_of_a_term(fit):
     axes = fit.plot_terms()
     assert len(axes) == 2
     np.testing.assert_array_equal(
-        axes[1].images[0].get_array(), fit.params.layout.table(fit.params.shift[1], 0, 1, 2)[:, :, 0]
+        axes[1].images[0].get_array(), fit.parameters.layout.table(fit.parameters.shift[1], 0, 1, 2)[:, :, 0]
     )
     assert len(fit.plot_terms(["Sex", "Age", "Class"], groups=["Yes"])) == 3
     for make in (fit.plot, fit.plot_network, lambda: fit.plot_logo(kind="fields")):
@@ -220,9 +220,9 @@ def test_the_classifier_has_an_order(table):
 
     X, y = table.drop(columns="y"), table["y"]
     model = BBLClassifier(order=3, lambda_=1e-3).fit(X, y)
-    assert [len(t) for t in model.result_.params.layout.terms] == [6, 4]
+    assert [len(t) for t in model.result_.parameters.layout.terms] == [6, 4]
     some = BBLClassifier(pairs=[("a", "b"), ("a", "b", "d")], lambda_=1e-3).fit(X, y)
-    assert [len(t) for t in some.result_.params.layout.terms] == [1, 1]
+    assert [len(t) for t in some.result_.parameters.layout.terms] == [1, 1]
     assert (model.predict(X) == y).mean() > 0.5
     with pytest.raises(ValueError, match="order"):
         BBLClassifier(order=0).fit(X, y)

@@ -102,6 +102,21 @@ def test_levels_lower_the_deviance_that_loops_compute(problem):
         assert fit[found.rows[i]] >= max(fit) - 1e-9
 
 
+@pytest.mark.parametrize("unit", [2.0**-500, 2.0**-30, 2.0**500])
+def test_pearson_knows_no_unit_not_even_of_constant_blocks(unit):
+    X = np.add.outer(np.repeat([0.0, 2.0, 1.0], 4), np.repeat([1.0, 1.0, 3.0], 3)) + np.eye(12, 9)
+    found = [
+        alternate(
+            make_tables(cells_of(own), "pearson", 1, 0.0)[0],
+            np.arange(12, dtype=np.int32) % 3,
+            np.arange(9, dtype=np.int32) % 3,
+        )
+        for own in (X, X * unit)
+    ]
+    np.testing.assert_array_equal(found[0].rows, found[1].rows)
+    assert found[0].history.tolist() == found[1].history.tolist()
+
+
 def test_pearson_finds_shapes_whatever_their_level_and_size():
     rng = np.random.default_rng(3)
     rows, columns = np.repeat([0, 1, 2], 10), np.repeat([0, 1, 2, 3], 5)

@@ -60,7 +60,7 @@ def test_the_choice_is_that_of_exact_fits_of_every_setting_with_less_work(make, 
     exact = tuned(frame)
     assert exact.engine.lambda_ == fit.engine.lambda_
     assert fit.tuning.loss[fit.tuning.chosen] == pytest.approx(exact.tuning.loss[exact.tuning.chosen], abs=1e-3)
-    np.testing.assert_array_equal(fit.params.theta, exact.params.theta)  # the fit itself is exact
+    np.testing.assert_array_equal(fit.parameters.theta, exact.parameters.theta)  # the fit itself is exact
     assert searched < share * sum(evaluations)
 
 
@@ -79,7 +79,7 @@ def test_levels_that_a_group_lacks_cost_no_evaluations_and_do_not_change_the_cho
     with pytest.warns(bbl.errors.ConvergenceWarning, match="never occurs"):
         exact = tuned(frame, lambdah=0.0)
     assert exact.engine.lambda_ == fit.engine.lambda_ and searched < 0.4 * sum(evaluations)
-    np.testing.assert_array_equal(fit.params.theta, exact.params.theta)
+    np.testing.assert_array_equal(fit.parameters.theta, exact.parameters.theta)
     every = dict(zip(exact.tuning.values, exact.tuning.loss, strict=True))
     for value, loss in zip(fit.tuning.values, fit.tuning.loss, strict=True):
         assert loss == pytest.approx(every[value], rel=0.02)
@@ -117,7 +117,7 @@ def test_tuning_does_not_depend_on_the_number_of_threads(missing):
     one, two = (tuned(frame, missing=missing, n_jobs=jobs) for jobs in (1, 2))
     np.testing.assert_array_equal(one.tuning.values, two.tuning.values)
     np.testing.assert_array_equal(one.tuning.loss, two.tuning.loss)
-    np.testing.assert_array_equal(one.params.theta, two.params.theta)
+    np.testing.assert_array_equal(one.parameters.theta, two.parameters.theta)
 
 
 def test_starts_lie_on_the_line_through_the_nearest_fits():

@@ -14,8 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from bbl.design.design import Design
-from bbl.design.factors import Factor, factorise, level_key
+from bbl.design.factors import Factor
 from bbl.design.frames import to_frame
+from bbl.design.values import factorise, level_key
 from bbl.errors import BBLTypeError, DataError, LevelError
 
 LETTERS = ["b", "a", "c", "a", "b"]

@@ -8,7 +8,6 @@ from sklearn.linear_model import LogisticRegression
 import bbl
 from bbl._ext.conditional import Climber
 from bbl._ext.multinomial import Regression
-from bbl.crossval import held_rows
 from bbl.engines import Conditional
 from bbl.engines import conditional as engine_module
 from bbl.errors import OptionError
@@ -141,7 +140,7 @@ def test_all_folds_over_one_kernel_are_fits_of_each_fold(monkeypatch):
     codes, y, _ = make_rows(400, seed=3)
     sample = Sample(codes, np.ones(400), y)
     folds, layout, engine = shuffled_folds(sample, 4, rng), Layout(LEVELS), Conditional(0.01, 0.5)
-    rows = [held_rows(sample, held) for held in folds.held]
+    rows = [folds.one(f).validation(sample)[2] for f in range(4)]
     together = engine.held_out(sample, layout, 3, folds)
     near = together(engine, 0.01, rows, exactly=True)
     far = together(engine, 0.1, rows)
@@ -239,7 +238,7 @@ def test_weights_are_repeated_rows():
     frame = make_frame()
     repeated = frame.loc[frame.index.repeat(frame["w"])]
     one, other = (
-        bbl.bbl("y ~ a * b + c + d", data, w, method="conditional", verbose=0).params.theta
+        bbl.bbl("y ~ a * b + c + d", data, w, method="conditional", verbose=0).parameters.theta
         for data, w in ((frame, "w"), (repeated.sample(frac=1.0, random_state=0), None))
     )
     np.testing.assert_array_equal(one, other)

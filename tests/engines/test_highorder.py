@@ -95,13 +95,13 @@ def test_the_terms_of_the_model_are_chosen(fit, rows):
     assert terms.loc[terms["order"] == 1, "votes"].eq(0).all()
     counts = fit.order_counts["all"]
     assert counts[1] == 8 and counts[3] == 1 and counts[2] >= 6  # the sub-terms of the term of three, too
-    assert fit.logLik().df == counts.sum() == fit.params.layout.size
+    assert fit.logLik().df == counts.sum() == fit.parameters.layout.size
     pairs = bbl.bbl("~ .^2", rows, method="pseudo", lambda_=1e-3, verbose=0)
     assert fit.pnll() < pairs.pnll()
 
 
 def test_the_joint_pseudo_likelihood_is_at_its_maximum(fit, rows):
-    layout, theta = fit.params.layout, fit.params.theta[0]
+    layout, theta = fit.parameters.layout, fit.parameters.theta[0]
     sample = Sample(rows.to_numpy(dtype=np.uint8), np.ones(len(rows)))
     value, gradient = joint.PseudoObjective(layout, sample, 1e-5)(theta)
     assert np.abs(gradient).max() < 1e-8 and fit.converged
@@ -111,12 +111,14 @@ def test_the_joint_pseudo_likelihood_is_at_its_maximum(fit, rows):
 
 def test_refits_agree_where_they_should(fit, rows):
     exact = bbl.bbl("~ .", rows, method="shbm", refit="exact", ridge=0.0, verbose=0)
-    X = one_hot(rows.to_numpy(dtype=np.uint8), exact.params.layout)
-    means = Monomials(exact.params.layout).sums(X, np.full(len(X), 1 / len(X)))
+    X = one_hot(rows.to_numpy(dtype=np.uint8), exact.parameters.layout)
+    means = Monomials(exact.parameters.layout).sums(X, np.full(len(X), 1 / len(X)))
     states = np.array(list(itertools.product([0, 1], repeat=8)), dtype=np.uint8)
     p = np.exp(exact.score_samples(pd.DataFrame(states, columns=rows.columns)).to_numpy())
     assert p.sum() == pytest.approx(1.0)
-    np.testing.assert_allclose(Monomials(exact.params.layout).sums(one_hot(states, exact.params.layout), p), means)
+    np.testing.assert_allclose(
+        Monomials(exact.parameters.layout).sums(one_hot(states, exact.parameters.layout), p), means
+    )
     assert exact.logLik() > fit.logLik()
     for refit in ("pcd", "cd"):
         sampled = bbl.bbl("~ .", rows, method="shbm", refit=refit, verbose=0)
@@ -126,8 +128,8 @@ def test_refits_agree_where_they_should(fit, rows):
     assert fit.pnll() < field.pnll() < alone.pnll()
     most = bbl.bbl("~ .", rows, method="shbm", combine="max", verbose=0)
     nodes = np.nan_to_num(most.estimate.fits[0].state["nodes"])
-    free = np.arange(most.params.layout.size) >= most.params.layout.D
-    np.testing.assert_array_equal(np.abs(most.params.theta[0][free]), np.abs(nodes).max(axis=0)[free])
+    free = np.arange(most.parameters.layout.size) >= most.parameters.layout.D
+    np.testing.assert_array_equal(np.abs(most.parameters.theta[0][free]), np.abs(nodes).max(axis=0)[free])
 
 
 def test_two_votes_choose_fewer_terms(fit, rows):
@@ -140,12 +142,12 @@ def test_two_votes_choose_fewer_terms(fit, rows):
 def test_weights_are_repeated_rows_and_threads_change_nothing(fit, rows):
     merged = rows.value_counts().rename("n").reset_index().sample(frac=1.0, random_state=0)
     weighted = bbl.bbl("~ .", merged, weights="n", method="shbm", verbose=0)
-    np.testing.assert_array_equal(weighted.params.theta, fit.params.theta)
+    np.testing.assert_array_equal(weighted.parameters.theta, fit.parameters.theta)
     engine = HighOrder()
     layout, sample = Layout([2] * 8, ()), Sample(rows.to_numpy(dtype=np.uint8), np.ones(len(rows)))
     one, three = (engine.path(sample, layout, workers=w)[0] for w in (1, 3))
     np.testing.assert_array_equal(one.theta, three.theta)
-    drawn = [bbl.bbl("~ .", rows, method="shbm", refit="pcd", seed=3, verbose=0).params.theta for _ in range(2)]
+    drawn = [bbl.bbl("~ .", rows, method="shbm", refit="pcd", seed=3, verbose=0).parameters.theta for _ in range(2)]
     np.testing.assert_array_equal(*drawn)
 
 
@@ -156,8 +158,8 @@ def test_groups_have_terms_of_their_own(rows, tmp_path):
     fit = bbl.bbl("y ~ .", data, method="shbm", verbose=0)
     counts = fit.order_counts
     assert counts.loc[3, "a"] == 1 and counts.loc[3, "b"] == 0
-    layout = fit.params.layout
-    assert (layout.table(fit.params.theta[1], 0, 1, 2) == 0.0).all()
+    layout = fit.parameters.layout
+    assert (layout.table(fit.parameters.theta[1], 0, 1, 2) == 0.0).all()
     assert fit.logLik().df == counts.to_numpy().sum() < 2 * layout.size
     assert "x6" not in {n for t in fit.terms.query("group == 'b' and order > 1")["predictors"] for n in t}
     assert fit.coef().h["b"]["x6"].iloc[0] == pytest.approx(np.log((1500 + 0.5) / 0.5))
@@ -169,7 +171,7 @@ def test_groups_have_terms_of_their_own(rows, tmp_path):
     pd.testing.assert_frame_equal(back.order_counts, counts)
     assert str(back.summary()) == str(fit.summary()) and back.logLik().df == fit.logLik().df
     pd.testing.assert_frame_equal(back.predict(data.head(9)), fit.predict(data.head(9)))
-    assert fit.params.pooled is None and fit.evaluate().accuracy > 0.75
+    assert fit.parameters.pooled is None and fit.evaluate().accuracy > 0.75
     cv = bbl.crossVal("y ~ .", data, method="shbm", lambda_=[30.0, 300.0], shuffle=True, seed=1, nfold=3, verbose=0)
     assert cv.regstar in (30.0, 300.0) and cv.maxscore > 0.8
 
@@ -177,7 +179,7 @@ def test_groups_have_terms_of_their_own(rows, tmp_path):
 def fit_of_noise(fit, noise):
     """Return the log-likelihood of the second group's rows under its own model."""
     codes = noise.to_numpy(dtype=np.uint8)
-    energy = Monomials(fit.params.layout).energies(fit.params.theta[1], one_hot(codes, fit.params.layout))
+    energy = Monomials(fit.parameters.layout).energies(fit.parameters.theta[1], one_hot(codes, fit.parameters.layout))
     return (energy - fit.log_z.iloc[1]).sum()
 
 
@@ -203,10 +205,10 @@ def test_corners_have_finite_fits(rows):
     nothing = bbl.bbl("~ .", rows, method="shbm", lambda_=1e6, verbose=0)
     alone = bbl.bbl("~ .", rows, method="naive", prior_count=0.0, verbose=0)
     assert nothing.order_counts["all"].sum() == 8
-    np.testing.assert_allclose(nothing.params.theta, alone.params.theta, atol=1e-3)
+    np.testing.assert_allclose(nothing.parameters.theta, alone.parameters.theta, atol=1e-3)
     copies = rows.assign(x8=rows["x0"], x9=1 - rows["x3"])
     copied = bbl.bbl("~ .", copies, method="shbm", verbose=0)
-    assert np.isfinite(copied.params.theta).all() and ("x0", "x8") in set(copied.terms["predictors"])
+    assert np.isfinite(copied.parameters.theta).all() and ("x0", "x8") in set(copied.terms["predictors"])
     never = rows.assign(x1=np.where(rows["x0"] == 1, 0, rows["x1"]))
     apart = bbl.bbl("~ .", never, method="shbm", verbose=0)
     weight = apart.terms.loc[apart.terms["predictors"] == ("x0", "x1"), "weight"].iloc[0]
@@ -216,7 +218,7 @@ def test_corners_have_finite_fits(rows):
     gone = rows.astype(object).mask(np.random.default_rng(0).random(rows.shape) < 0.02)
     known = bbl.bbl("~ .", gone, method="shbm", missing="marginal", verbose=0)
     whole = bbl.bbl("~ .", gone.dropna(), method="shbm", verbose=0)
-    np.testing.assert_array_equal(known.params.theta, whole.params.theta)
+    np.testing.assert_array_equal(known.parameters.theta, whole.parameters.theta)
 
 
 @pytest.mark.parametrize("name", ["shbm_toy_0", "cat3_toy_s0"])

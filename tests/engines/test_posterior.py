@@ -310,7 +310,7 @@ def test_states_of_many_coupled_units_are_said_not_to_be_summed(titanic):
 def test_averages_over_draws_are_those_of_the_oracle(titanic, quick):
     fit = fitted(titanic, "Survived ~ Class + Sex + Class:Sex")
     scores = bbl.log_scores(fit, titanic, normalised=True)
-    layout, codes = fit.params.layout, fit.design.encode(titanic)[0].astype(int)
+    layout, codes = fit.parameters.layout, fit.design.encode(titanic)[0].astype(int)
     for g, group in enumerate(fit.labels.groups):
         drawn = thinned(fit.posterior.draws[:, :, g], 200)
         p = np.zeros(len(codes))

@@ -121,7 +121,7 @@ def test_no_pseudocount_leaves_every_bit_as_it_is(solver):
 def test_constant_predictors_and_absent_levels_have_finite_fields_without_a_warning():
     data = pd.DataFrame({"a": ["x", "y"] * 10, "b": ["p"] * 10 + ["p", "q"] * 5, "y": ["1"] * 10 + ["2"] * 10})
     fit = bbl.bbl("y ~ a * b", data, prior_count=1.0, verbose=0)
-    assert np.abs(fit.params.theta).max() < 30.0
+    assert np.abs(fit.parameters.theta).max() < 30.0
     assert len(fit.engine.prepare(Sample(np.zeros((3, 1), np.uint8), np.ones(3)), Layout([2], [])).weights) == 3
 
 

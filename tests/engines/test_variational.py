@@ -162,9 +162,9 @@ def test_missing_values_take_the_rows_that_are_known(data):
     gaps = data.astype(object)
     gaps.loc[::7, "c"] = None
     fit = bbl.bbl("y ~ .^2", gaps, method="pvi", missing="marginal", **QUICK)
-    assert np.isfinite(fit.params.theta).all()
+    assert np.isfinite(fit.parameters.theta).all()
     pseudo = bbl.bbl("y ~ .^2", gaps, method="pvi", likelihood="pseudo", missing="marginal", **QUICK)
-    assert np.isfinite(pseudo.params.theta).all()
+    assert np.isfinite(pseudo.parameters.theta).all()
 
 
 def test_a_fit_that_is_too_short_says_what_to_do():

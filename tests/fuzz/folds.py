@@ -32,7 +32,7 @@ def folds(source) -> None:
         np.testing.assert_array_equal(found.held.sum(axis=0), weights)
         np.testing.assert_array_equal(found.train + found.held, np.broadcast_to(weights, found.held.shape))
         for group in range(K):
-            sizes = rows_folds._fold_sizes(weights[y == group].sum(), nfold)
+            sizes = rows_folds.fold_sizes(weights[y == group].sum(), nfold)
             np.testing.assert_array_equal(found.held[:, y == group].sum(axis=1), sizes)
     assert (found.train >= 0).all() and (found.held >= 0).all()
     if source.maybe(FIT):

@@ -132,7 +132,7 @@ def use_machine(fit, source) -> None:
     """Score the rows in the file and new ones; rarely, print and predict all there is."""
     if fit.training is not None:
         fit.class_scores(fit.training.codes)
-    codes = (fit.params.layout.n_levels - 1)[None].astype(code_dtype(fit.params.layout.n_levels))
+    codes = (fit.parameters.layout.n_levels - 1)[None].astype(code_dtype(fit.parameters.layout.n_levels))
     fit.class_scores(codes, codes > 1)
     if source.maybe(RARE):
         new = {f.name: [f.levels[0], f.levels[-1]] for f in fit.design.predictors}

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 import bbl
-from bbl.design.factors import KINDS, Column
+from bbl.design.values import KINDS, Column
 from bbl.stats.scores import link, log_probabilities
 
 TRAIN = {

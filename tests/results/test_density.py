@@ -56,7 +56,7 @@ def test_probabilities_of_rows_are_those_of_all_states_listed(fits, method):
     expected = np.log(p[pd.MultiIndex.from_frame(frame)].to_numpy())
     np.testing.assert_allclose(fit.score_samples(frame), expected, atol=1e-12)
     assert fit.logLik() == pytest.approx(expected.sum(), abs=1e-9)
-    assert fit.logLik().df == fit.params.layout.size and fit.nobs() == len(frame)
+    assert fit.logLik().df == fit.parameters.layout.size and fit.nobs() == len(frame)
 
 
 def pnll(p, frame):
@@ -85,7 +85,7 @@ def test_weights_are_repeated_rows(fits):
     frame = table().value_counts().rename("n").reset_index()
     frame = frame.sample(frac=1.0, random_state=1)
     fit = bbl.bbl("~ .^2", frame, weights="n", verbose=0)
-    np.testing.assert_array_equal(fit.params.theta, fits["pseudo"].params.theta)
+    np.testing.assert_array_equal(fit.parameters.theta, fits["pseudo"].parameters.theta)
     assert fit.logLik() == pytest.approx(fits["pseudo"].logLik(), rel=1e-13)
     assert fit.pnll() == pytest.approx(fits["pseudo"].pnll(), rel=1e-13)
     assert fit.pnll(frame, "n") == fit.pnll()
@@ -253,7 +253,7 @@ def test_coefficients_tests_and_figures_have_one_group(fits):
     assert len(fit.plot()) == 2 and fit.plot()[1].get_title() == ""
     assert fit.plot_network()[0].get_title() == "" and len(fit.plot_logo()) == 1
     assert bbl.mcSample(fit, 50, seed=1, draws=True, verbose=0).draws["all"].shape[1] == 4
-    assert isinstance(fit.estimate, Estimate) and fit.params.pooled is None
+    assert isinstance(fit.estimate, Estimate) and fit.parameters.pooled is None
 
 
 def test_enrichment_counts_known_pairs_in_a_ranked_list():
@@ -269,6 +269,8 @@ def test_enrichment_counts_known_pairs_in_a_ranked_list():
     assert len(found.listed) == 9 and found.listed["known"].sum() == 6
     frame = pd.DataFrame({"predictors": [("a", "b"), ("c", "d")]})
     assert bbl.enrichment(frame, known, names).table["observed"].tolist() == [1]
+    everything = bbl.enrichment([("a", "b")], pairs, names)
+    assert np.isnan(everything.p) and "nan" not in str(everything) and "All pairs are known" in str(everything)
     with pytest.raises(DataError, match="'z'"):
         bbl.enrichment([("a", "z")], known, names)
     with pytest.raises(DataError, match="no pair"):

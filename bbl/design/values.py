@@ -1,0 +1,273 @@
+"""Columns as codes into their distinct values; missing and unusable values are found here."""
+
+from __future__ import annotations
+
+import datetime
+import math
+import numbers
+from collections.abc import Hashable
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from bbl.design.frames import Frame, decoded
+from bbl.errors import BBLTypeError, DataError
+
+__all__ = [
+    "KINDS",
+    "Column",
+    "Counted",
+    "check_discrete",
+    "distinct",
+    "factorise",
+    "frame_column",
+    "is_missing",
+    "level_key",
+    "plain_level",
+    "refuse_blanks",
+]
+
+KINDS = ("bool", "number", "string", "other", "missing")
+TIMES = (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64, pd.Period)
+UNUSABLE = (complex, np.complexfloating, list, tuple, dict, set, frozenset, np.ndarray, pd.Series)
+FEW, MOST = 20, 1000  # distinct fractional numbers that always pass as levels, and that never do
+
+
+class Column(NamedTuple):
+    """A column as codes into its distinct values.
+
+    Attributes
+    ----------
+    name : hashable
+    codes : ndarray of int, shape (n,)
+        Positions in `values`.
+    values : list
+        Distinct values as plain Python objects; None for missing ones.
+    kinds : list of {"bool", "number", "string", "other", "missing"}
+    declared : bool
+        Whether the values are declared categories.
+    ordered : bool
+        Whether they are declared to be in order.
+    """
+
+    name: Hashable
+    codes: np.ndarray
+    values: list
+    kinds: list[str]
+    declared: bool
+    ordered: bool
+
+    def used(self) -> np.ndarray:
+        """Return which of the values occur."""
+        counts = np.bincount(self.codes, minlength=len(self.values)) if len(self.codes) else np.zeros(len(self.values))
+        return counts > 0
+
+    @property
+    def n(self) -> int:
+        """Number of rows."""
+        return len(self.codes)
+
+    def missing(self) -> np.ndarray | None:
+        """Return which rows hold a missing value, shape (n,); None if none do."""
+        return self.codes == len(self.kinds) - 1 if "missing" in self.kinds else None
+
+    @property
+    def n_missing(self) -> int:
+        """How many rows hold a missing value."""
+        blank = self.missing()
+        return 0 if blank is None else int(blank.sum())
+
+
+class Counted(NamedTuple):
+    """The distinct values of a column and how often each occurs: what is told of a column without its rows.
+
+    Attributes
+    ----------
+    counts : ndarray of int, shape (number of values,)
+        Rows with each value.
+    name, values, kinds, declared, ordered
+        As in `Column`.
+    """
+
+    name: Hashable
+    counts: np.ndarray
+    values: list
+    kinds: list[str]
+    declared: bool
+    ordered: bool
+
+    def used(self) -> np.ndarray:
+        """Return which of the values occur."""
+        return self.counts > 0
+
+    @property
+    def n(self) -> int:
+        """Number of rows."""
+        return int(self.counts.sum())
+
+    @property
+    def n_missing(self) -> int:
+        """How many rows hold a missing value."""
+        return int(sum(n for n, kind in zip(self.counts, self.kinds, strict=True) if kind == "missing"))
+
+
+def distinct(series: pd.Series) -> tuple[np.ndarray, list, pd.CategoricalDtype | None]:
+    """Return codes (-1 for missing), distinct values and declared categories of a pandas Series, without judging.
+
+    Raises
+    ------
+    TypeError, NotImplementedError
+        If the values cannot be hashed.
+    """
+    if isinstance(series.dtype, pd.ArrowDtype) and str(series.dtype).startswith("dictionary"):
+        series = decoded(series.array.__arrow_array__())
+    if isinstance(series.dtype, pd.CategoricalDtype):
+        return series.cat.codes.to_numpy(), series.cat.categories.tolist(), series.dtype
+    if isinstance(series.dtype, pd.SparseDtype):
+        series = pd.Series(series.array.to_dense())
+    if series.dtype == object and pd.api.types.infer_dtype(series, skipna=True).startswith("mixed"):
+        # True and 1 hash alike: number the booleans by themselves
+        cells = series.to_numpy()
+        is_bool = np.fromiter((isinstance(v, bool | np.bool_) for v in cells), dtype=bool, count=len(cells))
+        rest = cells.copy()
+        rest[is_bool] = None
+        codes, others = pd.factorize(rest)
+        codes[is_bool] = len(others) + cells[is_bool].astype(bool)
+        return codes, [*others.tolist(), False, True], None
+    codes, values = pd.factorize(series)
+    return codes, values.tolist(), None
+
+
+def factorise(name: Hashable, series: pd.Series, missing: str = "raise") -> Column:
+    """Return the codes and distinct values of a column, having refused what cannot be levels.
+
+    Parameters
+    ----------
+    missing : str, default "raise"
+        With "raise" missing values are an error, else one more value, of kind "missing" and the last.
+
+    Raises
+    ------
+    BBLTypeError
+        If it holds dates, complex numbers, lists or the like.
+    DataError
+        If values are missing or infinite.
+    """
+    kind = getattr(series.dtype, "kind", "O")
+    if kind in "mMc" or isinstance(series.dtype, pd.PeriodDtype):
+        _refuse(name, f"type {series.dtype}")
+    try:
+        codes, values, declared = distinct(series)
+    except (TypeError, NotImplementedError):  # the latter from pyarrow
+        _refuse(name, "lists or other nested values")
+    blank_value = np.array([is_missing(v) for v in values] + [True])  # the last is code -1
+    blank = blank_value[codes] if blank_value[:-1].any() else codes < 0
+    count = int(blank.sum())
+    if count and missing == "raise":
+        refuse_blanks(name, count)
+    pairs = [("other", None) if is_missing(v) else plain_level(name, v, declared is not None) for v in values]
+    if count:
+        codes = np.where(blank, len(values), codes)
+        pairs.append(("missing", None))
+    return Column(
+        name,
+        codes,
+        [value for _, value in pairs],
+        [kind for kind, _ in pairs],
+        declared is not None,
+        bool(declared is not None and declared.ordered),
+    )
+
+
+def frame_column(frame: Frame, name: Hashable) -> Column:
+    """Return a column of a table as codes and distinct values; missing values are one more value."""
+    if frame.arrow is not None and frame.has(name):
+        return _arrow_column(name, frame.arrow.column(name), name in frame.declared)
+    return factorise(name, frame.column(name), "keep")
+
+
+def _arrow_column(name: Hashable, array: Any, declared: bool = False) -> Column:
+    """Return the codes and distinct values of a pyarrow array, judged as `factorise` judges a column.
+
+    Only the distinct values become Python objects. They are declared categories if the dictionary is ordered, or if
+    they are said to be (`declared`).
+    """
+    import pyarrow as pa
+
+    try:
+        encoded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
+    except pa.ArrowNotImplementedError:
+        _refuse(name, f"type {array.type}")
+    series = encoded.dictionary.to_pandas()
+    if declared or encoded.type.ordered:
+        series = pd.Series(pd.Categorical(series, series.dropna().unique(), ordered=encoded.type.ordered))
+    column = factorise(name, series, "keep")
+    indices = encoded.indices.cast("int64")
+    if not indices.null_count:
+        return column._replace(codes=column.codes[indices.to_numpy()])
+    if "missing" not in column.kinds:
+        column = column._replace(values=[*column.values, None], kinds=[*column.kinds, "missing"])
+    codes = np.append(column.codes, len(column.kinds) - 1)
+    return column._replace(codes=codes[indices.fill_null(len(series)).to_numpy()])
+
+
+def refuse_blanks(name: Hashable, count: int) -> None:
+    """Raise the error of missing values in training data with ``missing="raise"``."""
+    raise DataError(
+        f"column {name!r} has {count} missing value{'s' * (count > 1)}. Drop the rows (missing='drop'), give "
+        "missing values a level of their own (missing='level'), or sum them out (missing='marginal').",
+        column=name,
+    )
+
+
+def _refuse(name: Hashable, what: str) -> Any:
+    """Raise the error of values that cannot be levels."""
+    raise BBLTypeError(
+        f"column {name!r} holds {what}, which cannot be levels. Turn it into strings, numbers or categories.",
+        column=name,
+    ) from None
+
+
+def is_missing(value: Any) -> bool:
+    return value is None or value is pd.NA or value is pd.NaT or (isinstance(value, float | Decimal) and value != value)
+
+
+def plain_level(name: Hashable, value: Any, declared: bool) -> tuple[str, Any]:
+    """Return the kind of a level and the level as a plain Python object."""
+    if isinstance(value, bool | np.bool_):
+        return "bool", bool(value)
+    if isinstance(value, numbers.Integral):
+        return "number", int(value)
+    if isinstance(value, numbers.Real | Decimal):
+        if not math.isfinite(value):
+            raise DataError(f"{value} is no level of column {name!r}. Bin the column, or drop the rows.", column=name)
+        return "number", float(value)
+    if isinstance(value, str):
+        return "string", str(value)
+    if isinstance(value, UNUSABLE) or (isinstance(value, TIMES) and not declared):
+        _refuse(name, f"values of type {type(value).__name__}")
+    return "other", value
+
+
+def level_key(kind: str, value: Any) -> tuple[str, Any]:
+    """Return what makes two levels the same.
+
+    The kind counts: neither ``1`` and ``"1"`` nor ``1`` and ``True`` are one level (and the latter cannot both be
+    levels of a column). Numbers are the same by value, whatever their type: ``1`` and ``1.0`` are one level. Values of
+    other kinds (intervals, bytes) are the same if their text is.
+    Missing values are all the same, whatever the level that stands for them is called.
+    """
+    return kind, str(value) if kind == "other" else None if kind == "missing" else value
+
+
+def check_discrete(name: Hashable, levels: list[tuple[str, Any]], n: int) -> None:
+    """Refuse a column of numbers that are no levels: too many of them are fractions."""
+    fractions = sum(kind == "number" and value != int(value) for kind, value in levels)
+    if fractions > FEW and (2 * fractions > n or fractions > MOST):
+        raise DataError(
+            f"column {name!r} looks continuous: {len(levels)} distinct numbers in {n} rows. Bin it first, for "
+            "example with bbl.bin or pandas.cut; if each number is a level, make it a category.",
+            column=name,
+        )

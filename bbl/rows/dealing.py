@@ -1,0 +1,267 @@
+"""Dealing rows to folds as they come by, and where they go: a file of codes, or a table of counts of equal rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from copy import copy
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from bbl.errors import OptionError
+from bbl.rows.counts import level_counts
+from bbl.rows.folds import COPIES, Fold, Folds, dealt_copies, drawn_copies, fold_sizes
+from bbl.rows.sample import Sample, code_dtype
+from bbl.rows.stored import CodeFile, Rows, StoredSample
+
+__all__ = ["AnyFolds", "Deal", "Dealer", "FileSink", "StoredFolds", "TableSink", "make_sink", "stacked"]
+
+CHUNK = 4096  # rows of a group that are dealt together, where they are too many to be dealt at once
+STATES = 4_000_000  # cells of a table of equal rows, all groups and folds together
+HELD = 2**20  # left-out rows that are scored, all folds together
+
+
+@dataclass(frozen=True)
+class Deal:
+    """What folds are asked for.
+
+    Attributes
+    ----------
+    nfold : int
+    rng : numpy.random.Generator or None
+        For shuffled folds; None for consecutive ones.
+    """
+
+    nfold: int
+    rng: np.random.Generator | None = None
+
+
+class Dealer:
+    """Deals the rows of each group to folds: R's consecutive ones, or random ones of the same sizes.
+
+    Random folds of rows without weights are those of `shuffled_folds`, up to 2**22 rows. More, and rows with weights,
+    are dealt chunk by chunk, each fold getting a share of a chunk that is drawn too: random folds of the same
+    distribution, whatever the batches are.
+
+    Parameters
+    ----------
+    deal : Deal
+    rows, totals : ndarray, shape (K,)
+        Rows and sum of weights of each group.
+    whole : bool
+        Whether weights are numbers of copies, which are dealt one by one.
+    """
+
+    def __init__(self, deal: Deal, rows: np.ndarray, totals: np.ndarray, whole: bool):
+        self.whole, self.nfold, self.rng = whole, deal.nfold, deal.rng
+        copies = totals if whole else rows
+        if deal.nfold > copies.sum():
+            raise OptionError(
+                f"nfold must be in 2..{copies.sum():.0f}, the number of rows; got {deal.nfold}.", argument="nfold"
+            )
+        self.left = [fold_sizes(float(n), deal.nfold) for n in copies]
+        self.edges = [np.concatenate(([0.0], np.cumsum(own))) for own in self.left]
+        self.past = np.zeros(len(rows))
+        self.waiting: list[list[Sample]] = [[] for _ in rows]
+        self.known: list[np.ndarray] | None = None
+        if self.rng is not None and (totals == rows).all() and rows.sum() <= COPIES:
+            self.known = [np.empty(int(n), dtype=np.int16) for n in rows]
+            for own, n, sizes in zip(self.known, rows, self.left, strict=True):
+                ones = np.ones(int(n), dtype=np.int64)
+                own[:] = dealt_copies(ones, sizes.astype(np.int64), self.rng).argmax(axis=0)
+
+    def put(self, y: int, rows: Sample) -> Iterator[tuple[int, Sample]]:
+        """Yield a fold and its rows, of rows of group `y` that have come by; some may wait."""
+        if y < 0:
+            yield -1, rows  # trained on, and validated in none
+            return
+        if self.rng is None or self.known is not None:
+            yield from self._parts(rows, self._next(y, rows))
+            return
+        self.waiting[y].append(rows)
+        while sum(own.n for own in self.waiting[y]) >= CHUNK:
+            yield from self._chunk(y, CHUNK)
+
+    def rest(self) -> Iterator[tuple[int, int, Sample]]:
+        """Yield group, fold and rows of all that wait."""
+        for y, own in enumerate(self.waiting):
+            n = sum(rows.n for rows in own)
+            for f, rows in self._chunk(y, n) if n else ():
+                yield y, f, rows
+
+    def for_parts(self, rows: Sequence[np.ndarray], totals: Sequence[np.ndarray]) -> list[Dealer]:
+        """Return a dealer for each consecutive part of the rows, of which rows and weight (K,) of each group are known.
+
+        Shuffled folds take a share of each part that is drawn too, where the rows are not dealt all at once.
+        """
+        out, past = [], np.zeros(len(self.left))
+        for n, total in zip(rows, totals, strict=True):
+            own, copies = copy(self), total if self.whole else n
+            own.waiting, own.past = [[] for _ in n], past.copy()
+            if self.known is not None:
+                spans = zip(self.known, past.astype(int), n.astype(int), strict=True)
+                own.known, own.past = [known[first : first + size] for known, first, size in spans], np.zeros(len(n))
+            elif self.rng is not None:
+                pairs = zip(self.left, copies.astype(int), strict=True)
+                own.left = [drawn_copies(left.astype(np.int64), int(size), self.rng) for left, size in pairs]
+                self.left = [left - used for left, used in zip(self.left, own.left, strict=True)]
+                own.rng = self.rng.spawn(1)[0]
+            out.append(own)
+            past += copies
+        return out
+
+    def _next(self, y: int, rows: Sample) -> np.ndarray:
+        """Return how much of each of the next rows of a group every fold holds, shape (F, n)."""
+        if self.known is not None:
+            first = int(self.past[y])
+            self.past[y] += rows.n
+            return (self.known[y][first : first + rows.n] == np.arange(self.nfold)[:, None]).astype(float)
+        weights = rows.weights if self.whole else np.ones(rows.n)
+        end = self.past[y] + np.cumsum(weights)
+        self.past[y] = end[-1]
+        edge = self.edges[y]
+        held: np.ndarray = np.minimum(end, edge[1:, None]) - np.maximum(end - weights, edge[:-1, None])
+        return np.maximum(held, 0.0)
+
+    def _chunk(self, y: int, n: int) -> Iterator[tuple[int, Sample]]:
+        assert self.rng is not None  # noqa: S101  # only random folds wait
+        rows = stacked(self.waiting[y])
+        self.waiting[y] = [rows.rows(slice(n, None))]
+        rows = rows.rows(slice(n))
+        copies = (rows.weights if self.whole else np.ones(rows.n)).astype(np.int64)
+        sizes = drawn_copies(self.left[y].astype(np.int64), int(copies.sum()), self.rng)
+        self.left[y] = self.left[y] - sizes
+        yield from self._parts(rows, dealt_copies(copies, sizes, self.rng))
+
+    def _parts(self, rows: Sample, held: np.ndarray) -> Iterator[tuple[int, Sample]]:
+        for f, own in enumerate(held):
+            at = np.flatnonzero(own > 0)
+            if len(at):
+                part = rows.rows(at)
+                yield f, replace(part, weights=np.asarray(own[at], float) if self.whole else part.weights)
+
+
+def stacked(parts: list[Sample]) -> Sample:
+    """Return samples of one group as one."""
+    missing = None
+    if any(part.missing is not None for part in parts):
+        missing = np.concatenate([np.zeros(p.codes.shape, bool) if p.missing is None else p.missing for p in parts])
+    return Sample(np.concatenate([p.codes for p in parts]), np.concatenate([p.weights for p in parts]), None, missing)
+
+
+class FileSink:
+    """Rows on their way to a `CodeFile`."""
+
+    def __init__(self, n: int, n_levels: np.ndarray, weighted: bool, masked: bool, buckets: int):
+        self.file = CodeFile(len(n_levels), code_dtype(n_levels), weighted, masked, buckets)
+        self.file.check_room(n)
+
+    def put(self, y: int, f: int, rows: Sample) -> None:
+        """Take rows of a group and a fold."""
+        self.file.append((y, f), rows)
+
+    def finish(self, nfold: int) -> tuple[StoredSample, StoredFolds | None]:
+        """Return all rows, and their folds."""
+        return self.file.finish(), StoredFolds(nfold) if nfold else None
+
+    def close(self) -> None:
+        """Remove the file."""
+        self.file.close()
+
+
+@dataclass
+class TableSink:
+    """Rows on their way to a table of how often each state occurs in each group and fold: few states, many rows."""
+
+    n_levels: np.ndarray
+    masked: bool
+    K: int
+    nfold: int
+    counts: np.ndarray = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.shape = tuple(int(L) + self.masked for L in self.n_levels)
+        # the last group has the rows of no known one, the last fold those that none holds
+        self.counts = np.zeros((self.K + 1, self.nfold + 1, math.prod(self.shape)))
+
+    def put(self, y: int, f: int, rows: Sample) -> None:
+        """Take rows of a group and a fold."""
+        codes = rows.codes.astype(np.intp)
+        if rows.missing is not None:
+            codes = np.where(rows.missing, self.n_levels, codes)
+        key = np.ravel_multi_index(tuple(codes.T), self.shape) if self.shape else np.zeros(rows.n, dtype=np.intp)
+        own = np.bincount(key, rows.weights)
+        self.counts[y, f, : len(own)] += own
+
+    def finish(self, nfold: int) -> tuple[Sample, Folds | None]:
+        """Return one row for each state and group, and its folds as weights."""
+        total = self.counts.sum(axis=1)
+        y, state = np.nonzero(total)
+        codes = np.empty((len(state), len(self.shape)), dtype=code_dtype(self.n_levels))
+        missing = np.zeros(codes.shape, dtype=bool)
+        for i, own in enumerate(np.unravel_index(state, self.shape) if self.shape else ()):
+            missing[:, i] = own == self.n_levels[i]
+            codes[:, i] = np.where(missing[:, i], 0, own)
+        group = np.where(y == self.K, -1, y)
+        sample = Sample(codes, total[y, state], group, missing if missing.any() else None)
+        if not nfold:
+            return sample, None
+        held = np.ascontiguousarray(self.counts[y, :nfold, state].T)
+        return sample, Folds(sample.weights - held, held)
+
+    def close(self) -> None:
+        """Do nothing: there is no file."""
+
+
+def make_sink(
+    n: int, n_levels: np.ndarray, K: int, nfold: int, weighted: bool, masked: bool, rest: Callable = FileSink
+) -> Any:
+    """Return where `n` rows go: to a `TableSink` of their states, if these are few, else to a file, or `rest`."""
+    states = math.prod(int(L) + masked for L in n_levels)
+    if states * (K + 1) * (nfold + 1) <= STATES:
+        return TableSink(np.asarray(n_levels), masked, K, nfold)
+    return rest(n, n_levels, weighted, masked, K * max(1, nfold))
+
+
+@dataclass(frozen=True)
+class StoredFolds:
+    """The folds of a `StoredSample`, which has the rows of each apart."""
+
+    nfold: int
+
+    def __len__(self) -> int:
+        return self.nfold
+
+    def one(self, f: int) -> StoredFold:
+        """Return fold `f`."""
+        return StoredFold(f, self.nfold)
+
+
+@dataclass(frozen=True)
+class StoredFold(Fold):
+    """One fold of a `StoredSample`: it is trained on all other rows, and scored on up to 2**20 / nfold of its own."""
+
+    f: int
+    nfold: int
+
+    def training(self, sample: Any) -> Rows:
+        """Return the rows that are trained on."""
+        return sample.without(self.f)
+
+    def validation(self, sample: Any) -> tuple[Sample, np.ndarray, np.ndarray]:
+        """Return a random sample of the rows that are held, group by group; their weights; and no positions: -1."""
+        held = sample.fold(self.f).draw(HELD // self.nfold, np.random.default_rng(self.f))
+        return held, held.weights, np.full(held.n, -1)
+
+    def group_totals(self, sample: Any, K: int) -> np.ndarray:
+        """Return the weight (K,) of each group among the rows that are trained on."""
+        return np.array([self.training(sample).group(k).total for k in range(K)])
+
+    def held_counts(self, sample: Any, n_levels: Sequence[int], K: int) -> list[np.ndarray]:
+        """Return the counts (K, L_i) of levels among the rows that are held, missing values as one more level."""
+        return level_counts(sample.fold(self.f), n_levels, K, gaps=not sample.complete)
+
+
+AnyFolds = Folds | StoredFolds

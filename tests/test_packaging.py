@@ -52,7 +52,7 @@ def test_version_is_the_same_everywhere():
 
 def test_recipe_and_citation_say_what_the_project_says():
     version = PROJECT["project"]["version"]
-    recipe, citation = text("conda/meta.yaml"), text("CITATION.cff")
+    recipe, citation = text("conda/recipe.yaml"), text("CITATION.cff")
     assert f'version: "{version}"' in recipe and f"\nversion: {version}\n" in citation
     run = re.search(r"  run:\n(.*?)\n\n", recipe, flags=re.DOTALL)[1]
     named = re.findall(r"    - ([\w-]+) (>=\S+)", run)

@@ -176,8 +176,14 @@ def test_fits_of_ones_own_are_averaged(data):
     )
     with pytest.raises(OptionError, match="two fits"):
         bbl.average(fits[:1])
-    with pytest.raises(OptionError, match="differ"):
+    with pytest.raises(OptionError, match="differ in their predictors"):
         bbl.average([fits[0], bbl.bbl("y ~ a", data, method="naive")])
+    levels = sorted(data["a"].unique(), reverse=True)
+    with pytest.raises(OptionError, match=r"the levels of 'a': .*; give both xlevels=\{'a': \["):
+        bbl.average([fits[0], bbl.bbl("y ~ .", data, method="naive", xlevels={"a": levels})])
+    other = data.assign(y=data["y"].map(lambda y: f"other {y}"))
+    with pytest.raises(OptionError, match="differ in their groups: .*'other "):
+        bbl.average([fits[0], bbl.bbl("y ~ .", other, method="naive")])
     with pytest.raises(BBLTypeError, match="fitted classifiers"):
         bbl.average([fits[0], 3])
     with pytest.raises(DataError, match="different rows"):

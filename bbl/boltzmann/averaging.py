@@ -92,6 +92,18 @@ def out_of_fold(scored: Scored, calibrate: str, calibration: Calibration | None)
     return log_probabilities(scores)[np.arange(len(scored.y)), scored.y]
 
 
+def _by_state(sample: Sample, layout: Layout, K: int) -> Sample:
+    """Return one row per distinct state of each group, in a fixed order."""
+    parts = [sample.group(y).collapsed(layout.n_levels) for y in range(K)]
+    missing = [np.zeros(part.codes.shape, dtype=bool) if part.missing is None else part.missing for part in parts]
+    return Sample(
+        np.concatenate([part.codes for part in parts]),
+        np.concatenate([part.weights for part in parts]),
+        np.repeat(np.arange(K), [part.n for part in parts]),
+        None if sample.missing is None else np.concatenate(missing),
+    )
+
+
 def fit_average(
     sample: Sample,
     labels: Labels,
@@ -106,8 +118,9 @@ def fit_average(
 
     All are compared on the same shuffled folds. Of over 5,000 rows one fifth is held out, once, and conditional
     likelihood is fitted alone or refines pseudo-likelihood, as predicts these better. Where values are missing, it is
-    left out.
+    left out. Neither repeated rows, against weights, nor the order of rows make a difference.
     """
+    sample = _by_state(sample, layout, len(labels.groups))
     every = shuffled_folds(sample, NFOLD, rng)
     many = sample.n > MANY
     folds = Folds(every.train[:1], every.held[:1]) if many else every

@@ -156,7 +156,7 @@ def test_groups_are_fitted_in_processes_if_joblib_is_told_to(data):
 
 @pytest.fixture(scope="module")
 def cluster():
-    with distributed.LocalCluster(1, threads_per_worker=2, dashboard_address=None) as own, distributed.Client(own):
+    with distributed.LocalCluster(1, threads_per_worker=2, dashboard_address=":0") as own, distributed.Client(own):
         yield own
 
 

@@ -15,6 +15,7 @@ from bbl.boltzmann.problems import group_text
 from bbl.design.labels import Labels
 from bbl.engines import Engine, EngineFit
 from bbl.engines.base import Given
+from bbl.engines.pseudo_blocks import NoProgress
 from bbl.errors import DataError, OptionError
 from bbl.memory import check_memory
 from bbl.model.ais import annealed_log_z, annealing_seconds, annealing_start
@@ -207,7 +208,7 @@ def check_annealing(log_z: str, layout: Layout, runs: int, workers: int) -> None
 
 
 def guard_memory(
-    n: int,
+    sample: Rows,
     layout: Layout,
     K: int,
     engine: Engine,
@@ -219,19 +220,28 @@ def guard_memory(
     """Raise before fits of K groups (and `extra` parts) that would not fit into memory with that many at a time."""
     settings = 1 if values is None else len(values)
     results = 8.0 * layout.size * (2 * K + extra) * settings * folds  # each group's own, and all of them stacked
+    takes = engine.stored_memory if isinstance(sample, StoredSample) else engine.memory
     check_memory(
-        results + workers * engine.memory(n, layout, settings),
+        results + workers * takes(sample.n, layout, settings),
         f"A fit of {K} groups with {layout.D} non-reference levels",
         "Use fewer predictors, fewer levels, a formula with fewer interactions, or a smaller n_jobs.",
     )
 
 
 def announce_terms(
-    n: int, K: int, n_levels: np.ndarray, engine: Engine, workers: int, extra: int = 0, models: int = 1
+    n: int,
+    K: int,
+    n_levels: np.ndarray,
+    engine: Engine,
+    workers: int,
+    extra: int = 0,
+    models: int = 1,
+    stored: bool = False,
 ) -> None:
     """Raise where all pairs of predictors would take more memory than there is, before any of them is listed.
 
-    `models` are settings times folds; the rest is as in `guard_memory`.
+    `models` are settings times folds, and `stored` says that rows are read in batches; the rest is as in
+    `guard_memory`.
     """
     if engine.order == 1:
         return
@@ -239,7 +249,8 @@ def announce_terms(
     D, m = float(width.sum()), len(n_levels)
     couplings = (D**2 - float((width**2).sum())) / 2.0
     results = 8.0 * (D + couplings) * (2 * K + extra) * models
-    needed = results + workers * engine.memory(n, Layout(n_levels, NO_PAIRS), models)
+    takes = engine.stored_memory if stored else engine.memory
+    needed = results + workers * takes(n, Layout(n_levels, NO_PAIRS), models)
     check_memory(
         needed,
         f"A fit of {K} groups with {m * (m - 1) // 2:,} pairs of predictors and {couplings:,.0f} couplings each",
@@ -288,7 +299,7 @@ def estimate_path(
     if not engine.samples and sample.n * layout.D * (1 if values is None else len(values)) < SMALL:
         workers = 1
     outer = min(workers, len(parts))
-    guard_memory(sample.n, layout, K, engine, values, outer, extra=int(pooled))
+    guard_memory(sample, layout, K, engine, values, outer, extra=int(pooled))
     rngs = engine.generator(np.random.default_rng(0) if rng is None else rng).spawn(len(parts))
     inner = max(1, workers // outer)
     kinds = [kind] * K + ["exact"] * pooled  # the pooled fit is never asked for its ln Z
@@ -298,7 +309,10 @@ def estimate_path(
         (part, layout, engine, values, k, inner, r, False, trail, inside)
         for part, k, r, trail in zip(parts, kinds, rngs, own, strict=True)
     ]
-    runs_of = run_tasks(fit_group, tasks, outer, outside, shared=isinstance(sample, StoredSample))
+    try:
+        runs_of = run_tasks(fit_group, tasks, outer, outside, shared=isinstance(sample, StoredSample))
+    except NoProgress as stall:
+        raise _stalled(stall, labels) from stall
     settings = list(zip(*runs_of, strict=True))
     groups = parts[:K]
     if engine.chooses:
@@ -317,6 +331,16 @@ def estimate_path(
         shares = totals / totals.sum()
         out.append(Estimate(parameters, ln_z, kind, shares, lkh, tuple(fits), error, predictive=drawn))
     return out
+
+
+def _stalled(stall: NoProgress, labels: Labels | None) -> DataError:
+    name = stall.predictor if labels is None else labels.names[stall.predictor]
+    return DataError(
+        f"the fit of {stall.n:,} rows makes no progress from a sample of {stall.rows:,}: the gradient norm of {name!r} "
+        f"stays at {stall.norm:.2g}, and there is no memory for a larger sample. Its levels, or those near it, "
+        "are too rare: put them together (bbl.lump), give a larger lambda_, or take a computer with more memory.",
+        column=name,
+    )
 
 
 def _estimate_of_chosen(

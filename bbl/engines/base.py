@@ -199,7 +199,8 @@ class Engine:
         What must be known together in some row, where values are missing: each predictor, each two predictors, or a
         predictor and all that it interacts with.
     weights : {"counts", "real"}
-        Whether the weights of rows are how often each was observed, or may be any positive numbers.
+        Whether the weights of rows are how often each was observed, or may be any positive numbers: what is fitted is
+        then the same for whole numbers and others, and standard errors and tests refuse the others.
     joint : bool
         Whether it fits all groups at once, to P(group | row), so that P(row | group) is not modelled: then it has
         `fit_groups` in place of `path`.
@@ -320,6 +321,10 @@ class Engine:
     def memory(self, n: int, layout: Layout, settings: int = 1) -> float:
         """Return the bytes that a fit to `n` rows at several settings takes while it runs, besides its result."""
         return 0.0
+
+    def stored_memory(self, n: int, layout: Layout, settings: int = 1) -> float:
+        """Return the bytes that a fit to `n` rows that are read block by block takes (see `streams`)."""
+        return self.memory(n, layout, settings)
 
     def path(self, sample: Sample, layout: Layout, values: Sequence[float] | None = None, workers: int = 1):
         """Fit one group at each of `values` of the tuned option; None for the engine's own setting.

@@ -83,8 +83,8 @@ def by_newton(engine, sample, layout, lambda_, lambdah, site_theta, sites, worke
     )
 
 
-def _solve_task(problem: PseudoProblem, task: int, tolerance: float, numbers: tuple, out: dict) -> None:
-    lambda_, lambdah, itmax, theta = numbers
+def _solve_task(problem: PseudoProblem, task: int, numbers: tuple, out: dict) -> None:
+    lambda_, lambdah, tolerance, itmax, theta = numbers
     problem.solve(task, lambda_, lambdah, tolerance, itmax, theta, stop=stop_flag(), **out)
 
 
@@ -118,7 +118,6 @@ def by_lbfgs(problem: PseudoProblem, precision: str):
         asked = np.full(layout.m, least) if tolerance is None else np.maximum(tolerance, FINEST[precision])
         each = penalties(layout, lambda_)
         base = float(each[0]) if len(each) else 0.0  # that of pairs: the columns of single predictors come first
-        options = (base, lambdah, engine.itmax, site_theta)
         out = {
             "linear": linear,
             "more": None if (each == base).all() else each - base,
@@ -129,7 +128,10 @@ def by_lbfgs(problem: PseudoProblem, precision: str):
             "value": sites.value,
         }
         parts = np.split(problem.order, range(problem.lanes, layout.m, problem.lanes))
-        tasks = [(task, float(asked[own].min()), options, out) for task, own in enumerate(parts)]
+        tasks = [
+            (task, (base, lambdah, float(asked[own].min()), engine.itmax, site_theta), out)
+            for task, own in enumerate(parts)
+        ]
         stop = stop_flag()
         run_tasks(partial(_solve_task, problem), tasks[share[0] :: share[1]], workers, shared=True)
         if stop[0]:  # told to give up: nobody looks at this fit, and what is unfinished is not to be polished

@@ -94,9 +94,9 @@ class BBLClassifier(TableClassifier):
 
     Notes
     -----
-    Sample weights are frequencies: a whole number of times that the row is repeated. A row of weight 0 is as good as
-    absent, with its levels and its class. Fractional weights are refused, because pseudocounts, penalties, folds and
-    tests count observations: multiply them to whole numbers, or repeat rows.
+    Sample weights are frequencies: how often the row is repeated. A row of weight 0 is as good as absent, with its
+    levels and its class. Fractional weights are taken by methods that can ("pseudo", "mf", "naive", "pvi"), and refused
+    by the others. Pseudocounts are in units of the weights, so that these should sum to about the number of rows.
 
     A column with a single value in the training rows (of a fold, say) is no predictor of that fit; if all columns are
     so, the first stays.

@@ -1,5 +1,6 @@
 """Data read by the workers of a Dask cluster: the model of a table in memory."""
 
+import re
 import sys
 
 import numpy as np
@@ -44,6 +45,10 @@ def differs(one, other):
     return max(np.abs(one.parameters.theta - other.parameters.theta).max(), np.abs(one.log_z - other.log_z).max())
 
 
+def facts(fit):
+    return fit.summary().facts["Fitted"]
+
+
 def test_dask_data_frames_are_fitted_where_they_are(client, monkeypatch):  # noqa: F811
     gathered = []
     monkeypatch.setattr(ClusterSample, "blocks", lambda *_: gathered.append(1) or iter(()))
@@ -52,6 +57,7 @@ def test_dask_data_frames_are_fitted_where_they_are(client, monkeypatch):  # noq
     one, other = bbl.bbl("y ~ .^2", in_parts(frame), **told), bbl.bbl("y ~ .^2", frame, **told)
     assert differs(one, other) < 1e-8
     assert not gathered
+    assert re.match(r"by rows: a sample of 1,5\d\d, and \d+ passes over all, on 2 threads of a cluster", facts(one))
     for name in ("mf", "naive"):
         one, other = (bbl.bbl("y ~ .^2", data, method=name, verbose=0) for data in (in_parts(frame), frame))
         assert differs(one, other) < 1e-13
@@ -75,6 +81,14 @@ def test_folds_of_large_data_are_dealt_part_by_part(client, monkeypatch):  # noq
         for data in (in_parts(make_frame(seed=3)), make_frame(seed=3))
     ]
     pd.testing.assert_frame_equal(*consecutive)
+
+
+def test_few_rows_are_fitted_by_nodes(client, monkeypatch):  # noqa: F811
+    monkeypatch.setattr(pseudo_blocks, "SAMPLE", 5000)
+    frame = make_frame(seed=4)
+    one, other = (bbl.bbl("y ~ .^2", data, lambda_=1e-3, verbose=0) for data in (in_parts(frame), frame))
+    assert facts(one) == "by nodes: predictors shared by 2 threads of a cluster"
+    assert one.parameters.theta.tobytes() == other.parameters.theta.tobytes()
 
 
 def test_few_states_are_counted(client, monkeypatch):  # noqa: F811

@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 
 from bbl._ext.pseudo import PseudoProblem
+from bbl.boltzmann.estimate import estimate
 from bbl.engines import pseudo_blocks
 from bbl.engines.pseudo import PseudoLikelihood
 from bbl.engines.pseudo_blocks import NoProgress
-from bbl.errors import OptionError
+from bbl.errors import DataError, OptionError
 from bbl.model.layout import Layout
 from bbl.model.logz import approximate_log_z
 from bbl.model.regressors import regressors
@@ -174,6 +175,14 @@ def test_a_stall_without_memory_says_so(monkeypatch):
         engine.fit(engine.prepare(stored(make_rows(n=20_000, seed=10)), layout), layout)
     assert 0 <= error.value.predictor < 6
     assert (error.value.rows, error.value.n) == (60, 20_000)
+    with pytest.raises(DataError, match=r"makes no progress from a sample of 60: .*bbl\.lump"):
+        estimate(stored(make_rows(n=20_000, seed=10)), layout, 1, engine, log_z="half")
+
+
+def test_memory_goes_by_the_sample_not_by_the_rows():
+    layout, engine = Layout([3] * 6, ALL_PAIRS), PseudoLikelihood()
+    assert engine.stored_memory(10**9, layout) == engine.stored_memory(10**6, layout) < engine.memory(10**6, layout)
+    assert engine.stored_memory(1000, layout) == engine.memory(1000, layout)
 
 
 def test_missing_values_are_refused_with_the_remedy():

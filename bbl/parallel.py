@@ -5,7 +5,9 @@ from __future__ import annotations
 import functools
 import os
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,7 +16,7 @@ import numpy as np
 from bbl.checks import integer
 from bbl.errors import OptionError
 
-__all__ = ["Stopped", "n_workers", "progress_bar", "run_tasks", "serial_blas", "stop_flag"]
+__all__ = ["Crew", "Stopped", "n_workers", "progress_bar", "run_tasks", "serial_blas", "stop_flag"]
 
 
 def n_workers(n_jobs: int | None) -> int:
@@ -60,6 +62,56 @@ def run_tasks(
     if any(result is Stopped for result in results):
         raise Stopped
     return results
+
+
+class Crew:
+    """Threads that stay for many short rounds of tasks: a round costs some 0.05 ms, where `run_tasks` takes a few.
+
+    The threads go at the end of a ``with`` statement, or with the object.
+
+    Parameters
+    ----------
+    workers : int
+        Threads, the caller's own among them.
+    """
+
+    def __init__(self, workers: int):
+        self.workers = workers
+        self._pool = ThreadPoolExecutor(workers - 1) if workers > 1 else None
+
+    def __enter__(self) -> Crew:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        if self._pool is not None:
+            self._pool.shutdown()
+
+    def run(self, function: Callable, tasks: Iterable[tuple]) -> None:
+        """Call ``function(*task)`` for each of `tasks`, which must not share anything that they write."""
+        left = deque(tasks)
+        helpers = (
+            []
+            if self._pool is None
+            else [self._pool.submit(_work_off, function, left) for _ in range(min(self.workers, len(left)) - 1)]
+        )
+        try:
+            _work_off(function, left)
+        finally:
+            left.clear()  # after an error or an interrupt nothing new is begun
+            failed = [helper.exception() for helper in helpers]
+        for error in failed:
+            if error is not None:
+                raise error
+
+
+def _work_off(function: Callable, left: deque) -> None:
+    """Take tasks until there are none left."""
+    while True:
+        try:
+            task = left.popleft()
+        except IndexError:
+            return
+        function(*task)
 
 
 class Stopped(Exception):

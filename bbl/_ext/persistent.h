@@ -86,8 +86,10 @@ static inline void persistent_gather(const double *t, double *rows, ptrdiff_t L,
     }
 }
 
-/* Fields h_out (D,) and couplings J_out (D, D) of the reference gauge; entries of pairs that do not interact are left */
-static int persistent_couple(const persistent_layout *g, const double *simplex, double *h_out, double *J_out)
+/* Fields h_out (D,) and couplings J_out (D, D) of the reference gauge, from the pairs first..last - 1, and from the
+   fields in simplex coding if `first` is 0; entries of other pairs are left */
+static int persistent_couple(const persistent_layout *g, const double *simplex, ptrdiff_t first, ptrdiff_t last,
+                             double *h_out, double *J_out)
 {
     const ptrdiff_t top = persistent_most(g), D = g->D;
     double *t = persistent_scratch(g, top), *f, *half, *full;
@@ -97,7 +99,8 @@ static int persistent_couple(const persistent_layout *g, const double *simplex, 
     f = t + top;
     half = f + g->m;
     full = half + top * top;
-    for (i = 0; i < g->m; i++) {
+    memset(h_out, 0, sizeof(double) * (size_t)D);
+    for (i = 0; i < g->m && first == 0; i++) {
         const ptrdiff_t L = g->n_levels[i];
         double *h = h_out + g->start[i] - 1;
         if (L < 2)
@@ -106,7 +109,7 @@ static int persistent_couple(const persistent_layout *g, const double *simplex, 
         for (a = 1; a < L; a++)
             h[a] = f[i] * (full[a] - full[0]);
     }
-    for (p = 0; p < g->P; p++) {
+    for (p = first; p < last; p++) {
         const double *B = simplex + g->pair_start[p];
         i = g->pairs[2 * p];
         j = g->pairs[2 * p + 1];
@@ -163,10 +166,11 @@ static inline double persistent_both(const persistent_source *s, ptrdiff_t a, pt
     return s->counts[a * s->D + b];
 }
 
-/* Sums of the features in simplex coding over rows that weigh `total`. With total = 0 and a matrix, the same turns a
-   gradient by the parameters of the reference gauge (fields on the diagonal) into one by those in simplex coding. */
-static int persistent_features(const persistent_layout *g, const persistent_source *s, double total,
-                               double *simplex_out)
+/* Sums of the features in simplex coding over rows that weigh `total`, for the pairs first..last - 1, and for the
+   fields if `first` is 0. With total = 0 and a matrix, the same turns a gradient by the parameters of the reference
+   gauge (fields on the diagonal) into one by those in simplex coding. */
+static int persistent_features(const persistent_layout *g, const persistent_source *s, double total, ptrdiff_t first,
+                               ptrdiff_t last, double *simplex_out)
 {
     const ptrdiff_t top = persistent_most(g);
     double *t = persistent_scratch(g, top), *f, *half, *full;
@@ -176,7 +180,7 @@ static int persistent_features(const persistent_layout *g, const persistent_sour
     f = t + top;
     half = f + g->m;
     full = half + top * top;
-    for (i = 0; i < g->m; i++) {
+    for (i = 0; i < g->m && first == 0; i++) {
         const ptrdiff_t L = g->n_levels[i];
         double *out = simplex_out + g->start[i];
         if (L < 2)
@@ -190,7 +194,7 @@ static int persistent_features(const persistent_layout *g, const persistent_sour
         for (a = 0; a < L - 1; a++)
             out[a] *= f[i];
     }
-    for (p = 0; p < g->P; p++) {
+    for (p = first; p < last; p++) {
         double *out = simplex_out + g->pair_start[p];
         i = g->pairs[2 * p];
         j = g->pairs[2 * p + 1];
@@ -257,46 +261,106 @@ static double persistent_climb(const persistent_adam *o, ptrdiff_t n, const doub
     return sum;
 }
 
-/* One step of the standardised parameters z (mean and log sd), given Q draws of noise (Q, row n_noise) and the gradients
-   of the log-likelihood (Q, size) there. first, second: (2, stride) Adam's, of means and log sds. products_out (Q, G)
-   are the sums of z times gradient over each group. Returns the sum of the squared gradients by means. */
-static double persistent_step(const persistent_adam *o, const ptrdiff_t *cuts, ptrdiff_t G, ptrdiff_t Q,
-                              ptrdiff_t n_noise, ptrdiff_t stride, const double *noise, const double *scale,
-                              const double *gradient, const double *sd, double *mean, double *log_sd, double *first,
-                              double *second, double *products_out)
+/* products_out (G,) = sums of z times the gradient (size,) of the log-likelihood over each group, given the noise */
+static void persistent_products(const ptrdiff_t *cuts, ptrdiff_t G, const double *mean, const double *sd,
+                                const double *noise, const double *gradient, double *products_out)
 {
-    const ptrdiff_t size = cuts[G];
-    double by_mean[PERSISTENT_CHUNK], by_log_sd[PERSISTENT_CHUNK], product[PERSISTENT_CHUNK], own[PERSISTENT_CHUNK];
+    ptrdiff_t g, k;
+    for (g = 0; g < G; g++) {
+        double sum = 0.0;
+        for (k = cuts[g]; k < cuts[g + 1]; k++)
+            sum += (mean[k] + sd[k] * noise[k]) * gradient[k];
+        products_out[g] = sum;
+    }
+}
+
+/* Log scales u_out and their distances w_out (G,) from the global ones v (2,), of which the first `fields` groups have
+   the one and the others the other; u is mean + sd * noise, or where there are no means v itself, cut to [low, high] */
+static void persistent_log_scales(ptrdiff_t G, ptrdiff_t fields, const double *mean, const double *sd,
+                                  const double *noise, const double *v, double low, double high, double *u_out,
+                                  double *w_out)
+{
+    ptrdiff_t g;
+    for (g = 0; g < G; g++) {
+        const double global = v[g >= fields], x = mean ? mean[g] + sd[g] * noise[g] : global;
+        u_out[g] = x < low ? low : x > high ? high : x;
+        w_out[g] = u_out[g] - global;
+    }
+}
+
+/* Scales (G,) under a slab, in place, and their relative slopes by u; see slabbed() in bbl/model/priors.py */
+static void persistent_slab(ptrdiff_t G, double slab, double *scale, double *share_out)
+{
+    ptrdiff_t g;
+    for (g = 0; g < G; g++) {
+        const double ratio = scale[g] / slab;
+        share_out[g] = 1.0 / (1.0 + ratio * ratio);
+        scale[g] = scale[g] * sqrt(share_out[g]);
+    }
+}
+
+/* One step of n numbers without a prior of their own (mean and log sd), given Q draws of noise (Q, row n_noise) and the
+   gradients (Q, n) there; first_moment, second_moment: (2, stride) Adam's */
+static void persistent_step_scales(const persistent_adam *o, ptrdiff_t n, ptrdiff_t Q, ptrdiff_t n_noise,
+                                   ptrdiff_t stride, const double *noise, const double *gradient, const double *sd,
+                                   double *mean, double *log_sd, double *first_moment, double *second_moment)
+{
+    double by_mean[PERSISTENT_CHUNK], by_log_sd[PERSISTENT_CHUNK];
+    ptrdiff_t lo, k, q, size;
+    for (lo = 0; lo < n; lo += size) {
+        size = n - lo < PERSISTENT_CHUNK ? n - lo : PERSISTENT_CHUNK;
+        for (k = 0; k < size; k++)
+            by_mean[k] = by_log_sd[k] = 0.0;
+        for (q = 0; q < Q; q++)
+            for (k = 0; k < size; k++) {
+                const double own = gradient[q * n + lo + k];
+                by_mean[k] += own;
+                by_log_sd[k] += own * (sd[lo + k] * noise[q * n_noise + lo + k]);
+            }
+        for (k = 0; k < size; k++) {
+            by_mean[k] /= Q;
+            by_log_sd[k] = by_log_sd[k] / Q + 1.0;
+        }
+        persistent_climb(o, size, by_mean, mean + lo, first_moment + lo, second_moment + lo);
+        persistent_climb(o, size, by_log_sd, log_sd + lo, first_moment + stride + lo, second_moment + stride + lo);
+    }
+}
+
+/* One step of the standardised parameters z (mean and log sd) of the groups first..last - 1, given Q draws of noise (Q,
+   row n_noise) and the gradients of the log-likelihood (Q, size) there. first_moment, second_moment: (2, stride)
+   Adam's, of means and log sds. Returns the sum of the squared gradients by means. */
+static double persistent_step(const persistent_adam *o, const ptrdiff_t *cuts, ptrdiff_t G, ptrdiff_t first,
+                              ptrdiff_t last, ptrdiff_t Q, ptrdiff_t n_noise, ptrdiff_t stride, const double *noise,
+                              const double *scale, const double *gradient, const double *sd, double *mean,
+                              double *log_sd, double *first_moment, double *second_moment)
+{
+    const ptrdiff_t size = cuts[G], end = cuts[last];
+    double by_mean[PERSISTENT_CHUNK], by_log_sd[PERSISTENT_CHUNK], own[PERSISTENT_CHUNK];
     double sum = 0.0;
-    ptrdiff_t g, first_group = 0, q, k, lo, n;
-    memset(products_out, 0, sizeof(double) * (size_t)(Q * G));
-    for (lo = 0; lo < size; lo += n) {
-        n = size - lo < PERSISTENT_CHUNK ? size - lo : PERSISTENT_CHUNK;
-        while (cuts[first_group + 1] <= lo)
-            first_group++;
+    ptrdiff_t g, group = first, q, k, lo, n;
+    for (lo = cuts[first]; lo < end; lo += n) {
+        n = end - lo < PERSISTENT_CHUNK ? end - lo : PERSISTENT_CHUNK;
+        while (cuts[group + 1] <= lo)
+            group++;
         for (k = 0; k < n; k++)
             by_mean[k] = by_log_sd[k] = 0.0;
         for (q = 0; q < Q; q++) {
             const double *e = noise + q * n_noise + lo, *slope = gradient + q * size + lo, *s = sd + lo, *m = mean + lo;
-            for (g = first_group, k = 0; k < n; g++)
+            for (g = group, k = 0; k < n; g++)
                 for (; k < n && lo + k < cuts[g + 1]; k++)
                     own[k] = scale[q * G + g];
             for (k = 0; k < n; k++) {
-                const double away = s[k] * e[k], z = m[k] + away, total = own[k] * slope[k] - z;
+                const double away = s[k] * e[k], total = own[k] * slope[k] - (m[k] + away);
                 by_mean[k] += total;
                 by_log_sd[k] += total * away;
-                product[k] = z * slope[k];
             }
-            for (g = first_group, k = 0; k < n; g++)
-                for (; k < n && lo + k < cuts[g + 1]; k++)
-                    products_out[q * G + g] += product[k];
         }
         for (k = 0; k < n; k++) {
             by_mean[k] /= Q;
             by_log_sd[k] = by_log_sd[k] / Q + 1.0;
         }
-        sum += persistent_climb(o, n, by_mean, mean + lo, first + lo, second + lo);
-        persistent_climb(o, n, by_log_sd, log_sd + lo, first + stride + lo, second + stride + lo);
+        sum += persistent_climb(o, n, by_mean, mean + lo, first_moment + lo, second_moment + lo);
+        persistent_climb(o, n, by_log_sd, log_sd + lo, first_moment + stride + lo, second_moment + stride + lo);
     }
     return sum;
 }

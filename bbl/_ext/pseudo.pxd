@@ -15,6 +15,7 @@ cdef extern from "pseudo.h" nogil:
         double *second
         double *mean
         double *field
+        Py_ssize_t *order
         const float *project
         const float *expand
         const double *eigenvalue

@@ -5,7 +5,7 @@ import numpy as np
 from bbl._ext.eigen import eigenvectors
 
 from cpython.exc cimport PyErr_CheckSignals as raise_signals
-from libc.stdint cimport int32_t, uint8_t, uint16_t
+from libc.stdint cimport int32_t, uint8_t, uint16_t, uint32_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
@@ -20,6 +20,9 @@ ctypedef fused code_t:
 ctypedef fused column_t:
     uint8_t
     uint16_t
+
+cdef enum:
+    READ = 256
 
 CONVERGED, STUCK = SOLVER_CONVERGED, SOLVER_STUCK
 LANES = {"avx512": 8, "avx2": 4, "sse2": 2, "plain": 1}  # sse2 stands for any vectors of 128 bits
@@ -119,15 +122,20 @@ def kronecker_pays(n, n_levels, D, density):
 
 def read_columns(const code_t[:, ::1] codes, const int32_t[::1] n_levels, column_t[:, ::1] columns):
     """Copy `codes` (n, m) to `columns` (m, n); return the first predictor with a code out of range, or -1."""
-    cdef Py_ssize_t n = codes.shape[0], m = codes.shape[1], k, i, bad = m
+    cdef Py_ssize_t n = codes.shape[0], m = codes.shape[1], k, i, tile, first, bad = m
     cdef int32_t code
+    cdef uint32_t top
     with nogil:
-        for k in range(n):
+        for tile in range((n + READ - 1) // READ):  # so many rows stay in the first-level cache
+            first = tile * READ
             for i in range(m):
-                code = <int32_t> codes[k, i]
-                if code < 0 or code >= n_levels[i]:
+                top = 0
+                for k in range(first, min(n, first + READ)):
+                    code = <int32_t> codes[k, i]
+                    top = max(top, <uint32_t> code)
+                    columns[i, k] = <column_t> code
+                if top >= <uint32_t> n_levels[i]:
                     bad = min(bad, i)
-                columns[i, k] = <column_t> code
     return bad if bad < m else -1
 
 
@@ -162,7 +170,7 @@ cdef class PseudoProblem:
         Pseudocount c: each row's own level of a predictor counts as 1 - c/(W + c), and all its levels share the rest.
     counted : bool, default True
         Whether the moments of the rows are counted. Without, objectives are the means of the log normalisers alone:
-        of a block of rows, whose moments are in those of all rows.
+        of a block of rows, whose moments are in those of all rows. Nothing is minimised then.
 
     Attributes
     ----------
@@ -170,6 +178,8 @@ cdef class PseudoProblem:
         Number of tasks.
     lanes : int
         Predictors per task.
+    order : ndarray of intp, shape (n_sites,)
+        The sites, task by task.
     nbytes : int
         Memory that the problem holds, without the eigenvectors.
     metric : str
@@ -274,6 +284,10 @@ cdef class PseudoProblem:
     @property
     def lanes(self):
         return self.p.lanes
+
+    @property
+    def order(self):
+        return np.array(<Py_ssize_t[:self.p.n_sites]> self.p.order)
 
     @property
     def nbytes(self):

@@ -43,7 +43,7 @@ static ptrdiff_t pseudo_collapse(ptrdiff_t n, ptrdiff_t m, const int32_t *n_leve
     return rows;
 }
 
-/* Weighted shares of the levels, and the rows' common weight */
+/* Weighted shares of the levels (zero where moments are not counted), and the rows' common weight */
 static void pseudo_singles(pseudo_problem *p, pseudo_columns columns)
 {
     ptrdiff_t i, k;
@@ -55,7 +55,7 @@ static void pseudo_singles(pseudo_problem *p, pseudo_columns columns)
     }
     p->scale = (p->equal ? p->weights[0] : 1.0) / p->total;
     p->least = 0.5 / p->total;
-    for (i = 0; i < p->m; i++) {
+    for (i = 0; i < p->m && p->n_counted; i++) {
         double *mean = p->mean + p->start[i]; /* column of code c is start + c; code 0 falls on a neighbour, skipped */
         for (k = 0; k < p->n; k++)
             if (pseudo_code(columns, i * p->n + k))
@@ -143,6 +143,7 @@ static ptrdiff_t pseudo_sorted_bound(ptrdiff_t rows, ptrdiff_t states)
 static void pseudo_encode(pseudo_problem *p, pseudo_columns columns)
 {
     ptrdiff_t c, k, ch, b, bound = 0, most = 1;
+    int shift = 0;  /* lanes are a power of two */
     ptrdiff_t *count;
     uint16_t *state, *to;
     for (c = 0; c < p->n_composites; c++) {
@@ -169,6 +170,8 @@ static void pseudo_encode(pseudo_problem *p, pseudo_columns columns)
             for (k = 0; k < p->n_padded; k++)
                 code[k * width] = (uint16_t)((base + (k < p->n ? state[k] : 0)) * p->lanes);
         }
+    while ((ptrdiff_t)1 << shift < p->lanes)
+        shift++;
     for (b = 0, to = p->sorted; b < p->n_blocks; b++) {
         const ptrdiff_t rows = pseudo_min(p->block, p->n - b * p->block);
         for (ch = 0; ch < p->n_chunks; ch++)
@@ -176,7 +179,7 @@ static void pseudo_encode(pseudo_problem *p, pseudo_columns columns)
                 const ptrdiff_t width = p->chunk[ch + 1] - p->chunk[ch], base = p->states[c] - p->states[p->chunk[ch]];
                 const uint16_t *code = p->codes + p->n_padded * p->chunk[ch] + b * p->block * width + c - p->chunk[ch];
                 for (k = 0; k < rows; k++)
-                    state[k] = (uint16_t)(code[k * width] / p->lanes - base);
+                    state[k] = (uint16_t)((code[k * width] >> shift) - base);
                 p->sorted_first[b * p->n_composites + c] = to - p->sorted;
                 to = pseudo_sort(p, state, rows, p->states[c + 1] - p->states[c], count,
                                  count + most, to);
@@ -248,7 +251,7 @@ static void pseudo_shares(const pseudo_problem *p, ptrdiff_t i, double *f_out)
         f_out[a] /= sum;
 }
 
-/* Eigenvectors and eigenvalues of S_i of every site; large sites keep the diagonal */
+/* Eigenvectors and eigenvalues of S_i of every site; large sites keep the diagonal. Without moments all are zero. */
 static void pseudo_metric(pseudo_problem *p)
 {
     ptrdiff_t i, a, b, most = 1, size = 0;
@@ -266,7 +269,7 @@ static void pseudo_metric(pseudo_problem *p)
         return;
     }
     S = f + most;
-    for (i = 0; i < p->n_sites; i++) {
+    for (i = 0; i < p->n_sites && p->n_counted; i++) {
         const ptrdiff_t A = p->n_levels[i] - 1;
         double *sigma = p->sigma + p->start[i];
         pseudo_shares(p, i, f);

@@ -11,7 +11,7 @@ from bbl.api.average import AUTO
 from bbl.boltzmann.tuning import RULES
 from bbl.cli.tables import MISSING_TEXTS, TYPES
 from bbl.design.design import MISSING
-from bbl.engines import ENGINES
+from bbl.engines import DEFAULT, ENGINES
 from bbl.model.logz import LOG_Z
 from bbl.networks.learners import LEARNERS
 from bbl.results.classifier import TYPES as PREDICTIONS
@@ -26,7 +26,7 @@ FOLD_OPTIONS = ("nfold", "shuffle", "score")
 # of Boltzmann machines alone, with their defaults
 MACHINE_OPTIONS: dict[str, Any] = {
     **dict.fromkeys(ENGINE_OPTIONS),
-    "method": "pseudo",
+    "method": DEFAULT,
     "log_z": "auto",
     "calibrate": "none",
     "novarOk": False,
@@ -82,8 +82,8 @@ def bin_rule(text: str) -> tuple[str, int]:
 def _table_options(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
     group = parser.add_argument_group(
         "tables",
-        "CSV, tab-separated (.tsv) or Parquet (.parquet); - is standard input. A folder or "
-        "a glob of Parquet files is read in batches.",
+        "CSV, tab-separated (.tsv) or Parquet (.parquet); - is standard input.\n"
+        "Folders and globs of Parquet files are read in batches.",
     )
     group.add_argument(
         "--na",
@@ -114,7 +114,7 @@ def _model_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("model")
     group.add_argument("--weights", metavar="COL", help="column of frequencies")
     group.add_argument(
-        "--method", choices=(*ENGINES, AUTO), default="pseudo", help="default: pseudo; auto is an average"
+        "--method", choices=(*ENGINES, AUTO), default=DEFAULT, help=f"default: {DEFAULT}; {AUTO} is an average"
     )
     group.add_argument(
         "--lambda", dest="lambda_", type=numbers, metavar="X", help="penalty of couplings (pseudo); or cv, cv-1se"

@@ -90,3 +90,11 @@ class Merged:
         column = Column(self.name, np.arange(len(at)), values, kinds, bool(self.declared), self.ordered)
         codes, L = factor.encode(column, argument=argument)[0], len(factor.levels)
         return np.bincount(codes, self.counts[at], L), np.bincount(codes, self.totals[at], L)
+
+    def join(self, other: Merged) -> None:
+        """Add the values and counts of other batches."""
+        none = np.zeros(0, dtype=np.intp)
+        self.add(Column(self.name, none, other.values, other.kinds, bool(other.declared), other.ordered), None)
+        at = [self._at[level_key(kind, value)] for kind, value in zip(other.kinds, other.values, strict=True)]
+        np.add.at(self.counts, at, other.counts)
+        np.add.at(self.totals, at, other.totals)

@@ -34,7 +34,7 @@ from bbl.rows.folds import Folds
 from bbl.rows.sample import Sample, code_dtype
 from bbl.rows.stored import Rows
 
-__all__ = ["Encoded", "encode_source"]
+__all__ = ["Encoded", "Reader", "Seen", "encode_rows", "encode_source", "look"]
 
 CHANGED = "the data changed between the two passes over them{}: {}. Read them again when nothing else writes to them."
 
@@ -58,7 +58,7 @@ class Encoded:
 
 
 @dataclass
-class _Seen:
+class Seen:
     """What the first pass has seen."""
 
     columns: dict[Hashable, Merged]
@@ -68,6 +68,17 @@ class _Seen:
     whole: bool = True
     unit: bool = True
     blank: bool = False  # whether a value is missing in some row that is kept
+    dropped: float = 0.0
+    rows: int = 0  # of the source
+
+    def join(self, other: Seen) -> None:
+        """Add what was seen elsewhere."""
+        for name, column in other.columns.items():
+            self.columns[name].join(column)
+        self.whole, self.unit = self.whole and other.whole, self.unit and other.unit
+        self.blank = self.blank or other.blank
+        for name in ("n", "total", "incomplete", "dropped", "rows"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
 class _Part(NamedTuple):
@@ -81,7 +92,7 @@ class _Part(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Reader:
+class Reader:
     """Goes over a source, and says which rows are used."""
 
     source: Source
@@ -149,6 +160,7 @@ def encode_source(
     deal: Deal | None = None,
     step: Callable | None = None,
     declared: bool = False,
+    cluster: Any = None,
     **parsed: Any,
 ) -> Encoded:
     """Read a formula against a source, collect the levels in a first pass, and encode the rows in a second.
@@ -163,6 +175,8 @@ def encode_source(
         Which folds to deal the rows to.
     step : callable, optional
         Told of each batch.
+    cluster : bbl.design.cluster.OnCluster, optional
+        Who makes the passes, in place of this process.
     **parsed
         ``order``, ``reason``, ``whole``, ``one_sided`` of `Design.from_data`.
 
@@ -184,8 +198,8 @@ def encode_source(
     terms = parse(formula, source.columns, exclude, order, declared, one_sided, reason)
     _check_names(source, terms)
     given = given_levels(xlevels, terms)
-    reader = _Reader(source, terms, named, missing, parsed.get("whole", True), step)
-    seen = _first_pass(reader)
+    reader = Reader(source, terms, named, missing, parsed.get("whole", True), step)
+    seen = _checked(look(reader) if cluster is None else cluster.look(reader), reader)
     response, factors, rows, totals = _judged(seen, terms, given, missing, declared)
     if not (novarOk or declared):
         check_variable(factors)
@@ -200,10 +214,11 @@ def encode_source(
     check_size(terms, factors, K)
     design = Design(terms, response, predictors, missing, round(seen.incomplete), declared)
     dealer = None if deal is None else Dealer(deal, rows, totals, seen.whole)
-    sink = make_sink(seen.n, n_levels, K, 0 if deal is None else deal.nfold, not seen.unit, _masked(seen, missing))
+    nfold, into = 0 if deal is None else deal.nfold, make_sink if cluster is None else cluster.make_sink
+    sink = into(seen.n, n_levels, K, nfold, not seen.unit, _masked(seen, missing))
     try:
-        n = _second_pass(reader, design, dealer, sink)
-        sample, folds = sink.finish(0 if deal is None else deal.nfold)
+        n = (encode_rows if cluster is None else cluster.encode_rows)(reader, design, dealer, sink)
+        sample, folds = sink.finish(nfold)
         _check_same(seen, n, design, sample)
     except BaseException:
         sink.close()
@@ -211,7 +226,7 @@ def encode_source(
     return Encoded(design, sample, folds)
 
 
-def _masked(seen: _Seen, missing: str) -> bool:
+def _masked(seen: Seen, missing: str) -> bool:
     return missing == "marginal" and seen.blank
 
 
@@ -238,13 +253,12 @@ def _check_names(source: Source, terms: FormulaTerms) -> None:
         raise DataError(f"data has the duplicate column name {twice!r}. Rename the columns.", column=twice)
 
 
-def _first_pass(reader: _Reader) -> _Seen:
-    """Find the values of all columns, and how often they occur in the rows that are used."""
+def look(reader: Reader) -> Seen:
+    """Find the values of all columns, and how often they occur in the rows that are used: the first pass."""
     terms = reader.terms
-    seen = _Seen({name: Merged(name) for name in terms.columns})
-    dropped = rows = 0.0
+    seen = Seen({name: Merged(name) for name in terms.columns})
     for part in reader.parts("pass 1"):
-        rows += part.batch.frame.n
+        seen.rows += part.batch.frame.n
         blank = np.zeros(part.n, dtype=bool)
         with _told(part.batch):
             for name, column in part.columns.items():
@@ -256,15 +270,20 @@ def _first_pass(reader: _Reader) -> _Seen:
         seen.total += part.n if own is None else float(own.sum())
         seen.incomplete += float(blank.sum() if own is None else own[blank].sum())
         seen.blank = seen.blank or bool(blank.any())
-        dropped += part.dropped
+        seen.dropped += part.dropped
         if own is not None:
             seen.unit = seen.unit and bool((own == 1.0).all())
             seen.whole = seen.whole and bool((own == np.floor(own)).all())
+    return seen
+
+
+def _checked(seen: Seen, reader: Reader) -> Seen:
+    """Return what the first pass has seen, if there is anything to be fitted."""
     if reader.missing == "drop":
-        if not seen.n and dropped:
+        if not seen.n and seen.dropped:
             refuse_no_rows_left()
-        seen.incomplete = dropped
-    if not rows:
+        seen.incomplete = seen.dropped
+    if not seen.rows:
         raise DataError(f"{reader.source.text} has no rows. Give at least one row for each response group.")
     if not 0 < seen.total <= MOST:
         what = "are all zero" if not seen.total else f"sum to {seen.total:g}, more than can be counted"
@@ -273,7 +292,7 @@ def _first_pass(reader: _Reader) -> _Seen:
 
 
 def _judged(
-    seen: _Seen, terms: FormulaTerms, given: dict, missing: str, declared: bool
+    seen: Seen, terms: FormulaTerms, given: dict, missing: str, declared: bool
 ) -> tuple[Factor, list[Factor], np.ndarray, np.ndarray]:
     """Return the factors of response and predictors, and rows and weight of each group."""
 
@@ -291,7 +310,7 @@ def _judged(
     return response, [judged(name, missing)[0] for name in terms.predictors], rows, totals
 
 
-def _second_pass(reader: _Reader, design: Design, dealer: Dealer | None, sink: Any) -> int:
+def encode_rows(reader: Reader, design: Design, dealer: Dealer | None, sink: Any) -> int:
     """Turn the rows into codes and hand them to the sink; return how many there were."""
     n = 0
     dtype = code_dtype(design.n_levels)
@@ -330,7 +349,7 @@ def _encoded(design: Design, part: _Part, dtype: np.dtype) -> tuple[Sample, np.n
     return Sample(codes, np.ones(part.n) if part.weights is None else part.weights, None, blank), y
 
 
-def _check_same(seen: _Seen, n: int, design: Design, sample: Rows) -> None:
+def _check_same(seen: Seen, n: int, design: Design, sample: Rows) -> None:
     """Raise if the second pass did not find what the first did."""
     if n != seen.n or not np.isclose(sample.total, seen.total, rtol=1e-12):
         raise DataError(CHANGED.format("", f"{seen.n:,} rows at first, then {n:,}"), argument="data")

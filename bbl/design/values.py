@@ -225,7 +225,8 @@ def refuse_blanks(name: Hashable, count: int) -> None:
 def _refuse(name: Hashable, what: str) -> Any:
     """Raise the error of values that cannot be levels."""
     raise BBLTypeError(
-        f"column {name!r} holds {what}, which cannot be levels. Turn it into strings, numbers or categories.",
+        f"column {name!r} holds {what}, which cannot be levels. Turn it into strings, numbers or categories; of a date "
+        "take a part, such as the month.",
         column=name,
     ) from None
 

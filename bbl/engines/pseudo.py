@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
@@ -12,14 +12,27 @@ from bbl._ext.pseudo import CONVERGED, memory_estimate
 from bbl.checks import choice, flag, integer, real
 from bbl.engines.base import Engine, EngineFit, Equations, Note, Tuned
 from bbl.engines.naive import absent_levels
-from bbl.engines.pseudo_solvers import FINEST, POLISH_SIZE, Sites, Solution, by_lbfgs, by_newton, is_small
+from bbl.engines.pseudo_blocks import Corrected, few_enough, rounds_memory, sample_size
+from bbl.engines.pseudo_nodes import by_nodes
+from bbl.engines.pseudo_solvers import (
+    FINEST,
+    POLISH_SIZE,
+    Sites,
+    Solution,
+    by_lbfgs,
+    by_newton,
+    is_small,
+    prepared,
+)
 from bbl.errors import OptionError
 from bbl.memory import check_memory
 from bbl.model.layout import Layout
-from bbl.model.moments import frequencies, level_counts, log_ratio, one_hot, usable_rows
+from bbl.model.moments import frequencies, level_counts, log_ratio, usable_rows
 from bbl.model.regressors import from_sites, regressors
-from bbl.model.unpenalised import unpenalised
-from bbl.rows.sample import Sample
+from bbl.model.unpenalised import unbounded_parameters
+from bbl.rows.cluster import SharedSample, n_threads
+from bbl.rows.sample import Sample, code_dtype
+from bbl.rows.stored import Rows, StoredSample
 
 __all__ = ["PseudoLikelihood"]
 
@@ -28,7 +41,6 @@ COMPARED, CLOSER = 3e-4, 1e-5  # gradient norms that are enough to compare penal
 FALLEN = 1.84  # power of the tolerance that the probability of an absent level has when a solver stops
 MANY = 99  # order up to which terms are read
 MOST_LEVELS = 65535  # that the kernel takes
-SURE, ROWS = 10.0, 4096  # log odds at which a predictor is all but certain; rows at a time
 
 
 @dataclass(frozen=True)
@@ -79,10 +91,12 @@ class PseudoLikelihood(Engine):
     )  # fmt: skip
     needs = "neighbours"
     solves = True
+    weights = "real"
     # small enough to leave wide data alone, large enough for levels that a class never has
     classifier: ClassVar[dict[str, Any]] = {"lambdah": 1e-4}
     log_z = "half"
     stepwise = True
+    streams = True
 
     def __post_init__(self):
         if isinstance(self.lambda_, Sequence | np.ndarray) and not isinstance(self.lambda_, str):
@@ -102,7 +116,7 @@ class PseudoLikelihood(Engine):
     @property
     def penalised(self) -> bool:
         """Whether a penalty is in force."""
-        return bool(np.any(self.lambda_)) or bool(self.lambdah) or bool(self.prior_count)
+        return _positive(self.lambda_) or bool(self.lambdah) or bool(self.prior_count)
 
     @property
     def two_sided(self) -> bool:
@@ -132,19 +146,21 @@ class PseudoLikelihood(Engine):
         if not self.symmetrize:
             raise OptionError("Standard errors are for symmetrised couplings (symmetrize=True).", argument="symmetrize")
 
-    def equations(self, sample: Sample, layout: Layout) -> Equations:
+    def equations(self, sample: Rows, layout: Layout) -> Equations:
         """Solve a group again for its unsymmetrised solution."""
         rows = self.prepare(sample, layout)
         site_theta = np.asarray(self.fit(rows, layout).site_theta)
         return Equations(site_theta, self.lambda_, self._lambdah(self.lambda_), rows, self.prior_count)
 
-    def prepare(self, sample: Sample, layout: Layout) -> Sample:
+    def prepare(self, sample: Rows, layout: Layout) -> Rows:
         """Add the extra instance of section 2.2 where a predictor is constant in the group.
 
         In it constant predictors take another level (the first that is not theirs), all others their reference. With
         missing values, what counts is whether a predictor is constant in the rows that it is fitted to. A pseudocount
         does the same better.
         """
+        if isinstance(sample, StoredSample):
+            return self._prepare_stored(sample, layout)
         if not sample.n or self.prior_count:
             return sample
         if sample.missing is None:
@@ -161,13 +177,41 @@ class PseudoLikelihood(Engine):
         missing = None if sample.missing is None else np.vstack([sample.missing, np.zeros(layout.m, dtype=bool)])
         return Sample(np.vstack([sample.codes, extra]), np.append(sample.weights, 1.0), missing=missing)
 
+    def _prepare_stored(self, rows: StoredSample, layout: Layout) -> Rows:
+        """Do what `prepare` does to rows in a file; few enough are read into memory."""
+        if not rows.complete:
+            raise OptionError(
+                "method='pseudo' fits each predictor to rows of its own where values are missing, which it cannot do "
+                "block by block. Give missing values a level of their own (missing='level'), drop their rows "
+                "(missing='drop'), or take method='mf'.",
+                argument="missing",
+            )
+        if few_enough(rows.n, layout):
+            drawn = rows.draw(rows.n, np.random.default_rng(0)).collapsed(layout.n_levels)
+            return rows.spread(cast(Sample, self.prepare(drawn, layout)))
+        if self.prior_count:
+            return rows
+        found = level_counts(rows, layout.n_levels)
+        only = np.array([int(np.argmax(own)) for own in found])
+        constant = np.array([np.count_nonzero(own) < 2 for own in found]) & (layout.n_levels > 1)
+        if not constant.any():
+            return rows
+        extra = np.where(constant & (only == 0), 1, 0).astype(code_dtype(layout.n_levels))
+        return replace(rows, extra=Sample(extra[None], np.ones(1)))
+
     def memory(self, n: int, layout: Layout, settings: int = 1) -> float:
         """Return the bytes of two matrices (layout.D, 1 + D), and of the prepared rows."""
         wide = regressors(layout)
         needed = memory_estimate(n, wide.n_levels, precision=self.precision, sites=layout.m)
         return 16.0 * layout.D * wide.D + sum(needed) + 4.0 * n * (len(wide.n_levels) - layout.m)
 
-    def path(self, sample: Sample, layout: Layout, values: Sequence[float] | None = None, workers: int = 1):
+    def stored_memory(self, n: int, layout: Layout, settings: int = 1) -> float:
+        """Return the bytes of a fit of rows in a file: of a sample of them, or of all if they are few."""
+        if few_enough(n, layout):
+            return self.memory(n, layout, settings)
+        return self.memory(sample_size(layout), layout, settings) + rounds_memory(layout)
+
+    def path(self, sample: Rows, layout: Layout, values: Sequence[float] | None = None, workers: int = 1):
         """Fit one group at each penalty of `values`.
 
         With missing values each predictor is fitted to the rows in which it and its neighbours are known.
@@ -175,7 +219,7 @@ class PseudoLikelihood(Engine):
         return self._path(sample, layout, values, workers)
 
     def compare(
-        self, sample: Sample, layout: Layout, values: Sequence[float] | None, trail: Mapping[float, np.ndarray]
+        self, sample: Rows, layout: Layout, values: Sequence[float] | None, trail: Mapping[float, np.ndarray]
     ) -> list[EngineFit]:
         """Fit one group at each penalty of `values`, well enough to compare them.
 
@@ -187,13 +231,15 @@ class PseudoLikelihood(Engine):
 
     def _path(
         self,
-        sample: Sample,
+        sample: Rows,
         layout: Layout,
         values: Sequence[float] | None,
         workers: int,
         trail: dict[float, np.ndarray] | None = None,
     ) -> list[EngineFit]:
         grid = [self.lambda_] if values is None else [float(value) for value in values]
+        if isinstance(sample, StoredSample):
+            return self._path_stored(sample, layout, grid, workers, trail)
         needed = self.memory(sample.n, layout)
         check_memory(
             needed, f"A fit of {regressors(layout).D} levels to {sample.n} rows", "Use fewer predictors or rows."
@@ -207,10 +253,34 @@ class PseudoLikelihood(Engine):
         absent: tuple[Note, ...] = ()
         if self._bare(min(grid)):
             absent = absent_levels(level_counts(sample, layout.n_levels), "give lambdah > 0")
-        return [
+        fits = [
             self._finish(sample, layout, lambda_, site_theta, sites, normaliser, absent)
             for lambda_, (site_theta, sites, normaliser) in zip(grid, solved, strict=True)
         ]
+        if isinstance(sample, SharedSample):
+            fits = [replace(fit, state={"shared": np.array([n_threads(sample.client)])}) for fit in fits]
+        return fits
+
+    def _path_stored(
+        self, rows: StoredSample, layout: Layout, grid: list, workers: int, trail: dict[float, np.ndarray] | None
+    ) -> list[EngineFit]:
+        """Fit rows in a file at each penalty of the grid, from the strongest to the weakest; see `Corrected`."""
+        out: list[Any] = [None] * len(grid)
+        engine = self if trail is None else replace(self, tolerance=max(self.tolerance, CLOSER))
+        counts = level_counts(rows, layout.n_levels)
+        absent = absent_levels(counts, "give lambdah > 0") if self._bare(min(grid)) else ()
+        start = [(own + 1.0 / len(own)) / (own.sum() + 1.0) for own in counts]
+        site_theta = np.zeros((layout.D, 1 + regressors(layout).D))
+        site_theta[:, 0] = np.concatenate([log_ratio(own) for own in start])
+        if trail:
+            site_theta = _on_the_line(trail, max(grid))
+        rounds = Corrected(engine, rows, layout, workers)
+        for at in sorted(range(len(grid)), key=lambda at: grid[at], reverse=True):
+            lambda_, site_theta = grid[at], site_theta.copy()
+            sites = rounds.fit(lambda_, self._lambdah(lambda_), site_theta, self.itmax)
+            fit = engine._finish(rows, layout, lambda_, site_theta, sites, rounds.normaliser(site_theta), absent)
+            out[at] = replace(fit, state=rounds.told())
+        return out
 
     def _bare(self, lambda_) -> bool:
         """Return whether nothing keeps the fields of absent levels finite."""
@@ -279,7 +349,8 @@ class PseudoLikelihood(Engine):
         site_theta[:, 0] = np.concatenate(
             [log_ratio(np.maximum(own, self.tolerance**FALLEN) if ended else own) for own in f]
         )
-        sample = replace(sample, codes=wide.codes(sample.codes))
+        if wide.sets:
+            sample = replace(sample, codes=wide.codes(sample.codes))
         sites, engine = None, self
         for at in sorted(range(len(grid)), key=lambda at: grid[at], reverse=True):
             lambda_ = grid[at]
@@ -291,7 +362,12 @@ class PseudoLikelihood(Engine):
             elif sites is not None:  # a warm start; the finished fit keeps its own
                 site_theta = site_theta.copy()
             if solve is None:
-                solve = by_newton if small else by_lbfgs(sample, layout, engine.precision, self.prior_count)
+                solve = by_newton
+                if not small and isinstance(sample, SharedSample):
+                    solve = by_nodes(sample, layout, engine.precision, self.prior_count)
+                elif not small:
+                    problem = prepared(sample, layout, engine.precision, self.prior_count)
+                    solve = by_lbfgs(problem, engine.precision)
             sites = Sites(layout.m)
             normaliser = solve(engine, sample, layout, lambda_, self._lambdah(lambda_), site_theta, sites, workers)
             if trail is not None:
@@ -301,7 +377,7 @@ class PseudoLikelihood(Engine):
 
     def _finish(
         self,
-        sample: Sample,
+        sample: Rows,
         layout: Layout,
         lambda_: float | tuple[float, ...],
         site_theta: np.ndarray,
@@ -315,7 +391,9 @@ class PseudoLikelihood(Engine):
         for i in np.flatnonzero((sites.status != CONVERGED) & ~(sites.norm <= HARMLESS)):
             detail = f"gradient norm {sites.norm[i]:.2g} after {sites.n_iter[i]} iterations"
             notes += (Note(int(i), -1, "did not converge; raise itmax, tolerance or lambda_", detail),)
-        unbounded = () if np.any(lambda_) or self.prior_count else unbounded_parameters(sample, layout, site_theta)
+        unbounded: tuple[tuple[int, ...], ...] = ()
+        if not _positive(lambda_) and not self.prior_count:
+            unbounded = unbounded_parameters(sample, layout, site_theta, POLISH_SIZE)
         value, converged = -float(sites.value.sum()), sites.status == CONVERGED
         converged[[i for i, *_ in unbounded]] = False
         return EngineFit(
@@ -331,34 +409,8 @@ class PseudoLikelihood(Engine):
         )
 
 
-def unbounded_parameters(sample: Sample, layout: Layout, site_theta: np.ndarray) -> tuple[tuple[int, ...], ...]:
-    """Return a parameter that grows without end for each predictor that has one (see `EngineFit.unbounded`).
-
-    The optimiser stops somewhere on the way, where the gradient is small. Only predictors that have become all but
-    certain in some row are looked at.
-    """
-    largest, wide = np.zeros(layout.D), regressors(layout)
-    for lo in range(0, sample.n, ROWS):
-        field = one_hot(wide.codes(sample.codes[lo : lo + ROWS]), wide) @ site_theta[:, 1:].T + site_theta[:, 0]
-        np.maximum(largest, np.abs(field).max(axis=0), out=largest)
-    columns = wide.columns
-    sure = [
-        i
-        for i in range(layout.m)
-        if (largest[layout.start[i] : layout.start[i + 1]] > SURE).any()
-        and (int(layout.n_levels[i]) - 1) * len(columns[i]) < POLISH_SIZE
-    ]
-    if not sure:
-        return ()
-    _, determined = unpenalised(sample, layout, site_theta, np.array(sure))
-    out = []
-    for i in sure:
-        lost = [(a, c) for a in range(layout.start[i], layout.start[i + 1]) for c in columns[i] if not determined[a, c]]
-        if lost:
-            row, column = max(lost, key=lambda cell: cell[1] > 0)
-            others = wide.members(int(column) - 1) if column else []
-            out.append((i, int(row - layout.start[i]) + 1, *(number for other in others for number in other)))
-    return tuple(out)
+def _positive(lambda_: float | tuple[float, ...]) -> bool:
+    return any(lambda_) if isinstance(lambda_, tuple) else bool(lambda_)
 
 
 def _on_the_line(trail: Mapping[float, np.ndarray], lambda_: float) -> np.ndarray:

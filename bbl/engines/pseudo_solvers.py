@@ -14,7 +14,18 @@ from bbl.model.regressors import penalties, regressors
 from bbl.parallel import run_tasks, serial_blas, stop_flag
 from bbl.rows.sample import Sample
 
-__all__ = ["FINEST", "POLISH_SIZE", "Sites", "Solution", "by_lbfgs", "by_newton", "is_small"]
+__all__ = [
+    "FINEST",
+    "FLOOR",
+    "POLISH_SIZE",
+    "Sites",
+    "Solution",
+    "by_lbfgs",
+    "by_newton",
+    "is_small",
+    "log_normaliser",
+    "prepared",
+]
 
 FINEST = {"double": 0.0, "single": 1e-5}  # gradient norm that a precision can be asked for,
 FLOOR = {"double": 1e-8, "single": 1e-4}  # and at which it has converged where it gets no further
@@ -40,13 +51,16 @@ Solution = tuple[np.ndarray, Sites, Callable | None]
 
 def is_small(sample: Sample, layout: Layout) -> bool:
     """Whether Newton's Hessians are cheap enough to be worth their exactness (a fraction of a millisecond each)."""
-    wide, top = regressors(layout), float(layout.n_levels.max()) - 1.0
+    top = float(layout.n_levels.max()) - 1.0
+    if sample.n * top**2 >= NEWTON_WORK:
+        return False
+    wide = regressors(layout)
     active = 1.0 + wide.mask.sum(axis=1).max(initial=0)
     widest = top * (1.0 + (wide.mask @ (wide.n_levels - 1)).max(initial=0))
     return sample.n * (top * active) ** 2 < NEWTON_WORK and widest < NEWTON_SIZE
 
 
-def by_newton(engine, sample, layout, lambda_, lambdah, site_theta, sites, workers, only=None) -> None:
+def by_newton(engine, sample, layout, lambda_, lambdah, site_theta, sites, workers, only=None, linear=None) -> None:
     """Solve all predictors, or those of `only`, by Newton's method; the codes are those of the `Regressors`."""
     which, wide = np.arange(layout.m) if only is None else only, regressors(layout)
     newton.solve_sites(
@@ -65,6 +79,7 @@ def by_newton(engine, sample, layout, lambda_, lambdah, site_theta, sites, worke
         sites.norm,
         sites.n_iter,
         sites.status,
+        linear,
     )
 
 
@@ -73,27 +88,38 @@ def _solve_task(problem: PseudoProblem, task: int, numbers: tuple, out: dict) ->
     problem.solve(task, lambda_, lambdah, tolerance, itmax, theta, stop=stop_flag(), **out)
 
 
-def _log_normaliser(problem: PseudoProblem, layout: Layout, site_theta: np.ndarray, half: bool) -> float:
+def log_normaliser(problem: PseudoProblem, layout: Layout, site_theta: np.ndarray, half: bool) -> float:
     """Return eq. (31) of the prepared rows; its factor is one k-th for the couplings of terms of k."""
     if not half or layout.order <= 2:
         return problem.log_normaliser(site_theta, half)
     return problem.log_normaliser(site_theta / np.append(1, regressors(layout).order), False)
 
 
-def by_lbfgs(sample: Sample, layout: Layout, precision: str, prior_count: float):
-    """Prepare the rows for the vectorised kernel, once for all penalties; return the solver."""
+def prepared(sample: Sample, layout: Layout, precision: str, prior_count: float = 0.0, counted: bool = True):
+    """Return the rows as the vectorised kernel reads them; the codes are those of the `Regressors`."""
     wide = regressors(layout)
     with serial_blas():
-        problem = PseudoProblem(
-            sample.codes, sample.weights, wide.n_levels, wide.mask, precision=precision, prior_count=prior_count
+        return PseudoProblem(
+            sample.codes, sample.weights, wide.n_levels, wide.mask, None, precision, prior_count, counted
         )
 
-    def solve(engine, sample, layout, lambda_, lambdah, site_theta, sites, workers):
-        tolerance = max(engine.tolerance, FINEST[precision])
+
+def by_lbfgs(problem: PseudoProblem, precision: str):
+    """Return the solver of `prepared` rows, for all penalties.
+
+    It takes a `tolerance` (m,) of each predictor in place of the engine's, a `linear` term of the objectives, and a
+    `share`, of which only every so many-th task is solved from some number on.
+    """
+
+    def solve(
+        engine, sample, layout, lambda_, lambdah, site_theta, sites, workers, tolerance=None, linear=None, share=(0, 1)
+    ):
+        wide, least = regressors(layout), max(engine.tolerance, FINEST[precision])
+        asked = np.full(layout.m, least) if tolerance is None else np.maximum(tolerance, FINEST[precision])
         each = penalties(layout, lambda_)
         base = float(each[0]) if len(each) else 0.0  # that of pairs: the columns of single predictors come first
-        options = (base, lambdah, tolerance, engine.itmax, site_theta)
         out = {
+            "linear": linear,
             "more": None if (each == base).all() else each - base,
             "grad_norm": sites.norm,
             "n_iter": sites.n_iter,
@@ -101,18 +127,22 @@ def by_lbfgs(sample: Sample, layout: Layout, precision: str, prior_count: float)
             "status": sites.status,
             "value": sites.value,
         }
-        tasks = [(task, options, out) for task in range(problem.n_tasks)]
+        parts = np.split(problem.order, range(problem.lanes, layout.m, problem.lanes))
+        tasks = [
+            (task, (base, lambdah, float(asked[own].min()), engine.itmax, site_theta), out)
+            for task, own in enumerate(parts)
+        ]
         stop = stop_flag()
-        run_tasks(partial(_solve_task, problem), tasks, workers, shared=True)
+        run_tasks(partial(_solve_task, problem), tasks[share[0] :: share[1]], workers, shared=True)
         if stop[0]:  # told to give up: nobody looks at this fit, and what is unfinished is not to be polished
             return None
         # near rounding a quasi-Newton line search may find nothing better, and on flat objectives it creeps
         near = (sites.status != CONVERGED) & (sites.norm <= NEAR)
         stuck = np.flatnonzero(near | (sites.status == STUCK))
         if len(stuck) and precision == "double" and wide.D * (layout.n_levels[stuck].max() - 1) < POLISH_SIZE:
-            by_newton(engine, sample, layout, lambda_, lambdah, site_theta, sites, workers, stuck)
+            by_newton(engine, sample, layout, lambda_, lambdah, site_theta, sites, workers, stuck, linear)
         # what is left there is the floor that rounding sets
         sites.status[(sites.status == STUCK) & (sites.norm <= FLOOR[precision])] = CONVERGED
-        return partial(_log_normaliser, problem, layout, site_theta)
+        return partial(log_normaliser, problem, layout, site_theta)
 
     return solve

@@ -16,7 +16,7 @@ from bbl.model.higher import Tables
 from bbl.model.layout import Layout
 from bbl.model.moments import pair_counts
 from bbl.model.pairwise import LARGEST, check_model, check_shapes, to_floats
-from bbl.parallel import n_workers, run_tasks
+from bbl.parallel import Crew, n_workers, run_tasks
 from bbl.rows.sample import Sample, code_dtype
 
 __all__ = ["Chains", "GibbsDraws", "gibbs"]
@@ -191,8 +191,14 @@ class Chains:
         counts = pair_counts(states, Layout(self.n_levels, np.empty((0, 2), dtype=np.intp)))
         return counts.diagonal() / self.n_chains, counts
 
-    def sweep_bits(self, n_sweeps: int) -> tuple[np.ndarray, int]:
-        """Advance all chains by `n_sweeps` sweeps, and return where they were after each of them.
+    def sweep_bits(self, n_sweeps: int, crew: Crew | None = None) -> tuple[np.ndarray, int]:
+        """Advance all chains by `n_sweeps` sweeps, and return where they were after each; `best_codes` do not see them.
+
+        Parameters
+        ----------
+        n_sweeps : int
+        crew : Crew, optional
+            Threads, each of which takes a pack of chains; make as many packs by `n_jobs`.
 
         Returns
         -------
@@ -205,12 +211,12 @@ class Chains:
         bits = np.zeros((len(self.h), sum(words)), dtype=np.uint64)
         fields, ends = self.h.astype(np.float32), np.cumsum(words)
         tasks = [(p, fields, n_sweeps, bits, int(e - w)) for p, w, e in zip(self._packs, words, ends, strict=True)]
-        run_tasks(self._advance_marking, tasks, self.n_jobs, shared=True)
+        (Crew(1) if crew is None else crew).run(self._advance_marking, tasks)
         return bits, self.n_chains * n_sweeps
 
     def _advance_marking(self, p: _Pack, h, n, bits, first_word) -> None:
         fixed = (self._table, h, 1.0, self.n_levels, self.start, self.by_levels, self.lanes)
-        state = (p.codes, p.stream, p.energy, p.best, p.best_codes, n)
+        state = (p.codes, p.stream, p.energy, np.full_like(p.best, np.inf), p.best_codes, n)
         kernel.run(*fixed, *state, bits=bits, first_word=first_word, chains=p.stop - p.first, terms=self._terms)
 
     def sweep(

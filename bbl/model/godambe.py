@@ -14,6 +14,7 @@ from bbl.model.moments import one_hot, usable_rows, usable_weight
 from bbl.model.regressors import penalties, regressors
 from bbl.parallel import serial_blas
 from bbl.rows.sample import Sample
+from bbl.rows.stored import Rows
 
 __all__ = ["Influence", "inverse", "site_hessians", "solution", "term_covariances"]
 
@@ -23,7 +24,7 @@ REGULAR, FLAT = 1e-10, 1e-13  # of a Hessian of unit diagonal: pivots of no conc
 
 
 def site_hessians(
-    sample: Sample, layout: Layout, site_theta: np.ndarray, only: Iterable[int]
+    sample: Rows, layout: Layout, site_theta: np.ndarray, only: Iterable[int]
 ) -> dict[int, tuple[np.ndarray, np.ndarray]]:
     """Return the mean score (p,) and the mean Hessian (p, p) of minus the log conditional of each predictor of `only`.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from bbl._ext import moments as kernel
@@ -50,14 +52,14 @@ def one_hot(codes: np.ndarray, layout: Layout | Regressors) -> np.ndarray:
     return X[:, : layout.D]
 
 
-def pair_counts(sample: Rows, layout: Layout) -> np.ndarray:
+def pair_counts(sample: Rows, layout: Layout | Regressors) -> np.ndarray:
     """Return the weighted counts (D, D) of pairs of non-reference levels; the diagonal holds the level counts.
 
     All counts are sums of whole numbers, so they are exact and do not depend on the order of the rows. A missing
     value has the code of the reference level, which is not counted here.
     """
     if isinstance(sample, StoredSample):
-        return sample.pooled.sums("pairs", lambda part: pair_counts(part, layout))
+        return sample.pooled.sums("pairs", partial(pair_counts, layout=layout))
     counts = np.zeros((layout.D, layout.D))
     if sample.unweighted:
         bits = np.zeros((layout.D, (sample.n + 63) // 64), dtype=np.uint64)
@@ -104,5 +106,5 @@ def usable_weight(sample: Rows, layout: Layout) -> np.ndarray:
     if sample.complete:
         return np.full(layout.m, sample.total)
     if isinstance(sample, StoredSample):
-        return sample.pooled.sums(("usable", layout.mask.tobytes()), lambda part: usable_weight(part, layout))
+        return sample.pooled.sums(("usable", layout.mask.tobytes()), partial(usable_weight, layout=layout))
     return sample.weights @ usable_rows(sample, layout)

@@ -2,11 +2,15 @@
 
 The gradient of the approximation (see `bbl.model.scaled`) is that of the likelihood at a few draws of the parameters,
 for which each draw has Gibbs chains of its own that go on from step to step (Ingraham & Marks 2017, Algorithm 2).
+
+Threads take the draws; where there are more of them than draws, those of a draw take its packs of chains and blocks of
+its couplings. The blocks depend on the model alone, and what they sum up is added in their order, so the result does
+not depend on the threads.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -17,25 +21,28 @@ from bbl.model.chains import Chains
 from bbl.model.conditional import conditionals
 from bbl.model.layout import Layout
 from bbl.model.moments import known_counts, one_hot, pair_counts
-from bbl.model.priors import slabbed
 from bbl.model.scaled import Approximation
-from bbl.parallel import Stopped, serial_blas, stop_flag
+from bbl.parallel import Crew, Stopped, serial_blas, stop_flag
 from bbl.rows.sample import Sample
 
-__all__ = ["Budget", "Likelihood", "PseudoLikelihoodGradient", "SampledGradient", "ascend"]
+__all__ = ["Budget", "Likelihood", "PseudoLikelihoodGradient", "SampledGradient", "ascend", "model_sums"]
 
 FIRST_DECAY, SECOND_DECAY = 0.99, 0.999  # of Adam; the first falls to zero with the step
 LOWEST, HIGHEST = -30.0, 10.0  # of a log scale
 CHECKS = 40  # records of the history
 SMOOTH = 0.9  # weight of the records before, where the posterior mean is smoothed
 ROWS = 2048
+BLOCK = 2**15  # parameters that one thread takes at a time
 
 
 class Likelihood(Protocol):
     """What the ascent asks of a likelihood."""
 
     def gradient(self, q: int, simplex: np.ndarray, out: np.ndarray) -> None:
-        """Write the gradient of the log-likelihood by parameters in simplex coding, all of the rows taken together."""
+        """Write the gradient of the log-likelihood by parameters in simplex coding, all of the rows taken together.
+
+        Threads may call it for different draws q at the same time.
+        """
 
 
 def feature_sums(sample: Sample, layout: Layout, tables: kernel.Tables) -> np.ndarray:
@@ -67,13 +74,30 @@ def feature_sums(sample: Sample, layout: Layout, tables: kernel.Tables) -> np.nd
     return out
 
 
+def model_sums(sample: Sample, layout: Layout) -> np.ndarray:
+    """Return `feature_sums` of a layout whose tables are not at hand."""
+    return feature_sums(sample, layout, _tables(layout))
+
+
 def _tables(layout: Layout) -> kernel.Tables:
     pairs = np.ascontiguousarray(layout.pairs, dtype=np.intp)
     return kernel.Tables(layout.n_levels, layout.start.astype(np.intp), pairs, layout.pair_start.astype(np.intp))
 
 
+def _blocks(ends: np.ndarray) -> list[tuple[int, int]]:
+    """Return where runs of tables begin and end that have about `BLOCK` parameters, given where each table ends."""
+    if not len(ends):
+        return [(0, 0)]
+    at = np.searchsorted(ends, np.arange(BLOCK, ends[-1] - ends[0] + BLOCK, BLOCK) + ends[0])
+    cuts = np.unique(np.concatenate([[0], at.clip(max=len(ends) - 1)]))
+    cuts[-1] = len(ends)
+    return list(zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True)) if len(cuts) > 1 else [(0, len(ends))]
+
+
 class SampledGradient:
     """The gradient of the likelihood, the expectations of the model taken over chains that go on from call to call.
+
+    Calls for different draws may run at the same time.
 
     Parameters
     ----------
@@ -81,26 +105,33 @@ class SampledGradient:
     layout : Layout
     n_chains : int
         For each draw.
-    draws, sweeps : int
-        Draws, each of which has chains of its own, and sweeps per call.
+    sweeps : int
+        Per call.
     rng : numpy.random.Generator
+    crews : sequence of Crew
+        The threads of each draw.
     """
 
-    def __init__(self, sample: Sample, layout: Layout, n_chains: int, draws: int, sweeps: int, rng):
+    def __init__(
+        self, sample: Sample, layout: Layout, n_chains: int, sweeps: int, rng, crews: Sequence[Crew]
+    ):  # fmt: skip
         self.tables, self.sweeps, self.total = _tables(layout), sweeps, sample.total
         self.sums = feature_sums(sample, layout, self.tables)
-        self.h, self.J = np.zeros(layout.D), np.zeros((layout.D, layout.D))
-        self.varies = layout.n_levels > 1
-        levels = layout.n_levels[self.varies]
-        self.chains = [Chains(self.h, self.J, levels, n_chains, own) for own in rng.spawn(draws)]
+        self.blocks = _blocks(layout.pair_start[1:])
+        self.h = np.zeros((len(crews), len(self.blocks), layout.D))
+        self.J = [np.zeros((layout.D, layout.D)) for _ in crews]
+        none, levels = np.zeros(layout.D), layout.n_levels[layout.n_levels > 1]
+        own = zip(self.J, rng.spawn(len(crews)), crews, strict=True)
+        self.chains = [Chains(none, J, levels, n_chains, stream, crew.workers) for J, stream, crew in own]
+        self.crews = crews
 
     def gradient(self, q: int, simplex: np.ndarray, out: np.ndarray) -> None:
         """Write the gradient at `simplex` after some sweeps of the chains of draw q."""
-        chains = self.chains[q]
-        self.tables.couple(simplex, self.h, self.J)
-        chains.update(self.h, self.J)
-        bits, n = chains.sweep_bits(self.sweeps)
-        self.tables.features_of_bits(bits, n, out)
+        chains, crew, h, J = self.chains[q], self.crews[q], self.h[q], self.J[q]
+        crew.run(self.tables.couple, [(simplex, own, J, *cut) for own, cut in zip(h, self.blocks, strict=True)])
+        chains.update(h.sum(axis=0), J)
+        bits, n = chains.sweep_bits(self.sweeps, crew)
+        crew.run(self.tables.features_of_bits, [(bits, n, out, *cut) for cut in self.blocks])
         out *= -self.total / n
         out += self.sums
 
@@ -119,17 +150,17 @@ class PseudoLikelihoodGradient:
         if sample.missing is not None:
             sample = sample.rows(~sample.missing.any(axis=1))
         self.layout, self.tables, self.rows = layout, _tables(layout), sample
-        self.h, self.J = np.zeros(layout.D), np.zeros((layout.D, layout.D))
 
     def gradient(self, q: int, simplex: np.ndarray, out: np.ndarray) -> None:
         """Write the gradient at `simplex`."""
-        self.tables.couple(simplex, self.h, self.J)
+        h, J = np.zeros(self.layout.D), np.zeros((self.layout.D, self.layout.D))
+        self.tables.couple(simplex, h, J)
         by_theta = np.zeros((self.layout.D, self.layout.D))
         fields = np.zeros(self.layout.D)
         with serial_blas():
             for part in self.rows.blocks(ROWS):
                 X = one_hot(part.codes, self.layout)
-                _, P = conditionals(X, self.layout, self.h, self.J)
+                _, P = conditionals(X, self.layout, h, J)
                 residual = (X - P) * part.weights[:, None]
                 fields += residual.sum(axis=0)
                 by_theta += residual.T @ X
@@ -167,6 +198,7 @@ def ascend(
     budget: Budget,
     rng: np.random.Generator,
     progress: Callable | None = None,
+    workers: int = 1,
 ) -> tuple[Approximation, dict[str, np.ndarray]]:
     """Climb the evidence lower bound by Adam, and return the approximation with the history of the way.
 
@@ -179,6 +211,8 @@ def ascend(
         Of the draws.
     progress : callable, optional
         Told of each share that is done, and of the relative change.
+    workers : int, default 1
+        Threads, which the result does not depend on.
 
     Returns
     -------
@@ -188,21 +222,21 @@ def ascend(
         ``change``: of the posterior mean since then, relative, smoothed over about ten records; ``scale_fields``,
         ``scale_couplings``: global scales.
     """
-    state, stop = _State(begin, budget.draws), stop_flag()
-    schedule, history = _Schedule(budget), _History(budget.n_iter, begin)
-    while schedule.running:
-        if stop[0]:
-            raise Stopped
-        rng.standard_normal(out=state.noise)
-        moved = state.step(likelihood, schedule.adam())
-        if schedule.t > schedule.average_from:
-            state.gather()
-        if history.due(schedule.t, moved) or not schedule.running:
-            change = history.record(schedule.t, state.now)
-            if budget.tol is not None and change < budget.tol:
-                schedule.finish()
-            if progress is not None:
-                progress(history.every / budget.n_iter, f"change {change:.1e}")
+    schedule, history, stop = _Schedule(budget), _History(budget.n_iter, begin), stop_flag()
+    with Crew(workers) as crew:
+        state = _State(begin, likelihood, budget.draws, rng, crew)
+        while schedule.running:
+            if stop[0]:
+                raise Stopped
+            moved = state.step(schedule.adam())
+            if schedule.t > schedule.average_from:
+                state.gather()
+            if history.due(schedule.t, moved) or not schedule.running:
+                change = history.record(schedule.t, state.now)
+                if budget.tol is not None and change < budget.tol:
+                    schedule.finish()
+                if progress is not None:
+                    progress(history.every / budget.n_iter, f"change {change:.1e}")
     return state.averaged, history.columns
 
 
@@ -272,14 +306,19 @@ class _History:
 class _State:
     """The approximation while it moves, with what Adam remembers."""
 
-    def __init__(self, begin: Approximation, draws: int):
-        n, size, G = len(begin.mean), begin.layout.size, len(begin.groups)
-        self.begin, self.groups, self.size = begin, begin.groups, size
+    def __init__(self, begin: Approximation, likelihood: Likelihood, draws: int, rng: np.random.Generator, crew: Crew):
+        n, size, groups = len(begin.mean), begin.layout.size, begin.groups
+        self.begin, self.likelihood, self.groups, self.size = begin, likelihood, groups, size
+        self.crew, self.blocks = crew, _blocks(groups.cuts[1:])
+        # four words a stream, one of which at least is not zero
+        self.streams = rng.integers(1, 2**32, (draws, 4, kernel.streams()), dtype=np.uint32)
         self.mean, self.log_sd = begin.mean.copy(), begin.log_sd.copy()
         self.first, self.second = np.zeros((2, n)), np.zeros((2, n))
-        self.noise, self.sd = np.empty((draws, n)), np.empty(n)
+        self.sd, self.moved = np.exp(self.log_sd), np.zeros(len(self.blocks))
+        self.noise = np.empty((draws, n))
         self.simplex, self.gradient = np.empty((2, draws, size))
-        self.products = np.empty((draws, G))
+        self.scale = np.empty((draws, len(groups)))
+        self.by_scales = np.empty((draws, n - size))
         self.sum, self.gathered = np.zeros((2, n)), 0
 
     @property
@@ -297,43 +336,54 @@ class _State:
         self.sum[1] += self.log_sd
         self.gathered += 1
 
-    def scales(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the log scales u (Q, G) and the logarithms v (Q, 2) of the global ones at the draws."""
-        b, rest = self.begin, slice(self.size, None)
-        x = self.mean[rest] + self.sd[rest] * self.noise[:, rest]
-        v = np.full((len(x), 2), np.log(b.scale)) if b.scale is not None else x[:, -2:]
-        u = x[:, : len(self.groups)] if b.prior.slope else self.groups.of_kind(v)
-        return np.clip(u, LOWEST, HIGHEST), v
+    def step(self, adam: tuple) -> float:
+        """Take one step; return the sum of the squared gradients by the means of z."""
+        self.crew.run(self.look, [(q,) for q in range(len(self.noise))])
+        self.crew.run(self.climb, [(adam, k) for k in range(len(self.blocks))])
+        self.climb_scales(adam)
+        return float(self.moved.sum())
 
-    def step(self, likelihood: Likelihood, adam: tuple) -> float:
-        """Take one step with the noise at hand; return the sum of the squared gradients by the means of z."""
-        np.exp(self.log_sd, out=self.sd)
-        u, v = self.scales()
-        scale, slope = slabbed(u, self.begin.slab)
-        for q, (own, simplex) in enumerate(zip(scale, self.simplex, strict=True)):
-            kernel.draw(self.groups.cuts, self.mean, self.sd, self.noise[q], own, simplex)
-            likelihood.gradient(q, simplex, self.gradient[q])
-        z = (self.groups.cuts, self.noise, scale, self.gradient, self.sd, self.mean, self.log_sd)
-        moved = kernel.step(adam, *z, self.first, self.second, self.products)
-        self.step_scales(adam, self.products * scale * slope, u, v)
-        return moved
-
-    def step_scales(self, adam: tuple, by_u: np.ndarray, u: np.ndarray, v: np.ndarray) -> None:
-        """Take the step of u and v, given the gradients (Q, G) of the log-likelihood by u."""
-        prior, parts = self.begin.prior, []
-        if prior.slope:
-            own = prior.slope(u - self.groups.of_kind(v))
-            parts.append(by_u + own)
-            by_u = -own
-        if self.begin.scale is None:
-            parts.append(self.groups.by_kind(by_u) + prior.hyper_slope(v))
-        if not parts:
+    def look(self, q: int) -> None:
+        """Write the gradients at draw q: by its parameters, and by its log scales u and the global ones v."""
+        b, groups, noise, prior = self.begin, self.groups, self.noise[q], self.begin.prior
+        kernel.normal(self.streams[q], noise)
+        own = slice(self.size, self.size + len(groups) if prior.slope else self.size)
+        v = self.mean[-2:] + self.sd[-2:] * noise[-2:] if b.scale is None else np.full(2, np.log(b.scale))
+        u, w, share, by_u = np.empty((4, len(groups)))
+        ends = (LOWEST, HIGHEST, u, w)
+        kernel.log_scales(groups.fields, self.mean[own], self.sd[own], noise[own], v, *ends)
+        scale = np.exp(u, out=self.scale[q])
+        kernel.slab(b.slab, scale, share)
+        kernel.draw(groups.cuts, self.mean, self.sd, noise, scale, self.simplex[q])
+        self.likelihood.gradient(q, self.simplex[q], self.gradient[q])
+        if not self.by_scales.size:
             return
-        gradient, rest = np.concatenate(parts, axis=1), slice(self.size, None)
-        away = self.sd[rest] * self.noise[:, rest]
-        told = ((gradient.mean(axis=0), self.mean), ((gradient * away).mean(axis=0) + 1.0, self.log_sd))
-        for k, (by, x) in enumerate(told):
-            kernel.climb(adam, by, x[rest], self.first[k, rest], self.second[k, rest])
+        kernel.products(groups.cuts, self.mean, self.sd, noise, self.gradient[q], by_u)
+        by_u *= scale
+        by_u *= share
         if prior.slope:
+            slope = prior.slope(w)
+            np.add(by_u, slope, out=self.by_scales[q, : len(groups)])
+            by_u = np.negative(slope, out=by_u)
+        if b.scale is None:
+            self.by_scales[q, -2:] = groups.by_kind(by_u) + prior.hyper_slope(v)
+
+    def climb(self, adam: tuple, k: int) -> None:
+        """Take the step of block k of z."""
+        lo, hi = self.blocks[k]
+        z = (self.groups.cuts, self.noise, self.scale, self.gradient, self.sd, self.mean, self.log_sd)
+        self.moved[k] = kernel.step(adam, *z, self.first, self.second, lo, hi)
+        own = slice(self.groups.cuts[lo], self.groups.cuts[hi])
+        np.exp(self.log_sd[own], out=self.sd[own])
+
+    def climb_scales(self, adam: tuple) -> None:
+        """Take the step of u and v."""
+        if not self.by_scales.size:
+            return
+        x = (self.sd, self.mean, self.log_sd)
+        kernel.step_scales(adam, self.noise, self.by_scales, *x, self.first, self.second)
+        rest = slice(self.size, None)
+        if self.begin.prior.slope:
             scales = self.mean[self.size : self.size + len(self.groups)]
             np.clip(scales, LOWEST, HIGHEST, out=scales)
+        np.exp(self.log_sd[rest], out=self.sd[rest])

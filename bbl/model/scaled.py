@@ -48,13 +48,12 @@ class Groups:
         return len(self.table)
 
     def by_kind(self, values: np.ndarray) -> np.ndarray:
-        """Return the sums (Q, 2) of `values` (Q, G) over fields and over couplings."""
-        return np.column_stack([values[:, : self.fields].sum(axis=1), values[:, self.fields :].sum(axis=1)])
+        """Return the sums (2,) of `values` (G,) over fields and over couplings."""
+        return np.array([values[: self.fields].sum(), values[self.fields :].sum()])
 
     def of_kind(self, values: np.ndarray) -> np.ndarray:
-        """Return what each group (Q, G) has of the two kinds' `values` (Q, 2)."""
-        sizes = (self.fields, len(self) - self.fields)
-        return np.repeat(values, sizes, axis=1)
+        """Return what each group (G,) has of the two kinds' `values` (2,)."""
+        return np.repeat(values, (self.fields, len(self) - self.fields))
 
 
 @dataclass(frozen=True)
@@ -96,19 +95,19 @@ class Approximation:
         return np.exp(self.mean[-2:]) if self.scale is None else np.full(2, self.scale)
 
     @cached_property
-    def _log_scales(self) -> tuple[np.ndarray, np.ndarray]:
+    def log_scales(self) -> tuple[np.ndarray, np.ndarray]:
         """Means and sds of the log scales (G,)."""
         if self.prior.slope:
             own = slice(self.layout.size, self.layout.size + len(self.groups))
             return self.mean[own], np.exp(self.log_sd[own])
         if self.scale is not None:
             return np.full(len(self.groups), np.log(self.scale)), np.zeros(len(self.groups))
-        return tuple(self.groups.of_kind(part[None, -2:])[0] for part in (self.mean, np.exp(self.log_sd)))
+        return self.groups.of_kind(self.mean[-2:]), self.groups.of_kind(np.exp(self.log_sd[-2:]))
 
     @cached_property
     def _scales(self) -> tuple[np.ndarray, np.ndarray]:
         """First two moments (G,) of the scales."""
-        return scale_moments(*self._log_scales, self.slab)
+        return scale_moments(*self.log_scales, self.slab)
 
     @property
     def simplex(self) -> np.ndarray:
@@ -151,7 +150,7 @@ class Approximation:
         """Return draws (n, P) of the strengths of all pairs: Frobenius norms in the zero-sum gauge."""
         layout, groups = self.layout, self.groups
         z, sd = self.mean[: layout.size], np.exp(self.log_sd[: layout.size])
-        log_mean, log_sd = self._log_scales
+        log_mean, log_sd = self.log_scales
         out = np.zeros((n, layout.m + len(layout.pairs)))
         shared = np.repeat(rng.standard_normal((n, 2)), (groups.fields, len(groups) - groups.fields), axis=1)
         for k in range(n):

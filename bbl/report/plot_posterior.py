@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bbl.report.canvas import COLOURS, LARGEST, given_axes, group_colours, named_legend, short_name, shortened
+from bbl.report.canvas import (
+    COLOURS,
+    ESCAPED,
+    LARGEST,
+    fitted,
+    given_axes,
+    group_colours,
+    named_legend,
+    short_name,
+    shortened,
+)
 from bbl.stats.diagnostics import highest_density
 
 if TYPE_CHECKING:
@@ -17,7 +27,7 @@ __all__ = ["KINDS", "plot_posterior"]
 
 KINDS = ("trace", "forest", "rank")
 PANELS, BINS = 12, 20
-ESCAPED = str.maketrans({"$": r"\$"})
+WIDTH = 3.4  # inches of a panel of a new figure
 
 
 def plot_posterior(
@@ -53,22 +63,33 @@ def plot_posterior(
         return [_forest(draws, groups, names, top, level, axes)]
     drawn = draws[:, :, 0]
     worst = np.argsort(-np.nan_to_num(rhat[0]), kind="stable")[: min(top, PANELS)]
-    panels = _panels(len(worst)) if axes is None else given_axes(axes, len(worst))
-    one = _trace if kind == "trace" else _rank
-    for ax, k in zip(panels, worst, strict=True):
+    titles = fitted([names[k] for k in worst], WIDTH - 0.5, LARGEST, 2)
+    panels = _panels(titles) if axes is None else given_axes(axes, len(worst))
+    one, x, y = (_trace, "draw", "value") if kind == "trace" else (_rank, "rank among all draws", "share / even share")
+    for ax, k, title in zip(panels, worst, titles, strict=True):
         one(ax, drawn[:, :, k])
-        ax.set_title(f"{short_name(names[k], 30)}\n$\\hat R$ = {rhat[0, k]:.3f}", fontsize=LARGEST)
+        ax.set_title(f"{title}\n$\\hat R$ = {rhat[0, k]:.3f}", fontsize=LARGEST)
         ax.tick_params(labelsize=LARGEST - 1)
-    panels[0].figure.suptitle(short_name(groups[0], 40), fontsize="medium")
+        if axes is not None:
+            ax.set_xlabel(x, fontsize=LARGEST)
+            ax.set_ylabel(y, fontsize=LARGEST)
+    if axes is None:
+        figure = panels[0].figure
+        figure.suptitle(short_name(groups[0], 40), fontsize="medium")
+        figure.supxlabel(f"{x}; a colour for each chain", fontsize=LARGEST)
+        figure.supylabel(y, fontsize=LARGEST)
     return panels
 
 
-def _panels(n: int) -> list[Axes]:
+def _panels(titles: Sequence[str]) -> list[Axes]:
+    """Return the panels of a new figure, with room for their titles and a line below them."""
     import matplotlib.pyplot as plt
 
+    n, lines = len(titles), max(title.count("\n") for title in titles) + 2
     columns = min(n, 3)
     rows = -(-n // columns)
-    figure, axes = plt.subplots(rows, columns, figsize=(3.4 * columns, 1.8 * rows + 0.4), layout="constrained")
+    size = (max(WIDTH * columns, 4.2), rows * (1.45 + 0.175 * lines) + 0.6)
+    figure, axes = plt.subplots(rows, columns, figsize=size, layout="constrained")
     found = list(np.ravel(axes))
     for ax in found[n:]:
         figure.delaxes(ax)

@@ -127,7 +127,10 @@ class NetworkResults(NetworkTables, ClassifierResults):
         return self.network.prior
 
     def class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
-        """Return ``ln P(y, known features)`` (n, K); all alike in a row to which every class gives probability zero."""
+        """Return ``ln P(y, known features)`` (n, K) of rows encoded by ``design.encode``.
+
+        All are alike in a row to which every class gives probability zero.
+        """
         return class_scores(self.network.log_joint(codes, missing))
 
     def log_likelihood(self, rows: Rows) -> float:

@@ -8,14 +8,16 @@ import threading
 import weakref
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
 from bbl.errors import DataError
+from bbl.parallel import run_tasks
 from bbl.rows.sample import Sample
 
-__all__ = ["CodeFile", "Rows", "StoredSample"]
+__all__ = ["PIECE", "Bucket", "CodeFile", "Rows", "StoredSample", "added", "joined"]
 
 PIECE = 65536  # rows of a bucket that lie together in the file
 BUFFER = 2**25  # bytes of rows that wait to be written, all buckets together
@@ -183,16 +185,19 @@ class StoredSample:
         Whose rows these are, in their order.
     grouped : bool
         Whether rows have a response; else they are one group.
+    extra : Sample or None
+        A few rows of one group behind those of the file.
     """
 
     file: CodeFile
     buckets: tuple[Bucket, ...]
     grouped: bool = True
+    extra: Sample | None = None
 
     @property
     def n(self) -> int:
         """Number of stored rows."""
-        return sum(self.file.buckets[b].n for b in self.buckets)
+        return sum(self.file.buckets[b].n for b in self.buckets) + (0 if self.extra is None else self.extra.n)
 
     @property
     def m(self) -> int:
@@ -202,7 +207,8 @@ class StoredSample:
     @property
     def total(self) -> float:
         """Sum of the weights: the number of observations."""
-        return float(sum(self.file.buckets[b].total for b in self.buckets))
+        own = float(sum(self.file.buckets[b].total for b in self.buckets))
+        return own if self.extra is None else own + self.extra.total
 
     @property
     def whole(self) -> bool:
@@ -251,6 +257,16 @@ class StoredSample:
             y, n = bucket[0] if self.grouped else None, self.file.buckets[bucket].n
             for first in range(0, n, size):
                 yield self.file.read(bucket, first, min(n, first + size), y)
+        if self.extra is not None:
+            yield self.extra
+
+    def summed(self, function: Callable[[Sample], Any], workers: int = 1) -> Any:
+        """Return the sum of ``function(block)`` over all blocks, in their order, by a pass that threads share."""
+        found, blocks = None, self.blocks(self.file.piece)
+        while some := list(islice(blocks, workers)):
+            for own in run_tasks(function, [(part,) for part in some], workers, shared=True):
+                found = added(found, own)
+        return found
 
     def sums(self, name: Hashable, function: Callable[[Sample], Any]) -> Any:
         """Return what is additive over rows: the sum of ``function(block)`` over all blocks.
@@ -262,11 +278,13 @@ class StoredSample:
             key = ((name, self.grouped), bucket)
             if key not in self.file.sums:
                 own: Any = None
-                for part in replace(self, buckets=(bucket,)).blocks(self.file.piece):
-                    own = _plus(own, function(part))
+                for part in replace(self, buckets=(bucket,), extra=None).blocks(self.file.piece):
+                    own = added(own, function(part))
                 self.file.sums[key] = own
-            found = _plus(found, self.file.sums[key])
-        return function(_joined([], self)) if found is None else found
+            found = added(found, self.file.sums[key])
+        if self.extra is not None:
+            found = added(found, function(self.extra))
+        return function(joined([], self)) if found is None else found
 
     def draw(self, size: int, rng: np.random.Generator, rare: float = 0.0) -> Sample:
         """Return a random sample of about `size` rows, without replacement, in the order of the file.
@@ -285,7 +303,9 @@ class StoredSample:
             Exactly `size` rows (all, if there are no more); more if rows with rare levels are over half of them.
         """
         if size >= self.n:
-            return _joined(list(self.blocks(self.file.piece)), self)
+            return joined(list(self.blocks(self.file.piece)), self)
+        if self.extra is not None:
+            return joined([replace(self, extra=None).draw(size, rng, rare), self.extra], self)
         kept = self._rare_rows(rare) if rare else np.zeros(0, dtype=np.int64)
         others = self.n - len(kept)
         wanted = min(others, max(size - len(kept), size // 2))
@@ -312,7 +332,7 @@ class StoredSample:
                 block = self.file.read(bucket, start, min(n, start + self.file.piece), y)
                 parts.append(block.rows(here))
             first += n
-        return _joined(parts, self)
+        return joined(parts, self)
 
     def _rare_rows(self, rare: float) -> np.ndarray:
         """Return the positions of rows with a level that less than `rare` weight has."""
@@ -332,15 +352,19 @@ class StoredSample:
             first += part.n
         return np.concatenate(found)
 
+    def spread(self, sample: Sample) -> Sample:
+        """Return rows in memory as all who take part in a fit shall have them: here as they are."""
+        return sample
+
     def close(self) -> None:
         """Remove the file, of whatever rows."""
         self.file.close()
 
 
-def _plus(one: Any, other: Any) -> Any:
+def added(one: Any, other: Any) -> Any:
     """Return the sum of numbers, arrays, or lists or tuples of them, as a new object; None is nothing yet."""
     if isinstance(other, list | tuple):
-        return type(other)(_plus(None if one is None else one[k], own) for k, own in enumerate(other))
+        return type(other)(added(None if one is None else one[k], own) for k, own in enumerate(other))
     return other + 0.0 if one is None else one + other
 
 
@@ -361,7 +385,7 @@ def _choose(n: int, size: int, rng: np.random.Generator) -> np.ndarray:
     return np.sort(rng.choice(found, size, replace=False, shuffle=False))
 
 
-def _joined(parts: list[Sample], whole: StoredSample) -> Sample:
+def joined(parts: list[Sample], whole: StoredSample) -> Sample:
     """Return blocks as one sample."""
     if not parts:
         empty = np.zeros((0, whole.m), dtype=whole.file.dtype)

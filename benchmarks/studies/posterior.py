@@ -4,88 +4,123 @@ import time
 
 import numpy as np
 import pandas as pd
-from scipy.stats import chisquare
+from scipy.stats import chisquare, norm
 
-from bbl.engines import Posterior
+from bbl.engines import Engine, PersistentVI, Posterior
 from bbl.model.gauge import to_reference
 from bbl.model.layout import Layout
 from bbl.model.posterior import Problem
 from bbl.rows.sample import Sample
-from benchmarks.report import command, number, rows_of, table, write_page
+from benchmarks.report import command, number, rows_of, table, update, write_page
 
 LEVELS, TAU = (2, 3, 2, 2), 0.5
-SAMPLERS = {
-    "exact": {"sampler": "exact"},
-    "exchange": {"sampler": "exchange"},
-    "pseudo": {"sampler": "pseudo"},
-    "pseudo, not adjusted": {"sampler": "pseudo", "adjust": False},
-}
-COLUMNS = ("sampler", "n", "fit", "parameter", "coupling", "rank", "inside", "narrow", "seconds")
 BINS, KEPT = 20, 100
+DRAWN = {"tau": TAU, "chains": 1, "warmup": 200, "draws": 4 * (KEPT - 1)}
+METHODS: dict[str, Engine] = {
+    "exact": Posterior(sampler="exact", **DRAWN),
+    "exchange": Posterior(sampler="exchange", **DRAWN),
+    "pseudo": Posterior(sampler="pseudo", **DRAWN),
+    "pseudo, not adjusted": Posterior(sampler="pseudo", adjust=False, **DRAWN),
+    "pvi, the normal prior": PersistentVI("gaussian", scale=TAU, n_iter=2000, average=0.3),
+    "pvi, the normal prior, sd='lrvb'": PersistentVI("gaussian", scale=TAU, n_iter=2000, average=0.3, sd="lrvb"),
+    "pvi, horseshoe": PersistentVI(n_iter=2000, average=0.3),
+}
+COLUMNS = ("method", "n", "fit", "parameter", "coupling", "rank", "inside", "narrow", "seconds")
+SHARES = ("fields_inside", "fields_narrow", "couplings_inside", "couplings_narrow")
 
 
-def fits(sampler: str, n: int, first: int, last: int) -> list[tuple]:
-    """Draw models from the prior and rows from each, fit them, and return where the truth lies among the draws."""
-    layout, out = Layout(LEVELS), []
+def fits(method: str, n: int, first: int, last: int) -> list[tuple]:
+    """Draw models from the prior and rows from each, fit them, and return where the truth lies in the posterior.
+
+    The rank of the truth among the draws is nan where there are none; then intervals are those of a normal posterior.
+    """
+    layout, out, engine = Layout(LEVELS), [], METHODS[method]
     states = np.array(np.unravel_index(np.arange(np.prod(LEVELS)), LEVELS)).T.astype(np.uint8)
     model = Problem(Sample(states, np.ones(len(states))), layout, TAU).target()
-    engine = Posterior(tau=TAU, chains=1, warmup=200, draws=4 * (KEPT - 1), **SAMPLERS[sampler])
     for fit in range(first, last):
         rng = np.random.default_rng([fit, n])
         phi = TAU * rng.normal(size=layout.size)
         counts = rng.multinomial(n, model.probabilities(phi)[1]).astype(float)
+        rows, truth = Sample(states, counts).weighted(counts), to_reference(layout, phi)
         began = time.process_time()
-        drawn, _ = engine._sample(Sample(states, counts).weighted(counts), layout, rng, 1, None)
+        if isinstance(engine, Posterior):
+            drawn = to_reference(layout, engine._sample(rows, layout, rng, 1, None)[0][0])
+            rank = (drawn[::4] < truth).sum(axis=0).astype(float)
+            low, low80, high80, high = np.quantile(drawn, [0.025, 0.1, 0.9, 0.975], axis=0)
+        else:
+            found = engine.fit(rows, layout, rng=rng)
+            rank = np.full(layout.size, np.nan)
+            low, low80, high80, high = found.theta + norm.ppf([0.025, 0.1, 0.9, 0.975])[:, None] * found.sd
         seconds = time.process_time() - began
-        drawn, truth = to_reference(layout, drawn[0]), to_reference(layout, phi)
-        rank = (drawn[::4] < truth).sum(axis=0)
-        low, low80, high80, high = np.quantile(drawn, [0.025, 0.1, 0.9, 0.975], axis=0)
         for k in range(layout.size):
             inside, narrow = low[k] <= truth[k] <= high[k], low80[k] <= truth[k] <= high80[k]
-            out.append((sampler, n, fit, k, k >= layout.D, int(rank[k]), inside, narrow, seconds))
+            out.append((method, n, fit, k, k >= layout.D, rank[k], inside, narrow, seconds))
     return out
 
 
-def run(count: int, rows: list[int], jobs: int) -> pd.DataFrame:
-    """Return a row for each parameter of each fit."""
-    each = max(count // 10, 1)
-    tasks = [(s, n, lo, min(lo + each, count)) for s in SAMPLERS for n in rows for lo in range(0, count, each)]
-    return rows_of(fits, tasks, jobs, COLUMNS)
+def shares(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the shares of intervals with the truth in them, and their standard errors, of one method and n.
+
+    Parameters of one model are not independent, so errors are those of means over models.
+    """
+    row: dict[str, object] = {
+        "method": frame["method"].iloc[0],
+        "n": frame["n"].iloc[0],
+        "models": frame["fit"].nunique(),
+    }
+    for kind, own in frame.groupby("coupling"):
+        for column in ("inside", "narrow"):
+            each = own.groupby("fit")[column].mean()
+            name = f"{'couplings' if kind else 'fields'}_{column}"
+            row |= {name: each.mean(), f"{name}_se": each.std() / np.sqrt(len(each))}
+    row["p"] = np.nan
+    if frame["rank"].notna().all():
+        ranks = [part["rank"].astype(int) * BINS // KEPT for _, part in frame.groupby("parameter")]
+        row["p"] = min(1.0, min(chisquare(np.bincount(own, minlength=BINS)).pvalue for own in ranks) * len(ranks))
+    return pd.DataFrame([row | {"seconds": frame["seconds"].mean()}])
 
 
 def summarise(frame: pd.DataFrame) -> list[str]:
-    """Return the Markdown page."""
+    """Return the Markdown page, from cells as text."""
     rows = []
-    for (sampler, n), own in frame.groupby(["sampler", "n"], sort=False):
-        p = [
-            chisquare(np.bincount(part["rank"] * BINS // KEPT, minlength=BINS)).pvalue
-            for _, part in own.groupby("parameter")
-        ]
-        cells = [f"{100 * part[c].mean():.1f} %" for _, part in own.groupby("coupling") for c in ("inside", "narrow")]
-        smallest = min(1.0, min(p) * len(p))
-        rows.append([str(sampler), str(n), *cells, number(smallest), number(1e3 * own["seconds"].mean())])
-    fits_each = frame["fit"].nunique()
+    for row in frame.to_dict("records"):
+        cells = [f"{100 * float(row[c]):.1f} ± {100 * float(row[f'{c}_se']):.1f}" for c in SHARES]
+        more = [number(float(row["p"] or "nan")), number(1e3 * float(row["seconds"]))]
+        rows.append([row["method"], row["n"], row["models"], *cells, *more])
+    size = Layout(LEVELS).size
     lines = [
         "# Coverage of posteriors",
         "",
-        f"{fits_each} models of predictors with {', '.join(map(str, LEVELS))} levels and all pairs, drawn from the",
-        f"normal prior of tau {TAU}; n rows drawn from each. Shares of parameters (reference gauge) in central 95 %",
-        "and 80 % intervals, and the test of uniform ranks of the truth among the draws (simulation-based calibration:",
-        f"the smallest of {frame['parameter'].nunique()} chi-squared p-values, times their number).",
+        f"Models of predictors with {', '.join(map(str, LEVELS))} levels and all pairs, drawn from the normal prior",
+        f"of tau {TAU}; n rows drawn from each. Shares of parameters (reference gauge) in central 95 % and 80 %",
+        "intervals, in %, with their standard errors over models, and the test of uniform ranks of the truth among the",
+        f"draws (simulation-based calibration: the smallest of {size} chi-squared p-values, times their number).",
+        '*exact* to *pseudo, not adjusted* are samplers of `method="bayes"`; `method="pvi"` takes parameters for',
+        "independent, with the prior that models are drawn from, or with its own, whose intervals are about values",
+        "that it draws to zero.",
         "",
     ]
-    head = ["sampler", "rows", "fields 95 %", "fields 80 %", "couplings 95 %", "couplings 80 %", "ranks, p", "CPU ms"]
-    return lines + table(head, rows)
+    head = ["method", "rows", "models", "fields 95 %", "fields 80 %", "couplings 95 %", "couplings 80 %", "ranks, p"]
+    return lines + table([*head, "CPU ms"], rows)
 
 
 def main() -> None:
-    """Run and write ``results/posterior.csv`` and ``posterior.md``."""
-    args = command(__doc__, fits=(1000, "fits of each kind"), rows=([100, 1000], "numbers of rows"))
-    frame = run(args.fits, [int(n) for n in args.rows], args.jobs)
-    lines = summarise(frame)
-    shares = frame.groupby(["sampler", "n", "parameter"], sort=False)[["inside", "narrow", "seconds"]].mean()
-    shares.reset_index().to_csv(args.out / "posterior.csv", index=False, float_format="%.6g")
-    print(write_page(args.out / "posterior.md", lines).read_text())
+    """Run and write ``results/posterior.csv`` and ``posterior.md``, one method and number of rows after the other."""
+    args = command(
+        __doc__,
+        fits=(2000, "models for each method and number of rows"),
+        rows=([100, 1000], "numbers of rows"),
+        only=("", "methods with this in their name"),
+    )
+    sizes = [int(n) for n in args.rows]
+    each = max(args.fits // 10, 1)
+    for method in METHODS:
+        for n in sizes if args.only in method else ():
+            tasks = [(method, n, lo, min(lo + each, args.fits)) for lo in range(0, args.fits, each)]
+            found = shares(rows_of(fits, tasks, args.jobs, COLUMNS))
+            frame = update(args.out / "posterior.csv", found, ["method", "n"], [(name,) for name in METHODS])
+            page = write_page(args.out / "posterior.md", summarise(frame))
+    print(page.read_text())
 
 
 if __name__ == "__main__":

@@ -48,7 +48,7 @@ def fitted(codes: np.ndarray, method, L: np.ndarray | int | None = None):
     began = time.process_time()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", bbl.ConvergenceWarning)
-        fit = bbl.mlestimate(codes, L=L, method=method, log_z="half", verbose=0)
+        fit = bbl.mlestimate(codes, L=L, method=method, log_z="half", n_jobs=1, verbose=0)
     return fit, time.process_time() - began
 
 

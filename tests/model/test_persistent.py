@@ -7,11 +7,13 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from reference import states
+from reference_variational import Enumerated, evidence, features, rows
 from scipy.special import expit
-from scipy.stats import halfcauchy, invgamma, laplace, norm
+from scipy.stats import halfcauchy, invgamma, kstest, laplace, norm
 
 from bbl._ext import persistent as kernel
-from bbl.engines import PersistentVI
+from bbl.engines import PersistentVI, variational
+from bbl.model import persistent
 from bbl.model.chains import Chains
 from bbl.model.fields import pseudo_log_likelihood
 from bbl.model.gauge import contrasts, simplex_gradient, to_reference
@@ -29,26 +31,10 @@ from bbl.model.persistent import (
 )
 from bbl.model.priors import PRIORS, scale_moments, slabbed
 from bbl.model.scaled import Approximation, Groups, start
+from bbl.parallel import Crew
 from bbl.rows.sample import Sample
 
 LAYOUTS = [Layout([2, 3, 4]), Layout([3, 1, 2, 4, 2], [(0, 1), (2, 0), (3, 4), (2, 4)]), Layout([2] * 5)]
-
-
-def features(layout, x):
-    """Return the features of rows in simplex coding, term by term."""
-    out = np.empty((len(x), layout.size))
-    for i in range(layout.m):
-        layout.table(out, i)[...] = contrasts(layout.n_levels[i])[x[:, i]]
-    for i, j in layout.pairs:
-        left, right = contrasts(layout.n_levels[i])[x[:, i]], contrasts(layout.n_levels[j])[x[:, j]]
-        layout.table(out, i, j)[...] = left[:, :, None] * right[:, None, :]
-    return out
-
-
-def rows(layout, n=60, seed=0):
-    rng = np.random.default_rng(seed)
-    codes = rng.integers(0, layout.n_levels, (n, layout.m)).astype(np.uint8)
-    return Sample(codes, rng.integers(1, 4, n).astype(float))
 
 
 # -- priors ------------------------------------------------------------------------------------------------------------
@@ -180,45 +166,74 @@ def test_arrays_that_do_not_fit_are_refused():
         kernel.Tables(np.array([2, 2], np.int32), np.arange(3), np.array([[1, 1]]), np.array([2, 3]))
     with pytest.raises(ValueError, match="fit the groups"):
         kernel.draw(np.array([0, 3]), x, x, x, np.ones(2), x)
+    with pytest.raises(ValueError, match="fit the groups"):
+        kernel.products(np.array([0, 3]), x, x, x, x, np.ones(2))
+    with pytest.raises(ValueError, match="not that of the streams"):
+        kernel.normal(np.ones((4, 3), np.uint32), x)
+    with pytest.raises(ValueError, match="fit the groups"):
+        kernel.log_scales(1, x[:2], x[:2], x[:2], x[:2], -1.0, 1.0, x, x)
+    with pytest.raises(ValueError, match="fit the groups"):
+        kernel.slab(1.0, x, x[:2])
+    Q = np.zeros((2, 3))
     with pytest.raises(ValueError, match="do not fit together"):
-        kernel.climb((0.1, 0.9, 0.9, 1.0, 1.0), x, x[:2], x, x)
+        kernel.step_scales((0.1, 0.9, 0.9, 1.0, 1.0), Q, Q, x, x, x[:2], Q, Q)
+    with pytest.raises(ValueError, match="do not fit together"):
+        kernel.step((0.1, 0.9, 0.9, 1.0, 1.0), np.array([0, 3]), Q, np.zeros((2, 2)), Q, x, x, x, Q, Q)
+
+
+def test_normal_numbers_are_normal_and_independent():
+    state = np.random.default_rng(11).integers(1, 2**32, (4, kernel.streams()), dtype=np.uint32)
+    begun, x = state.copy(), np.empty(400_000)
+    kernel.normal(state, x)
+    assert kstest(x, norm.cdf).pvalue > 0.01
+    assert_allclose([x.mean(), x.var(), (x**3).mean(), (x**4).mean()], [0, 1, 0, 3], atol=0.05)
+    assert 4.3 < abs(x).max() < 5.9 and len(np.unique(x)) > 0.98 * len(x)
+    lags = [1, kernel.streams(), 2 * kernel.streams()]  # neighbours: other streams, the partner, the next of a stream
+    assert_allclose([np.corrcoef(y[:-k], y[k:])[0, 1] for k in lags for y in (x, x**2)], 0.0, atol=0.008)
+    part = np.empty(45)
+    kernel.normal(begun, part)
+    np.testing.assert_array_equal(part, x[:45])
+    kernel.normal(begun, part)  # what was left of the second block is gone
+    np.testing.assert_array_equal(part, x[64:109])
+
+
+def test_blocks_of_tables_add_up_to_the_whole(monkeypatch):
+    layout = Layout([3, 2, 4, 3, 2, 5])
+    monkeypatch.setattr(persistent, "BLOCK", 20)
+    blocks = persistent._blocks(layout.pair_start[1:])
+    assert [a for a, _ in blocks] == [0, *(b for _, b in blocks[:-1])] and blocks[-1][1] == len(layout.pairs)
+    assert len(blocks) > 3 and max(np.diff(layout.pair_start)[lo:hi].sum() for lo, hi in blocks) <= 2 * 20
+    assert persistent._blocks(np.zeros(0)) == [(0, 0)] and persistent._blocks(np.array([900])) == [(0, 1)]
+    rng, tables, D = np.random.default_rng(12), _tables(layout), layout.D
+    simplex, bits = rng.normal(size=layout.size), rng.integers(0, 2**63, (D, 2)).astype(np.uint64)
+    whole, parts = np.zeros((D, D)), np.zeros((D, D))
+    h, own, found, expected = np.empty(D), np.empty((len(blocks), D)), np.empty(layout.size), np.empty(layout.size)
+    tables.couple(simplex, h, whole)
+    tables.features_of_bits(bits, 128.0, expected)
+    for k, cut in enumerate(blocks):
+        tables.couple(simplex, own[k], parts, *cut)
+        tables.features_of_bits(bits, 128.0, found, *cut)
+    np.testing.assert_array_equal(parts, whole)
+    np.testing.assert_array_equal(found, expected)
+    assert_allclose(own.sum(axis=0), h, atol=1e-12)
+    with pytest.raises(ValueError, match="pairs do not fit"):
+        tables.couple(simplex, h, whole, 3, 99)
+
+
+@pytest.mark.parametrize(("levels", "draws"), [([2] * 9, 3), ([4, 3, 2, 4, 3], 1), ([20] * 6, 2)])
+def test_threads_change_no_bit(monkeypatch, levels, draws):
+    monkeypatch.setattr(persistent, "BLOCK", 16)  # so that small models have several
+    monkeypatch.setattr(variational, "WORTH", 1.0)
+    layout = Layout(levels)
+    engine = PersistentVI(n_iter=30, chains=64 * draws, draws=draws)
+    fits = [engine.fit(rows(layout), layout, n, rng=np.random.default_rng(3)) for n in (1, 2, 3, 8)]
+    for fit in fits[1:]:
+        np.testing.assert_array_equal(fit.theta, fits[0].theta)
+        np.testing.assert_array_equal(fit.sd, fits[0].sd)
+        np.testing.assert_array_equal(fit.history["gradient"], fits[0].history["gradient"])
 
 
 # -- the ascent --------------------------------------------------------------------------------------------------------
-class Enumerated:
-    """The exact likelihood of all rows."""
-
-    def __init__(self, layout, sample):
-        self.F = features(layout, states(layout.n_levels))
-        self.sums, self.total = sample.weights @ features(layout, sample.codes), sample.total
-
-    def value(self, simplex):
-        energy = self.F @ simplex
-        top = energy.max()
-        return simplex @ self.sums - self.total * (np.log(np.exp(energy - top).sum()) + top)
-
-    def gradient(self, q, simplex, out):
-        p = np.exp(self.F @ simplex - (self.F @ simplex).max())
-        out[:] = self.sums - self.total * (p / p.sum()) @ self.F
-
-
-def evidence(likelihood, at, noise):
-    """Return the evidence lower bound with fixed noise, written down from its definition (up to a constant)."""
-    layout, prior, groups, total = at.layout, at.prior, at.groups, 0.0
-    for e in noise:
-        x = at.mean + np.exp(at.log_sd) * e
-        z = x[: layout.size]
-        v = x[-2:] if at.scale is None else np.full(2, np.log(at.scale))
-        own = np.repeat(v, [groups.fields, len(groups) - groups.fields])
-        u = x[layout.size : layout.size + len(groups)] if prior.slope else own
-        total += likelihood.value(slabbed(u, at.slab)[0][groups.of] * z) + norm.logpdf(z).sum()
-        if prior.slope:
-            total += prior.log_density(u - own).sum()
-        if at.scale is None:
-            total += prior.log_hyper(v).sum()
-    return total / len(noise) + at.log_sd.sum()
-
-
 @pytest.mark.parametrize("scale", [None, 0.3])
 @pytest.mark.parametrize(("name", "slab"), [("horseshoe", 1.0), ("horseshoe", np.inf), ("laplace", np.inf),
                                             ("student", 2.0), ("gaussian", np.inf)])  # fmt: skip
@@ -229,9 +244,8 @@ def test_the_gradient_of_the_bound_is_that_of_finite_differences(name, slab, sca
     mean = begin.mean + rng.normal(scale=0.3, size=len(begin.mean))
     log_sd = np.log(rng.uniform(0.3, 0.9, len(mean)))
     at = Approximation(layout, PRIORS[name], slab, scale, mean, log_sd)
-    state = _State(at, 2)
-    rng.standard_normal(out=state.noise)
-    state.step(likelihood, (0.0, 0.0, 0.0, 1.0, 1.0))  # without memory the first moment is the gradient itself
+    state = _State(at, likelihood, 2, rng, Crew(1))
+    state.step((0.0, 0.0, 0.0, 1.0, 1.0))  # without memory the first moment is the gradient itself
     numeric = np.empty((2, len(mean)))
     for k, d in itertools.product(range(len(mean)), [1e-5]):
         for row, array in enumerate((mean, log_sd)):
@@ -262,7 +276,7 @@ def test_chains_give_the_gradient_of_the_likelihood():
     sample, simplex = rows(layout), np.random.default_rng(8).normal(scale=0.4, size=layout.size)
     exact, found = np.empty((2, layout.size))
     Enumerated(layout, sample).gradient(0, simplex, exact)
-    SampledGradient(sample, layout, 512, 1, 200, np.random.default_rng(9)).gradient(0, simplex, found)
+    SampledGradient(sample, layout, 512, 200, np.random.default_rng(9), [Crew(1)]).gradient(0, simplex, found)
     assert_allclose(found, exact, atol=0.01 * sample.total)
 
 

@@ -9,6 +9,7 @@ import pytest
 
 import bbl
 from bbl.errors import ConvergenceWarning, ModelFileError, OptionError
+from bbl.report.plot_posterior import plot_posterior
 from bbl.stats.diagnostics import effective_sample_size, highest_density, split_rhat
 from bbl.storage import read_any, write_model
 
@@ -80,7 +81,9 @@ def test_figures_show_what_they_say(fit, kind, panels):
     else:
         rhat = fit.posterior.summary()["rhat"].to_numpy()[:8]
         assert axes[0].get_title().startswith(fit.posterior.names[int(rhat.argmax())])
-        assert axes[0].figure.get_suptitle() == "No"
+        figure = axes[0].figure
+        assert figure.get_suptitle() == "No" and "a colour for each chain" in figure.get_supxlabel()
+        assert figure.get_supylabel() == {"trace": "value", "rank": "share / even share"}[kind]
     if kind == "trace":
         np.testing.assert_array_equal(axes[0].lines[2].get_ydata(), fit.posterior.draws[2, :, 0, rhat.argmax()])
     if kind == "rank":
@@ -96,9 +99,23 @@ def test_figures_show_what_they_say(fit, kind, panels):
 def test_a_figure_goes_into_the_callers_axes(fit):
     _, axes = plt.subplots(1, 2)
     assert fit.posterior.plot("trace", top=2, axes=axes)[0] is axes[0]
+    assert axes[1].get_xlabel() == "draw" and not axes[0].figure.get_suptitle()
     assert fit.posterior.plot("forest", axes=axes[1])[0] is axes[1]
     with pytest.raises(OptionError, match="axes holds 2"):
         fit.posterior.plot("rank", top=3, axes=axes)
+
+
+@pytest.mark.parametrize("kind", ["trace", "rank"])
+def test_names_above_panels_stay_apart_and_on_the_figure(kind):
+    names = [f"${'a long name of one predictor and one level'[: 40 + k]}$ number {k:02d}" for k in range(40)]
+    draws = np.random.default_rng(0).normal(size=(2, 30, 1, 40))
+    axes = plot_posterior(kind, draws, ["one"], names, np.linspace(1.0, 2.0, 40)[None], 40, 0.95)
+    titles = [ax.get_title() for ax in axes]
+    assert len(set(titles)) == len(axes) == 12 and all(r"\$" in title for title in titles)
+    axes[0].figure.draw_without_rendering()
+    boxes = [ax.title.get_window_extent() for ax in axes]
+    assert all(box.x0 >= 0 and box.x1 <= axes[0].figure.bbox.x1 for box in boxes)
+    assert not any(a.overlaps(b) for k, a in enumerate(boxes) for b in boxes[:k])
 
 
 def test_draws_are_handed_to_arviz_where_it_is(fit, monkeypatch):

@@ -1,0 +1,99 @@
+/* Standard normal numbers, sixteen streams side by side: Box and Muller's transform of xoshiro128++ (Blackman & Vigna
+   2021), in single precision. Numbers beyond 5.9 do not occur.
+
+   The loops over streams are what a compiler turns into vectors. */
+#ifndef NORMAL_H
+#define NORMAL_H
+
+#include <math.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "cpu.h"
+
+#define NORMAL_STREAMS 16
+#define NORMAL_BLOCK (2 * NORMAL_STREAMS)
+
+/* words_out (16,) = the next word of each stream; state (4, 16) */
+static inline void normal_words(uint32_t *state, uint32_t *words_out)
+{
+    uint32_t *a = state, *b = state + NORMAL_STREAMS, *c = b + NORMAL_STREAMS, *d = c + NORMAL_STREAMS;
+    int k;
+    for (k = 0; k < NORMAL_STREAMS; k++) {
+        const uint32_t sum = a[k] + d[k], t = b[k] << 9;
+        words_out[k] = ((sum << 7) | (sum >> 25)) + a[k];
+        c[k] ^= a[k];
+        d[k] ^= b[k];
+        b[k] ^= c[k];
+        a[k] ^= d[k];
+        c[k] ^= t;
+        d[k] = (d[k] << 11) | (d[k] >> 21);
+    }
+}
+
+/* out (2, 16): two numbers of each stream */
+static inline void normal_block(uint32_t *state, double *out)
+{
+    uint32_t radius[NORMAL_STREAMS], angle[NORMAL_STREAMS];
+    int k;
+    normal_words(state, radius);
+    normal_words(state, angle);
+    for (k = 0; k < NORMAL_STREAMS; k++) {
+        /* r = sqrt(-2 ln u) with u uniform: u = m 2^e, m about 1, and ln m = 2 atanh((m - 1) / (m + 1)) */
+        const float u = ((float)(int32_t)(radius[k] >> 8) + 0.5f) * 0x1p-24f;
+        uint32_t bits;
+        float m, r;
+        memcpy(&bits, &u, sizeof bits);
+        const int32_t e = (int32_t)(bits - 0x3f3504f3u) >> 23;
+        bits -= (uint32_t)e << 23;
+        memcpy(&m, &bits, sizeof m);
+        const float s = (m - 1.0f) / (m + 1.0f), q = s * s;
+        const float log_m = 2.0f * s * (1.0f + q * (1.0f / 3 + q * (1.0f / 5 + q * (1.0f / 7 + q * (1.0f / 9)))));
+        r = sqrtf(-2.0f * ((float)e * 0.693147181f + log_m));
+        /* an angle between -45 and 45 degrees, its point thrown to either side, and at times over the diagonal */
+        const float t = ((float)(int32_t)(angle[k] & 0xffffffu) - 8388607.5f) * (1.57079633f * 0x1p-24f), p = t * t;
+        const float sine = t * (1.0f + p * (-1.0f / 6 + p * (1.0f / 120 - p * (1.0f / 5040))));
+        const float cosine = 1.0f + p * (-0.5f + p * (1.0f / 24 + p * (-1.0f / 720 + p * (1.0f / 40320))));
+        const float side = angle[k] >> 31 ? -r : r;
+        const int over = (angle[k] >> 30) & 1;
+        out[k] = over ? r * sine : side * cosine;
+        out[NORMAL_STREAMS + k] = over ? side * cosine : r * sine;
+    }
+}
+
+#define NORMAL_FILL(name, target)                                                                                      \
+    target static void name(uint32_t *state, ptrdiff_t n, double *out)                                                 \
+    {                                                                                                                  \
+        double rest[NORMAL_BLOCK];                                                                                     \
+        ptrdiff_t k;                                                                                                   \
+        for (k = 0; k + NORMAL_BLOCK <= n; k += NORMAL_BLOCK)                                                          \
+            normal_block(state, out + k);                                                                              \
+        if (k < n) {                                                                                                   \
+            normal_block(state, rest);                                                                                 \
+            memcpy(out + k, rest, sizeof(double) * (size_t)(n - k));                                                   \
+        }                                                                                                              \
+    }
+#ifdef CPU_X86
+NORMAL_FILL(normal_fill_64, CPU_64_BYTES)
+NORMAL_FILL(normal_fill_32, CPU_32_BYTES)
+#endif
+NORMAL_FILL(normal_fill_base, )
+#undef NORMAL_FILL
+
+/* Fill out (n,); of a last, broken block the rest is thrown away */
+static void normal_fill(uint32_t *state, ptrdiff_t n, double *out)
+{
+#ifdef CPU_X86
+    if (cpu_runs(64)) {
+        normal_fill_64(state, n, out);
+        return;
+    }
+    if (cpu_runs(32)) {
+        normal_fill_32(state, n, out);
+        return;
+    }
+#endif
+    normal_fill_base(state, n, out);
+}
+#endif

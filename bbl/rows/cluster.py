@@ -1,0 +1,276 @@
+"""Rows whose codes stay on the workers of a Dask cluster: functions travel there, and sums and drawn rows come back."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from bbl.errors import BBLTypeError
+from bbl.rows.counts import level_counts
+from bbl.rows.sample import Sample
+from bbl.rows.stored import PIECE, Bucket, StoredSample, added, joined
+
+__all__ = ["ClusterSample", "CodeParts", "Part", "SharedSample", "active_client", "call", "held", "n_threads"]
+
+FAN = 8  # sums that are added by one task
+
+Part = dict[Bucket, Sample]  # the rows of a part of the data on one worker
+
+
+def active_client(client: Any = None) -> Any:
+    """Return the Dask client that is given or active, or None.
+
+    Raises
+    ------
+    BBLTypeError
+        If `client` is something else.
+    """
+    if client is not None:
+        if not all(hasattr(client, name) for name in ("submit", "gather", "scheduler_info")):
+            raise BBLTypeError(
+                f"client must be a dask.distributed.Client, not {type(client).__name__}.", argument="client"
+            )
+        return client
+    if "distributed" not in sys.modules:  # nobody has made one
+        return None
+    from distributed import default_client
+
+    try:
+        return default_client()
+    except ValueError:
+        return None
+
+
+def n_threads(client: Any) -> int:
+    """Return how many tasks the workers run at a time."""
+    return max(1, sum(own["nthreads"] for own in client.scheduler_info(n_workers=-1)["workers"].values()))
+
+
+def call(client: Any, function: Callable, *arguments: Any) -> Any:
+    """Return the future of ``function(*arguments)``; it is computed again if its worker is lost.
+
+    Parameters travel as arguments of tasks, however large: what is scattered is lost with its worker.
+    """
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Sending large graph", UserWarning)
+        return client.submit(function, *arguments, pure=False)
+
+
+def held(client: Any, value: Any) -> Any:
+    """Return the future of a value, which goes to one worker and from there to those that need it."""
+    return call(client, _same, value)
+
+
+@dataclass(eq=False)
+class CodeParts:
+    """Codes of the parts of a data set, each on some worker: what `bbl.rows.stored.CodeFile` is to a file.
+
+    Attributes
+    ----------
+    client : dask.distributed.Client
+    parts : list of futures of Part
+    sizes : list of dict of bucket to (rows, sum of weights, whether all weights are whole)
+        Of each part.
+    n_levels : ndarray, shape (m,)
+    dtype : numpy dtype
+    weighted, masked : bool
+    """
+
+    client: Any
+    parts: list[Any]
+    sizes: list[dict[Bucket, tuple[int, float, bool]]]
+    n_levels: np.ndarray
+    dtype: np.dtype
+    weighted: bool
+    masked: bool
+    piece: int = PIECE
+    sums: dict[tuple[Hashable, Bucket], Any] = field(default_factory=dict)
+    buckets: dict[Bucket, Any] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.buckets = {}
+        for own in self.sizes:
+            for bucket, size in own.items():
+                self.buckets.setdefault(bucket, _Size()).add(*size)
+
+    @property
+    def m(self) -> int:
+        """Number of predictors."""
+        return len(self.n_levels)
+
+    def finish(self) -> ClusterSample:
+        """Return all rows."""
+        return ClusterSample(self, tuple(sorted(self.buckets)))  # type: ignore[arg-type]
+
+    def over(self, function: Callable, buckets: Sequence[Bucket], grouped: bool, each: bool = False) -> Any:
+        """Return the sum of ``function(block)`` over the blocks of some buckets, or with `each` a dict of their sums.
+
+        Sums are added in the order of the parts, a fixed number of them at a time, so the bits depend neither on the
+        number of workers nor on which of them is lost.
+        """
+        told = held(self.client, (function, tuple(buckets), grouped, each))
+        sums = [call(self.client, _part_sums, part, told) for part in self.parts]
+        while len(sums) > 1:
+            sums = [call(self.client, _add, *sums[k : k + FAN]) for k in range(0, len(sums), FAN)]
+        return self.client.gather(sums[0])
+
+    def close(self) -> None:
+        """Let the workers forget the rows."""
+        self.parts = []
+
+
+@dataclass
+class _Size:
+    """Rows and weight of a bucket, all parts together."""
+
+    n: int = 0
+    total: float = 0.0
+    whole: bool = True
+
+    def add(self, n: int, total: float, whole: bool) -> None:
+        """Add those of a part."""
+        self.n, self.total, self.whole = self.n + n, self.total + total, self.whole and whole
+
+
+@dataclass(frozen=True, eq=False)
+class ClusterSample(StoredSample):
+    """Encoded rows on the workers of a cluster; `file` is a `CodeParts`."""
+
+    @property
+    def client(self) -> Any:
+        """The Dask client."""
+        return self.file.client  # type: ignore[attr-defined]
+
+    def blocks(self, size: int = 4096) -> Iterator[Sample]:
+        """Yield the rows, up to `size` of them at a time; they come over the network, a bucket of a part at a time."""
+        for bucket in self.buckets:
+            for part in self._parts_with(bucket):
+                rows = self.client.gather(call(self.client, _bucket_of, part, bucket))
+                yield from (_grouped(own, bucket, self.grouped) for own in rows.blocks(size))
+        if self.extra is not None:
+            yield self.extra
+
+    def summed(self, function: Callable[[Sample], Any], workers: int = 1) -> Any:
+        """Return the sum of ``function(block)`` over all blocks, computed where they are."""
+        found = self.file.over(function, self.buckets, self.grouped)  # type: ignore[attr-defined]
+        return found if self.extra is None else added(found, function(self.extra))
+
+    def sums(self, name: Hashable, function: Callable[[Sample], Any]) -> Any:
+        """Return what is additive over rows, and keep it for each group and fold; see `StoredSample.sums`."""
+        kept, found = self.file.sums, None
+        new = [bucket for bucket in self.buckets if ((name, self.grouped), bucket) not in kept]
+        if new:
+            own = self.file.over(function, new, self.grouped, each=True)  # type: ignore[attr-defined]
+            kept.update({((name, self.grouped), bucket): own[bucket] for bucket in new})
+        for bucket in self.buckets:
+            found = added(found, kept[(name, self.grouped), bucket])
+        if self.extra is not None:
+            found = added(found, function(self.extra))
+        return function(joined([], self)) if found is None else found
+
+    def rows(self, positions: np.ndarray) -> Sample:
+        """Return the rows at rising `positions` in the order of `blocks`."""
+        wanted: dict[int, dict[Bucket, np.ndarray]] = {}
+        for bucket, k, first, n in self._spans():
+            inside = slice(np.searchsorted(positions, first), np.searchsorted(positions, first + n))
+            wanted.setdefault(k, {})[bucket] = positions[inside] - first
+        parts = self.file.parts  # type: ignore[attr-defined]
+        found = self.client.gather({k: call(self.client, _select, parts[k], own) for k, own in wanted.items()})
+        pieces = [_grouped(found[k][bucket], bucket, self.grouped) for bucket, k, _, _ in self._spans()]
+        return joined(pieces, self)
+
+    def spread(self, sample: Sample) -> Sample:
+        """Return rows in memory that all workers shall have, to share the predictors among them."""
+        return SharedSample(sample.codes, sample.weights, sample.y, sample.missing, self.client)
+
+    def _spans(self) -> list[tuple[Bucket, int, int, int]]:
+        """Return bucket, part, first position and number of rows, in the order of `blocks`."""
+        out, first = [], 0
+        for bucket in self.buckets:
+            for k, own in enumerate(self.file.sizes):  # type: ignore[attr-defined]
+                n = own.get(bucket, (0,))[0]
+                if n:
+                    out.append((bucket, k, first, n))
+                first += n
+        return out
+
+    def _parts_with(self, bucket: Bucket) -> list[Any]:
+        file: Any = self.file
+        return [part for part, own in zip(file.parts, file.sizes, strict=True) if bucket in own]
+
+    def _rare_rows(self, rare: float) -> np.ndarray:
+        n_levels: np.ndarray = self.file.n_levels  # type: ignore[attr-defined]
+        counts = level_counts(self.pooled, n_levels)
+        few = [(i, np.flatnonzero((own > 0) & (own < rare))) for i, own in enumerate(counts)]
+        few = [(i, levels) for i, levels in few if len(levels)]
+        found, told = [np.zeros(0, dtype=np.int64)], held(self.client, few)
+        spans = self._spans() if few else []
+        parts = self.file.parts  # type: ignore[attr-defined]
+        hits = self.client.gather([call(self.client, _rare_in, parts[k], bucket, told) for bucket, k, *_ in spans])
+        found += [first + own for (_, _, first, _), own in zip(spans, hits, strict=True)]
+        return np.concatenate(found)
+
+
+@dataclass(frozen=True)
+class SharedSample(Sample):
+    """Rows in memory, few enough for every worker of a cluster to have them all."""
+
+    client: Any = None
+
+
+# what runs on workers
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _bucket_of(part: Part, bucket: Bucket) -> Sample:
+    return part[bucket]
+
+
+def _grouped(rows: Sample, bucket: Bucket, grouped: bool) -> Sample:
+    return replace(rows, y=np.full(rows.n, bucket[0], dtype=np.intp)) if grouped else rows
+
+
+def _part_sums(part: Part, told: tuple) -> Any:
+    """Return the sum over the blocks of a part, or a dict of those of each bucket."""
+    function, buckets, grouped, each = told
+    found: Any = {} if each else None
+    for bucket in buckets:
+        own = None if each else found
+        for block in part[bucket].blocks(PIECE) if bucket in part else ():
+            own = added(own, function(_grouped(block, bucket, grouped)))
+        if each:
+            found[bucket] = own
+        else:
+            found = own
+    return found
+
+
+def _add(*sums: Any) -> Any:
+    """Return the sum of what `_part_sums` returned."""
+    if isinstance(sums[0], dict):
+        return {bucket: _add(*(own[bucket] for own in sums)) for bucket in sums[0]}
+    found = None
+    for own in sums:
+        found = found if own is None else added(found, own)
+    return found
+
+
+def _select(part: Part, wanted: dict[Bucket, np.ndarray]) -> Part:
+    return {bucket: part[bucket].rows(at) for bucket, at in wanted.items()}
+
+
+def _rare_in(part: Part, bucket: Bucket, few: list) -> np.ndarray:
+    """Return which rows of a bucket have a rare level."""
+    rows = part[bucket]
+    hit = np.zeros(rows.n, dtype=bool)
+    for i, levels in few:
+        hit |= np.isin(rows.codes[:, i], levels)
+    return np.flatnonzero(hit)

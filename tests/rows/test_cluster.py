@@ -1,0 +1,114 @@
+"""Rows on the workers of a Dask cluster: the same sums, samples and fits as in one process, whoever is lost."""
+
+import os
+import signal
+import time
+
+import distributed
+import numpy as np
+import pytest
+
+from bbl.engines import pseudo_blocks
+from bbl.engines.pseudo import PseudoLikelihood
+from bbl.model.layout import Layout
+from bbl.model.moments import level_counts, pair_counts
+from bbl.rows.cluster import CodeParts, active_client, call, n_threads
+from bbl.rows.sample import Sample
+from tests.engines.test_pseudo_blocks import ALL_PAIRS, make_rows, stored
+
+LAYOUT = Layout([3] * 6, ALL_PAIRS)
+
+
+@pytest.fixture(scope="module")
+def client():
+    """Two processes of one thread."""
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0", silence_logs=50
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        yield client
+
+
+@pytest.fixture(autouse=True)
+def small_samples(monkeypatch):
+    monkeypatch.setattr(pseudo_blocks, "SAMPLE", 3000)
+    monkeypatch.setattr(pseudo_blocks, "PER_COLUMN", 1)
+
+
+def make_part(codes, weights, y):
+    whole = Sample(codes, weights, y)
+    return {(int(k), 0): whole.group(k) for k in np.unique(y)}
+
+
+def on_cluster(client, sample, n_parts=3):
+    """Rows in consecutive parts, each encoded on some worker."""
+    parts, sizes = [], []
+    for at in np.array_split(np.arange(sample.n), n_parts):
+        own = sample.rows(at)
+        parts.append(call(client, make_part, own.codes, own.weights, own.response))
+        sizes.append(
+            {(int(k), 0): ((g := own.rows(own.response == k)).n, g.total, g.whole) for k in np.unique(own.response)}
+        )
+    weighted = not sample.unweighted
+    return CodeParts(client, parts, sizes, np.full(sample.m, 3), sample.codes.dtype, weighted, False).finish()
+
+
+def grouped(sample, seed=3):
+    return Sample(sample.codes, sample.weights, np.random.default_rng(seed).integers(2, size=sample.n))
+
+
+def test_sums_and_blocks_are_those_of_the_rows(client):
+    sample = grouped(make_rows(n=4000, weighted=True))
+    rows = on_cluster(client, sample)
+    assert (rows.n, rows.m, rows.total, rows.whole, rows.unweighted) == (4000, 6, sample.total, True, False)
+    for y in range(2):
+        own, kept = sample.group(y), rows.group(y)
+        np.testing.assert_array_equal(pair_counts(kept, LAYOUT), pair_counts(own, LAYOUT))
+        np.testing.assert_array_equal(np.concatenate([part.codes for part in kept.blocks(700)]), own.codes)
+    counts = rows.sums("by group", lambda part: level_counts(part, [3] * 6, 2))
+    for found, expected in zip(counts, level_counts(sample, [3] * 6, 2), strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_drawn_rows_are_those_of_a_file(client):
+    sample = make_rows(n=9000, rare=12, seed=1)
+    local, rows = stored(sample), on_cluster(client, sample).pooled
+    rows.file.n_levels[1] = 4
+    for size, rare in ((1000, 0.0), (1000, 100.0), (9000, 0.0)):
+        one, other = (each.draw(size, np.random.default_rng(5), rare) for each in (local, rows))
+        np.testing.assert_array_equal(one.codes, other.codes)
+        np.testing.assert_array_equal(one.weights, other.weights)
+
+
+def test_fit_by_rows_is_that_in_memory_and_survives_a_killed_worker(client):
+    sample, engine = make_rows(seed=2), PseudoLikelihood(lambda_=1e-2)
+    rows = on_cluster(client, sample)
+    first = engine.fit(engine.prepare(rows.pooled, LAYOUT), LAYOUT)
+    np.testing.assert_allclose(first.theta, engine.fit(sample, LAYOUT).theta, atol=1e-8)
+    assert first.log_z("half") == pytest.approx(engine.fit(sample, LAYOUT).log_z("half"), abs=1e-8)
+    victim = next(iter(client.run(os.getpid).values()))
+    os.kill(victim, signal.SIGKILL)
+    again = engine.fit(engine.prepare(rows.pooled, LAYOUT), LAYOUT)
+    assert again.theta.tobytes() == first.theta.tobytes()
+    deadline = time.monotonic() + 30
+    while n_threads(client) < 2 and time.monotonic() < deadline:
+        time.sleep(0.1)
+
+
+def test_few_rows_are_fitted_by_nodes_to_the_last_bit(client):
+    sample, engine = make_rows(n=5000, seed=3), PseudoLikelihood(lambda_=1e-3)
+    rows = engine.prepare(on_cluster(client, sample).pooled, LAYOUT)
+    whole = engine.prepare(sample.collapsed(LAYOUT.n_levels), LAYOUT)
+    one, other = engine.fit(whole, LAYOUT), engine.fit(rows, LAYOUT)
+    assert one.theta.tobytes() == other.theta.tobytes()
+    assert one.lkh == other.lkh
+    assert one.log_z("half") == other.log_z("half")
+
+
+def test_active_clients_are_found(client):
+    assert active_client() is client
+    assert active_client(client) is client
+    with pytest.raises(TypeError, match="client must be"):
+        active_client("tcp://somewhere")

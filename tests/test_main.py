@@ -205,6 +205,25 @@ def test_missing_markers_can_be_given(table, run):
     assert status == 0 and "a = NA k" in out
 
 
+def test_averages_take_missing_values_as_a_level(table, tmp_path, run):
+    rng = np.random.default_rng(0)
+    a, b = rng.integers(0, 2, (2, 80))
+    cells = pd.DataFrame({"y": np.where(a == b, "u", "v"), "a": a, "b": b}).astype(str)
+    cells.loc[rng.random(80) < 0.2, "a"] = ""
+    path, model = table(cells.to_csv(index=False)), tmp_path / "model.bbl"
+    given = ("--method", "auto", "--missing", "level", "--save", model)
+    status, out, err = run("y ~ a * b", path, *given)
+    assert status == 0, err
+    assert "Average of 3 members" in out and "conditional" in out
+    fit = bbl.load(model)
+    assert isinstance(fit, bbl.AverageResults) and fit.nobs() == 80
+    status, out, _ = run("predict", model, table("a,b\n0,1\n,1\n", "new.csv"))
+    told = frame(out)
+    assert status == 0 and len(told) == 2 and np.allclose(told[["u", "v"]].sum(axis=1), 1.0)
+    status, _, err = run("y ~ a * b", path, "--method", "auto", "--missing", "drop", "--lambda", "0.1")
+    assert status == 1 and "--lambda is not its option" in err and "--method pseudo" in err
+
+
 def test_a_text_that_is_a_level_is_not_missing_in_new_data(table, tmp_path, run):
     model = tmp_path / "model.bbl"
     path = table("y,a\n" + "u,NA\nv,k\nu,k\nv,NA\n" * 3)

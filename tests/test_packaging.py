@@ -97,7 +97,7 @@ def listed():
 
 
 def test_contributing_lists_every_file_once():
-    assert sorted(listed()) == SOURCES
+    assert sorted(listed()) == SOURCES, "the table of files in CONTRIBUTING.md has a row for each file of bbl/"
 
 
 def imported(path):
@@ -121,7 +121,7 @@ def imported(path):
 def test_imports_run_down_the_table(path):
     order = {name: row for row, name in enumerate(listed())}
     upward = {name for name in imported(path) if order.get(name, len(order)) <= order.get(path, -1)}
-    assert not upward
+    assert not upward, "imports run down the table of files in CONTRIBUTING.md: move a row, or what is imported"
 
 
 def test_scikit_learn_version_is_the_same_everywhere():

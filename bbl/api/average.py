@@ -38,8 +38,8 @@ def check_auto(options: dict, calibrate: str, classes: bool) -> None:
     if options:
         name = next(iter(options))
         raise BBLTypeError(
-            f"method='auto' chooses its settings itself, so {name} is not its option; fit single methods with options "
-            "of your own and give them to average().",
+            f"method='auto' chooses its settings itself, so {name} is not its option; take a single method such as "
+            "method='pseudo' with it, or give fits of your own to average().",
             argument=name,
         )
     if calibrate == "offset":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,7 +20,7 @@ from bbl.design.frames import to_frame
 from bbl.design.passes import encode_source
 from bbl.design.sources import Source, lazy_source
 from bbl.engines import DEFAULT, ENGINES, Engine, engine_class, make_engine
-from bbl.errors import OptionError
+from bbl.errors import DataWarning, OptionError
 from bbl.model.layout import Layout
 from bbl.model.logz import LOG_Z
 from bbl.parallel import n_workers, progress_bar
@@ -126,12 +127,14 @@ def prepare(
     log_z: str,
     extra: int = 0,
     deal: Callable[[Engine, np.random.Generator], Deal | None] | None = None,
+    counts: bool = False,
     **more: Any,
 ) -> Call:
     """Check what the verbs have in common, encode the data and make the engine; `verb` names its own arguments.
 
     `extra` is the number of fits beside those of the groups, and `deal` tells the folds that data read in batches are
-    dealt to; `more` are `calibrate`, `seed`, `n_jobs`, `verbose` and `client`.
+    dealt to. With `counts`, weights have to be counts whatever the method is; `more` are `calibrate`, `seed`, `n_jobs`,
+    `verbose` and `client`.
     """
     choice("log_z", log_z, LOG_Z)
     calibrate = choice("calibrate", more["calibrate"], CALIBRATE)
@@ -141,7 +144,7 @@ def prepare(
     flag("novarOk", novarOk)
     order = None if engine.order == 1 else engine.order  # fields alone are fitted whatever terms a formula names
     given = (formula, data, weights, xlevels, novarOk, missing, announce)
-    whole = engine.weights == "counts"
+    whole = counts or engine.weights == "counts"
     takes: dict[str, Any] = {"reason": engine.order_reason, "whole": whole, "one_sided": True}
     source, folds = lazy_source(data), None
     cluster = passes(source, more.get("client"))
@@ -162,6 +165,14 @@ def prepare(
             f"calibrate={calibrate!r} corrects the probabilities of classes, and {formula!r} has no response; leave it "
             "out, or give a response.",
             argument="calibrate",
+        )
+    if engine.solves and not rows.whole:
+        warnings.warn(
+            "weights are not all whole numbers, so they are no counts: there are no standard errors, tests and "
+            "bootstrap, and in cross-validation each row stays in one fold. Penalties go by shares of the weights, "
+            "prior counts by their sum, which is best the number of rows. If they were meant as counts, round them.",
+            DataWarning,
+            stacklevel=3,
         )
     layout = Layout(design.n_levels, None if design.terms.complete else design.terms.terms)
     return Call(design, rows, index, engine, layout, log_z, calibrate, workers, rng, folds)

@@ -17,6 +17,7 @@ from bbl.boltzmann.validation import Validated, validate
 from bbl.checks import choice, flag, integer, reals
 from bbl.crossval import Scored, calibrated, score_settings
 from bbl.design.decisions import check_priors
+from bbl.design.design import Design
 from bbl.engines import DEFAULT, Engine, MeanField, engine_class
 from bbl.errors import OptionError
 from bbl.parallel import progress_bar
@@ -63,7 +64,8 @@ def bbl(
     data : DataFrame (pandas, polars), pyarrow Table or dict of lists
         One row per observation, or per distinct row with `weights`.
     weights : column name or array of length n, optional
-        Frequencies, whole numbers; a weight is the same as repeating the row.
+        Frequencies, whole numbers; a weight is the same as repeating the row. "pseudo", "mf", "naive" and "pvi" take
+        any positive numbers, of which there are no tests.
     method : {"pseudo", "mf", "naive", "conditional", "pvi", "bayes", "shbm", "auto"} or Engine, default "pseudo"
         Pseudo-likelihood, mean field, naive Bayes, conditional likelihood (for prediction alone), a posterior under
         sparse priors by persistent variational inference or by Markov chains, a sparse high-order Boltzmann machine,
@@ -157,31 +159,27 @@ def bbl(
     text, auto = shown_call("bbl", formula, weights, method, options, **others), method == AUTO
     if auto:
         check_auto(options, calibrate, classes=True)
+        in_memory(data, "method='auto'", "method")
         calibrate, method = "none", MeanField()  # one of its members: what it takes of formulas and rows, all do
     rule = pop_rule(method, options)
     shared: dict[str, Any] = {"log_z": log_z, "calibrate": calibrate, "seed": seed, "n_jobs": n_jobs}
     shared |= {"extra": int(test_null), "verbose": verbose, "client": client}
 
     def deal(engine: Engine, rng: np.random.Generator) -> Deal | None:
-        tuned = rule is not None or calibrate != "none" or len(engine.variants()) > 1
-        return Deal(NFOLD, rng) if tuned else None
+        return Deal(NFOLD, rng) if _is_tuned(engine, rule, calibrate) else None
 
-    if auto:
-        in_memory(data, "method='auto'", "method")
     call = prepare(
         bbl, formula, data, weights, method, options, xlevels=xlevels, novarOk=novarOk, missing=missing, deal=deal,
-        **shared,
+        counts=auto, **shared,
     )  # fmt: skip
     design, sample, layout, engine, tuning = call.design, call.sample, call.layout, call.engine, None
     if auto:
         check_auto(options, calibrate, design.classes)
     pooled = test_null and design.classes and not engine.joint  # one group is all rows
-    if priors is not None and not design.classes:
-        raise OptionError(f"priors are of classes, and {formula!r} has no response; leave them out.", argument="priors")
-    shares = None if priors is None else check_priors(priors, design.labels.groups)
+    shares = _shares(priors, formula, design)
     if auto:
         return fit_auto(text, call, shares, verbose)
-    if rule is not None or calibrate != "none" or len(engine.variants()) > 1:
+    if _is_tuned(engine, rule, calibrate):
         with progress_bar(NFOLD, "tuning", verbose) as step:
             told = {"calibrate": calibrate, "progress": step, "folds": call.folds, **call.common}
             tuning = tune(sample, design.labels, layout, engine, rule, **told)
@@ -195,6 +193,20 @@ def bbl(
     warn_training(sample, result, design.labels, engine)
     given = (text, design, call.training, call.index, engine, result, tuning)
     return call.told(BBLResults(*given, priors=shares) if design.classes else DensityResults(*given))
+
+
+def _is_tuned(engine: Engine, rule: str | None, calibrate: str) -> bool:
+    """Return whether a fit needs folds of its own."""
+    return rule is not None or calibrate != "none" or len(engine.variants()) > 1
+
+
+def _shares(priors: Any, formula: str, design: Design) -> np.ndarray | None:
+    """Return the class shares that are given, checked."""
+    if priors is None:
+        return None
+    if not design.classes:
+        raise OptionError(f"priors are of classes, and {formula!r} has no response; leave them out.", argument="priors")
+    return check_priors(priors, design.labels.groups)
 
 
 def crossVal(
@@ -284,13 +296,12 @@ def crossVal(
     auto, named = method == AUTO, method
     if auto:
         check_auto(options, calibrate, classes=True)
+        in_memory(data, "method='auto'", "method")
         calibrate, method = "none", MeanField()
     values, again = _pop_grid(method, options), flag("refit", refit)
     text = shown_call("crossVal", formula, weights, named, options, missing=(missing, "raise"))
     shared: dict[str, Any] = {"log_z": log_z, "calibrate": calibrate, "seed": seed, "n_jobs": n_jobs, "client": client}
     own = flag("shuffle", shuffle)
-    if auto:
-        in_memory(data, "method='auto'", "method")
     if cv is not None:
         in_memory(data, "cv, which gives positions of rows,", "cv")
 
@@ -299,18 +310,16 @@ def crossVal(
 
     call = prepare(
         crossVal, formula, data, weights, method, options, xlevels=xlevels, novarOk=novarOk, missing=missing, deal=deal,
-        verbose=verbose, **shared,
+        counts=auto, verbose=verbose, **shared,
     )  # fmt: skip
     design, sample, layout, engine, labels = call.design, call.sample, call.layout, call.engine, call.design.labels
     score = _score(score, flag("use_auc", use_auc), call.K, design.classes)
-    if call.folds is not None:
-        kept = np.zeros(0, dtype=np.intp)  # their positions are not known
-        folds: AnyFolds = call.folds
-    else:
+    kept = np.zeros(0, dtype=np.intp)  # of folds that were dealt while rows were read, positions are not known
+    if call.folds is None:
         kept = design.kept(data, weights)
-        folds = (
-            _own_folds(call.rows, nfold, own, call.rng) if cv is None else data_folds(cv, data, design, call.rows, kept)
-        )
+    folds: AnyFolds = call.folds or (
+        _own_folds(call.rows, nfold, own, call.rng) if cv is None else data_folds(cv, data, design, call.rows, kept)
+    )
     if auto:
         check_auto(options, calibrate, design.classes)
         frame, pooled, average = cross_auto(text, call, cast(Folds, folds), score, again, verbose)

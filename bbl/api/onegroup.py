@@ -50,8 +50,9 @@ def mlestimate(
     xi : array_like of int, shape (n, m)
         Codes ``0..L_i-1``.
     weights : array_like, shape (n,), optional
-        Frequencies, whole numbers. If `xi` is a DataFrame and they are a Series, both must have one index; likewise the
-        rows and columns of `qJ` must be the columns of `xi`, and the index of `L`.
+        Frequencies, whole numbers; of "pseudo", "mf", "naive" and "pvi" any positive numbers. If `xi` is a DataFrame
+        and they are a Series, both must have one index; likewise the rows and columns of `qJ` must be the columns of
+        `xi`, and the index of `L`.
     qJ : array_like of bool (or 0 and 1), shape (m, m), optional
         Which predictors interact, symmetric; all by default. The diagonal does not matter.
     L : array_like of int, shape (m,), optional

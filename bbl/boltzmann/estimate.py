@@ -14,6 +14,7 @@ from bbl.boltzmann.predictive import Predictive, predictive
 from bbl.boltzmann.problems import group_text
 from bbl.design.labels import Labels
 from bbl.engines import Engine, EngineFit
+from bbl.engines.base import Given
 from bbl.engines.pseudo_blocks import NoProgress
 from bbl.errors import DataError, OptionError
 from bbl.memory import check_memory
@@ -37,6 +38,7 @@ __all__ = [
     "check_annealing",
     "check_known",
     "estimate",
+    "estimate_jointly",
     "estimate_path",
     "fit_group",
     "guard_memory",
@@ -283,7 +285,7 @@ def estimate_path(
     """
     layout = engine.layout(cast(Sample, sample), layout)
     if engine.joint:
-        return _estimate_jointly(cast(Sample, sample), layout, K, engine, values, log_z, workers, rng, progress)
+        return estimate_jointly(cast(Sample, sample), layout, K, engine, values, log_z, workers, rng, progress)
     wide = engine.widened(layout)
     # of terms that are yet to be chosen, ln Z comes later
     kind = "exact" if engine.chooses else resolve_log_z(log_z, wide, engine.log_z)
@@ -359,7 +361,7 @@ def _estimate_of_chosen(
     return Estimate(parameters, ln_z, kind, totals / totals.sum(), lkh, tuple(fits), error)
 
 
-def _estimate_jointly(
+def estimate_jointly(
     sample: Sample,
     layout: Layout,
     K: int,
@@ -369,8 +371,12 @@ def _estimate_jointly(
     workers: int,
     rng: np.random.Generator | None,
     progress: Callable | None,
+    start: tuple[Given, Estimate] | None = None,
 ) -> list[Estimate]:
-    """Fit all groups at once; in place of ln Z stands what makes the class scores."""
+    """Fit all groups at once; in place of ln Z stands what makes the class scores.
+
+    `start` are out-of-fold scores of a generative start and its fit to all rows, where they are known.
+    """
 
     def generative(rows: Sample, own: Engine, grid: Sequence[float] | None, stream: np.random.Generator):
         return estimate_path(rows, layout, K, own, grid, log_z=log_z, workers=workers, rng=stream)
@@ -379,7 +385,7 @@ def _estimate_jointly(
     share = np.bincount(sample.response, sample.weights, K) / sample.total
     log_share, error = np.log(np.where(share > 0.0, share, 1.0)), np.zeros(K)
     out = []
-    for found in joint_path(sample, layout, K, engine, values, generative, rng):
+    for found in joint_path(sample, layout, K, engine, values, generative, rng, start):
         ln_z = np.where(share > 0.0, log_share - found.constant, 0.0)
         lkh = sample.total * found.fits[0].lkh
         out.append(Estimate(Parameters(layout, found.theta), ln_z, "none", share, lkh, found.fits, error))

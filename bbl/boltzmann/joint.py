@@ -36,6 +36,7 @@ def joint_path(
     values: Sequence[float] | None,
     generative: Callable[..., list],
     rng: np.random.Generator,
+    start: tuple[Given, Any] | None = None,
 ) -> list[Joint]:
     """Fit all groups at each of `values` of the engine's tuned option.
 
@@ -43,13 +44,15 @@ def joint_path(
     ----------
     generative : callable
         ``generative(sample, engine, values, rng)`` fits groups one by one and returns an `Estimate` for each value.
+    start : (Given, Estimate), optional
+        Out-of-fold scores of the generative start and its fit to all rows, where they are known.
     """
     given, theta, constant = None, np.zeros((K, layout.size)), np.zeros(K)
     refined = engine.refined()
     if refined is not None:
-        given, start = _start(sample, *refined, generative, rng)
-        theta = start.parameters.theta
-        constant = np.log(np.where(start.class_prior > 0.0, start.class_prior, 1.0)) - start.log_z
+        given, whole = start or _start(sample, *refined, generative, rng)
+        theta = whole.parameters.theta
+        constant = np.log(np.where(whole.class_prior > 0.0, whole.class_prior, 1.0)) - whole.log_z
     out = []
     for found in engine.fit_groups(sample, layout, K, values, given, rng):
         own, T = found.theta, found.temperature

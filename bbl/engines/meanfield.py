@@ -50,6 +50,7 @@ class MeanField(Engine):
     )  # fmt: skip
     needs = "pairs"
     log_z = "half"
+    weights = "real"
     streams = True
 
     def __post_init__(self):

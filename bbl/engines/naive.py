@@ -38,6 +38,7 @@ class NaiveBayes(Engine):
         tuple(10.0 ** np.arange(-2.0, 2.01, 0.5)), "larger", logarithmic=True,
     )  # fmt: skip
     solves = True
+    weights = "real"
     streams = True
 
     def __post_init__(self):

@@ -91,6 +91,7 @@ class PseudoLikelihood(Engine):
     )  # fmt: skip
     needs = "neighbours"
     solves = True
+    weights = "real"
     # small enough to leave wide data alone, large enough for levels that a class never has
     classifier: ClassVar[dict[str, Any]] = {"lambdah": 1e-4}
     log_z = "half"

@@ -181,7 +181,7 @@ class DensityResults(Figures):
         self.engine.check_density("sample()")
         labels = self.labels
         shares = self.estimate.class_prior if groups is None else check_shares("groups", groups, labels.groups)
-        args = (integer("n", n, 0), shares, generator(seed))
+        args = (integer("n", n, 0), shares, seed)
         codes, y = sample_groups(self.parameters.layout, self.parameters.theta, *args)
         response = {labels.response: (y, labels.groups)} if self.design.classes else {}
         columns = zip(labels.names, codes.T, labels.levels, strict=True)

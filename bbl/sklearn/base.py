@@ -83,8 +83,8 @@ class TableEstimator(BaseEstimator):
         y : array_like, shape (n,)
             Class of each row.
         sample_weight : array_like, shape (n,), optional
-            Frequencies, whole numbers. As everywhere in scikit-learn, `X`, `y` and weights go by position, whatever
-            index they have.
+            Frequencies, whole numbers; or any positive ones where the method takes them. As everywhere in scikit-learn,
+            `X`, `y` and weights go by position, whatever index they have.
 
         Returns
         -------

@@ -29,14 +29,15 @@ class BBLClassifier(TableClassifier):
 
     Every column of `X` is a predictor, and every distinct value of it a level: strings, whole numbers, booleans and
     categories. Continuous columns are to be binned first, for example with
-    ``KBinsDiscretizer(encode="ordinal")``. The model is that of `bbl.bbl` on the same columns, to the last bit.
+    ``KBinsDiscretizer(encode="ordinal")``. The model is that of `bbl.bbl` with the same method on the same columns, to
+    the last bit.
 
     Parameters
     ----------
-    method : {"pseudo", "mf", "naive", "bayes", "conditional", "auto"} or Engine, default "pseudo"
-        Pseudo-likelihood, mean field, naive Bayes, posterior draws, conditional likelihood, or one of them with its
-        options set. Or "auto", the average of several that is tuned and weighed by cross-validation inside `fit`: the
-        most accurate.
+    method : {"auto", "pseudo", "mf", "naive", "bayes", "conditional"} or Engine, default "auto"
+        The average of several that is tuned and weighed by cross-validation inside `fit`, the most accurate. Or
+        pseudo-likelihood, mean field, naive Bayes, posterior draws, conditional likelihood, or one of them with its
+        options set: quicker, and one table of coefficients.
     pairs : {"all", "none"}, str or list of pairs, default "all"
         Which predictors interact: the right-hand side of a formula, as ``".^2 - a:b"`` or ``"a*b + c"``, or a list
         of pairs (or terms of more) of column names or positions; a list, and "none", keep all columns as predictors.
@@ -93,9 +94,9 @@ class BBLClassifier(TableClassifier):
 
     Notes
     -----
-    Sample weights are frequencies: a whole number of times that the row is repeated. A row of weight 0 is as good as
-    absent, with its levels and its class. Fractional weights are refused, because pseudocounts, penalties, folds and
-    tests count observations: multiply them to whole numbers, or repeat rows.
+    Sample weights are frequencies: how often the row is repeated. A row of weight 0 is as good as absent, with its
+    levels and its class. Fractional weights are taken by methods that can ("pseudo", "mf", "naive", "pvi"), and refused
+    by the others. Pseudocounts are in units of the weights, so that these should sum to about the number of rows.
 
     A column with a single value in the training rows (of a fold, say) is no predictor of that fit; if all columns are
     so, the first stays.
@@ -111,7 +112,10 @@ class BBLClassifier(TableClassifier):
     >>> import bbl
     >>> titanic = bbl.freq2raw(bbl.datasets.load_titanic(), "Freq").sample(frac=1.0, random_state=0)
     >>> X, y = titanic.drop(columns="Survived"), titanic["Survived"]
-    >>> model = BBLClassifier(pairs=".^2 - Class:Age").fit(X, y)
+    >>> BBLClassifier().fit(X, y).predict_proba(X.head(2)).round(1)
+    array([[0.6, 0.4],
+           [0.9, 0.1]])
+    >>> model = BBLClassifier("pseudo", pairs=".^2 - Class:Age").fit(X, y)
     >>> model.predict_proba(X.head(2)).round(2)
     array([[0.54, 0.46],
            [0.87, 0.13]])

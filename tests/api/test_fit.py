@@ -362,7 +362,7 @@ def test_series_of_another_index_are_refused(verb):
         ({"data": [1, 2]}, BBLTypeError, "data"),
         ({"weights": "Frq"}, bbl.BBLError, "Freq"),
         ({"weights": -np.ones(32)}, bbl.BBLError, "weights"),
-        ({"weights": np.full(32, 0.5)}, bbl.BBLError, "weights"),
+        ({"weights": np.full(32, 0.5), "method": "bayes"}, bbl.BBLError, "weights"),
         ({"weights": np.zeros(32)}, bbl.BBLError, "weights"),
         ({"weights": np.ones(31)}, bbl.BBLError, "weights"),
         ({"weights": np.full(32, np.nan)}, bbl.BBLError, "weights"),

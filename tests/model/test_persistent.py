@@ -170,8 +170,15 @@ def test_arrays_that_do_not_fit_are_refused():
         kernel.products(np.array([0, 3]), x, x, x, x, np.ones(2))
     with pytest.raises(ValueError, match="not that of the streams"):
         kernel.normal(np.ones((4, 3), np.uint32), x)
+    with pytest.raises(ValueError, match="fit the groups"):
+        kernel.log_scales(1, x[:2], x[:2], x[:2], x[:2], -1.0, 1.0, x, x)
+    with pytest.raises(ValueError, match="fit the groups"):
+        kernel.slab(1.0, x, x[:2])
+    Q = np.zeros((2, 3))
     with pytest.raises(ValueError, match="do not fit together"):
-        kernel.climb((0.1, 0.9, 0.9, 1.0, 1.0), x, x[:2], x, x)
+        kernel.step_scales((0.1, 0.9, 0.9, 1.0, 1.0), Q, Q, x, x, x[:2], Q, Q)
+    with pytest.raises(ValueError, match="do not fit together"):
+        kernel.step((0.1, 0.9, 0.9, 1.0, 1.0), np.array([0, 3]), Q, np.zeros((2, 2)), Q, x, x, x, Q, Q)
 
 
 def test_normal_numbers_are_normal_and_independent():

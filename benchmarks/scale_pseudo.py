@@ -1,6 +1,6 @@
 """Pseudo-likelihood of data read in batches: passes, gradients, CPU; two workers of Dask, one of them lost.
 
-``python -m benchmarks.scale_pseudo``; ``--rows`` for other sizes.
+A part of ``python -m benchmarks.scale``; alone, ``python -m benchmarks.scale_pseudo``, with a page of its own.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def page(rows: pd.DataFrame) -> list[str]:
         body.append([own.task, f"{own.rows:,}", own.how, *numbers, number(own.difference), bits])
     head = ["task", "rows", "how", "user s", "peak MB", "passes", "gradient", "difference in theta", ""]
     return [
-        "# Pseudo-likelihood of data read in batches",
+        "## Pseudo-likelihood",
         "",
         "A response and 20 predictors, all strings, 4 levels (rare ones: 6, the last in 2 of 1,000 rows); all",
         "pairs; two groups and the pooled fit; one thread; reading included. Workers of Dask are two processes on the",
@@ -136,7 +136,7 @@ def main() -> None:
         print(json.dumps(one_way(path, how, float(lambda_), out)))
         return
     args = command(
-        __doc__, rows=(1_000_000, "number of rows"), folder=(tempfile.gettempdir(), "where the data are written")
+        __doc__, rows=(2_000_000, "number of rows"), folder=(tempfile.gettempdir(), "where the data are written")
     )
     with tempfile.TemporaryDirectory(dir=args.folder) as folder:
         rows = compare(args.rows, Path(folder))

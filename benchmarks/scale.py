@@ -15,6 +15,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy as np
 import pandas as pd
 
+from benchmarks import scale_pseudo
 from benchmarks.report import as_text, command, number, table, write_page
 
 LEVELS = np.array(["lark", "robin", "heron", "crane"])
@@ -127,12 +128,18 @@ def main() -> None:
         __doc__,
         rows=(["1000000", "10000000"], "numbers of rows"),
         tasks=(["naive", "mf", "mf cv", "predict"], "what is done"),
+        pseudo=(2_000_000, "rows of the comparison of pseudo-likelihood, with workers of Dask; 0 for none"),
         folder=(tempfile.gettempdir(), "where the data are written, and removed"),
     )
     with tempfile.TemporaryDirectory(dir=args.folder) as folder:
         rows, gaps = compare(args.tasks, [int(n) for n in args.rows], Path(folder))
+        more = scale_pseudo.compare(args.pseudo, Path(folder)) if args.pseudo else None
     as_text(rows).to_csv(args.out / "scale.csv", index=False)
-    print(write_page(args.out / "scale.md", page(rows, gaps)))
+    lines = page(rows, gaps)
+    if more is not None:
+        as_text(more).to_csv(args.out / "scale_pseudo.csv", index=False)
+        lines += ["", *scale_pseudo.page(more)]
+    print(write_page(args.out / "scale.md", lines))
 
 
 if __name__ == "__main__":

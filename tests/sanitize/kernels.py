@@ -72,7 +72,16 @@ def lbfgs(shared, tasks=None, theta=None):
 
 def objective(shared):
     theta = lbfgs(shared)[0]
-    return [*shared.objective(theta, 0.01, 0.0), np.array([shared.log_normaliser(theta)])]
+    corrected = shared.objective(theta, 0.01, 0.0, linear=0.01 * theta, tasks=[0])
+    return [*shared.objective(theta, 0.01, 0.0), *corrected, np.array([shared.log_normaliser(theta)])]
+
+
+def block(rows, dtype, width):
+    """The sums of a block of rows without moments."""
+    data, layout = sample(rows, dtype, True)
+    own = PseudoProblem(data.codes, data.weights, layout.n_levels, layout.mask, width, counted=False)
+    theta = np.random.default_rng(1).normal(size=(layout.D, 1 + layout.D))
+    return [*own.objective(theta, 0.0, 0.0), np.array([own.log_normaliser(theta, True)])]
 
 
 def eigen(size):
@@ -190,6 +199,7 @@ def jobs(rows: int = 120) -> list:
         shared = problem(rows, np.uint8, width, precision)
         other = problem(rows, np.int32, width, precision)
         found += [partial(lbfgs, shared), partial(objective, shared), partial(lbfgs, other)]
+        found += [partial(block, rows, np.uint8, width)]
     for lanes in {gibbs.lanes(most) for most in (1, 8, 16)}:
         found += [partial(chains, rows // 15, lanes, levels) for levels in (LEVELS, np.array([40, 2, 33, 20]))]
     found += [partial(posterior, rows, "nuts"), partial(posterior, rows, "exchange")]

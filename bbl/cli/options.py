@@ -82,8 +82,8 @@ def bin_rule(text: str) -> tuple[str, int]:
 def _table_options(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
     group = parser.add_argument_group(
         "tables",
-        "CSV, tab-separated (.tsv) or Parquet (.parquet); - is standard input. A folder or "
-        "a glob of Parquet files is read in batches.",
+        "CSV, tab-separated (.tsv) or Parquet (.parquet); - is standard input.\n"
+        "Folders and globs of Parquet files are read in batches.",
     )
     group.add_argument(
         "--na",

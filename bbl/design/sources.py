@@ -20,6 +20,7 @@ from bbl.errors import BBLError, BBLTypeError, DataError
 __all__ = ["Batch", "Source", "lazy_source"]
 
 ROWS = 65536  # of a batch, where the source lets it be chosen
+PART = 2**19  # rows of a Parquet file, at least, that one task of a cluster reads
 BUFFER = 2**20  # bytes of a column that are read at a time
 SUFFIXES = (".parquet", ".parq", ".pq")
 
@@ -189,14 +190,20 @@ def _parquet(paths: list[str], argument: str) -> Source:
     return _dataset(data, "the Parquet data" if len(files) > 1 else repr(files[0]))
 
 
-def _dataset(data: Any, text: str, only: int | None = None) -> Source:
-    """Return a pyarrow Dataset, or a fragment of it, as a source: fragment by fragment, nothing read ahead."""
+def _dataset(data: Any, text: str, only: tuple[int, list[int] | None] | None = None) -> Source:
+    """Return a pyarrow Dataset as a source: fragment by fragment, nothing read ahead.
+
+    Or `only` a fragment of it, and row groups of that, if they are given.
+    """
     pa = _pyarrow("A Dataset")
     ds = pa.dataset
     schema = data.schema
 
     def read(names: list) -> Iterator[Batch]:
-        for fragment in islice(data.get_fragments(), only or 0, None if only is None else only + 1):
+        first, groups = (0, None) if only is None else only
+        for fragment in islice(data.get_fragments(), first, None if only is None else first + 1):
+            if groups is not None:
+                fragment = fragment.subset(row_group_ids=groups)
             place = f"the file {fragment.path!r}" if getattr(fragment, "path", "") else text
             try:
                 yield from _fragment(fragment, place, schema, names)
@@ -229,9 +236,23 @@ def _dataset(data: Any, text: str, only: int | None = None) -> Source:
             yield _arrow_batch(batch, place, declared)
 
     def parts(names: list, client: Any) -> list[tuple]:
-        return [(_dataset, data, text, k) for k, _ in enumerate(data.get_fragments())]
+        found = enumerate(data.get_fragments())
+        return [(_dataset, data, text, (k, groups)) for k, fragment in found for groups in _row_groups(fragment)]
 
     return Source(tuple(schema.names), read, text, parts)
+
+
+def _row_groups(fragment: Any) -> list[list[int] | None]:
+    """Return the row groups of a Parquet file in parts of about equal size; None for a file of another kind."""
+    out: list[list[int] | None] = []
+    rows = PART
+    for own in getattr(fragment, "row_groups", ()):
+        if rows >= PART:
+            out.append([])
+            rows = 0
+        out[-1].append(own.id)  # type: ignore[union-attr]
+        rows += own.num_rows
+    return out or [None]
 
 
 def _kind(type_: Any) -> str:

@@ -180,12 +180,13 @@ class PersistentVI(Engine):
         return rng if self.seed is None else generator(self.seed)
 
     def memory(self, n: int, layout: Layout, settings: int = 1) -> float:
-        """Return the bytes of the approximation and of what Adam knows of it, of the draws, and of the chains."""
+        """Return the bytes of the approximation, of what Adam knows of it, of the draws, the chains and the states."""
         D, Q = float(layout.D), self.draws
         width = layout.n_levels - 1.0
         size = layout.size if layout.count(2) else D + (D**2 - float((width**2).sum())) / 2.0
         chains = Q * (8.0 * layout.m + 32.0) * self.n_chains + Q * D * self.sweeps * (self.n_chains / 8.0 + 8.0)
-        return 8.0 * size * (10 + 3 * Q) + 8.0 * D**2 * (2 + 2 * Q) + chains
+        states = min(work(layout), MOST_WORK) / max(size, 1.0) if self.sd == "lrvb" else 0.0
+        return 8.0 * size * (10 + 3 * Q) + 8.0 * D**2 * (2 + 2 * Q) + chains + 32.0 * states
 
     def path(
         self,

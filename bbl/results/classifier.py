@@ -205,7 +205,7 @@ Dask DataFrame, callable, or a table in memory
         >>> for frame in fit.predict_batches(rows):
         ...     print(frame["yhat"].tolist())
         ['Yes']
-        ['Yes', 'Yes']
+        ['No', 'Yes']
         """
         choice("type", type, TYPES)
         choice("unseen", unseen, ("raise", "ignore"))

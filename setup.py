@@ -1,10 +1,12 @@
-"""Build of the Cython kernels in bbl/_ext; everything else is declared in pyproject.toml."""
+"""Build of the Cython kernels in bbl/_ext, several at a time; everything else is declared in pyproject.toml."""
 
+import multiprocessing
 import os
 from pathlib import Path
 
 from Cython.Build import cythonize
 from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
 
 DEBUG = os.environ.get("BBL_DEBUG") == "1"
 TRACE = os.environ.get("BBL_TRACE") == "1"
@@ -35,4 +37,18 @@ extensions = [
     for path in sorted(Path("bbl/_ext").glob("*.pyx"))
 ]
 
-setup(ext_modules=cythonize(extensions, compiler_directives=DIRECTIVES))
+CORES = os.cpu_count() or 1
+FORKS = multiprocessing.get_start_method() == "fork"  # a process that starts otherwise would run this file again
+
+
+class Build(build_ext):
+    """Kernels are translated to C when they are built, and not whenever somebody asks for the name of the package."""
+
+    def run(self):
+        translated = cythonize(self.extensions, nthreads=CORES if FORKS else 0, compiler_directives=DIRECTIVES)
+        for own, made in zip(self.extensions, translated, strict=True):
+            own.sources = made.sources
+        super().run()
+
+
+setup(ext_modules=extensions, cmdclass={"build_ext": Build}, options={"build_ext": {"parallel": CORES}})

@@ -120,9 +120,10 @@ def calibrated(scored: Scored, scores: np.ndarray, kind: str) -> np.ndarray:
     if kind == "none":
         return scores
     out = np.empty_like(scores)
+    whole = fit_calibration(scores, scored.y, scored.weights, kind)
     for f in np.unique(scored.fold):
         here = scored.fold == f
-        fitted = fit_calibration(scores[~here], scored.y[~here], scored.weights[~here], kind)
+        fitted = fit_calibration(scores[~here], scored.y[~here], scored.weights[~here], kind, whole)
         out[here] = fitted(scores[here])
     return out
 

@@ -51,7 +51,7 @@ def run(data: Data, number: int) -> list[dict]:
         dags = learn(learner, sample, data.n_levels, data.K, {**LEARNERS[learner], **given}, rng).dags
         network = fit(dags, sample, data.n_levels, data.K, recipe, rng, learner == "aode").network
         log_p = log_probabilities(class_scores(network.log_joint(codes)))
-        accuracy, loss, error = metrics(log_p, y)
+        accuracy, loss, error = metrics(log_p, y)[:3]
         seconds = time.process_time() - begin
         row = {"data": data.name, "fold": number, "method": label, "accuracy": accuracy, "log_loss": loss}
         rows.append(row | {"ece": error, "seconds": seconds})

@@ -126,6 +126,7 @@ def copy_in() -> None:
         ("accuracy", "Accuracy"),
         ("coverage", "Coverage"),
         ("annealing", "AIS"),
+        ("recovery", "Couplings found again"),
         ("posterior", "Coverage of posteriors"),
         ("digits", "Class scores as features of digits"),
     ):

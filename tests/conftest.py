@@ -9,6 +9,10 @@ import pytest
 
 collect_ignore = ["fuzz", "sanitize"]  # programs of their own; test_fuzz runs the first
 
+if "PYTEST_XDIST_WORKER" in os.environ:  # a BLAS that takes all cores would wait for the other workers
+    share = (os.cpu_count() or 1) // int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, share)))
+
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell leaves it to what it starts in the background
     signal.signal(signal.SIGINT, signal.default_int_handler)
 

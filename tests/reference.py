@@ -34,6 +34,13 @@ def coupling(J, i, j, a, b):
     return J[j, i][b - 1, a - 1] if (j, i) in J else 0.0
 
 
+def with_references(table):
+    """Return a table of non-reference levels with a row and a column of zeros for the reference levels in front."""
+    out = np.zeros((table.shape[0] + 1, table.shape[1] + 1))  # a tenth of the time of np.pad
+    out[1:, 1:] = table
+    return out
+
+
 def energy(h, J, x):
     """Return ``E(x) = sum_i h_i(x_i) + sum_{i<j} J_ij(x_i, x_j)`` of every row of `x`."""
     x = np.asarray(x, dtype=int)
@@ -42,7 +49,7 @@ def energy(h, J, x):
         total += np.concatenate([[0.0], h[i]])[x[:, i]]
     for i, j in itertools.combinations(range(len(h)), 2):
         if (i, j) in J:
-            total += np.pad(J[i, j], ((1, 0), (1, 0)))[x[:, i], x[:, j]]
+            total += with_references(J[i, j])[x[:, i], x[:, j]]
     return total
 
 
@@ -88,7 +95,7 @@ def local_fields(h, J, x, i, factor=1.0):
         if j == i or ((i, j) not in J and (j, i) not in J):
             continue
         table = J[i, j] if (i, j) in J else J[j, i].T
-        out += factor * np.pad(table, ((1, 0), (1, 0)))[:, x[:, j]].T
+        out += factor * with_references(table)[:, x[:, j]].T
     return out
 
 

@@ -154,7 +154,7 @@ def test_training_and_validation_rows_are_those_of_scikit_learn(splits, name, wh
         used &= ~X.isna().any(axis=1).to_numpy()
         rows = np.arange(180)
         pairs = [[rows[part][used[rows[part]]] for part in pair] for pair in pairs]
-    model = BBLClassifier(lambda_=0.05, lambdah=0.05, missing=missing, log_z="exact")
+    model = BBLClassifier("pseudo", lambda_=0.05, lambdah=0.05, missing=missing, log_z="exact")
     with config_context(enable_metadata_routing=True):
         model = model.set_fit_request(sample_weight=True).set_score_request(sample_weight=True)
         expected = cross_val_score(model, X, y, cv=pairs, params={"sample_weight": weights}, error_score="raise")

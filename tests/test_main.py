@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 
+import lazydata
 import numpy as np
 import pandas as pd
 import pytest
@@ -204,6 +205,25 @@ def test_missing_markers_can_be_given(table, run):
     assert status == 0 and "a = NA k" in out
 
 
+def test_averages_take_missing_values_as_a_level(table, tmp_path, run):
+    rng = np.random.default_rng(0)
+    a, b = rng.integers(0, 2, (2, 80))
+    cells = pd.DataFrame({"y": np.where(a == b, "u", "v"), "a": a, "b": b}).astype(str)
+    cells.loc[rng.random(80) < 0.2, "a"] = ""
+    path, model = table(cells.to_csv(index=False)), tmp_path / "model.bbl"
+    given = ("--method", "auto", "--missing", "level", "--save", model)
+    status, out, err = run("y ~ a * b", path, *given)
+    assert status == 0, err
+    assert "Average of 3 members" in out and "conditional" in out
+    fit = bbl.load(model)
+    assert isinstance(fit, bbl.AverageResults) and fit.nobs() == 80
+    status, out, _ = run("predict", model, table("a,b\n0,1\n,1\n", "new.csv"))
+    told = frame(out)
+    assert status == 0 and len(told) == 2 and np.allclose(told[["u", "v"]].sum(axis=1), 1.0)
+    status, _, err = run("y ~ a * b", path, "--method", "auto", "--missing", "drop", "--lambda", "0.1")
+    assert status == 1 and "--lambda is not its option" in err and "--method pseudo" in err
+
+
 def test_a_text_that_is_a_level_is_not_missing_in_new_data(table, tmp_path, run):
     model = tmp_path / "model.bbl"
     path = table("y,a\n" + "u,NA\nv,k\nu,k\nv,NA\n" * 3)
@@ -392,3 +412,20 @@ def test_a_report_is_written(titanic, tmp_path, run):
     assert "<h1>Model of Survived: Survived ~ Class * Sex + Sex * Age</h1>" in page.read_text(encoding="utf-8")
     status, _, err = run(FORMULA, titanic, "--report", tmp_path / "absent" / "fit.html")
     assert status == 1 and "--report" in err
+
+
+def test_folders_and_globs_of_parquet_files_are_read_in_batches(run, tmp_path):
+    table = lazydata.make_table(n=600, m=4)
+    lazydata.write_parts(table, tmp_path / "parts")
+    table.to_csv(tmp_path / "table.csv", index=False)
+    for data, newdata in ((tmp_path / "parts", tmp_path / "parts"), (tmp_path / "parts" / "p*.parquet", "table.csv")):
+        fitted = run("y ~ .", data, "--method", "naive", "--save", tmp_path / "model.bbl")
+        assert fitted[0] == 0 and "Fit method: naive" in fitted[1]
+        new = newdata if newdata == data else tmp_path / newdata
+        status, predicted, _ = run("predict", tmp_path / "model.bbl", new)
+        expected = bbl.bbl("y ~ .", table, method="naive").predict(table, type="prob")
+        assert status == 0 and frame(predicted)["yhat"].tolist() == expected["yhat"].tolist()
+    assert run("y ~ .", tmp_path / "parts", "--learner", "tan_cl")[0] == 0
+    assert run("y ~ .", tmp_path / "parts", "--bin", "quantile")[2].startswith("error: --bin is of tables in memory")
+    status, _, error = run("y ~ .", tmp_path / "nothing*.parquet")
+    assert status == 1 and "is no Parquet file, and no folder or glob of any" in error

@@ -52,7 +52,7 @@ def test_version_is_the_same_everywhere():
 
 def test_recipe_and_citation_say_what_the_project_says():
     version = PROJECT["project"]["version"]
-    recipe, citation = text("conda/meta.yaml"), text("CITATION.cff")
+    recipe, citation = text("conda/recipe.yaml"), text("CITATION.cff")
     assert f'version: "{version}"' in recipe and f"\nversion: {version}\n" in citation
     run = re.search(r"  run:\n(.*?)\n\n", recipe, flags=re.DOTALL)[1]
     named = re.findall(r"    - ([\w-]+) (>=\S+)", run)
@@ -97,7 +97,7 @@ def listed():
 
 
 def test_contributing_lists_every_file_once():
-    assert sorted(listed()) == SOURCES
+    assert sorted(listed()) == SOURCES, "the table of files in CONTRIBUTING.md has a row for each file of bbl/"
 
 
 def imported(path):
@@ -121,7 +121,7 @@ def imported(path):
 def test_imports_run_down_the_table(path):
     order = {name: row for row, name in enumerate(listed())}
     upward = {name for name in imported(path) if order.get(name, len(order)) <= order.get(path, -1)}
-    assert not upward
+    assert not upward, "imports run down the table of files in CONTRIBUTING.md: move a row, or what is imported"
 
 
 def test_scikit_learn_version_is_the_same_everywhere():

@@ -317,7 +317,12 @@ def test_all_cases_are_there(shared):
     assert len(rcases.names()) == 93
 
 
-@pytest.mark.parametrize("name", rcases.names() or [None])
+LONG = {name for name in rcases.names() if name.startswith("mnist_")}  # 100 and more pixels in the oracle's loops
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.long) if n in LONG else n for n in rcases.names() or [None]]
+)
 def test_matches_r(name, shared):
     """Every stored case agrees with R, or differs as its rule says."""
     checks = compare(rcases.Case(name))

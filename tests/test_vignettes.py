@@ -7,8 +7,10 @@ import re
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
+import bbl
 from bbl.datasets import load_titanic
 
 FOLDER = Path(__file__).resolve().parents[1] / "vignettes"
@@ -94,6 +96,24 @@ def test_simulated_rows_and_parameters_are_those_of_r(shared):
     ]
     numbers = unpacked(literal("simulated.py", "TRUE")).view("<i2").reshape(2, 105) / 30_000
     np.testing.assert_allclose(numbers, expected, rtol=0, atol=2e-5)
+
+
+def test_numbers_worked_by_hand_in_the_lesson_are_those_of_its_model():
+    text = (FOLDER / "discriminant.py").read_text(encoding="utf-8")
+    cell = next(cell for cell in text.split("# %%") if "clinic = " in cell)
+    names = {"pd": pd, "bbl": bbl}
+    exec(cell.split("print(")[0], names)  # noqa: S102
+    ask = [(fever, priors) for fever in ("yes", "no") for priors in (None, {"flu": 0.5, "cold": 0.5})]
+    found = [names["clinic"].predict({"fever": [fever]}, type="prob", priors=p)["flu"].iloc[0] for fever, p in ask]
+    np.testing.assert_allclose(found, [18 / 34, 0.45 / 0.55, 2 / 66, 0.05 / 0.45])
+    twice = names["patients"].assign(cough=names["patients"]["fever"])
+    both = bbl.bbl("illness ~ .", twice, "patients", method="naive", prior_count=0)
+    found.append(both.predict({"fever": ["yes"], "cough": ["yes"]}, type="prob")["flu"].iloc[0])
+    for number in found:
+        assert re.search(rf"= {number:.3f}\b", text), number
+    decide = {"type": "class", "costs": {"flu": {"cold": 10}, "cold": {"flu": 1}}}
+    treated = [names["clinic"].predict({"fever": ["no"]}, priors=p, **decide).iloc[0] for p in (None, "equal")]
+    assert treated == ["cold", "flu"]  # 0.030 and 0.111, on both sides of 1 / 11
 
 
 def test_codons_are_those_of_r(shared):

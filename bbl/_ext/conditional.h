@@ -1,6 +1,6 @@
 /* Conditional likelihood of the groups by minibatches: residuals of rows, their pair sums, and the step of all tables.
 
-   Conventions: K groups lie side by side. A row is the list on[0..n_on) of its non-reference columns, rising. Tables are
+   Conventions: K groups lie side by side. A row is the list of its non-reference columns, rising. Tables are
    f_y(x) = b + sum_i u_i (o_i - m_i) + sum_ij (o_i - m_i)' J_ij (o_j - m_j), with indicators o of the non-reference levels
    and their means m; so J are the couplings of the reference gauge, and its fields are h = u - sum_j J m. Squared norms
    are those of the centred indicators of all levels: with P = I + 11', a step along the gradient g of a table is
@@ -22,69 +22,133 @@ typedef struct {
     double *shift;            /* (K): constant that centring adds */
 } conditional_model;
 
+/* Rows k of a batch are the lists on[first[k]..first[k+1]); those that have column c on are row[below[c]..below[c+1]),
+   and stand for it at the positions at[...] of `on`. So a batch goes column by column, and what it needs of a table at a
+   time is one row of it, which stays in the cache nearest to the processor. */
+typedef struct {
+    ptrdiff_t n;
+    ptrdiff_t *on, *first;      /* (n m), (n + 1) */
+    ptrdiff_t *below, *at, *row; /* (D + 1), (n m), (n m) */
+    float *values;              /* (n, K): what couplings give to scores, or residuals */
+    double *residual;           /* (n, K) */
+} conditional_batch;
+
 #define CONDITIONAL_EACH(K_) for (ptrdiff_t g = 0; g < K_; g++)
 
-/* Add what the couplings give to scores (K), or add residuals (K) to the pair sums. */
-#define CONDITIONAL_PAIRS(NAME_, ARRAY_, BODY_)                                                              \
-    static inline void NAME_(const conditional_model *c, const ptrdiff_t *on, ptrdiff_t n_on, ptrdiff_t K_,  \
-                             float *restrict values)                                                         \
+/* Sort the entries of a batch by their columns; rows rise within a column. */
+static void conditional_sort(const conditional_model *c, const conditional_batch *r)
+{
+    for (ptrdiff_t d = 0; d <= c->D; d++)
+        r->below[d] = 0;
+    for (ptrdiff_t e = 0; e < r->first[r->n]; e++)
+        r->below[r->on[e] + 1]++;
+    for (ptrdiff_t d = 0; d < c->D; d++)
+        r->below[d + 1] += r->below[d];
+    for (ptrdiff_t k = 0; k < r->n; k++)
+        for (ptrdiff_t e = r->first[k]; e < r->first[k + 1]; e++) {
+            const ptrdiff_t to = r->below[r->on[e]]++;
+            r->at[to] = e;
+            r->row[to] = k;
+        }
+    for (ptrdiff_t d = c->D; d > 0; d--)
+        r->below[d] = r->below[d - 1];
+    r->below[0] = 0;
+}
+
+/* Add what the couplings give to values (n, K), or add values to the pair sums. AFTER_ is done at the end of an entry,
+   whose values are `own`. */
+#define CONDITIONAL_PAIRS(NAME_, ARRAY_, BODY_, AFTER_)                                                       \
+    static inline void NAME_(const conditional_model *c, const conditional_batch *r, ptrdiff_t K_)            \
     {                                                                                                        \
-        for (ptrdiff_t p = 0; p < n_on; p++) {                                                               \
-            float *restrict row = c->ARRAY_ + on[p] * c->D * K_;                                             \
-            for (ptrdiff_t q = p + 1; q < n_on; q++) {                                                       \
-                float *restrict cell = row + on[q] * K_;                                                     \
-                CONDITIONAL_EACH(K_) BODY_;                                                                  \
+        for (ptrdiff_t d = 0; d < c->D; d++) {                                                               \
+            float *restrict row = c->ARRAY_ + d * c->D * K_;                                                 \
+            for (ptrdiff_t e = r->below[d]; e < r->below[d + 1]; e++) {                                      \
+                float *restrict values = r->values + r->row[e] * K_;                                         \
+                const ptrdiff_t *restrict other = r->on + r->at[e] + 1;                                      \
+                const ptrdiff_t *end = r->on + r->first[r->row[e] + 1];                                      \
+                float own[CONDITIONAL_FEW];                                                                  \
+                CONDITIONAL_EACH(K_) own[g] = values[g];                                                     \
+                for (; other < end; other++) {                                                               \
+                    float *restrict cell = row + *other * K_;                                                \
+                    CONDITIONAL_EACH(K_) BODY_;                                                              \
+                }                                                                                            \
+                AFTER_                                                                                       \
             }                                                                                                \
         }                                                                                                    \
     }
-CONDITIONAL_PAIRS(conditional_lookup, J, values[g] += cell[g])
-CONDITIONAL_PAIRS(conditional_collect, S, cell[g] += values[g])
+#define CONDITIONAL_FEW 16 /* groups whose values fit into registers */
+CONDITIONAL_PAIRS(conditional_lookup_few, J, own[g] += cell[g], CONDITIONAL_EACH(K_) values[g] = own[g];)
+CONDITIONAL_PAIRS(conditional_collect_few, S, cell[g] += own[g], )
 
-/* the numbers of groups that are common have their loops unrolled */
-#define CONDITIONAL_CALL(f, c, on, n_on, values)                   \
-    switch ((c)->K) {                                              \
-    case 2: f(c, on, n_on, 2, values); break;                      \
-    case 3: f(c, on, n_on, 3, values); break;                      \
-    case 4: f(c, on, n_on, 4, values); break;                      \
-    case 5: f(c, on, n_on, 5, values); break;                      \
-    case 6: f(c, on, n_on, 6, values); break;                      \
-    case 8: f(c, on, n_on, 8, values); break;                      \
-    case 10: f(c, on, n_on, 10, values); break;                    \
-    default: f(c, on, n_on, (c)->K, values);                       \
-    }
-
-/* Turn given scores (K) of a row, or NULL for none, into its residuals, weight (P(y|x) - 1[y]); returns its log-loss
-   times the weight. pairs is (K) scratch. */
-static double conditional_residual(const conditional_model *c, const ptrdiff_t *on, ptrdiff_t n_on, const double *given,
-                                   ptrdiff_t y, double weight, float *pairs, double *residual_out)
+/* The same for any number of groups. */
+static void conditional_many(const conditional_model *c, const conditional_batch *r, int collect)
 {
     const ptrdiff_t K = c->K;
-    double top = -INFINITY, total = 0.0, own;
-    CONDITIONAL_EACH(K) pairs[g] = 0.0f;
-    if (c->n_pairs)
-        CONDITIONAL_CALL(conditional_lookup, c, on, n_on, pairs);
-    CONDITIONAL_EACH(K) residual_out[g] = c->b[g] + c->shift[g] + pairs[g] + (given ? given[g] : 0.0);
-    for (ptrdiff_t p = 0; p < n_on; p++)
-        CONDITIONAL_EACH(K) residual_out[g] += c->h[on[p] * K + g];
-    CONDITIONAL_EACH(K) top = residual_out[g] > top ? residual_out[g] : top;
-    own = residual_out[y] - top;
-    CONDITIONAL_EACH(K) total += residual_out[g] = exp(residual_out[g] - top);
-    CONDITIONAL_EACH(K) residual_out[g] *= weight / total;
-    residual_out[y] -= weight;
-    return weight * (log(total) - own);
+    for (ptrdiff_t d = 0; d < c->D; d++) {
+        float *row = (collect ? c->S : c->J) + d * c->D * K;
+        for (ptrdiff_t e = r->below[d]; e < r->below[d + 1]; e++) {
+            float *restrict values = r->values + r->row[e] * K;
+            for (ptrdiff_t q = r->at[e] + 1; q < r->first[r->row[e] + 1]; q++) {
+                float *restrict cell = row + r->on[q] * K;
+                if (collect)
+                    CONDITIONAL_EACH(K) cell[g] += values[g];
+                else
+                    CONDITIONAL_EACH(K) values[g] += cell[g];
+            }
+        }
+    }
 }
 
-/* Add the residuals (K) of a row to all sums; pairs is (K) scratch. */
-static void conditional_add(const conditional_model *c, const ptrdiff_t *on, ptrdiff_t n_on, const double *residual,
-                            float *pairs)
+/* the numbers of groups that are common have their loops unrolled */
+#define CONDITIONAL_CALL(f, collect, c, r)       \
+    switch ((c)->K) {                            \
+    case 2: f(c, r, 2); break;                   \
+    case 3: f(c, r, 3); break;                   \
+    case 4: f(c, r, 4); break;                   \
+    case 5: f(c, r, 5); break;                   \
+    case 6: f(c, r, 6); break;                   \
+    case 8: f(c, r, 8); break;                   \
+    case 10: f(c, r, 10); break;                 \
+    default: conditional_many(c, r, collect);    \
+    }
+
+/* Work out the residuals of a batch, weight (P(y|x) - 1[y]), and add them to all sums. `given` are scores (n, K) by row
+   of `which`, or NULL; returns the log-losses times their weights. `scale` makes the weights' sum 1. */
+static double conditional_residuals(const conditional_model *c, const conditional_batch *r, const ptrdiff_t *which,
+                                    const double *given, const ptrdiff_t *y, const double *weights, double scale)
 {
     const ptrdiff_t K = c->K;
-    CONDITIONAL_EACH(K) c->r0[g] += residual[g];
-    for (ptrdiff_t p = 0; p < n_on; p++)
-        CONDITIONAL_EACH(K) c->s[on[p] * K + g] += residual[g];
-    CONDITIONAL_EACH(K) pairs[g] = (float)residual[g];
+    double loss = 0.0;
+    for (ptrdiff_t k = 0; k < r->n * K; k++)
+        r->values[k] = 0.0f;
+    if (c->n_pairs) {
+        conditional_sort(c, r);
+        CONDITIONAL_CALL(conditional_lookup_few, 0, c, r);
+    }
+    for (ptrdiff_t k = 0; k < r->n; k++) {
+        const ptrdiff_t at = which[k];
+        const double weight = weights[at] * scale;
+        double *residual = r->residual + k * K, top = -INFINITY, total = 0.0, own;
+        float *values = r->values + k * K;
+        CONDITIONAL_EACH(K) residual[g] = c->b[g] + c->shift[g] + values[g] + (given ? given[at * K + g] : 0.0);
+        for (ptrdiff_t e = r->first[k]; e < r->first[k + 1]; e++)
+            CONDITIONAL_EACH(K) residual[g] += c->h[r->on[e] * K + g];
+        CONDITIONAL_EACH(K) top = residual[g] > top ? residual[g] : top;
+        own = residual[y[at]] - top;
+        CONDITIONAL_EACH(K) total += residual[g] = exp(residual[g] - top);
+        CONDITIONAL_EACH(K) residual[g] *= weight / total;
+        residual[y[at]] -= weight;
+        loss += weight * (log(total) - own);
+        CONDITIONAL_EACH(K) {
+            c->r0[g] += residual[g];
+            values[g] = (float)residual[g];
+        }
+        for (ptrdiff_t e = r->first[k]; e < r->first[k + 1]; e++)
+            CONDITIONAL_EACH(K) c->s[r->on[e] * K + g] += residual[g];
+    }
     if (c->n_pairs)
-        CONDITIONAL_CALL(conditional_collect, c, on, n_on, pairs);
+        CONDITIONAL_CALL(conditional_collect_few, 1, c, r);
+    return loss;
 }
 
 /* One step of Nesterov's method: x is where the gradient was taken. */

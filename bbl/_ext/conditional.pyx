@@ -24,10 +24,17 @@ cdef extern from "conditional.h" nogil:
         double *vb
         double *r0
         double *shift
-    double conditional_residual(const conditional_model *c, const Py_ssize_t *on, Py_ssize_t n_on, const double *given,
-                                Py_ssize_t y, double weight, float *pairs, double *residual_out)
-    void conditional_add(const conditional_model *c, const Py_ssize_t *on, Py_ssize_t n_on, const double *residual,
-                         float *pairs)
+    ctypedef struct conditional_batch:
+        Py_ssize_t n
+        Py_ssize_t *on
+        Py_ssize_t *first
+        Py_ssize_t *below
+        Py_ssize_t *at
+        Py_ssize_t *row
+        float *values
+        double *residual
+    double conditional_residuals(const conditional_model *c, const conditional_batch *r, const Py_ssize_t *which,
+                                 const double *given, const Py_ssize_t *y, const double *weights, double scale)
     void conditional_step(const conditional_model *c, double rate, double momentum, double ridge, double *sums)
 
 ctypedef fused code_t:
@@ -64,9 +71,7 @@ cdef class Climber:
     cdef conditional_model c
     cdef readonly object J, h, b, shift
     cdef object kept
-    cdef Py_ssize_t[::1] on
-    cdef float[::1] row
-    cdef double[::1] residual
+    cdef double[::1] sums
 
     def __cinit__(self, const Py_ssize_t[::1] start, const Py_ssize_t[:, ::1] pairs, const double[::1] means,
                   Py_ssize_t K, scale):
@@ -78,7 +83,7 @@ cdef class Climber:
         self.kept = (start, pairs, means, V, S, u, v, s, vb, r0)
         self.J, self.h = np.asarray(J), np.asarray(h)
         self.b, self.shift = np.asarray(b), np.asarray(shift)
-        self.on, self.row, self.residual = np.zeros(m, np.intp), np.zeros(K, np.float32), np.zeros(K)
+        self.sums = np.zeros(K)
         self.c.D, self.c.K, self.c.m, self.c.n_pairs = D, K, m, P
         self.c.start, self.c.means = &start[0], &means[0]
         self.c.scale[0], self.c.scale[1] = scale
@@ -96,27 +101,32 @@ cdef class Climber:
         `codes` (n, m), groups `y` (n,), `weights` (n,) of mean 1, and scores `given` (n, K) or (0, K) for none. Returns
         the mean log-loss of the rows as they came.
         """
-        cdef Py_ssize_t n = order.shape[0], m = codes.shape[1], lo = 0, hi, k, i, r, n_on
+        cdef Py_ssize_t n = order.shape[0], m = codes.shape[1], K = self.c.K, lo = 0, hi, k, i, e, most = min(n, batch)
+        cdef Py_ssize_t[::1] on = np.empty(most * m, np.intp), first = np.zeros(most + 1, np.intp)
+        cdef Py_ssize_t[::1] below = np.empty(self.c.D + 1, np.intp)
+        cdef Py_ssize_t[::1] at = np.empty(most * m, np.intp), row = np.empty(most * m, np.intp)
+        cdef float[::1] values = np.empty(most * K, np.float32)
+        cdef double[::1] residual = np.empty(most * K)
+        cdef conditional_batch r
         cdef double loss = 0.0, total, now
-        cdef const double *own
+        r.on, r.first, r.below, r.at, r.row = &on[0], &first[0], &below[0], &at[0], &row[0]
+        r.values, r.residual = &values[0], &residual[0]
         while lo < n:
             hi = min(n, lo + batch)
             with nogil:
-                total = 0.0
+                total, e = 0.0, 0
                 for k in range(lo, hi):
                     total += weights[order[k]]
-                for k in range(lo, hi):
-                    r, n_on = order[k], 0
                     for i in range(m):
-                        if codes[r, i]:
-                            self.on[n_on] = self.c.start[i] + codes[r, i] - 1
-                            n_on += 1
-                    own = &given[r, 0] if given.shape[0] else NULL
-                    loss += total * conditional_residual(&self.c, &self.on[0], n_on, own, y[r], weights[r] / total,
-                                                         &self.row[0], &self.residual[0])
-                    conditional_add(&self.c, &self.on[0], n_on, &self.residual[0], &self.row[0])
+                        if codes[order[k], i]:
+                            on[e] = self.c.start[i] + codes[order[k], i] - 1
+                            e += 1
+                    first[k - lo + 1] = e
+                r.n = hi - lo
+                loss += total * conditional_residuals(&self.c, &r, &order[lo], &given[0, 0] if given.shape[0] else NULL,
+                                                      &y[0], &weights[0], 1.0 / total)
                 now = rate + (last - rate) * lo / n
-                conditional_step(&self.c, now, momentum, ridge, &self.residual[0])
+                conditional_step(&self.c, now, momentum, ridge, &self.sums[0])
             lo = hi
             PyErr_CheckSignals()
         return loss / n

@@ -274,6 +274,58 @@ static void persistent_products(const ptrdiff_t *cuts, ptrdiff_t G, const double
     }
 }
 
+/* Log scales u_out and their distances w_out (G,) from the global ones v (2,), of which the first `fields` groups have
+   the one and the others the other; u is mean + sd * noise, or where there are no means v itself, cut to [low, high] */
+static void persistent_log_scales(ptrdiff_t G, ptrdiff_t fields, const double *mean, const double *sd,
+                                  const double *noise, const double *v, double low, double high, double *u_out,
+                                  double *w_out)
+{
+    ptrdiff_t g;
+    for (g = 0; g < G; g++) {
+        const double global = v[g >= fields], x = mean ? mean[g] + sd[g] * noise[g] : global;
+        u_out[g] = x < low ? low : x > high ? high : x;
+        w_out[g] = u_out[g] - global;
+    }
+}
+
+/* Scales (G,) under a slab, in place, and their relative slopes by u; see slabbed() in bbl/model/priors.py */
+static void persistent_slab(ptrdiff_t G, double slab, double *scale, double *share_out)
+{
+    ptrdiff_t g;
+    for (g = 0; g < G; g++) {
+        const double ratio = scale[g] / slab;
+        share_out[g] = 1.0 / (1.0 + ratio * ratio);
+        scale[g] = scale[g] * sqrt(share_out[g]);
+    }
+}
+
+/* One step of n numbers without a prior of their own (mean and log sd), given Q draws of noise (Q, row n_noise) and the
+   gradients (Q, n) there; first_moment, second_moment: (2, stride) Adam's */
+static void persistent_step_scales(const persistent_adam *o, ptrdiff_t n, ptrdiff_t Q, ptrdiff_t n_noise,
+                                   ptrdiff_t stride, const double *noise, const double *gradient, const double *sd,
+                                   double *mean, double *log_sd, double *first_moment, double *second_moment)
+{
+    double by_mean[PERSISTENT_CHUNK], by_log_sd[PERSISTENT_CHUNK];
+    ptrdiff_t lo, k, q, size;
+    for (lo = 0; lo < n; lo += size) {
+        size = n - lo < PERSISTENT_CHUNK ? n - lo : PERSISTENT_CHUNK;
+        for (k = 0; k < size; k++)
+            by_mean[k] = by_log_sd[k] = 0.0;
+        for (q = 0; q < Q; q++)
+            for (k = 0; k < size; k++) {
+                const double own = gradient[q * n + lo + k];
+                by_mean[k] += own;
+                by_log_sd[k] += own * (sd[lo + k] * noise[q * n_noise + lo + k]);
+            }
+        for (k = 0; k < size; k++) {
+            by_mean[k] /= Q;
+            by_log_sd[k] = by_log_sd[k] / Q + 1.0;
+        }
+        persistent_climb(o, size, by_mean, mean + lo, first_moment + lo, second_moment + lo);
+        persistent_climb(o, size, by_log_sd, log_sd + lo, first_moment + stride + lo, second_moment + stride + lo);
+    }
+}
+
 /* One step of the standardised parameters z (mean and log sd) of the groups first..last - 1, given Q draws of noise (Q,
    row n_noise) and the gradients of the log-likelihood (Q, size) there. first_moment, second_moment: (2, stride)
    Adam's, of means and log sds. Returns the sum of the squared gradients by means. */

@@ -30,10 +30,15 @@ cdef extern from "persistent.h" nogil:
     ptrdiff_t popcount_and(const uint64_t *a, const uint64_t *b, ptrdiff_t words)
     void persistent_draw(const ptrdiff_t *cuts, ptrdiff_t G, const double *mean, const double *sd,
                          const double *noise, const double *scale, double *simplex_out)
-    double persistent_climb(const persistent_adam *o, ptrdiff_t n, const double *gradient, double *x, double *first,
-                            double *second)
     void persistent_products(const ptrdiff_t *cuts, ptrdiff_t G, const double *mean, const double *sd,
                              const double *noise, const double *gradient, double *products_out)
+    void persistent_log_scales(ptrdiff_t G, ptrdiff_t fields, const double *mean, const double *sd,
+                               const double *noise, const double *v, double low, double high, double *u_out,
+                               double *w_out)
+    void persistent_slab(ptrdiff_t G, double slab, double *scale, double *share_out)
+    void persistent_step_scales(const persistent_adam *o, ptrdiff_t n, ptrdiff_t Q, ptrdiff_t n_noise,
+                                ptrdiff_t stride, const double *noise, const double *gradient, const double *sd,
+                                double *mean, double *log_sd, double *first_moment, double *second_moment)
     double persistent_step(const persistent_adam *o, const ptrdiff_t *cuts, ptrdiff_t G, ptrdiff_t first,
                            ptrdiff_t last, ptrdiff_t Q, ptrdiff_t n_noise, ptrdiff_t stride, const double *noise,
                            const double *scale, const double *gradient, const double *sd, double *mean,
@@ -153,19 +158,45 @@ def draw(const ptrdiff_t[::1] cuts, const double[::1] mean, const double[::1] sd
         persistent_draw(&cuts[0], G, &mean[0], &sd[0], &noise[0], &scale[0], &simplex[0])
 
 
-def climb(tuple adam, const double[::1] gradient, double[::1] x, double[::1] first, double[::1] second):
-    """Take a step of Adam uphill, in place; return the sum of the squared gradients (see `step` for `adam`)."""
+def log_scales(ptrdiff_t fields, const double[::1] mean, const double[::1] sd, const double[::1] noise,
+               const double[::1] v, double low, double high, double[::1] u, double[::1] w):
+    """Write log scales u (G,), ``mean + sd * noise`` cut to [low, high], and their distances w from the global ones.
+
+    Those, `v`, are of the first `fields` groups and of the others. Without means (empty arrays) u is v.
+    """
+    cdef ptrdiff_t G = u.shape[0], n = mean.shape[0]
+    if (G < 1 or w.shape[0] != G or v.shape[0] != 2 or not 0 <= fields <= G or (n and n < G)
+            or sd.shape[0] != n or noise.shape[0] != n):
+        raise ValueError("arrays do not fit the groups")
+    with nogil:
+        persistent_log_scales(G, fields, &mean[0] if n else NULL, &sd[0] if n else NULL, &noise[0] if n else NULL,
+                              &v[0], low, high, &u[0], &w[0])
+
+
+def slab(double most, double[::1] scale, double[::1] share):
+    """Put scales (G,) under a slab, in place, and write their relative slopes; see `bbl.model.priors.slabbed`."""
+    cdef ptrdiff_t G = scale.shape[0]
+    if G < 1 or share.shape[0] != G:
+        raise ValueError("arrays do not fit the groups")
+    with nogil:
+        persistent_slab(G, most, &scale[0], &share[0])
+
+
+def step_scales(tuple adam, const double[:, ::1] noise, const double[:, ::1] gradient, const double[::1] sd,
+                double[::1] mean, double[::1] log_sd, double[:, ::1] first_moment, double[:, ::1] second_moment):
+    """Take a step of Adam with the last numbers of an approximation, as many as `gradient` (Q, n) has; see `step`."""
     cdef persistent_adam o
-    cdef double found
-    cdef ptrdiff_t n = x.shape[0]
-    if gradient.shape[0] != n or first.shape[0] != n or second.shape[0] != n:
-        raise ValueError("arrays of Adam do not fit together")
+    cdef ptrdiff_t Q = gradient.shape[0], n = gradient.shape[1], all_of = mean.shape[0], at = all_of - n
+    if (Q < 1 or at < 0 or noise.shape[0] != Q or noise.shape[1] != all_of or sd.shape[0] != all_of
+            or log_sd.shape[0] != all_of or first_moment.shape[0] != 2 or second_moment.shape[0] != 2
+            or first_moment.shape[1] != all_of or second_moment.shape[1] != all_of):
+        raise ValueError("arrays of the step do not fit together")
     if n == 0:
-        return 0.0
+        return
     o.rate, o.decay, o.keep, o.unbias_first, o.unbias_second = adam
     with nogil:
-        found = persistent_climb(&o, n, &gradient[0], &x[0], &first[0], &second[0])
-    return found
+        persistent_step_scales(&o, n, Q, all_of, all_of, &noise[0, at], &gradient[0, 0], &sd[at], &mean[at],
+                               &log_sd[at], &first_moment[0, at], &second_moment[0, at])
 
 
 def products(const ptrdiff_t[::1] cuts, const double[::1] mean, const double[::1] sd, const double[::1] noise,

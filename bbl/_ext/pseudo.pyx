@@ -367,6 +367,8 @@ cdef class PseudoProblem:
         cdef Py_ssize_t i, m = self.p.n_sites
         cdef int code
         self.check(theta, more, linear)
+        if not self.p.n_counted:
+            raise ValueError("a problem without moments (counted=False) has nothing to minimise")
         grad_norm = np.zeros(m) if grad_norm is None else grad_norm
         value = np.zeros(m) if value is None else value
         n_iter = np.zeros(m, dtype=np.int32) if n_iter is None else n_iter

@@ -14,10 +14,12 @@ from bbl.boltzmann.problems import problems, warn_problems
 from bbl.boltzmann.tuning import NFOLD
 from bbl.checks import choice, generator, verb
 from bbl.crossval import Scored, cross_validate, score_settings
+from bbl.design.labels import Labels
 from bbl.errors import BBLTypeError, DataError, OptionError
 from bbl.parallel import n_workers, progress_bar
 from bbl.results.average import AverageResults
 from bbl.results.classifier import ClassifierResults
+from bbl.results.cv import score_frame
 from bbl.results.fit import BBLResults
 from bbl.results.network import NetworkResults
 from bbl.rows.folds import Folds, shuffled_folds
@@ -36,8 +38,8 @@ def check_auto(options: dict, calibrate: str, classes: bool) -> None:
     if options:
         name = next(iter(options))
         raise BBLTypeError(
-            f"method='auto' chooses its settings itself, so {name} is not its option; fit single methods with options "
-            "of your own and give them to average().",
+            f"method='auto' chooses its settings itself, so {name} is not its option; take a single method such as "
+            "method='pseudo' with it, or give fits of your own to average().",
             argument=name,
         )
     if calibrate == "offset":
@@ -78,9 +80,17 @@ def cross_auto(
         scored = cross_validate(call.rows, folds, fit, rngs, workers=call.workers, progress=step)
     table, _ = score_settings(scored, score)
     found = fit_average(call.rows, labels, call.layout, **call.common) if refit else scored.fits[-1][0]
-    frame = pd.DataFrame(table, columns={"auc": ["AUC", "ci1", "ci2"]}.get(score, ["score"]))
-    frame.insert(0, "setting", np.nan)
-    return frame, scored, _wrapped(text, call, found)
+    return score_frame(table, score, "setting", np.nan), scored, _wrapped(text, call, found)
+
+
+def _difference(one: Labels, other: Labels) -> str:
+    """Return where the labels of two models differ, and what makes them alike."""
+    if one.names != other.names:
+        return f"their predictors: {list(one.names)} and {list(other.names)}; give both the same formula."
+    for name, a, b in zip(one.names, one.levels, other.levels, strict=True):
+        if a != b:
+            return f"the levels of {name!r}: {list(a)} and {list(b)}; give both xlevels={{{name!r}: {list(a)}}}."
+    return f"their groups: {list(one.groups)} of {one.response!r} and {list(other.groups)} of {other.response!r}."
 
 
 @verb
@@ -134,10 +144,8 @@ def average(
         raise OptionError("An average takes two fits or more.", argument="fits")
     first = members[0]
     if any(member.labels != first.labels for member in members):
-        raise OptionError(
-            "fits differ in their groups, predictors or levels; fit them to the same columns (xlevels= names levels).",
-            argument="fits",
-        )
+        other = next(member.labels for member in members if member.labels != first.labels)
+        raise OptionError(f"fits differ in {_difference(first.labels, other)}", argument="fits")
     call = f"average({', '.join(member.call.split('(')[0] for member in members)})"
     given = (call, first.design, first.training, first.index)
     if weights == "equal":

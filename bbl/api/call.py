@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -13,12 +14,13 @@ import pandas as pd
 from bbl.boltzmann.estimate import announce_terms
 from bbl.boltzmann.tuning import RULES
 from bbl.checks import arguments, choice, flag, generator
+from bbl.design.cluster import passes
 from bbl.design.design import Design
 from bbl.design.frames import to_frame
 from bbl.design.passes import encode_source
 from bbl.design.sources import Source, lazy_source
-from bbl.engines import ENGINES, Engine, engine_class, make_engine
-from bbl.errors import OptionError
+from bbl.engines import DEFAULT, ENGINES, Engine, engine_class, make_engine
+from bbl.errors import DataWarning, OptionError
 from bbl.model.layout import Layout
 from bbl.model.logz import LOG_Z
 from bbl.parallel import n_workers, progress_bar
@@ -125,12 +127,14 @@ def prepare(
     log_z: str,
     extra: int = 0,
     deal: Callable[[Engine, np.random.Generator], Deal | None] | None = None,
+    counts: bool = False,
     **more: Any,
 ) -> Call:
     """Check what the verbs have in common, encode the data and make the engine; `verb` names its own arguments.
 
     `extra` is the number of fits beside those of the groups, and `deal` tells the folds that data read in batches are
-    dealt to; `more` are `calibrate`, `seed`, `n_jobs` and `verbose`.
+    dealt to. With `counts`, weights have to be counts whatever the method is; `more` are `calibrate`, `seed`, `n_jobs`,
+    `verbose` and `client`.
     """
     choice("log_z", log_z, LOG_Z)
     calibrate = choice("calibrate", more["calibrate"], CALIBRATE)
@@ -140,19 +144,21 @@ def prepare(
     flag("novarOk", novarOk)
     order = None if engine.order == 1 else engine.order  # fields alone are fitted whatever terms a formula names
     given = (formula, data, weights, xlevels, novarOk, missing, announce)
-    whole = engine.weights == "counts"
+    whole = counts or engine.weights == "counts"
     takes: dict[str, Any] = {"reason": engine.order_reason, "whole": whole, "one_sided": True}
     source, folds = lazy_source(data), None
+    cluster = passes(source, more.get("client"))
     rows: Rows
     index: pd.Index | None = None
     if source is None:
         design, rows, index = Design.from_data(*given, order=order, **takes)
     else:
         check_streams(engine, source, missing)
+        announce = partial(announce, stored=True)
         dealt = None if deal is None else deal(engine, rng)
         with progress_bar(None, "reading", more["verbose"]) as step:
             told: dict[str, Any] = {"order": order, **takes, "deal": dealt, "step": step}
-            own = encode_source(source, formula, weights, xlevels, novarOk, missing, announce, **told)
+            own = encode_source(source, formula, weights, xlevels, novarOk, missing, announce, cluster=cluster, **told)
         design, rows, folds = own.design, own.sample, own.folds
     if calibrate != "none" and not design.classes:
         raise OptionError(
@@ -160,7 +166,15 @@ def prepare(
             "out, or give a response.",
             argument="calibrate",
         )
-    layout = Layout(design.n_levels, design.terms.terms)
+    if engine.solves and not rows.whole:
+        warnings.warn(
+            "weights are not all whole numbers, so they are no counts: there are no standard errors, tests and "
+            "bootstrap, and in cross-validation each row stays in one fold. Penalties go by shares of the weights, "
+            "prior counts by their sum, which is best the number of rows. If they were meant as counts, round them.",
+            DataWarning,
+            stacklevel=3,
+        )
+    layout = Layout(design.n_levels, None if design.terms.complete else design.terms.terms)
     return Call(design, rows, index, engine, layout, log_z, calibrate, workers, rng, folds)
 
 
@@ -202,7 +216,7 @@ def shown_call(
     shown: dict[str, Any] = {"formula": formula, "data": "data"}
     if weights is not None:
         shown["weights"] = weights if isinstance(weights, str) else "weights"
-    if method != "pseudo":
+    if method != DEFAULT:
         shown["method"] = method if isinstance(method, str) else type(method).__name__
     shown |= options | {name: value for name, (value, default) in others.items() if value != default}
     return call_text(verb, shown)

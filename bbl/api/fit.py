@@ -6,23 +6,24 @@ from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
-import pandas as pd
 
 from bbl.api.average import AUTO, check_auto, cross_auto, fit_auto
-from bbl.api.call import data_folds, in_memory, pop_rule, prepare, shown_call
+from bbl.api.call import Call, data_folds, in_memory, pop_rule, prepare, shown_call
 from bbl.boltzmann.estimate import estimate
 from bbl.boltzmann.guards import warn_ordered, warn_training, warn_validation
 from bbl.boltzmann.problems import problems, warn_problems
 from bbl.boltzmann.tuning import NFOLD, tune
-from bbl.boltzmann.validation import validate
+from bbl.boltzmann.validation import Validated, validate
 from bbl.checks import choice, flag, integer, reals
-from bbl.crossval import calibrated, score_settings
+from bbl.crossval import Scored, calibrated, score_settings
 from bbl.design.decisions import check_priors
-from bbl.engines import Engine, MeanField, engine_class
+from bbl.design.design import Design
+from bbl.engines import DEFAULT, Engine, MeanField, engine_class
 from bbl.errors import OptionError
 from bbl.parallel import progress_bar
 from bbl.results import BBLResults, CVResults, DensityResults
 from bbl.results.average import AverageResults
+from bbl.results.cv import score_frame
 from bbl.rows.dealing import AnyFolds, Deal
 from bbl.rows.folds import Folds, consecutive_folds, shuffled_folds
 from bbl.rows.sample import Sample
@@ -35,7 +36,7 @@ def bbl(
     formula: str,
     data: Any,
     weights: Any = None,
-    method: str | Engine = "pseudo",
+    method: str | Engine = DEFAULT,
     *,
     xlevels: dict | None = None,
     testNull: bool = True,
@@ -46,6 +47,7 @@ def bbl(
     priors: Any = None,
     seed: int | np.random.Generator | None = 0,
     n_jobs: int | None = None,
+    client: Any = None,
     verbose: int = 1,
     **options: Any,
 ) -> BBLResults | DensityResults | AverageResults:
@@ -60,9 +62,13 @@ def bbl(
         ``- d`` or ``- a:b`` to drop; names in backticks may hold anything; ``"~ .^2"`` for one group without a
         response. Never evaluated as code.
     data : DataFrame (pandas, polars), pyarrow Table or dict of lists
-        One row per observation, or per distinct row with `weights`.
+        One row per observation, or per distinct row with `weights`. Or data that are read in batches, for methods
+        "pseudo", "mf" and "naive": a Parquet path, list, glob or folder, a pyarrow Dataset or RecordBatchReader, a
+        DuckDB relation, a polars LazyFrame, a Dask DataFrame, a function that returns an iterator of tables. `weights`
+        is then the name of a column, and the model brings no training rows along.
     weights : column name or array of length n, optional
-        Frequencies, whole numbers; a weight is the same as repeating the row.
+        Frequencies, whole numbers; a weight is the same as repeating the row. "pseudo", "mf", "naive" and "pvi" take
+        any positive numbers, of which there are no tests.
     method : {"pseudo", "mf", "naive", "conditional", "pvi", "bayes", "shbm", "auto"} or Engine, default "pseudo"
         Pseudo-likelihood, mean field, naive Bayes, conditional likelihood (for prediction alone), a posterior under
         sparse priors by persistent variational inference or by Markov chains, a sparse high-order Boltzmann machine,
@@ -92,6 +98,9 @@ def bbl(
         For folds and for sampling ln Z; None for fresh entropy.
     n_jobs : int, optional
         Threads; None or -1 for all cores. Results do not depend on it.
+    client : dask.distributed.Client, optional
+        Whose workers read the data, keep the codes and go over them; for a Dask DataFrame it is the active one, if any.
+        Parquet files, and those of a pyarrow Dataset, have to be where the workers can read them.
     verbose : int, default 1
         0 for no progress bar.
     **options
@@ -153,37 +162,27 @@ def bbl(
     text, auto = shown_call("bbl", formula, weights, method, options, **others), method == AUTO
     if auto:
         check_auto(options, calibrate, classes=True)
+        in_memory(data, "method='auto'", "method")
         calibrate, method = "none", MeanField()  # one of its members: what it takes of formulas and rows, all do
     rule = pop_rule(method, options)
-    shared: dict[str, Any] = {
-        "log_z": log_z,
-        "calibrate": calibrate,
-        "seed": seed,
-        "n_jobs": n_jobs,
-        "extra": int(test_null),
-        "verbose": verbose,
-    }
+    shared: dict[str, Any] = {"log_z": log_z, "calibrate": calibrate, "seed": seed, "n_jobs": n_jobs}
+    shared |= {"extra": int(test_null), "verbose": verbose, "client": client}
 
     def deal(engine: Engine, rng: np.random.Generator) -> Deal | None:
-        tuned = rule is not None or calibrate != "none" or len(engine.variants()) > 1
-        return Deal(NFOLD, rng) if tuned else None
+        return Deal(NFOLD, rng) if _is_tuned(engine, rule, calibrate) else None
 
-    if auto:
-        in_memory(data, "method='auto'", "method")
     call = prepare(
         bbl, formula, data, weights, method, options, xlevels=xlevels, novarOk=novarOk, missing=missing, deal=deal,
-        **shared,
+        counts=auto, **shared,
     )  # fmt: skip
     design, sample, layout, engine, tuning = call.design, call.sample, call.layout, call.engine, None
     if auto:
         check_auto(options, calibrate, design.classes)
     pooled = test_null and design.classes and not engine.joint  # one group is all rows
-    if priors is not None and not design.classes:
-        raise OptionError(f"priors are of classes, and {formula!r} has no response; leave them out.", argument="priors")
-    shares = None if priors is None else check_priors(priors, design.labels.groups)
+    shares = _shares(priors, formula, design)
     if auto:
         return fit_auto(text, call, shares, verbose)
-    if rule is not None or calibrate != "none" or len(engine.variants()) > 1:
+    if _is_tuned(engine, rule, calibrate):
         with progress_bar(NFOLD, "tuning", verbose) as step:
             told = {"calibrate": calibrate, "progress": step, "folds": call.folds, **call.common}
             tuning = tune(sample, design.labels, layout, engine, rule, **told)
@@ -199,11 +198,25 @@ def bbl(
     return call.told(BBLResults(*given, priors=shares) if design.classes else DensityResults(*given))
 
 
+def _is_tuned(engine: Engine, rule: str | None, calibrate: str) -> bool:
+    """Return whether a fit needs folds of its own."""
+    return rule is not None or calibrate != "none" or len(engine.variants()) > 1
+
+
+def _shares(priors: Any, formula: str, design: Design) -> np.ndarray | None:
+    """Return the class shares that are given, checked."""
+    if priors is None:
+        return None
+    if not design.classes:
+        raise OptionError(f"priors are of classes, and {formula!r} has no response; leave them out.", argument="priors")
+    return check_priors(priors, design.labels.groups)
+
+
 def crossVal(
     formula: str,
     data: Any,
     weights: Any = None,
-    method: str | Engine = "pseudo",
+    method: str | Engine = DEFAULT,
     *,
     nfold: int = 5,
     use_auc: bool = True,
@@ -218,6 +231,7 @@ def crossVal(
     log_z: str = "auto",
     calibrate: str = "none",
     n_jobs: int | None = None,
+    client: Any = None,
     verbose: int = 1,
     **options: Any,
 ) -> CVResults:
@@ -225,7 +239,7 @@ def crossVal(
 
     Parameters
     ----------
-    formula, data, weights, method, xlevels, novarOk, missing, log_z, calibrate, n_jobs
+    formula, data, weights, method, xlevels, novarOk, missing, log_z, calibrate, n_jobs, client
         As in `bbl`; each fold is calibrated on the others.
     nfold : int, default 5
         Number of folds: as in R, consecutive blocks of each response group, the last takes the rest. Copies of a
@@ -285,13 +299,12 @@ def crossVal(
     auto, named = method == AUTO, method
     if auto:
         check_auto(options, calibrate, classes=True)
-        calibrate, method = "none", MeanField()
-    values = _pop_grid(method, options)
-    text = shown_call("crossVal", formula, weights, named, options, missing=(missing, "raise"))
-    shared: dict[str, Any] = {"log_z": log_z, "calibrate": calibrate, "seed": seed, "n_jobs": n_jobs}
-    own = flag("shuffle", shuffle)
-    if auto:
         in_memory(data, "method='auto'", "method")
+        calibrate, method = "none", MeanField()
+    values, again = _pop_grid(method, options), flag("refit", refit)
+    text = shown_call("crossVal", formula, weights, named, options, missing=(missing, "raise"))
+    shared: dict[str, Any] = {"log_z": log_z, "calibrate": calibrate, "seed": seed, "n_jobs": n_jobs, "client": client}
+    own = flag("shuffle", shuffle)
     if cv is not None:
         in_memory(data, "cv, which gives positions of rows,", "cv")
 
@@ -300,23 +313,20 @@ def crossVal(
 
     call = prepare(
         crossVal, formula, data, weights, method, options, xlevels=xlevels, novarOk=novarOk, missing=missing, deal=deal,
-        verbose=verbose, **shared,
+        counts=auto, verbose=verbose, **shared,
     )  # fmt: skip
     design, sample, layout, engine, labels = call.design, call.sample, call.layout, call.engine, call.design.labels
     score = _score(score, flag("use_auc", use_auc), call.K, design.classes)
-    if call.folds is not None:
-        kept = np.zeros(0, dtype=np.intp)  # their positions are not known
-        folds: AnyFolds = call.folds
-    else:
+    kept = np.zeros(0, dtype=np.intp)  # of folds that were dealt while rows were read, positions are not known
+    if call.folds is None:
         kept = design.kept(data, weights)
-        folds = (
-            _own_folds(call.rows, nfold, own, call.rng) if cv is None else data_folds(cv, data, design, call.rows, kept)
-        )
+    folds: AnyFolds = call.folds or (
+        _own_folds(call.rows, nfold, own, call.rng) if cv is None else data_folds(cv, data, design, call.rows, kept)
+    )
     if auto:
         check_auto(options, calibrate, design.classes)
-        frame, pooled, average = cross_auto(text, call, cast(Folds, folds), score, flag("refit", refit), verbose)
-        validated = [kept[pooled.rows[pooled.fold == f]] for f in range(len(folds))]
-        return CVResults(frame, 0, score, validated, pooled, "none", average)
+        frame, pooled, average = cross_auto(text, call, cast(Folds, folds), score, again, verbose)
+        return CVResults(frame, 0, score, _validated(pooled, kept, folds), pooled, "none", average)
     with progress_bar(len(folds), "crossVal", verbose) as step:
         judge = "pseudo_scores" if score == "pnll" else "class_scores"
         scored = validate(sample, labels, layout, engine, values, folds, progress=step, judge=judge, **call.common)
@@ -328,22 +338,32 @@ def crossVal(
         engine = engine.at(float(values[best]))
     scores = calibrated(scored, scored.scores[best], calibrate)
     warn_validation(sample, labels, layout, engine, folds, scored, scores, call.workers)
-    validated = [kept[scored.rows[scored.fold == f] if len(kept) else []] for f in range(len(folds))]
-    final = scored.last[best]
-    if flag("refit", refit):
-        final = estimate(sample, layout, call.K, engine, pooled=design.classes, labels=labels, **call.common)
+    model = _best_model(text, call, engine, scored, best, folds, again)
+    column = "setting" if engine.tuned is None else engine.tuned.column
+    frame = score_frame(table, score, column, np.array([engine.setting]) if values is None else values)
+    return CVResults(frame, best, score, _validated(scored, kept, folds), scored, calibrate, model)
+
+
+def _best_model(
+    text: str, call: Call, engine: Engine, scored: Validated, best: int, folds: AnyFolds, refit: bool
+) -> BBLResults | DensityResults:
+    """Return the model at the best setting: of all rows, or, as in R, the last fold's."""
+    design, final = call.design, scored.last[best]
+    if refit:
+        told = {"pooled": design.classes, "labels": design.labels, **call.common}
+        final = estimate(call.sample, call.layout, call.K, engine, **told)
     else:
         call = call.left(folds)
-    if calibrate != "none":
-        fitted = fit_calibration(scored.scores[best], scored.y, scored.weights, calibrate)
+    if call.calibrate != "none":
+        fitted = fit_calibration(scored.scores[best], scored.y, scored.weights, call.calibrate)
         final = replace(final, calibration=fitted)
-    model = call.told(
-        (BBLResults if design.classes else DensityResults)(text, design, call.training, call.index, engine, final)
-    )
-    frame = pd.DataFrame(table, columns={"auc": ["AUC", "ci1", "ci2"]}.get(score, ["score"]))
-    settings = np.array([engine.setting]) if values is None else values
-    frame.insert(0, "setting" if engine.tuned is None else engine.tuned.column, settings)
-    return CVResults(frame, best, score, validated, scored, calibrate, model)
+    kind = BBLResults if design.classes else DensityResults
+    return call.told(kind(text, design, call.training, call.index, engine, final))
+
+
+def _validated(scored: Scored, kept: np.ndarray, folds: AnyFolds) -> list[np.ndarray]:
+    """Return the rows of the data that each fold validated; none where their positions are not known."""
+    return [kept[scored.rows[scored.fold == f] if len(kept) else []] for f in range(len(folds))]
 
 
 def _pop_grid(method: str | Engine, options: dict) -> np.ndarray | None:

@@ -13,7 +13,7 @@ from bbl.api.network_data import Prepared, given_folds, prepare
 from bbl.checks import choice, generator, integer, near_match, real, verb
 from bbl.errors import OptionError
 from bbl.networks.chowliu import SCORES
-from bbl.networks.learners import LEARNERS, learn
+from bbl.networks.learners import COUNTED, LEARNERS, learn
 from bbl.parallel import progress_bar
 from bbl.results.structure import AveragedStructure, Structure, make_structure
 
@@ -71,6 +71,11 @@ def _root(root: Any, names: tuple) -> int | None:
     return names.index(root)
 
 
+def searching(learner: str, given: Mapping[str, Any]) -> str:
+    """Return in words what a learner needs all rows in memory for; empty if counts are enough."""
+    return "" if learner in COUNTED or given.get("search") == "information" else f"learner={learner!r}"
+
+
 def learn_structure(
     learner: str,
     prepared: Prepared,
@@ -86,7 +91,7 @@ def learn_structure(
     held = None
     if "k" in options and options.get("search") != "information":
         drawn = given_folds(folds, prepared, options["k"], rng)
-        if (drawn.train + drawn.held != sample.weights).any():
+        if (drawn.train + drawn.held != prepared.rows.weights).any():
             raise OptionError(
                 "folds leave rows out that they do not validate, and a search trains on all that a fold does not "
                 "validate. Give a splitter such as KFold, or lists of row positions.",
@@ -118,7 +123,8 @@ def nb(
         interactions are an error.
     data : DataFrame (pandas, polars), pyarrow Table or dict of lists
         One row per observation, or per distinct row with `weights`. The declared levels of a category count, in their
-        order, whether they occur or not; other columns have their values sorted.
+        order, whether they occur or not; other columns have their values sorted. Or data that are read in batches, as
+        of `bbl.bbl`, for learners that need nothing but counts.
     weights : column name or array of length n, optional
         Frequencies, whole numbers; a weight is the same as repeating the row.
     missing : {"marginal", "raise", "drop", "level"}, default "marginal"
@@ -220,7 +226,7 @@ def _climb(
     **options,
 ) -> Structure:
     """Learn a structure by a greedy search with `options` of its own."""
-    prepared = prepare(formula, data, weights, missing, xlevels)
+    prepared = prepare(formula, data, weights, missing, xlevels, searching(learner, options), verbose)
     return learn_structure(learner, prepared, options, folds, seed, verbose)  # type: ignore[return-value]
 
 

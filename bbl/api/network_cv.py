@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from bbl.api.call import in_memory
 from bbl.api.network_data import Prepared, formula_of, given_folds, prepare
 from bbl.api.network_fit import local_dags
 from bbl.checks import choice, flag, generator, verb
@@ -93,10 +94,11 @@ def cv(
     named = _named(models)
     choice("score", score, (*SCORES, "auc"))
     relearn, workers, rng = flag("dag", dag), n_workers(n_jobs), generator(seed)
+    in_memory(data, "cv()", "data")
     data = to_frame(data)
     prepared = [_again(model, data, weights) for model in named.values()]
     first = prepared[0]
-    if any(len(p.sample.weights) != len(first.sample.weights) for p in prepared):
+    if any(len(p.rows.weights) != len(first.rows.weights) for p in prepared):
         raise OptionError("models treat missing values differently, so their rows differ; fit them alike.")
     labels = first.design.labels
     if score == "auc" and len(labels.groups) != 2:
@@ -155,7 +157,7 @@ def _score_fold(
     rng: np.random.Generator,
 ) -> float:
     """Fit a model to the training `weights` of a fold, and score it on what the fold holds."""
-    sample, design, K = prepared.sample, prepared.design, prepared.K
+    sample, design, K = prepared.rows, prepared.design, prepared.K
     train = sample.weighted(weights)
     test = sample.weighted(np.where(sample.response >= 0, held, 0.0))
     if not train.n or not test.n:

@@ -5,20 +5,24 @@ from __future__ import annotations
 import warnings
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
 
-from bbl.api.call import data_folds
+from bbl.api.call import data_folds, in_memory
 from bbl.checks import integer, near_match
 from bbl.design.design import Design
 from bbl.design.formula import quoted
 from bbl.design.frames import Frame, to_frame
 from bbl.design.interactions import Cube, Interactions
+from bbl.design.passes import encode_source
+from bbl.design.sources import lazy_source
 from bbl.errors import BBLTypeError, DataError, DataWarning, FormulaError, OptionError
+from bbl.parallel import progress_bar
 from bbl.rows.folds import Folds, stratified_folds
 from bbl.rows.sample import Sample
+from bbl.rows.stored import Rows
 
 __all__ = ["Prepared", "formula_of", "given_folds", "prepare"]
 
@@ -30,10 +34,15 @@ class Prepared:
     """Data as a learner takes them."""
 
     design: Design
-    sample: Sample
-    index: pd.Index
+    sample: Rows
+    index: pd.Index | None  # None of data that were read in batches
     frame: Frame
     kept: np.ndarray  # positions of the sample's rows in it
+
+    @property
+    def rows(self) -> Sample:
+        """The rows, where nothing but rows in memory comes this far."""
+        return cast(Sample, self.sample)
 
     @property
     def K(self) -> int:
@@ -49,7 +58,7 @@ class Prepared:
         predictors = tuple(self.design.predictors[i] for i in kept)
         terms = replace(self.design.terms, text=formula_of(labels.response, [f.name for f in predictors]))
         terms = replace(terms, predictors=tuple(f.name for f in predictors), interactions=Interactions(Cube()))
-        sample = self.sample
+        sample = self.rows
         missing = None if sample.missing is None else np.ascontiguousarray(sample.missing[:, kept])
         if missing is not None and not missing.any():
             missing = None
@@ -62,9 +71,17 @@ def formula_of(class_: Hashable, names: Iterable[Hashable]) -> str:
     return f"{quoted(class_)} ~ {' + '.join(map(quoted, names)) or '1'}"
 
 
-def prepare(formula: str, data: Any, weights: Any, missing: str, xlevels: Any = None) -> Prepared:
-    """Read a formula (or the class's name alone) against data; declared levels count, and cells may be missing."""
-    frame = to_frame(data)
+def prepare(
+    formula: str, data: Any, weights: Any, missing: str, xlevels: Any = None, rows: str = "", verbose: int = 1
+) -> Prepared:
+    """Read a formula (or the class's name alone) against data; declared levels count, and cells may be missing.
+
+    `rows` names the argument that needs all rows in memory, if one does.
+    """
+    source = lazy_source(data)
+    if rows:
+        in_memory(data, rows, rows.partition("=")[0])
+    frame = to_frame(data) if source is None else source.frame("data")
     if isinstance(formula, str) and "~" not in formula:
         name = formula.strip().strip("`")
         if not frame.has(name):
@@ -79,7 +96,14 @@ def prepare(formula: str, data: Any, weights: Any, missing: str, xlevels: Any = 
         weighing = isinstance(weights, str) and weights in frame.columns
         others = len(frame.columns) - 1 - (weighing and weights != name)
         formula = f"{quoted(name)} ~ {'.' if others else '1'}"
-    design, sample, index = Design.from_data(formula, data, weights, xlevels, missing=missing, declared=True)
+    index: pd.Index | None = None
+    sample: Rows
+    if source is None:
+        design, sample, index = Design.from_data(formula, data, weights, xlevels, missing=missing, declared=True)
+    else:
+        with progress_bar(None, "reading", verbose) as step:
+            found = encode_source(source, formula, weights, xlevels, missing=missing, declared=True, step=step)
+        design, sample = found.design, found.sample
     if len(design.pairs):
         i, j = (design.labels.names[k] for k in design.pairs[0])
         raise FormulaError(
@@ -88,10 +112,11 @@ def prepare(formula: str, data: Any, weights: Any, missing: str, xlevels: Any = 
             argument="formula",
         )
     _check_class(design, sample)
-    return Prepared(design, sample, index, frame, design.kept(frame, weights))
+    kept = np.zeros(0, dtype=np.intp) if index is None else design.kept(frame, weights)
+    return Prepared(design, sample, index, frame, kept)
 
 
-def _check_class(design: Design, sample: Sample) -> None:
+def _check_class(design: Design, sample: Rows) -> None:
     K, numbers = len(design.response.levels), set(design.response.kinds) == {"number"}
     if numbers and K > MANY and sample.total < 2 * K:
         name = design.response.name
@@ -116,7 +141,7 @@ def _pairs(folds: Iterable, n: int) -> list[tuple[np.ndarray, Any]]:
 
 def given_folds(folds: Any, prepared: Prepared, k: Any, rng: np.random.Generator) -> Folds:
     """Return the folds that the user gives (positions are those of the data) or asks for, after checking them."""
-    sample, labels = prepared.sample, prepared.design.labels
+    sample, labels = prepared.rows, prepared.design.labels
     if folds is not None:
         if isinstance(folds, str) or not (hasattr(folds, "split") or isinstance(folds, Iterable)):
             raise BBLTypeError(

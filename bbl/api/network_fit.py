@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from bbl.api.network import checked_options, learn_structure
+from bbl.api.network import checked_options, learn_structure, searching
 from bbl.api.network_data import Prepared, formula_of, prepare
 from bbl.checks import choice, flag, generator, integer, near_match, real, verb
 from bbl.design.decisions import check_priors
 from bbl.errors import BBLTypeError, OptionError
 from bbl.networks.dag import Dag
 from bbl.networks.learners import LEARNERS
-from bbl.networks.parameters import Recipe, fit
+from bbl.networks.parameters import Recipe, fit, standard_errors
+from bbl.networks.predict import Network
 from bbl.report.text import call_text
+from bbl.results.model import Training
 from bbl.results.network import NetworkResults
 from bbl.results.structure import AveragedStructure, Structure
+from bbl.rows.counts import level_counts
 
 __all__ = ["bnc", "local_dags", "lp", "structure"]
 
@@ -150,7 +154,8 @@ def lp(
     """
     _check_structure(structure)
     recipe = _recipe(structure, smooth, manb_prior, wanbia, awnb_trees, awnb_bootstrap)
-    prepared = prepare(formula_of(structure.class_var, _in_order(structure)), data, weights, missing, xlevels)
+    formula = formula_of(structure.class_var, _in_order(structure))
+    prepared = prepare(formula, data, weights, missing, xlevels, recipe.rows)
     shown = {"data": "data", "smooth": smooth, **_shown(weights, missing, recipe)}
     call = call_text("lp", {"structure": structure.learner or "by hand", **shown})
     return _fit(structure, prepared, recipe, call, seed, _shares(priors, prepared))
@@ -217,7 +222,8 @@ def bnc(
     given = dict(dag_args or {})
     folds = given.pop("folds", None)
     rng = generator(seed)
-    prepared = prepare(formula, data, weights, missing, xlevels)
+    rows = "wanbia" if wanbia is True else "awnb_trees" if awnb_trees or awnb_bootstrap else searching(learner, given)
+    prepared = prepare(formula, data, weights, missing, xlevels, rows, verbose)
     shares = _shares(priors, prepared)
     checked_options(learner, given, prepared.design.labels.names)
     early = Structure(prepared.design.labels.response, prepared.design.labels.names, (), learner)
@@ -332,4 +338,11 @@ def _fit(
     averaged = isinstance(structure, AveragedStructure)
     found = fit(dags, sample, design.n_levels, prepared.K, recipe, generator(seed), averaged)
     parts = (structure, found.network, recipe, found.arcs, found.weights)
-    return NetworkResults(call, design, sample, prepared.index, *parts, priors=priors)
+    if prepared.index is not None:
+        return NetworkResults(call, design, prepared.rows, prepared.index, *parts, priors=priors)
+    errors = None
+    if recipe.plain and isinstance(found.network, Network):
+        errors = standard_errors(found.network, sample, recipe.smooth)
+    fitted = NetworkResults(call, design, None, None, *parts, stored_errors=errors, priors=priors)
+    counts = level_counts(sample, design.n_levels, prepared.K)
+    return replace(fitted, stored=Training(round(sample.total), fitted.log_likelihood(sample), counts))

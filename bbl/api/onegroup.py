@@ -12,7 +12,7 @@ from bbl.boltzmann.problems import Problem, warn_problems
 from bbl.checks import arguments, choice, flag, generator
 from bbl.design.design import MISSING
 from bbl.design.weights import check_weights
-from bbl.engines import Engine, make_engine
+from bbl.engines import DEFAULT, Engine, make_engine
 from bbl.engines.base import Note
 from bbl.errors import BBLTypeError, DataError, OptionError
 from bbl.memory import check_memory
@@ -33,7 +33,7 @@ def mlestimate(
     weights: Any = None,
     qJ: Any = None,
     L: Any = None,
-    method: str | Engine = "pseudo",
+    method: str | Engine = DEFAULT,
     *,
     naive: bool = False,
     missing: str = "raise",
@@ -50,8 +50,9 @@ def mlestimate(
     xi : array_like of int, shape (n, m)
         Codes ``0..L_i-1``.
     weights : array_like, shape (n,), optional
-        Frequencies, whole numbers. If `xi` is a DataFrame and they are a Series, both must have one index; likewise the
-        rows and columns of `qJ` must be the columns of `xi`, and the index of `L`.
+        Frequencies, whole numbers; of "pseudo", "mf", "naive" and "pvi" any positive numbers. If `xi` is a DataFrame
+        and they are a Series, both must have one index; likewise the rows and columns of `qJ` must be the columns of
+        `xi`, and the index of `L`.
     qJ : array_like of bool (or 0 and 1), shape (m, m), optional
         Which predictors interact, symmetric; all by default. The diagonal does not matter.
     L : array_like of int, shape (m,), optional

@@ -157,7 +157,7 @@ def shooter(
     K = len(design.labels.groups)
     with progress_bar(None, "shooter", verbose) as step:
         found = choose(
-            sample.codes, design.n_levels.tolist(), sample.response, K, sample.weights, order=order,
+            Problem.make(sample.codes, design.n_levels.tolist(), sample.response, K, sample.weights), order=order,
             lambda_=by if given is None else given, group=penalty == "group", screen=screen, refit=again, nfold=nfold,
             rng=rng, workers=workers, progress=step,
         )  # fmt: skip

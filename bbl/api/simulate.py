@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bbl.checks import flag, generator, integer, real, verb
+from bbl.checks import flag, generator, integer, verb
 from bbl.errors import BBLTypeError, ConvergenceWarning, DataError, OptionError
 from bbl.model.chains import gibbs
 from bbl.model.higher import split
@@ -92,25 +92,12 @@ def mcSample(
     layout, labels = fit.parameters.layout, fit.labels
     varies = layout.n_levels > 1  # a predictor of one level has no parameters and stays where it is
     part = layout if varies.all() else layout.without_constants()
-    burn_in = nsteps // 2
+    burn_in, left = nsteps // 2, nsteps - nsteps // 2
     found = []
     with progress_bar(len(labels.groups), "mcSample", verbose) as step:
         for theta in fit.parameters.theta:
             h, J, more = split(part, theta)
-            found.append(
-                gibbs(
-                    h,
-                    J,
-                    part.n_levels,
-                    nsteps - burn_in,
-                    nchains,
-                    rng,
-                    burn_in,
-                    min(thin, nsteps - burn_in),
-                    keep,
-                    more=more,
-                )
-            )
+            found.append(gibbs(h, J, part.n_levels, left, nchains, rng, burn_in, min(thin, left), keep, more=more))
             step()
     groups = list(labels.groups)
     codes = np.zeros((len(groups), layout.m), dtype=np.intp)
@@ -242,7 +229,7 @@ def randompar(
     """
     _, levels = _predictor_levels(predictors)
     layout = Layout([len(v) for v in levels])
-    theta = random_parameters(layout, distr, h0, dh, J0, dJ, generator(seed))[0]
+    theta = random_parameters(layout, distr, h0, dh, J0, dJ, seed)[0]
     h, J = to_matrix(layout, theta)
     return GroupParameters.from_matrix(layout, h, J)
 
@@ -288,8 +275,7 @@ def sample_xi(
     par = GroupParameters(h, J if J is not None else {})
     layout = _layout(levels, [par])
     fields, couplings, more = split(layout, _flat(layout, par, "h, J"))
-    n = integer("nsample", nsample, 0)
-    codes = sample_states(fields, couplings, layout.n_levels, n, generator(seed), more=more)
+    codes = sample_states(fields, couplings, layout.n_levels, nsample, seed, more=more)
     return _output(codes, names, levels, flag("code_out", code_out))
 
 
@@ -356,9 +342,7 @@ def randomsamp(
         raise OptionError(f"par must hold one set of parameters for each of {len(groups)} groups.", argument="par")
     layout = _layout(levels, par)
     theta = np.array([_flat(layout, p, f"par of group {g!r}") for g, p in zip(groups, par, strict=True)])
-    if prob is not None:
-        prob = [real("prob", p, 0.0) for p in prob]
-    codes, y = sample_groups(layout, theta, integer("nsample", nsample, 0), prob, generator(seed))
+    codes, y = sample_groups(layout, theta, nsample, prob, seed)
     frame = _output(codes, names, levels, False)
     frame.insert(0, "y", pd.Index(groups).take(y))
     return frame

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from bbl.boltzmann.estimate import Estimate, estimate
+from bbl.boltzmann.refining import refine
 from bbl.boltzmann.tuning import NFOLD, Tuning, tune
 from bbl.crossval import Scored, calibrated
 from bbl.design.labels import Labels
@@ -22,8 +23,8 @@ from bbl.stats.scores import log_probabilities
 
 __all__ = ["Averaged", "Member", "fit_average", "out_of_fold", "silent_rows"]
 
-MANY = 5000  # rows beyond which a fifth of them is held out once, and the conditional member refines pseudo-likelihood
-SCALE, RIDGE = 8.0, 1e-7  # of that refinement
+MANY = 5000  # rows beyond which a fifth of them is held out once, and conditional likelihood may refine another member
+TOLERANCE = 1e-6  # gradient at which pseudo-likelihood ends
 
 
 @dataclass(frozen=True)
@@ -91,6 +92,18 @@ def out_of_fold(scored: Scored, calibrate: str, calibration: Calibration | None)
     return log_probabilities(scores)[np.arange(len(scored.y)), scored.y]
 
 
+def _by_state(sample: Sample, layout: Layout, K: int) -> Sample:
+    """Return one row per distinct state of each group, in a fixed order."""
+    parts = [sample.group(y).collapsed(layout.n_levels) for y in range(K)]
+    missing = [np.zeros(part.codes.shape, dtype=bool) if part.missing is None else part.missing for part in parts]
+    return Sample(
+        np.concatenate([part.codes for part in parts]),
+        np.concatenate([part.weights for part in parts]),
+        np.repeat(np.arange(K), [part.n for part in parts]),
+        None if sample.missing is None else np.concatenate(missing),
+    )
+
+
 def fit_average(
     sample: Sample,
     labels: Labels,
@@ -103,29 +116,33 @@ def fit_average(
 ) -> Averaged:
     """Tune, fit and calibrate mean field, pseudo-likelihood and conditional likelihood, and weigh them.
 
-    All are compared on the same shuffled folds. Of over 5,000 rows one fifth is held out, once. Where values are
-    missing, conditional likelihood is left out.
+    All are compared on the same shuffled folds. Of over 5,000 rows one fifth is held out, once, and conditional
+    likelihood is fitted alone or refines pseudo-likelihood, as predicts these better. Where values are missing, it is
+    left out. Neither repeated rows, against weights, nor the order of rows make a difference.
     """
-    folds = shuffled_folds(sample, NFOLD, rng)
-    if sample.n > MANY:
-        folds = Folds(folds.train[:1], folds.held[:1])
+    sample = _by_state(sample, layout, len(labels.groups))
+    every = shuffled_folds(sample, NFOLD, rng)
+    many = sample.n > MANY
+    folds = Folds(every.train[:1], every.held[:1]) if many else every
     members: list[Member] = []
+    common: dict[str, Any] = {"log_z": log_z, "workers": workers, "rng": rng}
 
-    def add(engine: Engine, rule: str | None) -> Tuning:
-        told: dict[str, Any] = {"log_z": log_z, "workers": workers, "rng": rng}
+    def add(engine: Engine) -> tuple[Tuning, Estimate]:
         more: dict[str, Any] = {"calibrate": "temperature", "progress": progress, "folds": folds}
-        found = tune(sample, labels, layout, engine, rule, **more, **told)
+        found = tune(sample, labels, layout, engine, "cv", **more, **common)
         own = found.engine or engine
-        fitted = estimate(sample, layout, len(labels.groups), own, labels=labels, **told)
+        fitted = estimate(sample, layout, len(labels.groups), own, labels=labels, **common)
         members.append(Member(own, replace(fitted, calibration=found.calibration), found))
-        return found
+        return found, fitted
 
-    add(MeanField(), "cv")
-    lambda_ = add(PseudoLikelihood(prior_count=1.0), "cv").engine.lambda_  # type: ignore[union-attr]
-    if sample.missing is None and sample.n > MANY:
-        add(Conditional(RIDGE, SCALE, "pseudo", lambda_), None)
+    add(MeanField())
+    generative = add(PseudoLikelihood(prior_count=1.0, tolerance=TOLERANCE))
+    if sample.missing is None and many:
+        fitted, found = refine(sample, labels, layout, every, *generative, **common)
+        assert found.engine is not None  # noqa: S101  # a fresh tuning has it
+        members.append(Member(found.engine, replace(fitted, calibration=found.calibration), found))
     elif sample.missing is None:
-        add(Conditional(scale="cv"), "cv")
+        add(Conditional(scale="cv"))
     scored: list[Any] = [member.tuning.scored for member in members]
     heat = [member.tuning.calibration for member in members]
     log_p = np.array([out_of_fold(own, "temperature", c) for own, c in zip(scored, heat, strict=True)])

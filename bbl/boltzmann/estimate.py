@@ -14,13 +14,15 @@ from bbl.boltzmann.predictive import Predictive, predictive
 from bbl.boltzmann.problems import group_text
 from bbl.design.labels import Labels
 from bbl.engines import Engine, EngineFit
+from bbl.engines.base import Given
+from bbl.engines.pseudo_blocks import NoProgress
 from bbl.errors import DataError, OptionError
 from bbl.memory import check_memory
 from bbl.model.ais import annealed_log_z, annealing_seconds, annealing_start
 from bbl.model.elimination import log_sum
 from bbl.model.fields import pseudo_log_likelihood
 from bbl.model.layout import Layout
-from bbl.model.logz import approximate_log_z, exact_order, resolve_log_z
+from bbl.model.logz import OF_ROWS, approximate_log_z, exact_order, resolve_log_z
 from bbl.model.marginal import MarginalEnergy
 from bbl.model.moments import known_counts, level_counts, usable_weight
 from bbl.model.parameters import Parameters
@@ -36,6 +38,7 @@ __all__ = [
     "check_annealing",
     "check_known",
     "estimate",
+    "estimate_jointly",
     "estimate_path",
     "fit_group",
     "guard_memory",
@@ -205,7 +208,7 @@ def check_annealing(log_z: str, layout: Layout, runs: int, workers: int) -> None
 
 
 def guard_memory(
-    n: int,
+    sample: Rows,
     layout: Layout,
     K: int,
     engine: Engine,
@@ -217,19 +220,28 @@ def guard_memory(
     """Raise before fits of K groups (and `extra` parts) that would not fit into memory with that many at a time."""
     settings = 1 if values is None else len(values)
     results = 8.0 * layout.size * (2 * K + extra) * settings * folds  # each group's own, and all of them stacked
+    takes = engine.stored_memory if isinstance(sample, StoredSample) else engine.memory
     check_memory(
-        results + workers * engine.memory(n, layout, settings),
+        results + workers * takes(sample.n, layout, settings),
         f"A fit of {K} groups with {layout.D} non-reference levels",
         "Use fewer predictors, fewer levels, a formula with fewer interactions, or a smaller n_jobs.",
     )
 
 
 def announce_terms(
-    n: int, K: int, n_levels: np.ndarray, engine: Engine, workers: int, extra: int = 0, models: int = 1
+    n: int,
+    K: int,
+    n_levels: np.ndarray,
+    engine: Engine,
+    workers: int,
+    extra: int = 0,
+    models: int = 1,
+    stored: bool = False,
 ) -> None:
     """Raise where all pairs of predictors would take more memory than there is, before any of them is listed.
 
-    `models` are settings times folds; the rest is as in `guard_memory`.
+    `models` are settings times folds, and `stored` says that rows are read in batches; the rest is as in
+    `guard_memory`.
     """
     if engine.order == 1:
         return
@@ -237,7 +249,8 @@ def announce_terms(
     D, m = float(width.sum()), len(n_levels)
     couplings = (D**2 - float((width**2).sum())) / 2.0
     results = 8.0 * (D + couplings) * (2 * K + extra) * models
-    needed = results + workers * engine.memory(n, Layout(n_levels, NO_PAIRS), models)
+    takes = engine.stored_memory if stored else engine.memory
+    needed = results + workers * takes(n, Layout(n_levels, NO_PAIRS), models)
     check_memory(
         needed,
         f"A fit of {K} groups with {m * (m - 1) // 2:,} pairs of predictors and {couplings:,.0f} couplings each",
@@ -272,49 +285,47 @@ def estimate_path(
     """
     layout = engine.layout(cast(Sample, sample), layout)
     if engine.joint:
-        return _estimate_jointly(cast(Sample, sample), layout, K, engine, values, log_z, workers, rng, progress)
+        return estimate_jointly(cast(Sample, sample), layout, K, engine, values, log_z, workers, rng, progress)
     wide = engine.widened(layout)
     # of terms that are yet to be chosen, ln Z comes later
     kind = "exact" if engine.chooses else resolve_log_z(log_z, wide, engine.log_z)
     check_annealing(kind, layout, K * (1 if values is None else len(values)), workers)
     order = exact_order(layout) if kind == "exact" else []  # raises where it costs too much, before anything is fitted
-    groups = [sample.group(y) for y in range(K)]
     pooled = pooled and not engine.chooses  # what all rows share has terms of its own
-    parts = groups + ([sample.pooled] if pooled else [])
+    parts = [sample.group(y) for y in range(K)] + ([sample.pooled] if pooled else [])
     for y, part in enumerate(parts):
         group, names = (f"group {y}", range(layout.m)) if labels is None else (group_text(labels, y), labels.names)
         check_known(part, layout, engine, kind, group, names)
     if not engine.samples and sample.n * layout.D * (1 if values is None else len(values)) < SMALL:
         workers = 1
     outer = min(workers, len(parts))
-    guard_memory(sample.n, layout, K, engine, values, outer, extra=int(pooled))
+    guard_memory(sample, layout, K, engine, values, outer, extra=int(pooled))
     rngs = engine.generator(np.random.default_rng(0) if rng is None else rng).spawn(len(parts))
     inner = max(1, workers // outer)
-    # the pooled fit is never asked for its ln Z
-    kinds = [kind] * K + ["exact"] * pooled
+    kinds = [kind] * K + ["exact"] * pooled  # the pooled fit is never asked for its ln Z
     own = [None] * len(parts) if trails is None else trails
     inside, outside = (progress, None) if engine.samples else (None, progress)
     tasks = [
         (part, layout, engine, values, k, inner, r, False, trail, inside)
         for part, k, r, trail in zip(parts, kinds, rngs, own, strict=True)
     ]
-    runs = run_tasks(fit_group, tasks, outer, outside, shared=isinstance(sample, StoredSample))
-    totals = np.array([g.total for g in groups])
-    out = []
-    for v in range(len(runs[0])):
-        fits = [run[v][0] for run in runs]
-        if engine.chooses:
-            ln_z, kind, error = log_z_of_chosen(fits, layout, cast(list[Sample], groups), engine, log_z, rngs, workers)
-            whole, fits = united(layout, fits)
-            lkh = float(sum(t * fit.lkh for t, fit in zip(totals, fits, strict=True) if t))
-            parameters = Parameters(whole, np.array([fit.theta for fit in fits]))
-            out.append(Estimate(parameters, ln_z, kind, totals / totals.sum(), lkh, tuple(fits), error))
-            continue
+    try:
+        runs_of = run_tasks(fit_group, tasks, outer, outside, shared=isinstance(sample, StoredSample))
+    except NoProgress as stall:
+        raise _stalled(stall, labels) from stall
+    settings = list(zip(*runs_of, strict=True))
+    groups = parts[:K]
+    if engine.chooses:
+        told = (layout, cast(list[Sample], groups), engine, log_z, rngs, workers)
+        return [_estimate_of_chosen([run[0] for run in runs], *told) for runs in settings]
+    totals, out = np.array([g.total for g in groups]), []
+    for runs in settings:
+        fits = [run[0] for run in runs]
         theta = np.array([fit.theta for fit in fits[:K]])
-        ln_z = log_sum(layout.factors(theta), order) if kind == "exact" else np.array([run[v][1] for run in runs[:K]])
+        ln_z = log_sum(layout.factors(theta), order) if kind == "exact" else np.array([run[1] for run in runs[:K]])
         lkh = float(sum(t * fit.lkh for t, fit in zip(totals, fits[:K], strict=True)))
         parameters = Parameters(layout, theta, fits[K].theta if pooled else None)
-        error = np.array([run[v][2] for run in runs[:K]])
+        error = np.array([run[2] for run in runs[:K]])
         starts = [annealing_start(part, layout) for part in groups] if kind == "ais" and engine.samples else [None] * K
         drawn = predictive(wide, fits[:K], kind, starts, rngs[:K], workers, wide.m - layout.m)
         shares = totals / totals.sum()
@@ -322,7 +333,35 @@ def estimate_path(
     return out
 
 
-def _estimate_jointly(
+def _stalled(stall: NoProgress, labels: Labels | None) -> DataError:
+    name = stall.predictor if labels is None else labels.names[stall.predictor]
+    return DataError(
+        f"the fit of {stall.n:,} rows makes no progress from a sample of {stall.rows:,}: the gradient norm of {name!r} "
+        f"stays at {stall.norm:.2g}, and there is no memory for a larger sample. Its levels, or those near it, "
+        "are too rare: put them together (bbl.lump), give a larger lambda_, or take a computer with more memory.",
+        column=name,
+    )
+
+
+def _estimate_of_chosen(
+    fits: list[EngineFit],
+    layout: Layout,
+    groups: list[Sample],
+    engine: Engine,
+    log_z: str,
+    rngs: Sequence[np.random.Generator],
+    workers: int,
+) -> Estimate:
+    """Return the estimate of groups that chose their own terms, over one layout."""
+    ln_z, kind, error = log_z_of_chosen(fits, layout, groups, engine, log_z, rngs, workers)
+    whole, fits = united(layout, fits)
+    totals = np.array([g.total for g in groups])
+    lkh = float(sum(t * fit.lkh for t, fit in zip(totals, fits, strict=True) if t))
+    parameters = Parameters(whole, np.array([fit.theta for fit in fits]))
+    return Estimate(parameters, ln_z, kind, totals / totals.sum(), lkh, tuple(fits), error)
+
+
+def estimate_jointly(
     sample: Sample,
     layout: Layout,
     K: int,
@@ -332,8 +371,12 @@ def _estimate_jointly(
     workers: int,
     rng: np.random.Generator | None,
     progress: Callable | None,
+    start: tuple[Given, Estimate] | None = None,
 ) -> list[Estimate]:
-    """Fit all groups at once; in place of ln Z stands what makes the class scores."""
+    """Fit all groups at once; in place of ln Z stands what makes the class scores.
+
+    `start` are out-of-fold scores of a generative start and its fit to all rows, where they are known.
+    """
 
     def generative(rows: Sample, own: Engine, grid: Sequence[float] | None, stream: np.random.Generator):
         return estimate_path(rows, layout, K, own, grid, log_z=log_z, workers=workers, rng=stream)
@@ -342,7 +385,7 @@ def _estimate_jointly(
     share = np.bincount(sample.response, sample.weights, K) / sample.total
     log_share, error = np.log(np.where(share > 0.0, share, 1.0)), np.zeros(K)
     out = []
-    for found in joint_path(sample, layout, K, engine, values, generative, rng):
+    for found in joint_path(sample, layout, K, engine, values, generative, rng, start):
         ln_z = np.where(share > 0.0, log_share - found.constant, 0.0)
         lkh = sample.total * found.fits[0].lkh
         out.append(Estimate(Parameters(layout, found.theta), ln_z, "none", share, lkh, found.fits, error))
@@ -365,7 +408,7 @@ def check_known(sample: Rows, layout: Layout, engine: Engine, log_z: str, group:
     if len(silent):
         name = names[silent[0]]
         raise DataError(f"in {group}, all values of {name!r} are missing. {remedy}", column=name)
-    if engine.needs == "neighbours" or log_z in ("pseudo", "half"):
+    if engine.needs == "neighbours" or log_z in OF_ROWS:
         silent = np.flatnonzero(usable_weight(sample, layout) == 0.0)
         if len(silent):
             name = names[silent[0]]
@@ -376,7 +419,7 @@ def check_known(sample: Rows, layout: Layout, engine: Engine, log_z: str, group:
                 "level of their own (missing='level').",
                 column=name,
             )
-    if engine.needs == "pairs" and len(layout.pairs):
+    if engine.needs == "pairs" and layout.order > 1:
         apart = np.argwhere(np.triu(known_counts(sample, layout)[0] == 0.0))
         if len(apart):
             i, j = (names[k] for k in apart[0])

@@ -53,7 +53,7 @@ def _worse(scores: np.ndarray, others: Mapping[str, np.ndarray], y: np.ndarray, 
 
 def _probe(sample: Rows, layout: Layout, K: int) -> Sample:
     """Return the rows without missing values; of many, as many as are cheap, evenly by weight."""
-    most = int(np.clip(WORK / (K * (1 + sum(map(len, layout.terms)))), FEWEST, ROWS))
+    most = int(np.clip(WORK / (K * (1 + layout.n_terms)), FEWEST, ROWS))
     sample = sample.draw(most, np.random.default_rng(0)) if isinstance(sample, StoredSample) else sample
     rows = sample if sample.missing is None else sample.rows(~sample.missing.any(axis=1))
     if rows.n <= most:
@@ -134,7 +134,7 @@ def _warn(what: str, engine: Engine, layout: Layout, K: int, stacklevel: int) ->
         name = engine.tuned.option
         remedies.append(f"choose {name} by log-loss (crossVal with score='logloss', or {name}='cv')")
     if layout.order > 1:
-        remedies.append("take method='naive'")
+        remedies.append(f"take method={BASELINE.name!r}")
     of_groups = " and predicted groups may be" * (K > 1)
     remedy = ", or ".join(remedies)
     warnings.warn(

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bbl.crossval import cross_validate, score_settings
-from bbl.engines import Engine, EngineFit, PseudoLikelihood
+from bbl.engines import Engine, EngineFit
 from bbl.engines.base import Given, Note
 from bbl.model.layout import Layout
 from bbl.rows.folds import shuffled_folds
@@ -36,6 +36,7 @@ def joint_path(
     values: Sequence[float] | None,
     generative: Callable[..., list],
     rng: np.random.Generator,
+    start: tuple[Given, Any] | None = None,
 ) -> list[Joint]:
     """Fit all groups at each of `values` of the engine's tuned option.
 
@@ -43,12 +44,15 @@ def joint_path(
     ----------
     generative : callable
         ``generative(sample, engine, values, rng)`` fits groups one by one and returns an `Estimate` for each value.
+    start : (Given, Estimate), optional
+        Out-of-fold scores of the generative start and its fit to all rows, where they are known.
     """
     given, theta, constant = None, np.zeros((K, layout.size)), np.zeros(K)
-    if getattr(engine, "start", None) is not None:
-        given, start = _start(sample, engine.lambda_, generative, rng)  # type: ignore[attr-defined]
-        theta = start.parameters.theta
-        constant = np.log(np.where(start.class_prior > 0.0, start.class_prior, 1.0)) - start.log_z
+    refined = engine.refined()
+    if refined is not None:
+        given, whole = start or _start(sample, *refined, generative, rng)
+        theta = whole.parameters.theta
+        constant = np.log(np.where(whole.class_prior > 0.0, whole.class_prior, 1.0)) - whole.log_z
     out = []
     for found in engine.fit_groups(sample, layout, K, values, given, rng):
         own, T = found.theta, found.temperature
@@ -60,13 +64,10 @@ def joint_path(
     return out
 
 
-def _start(sample: Sample, lambda_: float | str, generative: Callable, rng: np.random.Generator) -> tuple[Given, Any]:
-    """Return out-of-fold class scores of a pseudo-likelihood fit, and the fit to all rows."""
-    engine = (
-        PseudoLikelihood(prior_count=1.0) if isinstance(lambda_, str) else PseudoLikelihood(lambda_, prior_count=1.0)
-    )
-    assert engine.tuned is not None  # noqa: S101  # it is lambda_
-    values = engine.tuned.grid if isinstance(lambda_, str) else None
+def _start(
+    sample: Sample, engine: Engine, values: Sequence[float] | None, generative: Callable, rng: np.random.Generator
+) -> tuple[Given, Any]:
+    """Return out-of-fold class scores of a generative engine at the best of `values`, and its fit to all rows."""
     folds = shuffled_folds(sample, NFOLD, rng)
 
     def fit(train: Sample, own: np.random.Generator) -> list:
@@ -75,5 +76,5 @@ def _start(sample: Sample, lambda_: float | str, generative: Callable, rng: np.r
     scored = cross_validate(sample, folds, fit, [(own,) for own in rng.spawn(NFOLD)])
     best = score_settings(scored, "logloss", "temperature")[1] if values is not None else 0
     if values is not None:
-        engine = replace(engine, lambda_=float(values[best]))
+        engine = engine.at(float(values[best]))
     return Given(scored.rows, scored.weights, scored.scores[best]), generative(sample, engine, None, rng)[0]

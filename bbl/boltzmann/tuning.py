@@ -15,13 +15,13 @@ import numpy as np
 
 from bbl.boltzmann.problems import Problem
 from bbl.boltzmann.validation import Validated, validate
-from bbl.crossval import one_standard_error, score_settings
+from bbl.crossval import calibrated, one_standard_error, score_settings
 from bbl.design.labels import Labels
 from bbl.engines import Engine
 from bbl.memory import check_memory
 from bbl.model.layout import Layout
 from bbl.rows.dealing import AnyFolds
-from bbl.rows.folds import shuffled_folds
+from bbl.rows.folds import Folds, shuffled_folds
 from bbl.rows.sample import Sample
 from bbl.rows.stored import Rows
 from bbl.stats.calibration import Calibration, fit_calibration
@@ -99,6 +99,10 @@ def tune(
     folds = shuffled_folds(cast(Sample, sample), NFOLD, rng) if folds is None else folds
     told: dict[str, Any] = {"calibrate": calibrate, "log_z": log_z, "workers": workers, "rng": rng}
     variants, found = engine.variants(), []
+    if isinstance(sample, Sample) and isinstance(folds, Folds):
+        held_out = engine.held_out(sample, engine.layout(sample, layout), len(labels.groups), folds)
+        if held_out is not None:
+            return _tune_together(sample, engine, rule, folds, held_out, calibrate, workers, progress)
     for own in variants:
         step = progress if progress is None or len(variants) == 1 else partial(progress, 1.0 / len(variants))
         found.append(_tune_one(sample, labels, layout, own, rule, folds, progress=step, **told))
@@ -137,10 +141,11 @@ def _tune_one(
             f"Give a number for {tuned.option}, or use fewer predictors.",
         )
         compare = partial(run, trails=trails)
-        values, scored = _search(compare, values, calibrate, rule, progress)
+        values, scored, loss = _search(compare, values, calibrate, rule, progress)
     else:
         scored = run(values, progress=progress)
-    table, chosen = score_settings(scored, "logloss", calibrate)
+        loss = score_settings(scored, "logloss", calibrate)[0][:, 0]
+    chosen = int(np.argmin(np.where(np.isnan(loss), np.inf, loss)))
     if rule == "cv-1se" and tuned is not None and values is not None:
         chosen = one_standard_error(scored, values, chosen, calibrate, tuned.simpler)
     calibration = fit_calibration(scored.scores[chosen], scored.y, scored.weights, calibrate)
@@ -148,17 +153,85 @@ def _tune_one(
     own = replace(scored, scores=scored.scores[chosen : chosen + 1], fits=[], found=[])
     best = engine if tuned is None or values is None else engine.at(float(values[chosen]))
     settings = np.zeros(1) if values is None else values
-    return Tuning(option, settings, table[:, 0], chosen, calibration, scored.found, own, best)
+    return Tuning(option, settings, loss, chosen, calibration, scored.found, own, best)
+
+
+def _tune_together(
+    sample: Sample,
+    engine: Engine,
+    rule: str | None,
+    folds: Folds,
+    held_out: Callable[..., np.ndarray],
+    calibrate: str,
+    workers: int,
+    progress: Callable | None,
+) -> Tuning:
+    """Return what `tune` does of an engine that fits all folds together.
+
+    The first variant is tried from the strongest setting on, until the loss has risen; the others near the best so far.
+    """
+    tuned = engine.tuned
+    assert tuned is not None  # noqa: S101  # what fits folds together is tuned
+    variants = engine.variants()
+    grid = np.array([engine.setting] if rule is None else tuned.grid)
+    parts = [folds.one(f).validation(sample) for f in range(len(folds))]
+    rows, weights = [part[2] for part in parts], np.concatenate([part[1] for part in parts])
+    at = np.concatenate(rows)
+    fold = np.repeat(np.arange(len(rows)), [len(own) for own in rows])
+    base = Validated(np.empty((0, 0, 0)), sample.response[at], weights, fold, at, [], "class_scores", [])
+    tried: dict[tuple[int, int], np.ndarray] = {}
+    loss: dict[tuple[int, int], float] = {}
+
+    def fit(v: int, k: int, exactly: bool = False) -> float:
+        scores = held_out(variants[v], float(grid[k]), rows, exactly, workers)
+        tried[v, k], loss[v, k] = scores, base.log_loss(calibrated(base, scores, calibrate))
+        return loss[v, k]
+
+    top, risen = len(grid) - 1, 0
+    for k in range(top, -1, -1):
+        risen = risen + 1 if fit(0, k) > NEAR * min(loss.values()) else 0
+        if risen == 2 and rule != "cv-1se":
+            break
+    for v in range(1, len(variants)):
+        middle = min(loss, key=loss.__getitem__)[1]
+        for k in range(top, -1, -1) if rule == "cv-1se" else (middle + 1, middle, middle - 1):
+            if 0 <= k <= top:
+                fit(v, k)
+        while (best := min(loss, key=loss.__getitem__))[0] == v:
+            beside = [k for k in (best[1] + 1, best[1] - 1) if 0 <= k <= top and (v, k) not in loss]
+            if not beside:
+                break
+            fit(v, beside[0])
+        if progress is not None:
+            progress(len(folds) / len(variants))
+    exact: set[tuple[int, int]] = set()
+    while (best := min(loss, key=loss.__getitem__)) not in exact:  # what ends early may be better than what does not
+        fit(*best, exactly=True)
+        exact.add(best)
+    order = sorted(k for v, k in tried if v == best[0])
+    if rule == "cv-1se":
+        settings = replace(base, scores=np.array([tried[best[0], k] for k in order]))
+        simplest = one_standard_error(settings, grid[order], order.index(best[1]), calibrate, tuned.simpler)
+        best = (best[0], order[simplest])
+        fit(*best, exactly=True)
+    calibration = fit_calibration(tried[best], base.y, base.weights, calibrate)
+    own = replace(base, scores=tried[best][None])
+    if rule is None:
+        return Tuning(None, np.zeros(1), np.array([loss[best]]), 0, calibration, [], own, variants[best[0]])
+    losses = np.array([loss[best[0], k] for k in order])
+    chosen = variants[best[0]].at(float(grid[best[1]]))
+    return Tuning(tuned.option, grid[order], losses, order.index(best[1]), calibration, [], own, chosen)
 
 
 def _search(
     compare: Callable, grid: np.ndarray, calibrate: str, rule: str | None, progress: Callable | None
-) -> tuple[np.ndarray, Validated]:
-    """Compare settings of a rising `grid`; return those that were tried, in its order, with their predictions.
+) -> tuple[np.ndarray, Validated, np.ndarray]:
+    """Compare settings of a rising `grid`; return those tried, in its order, with their predictions and losses.
 
     The last is the strongest, and where the search begins. At the end the best ones are fitted again, more exactly.
     """
     tried: dict[int, np.ndarray] = {}
+    losses: dict[int, float] = {}
     scored: list[Validated] = []
     coarse = list(range(len(grid) - 1, -1, -2))
     steps = 3 + len(coarse) - FIRST
@@ -167,10 +240,10 @@ def _search(
         """Fit some settings; return the positions of all that were tried, and their losses."""
         step = None if progress is None else partial(progress, 1.0 / steps)
         new = compare(grid[which], progress=step)
-        tried.update(zip(which, new.scores, strict=True))
         scored.append(new)
-        everything = replace(new, scores=np.array([tried[k] for k in tried]))
-        return score_settings(everything, "logloss", calibrate)[0][:, 0]
+        for k, scores in zip(which, new.scores, strict=True):
+            tried[k], losses[k] = scores, new.log_loss(calibrated(new, scores, calibrate))
+        return np.array([losses[k] for k in tried])
 
     loss = fit(coarse[:FIRST])
     for k in coarse[FIRST:]:
@@ -189,4 +262,4 @@ def _search(
         fit(best)
     order = sorted(tried)
     scores, found = np.array([tried[k] for k in order]), [text for each in scored for text in each.found]
-    return grid[order], replace(scored[0], scores=scores, found=found)
+    return grid[order], replace(scored[0], scores=scores, found=found), np.array([losses[k] for k in order])

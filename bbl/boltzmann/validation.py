@@ -66,7 +66,7 @@ def validate(
     fitted = engine.layout(cast(Sample, sample), layout)
     models = K * nfold * (1 if values is None else len(values))
     check_annealing(log_z, fitted, models, workers)
-    guard_memory(sample.n, fitted, K, engine, values, min(workers, nfold), folds=nfold)
+    guard_memory(sample, fitted, K, engine, values, min(workers, nfold), folds=nfold)
     fit = partial(_fit_fold, labels, layout, engine, values, log_z)
     own = list(zip(rng.spawn(nfold), [None] * nfold if trails is None else trails, strict=True))
     scored = cross_validate(sample, folds, fit, own, judge=judge, workers=workers, progress=progress)

@@ -11,7 +11,7 @@ from bbl.api.average import AUTO
 from bbl.boltzmann.tuning import RULES
 from bbl.cli.tables import MISSING_TEXTS, TYPES
 from bbl.design.design import MISSING
-from bbl.engines import ENGINES
+from bbl.engines import DEFAULT, ENGINES
 from bbl.engines.pseudo import GAUGES
 from bbl.model.logz import LOG_Z
 from bbl.networks.learners import LEARNERS
@@ -27,7 +27,7 @@ FOLD_OPTIONS = ("nfold", "shuffle", "score")
 # of Boltzmann machines alone, with their defaults
 MACHINE_OPTIONS: dict[str, Any] = {
     **dict.fromkeys(ENGINE_OPTIONS),
-    "method": "pseudo",
+    "method": DEFAULT,
     "log_z": "auto",
     "calibrate": "none",
     "novarOk": False,
@@ -41,6 +41,7 @@ examples:
   {PROGRAM} "y ~ .^2" people.csv --newdata new.csv                fit and predict at once
   {PROGRAM} "y ~ .^2" people.csv --cv --shuffle --lambda 0.01,0.1,1
   {PROGRAM} "y ~ ." people.csv --learner tan_cl --smooth 1        fit a Bayesian network classifier
+  {PROGRAM} "y ~ .^2" "people/*.parquet" --method mf              fit to files too large for memory
 
 "{PROGRAM} predict --help" has the options of predict. Models, predictions and tables go to standard output,
 warnings and errors to standard error. Exit status: 0; 1 after an error in files, data or model; 2 if the command
@@ -80,7 +81,11 @@ def bin_rule(text: str) -> tuple[str, int]:
 
 
 def _table_options(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
-    group = parser.add_argument_group("tables", "CSV, tab-separated (.tsv) or Parquet (.parquet); - is standard input.")
+    group = parser.add_argument_group(
+        "tables",
+        "CSV, tab-separated (.tsv) or Parquet (.parquet); - is standard input.\n"
+        "Folders and globs of Parquet files are read in batches.",
+    )
     group.add_argument(
         "--na",
         action="append",
@@ -110,7 +115,7 @@ def _model_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("model")
     group.add_argument("--weights", metavar="COL", help="column of frequencies")
     group.add_argument(
-        "--method", choices=(*ENGINES, AUTO), default="pseudo", help="default: pseudo; auto is an average"
+        "--method", choices=(*ENGINES, AUTO), default=DEFAULT, help=f"default: {DEFAULT}; {AUTO} is an average"
     )
     group.add_argument(
         "--lambda", dest="lambda_", type=numbers, metavar="X", help="penalty of couplings (pseudo); or cv, cv-1se"

@@ -13,7 +13,7 @@ import pandas as pd
 
 import bbl
 from bbl.cli.options import engine_options
-from bbl.cli.tables import MISSING_TEXTS, STDIN, model_levels, model_types, read_table
+from bbl.cli.tables import MISSING_TEXTS, STDIN, in_batches, model_levels, model_types, read_table
 from bbl.design.formula import parse
 from bbl.errors import OptionError
 from bbl.results.classifier import ClassifierResults
@@ -48,10 +48,18 @@ def run(args: argparse.Namespace) -> None:
 
 def user_session(args: argparse.Namespace) -> None:
     """Fit or cross-validate the user's formula on the user's table; predict, save and draw what was asked for."""
-    types = dict(args.dtype or [])
-    if args.weights is not None:
-        types.setdefault(args.weights, "number")
-    data = _prepared(args, read_table(args.data, _missing_texts(args), types))
+    data: Any
+    if in_batches(args.data):
+        for name in ("dtype", "na", "bin", "lump"):
+            if getattr(args, name) is not None:
+                text = f"{name}= is of tables in memory, and {args.data} is read in batches. Prepare the files first."
+                raise OptionError(text, argument=name)
+        data = str(args.data)
+    else:
+        types = dict(args.dtype or [])
+        if args.weights is not None:
+            types.setdefault(args.weights, "number")
+        data = _prepared(args, read_table(args.data, _missing_texts(args), types))
     if args.learner is not None:
         _finish(args, *_network(args, data))
         return
@@ -84,7 +92,7 @@ def _prepared(args: argparse.Namespace, data: pd.DataFrame) -> pd.DataFrame:
     return data if args.lump is None else bbl.lump(data, min_count=args.lump, **told)
 
 
-def _network(args: argparse.Namespace, data: pd.DataFrame) -> tuple[ClassifierResults, dict[str, Any], Any]:
+def _network(args: argparse.Namespace, data: Any) -> tuple[ClassifierResults, dict[str, Any], Any]:
     """Fit a Bayesian network classifier; return it, what is shown, and what draws its figure."""
     common = {"weights": args.weights, "seed": args.seed}
     smooth = 0.0 if args.smooth is None else args.smooth
@@ -158,6 +166,12 @@ def save_figure(draw: Any, path: Path) -> None:
 
 def _predict(fit: Model, args: argparse.Namespace) -> None:
     """Write the predictions of new rows; without classes their log-probabilities."""
+    if in_batches(args.newdata) and isinstance(fit, ClassifierResults):
+        header = True
+        for rows in fit.predict_batches(str(args.newdata), type=args.type, unseen=args.unseen):
+            rows.to_csv(sys.stdout, index=False, lineterminator="\n", header=header)
+            header = False
+        return
     newdata = read_table(args.newdata, _missing_texts(args), model_types(fit.design), model_levels(fit.design))
     newdata = newdata.rename(columns={str(factor.name): factor.name for factor in fit.design.predictors})
     if isinstance(fit, ClassifierResults):
@@ -172,7 +186,7 @@ def _missing_texts(args: argparse.Namespace) -> tuple[str, ...]:
 
 
 def _check_readable(path: Path) -> None:
-    if path != STDIN:
+    if path != STDIN and not in_batches(path):
         with path.open("rb"):
             pass
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import io
 import re
 import sys
@@ -16,7 +17,7 @@ import pandas as pd
 from bbl.design.design import Design
 from bbl.errors import DataError, DataWarning, OptionError
 
-__all__ = ["MISSING_TEXTS", "TYPES", "model_levels", "model_types", "read_table"]
+__all__ = ["MISSING_TEXTS", "TYPES", "in_batches", "model_levels", "model_types", "read_table"]
 
 TYPES = ("text", "number")
 MISSING_TEXTS = ("", "NA", "N/A", "#N/A", "<NA>", "n/a", "NaN", "nan", "NULL", "null", "None")
@@ -24,6 +25,11 @@ STDIN = Path("-")
 # digits that are a name and no quantity: 01 and 1 differ, and float64 does not tell 19 digits apart
 CODE = re.compile(r"\s*[+-]?(?:0\d|\d{19})")
 TRUTH = {"True": True, "TRUE": True, "true": True, "False": False, "FALSE": False, "false": False}
+
+
+def in_batches(path: Path) -> bool:
+    """Return whether a path is a folder or a glob of Parquet files, which are read in batches."""
+    return path.is_dir() or (glob.has_magic(str(path)) and not path.exists())
 
 
 def read_table(

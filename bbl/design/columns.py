@@ -12,7 +12,7 @@ from bbl.checks import near_match
 from bbl.design.factors import Factor
 from bbl.design.formula import FormulaTerms
 from bbl.design.frames import Frame
-from bbl.design.values import Column, Counted, factorise, refuse_blanks
+from bbl.design.values import Column, Counted, factorise, frame_column, refuse_blanks
 from bbl.errors import BBLTypeError, DataError, DataWarning, LevelError
 from bbl.memory import check_memory
 
@@ -66,7 +66,7 @@ def missing_rows(frame: Frame, names: Iterable[Hashable]) -> np.ndarray:
     """Return which rows have a missing value in one of the columns `names`."""
     out = np.zeros(frame.n, dtype=bool)
     for name in names:
-        is_missing = factorise(name, frame.column(name), "keep").missing()
+        is_missing = frame_column(frame, name).missing()
         if is_missing is not None:
             out |= is_missing
     return out

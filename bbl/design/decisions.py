@@ -124,7 +124,8 @@ def _numbers(argument: str, values: Any, shape: tuple, groups: tuple) -> np.ndar
     try:
         array = np.asarray(values, dtype=float)
     except (TypeError, ValueError):
-        raise BBLTypeError(f"{argument} must be numbers; got {values!r}.", argument=argument) from None
+        of = f" for the groups {', '.join(map(repr, groups))}"
+        raise BBLTypeError(f"{argument} must be numbers{of}; got {values!r}.", argument=argument) from None
     if array.shape != shape:
         got = " x ".join(map(str, array.shape)) or "one"
         known = ", ".join(map(repr, groups))

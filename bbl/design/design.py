@@ -31,7 +31,7 @@ from bbl.design.formula import FormulaTerms, parse
 from bbl.design.frames import to_frame
 from bbl.design.labels import Labels
 from bbl.design.stored import factor_from_dict, factor_to_dict, terms_from_dict, terms_to_dict
-from bbl.design.values import factorise
+from bbl.design.values import frame_column
 from bbl.design.weights import named_weights
 from bbl.errors import DataError
 from bbl.rows.sample import Sample, code_dtype
@@ -220,7 +220,7 @@ class Design:
         """Return the group of every row of the training data as codes, shape (n,); 0 where it is missing or none."""
         if not self.classes:
             return np.zeros(to_frame(data).n, dtype=np.intp)
-        column = factorise(self.response.name, to_frame(data).column(self.response.name), "keep")
+        column = frame_column(to_frame(data), self.response.name)
         return self.response.encode(column, "ignore", skip_missing=True)[0].astype(np.intp)
 
     def encode(
@@ -259,7 +259,7 @@ class Design:
         codes = np.empty((frame.n, len(self.predictors)), dtype=code_dtype(self.n_levels))
         policy, blank = missing or self.missing, None
         for i, factor in enumerate(self.predictors):
-            column = factorise(factor.name, frame.column(factor.name), "keep")
+            column = frame_column(frame, factor.name)
             if policy == "raise":
                 refuse_missing(column)
             skip_missing = policy != "level"
@@ -282,7 +282,7 @@ class Design:
         frame = to_frame(data, "newdata")
         if not self.classes:
             return np.zeros(frame.n, dtype=np.intp)
-        column = factorise(self.response.name, frame.column(self.response.name), "keep")
+        column = frame_column(frame, self.response.name)
         if not (self.declared and self.missing == "marginal"):
             refuse_missing(column)
         y = self.response.encode(column, "raise", "newdata", True, UNKNOWN_GROUP)[0].astype(np.intp)
@@ -297,7 +297,7 @@ class Design:
             return np.zeros(frame.n, dtype=np.intp)
         if not frame.has(self.response.name):
             return np.full(frame.n, -1)
-        column = factorise(self.response.name, frame.column(self.response.name), "keep")
+        column = frame_column(frame, self.response.name)
         y = self.response.encode(column, "raise", "newdata", True, UNKNOWN_GROUP)[0].astype(np.intp)
         blank = column.missing()
         return y if blank is None else np.where(blank, -1, y)

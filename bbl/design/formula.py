@@ -71,6 +71,11 @@ class FormulaTerms:
         return self.interactions.listed(2)
 
     @property
+    def complete(self) -> bool:
+        """Whether the terms are all pairs of the predictors, of which a `Layout` needs no list."""
+        return self.interactions.are_all_pairs(len(self.predictors))
+
+    @property
     def order(self) -> int:
         """The highest order of a term; 1 if predictors are independent."""
         return self.interactions.order

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
@@ -31,12 +32,18 @@ class Frame:
         From the position of a column to a pandas Series.
     argument : str
         What the table is called in messages.
+    arrow : pyarrow RecordBatch or None
+        The same columns, of a batch whose values are looked at but once for each distinct one.
+    declared : frozenset of str
+        Columns of `arrow` that are categories of pandas.
     """
 
     columns: tuple[Hashable, ...]
     index: pd.Index
     get: Callable[[int], pd.Series]
     argument: str
+    arrow: Any = None
+    declared: frozenset[str] = frozenset()
 
     @property
     def n(self) -> int:
@@ -110,10 +117,13 @@ def to_frame(data: Any, argument: str = "data") -> Frame:
     try:
         table = nw.from_native(data, eager_only=True)
     except TypeError:
+        remedy = "Make one with pandas.DataFrame(...), and collect lazy frames first."
+        if isinstance(data, str | os.PathLike):
+            remedy = "Read a file first, with pandas.read_csv(...) for one; the formula comes before the data."
+        what = f"{type(data).__module__}.{type(data).__name__}".removeprefix("builtins.")
         raise BBLTypeError(
-            f"{argument} must be a pandas or polars DataFrame, a pyarrow Table or a dict of lists; got "
-            f"{type(data).__module__}.{type(data).__name__}. Make one with pandas.DataFrame(...), and collect lazy "
-            "frames first.",
+            f"{argument} must be a pandas or polars DataFrame, a pyarrow Table or a dict of lists; got {what}. "
+            f"{remedy}",
             argument=argument,
         ) from None
     names, declared = tuple(table.columns), pandas_categories(data)

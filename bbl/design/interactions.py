@@ -87,6 +87,10 @@ class Interactions:
         top = max([self.cube.order, *self.more])
         return next((k for k in range(top, 1, -1) if self.count(k)), 1)
 
+    def are_all_pairs(self, m: int) -> bool:
+        """Return whether these are all pairs of `m` predictors, and nothing else."""
+        return self.order <= 2 and self.count(2) == math.comb(m, 2)
+
     def n_couplings(self, n_levels: Sequence[int] | np.ndarray) -> int:
         """Return the number of couplings for predictors of these numbers of levels."""
         width = [int(L) - 1 for L in n_levels]

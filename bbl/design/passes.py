@@ -18,14 +18,14 @@ from bbl.design.columns import (
     column_factor,
     given_levels,
     mark_rows,
-    refuse_identifier,
     refuse_no_rows_left,
 )
 from bbl.design.design import MANY, MISSING, Design
 from bbl.design.factors import Factor
 from bbl.design.formula import FormulaTerms, parse
+from bbl.design.merged import Merged
 from bbl.design.sources import Batch, Source
-from bbl.design.values import Column, Counted, check_discrete, level_key
+from bbl.design.values import Column, frame_column
 from bbl.design.weights import MOST, check_weights
 from bbl.errors import DataError, LevelError, OptionError
 from bbl.rows.counts import level_counts
@@ -34,10 +34,8 @@ from bbl.rows.folds import Folds
 from bbl.rows.sample import Sample, code_dtype
 from bbl.rows.stored import Rows
 
-__all__ = ["Encoded", "encode_source"]
+__all__ = ["Encoded", "Reader", "Seen", "encode_rows", "encode_source", "look"]
 
-HASHED = 1_000_000  # distinct values of a column that are kept at most
-LOOKED = 4096  # distinct values at which a column is first judged before all of it was seen
 CHANGED = "the data changed between the two passes over them{}: {}. Read them again when nothing else writes to them."
 
 
@@ -59,91 +57,28 @@ class Encoded:
     folds: Folds | StoredFolds | None
 
 
-class _Merged:
-    """The distinct values of a column and their counts, merged over batches."""
-
-    def __init__(self, name: Hashable):
-        self.name, self.values, self.kinds = name, [], []  # type: tuple[Hashable, list, list[str]]
-        self.counts, self.totals = np.zeros(0, dtype=np.int64), np.zeros(0)
-        self.declared: bool | None = None
-        self.ordered = False
-        self._at: dict[tuple[str, Any], int] = {}
-        self._look = LOOKED
-
-    def add(self, column: Column, weights: np.ndarray | None) -> None:
-        """Add the rows of a batch."""
-        codes = column.codes
-        counts = np.bincount(codes, minlength=len(column.values))
-        self._declare(column)
-        where = np.empty(len(counts), dtype=np.intp)
-        for k, (kind, value) in enumerate(zip(column.kinds, column.values, strict=True)):
-            where[k] = self._at.setdefault(level_key(kind, value), len(self.values))
-            if where[k] == len(self.values):
-                self.values.append(value)
-                self.kinds.append(kind)
-        grown = len(self.values) - len(self.counts)
-        self.counts = np.append(self.counts, np.zeros(grown, dtype=np.int64))
-        self.totals = np.append(self.totals, np.zeros(grown))
-        np.add.at(self.counts, where, counts)
-        np.add.at(self.totals, where, counts if weights is None else np.bincount(codes, weights, len(counts)))
-        if len(self.values) > self._look and not self.declared:
-            self._judge()
-
-    def _declare(self, column: Column) -> None:
-        """Merge what batches declare: categories in order have to be the same ones everywhere."""
-        if set(column.kinds) <= {"missing"}:
-            return
-        if self.declared is None:
-            self.declared, self.ordered = column.declared, column.ordered
-            self._order = [v for v, kind in zip(column.values, column.kinds, strict=True) if kind != "missing"]
-            return
-        if self.ordered or column.ordered:
-            own = [v for v, kind in zip(column.values, column.kinds, strict=True) if kind != "missing"]
-            if own != self._order or self.ordered != column.ordered:
-                raise DataError(
-                    f"column {self.name!r} has ordered categories that are not the same in all batches: {self._order} "
-                    f"and {own}. Declare them alike, or give them in xlevels.",
-                    column=self.name,
-                )
-        self.declared = self.declared and column.declared
-
-    def _judge(self) -> None:
-        """Refuse early what will be refused, before its values fill the memory."""
-        self._look = 2 * len(self.values)
-        check_discrete(self.name, list(zip(self.kinds, self.values, strict=True)), 2**62)
-        if len(self.values) > HASHED:
-            refuse_identifier(self.name, len(self.values), float(self.totals.sum()))
-
-    def counted(self) -> Counted:
-        """Return the values that occur, and those that are declared; missing ones are the last."""
-        here = range(len(self.kinds)) if self.declared else np.flatnonzero(self.counts).tolist()
-        found = sorted((k for k in here if self.kinds[k] != "missing" or self.counts[k]), key=self._last)
-        values, kinds = [self.values[k] for k in found], [self.kinds[k] for k in found]
-        return Counted(self.name, self.counts[found], values, kinds, bool(self.declared), self.ordered)
-
-    def _last(self, k: int) -> bool:
-        return self.kinds[k] == "missing"
-
-    def by_level(self, factor: Factor, argument: str, skip_missing: bool) -> tuple[np.ndarray, np.ndarray]:
-        """Return rows and total weight (L,) of each level of `factor`; missing values count if they are a level."""
-        at = [k for k in np.flatnonzero(self.counts) if not (skip_missing and self.kinds[k] == "missing")]
-        values, kinds = [self.values[k] for k in at], [self.kinds[k] for k in at]
-        column = Column(self.name, np.arange(len(at)), values, kinds, bool(self.declared), self.ordered)
-        codes, L = factor.encode(column, argument=argument)[0], len(factor.levels)
-        return np.bincount(codes, self.counts[at], L), np.bincount(codes, self.totals[at], L)
-
-
 @dataclass
-class _Seen:
+class Seen:
     """What the first pass has seen."""
 
-    columns: dict[Hashable, _Merged]
+    columns: dict[Hashable, Merged]
     n: int = 0
     total: float = 0.0
     incomplete: float = 0.0
     whole: bool = True
     unit: bool = True
     blank: bool = False  # whether a value is missing in some row that is kept
+    dropped: float = 0.0
+    rows: int = 0  # of the source
+
+    def join(self, other: Seen) -> None:
+        """Add what was seen elsewhere."""
+        for name, column in other.columns.items():
+            self.columns[name].join(column)
+        self.whole, self.unit = self.whole and other.whole, self.unit and other.unit
+        self.blank = self.blank or other.blank
+        for name in ("n", "total", "incomplete", "dropped", "rows"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
 class _Part(NamedTuple):
@@ -157,7 +92,7 @@ class _Part(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Reader:
+class Reader:
     """Goes over a source, and says which rows are used."""
 
     source: Source
@@ -171,21 +106,21 @@ class _Reader:
         """Yield the used rows of all batches."""
         done, names = 0, list(self.terms.columns)
         for batch in self.source.batches([*names, *([] if self.weights is None else [self.weights])]):
-            if not batch.n:
+            if not batch.frame.n:
                 continue
             with _told(batch):
                 weights = None
                 if self.weights is not None:
                     series = batch.frame.column(self.weights)
-                    weights = check_weights(series, batch.n, whole=self.whole, part=True)
-                columns = {name: batch.column(name) for name in names}
+                    weights = check_weights(series, batch.frame.n, whole=self.whole, part=True)
+                columns = {name: frame_column(batch.frame, name) for name in names}
             yield self._used(batch, columns, weights)
-            done += batch.n
+            done += batch.frame.n
             if self.step is not None:
                 self.step(1.0, f"{title}, {done:,} rows")
 
     def _used(self, batch: Batch, columns: dict[Hashable, Column], weights: np.ndarray | None) -> _Part:
-        keep = np.ones(batch.n, dtype=bool) if weights is None else weights > 0
+        keep = np.ones(batch.frame.n, dtype=bool) if weights is None else weights > 0
         dropped = 0.0
         for column in columns.values() if self.missing == "drop" else ():
             if (blank := column.missing()) is not None:
@@ -193,7 +128,7 @@ class _Reader:
                 dropped += float(lost.sum() if weights is None else weights[lost].sum())
                 keep = keep & ~blank
         if keep.all():
-            return _Part(batch, batch.n, columns, weights, dropped)
+            return _Part(batch, batch.frame.n, columns, weights, dropped)
         columns = {name: column._replace(codes=column.codes[keep]) for name, column in columns.items()}
         return _Part(batch, int(keep.sum()), columns, None if weights is None else weights[keep], dropped)
 
@@ -225,6 +160,7 @@ def encode_source(
     deal: Deal | None = None,
     step: Callable | None = None,
     declared: bool = False,
+    cluster: Any = None,
     **parsed: Any,
 ) -> Encoded:
     """Read a formula against a source, collect the levels in a first pass, and encode the rows in a second.
@@ -239,6 +175,8 @@ def encode_source(
         Which folds to deal the rows to.
     step : callable, optional
         Told of each batch.
+    cluster : bbl.design.cluster.OnCluster, optional
+        Who makes the passes, in place of this process.
     **parsed
         ``order``, ``reason``, ``whole``, ``one_sided`` of `Design.from_data`.
 
@@ -260,8 +198,8 @@ def encode_source(
     terms = parse(formula, source.columns, exclude, order, declared, one_sided, reason)
     _check_names(source, terms)
     given = given_levels(xlevels, terms)
-    reader = _Reader(source, terms, named, missing, parsed.get("whole", True), step)
-    seen = _first_pass(reader)
+    reader = Reader(source, terms, named, missing, parsed.get("whole", True), step)
+    seen = _checked(look(reader) if cluster is None else cluster.look(reader), reader)
     response, factors, rows, totals = _judged(seen, terms, given, missing, declared)
     if not (novarOk or declared):
         check_variable(factors)
@@ -276,10 +214,11 @@ def encode_source(
     check_size(terms, factors, K)
     design = Design(terms, response, predictors, missing, round(seen.incomplete), declared)
     dealer = None if deal is None else Dealer(deal, rows, totals, seen.whole)
-    sink = make_sink(seen.n, n_levels, K, 0 if deal is None else deal.nfold, not seen.unit, _masked(seen, missing))
+    nfold, into = 0 if deal is None else deal.nfold, make_sink if cluster is None else cluster.make_sink
+    sink = into(seen.n, n_levels, K, nfold, not seen.unit, _masked(seen, missing))
     try:
-        n = _second_pass(reader, design, dealer, sink)
-        sample, folds = sink.finish(0 if deal is None else deal.nfold)
+        n = (encode_rows if cluster is None else cluster.encode_rows)(reader, design, dealer, sink)
+        sample, folds = sink.finish(nfold)
         _check_same(seen, n, design, sample)
     except BaseException:
         sink.close()
@@ -287,7 +226,7 @@ def encode_source(
     return Encoded(design, sample, folds)
 
 
-def _masked(seen: _Seen, missing: str) -> bool:
+def _masked(seen: Seen, missing: str) -> bool:
     return missing == "marginal" and seen.blank
 
 
@@ -314,13 +253,12 @@ def _check_names(source: Source, terms: FormulaTerms) -> None:
         raise DataError(f"data has the duplicate column name {twice!r}. Rename the columns.", column=twice)
 
 
-def _first_pass(reader: _Reader) -> _Seen:
-    """Find the values of all columns, and how often they occur in the rows that are used."""
+def look(reader: Reader) -> Seen:
+    """Find the values of all columns, and how often they occur in the rows that are used: the first pass."""
     terms = reader.terms
-    seen = _Seen({name: _Merged(name) for name in terms.columns})
-    dropped = rows = 0.0
+    seen = Seen({name: Merged(name) for name in terms.columns})
     for part in reader.parts("pass 1"):
-        rows += part.batch.n
+        seen.rows += part.batch.frame.n
         blank = np.zeros(part.n, dtype=bool)
         with _told(part.batch):
             for name, column in part.columns.items():
@@ -332,15 +270,20 @@ def _first_pass(reader: _Reader) -> _Seen:
         seen.total += part.n if own is None else float(own.sum())
         seen.incomplete += float(blank.sum() if own is None else own[blank].sum())
         seen.blank = seen.blank or bool(blank.any())
-        dropped += part.dropped
+        seen.dropped += part.dropped
         if own is not None:
             seen.unit = seen.unit and bool((own == 1.0).all())
             seen.whole = seen.whole and bool((own == np.floor(own)).all())
+    return seen
+
+
+def _checked(seen: Seen, reader: Reader) -> Seen:
+    """Return what the first pass has seen, if there is anything to be fitted."""
     if reader.missing == "drop":
-        if not seen.n and dropped:
+        if not seen.n and seen.dropped:
             refuse_no_rows_left()
-        seen.incomplete = dropped
-    if not rows:
+        seen.incomplete = seen.dropped
+    if not seen.rows:
         raise DataError(f"{reader.source.text} has no rows. Give at least one row for each response group.")
     if not 0 < seen.total <= MOST:
         what = "are all zero" if not seen.total else f"sum to {seen.total:g}, more than can be counted"
@@ -349,7 +292,7 @@ def _first_pass(reader: _Reader) -> _Seen:
 
 
 def _judged(
-    seen: _Seen, terms: FormulaTerms, given: dict, missing: str, declared: bool
+    seen: Seen, terms: FormulaTerms, given: dict, missing: str, declared: bool
 ) -> tuple[Factor, list[Factor], np.ndarray, np.ndarray]:
     """Return the factors of response and predictors, and rows and weight of each group."""
 
@@ -367,7 +310,7 @@ def _judged(
     return response, [judged(name, missing)[0] for name in terms.predictors], rows, totals
 
 
-def _second_pass(reader: _Reader, design: Design, dealer: Dealer | None, sink: Any) -> int:
+def encode_rows(reader: Reader, design: Design, dealer: Dealer | None, sink: Any) -> int:
     """Turn the rows into codes and hand them to the sink; return how many there were."""
     n = 0
     dtype = code_dtype(design.n_levels)
@@ -406,7 +349,7 @@ def _encoded(design: Design, part: _Part, dtype: np.dtype) -> tuple[Sample, np.n
     return Sample(codes, np.ones(part.n) if part.weights is None else part.weights, None, blank), y
 
 
-def _check_same(seen: _Seen, n: int, design: Design, sample: Rows) -> None:
+def _check_same(seen: Seen, n: int, design: Design, sample: Rows) -> None:
     """Raise if the second pass did not find what the first did."""
     if n != seen.n or not np.isclose(sample.total, seen.total, rtol=1e-12):
         raise DataError(CHANGED.format("", f"{seen.n:,} rows at first, then {n:,}"), argument="data")

@@ -8,24 +8,24 @@ import tempfile
 import weakref
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 
-from bbl.design.frames import Frame, pandas_categories, to_frame
-from bbl.design.values import Column, arrow_column, factorise
+from bbl.design.frames import Frame, decoded, pandas_categories, to_frame
 from bbl.errors import BBLError, BBLTypeError, DataError
 
 __all__ = ["Batch", "Source", "lazy_source"]
 
 ROWS = 65536  # of a batch, where the source lets it be chosen
+PART = 2**19  # rows of a Parquet file, at least, that one task of a cluster reads
 BUFFER = 2**20  # bytes of a column that are read at a time
 SUFFIXES = (".parquet", ".parq", ".pq")
 
 
-@dataclass(frozen=True)
-class Batch:
+class Batch(NamedTuple):
     """Some rows of a source.
 
     Attributes
@@ -33,34 +33,19 @@ class Batch:
     frame : Frame
     place : str
         Where they are from, for messages: a file, a partition; empty if there is nothing to tell.
-    arrow : pyarrow RecordBatch or None
-    declared : frozenset of str
-        Columns of `arrow` that are categories of pandas.
     """
 
     frame: Frame
     place: str
-    arrow: Any = None
-    declared: frozenset[str] = frozenset()
-
-    @property
-    def n(self) -> int:
-        """Number of rows."""
-        return self.frame.n
-
-    def column(self, name: Hashable) -> Column:
-        """Return a column as codes and distinct values."""
-        if self.arrow is not None and self.frame.has(name):
-            return arrow_column(name, self.arrow.column(name), name in self.declared)
-        return factorise(name, self.frame.column(name), "keep")
 
 
 def _arrow_batch(batch: Any, place: str, declared: frozenset[str] = frozenset()) -> Batch:
-    import pyarrow as pa
-
     names = tuple(batch.schema.names)
-    frame = Frame(names, pd.RangeIndex(batch.num_rows), lambda k: pa.array(batch.column(k)).to_pandas(), "data")
-    return Batch(frame, place, batch, declared)
+
+    def get(k: int) -> pd.Series:
+        return decoded(batch.column(k), names[k] in declared)
+
+    return Batch(Frame(names, pd.RangeIndex(batch.num_rows), get, "data", batch, declared), place)
 
 
 @dataclass(frozen=True)
@@ -75,11 +60,22 @@ class Source:
         From names of columns to an iterator of batches that have them.
     text : str
         What it is, in words.
+    parts : callable, optional
+        From names of columns and a Dask client to (function, arguments) of each part, of which some worker makes a
+        source of it.
+    distributed : bool
+        Whether the parts are on workers anyhow.
     """
 
     columns: tuple[Hashable, ...]
     read: Callable[[list], Iterator[Batch]]
     text: str
+    parts: Callable[[list, Any], list[tuple]] | None = None
+    distributed: bool = False
+
+    def frame(self, argument: str) -> Frame:
+        """Return a table of no rows with these columns, which raises the error of a column that is not there."""
+        return Frame(self.columns, pd.RangeIndex(0), lambda k: pd.Series(dtype=object), argument)
 
     def has(self, name: object) -> bool:
         """Return whether `name`, of any type, is the name of a column."""
@@ -194,14 +190,20 @@ def _parquet(paths: list[str], argument: str) -> Source:
     return _dataset(data, "the Parquet data" if len(files) > 1 else repr(files[0]))
 
 
-def _dataset(data: Any, text: str) -> Source:
-    """Return a pyarrow Dataset as a source: fragment by fragment, nothing read ahead."""
+def _dataset(data: Any, text: str, only: tuple[int, list[int] | None] | None = None) -> Source:
+    """Return a pyarrow Dataset as a source: fragment by fragment, nothing read ahead.
+
+    Or `only` a fragment of it, and row groups of that, if they are given.
+    """
     pa = _pyarrow("A Dataset")
     ds = pa.dataset
     schema = data.schema
 
     def read(names: list) -> Iterator[Batch]:
-        for fragment in data.get_fragments():
+        first, groups = (0, None) if only is None else only
+        for fragment in islice(data.get_fragments(), first, None if only is None else first + 1):
+            if groups is not None:
+                fragment = fragment.subset(row_group_ids=groups)
             place = f"the file {fragment.path!r}" if getattr(fragment, "path", "") else text
             try:
                 yield from _fragment(fragment, place, schema, names)
@@ -233,7 +235,24 @@ def _dataset(data: Any, text: str) -> Source:
                     batch = batch.append_column(name, pa.array([fixed[name]] * batch.num_rows))
             yield _arrow_batch(batch, place, declared)
 
-    return Source(tuple(schema.names), read, text)
+    def parts(names: list, client: Any) -> list[tuple]:
+        found = enumerate(data.get_fragments())
+        return [(_dataset, data, text, (k, groups)) for k, fragment in found for groups in _row_groups(fragment)]
+
+    return Source(tuple(schema.names), read, text, parts)
+
+
+def _row_groups(fragment: Any) -> list[list[int] | None]:
+    """Return the row groups of a Parquet file in parts of about equal size; None for a file of another kind."""
+    out: list[list[int] | None] = []
+    rows = PART
+    for own in getattr(fragment, "row_groups", ()):
+        if rows >= PART:
+            out.append([])
+            rows = 0
+        out[-1].append(own.id)  # type: ignore[union-attr]
+        rows += own.num_rows
+    return out or [None]
 
 
 def _kind(type_: Any) -> str:
@@ -360,7 +379,16 @@ def _dask(data: Any) -> Source:
                 raise
             yield Batch(to_frame(part), place)
 
-    return Source(tuple(data.columns), read, "the Dask DataFrame")
+    def parts(names: list, client: Any) -> list[tuple]:
+        found = client.compute(data[names].to_delayed())
+        return [(_partition, own, f"partition {k} of the Dask DataFrame") for k, own in enumerate(found)]
+
+    return Source(tuple(data.columns), read, "the Dask DataFrame", parts, distributed=True)
+
+
+def _partition(frame: Any, place: str) -> Source:
+    """Return a partition on its worker."""
+    return Source(tuple(frame.columns), lambda wanted: iter([Batch(to_frame(frame[wanted]), place)]), place)
 
 
 def _called(data: Callable) -> Source:

@@ -12,17 +12,17 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from bbl.design.frames import decoded
+from bbl.design.frames import Frame, decoded
 from bbl.errors import BBLTypeError, DataError
 
 __all__ = [
     "KINDS",
     "Column",
     "Counted",
-    "arrow_column",
     "check_discrete",
     "distinct",
     "factorise",
+    "frame_column",
     "is_missing",
     "level_key",
     "plain_level",
@@ -181,7 +181,14 @@ def factorise(name: Hashable, series: pd.Series, missing: str = "raise") -> Colu
     )
 
 
-def arrow_column(name: Hashable, array: Any, declared: bool = False) -> Column:
+def frame_column(frame: Frame, name: Hashable) -> Column:
+    """Return a column of a table as codes and distinct values; missing values are one more value."""
+    if frame.arrow is not None and frame.has(name):
+        return _arrow_column(name, frame.arrow.column(name), name in frame.declared)
+    return factorise(name, frame.column(name), "keep")
+
+
+def _arrow_column(name: Hashable, array: Any, declared: bool = False) -> Column:
     """Return the codes and distinct values of a pyarrow array, judged as `factorise` judges a column.
 
     Only the distinct values become Python objects. They are declared categories if the dictionary is ordered, or if
@@ -218,7 +225,8 @@ def refuse_blanks(name: Hashable, count: int) -> None:
 def _refuse(name: Hashable, what: str) -> Any:
     """Raise the error of values that cannot be levels."""
     raise BBLTypeError(
-        f"column {name!r} holds {what}, which cannot be levels. Turn it into strings, numbers or categories.",
+        f"column {name!r} holds {what}, which cannot be levels. Turn it into strings, numbers or categories; of a date "
+        "take a part, such as the month.",
         column=name,
     ) from None
 

@@ -18,6 +18,7 @@ from bbl.errors import BBLTypeError
 
 __all__ = [
     "BASELINE",
+    "DEFAULT",
     "ENGINES",
     "Conditional",
     "Engine",
@@ -37,8 +38,7 @@ __all__ = [
 ENGINES: dict[str, type[Engine]] = {
     e.name: e for e in (PseudoLikelihood, MeanField, NaiveBayes, PersistentVI, Posterior, HighOrder, Conditional)
 }
-
-
+DEFAULT = PseudoLikelihood.name  # the method of a call that names none
 BASELINE = NaiveBayes()  # what every other method should do better than
 
 

@@ -12,6 +12,7 @@ from bbl.errors import OptionError
 from bbl.model.discriminative import JointFit
 from bbl.model.layout import Layout
 from bbl.model.ranking import interaction_strength
+from bbl.rows.folds import Folds
 from bbl.rows.sample import Sample
 
 __all__ = ["Engine", "EngineFit", "Equations", "Given", "Note", "Tuned"]
@@ -201,7 +202,8 @@ class Engine:
         What must be known together in some row, where values are missing: each predictor, each two predictors, or a
         predictor and all that it interacts with.
     weights : {"counts", "real"}
-        Whether the weights of rows are how often each was observed, or may be any positive numbers.
+        Whether the weights of rows are how often each was observed, or may be any positive numbers: what is fitted is
+        then the same for whole numbers and others, and standard errors and tests refuse the others.
     joint : bool
         Whether it fits all groups at once, to P(group | row), so that P(row | group) is not modelled: then it has
         `fit_groups` in place of `path`.
@@ -269,6 +271,19 @@ class Engine:
         """Return the engines that are compared at each value of the tuned option: itself, or several."""
         return (self,)
 
+    def held_out(self, sample: Sample, layout: Layout, K: int, folds: Folds) -> Callable[..., np.ndarray] | None:
+        """Return what scores the rows that folds validate at a setting; None where each fold is fitted by itself.
+
+        It is called with an engine out of `variants`, a value of the tuned option, and the rows (positions) that each
+        fold validates; also with ``exactly``, whether the scores are to be calibrated and not just compared, and with
+        ``workers``. It returns the class scores (N, K) fold by fold.
+        """
+        return None
+
+    def refined(self) -> tuple[Engine, Sequence[float] | None] | None:
+        """Return the generative engine that a `joint` one refines, and the settings that are tried; None for none."""
+        return None
+
     def widened(self, layout: Layout) -> Layout:
         """Return the layout of what predictions sum over: with its hidden units behind the predictors, if it has any.
 
@@ -309,6 +324,10 @@ class Engine:
     def memory(self, n: int, layout: Layout, settings: int = 1) -> float:
         """Return the bytes that a fit to `n` rows at several settings takes while it runs, besides its result."""
         return 0.0
+
+    def stored_memory(self, n: int, layout: Layout, settings: int = 1) -> float:
+        """Return the bytes that a fit to `n` rows that are read block by block takes (see `streams`)."""
+        return self.memory(n, layout, settings)
 
     def path(self, sample: Sample, layout: Layout, values: Sequence[float] | None = None, workers: int = 1):
         """Fit one group at each of `values` of the tuned option; None for the engine's own setting.

@@ -10,20 +10,23 @@ import numpy as np
 
 from bbl.checks import integer, real
 from bbl.engines.base import Engine, Given, JointFit, Tuned
+from bbl.engines.pseudo import PseudoLikelihood
 from bbl.errors import OptionError
 from bbl.memory import check_memory
-from bbl.model.discriminative import CLOSE, bounded, make_basis, minibatches, solve, to_tables
+from bbl.model.discriminative import CLOSE, NEAR, ROUGH, Solution, Tolerance, bounded, minibatches, solve
+from bbl.model.kernel import Basis, make_basis, to_tables
 from bbl.model.layout import Layout
-from bbl.parallel import serial_blas
+from bbl.parallel import run_tasks, serial_blas
+from bbl.rows.folds import Folds
 from bbl.rows.sample import Sample
 from bbl.stats.calibration import fit_calibration
 
 __all__ = ["Conditional"]
 
-SCALES = (0.1, 0.5, 8.0)  # what scale="cv" tries
+SCALES = (0.5, 0.1, 8.0)  # what scale="cv" tries
 ROWS = 5000  # up to so many rows are solved exactly, more by minibatches
 RANK = 600  # functions that make up the kernel
-COMPARED = 1e-5  # gradient at which a fit ends that is compared with others
+COMPARED = Tolerance(1e-5, 1e-9, 400)  # of fits by themselves that are compared
 
 
 @dataclass(frozen=True)
@@ -89,6 +92,14 @@ class Conditional(Engine):
         """Return the engine with each `scale` that is to be tried."""
         return tuple(replace(self, scale=each) for each in SCALES) if self.scale == "cv" else (self,)
 
+    def refined(self) -> tuple[Engine, Sequence[float] | None] | None:
+        """Return the pseudo-likelihood fit that is the `start`, and the penalties that are tried."""
+        if self.start is None:
+            return None
+        if isinstance(self.lambda_, str):
+            return PseudoLikelihood(prior_count=1.0), PseudoLikelihood.tuned.grid
+        return PseudoLikelihood(self.lambda_, prior_count=1.0), None
+
     def memory(self, n: int, layout: Layout, settings: int = 1) -> float:
         """Return the bytes of the functions of the rows, or of three tables in single precision for each group."""
         rank = min(n, RANK)
@@ -141,48 +152,120 @@ class Conditional(Engine):
         with serial_blas():
             if sample.n <= ROWS:
                 return self._exact(sample, layout, K, grid, given, CLOSE if values is None else COMPARED)
-            return [self._by_batches(sample, layout, K, ridge, given, rng) for ridge in grid]
+            return [replace(self, ridge=ridge).by_batches(sample, layout, K, given, rng) for ridge in grid]
+
+    def held_out(self, sample: Sample, layout: Layout, K: int, folds: Folds) -> HeldOut | None:
+        """Return what scores the rows that folds validate, where the kernel of all rows serves every fold."""
+        if sample.n > ROWS or K < 2 or self.start is not None or sample.missing is not None:
+            return None
+        check_memory(
+            len(SCALES) * self.memory(sample.n, layout),
+            f"A conditional fit of {layout.D} levels to {sample.n} rows",
+            "Use fewer predictors, fewer interactions or fewer rows.",
+        )
+        return HeldOut(sample, layout, K, folds)
 
     def _exact(
-        self, sample: Sample, layout: Layout, K: int, grid: list, given: Given | None, tolerance: float
+        self, sample: Sample, layout: Layout, K: int, grid: list, given: Given | None, tolerance: Tolerance
     ) -> list[JointFit]:
         if given is None:  # neither repeated rows nor their order make a difference
-            codes, hits = _distinct(sample, layout, K)
+            codes, at = np.unique(sample.codes, axis=0, return_inverse=True)
+            hits = _hits(at.ravel(), len(codes), sample.response, sample.weights, K)
             scores = None
         else:
             codes, scores = sample.codes[given.rows], given.scores
             hits = np.zeros((len(codes), K))
             hits[np.arange(len(codes)), sample.response[given.rows]] = given.weights
         basis = make_basis(codes, hits.sum(axis=1), layout, float(self.scale), RANK)
-        order = sorted(range(len(grid)), key=lambda at: grid[at], reverse=True)
-        solved = solve(basis(codes), basis.spectrum, hits, [grid[at] for at in order], scores, tolerance)
+        order = sorted(range(len(grid)), key=lambda k: grid[k], reverse=True)
+        solved = solve(basis.functions, basis.spectrum, hits, [grid[k] for k in order], scores, tolerance)
         theta, constant = to_tables(basis, np.hstack([found.weights for found in solved]))
         theta, constant = theta.reshape(len(grid), K, -1), constant.reshape(len(grid), K)
         out: list[JointFit] = [None] * len(grid)  # type: ignore[list-item]
-        for at, found, own, c in zip(order, solved, theta, constant, strict=True):
-            out[at] = JointFit(own, c + found.offset, found.temperature, found.loss, found.converged)
+        for k, found, own, c in zip(order, solved, theta, constant, strict=True):
+            out[k] = JointFit(own, c + found.offset, found.temperature, found.loss, found.converged)
         return out
 
-    def _by_batches(
-        self, sample: Sample, layout: Layout, K: int, ridge: float, given: Given | None, rng: np.random.Generator
+    def by_batches(
+        self, sample: Sample, layout: Layout, K: int, given: Given | None, rng: np.random.Generator
     ) -> JointFit:
+        """Fit all groups by minibatches, however few the rows are; see `fit_groups`."""
         if given is None:
-            return minibatches(sample.codes, sample.response, sample.weights, layout, K, float(self.scale), ridge,
+            return minibatches(sample.codes, sample.response, sample.weights, layout, K, float(self.scale), self.ridge,
                                self.epochs, rng)  # fmt: skip
         y = sample.response[given.rows]
         heat = fit_calibration(given.scores, y, given.weights, "temperature")
-        found = minibatches(sample.codes[given.rows], y, given.weights, layout, K, float(self.scale), ridge,
+        found = minibatches(sample.codes[given.rows], y, given.weights, layout, K, float(self.scale), self.ridge,
                             self.epochs, rng, bounded(heat(given.scores)))  # fmt: skip
         return found._replace(constant=found.constant + heat.offset, temperature=heat.temperature)
 
 
-def _distinct(sample: Sample, layout: Layout, K: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the distinct rows (n, m) in a fixed order, and the weight (n, K) of each group at them."""
-    levels = np.append(layout.n_levels, K)
-    width = max(sample.codes.dtype, np.min_scalar_type(K - 1), key=lambda dtype: np.dtype(dtype).itemsize)
-    both = Sample(np.column_stack([sample.codes, sample.response]).astype(width), sample.weights).collapsed(levels)
-    codes = np.ascontiguousarray(both.codes[:, :-1].astype(sample.codes.dtype))
-    first = np.append(True, (codes[1:] != codes[:-1]).any(axis=1))
-    hits = np.zeros((int(first.sum()), K))
-    np.add.at(hits, (np.cumsum(first) - 1, both.codes[:, -1].astype(np.intp)), both.weights)
-    return codes[first], hits
+def _hits(at: np.ndarray, n: int, y: np.ndarray, weights: np.ndarray, K: int) -> np.ndarray:
+    """Return the weight (n, K) of each group at distinct rows, of which the rows are number `at`."""
+    out = np.zeros((n, K))
+    np.add.at(out, (at, y), weights)
+    return out
+
+
+class HeldOut:
+    """Conditional fits to the training rows of all folds, over one kernel, that of all rows.
+
+    The kernel knows predictors only. Fits start from those that were made of the same fold before.
+
+    Parameters
+    ----------
+    sample : Sample
+    layout : Layout
+    K : int
+    folds : Folds
+    """
+
+    def __init__(self, sample: Sample, layout: Layout, K: int, folds: Folds) -> None:
+        self.codes, at = np.unique(sample.codes, axis=0, return_inverse=True)
+        self.at, self.layout, self.K = at.ravel(), layout, K
+        n, y = len(self.codes), sample.response
+        self.hits = [_hits(self.at, n, y, weights, K) for weights in folds.train]
+        self.weights = np.bincount(self.at, sample.weights, n)
+        self.bases: dict[float, Basis] = {}
+        self.found: dict[tuple[float, float], list[Solution]] = {}
+
+    def __call__(
+        self, engine: Conditional, ridge: float, rows: Sequence[np.ndarray], exactly: bool = False, workers: int = 1
+    ) -> np.ndarray:
+        """Return the class scores (N, K) of the rows that are held, fold by fold.
+
+        Parameters
+        ----------
+        engine : Conditional
+            Its `scale` counts.
+        ridge : float
+        rows : sequence of ndarrays
+            Positions of the rows that each fold holds.
+        exactly : bool
+            Whether scores are to be calibrated, or compared with those of other settings.
+        workers : int
+        """
+        scale = float(engine.scale)
+        with serial_blas():
+            if scale not in self.bases:
+                self.bases[scale] = make_basis(self.codes, self.weights, self.layout, scale, RANK)
+            basis = self.bases[scale]
+            known = [own for tau, own in self.found if tau == scale]
+            near = min(known, key=lambda own: abs(np.log(own / ridge)), default=None)
+            starts = [None] * len(rows) if near is None else [own.unknowns for own in self.found[scale, near]]
+            tolerance = NEAR if exactly else ROUGH
+            tasks = [(basis, hits, ridge, tolerance, x) for hits, x in zip(self.hits, starts, strict=True)]
+            solved = self.found[scale, ridge] = run_tasks(_solve_fold, tasks, workers)
+        parts = []
+        for own, hits, held in zip(solved, self.hits, rows, strict=True):
+            scores = (basis.functions @ own.weights + own.offset)[self.at[held]]
+            scores[:, hits.sum(axis=0) == 0.0] = -np.inf
+            parts.append(scores)
+        return np.concatenate(parts)
+
+
+def _solve_fold(
+    basis: Basis, hits: np.ndarray, ridge: float, tolerance: Tolerance, start: np.ndarray | None
+) -> Solution:
+    rows = np.flatnonzero(hits.any(axis=1))
+    return solve(basis.functions[rows], basis.spectrum, hits[rows], [ridge], None, tolerance, start)[0]

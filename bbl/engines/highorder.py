@@ -22,7 +22,7 @@ from bbl.parallel import run_tasks
 from bbl.rows.sample import Sample
 from bbl.sparse.choice import choose
 from bbl.sparse.orders import SCREENS
-from bbl.sparse.products import contrasts, reference_tables, zero_sum_table
+from bbl.sparse.products import Problem, contrasts, reference_tables, zero_sum_table
 
 __all__ = ["HighOrder"]
 
@@ -230,12 +230,9 @@ def _regress(sample: Sample, n_levels: np.ndarray, i: int, engine: HighOrder, rn
     known, y = np.unique(sample.codes[:, i], return_inverse=True)  # levels that do not occur have no regression
     K, levels = len(known), [int(n_levels[j]) for j in others]
     lambda_ = engine.lambda_ if not isinstance(engine.lambda_, float) else (engine.lambda_,) * (engine.order - 1)
+    problem = Problem.make(np.ascontiguousarray(sample.codes[:, others]), levels, y.ravel(), K, sample.weights)
     found = choose(
-        np.ascontiguousarray(sample.codes[:, others]),
-        levels,
-        y.ravel(),
-        K,
-        sample.weights,
+        problem,
         order=engine.order - 1,
         lambda_=lambda_,
         group=engine.penalty == "group",

@@ -50,6 +50,7 @@ class MeanField(Engine):
     )  # fmt: skip
     needs = "pairs"
     log_z = "half"
+    weights = "real"
     streams = True
 
     def __post_init__(self):
@@ -58,7 +59,7 @@ class MeanField(Engine):
 
     def memory(self, n: int, layout: Layout, settings: int = 1) -> float:
         """Return the bytes of the matrices (D, D) that are held at a time: more of them for an eigendecomposition."""
-        return 8.0 * layout.D**2 * (4 if settings == 1 else 8) if len(layout.pairs) else 0.0
+        return 8.0 * layout.D**2 * (4 if settings == 1 else 8) if layout.order > 1 else 0.0
 
     def path(self, sample: Rows, layout: Layout, values: Sequence[float] | None = None, workers: int = 1):
         """Fit one group at each `eps` of `values`; one eigendecomposition serves them all."""
@@ -68,7 +69,7 @@ class MeanField(Engine):
         effective = np.concatenate([log_ratio(fi) for fi in f])
         notes = absent_levels(f, "give prior_count > 0")
         log_f0 = float(sum(np.log(max(fi[0], TINY)) for fi in f))
-        if not len(layout.pairs) or grid == [0.0]:
+        if layout.order < 2 or grid == [0.0]:
             theta = np.concatenate([effective, np.zeros(layout.size - layout.D)])
             return [_finish(theta, -log_f0, sample, layout, notes)] * len(grid)
         needed = self.memory(sample.n, layout, len(grid))

@@ -38,6 +38,7 @@ class NaiveBayes(Engine):
         tuple(10.0 ** np.arange(-2.0, 2.01, 0.5)), "larger", logarithmic=True,
     )  # fmt: skip
     solves = True
+    weights = "real"
     streams = True
 
     def __post_init__(self):
@@ -72,5 +73,7 @@ class NaiveBayes(Engine):
 
 def absent_levels(counts: list[np.ndarray], remedy: str) -> tuple[Note, ...]:
     """Return a note for each level that never occurs, so that its field is not finite."""
+    if all(n.all() for n in counts):
+        return ()
     text = f"never occurs, so its field has no finite value; {remedy}"
     return tuple(Note(i, int(a), text) for i, n in enumerate(counts) for a in np.flatnonzero(n == 0))

@@ -13,7 +13,7 @@ from bbl._ext.pseudo import CONVERGED, memory_estimate
 from bbl.checks import choice, flag, integer, real
 from bbl.engines.base import Engine, EngineFit, Equations, Note, Tuned
 from bbl.engines.naive import absent_levels
-from bbl.engines.pseudo_blocks import Corrected, few_enough
+from bbl.engines.pseudo_blocks import Corrected, few_enough, rounds_memory, sample_size
 from bbl.engines.pseudo_nodes import by_nodes
 from bbl.engines.pseudo_solvers import (
     FINEST,
@@ -30,10 +30,10 @@ from bbl.memory import check_memory
 from bbl.model.gauge import reference_fields
 from bbl.model.layout import Layout
 from bbl.model.logz import zero_sum_log_z
-from bbl.model.moments import frequencies, level_counts, log_ratio, one_hot, usable_rows
+from bbl.model.moments import frequencies, level_counts, log_ratio, usable_rows
 from bbl.model.regressors import from_sites, regressors
-from bbl.model.unpenalised import unpenalised
-from bbl.rows.cluster import SharedSample
+from bbl.model.unpenalised import unbounded_parameters
+from bbl.rows.cluster import SharedSample, n_threads
 from bbl.rows.sample import Sample, code_dtype
 from bbl.rows.stored import Rows, StoredSample
 
@@ -45,7 +45,6 @@ FALLEN = 1.84  # power of the tolerance that the probability of an absent level 
 GAUGES = ("reference", "zero-sum")
 MANY = 99  # order up to which terms are read
 MOST_LEVELS = 65535  # that the kernel takes
-SURE, ROWS = 10.0, 4096  # log odds at which a predictor is all but certain; rows at a time
 
 
 @dataclass(frozen=True)
@@ -102,6 +101,7 @@ class PseudoLikelihood(Engine):
     )  # fmt: skip
     needs = "neighbours"
     solves = True
+    weights = "real"
     # small enough to leave wide data alone, large enough for levels that a class never has
     classifier: ClassVar[dict[str, Any]] = {"lambdah": 1e-4}
     log_z = "half"
@@ -127,7 +127,7 @@ class PseudoLikelihood(Engine):
     @property
     def penalised(self) -> bool:
         """Whether a penalty is in force."""
-        return bool(np.any(self.lambda_)) or bool(self.lambdah) or bool(self.prior_count)
+        return _positive(self.lambda_) or bool(self.lambdah) or bool(self.prior_count)
 
     @property
     def zero_sum(self) -> bool:
@@ -233,6 +233,12 @@ class PseudoLikelihood(Engine):
         needed = memory_estimate(n, wide.n_levels, precision=self.precision, sites=layout.m)
         return 16.0 * layout.D * wide.D + sum(needed) + 4.0 * n * (len(wide.n_levels) - layout.m)
 
+    def stored_memory(self, n: int, layout: Layout, settings: int = 1) -> float:
+        """Return the bytes of a fit of rows in a file: of a sample of them, or of all if they are few."""
+        if few_enough(n, layout):
+            return self.memory(n, layout, settings)
+        return self.memory(sample_size(layout), layout, settings) + rounds_memory(layout)
+
     def path(self, sample: Rows, layout: Layout, values: Sequence[float] | None = None, workers: int = 1):
         """Fit one group at each penalty of `values`.
 
@@ -280,6 +286,8 @@ class PseudoLikelihood(Engine):
             self._finish(sample, layout, lambda_, site_theta, sites, normaliser, absent)
             for lambda_, (site_theta, sites, normaliser) in zip(grid, solved, strict=True)
         ]
+        if isinstance(sample, SharedSample):
+            fits = [replace(fit, state={"shared": np.array([n_threads(sample.client)])}) for fit in fits]
         return [self._gauged(rows, layout, fit) for fit in fits] if self.zero_sum else fits
 
     def _gauged(self, rows: Rows, layout: Layout, fit: EngineFit) -> EngineFit:
@@ -377,7 +385,8 @@ class PseudoLikelihood(Engine):
         site_theta[:, 0] = np.concatenate(
             [log_ratio(np.maximum(own, self.tolerance**FALLEN) if ended else own) for own in f]
         )
-        sample = replace(sample, codes=wide.codes(sample.codes))
+        if wide.sets:
+            sample = replace(sample, codes=wide.codes(sample.codes))
         sites, engine = None, self
         for at in sorted(range(len(grid)), key=lambda at: grid[at], reverse=True):
             lambda_ = grid[at]
@@ -418,7 +427,9 @@ class PseudoLikelihood(Engine):
         for i in np.flatnonzero((sites.status != CONVERGED) & ~(sites.norm <= HARMLESS)):
             detail = f"gradient norm {sites.norm[i]:.2g} after {sites.n_iter[i]} iterations"
             notes += (Note(int(i), -1, "did not converge; raise itmax, tolerance or lambda_", detail),)
-        unbounded = () if np.any(lambda_) or self.prior_count else unbounded_parameters(sample, layout, site_theta)
+        unbounded: tuple[tuple[int, ...], ...] = ()
+        if not _positive(lambda_) and not self.prior_count:
+            unbounded = unbounded_parameters(sample, layout, site_theta, POLISH_SIZE)
         value, converged = -float(sites.value.sum()), sites.status == CONVERGED
         converged[[i for i, *_ in unbounded]] = False
         return EngineFit(
@@ -434,34 +445,8 @@ class PseudoLikelihood(Engine):
         )
 
 
-def unbounded_parameters(sample: Rows, layout: Layout, site_theta: np.ndarray) -> tuple[tuple[int, ...], ...]:
-    """Return a parameter that grows without end for each predictor that has one (see `EngineFit.unbounded`).
-
-    The optimiser stops somewhere on the way, where the gradient is small. Only predictors that have become all but
-    certain in some row are looked at.
-    """
-    largest, wide = np.zeros(layout.D), regressors(layout)
-    for part in sample.blocks(ROWS):
-        field = one_hot(wide.codes(part.codes), wide) @ site_theta[:, 1:].T + site_theta[:, 0]
-        np.maximum(largest, np.abs(field).max(axis=0), out=largest)
-    columns = wide.columns
-    sure = [
-        i
-        for i in range(layout.m)
-        if (largest[layout.start[i] : layout.start[i + 1]] > SURE).any()
-        and (int(layout.n_levels[i]) - 1) * len(columns[i]) < POLISH_SIZE
-    ]
-    if not sure:
-        return ()
-    _, determined = unpenalised(sample, layout, site_theta, np.array(sure))
-    out = []
-    for i in sure:
-        lost = [(a, c) for a in range(layout.start[i], layout.start[i + 1]) for c in columns[i] if not determined[a, c]]
-        if lost:
-            row, column = max(lost, key=lambda cell: cell[1] > 0)
-            others = wide.members(int(column) - 1) if column else []
-            out.append((i, int(row - layout.start[i]) + 1, *(number for other in others for number in other)))
-    return tuple(out)
+def _positive(lambda_: float | tuple[float, ...]) -> bool:
+    return any(lambda_) if isinstance(lambda_, tuple) else bool(lambda_)
 
 
 def _on_the_line(trail: Mapping[float, np.ndarray], lambda_: float) -> np.ndarray:

@@ -14,10 +14,11 @@ from bbl.memory import available_memory
 from bbl.model.layout import Layout
 from bbl.model.moments import level_counts, pair_counts
 from bbl.model.regressors import penalties, regressors
+from bbl.rows.cluster import ClusterSample, n_threads
 from bbl.rows.sample import Sample
 from bbl.rows.stored import StoredSample
 
-__all__ = ["Corrected", "NoProgress", "few_enough", "sample_size"]
+__all__ = ["Corrected", "NoProgress", "few_enough", "rounds_memory", "sample_size"]
 
 SAMPLE, PER_COLUMN = 100_000, 100  # rows that are drawn: so many, or so many for each column of levels
 ENOUGH = 100  # rows of a level in the sample: of a rarer one all are taken, while they are the smaller half
@@ -44,6 +45,11 @@ def sample_size(layout: Layout) -> int:
 def few_enough(n: int, layout: Layout) -> bool:
     """Return whether `n` rows are so few that rounds would save nothing: they are fitted in memory."""
     return n <= 2 * sample_size(layout)
+
+
+def rounds_memory(layout: Layout) -> float:
+    """Return the bytes of the matrices (layout.D, 1 + D) that rounds hold beside a fit of the sample."""
+    return 8.0 * layout.D * (1 + regressors(layout).D) * (10 + 2 * PAIRS)
 
 
 @dataclass
@@ -162,8 +168,9 @@ class Corrected:
         return of
 
     def told(self) -> dict[str, np.ndarray]:
-        """Return what the summary says of the rounds: the rows, those of the sample, and passes so far."""
-        return {"streamed": np.array([self.rows.n, len(self.sample.codes), self.passes])}
+        """Return what the summary says of the rounds: rows, those drawn, passes so far, threads of a cluster."""
+        threads = n_threads(self.rows.client) if isinstance(self.rows, ClusterSample) else 0
+        return {"streamed": np.array([self.rows.n, len(self.sample.codes), self.passes, threads])}
 
     def _by_site(self, values: np.ndarray) -> np.ndarray:
         """Return the sums (m,) of values (layout.D, 1 + D) over the parameters of each predictor."""

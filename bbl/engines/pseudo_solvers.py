@@ -52,7 +52,10 @@ Solution = tuple[np.ndarray, Sites, Callable | None]
 
 def is_small(sample: Sample, layout: Layout) -> bool:
     """Whether Newton's Hessians are cheap enough to be worth their exactness (a fraction of a millisecond each)."""
-    wide, top = regressors(layout), float(layout.n_levels.max()) - 1.0
+    top = float(layout.n_levels.max()) - 1.0
+    if sample.n * top**2 >= NEWTON_WORK:
+        return False
+    wide = regressors(layout)
     active = 1.0 + wide.mask.sum(axis=1).max(initial=0)
     widest = top * (1.0 + (wide.mask @ (wide.n_levels - 1)).max(initial=0))
     return sample.n * (top * active) ** 2 < NEWTON_WORK and widest < NEWTON_SIZE
@@ -82,8 +85,8 @@ def by_newton(engine, sample, layout, lambda_, lambdah, site_theta, sites, worke
     )
 
 
-def _solve_task(problem: PseudoProblem, task: int, tolerance: float, numbers: tuple, out: dict) -> None:
-    lambda_, lambdah, itmax, theta = numbers
+def _solve_task(problem: PseudoProblem, task: int, numbers: tuple, out: dict) -> None:
+    lambda_, lambdah, tolerance, itmax, theta = numbers
     problem.solve(task, lambda_, lambdah, tolerance, itmax, theta, stop=stop_flag(), **out)
 
 
@@ -117,7 +120,6 @@ def by_lbfgs(problem: PseudoProblem, precision: str):
         asked = np.full(layout.m, least) if tolerance is None else np.maximum(tolerance, FINEST[precision])
         each = penalties(layout, lambda_)
         base = float(each[0]) if len(each) else 0.0  # that of pairs: the columns of single predictors come first
-        options = (base, lambdah, engine.itmax, site_theta)
         out = {
             "linear": linear,
             "zero_sum": engine.zero_sum,
@@ -129,7 +131,10 @@ def by_lbfgs(problem: PseudoProblem, precision: str):
             "value": sites.value,
         }
         parts = np.split(problem.order, range(problem.lanes, layout.m, problem.lanes))
-        tasks = [(task, float(asked[own].min()), options, out) for task, own in enumerate(parts)]
+        tasks = [
+            (task, (base, lambdah, float(asked[own].min()), engine.itmax, site_theta), out)
+            for task, own in enumerate(parts)
+        ]
         stop = stop_flag()
         run_tasks(partial(_solve_task, problem), tasks[share[0] :: share[1]], workers, shared=True)
         if stop[0]:  # told to give up: nobody looks at this fit, and what is unfinished is not to be polished

@@ -19,8 +19,9 @@ from bbl.model.fields import pseudo_log_likelihood
 from bbl.model.gauge import equal_tables
 from bbl.model.layout import Layout
 from bbl.model.moments import level_counts, pair_counts
-from bbl.model.persistent import Budget, Likelihood, PseudoLikelihoodGradient, SampledGradient, ascend
+from bbl.model.persistent import Budget, Likelihood, PseudoLikelihoodGradient, SampledGradient, ascend, model_sums
 from bbl.model.priors import PRIORS, ScalePrior, slabbed
+from bbl.model.response import MOST_WORK, response_sd, work
 from bbl.model.scaled import Approximation, start
 from bbl.parallel import Crew
 from bbl.rows.sample import Sample
@@ -29,6 +30,7 @@ __all__ = ["PersistentVI"]
 
 ENOUGH = 0.9  # share of the chains that packs must hold
 LIKELIHOODS = ("sampled", "pseudo")
+SDS = ("factorised", "lrvb")
 SETTLED = 0.01  # relative change of the posterior mean at the end that is no warning,
 STILL = 0.4  # and of the logarithm of the couplings' global scale over the second half of the iterations
 WORTH = 1e6  # products of couplings and states for which a thread is worth its while
@@ -74,6 +76,9 @@ class PersistentVI(Engine):
         Of this method alone; None for the one of the call.
     average : float, default 0.1
         Share of the iterations, at the end, over which the approximation is averaged.
+    sd : {"factorised", "lrvb"}, default "factorised"
+        Posterior sds of the approximation, which are too small where parameters depend on each other; or by linear
+        response, for few predictors, whose states are summed over. The strengths of pairs keep the first.
 
     Raises
     ------
@@ -83,6 +88,9 @@ class PersistentVI(Engine):
     References
     ----------
     Ingraham J, Marks D (2017). Variational inference for sparse and undirected models. ICML, PMLR 70:1607-1616.
+
+    Giordano R, Broderick T, Jordan M (2018). Covariances, robustness, and variational Bayes. Journal of Machine
+    Learning Research 19(51):1-49.
 
     Piironen J, Vehtari A (2017). Sparsity information and regularization in the horseshoe and other shrinkage priors.
     Electronic Journal of Statistics 11:5018-5051.
@@ -100,6 +108,7 @@ class PersistentVI(Engine):
     lr: float = 0.01
     seed: Any = None
     average: float = 0.1
+    sd: str = "factorised"
     name = "pvi"
     tuned = Tuned(
         "scale", "scale", r"$s$", r"Global scale $s$", 0.0, np.inf, (0.003, 0.01, 0.03, 0.1, 0.3, 1.0), "smaller",
@@ -109,11 +118,17 @@ class PersistentVI(Engine):
     log_z = "half"
     samples = True
     weights = "real"
-    posterior = "factorised variational posterior"
 
     def __post_init__(self):
         choice("prior", self.prior, tuple(PRIORS))
         choice("likelihood", self.likelihood, LIKELIHOODS)
+        choice("sd", self.sd, SDS)
+        if self.sd == "lrvb" and self.likelihood != "sampled":
+            raise OptionError(
+                "sd='lrvb' goes by the likelihood itself, and likelihood='pseudo' has none; give likelihood='sampled', "
+                "or sd='factorised'.",
+                argument="sd",
+            )
         for name, low, high in (("slab", 0.0, np.inf), ("lr", 0.0, 1.0), ("average", 0.0, 1.0)):
             found = real(name, getattr(self, name), low, high, open_low=True, finite=name != "slab")
             object.__setattr__(self, name, found)
@@ -130,6 +145,11 @@ class PersistentVI(Engine):
             )
         if self.seed is not None:
             generator(self.seed)
+
+    @property
+    def posterior(self) -> str:  # type: ignore[override]
+        """What the posterior is."""
+        return "factorised variational posterior" + ", sds by linear response" * (self.sd == "lrvb")
 
     @property
     def _prior(self) -> ScalePrior:
@@ -160,12 +180,13 @@ class PersistentVI(Engine):
         return rng if self.seed is None else generator(self.seed)
 
     def memory(self, n: int, layout: Layout, settings: int = 1) -> float:
-        """Return the bytes of the approximation and of what Adam knows of it, of the draws, and of the chains."""
+        """Return the bytes of the approximation, of what Adam knows of it, of the draws, the chains and the states."""
         D, Q = float(layout.D), self.draws
         width = layout.n_levels - 1.0
-        size = layout.size if len(layout.pairs) else D + (D**2 - float((width**2).sum())) / 2.0
+        size = layout.size if layout.count(2) else D + (D**2 - float((width**2).sum())) / 2.0
         chains = Q * (8.0 * layout.m + 32.0) * self.n_chains + Q * D * self.sweeps * (self.n_chains / 8.0 + 8.0)
-        return 8.0 * size * (10 + 3 * Q) + 8.0 * D**2 * (2 + 2 * Q) + chains
+        states = min(work(layout), MOST_WORK) / max(size, 1.0) if self.sd == "lrvb" else 0.0
+        return 8.0 * size * (10 + 3 * Q) + 8.0 * D**2 * (2 + 2 * Q) + chains + 32.0 * states
 
     def path(
         self,
@@ -182,6 +203,7 @@ class PersistentVI(Engine):
         With missing values the moments of a pair are those of the rows in which both are known; the pseudo-likelihood
         takes complete rows only.
         """
+        self._check_response(layout)
         rng = self.generator(np.random.default_rng(0)) if rng is None else rng
         engines = [self] if values is None else [replace(self, scale=float(v)) for v in values]
         needed = self.memory(sample.n, layout)
@@ -211,7 +233,8 @@ class PersistentVI(Engine):
                 likelihood = PseudoLikelihoodGradient(sample, layout)
             found, history = ascend(likelihood, begin, budget, rng, progress, outer)
         unsettled = self._unsettled(history)
-        notes = (*unsettled, *_separated(sample, layout))
+        sd, without = self._sd(sample, layout, found)
+        notes = (*unsettled, *without, *_separated(sample, layout))
         theta = found.theta
         return EngineFit(
             theta,
@@ -220,10 +243,30 @@ class PersistentVI(Engine):
             n_iter=np.full(layout.m, int(history["iteration"][-1])),
             converged=np.full(layout.m, not unsettled),
             notes=notes,
-            sd=found.sd,
+            sd=sd,
             state={"mean": found.mean, "log_sd": found.log_sd},
             history=history,
         )
+
+    def _check_response(self, layout: Layout) -> None:
+        """Raise an OptionError where linear response would sum over more states than can be done in seconds."""
+        if self.sd == "lrvb" and work(layout) > MOST_WORK:
+            raise OptionError(
+                f"sd='lrvb' sums over all states of the predictors, and {layout.m} predictors with {layout.size:,} "
+                f"parameters take {work(layout):.1e} products at a time; the most is {MOST_WORK:.1e}, such as 14 "
+                "predictors of two levels with all pairs. Give sd='factorised', or draw by method='bayes'.",
+                argument="sd",
+            )
+
+    def _sd(self, sample: Sample, layout: Layout, found: Approximation) -> tuple[np.ndarray, tuple[Note, ...]]:
+        """Return the sds that are asked for, or those that there are, and what is to be said of that."""
+        if self.sd == "lrvb":
+            sds = response_sd(found, model_sums(sample, layout), sample.total, np.random.default_rng(0))
+            if np.isfinite(sds).all():
+                return sds, ()
+            what = "there is no linear response, for the bound is flat along some scale; sds are the factorised ones"
+            return found.sd, (Note(-1, -1, f"{what}. prior='gaussian' has one"),)
+        return found.sd, ()
 
     def _threads(self, sample: Sample, layout: Layout, workers: int) -> tuple[int, int]:
         """Return how many threads an iteration is worth: for its draws, and for each draw's packs and blocks."""

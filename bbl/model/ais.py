@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bbl.checks import generator, integer
+from bbl.checks import generator
 from bbl.model.chains import Chains
 from bbl.model.elimination import log_sum
 from bbl.model.energy import Energy
@@ -102,7 +102,6 @@ def annealed_log_z(
     >>> bool(abs(found.log_z - np.log(1 + np.exp(0.5) + np.exp(-1.0) + np.exp(2.5))) < 4 * found.standard_error)
     True
     """
-    n_steps, n_chains = integer("n_steps", n_steps, 1), integer("n_chains", n_chains, 2)
     h, J, more = split(layout, theta)
     chains = Chains(h, J, layout.n_levels, n_chains, generator(rng), n_jobs, more)
     empty = Layout(layout.n_levels, np.empty((0, 2), dtype=np.intp))

@@ -39,7 +39,7 @@ class Energy:
         K, D = len(theta), layout.D
         self.h = np.ascontiguousarray(theta[:, :D].T)
         self.J = np.zeros((0, 0, K))
-        if len(layout.pairs):
+        if layout.count(2):
             check_memory(
                 8.0 * D * D * K, f"Prediction with {D} levels and {K} groups", "Predict with fewer predictors."
             )

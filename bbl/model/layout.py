@@ -7,6 +7,8 @@ from itertools import combinations
 
 import numpy as np
 
+from bbl.memory import check_memory
+
 __all__ = ["Layout", "term_columns"]
 
 
@@ -30,12 +32,12 @@ class Layout:
     m : int
         Number of predictors.
     n_levels : ndarray of int32, shape (m,)
+    complete : bool
+        Whether the terms are all pairs. These are not listed until asked for: of 5,000 predictors they are 12 million.
     terms : tuple of ndarrays of intp, shapes (T_k, k)
         Interactions of order k = 2, 3, ..., each ``i < j < ...``, lexicographic; of order 2 there may be none.
     start : ndarray of intp, shape (m + 1,)
         Column at which the non-reference levels of predictor ``i`` start among the ``D`` columns.
-    term_start : tuple of ndarrays of intp, shapes (T_k + 1,)
-        Where the tables of each of `terms` start in the parameter vector.
     D : int
         Number of non-reference levels, ``sum(L_i - 1)``; also the number of fields.
     size : int
@@ -61,31 +63,65 @@ class Layout:
     def __init__(self, n_levels, terms=None):
         self.n_levels = np.ascontiguousarray(n_levels, dtype=np.int32)
         self.m = len(self.n_levels)
-        self.terms = _by_order(terms, self.m)
         width = self.n_levels.astype(np.intp) - 1
-        self.start = np.concatenate(([0], np.cumsum(width)))
-        self.D = end = int(self.start[-1])
-        starts = []
-        for found in self.terms:
-            starts.append(end + np.concatenate(([0], np.cumsum(width[found].prod(axis=1)))))
-            end = int(starts[-1][-1])
-        self.term_start, self.size = tuple(starts), end
-        for array in (self.n_levels, self.start, *self.terms, *self.term_start):
-            array.setflags(write=False)
+        self.start = np.zeros(self.m + 1, dtype=np.intp)
+        np.cumsum(width, out=self.start[1:])
+        self.D = int(self.start[-1])
+        self.complete = terms is None
+        if terms is not None:
+            self.terms = _by_order(terms, self.m)
+            every = len(self.terms) == 1 and len(self.terms[0]) == self.m * (self.m - 1) // 2
+            self.complete = every and int(self.terms[0].max(initial=0)) < max(self.m, 1)
+        self.size = (self.D * (self.D + 2) - int(width @ width)) // 2 if self.complete else int(self.term_start[-1][-1])
+        self.n_levels.setflags(write=False)
+        self.start.setflags(write=False)
 
     def __repr__(self) -> str:
-        more = "".join(f", order {k}={len(found)}" for k, found in enumerate(self.terms[1:], 3))
-        return f"Layout(m={self.m}, pairs={len(self.pairs)}{more}, D={self.D}, size={self.size})"
+        more = "" if self.complete else "".join(f", order {k}={len(t)}" for k, t in enumerate(self.terms[1:], 3))
+        return f"Layout(m={self.m}, pairs={self.count(2)}{more}, D={self.D}, size={self.size})"
 
     def __eq__(self, other: object) -> bool:
         return (
             isinstance(other, Layout)
             and np.array_equal(self.n_levels, other.n_levels)
-            and len(self.terms) == len(other.terms)
-            and all(map(np.array_equal, self.terms, other.terms))
+            and self.complete == other.complete
+            and (self.complete or len(self.terms) == len(other.terms))
+            and (self.complete or all(map(np.array_equal, self.terms, other.terms)))
         )
 
     __hash__ = None  # type: ignore[assignment]
+
+    @cached_property
+    def terms(self) -> tuple[np.ndarray, ...]:  # of all pairs; others are given
+        check_memory(48.0 * self.count(2), f"A list of {self.count(2)} pairs", "Take fewer predictors.")
+        number = np.arange(self.m)
+        found = np.ascontiguousarray(np.argwhere(number[:, None] < number))
+        found.setflags(write=False)
+        return (found,)
+
+    @cached_property
+    def term_start(self) -> tuple[np.ndarray, ...]:
+        """Where the tables of each of `terms` start in the parameter vector: ndarrays of intp, shapes (T_k + 1,)."""
+        width, end, starts = self.n_levels.astype(np.intp) - 1, self.D, []
+        for found in self.terms:
+            start = np.zeros(len(found) + 1, dtype=np.intp)
+            np.cumsum(width[found].prod(axis=1), out=start[1:])
+            start += end
+            start.setflags(write=False)
+            starts.append(start)
+            end = int(start[-1])
+        return tuple(starts)
+
+    def count(self, order: int) -> int:
+        """Return the number of terms of this order, without a list of them."""
+        if self.complete:
+            return self.m * (self.m - 1) // 2 if order == 2 else 0
+        return len(self.terms[order - 2]) if 2 <= order <= len(self.terms) + 1 else 0
+
+    @property
+    def n_terms(self) -> int:
+        """Number of terms of all orders."""
+        return self.count(2) if self.complete else sum(map(len, self.terms))
 
     @property
     def pairs(self) -> np.ndarray:
@@ -110,13 +146,16 @@ class Layout:
     @property
     def order(self) -> int:
         """The highest order of a term: 1 if predictors are independent."""
+        if self.complete:
+            return 2 if self.m > 1 else 1
         return len(self.terms) + 1 if any(map(len, self.terms)) else 1
 
     @cached_property
     def mask(self) -> np.ndarray:
         """Symmetric bool matrix (m, m): which predictors interact (R's ``qJ``), in a term of any order."""
-        mask = np.zeros((self.m, self.m), dtype=bool)
-        for found in self.terms:
+        mask = np.full((self.m, self.m), self.complete)
+        np.fill_diagonal(mask, False)
+        for found in () if self.complete else self.terms:
             for a, b in combinations(range(found.shape[1]), 2):
                 mask[found[:, a], found[:, b]] = True
         mask |= mask.T
@@ -133,16 +172,20 @@ class Layout:
     def without_constants(self) -> Layout:
         """Return the layout of the predictors with more than one level, which has the same parameter vector."""
         varies = self.n_levels > 1
+        if self.complete:
+            return Layout(self.n_levels[varies])
         number = np.cumsum(varies) - 1
         return Layout(self.n_levels[varies], [number[found[varies[found].all(axis=1)]] for found in self.terms])
 
     def index(self, *predictors: int) -> int:
         """Return the row of a term in the `terms` of its order, or -1 if these predictors do not interact."""
         order = len(predictors)
-        if order - 2 >= len(self.terms):
+        if not self.count(order):
             return -1
         if order == 2:
-            i, j = sorted(predictors)
+            i, j = sorted(map(int, predictors))
+            if self.complete:
+                return i * (2 * self.m - i - 1) // 2 + j - i - 1 if 0 <= i < j < self.m else -1
             keys = self._keys
             at = int(np.searchsorted(keys, i * self.m + j))
             return at if at < len(keys) and keys[at] == i * self.m + j else -1
@@ -212,8 +255,6 @@ def term_columns(layout: Layout) -> np.ndarray:
 
 def _by_order(terms, m: int) -> tuple[np.ndarray, ...]:
     """Return the distinct terms of order 2, 3, ..., sorted within and among themselves."""
-    if terms is None:
-        return (np.column_stack(np.triu_indices(m, 1)).astype(np.intp, copy=False),)
     arrays: list[np.ndarray] = []
     single: dict[int, list] = {}
     for term in (terms,) if isinstance(terms, np.ndarray) else terms:
@@ -239,6 +280,7 @@ def _by_order(terms, m: int) -> tuple[np.ndarray, ...]:
             found = np.column_stack(np.divmod(keys, max(m, 1))).astype(np.intp)
         else:
             found = np.unique(found, axis=0)
+        found.setflags(write=False)
         out.append(found)
     return tuple(out)
 

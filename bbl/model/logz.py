@@ -17,6 +17,7 @@ from bbl.rows.stored import Rows
 
 __all__ = [
     "LOG_Z",
+    "OF_ROWS",
     "approximate_log_z",
     "exact_log_z",
     "exact_order",
@@ -26,6 +27,7 @@ __all__ = [
 ]
 
 LOG_Z = ("auto", "exact", "pseudo", "half", "mf", "ais")
+OF_ROWS = ("pseudo", "half")  # sums over rows of which a predictor and all that it interacts with are known
 
 AUTO_CELLS = 2e5
 EXACT_CELLS = 3e7
@@ -44,7 +46,7 @@ def exact_order(layout: Layout) -> list:
     if found is None:
         raise OptionError(
             f"log_z='exact' would sum over more than {EXACT_CELLS:.0e} table cells for these {layout.m} predictors and "
-            f"{sum(map(len, layout.terms))} interactions; use log_z='auto' or 'ais', or fewer interactions.",
+            f"{layout.n_terms} interactions; use log_z='auto' or 'ais', or fewer interactions.",
             argument="log_z",
         )
     return found[0]

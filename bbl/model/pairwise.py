@@ -34,15 +34,16 @@ def cells(layout: Layout) -> tuple[np.ndarray, np.ndarray]:
 
 def _cells(layout: Layout) -> tuple[np.ndarray, np.ndarray]:
     i, j = layout.pairs.T
-    sizes = np.diff(layout.pair_start)
+    first = layout.pair_start - layout.D
+    sizes = first[1:] - first[:-1]
     start = layout.start.astype(np.int32)  # half of the memory, which for thousands of levels is what counts
-    col = np.arange(layout.pair_start[-1] - layout.D, dtype=np.int32)
-    col -= np.repeat((layout.pair_start[:-1] - layout.D).astype(np.int32), sizes)
-    width = np.repeat(layout.n_levels[j] - 1, sizes)
+    col = np.arange(first[-1], dtype=np.int32)
+    col -= first[:-1].astype(np.int32).repeat(sizes)
+    width = (layout.n_levels[j] - 1).repeat(sizes)
     row = col // width
-    row += np.repeat(start[i], sizes)
+    row += start[i].repeat(sizes)
     np.remainder(col, width, out=col)
-    col += np.repeat(start[j], sizes)
+    col += start[j].repeat(sizes)
     return row, col
 
 

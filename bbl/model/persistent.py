@@ -21,12 +21,11 @@ from bbl.model.chains import Chains
 from bbl.model.conditional import conditionals
 from bbl.model.layout import Layout
 from bbl.model.moments import known_counts, one_hot, pair_counts
-from bbl.model.priors import slabbed
 from bbl.model.scaled import Approximation
 from bbl.parallel import Crew, Stopped, serial_blas, stop_flag
 from bbl.rows.sample import Sample
 
-__all__ = ["Budget", "Likelihood", "PseudoLikelihoodGradient", "SampledGradient", "ascend"]
+__all__ = ["Budget", "Likelihood", "PseudoLikelihoodGradient", "SampledGradient", "ascend", "model_sums"]
 
 FIRST_DECAY, SECOND_DECAY = 0.99, 0.999  # of Adam; the first falls to zero with the step
 LOWEST, HIGHEST = -30.0, 10.0  # of a log scale
@@ -73,6 +72,11 @@ def feature_sums(sample: Sample, layout: Layout, tables: kernel.Tables) -> np.nd
         _tables(pair).features(np.ascontiguousarray(own), total, part)
         layout.table(out, int(i), int(j))[...] = pair.table(part, 0, 1)
     return out
+
+
+def model_sums(sample: Sample, layout: Layout) -> np.ndarray:
+    """Return `feature_sums` of a layout whose tables are not at hand."""
+    return feature_sums(sample, layout, _tables(layout))
 
 
 def _tables(layout: Layout) -> kernel.Tables:
@@ -342,25 +346,25 @@ class _State:
     def look(self, q: int) -> None:
         """Write the gradients at draw q: by its parameters, and by its log scales u and the global ones v."""
         b, groups, noise, prior = self.begin, self.groups, self.noise[q], self.begin.prior
-        rest = slice(self.size, None)
         kernel.normal(self.streams[q], noise)
-        x = self.mean[rest] + self.sd[rest] * noise[rest]
-        v = np.full(2, np.log(b.scale)) if b.scale is not None else x[-2:]
-        u = np.clip(x[: len(groups)] if prior.slope else groups.of_kind(v), LOWEST, HIGHEST)
-        scale, slope = slabbed(u, b.slab)
-        self.scale[q] = scale
+        own = slice(self.size, self.size + len(groups) if prior.slope else self.size)
+        v = self.mean[-2:] + self.sd[-2:] * noise[-2:] if b.scale is None else np.full(2, np.log(b.scale))
+        u, w, share, by_u = np.empty((4, len(groups)))
+        ends = (LOWEST, HIGHEST, u, w)
+        kernel.log_scales(groups.fields, self.mean[own], self.sd[own], noise[own], v, *ends)
+        scale = np.exp(u, out=self.scale[q])
+        kernel.slab(b.slab, scale, share)
         kernel.draw(groups.cuts, self.mean, self.sd, noise, scale, self.simplex[q])
         self.likelihood.gradient(q, self.simplex[q], self.gradient[q])
-        if not len(self.by_scales[q]):
+        if not self.by_scales.size:
             return
-        by_u = np.empty(len(groups))
         kernel.products(groups.cuts, self.mean, self.sd, noise, self.gradient[q], by_u)
         by_u *= scale
-        by_u *= slope
+        by_u *= share
         if prior.slope:
-            own = prior.slope(u - groups.of_kind(v))
-            np.add(by_u, own, out=self.by_scales[q, : len(groups)])
-            by_u = -own
+            slope = prior.slope(w)
+            np.add(by_u, slope, out=self.by_scales[q, : len(groups)])
+            by_u = np.negative(slope, out=by_u)
         if b.scale is None:
             self.by_scales[q, -2:] = groups.by_kind(by_u) + prior.hyper_slope(v)
 
@@ -374,14 +378,11 @@ class _State:
 
     def climb_scales(self, adam: tuple) -> None:
         """Take the step of u and v."""
-        rest = slice(self.size, None)
         if not self.by_scales.size:
             return
-        away = self.sd[rest] * self.noise[:, rest]
-        away *= self.by_scales
-        told = ((self.by_scales.mean(axis=0), self.mean), (away.mean(axis=0) + 1.0, self.log_sd))
-        for k, (by, x) in enumerate(told):
-            kernel.climb(adam, by, x[rest], self.first[k, rest], self.second[k, rest])
+        x = (self.sd, self.mean, self.log_sd)
+        kernel.step_scales(adam, self.noise, self.by_scales, *x, self.first, self.second)
+        rest = slice(self.size, None)
         if self.begin.prior.slope:
             scales = self.mean[self.size : self.size + len(self.groups)]
             np.clip(scales, LOWEST, HIGHEST, out=scales)

@@ -111,14 +111,15 @@ class Regressors:
 
         For each order k rows and columns (P_k,) k times: as each member of its term has a coupling.
         """
-        layout, width = self.layout, np.diff(self.layout.start)
+        layout = self.layout
         row, col = pair_cells(layout)
         out = [[(row, col), (col, row)]]
-        levels = term_columns(layout) if self.sets else None
+        if not self.sets:
+            return out
+        width, levels = np.diff(layout.start), term_columns(layout)
         for k, (terms, start, rest) in enumerate(
             zip(layout.terms[1:], layout.term_start[1:], self.rest, strict=True), 3
         ):
-            assert levels is not None  # noqa: S101  # there are sets
             count, rows = np.diff(start), levels[:k, start[0] : start[-1]]
             own = [np.repeat(terms[:, a], count) for a in range(k)]
             local = [rows[a] - layout.start[own[a]] for a in range(k)]
@@ -208,4 +209,8 @@ def from_sites(layout: Layout, h: np.ndarray, J: np.ndarray, symmetrize: bool = 
 def penalties(layout: Layout, lambda_: float | tuple[float, ...]) -> np.ndarray:
     """Return the penalty (D,) of each column's couplings: the same for all, or one for each order 2, 3, ..."""
     wide = regressors(layout)
-    return np.asarray(lambda_)[wide.order - 2] if isinstance(lambda_, tuple) else np.full(wide.D, lambda_)
+    if isinstance(lambda_, tuple):
+        return np.asarray(lambda_)[wide.order - 2]
+    out = np.empty(wide.D)
+    out.fill(lambda_)
+    return out

@@ -95,7 +95,7 @@ class Approximation:
         return np.exp(self.mean[-2:]) if self.scale is None else np.full(2, self.scale)
 
     @cached_property
-    def _log_scales(self) -> tuple[np.ndarray, np.ndarray]:
+    def log_scales(self) -> tuple[np.ndarray, np.ndarray]:
         """Means and sds of the log scales (G,)."""
         if self.prior.slope:
             own = slice(self.layout.size, self.layout.size + len(self.groups))
@@ -107,7 +107,7 @@ class Approximation:
     @cached_property
     def _scales(self) -> tuple[np.ndarray, np.ndarray]:
         """First two moments (G,) of the scales."""
-        return scale_moments(*self._log_scales, self.slab)
+        return scale_moments(*self.log_scales, self.slab)
 
     @property
     def simplex(self) -> np.ndarray:
@@ -150,7 +150,7 @@ class Approximation:
         """Return draws (n, P) of the strengths of all pairs: Frobenius norms in the zero-sum gauge."""
         layout, groups = self.layout, self.groups
         z, sd = self.mean[: layout.size], np.exp(self.log_sd[: layout.size])
-        log_mean, log_sd = self._log_scales
+        log_mean, log_sd = self.log_scales
         out = np.zeros((n, layout.m + len(layout.pairs)))
         shared = np.repeat(rng.standard_normal((n, 2)), (groups.fields, len(groups) - groups.fields), axis=1)
         for k in range(n):

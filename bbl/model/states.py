@@ -74,6 +74,13 @@ def sample_states(
     rng = generator(rng)
     levels = check_levels(n_levels)
     check_memory(8.0 * nsample * levels.size, f"A sample of {nsample} rows", "Ask for fewer rows.")
+    return _draw(h, J, levels, nsample, rng, burn_in, thin, more)
+
+
+def _draw(
+    h, J, levels: np.ndarray, nsample: int, rng: np.random.Generator, burn_in: int, thin: int, more: Tables | None
+) -> np.ndarray:
+    """Draw states with arguments that were checked; the model is checked where it is listed or sampled."""
     if nsample == 0 or math.prod(levels.tolist()) <= MAX_STATES:
         return _sample_listed(h, J, levels, nsample, rng, more)
     n_chains = min(nsample, CHAINS)
@@ -97,7 +104,7 @@ def sample_groups(
     layout: Layout,
     theta: np.ndarray,
     nsample: int,
-    probability=None,
+    prob=None,
     rng=None,
     burn_in: int = BURN_IN,
     thin: int = THIN,
@@ -113,7 +120,7 @@ def sample_groups(
         One parameter vector per group.
     nsample : int
         Number of rows.
-    probability : array_like, shape (K,), optional
+    prob : array_like, shape (K,), optional
         Probabilities of the groups, to a common factor; equal by default.
     rng : numpy.random.Generator, int or None
     burn_in, thin : int
@@ -135,8 +142,9 @@ def sample_groups(
     >>> codes.shape, y.shape
     ((10, 2), (10,))
     """
-    nsample, rng, K = integer("nsample", nsample, 0), generator(rng), len(theta)
-    weight = np.ones(K) if probability is None else np.asarray(probability)
+    nsample, burn_in, thin = integer("nsample", nsample, 0), integer("burn_in", burn_in, 0), integer("thin", thin, 1)
+    rng, K = generator(rng), len(theta)
+    weight = np.ones(K) if prob is None else np.asarray(prob)
     if (
         weight.shape != (K,)
         or weight.dtype.kind not in "iuf"
@@ -144,8 +152,8 @@ def sample_groups(
         or not weight.sum() > 0
     ):
         raise OptionError(
-            f"probability must hold {K} numbers of at least 0, one per group and not all 0; got {probability!r}.",
-            argument="probability",
+            f"prob must hold {K} numbers of at least 0, one per group and not all 0; got {prob!r}.",
+            argument="prob",
         )
     check_memory(8.0 * nsample * (layout.m + 2), f"A sample of {nsample} rows", "Ask for fewer rows.")
     y = rng.choice(K, size=nsample, p=weight / weight.sum())
@@ -153,7 +161,7 @@ def sample_groups(
     for k in range(K):
         rows = np.flatnonzero(y == k)
         h, J, more = split(layout, theta[k])
-        codes[rows] = sample_states(h, J, layout.n_levels, len(rows), rng, burn_in, thin, more)
+        codes[rows] = _draw(h, J, layout.n_levels, len(rows), rng, burn_in, thin, more)
     return codes, y.astype(np.intp)
 
 

@@ -8,17 +8,18 @@ import numpy as np
 
 from bbl.model.godambe import site_hessians, solution
 from bbl.model.layout import Layout
-from bbl.model.moments import known_counts, level_counts, pair_counts
+from bbl.model.moments import known_counts, level_counts, one_hot, pair_counts
 from bbl.model.pairwise import cells
 from bbl.model.regressors import regressors
 from bbl.rows.sample import Sample
 from bbl.rows.stored import Rows
 
-__all__ = ["cell_counts", "cell_sizes", "unpenalised"]
+__all__ = ["cell_counts", "cell_sizes", "unbounded_parameters", "unpenalised"]
 
 STEPS, LONGEST = 16, 2.0
 FITTED = 30  # rounds of proportional fitting, which leave expected counts right to a percent
 AT_REST, ADRIFT = 1e-6, 1e-3
+SURE, ROWS = 10.0, 4096  # log odds at which a predictor is all but certain; rows at a time
 
 
 def unpenalised(
@@ -64,6 +65,38 @@ def unpenalised(
         if not len(active):
             break
     return site_theta, determined
+
+
+def unbounded_parameters(
+    sample: Rows, layout: Layout, site_theta: np.ndarray, most: int
+) -> tuple[tuple[int, ...], ...]:
+    """Return a parameter that grows without end for each predictor that has one (see `EngineFit.unbounded`).
+
+    The optimiser stops somewhere on the way, where the gradient is small. Only predictors that have become all but
+    certain in some row are looked at, and that have fewer than `most` parameters.
+    """
+    largest, wide = np.zeros(layout.D), regressors(layout)
+    for part in sample.blocks(ROWS):
+        field = one_hot(wide.codes(part.codes), wide) @ site_theta[:, 1:].T + site_theta[:, 0]
+        np.maximum(largest, np.abs(field).max(axis=0), out=largest)
+    columns = wide.columns
+    sure = [
+        i
+        for i in range(layout.m)
+        if (largest[layout.start[i] : layout.start[i + 1]] > SURE).any()
+        and (int(layout.n_levels[i]) - 1) * len(columns[i]) < most
+    ]
+    if not sure:
+        return ()
+    _, determined = unpenalised(sample, layout, site_theta, np.array(sure))
+    out = []
+    for i in sure:
+        lost = [(a, c) for a in range(layout.start[i], layout.start[i + 1]) for c in columns[i] if not determined[a, c]]
+        if lost:
+            row, column = max(lost, key=lambda cell: cell[1] > 0)
+            others = wide.members(int(column) - 1) if column else []
+            out.append((i, int(row - layout.start[i]) + 1, *(number for other in others for number in other)))
+    return tuple(out)
 
 
 def cell_counts(sample: Sample, layout: Layout) -> np.ndarray:

@@ -11,7 +11,7 @@ from bbl.memory import check_memory
 from bbl.networks.dag import Dag, naive
 from bbl.networks.families import Families, class_probabilities, dirichlet
 from bbl.networks.predict import Network, estimate
-from bbl.rows.sample import Sample
+from bbl.rows.stored import Rows
 
 __all__ = ["Averaged", "arc_posterior", "average", "naive_average", "super_parents"]
 
@@ -52,7 +52,7 @@ def super_parents(m: int) -> tuple[Dag, ...]:
     return tuple(Dag(((s, ()), *((i, (s,)) for i in range(m) if i != s))) for s in range(m))
 
 
-def average(dags: tuple[Dag, ...], sample: Sample, n_levels: np.ndarray, K: int, smooth: float) -> Averaged:
+def average(dags: tuple[Dag, ...], sample: Rows, n_levels: np.ndarray, K: int, smooth: float) -> Averaged:
     """Return the average of networks with Dirichlet estimates."""
     D = int(np.sum(n_levels))
     check_memory(
@@ -80,7 +80,7 @@ def arc_posterior(counts: np.ndarray, smooth: float, prior: float) -> float:
 
 
 def naive_average(
-    features: Dag, sample: Sample, n_levels: np.ndarray, K: int, smooth: float, prior: float
+    features: Dag, sample: Rows, n_levels: np.ndarray, K: int, smooth: float, prior: float
 ) -> tuple[Network, np.ndarray]:
     """Return naive Bayes averaged over all subsets of features (MANB), and the posterior (m,) of each arc.
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from bbl.networks.dag import Dag, directed_forest
 from bbl.networks.information import class_information, pair_information
-from bbl.rows.sample import Sample
+from bbl.rows.stored import Rows
 
 __all__ = ["SCORES", "chow_liu", "edge_weights", "ordered_kdb", "spanning_forest"]
 
@@ -14,7 +14,7 @@ SCORES = ("loglik", "aic", "bic")
 ZERO = 1e-12  # conditional information below it is rounding
 
 
-def edge_weights(sample: Sample, n_levels: np.ndarray, K: int, score: str) -> np.ndarray:
+def edge_weights(sample: Rows, n_levels: np.ndarray, K: int, score: str) -> np.ndarray:
     """Return the weight of each pair above the diagonal, shape (m, m); a negative one is not worth its parameters.
 
     The conditional mutual information for ``"loglik"``; ``N I - d`` and ``N I - d log(N) / 2`` for ``"aic"`` and
@@ -61,7 +61,7 @@ def spanning_forest(weights: np.ndarray) -> list[tuple[int, int]]:
     return edges
 
 
-def chow_liu(sample: Sample, n_levels: np.ndarray, K: int, score: str = "loglik", root: int | None = None) -> Dag:
+def chow_liu(sample: Rows, n_levels: np.ndarray, K: int, score: str = "loglik", root: int | None = None) -> Dag:
     """Return the tree-augmented naive Bayes that maximises a decomposable score (Friedman et al. 1997).
 
     Parameters
@@ -82,7 +82,7 @@ def chow_liu(sample: Sample, n_levels: np.ndarray, K: int, score: str = "loglik"
     return directed_forest(len(n_levels), spanning_forest(weights), root)
 
 
-def ordered_kdb(sample: Sample, n_levels: np.ndarray, K: int, kdbk: int) -> Dag:
+def ordered_kdb(sample: Rows, n_levels: np.ndarray, K: int, kdbk: int) -> Dag:
     """Return Sahami's k-dependence classifier (1996).
 
     Features are taken in the order of their information about the class; each has as parents the (up to) `kdbk` ones

@@ -10,9 +10,11 @@ import numpy as np
 from bbl._ext import families as kernel
 from bbl.memory import check_memory
 from bbl.networks.dag import Family
-from bbl.rows.sample import Sample
+from bbl.rows.stored import Rows, StoredSample
 
-__all__ = ["Families", "class_probabilities", "dirichlet", "gaps"]
+__all__ = ["Families", "class_counts", "class_probabilities", "dirichlet", "gaps"]
+
+BLOCK = 65536  # rows of a file that are counted together
 
 
 class Families:
@@ -125,16 +127,17 @@ class Families:
         """Return empty tables (cells, K)."""
         return np.zeros((self._copies * self.cells, self.K))
 
-    def count(self, sample: Sample, weights: np.ndarray | None = None) -> np.ndarray:
+    def count(self, sample: Rows, weights: np.ndarray | None = None) -> np.ndarray:
         """Return weighted counts (cells, K) over the rows in which the variables of each family are known.
 
         Rows of an unknown class (``y < 0``) do not count. The counts are sums of whole numbers, so they are exact.
         """
         out = self.zeros()
-        weights = sample.weights if weights is None else weights
-        if sample.n:
-            unknown = gaps(sample.missing, sample.codes)
-            kernel.count(sample.codes, unknown, sample.response, weights, *self._where, out)
+        for part in sample.blocks(BLOCK) if isinstance(sample, StoredSample) else [sample]:
+            own = part.weights if weights is None else weights
+            if part.n:
+                unknown = gaps(part.missing, part.codes)
+                kernel.count(part.codes, unknown, part.response, own, *self._where, out)
         return out
 
     def spread(self, codes: np.ndarray, missing: np.ndarray | None, values: np.ndarray) -> np.ndarray:
@@ -166,8 +169,15 @@ def dirichlet(counts: np.ndarray, totals: np.ndarray, widths: np.ndarray, smooth
         return np.where(below > 0, (counts + smooth) / below, 1.0 / widths)
 
 
-def class_probabilities(sample: Sample, K: int, smooth: float) -> np.ndarray:
-    """Return ``(N_c + a) / (N + r_C a)``, shape (K,), over the rows of known class."""
+def class_counts(sample: Rows, K: int) -> np.ndarray:
+    """Return the weight (K,) of the rows of each class."""
+    if isinstance(sample, StoredSample):
+        return np.array([sample.group(c).total for c in range(K)])
     known = sample.response >= 0
-    counts = np.bincount(sample.response[known], sample.weights[known], K)
+    return np.bincount(sample.response[known], sample.weights[known], K)
+
+
+def class_probabilities(sample: Rows, K: int, smooth: float) -> np.ndarray:
+    """Return ``(N_c + a) / (N + r_C a)``, shape (K,), over the rows of known class."""
+    counts = class_counts(sample, K)
     return dirichlet(counts[:, None], np.full((K, 1), counts.sum()), np.full(K, K), smooth)[:, 0]

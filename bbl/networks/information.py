@@ -7,8 +7,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from bbl._ext import moments as kernel
-from bbl.networks.families import Families
-from bbl.rows.sample import Sample, code_dtype
+from bbl.networks.families import BLOCK, Families
+from bbl.rows.sample import code_dtype
+from bbl.rows.stored import Rows, StoredSample
 
 __all__ = ["UNITS", "class_information", "conditional_information", "entropy", "pair_information"]
 
@@ -58,7 +59,7 @@ def _blocks(n_levels: np.ndarray, K: int) -> Iterator[list[int]]:
         yield run
 
 
-def pair_information(sample: Sample, n_levels: np.ndarray, K: int) -> tuple[np.ndarray, np.ndarray]:
+def pair_information(sample: Rows, n_levels: np.ndarray, K: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the conditional mutual information of each pair of features given the class, and its rows' weight.
 
     Parameters
@@ -76,7 +77,7 @@ def pair_information(sample: Sample, n_levels: np.ndarray, K: int) -> tuple[np.n
     n_levels = np.asarray(n_levels, dtype=np.intp)
     m = len(n_levels)
     information, weight = np.zeros((m, m)), np.zeros((m, m))
-    unit = bool((sample.weights == 1.0).all())
+    unit = sample.unweighted
     packed = unit and 8.0 * K * int(n_levels.sum()) ** 2 <= DENSE
     for i, later, tables in (_packed_tables if packed else _counted_tables)(sample, n_levels, K):
         weight[i, later] = tables.sum(axis=(1, 2, 3))
@@ -96,7 +97,7 @@ def _of_equal_levels(n_levels: np.ndarray, i: int) -> Iterator[np.ndarray]:
         yield i + 1 + np.flatnonzero(later == L)
 
 
-def _counted_tables(sample: Sample, n_levels: np.ndarray, K: int) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
+def _counted_tables(sample: Rows, n_levels: np.ndarray, K: int) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
     """Yield a feature, later ones, and their tables (later, levels, levels, K); counted row by row, in blocks."""
     m = len(n_levels)
     for run in _blocks(n_levels, K):
@@ -109,21 +110,22 @@ def _counted_tables(sample: Sample, n_levels: np.ndarray, K: int) -> Iterator[tu
             f += m - i - 1
 
 
-def _packed_tables(sample: Sample, n_levels: np.ndarray, K: int) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
+def _packed_tables(sample: Rows, n_levels: np.ndarray, K: int) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
     """Yield what `_counted_tables` does for rows of weight one, 64 rows at a time by counts of bits."""
     start = np.concatenate(([0], np.cumsum(n_levels))).astype(np.intp)
     D = int(start[-1])
-    # level 0 of the kernel has no bit: here it is what is missing
-    codes = sample.codes.astype(code_dtype(n_levels + 1)) + np.uint8(1)
-    if sample.missing is not None:
-        codes[sample.missing] = 0
     dense = np.zeros((K, D, D))
     for c in range(K):
-        own = np.ascontiguousarray(codes[sample.response == c])
-        bits = np.zeros((D, (len(own) + 63) // 64), dtype=np.uint64)
-        if len(own):
-            kernel.pack(own, start, bits)
-            kernel.pair_counts(bits, dense[c])
+        group = sample.group(c)
+        for part in group.blocks(BLOCK) if isinstance(group, StoredSample) else [group]:
+            # level 0 of the kernel has no bit: here it is what is missing
+            codes = part.codes.astype(code_dtype(n_levels + 1)) + np.uint8(1)
+            if part.missing is not None:
+                codes[part.missing] = 0
+            bits = np.zeros((D, (len(codes) + 63) // 64), dtype=np.uint64)
+            if len(codes):
+                kernel.pack(codes, start, bits)
+                kernel.pair_counts(bits, dense[c])
     for i in range(len(n_levels) - 1):
         rows = dense[:, start[i] : start[i + 1]]
         for later in _of_equal_levels(n_levels, i):
@@ -131,7 +133,7 @@ def _packed_tables(sample: Sample, n_levels: np.ndarray, K: int) -> Iterator[tup
             yield i, later, np.ascontiguousarray(rows[:, :, columns].transpose(2, 1, 3, 0))
 
 
-def class_information(sample: Sample, n_levels: np.ndarray, K: int) -> np.ndarray:
+def class_information(sample: Rows, n_levels: np.ndarray, K: int) -> np.ndarray:
     """Return the mutual information (m,) of each feature with the class, in nats."""
     families = Families([(i, ()) for i in range(len(n_levels))], n_levels, K)
     counts = families.count(sample)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -15,8 +15,9 @@ from bbl.networks.moves import MOVES
 from bbl.networks.search import climb
 from bbl.rows.folds import stratified_folds
 from bbl.rows.sample import Sample
+from bbl.rows.stored import Rows
 
-__all__ = ["LEARNERS", "Learnt", "learn"]
+__all__ = ["COUNTED", "LEARNERS", "Learnt", "learn"]
 
 SEARCH = {"k": 10, "epsilon": 0.01, "smooth": 0.0}
 
@@ -31,6 +32,9 @@ LEARNERS: dict[str, dict[str, Any]] = {
     "kdb": {**SEARCH, "kdbk": 2, "search": "accuracy"},
     "aode": {},
 }
+
+# those that counts are enough for; kdb too, by information
+COUNTED = ("nb", "tan_cl", "aode")
 
 
 @dataclass(frozen=True)
@@ -51,7 +55,7 @@ class Learnt:
 
 def learn(
     learner: str,
-    sample: Sample,
+    sample: Rows,
     n_levels: np.ndarray,
     K: int,
     options: Mapping[str, Any],
@@ -92,8 +96,9 @@ def learn(
     if options.get("search") == "information":
         return Learnt((ordered_kdb(sample, n_levels, K, options["kdbk"]),))
     assert learner in MOVES  # noqa: S101  # the names were checked
+    rows = cast(Sample, sample)  # no others come this far: `COUNTED`
     if held is None:
-        held = stratified_folds(sample, options["k"], rng).held
+        held = stratified_folds(rows, options["k"], rng).held
     settings = {name: options[name] for name in ("epsilon", "smooth", "kdbk") if name in options}
-    dag, log = climb(learner, sample, n_levels, K, held, rng=rng, progress=progress, **settings)
+    dag, log = climb(learner, rows, n_levels, K, held, rng=rng, progress=progress, **settings)
     return Learnt((dag,), tuple(log))

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 
 from bbl.networks.averaged import Averaged, average, naive_average
 from bbl.networks.dag import Dag
+from bbl.networks.families import class_counts
 from bbl.networks.predict import Network, estimate
 from bbl.networks.weighting import bootstrap, conditional_weights, tree_weights, weighted
 from bbl.rows.sample import Sample
+from bbl.rows.stored import Rows
 
 __all__ = ["Fitted", "Recipe", "fit", "standard_errors"]
 
@@ -36,6 +39,11 @@ class Recipe:
     manb_prior: float | None = None
     wanbia: bool | tuple[float, ...] = False
     awnb: tuple[int, float] | None = None
+
+    @property
+    def rows(self) -> str:
+        """The argument that needs all rows in memory; empty if counts are enough."""
+        return "awnb_trees" if self.awnb is not None else "wanbia" if self.wanbia is True else ""
 
     @property
     def plain(self) -> bool:
@@ -63,7 +71,7 @@ class Fitted:
 
 def fit(
     dags: Sequence[Dag],
-    sample: Sample,
+    sample: Rows,
     n_levels: np.ndarray,
     K: int,
     recipe: Recipe,
@@ -98,24 +106,25 @@ def fit(
     network = estimate(dag, sample, n_levels, K, recipe.smooth)
     if recipe.plain:
         return Fitted(network)
+    rows = cast(Sample, sample)  # no others come this far: `Recipe.rows`
     if recipe.awnb is not None:
-        by_position = tree_weights(sample, n_levels, K, bootstrap(sample, *recipe.awnb, rng))
+        by_position = tree_weights(rows, n_levels, K, bootstrap(rows, *recipe.awnb, rng))
     elif recipe.wanbia is True:
-        by_position = conditional_weights(sample, n_levels, K)
+        by_position = conditional_weights(rows, n_levels, K)
     else:
         by_position = np.array(recipe.wanbia)
     weights = by_position[list(dag.features)]
     return Fitted(weighted(network, weights), weights=weights)
 
 
-def standard_errors(network: Network, sample: Sample, smooth: float) -> tuple[np.ndarray, np.ndarray]:
+def standard_errors(network: Network, sample: Rows, smooth: float) -> tuple[np.ndarray, np.ndarray]:
     """Return the standard deviations of the Dirichlet posteriors of all tables (cells, K) and of the classes (K,).
 
     ``sqrt(p (1 - p) / (N_ij + r_i a + 1))``; missing where neither rows nor a prior say anything.
     """
     families, p = network.families, network.prior
     below = families.sums(families.count(sample)) + families.cell_widths[:, None] * smooth
-    total = float(sample.weights[sample.response >= 0].sum()) + len(p) * smooth
+    total = float(class_counts(sample, len(p)).sum()) + len(p) * smooth
     theta = network.theta
     errors = np.where(below > 0, np.sqrt(theta * (1.0 - theta) / (below + 1.0)), np.nan)
     return errors, np.sqrt(p * (1.0 - p) / (total + 1.0)) if total > 0 else np.full(len(p), np.nan)

@@ -12,7 +12,7 @@ from bbl.memory import check_memory
 from bbl.model.elimination import Factor, elimination_order, log_sum
 from bbl.networks.dag import Dag, Family
 from bbl.networks.families import Families, class_probabilities, dirichlet, gaps
-from bbl.rows.sample import Sample
+from bbl.rows.stored import Rows
 
 __all__ = ["Network", "add_features", "class_scores", "estimate", "log_table"]
 
@@ -74,7 +74,7 @@ def log_table(theta: np.ndarray) -> np.ndarray:
         return np.log(theta)
 
 
-def estimate(dag: Dag, sample: Sample, n_levels: np.ndarray, K: int, smooth: float) -> Network:
+def estimate(dag: Dag, sample: Rows, n_levels: np.ndarray, K: int, smooth: float) -> Network:
     """Return the network with Dirichlet estimates of its tables (available cases, one `smooth` for all)."""
     families = Families(dag.families, list(n_levels), K)
     counts = families.count(sample)

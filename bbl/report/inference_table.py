@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from bbl.report.plot_coefficients import plot_coefficients
-from bbl.report.summary import Section, Summary, wald_sections
+from bbl.report.summary import Section, Summary, shown_of, wald_sections
 from bbl.report.text import label_text
 
 __all__ = ["absent", "inference_summary", "labelled", "parameter_names", "plot_table"]
@@ -47,8 +47,7 @@ def inference_summary(table: pd.DataFrame, tests: pd.DataFrame, note: str) -> Su
     columns = {"estimate": "estimate", "se": "se", "z": "z", "p": "Pr(>|z|)", "lower": "lower", "upper": "upper"}
     cells = shown[list(columns)].rename(columns=columns).set_axis(pd.Index(index, dtype=object))
     cells = cells.round(5).assign(test=shown["test"].to_numpy())
-    more = f" ({len(shown)} with the smallest p of {len(table)})" if len(shown) < len(table) else ""
-    sections = [Section(f"Parameters{more}", cells), *wald_sections(tests, "", note)]
+    sections = [Section(f"Parameters{shown_of(shown, table)}", cells), *wald_sections(tests, "", note)]
     return Summary("Inference", {}, "Estimates and tests:", sections, {"parameters": table, "tests": tests})
 
 

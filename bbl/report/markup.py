@@ -88,7 +88,8 @@ def html_table(frame: pd.DataFrame, title: str = "", note: str = "", header: boo
     lines.append("<tbody>")
     for name, *cells in zip(frame.index, *columns, strict=True):
         row = "".join(f"<td>{html_text(c)}</td>" for c in cells)
-        lines.append(f'<tr><th scope="row">{html_text(name)}</th>{row}</tr>')
+        head = f'<th scope="row">{html_text(name)}</th>' if label_text(name) else "<td></td>"
+        lines.append(f"<tr>{head}{row}</tr>")
     lines.append("</tbody>")
     if note:
         lines.append(f'<tfoot><tr><td colspan="{frame.shape[1] + 1}">{html_text(note)}</td></tr></tfoot>')

@@ -30,12 +30,15 @@ nav a { display: inline-block; padding: .35rem 0; }
 .scroll { overflow-x: auto; margin: 1rem 0; }
 .scroll:focus { outline: 2px solid #0b5394; outline-offset: 2px; }
 table { border-collapse: collapse; font-size: .9rem; margin: .5rem 0; }
-caption { text-align: left; font-weight: 600; padding: .25rem 0; white-space: nowrap; }
+caption { text-align: left; font-weight: 600; padding: .25rem 0; min-width: min(18rem, 80vw); overflow-wrap: anywhere; }
 th, td { text-align: right; padding: .25rem .75rem .25rem 0; white-space: nowrap; font-variant-numeric: tabular-nums; }
 tbody th, thead td { text-align: left; font-weight: 400; }
+tbody th { white-space: normal; overflow-wrap: break-word; min-width: min(5rem, 25vw); max-width: min(45vw, 24rem); }
 thead th { border-bottom: 1px solid #59636e; }
-table:not(:has(thead)) td { text-align: left; }
+table:not(:has(thead)) td { text-align: left; white-space: normal; overflow-wrap: anywhere; }
+table:not(:has(thead)) th { overflow-wrap: normal; }
 tfoot td { text-align: left; white-space: normal; color: #454c54; }
+tfoot div { position: sticky; left: 0; width: calc(100vw - 2rem); max-width: 44rem; }
 pre { white-space: pre-wrap; overflow-wrap: anywhere; font-size: .85rem; background: #f4f6f8; padding: .75rem; }
 figure { margin: 1rem 0; }
 figcaption { color: #454c54; max-width: 44rem; }
@@ -90,7 +93,7 @@ def figure_html(figure: Any, alt: str, caption: str) -> str:
 
 def scrolling(content: str, label: str, kind: str = "scroll") -> str:
     """Return content that may be wider than the page, in a box that scrolls, also by the keyboard."""
-    return f'<div class="{kind}" role="region" aria-label="{html_text(label)}" tabindex="0">{content}</div>'
+    return f'<div class="{kind}" role="group" aria-label="{html_text(label)}" tabindex="0">{content}</div>'
 
 
 def page_html(title: str, lead: str, parts: Sequence[Part], foot: str) -> str:
@@ -135,6 +138,7 @@ def _boxed(content: str, heading: str) -> str:
     def box(found: re.Match) -> str:
         caption = re.search(r"<caption>(.*?)</caption>", found[0], re.DOTALL)
         label = heading if caption is None else caption[1]
-        return scrolling(found[0], html.unescape(label))
+        table = re.sub(r"(<tfoot><tr><td[^>]*>)(.*?)(</td>)", r"\1<div>\2</div>\3", found[0], flags=re.DOTALL)
+        return scrolling(table, html.unescape(label))
 
     return re.sub(r"<table>.*?</table>", box, content, flags=re.DOTALL)

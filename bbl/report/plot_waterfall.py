@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bbl.report.canvas import COLOURS, LARGEST, LINE, TITLE, axes_inches, fit_names, fitted, plain_numbers
+from bbl.report.canvas import COLOURS, LARGEST, LINE, TITLE, axes_inches, fit_names, fitted, plain_numbers, text_inches
 from bbl.report.grid import placed
 
 if TYPE_CHECKING:
@@ -83,8 +83,9 @@ def plot_waterfall(
 def _new_axes(labels: Sequence[str], at: np.ndarray) -> Axes:
     import matplotlib.pyplot as plt
 
-    found = fit_names(labels, at, GAP, NAMES, upright=True)
-    height, left = len(labels) * GAP, found.depth + 0.3
+    gap = GAP * (1.0 if max(text_inches(x, LARGEST) for x in labels) <= NAMES else 1.6)  # two lines for long names
+    found = fit_names(labels, at, gap, NAMES, upright=True)
+    height, left = len(labels) * gap, found.depth + 0.3
     figure = plt.figure(figsize=(left + WIDTH + 0.2, 0.15 + height + 0.75))
     ax = placed(figure, left, 0.15, WIDTH, height)
     found.put(ax.yaxis)

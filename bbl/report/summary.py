@@ -16,7 +16,7 @@ from bbl.report.markup import html_table, html_text, latex_table, latex_text
 from bbl.report.text import head_text
 from bbl.stats.likelihood_ratio import LikelihoodRatio
 
-__all__ = ["Section", "Summary", "density_summary", "fit_summary", "wald_sections"]
+__all__ = ["Section", "Summary", "density_summary", "fit_summary", "shown_of", "wald_sections"]
 
 SHOWN = 10  # predictors with a table each, or rows of the table of tests
 
@@ -126,10 +126,19 @@ def wald_sections(tests: pd.DataFrame, d: str, note: str, classes: bool = True) 
         if classes:
             names = names + "^(" + shown["group"].map(label_text) + ")"
         table = shown[list(columns)].rename(columns=columns).set_axis(pd.Index(names, dtype=object))
-        more = f" ({len(shown)} with the smallest p of {len(rows)})" if len(shown) < len(rows) else ""
+        more = shown_of(shown, rows)
         heading = f"Wald tests of the {'fields' if what == 'h' else 'couplings'}, {d}{what} = 0{more}"
         sections.append(Section(heading, table, note if what == "J" or not of_pair.any() else ""))
     return sections
+
+
+def shown_of(shown: pd.DataFrame, table: pd.DataFrame) -> str:
+    """Return which rows of a table of tests are shown; empty if all are."""
+    if len(shown) == len(table):
+        return ""
+    if table["p"].isna().all():
+        return f" (the first {len(shown)} of {len(table)}; none has a test)"
+    return f" ({len(shown)} with the smallest p of {len(table)})"
 
 
 def fit_summary(

@@ -121,7 +121,7 @@ class CouplingTables(_GroupTables):
         return (tuple(names[i] for i in term) for terms in self._layout.terms for term in terms)
 
     def __len__(self) -> int:
-        return sum(map(len, self._layout.terms))
+        return self._layout.n_terms
 
     def __repr__(self) -> str:
         terms = [f"({', '.join(map(repr, term))})" for term in islice(self, SHOWN)]

@@ -128,7 +128,7 @@ def fit_text(call: str, labels: Labels, parameters: Parameters) -> str:
     layout, d = parameters.layout, "" if parameters.pooled is None else "d"
     K, more_groups = _shown(len(labels.groups), "group")
     m, more_predictors = _shown(layout.m, "predictor")
-    n_terms = sum(map(len, layout.terms))
+    n_terms = layout.n_terms
     P, more_terms = _shown(n_terms, "pair" if layout.order <= 2 else "term")
     theta = parameters.theta[:K] if parameters.pooled is None else parameters.theta[:K] - parameters.pooled
     names = [label_text(n) for n in labels.names]

@@ -319,6 +319,19 @@ def _options(engine: Engine) -> dict[str, Any]:
     return {name: "inf" if isinstance(value, float) and np.isinf(value) else value for name, value in found.items()}
 
 
+def _unpack_fits(arrays: dict[str, np.ndarray]) -> tuple[EngineFit, ...]:
+    """Return the engine runs of all groups, and of the pooled rows if there is one."""
+    theta = [*arrays["theta"], *([arrays["pooled"]] if "pooled" in arrays else [])]
+    drawn = unpack_draws(arrays, len(arrays["converged"]))
+    runs = zip(theta, arrays["lkh"][1:], arrays["grad_norm"], arrays["n_iter"], arrays["converged"], drawn, strict=True)
+    fits = []
+    for k, (t, lkh, norm, n, ok, draws) in enumerate(runs):
+        state = {name: arrays[name][k] for name in CHOSEN if name in arrays}
+        more = {"state": state, **_unpack_posterior(arrays, k, draws)}
+        fits.append(EngineFit(t, float(lkh), grad_norm=norm, n_iter=n, converged=ok, **more))
+    return tuple(fits)
+
+
 def unpack(meta: dict, arrays: dict[str, np.ndarray], classes: bool = True) -> dict[str, Any]:
     """Return what `pack` stored as the arguments that the class of results takes, which has `classes` or has not."""
     design = Design.from_dict(meta["design"])
@@ -329,31 +342,9 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray], classes: bool = True) -> d
     layout = _layout(design, arrays)
     _check_meta(meta)
     _check_arrays(layout, engine.widened(layout), len(design.response.levels), arrays)
-    theta = arrays["theta"]
     if engine.chooses and not all(name in arrays for name in CHOSEN):
         raise ValueError("it does not say which terms its groups have")
-    states = [{name: arrays[name][k] for name in CHOSEN if name in arrays} for k in range(len(arrays["lkh"]) - 1)]
-    fits = tuple(
-        EngineFit(
-            t,
-            float(lkh),
-            grad_norm=norm,
-            n_iter=n,
-            converged=ok,
-            **{"state": states[k], **_unpack_posterior(arrays, k, drawn)},
-        )
-        for k, (t, lkh, norm, n, ok, drawn) in enumerate(
-            zip(
-                [*theta, *([arrays["pooled"]] if "pooled" in arrays else [])],
-                arrays["lkh"][1:],
-                arrays["grad_norm"],
-                arrays["n_iter"],
-                arrays["converged"],
-                unpack_draws(arrays, len(arrays["converged"])),
-                strict=True,
-            )
-        )
-    )
+    theta, fits = arrays["theta"], _unpack_fits(arrays)
     estimate = Estimate(
         Parameters(layout, theta, arrays.get("pooled")),
         arrays["log_z"],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,10 +13,12 @@ import pandas as pd
 from bbl.checks import choice, generator, integer, share, verb
 from bbl.design.decisions import check_costs, check_priors
 from bbl.design.frames import to_frame
+from bbl.design.sources import lazy_source
 from bbl.design.weights import own_weights
 from bbl.errors import DataError, OptionError
 from bbl.importance import losses_without, validated_losses
-from bbl.parallel import n_workers
+from bbl.parallel import n_workers, progress_bar
+from bbl.results.batches import new_frames, write_frames
 from bbl.results.comparison import compared_fits
 from bbl.results.evaluation import Evaluation, evaluated, new_rows
 from bbl.results.explanation import Attribution, Explanation, Importance, explained, importance_of
@@ -116,7 +119,8 @@ class ClassifierResults(ModelResults):
         Parameters
         ----------
         newdata : DataFrame (pandas, polars), pyarrow Table or dict of lists, optional
-            Rows with the predictors' columns; others are ignored. None for the training rows.
+            Rows with the predictors' columns; others are ignored. None for the training rows. Of data that are read in
+            batches it returns what `predict_batches` does: an iterator of such frames.
         type : {"link", "prob", "class"}, default "link"
             ``F_y(x)`` of eq. (29), the probabilities of eq. (28), or the most likely group alone.
         unseen : {"raise", "ignore"}, default "raise"
@@ -143,6 +147,8 @@ class ClassifierResults(ModelResults):
         choice("type", type, TYPES)
         choice("unseen", unseen, ("raise", "ignore"))
         groups = self.labels.groups
+        if lazy_source(newdata, "newdata") is not None:
+            return self.predict_batches(newdata, type, unseen, priors=priors, costs=costs)
         charged = None if costs is None else check_costs(costs, groups)
         if newdata is None:
             return prediction_frame(
@@ -151,6 +157,77 @@ class ClassifierResults(ModelResults):
         rows = to_frame(newdata, "newdata")
         scores, index = self._new_scores(rows, unseen, priors), self.design.index(rows)
         return prediction_frame(scores, groups, type, index, self.labels.response, charged)
+
+    @verb
+    def predict_batches(
+        self,
+        newdata: Any,
+        type: str = "prob",
+        unseen: str = "raise",
+        *,
+        to: Any = None,
+        priors: Any = None,
+        costs: Any = None,
+        verbose: int = 1,
+    ) -> Any:
+        """Predict rows that are too many for memory, batch by batch.
+
+        Parameters
+        ----------
+        newdata : Parquet path, list, glob or folder, Arrow Dataset or stream, DuckDB relation, polars LazyFrame, \
+Dask DataFrame, callable, or a table in memory
+            Rows with the predictors' columns; others are not read.
+        type : {"prob", "link", "class"}, default "prob"
+        unseen, priors, costs
+            As in `predict`.
+        to : path, optional
+            A Parquet file for the predictions, in the order of the rows. It is there when all are in it.
+        verbose : int, default 1
+            0 for no progress bar.
+
+        Returns
+        -------
+        iterator of DataFrame (or Series, for ``type="class"``), or with `to` the number of rows that were written
+
+        Raises
+        ------
+        DataError, LevelError
+            As of `predict`; or if a file cannot be read.
+
+        Examples
+        --------
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
+        >>> def rows():  # in place of a file
+        ...     yield titanic.head(1)
+        ...     yield titanic.tail(2)
+        >>> for frame in fit.predict_batches(rows):
+        ...     print(frame["yhat"].tolist())
+        ['Yes']
+        ['No', 'Yes']
+        """
+        choice("type", type, TYPES)
+        choice("unseen", unseen, ("raise", "ignore"))
+        if newdata is None:
+            raise DataError(
+                "newdata has to be given; predict() without it is of the training rows.", argument="newdata"
+            )
+        source, charged = (
+            lazy_source(newdata, "newdata"),
+            None if costs is None else check_costs(costs, self.labels.groups),
+        )
+
+        def frames() -> Iterator[Any]:
+            with progress_bar(None, "predicting", verbose) as step:
+                for rows in new_frames(self.design, newdata, source):
+                    scores = self._new_scores(rows, unseen, priors)
+                    yield prediction_frame(scores, self.labels.groups, type, rows.index, self.labels.response, charged)
+                    step()
+
+        if to is None:
+            return frames()
+        return write_frames((own.to_frame() if isinstance(own, pd.Series) else own for own in frames()), to)
 
     @verb
     def evaluate(

@@ -23,7 +23,14 @@ from bbl.stats.calibration import CALIBRATE
 from bbl.stats.metrics import SCORES, auc
 from bbl.stats.scores import link, log_probabilities, with_priors
 
-__all__ = ["CVResults"]
+__all__ = ["CVResults", "score_frame"]
+
+
+def score_frame(table: np.ndarray, score: str, column: str, settings: Any) -> pd.DataFrame:
+    """Return the table of scores (S, 1), or of AUC with its limits (S, 3), under the `column` of `settings`."""
+    frame = pd.DataFrame(table, columns={"auc": ["AUC", "ci1", "ci2"]}.get(score, ["score"]))
+    frame.insert(0, column, settings)
+    return frame
 
 
 @dataclass(frozen=True, repr=False)

@@ -37,20 +37,8 @@ class DensityResults(Figures):
 
     Attributes
     ----------
-    call : str
-        The call that made it.
-    design : Design
-        Formula, factors and their levels: encodes new data like the training data.
-    training : Sample or None
-        The encoded training rows; None in a model that was loaded from a file without them.
-    index : pandas.Index or None
-        Labels of the training rows (those of positive weight).
-    engine : Engine
-        The inference method and its options.
-    estimate : Estimate
-        Parameters, ln Z and convergence of every group.
-    tuning : Tuning or None
-        What cross-validation inside the fit found, if there was any.
+    call, design, training, index, engine, estimate, tuning
+        As in `BBLResults`.
 
     Examples
     --------
@@ -193,7 +181,7 @@ class DensityResults(Figures):
         self.engine.check_density("sample()")
         labels = self.labels
         shares = self.estimate.class_prior if groups is None else check_shares("groups", groups, labels.groups)
-        args = (integer("n", n, 0), shares, generator(seed))
+        args = (integer("n", n, 0), shares, seed)
         codes, y = sample_groups(self.parameters.layout, self.parameters.theta, *args)
         response = {labels.response: (y, labels.groups)} if self.design.classes else {}
         columns = zip(labels.names, codes.T, labels.levels, strict=True)
@@ -324,12 +312,24 @@ class DensityResults(Figures):
             "Fit method": self.engine.name,
             **({"Posterior": self.engine.describe(self.parameters.layout)} if self.engine.posterior else {}),
             "Settings": settings,
+            **self._reading_facts(),
             "Observations": self.nobs(),
             **({} if self.design.missing == "raise" else {"Missing values": self._missing_text()}),
             "Parameters": self.n_parameters,
             **({"Conditional log-likelihood": self.lkh} if joint else self._likelihood_facts()),
             "Converged": "yes" if self.converged else "no",
         }
+
+    def _reading_facts(self) -> dict[str, Any]:
+        """How a fit went over rows too many for memory, or was shared by the workers of a cluster."""
+        states = [fit.state for fit in self.estimate.fits]
+        rounds = np.array([state["streamed"] for state in states if "streamed" in state]).reshape(-1, 4)
+        shared = [int(state["shared"][0]) for state in states if "shared" in state]
+        if not len(rounds):
+            return {"Fitted": f"by nodes: predictors shared by {shared[0]} threads of a cluster"} if shared else {}
+        _, sample, passes, threads = rounds.max(axis=0).tolist()
+        where = f", on {threads} threads of a cluster" if threads else ""
+        return {"Fitted": f"by rows: a sample of {sample:,}, and {passes} passes over all{where}"}
 
     def _likelihood_facts(self) -> dict[str, Any]:
         log_z = ", ".join(f"{g}: {z:.6g}" for g, z in self.log_z.items())

@@ -142,7 +142,7 @@ class MachineResults(ModelResults):
         return found
 
     def class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
-        """Return the class scores (n, K) of encoded rows; see `Estimate.class_scores`.
+        """Return the class scores (n, K) of rows encoded by ``design.encode``; see `Estimate.class_scores`.
 
         Of one group they are the log-probabilities of the rows.
         """

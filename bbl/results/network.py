@@ -15,6 +15,7 @@ from bbl.checks import choice, generator, integer, near_match
 from bbl.design.frames import to_frame
 from bbl.errors import OptionError
 from bbl.networks.averaged import Averaged
+from bbl.networks.families import BLOCK
 from bbl.networks.parameters import Recipe, fit
 from bbl.networks.predict import Network, class_scores, log_table
 from bbl.networks.sampling import draw
@@ -31,6 +32,7 @@ from bbl.results.network_archive import pack, unpack
 from bbl.results.network_tables import NetworkTables, label_index
 from bbl.results.structure import AveragedStructure, Structure, only
 from bbl.rows.sample import Sample
+from bbl.rows.stored import Rows, StoredSample
 from bbl.stats.scores import log_probabilities
 
 __all__ = ["NetworkResults"]
@@ -125,11 +127,16 @@ class NetworkResults(NetworkTables, ClassifierResults):
         return self.network.prior
 
     def class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
-        """Return ``ln P(y, known features)`` (n, K); all alike in a row to which every class gives probability zero."""
+        """Return ``ln P(y, known features)`` (n, K) of rows encoded by ``design.encode``.
+
+        All are alike in a row to which every class gives probability zero.
+        """
         return class_scores(self.network.log_joint(codes, missing))
 
-    def log_likelihood(self, rows: Sample) -> float:
+    def log_likelihood(self, rows: Rows) -> float:
         """Return the weighted log-likelihood of class and known features; nan if a class is missing."""
+        if isinstance(rows, StoredSample):
+            return float(sum(map(self.log_likelihood, rows.blocks(BLOCK))))
         return _own(self.network.log_joint(rows.codes, rows.missing), rows)
 
     def _new_rows(self, newdata: Any) -> Sample:

@@ -26,8 +26,10 @@ def report_html(fit: Any, newdata: Any = None, weights: Any = None) -> str:
         parts.append(_evaluation(fit, newdata, weights))
     if hasattr(fit, "tidy"):
         parts += [_parameters(fit), _interactions(fit)]
-    else:
+    elif hasattr(fit, "structure"):
         parts.append(_structure(fit))
+    elif hasattr(fit, "terms"):
+        parts.append(_terms(fit))
     title = f"Model of {what}: {label_text(fit.formula)}"
     lead = f"{fit.nobs():g} observations, {len(fit.labels.names)} predictors, {fit.n_parameters} parameters."
     return page_html(title, lead, parts, "Made by bbl, the Boltzmann Bayes learner. The page holds no script.")
@@ -134,8 +136,10 @@ def _structure(fit: Any) -> Part:
         figure = fit.plot().figure
     except BBLError as error:  # an average of networks
         return Part("Structure", [str(error)])
-    if not hasattr(fit, "modelstring"):
-        alt = "Bars of the chosen terms by their strength. The numbers are in the tables of the summary."
-        return Part("Terms", html=[figure_html(figure, alt, "The chosen terms, the strongest first.")])
     alt = f"Graph of the network {fit.modelstring}" if len(fit.labels.names) <= MOST else "Graph of the network"
     return Part("Structure", html=[figure_html(figure, alt, "The class is a parent of every feature.")])
+
+
+def _terms(fit: Any) -> Part:
+    alt = "Bars of the chosen terms by their strength. The numbers are in the tables of the summary."
+    return Part("Terms", html=[figure_html(fit.plot().figure, alt, "The chosen terms, the strongest first.")])

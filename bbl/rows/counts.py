@@ -16,7 +16,7 @@ def level_counts(sample: Rows, n_levels, K: int | None = None, gaps: bool = Fals
     Parameters
     ----------
     sample : Sample or StoredSample
-        Rows of one group; with a response, counts are split by group. Missing values are not counted.
+        Rows of one group; with a response, counts are split by group. Missing values and groups are not counted.
     n_levels : sequence of int, length m
         Number of levels of each predictor.
     K : int, optional
@@ -38,6 +38,8 @@ def level_counts(sample: Rows, n_levels, K: int | None = None, gaps: bool = Fals
 
 
 def _counts(sample: Sample, n_levels: list[int], K: int | None, gaps: bool) -> list[np.ndarray]:
+    if sample.y is not None and (sample.y < 0).any():  # of unknown group
+        sample = sample.rows(sample.y >= 0)
     K = K or int(sample.response.max(initial=-1 if sample.y is not None else 0)) + 1
     offset = 0 if sample.y is None else sample.y
     counts = []

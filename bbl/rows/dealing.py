@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,7 +16,7 @@ from bbl.rows.folds import COPIES, Fold, Folds, dealt_copies, drawn_copies, fold
 from bbl.rows.sample import Sample, code_dtype
 from bbl.rows.stored import CodeFile, Rows, StoredSample
 
-__all__ = ["AnyFolds", "Deal", "Dealer", "FileSink", "StoredFolds", "TableSink", "make_sink"]
+__all__ = ["AnyFolds", "Deal", "Dealer", "FileSink", "StoredFolds", "TableSink", "make_sink", "stacked"]
 
 CHUNK = 4096  # rows of a group that are dealt together, where they are too many to be dealt at once
 STATES = 4_000_000  # cells of a table of equal rows, all groups and folds together
@@ -90,6 +91,27 @@ class Dealer:
             for f, rows in self._chunk(y, n) if n else ():
                 yield y, f, rows
 
+    def for_parts(self, rows: Sequence[np.ndarray], totals: Sequence[np.ndarray]) -> list[Dealer]:
+        """Return a dealer for each consecutive part of the rows, of which rows and weight (K,) of each group are known.
+
+        Shuffled folds take a share of each part that is drawn too, where the rows are not dealt all at once.
+        """
+        out, past = [], np.zeros(len(self.left))
+        for n, total in zip(rows, totals, strict=True):
+            own, copies = copy(self), total if self.whole else n
+            own.waiting, own.past = [[] for _ in n], past.copy()
+            if self.known is not None:
+                spans = zip(self.known, past.astype(int), n.astype(int), strict=True)
+                own.known, own.past = [known[first : first + size] for known, first, size in spans], np.zeros(len(n))
+            elif self.rng is not None:
+                pairs = zip(self.left, copies.astype(int), strict=True)
+                own.left = [drawn_copies(left.astype(np.int64), int(size), self.rng) for left, size in pairs]
+                self.left = [left - used for left, used in zip(self.left, own.left, strict=True)]
+                own.rng = self.rng.spawn(1)[0]
+            out.append(own)
+            past += copies
+        return out
+
     def _next(self, y: int, rows: Sample) -> np.ndarray:
         """Return how much of each of the next rows of a group every fold holds, shape (F, n)."""
         if self.known is not None:
@@ -105,7 +127,7 @@ class Dealer:
 
     def _chunk(self, y: int, n: int) -> Iterator[tuple[int, Sample]]:
         assert self.rng is not None  # noqa: S101  # only random folds wait
-        rows = _stacked(self.waiting[y])
+        rows = stacked(self.waiting[y])
         self.waiting[y] = [rows.rows(slice(n, None))]
         rows = rows.rows(slice(n))
         copies = (rows.weights if self.whole else np.ones(rows.n)).astype(np.int64)
@@ -121,7 +143,7 @@ class Dealer:
                 yield f, replace(part, weights=np.asarray(own[at], float) if self.whole else part.weights)
 
 
-def _stacked(parts: list[Sample]) -> Sample:
+def stacked(parts: list[Sample]) -> Sample:
     """Return samples of one group as one."""
     missing = None
     if any(part.missing is not None for part in parts):
@@ -193,12 +215,14 @@ class TableSink:
         """Do nothing: there is no file."""
 
 
-def make_sink(n: int, n_levels: np.ndarray, K: int, nfold: int, weighted: bool, masked: bool) -> FileSink | TableSink:
-    """Return where `n` rows go: to a table of their states, if these are few, else to a file."""
+def make_sink(
+    n: int, n_levels: np.ndarray, K: int, nfold: int, weighted: bool, masked: bool, rest: Callable = FileSink
+) -> Any:
+    """Return where `n` rows go: to a `TableSink` of their states, if these are few, else to a file, or `rest`."""
     states = math.prod(int(L) + masked for L in n_levels)
     if states * (K + 1) * (nfold + 1) <= STATES:
         return TableSink(np.asarray(n_levels), masked, K, nfold)
-    return FileSink(n, n_levels, weighted, masked, K * max(1, nfold))
+    return rest(n, n_levels, weighted, masked, K * max(1, nfold))
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
@@ -73,7 +73,59 @@ class TableEstimator(BaseEstimator):
         tags.input_tags.allow_nan = self.missing != "raise"
         return tags
 
-    def _given(self, X, y, sample_weight, whole: bool = True) -> Given:
+    def fit(self, X, y, sample_weight=None) -> Self:
+        """Fit the model to rows of levels and their classes.
+
+        Parameters
+        ----------
+        X : DataFrame (pandas, polars), pyarrow Table or array_like, shape (n, m)
+            One column per predictor.
+        y : array_like, shape (n,)
+            Class of each row.
+        sample_weight : array_like, shape (n,), optional
+            Frequencies, whole numbers; or any positive ones where the method takes them. As everywhere in scikit-learn,
+            `X`, `y` and weights go by position, whatever index they have.
+
+        Returns
+        -------
+        self
+            The estimator itself.
+
+        Raises
+        ------
+        ValueError
+            If rows, columns, weights or options cannot be used, or there is but one class; the message names them.
+        TypeError
+            If cells hold what cannot be levels, or an option is of a type that cannot be used.
+
+        Warns
+        -----
+        DataWarning
+            If a column of an array looks continuous: its numbers are levels all the same. In a DataFrame, where
+            columns can be declared to be categories, it is an error.
+        ConvergenceWarning, DataWarning
+            As the function that fits the same model by formula.
+        """
+        given = self._given(X, y, sample_weight, self._whole)
+        with table_errors():
+            result = self._model(given)
+        self._keep(result, given)
+        return self
+
+    @property
+    def _whole(self) -> bool:
+        """Whether weights have to be whole numbers."""
+        return True
+
+    def _model(self, given: Given) -> Any:
+        """Return the fitted model of what `fit` was given."""
+        raise NotImplementedError
+
+    def _keep(self, result: Any, given: Given) -> None:
+        """Keep a fitted model."""
+        self.result_ = result
+
+    def _given(self, X, y, sample_weight, whole: bool) -> Given:
         """Check what `fit` is given, and put X and y together in one table."""
         choice("unseen", self.unseen, ("raise", "ignore"))
         choice("missing", self.missing, MISSING)
@@ -117,9 +169,9 @@ class TableClassifier(ClassifierMixin, TableEstimator):
 
     class_weight: Any
 
-    def _keep_result(self, result: Any, classes: np.ndarray) -> None:
+    def _keep(self, result: Any, given: Given) -> None:
         """Keep a fitted model, and the classes that it has: one may have lost all its rows to missing="drop"."""
-        kept = set(result.labels.groups)
+        kept, classes = set(result.labels.groups), given.classes
         self.classes_ = classes[[c in kept for c in pd.Index(classes).tolist()]]
         self.result_ = result.with_priors(_priors(self.class_weight, classes, result))
 
@@ -215,13 +267,6 @@ def _labels(estimator: TableEstimator, y: Any) -> np.ndarray:
     if missing.any():
         raise DataError(f"y has {missing.sum()} missing values (NaN). Drop these rows.", argument="y")
     check_array(y, ensure_2d=False, dtype=None, ensure_min_samples=0, input_name="y")  # infinite or complex
-    try:
-        np.unique(y)
-    except TypeError:
-        kinds = ", ".join(sorted({type(v).__name__ for v in y}))
-        raise BBLTypeError(
-            f"y mixes labels of the types {kinds}. Make them all strings or all numbers.", argument="y"
-        ) from None
     try:
         np.unique(y)
     except TypeError:

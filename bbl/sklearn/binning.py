@@ -53,7 +53,7 @@ class BinningTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(300, 2))
     >>> y = (X[:, 0] * X[:, 1] > 0).astype(int)  # nothing for naive Bayes
-    >>> model = make_pipeline(BinningTransformer(4), BBLClassifier()).fit(X, y)
+    >>> model = make_pipeline(BinningTransformer(4), BBLClassifier("pseudo")).fit(X, y)
     >>> model.score(X, y) > 0.9
     True
     """

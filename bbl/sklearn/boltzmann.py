@@ -15,9 +15,9 @@ from bbl.design.columns import missing_rows
 from bbl.design.formula import parse, quoted
 from bbl.design.frames import Frame
 from bbl.design.values import factorise
-from bbl.engines import Engine, engine_class
+from bbl.engines import DEFAULT, Engine, engine_class
 from bbl.errors import BBLTypeError, OptionError
-from bbl.sklearn.base import TableClassifier, table_errors
+from bbl.sklearn.base import Given, TableClassifier
 
 __all__ = ["BBLClassifier"]
 
@@ -29,14 +29,15 @@ class BBLClassifier(TableClassifier):
 
     Every column of `X` is a predictor, and every distinct value of it a level: strings, whole numbers, booleans and
     categories. Continuous columns are to be binned first, for example with
-    ``KBinsDiscretizer(encode="ordinal")``. The model is that of `bbl.bbl` on the same columns, to the last bit.
+    ``KBinsDiscretizer(encode="ordinal")``. The model is that of `bbl.bbl` with the same method on the same columns, to
+    the last bit.
 
     Parameters
     ----------
-    method : {"pseudo", "mf", "naive", "bayes", "conditional", "auto"} or Engine, default "pseudo"
-        Pseudo-likelihood, mean field, naive Bayes, posterior draws, conditional likelihood, or one of them with its
-        options set. Or "auto", the average of several that is tuned and weighed by cross-validation inside `fit`: the
-        most accurate.
+    method : {"auto", "pseudo", "mf", "naive", "bayes", "conditional"} or Engine, default "auto"
+        The average of several that is tuned and weighed by cross-validation inside `fit`, the most accurate. Or
+        pseudo-likelihood, mean field, naive Bayes, posterior draws, conditional likelihood, or one of them with its
+        options set: quicker, and one table of coefficients.
     pairs : {"all", "none"}, str or list of pairs, default "all"
         Which predictors interact: the right-hand side of a formula, as ``".^2 - a:b"`` or ``"a*b + c"``, or a list
         of pairs (or terms of more) of column names or positions; a list, and "none", keep all columns as predictors.
@@ -93,9 +94,9 @@ class BBLClassifier(TableClassifier):
 
     Notes
     -----
-    Sample weights are frequencies: a whole number of times that the row is repeated. A row of weight 0 is as good as
-    absent, with its levels and its class. Fractional weights are refused, because pseudocounts, penalties, folds and
-    tests count observations: multiply them to whole numbers, or repeat rows.
+    Sample weights are frequencies: how often the row is repeated. A row of weight 0 is as good as absent, with its
+    levels and its class. Fractional weights are taken by methods that can ("pseudo", "mf", "naive", "pvi"), and refused
+    by the others. Pseudocounts are in units of the weights, so that these should sum to about the number of rows.
 
     A column with a single value in the training rows (of a fold, say) is no predictor of that fit; if all columns are
     so, the first stays.
@@ -111,7 +112,10 @@ class BBLClassifier(TableClassifier):
     >>> import bbl
     >>> titanic = bbl.freq2raw(bbl.datasets.load_titanic(), "Freq").sample(frac=1.0, random_state=0)
     >>> X, y = titanic.drop(columns="Survived"), titanic["Survived"]
-    >>> model = BBLClassifier(pairs=".^2 - Class:Age").fit(X, y)
+    >>> BBLClassifier().fit(X, y).predict_proba(X.head(2)).round(2)
+    array([[0.5 , 0.5 ],
+           [0.89, 0.11]])
+    >>> model = BBLClassifier("pseudo", pairs=".^2 - Class:Age").fit(X, y)
     >>> model.predict_proba(X.head(2)).round(2)
     array([[0.54, 0.46],
            [0.87, 0.13]])
@@ -121,7 +125,7 @@ class BBLClassifier(TableClassifier):
 
     def __init__(
         self,
-        method: str | Engine = "pseudo",
+        method: str | Engine = DEFAULT,
         *,
         pairs: str | Sequence = "all",
         order: int = 2,
@@ -154,58 +158,25 @@ class BBLClassifier(TableClassifier):
         self.class_weight = class_weight
         self.n_jobs = n_jobs
 
-    def fit(self, X, y, sample_weight=None) -> BBLClassifier:
-        """Fit the model.
+    @property
+    def _whole(self) -> bool:
+        return self.method == AUTO or engine_class(self.method).weights == "counts"
 
-        Parameters
-        ----------
-        X : DataFrame (pandas, polars), pyarrow Table or array_like, shape (n, m)
-            One column per predictor.
-        y : array_like, shape (n,)
-            Class of each row.
-        sample_weight : array_like, shape (n,), optional
-            Frequencies, whole numbers. As everywhere in scikit-learn, `X`, `y` and weights go by position, whatever
-            index they have.
-
-        Returns
-        -------
-        BBLClassifier
-            The classifier itself.
-
-        Raises
-        ------
-        ValueError
-            If rows, columns, weights or options cannot be used, or there is but one class; the message names them.
-        TypeError
-            If cells hold what cannot be levels, or an option is of a type that cannot be used.
-
-        Warns
-        -----
-        ConvergenceWarning
-            If a predictor did not reach its optimum.
-        DataWarning
-            If a column of an array looks continuous: its numbers are levels all the same. In a DataFrame, where
-            columns can be declared to be categories, it is an error.
-        """
-        whole = self.method == AUTO or engine_class(self.method).weights == "counts"
-        given = self._given(X, y, sample_weight, whole=whole)
+    def _model(self, given: Given) -> Any:
         formula = _formula(given.response, self.pairs, self.order, given.features)
-        with table_errors():
-            result = bbl(
-                _without_constants(formula, given.data, given.keep, self.missing),
-                given.data,
-                given.weights,
-                self.method,
-                novarOk=True,
-                testNull=False,
-                missing=self.missing,
-                log_z=self.log_z,
-                n_jobs=effective_n_jobs(self.n_jobs),
-                verbose=0,
-                **self._options(),
-            )
-        self._keep_result(result, given.classes)
-        return self
+        return bbl(
+            _without_constants(formula, given.data, given.keep, self.missing),
+            given.data,
+            given.weights,
+            self.method,
+            novarOk=True,
+            testNull=False,
+            missing=self.missing,
+            log_z=self.log_z,
+            n_jobs=effective_n_jobs(self.n_jobs),
+            verbose=0,
+            **self._options(),
+        )
 
     def _options(self) -> dict[str, Any]:
         options = {name: getattr(self, name) for name in OPTIONS if getattr(self, name) is not None}

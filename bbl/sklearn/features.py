@@ -10,7 +10,7 @@ import numpy as np
 
 from bbl.api.scores import log_scores
 from bbl.checks import flag, integer
-from bbl.engines import Engine
+from bbl.engines import DEFAULT, Engine
 from bbl.errors import ConvergenceWarning, DataError, DataWarning, OptionError
 from bbl.model.conjugate import conjugate_scores, signed_log
 from bbl.sklearn.base import table_errors
@@ -101,7 +101,7 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
 
     def __init__(
         self,
-        method: str | Engine = "pseudo",
+        method: str | Engine = DEFAULT,
         *,
         pairs: str | Sequence = "all",
         normalised: bool | None = None,

@@ -9,7 +9,7 @@ import numpy as np
 
 from bbl.api.network_fit import bnc
 from bbl.design.formula import quoted
-from bbl.sklearn.base import TableClassifier, table_errors
+from bbl.sklearn.base import Given, TableClassifier
 
 __all__ = ["BNClassifier"]
 
@@ -104,51 +104,19 @@ class BNClassifier(TableClassifier):
         self.class_weight = class_weight
         self.random_state = random_state
 
-    def fit(self, X, y, sample_weight=None) -> BNClassifier:
-        """Learn structure and tables.
-
-        Parameters
-        ----------
-        X : DataFrame (pandas, polars), pyarrow Table or array_like, shape (n, m)
-            One column per feature.
-        y : array_like, shape (n,)
-            Class of each row.
-        sample_weight : array_like, shape (n,), optional
-            Frequencies, whole numbers.
-
-        Returns
-        -------
-        BNClassifier
-            The classifier itself.
-
-        Raises
-        ------
-        ValueError
-            If rows, columns, weights or options cannot be used, or there is but one class; the message names them.
-        TypeError
-            If cells hold what cannot be levels, or an option is of a type that cannot be used.
-
-        Warns
-        -----
-        DataWarning
-            If a column of an array looks continuous, or a class has fewer rows than a search has folds.
-        """
-        given = self._given(X, y, sample_weight)
-        with table_errors():
-            result = bnc(
-                self.learner,
-                f"{quoted(given.response)} ~ .",
-                given.data,
-                self.smooth,
-                dag_args=self.dag_args,
-                manb_prior=self.manb_prior,
-                wanbia=self.wanbia,
-                awnb_trees=self.awnb_trees,
-                awnb_bootstrap=self.awnb_bootstrap,
-                weights=given.weights,
-                missing=self.missing,
-                seed=self.random_state,
-                verbose=0,
-            )
-        self._keep_result(result, given.classes)
-        return self
+    def _model(self, given: Given) -> Any:
+        return bnc(
+            self.learner,
+            f"{quoted(given.response)} ~ .",
+            given.data,
+            self.smooth,
+            dag_args=self.dag_args,
+            manb_prior=self.manb_prior,
+            wanbia=self.wanbia,
+            awnb_trees=self.awnb_trees,
+            awnb_bootstrap=self.awnb_bootstrap,
+            weights=given.weights,
+            missing=self.missing,
+            seed=self.random_state,
+            verbose=0,
+        )

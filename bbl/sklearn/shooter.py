@@ -13,7 +13,7 @@ from bbl.api.shooter import shooter
 from bbl.checks import integer
 from bbl.design.formula import quoted
 from bbl.report.format import label_text
-from bbl.sklearn.base import Given, TableClassifier, TableEstimator, table_errors
+from bbl.sklearn.base import Given, TableClassifier, TableEstimator
 from bbl.sparse.products import term_features
 
 __all__ = ["ShooterClassifier", "ShooterFeatures"]
@@ -51,28 +51,25 @@ class _Shooter(TableEstimator):
         self.random_state = random_state
         self.n_jobs = n_jobs
 
-    def _fit(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, Given]:
+    def _model(self, given: Given) -> Any:
         """Fit the terms of up to `order` columns, or of as many as there are."""
-        given = self._given(X, y, sample_weight)
-        with table_errors():
-            result = shooter(
-                f"{quoted(given.response)} ~ .",
-                given.data,
-                given.weights,
-                order=min(integer("order", self.order, 1), len(given.features)),
-                lambda_=self.lambda_,
-                penalty=self.penalty,
-                refit=self.refit,
-                screen=self.screen,
-                scale=self.scale,
-                nfold=self.nfold,
-                novarOk=True,
-                missing=self.missing,
-                seed=self.random_state,
-                n_jobs=self.n_jobs,
-                verbose=0,
-            )
-        return result, given
+        return shooter(
+            f"{quoted(given.response)} ~ .",
+            given.data,
+            given.weights,
+            order=min(integer("order", self.order, 1), len(given.features)),
+            lambda_=self.lambda_,
+            penalty=self.penalty,
+            refit=self.refit,
+            screen=self.screen,
+            scale=self.scale,
+            nfold=self.nfold,
+            novarOk=True,
+            missing=self.missing,
+            seed=self.random_state,
+            n_jobs=self.n_jobs,
+            verbose=0,
+        )
 
 
 class ShooterClassifier(TableClassifier, _Shooter):
@@ -134,41 +131,6 @@ class ShooterClassifier(TableClassifier, _Shooter):
     >>> round(model.score(X, y), 2)
     0.95
     """
-
-    def fit(self, X, y, sample_weight=None) -> ShooterClassifier:
-        """Choose terms and fit their weights.
-
-        Parameters
-        ----------
-        X : DataFrame (pandas, polars), pyarrow Table or array_like, shape (n, m)
-            One column per predictor.
-        y : array_like, shape (n,)
-            Class of each row.
-        sample_weight : array_like, shape (n,), optional
-            Frequencies, whole numbers.
-
-        Returns
-        -------
-        ShooterClassifier
-            The classifier itself.
-
-        Raises
-        ------
-        ValueError
-            If rows, columns, weights or options cannot be used, or there is but one class; the message names them.
-        TypeError
-            If cells hold what cannot be levels, or an option is of a type that cannot be used.
-
-        Warns
-        -----
-        DataWarning
-            If a column of an array looks continuous, or the penalties that are given keep no term.
-        ConvergenceWarning
-            If terms separate classes.
-        """
-        result, given = self._fit(X, y, sample_weight)
-        self._keep_result(result, given.classes)
-        return self
 
 
 class ShooterFeatures(TransformerMixin, _Shooter):
@@ -232,31 +194,6 @@ class ShooterFeatures(TransformerMixin, _Shooter):
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         return tags
-
-    def fit(self, X, y, sample_weight=None) -> ShooterFeatures:
-        """Choose terms.
-
-        Parameters
-        ----------
-        X : DataFrame (pandas, polars), pyarrow Table or array_like, shape (n, m)
-            One column per predictor.
-        y : array_like, shape (n,)
-            Class of each row.
-        sample_weight : array_like, shape (n,), optional
-            Frequencies, whole numbers.
-
-        Returns
-        -------
-        ShooterFeatures
-            The transformer itself.
-
-        Raises
-        ------
-        ValueError, TypeError
-            As `ShooterClassifier.fit`.
-        """
-        self.result_ = self._fit(X, y, sample_weight)[0]
-        return self
 
     def transform(self, X) -> np.ndarray:
         """Return the features of the chosen terms.

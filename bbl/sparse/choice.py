@@ -1,6 +1,6 @@
 """The choice of the penalty: a path of penalties, the extended BIC, cross-validation; raw or refitted weights.
 
-This is where other rooms enter: `choose` on arrays.
+This is where other rooms enter: `choose`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from bbl.parallel import run_tasks, serial_blas
 from bbl.rows.folds import stratified_folds
 from bbl.rows.sample import Sample
 from bbl.sparse.orders import grow, largest_penalty
-from bbl.sparse.products import Levels, Problem, Products, Term, contrasts
+from bbl.sparse.products import Problem, Products, Term, contrasts
 from bbl.sparse.refit import Refit, refit
 from bbl.sparse.workingset import Penalty, Stage, Weights, null_slope
 
@@ -85,11 +85,7 @@ class Choice:
 
 
 def choose(
-    codes: np.ndarray,
-    n_levels: Levels,
-    y: np.ndarray,
-    K: int,
-    weights: np.ndarray,
+    problem: Problem,
     *,
     order: int,
     lambda_: str | Sequence[float] = "ebic",
@@ -105,15 +101,8 @@ def choose(
 
     Parameters
     ----------
-    codes : ndarray of uint8, uint16 or int32, shape (n, m)
-        Level codes of the predictors; one whose levels are one is never chosen.
-    n_levels : sequence of m ints
-    y : ndarray of int, shape (n,)
-        Classes ``0..K-1``; each should have a row.
-    K : int
-        Number of classes, two or more.
-    weights : ndarray of float64, shape (n,)
-        Positive.
+    problem : Problem
+        Rows, their classes and weights; each class should have a row. A predictor of one level is never chosen.
     order : int
         Largest number of predictors in a term.
     lambda_ : "ebic", "cv", or a sequence of `order` positive numbers
@@ -141,10 +130,9 @@ def choose(
 
     Notes
     -----
-    Rows are merged and sorted first, so that weights are the same as repeated rows to the last bit. The global
+    `Problem.make` merges and sorts rows, so that weights are the same as repeated rows to the last bit. The global
     interpreter lock is released in the inner loops: many regressions run side by side in threads.
     """
-    problem = Problem.make(codes, n_levels, y, K, weights)
     with serial_blas():
         if isinstance(lambda_, str):
             penalties = _grid(problem, order, group, screen)

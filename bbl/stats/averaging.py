@@ -10,7 +10,8 @@ from bbl.stats.scores import log_probabilities
 
 __all__ = ["averaged_scores", "convex_weights"]
 
-AT_REST, ROUNDS = 1e-12, 10_000
+AT_REST, ROUNDS = 1e-12, 200
+EVEN = 1e-15  # rise that rounding hides
 
 
 def averaged_scores(
@@ -55,7 +56,9 @@ def convex_weights(log_p: np.ndarray, weights: np.ndarray, a: float = 1.0) -> np
 
     Notes
     -----
-    The EM algorithm; the objective is concave. Rows of which all members say that they cannot be tell nothing.
+    Newton's method on ``sum_k v_k ln sum_m w_m p_mk + a sum_m ln w_m - (sum_k v_k + a M) sum_m w_m``, which is concave
+    and whose maximum over all positive w lies where they sum to 1. Rows of which all members say that they cannot be
+    tell nothing.
 
     Examples
     --------
@@ -68,11 +71,23 @@ def convex_weights(log_p: np.ndarray, weights: np.ndarray, a: float = 1.0) -> np
     if not told.any():
         return w
     p = np.exp(log_p - log_p.max(axis=0))
+    total = weights.sum() + a * len(w)
+
+    def value(w: np.ndarray) -> float:
+        return float(weights @ np.log(w @ p)) + a * float(np.log(w).sum()) - total * float(w.sum())
+
+    now = value(w)
     for _ in range(ROUNDS):
-        share = w[:, None] * p
-        new = (share / share.sum(axis=0)) @ weights + a
-        new /= new.sum()
-        if np.abs(new - w).max() < AT_REST:
-            return new
-        w = new
-    return w
+        q = w @ p
+        gradient = p @ (weights / q) + a / w - total
+        if np.abs(w * gradient).max() <= AT_REST * total:
+            break
+        step = np.linalg.solve((p * (weights / q**2)) @ p.T + np.diag(a / w**2), gradient)
+        length = min(1.0, 0.9 / max(1e-300, float((-step / w).max())))
+        rise = float(step @ gradient)
+        while not (new := value(w + length * step)) >= now + 1e-4 * length * rise and length * rise > EVEN * abs(now):
+            length *= 0.5
+        w, now = w + length * step, new
+        if rise <= EVEN * abs(now):
+            break
+    return w / w.sum()

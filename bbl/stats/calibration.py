@@ -6,11 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bbl.stats.scores import log_probabilities
-
 __all__ = ["CALIBRATE", "Calibration", "fit_calibration"]
 
 CALIBRATE = ("none", "offset", "temperature")
+AT_REST, ROUNDS = 1e-10, 200
+LONGEST = 5.0  # change of an offset or of ln T in a step
+EVEN = 1e-15  # decrease that rounding hides
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,9 @@ class Calibration:
         return self.temperature * scores + self.offset
 
 
-def fit_calibration(scores: np.ndarray, y: np.ndarray, weights: np.ndarray, kind: str) -> Calibration:
+def fit_calibration(
+    scores: np.ndarray, y: np.ndarray, weights: np.ndarray, kind: str, start: Calibration | None = None
+) -> Calibration:
     """Fit the calibration by penalised log-loss.
 
     Parameters
@@ -44,6 +47,8 @@ def fit_calibration(scores: np.ndarray, y: np.ndarray, weights: np.ndarray, kind
     weights : ndarray, shape (N,)
     kind : {"none", "offset", "temperature"}
         Nothing; an offset for each group; or offsets and one temperature.
+    start : Calibration, optional
+        Where to begin: what was found on much the same rows.
 
     Returns
     -------
@@ -66,38 +71,63 @@ def fit_calibration(scores: np.ndarray, y: np.ndarray, weights: np.ndarray, kind
     told = np.isfinite(scores[np.arange(len(y)), y])
     if kind == "none" or not told.any():
         return Calibration(1.0, np.zeros(K))
-    from scipy.optimize import minimize
-
     scores, y, weights = scores[told], y[told], weights[told]
-    share = weights / weights.sum()
-    prior = 1.0 / weights.sum()
     finite = np.maximum(scores, -1e6)  # any other group may score -inf
-    hit = np.zeros_like(scores)
-    hit[np.arange(len(y)), y] = 1.0
-
-    def loss(x: np.ndarray) -> tuple[float, np.ndarray]:
-        temperature = float(np.exp(x[K])) if kind == "temperature" else 1.0
-        log_p = log_probabilities(temperature * finite + x[:K])
-        residual = share[:, None] * (np.exp(log_p) - hit)
-        value = -float(share @ log_p[np.arange(len(y)), y]) + 0.5 * prior * float(x @ x)
-        gradient = prior * x
-        gradient[:K] += residual.sum(axis=0)
-        if kind == "temperature":
-            gradient[K] += temperature * float((residual * finite).sum())
-        return value, gradient
-
-    def hessian(x: np.ndarray) -> np.ndarray:
-        temperature = float(np.exp(x[K])) if kind == "temperature" else 1.0
-        p = np.exp(log_probabilities(temperature * finite + x[:K]))
-        out = prior * np.eye(K + 1)
-        out[:K, :K] += np.diag(share @ p) - (p * share[:, None]).T @ p
-        if kind == "temperature":
-            slope = temperature * finite
-            spread = share[:, None] * p * (slope - (p * slope).sum(axis=1, keepdims=True))
-            out[:K, K] = out[K, :K] = spread.sum(axis=0)
-            out[K, K] += float((spread * slope).sum() + (share[:, None] * (p - hit) * slope).sum())
-        return out
-
-    start = np.zeros(K + 1)
-    x = minimize(loss, start, jac=True, hess=hessian, method="trust-exact", options={"gtol": 1e-9, "maxiter": 500}).x
+    own = np.zeros(K + 1) if start is None else np.append(start.offset, np.log(start.temperature))
+    x = _minimum(np.ascontiguousarray(finite.T), y, weights, kind == "temperature", own)
     return Calibration(float(np.exp(x[K])) if kind == "temperature" else 1.0, x[:K] - x[:K].mean())
+
+
+def _minimum(scores: np.ndarray, y: np.ndarray, weights: np.ndarray, tempered: bool, x: np.ndarray) -> np.ndarray:
+    """Return offsets and ln T (K + 1,) of least penalised log-loss of `scores` (K, N), from `x` on.
+
+    Newton's method with the absolute eigenvalues of the Hessian, since the loss is not convex in ln T.
+    """
+    K = len(scores)
+    share, prior = weights / weights.sum(), 1.0 / weights.sum()
+    own = scores[y, np.arange(len(y))]
+    hits, hit = np.bincount(y, share, K), float(share @ own)
+
+    def loss(x: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+        """Return value, probabilities times shares (K, N), and tempered scores."""
+        z = np.exp(x[K]) * scores if tempered else scores
+        p = z + x[:K, None]
+        top = p.max(axis=0)
+        p -= top
+        np.exp(p, out=p)
+        total = p.sum(axis=0)
+        value = float(share @ (np.log(total) + top)) - float(hits @ x[:K]) + 0.5 * prior * float(x @ x)
+        value -= (float(np.exp(x[K])) if tempered else 1.0) * hit
+        p *= share / total
+        return value, p, z
+
+    value, p, z = loss(x)
+    for _ in range(ROUNDS):
+        mean = p.sum(axis=1)
+        gradient, hessian = prior * x, prior * np.eye(K + 1)
+        gradient[:K] += mean - hits
+        hessian[:K, :K] += np.diag(mean) - (p / share) @ p.T
+        if tempered:
+            slope = p * z
+            centre = slope.sum(axis=0) / share
+            spread = slope - p * centre
+            extra = float(slope.sum()) - float(np.exp(x[K])) * hit
+            gradient[K] += extra
+            hessian[:K, K] = hessian[K, :K] = spread.sum(axis=1)
+            hessian[K, K] += float((spread * z).sum()) + extra
+        if np.abs(gradient).max() <= AT_REST:
+            break
+        values, vectors = np.linalg.eigh(hessian)
+        step = -vectors @ ((vectors.T @ gradient) / np.maximum(np.abs(values), prior))
+        step /= max(1.0, np.abs(step).max() / LONGEST)
+        slope, length = float(step @ gradient), 1.0
+        while True:
+            new = loss(x + length * step)
+            if new[0] <= value + 1e-4 * length * slope or -length * slope < EVEN * (1.0 + abs(value)):
+                break
+            length *= 0.5
+        still = -slope < EVEN * (1.0 + abs(value))
+        x, (value, p, z) = x + length * step, new
+        if still:  # Newton's step is exact here to the last bits
+            break
+    return x

@@ -102,5 +102,5 @@ def _between(values: np.ndarray, where: np.ndarray) -> np.ndarray:
 
 def _short(cuts: np.ndarray, room: np.ndarray) -> np.ndarray:
     """Return cuts with few digits, none moved by more than a thousandth of its room: they become labels."""
-    digits = np.ceil(-np.log10(np.clip(room, 1e-300, 1e300) * 2e-3)).astype(int).tolist()
+    digits = np.ceil(-np.log10(2e-3) - np.log10(np.clip(room, 5e-324, 1e308))).astype(int).tolist()
     return np.array([round(cut, own) for cut, own in zip(cuts.tolist(), digits, strict=True)])

@@ -61,8 +61,8 @@ def likelihood_ratio(counts: Sequence[np.ndarray], prior_count: float = 0.0) -> 
     -----
     Eqs. (25) and (27) of Woo & Wang, with ``0 ln 0 = 0``. Interactions play no part. The chi-square distribution needs
     some rows in every cell (Cochran 1954); the permutation distribution given the margins, which Fisher's test has too,
-    holds its level whatever they are. Sums of weights that are no counts have none, and where they are too small for
-    chi-square, there is no p (nan). A `prior_count` changes `chisq`, not the exact p-value.
+    holds its level whatever they are. Sums of weights that are no counts have neither, so there is no p (nan). A
+    `prior_count` changes `chisq`, not the exact p-value.
 
     Examples
     --------
@@ -80,10 +80,11 @@ def likelihood_ratio(counts: Sequence[np.ndarray], prior_count: float = 0.0) -> 
     kept = [n[n.sum(axis=1) > 0][:, n.sum(axis=0) > 0] for n in tables]
     df = np.array([max(len(n) - 1, 0) * max(n.shape[1] - 1, 0) for n in kept])
     exact = np.array([bool(d) and _least_expected(n) < CELL for n, d in zip(kept, df, strict=True)])
-    p = np.where(df > 0, chdtrc(np.maximum(df, 1), chisq), np.nan)
+    counted = np.array([bool((n == np.rint(n)).all()) for n in tables])
+    exact &= counted
+    p = np.where((df > 0) & counted, chdtrc(np.maximum(df, 1), chisq), np.nan)
     for i in np.flatnonzero(exact):
-        exact[i] = (kept[i] == np.rint(kept[i])).all()
-        p[i] = _exact_p(kept[i]) if exact[i] else np.nan
+        p[i] = _exact_p(kept[i])
     return LikelihoodRatio([fit[0] for fit in fits], [fit[1] for fit in fits], chisq, df, p, exact)
 
 

@@ -12,7 +12,7 @@ from benchmarks.accuracy.report import write
 from benchmarks.report import command, rows_of, update
 
 KEY = ["data", "fold", "method"]
-COLUMNS = (*KEY, "log_z", "calibrate", "accuracy", "log_loss", "ece", "setting", "cv_loss", "seconds")
+COLUMNS = (*KEY, "log_z", "calibrate", "accuracy", "log_loss", "ece", "brier", "gaps", "setting", "cv_loss", "seconds")
 ORDER = [(name, str(fold)) for name in NAMES for fold in range(SPLITS)]
 
 

@@ -48,14 +48,19 @@ PAIR_COLUMNS = 3000
 PIXELS = 700  # beyond, only the ln Z that "auto" stands for
 
 
-def metrics(log_p: np.ndarray, y: np.ndarray) -> tuple[float, float, float]:
-    """Return accuracy, log-loss and expected calibration error (15 bins of the largest probability)."""
-    best = log_p.argmax(axis=1)
-    hit, sure = best == y, np.exp(log_p.max(axis=1))
+def metrics(log_p: np.ndarray, y: np.ndarray) -> tuple[float, float, float, float, str]:
+    """Return accuracy, log-loss, expected calibration error, Brier score, and the sums that make up the error.
+
+    These are hits less the largest probability, summed in each of 15 bins of that probability: they can be pooled.
+    """
+    best, p = log_p.argmax(axis=1), np.exp(log_p)
+    hit, sure = best == y, p.max(axis=1)
     bin_of = np.minimum((sure * BINS).astype(int), BINS - 1)
     gap = np.bincount(bin_of, hit.astype(float) - sure, BINS)
     loss = -np.maximum(log_p[np.arange(len(y)), y], np.log(TINY)).mean()
-    return float(hit.mean()), float(loss), float(np.abs(gap).sum() / len(y))
+    p[np.arange(len(y)), y] -= 1.0
+    brier, gaps = float((p**2).sum(axis=1).mean()), " ".join(f"{g:.4g}" for g in gap)
+    return float(hit.mean()), float(loss), float(np.abs(gap).sum() / len(y)), brier, gaps
 
 
 # -- bbl --------------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import pandas as pd
 
 from bbl.model.logz import LOG_Z
 from bbl.stats.calibration import CALIBRATE
-from benchmarks.accuracy.data import NAMES
+from benchmarks.accuracy.data import FOLDS, UCI, load
 from benchmarks.accuracy.methods import AUTO, BBL, BETTER, MEAN, NETWORKS, RECIPE
 from benchmarks.report import table, write_page
 
@@ -21,9 +21,10 @@ MAIN |= {f"bbl pseudo, {c}": (PSEUDO, "auto", c) for c in CALIBRATE}
 MAIN |= {how[0]: how for how in (BETTER, MEAN)}
 FIELD = {
     AUTO: (AUTO, "auto", "temperature"),
-    "bbl mean of both": MEAN,
     **{name: (name,) for name in (*SKLEARN[:2], *SKLEARN[3:], "CatBoost", *NETWORKS)},
 }  # what method="auto" is held against
+FIELD_SETS = ("titanic", *UCI)
+MANY = 1000  # rows from which on calibration is judged
 METRICS = {"log_loss": (1.0, 3), "accuracy": (100.0, 1), "ece": (1.0, 3)}  # scale and digits in the tables
 COLORS = {"bbl": "#0072B2", "sklearn": "#D55E00"}
 
@@ -135,30 +136,63 @@ def rank_table(frame: pd.DataFrame) -> list[str]:
     return ["## Average ranks", "", text, "", *table(["", *(m.replace("_", "-") for m in found)], rows)]
 
 
+def pooled_error(part: pd.DataFrame, sizes: pd.Series) -> float:
+    """Return the expected calibration error of all rows of a data set, predicted out of fold; the mean of the repeats.
+
+    Of the few rows of a single fold chance alone makes up most of it.
+    """
+    gaps = np.array([[float(gap) for gap in text.split()] for text in part["gaps"]])
+    repeat, n = part["fold"].to_numpy() // FOLDS, sizes.to_numpy()
+    errors = [np.abs(gaps[repeat == r].sum(axis=0)).sum() / n[repeat == r].sum() for r in np.unique(repeat)]
+    return float(np.mean(errors))
+
+
 def auto_tables(frame: pd.DataFrame) -> list[str]:
-    """Return ``method="auto"`` against the field, on the splits that all of them have."""
-    wanted = dict(FIELD)
-    found = {
-        name: _select(frame, *how).set_index(["data", "fold"])[list(METRICS)].astype(float)
-        for name, how in wanted.items()
-    }
+    """Return ``method="auto"`` against the field, on the data sets and splits that all of them have run on."""
+    frame = frame[frame["data"].isin(FIELD_SETS)]
+    found = {name: _select(frame, *how).set_index(["data", "fold"]) for name, how in FIELD.items()}
     found = {name: part for name, part in found.items() if len(part)}
     if AUTO not in found:
         return []
-    names = [
-        name for name in NAMES if name in set(frame["data"]) and all(name in part.index for part in found.values())
-    ]
-    common = [key for key in found[AUTO].index if key[0] in names and all(key in part.index for part in found.values())]
-    loss = pd.DataFrame({name: part.loc[common, "log_loss"].groupby("data").mean() for name, part in found.items()})
-    loss = loss.loc[names]
-    rank = loss.rank(axis=1).mean()
-    rows = [[name, *(f"{v:.3f}" for v in line)] for name, line in zip(names, loss.to_numpy(), strict=True)]
-    rows.append(["mean", *(f"{v:.3f}" for v in loss.mean())])
-    rows.append(["average rank", *(f"{v:.2f}" for v in rank)])
-    ece = found[AUTO].loc[common, "ece"].groupby("data").mean().loc[names]
-    text = f"Log-loss over the {len(common)} splits of {len(names)} data sets that all of these methods have run on. "
-    text += "Expected calibration error of `auto`: " + ", ".join(f"{n} {v:.3f}" for n, v in ece.items()) + "."
-    return ['## `method="auto"` against the field', "", text, "", *table(["", *loss.columns], rows)]
+    common = [key for key in found[AUTO].index if all(key in part.index for part in found.values())]
+    if not common:
+        return []
+    names = list(dict.fromkeys(key[0] for key in common))
+    out = ['## `method="auto"` against the field', ""]
+    out += [f"{len(names)} data sets, {len(common)} splits that all of these methods have run on.", ""]
+    for metric, title in (("log_loss", "Log-loss"), ("brier", "Brier score")):
+        cells = {name: pd.to_numeric(part.loc[common, metric]) for name, part in found.items()}
+        if any(values.isna().any() for values in cells.values()):
+            continue
+        mean = pd.DataFrame({name: values.groupby("data").mean() for name, values in cells.items()}).loc[names]
+        rows = [[name, *(f"{v:.3f}" for v in line)] for name, line in zip(names, mean.to_numpy(), strict=True)]
+        rows.append(["mean", *(f"{v:.3f}" for v in mean.mean())])
+        rows.append(["average rank", *(f"{v:.2f}" for v in mean.rank(axis=1).mean())])
+        gap = {name: cells[AUTO] - cells[name] for name in found if name != AUTO}
+        worse = {name: [d for d in names if standard_error_beyond(values.loc[d])] for name, values in gap.items()}
+        rows.append(["`auto` clearly worse on", "", *(", ".join(worse[name]) or "none" for name in gap)])
+        out += [f"### {title}", "", *table(["", *mean.columns], rows)]
+    return out + _calibration_of_many(found, common, names)
+
+
+def standard_error_beyond(gaps: pd.Series) -> bool:
+    """Return whether differences by split are above zero by more than two standard errors of their mean."""
+    return len(gaps) > 1 and gaps.mean() > 2 * standard_error(gaps.to_numpy())
+
+
+def _calibration_of_many(found: dict[str, pd.DataFrame], common: list, names: list[str]) -> list[str]:
+    """Return the table of pooled calibration errors of the data sets of many rows."""
+    parts = {name: part.loc[common].reset_index() for name, part in found.items()}
+    rows = []
+    for name in names:
+        own = [part[part["data"] == name] for part in parts.values()]
+        data = None if any((part["gaps"] == "").any() for part in own) else load(name)
+        if data is None or len(data.y) < MANY:
+            continue
+        held = pd.Series([len(test) for _, test in data.splits])
+        rows.append([f"{name} ({len(data.y):,} rows)", *(f"{pooled_error(p, held.loc[p['fold']]):.3f}" for p in own)])
+    text = "15 bins of the largest probability; the predictions of five folds are pooled, mean of the repeats."
+    return ["### Expected calibration error", "", text, "", *table(["", *found], rows)] if rows else []
 
 
 def mnist_table(frame: pd.DataFrame) -> list[str]:

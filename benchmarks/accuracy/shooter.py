@@ -11,7 +11,7 @@ from sklearn.svm import LinearSVC
 
 from bbl.parallel import serial_blas
 from bbl.sparse.choice import Choice, choose
-from bbl.sparse.products import log_odds, term_links
+from bbl.sparse.products import Problem, log_odds, term_links
 from benchmarks.files import mnist, shared_file
 from benchmarks.report import command, table, write_page
 
@@ -50,10 +50,10 @@ def chosen(data: Data, order: int) -> tuple[float, ...]:
     """Return the penalty of the grid with the least loss on a fifth of the training rows, once for each order."""
     X, y, _, _ = data
     held, rest = np.split(np.random.default_rng(1).permutation(len(y)), [len(y) // 5])
-    given = (X[rest], [2] * X.shape[1], y[rest], 2, np.ones(len(rest)))
+    rows = Problem.make(X[rest], [2] * X.shape[1], y[rest], 2, np.ones(len(rest)))
     losses = []
     for penalty in GRID:
-        link = links(choose(*given, order=order, lambda_=(penalty,) * order, refit=False), X[held])
+        link = links(choose(rows, order=order, lambda_=(penalty,) * order, refit=False), X[held])
         losses.append(np.logaddexp(0.0, -(2 * y[held] - 1) * link).mean())
     return (GRID[int(np.argmin(losses))],) * order
 
@@ -96,8 +96,8 @@ def ours(problem: str, data: Data, orders: list[tuple[float, ...]], refits: bool
         for refit in (False, True, "auto")[: (2 + (order == len(orders))) if refits else 1]:
             begin = time.process_time()
             rng = np.random.default_rng(0)
-            given = (X, [2] * X.shape[1], y, 2, np.ones(len(y)))
-            found = choose(*given, order=order, lambda_=penalties, refit=refit, rng=rng)
+            rows = Problem.make(X, [2] * X.shape[1], y, 2, np.ones(len(y)))
+            found = choose(rows, order=order, lambda_=penalties, refit=refit, rng=rng)
             seconds = time.process_time() - begin
             sizes = [len(t) for t in found.weights]
             terms = " + ".join(str(sizes.count(k)) for k in range(1, order + 1))

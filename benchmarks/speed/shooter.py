@@ -13,6 +13,7 @@ from sklearn.linear_model import LogisticRegression
 
 from bbl.parallel import serial_blas
 from bbl.sparse.choice import choose
+from bbl.sparse.products import Problem
 from benchmarks.accuracy.shooter import PENALTIES, synthetic
 from benchmarks.report import command, table, write_page
 
@@ -62,7 +63,7 @@ def measured(method: str) -> tuple:
         refit = "auto" if "auto" in method else False
         given = (X, [2] * X.shape[1], y, 2, np.ones(len(y)))
         options = {"order": order, "lambda_": PENALTIES[:order], "refit": refit}
-        found, seconds, peak = timed(lambda: choose(*given, **options, rng=np.random.default_rng(0)))
+        found, seconds, peak = timed(lambda: choose(Problem.make(*given), **options, rng=np.random.default_rng(0)))
         return NAMES[method], f"shooter ({method})", found.path[0].stages[-1].objective, seconds, peak
 
 

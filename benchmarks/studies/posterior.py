@@ -22,6 +22,7 @@ METHODS: dict[str, Engine] = {
     "pseudo": Posterior(sampler="pseudo", **DRAWN),
     "pseudo, not adjusted": Posterior(sampler="pseudo", adjust=False, **DRAWN),
     "pvi, the normal prior": PersistentVI("gaussian", scale=TAU, n_iter=2000, average=0.3),
+    "pvi, the normal prior, sd='lrvb'": PersistentVI("gaussian", scale=TAU, n_iter=2000, average=0.3, sd="lrvb"),
     "pvi, horseshoe": PersistentVI(n_iter=2000, average=0.3),
 }
 COLUMNS = ("method", "n", "fit", "parameter", "coupling", "rank", "inside", "narrow", "seconds")
@@ -112,13 +113,12 @@ def main() -> None:
         only=("", "methods with this in their name"),
     )
     sizes = [int(n) for n in args.rows]
-    order = [(method, str(n)) for method in METHODS for n in sizes]
     each = max(args.fits // 10, 1)
     for method in METHODS:
         for n in sizes if args.only in method else ():
             tasks = [(method, n, lo, min(lo + each, args.fits)) for lo in range(0, args.fits, each)]
             found = shares(rows_of(fits, tasks, args.jobs, COLUMNS))
-            frame = update(args.out / "posterior.csv", found, ["method", "n"], order)
+            frame = update(args.out / "posterior.csv", found, ["method", "n"], [(name,) for name in METHODS])
             page = write_page(args.out / "posterior.md", summarise(frame))
     print(page.read_text())
 

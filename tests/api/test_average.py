@@ -7,9 +7,11 @@ from scipy.optimize import minimize
 
 import bbl
 from bbl import networks
-from bbl.boltzmann import averaging
+from bbl.boltzmann import averaging, refining
+from bbl.engines import Conditional, conditional
 from bbl.errors import BBLTypeError, DataError, OptionError
 from bbl.stats.averaging import averaged_scores, convex_weights
+from bbl.stats.calibration import Calibration
 
 
 def make_frame(n=240, seed=0, K=2):
@@ -108,12 +110,28 @@ def test_what_is_unknown_is_left_to_members_that_sum_it_out(data):
     assert dropped.nobs() == len(data) - 1 and dropped.predict(unknown)["yhat"].isna().tolist()[:2] == [True, False]
 
 
-def test_many_rows_are_held_out_once_and_refined(data, monkeypatch):
-    monkeypatch.setattr(averaging, "MANY", 100)
-    fit = bbl.bbl("y ~ .^2", data, method="auto", verbose=0)
-    assert fit.members[2].engine.start == "pseudo"
-    assert fit.members[2].engine.lambda_ == fit.members[1].engine.lambda_
-    assert np.isfinite(fit.losses).all()
+def test_many_rows_are_held_out_once_and_fitted_alone_or_on_a_start(data, monkeypatch):
+    monkeypatch.setattr(averaging, "MANY", 50)
+    monkeypatch.setattr(conditional, "ROWS", 50)
+    starts = set()
+    for wanted in (None, "pseudo"):
+        real = Conditional.by_batches
+
+        def worse(self, *args, wanted=wanted, real=real):
+            """Spoil the fit that is not wanted."""
+            found = real(self, *args)
+            return found if self.start == wanted else found._replace(constant=found.constant + np.arange(2) * 50.0)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Conditional, "by_batches", worse)
+            patched.setattr(refining, "fit_calibration", lambda scores, *_: Calibration(1.0, np.zeros(2)))
+            patched.setattr(refining, "VISITS", 20_000)
+            fit = bbl.bbl("y ~ .^2", data, method="auto", verbose=0)
+        starts.add(fit.members[2].engine.start)
+        assert np.isfinite(fit.losses).all()
+        if fit.members[2].engine.start is not None:
+            assert fit.members[2].engine.lambda_ == fit.members[1].engine.lambda_
+    assert starts == {None, "pseudo"}
 
 
 def test_rare_groups_and_few_rows_do_not_break_it():
@@ -158,8 +176,14 @@ def test_fits_of_ones_own_are_averaged(data):
     )
     with pytest.raises(OptionError, match="two fits"):
         bbl.average(fits[:1])
-    with pytest.raises(OptionError, match="differ"):
+    with pytest.raises(OptionError, match="differ in their predictors"):
         bbl.average([fits[0], bbl.bbl("y ~ a", data, method="naive")])
+    levels = sorted(data["a"].unique(), reverse=True)
+    with pytest.raises(OptionError, match=r"the levels of 'a': .*; give both xlevels=\{'a': \["):
+        bbl.average([fits[0], bbl.bbl("y ~ .", data, method="naive", xlevels={"a": levels})])
+    other = data.assign(y=data["y"].map(lambda y: f"other {y}"))
+    with pytest.raises(OptionError, match="differ in their groups: .*'other "):
+        bbl.average([fits[0], bbl.bbl("y ~ .", other, method="naive")])
     with pytest.raises(BBLTypeError, match="fitted classifiers"):
         bbl.average([fits[0], 3])
     with pytest.raises(DataError, match="different rows"):
@@ -178,3 +202,11 @@ def test_it_is_an_estimator(data):
     np.testing.assert_allclose(p[1:], model.predict_proba(X)[1:])
     with pytest.raises((TypeError, ValueError), match="lambda_"):
         sklearn.BBLClassifier("auto", lambda_=0.1).fit(X, y)
+
+
+def test_weights_are_repeated_rows_in_any_order(data):
+    counted = data.value_counts(sort=False).rename("n").reset_index()
+    raw = bbl.bbl("y ~ .^2", data.sample(frac=1.0, random_state=1), method="auto", verbose=0)
+    weighed = bbl.bbl("y ~ .^2", counted, "n", method="auto", verbose=0)
+    pd.testing.assert_frame_equal(raw.tuning, weighed.tuning)
+    pd.testing.assert_frame_equal(raw.predict(data, type="prob"), weighed.predict(data, type="prob"))

@@ -362,7 +362,7 @@ def test_series_of_another_index_are_refused(verb):
         ({"data": [1, 2]}, BBLTypeError, "data"),
         ({"weights": "Frq"}, bbl.BBLError, "Freq"),
         ({"weights": -np.ones(32)}, bbl.BBLError, "weights"),
-        ({"weights": np.full(32, 0.5)}, bbl.BBLError, "weights"),
+        ({"weights": np.full(32, 0.5), "method": "bayes"}, bbl.BBLError, "weights"),
         ({"weights": np.zeros(32)}, bbl.BBLError, "weights"),
         ({"weights": np.ones(31)}, bbl.BBLError, "weights"),
         ({"weights": np.full(32, np.nan)}, bbl.BBLError, "weights"),
@@ -455,3 +455,14 @@ def test_too_many_pairs_are_refused_before_they_are_listed(monkeypatch):
     with pytest.raises(MemoryLimitError, match="pairs of predictors"):
         bbl.bbl("y ~ .^2", frame, method="mf")
     assert bbl.bbl("y ~ .^2", frame, method="naive").df > 0
+
+
+def test_pairs_that_a_method_does_not_use_are_not_listed(monkeypatch):
+    def listed(*_):
+        raise AssertionError("all pairs are listed")
+
+    monkeypatch.setattr("bbl.design.interactions.Cube.listed", listed)
+    monkeypatch.setattr("bbl.model.layout.np.argwhere", listed)
+    data = pd.DataFrame({"y": list("aabb"), "u": list("pqpq"), "v": list("rssr"), "w": list("ttuu")})
+    fit = bbl.bbl("y ~ .^2", data, method="naive")
+    assert fit.predict(data).shape[0] == 4

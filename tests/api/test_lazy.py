@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 import bbl
-from bbl.errors import DataError, OptionError
+from bbl.errors import DataError, LevelError, OptionError
 
 
 @pytest.fixture(scope="module")
@@ -141,3 +141,88 @@ def test_what_needs_all_rows_says_so_before_any_is_read(source):
 def test_more_folds_than_rows(source):
     with pytest.raises(OptionError, match=r"nfold must be in 2..4000, the number of rows; got 5000"):
         bbl.crossVal("y ~ .", source, method="naive", nfold=5000)
+
+
+# networks
+
+
+@pytest.mark.parametrize("learner", ["nb", "tan_cl", "aode", "kdb"])
+@pytest.mark.parametrize("features", [9, 3])
+def test_networks_are_those_of_the_table(learner, features, table, tmp_path):
+    table = table[["y", *(f"x{i}" for i in range(features))]].assign(n=np.arange(len(table)) % 3 + 1)
+    table.loc[table.index % 5 == 0, "x1"] = None
+    table.loc[table.index % 77 == 0, "y"] = None
+    args = {"dag_args": {"search": "information"}} if learner == "kdb" else {}
+    told = {"smooth": 1, "weights": "n", **args}
+    source = lazydata.lazy("folder", table, tmp_path)
+    lazy, own = (bbl.networks.bnc(learner, "y ~ .", data, **told) for data in (source, table))
+    if learner != "aode":
+        assert lazy.modelstring == own.modelstring
+        for name, frame in own.params.items():
+            pd.testing.assert_frame_equal(lazy.params[name], frame)
+            pd.testing.assert_frame_equal(lazy.params_se[name], own.params_se[name])
+    pd.testing.assert_frame_equal(lazy.predict(table), own.predict(table))
+    assert lazy.nobs() == own.nobs()
+    np.testing.assert_allclose(lazy.logLik(), own.logLik(), rtol=1e-12)
+    lazy.save(tmp_path / "network.bbl")
+    assert bbl.load(tmp_path / "network.bbl").summary().tables.keys() == own.summary().tables.keys()
+
+
+def test_trees_of_unweighted_rows_are_counted_by_bits_in_blocks(monkeypatch, table, source):
+    monkeypatch.setattr("bbl.networks.information.BLOCK", 700)
+    lazy, own = (bbl.networks.tan_cl("y", data) for data in (source, table))
+    assert lazy.modelstring == own.modelstring
+
+
+def test_structures_by_hand_and_averages_over_subsets(table, source):
+    graph = bbl.networks.nb("y ~ .", source)
+    lazy, own = (bbl.networks.lp(graph, data, smooth=1, manb_prior=0.5) for data in (source, table))
+    np.testing.assert_allclose(lazy.manb_arc_posterior, own.manb_arc_posterior, rtol=1e-12)
+    with pytest.raises(OptionError, match="wanbia needs all rows in memory"):
+        bbl.networks.lp(graph, source, smooth=1, wanbia=True)
+    with pytest.raises(OptionError, match="awnb_trees needs all rows in memory"):
+        bbl.networks.bnc("nb", "y ~ .", source, awnb_trees=3)
+    with pytest.raises(OptionError, match="learner='tan_hc' needs all rows in memory"):
+        bbl.networks.tan_hc("y ~ .", source)
+    with pytest.raises(OptionError, match=r"cv\(\) needs all rows in memory"):
+        bbl.networks.cv(bbl.networks.lp(graph, source), source)
+
+
+# predictions
+
+
+@pytest.mark.parametrize("kind", lazydata.KINDS)
+def test_predictions_come_in_batches_with_the_rows_of_the_table(kind, table, tmp_path):
+    fit = bbl.bbl("y ~ .", table, method="naive")
+    frames = list(fit.predict(lazydata.lazy(kind, table, tmp_path), type="prob"))
+    expected = fit.predict(table, type="prob")
+    assert len(frames) > 1 or kind in ("polars", "reader")
+    whole = pd.concat(frames)
+    assert whole.index.tolist() == expected.index.tolist()
+    pd.testing.assert_frame_equal(whole, expected, check_index_type=False)
+
+
+def test_predictions_are_written_to_parquet(table, source, tmp_path):
+    for fit in (bbl.bbl("y ~ .", table, method="naive"), bbl.networks.bnc("nb", "y ~ .", table)):
+        path = tmp_path / "predicted.parquet"
+        assert fit.predict_batches(source, to=path) == len(table)
+        pd.testing.assert_frame_equal(pd.read_parquet(path), fit.predict(table, type="prob"), check_dtype=False)
+        assert fit.predict_batches(table, type="class", to=path) == len(table)
+        assert pd.read_parquet(path)["y"].tolist() == fit.predict(table, type="class").tolist()
+
+
+def test_predictions_that_fail_leave_no_file(table, tmp_path):
+    fit = bbl.bbl("y ~ .", table, method="naive")
+
+    def rows():
+        yield table.head(10)
+        yield table.head(10).assign(x1="new")
+
+    with pytest.raises(LevelError, match="column 'x1' has levels that the model does not know: 'new'"):
+        fit.predict_batches(rows, to=tmp_path / "predicted.parquet")
+    assert not list(tmp_path.iterdir())
+    assert fit.predict_batches(rows, unseen="ignore", to=tmp_path / "predicted.parquet") == 20
+    with pytest.raises(DataError, match="newdata has no column 'x1'"):
+        list(fit.predict(lambda: iter([table.drop(columns="x1")])))
+    with pytest.raises(DataError, match="newdata has to be given"):
+        fit.predict_batches(None)

@@ -629,7 +629,7 @@ class TestClassifier:
     def test_is_the_model_by_formula(self, missing):
         data, w = frame()
         X, y = data.drop(columns="y"), data["y"]
-        model = BBLClassifier(missing=missing, lambdah=0.01).fit(X, y, w)
+        model = BBLClassifier("pseudo", missing=missing, lambdah=0.01).fit(X, y, w)
         fit = bbl.bbl("y ~ .^2", data, w, missing=missing, lambdah=0.01)
         prob = fit.predict(data, type="prob").iloc[:, :2].astype(float)
         assert np.array_equal(model.predict_proba(X), prob)
@@ -639,17 +639,17 @@ class TestClassifier:
         x, _ = coded(300)
         X, y = np.where(x < 0, np.nan, x), np.arange(300) % 2
         for missing in ("level", "marginal"):
-            model = BBLClassifier(missing=missing).fit(X, y)
+            model = BBLClassifier("pseudo", missing=missing).fit(X, y)
             assert model.__sklearn_tags__().input_tags.allow_nan
             assert np.isfinite(make_pipeline(model).fit(X, y).predict_proba(X)).all()
-        assert not BBLClassifier().__sklearn_tags__().input_tags.allow_nan
+        assert not BBLClassifier("pseudo").__sklearn_tags__().input_tags.allow_nan
         with pytest.raises(ValueError, match="NaN"):
-            BBLClassifier().fit(X, y)
+            BBLClassifier("pseudo").fit(X, y)
 
     def test_drop(self):
         data, _ = frame()
         X, y = data.drop(columns="y"), data["y"].where(data["x0"].notna(), "third")
-        model = BBLClassifier(missing="drop").fit(X, y)
+        model = BBLClassifier("pseudo", missing="drop").fit(X, y)
         assert model.classes_.tolist() == ["no", "yes"]
         whole = X.notna().all(axis=1).to_numpy()
         prob = model.predict_proba(X)
@@ -657,7 +657,7 @@ class TestClassifier:
         best = model.predict(X)
         assert pd.isna(best).tolist() == (~whole).tolist()
         assert best[whole].tolist() == model.predict(X[whole]).tolist()
-        numbers = BBLClassifier(missing="drop").fit(X, np.arange(len(X)) % 3).predict(X)
+        numbers = BBLClassifier("pseudo", missing="drop").fit(X, np.arange(len(X)) % 3).predict(X)
         assert np.isnan(numbers).tolist() == (~whole).tolist()
 
     @pytest.mark.parametrize("missing", ["drop", "level", "marginal"])
@@ -672,11 +672,11 @@ class TestClassifier:
         X = pd.DataFrame({"a": ["u", "v"] * 10, "b": ["w", None] * 10, "c": [None] * 20})
         y = [0, 0, 1, 1] * 5
         names = {
-            m: [f.name for f in BBLClassifier(missing=m).fit(X[["a", "b"]], y).result_.design.predictors]
+            m: [f.name for f in BBLClassifier("pseudo", missing=m).fit(X[["a", "b"]], y).result_.design.predictors]
             for m in ("level", "marginal")
         }
         assert names == {"level": ["a", "b"], "marginal": ["a"]}
-        assert BBLClassifier(missing="marginal").fit(X, y).result_.labels.names == ("a",)
+        assert BBLClassifier("pseudo", missing="marginal").fit(X, y).result_.labels.names == ("a",)
 
 
 def test_command_line(tmp_path, capsys):

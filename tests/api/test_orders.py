@@ -219,13 +219,13 @@ def test_the_classifier_has_an_order(table):
     from bbl.sklearn import BBLClassifier
 
     X, y = table.drop(columns="y"), table["y"]
-    model = BBLClassifier(order=3, lambda_=1e-3).fit(X, y)
+    model = BBLClassifier("pseudo", order=3, lambda_=1e-3).fit(X, y)
     assert [len(t) for t in model.result_.parameters.layout.terms] == [6, 4]
-    some = BBLClassifier(pairs=[("a", "b"), ("a", "b", "d")], lambda_=1e-3).fit(X, y)
+    some = BBLClassifier("pseudo", pairs=[("a", "b"), ("a", "b", "d")], lambda_=1e-3).fit(X, y)
     assert [len(t) for t in some.result_.parameters.layout.terms] == [1, 1]
     assert (model.predict(X) == y).mean() > 0.5
     with pytest.raises(ValueError, match="order"):
-        BBLClassifier(order=0).fit(X, y)
+        BBLClassifier("pseudo", order=0).fit(X, y)
 
 
 def test_all_terms_are_listed_in_order(table):

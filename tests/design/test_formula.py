@@ -225,26 +225,24 @@ def test_a_name_that_needs_backticks_is_told_so(right, name):
     assert "Write the column" not in str(caught.value)
 
 
-def model_of(text):
-    """Return predictors and terms of a formula's right side by the rules, over Python sets (slow, the truth)."""
-    position = 0
+class SlowReader:
+    """The rules of a formula's right side over Python sets: a value is its terms, and the predictors that stay from
+    pairs which were dropped again."""
 
-    def peek():
-        return text[position] if position < len(text) else ""
+    def __init__(self, text):
+        self.text, self.position = text, 0
 
-    def take():
-        nonlocal position
-        position += 1
-        return text[position - 1]
+    def peek(self):
+        return self.text[self.position] if self.position < len(self.text) else ""
 
-    # a value is its terms, and the predictors that stay from pairs which were dropped again
-    def implied(terms):
-        return {name for term in terms for name in term}
+    def take(self):
+        self.position += 1
+        return self.text[self.position - 1]
 
-    def total():
-        left, kept = product()
-        while peek() in ("+", "-"):
-            sign, (right, more) = take(), product()
+    def total(self):
+        left, kept = self.product()
+        while self.peek() in ("+", "-"):
+            sign, (right, more) = self.take(), self.product()
             if sign == "+":
                 left, kept = left | right, kept | more
             else:
@@ -253,42 +251,49 @@ def model_of(text):
                 left = {t for t in left - right if not (set(t) & gone)}
         return left, kept
 
-    def product():
-        left, kept = crossing()
-        while peek() == "*":
-            take()
-            right, more = crossing()
+    def product(self):
+        left, kept = self.crossing()
+        while self.peek() == "*":
+            self.take()
+            right, more = self.crossing()
             left, kept = left | right | {a | b for a in left for b in right}, kept | more
         return left, kept
 
-    def crossing():
-        left, kept = power()
-        while peek() == ":":
-            take()
-            right, _ = power()
+    def crossing(self):
+        left, kept = self.power()
+        while self.peek() == ":":
+            self.take()
+            right, _ = self.power()
             left, kept = {a | b for a in left for b in right}, set()
         return left, kept
 
-    def power():
-        base, kept = atom()
-        if peek() == "^":
-            take()
+    def power(self):
+        base, kept = self.atom()
+        if self.peek() == "^":
+            self.take()
             terms = base
-            for _ in range(int(take()) - 1):
+            for _ in range(int(self.take()) - 1):
                 terms = terms | {a | b for a in terms for b in base}
             return terms, kept
         return base, kept
 
-    def atom():
-        if peek() == "(":
-            take()
-            inside = total()
-            take()
+    def atom(self):
+        if self.peek() == "(":
+            self.take()
+            inside = self.total()
+            self.take()
             return inside
-        name = take()
+        name = self.take()
         return ({frozenset(k) for k in "abcd"} if name == "." else {frozenset(name)}), set()
 
-    terms, kept = total()
+
+def implied(terms):
+    return {name for term in terms for name in term}
+
+
+def model_of(text):
+    """Return predictors and terms of a formula's right side by the rules (slow, the truth)."""
+    terms, kept = SlowReader(text).total()
     return terms | {frozenset(name) for name in implied(terms) | kept}
 
 
@@ -412,3 +417,11 @@ def test_a_formula_may_be_without_a_response_where_that_is_allowed():
         parse("~ a + b", columns)
     with pytest.raises(FormulaError, match="without a name"):
         parse("None ~ a", columns, one_sided=True)
+
+
+@pytest.mark.parametrize(
+    "right, complete",
+    [(".^2", True), ("a*b*c", False), ("a*b", True), (".^2 - a:b", False), (".", False), (".^3", False), ("a", True)],
+)
+def test_a_formula_knows_whether_it_asks_for_all_pairs(right, complete):
+    assert parse(f"y ~ {right}", ["y", "a", "b", "c"], order=3).complete is complete

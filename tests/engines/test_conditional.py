@@ -7,12 +7,16 @@ from sklearn.linear_model import LogisticRegression
 
 import bbl
 from bbl._ext.conditional import Climber
+from bbl._ext.multinomial import Regression
 from bbl.engines import Conditional
 from bbl.engines import conditional as engine_module
 from bbl.errors import OptionError
-from bbl.model.discriminative import JointFit, bounded, make_basis, minibatches, solve, to_tables
+from bbl.model.discriminative import JointFit, bounded, minibatches, solve
 from bbl.model.energy import energies
+from bbl.model.kernel import make_basis, to_tables
 from bbl.model.layout import Layout
+from bbl.rows.folds import shuffled_folds
+from bbl.rows.sample import Sample
 from bbl.stats.calibration import fit_calibration
 from bbl.stats.scores import log_probabilities
 
@@ -101,6 +105,56 @@ def test_the_solution_is_the_minimum_over_explicit_functions():
         assert found.converged
 
 
+@pytest.mark.parametrize("given", [False, True])
+def test_the_kernel_returns_the_objective_and_its_gradient(given):
+    rng = np.random.default_rng(4)
+    F, hits, s = rng.normal(size=(30, 5)), rng.random((30, 3)), rng.normal(size=(30, 3))
+    hits /= hits.sum()
+    scores = s if given else np.empty((0, 3))
+
+    def loss(x):
+        A, b, heat = x[:15].reshape(5, 3), x[15:18], np.exp(x[18]) if given else 0.0
+        log_p = log_probabilities(F @ A + b + heat * s)
+        return -(hits * log_p).sum() + 0.01 * (A**2).sum() + 0.05 * (x[15:] ** 2).sum()
+
+    x, ones = rng.normal(size=19), np.ones(19)
+    slope = np.array([(loss(x + d) - loss(x - d)) / 2e-5 for d in 1e-5 * np.eye(19)])
+    regression = Regression(F, hits, scores, 0.02, 0.1)
+    same = x.copy()
+    value, steepest, evaluations = regression.minimise(same, ones, np.inf, 0.0, 1, np.zeros(1, np.int32))
+    np.testing.assert_array_equal(same, x)
+    assert value == pytest.approx(loss(x), rel=1e-12) and evaluations == 1
+    assert steepest == pytest.approx(np.abs(slope).max(), rel=1e-6)
+    value, steepest, _ = regression.minimise(x, ones, 1e-7, 0.0, 500, np.zeros(1, np.int32))
+    slope = np.array([(loss(x + d) - loss(x - d)) / 2e-5 for d in 1e-5 * np.eye(19)])
+    assert steepest <= 1e-7 and value == pytest.approx(loss(x), rel=1e-12)
+    np.testing.assert_allclose(slope, 0.0, atol=2e-7)
+    before = x.copy()
+    regression.minimise(x, ones, 0.0, 0.0, 500, np.ones(1, np.int32))
+    np.testing.assert_array_equal(x, before)  # told to stop
+
+
+def test_all_folds_over_one_kernel_are_fits_of_each_fold(monkeypatch):
+    """The folds' own kernels differ in what they centre by and are scaled with, so scores are close and not equal."""
+    rng = np.random.default_rng(3)
+    codes, y, _ = make_rows(400, seed=3)
+    sample = Sample(codes, np.ones(400), y)
+    folds, layout, engine = shuffled_folds(sample, 4, rng), Layout(LEVELS), Conditional(0.01, 0.5)
+    rows = [folds.one(f).validation(sample)[2] for f in range(4)]
+    together = engine.held_out(sample, layout, 3, folds)
+    near = together(engine, 0.01, rows, exactly=True)
+    far = together(engine, 0.1, rows)
+    own = []
+    for weights, held in zip(folds.train, rows, strict=True):
+        (found,) = engine.fit_groups(sample.weighted(weights), layout, 3, None, None, rng)
+        own.append(energies(codes[held], layout, found.theta) + found.constant)
+    gap = np.abs(np.exp(log_probabilities(near)) - np.exp(log_probabilities(np.concatenate(own)))).max()
+    assert gap < 0.02 < np.abs(np.exp(log_probabilities(near)) - np.exp(log_probabilities(far))).max()
+    assert engine_module.Conditional(start="pseudo").held_out(sample, layout, 3, folds) is None
+    monkeypatch.setattr(engine_module, "ROWS", 100)
+    assert engine.held_out(sample, layout, 3, folds) is None
+
+
 def test_without_pairs_it_is_penalised_multinomial_logistic_regression():
     codes, y, w = make_rows()
     fit = bbl.bbl("y ~ a + b + c + d", make_frame(), "w", method="conditional", ridge=0.01, verbose=0)
@@ -135,9 +189,9 @@ def test_minibatches_meet_the_exact_solution(pairs):
             (found,) = solve(basis(codes), basis.spectrum, hits_of(y, w), [1e-2])
             theta, constant = to_tables(basis, found.weights)
             truth = log_probabilities(energies(codes, layout, theta) + constant + found.offset)
-        means = np.concatenate([m[1:] for m in np.split(basis.means, np.cumsum(LEVELS)[:-1])])
+        means = np.concatenate([m[1:] for m in np.split(basis.kernel.means, np.cumsum(LEVELS)[:-1])])
         climber = Climber(layout.start.astype(np.intp), np.ascontiguousarray(layout.pairs.T.astype(np.intp)), means, 3,
-                          basis.scale)  # fmt: skip
+                          basis.kernel.scale)  # fmt: skip
         none = np.empty((0, 3)) if given is None else given
         for _ in range(500):
             climber.epoch(codes, y, w, none, np.arange(300), 300, 1.0, 1.0, 0.9, 1e-2)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -241,3 +243,43 @@ def test_an_estimator_takes_such_weights_where_the_engine_does(weighted):
     )
     with pytest.raises(ValueError, match="not all counts"):
         sklearn.BBLClassifier("shrunken").fit(X, y, w)
+
+
+# -- nobody else knows an engine ---------------------------------------------------------------------------------------
+ROOM = Path(bbl.__file__).parent
+ELSEWHERE = {  # words that are names of engines, and mean something else here
+    "api/onegroup.py": {"naive"},  # R's argument
+    "model/clamped.py": {"mf"},  # how the margins are computed
+    "model/logz.py": {"pseudo", "mf"},  # eqs. (31) and (32)
+    "networks/dag.py": {"naive"},  # a structure
+}
+AVERAGE = {"api/fit.py", "boltzmann/averaging.py", "boltzmann/refining.py"}  # what an average of methods is made of
+
+
+def outside():
+    """Return the Python files that are not in the room of the engines, as syntax trees."""
+    files = [path for path in sorted(ROOM.rglob("*.py")) if path.parent.name != "engines"]
+    return {path.relative_to(ROOM).as_posix(): ast.parse(path.read_text(encoding="utf-8")) for path in files}
+
+
+def test_nobody_outside_the_room_knows_an_engine_by_its_name_or_an_option():
+    engines = [own for name, own in ENGINES.items() if name != "shrunken"]
+    names, classes = {own.name for own in engines}, {own.__name__ for own in engines}
+    options = {each.name for own in engines for each in fields(own)} - set(dir(Engine))
+    assert {"eps", "lambda_", "prior_count", "start"} <= options
+    named, asked, imported = set(), set(), set()
+    for file, tree in outside().items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in names:
+                named |= {(file, node.value)} if node.value not in ELSEWHERE.get(file, ()) else set()
+            elif isinstance(node, ast.Attribute) and ast.unparse(node.value).split(".")[-1] == "engine":
+                asked |= {(file, node.attr)} if node.attr in options else set()
+            elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("bbl.engines"):
+                imported |= {file for each in node.names if each.name in classes}
+    assert {file for file, _ in named | asked} <= AVERAGE
+    assert imported <= AVERAGE | {"__init__.py"}
+
+
+def test_cross_validation_imports_no_engine():
+    modules = {node.module for node in ast.walk(outside()["crossval.py"]) if isinstance(node, ast.ImportFrom)}
+    assert not {name for name in modules if name.startswith(("bbl.engines", "bbl.boltzmann"))}

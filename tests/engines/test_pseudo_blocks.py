@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 
 from bbl._ext.pseudo import PseudoProblem
+from bbl.boltzmann.covariance import covariances
+from bbl.boltzmann.estimate import estimate
 from bbl.engines import pseudo_blocks
 from bbl.engines.pseudo import PseudoLikelihood
 from bbl.engines.pseudo_blocks import NoProgress
-from bbl.errors import OptionError
+from bbl.errors import DataError, OptionError
 from bbl.model.layout import Layout
 from bbl.model.logz import approximate_log_z
 from bbl.model.regressors import regressors
@@ -174,6 +176,14 @@ def test_a_stall_without_memory_says_so(monkeypatch):
         engine.fit(engine.prepare(stored(make_rows(n=20_000, seed=10)), layout), layout)
     assert 0 <= error.value.predictor < 6
     assert (error.value.rows, error.value.n) == (60, 20_000)
+    with pytest.raises(DataError, match=r"makes no progress from a sample of 60: .*bbl\.lump"):
+        estimate(stored(make_rows(n=20_000, seed=10)), layout, 1, engine, log_z="half")
+
+
+def test_memory_goes_by_the_sample_not_by_the_rows():
+    layout, engine = Layout([3] * 6, ALL_PAIRS), PseudoLikelihood()
+    assert engine.stored_memory(10**9, layout) == engine.stored_memory(10**6, layout) < engine.memory(10**6, layout)
+    assert engine.stored_memory(1000, layout) == engine.memory(1000, layout)
 
 
 def test_missing_values_are_refused_with_the_remedy():
@@ -183,3 +193,18 @@ def test_missing_values_are_refused_with_the_remedy():
     rows = stored(Sample(sample.codes, sample.weights, missing=missing))
     with pytest.raises(OptionError, match="missing='level'"):
         PseudoLikelihood().prepare(rows, Layout([3] * 6, ALL_PAIRS))
+
+
+def test_covariances_of_estimates_go_over_blocks():
+    sample, layout, engine = make_rows(seed=11), Layout([3] * 6, ALL_PAIRS), PseudoLikelihood(lambda_=1e-2)
+    sample = Sample(sample.codes, sample.weights, np.random.default_rng(0).integers(2, size=sample.n))
+    file = CodeFile(sample.m, sample.codes.dtype)
+    for y in range(2):
+        file.append((y, 0), sample.group(y))
+    rows = file.finish()
+    found = [covariances(each, estimate(each, layout, 2, engine, pooled=True), engine) for each in (sample, rows)]
+    for one, other in zip(found[0].group + found[0].shift, found[1].group + found[1].shift, strict=True):
+        for a, b in zip(one, other, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-7, atol=1e-12)
+    for (value, size), (streamed, own) in zip(found[0].composite, found[1].composite, strict=True):
+        assert (streamed, own) == (pytest.approx(value, rel=1e-10), pytest.approx(size, rel=1e-7))

@@ -178,14 +178,7 @@ def test_a_fit_that_is_too_short_says_what_to_do():
 
 def test_what_would_not_fit_into_memory_is_refused_before():
     with pytest.raises(MemoryLimitError, match="Variational inference of"):
-        PersistentVI().fit(Sample(np.zeros((2, 60000), np.uint8), np.ones(2)), _Wide())
-
-
-class _Wide:
-    """A layout of so many pairs that listing them would take the memory."""
-
-    D, m, size, n_levels = 60000, 60000, 60000 * 59999 // 2, np.full(60000, 2)
-    pairs = np.zeros((1, 2), dtype=np.intp)
+        PersistentVI().fit(Sample(np.zeros((2, 60000), np.uint8), np.ones(2)), Layout(np.full(60000, 2)))
 
 
 def test_an_interrupt_leaves_no_fit():

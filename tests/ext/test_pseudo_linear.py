@@ -122,5 +122,7 @@ def test_linear_terms_and_tasks_that_do_not_fit_are_refused():
     problem = PseudoProblem(codes, weights, n_levels, mask)
     with pytest.raises(ValueError, match="linear must have shape"):
         problem.objective(theta, 0.1, 0.1, linear=theta[:, 1:].copy())
+    with pytest.raises(ValueError, match="nothing to minimise"):
+        PseudoProblem(codes, weights, n_levels, mask, counted=False).solve(0, 0.1, 0.1, 1e-6, 9, theta.copy())
     with pytest.raises(ValueError, match="tasks must lie between"):
         problem.objective(theta, 0.1, 0.1, tasks=[problem.n_tasks])

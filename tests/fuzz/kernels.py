@@ -87,6 +87,7 @@ def pseudo(source, codes, weights, n_levels) -> None:
     finite = np.isfinite(theta).all()
     assert finite or (found["status"] == 3).any()  # weights of 1e-300 or 1e300 add up to 0 or infinity
     if finite and source.maybe(4):
-        value, gradient = problem.objective(theta, o.lambda_, o.lambdah)
+        linear = None if source.maybe(2) else 0.1 * theta
+        value, gradient = problem.objective(theta, o.lambda_, o.lambdah, linear=linear)
         assert value.shape == (len(n_levels),) and gradient.shape == theta.shape
         problem.log_normaliser(theta, source.maybe(2))

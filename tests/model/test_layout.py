@@ -22,6 +22,29 @@ def test_tables_tile_the_vector(pairs):
     assert layout.size == expected
 
 
+@pytest.mark.parametrize("levels", [[], [3], [1, 1], [2, 3], [2, 1, 4, 3], [2] * 6])
+def test_all_pairs_are_what_a_list_of_them_says_and_are_not_listed(levels):
+    m = len(levels)
+    layout, pairs = Layout(levels), list(itertools.combinations(range(m), 2))
+    expected = sum((levels[i] - 1) * (levels[j] - 1) for i, j in pairs)
+    assert (layout.size, layout.count(2), layout.n_terms) == (layout.D + expected, len(pairs), len(pairs))
+    assert layout.order == (2 if pairs else 1) and layout.count(3) == layout.count(1) == 0
+    assert layout.mask.tolist() == [[i != j for j in range(m)] for i in range(m)]
+    assert [layout.index(i, j) for i, j in pairs] == list(range(len(pairs)))
+    assert {layout.index(i, i) for i in range(m)} <= {-1}
+    assert "terms" not in vars(layout) and repr(layout) == repr(Layout(levels, pairs))
+    listed = Layout(levels, pairs[::-1])
+    assert listed.complete and layout == listed
+    assert layout.pairs.tolist() == list(map(list, pairs)) and layout.pairs.dtype == np.intp
+    assert np.array_equal(layout.pair_start, listed.pair_start) and layout.pair_start[-1] == layout.size
+    assert layout.without_constants() == listed.without_constants()
+
+
+def test_a_pair_beyond_the_predictors_is_refused():
+    with pytest.raises(IndexError):
+        Layout([2, 2], [(0, 5)])
+
+
 def test_pairs_are_sorted_and_unique():
     layout = Layout([2, 3, 4], [(2, 0), (1, 2), (0, 2)])
     assert layout.pairs.tolist() == [[0, 2], [1, 2]]

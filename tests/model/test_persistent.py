@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from reference import states
+from reference_variational import Enumerated, evidence, features, rows
 from scipy.special import expit
 from scipy.stats import halfcauchy, invgamma, kstest, laplace, norm
 
@@ -34,23 +35,6 @@ from bbl.parallel import Crew
 from bbl.rows.sample import Sample
 
 LAYOUTS = [Layout([2, 3, 4]), Layout([3, 1, 2, 4, 2], [(0, 1), (2, 0), (3, 4), (2, 4)]), Layout([2] * 5)]
-
-
-def features(layout, x):
-    """Return the features of rows in simplex coding, term by term."""
-    out = np.empty((len(x), layout.size))
-    for i in range(layout.m):
-        layout.table(out, i)[...] = contrasts(layout.n_levels[i])[x[:, i]]
-    for i, j in layout.pairs:
-        left, right = contrasts(layout.n_levels[i])[x[:, i]], contrasts(layout.n_levels[j])[x[:, j]]
-        layout.table(out, i, j)[...] = left[:, :, None] * right[:, None, :]
-    return out
-
-
-def rows(layout, n=60, seed=0):
-    rng = np.random.default_rng(seed)
-    codes = rng.integers(0, layout.n_levels, (n, layout.m)).astype(np.uint8)
-    return Sample(codes, rng.integers(1, 4, n).astype(float))
 
 
 # -- priors ------------------------------------------------------------------------------------------------------------
@@ -186,8 +170,15 @@ def test_arrays_that_do_not_fit_are_refused():
         kernel.products(np.array([0, 3]), x, x, x, x, np.ones(2))
     with pytest.raises(ValueError, match="not that of the streams"):
         kernel.normal(np.ones((4, 3), np.uint32), x)
+    with pytest.raises(ValueError, match="fit the groups"):
+        kernel.log_scales(1, x[:2], x[:2], x[:2], x[:2], -1.0, 1.0, x, x)
+    with pytest.raises(ValueError, match="fit the groups"):
+        kernel.slab(1.0, x, x[:2])
+    Q = np.zeros((2, 3))
     with pytest.raises(ValueError, match="do not fit together"):
-        kernel.climb((0.1, 0.9, 0.9, 1.0, 1.0), x, x[:2], x, x)
+        kernel.step_scales((0.1, 0.9, 0.9, 1.0, 1.0), Q, Q, x, x, x[:2], Q, Q)
+    with pytest.raises(ValueError, match="do not fit together"):
+        kernel.step((0.1, 0.9, 0.9, 1.0, 1.0), np.array([0, 3]), Q, np.zeros((2, 2)), Q, x, x, x, Q, Q)
 
 
 def test_normal_numbers_are_normal_and_independent():
@@ -243,40 +234,6 @@ def test_threads_change_no_bit(monkeypatch, levels, draws):
 
 
 # -- the ascent --------------------------------------------------------------------------------------------------------
-class Enumerated:
-    """The exact likelihood of all rows."""
-
-    def __init__(self, layout, sample):
-        self.F = features(layout, states(layout.n_levels))
-        self.sums, self.total = sample.weights @ features(layout, sample.codes), sample.total
-
-    def value(self, simplex):
-        energy = self.F @ simplex
-        top = energy.max()
-        return simplex @ self.sums - self.total * (np.log(np.exp(energy - top).sum()) + top)
-
-    def gradient(self, q, simplex, out):
-        p = np.exp(self.F @ simplex - (self.F @ simplex).max())
-        out[:] = self.sums - self.total * (p / p.sum()) @ self.F
-
-
-def evidence(likelihood, at, noise):
-    """Return the evidence lower bound with fixed noise, written down from its definition (up to a constant)."""
-    layout, prior, groups, total = at.layout, at.prior, at.groups, 0.0
-    for e in noise:
-        x = at.mean + np.exp(at.log_sd) * e
-        z = x[: layout.size]
-        v = x[-2:] if at.scale is None else np.full(2, np.log(at.scale))
-        own = np.repeat(v, [groups.fields, len(groups) - groups.fields])
-        u = x[layout.size : layout.size + len(groups)] if prior.slope else own
-        total += likelihood.value(slabbed(u, at.slab)[0][groups.of] * z) + norm.logpdf(z).sum()
-        if prior.slope:
-            total += prior.log_density(u - own).sum()
-        if at.scale is None:
-            total += prior.log_hyper(v).sum()
-    return total / len(noise) + at.log_sd.sum()
-
-
 @pytest.mark.parametrize("scale", [None, 0.3])
 @pytest.mark.parametrize(("name", "slab"), [("horseshoe", 1.0), ("horseshoe", np.inf), ("laplace", np.inf),
                                             ("student", 2.0), ("gaussian", np.inf)])  # fmt: skip

@@ -61,6 +61,7 @@ def pages(titanic, tmp_path_factory):
         "tan": networks.bnc("tan_cl", "Survived ~ .", titanic, 1, weights="Freq"),
     }
     fits["shooter"] = bbl.shooter("Survived ~ .", titanic, weights="Freq", lambda_=60)
+    fits["average"] = bbl.average([fits["mf"], bbl.bbl(formula, titanic, "Freq", "naive")], "equal")
     fits["pseudo"].save(folder / "fit.bbl")
     fits["loaded"] = bbl.load(folder / "fit.bbl")
     found, drawn = {}, plt.get_fignums()
@@ -71,7 +72,7 @@ def pages(titanic, tmp_path_factory):
     return found
 
 
-NAMES = ("pseudo", "mf", "density", "tan", "shooter", "loaded")
+NAMES = ("pseudo", "mf", "density", "tan", "shooter", "average", "loaded")
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -85,10 +86,14 @@ def test_a_page_can_be_read_by_a_screen_reader(pages, name):
     ids = [own["id"] for _, own in page.elements if "id" in own]
     assert len(set(ids)) == len(ids)
     assert {own["href"].removeprefix("#") for own in page.all("a")} <= set(ids)
-    regions = [own for _, own in page.elements if own.get("role") == "region"]
+    regions = [own for _, own in page.elements if own.get("role") == "group"]
     assert len(page.all("table")) <= len(regions)
     assert all(own["aria-label"] and own["tabindex"] == "0" for own in regions)
     assert all(own["scope"] in ("row", "col") for own in page.all("th"))
+    notes = (
+        pages[name].read_text(encoding="utf-8").count("<tfoot>")
+    )  # each in a box as wide as the screen, not the table
+    assert pages[name].read_text(encoding="utf-8").count("</div></td></tr></tfoot>") == notes
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -125,7 +130,7 @@ def test_a_report_says_what_the_model_says(pages, titanic):
     assert "Evaluation" not in re.sub(
         "<style>.*?</style>", "", pages["density"].read_text(encoding="utf-8"), flags=re.S
     )
-    assert "There is none: This model was saved without" in pages["loaded"].read_text(encoding="utf-8")
+    assert "There is none: This model has no training rows" in pages["loaded"].read_text(encoding="utf-8")
 
 
 def test_what_was_dropped_binned_and_lumped_is_told_and_names_are_escaped(tmp_path):

@@ -40,7 +40,7 @@ def put(array, value, at=0):
         ("y", lambda a: put(a, -1)),
         ("y", lambda a: a[:-1]),
         ("weights", lambda a: put(a, np.nan)),
-        ("weights", lambda a: put(a, 0.5)),
+        ("weights", lambda a: put(a, -0.5)),
         ("theta", lambda a: a[:, :-1].copy()),
         ("theta", lambda a: a[:2]),
         ("theta", lambda a: put(a, np.inf)),

@@ -174,6 +174,17 @@ def test_inference_prints_a_summary_as_text_and_html(fits):
     assert "<table>" in fit.inference().summary().as_html()
 
 
+@pytest.mark.filterwarnings("ignore:On the training rows:bbl.DataWarning")
+def test_a_summary_of_many_parameters_says_which_are_shown():
+    def heading(n, right):
+        table = data(n, 7).assign(**{f"x{k}": np.random.default_rng(k).integers(0, 2, n) for k in range(10)})
+        fit = bbl.bbl(f"y ~ {right}", table, lambda_=0.1, lambdah=0.1, verbose=0)
+        return str(fit.inference().summary())
+
+    assert "Parameters (20 with the smallest p of 26)" in heading(400, ".")
+    assert "Parameters (the first 20 of 182; none has a test)" in heading(60, ".^2")
+
+
 def test_coefficients_are_drawn_with_their_intervals(fits):
     fit = fits["a * b + a:c"]
     ax = fit.plot(kind="coefficients")

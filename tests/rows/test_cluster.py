@@ -4,6 +4,7 @@ import os
 import signal
 import time
 
+import distributed
 import numpy as np
 import pytest
 
@@ -15,7 +16,6 @@ from bbl.rows.cluster import CodeParts, active_client, call, n_threads
 from bbl.rows.sample import Sample
 from tests.engines.test_pseudo_blocks import ALL_PAIRS, make_rows, stored
 
-distributed = pytest.importorskip("distributed")
 LAYOUT = Layout([3] * 6, ALL_PAIRS)
 
 
@@ -24,7 +24,7 @@ def client():
     """Two processes of one thread."""
     with (
         distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0", silence_logs=50
         ) as cluster,
         distributed.Client(cluster) as client,
     ):

@@ -15,8 +15,9 @@ from bbl.biclust.cells import Cells
 from bbl.biclust.methods import Genetic, Mcmc, Prototype
 from bbl.engines import MeanField, PersistentVI, PseudoLikelihood
 from bbl.model.chains import Chains
-from bbl.model.discriminative import minibatches
+from bbl.model.discriminative import minibatches, solve
 from bbl.model.energy import energies
+from bbl.model.kernel import make_basis
 from bbl.model.layout import Layout
 from bbl.model.moments import pair_counts
 from bbl.model.posterior import Problem as Posterior
@@ -71,7 +72,16 @@ def lbfgs(shared, tasks=None, theta=None):
 
 def objective(shared):
     theta = lbfgs(shared)[0]
-    return [*shared.objective(theta, 0.01, 0.0), np.array([shared.log_normaliser(theta)])]
+    corrected = shared.objective(theta, 0.01, 0.0, linear=0.01 * theta, tasks=[0])
+    return [*shared.objective(theta, 0.01, 0.0), *corrected, np.array([shared.log_normaliser(theta)])]
+
+
+def block(rows, dtype, width):
+    """The sums of a block of rows without moments."""
+    data, layout = sample(rows, dtype, True)
+    own = PseudoProblem(data.codes, data.weights, layout.n_levels, layout.mask, width, counted=False)
+    theta = np.random.default_rng(1).normal(size=(layout.D, 1 + layout.D))
+    return [*own.objective(theta, 0.0, 0.0), np.array([own.log_normaliser(theta, True)])]
 
 
 def eigen(size):
@@ -134,6 +144,17 @@ def climbs(rows, dtype, K):
     return [each.theta for each in found]
 
 
+def regressions(rows, K):
+    """Fit all groups over the functions of a kernel, with scores that are added to and without."""
+    data, layout = sample(rows, np.uint8, True)
+    rng = np.random.default_rng(8)
+    basis, hits = make_basis(data.codes, data.weights, layout, 0.5, 20), rng.random((rows, K))
+    given = [None, rng.normal(size=(rows, K))]
+    with serial_blas():
+        found = [solve(basis.functions, basis.spectrum, hits, [np.inf, 1e-2], scores) for scores in given]
+    return [np.append(each.unknowns, each.loss) for own in found for each in own]
+
+
 def posterior(rows, sampler, sweeps=0, **options):
     """Draw from the posterior of a small model, and of a horseshoe."""
     data, layout = sample(rows, np.uint8, True, 3)
@@ -163,13 +184,13 @@ def jobs(rows: int = 120) -> list:
     """Return all jobs; they share no memory but the problems, which kernels only read."""
     built = {module.name for module in iter_modules(bbl._ext.__path__)}
     known = {"energy", "moments", "newton", "pseudo", "eigen", "gibbs", "families", "sparse", "persistent"}
-    known |= {"biclust", "biclust_genetic", "biclust_mcmc", "posterior", "conditional"}
+    known |= {"biclust", "biclust_genetic", "biclust_mcmc", "posterior", "conditional", "multinomial"}
     assert built == known, f"no job for one of {built}"
     found = [partial(eigen, 512)]
     for dtype in (np.uint8, np.uint16, np.int32):
         found += [partial(counts, rows, dtype)] * 2 + [partial(scores, rows, dtype)] * 2
         found += [partial(fit, MeanField(), rows, dtype, 9), partial(networks, rows, dtype)]
-        found += [partial(climbs, rows, dtype, K) for K in (2, 7)]
+        found += [partial(climbs, rows, dtype, K) for K in (2, 7)] + [partial(regressions, rows, 3)]
         found += [partial(fit, PseudoLikelihood(lambda_=0.1, lambdah=0.1), rows, dtype, m) for m in (2, 2, 9)]
         found += [partial(fit, PseudoLikelihood(0.1, 0.1, gauge="zero-sum"), rows, dtype, m) for m in (2, 9)]
     for likelihood in ("sampled", "pseudo"):
@@ -179,6 +200,7 @@ def jobs(rows: int = 120) -> list:
         shared = problem(rows, np.uint8, width, precision)
         other = problem(rows, np.int32, width, precision)
         found += [partial(lbfgs, shared), partial(objective, shared), partial(lbfgs, other)]
+        found += [partial(block, rows, np.uint8, width)]
     for lanes in {gibbs.lanes(most) for most in (1, 8, 16)}:
         found += [partial(chains, rows // 15, lanes, levels) for levels in (LEVELS, np.array([40, 2, 33, 20]))]
     found += [partial(posterior, rows, "nuts"), partial(posterior, rows, "exchange")]

@@ -9,13 +9,15 @@ import pytest
 pytest.importorskip("sklearn")
 
 CODE = """
-from bbl.sklearn import BinningTransformer, BNClassifier, PrototypeBiclustering, ScoreFeatures
+from bbl.sklearn import BBLClassifier, BinningTransformer, BNClassifier, PrototypeBiclustering, ScoreFeatures
 from bbl.sklearn import ShooterClassifier, ShooterFeatures
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
 quick = {"order": 1, "lambda_": 5.0, "refit": False}
-estimators = BNClassifier(), BNClassifier("aode"), PrototypeBiclustering(), BinningTransformer(), ScoreFeatures("mf")
-for estimator in (*estimators, ShooterClassifier(**quick), ShooterFeatures(**quick)):
+machines = [BBLClassifier(method) for method in ("pseudo", "mf", "naive")]
+networks = BNClassifier(), BNClassifier("aode")
+others = PrototypeBiclustering(), BinningTransformer(), ScoreFeatures("mf")
+for estimator in (*machines, *networks, *others, ShooterClassifier(**quick), ShooterFeatures(**quick)):
     for given, check in estimator_checks_generator(estimator):
         if getattr(check, "func", check).__name__ == "check_array_api_input":
             check(given)
@@ -31,6 +33,7 @@ def test_arrays_of_the_array_api_are_taken():
         text=True,
         timeout=120,
     )
-    names = ["BNClassifier", "BNClassifier", "PrototypeBiclustering", "BinningTransformer", "ScoreFeatures"]
+    names = ["BBLClassifier"] * 3 + ["BNClassifier"] * 2
+    names += ["PrototypeBiclustering", "BinningTransformer", "ScoreFeatures"]
     names += ["ShooterClassifier", "ShooterFeatures"]
     assert done.stdout.split() == names, done.stderr

@@ -55,5 +55,5 @@ def test_a_pipeline_learns_an_interaction_of_numbers():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(400, 2))
     y = (X[:, 0] * X[:, 1] > 0).astype(int)
-    model = make_pipeline(BinningTransformer(4), BBLClassifier()).fit(X[:300], y[:300])
+    model = make_pipeline(BinningTransformer(4), BBLClassifier("pseudo")).fit(X[:300], y[:300])
     assert model.score(X[300:], y[300:]) > 0.9

@@ -104,11 +104,12 @@ def test_the_refit_is_the_maximum_of_the_likelihood():
 def test_terms_that_separate_are_told_and_stay_finite():
     codes = signs(200, 5)
     y = codes[:, 2].astype(int)
-    found = choose(codes, (2,) * 5, y, 2, np.ones(200), order=2, lambda_=(20.0, 20.0), refit=True)
+    found = choose(Problem.make(codes, (2,) * 5, y, 2, np.ones(200)), order=2, lambda_=(20.0, 20.0), refit=True)
     assert found.refitted and (2,) in found.unbounded
     assert 10 < abs(found.weights[(2,)][0, 0]) < 50
     noisy = np.where(np.arange(200) % 10 == 0, 1 - y, y)
-    assert not choose(codes, (2,) * 5, noisy, 2, np.ones(200), order=2, lambda_=(20.0, 20.0), refit=True).unbounded
+    problem = Problem.make(codes, (2,) * 5, noisy, 2, np.ones(200))
+    assert not choose(problem, order=2, lambda_=(20.0, 20.0), refit=True).unbounded
 
 
 def test_a_column_twice_and_levels_that_never_meet_are_no_harm():
@@ -117,8 +118,9 @@ def test_a_column_twice_and_levels_that_never_meet_are_no_harm():
     b = np.where(a == 0, 0, rng.integers(0, 3, 300))  # (0, 1) and (0, 2) never occur
     codes = np.column_stack([a, a, b, rng.integers(0, 2, 300)]).astype(np.uint8)
     y = ((a + b + rng.integers(0, 3, 300)) > 3).astype(int)
+    problem = Problem.make(codes, (3, 3, 3, 2), y, 2, np.ones(300))
     for lambda_ in ("ebic", (5.0, 5.0)):
-        found = choose(codes, (3, 3, 3, 2), y, 2, np.ones(300), order=2, lambda_=lambda_, refit=True)
+        found = choose(problem, order=2, lambda_=lambda_, refit=True)
         assert all(np.isfinite(w).all() for w in found.weights.values())
         assert all(s.violation <= 1e-6 for p in found.path for s in p.stages)
 
@@ -135,7 +137,8 @@ def test_weights_of_any_size_give_the_same_model():
 def test_more_predictors_than_rows():
     codes = signs(30, 80)
     y = codes[:, 0].astype(int)
-    found = choose(codes, (2,) * 80, y, 2, np.ones(30), order=2, rng=np.random.default_rng(0), nfold=3)
+    problem = Problem.make(codes, (2,) * 80, y, 2, np.ones(30))
+    found = choose(problem, order=2, rng=np.random.default_rng(0), nfold=3)
     assert [*found.weights] == [(0,)]
 
 
@@ -145,7 +148,8 @@ def test_held_out_rows_prefer_a_refit_of_the_right_terms_and_no_refit_of_noise()
     clear = (product(codes, (2.0, (0,)), (2.0, (0, 1))) + rng.logistic(size=600) > 0).astype(int)
     noise = rng.integers(0, 2, 600)
     for y, level, right in ((clear, 60.0, True), (noise, 12.0, False)):
-        found = choose(codes, (2,) * 30, y, 2, np.ones(600), order=2, lambda_=(level,) * 2, rng=rng)
+        problem = Problem.make(codes, (2,) * 30, y, 2, np.ones(600))
+        found = choose(problem, order=2, lambda_=(level,) * 2, rng=rng)
         raw, again = found.path[0].held
         assert found.refitted is right and (again < raw) == right
 
@@ -160,7 +164,7 @@ def test_the_three_way_term_of_the_toy_with_three_levels_is_found(shared):
     for i in triple:
         others = [j for j in range(rows.shape[1]) if j != i]
         given = (rows[:, others], [3] * len(others), rows[:, i].astype(int), 3, np.ones(len(rows)))
-        found = choose(*given, order=2, refit=False)
+        found = choose(Problem.make(*given), order=2, refit=False)
         pairs = [t for t in found.weights if len(t) == 2]
         assert [tuple(sorted((i, *(others[k] for k in t)))) for t in pairs] == [triple]
 

@@ -70,9 +70,9 @@ def test_repeated_rows_are_weights_and_order_is_nothing_to_the_last_bit():
     np.random.default_rng(1).shuffle(long)
     for lambda_ in ("ebic", (8.0, 8.0)):
         given = {"order": 2, "lambda_": lambda_, "refit": "auto", "nfold": 3}
-        one = choose(codes, levels, y, 3, w, rng=np.random.default_rng(2), **given)
-        again = np.ones(len(long))
-        two = choose(codes[long], levels, y[long], 3, again, rng=np.random.default_rng(2), workers=2, **given)
+        one = choose(Problem.make(codes, levels, y, 3, w), rng=np.random.default_rng(2), **given)
+        again = Problem.make(codes[long], levels, y[long], 3, np.ones(len(long)))
+        two = choose(again, rng=np.random.default_rng(2), workers=2, **given)
         assert one.weights.keys() == two.weights.keys()
         assert all((one.weights[t] == two.weights[t]).all() for t in one.weights)
         assert (one.path[one.chosen].held == two.path[two.chosen].held).all()

@@ -1,0 +1,100 @@
+"""The distinct values of a column and their counts, merged over batches, and judged while they come."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any
+
+import numpy as np
+
+from bbl.design.columns import refuse_identifier
+from bbl.design.factors import Factor
+from bbl.design.values import Column, Counted, check_discrete, level_key
+from bbl.errors import DataError
+
+__all__ = ["Merged"]
+
+HASHED = 1_000_000  # distinct values of a column that are kept at most
+LOOKED = 4096  # distinct values at which a column is first judged before all of it was seen
+
+
+class Merged:
+    """The distinct values of a column and their counts, merged over batches."""
+
+    def __init__(self, name: Hashable):
+        self.name, self.values, self.kinds = name, [], []  # type: tuple[Hashable, list, list[str]]
+        self.counts, self.totals = np.zeros(0, dtype=np.int64), np.zeros(0)
+        self.declared: bool | None = None
+        self.ordered = False
+        self._at: dict[tuple[str, Any], int] = {}
+        self._look = LOOKED
+
+    def add(self, column: Column, weights: np.ndarray | None) -> None:
+        """Add the rows of a batch."""
+        codes = column.codes
+        counts = np.bincount(codes, minlength=len(column.values))
+        self._declare(column)
+        where = np.empty(len(counts), dtype=np.intp)
+        for k, (kind, value) in enumerate(zip(column.kinds, column.values, strict=True)):
+            where[k] = self._at.setdefault(level_key(kind, value), len(self.values))
+            if where[k] == len(self.values):
+                self.values.append(value)
+                self.kinds.append(kind)
+        grown = len(self.values) - len(self.counts)
+        self.counts = np.append(self.counts, np.zeros(grown, dtype=np.int64))
+        self.totals = np.append(self.totals, np.zeros(grown))
+        np.add.at(self.counts, where, counts)
+        np.add.at(self.totals, where, counts if weights is None else np.bincount(codes, weights, len(counts)))
+        if len(self.values) > self._look and not self.declared:
+            self._judge()
+
+    def _declare(self, column: Column) -> None:
+        """Merge what batches declare: categories in order have to be the same ones everywhere."""
+        if set(column.kinds) <= {"missing"}:
+            return
+        if self.declared is None:
+            self.declared, self.ordered = column.declared, column.ordered
+            self._order = [v for v, kind in zip(column.values, column.kinds, strict=True) if kind != "missing"]
+            return
+        if self.ordered or column.ordered:
+            own = [v for v, kind in zip(column.values, column.kinds, strict=True) if kind != "missing"]
+            if own != self._order or self.ordered != column.ordered:
+                raise DataError(
+                    f"column {self.name!r} has ordered categories that are not the same in all batches: {self._order} "
+                    f"and {own}. Declare them alike, or give them in xlevels.",
+                    column=self.name,
+                )
+        self.declared = self.declared and column.declared
+
+    def _judge(self) -> None:
+        """Refuse early what will be refused, before its values fill the memory."""
+        self._look = 2 * len(self.values)
+        check_discrete(self.name, list(zip(self.kinds, self.values, strict=True)), 2**62)
+        if len(self.values) > HASHED:
+            refuse_identifier(self.name, len(self.values), float(self.totals.sum()))
+
+    def counted(self) -> Counted:
+        """Return the values that occur, and those that are declared; missing ones are the last."""
+        here = range(len(self.kinds)) if self.declared else np.flatnonzero(self.counts).tolist()
+        found = sorted((k for k in here if self.kinds[k] != "missing" or self.counts[k]), key=self._last)
+        values, kinds = [self.values[k] for k in found], [self.kinds[k] for k in found]
+        return Counted(self.name, self.counts[found], values, kinds, bool(self.declared), self.ordered)
+
+    def _last(self, k: int) -> bool:
+        return self.kinds[k] == "missing"
+
+    def by_level(self, factor: Factor, argument: str, skip_missing: bool) -> tuple[np.ndarray, np.ndarray]:
+        """Return rows and total weight (L,) of each level of `factor`; missing values count if they are a level."""
+        at = [k for k in np.flatnonzero(self.counts) if not (skip_missing and self.kinds[k] == "missing")]
+        values, kinds = [self.values[k] for k in at], [self.kinds[k] for k in at]
+        column = Column(self.name, np.arange(len(at)), values, kinds, bool(self.declared), self.ordered)
+        codes, L = factor.encode(column, argument=argument)[0], len(factor.levels)
+        return np.bincount(codes, self.counts[at], L), np.bincount(codes, self.totals[at], L)
+
+    def join(self, other: Merged) -> None:
+        """Add the values and counts of other batches."""
+        none = np.zeros(0, dtype=np.intp)
+        self.add(Column(self.name, none, other.values, other.kinds, bool(other.declared), other.ordered), None)
+        at = [self._at[level_key(kind, value)] for kind, value in zip(other.kinds, other.values, strict=True)]
+        np.add.at(self.counts, at, other.counts)
+        np.add.at(self.totals, at, other.totals)

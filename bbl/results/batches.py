@@ -1,0 +1,62 @@
+"""Predictions of rows that are read in batches: frame by frame, or as a Parquet file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from bbl.design.design import Design
+from bbl.design.frames import Frame, to_frame
+from bbl.design.sources import Source
+from bbl.errors import DataError
+
+__all__ = ["new_frames", "write_frames"]
+
+
+def new_frames(design: Design, newdata: Any, source: Source | None) -> Iterator[Frame]:
+    """Yield the rows of a source, or of a table, with the predictors of a model.
+
+    Rows of Arrow data are numbered on from batch to batch; tables of pandas keep their index.
+    """
+    if source is None:
+        yield to_frame(newdata, "newdata")
+        return
+    names, known, first = [f.name for f in design.predictors], source.frame("newdata"), 0
+    for name in names:
+        known.column(name)
+    for frame, _ in source.batches(names):
+        index = frame.index if frame.arrow is None else pd.RangeIndex(first, first + frame.n)
+        first += frame.n
+        yield replace(frame, index=index, argument="newdata")
+
+
+def write_frames(frames: Iterator[pd.DataFrame], path: Any) -> int:
+    """Write frames with the same columns to one Parquet file, whose name appears when it is whole; return the rows."""
+    from pyarrow import Table
+    from pyarrow.parquet import ParquetWriter
+
+    target = Path(path)
+    part, writer, n = target.with_name(target.name + ".part"), None, 0
+    try:
+        for frame in frames:
+            frame.columns = pd.Index([str(name) for name in frame.columns])
+            table = Table.from_pandas(frame, preserve_index=False)
+            if writer is None:
+                writer = ParquetWriter(part, table.schema)
+            writer.write_table(table)
+            n += len(frame)
+        if writer is None:
+            raise DataError("newdata has no rows, so there is nothing to write.", argument="newdata")
+        writer.close()
+        os.replace(part, target)
+    except BaseException:
+        if writer is not None:
+            writer.close()
+        part.unlink(missing_ok=True)
+        raise
+    return n

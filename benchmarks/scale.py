@@ -1,0 +1,146 @@
+"""Data read in batches against the same rows in memory, in CPU and peak memory: ``python -m benchmarks.scale``."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import numpy as np
+import pandas as pd
+
+from benchmarks import scale_pseudo
+from benchmarks.report import as_text, command, number, table, write_page
+
+LEVELS = np.array(["lark", "robin", "heron", "crane"])
+CHUNK = 250_000
+BARS = {"growth": 1.3, "share": 0.1, "naive": 0.0, "mf": 1e-14}
+COLUMNS = ["task", "rows", "how", "user_s", "peak_mb"]
+
+
+def write_rows(path: Path, n: int, m: int = 20, seed: int = 0) -> Path:
+    """Write `n` rows of a response and `m` predictors, all strings, to a Parquet file, some rows at a time."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rng, writer = np.random.default_rng(seed), None
+    edges = rng.dirichlet(np.full(4, 2.0), size=(m, 2, 4)).cumsum(axis=-1)[..., :-1]
+    for first in range(0, n, CHUNK):
+        size = min(CHUNK, n - first)
+        y, x = rng.integers(2, size=size), np.zeros(size, dtype=np.intp)
+        columns = {"y": pa.DictionaryArray.from_arrays(y.astype(np.int8), ["no", "yes"])}
+        for i in range(m):
+            x = (rng.random(size)[:, None] > edges[i, y, x]).sum(axis=1)
+            columns[f"x{i}"] = pa.DictionaryArray.from_arrays(x.astype(np.int8), LEVELS)
+        rows = pa.table({name: column.cast("string") for name, column in columns.items()})
+        writer = writer or pq.ParquetWriter(path, rows.schema)
+        writer.write_table(rows)
+    if writer is not None:
+        writer.close()
+    return path
+
+
+def one_task(task: str, path: str, how: str, out: str) -> dict[str, Any]:
+    """Do one task in this process; return what it took and write what it found."""
+    import resource
+
+    import bbl
+
+    data: Any = path if how == "batches" else pd.read_parquet(path)
+    options: dict[str, Any] = {"method": task.partition(" ")[0], "n_jobs": 1, "verbose": 0}
+    if task.endswith("cv"):
+        found = bbl.crossVal("y ~ .^2", data, score="logloss", **options)
+        numbers = found.cvframe.to_numpy()
+    elif task == "predict":
+        fit = bbl.bbl("y ~ .", path, method="naive", n_jobs=1)
+        fit.predict_batches(data, to=out + ".parquet") if how == "batches" else fit.predict(data)
+        numbers = fit.parameters.theta
+    else:
+        numbers = bbl.bbl("y ~ .^2", data, **options).parameters.theta
+    np.save(out, numbers)
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return {"user_s": used.ru_utime, "peak_mb": used.ru_maxrss / 1024}
+
+
+def measured(task: str, path: Path, how: str, out: Path) -> dict[str, Any]:
+    """Return what `one_task` takes in a process of its own."""
+    call = [sys.executable, "-m", "benchmarks.scale", "--one", task, str(path), how, str(out)]
+    done = subprocess.run(call, capture_output=True, text=True, check=True)  # noqa: S603  # our own command
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def compare(tasks: list[str], sizes: list[int], folder: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return one row for each task, size and way, and the greatest difference of numbers of each task and size."""
+    rows, gaps = [], []
+    for n in sizes:
+        path = write_rows(folder / f"rows{n}.parquet", n)
+        for task in tasks:
+            for how in ("batches", "memory"):
+                found = measured(task, path, how, folder / f"{how}.npy")
+                rows.append({"task": task, "rows": n, "how": how, **found})
+                print(rows[-1], file=sys.stderr)
+            gap = np.abs(np.load(folder / "batches.npy") - np.load(folder / "memory.npy")).max()
+            gaps.append({"task": task, "rows": n, "difference": gap})
+        path.unlink()
+    return pd.DataFrame(rows)[COLUMNS], pd.DataFrame(gaps)
+
+
+def page(rows: pd.DataFrame, gaps: pd.DataFrame) -> list[str]:
+    """Return the page of the results."""
+    sizes = sorted(rows["rows"].unique())
+    wide = rows.pivot_table(index=["task", "rows"], columns="how", values=["user_s", "peak_mb"])
+    lines = [
+        "# Data read in batches",
+        "",
+        "A response and 20 predictors with 4 levels, all strings, in one Parquet file; one thread; each task in a",
+        "process of its own, reading included. `memory` is the table of `pandas.read_parquet`. Peaks include the about",
+        "160 MB of the imports.",
+        "",
+    ]
+    body = []
+    for (task, n), own in wide.iterrows():
+        gap = gaps.query("task == @task and rows == @n")["difference"].iloc[0]
+        shown = [own["user_s", "batches"], own["user_s", "memory"], own["peak_mb", "batches"], own["peak_mb", "memory"]]
+        share = own["peak_mb", "batches"] / own["peak_mb", "memory"]
+        body.append([task, f"{n:,}", *map(number, [*shown, share, gap])])
+    head = ["task", "rows", "s, batches", "s, memory", "MB, batches", "MB, memory", "share of MB", "difference"]
+    lines += table(head, body)
+    for task, own in rows[rows["how"] == "batches"].groupby("task", sort=False) if len(sizes) > 1 else ():
+        peak = own.set_index("rows")["peak_mb"]
+        growth = peak[sizes[-1]] / peak[sizes[0]]
+        lines.append(f"- {task}: peak at {sizes[-1]:,} rows / at {sizes[0]:,}: {growth:.2f} (bar {BARS['growth']})")
+    return lines
+
+
+def main() -> None:
+    """Run the comparison and write its table and its page."""
+    if sys.argv[1:2] == ["--one"]:
+        task, path, how, out = sys.argv[2:]
+        print(json.dumps(one_task(task, path, how, out)))
+        return
+    args = command(
+        __doc__,
+        rows=(["1000000", "10000000"], "numbers of rows"),
+        tasks=(["naive", "mf", "mf cv", "predict"], "what is done"),
+        pseudo=(2_000_000, "rows of the comparison of pseudo-likelihood, with workers of Dask; 0 for none"),
+        folder=(tempfile.gettempdir(), "where the data are written, and removed"),
+    )
+    with tempfile.TemporaryDirectory(dir=args.folder) as folder:
+        rows, gaps = compare(args.tasks, [int(n) for n in args.rows], Path(folder))
+        more = scale_pseudo.compare(args.pseudo, Path(folder)) if args.pseudo else None
+    as_text(rows).to_csv(args.out / "scale.csv", index=False)
+    lines = page(rows, gaps)
+    if more is not None:
+        as_text(more).to_csv(args.out / "scale_pseudo.csv", index=False)
+        lines += ["", *scale_pseudo.page(more)]
+    print(write_page(args.out / "scale.md", lines))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,113 @@
+"""Data read by the workers of a Dask cluster: the model of a table in memory."""
+
+import re
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import bbl
+from bbl.design import sources
+from bbl.engines import pseudo_blocks
+from bbl.errors import DataError, OptionError
+from bbl.rows import dealing
+from bbl.rows.cluster import ClusterSample
+from tests.rows.test_cluster import client  # noqa: F401  # a fixture
+
+
+@pytest.fixture(autouse=True)
+def small_samples(monkeypatch):
+    monkeypatch.setattr(pseudo_blocks, "SAMPLE", 1500)
+    monkeypatch.setattr(pseudo_blocks, "PER_COLUMN", 1)
+    monkeypatch.setattr(dealing, "STATES", 100)
+
+
+def make_frame(n=8000, m=6, seed=0):
+    rng = np.random.default_rng(seed)
+    last = rng.integers(2, size=n)
+    frame = pd.DataFrame({"y": np.array(["no", "yes"])[last]})
+    for j in range(m):
+        own = rng.integers(3, size=n)
+        copied = rng.random(n) < 0.4
+        own[copied] = last[copied]
+        frame[f"x{j}"], last = np.array(["a", "b", "c"])[own], own
+    return frame
+
+
+def in_parts(frame, npartitions=3):
+    sys.modules.setdefault("sparse", None)  # dask would take the folder of tests for that package
+    import dask.dataframe as dd
+
+    return dd.from_pandas(frame, npartitions=npartitions)
+
+
+def differs(one, other):
+    return max(np.abs(one.parameters.theta - other.parameters.theta).max(), np.abs(one.log_z - other.log_z).max())
+
+
+def facts(fit):
+    return fit.summary().facts["Fitted"]
+
+
+def test_dask_data_frames_are_fitted_where_they_are(client, monkeypatch):  # noqa: F811
+    gathered = []
+    monkeypatch.setattr(ClusterSample, "blocks", lambda *_: gathered.append(1) or iter(()))
+    frame = make_frame()
+    told = {"lambda_": 1e-2, "verbose": 0}
+    one, other = bbl.bbl("y ~ .^2", in_parts(frame), **told), bbl.bbl("y ~ .^2", frame, **told)
+    assert differs(one, other) < 1e-8
+    assert not gathered
+    assert re.match(r"by rows: a sample of 1,5\d\d, and \d+ passes over all, on 2 threads of a cluster", facts(one))
+    for name in ("mf", "naive"):
+        one, other = (bbl.bbl("y ~ .^2", data, method=name, verbose=0) for data in (in_parts(frame), frame))
+        assert differs(one, other) < 1e-13
+
+
+def test_parquet_is_read_by_the_workers_of_a_client_that_is_given(client, tmp_path, monkeypatch):  # noqa: F811
+    frame = make_frame(seed=1)
+    monkeypatch.setattr(sources, "PART", 2000)  # of the files' row groups of 800 rows
+    for k, part in enumerate(np.array_split(np.arange(len(frame)), 2)):
+        frame.iloc[part].to_parquet(tmp_path / f"{k}.parquet", row_group_size=800)
+    assert len(sources.lazy_source(tmp_path).parts(["y"], client)) == 4
+    one, other = (bbl.bbl("y ~ .^2", tmp_path, method="mf", eps="cv", client=own, verbose=0) for own in (client, None))
+    np.testing.assert_allclose(one.tuning.loss, other.tuning.loss, rtol=1e-12)
+    assert differs(one, other) < 1e-13
+
+
+def test_folds_of_large_data_are_dealt_part_by_part(client, monkeypatch):  # noqa: F811
+    monkeypatch.setattr(dealing, "COPIES", 0)
+    one = bbl.crossVal("y ~ .^2", in_parts(make_frame(seed=2)), method="mf", eps=[0.5], shuffle=True, verbose=0)
+    assert 0.5 < one.maxscore < 1.0
+    consecutive = [
+        bbl.crossVal("y ~ .^2", data, method="mf", eps=[0.5, 0.9], verbose=0).cvframe
+        for data in (in_parts(make_frame(seed=3)), make_frame(seed=3))
+    ]
+    pd.testing.assert_frame_equal(*consecutive)
+
+
+def test_few_rows_are_fitted_by_nodes(client, monkeypatch):  # noqa: F811
+    monkeypatch.setattr(pseudo_blocks, "SAMPLE", 5000)
+    frame = make_frame(seed=4)
+    one, other = (bbl.bbl("y ~ .^2", data, lambda_=1e-3, verbose=0) for data in (in_parts(frame), frame))
+    assert facts(one) == "by nodes: predictors shared by 2 threads of a cluster"
+    assert one.parameters.theta.tobytes() == other.parameters.theta.tobytes()
+
+
+def test_few_states_are_counted(client, monkeypatch):  # noqa: F811
+    monkeypatch.setattr(dealing, "STATES", 1e6)
+    frame = make_frame(m=3)
+    one, other = (bbl.bbl("y ~ .^2", data, verbose=0) for data in (in_parts(frame), frame))
+    assert one.parameters.theta.tobytes() == other.parameters.theta.tobytes()
+
+
+def test_errors_of_workers_name_the_partition(client):  # noqa: F811
+    frame = make_frame(n=600)
+    frame.loc[500, "x1"] = None
+    with pytest.raises(DataError, match="x1"):
+        bbl.bbl("y ~ .", in_parts(frame), verbose=0)
+
+
+def test_clients_are_refused_where_they_have_nothing_to_read(client):  # noqa: F811
+    with pytest.raises(OptionError, match="client= is for data"):
+        bbl.bbl("y ~ .", make_frame(n=100), client=client, verbose=0)

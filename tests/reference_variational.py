@@ -1,0 +1,60 @@
+"""What the tests of variational inference share: features, rows, the exact likelihood, the evidence lower bound."""
+
+import numpy as np
+from reference import states
+from scipy.stats import norm
+
+from bbl.model.gauge import contrasts
+from bbl.model.priors import slabbed
+from bbl.rows.sample import Sample
+
+
+def features(layout, x):
+    """Return the features of rows in simplex coding, term by term."""
+    out = np.empty((len(x), layout.size))
+    for i in range(layout.m):
+        layout.table(out, i)[...] = contrasts(layout.n_levels[i])[x[:, i]]
+    for i, j in layout.pairs:
+        left, right = contrasts(layout.n_levels[i])[x[:, i]], contrasts(layout.n_levels[j])[x[:, j]]
+        layout.table(out, i, j)[...] = left[:, :, None] * right[:, None, :]
+    return out
+
+
+def rows(layout, n=60, seed=0):
+    rng = np.random.default_rng(seed)
+    codes = rng.integers(0, layout.n_levels, (n, layout.m)).astype(np.uint8)
+    return Sample(codes, rng.integers(1, 4, n).astype(float))
+
+
+class Enumerated:
+    """The exact likelihood of all rows."""
+
+    def __init__(self, layout, sample):
+        self.F = features(layout, states(layout.n_levels))
+        self.sums, self.total = sample.weights @ features(layout, sample.codes), sample.total
+
+    def value(self, simplex):
+        energy = self.F @ simplex
+        top = energy.max()
+        return simplex @ self.sums - self.total * (np.log(np.exp(energy - top).sum()) + top)
+
+    def gradient(self, q, simplex, out):
+        p = np.exp(self.F @ simplex - (self.F @ simplex).max())
+        out[:] = self.sums - self.total * (p / p.sum()) @ self.F
+
+
+def evidence(likelihood, at, noise):
+    """Return the evidence lower bound with fixed noise, written down from its definition (up to a constant)."""
+    layout, prior, groups, total = at.layout, at.prior, at.groups, 0.0
+    for e in noise:
+        x = at.mean + np.exp(at.log_sd) * e
+        z = x[: layout.size]
+        v = x[-2:] if at.scale is None else np.full(2, np.log(at.scale))
+        own = np.repeat(v, [groups.fields, len(groups) - groups.fields])
+        u = x[layout.size : layout.size + len(groups)] if prior.slope else own
+        total += likelihood.value(slabbed(u, at.slab)[0][groups.of] * z) + norm.logpdf(z).sum()
+        if prior.slope:
+            total += prior.log_density(u - own).sum()
+        if at.scale is None:
+            total += prior.log_hyper(v).sum()
+    return total / len(noise) + at.log_sd.sum()

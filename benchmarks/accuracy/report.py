@@ -23,6 +23,7 @@ FIELD = {
     AUTO: (AUTO, "auto", "temperature"),
     **{name: (name,) for name in (*SKLEARN[:2], *SKLEARN[3:], "CatBoost", *NETWORKS)},
 }  # what method="auto" is held against
+OPTIONAL = "CatBoost"
 FIELD_SETS = ("titanic", *UCI)
 MANY = 1000  # rows from which on calibration is judged
 METRICS = {"log_loss": (1.0, 3), "accuracy": (100.0, 1), "ece": (1.0, 3)}  # scale and digits in the tables
@@ -154,12 +155,16 @@ def auto_tables(frame: pd.DataFrame) -> list[str]:
     found = {name: part for name, part in found.items() if len(part)}
     if AUTO not in found:
         return []
-    common = [key for key in found[AUTO].index if all(key in part.index for part in found.values())]
-    if not common:
+    always = [part for name, part in found.items() if name != OPTIONAL]
+    names = [n for n in FIELD_SETS if all(n in part.index.get_level_values(0) for part in always)]
+    left_out = ""
+    if OPTIONAL in found and not set(names) <= set(found[OPTIONAL].index.get_level_values(0)):
+        left_out = _beside(found[AUTO], found.pop(OPTIONAL))
+    common = [key for key in found[AUTO].index if all(key in part.index for part in found.values()) and key[0] in names]
+    if not common or len(found) < 2:
         return []
-    names = list(dict.fromkeys(key[0] for key in common))
     out = ['## `method="auto"` against the field', ""]
-    out += [f"{len(names)} data sets, {len(common)} splits that all of these methods have run on.", ""]
+    out += [f"{len(names)} data sets, {len(common)} splits that all of these methods have run on.{left_out}", ""]
     for metric, title in (("log_loss", "Log-loss"), ("brier", "Brier score")):
         cells = {name: pd.to_numeric(part.loc[common, metric]) for name, part in found.items()}
         if any(values.isna().any() for values in cells.values()):
@@ -173,6 +178,14 @@ def auto_tables(frame: pd.DataFrame) -> list[str]:
         rows.append(["`auto` clearly worse on", "", *(", ".join(worse[name]) or "none" for name in gap)])
         out += [f"### {title}", "", *table(["", *mean.columns], rows)]
     return out + _calibration_of_many(found, common, names)
+
+
+def _beside(one: pd.DataFrame, other: pd.DataFrame) -> str:
+    """Return log-losses where a method that has not run on all data sets has."""
+    both = one.index.intersection(other.index)
+    mean = [part.loc[both, "log_loss"].astype(float).groupby("data", sort=False).mean() for part in (one, other)]
+    cells = ", ".join(f"{name} {mean[0][name]:.3f} : {mean[1][name]:.3f}" for name in mean[0].index)
+    return f" {OPTIONAL} has not run on all of them; log-loss of `auto` and of it: {cells}." if cells else ""
 
 
 def standard_error_beyond(gaps: pd.Series) -> bool:

@@ -17,6 +17,7 @@ from bbl.model.listing import state_energies  # noqa: E402
 from benchmarks import report  # noqa: E402
 from benchmarks.accuracy import __main__ as accuracy  # noqa: E402
 from benchmarks.accuracy import methods as contestants  # noqa: E402
+from benchmarks.accuracy import report as accuracy_report  # noqa: E402
 from benchmarks.accuracy import shooter as products  # noqa: E402
 from benchmarks.accuracy.data import Data, load  # noqa: E402
 from benchmarks.speed import SUITES, methods, plots, problems, run, summary, uses  # noqa: E402
@@ -311,6 +312,33 @@ def test_accuracy_of_every_kind_of_method_on_one_split(tmp_path, monkeypatch):
     report.update(tmp_path / "accuracy.csv", frame, accuracy.KEY, accuracy.ORDER)
     accuracy.write(pd.read_csv(tmp_path / "accuracy.csv", keep_default_na=False), tmp_path)
     assert "| bbl mean of both |" in (tmp_path / "accuracy.md").read_text()
+
+
+def test_calibration_errors_are_pooled_over_the_folds_of_a_repeat():
+    part = pd.DataFrame({"fold": range(10), "gaps": ["1 -2", "-1 2", "0 0", "0 0", "3 0"] * 2})
+    assert accuracy_report.pooled_error(part, pd.Series([10.0] * 10)) == pytest.approx(3.0 / 50.0)
+    y, log_p = np.array([0, 1, 1]), np.log([[0.9, 0.1], [0.4, 0.6], [0.7, 0.3]])
+    accurate, loss, error, brier, gaps = contestants.metrics(log_p, y)
+    assert accurate == pytest.approx(2 / 3) and loss == pytest.approx(-np.log([0.9, 0.6, 0.3]).mean())
+    assert brier == pytest.approx((2 * 0.1**2 + 2 * 0.4**2 + 2 * 0.7**2) / 3)
+    assert error == pytest.approx((0.1 + 0.4 + 0.7) / 3)
+    assert np.abs([float(gap) for gap in gaps.split()]).sum() == pytest.approx(3 * error)
+
+
+def test_the_average_is_held_against_the_field_on_common_splits():
+    rows = [
+        {"data": "zoo", "fold": fold, "method": name, "log_z": z, "calibrate": c, "log_loss": 0.1 + 0.1 * k,
+         "brier": 0.2 + k, "gaps": ""}
+        for fold in range(5)
+        for k, (name, z, c) in enumerate([("bbl auto", "auto", "temperature"), ("TAN", "", "")])
+    ]  # fmt: skip
+    text = "\n".join(accuracy_report.auto_tables(pd.DataFrame(rows[:-1])))
+    assert (
+        "1 data sets, 4 splits" in text
+        and "| zoo | 0.100 | 0.200 |" in text
+        and "| average rank | 1.00 | 2.00 |" in text
+    )
+    assert accuracy_report.auto_tables(pd.DataFrame(rows[1::2])) == []
 
 
 def test_data_sets_of_the_accuracy_benchmark_are_split_by_class():

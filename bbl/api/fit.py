@@ -62,7 +62,10 @@ def bbl(
         ``- d`` or ``- a:b`` to drop; names in backticks may hold anything; ``"~ .^2"`` for one group without a
         response. Never evaluated as code.
     data : DataFrame (pandas, polars), pyarrow Table or dict of lists
-        One row per observation, or per distinct row with `weights`.
+        One row per observation, or per distinct row with `weights`. Or data that are read in batches, for methods
+        "pseudo", "mf" and "naive": a Parquet path, list, glob or folder, a pyarrow Dataset or RecordBatchReader, a
+        DuckDB relation, a polars LazyFrame, a Dask DataFrame, a function that returns an iterator of tables. `weights`
+        is then the name of a column, and the model brings no training rows along.
     weights : column name or array of length n, optional
         Frequencies, whole numbers; a weight is the same as repeating the row. "pseudo", "mf", "naive" and "pvi" take
         any positive numbers, of which there are no tests.

@@ -123,7 +123,8 @@ def nb(
         interactions are an error.
     data : DataFrame (pandas, polars), pyarrow Table or dict of lists
         One row per observation, or per distinct row with `weights`. The declared levels of a category count, in their
-        order, whether they occur or not; other columns have their values sorted.
+        order, whether they occur or not; other columns have their values sorted. Or data that are read in batches, as
+        of `bbl.bbl`, for learners that need nothing but counts.
     weights : column name or array of length n, optional
         Frequencies, whole numbers; a weight is the same as repeating the row.
     missing : {"marginal", "raise", "drop", "level"}, default "marginal"

@@ -185,9 +185,9 @@ def _calibration_of_many(found: dict[str, pd.DataFrame], common: list, names: li
     parts = {name: part.loc[common].reset_index() for name, part in found.items()}
     rows = []
     for name in names:
-        data = load(name)
         own = [part[part["data"] == name] for part in parts.values()]
-        if data is None or len(data.y) < MANY or any((part["gaps"] == "").any() for part in own):
+        data = None if any((part["gaps"] == "").any() for part in own) else load(name)
+        if data is None or len(data.y) < MANY:
             continue
         held = pd.Series([len(test) for _, test in data.splits])
         rows.append([f"{name} ({len(data.y):,} rows)", *(f"{pooled_error(p, held.loc[p['fold']]):.3f}" for p in own)])

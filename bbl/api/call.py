@@ -11,7 +11,7 @@ from typing import Any, cast
 import numpy as np
 import pandas as pd
 
-from bbl.boltzmann.estimate import announce_terms
+from bbl.boltzmann.limits import announce_terms
 from bbl.boltzmann.tuning import RULES
 from bbl.checks import arguments, choice, flag, generator
 from bbl.design.cluster import passes

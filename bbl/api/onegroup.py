@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bbl.boltzmann.estimate import check_known, fit_group
+from bbl.boltzmann.estimate import fit_group
+from bbl.boltzmann.limits import check_known
 from bbl.boltzmann.problems import Problem, warn_problems
 from bbl.checks import arguments, choice, flag, generator
 from bbl.design.design import MISSING

@@ -9,7 +9,8 @@ from typing import cast
 
 import numpy as np
 
-from bbl.boltzmann.estimate import Estimate, check_annealing, estimate_path, guard_memory
+from bbl.boltzmann.estimate import Estimate, estimate_path
+from bbl.boltzmann.limits import check_annealing, guard_memory
 from bbl.boltzmann.problems import Problem, problems
 from bbl.crossval import Scored, cross_validate
 from bbl.design.labels import Labels

@@ -15,7 +15,7 @@ from bbl.model.ranking import interaction_strength
 from bbl.rows.folds import Folds
 from bbl.rows.sample import Sample
 
-__all__ = ["Engine", "EngineFit", "Equations", "Given", "Note", "Tuned"]
+__all__ = ["Engine", "EngineFit", "Equations", "Given", "NoProgress", "Note", "Tuned"]
 
 
 class Note(NamedTuple):
@@ -37,6 +37,14 @@ class Note(NamedTuple):
     level: int
     what: str
     detail: str = ""
+
+
+class NoProgress(Exception):
+    """Rounds make no progress, and there is no memory for a larger sample."""
+
+    def __init__(self, predictor: int, norm: float, rows: int, n: int):
+        super().__init__(predictor, norm, rows, n)
+        self.predictor, self.norm, self.rows, self.n = predictor, norm, rows, n
 
 
 @dataclass(frozen=True)

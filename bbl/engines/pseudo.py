@@ -14,23 +14,14 @@ from bbl.checks import choice, flag, integer, real
 from bbl.engines.base import Engine, EngineFit, Equations, Note, Tuned
 from bbl.engines.naive import absent_levels
 from bbl.engines.pseudo_blocks import Corrected, few_enough, rounds_memory, sample_size
-from bbl.engines.pseudo_nodes import by_nodes
-from bbl.engines.pseudo_solvers import (
-    FINEST,
-    POLISH_SIZE,
-    Sites,
-    Solution,
-    by_lbfgs,
-    by_newton,
-    is_small,
-    prepared,
-)
+from bbl.engines.pseudo_path import CLOSER, on_the_line, solve_available, solve_complete
+from bbl.engines.pseudo_solvers import FINEST, POLISH_SIZE, Sites
 from bbl.errors import OptionError
 from bbl.memory import check_memory
 from bbl.model.gauge import reference_fields
 from bbl.model.layout import Layout
 from bbl.model.logz import zero_sum_log_z
-from bbl.model.moments import frequencies, level_counts, log_ratio, usable_rows
+from bbl.model.moments import level_counts, log_ratio, usable_rows
 from bbl.model.regressors import from_sites, regressors
 from bbl.model.unpenalised import unbounded_parameters
 from bbl.rows.cluster import SharedSample, n_threads
@@ -40,8 +31,6 @@ from bbl.rows.stored import Rows, StoredSample
 __all__ = ["GAUGES", "PseudoLikelihood"]
 
 HARMLESS = 1e-6  # one that moves coefficients in the fourth decimal at most: no reason for a warning
-COMPARED, CLOSER = 3e-4, 1e-5  # gradient norms that are enough to compare penalties, and those that come close
-FALLEN = 1.84  # power of the tolerance that the probability of an absent level has when a solver stops
 GAUGES = ("reference", "zero-sum")
 MANY = 99  # order up to which terms are read
 MOST_LEVELS = 65535  # that the kernel takes
@@ -177,7 +166,7 @@ class PseudoLikelihood(Engine):
         """Solve a group again for its unsymmetrised solution."""
         rows = self.prepare(sample, layout)
         site_theta = np.asarray(self.fit(rows, layout).site_theta)
-        return Equations(site_theta, self.lambda_, self._lambdah(self.lambda_), rows, self.prior_count, self.zero_sum)
+        return Equations(site_theta, self.lambda_, self.lambdah_at(self.lambda_), rows, self.prior_count, self.zero_sum)
 
     def prepare(self, sample: Rows, layout: Layout) -> Rows:
         """Add the extra instance of section 2.2 where a predictor is constant in the group.
@@ -188,7 +177,7 @@ class PseudoLikelihood(Engine):
         """
         if isinstance(sample, StoredSample):
             return self._prepare_stored(sample, layout)
-        bounded = self.zero_sum and self._lambdah(self.lambda_) > 0.0  # the penalty says where such fields end
+        bounded = self.zero_sum and self.lambdah_at(self.lambda_) > 0.0  # the penalty says where such fields end
         if not sample.n or self.prior_count or bounded:
             return sample
         if sample.missing is None:
@@ -274,13 +263,13 @@ class PseudoLikelihood(Engine):
         )
         rows = sample
         if sample.missing is None:
-            solved = self._solve(sample, layout, grid, workers, trail)
+            solved = solve_complete(self, sample, layout, grid, workers, trail)
         else:
             usable = usable_rows(sample, layout)
-            solved = self._solve_available(sample, layout, usable, grid, workers, trail)
+            solved = solve_available(self, sample, layout, usable, grid, workers, trail)
             sample = replace(sample, missing=~usable)
         absent: tuple[Note, ...] = ()
-        if self._bare(min(grid)):
+        if self.bare(min(grid)):
             absent = absent_levels(level_counts(sample, layout.n_levels), "give lambdah > 0")
         fits = [
             self._finish(sample, layout, lambda_, site_theta, sites, normaliser, absent)
@@ -304,112 +293,28 @@ class PseudoLikelihood(Engine):
         out: list[Any] = [None] * len(grid)
         engine = self if trail is None else replace(self, tolerance=max(self.tolerance, CLOSER))
         counts = level_counts(rows, layout.n_levels)
-        absent = absent_levels(counts, "give lambdah > 0") if self._bare(min(grid)) else ()
+        absent = absent_levels(counts, "give lambdah > 0") if self.bare(min(grid)) else ()
         start = [(own + 1.0 / len(own)) / (own.sum() + 1.0) for own in counts]
         site_theta = np.zeros((layout.D, 1 + regressors(layout).D))
         site_theta[:, 0] = np.concatenate([log_ratio(own) for own in start])
         if trail:
-            site_theta = _on_the_line(trail, max(grid))
+            site_theta = on_the_line(trail, max(grid))
         rounds = Corrected(engine, rows, layout, workers)
         for at in sorted(range(len(grid)), key=lambda at: grid[at], reverse=True):
             lambda_, site_theta = grid[at], site_theta.copy()
-            sites = rounds.fit(lambda_, self._lambdah(lambda_), site_theta, self.itmax)
+            sites = rounds.fit(lambda_, self.lambdah_at(lambda_), site_theta, self.itmax)
             fit = engine._finish(rows, layout, lambda_, site_theta, sites, rounds.normaliser(site_theta), absent)
             out[at] = replace(fit, state=rounds.told())
         return out
 
-    def _bare(self, lambda_) -> bool:
+    def bare(self, lambda_) -> bool:
         """Return whether nothing keeps the fields of absent levels finite."""
-        return self._lambdah(lambda_) == 0.0 and not self.prior_count
+        return self.lambdah_at(lambda_) == 0.0 and not self.prior_count
 
-    def _lambdah(self, lambda_) -> float:
+    def lambdah_at(self, lambda_) -> float:
+        """Return the penalty of fields that goes with a penalty of couplings."""
         own = lambda_[0] if isinstance(lambda_, tuple) else lambda_
         return float(own) if self.lambdah is None else self.lambdah
-
-    def _solve_available(
-        self,
-        sample: Sample,
-        layout: Layout,
-        usable: np.ndarray,
-        grid: list,
-        workers: int,
-        trail: Mapping[float, np.ndarray] | None,
-    ) -> list[Solution]:
-        """Solve each predictor on its own rows; those with the same rows go together, with their neighbours."""
-        all_columns = regressors(layout)
-        out: list[Solution] = [(np.zeros((layout.D, 1 + all_columns.D)), Sites(layout.m), None) for _ in grid]
-        alike: dict[bytes, list[int]] = {}
-        for i in range(layout.m):
-            alike.setdefault(usable[:, i].tobytes(), []).append(i)
-        for own in alike.values():
-            near = np.array(layout.mask[own].any(axis=0))
-            near[own] = True
-            involved = np.flatnonzero(near)
-            position = np.cumsum(near) - 1
-            terms = [position[found[np.isin(found, own).any(axis=1)]] for found in layout.terms]
-            part = Layout(layout.n_levels[involved], terms)
-            rows = sample.rows(usable[:, own[0]])
-            known = Sample(np.ascontiguousarray(rows.codes[:, involved]), rows.weights).collapsed(part.n_levels)
-            to, wide = layout.columns(own), np.append(0, 1 + all_columns.positions(part, involved))
-            share = known.total / sample.total
-            rows_of_own = part.columns(position[own])
-            before = None if trail is None else {lambda_: np.zeros((part.D, len(wide))) for lambda_ in trail}
-            for lambda_, own_theta in (before or {}).items():
-                own_theta[rows_of_own] = trail[lambda_][np.ix_(to, wide)]  # type: ignore[index]
-            for (site_theta, sites, _), solved in zip(
-                out, self._solve(known, part, grid, workers, before), strict=True
-            ):
-                site_theta[np.ix_(to, wide)] = solved[0][rows_of_own]
-                sites.take(own, solved[1], position[own], share)
-        return out
-
-    def _solve(
-        self,
-        sample: Sample,
-        layout: Layout,
-        grid: list,
-        workers: int,
-        trail: dict[float, np.ndarray] | None = None,
-    ) -> list[Solution]:
-        """Solve complete rows at each penalty, from the strongest to the weakest with warm starts.
-
-        With a `trail`, see `compare`; it gets what is solved.
-        """
-        out: list[Any] = [None] * len(grid)
-        small, solve = is_small(sample, layout), None
-        wide = regressors(layout)
-        site_theta = np.zeros((layout.D, 1 + wide.D))
-        # without a penalty the field of an absent level falls until its gradient is well within the tolerance
-        ended = trail is not None and not small and self._bare(min(grid))
-        f = frequencies(sample, layout, 0.0 if ended else self.prior_count or 1.0)
-        site_theta[:, 0] = np.concatenate(
-            [log_ratio(np.maximum(own, self.tolerance**FALLEN) if ended else own) for own in f]
-        )
-        if wide.sets:
-            sample = replace(sample, codes=wide.codes(sample.codes))
-        sites, engine = None, self
-        for at in sorted(range(len(grid)), key=lambda at: grid[at], reverse=True):
-            lambda_ = grid[at]
-            if trail is not None and (trail or ended):
-                site_theta = _on_the_line(trail, lambda_) if trail else site_theta
-                tolerance, precision = (CLOSER, self.precision) if lambda_ in trail else (COMPARED, "single")
-                solve = solve if engine.precision == precision else None
-                engine = replace(self, tolerance=max(self.tolerance, tolerance), precision=precision)
-            elif sites is not None:  # a warm start; the finished fit keeps its own
-                site_theta = site_theta.copy()
-            if solve is None:
-                solve = by_newton
-                if not small and isinstance(sample, SharedSample):
-                    solve = by_nodes(sample, layout, engine.precision, self.prior_count)
-                elif not small:
-                    problem = prepared(sample, layout, engine.precision, self.prior_count)
-                    solve = by_lbfgs(problem, engine.precision)
-            sites = Sites(layout.m)
-            normaliser = solve(engine, sample, layout, lambda_, self._lambdah(lambda_), site_theta, sites, workers)
-            if trail is not None:
-                trail[lambda_] = site_theta
-            out[at] = (site_theta, sites, normaliser)
-        return out
 
     def _finish(
         self,
@@ -423,7 +328,7 @@ class PseudoLikelihood(Engine):
     ) -> EngineFit:
         """Symmetrise (eq. 18), and say in words what did not converge, or could not: fields of `absent` levels."""
         theta = from_sites(layout, site_theta[:, 0], site_theta[:, 1:], self.symmetrize)
-        notes = absent if self._bare(lambda_) else ()
+        notes = absent if self.bare(lambda_) else ()
         for i in np.flatnonzero((sites.status != CONVERGED) & ~(sites.norm <= HARMLESS)):
             detail = f"gradient norm {sites.norm[i]:.2g} after {sites.n_iter[i]} iterations"
             notes += (Note(int(i), -1, "did not converge; raise itmax, tolerance or lambda_", detail),)
@@ -447,17 +352,3 @@ class PseudoLikelihood(Engine):
 
 def _positive(lambda_: float | tuple[float, ...]) -> bool:
     return any(lambda_) if isinstance(lambda_, tuple) else bool(lambda_)
-
-
-def _on_the_line(trail: Mapping[float, np.ndarray], lambda_: float) -> np.ndarray:
-    """Return the point at `lambda_` of the line, in the logarithm of the penalty, through the two nearest solutions.
-
-    They are the next stronger and the next weaker one, or the two strongest or weakest.
-    """
-    known = sorted(trail)
-    if len(known) == 1 or lambda_ <= 0.0 or known[0] <= 0.0:
-        return trail[min(known, key=lambda other: abs(other - lambda_))].copy()
-    at = min(max(int(np.searchsorted(known, lambda_)), 1), len(known) - 1)
-    weak, strong = known[at - 1], known[at]
-    share = float(np.log(lambda_ / weak) / np.log(strong / weak))
-    return (1.0 - share) * trail[weak] + share * trail[strong]

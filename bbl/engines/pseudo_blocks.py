@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from bbl._ext.pseudo import CONVERGED, STUCK
+from bbl.engines.base import NoProgress
 from bbl.engines.pseudo_solvers import FINEST, FLOOR, Sites, by_lbfgs, log_normaliser, prepared
 from bbl.memory import available_memory
 from bbl.model.layout import Layout
@@ -18,7 +19,7 @@ from bbl.rows.cluster import ClusterSample, n_threads
 from bbl.rows.sample import Sample
 from bbl.rows.stored import StoredSample
 
-__all__ = ["Corrected", "NoProgress", "few_enough", "rounds_memory", "sample_size"]
+__all__ = ["Corrected", "few_enough", "rounds_memory", "sample_size"]
 
 SAMPLE, PER_COLUMN = 100_000, 100  # rows that are drawn: so many, or so many for each column of levels
 ENOUGH = 100  # rows of a level in the sample: of a rarer one all are taken, while they are the smaller half
@@ -27,14 +28,6 @@ SLOW, STALL = 0.5, 2  # a round that leaves more of the norm than this is slow; 
 LARGER, SHARE = 4, 0.5  # times as many rows after a stall, while they take this share of the free memory
 MOST = 100  # rounds at one penalty
 PAIRS = 4  # steps and changes of the gradient that are remembered
-
-
-class NoProgress(Exception):
-    """Rounds make no progress, and there is no memory for a larger sample."""
-
-    def __init__(self, predictor: int, norm: float, rows: int, n: int):
-        super().__init__(predictor, norm, rows, n)
-        self.predictor, self.norm, self.rows, self.n = predictor, norm, rows, n
 
 
 def sample_size(layout: Layout) -> int:

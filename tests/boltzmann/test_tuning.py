@@ -6,6 +6,7 @@ import pytest
 
 import bbl
 import bbl.engines.pseudo as pseudo
+import bbl.engines.pseudo_path as pseudo_path
 import bbl.engines.pseudo_solvers as solvers
 
 GRID = np.array(pseudo.PseudoLikelihood.tuned.grid)
@@ -126,11 +127,11 @@ def test_starts_lie_on_the_line_through_the_nearest_fits():
 
     trail = {10.0: at(10.0), 0.1: at(0.1), 1.0: at(1.0)}
     for lambda_ in (0.001, 0.1, 0.4, 1.0, 5.0, 10.0, 40.0):
-        np.testing.assert_allclose(pseudo._on_the_line(trail, lambda_), at(lambda_), rtol=1e-12)
+        np.testing.assert_allclose(pseudo_path.on_the_line(trail, lambda_), at(lambda_), rtol=1e-12)
     bent = {**trail, 0.01: at(0.01) + 1.0}
-    np.testing.assert_allclose(pseudo._on_the_line(bent, 0.5), at(0.5), rtol=1e-12)
-    np.testing.assert_allclose(pseudo._on_the_line(bent, 0.01), at(0.01) + 1.0, rtol=1e-12)
-    only = pseudo._on_the_line({1.0: trail[1.0]}, 0.1)
+    np.testing.assert_allclose(pseudo_path.on_the_line(bent, 0.5), at(0.5), rtol=1e-12)
+    np.testing.assert_allclose(pseudo_path.on_the_line(bent, 0.01), at(0.01) + 1.0, rtol=1e-12)
+    only = pseudo_path.on_the_line({1.0: trail[1.0]}, 0.1)
     assert only is not trail[1.0]
     np.testing.assert_array_equal(only, trail[1.0])
-    np.testing.assert_array_equal(pseudo._on_the_line(trail, 0.0), trail[0.1])
+    np.testing.assert_array_equal(pseudo_path.on_the_line(trail, 0.0), trail[0.1])

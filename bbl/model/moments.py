@@ -20,12 +20,12 @@ __all__ = [
     "log_ratio",
     "one_hot",
     "pair_counts",
+    "smoothed",
     "usable_rows",
     "usable_weight",
 ]
 
 TINY = 1e-300
-EXACT = 2.0**53  # whole numbers below it are exact
 BITS, FEW = 8, 128  # weights of more bits, and bits that fewer rows have, are counted faster by products of matrices
 
 
@@ -34,7 +34,11 @@ def frequencies(sample: Rows, layout: Layout, prior_count: float) -> list[np.nda
 
     ``W_i`` is the weight of the rows in which the predictor is known: a sum of whole numbers, so exact.
     """
-    counts = level_counts(sample, layout.n_levels)
+    return smoothed(level_counts(sample, layout.n_levels), prior_count)
+
+
+def smoothed(counts: list[np.ndarray], prior_count: float) -> list[np.ndarray]:
+    """Return the `frequencies` of levels that were counted."""
     return [(n + prior_count / len(n)) / (n.sum() + prior_count) for n in counts]
 
 
@@ -75,7 +79,7 @@ def _count_bits(sample: Sample, layout: Layout | Regressors, counts: np.ndarray)
     A row whose weight has bit b counts ``2**b`` times there. Where sums would be rounded nothing is counted: they
     depend on their order.
     """
-    if not sample.whole or sample.total >= EXACT:
+    if not sample.exact:
         return sample
     rest = sample.weights.copy()
     bits_of = np.where(rest < 1 << BITS, rest, 0.0).astype(np.uint8)

@@ -10,9 +10,10 @@ import numpy as np
 
 from bbl._ext.pseudo import CONVERGED, STUCK
 from bbl.engines.base import NoProgress
-from bbl.engines.pseudo_solvers import FINEST, FLOOR, Sites, by_lbfgs, log_normaliser, prepared
+from bbl.engines.pseudo_solvers import FINEST, FLOOR, Sites, by_lbfgs, prepared
 from bbl.memory import available_memory
 from bbl.model.layout import Layout
+from bbl.model.logz import log_normaliser
 from bbl.model.moments import level_counts, pair_counts
 from bbl.model.regressors import penalties, regressors
 from bbl.rows.cluster import ClusterSample, n_threads

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from bbl.engines.pseudo_solvers import Sites, by_lbfgs, log_normaliser, prepared
+from bbl.engines.pseudo_solvers import Sites, by_lbfgs, prepared
 from bbl.model.layout import Layout
+from bbl.model.logz import log_normaliser
 from bbl.parallel import serial_blas
 from bbl.rows.cluster import SharedSample, call, held, n_threads
 from bbl.rows.sample import Sample

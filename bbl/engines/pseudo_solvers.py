@@ -11,6 +11,7 @@ from bbl._ext import newton
 from bbl._ext.pseudo import CONVERGED, STUCK, PseudoProblem
 from bbl.model.gauge import penalty_metric
 from bbl.model.layout import Layout
+from bbl.model.logz import log_normaliser
 from bbl.model.regressors import penalties, regressors
 from bbl.parallel import run_tasks, serial_blas, stop_flag
 from bbl.rows.sample import Sample
@@ -24,7 +25,6 @@ __all__ = [
     "by_lbfgs",
     "by_newton",
     "is_small",
-    "log_normaliser",
     "prepared",
 ]
 
@@ -88,13 +88,6 @@ def by_newton(engine, sample, layout, lambda_, lambdah, site_theta, sites, worke
 def _solve_task(problem: PseudoProblem, task: int, numbers: tuple, out: dict) -> None:
     lambda_, lambdah, tolerance, itmax, theta = numbers
     problem.solve(task, lambda_, lambdah, tolerance, itmax, theta, stop=stop_flag(), **out)
-
-
-def log_normaliser(problem: PseudoProblem, layout: Layout, site_theta: np.ndarray, half: bool) -> float:
-    """Return eq. (31) of the prepared rows; its factor is one k-th for the couplings of terms of k."""
-    if not half or layout.order <= 2:
-        return problem.log_normaliser(site_theta, half)
-    return problem.log_normaliser(site_theta / np.append(1, regressors(layout).order), False)
 
 
 def prepared(sample: Sample, layout: Layout, precision: str, prior_count: float = 0.0, counted: bool = True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from bbl._ext.pseudo import PseudoProblem
 from bbl.errors import OptionError
 from bbl.model.conditional import conditionals
 from bbl.model.elimination import elimination_order, log_sum
@@ -21,6 +22,7 @@ __all__ = [
     "approximate_log_z",
     "exact_log_z",
     "exact_order",
+    "log_normaliser",
     "pseudo_log_z",
     "resolve_log_z",
     "zero_sum_log_z",
@@ -31,7 +33,7 @@ OF_ROWS = ("pseudo", "half")  # sums over rows of which a predictor and all that
 
 AUTO_CELLS = 2e5
 EXACT_CELLS = 3e7
-ROWS = 2048
+ROWS, BLOCK = 2048, 65536  # at a time, where some values are missing and where none are
 
 
 def exact_order(layout: Layout) -> list:
@@ -156,16 +158,26 @@ def pseudo_log_z(sample: Rows, layout: Layout, site_theta: np.ndarray, *, half: 
         of which is in k fields); R's default leaves it out.
     """
     wide = regressors(layout)
+    if sample.complete:
+        own = np.flatnonzero(wide.n_levels > 1)
+        n_levels, mask = wide.n_levels[own], wide.mask[own[own < layout.m]].take(own, axis=1)
+        total = 0.0
+        for part in sample.blocks(BLOCK) if len(mask) else ():
+            codes = wide.codes(part.codes).take(own, axis=1)
+            problem = PseudoProblem(codes, part.weights, n_levels, mask, counted=False)
+            total += part.total * log_normaliser(problem, layout, site_theta, half)
+        return total / sample.total
     h, J = site_theta[:, 0], site_theta[:, 1:] * (1.0 / wide.order if half else 1.0)
-    total, by_site = 0.0, np.zeros(layout.m)
-    varies = layout.n_levels > 1
+    by_site, varies = np.zeros(layout.m), layout.n_levels > 1
     with serial_blas():
         for part in sample.blocks(ROWS):
             norm, _ = conditionals(one_hot(wide.codes(part.codes), wide), layout, h, J)
-            if sample.complete:
-                total += float(part.weights @ norm.sum(axis=1))
-            else:
-                by_site[varies] += part.weights @ (norm * usable_rows(part, layout)[:, varies])
-    if sample.complete:
-        return total / sample.total
+            by_site[varies] += part.weights @ (norm * usable_rows(part, layout)[:, varies])
     return float((by_site / usable_weight(sample, layout))[varies].sum())
+
+
+def log_normaliser(problem: PseudoProblem, layout: Layout, site_theta: np.ndarray, half: bool) -> float:
+    """Return eq. (31) of rows that the kernel has prepared; its factor is one k-th for the couplings of terms of k."""
+    if not half or layout.order <= 2:
+        return problem.log_normaliser(site_theta, half)
+    return problem.log_normaliser(site_theta / np.append(1, regressors(layout).order), False)

@@ -16,6 +16,7 @@ from bbl.model.layout import Layout
 from bbl.model.logz import exact_log_z, pseudo_log_z, resolve_log_z
 from bbl.model.marginal import MarginalEnergy
 from bbl.model.moments import level_counts, one_hot, pair_counts
+from bbl.model.regressors import to_sites
 from bbl.rows.sample import Sample
 from bbl.stats.metrics import accuracy, auc, brier, log_loss
 from bbl.stats.scores import class_scores, link, log_probabilities
@@ -90,6 +91,35 @@ def test_pseudo_log_z(half):
                 site[rows, 1 + layout.start[j] : 1 + layout.start[j + 1]] = exact.J_raw[i, j]
     value = pseudo_log_z(Sample(codes.astype(np.uint8), weights), layout, site, half=half)
     assert value == pytest.approx(exact.log_z(half=half), abs=1e-12)
+
+
+@pytest.mark.parametrize("scale", [0.3, 30.0, 1e6])
+@pytest.mark.parametrize("levels", [[2, 3, 4, 1, 2], [1, 3, 300, 2], [1, 4], [1, 1]])
+@pytest.mark.parametrize("weights", ["counts", "huge", "tiny"])
+def test_pseudo_log_z_of_constant_predictors_strong_couplings_and_any_weights(levels, scale, weights):
+    rng = np.random.default_rng(6)
+    codes = np.column_stack([rng.integers(0, L, 77) for L in levels]).astype(np.uint16)
+    w = {"counts": rng.integers(1, 5, 77), "huge": rng.integers(1, 10**9, 77), "tiny": rng.random(77) * 1e-12}[weights]
+    layout = Layout(levels)
+    site = to_sites(layout, rng.normal(0.0, scale, layout.size))
+    for half in (False, True):
+        fields = one_hot(codes, layout) @ site[:, 1:].T * (0.5 if half else 1.0) + site[:, 0]
+        total = sum(
+            oracle.logsumexp(np.pad(fields[:, layout.start[i] : layout.start[i + 1]], ((0, 0), (1, 0))))
+            for i in range(layout.m)
+        )
+        value = pseudo_log_z(Sample(codes, w.astype(float)), layout, site, half=half)
+        assert value == pytest.approx(np.sum(w / w.sum() * total), rel=1e-12, abs=1e-12)
+
+
+def test_pseudo_log_z_goes_over_many_rows_block_by_block(monkeypatch):
+    rng = np.random.default_rng(7)
+    layout = Layout([2, 3, 4])
+    sample = Sample(np.column_stack([rng.integers(0, L, 1000) for L in (2, 3, 4)]).astype(np.uint8), rng.random(1000))
+    site = to_sites(layout, rng.normal(size=layout.size))
+    whole = pseudo_log_z(sample, layout, site, half=True)
+    monkeypatch.setattr("bbl.model.logz.BLOCK", 170)
+    assert pseudo_log_z(sample, layout, site, half=True) == pytest.approx(whole, rel=1e-14)
 
 
 def test_unknown_predictors_are_summed_out():

@@ -1,5 +1,5 @@
 # Moments: how often each pair of non-reference levels occurs together, by population counts of bit columns.
-"""Second moments of unit-weight rows.
+"""Second moments of rows that share a weight.
 
 (a) Each non-reference level is a column of n bits; the count of a pair of columns is the population count of
     their conjunction, 64 rows at a time, exact in integers.
@@ -27,10 +27,10 @@ def pack(const code_t[:, ::1] codes, const Py_ssize_t[::1] start, uint64_t[:, ::
                     bits[start[i] + codes[k, i] - 1, k >> 6] |= (<uint64_t> 1) << (k & 63)
 
 
-def pair_counts(const uint64_t[:, ::1] bits, double[:, ::1] counts):
-    """Add to `counts` (D, D) how many bits each pair of rows of `bits` shares."""
+def pair_counts(const uint64_t[:, ::1] bits, double[:, ::1] counts, double weight=1.0):
+    """Add to `counts` (D, D) how many bits each pair of rows of `bits` shares, times `weight`."""
     cdef Py_ssize_t D = bits.shape[0], words = bits.shape[1], chunk, lo, size, i, j
-    cdef int64_t shared
+    cdef double shared
     chunk = max(64, 65536 // max(D, 1))
     lo = 0
     while lo < words:
@@ -38,7 +38,7 @@ def pair_counts(const uint64_t[:, ::1] bits, double[:, ::1] counts):
         with nogil:
             for i in range(D):
                 for j in range(i, D):
-                    shared = popcount_and(&bits[i, lo], &bits[j, lo], size)
+                    shared = weight * popcount_and(&bits[i, lo], &bits[j, lo], size)
                     counts[i, j] += shared
                     if i != j:
                         counts[j, i] += shared

@@ -21,7 +21,7 @@ from bbl.model.ais import annealed_log_z, annealing_start
 from bbl.model.elimination import log_sum
 from bbl.model.fields import pseudo_log_likelihood
 from bbl.model.layout import Layout
-from bbl.model.logz import approximate_log_z, exact_order, resolve_log_z
+from bbl.model.logz import OF_ROWS, approximate_log_z, exact_order, resolve_log_z
 from bbl.model.marginal import MarginalEnergy
 from bbl.model.parameters import Parameters
 from bbl.parallel import run_tasks
@@ -167,8 +167,10 @@ def fit_group(
             progress()
         empty = EngineFit(np.zeros(layout.size), 0.0, mf_log_z=0.0, converged=np.ones(layout.m, dtype=bool))
         return [(empty, 0.0, 0.0)] * (1 if values is None else len(values))
+    if engine.collapses or log_z in OF_ROWS or (isinstance(sample, Sample) and not sample.exact):
+        sample = sample.collapsed(layout.n_levels)
     # an engine that does not stream is handed nothing but a Sample
-    rows = engine.prepare(cast(Sample, sample.collapsed(layout.n_levels)), layout)
+    rows = engine.prepare(cast(Sample, sample), layout)
     out = []
     told: dict[str, Any] = {"rng": rng, "progress": progress} if engine.samples else {}
     if trail is None:

@@ -215,6 +215,9 @@ class Engine:
     joint : bool
         Whether it fits all groups at once, to P(group | row), so that P(row | group) is not modelled: then it has
         `fit_groups` in place of `path`.
+    collapses : bool
+        Whether equal rows are put together, in a fixed order of states, before `path` sees them. An engine that takes
+        nothing from rows but counts of levels and pairs gains nothing by it where these are exact.
     streams : bool
         Whether `path` goes over rows block by block, so that they may be a `StoredSample`, too many for memory.
     solves : bool
@@ -238,6 +241,7 @@ class Engine:
     needs: ClassVar[str] = "each"
     weights: ClassVar[str] = "counts"
     joint: ClassVar[bool] = False
+    collapses: ClassVar[bool] = True
     streams: ClassVar[bool] = False
     solves: ClassVar[bool] = False
     samples: ClassVar[bool] = False

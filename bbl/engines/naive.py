@@ -9,7 +9,7 @@ import numpy as np
 from bbl.checks import real
 from bbl.engines.base import Engine, EngineFit, Equations, Note, Tuned
 from bbl.model.layout import Layout
-from bbl.model.moments import TINY, frequencies, level_counts, log_ratio
+from bbl.model.moments import TINY, level_counts, log_ratio, smoothed
 from bbl.rows.sample import Sample
 
 __all__ = ["NaiveBayes"]
@@ -39,6 +39,7 @@ class NaiveBayes(Engine):
     )  # fmt: skip
     solves = True
     weights = "real"
+    collapses = False
     streams = True
 
     def __post_init__(self):
@@ -56,19 +57,19 @@ class NaiveBayes(Engine):
 
     def path(self, sample, layout, values=None, workers=1):
         """Fit one group at each prior count of `values`."""
-        counts = [self.prior_count] if values is None else values
-        return [self._fit_one(sample, layout, float(count)) for count in counts]
+        grid = [self.prior_count] if values is None else values
+        counts = level_counts(sample, layout.n_levels)
+        return [self._fit_one(counts, sample.total, float(prior_count)) for prior_count in grid]
 
-    def _fit_one(self, sample: Sample, layout: Layout, prior_count: float) -> EngineFit:
-        f = frequencies(sample, layout, prior_count)
+    def _fit_one(self, counts: list[np.ndarray], total: float, prior_count: float) -> EngineFit:
+        f = smoothed(counts, prior_count)
         theta = np.concatenate([log_ratio(fi) for fi in f])
         # eq. (26) per observation: the counts' own frequencies weigh the logs of the smoothed ones.
-        counts = level_counts(sample, layout.n_levels)
-        lkh = sum(float(n @ np.log(np.maximum(fi, TINY))) for n, fi in zip(counts, f, strict=True)) / sample.total
+        lkh = sum(float(n @ np.log(np.maximum(fi, TINY))) for n, fi in zip(counts, f, strict=True)) / total
         notes: tuple[Note, ...] = ()
         if prior_count == 0:
             notes = absent_levels(counts, "give prior_count > 0")
-        return EngineFit(theta, lkh, converged=np.ones(layout.m, dtype=bool), notes=notes)
+        return EngineFit(theta, lkh, converged=np.ones(len(counts), dtype=bool), notes=notes)
 
 
 def absent_levels(counts: list[np.ndarray], remedy: str) -> tuple[Note, ...]:

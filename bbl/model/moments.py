@@ -20,11 +20,13 @@ __all__ = [
     "log_ratio",
     "one_hot",
     "pair_counts",
+    "smoothed",
     "usable_rows",
     "usable_weight",
 ]
 
 TINY = 1e-300
+BITS, FEW = 8, 128  # weights of more bits, and bits that fewer rows have, are counted faster by products of matrices
 
 
 def frequencies(sample: Rows, layout: Layout, prior_count: float) -> list[np.ndarray]:
@@ -32,7 +34,11 @@ def frequencies(sample: Rows, layout: Layout, prior_count: float) -> list[np.nda
 
     ``W_i`` is the weight of the rows in which the predictor is known: a sum of whole numbers, so exact.
     """
-    counts = level_counts(sample, layout.n_levels)
+    return smoothed(level_counts(sample, layout.n_levels), prior_count)
+
+
+def smoothed(counts: list[np.ndarray], prior_count: float) -> list[np.ndarray]:
+    """Return the `frequencies` of levels that were counted."""
     return [(n + prior_count / len(n)) / (n.sum() + prior_count) for n in counts]
 
 
@@ -55,21 +61,37 @@ def one_hot(codes: np.ndarray, layout: Layout | Regressors) -> np.ndarray:
 def pair_counts(sample: Rows, layout: Layout | Regressors) -> np.ndarray:
     """Return the weighted counts (D, D) of pairs of non-reference levels; the diagonal holds the level counts.
 
-    All counts are sums of whole numbers, so they are exact and do not depend on the order of the rows. A missing
-    value has the code of the reference level, which is not counted here.
+    Of whole weights they are sums of whole numbers, exact in any order of the rows. A missing value has the code of the
+    reference level, which is not counted here.
     """
     if isinstance(sample, StoredSample):
         return sample.pooled.sums("pairs", partial(pair_counts, layout=layout))
     counts = np.zeros((layout.D, layout.D))
-    if sample.unweighted:
-        bits = np.zeros((layout.D, (sample.n + 63) // 64), dtype=np.uint64)
-        kernel.pack(sample.codes, layout.start, bits)
-        kernel.pair_counts(bits, counts)
-        return counts
-    for part in sample.blocks():
+    for part in _count_bits(sample, layout, counts).blocks():
         X = one_hot(part.codes, layout)
         counts += X.T @ (X * part.weights[:, None])
     return counts
+
+
+def _count_bits(sample: Sample, layout: Layout | Regressors, counts: np.ndarray) -> Sample:
+    """Add to `counts` what the bits of small whole weights count; return the rows with what is left of their weights.
+
+    A row whose weight has bit b counts ``2**b`` times there. Where sums would be rounded nothing is counted: they
+    depend on their order.
+    """
+    if not sample.exact:
+        return sample
+    rest = sample.weights.copy()
+    bits_of = np.where(rest < 1 << BITS, rest, 0.0).astype(np.uint8)
+    for b in range(BITS):
+        own = bits_of & (1 << b) > 0
+        rows = np.count_nonzero(own)
+        if rows >= FEW:
+            bits = np.zeros((layout.D, (rows + 63) // 64), dtype=np.uint64)
+            kernel.pack(sample.codes if rows == sample.n else sample.codes[own], layout.start, bits)
+            kernel.pair_counts(bits, counts, 2.0**b)
+            rest[own] -= 2.0**b
+    return Sample(sample.codes[rest > 0.0], rest[rest > 0.0])
 
 
 def known_counts(sample: Rows, layout: Layout) -> tuple[np.ndarray, np.ndarray]:

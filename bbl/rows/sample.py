@@ -14,6 +14,7 @@ from bbl.errors import DataError
 __all__ = ["Sample", "code_dtype"]
 
 FEW_STATES = 65536
+EXACT = 2.0**53  # whole numbers below it are exact
 
 
 def code_dtype(n_levels) -> np.dtype:
@@ -77,6 +78,11 @@ class Sample:
     def whole(self) -> bool:
         """Whether all weights are whole numbers, so that a row of weight w stands for w rows."""
         return bool((self.weights == np.floor(self.weights)).all())
+
+    @property
+    def exact(self) -> bool:
+        """Whether every sum of weights is exact, and so the same in any order of the rows."""
+        return self.whole and self.total < EXACT
 
     def check_whole(self, what: str) -> None:
         """Raise a DataError that says `what` counts rows, if weights are not whole numbers."""

@@ -1,11 +1,13 @@
 """Engines against the oracle: naive Bayes, mean field, pseudo-likelihood on mixed levels, partial pairs, weights."""
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import reference as oracle
 
+from bbl.boltzmann.estimate import fit_group
 from bbl.engines import MeanField, NaiveBayes, PseudoLikelihood, make_engine
 from bbl.errors import BBLTypeError, OptionError
 from bbl.model.layout import Layout
@@ -148,6 +150,32 @@ def test_collapsing_makes_weights_repetition_to_the_last_bit():
     np.testing.assert_array_equal(one.codes, other.codes)
     np.testing.assert_array_equal(one.weights, other.weights)
     assert one.total == sample.total
+
+
+@pytest.mark.parametrize("engine", [NaiveBayes(), MeanField()], ids=lambda e: e.name)
+@pytest.mark.parametrize("log_z", ["exact", "half", "pseudo", "mf", "ais"])
+@pytest.mark.parametrize("weights", ["counts", "real", "huge"])
+@pytest.mark.parametrize("missing", [False, True])
+def test_neither_repetition_nor_the_order_of_rows_changes_a_bit(engine, log_z, weights, missing):
+    sample, rng = make_sample(400), np.random.default_rng(2)
+    scale = {"counts": 1.0, "real": 1 / 3, "huge": 2.0**52}[weights]
+    unknown = rng.random(sample.codes.shape) < 0.1 if missing else None
+    codes = sample.codes if unknown is None else np.where(unknown, 0, sample.codes).astype(np.uint8)
+    sample = Sample(codes, sample.weights * scale, missing=unknown)
+    layout = engine.layout(sample, Layout(LEVELS))
+    others = [sample.collapsed(LEVELS)]
+    if weights == "counts":
+        again = rng.permutation(np.repeat(np.arange(sample.n), sample.weights.astype(int)))
+        others.append(replace(sample.rows(again), weights=np.ones(len(again))))
+    grid = (0.0, 0.5)
+    found, *same = (
+        fit_group(s, layout, engine, grid, log_z, 1, rng=np.random.default_rng(1)) for s in (sample, *others)
+    )
+    for fits in same:
+        for (one, *ln_z), (other, *other_ln_z) in zip(found, fits, strict=True):
+            np.testing.assert_array_equal(one.theta, other.theta)
+            assert one.lkh == other.lkh
+            np.testing.assert_array_equal(ln_z, other_ln_z)
 
 
 @pytest.mark.parametrize("constant", [0, 2])

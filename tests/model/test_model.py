@@ -132,6 +132,37 @@ def test_moments_by_both_ways_and_by_definition():
     assert counts[1][1, 3] == weights[(codes[:, 0] == 1) & (codes[:, 1] == 3)].sum()
 
 
+@pytest.mark.parametrize("n", [5, 900])
+@pytest.mark.parametrize("weights", ["one two", "small", "bytes", "about a byte", "large", "mixed", "twos", "halves"])
+def test_counts_of_pairs_are_exact_whatever_the_weights(n, weights):
+    rng = np.random.default_rng(4)
+    levels = [2, 5, 3, 2]
+    codes = np.column_stack([rng.integers(0, L, n) for L in levels]).astype(np.uint8)
+    w = {
+        "one two": np.where(np.arange(n) == 3, 2, 1),
+        "small": rng.integers(1, 6, n),
+        "bytes": rng.integers(1, 256, n),
+        "about a byte": rng.integers(254, 259, n),
+        "large": rng.integers(1, 10**9, n),
+        "mixed": np.where(rng.random(n) < 0.1, rng.integers(1, 10**9, n), 1),
+        "twos": np.full(n, 2),
+        "halves": rng.integers(1, 1000, n) / 2,  # no counts, but exact
+    }[weights]
+    layout = Layout(levels)
+    X = one_hot(codes, layout).astype(np.int64)
+    found = pair_counts(Sample(codes, w.astype(float)), layout)
+    np.testing.assert_array_equal(found, X.T @ (X * (2 * w).astype(np.int64)[:, None]) / 2)
+
+
+def test_counts_that_would_be_rounded_are_summed_in_the_order_of_the_rows():
+    rng = np.random.default_rng(5)
+    codes, layout = rng.integers(0, 3, (300, 4)).astype(np.uint8), Layout([3] * 4)
+    X = one_hot(codes, layout)
+    for weights in (np.r_[2.0**53, np.ones(299)], rng.random(300)):
+        expected = X.T @ (X * weights[:, None])
+        np.testing.assert_array_equal(pair_counts(Sample(codes, weights), layout), expected)
+
+
 def test_link_and_probabilities_agree():
     scores = np.random.default_rng(4).normal(scale=5.0, size=(20, 3))
     p = np.exp(log_probabilities(scores))

@@ -124,6 +124,18 @@ def test_imports_run_down_the_table(path):
     assert not upward, "imports run down the table of files in CONTRIBUTING.md: move a row, or what is imported"
 
 
+@pytest.mark.parametrize(
+    "path", [p for p in SOURCES if p.endswith(".py") and not p.startswith(("bbl/sklearn/", "benchmarks/", "tests/"))]
+)
+def test_what_takes_long_to_import_is_imported_where_it_is_used(path):
+    modules = {
+        (node.module or "") if isinstance(node, ast.ImportFrom) else node.names[0].name
+        for node in ast.parse(text(path)).body
+        if isinstance(node, ast.Import | ast.ImportFrom)
+    }
+    assert not {name.split(".")[0] for name in modules} & {"scipy", "statsmodels", "matplotlib", "formulaic", "sklearn"}
+
+
 def test_scikit_learn_version_is_the_same_everywhere():
     (wanted,) = (
         extra.removeprefix("scikit-learn>=") for extra in PROJECT["project"]["optional-dependencies"]["sklearn"]

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.special import ndtr
 
 from bbl.biclust.cells import Cells
 from bbl.biclust.found import Found, refuse_groups, seeds, set_options
@@ -106,6 +105,8 @@ class Genetic:
 
     def log_shares(self, means: np.ndarray) -> np.ndarray:
         """Return the log-probability of each rating in blocks of these means (a, b), shape (a, b, levels)."""
+        from scipy.special import ndtr
+
         low, high = self.scale
         edges = (np.arange(low, high + 2) - 0.5 - means[..., None]) / self.sigma
         # differences of the smaller tails

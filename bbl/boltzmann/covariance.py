@@ -1,9 +1,9 @@
-"""Standard errors of a pseudo-likelihood fit, as plain arrays per parameter and per table, and the bootstrap."""
+"""Standard errors of pseudo- and conditional likelihood, as plain arrays per parameter and table, and the bootstrap."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -17,8 +17,17 @@ from bbl.model.parameters import Parameters
 from bbl.model.states import sample_states
 from bbl.parallel import run_tasks
 from bbl.rows.sample import Sample
+from bbl.stats.scores import log_probabilities
 
-__all__ = ["Covariances", "bootstrap", "covariances", "full_covariance", "sandwich", "sandwich_of_shift"]
+__all__ = [
+    "Covariances",
+    "bootstrap",
+    "covariances",
+    "difference_terms",
+    "full_covariance",
+    "sandwich",
+    "sandwich_of_shift",
+]
 
 
 @dataclass(frozen=True)
@@ -116,6 +125,57 @@ def full_covariance(sample: Sample, layout: Layout, engine: Engine) -> np.ndarra
     for psi, w in _blocks(found, solved.rows):
         out += (psi.T * w) @ psi
     return out
+
+
+def difference_terms(
+    sample: Sample, estimate: Estimate, engine: Engine, pair: tuple[int, int]
+) -> tuple[list[np.ndarray], np.ndarray]:
+    """Return the covariances of every table of the difference of two groups, fitted jointly, and what has none.
+
+    Returns
+    -------
+    terms : list of ndarray
+        Covariance matrices of the m tables of fields, then of one of couplings per pair.
+    given : ndarray of bool, shape (layout.size,)
+        Parameters that rows of both groups determine: not the penalty, as where a level or a pair of levels never
+        occurs in a group, or predictors are copies of others.
+
+    Raises
+    ------
+    OptionError
+        If the fit has none; see `Engine.check_differences`.
+    """
+    engine.check_differences(sample.n)
+    layout = estimate.parameters.layout
+    codes, at = np.unique(sample.codes, axis=0, return_inverse=True)
+    weights = np.bincount(at.ravel(), sample.weights, len(codes))
+    p = np.exp(log_probabilities(replace(estimate, calibration=None).class_scores(codes)))
+    covariance, tables, given = engine.difference(codes, weights, p, layout, pair)
+    terms = [
+        tables[:, a:b].T @ covariance @ tables[:, a:b] for a, b in zip(layout.cuts[:-1], layout.cuts[1:], strict=True)
+    ]
+    for g in pair:
+        given = given & _occurring(sample.group(g), layout)
+    return terms, given
+
+
+def _occurring(rows: Sample, layout: Layout) -> np.ndarray:
+    """Return of which parameters (layout.size,) all levels, or pairs of levels, that they compare occur.
+
+    Fields compare levels where the others, as far as they interact, have their reference level.
+    """
+    L = layout.n_levels.astype(int)
+    found = []
+    for i in range(layout.m):
+        n = np.bincount(rows.codes[:, i], rows.weights, L[i]) > 0.0
+        found.append(n[1:] & n[:1])
+    for i, j in layout.pairs:
+        cells = rows.codes[:, i].astype(np.intp) * L[j] + rows.codes[:, j]
+        n = np.bincount(cells, rows.weights, L[i] * L[j]).reshape(L[i], L[j]) > 0.0
+        found[i] &= n[1:, 0] & n[0, 0]
+        found[j] &= n[0, 1:] & n[0, 0]
+        found.append((n[1:, 1:] & n[1:, :1] & n[:1, 1:] & n[:1, :1]).ravel())
+    return np.concatenate(found)
 
 
 def _with_empty(parts: list[Sample], found: list, nothing: object) -> list:

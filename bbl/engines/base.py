@@ -325,6 +325,14 @@ class Engine:
                 argument="method",
             )
 
+    def check_differences(self, n: int) -> None:
+        """Raise an OptionError if a joint fit to `n` rows has no standard errors of `difference`."""
+        raise NotImplementedError
+
+    def difference(self, codes: np.ndarray, weights: np.ndarray, p: np.ndarray, layout: Layout, pair: tuple[int, int]):
+        """Return covariances of the difference of two groups of a joint fit; see `Conditional.difference`."""
+        raise NotImplementedError
+
     def equations(self, sample: Sample, layout: Layout) -> Equations:
         """Solve a group's likelihood equations again, for standard errors; see `check_equations`."""
         raise NotImplementedError

@@ -13,9 +13,10 @@ from bbl.engines.base import Engine, Given, JointFit, Tuned
 from bbl.engines.pseudo import PseudoLikelihood
 from bbl.errors import OptionError
 from bbl.memory import check_memory
-from bbl.model.discriminative import CLOSE, NEAR, ROUGH, Solution, Tolerance, bounded, minibatches, solve
-from bbl.model.kernel import Basis, make_basis, to_tables
+from bbl.model.discriminative import CLOSE, NEAR, ROUGH, SLIGHT, Solution, Tolerance, bounded, minibatches, solve
+from bbl.model.kernel import Basis, determined, make_basis, to_tables
 from bbl.model.layout import Layout
+from bbl.model.multinomial import difference_covariance
 from bbl.parallel import run_tasks, serial_blas
 from bbl.rows.folds import Folds
 from bbl.rows.sample import Sample
@@ -108,12 +109,67 @@ class Conditional(Engine):
         return 12.0 * layout.D**2
 
     def check_equations(self) -> None:
-        """Raise an OptionError: an estimate is drawn towards zero by as much as it is uncertain."""
+        """Raise an OptionError: a group by itself means nothing, and what is drawn towards zero has no test."""
         raise OptionError(
-            "A penalised conditional fit has no standard errors that hold: only differences between groups mean "
-            "anything, and the penalty shrinks them. Take method='pseudo' for tests, or refit to resampled rows.",
-            argument="method",
+            "Single groups of a conditional fit have no standard errors, and nothing has tests: only differences "
+            "between groups mean anything, and the penalty shrinks them. Ask for two groups, of=(a, b), which have "
+            "intervals, or take method='pseudo' for tests.",
+            argument="of",
         )
+
+    def check_differences(self, n: int) -> None:
+        """Raise an OptionError if a fit to `n` rows has no standard errors of differences between groups."""
+        why = (
+            "It refines a generative fit, whose own uncertainty is not known here"
+            if self.start is not None
+            else f"It was fitted to {n} rows by minibatches, which end near the optimum only (over {ROWS})"
+            if n > ROWS
+            else "ridge=inf leaves nothing to estimate"
+            if not np.isfinite(self.ridge)
+            else None
+        )
+        if why is not None:
+            raise OptionError(
+                f"This conditional fit has no standard errors: {why}. Refit to resampled rows (the bootstrap), or take "
+                "start=None with up to 5,000 rows and a finite ridge.",
+                argument="method",
+            )
+
+    def difference(
+        self, codes: np.ndarray, weights: np.ndarray, p: np.ndarray, layout: Layout, pair: tuple[int, int]
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the covariance of the functions' weights in one group less another's, and what turns them into tables.
+
+        Parameters
+        ----------
+        codes : ndarray, shape (n, m)
+            Distinct rows, in order.
+        weights : ndarray, shape (n,)
+            How often each was observed.
+        p : ndarray, shape (n, K)
+            Fitted probabilities of the groups.
+        layout : Layout
+        pair : (int, int)
+
+        Returns
+        -------
+        covariance : ndarray, shape (r, r)
+        tables : ndarray, shape (r, layout.size)
+            Fields and couplings of each function, in the reference gauge.
+        determined : ndarray of bool, shape (layout.size,)
+            Which of them the rows determine, not the penalty.
+        """
+        rank, K = min(len(codes), RANK), p.shape[1]
+        check_memory(
+            self.memory(len(codes), layout) + 32.0 * ((rank + 1) * (K - 1)) ** 2 + 16.0 * rank * layout.size,
+            f"Standard errors of {layout.size} parameters in {K} groups",
+            "Use fewer predictors or fewer interactions.",
+        )
+        with serial_blas():
+            basis = make_basis(codes, weights, layout, float(self.scale), RANK)
+            covariance = difference_covariance(basis.functions, p, weights, self.ridge, SLIGHT, pair)
+            tables = to_tables(basis, np.eye(len(covariance)))[0]
+            return covariance, tables, determined(basis, tables, weights)
 
     def path(self, sample, layout, values=None, workers=1):
         """Refuse a group by itself."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from scipy.sparse.csgraph import connected_components
 
 from bbl.errors import OptionError
 from bbl.model.chains import gibbs
@@ -143,6 +142,8 @@ def margins(layout: Layout, theta: np.ndarray, method: str, rng: np.random.Gener
 
 def _parts(layout: Layout, limit: float) -> list[Part] | None:
     """Return what hangs together; None if the margins of all of it take over `limit` table cells."""
+    from scipy.sparse.csgraph import connected_components
+
     n, of = connected_components(layout.mask, directed=False)
     out: list[Part] = []
     cost = 0.0

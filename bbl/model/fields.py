@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.sparse import csr_array
 
 from bbl.memory import check_memory
 from bbl.model.conditional import normalised
@@ -36,6 +35,8 @@ class Fields:
     """
 
     def __init__(self, layout: Layout, theta: np.ndarray):
+        from scipy.sparse import csr_array
+
         check_memory(8.0 * layout.D**2, f"Fields of {layout.D} levels", "Use fewer predictors.")
         self.D = layout.D
         pairs = layout if layout.order <= 2 else Layout(layout.n_levels, layout.pairs)

@@ -12,10 +12,21 @@ import numpy as np
 
 from bbl.model.layout import Layout
 
-__all__ = ["Basis", "Kernel", "diagonal", "indicators", "kernel_scale", "make_basis", "own_levels", "to_tables"]
+__all__ = [
+    "Basis",
+    "Kernel",
+    "determined",
+    "diagonal",
+    "indicators",
+    "kernel_scale",
+    "make_basis",
+    "own_levels",
+    "to_tables",
+]
 
 EXACT = 1e-10  # share of the kernel's trace that may be left out
 BLOCK = 32  # rows whose kernels are worked out at once
+SAME = 1e-6  # share of a parameter that rows may leave open
 WORTH = 0.25  # a row of a block is taken if as much is left of it, compared with the block's first
 
 
@@ -224,3 +235,42 @@ def to_tables(basis: Basis, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray
         theta[:, layout.start[j] : layout.start[j + 1]] += M[:, 0, 1:] - corner[:, None]
         constant += corner
     return theta, constant
+
+
+def determined(basis: Basis, tables: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Return which parameters (layout.size,) the functions at the rows determine, an offset being free.
+
+    Parameters
+    ----------
+    basis : Basis
+    tables : ndarray, shape (r, layout.size)
+        Parameters of each function, as `to_tables` returns them.
+    weights : ndarray, shape (n,)
+        Those of the rows that the basis was made of.
+
+    Notes
+    -----
+    A parameter is an inner product with one element of the kernel's space, whose squared norm is known; the functions
+    are orthonormal in that space, so that `tables` hold what lies in the span of the rows. An offset can take its place
+    where functions add up to a constant.
+    """
+    layout, scale, means = basis.kernel.layout, basis.kernel.scale, basis.kernel.means
+    apart = np.zeros(layout.m)  # squared distance of the reference level from the means
+    for i, part in enumerate(own_levels(layout)):
+        own = means[part].copy()
+        own[:1] -= 1.0
+        apart[i] = own @ own
+    near = np.zeros(layout.m)
+    for i, j in layout.pairs:
+        near[i] += apart[j]
+        near[j] += apart[i]
+    norm = np.full(layout.size, 4.0 * scale[1])
+    norm[: layout.D] = np.repeat(2.0 * (scale[0] + scale[1] * near), np.diff(layout.start))
+    inside = (tables**2).sum(axis=0)
+    found = inside >= (1.0 - SAME) * norm
+    kept = basis.spectrum > 1e-12 * basis.spectrum.max(initial=0.0)
+    mean = weights / weights.sum() @ basis.functions
+    constant = np.where(kept, mean / np.where(kept, basis.spectrum, 1.0), 0.0)
+    if 1.0 - mean @ constant < SAME:
+        found &= np.abs(constant @ tables) <= np.sqrt(SAME * inside * (constant @ constant))
+    return found

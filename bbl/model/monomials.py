@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.sparse import csr_array
 
 from bbl.model.layout import Layout, term_columns
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 __all__ = ["Monomials"]
 
@@ -103,5 +106,7 @@ def _product(X: np.ndarray, columns: np.ndarray) -> np.ndarray:
 
 def _scatter(columns: np.ndarray, D: int) -> csr_array:
     """Return the matrix (T, D) that adds up values by their columns."""
+    from scipy.sparse import csr_array
+
     T = len(columns)
     return csr_array((np.ones(T), (np.arange(T), columns)), shape=(T, D))

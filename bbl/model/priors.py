@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import gammaln
 
 __all__ = ["PRIORS", "ScalePrior", "scale_moments", "slabbed"]
 
@@ -51,6 +50,8 @@ def _half_cauchy_slope(w: np.ndarray) -> np.ndarray:
 
 
 def _student(w: np.ndarray) -> np.ndarray:
+    from scipy.special import gammaln
+
     a = STUDENT_SHAPE
     return np.log(2.0) + a * np.log(a) - gammaln(a) - 2.0 * a * w - a * np.exp(-2.0 * w)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import expit, gammaln, logit
 
 from bbl.memory import check_memory
 from bbl.networks.dag import Dag, naive
@@ -68,6 +67,9 @@ def arc_posterior(counts: np.ndarray, smooth: float, prior: float) -> float:
 
     The Dirichlet-multinomial evidence with the arc against that without (Dash & Cooper 2002, eq. 8).
     """
+
+    from scipy.special import expit, gammaln, logit
+
     if prior in (0.0, 1.0):
         return prior
     a, r = smooth, len(counts)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from scipy.optimize import Bounds, minimize
 
 from bbl.errors import DataError
 from bbl.memory import check_memory
@@ -73,6 +72,9 @@ def conditional_weights(sample: Sample, n_levels: np.ndarray, K: int) -> np.ndar
     ----------
     Zaidi NA, Cerquides J, Carman MJ, Webb GI (2013). JMLR 14, 1947-1988.
     """
+
+    from scipy.optimize import Bounds, minimize
+
     m = len(n_levels)
     if not m:
         return np.ones(0)

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.linalg import block_diag
 
 from bbl.checks import near_match, real, verb
 from bbl.design.labels import Labels
@@ -93,6 +92,9 @@ class Estimates:
         MemoryLimitError
             If it would not fit into memory.
         """
+
+        from scipy.linalg import block_diag
+
         groups, se = list(self._labels.groups), self.bse
         if group is not None and group not in groups:
             raise OptionError(

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.special import log_softmax
 
 from bbl.checks import choice
 from bbl.report.plot_shooter import plot_path, plot_terms
@@ -159,6 +158,8 @@ class ShooterResults(ClassifierResults):
 
     def class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
         """Return ``ln P(y | x)`` (n, K); a term of a missing predictor adds nothing, its mean over all levels."""
+        from scipy.special import log_softmax
+
         link = self.intercept + term_links(codes, self.design.n_levels, self.chosen, missing, len(self.intercept))
         return log_softmax(link @ contrasts(len(self.labels.groups)).T, axis=1)
 

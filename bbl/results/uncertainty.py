@@ -13,6 +13,7 @@ from bbl.checks import choice, generator, integer, share, verb
 from bbl.errors import DataError, OptionError
 from bbl.parallel import n_workers
 from bbl.report.summary import Section, wald_sections
+from bbl.results.contrasts import DifferenceInference
 from bbl.results.credible import PosteriorInference
 from bbl.results.inference import PVALUES, Inference, permuted, ranked, untested
 from bbl.results.machine import MachineResults
@@ -65,6 +66,10 @@ class Uncertainty(MachineResults):
     def _posterior(self) -> PosteriorInference:
         return PosteriorInference(self.labels, self.estimate, self.engine)
 
+    @cached_property
+    def _contrasts(self) -> DifferenceInference:
+        return DifferenceInference(self.labels, self.estimate, self.engine, self._full_groups())
+
     def _full_groups(self) -> Sample:
         """Return the training rows; an error if a group has none, and so nothing that could be uncertain."""
         empty = np.flatnonzero(self.estimate.class_prior == 0.0)
@@ -78,22 +83,26 @@ class Uncertainty(MachineResults):
         return rows
 
     @verb
-    def inference(self) -> Inference | PosteriorInference:
+    def inference(self) -> Inference | PosteriorInference | DifferenceInference:
         """Return standard errors, intervals and tests of all parameters, of differences, and of pairs.
 
         Returns
         -------
-        Inference or PosteriorInference
+        Inference, PosteriorInference or DifferenceInference
             ``.table(of)``, ``.tests(of)``, ``.interactions(of)``; for a method with a posterior ``.table(of)`` and
-            ``.interactions(of)``, with posterior sds and central intervals in place of standard errors and tests.
+            ``.interactions(of)``, with posterior sds and central intervals in place of standard errors and tests;
+            for conditional likelihood both of differences alone, ``of=(a, b)``, with intervals and without tests.
 
         Raises
         ------
         OptionError
-            If the method has no likelihood equations (``"mf"``).
+            If the method has no likelihood equations (``"mf"``), or a conditional fit refines another or was made by
+            minibatches.
         DataError
             If a parameter is not determined, a group has no training rows, or the model was saved without them.
         """
+        if self.engine.joint:
+            return self._contrasts
         return self._posterior if self.engine.posterior else self._inference
 
     @property
@@ -169,14 +178,17 @@ class Uncertainty(MachineResults):
             frame["test"] = test.to_numpy()
         return frame
 
-    def _why_untested(self) -> str | None:
-        """Return why there are no tests; None if there are."""
+    def _why_untested(self, of: Any = None) -> str | None:
+        """Return why there are no tests (of a joint fit: no intervals of `of`); None if there are."""
         if self.engine.posterior:
             return f"no test: {self.engine.posterior}"
         if self.training is None:
             return "no test: the model was saved without its training rows"
         try:
-            self.engine.check_equations()
+            if self.engine.joint and isinstance(of, tuple):
+                self.engine.check_differences(self.training.n)
+            else:
+                self.engine.check_equations()
             self.training.check_whole("Tests go")
         except (DataError, OptionError) as error:
             return f"no test: {error}"
@@ -220,7 +232,8 @@ class Uncertainty(MachineResults):
             ``group``, ``predictor``, ``predictor2`` (with terms of three predictors and more ``order`` before them, and
             ``predictor3`` and so on after), ``strength`` (Frobenius norm of the couplings in the zero-sum
             gauge), ``chisq``, ``df``, ``p``, ``p_holm``, ``p_bh``, ``test``; for a method with a posterior ``sd`` and
-            ``inclusion`` too, see `PosteriorInference.interactions`. Without standard errors (mean field) or
+            ``inclusion`` too, see `PosteriorInference.interactions`; for differences of a conditional fit ``lower`` and
+            ``upper``, see `DifferenceInference.interactions`. Without standard errors (mean field) or
             training rows (a model loaded without them) p is missing, and ``test`` says why.
 
         Raises
@@ -246,7 +259,7 @@ class Uncertainty(MachineResults):
             self._rows().check_whole("Permutation tests go")
             args = (integer("n", n, 1), generator(seed), n_workers(n_jobs))
             return ranked(permuted(self.labels, self.parameters, self._rows(), *args), self.parameters, of, groups, apc)
-        why = self._why_untested()
+        why = self._why_untested(of)
         if why is None or self.engine.posterior:
             return self.inference().interactions(of, apc)
         return ranked(untested(self.labels, self.parameters, of, why), self.parameters, of, groups, apc)

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.special import log_softmax
 
 from bbl.parallel import run_tasks, serial_blas
 from bbl.rows.folds import stratified_folds
@@ -254,6 +253,8 @@ def _one_fold(
 
 def _loss(problem: Problem, weights: Weights, intercept: np.ndarray) -> float:
     """Return the weighted sum of ``-ln p`` of rows under given weights."""
+    from scipy.special import log_softmax
+
     products = Products(problem.codes, problem.n_levels, list(weights))
     theta = np.concatenate([*weights.values(), np.empty((0, problem.K - 1))])
     log_p = log_softmax(contrasts(problem.K) @ products.link(theta, intercept), axis=0)

@@ -14,7 +14,6 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
-from scipy.special import softmax
 
 from bbl._ext import sparse as _kernel
 from bbl.rows.sample import code_dtype
@@ -235,6 +234,9 @@ class Products:
         Shape ((D + 1) q, (D + 1) q), the contrasts of a feature side by side; `curve` (n,) is that of two classes.
         `which` are the terms, if not all. The features of a block of rows are multiplied as numbers of type `number`.
         """
+
+        from scipy.special import softmax
+
         which = np.arange(len(self.terms)) if which is None else which
         q, n = link.shape
         D = int(self.sizes[which].sum()) + 1

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
 
 from bbl._ext import sparse as _kernel
 from bbl.memory import check_memory
@@ -61,6 +60,8 @@ class _Objective:
 
     def solve(self, right: np.ndarray) -> np.ndarray:
         """Return the inverse of the Hessian times `right` (D + 1, q), by conjugate gradients; exact at once for two."""
+        from scipy.linalg import cho_factor, cho_solve
+
         factor = cho_factor((self.Z * self.curve) @ self.Z.T + self.ridge * np.eye(len(self.Z)), overwrite_a=True)
         if self.problem.K == 2:
             return cho_solve(factor, right)

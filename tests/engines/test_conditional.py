@@ -303,7 +303,7 @@ def test_what_needs_a_model_of_the_predictors_says_so():
     with pytest.raises(OptionError, match="missing='level'"):
         bbl.bbl("y ~ .", unknown, method="conditional", missing="marginal", verbose=0)
     with pytest.raises(OptionError, match="no standard errors"):
-        fit.inference()
+        fit.inference().table()
     with pytest.raises(OptionError, match="response"):
         bbl.bbl("~ .", frame, method="conditional", verbose=0)
     with pytest.raises(OptionError, match="crossVal a number"):

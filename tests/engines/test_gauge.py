@@ -6,7 +6,7 @@ import pytest
 import reference as oracle
 
 import bbl
-import bbl.engines.pseudo as engine_module
+import bbl.engines.pseudo_path as engine_module
 from bbl._ext.pseudo import PseudoProblem, widths
 from bbl.engines import PseudoLikelihood
 from bbl.errors import BBLTypeError, OptionError

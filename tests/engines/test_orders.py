@@ -8,7 +8,7 @@ import reference as oracle
 
 from bbl._ext.pseudo import PseudoProblem, widths
 from bbl.engines import PseudoLikelihood
-from bbl.engines import pseudo as engine_module
+from bbl.engines import pseudo_path as engine_module
 from bbl.errors import OptionError
 from bbl.model.layout import Layout
 from bbl.model.regressors import penalties, regressors

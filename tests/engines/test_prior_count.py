@@ -8,7 +8,7 @@ from sklearn.naive_bayes import CategoricalNB
 import bbl
 from bbl._ext.pseudo import PseudoProblem, widths
 from bbl.engines import NaiveBayes, PseudoLikelihood
-from bbl.engines import pseudo as engine_module
+from bbl.engines import pseudo_path as engine_module
 from bbl.model.godambe import Influence
 from bbl.model.layout import Layout
 from bbl.model.moments import one_hot

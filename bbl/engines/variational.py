@@ -33,7 +33,7 @@ LIKELIHOODS = ("sampled", "pseudo")
 SDS = ("factorised", "lrvb")
 SETTLED = 0.01  # relative change of the posterior mean at the end that is no warning,
 STILL = 0.4  # and of the logarithm of the couplings' global scale over the second half of the iterations
-WORTH = 1e6  # products of couplings and states for which a thread is worth its while
+WORTH = 1e7  # products of couplings and states for which a thread is worth its while; 100 binary predictors have 9e6
 TRAVEL = 2.5  # how far log scales must have been able to go
 
 

@@ -19,7 +19,6 @@ from benchmarks import scale_pseudo
 from benchmarks.report import as_text, command, number, table, write_page
 
 LEVELS = np.array(["lark", "robin", "heron", "crane"])
-CHUNK = 250_000
 BARS = {"growth": 1.3, "share": 0.1, "naive": 0.0, "mf": 1e-14}
 COLUMNS = ["task", "rows", "how", "user_s", "peak_mb"]
 
@@ -27,23 +26,19 @@ COLUMNS = ["task", "rows", "how", "user_s", "peak_mb"]
 def write_rows(path: Path, n: int, m: int = 20, seed: int = 0) -> Path:
     """Write `n` rows of a response and `m` predictors, all strings, to a Parquet file, some rows at a time."""
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
-    rng, writer = np.random.default_rng(seed), None
+    rng = np.random.default_rng(seed)
     edges = rng.dirichlet(np.full(4, 2.0), size=(m, 2, 4)).cumsum(axis=-1)[..., :-1]
-    for first in range(0, n, CHUNK):
-        size = min(CHUNK, n - first)
+
+    def batch(size: int) -> dict[str, Any]:
         y, x = rng.integers(2, size=size), np.zeros(size, dtype=np.intp)
         columns = {"y": pa.DictionaryArray.from_arrays(y.astype(np.int8), ["no", "yes"])}
         for i in range(m):
             x = (rng.random(size)[:, None] > edges[i, y, x]).sum(axis=1)
             columns[f"x{i}"] = pa.DictionaryArray.from_arrays(x.astype(np.int8), LEVELS)
-        rows = pa.table({name: column.cast("string") for name, column in columns.items()})
-        writer = writer or pq.ParquetWriter(path, rows.schema)
-        writer.write_table(rows)
-    if writer is not None:
-        writer.close()
-    return path
+        return columns
+
+    return scale_pseudo.write_batches(path, n, batch)
 
 
 def one_task(task: str, path: str, how: str, out: str) -> dict[str, Any]:

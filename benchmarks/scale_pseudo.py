@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -29,16 +30,31 @@ WAYS = ("memory", "batches", "two processes", "one killed")
 BARS = "CPU 1.2 of memory, of one process for two; theta 1e-8 (lambda 1e-2); passes 10 (rare levels 15)"
 
 
-def write_rows(path: Path, n: int, levels: int, skew: float, m: int = 20) -> Path:
-    """Write `n` rows of a response and `m` chained predictors, strings, to a Parquet file; `skew` makes levels rare."""
+def write_batches(path: Path, n: int, batch: Callable[[int], dict[str, Any]]) -> Path:
+    """Write `n` rows to a Parquet file, some at a time: ``batch(size)`` are columns as dictionary arrays."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    rng, writer = np.random.default_rng(0), None
+    writer = None
+    for first in range(0, n, CHUNK):
+        columns = batch(min(CHUNK, n - first))
+        rows = pa.table({name: column.cast("string") for name, column in columns.items()})
+        writer = writer or pq.ParquetWriter(path, rows.schema)
+        writer.write_table(rows)
+    if writer is not None:
+        writer.close()
+    return path
+
+
+def write_rows(path: Path, n: int, levels: int, skew: float, m: int = 20) -> Path:
+    """Write `n` rows of a response and `m` chained predictors, strings, to a Parquet file; `skew` makes levels rare."""
+    import pyarrow as pa
+
+    rng = np.random.default_rng(0)
     shares = np.exp(-skew * np.arange(levels))
     cuts, names = np.cumsum(shares / shares.sum())[:-1], [f"level {a}" for a in range(levels)]
-    for first in range(0, n, CHUNK):
-        size = min(CHUNK, n - first)
+
+    def batch(size: int) -> dict[str, Any]:
         y = rng.integers(2, size=size)
         columns, last = {"y": pa.DictionaryArray.from_arrays(y.astype(np.int8), ["no", "yes"])}, y
         for i in range(m):
@@ -46,12 +62,9 @@ def write_rows(path: Path, n: int, levels: int, skew: float, m: int = 20) -> Pat
             copied = rng.random(size) < np.where(y, 0.2, 0.35)
             own[copied] = last[copied]
             columns[f"x{i}"], last = pa.DictionaryArray.from_arrays(own.astype(np.int8), names), own
-        rows = pa.table({name: column.cast("string") for name, column in columns.items()})
-        writer = writer or pq.ParquetWriter(path, rows.schema)
-        writer.write_table(rows)
-    if writer is not None:
-        writer.close()
-    return path
+        return columns
+
+    return write_batches(path, n, batch)
 
 
 def used() -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -133,19 +134,15 @@ class Reader:
         return _Part(batch, int(keep.sum()), columns, None if weights is None else weights[keep], dropped)
 
 
-class _told:
-    """Adds to an error where the batch is from."""
-
-    def __init__(self, batch: Batch):
-        self.place = batch.place
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        if isinstance(error, DataError | TypeError) and self.place and self.place not in str(error):
-            text = f"{error} (In {self.place}.)"
-            error.args = (text,)
+@contextmanager
+def _told(batch: Batch) -> Iterator[None]:
+    """Add to an error where the batch is from."""
+    try:
+        yield
+    except (DataError, TypeError) as error:
+        if batch.place and batch.place not in str(error):
+            error.args = (f"{error} (In {batch.place}.)",)
+        raise
 
 
 def encode_source(

@@ -100,9 +100,14 @@ class Basis:
         return out
 
 
+def _starts(n_levels: np.ndarray) -> np.ndarray:
+    """Return where the levels of each predictor begin among all levels, and where the last ones end."""
+    return np.concatenate(([0], np.cumsum(n_levels)))
+
+
 def indicators(codes: np.ndarray, n_levels: np.ndarray) -> np.ndarray:
     """Return the indicators (n, sum(n_levels)) of all levels of all predictors."""
-    first = np.concatenate(([0], np.cumsum(n_levels)))
+    first = _starts(n_levels)
     out = np.zeros((len(codes), first[-1]))
     out[np.arange(len(codes))[:, None], codes + first[:-1]] = 1.0
     return out
@@ -110,7 +115,7 @@ def indicators(codes: np.ndarray, n_levels: np.ndarray) -> np.ndarray:
 
 def own_levels(layout: Layout) -> list[slice]:
     """Return where the levels of each predictor stand among all levels."""
-    first = np.concatenate(([0], np.cumsum(layout.n_levels))).tolist()
+    first = _starts(layout.n_levels).tolist()
     return [slice(a, b) for a, b in zip(first[:-1], first[1:], strict=True)]
 
 
@@ -119,8 +124,7 @@ def diagonal(codes: np.ndarray, means: np.ndarray, layout: Layout) -> tuple[np.n
     of_level = 1.0 - 2.0 * means
     for part in own_levels(layout):
         of_level[part] += means[part] @ means[part]
-    first = np.concatenate(([0], np.cumsum(layout.n_levels)))[:-1]
-    single = of_level[codes + first]
+    single = of_level[codes + _starts(layout.n_levels)[:-1]]
     total = single.sum(axis=1)
     if layout.complete:
         return total, 0.5 * (total**2 - (single**2).sum(axis=1))

@@ -288,7 +288,7 @@ cdef class PseudoProblem:
 
     @property
     def n_tasks(self):
-        return -(-self.p.n_tasks // self.p.pack)
+        return (self.p.n_tasks + self.p.pack - 1) // self.p.pack
 
     @property
     def lanes(self):

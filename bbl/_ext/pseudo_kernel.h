@@ -13,14 +13,11 @@
 #include "pseudo_pack.h"
 #endif
 
-#undef vf
 #undef work
 #undef point
 #undef history
 #undef search
 #undef bundle
-#undef NARROW
-#undef WIDEN
 #undef SAFE
 #undef TINY
 #undef NOISE

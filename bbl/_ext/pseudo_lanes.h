@@ -31,19 +31,6 @@
 #define FLAT 1e-9
 #endif
 
-#if LANES > 1
-typedef float NAME(vf) __attribute__((vector_size(4 * LANES)));
-#define NARROW(v) __builtin_convertvector(v, vf)
-#define WIDEN(v) __builtin_convertvector(v, vec)
-#else
-typedef float NAME(vf);
-#define NARROW(v) ((float)(v))
-#define WIDEN(v) ((REAL)(v))
-#endif
-#define vf NAME(vf)
-TARGET static inline vf NAME(loadf)(const float *p) { vf v; memcpy(&v, p, sizeof v); return v; }
-TARGET static inline void NAME(storef)(float *p, vf v) { memcpy(p, &v, sizeof v); }
-
 /* Tables of the summed couplings of chunk `ch` from the parameters x (1 + D, V) of one logit */
 TARGET static void NAME(tabulate)(const pseudo_problem *p, ptrdiff_t ch, const REAL *x, REAL *table)
 {

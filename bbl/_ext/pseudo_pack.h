@@ -45,7 +45,8 @@ TARGET static void NAME(anchor)(const pseudo_problem *p, bundle *at, const pseud
         if (at->done[v])
             continue;
         lane->n_eval++;
-        at->vain[v] = here.norm[v] > 0.5 * at->norm[v] ? at->vain[v] + 1 : 0;
+        if (lane->status != SOLVER_RUNNING)
+            at->vain[v] = here.norm[v] > 0.5 * at->norm[v] ? at->vain[v] + 1 : 0;
         at->norm[v] = lane->norm = here.norm[v];
         lane->value = here.f[v];
         s->now.norm[v] = (REAL)here.norm[v];

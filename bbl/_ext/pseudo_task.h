@@ -46,7 +46,7 @@ TARGET static REAL *NAME(carve)(const pseudo_problem *p, pseudo_task *t, work *w
    eigenvalue of the sites' S_i */
 TARGET static void NAME(cut)(const pseudo_problem *p, pseudo_task *t, double top, double lambda)
 {
-    const double near = p->pack > 1 || 16 * p->D <= p->n ? 1.1 : 2.5;  /* where eigenvectors cost little */
+    const double near = p->pack > 1 ? 1.4 : 16 * p->D <= p->n ? 1.1 : 2.5;  /* less where eigenvectors cost little */
     double rest = 0.0;
     ptrdiff_t c;
     t->rank = 0;

@@ -32,3 +32,23 @@ def shared() -> Path:
             pytest.fail(reason)
         pytest.skip(reason)
     return folder
+
+
+@pytest.fixture(scope="session")
+def cluster():
+    """Two Dask workers, each a process of one thread; they take seconds to start."""
+    import distributed
+
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0", silence_logs=50
+    ) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def client(cluster):
+    """A client of them, which is the active one while a module is tested, and no longer."""
+    import distributed
+
+    with distributed.Client(cluster) as client:
+        yield client

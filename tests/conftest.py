@@ -34,21 +34,15 @@ def shared() -> Path:
     return folder
 
 
-@pytest.fixture(scope="session")
-def cluster():
-    """Two Dask workers, each a process of one thread; they take seconds to start."""
-    import distributed
-
-    with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0", silence_logs=50
-    ) as cluster:
-        yield cluster
-
-
 @pytest.fixture(scope="module")
-def client(cluster):
-    """A client of them, which is the active one while a module is tested, and no longer."""
+def client():
+    """Two Dask workers, each a process of one thread; beside other tests they would take time even where idle."""
     import distributed
 
-    with distributed.Client(cluster) as client:
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0", silence_logs=50
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
         yield client

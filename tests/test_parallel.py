@@ -149,6 +149,7 @@ def where(data, **options):
     return {int(group.grad_norm[0]) for group in fit.estimate.fits}
 
 
+@pytest.mark.long
 def test_groups_are_fitted_in_processes_if_joblib_is_told_to(data):
     assert where(data) == {os.getpid()}
     with joblib.parallel_config("loky"):

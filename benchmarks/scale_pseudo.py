@@ -26,6 +26,7 @@ from benchmarks.report import as_text, command, number, table, write_page
 
 CHUNK = 250_000
 TASKS = {"lambda 1e-2": (1e-2, 4, 0.0), "lambda 1e-5": (1e-5, 4, 0.0), "rare levels": (1e-5, 6, 1.2)}  # levels, skew
+WIDE = ("coins", "independent", "factors")
 WAYS = ("memory", "batches", "two processes", "one killed")
 BARS = "CPU 1.2 of memory, of one process for two; theta 1e-8 (lambda 1e-2); passes 10 (rare levels 15)"
 
@@ -122,6 +123,60 @@ def compare(n: int, folder: Path) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def wide_rows(path: Path, kind: str, m: int = 1000, n: int = 5000) -> Path:
+    """Write a response and `m` binary predictors, by themselves or with 8 common factors, to a Parquet file."""
+    rng = np.random.default_rng(0)
+    if kind == "factors":
+        scores = rng.normal(size=(n, 8)) @ rng.normal(0.0, 0.5, (8, m)) + rng.normal(0.0, 0.5, m)
+        codes = scores + rng.logistic(size=(n, m)) > 0.0
+    else:
+        codes = rng.random((n, m)) < (0.5 if kind == "coins" else rng.uniform(0.2, 0.8, m))
+    frame = pd.DataFrame(codes.astype(np.uint8), columns=[f"x{i}" for i in range(m)])
+    frame.insert(0, "y", np.where(rng.integers(2, size=n), "yes", "no"))
+    frame.to_parquet(path)
+    return path
+
+
+def one_wide(path: str, lambda_: float) -> dict[str, Any]:
+    """Fit all pairs of a wide table, two groups and the pooled fit; return what it took and whether it converged."""
+    import bbl
+
+    data, before = pd.read_parquet(path), used()
+    fits = bbl.bbl("y ~ .^2", data, lambda_=lambda_, n_jobs=1, verbose=0).estimate.fits
+    steps = max(int(own.n_iter.max()) for own in fits)
+    gradient = max(float(own.grad_norm.max()) for own in fits)
+    return {"user_s": used() - before, "iterations": steps, "gradient": gradient}
+
+
+def compare_wide(folder: Path, lambda_: float = 1e-5) -> pd.DataFrame:
+    """Return one row for each kind of wide table."""
+    rows = []
+    for kind in WIDE:
+        path = wide_rows(folder / "wide.parquet", kind)
+        call = [sys.executable, "-m", "benchmarks.scale_pseudo", "--wide", str(path), str(lambda_)]
+        done = subprocess.run(call, capture_output=True, text=True, check=True)  # noqa: S603  # our own command
+        rows.append({"predictors": kind, **json.loads(done.stdout.splitlines()[-1])})
+        print(rows[-1], file=sys.stderr)
+        path.unlink()
+    return pd.DataFrame(rows)
+
+
+def wide_page(rows: pd.DataFrame) -> list[str]:
+    """Return the part of the page on wide tables."""
+    body = [
+        [own.predictors, number(own.user_s), str(own.iterations), number(own.gradient)]
+        for own in rows.itertuples(index=False)
+    ]
+    return [
+        "## 1,000 binary predictors",
+        "",
+        "5,000 rows in two groups, in memory; all pairs, `lambda_=1e-5`; two groups and the pooled fit; one thread.",
+        "Predictors are coins, independent with shares of .2 to .8, or have eight factors in common.",
+        "",
+        *table(["predictors", "user s", "iterations at most", "gradient"], body),
+    ]
+
+
 def page(rows: pd.DataFrame) -> list[str]:
     """Return the page of the results."""
     body = []
@@ -147,6 +202,9 @@ def main() -> None:
     if sys.argv[1:2] == ["--one"]:
         path, how, lambda_, out = sys.argv[2:]
         print(json.dumps(one_way(path, how, float(lambda_), out)))
+        return
+    if sys.argv[1:2] == ["--wide"]:
+        print(json.dumps(one_wide(sys.argv[2], float(sys.argv[3]))))
         return
     args = command(
         __doc__, rows=(2_000_000, "number of rows"), folder=(tempfile.gettempdir(), "where the data are written")

@@ -51,7 +51,7 @@ typedef struct {
     EXACT(work) exact;
     void *exact_memory;
     double norm[LANES];                   /* of the gradient at the anchor */
-    int vain[LANES];                      /* anchors without progress */
+    int vain[LANES], lost;                /* anchors without progress; evaluations that waiting lanes have lost */
 #endif
 } NAME(bundle);
 #define bundle NAME(bundle)

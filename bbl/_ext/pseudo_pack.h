@@ -6,7 +6,7 @@
    (b) Mixed precision. An anchor is a point in double precision, with the exact gradient there and the probabilities
        of all rows in single. Steps are taken in single precision from it: of the logits, the probabilities and the
        gradient only the changes since the anchor are computed, whose relative error is that of single precision
-       however small they are. A lane whose gradient has shrunk by NEARER waits, and when half of the lanes wait the
+       however small they are. A lane whose gradient has shrunk by NEARER waits until the
        point becomes the new anchor. A lane is done when its gradient at an anchor is. Pairs of steps and gradient
        changes stay valid.
 
@@ -14,6 +14,7 @@
 
 #ifdef SINGLE
 #define NEARER 1e-4  /* of the norm at an anchor: digits of single precision that a lane uses up before the next */
+#define PRICE 3      /* of an anchor, in evaluations in single precision */
 #define VAIN 5       /* anchors in a row that do not halve the norm */
 
 /* The point becomes the anchor; lanes that wait there are done, or go on */
@@ -63,6 +64,7 @@ TARGET static void NAME(anchor)(const pseudo_problem *p, bundle *at, const pseud
         s->running += lane->status == SOLVER_RUNNING;
     }
     s->fresh = s->running > 0;
+    at->lost = 0;
 }
 
 /* The first anchor is the start point */
@@ -86,13 +88,15 @@ TARGET static void NAME(cast)(const pseudo_problem *p, bundle *at, const pseudo_
         at->s.best[v] = at->s.now.norm[v];
 }
 
-/* Lanes that ended their steps wait for an anchor: it is time for one where half of the lanes do */
-static int NAME(tired)(const bundle *at)
+/* Lanes that ended their steps wait for an anchor. It is time for one when as much has been lost by waiting as an
+   anchor costs, or when nobody steps any more. */
+static int NAME(tired)(bundle *at)
 {
     int v, waiting = 0;
     for (v = 0; v < LANES; v++)
         waiting += !at->done[v] && at->lane[v].status != SOLVER_RUNNING;
-    return waiting && waiting >= at->s.running;
+    at->lost += waiting;
+    return waiting && (at->lost >= PRICE * LANES || !at->s.running);
 }
 #endif
 

@@ -24,7 +24,9 @@ __all__ = ["Corrected", "few_enough", "rounds_memory", "sample_size"]
 
 SAMPLE, PER_COLUMN = 100_000, 100  # rows that are drawn: so many, or so many for each column of levels
 ENOUGH = 100  # rows of a level in the sample: of a rarer one all are taken, while they are the smaller half
+FEW = 5  # times as many rows as the sample: a fit of them all takes less than rounds do
 FIRST, AIM = 3e-4, 0.02  # gradient norm of the first fit of the sample; what a round may leave of the norm, at best
+TRUST, MOST_LEFT = 0.5, 0.2  # or this share of what the round before left: the sample cannot do better; at most so much
 SLOW, STALL = 0.5, 2  # a round that leaves more of the norm than this is slow; so many in a row are a stall
 LARGER, SHARE = 4, 0.5  # times as many rows after a stall, while they take this share of the free memory
 MOST = 100  # rounds at one penalty
@@ -38,7 +40,7 @@ def sample_size(layout: Layout) -> int:
 
 def few_enough(n: int, layout: Layout) -> bool:
     """Return whether `n` rows are so few that rounds would save nothing: they are fitted in memory."""
-    return n <= 2 * sample_size(layout)
+    return n <= FEW * sample_size(layout)
 
 
 def rounds_memory(layout: Layout) -> float:
@@ -109,7 +111,7 @@ class Corrected:
         penalty = np.append(lambdah, penalties(self.layout, lambda_))
         sites, slow, n_iter = Sites(m), np.zeros(m, dtype=int), np.zeros(m, dtype=np.int32)
         norm = np.full(m, np.inf) if self.point is None else self._norms(self.point, penalty)
-        done = norm <= finest
+        done, left = norm <= finest, np.full(m, AIM)
         pairs: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
         for _ in range(MOST):
             stalled = slow >= STALL
@@ -120,7 +122,7 @@ class Corrected:
             if (stalled & ~done).any():
                 self._enlarge(int(np.argmax(np.where(done, -1.0, norm))), norm)
                 slow[:], pairs = 0, []
-            aim = np.full(m, FIRST) if self.point is None else np.where(done, np.inf, AIM * norm)
+            aim = np.full(m, FIRST) if self.point is None else np.where(done, np.inf, left * norm)
             told = {"tolerance": np.maximum(aim, 0.5 * finest), "workers": self.workers}
             solve = partial(self.solve, self.engine, self.sample, self.layout, lambda_, lambdah, sites=sites, **told)
             trial = self._step(solve, theta, penalty, pairs)
@@ -133,6 +135,7 @@ class Corrected:
                 product = self._by_site(step * change)
                 good = product > 0.0
                 pairs = [*pairs[1 - PAIRS :], (step, change, np.where(good, 1.0 / np.where(good, product, 1.0), 0.0))]
+            left = np.clip(TRUST * np.where(np.isfinite(norm), now / norm, 0.0), AIM, MOST_LEFT)
             better = ~done & (now < norm)
             slow = np.where(done | (now <= SLOW * norm), 0, slow + 1)
             if self.point is None:
@@ -206,17 +209,18 @@ class Corrected:
         """Draw a sample of that many rows, and prepare the solver for it."""
         every = few_enough(self.rows.n, self.layout) or 2 * size >= self.rows.n
         rng = np.random.default_rng(0)
-        drawn = self.rows.draw(self.rows.n if every else size, rng, 0.0 if every else self._rare(size))
+        drawn = self.rows.draw(self.rows.n if every else size, rng, None if every else self._rare(size))
         self.sample = Sample(regressors(self.layout).codes(drawn.codes), drawn.weights)
         self.problem = prepared(self.sample, self.layout, self.engine.precision, self.engine.prior_count)
         self.solve = by_lbfgs(self.problem, self.engine.precision)
 
-    def _rare(self, size: int) -> float:
-        """Return the weight below which all rows of a level are taken: their sum is at most half of the sample."""
-        counts = np.sort(np.concatenate(level_counts(self.rows, self.layout.n_levels)))
+    def _rare(self, size: int) -> list[np.ndarray] | None:
+        """Return the levels of each predictor whose rows are all taken, at most half of the sample, if any are."""
+        found = level_counts(self.rows, self.layout.n_levels)
+        counts = np.sort(np.concatenate(found))
         fits = counts[np.cumsum(counts) <= size / 2]
-        scarce = fits[fits < ENOUGH * self.rows.total / size]
-        return float(scarce[-1]) + 0.5 if len(scarce) and scarce[-1] else 0.0
+        scarce = fits[fits < ENOUGH * self.rows.total / size].max(initial=0.0)
+        return [np.flatnonzero((own > 0) & (own <= scarce)) for own in found] if scarce else None
 
     def _enlarge(self, predictor: int, norm: np.ndarray) -> None:
         """Draw a larger sample, if there is memory for it."""

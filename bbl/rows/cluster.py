@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from bbl.errors import BBLTypeError
-from bbl.rows.counts import level_counts
 from bbl.rows.sample import Sample
 from bbl.rows.stored import PIECE, Bucket, StoredSample, added, joined
 
@@ -203,13 +202,9 @@ class ClusterSample(StoredSample):
         file: Any = self.file
         return [part for part, own in zip(file.parts, file.sizes, strict=True) if bucket in own]
 
-    def _rare_rows(self, rare: float) -> np.ndarray:
-        n_levels: np.ndarray = self.file.n_levels  # type: ignore[attr-defined]
-        counts = level_counts(self.pooled, n_levels)
-        few = [(i, np.flatnonzero((own > 0) & (own < rare))) for i, own in enumerate(counts)]
-        few = [(i, levels) for i, levels in few if len(levels)]
+    def _rows_with(self, few: list[tuple[int, np.ndarray]]) -> np.ndarray:
         found, told = [np.zeros(0, dtype=np.int64)], held(self.client, few)
-        spans = self._spans() if few else []
+        spans = self._spans()
         parts = self.file.parts  # type: ignore[attr-defined]
         hits = self.client.gather([call(self.client, _rare_in, parts[k], bucket, told) for bucket, k, *_ in spans])
         found += [first + own for (_, _, first, _), own in zip(spans, hits, strict=True)]

@@ -286,16 +286,16 @@ class StoredSample:
             found = added(found, function(self.extra))
         return function(joined([], self)) if found is None else found
 
-    def draw(self, size: int, rng: np.random.Generator, rare: float = 0.0) -> Sample:
+    def draw(self, size: int, rng: np.random.Generator, rare: Sequence[np.ndarray] | None = None) -> Sample:
         """Return a random sample of about `size` rows, without replacement, in the order of the file.
 
         Parameters
         ----------
         size : int
         rng : numpy.random.Generator
-        rare : float, default 0
-            Rows with a level that less than so much weight has are all taken; the weights of the others are divided by
-            their probability of being drawn, so that weighted sums estimate those of all rows. Without it weights stay.
+        rare : sequence of m ndarrays of int, optional
+            Levels of each predictor whose rows are all taken; the weights of the others are divided by their
+            probability of being drawn, so that weighted sums estimate those of all rows. Without it weights stay.
 
         Returns
         -------
@@ -306,7 +306,8 @@ class StoredSample:
             return joined(list(self.blocks(self.file.piece)), self)
         if self.extra is not None:
             return joined([replace(self, extra=None).draw(size, rng, rare), self.extra], self)
-        kept = self._rare_rows(rare) if rare else np.zeros(0, dtype=np.int64)
+        few = [(i, levels) for i, levels in enumerate(rare or ()) if len(levels)]
+        kept = self._rows_with(few) if few else np.zeros(0, dtype=np.int64)
         others = self.n - len(kept)
         wanted = min(others, max(size - len(kept), size // 2))
         drawn = _choose(others, wanted, rng)
@@ -314,7 +315,7 @@ class StoredSample:
         drawn += np.searchsorted(kept - np.arange(len(kept)), drawn, side="right")
         where = np.sort(np.concatenate([kept, drawn]))
         sample = self.rows(where)
-        if not rare:
+        if rare is None:
             return sample
         scale = np.where(np.isin(where, kept, assume_unique=True), 1.0, others / max(1, wanted))
         return replace(sample, weights=sample.weights * scale)
@@ -334,17 +335,10 @@ class StoredSample:
             first += n
         return joined(parts, self)
 
-    def _rare_rows(self, rare: float) -> np.ndarray:
-        """Return the positions of rows with a level that less than `rare` weight has."""
-        counts: dict[int, np.ndarray] = {}
-        for part in self.blocks(self.file.piece):
-            for i in range(self.m):
-                own = np.bincount(part.codes[:, i], part.weights)
-                counts[i] = _plus_padded(counts.get(i, np.zeros(0)), own)
-        few = [(i, np.flatnonzero((own > 0) & (own < rare))) for i, own in counts.items()]
-        few = [(i, levels) for i, levels in few if len(levels)]
+    def _rows_with(self, few: list[tuple[int, np.ndarray]]) -> np.ndarray:
+        """Return the positions of rows in which some predictor has one of the levels that go with it."""
         found, first = [np.zeros(0, dtype=np.int64)], 0
-        for part in self.blocks(self.file.piece) if few else ():
+        for part in self.blocks(self.file.piece):
             hit = np.zeros(part.n, dtype=bool)
             for i, levels in few:
                 hit |= np.isin(part.codes[:, i], levels)
@@ -366,13 +360,6 @@ def added(one: Any, other: Any) -> Any:
     if isinstance(other, list | tuple):
         return type(other)(added(None if one is None else one[k], own) for k, own in enumerate(other))
     return other + 0.0 if one is None else one + other
-
-
-def _plus_padded(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    out = np.zeros(max(len(one), len(other)))
-    out[: len(one)] += one
-    out[: len(other)] += other
-    return out
 
 
 def _choose(n: int, size: int, rng: np.random.Generator) -> np.ndarray:

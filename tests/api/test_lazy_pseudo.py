@@ -15,6 +15,7 @@ from tests.design.test_cluster import make_frame
 def small_samples(monkeypatch):
     monkeypatch.setattr(pseudo_blocks, "SAMPLE", 1500)
     monkeypatch.setattr(pseudo_blocks, "PER_COLUMN", 1)
+    monkeypatch.setattr(pseudo_blocks, "FEW", 2)
     monkeypatch.setattr(dealing, "STATES", 100)
 
 

@@ -19,6 +19,7 @@ from bbl.rows.cluster import ClusterSample
 def small_samples(monkeypatch):
     monkeypatch.setattr(pseudo_blocks, "SAMPLE", 1500)
     monkeypatch.setattr(pseudo_blocks, "PER_COLUMN", 1)
+    monkeypatch.setattr(pseudo_blocks, "FEW", 2)
     monkeypatch.setattr(dealing, "STATES", 100)
 
 

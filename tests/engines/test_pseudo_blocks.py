@@ -43,6 +43,7 @@ def stored(sample, piece=None):
 def small_samples(monkeypatch):
     monkeypatch.setattr(pseudo_blocks, "SAMPLE", 3000)
     monkeypatch.setattr(pseudo_blocks, "PER_COLUMN", 1)
+    monkeypatch.setattr(pseudo_blocks, "FEW", 2)
 
 
 def both(sample, layout, engine, piece=1500, workers=1):

@@ -107,7 +107,7 @@ def test_a_random_sample_takes_every_row_alike_and_blocks_do_not_matter():
 def test_rows_with_rare_levels_are_kept_whole_and_the_others_weigh_more():
     sample = make_rows(4000, 3, 4)
     sample.codes[[5, 77, 2048, 3999], 1] = 9
-    drawn = store(sample).draw(400, np.random.default_rng(1), rare=50)
+    drawn = store(sample).draw(400, np.random.default_rng(1), rare=[np.zeros(0, int), np.array([9]), np.zeros(0, int)])
     assert drawn.n == 400 and (drawn.codes[:, 1] == 9).sum() == 4
     np.testing.assert_array_equal(drawn.weights[drawn.codes[:, 1] == 9], np.ones(4))
     assert drawn.total == pytest.approx(4000.0)

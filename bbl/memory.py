@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from bbl.errors import BBLError
 
-__all__ = ["MemoryLimitError", "available_memory", "check_memory"]
+__all__ = ["MemoryLimitError", "available_memory", "check_memory", "out_of_memory"]
 
 
 class MemoryLimitError(BBLError, MemoryError):
@@ -65,3 +67,21 @@ def check_memory(needed: float, what: str, remedy: str) -> None:
         raise MemoryLimitError(
             f"{what} needs about {needed / 2**30:.1f} GiB and {free / 2**30:.1f} GiB are available. {remedy}"
         )
+
+
+@contextmanager
+def out_of_memory(what: str, remedy: str) -> Iterator[None]:
+    """Say in words `what` it was that memory ran out for, and the `remedy`, where no estimate foresaw it.
+
+    Raises
+    ------
+    BBLError
+        In place of a MemoryError without words. It is a MemoryError too.
+    """
+    try:
+        yield
+    except MemoryLimitError:
+        raise
+    except MemoryError as error:
+        said = f" ({error})" if str(error) else ""
+        raise MemoryLimitError(f"{what} took more memory than there is{said}. {remedy}") from error

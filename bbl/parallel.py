@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -156,6 +157,8 @@ class _Steps:
             if note:
                 self._bar.set_postfix_str(note, refresh=False)
             self._bar.update(share)
+            if not (share or self._bar.disable) and time.time() > self._bar.start_t + self._bar.delay:  # only a note
+                self._bar.refresh()
 
     def __reduce__(self):
         return _Steps, ()

@@ -21,6 +21,7 @@ from bbl.design.passes import encode_source
 from bbl.design.sources import Source, lazy_source
 from bbl.engines import DEFAULT, ENGINES, Engine, engine_class, make_engine
 from bbl.errors import DataWarning, OptionError
+from bbl.memory import out_of_memory
 from bbl.model.layout import Layout
 from bbl.model.logz import LOG_Z
 from bbl.parallel import n_workers, progress_bar
@@ -34,6 +35,9 @@ from bbl.rows.stored import Rows
 from bbl.stats.calibration import CALIBRATE
 
 __all__ = ["Call", "check_streams", "data_folds", "in_memory", "pop_rule", "prepare", "shown_call"]
+
+ENCODED = "Use fewer rows or columns, or give a file, which is read in batches."
+FEWER = "Use fewer predictors or levels, or a formula with fewer interactions."
 
 
 @dataclass(frozen=True)
@@ -151,14 +155,18 @@ def prepare(
     rows: Rows
     index: pd.Index | None = None
     if source is None:
-        design, rows, index = Design.from_data(*given, order=order, **takes)
+        with out_of_memory("Formula and codes of the rows", ENCODED):
+            design, rows, index = Design.from_data(*given, order=order, **takes)
     else:
         check_streams(engine, source, missing)
         announce = partial(announce, stored=True)
         dealt = None if deal is None else deal(engine, rng)
         with progress_bar(None, "reading", more["verbose"]) as step:
             told: dict[str, Any] = {"order": order, **takes, "deal": dealt, "step": step}
-            own = encode_source(source, formula, weights, xlevels, novarOk, missing, announce, cluster=cluster, **told)
+            with out_of_memory("Formula and levels of the data", FEWER):
+                own = encode_source(
+                    source, formula, weights, xlevels, novarOk, missing, announce, cluster=cluster, **told
+                )
         design, rows, folds = own.design, own.sample, own.folds
     if calibrate != "none" and not design.classes:
         raise OptionError(
@@ -174,7 +182,8 @@ def prepare(
             DataWarning,
             stacklevel=3,
         )
-    layout = Layout(design.n_levels, None if design.terms.complete else design.terms.terms)
+    with out_of_memory("A list of the pairs of the formula", FEWER):
+        layout = Layout(design.n_levels, None if design.terms.complete else design.terms.terms)
     return Call(design, rows, index, engine, layout, log_z, calibrate, workers, rng, folds)
 
 

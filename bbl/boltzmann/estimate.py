@@ -241,10 +241,15 @@ def estimate_path(
         (part, layout, engine, values, k, inner, r, False, trail, inside)
         for part, k, r, trail in zip(parts, kinds, rngs, own, strict=True)
     ]
+    if isinstance(sample, StoredSample) and outside is not None:
+        sample.file.passed = lambda count: outside(0.0, f"pass {count}")
     try:
         runs_of = run_tasks(fit_group, tasks, outer, outside, shared=isinstance(sample, StoredSample))
     except NoProgress as stall:
         raise stalled(stall, labels) from stall
+    finally:
+        if isinstance(sample, StoredSample):
+            sample.file.passed = None
     settings = list(zip(*runs_of, strict=True))
     groups = parts[:K]
     if engine.chooses:

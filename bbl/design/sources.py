@@ -7,6 +7,7 @@ import os
 import tempfile
 import weakref
 from collections.abc import Callable, Hashable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -339,11 +340,26 @@ class _Spool:
         self.file = tempfile.TemporaryFile(prefix="bbl-")  # noqa: SIM115
         weakref.finalize(self, self.file.close)
         self.names = wanted
-        with self.pa.parquet.ParquetWriter(
-            self.file, self.pa.schema([self.reader.schema.field(k) for k in wanted])
-        ) as to:
-            for batch in self.reader:
+        schema = self.pa.schema([self.reader.schema.field(k) for k in wanted])
+        to = self.pa.parquet.ParquetWriter(self.file, schema)
+        for batch in self.reader:
+            with _spooling():
                 to.write_batch(batch.select(wanted))
+        with _spooling():
+            to.close()
+
+
+@contextmanager
+def _spooling() -> Iterator[None]:
+    """Say that it is the temporary file that cannot be written, and where it lies."""
+    try:
+        yield
+    except OSError as error:
+        raise DataError(
+            f"what a reader gave cannot be kept in a temporary file in {tempfile.gettempdir()!r} "
+            f"({error.strerror or error}). Free some room, or set TMPDIR to a folder of a larger disk.",
+            argument="data",
+        ) from error
 
 
 def _polars(data: Any) -> Source:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -46,17 +47,33 @@ def write_frames(frames: Iterator[pd.DataFrame], path: Any) -> int:
         for frame in frames:
             frame.columns = pd.Index([str(name) for name in frame.columns])
             table = Table.from_pandas(frame, preserve_index=False)
-            if writer is None:
-                writer = ParquetWriter(part, table.schema)
-            writer.write_table(table)
+            with _writing(target):
+                if writer is None:
+                    writer = ParquetWriter(part, table.schema)
+                writer.write_table(table)
             n += len(frame)
         if writer is None:
             raise DataError("newdata has no rows, so there is nothing to write.", argument="newdata")
-        writer.close()
-        os.replace(part, target)
+        with _writing(target):
+            writer.close()
+            os.replace(part, target)
     except BaseException:
         if writer is not None:
-            writer.close()
+            with suppress(OSError):  # of a disk that is full, again
+                writer.close()
         part.unlink(missing_ok=True)
         raise
     return n
+
+
+@contextmanager
+def _writing(target: Path) -> Iterator[None]:
+    """Say what cannot be written, and why."""
+    try:
+        yield
+    except OSError as error:
+        raise DataError(
+            f"predictions cannot be written to {str(target)!r} ({error.strerror or error}). Free some room, or give "
+            "another folder.",
+            argument="to",
+        ) from error

@@ -12,7 +12,7 @@ import numpy as np
 
 from bbl.errors import BBLTypeError
 from bbl.rows.sample import Sample
-from bbl.rows.stored import PIECE, Bucket, StoredSample, added, joined
+from bbl.rows.stored import PIECE, Bucket, StoredSample, added, count_pass, joined
 
 __all__ = ["ClusterSample", "CodeParts", "Part", "SharedSample", "active_client", "call", "held", "n_threads"]
 
@@ -88,6 +88,8 @@ class CodeParts:
     weighted: bool
     masked: bool
     piece: int = PIECE
+    passes: int = 0
+    passed: Callable[[int], None] | None = None
     sums: dict[tuple[Hashable, Bucket], Any] = field(default_factory=dict)
     buckets: dict[Bucket, Any] = field(init=False)
 
@@ -157,6 +159,7 @@ class ClusterSample(StoredSample):
     def summed(self, function: Callable[[Sample], Any], workers: int = 1) -> Any:
         """Return the sum of ``function(block)`` over all blocks, computed where they are."""
         found = self.file.over(function, self.buckets, self.grouped)  # type: ignore[attr-defined]
+        count_pass(self.file)
         return found if self.extra is None else added(found, function(self.extra))
 
     def sums(self, name: Hashable, function: Callable[[Sample], Any]) -> Any:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from bbl.errors import DataError
+from bbl.memory import check_memory
 
 __all__ = ["Sample", "code_dtype"]
 
@@ -132,6 +133,12 @@ class Sample:
         states = math.prod(int(L) for L in n_levels)
         if self.y is not None or not self.n or not self.codes.shape[1]:
             return self
+        # a copy of the codes, sorted, and positions; or the number of each row's state
+        check_memory(
+            self.n * (3.0 * self.codes.itemsize * self.codes.shape[1] + 40.0),
+            f"Looking for equal ones among {self.n:,} rows",
+            "Use fewer rows, or read them in batches.",
+        )
         if self.missing is not None:  # one more level, while rows are compared
             levels = np.asarray(n_levels)
             coded = np.where(self.missing, levels, self.codes).astype(code_dtype(levels + 1))

@@ -65,7 +65,8 @@ class CodeFile:
         self.piece = int(np.clip(BUFFER // max(1, self.row * buckets), FEWEST, PIECE))
         self.buckets: dict[Bucket, _Pieces] = {}
         self.sums: dict[tuple[Hashable, Bucket], Any] = {}
-        self.size = 0
+        self.size, self.passes = 0, 0
+        self.passed: Callable[[int], None] | None = None
         self._lock = threading.Lock()
         self._file = tempfile.TemporaryFile(prefix="bbl-", buffering=0)  # noqa: SIM115  # closed by close()
         weakref.finalize(self, self._file.close)  # or with the last who holds it
@@ -266,6 +267,7 @@ class StoredSample:
         while some := list(islice(blocks, workers)):
             for own in run_tasks(function, [(part,) for part in some], workers, shared=True):
                 found = added(found, own)
+        count_pass(self.file)
         return found
 
     def sums(self, name: Hashable, function: Callable[[Sample], Any]) -> Any:
@@ -353,6 +355,13 @@ class StoredSample:
     def close(self) -> None:
         """Remove the file, of whatever rows."""
         self.file.close()
+
+
+def count_pass(file: Any) -> None:
+    """Count a pass over rows of a `CodeFile`, or what is like one, and tell who wants to know."""
+    file.passes += 1
+    if file.passed is not None:
+        file.passed(file.passes)
 
 
 def added(one: Any, other: Any) -> Any:

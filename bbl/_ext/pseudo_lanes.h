@@ -208,28 +208,38 @@ TARGET static void NAME(softmax)(REAL *row, ptrdiff_t A, ptrdiff_t gap, const RE
 }
 
 #ifdef SINGLE
-/* Planes hold by how much logits change where probabilities were `base` (A, block, V); they become what that changes of
-   the probabilities, times weights. sums = (0, sum_a p_a (1 - p_a), change of p of each logit) over the rows */
+/* The probability that is kept as `known` */
+TARGET static inline vec NAME(share_of)(vec known)
+{
+    return NAME(choose)(MASK(known < fill(0.0)), fill(1.0) + known, known);
+}
+
+/* Planes hold by how much logits change where probabilities were `base` (A, block, V), see keep; they become what that
+   changes of the probabilities, times weights: p_a ((1 - p_a) e_a - sum of p_b e_b over the others) / (1 + sum of all),
+   e = exp(change) - 1, which has no small difference of large numbers.
+   sums = (0, sum_a p_a (1 - p_a), change of p of each logit) over the rows */
 TARGET static void NAME(change)(REAL *row, ptrdiff_t A, ptrdiff_t gap, const float *base, ptrdiff_t far,
                                 const double *w, ptrdiff_t rows, REAL *sums)
 {
     REAL *total = sums + 2 * LANES;
     vec curve = fill(0.0);
-    ptrdiff_t r, a;
+    ptrdiff_t r, a, b;
     memset(sums, 0, (size_t)(2 + A) * LANES * sizeof *sums);
     for (r = 0; r < rows; r++, row += LANES, base += LANES) {
-        vec shift = fill(0.0), square = shift, scale;
+        vec all = fill(0.0), square = all, before = all, scale;
         for (a = 0; a < A; a++) {
-            const vec e = NAME(expm1)(load(row + a * gap));
-            shift += load(base + a * far) * e;
-            store(row + a * gap, e);
+            store(row + a * gap, NAME(expm1)(load(row + a * gap)));
+            all += NAME(share_of)(load(base + a * far)) * load(row + a * gap);
         }
-        scale = fill(1.0) / (fill(1.0) + shift);
+        scale = fill(1.0) / (fill(1.0) + all);
         for (a = 0; a < A; a++) {
-            const vec p = load(base + a * far);
-            vec more = p * (load(row + a * gap) - shift) * scale;
-            const vec now = p + more;
-            square += now - now * now;
+            const vec known = load(base + a * far), p = NAME(share_of)(known), e = load(row + a * gap);
+            vec others = before, more;
+            for (b = a + 1; b < A; b++)
+                others += NAME(share_of)(load(base + b * far)) * load(row + b * gap);
+            more = (NAME(choose)(MASK(known < fill(0.0)), -known, fill(1.0) - known) * e - others) * p * scale;
+            before += p * e;
+            square += (p + more) * (fill(1.0) - (p + more));
             if (w)
                 more *= (REAL)w[r];
             store(total + a * LANES, load(total + a * LANES) + more);
@@ -240,12 +250,19 @@ TARGET static void NAME(change)(REAL *row, ptrdiff_t A, ptrdiff_t gap, const flo
     store(sums + LANES, curve);
 }
 #else
+/* A probability in single precision; of more than a half what is missing to 1, as a negative number: no digit of either
+   is lost */
+TARGET static inline vf NAME(known)(vec p)
+{
+    return NARROW(NAME(choose)(MASK(p > fill(0.5)), p - fill(1.0), p));
+}
+
 /* base (rows, V) <- the probabilities of one logit, without the weights */
 TARGET static void NAME(keep)(const REAL *row, const double *w, ptrdiff_t rows, float *base)
 {
     ptrdiff_t r;
     for (r = 0; r < rows; r++)
-        NAME(storef)(base + r * LANES, NARROW(w ? load(row + r * LANES) / w[r] : load(row + r * LANES)));
+        NAME(storef)(base + r * LANES, NAME(known)(w ? load(row + r * LANES) / w[r] : load(row + r * LANES)));
 }
 #endif
 
@@ -369,7 +386,7 @@ TARGET static void NAME(independent)(const pseudo_problem *p, const pseudo_task 
     const ptrdiff_t far = (1 + p->D) * LANES;
     const REAL *live = t->live, rows = (REAL)(1.0 / p->scale);
     vec top = fill(0.0), z, curve = fill(0.0);
-    ptrdiff_t a, c, b, k;
+    ptrdiff_t a, c;
     for (a = 0; a < t->A; a++)
         top = NAME(larger)(load(h + a * LANES), top);
     z = NAME(exp)(-top);
@@ -385,9 +402,8 @@ TARGET static void NAME(independent)(const pseudo_problem *p, const pseudo_task 
     }
     store(sums, (top + NAME(log)(z)) * rows);
     store(sums + LANES, curve * rows);
-    for (b = 0; t->base && b < p->n_blocks; b++)
-        for (a = 0; a < t->A; a++)
-            for (k = 0; k < p->block; k++)
-                NAME(storef)(t->base + ((b * t->A + a) * p->block + k) * LANES,
-                             NARROW(load(g + a * far) / fill(rows)));
+#ifndef SINGLE
+    for (ptrdiff_t k = 0; t->base && k < p->n_blocks * t->A * p->block; k++)
+        NAME(storef)(t->base + k * LANES, NAME(known)(load(g + k / p->block % t->A * far) / fill(rows)));
+#endif
 }

@@ -52,7 +52,7 @@ TARGET static void NAME(anchor)(const pseudo_problem *p, bundle *at, const pseud
         lane->value = here.f[v];
         s->now.norm[v] = (REAL)here.norm[v];
         s->now.kappa[v] = (REAL)here.kappa[v];
-        if (lane->status == SOLVER_RUNNING || lane->status == SOLVER_CONVERGED)
+        if (lane->status != SOLVER_ITMAX && lane->status != SOLVER_NOT_FINITE)  /* stuck lanes have another try */
             lane->status = NAME(first_status)(here.f[v], here.norm[v], o);
         if (lane->status == SOLVER_RUNNING && at->vain[v] >= VAIN)
             lane->status = SOLVER_STUCK;
@@ -60,7 +60,7 @@ TARGET static void NAME(anchor)(const pseudo_problem *p, bundle *at, const pseud
         s->goal[v] = 0.9 * o->tolerance > NEARER * here.norm[v] ? 0.9 * o->tolerance : NEARER * here.norm[v];
         s->step[v] = lane->status == SOLVER_RUNNING;
         s->renew[v] = lane->status == SOLVER_RUNNING ? (WORD)~(WORD)0 : 0;
-        s->refused[v] = 0;
+        s->refused[v] = s->stalled[v] = 0;
         s->running += lane->status == SOLVER_RUNNING;
     }
     s->fresh = s->running > 0;

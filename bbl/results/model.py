@@ -115,7 +115,8 @@ class ModelResults:
         if self.training is None:
             raise DataError(
                 "This model has no training rows: it was saved without them, or fitted to data that were read in "
-                "batches. Give newdata=; or save it with store_data=True, or fit a table in memory."
+                "batches. Give newdata=; or save it with store_data=True, or fit a table in memory, such as a random "
+                "sample of the rows."
             )
         return self.training
 

@@ -111,12 +111,13 @@ TARGET static void NAME(kronecker)(const pseudo_problem *p, const work *w, ptrdi
 }
 
 /* The same with Cov taken as diag(mean) - mean mean' within each predictor and 0 between predictors */
-TARGET static void NAME(blocks)(const pseudo_problem *p, const double *more, vec sigma, REAL ridge, REAL *q)
+TARGET static void NAME(blocks)(const pseudo_problem *p, const work *w, vec sigma, REAL ridge, REAL *q)
 {
     const REAL least = (REAL)p->least;
     ptrdiff_t j, c;
     for (j = 0; j < p->m; j++) {
-        const REAL lambda = more ? ridge + (REAL)more[p->start[j]] : ridge;
+        const REAL lambda = w->more ? ridge + (REAL)w->more[p->start[j]] : ridge;
+        REAL *gain = w->table;  /* free between passes; it has a row for each level and more */
         vec dot = fill(0.0), left = fill(1.0);
         for (c = p->start[j]; c < p->start[j + 1]; c++) {
             const REAL mean = p->mean[1 + c] > p->least ? (REAL)p->mean[1 + c] : least;
@@ -124,12 +125,11 @@ TARGET static void NAME(blocks)(const pseudo_problem *p, const double *more, vec
             dot += v * mean;
             left -= sigma * inverse * (mean * mean);
             store(q + c * LANES, v);
+            store(gain + (c - p->start[j]) * LANES, inverse * mean);
         }
         dot *= sigma / NAME(larger)(left, fill(least));
-        for (c = p->start[j]; c < p->start[j + 1]; c++) {
-            const REAL mean = p->mean[1 + c] > p->least ? (REAL)p->mean[1 + c] : least;
-            store(q + c * LANES, load(q + c * LANES) + dot * mean / (sigma * mean + lambda));
-        }
+        for (c = p->start[j]; c < p->start[j + 1]; c++)
+            store(q + c * LANES, load(q + c * LANES) + dot * load(gain + (c - p->start[j]) * LANES));
     }
 }
 
@@ -150,7 +150,7 @@ TARGET static void NAME(precondition)(const pseudo_problem *p, const pseudo_task
         if (p->expand && !w->more)
             NAME(kronecker)(p, w, t->rank, (REAL)t->tail, sigma, lambda, row + LANES);
         else
-            NAME(blocks)(p, w->more, sigma, lambda, row + LANES);
+            NAME(blocks)(p, w, sigma, lambda, row + LANES);
     }
     if (turn)
         NAME(rotate)(p, t, w, 1, q);

@@ -1,6 +1,6 @@
 """Tuning inside a fit: the penalty by cross-validation, and the calibration of class scores on the same folds.
 
-Settings of a stepwise engine are tried from the strongest on: first every second one, until the log-loss has clearly
+Where an engine says that it is worth it, settings are tried from the strongest on: first every second one, until the log-loss has clearly
 risen, then those between the best ones.
 """
 
@@ -135,8 +135,8 @@ def _tune_one(
     def run(values: np.ndarray | None, **more: Any) -> Validated:
         return validate(sample, labels, layout, engine, values, **common, **more)
 
-    if tuned is not None and values is not None and engine.stepwise:
-        fitted = engine.layout(cast(Sample, sample), layout)
+    fitted = engine.layout(cast(Sample, sample), layout)
+    if tuned is not None and values is not None and engine.stepwise(sample, fitted):
         kept = 16.0 * len(folds) * (len(labels.groups) * fitted.D**2 + sample.n * (fitted.m + 3))
         trails = [[Trail(keeps=kept < KEPT) for _ in labels.groups] for _ in range(len(folds))]
         check_memory(

@@ -26,13 +26,15 @@ from bbl.rows.sample import Sample
 from bbl.rows.stored import Rows
 from bbl.stats.calibration import Calibration, fit_calibration
 
-__all__ = ["NFOLD", "RULES", "Tuning", "tune"]
+__all__ = ["NFOLD", "RULES", "SOME", "Tuning", "tune", "tune_many"]
 
 RULES = ("cv", "cv-1se")
 NFOLD = 5
+SOME = (5000, 2000)  # of many rows, those that settings are fitted to, and those that they are compared on
 FIRST = 3  # settings of the coarse grid that are fitted before any is judged
 RISEN = 1.1  # two settings in a row whose loss is this much above the least end the search
 NEAR = 1.03  # the neighbours of settings whose loss is this near to the least are tried too
+AT_ONCE = 4  # settings of those that share their work
 BEST = 3  # so many of these, the best, are fitted again
 TIE = 1e-4  # where that is less than so much log-loss, it makes no difference
 
@@ -107,6 +109,67 @@ def tune(
         step = progress if progress is None or len(variants) == 1 else partial(progress, 1.0 / len(variants))
         found.append(_tune_one(sample, labels, layout, own, rule, folds, progress=step, **told))
     return min(found, key=lambda each: each.loss[each.chosen])
+
+
+def tune_many(
+    sample: Sample,
+    labels: Labels,
+    layout: Layout,
+    engine: Engine,
+    folds: Folds,
+    drawn: Folds,
+    *,
+    calibrate: str,
+    progress: Callable | None = None,
+    **told: Any,
+) -> Tuning:
+    """Choose the engine's tuned option where rows are many: on some of them, and then on all what they leave open.
+
+    The more rows, the less is gained by a simple model. So from the setting of least log-loss on some rows on, settings
+    of less simple models are compared on all, until the log-loss rises.
+
+    Parameters
+    ----------
+    folds, drawn : Folds
+        Of all rows, and of some; or the same.
+    told : dict
+        `log_z`, `workers` and `rng` of `tune`, which see for the rest.
+    """
+    tuned = engine.tuned
+    assert tuned is not None  # noqa: S101  # it is asked for
+    if drawn is folds:
+        return tune(sample, labels, layout, engine, "cv", calibrate=calibrate, folds=folds, progress=progress, **told)
+    grid, sign = np.array(tuned.grid), -1 if tuned.simpler == "larger" else 1
+
+    def losses_of(settings: np.ndarray, own: Folds, trails: Any = None) -> tuple[np.ndarray, Validated]:
+        scored = validate(sample, labels, layout, engine, settings, own, trails=trails, **told)
+        return score_settings(scored, "logloss", calibrate)[0][:, 0], scored
+
+    if engine.stepwise:
+        first = tune(sample, labels, layout, engine, "cv", calibrate=calibrate, folds=drawn, **told)
+        k = int(np.flatnonzero(grid == first.values[first.chosen])[0])
+    else:  # some of them share their work
+        simplest, loss = np.arange(len(grid))[::sign], np.empty(0)
+        while not len(loss) or (loss.argmin() == len(loss) - 1 and len(loss) < len(grid)):
+            loss = np.append(loss, losses_of(grid[simplest[len(loss) : len(loss) + AT_ONCE]], drawn)[0])
+        k = int(simplest[loss.argmin()])
+    if progress is not None:
+        progress(0.5 * len(folds))
+    trails: Any = [[{} for _ in labels.groups] for _ in range(len(folds))] if engine.stepwise else None
+    tried: dict[int, tuple[float, Validated]] = {}
+    while 0 <= k < len(grid) and (not tried or tried[k - sign][0] <= min(loss for loss, _ in tried.values())):
+        loss, new = losses_of(grid[[k]], folds, trails)
+        tried[k] = float(loss[0]), new
+        k += sign
+    if progress is not None:
+        progress(0.5 * len(folds))
+    order = sorted(tried)
+    losses = np.array([tried[at][0] for at in order])
+    chosen = int(losses.argmin())
+    scored = tried[order[chosen]][1]
+    calibration = fit_calibration(scored.scores[0], scored.y, scored.weights, calibrate)
+    own, best = replace(scored, fits=[], found=[]), engine.at(float(grid[order[chosen]]))
+    return Tuning(tuned.option, grid[order], losses, chosen, calibration, scored.found, own, best)
 
 
 def _tune_one(

@@ -32,3 +32,17 @@ def shared() -> Path:
             pytest.fail(reason)
         pytest.skip(reason)
     return folder
+
+
+@pytest.fixture(scope="module")
+def client():
+    """Two Dask workers, each a process of one thread; beside other tests they would take time even where idle."""
+    import distributed
+
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0", silence_logs=50
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        yield client

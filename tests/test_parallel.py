@@ -100,6 +100,7 @@ def test_one_digest_for_any_number_of_threads(data):
     assert {name: len(own) for name, own in found.items()} == {"pseudo": 1, "mf": 1, "gibbs": 1}
 
 
+@pytest.mark.long
 def test_eight_python_threads_at_once_give_the_serial_bits():
     before = [library["num_threads"] for library in threadpool_info()]
     tables = [table(300, 40 + 10 * (k % 3), seed=k) for k in range(8)]  # of different size, so that they interleave
@@ -122,8 +123,8 @@ def test_eight_python_threads_at_once_give_the_serial_bits():
     [
         {"backend": "threading"},
         {"backend": "multiprocessing"},
-        {"backend": "loky", "max_nbytes": 100},
-        {"backend": "loky"},  # last: the next test finds its processes running
+        pytest.param({"backend": "loky", "max_nbytes": 100}, marks=pytest.mark.long),
+        pytest.param({"backend": "loky"}, marks=pytest.mark.long),  # last: the next test finds its processes running
     ],
     ids=["threads", "multiprocessing", "memmaps", "loky"],
 )
@@ -148,6 +149,7 @@ def where(data, **options):
     return {int(group.grad_norm[0]) for group in fit.estimate.fits}
 
 
+@pytest.mark.long
 def test_groups_are_fitted_in_processes_if_joblib_is_told_to(data):
     assert where(data) == {os.getpid()}
     with joblib.parallel_config("loky"):
@@ -190,6 +192,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is only spawn")
+@pytest.mark.long
 def test_processes_started_after_a_fit(tmp_path):
     """With fork 6 processes are started, each from one that has run threads and BLAS."""
     script = tmp_path / "script.py"  # spawn imports it again
@@ -200,6 +203,7 @@ def test_processes_started_after_a_fit(tmp_path):
     assert done.stdout.split() == ["fork", "forkserver", "spawn"], done.stdout + done.stderr
 
 
+@pytest.mark.long
 def test_beside_another_copy_of_libgomp():
     """scikit-learn brings an OpenMP of its own; a fit between its regions, and a limit on both, change nothing."""
     pytest.importorskip("sklearn")
@@ -238,8 +242,8 @@ class Failing(NaiveBayes):
     ("backend", "n_jobs", "calls"),
     [
         *(("threading", n_jobs, (bbl.bbl, bbl.crossVal)) for n_jobs in (1, 2, 8)),
-        ("loky", 2, (bbl.crossVal,)),
-        pytest.param("loky", 2, (bbl.bbl,), marks=pytest.mark.long),  # as the one before; an error ends the processes
+        pytest.param("loky", 2, (bbl.crossVal,), marks=pytest.mark.long),
+        pytest.param("loky", 2, (bbl.bbl,), marks=pytest.mark.long),  # an error ends the processes
     ],
 )
 def test_an_error_in_a_worker_is_raised_once(data, backend, n_jobs, calls):
@@ -343,6 +347,7 @@ def is_near(above_data, estimated):
 
 
 @linux
+@pytest.mark.long
 def test_the_peak_of_memory_is_low_and_near_its_estimate():
     rows, *pairs = peaks(ROWS["pseudo"], *PAIRS)
     assert 1 < rows[0] < 300

@@ -318,6 +318,7 @@ def test_all_cases_are_there(shared):
 
 
 LONG = {name for name in rcases.names() if name.startswith("mnist_")}  # 100 and more pixels in the oracle's loops
+LONG |= {"codon_cv_paper", "titanic_cv_paper"}  # whole tables of the paper
 
 
 @pytest.mark.parametrize(

@@ -371,6 +371,7 @@ def test_later_version_says_upgrade(path, small):
     refused(path, with_meta(small, '"format_version":1', '"format_version":7'), "format version 7 .*upgrade bbl")
 
 
+@pytest.mark.long
 def test_many_brackets_do_not_fill_the_memory(path, small):
     """2 bytes of file make 90 bytes of memory: the limit is 64 MiB or 20 x the file."""
     data = with_meta(small, '"x"', "[]," * 249_000 + "{}")

@@ -86,6 +86,7 @@ def posterior(draws, movies, raters):
     ("variant", "sigma", "known"),
     [("gamma0_w_fixed", 0.0, True), ("gamma_N01_w_fixed", 1.0, True), ("gamma_N01_w_dirichlet1", 1.0, False)],
 )
+@pytest.mark.long
 def test_posterior_is_that_of_the_enumeration(shared, variant, sigma, known):
     data = load(shared, "rated_toy_I4_J3")
     cells, w = cells_of(data["Y"]), np.array(data["w"]) if known else None

@@ -196,6 +196,7 @@ def test_blocks_are_found_again_with_nine_cells_in_ten_missing(shared):
     assert np.mean(scores, axis=0).min() > 0.99  # 0.993 and 0.988 without the pattern of cells
 
 
+@pytest.mark.long
 def test_nci60_reaches_its_error(shared):
     with np.load(shared / "data" / "bicluster" / "nci60.npz") as data:
         cells = cells_of(data["x"].astype(float))

@@ -119,6 +119,7 @@ def test_separation_without_an_empty_cell_is_found():
     assert not determined[2].any()
 
 
+@pytest.mark.long
 def test_the_level_of_the_sparse_pairs_on_the_page():
     """Independent a (10 %) and b (5 %), n = 100: 65 % were rejected once, nearly all of them empty cells."""
     rng, layout, rejected, made = np.random.default_rng(3), Layout([2, 2]), 0, 0

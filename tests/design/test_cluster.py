@@ -13,7 +13,6 @@ from bbl.engines import pseudo_blocks
 from bbl.errors import DataError, OptionError
 from bbl.rows import dealing
 from bbl.rows.cluster import ClusterSample
-from tests.rows.test_cluster import client  # noqa: F401  # a fixture
 
 
 @pytest.fixture(autouse=True)
@@ -50,7 +49,7 @@ def facts(fit):
     return fit.summary().facts["Fitted"]
 
 
-def test_dask_data_frames_are_fitted_where_they_are(client, monkeypatch):  # noqa: F811
+def test_dask_data_frames_are_fitted_where_they_are(client, monkeypatch):
     gathered = []
     monkeypatch.setattr(ClusterSample, "blocks", lambda *_: gathered.append(1) or iter(()))
     frame = make_frame()
@@ -64,7 +63,7 @@ def test_dask_data_frames_are_fitted_where_they_are(client, monkeypatch):  # noq
         assert differs(one, other) < 1e-13
 
 
-def test_parquet_is_read_by_the_workers_of_a_client_that_is_given(client, tmp_path, monkeypatch):  # noqa: F811
+def test_parquet_is_read_by_the_workers_of_a_client_that_is_given(client, tmp_path, monkeypatch):
     frame = make_frame(seed=1)
     monkeypatch.setattr(sources, "PART", 2000)  # of the files' row groups of 800 rows
     for k, part in enumerate(np.array_split(np.arange(len(frame)), 2)):
@@ -75,7 +74,7 @@ def test_parquet_is_read_by_the_workers_of_a_client_that_is_given(client, tmp_pa
     assert differs(one, other) < 1e-13
 
 
-def test_folds_of_large_data_are_dealt_part_by_part(client, monkeypatch):  # noqa: F811
+def test_folds_of_large_data_are_dealt_part_by_part(client, monkeypatch):
     monkeypatch.setattr(dealing, "COPIES", 0)
     one = bbl.crossVal("y ~ .^2", in_parts(make_frame(seed=2)), method="mf", eps=[0.5], shuffle=True, verbose=0)
     assert 0.5 < one.maxscore < 1.0
@@ -86,7 +85,7 @@ def test_folds_of_large_data_are_dealt_part_by_part(client, monkeypatch):  # noq
     pd.testing.assert_frame_equal(*consecutive)
 
 
-def test_few_rows_are_fitted_by_nodes(client, monkeypatch):  # noqa: F811
+def test_few_rows_are_fitted_by_nodes(client, monkeypatch):
     monkeypatch.setattr(pseudo_blocks, "SAMPLE", 5000)
     frame = make_frame(seed=4)
     one, other = (bbl.bbl("y ~ .^2", data, lambda_=1e-3, verbose=0) for data in (in_parts(frame), frame))
@@ -94,20 +93,20 @@ def test_few_rows_are_fitted_by_nodes(client, monkeypatch):  # noqa: F811
     assert one.parameters.theta.tobytes() == other.parameters.theta.tobytes()
 
 
-def test_few_states_are_counted(client, monkeypatch):  # noqa: F811
+def test_few_states_are_counted(client, monkeypatch):
     monkeypatch.setattr(dealing, "STATES", 1e6)
     frame = make_frame(m=3)
     one, other = (bbl.bbl("y ~ .^2", data, verbose=0) for data in (in_parts(frame), frame))
     assert one.parameters.theta.tobytes() == other.parameters.theta.tobytes()
 
 
-def test_errors_of_workers_name_the_partition(client):  # noqa: F811
+def test_errors_of_workers_name_the_partition(client):
     frame = make_frame(n=600)
     frame.loc[500, "x1"] = None
     with pytest.raises(DataError, match="x1"):
         bbl.bbl("y ~ .", in_parts(frame), verbose=0)
 
 
-def test_clients_are_refused_where_they_have_nothing_to_read(client):  # noqa: F811
+def test_clients_are_refused_where_they_have_nothing_to_read(client):
     with pytest.raises(OptionError, match="client= is for data"):
         bbl.bbl("y ~ .", make_frame(n=100), client=client, verbose=0)

@@ -314,6 +314,7 @@ def by_name(terms):
     }
 
 
+@pytest.mark.long
 def test_agrees_with_sets():
     random.seed(7)
     orders = {1: 0, 2: 0, 3: 0, 4: 0}

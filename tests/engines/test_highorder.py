@@ -114,6 +114,7 @@ def pcd(rows):
     return bbl.bbl("~ .", rows, method="shbm", refit="pcd", seed=3, verbose=0)
 
 
+@pytest.mark.long
 def test_refits_agree_where_they_should(fit, pcd, rows):
     exact = bbl.bbl("~ .", rows, method="shbm", refit="exact", ridge=0.0, verbose=0)
     X = one_hot(rows.to_numpy(dtype=np.uint8), exact.parameters.layout)
@@ -155,6 +156,7 @@ def test_weights_are_repeated_rows_and_threads_change_nothing(fit, pcd, rows):
     np.testing.assert_array_equal(again.parameters.theta, pcd.parameters.theta)
 
 
+@pytest.mark.long
 def test_groups_have_terms_of_their_own(rows, tmp_path):
     noise = pd.DataFrame(np.random.default_rng(1).integers(0, 2, rows.shape), columns=rows.columns)
     noise["x6"] = 1  # constant in this group alone

@@ -178,6 +178,7 @@ def test_conjugate_draws_under_a_small_c_are_warned_of(titanic):
     assert fit.posterior.summary()["ess_bulk"].min() > 3000
 
 
+@pytest.mark.long
 def test_six_groups_one_of_them_nearly_empty_and_many_predictors_are_fitted(quick):
     data = wide_table(19, n=90).assign(y=lambda d: np.array([*"abcde"] * 18)[: len(d)])
     data.loc[0, "y"] = "f"
@@ -260,6 +261,7 @@ def test_hidden_units_freeze_as_the_warning_says(titanic):
     assert bbl.log_scores(fit, titanic).shape == (32, 2)
 
 
+@pytest.mark.long
 def test_hidden_units_that_are_coupled_have_the_distribution_of_the_oracle():
     """With the coefficients integrated out, signs of the units have a probability proportional to exp(|S|^2 / 4c)."""
     rows, c, n = Sample(np.array([[0], [1]], dtype=np.uint8), np.array([1.0, 2.0])), 2.0, 3

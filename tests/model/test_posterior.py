@@ -221,6 +221,7 @@ def test_samplers_reach_the_exact_posterior_of_three_levels_in_both_gauges(share
     np.testing.assert_allclose(reference.std(axis=(0, 1)), sd, rtol=0.1)
 
 
+@pytest.mark.long
 def test_the_horseshoe_has_one_posterior_by_either_sampler(shared):
     sample, layout, truth = toy_a(shared)
     problem = Problem(sample, layout, 1.0, horseshoe=True)

@@ -75,6 +75,7 @@ def test_the_slopes_of_the_means_are_those_of_finite_differences(name, slab, sca
     assert_allclose(mean_slopes(at), np.array(numeric).T, rtol=1e-6, atol=1e-8)
 
 
+@pytest.mark.long
 def test_sds_are_those_of_the_exact_posterior_where_the_factorised_are_too_small():
     layout = Layout([2, 2])
     sample = Sample(states([2, 2]).astype(np.uint8), np.array([30.0, 3.0, 5.0, 40.0]))
@@ -125,6 +126,7 @@ def test_the_option_is_checked_and_said(tmp_path):
     assert caught.value.argument == "sd"
 
 
+@pytest.mark.long
 def test_where_the_bound_is_flat_the_fit_says_that_there_is_no_response(shared):
     stored = json.loads((shared / "data/posterior/toyA.json").read_text())
     counts = np.array(stored["counts"], float)

@@ -279,6 +279,7 @@ def test_every_pair_without_information_still_makes_a_tree():
     assert len(chow_liu(sample, np.array([2, 2, 1]), 2).arcs) == 2
 
 
+@pytest.mark.long
 def test_averages_of_hundreds_of_features_of_ten_levels_tell_the_classes_apart():
     rng = np.random.default_rng(1)
     m, n = 400, 120

@@ -4,7 +4,6 @@ import os
 import signal
 import time
 
-import distributed
 import numpy as np
 import pytest
 
@@ -17,18 +16,6 @@ from bbl.rows.sample import Sample
 from tests.engines.test_pseudo_blocks import ALL_PAIRS, make_rows, stored
 
 LAYOUT = Layout([3] * 6, ALL_PAIRS)
-
-
-@pytest.fixture(scope="module")
-def client():
-    """Two processes of one thread."""
-    with (
-        distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0", silence_logs=50
-        ) as cluster,
-        distributed.Client(cluster) as client,
-    ):
-        yield client
 
 
 @pytest.fixture(autouse=True)

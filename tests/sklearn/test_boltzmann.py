@@ -73,7 +73,12 @@ ELSEWHERE = {"check_array_api_input"}  # needs scipy to be told of the array API
 @pytest.mark.parametrize(
     ("estimator", "check"),
     [
-        pytest.param(estimator, check, id=f"{estimator.method}-{check_name(check)}")
+        pytest.param(
+            estimator,
+            check,
+            id=f"{estimator.method}-{check_name(check)}",
+            marks=[pytest.mark.long] * (estimator.method == "auto"),  # a check then tunes, calibrates and averages
+        )
         for estimator, check in CHECKS
         if check_name(check) not in ELSEWHERE
     ],

@@ -37,6 +37,7 @@ def test_frequencies_come_from_their_posterior():
     np.testing.assert_allclose(drawn.mean(axis=0), [*mean, 0.0], atol=0.005)
 
 
+@pytest.mark.long
 def test_copies_of_rows_do_not_make_more_of_them():
     rows = np.random.default_rng(2).integers(0, 5, (150, 40))
     alone, copied = (bbl.effective_size(x, n_steps=300, seed=3) for x in (rows, np.repeat(rows, 4, axis=0)))

@@ -46,6 +46,7 @@ def test_limits_are_where_the_tails_are_small_and_agree_with_the_test():
 
 
 @pytest.mark.parametrize(("n", "a", "b"), [(50, 0.2, 0.2), (50, 0.1, 0.05), (100, 0.05, 0.1)])
+@pytest.mark.long
 def test_level_over_random_margins_also_given_that_a_test_is_made(n, a, b):
     rejected = made = 0.0
     for row in range(n + 1):

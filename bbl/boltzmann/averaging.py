@@ -10,7 +10,7 @@ import numpy as np
 
 from bbl.boltzmann.estimate import Estimate, estimate
 from bbl.boltzmann.refining import refine
-from bbl.boltzmann.tuning import NFOLD, SOME, Tuning, tune, tune_many
+from bbl.boltzmann.tuning import NFOLD, Tuning, tune, tune_many
 from bbl.crossval import Scored, calibrated
 from bbl.design.labels import Labels
 from bbl.engines import Conditional, Engine, MeanField, PseudoLikelihood
@@ -23,6 +23,7 @@ from bbl.stats.scores import log_probabilities
 __all__ = ["Averaged", "Member", "fit_average", "out_of_fold", "silent_rows"]
 
 MANY = 5000  # rows beyond which a fifth of them is held out once, and conditional likelihood may refine another member
+SOME = (5000, 2000)  # of these, those that settings are fitted to first, and those that they are compared on
 TOLERANCE = 1e-6  # gradient at which pseudo-likelihood ends,
 CLOSE, NEAR = 1e-5, 1e-4  # and of many rows in single precision, which has no more; where scores are only compared
 
@@ -123,22 +124,23 @@ def _members_of_many(
     sample: Sample, labels: Labels, layout: Layout, folds: Folds, progress: Callable | None, **common: Any
 ) -> list[Member]:
     """Tune on the first fold, and on some of its rows."""
-    one = drawn = Folds(folds.train[:1], folds.held[:1])
-    if sample.n > sum(SOME):
-        drawn = Folds(*(_some(own, most, common["rng"]) for own, most in zip((one.train, one.held), SOME, strict=True)))
+    one = Folds(folds.train[:1], folds.held[:1])
+    drawn = Folds(*(_some(own, most, common["rng"]) for own, most in zip((one.train, one.held), SOME, strict=True)))
     told: dict[str, Any] = {"calibrate": "temperature", "progress": progress, **common}
-    found = tune_many(sample, labels, layout, MeanField(), one, drawn, **told)
+    found, _ = tune_many(sample, labels, layout, MeanField(), one, drawn, **told)
     assert found.engine is not None  # noqa: S101  # a fresh tuning has it
     members = [_fitted(sample, labels, layout, found.engine, found, common)]
     near = PseudoLikelihood(prior_count=1.0, tolerance=NEAR, precision="single")
-    found = tune_many(sample, labels, layout, near, one, drawn, **told)
+    found, trail = tune_many(sample, labels, layout, near, one, drawn, **told)
     assert isinstance(found.engine, PseudoLikelihood)  # noqa: S101
     members.append(_fitted(sample, labels, layout, replace(found.engine, tolerance=CLOSE), found, common))
     if sample.missing is None:
         whole = replace(members[-1].estimate, calibration=None)
-        fitted, found = refine(sample, labels, layout, folds, found, whole, **common)
+        fitted, found = refine(sample, labels, layout, folds, found, trail, whole, **common)
         assert found.engine is not None  # noqa: S101
         members.append(Member(found.engine, replace(fitted, calibration=found.calibration), found))
+    if progress is not None:
+        progress(float(NFOLD))
     return members
 
 

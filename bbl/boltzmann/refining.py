@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from bbl.boltzmann.estimate import Estimate, estimate_jointly
-from bbl.boltzmann.tuning import SOME, Tuning
+from bbl.boltzmann.tuning import Tuning, descend
 from bbl.boltzmann.validation import Validated, validate
 from bbl.crossval import calibrated
 from bbl.design.labels import Labels
@@ -24,12 +23,12 @@ from bbl.stats.calibration import fit_calibration
 
 __all__ = ["refine"]
 
-STARTS: tuple[str | None, ...] = ("pseudo", None)
+STARTS: tuple[str | None, ...] = (None, "pseudo")
 SCALES = (0.1, 0.5, 8.0)
-RIDGES = (3.0, 1.0, 0.3, 0.1, 0.03)  # times the number of observations
-FIRST: tuple[int, ...] = (0, 1, 2)  # where the search among these begins
+RIDGES = (0.03, 0.1, 0.3, 1.0, 3.0)  # by the number of observations
+FIRST = (1, 1, 2)  # where the search among these begins
 EPOCHS, VISITS = 10, 240_000  # how often each row is taken, and how many rows at least
-TRIED = 8  # how often while settings are compared
+TRIED, SOME = 8, (6000, 5000)  # where settings are compared: how often, rows of the fit, and rows that are predicted
 
 
 def refine(
@@ -38,6 +37,7 @@ def refine(
     layout: Layout,
     folds: Folds,
     generative: Tuning,
+    trail: list[dict],
     whole: Estimate,
     *,
     log_z: str,
@@ -56,13 +56,17 @@ def refine(
         The first is the one that `generative` was tuned on.
     generative : Tuning
         Of pseudo-likelihood.
+    trail : list of dict
+        Of each group the solution on the first fold, where fits on the others start.
     whole : Estimate
         Its fit to all rows, not calibrated.
     """
     K, near, scored = len(labels.groups), generative.engine, generative.scored
     assert isinstance(near, PseudoLikelihood) and scored is not None  # noqa: S101  # a fresh tuning has both
     told: dict[str, Any] = {"log_z": log_z, "workers": workers, "rng": rng}
-    rest = validate(sample, labels, layout, near, None, Folds(folds.train[1:], folds.held[1:]), **told)
+    others, setting = Folds(folds.train[1:], folds.held[1:]), [float(near.setting)]
+    starts = [[dict(own) for own in trail] for _ in range(len(others))]
+    rest = validate(sample, labels, layout, near, setting, others, trails=starts, **told)
     parts = ((scored.rows, scored.weights, scored.scores[0]), (rest.rows, rest.weights, rest.scores[0]))
     every = Given(*(np.concatenate(both) for both in zip(*parts, strict=True)))
     held, seen = np.split(np.arange(len(every.rows)), [len(scored.rows)])
@@ -85,7 +89,8 @@ def refine(
     few = [np.sort(rng.permutation(each)[:most]) for each, most in zip((seen, held), SOME, strict=True)]
     total = float(every.weights[few[0]].sum())
     with serial_blas():
-        best = _descend(lambda place: judged(engine_at(place, total, TRIED), *few)[1])
+        sizes = len(STARTS), len(SCALES), len(RIDGES)
+        best = descend(sizes, FIRST, lambda place: judged(engine_at(place, total, TRIED), *few)[1])
         epochs = max(EPOCHS, -(-VISITS // sample.n))
         out, loss = judged(engine_at(best, float(every.weights[seen].sum()), epochs), seen, held)
     engine = engine_at(best, sample.total, epochs)
@@ -108,26 +113,3 @@ def _by_batches(
     rows = replace(sample.rows(every.rows[at]), weights=every.weights[at])
     given = Given(np.arange(len(at)), every.weights[at], every.scores[at]) if engine.start else None
     return engine.by_batches(rows, layout, K, given, rng)
-
-
-def _descend(loss: Callable[[tuple[int, ...]], float]) -> tuple[int, ...]:
-    """Return the place of least `loss` on the grid of settings, along one axis after the other, neighbour by neighbour.
-
-    Places that have not been fitted, whose loss is no number, are left.
-    """
-    sizes, at, tried = (len(STARTS), len(SCALES), len(RIDGES)), FIRST, {FIRST: loss(FIRST)}
-    still = 0
-    axis = len(sizes) - 1
-    while still < len(sizes):
-        before = at
-        for step in (1, -1):
-            while 0 <= (new := at[axis] + step) < sizes[axis]:
-                place = (*at[:axis], new, *at[axis + 1 :])
-                if place not in tried:
-                    tried[place] = loss(place)
-                if not tried[place] < tried[at]:
-                    break
-                at = place
-        still = still + 1 if at == before else 0
-        axis = (axis - 1) % len(sizes)
-    return at

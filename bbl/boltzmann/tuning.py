@@ -26,11 +26,10 @@ from bbl.rows.sample import Sample
 from bbl.rows.stored import Rows
 from bbl.stats.calibration import Calibration, fit_calibration
 
-__all__ = ["NFOLD", "RULES", "SOME", "Tuning", "tune", "tune_many"]
+__all__ = ["NFOLD", "RULES", "Tuning", "descend", "tune", "tune_many"]
 
 RULES = ("cv", "cv-1se")
 NFOLD = 5
-SOME = (5000, 2000)  # of many rows, those that settings are fitted to, and those that they are compared on
 FIRST = 3  # settings of the coarse grid that are fitted before any is judged
 RISEN = 1.1  # two settings in a row whose loss is this much above the least end the search
 NEAR = 1.03  # the neighbours of settings whose loss is this near to the least are tried too
@@ -122,7 +121,7 @@ def tune_many(
     calibrate: str,
     progress: Callable | None = None,
     **told: Any,
-) -> Tuning:
+) -> tuple[Tuning, list[dict]]:
     """Choose the engine's tuned option where rows are many: on some of them, and then on all what they leave open.
 
     The more rows, the less is gained by a simple model. So from the setting of least log-loss on some rows on, settings
@@ -131,45 +130,76 @@ def tune_many(
     Parameters
     ----------
     folds, drawn : Folds
-        Of all rows, and of some; or the same.
+        One of all rows, and one of some.
     told : dict
         `log_z`, `workers` and `rng` of `tune`, which see for the rest.
+
+    Returns
+    -------
+    Tuning
+    list of dict
+        Of each group the solutions that were found on all training rows, where the next fits may start.
     """
     tuned = engine.tuned
     assert tuned is not None  # noqa: S101  # it is asked for
-    if drawn is folds:
-        return tune(sample, labels, layout, engine, "cv", calibrate=calibrate, folds=folds, progress=progress, **told)
     grid, sign = np.array(tuned.grid), -1 if tuned.simpler == "larger" else 1
 
-    def losses_of(settings: np.ndarray, own: Folds, trails: Any = None) -> tuple[np.ndarray, Validated]:
+    def losses_of(settings: np.ndarray, own: Folds, trail: list[dict]) -> tuple[np.ndarray, Validated]:
+        trails = [trail] if engine.stepwise else None
         scored = validate(sample, labels, layout, engine, settings, own, trails=trails, **told)
         return score_settings(scored, "logloss", calibrate)[0][:, 0], scored
 
+    trail: list[dict] = [{} for _ in labels.groups]
     if engine.stepwise:
-        first = tune(sample, labels, layout, engine, "cv", calibrate=calibrate, folds=drawn, **told)
-        k = int(np.flatnonzero(grid == first.values[first.chosen])[0])
+        (k,) = descend((len(grid),), (len(grid) // 2,), lambda at: losses_of(grid[list(at)], drawn, trail)[0][0])
     else:  # some of them share their work
         simplest, loss = np.arange(len(grid))[::sign], np.empty(0)
         while not len(loss) or (loss.argmin() == len(loss) - 1 and len(loss) < len(grid)):
-            loss = np.append(loss, losses_of(grid[simplest[len(loss) : len(loss) + AT_ONCE]], drawn)[0])
+            loss = np.append(loss, losses_of(grid[simplest[len(loss) : len(loss) + AT_ONCE]], drawn, trail)[0])
         k = int(simplest[loss.argmin()])
     if progress is not None:
-        progress(0.5 * len(folds))
-    trails: Any = [[{} for _ in labels.groups] for _ in range(len(folds))] if engine.stepwise else None
+        progress(0.5 * NFOLD)
+    trail = [{} for _ in labels.groups]
     tried: dict[int, tuple[float, Validated]] = {}
-    while 0 <= k < len(grid) and (not tried or tried[k - sign][0] <= min(loss for loss, _ in tried.values())):
-        loss, new = losses_of(grid[[k]], folds, trails)
+    while 0 <= k < len(grid) and (not tried or tried[k - sign][0] <= min(own for own, _ in tried.values())):
+        loss, new = losses_of(grid[[k]], folds, trail)
         tried[k] = float(loss[0]), new
         k += sign
     if progress is not None:
-        progress(0.5 * len(folds))
+        progress(0.5 * NFOLD)
     order = sorted(tried)
     losses = np.array([tried[at][0] for at in order])
     chosen = int(losses.argmin())
     scored = tried[order[chosen]][1]
     calibration = fit_calibration(scored.scores[0], scored.y, scored.weights, calibrate)
-    own, best = replace(scored, fits=[], found=[]), engine.at(float(grid[order[chosen]]))
-    return Tuning(tuned.option, grid[order], losses, chosen, calibration, scored.found, own, best)
+    own, best = replace(scored, fits=[], found=[]), float(grid[order[chosen]])
+    found = Tuning(tuned.option, grid[order], losses, chosen, calibration, scored.found, own, engine.at(best))
+    return found, [{best: each[best]} if best in each else {} for each in trail]
+
+
+def descend(sizes: tuple[int, ...], at: tuple[int, ...], loss: Callable[[tuple[int, ...]], float]) -> tuple[int, ...]:
+    """Return the place of least `loss` on a grid, from `at` on, along one axis after the other, neighbour by neighbour.
+
+    Examples
+    --------
+    >>> descend((9, 9), (4, 4), lambda at: (at[0] - 7) ** 2 + (at[1] - 2) ** 2)
+    (7, 2)
+    """
+    tried = {at: loss(at)}
+    axis, still = len(sizes) - 1, 0
+    while still < len(sizes):
+        before = at
+        for step in (-1, 1):
+            while 0 <= (new := at[axis] + step) < sizes[axis]:
+                place = (*at[:axis], new, *at[axis + 1 :])
+                if place not in tried:
+                    tried[place] = loss(place)
+                if not tried[place] < tried[at]:
+                    break
+                at = place
+        still = still + 1 if at == before else 0
+        axis = (axis - 1) % len(sizes)
+    return at
 
 
 def _tune_one(

@@ -144,25 +144,19 @@ def tune_many(
     assert tuned is not None  # noqa: S101  # it is asked for
     grid, sign = np.array(tuned.grid), -1 if tuned.simpler == "larger" else 1
 
-    def losses_of(settings: np.ndarray, own: Folds, trail: list[dict]) -> tuple[np.ndarray, Validated]:
+    def losses_of(own: Folds, trail: list[dict], settings: np.ndarray) -> tuple[np.ndarray, Validated]:
         trails = [trail] if engine.stepwise else None
         scored = validate(sample, labels, layout, engine, settings, own, trails=trails, **told)
         return score_settings(scored, "logloss", calibrate)[0][:, 0], scored
 
     trail: list[dict] = [{} for _ in labels.groups]
-    if engine.stepwise:
-        (k,) = descend((len(grid),), (len(grid) // 2,), lambda at: losses_of(grid[list(at)], drawn, trail)[0][0])
-    else:  # some of them share their work
-        simplest, loss = np.arange(len(grid))[::sign], np.empty(0)
-        while not len(loss) or (loss.argmin() == len(loss) - 1 and len(loss) < len(grid)):
-            loss = np.append(loss, losses_of(grid[simplest[len(loss) : len(loss) + AT_ONCE]], drawn, trail)[0])
-        k = int(simplest[loss.argmin()])
+    k = _climb(grid, sign, engine.stepwise, partial(losses_of, drawn, trail))
     if progress is not None:
         progress(0.5 * NFOLD)
     trail = [{} for _ in labels.groups]
     tried: dict[int, tuple[float, Validated]] = {}
     while 0 <= k < len(grid) and (not tried or tried[k - sign][0] <= min(own for own, _ in tried.values())):
-        loss, new = losses_of(grid[[k]], folds, trail)
+        loss, new = losses_of(folds, trail, grid[[k]])
         tried[k] = float(loss[0]), new
         k += sign
     if progress is not None:
@@ -175,6 +169,16 @@ def tune_many(
     own, best = replace(scored, fits=[], found=[]), float(grid[order[chosen]])
     found = Tuning(tuned.option, grid[order], losses, chosen, calibration, scored.found, own, engine.at(best))
     return found, [{best: each[best]} if best in each else {} for each in trail]
+
+
+def _climb(grid: np.ndarray, sign: int, stepwise: bool, losses_of: Callable) -> int:
+    """Return where on a grid the loss is least: from the middle, or from its simple end on, some settings at once."""
+    if stepwise:
+        return descend((len(grid),), (len(grid) // 2,), lambda at: losses_of(grid[list(at)])[0][0])[0]
+    simplest, loss = np.arange(len(grid))[::sign], np.empty(0)
+    while not len(loss) or (loss.argmin() == len(loss) - 1 and len(loss) < len(grid)):
+        loss = np.append(loss, losses_of(grid[simplest[len(loss) : len(loss) + AT_ONCE]])[0])
+    return int(simplest[loss.argmin()])
 
 
 def descend(sizes: tuple[int, ...], at: tuple[int, ...], loss: Callable[[tuple[int, ...]], float]) -> tuple[int, ...]:

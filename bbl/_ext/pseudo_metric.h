@@ -120,12 +120,13 @@ TARGET static void NAME(kronecker)(const pseudo_problem *p, int count, bundle *c
 }
 
 /* The same with Cov taken as diag(mean) - mean mean' within each predictor and 0 between predictors */
-TARGET static void NAME(blocks)(const pseudo_problem *p, const double *more, vec sigma, REAL ridge, REAL *q)
+TARGET static void NAME(blocks)(const pseudo_problem *p, const work *w, vec sigma, REAL ridge, REAL *q)
 {
     const REAL least = (REAL)p->least;
     ptrdiff_t j, c;
     for (j = 0; j < p->m; j++) {
-        const REAL lambda = more ? ridge + (REAL)more[p->start[j]] : ridge;
+        const REAL lambda = w->more ? ridge + (REAL)w->more[p->start[j]] : ridge;
+        REAL *gain = w->table;  /* free between passes; it has a row for each level and more */
         vec dot = fill(0.0), left = fill(1.0);
         for (c = p->start[j]; c < p->start[j + 1]; c++) {
             const REAL mean = p->mean[1 + c] > p->least ? (REAL)p->mean[1 + c] : least;
@@ -133,12 +134,11 @@ TARGET static void NAME(blocks)(const pseudo_problem *p, const double *more, vec
             dot += v * mean;
             left -= sigma * inverse * (mean * mean);
             store(q + c * LANES, v);
+            store(gain + (c - p->start[j]) * LANES, inverse * mean);
         }
         dot *= sigma / NAME(larger)(left, fill(least));
-        for (c = p->start[j]; c < p->start[j + 1]; c++) {
-            const REAL mean = p->mean[1 + c] > p->least ? (REAL)p->mean[1 + c] : least;
-            store(q + c * LANES, load(q + c * LANES) + dot * mean / (sigma * mean + lambda));
-        }
+        for (c = p->start[j]; c < p->start[j + 1]; c++)
+            store(q + c * LANES, load(q + c * LANES) + dot * load(gain + (c - p->start[j]) * LANES));
     }
 }
 
@@ -161,7 +161,7 @@ TARGET static void NAME(precondition)(const pseudo_problem *p, int count, bundle
             store(row[b], load(row[b]) / (sigma[b] + lambdah));
             row[b] += LANES;
             if (!p->expand || list[b]->w.more)
-                NAME(blocks)(p, list[b]->w.more, sigma[b], lambda, row[b]);
+                NAME(blocks)(p, &list[b]->w, sigma[b], lambda, row[b]);
         }
         if (p->expand && !list[0]->w.more)
             NAME(kronecker)(p, count, list, sigma, lambda, row);

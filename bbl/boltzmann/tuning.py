@@ -18,6 +18,7 @@ from bbl.boltzmann.validation import Validated, validate
 from bbl.crossval import calibrated, one_standard_error, score_settings
 from bbl.design.labels import Labels
 from bbl.engines import Engine
+from bbl.engines.base import Trail
 from bbl.memory import check_memory
 from bbl.model.layout import Layout
 from bbl.rows.dealing import AnyFolds
@@ -34,7 +35,9 @@ FIRST = 3  # settings of the coarse grid that are fitted before any is judged
 RISEN = 1.1  # two settings in a row whose loss is this much above the least end the search
 NEAR = 1.03  # the neighbours of settings whose loss is this near to the least are tried too
 AT_ONCE = 4  # settings of those that share their work
-BEST = 3  # so many of these, the best, are fitted again
+BEST = 3  # so many of these are fitted again, the best first,
+SURE, FURTHER = 1e-3, 3.0  # but none whose loss would have to move that many times as far as others did, or by as much
+KEPT = 2.0**26  # bytes of prepared rows up to which all folds keep theirs
 TIE = 1e-4  # where that is less than so much log-loss, it makes no difference
 
 
@@ -231,7 +234,8 @@ def _tune_one(
 
     if tuned is not None and values is not None and engine.stepwise:
         fitted = engine.layout(cast(Sample, sample), layout)
-        trails: list[list[dict]] = [[{} for _ in labels.groups] for _ in range(len(folds))]
+        kept = 16.0 * len(folds) * (len(labels.groups) * fitted.D**2 + sample.n * (fitted.m + 3))
+        trails = [[Trail(keeps=kept < KEPT) for _ in labels.groups] for _ in range(len(folds))]
         check_memory(
             8.0 * fitted.D * (1 + fitted.D) * len(labels.groups) * len(folds) * len(values),
             f"Choosing {tuned.option} for {len(labels.groups)} groups with {fitted.D} non-reference levels",
@@ -325,7 +329,8 @@ def _search(
 ) -> tuple[np.ndarray, Validated, np.ndarray]:
     """Compare settings of a rising `grid`; return those tried, in its order, with their predictions and losses.
 
-    The last is the strongest, and where the search begins. At the end the best ones are fitted again, more exactly.
+    The last is the strongest, and where the search begins. At the end the best one is fitted again, more exactly, and
+    others as long as what that changes may make them the best.
     """
     tried: dict[int, np.ndarray] = {}
     losses: dict[int, float] = {}
@@ -354,9 +359,18 @@ def _search(
     rest = sorted(between.intersection(range(len(grid))) - set(tried), reverse=True)
     if rest:
         loss = fit(rest)
-    if (NEAR - 1.0) * np.nanmin(loss) > TIE:
-        best = [list(tried)[at] for at in np.argsort(loss, kind="stable")[:BEST] if loss[at] <= NEAR * np.nanmin(loss)]
-        fit(best)
+    again: list[int] = []
+    moved = SURE
+    while len(again) < BEST:
+        least = np.nanmin(list(losses.values()))
+        near = min(NEAR, 1.0 + FURTHER * moved) * least
+        left = {k: own for k, own in losses.items() if k not in again and own <= near}
+        if not left or (NEAR - 1.0) * least <= TIE:
+            break
+        k = min(left, key=left.__getitem__)
+        fit([k])
+        again.append(k)
+        moved = max(moved, abs(losses[k] / left[k] - 1.0))
     order = sorted(tried)
     scores, found = np.array([tried[k] for k in order]), [text for each in scored for text in each.found]
     return grid[order], replace(scored[0], scores=scores, found=found), np.array([losses[k] for k in order])

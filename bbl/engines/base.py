@@ -15,7 +15,7 @@ from bbl.model.ranking import interaction_strength
 from bbl.rows.folds import Folds
 from bbl.rows.sample import Sample
 
-__all__ = ["Engine", "EngineFit", "Equations", "Given", "NoProgress", "Note", "Tuned"]
+__all__ = ["Engine", "EngineFit", "Equations", "Given", "NoProgress", "Note", "Trail", "Tuned"]
 
 
 class Note(NamedTuple):
@@ -37,6 +37,34 @@ class Note(NamedTuple):
     level: int
     what: str
     detail: str = ""
+
+
+class Trail(dict[float, np.ndarray]):
+    """Unsymmetrised solutions of comparisons on the same rows, by their settings; and what they need again and again.
+
+    Parameters
+    ----------
+    solutions : mapping of float to ndarray
+    keeps : bool
+        Whether there is memory to keep what is made of the rows. In another process it is made anew.
+    """
+
+    def __init__(self, solutions: Mapping[float, np.ndarray] | None = None, keeps: bool = False):
+        super().__init__(solutions or {})
+        self.keeps = keeps
+        self._made: dict[str, Any] = {}
+
+    def __reduce__(self):
+        return Trail, (dict(self), self.keeps)
+
+    def once(self, name: str, make: Callable[[], Any]) -> Any:
+        """Return what ``make()`` returns, which is called once if the trail keeps it."""
+        if name in self._made:
+            return self._made[name]
+        made = make()
+        if self.keeps:
+            self._made[name] = made
+        return made
 
 
 class NoProgress(Exception):
@@ -385,16 +413,14 @@ class Engine:
         cells = np.sqrt(layout.n_levels[layout.pairs].astype(float).prod(axis=1))
         return strength.std(axis=0, ddof=1), (strength > tau * cells).mean(axis=0)
 
-    def compare(
-        self, sample: Sample, layout: Layout, values: Sequence[float] | None, trail: Mapping[float, np.ndarray]
-    ) -> list[EngineFit]:
+    def compare(self, sample: Sample, layout: Layout, values: Sequence[float] | None, trail: Trail) -> list[EngineFit]:
         """Fit one group at each of `values`, well enough to compare them.
 
         Parameters
         ----------
-        trail : mapping of float to ndarray
-            ``site_theta`` of earlier comparisons on the same rows, by their settings. Those of `values` that are
-            among them are compared again, more exactly.
+        trail : Trail
+            Earlier comparisons on the same rows. Those of `values` that are among them are compared again, more
+            exactly. It may be written to.
         """
         return self.path(sample, layout, values)
 

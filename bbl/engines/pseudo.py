@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, cast
@@ -11,7 +11,7 @@ import numpy as np
 
 from bbl._ext.pseudo import CONVERGED, memory_estimate
 from bbl.checks import choice, flag, integer, real
-from bbl.engines.base import Engine, EngineFit, Equations, Note, Tuned
+from bbl.engines.base import Engine, EngineFit, Equations, Note, Trail, Tuned
 from bbl.engines.naive import absent_levels
 from bbl.engines.pseudo_blocks import Corrected, few_enough, rounds_memory, sample_size
 from bbl.engines.pseudo_path import CLOSER, on_the_line, solve_available, solve_complete
@@ -235,16 +235,14 @@ class PseudoLikelihood(Engine):
         """
         return self._path(sample, layout, values, workers)
 
-    def compare(
-        self, sample: Rows, layout: Layout, values: Sequence[float] | None, trail: Mapping[float, np.ndarray]
-    ) -> list[EngineFit]:
+    def compare(self, sample: Rows, layout: Layout, values: Sequence[float] | None, trail: Trail) -> list[EngineFit]:
         """Fit one group at each penalty of `values`, well enough to compare them.
 
         The first fit of all is exact, so that fields without a finite optimum end where those of `path` do, or starts
         about there. The others start on the line through the nearest fits, in the logarithm of the penalty, and stop at
         a looser tolerance, in single precision. Penalties of the `trail` are fitted again, more exactly.
         """
-        return self._path(sample, layout, values, 1, dict(trail))
+        return self._path(sample, layout, values, 1, trail)
 
     def _path(
         self,
@@ -252,7 +250,7 @@ class PseudoLikelihood(Engine):
         layout: Layout,
         values: Sequence[float] | None,
         workers: int,
-        trail: dict[float, np.ndarray] | None = None,
+        trail: Trail | None = None,
     ) -> list[EngineFit]:
         grid = [self.lambda_] if values is None else [float(value) for value in values]
         if isinstance(sample, StoredSample):
@@ -269,7 +267,7 @@ class PseudoLikelihood(Engine):
             solved = solve_available(self, sample, layout, usable, grid, workers, trail)
             sample = replace(sample, missing=~usable)
         absent: tuple[Note, ...] = ()
-        if self.bare(min(grid)):
+        if trail is None and self.bare(min(grid)):
             absent = absent_levels(level_counts(sample, layout.n_levels), "give lambdah > 0")
         fits = [
             self._finish(sample, layout, lambda_, site_theta, sites, normaliser, absent)
@@ -287,13 +285,13 @@ class PseudoLikelihood(Engine):
         return replace(fit, theta=theta, normaliser=partial(zero_sum_log_z, rows, layout, theta, fit.site_theta))
 
     def _path_stored(
-        self, rows: StoredSample, layout: Layout, grid: list, workers: int, trail: dict[float, np.ndarray] | None
+        self, rows: StoredSample, layout: Layout, grid: list, workers: int, trail: Trail | None
     ) -> list[EngineFit]:
         """Fit rows in a file at each penalty of the grid, from the strongest to the weakest; see `Corrected`."""
         out: list[Any] = [None] * len(grid)
         engine = self if trail is None else replace(self, tolerance=max(self.tolerance, CLOSER))
         counts = level_counts(rows, layout.n_levels)
-        absent = absent_levels(counts, "give lambdah > 0") if self.bare(min(grid)) else ()
+        absent = absent_levels(counts, "give lambdah > 0") if trail is None and self.bare(min(grid)) else ()
         start = [(own + 1.0 / len(own)) / (own.sum() + 1.0) for own in counts]
         site_theta = np.zeros((layout.D, 1 + regressors(layout).D))
         site_theta[:, 0] = np.concatenate([log_ratio(own) for own in start])

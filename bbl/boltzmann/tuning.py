@@ -27,13 +27,14 @@ from bbl.rows.sample import Sample
 from bbl.rows.stored import Rows
 from bbl.stats.calibration import Calibration, fit_calibration
 
-__all__ = ["NFOLD", "RULES", "Tuning", "tune"]
+__all__ = ["NFOLD", "RULES", "Tuning", "descend", "tune", "tune_many"]
 
 RULES = ("cv", "cv-1se")
 NFOLD = 5
 FIRST = 3  # settings of the coarse grid that are fitted before any is judged
 RISEN = 1.1  # two settings in a row whose loss is this much above the least end the search
 NEAR = 1.03  # the neighbours of settings whose loss is this near to the least are tried too
+AT_ONCE = 4  # settings of those that share their work
 BEST = 3  # so many of these are fitted again, the best first,
 SURE, FURTHER = 1e-3, 3.0  # but none whose loss would have to move that many times as far as others did, or by as much
 KEPT = 2.0**26  # bytes of prepared rows up to which all folds keep theirs
@@ -110,6 +111,102 @@ def tune(
         step = progress if progress is None or len(variants) == 1 else partial(progress, 1.0 / len(variants))
         found.append(_tune_one(sample, labels, layout, own, rule, folds, progress=step, **told))
     return min(found, key=lambda each: each.loss[each.chosen])
+
+
+def tune_many(
+    sample: Sample,
+    labels: Labels,
+    layout: Layout,
+    engine: Engine,
+    folds: Folds,
+    drawn: Folds,
+    *,
+    calibrate: str,
+    progress: Callable | None = None,
+    **told: Any,
+) -> tuple[Tuning, list[dict]]:
+    """Choose the engine's tuned option where rows are many: on some of them, and then on all what they leave open.
+
+    The more rows, the less is gained by a simple model. So from the setting of least log-loss on some rows on, settings
+    of less simple models are compared on all, until the log-loss rises.
+
+    Parameters
+    ----------
+    folds, drawn : Folds
+        One of all rows, and one of some.
+    told : dict
+        `log_z`, `workers` and `rng` of `tune`, which see for the rest.
+
+    Returns
+    -------
+    Tuning
+    list of dict
+        Of each group the solutions that were found on all training rows, where the next fits may start.
+    """
+    tuned = engine.tuned
+    assert tuned is not None  # noqa: S101  # it is asked for
+    grid, sign = np.array(tuned.grid), -1 if tuned.simpler == "larger" else 1
+
+    def losses_of(own: Folds, trail: list[dict], settings: np.ndarray) -> tuple[np.ndarray, Validated]:
+        trails = [trail] if engine.stepwise else None
+        scored = validate(sample, labels, layout, engine, settings, own, trails=trails, **told)
+        return score_settings(scored, "logloss", calibrate)[0][:, 0], scored
+
+    trail: list[dict] = [{} for _ in labels.groups]
+    k = _climb(grid, sign, engine.stepwise, partial(losses_of, drawn, trail))
+    if progress is not None:
+        progress(0.5 * NFOLD)
+    trail = [{} for _ in labels.groups]
+    tried: dict[int, tuple[float, Validated]] = {}
+    while 0 <= k < len(grid) and (not tried or tried[k - sign][0] <= min(own for own, _ in tried.values())):
+        loss, new = losses_of(folds, trail, grid[[k]])
+        tried[k] = float(loss[0]), new
+        k += sign
+    if progress is not None:
+        progress(0.5 * NFOLD)
+    order = sorted(tried)
+    losses = np.array([tried[at][0] for at in order])
+    chosen = int(losses.argmin())
+    scored = tried[order[chosen]][1]
+    calibration = fit_calibration(scored.scores[0], scored.y, scored.weights, calibrate)
+    own, best = replace(scored, fits=[], found=[]), float(grid[order[chosen]])
+    found = Tuning(tuned.option, grid[order], losses, chosen, calibration, scored.found, own, engine.at(best))
+    return found, [{best: each[best]} if best in each else {} for each in trail]
+
+
+def _climb(grid: np.ndarray, sign: int, stepwise: bool, losses_of: Callable) -> int:
+    """Return where on a grid the loss is least: from the middle, or from its simple end on, some settings at once."""
+    if stepwise:
+        return descend((len(grid),), (len(grid) // 2,), lambda at: losses_of(grid[list(at)])[0][0])[0]
+    simplest, loss = np.arange(len(grid))[::sign], np.empty(0)
+    while not len(loss) or (loss.argmin() == len(loss) - 1 and len(loss) < len(grid)):
+        loss = np.append(loss, losses_of(grid[simplest[len(loss) : len(loss) + AT_ONCE]])[0])
+    return int(simplest[loss.argmin()])
+
+
+def descend(sizes: tuple[int, ...], at: tuple[int, ...], loss: Callable[[tuple[int, ...]], float]) -> tuple[int, ...]:
+    """Return the place of least `loss` on a grid, from `at` on, along one axis after the other, neighbour by neighbour.
+
+    Examples
+    --------
+    >>> descend((9, 9), (4, 4), lambda at: (at[0] - 7) ** 2 + (at[1] - 2) ** 2)
+    (7, 2)
+    """
+    tried = {at: loss(at)}
+    axis, still = len(sizes) - 1, 0
+    while still < len(sizes):
+        before = at
+        for step in (-1, 1):
+            while 0 <= (new := at[axis] + step) < sizes[axis]:
+                place = (*at[:axis], new, *at[axis + 1 :])
+                if place not in tried:
+                    tried[place] = loss(place)
+                if not tried[place] < tried[at]:
+                    break
+                at = place
+        still = still + 1 if at == before else 0
+        axis = (axis - 1) % len(sizes)
+    return at
 
 
 def _tune_one(

@@ -51,7 +51,7 @@ Solution = tuple[np.ndarray, Sites, Callable | None]
 
 
 def is_small(n: int, layout: Layout) -> bool:
-    """Whether for `n` rows Newton's Hessians are cheap enough to be worth their exactness (a fraction of a millisecond each)."""
+    """Whether Newton's Hessians of `n` rows are cheap enough to be worth their exactness (less than a millisecond)."""
     top = float(layout.n_levels.max()) - 1.0
     if n * top**2 >= NEWTON_WORK:
         return False

@@ -197,3 +197,10 @@ def test_only_settings_that_may_be_the_best_are_fitted_again(loss, again):
 
     tuning._search(compare, GRID, "none", "cv", None)
     assert len(fitted) - len(set(fitted)) == again
+
+
+def test_of_a_small_problem_all_settings_are_fitted_exactly(monkeypatch):
+    monkeypatch.setattr(pseudo_path, "COMPARED", None)  # no comparison takes place
+    frame = noise(m=3)
+    several = tuned(pd.concat([frame] * 40))  # many rows of few states
+    assert tuned(frame).tuning.values.tolist() == several.tuning.values.tolist() == GRID.tolist()

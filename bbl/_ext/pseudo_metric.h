@@ -81,6 +81,19 @@ TARGET static void NAME(product)(const float *panel, ptrdiff_t stride, ptrdiff_t
     }
 }
 
+/* left (D, V) <- q (D, V) less its size, which is returned, so that small gradients do not underflow */
+TARGET static vec NAME(narrow)(const pseudo_problem *p, const REAL *q, float *left)
+{
+    vec size = fill(0.0);
+    ptrdiff_t c;
+    for (c = 0; c < p->D; c++)
+        size = NAME(larger)(NAME(larger)(load(q + c * LANES), -load(q + c * LANES)), size);
+    size = NAME(larger)(size, fill(TINY));
+    for (c = 0; c < p->D; c++)
+        NAME(storef)(left + c * LANES, NARROW(load(q + c * LANES) / size));
+    return size;
+}
+
 /* Each q[k] (D, V) times (sigma Cov + lambda)^-1, Cov by its `rank` leading eigenvectors and `tail` for all others; the
    scratch of list[k] is used. In single precision: it is a metric, the gradient is not touched by its rounding. */
 TARGET static void NAME(kronecker)(const pseudo_problem *p, int count, bundle *const *list, const vec *sigma,
@@ -95,12 +108,7 @@ TARGET static void NAME(kronecker)(const pseudo_problem *p, int count, bundle *c
     for (b = 0; b < count; b++) {
         left[b] = list[b]->w.left;
         right[b] = list[b]->w.right;
-        size[b] = fill(0.0);
-        for (c = 0; c < p->D; c++)
-            size[b] = NAME(larger)(NAME(larger)(load(q[b] + c * LANES), -load(q[b] + c * LANES)), size[b]);
-        size[b] = NAME(larger)(size[b], fill(TINY));
-        for (c = 0; c < p->D; c++)  /* scaled, so that small gradients do not underflow */
-            NAME(storef)(left[b] + c * LANES, NARROW(load(q[b] + c * LANES) / size[b]));
+        size[b] = NAME(narrow)(p, q[b], left[b]);
     }
     NAME(product)(p->project, p->D, rank / 8, p->D, count, left, right);
     for (b = 0; b < count; b++) {
@@ -176,4 +184,55 @@ TARGET static void NAME(precondition)(const pseudo_problem *p, int count, bundle
                 store(at, load(at) * load(list[b]->w.mask + c * LANES) * load(live + a * LANES));
             }
     }
+}
+
+/* <q, (sigma Cov + lambda)^-1 q> of q (D, V), with Cov as in `kronecker` or as in `blocks`; half the work of the product */
+TARGET static vec NAME(form)(const pseudo_problem *p, const bundle *at, vec sigma, REAL ridge, const REAL *q)
+{
+    const work *w = &at->w;
+    const REAL least = (REAL)p->least;
+    vec sum = fill(0.0);
+    ptrdiff_t j, c, k;
+    if (p->expand && !w->more) {
+        const vec size = NAME(narrow)(p, q, w->left), rest = fill(1.0) / (sigma * (REAL)at->t.tail + ridge);
+        NAME(product)(p->project, p->D, at->t.rank / 8, p->D, 1, &w->left, &w->right);
+        for (c = 0; c < p->D; c++) {
+            const vec v = load(q + c * LANES) / size;
+            sum += v * v;
+        }
+        sum *= rest;
+        for (k = 0; k < at->t.rank; k++) {
+            const vec v = WIDEN(NAME(loadf)(w->right + k * LANES));
+            sum += v * v * (fill(1.0) / (sigma * (REAL)p->eigenvalue[k] + ridge) - rest);
+        }
+        return sum * size * size;
+    }
+    for (j = 0; j < p->m; j++) {
+        const REAL lambda = w->more ? ridge + (REAL)w->more[p->start[j]] : ridge;
+        vec dot = fill(0.0), left = fill(1.0);
+        for (c = p->start[j]; c < p->start[j + 1]; c++) {
+            const REAL mean = p->mean[1 + c] > p->least ? (REAL)p->mean[1 + c] : least;
+            const vec inverse = fill(1.0) / (sigma * mean + lambda), v = load(q + c * LANES);
+            sum += v * v * inverse;
+            dot += v * inverse * mean;
+            left -= sigma * inverse * (mean * mean);
+        }
+        sum += dot * dot * sigma / NAME(larger)(left, fill(least));
+    }
+    return sum;
+}
+
+/* <q, start metric times q> of a vector q (A, P, V) that is zero where there are no parameters; q is destroyed */
+TARGET static vec NAME(measure)(const pseudo_problem *p, bundle *at, REAL lambda, REAL lambdah, REAL *q)
+{
+    const ptrdiff_t P = 1 + p->D, A = at->t.A;
+    vec sum = fill(0.0);
+    ptrdiff_t a;
+    if (A > 1 && A <= PSEUDO_ROTATED)
+        NAME(rotate)(p, &at->t, &at->w, 0, q);
+    for (a = 0; a < A; a++, q += P * LANES) {
+        const vec sigma = load(at->w.sigma + a * LANES) * load(at->s.now.kappa), h = load(q);
+        sum += h * h / (sigma + lambdah) + NAME(form)(p, at, sigma, lambda, q + LANES);
+    }
+    return sum;
 }

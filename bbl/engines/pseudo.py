@@ -137,9 +137,10 @@ class PseudoLikelihood(Engine):
                 f"to {orders + 1} predictors. Give {orders if orders > 1 else 'one number'}; crossVal takes a grid.",
                 argument="lambda_",
             )
-        if self.zero_sum and isinstance(sample, StoredSample):
+        if self.zero_sum and isinstance(sample, StoredSample) and not few_enough(sample.n, layout):
             raise OptionError(
-                f"gauge={self.gauge!r} is for rows in memory, and these are in a file; leave gauge out.",
+                f"gauge={self.gauge!r} is for rows that are fitted in memory, and these {sample.n:,} are too many; leave "
+                "gauge out, or give a table of some of the rows.",
                 argument="gauge",
             )
         if self.zero_sum and layout.order > 2:

@@ -124,7 +124,7 @@ def tune_many(
     calibrate: str,
     progress: Callable | None = None,
     **told: Any,
-) -> tuple[Tuning, list[dict]]:
+) -> tuple[Tuning, list[Trail]]:
     """Choose the engine's tuned option where rows are many: on some of them, and then on all what they leave open.
 
     The more rows, the less is gained by a simple model. So from the setting of least log-loss on some rows on, settings
@@ -140,23 +140,23 @@ def tune_many(
     Returns
     -------
     Tuning
-    list of dict
+    list of Trail
         Of each group the solutions that were found on all training rows, where the next fits may start.
     """
     tuned = engine.tuned
     assert tuned is not None  # noqa: S101  # it is asked for
     grid, sign = np.array(tuned.grid), -1 if tuned.simpler == "larger" else 1
 
-    def losses_of(own: Folds, trail: list[dict], settings: np.ndarray) -> tuple[np.ndarray, Validated]:
+    def losses_of(own: Folds, trail: list[Trail], settings: np.ndarray) -> tuple[np.ndarray, Validated]:
         trails = [trail] if engine.stepwise else None
         scored = validate(sample, labels, layout, engine, settings, own, trails=trails, **told)
         return score_settings(scored, "logloss", calibrate)[0][:, 0], scored
 
-    trail: list[dict] = [{} for _ in labels.groups]
+    trail = [Trail() for _ in labels.groups]
     k = _climb(grid, sign, engine.stepwise, partial(losses_of, drawn, trail))
     if progress is not None:
         progress(0.5 * NFOLD)
-    trail = [{} for _ in labels.groups]
+    trail = [Trail() for _ in labels.groups]
     tried: dict[int, tuple[float, Validated]] = {}
     while 0 <= k < len(grid) and (not tried or tried[k - sign][0] <= min(own for own, _ in tried.values())):
         loss, new = losses_of(folds, trail, grid[[k]])

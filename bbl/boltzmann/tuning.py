@@ -171,7 +171,7 @@ def tune_many(
     calibration = fit_calibration(scored.scores[0], scored.y, scored.weights, calibrate)
     own, best = replace(scored, fits=[], found=[]), float(grid[order[chosen]])
     found = Tuning(tuned.option, grid[order], losses, chosen, calibration, scored.found, own, engine.at(best))
-    return found, [{best: each[best]} if best in each else {} for each in trail]
+    return found, [Trail({best: each[best]} if best in each else {}) for each in trail]
 
 
 def _climb(grid: np.ndarray, sign: int, stepwise: bool, losses_of: Callable) -> int:

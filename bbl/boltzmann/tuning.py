@@ -1,7 +1,7 @@
 """Tuning inside a fit: the penalty by cross-validation, and the calibration of class scores on the same folds.
 
-Settings of a stepwise engine are tried from the strongest on: first every second one, until the log-loss has clearly
-risen, then those between the best ones.
+Where fits cost so much that it is worth it, settings are tried from the strongest on: first every second one, until the
+log-loss has clearly risen, then those between the best ones.
 """
 
 from __future__ import annotations
@@ -143,20 +143,21 @@ def tune_many(
     list of Trail
         Of each group the solutions that were found on all training rows, where the next fits may start.
     """
-    tuned = engine.tuned
+    tuned, fitted = engine.tuned, engine.layout(sample, layout)
     assert tuned is not None  # noqa: S101  # it is asked for
+    stepwise = engine.stepwise(sample, fitted)
     grid, sign = np.array(tuned.grid), -1 if tuned.simpler == "larger" else 1
 
     def losses_of(own: Folds, trail: list[Trail], settings: np.ndarray) -> tuple[np.ndarray, Validated]:
-        trails = [trail] if engine.stepwise else None
+        trails = [trail] if stepwise else None
         scored = validate(sample, labels, layout, engine, settings, own, trails=trails, **told)
         return score_settings(scored, "logloss", calibrate)[0][:, 0], scored
 
-    trail = [Trail() for _ in labels.groups]
-    k = _climb(grid, sign, engine.stepwise, partial(losses_of, drawn, trail))
+    (trail,) = _trails(sample, fitted, len(labels.groups), 1)
+    k = _climb(grid, sign, stepwise, partial(losses_of, drawn, trail))
     if progress is not None:
         progress(0.5 * NFOLD)
-    trail = [Trail() for _ in labels.groups]
+    (trail,) = _trails(sample, fitted, len(labels.groups), 1)
     tried: dict[int, tuple[float, Validated]] = {}
     while 0 <= k < len(grid) and (not tried or tried[k - sign][0] <= min(own for own, _ in tried.values())):
         loss, new = losses_of(folds, trail, grid[[k]])
@@ -172,6 +173,12 @@ def tune_many(
     own, best = replace(scored, fits=[], found=[]), float(grid[order[chosen]])
     found = Tuning(tuned.option, grid[order], losses, chosen, calibration, scored.found, own, engine.at(best))
     return found, [Trail({best: each[best]} if best in each else {}) for each in trail]
+
+
+def _trails(sample: Rows, layout: Layout, K: int, nfold: int) -> list[list[Trail]]:
+    """Return what the comparisons of every fold and group begin with."""
+    bytes_kept = 16.0 * nfold * (K * layout.D**2 + sample.n * (layout.m + 3))
+    return [[Trail(keeps=bytes_kept < KEPT) for _ in range(K)] for _ in range(nfold)]
 
 
 def _climb(grid: np.ndarray, sign: int, stepwise: bool, losses_of: Callable) -> int:
@@ -232,10 +239,9 @@ def _tune_one(
     def run(values: np.ndarray | None, **more: Any) -> Validated:
         return validate(sample, labels, layout, engine, values, **common, **more)
 
-    if tuned is not None and values is not None and engine.stepwise:
-        fitted = engine.layout(cast(Sample, sample), layout)
-        kept = 16.0 * len(folds) * (len(labels.groups) * fitted.D**2 + sample.n * (fitted.m + 3))
-        trails = [[Trail(keeps=kept < KEPT) for _ in labels.groups] for _ in range(len(folds))]
+    fitted = engine.layout(cast(Sample, sample), layout)
+    if tuned is not None and values is not None and engine.stepwise(sample, fitted):
+        trails = _trails(sample, fitted, len(labels.groups), len(folds))
         check_memory(
             8.0 * fitted.D * (1 + fitted.D) * len(labels.groups) * len(folds) * len(values),
             f"Choosing {tuned.option} for {len(labels.groups)} groups with {fitted.D} non-reference levels",

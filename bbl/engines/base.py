@@ -232,8 +232,6 @@ class Engine:
         The option that crossVal varies.
     log_z : str
         The ln Z that goes with the method where the exact one is too costly.
-    stepwise : bool
-        Whether settings are best compared a few at a time, the strongest first, each starting from fits before it.
     needs : {"each", "pairs", "neighbours"}
         What must be known together in some row, where values are missing: each predictor, each two predictors, or a
         predictor and all that it interacts with.
@@ -265,7 +263,6 @@ class Engine:
     order_reason: ClassVar[str] = ""
     tuned: ClassVar[Tuned | None] = None
     log_z: ClassVar[str] = "exact"
-    stepwise: ClassVar[bool] = False
     needs: ClassVar[str] = "each"
     weights: ClassVar[str] = "counts"
     joint: ClassVar[bool] = False
@@ -306,6 +303,13 @@ class Engine:
                 "predictions are.",
                 argument="method",
             )
+
+    def stepwise(self, sample: Any, layout: Layout) -> bool:
+        """Return whether settings are best compared a few at a time, the strongest first, each starting from others.
+
+        `sample` are the rows of all groups.
+        """
+        return False
 
     def variants(self) -> tuple[Engine, ...]:
         """Return the engines that are compared at each value of the tuned option: itself, or several."""

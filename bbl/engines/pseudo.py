@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,7 +16,7 @@ from bbl.engines.base import Engine, EngineFit, Equations, Note, Trail, Tuned
 from bbl.engines.naive import absent_levels
 from bbl.engines.pseudo_blocks import Corrected, few_enough, rounds_memory, sample_size
 from bbl.engines.pseudo_path import CLOSER, on_the_line, solve_available, solve_complete
-from bbl.engines.pseudo_solvers import FINEST, POLISH_SIZE, Sites
+from bbl.engines.pseudo_solvers import FINEST, POLISH_SIZE, Sites, is_small
 from bbl.errors import OptionError
 from bbl.memory import check_memory
 from bbl.model.gauge import reference_fields
@@ -94,7 +95,6 @@ class PseudoLikelihood(Engine):
     # small enough to leave wide data alone, large enough for levels that a class never has
     classifier: ClassVar[dict[str, Any]] = {"lambdah": 1e-4}
     log_z = "half"
-    stepwise = True
     streams = True
 
     def __post_init__(self):
@@ -156,6 +156,13 @@ class PseudoLikelihood(Engine):
                 argument="formula",
             )
         return layout
+
+    def stepwise(self, sample: Rows, layout: Layout) -> bool:
+        """Return whether fits cost more than choosing among them does."""
+        if isinstance(sample, StoredSample):
+            return True
+        states = math.prod(int(L) + (not sample.complete) for L in layout.n_levels)
+        return not is_small(min(states, int(np.bincount(sample.response).max(initial=0))), layout)
 
     def check_equations(self) -> None:
         """Raise an OptionError without symmetrisation, whose standard errors are not known."""
@@ -255,10 +262,9 @@ class PseudoLikelihood(Engine):
         grid = [self.lambda_] if values is None else [float(value) for value in values]
         if isinstance(sample, StoredSample):
             return self._path_stored(sample, layout, grid, workers, trail)
-        needed = self.memory(sample.n, layout)
-        check_memory(
-            needed, f"A fit of {regressors(layout).D} levels to {sample.n} rows", "Use fewer predictors or rows."
-        )
+        if not trail:
+            what = f"A fit of {regressors(layout).D} levels to {sample.n} rows"
+            check_memory(self.memory(sample.n, layout), what, "Use fewer predictors or rows.")
         rows = sample
         if sample.missing is None:
             solved = solve_complete(self, sample, layout, grid, workers, trail)
@@ -325,7 +331,7 @@ class PseudoLikelihood(Engine):
         absent: tuple[Note, ...],
     ) -> EngineFit:
         """Symmetrise (eq. 18), and say in words what did not converge, or could not: fields of `absent` levels."""
-        theta = from_sites(layout, site_theta[:, 0], site_theta[:, 1:], self.symmetrize)
+        theta = from_sites(layout, site_theta, self.symmetrize)
         notes = absent if self.bare(lambda_) else ()
         for i in np.flatnonzero((sites.status != CONVERGED) & ~(sites.norm <= HARMLESS)):
             detail = f"gradient norm {sites.norm[i]:.2g} after {sites.n_iter[i]} iterations"

@@ -70,8 +70,9 @@ def solve_complete(
     With a `trail`, see `PseudoLikelihood.compare`; it gets what is solved.
     """
     out: list[Any] = [None] * len(grid)
-    small, solve = is_small(sample, layout), None
+    solve: Any = None
     once = Trail().once if trail is None else trail.once
+    small = once("small", partial(is_small, sample.n, layout))
     # without a penalty the field of an absent level falls until its gradient is well within the tolerance
     ended = trail is not None and not small and engine.bare(min(grid))
     site_theta = np.empty((0, 0)) if trail else _start(engine, sample, layout, ended)
@@ -83,7 +84,8 @@ def solve_complete(
             site_theta = on_the_line(trail, lambda_) if trail else site_theta
             tolerance = CLOSER if lambda_ in trail else COMPARED
             solve = solve if used.precision == "single" else None
-            used = replace(engine, tolerance=max(engine.tolerance, tolerance), precision="single")
+            if used is engine or used.tolerance != max(engine.tolerance, tolerance):
+                used = replace(engine, tolerance=max(engine.tolerance, tolerance), precision="single")
         elif sites is not None:  # a warm start; the finished fit keeps its own
             site_theta = site_theta.copy()
         if solve is None:
@@ -129,4 +131,6 @@ def on_the_line(trail: Mapping[float, np.ndarray], lambda_: float) -> np.ndarray
     at = min(max(int(np.searchsorted(known, lambda_)), 1), len(known) - 1)
     weak, strong = known[at - 1], known[at]
     share = float(np.log(lambda_ / weak) / np.log(strong / weak))
-    return (1.0 - share) * trail[weak] + share * trail[strong]
+    out = share * trail[strong]
+    out += (1.0 - share) * trail[weak]
+    return out

@@ -62,7 +62,7 @@ def test_the_choice_is_that_of_exact_fits_of_every_setting_with_less_work(make, 
     fit = tuned(frame)
     searched = sum(evaluations)
     evaluations.clear()
-    monkeypatch.setattr(pseudo.PseudoLikelihood, "stepwise", False)
+    monkeypatch.setattr(pseudo.PseudoLikelihood, "stepwise", lambda *_: False)
     exact = tuned(frame)
     assert exact.engine.lambda_ == fit.engine.lambda_
     assert fit.tuning.loss[fit.tuning.chosen] == pytest.approx(exact.tuning.loss[exact.tuning.chosen], abs=1e-3)
@@ -81,7 +81,7 @@ def test_levels_that_a_group_lacks_cost_no_evaluations_and_do_not_change_the_cho
         fit = tuned(frame, lambdah=0.0)
     searched = sum(evaluations)
     evaluations.clear()
-    monkeypatch.setattr(pseudo.PseudoLikelihood, "stepwise", False)
+    monkeypatch.setattr(pseudo.PseudoLikelihood, "stepwise", lambda *_: False)
     with pytest.warns(bbl.errors.ConvergenceWarning, match="never occurs"):
         exact = tuned(frame, lambdah=0.0)
     assert exact.engine.lambda_ == fit.engine.lambda_ and searched < 0.4 * sum(evaluations)
@@ -197,3 +197,10 @@ def test_only_settings_that_may_be_the_best_are_fitted_again(loss, again):
 
     tuning._search(compare, GRID, "none", "cv", None)
     assert len(fitted) - len(set(fitted)) == again
+
+
+def test_of_a_small_problem_all_settings_are_fitted_exactly(monkeypatch):
+    monkeypatch.setattr(pseudo_path, "COMPARED", None)  # no comparison takes place
+    frame = noise(m=3)
+    several = tuned(pd.concat([frame] * 40))  # many rows of few states
+    assert tuned(frame).tuning.values.tolist() == several.tuning.values.tolist() == GRID.tolist()

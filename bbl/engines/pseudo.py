@@ -66,8 +66,8 @@ class PseudoLikelihood(Engine):
     gauge : {"reference", "zero-sum"}, default "reference"
         What is penalised: the fields and couplings of the non-reference levels, as in the paper, or, in a model of
         pairs, those of all levels in the zero-sum gauge, in which both solutions of a pair are averaged then. With that
-        probabilities do not depend on which levels are the references; `lambda_` then is worth less: with two levels
-        a quarter.
+        probabilities do not depend on which levels are the references (but with ``log_z="mf"``, eq. (32), they do);
+        `lambda_` then is worth less: with two levels a quarter.
 
     Raises
     ------
@@ -139,8 +139,8 @@ class PseudoLikelihood(Engine):
             )
         if self.zero_sum and isinstance(sample, StoredSample) and not few_enough(sample.n, layout):
             raise OptionError(
-                f"gauge={self.gauge!r} is for rows that are fitted in memory, and these {sample.n:,} are too many; leave "
-                "gauge out, or give a table of some of the rows.",
+                f"gauge={self.gauge!r} is for rows that are fitted in memory, and these {sample.n:,} are too many; "
+                "leave gauge out, or give a table of some of the rows.",
                 argument="gauge",
             )
         if self.zero_sum and layout.order > 2:

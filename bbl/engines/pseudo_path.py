@@ -82,10 +82,9 @@ def solve_complete(
         lambda_ = grid[at]
         if trail is not None and (trail or ended):
             site_theta = on_the_line(trail, lambda_) if trail else site_theta
-            tolerance = CLOSER if lambda_ in trail else COMPARED
+            tolerance = max(engine.tolerance, CLOSER if lambda_ in trail else COMPARED)
             solve = solve if used.precision == "single" else None
-            if used is engine or used.tolerance != max(engine.tolerance, tolerance):
-                used = replace(engine, tolerance=max(engine.tolerance, tolerance), precision="single")
+            used = once(f"to {tolerance}", partial(replace, engine, tolerance=tolerance, precision="single"))
         elif sites is not None:  # a warm start; the finished fit keeps its own
             site_theta = site_theta.copy()
         if solve is None:

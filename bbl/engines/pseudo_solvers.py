@@ -30,7 +30,7 @@ __all__ = [
 
 FINEST = {"double": 0.0, "single": 1e-5}  # gradient norm that a precision can be asked for,
 FLOOR = {"double": 1e-8, "single": 1e-4}  # and at which it has converged where it gets no further
-NEAR = 1e-4  # gradient norm from which Newton's method takes a step or two to the optimum
+NEAR = 1e-3  # gradient norm from which Newton's method takes few steps to the optimum
 NEWTON_WORK, NEWTON_SIZE, POLISH_SIZE = 3e4, 256, 1024
 
 

@@ -15,7 +15,8 @@ from bbl.boltzmann.predictive import Predictive, predictive
 from bbl.boltzmann.problems import group_text
 from bbl.design.labels import Labels
 from bbl.engines import Engine, EngineFit
-from bbl.engines.base import Given, NoProgress, Trail
+from bbl.engines.base import Given, NoProgress
+from bbl.engines.trail import Trail
 from bbl.errors import OptionError
 from bbl.model.ais import annealed_log_z, annealing_start
 from bbl.model.elimination import log_sum

@@ -18,7 +18,7 @@ from bbl.boltzmann.validation import Validated, validate
 from bbl.crossval import calibrated, one_standard_error, score_settings
 from bbl.design.labels import Labels
 from bbl.engines import Engine
-from bbl.engines.base import Trail
+from bbl.engines.trail import Trail
 from bbl.memory import check_memory
 from bbl.model.layout import Layout
 from bbl.rows.dealing import AnyFolds

@@ -15,7 +15,7 @@ from bbl.boltzmann.problems import Problem, problems
 from bbl.crossval import Scored, cross_validate
 from bbl.design.labels import Labels
 from bbl.engines import Engine
-from bbl.engines.base import Trail
+from bbl.engines.trail import Trail
 from bbl.model.layout import Layout
 from bbl.rows.dealing import AnyFolds
 from bbl.rows.sample import Sample

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from bbl.engines.trail import Trail
 from bbl.errors import OptionError
 from bbl.model.discriminative import JointFit
 from bbl.model.layout import Layout
@@ -15,7 +16,7 @@ from bbl.model.ranking import interaction_strength
 from bbl.rows.folds import Folds
 from bbl.rows.sample import Sample
 
-__all__ = ["Engine", "EngineFit", "Equations", "Given", "NoProgress", "Note", "Trail", "Tuned"]
+__all__ = ["Engine", "EngineFit", "Equations", "Given", "NoProgress", "Note", "Tuned"]
 
 
 class Note(NamedTuple):
@@ -37,34 +38,6 @@ class Note(NamedTuple):
     level: int
     what: str
     detail: str = ""
-
-
-class Trail(dict[float, np.ndarray]):
-    """Unsymmetrised solutions of comparisons on the same rows, by their settings; and what they need again and again.
-
-    Parameters
-    ----------
-    solutions : mapping of float to ndarray
-    keeps : bool
-        Whether there is memory to keep what is made of the rows. In another process it is made anew.
-    """
-
-    def __init__(self, solutions: Mapping[float, np.ndarray] | None = None, keeps: bool = False):
-        super().__init__(solutions or {})
-        self.keeps = keeps
-        self._made: dict[str, Any] = {}
-
-    def __reduce__(self):
-        return Trail, (dict(self), self.keeps)
-
-    def once(self, name: str, make: Callable[[], Any]) -> Any:
-        """Return what ``make()`` returns, which is called once if the trail keeps it."""
-        if name in self._made:
-            return self._made[name]
-        made = make()
-        if self.keeps:
-            self._made[name] = made
-        return made
 
 
 class NoProgress(Exception):

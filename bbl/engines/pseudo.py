@@ -12,11 +12,12 @@ import numpy as np
 
 from bbl._ext.pseudo import CONVERGED, memory_estimate
 from bbl.checks import choice, flag, integer, real
-from bbl.engines.base import Engine, EngineFit, Equations, Note, Trail, Tuned
+from bbl.engines.base import Engine, EngineFit, Equations, Note, Tuned
 from bbl.engines.naive import absent_levels
 from bbl.engines.pseudo_blocks import Corrected, few_enough, rounds_memory, sample_size
 from bbl.engines.pseudo_path import CLOSER, on_the_line, solve_available, solve_complete
 from bbl.engines.pseudo_solvers import FINEST, POLISH_SIZE, Sites, is_small
+from bbl.engines.trail import Trail
 from bbl.errors import OptionError
 from bbl.memory import check_memory
 from bbl.model.gauge import reference_fields

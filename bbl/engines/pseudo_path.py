@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from bbl.engines.base import Trail
 from bbl.engines.pseudo_nodes import by_nodes
 from bbl.engines.pseudo_solvers import Sites, Solution, by_lbfgs, by_newton, is_small, prepared
+from bbl.engines.trail import Trail
 from bbl.model.layout import Layout
 from bbl.model.moments import frequencies, log_ratio
 from bbl.model.regressors import regressors

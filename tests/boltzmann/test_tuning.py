@@ -12,7 +12,7 @@ import bbl.engines.pseudo as pseudo
 import bbl.engines.pseudo_path as pseudo_path
 import bbl.engines.pseudo_solvers as solvers
 from bbl.boltzmann.validation import Validated
-from bbl.engines.base import Trail
+from bbl.engines.trail import Trail
 
 GRID = np.array(pseudo.PseudoLikelihood.tuned.grid)
 

@@ -7,8 +7,9 @@ from bbl._ext.pseudo import PseudoProblem
 from bbl.boltzmann.covariance import covariances
 from bbl.boltzmann.estimate import estimate
 from bbl.engines import pseudo_blocks, pseudo_path
-from bbl.engines.base import NoProgress, Trail
+from bbl.engines.base import NoProgress
 from bbl.engines.pseudo import PseudoLikelihood
+from bbl.engines.trail import Trail
 from bbl.errors import DataError, OptionError
 from bbl.model.layout import Layout
 from bbl.model.logz import approximate_log_z

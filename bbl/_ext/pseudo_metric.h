@@ -81,7 +81,7 @@ TARGET static void NAME(product)(const float *panel, ptrdiff_t stride, ptrdiff_t
     }
 }
 
-/* left (D, V) <- q (D, V) less its size, which is returned, so that small gradients do not underflow */
+/* left (D, V) <- q (D, V) by its largest entry, which is returned: so small gradients do not underflow */
 TARGET static vec NAME(narrow)(const pseudo_problem *p, const REAL *q, float *left)
 {
     vec size = fill(0.0);

@@ -9,6 +9,7 @@
 #define CONDITIONAL_H
 #include <math.h>
 #include <stddef.h>
+#include "cpu.h"
 
 typedef struct {
     ptrdiff_t D, K, m, n_pairs;
@@ -20,6 +21,7 @@ typedef struct {
     double *u, *v, *h, *s;    /* (D, K): centred fields, velocities, fields of the reference gauge, sums */
     double *b, *vb, *r0;      /* (K): offsets, velocities, sums */
     double *shift;            /* (K): constant that centring adds */
+    float *rounded, *taken, *row; /* (D, K), (D, K), (2, K): s and what couplings take off h; scratch of a row */
 } conditional_model;
 
 /* Rows k of a batch are the lists on[first[k]..first[k+1]); those that have column c on are row[below[c]..below[c+1]),
@@ -58,7 +60,7 @@ static void conditional_sort(const conditional_model *c, const conditional_batch
 /* Add what the couplings give to values (n, K), or add values to the pair sums. AFTER_ is done at the end of an entry,
    whose values are `own`. */
 #define CONDITIONAL_PAIRS(NAME_, ARRAY_, BODY_, AFTER_)                                                       \
-    static inline void NAME_(const conditional_model *c, const conditional_batch *r, ptrdiff_t K_)            \
+    CPU_INLINE void NAME_(const conditional_model *c, const conditional_batch *r, ptrdiff_t K_)               \
     {                                                                                                        \
         for (ptrdiff_t d = 0; d < c->D; d++) {                                                               \
             float *restrict row = c->ARRAY_ + d * c->D * K_;                                                 \
@@ -70,15 +72,21 @@ static void conditional_sort(const conditional_model *c, const conditional_batch
                 CONDITIONAL_EACH(K_) own[g] = values[g];                                                     \
                 for (; other < end; other++) {                                                               \
                     float *restrict cell = row + *other * K_;                                                \
-                    CONDITIONAL_EACH(K_) BODY_;                                                              \
+                    BODY_                                                                                    \
                 }                                                                                            \
                 AFTER_                                                                                       \
             }                                                                                                \
         }                                                                                                    \
     }
 #define CONDITIONAL_FEW 16 /* groups whose values fit into registers */
-CONDITIONAL_PAIRS(conditional_lookup_few, J, own[g] += cell[g], CONDITIONAL_EACH(K_) values[g] = own[g];)
-CONDITIONAL_PAIRS(conditional_collect_few, S, cell[g] += own[g], )
+/* Compilers make vectors of all loads before any store, of one after the other they do not. */
+#define CONDITIONAL_ADD(K_)                                  \
+    float sum[CONDITIONAL_FEW];                              \
+    CONDITIONAL_EACH(K_) sum[g] = cell[g] + own[g];          \
+    CONDITIONAL_EACH(K_) cell[g] = sum[g];
+CONDITIONAL_PAIRS(conditional_lookup_few, J, CONDITIONAL_EACH(K_) own[g] += cell[g];,
+                  CONDITIONAL_EACH(K_) values[g] = own[g];)
+CONDITIONAL_PAIRS(conditional_collect_few, S, CONDITIONAL_ADD(K_), )
 
 /* The same for any number of groups. */
 static void conditional_many(const conditional_model *c, const conditional_batch *r, int collect)
@@ -114,8 +122,9 @@ static void conditional_many(const conditional_model *c, const conditional_batch
 
 /* Work out the residuals of a batch, weight (P(y|x) - 1[y]), and add them to all sums. `given` are scores (n, K) by row
    of `which`, or NULL; returns the log-losses times their weights. `scale` makes the weights' sum 1. */
-static double conditional_residuals(const conditional_model *c, const conditional_batch *r, const ptrdiff_t *which,
-                                    const double *given, const ptrdiff_t *y, const double *weights, double scale)
+CPU_INLINE double conditional_residuals_of(const conditional_model *c, const conditional_batch *r,
+                                           const ptrdiff_t *which, const double *given, const ptrdiff_t *y,
+                                           const double *weights, double scale)
 {
     const ptrdiff_t K = c->K;
     double loss = 0.0;
@@ -158,57 +167,104 @@ static inline double conditional_move(double x, double *velocity, double gradien
     return x + momentum * *velocity - rate * gradient;
 }
 
-/* Step of the table of pair (i, j); adds to h and shift what centring takes off. sums is (K) scratch. */
-static inline void conditional_step_pair(const conditional_model *c, ptrdiff_t i, ptrdiff_t j, ptrdiff_t K_, double rate,
-                                         double momentum, double ridge, double *restrict sums)
+/* Make the sums of pair (i, j) the gradient P_i g P_j, where a predictor has more than two levels. sums is (K) scratch. */
+CPU_INLINE void conditional_spread(const conditional_model *c, ptrdiff_t i, ptrdiff_t j, double *restrict sums)
 {
-    const ptrdiff_t D = c->D, a0 = c->start[i], a1 = c->start[i + 1], b0 = c->start[j], b1 = c->start[j + 1];
+    const ptrdiff_t K = c->K, D = c->D, a0 = c->start[i], a1 = c->start[i + 1], b0 = c->start[j], b1 = c->start[j + 1];
     const double *restrict m = c->means;
-    const int wide = a1 - a0 > 1 || b1 - b0 > 1;
-    if (wide) { /* S becomes P_i g P_j */
-        for (ptrdiff_t a = a0; a < a1; a++) {
-            CONDITIONAL_EACH(K_) sums[g] = 0.0;
-            for (ptrdiff_t b = b0; b < b1; b++) {
-                float *restrict S = c->S + (a * D + b) * K_;
-                CONDITIONAL_EACH(K_) {
-                    S[g] += (float)(c->r0[g] * m[a] * m[b] - c->s[a * K_ + g] * m[b] - c->s[b * K_ + g] * m[a]);
-                    sums[g] += S[g];
-                }
-            }
-            for (ptrdiff_t b = b0; b < b1; b++)
-                CONDITIONAL_EACH(K_) c->S[(a * D + b) * K_ + g] += (float)sums[g];
-        }
+    for (ptrdiff_t a = a0; a < a1; a++) {
+        CONDITIONAL_EACH(K) sums[g] = 0.0;
         for (ptrdiff_t b = b0; b < b1; b++) {
-            CONDITIONAL_EACH(K_) sums[g] = 0.0;
-            for (ptrdiff_t a = a0; a < a1; a++)
-                CONDITIONAL_EACH(K_) sums[g] += c->S[(a * D + b) * K_ + g];
-            for (ptrdiff_t a = a0; a < a1; a++)
-                CONDITIONAL_EACH(K_) c->S[(a * D + b) * K_ + g] += (float)sums[g];
+            float *restrict S = c->S + (a * D + b) * K;
+            CONDITIONAL_EACH(K) {
+                S[g] += (float)(c->r0[g] * m[a] * m[b] - c->s[a * K + g] * m[b] - c->s[b * K + g] * m[a]);
+                sums[g] += S[g];
+            }
         }
+        for (ptrdiff_t b = b0; b < b1; b++)
+            CONDITIONAL_EACH(K) c->S[(a * D + b) * K + g] += (float)sums[g];
     }
-    for (ptrdiff_t a = a0; a < a1; a++)
-        for (ptrdiff_t b = b0; b < b1; b++) {
-            const ptrdiff_t at = (a * D + b) * K_;
-            float *restrict J = c->J + at, *restrict V = c->V + at, *restrict S = c->S + at;
-            CONDITIONAL_EACH(K_) {
-                double gradient = S[g];
-                if (!wide)
-                    gradient = 4.0 * (gradient + c->r0[g] * m[a] * m[b] - c->s[a * K_ + g] * m[b] - c->s[b * K_ + g] * m[a]);
-                gradient = c->scale[1] * gradient + ridge * J[g];
-                const float velocity = (float)(momentum * V[g] - rate * gradient);
-                const float moved = (float)(J[g] + momentum * velocity - rate * gradient);
-                V[g] = velocity;
-                J[g] = moved;
-                S[g] = 0.0f;
-                c->h[a * K_ + g] -= moved * m[b];
-                c->h[b * K_ + g] -= moved * m[a];
-                c->shift[g] += moved * m[a] * m[b];
+    for (ptrdiff_t b = b0; b < b1; b++) {
+        CONDITIONAL_EACH(K) sums[g] = 0.0;
+        for (ptrdiff_t a = a0; a < a1; a++)
+            CONDITIONAL_EACH(K) sums[g] += c->S[(a * D + b) * K + g];
+        for (ptrdiff_t a = a0; a < a1; a++)
+            CONDITIONAL_EACH(K) c->S[(a * D + b) * K + g] += (float)sums[g];
+    }
+}
+
+/* Step of the couplings of column a with columns b0 to b1, and what centring takes off h for them. Of `narrow` pairs,
+   of two predictors of two levels, the sums are not yet the gradient. It is all in single precision, as J is. */
+CPU_INLINE void conditional_step_row(const conditional_model *c, ptrdiff_t a, ptrdiff_t b0, ptrdiff_t b1, int narrow,
+                                     ptrdiff_t K_, double rate_, double momentum_, double ridge_)
+{
+    const float rate = (float)rate_, momentum = (float)momentum_, ridge = (float)ridge_, mean = (float)c->means[a];
+    const float factor = (float)(narrow ? 4.0 * c->scale[1] : c->scale[1]);
+    float *restrict centre = c->row, *restrict off = c->row + K_, *restrict J = c->J + (a * c->D + b0) * K_;
+    float *restrict V = c->V + (a * c->D + b0) * K_, *restrict S = c->S + (a * c->D + b0) * K_;
+    const float *restrict sums = c->rounded + b0 * K_;
+    float *restrict taken = c->taken + b0 * K_;
+    CONDITIONAL_EACH(K_) {
+        centre[g] = narrow ? (float)(c->r0[g] * c->means[a] - c->s[a * K_ + g]) : 0.0f;
+        off[g] = 0.0f;
+    }
+    for (ptrdiff_t b = b0; b < b1; b++) {
+        const float other = (float)c->means[b];
+        for (ptrdiff_t g0 = 0; g0 < K_; g0 += CONDITIONAL_FEW) {
+            const ptrdiff_t some = K_ - g0 < CONDITIONAL_FEW ? K_ - g0 : CONDITIONAL_FEW;
+            float velocity[CONDITIONAL_FEW], moved[CONDITIONAL_FEW], left[CONDITIONAL_FEW], right[CONDITIONAL_FEW];
+            CONDITIONAL_EACH(some) {
+                const ptrdiff_t k = g0 + g;
+                const float sum = narrow ? S[k] + centre[k] * other - sums[k] * mean : S[k];
+                const float gradient = factor * sum + ridge * J[k];
+                velocity[g] = momentum * V[k] - rate * gradient;
+                moved[g] = J[k] + momentum * velocity[g] - rate * gradient;
+                left[g] = off[k] + moved[g] * other;
+                right[g] = taken[k] + moved[g] * mean;
             }
+            CONDITIONAL_EACH(some) V[g0 + g] = velocity[g];
+            CONDITIONAL_EACH(some) J[g0 + g] = moved[g];
+            CONDITIONAL_EACH(some) S[g0 + g] = 0.0f;
+            CONDITIONAL_EACH(some) off[g0 + g] = left[g];
+            CONDITIONAL_EACH(some) taken[g0 + g] = right[g];
         }
+        J += K_, V += K_, S += K_, sums += K_, taken += K_;
+    }
+    CONDITIONAL_EACH(K_) {
+        c->h[a * K_ + g] -= off[g];
+        c->shift[g] += c->means[a] * off[g];
+    }
+}
+
+/* Step of all couplings. Pairs with the same first predictor, and one second one after the other, go together. */
+CPU_INLINE void conditional_step_pairs(const conditional_model *c, ptrdiff_t K_, double rate, double momentum,
+                                       double ridge, double *sums)
+{
+    const ptrdiff_t *start = c->start, *i = c->first, *j = c->second;
+    for (ptrdiff_t k = 0; k < c->D * K_; k++) {
+        c->rounded[k] = (float)c->s[k];
+        c->taken[k] = 0.0f;
+    }
+    for (ptrdiff_t p = 0, q; p < c->n_pairs; p = q) {
+        const int narrow = start[i[p] + 1] - start[i[p]] == 1 && start[j[p] + 1] - start[j[p]] == 1;
+        q = p + 1;
+        if (narrow)
+            while (q < c->n_pairs && i[q] == i[p] && j[q] == j[q - 1] + 1 && start[j[q] + 1] - start[j[q]] == 1)
+                q++;
+        else
+            conditional_spread(c, i[p], j[p], sums);
+        for (ptrdiff_t a = start[i[p]]; a < start[i[p] + 1]; a++)
+            if (narrow)
+                conditional_step_row(c, a, start[j[p]], start[j[q - 1] + 1], 1, K_, rate, momentum, ridge);
+            else
+                conditional_step_row(c, a, start[j[p]], start[j[p] + 1], 0, K_, rate, momentum, ridge);
+    }
+    for (ptrdiff_t k = 0; k < c->D * K_; k++)
+        c->h[k] -= c->taken[k];
 }
 
 /* Move everything by one step along the gradient that the sums make up, and clear the sums. */
-static void conditional_step(const conditional_model *c, double rate, double momentum, double ridge, double *sums)
+CPU_INLINE void conditional_step_of(const conditional_model *c, double rate, double momentum, double ridge, double *sums)
 {
     const ptrdiff_t K = c->K;
     CONDITIONAL_EACH(K) {
@@ -228,15 +284,53 @@ static void conditional_step(const conditional_model *c, double rate, double mom
                 c->shift[g] -= c->u[at] * c->means[a];
             }
         }
-    for (ptrdiff_t p = 0; p < c->n_pairs; p++)
-        switch (K) {
-        case 2: conditional_step_pair(c, c->first[p], c->second[p], 2, rate, momentum, ridge, sums); break;
-        case 3: conditional_step_pair(c, c->first[p], c->second[p], 3, rate, momentum, ridge, sums); break;
-        case 10: conditional_step_pair(c, c->first[p], c->second[p], 10, rate, momentum, ridge, sums); break;
-        default: conditional_step_pair(c, c->first[p], c->second[p], K, rate, momentum, ridge, sums);
-        }
+    switch (K) {
+    case 2: conditional_step_pairs(c, 2, rate, momentum, ridge, sums); break;
+    case 3: conditional_step_pairs(c, 3, rate, momentum, ridge, sums); break;
+    case 10: conditional_step_pairs(c, 10, rate, momentum, ridge, sums); break;
+    default: conditional_step_pairs(c, K, rate, momentum, ridge, sums);
+    }
     for (ptrdiff_t k = 0; k < c->D * K; k++)
         c->s[k] = 0.0;
     CONDITIONAL_EACH(K) c->r0[g] = 0.0;
+}
+
+/* Both once for each vector width, and the choice of it. */
+#define CONDITIONAL_WIDTH(SUFFIX, TARGET)                                                                                \
+    TARGET static double conditional_residuals_##SUFFIX(const conditional_model *c, const conditional_batch *r,          \
+                                                        const ptrdiff_t *which, const double *given,                     \
+                                                        const ptrdiff_t *y, const double *weights, double scale)         \
+    {                                                                                                                    \
+        return conditional_residuals_of(c, r, which, given, y, weights, scale);                                          \
+    }                                                                                                                    \
+    TARGET static void conditional_step_##SUFFIX(const conditional_model *c, double rate, double momentum, double ridge, \
+                                                 double *sums)                                                           \
+    {                                                                                                                    \
+        conditional_step_of(c, rate, momentum, ridge, sums);                                                             \
+    }
+CONDITIONAL_WIDTH(plain, )
+#ifdef CPU_X86
+CONDITIONAL_WIDTH(32_bytes, CPU_32_BYTES)
+#endif
+
+static double conditional_residuals(const conditional_model *c, const conditional_batch *r, const ptrdiff_t *which,
+                                    const double *given, const ptrdiff_t *y, const double *weights, double scale)
+{
+#ifdef CPU_X86
+    if (cpu_runs(32))
+        return conditional_residuals_32_bytes(c, r, which, given, y, weights, scale);
+#endif
+    return conditional_residuals_plain(c, r, which, given, y, weights, scale);
+}
+
+static void conditional_step(const conditional_model *c, double rate, double momentum, double ridge, double *sums)
+{
+#ifdef CPU_X86
+    if (cpu_runs(32)) {
+        conditional_step_32_bytes(c, rate, momentum, ridge, sums);
+        return;
+    }
+#endif
+    conditional_step_plain(c, rate, momentum, ridge, sums);
 }
 #endif

@@ -24,6 +24,9 @@ cdef extern from "conditional.h" nogil:
         double *vb
         double *r0
         double *shift
+        float *rounded
+        float *taken
+        float *row
     ctypedef struct conditional_batch:
         Py_ssize_t n
         Py_ssize_t *on
@@ -80,7 +83,9 @@ cdef class Climber:
         cdef float[:, :, ::1] S = np.zeros((side, side, K), np.float32)
         cdef double[:, ::1] u = np.zeros((D, K)), v = np.zeros((D, K)), h = np.zeros((D, K)), s = np.zeros((D, K))
         cdef double[::1] b = np.zeros(K), vb = np.zeros(K), r0 = np.zeros(K), shift = np.zeros(K)
-        self.kept = (start, pairs, means, V, S, u, v, s, vb, r0)
+        cdef float[:, ::1] rounded = np.zeros((D, K), np.float32), taken = np.zeros((D, K), np.float32)
+        cdef float[:, ::1] row = np.zeros((2, K), np.float32)
+        self.kept = (start, pairs, means, V, S, u, v, s, vb, r0, rounded, taken, row)
         self.J, self.h = np.asarray(J), np.asarray(h)
         self.b, self.shift = np.asarray(b), np.asarray(shift)
         self.sums = np.zeros(K)
@@ -92,6 +97,7 @@ cdef class Climber:
             self.c.J, self.c.V, self.c.S = &J[0, 0, 0], &V[0, 0, 0], &S[0, 0, 0]
         self.c.u, self.c.v, self.c.h, self.c.s = &u[0, 0], &v[0, 0], &h[0, 0], &s[0, 0]
         self.c.b, self.c.vb, self.c.r0, self.c.shift = &b[0], &vb[0], &r0[0], &shift[0]
+        self.c.rounded, self.c.taken, self.c.row = &rounded[0, 0], &taken[0, 0], &row[0, 0]
 
     def epoch(self, const code_t[:, ::1] codes, const Py_ssize_t[::1] y, const double[::1] weights,
               const double[:, ::1] given, const Py_ssize_t[::1] order, Py_ssize_t batch, double rate, double last,

@@ -14,6 +14,9 @@
 #endif
 #if defined(__GNUC__)
 #define CPU_VECTORS 1
+#define CPU_INLINE static inline __attribute__((always_inline)) /* becomes code of its caller's width */
+#else
+#define CPU_INLINE static inline
 #endif
 
 static inline int cpu_runs(int bytes)

@@ -81,6 +81,19 @@ TARGET static void NAME(product)(const float *panel, ptrdiff_t stride, ptrdiff_t
     }
 }
 
+/* left (D, V) <- q (D, V) by its largest entry, which is returned: so small gradients do not underflow */
+TARGET static vec NAME(narrow)(const pseudo_problem *p, const REAL *q, float *left)
+{
+    vec size = fill(0.0);
+    ptrdiff_t c;
+    for (c = 0; c < p->D; c++)
+        size = NAME(larger)(NAME(larger)(load(q + c * LANES), -load(q + c * LANES)), size);
+    size = NAME(larger)(size, fill(TINY));
+    for (c = 0; c < p->D; c++)
+        NAME(storef)(left + c * LANES, NARROW(load(q + c * LANES) / size));
+    return size;
+}
+
 /* Each q[k] (D, V) times (sigma Cov + lambda)^-1, Cov by its `rank` leading eigenvectors and `tail` for all others; the
    scratch of list[k] is used. In single precision: it is a metric, the gradient is not touched by its rounding. */
 TARGET static void NAME(kronecker)(const pseudo_problem *p, int count, bundle *const *list, const vec *sigma,
@@ -95,12 +108,7 @@ TARGET static void NAME(kronecker)(const pseudo_problem *p, int count, bundle *c
     for (b = 0; b < count; b++) {
         left[b] = list[b]->w.left;
         right[b] = list[b]->w.right;
-        size[b] = fill(0.0);
-        for (c = 0; c < p->D; c++)
-            size[b] = NAME(larger)(NAME(larger)(load(q[b] + c * LANES), -load(q[b] + c * LANES)), size[b]);
-        size[b] = NAME(larger)(size[b], fill(TINY));
-        for (c = 0; c < p->D; c++)  /* scaled, so that small gradients do not underflow */
-            NAME(storef)(left[b] + c * LANES, NARROW(load(q[b] + c * LANES) / size[b]));
+        size[b] = NAME(narrow)(p, q[b], left[b]);
     }
     NAME(product)(p->project, p->D, rank / 8, p->D, count, left, right);
     for (b = 0; b < count; b++) {
@@ -120,12 +128,13 @@ TARGET static void NAME(kronecker)(const pseudo_problem *p, int count, bundle *c
 }
 
 /* The same with Cov taken as diag(mean) - mean mean' within each predictor and 0 between predictors */
-TARGET static void NAME(blocks)(const pseudo_problem *p, const double *more, vec sigma, REAL ridge, REAL *q)
+TARGET static void NAME(blocks)(const pseudo_problem *p, const work *w, vec sigma, REAL ridge, REAL *q)
 {
     const REAL least = (REAL)p->least;
     ptrdiff_t j, c;
     for (j = 0; j < p->m; j++) {
-        const REAL lambda = more ? ridge + (REAL)more[p->start[j]] : ridge;
+        const REAL lambda = w->more ? ridge + (REAL)w->more[p->start[j]] : ridge;
+        REAL *gain = w->table;  /* free between passes; it has a row for each level and more */
         vec dot = fill(0.0), left = fill(1.0);
         for (c = p->start[j]; c < p->start[j + 1]; c++) {
             const REAL mean = p->mean[1 + c] > p->least ? (REAL)p->mean[1 + c] : least;
@@ -133,12 +142,11 @@ TARGET static void NAME(blocks)(const pseudo_problem *p, const double *more, vec
             dot += v * mean;
             left -= sigma * inverse * (mean * mean);
             store(q + c * LANES, v);
+            store(gain + (c - p->start[j]) * LANES, inverse * mean);
         }
         dot *= sigma / NAME(larger)(left, fill(least));
-        for (c = p->start[j]; c < p->start[j + 1]; c++) {
-            const REAL mean = p->mean[1 + c] > p->least ? (REAL)p->mean[1 + c] : least;
-            store(q + c * LANES, load(q + c * LANES) + dot * mean / (sigma * mean + lambda));
-        }
+        for (c = p->start[j]; c < p->start[j + 1]; c++)
+            store(q + c * LANES, load(q + c * LANES) + dot * load(gain + (c - p->start[j]) * LANES));
     }
 }
 
@@ -161,7 +169,7 @@ TARGET static void NAME(precondition)(const pseudo_problem *p, int count, bundle
             store(row[b], load(row[b]) / (sigma[b] + lambdah));
             row[b] += LANES;
             if (!p->expand || list[b]->w.more)
-                NAME(blocks)(p, list[b]->w.more, sigma[b], lambda, row[b]);
+                NAME(blocks)(p, &list[b]->w, sigma[b], lambda, row[b]);
         }
         if (p->expand && !list[0]->w.more)
             NAME(kronecker)(p, count, list, sigma, lambda, row);
@@ -176,4 +184,55 @@ TARGET static void NAME(precondition)(const pseudo_problem *p, int count, bundle
                 store(at, load(at) * load(list[b]->w.mask + c * LANES) * load(live + a * LANES));
             }
     }
+}
+
+/* <q, (sigma Cov + lambda)^-1 q> of q (D, V), with Cov as in `kronecker` or as in `blocks`; half the work of the product */
+TARGET static vec NAME(form)(const pseudo_problem *p, const bundle *at, vec sigma, REAL ridge, const REAL *q)
+{
+    const work *w = &at->w;
+    const REAL least = (REAL)p->least;
+    vec sum = fill(0.0);
+    ptrdiff_t j, c, k;
+    if (p->expand && !w->more) {
+        const vec size = NAME(narrow)(p, q, w->left), rest = fill(1.0) / (sigma * (REAL)at->t.tail + ridge);
+        NAME(product)(p->project, p->D, at->t.rank / 8, p->D, 1, &w->left, &w->right);
+        for (c = 0; c < p->D; c++) {
+            const vec v = load(q + c * LANES) / size;
+            sum += v * v;
+        }
+        sum *= rest;
+        for (k = 0; k < at->t.rank; k++) {
+            const vec v = WIDEN(NAME(loadf)(w->right + k * LANES));
+            sum += v * v * (fill(1.0) / (sigma * (REAL)p->eigenvalue[k] + ridge) - rest);
+        }
+        return sum * size * size;
+    }
+    for (j = 0; j < p->m; j++) {
+        const REAL lambda = w->more ? ridge + (REAL)w->more[p->start[j]] : ridge;
+        vec dot = fill(0.0), left = fill(1.0);
+        for (c = p->start[j]; c < p->start[j + 1]; c++) {
+            const REAL mean = p->mean[1 + c] > p->least ? (REAL)p->mean[1 + c] : least;
+            const vec inverse = fill(1.0) / (sigma * mean + lambda), v = load(q + c * LANES);
+            sum += v * v * inverse;
+            dot += v * inverse * mean;
+            left -= sigma * inverse * (mean * mean);
+        }
+        sum += dot * dot * sigma / NAME(larger)(left, fill(least));
+    }
+    return sum;
+}
+
+/* <q, start metric times q> of a vector q (A, P, V) that is zero where there are no parameters; q is destroyed */
+TARGET static vec NAME(measure)(const pseudo_problem *p, bundle *at, REAL lambda, REAL lambdah, REAL *q)
+{
+    const ptrdiff_t P = 1 + p->D, A = at->t.A;
+    vec sum = fill(0.0);
+    ptrdiff_t a;
+    if (A > 1 && A <= PSEUDO_ROTATED)
+        NAME(rotate)(p, &at->t, &at->w, 0, q);
+    for (a = 0; a < A; a++, q += P * LANES) {
+        const vec sigma = load(at->w.sigma + a * LANES) * load(at->s.now.kappa), h = load(q);
+        sum += h * h / (sigma + lambdah) + NAME(form)(p, at, sigma, lambda, q + LANES);
+    }
+    return sum;
 }

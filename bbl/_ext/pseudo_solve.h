@@ -63,9 +63,8 @@ TARGET static void NAME(rescale)(const pseudo_problem *p, bundle *at, REAL lambd
     vec gamma;
     ptrdiff_t k;
     memcpy(w->xt, Y, (size_t)size * sizeof *Y);
-    NAME(precondition)(p, 1, &at, lambda, lambdah, &w->xt);
     store(sy, NAME(dot)(S, Y, size));
-    store(yhy, NAME(dot)(w->xt, Y, size));
+    store(yhy, NAME(measure)(p, at, lambda, lambdah, w->xt));
     for (k = 0; k < LANES; k++)
         sy[k] = past->rho[past->newest][k] > 0.0 && yhy[k] > 0.0 ? sy[k] / yhy[k] : 1;
     memcpy(&gamma, sy, sizeof gamma);

@@ -25,7 +25,6 @@ from bbl.results.network import NetworkResults
 from bbl.rows.folds import Folds, shuffled_folds
 from bbl.rows.sample import Sample
 from bbl.stats.averaging import convex_weights
-from bbl.stats.calibration import fit_calibration
 
 __all__ = ["AUTO", "average", "check_auto", "cross_auto", "fit_auto"]
 
@@ -166,7 +165,7 @@ def average(
         scored = cross_validate(rows, folds, again, [(own,) for own in rng.spawn(NFOLD)], workers=workers)
         tempered = isinstance(member, BBLResults) and member.estimate.calibration is not None
         kind = "temperature" if tempered else "none"
-        log_p.append(out_of_fold(scored, kind, fit_calibration(scored.scores[0], scored.y, scored.weights, kind)))
+        log_p.append(out_of_fold(scored, kind))
         v = scored.weights
     found = np.array(log_p)
     told = np.isfinite(found).all(axis=0)

@@ -10,7 +10,7 @@ import numpy as np
 
 from bbl.boltzmann.estimate import Estimate, estimate
 from bbl.boltzmann.refining import refine
-from bbl.boltzmann.tuning import NFOLD, Tuning, tune
+from bbl.boltzmann.tuning import NFOLD, Tuning, tune, tune_many
 from bbl.crossval import Scored, calibrated
 from bbl.design.labels import Labels
 from bbl.engines import Conditional, Engine, MeanField, PseudoLikelihood
@@ -18,13 +18,14 @@ from bbl.model.layout import Layout
 from bbl.rows.folds import Folds, shuffled_folds
 from bbl.rows.sample import Sample
 from bbl.stats.averaging import averaged_scores, convex_weights
-from bbl.stats.calibration import Calibration
 from bbl.stats.scores import log_probabilities
 
 __all__ = ["Averaged", "Member", "fit_average", "out_of_fold", "silent_rows"]
 
 MANY = 5000  # rows beyond which a fifth of them is held out once, and conditional likelihood may refine another member
-TOLERANCE = 1e-6  # gradient at which pseudo-likelihood ends
+SOME = (5000, 2000)  # of these, those that settings are fitted to first, and those that they are compared on
+TOLERANCE = 1e-6  # gradient at which pseudo-likelihood ends,
+CLOSE, NEAR = 1e-5, 1e-4  # and of many rows in single precision, which has no more; where scores are only compared
 
 
 @dataclass(frozen=True)
@@ -80,15 +81,9 @@ def blank(missing: np.ndarray | None, rows: np.ndarray) -> np.ndarray:
     return np.repeat(rows[:, None], 0 if missing is None else missing.shape[1], axis=1)
 
 
-def out_of_fold(scored: Scored, calibrate: str, calibration: Calibration | None) -> np.ndarray:
-    """Return the log-probabilities (N,) of the groups of validated rows, each fold calibrated on the others.
-
-    Of a single fold it is calibrated on itself, by the `calibration` of its rows.
-    """
-    if calibration is not None and len(np.unique(scored.fold)) == 1:
-        scores = calibration(scored.scores[0])
-    else:
-        scores = calibrated(scored, scored.scores[0], calibrate)
+def out_of_fold(scored: Scored, calibrate: str) -> np.ndarray:
+    """Return the log-probabilities (N,) of the groups of validated rows, each fold calibrated on the others."""
+    scores = calibrated(scored, scored.scores[0], calibrate)
     return log_probabilities(scores)[np.arange(len(scored.y)), scored.y]
 
 
@@ -104,6 +99,58 @@ def _by_state(sample: Sample, layout: Layout, K: int) -> Sample:
     )
 
 
+def _fitted(sample: Sample, labels: Labels, layout: Layout, engine: Engine, found: Tuning, common: dict) -> Member:
+    """Return a member that is fitted to all rows."""
+    fitted = estimate(sample, layout, len(labels.groups), engine, labels=labels, **common)
+    return Member(engine, replace(fitted, calibration=found.calibration), replace(found, engine=engine))
+
+
+def _members(
+    sample: Sample, labels: Labels, layout: Layout, folds: Folds, progress: Callable | None, **common: Any
+) -> list[Member]:
+    """Tune on all folds."""
+    engines: list[Engine] = [MeanField(), PseudoLikelihood(prior_count=1.0, tolerance=TOLERANCE)]
+    if sample.missing is None:
+        engines.append(Conditional(scale="cv"))
+    members = []
+    for engine in engines:
+        more: dict[str, Any] = {"calibrate": "temperature", "progress": progress, "folds": folds}
+        found = tune(sample, labels, layout, engine, "cv", **more, **common)
+        members.append(_fitted(sample, labels, layout, found.engine or engine, found, common))
+    return members
+
+
+def _members_of_many(
+    sample: Sample, labels: Labels, layout: Layout, folds: Folds, progress: Callable | None, **common: Any
+) -> list[Member]:
+    """Tune on the first fold, and on some of its rows."""
+    one = Folds(folds.train[:1], folds.held[:1])
+    drawn = Folds(*(_some(own, most, common["rng"]) for own, most in zip((one.train, one.held), SOME, strict=True)))
+    told: dict[str, Any] = {"calibrate": "temperature", "progress": progress, **common}
+    found, _ = tune_many(sample, labels, layout, MeanField(), one, drawn, **told)
+    assert found.engine is not None  # noqa: S101  # a fresh tuning has it
+    members = [_fitted(sample, labels, layout, found.engine, found, common)]
+    near = PseudoLikelihood(prior_count=1.0, tolerance=NEAR, precision="single")
+    found, trail = tune_many(sample, labels, layout, near, one, drawn, **told)
+    assert isinstance(found.engine, PseudoLikelihood)  # noqa: S101
+    members.append(_fitted(sample, labels, layout, replace(found.engine, tolerance=CLOSE), found, common))
+    if sample.missing is None:
+        whole = replace(members[-1].estimate, calibration=None)
+        fitted, found = refine(sample, labels, layout, folds, found, trail, whole, **common)
+        assert found.engine is not None  # noqa: S101
+        members.append(Member(found.engine, replace(fitted, calibration=found.calibration), found))
+    if progress is not None:
+        progress(float(NFOLD))
+    return members
+
+
+def _some(weights: np.ndarray, most: int, rng: np.random.Generator) -> np.ndarray:
+    """Return weights (1, n) of rows, those of all but so many at most, drawn at random, set to zero."""
+    out, rows = np.zeros_like(weights), rng.permutation(np.flatnonzero(weights[0]))[:most]
+    out[0, rows] = weights[0, rows]
+    return out
+
+
 def fit_average(
     sample: Sample,
     labels: Labels,
@@ -116,36 +163,16 @@ def fit_average(
 ) -> Averaged:
     """Tune, fit and calibrate mean field, pseudo-likelihood and conditional likelihood, and weigh them.
 
-    All are compared on the same shuffled folds. Of over 5,000 rows one fifth is held out, once, and conditional
-    likelihood is fitted alone or refines pseudo-likelihood, as predicts these better. Where values are missing, it is
-    left out. Neither repeated rows, against weights, nor the order of rows make a difference.
+    All are compared on the same shuffled folds; over 5,000 rows on one fold, and their settings on some of the rows.
+    There conditional likelihood may refine pseudo-likelihood. Where values are missing, it is left out. Neither
+    repeated rows, against weights, nor the order of rows make a difference.
     """
     sample = _by_state(sample, layout, len(labels.groups))
-    every = shuffled_folds(sample, NFOLD, rng)
-    many = sample.n > MANY
-    folds = Folds(every.train[:1], every.held[:1]) if many else every
-    members: list[Member] = []
-    common: dict[str, Any] = {"log_z": log_z, "workers": workers, "rng": rng}
-
-    def add(engine: Engine) -> tuple[Tuning, Estimate]:
-        more: dict[str, Any] = {"calibrate": "temperature", "progress": progress, "folds": folds}
-        found = tune(sample, labels, layout, engine, "cv", **more, **common)
-        own = found.engine or engine
-        fitted = estimate(sample, layout, len(labels.groups), own, labels=labels, **common)
-        members.append(Member(own, replace(fitted, calibration=found.calibration), found))
-        return found, fitted
-
-    add(MeanField())
-    generative = add(PseudoLikelihood(prior_count=1.0, tolerance=TOLERANCE))
-    if sample.missing is None and many:
-        fitted, found = refine(sample, labels, layout, every, *generative, **common)
-        assert found.engine is not None  # noqa: S101  # a fresh tuning has it
-        members.append(Member(found.engine, replace(fitted, calibration=found.calibration), found))
-    elif sample.missing is None:
-        add(Conditional(scale="cv"))
+    folds = shuffled_folds(sample, NFOLD, rng)
+    fit_members = _members_of_many if sample.n > MANY else _members
+    members = fit_members(sample, labels, layout, folds, progress, log_z=log_z, workers=workers, rng=rng)
     scored: list[Any] = [member.tuning.scored for member in members]
-    heat = [member.tuning.calibration for member in members]
-    log_p = np.array([out_of_fold(own, "temperature", c) for own, c in zip(scored, heat, strict=True)])
+    log_p = np.array([out_of_fold(own, "temperature") for own in scored])
     v = scored[0].weights
     told = np.isfinite(log_p).all(axis=0)  # of the other rows, some fold had no training row of their group
     losses = -(log_p[:, told] @ v[told]) / v[told].sum() if told.any() else np.full(len(log_p), np.nan)

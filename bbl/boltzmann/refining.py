@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 
 from bbl.boltzmann.estimate import Estimate, estimate_jointly
-from bbl.boltzmann.tuning import Tuning
-from bbl.boltzmann.validation import validate
+from bbl.boltzmann.tuning import Tuning, descend
+from bbl.boltzmann.validation import Validated, validate
+from bbl.crossval import calibrated
 from bbl.design.labels import Labels
 from bbl.engines import Conditional, PseudoLikelihood
 from bbl.engines.base import Given, JointFit
+from bbl.engines.trail import Trail
 from bbl.model.energy import energies
 from bbl.model.layout import Layout
 from bbl.parallel import serial_blas
@@ -22,9 +24,12 @@ from bbl.stats.calibration import fit_calibration
 
 __all__ = ["refine"]
 
-SCALE, RIDGE = 8.0, 1e-5
-EPOCHS, VISITS = 8, 480_000  # how often each row is taken, and how many rows at least
-NEAR = 1e-4  # gradient at which pseudo-likelihood fits end whose scores are started from
+STARTS: tuple[str | None, ...] = (None, "pseudo")
+SCALES = (0.1, 0.5, 8.0)
+RIDGES = (0.03, 0.1, 0.3, 1.0, 3.0)  # by the number of observations
+FIRST = (1, 1, 2)  # where the search among these begins
+EPOCHS, VISITS = 10, 240_000  # how often each row is taken, and how many rows at least
+TRIED, SOME = 8, (6000, 5000)  # where settings are compared: how often, rows of the fit, and rows that are predicted
 
 
 def refine(
@@ -33,6 +38,7 @@ def refine(
     layout: Layout,
     folds: Folds,
     generative: Tuning,
+    trail: list[Trail],
     whole: Estimate,
     *,
     log_z: str,
@@ -41,9 +47,9 @@ def refine(
 ) -> tuple[Estimate, Tuning]:
     """Fit conditional likelihood to the rows that the first of `folds` does not hold, and to all.
 
-    Alone or on the scores of pseudo-likelihood, whichever predicts the held rows better. Those scores are out of fold:
-    of the held rows they are known from the tuning, of the others from fits to the other folds' training rows. The
-    latter have seen the held rows, of which the refinement hears nothing but through them.
+    Alone or on the scores of pseudo-likelihood, with the scale and the ridge that predict some held rows best. Those
+    scores are out of fold: of the held rows they are known from the tuning, of the others from fits to the other folds'
+    training rows. The latter have seen the held rows, of which the refinement hears nothing but through them.
 
     Parameters
     ----------
@@ -51,41 +57,60 @@ def refine(
         The first is the one that `generative` was tuned on.
     generative : Tuning
         Of pseudo-likelihood.
+    trail : list of Trail
+        Of each group the solution on the first fold, where fits on the others start.
     whole : Estimate
         Its fit to all rows, not calibrated.
     """
-    K, chosen, scored = len(labels.groups), generative.engine, generative.scored
-    assert isinstance(chosen, PseudoLikelihood) and scored is not None  # noqa: S101  # a fresh tuning has both
+    K, near, scored = len(labels.groups), generative.engine, generative.scored
+    assert isinstance(near, PseudoLikelihood) and scored is not None  # noqa: S101  # a fresh tuning has both
     told: dict[str, Any] = {"log_z": log_z, "workers": workers, "rng": rng}
-    others = Folds(folds.train[1:], folds.held[1:])
-    near = replace(chosen, tolerance=max(chosen.tolerance, NEAR))
-    rest = validate(sample, labels, layout, near, None, others, **told)
-    seen = Given(rest.rows, rest.weights, rest.scores[0])
-    parts = zip((scored.rows, scored.weights, scored.scores[0]), seen, strict=True)
-    every = Given(*(np.concatenate(both) for both in parts))
+    others, setting = Folds(folds.train[1:], folds.held[1:]), [float(near.setting)]
+    starts = [[Trail(own) for own in trail] for _ in range(len(others))]
+    rest = validate(sample, labels, layout, near, setting, others, trails=starts, **told)
+    parts = ((scored.rows, scored.weights, scored.scores[0]), (rest.rows, rest.weights, rest.scores[0]))
+    every = Given(*(np.concatenate(both) for both in zip(*parts, strict=True)))
+    held, seen = np.split(np.arange(len(every.rows)), [len(scored.rows)])
 
-    codes = sample.codes[scored.rows]
+    def judged(engine: Conditional, seen: np.ndarray, held: np.ndarray) -> tuple[Validated, float]:
+        """Return the scores of held rows by a fit to those that are seen, and their log-loss."""
+        found = _by_batches(engine, sample, layout, K, every, seen, rng)
+        scores = energies(sample.codes[every.rows[held]], layout, found.theta) + found.constant
+        scores += found.temperature * every.scores[held] if engine.start else 0.0
+        # of groups that the fold's training rows have not
+        scores = np.where(np.isneginf(every.scores[held]), -np.inf, scores)
+        out = replace(scored, scores=scores[None], fits=[], found=[], y=sample.response[every.rows[held]])
+        out = replace(out, weights=every.weights[held], rows=every.rows[held], fold=np.zeros(len(held), dtype=np.intp))
+        return out, out.log_loss(calibrated(out, scores, "temperature"))
 
-    def scores_of(found: JointFit) -> np.ndarray:
-        return energies(codes, layout, found.theta) + found.constant
+    def engine_at(place: tuple[int, ...], total: float, epochs: int) -> Conditional:
+        ridge = RIDGES[place[2]] / total
+        return Conditional(ridge, SCALES[place[1]], STARTS[place[0]], near.setting, epochs)
 
-    epochs = max(EPOCHS, -(-VISITS // sample.n))
-    refined = Conditional(RIDGE, SCALE, "pseudo", chosen.setting, epochs)
-    alone = Conditional(RIDGE, SCALE, epochs=epochs)
+    few = [np.sort(rng.permutation(each)[:most]) for each, most in zip((seen, held), SOME, strict=True)]
+    total = float(every.weights[few[0]].sum())
     with serial_blas():
-        own = refined.by_batches(sample, layout, K, seen, rng)
-        by_itself = alone.by_batches(sample.weighted(folds.train[0]), layout, K, None, rng)
-    tried = []
-    for engine, scores in (
-        (refined, scores_of(own) + own.temperature * scored.scores[0]),
-        (alone, scores_of(by_itself)),
-    ):
-        absent = ~np.isfinite(scored.scores[0])
-        result = replace(scored, scores=np.where(absent, -np.inf, scores)[None], fits=[], found=[])
-        heat = fit_calibration(result.scores[0], scored.y, scored.weights, "temperature")
-        loss = result.log_loss(heat(result.scores[0]))
-        tried.append(Tuning(None, np.zeros(1), np.array([loss]), 0, heat, [], result, engine))
-    best = min(tried, key=lambda each: each.loss[0])
-    assert best.engine is not None  # noqa: S101
-    start = (every, whole) if best.engine is refined else None
-    return estimate_jointly(sample, layout, K, best.engine, None, log_z, workers, rng, None, start)[0], best
+        sizes = len(STARTS), len(SCALES), len(RIDGES)
+        best = descend(sizes, FIRST, lambda place: judged(engine_at(place, total, TRIED), *few)[1])
+        epochs = max(EPOCHS, -(-VISITS // sample.n))
+        out, loss = judged(engine_at(best, float(every.weights[seen].sum()), epochs), seen, held)
+    engine = engine_at(best, sample.total, epochs)
+    heat = fit_calibration(out.scores[0], out.y, out.weights, "temperature")
+    found = Tuning(None, np.zeros(1), np.array([loss]), 0, heat, [], out, engine)
+    start = (every, whole) if engine.start else None
+    return estimate_jointly(sample, layout, K, engine, None, log_z, workers, rng, None, start)[0], found
+
+
+def _by_batches(
+    engine: Conditional,
+    sample: Sample,
+    layout: Layout,
+    K: int,
+    every: Given,
+    at: np.ndarray,
+    rng: np.random.Generator,
+) -> JointFit:
+    """Fit to those of the rows `every` of which scores are known that stand `at` some positions."""
+    rows = replace(sample.rows(every.rows[at]), weights=every.weights[at])
+    given = Given(np.arange(len(at)), every.weights[at], every.scores[at]) if engine.start else None
+    return engine.by_batches(rows, layout, K, given, rng)

@@ -1,7 +1,7 @@
 """Tuning inside a fit: the penalty by cross-validation, and the calibration of class scores on the same folds.
 
-Settings of a stepwise engine are tried from the strongest on: first every second one, until the log-loss has clearly
-risen, then those between the best ones.
+Where fits cost so much that it is worth it, settings are tried from the strongest on: first every second one, until the
+log-loss has clearly risen, then those between the best ones.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from bbl.boltzmann.validation import Validated, validate
 from bbl.crossval import calibrated, one_standard_error, score_settings
 from bbl.design.labels import Labels
 from bbl.engines import Engine
+from bbl.engines.trail import Trail
 from bbl.memory import check_memory
 from bbl.model.layout import Layout
 from bbl.rows.dealing import AnyFolds
@@ -26,14 +27,17 @@ from bbl.rows.sample import Sample
 from bbl.rows.stored import Rows
 from bbl.stats.calibration import Calibration, fit_calibration
 
-__all__ = ["NFOLD", "RULES", "Tuning", "tune"]
+__all__ = ["NFOLD", "RULES", "Tuning", "descend", "tune", "tune_many"]
 
 RULES = ("cv", "cv-1se")
 NFOLD = 5
 FIRST = 3  # settings of the coarse grid that are fitted before any is judged
 RISEN = 1.1  # two settings in a row whose loss is this much above the least end the search
 NEAR = 1.03  # the neighbours of settings whose loss is this near to the least are tried too
-BEST = 3  # so many of these, the best, are fitted again
+AT_ONCE = 4  # settings of those that share their work
+BEST = 3  # so many of these are fitted again, the best first,
+SURE, FURTHER = 1e-3, 3.0  # but none whose loss would have to move that many times as far as others did, or by as much
+KEPT = 2.0**26  # bytes of prepared rows up to which all folds keep theirs
 TIE = 1e-4  # where that is less than so much log-loss, it makes no difference
 
 
@@ -109,6 +113,109 @@ def tune(
     return min(found, key=lambda each: each.loss[each.chosen])
 
 
+def tune_many(
+    sample: Sample,
+    labels: Labels,
+    layout: Layout,
+    engine: Engine,
+    folds: Folds,
+    drawn: Folds,
+    *,
+    calibrate: str,
+    progress: Callable | None = None,
+    **told: Any,
+) -> tuple[Tuning, list[Trail]]:
+    """Choose the engine's tuned option where rows are many: on some of them, and then on all what they leave open.
+
+    The more rows, the less is gained by a simple model. So from the setting of least log-loss on some rows on, settings
+    of less simple models are compared on all, until the log-loss rises.
+
+    Parameters
+    ----------
+    folds, drawn : Folds
+        One of all rows, and one of some.
+    told : dict
+        `log_z`, `workers` and `rng` of `tune`, which see for the rest.
+
+    Returns
+    -------
+    Tuning
+    list of Trail
+        Of each group the solutions that were found on all training rows, where the next fits may start.
+    """
+    tuned, fitted = engine.tuned, engine.layout(sample, layout)
+    assert tuned is not None  # noqa: S101  # it is asked for
+    stepwise = engine.stepwise(sample, fitted)
+    grid, sign = np.array(tuned.grid), -1 if tuned.simpler == "larger" else 1
+
+    def losses_of(own: Folds, trail: list[Trail], settings: np.ndarray) -> tuple[np.ndarray, Validated]:
+        trails = [trail] if stepwise else None
+        scored = validate(sample, labels, layout, engine, settings, own, trails=trails, **told)
+        return score_settings(scored, "logloss", calibrate)[0][:, 0], scored
+
+    (trail,) = _trails(sample, fitted, len(labels.groups), 1)
+    k = _climb(grid, sign, stepwise, partial(losses_of, drawn, trail))
+    if progress is not None:
+        progress(0.5 * NFOLD)
+    (trail,) = _trails(sample, fitted, len(labels.groups), 1)
+    tried: dict[int, tuple[float, Validated]] = {}
+    while 0 <= k < len(grid) and (not tried or tried[k - sign][0] <= min(own for own, _ in tried.values())):
+        loss, new = losses_of(folds, trail, grid[[k]])
+        tried[k] = float(loss[0]), new
+        k += sign
+    if progress is not None:
+        progress(0.5 * NFOLD)
+    order = sorted(tried)
+    losses = np.array([tried[at][0] for at in order])
+    chosen = int(losses.argmin())
+    scored = tried[order[chosen]][1]
+    calibration = fit_calibration(scored.scores[0], scored.y, scored.weights, calibrate)
+    own, best = replace(scored, fits=[], found=[]), float(grid[order[chosen]])
+    found = Tuning(tuned.option, grid[order], losses, chosen, calibration, scored.found, own, engine.at(best))
+    return found, [Trail({best: each[best]} if best in each else {}) for each in trail]
+
+
+def _trails(sample: Rows, layout: Layout, K: int, nfold: int) -> list[list[Trail]]:
+    """Return what the comparisons of every fold and group begin with."""
+    bytes_kept = 16.0 * nfold * (K * layout.D**2 + sample.n * (layout.m + 3))
+    return [[Trail(keeps=bytes_kept < KEPT) for _ in range(K)] for _ in range(nfold)]
+
+
+def _climb(grid: np.ndarray, sign: int, stepwise: bool, losses_of: Callable) -> int:
+    """Return where on a grid the loss is least: from the middle, or from its simple end on, some settings at once."""
+    if stepwise:
+        return descend((len(grid),), (len(grid) // 2,), lambda at: losses_of(grid[list(at)])[0][0])[0]
+    simplest, loss = np.arange(len(grid))[::sign], np.empty(0)
+    while not len(loss) or (loss.argmin() == len(loss) - 1 and len(loss) < len(grid)):
+        loss = np.append(loss, losses_of(grid[simplest[len(loss) : len(loss) + AT_ONCE]])[0])
+    return int(simplest[loss.argmin()])
+
+
+def descend(sizes: tuple[int, ...], at: tuple[int, ...], loss: Callable[[tuple[int, ...]], float]) -> tuple[int, ...]:
+    """Return the place of least `loss` on a grid, from `at` on, along one axis after the other, neighbour by neighbour.
+
+    Examples
+    --------
+    >>> descend((9, 9), (4, 4), lambda at: (at[0] - 7) ** 2 + (at[1] - 2) ** 2)
+    (7, 2)
+    """
+    tried = {at: loss(at)}
+    axis, still = len(sizes) - 1, 0
+    while still < len(sizes):
+        before = at
+        for step in (-1, 1):
+            while 0 <= (new := at[axis] + step) < sizes[axis]:
+                place = (*at[:axis], new, *at[axis + 1 :])
+                if place not in tried:
+                    tried[place] = loss(place)
+                if not tried[place] < tried[at]:
+                    break
+                at = place
+        still = still + 1 if at == before else 0
+        axis = (axis - 1) % len(sizes)
+    return at
+
+
 def _tune_one(
     sample: Rows,
     labels: Labels,
@@ -132,9 +239,9 @@ def _tune_one(
     def run(values: np.ndarray | None, **more: Any) -> Validated:
         return validate(sample, labels, layout, engine, values, **common, **more)
 
-    if tuned is not None and values is not None and engine.stepwise:
-        fitted = engine.layout(cast(Sample, sample), layout)
-        trails: list[list[dict]] = [[{} for _ in labels.groups] for _ in range(len(folds))]
+    fitted = engine.layout(cast(Sample, sample), layout)
+    if tuned is not None and values is not None and engine.stepwise(sample, fitted):
+        trails = _trails(sample, fitted, len(labels.groups), len(folds))
         check_memory(
             8.0 * fitted.D * (1 + fitted.D) * len(labels.groups) * len(folds) * len(values),
             f"Choosing {tuned.option} for {len(labels.groups)} groups with {fitted.D} non-reference levels",
@@ -228,7 +335,8 @@ def _search(
 ) -> tuple[np.ndarray, Validated, np.ndarray]:
     """Compare settings of a rising `grid`; return those tried, in its order, with their predictions and losses.
 
-    The last is the strongest, and where the search begins. At the end the best ones are fitted again, more exactly.
+    The last is the strongest, and where the search begins. At the end the best one is fitted again, more exactly, and
+    others as long as what that changes may make them the best.
     """
     tried: dict[int, np.ndarray] = {}
     losses: dict[int, float] = {}
@@ -257,9 +365,18 @@ def _search(
     rest = sorted(between.intersection(range(len(grid))) - set(tried), reverse=True)
     if rest:
         loss = fit(rest)
-    if (NEAR - 1.0) * np.nanmin(loss) > TIE:
-        best = [list(tried)[at] for at in np.argsort(loss, kind="stable")[:BEST] if loss[at] <= NEAR * np.nanmin(loss)]
-        fit(best)
+    again: list[int] = []
+    moved = SURE
+    while len(again) < BEST:
+        least = np.nanmin(list(losses.values()))
+        near = min(NEAR, 1.0 + FURTHER * moved) * least
+        left = {k: own for k, own in losses.items() if k not in again and own <= near}
+        if not left or (NEAR - 1.0) * least <= TIE:
+            break
+        k = min(left, key=left.__getitem__)
+        fit([k])
+        again.append(k)
+        moved = max(moved, abs(losses[k] / left[k] - 1.0))
     order = sorted(tried)
     scores, found = np.array([tried[k] for k in order]), [text for each in scored for text in each.found]
     return grid[order], replace(scored[0], scores=scores, found=found), np.array([losses[k] for k in order])

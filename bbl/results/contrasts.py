@@ -23,6 +23,7 @@ __all__ = ["DifferenceInference"]
 
 WHY = "no test: the penalty shrinks differences"
 OPEN = "not estimable: the penalty decides"
+UNFINISHED = "not estimable: the fit did not converge"
 
 
 class DifferenceInference(Estimates):
@@ -36,7 +37,8 @@ class DifferenceInference(Estimates):
     and `scale` as given. With a small `ridge` and many rows that is the difference itself. There are no tests, as the
     expectation of what is zero need not be zero where other parameters are shrunk. They are of ``coef()``, before
     any calibration of class scores. What the penalty decides alone has neither: a level or a pair of levels, or what
-    they are compared with, never occurs in one of the groups, or predictors are copies of others.
+    they are compared with, never occurs in one of the groups, or predictors are copies of others. A fit that did not
+    converge has no standard errors at all, since they are those of the optimum.
 
     Parameters
     ----------
@@ -74,6 +76,9 @@ class DifferenceInference(Estimates):
             "Standard errors from the penalised multinomial information. Intervals are of the penalised estimate's "
             "expectation: they tell its spread, not its bias. There are no tests."
         )
+        self._open = OPEN if estimate.converged else UNFINISHED
+        if not estimate.converged:
+            self.note = "There are no standard errors: the fit did not converge. Raise ridge."
 
     def _terms(self, of: Any) -> tuple[list[np.ndarray], np.ndarray]:
         """Return the covariances of every table of the difference that is asked for, and which parameters have one."""
@@ -82,7 +87,8 @@ class DifferenceInference(Estimates):
             self._engine.check_equations()
         pair = (int(found[0]), int(found[1]))
         if pair not in self._known:
-            self._known[pair] = difference_terms(self._sample, self._estimate, self._engine, pair)
+            terms, given = difference_terms(self._sample, self._estimate, self._engine, pair)
+            self._known[pair] = terms, given & self._estimate.converged
         return self._known[pair]
 
     @verb
@@ -119,7 +125,7 @@ class DifferenceInference(Estimates):
         se = np.where(given, np.sqrt(np.concatenate([np.diag(own) for own in terms])), np.nan)
         half = float(ndtri(0.5 + level / 2)) * se
         limits = {"lower": theta[0] - half, "upper": theta[0] + half}
-        return frame.assign(se=se, z=np.nan, p=np.nan, **limits, test=np.where(given, WHY, OPEN))
+        return frame.assign(se=se, z=np.nan, p=np.nan, **limits, test=np.where(given, WHY, self._open))
 
     def tests(self, of: Any = "group") -> None:
         """Raise an OptionError: penalised differences have no tests."""
@@ -149,7 +155,7 @@ class DifferenceInference(Estimates):
         parameters, groups = self._estimate.parameters, list(self._labels.groups)
         radius = self._radii(*self._terms(of), level)
         pairs = untested(self._labels, parameters, of, WHY)
-        pairs["test"] = np.where(np.isnan(radius), OPEN, WHY)
+        pairs["test"] = np.where(np.isnan(radius), self._open, WHY)
         pairs["radius"] = np.nan if flag("apc", apc) else radius
         frame = ranked(pairs, parameters, of, groups, apc)
         reach, columns = frame.pop("radius"), list(frame.columns)

@@ -7,11 +7,10 @@ from scipy.optimize import minimize
 
 import bbl
 from bbl import networks
-from bbl.boltzmann import averaging, refining
+from bbl.boltzmann import averaging, refining, tuning
 from bbl.engines import Conditional, conditional
 from bbl.errors import BBLTypeError, DataError, OptionError
 from bbl.stats.averaging import averaged_scores, convex_weights
-from bbl.stats.calibration import Calibration
 
 
 def make_frame(n=240, seed=0, K=2):
@@ -110,28 +109,68 @@ def test_what_is_unknown_is_left_to_members_that_sum_it_out(data):
     assert dropped.nobs() == len(data) - 1 and dropped.predict(unknown)["yhat"].isna().tolist()[:2] == [True, False]
 
 
-def test_many_rows_are_held_out_once_and_fitted_alone_or_on_a_start(data, monkeypatch):
+def few_are_many(monkeypatch):
+    """Let what is done to many rows be done to few."""
     monkeypatch.setattr(averaging, "MANY", 50)
+    monkeypatch.setattr(averaging, "SOME", (80, 30))
     monkeypatch.setattr(conditional, "ROWS", 50)
-    starts = set()
-    for wanted in (None, "pseudo"):
-        real = Conditional.by_batches
+    monkeypatch.setattr(refining, "SOME", (80, 30))
+    monkeypatch.setattr(refining, "VISITS", 20_000)
 
-        def worse(self, *args, wanted=wanted, real=real):
-            """Spoil the fit that is not wanted."""
-            found = real(self, *args)
-            return found if self.start == wanted else found._replace(constant=found.constant + np.arange(2) * 50.0)
 
-        with monkeypatch.context() as patched:
-            patched.setattr(Conditional, "by_batches", worse)
-            patched.setattr(refining, "fit_calibration", lambda scores, *_: Calibration(1.0, np.zeros(2)))
-            patched.setattr(refining, "VISITS", 20_000)
-            fit = bbl.bbl("y ~ .^2", data, method="auto", verbose=0)
-        starts.add(fit.members[2].engine.start)
-        assert np.isfinite(fit.losses).all()
-        if fit.members[2].engine.start is not None:
-            assert fit.members[2].engine.lambda_ == fit.members[1].engine.lambda_
-    assert starts == {None, "pseudo"}
+@pytest.mark.parametrize("wanted", [None, "pseudo"])
+def test_many_rows_are_held_out_once_and_fitted_alone_or_on_a_start(data, monkeypatch, wanted):
+    few_are_many(monkeypatch)
+    real = Conditional.by_batches
+
+    def worse(self, sample, layout, K, given, rng):
+        """Spoil the fit that is not wanted: no calibration mends what is noise."""
+        found = real(self, sample, layout, K, given, rng)
+        return found if self.start == wanted else found._replace(theta=50.0 * np.sin(1e3 * found.theta))
+
+    monkeypatch.setattr(Conditional, "by_batches", worse)
+    fit = bbl.bbl("y ~ .^2", data, method="auto", verbose=0)
+    assert fit.members[2].engine.start == wanted
+    assert np.isfinite(fit.losses).all()
+    assert fit.members[2].engine.lambda_ == fit.members[1].engine.lambda_
+    for member in fit.members:  # each setting is that of least log-loss among those that all rows were fitted with
+        own = member.tuning
+        assert own.loss[own.chosen] == np.nanmin(own.loss)
+
+
+def test_settings_of_many_rows_are_no_stronger_than_what_some_rows_choose(data, monkeypatch):
+    few_are_many(monkeypatch)
+    seen = []
+    real = tuning.validate
+
+    def watched(sample, labels, layout, engine, values, folds, **more):
+        seen.append((engine.name, np.count_nonzero(folds.train[0]), list(np.atleast_1d(values))))
+        return real(sample, labels, layout, engine, values, folds, **more)
+
+    monkeypatch.setattr(tuning, "validate", watched)
+    fit = bbl.bbl("y ~ .^2", data, method="auto", verbose=0)
+    for name, sign, member in zip(("mf", "pseudo"), (1, -1), fit.members, strict=False):
+        own = [call[1:] for call in seen if call[0] == name]
+        some, whole = ([values for rows, values in own if (rows <= 80) == few] for few in (True, False))
+        assert some and whole and all(len(values) == 1 for values in whole)
+        tried = sign * np.concatenate(whole)
+        assert (np.diff(tried) > 0).all()  # from what some rows chose on, ever less simple
+        assert fit.tuning["setting"].notna().all() and sign * member.tuning.values[member.tuning.chosen] >= tried[0]
+
+
+def test_many_rows_are_predicted_about_as_well_as_few(auto, data, monkeypatch):
+    few_are_many(monkeypatch)
+    counted = data.value_counts(sort=False).rename("n").reset_index()
+    fit = bbl.bbl("y ~ .^2", data, method="auto", verbose=0)
+    new = make_frame(2000, seed=5)
+    losses = [own.evaluate(new).scores.loc["log-loss", "estimate"] for own in (fit, auto)]
+    assert losses[0] < losses[1] + 0.05 and losses[0] < np.log(2)
+    weighed = bbl.bbl("y ~ .^2", counted, "n", method="auto", verbose=0)
+    pd.testing.assert_frame_equal(fit.tuning, weighed.tuning)
+    unknown = data.copy()
+    unknown.loc[0, "a"] = None
+    trained = bbl.bbl("y ~ .", unknown, method="auto", missing="marginal", verbose=0)
+    assert list(trained.tuning.index) == ["mf", "pseudo"]
 
 
 def test_rare_groups_and_few_rows_do_not_break_it():

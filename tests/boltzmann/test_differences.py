@@ -160,6 +160,23 @@ def test_what_has_no_standard_errors_says_so(monkeypatch):
         fit.inference().table(of=("0", "1"))
 
 
+def test_a_fit_that_did_not_converge_has_no_standard_errors(monkeypatch, tmp_path):
+    frame = make_frame(150)
+    with monkeypatch.context() as hasty:
+        hasty.setattr(module, "CLOSE", module.CLOSE._replace(rounds=3))
+        with pytest.warns(bbl.ConvergenceWarning, match="did not converge; raise ridge"):
+            fit = bbl.bbl("y ~ .^2", frame, method="conditional", verbose=0)
+    fit.save(tmp_path / "fit.bbl", store_data=True)
+    for own in (fit, bbl.load(tmp_path / "fit.bbl")):
+        table = own.inference().table(of=("0", "1"))
+        assert table[["se", "lower", "upper"]].isna().all(axis=None) and table["estimate"].notna().all()
+        assert (table["test"] == "not estimable: the fit did not converge").all()
+        assert own.conf_int(of=("0", "1"))[["lower", "upper"]].isna().all(axis=None)
+        pairs = own.interactions(of=("0", "1"))
+        assert pairs[["lower", "upper"]].isna().all(axis=None) and (pairs["test"] == table["test"].iloc[0]).all()
+        assert "did not converge" in repr(own.inference())
+
+
 def test_memory_is_estimated_before(monkeypatch):
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(rng.integers(0, 3, (700, 12)).astype(str)).add_prefix("x").assign(y=np.arange(700) % 4)

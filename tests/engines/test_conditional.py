@@ -15,6 +15,7 @@ from bbl.model.discriminative import JointFit, bounded, minibatches, solve
 from bbl.model.energy import energies
 from bbl.model.kernel import make_basis, to_tables
 from bbl.model.layout import Layout
+from bbl.model.pairwise import cells
 from bbl.rows.folds import shuffled_folds
 from bbl.rows.sample import Sample
 from bbl.stats.calibration import fit_calibration
@@ -36,8 +37,8 @@ def make_frame(n=200, K=3, seed=0):
     return pd.DataFrame(codes.astype(str), columns=list("abcd")).assign(y=y.astype(str), w=w.astype(int))
 
 
-def centred(codes, weights):
-    X = np.column_stack([codes[:, [i]] == np.arange(L) for i, L in enumerate(LEVELS)]).astype(float)
+def centred(codes, weights, levels=LEVELS):
+    X = np.column_stack([codes[:, [i]] == np.arange(L) for i, L in enumerate(levels)]).astype(float)
     return X - np.average(X, axis=0, weights=weights)
 
 
@@ -47,10 +48,10 @@ def hits_of(y, w, K=3):
     return out
 
 
-def explicit_functions(codes, weights, pairs, tau):
+def explicit_functions(codes, weights, pairs, tau, levels=LEVELS):
     """Return the columns whose inner products are the kernel: levels, then products of levels of pairs."""
-    X = centred(codes, weights)
-    own = np.split(np.arange(X.shape[1]), np.cumsum(LEVELS)[:-1])
+    X = centred(codes, weights, levels)
+    own = np.split(np.arange(X.shape[1]), np.cumsum(levels)[:-1])
     products = [X[:, [a]] * X[:, [b]] for i, j in pairs for a in own[i] for b in own[j]]
     share = weights / weights.sum()
     one = X / np.sqrt(share @ (X**2).sum(axis=1))
@@ -211,6 +212,38 @@ def test_minibatches_meet_the_exact_solution(pairs):
             A = np.linalg.lstsq(F, scores - climber.b, rcond=None)[0]
             residual = np.exp(log_probabilities(scores + given)) * w[:, None] - hits_of(y, w)
             np.testing.assert_allclose(F.T @ residual / w.sum() + 0.01 * A, 0.0, atol=1e-4)
+
+
+@pytest.mark.parametrize("levels", [[2, 2, 2, 2, 2], [2, 3, 2, 2, 4]])
+@pytest.mark.parametrize("pairs", [None, [(0, 1), (0, 3), (0, 4), (2, 3), (3, 4)]])
+@pytest.mark.parametrize("K", [2, 3, 4, 10, 17])
+def test_steps_are_those_of_nesterovs_method_on_explicit_columns(levels, pairs, K):
+    rng, layout, n, tau, ridge, momentum = np.random.default_rng(K), Layout(levels, pairs), 90, 2.0, 0.02, 0.9
+    codes = np.column_stack([rng.integers(0, L, n) for L in levels]).astype(np.uint8)
+    y, w, given = rng.integers(0, K, n), rng.integers(1, 4, n).astype(float), rng.normal(size=(n, K))
+    F = explicit_functions(codes, w, layout.pairs, tau, levels)
+    A, V, b, v = np.zeros((F.shape[1], K)), np.zeros((F.shape[1], K)), np.zeros(K), np.zeros(K)
+    order, rates = rng.permutation(n), [0.3, 0.2, 0.1]
+    for rows, rate in zip(np.split(order, 3), rates, strict=True):
+        p = np.exp(log_probabilities(F[rows] @ A + b + given[rows]))
+        p[np.arange(30), y[rows]] -= 1.0
+        p *= (w[rows] / w[rows].sum())[:, None]
+        for x, velocity, gradient in ((A, V, F[rows].T @ p + ridge * A), (b, v, p.sum(axis=0))):
+            velocity[:] = momentum * velocity - rate * gradient
+            x += momentum * velocity - rate * gradient
+    means = np.concatenate(
+        [np.average(codes[:, [i]] == np.arange(1, L), axis=0, weights=w) for i, L in enumerate(levels)]
+    )
+    size = make_basis(codes, w, layout, tau, 5).kernel.scale
+    climber = Climber(
+        layout.start.astype(np.intp), np.ascontiguousarray(layout.pairs.T.astype(np.intp)), means, K, size
+    )
+    climber.epoch(codes, y, w, given, order, 30, 0.3, 0.0, momentum, ridge)
+    theta = np.zeros((K, layout.size))
+    theta[:, : layout.D] = climber.h.T
+    theta[:, layout.D :] = climber.J[cells(layout)].T
+    found = energies(codes, layout, theta) + climber.b + climber.shift
+    np.testing.assert_allclose(found, F @ A + b, atol=3e-6)
 
 
 def test_shuffled_minibatches_come_close():

@@ -1,4 +1,4 @@
-"""Predictions of rows that are read in batches: frame by frame, or as a Parquet file."""
+"""Predictions as frames, also of rows that are read in batches: frame by frame, or as a Parquet file."""
 
 from __future__ import annotations
 
@@ -9,14 +9,31 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from bbl.design.design import Design
 from bbl.design.frames import Frame, to_frame
 from bbl.design.sources import Source
 from bbl.errors import DataError
+from bbl.stats.scores import least_cost, link, log_probabilities
 
-__all__ = ["new_frames", "write_frames"]
+__all__ = ["new_frames", "prediction_frame", "write_frames"]
+
+
+def prediction_frame(
+    scores: np.ndarray, groups: tuple, type: str, index: pd.Index, response: Any, costs: np.ndarray | None = None
+) -> pd.DataFrame | pd.Series:
+    """Return class scores (n, K) as R's frame of predictions, or the groups alone: most likely, or of least cost."""
+    columns = pd.Index(groups, dtype=object)
+    chosen = scores.argmax(axis=1) if costs is None else least_cost(log_probabilities(scores), costs)
+    codes = np.where(np.isnan(scores).any(axis=1), -1, chosen)
+    best = pd.Series(pd.Categorical.from_codes(codes, columns.infer_objects()), index=index, name="yhat")
+    if type == "class":
+        return best.rename(response)
+    values = link(scores) if type == "link" else np.exp(log_probabilities(scores))
+    # not by assignment: a group may be called "yhat" itself
+    return pd.concat([pd.DataFrame(values, index=index, columns=columns), best], axis=1)
 
 
 def new_frames(design: Design, newdata: Any, source: Source | None) -> Iterator[Frame]:

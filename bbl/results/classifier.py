@@ -18,33 +18,18 @@ from bbl.design.weights import own_weights
 from bbl.errors import DataError, OptionError
 from bbl.importance import losses_without, validated_losses
 from bbl.parallel import n_workers, progress_bar
-from bbl.results.batches import new_frames, write_frames
+from bbl.results.batches import new_frames, prediction_frame, write_frames
 from bbl.results.comparison import compared_fits
 from bbl.results.evaluation import Evaluation, evaluated, new_rows
 from bbl.results.explanation import Attribution, Explanation, Importance, explained, importance_of
 from bbl.results.model import ModelResults
 from bbl.rows.folds import shuffled_folds
 from bbl.rows.sample import Sample
-from bbl.stats.scores import least_cost, link, log_probabilities, with_priors
+from bbl.stats.scores import with_priors
 
-__all__ = ["ClassifierResults", "prediction_frame"]
+__all__ = ["ClassifierResults"]
 
 TYPES = ("link", "prob", "class")
-
-
-def prediction_frame(
-    scores: np.ndarray, groups: tuple, type: str, index: pd.Index, response: Any, costs: np.ndarray | None = None
-) -> pd.DataFrame | pd.Series:
-    """Return class scores (n, K) as R's frame of predictions, or the groups alone: most likely, or of least cost."""
-    columns = pd.Index(groups, dtype=object)
-    chosen = scores.argmax(axis=1) if costs is None else least_cost(log_probabilities(scores), costs)
-    codes = np.where(np.isnan(scores).any(axis=1), -1, chosen)
-    best = pd.Series(pd.Categorical.from_codes(codes, columns.infer_objects()), index=index, name="yhat")
-    if type == "class":
-        return best.rename(response)
-    values = link(scores) if type == "link" else np.exp(log_probabilities(scores))
-    # not by assignment: a group may be called "yhat" itself
-    return pd.concat([pd.DataFrame(values, index=index, columns=columns), best], axis=1)
 
 
 @dataclass(frozen=True, repr=False)

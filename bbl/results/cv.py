@@ -15,7 +15,7 @@ from bbl.errors import ClassError
 from bbl.report import plot, text
 from bbl.report.plot_check import plot_calibration
 from bbl.results.average import AverageResults
-from bbl.results.classifier import prediction_frame
+from bbl.results.batches import prediction_frame
 from bbl.results.density import DensityResults
 from bbl.results.evaluation import FIGURES, Evaluation, evaluated
 from bbl.results.fit import BBLResults

@@ -232,7 +232,8 @@ def test_fits_of_ones_own_are_averaged(data):
 def test_it_is_an_estimator(data):
     sklearn = pytest.importorskip("bbl.sklearn")
     X, y = data[["a", "b"]], data["y"]
-    model = sklearn.BBLClassifier("auto", class_weight="balanced").fit(X, y)
+    assert sklearn.BBLClassifier().method == "auto"
+    model = sklearn.BBLClassifier(class_weight="balanced").fit(X, y)
     assert isinstance(model.result_, bbl.AverageResults)
     unseen = X.copy()
     unseen.iloc[0, 0] = "never seen"

@@ -19,7 +19,11 @@ DIRECTIVES = {
     "linetrace": TRACE,
 }
 # no debugging symbols unless asked for: they make the wheel five times as large
-FLAGS = ["/O2"] if os.name == "nt" else ["-O3", "-g" if DEBUG else "-g0", "-fno-math-errno", "-fno-trapping-math"]
+FLAGS = (
+    ["/O2"]
+    if os.name == "nt"
+    else ["-O3", "-g" if DEBUG else "-g0", "-fno-math-errno", "-fno-trapping-math", "-Wno-psabi"]
+)
 if given := os.environ.get("BBL_FLAGS"):  # for compiling and linking, e.g. -O1 -g -fsanitize=address
     FLAGS = given.split()
 HEADERS = sorted(str(p) for p in Path("bbl/_ext").glob("*.h"))

@@ -124,33 +124,44 @@ static double newton_evaluate(const newton_site *s, const double *x, double *g_o
     return s->metric ? f + newton_metric(s, x, g_out, H_out) : f;
 }
 
-/* Solve (H + ridge I) d = -g by Cholesky, C is p*p scratch; returns 0 where a pivot is not positive. */
-static int newton_cholesky(const double *H, double ridge, const double *g, double *C, double *d_out, ptrdiff_t p)
+/* Solve (H + ridge I) d = -g by Cholesky; U (p, p) gets the upper factor, whose rows the inner loops go along. Returns 0
+   where a pivot is not positive. */
+static int newton_cholesky(const double *H, double ridge, const double *g, double *U, double *d_out, ptrdiff_t p)
 {
+    double *row = d_out; /* of the lower factor, first */
     for (ptrdiff_t i = 0; i < p; i++) {
-        for (ptrdiff_t j = 0; j <= i; j++) {
-            double v = H[i * p + j] + (i == j ? ridge : 0.0);
-            for (ptrdiff_t t = 0; t < j; t++)
-                v -= C[i * p + t] * C[j * p + t];
-            if (i == j) {
-                if (!(v > 1e-14 * (H[i * p + i] + ridge)) || v <= 0.0)
-                    return 0;
-                C[i * p + i] = sqrt(v);
-            } else
-                C[i * p + j] = v / C[j * p + j];
+        ptrdiff_t t = 0;
+        memcpy(row, H + i * p, sizeof(double) * (size_t)(i + 1));
+        row[i] += ridge;
+        for (; t + 1 < i; t += 2) {
+            const double *u = U + t * p, *v = u + p;
+            const double a = row[t] /= u[t], b = row[t + 1] = (row[t + 1] - a * u[t + 1]) / v[t + 1];
+            for (ptrdiff_t j = t + 2; j < i; j++)
+                row[j] = row[j] - a * u[j] - b * v[j];
+            row[i] = row[i] - a * a - b * b;
         }
+        if (t < i) {
+            row[t] /= U[t * p + t];
+            row[i] -= row[t] * row[t];
+        }
+        if (!(row[i] > 1e-14 * (H[i * p + i] + ridge)) || row[i] <= 0.0)
+            return 0;
+        row[i] = sqrt(row[i]);
+        for (t = 0; t <= i; t++)
+            U[t * p + i] = row[t];
     }
-    for (ptrdiff_t i = 0; i < p; i++) {
-        double v = -g[i];
-        for (ptrdiff_t t = 0; t < i; t++)
-            v -= C[i * p + t] * d_out[t];
-        d_out[i] = v / C[i * p + i];
+    for (ptrdiff_t i = 0; i < p; i++)
+        d_out[i] = -g[i];
+    for (ptrdiff_t t = 0; t < p; t++) {
+        const double *u = U + t * p, v = d_out[t] /= u[t];
+        for (ptrdiff_t i = t + 1; i < p; i++)
+            d_out[i] -= u[i] * v;
     }
     for (ptrdiff_t i = p; i-- > 0;) {
         double v = d_out[i];
         for (ptrdiff_t t = i + 1; t < p; t++)
-            v -= C[t * p + i] * d_out[t];
-        d_out[i] = v / C[i * p + i];
+            v -= U[i * p + t] * d_out[t];
+        d_out[i] = v / U[i * p + i];
     }
     return 1;
 }

@@ -16,9 +16,11 @@
    (e) Few joint states: equal rows are merged and their weights added.
    (f) Sites are the first predictors. Further ones, joint levels of several (terms of order 3 and more), are what sites
        are regressed on, and do not respond themselves.
-   (g) pseudo_lanes.h (objective), pseudo_metric.h and pseudo_solve.h (optimiser) and pseudo_task.h (lane blocks) are
-       included, by pseudo_kernel.h, once per vector width and precision, with names of their own; nothing is global.
-       In single precision a vector has twice the lanes; the problem itself is the same.
+   (g) pseudo_lanes.h (rows) and pseudo_evaluate.h (objective), pseudo_metric.h and pseudo_solve.h (optimiser),
+       pseudo_task.h (memory, parameters) and pseudo_pack.h (blocks that are solved together) are included, by
+       pseudo_kernel.h, once per vector width and precision, with names of their own; nothing is global. In single
+       precision a vector has twice the lanes; the problem itself is the same.
+   (h) Mixed precision: steps in single precision, gradients where it counts in double; see pseudo_pack.h.
 
    Conventions of all files pseudo*.h: n rows, m predictors, L_i levels, D = sum(L_i - 1) non-reference columns,
    start[i] the first of predictor i, V lanes, A the largest L_i - 1 of a lane block; theta (D, 1 + D): row (i, a),
@@ -59,6 +61,11 @@ static int pseudo_estimate(pseudo_problem *p, ptrdiff_t n, ptrdiff_t most, ptrdi
     *shared_out = 2.0 * ((double)(n + 4) * (double)(p->m + p->n_composites) + sorted);
     *shared_out += 8.0 * ((double)p->D_counted * D + 3.0 * (double)n + small + 2.0 * (double)p->m);
     *task_out = (double)p->real * (double)pseudo_task_numbers(p, A);
+    if (p->mixed)
+        *task_out *= 3.0;  /* twice the bytes, and as many lanes */
+    if (p->mixed)
+        *task_out += (double)(p->n_blocks * p->block * A * p->lanes) * sizeof(float);
+    *task_out *= (double)p->pack;
     return SOLVER_DONE;
 }
 
@@ -69,7 +76,13 @@ static int pseudo_estimate(pseudo_problem *p, ptrdiff_t n, ptrdiff_t most, ptrdi
 #include "pseudo_kernel.h"
 #define LANES 16
 #define TARGET CPU_64_BYTES
+#define NAME(x) pseudo16_##x
+#define ANCHOR
+#include "pseudo_kernel.h"
+#define LANES 16
+#define TARGET CPU_64_BYTES
 #define NAME(x) pseudo16f_##x
+#define EXACT(x) pseudo16_##x
 #define SINGLE
 #include "pseudo_kernel.h"
 #define LANES 4
@@ -78,7 +91,13 @@ static int pseudo_estimate(pseudo_problem *p, ptrdiff_t n, ptrdiff_t most, ptrdi
 #include "pseudo_kernel.h"
 #define LANES 8
 #define TARGET CPU_32_BYTES
+#define NAME(x) pseudo8d_##x
+#define ANCHOR
+#include "pseudo_kernel.h"
+#define LANES 8
+#define TARGET CPU_32_BYTES
 #define NAME(x) pseudo8f_##x
+#define EXACT(x) pseudo8d_##x
 #define SINGLE
 #include "pseudo_kernel.h"
 #endif
@@ -89,7 +108,13 @@ static int pseudo_estimate(pseudo_problem *p, ptrdiff_t n, ptrdiff_t most, ptrdi
 #include "pseudo_kernel.h"
 #define LANES 4
 #define TARGET
+#define NAME(x) pseudo4d_##x
+#define ANCHOR
+#include "pseudo_kernel.h"
+#define LANES 4
+#define TARGET
 #define NAME(x) pseudo4f_##x
+#define EXACT(x) pseudo4d_##x
 #define SINGLE
 #include "pseudo_kernel.h"
 #endif
@@ -100,6 +125,7 @@ static int pseudo_estimate(pseudo_problem *p, ptrdiff_t n, ptrdiff_t most, ptrdi
 #define LANES 1
 #define TARGET
 #define NAME(x) pseudo1f_##x
+#define EXACT(x) pseudo1_##x
 #define SINGLE
 #include "pseudo_kernel.h"
 
@@ -119,8 +145,11 @@ static int pseudo_estimate(pseudo_problem *p, ptrdiff_t n, ptrdiff_t most, ptrdi
     (PSEUDO_WIDE(pseudo16f_##name, pseudo8f_##name, list) PSEUDO_NARROW(pseudo4f_##name, list) pseudo1f_##name list)
 #define PSEUDO_DOUBLES(name, list) \
     (PSEUDO_WIDE(pseudo8_##name, pseudo4_##name, list) PSEUDO_NARROW(pseudo2_##name, list) pseudo1_##name list)
+#define PSEUDO_EXACT(name, list) \
+    (PSEUDO_WIDE(pseudo16_##name, pseudo8d_##name, list) PSEUDO_NARROW(pseudo4d_##name, list) pseudo1_##name list)
 #define PSEUDO_CALL(name, list) \
-    (p->real == sizeof(float) ? PSEUDO_SINGLES(name, list) : PSEUDO_DOUBLES(name, list))
+    (p->mixed ? PSEUDO_EXACT(name, list) : p->real == sizeof(float) ? PSEUDO_SINGLES(name, list) \
+                                                                    : PSEUDO_DOUBLES(name, list))
 
 /* Second moments of the columns of the sites of one task with all others, from the columns (m, n) of codes */
 static int pseudo_moments(pseudo_problem *p, ptrdiff_t task, pseudo_columns columns)
@@ -133,7 +162,8 @@ static int pseudo_moments(pseudo_problem *p, ptrdiff_t task, pseudo_columns colu
 static int pseudo_solve(const pseudo_problem *p, ptrdiff_t task, const pseudo_options *o, double *theta,
                         pseudo_lane *lane_out)
 {
-    return PSEUDO_CALL(solve, (p, task, o, theta, lane_out));
+    return p->real == sizeof(float) ? PSEUDO_SINGLES(solve, (p, task, o, theta, lane_out))
+                                    : PSEUDO_DOUBLES(solve, (p, task, o, theta, lane_out));
 }
 
 /* Objectives (at the sites) and their gradients (D, 1 + D) in the rows of one task */

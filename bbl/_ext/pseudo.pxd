@@ -6,8 +6,10 @@ cdef extern from "solver.h" nogil:
     int SOLVER_RUNNING, SOLVER_CONVERGED, SOLVER_STUCK
 
 cdef extern from "pseudo.h" nogil:
+    int PSEUDO_PACK
     ctypedef struct pseudo_problem:
-        Py_ssize_t n, m, D, lanes, n_tasks, n_sites, n_counted, D_padded
+        Py_ssize_t n, m, D, lanes, n_tasks, n_sites, n_counted, D_padded, pack
+        int mixed
         size_t real, bytes
         double total, mix
         const int32_t *n_levels

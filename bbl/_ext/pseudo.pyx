@@ -23,6 +23,7 @@ ctypedef fused column_t:
 
 cdef enum:
     READ = 256
+    WIDE = 512  # columns beyond which the metric takes most of the time of a step
 
 CONVERGED, STUCK = SOLVER_CONVERGED, SOLVER_STUCK
 LANES = {"avx512": 8, "avx2": 4, "sse2": 2, "plain": 1}  # sse2 stands for any vectors of 128 bits
@@ -59,11 +60,14 @@ def choose_lanes(n_levels, width, size_t real):
     return lanes
 
 
-def real_bytes(precision):
-    """Return the bytes of a number of this precision."""
-    if precision not in ("double", "single"):
-        raise ValueError(f'precision must be "double" or "single", not {precision!r}')
-    return 4 if precision == "single" else 8
+cdef void set_precision(pseudo_problem *p, str precision, bint rotated):
+    """Set the bytes of a number, and whether blocks are solved together: wide problems are, in mixed precision."""
+    if precision not in ("double", "mixed", "single"):
+        raise ValueError(f'precision must be "double", "mixed" or "single", not {precision!r}')
+    wide = rotated and p.D > WIDE
+    p.mixed = precision == "mixed" or precision == "double" and wide
+    p.real = 4 if p.mixed or precision == "single" else 8
+    p.pack = PSEUDO_PACK if wide or p.mixed else 1
 
 
 def composite_sizes(n, n_levels):
@@ -95,10 +99,12 @@ def memory_estimate(Py_ssize_t n, n_levels, width=None, precision="double", site
     cdef pseudo_problem p
     cdef double shared, task
     memset(&p, 0, sizeof(p))
-    p.m, p.n_levels, p.real = len(levels), &view[0], real_bytes(precision)
+    p.m, p.n_levels = len(levels), &view[0]
     p.n_sites = p.m if sites is None else sites
     most, nbytes = composite_sizes(n, levels[:p.n_sites])
-    rotated = kronecker_pays(n, levels, int(levels.sum()) - p.m, 1.0)
+    p.D = int(levels.sum()) - p.m
+    rotated = kronecker_pays(n, levels, p.D, 1.0)
+    set_precision(&p, precision, rotated)
     p.n_counted = p.m if rotated else p.n_sites
     p.lanes = choose_lanes(levels, width, p.real)
     try:
@@ -164,8 +170,10 @@ cdef class PseudoProblem:
         Which predictors are neighbours of each site; the diagonal is ignored.
     width : {"avx512", "avx2", "sse2", "plain"}, optional
         Vector instructions; by default the best of this processor. Results differ by rounding.
-    precision : {"double", "single"}, default "double"
-        In single precision vectors hold twice the predictors; gradient norms end near 1e-5.
+    precision : {"double", "mixed", "single"}, default "double"
+        In single precision vectors hold twice the predictors; gradient norms end near 1e-5. In mixed precision steps
+        are taken in single, and gradients that decide in double: norms end where those of double precision do. Wide
+        problems in double precision are solved in mixed.
     prior_count : float, default 0.0
         Pseudocount c: each row's own level of a predictor counts as 1 - c/(W + c), and all its levels share the rest.
     counted : bool, default True
@@ -177,7 +185,7 @@ cdef class PseudoProblem:
     n_tasks : int
         Number of tasks.
     lanes : int
-        Predictors per task.
+        Predictors per task: of a vector, or of some where they share the metric.
     order : ndarray of intp, shape (n_sites,)
         The sites, task by task.
     nbytes : int
@@ -236,11 +244,12 @@ cdef class PseudoProblem:
             raise ValueError(f"predictor {bad} has a code outside 0..{levels[bad] - 1}")
         self.arrays, self.rows = (levels, neighbours), int(np.sum(levels[:sites])) - sites
         self.p.m, self.p.n_levels, self.p.mask = m, &levels[0], &neighbours[0, 0]
-        self.p.real = real_bytes(precision)
-        self.p.lanes = choose_lanes(np.asarray(levels), width, self.p.real)
+        self.p.D = int(np.sum(levels)) - m
         most, nbytes = composite_sizes(n, np.asarray(levels)[:sites])
         density = (np.count_nonzero(neighbours) - np.count_nonzero(np.diagonal(neighbours))) / max(1, sites * (m - 1))
-        rotated = counted and kronecker_pays(n, np.asarray(levels), int(np.sum(levels)) - m, density)
+        rotated = counted and kronecker_pays(n, np.asarray(levels), self.p.D, density)
+        set_precision(&self.p, precision, rotated)
+        self.p.lanes = choose_lanes(np.asarray(levels), width, self.p.real)
         self.p.n_sites, self.p.n_counted = sites, m if rotated else sites if counted else 0
         with nogil:
             failed = pseudo_prepare(&self.p, n, columns, &own[0], most, nbytes)
@@ -279,11 +288,11 @@ cdef class PseudoProblem:
 
     @property
     def n_tasks(self):
-        return self.p.n_tasks
+        return (self.p.n_tasks + self.p.pack - 1) // self.p.pack
 
     @property
     def lanes(self):
-        return self.p.lanes
+        return self.p.lanes * self.p.pack
 
     @property
     def order(self):
@@ -374,8 +383,8 @@ cdef class PseudoProblem:
         n_iter = np.zeros(m, dtype=np.int32) if n_iter is None else n_iter
         n_eval = np.zeros(m, dtype=np.int32) if n_eval is None else n_eval
         status = np.zeros(m, dtype=np.int32) if status is None else status
-        if not 0 <= task < self.p.n_tasks:
-            raise ValueError(f"task must lie between 0 and {self.p.n_tasks - 1}, not {task}")
+        if not 0 <= task < self.n_tasks:
+            raise ValueError(f"task must lie between 0 and {self.n_tasks - 1}, not {task}")
         if min(grad_norm.shape[0], value.shape[0], n_iter.shape[0], n_eval.shape[0], status.shape[0]) < m:
             raise ValueError(f"results need {m} entries")
         if stop is not None and stop.shape[0] < 1:
@@ -415,16 +424,17 @@ cdef class PseudoProblem:
         cdef double[:, ::1] gradient = np.zeros((self.rows, 1 + self.p.D))
         cdef const double *extra = &more[0] if more is not None else NULL
         cdef const double *slope = &linear[0, 0] if linear is not None else NULL
-        cdef Py_ssize_t t
+        cdef Py_ssize_t t, block
         cdef int failed = 0
         self.check(theta, more, linear)
-        for t in range(self.p.n_tasks) if tasks is None else tasks:
-            if not 0 <= t < self.p.n_tasks:
-                raise ValueError(f"tasks must lie between 0 and {self.p.n_tasks - 1}, not {t}")
-            raise_signals()
-            with nogil:
-                failed |= pseudo_objective(&self.p, t, &theta[0, 0], lambda_, lambdah, zero_sum, extra, slope,
-                                           &value[0], &gradient[0, 0])
+        for t in range(self.n_tasks) if tasks is None else tasks:
+            if not 0 <= t < self.n_tasks:
+                raise ValueError(f"tasks must lie between 0 and {self.n_tasks - 1}, not {t}")
+            for block in range(t * self.p.pack, min((t + 1) * self.p.pack, self.p.n_tasks)):
+                raise_signals()
+                with nogil:
+                    failed |= pseudo_objective(&self.p, block, &theta[0, 0], lambda_, lambdah, zero_sum, extra, slope,
+                                               &value[0], &gradient[0, 0])
         if failed:
             raise MemoryError("no memory for the working arrays of a pseudo-likelihood task")
         return np.asarray(value), np.asarray(gradient)

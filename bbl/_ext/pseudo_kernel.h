@@ -1,19 +1,28 @@
-/* All of the pseudo-likelihood kernel for one vector width and precision; pseudo.h includes this file once for each. */
+/* All of the pseudo-likelihood kernel for one vector width and precision; pseudo.h includes this file once for each.
+   Where ANCHOR is set, no more than what an anchor of mixed precision takes; in single precision EXACT(x) gives x the
+   prefix of the kernel in double precision that has as many lanes. */
 #include "pseudo_lanes.h"
+#include "pseudo_bundle.h"
+#include "pseudo_evaluate.h"
+#ifndef ANCHOR
 #include "pseudo_metric.h"
 #include "pseudo_solve.h"
+#endif
 #include "pseudo_task.h"
+#ifndef ANCHOR
+#include "pseudo_pack.h"
+#endif
 
-#undef vf
 #undef work
 #undef point
 #undef history
 #undef search
-#undef NARROW
-#undef WIDEN
+#undef bundle
 #undef SAFE
 #undef TINY
 #undef NOISE
 #undef FLAT
+#undef ANCHOR
+#undef EXACT
 #include "vector_math.h"
 #include "vector.h"

@@ -207,21 +207,73 @@ TARGET static void NAME(softmax)(REAL *row, ptrdiff_t A, ptrdiff_t gap, const RE
     store(sums + LANES, curve);
 }
 
+#ifdef SINGLE
+/* Planes hold by how much logits change where probabilities were `base` (A, block, V); they become what that changes of
+   the probabilities, times weights. sums = (0, sum_a p_a (1 - p_a), change of p of each logit) over the rows */
+TARGET static void NAME(change)(REAL *row, ptrdiff_t A, ptrdiff_t gap, const float *base, ptrdiff_t far,
+                                const double *w, ptrdiff_t rows, REAL *sums)
+{
+    REAL *total = sums + 2 * LANES;
+    vec curve = fill(0.0);
+    ptrdiff_t r, a;
+    memset(sums, 0, (size_t)(2 + A) * LANES * sizeof *sums);
+    for (r = 0; r < rows; r++, row += LANES, base += LANES) {
+        vec shift = fill(0.0), square = shift, scale;
+        for (a = 0; a < A; a++) {
+            const vec e = NAME(expm1)(load(row + a * gap));
+            shift += load(base + a * far) * e;
+            store(row + a * gap, e);
+        }
+        scale = fill(1.0) / (fill(1.0) + shift);
+        for (a = 0; a < A; a++) {
+            const vec p = load(base + a * far);
+            vec more = p * (load(row + a * gap) - shift) * scale;
+            const vec now = p + more;
+            square += now - now * now;
+            if (w)
+                more *= (REAL)w[r];
+            store(total + a * LANES, load(total + a * LANES) + more);
+            store(row + a * gap, more);
+        }
+        curve += w ? square * (REAL)w[r] : square;
+    }
+    store(sums + LANES, curve);
+}
+#else
+/* base (rows, V) <- the probabilities of one logit, without the weights */
+TARGET static void NAME(keep)(const REAL *row, const double *w, ptrdiff_t rows, float *base)
+{
+    ptrdiff_t r;
+    for (r = 0; r < rows; r++)
+        NAME(storef)(base + r * LANES, NARROW(w ? load(row + r * LANES) / w[r] : load(row + r * LANES)));
+}
+#endif
+
 /* Logits of row blocks to probabilities; adds to sums (2 + A, V): log normalisers, curvature, p of each logit. Each
    block is summed by itself first (behind sums), so that long sums keep their digits in single precision too. */
 TARGET static void NAME(activate)(const pseudo_problem *p, const pseudo_task *t, ptrdiff_t begin, ptrdiff_t end,
                                   int shift, REAL *planes, REAL *sums)
 {
-    const ptrdiff_t stride = (p->block + 1) * LANES, size = (2 + t->A) * LANES;
+    const ptrdiff_t stride = (p->block + 1) * LANES, gap = t->span * stride, size = (2 + t->A) * LANES;
     REAL *part = sums + size;
     ptrdiff_t b, k;
     for (b = begin; b < end; b++, planes += stride) {
-        const ptrdiff_t rows = pseudo_min(p->block, p->n - b * p->block);
+        const ptrdiff_t rows = pseudo_min(p->block, p->n - b * p->block), far = p->block * LANES;
         const double *w = p->equal ? NULL : p->weights + b * p->block;
+        float *base = t->base ? t->base + b * t->A * far : NULL;
+#ifdef SINGLE
+        if (base)
+            NAME(change)(planes, t->A, gap, base, far, w, rows, part);
+        else
+#endif
         if (t->A == 1)
             NAME(logistic)(planes, w, rows, shift, part);
         else
-            NAME(softmax)(planes, t->A, t->span * stride, t->live, w, rows, shift, part);
+            NAME(softmax)(planes, t->A, gap, t->live, w, rows, shift, part);
+#ifndef SINGLE
+        for (k = 0; base && k < t->A; k++)
+            NAME(keep)(planes + k * gap, w, rows, base + k * far);
+#endif
         for (k = 0; k < size; k += LANES)
             store(sums + k, load(sums + k) + load(part + k));
     }
@@ -317,7 +369,7 @@ TARGET static void NAME(independent)(const pseudo_problem *p, const pseudo_task 
     const ptrdiff_t far = (1 + p->D) * LANES;
     const REAL *live = t->live, rows = (REAL)(1.0 / p->scale);
     vec top = fill(0.0), z, curve = fill(0.0);
-    ptrdiff_t a, c;
+    ptrdiff_t a, c, b, k;
     for (a = 0; a < t->A; a++)
         top = NAME(larger)(load(h + a * LANES), top);
     z = NAME(exp)(-top);
@@ -333,4 +385,9 @@ TARGET static void NAME(independent)(const pseudo_problem *p, const pseudo_task 
     }
     store(sums, (top + NAME(log)(z)) * rows);
     store(sums + LANES, curve * rows);
+    for (b = 0; t->base && b < p->n_blocks; b++)
+        for (a = 0; a < t->A; a++)
+            for (k = 0; k < p->block; k++)
+                NAME(storef)(t->base + ((b * t->A + a) * p->block + k) * LANES,
+                             NARROW(load(g + a * far) / fill(rows)));
 }

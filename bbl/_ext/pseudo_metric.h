@@ -1,4 +1,4 @@
-/* Start metric of the optimiser; pseudo_kernel.h includes it after pseudo_lanes.h.
+/* Start metric of the optimiser; pseudo_kernel.h includes it after pseudo_evaluate.h.
 
    (a) It is the Hessian at the independent model, S_i (x) Cov + lambda, with S_i = diag(f_i) - f_i f_i' of the
        responding site and Cov the predictors' covariance; fields and couplings are decoupled by centring.
@@ -9,19 +9,6 @@
 
    Conventions: as in pseudo_lanes.h; q is a vector of (A, P, V), P = 1 + D. */
 
-typedef struct {
-    REAL *x, *g, *d, *xt, *gt, *moment;  /* (A, 1 + D, V) point, gradient, direction, trial point and its gradient */
-    REAL *S, *Y;                         /* (pairs, A, 1 + D, V) steps and gradient changes */
-    REAL *mask;                          /* (1 + D, V) 1 where the column is a parameter */
-    REAL *planes, *table, *tiles;        /* see pseudo_lanes.h */
-    REAL *h, *sums;                        /* (A, V), (2, 2 + A, V) */
-    REAL *rotation, *sigma, *spread;     /* (A, A, V), (A, V), (V,) S_i: eigenvectors, eigenvalues, trace */
-    REAL *columns;                       /* (A, V) scratch */
-    const double *more;                  /* (D,) penalties beside lambda, or NULL */
-    int zero_sum;                        /* penalties in the zero-sum gauge */
-    float *left, *right;                   /* (D_padded, V) scratch */
-} NAME(work);
-#define work NAME(work)
 
 /* q (A, P, V) to E' q (back = 0) or E q (back = 1), E (A, A, V) the eigenvectors of S_i in its columns */
 TARGET static void NAME(rotate)(const pseudo_problem *p, const pseudo_task *t, const work *w, int back, REAL *q)
@@ -55,68 +42,99 @@ TARGET static void NAME(rotate)(const pseudo_problem *p, const pseudo_task *t, c
     }
 }
 
-#if LANES > 1
-typedef float NAME(vf) __attribute__((vector_size(4 * LANES)));
-#define NARROW(v) __builtin_convertvector(v, vf)
-#define WIDEN(v) __builtin_convertvector(v, vec)
-#else
-typedef float NAME(vf);
-#define NARROW(v) ((float)(v))
-#define WIDEN(v) ((REAL)(v))
-#endif
-#define vf NAME(vf)
-TARGET static inline vf NAME(loadf)(const float *p) { vf v; memcpy(&v, p, sizeof v); return v; }
-TARGET static inline void NAME(storef)(float *p, vf v) { memcpy(p, &v, sizeof v); }
-
-/* out (8 * panels, V) = panels (panels, stride, 8)' times in (depth, V), 8 rows at a time; a panel is read in order */
-TARGET static void NAME(product)(const float *panel, ptrdiff_t stride, ptrdiff_t panels, ptrdiff_t depth,
-                                 const float *in, float *out)
+/* right[k] (8 * panels, V) = panels (panels, stride, 8)' times left[k] (depth, V), 8 rows of two blocks at a time: what
+   is read of a panel serves all blocks */
+TARGET static void NAME(product)(const float *panel, ptrdiff_t stride, ptrdiff_t panels, ptrdiff_t depth, int count,
+                                 float *const *left, float *const *right)
 {
     ptrdiff_t k, c, u;
-    for (k = 0; k < panels; k++, panel += 8 * stride, out += 8 * LANES) {
-        vf s[8];
-        for (u = 0; u < 8; u++)
-            s[u] = (vf){0};
-        for (c = 0; c < depth; c++) {
-            const vf v = NAME(loadf)(in + c * LANES);
+    int b;
+    for (k = 0; k < panels; k++, panel += 8 * stride) {
+        for (b = 0; b + 1 < count; b += 2) {
+            vf s[8], z[8];
             for (u = 0; u < 8; u++)
-                s[u] += v * panel[8 * c + u];
+                s[u] = z[u] = (vf){0};
+            for (c = 0; c < depth; c++) {
+                const vf v = NAME(loadf)(left[b] + c * LANES), w = NAME(loadf)(left[b + 1] + c * LANES);
+                for (u = 0; u < 8; u++) {
+                    s[u] += v * panel[8 * c + u];
+                    z[u] += w * panel[8 * c + u];
+                }
+            }
+            for (u = 0; u < 8; u++) {
+                NAME(storef)(right[b] + (8 * k + u) * LANES, s[u]);
+                NAME(storef)(right[b + 1] + (8 * k + u) * LANES, z[u]);
+            }
         }
-        for (u = 0; u < 8; u++)
-            NAME(storef)(out + u * LANES, s[u]);
+        for (; b < count; b++) {
+            vf s[8];
+            for (u = 0; u < 8; u++)
+                s[u] = (vf){0};
+            for (c = 0; c < depth; c++) {
+                const vf v = NAME(loadf)(left[b] + c * LANES);
+                for (u = 0; u < 8; u++)
+                    s[u] += v * panel[8 * c + u];
+            }
+            for (u = 0; u < 8; u++)
+                NAME(storef)(right[b] + (8 * k + u) * LANES, s[u]);
+        }
     }
 }
 
-/* q (D, V) times (sigma Cov + lambda)^-1, Cov by its `rank` leading eigenvectors and `tail` for all others.
-   In single precision: it is a metric, the gradient is not touched by its rounding. */
-TARGET static void NAME(kronecker)(const pseudo_problem *p, const work *w, ptrdiff_t rank, REAL tail, vec sigma,
-                                   REAL lambda, REAL *q)
+/* left (D, V) <- q (D, V) by its largest entry, which is returned: so small gradients do not underflow */
+TARGET static vec NAME(narrow)(const pseudo_problem *p, const REAL *q, float *left)
 {
-    const vec rest = fill(1.0) / (sigma * tail + lambda);
     vec size = fill(0.0);
-    ptrdiff_t c, k;
+    ptrdiff_t c;
     for (c = 0; c < p->D; c++)
         size = NAME(larger)(NAME(larger)(load(q + c * LANES), -load(q + c * LANES)), size);
     size = NAME(larger)(size, fill(TINY));
-    for (c = 0; c < p->D; c++)  /* scaled, so that small gradients do not underflow */
-        NAME(storef)(w->left + c * LANES, NARROW(load(q + c * LANES) / size));
-    NAME(product)(p->project, p->D, rank / 8, p->D, w->left, w->right);
-    for (k = 0; k < rank; k++) {
-        const vec gain = fill(1.0) / (sigma * (REAL)p->eigenvalue[k] + lambda) - rest;
-        NAME(storef)(w->right + k * LANES, NARROW(WIDEN(NAME(loadf)(w->right + k * LANES)) * gain));
-    }
-    NAME(product)(p->expand, p->D_padded, p->D_padded / 8, rank, w->right, w->left);
     for (c = 0; c < p->D; c++)
-        store(q + c * LANES, load(q + c * LANES) * rest + WIDEN(NAME(loadf)(w->left + c * LANES)) * size);
+        NAME(storef)(left + c * LANES, NARROW(load(q + c * LANES) / size));
+    return size;
+}
+
+/* Each q[k] (D, V) times (sigma Cov + lambda)^-1, Cov by its `rank` leading eigenvectors and `tail` for all others; the
+   scratch of list[k] is used. In single precision: it is a metric, the gradient is not touched by its rounding. */
+TARGET static void NAME(kronecker)(const pseudo_problem *p, int count, bundle *const *list, const vec *sigma,
+                                   REAL lambda, REAL *const *q)
+{
+    const ptrdiff_t rank = list[0]->t.rank;
+    const REAL tail = (REAL)list[0]->t.tail;
+    float *left[PSEUDO_PACK], *right[PSEUDO_PACK];
+    vec size[PSEUDO_PACK];
+    ptrdiff_t c, k;
+    int b;
+    for (b = 0; b < count; b++) {
+        left[b] = list[b]->w.left;
+        right[b] = list[b]->w.right;
+        size[b] = NAME(narrow)(p, q[b], left[b]);
+    }
+    NAME(product)(p->project, p->D, rank / 8, p->D, count, left, right);
+    for (b = 0; b < count; b++) {
+        const vec rest = fill(1.0) / (sigma[b] * tail + lambda);
+        for (k = 0; k < rank; k++) {
+            const vec gain = fill(1.0) / (sigma[b] * (REAL)p->eigenvalue[k] + lambda) - rest;
+            NAME(storef)(right[b] + k * LANES, NARROW(WIDEN(NAME(loadf)(right[b] + k * LANES)) * gain));
+        }
+    }
+    NAME(product)(p->expand, p->D_padded, p->D_padded / 8, rank, count, right, left);
+    for (b = 0; b < count; b++) {
+        const vec rest = fill(1.0) / (sigma[b] * tail + lambda);
+        for (c = 0; c < p->D; c++)
+            store(q[b] + c * LANES,
+                  load(q[b] + c * LANES) * rest + WIDEN(NAME(loadf)(left[b] + c * LANES)) * size[b]);
+    }
 }
 
 /* The same with Cov taken as diag(mean) - mean mean' within each predictor and 0 between predictors */
-TARGET static void NAME(blocks)(const pseudo_problem *p, const double *more, vec sigma, REAL ridge, REAL *q)
+TARGET static void NAME(blocks)(const pseudo_problem *p, const work *w, vec sigma, REAL ridge, REAL *q)
 {
     const REAL least = (REAL)p->least;
     ptrdiff_t j, c;
     for (j = 0; j < p->m; j++) {
-        const REAL lambda = more ? ridge + (REAL)more[p->start[j]] : ridge;
+        const REAL lambda = w->more ? ridge + (REAL)w->more[p->start[j]] : ridge;
+        REAL *gain = w->table;  /* free between passes; it has a row for each level and more */
         vec dot = fill(0.0), left = fill(1.0);
         for (c = p->start[j]; c < p->start[j + 1]; c++) {
             const REAL mean = p->mean[1 + c] > p->least ? (REAL)p->mean[1 + c] : least;
@@ -124,39 +142,97 @@ TARGET static void NAME(blocks)(const pseudo_problem *p, const double *more, vec
             dot += v * mean;
             left -= sigma * inverse * (mean * mean);
             store(q + c * LANES, v);
+            store(gain + (c - p->start[j]) * LANES, inverse * mean);
         }
         dot *= sigma / NAME(larger)(left, fill(least));
-        for (c = p->start[j]; c < p->start[j + 1]; c++) {
-            const REAL mean = p->mean[1 + c] > p->least ? (REAL)p->mean[1 + c] : least;
-            store(q + c * LANES, load(q + c * LANES) + dot * mean / (sigma * mean + lambda));
-        }
+        for (c = p->start[j]; c < p->start[j + 1]; c++)
+            store(q + c * LANES, load(q + c * LANES) + dot * load(gain + (c - p->start[j]) * LANES));
     }
 }
 
-/* q (A, P, V) <- start metric times q */
-TARGET static void NAME(precondition)(const pseudo_problem *p, const pseudo_task *t, const work *w, const REAL *kappa,
-                                      REAL lambda, REAL lambdah, REAL *q)
+/* Each q[k] (A, P, V) <- start metric times q[k], of the blocks of a list that have A logits each */
+TARGET static void NAME(precondition)(const pseudo_problem *p, int count, bundle *const *list, REAL lambda,
+                                      REAL lambdah, REAL *const *q)
 {
-    const ptrdiff_t P = 1 + p->D;
-    const REAL *live = t->live;
-    const int turn = t->A > 1 && t->A <= PSEUDO_ROTATED;
+    const ptrdiff_t P = 1 + p->D, A = list[0]->t.A;
+    const int turn = A > 1 && A <= PSEUDO_ROTATED;
+    vec sigma[PSEUDO_PACK];
+    REAL *row[PSEUDO_PACK];
     ptrdiff_t a, c;
-    if (turn)
-        NAME(rotate)(p, t, w, 0, q);
-    for (a = 0; a < t->A; a++) {
-        const vec sigma = load(w->sigma + a * LANES) * load(kappa);
-        REAL *row = q + a * P * LANES;
-        store(row, load(row) / (sigma + lambdah));
-        if (p->expand && !w->more)
-            NAME(kronecker)(p, w, t->rank, (REAL)t->tail, sigma, lambda, row + LANES);
-        else
-            NAME(blocks)(p, w->more, sigma, lambda, row + LANES);
-    }
-    if (turn)
-        NAME(rotate)(p, t, w, 1, q);
-    for (a = 0; a < t->A; a++)
-        for (c = 0; c < P; c++) {
-            REAL *at = q + (a * P + c) * LANES;
-            store(at, load(at) * load(w->mask + c * LANES) * load(live + a * LANES));
+    int b;
+    for (b = 0; b < count && turn; b++)
+        NAME(rotate)(p, &list[b]->t, &list[b]->w, 0, q[b]);
+    for (a = 0; a < A; a++) {
+        for (b = 0; b < count; b++) {
+            sigma[b] = load(list[b]->w.sigma + a * LANES) * load(list[b]->s.now.kappa);
+            row[b] = q[b] + a * P * LANES;
+            store(row[b], load(row[b]) / (sigma[b] + lambdah));
+            row[b] += LANES;
+            if (!p->expand || list[b]->w.more)
+                NAME(blocks)(p, &list[b]->w, sigma[b], lambda, row[b]);
         }
+        if (p->expand && !list[0]->w.more)
+            NAME(kronecker)(p, count, list, sigma, lambda, row);
+    }
+    for (b = 0; b < count; b++) {
+        const REAL *live = list[b]->t.live;
+        if (turn)
+            NAME(rotate)(p, &list[b]->t, &list[b]->w, 1, q[b]);
+        for (a = 0; a < A; a++)
+            for (c = 0; c < P; c++) {
+                REAL *at = q[b] + (a * P + c) * LANES;
+                store(at, load(at) * load(list[b]->w.mask + c * LANES) * load(live + a * LANES));
+            }
+    }
+}
+
+/* <q, (sigma Cov + lambda)^-1 q> of q (D, V), with Cov as in `kronecker` or as in `blocks`; half the work of the product */
+TARGET static vec NAME(form)(const pseudo_problem *p, const bundle *at, vec sigma, REAL ridge, const REAL *q)
+{
+    const work *w = &at->w;
+    const REAL least = (REAL)p->least;
+    vec sum = fill(0.0);
+    ptrdiff_t j, c, k;
+    if (p->expand && !w->more) {
+        const vec size = NAME(narrow)(p, q, w->left), rest = fill(1.0) / (sigma * (REAL)at->t.tail + ridge);
+        NAME(product)(p->project, p->D, at->t.rank / 8, p->D, 1, &w->left, &w->right);
+        for (c = 0; c < p->D; c++) {
+            const vec v = load(q + c * LANES) / size;
+            sum += v * v;
+        }
+        sum *= rest;
+        for (k = 0; k < at->t.rank; k++) {
+            const vec v = WIDEN(NAME(loadf)(w->right + k * LANES));
+            sum += v * v * (fill(1.0) / (sigma * (REAL)p->eigenvalue[k] + ridge) - rest);
+        }
+        return sum * size * size;
+    }
+    for (j = 0; j < p->m; j++) {
+        const REAL lambda = w->more ? ridge + (REAL)w->more[p->start[j]] : ridge;
+        vec dot = fill(0.0), left = fill(1.0);
+        for (c = p->start[j]; c < p->start[j + 1]; c++) {
+            const REAL mean = p->mean[1 + c] > p->least ? (REAL)p->mean[1 + c] : least;
+            const vec inverse = fill(1.0) / (sigma * mean + lambda), v = load(q + c * LANES);
+            sum += v * v * inverse;
+            dot += v * inverse * mean;
+            left -= sigma * inverse * (mean * mean);
+        }
+        sum += dot * dot * sigma / NAME(larger)(left, fill(least));
+    }
+    return sum;
+}
+
+/* <q, start metric times q> of a vector q (A, P, V) that is zero where there are no parameters; q is destroyed */
+TARGET static vec NAME(measure)(const pseudo_problem *p, bundle *at, REAL lambda, REAL lambdah, REAL *q)
+{
+    const ptrdiff_t P = 1 + p->D, A = at->t.A;
+    vec sum = fill(0.0);
+    ptrdiff_t a;
+    if (A > 1 && A <= PSEUDO_ROTATED)
+        NAME(rotate)(p, &at->t, &at->w, 0, q);
+    for (a = 0; a < A; a++, q += P * LANES) {
+        const vec sigma = load(at->w.sigma + a * LANES) * load(at->s.now.kappa), h = load(q);
+        sum += h * h / (sigma + lambdah) + NAME(form)(p, at, sigma, lambda, q + LANES);
+    }
+    return sum;
 }

@@ -19,12 +19,15 @@
 #define PSEUDO_CHECK 2e7        /* load-adds between two looks at pending signals: about 10 ms */
 #define PSEUDO_OWNED 24
 #define PSEUDO_MOST_LANES 16
+#define PSEUDO_PACK 4           /* lane blocks that are solved together where the metric is what takes the time */
 
 typedef struct {
     ptrdiff_t n, m, D, lanes, n_tasks;
     ptrdiff_t n_sites, n_counted;  /* the first predictors: those that respond, those whose rows of `second` are filled; 0: moments are not counted */
     ptrdiff_t D_counted;           /* columns of the latter */
     size_t real;                 /* bytes of a number: 8, or 4 in single precision */
+    ptrdiff_t pack;              /* lane blocks that are solved together */
+    int mixed;                   /* steps in single precision, gradients at anchors in double; see pseudo_pack.h */
     ptrdiff_t n_composites, n_chunks, n_blocks, block, n_padded, D_padded;
     double total, scale, least;  /* W; weight/W or, where weights differ, 1/W; half a row */
     double mix;                  /* share of the uniform distribution in every target, c/(W + c) */
@@ -60,6 +63,7 @@ typedef struct {
     double tail;
     uint8_t *on, *chunk_on;  /* (n_composites,), (n_chunks,): has a neighbour of one of the sites */
     void *live;              /* (A, V) 1 where the site has this level */
+    float *base;             /* (n_blocks, A, block, V) probabilities at the anchor in mixed precision, or NULL */
 } pseudo_task;
 
 typedef struct {

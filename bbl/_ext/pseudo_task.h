@@ -1,4 +1,4 @@
-/* Lane blocks: working memory, parameters in and out; pseudo_kernel.h includes it last. */
+/* Lane blocks: working memory, parameters in and out; pseudo_kernel.h includes it before pseudo_pack.h. */
 
 /* The task's working memory in one piece (returned; NULL without memory) */
 TARGET static REAL *NAME(carve)(const pseudo_problem *p, pseudo_task *t, work *w)
@@ -46,7 +46,7 @@ TARGET static REAL *NAME(carve)(const pseudo_problem *p, pseudo_task *t, work *w
    eigenvalue of the sites' S_i */
 TARGET static void NAME(cut)(const pseudo_problem *p, pseudo_task *t, double top, double lambda)
 {
-    const double near = 16 * p->D <= p->n ? 1.1 : 2.5;  /* many rows: eigenvectors cost little beside a gradient */
+    const double near = p->pack > 1 ? 1.4 : 16 * p->D <= p->n ? 1.1 : 2.5;  /* less where eigenvectors cost little */
     double rest = 0.0;
     ptrdiff_t c;
     t->rank = 0;
@@ -76,6 +76,7 @@ TARGET static REAL *NAME(open)(const pseudo_problem *p, ptrdiff_t number, int ev
     const ptrdiff_t end = everything ? p->n_counted : p->n_sites;
     ptrdiff_t v, c, j, ch, a;
     t->A = 0;
+    t->base = NULL;
     w->more = NULL;
     w->zero_sum = 0;
     for (v = 0; v < LANES; v++) {
@@ -179,28 +180,6 @@ TARGET static void NAME(leave)(const pseudo_problem *p, const pseudo_task *t, co
                     to[c] += from[0] * p->mean[c] * w->mask[c * LANES + v];
             }
         }
-}
-
-TARGET static int NAME(solve)(const pseudo_problem *p, ptrdiff_t number, const pseudo_options *o, double *theta,
-                              pseudo_lane *lane_out)
-{
-    pseudo_lane lane[LANES];
-    pseudo_task t;
-    work w;
-    int v, coupled, status;
-    REAL *memory = NAME(open)(p, number, 0, o->lambda, &t, &w);
-    if (!memory)
-        return SOLVER_NO_MEMORY;
-    w.more = o->more;
-    w.zero_sum = o->zero_sum;
-    coupled = NAME(enter)(p, &t, &w, theta, 1.0, o->linear);
-    status = NAME(minimise)(p, &t, &w, o, coupled, lane);
-    NAME(leave)(p, &t, &w, w.x, 1, theta);
-    for (v = 0; v < LANES; v++)
-        if (t.site[v] >= 0)
-            lane_out[t.site[v]] = lane[v];
-    free(memory);
-    return status;
 }
 
 TARGET static int NAME(objective)(const pseudo_problem *p, ptrdiff_t number, const double *theta, double lambda,

@@ -49,8 +49,25 @@ TARGET static inline vec NAME(choose)(words mask, vec a, vec b)
 
 TARGET static inline vec NAME(larger)(vec a, vec b) { return NAME(choose)(MASK(a > b), a, b); }
 
+/* As many numbers in single precision */
+#if LANES > 1
+typedef float NAME(vf) __attribute__((vector_size(4 * LANES)));
+#define NARROW(v) __builtin_convertvector(v, vf)
+#define WIDEN(v) __builtin_convertvector(v, vec)
+#else
+typedef float NAME(vf);
+#define NARROW(v) ((float)(v))
+#define WIDEN(v) ((REAL)(v))
+#endif
+#define vf NAME(vf)
+TARGET static inline vf NAME(loadf)(const float *p) { vf v; memcpy(&v, p, sizeof v); return v; }
+TARGET static inline void NAME(storef)(float *p, vf v) { memcpy(p, &v, sizeof v); }
+
 #else
 #undef vec
+#undef vf
+#undef NARROW
+#undef WIDEN
 #undef words
 #undef load
 #undef store

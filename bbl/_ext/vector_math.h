@@ -30,6 +30,25 @@ TARGET static inline vec NAME(exp)(vec x)
     return NAME(real)(NAME(bits)(p) + (NAME(bits)(t) << 23));
 }
 
+/* exp(x) - 1, x cut at -80 and 80; relative error below 3e-7, however small x is */
+TARGET static inline vec NAME(expm1)(vec x)
+{
+    vec t, n, r, p, power;
+    x = NAME(choose)(MASK(x < fill(-80.0)), fill(-80.0), x);
+    x = NAME(choose)(MASK(x > fill(80.0)), fill(80.0), x);
+    t = x * 1.44269504f + 12582912.0f;
+    n = t - 12582912.0f;
+    r = x - n * 0.693359375f + n * 2.12194440e-4f;
+    p = r * 1.9875691500e-4f + 1.3981999507e-3f;
+    p = p * r + 8.3334519073e-3f;
+    p = p * r + 4.1665795894e-2f;
+    p = p * r + 1.6666665459e-1f;
+    p = p * r + 5.0000001201e-1f;
+    p = p * r * r + r;
+    power = NAME(real)(NAME(bits)(fill(1.0)) + (NAME(bits)(t) << 23));
+    return p * power + (power - 1.0f);
+}
+
 /* log(z) for normal z >= 1; relative error below 2e-7 (polynomial of Cephes' logf) */
 TARGET static inline vec NAME(log)(vec z)
 {

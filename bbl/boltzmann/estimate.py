@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -16,6 +16,7 @@ from bbl.boltzmann.problems import group_text
 from bbl.design.labels import Labels
 from bbl.engines import Engine, EngineFit
 from bbl.engines.base import Given, NoProgress
+from bbl.engines.trail import Trail
 from bbl.errors import OptionError
 from bbl.model.ais import annealed_log_z, annealing_start
 from bbl.model.elimination import log_sum
@@ -153,7 +154,7 @@ def fit_group(
     workers: int,
     rng: np.random.Generator | None = None,
     keep_sites: bool = False,
-    trail: Mapping[float, np.ndarray] | None = None,
+    trail: Trail | None = None,
     progress: Callable | None = None,
 ) -> list[tuple[EngineFit, float, float]]:
     """Fit one group at each of `values`; return each fit, its ln Z (nan where it is exact, later), and its error.
@@ -167,10 +168,12 @@ def fit_group(
             progress()
         empty = EngineFit(np.zeros(layout.size), 0.0, mf_log_z=0.0, converged=np.ones(layout.m, dtype=bool))
         return [(empty, 0.0, 0.0)] * (1 if values is None else len(values))
-    if engine.collapses or log_z in OF_ROWS or (isinstance(sample, Sample) and not sample.exact):
-        sample = sample.collapsed(layout.n_levels)
-    # an engine that does not stream is handed nothing but a Sample
-    rows = engine.prepare(cast(Sample, sample), layout)
+
+    def prepared() -> Any:
+        collapses = engine.collapses or log_z in OF_ROWS or (isinstance(sample, Sample) and not sample.exact)
+        return engine.prepare(sample.collapsed(layout.n_levels) if collapses else sample, layout)
+
+    rows = prepared() if trail is None else trail.once("rows", prepared)
     out = []
     told: dict[str, Any] = {"rng": rng, "progress": progress} if engine.samples else {}
     if trail is None:
@@ -203,7 +206,7 @@ def estimate_path(
     rng: np.random.Generator | None = None,
     progress: Callable | None = None,
     labels: Labels | None = None,
-    trails: Sequence[Mapping[float, np.ndarray]] | None = None,
+    trails: Sequence[Trail] | None = None,
 ) -> list[Estimate]:
     """Fit all K groups (and the pooled rows) at each of `values` of the engine's tuned option.
 

@@ -14,6 +14,7 @@ from bbl.crossval import calibrated
 from bbl.design.labels import Labels
 from bbl.engines import Conditional, PseudoLikelihood
 from bbl.engines.base import Given, JointFit
+from bbl.engines.trail import Trail
 from bbl.model.energy import energies
 from bbl.model.layout import Layout
 from bbl.parallel import serial_blas
@@ -37,7 +38,7 @@ def refine(
     layout: Layout,
     folds: Folds,
     generative: Tuning,
-    trail: list[dict],
+    trail: list[Trail],
     *,
     log_z: str,
     workers: int,
@@ -55,7 +56,7 @@ def refine(
         The first is the one that `generative` was tuned on.
     generative : Tuning
         Of pseudo-likelihood.
-    trail : list of dict
+    trail : list of Trail
         Of each group the solution on the first fold, where fits on the others start.
 
     Notes
@@ -67,7 +68,7 @@ def refine(
     assert isinstance(near, PseudoLikelihood) and scored is not None  # noqa: S101  # a fresh tuning has both
     told: dict[str, Any] = {"log_z": log_z, "workers": workers, "rng": rng}
     others, setting = Folds(folds.train[1:], folds.held[1:]), [float(near.setting)]
-    starts = [[dict(own) for own in trail] for _ in range(len(others))]
+    starts = [[Trail(own) for own in trail] for _ in range(len(others))]
     rest = validate(sample, labels, layout, near, setting, others, trails=starts, **told)
     parts = ((scored.rows, scored.weights, scored.scores[0]), (rest.rows, rest.weights, rest.scores[0]))
     every = Given(*(np.concatenate(both) for both in zip(*parts, strict=True)))

@@ -139,8 +139,8 @@ def evidence(sample: Sample, layout: Layout, start: np.ndarray) -> Evidence:
     influence = Influence(rows, layout, site_theta, 0.0, 0.0) if enough.any() else None
     terms = sandwich(layout, [(influence, rows)])[0] if influence else []
     own = np.repeat(enough, layout.n_levels - 1).astype(float)
-    all_of_them = from_sites(layout, own, np.broadcast_to(own[:, None], (layout.D, wide.D))) == 1.0
-    found = from_sites(layout, determined[:, 0], determined[:, 1:].astype(float)) == 1.0
+    all_of_them = from_sites(layout, np.broadcast_to(own[:, None], (layout.D, 1 + wide.D))) == 1.0
+    found = from_sites(layout, determined.astype(float)) == 1.0
     least, absent = cell_sizes(rows, layout)
     expected = np.concatenate([np.full(layout.D, np.inf), least])
     kind[:] = Kind.WALD
@@ -151,7 +151,7 @@ def evidence(sample: Sample, layout: Layout, start: np.ndarray) -> Evidence:
     kind[all_of_them & ~found] = Kind.UNBOUNDED
     counts = level_counts(rows, layout.n_levels)
     kind[np.concatenate([*((n[1:] == 0) | (n[0] == 0) for n in counts), absent])] = Kind.ABSENT
-    theta = from_sites(layout, site_theta[:, 0], site_theta[:, 1:])
+    theta = from_sites(layout, site_theta)
     return Evidence(layout, rows, theta, influence, terms, kind)
 
 

@@ -1,7 +1,7 @@
 """Tuning inside a fit: the penalty by cross-validation, and the calibration of class scores on the same folds.
 
-Settings of a stepwise engine are tried from the strongest on: first every second one, until the log-loss has clearly
-risen, then those between the best ones.
+Where fits cost so much that it is worth it, settings are tried from the strongest on: first every second one, until the
+log-loss has clearly risen, then those between the best ones.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from bbl.boltzmann.validation import Validated, validate
 from bbl.crossval import calibrated, one_standard_error, score_settings
 from bbl.design.labels import Labels
 from bbl.engines import Engine
+from bbl.engines.trail import Trail
 from bbl.memory import check_memory
 from bbl.model.layout import Layout
 from bbl.rows.dealing import AnyFolds
@@ -34,7 +35,9 @@ FIRST = 3  # settings of the coarse grid that are fitted before any is judged
 RISEN = 1.1  # two settings in a row whose loss is this much above the least end the search
 NEAR = 1.03  # the neighbours of settings whose loss is this near to the least are tried too
 AT_ONCE = 4  # settings of those that share their work
-BEST = 3  # so many of these, the best, are fitted again
+BEST = 3  # so many of these are fitted again, the best first,
+SURE, FURTHER = 1e-3, 3.0  # but none whose loss would have to move that many times as far as others did, or by as much
+KEPT = 2.0**26  # bytes of prepared rows up to which all folds keep theirs
 TIE = 1e-4  # where that is less than so much log-loss, it makes no difference
 
 
@@ -121,7 +124,7 @@ def tune_many(
     calibrate: str,
     progress: Callable | None = None,
     **told: Any,
-) -> tuple[Tuning, Tuning, list[dict]]:
+) -> tuple[Tuning, Tuning, list[Trail]]:
     """Choose the engine's tuned option where rows are many: on some of them, and then on all what they leave open.
 
     The more rows, the less is gained by a simple model. So from the setting of least log-loss on some rows on, settings
@@ -138,23 +141,24 @@ def tune_many(
     -------
     found, last : Tuning
         That of the setting taken, and that of the last one tried, the least simple.
-    trail : list of dict
+    trail : list of Trail
         Of each group the solution of that one on the training rows, where the next fits may start.
     """
-    tuned = engine.tuned
+    tuned, fitted = engine.tuned, engine.layout(sample, layout)
     assert tuned is not None  # noqa: S101  # it is asked for
+    stepwise = engine.stepwise(sample, fitted)
     grid, sign = np.array(tuned.grid), -1 if tuned.simpler == "larger" else 1
 
-    def losses_of(own: Folds, trail: list[dict], settings: np.ndarray) -> tuple[np.ndarray, Validated]:
-        trails = [trail] if engine.stepwise else None
+    def losses_of(own: Folds, trail: list[Trail], settings: np.ndarray) -> tuple[np.ndarray, Validated]:
+        trails = [trail] if stepwise else None
         scored = validate(sample, labels, layout, engine, settings, own, trails=trails, **told)
         return score_settings(scored, "logloss", calibrate)[0][:, 0], scored
 
-    trail: list[dict] = [{} for _ in labels.groups]
-    k = _climb(grid, sign, engine.stepwise, partial(losses_of, drawn, trail))
+    (trail,) = _trails(sample, fitted, len(labels.groups), 1)
+    k = _climb(grid, sign, stepwise, partial(losses_of, drawn, trail))
     if progress is not None:
         progress(0.5 * NFOLD)
-    trail = [{} for _ in labels.groups]
+    (trail,) = _trails(sample, fitted, len(labels.groups), 1)
     tried: dict[int, tuple[float, Validated]] = {}
     while 0 <= k < len(grid) and (not tried or tried[k - sign][0] <= min(own for own, _ in tried.values())):
         loss, new = losses_of(folds, trail, grid[[k]])
@@ -171,8 +175,15 @@ def tune_many(
         own, best = replace(scored, fits=[], found=[]), engine.at(float(grid[at]))
         return Tuning(tuned.option, grid[order], losses, order.index(at), heat, scored.found, own, best)
 
-    left = [{value: theta for value, theta in each.items() if value == grid[last]} for each in trail]
+    value = float(grid[last])
+    left = [Trail({value: each[value]} if value in each else {}) for each in trail]
     return taken(order[int(losses.argmin())]), taken(last), left
+
+
+def _trails(sample: Rows, layout: Layout, K: int, nfold: int) -> list[list[Trail]]:
+    """Return what the comparisons of every fold and group begin with."""
+    bytes_kept = 16.0 * nfold * (K * layout.D**2 + sample.n * (layout.m + 3))
+    return [[Trail(keeps=bytes_kept < KEPT) for _ in range(K)] for _ in range(nfold)]
 
 
 def _climb(grid: np.ndarray, sign: int, stepwise: bool, losses_of: Callable) -> int:
@@ -233,9 +244,9 @@ def _tune_one(
     def run(values: np.ndarray | None, **more: Any) -> Validated:
         return validate(sample, labels, layout, engine, values, **common, **more)
 
-    if tuned is not None and values is not None and engine.stepwise:
-        fitted = engine.layout(cast(Sample, sample), layout)
-        trails: list[list[dict]] = [[{} for _ in labels.groups] for _ in range(len(folds))]
+    fitted = engine.layout(cast(Sample, sample), layout)
+    if tuned is not None and values is not None and engine.stepwise(sample, fitted):
+        trails = _trails(sample, fitted, len(labels.groups), len(folds))
         check_memory(
             8.0 * fitted.D * (1 + fitted.D) * len(labels.groups) * len(folds) * len(values),
             f"Choosing {tuned.option} for {len(labels.groups)} groups with {fitted.D} non-reference levels",
@@ -329,7 +340,8 @@ def _search(
 ) -> tuple[np.ndarray, Validated, np.ndarray]:
     """Compare settings of a rising `grid`; return those tried, in its order, with their predictions and losses.
 
-    The last is the strongest, and where the search begins. At the end the best ones are fitted again, more exactly.
+    The last is the strongest, and where the search begins. At the end the best one is fitted again, more exactly, and
+    others as long as what that changes may make them the best.
     """
     tried: dict[int, np.ndarray] = {}
     losses: dict[int, float] = {}
@@ -358,9 +370,18 @@ def _search(
     rest = sorted(between.intersection(range(len(grid))) - set(tried), reverse=True)
     if rest:
         loss = fit(rest)
-    if (NEAR - 1.0) * np.nanmin(loss) > TIE:
-        best = [list(tried)[at] for at in np.argsort(loss, kind="stable")[:BEST] if loss[at] <= NEAR * np.nanmin(loss)]
-        fit(best)
+    again: list[int] = []
+    moved = SURE
+    while len(again) < BEST:
+        least = np.nanmin(list(losses.values()))
+        near = min(NEAR, 1.0 + FURTHER * moved) * least
+        left = {k: own for k, own in losses.items() if k not in again and own <= near}
+        if not left or (NEAR - 1.0) * least <= TIE:
+            break
+        k = min(left, key=left.__getitem__)
+        fit([k])
+        again.append(k)
+        moved = max(moved, abs(losses[k] / left[k] - 1.0))
     order = sorted(tried)
     scores, found = np.array([tried[k] for k in order]), [text for each in scored for text in each.found]
     return grid[order], replace(scored[0], scores=scores, found=found), np.array([losses[k] for k in order])

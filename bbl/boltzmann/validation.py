@@ -15,14 +15,13 @@ from bbl.boltzmann.problems import Problem, problems
 from bbl.crossval import Scored, cross_validate
 from bbl.design.labels import Labels
 from bbl.engines import Engine
+from bbl.engines.trail import Trail
 from bbl.model.layout import Layout
 from bbl.rows.dealing import AnyFolds
 from bbl.rows.sample import Sample
 from bbl.rows.stored import Rows
 
 __all__ = ["Validated", "validate"]
-
-Trail = Sequence[dict[float, np.ndarray]]  # of each group: unsymmetrised solutions by their settings
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,7 @@ def validate(
     workers: int,
     rng: np.random.Generator,
     progress: Callable | None = None,
-    trails: Sequence[Trail] | None = None,
+    trails: Sequence[Sequence[Trail]] | None = None,
     judge: str = "class_scores",
 ) -> Validated:
     """Fit every setting on every fold; the settings of a fold share warm starts or one eigendecomposition.
@@ -85,13 +84,13 @@ def validate(
 
 
 def _fit_fold(
-    labels: Labels, layout: Layout, engine: Engine, values, log_z: str, train: Rows, rng, trail: Trail | None
+    labels: Labels, layout: Layout, engine: Engine, values, log_z: str, train: Rows, rng, trail: Sequence[Trail] | None
 ) -> list[Estimate]:
     K = len(labels.groups)
     return estimate_path(train, layout, K, engine, values, log_z=log_z, rng=rng, labels=labels, trails=trail)
 
 
-def _extend(trail: Trail, values: Sequence[float] | np.ndarray, fits: Sequence[Estimate]) -> None:
+def _extend(trail: Sequence[Trail], values: Sequence[float] | np.ndarray, fits: Sequence[Estimate]) -> None:
     """Put the solutions of a fold where the next comparisons start from."""
     for value, each in zip(values, fits, strict=True):
         for own, group in zip(trail, each.fits, strict=True):

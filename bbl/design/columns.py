@@ -231,9 +231,10 @@ def check_variable(factors: list[Factor]) -> None:
         )
 
 
-def declared_names(frame: Frame, names: Iterable[Hashable]) -> set[Hashable]:
-    """Return which of the columns `names` are declared categories."""
-    return {name for name in names if isinstance(frame.column(name).dtype, pd.CategoricalDtype)}
+def declared_names(frame: Frame, factors: Iterable[Factor]) -> set[Hashable]:
+    """Return the names of factors whose columns are declared categories, of those that might be identifiers."""
+    many = (factor.name for factor in factors if len(factor.levels) > FEW)
+    return {name for name in many if isinstance(frame.column(name).dtype, pd.CategoricalDtype)}
 
 
 def check_levels(factors: list[Factor], declared: Container, total: float, stacklevel: int = 4) -> None:

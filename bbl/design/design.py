@@ -202,7 +202,7 @@ class Design:
         if not (novarOk or declared):
             check_variable(factors)
         if not declared:
-            check_levels(factors, set(given) | declared_names(frame, terms.predictors), float(counts.sum()))
+            check_levels(factors, set(given) | declared_names(frame, factors), float(counts.sum()))
         check_size(terms, factors, len(response.levels))
         if is_missing is not None:
             incomplete = round(float(counts[is_missing.any(axis=1)].sum()))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from bbl.engines.trail import Trail
 from bbl.errors import OptionError
 from bbl.model.discriminative import JointFit
 from bbl.model.layout import Layout
@@ -204,8 +205,6 @@ class Engine:
         The option that crossVal varies.
     log_z : str
         The ln Z that goes with the method where the exact one is too costly.
-    stepwise : bool
-        Whether settings are best compared a few at a time, the strongest first, each starting from fits before it.
     needs : {"each", "pairs", "neighbours"}
         What must be known together in some row, where values are missing: each predictor, each two predictors, or a
         predictor and all that it interacts with.
@@ -237,7 +236,6 @@ class Engine:
     order_reason: ClassVar[str] = ""
     tuned: ClassVar[Tuned | None] = None
     log_z: ClassVar[str] = "exact"
-    stepwise: ClassVar[bool] = False
     needs: ClassVar[str] = "each"
     weights: ClassVar[str] = "counts"
     joint: ClassVar[bool] = False
@@ -278,6 +276,13 @@ class Engine:
                 "predictions are.",
                 argument="method",
             )
+
+    def stepwise(self, sample: Any, layout: Layout) -> bool:
+        """Return whether settings are best compared a few at a time, the strongest first, each starting from others.
+
+        `sample` are the rows of all groups.
+        """
+        return False
 
     def variants(self) -> tuple[Engine, ...]:
         """Return the engines that are compared at each value of the tuned option: itself, or several."""
@@ -385,16 +390,14 @@ class Engine:
         cells = np.sqrt(layout.n_levels[layout.pairs].astype(float).prod(axis=1))
         return strength.std(axis=0, ddof=1), (strength > tau * cells).mean(axis=0)
 
-    def compare(
-        self, sample: Sample, layout: Layout, values: Sequence[float] | None, trail: Mapping[float, np.ndarray]
-    ) -> list[EngineFit]:
+    def compare(self, sample: Sample, layout: Layout, values: Sequence[float] | None, trail: Trail) -> list[EngineFit]:
         """Fit one group at each of `values`, well enough to compare them.
 
         Parameters
         ----------
-        trail : mapping of float to ndarray
-            ``site_theta`` of earlier comparisons on the same rows, by their settings. Those of `values` that are
-            among them are compared again, more exactly.
+        trail : Trail
+            Earlier comparisons on the same rows. Those of `values` that are among them are compared again, more
+            exactly. It may be written to.
         """
         return self.path(sample, layout, values)
 

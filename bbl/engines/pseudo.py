@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, cast
@@ -15,7 +16,8 @@ from bbl.engines.base import Engine, EngineFit, Equations, Note, Tuned
 from bbl.engines.naive import absent_levels
 from bbl.engines.pseudo_blocks import Corrected, few_enough, rounds_memory, sample_size
 from bbl.engines.pseudo_path import CLOSER, on_the_line, solve_available, solve_complete
-from bbl.engines.pseudo_solvers import FINEST, POLISH_SIZE, Sites
+from bbl.engines.pseudo_solvers import FINEST, POLISH_SIZE, Sites, is_small
+from bbl.engines.trail import Trail
 from bbl.errors import OptionError
 from bbl.memory import check_memory
 from bbl.model.gauge import reference_fields
@@ -65,8 +67,8 @@ class PseudoLikelihood(Engine):
     gauge : {"reference", "zero-sum"}, default "reference"
         What is penalised: the fields and couplings of the non-reference levels, as in the paper, or, in a model of
         pairs, those of all levels in the zero-sum gauge, in which both solutions of a pair are averaged then. With that
-        probabilities do not depend on which levels are the references; `lambda_` then is worth less: with two levels
-        a quarter.
+        probabilities do not depend on which levels are the references (but with ``log_z="mf"``, eq. (32), they do);
+        `lambda_` then is worth less: with two levels a quarter.
 
     Raises
     ------
@@ -94,7 +96,6 @@ class PseudoLikelihood(Engine):
     # small enough to leave wide data alone, large enough for levels that a class never has
     classifier: ClassVar[dict[str, Any]] = {"lambdah": 1e-4}
     log_z = "half"
-    stepwise = True
     streams = True
 
     def __post_init__(self):
@@ -137,9 +138,10 @@ class PseudoLikelihood(Engine):
                 f"to {orders + 1} predictors. Give {orders if orders > 1 else 'one number'}; crossVal takes a grid.",
                 argument="lambda_",
             )
-        if self.zero_sum and isinstance(sample, StoredSample):
+        if self.zero_sum and isinstance(sample, StoredSample) and not few_enough(sample.n, layout):
             raise OptionError(
-                f"gauge={self.gauge!r} is for rows in memory, and these are in a file; leave gauge out.",
+                f"gauge={self.gauge!r} is for rows that are fitted in memory, and these {sample.n:,} are too many; "
+                "leave gauge out, or give a table of some of the rows.",
                 argument="gauge",
             )
         if self.zero_sum and layout.order > 2:
@@ -156,6 +158,13 @@ class PseudoLikelihood(Engine):
                 argument="formula",
             )
         return layout
+
+    def stepwise(self, sample: Rows, layout: Layout) -> bool:
+        """Return whether fits cost more than choosing among them does."""
+        if isinstance(sample, StoredSample):
+            return True
+        states = math.prod(int(L) + (not sample.complete) for L in layout.n_levels)
+        return not is_small(min(states, int(np.bincount(sample.response).max(initial=0))), layout)
 
     def check_equations(self) -> None:
         """Raise an OptionError without symmetrisation, whose standard errors are not known."""
@@ -235,16 +244,14 @@ class PseudoLikelihood(Engine):
         """
         return self._path(sample, layout, values, workers)
 
-    def compare(
-        self, sample: Rows, layout: Layout, values: Sequence[float] | None, trail: Mapping[float, np.ndarray]
-    ) -> list[EngineFit]:
+    def compare(self, sample: Rows, layout: Layout, values: Sequence[float] | None, trail: Trail) -> list[EngineFit]:
         """Fit one group at each penalty of `values`, well enough to compare them.
 
         The first fit of all is exact, so that fields without a finite optimum end where those of `path` do, or starts
         about there. The others start on the line through the nearest fits, in the logarithm of the penalty, and stop at
         a looser tolerance, in single precision. Penalties of the `trail` are fitted again, more exactly.
         """
-        return self._path(sample, layout, values, 1, dict(trail))
+        return self._path(sample, layout, values, 1, trail)
 
     def _path(
         self,
@@ -252,15 +259,14 @@ class PseudoLikelihood(Engine):
         layout: Layout,
         values: Sequence[float] | None,
         workers: int,
-        trail: dict[float, np.ndarray] | None = None,
+        trail: Trail | None = None,
     ) -> list[EngineFit]:
         grid = [self.lambda_] if values is None else [float(value) for value in values]
         if isinstance(sample, StoredSample):
             return self._path_stored(sample, layout, grid, workers, trail)
-        needed = self.memory(sample.n, layout)
-        check_memory(
-            needed, f"A fit of {regressors(layout).D} levels to {sample.n} rows", "Use fewer predictors or rows."
-        )
+        if not trail:
+            what = f"A fit of {regressors(layout).D} levels to {sample.n} rows"
+            check_memory(self.memory(sample.n, layout), what, "Use fewer predictors or rows.")
         rows = sample
         if sample.missing is None:
             solved = solve_complete(self, sample, layout, grid, workers, trail)
@@ -269,7 +275,7 @@ class PseudoLikelihood(Engine):
             solved = solve_available(self, sample, layout, usable, grid, workers, trail)
             sample = replace(sample, missing=~usable)
         absent: tuple[Note, ...] = ()
-        if self.bare(min(grid)):
+        if trail is None and self.bare(min(grid)):
             absent = absent_levels(level_counts(sample, layout.n_levels), "give lambdah > 0")
         fits = [
             self._finish(sample, layout, lambda_, site_theta, sites, normaliser, absent)
@@ -287,13 +293,13 @@ class PseudoLikelihood(Engine):
         return replace(fit, theta=theta, normaliser=partial(zero_sum_log_z, rows, layout, theta, fit.site_theta))
 
     def _path_stored(
-        self, rows: StoredSample, layout: Layout, grid: list, workers: int, trail: dict[float, np.ndarray] | None
+        self, rows: StoredSample, layout: Layout, grid: list, workers: int, trail: Trail | None
     ) -> list[EngineFit]:
         """Fit rows in a file at each penalty of the grid, from the strongest to the weakest; see `Corrected`."""
         out: list[Any] = [None] * len(grid)
         engine = self if trail is None else replace(self, tolerance=max(self.tolerance, CLOSER))
         counts = level_counts(rows, layout.n_levels)
-        absent = absent_levels(counts, "give lambdah > 0") if self.bare(min(grid)) else ()
+        absent = absent_levels(counts, "give lambdah > 0") if trail is None and self.bare(min(grid)) else ()
         start = [(own + 1.0 / len(own)) / (own.sum() + 1.0) for own in counts]
         site_theta = np.zeros((layout.D, 1 + regressors(layout).D))
         site_theta[:, 0] = np.concatenate([log_ratio(own) for own in start])
@@ -327,7 +333,7 @@ class PseudoLikelihood(Engine):
         absent: tuple[Note, ...],
     ) -> EngineFit:
         """Symmetrise (eq. 18), and say in words what did not converge, or could not: fields of `absent` levels."""
-        theta = from_sites(layout, site_theta[:, 0], site_theta[:, 1:], self.symmetrize)
+        theta = from_sites(layout, site_theta, self.symmetrize)
         notes = absent if self.bare(lambda_) else ()
         for i in np.flatnonzero((sites.status != CONVERGED) & ~(sites.norm <= HARMLESS)):
             detail = f"gradient norm {sites.norm[i]:.2g} after {sites.n_iter[i]} iterations"

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from bbl.engines.pseudo_nodes import by_nodes
 from bbl.engines.pseudo_solvers import Sites, Solution, by_lbfgs, by_newton, is_small, prepared
+from bbl.engines.trail import Trail
 from bbl.model.layout import Layout
 from bbl.model.moments import frequencies, log_ratio
 from bbl.model.regressors import regressors
@@ -18,7 +20,7 @@ from bbl.rows.sample import Sample
 
 __all__ = ["CLOSER", "on_the_line", "solve_available", "solve_complete"]
 
-COMPARED, CLOSER = 3e-4, 1e-5  # gradient norms that are enough to compare penalties, and those that come close
+COMPARED, CLOSER = 3e-4, 2e-5  # gradient norms that are enough to compare penalties, and those that come close
 FALLEN = 1.84  # power of the tolerance that the probability of an absent level has when a solver stops
 
 
@@ -49,7 +51,7 @@ def solve_available(
         to, wide = layout.columns(own), np.append(0, 1 + all_columns.positions(part, involved))
         share = known.total / sample.total
         rows_of_own = part.columns(position[own])
-        before = None if trail is None else {lambda_: np.zeros((part.D, len(wide))) for lambda_ in trail}
+        before = None if trail is None else Trail({lambda_: np.zeros((part.D, len(wide))) for lambda_ in trail})
         for lambda_, own_theta in (before or {}).items():
             own_theta[rows_of_own] = trail[lambda_][np.ix_(to, wide)]  # type: ignore[index]
         for (site_theta, sites, _), solved in zip(
@@ -61,52 +63,60 @@ def solve_available(
 
 
 def solve_complete(
-    engine: Any,
-    sample: Sample,
-    layout: Layout,
-    grid: list,
-    workers: int,
-    trail: dict[float, np.ndarray] | None = None,
+    engine: Any, sample: Sample, layout: Layout, grid: list, workers: int, trail: Trail | None = None
 ) -> list[Solution]:
     """Solve complete rows at each penalty, from the strongest to the weakest with warm starts.
 
     With a `trail`, see `PseudoLikelihood.compare`; it gets what is solved.
     """
     out: list[Any] = [None] * len(grid)
-    small, solve = is_small(sample, layout), None
-    wide = regressors(layout)
-    site_theta = np.zeros((layout.D, 1 + wide.D))
+    solve: Any = None
+    once = Trail().once if trail is None else trail.once
+    small = once("small", partial(is_small, sample.n, layout))
     # without a penalty the field of an absent level falls until its gradient is well within the tolerance
     ended = trail is not None and not small and engine.bare(min(grid))
-    f = frequencies(sample, layout, 0.0 if ended else engine.prior_count or 1.0)
-    site_theta[:, 0] = np.concatenate(
-        [log_ratio(np.maximum(own, engine.tolerance**FALLEN) if ended else own) for own in f]
-    )
-    if wide.sets:
-        sample = replace(sample, codes=wide.codes(sample.codes))
+    site_theta = np.empty((0, 0)) if trail else _start(engine, sample, layout, ended)
+    sample = once("codes", partial(_joint_levels, sample, layout))
     sites, used = None, engine
     for at in sorted(range(len(grid)), key=lambda at: grid[at], reverse=True):
         lambda_ = grid[at]
         if trail is not None and (trail or ended):
             site_theta = on_the_line(trail, lambda_) if trail else site_theta
-            tolerance, precision = (CLOSER, engine.precision) if lambda_ in trail else (COMPARED, "single")
-            solve = solve if used.precision == precision else None
-            used = replace(engine, tolerance=max(engine.tolerance, tolerance), precision=precision)
+            tolerance = max(engine.tolerance, CLOSER if lambda_ in trail else COMPARED)
+            solve = solve if used.precision == "single" else None
+            used = once(f"to {tolerance}", partial(replace, engine, tolerance=tolerance, precision="single"))
         elif sites is not None:  # a warm start; the finished fit keeps its own
             site_theta = site_theta.copy()
         if solve is None:
-            solve = by_newton
-            if not small and isinstance(sample, SharedSample):
-                solve = by_nodes(sample, layout, used.precision, engine.prior_count)
-            elif not small:
-                problem = prepared(sample, layout, used.precision, engine.prior_count)
-                solve = by_lbfgs(problem, used.precision)
+            solve = by_newton if small else once(used.precision, partial(_solver, used, sample, layout))
         sites = Sites(layout.m)
         normaliser = solve(used, sample, layout, lambda_, engine.lambdah_at(lambda_), site_theta, sites, workers)
         if trail is not None:
             trail[lambda_] = site_theta
         out[at] = (site_theta, sites, normaliser)
     return out
+
+
+def _start(engine: Any, sample: Sample, layout: Layout, ended: bool) -> np.ndarray:
+    """Return the independent model; the fields of absent levels are where they end, if they have `ended`."""
+    site_theta = np.zeros((layout.D, 1 + regressors(layout).D))
+    f = frequencies(sample, layout, 0.0 if ended else engine.prior_count or 1.0)
+    least = engine.tolerance**FALLEN if ended else 0.0
+    site_theta[:, 0] = np.concatenate([log_ratio(np.maximum(own, least)) for own in f])
+    return site_theta
+
+
+def _joint_levels(sample: Sample, layout: Layout) -> Sample:
+    """Return the rows with the codes of the `Regressors`."""
+    wide = regressors(layout)
+    return replace(sample, codes=wide.codes(sample.codes)) if wide.sets else sample
+
+
+def _solver(engine: Any, sample: Sample, layout: Layout) -> Callable:
+    """Return what solves all predictors of rows that Newton's method is too costly for."""
+    if isinstance(sample, SharedSample):
+        return by_nodes(sample, layout, engine.precision, engine.prior_count)
+    return by_lbfgs(prepared(sample, layout, engine.precision, engine.prior_count), engine.precision)
 
 
 def on_the_line(trail: Mapping[float, np.ndarray], lambda_: float) -> np.ndarray:
@@ -120,4 +130,6 @@ def on_the_line(trail: Mapping[float, np.ndarray], lambda_: float) -> np.ndarray
     at = min(max(int(np.searchsorted(known, lambda_)), 1), len(known) - 1)
     weak, strong = known[at - 1], known[at]
     share = float(np.log(lambda_ / weak) / np.log(strong / weak))
-    return (1.0 - share) * trail[weak] + share * trail[strong]
+    out = share * trail[strong]
+    out += (1.0 - share) * trail[weak]
+    return out

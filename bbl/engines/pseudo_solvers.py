@@ -30,7 +30,7 @@ __all__ = [
 
 FINEST = {"double": 0.0, "single": 1e-5}  # gradient norm that a precision can be asked for,
 FLOOR = {"double": 1e-8, "single": 1e-4}  # and at which it has converged where it gets no further
-NEAR = 1e-4  # gradient norm from which Newton's method takes a step or two to the optimum
+NEAR = 1e-3  # gradient norm from which Newton's method takes few steps to the optimum
 NEWTON_WORK, NEWTON_SIZE, POLISH_SIZE = 3e4, 256, 1024
 
 
@@ -50,15 +50,15 @@ class Sites:
 Solution = tuple[np.ndarray, Sites, Callable | None]
 
 
-def is_small(sample: Sample, layout: Layout) -> bool:
-    """Whether Newton's Hessians are cheap enough to be worth their exactness (a fraction of a millisecond each)."""
+def is_small(n: int, layout: Layout) -> bool:
+    """Whether Newton's Hessians of `n` rows are cheap enough to be worth their exactness (less than a millisecond)."""
     top = float(layout.n_levels.max()) - 1.0
-    if sample.n * top**2 >= NEWTON_WORK:
+    if n * top**2 >= NEWTON_WORK:
         return False
     wide = regressors(layout)
     active = 1.0 + wide.mask.sum(axis=1).max(initial=0)
     widest = top * (1.0 + (wide.mask @ (wide.n_levels - 1)).max(initial=0))
-    return sample.n * (top * active) ** 2 < NEWTON_WORK and widest < NEWTON_SIZE
+    return n * (top * active) ** 2 < NEWTON_WORK and widest < NEWTON_SIZE
 
 
 def by_newton(engine, sample, layout, lambda_, lambdah, site_theta, sites, workers, only=None, linear=None) -> None:
@@ -106,6 +106,8 @@ def by_lbfgs(problem: PseudoProblem, precision: str):
     `share`, of which only every so many-th task is solved from some number on.
     """
 
+    parts = np.split(problem.order, range(problem.lanes, len(problem.order), problem.lanes))
+
     def solve(
         engine, sample, layout, lambda_, lambdah, site_theta, sites, workers, tolerance=None, linear=None, share=(0, 1)
     ):
@@ -123,7 +125,6 @@ def by_lbfgs(problem: PseudoProblem, precision: str):
             "status": sites.status,
             "value": sites.value,
         }
-        parts = np.split(problem.order, range(problem.lanes, layout.m, problem.lanes))
         tasks = [
             (task, (base, lambdah, float(asked[own].min()), engine.itmax, site_theta), out)
             for task, own in enumerate(parts)

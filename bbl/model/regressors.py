@@ -188,20 +188,25 @@ def to_sites(layout: Layout, theta: np.ndarray) -> np.ndarray:
     return out
 
 
-def from_sites(layout: Layout, h: np.ndarray, J: np.ndarray, symmetrize: bool = True) -> np.ndarray:
-    """Return the flat vector of fields `h` (layout.D,) and solutions `J` (layout.D, D).
+def from_sites(layout: Layout, site_theta: np.ndarray, symmetrize: bool = True) -> np.ndarray:
+    """Return a site matrix (layout.D, 1 + D) as the flat vector of fields and couplings.
 
     A coupling is the mean of what the members of its term say (eq. 18), or with ``symmetrize=False`` what the first
     does.
     """
-    theta = np.empty(layout.size)
-    theta[: layout.D] = h
+    theta, flat = np.empty(layout.size), site_theta.ravel()
+    theta[: layout.D] = site_theta[:, 0]
     for cells, start in zip(regressors(layout).cells, layout.term_start, strict=True):
         own = theta[start[0] : start[-1]]
-        own[:] = J[cells[0]]
+        for k, (row, col) in enumerate(cells if symmetrize else cells[:1]):
+            at = np.multiply(row, site_theta.shape[1], dtype=np.intp)
+            at += col
+            at += 1
+            if k:
+                own += flat.take(at)
+            else:
+                flat.take(at, out=own, mode="clip")  # any mode but "raise", which buffers what it writes
         if symmetrize:
-            for cell in cells[1:]:
-                own += J[cell]
             own /= len(cells)
     return theta
 

@@ -23,7 +23,7 @@ SURE, ROWS = 10.0, 4096  # log odds at which a predictor is all but certain; row
 
 
 def unpenalised(
-    sample: Rows, layout: Layout, site_theta: np.ndarray, only: np.ndarray | None = None
+    sample: Rows, layout: Layout, site_theta: np.ndarray, only: np.ndarray | None = None, at_rest: float = AT_REST
 ) -> tuple[np.ndarray, np.ndarray]:
     """Go on from a penalised solution to the optimum without a penalty.
 
@@ -40,6 +40,8 @@ def unpenalised(
         Unsymmetrised solution to start from.
     only : ndarray of int, optional
         Predictors; all with more than one level by default.
+    at_rest : float, default 1e-6
+        A step that moves no parameter by more than this is the last one of a predictor.
 
     Returns
     -------
@@ -59,7 +61,7 @@ def unpenalised(
             largest = float(np.abs(step).max())
             determined[own] = (known & (np.abs(step) < ADRIFT)).reshape(-1, len(columns[i]))
             site_theta[own] += (step * min(1.0, LONGEST / largest if largest else 1.0)).reshape(-1, len(columns[i]))
-            if largest > AT_REST:
+            if largest > at_rest:
                 moving.append(i)
         active = np.array(moving, dtype=np.intp)
         if not len(active):
@@ -88,7 +90,7 @@ def unbounded_parameters(
     ]
     if not sure:
         return ()
-    _, determined = unpenalised(sample, layout, site_theta, np.array(sure))
+    _, determined = unpenalised(sample, layout, site_theta, np.array(sure), at_rest=ADRIFT)
     out = []
     for i in sure:
         lost = [(a, c) for a in range(layout.start[i], layout.start[i + 1]) for c in columns[i] if not determined[a, c]]

@@ -43,6 +43,17 @@ def test_parameters_and_log_z_are_those_of_the_table(frame, log_z):
     assert float(fit.logLik()) == pytest.approx(float(whole.logLik()), rel=1e-8)
 
 
+def test_the_zero_sum_gauge_is_for_rows_that_are_few_enough_for_memory(frame, monkeypatch):
+    options = {"lambda_": 1e-2, "lambdah": 1e-3, "gauge": "zero-sum"}
+    with pytest.raises(OptionError, match="these 10,000 are too many; leave gauge out") as error:
+        both(frame, bbl.bbl, **options)
+    assert error.value.argument == "gauge"
+    monkeypatch.setattr(pseudo_blocks, "SAMPLE", 5000)
+    whole, fit = both(frame, bbl.bbl, **options)
+    assert fit.parameters.theta.tobytes() == whole.parameters.theta.tobytes()
+    np.testing.assert_allclose(fit.log_z, whole.log_z, atol=1e-12)
+
+
 def test_one_group_without_a_response(frame):
     whole, fit = both(frame, bbl.bbl, "~ .^2 - y", lambda_=1e-2)
     np.testing.assert_allclose(fit.parameters.theta, whole.parameters.theta, atol=1e-8)

@@ -1,13 +1,18 @@
 """The penalty by cross-validation inside a fit: the same choice as fitting every setting exactly, with less work."""
 
+import pickle
+
 import numpy as np
 import pandas as pd
 import pytest
 
 import bbl
+import bbl.boltzmann.tuning as tuning
 import bbl.engines.pseudo as pseudo
 import bbl.engines.pseudo_path as pseudo_path
 import bbl.engines.pseudo_solvers as solvers
+from bbl.boltzmann.validation import Validated
+from bbl.engines.trail import Trail
 
 GRID = np.array(pseudo.PseudoLikelihood.tuned.grid)
 
@@ -57,7 +62,7 @@ def test_the_choice_is_that_of_exact_fits_of_every_setting_with_less_work(make, 
     fit = tuned(frame)
     searched = sum(evaluations)
     evaluations.clear()
-    monkeypatch.setattr(pseudo.PseudoLikelihood, "stepwise", False)
+    monkeypatch.setattr(pseudo.PseudoLikelihood, "stepwise", lambda *_: False)
     exact = tuned(frame)
     assert exact.engine.lambda_ == fit.engine.lambda_
     assert fit.tuning.loss[fit.tuning.chosen] == pytest.approx(exact.tuning.loss[exact.tuning.chosen], abs=1e-3)
@@ -76,7 +81,7 @@ def test_levels_that_a_group_lacks_cost_no_evaluations_and_do_not_change_the_cho
         fit = tuned(frame, lambdah=0.0)
     searched = sum(evaluations)
     evaluations.clear()
-    monkeypatch.setattr(pseudo.PseudoLikelihood, "stepwise", False)
+    monkeypatch.setattr(pseudo.PseudoLikelihood, "stepwise", lambda *_: False)
     with pytest.warns(bbl.errors.ConvergenceWarning, match="never occurs"):
         exact = tuned(frame, lambdah=0.0)
     assert exact.engine.lambda_ == fit.engine.lambda_ and searched < 0.4 * sum(evaluations)
@@ -88,25 +93,25 @@ def test_levels_that_a_group_lacks_cost_no_evaluations_and_do_not_change_the_cho
 
 def test_what_is_told_is_what_was_tried():
     for frame in (species(n=200, m=6), noise()):
-        tuning = tuned(frame).tuning
-        assert len(tuning.values) == len(tuning.loss) and np.isfinite(tuning.loss).all()
-        assert np.isin(tuning.values, GRID).all() and (np.diff(tuning.values) > 0).all()
-        assert tuning.chosen == np.argmin(tuning.loss)
-        at = int(np.flatnonzero(tuning.values[tuning.chosen] == GRID)[0])
-        assert np.isin(GRID[max(at - 1, 0) : at + 2], tuning.values).all()  # the neighbours of the chosen one
+        told = tuned(frame).tuning
+        assert len(told.values) == len(told.loss) and np.isfinite(told.loss).all()
+        assert np.isin(told.values, GRID).all() and (np.diff(told.values) > 0).all()
+        assert told.chosen == np.argmin(told.loss)
+        at = int(np.flatnonzero(told.values[told.chosen] == GRID)[0])
+        assert np.isin(GRID[max(at - 1, 0) : at + 2], told.values).all()  # the neighbours of the chosen one
 
 
 def test_the_search_ends_where_the_loss_has_risen():
-    tuning = tuned(noise()).tuning
-    assert tuning.values[0] > GRID[0] and tuning.values[-1] == GRID[-1]
-    assert tuning.loss[0] > 1.1 * tuning.loss.min()
+    told = tuned(noise()).tuning
+    assert told.values[0] > GRID[0] and told.values[-1] == GRID[-1]
+    assert told.loss[0] > 1.1 * told.loss.min()
 
 
 def test_the_simplest_within_a_standard_error_has_all_stronger_settings_to_choose_from():
-    tuning = tuned(species(n=200, m=6), "cv-1se").tuning
-    at = int(np.flatnonzero(tuning.values[np.argmin(tuning.loss)] == GRID)[0])
-    assert np.isin(GRID[at:], tuning.values).all()
-    assert tuning.values[tuning.chosen] >= tuning.values[np.argmin(tuning.loss)]
+    told = tuned(species(n=200, m=6), "cv-1se").tuning
+    at = int(np.flatnonzero(told.values[np.argmin(told.loss)] == GRID)[0])
+    assert np.isin(GRID[at:], told.values).all()
+    assert told.values[told.chosen] >= told.values[np.argmin(told.loss)]
 
 
 @pytest.mark.parametrize("missing", ["raise", "marginal"])
@@ -135,3 +140,67 @@ def test_starts_lie_on_the_line_through_the_nearest_fits():
     assert only is not trail[1.0]
     np.testing.assert_array_equal(only, trail[1.0])
     np.testing.assert_array_equal(pseudo_path.on_the_line(trail, 0.0), trail[0.1])
+
+
+def test_rows_are_prepared_once_for_all_settings_and_what_is_kept_changes_nothing(monkeypatch):
+    counted = []
+    prepared = pseudo_path.prepared
+
+    def counting(*arguments):
+        counted.append(arguments[2])
+        return prepared(*arguments)
+
+    monkeypatch.setattr(solvers, "NEWTON_WORK", 0.0)
+    monkeypatch.setattr(pseudo_path, "prepared", counting)
+    frame = species(n=200, m=6)
+    with pytest.warns(bbl.errors.ConvergenceWarning, match="never occurs"):
+        kept = tuned(frame, lambdah=0.0)
+    folds_and_groups = tuning.NFOLD * 2
+    assert counted == ["single"] * folds_and_groups + ["double"] * 2  # then the fit itself
+    monkeypatch.setattr(tuning, "KEPT", 0.0)
+    with pytest.warns(bbl.errors.ConvergenceWarning, match="never occurs"):
+        anew = tuned(frame, lambdah=0.0)
+    assert len(counted) > 4 * folds_and_groups
+    np.testing.assert_array_equal(kept.tuning.values, anew.tuning.values)
+    np.testing.assert_array_equal(kept.tuning.loss, anew.tuning.loss)
+    np.testing.assert_array_equal(kept.parameters.theta, anew.parameters.theta)
+
+
+def test_a_trail_goes_to_another_process_without_what_was_made_of_the_rows():
+    trail = Trail({0.1: np.arange(3.0)}, keeps=True)
+    calls = []
+    for _ in range(2):
+        trail.once("rows", lambda: calls.append("made"))
+    assert len(calls) == 1
+    there = pickle.loads(pickle.dumps(trail))  # noqa: S301
+    assert there.keeps and list(there) == [0.1]
+    np.testing.assert_array_equal(there[0.1], trail[0.1])
+    there.once("rows", lambda: calls.append("made anew"))
+    assert calls == ["made", "made anew"]
+
+
+@pytest.mark.parametrize(("loss", "again"), [((0.5, 0.4, 0.5), 1), ((0.5, 0.4, 0.402), 2), ((0.4, 0.4, 0.4), 3)])
+def test_only_settings_that_may_be_the_best_are_fitted_again(loss, again):
+    """Settings whose losses move by 0.2 % when they are fitted again."""
+    fitted = []
+
+    def compare(values, progress):
+        scores = []
+        for value in values:
+            at = int(np.flatnonzero(value == GRID)[0])
+            own = loss[at - 4] if 4 <= at <= 6 else 0.6
+            fitted.append(value)
+            share = np.exp(-own * (1.0 if fitted.count(value) == 1 else 1.002))
+            scores.append(np.log([[share, 1.0 - share]]))
+        one = np.zeros(1, dtype=np.intp)
+        return Validated(np.array(scores), one, np.ones(1), one, one, [], "class_scores", [])
+
+    tuning._search(compare, GRID, "none", "cv", None)
+    assert len(fitted) - len(set(fitted)) == again
+
+
+def test_of_a_small_problem_all_settings_are_fitted_exactly(monkeypatch):
+    monkeypatch.setattr(pseudo_path, "COMPARED", None)  # no comparison takes place
+    frame = noise(m=3)
+    several = tuned(pd.concat([frame] * 40))  # many rows of few states
+    assert tuned(frame).tuning.values.tolist() == several.tuning.values.tolist() == GRID.tolist()

@@ -93,6 +93,15 @@ def test_few_rows_are_fitted_by_nodes(client, monkeypatch):
     assert one.parameters.theta.tobytes() == other.parameters.theta.tobytes()
 
 
+def test_the_zero_sum_gauge_is_fitted_by_nodes_too(client, monkeypatch):
+    monkeypatch.setattr(pseudo_blocks, "SAMPLE", 5000)
+    frame, told = make_frame(seed=5), {"lambda_": 1e-2, "lambdah": 1e-3, "gauge": "zero-sum", "verbose": 0}
+    one, other = (bbl.bbl("y ~ .^2", data, **told) for data in (in_parts(frame), frame))
+    assert facts(one).startswith("by nodes")
+    assert one.parameters.theta.tobytes() == other.parameters.theta.tobytes()
+    np.testing.assert_allclose(one.log_z, other.log_z, rtol=1e-12)
+
+
 def test_few_states_are_counted(client, monkeypatch):
     monkeypatch.setattr(dealing, "STATES", 1e6)
     frame = make_frame(m=3)

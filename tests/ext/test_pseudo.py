@@ -190,11 +190,12 @@ def test_optimum_is_scipys(seed):
         assert (theta[outside] == 0.0).all()
 
 
+@pytest.mark.parametrize("precision", ["double", "mixed"])
 @pytest.mark.parametrize("width", widths())
 @pytest.mark.parametrize(("n", "m", "most"), [(1500, 12, 3), (1500, 13, 7), (60, 12, 7)])
-def test_all_widths_and_metrics_reach_the_gradient_norm(width, n, m, most):
+def test_all_widths_and_metrics_reach_the_gradient_norm(width, n, m, most, precision):
     codes, weights, n_levels, mask, _ = example(5, n=n, m=m, most=most, density=1.0)
-    problem = PseudoProblem(codes, weights, n_levels, mask, width=width)
+    problem = PseudoProblem(codes, weights, n_levels, mask, width=width, precision=precision)
     assert problem.metric == ("kronecker" if n == 1500 else "blocks")
     theta, out = fit(problem, 1e-3)
     assert (out["status"] == 0).all()
@@ -203,6 +204,48 @@ def test_all_widths_and_metrics_reach_the_gradient_norm(width, n, m, most):
     norms = [np.linalg.norm(gradient[start[i] : start[i + 1]]) for i in range(m)]
     np.testing.assert_allclose(norms, out["grad_norm"], atol=1e-12)
     np.testing.assert_allclose(out["value"], oracle(codes, weights, n_levels, mask, theta, 1e-3, 0.0)[0], rtol=1e-12)
+
+
+@pytest.mark.parametrize("width", widths())
+@pytest.mark.parametrize(("density", "weighted"), [(1.0, False), (0.3, True)])
+def test_mixed_precision_ends_where_double_does_though_predictors_need_unequal_steps(width, density, weighted):
+    """Some predictors almost follow from another: their lanes go on long after the others are done, and move."""
+    rng = np.random.default_rng(1)
+    m, n = 90, 300
+    codes = (rng.random((n, m)) < rng.uniform(0.1, 0.9, m)).astype(np.uint8)
+    codes[:, 60:70] = codes[:, :10] ^ (rng.random((n, 10)) < 0.01)
+    codes[:, 80:] += (rng.random((n, 10)) < 0.2).astype(np.uint8)  # and some have three levels
+    n_levels, weights = np.where(np.arange(m) < 80, 2, 3), rng.integers(1, 5, n).astype(float)
+    weights = weights if weighted else np.ones(n)
+    mask = np.triu(rng.random((m, m)) < density, 1)
+    mask |= mask.T
+    given = codes, weights, n_levels, mask
+    double, (theta, out) = PseudoProblem(*given), fit(PseudoProblem(*given, width=width, precision="mixed"), 1e-3, 1e-4)
+    assert (out["status"] == 0).all()
+    assert out["n_iter"].max() > 2 * out["n_iter"].min()
+    value, gradient = double.objective(theta, 1e-3, 1e-4)
+    np.testing.assert_allclose(out["value"], value, rtol=1e-12)
+    start = np.append(0, np.cumsum(n_levels - 1))
+    norms = [np.linalg.norm(gradient[start[i] : start[i + 1]]) for i in range(m)]
+    np.testing.assert_allclose(norms, out["grad_norm"], atol=1e-13)
+    assert max(norms) < 1.01e-10
+    np.testing.assert_allclose(theta, fit(double, 1e-3, 1e-4)[0], atol=1e-6)
+
+
+def test_mixed_precision_from_a_point_with_few_steps_and_without_any():
+    codes, weights, n_levels, mask, theta = example(3, n=400, m=20, most=4)
+    problem, double = (PseudoProblem(codes, weights, n_levels, mask, precision=p) for p in ("mixed", "double"))
+    before = double.objective(theta, 0.1, 0.1)[0]
+    near, out = fit(problem, 0.1, 0.1, itmax=3, theta=theta)
+    assert set(out["status"]) == {1}
+    assert out["n_iter"].max() == 3
+    np.testing.assert_allclose(out["value"], double.objective(near, 0.1, 0.1)[0], rtol=1e-12)
+    assert (out["value"] < before).all()
+    best, out = fit(problem, 0.1, 0.1, theta=near)
+    assert not out["status"].any()
+    again, out = fit(problem, 0.1, 0.1, tolerance=1e-9, theta=best)
+    assert not out["n_iter"].any()
+    np.testing.assert_allclose(again, best, rtol=1e-12, atol=1e-14)
 
 
 def test_more_than_forty_levels():
@@ -269,9 +312,9 @@ def test_start_is_the_independent_model():
     np.testing.assert_allclose(theta[:, 0], expected, rtol=1e-12)
 
 
-@pytest.mark.parametrize("precision", ["double", "single"])
+@pytest.mark.parametrize("precision", ["double", "mixed", "single"])
 def test_bits_do_not_depend_on_threads_or_order(precision):
-    codes, weights, n_levels, mask, _ = example(3, n=700, m=40, most=5)
+    codes, weights, n_levels, mask, _ = example(3, n=700, m=100 if precision == "mixed" else 40, most=5)
     problem = PseudoProblem(codes, weights, n_levels, mask, precision=precision)
     theta, out = fit(problem, 1e-4)
     backwards, _ = fit(problem, 1e-4, order=reversed(range(problem.n_tasks)))
@@ -435,6 +478,11 @@ def test_memory_estimate_covers_the_problem():
         problem = PseudoProblem(codes, np.ones(n), n_levels, ~np.eye(m, dtype=bool))
         assert problem.nbytes < shared < 4 * problem.nbytes + 60 * D**2 + 1e5
         assert task > 8 * problem.lanes * (n_levels.max() - 1) * (1 + D) * 16
+    codes = np.random.default_rng(0).integers(0, 2, (600, 520)).astype(np.uint8)
+    problem = PseudoProblem(codes, np.ones(600), np.full(520, 2), ~np.eye(520, dtype=bool))
+    shared, task = memory_estimate(600, np.full(520, 2))
+    assert problem.nbytes < shared
+    assert task > 4 * problem.lanes * 521 * 20
     many = [memory_estimate(n, np.full(50, 4))[1] for n in (10**5, 10**7)]
     assert many[0] == many[1]  # a task's memory does not grow with the rows
 
@@ -454,9 +502,10 @@ def test_wide_problems_take_a_third_of_the_gradients_with_the_covariance(m, leve
         thetas[metric] = problem.start()
         found = problem.solve(0, 0.01, 0.0, 1e-8, 1000, thetas[metric])
         assert not found["status"].any()
-        counts[metric] = found["n_eval"].sum()
+        counts[metric] = found["n_eval"][problem.order[: problem.lanes]].mean()
     assert times * counts["kronecker"] < counts["blocks"]
-    np.testing.assert_allclose(thetas["kronecker"], thetas["blocks"], atol=1e-5)
+    both = slice(0, problem.lanes * (levels - 1))  # rows of the first task, which is the smaller one without the metric
+    np.testing.assert_allclose(thetas["kronecker"][both], thetas["blocks"][both], atol=1e-5)
 
 
 def test_large_eigenvectors_are_lapacks_and_other_threads_run_meanwhile():

@@ -54,11 +54,12 @@ def test_gradient_with_linear_term_is_that_of_finite_differences(precision):
         assert gradient[row, col] == pytest.approx(numeric, abs=1e-8 if precision == "double" else 1e-5)
 
 
+@pytest.mark.parametrize("precision", ["double", "mixed"])
 @pytest.mark.parametrize("width", widths())
-def test_both_solvers_end_where_the_gradient_is_the_linear_term(width):
+def test_both_solvers_end_where_the_gradient_is_the_linear_term(width, precision):
     codes, weights, n_levels, mask, theta = example(5, n=400, m=6, most=4, density=0.7)
     linear, used = slope(5, theta, n_levels, mask), free(theta, n_levels, mask)
-    found, out = fit(PseudoProblem(codes, weights, n_levels, mask, width=width), 0.1, 0.2, linear=linear)
+    found, out = fit(PseudoProblem(codes, weights, n_levels, mask, width, precision), 0.1, 0.2, linear=linear)
     assert (out["status"] == 0).all()
     start, D = design(n_levels)
     other, m = PseudoProblem(codes, weights, n_levels, mask).start(), len(n_levels)

@@ -75,7 +75,7 @@ def pseudo(source, codes, weights, n_levels) -> None:
     mask = source.array("u1", len(n_levels), len(n_levels)) % 2 if source.maybe(4) else np.ones([len(n_levels)] * 2)
     mask = np.maximum(mask, mask.T)
     try:
-        width, precision = source.pick((None, *widths())), source.pick(("double", "double", "single"))
+        width, precision = source.pick((None, *widths())), source.pick(("double", "mixed", "single"))
         assert min(memory_estimate(len(codes), np.maximum(n_levels, 2), width, precision)) > 0
         problem = PseudoProblem(codes, weights, n_levels, mask, width, precision)
     except ValueError as error:  # a documented one

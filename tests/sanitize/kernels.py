@@ -196,7 +196,7 @@ def jobs(rows: int = 120) -> list:
     for likelihood in ("sampled", "pseudo"):
         short = PersistentVI(likelihood=likelihood, n_iter=20, chains=32, draws=2)
         found += [partial(fit, short, rows, np.uint8, m) for m in (2, 9)]
-    for width, precision in product(widths(), ("double", "single")):
+    for width, precision in product(widths(), ("double", "mixed", "single")):
         shared = problem(rows, np.uint8, width, precision)
         other = problem(rows, np.int32, width, precision)
         found += [partial(lbfgs, shared), partial(objective, shared), partial(lbfgs, other)]

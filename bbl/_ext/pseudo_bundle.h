@@ -1,0 +1,57 @@
+/* What a lane block holds while it is solved; pseudo_kernel.h includes it after pseudo_lanes.h.
+
+   Conventions: as in pseudo_lanes.h. */
+
+typedef struct {
+    REAL *x, *g, *d, *xt, *gt, *moment;  /* (A, 1 + D, V) point, gradient, direction, trial point and its gradient */
+    REAL *S, *Y;                         /* (pairs, A, 1 + D, V) steps and gradient changes */
+    REAL *mask;                          /* (1 + D, V) 1 where the column is a parameter */
+    REAL *planes, *table, *tiles;        /* see pseudo_lanes.h */
+    REAL *h, *sums;                        /* (A, V), (2, 2 + A, V) */
+    REAL *rotation, *sigma, *spread;     /* (A, A, V), (A, V), (V,) S_i: eigenvectors, eigenvalues, trace */
+    REAL *columns;                       /* (A, V) scratch */
+    const double *more;                  /* (D,) penalties beside lambda, or NULL */
+    int zero_sum;                        /* penalties in the zero-sum gauge */
+    float *left, *right;                   /* (D_padded, V) scratch */
+} NAME(work);
+#define work NAME(work)
+
+typedef struct {
+    REAL f[LANES], norm[LANES], slope[LANES], kappa[LANES];
+} NAME(point);
+#define point NAME(point)
+
+typedef struct {
+    ptrdiff_t count, newest;
+    REAL rho[PSEUDO_PAIRS][LANES];
+} NAME(history);
+#define history NAME(history)
+
+typedef struct {
+    point now, trial;
+    history past;
+    REAL step[LANES], best[LANES];        /* step along d; smallest norm seen */
+    double goal[LANES];                   /* norm at which a lane stops */
+    int refused[LANES], stalled[LANES];   /* steps refused at this point; steps taken without progress */
+    WORD renew[LANES], taken[LANES];      /* masks: lanes that need a new direction, that took the trial point */
+    int running, fresh;                   /* lanes that are not done; whether any needs a new direction */
+    int slopes;                           /* steps are judged by slopes alone */
+} NAME(search);
+#define search NAME(search)
+
+typedef struct {
+    pseudo_task t;
+    work w;
+    search s;
+    pseudo_lane lane[LANES];
+    void *memory;
+    int done[LANES];                      /* whether a lane's report is final */
+#ifdef SINGLE
+    pseudo_task exact_t;                  /* in mixed precision, see pseudo_pack.h */
+    EXACT(work) exact;
+    void *exact_memory;
+    double norm[LANES];                   /* of the gradient at the anchor */
+    int vain[LANES];                      /* anchors without progress */
+#endif
+} NAME(bundle);
+#define bundle NAME(bundle)

@@ -1,0 +1,339 @@
+/* Lane blocks that are solved together, and mixed precision; pseudo_kernel.h includes it after pseudo_task.h.
+
+   (a) Wide problems, whose metric is all of the covariance, are solved some blocks at a time (p->pack), so that the
+       eigenvectors are read once for all. Sites differ in how many steps they need: as soon as the lanes that are not
+       done fit into fewer blocks, those of one block move into the others, with all that is known of them.
+   (b) Mixed precision. An anchor is a point in double precision, with the exact gradient there and the probabilities
+       of all rows in single. Steps are taken in single precision from it: of the logits, the probabilities and the
+       gradient only the changes since the anchor are computed, whose relative error is that of single precision
+       however small they are. A lane whose gradient has shrunk by NEARER waits, and when half of the lanes wait the
+       point becomes the new anchor. A lane is done when its gradient at an anchor is. Pairs of steps and gradient
+       changes stay valid.
+
+   Conventions: as in pseudo_lanes.h; in mixed precision x is the change since the anchor, `exact.x`. */
+
+#ifdef SINGLE
+#define NEARER 1e-4  /* of the norm at an anchor: digits of single precision that a lane uses up before the next */
+#define VAIN 5       /* anchors in a row that do not halve the norm */
+
+/* The point becomes the anchor; lanes that wait there are done, or go on */
+TARGET static void NAME(anchor)(const pseudo_problem *p, bundle *at, const pseudo_options *o, int coupled)
+{
+    const ptrdiff_t P = 1 + p->D, size = at->t.A * P * LANES;
+    const work *w = &at->w;
+    search *s = &at->s;
+    EXACT(point) here;
+    ptrdiff_t a, c, k;
+    int v;
+    for (k = 0; k < size; k++) {
+        at->exact.x[k] += w->x[k];
+        w->x[k] = 0;
+    }
+    EXACT(evaluate)(p, &at->exact_t, &at->exact, at->exact.x, NULL, coupled, o->lambda, o->lambdah, at->exact.g, &here);
+    for (a = 0; a < at->t.A; a++) {
+        const double *g = at->exact.g + a * P * LANES;
+        REAL *pull = w->moment + a * P * LANES, *own = w->g + a * P * LANES;
+        for (c = 0; c < P; c++)
+            for (v = 0; v < LANES; v++) {
+                const double shared = c ? g[v] * at->exact.mask[c * LANES + v] * p->mean[c] : 0.0;
+                own[c * LANES + v] = (REAL)g[c * LANES + v];
+                pull[c * LANES + v] = (REAL)-(g[c * LANES + v] + shared);
+            }
+    }
+    for (v = 0, s->running = 0; v < LANES; v++) {
+        pseudo_lane *lane = &at->lane[v];
+        if (at->done[v])
+            continue;
+        lane->n_eval++;
+        if (lane->status != SOLVER_RUNNING)
+            at->vain[v] = here.norm[v] > 0.5 * at->norm[v] ? at->vain[v] + 1 : 0;
+        at->norm[v] = lane->norm = here.norm[v];
+        lane->value = here.f[v];
+        s->now.norm[v] = (REAL)here.norm[v];
+        s->now.kappa[v] = (REAL)here.kappa[v];
+        if (lane->status == SOLVER_RUNNING || lane->status == SOLVER_CONVERGED)
+            lane->status = NAME(first_status)(here.f[v], here.norm[v], o);
+        if (lane->status == SOLVER_RUNNING && at->vain[v] >= VAIN)
+            lane->status = SOLVER_STUCK;
+        at->done[v] = lane->status != SOLVER_RUNNING;
+        s->goal[v] = 0.9 * o->tolerance > NEARER * here.norm[v] ? 0.9 * o->tolerance : NEARER * here.norm[v];
+        s->step[v] = lane->status == SOLVER_RUNNING;
+        s->renew[v] = lane->status == SOLVER_RUNNING ? (WORD)~(WORD)0 : 0;
+        s->refused[v] = 0;
+        s->running += lane->status == SOLVER_RUNNING;
+    }
+    s->fresh = s->running > 0;
+}
+
+/* The first anchor is the start point */
+TARGET static void NAME(cast)(const pseudo_problem *p, bundle *at, const pseudo_options *o, int coupled)
+{
+    const ptrdiff_t size = at->t.A * (1 + p->D) * LANES;
+    int v;
+    memset(&at->s, 0, sizeof at->s);
+    memset(at->w.x, 0, (size_t)size * sizeof *at->w.x);
+    memset(at->w.d, 0, (size_t)size * sizeof *at->w.d);
+    at->s.slopes = 1;
+    for (v = 0; v < LANES; v++) {
+        memset(&at->lane[v], 0, sizeof at->lane[v]);
+        at->lane[v].status = SOLVER_RUNNING;
+        at->done[v] = at->t.site[v] < 0;
+        at->norm[v] = HUGE_VAL;
+        at->vain[v] = 0;
+    }
+    NAME(anchor)(p, at, o, coupled);
+    for (v = 0; v < LANES; v++)
+        at->s.best[v] = at->s.now.norm[v];
+}
+
+/* Lanes that ended their steps wait for an anchor: it is time for one where half of the lanes do */
+static int NAME(tired)(const bundle *at)
+{
+    int v, waiting = 0;
+    for (v = 0; v < LANES; v++)
+        waiting += !at->done[v] && at->lane[v].status != SOLVER_RUNNING;
+    return waiting && waiting >= at->s.running;
+}
+#endif
+
+/* Write parameters and reports of a block's lanes. In mixed precision an anchor must follow, or the end. */
+TARGET static void NAME(settle)(const pseudo_problem *p, bundle *at, double *theta, pseudo_lane *lane_out)
+{
+    ptrdiff_t k;
+    int v;
+#ifdef SINGLE
+    if (p->mixed) {
+        for (k = 0; k < at->t.A * (1 + p->D) * LANES; k++) {
+            at->exact.x[k] += at->w.x[k];
+            at->w.x[k] = 0;
+        }
+        EXACT(leave)(p, &at->exact_t, &at->exact, at->exact.x, 1, theta);
+    }
+#endif
+    if (!p->mixed)
+        NAME(leave)(p, &at->t, &at->w, at->w.x, 1, theta);
+    for (v = 0; v < LANES; v++) {
+        if (!p->mixed) {
+            at->lane[v].value = at->s.now.f[v];
+            at->lane[v].norm = at->s.now.norm[v];
+        }
+        if (at->t.site[v] >= 0)
+            lane_out[at->t.site[v]] = at->lane[v];
+    }
+    (void)k;
+}
+
+/* to (count, V) lane v <- from (count, V) lane u */
+#define PSEUDO_LANE(to, from, count) \
+    for (k = 0; k < (count); k++)    \
+        (to)[k * LANES + v] = (from)[k * LANES + u]
+
+/* Move lane u of one block to lane v of another with as many logits, which is done and settled */
+TARGET static void NAME(move)(const pseudo_problem *p, bundle *from, int u, bundle *to, int v)
+{
+    const ptrdiff_t A = from->t.A, P = 1 + p->D, size = A * P * LANES, pairs = from->t.pairs;
+    const search *s = &from->s;
+    search *r = &to->s;
+    ptrdiff_t k, age;
+    PSEUDO_LANE(to->w.x, from->w.x, A * P);
+    PSEUDO_LANE(to->w.g, from->w.g, A * P);
+    PSEUDO_LANE(to->w.d, from->w.d, A * P);
+    PSEUDO_LANE(to->w.moment, from->w.moment, A * P);
+    PSEUDO_LANE(to->w.mask, from->w.mask, P);
+    PSEUDO_LANE(to->w.sigma, from->w.sigma, A);
+    PSEUDO_LANE(to->w.spread, from->w.spread, 1);
+    PSEUDO_LANE((REAL *)to->t.live, (REAL *)from->t.live, A);
+    if (A <= PSEUDO_ROTATED)
+        PSEUDO_LANE(to->w.rotation, from->w.rotation, A * A);
+    for (age = 0; age < pairs; age++) {
+        const ptrdiff_t at = (r->past.newest + pairs - age) % pairs, old = (s->past.newest + pairs - age) % pairs;
+        r->past.rho[at][v] = age < s->past.count ? s->past.rho[old][u] : 0;
+        PSEUDO_LANE(to->w.S + at * size, from->w.S + old * size, A * P);
+        PSEUDO_LANE(to->w.Y + at * size, from->w.Y + old * size, A * P);
+    }
+    r->past.count = s->past.count > r->past.count ? s->past.count : r->past.count;
+    r->now.f[v] = s->now.f[u];
+    r->now.norm[v] = s->now.norm[u];
+    r->now.slope[v] = s->now.slope[u];
+    r->now.kappa[v] = s->now.kappa[u];
+    r->step[v] = s->step[u];
+    r->best[v] = s->best[u];
+    r->goal[v] = s->goal[u];
+    r->refused[v] = s->refused[u];
+    r->stalled[v] = s->stalled[u];
+    r->renew[v] = s->renew[u];
+    r->fresh |= s->fresh;
+    to->lane[v] = from->lane[u];
+    r->running += to->lane[v].status == SOLVER_RUNNING;
+    to->done[v] = 0;
+    to->t.site[v] = from->t.site[u];
+    for (k = 0; k < p->n_composites; k++)
+        to->t.on[k] |= from->t.on[k];
+    for (k = 0; k < p->n_chunks; k++)
+        to->t.chunk_on[k] |= from->t.chunk_on[k];
+#ifdef SINGLE
+    if (p->mixed) {
+        PSEUDO_LANE(to->exact.x, from->exact.x, A * P);
+        PSEUDO_LANE(to->exact.moment, from->exact.moment, A * P);
+        PSEUDO_LANE(to->exact.mask, from->exact.mask, P);
+        PSEUDO_LANE(to->exact.spread, from->exact.spread, 1);
+        PSEUDO_LANE((double *)to->exact_t.live, (double *)from->exact_t.live, A);
+        for (k = 0; k < p->n_composites; k++)
+            to->exact_t.on[k] |= from->exact_t.on[k];
+        for (k = 0; k < p->n_chunks; k++)
+            to->exact_t.chunk_on[k] |= from->exact_t.chunk_on[k];
+        to->exact_t.site[v] = from->t.site[u];
+        to->norm[v] = from->norm[u];
+        to->vain[v] = from->vain[u];
+    }
+#endif
+}
+#undef PSEUDO_LANE
+
+static int NAME(busy)(const bundle *at)
+{
+    int v, busy = 0;
+    for (v = 0; v < LANES; v++)
+        busy += !at->done[v];
+    return busy;
+}
+
+/* Where the busy lanes of the block that has fewest fit into others, they move there */
+TARGET static void NAME(merge)(const pseudo_problem *p, bundle *blocks, int count, const pseudo_options *o,
+                               double *theta, pseudo_lane *lane_out)
+{
+    bundle *from = NULL;
+    int b, v, u = 0, room = 0;
+    for (b = 0; b < count; b++)
+        if (NAME(busy)(&blocks[b]) && (!from || NAME(busy)(&blocks[b]) < NAME(busy)(from)))
+            from = &blocks[b];
+    for (b = 0; b < count && from; b++)
+        if (&blocks[b] != from && NAME(busy)(&blocks[b]) && blocks[b].t.A == from->t.A)
+            room += LANES - NAME(busy)(&blocks[b]);
+    if (!from || room < NAME(busy)(from))
+        return;
+    NAME(settle)(p, from, theta, lane_out);
+    for (b = 0; b < count; b++) {
+        bundle *to = &blocks[b];
+        if (to == from || !NAME(busy)(to) || to->t.A != from->t.A || NAME(busy)(to) == LANES)
+            continue;
+        NAME(settle)(p, to, theta, lane_out);
+        for (v = 0; v < LANES; v++) {
+            while (u < LANES && from->done[u])
+                u++;
+            if (to->done[v] && u < LANES)
+                NAME(move)(p, from, u++, to, v);
+        }
+#ifdef SINGLE
+        if (p->mixed)
+            NAME(anchor)(p, to, o, 1);
+#endif
+    }
+    for (v = 0; v < LANES; v++) {
+        from->done[v] = 1;
+        from->t.site[v] = -1;
+#ifdef SINGLE
+        from->exact_t.site[v] = -1;
+#endif
+    }
+    from->s.running = from->s.fresh = 0;
+    (void)o;
+}
+
+/* Minimise from the parameters of the blocks; writes theta and lane_out (m,). Returns a solver_code. */
+TARGET static int NAME(minimise)(const pseudo_problem *p, bundle *blocks, int count, const pseudo_options *o,
+                                 double *theta, pseudo_lane *lane_out)
+{
+    const double part = NAME(share)(p, &blocks[0].w);
+    const REAL lambda = (REAL)(o->lambda * part * part), lambdah = (REAL)(o->lambdah * part);
+    double since = 0.0;
+    int b, v, running, stopped = 0;
+    for (;;) {
+        for (b = 0, running = 0; b < count; b++)
+            running += blocks[b].s.running;
+        if (!running || stopped)
+            break;
+        NAME(directions)(p, blocks, count, lambda, lambdah);
+        for (b = 0; b < count; b++) {
+            if (!blocks[b].s.running)
+                continue;
+            NAME(advance)(p, &blocks[b], o);
+#ifdef SINGLE
+            if (p->mixed && NAME(tired)(&blocks[b]))
+                NAME(anchor)(p, &blocks[b], o, 1);
+#endif
+            blocks[b].s.fresh &= blocks[b].s.running > 0;
+            since += (double)p->n * (double)(blocks[b].t.A * (p->n_composites + 8));
+        }
+        if (count > 1)
+            NAME(merge)(p, blocks, count, o, theta, lane_out);
+        if (o->check && since > PSEUDO_CHECK) {  /* the check waits for Python's lock: not after every small step */
+            since = 0.0;
+            stopped = -(o->check() != 0);
+        }
+        if (o->stop && *(const volatile int32_t *)o->stop)
+            stopped = 1;
+    }
+    for (b = 0; b < count; b++) {
+        for (v = 0; v < LANES; v++)
+            if (blocks[b].lane[v].status == SOLVER_RUNNING)
+                blocks[b].lane[v].status = SOLVER_STOPPED;
+        NAME(settle)(p, &blocks[b], theta, lane_out);
+    }
+    return stopped < 0 ? SOLVER_INTERRUPTED : SOLVER_DONE;
+}
+
+/* Solve the sites of some lane blocks from theta, in place */
+TARGET static int NAME(solve)(const pseudo_problem *p, ptrdiff_t number, const pseudo_options *o, double *theta,
+                              pseudo_lane *lane_out)
+{
+    const int count = (int)pseudo_min(p->pack, p->n_tasks - number * p->pack);
+    bundle *blocks = calloc((size_t)count, sizeof *blocks);
+    int b, coupled, most = 0, status = blocks ? SOLVER_DONE : SOLVER_NO_MEMORY;
+    for (b = 0; b < count && status == SOLVER_DONE; b++) {
+        bundle *at = &blocks[b];
+        at->memory = NAME(open)(p, number * p->pack + b, 0, o->lambda, &at->t, &at->w);
+#ifdef SINGLE
+        if (p->mixed && at->memory) {
+            at->exact_memory = EXACT(open)(p, number * p->pack + b, 0, o->lambda, &at->exact_t, &at->exact);
+            at->t.base = at->exact_t.base = malloc((size_t)(p->n_blocks * p->block * at->t.A * LANES) * sizeof(float));
+            at->exact.more = o->more;
+            at->exact.zero_sum = o->zero_sum;
+        }
+        if (p->mixed && (!at->exact_memory || !at->t.base))
+            status = SOLVER_NO_MEMORY;
+#endif
+        if (!at->memory)
+            status = SOLVER_NO_MEMORY;
+        at->w.more = o->more;
+        at->w.zero_sum = o->zero_sum;
+        most = at->t.rank > blocks[most].t.rank ? b : most;
+    }
+    for (b = 0; b < count && status == SOLVER_DONE; b++) {
+        bundle *at = &blocks[b];
+        at->t.rank = blocks[most].t.rank;
+        at->t.tail = blocks[most].t.tail;
+        if (count > 1)  /* lanes that move bring pairs that the others do not have */
+            memset(at->w.S, 0, (size_t)(2 * at->t.pairs * at->t.A * (1 + p->D)) * LANES * sizeof *at->w.S);
+        coupled = NAME(enter)(p, &at->t, &at->w, theta, 1.0, o->linear);
+#ifdef SINGLE
+        if (p->mixed) {
+            EXACT(enter)(p, &at->exact_t, &at->exact, theta, 1.0, o->linear);
+            NAME(cast)(p, at, o, coupled);
+            continue;
+        }
+#endif
+        NAME(begin)(p, at, o, coupled);
+    }
+    if (status == SOLVER_DONE)
+        status = NAME(minimise)(p, blocks, count, o, theta, lane_out);
+    for (b = 0; b < count && blocks; b++) {
+        free(blocks[b].memory);
+#ifdef SINGLE
+        free(blocks[b].exact_memory);
+        free(blocks[b].t.base);
+#endif
+    }
+    free(blocks);
+    return status;
+}

@@ -127,16 +127,15 @@ def _members_of_many(
     one = Folds(folds.train[:1], folds.held[:1])
     drawn = Folds(*(_some(own, most, common["rng"]) for own, most in zip((one.train, one.held), SOME, strict=True)))
     told: dict[str, Any] = {"calibrate": "temperature", "progress": progress, **common}
-    found, _ = tune_many(sample, labels, layout, MeanField(), one, drawn, **told)
+    found, _, _ = tune_many(sample, labels, layout, MeanField(), one, drawn, **told)
     assert found.engine is not None  # noqa: S101  # a fresh tuning has it
     members = [_fitted(sample, labels, layout, found.engine, found, common)]
     near = PseudoLikelihood(prior_count=1.0, tolerance=NEAR, precision="single")
-    found, trail = tune_many(sample, labels, layout, near, one, drawn, **told)
+    found, last, trail = tune_many(sample, labels, layout, near, one, drawn, **told)
     assert isinstance(found.engine, PseudoLikelihood)  # noqa: S101
     members.append(_fitted(sample, labels, layout, replace(found.engine, tolerance=CLOSE), found, common))
     if sample.missing is None:
-        whole = replace(members[-1].estimate, calibration=None)
-        fitted, found = refine(sample, labels, layout, folds, found, trail, whole, **common)
+        fitted, found = refine(sample, labels, layout, folds, last, trail, **common)
         assert found.engine is not None  # noqa: S101
         members.append(Member(found.engine, replace(fitted, calibration=found.calibration), found))
     if progress is not None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bbl.boltzmann.estimate import Estimate, estimate_jointly
+from bbl.boltzmann.estimate import Estimate, estimate, estimate_jointly
 from bbl.boltzmann.tuning import Tuning, descend
 from bbl.boltzmann.validation import Validated, validate
 from bbl.crossval import calibrated
@@ -28,7 +28,7 @@ STARTS: tuple[str | None, ...] = (None, "pseudo")
 SCALES = (0.1, 0.5, 8.0)
 RIDGES = (0.03, 0.1, 0.3, 1.0, 3.0)  # by the number of observations
 FIRST = (1, 1, 2)  # where the search among these begins
-EPOCHS, VISITS = 10, 240_000  # how often each row is taken, and how many rows at least
+EPOCHS, VISITS = 12, 240_000  # how often each row is taken, and how many rows at least
 TRIED, SOME = 8, (6000, 5000)  # where settings are compared: how often, rows of the fit, and rows that are predicted
 
 
@@ -39,7 +39,6 @@ def refine(
     folds: Folds,
     generative: Tuning,
     trail: list[Trail],
-    whole: Estimate,
     *,
     log_z: str,
     workers: int,
@@ -59,8 +58,11 @@ def refine(
         Of pseudo-likelihood.
     trail : list of Trail
         Of each group the solution on the first fold, where fits on the others start.
-    whole : Estimate
-        Its fit to all rows, not calibrated.
+
+    Notes
+    -----
+    What is refined is better penalised less than what stands alone: the refinement mends scores that are too sure, but
+    not what a penalty has taken out of them.
     """
     K, near, scored = len(labels.groups), generative.engine, generative.scored
     assert isinstance(near, PseudoLikelihood) and scored is not None  # noqa: S101  # a fresh tuning has both
@@ -97,7 +99,7 @@ def refine(
     engine = engine_at(best, sample.total, epochs)
     heat = fit_calibration(out.scores[0], out.y, out.weights, "temperature")
     found = Tuning(None, np.zeros(1), np.array([loss]), 0, heat, [], out, engine)
-    start = (every, whole) if engine.start else None
+    start = (every, estimate(sample, layout, K, near, labels=labels, **told)) if engine.start else None
     return estimate_jointly(sample, layout, K, engine, None, log_z, workers, rng, None, start)[0], found
 
 

@@ -124,7 +124,7 @@ def tune_many(
     calibrate: str,
     progress: Callable | None = None,
     **told: Any,
-) -> tuple[Tuning, list[Trail]]:
+) -> tuple[Tuning, Tuning, list[Trail]]:
     """Choose the engine's tuned option where rows are many: on some of them, and then on all what they leave open.
 
     The more rows, the less is gained by a simple model. So from the setting of least log-loss on some rows on, settings
@@ -139,9 +139,10 @@ def tune_many(
 
     Returns
     -------
-    Tuning
-    list of Trail
-        Of each group the solutions that were found on all training rows, where the next fits may start.
+    found, last : Tuning
+        That of the setting taken, and that of the last one tried, the least simple.
+    trail : list of Trail
+        Of each group the solution of that one on the training rows, where the next fits may start.
     """
     tuned, fitted = engine.tuned, engine.layout(sample, layout)
     assert tuned is not None  # noqa: S101  # it is asked for
@@ -165,14 +166,18 @@ def tune_many(
         k += sign
     if progress is not None:
         progress(0.5 * NFOLD)
-    order = sorted(tried)
+    order, last = sorted(tried), k - sign
     losses = np.array([tried[at][0] for at in order])
-    chosen = int(losses.argmin())
-    scored = tried[order[chosen]][1]
-    calibration = fit_calibration(scored.scores[0], scored.y, scored.weights, calibrate)
-    own, best = replace(scored, fits=[], found=[]), float(grid[order[chosen]])
-    found = Tuning(tuned.option, grid[order], losses, chosen, calibration, scored.found, own, engine.at(best))
-    return found, [Trail({best: each[best]} if best in each else {}) for each in trail]
+
+    def taken(at: int) -> Tuning:
+        scored = tried[at][1]
+        heat = fit_calibration(scored.scores[0], scored.y, scored.weights, calibrate)
+        own, best = replace(scored, fits=[], found=[]), engine.at(float(grid[at]))
+        return Tuning(tuned.option, grid[order], losses, order.index(at), heat, scored.found, own, best)
+
+    value = float(grid[last])
+    left = [Trail({value: each[value]} if value in each else {}) for each in trail]
+    return taken(order[int(losses.argmin())]), taken(last), left
 
 
 def _trails(sample: Rows, layout: Layout, K: int, nfold: int) -> list[list[Trail]]:

@@ -23,7 +23,8 @@ __all__ = ["CLOSE", "NEAR", "ROUGH", "SLIGHT", "JointFit", "Solution", "Toleranc
 
 SLIGHT = 1e-8  # penalty of offsets, so that those of groups without rows end somewhere
 LOWEST = 50.0  # how far below the highest score of a row others count
-BATCH, MOMENTUM, PROBE = 500, 0.9, 500
+BATCH, PROBE = 500, 500
+MEMORY = 10.0, 40.0  # steps that a velocity lasts: where all is to be learnt, and where next to nothing is
 RATE = 1.0  # step in units of the kernel's largest eigenvalue
 HARMLESS = 1e-5  # gradient that moves probabilities in the fifth decimal at most
 
@@ -165,8 +166,8 @@ def minibatches(
     """Minimise the objective of `solve`, but for the temperature, by Nesterov's method on minibatches of shuffled rows.
 
     The products of indicators are never made: a batch adds up residuals at the pairs of levels of its rows. The step is
-    a multiple of what the kernel's largest eigenvalue allows, and falls linearly to zero. Couplings are in single
-    precision.
+    a multiple of what the kernel's largest eigenvalue allows, and falls linearly to zero. Velocities last the longer,
+    the less the scores leave to learn. Couplings are in single precision.
 
     Parameters
     ----------
@@ -197,15 +198,29 @@ def minibatches(
     pairs = np.ascontiguousarray(layout.pairs.T, dtype=np.intp)
     climber = Climber(layout.start.astype(np.intp), pairs, columns, K, kernel_scale(g, g2, tau))
     given = np.empty((0, K)) if scores is None else np.ascontiguousarray(scores)
+    momentum = 1.0 - 1.0 / _memory(given, y, share, K)
     loss, free = np.nan, np.isfinite(ridge)
     for e in range(epochs if free else 0):
         now, then = rate * (1.0 - e / epochs), rate * (1.0 - (e + 1) / epochs)
         order = rng.permutation(n)
         loss = climber.epoch(codes, y.astype(np.intp), weights * (n / weights.sum()), given, order, BATCH, now, then,
-                             MOMENTUM, ridge)  # fmt: skip
+                             momentum, ridge)  # fmt: skip
     theta = np.zeros((K, layout.size))
     theta[:, : layout.D] = climber.h.T
     if layout.count(2):
         row, col = cells(layout)
         theta[:, layout.D :] = climber.J[row, col].T
     return JointFit(theta, climber.b + climber.shift, 1.0, loss, bool(np.isfinite(theta).all()))
+
+
+def _memory(given: np.ndarray, y: np.ndarray, share: np.ndarray, K: int) -> float:
+    """Return how many steps a velocity lasts: the more, the less scores leave to learn, as batches then differ less.
+
+    That is the variance of the group given the scores, in units of that without them.
+    """
+    if not len(given):
+        return MEMORY[0]
+    p = np.exp(given - np.logaddexp.reduce(given, axis=1, keepdims=True))
+    groups = np.bincount(y, share, K)
+    left = 1.0 - float(share @ (p**2).sum(axis=1))
+    return float(np.clip(MEMORY[0] * (1.0 - groups @ groups) / max(left, 1e-300), *MEMORY))

@@ -15,7 +15,7 @@ from bbl.design.columns import missing_rows
 from bbl.design.formula import parse, quoted
 from bbl.design.frames import Frame
 from bbl.design.values import factorise
-from bbl.engines import DEFAULT, Engine, engine_class
+from bbl.engines import Engine, engine_class
 from bbl.errors import BBLTypeError, OptionError
 from bbl.sklearn.base import Given, TableClassifier
 
@@ -113,8 +113,8 @@ class BBLClassifier(TableClassifier):
     >>> titanic = bbl.freq2raw(bbl.datasets.load_titanic(), "Freq").sample(frac=1.0, random_state=0)
     >>> X, y = titanic.drop(columns="Survived"), titanic["Survived"]
     >>> BBLClassifier().fit(X, y).predict_proba(X.head(2)).round(2)
-    array([[0.5 , 0.5 ],
-           [0.89, 0.11]])
+    array([[0.55, 0.45],
+           [0.9 , 0.1 ]])
     >>> model = BBLClassifier("pseudo", pairs=".^2 - Class:Age").fit(X, y)
     >>> model.predict_proba(X.head(2)).round(2)
     array([[0.54, 0.46],
@@ -125,7 +125,7 @@ class BBLClassifier(TableClassifier):
 
     def __init__(
         self,
-        method: str | Engine = DEFAULT,
+        method: str | Engine = AUTO,
         *,
         pairs: str | Sequence = "all",
         order: int = 2,

@@ -132,7 +132,7 @@ def test_many_rows_are_held_out_once_and_fitted_alone_or_on_a_start(data, monkey
     fit = bbl.bbl("y ~ .^2", data, method="auto", verbose=0)
     assert fit.members[2].engine.start == wanted
     assert np.isfinite(fit.losses).all()
-    assert fit.members[2].engine.lambda_ == fit.members[1].engine.lambda_
+    assert fit.members[2].engine.lambda_ == fit.members[1].tuning.values[0] <= fit.members[1].engine.lambda_
     for member in fit.members:  # each setting is that of least log-loss among those that all rows were fitted with
         own = member.tuning
         assert own.loss[own.chosen] == np.nanmin(own.loss)
@@ -232,7 +232,8 @@ def test_fits_of_ones_own_are_averaged(data):
 def test_it_is_an_estimator(data):
     sklearn = pytest.importorskip("bbl.sklearn")
     X, y = data[["a", "b"]], data["y"]
-    model = sklearn.BBLClassifier("auto", class_weight="balanced").fit(X, y)
+    assert sklearn.BBLClassifier().method == "auto"
+    model = sklearn.BBLClassifier(class_weight="balanced").fit(X, y)
     assert isinstance(model.result_, bbl.AverageResults)
     unseen = X.copy()
     unseen.iloc[0, 0] = "never seen"

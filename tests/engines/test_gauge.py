@@ -216,7 +216,7 @@ def test_the_option_travels(tmp_path):
     tuned = bbl.bbl("y ~ .^2", data, lambda_="cv", seed=1, **options)
     assert tuned.engine.gauge == "zero-sum" and tuned.engine.lambda_ > 0
     own = {"gauge": "zero-sum"}
-    estimator = BBLClassifier(lambda_=0.02, lambdah=0.01, options=own).fit(data[list("abcd")], data["y"])
+    estimator = BBLClassifier("pseudo", lambda_=0.02, lambdah=0.01, options=own).fit(data[list("abcd")], data["y"])
     np.testing.assert_allclose(
         estimator.predict_proba(data[list("abcd")]), fit.predict(data, type="prob")[["u", "v"]], atol=1e-12
     )

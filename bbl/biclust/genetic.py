@@ -13,7 +13,7 @@ from bbl.parallel import stop_flag
 
 __all__ = ["Evolved", "Ratings", "evolve"]
 
-CHUNK = 10  # generations between two looks at what may tell the search to stop
+CHUNK = 2  # generations between two looks at what may tell the search to stop
 
 
 class Ratings(NamedTuple):

@@ -26,7 +26,7 @@ cdef inline Py_ssize_t positive(int32_t code) noexcept nogil:
     return <Py_ssize_t> (<uint32_t> (-code) >> 31)
 
 
-def one_hot(const code_t[:, ::1] codes, const Py_ssize_t[::1] start, real_t[:, ::1] out):
+def one_hot(const code_t[:, :] codes, const Py_ssize_t[::1] start, real_t[:, ::1] out):
     """Write 1 to `out` (n, D) at column ``start[i] + a - 1`` of row k where ``codes[k, i] == a >= 1``."""
     cdef Py_ssize_t n = codes.shape[0], m = codes.shape[1], k, i, on
     with nogil:

@@ -65,6 +65,9 @@ def pair_counts(sample: Rows, layout: Layout | Regressors) -> np.ndarray:
     if isinstance(sample, StoredSample):
         return sample.pooled.sums("pairs", partial(pair_counts, layout=layout))
     counts = np.zeros((layout.D, layout.D))
+    if sample.unweighted:
+        shared_counts(sample.codes, layout, counts, 1.0)
+        return counts
     for part in _count_bits(sample, layout, counts).blocks():
         X = one_hot(part.codes, layout)
         counts += X.T @ (X * part.weights[:, None])
@@ -81,13 +84,15 @@ def _count_bits(sample: Sample, layout: Layout | Regressors, counts: np.ndarray)
         return sample
     rest = sample.weights.copy()
     bits_of = np.where(rest < 1 << BITS, rest, 0.0).astype(np.uint8)
-    for b in range(BITS):
+    some = int(np.bitwise_or.reduce(bits_of))
+    for b in (b for b in range(BITS) if some >> b & 1):
         own = bits_of & (1 << b) > 0
         rows = np.count_nonzero(own)
         if rows >= FEW:
             shared_counts(sample.codes if rows == sample.n else sample.codes[own], layout, counts, 2.0**b)
             rest[own] -= 2.0**b
-    return Sample(sample.codes[rest > 0.0], rest[rest > 0.0])
+    left = np.flatnonzero(rest)
+    return Sample(sample.codes[left], rest[left])
 
 
 def shared_counts(codes: np.ndarray, layout: Layout | Regressors, counts: np.ndarray, weight: float) -> None:

@@ -165,10 +165,10 @@ def near_optimum(sample: Rows, layout: Layout, site_theta: np.ndarray, only: Seq
             residual = (P - X[:, at]) * np.repeat(w, np.diff(part_layout.start), axis=1)
             gradient[:, 0] += residual.sum(axis=0)
             gradient[:, 1:] += residual.T @ X
-            for k, own in enumerate(np.split(P.T, part_layout.start[1:-1])):
-                M[k].add(codes, w[:, k] * (1.0 - sum(own)) * reduce(np.minimum, own))
-        for i, own, g in zip(only, M, np.split(gradient, part_layout.start[1:-1]), strict=True):
-            g = g[:, wide.columns_of(i)].T
+            for k, p in enumerate(np.split(P.T, part_layout.start[1:-1])):
+                M[k].add(codes, w[:, k] * (1.0 - sum(p)) * reduce(np.minimum, p))
+        for i, own, slopes in zip(only, M, np.split(gradient, part_layout.start[1:-1]), strict=True):
+            g = slopes[:, wide.columns_of(i)].T
             factor, singular = lapack.dpotrf(own.matrix, lower=1)
             if not singular:
                 size = float((g * lapack.dpotrs(factor, g, lower=1)[0]).sum())

@@ -1,9 +1,11 @@
 # Pseudo-likelihood: every predictor's conditional model given the others, by vectorised L-BFGS (C kernels pseudo*.h).
 """Pseudo-likelihood of one group of encoded rows (Woo & Wang, section 2.2); the algorithm is described in pseudo.h."""
+import threading
+
 import numpy as np
 
 from bbl._ext.eigen import eigenvectors
-from bbl._ext.pseudo_plan import choose_lanes, composite_sizes, kronecker_pays, read_columns
+from bbl._ext.pseudo_plan import choose_lanes, composite_sizes, kronecker_pays, read_columns, wide_metric
 
 from cpython.exc cimport PyErr_CheckSignals as raise_signals
 from libc.stdint cimport int32_t, uint8_t, uint16_t
@@ -29,10 +31,10 @@ cdef void set_precision(pseudo_problem *p, str precision, bint rotated):
     """Set the bytes of a number, and whether blocks are solved together: wide problems are, in mixed precision."""
     if precision not in ("double", "mixed", "single"):
         raise ValueError(f'precision must be "double", "mixed" or "single", not {precision!r}')
-    wide = rotated and p.D > WIDE
-    p.mixed = precision == "mixed" or precision == "double" and wide
+    p.wide = rotated and p.D > WIDE
+    p.mixed = precision == "mixed" or precision == "double" and p.wide
     p.real = 4 if p.mixed or precision == "single" else 8
-    p.pack = PSEUDO_PACK if wide or p.mixed else 1
+    p.pack = PSEUDO_PACK if p.wide or p.mixed else 1
 
 
 def memory_estimate(Py_ssize_t n, n_levels, width=None, precision="double", sites=None):
@@ -88,7 +90,8 @@ cdef class PseudoProblem:
 
     A task is a block of predictors that share vectors; it writes its own rows of ``theta`` and its own entries of the
     other results, so tasks may run at once in several threads, with the same bits for any order and number of threads.
-    Set-up calls LAPACK once (`eigenvectors`); hold BLAS to one thread for the same bits on any machine load.
+    Set-up, or of wide problems the first solve with a penalty, calls LAPACK; hold BLAS to one thread for the same bits
+    on any machine load.
 
     Parameters
     ----------
@@ -121,9 +124,9 @@ cdef class PseudoProblem:
     order : ndarray of intp, shape (n_sites,)
         The sites, task by task.
     nbytes : int
-        Memory that the problem holds, without the eigenvectors.
+        Memory that the problem holds, without the eigenvectors or the inverse.
     metric : str
-        "kronecker" or "blocks": how the optimiser knows the predictors' covariance.
+        "inverse", "kronecker" or "blocks": how the optimiser knows the predictors' covariance.
 
     Raises
     ------
@@ -140,7 +143,8 @@ cdef class PseudoProblem:
     True
     """
     cdef pseudo_problem p
-    cdef tuple arrays
+    cdef tuple arrays, metric_of
+    cdef object lock
     cdef Py_ssize_t rows
 
     def __cinit__(self, codes, weights, n_levels, mask, width=None, precision="double", double prior_count=0.0,
@@ -192,22 +196,37 @@ cdef class PseudoProblem:
         if failed:
             raise MemoryError("no memory for the pseudo-likelihood problem")
         self.p.mix = prior_count / (self.p.total + prior_count)
-        if rotated:
+        self.lock = threading.Lock()
+        self.metric_of = (None,)
+        if rotated and not self.p.wide:
             self.decompose()
 
     def __dealloc__(self):
         pseudo_free(&self.p)
+
+    cdef covariance(self):
+        """Return the covariance of the predictors' columns, shape (D, D)."""
+        mean = np.asarray(<double[:self.p.D]> (self.p.mean + 1))
+        covariance = np.multiply.outer(mean, mean)
+        return np.subtract(np.asarray(<double[:self.p.D, :self.p.D]> self.p.second), covariance, out=covariance)
+
+    cdef tuple invert(self, double lambda_):
+        """Return the metric of a wide problem at a penalty: it, then what pseudo_problem has, from the inverse on."""
+        start, levels = np.asarray(<Py_ssize_t[:self.p.n_sites]> self.p.start), np.asarray(self.arrays[0])
+        with self.lock:  # one task makes it, the others wait for it
+            if self.metric_of[0] != lambda_:
+                weight = lambda_ / np.max(<double[:self.rows]> self.p.sigma)
+                own = start, levels[:self.p.n_sites]
+                made = wide_metric(self.covariance(), lambda_, weight, self.rows, *own, self.p.D_padded)
+                self.metric_of = (lambda_, *made)
+            return self.metric_of
 
     cdef decompose(self):
         """Eigenvectors of the predictors' covariance, in the panels of eight that the kernel multiplies by."""
         cdef float[:, :, ::1] project, expand
         cdef double[::1] eigenvalue
         D, padded = self.p.D, self.p.D_padded
-        mean = np.asarray(<double[:D]> (self.p.mean + 1))
-        covariance = np.multiply.outer(mean, mean)
-        np.subtract(np.asarray(<double[:D, :D]> self.p.second), covariance, out=covariance)
-        value, vector = eigenvectors(covariance)
-        del covariance
+        value, vector = eigenvectors(self.covariance())
         value = np.maximum(value[::-1], 1e-7 * value.mean() + 1e-300)
         full = np.zeros((padded, padded), dtype=np.float32)
         full[:D, :D] = vector[:, ::-1]
@@ -236,7 +255,7 @@ cdef class PseudoProblem:
 
     @property
     def metric(self):
-        return "blocks" if self.p.expand == NULL else "kronecker"
+        return "inverse" if self.p.wide else "blocks" if self.p.expand == NULL else "kronecker"
 
     cdef check(self, const double[:, ::1] theta, const double[::1] more=None, const double[:, ::1] linear=None):
         if theta.shape[0] != self.rows or theta.shape[1] != 1 + self.p.D:
@@ -303,6 +322,9 @@ cdef class PseudoProblem:
         KeyboardInterrupt
             In the main thread; `theta` then holds the best parameters so far.
         """
+        cdef pseudo_problem p = self.p  # other threads may solve with other penalties, and so metrics
+        cdef const float[:, :, ::1] panels
+        cdef const float[:, ::1] own
         cdef pseudo_options o
         cdef pseudo_lane *lane
         cdef Py_ssize_t i, m = self.p.n_sites
@@ -327,6 +349,9 @@ cdef class PseudoProblem:
         o.linear = &linear[0, 0] if linear is not None else NULL
         o.zero_sum = zero_sum
         o.check = check_signals
+        if p.wide:
+            _, panels, own, p.ridge, p.floor, p.lowest, p.highest = self.invert(lambda_)
+            p.inverse, p.own = &panels[0, 0, 0], &own[0, 0]
         lane = <pseudo_lane *> malloc(<size_t> m * sizeof(pseudo_lane))
         if lane == NULL:
             raise MemoryError
@@ -334,7 +359,7 @@ cdef class PseudoProblem:
             lane[i].status = SOLVER_RUNNING
         try:
             with nogil:
-                code = pseudo_solve(&self.p, task, &o, &theta[0, 0], lane)
+                code = pseudo_solve(&p, task, &o, &theta[0, 0], lane)
             if code:
                 raise MemoryError("no memory for the working arrays of a pseudo-likelihood task")
             for i in range(m):

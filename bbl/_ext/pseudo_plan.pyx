@@ -1,5 +1,9 @@
 # Pseudo plan: how the rows of a pseudo-likelihood problem are laid out for its kernel, and which metric pays.
 """What is decided of a pseudo-likelihood problem before it is prepared, and its codes column by column."""
+import numpy as np
+
+from bbl._ext.eigen import inverse
+
 from libc.stdint cimport int32_t, uint8_t, uint16_t, uint32_t
 
 cdef extern from "cpu.h" nogil:
@@ -17,6 +21,7 @@ ctypedef fused column_t:
 cdef enum:
     READ = 256
 
+FLAT = 1e-5  # of the mean eigenvalue of a covariance: the least ridge with which it is inverted
 LANES = {"avx512": 8, "avx2": 4, "sse2": 2, "plain": 1}  # sse2 stands for any vectors of 128 bits
 
 
@@ -76,3 +81,61 @@ def read_columns(const code_t[:, ::1] codes, const int32_t[::1] n_levels, column
                 if top >= <uint32_t> n_levels[i]:
                     bad = min(bad, i)
     return bad if bad < m else -1
+
+
+def largest(matrix):
+    """Return about the largest eigenvalue of a positive definite matrix: what ten steps of the power method find."""
+    vector = matrix[np.argmax(matrix.diagonal())]
+    for _ in range(10):
+        vector = matrix @ (vector / np.linalg.norm(vector))
+    return np.linalg.norm(vector)
+
+
+def ridged_inverse(matrix, ridge):
+    """Return the inverse of ``matrix + ridge I``."""
+    full = matrix.copy()
+    full[np.diag_indices(len(full))] += ridge
+    return inverse(full)
+
+
+def wide_metric(covariance, lambda_, weight, rows, start, levels, padded):
+    """Return how a wide problem with a penalty knows the covariance (D, D) of its columns.
+
+    Parameters
+    ----------
+    covariance : ndarray, shape (D, D)
+    lambda_, weight : float
+        The penalty, and the ridge that it stands for.
+    rows : int
+        Columns of the predictors that respond.
+    start, levels : ndarray of int, shape (n_sites,)
+        Their first columns, and their levels.
+    padded : int
+        Columns of the panels.
+
+    Returns
+    -------
+    panels : ndarray of float32, shape (padded / 8, D, 8)
+        The inverse with a ridge.
+    own : ndarray of float32, shape (rows, D)
+        Its rows of each predictor, times the inverse of the predictor's own block.
+    ridge, floor, lowest, highest : float
+        The ridge, the least one, and about the extreme eigenvalues of the covariance.
+    """
+    D = len(covariance)
+    floor = FLAT * np.trace(covariance) / D
+    ridge = max(floor, weight)
+    full, highest = ridged_inverse(covariance, ridge), largest(covariance)
+    lowest = max(0.0, 1.0 / largest(full) - ridge)
+    apart = lambda_ * np.median(full.diagonal())  # curvature falls with the variance that others leave
+    if apart > 2.0 * max(ridge, 0.1 * lowest):
+        ridge, full = apart, ridged_inverse(covariance, apart)
+    own = np.empty((rows, D), dtype=np.float32)
+    for size in np.unique(levels):
+        columns = start[levels == size][:, None] + np.arange(size - 1)
+        part = full[columns]
+        own[columns] = np.linalg.solve(np.take_along_axis(part, columns[:, None], axis=2), part)
+    wide = np.zeros((D, padded), dtype=np.float32)
+    wide[:, :D] = full
+    panels = np.ascontiguousarray(wide.reshape(D, -1, 8).transpose(1, 0, 2))
+    return panels, own, ridge, floor, lowest, highest

@@ -8,6 +8,7 @@ import bbl
 
 pytest.importorskip("sklearn")
 
+from sklearn.base import clone  # noqa: E402
 from sklearn.linear_model import LogisticRegression  # noqa: E402
 from sklearn.pipeline import make_pipeline  # noqa: E402
 from sklearn.utils.estimator_checks import estimator_checks_generator  # noqa: E402
@@ -15,23 +16,38 @@ from sklearn.utils.estimator_checks import estimator_checks_generator  # noqa: E
 from bbl.sklearn import ShooterClassifier, ShooterFeatures  # noqa: E402
 
 KINDS = (ShooterClassifier(1, 2.0, nfold=2), ShooterFeatures(2))
+COSTLY = {  # with cross-validated refits of three classes, of thirty levels each; raw weights are quick
+    "check_dict_unchanged",
+    "check_dont_overwrite_parameters",
+    "check_f_contiguous_array_estimator",
+    "check_fit2d_predict1d",
+    "check_methods_sample_order_invariance",
+    "check_methods_subset_invariance",
+}
 
 
 def check_name(check):
     return getattr(check, "func", check).__name__
 
 
+def cases():
+    """Yield estimators and their checks; of the costly ones a quick variant, and the whole among the long tests."""
+    for kind in KINDS:
+        for estimator, check in estimator_checks_generator(kind):
+            name, marks = f"{type(estimator).__name__}-{check_name(check)}", ()
+            if (
+                check_name(check) == "check_array_api_input"
+            ):  # needs scipy to be told of the array API before its import
+                continue
+            if check_name(check) in COSTLY and isinstance(estimator, ShooterClassifier):
+                yield pytest.param(clone(estimator).set_params(refit=False), check, id=f"{name}-raw")
+                marks = pytest.mark.long
+            yield pytest.param(estimator, check, id=name, marks=marks)
+
+
 @pytest.mark.filterwarnings("ignore::bbl.errors.DataWarning")  # some checks give continuous arrays
 @pytest.mark.filterwarnings("ignore::bbl.errors.ConvergenceWarning")  # whose values separate the classes
-@pytest.mark.parametrize(
-    ("estimator", "check"),
-    [
-        pytest.param(estimator, check, id=f"{type(estimator).__name__}-{check_name(check)}")
-        for kind in KINDS
-        for estimator, check in estimator_checks_generator(kind)
-        if check_name(check) != "check_array_api_input"  # needs scipy to be told of the array API before its import
-    ],
-)
+@pytest.mark.parametrize(("estimator", "check"), list(cases()))
 def test_scikit_learns_own_checks_pass(estimator, check):
     check(estimator)
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
 from itertools import combinations
 
 import numpy as np
 
-from bbl.model.conditional import normalised
 from bbl.model.godambe import site_hessians, solution
 from bbl.model.layout import Layout
 from bbl.model.moments import (
@@ -32,7 +30,7 @@ STEPS, LONGEST = 16, 2.0
 FITTED = 30  # rounds of proportional fitting, which leave expected counts right to a percent
 AT_REST, ADRIFT = 1e-6, 1e-3
 SURE, NEARLY = 10.0, 0.999  # log odds at which a predictor is all but certain, to a few digits
-ROWS, AT_ONCE = 4096, 16  # rows and predictors at a time
+ROWS, AT_ONCE = 1024, 16  # rows and predictors at a time
 TELLING, FIRM = 0.15, 1e-8  # share of rows that is enough to see a curvature; one that is no rounding
 
 
@@ -152,28 +150,32 @@ def near_optimum(sample: Rows, layout: Layout, site_theta: np.ndarray, only: Seq
     from scipy.linalg import lapack
 
     wide, totals = regressors(layout), usable_weight(sample, layout)
-    part_layout, at = Layout(layout.n_levels[only]), layout.columns(only)
-    fields, J = site_theta[at, 0], np.ascontiguousarray(site_theta[at, 1:].T)
+    at, cuts = layout.columns(only), np.cumsum(layout.n_levels[only] - 1)[:-1]
+    fields, J = site_theta[at, :1], site_theta[at, 1:]
     gradient = np.zeros((len(at), 1 + wide.D))
     M = [_Curvature(np.flatnonzero(wide.mask[i]), wide, sample.n) for i in only]
     out = {}
     with serial_blas():
         for part in sample.blocks(ROWS):
-            codes = wide.codes(part.codes)
-            X, w = one_hot(codes, wide), part.weights[:, None] * usable_rows(part, layout)[:, only] / totals[only]
-            _, P = normalised(X @ J + fields, part_layout)
-            residual = (P - X[:, at]) * np.repeat(w, np.diff(part_layout.start), axis=1)
-            gradient[:, 0] += residual.sum(axis=0)
-            gradient[:, 1:] += residual.T @ X
-            for k, p in enumerate(np.split(P.T, part_layout.start[1:-1])):
-                M[k].add(codes, w[:, k] * (1.0 - sum(p)) * reduce(np.minimum, p))
-        for i, own, slopes in zip(only, M, np.split(gradient, part_layout.start[1:-1]), strict=True):
+            codes, usable = wide.codes(part.codes), usable_rows(part, layout)
+            X = one_hot(codes, wide)
+            residual, known = J @ X.T + fields, X[:, at].T
+            for i, found, own, seen in zip(only, M, np.split(residual, cuts), np.split(known, cuts), strict=True):
+                w, top = part.weights * usable[:, i] / totals[i], np.maximum(own.max(axis=0), 0.0)
+                p, reference = np.exp(own - top), np.exp(-top)
+                total = reference + p.sum(axis=0)
+                p /= total
+                found.add(codes, w * (reference / total) * p.min(axis=0))
+                np.multiply(p - seen, w, out=own)
+            gradient[:, 0] += residual.sum(axis=1)
+            gradient[:, 1:] += residual @ X
+        for i, found, slopes in zip(only, M, np.split(gradient, cuts), strict=True):
             g = slopes[:, wide.columns_of(i)].T
-            factor, singular = lapack.dpotrf(own.matrix, lower=1)
+            factor, singular = lapack.dpotrf(found.matrix, lower=1)
             if not singular:
                 size = float((g * lapack.dpotrs(factor, g, lower=1)[0]).sum())
-                own.matrix.flat[:: len(g) + 1] -= max(8.0 * (1 + len(own.others)) * size, FIRM)
-                singular = lapack.dpotrf(own.matrix, lower=1)[1]
+                found.matrix.flat[:: len(g) + 1] -= max(8.0 * (1 + len(found.others)) * size, FIRM)
+                singular = lapack.dpotrf(found.matrix, lower=1)[1]
             out[i] = not singular
     return out
 

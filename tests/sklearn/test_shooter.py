@@ -35,9 +35,7 @@ def cases():
     for kind in KINDS:
         for estimator, check in estimator_checks_generator(kind):
             name, marks = f"{type(estimator).__name__}-{check_name(check)}", ()
-            if (
-                check_name(check) == "check_array_api_input"
-            ):  # needs scipy to be told of the array API before its import
+            if check_name(check) == "check_array_api_input":  # scipy must know of it before its import: test_array_api
                 continue
             if check_name(check) in COSTLY and isinstance(estimator, ShooterClassifier):
                 yield pytest.param(clone(estimator).set_params(refit=False), check, id=f"{name}-raw")

@@ -157,10 +157,9 @@ def largest(matrix):
 
 
 def ridged_inverse(matrix, ridge):
-    """Return the inverse of ``matrix + ridge I``."""
-    full = matrix.copy()
-    full[np.diag_indices(len(full))] += ridge
-    return inverse(full)
+    """Return the inverse of ``matrix + ridge I``, in its place."""
+    matrix[np.diag_indices(len(matrix))] += ridge
+    return inverse(matrix)
 
 
 cdef class PseudoProblem:
@@ -300,23 +299,23 @@ cdef class PseudoProblem:
         with self.lock:  # one task makes it, the others wait for it
             if self.metric_of[0] == lambda_:
                 return self.metric_of
-            covariance = self.covariance()
-            floor = FLAT * np.trace(covariance) / D
+            full = self.covariance()
+            floor, highest = FLAT * np.trace(full) / D, largest(full)
             ridge = max(floor, lambda_ / np.max(<double[:self.rows]> self.p.sigma))
-            full, highest = ridged_inverse(covariance, ridge), largest(covariance)
+            full = ridged_inverse(full, ridge)
             lowest = max(0.0, 1.0 / largest(full) - ridge)
             apart = lambda_ * np.median(full.diagonal())  # curvature falls with the variance that others leave
             if apart > 2.0 * max(ridge, 0.1 * lowest):
-                ridge, full = apart, ridged_inverse(covariance, apart)
-            del covariance
+                ridge, full = apart, ridged_inverse(self.covariance(), apart)
             own = np.empty((self.rows, D), dtype=np.float32)
             for size in np.unique(levels[:self.p.n_sites]):
-                columns = start[np.asarray(levels[:self.p.n_sites]) == size][:, None] + np.arange(size - 1)
-                rows = full[columns]
-                own[columns] = np.linalg.solve(np.take_along_axis(rows, columns[:, None], axis=2), rows)
-            wide = np.zeros((D, self.p.D_padded), dtype=np.float32)
-            wide[:, :D] = full
-            panels = np.ascontiguousarray(wide.reshape(D, -1, 8).transpose(1, 0, 2))
+                every = start[np.asarray(levels[:self.p.n_sites]) == size]
+                for columns in np.split(every[:, None] + np.arange(size - 1), range(READ, len(every), READ)):
+                    rows = full[columns]
+                    own[columns] = np.linalg.solve(np.take_along_axis(rows, columns[:, None], axis=2), rows)
+            panels = np.zeros((self.p.D_padded // 8, D, 8), dtype=np.float32)
+            for first in range(0, D, 8):
+                panels[first // 8, :, :min(8, D - first)] = full[:, first:first + 8]
             self.metric_of = (lambda_, panels, own, ridge, floor, lowest, highest)
             return self.metric_of
 

@@ -38,8 +38,8 @@ def eigenvectors(double[:, ::1] matrix):
 
 
 def inverse(double[:, ::1] matrix):
-    """Return the inverse of a symmetric positive definite matrix, which is destroyed; the GIL is released."""
-    cdef int n = <int> matrix.shape[0], info = 0
+    """Return the inverse of a symmetric positive definite matrix, in its place; the GIL is released."""
+    cdef int n = <int> matrix.shape[0], info = 0, i, j
     cdef potrf_t potrf, potri
     from scipy.linalg.cython_lapack import __pyx_capi__ as lapack
     potrf = <potrf_t> PyCapsule_GetPointer(lapack["dpotrf"], PyCapsule_GetName(lapack["dpotrf"]))
@@ -50,5 +50,8 @@ def inverse(double[:, ::1] matrix):
             potri(b"U", &n, &matrix[0, 0], &n, &info)
     if info:
         raise np.linalg.LinAlgError(f"the matrix is not positive definite (LAPACK says {info})")
-    half = np.tril(matrix)  # LAPACK's upper triangle, by columns
-    return half + np.tril(half, -1).T
+    with nogil:
+        for i in range(n):  # LAPACK's upper triangle, by columns, is the lower one
+            for j in range(i):
+                matrix[j, i] = matrix[i, j]
+    return np.asarray(matrix)

@@ -217,7 +217,7 @@ cdef class PseudoProblem:
             if self.metric_of[0] != lambda_:
                 weight = lambda_ / np.max(<double[:self.rows]> self.p.sigma)
                 own = start, levels[:self.p.n_sites]
-                made = wide_metric(self.covariance(), lambda_, weight, self.rows, *own, self.p.D_padded)
+                made = wide_metric(self.covariance, lambda_, weight, self.rows, *own, self.p.D_padded)
                 self.metric_of = (lambda_, *made)
             return self.metric_of
 

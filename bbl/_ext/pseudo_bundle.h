@@ -33,6 +33,8 @@ typedef struct {
     history past;
     REAL step[LANES], best[LANES];        /* step along d; smallest norm seen */
     double goal[LANES];                   /* norm at which a lane stops */
+    REAL scale[LANES];                    /* of the start metric, where blocks go together */
+    int doubt[LANES];                     /* whether it is to be measured again: a step was refused, or far too short */
     int refused[LANES], stalled[LANES];   /* steps refused at this point; steps taken without progress */
     WORD renew[LANES], taken[LANES];      /* masks: lanes that need a new direction, that took the trial point */
     int running, fresh;                   /* lanes that are not done; whether any needs a new direction */

@@ -80,6 +80,7 @@ TARGET static void NAME(cast)(const pseudo_problem *p, bundle *at, const pseudo_
         memset(&at->lane[v], 0, sizeof at->lane[v]);
         at->lane[v].status = SOLVER_RUNNING;
         at->done[v] = at->t.site[v] < 0;
+        at->s.scale[v] = 1;
         at->norm[v] = HUGE_VAL;
         at->vain[v] = 0;
     }
@@ -162,6 +163,8 @@ TARGET static void NAME(move)(const pseudo_problem *p, bundle *from, int u, bund
     r->now.kappa[v] = s->now.kappa[u];
     r->step[v] = s->step[u];
     r->best[v] = s->best[u];
+    r->scale[v] = s->scale[u];
+    r->doubt[v] = s->doubt[u];
     r->goal[v] = s->goal[u];
     r->refused[v] = s->refused[u];
     r->stalled[v] = s->stalled[u];

@@ -1,5 +1,7 @@
 """Types of the kernel that plans the layout of pseudo-likelihood problems."""
 
+from collections.abc import Callable
+
 from numpy.typing import NDArray
 
 LANES: dict[str, int]
@@ -12,5 +14,11 @@ def read_columns(codes: NDArray, n_levels: NDArray, columns: NDArray) -> int: ..
 def largest(matrix: NDArray) -> float: ...
 def ridged_inverse(matrix: NDArray, ridge: float) -> NDArray: ...
 def wide_metric(
-    covariance: NDArray, lambda_: float, weight: float, rows: int, start: NDArray, levels: NDArray, padded: int
+    covariance: Callable[[], NDArray],
+    lambda_: float,
+    weight: float,
+    rows: int,
+    start: NDArray,
+    levels: NDArray,
+    padded: int,
 ) -> tuple[NDArray, NDArray, float, float, float, float]: ...

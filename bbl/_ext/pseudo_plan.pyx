@@ -92,10 +92,9 @@ def largest(matrix):
 
 
 def ridged_inverse(matrix, ridge):
-    """Return the inverse of ``matrix + ridge I``."""
-    full = matrix.copy()
-    full[np.diag_indices(len(full))] += ridge
-    return inverse(full)
+    """Return the inverse of ``matrix + ridge I``, in its place."""
+    matrix[np.diag_indices(len(matrix))] += ridge
+    return inverse(matrix)
 
 
 def wide_metric(covariance, lambda_, weight, rows, start, levels, padded):
@@ -103,7 +102,8 @@ def wide_metric(covariance, lambda_, weight, rows, start, levels, padded):
 
     Parameters
     ----------
-    covariance : ndarray, shape (D, D)
+    covariance : callable
+        Returns it anew, so that one matrix of its size is there at a time.
     lambda_, weight : float
         The penalty, and the ridge that it stands for.
     rows : int
@@ -122,20 +122,22 @@ def wide_metric(covariance, lambda_, weight, rows, start, levels, padded):
     ridge, floor, lowest, highest : float
         The ridge, the least one, and about the extreme eigenvalues of the covariance.
     """
-    D = len(covariance)
-    floor = FLAT * np.trace(covariance) / D
+    full = covariance()
+    D = len(full)
+    floor, highest = FLAT * np.trace(full) / D, largest(full)
     ridge = max(floor, weight)
-    full, highest = ridged_inverse(covariance, ridge), largest(covariance)
+    full = ridged_inverse(full, ridge)
     lowest = max(0.0, 1.0 / largest(full) - ridge)
     apart = lambda_ * np.median(full.diagonal())  # curvature falls with the variance that others leave
     if apart > 2.0 * max(ridge, 0.1 * lowest):
-        ridge, full = apart, ridged_inverse(covariance, apart)
+        ridge, full = apart, ridged_inverse(covariance(), apart)
     own = np.empty((rows, D), dtype=np.float32)
     for size in np.unique(levels):
-        columns = start[levels == size][:, None] + np.arange(size - 1)
-        part = full[columns]
-        own[columns] = np.linalg.solve(np.take_along_axis(part, columns[:, None], axis=2), part)
-    wide = np.zeros((D, padded), dtype=np.float32)
-    wide[:, :D] = full
-    panels = np.ascontiguousarray(wide.reshape(D, -1, 8).transpose(1, 0, 2))
+        every = start[levels == size][:, None] + np.arange(size - 1)
+        for columns in np.split(every, range(READ, len(every), READ)):
+            part = full[columns]
+            own[columns] = np.linalg.solve(np.take_along_axis(part, columns[:, None], axis=2), part)
+    panels = np.zeros((padded // 8, D, 8), dtype=np.float32)
+    for first in range(0, D, 8):
+        panels[first // 8, :, : min(8, D - first)] = full[:, first : first + 8]
     return panels, own, ridge, floor, lowest, highest

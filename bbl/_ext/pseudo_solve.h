@@ -72,6 +72,44 @@ TARGET static void NAME(rescale)(const pseudo_problem *p, bundle *at, REAL lambd
         store(q + k, load(q + k) * gamma);
 }
 
+/* The same of a block of several, q = `list[k]->w.gt`, where a step left doubts: what is measured then is kept */
+TARGET static void NAME(regauge)(const pseudo_problem *p, int count, bundle *const *list, REAL lambda, REAL lambdah)
+{
+    bundle *some[PSEUDO_PACK];
+    REAL *q[PSEUDO_PACK];
+    int b, v, few = 0;
+    ptrdiff_t k;
+    for (b = 0; b < count; b++) {
+        const ptrdiff_t size = list[b]->t.A * (1 + p->D) * LANES;
+        const search *s = &list[b]->s;
+        int doubt = 0;
+        for (v = 0; v < LANES; v++)
+            doubt |= s->doubt[v] && s->past.rho[s->past.newest][v] > 0;
+        if (!doubt || !s->past.count)
+            continue;
+        q[few] = list[b]->w.xt;
+        memcpy(q[few], list[b]->w.Y + s->past.newest * size, (size_t)size * sizeof(REAL));
+        some[few++] = list[b];
+    }
+    if (few)
+        NAME(precondition)(p, few, some, lambda, lambdah, q);
+    for (b = 0; b < few; b++) {
+        const ptrdiff_t size = some[b]->t.A * (1 + p->D) * LANES;
+        search *s = &some[b]->s;
+        REAL yhy[LANES];
+        store(yhy, NAME(dot)(some[b]->w.Y + s->past.newest * size, q[b], size));
+        for (v = 0; v < LANES; v++)
+            if (s->doubt[v] && s->past.rho[s->past.newest][v] > 0 && yhy[v] > 0)
+                s->scale[v] = 1 / (s->past.rho[s->past.newest][v] * yhy[v]);
+    }
+    for (b = 0; b < count; b++) {
+        const vec scale = load(list[b]->s.scale);
+        for (k = 0; k < list[b]->t.A * (1 + p->D) * LANES; k += LANES)
+            store(list[b]->w.gt + k, load(list[b]->w.gt + k) * scale);
+        memset(list[b]->s.doubt, 0, sizeof list[b]->s.doubt);
+    }
+}
+
 /* First half of the recursion: q, scratch, from the gradient, and what each pair takes of it */
 TARGET static void NAME(unwind)(const pseudo_problem *p, bundle *at, REAL alpha[][LANES])
 {
@@ -135,8 +173,10 @@ TARGET static void NAME(directions)(const pseudo_problem *p, bundle *blocks, int
                 list[some++] = &blocks[k];
             }
         NAME(precondition)(p, some, list, lambda, lambdah, q);
+        if (p->pack > 1)
+            NAME(regauge)(p, some, list, lambda, lambdah);
         for (k = 0; k < some; k++) {
-            if (list[k]->s.past.count && p->pack == 1)  /* a metric of all eigenvectors has the right size */
+            if (list[k]->s.past.count && p->pack == 1)
                 NAME(rescale)(p, list[k], lambda, lambdah, q[k]);
             NAME(wind)(p, list[k], alpha[k]);
             list[k]->s.fresh = 0;
@@ -209,6 +249,7 @@ static void NAME(judge)(search *s, const pseudo_options *o, pseudo_lane *lane, i
     lane->n_eval++;
     if (s->now.slope[v] < 0.0 && NAME(decide)(s, v)) {
         s->taken[v] = s->renew[v] = (WORD)~(WORD)0;
+        s->doubt[v] = s->refused[v] || s->trial.slope[v] < 0.4 * s->now.slope[v];
         s->now.f[v] = s->trial.f[v];
         s->now.norm[v] = s->trial.norm[v];
         s->now.kappa[v] = s->trial.kappa[v];
@@ -255,7 +296,7 @@ TARGET static void NAME(begin)(const pseudo_problem *p, bundle *at, const pseudo
         at->done[v] = at->lane[v].status != SOLVER_RUNNING;
         if (at->done[v])
             continue;
-        s->step[v] = 1.0;
+        s->step[v] = s->scale[v] = 1.0;
         s->renew[v] = (WORD)~(WORD)0;
         s->running++;
     }

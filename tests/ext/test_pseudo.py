@@ -13,6 +13,7 @@ import pytest
 from scipy.linalg import eigh
 from scipy.optimize import minimize
 
+from bbl._ext import pseudo
 from bbl._ext.eigen import eigenvectors
 from bbl._ext.pseudo import PseudoProblem, memory_estimate
 from bbl._ext.pseudo_plan import widths

@@ -4,8 +4,9 @@ import threading
 
 import numpy as np
 
-from bbl._ext.eigen import eigenvectors
-from bbl._ext.pseudo_plan import choose_lanes, composite_sizes, kronecker_pays, read_columns, wide_metric
+from bbl._ext.pseudo_plan import (
+    choose_lanes, composite_sizes, kronecker_metric, kronecker_pays, read_columns, wide_metric,
+)
 
 from cpython.exc cimport PyErr_CheckSignals as raise_signals
 from libc.stdint cimport int32_t, uint8_t, uint16_t
@@ -225,15 +226,7 @@ cdef class PseudoProblem:
         """Eigenvectors of the predictors' covariance, in the panels of eight that the kernel multiplies by."""
         cdef float[:, :, ::1] project, expand
         cdef double[::1] eigenvalue
-        D, padded = self.p.D, self.p.D_padded
-        value, vector = eigenvectors(self.covariance())
-        value = np.maximum(value[::-1], 1e-7 * value.mean() + 1e-300)
-        full = np.zeros((padded, padded), dtype=np.float32)
-        full[:D, :D] = vector[:, ::-1]
-        project = np.ascontiguousarray(full[:D].reshape(D, padded // 8, 8).transpose(1, 0, 2))
-        del vector
-        expand = np.ascontiguousarray(full.reshape(padded // 8, 8, padded).transpose(0, 2, 1))
-        eigenvalue = np.concatenate((value, np.full(padded - D, value[D - 1])))
+        project, expand, eigenvalue = kronecker_metric(self.covariance(), self.p.D_padded)
         self.arrays += (project, expand, eigenvalue)
         self.p.project, self.p.expand, self.p.eigenvalue = &project[0, 0, 0], &expand[0, 0, 0], &eigenvalue[0]
 

@@ -2,7 +2,7 @@
 """What is decided of a pseudo-likelihood problem before it is prepared, and its codes column by column."""
 import numpy as np
 
-from bbl._ext.eigen import inverse
+from bbl._ext.eigen import eigenvectors, inverse
 
 from libc.stdint cimport int32_t, uint8_t, uint16_t, uint32_t
 
@@ -81,6 +81,21 @@ def read_columns(const code_t[:, ::1] codes, const int32_t[::1] n_levels, column
                 if top >= <uint32_t> n_levels[i]:
                     bad = min(bad, i)
     return bad if bad < m else -1
+
+
+def kronecker_metric(covariance, padded):
+    """Return the eigenvectors of a covariance (D, D) in panels of eight, by rows and by columns, and the eigenvalues.
+
+    Shapes (padded / 8, D, 8), (padded / 8, padded, 8) and (padded,).
+    """
+    D = len(covariance)
+    value, vector = eigenvectors(covariance)
+    value = np.maximum(value[::-1], 1e-7 * value.mean() + 1e-300)
+    full = np.zeros((padded, padded), dtype=np.float32)
+    full[:D, :D] = vector[:, ::-1]
+    project = np.ascontiguousarray(full[:D].reshape(D, padded // 8, 8).transpose(1, 0, 2))
+    expand = np.ascontiguousarray(full.reshape(padded // 8, 8, padded).transpose(0, 2, 1))
+    return project, expand, np.concatenate((value, np.full(padded - D, value[D - 1])))
 
 
 def largest(matrix):

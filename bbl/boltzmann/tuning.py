@@ -6,7 +6,7 @@ log-loss has clearly risen, then those between the best ones.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, cast
@@ -87,6 +87,7 @@ def tune(
     rng: np.random.Generator,
     progress: Callable | None = None,
     folds: AnyFolds | None = None,
+    grid: Sequence[float] | None = None,
 ) -> Tuning:
     """Choose the engine's tuned option and fit the calibration on the out-of-fold scores of shuffled folds.
 
@@ -95,10 +96,12 @@ def tune(
     rule : {"cv", "cv-1se"} or None
         The setting of least log-loss, or the simplest within one standard error of it; None keeps the engine's own.
         Of one group without classes it is the log pseudo-likelihood of rows that counts.
-    calibrate : {"none", "offset", "temperature"}
+    calibrate : {"none", "offset", "temperature", "firm"}
         Scores are calibrated before they are compared, each fold by the others.
     folds : Folds or StoredFolds, optional
         In place of shuffled ones of its own.
+    grid : sequence of float, optional
+        Rising settings in place of the engine's, where it fits all folds together.
     """
     folds = shuffled_folds(cast(Sample, sample), NFOLD, rng) if folds is None else folds
     told: dict[str, Any] = {"calibrate": calibrate, "log_z": log_z, "workers": workers, "rng": rng}
@@ -106,7 +109,7 @@ def tune(
     if isinstance(sample, Sample) and isinstance(folds, Folds):
         held_out = engine.held_out(sample, engine.layout(sample, layout), len(labels.groups), folds)
         if held_out is not None:
-            return _tune_together(sample, engine, rule, folds, held_out, calibrate, workers, progress)
+            return _tune_together(sample, engine, rule, folds, held_out, calibrate, workers, progress, grid)
     for own in variants:
         step = progress if progress is None or len(variants) == 1 else partial(progress, 1.0 / len(variants))
         found.append(_tune_one(sample, labels, layout, own, rule, folds, progress=step, **told))
@@ -277,6 +280,7 @@ def _tune_together(
     calibrate: str,
     workers: int,
     progress: Callable | None,
+    wanted: Sequence[float] | None,
 ) -> Tuning:
     """Return what `tune` does of an engine that fits all folds together.
 
@@ -285,7 +289,7 @@ def _tune_together(
     tuned = engine.tuned
     assert tuned is not None  # noqa: S101  # what fits folds together is tuned
     variants = engine.variants()
-    grid = np.array([engine.setting] if rule is None else tuned.grid)
+    grid = np.array([engine.setting] if rule is None else tuned.grid if wanted is None else wanted)
     parts = [folds.one(f).validation(sample) for f in range(len(folds))]
     rows, weights = [part[2] for part in parts], np.concatenate([part[1] for part in parts])
     at = np.concatenate(rows)

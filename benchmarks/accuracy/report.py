@@ -11,7 +11,7 @@ from bbl.model.logz import LOG_Z
 from bbl.stats.calibration import CALIBRATE
 from benchmarks.accuracy.data import FOLDS, UCI, load
 from benchmarks.accuracy.methods import AUTO, BBL, BETTER, MEAN, NETWORKS, RECIPE
-from benchmarks.report import table, write_page
+from benchmarks.report import number, table, write_page
 
 SKLEARN = ("CategoricalNB", "logistic", "logistic, pairs", "random forest", "gradient boosting")
 OURS, PSEUDO = tuple(BBL), RECIPE[1]
@@ -164,7 +164,9 @@ def auto_tables(frame: pd.DataFrame) -> list[str]:
     if not common or len(found) < 2:
         return []
     out = ['## `method="auto"` against the field', ""]
-    out += [f"{len(names)} data sets, {len(common)} splits that all of these methods have run on.{left_out}", ""]
+    own = found[AUTO].loc[names, "log_loss"].astype(float).groupby("data").mean().mean()
+    text = f"{len(names)} data sets, {len(common)} splits that all of these methods have run on.{left_out} Over all splits "
+    out += [text + f"that it has run on, the mean log-loss of `auto` is {own:.4f}.", ""]
     for metric, title in (("log_loss", "Log-loss"), ("brier", "Brier score")):
         cells = {name: pd.to_numeric(part.loc[common, metric]) for name, part in found.items()}
         if any(values.isna().any() for values in cells.values()):
@@ -177,7 +179,7 @@ def auto_tables(frame: pd.DataFrame) -> list[str]:
         worse = {name: [d for d in names if standard_error_beyond(values.loc[d])] for name, values in gap.items()}
         rows.append(["`auto` clearly worse on", "", *(", ".join(worse[name]) or "none" for name in gap)])
         out += [f"### {title}", "", *table(["", *mean.columns], rows)]
-    return out + _calibration_of_many(found, common, names)
+    return out + _seconds(found, common, names) + _calibration_of_many(found, common, names)
 
 
 def _beside(one: pd.DataFrame, other: pd.DataFrame) -> str:
@@ -191,6 +193,14 @@ def _beside(one: pd.DataFrame, other: pd.DataFrame) -> str:
 def standard_error_beyond(gaps: pd.Series) -> bool:
     """Return whether differences by split are above zero by more than two standard errors of their mean."""
     return len(gaps) > 1 and gaps.mean() > 2 * standard_error(gaps.to_numpy())
+
+
+def _seconds(found: dict[str, pd.DataFrame], common: list, names: list[str]) -> list[str]:
+    """Return the table of the CPU time of a fit, settings included where a method chooses them."""
+    cost = pd.DataFrame({name: part.loc[common, "seconds"].groupby("data").median() for name, part in found.items()})
+    rows = [[name, *(number(value) for value in cost.loc[name])] for name in names]
+    text = "Median over splits, tuning and predictions included, of one thread on a machine with other work."
+    return ["### CPU seconds of a fit", "", text, "", *table(["", *cost.columns], rows)]
 
 
 def _calibration_of_many(found: dict[str, pd.DataFrame], common: list, names: list[str]) -> list[str]:

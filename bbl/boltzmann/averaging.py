@@ -26,7 +26,7 @@ MANY = 5000  # rows beyond which a fifth of them is held out once, and condition
 SOME = (5000, 2000)  # of these, those that settings are fitted to first, and those that they are compared on
 TOLERANCE = 1e-6  # gradient at which pseudo-likelihood ends,
 FEW, OF_MANY = "firm", "temperature"  # how scores are calibrated
-RIDGES = tuple(10.0 ** np.arange(-8.0, -0.9))  # of conditional likelihood
+SCALES, RIDGES = (0.5, 0.1, 2.0), tuple(10.0 ** np.arange(-8.0, -0.9))  # of conditional likelihood
 CLOSE, NEAR = 1e-5, 1e-4  # and of many rows in single precision, which has no more; where scores are only compared
 
 
@@ -113,11 +113,11 @@ def _members(
     """Tune on all folds."""
     engines: list[Engine] = [MeanField(), PseudoLikelihood(prior_count=1.0, tolerance=TOLERANCE)]
     if sample.missing is None:
-        engines.append(Conditional(scale="cv"))
-    members = []
+        engines.append(Conditional())
+    among, members = [Conditional(scale=scale) for scale in SCALES], []
     for engine in engines:
         more: dict[str, Any] = {"calibrate": FEW, "progress": progress, "folds": folds}
-        more["grid"] = RIDGES if isinstance(engine, Conditional) else None
+        more["among"] = (among, RIDGES) if isinstance(engine, Conditional) else None
         found = tune(sample, labels, layout, engine, "cv", **more, **common)
         members.append(_fitted(sample, labels, layout, found.engine or engine, found, common))
     return members

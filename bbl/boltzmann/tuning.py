@@ -87,7 +87,7 @@ def tune(
     rng: np.random.Generator,
     progress: Callable | None = None,
     folds: AnyFolds | None = None,
-    grid: Sequence[float] | None = None,
+    among: tuple[Sequence[Engine], Sequence[float]] | None = None,
 ) -> Tuning:
     """Choose the engine's tuned option and fit the calibration on the out-of-fold scores of shuffled folds.
 
@@ -100,8 +100,9 @@ def tune(
         Scores are calibrated before they are compared, each fold by the others.
     folds : Folds or StoredFolds, optional
         In place of shuffled ones of its own.
-    grid : sequence of float, optional
-        Rising settings in place of the engine's, where it fits all folds together.
+    among : (sequence of Engine, sequence of float), optional
+        Variants of the engine and rising settings in place of its own ones, where it fits all folds together. The best
+        one and the one below it are then fitted more exactly.
     """
     folds = shuffled_folds(cast(Sample, sample), NFOLD, rng) if folds is None else folds
     told: dict[str, Any] = {"calibrate": calibrate, "log_z": log_z, "workers": workers, "rng": rng}
@@ -109,7 +110,7 @@ def tune(
     if isinstance(sample, Sample) and isinstance(folds, Folds):
         held_out = engine.held_out(sample, engine.layout(sample, layout), len(labels.groups), folds)
         if held_out is not None:
-            return _tune_together(sample, engine, rule, folds, held_out, calibrate, workers, progress, grid)
+            return _tune_together(sample, engine, rule, folds, held_out, calibrate, workers, progress, among)
     for own in variants:
         step = progress if progress is None or len(variants) == 1 else partial(progress, 1.0 / len(variants))
         found.append(_tune_one(sample, labels, layout, own, rule, folds, progress=step, **told))
@@ -280,7 +281,7 @@ def _tune_together(
     calibrate: str,
     workers: int,
     progress: Callable | None,
-    wanted: Sequence[float] | None,
+    among: tuple[Sequence[Engine], Sequence[float]] | None,
 ) -> Tuning:
     """Return what `tune` does of an engine that fits all folds together.
 
@@ -288,8 +289,8 @@ def _tune_together(
     """
     tuned = engine.tuned
     assert tuned is not None  # noqa: S101  # what fits folds together is tuned
-    variants = engine.variants()
-    grid = np.array([engine.setting] if rule is None else tuned.grid if wanted is None else wanted)
+    variants, values = (engine.variants(), tuned.grid) if among is None else among
+    grid = np.array([engine.setting] if rule is None else values)
     parts = [folds.one(f).validation(sample) for f in range(len(folds))]
     rows, weights = [part[2] for part in parts], np.concatenate([part[1] for part in parts])
     at = np.concatenate(rows)
@@ -298,7 +299,7 @@ def _tune_together(
     tried: dict[tuple[int, int], np.ndarray] = {}
     loss: dict[tuple[int, int], float] = {}
 
-    def fit(v: int, k: int, exactly: bool = False) -> float:
+    def fit(v: int, k: int, exactly: int = 0) -> float:
         scores = held_out(variants[v], float(grid[k]), rows, exactly, workers)
         tried[v, k], loss[v, k] = scores, base.log_loss(calibrated(base, scores, calibrate))
         return loss[v, k]
@@ -321,15 +322,20 @@ def _tune_together(
         if progress is not None:
             progress(len(folds) / len(variants))
     exact: set[tuple[int, int]] = set()
+    closely = 1 if among is None else 2
     while (best := min(loss, key=loss.__getitem__)) not in exact:  # what ends early may be better than what does not
-        fit(*best, exactly=True)
+        fit(*best, closely)
         exact.add(best)
+        weaker = (best[0], best[1] - 1)  # and fits to weak penalties end early
+        if among is not None and best == min(loss, key=loss.__getitem__) and best[1] and weaker not in exact:
+            fit(*weaker, closely)
+            exact.add(weaker)
     order = sorted(k for v, k in tried if v == best[0])
     if rule == "cv-1se":
         settings = replace(base, scores=np.array([tried[best[0], k] for k in order]))
         simplest = one_standard_error(settings, grid[order], order.index(best[1]), calibrate, tuned.simpler)
         best = (best[0], order[simplest])
-        fit(*best, exactly=True)
+        fit(*best, closely)
     calibration = fit_calibration(tried[best], base.y, base.weights, calibrate)
     own = replace(base, scores=tried[best][None])
     if rule is None:

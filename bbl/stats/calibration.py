@@ -9,7 +9,7 @@ import numpy as np
 __all__ = ["CALIBRATE", "Calibration", "fit_calibration"]
 
 CALIBRATE = ("none", "offset", "temperature")
-HELD = {"firm": 30.0}  # what the penalty weighs in observations, where that is not one
+HELD = {"firm": 10.0}  # what the penalty weighs in observations, where that is not one
 AT_REST, ROUNDS = 1e-10, 200
 LONGEST = 5.0  # change of an offset or of ln T in a step
 EVEN = 1e-15  # decrease that rounding hides
@@ -59,7 +59,7 @@ def fit_calibration(
     -----
     An error of ln Z is the same for all rows, so an offset per group takes it out whatever its size. The penalty
     weighs as much as one observation: with few rows the scores are left nearly as they are. ``"firm"`` lets it weigh as
-    much as 30, for settings that are chosen by calibrated losses: of many settings, on a hundred rows, the one that wins
+    much as ten, for settings that are chosen by calibrated losses: of many settings, on a hundred rows, the one that wins
     is else the one whose calibration follows chance best.
 
     Examples

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+gc.set_threshold(50_000)  # tests leave few cycles, and a collection looks at all that pytest keeps: a tenth of the time
+
 collect_ignore = ["fuzz", "sanitize"]  # programs of their own; test_fuzz runs the first
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # a BLAS that takes all cores would wait for the other workers

@@ -1,4 +1,4 @@
-# Eigen: eigenvectors of a symmetric matrix by LAPACK, without the GIL.
+# Eigen: eigenvectors and inverse of a symmetric matrix by LAPACK, without the GIL.
 import numpy as np
 
 from cpython.pycapsule cimport PyCapsule_GetName, PyCapsule_GetPointer
@@ -6,6 +6,8 @@ from cpython.pycapsule cimport PyCapsule_GetName, PyCapsule_GetPointer
 ctypedef void (*syevr_t)(char *jobz, char *range, char *uplo, int *n, double *a, int *lda, double *vl, double *vu,
                          int *il, int *iu, double *abstol, int *m, double *w, double *z, int *ldz, int *isuppz,
                          double *work, int *lwork, int *iwork, int *liwork, int *info) noexcept nogil
+
+ctypedef void (*potrf_t)(char *uplo, int *n, double *a, int *lda, int *info) noexcept nogil  # potri likewise
 
 
 def eigenvectors(double[:, ::1] matrix):
@@ -33,3 +35,20 @@ def eigenvectors(double[:, ::1] matrix):
     if info or found < n:
         raise np.linalg.LinAlgError(f"no eigenvectors of the predictors' covariance (LAPACK says {info})")
     return np.asarray(value), np.asarray(vector).T
+
+
+def inverse(double[:, ::1] matrix):
+    """Return the inverse of a symmetric positive definite matrix, which is destroyed; the GIL is released."""
+    cdef int n = <int> matrix.shape[0], info = 0
+    cdef potrf_t potrf, potri
+    from scipy.linalg.cython_lapack import __pyx_capi__ as lapack
+    potrf = <potrf_t> PyCapsule_GetPointer(lapack["dpotrf"], PyCapsule_GetName(lapack["dpotrf"]))
+    potri = <potrf_t> PyCapsule_GetPointer(lapack["dpotri"], PyCapsule_GetName(lapack["dpotri"]))
+    with nogil:
+        potrf(b"U", &n, &matrix[0, 0], &n, &info)
+        if info == 0:
+            potri(b"U", &n, &matrix[0, 0], &n, &info)
+    if info:
+        raise np.linalg.LinAlgError(f"the matrix is not positive definite (LAPACK says {info})")
+    half = np.tril(matrix)  # LAPACK's upper triangle, by columns
+    return half + np.tril(half, -1).T

@@ -9,18 +9,22 @@ cdef extern from "pseudo.h" nogil:
     int PSEUDO_PACK
     ctypedef struct pseudo_problem:
         Py_ssize_t n, m, D, lanes, n_tasks, n_sites, n_counted, D_padded, pack
-        int mixed
+        int mixed, wide
         size_t real, bytes
-        double total, mix
+        double total, mix, ridge, floor, lowest, highest
         const int32_t *n_levels
         const uint8_t *mask
         double *second
         double *mean
         double *field
+        double *sigma
         Py_ssize_t *order
         const float *project
         const float *expand
         const double *eigenvalue
+        const float *inverse
+        const float *own
+        Py_ssize_t *start
     ctypedef struct pseudo_lane:
         double value, norm
         int32_t n_iter, n_eval, status

@@ -1,8 +1,10 @@
 # Pseudo-likelihood: every predictor's conditional model given the others, by vectorised L-BFGS (C kernels pseudo*.h).
 """Pseudo-likelihood of one group of encoded rows (Woo & Wang, section 2.2); the algorithm is described in pseudo.h."""
+import threading
+
 import numpy as np
 
-from bbl._ext.eigen import eigenvectors
+from bbl._ext.eigen import eigenvectors, inverse
 
 from cpython.exc cimport PyErr_CheckSignals as raise_signals
 from libc.stdint cimport int32_t, uint8_t, uint16_t, uint32_t
@@ -25,6 +27,7 @@ cdef enum:
     READ = 256
     WIDE = 512  # columns beyond which the metric takes most of the time of a step
 
+FLAT = 1e-5  # of the mean eigenvalue of a covariance: the least ridge with which it is inverted
 CONVERGED, STUCK = SOLVER_CONVERGED, SOLVER_STUCK
 LANES = {"avx512": 8, "avx2": 4, "sse2": 2, "plain": 1}  # sse2 stands for any vectors of 128 bits
 
@@ -64,10 +67,10 @@ cdef void set_precision(pseudo_problem *p, str precision, bint rotated):
     """Set the bytes of a number, and whether blocks are solved together: wide problems are, in mixed precision."""
     if precision not in ("double", "mixed", "single"):
         raise ValueError(f'precision must be "double", "mixed" or "single", not {precision!r}')
-    wide = rotated and p.D > WIDE
-    p.mixed = precision == "mixed" or precision == "double" and wide
+    p.wide = rotated and p.D > WIDE
+    p.mixed = precision == "mixed" or precision == "double" and p.wide
     p.real = 4 if p.mixed or precision == "single" else 8
-    p.pack = PSEUDO_PACK if wide or p.mixed else 1
+    p.pack = PSEUDO_PACK if p.wide or p.mixed else 1
 
 
 def composite_sizes(n, n_levels):
@@ -145,6 +148,21 @@ def read_columns(const code_t[:, ::1] codes, const int32_t[::1] n_levels, column
     return bad if bad < m else -1
 
 
+def largest(matrix):
+    """Return about the largest eigenvalue of a positive definite matrix: what ten steps of the power method find."""
+    vector = matrix[np.argmax(matrix.diagonal())]
+    for _ in range(10):
+        vector = matrix @ (vector / np.linalg.norm(vector))
+    return np.linalg.norm(vector)
+
+
+def ridged_inverse(matrix, ridge):
+    """Return the inverse of ``matrix + ridge I``."""
+    full = matrix.copy()
+    full[np.diag_indices(len(full))] += ridge
+    return inverse(full)
+
+
 cdef class PseudoProblem:
     """The pseudo-likelihood of one group: data in the order in which the kernel reads them, shared by all tasks.
 
@@ -156,7 +174,8 @@ cdef class PseudoProblem:
 
     A task is a block of predictors that share vectors; it writes its own rows of ``theta`` and its own entries of the
     other results, so tasks may run at once in several threads, with the same bits for any order and number of threads.
-    Set-up calls LAPACK once (`eigenvectors`); hold BLAS to one thread for the same bits on any machine load.
+    Set-up, or of wide problems the first solve with a penalty, calls LAPACK; hold BLAS to one thread for the same bits
+    on any machine load.
 
     Parameters
     ----------
@@ -189,9 +208,9 @@ cdef class PseudoProblem:
     order : ndarray of intp, shape (n_sites,)
         The sites, task by task.
     nbytes : int
-        Memory that the problem holds, without the eigenvectors.
+        Memory that the problem holds, without the eigenvectors or the inverse.
     metric : str
-        "kronecker" or "blocks": how the optimiser knows the predictors' covariance.
+        "inverse", "kronecker" or "blocks": how the optimiser knows the predictors' covariance.
 
     Raises
     ------
@@ -208,7 +227,8 @@ cdef class PseudoProblem:
     True
     """
     cdef pseudo_problem p
-    cdef tuple arrays
+    cdef tuple arrays, metric_of
+    cdef object lock
     cdef Py_ssize_t rows
 
     def __cinit__(self, codes, weights, n_levels, mask, width=None, precision="double", double prior_count=0.0,
@@ -260,22 +280,52 @@ cdef class PseudoProblem:
         if failed:
             raise MemoryError("no memory for the pseudo-likelihood problem")
         self.p.mix = prior_count / (self.p.total + prior_count)
-        if rotated:
+        self.lock = threading.Lock()
+        self.metric_of = (None,)
+        if rotated and not self.p.wide:
             self.decompose()
 
     def __dealloc__(self):
         pseudo_free(&self.p)
+
+    cdef covariance(self):
+        """Return the covariance of the predictors' columns, shape (D, D)."""
+        mean = np.asarray(<double[:self.p.D]> (self.p.mean + 1))
+        covariance = np.multiply.outer(mean, mean)
+        return np.subtract(np.asarray(<double[:self.p.D, :self.p.D]> self.p.second), covariance, out=covariance)
+
+    cdef tuple invert(self, double lambda_):
+        """Return the metric of a wide problem at a penalty: it, then what pseudo_problem has, from the inverse on."""
+        D, start, levels = self.p.D, np.asarray(<Py_ssize_t[:self.p.n_sites]> self.p.start), self.arrays[0]
+        with self.lock:  # one task makes it, the others wait for it
+            if self.metric_of[0] == lambda_:
+                return self.metric_of
+            covariance = self.covariance()
+            floor = FLAT * np.trace(covariance) / D
+            ridge = max(floor, lambda_ / np.max(<double[:self.rows]> self.p.sigma))
+            full, highest = ridged_inverse(covariance, ridge), largest(covariance)
+            lowest = max(0.0, 1.0 / largest(full) - ridge)
+            apart = lambda_ * np.median(full.diagonal())  # curvature falls with the variance that others leave
+            if apart > 2.0 * max(ridge, 0.1 * lowest):
+                ridge, full = apart, ridged_inverse(covariance, apart)
+            del covariance
+            own = np.empty((self.rows, D), dtype=np.float32)
+            for size in np.unique(levels[:self.p.n_sites]):
+                columns = start[np.asarray(levels[:self.p.n_sites]) == size][:, None] + np.arange(size - 1)
+                rows = full[columns]
+                own[columns] = np.linalg.solve(np.take_along_axis(rows, columns[:, None], axis=2), rows)
+            wide = np.zeros((D, self.p.D_padded), dtype=np.float32)
+            wide[:, :D] = full
+            panels = np.ascontiguousarray(wide.reshape(D, -1, 8).transpose(1, 0, 2))
+            self.metric_of = (lambda_, panels, own, ridge, floor, lowest, highest)
+            return self.metric_of
 
     cdef decompose(self):
         """Eigenvectors of the predictors' covariance, in the panels of eight that the kernel multiplies by."""
         cdef float[:, :, ::1] project, expand
         cdef double[::1] eigenvalue
         D, padded = self.p.D, self.p.D_padded
-        mean = np.asarray(<double[:D]> (self.p.mean + 1))
-        covariance = np.multiply.outer(mean, mean)
-        np.subtract(np.asarray(<double[:D, :D]> self.p.second), covariance, out=covariance)
-        value, vector = eigenvectors(covariance)
-        del covariance
+        value, vector = eigenvectors(self.covariance())
         value = np.maximum(value[::-1], 1e-7 * value.mean() + 1e-300)
         full = np.zeros((padded, padded), dtype=np.float32)
         full[:D, :D] = vector[:, ::-1]
@@ -304,7 +354,7 @@ cdef class PseudoProblem:
 
     @property
     def metric(self):
-        return "blocks" if self.p.expand == NULL else "kronecker"
+        return "inverse" if self.p.wide else "blocks" if self.p.expand == NULL else "kronecker"
 
     cdef check(self, const double[:, ::1] theta, const double[::1] more=None, const double[:, ::1] linear=None):
         if theta.shape[0] != self.rows or theta.shape[1] != 1 + self.p.D:
@@ -371,6 +421,9 @@ cdef class PseudoProblem:
         KeyboardInterrupt
             In the main thread; `theta` then holds the best parameters so far.
         """
+        cdef pseudo_problem p = self.p  # other threads may solve with other penalties, and so metrics
+        cdef const float[:, :, ::1] panels
+        cdef const float[:, ::1] own
         cdef pseudo_options o
         cdef pseudo_lane *lane
         cdef Py_ssize_t i, m = self.p.n_sites
@@ -395,6 +448,9 @@ cdef class PseudoProblem:
         o.linear = &linear[0, 0] if linear is not None else NULL
         o.zero_sum = zero_sum
         o.check = check_signals
+        if p.wide:
+            _, panels, own, p.ridge, p.floor, p.lowest, p.highest = self.invert(lambda_)
+            p.inverse, p.own = &panels[0, 0, 0], &own[0, 0]
         lane = <pseudo_lane *> malloc(<size_t> m * sizeof(pseudo_lane))
         if lane == NULL:
             raise MemoryError
@@ -402,7 +458,7 @@ cdef class PseudoProblem:
             lane[i].status = SOLVER_RUNNING
         try:
             with nogil:
-                code = pseudo_solve(&self.p, task, &o, &theta[0, 0], lane)
+                code = pseudo_solve(&p, task, &o, &theta[0, 0], lane)
             if code:
                 raise MemoryError("no memory for the working arrays of a pseudo-likelihood task")
             for i in range(m):

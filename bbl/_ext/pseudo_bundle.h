@@ -13,6 +13,7 @@ typedef struct {
     const double *more;                  /* (D,) penalties beside lambda, or NULL */
     int zero_sum;                        /* penalties in the zero-sum gauge */
     float *left, *right;                   /* (D_padded, V) scratch */
+    float *own;                            /* (A, D, V) rows of p->own of the lanes' sites, where there is one */
 } NAME(work);
 #define work NAME(work)
 

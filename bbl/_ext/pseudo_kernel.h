@@ -22,6 +22,7 @@
 #undef TINY
 #undef NOISE
 #undef FLAT
+#undef SUMS
 #undef ANCHOR
 #undef EXACT
 #include "vector_math.h"

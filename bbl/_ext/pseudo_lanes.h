@@ -11,6 +11,7 @@
    (d) backward: rows of a block, sorted by joint state and filled up to multiples of four, are summed in registers,
        states with equally many rows one after the other, so that the processor foresees the ends of the loops.
        The state where all predictors of a composite are at their reference has no parameter and is left out.
+       Wide problems, with few rows to a state, go forward a second time instead, see exchange.
 
    Conventions: V = LANES; planes (A, span, block + 1, V) of `span` row blocks, the last row of each always zero;
    parameters and gradients (A, 1 + D, V); tables (n_states, V). */
@@ -30,6 +31,11 @@
 #define NOISE 1e-13
 #define FLAT 1e-9
 #endif
+#ifdef ANCHOR
+#define SUMS 4          /* vectors that are summed at once, so that additions need not wait for each other: here of two */
+#else                   /* registers each */
+#define SUMS 8
+#endif
 
 /* Tables of the summed couplings of chunk `ch` from the parameters x (1 + D, V) of one logit */
 TARGET static void NAME(tabulate)(const pseudo_problem *p, ptrdiff_t ch, const REAL *x, REAL *table)
@@ -47,26 +53,20 @@ TARGET static void NAME(tabulate)(const pseudo_problem *p, ptrdiff_t ch, const R
     }
 }
 
-/* Add the chunk's table entries of `rows` rows (rounded up to 4) to Q planes, `gap` doubles apart; Q tables are `step`
+/* Add the chunk's table entries of `rows` rows (rounded up to R) to Q planes, `gap` numbers apart; Q tables are `step`
    apart. With init (Q, V) the planes are overwritten, beginning there. */
-#define GATHER(Q)                                                                                                      \
+#define GATHER(Q, R)                                                                                                   \
     TARGET static void NAME(gather##Q)(const REAL *table, ptrdiff_t step, const uint16_t *codes, ptrdiff_t width,    \
                                        ptrdiff_t rows, const REAL *init, REAL *plane, ptrdiff_t gap)               \
     {                                                                                                                  \
         ptrdiff_t r, c, q, u, e;                                                                                       \
-        for (r = 0; r < rows; r += 4, codes += 4 * width, plane += 4 * LANES) {                                        \
-            vec s[4][Q];                                                                                               \
+        for (r = 0; r < rows; r += R, codes += R * width, plane += R * LANES) {                                        \
+            vec s[R][Q];                                                                                               \
             for (q = 0; q < Q; q++)                                                                                    \
-                if (init)                                                                                              \
-                    s[0][q] = s[1][q] = s[2][q] = s[3][q] = load(init + q * LANES);                                    \
-                else {                                                                                                 \
-                    s[0][q] = load(plane + q * gap);                                                                   \
-                    s[1][q] = load(plane + q * gap + LANES);                                                           \
-                    s[2][q] = load(plane + q * gap + 2 * LANES);                                                       \
-                    s[3][q] = load(plane + q * gap + 3 * LANES);                                                       \
-                }                                                                                                      \
+                for (u = 0; u < R; u++)                                                                                \
+                    s[u][q] = load(init ? init + q * LANES : plane + q * gap + u * LANES);                             \
             for (c = 0; c + 4 <= width; c += 4)                                                                        \
-                for (u = 0; u < 4; u++) {  /* one load brings four offsets: loads are what limits the loop */          \
+                for (u = 0; u < R; u++) {  /* one load brings four offsets: loads are what limits the loop */          \
                     uint64_t word;                                                                                     \
                     memcpy(&word, codes + u * width + c, 8);                                                           \
                     for (e = 0; e < 4; e++, word >>= 16)                                                               \
@@ -74,20 +74,17 @@ TARGET static void NAME(tabulate)(const pseudo_problem *p, ptrdiff_t ch, const R
                             s[u][q] += load(table + (uint16_t)word + q * step);                                        \
                 }                                                                                                      \
             for (; c < width; c++)                                                                                     \
-                for (u = 0; u < 4; u++)                                                                                \
+                _Pragma("GCC unroll 8") for (u = 0; u < R; u++)                                                        \
                     for (q = 0; q < Q; q++)                                                                            \
                         s[u][q] += load(table + codes[u * width + c] + q * step);                                      \
-            for (q = 0; q < Q; q++) {                                                                                  \
-                store(plane + q * gap, s[0][q]);                                                                       \
-                store(plane + q * gap + LANES, s[1][q]);                                                               \
-                store(plane + q * gap + 2 * LANES, s[2][q]);                                                           \
-                store(plane + q * gap + 3 * LANES, s[3][q]);                                                           \
-            }                                                                                                          \
+            for (q = 0; q < Q; q++)                                                                                    \
+                for (u = 0; u < R; u++)                                                                                \
+                    store(plane + q * gap + u * LANES, s[u][q]);                                                       \
         }                                                                                                              \
     }
-GATHER(1)
-GATHER(2)
-GATHER(3)
+GATHER(1, SUMS)
+GATHER(2, 4)
+GATHER(3, 4)
 #undef GATHER
 
 /* Planes of the row blocks `begin` to `end` = fields h (A, V) plus summed couplings of x (A, 1 + D, V) */
@@ -347,13 +344,70 @@ TARGET static void NAME(fold)(const pseudo_problem *p, const uint8_t *on, REAL *
     }
 }
 
-/* g (A, 1 + D, V) columns 1... += sums over the rows of the blocks' planes, by way of the table */
+/* Sums (D, V) += entries of `count` tables, fours of them, at the columns' codes, which are `width` apart */
+TARGET static void NAME(collect)(const REAL *table, const uint16_t *codes, ptrdiff_t width, ptrdiff_t count,
+                                 ptrdiff_t D, REAL *sums)
+{
+    ptrdiff_t c, k, u, e;
+    for (c = 0; c < D; c += SUMS, codes += SUMS * width, sums += SUMS * LANES) {
+        vec s[SUMS];
+        for (u = 0; u < SUMS; u++)
+            s[u] = fill(0.0);  /* a chunk is summed by itself first, see activate */
+        for (k = 0; k < count; k += 4)
+            for (u = 0; u < SUMS; u++) {
+                uint64_t word;
+                memcpy(&word, codes + u * width + k, 8);
+                for (e = 0; e < 4; e++, word >>= 16)
+                    s[u] += load(table + (uint16_t)word);
+            }
+        _Pragma("GCC unroll 8") for (u = 0; u < SUMS; u++)
+            if (c + u < D)
+                store(sums + u * LANES, load(sums + u * LANES) + s[u]);
+    }
+}
+
+/* g (1 + D, V) columns 1... += sums over the rows of one plane: the forward pass with rows and columns exchanged. A
+   table has the sums of all subsets of PSEUDO_ROWS rows, and a column costs one load-add per table. */
+TARGET static void NAME(exchange)(const pseudo_problem *p, ptrdiff_t begin, ptrdiff_t end, const REAL *plane,
+                                  REAL *table, REAL *g)
+{
+    const ptrdiff_t far = LANES << PSEUDO_ROWS, most = sizeof *table > p->real ? 4 : p->n_turned;
+    ptrdiff_t b, k, u, s, first, width, part;
+    for (b = begin; b < end; b++, plane += (p->block + 1) * LANES) {
+        const ptrdiff_t rows = pseudo_min(p->block, p->n - b * p->block), tables = pseudo_tables(rows);
+        const uint16_t *codes = p->turned + b * (p->block / PSEUDO_ROWS) * p->D_padded;
+        for (first = 0; first < tables; first += width, codes += width * p->D_padded) {
+            width = pseudo_min(p->n_turned, tables - first);
+            for (part = 0; part < width; part += most) {  /* tables that the first-level cache holds */
+                const ptrdiff_t count = pseudo_min(most, width - part);
+                for (k = part; k < part + count; k++) {
+                    const ptrdiff_t own = rows - (first + k) * PSEUDO_ROWS;
+                    const REAL *row = plane + (first + k) * PSEUDO_ROWS * LANES;
+                    REAL *t = table + k * far;
+                    store(t, fill(0.0));
+                    for (u = 0; u < pseudo_min(PSEUDO_ROWS, own); u++) {
+                        const vec v = load(row + u * LANES);
+                        for (s = 0; s < (ptrdiff_t)1 << u; s++)
+                            store(t + (((ptrdiff_t)1 << u) + s) * LANES, load(t + s * LANES) + v);
+                    }
+                }
+                NAME(collect)(table, codes + part, width, count, p->D, g + LANES);
+            }
+        }
+    }
+}
+
+/* g (A, 1 + D, V) columns 1... += sums over the rows of the blocks' planes, by way of a table */
 TARGET static void NAME(reduce)(const pseudo_problem *p, const pseudo_task *t, ptrdiff_t begin, ptrdiff_t end,
-                                const REAL *planes, REAL *table, REAL *g)
+                                const REAL *planes, REAL *tiles, REAL *table, REAL *g)
 {
     const ptrdiff_t gap = t->span * (p->block + 1) * LANES;
     ptrdiff_t a;
     for (a = 0; a < t->A; a++, planes += gap, g += (1 + p->D) * LANES) {
+        if (p->turned) {
+            NAME(exchange)(p, begin, end, planes, tiles, g);
+            continue;
+        }
         memset(table, 0, (size_t)p->states[p->n_composites] * LANES * sizeof *table);
         NAME(backward)(p, t->on, begin, end, planes, table);
         NAME(fold)(p, t->on, table, g);
@@ -373,7 +427,7 @@ TARGET static void NAME(pass)(const pseudo_problem *p, const pseudo_task *t, con
         NAME(forward)(p, t, b, end, x, h, tiles, planes);
         NAME(activate)(p, t, b, end, shift, planes, sums);
         if (g)
-            NAME(reduce)(p, t, b, end, planes, table, g);
+            NAME(reduce)(p, t, b, end, planes, tiles, table, g);
     }
     for (a = 0; a < t->A && g; a++)
         store(g + a * (1 + p->D) * LANES, load(sums + (2 + a) * LANES));

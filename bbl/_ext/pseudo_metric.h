@@ -3,7 +3,8 @@
    (a) It is the Hessian at the independent model, S_i (x) Cov + lambda, with S_i = diag(f_i) - f_i f_i' of the
        responding site and Cov the predictors' covariance; fields and couplings are decoupled by centring.
    (b) The responses are rotated by the eigenvectors of S_i. Cov enters by its leading eigenvectors and the mean of the
-       others (Kronecker), or by its diagonal blocks, whose inverse is known in closed form (blocks).
+       others (Kronecker), in wide problems by its inverse (whole), or by its diagonal blocks, whose inverse is known in
+       closed form (blocks).
    (c) S_i is multiplied by kappa, the ratio of the mean of sum_a p_a (1 - p_a) at the current point to that at
        independence: for a binary site the exact mean curvature.
 
@@ -127,6 +128,42 @@ TARGET static void NAME(kronecker)(const pseudo_problem *p, int count, bundle *c
     }
 }
 
+/* The same in wide problems, with one product: (Cov + c)^-1 is taken as a (Cov + ridge)^-1 + b, c = lambda / sigma, which
+   is exact where c = ridge and, elsewhere, for the least eigenvalue and the largest. Columns of the site itself are no variables:
+   what p->own makes of their part is taken off, and the inverse is that of all other columns. */
+TARGET static void NAME(whole)(const pseudo_problem *p, int count, bundle *const *list, const vec *sigma, REAL lambda,
+                               REAL *const *q)
+{
+    const REAL ridge = (REAL)p->ridge, low = (REAL)p->lowest, high = (REAL)p->highest;
+    float *left[PSEUDO_PACK], *right[PSEUDO_PACK];
+    vec size[PSEUDO_PACK];
+    ptrdiff_t a, c;
+    int b, v;
+    for (b = 0; b < count; b++) {
+        left[b] = list[b]->w.left;
+        right[b] = list[b]->w.right;
+        size[b] = NAME(narrow)(p, q[b], left[b]);
+    }
+    NAME(product)(p->inverse, p->D, p->D_padded / 8, p->D, count, left, right);
+    for (b = 0; b < count; b++) {
+        const pseudo_task *t = &list[b]->t;
+        const vec own = NAME(larger)(lambda / sigma[b], fill(p->floor)), scale = (own + low) * (own + high) * sigma[b];
+        const vec near = size[b] * ((ridge + low) * (ridge + high)) / scale, rest = (own - ridge) / scale;
+        for (a = 0; a < t->A; a++) {
+            const float *row = list[b]->w.own + a * p->D * LANES;
+            float part[LANES];
+            for (v = 0; v < LANES; v++)
+                part[v] = t->site[v] < 0 || a > p->n_levels[t->site[v]] - 2
+                    ? 0 : right[b][(p->start[t->site[v]] + a) * LANES + v];
+            for (c = 0; c < p->D; c++)
+                NAME(storef)(right[b] + c * LANES,
+                             NAME(loadf)(right[b] + c * LANES) - NAME(loadf)(row + c * LANES) * NAME(loadf)(part));
+        }
+        for (c = 0; c < p->D; c++)
+            store(q[b] + c * LANES, WIDEN(NAME(loadf)(right[b] + c * LANES)) * near + load(q[b] + c * LANES) * rest);
+    }
+}
+
 /* The same with Cov taken as diag(mean) - mean mean' within each predictor and 0 between predictors */
 TARGET static void NAME(blocks)(const pseudo_problem *p, const work *w, vec sigma, REAL ridge, REAL *q)
 {
@@ -168,10 +205,12 @@ TARGET static void NAME(precondition)(const pseudo_problem *p, int count, bundle
             row[b] = q[b] + a * P * LANES;
             store(row[b], load(row[b]) / (sigma[b] + lambdah));
             row[b] += LANES;
-            if (!p->expand || list[b]->w.more)
+            if (!(p->expand || p->inverse) || list[b]->w.more)
                 NAME(blocks)(p, &list[b]->w, sigma[b], lambda, row[b]);
         }
-        if (p->expand && !list[0]->w.more)
+        if (p->inverse && !list[0]->w.more)
+            NAME(whole)(p, count, list, sigma, lambda, row);
+        else if (p->expand && !list[0]->w.more)
             NAME(kronecker)(p, count, list, sigma, lambda, row);
     }
     for (b = 0; b < count; b++) {

@@ -1,7 +1,7 @@
 /* Lane blocks that are solved together, and mixed precision; pseudo_kernel.h includes it after pseudo_task.h.
 
-   (a) Wide problems, whose metric is all of the covariance, are solved some blocks at a time (p->pack), so that the
-       eigenvectors are read once for all. Sites differ in how many steps they need: as soon as the lanes that are not
+   (a) Wide problems, whose metric is all of the covariance, are solved some blocks at a time (p->pack), so that it is
+       read once for all. Sites differ in how many steps they need: as soon as the lanes that are not
        done fit into fewer blocks, those of one block move into the others, with all that is known of them.
    (b) Mixed precision. An anchor is a point in double precision, with the exact gradient there and the probabilities
        of all rows in single. Steps are taken in single precision from it: of the logits, the probabilities and the
@@ -13,7 +13,7 @@
    Conventions: as in pseudo_lanes.h; in mixed precision x is the change since the anchor, `exact.x`. */
 
 #ifdef SINGLE
-#define NEARER 1e-4  /* of the norm at an anchor: digits of single precision that a lane uses up before the next */
+#define NEARER 3e-5  /* of the norm at an anchor: digits of single precision that a lane uses up before the next */
 #define PRICE 3      /* of an anchor, in evaluations in single precision */
 #define VAIN 5       /* anchors in a row that do not halve the norm */
 
@@ -100,18 +100,16 @@ static int NAME(tired)(bundle *at)
 }
 #endif
 
-/* Write parameters and reports of a block's lanes. In mixed precision an anchor must follow, or the end. */
+/* Write parameters and reports of a block's lanes */
 TARGET static void NAME(settle)(const pseudo_problem *p, bundle *at, double *theta, pseudo_lane *lane_out)
 {
     ptrdiff_t k;
     int v;
 #ifdef SINGLE
     if (p->mixed) {
-        for (k = 0; k < at->t.A * (1 + p->D) * LANES; k++) {
-            at->exact.x[k] += at->w.x[k];
-            at->w.x[k] = 0;
-        }
-        EXACT(leave)(p, &at->exact_t, &at->exact, at->exact.x, 1, theta);
+        for (k = 0; k < at->t.A * (1 + p->D) * LANES; k++)
+            at->exact.xt[k] = at->exact.x[k] + at->w.x[k];
+        EXACT(leave)(p, &at->exact_t, &at->exact, at->exact.xt, 1, theta);
     }
 #endif
     if (!p->mixed)
@@ -147,6 +145,8 @@ TARGET static void NAME(move)(const pseudo_problem *p, bundle *from, int u, bund
     PSEUDO_LANE(to->w.sigma, from->w.sigma, A);
     PSEUDO_LANE(to->w.spread, from->w.spread, 1);
     PSEUDO_LANE((REAL *)to->t.live, (REAL *)from->t.live, A);
+    if (p->own)
+        PSEUDO_LANE(to->w.own, from->w.own, A * p->D);
     if (A <= PSEUDO_ROTATED)
         PSEUDO_LANE(to->w.rotation, from->w.rotation, A * A);
     for (age = 0; age < pairs; age++) {
@@ -178,6 +178,7 @@ TARGET static void NAME(move)(const pseudo_problem *p, bundle *from, int u, bund
 #ifdef SINGLE
     if (p->mixed) {
         PSEUDO_LANE(to->exact.x, from->exact.x, A * P);
+        PSEUDO_LANE(to->t.base, from->t.base, p->n_blocks * A * p->block);
         PSEUDO_LANE(to->exact.moment, from->exact.moment, A * P);
         PSEUDO_LANE(to->exact.mask, from->exact.mask, P);
         PSEUDO_LANE(to->exact.spread, from->exact.spread, 1);
@@ -203,8 +204,7 @@ static int NAME(busy)(const bundle *at)
 }
 
 /* Where the busy lanes of the block that has fewest fit into others, they move there */
-TARGET static void NAME(merge)(const pseudo_problem *p, bundle *blocks, int count, const pseudo_options *o,
-                               double *theta, pseudo_lane *lane_out)
+TARGET static void NAME(merge)(const pseudo_problem *p, bundle *blocks, int count, double *theta, pseudo_lane *lane_out)
 {
     bundle *from = NULL;
     int b, v, u = 0, room = 0;
@@ -228,10 +228,6 @@ TARGET static void NAME(merge)(const pseudo_problem *p, bundle *blocks, int coun
             if (to->done[v] && u < LANES)
                 NAME(move)(p, from, u++, to, v);
         }
-#ifdef SINGLE
-        if (p->mixed)
-            NAME(anchor)(p, to, o, 1);
-#endif
     }
     for (v = 0; v < LANES; v++) {
         from->done[v] = 1;
@@ -241,7 +237,6 @@ TARGET static void NAME(merge)(const pseudo_problem *p, bundle *blocks, int coun
 #endif
     }
     from->s.running = from->s.fresh = 0;
-    (void)o;
 }
 
 /* Minimise from the parameters of the blocks; writes theta and lane_out (m,). Returns a solver_code. */
@@ -270,7 +265,7 @@ TARGET static int NAME(minimise)(const pseudo_problem *p, bundle *blocks, int co
             since += (double)p->n * (double)(blocks[b].t.A * (p->n_composites + 8));
         }
         if (count > 1)
-            NAME(merge)(p, blocks, count, o, theta, lane_out);
+            NAME(merge)(p, blocks, count, theta, lane_out);
         if (o->check && since > PSEUDO_CHECK) {  /* the check waits for Python's lock: not after every small step */
             since = 0.0;
             stopped = -(o->check() != 0);

@@ -70,6 +70,7 @@ static void pseudo_merge(pseudo_problem *p, ptrdiff_t most, ptrdiff_t bytes)
 {
     const ptrdiff_t fit = bytes / (ptrdiff_t)(p->real * (size_t)p->lanes);
     ptrdiff_t i, c, size = 1;
+    p->n_turned = fit >> PSEUDO_ROWS > 4 ? (fit >> PSEUDO_ROWS) / 4 * 4 : 4;
     for (i = 0; i < p->m; i++) {
         if (i > p->first[p->n_composites] && size * p->n_levels[i] > most) {
             p->states[p->n_composites + 1] = p->states[p->n_composites] + size;
@@ -139,29 +140,10 @@ static ptrdiff_t pseudo_sorted_bound(ptrdiff_t rows, ptrdiff_t states)
     return pseudo_min(7 * rows, rows + 6 * states) + 1;
 }
 
-/* Offsets of every row into the tables of its chunk, and the groups of the backward pass */
-static void pseudo_encode(pseudo_problem *p, pseudo_columns columns)
+/* Offsets of every row into the tables of its chunk; state (n,) is scratch */
+static void pseudo_encode(pseudo_problem *p, pseudo_columns columns, uint16_t *state)
 {
-    ptrdiff_t c, k, ch, b, bound = 0, most = 1;
-    int shift = 0;  /* lanes are a power of two */
-    ptrdiff_t *count;
-    uint16_t *state, *to;
-    for (c = 0; c < p->n_composites; c++) {
-        const ptrdiff_t states = p->states[c + 1] - p->states[c];
-        most = states > most ? states : most;
-        bound += p->n_blocks * pseudo_sorted_bound(p->block, states);
-    }
-    p->codes = pseudo_take(p, (size_t)(p->n_padded * p->n_composites), sizeof *p->codes);
-    p->sorted = pseudo_take(p, (size_t)bound, sizeof *p->sorted);
-    p->sorted_first = pseudo_take(p, (size_t)(p->n_blocks * p->n_composites), sizeof *p->sorted_first);
-    state = malloc((size_t)p->n * sizeof *state);
-    count = malloc((size_t)(2 * most) * sizeof *count);
-    if (p->failed || !state || !count) {
-        free(state);
-        free(count);
-        p->failed = 1;
-        return;
-    }
+    ptrdiff_t c, k, ch;
     for (ch = 0; ch < p->n_chunks; ch++)
         for (c = p->chunk[ch]; c < p->chunk[ch + 1]; c++) {
             const ptrdiff_t width = p->chunk[ch + 1] - p->chunk[ch], base = p->states[c] - p->states[p->chunk[ch]];
@@ -170,6 +152,28 @@ static void pseudo_encode(pseudo_problem *p, pseudo_columns columns)
             for (k = 0; k < p->n_padded; k++)
                 code[k * width] = (uint16_t)((base + (k < p->n ? state[k] : 0)) * p->lanes);
         }
+}
+
+/* The groups of the backward pass, from the codes; state (n,) is scratch */
+static void pseudo_group(pseudo_problem *p, uint16_t *state)
+{
+    ptrdiff_t c, k, ch, b, bound = 0, most = 1;
+    int shift = 0;  /* lanes are a power of two */
+    ptrdiff_t *count;
+    uint16_t *to;
+    for (c = 0; c < p->n_composites; c++) {
+        const ptrdiff_t states = p->states[c + 1] - p->states[c];
+        most = states > most ? states : most;
+        bound += p->n_blocks * pseudo_sorted_bound(p->block, states);
+    }
+    p->sorted = pseudo_take(p, (size_t)bound, sizeof *p->sorted);
+    p->sorted_first = pseudo_take(p, (size_t)(p->n_blocks * p->n_composites), sizeof *p->sorted_first);
+    count = malloc((size_t)(2 * most) * sizeof *count);
+    if (p->failed || !count) {
+        free(count);
+        p->failed = 1;
+        return;
+    }
     while ((ptrdiff_t)1 << shift < p->lanes)
         shift++;
     for (b = 0, to = p->sorted; b < p->n_blocks; b++) {
@@ -185,8 +189,33 @@ static void pseudo_encode(pseudo_problem *p, pseudo_columns columns)
                                  count + most, to);
             }
     }
-    free(state);
     free(count);
+}
+
+/* Codes of the columns in the tables of the exchanged pass: bit u is set where row u of PSEUDO_ROWS has the level */
+static void pseudo_turn(pseudo_problem *p, pseudo_columns columns)
+{
+    const ptrdiff_t tables = p->block / PSEUDO_ROWS, step = p->lanes << PSEUDO_ROWS;
+    ptrdiff_t b, first, width, j, c, k, u;
+    p->turned = pseudo_take(p, (size_t)(p->n_blocks * tables * p->D_padded), sizeof *p->turned);
+    for (b = 0; b < p->n_blocks && !p->failed; b++) {
+        const ptrdiff_t begin = b * p->block, end = pseudo_min(begin + p->block, p->n);
+        uint16_t *to = p->turned + b * tables * p->D_padded;
+        for (first = 0; first < pseudo_tables(end - begin); first += width, to += width * p->D_padded) {
+            width = pseudo_min(p->n_turned, pseudo_tables(end - begin) - first);
+            for (c = 0; c < p->D_padded; c++)
+                for (k = 0; k < width; k++)
+                    to[c * width + k] = (uint16_t)(k * step);
+            for (j = 0; j < p->m; j++)
+                for (k = 0; k < width * PSEUDO_ROWS; k++) {
+                    const ptrdiff_t row = begin + first * PSEUDO_ROWS + k;
+                    const uint16_t code = row < end ? pseudo_code(columns, j * p->n + row) : 0;
+                    u = k % PSEUDO_ROWS;
+                    if (code)
+                        to[(p->start[j] + code - 1) * width + k / PSEUDO_ROWS] += (uint16_t)(p->lanes << u);
+                }
+        }
+    }
 }
 
 /* Eigenvectors (in columns of E_out) and eigenvalues of the symmetric matrix S (A, A), destroyed, by Jacobi
@@ -310,8 +339,10 @@ static void pseudo_order(pseudo_problem *p, ptrdiff_t first, ptrdiff_t end)
 static void pseudo_size(pseudo_problem *p, ptrdiff_t n)
 {
     p->D_padded = (p->D + 7) / 8 * 8;
-    p->n_padded = (n + 3) / 4 * 4;
+    p->n_padded = (n + 7) / 8 * 8;
     p->block = pseudo_min(PSEUDO_BLOCK / (ptrdiff_t)p->real / p->lanes, p->n_padded);
+    if (p->wide)
+        p->block -= p->block % (4 * PSEUDO_ROWS);
     p->block = p->block > 0 ? p->block : 1;  /* no rows, no blocks, but a divisor */
     p->n_blocks = (n + p->block - 1) / p->block;
     p->n_tasks = (p->n_sites + p->lanes - 1) / p->lanes;
@@ -322,6 +353,7 @@ static void pseudo_size(pseudo_problem *p, ptrdiff_t n)
 static int pseudo_prepare(pseudo_problem *p, ptrdiff_t n, pseudo_columns columns, double *weights, ptrdiff_t most,
                           ptrdiff_t bytes)
 {
+    uint16_t *state;
     ptrdiff_t i;
     p->n = pseudo_collapse(n, p->m, p->n_levels, columns, weights);
     p->start = pseudo_take(p, (size_t)p->m + 1, sizeof *p->start);
@@ -350,7 +382,18 @@ static int pseudo_prepare(pseudo_problem *p, ptrdiff_t n, pseudo_columns columns
     pseudo_order(p, 0, p->n_sites);
     pseudo_order(p, p->n_sites, p->m);
     pseudo_merge(p, most, bytes);
-    pseudo_encode(p, columns);
+    p->codes = pseudo_take(p, (size_t)(p->n_padded * p->n_composites), sizeof *p->codes);
+    state = malloc((size_t)p->n * sizeof *state);
+    if (p->failed || !state) {
+        free(state);
+        return SOLVER_NO_MEMORY;
+    }
+    pseudo_encode(p, columns, state);
+    if (p->wide)
+        pseudo_turn(p, columns);
+    else
+        pseudo_group(p, state);
+    free(state);
     if (!p->failed)
         pseudo_metric(p);
     return p->failed ? SOLVER_NO_MEMORY : SOLVER_DONE;

@@ -19,6 +19,7 @@
 #define PSEUDO_CHECK 2e7        /* load-adds between two looks at pending signals: about 10 ms */
 #define PSEUDO_OWNED 24
 #define PSEUDO_MOST_LANES 16
+#define PSEUDO_ROWS 6           /* rows whose subsets of sums are a table in wide problems */
 #define PSEUDO_PACK 4           /* lane blocks that are solved together where the metric is what takes the time */
 
 typedef struct {
@@ -27,6 +28,7 @@ typedef struct {
     ptrdiff_t D_counted;           /* columns of the latter */
     size_t real;                 /* bytes of a number: 8, or 4 in single precision */
     ptrdiff_t pack;              /* lane blocks that are solved together */
+    int wide;                    /* the metric is all of the covariance, see pseudo_metric.h, and takes the most time */
     int mixed;                   /* steps in single precision, gradients at anchors in double; see pseudo_pack.h */
     ptrdiff_t n_composites, n_chunks, n_blocks, block, n_padded, D_padded;
     double total, scale, least;  /* W; weight/W or, where weights differ, 1/W; half a row */
@@ -42,6 +44,8 @@ typedef struct {
     uint16_t *codes;             /* per chunk (n_padded, its composites): offset in numbers into the chunk's tables */
     uint16_t *sorted;            /* rows of each block and composite by joint state, see pseudo_sort */
     ptrdiff_t *sorted_first;     /* (n_blocks, n_composites): where these rows begin */
+    uint16_t *turned;            /* of wide problems, in place of `sorted`: codes of the columns in PSEUDO_ROWS rows at a time, */
+    ptrdiff_t n_turned;          /* per row block and so many of their tables (D_padded, tables) */
     double *weights;             /* (n,) */
     double *mean;                /* (1 + D,) share of each column, mean[0] = 0 */
     double *second;              /* (D_counted, D) shares of pairs of columns */
@@ -52,6 +56,9 @@ typedef struct {
     const float *project;        /* (D_padded / 8, D, 8) eigenvectors of the covariance, NULL for the block metric */
     const float *expand;         /* (D_padded / 8, D_padded, 8) the same, transposed */
     const double *eigenvalue;    /* (D_padded,) largest first */
+    const float *inverse;        /* of wide problems: (D_padded / 8, D, 8) (covariance + ridge)^-1; NULL elsewhere */
+    const float *own;            /* (D_sites, D) it times the inverse of its block of the site; NULL elsewhere */
+    double ridge, floor, lowest, highest;  /* ridge, and the least; the covariance's extreme eigenvalues, about */
     void *owned[PSEUDO_OWNED];
     int n_owned, failed;
     size_t bytes;
@@ -82,6 +89,9 @@ typedef struct {
 } pseudo_options;
 
 static inline ptrdiff_t pseudo_min(ptrdiff_t a, ptrdiff_t b) { return a < b ? a : b; }
+
+/* Tables of the exchanged pass that so many rows need, in fours */
+static inline ptrdiff_t pseudo_tables(ptrdiff_t rows) { return (rows + 4 * PSEUDO_ROWS - 1) / (4 * PSEUDO_ROWS) * 4; }
 
 /* Codes of all predictors (m, n), in the narrower of two types; only set-up needs them */
 typedef struct {
@@ -137,9 +147,11 @@ static size_t pseudo_task_numbers(const pseudo_problem *p, ptrdiff_t A)
         const size_t size = (size_t)(p->states[p->chunk[c + 1]] - p->states[p->chunk[c]]);
         tile = size > tile ? size : tile;
     }
+    if (p->wide && tile < (size_t)p->n_turned << PSEUDO_ROWS)
+        tile = (size_t)p->n_turned << PSEUDO_ROWS;
     return (size_t)A * P * V * (size_t)(6 + 2 * pseudo_pairs(p, A)) + P * V
         + (size_t)(A * pseudo_span(p, A) * (p->block + 1)) * V + states * V + PSEUDO_TILE * tile * V
         + (size_t)A * V * (size_t)(8 + (A <= PSEUDO_ROTATED ? A : 0)) + 8 * V
-        + (size_t)(2 * p->D_padded) * V + (size_t)(p->n_composites + p->n_chunks) + 32 * 16;
+        + (size_t)(2 * p->D_padded) * V + (p->wide ? (size_t)(A * p->D) * V + 16 : 0) + (size_t)(p->n_composites + p->n_chunks) + 32 * 16;
 }
 #endif

@@ -28,6 +28,8 @@ TARGET static REAL *NAME(carve)(const pseudo_problem *p, pseudo_task *t, work *w
     PSEUDO_TAKE(w->columns, A * V);
     PSEUDO_TAKE(w->spread, V);
     PSEUDO_TAKE(t->live, A * V);
+    w->own = (float *)at;
+    at += p->wide ? A * (size_t)p->D * V * sizeof(float) / sizeof(REAL) + 16 : 0;
     w->left = (float *)at;
     at += (size_t)p->D_padded * V * sizeof(float) / sizeof(REAL);
     w->right = (float *)at;
@@ -123,6 +125,8 @@ TARGET static int NAME(enter)(const pseudo_problem *p, const pseudo_task *t, con
     memset(w->x, 0, (size_t)(t->A * P) * LANES * sizeof *w->x);
     memset(w->moment, 0, (size_t)(t->A * P) * LANES * sizeof *w->moment);
     memset(w->mask, 0, (size_t)P * LANES * sizeof *w->mask);
+    if (p->own)
+        memset(w->own, 0, (size_t)(t->A * p->D) * LANES * sizeof *w->own);
     if (t->A <= PSEUDO_ROTATED)
         memset(w->rotation, 0, (size_t)(t->A * t->A) * LANES * sizeof *w->rotation);
     for (v = 0; v < LANES; v++) {
@@ -154,6 +158,10 @@ TARGET static int NAME(enter)(const pseudo_problem *p, const pseudo_task *t, con
                 moment[0] = (REAL)(p->mean[1 + row] + p->mix * (level - p->mean[1 + row]));
             for (c = 0; c < P && linear; c++)
                 moment[c * LANES] += (REAL)linear[row * P + c] * w->mask[c * LANES + v];
+#ifndef ANCHOR
+            for (c = 0; c < p->D && p->own; c++)
+                w->own[(a * p->D + c) * LANES + v] = p->own[row * p->D + c];
+#endif
             for (b = 0; b < A && t->A <= PSEUDO_ROTATED; b++)
                 w->rotation[(a * t->A + b) * LANES + v] = (REAL)p->rotation[p->turn[i] + a * A + b];
         }
@@ -244,7 +252,7 @@ TARGET static int NAME(moments)(pseudo_problem *p, ptrdiff_t number, pseudo_colu
                     w.planes[((code - 1) * t.span + row / p->block) * stride + (row % p->block) * LANES + v] =
                         p->equal ? 1 : (REAL)p->weights[k];
             }
-        NAME(reduce)(p, &t, b, end, w.planes, w.table, w.g);
+        NAME(reduce)(p, &t, b, end, w.planes, w.tiles, w.table, w.g);
     }
     for (v = 0; v < LANES; v++)
         for (a = 0; t.site[v] >= 0 && a < p->n_levels[t.site[v]] - 1; a++)

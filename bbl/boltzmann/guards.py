@@ -152,12 +152,14 @@ def warn_ordered(sample: Rows, folds: AnyFolds, labels: Labels, stacklevel: int 
     """
     levels = [len(own) for own in labels.levels]
     held = [folds.one(f).held_counts(sample, levels, len(labels.groups)) for f in range(len(folds))]
+    tables = [np.stack(by_fold, axis=1) for by_fold in zip(*held, strict=True)]
     log_p = np.empty(len(levels))
-    for i, by_fold in enumerate(zip(*held, strict=True)):
-        table = np.stack(by_fold, axis=1)
-        one = np.moveaxis(table, -1, 0)
-        by_level = log_p_bound(np.stack([one, table.sum(axis=-1) - one], axis=-1))
-        log_p[i] = min(float(log_p_bound(table)), *by_level.tolist())
+    for shape in {table.shape for table in tables}:  # those of one size together: there can be thousands
+        alike = [i for i, table in enumerate(tables) if table.shape == shape]
+        table = np.stack([tables[i] for i in alike])
+        one = np.moveaxis(table, -1, 1)
+        by_level = log_p_bound(np.stack([one, table.sum(axis=-1)[:, None] - one], axis=-1))
+        log_p[alike] = np.minimum(log_p_bound(table), by_level.min(axis=1))
     tested = len(levels) + sum(levels) + (0 if sample.complete else len(levels))
     log_p += np.log(tested)
     found = np.flatnonzero(log_p <= np.log(LEVEL))

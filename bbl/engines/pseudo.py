@@ -15,6 +15,7 @@ from bbl.checks import choice, flag, integer, real
 from bbl.engines.base import Engine, EngineFit, Equations, Note, Tuned
 from bbl.engines.naive import absent_levels
 from bbl.engines.pseudo_blocks import Corrected, few_enough, rounds_memory, sample_size
+from bbl.engines.pseudo_nodes import n_shares
 from bbl.engines.pseudo_path import CLOSER, on_the_line, solve_available, solve_complete
 from bbl.engines.pseudo_solvers import FINEST, POLISH_SIZE, Sites, is_small
 from bbl.engines.trail import Trail
@@ -26,7 +27,6 @@ from bbl.model.logz import zero_sum_log_z
 from bbl.model.moments import level_counts, log_ratio, usable_rows
 from bbl.model.regressors import from_sites, regressors
 from bbl.model.unpenalised import unbounded_parameters
-from bbl.rows.cluster import SharedSample, n_threads
 from bbl.rows.sample import Sample, code_dtype
 from bbl.rows.stored import Rows, StoredSample
 
@@ -281,8 +281,8 @@ class PseudoLikelihood(Engine):
             self._finish(sample, layout, lambda_, site_theta, sites, normaliser, absent)
             for lambda_, (site_theta, sites, normaliser) in zip(grid, solved, strict=True)
         ]
-        if isinstance(sample, SharedSample):
-            fits = [replace(fit, state={"shared": np.array([n_threads(sample.client)])}) for fit in fits]
+        if (shares := n_shares(sample)) > 1:
+            fits = [replace(fit, state={"shared": np.array([shares])}) for fit in fits]
         return [self._gauged(rows, layout, fit) for fit in fits] if self.zero_sum else fits
 
     def _gauged(self, rows: Rows, layout: Layout, fit: EngineFit) -> EngineFit:

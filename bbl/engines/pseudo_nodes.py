@@ -14,13 +14,22 @@ from bbl.parallel import serial_blas
 from bbl.rows.cluster import SharedSample, call, held, n_threads
 from bbl.rows.sample import Sample
 
-__all__ = ["by_nodes"]
+__all__ = ["by_nodes", "n_shares"]
+
+APART = 32  # predictors of a share, at least: each worker prepares the rows, which takes as long as fitting ten or so
+
+
+def n_shares(sample: Sample) -> int:
+    """Return among how many threads of a cluster the predictors are shared; 1 for rows that stay where they are."""
+    if not isinstance(sample, SharedSample):
+        return 1
+    return max(1, min(n_threads(sample.client), sample.codes.shape[1] // APART))
 
 
 def by_nodes(sample: SharedSample, layout: Layout, precision: str, prior_count: float) -> Callable:
     """Return the solver of rows that all workers get, as `by_lbfgs` does: a predictor's fit is the same to the bit."""
     client, own = sample.client, Sample(sample.codes, sample.weights)
-    rows, shares = held(client, own), n_threads(client)
+    rows, shares = held(client, own), n_shares(sample)
 
     def solve(engine, sample, layout, lambda_, lambdah, site_theta, sites, workers) -> Callable:
         told = held(client, (engine, layout, precision, lambda_, lambdah, site_theta.copy()))

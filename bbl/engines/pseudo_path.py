@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from bbl.engines.pseudo_nodes import by_nodes
+from bbl.engines.pseudo_nodes import by_nodes, n_shares
 from bbl.engines.pseudo_solvers import Sites, Solution, by_lbfgs, by_newton, is_small, prepared
 from bbl.engines.trail import Trail
 from bbl.model.layout import Layout
@@ -114,7 +114,7 @@ def _joint_levels(sample: Sample, layout: Layout) -> Sample:
 
 def _solver(engine: Any, sample: Sample, layout: Layout) -> Callable:
     """Return what solves all predictors of rows that Newton's method is too costly for."""
-    if isinstance(sample, SharedSample):
+    if isinstance(sample, SharedSample) and n_shares(sample) > 1:
         return by_nodes(sample, layout, engine.precision, engine.prior_count)
     return by_lbfgs(prepared(sample, layout, engine.precision, engine.prior_count), engine.precision)
 

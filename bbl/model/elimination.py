@@ -42,8 +42,12 @@ def elimination_order(n_levels: np.ndarray, mask: np.ndarray, limit: float) -> t
     """
     m = len(n_levels)
     log_L = np.log(np.asarray(n_levels, dtype=float))
-    weight = log_L + (mask @ log_L if mask.any() else 0.0)
-    if m and weight.min() > math.log(limit):
+    if not mask.any():
+        order = np.argsort(log_L, kind="stable").tolist()
+        cost = float(sum(math.exp(log_L[i]) for i in order))
+        return None if cost > limit else (order, cost)
+    weight = log_L + mask @ log_L
+    if weight.min() > math.log(limit):
         return None
     neighbours = [set(np.flatnonzero(row)) for row in mask]
     left = np.ones(m, dtype=bool)

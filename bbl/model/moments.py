@@ -20,6 +20,7 @@ __all__ = [
     "log_ratio",
     "one_hot",
     "pair_counts",
+    "shared_counts",
     "smoothed",
     "usable_rows",
     "usable_weight",
@@ -48,14 +49,11 @@ def log_ratio(f: np.ndarray) -> np.ndarray:
     return log[1:] - log[0]
 
 
-def one_hot(codes: np.ndarray, layout: Layout | Regressors) -> np.ndarray:
-    """Return the indicator matrix (n, D) of non-reference levels, or joint levels, float64."""
-    n = len(codes)
-    X = np.zeros((n, layout.D + 1))
-    column = layout.start[:-1] + codes.astype(np.intp) - 1
-    column[codes == 0] = layout.D
-    X[np.arange(n)[:, None], column] = 1.0
-    return X[:, : layout.D]
+def one_hot(codes: np.ndarray, layout: Layout | Regressors, dtype=np.float64) -> np.ndarray:
+    """Return the indicator matrix (n, D) of non-reference levels, or joint levels."""
+    X = np.zeros((len(codes), layout.D), dtype=dtype)
+    kernel.one_hot(codes.astype(np.int32, copy=False) if codes.dtype.kind == "i" else codes, layout.start, X)
+    return X
 
 
 def pair_counts(sample: Rows, layout: Layout | Regressors) -> np.ndarray:
@@ -67,6 +65,9 @@ def pair_counts(sample: Rows, layout: Layout | Regressors) -> np.ndarray:
     if isinstance(sample, StoredSample):
         return sample.pooled.sums("pairs", partial(pair_counts, layout=layout))
     counts = np.zeros((layout.D, layout.D))
+    if sample.unweighted:
+        shared_counts(sample.codes, layout, counts, 1.0)
+        return counts
     for part in _count_bits(sample, layout, counts).blocks():
         X = one_hot(part.codes, layout)
         counts += X.T @ (X * part.weights[:, None])
@@ -83,15 +84,22 @@ def _count_bits(sample: Sample, layout: Layout | Regressors, counts: np.ndarray)
         return sample
     rest = sample.weights.copy()
     bits_of = np.where(rest < 1 << BITS, rest, 0.0).astype(np.uint8)
-    for b in range(BITS):
+    some = int(np.bitwise_or.reduce(bits_of))
+    for b in (b for b in range(BITS) if some >> b & 1):
         own = bits_of & (1 << b) > 0
         rows = np.count_nonzero(own)
         if rows >= FEW:
-            bits = np.zeros((layout.D, (rows + 63) // 64), dtype=np.uint64)
-            kernel.pack(sample.codes if rows == sample.n else sample.codes[own], layout.start, bits)
-            kernel.pair_counts(bits, counts, 2.0**b)
+            shared_counts(sample.codes if rows == sample.n else sample.codes[own], layout, counts, 2.0**b)
             rest[own] -= 2.0**b
-    return Sample(sample.codes[rest > 0.0], rest[rest > 0.0])
+    left = np.flatnonzero(rest)
+    return Sample(sample.codes[left], rest[left])
+
+
+def shared_counts(codes: np.ndarray, layout: Layout | Regressors, counts: np.ndarray, weight: float) -> None:
+    """Add to `counts` (D, D) how often each two levels occur together in rows of one weight."""
+    bits = np.zeros((layout.D, (len(codes) + 63) // 64), dtype=np.uint64)
+    kernel.pack(codes, layout.start, bits)
+    kernel.pair_counts(bits, counts, weight)
 
 
 def known_counts(sample: Rows, layout: Layout) -> tuple[np.ndarray, np.ndarray]:

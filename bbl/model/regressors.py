@@ -102,8 +102,11 @@ class Regressors:
     @cached_property
     def columns(self) -> list[np.ndarray]:
         """Columns of the site matrix that each predictor uses: the constant, then what it is regressed on."""
-        predictor = np.repeat(np.arange(len(self.n_levels)), np.diff(self.start))
-        return [np.append(0, 1 + np.flatnonzero(near[predictor])).astype(np.intp) for near in self.mask]
+        return [self.columns_of(i) for i in range(self.layout.m)]
+
+    def columns_of(self, i: int) -> np.ndarray:
+        """Return the `columns` of one predictor."""
+        return np.flatnonzero(np.append(True, np.repeat(self.mask[i], np.diff(self.start))))
 
     @cached_property
     def cells(self) -> list[list[tuple[np.ndarray, np.ndarray]]]:

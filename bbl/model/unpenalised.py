@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import reduce
 from itertools import combinations
 
 import numpy as np
 
+from bbl.model.conditional import normalised
 from bbl.model.godambe import site_hessians, solution
 from bbl.model.layout import Layout
-from bbl.model.moments import known_counts, level_counts, one_hot, pair_counts
+from bbl.model.moments import (
+    known_counts,
+    level_counts,
+    one_hot,
+    pair_counts,
+    shared_counts,
+    usable_rows,
+    usable_weight,
+)
 from bbl.model.pairwise import cells
-from bbl.model.regressors import regressors
+from bbl.model.regressors import Regressors, regressors
+from bbl.parallel import serial_blas
 from bbl.rows.sample import Sample
 from bbl.rows.stored import Rows
 
@@ -19,7 +31,9 @@ __all__ = ["cell_counts", "cell_sizes", "unbounded_parameters", "unpenalised"]
 STEPS, LONGEST = 16, 2.0
 FITTED = 30  # rounds of proportional fitting, which leave expected counts right to a percent
 AT_REST, ADRIFT = 1e-6, 1e-3
-SURE, ROWS = 10.0, 4096  # log odds at which a predictor is all but certain; rows at a time
+SURE, NEARLY = 10.0, 0.999  # log odds at which a predictor is all but certain, to a few digits
+ROWS, AT_ONCE = 4096, 16  # rows and predictors at a time
+TELLING, FIRM = 0.15, 1e-8  # share of rows that is enough to see a curvature; one that is no rounding
 
 
 def unpenalised(
@@ -77,28 +91,113 @@ def unbounded_parameters(
     The optimiser stops somewhere on the way, where the gradient is small. Only predictors that have become all but
     certain in some row are looked at, and that have fewer than `most` parameters.
     """
-    largest, wide = np.zeros(layout.D), regressors(layout)
-    for part in sample.blocks(ROWS):
-        field = one_hot(wide.codes(part.codes), wide) @ site_theta[:, 1:].T + site_theta[:, 0]
-        np.maximum(largest, np.abs(field).max(axis=0), out=largest)
-    columns = wide.columns
+    wide = regressors(layout)
     sure = [
         i
-        for i in range(layout.m)
-        if (largest[layout.start[i] : layout.start[i + 1]] > SURE).any()
-        and (int(layout.n_levels[i]) - 1) * len(columns[i]) < most
+        for i in _all_but_certain(sample, layout, site_theta)
+        if (int(layout.n_levels[i]) - 1) * len(wide.columns_of(i)) < most
     ]
+    parts = [sure[first : first + AT_ONCE] for first in range(0, len(sure), AT_ONCE)]
+    sure = [i for part in parts for i, near in near_optimum(sample, layout, site_theta, part).items() if not near]
     if not sure:
         return ()
     _, determined = unpenalised(sample, layout, site_theta, np.array(sure), at_rest=ADRIFT)
     out = []
     for i in sure:
-        lost = [(a, c) for a in range(layout.start[i], layout.start[i + 1]) for c in columns[i] if not determined[a, c]]
-        if lost:
+        own = np.arange(layout.start[i], layout.start[i + 1])
+        lost = [(a, c) for a in own for c in wide.columns_of(i) if not determined[a, c]]
+        if lost and (_largest(sample, layout, site_theta, own) > SURE).any():
             row, column = max(lost, key=lambda cell: cell[1] > 0)
             others = wide.members(int(column) - 1) if column else []
             out.append((i, int(row - layout.start[i]) + 1, *(number for other in others for number in other)))
     return tuple(out)
+
+
+def _all_but_certain(sample: Rows, layout: Layout, site_theta: np.ndarray) -> list[int]:
+    """Return the predictors that have log odds of `SURE` in some row, or nearly so.
+
+    Most are ruled out by what the largest of their couplings with each other predictor add up to.
+    """
+    wide = regressors(layout)
+    first = wide.start[:-1][np.diff(wide.start) > 0]
+    fields, J = site_theta[:, 0], site_theta[:, 1:]
+    highest = fields + np.maximum(np.maximum.reduceat(J, first, axis=1), 0.0).sum(axis=1)
+    lowest = fields + np.minimum(np.minimum.reduceat(J, first, axis=1), 0.0).sum(axis=1)
+    at = np.flatnonzero(np.maximum(highest, -lowest) > NEARLY * SURE)
+    if len(at):
+        at = at[_largest(sample, layout, site_theta, at, np.float32) > NEARLY * SURE]
+    return np.unique(np.searchsorted(layout.start, at, side="right") - 1).tolist()
+
+
+def _largest(sample: Rows, layout: Layout, site_theta: np.ndarray, at: np.ndarray, dtype=np.float64) -> np.ndarray:
+    """Return the largest absolute field in any row of each of the levels `at`."""
+    wide, out = regressors(layout), np.zeros(len(at))
+    fields, J = site_theta[at, 0].astype(dtype), np.ascontiguousarray(site_theta[at, 1:].T, dtype=dtype)
+    for part in sample.blocks(ROWS):
+        field = one_hot(wide.codes(part.codes), wide, dtype) @ J
+        field += fields
+        np.maximum(out, np.maximum(field.max(axis=0), -field.min(axis=0)), out=out)
+    return out
+
+
+def near_optimum(sample: Rows, layout: Layout, site_theta: np.ndarray, only: Sequence[int]) -> dict[int, bool]:
+    """Return of which predictors the rows prove that Newton's method goes from `site_theta` to a finite optimum nearby.
+
+    Let g be the gradient of a predictor's mean log loss, H its Hessian, and M a matrix with ``H >= I x M`` and smallest
+    eigenvalue l. A change v of parameters changes no difference of log odds in a row by more than
+    ``r |v| <= r/sqrt(l) |v|_H``, ``r^2 = 2 (1 + neighbours)``, which bounds third derivatives by second ones. So
+    with ``r/sqrt(l) |g|_{M^-1} <= 1/2`` there is one optimum, and Newton steps from here fall short of `ADRIFT` after a
+    few (Bach 2010, Propositions 1 and 2).
+    """
+    from scipy.linalg import lapack
+
+    wide, totals = regressors(layout), usable_weight(sample, layout)
+    part_layout, at = Layout(layout.n_levels[only]), layout.columns(only)
+    fields, J = site_theta[at, 0], np.ascontiguousarray(site_theta[at, 1:].T)
+    gradient = np.zeros((len(at), 1 + wide.D))
+    M = [_Curvature(np.flatnonzero(wide.mask[i]), wide, sample.n) for i in only]
+    out = {}
+    with serial_blas():
+        for part in sample.blocks(ROWS):
+            codes = wide.codes(part.codes)
+            X, w = one_hot(codes, wide), part.weights[:, None] * usable_rows(part, layout)[:, only] / totals[only]
+            _, P = normalised(X @ J + fields, part_layout)
+            residual = (P - X[:, at]) * np.repeat(w, np.diff(part_layout.start), axis=1)
+            gradient[:, 0] += residual.sum(axis=0)
+            gradient[:, 1:] += residual.T @ X
+            for k, p in enumerate(np.split(P.T, part_layout.start[1:-1])):
+                M[k].add(codes, w[:, k] * (1.0 - sum(p)) * reduce(np.minimum, p))
+        for i, own, slopes in zip(only, M, np.split(gradient, part_layout.start[1:-1]), strict=True):
+            g = slopes[:, wide.columns_of(i)].T
+            factor, singular = lapack.dpotrf(own.matrix, lower=1)
+            if not singular:
+                size = float((g * lapack.dpotrs(factor, g, lower=1)[0]).sum())
+                own.matrix.flat[:: len(g) + 1] -= max(8.0 * (1 + len(own.others)) * size, FIRM)
+                singular = lapack.dpotrf(own.matrix, lower=1)[1]
+            out[i] = not singular
+    return out
+
+
+class _Curvature:
+    """A matrix M as in `near_optimum`: of a row with probabilities p and weight w, ``w p_0 min_a p_a z z'`` at most.
+
+    Of each block it takes the rows that have most of it, and all of them as the one that has least.
+    """
+
+    def __init__(self, others: np.ndarray, wide: Regressors, n: int):
+        self.others, self.layout = others, Layout(wide.n_levels[others])
+        self.matrix = np.zeros((1 + self.layout.D, 1 + self.layout.D))
+        self._share = min(1.0, max(TELLING, 4.0 * len(self.matrix) / n))
+
+    def add(self, codes: np.ndarray, weight: np.ndarray) -> None:
+        first = int((1.0 - self._share) * len(weight))
+        most = np.argpartition(weight, first)[first:]
+        least, pairs = float(weight[most[0]]), np.zeros((self.layout.D, self.layout.D))
+        shared_counts(codes[most].take(self.others, axis=1), self.layout, pairs, least)
+        self.matrix[1:, 1:] += pairs
+        self.matrix[0, 1:] += pairs.diagonal()
+        self.matrix[1:, 0] += pairs.diagonal()
+        self.matrix[0, 0] += least * len(most)
 
 
 def cell_counts(sample: Sample, layout: Layout) -> np.ndarray:

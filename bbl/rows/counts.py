@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 
+from bbl._ext import moments as kernel
 from bbl.rows.sample import Sample
 from bbl.rows.stored import Rows, StoredSample
 
@@ -41,13 +44,9 @@ def _counts(sample: Sample, n_levels: list[int], K: int | None, gaps: bool) -> l
     if sample.y is not None and (sample.y < 0).any():  # of unknown group
         sample = sample.rows(sample.y >= 0)
     K = K or int(sample.response.max(initial=-1 if sample.y is not None else 0)) + 1
-    offset = 0 if sample.y is None else sample.y
-    counts = []
-    for i, L in enumerate(n_levels):
-        own, weights = sample.codes[:, i].astype(np.intp), sample.weights
-        if sample.missing is not None and gaps:
-            own[sample.missing[:, i]] = L - 1
-        elif sample.missing is not None:
-            weights = np.where(sample.missing[:, i], 0.0, weights)
-        counts.append(np.bincount(offset * L + own, weights, K * L).reshape(K, L))
-    return [c[0] for c in counts] if sample.y is None else counts
+    start = np.concatenate(([0], np.cumsum(n_levels, dtype=np.intp)))
+    counts = np.zeros((K, start[-1]))
+    missing = None if sample.missing is None else sample.missing.view(np.uint8)
+    kernel.level_counts(sample.codes, sample.y, sample.weights, missing, gaps, start, counts)
+    out = counts[0] if sample.y is None else counts
+    return [out[..., first:end] for first, end in pairwise(start.tolist())]

@@ -9,7 +9,7 @@ import pytest
 
 import bbl
 from bbl.design import sources
-from bbl.engines import pseudo_blocks
+from bbl.engines import pseudo_blocks, pseudo_nodes
 from bbl.errors import DataError, OptionError
 from bbl.rows import dealing
 from bbl.rows.cluster import ClusterSample
@@ -88,14 +88,24 @@ def test_folds_of_large_data_are_dealt_part_by_part(client, monkeypatch):
 
 def test_few_rows_are_fitted_by_nodes(client, monkeypatch):
     monkeypatch.setattr(pseudo_blocks, "SAMPLE", 5000)
+    monkeypatch.setattr(pseudo_nodes, "APART", 2)
     frame = make_frame(seed=4)
     one, other = (bbl.bbl("y ~ .^2", data, lambda_=1e-3, verbose=0) for data in (in_parts(frame), frame))
     assert facts(one) == "by nodes: predictors shared by 2 threads of a cluster"
     assert one.parameters.theta.tobytes() == other.parameters.theta.tobytes()
 
 
+def test_few_rows_of_few_predictors_are_fitted_where_they_are_asked_for(client, monkeypatch):
+    monkeypatch.setattr(pseudo_blocks, "SAMPLE", 5000)
+    frame = make_frame(seed=4)
+    one, other = (bbl.bbl("y ~ .^2", data, lambda_=1e-3, verbose=0) for data in (in_parts(frame), frame))
+    assert all("shared" not in own.state for own in one.estimate.fits)
+    assert one.parameters.theta.tobytes() == other.parameters.theta.tobytes()
+
+
 def test_the_zero_sum_gauge_is_fitted_by_nodes_too(client, monkeypatch):
     monkeypatch.setattr(pseudo_blocks, "SAMPLE", 5000)
+    monkeypatch.setattr(pseudo_nodes, "APART", 2)
     frame, told = make_frame(seed=5), {"lambda_": 1e-2, "lambdah": 1e-3, "gauge": "zero-sum", "verbose": 0}
     one, other = (bbl.bbl("y ~ .^2", data, **told) for data in (in_parts(frame), frame))
     assert facts(one).startswith("by nodes")

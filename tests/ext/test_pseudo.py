@@ -6,6 +6,7 @@ import signal
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import numpy as np
 import pytest
@@ -494,7 +495,7 @@ def test_wide_problems_take_a_third_of_the_gradients_with_the_covariance(m, leve
     scores = [factors @ rng.normal(size=(5, levels)) + rng.gumbel(size=(n, levels)) for _ in range(m)]
     codes = np.column_stack([own.argmax(axis=1) for own in scores]).astype(np.uint8)
     counts, thetas = {}, {}
-    for metric in ("kronecker", "blocks"):
+    for metric in ("inverse", "blocks"):
         if metric == "blocks":
             monkeypatch.setattr(pseudo, "kronecker_pays", lambda *_: False)
         problem = PseudoProblem(codes, np.ones(n), np.full(m, levels), ~np.eye(m, dtype=bool))
@@ -503,9 +504,46 @@ def test_wide_problems_take_a_third_of_the_gradients_with_the_covariance(m, leve
         found = problem.solve(0, 0.01, 0.0, 1e-8, 1000, thetas[metric])
         assert not found["status"].any()
         counts[metric] = found["n_eval"][problem.order[: problem.lanes]].mean()
-    assert times * counts["kronecker"] < counts["blocks"]
+    assert times * counts["inverse"] < counts["blocks"]
     both = slice(0, problem.lanes * (levels - 1))  # rows of the first task, which is the smaller one without the metric
-    np.testing.assert_allclose(thetas["kronecker"][both], thetas["blocks"][both], atol=1e-5)
+    np.testing.assert_allclose(thetas["inverse"][both], thetas["blocks"][both], atol=1e-5)
+
+
+@pytest.mark.parametrize(("m", "levels"), [(520, 2), (270, 3)])
+@pytest.mark.parametrize("width", widths())
+def test_rows_and_columns_of_wide_problems_change_places_and_the_gradient_stays(width, m, levels, monkeypatch):
+    rng, n = np.random.default_rng(0), 1103  # some row blocks, the last of them with rows that fill no table
+    codes = rng.integers(0, levels, (n, m)).astype(np.uint8)
+    found = []
+    for wide in (True, False):
+        if not wide:
+            monkeypatch.setattr(pseudo, "kronecker_pays", lambda *_: False)
+        problem = PseudoProblem(codes, 1.0 + np.arange(n) % 3, np.full(m, levels), ~np.eye(m, dtype=bool), width)
+        assert problem.metric == ("inverse" if wide else "blocks")
+        theta = np.random.default_rng(1).normal(0.0, 0.1, problem.start().shape)
+        found.append(problem.objective(theta, 0.1, 0.1))
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-11, atol=1e-13)
+
+
+def test_a_wide_problem_has_a_metric_for_each_penalty_that_threads_ask_for():
+    rng, m = np.random.default_rng(0), 520
+    codes = (rng.random((700, m)) < rng.uniform(0.02, 0.5, m)).astype(np.uint8)
+
+    def made():
+        return PseudoProblem(codes, np.ones(700), np.full(m, 2), ~np.eye(m, dtype=bool))
+
+    def solved(problem, lambda_):
+        theta = problem.start()
+        found = problem.solve(0, lambda_, 0.0, 1e-9, 1000, theta)
+        assert not found["status"].any()
+        return theta
+
+    both = made()
+    with ThreadPoolExecutor(2) as pool:
+        at_once = list(pool.map(partial(solved, both), (0.1, 1e-3, 0.1, 1e-3)))
+    for theta, lambda_ in zip(at_once, (0.1, 1e-3, 0.1, 1e-3), strict=True):
+        np.testing.assert_array_equal(theta, solved(made(), lambda_))
 
 
 def test_large_eigenvectors_are_lapacks_and_other_threads_run_meanwhile():

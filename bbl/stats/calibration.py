@@ -59,8 +59,8 @@ def fit_calibration(
     -----
     An error of ln Z is the same for all rows, so an offset per group takes it out whatever its size. The penalty
     weighs as much as one observation: with few rows the scores are left nearly as they are. ``"firm"`` lets it weigh as
-    much as ten, for settings that are chosen by calibrated losses: of many settings, on a hundred rows, the one that wins
-    is else the one whose calibration follows chance best.
+    much as ten, for settings that are chosen by calibrated losses: of many settings, on a hundred rows, the one that
+    wins is else the one whose calibration follows chance best.
 
     Examples
     --------

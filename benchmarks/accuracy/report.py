@@ -165,8 +165,8 @@ def auto_tables(frame: pd.DataFrame) -> list[str]:
         return []
     out = ['## `method="auto"` against the field', ""]
     own = found[AUTO].loc[names, "log_loss"].astype(float).groupby("data").mean().mean()
-    text = f"{len(names)} data sets, {len(common)} splits that all of these methods have run on.{left_out} Over all splits "
-    out += [text + f"that it has run on, the mean log-loss of `auto` is {own:.4f}.", ""]
+    text = f"{len(names)} data sets, {len(common)} splits that all of these methods have run on.{left_out} Over all "
+    out += [text + f"splits that it has run on, the mean log-loss of `auto` is {own:.4f}.", ""]
     for metric, title in (("log_loss", "Log-loss"), ("brier", "Brier score")):
         cells = {name: pd.to_numeric(part.loc[common, metric]) for name, part in found.items()}
         if any(values.isna().any() for values in cells.values()):

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from scipy.optimize import minimize
 import reference as oracle
+from scipy.optimize import minimize
 
 import bbl
 from bbl.engines import PseudoLikelihood

@@ -102,7 +102,7 @@ def tune(
         In place of shuffled ones of its own.
     among : (sequence of Engine, sequence of float), optional
         Variants of the engine and rising settings in place of its own ones, where it fits all folds together. The best
-        one and the one below it are then fitted more exactly.
+        one is then fitted as nearly as all rows are.
     """
     folds = shuffled_folds(cast(Sample, sample), NFOLD, rng) if folds is None else folds
     told: dict[str, Any] = {"calibrate": calibrate, "log_z": log_z, "workers": workers, "rng": rng}
@@ -326,10 +326,6 @@ def _tune_together(
     while (best := min(loss, key=loss.__getitem__)) not in exact:  # what ends early may be better than what does not
         fit(*best, closely)
         exact.add(best)
-        weaker = (best[0], best[1] - 1)  # and fits to weak penalties end early
-        if among is not None and best == min(loss, key=loss.__getitem__) and best[1] and weaker not in exact:
-            fit(*weaker, closely)
-            exact.add(weaker)
     order = sorted(k for v, k in tried if v == best[0])
     if rule == "cv-1se":
         settings = replace(base, scores=np.array([tried[best[0], k] for k in order]))

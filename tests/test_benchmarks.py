@@ -341,6 +341,14 @@ def test_the_average_is_held_against_the_field_on_common_splits():
         and "| zoo | 2.5 | 2.5 |" in text
     )
     assert accuracy_report.auto_tables(pd.DataFrame(rows[1::2])) == []
+    more = [row | {"data": "vote"} for row in rows] + [
+        row | {"method": "CatBoost", "log_z": "", "calibrate": "", "log_loss": 0.15} for row in rows[::2]
+    ]
+    text = "\n".join(accuracy_report.auto_tables(pd.DataFrame(rows + more)))
+    assert "| vote | 0.100 |  | 0.200 |" in text and "| zoo | 0.100 | 0.150 | 0.200 |" in text
+    assert "| average rank | 1.00 |  | 2.00 |" in text and "| on the 1 sets of CatBoost | 1.00 | 2.00 | 3.00 |" in text
+    text = "\n".join(accuracy_report.auto_tables(pd.DataFrame(rows + more[:-1])))  # not on every split of the set
+    assert "| zoo | 0.100 |  | 0.200 |" in text
 
 
 def test_data_sets_of_the_accuracy_benchmark_are_split_by_class():

@@ -4,12 +4,9 @@ from collections.abc import Iterable, Sequence
 
 from numpy.typing import ArrayLike, NDArray
 
-LANES: dict[str, int]
-
 CONVERGED: int
 STUCK: int
 
-def widths() -> tuple[str, ...]: ...
 def memory_estimate(
     n: int, n_levels: ArrayLike, width: str | None = None, precision: str = "double", sites: int | None = None
 ) -> tuple[float, float]: ...

@@ -4,63 +4,27 @@ import threading
 
 import numpy as np
 
-from bbl._ext.eigen import eigenvectors, inverse
+from bbl._ext.eigen import eigenvectors
+from bbl._ext.pseudo_plan import choose_lanes, composite_sizes, kronecker_pays, read_columns, wide_metric
 
 from cpython.exc cimport PyErr_CheckSignals as raise_signals
-from libc.stdint cimport int32_t, uint8_t, uint16_t, uint32_t
+from libc.stdint cimport int32_t, uint8_t, uint16_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
 cdef extern from "Python.h":
     int PyErr_CheckSignals() noexcept  # an error stays set, and solve() raises it
 
-ctypedef fused code_t:
-    uint8_t
-    uint16_t
-    int32_t
-
-ctypedef fused column_t:
-    uint8_t
-    uint16_t
-
 cdef enum:
-    READ = 256
     WIDE = 512  # columns beyond which the metric takes most of the time of a step
 
-FLAT = 1e-5  # of the mean eigenvalue of a covariance: the least ridge with which it is inverted
 CONVERGED, STUCK = SOLVER_CONVERGED, SOLVER_STUCK
-LANES = {"avx512": 8, "avx2": 4, "sse2": 2, "plain": 1}  # sse2 stands for any vectors of 128 bits
 
 
 cdef int check_signals() noexcept nogil:
     """Return non-zero where Ctrl-C was pressed."""
     with gil:
         return PyErr_CheckSignals()
-
-
-def widths():
-    """Return the names of the vector widths that this processor runs, widest first."""
-    return tuple(name for name, lanes in LANES.items() if cpu_runs(8 * lanes))
-
-
-def choose_lanes(n_levels, width, size_t real):
-    """Return the numbers of `real` bytes per vector: of `width`, or the widest that pays; fewer if offsets need it.
-
-    Offsets, lanes times levels, are kept in 16 bits.
-    """
-    if width is not None:
-        if width not in widths():
-            raise ValueError(f"width must be one of {widths()} on this processor, not {width!r}")
-        lanes = LANES[width]
-    else:
-        lanes = max(LANES[name] for name in widths())
-        if len(n_levels) <= 4 and lanes == 8:
-            lanes = 4
-    if lanes > 1 and real == 4:
-        lanes *= 2
-    while lanes > 1 and lanes * int(n_levels.max()) > 65535:
-        lanes = lanes // 2 if lanes * real > 16 else 1
-    return lanes
 
 
 cdef void set_precision(pseudo_problem *p, str precision, bint rotated):
@@ -71,11 +35,6 @@ cdef void set_precision(pseudo_problem *p, str precision, bint rotated):
     p.mixed = precision == "mixed" or precision == "double" and p.wide
     p.real = 4 if p.mixed or precision == "single" else 8
     p.pack = PSEUDO_PACK if p.wide or p.mixed else 1
-
-
-def composite_sizes(n, n_levels):
-    """Return how many joint states a composite may have, and the bytes of a chunk's tables for one logit."""
-    return max(8, min(64, n // 8)), 36864 // max(1, min(int(n_levels.max()) - 1, 3))
 
 
 def memory_estimate(Py_ssize_t n, n_levels, width=None, precision="double", sites=None):
@@ -118,49 +77,6 @@ def memory_estimate(Py_ssize_t n, n_levels, width=None, precision="double", site
     if rotated:
         shared += 40.0 * p.D * p.D
     return shared, task
-
-
-def kronecker_pays(n, n_levels, D, density):
-    """Return whether the eigenvectors of the predictors' covariance are worth their price (measured)."""
-    top = n_levels.max()
-    share = 4 if top == 2 else 8
-    if D > 512:  # iterations then cost so much that even a covariance of few rows saves more
-        share //= 4
-    return bool(density >= 0.5 and D <= 3000 and top <= 8 and D <= n // share)
-
-
-def read_columns(const code_t[:, ::1] codes, const int32_t[::1] n_levels, column_t[:, ::1] columns):
-    """Copy `codes` (n, m) to `columns` (m, n); return the first predictor with a code out of range, or -1."""
-    cdef Py_ssize_t n = codes.shape[0], m = codes.shape[1], k, i, tile, first, bad = m
-    cdef int32_t code
-    cdef uint32_t top
-    with nogil:
-        for tile in range((n + READ - 1) // READ):  # so many rows stay in the first-level cache
-            first = tile * READ
-            for i in range(m):
-                top = 0
-                for k in range(first, min(n, first + READ)):
-                    code = <int32_t> codes[k, i]
-                    top = max(top, <uint32_t> code)
-                    columns[i, k] = <column_t> code
-                if top >= <uint32_t> n_levels[i]:
-                    bad = min(bad, i)
-    return bad if bad < m else -1
-
-
-def largest(matrix):
-    """Return about the largest eigenvalue of a positive definite matrix: what ten steps of the power method find."""
-    vector = matrix[np.argmax(matrix.diagonal())]
-    for _ in range(10):
-        vector = matrix @ (vector / np.linalg.norm(vector))
-    return np.linalg.norm(vector)
-
-
-def ridged_inverse(matrix, ridge):
-    """Return the inverse of ``matrix + ridge I``."""
-    full = matrix.copy()
-    full[np.diag_indices(len(full))] += ridge
-    return inverse(full)
 
 
 cdef class PseudoProblem:
@@ -296,28 +212,13 @@ cdef class PseudoProblem:
 
     cdef tuple invert(self, double lambda_):
         """Return the metric of a wide problem at a penalty: it, then what pseudo_problem has, from the inverse on."""
-        D, start, levels = self.p.D, np.asarray(<Py_ssize_t[:self.p.n_sites]> self.p.start), self.arrays[0]
+        start, levels = np.asarray(<Py_ssize_t[:self.p.n_sites]> self.p.start), np.asarray(self.arrays[0])
         with self.lock:  # one task makes it, the others wait for it
-            if self.metric_of[0] == lambda_:
-                return self.metric_of
-            covariance = self.covariance()
-            floor = FLAT * np.trace(covariance) / D
-            ridge = max(floor, lambda_ / np.max(<double[:self.rows]> self.p.sigma))
-            full, highest = ridged_inverse(covariance, ridge), largest(covariance)
-            lowest = max(0.0, 1.0 / largest(full) - ridge)
-            apart = lambda_ * np.median(full.diagonal())  # curvature falls with the variance that others leave
-            if apart > 2.0 * max(ridge, 0.1 * lowest):
-                ridge, full = apart, ridged_inverse(covariance, apart)
-            del covariance
-            own = np.empty((self.rows, D), dtype=np.float32)
-            for size in np.unique(levels[:self.p.n_sites]):
-                columns = start[np.asarray(levels[:self.p.n_sites]) == size][:, None] + np.arange(size - 1)
-                rows = full[columns]
-                own[columns] = np.linalg.solve(np.take_along_axis(rows, columns[:, None], axis=2), rows)
-            wide = np.zeros((D, self.p.D_padded), dtype=np.float32)
-            wide[:, :D] = full
-            panels = np.ascontiguousarray(wide.reshape(D, -1, 8).transpose(1, 0, 2))
-            self.metric_of = (lambda_, panels, own, ridge, floor, lowest, highest)
+            if self.metric_of[0] != lambda_:
+                weight = lambda_ / np.max(<double[:self.rows]> self.p.sigma)
+                own = start, levels[:self.p.n_sites]
+                made = wide_metric(self.covariance(), lambda_, weight, self.rows, *own, self.p.D_padded)
+                self.metric_of = (lambda_, *made)
             return self.metric_of
 
     cdef decompose(self):

@@ -14,7 +14,7 @@
 
 #ifdef SINGLE
 #define NEARER 3e-5  /* of the norm at an anchor: digits of single precision that a lane uses up before the next */
-#define PRICE 3      /* of an anchor, in evaluations in single precision */
+#define PRICE 2      /* of an anchor, in evaluations in single precision */
 #define VAIN 5       /* anchors in a row that do not halve the norm */
 
 /* The point becomes the anchor; lanes that wait there are done, or go on */

@@ -18,7 +18,8 @@ from bbl.design.cluster import passes
 from bbl.design.design import Design
 from bbl.design.frames import to_frame
 from bbl.design.passes import encode_source
-from bbl.design.sources import Source, lazy_source
+from bbl.design.source import Source
+from bbl.design.sources import lazy_source
 from bbl.engines import DEFAULT, ENGINES, Engine, engine_class, make_engine
 from bbl.errors import DataWarning, OptionError
 from bbl.memory import out_of_memory

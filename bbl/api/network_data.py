@@ -13,8 +13,8 @@ import pandas as pd
 from bbl.api.call import data_folds, in_memory
 from bbl.checks import integer, near_match
 from bbl.design.design import Design
-from bbl.design.formula import quoted
 from bbl.design.frames import Frame, to_frame
+from bbl.design.grammar import quoted
 from bbl.design.interactions import Cube, Interactions
 from bbl.design.passes import encode_source
 from bbl.design.sources import lazy_source

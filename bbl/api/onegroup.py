@@ -14,7 +14,7 @@ from bbl.checks import arguments, choice, flag, generator
 from bbl.design.design import MISSING
 from bbl.design.weights import check_weights
 from bbl.engines import DEFAULT, Engine, make_engine
-from bbl.engines.base import Note
+from bbl.engines.found import Note
 from bbl.errors import BBLTypeError, DataError, OptionError
 from bbl.memory import check_memory
 from bbl.model.layout import Layout

@@ -15,7 +15,8 @@ from bbl.boltzmann.predictive import Predictive, predictive
 from bbl.boltzmann.problems import group_text
 from bbl.design.labels import Labels
 from bbl.engines import Engine, EngineFit
-from bbl.engines.base import Given, NoProgress
+from bbl.engines.base import Given
+from bbl.engines.found import NoProgress
 from bbl.engines.trail import Trail
 from bbl.errors import OptionError
 from bbl.model.ais import annealed_log_z, annealing_start
@@ -244,16 +245,7 @@ def estimate_path(
         (part, layout, engine, values, k, inner, r, False, trail, inside)
         for part, k, r, trail in zip(parts, kinds, rngs, own, strict=True)
     ]
-    if isinstance(sample, StoredSample) and outside is not None:
-        sample.file.passed = lambda count: outside(0.0, f"pass {count}")
-    try:
-        runs_of = run_tasks(fit_group, tasks, outer, outside, shared=isinstance(sample, StoredSample))
-    except NoProgress as stall:
-        raise stalled(stall, labels) from stall
-    finally:
-        if isinstance(sample, StoredSample):
-            sample.file.passed = None
-    settings = list(zip(*runs_of, strict=True))
+    settings = list(zip(*_fit_groups(sample, tasks, outer, outside, labels), strict=True))
     groups = parts[:K]
     if engine.chooses:
         told = (layout, cast(list[Sample], groups), engine, log_z, rngs, workers)
@@ -271,6 +263,21 @@ def estimate_path(
         shares = totals / totals.sum()
         out.append(Estimate(parameters, ln_z, kind, shares, lkh, tuple(fits), error, predictive=drawn))
     return out
+
+
+def _fit_groups(
+    sample: Rows, tasks: list[tuple], workers: int, progress: Callable | None, labels: Labels | None
+) -> list[list[tuple[EngineFit, float, float]]]:
+    """Return `fit_group` of each of `tasks`; of rows in a file, `progress` is told of each pass over them."""
+    if isinstance(sample, StoredSample) and progress is not None:
+        sample.file.passed = lambda count: progress(0.0, f"pass {count}")
+    try:
+        return run_tasks(fit_group, tasks, workers, progress, shared=isinstance(sample, StoredSample))
+    except NoProgress as stall:
+        raise stalled(stall, labels) from stall
+    finally:
+        if isinstance(sample, StoredSample):
+            sample.file.passed = None
 
 
 def _estimate_of_chosen(

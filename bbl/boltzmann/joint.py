@@ -10,7 +10,8 @@ import numpy as np
 
 from bbl.crossval import cross_validate, score_settings
 from bbl.engines import Engine, EngineFit
-from bbl.engines.base import Given, Note
+from bbl.engines.base import Given
+from bbl.engines.found import Note
 from bbl.model.layout import Layout
 from bbl.rows.folds import shuffled_folds
 from bbl.rows.sample import Sample

@@ -8,7 +8,7 @@ import numpy as np
 
 from bbl.design.labels import Labels
 from bbl.engines import Engine
-from bbl.engines.base import NoProgress
+from bbl.engines.found import NoProgress
 from bbl.errors import DataError, OptionError
 from bbl.memory import check_memory
 from bbl.model.ais import annealing_seconds

@@ -11,7 +11,7 @@ import numpy as np
 
 from bbl.design.labels import Labels
 from bbl.engines import EngineFit
-from bbl.engines.base import Note
+from bbl.engines.found import Note
 from bbl.errors import ConvergenceWarning
 
 __all__ = ["Problem", "group_text", "problems", "warn_problems"]

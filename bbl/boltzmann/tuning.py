@@ -283,10 +283,7 @@ def _tune_together(
     progress: Callable | None,
     among: tuple[Sequence[Engine], Sequence[float]] | None,
 ) -> Tuning:
-    """Return what `tune` does of an engine that fits all folds together.
-
-    The first variant is tried from the strongest setting on, until the loss has risen; the others near the best so far.
-    """
+    """Return what `tune` does of an engine that fits all folds together."""
     tuned = engine.tuned
     assert tuned is not None  # noqa: S101  # what fits folds together is tuned
     variants, values = (engine.variants(), tuned.grid) if among is None else among
@@ -304,23 +301,8 @@ def _tune_together(
         tried[v, k], loss[v, k] = scores, base.log_loss(calibrated(base, scores, calibrate))
         return loss[v, k]
 
-    top, risen = len(grid) - 1, 0
-    for k in range(top, -1, -1):
-        risen = risen + 1 if fit(0, k) > NEAR * min(loss.values()) else 0
-        if risen == 2 and rule != "cv-1se":
-            break
-    for v in range(1, len(variants)):
-        middle = min(loss, key=loss.__getitem__)[1]
-        for k in range(top, -1, -1) if rule == "cv-1se" else (middle + 1, middle, middle - 1):
-            if 0 <= k <= top:
-                fit(v, k)
-        while (best := min(loss, key=loss.__getitem__))[0] == v:
-            beside = [k for k in (best[1] + 1, best[1] - 1) if 0 <= k <= top and (v, k) not in loss]
-            if not beside:
-                break
-            fit(v, beside[0])
-        if progress is not None:
-            progress(len(folds) / len(variants))
+    told = None if progress is None else partial(progress, len(folds) / len(variants))
+    _walk_variants(fit, loss, len(variants), len(grid) - 1, rule == "cv-1se", told)
     exact: set[tuple[int, int]] = set()
     closely = 1 if among is None else 2
     while (best := min(loss, key=loss.__getitem__)) not in exact:  # what ends early may be better than what does not
@@ -339,6 +321,33 @@ def _tune_together(
     losses = np.array([loss[best[0], k] for k in order])
     chosen = variants[best[0]].at(float(grid[best[1]]))
     return Tuning(tuned.option, grid[order], losses, order.index(best[1]), calibration, [], own, chosen)
+
+
+def _walk_variants(
+    fit: Callable, loss: dict[tuple[int, int], float], n: int, top: int, every: bool, told: Callable | None
+) -> None:
+    """Call ``fit(variant, k)``, which writes `loss`, for what may be best of `n` variants and settings 0 to `top`.
+
+    The first variant is tried from the strongest setting on, until the loss has risen; the others near the best so far.
+    With `every` all settings of all variants are.
+    """
+    risen = 0
+    for k in range(top, -1, -1):
+        risen = risen + 1 if fit(0, k) > NEAR * min(loss.values()) else 0
+        if risen == 2 and not every:
+            break
+    for v in range(1, n):
+        middle = min(loss, key=loss.__getitem__)[1]
+        for k in range(top, -1, -1) if every else (middle + 1, middle, middle - 1):
+            if 0 <= k <= top:
+                fit(v, k)
+        while (best := min(loss, key=loss.__getitem__))[0] == v:
+            beside = [k for k in (best[1] + 1, best[1] - 1) if 0 <= k <= top and (v, k) not in loss]
+            if not beside:
+                break
+            fit(v, beside[0])
+        if told is not None:
+            told()
 
 
 def _search(

@@ -11,7 +11,7 @@ import numpy as np
 
 from bbl.design.design import Design
 from bbl.design.passes import Reader, Seen, encode_rows, look
-from bbl.design.sources import Source
+from bbl.design.source import Source
 from bbl.errors import OptionError
 from bbl.rows.cluster import CodeParts, Part, active_client, call, held
 from bbl.rows.dealing import Dealer, StoredFolds, TableSink, make_sink, stacked

@@ -16,22 +16,14 @@ from typing import Any, NoReturn
 import numpy as np
 
 from bbl.checks import near_match
+from bbl.design.grammar import EXAMPLE, QUOTED, fail, quoted, sanitised, symbol_of, syntax_tree
 from bbl.design.interactions import Interactions, TermSet
 from bbl.errors import BBLTypeError, FormulaError
 
-__all__ = ["FormulaTerms", "parse", "quoted"]
+__all__ = ["FormulaTerms", "parse"]
 
 LONGEST = 100_000  # characters of a formula
-DEEPEST = 100  # nested parentheses
-ALIAS = "\ua66e"  # a letter to formulaic; refused outside backticks here, so that aliases are unique
-QUOTED = re.compile(r"`([^`]*(?:``[^`]*)*)`")
-IDENTITY = re.compile(rf"(?<![\w.])(?:C|factor)\s*\(\s*([\w{ALIAS}][\w.]*)\s*\)")
-FOREIGN = re.compile(rf"[^\w\s.+\-*:^()~]|{ALIAS}(?!\d)")
-OPERATOR = re.compile(r"~[+-]?|[+-]{1,2}|\*\*?|[:^.]")
 ODD = re.compile(r"\w[^\w.]|[^\w.]\w|\A\d+[^\W\d]")  # in a name: a sign or space beside a letter, a digit first
-EXPONENT = re.compile(r"[1-9][0-9]?")
-POWER = re.compile(r"(?:\^|\*\*)\s*([0-9][\w.]*)")
-EXAMPLE = "Write it like 'y ~ a + b', 'y ~ a*b', 'y ~ (a + b + c)^2' or 'y ~ .^2'"
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,11 +163,11 @@ def _parsed(
 ) -> FormulaTerms:
     """Return what `parse` does."""
     if len(formula) > LONGEST:
-        _fail(formula, f"it has {len(formula):,} characters", f"At most {LONGEST:,} are read; use '.' for all columns")
-    text, aliases = _sanitise(formula)
-    tree = _tree(formula, text)
-    if _symbol(tree) != "~" or len(tree.args) != 2 - (one_sided and len(tree.args) == 1):
-        _fail(formula, "it must have a response, '~', and predictors", EXAMPLE)
+        fail(formula, f"it has {len(formula):,} characters", f"At most {LONGEST:,} are read; use '.' for all columns")
+    text, aliases = sanitised(formula)
+    tree = syntax_tree(formula, text)
+    if symbol_of(tree) != "~" or len(tree.args) != 2 - (one_sided and len(tree.args) == 1):
+        fail(formula, "it must have a response, '~', and predictors", EXAMPLE)
     names = _Names(formula, columns, exclude, aliases)
     if len(tree.args) == 2:
         names.response = _response(tree.args[0], names)
@@ -193,14 +185,14 @@ def _parsed(
 
 def _response(left: Any, names: _Names) -> Hashable:
     """Return the column on the left of the tilde."""
-    if _symbol(left) is not None or left.kind.value != "name":
+    if symbol_of(left) is not None or left.kind.value != "name":
         text = "the response must be the name of one column"
-        _fail(names.formula, text, "Put an unusual name in backticks, as in `1`")
+        fail(names.formula, text, "Put an unusual name in backticks, as in `1`")
     response = names.find(left.token)
     if response is None:
-        _fail(names.formula, "the response is a column without a name", "Rename it")
+        fail(names.formula, "the response is a column without a name", "Rename it")
     if response in names.exclude:
-        _fail(names.formula, f"{response!r} holds the weights and cannot be the response", "Take another column")
+        fail(names.formula, f"{response!r} holds the weights and cannot be the response", "Take another column")
     return response
 
 
@@ -213,89 +205,7 @@ def _refuse_order(terms: FormulaTerms, order: int, reason: str) -> NoReturn:
         many, why, what = "three", "the model is pairwise", "pairs"
     why = reason or why
     text = f"it asks for the term {':'.join(names)} of {many} or more predictors, but {why}"
-    _fail(terms.text, text, f"Write ({' + '.join(names)})^{order} for all {what}")
-
-
-def quoted(name: object) -> str:
-    """Return a column's name in backticks, as formulas take any name."""
-    return "`" + str(name).replace("`", "``") + "`"
-
-
-def _fail(formula: str, what: str, remedy: str, column: Hashable = None) -> NoReturn:
-    shown = formula if len(formula) <= 200 else formula[:197] + "..."
-    stop = "" if what.endswith("?") else "."
-    raise FormulaError(f"formula {shown!r}: {what}{stop} {remedy}.", column=column, argument="formula") from None
-
-
-def _sanitise(formula: str) -> tuple[str, dict[str, str]]:
-    """Return text of names, numbers, operators and parentheses only, and the names that were in backticks."""
-    aliases: dict[str, str] = {}
-
-    def alias(match: re.Match) -> str:
-        key = f"{ALIAS}{len(aliases)}"
-        aliases[key] = match[1].replace("``", "`")
-        return f" {key} "
-
-    code = "Formulas are not evaluated: compute the column first, and put unusual column names in backticks"
-    text = formula
-    if ALIAS in QUOTED.sub("", formula):
-        _fail(formula, f"the character {ALIAS!r} cannot be read", code)
-    text = IDENTITY.sub(r" \1 ", QUOTED.sub(alias, formula))
-    if foreign := FOREIGN.search(text):
-        _fail(formula, f"the character {foreign[0]!r} has no meaning", code)
-    for given in POWER.findall(text):  # formulaic would make "- 1" of an exponent 0
-        if not EXPONENT.fullmatch(given):
-            _fail(formula, f"the exponent {given!r} is not a whole number in 1..99", "Write ^2 for all pairs")
-    if call := re.search(r"[\w.)]\s*\(", text):
-        _fail(formula, f"{text[: call.end()][-30:].strip()!r} looks like a function call", code)
-    # formulaic loses operators next to runs of signs, so that only single signs may reach it
-    return re.sub(r"[+-](?:\s*[+-])+", lambda run: "-" if run[0].count("-") % 2 else "+", text), aliases
-
-
-def _tree(formula: str, text: str) -> Any:
-    """Return formulaic's syntax tree, having bounded what makes its parser slow."""
-    from formulaic.parser import DefaultFormulaParser
-
-    parser = DefaultFormulaParser(include_intercept=False)
-    try:
-        _check_tokens(formula, list(parser.get_tokens(text)))
-        return parser.get_ast(text)
-    except FormulaError:
-        raise
-    except Exception as error:  # formulaic leaks many kinds
-        reason = re.sub(r"\x1b\[[0-9;]*m", "", str(error)).split("\n")[0].rstrip(".")
-        _fail(formula, f"it cannot be read ({reason or type(error).__name__})", EXAMPLE)
-
-
-def _check_tokens(formula: str, tokens: Iterable[Any]) -> None:
-    depth, before = 0, ""  # before: "" after an operator, else the operand or ")" just read; "^" asks for an exponent
-    for token in tokens:
-        kind, word = token.kind.value, token.token
-        if before in ("^", "**"):
-            if kind != "value" or not EXPONENT.fullmatch(word):
-                _fail(formula, f"the exponent {word!r} is not a whole number in 1..99", "Write ^2 for all pairs")
-            before = "exponent"
-            continue
-        if word in ("^", "**") and before == "exponent":
-            _fail(formula, "it has an exponent of an exponent", "Write ^2 for all pairs")
-        starts = word == "(" or word == "." or kind in ("name", "value")
-        if starts and before:
-            _fail(formula, f"there is no operator between {before!r} and {word!r}", EXAMPLE)
-        if kind == "value" and word not in ("0", "1"):
-            _fail(formula, f"{word!r} is no name", f"Put a column of that name in backticks: `{word}`")
-        if kind == "python" or (kind == "operator" and not OPERATOR.fullmatch(word)):
-            _fail(formula, f"{word!r} has no meaning", EXAMPLE)
-        depth += (word == "(") - (word == ")") if kind == "context" else 0
-        if depth > DEEPEST:
-            _fail(formula, f"parentheses are nested deeper than {DEEPEST}", "Write it with fewer")
-        operator = kind == "operator" and word != "."
-        before = word if word in (")", "^", "**") or (starts and word != "(") else "" if operator or starts else word
-
-
-def _symbol(node: Any) -> str | None:
-    """Return the operator of a node, or None for a leaf."""
-    operator = getattr(node, "operator", None)
-    return None if operator is None else operator.symbol
+    fail(terms.text, text, f"Write ({' + '.join(names)})^{order} for all {what}")
 
 
 class _Names:
@@ -322,7 +232,7 @@ class _Names:
         if not found:
             shown = ", ".join(map(str, self.available[:10])) + (", and more" if len(self.available) > 10 else "")
             hint = near_match(name[:100], self.available)
-            _fail(self.formula, f"{name!r} is not a column of the data{hint}", f"The columns are {shown}", name)
+            fail(self.formula, f"{name!r} is not a column of the data{hint}", f"The columns are {shown}", name)
         return found[0]
 
     def number(self, column: Hashable) -> int:
@@ -343,7 +253,7 @@ class _Names:
         """Bound the memory and time of formulas that repeat themselves."""
         self.spent = min(self.spent + terms, 10**15)
         if self.spent > max(5_000_000, 2 * self.width**2):
-            _fail(self.formula, f"it repeats itself: over {self.spent:,} terms", "Write it shorter")
+            fail(self.formula, f"it repeats itself: over {self.spent:,} terms", "Write it shorter")
 
     def terms(self, singles: np.ndarray | None = None) -> TermSet:
         """Return a set of predictors by themselves, or the empty one."""
@@ -352,19 +262,19 @@ class _Names:
     def factor(self, terms: TermSet | None) -> TermSet:
         """Return a factor of a product, having refused the intercept (None)."""
         if terms is None:
-            _fail(self.formula, "1 is the intercept and no factor of a product", "Put the column 1 in backticks")
+            fail(self.formula, "1 is the intercept and no factor of a product", "Put the column 1 in backticks")
         return terms
 
     def check(self, predictors: tuple, empty: bool) -> None:
         """Refuse formulas without predictors, or with a predictor that has another role."""
         if not predictors and not empty:
-            _fail(self.formula, "no predictors are left", "Name at least one column on the right of '~'")
+            fail(self.formula, "no predictors are left", "Name at least one column on the right of '~'")
         taken = set(predictors)
         if self.response is not None and self.response in taken:
-            _fail(self.formula, f"the response {self.response!r} is also a predictor", "Drop it", self.response)
+            fail(self.formula, f"the response {self.response!r} is also a predictor", "Drop it", self.response)
         if both := taken.intersection(self.exclude):
             column = both.pop()
-            _fail(self.formula, f"{column!r} holds the weights and is also a predictor", "Drop it from one", column)
+            fail(self.formula, f"{column!r} holds the weights and is also a predictor", "Drop it from one", column)
 
 
 def _evaluate(tree: Any, names: _Names) -> TermSet:
@@ -373,7 +283,7 @@ def _evaluate(tree: Any, names: _Names) -> TermSet:
     done: list[TermSet | None] = []  # None for the intercept, which is no factor of a product
     while todo:
         node, ready = todo.pop()
-        symbol = _symbol(node)
+        symbol = symbol_of(node)
         if symbol is None:
             found = None if node.kind.value == "value" else np.array([names.number(names.find(node.token))])
             done.append(None if found is None else names.terms(found))

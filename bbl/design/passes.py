@@ -25,7 +25,7 @@ from bbl.design.design import MANY, MISSING, Design
 from bbl.design.factors import Factor
 from bbl.design.formula import FormulaTerms, parse
 from bbl.design.merged import Merged
-from bbl.design.sources import Batch, Source
+from bbl.design.source import Batch, Source
 from bbl.design.values import Column, frame_column
 from bbl.design.weights import MOST, check_weights
 from bbl.errors import DataError, LevelError, OptionError

@@ -6,8 +6,9 @@ import dataclasses
 from collections.abc import Iterable
 
 from bbl.checks import choice, near_match
-from bbl.engines.base import Engine, EngineFit, Equations, Tuned
+from bbl.engines.base import Engine, Tuned
 from bbl.engines.conditional import Conditional
+from bbl.engines.found import EngineFit, Equations
 from bbl.engines.highorder import HighOrder
 from bbl.engines.meanfield import MeanField
 from bbl.engines.naive import NaiveBayes

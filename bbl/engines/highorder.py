@@ -13,7 +13,8 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from bbl.checks import choice, integer, real
-from bbl.engines.base import Engine, EngineFit, Note, Tuned
+from bbl.engines.base import Engine, Tuned
+from bbl.engines.found import EngineFit, Note
 from bbl.engines.joint import REFITS, Fitted, fit_jointly
 from bbl.errors import BBLTypeError, DataError, OptionError
 from bbl.model.layout import Layout
@@ -22,7 +23,8 @@ from bbl.parallel import run_tasks
 from bbl.rows.sample import Sample
 from bbl.sparse.choice import choose
 from bbl.sparse.orders import SCREENS
-from bbl.sparse.products import Problem, contrasts, reference_tables, zero_sum_table
+from bbl.sparse.products import Problem, contrasts
+from bbl.sparse.tables import reference_tables, zero_sum_table
 
 __all__ = ["HighOrder"]
 

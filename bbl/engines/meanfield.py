@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from bbl.checks import real
-from bbl.engines.base import Engine, EngineFit, Note, Tuned
+from bbl.engines.base import Engine, Tuned
+from bbl.engines.found import EngineFit, Note
 from bbl.engines.naive import absent_levels
 from bbl.memory import check_memory
 from bbl.model.energy import known_energy

@@ -12,7 +12,8 @@ from typing import ClassVar
 import numpy as np
 
 from bbl.checks import choice, flag, integer, real
-from bbl.engines.base import Engine, EngineFit, Note
+from bbl.engines.base import Engine
+from bbl.engines.found import EngineFit, Note
 from bbl.errors import DataError, DataWarning, OptionError
 from bbl.memory import check_memory
 from bbl.model.conjugate import conjugate_draws

@@ -12,7 +12,8 @@ import numpy as np
 
 from bbl._ext.pseudo import CONVERGED, memory_estimate
 from bbl.checks import choice, flag, integer, real
-from bbl.engines.base import Engine, EngineFit, Equations, Note, Tuned
+from bbl.engines.base import Engine, Tuned
+from bbl.engines.found import EngineFit, Equations, Note
 from bbl.engines.naive import absent_levels
 from bbl.engines.pseudo_blocks import Corrected, few_enough, rounds_memory, sample_size
 from bbl.engines.pseudo_nodes import n_shares

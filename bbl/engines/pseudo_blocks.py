@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from bbl._ext.pseudo import CONVERGED, STUCK
-from bbl.engines.base import NoProgress
+from bbl.engines.found import NoProgress
 from bbl.engines.pseudo_solvers import FINEST, FLOOR, Sites, by_lbfgs, prepared
 from bbl.memory import available_memory
 from bbl.model.layout import Layout

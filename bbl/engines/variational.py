@@ -12,7 +12,8 @@ import numpy as np
 
 from bbl._ext.gibbs import pack_size
 from bbl.checks import choice, generator, integer, real
-from bbl.engines.base import Engine, EngineFit, Note, Tuned
+from bbl.engines.base import Engine, Tuned
+from bbl.engines.found import EngineFit, Note
 from bbl.errors import OptionError
 from bbl.memory import check_memory
 from bbl.model.fields import pseudo_log_likelihood

@@ -14,7 +14,7 @@ import pandas as pd
 
 from bbl.design.design import Design
 from bbl.design.frames import Frame, to_frame
-from bbl.design.sources import Source
+from bbl.design.source import Source
 from bbl.errors import DataError
 from bbl.stats.scores import least_cost, link, log_probabilities
 

@@ -19,7 +19,8 @@ from bbl.results.evaluation import FIGURES
 from bbl.results.explanation import Attribution
 from bbl.results.shooter_archive import pack, unpack
 from bbl.rows.sample import Sample
-from bbl.sparse.products import contrasts, log_odds, reference_tables, term_links, zero_sum_table
+from bbl.sparse.products import contrasts
+from bbl.sparse.tables import log_odds, reference_tables, term_links, zero_sum_table
 from bbl.sparse.workingset import Weights
 from bbl.stats.scores import log_probabilities
 

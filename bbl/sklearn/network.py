@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bbl.api.network_fit import bnc
-from bbl.design.formula import quoted
+from bbl.design.grammar import quoted
 from bbl.sklearn.base import Given, TableClassifier
 
 __all__ = ["BNClassifier"]

@@ -11,10 +11,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from bbl.api.shooter import shooter
 from bbl.checks import integer
-from bbl.design.formula import quoted
+from bbl.design.grammar import quoted
 from bbl.report.format import label_text
 from bbl.sklearn.base import Given, TableClassifier, TableEstimator
-from bbl.sparse.products import term_features
+from bbl.sparse.tables import term_features
 
 __all__ = ["ShooterClassifier", "ShooterFeatures"]
 

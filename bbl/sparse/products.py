@@ -1,4 +1,4 @@
-"""Products of predictors: their features in the zero-sum coding, the sums of all candidates, tables of weights.
+"""Products of predictors: their features in the zero-sum coding, and the sums of all candidates.
 
 A predictor with L levels has L - 1 features, the corners of a simplex; of two levels, -1 and +1. A term, a rising tuple
 of predictors, has the products of theirs.
@@ -7,10 +7,9 @@ of predictors, has the products of theirs.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -18,17 +17,7 @@ import numpy as np
 from bbl._ext import sparse as _kernel
 from bbl.rows.sample import code_dtype
 
-__all__ = [
-    "Problem",
-    "Products",
-    "contrasts",
-    "log_odds",
-    "reference_tables",
-    "simplex",
-    "term_features",
-    "term_links",
-    "zero_sum_table",
-]
+__all__ = ["Levels", "Problem", "Products", "Term", "candidate_ratios", "contrasts", "simplex", "term_states"]
 
 Term = tuple[int, ...]
 Levels = Sequence[int] | np.ndarray
@@ -342,72 +331,3 @@ def _lengths(sums: np.ndarray, rows: list[int], columns: np.ndarray, q: int, gro
         else:
             square[:, present] = joined / sizes[present] if group else joined
     return np.sqrt(square)
-
-
-def zero_sum_table(term: Term, n_levels: Levels, theta: np.ndarray) -> np.ndarray:
-    """Return what a term with weights (d, q) adds to the link at all joint levels, shape (L_1, ..., L_k, q).
-
-    Sums over the levels of each predictor are zero.
-    """
-    binary = [i for i in term if n_levels[i] == 2]
-    order = [i for i in term if n_levels[i] > 2] + binary  # as the features are multiplied
-    table = np.ones((1, 1))
-    for i in order:
-        table = np.kron(table, simplex(n_levels[i]))
-    out = (table @ theta).reshape(*(n_levels[i] for i in order), theta.shape[1])
-    return np.moveaxis(out, range(len(term)), [term.index(i) for i in order])
-
-
-def log_odds(link: np.ndarray) -> np.ndarray:
-    """Return links (..., K - 1) as log odds of every class against the first."""
-    scores = contrasts(link.shape[-1] + 1)
-    return link @ (scores[1:] - scores[0]).T
-
-
-def _used(codes: np.ndarray, n_levels: Levels, terms: Sequence[Term], missing: np.ndarray | None) -> Iterator:
-    """Yield for each term its states in rows (n, m), its table, and in which rows all its predictors are known."""
-    for term in terms:
-        own, levels = np.ascontiguousarray(codes[:, term].T), [n_levels[i] for i in term]
-        known = np.ones((len(codes), 1), dtype=bool)
-        if missing is not None:
-            known[missing[:, term].any(axis=1)] = False
-        yield *term_states(own, levels, tuple(range(len(term)))), known
-
-
-def term_links(
-    codes: np.ndarray, n_levels: Levels, weights: Mapping[Term, np.ndarray], missing: np.ndarray | None, q: int
-) -> np.ndarray:
-    """Return what terms add to the links of rows (n, m), shape (n, q); nothing where a predictor is missing."""
-    out = np.zeros((len(codes), q))
-    parts = _used(codes, n_levels, list(weights), missing)
-    for (state, table, known), theta in zip(parts, weights.values(), strict=True):
-        out += np.where(known, (table @ theta)[state], 0.0)
-    return out
-
-
-def term_features(codes: np.ndarray, n_levels: Levels, terms: Sequence[Term], missing: np.ndarray | None) -> np.ndarray:
-    """Return all features of terms in rows (n, m) as a matrix (n, D); zero where a predictor is missing."""
-    parts = _used(codes, n_levels, terms, missing)
-    return np.concatenate(
-        [np.empty((len(codes), 0)), *(np.where(known, table[state], 0.0) for state, table, known in parts)], axis=1
-    )
-
-
-def reference_tables(tables: dict[Term, np.ndarray]) -> dict[Term, np.ndarray]:
-    """Return tables in the reference gauge: zero where any level is the reference; sums over all terms are the same.
-
-    A term in the zero-sum gauge gives tables to all its subsets, the empty one (the intercept) included.
-    """
-    out: dict[Term, np.ndarray] = {}
-    for term, table in tables.items():
-        k = len(term)
-        for size in range(k + 1):
-            for axes in combinations(range(k), size):
-                part = table
-                for axis in range(k):  # the level less the reference, or at the reference
-                    base = np.take(part, [0], axis=axis)
-                    part = part - base if axis in axes else base
-                own = tuple(term[a] for a in axes)
-                part = part.reshape(*(part.shape[a] for a in axes), part.shape[-1])
-                out[own] = out[own] + part if own in out else part
-    return out

@@ -8,7 +8,8 @@ import pandas as pd
 import pytest
 
 import bbl
-from bbl.design import sources
+from bbl.design import parquet
+from bbl.design.sources import lazy_source
 from bbl.engines import pseudo_blocks, pseudo_nodes
 from bbl.errors import DataError, OptionError
 from bbl.rows import dealing
@@ -66,10 +67,10 @@ def test_dask_data_frames_are_fitted_where_they_are(client, monkeypatch):
 
 def test_parquet_is_read_by_the_workers_of_a_client_that_is_given(client, tmp_path, monkeypatch):
     frame = make_frame(seed=1)
-    monkeypatch.setattr(sources, "PART", 2000)  # of the files' row groups of 800 rows
+    monkeypatch.setattr(parquet, "PART", 2000)  # of the files' row groups of 800 rows
     for k, part in enumerate(np.array_split(np.arange(len(frame)), 2)):
         frame.iloc[part].to_parquet(tmp_path / f"{k}.parquet", row_group_size=800)
-    assert len(sources.lazy_source(tmp_path).parts(["y"], client)) == 4
+    assert len(lazy_source(tmp_path).parts(["y"], client)) == 4
     one, other = (bbl.bbl("y ~ .^2", tmp_path, method="mf", eps="cv", client=own, verbose=0) for own in (client, None))
     np.testing.assert_allclose(one.tuning.loss, other.tuning.loss, rtol=1e-12)
     assert differs(one, other) < 1e-13

@@ -7,7 +7,8 @@ import reference as oracle
 
 import bbl
 import bbl.engines.pseudo_path as engine_module
-from bbl._ext.pseudo import PseudoProblem, widths
+from bbl._ext.pseudo import PseudoProblem
+from bbl._ext.pseudo_plan import widths
 from bbl.engines import PseudoLikelihood
 from bbl.errors import BBLTypeError, OptionError
 from bbl.model.godambe import Influence

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import reference as oracle
 
-from bbl._ext.pseudo import PseudoProblem, widths
+from bbl._ext.pseudo import PseudoProblem
+from bbl._ext.pseudo_plan import widths
 from bbl.engines import PseudoLikelihood
 from bbl.engines import pseudo_path as engine_module
 from bbl.errors import OptionError

@@ -6,7 +6,8 @@ import pytest
 from sklearn.naive_bayes import CategoricalNB
 
 import bbl
-from bbl._ext.pseudo import PseudoProblem, widths
+from bbl._ext.pseudo import PseudoProblem
+from bbl._ext.pseudo_plan import widths
 from bbl.engines import NaiveBayes, PseudoLikelihood
 from bbl.engines import pseudo_path as engine_module
 from bbl.model.godambe import Influence

@@ -7,7 +7,7 @@ from bbl._ext.pseudo import PseudoProblem
 from bbl.boltzmann.covariance import covariances
 from bbl.boltzmann.estimate import estimate
 from bbl.engines import pseudo_blocks, pseudo_path
-from bbl.engines.base import NoProgress
+from bbl.engines.found import NoProgress
 from bbl.engines.pseudo import PseudoLikelihood
 from bbl.engines.trail import Trail
 from bbl.errors import DataError, OptionError

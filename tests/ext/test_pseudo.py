@@ -14,7 +14,8 @@ from scipy.linalg import eigh
 from scipy.optimize import minimize
 
 from bbl._ext import pseudo
-from bbl._ext.pseudo import PseudoProblem, memory_estimate, widths
+from bbl._ext.pseudo import PseudoProblem, memory_estimate
+from bbl._ext.pseudo_plan import widths
 
 FIELDS = ("grad_norm", "n_iter", "n_eval", "status", "value")
 

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from bbl._ext.pseudo import PseudoProblem, memory_estimate, widths
+from bbl._ext.pseudo import PseudoProblem, memory_estimate
+from bbl._ext.pseudo_plan import widths
 from bbl.api.onegroup import _coded_sample
 from bbl.engines.pseudo import PseudoLikelihood
 from bbl.engines.pseudo_solvers import Sites, by_newton

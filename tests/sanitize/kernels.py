@@ -10,7 +10,8 @@ import numpy as np
 import bbl._ext
 from bbl._ext import gibbs
 from bbl._ext.eigen import eigenvectors
-from bbl._ext.pseudo import PseudoProblem, widths
+from bbl._ext.pseudo import PseudoProblem
+from bbl._ext.pseudo_plan import widths
 from bbl.biclust.cells import Cells
 from bbl.biclust.methods import Genetic, Mcmc, Prototype
 from bbl.engines import MeanField, PersistentVI, PseudoLikelihood

@@ -8,8 +8,9 @@ import reference_sparse as reference
 
 from bbl.sparse.choice import choose, ebic
 from bbl.sparse.orders import grow, largest_penalty
-from bbl.sparse.products import Problem, term_features
+from bbl.sparse.products import Problem
 from bbl.sparse.refit import refit
+from bbl.sparse.tables import term_features
 from bbl.sparse.workingset import Descent, Penalty
 
 

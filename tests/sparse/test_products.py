@@ -6,18 +6,8 @@ import numpy as np
 import pytest
 import reference_sparse as reference
 
-from bbl.sparse.products import (
-    Problem,
-    Products,
-    candidate_ratios,
-    contrasts,
-    log_odds,
-    reference_tables,
-    simplex,
-    term_features,
-    term_links,
-    zero_sum_table,
-)
+from bbl.sparse.products import Problem, Products, candidate_ratios, contrasts, simplex
+from bbl.sparse.tables import log_odds, reference_tables, term_features, term_links, zero_sum_table
 
 LEVELS = (2, 3, 2, 4)
 STATES = np.array(list(product(*map(range, LEVELS))), dtype=np.uint8)

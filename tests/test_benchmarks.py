@@ -328,7 +328,7 @@ def test_calibration_errors_are_pooled_over_the_folds_of_a_repeat():
 def test_the_average_is_held_against_the_field_on_common_splits():
     rows = [
         {"data": "zoo", "fold": fold, "method": name, "log_z": z, "calibrate": c, "log_loss": 0.1 + 0.1 * k,
-         "brier": 0.2 + k, "gaps": ""}
+         "brier": 0.2 + k, "gaps": "", "seconds": 1.0 + fold}
         for fold in range(5)
         for k, (name, z, c) in enumerate([("bbl auto", "auto", "temperature"), ("TAN", "", "")])
     ]  # fmt: skip
@@ -337,8 +337,18 @@ def test_the_average_is_held_against_the_field_on_common_splits():
         "1 data sets, 4 splits" in text
         and "| zoo | 0.100 | 0.200 |" in text
         and "| average rank | 1.00 | 2.00 |" in text
+        and "the mean log-loss of `auto` is 0.1000" in text
+        and "| zoo | 2.5 | 2.5 |" in text
     )
     assert accuracy_report.auto_tables(pd.DataFrame(rows[1::2])) == []
+    more = [row | {"data": "vote"} for row in rows] + [
+        row | {"method": "CatBoost", "log_z": "", "calibrate": "", "log_loss": 0.15} for row in rows[::2]
+    ]
+    text = "\n".join(accuracy_report.auto_tables(pd.DataFrame(rows + more)))
+    assert "| vote | 0.100 |  | 0.200 |" in text and "| zoo | 0.100 | 0.150 | 0.200 |" in text
+    assert "| average rank | 1.00 |  | 2.00 |" in text and "| on the 1 sets of CatBoost | 1.00 | 2.00 | 3.00 |" in text
+    text = "\n".join(accuracy_report.auto_tables(pd.DataFrame(rows + more[:-1])))  # not on every split of the set
+    assert "| zoo | 0.100 |  | 0.200 |" in text
 
 
 def test_data_sets_of_the_accuracy_benchmark_are_split_by_class():

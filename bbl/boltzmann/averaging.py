@@ -25,6 +25,8 @@ __all__ = ["Averaged", "Member", "fit_average", "out_of_fold", "silent_rows"]
 MANY = 5000  # rows beyond which a fifth of them is held out once, and conditional likelihood may refine another member
 SOME = (5000, 2000)  # of these, those that settings are fitted to first, and those that they are compared on
 TOLERANCE = 1e-6  # gradient at which pseudo-likelihood ends,
+FEW, OF_MANY = "firm", "temperature"  # how scores are calibrated
+SCALES, RIDGES = (0.5, 0.1, 2.0), tuple(10.0 ** np.arange(-8.0, -0.9))  # of conditional likelihood
 CLOSE, NEAR = 1e-5, 1e-4  # and of many rows in single precision, which has no more; where scores are only compared
 
 
@@ -111,10 +113,11 @@ def _members(
     """Tune on all folds."""
     engines: list[Engine] = [MeanField(), PseudoLikelihood(prior_count=1.0, tolerance=TOLERANCE)]
     if sample.missing is None:
-        engines.append(Conditional(scale="cv"))
-    members = []
+        engines.append(Conditional())
+    among, members = [Conditional(scale=scale) for scale in SCALES], []
     for engine in engines:
-        more: dict[str, Any] = {"calibrate": "temperature", "progress": progress, "folds": folds}
+        more: dict[str, Any] = {"calibrate": FEW, "progress": progress, "folds": folds}
+        more["among"] = (among, RIDGES) if isinstance(engine, Conditional) else None
         found = tune(sample, labels, layout, engine, "cv", **more, **common)
         members.append(_fitted(sample, labels, layout, found.engine or engine, found, common))
     return members
@@ -126,7 +129,7 @@ def _members_of_many(
     """Tune on the first fold, and on some of its rows."""
     one = Folds(folds.train[:1], folds.held[:1])
     drawn = Folds(*(_some(own, most, common["rng"]) for own, most in zip((one.train, one.held), SOME, strict=True)))
-    told: dict[str, Any] = {"calibrate": "temperature", "progress": progress, **common}
+    told: dict[str, Any] = {"calibrate": OF_MANY, "progress": progress, **common}
     found, _, _ = tune_many(sample, labels, layout, MeanField(), one, drawn, **told)
     assert found.engine is not None  # noqa: S101  # a fresh tuning has it
     members = [_fitted(sample, labels, layout, found.engine, found, common)]
@@ -168,10 +171,10 @@ def fit_average(
     """
     sample = _by_state(sample, layout, len(labels.groups))
     folds = shuffled_folds(sample, NFOLD, rng)
-    fit_members = _members_of_many if sample.n > MANY else _members
+    fit_members, kind = (_members_of_many, OF_MANY) if sample.n > MANY else (_members, FEW)
     members = fit_members(sample, labels, layout, folds, progress, log_z=log_z, workers=workers, rng=rng)
     scored: list[Any] = [member.tuning.scored for member in members]
-    log_p = np.array([out_of_fold(own, "temperature") for own in scored])
+    log_p = np.array([out_of_fold(own, kind) for own in scored])
     v = scored[0].weights
     told = np.isfinite(log_p).all(axis=0)  # of the other rows, some fold had no training row of their group
     losses = -(log_p[:, told] @ v[told]) / v[told].sum() if told.any() else np.full(len(log_p), np.nan)

@@ -6,7 +6,7 @@ log-loss has clearly risen, then those between the best ones.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, cast
@@ -87,6 +87,7 @@ def tune(
     rng: np.random.Generator,
     progress: Callable | None = None,
     folds: AnyFolds | None = None,
+    among: tuple[Sequence[Engine], Sequence[float]] | None = None,
 ) -> Tuning:
     """Choose the engine's tuned option and fit the calibration on the out-of-fold scores of shuffled folds.
 
@@ -95,10 +96,13 @@ def tune(
     rule : {"cv", "cv-1se"} or None
         The setting of least log-loss, or the simplest within one standard error of it; None keeps the engine's own.
         Of one group without classes it is the log pseudo-likelihood of rows that counts.
-    calibrate : {"none", "offset", "temperature"}
+    calibrate : {"none", "offset", "temperature", "firm"}
         Scores are calibrated before they are compared, each fold by the others.
     folds : Folds or StoredFolds, optional
         In place of shuffled ones of its own.
+    among : (sequence of Engine, sequence of float), optional
+        Variants of the engine and rising settings in place of its own ones, where it fits all folds together. The best
+        one is then fitted as nearly as all rows are.
     """
     folds = shuffled_folds(cast(Sample, sample), NFOLD, rng) if folds is None else folds
     told: dict[str, Any] = {"calibrate": calibrate, "log_z": log_z, "workers": workers, "rng": rng}
@@ -106,7 +110,7 @@ def tune(
     if isinstance(sample, Sample) and isinstance(folds, Folds):
         held_out = engine.held_out(sample, engine.layout(sample, layout), len(labels.groups), folds)
         if held_out is not None:
-            return _tune_together(sample, engine, rule, folds, held_out, calibrate, workers, progress)
+            return _tune_together(sample, engine, rule, folds, held_out, calibrate, workers, progress, among)
     for own in variants:
         step = progress if progress is None or len(variants) == 1 else partial(progress, 1.0 / len(variants))
         found.append(_tune_one(sample, labels, layout, own, rule, folds, progress=step, **told))
@@ -277,12 +281,13 @@ def _tune_together(
     calibrate: str,
     workers: int,
     progress: Callable | None,
+    among: tuple[Sequence[Engine], Sequence[float]] | None,
 ) -> Tuning:
     """Return what `tune` does of an engine that fits all folds together."""
     tuned = engine.tuned
     assert tuned is not None  # noqa: S101  # what fits folds together is tuned
-    variants = engine.variants()
-    grid = np.array([engine.setting] if rule is None else tuned.grid)
+    variants, values = (engine.variants(), tuned.grid) if among is None else among
+    grid = np.array([engine.setting] if rule is None else values)
     parts = [folds.one(f).validation(sample) for f in range(len(folds))]
     rows, weights = [part[2] for part in parts], np.concatenate([part[1] for part in parts])
     at = np.concatenate(rows)
@@ -291,7 +296,7 @@ def _tune_together(
     tried: dict[tuple[int, int], np.ndarray] = {}
     loss: dict[tuple[int, int], float] = {}
 
-    def fit(v: int, k: int, exactly: bool = False) -> float:
+    def fit(v: int, k: int, exactly: int = 0) -> float:
         scores = held_out(variants[v], float(grid[k]), rows, exactly, workers)
         tried[v, k], loss[v, k] = scores, base.log_loss(calibrated(base, scores, calibrate))
         return loss[v, k]
@@ -299,15 +304,16 @@ def _tune_together(
     told = None if progress is None else partial(progress, len(folds) / len(variants))
     _walk_variants(fit, loss, len(variants), len(grid) - 1, rule == "cv-1se", told)
     exact: set[tuple[int, int]] = set()
+    closely = 1 if among is None else 2
     while (best := min(loss, key=loss.__getitem__)) not in exact:  # what ends early may be better than what does not
-        fit(*best, exactly=True)
+        fit(*best, closely)
         exact.add(best)
     order = sorted(k for v, k in tried if v == best[0])
     if rule == "cv-1se":
         settings = replace(base, scores=np.array([tried[best[0], k] for k in order]))
         simplest = one_standard_error(settings, grid[order], order.index(best[1]), calibrate, tuned.simpler)
         best = (best[0], order[simplest])
-        fit(*best, exactly=True)
+        fit(*best, closely)
     calibration = fit_calibration(tried[best], base.y, base.weights, calibrate)
     own = replace(base, scores=tried[best][None])
     if rule is None:

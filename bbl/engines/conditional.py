@@ -286,7 +286,7 @@ class HeldOut:
         self.found: dict[tuple[float, float], list[Solution]] = {}
 
     def __call__(
-        self, engine: Conditional, ridge: float, rows: Sequence[np.ndarray], exactly: bool = False, workers: int = 1
+        self, engine: Conditional, ridge: float, rows: Sequence[np.ndarray], exactly: int = 0, workers: int = 1
     ) -> np.ndarray:
         """Return the class scores (N, K) of the rows that are held, fold by fold.
 
@@ -297,8 +297,9 @@ class HeldOut:
         ridge : float
         rows : sequence of ndarrays
             Positions of the rows that each fold holds.
-        exactly : bool
-            Whether scores are to be calibrated, or compared with those of other settings.
+        exactly : {0, 1, 2}
+            Whether scores are to be compared with those of other settings, calibrated, or calibrated for the fit to all
+            rows, which ends nearer to its optimum.
         workers : int
         """
         scale = float(engine.scale)
@@ -309,7 +310,7 @@ class HeldOut:
             known = [own for tau, own in self.found if tau == scale]
             near = min(known, key=lambda own: abs(np.log(own / ridge)), default=None)
             starts = [None] * len(rows) if near is None else [own.unknowns for own in self.found[scale, near]]
-            tolerance = NEAR if exactly else ROUGH
+            tolerance = (ROUGH, NEAR, COMPARED)[exactly]
             tasks = [(basis, hits, ridge, tolerance, x) for hits, x in zip(self.hits, starts, strict=True)]
             solved = self.found[scale, ridge] = run_tasks(_solve_fold, tasks, workers)
         parts = []

@@ -11,7 +11,7 @@ from bbl.model.logz import LOG_Z
 from bbl.stats.calibration import CALIBRATE
 from benchmarks.accuracy.data import FOLDS, UCI, load
 from benchmarks.accuracy.methods import AUTO, BBL, BETTER, MEAN, NETWORKS, RECIPE
-from benchmarks.report import table, write_page
+from benchmarks.report import number, table, write_page
 
 SKLEARN = ("CategoricalNB", "logistic", "logistic, pairs", "random forest", "gradient boosting")
 OURS, PSEUDO = tuple(BBL), RECIPE[1]
@@ -149,43 +149,56 @@ def pooled_error(part: pd.DataFrame, sizes: pd.Series) -> float:
 
 
 def auto_tables(frame: pd.DataFrame) -> list[str]:
-    """Return ``method="auto"`` against the field, on the data sets and splits that all of them have run on."""
+    """Return ``method="auto"`` against the field, on the data sets and splits that all of them have run on.
+
+    One method may be missing on some sets: it has no mean then, and ranks of its own on the sets that it has.
+    """
     frame = frame[frame["data"].isin(FIELD_SETS)]
     found = {name: _select(frame, *how).set_index(["data", "fold"]) for name, how in FIELD.items()}
     found = {name: part for name, part in found.items() if len(part)}
     if AUTO not in found:
         return []
-    always = [part for name, part in found.items() if name != OPTIONAL]
-    names = [n for n in FIELD_SETS if all(n in part.index.get_level_values(0) for part in always)]
-    left_out = ""
-    if OPTIONAL in found and not set(names) <= set(found[OPTIONAL].index.get_level_values(0)):
-        left_out = _beside(found[AUTO], found.pop(OPTIONAL))
-    common = [key for key in found[AUTO].index if all(key in part.index for part in found.values()) and key[0] in names]
+    always = {name: part for name, part in found.items() if name != OPTIONAL}
+    names = [n for n in FIELD_SETS if all(n in part.index.get_level_values(0) for part in always.values())]
+    own = found[AUTO].index
+    common = [key for key in own if all(key in part.index for part in always.values()) and key[0] in names]
     if not common or len(found) < 2:
         return []
+    parts = {name: part.reindex(common) for name, part in found.items()}  # of a set, all common splits or none
+    for name in names if OPTIONAL in parts else ():
+        if parts[OPTIONAL].loc[[name], "log_loss"].isna().any():
+            parts[OPTIONAL].loc[[name]] = np.nan
     out = ['## `method="auto"` against the field', ""]
-    out += [f"{len(names)} data sets, {len(common)} splits that all of these methods have run on.{left_out}", ""]
+    mean_loss = found[AUTO].loc[names, "log_loss"].astype(float).groupby("data").mean().mean()
+    text = (
+        f"{len(names)} data sets, {len(common)} splits that all of these methods have run on. Over all splits that it "
+    )
+    out += [text + f"has run on, the mean log-loss of `auto` is {mean_loss:.4f}.", ""]
     for metric, title in (("log_loss", "Log-loss"), ("brier", "Brier score")):
-        cells = {name: pd.to_numeric(part.loc[common, metric]) for name, part in found.items()}
-        if any(values.isna().any() for values in cells.values()):
-            continue
-        mean = pd.DataFrame({name: values.groupby("data").mean() for name, values in cells.items()}).loc[names]
-        rows = [[name, *(f"{v:.3f}" for v in line)] for name, line in zip(names, mean.to_numpy(), strict=True)]
-        rows.append(["mean", *(f"{v:.3f}" for v in mean.mean())])
-        rows.append(["average rank", *(f"{v:.2f}" for v in mean.rank(axis=1).mean())])
-        gap = {name: cells[AUTO] - cells[name] for name in found if name != AUTO}
-        worse = {name: [d for d in names if standard_error_beyond(values.loc[d])] for name, values in gap.items()}
-        rows.append(["`auto` clearly worse on", "", *(", ".join(worse[name]) or "none" for name in gap)])
-        out += [f"### {title}", "", *table(["", *mean.columns], rows)]
-    return out + _calibration_of_many(found, common, names)
+        cells = {name: pd.to_numeric(part[metric]) for name, part in parts.items()}
+        if not any(cells[name].isna().any() for name in always):
+            out += [f"### {title}", "", *_against(cells, names)]
+    return out + _seconds(parts, names) + _calibration_of_many({name: parts[name] for name in always}, names)
 
 
-def _beside(one: pd.DataFrame, other: pd.DataFrame) -> str:
-    """Return log-losses where a method that has not run on all data sets has."""
-    both = one.index.intersection(other.index)
-    mean = [part.loc[both, "log_loss"].astype(float).groupby("data", sort=False).mean() for part in (one, other)]
-    cells = ", ".join(f"{name} {mean[0][name]:.3f} : {mean[1][name]:.3f}" for name in mean[0].index)
-    return f" {OPTIONAL} has not run on all of them; log-loss of `auto` and of it: {cells}." if cells else ""
+def _against(cells: dict[str, pd.Series], names: list[str]) -> list[str]:
+    """Return the table of means over splits, average ranks, and where ``method="auto"`` is clearly worse."""
+    mean = pd.DataFrame({name: values.groupby("data").mean() for name, values in cells.items()}).loc[names]
+    rows = [[name, *_cells(mean.loc[name], 3)] for name in names]
+    rows.append(["mean", *_cells(mean.mean(skipna=False), 3)])
+    full, shared = mean.dropna(axis=1), mean.dropna(axis=0)
+    rows.append(["average rank", *_cells(full.rank(axis=1).mean().reindex(mean.columns), 2)])
+    if len(full.columns) < len(mean.columns):
+        rows.append([f"on the {len(shared)} sets of {OPTIONAL}", *_cells(shared.rank(axis=1).mean(), 2)])
+    gap = {name: cells[AUTO] - values for name, values in cells.items() if name != AUTO}
+    worse = {name: [d for d in names if standard_error_beyond(values.loc[d])] for name, values in gap.items()}
+    rows.append(["`auto` clearly worse on", "", *(", ".join(worse[name]) or "none" for name in gap)])
+    return table(["", *mean.columns], rows)
+
+
+def _cells(values: pd.Series, digits: int) -> list[str]:
+    """Return numbers as text, nothing for what is missing."""
+    return ["" if np.isnan(value) else f"{value:.{digits}f}" for value in values]
 
 
 def standard_error_beyond(gaps: pd.Series) -> bool:
@@ -193,19 +206,26 @@ def standard_error_beyond(gaps: pd.Series) -> bool:
     return len(gaps) > 1 and gaps.mean() > 2 * standard_error(gaps.to_numpy())
 
 
-def _calibration_of_many(found: dict[str, pd.DataFrame], common: list, names: list[str]) -> list[str]:
+def _seconds(parts: dict[str, pd.DataFrame], names: list[str]) -> list[str]:
+    """Return the table of the CPU time of a fit, settings included where a method chooses them."""
+    cost = pd.DataFrame({name: pd.to_numeric(p["seconds"]).groupby("data").median() for name, p in parts.items()})
+    rows = [[name, *(number(value) for value in cost.loc[name])] for name in names]
+    text = "Median over splits, tuning and predictions included, of one thread on a machine with other work."
+    return ["### CPU seconds of a fit", "", text, "", *table(["", *cost.columns], rows)]
+
+
+def _calibration_of_many(parts: dict[str, pd.DataFrame], names: list[str]) -> list[str]:
     """Return the table of pooled calibration errors of the data sets of many rows."""
-    parts = {name: part.loc[common].reset_index() for name, part in found.items()}
     rows = []
     for name in names:
-        own = [part[part["data"] == name] for part in parts.values()]
+        own = [part.loc[[name]].reset_index() for part in parts.values()]
         data = None if any((part["gaps"] == "").any() for part in own) else load(name)
         if data is None or len(data.y) < MANY:
             continue
         held = pd.Series([len(test) for _, test in data.splits])
         rows.append([f"{name} ({len(data.y):,} rows)", *(f"{pooled_error(p, held.loc[p['fold']]):.3f}" for p in own)])
     text = "15 bins of the largest probability; the predictions of five folds are pooled, mean of the repeats."
-    return ["### Expected calibration error", "", text, "", *table(["", *found], rows)] if rows else []
+    return ["### Expected calibration error", "", text, "", *table(["", *parts], rows)] if rows else []
 
 
 def mnist_table(frame: pd.DataFrame) -> list[str]:

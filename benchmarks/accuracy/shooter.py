@@ -11,7 +11,8 @@ from sklearn.svm import LinearSVC
 
 from bbl.parallel import serial_blas
 from bbl.sparse.choice import Choice, choose
-from bbl.sparse.products import Problem, log_odds, term_links
+from bbl.sparse.products import Problem
+from bbl.sparse.tables import log_odds, term_links
 from benchmarks.files import mnist, shared_file
 from benchmarks.report import command, table, write_page
 

@@ -11,6 +11,7 @@ from bbl.boltzmann import averaging, refining, tuning
 from bbl.engines import Conditional, conditional
 from bbl.errors import BBLTypeError, DataError, OptionError
 from bbl.stats.averaging import averaged_scores, convex_weights
+from bbl.stats.calibration import fit_calibration
 
 
 def make_frame(n=240, seed=0, K=2):
@@ -67,6 +68,27 @@ def test_auto_tunes_calibrates_and_weighs_its_members(auto, data):
     assert "conditional" in str(auto) and "Members" in str(auto.summary())
     assert set(auto.coef()) == set(table.index)
     pd.testing.assert_frame_equal(auto.tuning, bbl.bbl("y ~ .^2", data, method="auto", verbose=0, n_jobs=2).tuning)
+
+
+def test_few_rows_hold_calibrations_firmly_and_many_as_always(auto, data, monkeypatch):
+    few_are_many(monkeypatch)
+    many = bbl.bbl("y ~ .^2", data, method="auto", verbose=0)
+    for fit, kind in ((auto, "firm"), (many, "temperature")):
+        for member in fit.members:
+            own = member.tuning.scored
+            found = fit_calibration(own.scores[0], own.y, own.weights, kind)
+            assert member.estimate.calibration.temperature == pytest.approx(found.temperature, rel=1e-6)
+
+
+def test_where_pairs_decide_conditional_likelihood_is_hardly_penalised_and_calibrated_as_it_is_fitted():
+    frame = make_frame(400, seed=3)
+    frame["y"] = np.where(frame["a"].eq("0") ^ frame["b"].eq("1"), "u", "v")
+    fit = bbl.bbl("y ~ .^2", frame, method="auto", verbose=0)
+    found = fit.members[2].tuning
+    assert fit.members[2].engine.ridge == found.values[found.chosen] < 1e-6
+    assert found.loss[found.chosen] == found.loss.min()
+    single = bbl.bbl("y ~ .^2", frame, method="conditional", ridge="cv", calibrate="temperature", verbose=0)
+    assert single.engine.ridge >= 1e-6 > fit.members[2].engine.ridge  # the grid of the method by itself
 
 
 def test_the_average_is_at_least_nearly_as_good_as_each_member_on_new_rows(auto):

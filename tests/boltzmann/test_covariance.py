@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import reference as oracle
+from scipy.optimize import minimize
 
 import bbl
 from bbl.engines import PseudoLikelihood
@@ -232,6 +233,28 @@ def test_calibration_repairs_what_was_broken(kind):
     one = fit_calibration(broken, y, weights.astype(float), kind)
     other = fit_calibration(np.repeat(broken, weights, axis=0), np.repeat(y, weights), np.ones(weights.sum()), kind)
     np.testing.assert_allclose(one.offset, other.offset, atol=1e-5)
+
+
+def test_a_firm_calibration_is_the_minimum_of_its_loss_held_as_if_by_ten_observations():
+    rng = np.random.default_rng(9)
+    scores, y, weights = (
+        rng.normal(scale=3.0, size=(30, 3)),
+        rng.integers(0, 3, 30),
+        rng.integers(1, 4, 30).astype(float),
+    )
+
+    def loss(x, held):
+        log_p = log_probabilities(np.exp(x[3]) * scores + x[:3])
+        return -(weights @ log_p[np.arange(30), y]) + 0.5 * held * (x @ x)
+
+    for kind, held in (("temperature", 1.0), ("firm", 10.0)):
+        x = minimize(loss, np.zeros(4), held, tol=1e-12).x
+        found = fit_calibration(scores, y, weights, kind)
+        np.testing.assert_allclose(
+            [*found.offset, np.log(found.temperature)], [*(x[:3] - x[:3].mean()), x[3]], atol=1e-5
+        )
+    plain, firm = (fit_calibration(scores, y, 1e7 * weights, kind) for kind in ("temperature", "firm"))
+    assert firm.temperature == pytest.approx(plain.temperature, rel=1e-4)  # of many rows it makes no difference
 
 
 def test_no_calibration_changes_nothing():

@@ -143,7 +143,8 @@ def test_all_folds_over_one_kernel_are_fits_of_each_fold(monkeypatch):
     folds, layout, engine = shuffled_folds(sample, 4, rng), Layout(LEVELS), Conditional(0.01, 0.5)
     rows = [folds.one(f).validation(sample)[2] for f in range(4)]
     together = engine.held_out(sample, layout, 3, folds)
-    near = together(engine, 0.01, rows, exactly=True)
+    nearest = together(engine, 0.01, rows, exactly=2)
+    near = together(engine, 0.01, rows, exactly=1)
     far = together(engine, 0.1, rows)
     own = []
     for weights, held in zip(folds.train, rows, strict=True):
@@ -151,6 +152,7 @@ def test_all_folds_over_one_kernel_are_fits_of_each_fold(monkeypatch):
         own.append(energies(codes[held], layout, found.theta) + found.constant)
     gap = np.abs(np.exp(log_probabilities(near)) - np.exp(log_probabilities(np.concatenate(own)))).max()
     assert gap < 0.02 < np.abs(np.exp(log_probabilities(near)) - np.exp(log_probabilities(far))).max()
+    assert np.abs(np.exp(log_probabilities(near)) - np.exp(log_probabilities(nearest))).max() < 1e-3
     assert engine_module.Conditional(start="pseudo").held_out(sample, layout, 3, folds) is None
     monkeypatch.setattr(engine_module, "ROWS", 100)
     assert engine.held_out(sample, layout, 3, folds) is None

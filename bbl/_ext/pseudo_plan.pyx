@@ -93,6 +93,7 @@ def kronecker_metric(covariance, padded):
     value = np.maximum(value[::-1], 1e-7 * value.mean() + 1e-300)
     full = np.zeros((padded, padded), dtype=np.float32)
     full[:D, :D] = vector[:, ::-1]
+    del vector
     project = np.ascontiguousarray(full[:D].reshape(D, padded // 8, 8).transpose(1, 0, 2))
     expand = np.ascontiguousarray(full.reshape(padded // 8, 8, padded).transpose(0, 2, 1))
     return project, expand, np.concatenate((value, np.full(padded - D, value[D - 1])))

@@ -16,9 +16,9 @@
    (e) Few joint states: equal rows are merged and their weights added.
    (f) Sites are the first predictors. Further ones, joint levels of several (terms of order 3 and more), are what sites
        are regressed on, and do not respond themselves.
-   (g) pseudo_lanes.h (rows) and pseudo_evaluate.h (objective), pseudo_metric.h and pseudo_solve.h (optimiser),
-       pseudo_task.h (memory, parameters) and pseudo_pack.h (blocks that are solved together) are included, by
-       pseudo_kernel.h, once per vector width and precision, with names of their own; nothing is global. In single
+   (g) pseudo_logits.h and pseudo_lanes.h (rows), pseudo_evaluate.h (objective), pseudo_metric.h and pseudo_solve.h
+       (optimiser), pseudo_task.h (memory, parameters) and pseudo_pack.h (blocks that are solved together) are included,
+       by pseudo_kernel.h, once per vector width and precision, with names of their own; nothing is global. In single
        precision a vector has twice the lanes; the problem itself is the same.
    (h) Mixed precision: steps in single precision, gradients where it counts in double; see pseudo_pack.h.
 

@@ -1,6 +1,7 @@
 /* All of the pseudo-likelihood kernel for one vector width and precision; pseudo.h includes this file once for each.
    Where ANCHOR is set, no more than what an anchor of mixed precision takes; in single precision EXACT(x) gives x the
    prefix of the kernel in double precision that has as many lanes. */
+#include "pseudo_logits.h"
 #include "pseudo_lanes.h"
 #include "pseudo_bundle.h"
 #include "pseudo_evaluate.h"

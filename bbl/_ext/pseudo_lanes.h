@@ -1,13 +1,9 @@
-/* Objective and gradient of one lane block of the pseudo-likelihood; pseudo_kernel.h includes it.
-
-   Set before inclusion: what vector.h asks for.
+/* Passes over the rows for one lane block of the pseudo-likelihood; pseudo_kernel.h includes it after pseudo_logits.h.
 
    (a) Every function works on vectors whose lanes are response sites; no lane ever looks at another one.
    (b) forward: table of summed couplings per composite, then one load-add per row and composite into the planes.
        The tables of a chunk of composites stay in the first-level cache while all rows pass.
-   (c) softmax: planes become probabilities (times row weights), normalisers are summed up. With equal weights they
-       are multiplied and one log is taken per row block. The largest logit is subtracted first (shift) only where the
-       parameters' size does not rule out an overflow.
+   (c) activate: planes become probabilities (times row weights), normalisers are summed up.
    (d) backward: rows of a block, sorted by joint state and filled up to multiples of four, are summed in registers,
        states with equally many rows one after the other, so that the processor foresees the ends of the loops.
        The state where all predictors of a composite are at their reference has no parameter and is left out.
@@ -16,21 +12,6 @@
    Conventions: V = LANES; planes (A, span, block + 1, V) of `span` row blocks, the last row of each always zero;
    parameters and gradients (A, 1 + D, V); tables (n_states, V). */
 
-#include "pseudo_problem.h"
-#include "vector.h"
-#include "vector_math.h"
-
-#ifdef SINGLE
-#define SAFE 40.0       /* below this, products of two normalisers do not overflow */
-#define TINY 1e-30      /* below this, products are not trusted */
-#define NOISE 1e-5      /* rounding of the objective, */
-#define FLAT 1e-5       /* of the cosine of step and gradient change */
-#else
-#define SAFE 300.0
-#define TINY 1e-280
-#define NOISE 1e-13
-#define FLAT 1e-9
-#endif
 #ifdef ANCHOR
 #define SUMS 4          /* vectors that are summed at once, so that additions need not wait for each other: here of two */
 #else                   /* registers each */
@@ -119,149 +100,6 @@ TARGET static void NAME(forward)(const pseudo_problem *p, const pseudo_task *t, 
         }
     }
 }
-
-/* One logit: rows of logits to P(level 1) times weight. sums = (log normalisers, p (1 - p), p) over the rows.
-   Two rows share a division; with `shift` exp takes -|logit|, which cannot overflow. */
-TARGET static void NAME(logistic)(REAL *row, const double *w, ptrdiff_t rows, int shift, REAL *sums)
-{
-    const vec one = fill(1.0), zero = fill(0.0);
-    vec log_z = zero, curve = zero, total = zero, z = one;
-    words exponent = (words){0};
-    ptrdiff_t r;
-    for (r = 0; r < rows; r += 2, row += 2 * LANES) {
-        const int pair = r + 1 < rows;
-        const vec f = load(row), g = pair ? load(row + LANES) : zero;
-        const vec fp = shift ? NAME(larger)(f, zero) : zero, gp = shift ? NAME(larger)(g, zero) : zero;
-        const vec ef = NAME(exp)(f - fp - fp), eg = pair ? NAME(exp)(g - gp - gp) : zero;
-        const vec zf = ef + one, zg = eg + one, product = zf * zg, inverse = one / product;
-        const vec jf = inverse * zg, jg = inverse * zf, kf = ef * jf, kg = eg * jg;
-        vec pf = kf, pg = pair ? kg : zero;
-        if (shift) {
-            pf = NAME(choose)(MASK(f > zero), jf, kf);
-            pg = pair ? NAME(choose)(MASK(g > zero), jg, kg) : zero;
-        }
-        if (w) {
-            const REAL wf = (REAL)w[r], wg = pair ? (REAL)w[r + 1] : 0;
-            log_z += (fp + NAME(log)(zf)) * wf + (gp + NAME(log)(zg)) * wg;
-            curve += jf * kf * wf + jg * kg * wg;
-            pf *= wf;
-            pg *= wg;
-        } else {
-            log_z += fp + gp;
-            z = pair ? NAME(split)(z * product, &exponent) : z * product;
-            curve += jf * kf + jg * kg;
-        }
-        total += pf + pg;
-        store(row, pf);
-        if (pair)
-            store(row + LANES, pg);
-    }
-    store(sums, log_z + NAME(split_log)(z, exponent, w ? 0 : rows / 2));
-    store(sums + LANES, curve);
-    store(sums + 2 * LANES, total);
-}
-
-/* A > 1 logits, `gap` apart, likewise; live (A, V) is 1 where the lane's site has that level.
-   sums = (log normalisers, sum_a p_a (1 - p_a), p of each logit) over the rows */
-TARGET static void NAME(softmax)(REAL *row, ptrdiff_t A, ptrdiff_t gap, const REAL *live, const double *w,
-                                 ptrdiff_t rows, int shift, REAL *sums)
-{
-    REAL *total = sums + 2 * LANES;
-    vec log_z = fill(0.0), curve = log_z, product = fill(1.0);
-    words exponent = (words){0};
-    ptrdiff_t r, a;
-    memset(total, 0, (size_t)A * LANES * sizeof *total);
-    for (r = 0; r < rows; r++, row += LANES) {
-        vec top = fill(0.0), z = fill(1.0), square = fill(0.0), scale;
-        if (shift) {
-            for (a = 0; a < A; a++)
-                top = NAME(larger)(load(row + a * gap), top);
-            z = NAME(exp)(-top);
-        }
-        for (a = 0; a < A; a++) {
-            const vec e = NAME(exp)(load(row + a * gap) - top) * load(live + a * LANES);
-            z += e;
-            store(row + a * gap, e);
-        }
-        scale = fill(1.0) / z;
-        if (w)
-            log_z += (top + NAME(log)(z)) * (REAL)w[r];
-        else {
-            log_z += top;
-            product = NAME(split)(product * z, &exponent);
-        }
-        for (a = 0; a < A; a++) {
-            vec prob = load(row + a * gap) * scale;
-            square += prob - prob * prob;
-            if (w)
-                prob *= (REAL)w[r];
-            store(total + a * LANES, load(total + a * LANES) + prob);
-            store(row + a * gap, prob);
-        }
-        curve += w ? square * (REAL)w[r] : square;
-    }
-    store(sums, log_z + NAME(split_log)(product, exponent, w ? 0 : rows));
-    store(sums + LANES, curve);
-}
-
-#ifdef SINGLE
-/* The probability that is kept as `known` */
-TARGET static inline vec NAME(share_of)(vec known)
-{
-    return NAME(choose)(MASK(known < fill(0.0)), fill(1.0) + known, known);
-}
-
-/* Planes hold by how much logits change where probabilities were `base` (A, block, V), see keep; they become what that
-   changes of the probabilities, times weights: p_a ((1 - p_a) e_a - sum of p_b e_b over the others) / (1 + sum of all),
-   e = exp(change) - 1, which has no small difference of large numbers.
-   sums = (0, sum_a p_a (1 - p_a), change of p of each logit) over the rows */
-TARGET static void NAME(change)(REAL *row, ptrdiff_t A, ptrdiff_t gap, const float *base, ptrdiff_t far,
-                                const double *w, ptrdiff_t rows, REAL *sums)
-{
-    REAL *total = sums + 2 * LANES;
-    vec curve = fill(0.0);
-    ptrdiff_t r, a, b;
-    memset(sums, 0, (size_t)(2 + A) * LANES * sizeof *sums);
-    for (r = 0; r < rows; r++, row += LANES, base += LANES) {
-        vec all = fill(0.0), square = all, before = all, scale;
-        for (a = 0; a < A; a++) {
-            store(row + a * gap, NAME(expm1)(load(row + a * gap)));
-            all += NAME(share_of)(load(base + a * far)) * load(row + a * gap);
-        }
-        scale = fill(1.0) / (fill(1.0) + all);
-        for (a = 0; a < A; a++) {
-            const vec known = load(base + a * far), p = NAME(share_of)(known), e = load(row + a * gap);
-            vec others = before, more;
-            for (b = a + 1; b < A; b++)
-                others += NAME(share_of)(load(base + b * far)) * load(row + b * gap);
-            more = (NAME(choose)(MASK(known < fill(0.0)), -known, fill(1.0) - known) * e - others) * p * scale;
-            before += p * e;
-            square += (p + more) * (fill(1.0) - (p + more));
-            if (w)
-                more *= (REAL)w[r];
-            store(total + a * LANES, load(total + a * LANES) + more);
-            store(row + a * gap, more);
-        }
-        curve += w ? square * (REAL)w[r] : square;
-    }
-    store(sums + LANES, curve);
-}
-#else
-/* A probability in single precision; of more than a half what is missing to 1, as a negative number: no digit of either
-   is lost */
-TARGET static inline vf NAME(known)(vec p)
-{
-    return NARROW(NAME(choose)(MASK(p > fill(0.5)), p - fill(1.0), p));
-}
-
-/* base (rows, V) <- the probabilities of one logit, without the weights */
-TARGET static void NAME(keep)(const REAL *row, const double *w, ptrdiff_t rows, float *base)
-{
-    ptrdiff_t r;
-    for (r = 0; r < rows; r++)
-        NAME(storef)(base + r * LANES, NAME(known)(w ? load(row + r * LANES) / w[r] : load(row + r * LANES)));
-}
-#endif
 
 /* Logits of row blocks to probabilities; adds to sums (2 + A, V): log normalisers, curvature, p of each logit. Each
    block is summed by itself first (behind sums), so that long sums keep their digits in single precision too. */

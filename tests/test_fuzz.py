@@ -13,6 +13,7 @@ import pytest
 from fuzz.harness import accepts
 from fuzz.predict import whole
 from fuzz.targets import TARGETS
+from sanitize.kernels import without_a_job
 
 RUNS = {
     "formula": 2000,
@@ -35,6 +36,10 @@ def test_random_inputs(name):
     n = RUNS[name] if os.environ.get("BBL_HYPOTHESIS") else RUNS[name] // 5
     accepted = sum(accepts(target, rng.bytes(size)) for size in rng.integers(0, 150, n))
     assert 0.01 < accepted / n < 0.99
+
+
+def test_every_kernel_has_a_job_in_threads():
+    assert not without_a_job()
 
 
 @pytest.mark.long

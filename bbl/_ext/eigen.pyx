@@ -10,6 +10,12 @@ ctypedef void (*syevr_t)(char *jobz, char *range, char *uplo, int *n, double *a,
 ctypedef void (*potrf_t)(char *uplo, int *n, double *a, int *lda, int *info) noexcept nogil  # potri likewise
 
 
+cdef void *routine(str name) except NULL:
+    """Return a routine of the LAPACK that scipy brings along."""
+    from scipy.linalg.cython_lapack import __pyx_capi__ as lapack
+    return PyCapsule_GetPointer(lapack[name], PyCapsule_GetName(lapack[name]))
+
+
 def eigenvectors(double[:, ::1] matrix):
     """Return eigenvalues and eigenvectors of a symmetric matrix, which is destroyed; the GIL is released."""
     cdef int n = <int> matrix.shape[0], found = 0, info = 0, lwork = -1, liwork = -1, size, zero = 0
@@ -22,8 +28,7 @@ def eigenvectors(double[:, ::1] matrix):
         return np.linalg.eigh(matrix)
     # a quarter slower, but without a workspace of 2 D^2 numbers, which would be the most memory of a whole fit;
     # LAPACK itself, because scipy.linalg.eigh holds the GIL and other threads would wait
-    from scipy.linalg.cython_lapack import __pyx_capi__ as lapack
-    syevr = <syevr_t> PyCapsule_GetPointer(lapack["dsyevr"], PyCapsule_GetName(lapack["dsyevr"]))
+    syevr = <syevr_t> routine("dsyevr")
     value, vector, support = np.empty(n), np.empty((n, n)), np.empty(2 * n, dtype=np.intc)
     syevr(b"V", b"A", b"L", &n, &matrix[0, 0], &n, &none, &none, &zero, &zero, &none, &found, &value[0],
           &vector[0, 0], &n, &support[0], &best, &lwork, &size, &liwork, &info)
@@ -40,10 +45,7 @@ def eigenvectors(double[:, ::1] matrix):
 def inverse(double[:, ::1] matrix):
     """Return the inverse of a symmetric positive definite matrix, in its place; the GIL is released."""
     cdef int n = <int> matrix.shape[0], info = 0, i, j
-    cdef potrf_t potrf, potri
-    from scipy.linalg.cython_lapack import __pyx_capi__ as lapack
-    potrf = <potrf_t> PyCapsule_GetPointer(lapack["dpotrf"], PyCapsule_GetName(lapack["dpotrf"]))
-    potri = <potrf_t> PyCapsule_GetPointer(lapack["dpotri"], PyCapsule_GetName(lapack["dpotri"]))
+    cdef potrf_t potrf = <potrf_t> routine("dpotrf"), potri = <potrf_t> routine("dpotri")
     with nogil:
         potrf(b"U", &n, &matrix[0, 0], &n, &info)
         if info == 0:

@@ -26,15 +26,19 @@ cdef inline Py_ssize_t positive(int32_t code) noexcept nogil:
     return <Py_ssize_t> (<uint32_t> (-code) >> 31)
 
 
+cdef inline Py_ssize_t column(Py_ssize_t first, int32_t code) noexcept nogil:
+    """Return the column of a level; of a reference level the first one, where 0 is written."""
+    return first + code - positive(code)
+
+
 def one_hot(const code_t[:, :] codes, const Py_ssize_t[::1] start, real_t[:, ::1] out):
     """Write 1 to `out` (n, D) at column ``start[i] + a - 1`` of row k where ``codes[k, i] == a >= 1``."""
-    cdef Py_ssize_t n = codes.shape[0], m = codes.shape[1], k, i, on
+    cdef Py_ssize_t n = codes.shape[0], m = codes.shape[1], k, i
     with nogil:
         for k in range(n):
             for i in range(m):
                 if start[i] < start[i + 1]:
-                    on = positive(<int32_t> codes[k, i])
-                    out[k, start[i] + codes[k, i] - on] = <real_t> on
+                    out[k, column(start[i], codes[k, i])] = <real_t> positive(codes[k, i])
 
 
 def level_counts(const code_t[:, :] codes, const Py_ssize_t[::1] y, const double[::1] weights,
@@ -58,13 +62,12 @@ def level_counts(const code_t[:, :] codes, const Py_ssize_t[::1] y, const double
 
 def pack(const code_t[:, ::1] codes, const Py_ssize_t[::1] start, uint64_t[:, ::1] bits):
     """Set bit k of row ``start[i] + a - 1`` of `bits` (D, ceil(n/64)) where ``codes[k, i] == a >= 1``."""
-    cdef Py_ssize_t n = codes.shape[0], m = codes.shape[1], k, i, on
+    cdef Py_ssize_t n = codes.shape[0], m = codes.shape[1], k, i
     with nogil:
         for k in range(n):
             for i in range(m):
                 if start[i] < start[i + 1]:
-                    on = positive(<int32_t> codes[k, i])
-                    bits[start[i] + codes[k, i] - on, k >> 6] |= <uint64_t> on << (k & 63)
+                    bits[column(start[i], codes[k, i]), k >> 6] |= <uint64_t> positive(codes[k, i]) << (k & 63)
 
 
 def pair_counts(const uint64_t[:, ::1] bits, double[:, ::1] counts, double weight=1.0):

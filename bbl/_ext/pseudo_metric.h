@@ -128,9 +128,9 @@ TARGET static void NAME(kronecker)(const pseudo_problem *p, int count, bundle *c
     }
 }
 
-/* The same in wide problems, with one product: (Cov + c)^-1 is taken as a (Cov + ridge)^-1 + b, c = lambda / sigma, which
-   is exact where c = ridge and, elsewhere, for the least eigenvalue and the largest. Columns of the site itself are no variables:
-   what p->own makes of their part is taken off, and the inverse is that of all other columns. */
+/* The same in wide problems, with one product: (Cov + c)^-1 is taken as a (Cov + ridge)^-1 + b, c = lambda / sigma,
+   which is exact where c = ridge and, elsewhere, for the least eigenvalue and the largest. Columns of the site itself
+   are no variables: what p->own makes of their part is taken off, and the inverse is that of all other columns. */
 TARGET static void NAME(whole)(const pseudo_problem *p, int count, bundle *const *list, const vec *sigma, REAL lambda,
                                REAL *const *q)
 {

@@ -44,8 +44,8 @@ typedef struct {
     uint16_t *codes;             /* per chunk (n_padded, its composites): offset in numbers into the chunk's tables */
     uint16_t *sorted;            /* rows of each block and composite by joint state, see pseudo_sort */
     ptrdiff_t *sorted_first;     /* (n_blocks, n_composites): where these rows begin */
-    uint16_t *turned;            /* of wide problems, in place of `sorted`: codes of the columns in PSEUDO_ROWS rows at a time, */
-    ptrdiff_t n_turned;          /* per row block and so many of their tables (D_padded, tables) */
+    uint16_t *turned;            /* of wide problems, in place of `sorted`: codes of the columns in PSEUDO_ROWS rows */
+    ptrdiff_t n_turned;          /* at a time, per row block and so many of their tables (D_padded, tables) */
     double *weights;             /* (n,) */
     double *mean;                /* (1 + D,) share of each column, mean[0] = 0 */
     double *second;              /* (D_counted, D) shares of pairs of columns */
@@ -152,6 +152,7 @@ static size_t pseudo_task_numbers(const pseudo_problem *p, ptrdiff_t A)
     return (size_t)A * P * V * (size_t)(6 + 2 * pseudo_pairs(p, A)) + P * V
         + (size_t)(A * pseudo_span(p, A) * (p->block + 1)) * V + states * V + PSEUDO_TILE * tile * V
         + (size_t)A * V * (size_t)(8 + (A <= PSEUDO_ROTATED ? A : 0)) + 8 * V
-        + (size_t)(2 * p->D_padded) * V + (p->wide ? (size_t)(A * p->D) * V + 16 : 0) + (size_t)(p->n_composites + p->n_chunks) + 32 * 16;
+        + (size_t)(2 * p->D_padded) * V + (p->wide ? (size_t)(A * p->D) * V + 16 : 0)
+        + (size_t)(p->n_composites + p->n_chunks) + 32 * 16;
 }
 #endif

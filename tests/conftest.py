@@ -1,6 +1,7 @@
 """Fixtures for all tests."""
 
 import gc
+import multiprocessing
 import os
 import signal
 from pathlib import Path
@@ -38,12 +39,21 @@ def shared() -> Path:
 
 @pytest.fixture(scope="module")
 def client():
-    """Two Dask workers, each a process of one thread; beside other tests they would take time even where idle."""
+    """Two Dask workers, each a process of one thread; beside other tests they would take time even where idle.
+
+    They are forked from a process that has imported what each would import for itself, and draw no pages of their state.
+    """
+    import dask
     import distributed
 
+    usual = {"distributed.worker.multiprocessing-method": "forkserver", "distributed.worker.profile.enabled": False}
+    with dask.config.set(usual):
+        distributed.utils.get_mp_context()  # which asks for less to be imported
+    multiprocessing.set_forkserver_preload(["distributed", "bbl", "dask.dataframe"])
     with (
+        dask.config.set(usual),
         distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0", silence_logs=50
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50
         ) as cluster,
         distributed.Client(cluster) as client,
     ):

@@ -1,5 +1,6 @@
 """Fixtures for all tests."""
 
+import functools
 import gc
 import multiprocessing
 import os
@@ -35,6 +36,15 @@ def shared() -> Path:
             pytest.fail(reason)
         pytest.skip(reason)
     return folder
+
+
+@pytest.fixture
+def short_annealing(monkeypatch):
+    """Fits anneal 64 chains in 50 steps: enough where numbers are held against each other, not against the truth."""
+    from bbl.boltzmann import estimate
+
+    short = functools.partial(estimate.annealed_log_z, n_steps=50, n_chains=64)
+    monkeypatch.setattr(estimate, "annealed_log_z", short)
 
 
 @pytest.fixture(scope="module")

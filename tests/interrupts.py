@@ -33,7 +33,7 @@ for call in calls:
         bbl.bbl("y ~ x", {{"y": [0, 0, 1, 1] * 2, "x": [0, 1, 1, 1] * 2}}, verbose=0)  # the next call works
         print(json.dumps([call, late, behind]), flush=True)
 """
-DELAY, PAUSE = 0.4, 0.4  # seconds before the signal, and in which nothing should go on
+DELAY, PAUSE = 0.25, 0.4  # seconds before the signal, and in which nothing should go on
 
 
 def unheard(setup: str, calls: list[str], latest: float = 1.0) -> list:

@@ -6,6 +6,7 @@ import warnings
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 import rcases
 import reference as oracle
 from scipy.special import chdtrc
@@ -97,12 +98,16 @@ def coefficients(fit, problem, g):
     label = None if g is None else problem.groups[g]
     h = coef.h0 if g is None else coef.h[label]
     J = coef.J0 if g is None else coef.J[label]
-    fields = [h[n].loc[levels[1:]].to_numpy() for n, levels in zip(problem.names, problem.levels, strict=True)]
-    tables = {
-        (i, j): J[problem.names[i], problem.names[j]].loc[problem.levels[i][1:], problem.levels[j][1:]].to_numpy()
-        for i, j in problem.pairs
-    }
+    own = [pd.Index(levels[1:]) for levels in problem.levels]
+    fields = [labelled(h[n], levels) for n, levels in zip(problem.names, own, strict=True)]
+    tables = {(i, j): labelled(J[problem.names[i], problem.names[j]], own[i], own[j]) for i, j in problem.pairs}
     return fields, tables
+
+
+def labelled(table, *labels):
+    """Return the values under these labels of each axis, which are looked up one by one only if in another order."""
+    in_order = all(found.equals(own) for found, own in zip(table.axes, labels, strict=True))
+    return (table if in_order else table.loc[labels]).to_numpy()
 
 
 def model_gap(found, wanted) -> tuple[float, float]:
@@ -288,14 +293,15 @@ def compare_summary(case, problem, fit) -> list[Check]:
         tables, title = fit.summary(prior_count=prior).tables, f"summary({prior}) "
         q, _ = oracle.ratio_test(problem.x, problem.w, problem.y, problem.L, prior)
         groups = [problem.y == g for g in range(len(problem.groups))]
+        tests = tables["tests"].to_dict("index")
         for i, (name, rname) in enumerate(zip(problem.names, problem.rnames, strict=True)):
             want = [stored["h"][g][rname] for g in problem.rgroups] + [stored["h0"][rname]] * bool(stored.get("h0"))
             want = np.array([rcases.array(list(fields.values())) for fields in want]).T
             columns = [*problem.groups, "pooled"][: want.shape[1]]
-            found = tables["h"].loc[[(name, level) for level in problem.levels[i][1:]], columns].to_numpy()
+            found = labelled(tables["h"].loc[name, columns], pd.Index(problem.levels[i][1:]), pd.Index(columns))
             known = np.isfinite(want)
             checks.append(Check(title + "h", gap(found[known], want[known]), CLOSED, "closed"))
-            test, r = tables["tests"].loc[name], rcases.number(stored["chisqNaive"][rname])
+            test, r = tests[name], rcases.number(stored["chisqNaive"][rname])
             counts = np.array([np.bincount(problem.x[own, i], problem.w[own], problem.L[i]) for own in groups])
             seen = counts[counts.any(axis=1)][:, counts.any(axis=0)]
             least = np.outer(seen.sum(axis=1), seen.sum(axis=0)).min() / seen.sum()

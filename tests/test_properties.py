@@ -42,7 +42,7 @@ NAMES = ["a", "b", "c", "d", "e"]
 
 def examples(n):
     """The number of examples by their cost; a counterexample of the nightly run is printed with its seed."""
-    count = 20_000 if NIGHTLY else n if EFFORT == "full" else max(n // 10, 20)
+    count = 20_000 if NIGHTLY else n if EFFORT == "full" else max(n // 20, 20)
     return settings(
         max_examples=count,
         deadline=None,

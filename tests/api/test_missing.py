@@ -227,6 +227,7 @@ class TestFit:
 
     @pytest.mark.parametrize("method", METHODS)
     @pytest.mark.parametrize("log_z", ["exact", "half", "mf", "ais"])
+    @pytest.mark.usefixtures("short_annealing")
     def test_complete_data_give_the_same(self, method, log_z):
         data, w = frame(share=0.0)
         fits = [
@@ -484,11 +485,11 @@ class TestUncertainty:
 
     LAYOUT = Layout([2, 3, 2], [(0, 1), (1, 2)])
 
+    THETA = np.random.default_rng(5).normal(scale=0.7, size=LAYOUT.size)
+    P = oracle.probabilities(*tables(LAYOUT, THETA), [2, 3, 2])
+
     def simulated(self, rng, n=600):
-        layout = self.LAYOUT
-        theta = np.random.default_rng(5).normal(scale=0.7, size=layout.size)
-        states = oracle.states([2, 3, 2])
-        p = oracle.probabilities(*tables(layout, theta), [2, 3, 2])
+        theta, states, p = self.THETA, oracle.states([2, 3, 2]), self.P
         x = states[rng.choice(len(states), size=n, p=p)]
         x[rng.random(x.shape) < [0.1, 0.2, 0.3]] = -1
         return theta, x
@@ -660,8 +661,14 @@ class TestClassifier:
         numbers = BBLClassifier("pseudo", missing="drop").fit(X, np.arange(len(X)) % 3).predict(X)
         assert np.isnan(numbers).tolist() == (~whole).tolist()
 
-    @pytest.mark.parametrize("missing", ["drop", "level", "marginal"])
-    @pytest.mark.parametrize("method", ["naive", pytest.param("pseudo", marks=pytest.mark.long)])
+    @pytest.mark.parametrize(
+        ("method", "missing"),
+        [
+            ("naive", "marginal"),
+            *(pytest.param("naive", m, marks=pytest.mark.long) for m in ("drop", "level")),
+            *(pytest.param("pseudo", m, marks=pytest.mark.long) for m in ("drop", "level", "marginal")),
+        ],
+    )
     @pytest.mark.filterwarnings("ignore")
     def test_conventions_of_scikit_learn(self, missing, method):
         checks = check_estimator(BBLClassifier(method, missing=missing), on_fail=None)

@@ -1,5 +1,6 @@
 """Tests of the verbs of Bayesian network classifiers, most of them against outputs of R's bnclassify."""
 
+import functools
 import json
 
 import bncases
@@ -13,6 +14,7 @@ from bbl import networks
 USUAL = {"weights": "Freq"}
 
 
+@functools.cache
 def frame(name, part="train"):
     """Return a recorded data set as categories with declared levels."""
     stored = bncases.case(f"data_{name}")
@@ -20,13 +22,21 @@ def frame(name, part="train"):
     return pd.DataFrame({v: pd.Categorical(columns[v], categories=stored["levels"][v]) for v in columns})
 
 
-def learn(name, model, data):
+@functools.cache
+def learn(name, model):
     """Return the structure that a recorded model is called by."""
+    data = frame(name)
     class_ = bncases.case(f"data_{name}")["class"]
     kind, _, score = model.removesuffix("_manb").partition("_cl_" if "_cl_" in model else "_")
     if kind == "tan":
         return networks.tan_cl(class_, data, score)
     return {"nb": networks.nb, "aode": networks.aode}[kind](class_, data)
+
+
+@functools.cache
+def fitted(name, structure, smooth):
+    """Return its fit, which several tests look at."""
+    return networks.lp(learn(name, structure), frame(name), smooth)
 
 
 @pytest.fixture(scope="module")
@@ -37,15 +47,15 @@ def titanic():
 @pytest.mark.usefixtures("shared")
 @pytest.mark.parametrize("name", bncases.cases("structure"))
 def test_structures_can_be_inspected_as_in_r(name):
-    data, stored = frame(name), bncases.case(f"{name}_structure")
+    stored = bncases.case(f"{name}_structure")
     for model, want in stored["structures"].items():
-        found = learn(name, model, data)
+        found = learn(name, model)
         assert list(found.features) == want["features"]
         assert {k: list(v) for k, v in found.families.items()} == want["families"]
         assert [list(a) for a in found.arcs] == want["arcs"]
         for what in ("modelstring", "narcs", "is_anb", "is_nb", "is_ode", "is_semi_naive"):
             assert getattr(found, what) == want[what], what
-    members = learn(name, "aode", data).members
+    members = learn(name, "aode").members
     assert {s: {k: list(v) for k, v in m.families.items()} for s, m in members.items()} == stored["aode"]
 
 
@@ -63,9 +73,8 @@ def test_a_root_turns_the_tree_where_r_ignores_it(name):
 @pytest.mark.usefixtures("shared")
 @pytest.mark.parametrize("name", bncases.cases("params"))
 def test_params_are_labelled_tables_of_rs_numbers(name):
-    data = frame(name)
     for model in bncases.case(f"{name}_params")["models"]:
-        fit = networks.lp(learn(name, model["structure"], data), data, model["smooth"])
+        fit = fitted(name, model["structure"], model["smooth"])
         assert fit.nparams == model["nparams"]
         for x, cpt in model["cpts"].items():
             table = fit.params[x]
@@ -82,7 +91,7 @@ def test_params_are_labelled_tables_of_rs_numbers(name):
 def test_scores_are_rs_on_rs_scale(name):
     data = frame(name)
     for model in bncases.case(f"{name}_scores")["models"]:
-        fit = networks.lp(learn(name, model["structure"], data), data, model["smooth"])
+        fit = fitted(name, model["structure"], model["smooth"])
         assert fit.cLogLik() == pytest.approx(bncases.number(model["cLogLik"]), rel=1e-9)
         if model.get("logLik") is None:
             continue
@@ -96,9 +105,9 @@ def test_scores_are_rs_on_rs_scale(name):
 @pytest.mark.usefixtures("shared")
 @pytest.mark.parametrize("name", ["car", "syn_a", "syn_b", "tiny", "voting"])
 def test_predictions_of_new_rows_are_rs(name):
-    data, new, stored = frame(name), frame(name, "newdata"), bncases.case(f"{name}_predict")
+    new, stored = frame(name, "newdata"), bncases.case(f"{name}_predict")
     for model in stored["models"]:
-        fit = networks.lp(learn(name, model["structure"], data), data, model["smooth"])
+        fit = fitted(name, model["structure"], model["smooth"])
         found = fit.predict(new)
         assert found.columns.tolist() == [*fit.classes, "yhat"]
         good = np.ones(len(new), dtype=bool)
@@ -118,15 +127,15 @@ def test_cross_validation_has_rs_accuracies(name):
     folds = [np.array(rows) - 1 for rows in stored["folds"]]
     class_ = bncases.case(f"data_{name}")["class"]
 
-    def fitted(model):
+    def fit(model):
         if model == "nb_manb":
             return networks.bnc("nb", class_, data, stored["smooth"], manb_prior=stored["manb_prior"])
         known = {"nb": "nb", "aode": "aode", **{f"tan_{s}": f"tan_cl_{s}" for s in ("loglik", "aic", "bic")}}
-        return networks.lp(learn(name, known[model], data), data, stored["smooth"])
+        return fitted(name, known[model], stored["smooth"])
 
     for key, relearn in (("relearn_structure", True), ("fixed_structure", False)):
         rows = {entry["model"]: entry for entry in stored[key]}
-        table = networks.cv({m: fitted(m) for m in rows}, data, dag=relearn, mean=False, folds=folds, n_jobs=1)
+        table = networks.cv({m: fit(m) for m in rows}, data, dag=relearn, mean=False, folds=folds, n_jobs=1)
         for model, entry in rows.items():
             np.testing.assert_allclose(table[model], entry["fold_accuracy"], rtol=0, atol=1e-12)
             assert table[model].mean() == pytest.approx(entry["mean"], abs=1e-12)
@@ -400,7 +409,7 @@ import numpy as np, pandas as pd
 from bbl import networks
 rng = np.random.default_rng(0)
 data = pd.DataFrame(rng.integers(0, 4, (20000, 25)), columns=[f"x{i}" for i in range(25)])
-threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT)).start()
+threading.Timer(0.4, os.kill, (os.getpid(), signal.SIGINT)).start()
 try:
     networks.kdb("x0 ~ .", data, k=5, epsilon=0.0, kdbk=3, verbose=0)
     print("finished")

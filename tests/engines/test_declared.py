@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -256,6 +257,7 @@ ELSEWHERE = {  # words that are names of engines, and mean something else here
 AVERAGE = {"api/fit.py", "boltzmann/averaging.py", "boltzmann/refining.py"}  # what an average of methods is made of
 
 
+@functools.cache
 def outside():
     """Return the Python files that are not in the room of the engines, as syntax trees."""
     files = [path for path in sorted(ROOM.rglob("*.py")) if path.parent.name != "engines"]

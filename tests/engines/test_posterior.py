@@ -205,7 +205,7 @@ def test_the_exchange_algorithm_with_too_many_states_draws_by_sweeps(quick):
 
 def test_ctrl_c_stops_the_chains(titanic):
     began = time.monotonic()
-    timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
+    timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
     timer.start()
     with pytest.raises(KeyboardInterrupt):
         fitted(titanic, sampler="exchange", warmup=500_000)

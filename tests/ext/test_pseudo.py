@@ -253,10 +253,10 @@ def test_mixed_precision_from_a_point_with_few_steps_and_without_any():
 
 def test_more_than_forty_levels():
     rng = np.random.default_rng(3)
-    codes = np.column_stack((rng.integers(0, 60, 900), rng.integers(0, 2, 900), rng.integers(0, 300, 900)))
+    codes = np.column_stack((rng.integers(0, 60, 900), rng.integers(0, 2, 900), rng.integers(0, 130, 900)))
     codes[:, 1] = (codes[:, 0] + codes[:, 1] * 20) > 40
     codes = codes.astype(np.int32)
-    n_levels, mask = np.array([60, 2, 300]), ~np.eye(3, dtype=bool)
+    n_levels, mask = np.array([60, 2, 130]), ~np.eye(3, dtype=bool)
     theta, out = fit(PseudoProblem(codes, np.ones(900), n_levels, mask), 1e-3, 1e-3, tolerance=1e-8)
     assert (out["status"] == 0).all()
     gradient = oracle(codes, np.ones(900), n_levels, mask, theta, 1e-3, 1e-3)[1]

@@ -61,11 +61,11 @@ def test_probabilities_of_rows_are_those_of_all_states_listed(fits, method):
 
 def pnll(p, frame):
     """Return the mean of ``-sum_i ln P(x_i | rest)`` by the table of all states."""
-    total = 0.0
+    total, p = 0.0, p.to_dict()
     for row in frame.itertuples(index=False, name=None):
         for i in range(len(row)):
-            alike = p.xs(row[:i] + row[i + 1 :], level=[k for k in range(len(row)) if k != i])
-            total -= np.log(alike[row[i]] / alike.sum())
+            alike = sum(own for state, own in p.items() if state[:i] + state[i + 1 :] == row[:i] + row[i + 1 :])
+            total -= np.log(p[row] / alike)
     return total / len(frame)
 
 

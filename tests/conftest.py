@@ -2,12 +2,12 @@
 
 import functools
 import gc
-import multiprocessing
 import os
 import signal
 from pathlib import Path
 
 import pytest
+from clusters import local_cluster
 
 gc.set_threshold(50_000)  # tests leave few cycles, and a collection looks at all that pytest keeps: a tenth of the time
 
@@ -49,22 +49,6 @@ def short_annealing(monkeypatch):
 
 @pytest.fixture(scope="module")
 def client():
-    """Two Dask workers, each a process of one thread; beside other tests they would take time even where idle.
-
-    They are forked from a process that has imported what each would import for itself, and draw no pages of their state.
-    """
-    import dask
-    import distributed
-
-    usual = {"distributed.worker.multiprocessing-method": "forkserver", "distributed.worker.profile.enabled": False}
-    with dask.config.set(usual):
-        distributed.utils.get_mp_context()  # which asks for less to be imported
-    multiprocessing.set_forkserver_preload(["distributed", "bbl", "dask.dataframe"])
-    with (
-        dask.config.set(usual),
-        distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50
-        ) as cluster,
-        distributed.Client(cluster) as client,
-    ):
+    """Two Dask workers, each a process of one thread; beside other tests they would take time even where idle."""
+    with local_cluster(2, 1) as (_, client):
         yield client

@@ -79,6 +79,7 @@ def fits():
     while True:
         bbl.bbl("y ~ .^2", lambda: iter([table]), lambda_=1e-6, verbose=0, n_jobs=1)
 for call in (lambda: bbl.bbl("y ~ .^2", halves, method="mf", verbose=0), fits):
+    heard = None
     try:
         call()
     except KeyboardInterrupt:
@@ -87,30 +88,37 @@ for call in (lambda: bbl.bbl("y ~ .^2", halves, method="mf", verbose=0), fits):
 """
 
 
-def child(script, folder):
+@pytest.fixture(scope="module")
+def child(tmp_path_factory):
+    """What a process says that is interrupted twice, and then has a full disk; its folder of temporary files."""
+    folder = tmp_path_factory.mktemp("faults")
     environment = os.environ | {"TMPDIR": str(folder), "OMP_NUM_THREADS": "1"}
-    return subprocess.Popen([sys.executable, "-c", COMMON + script], stdout=subprocess.PIPE, text=True, env=environment)
+    command = [sys.executable, "-c", COMMON + INTERRUPTED + FULL]
+    said = []
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+        for line in process.stdout:
+            said.append(line)
+            if line == "now\n":
+                process.send_signal(signal.SIGINT)
+    return said, folder, process.returncode
 
 
-def test_a_disk_that_takes_no_more_is_told_in_words_and_nothing_is_left_on_it(tmp_path):
-    with child(FULL, tmp_path) as process:
-        said = [json.loads(line) for line in process.stdout]
+def test_a_disk_that_takes_no_more_is_told_in_words_and_nothing_is_left_on_it(child):
+    lines, folder, _ = child
+    said = [json.loads(line) for line in lines[4:]]
     assert [first for first, _ in said[1::2]] == ["left"] * 3
     assert all(found == [] for _, found in said[1::2])
     codes, reader, predictions = (first for first, _ in said[::2])
     assert "the codes of the rows cannot be written to a temporary file" in codes and "TMPDIR" in codes
     assert "what a reader gave cannot be kept in a temporary file" in reader and "TMPDIR" in reader
     assert "predictions cannot be written to" in predictions and "out.parquet" in predictions
-    assert all("File too large" in text and str(tmp_path) in text for text in (codes, reader, predictions))
+    assert all("File too large" in text and str(folder) in text for text in (codes, reader, predictions))
 
 
-def test_control_c_in_the_second_pass_and_in_a_round_stops_and_leaves_no_file(tmp_path):
-    with child(INTERRUPTED, tmp_path) as process:
-        for _ in range(2):
-            assert process.stdout.readline() == "now\n"
-            process.send_signal(signal.SIGINT)
-            assert json.loads(process.stdout.readline()) == ["KeyboardInterrupt", []]
-    assert process.returncode == 0
+def test_control_c_in_the_second_pass_and_in_a_round_stops_and_leaves_no_file(child):
+    lines, _, status = child
+    assert lines[:4] == ["now\n", '["KeyboardInterrupt", []]\n'] * 2
+    assert status == 0
 
 
 def test_memory_that_runs_out_is_told_for_what(monkeypatch):

@@ -66,23 +66,25 @@ def check_name(check):
 
 
 ELSEWHERE = {"check_array_api_input"}  # needs scipy to be told of the array API before its import: test_array_api
+COSTLY = "check_sample_weight_equivalence_on_dense_data"
+
+
+def cases():
+    """Yield estimators and their checks; a quick variant of the costly one, and the whole among the long tests."""
+    for estimator, check in CHECKS:
+        name, long = check_name(check), estimator.method == "auto"  # a check then tunes, calibrates and averages
+        if name in ELSEWHERE:
+            continue
+        if name == COSTLY and estimator.method == "pseudo":
+            quick = clone(estimator).set_params(lambda_=1.0, lambdah=1.0)
+            yield pytest.param(quick, check, id=f"{estimator.method}-{name}-penalised")
+            long = True
+        yield pytest.param(estimator, check, id=f"{estimator.method}-{name}", marks=[pytest.mark.long] * long)
 
 
 # some checks give continuous arrays, one of them 15 rows in 30 such columns, where rounding ends the fit
 @pytest.mark.filterwarnings("ignore::bbl.errors.DataWarning", "ignore::bbl.errors.ConvergenceWarning")
-@pytest.mark.parametrize(
-    ("estimator", "check"),
-    [
-        pytest.param(
-            estimator,
-            check,
-            id=f"{estimator.method}-{check_name(check)}",
-            marks=[pytest.mark.long] * (estimator.method == "auto"),  # a check then tunes, calibrates and averages
-        )
-        for estimator, check in CHECKS
-        if check_name(check) not in ELSEWHERE
-    ],
-)
+@pytest.mark.parametrize(("estimator", "check"), list(cases()))
 def test_scikit_learn_checks(estimator, check):
     try:
         check(estimator)

@@ -1,5 +1,6 @@
 """Tests of the benchmarks: shapes of generated problems, agreement of methods, tables, accuracy, studies."""
 
+import gc
 import importlib.util
 import json
 import sys
@@ -39,6 +40,13 @@ def available(name):
 
 def names(job):
     return [name for kind, name in METHODS if kind == job and available(name)]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _quick_collections():
+    """Each measurement collects garbage: what other tests have left is looked at once, and then no more."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

@@ -239,8 +239,9 @@ class TestFit:
             assert np.array_equal(fit.estimate.log_z, fits[0].estimate.log_z)
             assert fit.predict(data).equals(fits[0].predict(data))
             assert fit.logLik() == fits[0].logLik() and fit.lkh == fits[0].lkh
-            assert fit.design.incomplete == 0 and "Missing values: none" in str(fit.summary())
-        assert "Missing" not in str(fits[0].summary())
+            assert fit.design.incomplete == 0
+            assert log_z != "exact" or "Missing values: none" in str(fit.summary())
+        assert log_z != "exact" or "Missing" not in str(fits[0].summary())
 
     @pytest.mark.parametrize("missing", ["drop", "level", "marginal"])
     @pytest.mark.parametrize("method", METHODS)
@@ -497,7 +498,7 @@ class TestUncertainty:
     def test_standard_errors(self):
         layout, engine, rng = self.LAYOUT, PseudoLikelihood(lambda_=0.0), np.random.default_rng(3)
         estimates, errors = [], []
-        for _ in range(300):
+        for _ in range(200):
             theta, x = self.simulated(rng)
             sample = as_sample(x, np.ones(len(x)), np.zeros(len(x), dtype=np.intp))
             result = estimate(sample, layout, 1, engine)
@@ -534,7 +535,7 @@ class TestUncertainty:
         sample = as_sample(x, np.ones(len(x)), np.zeros(len(x), dtype=np.intp))
         engine = PseudoLikelihood(lambda_=0.0)
         result = estimate(sample, self.LAYOUT, 1, engine)
-        refits = bootstrap(sample, result, engine, 300, np.random.default_rng(0), 1)[:, 0]
+        refits = bootstrap(sample, result, engine, 150, np.random.default_rng(0), 1)[:, 0]
         found = covariances(sample, result, engine)
         np.testing.assert_allclose(refits.std(axis=0, ddof=1), found.standard_errors(found.group[0]), rtol=0.15)
 
@@ -553,7 +554,7 @@ class TestUncertainty:
         p = oracle.probabilities(*tables(layout, theta[0]), [2] * 8)
         for engine in (MeanField(eps=0.9), PseudoLikelihood(lambda_=0.0)):
             squares = []
-            for _ in range(20):
+            for _ in range(10):
                 x = states[rng.choice(len(states), size=2000, p=p)]
                 gaps = np.where(rng.random(x.shape) < 0.15, -1, x)
                 whole = (gaps >= 0).all(axis=1)

@@ -62,7 +62,7 @@ def test_best_known_partitions_are_found(sets, penalty):
     key = {"bic": "pen1", "thesis": "pen0.5"}[penalty]
     for one in sets:
         X = np.array(one["ratings"], dtype=float)
-        found = Genetic(penalty=penalty).fit(cells_of(X), None, 10, np.random.default_rng(0))
+        found = Genetic(penalty=penalty).fit(cells_of(X), None, 4, np.random.default_rng(0))
         assert found.criterion == pytest.approx(one[key]["best_found"], abs=1e-6)
         factor = {"bic": 1.0, "thesis": 0.5}[penalty]
         assert reference.fitness(X, tuple(found.rows), tuple(found.columns), factor) == pytest.approx(found.criterion)

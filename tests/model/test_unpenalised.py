@@ -32,7 +32,7 @@ def rows_of(rng, kind):
 def test_what_curvature_proves_finite_newtons_method_finds_finite(kind):
     """Every verdict of `near_optimum` is that of Newton's method, which it stands in for."""
     rng, seen = np.random.default_rng(len(kind)), Counter()
-    for _ in range(40):
+    for _ in range(24):
         sample, L = rows_of(rng, kind)
         layout = Layout(L, [[(0, 1), (0, 1, 2), (2, 3)], None][rng.integers(2)])
         engine = PseudoLikelihood(

@@ -29,7 +29,7 @@ def write_parts(table, folder, parts=3):
     paths = [folder / f"part{k}.parquet" for k in range(parts)]
     for path, first, last in zip(paths, edges[:-1], edges[1:], strict=True):
         own = pa.Table.from_pandas(table.iloc[first:last], preserve_index=False)
-        pq.write_table(own, path, row_group_size=500)
+        pq.write_table(own, path, row_group_size=700)
     return paths
 
 

@@ -15,6 +15,11 @@ def table():
 
 
 @pytest.fixture(scope="module")
+def few(table):
+    return table.head(1500)
+
+
+@pytest.fixture(scope="module")
 def source(table, tmp_path_factory):
     return lazydata.lazy("folder", table, tmp_path_factory.mktemp("lazy"))
 
@@ -32,9 +37,9 @@ def assert_same_fit(lazy, own, new, tolerance=1e-14):
 
 
 @pytest.mark.parametrize("kind", lazydata.KINDS)
-def test_naive_bayes_is_that_of_the_table_to_the_last_bit(kind, table, tmp_path):
-    lazy = bbl.bbl("y ~ .", lazydata.lazy(kind, table, tmp_path), method="naive")
-    assert_same_fit(lazy, bbl.bbl("y ~ .", table, method="naive"), table.head(50), 0.0)
+def test_naive_bayes_is_that_of_the_table_to_the_last_bit(kind, few, tmp_path):
+    lazy = bbl.bbl("y ~ .", lazydata.lazy(kind, few, tmp_path), method="naive")
+    assert_same_fit(lazy, bbl.bbl("y ~ .", few, method="naive"), few.head(50), 0.0)
 
 
 @pytest.mark.parametrize("formula", ["y ~ .^2", "~ .^2", "y ~ x0 * x1 + x2"])
@@ -148,8 +153,8 @@ def test_more_folds_than_rows(source):
 
 @pytest.mark.parametrize("learner", ["nb", "tan_cl", "aode", "kdb"])
 @pytest.mark.parametrize("features", [9, 3])
-def test_networks_are_those_of_the_table(learner, features, table, tmp_path):
-    table = table[["y", *(f"x{i}" for i in range(features))]].assign(n=np.arange(len(table)) % 3 + 1)
+def test_networks_are_those_of_the_table(learner, features, few, tmp_path):
+    table = few[["y", *(f"x{i}" for i in range(features))]].assign(n=np.arange(len(few)) % 3 + 1)
     table.loc[table.index % 5 == 0, "x1"] = None
     table.loc[table.index % 77 == 0, "y"] = None
     args = {"dag_args": {"search": "information"}} if learner == "kdb" else {}
@@ -192,10 +197,10 @@ def test_structures_by_hand_and_averages_over_subsets(table, source):
 
 
 @pytest.mark.parametrize("kind", lazydata.KINDS)
-def test_predictions_come_in_batches_with_the_rows_of_the_table(kind, table, tmp_path):
-    fit = bbl.bbl("y ~ .", table, method="naive")
-    frames = list(fit.predict(lazydata.lazy(kind, table, tmp_path), type="prob"))
-    expected = fit.predict(table, type="prob")
+def test_predictions_come_in_batches_with_the_rows_of_the_table(kind, few, tmp_path):
+    fit = bbl.bbl("y ~ .", few, method="naive")
+    frames = list(fit.predict(lazydata.lazy(kind, few, tmp_path), type="prob"))
+    expected = fit.predict(few, type="prob")
     assert len(frames) > 1 or kind in ("polars", "reader")
     whole = pd.concat(frames)
     assert whole.index.tolist() == expected.index.tolist()

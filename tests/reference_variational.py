@@ -1,10 +1,15 @@
 """What the tests of variational inference share: features, rows, the exact likelihood, the evidence lower bound."""
 
+import functools
+import json
+
 import numpy as np
 from reference import states
 from scipy.stats import norm
 
+from bbl.engines import PersistentVI
 from bbl.model.gauge import contrasts
+from bbl.model.layout import Layout
 from bbl.model.priors import slabbed
 from bbl.rows.sample import Sample
 
@@ -24,6 +29,17 @@ def rows(layout, n=60, seed=0):
     rng = np.random.default_rng(seed)
     codes = rng.integers(0, layout.n_levels, (n, layout.m)).astype(np.uint8)
     return Sample(codes, rng.integers(1, 4, n).astype(float))
+
+
+@functools.cache
+def settled(path, levels):
+    """Return a stored problem, its layout and rows, and a long fit under normal priors with its approximation."""
+    stored, layout = json.loads(path.read_text()), Layout(list(levels))
+    counts = np.array(stored["counts"], float)
+    sample = Sample(states(list(levels))[counts > 0].astype(np.uint8), counts[counts > 0])
+    engine = PersistentVI("gaussian", scale=1.0, n_iter=5000, seed=1, average=0.3)
+    fit = engine.fit(sample, layout)
+    return stored, layout, sample, fit, engine.approximation(layout, fit)
 
 
 class Enumerated:

@@ -163,9 +163,10 @@ def test_networks_are_those_of_the_table(learner, features, few, tmp_path):
     lazy, own = (bbl.networks.bnc(learner, "y ~ .", data, **told) for data in (source, table))
     if learner != "aode":
         assert lazy.modelstring == own.modelstring
-        for name, frame in own.params.items():
-            pd.testing.assert_frame_equal(lazy.params[name], frame)
-            pd.testing.assert_frame_equal(lazy.params_se[name], own.params_se[name])
+        for one, other in ((lazy.params, own.params), (lazy.params_se, own.params_se)):
+            assert one.keys() == other.keys()
+            for name, frame in one.items():
+                pd.testing.assert_frame_equal(frame, other[name])
     pd.testing.assert_frame_equal(lazy.predict(table), own.predict(table))
     assert lazy.nobs() == own.nobs()
     np.testing.assert_allclose(lazy.logLik(), own.logLik(), rtol=1e-12)

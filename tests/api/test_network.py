@@ -75,9 +75,10 @@ def test_a_root_turns_the_tree_where_r_ignores_it(name):
 def test_params_are_labelled_tables_of_rs_numbers(name):
     for model in bncases.case(f"{name}_params")["models"]:
         fit = fitted(name, model["structure"], model["smooth"])
+        params = fit.params
         assert fit.nparams == model["nparams"]
         for x, cpt in model["cpts"].items():
-            table = fit.params[x]
+            table = params[x]
             assert table.columns.tolist() == cpt["levels"][0]
             if x != fit.class_var:
                 assert list(table.index.names) == cpt["vars"][1:]

@@ -17,7 +17,7 @@ from bbl.engines.trail import Trail
 GRID = np.array(pseudo.PseudoLikelihood.tuned.grid)
 
 
-def species(n=400, m=10, kinds=7, seed=0):
+def species(n=400, m=8, kinds=7, seed=0):
     """Rows of some kinds, each with a few levels of every predictor: the best penalty is small."""
     rng = np.random.default_rng(seed)
     kind = rng.integers(kinds, size=n)
@@ -71,7 +71,7 @@ def test_the_choice_is_that_of_exact_fits_of_every_setting_with_less_work(make, 
 
 
 def test_levels_that_a_group_lacks_cost_no_evaluations_and_do_not_change_the_choice(evaluations, monkeypatch):
-    frame, rng = species(n=240, m=12), np.random.default_rng(0)
+    frame, rng = species(n=240, m=10), np.random.default_rng(0)
     for name in frame.columns[1:]:  # noise that leaves levels absent from a group; no penalty holds their fields
         for _, rows in frame.groupby("y"):
             some = rows.index[rng.random(len(rows)) < 0.6]

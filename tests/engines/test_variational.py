@@ -96,9 +96,10 @@ def test_it_runs_through_every_verb(data, tmp_path):
 
 
 def test_the_scale_is_tuned(data):
-    cv = bbl.crossVal("y ~ a * b", data, method="pvi", scale=[0.1, 1.0], shuffle=True, seed=1, nfold=2, refit=False, **QUICK)
+    told = {"method": "pvi", "shuffle": True, "seed": 1, "nfold": 2, "refit": False, **QUICK}
+    cv = bbl.crossVal("y ~ a * b", data, scale=[0.1, 1.0], **told)
     assert cv.cvframe["scale"].tolist() == [0.1, 1.0] and cv.model.engine.scale == cv.regstar
-    one = bbl.crossVal("y ~ a * b", data, method="pvi", shuffle=True, seed=1, nfold=2, refit=False, **QUICK)
+    one = bbl.crossVal("y ~ a * b", data, **told)
     assert np.isnan(one.cvframe["scale"][0])
     with pytest.raises(OptionError, match="scale"):
         bbl.crossVal("y ~ a * b", data, method="pvi", scale=[0.0], **QUICK)

@@ -1,13 +1,11 @@
 """Persistent variational inference: against enumeration, finite differences and another program."""
 
 import itertools
-import json
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
-from reference import states
-from reference_variational import Enumerated, evidence, features, rows
+from reference_variational import Enumerated, evidence, features, rows, settled
 from scipy.special import expit
 from scipy.stats import halfcauchy, invgamma, kstest, laplace, norm
 
@@ -283,12 +281,7 @@ def test_chains_give_the_gradient_of_the_likelihood():
 @pytest.mark.parametrize(("file", "levels", "mean", "sd"), [("toyA", [2] * 4, 0.01, 0.005),
                                                            ("toyC_group_L233", [2, 3, 3], 0.015, 0.01)])  # fmt: skip
 def test_normal_priors_give_the_optimum_that_another_program_found(shared, file, levels, mean, sd):
-    stored = json.loads((shared / f"data/posterior/{file}.json").read_text())
-    layout, counts = Layout(levels), np.array(stored["counts"], float)
-    sample = Sample(states(levels)[counts > 0].astype(np.uint8), counts[counts > 0])
-    engine = PersistentVI("gaussian", scale=1.0, n_iter=5000, seed=1, average=0.3)
-    fit = engine.fit(sample, layout)
-    found = engine.approximation(layout, fit)
+    stored, *_, fit, found = settled(shared / f"data/posterior/{file}.json", tuple(levels))
     assert_allclose(found.simplex, stored["mfvi_mean"], atol=mean)
     assert_allclose(np.sqrt(found.simplex_variance), stored["mfvi_sd"], atol=sd)
     if "ref_mfvi_sd" in stored:

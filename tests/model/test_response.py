@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
 from reference import states
-from reference_variational import Enumerated, evidence, rows
+from reference_variational import Enumerated, evidence, rows, settled
 from reference_variational import features as written_down
 
 import bbl
@@ -96,11 +96,7 @@ def test_sds_are_those_of_the_exact_posterior_where_the_factorised_are_too_small
 
 @pytest.mark.parametrize(("file", "levels"), [("toyA", [2] * 4), ("toyC_group_L233", [2, 3, 3])])
 def test_sds_are_those_that_another_program_found(shared, file, levels):
-    stored = json.loads((shared / f"data/posterior/{file}.json").read_text())
-    layout, counts = Layout(levels), np.array(stored["counts"], float)
-    sample = Sample(states(levels)[counts > 0].astype(np.uint8), counts[counts > 0])
-    engine = PersistentVI("gaussian", scale=1.0, n_iter=4000, seed=1, average=0.3)
-    at = engine.approximation(layout, engine.fit(sample, layout))
+    stored, layout, sample, _, at = settled(shared / f"data/posterior/{file}.json", tuple(levels))
     found = response_covariance(at, model_sums(sample, layout), sample.total, np.random.default_rng(0))
     assert_allclose(np.sqrt(found.diagonal()), stored["exact_sd"], rtol=0.07)
     if "exact_corr" in stored:

@@ -323,8 +323,8 @@ def test_memory_is_estimated_before_it_is_taken(monkeypatch):
     import bbl.memory
 
     monkeypatch.setattr(bbl.memory, "available_memory", lambda: 2**20)
-    X = np.random.default_rng(0).normal(size=(400, 250))
-    with pytest.raises(MemoryError, match="Clustering a table of 400 x 250"):
+    X = np.random.default_rng(0).normal(size=(1000, 400))
+    with pytest.raises(MemoryError, match="Clustering a table of 1000 x 400"):
         bbl.bicluster(None, X, (200, 200))
 
 

@@ -17,12 +17,15 @@ from bbl.sklearn import ShooterClassifier, ShooterFeatures  # noqa: E402
 
 KINDS = (ShooterClassifier(1, 2.0, nfold=2), ShooterFeatures(2))
 COSTLY = {  # with cross-validated refits of three classes, of thirty levels each; raw weights are quick
+    "check_classifiers_classes",
+    "check_classifiers_train",
     "check_dict_unchanged",
     "check_dont_overwrite_parameters",
     "check_f_contiguous_array_estimator",
     "check_fit2d_predict1d",
     "check_methods_sample_order_invariance",
     "check_methods_subset_invariance",
+    "check_sample_weight_equivalence_on_dense_data",
 }
 
 

@@ -274,8 +274,8 @@ def test_nobody_outside_the_room_knows_an_engine_by_its_name_or_an_option():
         for node in ast.walk(tree):
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in names:
                 named |= {(file, node.value)} if node.value not in ELSEWHERE.get(file, ()) else set()
-            elif isinstance(node, ast.Attribute) and ast.unparse(node.value).split(".")[-1] == "engine":
-                asked |= {(file, node.attr)} if node.attr in options else set()
+            elif isinstance(node, ast.Attribute) and node.attr in options:
+                asked |= {(file, node.attr)} if ast.unparse(node.value).split(".")[-1] == "engine" else set()
             elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("bbl.engines"):
                 imported |= {file for each in node.names if each.name in classes}
     assert {file for file, _ in named | asked} <= AVERAGE

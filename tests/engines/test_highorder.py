@@ -149,7 +149,7 @@ def test_weights_are_repeated_rows_and_threads_change_nothing(fit, pcd, rows):
     weighted = bbl.bbl("~ .", merged, weights="n", method="shbm", verbose=0)
     np.testing.assert_array_equal(weighted.parameters.theta, fit.parameters.theta)
     engine = HighOrder()
-    layout, sample = Layout([2] * 8, ()), Sample(rows.to_numpy(dtype=np.uint8)[:500], np.ones(500))
+    layout, sample = Layout([2] * 8, ()), Sample(rows.to_numpy(dtype=np.uint8)[:300], np.ones(300))
     one, three = (engine.path(sample, layout, workers=w)[0] for w in (1, 3))
     np.testing.assert_array_equal(one.theta, three.theta)
     again = bbl.bbl("~ .", rows, method="shbm", refit="pcd", seed=3, verbose=0)

@@ -76,7 +76,7 @@ def cases():
         if name in ELSEWHERE:
             continue
         if name == COSTLY and estimator.method == "pseudo":
-            quick = clone(estimator).set_params(lambda_=1.0, lambdah=1.0)
+            quick = clone(estimator).set_params(lambda_=1.0, lambdah=1.0, tolerance=1e-7)
             yield pytest.param(quick, check, id=f"{estimator.method}-{name}-penalised")
             long = True
         yield pytest.param(estimator, check, id=f"{estimator.method}-{name}", marks=[pytest.mark.long] * long)

@@ -101,8 +101,7 @@ def tune(
     folds : Folds or StoredFolds, optional
         In place of shuffled ones of its own.
     among : (sequence of Engine, sequence of float), optional
-        Variants of the engine and rising settings in place of its own ones, where it fits all folds together. The best
-        one is then fitted as nearly as all rows are.
+        Variants of the engine and rising settings in place of its own ones, where it fits all folds together.
     """
     folds = shuffled_folds(cast(Sample, sample), NFOLD, rng) if folds is None else folds
     told: dict[str, Any] = {"calibrate": calibrate, "log_z": log_z, "workers": workers, "rng": rng}
@@ -296,7 +295,7 @@ def _tune_together(
     tried: dict[tuple[int, int], np.ndarray] = {}
     loss: dict[tuple[int, int], float] = {}
 
-    def fit(v: int, k: int, exactly: int = 0) -> float:
+    def fit(v: int, k: int, exactly: bool = False) -> float:
         scores = held_out(variants[v], float(grid[k]), rows, exactly, workers)
         tried[v, k], loss[v, k] = scores, base.log_loss(calibrated(base, scores, calibrate))
         return loss[v, k]
@@ -304,16 +303,15 @@ def _tune_together(
     told = None if progress is None else partial(progress, len(folds) / len(variants))
     _walk_variants(fit, loss, len(variants), len(grid) - 1, rule == "cv-1se", told)
     exact: set[tuple[int, int]] = set()
-    closely = 1 if among is None else 2
     while (best := min(loss, key=loss.__getitem__)) not in exact:  # what ends early may be better than what does not
-        fit(*best, closely)
+        fit(*best, exactly=True)
         exact.add(best)
     order = sorted(k for v, k in tried if v == best[0])
     if rule == "cv-1se":
         settings = replace(base, scores=np.array([tried[best[0], k] for k in order]))
         simplest = one_standard_error(settings, grid[order], order.index(best[1]), calibrate, tuned.simpler)
         best = (best[0], order[simplest])
-        fit(*best, closely)
+        fit(*best, exactly=True)
     calibration = fit_calibration(tried[best], base.y, base.weights, calibrate)
     own = replace(base, scores=tried[best][None])
     if rule is None:

@@ -301,7 +301,7 @@ def _tune_together(
         return loss[v, k]
 
     told = None if progress is None else partial(progress, len(folds) / len(variants))
-    _walk_variants(fit, loss, len(variants), len(grid) - 1, rule == "cv-1se", told)
+    _walk_variants(fit, len(variants), len(grid) - 1, rule == "cv-1se", told)
     exact: set[tuple[int, int]] = set()
     while (best := min(loss, key=loss.__getitem__)) not in exact:  # what ends early may be better than what does not
         fit(*best, exactly=True)
@@ -321,29 +321,19 @@ def _tune_together(
     return Tuning(tuned.option, grid[order], losses, order.index(best[1]), calibration, [], own, chosen)
 
 
-def _walk_variants(
-    fit: Callable, loss: dict[tuple[int, int], float], n: int, top: int, every: bool, told: Callable | None
-) -> None:
-    """Call ``fit(variant, k)``, which writes `loss`, for what may be best of `n` variants and settings 0 to `top`.
+def _walk_variants(fit: Callable[[int, int], float], n: int, top: int, every: bool, told: Callable | None) -> None:
+    """Call ``fit(variant, k)``, which returns the loss, for what may be best of `n` variants and settings 0 to `top`.
 
-    The first variant is tried from the strongest setting on, until the loss has risen; the others near the best so far.
-    With `every` all settings of all variants are.
+    Each variant is tried from the strongest setting on, until its loss has risen; with `every` at all settings.
     """
-    risen = 0
-    for k in range(top, -1, -1):
-        risen = risen + 1 if fit(0, k) > NEAR * min(loss.values()) else 0
-        if risen == 2 and not every:
-            break
-    for v in range(1, n):
-        middle = min(loss, key=loss.__getitem__)[1]
-        for k in range(top, -1, -1) if every else (middle + 1, middle, middle - 1):
-            if 0 <= k <= top:
-                fit(v, k)
-        while (best := min(loss, key=loss.__getitem__))[0] == v:
-            beside = [k for k in (best[1] + 1, best[1] - 1) if 0 <= k <= top and (v, k) not in loss]
-            if not beside:
+    for v in range(n):
+        risen, least = 0, np.inf
+        for k in range(top, -1, -1):
+            loss = fit(v, k)
+            least = min(least, loss)
+            risen = risen + 1 if loss > NEAR * least else 0
+            if risen == 2 and not every:
                 break
-            fit(v, beside[0])
         if told is not None:
             told()
 

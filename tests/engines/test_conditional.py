@@ -114,13 +114,13 @@ def test_the_kernel_returns_the_objective_and_its_gradient(given):
     scores = s if given else np.empty((0, 3))
 
     def loss(x):
-        A, b, heat = x[:15].reshape(5, 3), x[15:18], np.exp(x[18]) if given else 0.0
+        A, b, heat = x[:15].reshape(3, 5).T, x[15:18], np.exp(x[18]) if given else 0.0
         log_p = log_probabilities(F @ A + b + heat * s)
         return -(hits * log_p).sum() + 0.01 * (A**2).sum() + 0.05 * (x[15:] ** 2).sum()
 
     x, ones = rng.normal(size=19), np.ones(19)
     slope = np.array([(loss(x + d) - loss(x - d)) / 2e-5 for d in 1e-5 * np.eye(19)])
-    regression = Regression(F, hits, scores, 0.02, 0.1)
+    regression = Regression(np.asfortranarray(F), hits, scores, 0.02, 0.1)
     same = x.copy()
     value, steepest, evaluations = regression.minimise(same, ones, np.inf, 0.0, 1, np.zeros(1, np.int32))
     np.testing.assert_array_equal(same, x)

@@ -96,7 +96,7 @@ cdef class Regression:
 
     def minimise(self, double[::1] x, const double[::1] scale, double gtol, double ftol, Py_ssize_t rounds,
                  const int32_t[::1] stop):
-        """Move x to the minimum; return objective, gradient and evaluations. x (K r + K + 1) is A group by group, b, ln T.
+        """Move x (K r + K + 1) to the minimum; return objective, gradient, evaluations. x is A group by group, b, ln T.
 
         `scale` are the units in which all directions are about equally curved. It ends where the largest scaled
         gradient, which is what is returned, is at most `gtol`, or where a step gains less than `ftol`. A non-zero

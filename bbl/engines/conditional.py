@@ -367,4 +367,5 @@ def _solve_fold(
     basis: Basis, hits: np.ndarray, ridge: float, tolerance: Tolerance, start: np.ndarray | None
 ) -> Solution:
     rows = np.flatnonzero(hits.any(axis=1))
-    return solve(basis.functions[rows], basis.spectrum, hits[rows], [ridge], None, tolerance, start)[0]
+    functions = basis.functions.T[:, rows].T  # column by column again
+    return solve(functions, basis.spectrum, hits[rows], [ridge], None, tolerance, start)[0]

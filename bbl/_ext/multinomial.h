@@ -1,35 +1,48 @@
 /* Penalised multinomial regression on dense functions of rows: the residuals of rows, and directions of L-BFGS.
 
-   Conventions: all tables are row by row. Scores and residuals are (n, K), weights of the functions A (r, K); the
+   Conventions: scores, residuals and hits are (K, n), weights of the functions A (K, r); of_row (n) are the sums of hits
+   over the groups. n is a multiple of MULTINOMIAL_ROWS: rows of no weight, whose scores are finite, fill it up. The
    unknowns are A, then offsets b (K), then ln T, each over its own scale. */
 #ifndef MULTINOMIAL_H
 #define MULTINOMIAL_H
+#include "cpu.h"
 #include <math.h>
 #include <stddef.h>
 
-/* Turn scores F A, in residual, into weight (P(y|x) - hits) of each row; returns the log-loss. The scores get
-   heat given + b first; given is NULL for none. of_row are the sums of hits over the groups. */
-static double multinomial_residual(ptrdiff_t n, ptrdiff_t K, const double *given, double heat, const double *b,
-                                   const double *hits, const double *of_row, double *residual)
+#ifdef CPU_X86
+#define LANES 8
+#define TARGET CPU_64_BYTES
+#define NAME(x) multinomial8_##x
+#include "multinomial_rows.h"
+#define LANES 4
+#define TARGET CPU_32_BYTES
+#define NAME(x) multinomial4_##x
+#include "multinomial_rows.h"
+#endif
+#ifdef CPU_VECTORS
+#define LANES 2
+#else
+#define LANES 1
+#endif
+#define TARGET
+#define NAME(x) multinomial_base_##x
+#include "multinomial_rows.h"
+
+#define MULTINOMIAL_ROWS 8 /* numbers of rows are multiples of it */
+
+typedef double (*multinomial_residual)(ptrdiff_t, ptrdiff_t, const double *, double, const double *, const double *,
+                                       const double *, double *);
+
+/* The residuals for the widest vectors of this processor */
+static multinomial_residual multinomial_choose(void)
 {
-    double loss = 0.0;
-    for (ptrdiff_t k = 0; k < n; k++) {
-        double *restrict own = residual + k * K;
-        const double *hit = hits + k * K;
-        double top = -INFINITY, total = 0.0, told = 0.0;
-        for (ptrdiff_t g = 0; g < K; g++) {
-            own[g] += b[g] + (given ? heat * given[k * K + g] : 0.0);
-            top = own[g] > top ? own[g] : top;
-        }
-        for (ptrdiff_t g = 0; g < K; g++) {
-            told += hit[g] * (own[g] - top);
-            total += own[g] = exp(own[g] - top);
-        }
-        loss += of_row[k] * log(total) - told;
-        for (ptrdiff_t g = 0; g < K; g++)
-            own[g] = of_row[k] * own[g] / total - hit[g];
-    }
-    return loss;
+#ifdef CPU_X86
+    if (cpu_runs(64))
+        return multinomial8_residual;
+    if (cpu_runs(32))
+        return multinomial4_residual;
+#endif
+    return multinomial_base_residual;
 }
 
 static double multinomial_dot(ptrdiff_t size, const double *restrict a, const double *restrict b)

@@ -8,8 +8,11 @@ from libc.stdint cimport int32_t
 import numpy as np
 
 cdef extern from "multinomial.h" nogil:
-    double multinomial_residual(Py_ssize_t n, Py_ssize_t K, const double *given, double heat, const double *b,
-                                const double *hits, const double *of_row, double *residual)
+    ctypedef double (*multinomial_residual)(Py_ssize_t n, Py_ssize_t K, const double *given, double heat,
+                                            const double *b, const double *hits, const double *of_row,
+                                            double *residual)
+    Py_ssize_t MULTINOMIAL_ROWS
+    multinomial_residual multinomial_choose()
     double multinomial_dot(Py_ssize_t size, const double *a, const double *b)
     void multinomial_direction(Py_ssize_t size, Py_ssize_t room, Py_ssize_t kept, Py_ssize_t last, const double *S,
                                const double *Y, const double *inverse, const double *gradient, double *alpha,
@@ -28,6 +31,7 @@ cdef class Regression:
     Parameters
     ----------
     functions : ndarray, shape (n, r)
+        Column by column in memory.
     hits : ndarray, shape (n, K)
         Weights of the groups at the rows; their sum is 1.
     given : ndarray, shape (n, K) or (0, K)
@@ -36,24 +40,31 @@ cdef class Regression:
         An infinite ridge leaves A at 0.
     """
 
-    cdef const double[:, ::1] functions, hits, given
+    cdef const double[::1, :] functions
+    cdef const double[:, ::1] hits, given
     cdef double[::1] of_row
     cdef double[:, ::1] residual
     cdef double ridge, slight
     cdef gemm_t gemm
+    cdef multinomial_residual residuals
 
-    def __cinit__(self, const double[:, ::1] functions, const double[:, ::1] hits, const double[:, ::1] given,
+    def __cinit__(self, const double[::1, :] functions, const double[:, ::1] hits, const double[:, ::1] given,
                   double ridge, double slight):
         from scipy.linalg.cython_blas import __pyx_capi__ as blas
         self.gemm = <gemm_t> PyCapsule_GetPointer(blas["dgemm"], PyCapsule_GetName(blas["dgemm"]))
-        self.functions, self.hits, self.given = functions, hits, given
-        self.of_row = np.sum(hits, axis=1)
-        self.residual = np.empty((hits.shape[0], hits.shape[1]))
+        self.residuals = multinomial_choose()
+        cdef Py_ssize_t rows = hits.shape[0], more = (MULTINOMIAL_ROWS - rows % MULTINOMIAL_ROWS) % MULTINOMIAL_ROWS
+        self.functions = functions
+        self.hits = np.ascontiguousarray(np.pad(hits, ((0, more), (0, 0))).T)
+        self.given = np.ascontiguousarray(np.pad(given, ((0, more), (0, 0))).T) if given.shape[0] else np.empty((0, 0))
+        self.of_row = np.sum(self.hits, axis=0)
+        self.residual = np.zeros((hits.shape[1], rows + more))
         self.ridge, self.slight = ridge, slight
 
     cdef double value(self, const double[::1] x, double[::1] gradient_out) noexcept nogil:
         """Return the objective at A, b and ln T, and write its gradient."""
-        cdef int n = <int> self.functions.shape[0], r = <int> self.functions.shape[1], K = <int> self.hits.shape[1]
+        cdef int n = <int> self.functions.shape[0], r = <int> self.functions.shape[1]
+        cdef int K = <int> self.residual.shape[0], N = <int> self.residual.shape[1]
         cdef Py_ssize_t k, g, most = <Py_ssize_t> r * K
         cdef bint free = self.ridge < 1e300, tempered = self.given.shape[0] > 0
         cdef double heat = exp(x[most + K]) if tempered else 1.0, one = 1.0, zero = 0.0, value
@@ -61,13 +72,13 @@ cdef class Regression:
         cdef double *F = <double *> &self.functions[0, 0] if r else NULL
         cdef const double *given = &self.given[0, 0] if tempered else NULL
         if free and r:
-            self.gemm(b"N", b"N", &K, &n, &r, &one, <double *> &x[0], &K, F, &r, &zero, residual, &K)
+            self.gemm(b"N", b"N", &n, &K, &r, &one, F, &n, <double *> &x[0], &r, &zero, residual, &N)
         else:
-            for k in range(<Py_ssize_t> n * K):
+            for k in range(<Py_ssize_t> N * K):
                 residual[k] = 0.0
-        value = multinomial_residual(n, K, given, heat, &x[most], &self.hits[0, 0], &self.of_row[0], residual)
+        value = self.residuals(N, K, given, heat, &x[most], &self.hits[0, 0], &self.of_row[0], residual)
         if free and r:
-            self.gemm(b"N", b"T", &K, &r, &n, &one, residual, &K, F, &r, &zero, &gradient_out[0], &K)
+            self.gemm(b"T", b"N", &r, &K, &n, &one, F, &n, residual, &N, &zero, &gradient_out[0], &r)
             for k in range(most):
                 gradient_out[k] += self.ridge * x[k]
             value += 0.5 * self.ridge * multinomial_dot(most, &x[0], &x[0])
@@ -76,16 +87,16 @@ cdef class Regression:
                 gradient_out[k] = 0.0
         for g in range(K + 1):
             gradient_out[most + g] = self.slight * x[most + g]
-        for k in range(n):
-            for g in range(K):
-                gradient_out[most + g] += residual[k * K + g]
+        for g in range(K):
+            for k in range(N):
+                gradient_out[most + g] += residual[g * N + k]
         if tempered:
-            gradient_out[most + K] += heat * multinomial_dot(<Py_ssize_t> n * K, residual, given)
+            gradient_out[most + K] += heat * multinomial_dot(<Py_ssize_t> N * K, residual, given)
         return value + 0.5 * self.slight * multinomial_dot(K + 1, &x[most], &x[most])
 
     def minimise(self, double[::1] x, const double[::1] scale, double gtol, double ftol, Py_ssize_t rounds,
                  const int32_t[::1] stop):
-        """Move x (r K + K + 1), which is A, b and ln T, to the minimum; return objective, gradient, evaluations.
+        """Move x (K r + K + 1) to the minimum; return objective, gradient, evaluations. x is A group by group, b, ln T.
 
         `scale` are the units in which all directions are about equally curved. It ends where the largest scaled
         gradient, which is what is returned, is at most `gtol`, or where a step gains less than `ftol`. A non-zero

@@ -113,8 +113,8 @@ def _members(
     """Tune on all folds."""
     engines: list[Engine] = [MeanField(), PseudoLikelihood(prior_count=1.0, tolerance=TOLERANCE)]
     if sample.missing is None:
-        engines.append(Conditional())
-    among, members = [Conditional(scale=scale) for scale in SCALES], []
+        engines.append(Conditional(early_stopping=True))
+    among, members = [Conditional(scale=scale, early_stopping=True) for scale in SCALES], []
     for engine in engines:
         more: dict[str, Any] = {"calibrate": FEW, "progress": progress, "folds": folds}
         more["among"] = (among, RIDGES) if isinstance(engine, Conditional) else None

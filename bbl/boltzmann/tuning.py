@@ -101,8 +101,7 @@ def tune(
     folds : Folds or StoredFolds, optional
         In place of shuffled ones of its own.
     among : (sequence of Engine, sequence of float), optional
-        Variants of the engine and rising settings in place of its own ones, where it fits all folds together. The best
-        one is then fitted as nearly as all rows are.
+        Variants of the engine and rising settings in place of its own ones, where it fits all folds together.
     """
     folds = shuffled_folds(cast(Sample, sample), NFOLD, rng) if folds is None else folds
     told: dict[str, Any] = {"calibrate": calibrate, "log_z": log_z, "workers": workers, "rng": rng}
@@ -296,24 +295,23 @@ def _tune_together(
     tried: dict[tuple[int, int], np.ndarray] = {}
     loss: dict[tuple[int, int], float] = {}
 
-    def fit(v: int, k: int, exactly: int = 0) -> float:
+    def fit(v: int, k: int, exactly: bool = False) -> float:
         scores = held_out(variants[v], float(grid[k]), rows, exactly, workers)
         tried[v, k], loss[v, k] = scores, base.log_loss(calibrated(base, scores, calibrate))
         return loss[v, k]
 
     told = None if progress is None else partial(progress, len(folds) / len(variants))
-    _walk_variants(fit, loss, len(variants), len(grid) - 1, rule == "cv-1se", told)
+    _walk_variants(fit, len(variants), len(grid) - 1, rule == "cv-1se", told)
     exact: set[tuple[int, int]] = set()
-    closely = 1 if among is None else 2
     while (best := min(loss, key=loss.__getitem__)) not in exact:  # what ends early may be better than what does not
-        fit(*best, closely)
+        fit(*best, exactly=True)
         exact.add(best)
     order = sorted(k for v, k in tried if v == best[0])
     if rule == "cv-1se":
         settings = replace(base, scores=np.array([tried[best[0], k] for k in order]))
         simplest = one_standard_error(settings, grid[order], order.index(best[1]), calibrate, tuned.simpler)
         best = (best[0], order[simplest])
-        fit(*best, closely)
+        fit(*best, exactly=True)
     calibration = fit_calibration(tried[best], base.y, base.weights, calibrate)
     own = replace(base, scores=tried[best][None])
     if rule is None:
@@ -323,29 +321,19 @@ def _tune_together(
     return Tuning(tuned.option, grid[order], losses, order.index(best[1]), calibration, [], own, chosen)
 
 
-def _walk_variants(
-    fit: Callable, loss: dict[tuple[int, int], float], n: int, top: int, every: bool, told: Callable | None
-) -> None:
-    """Call ``fit(variant, k)``, which writes `loss`, for what may be best of `n` variants and settings 0 to `top`.
+def _walk_variants(fit: Callable[[int, int], float], n: int, top: int, every: bool, told: Callable | None) -> None:
+    """Call ``fit(variant, k)``, which returns the loss, for what may be best of `n` variants and settings 0 to `top`.
 
-    The first variant is tried from the strongest setting on, until the loss has risen; the others near the best so far.
-    With `every` all settings of all variants are.
+    Each variant is tried from the strongest setting on, until its loss has risen; with `every` at all settings.
     """
-    risen = 0
-    for k in range(top, -1, -1):
-        risen = risen + 1 if fit(0, k) > NEAR * min(loss.values()) else 0
-        if risen == 2 and not every:
-            break
-    for v in range(1, n):
-        middle = min(loss, key=loss.__getitem__)[1]
-        for k in range(top, -1, -1) if every else (middle + 1, middle, middle - 1):
-            if 0 <= k <= top:
-                fit(v, k)
-        while (best := min(loss, key=loss.__getitem__))[0] == v:
-            beside = [k for k in (best[1] + 1, best[1] - 1) if 0 <= k <= top and (v, k) not in loss]
-            if not beside:
+    for v in range(n):
+        risen, least = 0, np.inf
+        for k in range(top, -1, -1):
+            loss = fit(v, k)
+            least = min(least, loss)
+            risen = risen + 1 if loss > NEAR * least else 0
+            if risen == 2 and not every:
                 break
-            fit(v, beside[0])
         if told is not None:
             told()
 

@@ -175,8 +175,8 @@ class Engine:
         """Return what scores the rows that folds validate at a setting; None where each fold is fitted by itself.
 
         It is called with an engine out of `variants`, a value of the tuned option, and the rows (positions) that each
-        fold validates; also with ``exactly``, whether the scores are to be calibrated and not just compared (2: as
-        nearly as a fit to all rows is), and with ``workers``. It returns the class scores (N, K) fold by fold.
+        fold validates; also with ``exactly``, whether the scores are to be calibrated and not just compared, and with
+        ``workers``. It returns the class scores (N, K) fold by fold.
         """
         return None
 

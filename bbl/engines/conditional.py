@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from bbl.checks import integer, real
+from bbl.checks import flag, integer, real
 from bbl.engines.base import Engine, Given, JointFit, Tuned
 from bbl.engines.pseudo import PseudoLikelihood
 from bbl.errors import OptionError
@@ -28,6 +28,8 @@ SCALES = (0.5, 0.1, 8.0)  # what scale="cv" tries
 ROWS = 5000  # up to so many rows are solved exactly, more by minibatches
 RANK = 600  # functions that make up the kernel
 COMPARED = Tolerance(1e-5, 1e-9, 400)  # of fits by themselves that are compared
+EARLY = Tolerance(3e-4, 1e-6, 200)  # where each fit ends that stops early;
+STRONG, FALL = 0.1, 10.0  # the ridge of the first of them, and what each is divided by
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,10 @@ class Conditional(Engine):
         Penalty of that pseudo-likelihood fit; its `prior_count` is 1.
     epochs : int, default 8
         How often each row is taken where there are over 5,000: these are fitted by minibatches.
+    early_stopping : bool, default False
+        Of up to 5,000 rows: whether ridges fall by tenths from 0.1 to `ridge`, and each fit begins where the one before
+        it stopped, after few steps. Where the optimum is certain of all training rows, what is on the way there may
+        predict better.
 
     Raises
     ------
@@ -64,6 +70,7 @@ class Conditional(Engine):
     start: str | None = None
     lambda_: float | str = "cv"
     epochs: int = 8
+    early_stopping: bool = False
     name = "conditional"
     tuned = Tuned(
         "ridge", "ridge", r"$\rho$", r"Penalty $\rho$", 0.0, np.inf, tuple(10.0 ** np.arange(-6.0, -0.9)),
@@ -83,6 +90,7 @@ class Conditional(Engine):
         if self.start not in (None, "pseudo"):
             raise OptionError(f"start={self.start!r} is unknown; give None or 'pseudo'.", argument="start")
         object.__setattr__(self, "epochs", integer("epochs", self.epochs, 1))
+        object.__setattr__(self, "early_stopping", flag("early_stopping", self.early_stopping))
 
     @property
     def penalised(self) -> bool:
@@ -124,6 +132,8 @@ class Conditional(Engine):
             if self.start is not None
             else f"It was fitted to {n} rows by minibatches, which end near the optimum only (over {ROWS})"
             if n > ROWS
+            else "It stopped early, before its optimum"
+            if self.early_stopping
             else "ridge=inf leaves nothing to estimate"
             if not np.isfinite(self.ridge)
             else None
@@ -131,7 +141,7 @@ class Conditional(Engine):
         if why is not None:
             raise OptionError(
                 f"This conditional fit has no standard errors: {why}. Refit to resampled rows (the bootstrap), or take "
-                "start=None with up to 5,000 rows and a finite ridge.",
+                "start=None with up to 5,000 rows, a finite ridge and no early_stopping.",
                 argument="method",
             )
 
@@ -234,12 +244,18 @@ class Conditional(Engine):
             hits[np.arange(len(codes)), sample.response[given.rows]] = given.weights
         basis = make_basis(codes, hits.sum(axis=1), layout, float(self.scale), RANK)
         order = sorted(range(len(grid)), key=lambda k: grid[k], reverse=True)
-        solved = solve(basis.functions, basis.spectrum, hits, [grid[k] for k in order], scores, tolerance)
+        if self.early_stopping:
+            paths = [_falling(grid[k]) for k in order]
+            solved = [solve(basis.functions, basis.spectrum, hits, path, scores, EARLY)[-1] for path in paths]
+        else:
+            solved = solve(basis.functions, basis.spectrum, hits, [grid[k] for k in order], scores, tolerance)
         theta, constant = to_tables(basis, np.hstack([found.weights for found in solved]))
         theta, constant = theta.reshape(len(grid), K, -1), constant.reshape(len(grid), K)
         out: list[JointFit] = [None] * len(grid)  # type: ignore[list-item]
         for k, found, own, c in zip(order, solved, theta, constant, strict=True):
-            out[k] = JointFit(own, c + found.offset, found.temperature, found.loss, found.converged)
+            out[k] = JointFit(
+                own, c + found.offset, found.temperature, found.loss, found.converged or self.early_stopping
+            )
         return out
 
     def by_batches(
@@ -263,10 +279,23 @@ def _hits(at: np.ndarray, n: int, y: np.ndarray, weights: np.ndarray, K: int) ->
     return out
 
 
+def _falling(ridge: float) -> list[float]:
+    """Return the ridges that lead to one where fits stop early.
+
+    Examples
+    --------
+    >>> _falling(1e-3), _falling(1.0)
+    ([0.1, 0.01, 0.001], [1.0])
+    """
+    steps = int(np.floor(np.log(STRONG / ridge) / np.log(FALL) + 1e-6)) if 0.0 < ridge < STRONG else 0
+    return [float(f"{ridge * FALL**k:.12g}") for k in range(steps, -1, -1)]
+
+
 class HeldOut:
     """Conditional fits to the training rows of all folds, over one kernel, that of all rows.
 
-    The kernel knows predictors only. Fits start from those that were made of the same fold before.
+    The kernel knows predictors only. Fits start from those that were made of the same fold before: from the nearest, or
+    where they stop early from that of the next stronger ridge, as the fit to all rows does.
 
     Parameters
     ----------
@@ -286,20 +315,19 @@ class HeldOut:
         self.found: dict[tuple[float, float], list[Solution]] = {}
 
     def __call__(
-        self, engine: Conditional, ridge: float, rows: Sequence[np.ndarray], exactly: int = 0, workers: int = 1
+        self, engine: Conditional, ridge: float, rows: Sequence[np.ndarray], exactly: bool = False, workers: int = 1
     ) -> np.ndarray:
         """Return the class scores (N, K) of the rows that are held, fold by fold.
 
         Parameters
         ----------
         engine : Conditional
-            Its `scale` counts.
+            Its `scale` and `early_stopping` count.
         ridge : float
         rows : sequence of ndarrays
             Positions of the rows that each fold holds.
-        exactly : {0, 1, 2}
-            Whether scores are to be compared with those of other settings, calibrated, or calibrated for the fit to all
-            rows, which ends nearer to its optimum.
+        exactly : bool
+            Whether scores are to be calibrated, or compared with those of other settings.
         workers : int
         """
         scale = float(engine.scale)
@@ -307,12 +335,18 @@ class HeldOut:
             if scale not in self.bases:
                 self.bases[scale] = make_basis(self.codes, self.weights, self.layout, scale, RANK)
             basis = self.bases[scale]
-            known = [own for tau, own in self.found if tau == scale]
-            near = min(known, key=lambda own: abs(np.log(own / ridge)), default=None)
-            starts = [None] * len(rows) if near is None else [own.unknowns for own in self.found[scale, near]]
-            tolerance = (ROUGH, NEAR, COMPARED)[exactly]
-            tasks = [(basis, hits, ridge, tolerance, x) for hits, x in zip(self.hits, starts, strict=True)]
-            solved = self.found[scale, ridge] = run_tasks(_solve_fold, tasks, workers)
+            if engine.early_stopping:
+                solved: list[Solution] = []
+                for each in _falling(ridge):
+                    if (scale, each) not in self.found:
+                        self.found[scale, each] = self._solved(basis, each, EARLY, solved, workers)
+                    solved = self.found[scale, each]
+            else:
+                known = [own for tau, own in self.found if tau == scale]
+                near = min(known, key=lambda own: abs(np.log(own / ridge)), default=None)
+                begun = [] if near is None else self.found[scale, near]
+                solved = self._solved(basis, ridge, NEAR if exactly else ROUGH, begun, workers)
+                self.found[scale, ridge] = solved
         parts = []
         for own, hits, held in zip(solved, self.hits, rows, strict=True):
             scores = (basis.functions @ own.weights + own.offset)[self.at[held]]
@@ -320,9 +354,18 @@ class HeldOut:
             parts.append(scores)
         return np.concatenate(parts)
 
+    def _solved(
+        self, basis: Basis, ridge: float, tolerance: Tolerance, begun: list[Solution], workers: int
+    ) -> list[Solution]:
+        """Return the fits of all folds, starting from others of the same folds if there are any."""
+        starts = [own.unknowns for own in begun] if begun else [None] * len(self.hits)
+        tasks = [(basis, hits, ridge, tolerance, x) for hits, x in zip(self.hits, starts, strict=True)]
+        return run_tasks(_solve_fold, tasks, workers)
+
 
 def _solve_fold(
     basis: Basis, hits: np.ndarray, ridge: float, tolerance: Tolerance, start: np.ndarray | None
 ) -> Solution:
     rows = np.flatnonzero(hits.any(axis=1))
-    return solve(basis.functions[rows], basis.spectrum, hits[rows], [ridge], None, tolerance, start)[0]
+    functions = basis.functions.T[:, rows].T  # column by column again
+    return solve(functions, basis.spectrum, hits[rows], [ridge], None, tolerance, start)[0]

@@ -55,7 +55,7 @@ class Solution(NamedTuple):
     loss : float
         Log-loss on the rows, without the penalty.
     converged : bool
-    unknowns : ndarray, shape (r K + K + 1,)
+    unknowns : ndarray, shape (K r + K + 1,)
         All of them in a row, for the next fit to start from.
     """
 
@@ -112,7 +112,7 @@ def solve(
         Class scores s of the rows by models that were not fitted to them; T is 1 without them. Offsets and ln T are
         then penalised as in `bbl.stats.calibration`, by the weight of one observation.
     tolerance : Tolerance
-    start : ndarray, shape (r K + K + 1,), optional
+    start : ndarray, shape (K r + K + 1,), optional
         ``unknowns`` of an earlier solution.
 
     Returns
@@ -121,23 +121,23 @@ def solve(
         One for each of `ridges`.
     """
     r, K = functions.shape[1], hits.shape[1]
-    total, functions = hits.sum(), np.ascontiguousarray(functions)
+    total, functions = hits.sum(), np.asfortranarray(functions)
     hits = hits / total
     given, slight, curved = np.empty((0, K)), SLIGHT, 1.0
     if scores is not None:
         given, slight = np.ascontiguousarray(bounded(scores)), 1.0 / total
         middle = given - given.mean(axis=1, keepdims=True)
         curved += float(hits.sum(axis=1) @ (middle**2).sum(axis=1)) / K
-    x = np.zeros(r * K + K + 1) if start is None else start.copy()
+    x = np.zeros(K * r + K + 1) if start is None else start.copy()
     found = []
     for ridge in ridges:
         free = bool(np.isfinite(ridge))
         # near the solution the Hessian is about ridge + spectrum p (1 - p), and 1 / K stands for p
         rate = (ridge if free else 1.0) + spectrum * (K - 1.0) / K**2
-        scale = np.concatenate([np.repeat(1.0 / np.sqrt(rate), K), np.ones(K), [1.0 / np.sqrt(curved)]])
+        scale = np.concatenate([np.tile(1.0 / np.sqrt(rate), K), np.ones(K), [1.0 / np.sqrt(curved)]])
         regression = Regression(functions, hits, given, float(ridge), slight)
         value, gradient, _ = regression.minimise(x, scale, *tolerance, stop_flag())
-        A, b = x[: r * K].reshape(r, K).copy(), x[r * K : -1].copy()
+        A, b = x[: r * K].reshape(K, r).T.copy(), x[r * K : -1].copy()
         plain = value - 0.5 * slight * float(x[r * K :] @ x[r * K :])
         plain -= 0.5 * ridge * float((A * A).sum()) if free else 0.0
         heat = float(np.exp(x[-1])) if scores is not None else 1.0

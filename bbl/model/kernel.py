@@ -82,7 +82,7 @@ class Basis:
     spectrum : ndarray, shape (r,)
         Weighted mean square of each function.
     functions : ndarray, shape (n, r)
-        At the rows they were made of.
+        At the rows they were made of; column by column in memory, as they are fitted.
     """
 
     kernel: Kernel
@@ -193,7 +193,7 @@ def make_basis(codes: np.ndarray, weights: np.ndarray, layout: Layout, tau: floa
     r = len(chosen)
     spectrum, rotation = np.linalg.eigh((factor[:r] * share) @ factor[:r].T)
     mix = solve_triangular(factor[:r, chosen].T, rotation, lower=True, trans="T")
-    return Basis(kernel, centred[chosen], mix, np.maximum(spectrum, 0.0), factor[:r].T @ rotation)
+    return Basis(kernel, centred[chosen], mix, np.maximum(spectrum, 0.0), np.asfortranarray(factor[:r].T @ rotation))
 
 
 def to_tables(basis: Basis, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -107,6 +107,22 @@ def test_the_search_ends_where_the_loss_has_risen():
     assert told.loss[0] > 1.1 * told.loss.min()
 
 
+def test_each_variant_is_tried_until_its_own_loss_has_risen():
+    losses = [[0.9, 0.9, 0.9, 0.5, 0.6, 0.7], [0.9, 0.1, 0.3, 0.9, 0.9, 0.9], [0.9, 0.9, 0.9, 0.9, 0.8, 0.7]]
+    tried, told = [], []
+
+    def fit(v, k):
+        tried.append((v, k))
+        return losses[v][k]
+
+    tuning._walk_variants(fit, 3, 5, False, lambda: told.append(len(tried)))
+    assert tried == [(0, k) for k in (5, 4, 3, 2, 1)] + [(1, k) for k in range(5, -1, -1)] + [(2, k) for k in (5, 4, 3)]
+    assert told == [5, 11, 14]
+    tried.clear()
+    tuning._walk_variants(fit, 3, 5, True, None)
+    assert len(tried) == 18
+
+
 def test_the_simplest_within_a_standard_error_has_all_stronger_settings_to_choose_from():
     told = tuned(species(n=200, m=6), "cv-1se").tuning
     at = int(np.flatnonzero(told.values[np.argmin(told.loss)] == GRID)[0])

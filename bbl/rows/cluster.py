@@ -14,9 +14,9 @@ from bbl.errors import BBLTypeError
 from bbl.rows.sample import Sample
 from bbl.rows.stored import PIECE, Bucket, StoredSample, added, count_pass, joined
 
-__all__ = ["ClusterSample", "CodeParts", "Part", "SharedSample", "active_client", "call", "held", "n_threads"]
+__all__ = ["ClusterSample", "CodeParts", "Part", "SharedSample", "active_client", "call", "calls", "held", "n_threads"]
 
-FAN = 8  # sums that are added by one task
+FAN = 8  # sums that are added by one task, and the last ones by the client
 
 Part = dict[Bucket, Sample]  # the rows of a part of the data on one worker
 
@@ -55,9 +55,14 @@ def call(client: Any, function: Callable, *arguments: Any) -> Any:
 
     Parameters travel as arguments of tasks, however large: what is scattered is lost with its worker.
     """
+    return calls(client, function, *([one] for one in arguments))[0]
+
+
+def calls(client: Any, function: Callable, *columns: list) -> list[Any]:
+    """Return the futures of `call` with each row of arguments, given by columns; the scheduler gets one message."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Sending large graph", UserWarning)
-        return client.submit(function, *arguments, pure=False)
+        return client.map(function, *columns, pure=False)
 
 
 def held(client: Any, value: Any) -> Any:
@@ -115,10 +120,10 @@ class CodeParts:
         number of workers nor on which of them is lost.
         """
         told = held(self.client, (function, tuple(buckets), grouped, each))
-        sums = [call(self.client, _part_sums, part, told) for part in self.parts]
-        while len(sums) > 1:
+        sums = calls(self.client, _part_sums, self.parts, [told] * len(self.parts))
+        while len(sums) > FAN:
             sums = [call(self.client, _add, *sums[k : k + FAN]) for k in range(0, len(sums), FAN)]
-        return self.client.gather(sums[0])
+        return _add(*self.client.gather(sums))
 
     def close(self) -> None:
         """Let the workers forget the rows."""
@@ -182,7 +187,8 @@ class ClusterSample(StoredSample):
             inside = slice(np.searchsorted(positions, first), np.searchsorted(positions, first + n))
             wanted.setdefault(k, {})[bucket] = positions[inside] - first
         parts = self.file.parts  # type: ignore[attr-defined]
-        found = self.client.gather({k: call(self.client, _select, parts[k], own) for k, own in wanted.items()})
+        drawn = calls(self.client, _select, [parts[k] for k in wanted], list(wanted.values()))
+        found = dict(zip(wanted, self.client.gather(drawn), strict=True))
         pieces = [_grouped(found[k][bucket], bucket, self.grouped) for bucket, k, _, _ in self._spans()]
         return joined(pieces, self)
 
@@ -209,7 +215,8 @@ class ClusterSample(StoredSample):
         found, told = [np.zeros(0, dtype=np.int64)], held(self.client, few)
         spans = self._spans()
         parts = self.file.parts  # type: ignore[attr-defined]
-        hits = self.client.gather([call(self.client, _rare_in, parts[k], bucket, told) for bucket, k, *_ in spans])
+        where = [parts[k] for _, k, *_ in spans], [bucket for bucket, *_ in spans], [told] * len(spans)
+        hits = self.client.gather(calls(self.client, _rare_in, *where))
         found += [first + own for (_, _, first, _), own in zip(spans, hits, strict=True)]
         return np.concatenate(found)
 

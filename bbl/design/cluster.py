@@ -130,7 +130,7 @@ class _PartSink:
         self.buckets.setdefault((y, f), []).append(rows)
 
     def finish(self) -> Part:
-        return {bucket: stacked(own) for bucket, own in self.buckets.items()}
+        return Part({bucket: stacked(own) for bucket, own in self.buckets.items()})
 
 
 def _without_source(reader: Reader) -> Reader:

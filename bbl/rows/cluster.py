@@ -4,21 +4,75 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from bbl.errors import BBLTypeError
+from bbl.memory import available_memory
 from bbl.rows.sample import Sample
 from bbl.rows.stored import PIECE, Bucket, StoredSample, added, count_pass, joined
 
-__all__ = ["ClusterSample", "CodeParts", "Part", "SharedSample", "active_client", "call", "calls", "held", "n_threads"]
+__all__ = [
+    "ClusterSample",
+    "CodeParts",
+    "Part",
+    "SharedSample",
+    "Staged",
+    "active_client",
+    "call",
+    "calls",
+    "held",
+    "n_threads",
+]
 
+SHARE = 0.5  # of a worker's memory that may be full of what is kept; above it Dask begins to write to disk
 FAN = 8  # sums that are added by one task, and the last ones by the client
 
-Part = dict[Bucket, Sample]  # the rows of a part of the data on one worker
+
+class Part(dict[Bucket, Sample]):
+    """The rows of a part of the data on one worker, and what it keeps of their blocks; a copy elsewhere has no such."""
+
+    def __init__(self, rows: Mapping[Bucket, Sample]):
+        super().__init__(rows)
+        self.kept: dict[Hashable, Any] = {}
+
+    def __reduce__(self) -> tuple:
+        return Part, (dict(self),)
+
+    def once(self, key: Hashable, make: Callable[[], Any]) -> Any:
+        """Return what `make` returns, an object with ``nbytes``, or has returned before."""
+        found = self.kept.get(key)
+        if found is None:
+            found = make()
+            if found.nbytes <= _room():
+                self.kept[key] = found
+        return found
+
+
+@dataclass(frozen=True)
+class Staged:
+    """A function of blocks whose first stage is the same in every pass: a worker keeps what that returns.
+
+    Attributes
+    ----------
+    key : hashable
+        Of all that the first stage depends on beside the block.
+    first : callable
+        From a block to an object with ``nbytes``.
+    then : callable
+        From that object and the block to the sums.
+    """
+
+    key: Hashable
+    first: Callable[[Sample], Any]
+    then: Callable[[Any, Sample], Any]
+
+    def __call__(self, block: Sample) -> Any:
+        return self.then(self.first(block), block)
 
 
 def active_client(client: Any = None) -> Any:
@@ -249,13 +303,28 @@ def _part_sums(part: Part, told: tuple) -> Any:
     found: Any = {} if each else None
     for bucket in buckets:
         own = None if each else found
-        for block in part[bucket].blocks(PIECE) if bucket in part else ():
-            own = added(own, function(_grouped(block, bucket, grouped)))
+        for k, block in enumerate(part[bucket].blocks(PIECE) if bucket in part else ()):
+            rows = _grouped(block, bucket, grouped)
+            if isinstance(function, Staged):
+                first = part.once((function.key, bucket, k), partial(function.first, rows))
+                own = added(own, function.then(first, rows))
+            else:
+                own = added(own, function(rows))
         if each:
             found[bucket] = own
         else:
             found = own
     return found
+
+
+def _room() -> float:
+    """Return the bytes that this worker may yet keep."""
+    from distributed import get_worker
+
+    worker = get_worker()
+    limit = worker.memory_manager.memory_limit
+    free = SHARE * available_memory()
+    return free if limit is None else min(free, SHARE * limit - worker.monitor.get_process_memory())
 
 
 def _add(*sums: Any) -> Any:
@@ -268,7 +337,7 @@ def _add(*sums: Any) -> Any:
     return found
 
 
-def _select(part: Part, wanted: dict[Bucket, np.ndarray]) -> Part:
+def _select(part: Part, wanted: dict[Bucket, np.ndarray]) -> dict[Bucket, Sample]:
     return {bucket: part[bucket].rows(at) for bucket, at in wanted.items()}
 
 

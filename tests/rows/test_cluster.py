@@ -11,7 +11,7 @@ from bbl.engines import pseudo_blocks
 from bbl.engines.pseudo import PseudoLikelihood
 from bbl.model.layout import Layout
 from bbl.model.moments import level_counts, pair_counts
-from bbl.rows.cluster import CodeParts, active_client, call, n_threads
+from bbl.rows.cluster import CodeParts, Part, active_client, call, n_threads
 from bbl.rows.sample import Sample
 from tests.engines.test_pseudo_blocks import ALL_PAIRS, make_rows, stored
 
@@ -27,7 +27,7 @@ def small_samples(monkeypatch):
 
 def make_part(codes, weights, y):
     whole = Sample(codes, weights, y)
-    return {(int(k), 0): whole.group(k) for k in np.unique(y)}
+    return Part({(int(k), 0): whole.group(k) for k in np.unique(y)})
 
 
 def on_cluster(client, sample, n_parts=3):

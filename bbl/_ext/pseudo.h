@@ -55,7 +55,7 @@ static int pseudo_estimate(pseudo_problem *p, ptrdiff_t n, ptrdiff_t most, ptrdi
     for (c = 0; c < p->n_composites; c++)
         sorted += (double)p->n_blocks * (double)pseudo_sorted_bound(p->block, p->states[c + 1] - p->states[c]);
     if (p->wide)
-        sorted = (double)(p->n_blocks * (p->block / PSEUDO_ROWS) * p->D_padded);
+        sorted = fmax(sorted, (double)(p->n_blocks * (p->block / PSEUDO_ROWS) * p->D_padded));
     D = (double)p->D;
     for (i = 0, small = 2048.0; i < p->n_sites; i++)
         small += 8.0 + (p->n_levels[i] - 1 <= PSEUDO_ROTATED ? pow(p->n_levels[i] - 1, 2.0) : 0.0);

@@ -7,7 +7,8 @@
    (d) backward: rows of a block, sorted by joint state and filled up to multiples of four, are summed in registers,
        states with equally many rows one after the other, so that the processor foresees the ends of the loops.
        The state where all predictors of a composite are at their reference has no parameter and is left out.
-       Wide problems, with few rows to a state, go forward a second time instead, see exchange.
+       Wide problems, with few rows to a state, go forward a second time instead, see exchange, unless most rows are
+       left out.
 
    Conventions: V = LANES; planes (A, span, block + 1, V) of `span` row blocks, the last row of each always zero;
    parameters and gradients (A, 1 + D, V); tables (n_states, V). */

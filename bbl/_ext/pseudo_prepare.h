@@ -1,9 +1,9 @@
-/* Preparation of a pseudo-likelihood problem: composites, chunks, row codes, sorted groups, metric of each site.
-   The design note stands in pseudo.h. */
+/* Preparation of a pseudo-likelihood problem: composites, chunks, row codes, sorted groups. The design note stands in
+   pseudo.h. */
 #ifndef PSEUDO_PREPARE_H
 #define PSEUDO_PREPARE_H
 
-#include "pseudo_problem.h"
+#include "pseudo_spread.h"
 
 /* Merge equal rows, in place, where the joint states are fewer than half of the rows; returns the new number of rows */
 static ptrdiff_t pseudo_collapse(ptrdiff_t n, ptrdiff_t m, const int32_t *n_levels, pseudo_columns columns,
@@ -140,18 +140,22 @@ static ptrdiff_t pseudo_sorted_bound(ptrdiff_t rows, ptrdiff_t states)
     return pseudo_min(7 * rows, rows + 6 * states) + 1;
 }
 
-/* Offsets of every row into the tables of its chunk; state (n,) is scratch */
-static void pseudo_encode(pseudo_problem *p, pseudo_columns columns, uint16_t *state)
+/* Offsets of every row into the tables of its chunk; state (n,) is scratch. Returns the share of the rows' joint states
+   that are the reference of all their predictors. */
+static double pseudo_encode(pseudo_problem *p, pseudo_columns columns, uint16_t *state)
 {
-    ptrdiff_t c, k, ch;
+    ptrdiff_t c, k, ch, bare = 0;
     for (ch = 0; ch < p->n_chunks; ch++)
         for (c = p->chunk[ch]; c < p->chunk[ch + 1]; c++) {
             const ptrdiff_t width = p->chunk[ch + 1] - p->chunk[ch], base = p->states[c] - p->states[p->chunk[ch]];
             uint16_t *code = p->codes + p->n_padded * p->chunk[ch] + (c - p->chunk[ch]);
             pseudo_states(p, columns, c, state);
+            for (k = 0; k < p->n; k++)
+                bare += state[k] == 0;
             for (k = 0; k < p->n_padded; k++)
                 code[k * width] = (uint16_t)((base + (k < p->n ? state[k] : 0)) * p->lanes);
         }
+    return (double)bare / ((double)p->n * (double)p->n_composites);
 }
 
 /* The groups of the backward pass, from the codes; state (n,) is scratch */
@@ -218,105 +222,6 @@ static void pseudo_turn(pseudo_problem *p, pseudo_columns columns)
     }
 }
 
-/* Eigenvectors (in columns of E_out) and eigenvalues of the symmetric matrix S (A, A), destroyed, by Jacobi
-   rotations */
-static void pseudo_jacobi(double *S, ptrdiff_t A, double *E_out, double *value_out, double precision)
-{
-    ptrdiff_t a, b, c, sweep;
-    memset(E_out, 0, (size_t)(A * A) * sizeof *E_out);
-    for (a = 0; a < A; a++)
-        E_out[a * A + a] = 1.0;
-    for (sweep = 0; sweep < 12; sweep++) {
-        double off = 0.0, trace = 0.0;
-        for (a = 0; a < A; a++) {
-            trace += fabs(S[a * A + a]);
-            for (b = 0; b < a; b++)
-                off += fabs(S[a * A + b]);
-        }
-        if (off <= precision * trace)
-            break;
-        for (a = 1; a < A; a++)
-            for (b = 0; b < a; b++) {
-                double t, cs, sn;
-                if (fabs(S[a * A + b]) <= 0.1 * precision * trace / (double)(A * A))
-                    continue;
-                t = (S[b * A + b] - S[a * A + a]) / (2.0 * S[a * A + b]);
-                t = (t < 0.0 ? -1.0 : 1.0) / (fabs(t) + sqrt(t * t + 1.0));
-                cs = 1.0 / sqrt(t * t + 1.0);
-                sn = t * cs;
-                for (c = 0; c < A; c++) {
-                    const double u = S[c * A + a], v = S[c * A + b];
-                    S[c * A + a] = cs * u - sn * v;
-                    S[c * A + b] = sn * u + cs * v;
-                }
-                for (c = 0; c < A; c++) {
-                    const double u = S[a * A + c], v = S[b * A + c], x = E_out[c * A + a], y = E_out[c * A + b];
-                    S[a * A + c] = cs * u - sn * v;
-                    S[b * A + c] = sn * u + cs * v;
-                    E_out[c * A + a] = cs * x - sn * y;
-                    E_out[c * A + b] = sn * x + cs * y;
-                }
-            }
-    }
-    for (a = 0; a < A; a++)
-        value_out[a] = S[a * A + a];
-}
-
-/* Shares of the levels of site i, f_out (L_i,), none of them zero: an empty level counts as half a row */
-static void pseudo_shares(const pseudo_problem *p, ptrdiff_t i, double *f_out)
-{
-    const double *mean = p->mean + p->start[i];
-    double sum = 0.0;
-    ptrdiff_t a;
-    f_out[0] = 1.0;
-    for (a = 1; a < p->n_levels[i]; a++)
-        f_out[0] -= mean[a];
-    for (a = 0; a < p->n_levels[i]; a++) {
-        f_out[a] = a ? mean[a] : f_out[0];
-        f_out[a] = f_out[a] > p->least ? f_out[a] : p->least;
-        sum += f_out[a];
-    }
-    for (a = 0; a < p->n_levels[i]; a++)
-        f_out[a] /= sum;
-}
-
-/* Eigenvectors and eigenvalues of S_i of every site; large sites keep the diagonal. Without moments all are zero. */
-static void pseudo_metric(pseudo_problem *p)
-{
-    ptrdiff_t i, a, b, most = 1, size = 0;
-    double *f, *S;
-    for (i = 0; i < p->n_sites; i++) {
-        most = p->n_levels[i] > most ? p->n_levels[i] : most;
-        p->turn[i] = size;
-        size += p->n_levels[i] - 1 <= PSEUDO_ROTATED ? (p->n_levels[i] - 1) * (ptrdiff_t)(p->n_levels[i] - 1) : 0;
-    }
-    p->rotation = pseudo_take(p, (size_t)size, sizeof *p->rotation);
-    f = malloc((size_t)(most + PSEUDO_ROTATED * PSEUDO_ROTATED) * sizeof *f);
-    if (p->failed || !f) {
-        free(f);
-        p->failed = 1;
-        return;
-    }
-    S = f + most;
-    for (i = 0; i < p->n_sites && p->n_counted; i++) {
-        const ptrdiff_t A = p->n_levels[i] - 1;
-        double *sigma = p->sigma + p->start[i];
-        pseudo_shares(p, i, f);
-        for (a = 0; a < A; a++) {
-            sigma[a] = f[a + 1] * (1.0 - f[a + 1]);
-            p->field[p->start[i] + a] = log(f[a + 1] / f[0]);
-            p->spread[i] += sigma[a];
-            for (b = 0; b < A && A <= PSEUDO_ROTATED; b++)
-                S[a * A + b] = (a == b ? f[a + 1] : 0.0) - f[a + 1] * f[b + 1];
-        }
-        if (A <= PSEUDO_ROTATED)
-            pseudo_jacobi(S, A, p->rotation + p->turn[i], sigma, 1e-6);
-        for (a = 0; a < A; a++)
-            sigma[a] = sigma[a] > 0.25 * p->least ? sigma[a] : 0.25 * p->least;
-    }
-    free(f);
-}
-
 /* Predictors first..end - 1 in lane blocks: by number of levels, most first, so that the lanes of a block need the same
    number of logits */
 static void pseudo_order(pseudo_problem *p, ptrdiff_t first, ptrdiff_t end)
@@ -354,6 +259,7 @@ static int pseudo_prepare(pseudo_problem *p, ptrdiff_t n, pseudo_columns columns
                           ptrdiff_t bytes)
 {
     uint16_t *state;
+    double bare;
     ptrdiff_t i;
     p->n = pseudo_collapse(n, p->m, p->n_levels, columns, weights);
     p->start = pseudo_take(p, (size_t)p->m + 1, sizeof *p->start);
@@ -388,8 +294,8 @@ static int pseudo_prepare(pseudo_problem *p, ptrdiff_t n, pseudo_columns columns
         free(state);
         return SOLVER_NO_MEMORY;
     }
-    pseudo_encode(p, columns, state);
-    if (p->wide)
+    bare = pseudo_encode(p, columns, state);
+    if (p->wide && bare < PSEUDO_BARE)
         pseudo_turn(p, columns);
     else
         pseudo_group(p, state);

@@ -19,7 +19,8 @@
 #define PSEUDO_CHECK 2e7        /* load-adds between two looks at pending signals: about 10 ms */
 #define PSEUDO_OWNED 24
 #define PSEUDO_MOST_LANES 16
-#define PSEUDO_ROWS 6           /* rows whose subsets of sums are a table in wide problems */
+#define PSEUDO_ROWS 6           /* rows whose subsets of sums are a table in wide problems, */
+#define PSEUDO_BARE 0.53        /* unless so many joint states are references, which sorted rows leave out (measured) */
 #define PSEUDO_PACK 4           /* lane blocks that are solved together where the metric is what takes the time */
 
 typedef struct {
@@ -44,7 +45,7 @@ typedef struct {
     uint16_t *codes;             /* per chunk (n_padded, its composites): offset in numbers into the chunk's tables */
     uint16_t *sorted;            /* rows of each block and composite by joint state, see pseudo_sort */
     ptrdiff_t *sorted_first;     /* (n_blocks, n_composites): where these rows begin */
-    uint16_t *turned;            /* of wide problems, in place of `sorted`: codes of the columns in PSEUDO_ROWS rows */
+    uint16_t *turned;            /* of wide problems in place of `sorted`, or NULL: codes of columns in PSEUDO_ROWS rows */
     ptrdiff_t n_turned;          /* at a time, per row block and so many of their tables (D_padded, tables) */
     double *weights;             /* (n,) */
     double *mean;                /* (1 + D,) share of each column, mean[0] = 0 */

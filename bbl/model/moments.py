@@ -51,6 +51,8 @@ def log_ratio(f: np.ndarray) -> np.ndarray:
 
 def one_hot(codes: np.ndarray, layout: Layout | Regressors, dtype=np.float64) -> np.ndarray:
     """Return the indicator matrix (n, D) of non-reference levels, or joint levels."""
+    if codes.shape[1] == layout.D and (layout.n_levels == 2).all():
+        return codes.astype(dtype)
     X = np.zeros((len(codes), layout.D), dtype=dtype)
     kernel.one_hot(codes.astype(np.int32, copy=False) if codes.dtype.kind == "i" else codes, layout.start, X)
     return X

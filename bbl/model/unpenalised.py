@@ -171,11 +171,12 @@ def near_optimum(sample: Rows, layout: Layout, site_theta: np.ndarray, only: Seq
             gradient[:, 1:] += residual @ X
         for i, found, slopes in zip(only, M, np.split(gradient, cuts), strict=True):
             g = slopes[:, wide.columns_of(i)].T
-            factor, singular = lapack.dpotrf(found.matrix, lower=1)
+            matrix = found.matrix()
+            factor, singular = lapack.dpotrf(matrix, lower=1)
             if not singular:
                 size = float((g * lapack.dpotrs(factor, g, lower=1)[0]).sum())
-                found.matrix.flat[:: len(g) + 1] -= max(8.0 * (1 + len(found.others)) * size, FIRM)
-                singular = lapack.dpotrf(found.matrix, lower=1)[1]
+                matrix.flat[:: len(g) + 1] -= max(8.0 * (1 + len(found.others)) * size, FIRM)
+                singular = lapack.dpotrf(matrix, lower=1)[1]
             out[i] = not singular
     return out
 
@@ -188,18 +189,19 @@ class _Curvature:
 
     def __init__(self, others: np.ndarray, wide: Regressors, n: int):
         self.others, self.layout = others, Layout(wide.n_levels[others])
-        self.matrix = np.zeros((1 + self.layout.D, 1 + self.layout.D))
-        self._share = min(1.0, max(TELLING, 4.0 * len(self.matrix) / n))
+        self._weight, self._pairs = 0.0, np.zeros((self.layout.D, self.layout.D))
+        self._share = min(1.0, max(TELLING, 4.0 * (1 + self.layout.D) / n))
 
     def add(self, codes: np.ndarray, weight: np.ndarray) -> None:
         first = int((1.0 - self._share) * len(weight))
         most = np.argpartition(weight, first)[first:]
-        least, pairs = float(weight[most[0]]), np.zeros((self.layout.D, self.layout.D))
-        shared_counts(codes[most].take(self.others, axis=1), self.layout, pairs, least)
-        self.matrix[1:, 1:] += pairs
-        self.matrix[0, 1:] += pairs.diagonal()
-        self.matrix[1:, 0] += pairs.diagonal()
-        self.matrix[0, 0] += least * len(most)
+        least = float(weight[most[0]])
+        shared_counts(codes[most].take(self.others, axis=1), self.layout, self._pairs, least)
+        self._weight += least * len(most)
+
+    def matrix(self) -> np.ndarray:
+        columns = self._pairs.diagonal()
+        return np.block([[np.array([[self._weight]]), columns[None]], [columns[:, None], self._pairs]])
 
 
 def cell_counts(sample: Sample, layout: Layout) -> np.ndarray:

@@ -1,0 +1,106 @@
+/* Shares of the levels of each site, and the eigenvectors of their covariance S_i: the site's part of the metric. The
+   design note stands in pseudo.h. */
+#ifndef PSEUDO_SPREAD_H
+#define PSEUDO_SPREAD_H
+
+#include "pseudo_problem.h"
+
+/* Eigenvectors (in columns of E_out) and eigenvalues of the symmetric matrix S (A, A), destroyed, by Jacobi
+   rotations */
+static void pseudo_jacobi(double *S, ptrdiff_t A, double *E_out, double *value_out, double precision)
+{
+    ptrdiff_t a, b, c, sweep;
+    memset(E_out, 0, (size_t)(A * A) * sizeof *E_out);
+    for (a = 0; a < A; a++)
+        E_out[a * A + a] = 1.0;
+    for (sweep = 0; sweep < 12; sweep++) {
+        double off = 0.0, trace = 0.0;
+        for (a = 0; a < A; a++) {
+            trace += fabs(S[a * A + a]);
+            for (b = 0; b < a; b++)
+                off += fabs(S[a * A + b]);
+        }
+        if (off <= precision * trace)
+            break;
+        for (a = 1; a < A; a++)
+            for (b = 0; b < a; b++) {
+                double t, cs, sn;
+                if (fabs(S[a * A + b]) <= 0.1 * precision * trace / (double)(A * A))
+                    continue;
+                t = (S[b * A + b] - S[a * A + a]) / (2.0 * S[a * A + b]);
+                t = (t < 0.0 ? -1.0 : 1.0) / (fabs(t) + sqrt(t * t + 1.0));
+                cs = 1.0 / sqrt(t * t + 1.0);
+                sn = t * cs;
+                for (c = 0; c < A; c++) {
+                    const double u = S[c * A + a], v = S[c * A + b];
+                    S[c * A + a] = cs * u - sn * v;
+                    S[c * A + b] = sn * u + cs * v;
+                }
+                for (c = 0; c < A; c++) {
+                    const double u = S[a * A + c], v = S[b * A + c], x = E_out[c * A + a], y = E_out[c * A + b];
+                    S[a * A + c] = cs * u - sn * v;
+                    S[b * A + c] = sn * u + cs * v;
+                    E_out[c * A + a] = cs * x - sn * y;
+                    E_out[c * A + b] = sn * x + cs * y;
+                }
+            }
+    }
+    for (a = 0; a < A; a++)
+        value_out[a] = S[a * A + a];
+}
+
+/* Shares of the levels of site i, f_out (L_i,), none of them zero: an empty level counts as half a row */
+static void pseudo_shares(const pseudo_problem *p, ptrdiff_t i, double *f_out)
+{
+    const double *mean = p->mean + p->start[i];
+    double sum = 0.0;
+    ptrdiff_t a;
+    f_out[0] = 1.0;
+    for (a = 1; a < p->n_levels[i]; a++)
+        f_out[0] -= mean[a];
+    for (a = 0; a < p->n_levels[i]; a++) {
+        f_out[a] = a ? mean[a] : f_out[0];
+        f_out[a] = f_out[a] > p->least ? f_out[a] : p->least;
+        sum += f_out[a];
+    }
+    for (a = 0; a < p->n_levels[i]; a++)
+        f_out[a] /= sum;
+}
+
+/* Eigenvectors and eigenvalues of S_i of every site; large sites keep the diagonal. Without moments all are zero. */
+static void pseudo_metric(pseudo_problem *p)
+{
+    ptrdiff_t i, a, b, most = 1, size = 0;
+    double *f, *S;
+    for (i = 0; i < p->n_sites; i++) {
+        most = p->n_levels[i] > most ? p->n_levels[i] : most;
+        p->turn[i] = size;
+        size += p->n_levels[i] - 1 <= PSEUDO_ROTATED ? (p->n_levels[i] - 1) * (ptrdiff_t)(p->n_levels[i] - 1) : 0;
+    }
+    p->rotation = pseudo_take(p, (size_t)size, sizeof *p->rotation);
+    f = malloc((size_t)(most + PSEUDO_ROTATED * PSEUDO_ROTATED) * sizeof *f);
+    if (p->failed || !f) {
+        free(f);
+        p->failed = 1;
+        return;
+    }
+    S = f + most;
+    for (i = 0; i < p->n_sites && p->n_counted; i++) {
+        const ptrdiff_t A = p->n_levels[i] - 1;
+        double *sigma = p->sigma + p->start[i];
+        pseudo_shares(p, i, f);
+        for (a = 0; a < A; a++) {
+            sigma[a] = f[a + 1] * (1.0 - f[a + 1]);
+            p->field[p->start[i] + a] = log(f[a + 1] / f[0]);
+            p->spread[i] += sigma[a];
+            for (b = 0; b < A && A <= PSEUDO_ROTATED; b++)
+                S[a * A + b] = (a == b ? f[a + 1] : 0.0) - f[a + 1] * f[b + 1];
+        }
+        if (A <= PSEUDO_ROTATED)
+            pseudo_jacobi(S, A, p->rotation + p->turn[i], sigma, 1e-6);
+        for (a = 0; a < A; a++)
+            sigma[a] = sigma[a] > 0.25 * p->least ? sigma[a] : 0.25 * p->least;
+    }
+    free(f);
+}
+#endif

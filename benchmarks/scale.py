@@ -124,12 +124,13 @@ def main() -> None:
         rows=(["1000000", "10000000"], "numbers of rows"),
         tasks=(["naive", "mf"], 'what is done; also "mf cv" and predict'),
         pseudo=(1_500_000, "rows of the comparison of pseudo-likelihood, with workers of Dask; 0 for none"),
+        repeats=(5, "of what is compared with two workers"),
         wide=(1, "whether 1,000 predictors are fitted; 0 for not"),
         folder=(tempfile.gettempdir(), "where the data are written, and removed"),
     )
     with tempfile.TemporaryDirectory(dir=args.folder) as folder:
         rows, gaps = compare(args.tasks, [int(n) for n in args.rows], Path(folder))
-        more = scale_pseudo.compare(args.pseudo, Path(folder)) if args.pseudo else None
+        more = scale_pseudo.compare(args.pseudo, Path(folder), args.repeats) if args.pseudo else None
         wide = scale_pseudo.compare_wide(Path(folder)) if args.wide else None
     as_text(rows).to_csv(args.out / "scale.csv", index=False)
     lines = page(rows, gaps)

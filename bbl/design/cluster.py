@@ -1,4 +1,4 @@
-"""The two passes over a source made by the workers of a Dask cluster: codes stay on the worker that made them."""
+"""A source read by the workers of a Dask cluster, each part once: codes stay on the worker that made them."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from bbl.design.design import Design
-from bbl.design.passes import Reader, Seen, encode_rows, look
+from bbl.design.passes import Reader, Seen, Used, encode_rows, look
 from bbl.design.source import Source
 from bbl.errors import OptionError
-from bbl.rows.cluster import CodeParts, Part, active_client, call, held
+from bbl.rows.cluster import CodeParts, Part, active_client, calls, held
 from bbl.rows.dealing import Dealer, StoredFolds, TableSink, make_sink, stacked
 from bbl.rows.sample import Sample, code_dtype
 from bbl.rows.stored import Bucket, StoredSample
@@ -47,14 +47,20 @@ def passes(source: Source | None, client: Any) -> OnCluster | None:
 
 @dataclass
 class OnCluster:
-    """Makes the passes of `encode_source` on the workers of a client."""
+    """Makes the passes of `encode_source` on the workers of a client; what the first reads they keep for the second."""
 
     client: Any
     seen: list[Seen] = field(default_factory=list)
+    read: list[Any] = field(default_factory=list)
 
     def look(self, reader: Reader) -> Seen:
         """Make the first pass: each part by itself, then merged in their order."""
-        self.seen = self.client.gather(self._calls(reader, _look, ()))
+        names = [*reader.terms.columns, *([] if reader.weights is None else [reader.weights])]
+        assert reader.source.parts is not None  # noqa: S101  # checked by passes()
+        parts = reader.source.parts(list(dict.fromkeys(names)), self.client)
+        told = held(self.client, _without_source(reader))
+        self.read = calls(self.client, _look, [told] * len(parts), *map(list, zip(*parts, strict=True)))
+        self.seen = self.client.gather(calls(self.client, _first, self.read))
         whole = reduce(_joined, self.seen[1:], _copy(self.seen[0]))
         if reader.step is not None:
             reader.step(1.0, f"pass 1, {whole.n:,} rows")
@@ -72,24 +78,17 @@ class OnCluster:
         """Make the second pass; return how many rows there were."""
         dealers = [None] * len(self.seen) if dealer is None else dealer.for_parts(*self._sizes(design))
         plain = sink if isinstance(sink, TableSink) else None
-        parts = self._calls(reader, _encode, (design, plain), dealers)
+        told = held(self.client, (_without_source(reader), design, plain))
+        parts = calls(self.client, _encode, [told] * len(self.read), dealers, self.read)
+        self.read = []
         if plain is not None:
             found = self.client.gather(parts)
             for _, counts in found:
                 plain.counts += counts
             return sum(n for n, _ in found)
         sink.parts = parts
-        sink.sizes = self.client.gather([call(self.client, _size, part) for part in parts])
+        sink.sizes = self.client.gather(calls(self.client, _size, parts))
         return sum(n for own in sink.sizes for n, _, _ in own.values())
-
-    def _calls(self, reader: Reader, function: Callable, more: tuple, each: list | None = None) -> list:
-        """Return the futures of a function of the reader of each part."""
-        names = [*reader.terms.columns, *([] if reader.weights is None else [reader.weights])]
-        assert reader.source.parts is not None  # noqa: S101  # checked by passes()
-        parts = reader.source.parts(list(dict.fromkeys(names)), self.client)
-        told = held(self.client, (replace(reader, source=Source(reader.source.columns, iter, ""), step=None), *more))
-        own = [None] * len(parts) if each is None else each
-        return [call(self.client, function, told, k, *part) for k, part in zip(own, parts, strict=True)]
 
     def _sizes(self, design: Design) -> tuple[list[np.ndarray], list[np.ndarray]]:
         """Return rows and weight (K,) of each group in each part."""
@@ -131,20 +130,30 @@ class _PartSink:
         self.buckets.setdefault((y, f), []).append(rows)
 
     def finish(self) -> Part:
-        return {bucket: stacked(own) for bucket, own in self.buckets.items()}
+        return Part({bucket: stacked(own) for bucket, own in self.buckets.items()})
+
+
+def _without_source(reader: Reader) -> Reader:
+    """Return what workers are told of a reader: each has its own source."""
+    return replace(reader, source=Source(reader.source.columns, iter, ""), step=None)
 
 
 # what runs on workers
 
 
-def _look(told: tuple, _: None, make: Callable, *source: Any) -> Seen:
-    return look(replace(told[0], source=make(*source)))
+def _look(reader: Reader, make: Callable, *source: Any) -> tuple[Seen, list[Used]]:
+    kept: list[Used] = []
+    return look(replace(reader, source=make(*source)), kept), kept
 
 
-def _encode(told: tuple, dealer: Dealer | None, make: Callable, *source: Any) -> Any:
+def _first(found: tuple[Seen, list[Used]]) -> Seen:
+    return found[0]
+
+
+def _encode(told: tuple, dealer: Dealer | None, found: tuple[Seen, list[Used]]) -> Any:
     reader, design, table = told
     sink = _PartSink() if table is None else replace(table)
-    n = encode_rows(replace(reader, source=make(*source)), design, dealer, sink)
+    n = encode_rows(replace(reader, kept=found[1]), design, dealer, sink)
     return sink.finish() if isinstance(sink, _PartSink) else (n, sink.counts)
 
 

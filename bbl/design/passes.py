@@ -35,7 +35,7 @@ from bbl.rows.folds import Folds
 from bbl.rows.sample import Sample, code_dtype
 from bbl.rows.stored import Rows
 
-__all__ = ["Encoded", "Reader", "Seen", "encode_rows", "encode_source", "look"]
+__all__ = ["Encoded", "Reader", "Seen", "Used", "encode_rows", "encode_source", "look"]
 
 CHANGED = "the data changed between the two passes over them{}: {}. Read them again when nothing else writes to them."
 
@@ -82,19 +82,39 @@ class Seen:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
-class _Part(NamedTuple):
+class Used(NamedTuple):
     """The rows of a batch that are used."""
 
-    batch: Batch
+    place: str
+    rows: int  # of the batch
     n: int
     columns: dict[Hashable, Column]
     weights: np.ndarray | None  # None for ones
     dropped: float  # weight of rows that were dropped for missing values
 
+    def narrow(self) -> Used:
+        """Return the same with codes that take the fewest bytes, to be kept."""
+        own = {name: c._replace(codes=c.codes.astype(code_dtype(len(c.values)))) for name, c in self.columns.items()}
+        return self._replace(columns=own)
+
 
 @dataclass(frozen=True)
 class Reader:
-    """Goes over a source, and says which rows are used."""
+    """Goes over a source, and says which rows are used.
+
+    Attributes
+    ----------
+    source : Source
+    terms : FormulaTerms
+    weights : column name or None
+    missing : str
+    whole : bool
+        Whether weights have to be whole numbers.
+    step : callable or None
+        Told of each batch.
+    kept : list of Used, optional
+        What was read before, in place of the source.
+    """
 
     source: Source
     terms: FormulaTerms
@@ -102,14 +122,18 @@ class Reader:
     missing: str
     whole: bool
     step: Callable | None
+    kept: list[Used] | None = None
 
-    def parts(self, title: str) -> Iterator[_Part]:
+    def parts(self, title: str) -> Iterator[Used]:
         """Yield the used rows of all batches."""
+        if self.kept is not None:
+            yield from self.kept
+            return
         done, names = 0, list(self.terms.columns)
         for batch in self.source.batches([*names, *([] if self.weights is None else [self.weights])]):
             if not batch.frame.n:
                 continue
-            with _told(batch):
+            with _told(batch.place):
                 weights = None
                 if self.weights is not None:
                     series = batch.frame.column(self.weights)
@@ -120,7 +144,7 @@ class Reader:
             if self.step is not None:
                 self.step(1.0, f"{title}, {done:,} rows")
 
-    def _used(self, batch: Batch, columns: dict[Hashable, Column], weights: np.ndarray | None) -> _Part:
+    def _used(self, batch: Batch, columns: dict[Hashable, Column], weights: np.ndarray | None) -> Used:
         keep = np.ones(batch.frame.n, dtype=bool) if weights is None else weights > 0
         dropped = 0.0
         for column in columns.values() if self.missing == "drop" else ():
@@ -129,19 +153,20 @@ class Reader:
                 dropped += float(lost.sum() if weights is None else weights[lost].sum())
                 keep = keep & ~blank
         if keep.all():
-            return _Part(batch, batch.frame.n, columns, weights, dropped)
+            return Used(batch.place, batch.frame.n, batch.frame.n, columns, weights, dropped)
         columns = {name: column._replace(codes=column.codes[keep]) for name, column in columns.items()}
-        return _Part(batch, int(keep.sum()), columns, None if weights is None else weights[keep], dropped)
+        weights = None if weights is None else weights[keep]
+        return Used(batch.place, batch.frame.n, int(keep.sum()), columns, weights, dropped)
 
 
 @contextmanager
-def _told(batch: Batch) -> Iterator[None]:
+def _told(place: str) -> Iterator[None]:
     """Add to an error where the batch is from."""
     try:
         yield
     except (DataError, TypeError) as error:
-        if batch.place and batch.place not in str(error):
-            error.args = (f"{error} (In {batch.place}.)",)
+        if place and place not in str(error):
+            error.args = (f"{error} (In {place}.)",)
         raise
 
 
@@ -250,14 +275,19 @@ def _check_names(source: Source, terms: FormulaTerms) -> None:
         raise DataError(f"data has the duplicate column name {twice!r}. Rename the columns.", column=twice)
 
 
-def look(reader: Reader) -> Seen:
-    """Find the values of all columns, and how often they occur in the rows that are used: the first pass."""
+def look(reader: Reader, kept: list[Used] | None = None) -> Seen:
+    """Find the values of all columns, and how often they occur in the rows that are used: the first pass.
+
+    What is read goes to a list as well, if one is given: `Reader.kept` for the second pass.
+    """
     terms = reader.terms
     seen = Seen({name: Merged(name) for name in terms.columns})
     for part in reader.parts("pass 1"):
-        seen.rows += part.batch.frame.n
+        if kept is not None:
+            kept.append(part.narrow())
+        seen.rows += part.rows
         blank = np.zeros(part.n, dtype=bool)
-        with _told(part.batch):
+        with _told(part.place):
             for name, column in part.columns.items():
                 seen.columns[name].add(column, part.weights)
                 if name != terms.response and (unknown := column.missing()) is not None:
@@ -312,11 +342,11 @@ def encode_rows(reader: Reader, design: Design, dealer: Dealer | None, sink: Any
     n = 0
     dtype = code_dtype(design.n_levels)
     for part in reader.parts("pass 2"):
-        with _told(part.batch):
+        with _told(part.place):
             try:
                 rows, y = _encoded(design, part, dtype)
             except LevelError as error:
-                place = f" (in {part.batch.place})" if part.batch.place else ""
+                place = f" (in {part.place})" if part.place else ""
                 text = CHANGED.format(place, str(error).partition(";")[0])
                 raise DataError(text, column=error.column, argument="data") from error
         n += rows.n
@@ -329,7 +359,7 @@ def encode_rows(reader: Reader, design: Design, dealer: Dealer | None, sink: Any
     return n
 
 
-def _encoded(design: Design, part: _Part, dtype: np.dtype) -> tuple[Sample, np.ndarray]:
+def _encoded(design: Design, part: Used, dtype: np.dtype) -> tuple[Sample, np.ndarray]:
     """Return rows as codes, and their groups."""
     codes, blank = np.empty((part.n, len(design.predictors)), dtype=dtype), None
     skip = design.missing == "marginal"

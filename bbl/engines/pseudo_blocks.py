@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from bbl._ext.pseudo import CONVERGED, STUCK
+from bbl._ext.pseudo import CONVERGED, STUCK, PseudoProblem
 from bbl.engines.found import NoProgress
 from bbl.engines.pseudo_solvers import FINEST, FLOOR, Sites, by_lbfgs, prepared
 from bbl.memory import available_memory
@@ -16,7 +17,7 @@ from bbl.model.layout import Layout
 from bbl.model.logz import log_normaliser
 from bbl.model.moments import level_counts, pair_counts
 from bbl.model.regressors import penalties, regressors
-from bbl.rows.cluster import ClusterSample, n_threads
+from bbl.rows.cluster import ClusterSample, Staged, n_threads
 from bbl.rows.sample import Sample
 from bbl.rows.stored import StoredSample
 
@@ -98,6 +99,7 @@ class Corrected:
     def __init__(self, engine: Any, rows: StoredSample, layout: Layout, workers: int):
         self.engine, self.rows, self.layout, self.workers = engine, rows, layout, workers
         self.passes, self.width = 0, np.diff(layout.start)
+        self.key = (engine.precision, layout.n_levels.tobytes(), *_terms(layout))
         self.moments = _moments(rows, layout, engine.prior_count)
         self.point: _Point | None = None
         self._draw(sample_size(layout))
@@ -159,8 +161,7 @@ class Corrected:
         def of(half: bool) -> float:
             if not half:
                 return known
-            measure = partial(_block_normaliser, self.layout, theta, self.engine.precision)
-            return self.rows.summed(measure, self.workers) / self.rows.total
+            return self.rows.summed(self._staged(_block_normaliser, theta), self.workers) / self.rows.total
 
         return of
 
@@ -168,6 +169,11 @@ class Corrected:
         """Return what the summary says of the rounds: rows, those drawn, passes so far, threads of a cluster."""
         threads = n_threads(self.rows.client) if isinstance(self.rows, ClusterSample) else 0
         return {"streamed": np.array([self.rows.n, len(self.sample.codes), self.passes, threads])}
+
+    def _staged(self, then: Callable, *told: Any) -> Staged:
+        """Return the function of blocks that prepares them and calls ``then(layout, *told, problem, block)``."""
+        first = partial(_prepared_block, self.layout, self.engine.precision)
+        return Staged(self.key, first, partial(then, self.layout, *told))
 
     def _by_site(self, values: np.ndarray) -> np.ndarray:
         """Return the sums (m,) of values (layout.D, 1 + D) over the parameters of each predictor."""
@@ -181,7 +187,7 @@ class Corrected:
         """Return the objective of all rows, of the tasks that have some of the `sites`; elsewhere it is none."""
         self.passes += 1
         tasks = np.unique(np.flatnonzero(sites[self.problem.order]) // self.problem.lanes).tolist()
-        measure = partial(_block_objective, self.layout, theta, tasks, self.engine.precision)
+        measure = self._staged(_block_objective, theta, tasks)
         log_norm, gradient = (found / self.rows.total for found in self.rows.summed(measure, self.workers))
         return _Point(theta, gradient - self.moments, log_norm, log_norm - self._by_site(theta * self.moments))
 
@@ -237,7 +243,7 @@ def _moments(rows: StoredSample, layout: Layout, prior_count: float) -> np.ndarr
     if wide.D == layout.D:
         counts = pair_counts(rows, layout) / rows.total
     else:
-        name = ("joint levels", tuple(found.tobytes() for found in layout.terms))
+        name = ("joint levels", *_terms(layout))
         counts = rows.sums(name, partial(_block_pairs, layout)) / rows.total
     mean, mix = np.append(1.0, counts.diagonal()), prior_count / (rows.total + prior_count)
     out = np.zeros((layout.D, 1 + wide.D))
@@ -248,21 +254,25 @@ def _moments(rows: StoredSample, layout: Layout, prior_count: float) -> np.ndarr
     return out
 
 
+def _terms(layout: Layout) -> tuple[bytes, ...]:
+    """Return what tells the terms of layouts of the same levels apart; all pairs are not listed."""
+    return () if layout.complete else tuple(found.tobytes() for found in layout.terms)
+
+
 def _block_pairs(layout: Layout, part: Sample) -> np.ndarray:
     """Return the counts (D, D) of pairs of columns in a block."""
     wide = regressors(layout)
     return pair_counts(Sample(wide.codes(part.codes), part.weights), wide)
 
 
-def _prepared_block(layout: Layout, part: Sample, precision: str):
+def _prepared_block(layout: Layout, precision: str, part: Sample) -> PseudoProblem:
     return prepared(Sample(regressors(layout).codes(part.codes), part.weights), layout, precision, counted=False)
 
 
-def _block_objective(layout: Layout, theta: np.ndarray, tasks: list, precision: str, part: Sample) -> list:
+def _block_objective(layout: Layout, theta: np.ndarray, tasks: list, problem: PseudoProblem, part: Sample) -> list:
     """Return the sums over a block of the log normalisers (m,) and of their gradients (layout.D, 1 + D)."""
-    found = _prepared_block(layout, part, precision).objective(theta, 0.0, 0.0, tasks=tasks)
-    return [part.total * each for each in found]
+    return [part.total * each for each in problem.objective(theta, 0.0, 0.0, tasks=tasks)]
 
 
-def _block_normaliser(layout: Layout, theta: np.ndarray, precision: str, part: Sample) -> float:
-    return part.total * log_normaliser(_prepared_block(layout, part, precision), layout, theta, True)
+def _block_normaliser(layout: Layout, theta: np.ndarray, problem: PseudoProblem, part: Sample) -> float:
+    return part.total * log_normaliser(problem, layout, theta, True)

@@ -4,21 +4,75 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from bbl.errors import BBLTypeError
+from bbl.memory import available_memory
 from bbl.rows.sample import Sample
 from bbl.rows.stored import PIECE, Bucket, StoredSample, added, count_pass, joined
 
-__all__ = ["ClusterSample", "CodeParts", "Part", "SharedSample", "active_client", "call", "held", "n_threads"]
+__all__ = [
+    "ClusterSample",
+    "CodeParts",
+    "Part",
+    "SharedSample",
+    "Staged",
+    "active_client",
+    "call",
+    "calls",
+    "held",
+    "n_threads",
+]
 
-FAN = 8  # sums that are added by one task
+SHARE = 0.5  # of a worker's memory that may be full of what is kept; above it Dask begins to write to disk
+FAN = 8  # sums that are added by one task, and the last ones by the client
 
-Part = dict[Bucket, Sample]  # the rows of a part of the data on one worker
+
+class Part(dict[Bucket, Sample]):
+    """The rows of a part of the data on one worker, and what it keeps of their blocks; a copy elsewhere has no such."""
+
+    def __init__(self, rows: Mapping[Bucket, Sample]):
+        super().__init__(rows)
+        self.kept: dict[Hashable, Any] = {}
+
+    def __reduce__(self) -> tuple:
+        return Part, (dict(self),)
+
+    def once(self, key: Hashable, make: Callable[[], Any]) -> Any:
+        """Return what `make` returns, an object with ``nbytes``, or has returned before."""
+        found = self.kept.get(key)
+        if found is None:
+            found = make()
+            if found.nbytes <= _room():
+                self.kept[key] = found
+        return found
+
+
+@dataclass(frozen=True)
+class Staged:
+    """A function of blocks whose first stage is the same in every pass: a worker keeps what that returns.
+
+    Attributes
+    ----------
+    key : hashable
+        Of all that the first stage depends on beside the block.
+    first : callable
+        From a block to an object with ``nbytes``.
+    then : callable
+        From that object and the block to the sums.
+    """
+
+    key: Hashable
+    first: Callable[[Sample], Any]
+    then: Callable[[Any, Sample], Any]
+
+    def __call__(self, block: Sample) -> Any:
+        return self.then(self.first(block), block)
 
 
 def active_client(client: Any = None) -> Any:
@@ -55,9 +109,14 @@ def call(client: Any, function: Callable, *arguments: Any) -> Any:
 
     Parameters travel as arguments of tasks, however large: what is scattered is lost with its worker.
     """
+    return calls(client, function, *([one] for one in arguments))[0]
+
+
+def calls(client: Any, function: Callable, *columns: list) -> list[Any]:
+    """Return the futures of `call` with each row of arguments, given by columns; the scheduler gets one message."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Sending large graph", UserWarning)
-        return client.submit(function, *arguments, pure=False)
+        return client.map(function, *columns, pure=False)
 
 
 def held(client: Any, value: Any) -> Any:
@@ -115,10 +174,10 @@ class CodeParts:
         number of workers nor on which of them is lost.
         """
         told = held(self.client, (function, tuple(buckets), grouped, each))
-        sums = [call(self.client, _part_sums, part, told) for part in self.parts]
-        while len(sums) > 1:
+        sums = calls(self.client, _part_sums, self.parts, [told] * len(self.parts))
+        while len(sums) > FAN:
             sums = [call(self.client, _add, *sums[k : k + FAN]) for k in range(0, len(sums), FAN)]
-        return self.client.gather(sums[0])
+        return _add(*self.client.gather(sums))
 
     def close(self) -> None:
         """Let the workers forget the rows."""
@@ -182,7 +241,8 @@ class ClusterSample(StoredSample):
             inside = slice(np.searchsorted(positions, first), np.searchsorted(positions, first + n))
             wanted.setdefault(k, {})[bucket] = positions[inside] - first
         parts = self.file.parts  # type: ignore[attr-defined]
-        found = self.client.gather({k: call(self.client, _select, parts[k], own) for k, own in wanted.items()})
+        drawn = calls(self.client, _select, [parts[k] for k in wanted], list(wanted.values()))
+        found = dict(zip(wanted, self.client.gather(drawn), strict=True))
         pieces = [_grouped(found[k][bucket], bucket, self.grouped) for bucket, k, _, _ in self._spans()]
         return joined(pieces, self)
 
@@ -209,7 +269,8 @@ class ClusterSample(StoredSample):
         found, told = [np.zeros(0, dtype=np.int64)], held(self.client, few)
         spans = self._spans()
         parts = self.file.parts  # type: ignore[attr-defined]
-        hits = self.client.gather([call(self.client, _rare_in, parts[k], bucket, told) for bucket, k, *_ in spans])
+        where = [parts[k] for _, k, *_ in spans], [bucket for bucket, *_ in spans], [told] * len(spans)
+        hits = self.client.gather(calls(self.client, _rare_in, *where))
         found += [first + own for (_, _, first, _), own in zip(spans, hits, strict=True)]
         return np.concatenate(found)
 
@@ -242,13 +303,28 @@ def _part_sums(part: Part, told: tuple) -> Any:
     found: Any = {} if each else None
     for bucket in buckets:
         own = None if each else found
-        for block in part[bucket].blocks(PIECE) if bucket in part else ():
-            own = added(own, function(_grouped(block, bucket, grouped)))
+        for k, block in enumerate(part[bucket].blocks(PIECE) if bucket in part else ()):
+            rows = _grouped(block, bucket, grouped)
+            if isinstance(function, Staged):
+                first = part.once((function.key, bucket, k), partial(function.first, rows))
+                own = added(own, function.then(first, rows))
+            else:
+                own = added(own, function(rows))
         if each:
             found[bucket] = own
         else:
             found = own
     return found
+
+
+def _room() -> float:
+    """Return the bytes that this worker may yet keep."""
+    from distributed import get_worker
+
+    worker = get_worker()
+    limit = worker.memory_manager.memory_limit
+    free = SHARE * available_memory()
+    return free if limit is None else min(free, SHARE * limit - worker.monitor.get_process_memory())
 
 
 def _add(*sums: Any) -> Any:
@@ -261,7 +337,7 @@ def _add(*sums: Any) -> Any:
     return found
 
 
-def _select(part: Part, wanted: dict[Bucket, np.ndarray]) -> Part:
+def _select(part: Part, wanted: dict[Bucket, np.ndarray]) -> dict[Bucket, Sample]:
     return {bucket: part[bucket].rows(at) for bucket, at in wanted.items()}
 
 

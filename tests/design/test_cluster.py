@@ -9,6 +9,8 @@ import pytest
 
 import bbl
 from bbl.design import parquet
+from bbl.design.frames import to_frame
+from bbl.design.source import Batch, Source
 from bbl.design.sources import lazy_source
 from bbl.engines import pseudo_blocks, pseudo_nodes
 from bbl.errors import DataError, OptionError
@@ -63,6 +65,26 @@ def test_dask_data_frames_are_fitted_where_they_are(client, monkeypatch):
     for name in ("mf", "naive"):
         one, other = (bbl.bbl("y ~ .^2", data, method=name, verbose=0) for data in (in_parts(frame), frame))
         assert differs(one, other) < 1e-13
+
+
+def read_part(frame, seen):
+    def read(names):
+        with open(seen, "a") as file:
+            file.write(f"{len(frame)}\n")
+        yield Batch(to_frame(frame[names]), "a part")
+
+    return Source(tuple(frame.columns), read, "a part")
+
+
+def test_each_part_is_read_once(client, tmp_path):
+    frame, seen = make_frame(), tmp_path / "read.txt"
+    frame.loc[7, "x2"] = None
+    pieces = [frame.iloc[at] for at in np.array_split(np.arange(len(frame)), 3)]
+    data = Source(tuple(frame.columns), iter, "parts", lambda *_: [(read_part, own, str(seen)) for own in pieces])
+    told = {"lambda_": 1e-2, "missing": "drop", "verbose": 0}
+    one, other = bbl.bbl("y ~ .^2", data, client=client, **told), bbl.bbl("y ~ .^2", frame, **told)
+    assert sorted(seen.read_text().split()) == sorted(str(len(own)) for own in pieces)
+    assert differs(one, other) < 1e-8
 
 
 def test_parquet_is_read_by_the_workers_of_a_client_that_is_given(client, tmp_path, monkeypatch):

@@ -1,6 +1,7 @@
 """Rows on the workers of a Dask cluster: the same sums, samples and fits as in one process, whoever is lost."""
 
 import os
+import pickle
 import signal
 import time
 
@@ -11,7 +12,8 @@ from bbl.engines import pseudo_blocks
 from bbl.engines.pseudo import PseudoLikelihood
 from bbl.model.layout import Layout
 from bbl.model.moments import level_counts, pair_counts
-from bbl.rows.cluster import CodeParts, active_client, call, n_threads
+from bbl.rows import cluster
+from bbl.rows.cluster import CodeParts, Part, active_client, call, n_threads
 from bbl.rows.sample import Sample
 from tests.engines.test_pseudo_blocks import ALL_PAIRS, make_rows, stored
 
@@ -27,7 +29,7 @@ def small_samples(monkeypatch):
 
 def make_part(codes, weights, y):
     whole = Sample(codes, weights, y)
-    return {(int(k), 0): whole.group(k) for k in np.unique(y)}
+    return Part({(int(k), 0): whole.group(k) for k in np.unique(y)})
 
 
 def on_cluster(client, sample, n_parts=3):
@@ -85,6 +87,49 @@ def test_fit_by_rows_is_that_in_memory_and_survives_a_killed_worker(client):
     deadline = time.monotonic() + 30
     while n_threads(client) < 2 and time.monotonic() < deadline:
         time.sleep(0.1)
+
+
+def kept_here(dask_worker):
+    return {key[0] for own in dask_worker.data.values() if isinstance(own, Part) for key in own.kept}
+
+
+def kept(client):
+    """What blocks are prepared for, on any worker: Dask may have copied a part, and drop either."""
+    return set().union(*client.run(kept_here).values())
+
+
+def set_share(share):
+    cluster.SHARE = share
+
+
+def test_workers_keep_prepared_blocks_while_they_have_room_and_no_bit_of_the_result_changes(client):
+    rows, engine = on_cluster(client, make_rows(seed=4)), PseudoLikelihood(lambda_=1e-2)
+    first = engine.fit(rows.pooled, LAYOUT)
+    one = kept(client)
+    assert one
+    fewer = Layout([3] * 6, [(0, 1), (2, 3)])
+    other = engine.fit(rows.pooled, fewer)
+    both = kept(client)
+    assert both > one
+    client.run(set_share, 0.0)
+    try:
+        again = on_cluster(client, make_rows(seed=4))
+        assert engine.fit(again.pooled, LAYOUT).theta.tobytes() == first.theta.tobytes()
+        assert engine.fit(again.pooled, fewer).theta.tobytes() == other.theta.tobytes()
+        engine.fit(again.pooled, Layout([3] * 6, [(0, 1)]))
+        assert kept(client) <= both
+    finally:
+        client.run(set_share, cluster.SHARE)
+
+
+def test_what_is_kept_stays_where_it_is(monkeypatch):
+    monkeypatch.setattr(cluster, "_room", lambda: 100.0)
+    part = Part({(0, 0): make_rows(n=10)})
+    assert part.once("total", lambda: np.ones(1)) is part.once("total", lambda: np.zeros(1))
+    assert part.once("more", lambda: np.ones(99)) is not part.once("more", lambda: np.ones(99))
+    copy = pickle.loads(pickle.dumps(part))  # noqa: S301  # our own
+    assert not copy.kept
+    np.testing.assert_array_equal(copy[0, 0].codes, part[0, 0].codes)
 
 
 def test_few_rows_are_fitted_by_nodes_to_the_last_bit(client):

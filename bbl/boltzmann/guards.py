@@ -116,9 +116,15 @@ def warn_validation(
     K = len(labels.groups)
     share = np.array([folds.one(f).group_totals(sample, K) for f in range(len(folds))])
     with np.errstate(divide="ignore"):
-        shares = np.log(share / share.sum(axis=1, keepdims=True))[scored.fold]
-    others, fitted = {} if K == 1 else {SHARES: shares}, engine.layout(cast(Sample, sample), layout)
-    if fitted.order > 1:
+        shares = np.log(share / share.sum(axis=1, keepdims=True))
+    others, fitted = {} if K == 1 else {SHARES: shares[scored.fold]}, engine.layout(cast(Sample, sample), layout)
+    if fitted.order > 1 and K > 1 and isinstance(sample, Sample) and sample.complete:
+        parts = []
+        for f, own in enumerate(shares):
+            held = sample.rows(scored.rows[scored.fold == f])
+            parts.append(_naive_scores(folds.one(f).training(sample), layout, own, held))
+        others = {_naive(K): np.concatenate(parts), **others}
+    elif fitted.order > 1:
         rng = np.random.default_rng(0)  # which naive Bayes does not use
         told: dict[str, Any] = {"log_z": "auto", "workers": workers, "rng": rng, "judge": scored.judge}
         naive = validate(sample, labels, layout, BASELINE, None, folds, **told)

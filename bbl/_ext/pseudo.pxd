@@ -11,7 +11,7 @@ cdef extern from "pseudo.h" nogil:
         Py_ssize_t n, m, D, lanes, n_tasks, n_sites, n_counted, D_padded, pack
         int mixed, wide
         size_t real, bytes
-        double total, mix, ridge, floor, lowest, highest
+        double total, mix, ridge, lowest, highest
         const int32_t *n_levels
         const uint8_t *mask
         double *second

@@ -343,7 +343,7 @@ cdef class PseudoProblem:
         o.zero_sum = zero_sum
         o.check = check_signals
         if p.wide:
-            _, panels, own, p.ridge, p.floor, p.lowest, p.highest = self.invert(lambda_)
+            _, panels, own, p.ridge, p.lowest, p.highest = self.invert(lambda_)
             p.inverse, p.own = &panels[0, 0, 0], &own[0, 0]
         lane = <pseudo_lane *> malloc(<size_t> m * sizeof(pseudo_lane))
         if lane == NULL:

@@ -129,8 +129,9 @@ TARGET static void NAME(kronecker)(const pseudo_problem *p, int count, bundle *c
 }
 
 /* The same in wide problems, with one product: (Cov + c)^-1 is taken as a (Cov + ridge)^-1 + b, c = lambda / sigma,
-   which is exact where c = ridge and, elsewhere, for the least eigenvalue and the largest. Columns of the site itself
-   are no variables: what p->own makes of their part is taken off, and the inverse is that of all other columns. */
+   which is exact where c = ridge and, beyond, for the least eigenvalue and the largest. Below the ridge, where b would
+   be negative and small eigenvalues would count too much, c is the ridge. Columns of the site itself are no
+   variables: what p->own makes of their part is taken off, and the inverse is that of all other columns. */
 TARGET static void NAME(whole)(const pseudo_problem *p, int count, bundle *const *list, const vec *sigma, REAL lambda,
                                REAL *const *q)
 {
@@ -147,7 +148,7 @@ TARGET static void NAME(whole)(const pseudo_problem *p, int count, bundle *const
     NAME(product)(p->inverse, p->D, p->D_padded / 8, p->D, count, left, right);
     for (b = 0; b < count; b++) {
         const pseudo_task *t = &list[b]->t;
-        const vec own = NAME(larger)(lambda / sigma[b], fill(p->floor)), scale = (own + low) * (own + high) * sigma[b];
+        const vec own = NAME(larger)(lambda / sigma[b], fill(ridge)), scale = (own + low) * (own + high) * sigma[b];
         const vec near = size[b] * ((ridge + low) * (ridge + high)) / scale, rest = (own - ridge) / scale;
         for (a = 0; a < t->A; a++) {
             const float *row = list[b]->w.own + a * p->D * LANES;

@@ -16,8 +16,10 @@
 #define NEARER 3e-5  /* of the norm at an anchor: digits of single precision that a lane uses up before the next */
 #define PRICE 2      /* of an anchor, in evaluations in single precision */
 #define VAIN 5       /* anchors in a row that do not halve the norm */
+#define RISE 1e-10   /* of the objective from anchor to anchor that rounding may have made */
 
-/* The point becomes the anchor; lanes that wait there are done, or go on */
+/* The point becomes the anchor; lanes that wait there are done, or go on. Where slopes in single precision have misled,
+   and the objective is higher than at the last anchor, that one stays, and pairs are forgotten. */
 TARGET static void NAME(anchor)(const pseudo_problem *p, bundle *at, const pseudo_options *o, int coupled)
 {
     const ptrdiff_t P = 1 + p->D, size = at->t.A * P * LANES;
@@ -25,12 +27,25 @@ TARGET static void NAME(anchor)(const pseudo_problem *p, bundle *at, const pseud
     search *s = &at->s;
     EXACT(point) here;
     ptrdiff_t a, c, k;
-    int v;
-    for (k = 0; k < size; k++) {
+    int v, worse[LANES], back = 0;
+    memcpy(at->exact.xt, at->exact.x, (size_t)size * sizeof *at->exact.x);
+    for (k = 0; k < size; k++)
         at->exact.x[k] += w->x[k];
-        w->x[k] = 0;
-    }
     EXACT(evaluate)(p, &at->exact_t, &at->exact, at->exact.x, NULL, coupled, o->lambda, o->lambdah, at->exact.g, &here);
+    for (v = 0; v < LANES; v++) {
+        const double value = at->lane[v].value;
+        worse[v] = !at->done[v] && !(here.f[v] <= value + RISE * (1.0 + fabs(value)));
+        back |= worse[v];
+        for (k = 0; k < PSEUDO_PAIRS && worse[v]; k++)
+            s->past.rho[k][v] = 0;
+    }
+    if (back) {
+        for (k = 0; k < size; k++)
+            at->exact.x[k] = worse[k % LANES] ? at->exact.xt[k] : at->exact.x[k];
+        EXACT(evaluate)(p, &at->exact_t, &at->exact, at->exact.x, NULL, coupled, o->lambda, o->lambdah, at->exact.g,
+                        &here);
+    }
+    memset(w->x, 0, (size_t)size * sizeof *w->x);
     for (a = 0; a < at->t.A; a++) {
         const double *g = at->exact.g + a * P * LANES;
         REAL *pull = w->moment + a * P * LANES, *own = w->g + a * P * LANES;
@@ -81,7 +96,7 @@ TARGET static void NAME(cast)(const pseudo_problem *p, bundle *at, const pseudo_
         at->lane[v].status = SOLVER_RUNNING;
         at->done[v] = at->t.site[v] < 0;
         at->s.scale[v] = 1;
-        at->norm[v] = HUGE_VAL;
+        at->lane[v].value = at->norm[v] = HUGE_VAL;
         at->vain[v] = 0;
     }
     NAME(anchor)(p, at, o, coupled);

@@ -100,11 +100,12 @@ def kronecker_metric(covariance, padded):
 
 
 def largest(matrix):
-    """Return about the largest eigenvalue of a positive definite matrix: what ten steps of the power method find."""
-    vector = matrix[np.argmax(matrix.diagonal())]
-    for _ in range(10):
-        vector = matrix @ (vector / np.linalg.norm(vector))
-    return np.linalg.norm(vector)
+    """Return about the largest eigenvalue of a positive semidefinite matrix, by Lanczos' method from a random vector."""
+    from scipy.sparse.linalg import eigsh
+    if not matrix.any():
+        return 0.0
+    start = np.random.default_rng(0).standard_normal(len(matrix))
+    return eigsh(matrix, 1, v0=start, tol=0.01, return_eigenvectors=False)[0]
 
 
 def ridged_inverse(matrix, ridge):
@@ -135,13 +136,13 @@ def wide_metric(covariance, lambda_, weight, rows, start, levels, padded):
         The inverse with a ridge.
     own : ndarray of float32, shape (rows, D)
         Its rows of each predictor, times the inverse of the predictor's own block.
-    ridge, floor, lowest, highest : float
-        The ridge, the least one, and about the extreme eigenvalues of the covariance.
+    ridge, lowest, highest : float
+        The ridge, and about the extreme eigenvalues of the covariance.
     """
     full = covariance()
     D = len(full)
-    floor, highest = FLAT * np.trace(full) / D, largest(full)
-    ridge = max(floor, weight)
+    highest = largest(full)
+    ridge = max(FLAT * np.trace(full) / D, weight)
     full = ridged_inverse(full, ridge)
     lowest = max(0.0, 1.0 / largest(full) - ridge)
     apart = lambda_ * np.median(full.diagonal())  # curvature falls with the variance that others leave
@@ -156,4 +157,4 @@ def wide_metric(covariance, lambda_, weight, rows, start, levels, padded):
     panels = np.zeros((padded // 8, D, 8), dtype=np.float32)
     for first in range(0, D, 8):
         panels[first // 8, :, : min(8, D - first)] = full[:, first : first + 8]
-    return panels, own, ridge, floor, lowest, highest
+    return panels, own, ridge, lowest, highest

@@ -59,7 +59,7 @@ typedef struct {
     const double *eigenvalue;    /* (D_padded,) largest first */
     const float *inverse;        /* of wide problems: (D_padded / 8, D, 8) (covariance + ridge)^-1; NULL elsewhere */
     const float *own;            /* (D_sites, D) it times the inverse of its block of the site; NULL elsewhere */
-    double ridge, floor, lowest, highest;  /* ridge, and the least; the covariance's extreme eigenvalues, about */
+    double ridge, lowest, highest;  /* its ridge; the covariance's extreme eigenvalues, about */
     void *owned[PSEUDO_OWNED];
     int n_owned, failed;
     size_t bytes;

@@ -134,10 +134,9 @@ def by_lbfgs(problem: PseudoProblem, precision: str):
         if stop[0]:  # told to give up: nobody looks at this fit, and what is unfinished is not to be polished
             return None
         # near rounding a quasi-Newton line search may find nothing better, and on flat objectives it creeps
-        near = (sites.status != CONVERGED) & (sites.norm <= NEAR) & (precision == "double")
-        lost = (sites.status == STUCK) & ((precision == "double") | (sites.norm > FLOOR[precision]))
-        stuck = np.flatnonzero(near | lost)
-        if len(stuck) and wide.D * (layout.n_levels[stuck].max() - 1) < POLISH_SIZE:
+        near = (sites.status != CONVERGED) & (sites.norm <= NEAR)
+        stuck = np.flatnonzero(near | (sites.status == STUCK))
+        if len(stuck) and precision == "double" and wide.D * (layout.n_levels[stuck].max() - 1) < POLISH_SIZE:
             by_newton(engine, sample, layout, lambda_, lambdah, site_theta, sites, workers, stuck, linear)
         # what is left there is the floor that rounding sets
         sites.status[(sites.status == STUCK) & (sites.norm <= FLOOR[precision])] = CONVERGED

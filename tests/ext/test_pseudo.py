@@ -517,6 +517,38 @@ def test_wide_problems_take_a_third_of_the_gradients_with_the_covariance(m, leve
     np.testing.assert_allclose(thetas["inverse"][both], thetas["blocks"][both], atol=1e-5)
 
 
+@pytest.mark.parametrize(("noise", "lambda_"), [(0.05, 0.01), (0.2, 1e-5)])
+def test_wide_problems_of_few_patterns_in_unrelated_blocks_converge(noise, lambda_, monkeypatch):
+    """The covariance is singular, and the column of largest variance has no part in its leading eigenvector."""
+    rng, k, m = np.random.default_rng(0), 30, 520
+    free, same = rng.random((k, m - 80)) < 0.5, (np.arange(k)[:, None] < 9) ^ (rng.random((k, 80)) < noise)
+    one, other = np.divmod(np.arange(k * k), k)
+    codes = np.hstack((free[one], same[other])).astype(np.uint8)
+    found = {}
+    for metric in ("inverse", "blocks"):
+        if metric == "blocks":
+            monkeypatch.setattr(pseudo, "kronecker_pays", lambda *_: False)
+        problem = PseudoProblem(codes, np.ones(k * k), np.full(m, 2), ~np.eye(m, dtype=bool))
+        assert problem.metric == metric
+        found[metric], out = fit(problem, lambda_, order=[problem.n_tasks - 1])
+        assert not out["status"].any()
+    np.testing.assert_allclose(found["inverse"], found["blocks"], atol=1e-4)
+
+
+def test_wide_problems_never_end_higher_than_they_began():
+    """From far away, where all probabilities are 0 or 1, slopes in single precision mislead."""
+    rng, m = np.random.default_rng(1), 520
+    common = rng.normal(size=(1500, 3)) @ rng.normal(size=(3, m))
+    codes = (common + rng.normal(size=(1500, m)) > 2.5).astype(np.uint8)
+    problem = PseudoProblem(codes, np.ones(1500), np.full(m, 2), ~np.eye(m, dtype=bool))
+    assert problem.metric == "inverse"
+    start = problem.start()
+    start[:, 0] += rng.normal(0.0, 20.0, m)
+    first, _ = problem.objective(start, 1e-3, 0.0)
+    _, out = fit(problem, 1e-3, tolerance=1e-8, theta=start, itmax=100, order=[0])
+    assert (out["value"] <= first * (1.0 + 1e-6)).all()
+
+
 @pytest.mark.parametrize(("m", "levels", "absent"), [(520, 2, 0.0), (270, 3, 0.0), (520, 2, 0.9)])
 @pytest.mark.parametrize("width", widths())
 def test_rows_and_columns_of_wide_problems_change_places_and_the_gradient_stays(width, m, levels, absent, monkeypatch):

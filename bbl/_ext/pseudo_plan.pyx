@@ -100,7 +100,7 @@ def kronecker_metric(covariance, padded):
 
 
 def largest(matrix):
-    """Return about the largest eigenvalue of a positive semidefinite matrix, by Lanczos' method from a random vector."""
+    """Return about the largest eigenvalue of a positive semidefinite matrix (Lanczos, from a random vector)."""
     from scipy.sparse.linalg import eigsh
     if not matrix.any():
         return 0.0

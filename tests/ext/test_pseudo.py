@@ -496,8 +496,10 @@ def test_memory_estimate_covers_the_problem():
     assert many[0] == many[1]  # a task's memory does not grow with the rows
 
 
-@pytest.mark.parametrize(("m", "levels", "n", "times"), [(520, 2, 600, 3), (172, 4, 1040, 2)])
-def test_wide_problems_take_a_third_of_the_gradients_with_the_covariance(m, levels, n, times, monkeypatch):
+@pytest.mark.parametrize(
+    ("m", "levels", "n", "times"), [(520, 2, 600, 3), (520, 2, 200, 2), (172, 4, 1040, 2), (172, 4, 300, 1.5)]
+)
+def test_wide_problems_take_fewer_gradients_with_the_covariance(m, levels, n, times, monkeypatch):
     rng = np.random.default_rng(0)
     factors = rng.normal(size=(n, 5))
     scores = [factors @ rng.normal(size=(5, levels)) + rng.gumbel(size=(n, levels)) for _ in range(m)]

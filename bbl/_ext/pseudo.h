@@ -63,10 +63,11 @@ static int pseudo_estimate(pseudo_problem *p, ptrdiff_t n, ptrdiff_t most, ptrdi
     *shared_out = 2.0 * ((double)(n + 4) * (double)(p->m + p->n_composites) + sorted);
     *shared_out += 8.0 * ((double)p->D_counted * D + 3.0 * (double)n + small + 2.0 * (double)p->m);
     *task_out = (double)p->real * (double)pseudo_task_numbers(p, A);
-    if (p->mixed)
-        *task_out *= 3.0;  /* twice the bytes, and as many lanes */
-    if (p->mixed)
+    if (p->mixed) {  /* as many lanes of twice the bytes, whose pairs are never written; probabilities at an anchor */
+        *task_out *= 3.0;
+        *task_out -= 4.0 * (double)p->real * (double)(pseudo_pairs(p, A) * A * (1 + p->D) * p->lanes);
         *task_out += (double)(p->n_blocks * p->block * A * p->lanes) * sizeof(float);
+    }
     *task_out *= (double)p->pack;
     return SOLVER_DONE;
 }

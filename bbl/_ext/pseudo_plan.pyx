@@ -58,9 +58,10 @@ def composite_sizes(n, n_levels):
 def kronecker_pays(n, n_levels, D, density):
     """Return whether the eigenvectors of the predictors' covariance are worth their price (measured)."""
     top = n_levels.max()
-    share = 4 if top == 2 else 8
-    rows = 16 * n if D > 512 else n  # iterations then cost so much that even a covariance of few rows saves more
-    return bool(density >= 0.5 and D <= 3000 and top <= 8 and share * D <= rows)
+    most = n // 4 if top == 2 else n // 8
+    if D > 512:  # iterations then cost so much that even a covariance of few rows saves more
+        most *= 16 if top == 2 else 8
+    return bool(density >= 0.5 and D <= min(most, 3000) and top <= 8)
 
 
 def read_columns(const code_t[:, ::1] codes, const int32_t[::1] n_levels, column_t[:, ::1] columns):

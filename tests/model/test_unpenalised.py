@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from bbl.engines import PseudoLikelihood
+from bbl.model import unpenalised as module
 from bbl.model.layout import Layout
 from bbl.model.regressors import regressors
-from bbl.model.unpenalised import ADRIFT, near_optimum, unpenalised
+from bbl.model.unpenalised import ADRIFT, near_optimum, unbounded_parameters, unpenalised
 from bbl.rows.sample import Sample
 
 
@@ -58,3 +59,27 @@ def test_the_proof_needs_the_gradient_to_be_small():
     away = fit.site_theta.copy()
     away[0, 0] += 1.0
     assert near_optimum(sample, layout, away, [0, 1, 2]) == {0: False, 1: True, 2: True}
+
+
+def test_levels_that_parameters_tell_in_every_row_need_no_newton_steps(monkeypatch):
+    """More predictors than rows: each is told by the others, and Newton's method would take minutes to say so."""
+    rng, m = np.random.default_rng(0), 120
+    codes = rng.integers(0, 3, (60, m)).astype(np.uint8)
+    codes[:, 5] = (codes[:, 2] + 1) % 3
+    layout, sample, asked = Layout(np.full(m, 3)), Sample(codes, np.ones(60)), []
+    newton = module.unpenalised
+    monkeypatch.setattr(module, "unpenalised", lambda *told, **more: asked.append(told[3]) or newton(*told, **more))
+    fit = PseudoLikelihood(lambda_=0.0).fit(sample.collapsed(layout.n_levels), layout)
+    assert [len(one) for one in asked] == [0]
+    assert [i for i, *_ in fit.unbounded] == list(range(m)) and not fit.converged.any()
+    assert fit.unbounded[2][2] == 5 and fit.unbounded[5][2] == 2  # the coupling with the copy
+
+
+def test_a_predictor_that_few_rows_leave_in_doubt_is_named_by_newtons_method():
+    rng = np.random.default_rng(1)
+    codes = rng.integers(0, 2, (300, 4)).astype(np.uint8)
+    codes[:, 0] &= codes[:, 1]  # never alone: quasi-complete separation
+    layout, sample = Layout([2, 2, 2, 2]), Sample(codes, np.ones(300)).collapsed([2, 2, 2, 2])
+    site_theta = PseudoLikelihood(lambda_=0.0).fit(sample, layout).site_theta
+    assert unbounded_parameters(sample, layout, site_theta, 1000) == ((0, 1, 1, 1), (1, 1, 0, 1))
+    assert module._separated(sample, layout, site_theta, [0, 1]) == set()

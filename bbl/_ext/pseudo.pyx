@@ -342,7 +342,7 @@ cdef class PseudoProblem:
         o.linear = &linear[0, 0] if linear is not None else NULL
         o.zero_sum = zero_sum
         o.check = check_signals
-        if p.wide:
+        if p.wide and (lambda_ > 0.0 or p.n > p.D):  # else rounding would move what fewer rows leave undetermined
             _, panels, own, p.ridge, p.lowest, p.highest = self.invert(lambda_)
             p.inverse, p.own = &panels[0, 0, 0], &own[0, 0]
         lane = <pseudo_lane *> malloc(<size_t> m * sizeof(pseudo_lane))

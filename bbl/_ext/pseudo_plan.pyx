@@ -60,7 +60,7 @@ def kronecker_pays(n, n_levels, D, density):
     top = n_levels.max()
     most = n // 4 if top == 2 else n // 8
     if D > 512:  # iterations then cost so much that even a covariance of few rows saves more
-        most *= 16 if top == 2 else 8
+        most = 4 * n if top == 2 else n
     return bool(density >= 0.5 and D <= min(most, 3000) and top <= 8)
 
 

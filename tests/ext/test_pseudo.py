@@ -537,6 +537,15 @@ def test_wide_problems_of_few_patterns_in_unrelated_blocks_converge(noise, lambd
     np.testing.assert_allclose(found["inverse"], found["blocks"], atol=1e-4)
 
 
+def test_what_few_rows_leave_undetermined_stays_small_without_a_penalty():
+    codes = np.random.default_rng(0).integers(0, 2, (300, 530)).astype(np.uint8)
+    problem = PseudoProblem(codes, np.ones(300), np.full(530, 2), ~np.eye(530, dtype=bool))
+    assert problem.metric == "inverse"
+    theta, out = fit(problem, 0.0, tolerance=1e-8, order=[0])
+    assert not out["status"].any()
+    assert np.abs(theta).max() < 200.0
+
+
 def test_wide_problems_never_end_higher_than_they_began():
     """From far away, where all probabilities are 0 or 1, slopes in single precision mislead."""
     rng, m = np.random.default_rng(1), 520

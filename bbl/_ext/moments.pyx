@@ -5,6 +5,8 @@
     their conjunction, 64 rows at a time, exact in integers.
 (b) Words are taken in chunks such that the chunk of all D columns stays in the second-level cache.
 """
+import numpy as np
+
 from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
@@ -70,7 +72,14 @@ def pack(const code_t[:, ::1] codes, const Py_ssize_t[::1] start, uint64_t[:, ::
                     bits[column(start[i], codes[k, i]), k >> 6] |= <uint64_t> positive(codes[k, i]) << (k & 63)
 
 
-def pair_counts(const uint64_t[:, ::1] bits, double[:, ::1] counts, double weight=1.0):
+def shared_counts(const code_t[:, ::1] codes, const Py_ssize_t[::1] start, double[:, ::1] counts, double weight=1.0):
+    """Add to `counts` (D, D) how often each two levels occur together in rows of one `weight`."""
+    bits = np.zeros((counts.shape[0], (codes.shape[0] + 63) // 64), dtype=np.uint64)
+    pack(codes, start, bits)
+    pair_counts(bits, counts, weight)
+
+
+def pair_counts(const uint64_t[:, ::1] bits, double[:, ::1] counts, double weight):
     """Add to `counts` (D, D) how many bits each pair of rows of `bits` shares, times `weight`."""
     cdef Py_ssize_t D = bits.shape[0], words = bits.shape[1], chunk, lo, size, i, j
     cdef double shared

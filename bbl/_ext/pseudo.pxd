@@ -9,9 +9,9 @@ cdef extern from "pseudo.h" nogil:
     int PSEUDO_PACK
     ctypedef struct pseudo_problem:
         Py_ssize_t n, m, D, lanes, n_tasks, n_sites, n_counted, D_padded, pack
-        int mixed, wide
+        int mixed, wide, equal
         size_t real, bytes
-        double total, mix, ridge, lowest, highest
+        double total, scale, mix, ridge, lowest, highest
         const int32_t *n_levels
         const uint8_t *mask
         double *second

@@ -4,6 +4,7 @@ import threading
 
 import numpy as np
 
+from bbl._ext.moments import shared_counts
 from bbl._ext.pseudo_plan import (
     choose_lanes, composite_sizes, kronecker_metric, kronecker_pays, read_columns, wide_metric,
 )
@@ -18,6 +19,7 @@ cdef extern from "Python.h":
 
 cdef enum:
     WIDE = 512  # columns beyond which the metric takes most of the time of a step
+    FEW_LEVELS = 8  # with more columns a predictor, all of them have bits for few ones
 
 CONVERGED, STUCK = SOLVER_CONVERGED, SOLVER_STUCK
 
@@ -190,10 +192,13 @@ cdef class PseudoProblem:
         self.p.n_sites, self.p.n_counted = sites, m if rotated else sites if counted else 0
         with nogil:
             failed = pseudo_prepare(&self.p, n, columns, &own[0], most, nbytes)
-        for t in range((self.p.n_counted + self.p.lanes - 1) // self.p.lanes):
-            raise_signals()
-            with nogil:
-                failed = failed or pseudo_moments(&self.p, t, columns)
+        if not failed and self.p.equal and self.p.n == n and self.p.n_counted == m and self.p.D <= FEW_LEVELS * m:
+            self.count_pairs(codes)
+        else:
+            for t in range((self.p.n_counted + self.p.lanes - 1) // self.p.lanes):
+                raise_signals()
+                with nogil:
+                    failed = failed or pseudo_moments(&self.p, t, columns)
         if failed:
             raise MemoryError("no memory for the pseudo-likelihood problem")
         self.p.mix = prior_count / (self.p.total + prior_count)
@@ -204,6 +209,12 @@ cdef class PseudoProblem:
 
     def __dealloc__(self):
         pseudo_free(&self.p)
+
+    cdef count_pairs(self, codes):
+        """Second moments of the columns, of rows of one weight."""
+        second = np.asarray(<double[:self.p.D, :self.p.D]> self.p.second)
+        shared_counts(codes, np.asarray(<Py_ssize_t[:self.p.m]> self.p.start), second)
+        second *= self.p.scale
 
     cdef covariance(self):
         """Return the covariance of the predictors' columns, shape (D, D)."""

@@ -28,6 +28,7 @@ from bbl.model.logz import zero_sum_log_z
 from bbl.model.moments import level_counts, log_ratio, usable_rows
 from bbl.model.regressors import from_sites, regressors
 from bbl.model.unpenalised import unbounded_parameters
+from bbl.parallel import serial_blas
 from bbl.rows.sample import Sample, code_dtype
 from bbl.rows.stored import Rows, StoredSample
 
@@ -268,16 +269,17 @@ class PseudoLikelihood(Engine):
         if not trail:
             what = f"A fit of {regressors(layout).D} levels to {sample.n} rows"
             check_memory(self.memory(sample.n, layout), what, "Use fewer predictors or rows.")
-        rows = sample
+        rows, counts = sample, None
         if sample.missing is None:
-            solved = solve_complete(self, sample, layout, grid, workers, trail)
+            counts = None if trail else level_counts(sample, layout.n_levels)
+            solved = solve_complete(self, sample, layout, grid, workers, trail, counts)
         else:
             usable = usable_rows(sample, layout)
             solved = solve_available(self, sample, layout, usable, grid, workers, trail)
             sample = replace(sample, missing=~usable)
         absent: tuple[Note, ...] = ()
         if trail is None and self.bare(min(grid)):
-            absent = absent_levels(level_counts(sample, layout.n_levels), "give lambdah > 0")
+            absent = absent_levels(counts or level_counts(sample, layout.n_levels), "give lambdah > 0")
         fits = [
             self._finish(sample, layout, lambda_, site_theta, sites, normaliser, absent)
             for lambda_, (site_theta, sites, normaliser) in zip(grid, solved, strict=True)
@@ -341,7 +343,8 @@ class PseudoLikelihood(Engine):
             notes += (Note(int(i), -1, "did not converge; raise itmax, tolerance or lambda_", detail),)
         unbounded: tuple[tuple[int, ...], ...] = ()
         if not _positive(lambda_) and not self.prior_count:
-            unbounded = unbounded_parameters(sample, layout, site_theta, POLISH_SIZE)
+            with serial_blas():
+                unbounded = unbounded_parameters(sample, layout, site_theta, POLISH_SIZE)
         value, converged = -float(sites.value.sum()), sites.status == CONVERGED
         converged[[i for i, *_ in unbounded]] = False
         return EngineFit(

@@ -13,7 +13,7 @@ from bbl.engines.pseudo_nodes import by_nodes, n_shares
 from bbl.engines.pseudo_solvers import Sites, Solution, by_lbfgs, by_newton, is_small, prepared
 from bbl.engines.trail import Trail
 from bbl.model.layout import Layout
-from bbl.model.moments import frequencies, log_ratio
+from bbl.model.moments import level_counts, log_ratio, smoothed
 from bbl.model.regressors import regressors
 from bbl.rows.cluster import SharedSample
 from bbl.rows.sample import Sample
@@ -63,11 +63,17 @@ def solve_available(
 
 
 def solve_complete(
-    engine: Any, sample: Sample, layout: Layout, grid: list, workers: int, trail: Trail | None = None
+    engine: Any,
+    sample: Sample,
+    layout: Layout,
+    grid: list,
+    workers: int,
+    trail: Trail | None = None,
+    counts: list[np.ndarray] | None = None,
 ) -> list[Solution]:
     """Solve complete rows at each penalty, from the strongest to the weakest with warm starts.
 
-    With a `trail`, see `PseudoLikelihood.compare`; it gets what is solved.
+    With a `trail`, see `PseudoLikelihood.compare`; it gets what is solved. `counts` of levels save counting them.
     """
     out: list[Any] = [None] * len(grid)
     solve: Any = None
@@ -75,7 +81,9 @@ def solve_complete(
     small = once("small", partial(is_small, sample.n, layout))
     # without a penalty the field of an absent level falls until its gradient is well within the tolerance
     ended = trail is not None and not small and engine.bare(min(grid))
-    site_theta = np.empty((0, 0)) if trail else _start(engine, sample, layout, ended)
+    site_theta = np.empty((0, 0))
+    if not trail:
+        site_theta = _start(engine, counts or level_counts(sample, layout.n_levels), layout, ended)
     sample = once("codes", partial(_joint_levels, sample, layout))
     sites, used = None, engine
     for at in sorted(range(len(grid)), key=lambda at: grid[at], reverse=True):
@@ -97,10 +105,10 @@ def solve_complete(
     return out
 
 
-def _start(engine: Any, sample: Sample, layout: Layout, ended: bool) -> np.ndarray:
+def _start(engine: Any, counts: list[np.ndarray], layout: Layout, ended: bool) -> np.ndarray:
     """Return the independent model; the fields of absent levels are where they end, if they have `ended`."""
     site_theta = np.zeros((layout.D, 1 + regressors(layout).D))
-    f = frequencies(sample, layout, 0.0 if ended else engine.prior_count or 1.0)
+    f = smoothed(counts, 0.0 if ended else engine.prior_count or 1.0)
     least = engine.tolerance**FALLEN if ended else 0.0
     site_theta[:, 0] = np.concatenate([log_ratio(np.maximum(own, least)) for own in f])
     return site_theta

@@ -20,7 +20,6 @@ __all__ = [
     "log_ratio",
     "one_hot",
     "pair_counts",
-    "shared_counts",
     "smoothed",
     "usable_rows",
     "usable_weight",
@@ -68,7 +67,7 @@ def pair_counts(sample: Rows, layout: Layout | Regressors) -> np.ndarray:
         return sample.pooled.sums("pairs", partial(pair_counts, layout=layout))
     counts = np.zeros((layout.D, layout.D))
     if sample.unweighted:
-        shared_counts(sample.codes, layout, counts, 1.0)
+        kernel.shared_counts(sample.codes, layout.start, counts)
         return counts
     for part in _count_bits(sample, layout, counts).blocks():
         X = one_hot(part.codes, layout)
@@ -91,17 +90,11 @@ def _count_bits(sample: Sample, layout: Layout | Regressors, counts: np.ndarray)
         own = bits_of & (1 << b) > 0
         rows = np.count_nonzero(own)
         if rows >= FEW:
-            shared_counts(sample.codes if rows == sample.n else sample.codes[own], layout, counts, 2.0**b)
+            of_one = sample.codes if rows == sample.n else sample.codes[own]
+            kernel.shared_counts(of_one, layout.start, counts, 2.0**b)
             rest[own] -= 2.0**b
     left = np.flatnonzero(rest)
     return Sample(sample.codes[left], rest[left])
-
-
-def shared_counts(codes: np.ndarray, layout: Layout | Regressors, counts: np.ndarray, weight: float) -> None:
-    """Add to `counts` (D, D) how often each two levels occur together in rows of one weight."""
-    bits = np.zeros((layout.D, (len(codes) + 63) // 64), dtype=np.uint64)
-    kernel.pack(codes, layout.start, bits)
-    kernel.pair_counts(bits, counts, weight)
 
 
 def known_counts(sample: Rows, layout: Layout) -> tuple[np.ndarray, np.ndarray]:

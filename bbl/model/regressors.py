@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -43,16 +44,15 @@ class Regressors:
     """
 
     def __init__(self, layout: Layout):
-        self.layout = layout
+        self.m = layout.m  # not the layout, which keeps its regressors: a circle would stay in memory for a while
         self.sets: list[np.ndarray] = []
         # of each term of order 3, 4, ...: the number of the set without its first, second, ... member
         self.rest: list[np.ndarray] = []
         self.n_levels, self.start, self.mask, self.D = layout.n_levels, layout.start, layout.mask, layout.D
         if layout.order > 2:
-            self._add_sets()
+            self._add_sets(layout)
 
-    def _add_sets(self) -> None:
-        layout = self.layout
+    def _add_sets(self, layout: Layout) -> None:
         first, width = layout.m, np.diff(layout.start)
         n_levels = [layout.n_levels]
         self.mask = np.zeros((first, first), dtype=bool)  # that of the layout has the pairs of higher terms too
@@ -77,18 +77,18 @@ class Regressors:
     @cached_property
     def order(self) -> np.ndarray:
         """Order of the terms that the couplings of each column belong to, shape (D,)."""
-        orders = np.repeat(np.arange(2, 3 + len(self.sets)), [self.layout.m, *map(len, self.sets)])
+        orders = np.repeat(np.arange(2, 3 + len(self.sets)), [self.m, *map(len, self.sets)])
         return np.repeat(orders, self.n_levels - 1)
 
     def codes(self, codes: np.ndarray) -> np.ndarray:
         """Return the codes (n, m + S) of predictors and sets in some rows; `codes` itself if there are no sets."""
         if not self.sets:
             return codes
-        m, top = self.layout.m, int(self.n_levels.max())
+        m, top = self.m, int(self.n_levels.max())
         dtype = np.dtype(np.uint8 if top <= 256 else np.uint16 if top <= 65536 else np.int32)
         out = np.empty((len(codes), len(self.n_levels)), dtype=max(dtype, codes.dtype, key=lambda d: d.itemsize))
         out[:, :m] = codes
-        width, at = np.diff(self.layout.start), m
+        width, at = np.diff(self.start), m
         for sets in self.sets:
             for members in sets:
                 own = codes[:, members].astype(np.intp)
@@ -102,52 +102,25 @@ class Regressors:
     @cached_property
     def columns(self) -> list[np.ndarray]:
         """Columns of the site matrix that each predictor uses: the constant, then what it is regressed on."""
-        return [self.columns_of(i) for i in range(self.layout.m)]
+        return [self.columns_of(i) for i in range(self.m)]
 
     def columns_of(self, i: int) -> np.ndarray:
         """Return the `columns` of one predictor."""
         return np.flatnonzero(np.append(True, np.repeat(self.mask[i], np.diff(self.start))))
 
-    @cached_property
-    def cells(self) -> list[list[tuple[np.ndarray, np.ndarray]]]:
-        """Where the couplings of terms of order 2, 3, ... stand in a matrix (layout.D, D) of all solutions.
-
-        For each order k rows and columns (P_k,) k times: as each member of its term has a coupling.
-        """
-        layout = self.layout
-        row, col = pair_cells(layout)
-        out = [[(row, col), (col, row)]]
-        if not self.sets:
-            return out
-        width, levels = np.diff(layout.start), term_columns(layout)
-        for k, (terms, start, rest) in enumerate(
-            zip(layout.terms[1:], layout.term_start[1:], self.rest, strict=True), 3
-        ):
-            count, rows = np.diff(start), levels[:k, start[0] : start[-1]]
-            own = [np.repeat(terms[:, a], count) for a in range(k)]
-            local = [rows[a] - layout.start[own[a]] for a in range(k)]
-            found = []
-            for a in range(k):
-                joint = np.zeros(rows.shape[1], dtype=np.intp)
-                for b in (b for b in range(k) if b != a):
-                    joint = joint * width[own[b]] + local[b]
-                found.append((rows[a], joint + np.repeat(self.start[rest[:, a]], count)))
-            out.append(found)
-        return out
-
     def positions(self, part: Layout, involved: np.ndarray) -> np.ndarray:
         """Return which columns are those of `part`, a layout of the predictors `involved` and of terms of theirs."""
         other = regressors(part)
-        known = {self.scope(at): at for at in range(self.layout.m, len(self.n_levels))}
+        known = {self.scope(at): at for at in range(self.m, len(self.n_levels))}
         number = [*involved, *(known[tuple(involved[s].tolist())] for sets in other.sets for s in sets)]
         ranges = [np.arange(self.start[at], self.start[at + 1]) for at in number]
         return np.concatenate([np.empty(0, dtype=np.intp), *ranges])
 
     def scope(self, at: int) -> tuple[int, ...]:
         """Return the predictors of the set (or the predictor) number `at`."""
-        if at < self.layout.m:
+        if at < self.m:
             return (at,)
-        at -= self.layout.m
+        at -= self.m
         for sets in self.sets:
             if at < len(sets):
                 return tuple(sets[at].tolist())
@@ -158,7 +131,7 @@ class Regressors:
         """Return the predictors and level codes that a column stands for."""
         at = int(np.searchsorted(self.start, column, side="right")) - 1
         scope = self.scope(at)
-        levels = np.unravel_index(column - self.start[at], tuple(self.layout.n_levels[list(scope)] - 1))
+        levels = np.unravel_index(column - self.start[at], tuple(self.n_levels[list(scope)] - 1))
         return [(i, int(a) + 1) for i, a in zip(scope, levels, strict=True)]
 
 
@@ -168,6 +141,39 @@ def regressors(layout: Layout) -> Regressors:
     if "_regressors" not in known:
         known["_regressors"] = Regressors(layout)
     return known["_regressors"]
+
+
+def _cells(layout: Layout) -> list[list[tuple[np.ndarray, np.ndarray]]]:
+    """Return where the couplings of terms of order 2, 3, ... stand in a matrix (layout.D, D) of all solutions.
+
+    For each order k rows and columns (P_k,) k times: as each member of its term has a coupling. Made once for each.
+    """
+    known = vars(layout)
+    if "_site_cells" not in known:
+        row, col = pair_cells(layout)
+        known["_site_cells"] = [[(row, col), (col, row)], *_cells_of_sets(layout)]
+    return known["_site_cells"]
+
+
+def _cells_of_sets(layout: Layout) -> list[list[tuple[np.ndarray, np.ndarray]]]:
+    """Return the cells of terms of order 3, 4, ..."""
+    out: list[Any] = []
+    wide = regressors(layout)
+    if not wide.sets:
+        return out
+    width, levels = np.diff(layout.start), term_columns(layout)
+    for k, (terms, start, rest) in enumerate(zip(layout.terms[1:], layout.term_start[1:], wide.rest, strict=True), 3):
+        count, rows = np.diff(start), levels[:k, start[0] : start[-1]]
+        own = [np.repeat(terms[:, a], count) for a in range(k)]
+        local = [rows[a] - layout.start[own[a]] for a in range(k)]
+        found = []
+        for a in range(k):
+            joint = np.zeros(rows.shape[1], dtype=np.intp)
+            for b in (b for b in range(k) if b != a):
+                joint = joint * width[own[b]] + local[b]
+            found.append((rows[a], joint + np.repeat(wide.start[rest[:, a]], count)))
+        out.append(found)
+    return out
 
 
 def to_sites(layout: Layout, theta: np.ndarray) -> np.ndarray:
@@ -185,7 +191,7 @@ def to_sites(layout: Layout, theta: np.ndarray) -> np.ndarray:
     wide = regressors(layout)
     out = np.zeros((layout.D, 1 + wide.D))
     out[:, 0] = theta[: layout.D]
-    for cells, start in zip(wide.cells, layout.term_start, strict=True):
+    for cells, start in zip(_cells(layout), layout.term_start, strict=True):
         for row, col in cells:
             out[row, 1 + col] = theta[start[0] : start[-1]]
     return out
@@ -199,7 +205,7 @@ def from_sites(layout: Layout, site_theta: np.ndarray, symmetrize: bool = True) 
     """
     theta, flat = np.empty(layout.size), site_theta.ravel()
     theta[: layout.D] = site_theta[:, 0]
-    for cells, start in zip(regressors(layout).cells, layout.term_start, strict=True):
+    for cells, start in zip(_cells(layout), layout.term_start, strict=True):
         own = theta[start[0] : start[-1]]
         for k, (row, col) in enumerate(cells if symmetrize else cells[:1]):
             at = np.multiply(row, site_theta.shape[1], dtype=np.intp)

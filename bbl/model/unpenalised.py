@@ -7,6 +7,7 @@ from itertools import combinations
 
 import numpy as np
 
+from bbl._ext import moments as kernel
 from bbl.model.godambe import site_hessians, solution
 from bbl.model.layout import Layout
 from bbl.model.moments import (
@@ -14,13 +15,11 @@ from bbl.model.moments import (
     level_counts,
     one_hot,
     pair_counts,
-    shared_counts,
     usable_rows,
     usable_weight,
 )
 from bbl.model.pairwise import cells
 from bbl.model.regressors import Regressors, regressors
-from bbl.parallel import serial_blas
 from bbl.rows.sample import Sample
 from bbl.rows.stored import Rows
 
@@ -181,29 +180,28 @@ def near_optimum(sample: Rows, layout: Layout, site_theta: np.ndarray, only: Seq
     gradient = np.zeros((len(at), 1 + wide.D))
     M = [_Curvature(np.flatnonzero(wide.mask[i]), wide, sample.n) for i in only]
     out = {}
-    with serial_blas():
-        for part in sample.blocks(ROWS):
-            codes, usable = wide.codes(part.codes), usable_rows(part, layout)
-            X = one_hot(codes, wide)
-            residual, known = J @ X.T + fields, X[:, at].T
-            for i, found, own, seen in zip(only, M, np.split(residual, cuts), np.split(known, cuts), strict=True):
-                w, top = part.weights * usable[:, i] / totals[i], np.maximum(own.max(axis=0), 0.0)
-                p, reference = np.exp(own - top), np.exp(-top)
-                total = reference + p.sum(axis=0)
-                p /= total
-                found.add(codes, w * (reference / total) * p.min(axis=0))
-                np.multiply(p - seen, w, out=own)
-            gradient[:, 0] += residual.sum(axis=1)
-            gradient[:, 1:] += residual @ X
-        for i, found, slopes in zip(only, M, np.split(gradient, cuts), strict=True):
-            g = slopes[:, wide.columns_of(i)].T
-            matrix = found.matrix()
-            factor, singular = lapack.dpotrf(matrix, lower=1)
-            if not singular:
-                size = float((g * lapack.dpotrs(factor, g, lower=1)[0]).sum())
-                matrix.flat[:: len(g) + 1] -= max(8.0 * (1 + len(found.others)) * size, FIRM)
-                singular = lapack.dpotrf(matrix, lower=1)[1]
-            out[i] = not singular
+    for part in sample.blocks(ROWS):
+        codes, usable = wide.codes(part.codes), usable_rows(part, layout)
+        X = one_hot(codes, wide)
+        residual, known = J @ X.T + fields, X[:, at].T
+        for i, found, own, seen in zip(only, M, np.split(residual, cuts), np.split(known, cuts), strict=True):
+            w, top = part.weights * usable[:, i] / totals[i], np.maximum(own.max(axis=0), 0.0)
+            p, reference = np.exp(own - top), np.exp(-top)
+            total = reference + p.sum(axis=0)
+            p /= total
+            found.add(codes, w * (reference / total) * p.min(axis=0))
+            np.multiply(p - seen, w, out=own)
+        gradient[:, 0] += residual.sum(axis=1)
+        gradient[:, 1:] += residual @ X
+    for i, found, slopes in zip(only, M, np.split(gradient, cuts), strict=True):
+        g = slopes[:, wide.columns_of(i)].T
+        matrix = found.matrix()
+        factor, singular = lapack.dpotrf(matrix, lower=1)
+        if not singular:
+            size = float((g * lapack.dpotrs(factor, g, lower=1)[0]).sum())
+            matrix.flat[:: len(g) + 1] -= max(8.0 * (1 + len(found.others)) * size, FIRM)
+            singular = lapack.dpotrf(matrix, lower=1)[1]
+        out[i] = not singular
     return out
 
 
@@ -222,7 +220,7 @@ class _Curvature:
         first = int((1.0 - self._share) * len(weight))
         most = np.argpartition(weight, first)[first:]
         least = float(weight[most[0]])
-        shared_counts(codes[most].take(self.others, axis=1), self.layout, self._pairs, least)
+        kernel.shared_counts(codes[most].take(self.others, axis=1), self.layout.start, self._pairs, least)
         self._weight += least * len(most)
 
     def matrix(self) -> np.ndarray:

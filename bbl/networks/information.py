@@ -122,10 +122,7 @@ def _packed_tables(sample: Rows, n_levels: np.ndarray, K: int) -> Iterator[tuple
             codes = part.codes.astype(code_dtype(n_levels + 1)) + np.uint8(1)
             if part.missing is not None:
                 codes[part.missing] = 0
-            bits = np.zeros((D, (len(codes) + 63) // 64), dtype=np.uint64)
-            if len(codes):
-                kernel.pack(codes, start, bits)
-                kernel.pair_counts(bits, dense[c])
+            kernel.shared_counts(codes, start, dense[c])
     for i in range(len(n_levels) - 1):
         rows = dense[:, start[i] : start[i + 1]]
         for later in _of_equal_levels(n_levels, i):

@@ -15,7 +15,9 @@ from bbl.memory import check_memory
 __all__ = ["Sample", "code_dtype"]
 
 FEW_STATES = 65536
-EXACT = 2.0**53  # whole numbers below it are exact
+EXACT_BITS = 53
+EXACT = 2.0**EXACT_BITS  # whole numbers below it are exact
+ROWS = 1024
 
 
 def code_dtype(n_levels) -> np.dtype:
@@ -147,6 +149,14 @@ class Sample:
             return Sample(np.where(missing, 0, rows.codes).astype(self.codes.dtype), rows.weights, None, missing)
         if states > max(2 * self.n, FEW_STATES):
             codes = np.ascontiguousarray(self.codes)
+            if codes.itemsize == 1:
+                order, new, every = _by_first(codes, n_levels)
+                if new.all():
+                    return Sample(codes[order], self.weights[order])
+                if every:
+                    which = np.empty(self.n, dtype=np.intp)
+                    which[order] = np.cumsum(new) - 1
+                    return Sample(codes[order[new]], np.bincount(which, self.weights))
             whole_rows = codes.view(np.dtype((np.void, codes.itemsize * codes.shape[1])))[:, 0]
             _, first, which = np.unique(whole_rows, return_index=True, return_inverse=True)
             return Sample(codes[first], np.bincount(which, self.weights))
@@ -156,3 +166,24 @@ class Sample:
         seen = np.flatnonzero(weights)
         codes = np.column_stack(np.unravel_index(seen, shape)).astype(self.codes.dtype)
         return Sample(codes, weights[seen])
+
+
+def _by_first(codes: np.ndarray, n_levels) -> tuple[np.ndarray, np.ndarray, bool]:
+    """Sort rows by their first predictors, those that one number tells: in the order of bytes, where codes are bytes.
+
+    Returns
+    -------
+    order : ndarray of intp, shape (n,)
+    new : ndarray of bool, shape (n,)
+        Which of the ordered rows differ there from the one before.
+    every : bool
+        Whether that is all predictors.
+    """
+    states = np.cumprod(np.asarray(n_levels[:EXACT_BITS], dtype=float))
+    first = int(np.count_nonzero(states <= EXACT))
+    place, key = states[first - 1] / states[:first], np.empty(len(codes))
+    for start in range(0, len(codes), ROWS):
+        np.matmul(codes[start : start + ROWS, :first], place, out=key[start : start + ROWS])
+    order = np.argsort(key)
+    key = key[order]
+    return order, np.append(True, key[1:] > key[:-1]), first == codes.shape[1]

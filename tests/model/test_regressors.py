@@ -1,6 +1,8 @@
 """Terms of any order as joint levels that predictors are regressed on, against the oracle."""
 
+import gc
 import itertools
+import weakref
 
 import numpy as np
 import pytest
@@ -109,9 +111,24 @@ def test_a_term_alone_is_no_pair():
 
 
 def test_a_term_of_four_alone_has_sets_of_three():
-    wide = regressors(Layout([2, 3, 2, 2], [(0, 1, 2, 3)]))
+    layout = Layout([2, 3, 2, 2], [(0, 1, 2, 3)])
+    wide = regressors(layout)
     assert [len(found) for found in wide.sets] == [0, 4]
     assert wide.order.tolist() == [2] * 5 + [4] * (2 + 2 + 1 + 2)
     theta = np.arange(7.0)
-    sites = to_sites(wide.layout, theta)
-    np.testing.assert_array_equal(from_sites(wide.layout, sites), theta)
+    sites = to_sites(layout, theta)
+    np.testing.assert_array_equal(from_sites(layout, sites), theta)
+
+
+@pytest.mark.parametrize("terms", [[(0, 1), (1, 2)], TERMS])
+def test_a_layout_goes_without_the_garbage_collector(terms):
+    layout = Layout(LEVELS, terms)
+    to_sites(layout, np.zeros(layout.size))
+    held, codes = weakref.ref(layout), regressors(layout).codes
+    gc.disable()
+    try:
+        del layout
+        assert held() is None
+    finally:
+        gc.enable()
+    assert len(codes(oracle.states(LEVELS).astype(np.uint8))) == 72  # what it has worked out does without it

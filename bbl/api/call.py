@@ -37,6 +37,12 @@ from bbl.stats.calibration import CALIBRATE
 
 __all__ = ["Call", "check_streams", "data_folds", "in_memory", "pop_rule", "prepare", "shown_call"]
 
+READ = "Formula and levels of the data"
+NO_COUNTS = (
+    "weights are not all whole numbers, so they are no counts: there are no standard errors, tests and "
+    "bootstrap, and in cross-validation each row stays in one fold. Penalties go by shares of the weights, "
+    "prior counts by their sum, which is best the number of rows. If they were meant as counts, round them."
+)
 ENCODED = "Use fewer rows or columns, or give a file, which is read in batches."
 FEWER = "Use fewer predictors or levels, or a formula with fewer interactions."
 
@@ -129,7 +135,6 @@ def prepare(
     xlevels: dict | None,
     novarOk: bool,
     missing: str,
-    log_z: str,
     extra: int = 0,
     deal: Callable[[Engine, np.random.Generator], Deal | None] | None = None,
     counts: bool = False,
@@ -138,36 +143,30 @@ def prepare(
     """Check what the verbs have in common, encode the data and make the engine; `verb` names its own arguments.
 
     `extra` is the number of fits beside those of the groups, and `deal` tells the folds that data read in batches are
-    dealt to. With `counts`, weights have to be counts whatever the method is; `more` are `calibrate`, `seed`, `n_jobs`,
-    `verbose` and `client`.
+    dealt to. With `counts`, weights have to be counts whatever the method is; `more` are `log_z`, `calibrate`, `seed`,
+    `n_jobs`, `verbose` and `client`.
     """
-    choice("log_z", log_z, LOG_Z)
-    calibrate = choice("calibrate", more["calibrate"], CALIBRATE)
+    log_z, calibrate = choice("log_z", more["log_z"], LOG_Z), choice("calibrate", more["calibrate"], CALIBRATE)
     workers, rng = n_workers(more["n_jobs"]), generator(more["seed"])
     engine = make_engine(method, options, arguments(verb))
     announce = partial(announce_terms, engine=engine, workers=min(workers, 2 + extra), extra=extra)
     flag("novarOk", novarOk)
     order = None if engine.order == 1 else engine.order  # fields alone are fitted whatever terms a formula names
-    given = (formula, data, weights, xlevels, novarOk, missing, announce)
     whole = counts or engine.weights == "counts"
-    takes: dict[str, Any] = {"reason": engine.order_reason, "whole": whole, "one_sided": True}
+    takes: dict[str, Any] = {"order": order, "reason": engine.order_reason, "whole": whole, "one_sided": True}
     source, folds = lazy_source(data), None
     cluster = passes(source, more.get("client"))
     rows: Rows
     index: pd.Index | None = None
     if source is None:
         with out_of_memory("Formula and codes of the rows", ENCODED):
-            design, rows, index = Design.from_data(*given, order=order, **takes)
+            design, rows, index = Design.from_data(formula, data, weights, xlevels, novarOk, missing, announce, **takes)
     else:
         check_streams(engine, source, missing)
         announce = partial(announce, stored=True)
-        dealt = None if deal is None else deal(engine, rng)
-        with progress_bar(None, "reading", more["verbose"]) as step:
-            told: dict[str, Any] = {"order": order, **takes, "deal": dealt, "step": step}
-            with out_of_memory("Formula and levels of the data", FEWER):
-                own = encode_source(
-                    source, formula, weights, xlevels, novarOk, missing, announce, cluster=cluster, **told
-                )
+        told: dict[str, Any] = {**takes, "deal": None if deal is None else deal(engine, rng), "cluster": cluster}
+        with progress_bar(None, "reading", more["verbose"]) as step, out_of_memory(READ, FEWER):
+            own = encode_source(source, formula, weights, xlevels, novarOk, missing, announce, step=step, **told)
         design, rows, folds = own.design, own.sample, own.folds
     if calibrate != "none" and not design.classes:
         raise OptionError(
@@ -176,13 +175,7 @@ def prepare(
             argument="calibrate",
         )
     if engine.solves and not rows.whole:
-        warnings.warn(
-            "weights are not all whole numbers, so they are no counts: there are no standard errors, tests and "
-            "bootstrap, and in cross-validation each row stays in one fold. Penalties go by shares of the weights, "
-            "prior counts by their sum, which is best the number of rows. If they were meant as counts, round them.",
-            DataWarning,
-            stacklevel=3,
-        )
+        warnings.warn(NO_COUNTS, DataWarning, stacklevel=3)
     with out_of_memory("A list of the pairs of the formula", FEWER):
         layout = Layout(design.n_levels, None if design.terms.complete else design.terms.terms)
     return Call(design, rows, index, engine, layout, log_z, calibrate, workers, rng, folds)

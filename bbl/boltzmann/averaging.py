@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,8 @@ __all__ = ["Averaged", "Member", "fit_average", "out_of_fold", "silent_rows"]
 
 MANY = 5000  # rows beyond which a fifth of them is held out once, and conditional likelihood may refine another member
 SOME = (5000, 2000)  # of these, those that settings are fitted to first, and those that they are compared on
-TOLERANCE = 1e-6  # gradient at which pseudo-likelihood ends,
+COUNTS = (1.0, 0.1)  # pseudocounts of pseudo-likelihood: one observation is much of a small group,
+TOLERANCE = 1e-6  # the gradient at which it ends,
 FEW, OF_MANY = "firm", "temperature"  # how scores are calibrated
 SCALES, RIDGES = (0.5, 0.1, 2.0), tuple(10.0 ** np.arange(-8.0, -0.9))  # of conditional likelihood
 CLOSE, NEAR = 1e-5, 1e-4  # and of many rows in single precision, which has no more; where scores are only compared
@@ -111,15 +113,20 @@ def _members(
     sample: Sample, labels: Labels, layout: Layout, folds: Folds, progress: Callable | None, **common: Any
 ) -> list[Member]:
     """Tune on all folds."""
-    engines: list[Engine] = [MeanField(), PseudoLikelihood(prior_count=1.0, tolerance=TOLERANCE)]
+    scaled, members = [Conditional(scale=scale, early_stopping=True) for scale in SCALES], []
+    kinds: list[Sequence[Engine]] = [(MeanField(),)]
+    kinds.append([PseudoLikelihood(prior_count=count, tolerance=TOLERANCE) for count in COUNTS])
     if sample.missing is None:
-        engines.append(Conditional(early_stopping=True))
-    among, members = [Conditional(scale=scale, early_stopping=True) for scale in SCALES], []
-    for engine in engines:
-        more: dict[str, Any] = {"calibrate": FEW, "progress": progress, "folds": folds}
-        more["among"] = (among, RIDGES) if isinstance(engine, Conditional) else None
-        found = tune(sample, labels, layout, engine, "cv", **more, **common)
-        members.append(_fitted(sample, labels, layout, found.engine or engine, found, common))
+        kinds.append((Conditional(early_stopping=True),))
+    for variants in kinds:
+        more: dict[str, Any] = {"calibrate": FEW, "folds": folds, **common}
+        more["among"] = (scaled, RIDGES) if variants[0].joint else None
+        more["progress"] = progress
+        if progress is not None and len(variants) > 1:
+            more["progress"] = partial(progress, 1.0 / len(variants))
+        found = [tune(sample, labels, layout, engine, "cv", **more) for engine in variants]
+        best = min(range(len(found)), key=lambda at: found[at].loss[found[at].chosen])
+        members.append(_fitted(sample, labels, layout, found[best].engine or variants[best], found[best], common))
     return members
 
 

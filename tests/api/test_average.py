@@ -70,6 +70,20 @@ def test_auto_tunes_calibrates_and_weighs_its_members(auto, data):
     pd.testing.assert_frame_equal(auto.tuning, bbl.bbl("y ~ .^2", data, method="auto", verbose=0, n_jobs=2).tuning)
 
 
+@pytest.mark.parametrize(("sure", "taken"), [(0.9, 1.0), (0.99, 0.1)])
+def test_the_prior_count_of_less_loss_out_of_fold_is_taken(sure, taken, monkeypatch):
+    rng, y = np.random.default_rng(0), np.repeat(np.arange(8), 8)  # in groups so small one observation more is much
+    codes = np.where(rng.random((64, 6)) < sure, (y[:, None] >> np.arange(6) % 3) & 1, rng.integers(0, 3, (64, 6)))
+    rows = pd.DataFrame(codes.astype(str), columns=list("abcdef")).assign(y=y.astype(str))
+    losses = {}
+    for counts in ((1.0,), (0.1,), (1.0, 0.1)):
+        monkeypatch.setattr(averaging, "COUNTS", counts)
+        found = bbl.bbl("y ~ .", rows, method="auto", verbose=0).tuning.loc["pseudo"]
+        losses[counts] = found["log_loss"]
+    assert losses[1.0, 0.1] == losses[(taken,)] < max(losses.values())
+    assert found["setting"].endswith(f"prior_count={taken:g}")
+
+
 def test_few_rows_hold_calibrations_firmly_and_many_as_always(auto, data, monkeypatch):
     few_are_many(monkeypatch)
     many = bbl.bbl("y ~ .^2", data, method="auto", verbose=0)

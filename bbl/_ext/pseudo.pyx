@@ -19,7 +19,7 @@ cdef extern from "Python.h":
 
 cdef enum:
     WIDE = 512  # columns beyond which the metric takes most of the time of a step
-    FEW_LEVELS = 8  # with more columns a predictor, all of them have bits for few ones
+    FEW_LEVELS = 8  # columns of a predictor, on average, up to which counts of bits are the quicker ones
 
 CONVERGED, STUCK = SOLVER_CONVERGED, SOLVER_STUCK
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -113,20 +112,16 @@ def _members(
     sample: Sample, labels: Labels, layout: Layout, folds: Folds, progress: Callable | None, **common: Any
 ) -> list[Member]:
     """Tune on all folds."""
-    scaled, members = [Conditional(scale=scale, early_stopping=True) for scale in SCALES], []
-    kinds: list[Sequence[Engine]] = [(MeanField(),)]
-    kinds.append([PseudoLikelihood(prior_count=count, tolerance=TOLERANCE) for count in COUNTS])
+    counts = [PseudoLikelihood(prior_count=count, tolerance=TOLERANCE) for count in COUNTS]
+    scales = [Conditional(scale=scale, early_stopping=True) for scale in SCALES]
+    kinds: list[tuple[Engine, Any]] = [(MeanField(), None), (counts[0], (counts, PseudoLikelihood.tuned.grid))]
     if sample.missing is None:
-        kinds.append((Conditional(early_stopping=True),))
-    for variants in kinds:
-        more: dict[str, Any] = {"calibrate": FEW, "folds": folds, **common}
-        more["among"] = (scaled, RIDGES) if variants[0].joint else None
-        more["progress"] = progress
-        if progress is not None and len(variants) > 1:
-            more["progress"] = partial(progress, 1.0 / len(variants))
-        found = [tune(sample, labels, layout, engine, "cv", **more) for engine in variants]
-        best = min(range(len(found)), key=lambda at: found[at].loss[found[at].chosen])
-        members.append(_fitted(sample, labels, layout, found[best].engine or variants[best], found[best], common))
+        kinds.append((Conditional(early_stopping=True), (scales, RIDGES)))
+    members = []
+    for engine, among in kinds:
+        more: dict[str, Any] = {"calibrate": FEW, "progress": progress, "folds": folds, "among": among, **common}
+        found = tune(sample, labels, layout, engine, "cv", **more)
+        members.append(_fitted(sample, labels, layout, found.engine or engine, found, common))
     return members
 
 

@@ -101,18 +101,20 @@ def tune(
     folds : Folds or StoredFolds, optional
         In place of shuffled ones of its own.
     among : (sequence of Engine, sequence of float), optional
-        Variants of the engine and rising settings in place of its own ones, where it fits all folds together.
+        Variants of the engine and rising settings in place of its own ones.
     """
     folds = shuffled_folds(cast(Sample, sample), NFOLD, rng) if folds is None else folds
     told: dict[str, Any] = {"calibrate": calibrate, "log_z": log_z, "workers": workers, "rng": rng}
-    variants, found = engine.variants(), []
+    variants, settings = among or (engine.variants(), () if engine.tuned is None else engine.tuned.grid)
     if isinstance(sample, Sample) and isinstance(folds, Folds):
         held_out = engine.held_out(sample, engine.layout(sample, layout), len(labels.groups), folds)
         if held_out is not None:
-            return _tune_together(sample, engine, rule, folds, held_out, calibrate, workers, progress, among)
+            given = (sample, engine, variants, settings)
+            return _tune_together(*given, rule, folds, held_out, calibrate, workers, progress)
+    found = []
     for own in variants:
         step = progress if progress is None or len(variants) == 1 else partial(progress, 1.0 / len(variants))
-        found.append(_tune_one(sample, labels, layout, own, rule, folds, progress=step, **told))
+        found.append(_tune_one(sample, labels, layout, own, settings, rule, folds, progress=step, **told))
     return min(found, key=lambda each: each.loss[each.chosen])
 
 
@@ -229,6 +231,7 @@ def _tune_one(
     labels: Labels,
     layout: Layout,
     engine: Engine,
+    settings: Sequence[float],
     rule: str | None,
     folds: AnyFolds,
     *,
@@ -240,7 +243,7 @@ def _tune_one(
 ) -> Tuning:
     """Return what `tune` does of one variant of an engine."""
     tuned = engine.tuned
-    values = np.array(tuned.grid) if rule is not None and tuned is not None else None
+    values = np.array(settings) if rule is not None and tuned is not None else None
     judge = "class_scores" if len(labels.groups) > 1 else "pseudo_scores"
     common: dict[str, Any] = {"folds": folds, "log_z": log_z, "workers": workers, "rng": rng, "judge": judge}
 
@@ -267,26 +270,25 @@ def _tune_one(
     option = None if tuned is None or values is None else tuned.option
     own = replace(scored, scores=scored.scores[chosen : chosen + 1], fits=[], found=[])
     best = engine if tuned is None or values is None else engine.at(float(values[chosen]))
-    settings = np.zeros(1) if values is None else values
-    return Tuning(option, settings, loss, chosen, calibration, scored.found, own, best)
+    return Tuning(option, np.zeros(1) if values is None else values, loss, chosen, calibration, scored.found, own, best)
 
 
 def _tune_together(
     sample: Sample,
     engine: Engine,
+    variants: Sequence[Engine],
+    settings: Sequence[float],
     rule: str | None,
     folds: Folds,
     held_out: Callable[..., np.ndarray],
     calibrate: str,
     workers: int,
     progress: Callable | None,
-    among: tuple[Sequence[Engine], Sequence[float]] | None,
 ) -> Tuning:
     """Return what `tune` does of an engine that fits all folds together."""
     tuned = engine.tuned
     assert tuned is not None  # noqa: S101  # what fits folds together is tuned
-    variants, values = (engine.variants(), tuned.grid) if among is None else among
-    grid = np.array([engine.setting] if rule is None else values)
+    grid = np.array([engine.setting] if rule is None else settings)
     parts = [folds.one(f).validation(sample) for f in range(len(folds))]
     rows, weights = [part[2] for part in parts], np.concatenate([part[1] for part in parts])
     at = np.concatenate(rows)
@@ -308,8 +310,8 @@ def _tune_together(
         exact.add(best)
     order = sorted(k for v, k in tried if v == best[0])
     if rule == "cv-1se":
-        settings = replace(base, scores=np.array([tried[best[0], k] for k in order]))
-        simplest = one_standard_error(settings, grid[order], order.index(best[1]), calibrate, tuned.simpler)
+        compared = replace(base, scores=np.array([tried[best[0], k] for k in order]))
+        simplest = one_standard_error(compared, grid[order], order.index(best[1]), calibrate, tuned.simpler)
         best = (best[0], order[simplest])
         fit(*best, exactly=True)
     calibration = fit_calibration(tried[best], base.y, base.weights, calibrate)

@@ -17,7 +17,6 @@ __all__ = ["Sample", "code_dtype"]
 FEW_STATES = 65536
 EXACT_BITS = 53
 EXACT = 2.0**EXACT_BITS  # whole numbers below it are exact
-ROWS = 1024
 
 
 def code_dtype(n_levels) -> np.dtype:
@@ -150,7 +149,7 @@ class Sample:
         if states > max(2 * self.n, FEW_STATES):
             codes = np.ascontiguousarray(self.codes)
             if codes.itemsize == 1:
-                order, new, every = _by_first(codes, n_levels)
+                order, new, every = _by_first(self, n_levels)
                 if new.all():
                     return Sample(codes[order], self.weights[order])
                 if every:
@@ -168,7 +167,7 @@ class Sample:
         return Sample(codes, weights[seen])
 
 
-def _by_first(codes: np.ndarray, n_levels) -> tuple[np.ndarray, np.ndarray, bool]:
+def _by_first(sample: Sample, n_levels) -> tuple[np.ndarray, np.ndarray, bool]:
     """Sort rows by their first predictors, those that one number tells: in the order of bytes, where codes are bytes.
 
     Returns
@@ -181,9 +180,8 @@ def _by_first(codes: np.ndarray, n_levels) -> tuple[np.ndarray, np.ndarray, bool
     """
     states = np.cumprod(np.asarray(n_levels[:EXACT_BITS], dtype=float))
     first = int(np.count_nonzero(states <= EXACT))
-    place, key = states[first - 1] / states[:first], np.empty(len(codes))
-    for start in range(0, len(codes), ROWS):
-        np.matmul(codes[start : start + ROWS, :first], place, out=key[start : start + ROWS])
+    place = states[first - 1] / states[:first]
+    key = np.concatenate([part.codes[:, :first] @ place for part in sample.blocks()])
     order = np.argsort(key)
     key = key[order]
-    return order, np.append(True, key[1:] > key[:-1]), first == codes.shape[1]
+    return order, np.append(True, key[1:] > key[:-1]), first == sample.m

@@ -7,7 +7,7 @@ typedef struct {
     REAL *S, *Y;                         /* (pairs, A, 1 + D, V) steps and gradient changes */
     REAL *mask;                          /* (1 + D, V) 1 where the column is a parameter */
     REAL *planes, *table, *tiles;        /* see pseudo_lanes.h */
-    REAL *h, *sums;                        /* (A, V), (2, 2 + A, V) */
+    REAL *h, *sums;                        /* (A, V), (3, 2 + A, V) */
     REAL *rotation, *sigma, *spread;     /* (A, A, V), (A, V), (V,) S_i: eigenvectors, eigenvalues, trace */
     REAL *columns;                       /* (A, V) scratch */
     const double *more;                  /* (D,) penalties beside lambda, or NULL */

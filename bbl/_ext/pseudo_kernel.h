@@ -23,6 +23,7 @@
 #undef TINY
 #undef NOISE
 #undef FLAT
+#undef SUMMED
 #undef SUMS
 #undef ANCHOR
 #undef EXACT

@@ -102,33 +102,41 @@ TARGET static void NAME(forward)(const pseudo_problem *p, const pseudo_task *t, 
     }
 }
 
-/* Logits of row blocks to probabilities; adds to sums (2 + A, V): log normalisers, curvature, p of each logit. Each
-   block is summed by itself first (behind sums), so that long sums keep their digits in single precision too. */
+/* Logits of row blocks to probabilities; adds to sums (2 + A, V): log normalisers, curvature, p of each logit. Behind
+   them stand those of a few rows and what rounding has taken so far (Kahan), so that long sums keep their digits in
+   single precision too. */
 TARGET static void NAME(activate)(const pseudo_problem *p, const pseudo_task *t, ptrdiff_t begin, ptrdiff_t end,
                                   int shift, REAL *planes, REAL *sums)
 {
     const ptrdiff_t stride = (p->block + 1) * LANES, gap = t->span * stride, size = (2 + t->A) * LANES;
-    REAL *part = sums + size;
-    ptrdiff_t b, k;
+    REAL *part = sums + size, *lost = part + size;
+    ptrdiff_t b, k, r, few;
     for (b = begin; b < end; b++, planes += stride) {
         const ptrdiff_t rows = pseudo_min(p->block, p->n - b * p->block), far = p->block * LANES;
         const double *w = p->equal ? NULL : p->weights + b * p->block;
         float *base = t->base ? t->base + b * t->A * far : NULL;
+        for (r = 0; r < rows; r += few) {
+            REAL *row = planes + r * LANES;
+            few = pseudo_min(SUMMED, rows - r);
 #ifdef SINGLE
-        if (base)
-            NAME(change)(planes, t->A, gap, base, far, w, rows, part);
-        else
+            if (base)
+                NAME(change)(row, t->A, gap, base + r * LANES, far, w ? w + r : NULL, few, part);
+            else
 #endif
-        if (t->A == 1)
-            NAME(logistic)(planes, w, rows, shift, part);
-        else
-            NAME(softmax)(planes, t->A, gap, t->live, w, rows, shift, part);
+            if (t->A == 1)
+                NAME(logistic)(row, w ? w + r : NULL, few, shift, part);
+            else
+                NAME(softmax)(row, t->A, gap, t->live, w ? w + r : NULL, few, shift, part);
+            for (k = 0; k < size; k += LANES) {
+                const vec sum = load(sums + k), more = load(part + k) - load(lost + k), total = sum + more;
+                store(lost + k, (total - sum) - more);
+                store(sums + k, total);
+            }
+        }
 #ifndef SINGLE
         for (k = 0; base && k < t->A; k++)
             NAME(keep)(planes + k * gap, w, rows, base + k * far);
 #endif
-        for (k = 0; k < size; k += LANES)
-            store(sums + k, load(sums + k) + load(part + k));
     }
 }
 
@@ -258,7 +266,7 @@ TARGET static void NAME(pass)(const pseudo_problem *p, const pseudo_task *t, con
                               int shift, REAL *tiles, REAL *planes, REAL *table, REAL *sums, REAL *g)
 {
     ptrdiff_t b, end, a;
-    memset(sums, 0, (size_t)(2 + t->A) * LANES * sizeof *sums);
+    memset(sums, 0, (size_t)(3 * (2 + t->A)) * LANES * sizeof *sums);
     if (g)
         memset(g, 0, (size_t)(t->A * (1 + p->D)) * LANES * sizeof *g);
     for (b = 0; b < p->n_blocks; b = end) {

@@ -16,11 +16,13 @@
 #define TINY 1e-30      /* below this, products are not trusted */
 #define NOISE 1e-5      /* rounding of the objective, */
 #define FLAT 1e-5       /* of the cosine of step and gradient change */
+#define SUMMED 128      /* rows that are summed one after the other */
 #else
 #define SAFE 300.0
 #define TINY 1e-280
 #define NOISE 1e-13
 #define FLAT 1e-9
+#define SUMMED PTRDIFF_MAX
 #endif
 
 /* One logit: rows of logits to P(level 1) times weight. sums = (log normalisers, p (1 - p), p) over the rows.

@@ -43,30 +43,33 @@ TARGET static void NAME(rotate)(const pseudo_problem *p, const pseudo_task *t, c
     }
 }
 
-/* right[k] (8 * panels, V) = panels (panels, stride, 8)' times left[k] (depth, V), 8 rows of two blocks at a time: what
-   is read of a panel serves all blocks */
+/* right[k] (8 * panels, V) = panels (panels, stride, 8)' times left[k] (depth, V), of two blocks at a time: what is read
+   of a panel serves all blocks. Four rows of two blocks are as many sums as sixteen registers hold beside what they
+   read; with eight rows some go through memory, at twice the time. */
 TARGET static void NAME(product)(const float *panel, ptrdiff_t stride, ptrdiff_t panels, ptrdiff_t depth, int count,
                                  float *const *left, float *const *right)
 {
-    ptrdiff_t k, c, u;
+    ptrdiff_t k, c, r, u;
     int b;
     for (k = 0; k < panels; k++, panel += 8 * stride) {
-        for (b = 0; b + 1 < count; b += 2) {
-            vf s[8], z[8];
-            for (u = 0; u < 8; u++)
-                s[u] = z[u] = (vf){0};
-            for (c = 0; c < depth; c++) {
-                const vf v = NAME(loadf)(left[b] + c * LANES), w = NAME(loadf)(left[b + 1] + c * LANES);
-                for (u = 0; u < 8; u++) {
-                    s[u] += v * panel[8 * c + u];
-                    z[u] += w * panel[8 * c + u];
+        for (b = 0; b + 1 < count; b += 2)
+            for (r = 0; r < 8; r += 4) {
+                const float *rows = panel + r;
+                vf s[4], z[4];
+                for (u = 0; u < 4; u++)
+                    s[u] = z[u] = (vf){0};
+                for (c = 0; c < depth; c++) {
+                    const vf v = NAME(loadf)(left[b] + c * LANES), w = NAME(loadf)(left[b + 1] + c * LANES);
+                    for (u = 0; u < 4; u++) {
+                        s[u] += v * rows[8 * c + u];
+                        z[u] += w * rows[8 * c + u];
+                    }
+                }
+                for (u = 0; u < 4; u++) {
+                    NAME(storef)(right[b] + (8 * k + r + u) * LANES, s[u]);
+                    NAME(storef)(right[b + 1] + (8 * k + r + u) * LANES, z[u]);
                 }
             }
-            for (u = 0; u < 8; u++) {
-                NAME(storef)(right[b] + (8 * k + u) * LANES, s[u]);
-                NAME(storef)(right[b + 1] + (8 * k + u) * LANES, z[u]);
-            }
-        }
         for (; b < count; b++) {
             vf s[8];
             for (u = 0; u < 8; u++)

@@ -22,7 +22,7 @@ TARGET static REAL *NAME(carve)(const pseudo_problem *p, pseudo_task *t, work *w
     PSEUDO_TAKE(w->mask, P * V);
     PSEUDO_TAKE(w->table, (size_t)p->states[p->n_composites] * V);
     PSEUDO_TAKE(w->h, A * V);
-    PSEUDO_TAKE(w->sums, 2 * (2 + A) * V);
+    PSEUDO_TAKE(w->sums, 3 * (2 + A) * V);
     PSEUDO_TAKE(w->rotation, A <= PSEUDO_ROTATED ? A * A * V : 0);
     PSEUDO_TAKE(w->sigma, A * V);
     PSEUDO_TAKE(w->columns, A * V);

@@ -27,6 +27,7 @@ from bbl.rows.sample import Sample, code_dtype
 __all__ = ["mlestimate"]
 
 MOST = 2**31 - 1  # levels that an int32 counts
+TABLE = 320.0  # bytes of a small table of J, with its key
 
 
 def mlestimate(
@@ -101,7 +102,8 @@ def mlestimate(
     elif qJ is not None:
         pairs = np.argwhere(np.triu(_interacting(qJ, m), 1))
     layout = engine.layout(sample, Layout(n_levels, pairs))
-    check_memory(24.0 * layout.D**2, f"A fit with {layout.D} non-reference levels", "Use fewer levels.")
+    needed = 24.0 * layout.D**2 + 2.0 * TABLE * layout.count(2)
+    check_memory(needed, f"A fit with {layout.D} non-reference levels", "Use fewer levels, or give pairs in qJ.")
     kind = resolve_log_z(log_z, layout, engine.log_z)
     check_known(sample, layout, engine, kind, "xi", range(m))
     rng = engine.generator(generator(seed))

@@ -84,10 +84,12 @@ class GroupParameters(Named):
 
     @classmethod
     def from_matrix(cls, layout: Layout, h: np.ndarray, J: np.ndarray, **more):
-        """Cut fields (D,) and couplings (D, D) into tables."""
+        """Cut fields (D,) and couplings (D, D) into tables, which are views of one copy: wide models have millions."""
         cut = [slice(a, b) for a, b in itertools.pairwise(layout.start)]
+        first, second = (index.tolist() for index in np.nonzero(layout.mask))
+        own = J.copy()
         tables: dict[tuple[int, ...], np.ndarray] = {
-            (int(i), int(j)): J[cut[i], cut[j]].copy() for i, j in np.argwhere(layout.mask)
+            pair: own[cut[pair[0]], cut[pair[1]]] for pair in zip(first, second, strict=True)
         }
         return cls([h[c].copy() for c in cut], tables, **more)
 

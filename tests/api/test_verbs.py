@@ -7,6 +7,7 @@ import reference as oracle
 
 import bbl
 from bbl.errors import BBLTypeError, ConvergenceWarning, OptionError
+from bbl.memory import MemoryLimitError
 
 PREDICTORS = {"a": ["u", "v"], "b": [0, 1, 2], "c": ["x", "y", "z"]}
 
@@ -153,6 +154,25 @@ def test_group_parameters_print_fields_and_couplings():
     one = bbl.mlestimate([[0, 1], [1, 0], [1, 1]], lambda_=0.1, lambdah=0.1)
     assert "J[0, 1]:" in repr(one) and "J[1, 0]:" not in repr(one) and repr(one).endswith("converged: True")
     assert "J" not in repr(bbl.mlestimate([[0, 1], [1, 0], [1, 1]], naive=True, method="naive"))
+
+
+def test_tables_of_couplings_can_be_written_to_each_by_itself():
+    par = bbl.randompar([range(3)] * 4, seed=1)
+    before = {pair: table.copy() for pair, table in par.J.items()}
+    par.J[0, 1][:] = 7.0
+    assert (par.J[0, 1] == 7.0).all()
+    for pair in before.keys() - {(0, 1)}:
+        np.testing.assert_array_equal(par.J[pair], before[pair])
+    assert list(par.J)[:4] == [(0, 1), (0, 2), (0, 3), (1, 0)] and type(next(iter(par.J))[0]) is int
+
+
+def test_memory_of_a_table_for_each_pair_is_asked_for_before_a_fit(monkeypatch):
+    """A thousand predictors have a million tables, which take more than all arrays do."""
+    monkeypatch.setattr("bbl.memory.available_memory", lambda: 2**28)
+    xi = np.tile([[0, 1], [1, 0], [1, 1]], (1, 500))
+    with pytest.raises(MemoryLimitError, match="1000 non-reference levels needs .* or give pairs in qJ"):
+        bbl.mlestimate(xi, method="mf")
+    assert not bbl.mlestimate(xi, method="naive").J
 
 
 def test_chains_that_have_not_mixed_are_told():

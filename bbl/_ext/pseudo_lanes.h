@@ -116,17 +116,18 @@ TARGET static void NAME(activate)(const pseudo_problem *p, const pseudo_task *t,
         const double *w = p->equal ? NULL : p->weights + b * p->block;
         float *base = t->base ? t->base + b * t->A * far : NULL;
         for (r = 0; r < rows; r += few) {
+            const double *own = w ? w + r : NULL;
             REAL *row = planes + r * LANES;
             few = pseudo_min(SUMMED, rows - r);
 #ifdef SINGLE
             if (base)
-                NAME(change)(row, t->A, gap, base + r * LANES, far, w ? w + r : NULL, few, part);
+                NAME(change)(row, t->A, gap, base + r * LANES, far, own, few, part);
             else
 #endif
             if (t->A == 1)
-                NAME(logistic)(row, w ? w + r : NULL, few, shift, part);
+                NAME(logistic)(row, own, few, shift, part);
             else
-                NAME(softmax)(row, t->A, gap, t->live, w ? w + r : NULL, few, shift, part);
+                NAME(softmax)(row, t->A, gap, t->live, own, few, shift, part);
             for (k = 0; k < size; k += LANES) {
                 const vec sum = load(sums + k), more = load(part + k) - load(lost + k), total = sum + more;
                 store(lost + k, (total - sum) - more);

@@ -22,12 +22,12 @@ from bbl.model.logz import LOG_Z, exact_log_z, resolve_log_z
 from bbl.model.pairwise import to_matrix
 from bbl.parallel import n_workers, progress_bar
 from bbl.results import GroupParameters, MLEstimate
+from bbl.results.draws import tables_memory
 from bbl.rows.sample import Sample, code_dtype
 
 __all__ = ["mlestimate"]
 
 MOST = 2**31 - 1  # levels that an int32 counts
-TABLE = 320.0  # bytes of a small table of J, with its key
 
 
 def mlestimate(
@@ -102,7 +102,7 @@ def mlestimate(
     elif qJ is not None:
         pairs = np.argwhere(np.triu(_interacting(qJ, m), 1))
     layout = engine.layout(sample, Layout(n_levels, pairs))
-    needed = 24.0 * layout.D**2 + 2.0 * TABLE * layout.count(2)
+    needed = tables_memory(layout) * (1 + engine.samples)  # standard deviations have tables too
     check_memory(needed, f"A fit with {layout.D} non-reference levels", "Use fewer levels, or give pairs in qJ.")
     kind = resolve_log_z(log_z, layout, engine.log_z)
     check_known(sample, layout, engine, kind, "xi", range(m))

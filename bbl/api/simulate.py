@@ -11,6 +11,7 @@ import pandas as pd
 
 from bbl.checks import flag, generator, integer, verb
 from bbl.errors import BBLTypeError, ConvergenceWarning, DataError, OptionError
+from bbl.memory import check_memory
 from bbl.model.chains import gibbs
 from bbl.model.higher import split
 from bbl.model.layout import Layout
@@ -19,6 +20,7 @@ from bbl.model.states import random_parameters, sample_groups, sample_states
 from bbl.parallel import progress_bar
 from bbl.report.tables import category_frame
 from bbl.results import CVResults, DensityResults, GroupParameters, SampleResults
+from bbl.results.draws import tables_memory
 from bbl.stats.diagnostics import effective_sample_size, split_rhat
 
 __all__ = ["mcSample", "randompar", "randomsamp", "sample_xi"]
@@ -229,6 +231,7 @@ def randompar(
     """
     _, levels = _predictor_levels(predictors)
     layout = Layout([len(v) for v in levels])
+    check_memory(tables_memory(layout), f"Tables of {layout.D} non-reference levels", "Use fewer predictors.")
     theta = random_parameters(layout, distr, h0, dh, J0, dJ, seed)[0]
     h, J = to_matrix(layout, theta)
     return GroupParameters.from_matrix(layout, h, J)

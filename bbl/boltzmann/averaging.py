@@ -119,8 +119,8 @@ def _members(
         kinds.append((Conditional(early_stopping=True), (scales, RIDGES)))
     members = []
     for engine, among in kinds:
-        more: dict[str, Any] = {"calibrate": FEW, "progress": progress, "folds": folds, "among": among, **common}
-        found = tune(sample, labels, layout, engine, "cv", **more)
+        told = {"calibrate": FEW, "progress": progress, "folds": folds, "among": among}
+        found = tune(sample, labels, layout, engine, "cv", **told, **common)
         members.append(_fitted(sample, labels, layout, found.engine or engine, found, common))
     return members
 

@@ -109,8 +109,9 @@ def tune(
     if isinstance(sample, Sample) and isinstance(folds, Folds):
         held_out = engine.held_out(sample, engine.layout(sample, layout), len(labels.groups), folds)
         if held_out is not None:
-            given = (sample, engine, variants, settings)
-            return _tune_together(*given, rule, folds, held_out, calibrate, workers, progress)
+            return _tune_together(
+                sample, engine, variants, settings, rule, folds, held_out, calibrate, workers, progress
+            )
     found = []
     for own in variants:
         step = progress if progress is None or len(variants) == 1 else partial(progress, 1.0 / len(variants))

@@ -14,7 +14,9 @@ from bbl.model.layout import Layout
 from bbl.report import plot, text
 from bbl.report.tables import Named
 
-__all__ = ["GroupParameters", "MLEstimate", "SampleResults"]
+__all__ = ["GroupParameters", "MLEstimate", "SampleResults", "tables_memory"]
+
+TABLE = 320.0  # bytes of a small table of J, with its key
 
 
 @dataclass(frozen=True, repr=False)
@@ -65,6 +67,11 @@ class SampleResults:
 
     def __repr__(self) -> str:
         return text.sample_text(self.xmax, self.emax)
+
+
+def tables_memory(layout: Layout) -> float:
+    """Return about how many bytes `GroupParameters.from_matrix` takes, with the matrices that it is given."""
+    return 24.0 * layout.D**2 + 2.0 * TABLE * layout.count(2)
 
 
 @dataclass(frozen=True, repr=False)

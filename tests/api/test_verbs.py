@@ -172,6 +172,8 @@ def test_memory_of_a_table_for_each_pair_is_asked_for_before_a_fit(monkeypatch):
     xi = np.tile([[0, 1], [1, 0], [1, 1]], (1, 500))
     with pytest.raises(MemoryLimitError, match="1000 non-reference levels needs .* or give pairs in qJ"):
         bbl.mlestimate(xi, method="mf")
+    with pytest.raises(MemoryLimitError, match="Tables of 1000 non-reference levels needs? .* Use fewer predictors"):
+        bbl.randompar([range(2)] * 1000)
     assert not bbl.mlestimate(xi, method="naive").J
 
 

@@ -174,7 +174,8 @@ def tan_cl(
     formula, data, weights, missing, xlevels
         As in `nb`.
     score : {"loglik", "aic", "bic"}, default "loglik"
-        What the structure maximises. Likelihood always gives a tree; with a penalty the features may form a forest.
+        What the structure maximises. Likelihood always gives a tree; with a penalty the features may form a forest, and
+        features that no row has together are not joined. Of equally good pairs the first is taken.
     root : name of a feature, optional
         Feature from which its tree is directed away; other trees are directed away from their first feature.
 

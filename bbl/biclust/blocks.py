@@ -7,6 +7,7 @@ import numpy as np
 from bbl._ext import biclust as kernel
 from bbl.biclust.cells import Cells
 from bbl.biclust.partition import canonical
+from bbl.stats.ties import first_largest
 
 __all__ = ["best_groups", "ordered"]
 
@@ -78,7 +79,7 @@ def best_groups(
     else:
         counts, sums = cells.averaged().sums(columns, b)
         costs = counts @ (means * means).T - 2.0 * sums @ means.T
-    return costs.argmin(axis=1).astype(np.int32)
+    return first_largest(-costs).astype(np.int32)
 
 
 def _level_costs(cells: Cells, columns: np.ndarray, b: int, log_share: np.ndarray) -> np.ndarray:

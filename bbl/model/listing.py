@@ -8,6 +8,7 @@ from bbl.errors import OptionError
 from bbl.model.higher import Tables
 from bbl.model.pairwise import check_model
 from bbl.rows.sample import code_dtype
+from bbl.stats.ties import first_largest
 
 __all__ = ["MAX_STATES", "map_state", "state_codes", "state_energies"]
 
@@ -78,5 +79,5 @@ def map_state(h, J, n_levels) -> tuple[np.ndarray, float]:
     ([1, 1], 2.5)
     """
     E = state_energies(h, J, n_levels)
-    top = int(np.argmax(E))
+    top = int(first_largest(E))
     return state_codes([top], n_levels)[0], float(E[top])

@@ -7,33 +7,34 @@ import numpy as np
 from bbl.networks.dag import Dag, directed_forest
 from bbl.networks.information import class_information, pair_information
 from bbl.rows.stored import Rows
+from bbl.stats.ties import TIE, falling_order
 
 __all__ = ["SCORES", "chow_liu", "edge_weights", "ordered_kdb", "spanning_forest"]
 
 SCORES = ("loglik", "aic", "bic")
-ZERO = 1e-12  # conditional information below it is rounding
 
 
 def edge_weights(sample: Rows, n_levels: np.ndarray, K: int, score: str) -> np.ndarray:
     """Return the weight of each pair above the diagonal, shape (m, m); a negative one is not worth its parameters.
 
-    The conditional mutual information for ``"loglik"``; ``N I - d`` and ``N I - d log(N) / 2`` for ``"aic"`` and
-    ``"bic"``, with ``d = (r_i - 1)(r_j - 1) r_C`` and the pair's own N.
+    The conditional mutual information I for ``"loglik"``; for ``"aic"`` and ``"bic"`` the gain per row of the sample,
+    ``N I - d`` and ``N I - d log(N) / 2`` over the sample's weight, with ``d = (r_i - 1)(r_j - 1) r_C`` and N the
+    weight of the rows in which the pair is known; -inf if there are none.
     """
     information, weight = pair_information(sample, n_levels, K)
     if score == "loglik":
-        return np.where(np.abs(information) < ZERO, 0.0, information)
+        return information
     free = np.asarray(n_levels, dtype=float) - 1.0
     price = np.outer(free, free) * K
     if score == "bic":
         price = price / 2 * np.log(np.maximum(weight, 1.0))
-    return weight * information - price
+    return np.where(weight > 0, weight * information - price, -np.inf) / sample.total
 
 
 def spanning_forest(weights: np.ndarray) -> list[tuple[int, int]]:
     """Return the edges of the maximum spanning forest over the weights that are not negative (Kruskal).
 
-    Ties go to the pair that comes first.
+    Of pairs of equal weight, as `falling_order` has it, the first is taken; a weight of less than rounding is zero.
 
     Examples
     --------
@@ -42,8 +43,8 @@ def spanning_forest(weights: np.ndarray) -> list[tuple[int, int]]:
     """
     m = len(weights)
     i, j = np.triu_indices(m, 1)
-    order = np.argsort(-weights[i, j], kind="stable")
-    order = order[weights[i, j][order] >= 0]
+    kept = np.flatnonzero(weights[i, j] >= -TIE)
+    order = kept[falling_order(weights[i, j][kept])]
     root, edges = list(range(m)), []
 
     def find(k: int) -> int:
@@ -86,15 +87,15 @@ def ordered_kdb(sample: Rows, n_levels: np.ndarray, K: int, kdbk: int) -> Dag:
     """Return Sahami's k-dependence classifier (1996).
 
     Features are taken in the order of their information about the class; each has as parents the (up to) `kdbk` ones
-    before it that tell most about it given the class, the most telling first. Ties go to the first column.
+    before it that tell most about it given the class, the most telling first. Of equal ones the first column is taken.
     """
     m = len(n_levels)
     upper, _ = pair_information(sample, n_levels, K)
     information = upper + upper.T
-    order = np.argsort(-class_information(sample, n_levels, K), kind="stable")
+    order = falling_order(class_information(sample, n_levels, K))
     parents: dict[int, tuple[int, ...]] = {}
     for place, i in enumerate(order):
         before = np.sort(order[:place])
-        best = before[np.argsort(-information[i, before], kind="stable")[:kdbk]]
+        best = before[falling_order(information[i, before])[:kdbk]]
         parents[int(i)] = tuple(int(p) for p in best)
     return Dag(tuple((i, parents[i]) for i in range(m)))

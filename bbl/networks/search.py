@@ -12,6 +12,7 @@ from bbl.networks.families import Families, dirichlet
 from bbl.networks.moves import MOVES, Moves
 from bbl.networks.predict import add_features, log_table
 from bbl.rows.sample import Sample, code_dtype
+from bbl.stats.ties import TIE
 
 __all__ = ["Validation", "climb"]
 
@@ -162,7 +163,7 @@ def climb(
     candidates = [dag]
     while candidates and not (log and abs(log[-1] - 1.0) < EQUAL):
         at, score = _best(validation.scores(candidates, dag, progress), rng)
-        if log and score - epsilon < log[-1]:
+        if log and score - epsilon < log[-1] - TIE:
             break
         dag = candidates[at]
         log.append(score)

@@ -15,6 +15,7 @@ from bbl.report.format import DIGITS, WIDTH, format_numbers, label_text, table_t
 from bbl.report.markup import html_table, html_text, latex_table, latex_text
 from bbl.report.text import head_text
 from bbl.stats.likelihood_ratio import LikelihoodRatio
+from bbl.stats.ties import first_largest
 
 __all__ = ["Section", "Summary", "density_summary", "fit_summary", "shown_of", "wald_sections"]
 
@@ -227,7 +228,7 @@ def density_summary(
     table = pd.DataFrame(
         {
             "levels": [len(p) for p in share],
-            "most frequent": [str(own[p.argmax()]) for own, p in zip(labels.levels, share, strict=True)],
+            "most frequent": [str(own[first_largest(p)]) for own, p in zip(labels.levels, share, strict=True)],
             "share": [float(p.max()) for p in share],
             "entropy (bits)": [-float(np.log2(p, where=p > 0, out=np.zeros_like(p)) @ p) for p in share],
         },

@@ -14,6 +14,7 @@ from bbl.checks import near_match
 from bbl.design.labels import Labels
 from bbl.model.layout import Layout, term_columns
 from bbl.model.parameters import Parameters
+from bbl.stats.ties import first_largest
 
 __all__ = [
     "Coefficients",
@@ -302,7 +303,7 @@ def level_columns(p: np.ndarray, start: np.ndarray) -> list[np.ndarray]:
 def filled_frame(labels: Labels, table: Sequence[np.ndarray], index: pd.Index, best: bool) -> pd.DataFrame:
     """Return the probabilities of all levels by predictor and level, or the most likely level of each predictor."""
     if best:
-        codes = [own.argmax(axis=1) for own in table]
+        codes = [first_largest(own) for own in table]
         return category_frame(dict(zip(labels.names, zip(codes, labels.levels, strict=True), strict=True)), index)
     names = [(name, level) for name, own in zip(labels.names, labels.levels, strict=True) for level in own]
     return pd.DataFrame(np.column_stack(table), index=index, columns=_pairs(names, ["predictor", "level"]))

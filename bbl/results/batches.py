@@ -17,6 +17,7 @@ from bbl.design.frames import Frame, to_frame
 from bbl.design.source import Source
 from bbl.errors import DataError
 from bbl.stats.scores import least_cost, link, log_probabilities
+from bbl.stats.ties import first_largest
 
 __all__ = ["new_frames", "prediction_frame", "write_frames"]
 
@@ -26,7 +27,7 @@ def prediction_frame(
 ) -> pd.DataFrame | pd.Series:
     """Return class scores (n, K) as R's frame of predictions, or the groups alone: most likely, or of least cost."""
     columns = pd.Index(groups, dtype=object)
-    chosen = scores.argmax(axis=1) if costs is None else least_cost(log_probabilities(scores), costs)
+    chosen = first_largest(scores) if costs is None else least_cost(log_probabilities(scores), costs)
     codes = np.where(np.isnan(scores).any(axis=1), -1, chosen)
     best = pd.Series(pd.Categorical.from_codes(codes, columns.infer_objects()), index=index, name="yhat")
     if type == "class":

@@ -12,6 +12,7 @@ from bbl.biclust.cells import Cells
 from bbl.design.factors import Factor
 from bbl.design.twoway import TwoWay
 from bbl.errors import DataError
+from bbl.stats.ties import first_largest
 
 __all__ = ["BlockTables"]
 
@@ -135,7 +136,7 @@ class BlockTables:
     def _predicted(self, means: np.ndarray) -> np.ndarray:
         if means.ndim == 2 or self.table.levels is None:
             return means
-        return np.array(self.table.levels.levels, dtype=object)[means.argmax(axis=2)]
+        return np.array(self.table.levels.levels, dtype=object)[first_largest(means)]
 
 
 def _named(labels: np.ndarray, factor: Factor) -> pd.Series:

@@ -22,6 +22,7 @@ from bbl.report.summary import Summary
 from bbl.results.block_files import pack, population_frame, selection_frame, unpack
 from bbl.results.block_tables import BlockTables
 from bbl.results.partitions import Posterior
+from bbl.stats.ties import first_largest
 from bbl.storage import write_model
 
 __all__ = ["BiclusterResults"]
@@ -202,7 +203,7 @@ class BiclusterResults(BlockTables):
             )
         holds, means = self.table.holds, self._means
         if holds == "levels":
-            return best_groups(cells, self.columns, means.argmax(axis=2), np.log(np.maximum(means, 1e-300)))
+            return best_groups(cells, self.columns, first_largest(means), np.log(np.maximum(means, 1e-300)))
         if holds == "ordinal":
             codes = Cells(cells.shape, cells.start, cells.column, cells.value - self.method.scale[0], cells.weight)
             return best_groups(codes, self.columns, means, self.method.log_shares(means))
@@ -267,7 +268,7 @@ class BiclusterResults(BlockTables):
         matplotlib Axes
         """
         table, cells = self.table, None
-        means = self._means if self._means.ndim == 2 else self._means.argmax(axis=2).astype(float)
+        means = self._means if self._means.ndim == 2 else first_largest(self._means).astype(float)
         if not flag("fitted", fitted):
             c = self._cells()
             cells = (c.row, c.column, c.value, c.weight)

@@ -26,6 +26,7 @@ from bbl.results.model import ModelResults
 from bbl.rows.folds import shuffled_folds
 from bbl.rows.sample import Sample
 from bbl.stats.scores import with_priors
+from bbl.stats.ties import first_largest
 
 __all__ = ["ClassifierResults"]
 
@@ -402,7 +403,7 @@ Dask DataFrame, callable, or a table in memory
     def residuals(self) -> pd.Series:
         """Return, as R does, 1 where the predicted group is the observed one and 0 elsewhere."""
         rows = self._rows()
-        hit = self._own_scores().argmax(axis=1) == rows.response
+        hit = first_largest(self._own_scores()) == rows.response
         return pd.Series(hit.astype(int), index=self._index(), name="residuals")
 
     def _priors_facts(self) -> dict[str, str]:

@@ -21,6 +21,7 @@ from bbl.report.plot_evaluation import plot_confusion, plot_roc
 from bbl.report.summary import Section, Summary
 from bbl.stats.evaluation import areas, class_report, confusion_counts, roc_curve, score_table
 from bbl.stats.scores import least_cost, link, log_probabilities
+from bbl.stats.ties import first_largest
 
 __all__ = ["FIGURES", "Evaluation", "evaluated", "new_rows"]
 
@@ -241,5 +242,5 @@ def evaluated(
         raise DataError(f"None of the {what} has a prediction and a group; give rows that have both.")
     left_out = float(weights[~known].sum())
     scores, y, weights = scores[known], y[known], weights[known]
-    predicted = scores.argmax(axis=1) if costs is None else least_cost(log_probabilities(scores), costs)
+    predicted = first_largest(scores) if costs is None else least_cost(log_probabilities(scores), costs)
     return Evaluation(labels, scores, y, predicted, weights, what, level, left_out, costs)

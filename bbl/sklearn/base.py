@@ -21,6 +21,7 @@ from bbl.design.values import factorise
 from bbl.design.weights import check_weights
 from bbl.errors import BBLTypeError, DataError, DataWarning, OptionError
 from bbl.stats.scores import link, log_probabilities
+from bbl.stats.ties import first_largest
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin
@@ -194,7 +195,7 @@ class TableClassifier(ClassifierMixin, TableEstimator):
             Missing (nan) in rows with missing values if ``missing="drop"``.
         """
         scores = self._scores(X)
-        best = self.classes_[scores.argmax(axis=1)]
+        best = self.classes_[first_largest(scores)]
         dropped = np.isnan(scores).any(axis=1)
         if dropped.any():
             best = best.astype(float if best.dtype.kind in "iuf" else object)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from bbl.stats.ties import first_largest
+
 __all__ = ["LEAST", "SCORES", "accuracy", "auc", "brier", "brier_loss", "log_loss", "mean_loss", "row_loss"]
 
 LEAST = float(np.log(1e-15))
@@ -11,7 +13,7 @@ LEAST = float(np.log(1e-15))
 
 def accuracy(log_p: np.ndarray, y: np.ndarray, weights: np.ndarray) -> float:
     """Return the weighted share of rows whose most likely group is theirs (eqs. 33, 34)."""
-    return float(weights @ (log_p.argmax(axis=1) == y) / weights.sum())
+    return float(weights @ (first_largest(log_p) == y) / weights.sum())
 
 
 def row_loss(log_p: np.ndarray, y: np.ndarray) -> np.ndarray:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from bbl.stats.ties import first_largest
+
 __all__ = ["class_scores", "least_cost", "link", "log_probabilities", "with_priors"]
 
 
@@ -53,4 +55,5 @@ def least_cost(log_p: np.ndarray, costs: np.ndarray) -> np.ndarray:
 
     Of equally cheap groups the first is taken, as of equally likely ones.
     """
-    return np.argmin(np.exp(log_p) @ costs, axis=1)
+    unit = np.abs(costs).max()
+    return first_largest(-np.exp(log_p) @ (costs / unit if unit else costs))

@@ -413,3 +413,15 @@ def test_structures_know_what_they_are():
     with pytest.raises(ValueError, match="cycle"):
         Dag(((0, (1,)), (1, (0,)))).layers  # noqa: B018
     assert isinstance(estimate(dag, draw(np.random.default_rng(0), 9, [2] * 4, 2)[1], [2] * 4, 2, 1.0), Network)
+
+
+@pytest.mark.parametrize("score", ["aic", "bic"])
+def test_a_penalty_keeps_no_arc_between_features_never_seen_together(score):
+    codes = np.array([[0, 0], [1, 0], [0, 0], [0, 1]], dtype=np.uint8)
+    missing = np.array([[False, True], [False, True], [True, False], [True, False]])
+    for n_levels in ([2, 2], [2, 1]):  # a feature of one level costs nothing
+        sample = Sample(
+            np.minimum(codes, np.array(n_levels, dtype=np.uint8) - 1), np.ones(4), np.arange(4) % 2, missing
+        )
+        assert not chow_liu(sample, np.array(n_levels), 2, score).arcs
+        assert chow_liu(sample, np.array(n_levels), 2, "loglik").arcs

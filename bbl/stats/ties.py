@@ -1,0 +1,40 @@
+"""Ties: numbers that differ by rounding alone are equal, and of equal ones the first is taken."""
+
+from __future__ import annotations
+
+import numpy as np
+
+__all__ = ["TIE", "falling_order", "first_largest"]
+
+TIE = 1e-12  # relative difference below which two sums are equal; sums of a thousand logarithms err by about 1e-14
+
+
+def first_largest(values: np.ndarray, axis: int = -1) -> np.ndarray:
+    """Return the position of the largest value along an axis, of equal ones the first.
+
+    Values are equal if they differ by less than 1e-12, or by less than 1e-12 of the largest one's size.
+
+    Examples
+    --------
+    >>> first_largest(np.array([[0.3, 0.1 + 0.2, 0.2], [-np.inf, 1.0, 1.1]])).tolist()
+    [0, 2]
+    """
+    largest = values.max(axis=axis, keepdims=True)
+    tolerance = np.where(np.isfinite(largest), TIE * np.maximum(1.0, np.abs(largest)), 0.0)
+    return (values >= largest - tolerance).argmax(axis=axis)
+
+
+def falling_order(values: np.ndarray) -> np.ndarray:
+    """Return the positions of finite values from the largest down; equal ones, as above, stay in their order.
+
+    Examples
+    --------
+    >>> falling_order(np.array([0.1, 0.3, 0.1 + 0.2])).tolist()
+    [1, 2, 0]
+    """
+    order = np.argsort(-values, kind="stable")
+    falling = values[order]
+    tolerance = TIE * np.maximum(1.0, np.abs(falling[:-1]))
+    rank = np.zeros(len(values), dtype=np.intp)
+    rank[order[1:]] = np.cumsum(falling[:-1] - falling[1:] > tolerance)
+    return np.argsort(rank, kind="stable")

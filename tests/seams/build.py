@@ -1,0 +1,293 @@
+"""Tables and calls of a scenario: from the record that was drawn to data frames, sources and fitted models."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+import bbl
+from bbl import networks
+from seams.scenario import MEMORY, Scenario
+from seams.words import column_names, level_names
+
+__all__ = ["Table", "arguments", "fit", "formula", "make_table", "source"]
+
+NUMBERS = [-1, 0, 3, 10, 11, 20, 100]
+MIXED = [True, "True", 2, "2", 2.5, "x", False]
+DECLARED = ("category", "ordered", "declared")  # the last without an unseen level
+
+
+@dataclass(frozen=True)
+class Table:
+    """The cells of a scenario's table as codes, with what they stand for.
+
+    Attributes
+    ----------
+    names, response, weight_name : list of str, str, str
+    values, groups : list of lists, list
+        The levels of each predictor, and the groups.
+    kinds, group_kind : tuple of str, str
+        Dtypes.
+    orders, group_order : list of arrays of int, array of int
+        The order in which categories are declared.
+    codes : ndarray of int, shape (n, m)
+        -1 is missing.
+    y : ndarray of int, shape (n,)
+    weights : ndarray, shape (n,), or None
+    """
+
+    names: list[str]
+    response: str
+    weight_name: str
+    values: list[list]
+    groups: list
+    kinds: tuple[str, ...]
+    group_kind: str
+    orders: list[np.ndarray]
+    group_order: np.ndarray
+    codes: np.ndarray
+    y: np.ndarray
+    weights: np.ndarray | None
+
+    @property
+    def n(self) -> int:
+        """Number of rows."""
+        return len(self.y)
+
+    def take(self, rows: Any) -> Table:
+        """Return the table of these rows."""
+        weights = None if self.weights is None else self.weights[rows]
+        return dataclasses.replace(self, codes=self.codes[rows], y=self.y[rows], weights=weights)
+
+    def frame(self, response: bool = True, weights: bool = True) -> pd.DataFrame:
+        """Return the table as a pandas frame."""
+        columns = {}
+        if response:
+            columns[self.response] = column(self.groups, self.y, self.group_kind, self.group_order)
+        for i, name in enumerate(self.names):
+            columns[name] = column(self.values[i], self.codes[:, i], self.kinds[i], self.orders[i])
+        if weights and self.weights is not None:
+            columns[self.weight_name] = pd.Series(self.weights)
+        return pd.DataFrame(columns)
+
+
+def column(values: list, codes: np.ndarray, kind: str, order: np.ndarray) -> pd.Series:
+    """Return a column of a dtype; -1 is missing."""
+    if kind in DECLARED:
+        unseen = [] if kind == "declared" else ["(never seen)" if isinstance(values[0], str) else 999]
+        place = np.append(np.argsort(order), -1)
+        declared = [values[a] for a in order] + unseen
+        return pd.Series(pd.Categorical.from_codes(place[codes], declared, ordered=kind == "ordered"))
+    cells = [None if a < 0 else values[a] for a in codes]
+    if kind == "arrow":
+        import pyarrow as pa
+
+        return pd.Series(pd.array(cells, dtype=pd.ArrowDtype(pa.string())))
+    if kind in ("Int64", "boolean", "string"):
+        return pd.Series(pd.array(cells, dtype=kind))
+    if kind == "float":
+        return pd.Series(np.array([np.nan if c is None else c for c in cells], dtype=float))
+    return pd.Series(cells, dtype=object if kind == "object" or not cells else None)
+
+
+def level_values(kind: str, count: int, style: str, seed: int) -> list:
+    """Return what the levels of a column are."""
+    if kind in ("bool", "boolean"):
+        return [False, True][:count]
+    if kind in ("int", "Int64"):
+        return NUMBERS[:count]
+    if kind == "float":
+        return [v + 0.5 for v in NUMBERS[:count]]
+    if kind == "object":
+        return MIXED[:count]
+    return level_names(style, count, seed)
+
+
+def make_table(s: Scenario) -> Table:
+    """Return the table of a scenario."""
+    m, K = len(s.levels), len(s.shares)
+    rng = np.random.default_rng([s.seed, 1])
+    shares = np.array(s.shares) + 1e-3
+    y = rng.choice(K, s.n, p=shares / shares.sum())
+    if s.n >= K and rng.random() < 0.95:  # every group has a row
+        y[rng.choice(s.n, K, replace=False)] = np.arange(K)
+    codes = np.zeros((s.n, m), dtype=int)
+    for i, L in enumerate(s.levels):
+        p = rng.dirichlet(np.full(L, 1.5), K)
+        p[rng.random((K, L)) < s.absent] = 0.0
+        p[p.sum(axis=1) == 0.0, 0] = 1.0
+        rows = p[y] / p[y].sum(axis=1, keepdims=True)
+        codes[:, i] = (rng.random((s.n, 1)) > rows.cumsum(axis=1)).sum(axis=1).clip(0, L - 1)
+        if i and rng.random() < 0.5:  # pairs that go together
+            with_last = rng.random(s.n) < 0.5
+            codes[with_last, i] = np.minimum(codes[with_last, i - 1], L - 1)
+    gaps = np.random.default_rng([s.seed, 2]).random((s.n, m)) < s.gaps
+    codes[gaps] = -1
+    draws = np.random.default_rng([s.seed, 3])
+    made = {
+        "none": None,
+        "counts": draws.integers(1, 6, s.n),
+        "zero": draws.integers(0, 3, s.n),
+        "real": np.round(draws.uniform(0.1, 3.0, s.n), 3),
+        "huge": draws.integers(1, 4, s.n) * 10**9,
+    }
+    weights = made[s.weights]
+    names = column_names(s.names, m, s.seed)
+    lazy = s.source not in ("pandas", "dict")
+    kinds = tuple("str" if lazy and kind == "object" else kind for kind in s.kinds)
+    orders = np.random.default_rng([s.seed, 4])
+    table = Table(
+        names[1:], names[0], "weights" if s.names == "words" and "weights" not in names else "w",
+        [level_values(kind, L, s.names, s.seed + i) for i, (kind, L) in enumerate(zip(kinds, s.levels, strict=True))],
+        level_values(s.group_kind, K, s.names, s.seed + 99), kinds, s.group_kind,
+        [orders.permutation(L) for L in s.levels], orders.permutation(K), codes, y, weights,
+    )  # fmt: skip
+    if s.columns is not None:
+        keep = list(s.columns)
+        table = dataclasses.replace(
+            table, names=[table.names[i] for i in keep], values=[table.values[i] for i in keep],
+            kinds=tuple(table.kinds[i] for i in keep), orders=[table.orders[i] for i in keep],
+            codes=table.codes[:, keep],
+        )  # fmt: skip
+    return table if s.rows is None else table.take(list(s.rows))
+
+
+def kept_rows(s: Scenario, table: Table) -> np.ndarray:
+    """Return which rows a fit uses: of positive weight, and complete where the others are dropped."""
+    kept = np.ones(table.n, dtype=bool) if table.weights is None else table.weights > 0
+    return kept & (table.codes >= 0).all(axis=1) if s.missing == "drop" else kept
+
+
+def new_table(s: Scenario, table: Table, n: int = 12) -> Table:
+    """Return rows to predict: levels that occur, in any combination, with the scenario's gaps."""
+    rng = np.random.default_rng([s.seed, 5])
+    present = kept_rows(s, table)
+    codes = np.zeros((n, len(table.names)), dtype=int)
+    for i in range(codes.shape[1]):
+        known = np.unique(table.codes[present, i])
+        blank = (known < 0).any()
+        known = known[known >= 0]
+        codes[:, i] = rng.choice(known, n) if len(known) else -1
+        gaps = rng.random(n) < 0.15
+        if blank or (s.gaps and s.missing in ("marginal", "drop")):  # a gap is a level where the training rows have one
+            codes[gaps, i] = -1
+    y = rng.choice(np.unique(table.y[present]), n) if present.any() else np.zeros(n, dtype=int)
+    return dataclasses.replace(table, codes=codes, y=y, weights=None)
+
+
+def quoted(name: str) -> str:
+    """Return a name as a formula has it."""
+    return name if name.isascii() and name.isidentifier() else f"`{name}`"
+
+
+def formula(s: Scenario, table: Table) -> str:
+    """Return the formula of a scenario."""
+    left = f"{quoted(table.response)} ~ " if s.response else "~ "
+    if isinstance(s.terms, int):
+        dropped = "" if s.response else f" - {quoted(table.response)}"
+        return left + (f".^{s.terms}" if s.terms > 1 else ".") + dropped
+    at = {i: k for k, i in enumerate(s.used)}
+    terms = [t for t in s.terms if all(i in at for i in t)]
+    return left + " + ".join(":".join(quoted(table.names[at[i]]) for i in t) for t in terms)
+
+
+def arguments(s: Scenario, table: Table) -> dict[str, Any]:
+    """Return the call's arguments beside formula, data and weights."""
+    options = dict(s.options)
+    if s.family == "bbl":
+        options["method"] = s.method
+    if isinstance(options.get("priors"), list):  # by name, of the groups that occur
+        p = np.array(options["priors"][: len(table.groups)])
+        present = np.unique(table.y[kept_rows(s, table)])
+        p = p[present] / max(p[present].sum(), 1e-9)
+        options["priors"] = {table.groups[g]: float(v) for g, v in zip(present, p, strict=True)}
+    return options | {"verbose": 0}
+
+
+def fit(s: Scenario, table: Table, data: Any, **changes: Any) -> Any:
+    """Fit a scenario's model to data that hold its table."""
+    options = arguments(s, table) | changes
+    options.setdefault("weights", None if table.weights is None else table.weight_name)
+    text = options.pop("formula", None) or formula(s, table)
+    if s.family == "bbl":
+        return bbl.bbl(text, data, **options)
+    if s.family == "shooter":
+        return bbl.shooter(text, data, **options)
+    if s.family == "network":
+        options.pop("n_jobs", None)
+        return networks.bnc(s.method, text, data, **options)
+    weights, workers = options.pop("average"), options.pop("n_jobs", None)
+    members = []
+    for method in s.method.split("+"):
+        if method in ("nb", "tan_cl"):
+            members.append(networks.bnc(method, formula(dataclasses.replace(s, terms=1), table), data, 1.0, **options))
+        else:
+            options.setdefault("novarOk", True)
+            members.append(bbl.bbl(text, data, method=method, **options))
+            options.pop("novarOk")
+    return bbl.average(members, weights, n_jobs=workers)
+
+
+@contextlib.contextmanager
+def source(kind: str, frame: pd.DataFrame, seed: int = 0) -> Iterator[Any]:
+    """Give the rows of a frame as data of a kind, in memory or read in batches."""
+    if kind in MEMORY:
+        yield in_memory(kind, frame)
+        return
+    import pyarrow as pa
+    import pyarrow.dataset as ds
+    import pyarrow.parquet as pq
+
+    arrow = pa.Table.from_pandas(frame, preserve_index=False)
+    rng = np.random.default_rng([seed, 6])
+    cuts = sorted({0, *map(int, rng.integers(0, len(frame) + 1, 2)), len(frame)})
+    parts = [arrow.slice(a, b - a) for a, b in zip(cuts[:-1], cuts[1:], strict=True)] or [arrow]
+    with tempfile.TemporaryDirectory(prefix="seams-") as name:
+        folder = Path(name)
+        if kind in ("file", "files", "folder", "dataset", "lazyframe", "duckdb"):
+            for k, part in enumerate([arrow] if kind == "file" else parts):
+                pq.write_table(part, folder / f"part{k}.parquet")
+        files = sorted(folder.iterdir())
+        if kind in ("file", "files", "folder"):
+            yield {"file": lambda: str(files[0]), "files": lambda: files, "folder": lambda: folder}[kind]()
+        elif kind == "dataset":
+            yield ds.dataset(folder)
+        elif kind == "reader":
+            yield pa.RecordBatchReader.from_batches(arrow.schema, [b for p in parts for b in p.to_batches()])
+        elif kind == "lazyframe":
+            import polars as pl
+
+            yield pl.scan_parquet(files)
+        elif kind == "duckdb":
+            import duckdb
+
+            yield duckdb.read_parquet([str(file) for file in files])
+        elif kind == "dask":
+            sys.modules.setdefault("sparse", None)  # dask would take the folder of tests for that package
+            import dask.dataframe as dd
+
+            yield dd.from_pandas(frame, npartitions=2)
+        else:
+            yield lambda: (frame.iloc[a:b] for a, b in zip(cuts[:-1], cuts[1:], strict=True))
+
+
+def in_memory(kind: str, frame: pd.DataFrame) -> Any:
+    """Return a frame as a table in memory of a kind."""
+    if kind == "polars":
+        import polars as pl
+
+        return pl.from_pandas(frame)
+    if kind == "arrow":
+        import pyarrow as pa
+
+        return pa.Table.from_pandas(frame, preserve_index=False)
+    return {name: frame[name].tolist() for name in frame} if kind == "dict" else frame

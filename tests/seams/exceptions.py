@@ -1,0 +1,103 @@
+"""Where laws do not hold: law, condition, and a sentence for users that says why. `docs` has it as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from seams.case import Case
+
+__all__ = ["EXCEPTIONS", "Exempt", "exception"]
+
+
+@dataclass(frozen=True)
+class Exempt:
+    """One reason for which laws do not hold.
+
+    Attributes
+    ----------
+    laws : tuple of str
+    when : callable
+        Of which cases.
+    why : str
+        A sentence for users.
+    """
+
+    laws: tuple[str, ...]
+    when: Callable[[Case], bool]
+    why: str
+
+
+def option(case: Case, name: str, default: object = None) -> object:
+    """Return an option of the call."""
+    return case.s.options.get(name, default)
+
+
+def by_reference(case: Case) -> bool:
+    """Whether a penalty or a regularisation goes by parameters in the reference gauge."""
+    s = case.s
+    if s.family == "average":
+        return any(method in s.method for method in ("mf", "pseudo", "conditional"))
+    if s.family == "shooter":
+        return option(case, "penalty") == "l1"
+    if s.family == "network":
+        return False
+    return s.method in ("mf", "pseudo", "bayes", "pvi", "shbm", "auto")
+
+
+ORDERS = tuple(f"the_order_of_{what}_does_not_matter" for what in ("rows", "columns", "groups", "levels"))
+EQUAL = (*ORDERS, "a_weight_is_a_repeated_row")
+
+EXCEPTIONS: list[Exempt] = [
+    Exempt(
+        EQUAL,
+        lambda case: case.is_tuned,
+        "Folds are dealt to rows and groups in their order, so that a setting, a calibration or a structure that folds "
+        "decide on depends on it, as it does on the seed.",
+    ),
+    Exempt(
+        EQUAL,
+        lambda case: (
+            case.s.method in ("bayes", "pvi", "shbm", "auto")
+            or option(case, "log_z") == "ais"
+            or option(case, "awnb_trees")
+        ),
+        "The method draws random numbers, for rows, terms and groups in their order.",
+    ),
+    Exempt(
+        ("the_order_of_levels_does_not_matter",),
+        by_reference,
+        "A penalty on parameters, and the regularisation of mean field, go by the reference level (the first one); "
+        "gauge='zero-sum' of pseudo-likelihood does not.",
+    ),
+    Exempt(
+        (*EQUAL, "any_source_equals_memory"),
+        lambda case: not case.converged,
+        "There is no finite optimum, or it was not reached (a ConvergenceWarning says so), and where the optimiser "
+        "stops depends on the order of its sums.",
+    ),
+    Exempt(
+        ("the_order_of_columns_does_not_matter",),
+        lambda case: option(case, "symmetrize") is False,
+        "With symmetrize=False a coupling is that of the predictor that comes first.",
+    ),
+    Exempt(
+        EQUAL,
+        lambda case: case.s.method == "pseudo" and option(case, "lambda_") == 0.0 and case.s.order > 1,
+        "Without a penalty (lambda_=0) rows may leave couplings undetermined, and what such couplings say of rows that "
+        "were never seen is where the optimiser began.",
+    ),
+    Exempt(
+        ORDERS,
+        lambda case: case.s.method in ("tan_cl", "kdb") or "tan_cl" in case.s.method,
+        "Ties between arcs are decided by the order of the columns and levels.",
+    ),
+]
+
+
+def exception(law: str, case: Case) -> str:
+    """Return why a law does not hold for a case; empty if it does."""
+    for each in EXCEPTIONS:
+        if law in each.laws and each.when(case):
+            return each.why
+    return ""

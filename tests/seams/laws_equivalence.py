@@ -1,0 +1,143 @@
+"""Laws of equivalence: what a result must not depend on."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from seams import build
+from seams.case import Case, expect, expect_close
+from seams.laws import law
+
+LOOSE = 2e-4  # of optimisers that stop at a gradient
+
+
+def same_predictions(case: Case, other: Any, what: str, rows: Any = None, exact: bool = False) -> None:
+    """Raise a `Fall` unless another fit predicts new rows as the case's own."""
+    fit = case.fit
+    tolerance = 1e-12 if exact else LOOSE
+    if case.classes:
+        groups = list(fit.labels.groups)
+        expect(set(other.labels.groups) == set(groups), f"{what}: groups {groups} and {list(other.labels.groups)}")
+        a, b = case.probabilities(fit), case.probabilities(other, rows)
+        b = b.iloc[:, [list(other.labels.groups).index(g) for g in groups]]
+        expect_close(a, b, f"{what}: probabilities", rtol=tolerance, atol=tolerance)
+    if case.engine is not None and not case.engine.joint:
+        a = fit.score_samples(case.new_frame)
+        b = other.score_samples(case.new_frame if rows is None else rows)
+        expect_close(a, b, f"{what}: ln P(row)", rtol=tolerance, atol=10 * tolerance)
+
+
+def has_counts(case: Case) -> bool:
+    return case.s.weights in ("counts", "zero") and case.table.weights.sum() <= 4000 and case.table.weights.sum() > 0
+
+
+@law(has_counts, cost=8)
+def a_weight_is_a_repeated_row(case: Case) -> None:
+    """Fits to rows with whole-number weights are fits to the rows, repeated."""
+    table = case.table
+    repeated = dataclasses.replace(table.take(np.repeat(np.arange(table.n), table.weights)), weights=None)
+    other = case.refit(repeated)
+    if case.in_memory or case.s.family != "average":
+        expect(case.fit.nobs() == other.nobs(), f"nobs: {case.fit.nobs()!r} and {other.nobs()!r}")
+    same_predictions(case, other, "weights and repeated rows")
+    if case.s.family != "average" and case.s.method != "auto":
+        expect_close(case.fit.logLik(), other.logLik(), "log-likelihood", rtol=1e-5, atol=1e-4)
+
+
+@law(lambda case: case.table.n > 1, cost=6)
+def the_order_of_rows_does_not_matter(case: Case) -> None:
+    """Rows in another order give the same model."""
+    same_predictions(case, case.refit(case.table.take(case.rng.permutation(case.table.n))), "order of rows")
+
+
+@law(lambda case: len(case.table.names) > 1, cost=6)
+def the_order_of_columns_does_not_matter(case: Case) -> None:
+    """Columns in another order give the same model."""
+    at = case.rng.permutation(len(case.table.names))
+    t = case.table
+    turned = dataclasses.replace(
+        t, names=[t.names[i] for i in at], values=[t.values[i] for i in at], kinds=tuple(t.kinds[i] for i in at),
+        orders=[t.orders[i] for i in at], codes=t.codes[:, at],
+    )  # fmt: skip
+    place = {int(i): k for k, i in enumerate(at)}
+    s = case.s
+    if not isinstance(s.terms, int):
+        left = {i: k for k, i in enumerate(s.used)}
+        terms = [t for t in s.terms if all(i in left for i in t)]
+        s = dataclasses.replace(s, terms=tuple(tuple(sorted(place[left[i]] for i in t)) for t in terms), columns=None)
+        s = dataclasses.replace(s, levels=tuple(len(v) for v in turned.values))
+    same_predictions(case, case.refit(turned, scenario=s), "order of columns")
+
+
+@law(cost=6)
+def names_do_not_matter(case: Case) -> None:
+    """Other names of the columns give the same numbers."""
+    t = case.table
+    plain = dataclasses.replace(t, names=[f"x{i}" for i in range(len(t.names))], response="y", weight_name="w")
+    other = case.refit(plain)
+    rows = dataclasses.replace(case.new, names=plain.names, response="y", weight_name="w").frame()
+    same_predictions(case, other, "names", rows, exact=True)
+
+
+@law(lambda case: case.classes and case.s.family != "average", cost=6)
+def the_order_of_groups_does_not_matter(case: Case) -> None:
+    """Groups in another order give the same probabilities."""
+    t = case.table
+    turned = dataclasses.replace(
+        t,
+        group_kind="ordered" if t.group_kind in ("category", "ordered") else "declared",
+        group_order=case.rng.permutation(len(t.groups)),
+    )
+    source = "pandas" if case.s.source in ("dict", "polars", "duckdb") else None
+    same_predictions(case, case.refit(turned, source), "order of groups")
+
+
+@law(lambda case: True, cost=6)
+def the_order_of_levels_does_not_matter(case: Case) -> None:
+    """Levels of predictors in another order, so that another is the reference, give the same probabilities."""
+    blanks = (case.table.codes[build.kept_rows(case.s, case.table)] < 0).any(axis=0) & (case.s.missing == "level")
+    levels = {
+        name: list(case.rng.permutation(np.array([*own[: len(own) - blank], None], dtype=object)[:-1]))
+        for name, own, blank in zip(case.fit.labels.names, case.fit.labels.levels, blanks, strict=True)
+    }
+    same_predictions(case, case.refit(xlevels=levels), "order of levels")
+
+
+@law(lambda case: case.s.source != "pandas", cost=6)
+def any_source_equals_memory(case: Case) -> None:
+    """Data of any kind give the same model as a pandas frame with the same rows."""
+    other = case.refit(source="pandas")
+    expect(case.fit.labels == other.labels, f"labels: {case.fit.labels} and {other.labels}")
+    same_predictions(case, other, case.s.source)
+    if case.in_memory or case.s.family != "average":
+        expect_close(case.fit.nobs(), other.nobs(), "nobs")
+
+
+@law(lambda case: case.s.family in ("bbl", "shooter", "average"), cost=6)
+def threads_do_not_matter(case: Case) -> None:
+    """Results are the same, to the last bit, for any n_jobs."""
+    one, two = case.refit(n_jobs=1), case.refit(n_jobs=2)
+    if case.classes:
+        a, b = case.probabilities(one).to_numpy(), case.probabilities(two).to_numpy()
+        expect(np.array_equal(a, b, equal_nan=True), "probabilities differ")
+    if case.engine is not None:
+        expect(np.array_equal(one.parameters.theta, two.parameters.theta), "coefficients differ")
+
+
+@law(lambda case: case.s.source in ("pandas", "polars", "arrow", "dict"), cost=6)
+def columns_that_the_formula_leaves_out_do_not_matter(case: Case) -> None:
+    """A column that is not in the formula makes no difference."""
+    frame = case.frame.copy()
+    names = iter(f"extra{k}" for k in range(100))
+    extra = next(name for name in names if name not in frame)
+    frame[extra] = "same"
+    text = str(case.fit.formula)
+    s = case.s
+    if isinstance(s.terms, int):
+        text += f" - {extra}"
+    with build.source(s.source, frame, s.seed) as data:
+        other = build.fit(s, case.table, data, formula=text)
+    same_predictions(case, other, "a column beside", exact=True)

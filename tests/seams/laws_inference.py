@@ -1,0 +1,1 @@
+"""Laws of inference: tests, intervals and criteria."""

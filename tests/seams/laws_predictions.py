@@ -1,0 +1,222 @@
+"""Laws of predictions: probabilities, explanations, evaluations, batches."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pandas as pd
+import reference
+from sklearn import metrics
+
+from seams.case import Case, expect, expect_close
+from seams.laws import law
+
+
+def has_classes(case: Case) -> bool:
+    return case.classes
+
+
+def class_shares(case: Case) -> np.ndarray:
+    """Return the class shares behind the model's predictions."""
+    return case.fit.class_shares if case.fit.priors is None else np.asarray(case.fit.priors)
+
+
+@law(has_classes)
+def probabilities_sum_to_one(case: Case) -> None:
+    """The probabilities of a row are 0 to 1 and sum to 1, and the predicted group is the most likely one."""
+    found = case.fit.predict(case.new_frame, type="prob")
+    groups = list(case.fit.labels.groups)
+    expect(list(found.columns[:-1]) == groups, f"columns {list(found.columns)} for groups {groups}")
+    p = found.iloc[:, :-1].to_numpy(float)
+    kept = ~np.isnan(p).any(axis=1)
+    expect(kept.all() or case.s.missing == "drop", "a probability is nan")
+    expect((p[kept] >= 0).all() and (p[kept] <= 1 + 1e-12).all(), "a probability is outside 0 to 1")
+    expect_close(p[kept].sum(axis=1), np.ones(kept.sum()), "sum of probabilities", atol=1e-9)
+    said = found.iloc[:, -1].to_numpy(object)[kept]
+    chosen = np.array([groups.index(g) for g in said], dtype=int)
+    expect_close(p[kept][np.arange(kept.sum()), chosen], p[kept].max(axis=1), "probability of the predicted group")
+    alone = case.fit.predict(case.new_frame, type="class").to_numpy(object)[kept]
+    expect(list(alone) == list(said), f"type='class' says {list(alone)[:5]}, yhat {list(said)[:5]}")
+
+
+def enumerable(case: Case) -> bool:
+    """Whether the model is a Boltzmann machine with a true ln Z, and few states."""
+    engine = case.engine
+    if engine is None or engine.joint or case.fit.estimate.predictive is not None:
+        return False
+    states = float(np.prod([len(levels) for levels in case.fit.labels.levels]))
+    return states <= 800 and case.fit.estimate.log_z_kind in ("auto", "exact") and case.fit.estimate.calibration is None
+
+
+def tables(case: Case, group: object) -> dict:
+    """Return the coefficients of a group as `reference.term_energy` wants them, from the public table of them."""
+    names = list(case.fit.labels.names)
+    L = [len(levels) for levels in case.fit.labels.levels]
+    out: dict = {}
+    frame = case.fit.tidy()
+    frame = frame[[g == group and type(g) is type(group) for g in frame["group"]]]
+    places = [c for c in frame.columns if str(c).startswith("predictor")]
+    levels = [c for c in frame.columns if str(c).startswith("level")]
+    columns = {c: list(frame[c]) for c in (*places, *levels, "estimate")}
+    for k in range(len(frame)):
+        scope = [names.index(columns[c][k]) for c in places if not pd.isna(columns[c][k])]
+        at = [list(case.fit.labels.levels[i]).index(columns[c][k]) for i, c in zip(scope, levels, strict=False)]
+        key = tuple(scope)
+        if key not in out:
+            out[key] = np.zeros([L[i] - 1 for i in key])
+        out[key][tuple(a - 1 for a in at)] = columns["estimate"][k]
+    return out
+
+
+@law(enumerable, cost=15)
+def probabilities_follow_from_coefficients(case: Case) -> None:
+    """Class probabilities, ln Z and the probabilities of rows are those of an enumeration with the coefficients."""
+    fit = case.fit
+    L = [len(levels) for levels in fit.labels.levels]
+    groups = list(fit.labels.groups)
+    own = [tables(case, g) for g in groups]
+    log_z = np.array([reference.term_log_z(t, L) for t in own])
+    expect_close(fit.log_z.to_numpy(), log_z, "ln Z", rtol=1e-8, atol=1e-8)
+    codes, missing = fit.design.encode(case.new_frame)
+    x = codes.astype(int)
+    if missing is not None:
+        x = np.where(missing, -1, x)
+    if (x < 0).any():
+        E = np.array([reference.term_marginal_energy(t, L, x) for t in own]).T
+    else:
+        E = np.array([reference.term_energy(t, x) for t in own]).T
+    with np.errstate(divide="ignore"):
+        scores = E - log_z + (np.log(class_shares(case)) if case.classes else 0.0)
+    dropped = fit.design.dropped(case.new_frame)
+    kept = slice(None) if dropped is None else ~dropped
+    if case.classes:
+        p = np.exp(scores - reference.logsumexp(scores)[:, None])
+        expect_close(case.probabilities(fit).to_numpy()[kept], p[kept], "P(group | row)", rtol=1e-7, atol=1e-9)
+    found = fit.score_samples(case.new_frame).to_numpy()
+    expect_close(found[kept], reference.logsumexp(scores)[kept], "ln P(row)", rtol=1e-7, atol=1e-7)
+
+
+@law(lambda case: case.classes and case.in_memory)
+def training_rows_are_rows(case: Case) -> None:
+    """predict() of the training rows is predict(newdata) of the same rows."""
+    weights = case.table.weights
+    rows = case.frame if weights is None else case.frame[weights > 0]
+    if case.s.missing == "drop":
+        kept = (case.table.take(rows.index).codes >= 0).all(axis=1)
+        rows = rows[kept]
+    expect_close(
+        case.fit.predict(type="prob").iloc[:, :-1], case.probabilities(case.fit, rows), "training rows", atol=1e-12
+    )
+
+
+@law(cost=8)
+def a_subset_is_predicted_as_within_the_whole(case: Case) -> None:
+    """A row is predicted, explained and scored the same whatever other rows are beside it."""
+    at = np.sort(case.rng.choice(len(case.new_frame), 4, replace=False))
+    part = case.new_frame.iloc[at].reset_index(drop=True)
+    calls = [lambda rows: case.fit.predict(rows).iloc[:, :-1]] if case.classes else []
+    if case.engine is not None and not case.engine.joint:
+        calls.append(lambda rows: case.fit.score_samples(rows).to_frame())
+    if explains(case):
+        calls.append(lambda rows: case.fit.explain(rows, of=pair(case)).frame.iloc[:, -1:])
+    for call in calls:
+        expect_close(call(part), call(case.new_frame).iloc[at], "a subset of rows", atol=1e-12)
+
+
+def pair(case: Case) -> tuple:
+    """Return two groups."""
+    groups = list(case.fit.labels.groups)
+    return groups[-1], groups[0]
+
+
+def explains(case: Case) -> bool:
+    return case.classes and case.s.family != "average" and case.s.method not in ("auto", "aode")
+
+
+@law(explains)
+def explanations_add_up(case: Case) -> None:
+    """The parts of an explanation add up to the log-odds of predict()."""
+    groups = list(case.fit.labels.groups)
+    one, other = pair(case)
+    found = case.fit.explain(case.new_frame, of=(one, other))
+    link = case.fit.predict(case.new_frame, type="prob").iloc[:, :-1].to_numpy(float)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        odds = np.log(link[:, groups.index(one)]) - np.log(link[:, groups.index(other)])
+    numbers = found.frame.iloc[:, 2:].to_numpy(float)
+    kept = np.isfinite(odds) & (np.abs(odds) < 30)
+    expect_close(numbers[kept, -1], odds[kept], "log_odds of explain()", rtol=1e-6, atol=1e-6)
+    expect_close(numbers[kept, :-1].sum(axis=1), odds[kept], "sum of the parts", rtol=1e-6, atol=1e-6)
+    row = found.row(0)
+    expect_close(row.sum(), numbers[0, -1], "sum of row(0)", rtol=1e-6, atol=1e-6)
+
+
+@law(has_classes, cost=12)
+def evaluate_agrees_with_scikit_learn(case: Case) -> None:
+    """evaluate() has the accuracy, log-loss, Brier score and AUC that scikit-learn has."""
+    found = case.fit.evaluate(case.new_frame).scores["estimate"]
+    groups = list(case.fit.labels.groups)
+    p = case.probabilities(case.fit).to_numpy(float)
+    kept = ~np.isnan(p).any(axis=1)
+    y = np.array([groups.index(case.new.groups[g]) for g in case.new.y])[kept]
+    p = p[kept]
+    if not len(y):
+        return
+    expect_close(found["accuracy"], metrics.accuracy_score(y, p.argmax(axis=1)), "accuracy")
+    at = p[np.arange(len(y)), y]
+    if (at > 1e-14).all():
+        expect_close(found["log-loss"], -np.log(at).mean(), "log-loss", rtol=1e-7)
+    expect_close(found["Brier score"], ((p - np.eye(len(groups))[y]) ** 2).sum(axis=1).mean(), "Brier score")
+    if len(groups) == 2 and len(np.unique(y)) == 2:
+        link = case.fit.predict(case.new_frame).iloc[:, 1].to_numpy(float)[kept]
+        tied = (np.abs(link[y == 1][:, None] - link[y == 0]) < 1e-9).mean()  # rounding decides on these
+        expect_close(found["AUC"], metrics.roc_auc_score(y, np.round(link, 9)), "AUC", atol=1e-9 + tied)
+
+
+@law(has_classes)
+def batches_are_predicted_as_the_whole(case: Case) -> None:
+    """predict_batches() gives the rows of predict()."""
+    half = len(case.new_frame) // 2
+
+    def rows():
+        yield case.new_frame.iloc[:half]
+        yield case.new_frame.iloc[half:]
+
+    parts = list(case.fit.predict_batches(rows, verbose=0))
+    whole = case.fit.predict(case.new_frame, type="prob")
+    found = pd.concat(parts)
+    expect(list(found.columns) == list(whole.columns), f"columns {list(found.columns)}")
+    expect_close(found.iloc[:, :-1], whole.iloc[:, :-1], "batches", atol=1e-12)
+
+
+@law(has_classes)
+def priors_follow_bayes_rule(case: Case) -> None:
+    """with_priors(), predict(priors=) and reweighted probabilities are the same."""
+    fit = case.fit
+    K = len(fit.labels.groups)
+    q = case.rng.dirichlet(np.full(K, 2.0))
+    given = dict(zip(fit.labels.groups, q, strict=True))
+    p = case.probabilities(fit).to_numpy(float)
+    own = class_shares(case)
+    turned = p * q / own if (own > 0).all() else np.full_like(p, np.nan)
+    turned /= turned.sum(axis=1, keepdims=True)
+    a = fit.predict(case.new_frame, type="prob", priors=given).iloc[:, :-1].to_numpy(float)
+    b = case.probabilities(fit.with_priors(given)).to_numpy(float)
+    expect_close(a, b, "predict(priors=) and with_priors()", atol=1e-12)
+    safe = (p > 1e-12).all(axis=1) & ~np.isnan(turned).any(axis=1)
+    expect_close(a[safe], turned[safe], "Bayes' rule", rtol=1e-6, atol=1e-8)
+
+
+@law(has_classes)
+def costs_are_least(case: Case) -> None:
+    """With costs, the predicted group is one of least expected cost."""
+    groups = list(case.fit.labels.groups)
+    costs = case.rng.integers(0, 5, (len(groups), len(groups))).astype(float)
+    np.fill_diagonal(costs, 0.0)
+    table = pd.DataFrame(costs, index=groups, columns=groups)
+    found = case.fit.predict(case.new_frame, type="prob", costs=table)
+    p = found.iloc[:, :-1].to_numpy(float)
+    for row, said in itertools.islice(zip(p, found.iloc[:, -1], strict=True), 5):
+        if not np.isnan(row).any():
+            expected = row @ costs
+            expect_close(expected[groups.index(said)], expected.min(), "expected cost of the prediction")

@@ -1,0 +1,49 @@
+"""How a fall is shown: its scenario as plain Python, and the command that checks it again."""
+
+from __future__ import annotations
+
+from seams import build
+from seams.laws import LAWS
+from seams.scenario import Scenario, to_json
+
+__all__ = ["shown_fall", "snippet"]
+
+SHOWN = 40  # rows that are written out
+
+
+def snippet(s: Scenario) -> str:
+    """Return a scenario as plain Python."""
+    table = build.make_table(s)
+    frame = table.frame()
+    lines = ["import numpy as np, pandas as pd, bbl", "nan, NA = np.nan, None", "d = pd.DataFrame({"]
+    if len(frame) > SHOWN:
+        lines[2:] = [f"d = tests.seams.build.make_table(scenario).frame()  # {len(frame)} rows"]
+    else:
+        for name in frame:
+            dtype = frame[name].dtype
+            cells = [None if v != v or v is None else v for v in frame[name].astype(object).tolist()]
+            text = repr(cells)
+            if str(dtype) == "category":
+                cats, ordered = dtype.categories.tolist(), dtype.ordered
+                text = f"pd.Categorical({text}, {cats!r}{', ordered=True' if ordered else ''})"
+            elif str(dtype) not in ("str", "object", "int64", "bool", "float64"):
+                text = f"pd.array({text}, dtype={str(dtype)!r})"
+            lines.append(f"    {name!r}: {text},")
+        lines.append("})")
+    data = "d" if s.source == "pandas" else f"{s.source}(d)"
+    options = build.arguments(s, table)
+    weights = "" if table.weights is None else f", weights={table.weight_name!r}"
+    text = ", ".join(f"{name}={value!r}" for name, value in options.items())
+    formula = build.formula(s, table)
+    verb = {"bbl": "bbl.bbl(", "shooter": "bbl.shooter(", "average": f"average of {s.method}: ("}.get(
+        s.family, f"bbl.networks.bnc({s.method!r}, "
+    )
+    lines.append(f"fit = {verb}{formula!r}, {data}{weights}, {text})")
+    return "\n".join(lines)
+
+
+def shown_fall(s: Scenario, law: str, message: str) -> str:
+    """Return a fall as text."""
+    sentence = LAWS[law].sentence if law in LAWS else "Every call is answered, or refused with an error of the package."
+    return "\n".join([f"# {sentence}", f"# {message}", snippet(s),
+                      f"# python -m tests.seams --law {law} --record '{to_json(s)}'"])  # fmt: skip

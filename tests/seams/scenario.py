@@ -1,0 +1,268 @@
+"""A scenario: a random combination of table, source, weights, gaps, formula, method and options, drawn from a seed."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from seams.words import NAME_STYLES
+
+__all__ = ["Scenario", "draw", "from_json", "to_json"]
+
+MEMORY = ("pandas", "polars", "arrow", "dict")
+STREAMS = ("file", "files", "folder", "dataset", "reader", "lazyframe", "callable")
+COSTLY = ("duckdb", "dask")
+PREDICTORS = ("str", "category", "ordered", "bool", "int", "float", "Int64", "boolean", "string", "arrow", "object")
+GROUPS = ("str", "category", "ordered", "bool", "int", "Int64", "string", "arrow", "float")
+POLICIES = ("raise", "drop", "level", "marginal")
+WEIGHTS = ("none", "counts", "zero", "real", "huge")
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """What a user did: a table and a call. Every field can be replaced by a simpler one, which is how a fall shrinks.
+
+    Attributes
+    ----------
+    seed : int
+        Of the table's cells, and of whatever a law draws.
+    n : int
+        Number of rows that are drawn.
+    levels : tuple of int
+        Number of levels of each predictor.
+    shares : tuple of float
+        Of the groups; their number is the number of groups.
+    kinds, group_kind : tuple of str, str
+        The dtype of each predictor, and of the response.
+    names : str
+        Style of the names of columns and levels, see `NAME_STYLES`.
+    gaps : float
+        Share of cells that are missing.
+    absent : float
+        Probability that a level never occurs in a group.
+    rows, columns : tuple of int, or None
+        Positions that are left of the table; None for all. The shrinker drops rows and columns by them.
+    weights, source : str
+    family : {"bbl", "network", "shooter", "average"}
+    response : bool
+        Whether the formula has a response; "~ ." has none.
+    terms : int, or tuple of tuple of int
+        ``y ~ .^k``; or the predictors of every term.
+    method : str
+        Method of `bbl`, or the learner of a network.
+    options : dict
+        Arguments of the call beside formula, data, weights and method.
+    """
+
+    seed: int
+    n: int
+    levels: tuple[int, ...]
+    shares: tuple[float, ...]
+    kinds: tuple[str, ...]
+    group_kind: str = "str"
+    names: str = "plain"
+    gaps: float = 0.0
+    absent: float = 0.0
+    rows: tuple[int, ...] | None = None
+    columns: tuple[int, ...] | None = None
+    weights: str = "none"
+    source: str = "pandas"
+    family: str = "bbl"
+    response: bool = True
+    terms: int | tuple[tuple[int, ...], ...] = 1
+    method: str = "pseudo"
+    options: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+    @property
+    def used(self) -> tuple[int, ...]:
+        """Positions of the predictors that are left."""
+        return tuple(range(len(self.levels))) if self.columns is None else self.columns
+
+    @property
+    def missing(self) -> str:
+        """The policy for missing values."""
+        return self.options.get("missing", "marginal" if self.family == "network" else "raise")
+
+    @property
+    def order(self) -> int:
+        """The highest order of a term."""
+        return self.terms if isinstance(self.terms, int) else max(map(len, self.terms))
+
+
+def to_json(scenario: Scenario) -> str:
+    """Return a scenario as one line of JSON, without what is as by default."""
+    plain = {
+        f.name: getattr(scenario, f.name)
+        for f in dataclasses.fields(Scenario)
+        if f.default is dataclasses.MISSING or getattr(scenario, f.name) != f.default
+    }
+    return json.dumps(plain)
+
+
+def from_json(text: str) -> Scenario:
+    """Return the scenario of `to_json`."""
+    plain = json.loads(text)
+
+    def tuples(value: Any) -> Any:
+        return tuple(map(tuples, value)) if isinstance(value, list) else value
+
+    return Scenario(**{k: v if k == "options" else tuples(v) for k, v in plain.items()})
+
+
+def draw(seed: int) -> Scenario:
+    """Return the scenario of a seed."""
+    rng = np.random.default_rng([seed, 20])
+
+    def one(choices: dict[Any, float] | tuple) -> Any:
+        keys = list(choices)
+        p = np.array([choices[k] for k in keys]) if isinstance(choices, dict) else np.ones(len(keys))
+        return keys[rng.choice(len(keys), p=p / p.sum())]
+
+    def log_uniform(low: float, high: float) -> float:
+        return float(np.exp(rng.uniform(np.log(low), np.log(high))))
+
+    def chance(p: float) -> bool:
+        return bool(rng.random() < p)
+
+    n = round(log_uniform(1, 3000) if chance(0.15) else log_uniform(2, 200))
+    m = round(log_uniform(1, 40) if chance(0.05) else log_uniform(1, 7))
+    levels = tuple(int(v) for v in rng.integers(2, 8 if chance(0.3) else 5, m))
+    K = one({1: 0.01, 2: 0.6, 3: 0.25, 4: 0.07, 5: 0.04, 6: 0.03})
+    shares = rng.dirichlet(np.full(K, one((0.3, 2.0, 20.0))))
+    style = one({"plain": 0.5, "words": 0.2, "unicode": 0.1, "punctuation": 0.15, "long": 0.05})
+    plain = chance(0.4)
+    kinds = tuple("str" if plain else one(PREDICTORS) for _ in levels)
+    kinds = tuple(
+        "int" if L > 2 and kind in ("bool", "boolean") else kind for L, kind in zip(levels, kinds, strict=True)
+    )
+    group_kind = "str" if chance(0.5) else one(GROUPS)
+    if K > 2 and group_kind == "bool":
+        group_kind = "int"
+    family = one({"bbl": 0.72, "network": 0.2, "shooter": 0.04, "average": 0.04})
+    draft = Scenario(
+        seed, n, levels, tuple(round(float(s), 3) for s in shares), kinds, group_kind, style,
+        gaps=one({0.0: 0.65, 0.02: 0.15, 0.2: 0.15, 0.6: 0.05}), absent=one({0.0: 0.6, 0.1: 0.3, 0.4: 0.1}),
+        weights=one({"none": 0.55, "counts": 0.25, "zero": 0.08, "real": 0.08, "huge": 0.04}),
+        source=one({"pandas": 0.6} | dict.fromkeys(MEMORY[1:], 0.05) | dict.fromkeys(STREAMS, 0.035)
+                   | {"duckdb": 0.002, "dask": 0.001}),
+        family=family,
+    )  # fmt: skip
+    chosen = {"bbl": _draw_bbl, "network": _draw_network, "shooter": _draw_shooter, "average": _draw_average}
+    changes = chosen[family](draft, one, log_uniform, chance, rng)
+    options = changes.pop("options")
+    if draft.gaps and chance(0.9):
+        policies = ("drop", "level") if family == "shooter" else ("drop", "level", "marginal")
+        options["missing"] = one(policies)
+    elif chance(0.1):
+        options["missing"] = one(POLICIES)
+    if "priors" in options and options["priors"] == "drawn":
+        options["priors"] = [round(float(p), 3) + 0.01 for p in rng.dirichlet(np.full(K, 1.0))]
+    assert style in NAME_STYLES
+    return dataclasses.replace(draft, options=options, **changes)
+
+
+def _terms(m: int, order: int, rng: Any, chance: Any) -> int | tuple:
+    """Return all terms up to an order, or all fields and some interactions."""
+    if chance(0.6) or m < 2:
+        return order
+    chosen = {(i,) for i in range(m)}
+    if order > 1:
+        for _ in range(int(rng.integers(1, m + 1))):
+            size = int(rng.integers(2, min(order, m) + 1))
+            chosen.add(tuple(sorted(map(int, rng.choice(m, size, replace=False)))))
+    return tuple(sorted(chosen, key=lambda t: (len(t), t)))
+
+
+def _draw_bbl(draft: Scenario, one: Any, log_uniform: Any, chance: Any, rng: Any) -> dict[str, Any]:
+    small = draft.n <= 60 and len(draft.levels) <= 3
+    methods = {"naive": 0.28, "mf": 0.27, "pseudo": 0.36, "conditional": 0.06}
+    if small:
+        methods |= {"auto": 0.003, "bayes": 0.003, "pvi": 0.003, "shbm": 0.03}
+    method = one(methods)
+    m = len(draft.levels)
+    top = {"naive": 3, "mf": 2}.get(method, 4 if m <= 6 else 2)
+    order = min(one({1: 0.3, 2: 0.5, 3: 0.12, 4: 0.08}), top, 2 if m > 8 else 4)
+    if method == "mf" and chance(0.03):
+        order = 3
+    options: dict[str, Any] = {}
+    tuning = chance(0.04) and draft.n <= 200 and m <= 8
+    if method == "pseudo":
+        if chance(0.5):
+            options["lambda_"] = one({"cv": 0.5, "cv-1se": 0.5}) if tuning else one((0.0, 1e-3, 0.1, 10.0))
+        if chance(0.2):
+            options["lambdah"] = one((1e-3, 0.1))
+        if chance(0.15):
+            options["prior_count"] = one((0.5, 1.0))
+        if chance(0.15):
+            options["gauge"] = "zero-sum"
+        if chance(0.08):
+            options["symmetrize"] = False
+    elif method == "mf":
+        if chance(0.6):
+            options["eps"] = one({"cv": 0.5, "cv-1se": 0.5}) if tuning else one((0.0, 0.5, 0.9, 1.0))
+        if chance(0.2):
+            options["prior_count"] = one((0.0, 0.5, 1.0))
+    elif method == "naive" and chance(0.4):
+        options["prior_count"] = one((0.5, 1.0))
+    elif method == "conditional":
+        if chance(0.4):
+            options["ridge"] = "cv" if tuning else one((1e-4, 0.1))
+        if chance(0.1) and draft.n <= 200:
+            options |= {"start": "pseudo", "lambda_": 0.01}
+    elif method == "bayes":
+        options |= {"draws": 20, "chains": 2, "warmup": 20}
+    response = method in ("conditional", "auto") or not chance(0.1)
+    if method not in ("auto", "conditional", "bayes", "pvi") and chance(0.35):
+        options["log_z"] = one({"exact": 3, "pseudo": 3, "half": 3, "mf": 2, "ais": 0.1 if small else 0.0})
+    if response and method not in ("auto",) and chance(0.07):
+        options["calibrate"] = one(("offset", "temperature"))
+    if response and chance(0.12):
+        options["priors"] = one(("equal", "drawn"))
+    if response and chance(0.2):
+        options["testNull"] = False
+    if chance(0.6):
+        options["novarOk"] = True
+    return {"method": method, "terms": _terms(m, order, rng, chance), "options": options, "response": response}
+
+
+def _draw_network(draft: Scenario, one: Any, log_uniform: Any, chance: Any, rng: Any) -> dict[str, Any]:
+    learners = {"nb": 0.4, "tan_cl": 0.3, "aode": 0.15, "kdb": 0.1}
+    if draft.n <= 100 and len(draft.levels) <= 4:
+        learners |= dict.fromkeys(("tan_hc", "tan_hcsp", "fssj", "bsej"), 0.03)
+    learner = one(learners)
+    options: dict[str, Any] = {}
+    if chance(0.7):
+        options["smooth"] = one((0.5, 1.0, 0.01))
+    if learner == "kdb":
+        options["dag_args"] = {"search": "information"}
+    elif learner in ("tan_hc", "tan_hcsp", "fssj", "bsej"):
+        options["dag_args"] = {"k": 2, "smooth": 1.0}
+    elif learner == "tan_cl" and chance(0.5):
+        options["dag_args"] = {"score": one(("aic", "bic", "loglik"))}
+    if learner == "nb" and chance(0.2):
+        options |= one(({"manb_prior": 0.5, "smooth": 1.0}, {"wanbia": True}, {"awnb_trees": 2}))
+    if chance(0.15):
+        options["priors"] = one(("equal", "drawn"))
+    return {"method": learner, "terms": 1, "options": options}
+
+
+def _draw_shooter(draft: Scenario, one: Any, log_uniform: Any, chance: Any, rng: Any) -> dict[str, Any]:
+    options: dict[str, Any] = {"order": one({1: 0.3, 2: 0.5, 3: 0.2}), "refit": one((True, False))}
+    options["lambda_"] = one((1.0, 5.0, 20.0)) if chance(0.8) or draft.n > 100 else "ebic"
+    if chance(0.3):
+        options["penalty"] = "l1"
+    if chance(0.6):
+        options["novarOk"] = True
+    return {"method": "shooter", "terms": 1, "options": options}
+
+
+def _draw_average(draft: Scenario, one: Any, log_uniform: Any, chance: Any, rng: Any) -> dict[str, Any]:
+    method = one(("naive+mf", "naive+pseudo", "mf+nb", "nb+tan_cl", "pseudo+conditional"))
+    options: dict[str, Any] = {"average": one({"equal": 0.8, "cv": 0.2})}
+    if chance(0.3):
+        options["priors"] = one(("equal", "drawn"))
+    return {"method": method, "terms": one((1, 2)), "options": options}

@@ -50,5 +50,11 @@ def forest(
     out: np.ndarray,
 ) -> None: ...
 def hits(
-    rest: np.ndarray, part: np.ndarray, y: np.ndarray, weights: np.ndarray, fold: np.ndarray, out: np.ndarray
+    rest: np.ndarray,
+    part: np.ndarray,
+    y: np.ndarray,
+    weights: np.ndarray,
+    fold: np.ndarray,
+    tie: float,
+    out: np.ndarray,
 ) -> None: ...

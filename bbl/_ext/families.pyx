@@ -7,7 +7,7 @@
 (c) Rows go in blocks, after each of which an interrupt is taken.
 """
 from cpython.exc cimport PyErr_CheckSignals
-from libc.math cimport INFINITY, log
+from libc.math cimport INFINITY, fabs, log
 from libc.stdint cimport int32_t, uint8_t, uint16_t
 
 ctypedef fused code_t:
@@ -190,19 +190,21 @@ def forest(const code_t[:, ::1] codes, const uint8_t[:, ::1] missing, const doub
 
 
 def hits(const double[:, ::1] rest, const double[:, ::1] part, const Py_ssize_t[::1] y, const double[::1] weights,
-         const Py_ssize_t[::1] fold, double[::1] out):
-    """Add to `out` (folds) the weight of rows whose class has the largest ``rest + part`` (n, K), the first on ties.
+         const Py_ssize_t[::1] fold, double tie, double[::1] out):
+    """Add to `out` (folds) the weight of rows whose class is the first of the largest ``rest + part`` (n, K).
+
+    Sums that differ by less than `tie`, or by less than `tie` of the largest one's size, are equal.
     """
     cdef Py_ssize_t n = rest.shape[0], K = rest.shape[1], k, c, best
-    cdef double top, value
+    cdef double top
     with nogil:
         for k in range(n):
-            best = 0
             top = rest[k, 0] + part[k, 0]
             for c in range(1, K):
-                value = rest[k, c] + part[k, c]
-                if value > top:
-                    top = value
-                    best = c
+                top = max(top, rest[k, c] + part[k, c])
+            top -= tie * max(1.0, fabs(top))
+            best = 0
+            while best < K - 1 and rest[k, best] + part[k, best] < top:
+                best += 1
             if best == y[k]:
                 out[fold[k]] += weights[k]

@@ -104,7 +104,7 @@ class Validation:
             else:
                 rest, part = rests[gone], self._sum(np.zeros_like(self.class_part), new)
             right = np.zeros(len(self.total))
-            kernel.hits(rest, part, self.sample.response, self.sample.weights, self.fold, right)
+            kernel.hits(rest, part, self.sample.response, self.sample.weights, self.fold, TIE, right)
             out[at] = (right / self.total).mean()
             if progress is not None:
                 progress()

@@ -6,8 +6,10 @@ import pytest
 
 import bbl
 from bbl import networks
+from bbl._ext.families import hits
 from bbl.networks.search import Validation
 from bbl.sklearn import BNClassifier
+from bbl.stats.ties import TIE
 
 NAMES = list("pqrst")
 SAME = pd.DataFrame({name: list("012") for name in NAMES})  # one level in all columns
@@ -114,3 +116,18 @@ def test_a_step_that_gains_exactly_epsilon_is_taken(monkeypatch):
     data = mirrored(0)
     learnt = networks.tan_hc("y ~ .", data, k=2, epsilon=0.01, weights="n", verbose=0)
     assert learnt.score_log == (0.56, 0.57)
+
+
+def test_searches_count_ties_as_the_first_class():
+    terms = np.log(np.random.default_rng(0).random((500, 12)))
+    first = np.ascontiguousarray(terms.cumsum(axis=1)[:, [3, 5, 8]])
+    last = np.ascontiguousarray(terms[:, ::-1].cumsum(axis=1)[:, [7, 5, 2]])
+    assert len(np.unique((first + last).argmax(axis=1))) == 3  # rounding would decide
+    for c in range(3):
+        right = np.zeros(1)
+        y, fold = np.full(500, c), np.zeros(500, dtype=np.intp)
+        hits(first, last, y, np.ones(500), fold, TIE, right)
+        assert right[0] == (500 if c == 0 else 0)
+    impossible, right = np.full((2, 2), -np.inf), np.zeros(1)
+    hits(impossible, impossible, np.array([0, 1]), np.ones(2), np.zeros(2, dtype=np.intp), TIE, right)
+    assert right[0] == 1

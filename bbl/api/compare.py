@@ -79,7 +79,7 @@ def etable(
         Models of a list are numbered. Networks and models without standard errors may stand beside the others.
     of : "group", "pooled" or (group, group), default "group"
         Which estimates, as in `Inference.table`: those of each group, their differences from the pooled fit, or the
-        difference of two groups.
+        difference of two groups, which all models must have.
     keep : sequence of predictor names, optional
         Show the fields of these, and the couplings among them; all by default.
     pairs : bool, default True
@@ -93,6 +93,12 @@ def etable(
     -------
     ModelTable
         Prints as text, shows as HTML in a notebook, ``.as_latex()``, ``.as_markdown()``, ``.frame``.
+
+    Raises
+    ------
+    OptionError, BBLTypeError
+        If `of` is no estimate or names a group that a model does not have, if `keep` names no predictor, or if models
+        are not in one list or dict.
 
     Examples
     --------

@@ -15,6 +15,7 @@ from bbl.model.attribution import Factors, contributions
 from bbl.report.plot_coefficients import plot_coefficients
 from bbl.report.plot_waterfall import plot_waterfall
 from bbl.report.text import label_text, table_text
+from bbl.stats.ties import first_largest
 
 __all__ = ["Attribution", "Explanation", "Importance", "explained", "importance_of"]
 
@@ -123,8 +124,7 @@ def explained(
     n, K = scores.shape
     groups = labels.groups
     if of is None:
-        order = np.argsort(-scores, axis=1, kind="stable")
-        one, other = (np.full(n, 1), np.full(n, 0)) if K == 2 else (order[:, 0], order[:, 1])
+        one, other = (np.full(n, 1), np.full(n, 0)) if K == 2 else _two_likeliest(scores)
     else:
         if not isinstance(of, tuple) or len(of) != 2 or of[0] == of[1]:
             raise OptionError(f"of must be a pair of different groups; got {of!r}.", argument="of")
@@ -150,6 +150,15 @@ def explained(
         own = np.array([label_text(x) for x in levels], dtype=object)[codes[:, i].astype(np.intp)]
         texts[label_text(name)] = own if missing is None else np.where(missing[:, i], "?", own)
     return Explanation(frame, pd.DataFrame(texts, index=index))
+
+
+def _two_likeliest(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the most likely group of each row, and the next (n,), of three groups or more."""
+    first = first_largest(scores)
+    rank = np.arange(scores.shape[1] - 1)
+    others = rank + (rank >= first[:, None])
+    second = first_largest(np.take_along_axis(scores, others, axis=1))
+    return first, others[np.arange(len(scores)), second]
 
 
 @dataclass(frozen=True, repr=False)

@@ -43,6 +43,8 @@ def compared(of: Any, groups: list, pooled: bool) -> str | tuple[int, int]:
         for g in of:
             if g not in groups:
                 raise OptionError(f"{g!r} is no group{near_match(g, groups)}; groups are {groups}.", argument="of")
+        if of[0] == of[1]:
+            raise OptionError(f"of must be a pair of different groups; got {of!r}.", argument="of")
         return groups.index(of[0]), groups.index(of[1])
     if choice("of", of, ("group", "pooled")) == "pooled" and not pooled:
         raise OptionError("There is no pooled fit to compare with; fit with testNull=True.", argument="of")

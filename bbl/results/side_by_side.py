@@ -9,11 +9,12 @@ import numpy as np
 import pandas as pd
 
 from bbl.checks import flag, integer
-from bbl.errors import BBLError, OptionError
+from bbl.errors import BBLError, BBLTypeError, OptionError
 from bbl.report.inference_table import absent, parameter_names
 from bbl.report.model_table import ModelTable
 from bbl.report.text import label_text
 from bbl.results.comparison import check_fits, criterion
+from bbl.results.inference import compared
 
 __all__ = ["model_table"]
 
@@ -24,6 +25,14 @@ FACTS = ("Method", "Observations", "Parameters", "logLik", "AIC", "BIC", "clAIC"
 def model_table(fits: Any, of: Any, keep: Sequence | None, pairs: bool, stars: bool, digits: int) -> ModelTable:
     """Return the table of ``etable``; see there."""
     named = check_fits(fits)
+    if hasattr(of, "logLik"):
+        raise BBLTypeError(
+            f"of must be 'group', 'pooled' or a pair of groups; got a fitted {type(of).__name__}. Give all models in "
+            "one list: etable([fit, other]).",
+            argument="of",
+        )
+    for fit in named.values():
+        compared(of, list(fit.labels.groups), pooled=True)
     pairs, stars, digits = flag("pairs", pairs), flag("stars", stars), integer("digits", digits, 0, 12)
     known = {name for fit in named.values() for name in fit.labels.names}
     for name in () if keep is None else keep:

@@ -131,3 +131,14 @@ def test_searches_count_ties_as_the_first_class():
     impossible, right = np.full((2, 2), -np.inf), np.zeros(1)
     hits(impossible, impossible, np.array([0, 1]), np.ones(2), np.zeros(2, dtype=np.intp), TIE, right)
     assert right[0] == 1
+
+
+def test_a_row_is_explained_for_its_predicted_class():
+    for seed in range(5):
+        data = mirrored(seed)
+        data = pd.concat([data, data.assign(y="c", p="0")])  # a third class, of which the rows differ
+        fit = FITS["nb"](data)
+        told = fit.explain(SAME).frame
+        assert (told["group"].to_numpy() == fit.predict(SAME, type="class").astype(str).to_numpy()).all()
+        assert (told["group"] != told["against"]).all()
+        assert (told["group"].iloc[1:] == "a").all() and (told["against"].iloc[1:] == "b").all()

@@ -157,6 +157,19 @@ def test_a_table_of_models_has_estimates_errors_stars_and_facts(fits):
         bbl.etable(fits["a + b + c"], keep=["d"])
 
 
+def test_a_table_of_models_checks_what_it_compares_for_every_kind_of_model(fits):
+    network = networks.bnc("nb", "y ~ .", data(), 1)
+    for fit in (fits["a + b + c"], network):
+        with pytest.raises(BBLTypeError, match=r"in one list: etable\(\[fit, other\]\)"):
+            bbl.etable(fit, network)
+        for wrong in ("nonsense", (0, 2), (1, 1), 3):
+            with pytest.raises((OptionError, BBLTypeError)) as caught:
+                bbl.etable(fit, wrong)
+            assert caught.value.argument == "of"
+    beside = bbl.etable([fits["a + b + c"], network], of=(1, 0)).frame
+    assert list(beside.columns) == ["(1)", "(2)"] and "1 - 0: a=1" in beside.index
+
+
 def test_a_table_of_models_escapes_names_in_every_form():
     table = data(200).rename(columns={"a": "<a|_$>"})
     found = bbl.etable({"m|<b>": bbl.bbl("y ~ .", table, method="naive")})

@@ -87,6 +87,17 @@ def test_parquet_and_options(titanic, tmp_path, run):
     assert status == 0 and "eps = 0.5" in out
 
 
+def test_parquet_files_have_their_declared_order_or_say_that_it_is_lost(tmp_path, run):
+    y, path = np.tile([1, 0], 50), tmp_path / "rows.parquet"
+    status = pd.Categorical(np.where(y, "sick", "healthy"), ["sick", "healthy"])
+    dose = pd.Categorical(np.roll(y, 1), [1, 0], ordered=True)
+    pd.DataFrame({"status": status, "dose": dose, "x": y % 2}).to_parquet(path)
+    assert "status = sick healthy" in run("status ~ x", path, "--method", "naive")[1]
+    code, _, error = run("status ~ dose", path, "--method", "naive")
+    assert code == 1 and error.startswith("error: column 'dose' was a column of categories when pandas wrote it")
+    assert error.endswith("Write it as categories of text.\n")
+
+
 @pytest.mark.parametrize("type_", ["prob", "link", "class"])
 def test_predict_gives_what_the_saved_model_predicts(titanic, tmp_path, run, type_):
     model = tmp_path / "model.bbl"

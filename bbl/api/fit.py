@@ -93,7 +93,8 @@ def bbl(
         of 5 shuffled folds.
     priors : mapping or Series by group, array_like of shape (K,), or ``"equal"``, optional
         Class shares that predictions take in place of those of the training rows: where groups were sampled apart, or
-        are commoner or rarer among the rows to come. Parameters and likelihood do not depend on them.
+        are commoner or rarer among the rows to come. Parameters and likelihood do not depend on them. An array goes by
+        the order of the groups, which has to be declared, or that of numbers or booleans; text needs names.
     seed : int, numpy.random.Generator or None, default 0
         For folds and for sampling ln Z; None for fresh entropy.
     n_jobs : int, optional
@@ -209,7 +210,7 @@ def _shares(priors: Any, formula: str, design: Design) -> np.ndarray | None:
         return None
     if not design.classes:
         raise OptionError(f"priors are of classes, and {formula!r} has no response; leave them out.", argument="priors")
-    return check_priors(priors, design.labels.groups)
+    return check_priors(priors, design.response)
 
 
 def crossVal(

@@ -124,7 +124,8 @@ def lp(
     awnb_bootstrap : float, optional
         Share of the rows that each tree is grown on, drawn with replacement; 0.5 if only `awnb_trees` is given.
     priors : mapping or Series by class, array_like of shape (K,), or ``"equal"``, optional
-        Class shares that predictions take in place of those of the training rows.
+        Class shares that predictions take in place of those of the training rows. An array goes by the order of the
+        classes, which has to be declared, or that of numbers or booleans; text needs names.
     seed : int, numpy.random.Generator or None, default 0
         For the rows of the trees.
 
@@ -322,7 +323,7 @@ def local_dags(structure: Structure | AveragedStructure, names: tuple) -> list[D
 
 def _shares(priors: Any, prepared: Prepared) -> np.ndarray | None:
     """Check the class shares that are given."""
-    return None if priors is None else check_priors(priors, prepared.design.labels.groups)
+    return None if priors is None else check_priors(priors, prepared.design.response)
 
 
 def _fit(

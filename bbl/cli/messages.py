@@ -19,6 +19,7 @@ REMEDIES = (
         r" (--bin quantile); if each number is a level, pass --dtype '{column}=text'.",
     ),
     (r" \(or list them in xlevels\)", r""),
+    (r", or give its levels in order: xlevels=.*\.$", r"."),
     (r" Give the name of one, or an array\.", r" Give the name of one."),
     (r" the data; did you mean", r" the table; did you mean"),
 )

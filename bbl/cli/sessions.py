@@ -13,8 +13,9 @@ import pandas as pd
 
 import bbl
 from bbl.cli.options import engine_options
-from bbl.cli.tables import MISSING_TEXTS, STDIN, in_batches, model_levels, model_types, read_table
+from bbl.cli.tables import MISSING_TEXTS, STDIN, in_batches, model_levels, model_types, read_table, read_training
 from bbl.design.formula import parse
+from bbl.design.frames import Frame
 from bbl.errors import OptionError
 from bbl.results.classifier import ClassifierResults
 from bbl.results.density import DensityResults
@@ -59,7 +60,7 @@ def user_session(args: argparse.Namespace) -> None:
         types = dict(args.dtype or [])
         if args.weights is not None:
             types.setdefault(args.weights, "number")
-        data = _prepared(args, read_table(args.data, _missing_texts(args), types))
+        data = _prepared(args, read_training(args.data, _missing_texts(args), types))
     if args.learner is not None:
         _finish(args, *_network(args, data))
         return
@@ -81,15 +82,14 @@ def user_session(args: argparse.Namespace) -> None:
     _finish(args, fit, shown, draw)
 
 
-def _prepared(args: argparse.Namespace, data: pd.DataFrame) -> pd.DataFrame:
+def _prepared(args: argparse.Namespace, data: Frame) -> Frame | pd.DataFrame:
     """Bin numbers and lump rare levels, if that is asked for."""
     if args.bin is None and args.lump is None:
         return data
     response = parse(args.formula, tuple(data.columns), () if args.weights is None else (args.weights,)).response
     told: dict[str, Any] = {"response": response, "weights": args.weights}
-    if args.bin is not None:
-        data = bbl.bin(data, method=args.bin[0], bins=args.bin[1], **told)
-    return data if args.lump is None else bbl.lump(data, min_count=args.lump, **told)
+    prepared = data if args.bin is None else bbl.bin(data, method=args.bin[0], bins=args.bin[1], **told)
+    return prepared if args.lump is None else bbl.lump(prepared, min_count=args.lump, **told)
 
 
 def _network(args: argparse.Namespace, data: Any) -> tuple[ClassifierResults, dict[str, Any], Any]:

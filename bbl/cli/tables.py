@@ -8,6 +8,7 @@ import re
 import sys
 import warnings
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,11 @@ import numpy as np
 import pandas as pd
 
 from bbl.design.design import Design
+from bbl.design.frames import Frame, declared_order, to_frame
+from bbl.design.source import pyarrow_for
 from bbl.errors import DataError, DataWarning, OptionError
 
-__all__ = ["MISSING_TEXTS", "TYPES", "in_batches", "model_levels", "model_types", "read_table"]
+__all__ = ["MISSING_TEXTS", "TYPES", "in_batches", "model_levels", "model_types", "read_table", "read_training"]
 
 TYPES = ("text", "number")
 MISSING_TEXTS = ("", "NA", "N/A", "#N/A", "<NA>", "n/a", "NaN", "nan", "NULL", "null", "None")
@@ -61,7 +64,7 @@ def read_table(
         If it cannot be read.
     """
     endings = [ending.lower() for ending in path.suffixes]
-    if endings and endings[-1] in (".parquet", ".pq"):
+    if _is_parquet(path):
         return _parsed(path, lambda: pd.read_parquet(path))
     source: Any = io.BytesIO(sys.stdin.buffer.read()) if path == STDIN else path
     options: dict[str, Any] = {
@@ -89,6 +92,18 @@ def read_table(
         for k in range(table.shape[1])
     ]
     return pd.concat(columns, axis=1) if columns else table
+
+
+def read_training(path: Path, missing: Collection[str], types: Mapping[Any, str]) -> Frame:
+    """Return the table of `read_table`, which says of which columns a Parquet file has lost the order of categories."""
+    frame = to_frame(read_table(path, missing, types))
+    if not _is_parquet(path):
+        return frame
+    return replace(frame, declared=declared_order(pyarrow_for("A Parquet file").parquet.read_schema(path)))
+
+
+def _is_parquet(path: Path) -> bool:
+    return path.suffix.lower() in (".parquet", ".pq")
 
 
 def model_types(design: Design) -> dict[Any, str]:

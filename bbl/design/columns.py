@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Container, Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 
 import numpy as np
-import pandas as pd
 
 from bbl.checks import near_match
 from bbl.design.factors import Factor
 from bbl.design.formula import FormulaTerms
 from bbl.design.frames import Frame
-from bbl.design.values import Column, Counted, factorise, frame_column, refuse_blanks
+from bbl.design.values import Column, Counted, factorise, frame_column, refuse_blanks, with_order
 from bbl.errors import BBLTypeError, DataError, DataWarning, LevelError
 from bbl.memory import check_memory
 
@@ -23,7 +22,6 @@ __all__ = [
     "check_size",
     "check_variable",
     "column_factor",
-    "declared_names",
     "given_levels",
     "kept_rows",
     "level_counts",
@@ -129,6 +127,7 @@ def read_column(
     """Return a column's factor, codes and missing values, from the rows to keep; see `column_factor`."""
     series = frame.column(name)
     column = factorise(name, series if len(keep) == frame.n else series.iloc[keep], missing or "keep")
+    column = with_order(frame, column)
     factor = column_factor(column, given, missing, declared, policy)
     argument = "xlevels" if name in given else "data"
     codes = factor.encode(column, argument=argument, skip_missing=missing in ("marginal", None))[0]
@@ -152,7 +151,15 @@ def column_factor(
             f"known. Drop the rows: data.dropna(subset=[{name!r}]), or missing='drop'.",
             column=name,
         )
-    factor = given[name] if name in given else Factor.collect(column, keep_order=missing is None, unused=declared)
+    if name in given:
+        factor = given[name]
+    else:
+        if column.order_problem and (column.ordered or missing is None or declared):
+            raise DataError(
+                f"column {name!r} {column.order_problem}, or give its levels in order: xlevels={{{name!r}: [...]}}.",
+                column=name,
+            )
+        factor = Factor.collect(column, keep_order=missing is None, unused=declared)
     if not factor.levels:
         raise DataError(f"column {name!r} has no value that is not missing. Leave it out of the formula.", column=name)
     return factor.with_missing() if count and missing == "level" else factor
@@ -231,18 +238,12 @@ def check_variable(factors: list[Factor]) -> None:
         )
 
 
-def declared_names(frame: Frame, factors: Iterable[Factor]) -> set[Hashable]:
-    """Return the names of factors whose columns are declared categories, of those that might be identifiers."""
-    many = (factor.name for factor in factors if len(factor.levels) > FEW)
-    return {name for name in many if isinstance(frame.column(name).dtype, pd.CategoricalDtype)}
-
-
-def check_levels(factors: list[Factor], declared: Container, total: float, stacklevel: int = 4) -> None:
-    """Refuse columns that are identifiers, unless their levels are `declared`; warn of many rare levels."""
+def check_levels(factors: list[Factor], total: float, stacklevel: int = 4) -> None:
+    """Refuse columns that are identifiers, unless their levels are declared; warn of many rare levels."""
     rare = []
     for factor in factors:
         L, name = len(factor.levels), factor.name
-        if L > FEW and total < 2 * L and name not in declared:
+        if L > FEW and total < 2 * L and not factor.declared:
             refuse_identifier(name, L, total)
         if L > LARGE and total < RARE * L:
             rare.append(f"{name!r} ({L} levels in {total:.0f} observations)")

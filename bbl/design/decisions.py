@@ -9,19 +9,21 @@ import numpy as np
 import pandas as pd
 
 from bbl.checks import near_match
+from bbl.design.factors import Factor
 from bbl.errors import BBLTypeError, OptionError
 
 __all__ = ["check_costs", "check_priors", "check_shares"]
 
 
-def check_priors(priors: Any, groups: tuple) -> np.ndarray:
+def check_priors(priors: Any, response: Factor) -> np.ndarray:
     """Return class shares as an array, in the order of the groups.
 
     Parameters
     ----------
     priors : mapping or Series by group, array_like of shape (K,) in the order of the groups, or ``"equal"``
-        Shares that sum to one.
-    groups : tuple of length K
+        Shares that sum to one. An array only where users know the order of the groups (`Factor.has_known_order`).
+    response : Factor
+        The response, whose K levels are the groups.
 
     Returns
     -------
@@ -30,45 +32,50 @@ def check_priors(priors: Any, groups: tuple) -> np.ndarray:
     Raises
     ------
     OptionError, BBLTypeError
-        If a group is unknown or lacks a share, or they are no shares.
+        If a group is unknown or lacks a share, or they are no shares, or have no names and need them.
 
     Examples
     --------
-    >>> check_priors({"Yes": 0.1, "No": 0.9}, ("No", "Yes"))
+    >>> check_priors({"Yes": 0.1, "No": 0.9}, Factor("y", ("No", "Yes"), ("string", "string")))
     array([0.9, 0.1])
     """
+    groups = response.levels
     if isinstance(priors, str):
         if priors != "equal":
             raise OptionError(f"priors={priors!r} is unknown; give 'equal', or a share by group.", argument="priors")
         return np.full(len(groups), 1.0 / len(groups))
-    shares = check_shares("priors", priors, groups)
+    shares = check_shares("priors", priors, response)
     total = float(shares.sum())
     if abs(total - 1.0) > 1e-6:
         raise OptionError(f"priors sum to {total:.6g}, not 1; give shares of the groups.", argument="priors")
     return shares / total
 
 
-def check_shares(argument: str, values: Any, groups: tuple) -> np.ndarray:
+def check_shares(argument: str, values: Any, response: Factor) -> np.ndarray:
     """Return numbers of the groups (K,), in their order, to a common factor; `values` as in `check_priors`."""
-    given = values
+    given, groups = values, response.levels
     if isinstance(values, Mapping | pd.Series):
         _check_names(argument, list(values.keys()), groups, whole=True)
         values = [values[g] for g in groups]
+    else:
+        _check_order(argument, values, response, "...")
     shares = _numbers(argument, values, (len(groups),), groups)
     if not shares.any():
         raise OptionError(f"{argument} must not all be zero; got {given!r}.", argument=argument)
     return shares
 
 
-def check_costs(costs: Any, groups: tuple) -> np.ndarray:
+def check_costs(costs: Any, response: Factor) -> np.ndarray:
     """Return costs as an array, observed groups by predicted ones.
 
     Parameters
     ----------
     costs : DataFrame, mapping of mappings, or array_like of shape (K, K)
         What it costs to predict a group (column) where another one (row) is true; with a mapping
-        ``{true: {predicted: cost}}``, what is left out costs nothing.
-    groups : tuple of length K
+        ``{true: {predicted: cost}}``, what is left out costs nothing. An array only where users know the order of the
+        groups (`Factor.has_known_order`).
+    response : Factor
+        The response, whose K levels are the groups.
 
     Returns
     -------
@@ -77,14 +84,16 @@ def check_costs(costs: Any, groups: tuple) -> np.ndarray:
     Raises
     ------
     OptionError, BBLTypeError
-        If a group is unknown or lacks a cost, or they are negative or no numbers.
+        If a group is unknown or lacks a cost, or they are negative or no numbers, or have no names and need them.
 
     Examples
     --------
-    >>> check_costs({"Yes": {"No": 5}, "No": {"Yes": 1}}, ("No", "Yes"))
+    >>> response = Factor("y", ("No", "Yes"), ("string", "string"))
+    >>> check_costs({"Yes": {"No": 5}, "No": {"Yes": 1}}, response)
     array([[0., 1.],
            [5., 0.]])
     """
+    groups = response.levels
     K = len(groups)
     if isinstance(costs, pd.DataFrame):
         for names in (costs.index, costs.columns):
@@ -102,7 +111,21 @@ def check_costs(costs: Any, groups: tuple) -> np.ndarray:
             for predicted, cost in row.items():
                 table[groups.index(true), groups.index(predicted)] = _numbers("costs", cost, (), groups)
         costs = table
+    else:
+        _check_order("costs", costs, response, "{...: ...}")
     return _numbers("costs", costs, (K, K), groups)
+
+
+def _check_order(argument: str, values: Any, response: Factor, placeholder: str) -> None:
+    """Refuse numbers without names for groups whose order nobody declared: theirs is that of their sorted names."""
+    if response.has_known_order or np.ndim(values) == 0:  # a single number is no array, and refused as such
+        return
+    named = ", ".join(f"{group!r}: {placeholder}" for group in response.levels)
+    raise OptionError(
+        f"{argument} has numbers without names, and the order of the groups of {response.name!r} was not declared. "
+        f"Name them, as {argument}={{{named}}}, or declare the order, by categories or in xlevels.",
+        argument=argument,
+    )
 
 
 def _check_names(argument: str, names: list, groups: tuple, whole: bool = False) -> None:

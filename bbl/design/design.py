@@ -16,7 +16,6 @@ from bbl.design.columns import (
     check_levels,
     check_size,
     check_variable,
-    declared_names,
     given_levels,
     kept_rows,
     level_counts,
@@ -202,7 +201,7 @@ class Design:
         if not (novarOk or declared):
             check_variable(factors)
         if not declared:
-            check_levels(factors, set(given) | declared_names(frame, factors), float(counts.sum()))
+            check_levels(factors, float(counts.sum()))
         check_size(terms, factors, len(response.levels))
         if is_missing is not None:
             incomplete = round(float(counts[is_missing.any(axis=1)].sum()))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -36,12 +36,15 @@ class Factor:
         Kind of each level: "bool", "number", "string", "other", or "missing" for the level of missing values.
     ordered : bool
         Whether the column declared its levels to be in order.
+    declared : bool
+        Whether somebody listed the levels: the column, as its categories, or the user, in `xlevels`.
     """
 
     name: Hashable
     levels: tuple
     kinds: tuple[str, ...]
     ordered: bool = False
+    declared: bool = False
 
     @cached_property
     def _codes(self) -> dict[tuple[str, Any], int]:
@@ -50,6 +53,12 @@ class Factor:
     @cached_property
     def _intervals(self) -> list[tuple[Ends, int]]:
         return interval_codes(self.levels, self.kinds)
+
+    @property
+    def has_known_order(self) -> bool:
+        """Whether users know the order of the levels without looking: they declared it, or it is that of numbers."""
+        is_natural = len(self.levels) < 2 or set(self.kinds) in ({"number"}, {"bool"})
+        return self.declared or self.ordered or is_natural
 
     @property
     def binned(self) -> bool:
@@ -78,7 +87,7 @@ class Factor:
             check_discrete(column.name, found, column.n)
         if not column.declared or not (column.ordered or keep_order or unused):
             found = _sorted(found)
-        return cls(column.name, tuple(v for _, v in found), tuple(k for k, _ in found), column.ordered)
+        return cls(column.name, tuple(v for _, v in found), tuple(k for k, _ in found), column.ordered, column.declared)
 
     @classmethod
     def given(cls, name: Hashable, levels: Any) -> Factor:
@@ -98,7 +107,7 @@ class Factor:
         if any(is_missing(v) for v in values):
             raise LevelError(f"xlevels[{name!r}] holds a missing value. Leave it out.", column=name, argument="xlevels")
         found = [plain_level(name, v, True) for v in values]
-        factor = cls(name, tuple(v for _, v in found), tuple(k for k, _ in found))
+        factor = cls(name, tuple(v for _, v in found), tuple(k for k, _ in found), declared=True)
         if len(factor._codes) < len(found):
             raise LevelError(
                 f"xlevels[{name!r}] gives a level twice: {values!r}. Name each level once.",
@@ -120,7 +129,7 @@ class Factor:
         """Add a level called ``(word)``, with a number where a level is called so already."""
         labels = itertools.chain([f"({word})"], (f"({word} {k})" for k in itertools.count(2)))
         label = next(x for x in labels if x not in self.levels)
-        return Factor(self.name, (*self.levels, label), (*self.kinds, kind), self.ordered)
+        return replace(self, levels=(*self.levels, label), kinds=(*self.kinds, kind))
 
     def encode(
         self,

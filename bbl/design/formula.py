@@ -23,6 +23,7 @@ from bbl.errors import BBLTypeError, FormulaError
 __all__ = ["FormulaTerms", "parse"]
 
 LONGEST = 100_000  # characters of a formula
+ROW_INDEX = re.compile(r"__index_level_\d+__")  # columns of Arrow and Parquet in which pandas keeps the row labels
 ODD = re.compile(r"\w[^\w.]|[^\w.]\w|\A\d+[^\W\d]")  # in a name: a sign or space beside a letter, a digit first
 
 
@@ -84,9 +85,10 @@ def parse(
 ) -> FormulaTerms:
     """Read a formula.
 
-    Grammar: one name, ``~``, then names and ``.`` (all columns but the response and `exclude`) joined by ``+``,
-    ``-``, ``:``, ``*``, ``^k`` (or ``**k``) and parentheses. ``C(a)`` and ``factor(a)`` mean ``a``. Any column name
-    may stand in backticks, with a backtick in it doubled. The intercept (``1``, ``0``, ``-1``) changes nothing.
+    Grammar: one name, ``~``, then names and ``.`` (all columns but the response, `exclude` and the row labels of pandas
+    in Arrow) joined by ``+``, ``-``, ``:``, ``*``, ``^k`` (or ``**k``) and parentheses. ``C(a)`` and ``factor(a)`` mean
+    ``a``. Any column name may stand in backticks, with a backtick in it doubled. The intercept (``1``, ``0``, ``-1``)
+    changes nothing.
 
     - ``a:b`` also adds ``a`` and ``b``; ``- a`` drops ``a`` and its terms; ``- a:b`` drops the pair alone, inside
       parentheses too. A later term overrules an earlier one.
@@ -246,7 +248,8 @@ class _Names:
         """Return the numbers of all columns that ``.`` stands for."""
         if self._rest is None:
             left_out = {*self.exclude, *([] if self.response is None else [self.response])}
-            self._rest = np.array(sorted(self.number(c) for c in self.available if c not in left_out), dtype=np.int64)
+            rest = [c for c in self.available if c not in left_out and not ROW_INDEX.fullmatch(str(c))]
+            self._rest = np.array(sorted(map(self.number, rest)), dtype=np.int64)
         return self._rest
 
     def spend(self, terms: int) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import narwhals.stable.v2 as nw
 import pandas as pd
@@ -15,7 +16,39 @@ import pandas as pd
 from bbl.checks import near_match
 from bbl.errors import BBLTypeError, DataError
 
-__all__ = ["Frame", "decoded", "pandas_categories", "to_frame"]
+__all__ = [
+    "DeclaredOrder",
+    "Frame",
+    "declared_order",
+    "decoded",
+    "differing_categories",
+    "is_dictionary",
+    "is_pyarrow",
+    "to_frame",
+]
+
+ORDER_LOST = (
+    "was a column of categories when pandas wrote it, and is stored without their order: Parquet keeps that of text, "
+    "not of numbers, and the names of folders keep none. Write it as categories of text"
+)
+
+
+class DeclaredOrder(NamedTuple):
+    """What an Arrow schema says of the order of categories.
+
+    Attributes
+    ----------
+    categories : frozenset of str
+        Columns whose dictionaries are categories that pandas declared.
+    ordered : frozenset of str
+        Columns that were declared as ordered.
+    lost : frozenset of str
+        Columns whose categories pandas declared, and which are not stored as categories.
+    """
+
+    categories: frozenset[str] = frozenset()
+    ordered: frozenset[str] = frozenset()
+    lost: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -32,10 +65,10 @@ class Frame:
         From the position of a column to a pandas Series.
     argument : str
         What the table is called in messages.
-    arrow : pyarrow RecordBatch or None
-        The same columns, of a batch whose values are looked at but once for each distinct one.
-    declared : frozenset of str
-        Columns of `arrow` that are categories of pandas.
+    arrow : pyarrow RecordBatch or Table, or None
+        The same columns as Arrow has them.
+    declared : DeclaredOrder
+        What the schema of `arrow` says of categories.
     """
 
     columns: tuple[Hashable, ...]
@@ -43,12 +76,25 @@ class Frame:
     get: Callable[[int], pd.Series]
     argument: str
     arrow: Any = None
-    declared: frozenset[str] = frozenset()
+    declared: DeclaredOrder = DeclaredOrder()
 
     @property
     def n(self) -> int:
         """Number of rows."""
         return len(self.index)
+
+    def order_problem(self, name: Hashable) -> str:
+        """Return why the declared order of a column's categories is unknown, and what to do; empty if it is known."""
+        if name in self.declared.lost:
+            return ORDER_LOST
+        if self.arrow is None or name not in self.declared.categories | self.declared.ordered:
+            return ""
+        chunks = getattr(self.arrow.column(name), "chunks", ())
+        dictionaries = [chunk.dictionary for chunk in chunks if len(chunk.dictionary)]
+        another = next((own for own in dictionaries if not own.equals(dictionaries[0])), None)
+        if another is None:
+            return ""
+        return differing_categories(dictionaries[0].to_pylist(), another.to_pylist(), "chunks")
 
     @cached_property
     def _position(self) -> dict[Hashable, int]:
@@ -104,7 +150,7 @@ def to_frame(data: Any, argument: str = "data") -> Frame:
     if isinstance(data, Mapping):
         _check_aligned(data, argument)
         try:
-            data = pd.DataFrame({k: v.array if isinstance(v, pd.Series) else v for k, v in data.items()})
+            data = pd.DataFrame({name: _plain_column(column) for name, column in data.items()})
         except (ValueError, TypeError) as error:
             raise DataError(
                 f"{argument} is a dict that makes no table ({error}). Give lists of equal length.", argument=argument
@@ -117,6 +163,8 @@ def to_frame(data: Any, argument: str = "data") -> Frame:
             return frame[own[k]] if type(own[k]) is str else frame.iloc[:, k]
 
         return Frame(own, frame.index, get, argument)
+    if is_pyarrow(data, "RecordBatch"):
+        data = sys.modules["pyarrow"].Table.from_batches([data])
     _check_names(list(getattr(data, "column_names", ())), argument)  # pyarrow allows repeats, narwhals does not
     try:
         table = nw.from_native(data, eager_only=True)
@@ -130,9 +178,12 @@ def to_frame(data: Any, argument: str = "data") -> Frame:
             f"{remedy}",
             argument=argument,
         ) from None
-    names, declared = tuple(table.columns), pandas_categories(data)
+    names, index = tuple(table.columns), pd.RangeIndex(len(table))
+    if not is_pyarrow(data, "Table"):
+        return Frame(names, index, lambda k: _to_pandas(table[names[k]]), argument)
+    declared = declared_order(data.schema)
     return Frame(
-        names, pd.RangeIndex(len(table)), lambda k: _to_pandas(table[names[k]], names[k] in declared), argument
+        names, index, lambda k: decoded(data.column(k), names[k] in declared.categories), argument, data, declared
     )
 
 
@@ -159,10 +210,32 @@ def _check_aligned(data: Mapping, argument: str) -> None:
             )
 
 
-def pandas_categories(data: Any) -> set[str]:
-    """Return the columns of a pyarrow table that were categories when pandas made it, as the table says itself."""
-    metadata = getattr(getattr(data, "schema", None), "pandas_metadata", None) or {}
-    return {column["field_name"] for column in metadata.get("columns", ()) if column["pandas_type"] == "categorical"}
+def is_pyarrow(data: Any, kind: str) -> bool:
+    """Return whether `data` is of a class of pyarrow."""
+    return type(data).__module__.partition(".")[0] == "pyarrow" and type(data).__name__ == kind
+
+
+def declared_order(schema: Any, partition_keys: Collection[str] = ()) -> DeclaredOrder:
+    """Return what an Arrow schema says of categories: by its dictionaries, and by what pandas wrote into it.
+
+    `partition_keys` are columns whose values are the names of folders.
+    """
+    told = [one for one in (schema.pandas_metadata or {}).get("columns", ()) if one["pandas_type"] == "categorical"]
+    by_pandas = {one["field_name"]: bool((one["metadata"] or {}).get("ordered")) for one in told}
+    types = {field.name: field.type for field in schema if field.name not in partition_keys}
+    stored = {name for name, type_ in types.items() if is_dictionary(type_)}
+    ordered = {name for name in stored if types[name].ordered} | {name for name, is_ in by_pandas.items() if is_}
+    return DeclaredOrder(frozenset(by_pandas.keys() & stored), frozenset(ordered), frozenset(by_pandas.keys() - stored))
+
+
+def differing_categories(one: list, another: list, of: str) -> str:
+    """Return what is wrong with a column whose categories differ between its chunks or batches, and what to do."""
+    return f"has categories that are not the same in all {of}: {one} and {another}. Declare them alike"
+
+
+def is_dictionary(type_: Any) -> bool:
+    """Return whether a type of Arrow is a dictionary."""
+    return str(type_).startswith("dictionary")
 
 
 def decoded(arrow: Any, declared: bool = False) -> pd.Series:
@@ -171,15 +244,23 @@ def decoded(arrow: Any, declared: bool = False) -> pd.Series:
     A dictionary is a way to store values, and its order that of their appearance: nothing is declared, unless the
     dictionary is said to be ordered (as those of polars Enums are) or comes from pandas categories (`declared`).
     """
-    if str(arrow.type).startswith("dictionary") and not (declared or arrow.type.ordered):
+    if is_dictionary(arrow.type) and not (declared or arrow.type.ordered):
         arrow = arrow.cast(arrow.type.value_type)
     return arrow.to_pandas()
 
 
-def _to_pandas(series: Any, declared: bool) -> pd.Series:
+def _plain_column(column: Any) -> Any:
+    """Return a column of a dict as pandas takes it; declared levels of Series of polars and pyarrow stay declared."""
+    if isinstance(column, pd.Series):
+        return column.array
+    if type(column).__module__.partition(".")[0] == "pyarrow" and hasattr(column, "to_pandas"):
+        return decoded(column).array
+    series = nw.from_native(column, series_only=True, pass_through=True)
+    return _to_pandas(series).array if isinstance(series, nw.Series) else column
+
+
+def _to_pandas(series: nw.Series) -> pd.Series:
     """Return a narwhals Series as a pandas Series; declared levels stay declared."""
-    if series.implementation.is_pyarrow():
-        return decoded(series.to_native(), declared)
     if isinstance(series.dtype, nw.Enum):
         return pd.Series(pd.Categorical(series.to_numpy(), list(series.dtype.categories), ordered=True))
     if series.dtype in (nw.String, nw.Categorical):  # polars orders categories by appearance: nothing is declared

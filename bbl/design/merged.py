@@ -9,8 +9,8 @@ import numpy as np
 
 from bbl.design.columns import refuse_identifier
 from bbl.design.factors import Factor
+from bbl.design.frames import differing_categories
 from bbl.design.values import Column, Counted, check_discrete, level_key
-from bbl.errors import DataError
 
 __all__ = ["Merged"]
 
@@ -26,6 +26,7 @@ class Merged:
         self.counts, self.totals = np.zeros(0, dtype=np.int64), np.zeros(0)
         self.declared: bool | None = None
         self.ordered = False
+        self.order_problem = ""
         self._at: dict[tuple[str, Any], int] = {}
         self._look = LOOKED
 
@@ -49,22 +50,19 @@ class Merged:
             self._judge()
 
     def _declare(self, column: Column) -> None:
-        """Merge what batches declare: categories in order have to be the same ones everywhere."""
+        """Merge what batches declare: an order that some declare has to be that of all."""
         if set(column.kinds) <= {"missing"}:
             return
+        categories = [v for v, kind in zip(column.values, column.kinds, strict=True) if kind != "missing"]
         if self.declared is None:
-            self.declared, self.ordered = column.declared, column.ordered
-            self._order = [v for v, kind in zip(column.values, column.kinds, strict=True) if kind != "missing"]
-            return
-        if self.ordered or column.ordered:
-            own = [v for v, kind in zip(column.values, column.kinds, strict=True) if kind != "missing"]
-            if own != self._order or self.ordered != column.ordered:
-                raise DataError(
-                    f"column {self.name!r} has ordered categories that are not the same in all batches: {self._order} "
-                    f"and {own}. Declare them alike, or give them in xlevels.",
-                    column=self.name,
-                )
-        self.declared = self.declared and column.declared
+            self.declared, self.ordered, self._categories = column.declared, column.ordered, categories
+        problem = column.order_problem
+        if self.declared != column.declared or self.ordered != column.ordered:
+            problem = problem or "is not of the same categories in all batches. Declare them alike"
+        elif self.declared and categories != self._categories:
+            problem = problem or differing_categories(self._categories, categories, "batches")
+        self.order_problem = self.order_problem or problem
+        self.declared, self.ordered = self.declared and column.declared, self.ordered or column.ordered
 
     def _judge(self) -> None:
         """Refuse early what will be refused, before its values fill the memory."""
@@ -78,7 +76,9 @@ class Merged:
         here = range(len(self.kinds)) if self.declared else np.flatnonzero(self.counts).tolist()
         found = sorted((k for k in here if self.kinds[k] != "missing" or self.counts[k]), key=self._last)
         values, kinds = [self.values[k] for k in found], [self.kinds[k] for k in found]
-        return Counted(self.name, self.counts[found], values, kinds, bool(self.declared), self.ordered)
+        return Counted(
+            self.name, self.counts[found], values, kinds, bool(self.declared), self.ordered, self.order_problem
+        )
 
     def _last(self, k: int) -> bool:
         return self.kinds[k] == "missing"
@@ -94,7 +94,8 @@ class Merged:
     def join(self, other: Merged) -> None:
         """Add the values and counts of other batches."""
         none = np.zeros(0, dtype=np.intp)
-        self.add(Column(self.name, none, other.values, other.kinds, bool(other.declared), other.ordered), None)
+        declared = bool(other.declared), other.ordered, other.order_problem
+        self.add(Column(self.name, none, other.values, other.kinds, *declared), None)
         at = [self._at[level_key(kind, value)] for kind, value in zip(other.kinds, other.values, strict=True)]
         np.add.at(self.counts, at, other.counts)
         np.add.at(self.totals, at, other.totals)

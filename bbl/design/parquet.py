@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from bbl.design.frames import pandas_categories
+from bbl.design.frames import declared_order, is_dictionary
 from bbl.design.source import BUFFER, ROWS, Batch, Source, arrow_batch, pyarrow_for
 from bbl.errors import BBLError, DataError
 
@@ -80,8 +80,10 @@ def dataset_source(data: Any, text: str, only: tuple[int, list[int] | None] | No
         fixed = ds.get_partition_keys(fragment.partition_expression)
         _check_schema(place, own, fixed, schema, names)
         inside = [name for name in names if name not in fixed]
-        strings = [name for name in inside if _kind(own.field(name).type) == "text"]
-        declared = frozenset(pandas_categories(own))
+        strings = [
+            name for name in inside if _kind(own.field(name).type) == "text" and not is_dictionary(own.field(name).type)
+        ]
+        declared = declared_order(own, fixed)
         if isinstance(fragment, ds.ParquetFileFragment):
             how = ds.ParquetReadOptions(dictionary_columns=strings)
             scan = ds.ParquetFragmentScanOptions(use_buffered_stream=True, buffer_size=BUFFER, pre_buffer=False)

@@ -226,8 +226,7 @@ def encode_source(
     if not (novarOk or declared):
         check_variable(factors)
     if not declared:
-        known = set(given) | {f.name for f in factors if seen.columns[f.name].declared}
-        check_levels(factors, known, seen.total, stacklevel=5)
+        check_levels(factors, seen.total, stacklevel=5)
     m, K = len(factors), len(response.levels)
     predictors = tuple(factors if declared else [f.padded() for f in factors])
     n_levels = np.array([len(f.levels) for f in predictors], dtype=np.intp)
@@ -319,14 +318,14 @@ def _checked(seen: Seen, reader: Reader) -> Seen:
 
 
 def _judged(
-    seen: Seen, terms: FormulaTerms, given: dict, missing: str, declared: bool
+    seen: Seen, terms: FormulaTerms, given: dict, policy: str, declared: bool
 ) -> tuple[Factor, list[Factor], np.ndarray, np.ndarray]:
     """Return the factors of response and predictors, and rows and weight of each group."""
 
-    def judged(name: Hashable, policy: str | None) -> tuple[Factor, np.ndarray, np.ndarray]:
+    def judged(name: Hashable, missing: str | None) -> tuple[Factor, np.ndarray, np.ndarray]:
         merged = seen.columns[name]
-        factor = column_factor(merged.counted(), given, policy, declared, missing)
-        found = merged.by_level(factor, "xlevels" if name in given else "data", policy in ("marginal", None))
+        factor = column_factor(merged.counted(), given, missing, declared, policy)
+        found = merged.by_level(factor, "xlevels" if name in given else "data", missing in ("marginal", None))
         return factor, *found
 
     if terms.response is None:
@@ -334,7 +333,7 @@ def _judged(
     else:
         response, rows, totals = judged(terms.response, None)
         check_groups(response, rows, declared)
-    return response, [judged(name, missing)[0] for name in terms.predictors], rows, totals
+    return response, [judged(name, policy)[0] for name in terms.predictors], rows, totals
 
 
 def encode_rows(reader: Reader, design: Design, dealer: Dealer | None, sink: Any) -> int:

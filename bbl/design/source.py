@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from bbl.design.frames import Frame, decoded
+from bbl.design.frames import DeclaredOrder, Frame, decoded
 from bbl.errors import BBLError, BBLTypeError, DataError
 
 __all__ = ["BUFFER", "ROWS", "Batch", "Source", "arrow_batch", "pyarrow_for"]
@@ -31,11 +31,12 @@ class Batch(NamedTuple):
     place: str
 
 
-def arrow_batch(batch: Any, place: str, declared: frozenset[str] = frozenset()) -> Batch:
+def arrow_batch(batch: Any, place: str, declared: DeclaredOrder) -> Batch:
+    """Return a pyarrow RecordBatch as a batch; `declared` is what the schema of its source says of categories."""
     names = tuple(batch.schema.names)
 
     def get(k: int) -> pd.Series:
-        return decoded(batch.column(k), names[k] in declared)
+        return decoded(batch.column(k), names[k] in declared.categories)
 
     return Batch(Frame(names, pd.RangeIndex(batch.num_rows), get, "data", batch, declared), place)
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pandas as pd
 
-from bbl.design.frames import to_frame
+from bbl.design.frames import declared_order, to_frame
 from bbl.design.parquet import dataset_source, parquet_source
-from bbl.design.source import BUFFER, ROWS, Batch, Source, arrow_batch, pyarrow_for
+from bbl.design.source import ROWS, Batch, Source, arrow_batch, pyarrow_for
 from bbl.errors import BBLTypeError, DataError
 
 __all__ = ["lazy_source"]
@@ -67,21 +67,36 @@ def _stream(data: Any) -> Source:
     names = tuple(columns) if isinstance(columns, list | tuple) else None
     if names is None:
         names = tuple(pa.RecordBatchReader.from_stream(data).schema.names)
+    types = getattr(data, "types", ())  # of a relation
+    enumerations = [name for name, of in zip(names, types, strict=False) if getattr(of, "id", "") == "enum"]
     text = f"the {type(data).__name__}"
 
     def read(wanted: list) -> Iterator[Batch]:
         own = data
         if hasattr(data, "project") and all(isinstance(name, str) for name in wanted):  # a relation: only these columns
             own = data.project(", ".join('"' + name.replace('"', '""') + '"' for name in wanted))
-        for batch in pa.RecordBatchReader.from_stream(own):
+        reader = pa.RecordBatchReader.from_stream(own)
+        ordered = [name for name in reader.schema.names if name in enumerations]
+        declared = declared_order(reader.schema)
+        declared = declared._replace(ordered=declared.ordered.union(ordered))
+        for batch in reader:
+            for name in ordered:
+                batch = _in_order(batch, name)
             for first in range(0, batch.num_rows, ROWS):
-                yield arrow_batch(batch.slice(first, ROWS), "")
+                yield arrow_batch(batch.slice(first, ROWS), "", declared)
 
     return Source(names, read, text)
 
 
+def _in_order(batch: Any, name: str) -> Any:
+    """Return a batch with the dictionary of a column marked as ordered."""
+    column = batch.column(name)
+    ordered = type(column).from_arrays(column.indices, column.dictionary, ordered=True)
+    return batch.set_column(batch.schema.get_field_index(name), name, ordered)
+
+
 class _Spool:
-    """A stream that can be read once: what is needed of it goes to a temporary Parquet file without a name."""
+    """A stream that can be read once: what is needed of it goes to a temporary Arrow file without a name."""
 
     text = "the RecordBatchReader"
 
@@ -100,19 +115,19 @@ class _Spool:
                 argument="data",
             )
         self.file.seek(0)
-        file = self.pa.parquet.ParquetFile(self.file, pre_buffer=False, buffer_size=BUFFER)
-        for batch in file.iter_batches(ROWS, columns=wanted, use_threads=False):
-            yield arrow_batch(batch, "")
+        for batch in self.pa.ipc.open_stream(self.file):
+            yield arrow_batch(batch.select(wanted), "", declared_order(self.reader.schema))
 
     def _spool(self, wanted: list) -> None:
         self.file = tempfile.TemporaryFile(prefix="bbl-")  # noqa: SIM115
         weakref.finalize(self, self.file.close)
         self.names = wanted
         schema = self.pa.schema([self.reader.schema.field(k) for k in wanted])
-        to = self.pa.parquet.ParquetWriter(self.file, schema)
+        to = self.pa.ipc.new_stream(self.file, schema, options=self.pa.ipc.IpcWriteOptions(compression="lz4"))
         for batch in self.reader:
             with _spooling():
-                to.write_batch(batch.select(wanted))
+                for first in range(0, batch.num_rows, ROWS):
+                    to.write_batch(batch.select(wanted).slice(first, ROWS))
         with _spooling():
             to.close()
 
@@ -143,8 +158,9 @@ def _polars(data: Any) -> Source:
 
     def read(wanted: list) -> Iterator[Batch]:
         for part in data.select(wanted).collect_batches(chunk_size=ROWS, maintain_order=True):
-            for batch in part.to_arrow().to_batches():
-                yield arrow_batch(batch, "")
+            table = part.to_arrow()
+            for batch in table.to_batches():
+                yield arrow_batch(batch, "", declared_order(table.schema))
 
     return Source(names, read, "the LazyFrame")
 

@@ -28,7 +28,8 @@ __all__ = [
 def factor_to_dict(factor: Factor) -> dict[str, Any]:
     """Return name, levels and kinds of a factor as plain lists, strings and numbers."""
     levels = [[kind, str(v) if kind == "other" else v] for kind, v in zip(factor.kinds, factor.levels, strict=True)]
-    return {"name": name_to_list(factor.name), "levels": levels, "ordered": factor.ordered}
+    stored = {"name": name_to_list(factor.name), "levels": levels, "ordered": factor.ordered}
+    return stored | ({"declared": True} if factor.declared else {})
 
 
 def factor_from_dict(stored: Mapping, least: int = 2) -> Factor:
@@ -45,6 +46,7 @@ def factor_from_dict(stored: Mapping, least: int = 2) -> Factor:
         tuple(value for _, value in pairs),
         tuple(kind for kind, _ in pairs),
         flag("ordered", stored["ordered"]),
+        flag("declared", stored.get("declared", False)),
     )
     if len(set(zip(factor.kinds, factor.levels, strict=True))) < max(len(pairs), least):
         raise ValueError(f"{factor.name!r} has too few levels, or one twice")

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from bbl.design.frames import Frame, decoded
+from bbl.design.frames import Frame, decoded, is_pyarrow
 from bbl.errors import BBLTypeError, DataError
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "level_key",
     "plain_level",
     "refuse_blanks",
+    "with_order",
 ]
 
 KINDS = ("bool", "number", "string", "other", "missing")
@@ -50,6 +51,8 @@ class Column(NamedTuple):
         Whether the values are declared categories.
     ordered : bool
         Whether they are declared to be in order.
+    order_problem : str
+        Why the order that was declared is unknown, as `Frame.order_problem` says it; empty if it is known.
     """
 
     name: Hashable
@@ -58,6 +61,7 @@ class Column(NamedTuple):
     kinds: list[str]
     declared: bool
     ordered: bool
+    order_problem: str = ""
 
     def used(self) -> np.ndarray:
         """Return which of the values occur."""
@@ -87,7 +91,7 @@ class Counted(NamedTuple):
     ----------
     counts : ndarray of int, shape (number of values,)
         Rows with each value.
-    name, values, kinds, declared, ordered
+    name, values, kinds, declared, ordered, order_problem
         As in `Column`.
     """
 
@@ -97,6 +101,7 @@ class Counted(NamedTuple):
     kinds: list[str]
     declared: bool
     ordered: bool
+    order_problem: str = ""
 
     def used(self) -> np.ndarray:
         """Return which of the values occur."""
@@ -183,9 +188,17 @@ def factorise(name: Hashable, series: pd.Series, missing: str = "raise") -> Colu
 
 def frame_column(frame: Frame, name: Hashable) -> Column:
     """Return a column of a table as codes and distinct values; missing values are one more value."""
-    if frame.arrow is not None and frame.has(name):
-        return _arrow_column(name, frame.arrow.column(name), name in frame.declared)
-    return factorise(name, frame.column(name), "keep")
+    if is_pyarrow(frame.arrow, "RecordBatch") and frame.has(name):  # each distinct value is looked at once
+        column = _arrow_column(name, frame.arrow.column(name), name in frame.declared.categories)
+    else:
+        column = factorise(name, frame.column(name), "keep")
+    return with_order(frame, column)
+
+
+def with_order(frame: Frame, column: Column) -> Column:
+    """Return a column of `frame`, which says why the order that was declared for it is unknown, if it is."""
+    problem = frame.order_problem(column.name)
+    return column._replace(order_problem=problem, ordered=column.name in frame.declared.ordered) if problem else column
 
 
 def _arrow_column(name: Hashable, array: Any, declared: bool = False) -> Column:

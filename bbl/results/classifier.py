@@ -60,6 +60,7 @@ class ClassifierResults(ModelResults):
         Parameters
         ----------
         priors : mapping or Series by group, array_like of shape (K,), ``"equal"`` or None
+            As in `predict`.
 
         Returns
         -------
@@ -76,13 +77,13 @@ class ClassifierResults(ModelResults):
         0  0.741  0.259   No
         """
         found = copy.copy(self)
-        shares = None if priors is None else check_priors(priors, self.labels.groups)
+        shares = None if priors is None else check_priors(priors, self.design.response)
         object.__setattr__(found, "priors", shares)  # on a copy that nobody has seen yet
         return found
 
     def _shifted(self, scores: np.ndarray, priors: Any = None) -> np.ndarray:
         """Class scores with the priors that are given, or those of the model, in place of the training rows' shares."""
-        own = self.priors if priors is None else check_priors(priors, self.labels.groups)
+        own = self.priors if priors is None else check_priors(priors, self.design.response)
         return scores if own is None else with_priors(scores, self.class_shares, own)
 
     def _new_scores(self, newdata: Any, unseen: str, priors: Any = None) -> np.ndarray:
@@ -113,7 +114,8 @@ class ClassifierResults(ModelResults):
             Whether a level that the model does not know is an error, or its predictor is summed out in that row.
         priors : mapping or Series by group, array_like of shape (K,), or ``"equal"``, optional
             Class shares in place of those of the training rows (or of the model's own `priors`): where groups are
-            commoner or rarer than in the training rows. Probabilities follow by Bayes' rule.
+            commoner or rarer than in the training rows. Probabilities follow by Bayes' rule. An array goes by the order
+            of the groups, which has to be declared, or that of numbers or booleans; text needs names. So for `costs`.
         costs : DataFrame, dict of dicts, or array_like of shape (K, K), optional
             What it costs to predict a group (column) where another (row) is true; ``yhat`` is then the group of least
             expected cost, not the most likely one. In ``{true: {predicted: cost}}``, what is left out costs nothing.
@@ -135,7 +137,7 @@ class ClassifierResults(ModelResults):
         groups = self.labels.groups
         if lazy_source(newdata, "newdata") is not None:
             return self.predict_batches(newdata, type, unseen, priors=priors, costs=costs)
-        charged = None if costs is None else check_costs(costs, groups)
+        charged = None if costs is None else check_costs(costs, self.design.response)
         if newdata is None:
             return prediction_frame(
                 self._own_scores(priors), groups, type, self._index(), self.labels.response, charged
@@ -201,7 +203,7 @@ Dask DataFrame, callable, or a table in memory
             )
         source, charged = (
             lazy_source(newdata, "newdata"),
-            None if costs is None else check_costs(costs, self.labels.groups),
+            None if costs is None else check_costs(costs, self.design.response),
         )
 
         def frames() -> Iterator[Any]:
@@ -264,7 +266,7 @@ Dask DataFrame, callable, or a table in memory
         Yes         452  259
         """
         share("level", level)
-        charged = None if costs is None else check_costs(costs, self.labels.groups)
+        charged = None if costs is None else check_costs(costs, self.design.response)
         if newdata is None:
             own_weights(weights)
             rows = self._rows()
@@ -326,7 +328,7 @@ Dask DataFrame, callable, or a table in memory
         """
         choice("unseen", unseen, ("raise", "ignore"))
         found = self._attribution()
-        own = self.priors if priors is None else check_priors(priors, self.labels.groups)
+        own = self.priors if priors is None else check_priors(priors, self.design.response)
         if own is not None:
             constant = with_priors(found.constant[None], self.class_shares, own)[0]
             found = replace(found, constant=constant)

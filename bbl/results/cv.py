@@ -144,11 +144,11 @@ class CVResults:
         """
         self._need_classes("evaluate")
         share("level", level)
-        scored, labels = self.scored, self.model.labels
+        scored, labels, response = self.scored, self.model.labels, self.model.design.response
         scores = calibrated(scored, scored.scores[self.best], self.calibrate)
         if priors is not None:
-            scores = with_priors(scores, self.model.class_shares, check_priors(priors, labels.groups))
-        charged = None if costs is None else check_costs(costs, labels.groups)
+            scores = with_priors(scores, self.model.class_shares, check_priors(priors, response))
+        charged = None if costs is None else check_costs(costs, response)
         what = f"validated rows of {len(self.folds)} folds"
         return evaluated(labels, scores, scored.y, scored.weights, what, level, charged)
 

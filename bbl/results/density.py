@@ -170,7 +170,8 @@ class DensityResults(Figures):
         n : int, default 1
         seed : int or numpy.random.Generator, optional
         groups : mapping or Series by group, or sequence of length K, optional
-            Probabilities of the groups, to a common factor; as in the training rows by default.
+            Probabilities of the groups, to a common factor; as in the training rows by default. A sequence is for
+            groups whose order was declared, or that are numbers or booleans.
 
         Returns
         -------
@@ -180,7 +181,7 @@ class DensityResults(Figures):
         """
         self.engine.check_density("sample()")
         labels = self.labels
-        shares = self.estimate.class_prior if groups is None else check_shares("groups", groups, labels.groups)
+        shares = self.estimate.class_prior if groups is None else check_shares("groups", groups, self.design.response)
         args = (integer("n", n, 0), shares, seed)
         codes, y = sample_groups(self.parameters.layout, self.parameters.theta, *args)
         response = {labels.response: (y, labels.groups)} if self.design.classes else {}

@@ -162,7 +162,7 @@ class TableEstimator(BaseEstimator):
             # a stand-in for the names: not every scikit-learn knows every kind of table
             validate_data(self, pd.DataFrame(columns=list(frame.columns)), reset=reset, skip_check_array=True)
         names = getattr(self, "feature_names_in_", [f"x{i}" for i in range(self.n_features_in_)])
-        return Frame(tuple(names), frame.index, frame.get, "X")
+        return replace(frame, columns=tuple(names), argument="X")
 
 
 class TableClassifier(ClassifierMixin, TableEstimator):
@@ -279,7 +279,7 @@ def _labels(estimator: TableEstimator, y: Any) -> np.ndarray:
     return y
 
 
-def _priors(class_weight: Any, classes: np.ndarray, result: Any) -> np.ndarray | str | None:
+def _priors(class_weight: Any, classes: np.ndarray, result: Any) -> dict | str | None:
     """Return the class shares that weights of the classes come to; None for those of the training rows."""
     if class_weight is None:
         return None
@@ -295,7 +295,7 @@ def _priors(class_weight: Any, classes: np.ndarray, result: Any) -> np.ndarray |
             raise OptionError(
                 "class_weight leaves no class a weight; give one a positive one.", argument="class_weight"
             )
-        return shares / shares.sum()
+        return dict(zip(result.labels.groups, shares / shares.sum(), strict=True))
     if not isinstance(class_weight, str) or class_weight != "balanced":
         raise OptionError(
             f"class_weight must be None, 'balanced' or a dict of classes to weights; got {class_weight!r}.",
@@ -372,4 +372,4 @@ def _with_response(table: Frame, response: str, y: np.ndarray, classes: np.ndarr
     levels = pd.Index(classes)
     column = pd.Series(pd.Categorical.from_codes(levels.get_indexer(y), levels), index=table.index)
     m = len(table.columns)
-    return Frame((*table.columns, response), table.index, lambda k: column if k == m else table.get(k), table.argument)
+    return replace(table, columns=(*table.columns, response), get=lambda k: column if k == m else table.get(k))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Iterable, Sequence
 from itertools import combinations
 from typing import Any
@@ -100,7 +101,7 @@ def _rows(argument: str, given: Any) -> list[tuple[Hashable, ...]]:
         if "predictors" in given.columns:
             given = given["predictors"].tolist()
         else:
-            columns = [c for c in given.columns if str(c).startswith("predictor")] or list(given.columns[:2])
+            columns = [c for c in given.columns if re.fullmatch(r"predictor\d*", str(c))] or list(given.columns[:2])
             cells = given[columns].astype(object).to_numpy()
             given = [[name for name in row if not pd.isna(name)] for row in cells]
     if isinstance(given, str) or not isinstance(given, Iterable):

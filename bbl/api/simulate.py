@@ -17,6 +17,7 @@ from bbl.model.higher import split
 from bbl.model.layout import Layout
 from bbl.model.pairwise import to_matrix
 from bbl.model.states import random_parameters, sample_groups, sample_states
+from bbl.names import distinct_names
 from bbl.parallel import progress_bar
 from bbl.report.tables import category_frame
 from bbl.results import CVResults, DensityResults, GroupParameters, SampleResults
@@ -318,7 +319,7 @@ def randomsamp(
     Returns
     -------
     DataFrame
-        Columns ``y`` and the predictors, rows in random order.
+        Columns ``y`` (``y_`` where a predictor is called y) and the predictors, rows in random order.
 
     Examples
     --------
@@ -347,5 +348,5 @@ def randomsamp(
     theta = np.array([_flat(layout, p, f"par of group {g!r}") for g, p in zip(groups, par, strict=True)])
     codes, y = sample_groups(layout, theta, nsample, prob, seed)
     frame = _output(codes, names, levels, False)
-    frame.insert(0, "y", pd.Index(groups).take(y))
+    frame.insert(0, distinct_names([*names, "y"])[-1], pd.Index(groups).take(y))
     return frame

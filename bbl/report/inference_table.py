@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from bbl.names import distinct_names
 from bbl.report.plot_coefficients import plot_coefficients
 from bbl.report.summary import Section, Summary, shown_of, wald_sections
 from bbl.report.text import label_text
@@ -30,7 +31,9 @@ def parameter_names(table: pd.DataFrame) -> list[str]:
 
 def labelled(table: pd.DataFrame, columns: Any) -> Any:
     """Return a column of a table of parameters (a Series), or several, by group and parameter name."""
-    index = pd.MultiIndex.from_arrays([table["group"], parameter_names(table)], names=["group", "parameter"])
+    K = max(table["group"].nunique(), 1)  # groups follow each other, with the same parameters
+    names = distinct_names(parameter_names(table.head(len(table) // K))) * K
+    index = pd.MultiIndex.from_arrays([table["group"], names], names=["group", "parameter"])
     return table[columns].set_axis(index)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 
 from bbl.design.labels import Labels
+from bbl.names import distinct_names
 from bbl.report.format import label_text
 from bbl.report.summary import Section, Summary
 from bbl.report.text import head_text
@@ -42,7 +43,8 @@ def network_summary(
     Returns
     -------
     Summary
-        ``tables`` has ``"fit"``, ``"features"``, and every table of `params` under its variable's name.
+        ``tables`` has every table of `params` under its variable's name, ``"fit"`` and ``"features"`` (with an
+        underscore after them where a variable has that name).
     """
     shown = features
     more = ""
@@ -58,8 +60,9 @@ def network_summary(
         table = params[name]
         given = "" if name == labels.response else f" | {', '.join(map(label_text, table.index.names))}"
         sections.append(Section(f"P({label_text(name)}{given})", _flat(table)))
-    tables = {"fit": pd.DataFrame({"value": list(facts.values())}, index=list(facts)), "features": features}
-    tables |= {str(name): table for name, table in params.items()}
+    told = pd.DataFrame({"value": list(facts.values())}, index=list(facts))
+    names = distinct_names([*map(str, params), "fit", "features"])
+    tables = dict(zip(names, [*params.values(), told, features], strict=True))
     return Summary(head_text(call, labels), dict(facts), "Bayesian network classifier:", sections, tables)
 
 

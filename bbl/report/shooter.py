@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from bbl.design.labels import Labels
+from bbl.names import distinct_names
 from bbl.report.format import label_text
 from bbl.report.summary import Section, Summary
 from bbl.report.text import head_text
@@ -25,7 +26,7 @@ Tables = Mapping[tuple[int, ...], np.ndarray]
 def contrast_names(labels: Labels) -> list[str]:
     """Return the names of the columns of log odds: every group but the first against the first."""
     first = label_text(labels.groups[0])
-    return [f"{label_text(group)} vs {first}" for group in labels.groups[1:]]
+    return distinct_names(f"{label_text(group)} vs {first}" for group in labels.groups[1:])
 
 
 def term_name(labels: Labels, term: tuple[int, ...]) -> str:

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from bbl.design.labels import Labels
+from bbl.names import distinct_names, label_index
 from bbl.report.format import DIGITS, WIDTH, format_numbers, label_text, table_text
 from bbl.report.markup import html_table, html_text, latex_table, latex_text
 from bbl.report.text import head_text
@@ -169,16 +170,16 @@ def fit_summary(
         With up to ten predictors a table of fields each, as R prints them; with more, the tests with the largest
         chi-square.
     """
-    names = pd.Index(list(labels.names), dtype=object, tupleize_cols=False).infer_objects()
+    names = label_index(labels.names)
     table = pd.DataFrame({"chisq": tests.chisq, "df": tests.df, "Pr(>chisq)": tests.p}, index=names)
     rows = [(n, x) for n, levels in zip(labels.names, labels.levels, strict=True) for x in levels[1:]]
     h = pd.DataFrame(
         np.column_stack((np.hstack(tests.h).T, np.concatenate(tests.h0))),
         index=pd.MultiIndex.from_arrays(
-            [pd.Index([row[k] for row in rows], dtype=object, tupleize_cols=False) for k in (0, 1)],
+            [label_index(row[k] for row in rows) for k in (0, 1)],
             names=["predictor", "level"],
         ),
-        columns=pd.Index([*labels.groups, "pooled"], dtype=object, tupleize_cols=False),
+        columns=label_index(distinct_names([*labels.groups, "pooled"])),
     )
     tables = {"fit": pd.DataFrame({"value": list(facts.values())}, index=list(facts)), "tests": table, "h": h}
     if len(names) <= SHOWN:
@@ -221,7 +222,7 @@ def density_summary(
     levels = pd.DataFrame(
         {"count": np.concatenate(counts), "share": np.concatenate(share)},
         index=pd.MultiIndex.from_arrays(
-            [pd.Index([row[k] for row in rows], dtype=object, tupleize_cols=False) for k in (0, 1)],
+            [label_index(row[k] for row in rows) for k in (0, 1)],
             names=["predictor", "level"],
         ),
     )
@@ -232,7 +233,7 @@ def density_summary(
             "share": [float(p.max()) for p in share],
             "entropy (bits)": [-float(np.log2(p, where=p > 0, out=np.zeros_like(p)) @ p) for p in share],
         },
-        index=pd.Index(list(labels.names), dtype=object, tupleize_cols=False).infer_objects(),
+        index=label_index(labels.names),
     )
     shown, heading = table, "shares of levels"
     if len(table) > SHOWN:
@@ -248,7 +249,7 @@ def _fields(labels: Labels, tests: LikelihoodRatio, i: int) -> Section:
     """Return R's table of one predictor: groups and the pooled fit by non-reference levels, and the test."""
     table = pd.DataFrame(
         np.vstack((tests.h[i], tests.h0[i])),
-        index=[label_text(g) for g in labels.groups] + ["pooled"],
+        index=distinct_names([*map(label_text, labels.groups), "pooled"]),
         columns=[label_text(x) for x in labels.levels[i][1:]],
     )
     chisq, p = (format_numbers([v])[0] for v in (tests.chisq[i], tests.p[i]))

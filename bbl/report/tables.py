@@ -14,6 +14,7 @@ from bbl.checks import near_match
 from bbl.design.labels import Labels
 from bbl.model.layout import Layout, term_columns
 from bbl.model.parameters import Parameters
+from bbl.names import label_index
 from bbl.stats.ties import first_largest
 
 __all__ = [
@@ -38,10 +39,6 @@ def _position(kind: str, name: object, positions: Mapping[Any, int]) -> int:
         known = ", ".join(map(repr, list(positions)[:SHOWN])) + (" and more" if len(positions) > SHOWN else "")
         near = near_match(name, positions) or "."
         raise KeyError(f"{name!r} is no {kind} of this model{near} It has {known}.") from None
-
-
-def _index(levels: Iterable, name: object = None) -> pd.Index:
-    return pd.Index(list(levels), dtype=object, name=name, tupleize_cols=False).infer_objects()
 
 
 class Named:
@@ -77,7 +74,7 @@ class FieldTables(_GroupTables):
     def __getitem__(self, name: object) -> pd.Series:
         i = _position("predictor", name, self._positions)
         values = self._layout.table(self._theta, i)
-        return pd.Series(values.copy(), index=_index(self._labels.levels[i][1:]), name=self._labels.names[i])
+        return pd.Series(values.copy(), index=label_index(self._labels.levels[i][1:]), name=self._labels.names[i])
 
     def __iter__(self) -> Iterator:
         return iter(self._labels.names)
@@ -112,7 +109,7 @@ class CouplingTables(_GroupTables):
         if len(set(found)) < len(found) or self._layout.index(*found) < 0:
             shown = ", ".join(map(repr, term[:-1])) + f" and {term[-1]!r}"
             raise KeyError(f"{shown} do not interact in this model.")
-        levels = [_index(self._labels.levels[i][1:], self._labels.names[i]) for i in found]
+        levels = [label_index(self._labels.levels[i][1:], self._labels.names[i]) for i in found]
         values = self._layout.table(self._theta, *found)
         columns = levels[1] if len(found) == 2 else _product(levels[1:])
         return pd.DataFrame(values.reshape(len(values), -1).copy(), index=levels[0], columns=columns)
@@ -279,7 +276,7 @@ def _labelled(values: Iterable, codes: np.ndarray) -> pd.Categorical | np.ndarra
     """Return the label of each code, -1 for a missing one."""
     known: dict[tuple, int] = {}  # by type too: 1, 1.0 and True are different levels
     number = np.array([known.setdefault((type(v), v), len(known)) for v in values], dtype=np.intp)
-    distinct = _index([v for _, v in known])
+    distinct = label_index([v for _, v in known])
     codes = np.where(codes < 0, -1, number[codes])
     if distinct.is_unique:
         return pd.Categorical.from_codes(codes, distinct)
@@ -289,7 +286,10 @@ def _labelled(values: Iterable, codes: np.ndarray) -> pd.Categorical | np.ndarra
 def category_frame(columns: Mapping[Any, tuple[np.ndarray, Iterable]], index: pd.Index) -> pd.DataFrame:
     """Return columns of codes and their levels as categories."""
     return pd.DataFrame(
-        {name: pd.Categorical.from_codes(codes.astype(np.intp), _index(own)) for name, (codes, own) in columns.items()},
+        {
+            name: pd.Categorical.from_codes(codes.astype(np.intp), label_index(own))
+            for name, (codes, own) in columns.items()
+        },
         index=index,
     )
 
@@ -311,5 +311,5 @@ def filled_frame(labels: Labels, table: Sequence[np.ndarray], index: pd.Index, b
 
 def _pairs(rows: Sequence[tuple], names: list[str]) -> pd.MultiIndex:
     """Return a labelled index of pairs."""
-    columns = [pd.Index([row[k] for row in rows], dtype=object, tupleize_cols=False).infer_objects() for k in (0, 1)]
+    columns = [label_index(row[k] for row in rows) for k in (0, 1)]
     return pd.MultiIndex.from_arrays(columns, names=names)

@@ -11,11 +11,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from pandas.api.types import infer_dtype
 
 from bbl.design.design import Design
 from bbl.design.frames import Frame, to_frame
 from bbl.design.source import Source
 from bbl.errors import DataError
+from bbl.names import distinct_names
 from bbl.stats.scores import least_cost, link, log_probabilities
 from bbl.stats.ties import first_largest
 
@@ -29,11 +31,11 @@ def prediction_frame(
     columns = pd.Index(groups, dtype=object)
     chosen = first_largest(scores) if costs is None else least_cost(log_probabilities(scores), costs)
     codes = np.where(np.isnan(scores).any(axis=1), -1, chosen)
-    best = pd.Series(pd.Categorical.from_codes(codes, columns.infer_objects()), index=index, name="yhat")
+    name = response if type == "class" else distinct_names([*groups, "yhat"])[-1]
+    best = pd.Series(pd.Categorical.from_codes(codes, columns.infer_objects()), index=index, name=name)
     if type == "class":
-        return best.rename(response)
+        return best
     values = link(scores) if type == "link" else np.exp(log_probabilities(scores))
-    # not by assignment: a group may be called "yhat" itself
     return pd.concat([pd.DataFrame(values, index=index, columns=columns), best], axis=1)
 
 
@@ -63,8 +65,7 @@ def write_frames(frames: Iterator[pd.DataFrame], path: Any) -> int:
     part, writer, n = target.with_name(target.name + ".part"), None, 0
     try:
         for frame in frames:
-            frame.columns = pd.Index([str(name) for name in frame.columns])
-            table = Table.from_pandas(frame, preserve_index=False)
+            table = Table.from_pandas(_as_text(frame), preserve_index=False)
             with _writing(target):
                 if writer is None:
                     writer = ParquetWriter(part, table.schema)
@@ -82,6 +83,14 @@ def write_frames(frames: Iterator[pd.DataFrame], path: Any) -> int:
         part.unlink(missing_ok=True)
         raise
     return n
+
+
+def _as_text(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a frame of predictions for Parquet: names are text, and so are groups of several types in its last."""
+    *columns, groups = (frame.iloc[:, k] for k in range(frame.shape[1]))
+    if infer_dtype(groups.cat.categories).startswith("mixed"):
+        groups = groups.cat.rename_categories(distinct_names(map(str, groups.cat.categories)))
+    return pd.concat([*columns, groups], axis=1).set_axis(distinct_names(map(str, frame.columns)), axis=1)
 
 
 @contextmanager

@@ -11,6 +11,7 @@ import pandas as pd
 from bbl.biclust.cells import Cells
 from bbl.biclust.methods import make_method
 from bbl.design.twoway import TwoWay
+from bbl.names import distinct_names
 from bbl.results.partitions import pack_posterior, unpack_posterior
 
 __all__ = ["pack", "population_frame", "selection_frame", "unpack"]
@@ -27,8 +28,8 @@ def selection_frame(values: np.ndarray) -> pd.DataFrame:
 def population_frame(table: TwoWay, labels: np.ndarray, fitness: np.ndarray) -> pd.DataFrame:
     """Return a population (n, I + J) with its fitness, and the names of all rows and columns."""
     sides = (table.rows, table.columns)
-    frame = pd.DataFrame(labels, columns=[f"{side.name}:{level}" for side in sides for level in side.levels])
-    frame.insert(0, "fitness", fitness, allow_duplicates=True)
+    frame = pd.DataFrame(labels, columns=distinct_names(f"{x.name}:{level}" for x in sides for level in x.levels))
+    frame.insert(0, "fitness", fitness)
     return frame
 
 

@@ -12,6 +12,7 @@ from bbl.biclust.cells import Cells
 from bbl.design.factors import Factor
 from bbl.design.twoway import TwoWay
 from bbl.errors import DataError
+from bbl.names import distinct_names
 from bbl.stats.ties import first_largest
 
 __all__ = ["BlockTables"]
@@ -96,7 +97,8 @@ class BlockTables:
             return self._block_frame(means)
         a, b, L = means.shape
         levels = list(self.table.levels.levels) if self.table.levels is not None else range(L)
-        columns = pd.MultiIndex.from_product([range(b), levels], names=[self._column_name, self.table.response])
+        names = distinct_names([self.table.response, self._column_name])[::-1]
+        columns = pd.MultiIndex.from_product([range(b), levels], names=names)
         index = pd.RangeIndex(a, name=f"{self.table.rows.name} group")
         return pd.DataFrame(means.reshape(a, b * L), index=index, columns=columns)
 
@@ -112,7 +114,8 @@ class BlockTables:
         -------
         DataFrame
             Of a matrix: all cells, those that are missing too. Of a long table: its rows and columns, the observed
-            response, and ``fitted``, one row for each observed cell; in categorical tables the most frequent level.
+            response, and ``fitted`` (``fitted_`` beside a column of that name), one row for each observed cell; in
+            categorical tables the most frequent level.
         """
         values = self._predicted(self._means)
         if self.table.formula is None:
@@ -124,14 +127,10 @@ class BlockTables:
         observed = cells.value
         if self.table.holds == "levels" and self.table.levels is not None:
             observed = np.array(self.table.levels.levels, dtype=object)[observed.astype(int)]
-        return pd.DataFrame(
-            {
-                row.name: np.array(row.levels)[cells.row],
-                column.name: np.array(column.levels)[cells.column],
-                self.table.response: observed,
-                "fitted": values[self.rows[cells.row], self.columns[cells.column]],
-            }
-        )
+        names = distinct_names([row.name, column.name, self.table.response, "fitted"])
+        block_values = values[self.rows[cells.row], self.columns[cells.column]]
+        parts = np.array(row.levels)[cells.row], np.array(column.levels)[cells.column], observed, block_values
+        return pd.DataFrame(dict(zip(names, parts, strict=True)))
 
     def _predicted(self, means: np.ndarray) -> np.ndarray:
         if means.ndim == 2 or self.table.levels is None:

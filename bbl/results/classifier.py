@@ -123,9 +123,10 @@ class ClassifierResults(ModelResults):
         Returns
         -------
         DataFrame or Series
-            On the index of `newdata`: one column per group, then ``yhat``; for ``type="class"`` the groups alone. A
-            missing value is treated as in the fit (`missing` of `bbl.bbl`): it is an error, is a level like others, is
-            summed out, or (where the fit dropped such rows) its row is missing here.
+            On the index of `newdata`: one column per group, then ``yhat`` (``yhat_`` beside a group of that name); for
+            ``type="class"`` the groups alone. A missing value is treated as in the fit (`missing` of `bbl.bbl`): it is
+            an error, is a level like others, is summed out, or (where the fit dropped such rows) its row is missing
+            here.
 
         Raises
         ------

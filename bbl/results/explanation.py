@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +13,7 @@ from bbl.checks import integer, near_match, verb
 from bbl.design.labels import Labels
 from bbl.errors import OptionError
 from bbl.model.attribution import Factors, contributions
+from bbl.names import distinct_names, label_index
 from bbl.report.plot_coefficients import plot_coefficients
 from bbl.report.plot_waterfall import plot_waterfall
 from bbl.report.text import label_text, table_text
@@ -32,12 +34,15 @@ class Attribution:
         Of the terms.
     terms : Factors
         Their tables.
+    shown : list of tuple of int
+        Predictors whose values stand for each term: all of it, or of a network the feature without its parents.
     constant : ndarray, shape (K,)
         What all rows have in common.
     """
 
     names: list[str]
     terms: Factors
+    shown: list[tuple[int, ...]]
     constant: np.ndarray
 
 
@@ -50,13 +55,17 @@ class Explanation:
     frame : DataFrame
         One row for each that was explained: ``group`` and ``against``, the groups whose log-odds are explained; then
         ``(baseline)``, the contribution of each term, ``(summed out)`` if something is missing in some row, and
-        ``log_odds``, their sum.
+        ``log_odds``, their sum. No two columns have the same name: where a predictor or a term has one of these,
+        an underscore is added to it here (``log_odds_``).
     values : DataFrame
-        The rows' values of the predictors, as text.
+        The rows' values of the predictors, as text, under the predictors' names.
+    terms : tuple of tuple
+        Names of the predictors of each term, in the order of its columns; of a network those of the features.
     """
 
     frame: pd.DataFrame
     values: pd.DataFrame
+    terms: tuple[tuple[Hashable, ...], ...]
 
     @verb
     def row(self, row: int = 0) -> pd.Series:
@@ -67,14 +76,10 @@ class Explanation:
 
     def _row(self, row: int) -> tuple[np.ndarray, list[str]]:
         integer("row", row, 0, len(self.frame) - 1)
-        part = self.frame.iloc[row, 2:-1]
-        own = self.values.iloc[row].to_dict()
-        names = []
-        for term in part.index:
-            inside = str(term).split(" | ")[0].split(":")
-            known = all(name in own for name in inside)
-            names.append(", ".join(f"{name}={own[name]}" for name in inside) if known else str(term))
-        return part.to_numpy(float), names
+        contributions = self.frame.iloc[row, 2:-1].to_numpy(float)
+        levels = dict(zip(self.values.columns, self.values.iloc[row], strict=True))
+        names = [", ".join(f"{label_text(name)}={levels[name]}" for name in term) for term in self.terms]
+        return contributions, [BASELINE, *names, SUMMED][: len(contributions)]
 
     def _groups(self, row: int) -> tuple[str, str]:
         return label_text(self.frame.iloc[:, 0].tolist()[row]), label_text(self.frame.iloc[:, 1].tolist()[row])
@@ -101,7 +106,7 @@ class Explanation:
         for k in range(min(3, len(self.frame))):
             one, other = self._groups(k)
             own = self.row(k)
-            table = pd.DataFrame({"contribution": [*own.head(10), self.frame.iloc[k]["log_odds"]]})
+            table = pd.DataFrame({"contribution": [*own.head(10), self.frame.iloc[k, -1]]})
             table.index = pd.Index(
                 [*own.index[:10], "sum" if len(own) <= 10 else f"sum of all {len(own)}"], dtype=object
             )
@@ -139,17 +144,25 @@ def explained(
     table = parts[at, one] - parts[at, other]
     total = scores[at, one] - scores[at, other]
     baseline = found.constant[one] - found.constant[other]
-    columns = {"group": [groups[k] for k in one], "against": [groups[k] for k in other], BASELINE: baseline}
-    frame = pd.DataFrame(columns, index=index)
-    frame = pd.concat([frame, pd.DataFrame(table, index=index, columns=found.names)], axis=1)
+    *titles, group, against, base, summed, log_odds = distinct_names(
+        [*found.names, "group", "against", BASELINE, SUMMED, "log_odds"]
+    )
+    columns = {group: [groups[k] for k in one], against: [groups[k] for k in other], base: baseline}
+    columns |= dict(zip(titles, table.T, strict=True))
     if missing is not None and missing.any():
-        frame[SUMMED] = np.where(missing.any(axis=1), total - baseline - table.sum(axis=1), 0.0)
-    frame["log_odds"] = total
-    texts = {}
-    for i, (name, levels) in enumerate(zip(labels.names, labels.levels, strict=True)):
-        own = np.array([label_text(x) for x in levels], dtype=object)[codes[:, i].astype(np.intp)]
-        texts[label_text(name)] = own if missing is None else np.where(missing[:, i], "?", own)
-    return Explanation(frame, pd.DataFrame(texts, index=index))
+        columns[summed] = np.where(missing.any(axis=1), total - baseline - table.sum(axis=1), 0.0)
+    columns[log_odds] = total
+    texts = np.empty(codes.shape, dtype=object)
+    for i, levels in enumerate(labels.levels):
+        texts[:, i] = np.array([label_text(x) for x in levels], dtype=object)[codes[:, i].astype(np.intp)]
+    if missing is not None:
+        texts[missing] = "?"
+    terms = tuple(tuple(labels.names[i] for i in term) for term in found.shown)
+    return Explanation(
+        pd.DataFrame(columns, index=index),
+        pd.DataFrame(texts, index=index, columns=label_index(labels.names)),
+        terms,
+    )
 
 
 def _two_likeliest(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -203,7 +216,6 @@ def importance_of(labels: Labels, losses: np.ndarray, weights: np.ndarray, what:
     mean = rise @ weights / total
     spread = ((rise - mean[:, None]) ** 2) @ weights
     error = np.sqrt(spread / np.maximum(total - 1.0, 1.0) / total)
-    index = pd.Index([label_text(name) for name in labels.names], dtype=object)
-    frame = pd.DataFrame({"importance": mean, "se": error}, index=index)
+    frame = pd.DataFrame({"importance": mean, "se": error}, index=label_index(labels.names))
     frame = frame.sort_values("importance", ascending=False, kind="stable")
     return Importance(frame, float(losses[0] @ weights / total), what)

@@ -90,7 +90,8 @@ class BBLResults(DensityResults, ClassifierResults):
         Returns
         -------
         DataFrame or Series
-            On the index of `newdata`: one column per group, then ``yhat``; for ``type="class"`` the groups alone.
+            On the index of `newdata`: one column per group, then ``yhat`` (``yhat_`` beside a group of that name); for
+            ``type="class"`` the groups alone.
 
         Raises
         ------
@@ -118,7 +119,7 @@ class BBLResults(DensityResults, ClassifierResults):
         if own.calibration is not None:
             terms = {scope: own.calibration.temperature * table for scope, table in terms.items()}
             constant = own.calibration(constant)
-        return Attribution([":".join(names[i] for i in scope) for scope in terms], terms, constant)
+        return Attribution([":".join(names[i] for i in scope) for scope in terms], terms, list(terms), constant)
 
     def _refit(self, train: Sample, rng: np.random.Generator) -> Estimate:
         told: dict[str, Any] = {"log_z": self.estimate.log_z_kind, "rng": rng, "labels": self.labels}

@@ -14,6 +14,7 @@ import pandas as pd
 from bbl.checks import choice, generator, integer, near_match
 from bbl.design.frames import to_frame
 from bbl.errors import OptionError
+from bbl.names import label_index
 from bbl.networks.averaged import Averaged
 from bbl.networks.families import BLOCK
 from bbl.networks.parameters import Recipe, fit
@@ -29,7 +30,7 @@ from bbl.results.evaluation import FIGURES
 from bbl.results.explanation import Attribution
 from bbl.results.model import LogLikelihood
 from bbl.results.network_archive import pack, unpack
-from bbl.results.network_tables import NetworkTables, label_index
+from bbl.results.network_tables import NetworkTables
 from bbl.results.structure import AveragedStructure, Structure, only
 from bbl.rows.sample import Sample
 from bbl.rows.stored import Rows, StoredSample
@@ -217,9 +218,9 @@ class NetworkResults(NetworkTables, ClassifierResults):
         Returns
         -------
         DataFrame or Series
-            On the index of `newdata`: one column per class, then ``yhat``; for ``type="class"`` the classes alone. Of
-            equally likely classes, the first is taken. A row to which every class gives probability zero has equal
-            probabilities.
+            On the index of `newdata`: one column per class, then ``yhat`` (``yhat_`` beside a class of that name); for
+            ``type="class"`` the classes alone. Of equally likely classes, the first is taken. A row to
+            which every class gives probability zero has equal probabilities.
 
         Raises
         ------
@@ -244,7 +245,7 @@ class NetworkResults(NetworkTables, ClassifierResults):
             terms[(*parents, i)] = np.moveaxis(table, -1, 0)
             given = ", ".join(names[p] for p in parents)
             titles.append(f"{names[i]} | {given}" if given else names[i])
-        return Attribution(titles, terms, log_table(network.prior))
+        return Attribution(titles, terms, [scope[-1:] for scope in terms], log_table(network.prior))
 
     def _refit(self, train: Sample, rng: np.random.Generator) -> Refitted:
         averaged = isinstance(self.network, Averaged)
@@ -325,7 +326,7 @@ class NetworkResults(NetworkTables, ClassifierResults):
         columns |= {name: (codes[:, i], labels.levels[i]) for i, name in enumerate(labels.names)}
         return pd.DataFrame(
             {
-                name: pd.Categorical.from_codes(own.astype(np.intp), label_index(levels, None))
+                name: pd.Categorical.from_codes(own.astype(np.intp), label_index(levels))
                 for name, (own, levels) in columns.items()
             }
         )

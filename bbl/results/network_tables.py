@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from bbl.errors import OptionError
+from bbl.names import label_index
 from bbl.networks.averaged import Averaged
 from bbl.networks.families import Families
 from bbl.networks.information import conditional_information
@@ -18,7 +19,7 @@ from bbl.networks.predict import Network
 from bbl.report.text import missing_text
 from bbl.results.structure import Structure, only
 
-__all__ = ["NetworkTables", "label_index"]
+__all__ = ["NetworkTables"]
 
 
 class NetworkTables:
@@ -89,7 +90,7 @@ class NetworkTables:
     def _by_feature(self: Any, values: np.ndarray | None, there: bool) -> pd.Series | None:
         if values is None or not there:
             return None
-        return pd.Series(values, index=pd.Index(self.structure.features, dtype=object).infer_objects())
+        return pd.Series(values, index=label_index(self.structure.features))
 
     @cached_property
     def _counts(self: Any) -> list[np.ndarray]:
@@ -140,7 +141,7 @@ class NetworkTables:
         labels, counts = self.labels, self._counts
         at = {name: i for i, name in enumerate(labels.names)}
         features = self.structure.features
-        table = pd.DataFrame({"levels": [len(labels.levels[at[x]]) for x in features]}, index=list(features))
+        table = pd.DataFrame({"levels": [len(labels.levels[at[x]]) for x in features]}, index=label_index(features))
         if isinstance(self.structure, Structure):
             families = self.structure.feature_families
             table["feature parents"] = [", ".join(map(str, families[x][1:])) or "-" for x in features]
@@ -150,11 +151,6 @@ class NetworkTables:
         if self.feature_weights is not None:
             table["weight"] = self.feature_weights
         return table
-
-
-def label_index(labels: tuple, name: Any) -> pd.Index:
-    """Return labels, of any kind, as an index."""
-    return pd.Index(labels, dtype=object, tupleize_cols=False, name=name).infer_objects()
 
 
 def _information(counts: np.ndarray) -> float:

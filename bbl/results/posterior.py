@@ -16,6 +16,7 @@ from bbl.engines import Engine
 from bbl.errors import BBLError, OptionError
 from bbl.model.layout import Layout
 from bbl.model.parameters import Parameters
+from bbl.names import distinct_names
 from bbl.report.canvas import group_numbers
 from bbl.report.plot_posterior import KINDS, plot_posterior
 from bbl.report.tables import Coefficients, parameter_names
@@ -88,13 +89,13 @@ class PosteriorDraws:
             import arviz
         except ImportError as error:
             raise BBLError("to_arviz() needs ArviZ: pip install arviz. to_frame() and summary() do not.") from error
-        coords = {"group": [str(g) for g in self.labels.groups], "parameter": self.names}
+        coords = {"group": distinct_names(map(str, self.labels.groups)), "parameter": self.names}
         return arviz.from_dict({"theta": self.draws}, coords=coords, dims={"theta": ["group", "parameter"]})
 
     @property
     def names(self) -> list[str]:
         """A name for each parameter: ``Sex[Male]``, ``Class[2nd]:Sex[Male]``."""
-        return parameter_names(self.labels, self.layout)
+        return distinct_names(parameter_names(self.labels, self.layout))
 
     def summary(self, level: float = 0.95) -> pd.DataFrame:
         """Return every parameter with what the draws say of it, and how well they know it.

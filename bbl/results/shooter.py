@@ -175,7 +175,7 @@ class ShooterResults(ClassifierResults):
         # of the first group, against which the odds are, they are zero; the log-sum over groups is common to all
         whole = {t: np.moveaxis(np.insert(table, 0, 0.0, axis=-1), -1, 0) for t, table in tables.items()}
         constant = whole.pop(()).astype(float)
-        return Attribution([":".join(names[i] for i in t) for t in whole], whole, constant)
+        return Attribution([":".join(names[i] for i in t) for t in whole], whole, list(whole), constant)
 
     # what is shown and written
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,8 @@ import pandas as pd
 
 from bbl.checks import flag, integer
 from bbl.errors import BBLError, BBLTypeError, OptionError
-from bbl.report.inference_table import absent, parameter_names
+from bbl.names import distinct_names
+from bbl.report.inference_table import absent
 from bbl.report.model_table import ModelTable
 from bbl.report.text import label_text
 from bbl.results.comparison import check_fits, criterion
@@ -42,9 +43,9 @@ def model_table(fits: Any, of: Any, keep: Sequence | None, pairs: bool, stars: b
     rows = list(dict.fromkeys(key for column in columns for key in column))
     rows.sort(key=lambda key: (key[0], key[1]))  # stable: groups, then fields before couplings
     cells: dict[str, list[str]] = {}
-    for name, fit, column in zip(named, named.values(), columns, strict=True):
-        cells[label_text(name)] = [_cell(column.get(key), stars, digits) for key in rows] + _facts(fit, digits)
-    index = [key[2] for key in rows] + list(FACTS)
+    for name, fit, column in zip(distinct_names(map(label_text, named)), named.values(), columns, strict=True):
+        cells[name] = [_cell(column.get(key), stars, digits) for key in rows] + _facts(fit, digits)
+    index = [_row_name(*key[2:]) for key in rows] + list(FACTS)
     frame = pd.DataFrame(cells, index=pd.Index(index, dtype=object), dtype=object)
     note = "Standard errors in brackets."
     if stars:
@@ -54,7 +55,7 @@ def model_table(fits: Any, of: Any, keep: Sequence | None, pairs: bool, stars: b
 
 
 def _coefficients(fit: Any, of: Any, keep: Sequence | None, pairs: bool) -> dict[tuple, tuple[float, float, float]]:
-    """Return estimate, standard error and p of every coefficient by group number, kind and name."""
+    """Return estimate, standard error and p of every coefficient by group number, order, group, and its levels."""
     if not hasattr(fit, "tidy"):
         return {}
     try:
@@ -64,12 +65,17 @@ def _coefficients(fit: Any, of: Any, keep: Sequence | None, pairs: bool) -> dict
             raise
         table = fit.tidy().assign(se=np.nan, p=np.nan)
     groups, found = list(dict.fromkeys(table["group"])), {}
-    own = [[name for name in row if not absent(name)] for row in table.filter(regex=r"^predictor\d*$").to_numpy(object)]
+    names, levels = (table.filter(regex=rf"^{kind}\d*$").to_numpy(object) for kind in ("predictor", "level"))
     columns = (table[c] for c in ("group", "estimate", "se", "p"))
-    for group, estimate, error, p, names, text in zip(*columns, own, parameter_names(table), strict=True):
-        if (len(names) == 1 or pairs) and (keep is None or all(name in keep for name in names)):
-            found[groups.index(group), len(names), f"{label_text(group)}: {text}"] = (estimate, error, p)
+    for group, estimate, error, p, *term in zip(*columns, names, levels, strict=True):
+        cells = tuple((name, level) for name, level in zip(*term, strict=True) if not absent(name))
+        if (len(cells) == 1 or pairs) and (keep is None or all(name in keep for name, _ in cells)):
+            found[groups.index(group), len(cells), group, cells] = (estimate, error, p)
     return found
+
+
+def _row_name(group: Hashable, cells: tuple[tuple[Hashable, Hashable], ...]) -> str:
+    return f"{label_text(group)}: " + " : ".join(f"{label_text(name)}={label_text(level)}" for name, level in cells)
 
 
 def _cell(found: tuple[float, float, float] | None, stars: bool, digits: int) -> str:

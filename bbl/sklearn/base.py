@@ -20,6 +20,7 @@ from bbl.design.frames import Frame, to_frame
 from bbl.design.values import factorise
 from bbl.design.weights import check_weights
 from bbl.errors import BBLTypeError, DataError, DataWarning, OptionError
+from bbl.names import distinct_names
 from bbl.stats.scores import link, log_probabilities
 from bbl.stats.ties import first_largest
 
@@ -361,10 +362,7 @@ def _declared_in(table: Frame, keep: np.ndarray, k: int) -> pd.Series:
 
 def _response_name(name: Any, columns: Sequence[Hashable]) -> str:
     """Return the name of the Series y, or "y", with underscores added where a column has that name."""
-    response = name if isinstance(name, str) and name else "y"
-    while response in columns:
-        response += "_"
-    return response
+    return distinct_names([*columns, name if isinstance(name, str) and name else "y"])[-1]
 
 
 def _with_response(table: Frame, response: str, y: np.ndarray, classes: np.ndarray) -> Frame:

@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from bbl.api.shooter import shooter
 from bbl.checks import integer
 from bbl.design.grammar import quoted
+from bbl.names import distinct_names
 from bbl.report.format import label_text
 from bbl.sklearn.base import Given, TableClassifier, TableEstimator
 from bbl.sparse.tables import term_features
@@ -230,7 +231,7 @@ class ShooterFeatures(TransformerMixin, _Shooter):
         for term, weights in self.result_.chosen.items():
             text = ":".join(names[i] for i in term)
             out += [text] if len(weights) == 1 else [f"{text}[{k}]" for k in range(1, len(weights) + 1)]
-        return np.array(out, dtype=object)
+        return np.array(distinct_names(out), dtype=object)
 
     def _names(self, given: Any) -> list[str]:
         own = [label_text(name) for name in self.result_.labels.names]

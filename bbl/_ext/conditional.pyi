@@ -23,3 +23,15 @@ class Climber:
         momentum: float,
         ridge: float,
     ) -> float: ...
+    def residual_sums(
+        self,
+        codes: np.ndarray,
+        y: np.ndarray,
+        weights: np.ndarray,
+        given: np.ndarray,
+        batch: int,
+        pairs_out: np.ndarray,
+        levels_out: np.ndarray,
+        total_out: np.ndarray,
+        residuals_out: np.ndarray,
+    ) -> float: ...

@@ -46,6 +46,23 @@ ctypedef fused code_t:
     int32_t
 
 
+cdef double list_columns(const conditional_model *c, conditional_batch *r, const code_t[:, ::1] codes,
+                         const double[::1] weights, const Py_ssize_t[::1] order, Py_ssize_t lo,
+                         Py_ssize_t hi) noexcept nogil:
+    """Make the rows order[lo..hi) a batch, as lists of their non-reference columns; return the sum of their weights."""
+    cdef Py_ssize_t k, i, e = 0
+    cdef double total = 0.0
+    for k in range(lo, hi):
+        total += weights[order[k]]
+        for i in range(c.m):
+            if codes[order[k], i]:
+                r.on[e] = c.start[i] + codes[order[k], i] - 1
+                e += 1
+        r.first[k - lo + 1] = e
+    r.n = hi - lo
+    return total
+
+
 cdef class Climber:
     """Fields and couplings of K groups on their way to the maximum of the conditional likelihood.
 
@@ -99,6 +116,57 @@ cdef class Climber:
         self.c.b, self.c.vb, self.c.r0, self.c.shift = &b[0], &vb[0], &r0[0], &shift[0]
         self.c.rounded, self.c.taken, self.c.row = &rounded[0, 0], &taken[0, 0], &row[0, 0]
 
+    cdef object allocate(self, conditional_batch *r, Py_ssize_t most):
+        """Point a batch at arrays for that many rows; return what keeps them alive."""
+        cdef Py_ssize_t m = self.c.m, K = self.c.K
+        cdef Py_ssize_t[::1] on = np.empty(most * m, np.intp), first = np.zeros(most + 1, np.intp)
+        cdef Py_ssize_t[::1] below = np.empty(self.c.D + 1, np.intp)
+        cdef Py_ssize_t[::1] at = np.empty(most * m, np.intp), row = np.empty(most * m, np.intp)
+        cdef float[::1] values = np.empty(most * K, np.float32)
+        cdef double[::1] residual = np.empty(most * K)
+        r.on, r.first, r.below, r.at, r.row = &on[0], &first[0], &below[0], &at[0], &row[0]
+        r.values, r.residual = &values[0], &residual[0]
+        return on, first, below, at, row, values, residual
+
+    def residual_sums(self, const code_t[:, ::1] codes, const Py_ssize_t[::1] y, const double[::1] weights,
+                      const double[:, ::1] given, Py_ssize_t batch, double[:, :, ::1] pairs_out,
+                      double[:, ::1] levels_out, double[::1] total_out, double[:, ::1] residuals_out):
+        """Return the log-loss of all rows at h, J, b and shift, and write the sums of their residuals.
+
+        `weights` (n,) sum to 1; `given` as in `epoch`. A residual is ``weight (P(g | row) - 1[y = g])``: it is summed
+        over the rows that have both levels of a pair (D, D, K), of which the first column is the smaller one, over
+        those that have a level (D, K), and over all (K,). Each row's is written to `residuals_out` (n, K), or (0, K)
+        for none. Pairs of a `batch` of rows are summed in single precision, batches in double.
+        """
+        cdef Py_ssize_t n = codes.shape[0], K = self.c.K, cells = pairs_out.size, lo = 0, hi, k
+        cdef Py_ssize_t[::1] order = np.arange(n, dtype=np.intp)
+        cdef conditional_batch r
+        cdef double loss = 0.0
+        cdef bint each = residuals_out.shape[0] > 0
+        _scratch = self.allocate(&r, min(n, batch))
+        pairs_out[:], levels_out[:], total_out[:] = 0.0, 0.0, 0.0
+        while lo < n:
+            hi = min(n, lo + batch)
+            with nogil:
+                list_columns(&self.c, &r, codes, weights, order, lo, hi)
+                loss += conditional_residuals(&self.c, &r, &order[lo], &given[0, 0] if given.shape[0] else NULL, &y[0],
+                                              &weights[0], 1.0)
+                for k in range(cells):
+                    (&pairs_out[0, 0, 0])[k] += self.c.S[k]
+                    self.c.S[k] = 0.0
+                if each:
+                    for k in range((hi - lo) * K):
+                        (&residuals_out[lo, 0])[k] = r.residual[k]
+            lo = hi
+            PyErr_CheckSignals()
+        for k in range(self.c.D * K):
+            (&levels_out[0, 0])[k] = self.c.s[k]
+            self.c.s[k] = 0.0
+        for k in range(K):
+            total_out[k] = self.c.r0[k]
+            self.c.r0[k] = 0.0
+        return loss
+
     def epoch(self, const code_t[:, ::1] codes, const Py_ssize_t[::1] y, const double[::1] weights,
               const double[:, ::1] given, const Py_ssize_t[::1] order, Py_ssize_t batch, double rate, double last,
               double momentum, double ridge):
@@ -107,28 +175,14 @@ cdef class Climber:
         `codes` (n, m), groups `y` (n,), `weights` (n,) of mean 1, and scores `given` (n, K) or (0, K) for none. Returns
         the mean log-loss of the rows as they came.
         """
-        cdef Py_ssize_t n = order.shape[0], m = codes.shape[1], K = self.c.K, lo = 0, hi, k, i, e, most = min(n, batch)
-        cdef Py_ssize_t[::1] on = np.empty(most * m, np.intp), first = np.zeros(most + 1, np.intp)
-        cdef Py_ssize_t[::1] below = np.empty(self.c.D + 1, np.intp)
-        cdef Py_ssize_t[::1] at = np.empty(most * m, np.intp), row = np.empty(most * m, np.intp)
-        cdef float[::1] values = np.empty(most * K, np.float32)
-        cdef double[::1] residual = np.empty(most * K)
+        cdef Py_ssize_t n = order.shape[0], lo = 0, hi
         cdef conditional_batch r
         cdef double loss = 0.0, total, now
-        r.on, r.first, r.below, r.at, r.row = &on[0], &first[0], &below[0], &at[0], &row[0]
-        r.values, r.residual = &values[0], &residual[0]
+        _scratch = self.allocate(&r, min(n, batch))
         while lo < n:
             hi = min(n, lo + batch)
             with nogil:
-                total, e = 0.0, 0
-                for k in range(lo, hi):
-                    total += weights[order[k]]
-                    for i in range(m):
-                        if codes[order[k], i]:
-                            on[e] = self.c.start[i] + codes[order[k], i] - 1
-                            e += 1
-                    first[k - lo + 1] = e
-                r.n = hi - lo
+                total = list_columns(&self.c, &r, codes, weights, order, lo, hi)
                 loss += total * conditional_residuals(&self.c, &r, &order[lo], &given[0, 0] if given.shape[0] else NULL,
                                                       &y[0], &weights[0], 1.0 / total)
                 now = rate + (last - rate) * lo / n

@@ -90,18 +90,6 @@ def out_of_fold(scored: Scored, calibrate: str) -> np.ndarray:
     return log_probabilities(scores)[np.arange(len(scored.y)), scored.y]
 
 
-def _by_state(sample: Sample, layout: Layout, K: int) -> Sample:
-    """Return one row per distinct state of each group, in a fixed order."""
-    parts = [sample.group(y).collapsed(layout.n_levels) for y in range(K)]
-    missing = [np.zeros(part.codes.shape, dtype=bool) if part.missing is None else part.missing for part in parts]
-    return Sample(
-        np.concatenate([part.codes for part in parts]),
-        np.concatenate([part.weights for part in parts]),
-        np.repeat(np.arange(K), [part.n for part in parts]),
-        None if sample.missing is None else np.concatenate(missing),
-    )
-
-
 def _fitted(sample: Sample, labels: Labels, layout: Layout, engine: Engine, found: Tuning, common: dict) -> Member:
     """Return a member that is fitted to all rows."""
     fitted = estimate(sample, layout, len(labels.groups), engine, labels=labels, **common)
@@ -171,7 +159,7 @@ def fit_average(
     There conditional likelihood may refine pseudo-likelihood. Where values are missing, it is left out. Neither
     repeated rows, against weights, nor the order of rows make a difference.
     """
-    sample = _by_state(sample, layout, len(labels.groups))
+    sample = sample.by_state(layout.n_levels, len(labels.groups))
     folds = shuffled_folds(sample, NFOLD, rng)
     fit_members, kind = (_members_of_many, OF_MANY) if sample.n > MANY else (_members, FEW)
     members = fit_members(sample, labels, layout, folds, progress, log_z=log_z, workers=workers, rng=rng)

@@ -49,6 +49,8 @@ def joint_path(
         Out-of-fold scores of the generative start and its fit to all rows, where they are known.
     """
     given, theta, constant = None, np.zeros((K, layout.size)), np.zeros(K)
+    if start is None:  # neither repeated rows nor their order make a difference
+        sample = sample.by_state(layout.n_levels, K)
     refined = engine.refined()
     if refined is not None:
         given, whole = start or _start(sample, *refined, generative, rng)
@@ -57,8 +59,18 @@ def joint_path(
     out = []
     for found in engine.fit_groups(sample, layout, K, values, given, rng):
         own, T = found.theta, found.temperature
-        notes = () if found.converged else (Note(0, -1, "the joint fit did not converge; raise ridge"),)
-        part = EngineFit(np.zeros(0), -found.loss, converged=np.full(layout.m, found.converged), notes=notes)
+        notes: tuple[Note, ...] = ()
+        if not (found.converged or engine.stops_early):
+            detail = f"largest gradient {found.gradient:.2g} in scaled parameters"
+            notes = (Note(-1, -1, "the joint fit did not converge; raise ridge", detail),)
+        part = EngineFit(
+            np.zeros(0),
+            -found.loss,
+            grad_norm=np.full(layout.m, found.gradient),
+            n_iter=np.full(layout.m, found.evaluations),
+            converged=np.full(layout.m, found.converged),
+            notes=notes,
+        )
         fits = tuple(replace(part, theta=T * theta[y] + own[y], notes=notes * (y == 0)) for y in range(K))
         both = np.array([fit.theta for fit in fits])
         out.append(Joint(both, T * constant + found.constant, fits))

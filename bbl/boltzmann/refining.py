@@ -87,7 +87,7 @@ def refine(
 
     def engine_at(place: tuple[int, ...], total: float, epochs: int) -> Conditional:
         ridge = RIDGES[place[2]] / total
-        return Conditional(ridge, SCALES[place[1]], STARTS[place[0]], near.setting, epochs)
+        return Conditional(ridge, SCALES[place[1]], STARTS[place[0]], near.setting, epochs, early_stopping=True)
 
     few = [np.sort(rng.permutation(each)[:most]) for each, most in zip((seen, held), SOME, strict=True)]
     total = float(every.weights[few[0]].sum())

@@ -103,7 +103,10 @@ def tune(
     among : (sequence of Engine, sequence of float), optional
         Variants of the engine and rising settings in place of its own ones.
     """
-    folds = shuffled_folds(cast(Sample, sample), NFOLD, rng) if folds is None else folds
+    if folds is None:
+        rows = cast(Sample, sample)
+        sample = rows = rows.by_state(layout.n_levels, len(labels.groups)) if engine.joint else rows
+        folds = shuffled_folds(rows, NFOLD, rng)
     told: dict[str, Any] = {"calibrate": calibrate, "log_z": log_z, "workers": workers, "rng": rng}
     variants, settings = among or (engine.variants(), () if engine.tuned is None else engine.tuned.grid)
     if isinstance(sample, Sample) and isinstance(folds, Folds):

@@ -141,6 +141,11 @@ class Engine:
         return False
 
     @property
+    def stops_early(self) -> bool:
+        """Whether fits end before their optimum because an option asks for it."""
+        return False
+
+    @property
     def setting(self) -> float:
         """The value of the option that is tuned; nan if there is none, or more than one value."""
         value = float("nan") if self.tuned is None else getattr(self, self.tuned.option)
@@ -214,7 +219,7 @@ class Engine:
             )
 
     def check_differences(self, n: int) -> None:
-        """Raise an OptionError if a joint fit to `n` rows has no standard errors of `difference`."""
+        """Raise an OptionError if a joint fit to `n` distinct rows has no standard errors of `difference`."""
         raise NotImplementedError
 
     def difference(self, codes: np.ndarray, weights: np.ndarray, p: np.ndarray, layout: Layout, pair: tuple[int, int]):

@@ -10,14 +10,16 @@ import numpy as np
 
 from bbl.checks import flag, integer, real
 from bbl.engines.base import Engine, Given, JointFit, Tuned
+from bbl.engines.conditional_folds import EARLY, RANK, HeldOut, falling_ridges, group_weights
 from bbl.engines.pseudo import PseudoLikelihood
 from bbl.errors import OptionError
 from bbl.memory import check_memory
-from bbl.model.discriminative import CLOSE, NEAR, ROUGH, SLIGHT, Solution, Tolerance, bounded, minibatches, solve
-from bbl.model.kernel import Basis, determined, make_basis, to_tables
+from bbl.model.discriminative import CLOSE, HARMLESS, SLIGHT, Tolerance, bounded, minibatches, solve
+from bbl.model.full_batch import FullBatch
+from bbl.model.kernel import determined, make_basis, to_tables
 from bbl.model.layout import Layout
 from bbl.model.multinomial import difference_covariance
-from bbl.parallel import run_tasks, serial_blas
+from bbl.parallel import serial_blas
 from bbl.rows.folds import Folds
 from bbl.rows.sample import Sample
 from bbl.stats.calibration import fit_calibration
@@ -25,11 +27,9 @@ from bbl.stats.calibration import fit_calibration
 __all__ = ["Conditional"]
 
 SCALES = (0.5, 0.1, 8.0)  # what scale="cv" tries
-ROWS = 5000  # up to so many rows are solved exactly, more by minibatches
-RANK = 600  # functions that make up the kernel
+ROWS = 5000  # up to so many distinct rows go by functions that make up the kernel, more by minibatches and L-BFGS
 COMPARED = Tolerance(1e-5, 1e-9, 400)  # of fits by themselves that are compared
-EARLY = Tolerance(3e-4, 1e-6, 200)  # where each fit ends that stops early;
-STRONG, FALL = 0.1, 10.0  # the ridge of the first of them, and what each is divided by
+FINISHED = Tolerance(0.5 * HARMLESS, 0.0, 1000)  # of fits to many rows
 
 
 @dataclass(frozen=True)
@@ -53,11 +53,11 @@ class Conditional(Engine):
     lambda_ : float or "cv", default "cv"
         Penalty of that pseudo-likelihood fit; its `prior_count` is 1.
     epochs : int, default 8
-        How often each row is taken where there are over 5,000: these are fitted by minibatches.
+        How often minibatches take each row where over 5,000 are distinct; L-BFGS over all rows goes on from there.
     early_stopping : bool, default False
-        Of up to 5,000 rows: whether ridges fall by tenths from 0.1 to `ridge`, and each fit begins where the one before
-        it stopped, after few steps. Where the optimum is certain of all training rows, what is on the way there may
-        predict better.
+        Whether the fit ends before its optimum. Of up to 5,000 distinct rows, ridges fall by tenths from 0.1 to
+        `ridge`, and each fit begins where the one before it stopped, after few steps; of more, it ends with the
+        minibatches. Where the optimum is certain of all training rows, what is on the way there may predict better.
 
     Raises
     ------
@@ -97,6 +97,11 @@ class Conditional(Engine):
         """Always: without a penalty there is no finite optimum."""
         return True
 
+    @property
+    def stops_early(self) -> bool:
+        """Whether it is asked to end before its optimum."""
+        return self.early_stopping
+
     def variants(self) -> tuple[Engine, ...]:
         """Return the engine with each `scale` that is to be tried."""
         return tuple(replace(self, scale=each) for each in SCALES) if self.scale == "cv" else (self,)
@@ -114,7 +119,7 @@ class Conditional(Engine):
         rank = min(n, RANK)
         if n <= ROWS:
             return 8.0 * n * (4.0 * rank + 2.0 * float(layout.n_levels.sum())) + 24.0 * rank**2
-        return 12.0 * layout.D**2
+        return (12.0 if self.early_stopping else 60.0) * layout.D**2 + 80.0 * layout.size
 
     def check_equations(self) -> None:
         """Raise an OptionError: a group by itself means nothing, and what is drawn towards zero has no test."""
@@ -126,11 +131,11 @@ class Conditional(Engine):
         )
 
     def check_differences(self, n: int) -> None:
-        """Raise an OptionError if a fit to `n` rows has no standard errors of differences between groups."""
+        """Raise an OptionError if a fit to `n` distinct rows has no standard errors of differences between groups."""
         why = (
             "It refines a generative fit, whose own uncertainty is not known here"
             if self.start is not None
-            else f"It was fitted to {n} rows by minibatches, which end near the optimum only (over {ROWS})"
+            else f"It was fitted to {n} distinct rows (over {ROWS}), of which no information matrix is made"
             if n > ROWS
             else "It stopped early, before its optimum"
             if self.early_stopping
@@ -141,7 +146,7 @@ class Conditional(Engine):
         if why is not None:
             raise OptionError(
                 f"This conditional fit has no standard errors: {why}. Refit to resampled rows (the bootstrap), or take "
-                "start=None with up to 5,000 rows, a finite ridge and no early_stopping.",
+                "start=None with up to 5,000 distinct rows, a finite ridge and no early_stopping.",
                 argument="method",
             )
 
@@ -218,7 +223,7 @@ class Conditional(Engine):
         with serial_blas():
             if sample.n <= ROWS:
                 return self._exact(sample, layout, K, grid, given, CLOSE if values is None else COMPARED)
-            return [replace(self, ridge=ridge).by_batches(sample, layout, K, given, rng) for ridge in grid]
+            return self._of_many(sample, layout, K, grid, given, rng)
 
     def held_out(self, sample: Sample, layout: Layout, K: int, folds: Folds) -> HeldOut | None:
         """Return what scores the rows that folds validate, where the kernel of all rows serves every fold."""
@@ -236,7 +241,7 @@ class Conditional(Engine):
     ) -> list[JointFit]:
         if given is None:  # neither repeated rows nor their order make a difference
             codes, at = np.unique(sample.codes, axis=0, return_inverse=True)
-            hits = _hits(at.ravel(), len(codes), sample.response, sample.weights, K)
+            hits = group_weights(at.ravel(), len(codes), sample.response, sample.weights, K)
             scores = None
         else:
             codes, scores = sample.codes[given.rows], given.scores
@@ -245,7 +250,7 @@ class Conditional(Engine):
         basis = make_basis(codes, hits.sum(axis=1), layout, float(self.scale), RANK)
         order = sorted(range(len(grid)), key=lambda k: grid[k], reverse=True)
         if self.early_stopping:
-            paths = [_falling(grid[k]) for k in order]
+            paths = [falling_ridges(grid[k]) for k in order]
             solved = [solve(basis.functions, basis.spectrum, hits, path, scores, EARLY)[-1] for path in paths]
         else:
             solved = solve(basis.functions, basis.spectrum, hits, [grid[k] for k in order], scores, tolerance)
@@ -253,9 +258,33 @@ class Conditional(Engine):
         theta, constant = theta.reshape(len(grid), K, -1), constant.reshape(len(grid), K)
         out: list[JointFit] = [None] * len(grid)  # type: ignore[list-item]
         for k, found, own, c in zip(order, solved, theta, constant, strict=True):
+            reached = found.gradient <= HARMLESS if self.early_stopping else found.converged
             out[k] = JointFit(
-                own, c + found.offset, found.temperature, found.loss, found.converged or self.early_stopping
+                own, c + found.offset, found.temperature, found.loss, found.gradient, found.evaluations, reached
             )
+        return out
+
+    def _of_many(
+        self, sample: Sample, layout: Layout, K: int, grid: list, given: Given | None, rng: np.random.Generator
+    ) -> list[JointFit]:
+        """Fit by minibatches, and by L-BFGS over all rows from there, or from the fit of the next larger ridge."""
+        out: list[JointFit] = [None] * len(grid)  # type: ignore[list-item]
+        rows = sample if given is None else replace(sample.rows(given.rows), weights=given.weights)
+        scores, slight = (None, SLIGHT) if given is None else (bounded(given.scores), 1.0 / rows.total)
+        fit = None
+        for k in sorted(range(len(grid)), key=lambda k: grid[k], reverse=True):
+            engine = replace(self, ridge=grid[k])
+            full = FullBatch(
+                rows.codes, rows.response, rows.weights, layout, K, float(self.scale), grid[k], slight, scores
+            )
+            if fit is None or self.early_stopping:
+                fit = engine.by_batches(sample, layout, K, given, rng)
+            unknowns = full.unknowns(fit.theta, fit.constant, fit.temperature)
+            if not self.early_stopping:
+                unknowns = full.minimise(unknowns, FINISHED.gradient, FINISHED.rounds)
+            gradient = float(np.abs(full(unknowns)[1]).max())
+            ended = (gradient, full.evaluations, gradient <= HARMLESS)
+            fit = out[k] = JointFit(*full.tables(unknowns), full.loss, *ended)
         return out
 
     def by_batches(
@@ -270,102 +299,3 @@ class Conditional(Engine):
         found = minibatches(sample.codes[given.rows], y, given.weights, layout, K, float(self.scale), self.ridge,
                             self.epochs, rng, bounded(heat(given.scores)))  # fmt: skip
         return found._replace(constant=found.constant + heat.offset, temperature=heat.temperature)
-
-
-def _hits(at: np.ndarray, n: int, y: np.ndarray, weights: np.ndarray, K: int) -> np.ndarray:
-    """Return the weight (n, K) of each group at distinct rows, of which the rows are number `at`."""
-    out = np.zeros((n, K))
-    np.add.at(out, (at, y), weights)
-    return out
-
-
-def _falling(ridge: float) -> list[float]:
-    """Return the ridges that lead to one where fits stop early.
-
-    Examples
-    --------
-    >>> _falling(1e-3), _falling(1.0)
-    ([0.1, 0.01, 0.001], [1.0])
-    """
-    steps = int(np.floor(np.log(STRONG / ridge) / np.log(FALL) + 1e-6)) if 0.0 < ridge < STRONG else 0
-    return [float(f"{ridge * FALL**k:.12g}") for k in range(steps, -1, -1)]
-
-
-class HeldOut:
-    """Conditional fits to the training rows of all folds, over one kernel, that of all rows.
-
-    The kernel knows predictors only. Fits start from those that were made of the same fold before: from the nearest, or
-    where they stop early from that of the next stronger ridge, as the fit to all rows does.
-
-    Parameters
-    ----------
-    sample : Sample
-    layout : Layout
-    K : int
-    folds : Folds
-    """
-
-    def __init__(self, sample: Sample, layout: Layout, K: int, folds: Folds) -> None:
-        self.codes, at = np.unique(sample.codes, axis=0, return_inverse=True)
-        self.at, self.layout, self.K = at.ravel(), layout, K
-        n, y = len(self.codes), sample.response
-        self.hits = [_hits(self.at, n, y, weights, K) for weights in folds.train]
-        self.weights = np.bincount(self.at, sample.weights, n)
-        self.bases: dict[float, Basis] = {}
-        self.found: dict[tuple[float, float], list[Solution]] = {}
-
-    def __call__(
-        self, engine: Conditional, ridge: float, rows: Sequence[np.ndarray], exactly: bool = False, workers: int = 1
-    ) -> np.ndarray:
-        """Return the class scores (N, K) of the rows that are held, fold by fold.
-
-        Parameters
-        ----------
-        engine : Conditional
-            Its `scale` and `early_stopping` count.
-        ridge : float
-        rows : sequence of ndarrays
-            Positions of the rows that each fold holds.
-        exactly : bool
-            Whether scores are to be calibrated, or compared with those of other settings.
-        workers : int
-        """
-        scale = float(engine.scale)
-        with serial_blas():
-            if scale not in self.bases:
-                self.bases[scale] = make_basis(self.codes, self.weights, self.layout, scale, RANK)
-            basis = self.bases[scale]
-            if engine.early_stopping:
-                solved: list[Solution] = []
-                for each in _falling(ridge):
-                    if (scale, each) not in self.found:
-                        self.found[scale, each] = self._solved(basis, each, EARLY, solved, workers)
-                    solved = self.found[scale, each]
-            else:
-                known = [own for tau, own in self.found if tau == scale]
-                near = min(known, key=lambda own: abs(np.log(own / ridge)), default=None)
-                begun = [] if near is None else self.found[scale, near]
-                solved = self._solved(basis, ridge, NEAR if exactly else ROUGH, begun, workers)
-                self.found[scale, ridge] = solved
-        parts = []
-        for own, hits, held in zip(solved, self.hits, rows, strict=True):
-            scores = (basis.functions @ own.weights + own.offset)[self.at[held]]
-            scores[:, hits.sum(axis=0) == 0.0] = -np.inf
-            parts.append(scores)
-        return np.concatenate(parts)
-
-    def _solved(
-        self, basis: Basis, ridge: float, tolerance: Tolerance, begun: list[Solution], workers: int
-    ) -> list[Solution]:
-        """Return the fits of all folds, starting from others of the same folds if there are any."""
-        starts = [own.unknowns for own in begun] if begun else [None] * len(self.hits)
-        tasks = [(basis, hits, ridge, tolerance, x) for hits, x in zip(self.hits, starts, strict=True)]
-        return run_tasks(_solve_fold, tasks, workers)
-
-
-def _solve_fold(
-    basis: Basis, hits: np.ndarray, ridge: float, tolerance: Tolerance, start: np.ndarray | None
-) -> Solution:
-    rows = np.flatnonzero(hits.any(axis=1))
-    functions = basis.functions.T[:, rows].T  # column by column again
-    return solve(functions, basis.spectrum, hits[rows], [ridge], None, tolerance, start)[0]

@@ -19,7 +19,19 @@ from bbl.model.layout import Layout
 from bbl.model.pairwise import cells
 from bbl.parallel import stop_flag
 
-__all__ = ["CLOSE", "NEAR", "ROUGH", "SLIGHT", "JointFit", "Solution", "Tolerance", "bounded", "minibatches", "solve"]
+__all__ = [
+    "CLOSE",
+    "HARMLESS",
+    "NEAR",
+    "ROUGH",
+    "SLIGHT",
+    "JointFit",
+    "Solution",
+    "Tolerance",
+    "bounded",
+    "minibatches",
+    "solve",
+]
 
 SLIGHT = 1e-8  # penalty of offsets, so that those of groups without rows end somewhere
 LOWEST = 50.0  # how far below the highest score of a row others count
@@ -54,7 +66,12 @@ class Solution(NamedTuple):
         Factor of the scores that were given.
     loss : float
         Log-loss on the rows, without the penalty.
+    gradient : float
+        Largest component of the gradient in scaled unknowns.
+    evaluations : int
+        How often the objective was worked out.
     converged : bool
+        Whether the gradient is at most ten times what was asked for, or 1e-5.
     unknowns : ndarray, shape (K r + K + 1,)
         All of them in a row, for the next fit to start from.
     """
@@ -63,6 +80,8 @@ class Solution(NamedTuple):
     offset: np.ndarray
     temperature: float
     loss: float
+    gradient: float
+    evaluations: int
     converged: bool
     unknowns: np.ndarray
 
@@ -77,14 +96,21 @@ class JointFit(NamedTuple):
     constant : ndarray, shape (K,)
     temperature : float
     loss : float
-        Log-loss on the rows, without the penalty.
+        Log-loss on the rows, without the penalty; of minibatches that of the rows as they came.
+    gradient : float
+        Largest component of the gradient in scaled unknowns; nan where it was not worked out.
+    evaluations : int
+        How often the objective over all rows was worked out.
     converged : bool
+        Whether the gradient says that this is the minimum.
     """
 
     theta: np.ndarray
     constant: np.ndarray
     temperature: float
     loss: float
+    gradient: float
+    evaluations: int
     converged: bool
 
 
@@ -136,13 +162,13 @@ def solve(
         rate = (ridge if free else 1.0) + spectrum * (K - 1.0) / K**2
         scale = np.concatenate([np.tile(1.0 / np.sqrt(rate), K), np.ones(K), [1.0 / np.sqrt(curved)]])
         regression = Regression(functions, hits, given, float(ridge), slight)
-        value, gradient, _ = regression.minimise(x, scale, *tolerance, stop_flag())
+        value, gradient, evaluations = regression.minimise(x, scale, *tolerance, stop_flag())
         A, b = x[: r * K].reshape(K, r).T.copy(), x[r * K : -1].copy()
         plain = value - 0.5 * slight * float(x[r * K :] @ x[r * K :])
         plain -= 0.5 * ridge * float((A * A).sum()) if free else 0.0
         heat = float(np.exp(x[-1])) if scores is not None else 1.0
         converged = bool(gradient <= max(10.0 * tolerance.gradient, HARMLESS))
-        found.append(Solution(A, b, heat, plain, converged, x.copy()))
+        found.append(Solution(A, b, heat, plain, gradient, evaluations, converged, x.copy()))
     return found
 
 
@@ -210,7 +236,7 @@ def minibatches(
     if layout.count(2):
         row, col = cells(layout)
         theta[:, layout.D :] = climber.J[row, col].T
-    return JointFit(theta, climber.b + climber.shift, 1.0, loss, bool(np.isfinite(theta).all()))
+    return JointFit(theta, climber.b + climber.shift, 1.0, loss, np.nan, 0, False)
 
 
 def _memory(given: np.ndarray, y: np.ndarray, share: np.ndarray, K: int) -> float:

@@ -87,8 +87,11 @@ class AverageResults(ClassifierResults):
 
     @property
     def converged(self) -> bool:
-        """Whether every member converged."""
-        return all(getattr(member, "converged", True) for member in self.members)
+        """Whether every member converged, but for those that stop early because they are meant to.
+
+        Bayesian networks are estimated in closed form.
+        """
+        return all(getattr(member, "converged", True) or _stops_early(member) for member in self.members)
 
     def class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
         """Return the logarithms of the averaged probabilities (n, K) of encoded rows."""
@@ -116,13 +119,18 @@ class AverageResults(ClassifierResults):
         facts = {
             "Fit method": "average of " + ", ".join(self.names),
             "Observations": self.nobs(),
-            "Converged": "yes" if self.converged else "no",
+            "Converged": self._convergence_text(),
         }
         note = "log_loss is that of each member alone, out of fold; the average has these weights."
         table = self.tuning.astype({"log_loss": float, "weight": float})
         return fit_summary(
             self.call, self.labels, likelihood_ratio(self._counts, 0.0), facts, [Section("Members", table, note)]
         )
+
+    def _convergence_text(self) -> str:
+        """Whether the members converged, and which of them stop early."""
+        early = [name for name, member in zip(self.names, self.members, strict=True) if _stops_early(member)]
+        return ("yes" if self.converged else "no") + (f"; {', '.join(early)}: stops early" if early else "")
 
     def __repr__(self) -> str:
         return f"{self.call}\n\nAverage of {len(self.members)} members:\n{self.tuning.round(4).to_string()}"
@@ -186,6 +194,10 @@ class AverageResults(ClassifierResults):
             raise ValueError("its priors are not as saved")
         given = (meta["call"], first.design, first.training, first.index)
         return cls(*given, tuple(members), w, losses, priors=priors)
+
+
+def _stops_early(member: ClassifierResults) -> bool:
+    return isinstance(member, BBLResults) and member.engine.stops_early
 
 
 def _setting(member: ClassifierResults) -> str:

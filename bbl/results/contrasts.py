@@ -69,6 +69,7 @@ class DifferenceInference(Estimates):
     """
 
     def __init__(self, labels: Labels, estimate: Estimate, engine: Engine, sample: Sample):
+        sample = sample.by_state([len(own) for own in labels.levels], len(labels.groups))
         engine.check_differences(sample.n)
         self._labels, self._estimate, self._engine, self._sample = labels, estimate, engine, sample
         self._known: dict[tuple[int, int], tuple[list[np.ndarray], np.ndarray]] = {}

@@ -318,8 +318,14 @@ class DensityResults(Figures):
             **({} if self.design.missing == "raise" else {"Missing values": self._missing_text()}),
             "Parameters": self.n_parameters,
             **({"Conditional log-likelihood": self.lkh} if joint else self._likelihood_facts()),
-            "Converged": "yes" if self.converged else "no",
+            "Converged": self._convergence_text(),
         }
+
+    def _convergence_text(self) -> str:
+        """Whether the fit converged; of groups that are fitted jointly with the gradient that says so."""
+        said = "yes" if self.converged else "no, it stops early" if self.engine.stops_early else "no"
+        norms = self.estimate.fits[0].grad_norm
+        return f"{said} (largest gradient {norms.max():.2g})" if self.engine.joint and norms.size else said
 
     def _reading_facts(self) -> dict[str, Any]:
         """How a fit went over rows too many for memory, or was shared by the workers of a cluster."""

@@ -96,8 +96,8 @@ class Uncertainty(MachineResults):
         Raises
         ------
         OptionError
-            If the method has no likelihood equations (``"mf"``), or a conditional fit refines another or was made by
-            minibatches.
+            If the method has no likelihood equations (``"mf"``), or a conditional fit refines another, stopped early or
+            has over 5,000 distinct rows.
         DataError
             If a parameter is not determined, a group has no training rows, or the model was saved without them.
         """
@@ -186,7 +186,8 @@ class Uncertainty(MachineResults):
             return "no test: the model was saved without its training rows"
         try:
             if self.engine.joint and isinstance(of, tuple):
-                self.engine.check_differences(self.training.n)
+                rows = self.training.by_state(self.design.n_levels, len(self.labels.groups))
+                self.engine.check_differences(rows.n)
             else:
                 self.engine.check_equations()
             self.training.check_whole("Tests go")

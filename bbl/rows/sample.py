@@ -125,6 +125,17 @@ class Sample:
         """Return the rows of response group `y`."""
         return self.rows(self.y == y).pooled
 
+    def by_state(self, n_levels, K: int) -> Sample:
+        """Return one row per distinct state of each of K groups, in a fixed order."""
+        parts = [self.group(y).collapsed(n_levels) for y in range(K)]
+        missing = [np.zeros(part.codes.shape, dtype=bool) if part.missing is None else part.missing for part in parts]
+        return Sample(
+            np.concatenate([part.codes for part in parts]),
+            np.concatenate([part.weights for part in parts]),
+            np.repeat(np.arange(K), [part.n for part in parts]),
+            None if self.missing is None else np.concatenate(missing),
+        )
+
     def collapsed(self, n_levels) -> Sample:
         """Return one row per distinct state, in a fixed order of states.
 

@@ -155,8 +155,11 @@ def test_what_has_no_standard_errors_says_so(monkeypatch):
     with pytest.raises(OptionError, match=r"refines.*bootstrap"):
         refined.inference()
     assert refined.interactions(of=("0", "1"))["test"].str.contains("bootstrap").all()
-    monkeypatch.setattr(module, "ROWS", 100)
-    with pytest.raises(OptionError, match="minibatches"):
+    early = bbl.bbl("y ~ .", frame, method="conditional", early_stopping=True, verbose=0)
+    with pytest.raises(OptionError, match="stopped early"):
+        early.inference()
+    monkeypatch.setattr(module, "ROWS", 20)
+    with pytest.raises(OptionError, match="distinct rows"):
         fit.inference().table(of=("0", "1"))
 
 

@@ -48,8 +48,8 @@ def run(data: Data, number: int) -> list[dict]:
         if learner == "aode" and float(len(train)) * data.codes.shape[1] ** 2 > 20.0 * WIDE:
             continue
         begin, rng = time.process_time(), np.random.default_rng(0)
-        dags = learn(learner, sample, data.n_levels, data.K, {**LEARNERS[learner], **given}, rng).dags
-        network = fit(dags, sample, data.n_levels, data.K, recipe, rng, learner == "aode").network
+        dags = learn(learner, sample, data.n_levels, data.K, {**LEARNERS[learner].defaults, **given}, rng).dags
+        network = fit(dags, sample, data.n_levels, data.K, recipe, rng, LEARNERS[learner].averages).network
         log_p = log_probabilities(class_scores(network.log_joint(codes)))
         accuracy, loss, error = metrics(log_p, y)[:3]
         seconds = time.process_time() - begin

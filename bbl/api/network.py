@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 
 from bbl.api.network_data import Prepared, given_folds, prepare
-from bbl.checks import choice, generator, integer, near_match, real, verb
+from bbl.checks import choice, generator, near_match, verb
 from bbl.errors import OptionError
-from bbl.networks.chowliu import SCORES
-from bbl.networks.learners import COUNTED, LEARNERS, learn
+from bbl.networks.learners import LEARNERS, learn
 from bbl.parallel import progress_bar
 from bbl.results.structure import AveragedStructure, Structure, make_structure
 
@@ -30,7 +29,6 @@ __all__ = [
     "tan_hcsp",
 ]
 
-SEARCHES = ("accuracy", "information")
 ALIKE = """
 
 Parameters
@@ -45,35 +43,32 @@ Structure
 
 
 def checked_options(learner: str, given: Mapping[str, Any], names: tuple) -> dict[str, Any]:
-    """Check the options of a learner; a root becomes a position."""
-    options = {**LEARNERS[learner], **given}
+    """Check the options of a learner; the name of a feature becomes its position."""
+    declared = LEARNERS[learner].options
     for name in given:
-        choice("dag_args", name, tuple(LEARNERS[learner]))
-    checks = {
-        "k": lambda v: integer("k", v, 2),
-        "epsilon": lambda v: real("epsilon", v, 0.0),
-        "smooth": lambda v: real("smooth", v, 0.0),
-        "kdbk": lambda v: integer("kdbk", v, 0),
-        "score": lambda v: choice("score", v, SCORES),
-        "search": lambda v: choice("search", v, SEARCHES),
-        "root": lambda v: _root(v, names),
-    }
-    return {name: checks[name](value) for name, value in options.items()}
+        choice("dag_args", name, tuple(declared))
+    clean = {}
+    for name, option in declared.items():
+        value = given.get(name, option.default)
+        clean[name] = _position(name, value, names) if option.check is None else option.check(value)
+    return clean
 
 
-def _root(root: Any, names: tuple) -> int | None:
-    if root is None:
+def _position(option: str, feature: Any, names: tuple) -> int | None:
+    """Return the position of the feature that an option names."""
+    if feature is None:
         return None
-    if root not in names:
-        hint = near_match(root, names) or "."
-        known = ", ".join(map(str, names[:10]))
-        raise OptionError(f"root={root!r} is no feature{hint} The features are {known}.", argument="root")
-    return names.index(root)
+    if feature not in names:
+        hint = near_match(feature, names) or "."
+        shown = ", ".join(map(str, names[:10]))
+        raise OptionError(f"{option}={feature!r} is no feature{hint} The features are {shown}.", argument=option)
+    return names.index(feature)
 
 
 def searching(learner: str, given: Mapping[str, Any]) -> str:
     """Return in words what a learner needs all rows in memory for; empty if counts are enough."""
-    return "" if learner in COUNTED or given.get("search") == "information" else f"learner={learner!r}"
+    declared = LEARNERS[learner]
+    return f"learner={learner!r}" if declared.uses_folds({**declared.defaults, **given}) else ""
 
 
 def learn_structure(
@@ -89,7 +84,7 @@ def learn_structure(
     labels, rng = design.labels, generator(seed)
     options = checked_options(learner, given, labels.names)
     held = None
-    if "k" in options and options.get("search") != "information":
+    if LEARNERS[learner].uses_folds(options):
         drawn = given_folds(folds, prepared, options["k"], rng)
         if (drawn.train + drawn.held != prepared.rows.weights).any():
             raise OptionError(

@@ -20,7 +20,7 @@ from bbl.networks.predict import Network
 from bbl.report.text import call_text
 from bbl.results.model import Training
 from bbl.results.network import NetworkResults
-from bbl.results.structure import AveragedStructure, Structure
+from bbl.results.structure import AveragedStructure, Structure, make_structure
 from bbl.rows.counts import level_counts
 
 __all__ = ["bnc", "local_dags", "lp", "structure"]
@@ -227,7 +227,8 @@ def bnc(
     prepared = prepare(formula, data, weights, missing, xlevels, rows, verbose)
     shares = _shares(priors, prepared)
     checked_options(learner, given, prepared.design.labels.names)
-    early = Structure(prepared.design.labels.response, prepared.design.labels.names, (), learner)
+    labels = prepared.design.labels
+    early = make_structure(class_var=labels.response, columns=labels.names, dags=(), learner=learner)
     options = (manb_prior, wanbia, awnb_trees, awnb_bootstrap)
     _recipe(early, smooth, *options)  # whatever can be refused at once is, before a search
     found = learn_structure(learner, prepared, given, folds, rng, verbose)
@@ -282,8 +283,9 @@ def _recipe(
     asked = [n for n, on in (("manb_prior", manb_prior is not None), ("wanbia", weighing), ("awnb", trees)) if on]
     if len(asked) > 1:
         raise OptionError(f"{' and '.join(asked)} exclude each other; give one of them.", argument=asked[1])
-    if asked and structure.learner == "aode":
-        raise OptionError(f"aode takes no {asked[0]}: it averages plain estimates. Leave it out.", argument=asked[0])
+    if asked and isinstance(structure, AveragedStructure):
+        text = f"{structure.learner} takes no {asked[0]}: it averages plain estimates. Leave it out."
+        raise OptionError(text, argument=asked[0])
     if manb_prior is not None:
         if structure.dags and structure.dags[0].most_parents or structure.learner not in (None, "nb"):
             raise OptionError(

@@ -3,43 +3,55 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
 
+from bbl.checks import choice, integer, real
 from bbl.networks.averaged import super_parents
-from bbl.networks.chowliu import chow_liu, ordered_kdb
+from bbl.networks.chowliu import SCORES, chow_liu, ordered_kdb
 from bbl.networks.dag import Dag, naive
-from bbl.networks.moves import MOVES
 from bbl.networks.search import climb
 from bbl.rows.folds import stratified_folds
 from bbl.rows.sample import Sample
 from bbl.rows.stored import Rows
 
-__all__ = ["COUNTED", "LEARNERS", "Learnt", "learn"]
+__all__ = ["LEARNERS", "Learner", "Learnt", "Option", "Task", "learn"]
 
-SEARCH = {"k": 10, "epsilon": 0.01, "smooth": 0.0}
 
-# options of each learner, with their defaults
-LEARNERS: dict[str, dict[str, Any]] = {
-    "nb": {},
-    "tan_cl": {"score": "loglik", "root": None},
-    "tan_hc": SEARCH,
-    "tan_hcsp": SEARCH,
-    "fssj": SEARCH,
-    "bsej": SEARCH,
-    "kdb": {**SEARCH, "kdbk": 2, "search": "accuracy"},
-    "aode": {},
-}
+@dataclass(frozen=True)
+class Task:
+    """Rows that a structure is learnt from.
 
-# those that counts are enough for; kdb too, by information
-COUNTED = ("nb", "tan_cl", "aode")
+    Attributes
+    ----------
+    sample : Sample
+        In memory for learners that validate on folds; of others possibly in a file.
+    n_levels : ndarray, shape (m,)
+        Declared levels.
+    K : int
+        Classes.
+    rng : numpy.random.Generator
+        For folds and ties.
+    held : ndarray, shape (k, n), or None
+        Folds, as weights; None for those that the learner draws.
+    progress : callable or None
+        Called for each structure that a search scores.
+    """
+
+    sample: Rows
+    n_levels: np.ndarray
+    K: int
+    rng: np.random.Generator
+    held: np.ndarray | None = None
+    progress: Callable | None = None
 
 
 @dataclass(frozen=True)
 class Learnt:
-    """What a learner found.
+    """Structures that a learner gives.
 
     Attributes
     ----------
@@ -51,6 +63,107 @@ class Learnt:
 
     dags: tuple[Dag, ...]
     score_log: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class Option:
+    """An option of a learner.
+
+    Attributes
+    ----------
+    default
+    check : callable or None
+        From a value to the clean value, or an error of `bbl.errors`. None for an option that names a feature: the
+        learner gets its position, or None.
+    """
+
+    default: Any
+    check: Callable[[Any], Any] | None = None
+
+
+@dataclass(frozen=True)
+class Learner:
+    """A learner of structures, with all that verbs, files, estimators and the command line need of it.
+
+    Attributes
+    ----------
+    learn : callable
+        From a `Task` and the values of all options to `Learnt`.
+    options : mapping of name to Option
+    uses_folds : callable
+        From the options to whether structures are validated on folds. Then all rows have to be in memory, and there is
+        an option ``k``, the number of folds.
+    averages : bool
+        Whether the structures are averaged with equal weights.
+    """
+
+    learn: Callable[[Task, Mapping[str, Any]], Learnt]
+    options: Mapping[str, Option] = field(default_factory=dict)
+    uses_folds: Callable[[Mapping[str, Any]], bool] = lambda options: False
+    averages: bool = False
+
+    @property
+    def defaults(self) -> dict[str, Any]:
+        """Values of all options by default."""
+        return {name: option.default for name, option in self.options.items()}
+
+
+def _naive(task: Task, options: Mapping[str, Any]) -> Learnt:
+    return Learnt((naive(range(len(task.n_levels))),))
+
+
+def _chow_liu(task: Task, options: Mapping[str, Any]) -> Learnt:
+    return Learnt((chow_liu(task.sample, task.n_levels, task.K, options["score"], options["root"]),))
+
+
+def _super_parents(task: Task, options: Mapping[str, Any]) -> Learnt:
+    return Learnt(super_parents(len(task.n_levels)))
+
+
+def _climb(learner: str, task: Task, options: Mapping[str, Any]) -> Learnt:
+    """Search greedily by cross-validated accuracy."""
+    rows = cast(Sample, task.sample)  # in memory: `uses_folds`
+    held = stratified_folds(rows, options["k"], task.rng).held if task.held is None else task.held
+    settings = {name: options[name] for name in ("epsilon", "smooth", "kdbk") if name in options}
+    dag, log = climb(learner, rows, task.n_levels, task.K, held, rng=task.rng, progress=task.progress, **settings)
+    return Learnt((dag,), tuple(log))
+
+
+def _kdb(task: Task, options: Mapping[str, Any]) -> Learnt:
+    if options["search"] == "information":
+        return Learnt((ordered_kdb(task.sample, task.n_levels, task.K, options["kdbk"]),))
+    return _climb("kdb", task, options)
+
+
+SEARCH_OPTIONS = {
+    "k": Option(10, lambda value: integer("k", value, 2)),
+    "epsilon": Option(0.01, lambda value: real("epsilon", value, 0.0)),
+    "smooth": Option(0.0, lambda value: real("smooth", value, 0.0)),
+}
+KDB_OPTIONS = {
+    "kdbk": Option(2, lambda value: integer("kdbk", value, 0)),
+    "search": Option("accuracy", lambda value: choice("search", value, ("accuracy", "information"))),
+}
+
+
+def _search(learner: str) -> Learner:
+    """Return the greedy search that goes by the `MOVES` of this name."""
+    return Learner(partial(_climb, learner), SEARCH_OPTIONS, uses_folds=lambda options: True)
+
+
+LEARNERS: dict[str, Learner] = {
+    "nb": Learner(_naive),
+    "tan_cl": Learner(
+        _chow_liu,
+        {"score": Option("loglik", lambda value: choice("score", value, SCORES)), "root": Option(None)},
+    ),
+    "tan_hc": _search("tan_hc"),
+    "tan_hcsp": _search("tan_hcsp"),
+    "fssj": _search("fssj"),
+    "bsej": _search("bsej"),
+    "kdb": Learner(_kdb, SEARCH_OPTIONS | KDB_OPTIONS, lambda options: options["search"] == "accuracy"),
+    "aode": Learner(_super_parents, averages=True),
+}
 
 
 def learn(
@@ -69,36 +182,13 @@ def learn(
     ----------
     learner : str
         A name in `LEARNERS`.
-    sample : Sample
-    n_levels : ndarray, shape (m,)
-        Declared levels.
-    K : int
-        Classes.
+    sample, n_levels, K, rng, held, progress
+        As in `Task`.
     options : mapping
-        All options of the learner; a root is a position.
-    rng : numpy.random.Generator
-        For folds and ties.
-    held : ndarray, shape (k, n), optional
-        Folds of a search, as weights; drawn by default.
-    progress : callable, optional
-        Called for each structure that a search scores.
+        All options of the learner, clean.
 
     Returns
     -------
     Learnt
     """
-    if learner == "nb":
-        return Learnt((naive(range(len(n_levels))),))
-    if learner == "aode":
-        return Learnt(super_parents(len(n_levels)))
-    if learner == "tan_cl":
-        return Learnt((chow_liu(sample, n_levels, K, options["score"], options["root"]),))
-    if options.get("search") == "information":
-        return Learnt((ordered_kdb(sample, n_levels, K, options["kdbk"]),))
-    assert learner in MOVES  # noqa: S101  # the names were checked
-    rows = cast(Sample, sample)  # no others come this far: `COUNTED`
-    if held is None:
-        held = stratified_folds(rows, options["k"], rng).held
-    settings = {name: options[name] for name in ("epsilon", "smooth", "kdbk") if name in options}
-    dag, log = climb(learner, rows, n_levels, K, held, rng=rng, progress=progress, **settings)
-    return Learnt((dag,), tuple(log))
+    return LEARNERS[learner].learn(Task(sample, n_levels, K, rng, held, progress), options)

@@ -17,7 +17,7 @@ from bbl.networks.parameters import Recipe
 from bbl.networks.predict import Network
 from bbl.results.archives import ROWS, pack_priors, pack_rows, unpack_priors, unpack_rows
 from bbl.results.model import Training
-from bbl.results.structure import make_structure
+from bbl.results.structure import AveragedStructure, make_structure
 
 __all__ = ["pack", "unpack"]
 
@@ -111,12 +111,12 @@ def _unpack_recipe(stored: dict, m: int) -> Recipe:
 
 def _unpack_options(learner: Any, stored: dict, m: int) -> dict[str, Any]:
     """Return the options of a learner: those that it has, of the types of their defaults."""
-    defaults = {} if learner is None else LEARNERS[learner]
-    if stored.keys() != defaults.keys():
+    options = {} if learner is None else LEARNERS[learner].options
+    if stored.keys() != options.keys():
         raise ValueError("the options of its learner are not as saved")
     for name, value in stored.items():
-        default = defaults[name]
-        if name == "root":
+        default = options[name].default
+        if options[name].check is None:
             right = value is None or (type(value) is int and 0 <= value < m)
         else:
             right = type(value) is type(default) or (type(default) is float and type(value) is int)
@@ -143,15 +143,6 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     ends = np.cumsum([f.cells for f in families])[:-1]
     tables = np.split(arrays["theta"], ends)
     networks = tuple(Network(d, f, arrays["prior"], t) for d, f, t in zip(local, families, tables, strict=True))
-    averaged = meta["learner"] == "aode"
-    if len(networks) > 1 and not averaged:
-        raise ValueError("it has several structures")
-    training = Training(
-        integer("nobs", meta["nobs"], 0),
-        float(arrays["log_likelihood"][0]),
-        np.split(arrays["counts"], np.cumsum(n_levels)[:-1], axis=1) if n_levels else [],
-    )
-    sample, index = unpack_rows(arrays, meta.get("index"), n_levels, K, -1)
     structure = make_structure(
         class_var=labels.response,
         columns=columns,
@@ -160,6 +151,15 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
         options=_unpack_options(meta["learner"], meta["options"], len(columns)),
         score_log=tuple(map(float, arrays["score_log"])),
     )
+    averaged = isinstance(structure, AveragedStructure)
+    if len(networks) > 1 and not averaged:
+        raise ValueError("it has several structures")
+    training = Training(
+        integer("nobs", meta["nobs"], 0),
+        float(arrays["log_likelihood"][0]),
+        np.split(arrays["counts"], np.cumsum(n_levels)[:-1], axis=1) if n_levels else [],
+    )
+    sample, index = unpack_rows(arrays, meta.get("index"), n_levels, K, -1)
     return {
         "call": meta["call"],
         "design": design,

@@ -10,6 +10,7 @@ from typing import Any
 from bbl.checks import integer
 from bbl.errors import OptionError
 from bbl.networks.dag import Dag
+from bbl.networks.learners import LEARNERS
 from bbl.report.plot_structure import plot_structure
 from bbl.report.structure import structure_text
 
@@ -177,8 +178,10 @@ class AveragedStructure(Inspection):
 
 
 def make_structure(**parts: Any) -> Structure | AveragedStructure:
-    """Return the structure of these parts; that of the learner ``"aode"`` is averaged."""
-    return (AveragedStructure if parts["learner"] == "aode" else Structure)(**parts)
+    """Return the structure of these parts, averaged if its learner averages."""
+    learner = parts["learner"]
+    averages = learner is not None and LEARNERS[learner].averages
+    return (AveragedStructure if averages else Structure)(**parts)
 
 
 def only(structure: Structure | AveragedStructure, what: str) -> Structure:
@@ -186,7 +189,8 @@ def only(structure: Structure | AveragedStructure, what: str) -> Structure:
     if isinstance(structure, Structure):
         return structure
     raise OptionError(
-        f"aode averages {len(structure.dags)} networks, so it has no {what}; use the learner nb or tan_cl."
+        f"{structure.learner} averages {len(structure.dags)} networks, so it has no {what}; use the learner nb or "
+        "tan_cl."
     )
 
 

@@ -239,8 +239,8 @@ def run_network(name: str, learner: str, data: Data, split) -> Iterator[tuple]:
     """Fit a Bayesian network classifier whose tables have a pseudocount of 1 in each cell."""
     begin, rng = time.process_time(), np.random.default_rng(0)
     sample, codes, y = _train(data, split)
-    dags = learn(learner, sample, data.n_levels, data.K, dict(LEARNERS[learner]), rng).dags
-    network = fit_tables(dags, sample, data.n_levels, data.K, Recipe(1.0), rng, learner == "aode").network
+    dags = learn(learner, sample, data.n_levels, data.K, LEARNERS[learner].defaults, rng).dags
+    network = fit_tables(dags, sample, data.n_levels, data.K, Recipe(1.0), rng, LEARNERS[learner].averages).network
     log_p = log_probabilities(network_scores(network.log_joint(codes)))
     yield (name, "", "", *metrics(log_p, y), "", np.nan, time.process_time() - begin)
 

@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+import warnings
 
 import lazydata
 import numpy as np
@@ -15,6 +16,7 @@ import bbl
 from bbl.__main__ import main
 from bbl.cli.options import option_names
 from bbl.cli.tables import read_table
+from bbl.errors import DataWarning
 
 FORMULA = "Survived ~ Class * Sex + Sex * Age"
 
@@ -85,6 +87,18 @@ def test_parquet_and_options(titanic, tmp_path, run):
     pd.read_csv(titanic).to_parquet(path)
     status, out, _ = run(FORMULA, path, "--weights", "Freq", "--method", "mf", "--eps", "0.5")
     assert status == 0 and "eps = 0.5" in out
+
+
+def test_real_weights_are_taken_and_left_as_they_are_by_bin_and_lump(tmp_path, run):
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"y": np.tile(["a", "b"], 100), "x": rng.normal(size=200), "w": rng.uniform(0.1, 2, 200)})
+    table.to_csv(tmp_path / "rows.csv", index=False)
+    options = ("--weights", "w", "--bin", "quantile:4", "--lump", "3", "--method", "naive")
+    with warnings.catch_warnings():
+        warnings.simplefilter("default", DataWarning)
+        status, out, error = run("y ~ .", tmp_path / "rows.csv", *options)
+    assert status == 0 and "1 predictor state" in out
+    assert error.startswith("warning: weights are not all whole numbers")
 
 
 def test_parquet_files_have_their_declared_order_or_say_that_it_is_lost(tmp_path, run):

@@ -35,7 +35,8 @@ def bin(  # noqa: A001  # the word of the field
     ----------
     data : DataFrame (pandas, polars), pyarrow Table or dict of lists
     columns : name or list of names, optional
-        Which columns; by default all of numbers with more than `bins` different values, but the response and weights.
+        Which columns; by default all of numbers with more than `bins` different values, but the response and the column
+        that holds `weights`.
     bins : int, default 5
         How many at most; with ``"mdl"``, of what is cut by default.
     method : {"quantile", "width", "mdl"}, default "quantile"
@@ -44,7 +45,7 @@ def bin(  # noqa: A001  # the word of the field
     response : name of a column, optional
         For ``"mdl"``. Never binned by default.
     weights : column name or array of length n, optional
-        Frequencies.
+        Frequencies, or any positive weights. Give those of the fit here too: that keeps their column from being binned.
 
     Returns
     -------
@@ -56,7 +57,7 @@ def bin(  # noqa: A001  # the word of the field
     Raises
     ------
     DataError, OptionError
-        If a column is absent or holds no numbers.
+        If a column is absent, holds no numbers, or holds the weights.
 
     Notes
     -----
@@ -81,7 +82,7 @@ def bin(  # noqa: A001  # the word of the field
     """
     frame, count = to_frame(data), integer("bins", bins, 2)
     choice("method", method, CUTS)
-    named, counts = named_weights(weights, frame, data)
+    named, counts = named_weights(weights, frame, data, whole=False)
     y = None
     if method == "mdl":
         if response is None:
@@ -89,7 +90,7 @@ def bin(  # noqa: A001  # the word of the field
         column = factorise(response, frame.column(response), "keep")
         none = column.missing()
         y = column.codes if none is None else np.where(none, -1, column.codes)
-    asked = _names(columns, frame)
+    asked = _names(columns, frame, named)
     out = {name: frame.column(name) for name in frame.columns}
     for name in frame.columns if asked is None else asked:
         numbers = _numbers(frame.column(name))
@@ -98,7 +99,8 @@ def bin(  # noqa: A001  # the word of the field
                 raise DataError(f"column {name!r} holds what is no number, so it cannot be binned.", column=name)
             continue
         known = ~np.isnan(numbers) & (counts > 0)
-        if asked is None and (name in (response, named) or len(np.unique(numbers[known])) <= count):
+        is_weights = name == named or (weights is not None and np.array_equal(numbers, counts))
+        if asked is None and (name == response or is_weights or len(np.unique(numbers[known])) <= count):
             continue
         own = known if y is None else known & (y >= 0)
         cuts = find_cuts(numbers[own], counts[own], method, count, None if y is None else y[own])
@@ -124,21 +126,22 @@ def lump(
     columns : name or list of names, optional
         Which columns; by default all of strings, categories and booleans, but the response and weights.
     min_count : int, default 10
-        Levels that occur less often are rare.
+        Levels that occur less often, by sum of weights, are rare.
     response : name of a column, optional
         Never lumped by default.
     weights : column name or array of length n, optional
-        Frequencies.
+        Frequencies, or any positive weights.
 
     Returns
     -------
     DataFrame
-        The same table. Columns with two or more rare levels are categories, with ``"(rare)"`` as the last; others are
-        as they were.
+        The same table. Columns with rare levels are categories, with ``"(rare)"`` as the last; others are as they
+        were, and so are booleans of which one is rare: there are no others to come. Missing values stay missing.
 
     Notes
     -----
-    A model that is fitted to such a column takes levels that it does not know for ``"(rare)"``, in place of an error.
+    A model that is fitted to such a column takes levels that it does not know for ``"(rare)"``, in place of an error;
+    with ``missing="level"`` missing values too, where the training rows had none.
 
     Examples
     --------
@@ -148,8 +151,8 @@ def lump(
     {'Bern': 20, '(rare)': 3}
     """
     frame, least = to_frame(data), integer("min_count", min_count, 1)
-    named, counts = named_weights(weights, frame, data)
-    asked = _names(columns, frame)
+    named, counts = named_weights(weights, frame, data, whole=False)
+    asked = _names(columns, frame, named)
     out = {name: frame.column(name) for name in frame.columns}
     for name in frame.columns if asked is None else asked:
         series = frame.column(name)
@@ -159,8 +162,10 @@ def lump(
         if asked is None and "number" in column.kinds and "string" not in column.kinds:
             continue
         total = np.bincount(column.codes, counts, len(column.values))
-        rare = np.array([kind != "missing" for kind in column.kinds]) & (total < least)
-        if int((rare & (total > 0)).sum()) > 1:
+        is_level = np.array([kind != "missing" for kind in column.kinds])
+        rare = is_level & ((total < least) | np.array([value == RARE_LEVEL for value in column.values]))
+        n_rare = int((rare & (total > 0)).sum())
+        if n_rare > 1 or (n_rare == 1 and set(column.kinds) - {"missing"} != {"bool"}):
             out[name] = _lumped(series, column, rare)
     return _table(out, frame)
 
@@ -182,7 +187,8 @@ def _table(columns: dict, frame: Frame) -> pd.DataFrame:
     return pd.DataFrame(columns, index=frame.index, columns=names)
 
 
-def _names(columns: Any, frame: Frame) -> list | None:
+def _names(columns: Any, frame: Frame, weights: Hashable) -> list | None:
+    """Return the names that are asked for, each a column and none that of the weights; None for the default."""
     if columns is None:
         return None
     names = [columns] if isinstance(columns, str) or not isinstance(columns, Sequence) else list(columns)
@@ -190,6 +196,8 @@ def _names(columns: Any, frame: Frame) -> list | None:
         if not frame.has(name):
             hint = near_match(name, frame.columns) or "."
             raise DataError(f"columns names {name!r}, which is no column of the data{hint}", column=name)
+        if weights is not None and name == weights:
+            raise OptionError(f"columns names {name!r}, which holds the weights. Leave it out.", argument="columns")
     return names
 
 

@@ -163,7 +163,7 @@ class Factor:
         LevelError
             If `unseen` is "raise" and there are any; names column and levels.
         """
-        where = [self._code(k, v) for k, v in zip(column.kinds, column.values, strict=True)]
+        where = [self._code(k, v, skip_missing) for k, v in zip(column.kinds, column.values, strict=True)]
         lookup = np.array(where, dtype=np.int64)
         strange = lookup < 0
         if skip_missing and "missing" in column.kinds:
@@ -176,12 +176,12 @@ class Factor:
             codes = np.maximum(lookup, 0).astype(code_dtype(len(self.levels)))[column.codes]
         return codes, strange[column.codes] if strange.any() else None
 
-    def _code(self, kind: str, value: Any) -> int:
+    def _code(self, kind: str, value: Any, skip_missing: bool) -> int:
         """Return the code of a value: of its level, of the interval that it is in, or of what is rare; else -1."""
         found = self._codes.get(level_key(kind, value), -1)
         if found < 0 and kind == "number" and self._intervals:
             found = next((a for ends, a in self._intervals if ends.holds(value)), -1)
-        if found < 0 and kind != "missing":
+        if found < 0 and not (kind == "missing" and skip_missing):
             found = self._codes.get(("string", RARE_LEVEL), -1)
         return found
 

@@ -95,6 +95,12 @@ def check_weights(
     if array.dtype == object:
         missing = pd.isna(array)
         odd = [v for v in array[~missing] if not isinstance(v, numbers.Real)]
+        if odd and isinstance(odd[0], pd.Interval):
+            raise BBLTypeError(
+                f"{argument} were cut into intervals: {odd[0]}. Name them where the table is binned: bbl.bin(data, "
+                "weights=...).",
+                argument=argument,
+            )
         if odd:
             fail(f"hold {odd[0]!r}, which is no real number", BBLTypeError)
         array = np.where(missing, np.nan, array).astype(float)

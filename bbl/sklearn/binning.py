@@ -78,7 +78,7 @@ class BinningTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         y : array_like, shape (n,), optional
             Classes, for ``"mdl"``.
         sample_weight : array_like, shape (n,), optional
-            Frequencies.
+            Frequencies, or any positive weights.
 
         Returns
         -------
@@ -96,7 +96,7 @@ class BinningTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             check_consistent_length(array, y)
             groups = np.unique(column_or_1d(y, warn=True), return_inverse=True)[1]
         given = None if sample_weight is None else column_or_1d(sample_weight)
-        weights = check_weights(given, len(array), "sample_weight")
+        weights = check_weights(given, len(array), "sample_weight", whole=False)
         self.cuts_ = []
         for column in array.T:
             known = ~np.isnan(column) & (weights > 0)

@@ -6,7 +6,7 @@ import pytest
 
 import bbl
 from bbl.design.intervals import interval_ends
-from bbl.errors import DataError, LevelError, OptionError
+from bbl.errors import BBLTypeError, DataError, DataWarning, LevelError, OptionError
 from bbl.stats.cuts import mdl_cuts, quantile_cuts, width_cuts
 
 
@@ -92,9 +92,56 @@ def test_rare_levels_are_one_and_take_in_what_is_unknown(people):
     weighted = bbl.lump(people, "town", min_count=10_000, weights="n")
     assert set(weighted["town"]) == {"(rare)"}
     alone = people.assign(town=["Visp", *["Bern"] * 399])
-    assert bbl.lump(alone)["town"].equals(alone["town"])  # one rare level would be no less rare
     with pytest.raises(LevelError):
         bbl.bbl("y ~ town", alone, lambdah=0.01).predict({"town": ["Sion"]})
+
+
+def test_a_single_rare_level_takes_in_what_is_unknown_too(people):
+    alone = people.assign(town=["Visp", *["Bern"] * 399], old=people.index < 3)
+    table = bbl.lump(alone, response="y")
+    assert table["town"].tolist() == ["(rare)", *["Bern"] * 399]
+    assert table["old"].equals(alone["old"])  # there are no other booleans to come
+    fit = bbl.bbl("y ~ town", table, lambdah=0.01)
+    rows = fit.predict({"town": ["Sion", "Visp", "(rare)"]}, type="prob")
+    assert rows["old"].nunique() == 1
+    again = bbl.lump(bbl.lump(people, response="y"), min_count=100, response="y")["town"]
+    assert again.cat.categories.tolist() == ["Bern", "Chur", "(rare)"]
+
+
+@pytest.mark.parametrize("missing", ["level", "marginal", "drop"])
+def test_missing_values_are_rare_where_they_are_a_level_that_no_training_row_has(people, missing):
+    fit = bbl.bbl("y ~ town", bbl.lump(people, response="y"), lambdah=0.01, missing=missing)
+    found = fit.predict({"town": ["(rare)", None]}, type="prob")["old"]
+    if missing == "level":
+        assert found[1] == found[0]
+    elif missing == "marginal":
+        np.testing.assert_allclose(found[1], (people["y"] == "old").mean(), rtol=1e-6)
+    else:
+        assert np.isnan(found[1])
+    gaps = people.assign(town=people["town"].mask(people.index % 50 == 0))
+    levels = bbl.bbl("y ~ town", bbl.lump(gaps, response="y"), lambdah=0.01, missing=missing).labels.levels[0]
+    assert levels == ("Bern", "Chur", "Thun", "(rare)", "(missing)")[: 5 if missing == "level" else 4]
+
+
+def test_weights_need_not_be_whole_and_are_never_binned(people):
+    rng = np.random.default_rng(0)
+    table = people.assign(w=rng.uniform(0.1, 2.0, 400))
+    named = bbl.bin(table, response="y", weights="w")
+    for weights in (table["w"], table["w"].to_numpy()):
+        pd.testing.assert_frame_equal(bbl.bin(table, response="y", weights=weights), named)
+    assert named["w"].equals(table["w"]) and named["n"].equals(table["n"])
+    share = table["w"].groupby(named["age"], observed=True).sum() / table["w"].sum()
+    assert share.between(0.19, 0.21).all()
+    assert len(bbl.bin(table, "age", method="mdl", response="y", weights="w")["age"].cat.categories) > 1
+    quarter = bbl.lump(people.assign(w=0.25), "town", weights="w", min_count=25)["town"]
+    assert quarter.cat.categories.tolist() == bbl.lump(people, "town", min_count=100)["town"].cat.categories.tolist()
+    for verb in (bbl.bin, bbl.lump):
+        with pytest.raises(OptionError, match="columns names 'w', which holds the weights"):
+            verb(table, ["age", "w"], weights="w")
+    with pytest.warns(DataWarning, match="weights are not all whole numbers"):
+        bbl.bbl("y ~ age", named, weights="w", method="naive")
+    with pytest.raises(BBLTypeError, match=r"were cut into intervals.*bbl\.bin\(data, weights=\.\.\.\)"):
+        bbl.bbl("y ~ age", bbl.bin(table, response="y"), weights="w", method="naive")
 
 
 def test_bad_input_is_named(people):

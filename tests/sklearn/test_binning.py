@@ -57,3 +57,11 @@ def test_a_pipeline_learns_an_interaction_of_numbers():
     y = (X[:, 0] * X[:, 1] > 0).astype(int)
     model = make_pipeline(BinningTransformer(4), BBLClassifier("pseudo")).fit(X[:300], y[:300])
     assert model.score(X[300:], y[300:]) > 0.9
+
+
+def test_sample_weights_need_not_be_whole():
+    rng = np.random.default_rng(0)
+    X, weights = rng.normal(size=(200, 2)), rng.integers(1, 4, 200)
+    whole = BinningTransformer(4).fit(X, sample_weight=weights)
+    for a, b in zip(whole.cuts_, BinningTransformer(4).fit(X, sample_weight=weights / 8.0).cuts_, strict=True):
+        np.testing.assert_array_equal(a, b)

@@ -27,9 +27,9 @@ def anova(*fits: Any) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        One row per model: ``parameters``, ``logLik``, ``AIC``, ``BIC``, ``clAIC`` (missing where the method has none),
-        and the test against the model before: ``ratio``, ``df``, ``p``, ``test``. Smaller criteria are better, among
-        models of one kind.
+        One row per model: ``parameters``, ``logLik``, ``AIC``, ``BIC``, ``clAIC`` (each missing where the method has
+        none), and the test against the model before: ``ratio``, ``df``, ``p``, ``test``. Smaller criteria are better,
+        among models of one kind.
 
     Notes
     -----

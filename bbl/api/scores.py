@@ -29,7 +29,7 @@ def log_scores(
         Whether to subtract the group's ln Z: ``ln P(x | y)``, averaged over draws where the method has draws. Without
         it the score is ``sum h + sum J`` in the reference gauge, which differs by a constant from that in others.
     prior : bool, default False
-        Whether to add the logarithm of the group's share.
+        Whether to add the logarithm of the group's share: the model's `priors`, or that in the training rows.
     unseen : {"raise", "ignore"}, default "raise"
         As in ``predict``.
 

@@ -11,13 +11,17 @@ from bbl.rows.sample import code_dtype
 __all__ = ["draw"]
 
 
-def draw(network: Network | Averaged, n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+def draw(
+    network: Network | Averaged, shares: np.ndarray, n: int, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
     """Draw rows from the joint distribution of class and features.
 
     Parameters
     ----------
     network : Network or Averaged
         Of an average, each row comes from a member that is drawn first.
+    shares : ndarray, shape (K,)
+        Probabilities of the classes.
     n : int
     rng : numpy.random.Generator
 
@@ -29,7 +33,7 @@ def draw(network: Network | Averaged, n: int, rng: np.random.Generator) -> tuple
     members = network.members if isinstance(network, Averaged) else (network,)
     which = rng.integers(0, len(members), n) if len(members) > 1 else np.zeros(n, dtype=np.intp)
     n_levels = members[0].families.n_levels
-    y = _categories(np.broadcast_to(network.prior, (n, len(network.prior))), rng)
+    y = _categories(np.broadcast_to(shares, (n, len(shares))), rng)
     codes = np.zeros((n, len(n_levels)), dtype=code_dtype([*n_levels, 2]))
     for k, member in enumerate(members):
         rows = np.flatnonzero(which == k)

@@ -103,7 +103,12 @@ class AverageResults(ClassifierResults):
         return averaged_scores(scores, self.member_weights, silent)
 
     def log_likelihood(self, rows: Sample) -> float:
-        """Refuse: an average has no likelihood of rows."""
+        """Refuse: see `check_likelihood`."""
+        self.check_likelihood()
+        raise NotImplementedError
+
+    def check_likelihood(self) -> None:
+        """Raise an OptionError: an average has no likelihood of rows."""
         raise OptionError(
             "An average of classifiers has no likelihood of rows, so neither AIC nor BIC; evaluate() tells how good "
             "its predictions are, and fit.members have what they have.",

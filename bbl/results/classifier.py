@@ -81,6 +81,17 @@ class ClassifierResults(ModelResults):
         object.__setattr__(found, "priors", shares)  # on a copy that nobody has seen yet
         return found
 
+    @property
+    def shares_in_use(self) -> np.ndarray:
+        """Shares (K,) of the groups in the population that is predicted: the model's priors, or the training shares.
+
+        A group without training rows has no parameters, and so a share of 0.
+        """
+        if self.priors is None:
+            return self.class_shares
+        shares = np.where(self.class_shares > 0.0, self.priors, 0.0)
+        return shares / shares.sum()
+
     def _shifted(self, scores: np.ndarray, priors: Any = None) -> np.ndarray:
         """Class scores with the priors that are given, or those of the model, in place of the training rows' shares."""
         own = self.priors if priors is None else check_priors(priors, self.design.response)

@@ -14,7 +14,7 @@ from bbl.errors import BBLError, BBLTypeError, DataError, OptionError
 from bbl.report.text import label_text
 from bbl.rows.sample import Sample
 
-__all__ = ["check_fits", "compared_fits", "criterion"]
+__all__ = ["check_fits", "compared_fits", "criteria"]
 
 RATIO = "composite likelihood ratio"
 
@@ -43,10 +43,7 @@ def compared_fits(fits: Any) -> pd.DataFrame:
         row: dict[str, Any] = {
             "model": f"{label_text(name)} {_title(fit)}",
             "parameters": fit.n_parameters,
-            "logLik": float(fit.logLik()),
-            "AIC": fit.aic,
-            "BIC": fit.bic,
-            "clAIC": criterion(fit),
+            **criteria(fit),
             **dict.fromkeys(("ratio", "p"), np.nan),
             "df": 0,
             "test": "",
@@ -58,12 +55,16 @@ def compared_fits(fits: Any) -> pd.DataFrame:
     return pd.DataFrame(rows).set_index("model")[order].rename_axis(None)
 
 
-def criterion(fit: Any) -> float:
-    """Return the composite-likelihood AIC of a fit, nan where it has none."""
-    try:
-        return float(fit.claic)
-    except (AttributeError, BBLError):
-        return float("nan")
+def criteria(fit: Any) -> dict[str, float]:
+    """Return log-likelihood, AIC, BIC and composite-likelihood AIC of a fit, nan where it has none."""
+    found = {}
+    for title, name in (("logLik", "logLik"), ("AIC", "aic"), ("BIC", "bic"), ("clAIC", "claic")):
+        try:
+            value = getattr(fit, name)
+            found[title] = float(value() if callable(value) else value)
+        except (AttributeError, BBLError):
+            found[title] = float("nan")
+    return found
 
 
 def _title(fit: Any) -> str:

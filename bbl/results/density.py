@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -24,7 +24,7 @@ from bbl.report.terms import order_counts, term_frame
 from bbl.results.archives import pack, unpack
 from bbl.results.figures import Figures
 from bbl.results.posterior import PosteriorDraws
-from bbl.stats.scores import log_probabilities
+from bbl.stats.scores import log_probabilities, with_priors
 
 __all__ = ["DensityResults"]
 
@@ -104,7 +104,8 @@ class DensityResults(Figures):
         Returns
         -------
         Series
-            On the index of `newdata`. With classes it is ``ln sum_y P(y) P(x|y)``, whatever the response of the row.
+            On the index of `newdata`. With classes it is ``ln sum_y P(y) P(x|y)``, whatever the response of the row;
+            P(y) are the model's `priors`, or the shares of the groups in the training rows.
             Missing values are treated as `predict` treats them.
 
         Raises
@@ -116,13 +117,17 @@ class DensityResults(Figures):
         choice("unseen", unseen, ("raise", "ignore"))
         if newdata is None:
             rows = self._rows()
-            found, index = self.estimate.log_density(self._averaged, rows.codes, rows.missing), self._index()
+            found, index = self._log_density(rows.codes, rows.missing), self._index()
         else:
-            found = self.estimate.log_density(self._averaged, *self.design.encode(newdata, unseen))
+            found = self._log_density(*self.design.encode(newdata, unseen))
             if (dropped := self.design.dropped(newdata)) is not None:
                 found[dropped] = np.nan
             index = self.design.index(newdata)
         return pd.Series(found, index=index, name="log_prob")
+
+    def _log_density(self, codes: np.ndarray, missing: np.ndarray | None) -> np.ndarray:
+        """Return the log-probabilities (n,) of encoded rows."""
+        return replace(self.estimate, class_prior=self._shares()).log_density(self._averaged, codes, missing)
 
     @verb
     def pnll(self, newdata: Any = None, weights: Any = None) -> float:
@@ -170,8 +175,8 @@ class DensityResults(Figures):
         n : int, default 1
         seed : int or numpy.random.Generator, optional
         groups : mapping or Series by group, or sequence of length K, optional
-            Probabilities of the groups, to a common factor; as in the training rows by default. A sequence is for
-            groups whose order was declared, or that are numbers or booleans.
+            Probabilities of the groups, to a common factor; the model's `priors` by default, or the shares in the
+            training rows. A sequence is for groups whose order was declared, or that are numbers or booleans.
 
         Returns
         -------
@@ -181,7 +186,7 @@ class DensityResults(Figures):
         """
         self.engine.check_density("sample()")
         labels = self.labels
-        shares = self.estimate.class_prior if groups is None else check_shares("groups", groups, self.design.response)
+        shares = self._shares() if groups is None else check_shares("groups", groups, self.design.response)
         args = (integer("n", n, 0), shares, seed)
         codes, y = sample_groups(self.parameters.layout, self.parameters.theta, *args)
         response = {labels.response: (y, labels.groups)} if self.design.classes else {}
@@ -206,7 +211,8 @@ class DensityResults(Figures):
         ----------
         newdata : DataFrame (pandas, polars), pyarrow Table or dict of lists
             With the predictors' columns. Where the model has a response, and `newdata` knows it, a row is filled by
-            the model of its group; else by those of all groups, as probable as the known predictors make them.
+            the model of its group; else by those of all groups, as probable as the known predictors and the model's
+            `priors`, or the shares in the training rows, make them.
         mask : DataFrame or array of bool, shape (n, m), optional
             Cells that are taken to be missing, whatever they hold; columns in the order of the predictors, or by name.
         method : {"auto", "exact", "gibbs", "mf"}, default "auto"
@@ -269,7 +275,8 @@ class DensityResults(Figures):
         known = self.design.known_groups(newdata)
         out = np.eye(len(self.labels.groups))[np.maximum(known, 0)]
         if (blank := np.flatnonzero(known < 0)).size:
-            out[blank] = np.exp(log_probabilities(self.class_scores(codes[blank], unknown[blank])))
+            scores = self.class_scores(codes[blank], unknown[blank])
+            out[blank] = np.exp(log_probabilities(with_priors(scores, self.class_shares, self._shares())))
         return out
 
     @verb

@@ -100,6 +100,10 @@ class BBLResults(DensityResults, ClassifierResults):
         """
         return ClassifierResults.predict(self.plugged(draws), newdata, type, unseen, priors=priors, costs=costs)
 
+    def _shares(self) -> np.ndarray:
+        """Shares (K,) of the groups: the model's priors, if it has some."""
+        return self.shares_in_use
+
     def _facts(self) -> dict[str, Any]:
         """Title and value of what the summary says about the fit."""
         facts, calibration = super()._facts(), self.estimate.calibration

@@ -117,6 +117,10 @@ class MachineResults(ModelResults):
         """Weighted shares of the groups in the training rows."""
         return self.estimate.class_prior
 
+    def _shares(self) -> np.ndarray:
+        """Shares (K,) of the groups in the population that the model is of."""
+        return self.class_shares
+
     @cached_property
     def _energy(self) -> MarginalEnergy:
         return MarginalEnergy(self.parameters.layout, self.parameters.theta)
@@ -163,14 +167,18 @@ class MachineResults(ModelResults):
             scores = scores - self.estimate.log_z
         if prior:
             with np.errstate(divide="ignore"):
-                scores = scores + np.log(self.estimate.class_prior)
+                scores = scores + np.log(self._shares())
         if newdata is not None and (dropped := self.design.dropped(newdata)) is not None:
             scores[dropped] = np.nan
         return pd.DataFrame(scores, index=index, columns=pd.Index(self.labels.groups, dtype=object))
 
+    def check_likelihood(self) -> None:
+        """Raise an OptionError if P(row | group) is not modelled."""
+        self.engine.check_density("A likelihood")
+
     def log_likelihood(self, rows: Rows) -> float:
         """Return ``sum_k w_k (E_y(x_k) - ln Z_y)`` of encoded rows, missing predictors summed out."""
-        self.engine.check_density("A likelihood")
+        self.check_likelihood()
         if isinstance(rows, StoredSample):
             if not rows.complete or self.estimate.predictive is not None:
                 return sum(map(self.log_likelihood, rows.blocks(BLOCK)))

@@ -156,8 +156,12 @@ class ModelResults:
         rows = self._rows()
         return round(rows.total) if rows.whole else rows.total
 
+    def check_likelihood(self) -> None:
+        """Raise an OptionError if rows have no likelihood under this model."""
+
     @cached_property
     def _log_likelihood(self) -> float:
+        self.check_likelihood()
         return self.log_likelihood(self._rows()) if self.stored is None else self.stored.log_likelihood
 
     @cached_property
@@ -174,6 +178,12 @@ class ModelResults:
         """Return the log-likelihood of the training rows, with the parameters of all groups as its ``df``.
 
         With ``missing="marginal"`` it is the log-likelihood of what is known: missing predictors are summed out.
+
+        Raises
+        ------
+        OptionError
+            If rows have no likelihood under the model, as in a conditional fit or an average; nor are there `aic` and
+            `bic` then.
         """
         return LogLikelihood(self._log_likelihood, self.n_parameters, self.nobs())
 

@@ -319,8 +319,11 @@ class NetworkResults(NetworkTables, ClassifierResults):
         Path(path).write_text(bif_text(structure.families, levels, tables), encoding="utf-8")
 
     def sample(self, n: int, seed: int | np.random.Generator | None = 0) -> pd.DataFrame:
-        """Draw `n` rows of class and features, as categories with all their levels."""
-        y, codes = draw(self.network, integer("n", n, 0), generator(seed))
+        """Draw `n` rows of class and features, as categories with all their levels.
+
+        The classes have the model's `priors`, or the shares of the training rows.
+        """
+        y, codes = draw(self.network, self.shares_in_use, integer("n", n, 0), generator(seed))
         labels = self.labels
         columns = {labels.response: (y, labels.groups)}
         columns |= {name: (codes[:, i], labels.levels[i]) for i, name in enumerate(labels.names)}

@@ -14,7 +14,7 @@ from bbl.names import distinct_names
 from bbl.report.inference_table import absent
 from bbl.report.model_table import ModelTable
 from bbl.report.text import label_text
-from bbl.results.comparison import check_fits, criterion
+from bbl.results.comparison import check_fits, criteria
 from bbl.results.inference import compared
 
 __all__ = ["model_table"]
@@ -92,8 +92,7 @@ def _facts(fit: Any, digits: int) -> list[str]:
         accuracy = f"{fit.evaluate().accuracy:.{digits}f}"
     except (AttributeError, BBLError):  # without a response, or without training rows
         accuracy = ""
-    numbers = [float(fit.logLik()), fit.aic, fit.bic, criterion(fit)]
-    texts = ["" if np.isnan(v) else f"{v:.1f}" for v in numbers]
+    texts = ["" if np.isnan(v) else f"{v:.1f}" for v in criteria(fit).values()]
     name = fit.kind if how is None else how.name
     if hasattr(fit, "structure"):
         name = fit.structure.learner or "by hand"

@@ -218,3 +218,24 @@ def test_models_without_a_response_are_compared_too():
     exact = stats.chi2_contingency(pd.crosstab(table.a, table.b), correction=False, lambda_="log-likelihood")[0]
     assert found["ratio"] == pytest.approx(2 * exact, rel=1e-6) and found["df"] == 1
     assert bbl.etable(fits).frame.loc["Accuracy"].tolist() == ["", ""]
+
+
+def test_models_without_a_likelihood_stand_beside_the_others(tmp_path):
+    """What is missing is missing in a model from a file too, and asked for by itself it says why."""
+    table = data(200)
+    field = bbl.bbl("y ~ .^2", table, method="mf")
+    joint = bbl.bbl("y ~ .^2", table, method="conditional", verbose=0)
+    joint.save(tmp_path / "joint.bbl", store_data=True)
+    average = bbl.average([field, joint])
+    average.save(tmp_path / "average.bbl")
+    fits = [field, joint, bbl.load(tmp_path / "joint.bbl"), average, bbl.load(tmp_path / "average.bbl")]
+    found = bbl.anova(*fits)
+    blank = found[["logLik", "AIC", "BIC", "clAIC"]].isna()
+    assert blank.iloc[1:].all(axis=None) and blank.iloc[0].tolist() == [False, False, False, True]
+    frame = bbl.etable(fits).frame
+    assert frame.loc["logLik"].ne("").tolist() == frame.loc["AIC"].ne("").tolist() == [True] + 4 * [False]
+    assert frame["(2)"].equals(frame["(3)"]) and frame["(2)"].iloc[0]
+    for fit in fits[1:]:
+        for call in (fit.logLik, lambda fit=fit: fit.aic, lambda fit=fit: fit.bic):
+            with pytest.raises(OptionError, match=r"P\(x\|y\)|An average"):
+                call()

@@ -10,7 +10,7 @@ from bbl.model.conditional import conditionals
 from bbl.model.elimination import elimination_order, log_sum
 from bbl.model.gauge import level_shares
 from bbl.model.layout import Layout, term_columns
-from bbl.model.moments import TINY, frequencies, one_hot, usable_rows, usable_weight
+from bbl.model.moments import level_counts, one_hot, smoothed, usable_rows, usable_weight
 from bbl.model.pairwise import pair_matrix
 from bbl.model.regressors import regressors, to_sites
 from bbl.parallel import serial_blas
@@ -94,17 +94,31 @@ def approximate_log_z(
 
 
 def _mean_field_log_z(sample: Rows, layout: Layout, theta: np.ndarray) -> float:
-    """Eq. (32) with frequencies under a prior count of 1, for couplings that did not come from mean field.
+    """Eq. (32), for couplings that did not come from mean field.
 
-    A term of k predictors is in the fields of all its members and in the energy once: it counts ``k - 1`` times.
+    Shares of levels have a prior count of 1 where weights are counts. Of a predictor with a level that does not occur
+    they have none, since nothing says what such a count weighs against fields that have another: in place of
+    ``-ln f(0)`` stands the logarithm of the normaliser of its levels in the mean field of the others, which is the same
+    where the fields are those of eq. (23). A term of k predictors is in the fields of all its members and in the energy
+    once: it counts ``k - 1`` times.
     """
-    f = frequencies(sample, layout, 1.0)
+    counts = level_counts(sample, layout.n_levels)
+    occur = [bool(n.all()) for n in counts]
+    f = [smoothed([n], float(sample.whole and every))[0] for n, every in zip(counts, occur, strict=True)]
     column = np.concatenate([fi[1:] for fi in f])
-    _, J = pair_matrix(layout, theta)
-    total = -sum(float(np.log(max(fi[0], TINY))) for fi in f) - 0.5 * float(column @ J @ column)
+    field, J = pair_matrix(layout, theta)
+    field += J @ column
+    total = -0.5 * float(column @ J @ column)
     for k, start in enumerate(layout.term_start[1:], 3):
         own = slice(start[0], start[-1])
-        total -= (k - 1) * float(theta[own] @ column[term_columns(layout)[:k, own]].prod(axis=0))
+        columns = term_columns(layout)[:k, own]
+        total -= (k - 1) * float(theta[own] @ column[columns].prod(axis=0))
+        for member in range(k):
+            others = np.delete(columns, member, axis=0)
+            np.add.at(field, columns[member], theta[own] * column[others].prod(axis=0))
+    for i, every in enumerate(occur):
+        levels = np.append(0.0, field[layout.start[i] : layout.start[i + 1]])
+        total += float(-np.log(f[i][0]) if every else np.logaddexp.reduce(levels))
     return total
 
 

@@ -43,6 +43,20 @@ def test_weights_times_a_number_are_the_same_shares(titanic, method, options, co
     assert part.nobs() == pytest.approx(factor * whole.nobs())
 
 
+@pytest.mark.parametrize("absent", ["1st", "Crew", None])  # the reference level, another one
+@pytest.mark.parametrize("formula", ["Survived ~ .", "Survived ~ .^2", "Survived ~ .^3"])
+def test_mean_field_ln_z_does_not_depend_on_their_scale(titanic, absent, formula):
+    """Whole weights have a prior count of one more where all levels occur."""
+    counts = titanic["Freq"].where((titanic["Class"] != absent) | (titanic["Survived"] == "No"), 0).to_numpy()
+    data, options = titanic.drop(columns="Freq"), {"lambda_": 0.01, "lambdah": 0.01}
+    part, much, whole = (
+        bbl.bbl(formula, data, w, log_z="mf", **options) for w in (counts * 0.37, counts / 3e-4, counts)
+    )
+    assert_allclose(part.log_z, much.log_z, atol=1e-8)
+    assert_allclose(part.log_z, whole.log_z, atol=0.02)
+    assert_allclose(part.log_z, bbl.bbl(formula, data, counts, log_z="exact", **options).log_z, atol=0.6)
+
+
 @pytest.mark.parametrize("method", ["pseudo", "mf", "naive"])
 def test_shares_of_a_row_add_up(titanic, method):
     rng = np.random.default_rng(0)

@@ -14,6 +14,7 @@ import jinja2
 import pandas as pd
 import pytest
 import rcases
+from expected_errors import expecting
 from rcompare import RULES
 
 import bbl
@@ -35,7 +36,7 @@ def test_pages_are_found():
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(DOCS).as_posix())
 def test_code_of_pages_runs(page, tmp_path, monkeypatch, capsys):
-    """The cells of a page run one after the other, without warnings."""
+    """The cells of a page run one after the other, without warnings, and errors that they show occur."""
     import matplotlib.pyplot as plt
 
     plt.switch_backend("Agg")
@@ -44,7 +45,7 @@ def test_code_of_pages_runs(page, tmp_path, monkeypatch, capsys):
     with contextlib.ExitStack() as stack:
         stack.callback(plt.close, "all")
         for number, code in enumerate(cells(page)):
-            exec(compile(code, f"{page.name}, cell {number}", "exec"), names)  # noqa: S102
+            exec(expecting(code, f"{page.name}, cell {number}"), names)  # noqa: S102
 
 
 def table(name):

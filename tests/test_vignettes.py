@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from expected_errors import expecting, until_last_error
 
 import bbl
 from bbl.datasets import load_titanic
@@ -75,6 +76,31 @@ def test_is_a_percent_script_with_a_title(script):
             assert options in ("", ' tags=["hide-input"]')
             ast.parse(code)
     assert not re.search(r"/work|/tmp|/home|\.\./", text)
+
+
+ERRORS = [script for script in SCRIPTS if until_last_error(script.read_text(encoding="utf-8"))]
+
+
+def test_some_show_errors():
+    assert {"from_csv", "r_users"} <= {script.stem for script in ERRORS}
+
+
+@pytest.mark.parametrize("script", ERRORS, ids=lambda script: script.stem)
+def test_errors_that_are_shown_occur(script, capsys):
+    code = until_last_error(script.read_text(encoding="utf-8"))
+    exec(expecting(code, script.name), {"__name__": "__main__"})  # noqa: S102
+
+
+def test_an_error_that_is_shown_and_does_not_occur_fails():
+    once = "try:\n    int('1')\nexcept ValueError as error:\n    print(error)"
+    in_a_loop = (
+        "for text in ('x', '1'):\n    try:\n        int(text)\n    except ValueError as error:\n        print(error)"
+    )
+    for code in (once, in_a_loop):
+        with pytest.raises(AssertionError, match="ValueError, and nothing was raised"):
+            exec(expecting(code, "page"), {})  # noqa: S102
+    exec(expecting(once.replace("'1'", "'x'"), "page"), {})  # noqa: S102
+    exec(expecting(once.replace(" as error", "").replace("error)", "0)"), "page"), {})  # noqa: S102  # a way round
 
 
 def test_titanic_training_half_is_that_of_r(shared):

@@ -151,24 +151,24 @@ print(f"share of them who survived: {first['Yes'] / first.sum():.4f}")
 #
 # A formula without interactions is naive Bayes with any method. `method="naive"` computes it in closed form, with a
 # prior count of 1 unless told otherwise. In R, `prior.count` is accepted by `method = "pseudo"` and has no effect; here
-# it is refused.
+# it is a pseudocount of every conditional distribution; without interactions the fit is naive Bayes with that count.
 
 # %%
 print(bbl.bbl("Survived ~ Class + Sex + Age", titanic, "Freq", method="naive", prior_count=0).coef().h["No"]["Class"])
-try:
-    bbl.bbl("Survived ~ Class + Sex + Age", titanic, "Freq", prior_count=1)
-except bbl.errors.OptionError as error:
-    print(error)
+for options in ({"method": "naive"}, {"method": "pseudo", "prior_count": 1}):
+    print(bbl.bbl("Survived ~ Class + Sex + Age", titanic, "Freq", **options).coef().h["No"]["Class"])
 
 # %% [markdown]
 # ## Formulas
 #
-# `-` drops a predictor (R keeps it), and a term of three predictors is an error (R takes it for the first two).
+# `-` drops a predictor (R keeps it), and a term of three predictors is one (R takes it for the first two). Mean field,
+# which knows pairs alone, refuses it.
 
 # %%
 print(bbl.bbl("Survived ~ . - Age", titanic, "Freq").coef().h["No"]["Sex"])
+print(bbl.bbl("Survived ~ Class:Sex:Age", titanic, "Freq").coef().J["Yes"]["Class", "Sex", "Age"])
 try:
-    bbl.bbl("Survived ~ Class:Sex:Age", titanic, "Freq")
+    bbl.bbl("Survived ~ Class:Sex:Age", titanic, "Freq", method="mf")
 except bbl.errors.FormulaError as error:
     print(error)
 

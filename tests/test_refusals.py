@@ -1,0 +1,161 @@
+"""What the pages say of errors: each sentence has its check, and a new sentence needs one."""
+
+import re
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import bbl
+from bbl import networks
+from bbl.__main__ import main
+from bbl.errors import BBLTypeError, ClassError, DataError, DataWarning, FormulaError, LevelError, ModelFileError
+from bbl.errors import OptionError
+
+ROOT = Path(__file__).resolve().parents[1]
+SENTENCE = re.compile(r"\ban error\b(?! (?:of|in|below|bar)\b)|\bare errors\b|\brefus\w+|\braises\b")
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "vignettes").glob("*.py"))]
+# changelogs tell of what was; the page on reliability names the test beside each of its sentences
+LEFT_OUT = ("changelog.md", "reliability.md")
+
+
+def prose(page):
+    """Return the sentences of a page, and the rows of its tables, without code blocks."""
+    text = page.read_text(encoding="utf-8")
+    if page.suffix == ".py":
+        parts = [part.split("\n")[1:] for part in text.split("# %%") if part.startswith(" [markdown]")]
+        text = "\n".join(re.sub("^# ?", "", line) for part in parts for line in part)
+    text = re.sub(r"^```.*?^```$", "", text, flags=re.DOTALL | re.MULTILINE)
+    text = re.sub(r"\n *(?![\s|*#-])", " ", text)  # a paragraph in one line
+    return [" ".join(one.split()) for one in re.split(r"(?<=[.:;?])\s+|\n", text)]
+
+
+@cache
+def titanic():
+    return bbl.datasets.load_titanic()
+
+
+@cache
+def raw():
+    return bbl.freq2raw(titanic(), "Freq").sample(400, random_state=0).reset_index(drop=True)
+
+
+@cache
+def fitted(formula="Survived ~ .", **options):
+    return bbl.bbl(formula, titanic(), "Freq", **options)
+
+
+def numbers(n=60):
+    rng = np.random.default_rng(0)
+    return {"y": rng.integers(0, 2, n), "a": rng.integers(0, 2, n), "x": rng.random(n), "id": [f"r{i}" for i in range(n)]}
+
+
+def gaps():
+    return raw().assign(Age=raw()["Age"].astype(object).where(np.arange(400) % 9 > 0))
+
+
+def fit(formula, data=None, weights=None, **options):
+    return bbl.bbl(formula, titanic() if data is None else data, "Freq" if data is None else weights, **options)
+
+
+def batches(data):
+    return lambda: iter([data.iloc[:150], data.iloc[150:]])
+
+
+def command(*words):
+    """Run the command line on the table of the Titanic; an error is its message."""
+    main([*words])
+
+
+# page, words of the sentence, class of the error, what its message says, calls that raise it
+STATEMENTS = [
+    (
+        "docs/matches_bnclassify.md", "they are refused", OptionError, "aode takes no",
+        [
+            lambda options=options: networks.bnc("aode", "Survived ~ .", titanic(), 1, weights="Freq", **options)
+            for options in ({"manb_prior": 0.5}, {"wanbia": True}, {"awnb_trees": 3})
+        ],
+    ),
+    (
+        "docs/matches_r.md", "an error where a method cannot take them", DataError, "whole",
+        [
+            lambda method=method: fit("Survived ~ .", titanic().assign(Freq=titanic()["Freq"] + 0.5), "Freq", method=method)
+            for method in ("bayes", "shbm")
+        ],
+    ),
+    ("docs/matches_r.md", "the term of three; an error with", FormulaError, "pairs", [lambda: fit("Survived ~ Class:Sex:Age", method="mf")]),
+    ("docs/matches_r.md", "an error that names column and level", LevelError, "'4th'", [lambda: fitted().predict(titanic().assign(Class="4th"))]),
+    ("docs/matches_r.md", "an error that names column and level", DataError, "Age", [lambda: fitted().predict(gaps())]),
+    ("docs/matches_r.md", "silently sets `lambdah`", OptionError, "lambda_", [lambda: fit("Survived ~ .^2", lambda_=(0.1, 5))]),
+    ("docs/guide/data.md", "in one column is an error", LevelError, "True", [lambda: fit("y ~ x", {"y": [0, 1, 0, 1], "x": pd.Series([1, True, 0, 0], dtype=object)})]),
+    ("docs/guide/data.md", "taken for continuous and refused", DataError, "'x'", [lambda: fit("y ~ x", numbers())]),
+    ("docs/guide/data.md", "taken for an identifier and refused", DataError, "'id'", [lambda: fit("y ~ id", numbers())]),
+    ("docs/guide/data.md", "an error that names the column and counts them", DataError, r"'Age'.*\b45\b", [lambda: fit("Survived ~ .", gaps())]),
+    ("docs/guide/data.md", "A predictor with a single level is an error", LevelError, "'a'", [lambda: fit("y ~ a", {"y": [0, 1], "a": [1, 1]})]),
+    (
+        "docs/guide/data.md", "Anything else is an error", (DataError, OptionError), "index",
+        [
+            lambda: fit("Survived ~ Sex", titanic(), titanic()["Freq"].rename(lambda k: k + 1)),
+            lambda: bbl.freq2raw(titanic(), titanic()["Freq"].rename(lambda k: k + 1)),
+            lambda: fit("y ~ a", {"y": pd.Series([0, 1, 0, 1]), "a": pd.Series([0, 1, 1, 0], index=[1, 2, 3, 4])}),
+        ],
+    ),
+    ("docs/guide/density.md", "is an error that says what to do", ClassError, "response", [lambda: fitted("~ .").predict(titanic())]),
+    ("docs/guide/evaluation.md", "is an error that asks for names", OptionError, "name", [lambda: fitted().predict(priors=[0.9, 0.1])]),
+    (
+        "docs/guide/fitting.md", "An option of another method, or a misspelt one", BBLTypeError, "eps|lambda_|verbose",
+        [lambda: fit("Survived ~ .", method="mf", lambda_=1), lambda: fit("Survived ~ .", lamda=1), lambda: fit("Survived ~ .", progress_bar=True)],
+    ),
+    (
+        "docs/guide/fitting.md", "summed out are errors that say so", bbl.BBLError, "",
+        [
+            lambda: fitted(method="conditional").logLik(),
+            lambda: fitted(method="conditional").log_z,
+            lambda: bbl.mcSample(fitted(method="conditional")),
+            lambda: fitted(method="conditional").sample(3),
+            lambda: fitted(method="conditional", missing="marginal"),
+        ],
+    ),
+    (
+        "docs/guide/formulas.md", "are refused before the parser sees them", FormulaError, "",
+        [lambda right=right: fit("Survived ~ " + right) for right in ("log(Age)", "{Age}", "'Age'", "Sex > 1", "2")],
+    ),
+    ("docs/guide/formulas.md", "A term of three predictors is an error where", FormulaError, "pairs", [lambda: fit("Survived ~ .^3", method="mf")]),
+    ("docs/guide/large.md", "an identifier or a date is refused", DataError, "'x'|'id'", [lambda: fit("y ~ x", batches(pd.DataFrame(numbers(300)))), lambda: fit("y ~ id", batches(pd.DataFrame(numbers(300))))]),
+    ("docs/guide/large.md", "an identifier or a date is refused", BBLTypeError, "'x'", [lambda: fit("y ~ x", batches(pd.DataFrame(numbers(300)).assign(x=pd.Timestamp("2020-01-01"))))]),
+    ("docs/guide/large.md", '`missing="marginal"` | an error', OptionError, "missing", [lambda: fit("Survived ~ .^2", batches(gaps()), missing="marginal")]),
+    ("docs/guide/log_z.md", "refused with an error where it is too costly", OptionError, "exact", [lambda: wide(40, log_z="exact")]),
+    ("docs/guide/log_z.md", "refused with an error if that would take hours", OptionError, "hours", [lambda: wide(4000, log_z="ais", method="mf")]),
+    ("docs/guide/missing.md", "an error that names the column and counts them | an error", DataError, "'Age'", [lambda: fit("Survived ~ .", gaps()), lambda: fitted().predict(gaps())]),
+    ("docs/guide/missing.md", 'an error that `unseen="ignore"` lifts', (DataError, LevelError), "Age", [lambda: fitted(missing="level").predict(gaps())]),
+    ("docs/guide/networks.md", "so interactions are refused", FormulaError, "interaction", [lambda: networks.nb("Survived ~ Sex*Age", titanic())]),
+    ("docs/guide/orders.md", "mean field refuses a term of three", FormulaError, "pairs", [lambda: fit("Survived ~ .^3", method="mf")]),
+    ("docs/guide/orders.md", "is refused before it is listed", bbl.BBLError, "80,314,920", [lambda: wide(784, formula="y ~ .^3")]),
+    ("docs/guide/prediction.md", "is an error that names the column and the level", LevelError, "'Class'.*'4th'", [lambda: fitted().predict(titanic().assign(Class="4th"))]),
+    ("docs/guide/prediction.md", "by default they are an error that says so", DataError, "'Age'", [lambda: fitted().predict(gaps())]),
+    ("docs/guide/shooter.md", "Missing values are an error", DataError, "'Age'", [lambda: bbl.shooter("Survived ~ .", gaps())]),
+    ("docs/guide/two_way.md", "without any observed cell is an error", DataError, "", [lambda: bbl.bicluster(None, np.array([[1.0, 2.0], [np.nan, np.nan], [3.0, 1.0]]))]),
+    ("README.md", 'and an error with `method="mf"`', FormulaError, "pairs", [lambda: fit("Survived ~ Class:Sex:Age", method="mf")]),
+    ("vignettes/from_csv.py", "`bbl` refuses such a column", DataError, "'id'", [lambda: fit("y ~ id", numbers())]),
+    ("vignettes/r_users.py", "is an error that tells its name", BBLTypeError, "verbose", [lambda: fit("Survived ~ .", progress_bar=True)]),
+    ("vignettes/r_users.py", "is an error that says which", LevelError, "'Class'.*'4th'", [lambda: fitted().predict(titanic().assign(Class="4th"))]),
+    ("vignettes/r_users.py", "which knows pairs alone, refuses it", FormulaError, "pairs", [lambda: fit("Survived ~ Class:Sex:Age", method="mf")]),
+]
+
+
+def wide(m, formula="y ~ .^2", **options):
+    """Fit a table of many predictors."""
+    rng = np.random.default_rng(0)
+    data = pd.DataFrame(rng.integers(0, 2, (40, m)), columns=[f"x{i}" for i in range(m)]).assign(y=[0, 1] * 20)
+    return bbl.bbl(formula, data, verbose=0, **options)
+
+
+@pytest.mark.parametrize(("page", "words", "error", "match", "calls"), STATEMENTS, ids=[f"{s[0]}: {s[1]}" for s in STATEMENTS])
+@pytest.mark.filterwarnings("ignore::bbl.errors.DataWarning", "ignore::bbl.errors.ConvergenceWarning")
+def test_errors_are_as_the_pages_say(page, words, error, match, calls):
+    assert sum(words in sentence for sentence in prose(ROOT / page)) >= 1, "the page says it no more"
+    for call in calls:
+        with pytest.raises(error, match=match):
+            call()

@@ -10,9 +10,7 @@ import pytest
 
 import bbl
 from bbl import networks
-from bbl.__main__ import main
-from bbl.errors import BBLTypeError, ClassError, DataError, DataWarning, FormulaError, LevelError, ModelFileError
-from bbl.errors import OptionError
+from bbl.errors import BBLTypeError, ClassError, DataError, FormulaError, LevelError, OptionError
 
 ROOT = Path(__file__).resolve().parents[1]
 SENTENCE = re.compile(r"\ban error\b(?! (?:of|in|below|bar)\b)|\bare errors\b|\brefus\w+|\braises\b")
@@ -49,7 +47,12 @@ def fitted(formula="Survived ~ .", **options):
 
 def numbers(n=60):
     rng = np.random.default_rng(0)
-    return {"y": rng.integers(0, 2, n), "a": rng.integers(0, 2, n), "x": rng.random(n), "id": [f"r{i}" for i in range(n)]}
+    return {
+        "y": rng.integers(0, 2, n),
+        "a": rng.integers(0, 2, n),
+        "x": rng.random(n),
+        "id": [f"r{i}" for i in range(n)],
+    }
 
 
 def gaps():
@@ -64,84 +67,331 @@ def batches(data):
     return lambda: iter([data.iloc[:150], data.iloc[150:]])
 
 
-def command(*words):
-    """Run the command line on the table of the Titanic; an error is its message."""
-    main([*words])
-
-
 # page, words of the sentence, class of the error, what its message says, calls that raise it
 STATEMENTS = [
     (
-        "docs/matches_bnclassify.md", "they are refused", OptionError, "aode takes no",
+        "docs/matches_bnclassify.md",
+        "they are refused",
+        OptionError,
+        "aode takes no",
         [
             lambda options=options: networks.bnc("aode", "Survived ~ .", titanic(), 1, weights="Freq", **options)
             for options in ({"manb_prior": 0.5}, {"wanbia": True}, {"awnb_trees": 3})
         ],
     ),
     (
-        "docs/matches_r.md", "an error where a method cannot take them", DataError, "whole",
+        "docs/matches_r.md",
+        "an error where a method cannot take them",
+        DataError,
+        "whole",
         [
-            lambda method=method: fit("Survived ~ .", titanic().assign(Freq=titanic()["Freq"] + 0.5), "Freq", method=method)
+            lambda method=method: fit(
+                "Survived ~ .", titanic().assign(Freq=titanic()["Freq"] + 0.5), "Freq", method=method
+            )
             for method in ("bayes", "shbm")
         ],
     ),
-    ("docs/matches_r.md", "the term of three; an error with", FormulaError, "pairs", [lambda: fit("Survived ~ Class:Sex:Age", method="mf")]),
-    ("docs/matches_r.md", "an error that names column and level", LevelError, "'4th'", [lambda: fitted().predict(titanic().assign(Class="4th"))]),
-    ("docs/matches_r.md", "an error that names column and level", DataError, "Age", [lambda: fitted().predict(gaps())]),
-    ("docs/matches_r.md", "silently sets `lambdah`", OptionError, "lambda_", [lambda: fit("Survived ~ .^2", lambda_=(0.1, 5))]),
-    ("docs/guide/data.md", "in one column is an error", LevelError, "True", [lambda: fit("y ~ x", {"y": [0, 1, 0, 1], "x": pd.Series([1, True, 0, 0], dtype=object)})]),
-    ("docs/guide/data.md", "taken for continuous and refused", DataError, "'x'", [lambda: fit("y ~ x", numbers())]),
-    ("docs/guide/data.md", "taken for an identifier and refused", DataError, "'id'", [lambda: fit("y ~ id", numbers())]),
-    ("docs/guide/data.md", "an error that names the column and counts them", DataError, r"'Age'.*\b45\b", [lambda: fit("Survived ~ .", gaps())]),
-    ("docs/guide/data.md", "A predictor with a single level is an error", LevelError, "'a'", [lambda: fit("y ~ a", {"y": [0, 1], "a": [1, 1]})]),
     (
-        "docs/guide/data.md", "Anything else is an error", (DataError, OptionError), "index",
+        "docs/matches_r.md",
+        'an error with `method="mf"`, which knows pairs',
+        FormulaError,
+        "pairs",
+        [lambda: fit("Survived ~ Class:Sex:Age", method="mf")],
+    ),
+    (
+        "docs/matches_r.md",
+        "an error that names column and level",
+        LevelError,
+        "'4th'",
+        [lambda: fitted().predict(titanic().assign(Class="4th"))],
+    ),
+    ("docs/matches_r.md", "an error that names column and level", DataError, "Age", [lambda: fitted().predict(gaps())]),
+    (
+        "docs/matches_r.md",
+        "an error where the formula has pairs alone",
+        OptionError,
+        "lambda_",
+        [lambda: fit("Survived ~ .^2", lambda_=(0.1, 5))],
+    ),
+    (
+        "docs/guide/data.md",
+        "in one column is an error",
+        LevelError,
+        "True",
+        [lambda: fit("y ~ x", {"y": [0, 1, 0, 1], "x": pd.Series([1, True, 0, 0], dtype=object)})],
+    ),
+    ("docs/guide/data.md", "taken for continuous and refused", DataError, "'x'", [lambda: fit("y ~ x", numbers())]),
+    (
+        "docs/guide/data.md",
+        "taken for an identifier and refused",
+        DataError,
+        "'id'",
+        [lambda: fit("y ~ id", numbers())],
+    ),
+    (
+        "docs/guide/data.md",
+        "an error that names the column and counts them",
+        DataError,
+        r"'Age'.*\b45\b",
+        [lambda: fit("Survived ~ .", gaps())],
+    ),
+    (
+        "docs/guide/data.md",
+        "A predictor with a single level is an error",
+        LevelError,
+        "'a'",
+        [lambda: fit("y ~ a", {"y": [0, 1], "a": [1, 1]})],
+    ),
+    (
+        "docs/guide/data.md",
+        "Anything else is an error",
+        (DataError, OptionError),
+        "index",
         [
             lambda: fit("Survived ~ Sex", titanic(), titanic()["Freq"].rename(lambda k: k + 1)),
             lambda: bbl.freq2raw(titanic(), titanic()["Freq"].rename(lambda k: k + 1)),
             lambda: fit("y ~ a", {"y": pd.Series([0, 1, 0, 1]), "a": pd.Series([0, 1, 1, 0], index=[1, 2, 3, 4])}),
         ],
     ),
-    ("docs/guide/density.md", "is an error that says what to do", ClassError, "response", [lambda: fitted("~ .").predict(titanic())]),
-    ("docs/guide/evaluation.md", "is an error that asks for names", OptionError, "name", [lambda: fitted().predict(priors=[0.9, 0.1])]),
     (
-        "docs/guide/fitting.md", "An option of another method, or a misspelt one", BBLTypeError, "eps|lambda_|verbose",
-        [lambda: fit("Survived ~ .", method="mf", lambda_=1), lambda: fit("Survived ~ .", lamda=1), lambda: fit("Survived ~ .", progress_bar=True)],
+        "docs/guide/density.md",
+        "is an error that says what to do",
+        ClassError,
+        "response",
+        [lambda: fitted("~ .").predict(titanic())],
     ),
     (
-        "docs/guide/fitting.md", "summed out are errors that say so", bbl.BBLError, "",
+        "docs/guide/evaluation.md",
+        "is an error that asks for names",
+        OptionError,
+        "name",
+        [lambda: fit("Survived ~ .", titanic().astype({"Survived": str}), "Freq", priors=[0.9, 0.1])],
+    ),
+    (
+        "docs/guide/fitting.md",
+        "An option of another method, or a misspelt one",
+        BBLTypeError,
+        "eps|lambda_|verbose",
+        [
+            lambda: fit("Survived ~ .", method="mf", lambda_=1),
+            lambda: fit("Survived ~ .", lamda=1),
+            lambda: fit("Survived ~ .", progress_bar=True),
+        ],
+    ),
+    (
+        "docs/guide/fitting.md",
+        "summed out are errors that say so",
+        bbl.BBLError,
+        "method='conditional'",
         [
             lambda: fitted(method="conditional").logLik(),
             lambda: fitted(method="conditional").log_z,
             lambda: bbl.mcSample(fitted(method="conditional")),
             lambda: fitted(method="conditional").sample(3),
-            lambda: fitted(method="conditional", missing="marginal"),
+            lambda: fit("Survived ~ .", gaps(), method="conditional", missing="marginal"),
         ],
     ),
     (
-        "docs/guide/formulas.md", "are refused before the parser sees them", FormulaError, "",
+        "docs/guide/formulas.md",
+        "are refused before the parser sees them",
+        FormulaError,
+        "not evaluated|no name",
         [lambda right=right: fit("Survived ~ " + right) for right in ("log(Age)", "{Age}", "'Age'", "Sex > 1", "2")],
     ),
-    ("docs/guide/formulas.md", "A term of three predictors is an error where", FormulaError, "pairs", [lambda: fit("Survived ~ .^3", method="mf")]),
-    ("docs/guide/large.md", "an identifier or a date is refused", DataError, "'x'|'id'", [lambda: fit("y ~ x", batches(pd.DataFrame(numbers(300)))), lambda: fit("y ~ id", batches(pd.DataFrame(numbers(300))))]),
-    ("docs/guide/large.md", "an identifier or a date is refused", BBLTypeError, "'x'", [lambda: fit("y ~ x", batches(pd.DataFrame(numbers(300)).assign(x=pd.Timestamp("2020-01-01"))))]),
-    ("docs/guide/large.md", '`missing="marginal"` | an error', OptionError, "missing", [lambda: fit("Survived ~ .^2", batches(gaps()), missing="marginal")]),
-    ("docs/guide/log_z.md", "refused with an error where it is too costly", OptionError, "exact", [lambda: wide(40, log_z="exact")]),
-    ("docs/guide/log_z.md", "refused with an error if that would take hours", OptionError, "hours", [lambda: wide(4000, log_z="ais", method="mf")]),
-    ("docs/guide/missing.md", "an error that names the column and counts them | an error", DataError, "'Age'", [lambda: fit("Survived ~ .", gaps()), lambda: fitted().predict(gaps())]),
-    ("docs/guide/missing.md", 'an error that `unseen="ignore"` lifts', (DataError, LevelError), "Age", [lambda: fitted(missing="level").predict(gaps())]),
-    ("docs/guide/networks.md", "so interactions are refused", FormulaError, "interaction", [lambda: networks.nb("Survived ~ Sex*Age", titanic())]),
-    ("docs/guide/orders.md", "mean field refuses a term of three", FormulaError, "pairs", [lambda: fit("Survived ~ .^3", method="mf")]),
-    ("docs/guide/orders.md", "is refused before it is listed", bbl.BBLError, "80,314,920", [lambda: wide(784, formula="y ~ .^3")]),
-    ("docs/guide/prediction.md", "is an error that names the column and the level", LevelError, "'Class'.*'4th'", [lambda: fitted().predict(titanic().assign(Class="4th"))]),
-    ("docs/guide/prediction.md", "by default they are an error that says so", DataError, "'Age'", [lambda: fitted().predict(gaps())]),
-    ("docs/guide/shooter.md", "Missing values are an error", DataError, "'Age'", [lambda: bbl.shooter("Survived ~ .", gaps())]),
-    ("docs/guide/two_way.md", "without any observed cell is an error", DataError, "", [lambda: bbl.bicluster(None, np.array([[1.0, 2.0], [np.nan, np.nan], [3.0, 1.0]]))]),
-    ("README.md", 'and an error with `method="mf"`', FormulaError, "pairs", [lambda: fit("Survived ~ Class:Sex:Age", method="mf")]),
+    (
+        "docs/guide/errors.md",
+        "Every error that the package raises on purpose",
+        bbl.BBLError,
+        "lambda_",
+        [lambda: fit("Survived ~ .^2", lambda_=-1)],
+    ),
+    (
+        "docs/guide/errors.md",
+        "is an error too, a `BBLError` and `MemoryError`",
+        MemoryError,
+        "GiB",
+        [lambda: wide(784, formula="y ~ .^3")],
+    ),
+    (
+        "docs/guide/errors.md",
+        "is an error too, a `BBLError` and `MemoryError`",
+        bbl.BBLError,
+        "GiB",
+        [lambda: wide(784, formula="y ~ .^3")],
+    ),
+    (
+        "docs/guide/parallel.md",
+        "raises an error if that is over 80 %",
+        MemoryError,
+        "GiB",
+        [lambda: wide(784, formula="y ~ .^3")],
+    ),
+    (
+        "docs/guide/formulas.md",
+        "A term of three predictors is an error where",
+        FormulaError,
+        "pairs",
+        [lambda: fit("Survived ~ .^3", method="mf")],
+    ),
+    (
+        "docs/guide/large.md",
+        "an identifier or a date is refused",
+        DataError,
+        "'x'|'id'",
+        [
+            lambda: fit("y ~ x", batches(pd.DataFrame(numbers(300)))),
+            lambda: fit("y ~ id", batches(pd.DataFrame(numbers(300)))),
+        ],
+    ),
+    (
+        "docs/guide/large.md",
+        "an identifier or a date is refused",
+        BBLTypeError,
+        "'x'",
+        [lambda: fit("y ~ x", batches(pd.DataFrame(numbers(300)).assign(x=pd.Timestamp("2020-01-01"))))],
+    ),
+    (
+        "docs/guide/large.md",
+        '`missing="marginal"` | an error',
+        OptionError,
+        "missing",
+        [lambda: fit("Survived ~ .^2", batches(gaps()), missing="marginal")],
+    ),
+    (
+        "docs/guide/log_z.md",
+        "refused with an error where it is too costly",
+        OptionError,
+        "exact",
+        [lambda: wide(40, log_z="exact")],
+    ),
+    (
+        "docs/guide/missing.md",
+        "an error that names the column and counts them | an error",
+        DataError,
+        "'Age'",
+        [lambda: fit("Survived ~ .", gaps()), lambda: fitted().predict(gaps())],
+    ),
+    (
+        "docs/guide/missing.md",
+        'an error that `unseen="ignore"` lifts',
+        (DataError, LevelError),
+        "Age",
+        [lambda: fitted(missing="level").predict(gaps())],
+    ),
+    (
+        "docs/guide/networks.md",
+        "so interactions are refused",
+        FormulaError,
+        "interaction",
+        [lambda: networks.nb("Survived ~ Sex*Age", titanic())],
+    ),
+    (
+        "docs/guide/orders.md",
+        "mean field refuses a term of three",
+        FormulaError,
+        "pairs",
+        [lambda: fit("Survived ~ .^3", method="mf")],
+    ),
+    (
+        "docs/guide/orders.md",
+        "is refused before it is listed",
+        bbl.BBLError,
+        "80,314,920",
+        [lambda: wide(784, formula="y ~ .^3")],
+    ),
+    (
+        "docs/guide/prediction.md",
+        "is an error that names the column and the level",
+        LevelError,
+        "'Class'.*'4th'",
+        [lambda: fitted().predict(titanic().assign(Class="4th"))],
+    ),
+    (
+        "docs/guide/prediction.md",
+        "by default they are an error that says so",
+        DataError,
+        "'Age'",
+        [lambda: fitted().predict(gaps())],
+    ),
+    (
+        "docs/guide/shooter.md",
+        "Missing values are an error",
+        DataError,
+        "'Age'",
+        [lambda: bbl.shooter("Survived ~ .", gaps())],
+    ),
+    (
+        "docs/guide/two_way.md",
+        "without any observed cell is an error",
+        DataError,
+        "no observed|without|no cell",
+        [lambda: bbl.bicluster(None, np.array([[1.0, 2.0], [np.nan, np.nan], [3.0, 1.0]]))],
+    ),
+    (
+        "README.md",
+        'and an error with `method="mf"`',
+        FormulaError,
+        "pairs",
+        [lambda: fit("Survived ~ Class:Sex:Age", method="mf")],
+    ),
     ("vignettes/from_csv.py", "`bbl` refuses such a column", DataError, "'id'", [lambda: fit("y ~ id", numbers())]),
-    ("vignettes/r_users.py", "is an error that tells its name", BBLTypeError, "verbose", [lambda: fit("Survived ~ .", progress_bar=True)]),
-    ("vignettes/r_users.py", "is an error that says which", LevelError, "'Class'.*'4th'", [lambda: fitted().predict(titanic().assign(Class="4th"))]),
-    ("vignettes/r_users.py", "which knows pairs alone, refuses it", FormulaError, "pairs", [lambda: fit("Survived ~ Class:Sex:Age", method="mf")]),
+    (
+        "vignettes/r_users.py",
+        "is an error that tells its name",
+        BBLTypeError,
+        "verbose",
+        [lambda: fit("Survived ~ .", progress_bar=True)],
+    ),
+    (
+        "vignettes/r_users.py",
+        "is an error that says which",
+        LevelError,
+        "'Class'.*'4th'",
+        [lambda: fitted().predict(titanic().assign(Class="4th"))],
+    ),
+    (
+        "vignettes/r_users.py",
+        "which knows pairs alone, refuses it",
+        FormulaError,
+        "pairs",
+        [lambda: fit("Survived ~ Class:Sex:Age", method="mf")],
+    ),
+]
+
+
+# page, words of the sentence, the test that checks it
+ELSEWHERE = [
+    (
+        "docs/guide/command_line.md",
+        "is refused before the fit",
+        "test_main.py::test_figures_are_refused_before_the_fit",
+    ),
+    (
+        "docs/guide/data.md",
+        "an error asks for `xlevels`",
+        "design/test_declared_order.py::test_what_only_some_batches_declare_needs_xlevels",
+    ),
+    (
+        "docs/guide/large.md",
+        "an error names the predictor",
+        "engines/test_pseudo_blocks.py::test_a_stall_without_memory_says_so",
+    ),
+    (
+        "docs/guide/large.md",
+        "an error, unless the rows are few enough",
+        "api/test_lazy_pseudo.py::test_the_zero_sum_gauge_is_for_rows_that_are_few_enough_for_memory",
+    ),
+    (
+        "docs/guide/log_z.md",
+        "refused with an error if that would take hours",
+        "model/test_model.py::test_costly_ln_z_is_refused_before_anything_is_fitted",
+    ),
+    (
+        "docs/guide/saving.md",
+        "is refused with a `ModelFileError`",
+        "test_storage.py::test_every_flipped_bit_is_refused",
+    ),
+    ("docs/matches_r.md", "one predictor alone is an error", "api/test_fit.py::test_one_predictor_and_many_groups"),
 ]
 
 
@@ -152,10 +402,28 @@ def wide(m, formula="y ~ .^2", **options):
     return bbl.bbl(formula, data, verbose=0, **options)
 
 
-@pytest.mark.parametrize(("page", "words", "error", "match", "calls"), STATEMENTS, ids=[f"{s[0]}: {s[1]}" for s in STATEMENTS])
+@pytest.mark.parametrize(
+    ("page", "words", "error", "match", "calls"), STATEMENTS, ids=[f"{s[0]}: {s[1]}" for s in STATEMENTS]
+)
 @pytest.mark.filterwarnings("ignore::bbl.errors.DataWarning", "ignore::bbl.errors.ConvergenceWarning")
 def test_errors_are_as_the_pages_say(page, words, error, match, calls):
     assert sum(words in sentence for sentence in prose(ROOT / page)) >= 1, "the page says it no more"
     for call in calls:
         with pytest.raises(error, match=match):
             call()
+
+
+@pytest.mark.parametrize(("page", "words", "test"), ELSEWHERE, ids=[words for _, words, _ in ELSEWHERE])
+def test_errors_that_other_tests_check_are_still_said_and_checked(page, words, test):
+    assert sum(words in sentence for sentence in prose(ROOT / page)) == 1
+    file, _, name = test.partition("::")
+    assert f"def {name}(" in (ROOT / "tests" / file).read_text(encoding="utf-8")
+
+
+def test_every_sentence_about_an_error_is_checked():
+    """Add what a new sentence says to `STATEMENTS`, or name the test that checks it in `ELSEWHERE`."""
+    checked = [(ROOT / page, words) for page, words, *_ in [*STATEMENTS, *ELSEWHERE]]
+    for page in PAGES:
+        if page.name not in LEFT_OUT:
+            for sentence in filter(SENTENCE.search, prose(page)):
+                assert any(page == at and words in sentence for at, words in checked), f"{page.name}: {sentence}"

@@ -229,7 +229,7 @@ def fit(s: Scenario, table: Table, data: Any, **changes: Any) -> Any:
     members = []
     for method in s.method.split("+"):
         if method in ("nb", "tan_cl"):
-            members.append(networks.bnc(method, formula(dataclasses.replace(s, terms=1), table), data, 1.0, **options))
+            members.append(networks.bnc(method, text, data, 1.0, **options))
         else:
             options.setdefault("novarOk", True)
             members.append(bbl.bbl(text, data, method=method, **options))

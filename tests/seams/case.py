@@ -48,7 +48,7 @@ def strict_warnings(messages: list[str]):
         warnings.simplefilter("always")
         yield
     for each in caught:
-        if not issubclass(each.category, OURS):
+        if not issubclass(each.category, OURS) and "missing from font" not in str(each.message):
             raise Fall(f"{each.category.__name__}: {each.message} ({each.filename}:{each.lineno})")
         messages.append(f"{each.category.__name__}: {each.message}")
 

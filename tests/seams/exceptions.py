@@ -82,6 +82,11 @@ EXCEPTIONS: list[Exempt] = [
         "With symmetrize=False a coupling is that of the predictor that comes first.",
     ),
     Exempt(
+        ("the_order_of_levels_does_not_matter",),
+        lambda case: option(case, "log_z") == "mf",
+        "log_z='mf', eq. (32), goes by the reference levels.",
+    ),
+    Exempt(
         EQUAL,
         lambda case: case.s.method == "pseudo" and option(case, "lambda_") == 0.0 and case.s.order > 1,
         "Without a penalty (lambda_=0) rows may leave couplings undetermined, and what such couplings say of rows that "

@@ -2,12 +2,146 @@
 
 from __future__ import annotations
 
-from seams.case import Case
-from seams.laws import Law
+import re
+import tempfile
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import bbl
+from seams.advice import follow
+from seams.case import Case, Fall, expect
+from seams.introspection import COSTLY, answer, is_alike, public_names
+from seams.laws import Law, law
+
+WITHOUT_ROWS = re.compile("training rows|were read in|fitted to different rows|from a file")
+NOT_IN_FILES = {"history", "converged"}  # a file has no record of the way
 
 
-def advice_works(case: Case, error: Exception) -> None:
+def drawn(case: Case, result: Any, count: int) -> list[str]:
+    """Draw a few public names of a result, costly ones rarely."""
+    names = public_names(result)
+    p = np.array([1.0 / COSTLY.get(name, 2 if not name.startswith("plot") else 150) for name in names])
+    return list(case.rng.choice(names, min(count, len(names)), replace=False, p=p / p.sum()))
+
+
+@law(cost=8)
+def every_public_name_answers(case: Case) -> None:
+    """Every public method and property gives an answer, or refuses with an error of the package that says why."""
+    for name in drawn(case, case.fit, 4):
+        said, found = answer(case, case.fit, name, new=bool(case.rng.integers(2)))
+        expect(said == "value" or len(found) > 20, f"{name}: refused with {found!r}")
+        module = type(found).__module__
+        if said == "value" and module.startswith("bbl.results") and type(found) is not type(case.fit):
+            for inner in drawn(case, found, 2):
+                answer(case, found, inner)
+
+
+@law(cost=12)
+def a_loaded_model_answers_alike(case: Case) -> None:
+    """A model that was saved and loaded gives the same answers, but for what needs training rows that it lacks."""
+    store = bool(case.rng.integers(2)) and case.in_memory
+    with tempfile.TemporaryDirectory(prefix="seams-") as folder:
+        paths = [Path(folder) / f"{k}.bbl" for k in range(2)]
+        case.fit.save(paths[0], store_data=store)
+        loaded = bbl.load(paths[0])
+        loaded.save(paths[1], store_data=store)
+        expect(paths[0].read_bytes() == paths[1].read_bytes(), "a loaded model saves other bytes")
+    names = drawn(case, case.fit, 4)
+    absent = set(public_names(case.fit)) ^ set(public_names(loaded))
+    expect(not absent, f"public names of one only: {sorted(absent)}")
+    for name in names:
+        new = bool(case.rng.integers(2))
+        before, after = answer(case, case.fit, name, new), answer(case, loaded, name, new)
+        if name in NOT_IN_FILES or is_alike(before, after):
+            continue
+        if not store and after[0] == "refused" and WITHOUT_ROWS.search(after[1]):
+            continue
+        raise Fall(f"{name}: {shortened(before)} became {shortened(after)} (store_data={store})")
+
+
+def shortened(found: Any) -> str:
+    return " ".join(repr(found).split())[:300]
+
+
+class Tags(HTMLParser):
+    """Checks that tags are closed in order, and collects the text."""
+
+    VOID = frozenset({"meta", "img", "br", "hr", "link", "input", "col"})
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: set[str] = set()
+
+    def handle_starttag(self, tag: str, attributes: list) -> None:
+        self.seen.add(tag)
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in self.VOID:
+            return
+        expect(self.open and self.open.pop() == tag, f"HTML: </{tag}> closes another tag")
+
+
+def check_html(text: str) -> None:
+    """Raise a `Fall` unless tags are closed, and no name of the user's became one."""
+    tags = Tags()
+    tags.feed(text)
+    tags.close()
+    expect(not tags.open, f"HTML: {tags.open} are not closed")
+    expect("seams" not in tags.seen, "HTML: a name became a tag")
+
+
+def printable(case: Case) -> list[Any]:
+    """Return the results of a fit that print."""
+    calls = [lambda: case.fit, lambda: case.fit.summary()]
+    if case.classes:
+        calls += [lambda: case.fit.evaluate(case.new_frame), lambda: case.fit.explain(case.new_frame)]
+    calls += [lambda: case.fit.inference().summary(), lambda: case.fit.coef(), lambda: bbl.etable([case.fit, case.fit])]
+    return calls
+
+
+@law(cost=25)
+def results_print(case: Case) -> None:
+    """Every result prints, as text and as HTML, with all names escaped."""
+    calls = printable(case)
+    for k in case.rng.choice(len(calls), 2, replace=False):
+        try:
+            result = calls[k]()
+        except (bbl.BBLError, AttributeError) as error:
+            if isinstance(error, bbl.BBLError) or "has no attribute" in str(error):
+                continue
+            raise
+        expect(len(str(result)) > 5 and len(repr(result)) > 5, f"{type(result).__name__} prints nothing")
+        for form in ("_repr_html_", "as_html"):
+            if hasattr(result, form) and not hasattr(result, "dtypes"):
+                check_html(getattr(result, form)())
+        for form in ("as_latex", "as_markdown", "_repr_latex_"):
+            if hasattr(result, form):
+                expect(len(getattr(result, form)()) > 5, f"{form} is empty")
+
+
+@law(cost=1500)
+def reports_open(case: Case) -> None:
+    """The report of a model is a page whose tags are closed, with all names escaped."""
+    with tempfile.TemporaryDirectory(prefix="seams-") as folder:
+        path = Path(folder) / "report.html"
+        if case.classes and case.rng.random() < 0.5:
+            case.fit.report(path, case.new_frame)
+        else:
+            case.fit.report(path)
+        check_html(path.read_text(encoding="utf-8"))
+
+
+def advice_of_errors(case: Case, error: bbl.BBLError) -> None:
     """What an error advises works when it is followed."""
+    follow(case, error)
 
 
-REFUSED = Law("advice_works", "What an error advises works when it is followed.", advice_works, lambda case: True, 5.0)
+REFUSED = Law(
+    "advice_works", "What an error advises works when it is followed.", advice_of_errors, lambda _: False, 5.0
+)

@@ -1,1 +1,91 @@
 """Laws of inference: tests, intervals and criteria."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import bbl
+from seams.case import Case, expect, expect_close
+from seams.laws import law
+
+
+def tests_are_there(case: Case) -> bool:
+    """Whether there are standard errors and tests."""
+    engine = case.engine
+    return (
+        engine is not None
+        and engine.solves
+        and case.in_memory
+        and case.s.weights != "real"
+        and case.s.options.get("symmetrize", True)
+        and case.fit.parameters.layout.size <= 200
+        and len(case.fit.labels.groups) <= 4
+    )
+
+
+def which(case: Case) -> list:
+    """Return what tables can be of."""
+    groups = list(case.fit.labels.groups)
+    of: list = ["group"]
+    if case.fit.parameters.pooled is not None:
+        of.append("pooled")
+    if len(groups) > 1:
+        of.append((groups[0], groups[-1]))
+    return of
+
+
+@law(tests_are_there, cost=30)
+def p_and_interval_agree(case: Case) -> None:
+    """p is below 0.05 if and only if the 95 % interval leaves out 0, and what has no test has no limits."""
+    of = which(case)
+    table = case.fit.inference().table(of[case.rng.integers(len(of))])
+    p, lower, upper = (table[c].to_numpy(float) for c in ("p", "lower", "upper"))
+    there = ~np.isnan(p)
+    expect(((p[there] >= 0) & (p[there] <= 1)).all(), "a p-value is outside 0 to 1")
+    expect((lower[there] <= upper[there]).all(), "a lower limit is above the upper one")
+    out = (lower > 0) | (upper < 0)
+    clear = there & (np.abs(p - 0.05) > 1e-6) & ~np.isnan(lower) & ~np.isnan(upper)
+    wrong = clear & (out != (p < 0.05))
+    expect(not wrong.any(), f"p and interval: {table[wrong].head(3).to_dict('records')}")
+
+
+@law(lambda case: tests_are_there(case) and case.classes, cost=40)
+def one_hypothesis_has_one_p_value(case: Case) -> None:
+    """A difference of two groups is tested alike from either side, and of two groups as that from the pooled fit."""
+    groups = list(case.fit.labels.groups)
+    inference = case.fit.inference()
+    if len(groups) < 2:
+        return
+    a, b = inference.tests((groups[0], groups[1])), inference.tests((groups[1], groups[0]))
+    expect_close(a["p"], b["p"], "tests of (a, b) and (b, a)", rtol=1e-6)
+    a, b = inference.table((groups[0], groups[1])), inference.table((groups[1], groups[0]))
+    expect_close(a["p"], b["p"], "table of (a, b) and (b, a)", rtol=1e-6)
+    expect_close(a["estimate"], -b["estimate"], "estimates of (a, b) and (b, a)")
+    expect_close(a["lower"], -b["upper"], "limits of (a, b) and (b, a)", rtol=1e-6)
+    if len(groups) == 2 and case.fit.parameters.pooled is not None:
+        of = inference.tests("pooled")
+        half = len(of) // 2
+        expect_close(of["p"][:half], of["p"][half:], "pooled tests of either group", rtol=1e-6)
+
+
+@law(tests_are_there, cost=15)
+def criteria_go_by_the_same_rows(case: Case) -> None:
+    """AIC and BIC follow from the log-likelihood, the number of parameters and of observations."""
+    fit = case.fit
+    likelihood = fit.logLik()
+    expect_close(fit.aic, -2 * likelihood + 2 * likelihood.df, "AIC")
+    expect_close(fit.bic, -2 * likelihood + np.log(fit.nobs()) * likelihood.df, "BIC")
+    expect(likelihood.df == fit.n_parameters, "df of the log-likelihood")
+    rows = bbl.anova(fit, fit)
+    expect_close(rows["AIC"], [fit.aic] * 2, "AIC of anova")
+
+
+@law(tests_are_there, cost=25)
+def conf_int_is_the_table(case: Case) -> None:
+    """params, bse, pvalues and conf_int() are columns of inference().table()."""
+    table = case.fit.inference().table()
+    expect_close(case.fit.params, table["estimate"], "params")
+    expect_close(case.fit.bse, table["se"], "bse")
+    expect_close(case.fit.pvalues, table["p"], "pvalues")
+    expect_close(case.fit.conf_int(), table[["lower", "upper"]], "conf_int()")
+    expect(case.fit.params.index.equals(case.fit.conf_int().index), "indexes differ")

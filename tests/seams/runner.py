@@ -86,7 +86,7 @@ def chosen(case: Case, outcome: Outcome) -> list[Law]:
     """Draw laws that apply, cheap ones more often, until the budget is spent."""
     rng = np.random.default_rng([case.s.seed, 7])
     laws = list(LAWS.values())
-    weights = np.array([1.0 / np.sqrt(law.cost) for law in laws])
+    weights = np.array([law.cost**-0.75 for law in laws])
     order = np.argsort(rng.exponential(size=len(laws)) / weights)
     spent, found = 0.0, []
     for k in order:

@@ -265,4 +265,4 @@ def _draw_average(draft: Scenario, one: Any, log_uniform: Any, chance: Any, rng:
     options: dict[str, Any] = {"average": one({"equal": 0.8, "cv": 0.2})}
     if chance(0.3):
         options["priors"] = one(("equal", "drawn"))
-    return {"method": method, "terms": one((1, 2)), "options": options}
+    return {"method": method, "terms": 1 if "nb" in method else one((1, 2)), "options": options}

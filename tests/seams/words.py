@@ -14,7 +14,7 @@ __all__ = ["NAME_STYLES", "column_names", "level_names"]
 
 NAME_STYLES = ("plain", "words", "unicode", "punctuation", "long")
 PUNCTUATION = (
-    "a:b", "a b", "a=b", "x, y", "(baseline)", "a | b", "1", "a`b", '"q"', "<b>", "%s", "{0}", "a\\b", "$x$", "_",
+    "a:b", "a b", "a=b", "x, y", "(baseline)", "a | b", "1", "a`b", '"q"', "<seams>", "%s", "{0}", "a\\b", "$x$", "_",
     "a.b", "a*b", "~", "^2", "&amp;", "#", "a/b", "'", "a-b", "nan", "NA", "None", "True", "-1", "1e5", "a\tb", " a",
 )  # fmt: skip
 UNICODE = ("été", "naïve", "雪", "Ωmega", "ß", "дом", "e\u0301", "🙂", "\u200bx", "İ", "ſ", "ﬁ", "µ", "μ", "Å")  # noqa: RUF001

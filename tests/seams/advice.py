@@ -1,0 +1,66 @@
+"""Following advice: an error or warning that says ``name=value`` is taken by its word."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import bbl
+from bbl import networks
+from bbl.engines import ENGINES
+from seams.case import Case, Fall
+from seams.scenario import Scenario
+
+__all__ = ["advised", "follow"]
+
+VALUE = r"('[^']*'|\"[^\"]*\"|True|False|-?\d+(?:\.\d+)?(?:e-?\d+)?)"
+ADVICE = re.compile(rf"\b(\w+)=({VALUE}(?:(?:, | or |, or ){VALUE})*)")
+QUOTING = {  # what is advised of data or another call: it cannot be followed by changing an argument here
+    "newdata", "unseen", "store_data", "score", "shuffle", "of", "draws", "formula", "nfold", "columns",
+}  # fmt: skip
+
+
+def advised(message: str) -> Iterator[tuple[str, Any]]:
+    """Yield what a message advises, as arguments and values; what stands before its first stop is the complaint."""
+    parts = re.split(r"(?<=[.;:])\s", message)
+    for name, values, *_ in ADVICE.findall(" ".join(parts[1:])):
+        for value in re.findall(VALUE, values):
+            yield name, ast.literal_eval(value)
+
+
+def known_arguments(s: Scenario) -> set[str]:
+    """Return the names that a call takes."""
+    verb = {"bbl": bbl.bbl, "shooter": bbl.shooter, "network": networks.bnc, "average": bbl.average}[s.family]
+    names = set(inspect.signature(verb).parameters)
+    if s.family == "bbl" and s.method in ENGINES:
+        names |= {f.name for f in dataclasses.fields(ENGINES[s.method])}
+    return names
+
+
+def changed(s: Scenario, name: str, value: Any) -> Scenario | None:
+    """Return the scenario with an argument changed; None if it is not one of the call."""
+    if name == "method" and s.family == "bbl":
+        if value not in (*ENGINES, "auto"):
+            return None
+        names = known_arguments(dataclasses.replace(s, method=value, options={}))
+        return dataclasses.replace(s, method=value, options={k: v for k, v in s.options.items() if k in names})
+    if name in QUOTING or name not in known_arguments(s) or s.family == "average":
+        return None
+    return dataclasses.replace(s, options=s.options | {name: value})
+
+
+def follow(case: Case, error: bbl.BBLError) -> None:
+    """Raise a `Fall` if an argument that an error advises is refused, or leads to the same error."""
+    for name, value in advised(str(error)):
+        s = changed(case.s, name, value)
+        if s is None:
+            continue
+        try:
+            case.refit(scenario=s)
+        except bbl.BBLError as again:
+            if str(again) == str(error) or again.argument == name:
+                raise Fall(f"advice {name}={value!r} of {str(error)!r} gives {str(again)!r}") from again

@@ -1,0 +1,129 @@
+"""Every public method and property of a result, found by introspection, and whether two answers are alike."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import numbers
+import types
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+import bbl
+from bbl.results.model import ModelResults
+from seams.case import Case, Fall, expect
+
+__all__ = ["COSTLY", "answer", "is_alike", "public_names"]
+
+COSTLY = {  # milliseconds, about, of what takes more than a few
+    "bootstrap": 60, "importance": 40, "report": 600, "plot": 150, "plot_network": 150, "plot_logo": 150,
+    "plot_coefficients": 150, "summary": 20, "conf_int": 20, "bse": 20, "pvalues": 20, "tvalues": 20,
+    "cov_params": 20, "claic": 20, "clbic": 20, "inference": 20,
+}  # fmt: skip
+NOT_ASKED = {
+    "save": "it has a law of its own",
+    "report": "it has a law of its own",
+    "write_bif": "it writes a file",
+    "log_likelihood": "it takes encoded rows, for the package itself",
+    "class_scores": "it takes encoded rows, for the package itself",
+    "log_scores": "it is bbl.log_scores, which is a verb",
+    "plugged": "it is predict(draws=)",
+    "pack": "it is save()",
+    "unpack": "it is load()",
+    "stored": "what a file keeps of rows that it does not hold, for the package itself",
+    "compare": "it is anova, which is a verb",
+    "training": "the encoded rows, for the package itself",
+    "estimate": "arrays, for the package itself; its attributes are public properties",
+    "network": "arrays, for the package itself",
+}
+SAVES_TIME = {"nboot": 2, "nfold": 2, "seed": 1, "verbose": 0, "n_jobs": 1, "n_steps": 20, "pvalues": "auto"}
+
+
+def required(case: Case, name: str) -> Any:
+    """Return a value for an argument that has no default."""
+    values: dict[str, Callable[[], Any]] = {
+        "newdata": lambda: case.new_frame,
+        "n": lambda: 2,
+        "k": lambda: 1,
+        "priors": lambda: "equal",
+        "var": lambda: case.fit.labels.names[0],
+        "group": lambda: case.fit.labels.groups[0],
+        "a": lambda: case.fit.labels.names[0],
+        "b": lambda: case.fit.labels.names[-1],
+    }
+    if name not in values:
+        raise Fall(f"argument {name!r} is new to the machine: enter a value in tests/seams/introspection.py")
+    return values[name]()
+
+
+def public_names(result: Any) -> list[str]:
+    """Return the names of what a user can ask a result, in order."""
+    return [name for name in dir(result) if not name.startswith("_") and name not in NOT_ASKED]
+
+
+def answer(case: Case, result: Any, name: str, new: bool = True) -> tuple[str, Any]:
+    """Ask a result for a public name; return ``"value"`` or ``"refused"`` and what it said. Other errors pass."""
+    import matplotlib.pyplot as plt
+
+    try:
+        found = getattr(result, name)
+        if isinstance(found, types.MethodType | types.FunctionType):
+            found = found(**_arguments(case, found, new))
+        if isinstance(found, Iterator):
+            found = list(found)
+        if isinstance(found, pd.DataFrame):
+            expect(found.columns.is_unique, f"{name}() has columns {list(found.columns)}")
+            named = [n for n in found.index.names if n is not None]
+            expect(not set(named) & set(found.columns), f"{name}() has index names {named} among its columns")
+        return "value", found
+    except bbl.BBLError as error:
+        return "refused", str(error)
+    finally:
+        plt.close("all")
+
+
+def _arguments(case: Case, method: Callable, new: bool) -> dict[str, Any]:
+    """Return arguments with which a method is asked."""
+    out = {}
+    for name, parameter in inspect.signature(method).parameters.items():
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            continue
+        if name in SAVES_TIME:
+            out[name] = SAVES_TIME[name]
+        elif name == "newdata" and new or parameter.default is parameter.empty:
+            out[name] = required(case, name)
+    return out
+
+
+def is_alike(a: Any, b: Any) -> bool:
+    """Return whether two answers are the same, numbers to the last bit."""
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, pd.DataFrame | pd.Series | pd.Index):
+        check = {
+            pd.DataFrame: pd.testing.assert_frame_equal,
+            pd.Series: pd.testing.assert_series_equal,
+        }.get(type(a), pd.testing.assert_index_equal)
+        try:
+            check(a, b, check_exact=True) if check is not pd.testing.assert_index_equal else check(a, b)
+        except AssertionError:
+            return False
+        return True
+    if isinstance(a, np.ndarray):
+        return a.dtype == b.dtype and np.array_equal(a, b, equal_nan=a.dtype.kind == "f")
+    if isinstance(a, str | bytes | type(None)):
+        return a == b
+    if isinstance(a, numbers.Number):
+        return a == b or a != a and b != b
+    if isinstance(a, Mapping):
+        return list(a) == list(b) and all(is_alike(a[k], b[k]) for k in a)
+    if isinstance(a, list | tuple):
+        return len(a) == len(b) and all(map(is_alike, a, b))
+    if dataclasses.is_dataclass(a) and not isinstance(a, ModelResults):
+        fields = [f.name for f in dataclasses.fields(a) if f.name not in ("stored", "training")]
+        return all(is_alike(getattr(a, name), getattr(b, name)) for name in fields)
+    text = repr(a)
+    return " at 0x" in text or "Axes" in text or text == repr(b)

@@ -26,7 +26,7 @@ QUOTING = {  # what is advised of data or another call: it cannot be followed by
 
 def advised(message: str) -> Iterator[tuple[str, Any]]:
     """Yield what a message advises, as arguments and values; what stands before its first stop is the complaint."""
-    parts = re.split(r"(?<=[.;:])\s", message)
+    parts = re.split(r"(?<=[.;])\s", message)
     for name, values, *_ in ADVICE.findall(" ".join(parts[1:])):
         for value in re.findall(VALUE, values):
             yield name, ast.literal_eval(value)
@@ -62,5 +62,6 @@ def follow(case: Case, error: bbl.BBLError) -> None:
         try:
             case.refit(scenario=s)
         except bbl.BBLError as again:
-            if str(again) == str(error) or again.argument == name:
+            refused = again.argument == name and not isinstance(again, bbl.errors.DataError)  # data may not allow all
+            if str(again) == str(error) or refused:
                 raise Fall(f"advice {name}={value!r} of {str(error)!r} gives {str(again)!r}") from again

@@ -253,7 +253,7 @@ def source(kind: str, frame: pd.DataFrame, seed: int = 0) -> Iterator[Any]:
     parts = [arrow.slice(a, b - a) for a, b in zip(cuts[:-1], cuts[1:], strict=True)] or [arrow]
     with tempfile.TemporaryDirectory(prefix="seams-") as name:
         folder = Path(name)
-        if kind in ("file", "files", "folder", "dataset", "lazyframe", "duckdb"):
+        if kind in ("file", "files", "folder", "dataset", "duckdb"):
             for k, part in enumerate([arrow] if kind == "file" else parts):
                 pq.write_table(part, folder / f"part{k}.parquet")
         files = sorted(folder.iterdir())
@@ -264,9 +264,7 @@ def source(kind: str, frame: pd.DataFrame, seed: int = 0) -> Iterator[Any]:
         elif kind == "reader":
             yield pa.RecordBatchReader.from_batches(arrow.schema, [b for p in parts for b in p.to_batches()])
         elif kind == "lazyframe":
-            import polars as pl
-
-            yield pl.scan_parquet(files)
+            yield in_memory("polars", frame).lazy()
         elif kind == "duckdb":
             import duckdb
 

@@ -13,10 +13,11 @@ import numpy as np
 import pandas as pd
 
 import bbl
+from bbl.report.summary import Summary
 from bbl.results.model import ModelResults
 from seams.case import Case, Fall, expect
 
-__all__ = ["COSTLY", "answer", "is_alike", "public_names"]
+__all__ = ["COSTLY", "answer", "difference", "public_names"]
 
 COSTLY = {  # milliseconds, about, of what takes more than a few
     "bootstrap": 60, "importance": 40, "report": 600, "plot": 150, "plot_network": 150, "plot_logo": 150,
@@ -37,6 +38,7 @@ NOT_ASKED = {
     "compare": "it is anova, which is a verb",
     "training": "the encoded rows, for the package itself",
     "estimate": "arrays, for the package itself; its attributes are public properties",
+    "design": "how rows are encoded, for the package itself",
     "network": "arrays, for the package itself",
 }
 SAVES_TIME = {"nboot": 2, "nfold": 2, "seed": 1, "verbose": 0, "n_jobs": 1, "n_steps": 20, "pvalues": "auto"}
@@ -98,32 +100,42 @@ def _arguments(case: Case, method: Callable, new: bool) -> dict[str, Any]:
     return out
 
 
-def is_alike(a: Any, b: Any) -> bool:
-    """Return whether two answers are the same, numbers to the last bit."""
+def difference(a: Any, b: Any, where: str = "it") -> str:
+    """Return where two answers differ, numbers to the last bit; empty if they are alike."""
     if type(a) is not type(b):
-        return False
+        return f"{where} is {type(a).__name__} and {type(b).__name__}"
     if isinstance(a, pd.DataFrame | pd.Series | pd.Index):
-        check = {
-            pd.DataFrame: pd.testing.assert_frame_equal,
-            pd.Series: pd.testing.assert_series_equal,
-        }.get(type(a), pd.testing.assert_index_equal)
-        try:
-            check(a, b, check_exact=True) if check is not pd.testing.assert_index_equal else check(a, b)
-        except AssertionError:
-            return False
-        return True
+        return _of_frames(a, b, where)
     if isinstance(a, np.ndarray):
-        return a.dtype == b.dtype and np.array_equal(a, b, equal_nan=a.dtype.kind == "f")
-    if isinstance(a, str | bytes | type(None)):
-        return a == b
+        alike = a.dtype == b.dtype and np.array_equal(a, b, equal_nan=a.dtype.kind == "f")
+        return "" if alike else f"{where} is {a!r} and {b!r}"
+    if isinstance(a, str | bytes | types.NoneType):
+        return "" if a == b else f"{where} is {a!r} and {b!r}"
     if isinstance(a, numbers.Number):
-        return a == b or a != a and b != b
+        return "" if a == b or (a != a and b != b) else f"{where} is {a!r} and {b!r}"
     if isinstance(a, Mapping):
-        return list(a) == list(b) and all(is_alike(a[k], b[k]) for k in a)
+        if list(a) != list(b):
+            return f"{where} has keys {list(a)} and {list(b)}"
+        return next((d for k in a if (d := difference(a[k], b[k], f"{where}[{k!r}]"))), "")
     if isinstance(a, list | tuple):
-        return len(a) == len(b) and all(map(is_alike, a, b))
-    if dataclasses.is_dataclass(a) and not isinstance(a, ModelResults):
-        fields = [f.name for f in dataclasses.fields(a) if f.name not in ("stored", "training")]
-        return all(is_alike(getattr(a, name), getattr(b, name)) for name in fields)
+        if len(a) != len(b):
+            return f"{where} has length {len(a)} and {len(b)}"
+        return next((d for k in range(len(a)) if (d := difference(a[k], b[k], f"{where}[{k}]"))), "")
+    if dataclasses.is_dataclass(a) and not isinstance(a, ModelResults | Summary):
+        names = [f.name for f in dataclasses.fields(a) if f.name not in ("stored", "training")]
+        return next((d for n in names if (d := difference(getattr(a, n), getattr(b, n), f"{where}.{n}"))), "")
     text = repr(a)
-    return " at 0x" in text or "Axes" in text or text == repr(b)
+    return "" if " at 0x" in text or "Axes" in text or text == repr(b) else f"{where} is {text} and {b!r}"
+
+
+def _of_frames(a: Any, b: Any, where: str) -> str:
+    try:
+        if isinstance(a, pd.DataFrame):
+            pd.testing.assert_frame_equal(a, b, check_exact=True)
+        elif isinstance(a, pd.Series):
+            pd.testing.assert_series_equal(a, b, check_exact=True)
+        else:
+            pd.testing.assert_index_equal(a, b)
+    except AssertionError as error:
+        return f"{where}: {' '.join(str(error).split())}"
+    return ""

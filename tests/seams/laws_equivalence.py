@@ -43,7 +43,7 @@ def a_weight_is_a_repeated_row(case: Case) -> None:
     if case.in_memory or case.s.family != "average":
         expect(case.fit.nobs() == other.nobs(), f"nobs: {case.fit.nobs()!r} and {other.nobs()!r}")
     same_predictions(case, other, "weights and repeated rows")
-    if case.s.family != "average" and case.s.method != "auto":
+    if case.s.family != "average" and case.s.method not in ("auto", "conditional"):
         expect_close(case.fit.logLik(), other.logLik(), "log-likelihood", rtol=1e-5, atol=1e-4)
 
 
@@ -86,12 +86,17 @@ def names_do_not_matter(case: Case) -> None:
 def the_order_of_groups_does_not_matter(case: Case) -> None:
     """Groups in another order give the same probabilities."""
     t = case.table
+    if t.group_kind not in ("category", "ordered"):  # what is declared counts, so declare what occurs
+        present = np.unique(t.y[build.kept_rows(case.s, t)])
+        t = dataclasses.replace(t.take(np.isin(t.y, present)), groups=[t.groups[g] for g in present])
+        t = dataclasses.replace(t, y=np.searchsorted(present, t.y))
     turned = dataclasses.replace(
         t,
         group_kind="ordered" if t.group_kind in ("category", "ordered") else "declared",
         group_order=case.rng.permutation(len(t.groups)),
     )
-    source = "pandas" if case.s.source in ("dict", "polars", "duckdb") else None
+    numbers = not isinstance(t.groups[0], str)  # as categories they keep no order in Parquet
+    source = "pandas" if numbers or case.s.source in ("dict", "polars", "duckdb") else None
     same_predictions(case, case.refit(turned, source), "order of groups")
 
 

@@ -20,6 +20,7 @@ from bbl.stats.scores import link, log_probabilities
 __all__ = [
     "Scored",
     "calibrated",
+    "check_trained",
     "cross_validate",
     "one_standard_error",
     "score_settings",
@@ -66,13 +67,22 @@ class Scored:
         return SCORES["logloss"](log_probabilities(scores), y, weights)
 
 
+def check_trained(n: float) -> None:
+    """Raise a DataError if a fold has no training rows."""
+    if not n:
+        raise DataError(
+            "A fold leaves no rows to train on. Give more rows; crossVal takes fewer folds (nfold), and a fit without "
+            "folds numbers for its options and calibrate='none'.",
+            argument="nfold",
+        )
+
+
 def _run_fold(
     sample: Rows, fold: Fold, fit: Callable, judge: str, *arguments: Any
 ) -> tuple[Sequence[Classifier], np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Fit on the training rows of one fold; return fits, scores, and groups, weights, positions of what it holds."""
     train = fold.training(sample)
-    if not train.n:
-        raise DataError("A fold leaves no rows to train on; give fewer folds (nfold) or more data.", argument="nfold")
+    check_trained(train.n)
     try:
         fits = fit(train, *arguments)
     except DataError as error:

@@ -15,7 +15,7 @@ import numpy as np
 
 from bbl.boltzmann.problems import Problem
 from bbl.boltzmann.validation import Validated, validate
-from bbl.crossval import calibrated, one_standard_error, score_settings
+from bbl.crossval import calibrated, check_trained, one_standard_error, score_settings
 from bbl.design.labels import Labels
 from bbl.engines import Engine
 from bbl.engines.trail import Trail
@@ -293,6 +293,7 @@ def _tune_together(
     tuned = engine.tuned
     assert tuned is not None  # noqa: S101  # what fits folds together is tuned
     grid = np.array([engine.setting] if rule is None else settings)
+    check_trained(folds.train.sum(axis=1).min())
     parts = [folds.one(f).validation(sample) for f in range(len(folds))]
     rows, weights = [part[2] for part in parts], np.concatenate([part[1] for part in parts])
     at = np.concatenate(rows)

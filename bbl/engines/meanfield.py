@@ -152,5 +152,5 @@ def _inverses(C: np.ndarray, grid: list[float], clip: bool):
         values = np.maximum(values, 0.0)
     for eps in grid:
         d = (1.0 - eps) * mean + eps * values
-        floor = SINGULAR * d.max()
+        floor = SINGULAR * d.max() or 1.0  # nothing varies, so that nothing is coupled
         yield (vectors / np.maximum(d, floor)) @ vectors.T, bool((d < floor).any())

@@ -151,11 +151,13 @@ def _stacked(rows: list[np.ndarray]) -> np.ndarray:
 
 
 def _pack_index(index: pd.Index) -> dict:
-    """Return row labels that JSON can hold; others are numbered anew."""
+    """Return row labels that JSON can hold, None for 0, 1, ...; others are numbered anew."""
+    name = index.name if isinstance(index.name, str) else None
+    if isinstance(index, pd.RangeIndex) and (index.start, index.step) == (0, 1):
+        return {"labels": None, "name": name}
     labels = index.tolist()
     plain = index.nlevels == 1 and all(isinstance(v, str | int) and not isinstance(v, bool) for v in labels)
-    name = index.name if isinstance(index.name, str) else None
-    return {"labels": labels if plain and not isinstance(index, pd.RangeIndex) else None, "name": name}
+    return {"labels": labels if plain else None, "name": name}
 
 
 def _unpack_index(stored: dict, n: int) -> pd.Index:

@@ -99,9 +99,18 @@ class ClassifierResults(ModelResults):
 
     def _new_scores(self, newdata: Any, unseen: str, priors: Any = None) -> np.ndarray:
         """Class scores (n, K) of new rows; nan where the row is dropped."""
-        scores = self._shifted(self.class_scores(*self.design.encode(newdata, unseen)), priors)
-        if (dropped := self.design.dropped(newdata)) is not None:
-            scores[dropped] = np.nan
+        codes, missing = self.design.encode(newdata, unseen)
+        return self._kept_scores(codes, missing, self.design.dropped(newdata), priors)
+
+    def _kept_scores(
+        self, codes: np.ndarray, missing: np.ndarray | None, dropped: np.ndarray | None, priors: Any
+    ) -> np.ndarray:
+        """Class scores (n, K) of encoded rows; nan where `dropped`: such rows never reach the model."""
+        if dropped is None:
+            return self._shifted(self.class_scores(codes, missing), priors)
+        kept = ~dropped
+        scores = np.full((len(codes), len(self.labels.groups)), np.nan)
+        scores[kept] = self._shifted(self.class_scores(codes[kept], None if missing is None else missing[kept]), priors)
         return scores
 
     def _own_scores(self, priors: Any = None) -> np.ndarray:
@@ -320,7 +329,9 @@ Dask DataFrame, callable, or a table in memory
             ``.frame``, ``.row(k)``, ``.plot(k)``. The terms of a Boltzmann machine are in the zero-sum gauge, which
             does not depend on reference levels: a field is the mean effect of a level, a coupling what a pair of
             levels adds to it. Those of a network are the features given their parents. Baseline (priors and ln Z),
-            terms and what is summed out of missing values add up to the difference of the class scores.
+            terms and what is summed out of missing values add up to the difference of the class scores. A row that the
+            policy drops has no numbers. A network without prior counts may have infinite ones, which do not add up:
+            what a group never shows is impossible in it.
 
         Raises
         ------
@@ -346,10 +357,11 @@ Dask DataFrame, callable, or a table in memory
             found = replace(found, constant=constant)
         if newdata is None:
             rows = self._rows()
-            codes, missing, index = rows.codes, rows.missing, self._index()
+            codes, missing, dropped, index = rows.codes, rows.missing, None, self._index()
         else:
             (codes, missing), index = self.design.encode(newdata, unseen), self.design.index(newdata)
-        scores = self._shifted(self.class_scores(codes, missing), priors)
+            dropped = self.design.dropped(newdata)
+        scores = self._kept_scores(codes, missing, dropped, priors)
         return explained(self.labels, found, codes, missing, scores, index, of)
 
     @verb

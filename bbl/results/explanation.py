@@ -141,16 +141,20 @@ def explained(
         one, other = (np.full(n, groups.index(g)) for g in of)
     at = np.arange(n)
     parts = contributions(found.terms, codes, missing)
-    table = parts[at, one] - parts[at, other]
-    total = scores[at, one] - scores[at, other]
-    baseline = found.constant[one] - found.constant[other]
+    table = _difference(parts[at, one], parts[at, other])
+    total = _difference(scores[at, one], scores[at, other])
+    baseline = _difference(found.constant[one], found.constant[other])
+    dropped = np.isnan(total)
+    table[dropped], baseline[dropped] = np.nan, np.nan
     *titles, group, against, base, summed, log_odds = distinct_names(
         [*found.names, "group", "against", BASELINE, SUMMED, "log_odds"]
     )
     columns = {group: [groups[k] for k in one], against: [groups[k] for k in other], base: baseline}
     columns |= dict(zip(titles, table.T, strict=True))
     if missing is not None and missing.any():
-        columns[summed] = np.where(missing.any(axis=1), total - baseline - table.sum(axis=1), 0.0)
+        with np.errstate(invalid="ignore"):
+            rest = _difference(_difference(total, baseline), table.sum(axis=1))
+        columns[summed] = np.where(missing.any(axis=1), rest, 0.0)
     columns[log_odds] = total
     texts = np.empty(codes.shape, dtype=object)
     for i, levels in enumerate(labels.levels):
@@ -163,6 +167,12 @@ def explained(
         pd.DataFrame(texts, index=index, columns=label_index(labels.names)),
         terms,
     )
+
+
+def _difference(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Return ``a - b``; 0 where both are ln 0: what neither group ever shows does not tell them apart."""
+    with np.errstate(invalid="ignore"):
+        return np.where(a == b, 0.0, a - b)
 
 
 def _two_likeliest(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -127,13 +127,18 @@ def area_limits(
         return float("nan"), float("nan")
     z, more = float(ndtri(0.5 + level / 2)), 0.5 * (cases + controls) - 1.0
 
-    def excess(a: float) -> float:
-        variance = a * (1.0 - a) * (1.0 + more * ((1.0 - a) / (2.0 - a) + a / (1.0 + a))) / (cases * controls)
-        return (area - a) ** 2 - z**2 * variance
+    def spread(a: float) -> float:
+        """Return the squared half-width of an interval around a, as a share of ``a (1 - a)``."""
+        return z**2 * (1.0 + more * ((1.0 - a) / (2.0 - a) + a / (1.0 + a))) / (cases * controls)
 
-    # 0 and 1 themselves are roots too, of no interest
-    lower = 0.0 if area <= 0.0 else float(brentq(excess, 0.0, min(area, 1.0 - 1e-9)))
-    upper = 1.0 if area >= 1.0 else float(brentq(excess, max(area, 1e-9), 1.0))
+    def excess(a: float) -> float:
+        return (area - a) ** 2 - a * (1.0 - a) * spread(a)
+
+    if area <= 0.0 or area >= 1.0:  # the area itself is a root of `excess`, of no interest
+        width = float(brentq(lambda b: b - (1.0 - b) * spread(b), 0.0, 1.0, xtol=1e-30))
+        lower, upper = (0.0, width) if area <= 0.0 else (1.0 - width, 1.0)
+    else:
+        lower, upper = float(brentq(excess, 0.0, area)), float(brentq(excess, area, 1.0))
     if wald is not None and not np.isnan(wald).any():
         lower, upper = min(lower, wald[0]), max(upper, wald[1])
     return lower, upper

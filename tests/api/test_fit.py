@@ -466,3 +466,18 @@ def test_pairs_that_a_method_does_not_use_are_not_listed(monkeypatch):
     data = pd.DataFrame({"y": list("aabb"), "u": list("pqpq"), "v": list("rssr"), "w": list("ttuu")})
     fit = bbl.bbl("y ~ .^2", data, method="naive")
     assert fit.predict(data).shape[0] == 4
+
+
+def test_folds_without_training_rows_are_refused_alike_by_every_method():
+    data = {"y": ["a", "b"], "u": ["p", "q"]}
+    for method in ("conditional", "naive", "pseudo"):
+        with pytest.raises(DataError, match="A fold leaves no rows to train on"):
+            bbl.bbl("y ~ .", data, method=method, calibrate="offset", verbose=0)
+
+
+def test_a_file_with_training_rows_keeps_the_labels_of_a_part_of_a_table(tmp_path):
+    data = pd.DataFrame({"y": list("ababab"), "u": [None, *"pqqpp"]})
+    fit = bbl.bbl("y ~ .", data, missing="drop", verbose=0)
+    fit.save(tmp_path / "fit.bbl", store_data=True)
+    pd.testing.assert_frame_equal(bbl.load(tmp_path / "fit.bbl").fitted(), fit.fitted(), check_exact=True)
+    assert fit.fitted().index.tolist() == [1, 2, 3, 4, 5]

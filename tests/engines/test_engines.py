@@ -79,6 +79,13 @@ def test_mean_field_of_a_singular_covariance_is_finite_and_says_so():
     assert "singular" in fit.notes[0][2]
 
 
+@pytest.mark.parametrize("eps", [0.0, 0.5, 1.0])
+def test_mean_field_of_rows_that_do_not_vary_has_no_couplings(eps):
+    codes = np.array([[1, 0]], dtype=np.uint8)
+    fit = MeanField(eps=eps, prior_count=0.0).fit(Sample(codes, np.ones(1)), Layout([2, 2]))
+    assert np.isfinite(fit.theta).all() and not fit.theta[2:].any()
+
+
 @pytest.mark.parametrize("pairs", [None, PARTIAL, []])
 @pytest.mark.parametrize(("lambda_", "lambdah"), [(1e-5, 0.0), (0.1, None), (0.01, 0.5)])
 def test_pseudo_matches_the_oracle(pairs, lambda_, lambdah):

@@ -165,3 +165,26 @@ def test_cross_validated_importance_is_reproducible_and_of_refits(fits, titanic)
     with pytest.raises(DataError, match="no row"):
         fits["tan"].importance(titanic.assign(Freq=1).head(0))
     plt.close("all")
+
+
+def test_what_no_group_shows_is_zero_and_what_one_shows_is_infinite():
+    """Without prior counts a network knows zeros: ln 0 of both groups is no difference, and no warning."""
+    data = {"y": ["a", "b"], "u": ["p", "q"], "v": ["q", "p"]}
+    fit = networks.bnc("nb", "y ~ .", data)
+    new = {"u": ["p", "q", "p"], "v": ["q", "q", None]}
+    frame = fit.explain(new).frame
+    assert frame.iloc[:, 3].tolist() == [-np.inf, np.inf, -np.inf]
+    assert frame.iloc[:, 4].tolist() == [-np.inf, -np.inf, 0.0]
+    assert frame.iloc[:, -1].tolist() == [-np.inf, 0.0, -np.inf]
+    wide = networks.bnc("tan_cl", "y ~ .", {**data, "y": ["a", "b"], "u": ["p", "p"]}, xlevels={"u": ["p", "q"]})
+    assert np.isfinite(wide.explain({"u": ["q"], "v": ["q"]}).frame.iloc[0, 3])
+
+
+@pytest.mark.parametrize("method", ["conditional", "naive"])
+def test_rows_that_the_policy_drops_have_no_numbers(method):
+    data = pd.DataFrame({"y": list("abab"), "u": ["p", "q", "q", "q"], "v": ["s", "t", "s", None]})
+    fit = bbl.bbl("y ~ .", data, method=method, missing="drop")
+    rows = data[["u", "v"]]
+    for found in (fit.predict(rows, type="prob"), fit.explain(rows).frame.iloc[:, 2:], *fit.predict_batches(rows)):
+        assert found.iloc[3].isna().all() and not found.iloc[:3].isna().any().any()
+    assert fit.evaluate(data).left_out == 1

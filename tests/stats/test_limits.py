@@ -93,6 +93,13 @@ def test_limits_of_an_area_of_one_are_no_point_and_an_empty_group_has_none():
     assert area_limits(0.8, 50, 50, wald=(0.1, 0.9))[0] == 0.1
 
 
+@pytest.mark.parametrize("n", [1, 10, 10**4, 10**9, 10**15])
+def test_limits_of_a_perfect_area_are_there_for_any_number_of_rows(n):
+    lower, upper = area_limits(1.0, n, 2 * n)
+    assert upper == 1.0 and 0.0 < lower < 1.0 and 1.0 - lower < 5 / n
+    assert area_limits(0.0, n, 2 * n) == (0.0, pytest.approx(1.0 - lower))
+
+
 @pytest.mark.long
 @pytest.mark.parametrize(("cases", "controls"), [(5, 5), (10, 40), (30, 30)])
 @pytest.mark.parametrize(("mean", "sd"), [(0.5, 1.0), (2.5, 1.0), (2.5, 2.0)])

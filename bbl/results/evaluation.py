@@ -20,6 +20,7 @@ from bbl.report.plot_check import plot_calibration
 from bbl.report.plot_evaluation import plot_confusion, plot_roc
 from bbl.report.summary import Section, Summary
 from bbl.stats.evaluation import areas, class_report, confusion_counts, roc_curve, score_table
+from bbl.stats.metrics import FLOOR, LEAST
 from bbl.stats.scores import least_cost, link, log_probabilities
 from bbl.stats.ties import first_largest
 
@@ -90,7 +91,8 @@ class Evaluation:
         numbers that are bounded, a log-loss by the worst that these rows could have had; of the AUC they are the wider
         ones of Newcombe's (2006) and DeLong's. With more than two groups the AUC is the mean of those of each group
         against the rest. Weights that are no counts are taken for those of as many rows as tell the same
-        (Kish 1965: the squared sum of the weights over the sum of their squares).
+        (Kish 1965: the squared sum of the weights over the sum of their squares). A log-loss takes a probability below
+        1e-15 for 1e-15, see `floored`.
         """
         table = score_table(self.class_scores, self.observed, self.predicted, self._effective, self.level)
         frame = pd.DataFrame(table, index=list(NAMES), columns=["estimate", "lower", "upper", "baseline"])
@@ -100,6 +102,24 @@ class Evaluation:
             row = [float((counts * self.costs).sum()) / counts.sum(), np.nan, np.nan, cheapest / counts.sum()]
             frame.loc["cost"] = row
         return frame
+
+    @cached_property
+    def floored(self) -> tuple[float, float]:
+        """Observations whose group has a probability below 1e-15, for which the log-loss takes that, and those of 0.
+
+        Without that floor the log-loss would be larger, and infinite where a probability is 0: of a group whose prior
+        is 0, or that has no training rows (of a fold).
+        """
+        log_p = log_probabilities(self.class_scores)[np.arange(len(self.observed)), self.observed]
+        return float(self.weights[log_p < LEAST].sum()), float(self.weights[np.isneginf(log_p)].sum())
+
+    @property
+    def _floor_note(self) -> str:
+        below, zero = self.floored
+        if not below:
+            return ""
+        rest = f", and of {zero:g} of them it is 0: without the floor the log-loss is infinite" * bool(zero)
+        return f" log-loss: a probability of at least {FLOOR:g}; that of {below:g} observations is smaller{rest}."
 
     @property
     def _effective(self) -> np.ndarray:
@@ -196,6 +216,7 @@ class Evaluation:
         note = "baseline: the same prediction for every row, from the shares of the groups."
         if len(self.labels.groups) > 2:
             note = "AUC: mean over the groups, each against the rest; " + note
+        note += self._floor_note
         if self.what == "training rows":
             note += " " + TRAINING
         confusion = self.confusion.rename_axis(index=None, columns=None)

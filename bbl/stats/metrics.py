@@ -6,9 +6,10 @@ import numpy as np
 
 from bbl.stats.ties import first_largest
 
-__all__ = ["LEAST", "SCORES", "accuracy", "auc", "brier", "brier_loss", "log_loss", "mean_loss", "row_loss"]
+__all__ = ["FLOOR", "LEAST", "SCORES", "accuracy", "auc", "brier", "brier_loss", "log_loss", "mean_loss", "row_loss"]
 
-LEAST = float(np.log(1e-15))
+FLOOR = 1e-15  # the least probability that a log-loss takes into account
+LEAST = float(np.log(FLOOR))
 
 
 def accuracy(log_p: np.ndarray, y: np.ndarray, weights: np.ndarray) -> float:
@@ -17,7 +18,7 @@ def accuracy(log_p: np.ndarray, y: np.ndarray, weights: np.ndarray) -> float:
 
 
 def row_loss(log_p: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Return ``-ln P(y|x)`` of each row, shape (n,), P being at least 1e-15.
+    """Return ``-ln P(y|x)`` of each row, shape (n,), P being at least `FLOOR`.
 
     A group that a fold's training rows do not have gets probability 0 there, which must not decide everything.
     """

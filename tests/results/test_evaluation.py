@@ -278,3 +278,15 @@ def test_markup_escapes_names():
     assert "&lt;b&gt;" in found.as_html() and "<b>" not in found.as_html()
     assert r"\textless{}b\textgreater{}" in found.as_latex()
     assert found._repr_html_() == found.as_html()
+
+
+def test_a_log_loss_says_where_it_is_floored(titanic, fits):
+    fit = fits["bbl"]
+    assert fit.evaluate().floored == (0.0, 0.0) and "1e-15" not in str(fit.evaluate())
+    never = fit.evaluate(priors={"No": 1, "Yes": 0})
+    assert never.floored == (711.0, 711.0)
+    assert never.scores.loc["log-loss", "estimate"] == pytest.approx(-711 / 2201 * np.log(1e-15))
+    assert "of 711 of them it is 0: without the floor the log-loss is infinite" in str(never)
+    rare = fit.evaluate(priors={"No": 1 - 1e-20, "Yes": 1e-20})
+    assert rare.floored == (711.0, 0.0) and "that of 711 observations is smaller." in str(rare)
+    assert "infinite" not in str(rare) and "1e-15" in rare.as_html() and "1e-15" in rare.as_latex()

@@ -64,7 +64,7 @@ def shooter(
     weights : column name or array of length n, optional
         Frequencies, whole numbers; a weight is the same as repeating the row.
     order : int, default 3
-        Largest number of predictors in a term.
+        Largest number of predictors in a term; an order above the number of predictors is the same as that number.
     lambda_ : "ebic", "cv", float or sequence of `order` floats, default "ebic"
         Penalty of each order. By "ebic" and "cv" one for all orders is chosen from a path: by the extended BIC of the
         refitted terms (gamma = 0.5), or by the loss of held-out rows.
@@ -80,7 +80,7 @@ def shooter(
         Whether numbers given as `lambda_` belong to the sum of the losses of all observations, as in the paper, or to
         their mean: then they are multiplied by the sum of the weights.
     nfold : int, default 5
-        Folds for ``lambda_="cv"`` and ``refit="auto"``, drawn within each group.
+        Folds for ``lambda_="cv"`` and ``refit="auto"``, drawn within each group; as many as observations at most.
     xlevels, novarOk : optional
         As in `bbl`.
     missing : {"raise", "drop", "level"}, default "raise"
@@ -145,15 +145,16 @@ def shooter(
     order = integer("order", order, 1)
     by, given = _penalties(lambda_, order)
     choice("scale", scale, ("sum", "mean"))
-    again = _refit(refit)
+    again, nfold = _refit(refit), integer("nfold", nfold, 2)
     workers, rng = n_workers(n_jobs), generator(seed)
     shown = {"order": (order, 3), "lambda_": (lambda_, "ebic"), "penalty": (penalty, "group"), "refit": (refit, "auto")}
     shown |= {"screen": (screen, "heredity"), "scale": (scale, "sum"), "missing": (missing, "raise")}
     call = call_text("shooter", _shown(formula, weights, shown))
     design, sample, index = Design.from_data(formula, data, weights, xlevels, flag("novarOk", novarOk), missing)
-    _check(design, sample, order, screen, nfold)
-    if given is not None and scale == "mean":
-        given = tuple(v * sample.total for v in given)
+    _check(design, sample, screen)
+    order = min(order, len(design.labels.names))
+    if given is not None:
+        given = tuple(v * (sample.total if scale == "mean" else 1.0) for v in given[:order])
     K = len(design.labels.groups)
     with progress_bar(None, "shooter", verbose) as step:
         found = choose(
@@ -200,7 +201,7 @@ def _shown(formula: Any, weights: Any, options: dict[str, tuple]) -> dict[str, A
     return shown
 
 
-def _check(design: Design, sample: Sample, order: int, screen: str, nfold: Any) -> None:
+def _check(design: Design, sample: Sample, screen: str) -> None:
     """Refuse what cannot be fitted."""
     names, m = design.labels.names, len(design.labels.names)
     pair = design.terms.interactions.first(2)
@@ -211,15 +212,10 @@ def _check(design: Design, sample: Sample, order: int, screen: str, nfold: Any) 
             "'y ~ .' or 'y ~ a + b', and the most predictors of a term as order=.",
             argument="formula",
         )
-    if order > m:
-        raise OptionError(
-            f"order={order} is more than the number of predictors, {m}; give order={m} at most.", argument="order"
-        )
     if screen == "all" and m > WIDE:
         raise OptionError(
             f"screen='all' takes all pairs of up to {WIDE} predictors, not of {m}; use 'heredity'.", argument="screen"
         )
-    integer("nfold", nfold, 2, max(2, int(sample.total)))
     check_memory(
         4.0 * sample.codes.nbytes + 2e8, f"A sparse regression on {sample.n} rows of {m} predictors", "Give fewer."
     )

@@ -24,6 +24,8 @@ from bbl.rows.sample import Sample
 from bbl.sparse.choice import choose
 from bbl.sparse.orders import SCREENS
 from bbl.sparse.products import Problem, contrasts
+from bbl.sparse.refit import refit
+from bbl.sparse.stepwise import choose_stepwise, close
 from bbl.sparse.tables import reference_tables, zero_sum_table
 
 __all__ = ["HighOrder"]
@@ -31,6 +33,7 @@ __all__ = ["HighOrder"]
 RULES = ("ebic", "cv")
 COMBINE = ("or", "and", "max")
 PENALTIES = ("group", "l1")
+RIDGE = 2.0  # of terms by default, on the sum of the losses of all observations
 NODES = 0.8  # share of a fit's progress that the choice of terms takes
 
 Term = tuple[int, ...]
@@ -40,21 +43,25 @@ Term = tuple[int, ...]
 class HighOrder(Engine):
     """A sparse high-order Boltzmann machine (SHBM): the method chooses the terms; the formula names the predictors.
 
-    In each group every predictor is regressed on products of the others, by `bbl.shooter`'s regression; products that
-    stay with a predictor i make a term of them and i. The terms of all predictors are put together and brought by their
-    sub-terms (a product in the zero-sum gauge is a sum of products of all lower orders in the reference gauge), and all
-    parameters are fitted at once.
+    In each group every predictor is regressed on products of the others. Products in the regression of a predictor i
+    make terms of them and i. The terms of all predictors are put together with their sub-terms (a product in the
+    zero-sum gauge is a sum of products of all lower orders in the reference gauge), and all parameters are fitted at
+    once.
 
     Parameters
     ----------
     order : int, default 3
-        Most predictors in a term.
+        Most predictors in a term; an order above the number of predictors is the same as that number.
     lambda_ : {"ebic", "cv"}, float, or sequence of ``order - 1`` floats, default "ebic"
-        Penalty of the regressions on the sum of losses, for products of 1, 2, ... predictors; or how it is chosen for
-        each predictor: by the extended BIC (gamma = 0.5) or by the held-out loss of 5 folds.
+        How the terms of a regression are chosen. A number is the penalty of `bbl.shooter` on the sum of losses, one for
+        products of 1, 2, ... predictors or for all; by "cv" it is the one with the least held-out loss of 5 folds. With
+        "ebic" a path of such penalties, to its least extended BIC and beyond, says which products are candidates. A
+        stepwise search adds and removes indicators of joint levels of them, as long as the extended BIC (gamma = 1)
+        falls.
     combine : {"or", "and", "max"}, default "or"
-        A term is kept that one predictor asks for, or two at least. "max" keeps those of "or" with the weight of
-        largest magnitude that a predictor gives them, without a fit of all together.
+        A term is kept that the regression of one of its predictors has, or of two at least; a regression has the
+        sub-terms of its terms, too. "max" keeps those of "or" with the weight of largest magnitude that a regression
+        gives them, without a fit of all together.
     refit : {"pseudo", "exact", "pcd", "cd", "mf"}, default "pseudo"
         How all parameters are fitted: pseudo-likelihood, exact likelihood (up to 2**20 states), persistent contrastive
         divergence, contrastive divergence from the rows, damped mean field.
@@ -62,9 +69,11 @@ class HighOrder(Engine):
         Whether all levels of a term enter together.
     screen : {"heredity", "all"}, default "heredity"
         Which products of two are candidates of a regression: those with a chosen predictor, or all.
-    ridge : float, default 1e-5
+    ridge : float, optional
         L2 penalty per observation of all terms in the fit of all parameters, which keeps them finite where rows are
-        separated; fields have 1e-6 at most. Raise it where there are few rows for many terms.
+        separated; fields have 1e-6 at most. By default 2 divided by the number of observations: weights of few rows
+        are drawn towards zero, and the penalty fades as rows become more. Raise it where there are few rows for many
+        terms.
     tolerance : float, default 1e-9
         Norm of the gradient at which the convex refits end.
 
@@ -85,7 +94,7 @@ class HighOrder(Engine):
     refit: str = "pseudo"
     penalty: str = "group"
     screen: str = "heredity"
-    ridge: float = 1e-5
+    ridge: float | None = None
     tolerance: float = 1e-9
     name = "shbm"
     tuned = Tuned(
@@ -104,7 +113,8 @@ class HighOrder(Engine):
         choice("refit", self.refit, REFITS)
         choice("penalty", self.penalty, PENALTIES)
         choice("screen", self.screen, SCREENS)
-        object.__setattr__(self, "ridge", real("ridge", self.ridge, 0.0))
+        if self.ridge is not None:
+            object.__setattr__(self, "ridge", real("ridge", self.ridge, 0.0))
         object.__setattr__(self, "tolerance", real("tolerance", self.tolerance, 0.0, open_low=True))
 
     @property
@@ -118,13 +128,7 @@ class HighOrder(Engine):
         return self.lambda_ if isinstance(self.lambda_, float) else float("nan")
 
     def layout(self, sample: Sample, layout: Layout) -> Layout:
-        """Return the layout without terms, which are to be chosen; refuse orders that there are no predictors for."""
-        if self.order > layout.m > 1:
-            raise OptionError(
-                f"order={self.order} asks for terms of more predictors than there are ({layout.m}); give at most "
-                f"{layout.m}.",
-                argument="order",
-            )
+        """Return the layout without terms, which are to be chosen."""
         return Layout(layout.n_levels, ())
 
     def prepare(self, sample: Sample, layout: Layout) -> Sample:
@@ -176,7 +180,8 @@ class HighOrder(Engine):
         fitted = Fitted(start, float("nan"), 0.0, 0, True)
         if self.combine != "max" and own.D:
             begin = start if self.refit in ("pseudo", "exact") else _independent(part, own)
-            args = (own, part, self.refit, self.ridge, self.tolerance, begin, streams[-1])
+            ridge = RIDGE / part.total if self.ridge is None else self.ridge
+            args = (own, part, self.refit, ridge, self.tolerance, begin, streams[-1])
             fitted = fit_jointly(*args)
         if progress is not None:
             progress(1.0 - NODES if tasks else 1.0)
@@ -219,7 +224,7 @@ class HighOrder(Engine):
 
 
 class Node(NamedTuple):
-    """The regression of one predictor: chosen terms with it, its fields, and tables of what it says of each term."""
+    """The regression of one predictor: its terms with all sub-terms, its fields, and a table of each term."""
 
     terms: list[Term]
     field: np.ndarray
@@ -233,17 +238,24 @@ def _regress(sample: Sample, n_levels: np.ndarray, i: int, engine: HighOrder, rn
     K, levels = len(known), [int(n_levels[j]) for j in others]
     lambda_ = engine.lambda_ if not isinstance(engine.lambda_, float) else (engine.lambda_,) * (engine.order - 1)
     problem = Problem.make(np.ascontiguousarray(sample.codes[:, others]), levels, y.ravel(), K, sample.weights)
-    found = choose(
+    order = max(1, min(engine.order - 1, len(others)))
+    chosen = choose(
         problem,
-        order=engine.order - 1,
-        lambda_=lambda_,
+        order=order,
+        lambda_=lambda_[:order] if isinstance(lambda_, tuple) else lambda_,
         group=engine.penalty == "group",
         screen=engine.screen,
         refit=True,
         rng=rng,
     )
-    tables = {t: zero_sum_table(t, levels, w) for t, w in found.weights.items()}
-    tables[()] = found.intercept[None] + tables.get((), 0.0)
+    weights, intercept = chosen.weights, chosen.intercept
+    if engine.lambda_ == "ebic":
+        candidates = {term for point in chosen.path for stage in point.stages[-1:] for term in stage.weights}
+        selected = choose_stepwise(problem, order, candidates, engine.screen)
+        start = {term: np.zeros((problem.size(term), K - 1)) for term in selected}
+        weights, intercept = refit(problem, start, intercept)[:2]
+    tables = {t: zero_sum_table(t, levels, w) for t, w in weights.items()}
+    tables[()] = intercept[None] + tables.get((), 0.0)
     out, scale = {}, contrasts(K).T
     for term, table in reference_tables(tables).items():
         score = table.reshape(*table.shape[-1 - len(term) :]) @ scale
@@ -251,7 +263,7 @@ def _regress(sample: Sample, n_levels: np.ndarray, i: int, engine: HighOrder, rn
         log_odds[..., known] = score - score[..., :1]
         log_odds = log_odds - log_odds[..., :1]  # the reference may be a level that does not occur
         out[tuple(int(others[j]) for j in term)] = log_odds[(slice(1, None),) * (len(term) + 1)]
-    terms = [tuple(sorted((i, *(int(others[j]) for j in term)))) for term in found.weights]
+    terms = [tuple(sorted((i, *(int(others[j]) for j in term)))) for term in close(weights)]
     return Node(terms, out.pop(()), out)
 
 

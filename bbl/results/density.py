@@ -70,8 +70,8 @@ class DensityResults(Figures):
         """The terms of each group: ``order``, ``predictors``, ``levels``, ``weight`` and ``strength``.
 
         One row for each parameter, those of the strongest term (Frobenius norm in the zero-sum gauge) first, single
-        predictors last. With ``method="shbm"`` there are ``votes``, the number of predictors whose regression chose the
-        term, and ``node_weights``, what each of its predictors says of the weight (missing where it did not choose it).
+        predictors last. With ``method="shbm"`` there are ``votes``, the number of predictors whose regression has the
+        term, and ``node_weights``, what each of its predictors says of the weight (missing where it has not the term).
         """
         chosen = None
         if self.engine.chooses:

@@ -10,7 +10,6 @@ from sklearn.base import TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from bbl.api.shooter import shooter
-from bbl.checks import integer
 from bbl.design.grammar import quoted
 from bbl.names import distinct_names
 from bbl.report.format import label_text
@@ -53,12 +52,12 @@ class _Shooter(TableEstimator):
         self.n_jobs = n_jobs
 
     def _model(self, given: Given) -> Any:
-        """Fit the terms of up to `order` columns, or of as many as there are."""
+        """Fit the terms of up to `order` columns."""
         return shooter(
             f"{quoted(given.response)} ~ .",
             given.data,
             given.weights,
-            order=min(integer("order", self.order, 1), len(given.features)),
+            order=self.order,
             lambda_=self.lambda_,
             penalty=self.penalty,
             refit=self.refit,

@@ -66,12 +66,6 @@ def _made(term: Term, parents: set[Term]) -> bool:
 def largest_penalty(problem: Problem, group: bool, screen: str = "heredity") -> float:
     """Return the penalty from which on no term is chosen, with one penalty for all orders."""
     _, slope, _ = null_slope(problem)
-    parents: list[Term] = [()]
-    if screen == "all":
-        parents += [(i,) for i, L in enumerate(problem.n_levels) if L > 1]
-    found = 0.0
-    for size in (0, 1):
-        some = [p for p in parents if len(p) == size]
-        if some:
-            found = max(found, max(float(r.max()) for _, r in candidate_ratios(problem, slope, some, group)))
-    return found
+    pairs: list[Term] = [(i,) for i, L in enumerate(problem.n_levels) if L > 1] if screen == "all" else []
+    ratios = [r for some in ([()], pairs) if some for _, r in candidate_ratios(problem, slope, some, group)]
+    return max((float(r.max(initial=0.0)) for r in ratios), default=0.0)

@@ -12,7 +12,7 @@ from bbl.memory import check_memory
 from bbl.sparse.products import Problem, Products, Term, contrasts
 from bbl.sparse.workingset import Weights
 
-__all__ = ["Refit", "refit"]
+__all__ = ["Objective", "Refit", "maximise", "refit"]
 
 RIDGE = 1e-7  # per observation: it tells where an optimum lies that is not finite, or not unique
 GRADIENT = 1e-9  # largest entry per observation at which Newton's method ends
@@ -38,14 +38,12 @@ class Refit(NamedTuple):
     unbounded: tuple[Term, ...]
 
 
-class _Objective:
-    """Loss and ridge of all features and the intercept, whose row of ones is the last; theta is (D + 1, q)."""
+class Objective:
+    """Loss and ridge of features Z (D + 1, n), the last a row of ones for the intercept; theta is (D + 1, q)."""
 
-    def __init__(self, problem: Problem, products: Products):
-        D, n = int(products.at[-1]), problem.n
-        check_memory(16.0 * (D + 1) * (n + D), f"A refit of {D} weights", "Choose fewer terms, or take refit=False.")
-        self.problem, self.scores, self.ridge = problem, contrasts(problem.K), RIDGE * problem.total
-        self.Z = products.features()
+    def __init__(self, problem: Problem, Z: np.ndarray):
+        n = problem.n
+        self.problem, self.scores, self.ridge, self.Z = problem, contrasts(problem.K), RIDGE * problem.total, Z
         self.slope, self.curve = np.empty((problem.K - 1, n)), np.empty(n)
 
     def value(self, theta: np.ndarray) -> tuple[float, float]:
@@ -85,6 +83,29 @@ class _Objective:
         return out
 
 
+def maximise(objective: Objective, theta: np.ndarray) -> tuple[np.ndarray, float]:
+    """Return the weights (D + 1, q) of maximum likelihood and their loss, by Newton's method from `theta`."""
+    total = objective.problem.total
+    value, loss = objective.value(theta)
+    for _ in range(NEWTON):
+        gradient = objective.gradient(theta)
+        if np.abs(gradient).max() <= GRADIENT * total:
+            break
+        direction = objective.solve(-gradient)
+        expected, step = float((gradient * direction).sum()), 1.0
+        while step > 1e-10:
+            new = theta + step * direction
+            found, at = objective.value(new)
+            if found <= value + 1e-4 * step * expected + 1e-14 * abs(value):
+                break
+            step *= 0.5
+        else:
+            objective.value(theta)
+            break
+        theta, value, loss = new, found, at
+    return theta, loss
+
+
 def refit(problem: Problem, weights: Weights, intercept: np.ndarray) -> Refit:
     """Fit chosen terms by maximum likelihood, starting from their penalised weights.
 
@@ -100,25 +121,10 @@ def refit(problem: Problem, weights: Weights, intercept: np.ndarray) -> Refit:
     coincide. A weight that it alone holds back, by over 0.05 in a Newton step, is told as unbounded.
     """
     products = Products(problem.codes, problem.n_levels, list(weights))
-    objective = _Objective(problem, products)
-    theta = np.concatenate([*weights.values(), intercept[None]])
-    value, loss = objective.value(theta)
-    for _ in range(NEWTON):
-        gradient = objective.gradient(theta)
-        if np.abs(gradient).max() <= GRADIENT * problem.total:
-            break
-        direction = objective.solve(-gradient)
-        expected, step = float((gradient * direction).sum()), 1.0
-        while step > 1e-10:
-            new = theta + step * direction
-            found, at = objective.value(new)
-            if found <= value + 1e-4 * step * expected + 1e-14 * abs(value):
-                break
-            step *= 0.5
-        else:
-            objective.value(theta)
-            break
-        theta, value, loss = new, found, at
+    D, n = int(products.at[-1]), problem.n
+    check_memory(16.0 * (D + 1) * (n + D), f"A refit of {D} weights", "Choose fewer terms, or take refit=False.")
+    objective = Objective(problem, products.features())
+    theta, loss = maximise(objective, np.concatenate([*weights.values(), intercept[None]]))
     held = np.abs(objective.solve(objective.ridge * theta))[:-1]
     at_ = products.at
     parts = {t: theta[at_[k] : at_[k + 1]] for k, t in enumerate(products.terms)}

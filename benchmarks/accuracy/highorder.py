@@ -3,7 +3,9 @@
 import json
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import combinations, product
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -13,9 +15,59 @@ from benchmarks.files import shared_file
 from benchmarks.report import command, table, write_page
 
 FOLDER = ("data", "highorder")  # of the data that are not shipped
+TRIAL = "own_shbm_or"  # in baselines.json: L1 regressions on products of 0 and 1, BIC, exact likelihood
 TOYS = ("shbm_toy_0", "shbm_toy_1", "shbm_toy_2", "shbm_toy_3", "cat3_toy_s0")
 COLUMNS = ("problem", "method", "pnll", "triples", "error", "log_loss", "seconds")
+OPTIONS = (
+    {}, {"combine": "and"}, {"combine": "max"}, {"lambda_": "cv"}, {"refit": "exact"}, {"refit": "pcd"},
+    {"refit": "cd"}, {"refit": "mf"},
+)  # fmt: skip
+DRAWN = 6  # machines that are drawn
+N_PREDICTORS, N_TRAIN, N_TEST = 10, 2000, 2000
+ENTROPY = (2.8, 4.5)  # range of the true pnll of a drawn machine: below the shared toys'
+RARE = 0.03  # least share of a level of a drawn machine
 MASKED, ROWS, HELD = 0.25, 1000, 200  # share of masked pixels, test images, training images that choose settings
+
+
+class Machine(NamedTuple):
+    """Terms of predictors of two levels, rows drawn from their machine, and its true pnll."""
+
+    terms: list[tuple[int, ...]]
+    train: pd.DataFrame
+    test: pd.DataFrame
+    pnll: float
+
+
+def draw_machine(seed: int) -> Machine:
+    """Draw a machine of ten predictors with ten fields, five or six pairs and four terms of three, and rows of it."""
+    rng = np.random.default_rng([seed, 1])
+    states = np.array(list(product([0, 1], repeat=N_PREDICTORS)), dtype=np.uint8)
+    by_size = {k: list(combinations(range(N_PREDICTORS), k)) for k in (2, 3)}
+    while True:
+        n_pairs = int(rng.integers(5, 7))
+        terms: list[tuple[int, ...]] = [(i,) for i in range(N_PREDICTORS)]
+        for k, count in ((2, n_pairs), (3, 4)):
+            terms += sorted(by_size[k][t] for t in rng.choice(len(by_size[k]), count, replace=False))
+        fields = rng.normal(-0.5, 0.7, N_PREDICTORS)
+        pairs = rng.choice([-1, 1], n_pairs) * rng.uniform(0.8, 2.0, n_pairs)
+        triples = np.where(rng.random(4) < 0.7, 1, -1) * rng.uniform(1.5, 3.5, 4)
+        energy = np.zeros(len(states))
+        for term, weight in zip(terms, np.concatenate([fields, pairs, triples]), strict=True):
+            energy += weight * states[:, term].all(axis=1)
+        p = np.exp(energy - energy.max())
+        p /= p.sum()
+        shares, pnll = p @ states, _pnll(p)
+        if ENTROPY[0] < pnll < ENTROPY[1] and shares.min() > RARE and shares.max() < 1 - RARE:
+            break
+    drawn = states[rng.choice(len(states), N_TRAIN + N_TEST, p=p)]
+    train, test = (pd.DataFrame(rows).rename(columns=str) for rows in (drawn[:N_TRAIN], drawn[N_TRAIN:]))
+    return Machine(terms, train, test, pnll)
+
+
+def _pnll(p: np.ndarray) -> float:
+    """Return the mean under the probabilities of all states of minus their log pseudo-likelihood."""
+    table = p.reshape((2,) * N_PREDICTORS)
+    return float(sum(-(table * np.log(table / table.sum(axis=i, keepdims=True))).sum() for i in range(N_PREDICTORS)))
 
 
 def toys() -> Iterator[tuple]:
@@ -28,18 +80,35 @@ def toys() -> Iterator[tuple]:
         with np.load(rows) as data:
             train, test = (pd.DataFrame(data[part]).rename(columns=str) for part in ("train", "test"))
         triples = {tuple(str(v) for v, _ in sorted(t)) for t in known["terms"] if len(t) == 3}
-        for method in ("truth", "pairwise_ml", "independent"):
-            label = {"truth": "the true model", "pairwise_ml": "all pairs, maximum likelihood"}.get(method, method)
-            yield name, label, known["test"][method], "", np.nan, np.nan, np.nan
-        for options in ({}, {"combine": "and"}, {"combine": "max"}, {"lambda_": "cv"}, {"refit": "exact"},
-                        {"refit": "pcd"}, {"refit": "cd"}, {"refit": "mf"}):  # fmt: skip
-            began = time.process_time()
-            fit = bbl.bbl("~ .", train, method="shbm", n_jobs=1, verbose=0, **options)
-            used = time.process_time() - began
-            found = fit.terms.query("order == 3")["predictors"].drop_duplicates().tolist()
-            hits = f"{len(triples & set(found[: len(triples)]))} of {len(triples)}"
-            label = ", ".join(["shbm", *(f"{k}={v!r}" for k, v in options.items())])
-            yield name, label, fit.pnll(test), hits, np.nan, np.nan, used
+        labels = {"truth": "the true model", "pairwise_ml": "all pairs, maximum likelihood", TRIAL: "a simple program"}
+        for method in ("truth", "pairwise_ml", "independent", TRIAL):
+            if method in known["test"]:
+                yield name, labels.get(method, method), known["test"][method], "", np.nan, np.nan, np.nan
+        yield from _fits(name, train, test, triples, OPTIONS)
+
+
+def drawn() -> Iterator[tuple]:
+    """Yield the same of machines that are drawn."""
+    for seed in range(DRAWN):
+        machine = draw_machine(seed)
+        name = f"drawn machine {seed}"
+        yield name, "the true model, of all rows", machine.pnll, "", np.nan, np.nan, np.nan
+        triples = {tuple(map(str, t)) for t in machine.terms if len(t) == 3}
+        yield from _fits(name, machine.train, machine.test, triples, OPTIONS[:2])
+
+
+def _fits(
+    name: str, train: pd.DataFrame, test: pd.DataFrame, triples: set, settings: Iterable[dict]
+) -> Iterator[tuple]:
+    """Yield the pnll of new rows and the leading terms of three of fits with some options."""
+    for options in settings:
+        began = time.process_time()
+        fit = bbl.bbl("~ .", train, method="shbm", n_jobs=1, verbose=0, **options)
+        used = time.process_time() - began
+        found = fit.terms.query("order == 3")["predictors"].drop_duplicates().tolist()
+        hits = f"{len(triples & set(found[: len(triples)]))} of {len(triples)}"
+        label = ", ".join(["shbm", *(f"{k}={v!r}" for k, v in options.items())])
+        yield name, label, fit.pnll(test), hits, np.nan, np.nan, used
 
 
 def pixels(part: str) -> pd.DataFrame:
@@ -98,7 +167,7 @@ def run(parts: list[str]) -> pd.DataFrame:
     """Return all measurements."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # ln Z plays no part here
-        found = [row for part in parts for row in {"toys": toys, "pixels": reconstructions}[part]()]
+        found = [row for part in parts for row in {"toys": toys, "drawn": drawn, "pixels": reconstructions}[part]()]
     return pd.DataFrame(found, columns=COLUMNS)
 
 
@@ -134,7 +203,7 @@ def summarise(frame: pd.DataFrame) -> list[str]:
 
 def main() -> None:
     """Run and write ``results/highorder.csv`` and ``highorder.md``."""
-    args = command(__doc__, parts=(["toys", "pixels"], "what to run"))
+    args = command(__doc__, parts=(["toys", "drawn", "pixels"], "what to run"))
     frame = run(args.parts)
     frame.to_csv(args.out / "highorder.csv", index=False, float_format="%.6g")
     print(write_page(args.out / "highorder.md", summarise(frame)).read_text())

@@ -102,7 +102,6 @@ def test_groups_that_are_separated_are_told_with_the_terms(table):
 @pytest.mark.parametrize(
     ("options", "error", "words"),
     [
-        ({"order": 6}, OptionError, r"order=6 is more than the number of predictors, 5"),
         ({"order": 0}, OptionError, "order must be at least 1"),
         ({"lambda_": (1.0, 2.0, 3.0)}, OptionError, "3 penalties for order=2"),
         ({"lambda_": 0.0}, OptionError, "lambda_ must lie in"),
@@ -131,3 +130,21 @@ def test_data_that_cannot_be_used_are_refused(table):
     wide.columns = [f"x{i}" for i in range(2001)]
     with pytest.raises(OptionError, match="not of 2001"):
         bbl.shooter("y ~ .", wide.assign(y=wide["x0"]), screen="all", order=2, novarOk=True)
+
+
+@pytest.mark.parametrize("n_predictors", [1, 2])
+def test_an_order_above_the_number_of_predictors_is_that_number(table, n_predictors):
+    few = table[["y", *table.columns.drop("y")[:n_predictors]]]
+    fit, capped = bbl.shooter("y ~ .", few), bbl.shooter("y ~ .", few, order=n_predictors)
+    assert fit.terms.equals(capped.terms) and fit.order_counts.equals(capped.order_counts)
+    given = bbl.shooter("y ~ .", few, lambda_=(1.0, 1.0, 1.0))
+    assert given.terms.equals(bbl.shooter("y ~ .", few, order=n_predictors, lambda_=1.0).terms)
+
+
+@pytest.mark.filterwarnings("ignore:the refitted weights:bbl.errors.ConvergenceWarning")
+@pytest.mark.parametrize("n_rows", [2, 3])
+def test_the_smallest_tables_are_fitted_with_the_defaults(n_rows):
+    few = pd.DataFrame({"y": ["s", "t", "t"], "a": [0, 1, 1], "b": [0, 0, 1]}).head(n_rows)
+    for rule in ("ebic", "cv"):
+        fit = bbl.shooter("y ~ .", few, lambda_=rule, novarOk=True)
+        assert np.isfinite(fit.logLik()) and len(fit.predict(few, type="prob")) == n_rows

@@ -15,6 +15,7 @@ from bbl.model.layout import Layout
 from bbl.model.moments import one_hot
 from bbl.model.monomials import Monomials
 from bbl.rows.sample import Sample
+from benchmarks.accuracy.highorder import draw_machine
 
 TOY_B = Layout([2] * 5, [(0, 1), (0, 2), (1, 2), (3, 4), (0, 1, 2)])
 WEIGHTS = np.array([-0.5, -0.5, -0.5, 0.0, 0.0, 0.2, 0.1, 0.2, 0.8, 1.6])
@@ -103,9 +104,10 @@ def test_the_terms_of_the_model_are_chosen(fit, rows):
 def test_the_joint_pseudo_likelihood_is_at_its_maximum(fit, rows):
     layout, theta = fit.parameters.layout, fit.parameters.theta[0]
     sample = Sample(rows.to_numpy(dtype=np.uint8), np.ones(len(rows)))
-    value, gradient = joint.PseudoObjective(layout, sample, 1e-5)(theta)
+    ridge = 2.0 / len(rows)
+    value, gradient = joint.PseudoObjective(layout, sample, ridge)(theta)
     assert np.abs(gradient).max() < 1e-8 and fit.converged
-    penalty = 0.5e-6 * (theta[: layout.D] ** 2).sum() + 0.5e-5 * (theta[layout.D :] ** 2).sum()
+    penalty = 0.5e-6 * (theta[: layout.D] ** 2).sum() + 0.5 * ridge * (theta[layout.D :] ** 2).sum()
     assert fit.pnll() == pytest.approx(value - penalty)
 
 
@@ -194,7 +196,6 @@ def test_bad_input_is_named(rows):
         with pytest.raises(error, match=word):
             bbl.bbl("~ .", data, method="shbm", verbose=0, **options)
 
-    refused("order=9", order=9)
     refused("order", order=1)
     refused("lambda_", lambda_="best")
     refused("lambda_ holds 3", lambda_=[1.0, 2.0, 3.0])
@@ -225,6 +226,63 @@ def test_corners_have_finite_fits(rows):
     known = bbl.bbl("~ .", gone, method="shbm", missing="marginal", verbose=0)
     whole = bbl.bbl("~ .", gone.dropna(), method="shbm", verbose=0)
     np.testing.assert_array_equal(known.parameters.theta, whole.parameters.theta)
+
+
+@pytest.mark.parametrize("n_predictors", [1, 2, 3])
+def test_an_order_above_the_number_of_predictors_is_that_number(rows, n_predictors):
+    few = rows.iloc[:, 3 : 3 + n_predictors]
+    fit, capped = (
+        bbl.bbl("~ .", few, method="shbm", order=order, verbose=0) for order in (9, max(2, min(3, n_predictors)))
+    )
+    np.testing.assert_array_equal(fit.parameters.theta, capped.parameters.theta)
+    penalties = bbl.bbl("~ .", few, method="shbm", lambda_=[20.0, 30.0], verbose=0)
+    assert penalties.parameters.layout.order <= n_predictors
+
+
+@pytest.mark.parametrize("n_varying", [0, 1, 2])
+def test_a_group_of_few_varying_predictors_has_a_fit(rows, n_varying):
+    second = rows.head(200).copy()
+    second.iloc[:, n_varying:] = 1
+    data = pd.concat([rows.assign(y="a"), second.assign(y="b")], ignore_index=True)
+    fit = bbl.bbl("y ~ .", data, method="shbm", verbose=0)
+    assert fit.evaluate().accuracy > 0.8 and fit.order_counts["b"].loc[2:].sum() <= n_varying // 2
+    for options in ({"screen": "all"}, {"lambda_": "cv"}, {"lambda_": 20.0}, {"combine": "max"}):
+        fit = bbl.bbl("y ~ .", data, method="shbm", order=2, verbose=0, **options)
+        assert np.isfinite(fit.parameters.theta).all()
+
+
+def test_the_levels_of_predictors_may_have_any_order(rows):
+    fit = bbl.bbl("~ .", rows, method="shbm", verbose=0)
+    turned = bbl.bbl("~ .", 1 - rows, method="shbm", verbose=0)
+    assert set(fit.terms["predictors"]) == set(turned.terms["predictors"])
+
+
+# per machine that `draw_machine` draws: pnll of new rows under a simple program (L1 regressions on products of 0 and 1
+# chosen by BIC, exact likelihood of their union), whose coding is that of the machine
+SIMPLE = {0: 4.3707, 1: 4.1928, 2: 3.5006, 3: 3.6337, 4: 4.3992, 5: 4.0482}
+
+
+def test_new_rows_of_drawn_machines_are_predicted_as_by_a_program_that_knows_their_coding():
+    ratios, found = [], 0
+    for seed, pnll in SIMPLE.items():
+        machine = draw_machine(seed)
+        fit = bbl.bbl("~ .", machine.train, method="shbm", verbose=0)
+        ratios.append(fit.pnll(machine.test) / pnll)
+        found += len({tuple(map(str, t)) for t in machine.terms if len(t) == 3} & set(fit.terms["predictors"]))
+    assert max(ratios) < 1.003 and np.mean(ratios) < 1.001 and found >= 21
+
+
+@pytest.mark.parametrize("name", ["shbm_toy_0", "shbm_toy_1", "shbm_toy_2", "shbm_toy_3"])
+def test_new_rows_of_the_toys_are_predicted_as_by_a_simple_program(shared, name):
+    folder = shared / "data" / "highorder"
+    with np.load(folder / f"{name}.npz") as data:
+        train, test = (pd.DataFrame(data[part]).rename(columns=str) for part in ("train", "test"))
+    simple = json.loads((folder / "baselines.json").read_text())[name]["test"]["own_shbm_or"]
+    truth = json.loads((folder / f"{name}.json").read_text())
+    fit = bbl.bbl("~ .", train, method="shbm", verbose=0)
+    assert fit.pnll(test) < 1.003 * simple
+    triples = {tuple(str(v) for v, _ in sorted(term)) for term in truth["terms"] if len(term) == 3}
+    assert triples <= set(fit.terms["predictors"])
 
 
 @pytest.mark.parametrize("name", ["shbm_toy_0", "cat3_toy_s0"])

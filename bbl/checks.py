@@ -14,7 +14,19 @@ import numpy as np
 
 from bbl.errors import BBLTypeError, OptionError
 
-__all__ = ["arguments", "choice", "flag", "generator", "integer", "near_match", "real", "reals", "share", "verb"]
+__all__ = [
+    "any_real",
+    "arguments",
+    "choice",
+    "flag",
+    "generator",
+    "integer",
+    "near_match",
+    "real",
+    "reals",
+    "share",
+    "verb",
+]
 
 # R's names of what is called otherwise here, both without dots, underscores and case
 R_NAMES = {"progressbar": "verbose", "nprint": "verbose", "lzhalf": "logz", "storeopt": "refit"}
@@ -24,12 +36,12 @@ T = TypeVar("T")
 
 
 def near_match(name: object, known: Iterable[object]) -> str:
-    """Return ``"; did you mean 'x'?"`` for the known name closest to `name`, or an empty string.
+    """Return ``"; did you mean 'x'?"`` for the known name closest to `name`, as Python writes it, or an empty string.
 
     Case, dots and underscores do not count, so that ``Lambda`` is nearer to ``lambda_`` than to ``lambdah``; R's name
     for a thing is the nearest.
     """
-    words = {_plain(k): str(k) for k in reversed(list(known))}
+    words = {_plain(k): k for k in reversed(list(known))}
     plain = _plain(name)
     plain = R_NAMES[plain] if plain not in words and R_NAMES.get(plain) in words else plain
     close = difflib.get_close_matches(plain, list(words), n=1)
@@ -89,6 +101,15 @@ def flag(argument: str, value: object) -> bool:
     raise BBLTypeError(f"{argument} must be True or False; got {value!r}.", argument=argument)
 
 
+def any_real(argument: str, value: object) -> float:
+    """Return any real number as a float, and refuse what is none."""
+    if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
+        raise BBLTypeError(
+            f"{argument} must be a number; got {value!r} of type {type(value).__name__}.", argument=argument
+        )
+    return float(value)
+
+
 def real(
     argument: str,
     value: object,
@@ -98,33 +119,29 @@ def real(
     open_low: bool = False,
     finite: bool = True,
 ) -> float:
-    """Return `value` as a float inside [`low`, `high`] (or (`low`, `high`] with `open_low`)."""
-    if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
-        raise BBLTypeError(
-            f"{argument} must be a number; got {value!r} of type {type(value).__name__}.", argument=argument
-        )
-    number = float(value)
+    """Return `value` as a float inside [`low`, `high`]; without `low` if `open_low`, without infinity if `finite`."""
+    number = any_real(argument, value)
     inside = low < number <= high if open_low else low <= number <= high
     if not inside or (finite and math.isinf(number)):
-        bracket = "(" if open_low else "["
-        end = ")" if math.isinf(high) else "]"
+        bracket = "(" if open_low or math.isinf(low) else "["
+        end = ")" if finite and math.isinf(high) else "]"
         raise OptionError(f"{argument} must lie in {bracket}{low:g}, {high:g}{end}; got {value!r}.", argument=argument)
     return number
 
 
 def share(argument: str, value: object) -> float:
     """Return `value` as a float strictly between 0 and 1, such as the coverage of an interval."""
-    number = real(argument, value, 0.0, 1.0)
-    if number in (0.0, 1.0):
+    number = any_real(argument, value)
+    if not 0.0 < number < 1.0:
         raise OptionError(f"{argument} must lie strictly between 0 and 1; got {value!r}.", argument=argument)
     return number
 
 
-def reals(argument: str, value: object, low: float, high: float) -> np.ndarray:
-    """Return a number, or a sequence of numbers, as a 1-d float array inside [`low`, `high`]."""
+def reals(argument: str, value: object, check: Callable[[str, object], float]) -> np.ndarray:
+    """Return a number, or a sequence of numbers, as a 1-d float array; `check` has the name and each number."""
     if isinstance(value, str) or not isinstance(value, Iterable):
-        return np.array([real(argument, value, low, high)])
-    items = [real(argument, v, low, high) for v in value]
+        return np.array([check(argument, value)])
+    items = [check(argument, v) for v in value]
     if not items:
         raise OptionError(f"{argument} is empty; give at least one value.", argument=argument)
     return np.array(items)

@@ -13,7 +13,7 @@ __all__ = ["MemoryLimitError", "available_memory", "check_memory", "out_of_memor
 
 
 class MemoryLimitError(BBLError, MemoryError):
-    """An allocation would not fit; raised before it is made."""
+    """An allocation would not fit, or did not: it is refused before it is made, where an estimate foresees it."""
 
 
 def available_memory() -> int:

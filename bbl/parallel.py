@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ import numpy as np
 from bbl.checks import integer
 from bbl.errors import OptionError
 
-__all__ = ["Crew", "Stopped", "n_workers", "progress_bar", "run_tasks", "serial_blas", "stop_flag"]
+__all__ = ["Crew", "Stopped", "n_workers", "progress_bar", "run_tasks", "scaled_progress", "serial_blas", "stop_flag"]
 
 
 def n_workers(n_jobs: int | None) -> int:
@@ -162,6 +163,20 @@ class _Steps:
 
     def __reduce__(self):
         return _Steps, ()
+
+
+@dataclass(frozen=True)
+class _ScaledProgress:
+    progress: Callable
+    scale: float
+
+    def __call__(self, share: float = 1.0, note: str = "") -> None:
+        self.progress(self.scale * share, note)
+
+
+def scaled_progress(progress: Callable | None, scale: float) -> Callable | None:
+    """Return what moves `progress` on by `scale` of what it is told: for a task that is this share of the whole."""
+    return None if progress is None else _ScaledProgress(progress, scale)
 
 
 @contextmanager

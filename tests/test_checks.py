@@ -1,13 +1,17 @@
 """Checks of arguments: names that are nearly right, R's names, and verbs that know their arguments."""
 
+import dataclasses
 import inspect
+import re
 
 import numpy as np
 import pandas as pd
 import pytest
 
 import bbl
+from bbl.api.fit import _pop_grid
 from bbl.checks import near_match, verb
+from bbl.engines import ENGINES
 from bbl.errors import BBLTypeError, OptionError
 
 VERBS = [f for name in bbl.__all__ if inspect.isfunction(f := getattr(bbl, name))]
@@ -95,3 +99,83 @@ def test_a_number_of_folds_is_called_nfold(cv):
     with pytest.raises(OptionError, match="for 3 folds give nfold=3") as caught:
         bbl.crossVal("y ~ x", data, cv=cv)
     assert caught.value.argument == "cv"
+
+
+def takes(make, value):
+    try:
+        make(value)
+    except OptionError:
+        return False
+    return True
+
+
+def numeric_options():
+    """Return every numeric option of every engine, alone and as a grid of a cross-validation, and those of verbs."""
+    data = {"y": [0, 1] * 10, "x": [0, 0, 1, 1] * 5, "z": [0, 1, 1, 0] * 5}
+    found = {}
+    for name, engine in ENGINES.items():
+        for field in dataclasses.fields(engine):
+            if type(field.default) is float:
+                found[f"{name} {field.name}"] = lambda v, e=engine, o=field.name: e(**{o: v})
+        if engine.tuned is not None:
+            found[f"{name} grid"] = lambda v, e=engine: _pop_grid(e.name, {e.tuned.option: [v]})
+    found["bayes tau of horseshoe"] = lambda v: ENGINES["bayes"](prior="horseshoe", tau=v)
+    found["shooter lambda_"] = lambda v: bbl.api.shooter._penalties(v, 3)
+    found["shooter penalties"] = lambda v: bbl.api.shooter._penalties([v, v], 2)
+    found["level"] = lambda v: bbl.checks.share("level", v)
+    found["unbounded"] = lambda v: bbl.checks.real("h0", v)
+    found["smooth"] = lambda v: bbl.networks.bnc("nb", "y ~ .", data, v)
+    return found
+
+
+@pytest.mark.parametrize("option", numeric_options())
+def test_the_range_that_an_error_tells_is_the_one_that_is_tested(option):
+    make = numeric_options()[option]
+    with pytest.raises(OptionError) as caught:
+        make(float("nan"))
+    text = str(caught.value)
+    if "strictly between 0 and 1" in text:
+        low, high, with_low, with_high = 0.0, 1.0, False, False
+    else:
+        left, low, high, right = re.search(r"must lie in ([\[(])(\S+), (\S+?)([\])]); got", text).groups()
+        low, high, with_low, with_high = float(low), float(high), left == "[", right == "]"
+    assert takes(make, low) == with_low and takes(make, high) == with_high
+    for outside in (-np.inf, -1e300, low - 1.0, high + 1.0, np.inf):
+        if not low <= outside <= high:
+            with pytest.raises(OptionError) as again:
+                make(outside)
+            assert str(again.value).partition(";")[0] == text.partition(";")[0]
+
+
+@pytest.mark.parametrize("verb", [bbl.bbl, bbl.crossVal])
+def test_an_unknown_method_is_told_all_there_are(verb):
+    data = {"y": [0, 1] * 10, "x": [0, 0, 1, 1] * 5}
+    for method, error in (("nonsense", OptionError), ("Auto", OptionError), (3, BBLTypeError)):
+        with pytest.raises(error, match=", ".join(map(repr, [*ENGINES, "auto"]))):
+            verb("y ~ x", data, method=method)
+    with pytest.raises(OptionError, match="did you mean 'auto'"):
+        verb("y ~ x", data, method="Auto")
+
+
+def test_a_near_match_is_written_as_what_it_is():
+    assert near_match("True", [False, True]) == "; did you mean True?"
+    assert near_match("1", [0, 1]) == "; did you mean 1?"
+    fit = bbl.bbl("y ~ x", {"y": [False, True] * 10, "x": [0, 0, 1, 1] * 5}, method="naive")
+    with pytest.raises(KeyError, match="'True' is no group of this model; did you mean True\\?"):
+        fit.coef().h["True"]
+
+
+def test_a_formula_in_place_of_data_is_told():
+    data = pd.DataFrame({"y": [0, 1] * 10, "x": [0, 0, 1, 1] * 5})
+    fit = bbl.bbl("y ~ x", data, method="naive")
+    verbs = [bbl.bbl, bbl.crossVal, bbl.shooter, bbl.bicluster, bbl.networks.nb, bbl.networks.tan_cl]
+    for function in [*verbs, lambda a, b: bbl.networks.bnc("nb", a, b)]:
+        with pytest.raises(BBLTypeError, match="formula must be a string .*got DataFrame. It comes before the data"):
+            function(data, "y ~ x")
+    for formula in ("y ~ x", "y ~ .^2", "~ x*y"):
+        with pytest.raises(BBLTypeError, match=f"got the text {re.escape(repr(formula))}. The formula comes first"):
+            bbl.bbl("y ~ x", formula)
+    for newdata in ("a", ["a"], ["a", "b"]):
+        for method in (fit.predict, fit.evaluate, fit.predict_batches):
+            with pytest.raises(BBLTypeError, match=r"newdata must be .*got (the text 'a'\.|list\.|str\.)"):
+                method(newdata)

@@ -15,6 +15,7 @@ from bbl.boltzmann.tuning import NFOLD
 from bbl.checks import choice, generator, verb
 from bbl.crossval import Scored, cross_validate, score_settings
 from bbl.design.labels import Labels
+from bbl.engines import ENGINES, Engine
 from bbl.errors import BBLTypeError, DataError, OptionError
 from bbl.parallel import n_workers, progress_bar
 from bbl.results.average import AverageResults
@@ -26,10 +27,15 @@ from bbl.rows.folds import Folds, shuffled_folds
 from bbl.rows.sample import Sample
 from bbl.stats.averaging import convex_weights
 
-__all__ = ["AUTO", "average", "check_auto", "cross_auto", "fit_auto"]
+__all__ = ["AUTO", "average", "check_auto", "cross_auto", "fit_auto", "is_auto"]
 
 AUTO = "auto"
 MEMBERS = 3
+
+
+def is_auto(method: Any) -> bool:
+    """Return whether `method` names the average; a name of neither it nor an engine is an error."""
+    return not isinstance(method, Engine) and choice("method", method, (*ENGINES, AUTO)) == AUTO
 
 
 def check_auto(options: dict, calibrate: str, classes: bool) -> None:

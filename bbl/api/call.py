@@ -16,6 +16,7 @@ from bbl.boltzmann.tuning import RULES
 from bbl.checks import arguments, choice, flag, generator
 from bbl.design.cluster import passes
 from bbl.design.design import Design
+from bbl.design.formula import check_formula
 from bbl.design.frames import to_frame
 from bbl.design.passes import encode_source
 from bbl.design.source import Source
@@ -146,6 +147,7 @@ def prepare(
     dealt to. With `counts`, weights have to be counts whatever the method is; `more` are `log_z`, `calibrate`, `seed`,
     `n_jobs`, `verbose` and `client`.
     """
+    check_formula(formula)
     log_z, calibrate = choice("log_z", more["log_z"], LOG_Z), choice("calibrate", more["calibrate"], CALIBRATE)
     workers, rng = n_workers(more["n_jobs"]), generator(more["seed"])
     engine = make_engine(method, options, arguments(verb))

@@ -7,14 +7,14 @@ from typing import Any, cast
 
 import numpy as np
 
-from bbl.api.average import AUTO, check_auto, cross_auto, fit_auto
+from bbl.api.average import check_auto, cross_auto, fit_auto, is_auto
 from bbl.api.call import Call, data_folds, in_memory, pop_rule, prepare, shown_call
 from bbl.boltzmann.estimate import estimate
 from bbl.boltzmann.guards import warn_ordered, warn_training, warn_validation
 from bbl.boltzmann.problems import problems, warn_problems
 from bbl.boltzmann.tuning import NFOLD, tune
 from bbl.boltzmann.validation import Validated, validate
-from bbl.checks import choice, flag, integer, reals
+from bbl.checks import any_real, choice, flag, integer, reals
 from bbl.crossval import Scored, calibrated, score_settings
 from bbl.design.decisions import check_priors
 from bbl.design.design import Design
@@ -153,14 +153,14 @@ def bbl(
     0  0.400  0.600  Yes
     1  0.702  0.298   No
     """
-    test_null = flag("testNull", testNull)
+    test_null, auto = flag("testNull", testNull), is_auto(method)
     others: dict[str, tuple[Any, Any]] = {
         "missing": (missing, "raise"),
         "log_z": (log_z, "auto"),
         "calibrate": (calibrate, "none"),
         "priors": (priors if isinstance(priors, str | None) else "given", None),
     }
-    text, auto = shown_call("bbl", formula, weights, method, options, **others), method == AUTO
+    text = shown_call("bbl", formula, weights, method, options, **others)
     if auto:
         check_auto(options, calibrate, classes=True)
         in_memory(data, "method='auto'", "method")
@@ -297,7 +297,7 @@ def crossVal(
     1     0.5 0.7531476 0.7294412 0.7768539
     2     0.9 0.7461265 0.7225567 0.7696963
     """
-    auto, named = method == AUTO, method
+    auto, named = is_auto(method), method
     if auto:
         check_auto(options, calibrate, classes=True)
         in_memory(data, "method='auto'", "method")
@@ -369,10 +369,16 @@ def _validated(scored: Scored, kept: np.ndarray, folds: AnyFolds) -> list[np.nda
 
 def _pop_grid(method: str | Engine, options: dict) -> np.ndarray | None:
     """Take the grid of the option that is tuned out of the options."""
-    tuned = engine_class(method).tuned
+    kind = engine_class(method)
+    tuned = kind.tuned
     if tuned is None or options.get(tuned.option) is None or options[tuned.option] in tuned.rules:
         return None
-    return reals(tuned.option, options.pop(tuned.option), tuned.low, tuned.high)
+
+    def check(option: str, value: object) -> float:
+        engine = kind(**{option: any_real(option, value)})  # which knows the range of its options
+        return float(getattr(engine, option))
+
+    return reals(tuned.option, options.pop(tuned.option), check)
 
 
 def _score(score: str | None, use_auc: bool, K: int, classes: bool) -> str:

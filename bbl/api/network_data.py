@@ -13,6 +13,7 @@ import pandas as pd
 from bbl.api.call import data_folds, in_memory
 from bbl.checks import integer, near_match
 from bbl.design.design import Design
+from bbl.design.formula import check_formula
 from bbl.design.frames import Frame, to_frame
 from bbl.design.grammar import quoted
 from bbl.design.interactions import Cube, Interactions
@@ -78,6 +79,7 @@ def prepare(
 
     `rows` names the argument that needs all rows in memory, if one does.
     """
+    check_formula(formula)
     source = lazy_source(data)
     if rows:
         in_memory(data, rows, rows.partition("=")[0])

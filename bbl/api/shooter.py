@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import pandas as pd
 
 from bbl.checks import choice, flag, generator, integer, real, reals, verb
 from bbl.design.design import Design
+from bbl.design.formula import check_formula
 from bbl.errors import ConvergenceWarning, DataWarning, FormulaError, OptionError
 from bbl.memory import check_memory
 from bbl.parallel import n_workers, progress_bar
@@ -150,6 +152,7 @@ def shooter(
     shown = {"order": (order, 3), "lambda_": (lambda_, "ebic"), "penalty": (penalty, "group"), "refit": (refit, "auto")}
     shown |= {"screen": (screen, "heredity"), "scale": (scale, "sum"), "missing": (missing, "raise")}
     call = call_text("shooter", _shown(formula, weights, shown))
+    check_formula(formula)
     design, sample, index = Design.from_data(formula, data, weights, xlevels, flag("novarOk", novarOk), missing)
     _check(design, sample, screen)
     order = min(order, len(design.labels.names))
@@ -175,8 +178,7 @@ def _penalties(lambda_: Any, order: int) -> tuple[str, tuple[float, ...] | None]
     """Return the rule, or the penalty of each order."""
     if isinstance(lambda_, str):
         return choice("lambda_", lambda_, RULES), None
-    found = reals("lambda_", lambda_, 0.0, np.inf)
-    values = tuple(real("lambda_", float(v), 0.0, open_low=True) for v in found)
+    values = tuple(reals("lambda_", lambda_, partial(real, low=0.0, open_low=True)).tolist())
     if len(values) == 1:
         values *= order
     if len(values) != order:

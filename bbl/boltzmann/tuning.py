@@ -21,6 +21,7 @@ from bbl.engines import Engine
 from bbl.engines.trail import Trail
 from bbl.memory import check_memory
 from bbl.model.layout import Layout
+from bbl.parallel import scaled_progress
 from bbl.rows.dealing import AnyFolds
 from bbl.rows.folds import Folds, shuffled_folds
 from bbl.rows.sample import Sample
@@ -117,7 +118,7 @@ def tune(
             )
     found = []
     for own in variants:
-        step = progress if progress is None or len(variants) == 1 else partial(progress, 1.0 / len(variants))
+        step = scaled_progress(progress, 1.0 / len(variants))
         found.append(_tune_one(sample, labels, layout, own, settings, rule, folds, progress=step, **told))
     return min(found, key=lambda each: each.loss[each.chosen])
 
@@ -307,7 +308,7 @@ def _tune_together(
         tried[v, k], loss[v, k] = scores, base.log_loss(calibrated(base, scores, calibrate))
         return loss[v, k]
 
-    told = None if progress is None else partial(progress, len(folds) / len(variants))
+    told = scaled_progress(progress, len(folds) / len(variants))
     _walk_variants(fit, len(variants), len(grid) - 1, rule == "cv-1se", told)
     exact: set[tuple[int, int]] = set()
     while (best := min(loss, key=loss.__getitem__)) not in exact:  # what ends early may be better than what does not
@@ -357,12 +358,11 @@ def _search(
     losses: dict[int, float] = {}
     scored: list[Validated] = []
     coarse = list(range(len(grid) - 1, -1, -2))
-    steps = 3 + len(coarse) - FIRST
+    most_fits = 1 + len(coarse[FIRST:]) + 1 + BEST
 
     def fit(which: list[int]) -> np.ndarray:
-        """Fit some settings; return the positions of all that were tried, and their losses."""
-        step = None if progress is None else partial(progress, 1.0 / steps)
-        new = compare(grid[which], progress=step)
+        """Fit some settings; return the losses of all that were tried, in the order in which they were first tried."""
+        new = compare(grid[which], progress=scaled_progress(progress, 1.0 / most_fits))
         scored.append(new)
         for k, scores in zip(which, new.scores, strict=True):
             tried[k], losses[k] = scores, new.log_loss(calibrated(new, scores, calibrate))
@@ -392,6 +392,8 @@ def _search(
         fit([k])
         again.append(k)
         moved = max(moved, abs(losses[k] / left[k] - 1.0))
+    if progress is not None:  # of the fits that were not needed
+        progress((1.0 - len(scored) / most_fits) * len(np.unique(scored[0].fold)))
     order = sorted(tried)
     scores, found = np.array([tried[k] for k in order]), [text for each in scored for text in each.found]
     return grid[order], replace(scored[0], scores=scores, found=found), np.array([losses[k] for k in order])

@@ -20,7 +20,7 @@ from bbl.design.grammar import EXAMPLE, QUOTED, fail, quoted, sanitised, symbol_
 from bbl.design.interactions import Interactions, TermSet
 from bbl.errors import BBLTypeError, FormulaError
 
-__all__ = ["FormulaTerms", "parse"]
+__all__ = ["FormulaTerms", "check_formula", "parse"]
 
 LONGEST = 100_000  # characters of a formula
 ROW_INDEX = re.compile(r"__index_level_\d+__")  # columns of Arrow and Parquet in which pandas keeps the row labels
@@ -134,10 +134,7 @@ def parse(
     >>> [rows.tolist() for rows in parse("y ~ a*b*c - a:b", ["y", "a", "b", "c"], order=3).terms]
     [[[0, 2], [1, 2]], [[0, 1, 2]]]
     """
-    if not isinstance(formula, str):
-        raise BBLTypeError(
-            f"formula must be a string such as 'y ~ a + b'; got {type(formula).__name__}.", argument="formula"
-        )
+    check_formula(formula)
     try:
         return _parsed(formula, columns, exclude, order, empty, one_sided, reason)
     except FormulaError as error:
@@ -145,6 +142,15 @@ def parse(
             raise
         text = f"{error} Write the column {name!r} in backticks: {quoted(name)}."
         raise FormulaError(text, column=error.column, argument="formula") from None
+
+
+def check_formula(formula: object) -> None:
+    """Refuse a formula that is no text, before anything is said of the data, which may stand in its place."""
+    if not isinstance(formula, str):
+        raise BBLTypeError(
+            f"formula must be a string such as 'y ~ a + b'; got {type(formula).__name__}. It comes before the data.",
+            argument="formula",
+        )
 
 
 def _bare(formula: str, columns: Iterable[Hashable]) -> str | None:

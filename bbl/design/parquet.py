@@ -11,7 +11,7 @@ from typing import Any
 
 from bbl.design.frames import declared_order, is_dictionary
 from bbl.design.source import BUFFER, ROWS, Batch, Source, arrow_batch, pyarrow_for
-from bbl.errors import BBLError, DataError
+from bbl.errors import BBLError, BBLTypeError, DataError
 
 __all__ = ["dataset_source", "parquet_source"]
 
@@ -28,6 +28,15 @@ def _files(path: str, argument: str) -> list[str]:
         found = [path]
     else:
         found = sorted(glob.glob(path, recursive=True))
+    is_formula = "~" in path and os.sep not in path and Path(path).suffix not in SUFFIXES
+    is_path = os.sep in path or Path(path).suffix or glob.has_magic(path)
+    if not found and (is_formula or not is_path):
+        hint = " The formula comes first, then the data." if is_formula else ""
+        raise BBLTypeError(
+            f"{argument} must be a table (a pandas or polars DataFrame, a pyarrow Table, a dict of lists) or the path "
+            f"of Parquet data; got the text {path!r}.{hint}",
+            argument=argument,
+        )
     if not found:
         raise DataError(
             f"{argument}={path!r} is no Parquet file, and no folder or glob of any ({', '.join(SUFFIXES)}). Check the "

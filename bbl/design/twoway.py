@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from bbl.design.factors import Factor
-from bbl.design.formula import parse
+from bbl.design.formula import check_formula, parse
 from bbl.design.frames import Frame, to_frame
 from bbl.design.stored import factor_from_dict, factor_to_dict
 from bbl.design.values import Column, factorise
@@ -90,6 +90,7 @@ class TwoWay:
         """
         if formula is None:
             return _read_matrix(data, weights, holds)
+        check_formula(formula)
         frame = to_frame(data)
         named, counts = named_weights(weights, frame, data)
         response, rows, columns = _terms(formula, frame, named)

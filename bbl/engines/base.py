@@ -30,8 +30,6 @@ class Tuned:
         Its name as an argument.
     column, symbol, title : str
         Its name in tables, and as a symbol and a title in figures.
-    low, high : float
-        The range of its values.
     grid : tuple of float
         What ``"cv"`` tries, rising.
     simpler : {"larger", "smaller"}
@@ -46,8 +44,6 @@ class Tuned:
     column: str
     symbol: str
     title: str
-    low: float
-    high: float
     grid: tuple[float, ...]
     simpler: str
     logarithmic: bool = False

@@ -73,7 +73,7 @@ class Conditional(Engine):
     early_stopping: bool = False
     name = "conditional"
     tuned = Tuned(
-        "ridge", "ridge", r"$\rho$", r"Penalty $\rho$", 0.0, np.inf, tuple(10.0 ** np.arange(-6.0, -0.9)),
+        "ridge", "ridge", r"$\rho$", r"Penalty $\rho$", tuple(10.0 ** np.arange(-6.0, -0.9)),
         "larger", logarithmic=True,
     )  # fmt: skip
     joint: ClassVar[bool] = True

@@ -98,7 +98,7 @@ class HighOrder(Engine):
     tolerance: float = 1e-9
     name = "shbm"
     tuned = Tuned(
-        "lambda_", "lambda", r"$\lambda$", r"Penalty $\lambda$", 0.0, np.inf,
+        "lambda_", "lambda", r"$\lambda$", r"Penalty $\lambda$",
         tuple(10.0 ** np.arange(0.5, 3.01, 0.25)), "larger", logarithmic=True, rules=RULES,
     )  # fmt: skip
     log_z = "half"

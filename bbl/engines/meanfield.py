@@ -46,7 +46,7 @@ class MeanField(Engine):
     name = "mf"
     order_reason = "method='mf' has its couplings from the covariance of pairs, which knows no more of the predictors"
     tuned = Tuned(
-        "eps", "epsilon", r"$\epsilon$", r"Coupling weight $\epsilon$", 0.0, 1.0,
+        "eps", "epsilon", r"$\epsilon$", r"Coupling weight $\epsilon$",
         (0.0, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9), "smaller",
     )  # fmt: skip
     needs = "pairs"

@@ -35,7 +35,7 @@ class NaiveBayes(Engine):
     name = "naive"
     order = 1
     tuned = Tuned(
-        "prior_count", "prior_count", "$c$", "Prior count $c$", 0.0, np.inf,
+        "prior_count", "prior_count", "$c$", "Prior count $c$",
         tuple(10.0 ** np.arange(-2.0, 2.01, 0.5)), "larger", logarithmic=True,
     )  # fmt: skip
     solves = True

@@ -142,8 +142,8 @@ class Posterior(Engine):
                 f"hidden_pairs=True couples hidden units, and hidden={self.hidden}. Give hidden=2 or more.",
                 argument="hidden_pairs",
             )
-        if not (self.prior == "horseshoe" and self.tau == np.inf):
-            object.__setattr__(self, "tau", real("tau", self.tau, 0.0, open_low=True))
+        tau = real("tau", self.tau, 0.0, open_low=True, finite=self.prior != "horseshoe")
+        object.__setattr__(self, "tau", tau)
         if self.c is not None:
             object.__setattr__(self, "c", real("c", self.c, 0.0, open_low=True))
         conjugate = self.prior == "conjugate"

@@ -89,7 +89,7 @@ class PseudoLikelihood(Engine):
     name = "pseudo"
     order = MANY
     tuned = Tuned(
-        "lambda_", "lambda", r"$\lambda$", r"Penalty $\lambda$", 0.0, np.inf,
+        "lambda_", "lambda", r"$\lambda$", r"Penalty $\lambda$",
         tuple(10.0 ** np.arange(-4.0, 1.01, 0.5)), "larger", logarithmic=True,
     )  # fmt: skip
     needs = "neighbours"

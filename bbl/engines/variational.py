@@ -112,7 +112,7 @@ class PersistentVI(Engine):
     sd: str = "factorised"
     name = "pvi"
     tuned = Tuned(
-        "scale", "scale", r"$s$", r"Global scale $s$", 0.0, np.inf, (0.003, 0.01, 0.03, 0.1, 0.3, 1.0), "smaller",
+        "scale", "scale", r"$s$", r"Global scale $s$", (0.003, 0.01, 0.03, 0.1, 0.3, 1.0), "smaller",
         logarithmic=True,
     )  # fmt: skip
     needs = "pairs"

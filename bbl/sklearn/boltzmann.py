@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from joblib import effective_n_jobs
 
-from bbl.api.average import AUTO
+from bbl.api.average import AUTO, is_auto
 from bbl.api.fit import bbl
 from bbl.checks import integer
 from bbl.design.columns import missing_rows
@@ -161,7 +161,7 @@ class BBLClassifier(TableClassifier):
 
     @property
     def _whole(self) -> bool:
-        return self.method == AUTO or engine_class(self.method).weights == "counts"
+        return is_auto(self.method) or engine_class(self.method).weights == "counts"
 
     def _model(self, given: Given) -> Any:
         formula = _formula(given.response, self.pairs, self.order, given.features)
@@ -181,7 +181,7 @@ class BBLClassifier(TableClassifier):
 
     def _options(self) -> dict[str, Any]:
         options = {name: getattr(self, name) for name in OPTIONS if getattr(self, name) is not None}
-        if isinstance(self.method, str) and self.method != AUTO:
+        if isinstance(self.method, str) and not is_auto(self.method):
             options = {**engine_class(self.method).classifier, **options}
         if not isinstance(self.options, dict | None):
             raise BBLTypeError(

@@ -12,6 +12,7 @@ from bbl.errors import BBLTypeError, ClassError, DataError, FormulaError, LevelE
 RNG = np.random.default_rng(0)
 DATA = pd.DataFrame(RNG.integers(0, 2, (120, 3)), columns=list("abc")).assign(y=np.repeat(["u", "v"], 60))
 FIT = bbl.bbl("y ~ .^3", DATA, lambda_=(0.1, 0.2), verbose=0)
+IN_ORDER = bbl.bbl("y ~ a + b", DATA, method="naive", xlevels={"y": ["u", "v"]}, verbose=0)
 DENSITY = bbl.bbl("~ a + b + c + a:b", DATA, lambda_=0.1, verbose=0)
 
 
@@ -59,8 +60,9 @@ def test_permutations_of_more_rows_than_can_be_drawn_are_refused_and_other_tests
         (lambda: FIT.evaluate().plot(kinds="roc"), BBLTypeError, "did you mean 'kind'"),
         (lambda: DENSITY.sample(size=3), BBLTypeError, "sample.* has no argument 'size'"),
         (lambda: DENSITY.reconstruct(DATA, mask=[[True], [True, False]]), DataError, "mask must hold True and False"),
-        (lambda: FIT.sample(2, groups=[1]), OptionError, "groups must hold 2 numbers"),
-        (lambda: FIT.sample(2, groups=[0, 0]), OptionError, "groups must not all be zero"),
+        (lambda: FIT.sample(2, groups=[1, 1]), OptionError, "groups has numbers without names"),
+        (lambda: IN_ORDER.sample(2, groups=[1]), OptionError, "groups must hold 2 numbers"),
+        (lambda: IN_ORDER.sample(2, groups=[0, 0]), OptionError, "groups must not all be zero"),
         (lambda: FIT.sample(2, groups={"u": 1}), OptionError, "groups has nothing for group 'v'"),
         (lambda: FIT.pnll(weights=np.ones(120)), OptionError, "weights are those of newdata"),
         (lambda: FIT.evaluate(weights="w"), OptionError, "weights are those of newdata"),

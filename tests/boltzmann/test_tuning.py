@@ -1,6 +1,8 @@
 """The penalty by cross-validation inside a fit: the same choice as fitting every setting exactly, with less work."""
 
 import pickle
+from contextlib import contextmanager
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -12,7 +14,9 @@ import bbl.engines.pseudo as pseudo
 import bbl.engines.pseudo_path as pseudo_path
 import bbl.engines.pseudo_solvers as solvers
 from bbl.boltzmann.validation import Validated
+from bbl.design.design import Design
 from bbl.engines.trail import Trail
+from bbl.model.layout import Layout
 
 GRID = np.array(pseudo.PseudoLikelihood.tuned.grid)
 
@@ -220,3 +224,60 @@ def test_of_a_small_problem_all_settings_are_fitted_exactly(monkeypatch):
     frame = noise(m=3)
     several = tuned(pd.concat([frame] * 40))  # many rows of few states
     assert tuned(frame).tuning.values.tolist() == several.tuning.values.tolist() == GRID.tolist()
+
+
+def recorded(monkeypatch, module):
+    """Return a list of [total, steps taken] of the progress bars of a module of verbs."""
+    bars = []
+
+    @contextmanager
+    def bar(total, title, verbose):
+        bars.append([total, 0.0])
+
+        def step(share=1.0, note=""):
+            assert share >= 0.0 and isinstance(note, str)
+            bars[-1][1] += share
+
+        yield step
+
+    monkeypatch.setattr(module, "progress_bar", bar)
+    return bars
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"lambda_": "cv", "lambdah": 1e-3},
+        {"lambda_": "cv-1se", "lambdah": 1e-3},
+        {"method": "mf", "eps": "cv"},
+        {"method": "naive", "prior_count": "cv"},
+        {"method": "conditional", "ridge": "cv", "scale": "cv"},
+    ],
+)
+@pytest.mark.parametrize("make", [species, noise])
+def test_progress_ends_at_the_whole_and_never_goes_beyond(options, make, monkeypatch):
+    monkeypatch.setattr(pseudo.PseudoLikelihood, "stepwise", lambda *_: True)  # as of large problems
+    bars = recorded(monkeypatch, bbl.api.fit)
+    bbl.bbl("y ~ .^2" if options.get("method") != "naive" else "y ~ .", make(n=200, m=5), testNull=False, **options)
+    assert len(bars) == 2
+    for total, taken in bars:
+        assert taken == pytest.approx(total, rel=1e-9)
+
+
+def test_variants_share_the_progress(monkeypatch):
+    frame, engine = noise(n=200, m=4), pseudo.PseudoLikelihood(lambdah=1e-3)
+    monkeypatch.setattr(pseudo.PseudoLikelihood, "stepwise", lambda *_: True)
+    design, sample, _ = Design.from_data("y ~ .^2", frame)
+    taken = []
+
+    def progress(share=1.0, note=""):
+        assert isinstance(note, str)
+        taken.append(share)
+
+    variants = [engine, replace(engine, prior_count=1.0)]
+    told = {"calibrate": "none", "log_z": "auto", "workers": 1, "rng": np.random.default_rng(0)}
+    layout = Layout(design.n_levels, design.pairs)
+    tuning.tune(
+        sample, design.labels, layout, engine, "cv", progress=progress, among=(variants, engine.tuned.grid), **told
+    )
+    assert sum(taken) == pytest.approx(tuning.NFOLD)

@@ -28,7 +28,7 @@ class Shrunken(Engine):
 
     tau: float = 0.5
     name = "shrunken"
-    tuned = Tuned("tau", "tau", r"$\tau$", r"Share $\tau$", 0.0, 2.0, (0.0, 0.5, 1.0), "smaller")
+    tuned = Tuned("tau", "tau", r"$\tau$", r"Share $\tau$", (0.0, 0.5, 1.0), "smaller")
     needs = "pairs"
 
     def __post_init__(self):

@@ -203,6 +203,8 @@ def formula(s: Scenario, table: Table) -> str:
 def arguments(s: Scenario, table: Table) -> dict[str, Any]:
     """Return the call's arguments beside formula, data and weights."""
     options = dict(s.options)
+    if s.family != "bbl" and s.group_kind in ("category", "ordered") and "priors" in options:
+        options["priors"] = "equal"  # groups that are declared count, whether they occur or not
     if s.family == "bbl":
         options["method"] = s.method
     if isinstance(options.get("priors"), list):  # by name, of the groups that occur
@@ -283,7 +285,12 @@ def in_memory(kind: str, frame: pd.DataFrame) -> Any:
     if kind == "polars":
         import polars as pl
 
-        return pl.from_pandas(frame)
+        declared = [n for n in frame if frame[n].dtype == "category" and isinstance(frame[n].cat.categories[0], str)]
+        plain = pl.from_pandas(frame.astype(dict.fromkeys(declared, object)))
+        return plain.with_columns(  # a polars Categorical declares no order, an Enum does
+            pl.col(n).cast(pl.Enum(frame[n].cat.categories.tolist()) if frame[n].cat.ordered else pl.Categorical)
+            for n in declared
+        )
     if kind == "arrow":
         import pyarrow as pa
 

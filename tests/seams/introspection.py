@@ -36,6 +36,7 @@ NOT_ASKED = {
     "unpack": "it is load()",
     "stored": "what a file keeps of rows that it does not hold, for the package itself",
     "compare": "it is anova, which is a verb",
+    "stored_errors": "what a file keeps of rows that it does not hold, for the package itself",
     "training": "the encoded rows, for the package itself",
     "estimate": "arrays, for the package itself; its attributes are public properties",
     "design": "how rows are encoded, for the package itself",
@@ -122,7 +123,7 @@ def difference(a: Any, b: Any, where: str = "it") -> str:
             return f"{where} has length {len(a)} and {len(b)}"
         return next((d for k in range(len(a)) if (d := difference(a[k], b[k], f"{where}[{k}]"))), "")
     if dataclasses.is_dataclass(a) and not isinstance(a, ModelResults | Summary):
-        names = [f.name for f in dataclasses.fields(a) if f.name not in ("stored", "training")]
+        names = [f.name for f in dataclasses.fields(a) if f.name not in ("stored", "training", "scored")]
         return next((d for n in names if (d := difference(getattr(a, n), getattr(b, n), f"{where}.{n}"))), "")
     text = repr(a)
     return "" if " at 0x" in text or "Axes" in text or text == repr(b) else f"{where} is {text} and {b!r}"

@@ -144,11 +144,13 @@ def explanations_add_up(case: Case) -> None:
     with np.errstate(divide="ignore", invalid="ignore"):
         odds = np.log(link[:, groups.index(one)]) - np.log(link[:, groups.index(other)])
     numbers = found.frame.iloc[:, 2:].to_numpy(float)
-    kept = np.isfinite(odds) & (np.abs(odds) < 30)
+    # what a network without prior counts finds impossible has infinite parts
+    kept = np.isfinite(odds) & (np.abs(odds) < 30) & np.isfinite(numbers).all(axis=1)
     expect_close(numbers[kept, -1], odds[kept], "log_odds of explain()", rtol=1e-6, atol=1e-6)
     expect_close(numbers[kept, :-1].sum(axis=1), odds[kept], "sum of the parts", rtol=1e-6, atol=1e-6)
     row = found.row(0)
-    expect_close(row.sum(), numbers[0, -1], "sum of row(0)", rtol=1e-6, atol=1e-6)
+    if kept[0]:
+        expect_close(row.sum(), numbers[0, -1], "sum of row(0)", rtol=1e-6, atol=1e-6)
 
 
 @law(has_classes, cost=12)

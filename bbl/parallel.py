@@ -28,9 +28,10 @@ def n_workers(n_jobs: int | None) -> int:
         raise OptionError("n_jobs must not be 0; give 1 for one thread or -1 for all cores.", argument="n_jobs")
     if count > 0:
         return count
-    from joblib import effective_n_jobs
+    from joblib.parallel import get_active_backend
 
-    return max(1, int(effective_n_jobs(-1)) + 1 + count)
+    # joblib's default backend would count for processes, and warn where this is one of a pool
+    return max(1, int(get_active_backend(prefer="threads")[0].effective_n_jobs(-1)) + 1 + count)
 
 
 def run_tasks(

@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import json
+import multiprocessing
 import os
 import subprocess
 import sys
@@ -22,7 +23,7 @@ import bbl
 from bbl.engines import NaiveBayes
 from bbl.errors import DataError, DataWarning
 from bbl.model.pairwise import to_matrix
-from bbl.parallel import Crew, run_tasks, stop_flag
+from bbl.parallel import Crew, n_workers, run_tasks, stop_flag
 
 PSEUDO = {"lambda_": 0.01, "lambdah": 0.01}
 ALL_CORES = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}  # see conftest.py
@@ -388,3 +389,9 @@ def test_an_error_in_a_crew_is_the_callers_and_ends_the_round(workers):
         assert len(begun) <= 2 * workers
         crew.run(begun.append, [(99,)])  # the crew lives on
     assert begun[-1] == 99
+
+
+def test_a_process_of_a_pool_has_its_threads_and_no_warning(monkeypatch):
+    whole = n_workers(None)
+    monkeypatch.setitem(multiprocessing.current_process()._config, "daemon", True)
+    assert n_workers(None) == whole and n_workers(-1) == whole

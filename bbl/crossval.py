@@ -71,8 +71,8 @@ def check_trained(n: float) -> None:
     """Raise a DataError if a fold has no training rows."""
     if not n:
         raise DataError(
-            "A fold leaves no rows to train on. Give more rows. crossVal takes fewer folds (nfold); a fit whose options "
-            "are numbers, without calibrate, needs none.",
+            "A fold leaves no rows to train on. Give more rows. crossVal takes fewer folds (nfold); a fit whose "
+            "options are numbers, without calibrate, needs none.",
             argument="nfold",
         )
 

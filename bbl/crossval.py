@@ -14,6 +14,7 @@ from bbl.rows.dealing import AnyFolds
 from bbl.rows.folds import Fold
 from bbl.rows.stored import Rows, StoredSample
 from bbl.stats.calibration import fit_calibration
+from bbl.stats.loss_record import log_share
 from bbl.stats.metrics import SCORES, auc, mean_loss
 from bbl.stats.scores import link, log_probabilities
 
@@ -22,6 +23,7 @@ __all__ = [
     "calibrated",
     "check_trained",
     "cross_validate",
+    "fold_log_shares",
     "one_standard_error",
     "score_settings",
 ]
@@ -58,6 +60,15 @@ class Scored:
     rows: np.ndarray
     fits: list[list[Any]]
     judge: str
+
+    def log_shares(self, totals: np.ndarray) -> np.ndarray:
+        """Return the logarithms of the groups' shares in the rows that each fold leaves, shape (F, K).
+
+        `totals` (K,) are the groups' weights in all rows, which the folds part.
+        """
+        cells = self.fold * len(totals) + self.y
+        held = np.bincount(cells, self.weights, (self.fold.max(initial=0) + 1) * len(totals))
+        return log_share(np.maximum(totals - held.reshape(-1, len(totals)), 0.0))
 
     def log_loss(self, scores: np.ndarray, at: np.ndarray | slice = slice(None)) -> float:
         """Return the log-loss of the groups by the scores (N, K) of a setting; of one group, that of the rows."""
@@ -123,6 +134,11 @@ def cross_validate(
     y, weights, rows = (np.concatenate([run[k] for run in runs]) for k in (2, 3, 4))
     fold = np.repeat(np.arange(len(runs)), [len(run[4]) for run in runs])
     return Scored(scores, y, weights, fold, rows, [list(run[0]) for run in runs], judge)
+
+
+def fold_log_shares(sample: Rows, folds: AnyFolds, K: int) -> np.ndarray:
+    """Return the logarithms of the groups' shares in the training rows of each fold, shape (F, K)."""
+    return log_share(np.array([folds.one(f).group_totals(sample, K) for f in range(len(folds))]))
 
 
 def calibrated(scored: Scored, scores: np.ndarray, kind: str) -> np.ndarray:

@@ -40,8 +40,8 @@ def losses_without(classifier: Any, rows: Sample) -> np.ndarray:
 
 def validated_losses(
     sample: Sample, folds: Folds, refit: Callable, rngs: list, workers: int, progress: Callable | None = None
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return `losses_without` of validated rows, shape (1 + m, N), by models refitted without their fold, and weights.
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return `losses_without` (1 + m, N) of validated rows by models refitted without their fold, groups and weights.
 
     Parameters
     ----------
@@ -57,4 +57,4 @@ def validated_losses(
 
     scored = cross_validate(sample, folds, fit, [(rng,) for rng in rngs], workers=workers, progress=progress)
     losses = np.array([row_loss(log_probabilities(own), scored.y) for own in scored.scores])
-    return losses, scored.weights
+    return losses, scored.y, scored.weights

@@ -9,23 +9,24 @@ import numpy as np
 import pandas as pd
 
 from bbl.api.call import Call
-from bbl.boltzmann.averaging import Averaged, fit_average, out_of_fold
+from bbl.boltzmann.averaging import Averaged, fit_average, out_of_fold, weigh
+from bbl.boltzmann.guards import held_out_record, warn_record
 from bbl.boltzmann.problems import problems, warn_problems
 from bbl.boltzmann.tuning import NFOLD
 from bbl.checks import choice, generator, verb
-from bbl.crossval import Scored, cross_validate, score_settings
+from bbl.crossval import Scored, cross_validate, fold_log_shares, score_settings
 from bbl.design.labels import Labels
 from bbl.engines import ENGINES, Engine
 from bbl.errors import BBLTypeError, DataError, OptionError
 from bbl.parallel import n_workers, progress_bar
-from bbl.results.average import AverageResults
+from bbl.results.average import AverageResults, member_advice
 from bbl.results.classifier import ClassifierResults
 from bbl.results.cv import score_frame
 from bbl.results.fit import BBLResults
 from bbl.results.network import NetworkResults
 from bbl.rows.folds import Folds, shuffled_folds
 from bbl.rows.sample import Sample
-from bbl.stats.averaging import convex_weights
+from bbl.stats.loss_record import LossRecord
 
 __all__ = ["AUTO", "average", "check_auto", "cross_auto", "fit_auto", "is_auto"]
 
@@ -56,10 +57,13 @@ def check_auto(options: dict, calibrate: str, classes: bool) -> None:
         )
 
 
-def _wrapped(text: str, call: Call, found: Averaged, shares: np.ndarray | None = None) -> AverageResults:
+def _wrapped(
+    text: str, call: Call, found: Averaged, shares: np.ndarray | None = None, record: LossRecord | None = None
+) -> AverageResults:
     given = (text, call.design, call.rows, call.index)
     members = tuple(BBLResults(*given, member.engine, member.estimate, member.tuning) for member in found.members)
-    return AverageResults(*given, members, found.weights, found.losses, priors=shares)
+    record = found.log_loss if record is None else record
+    return AverageResults(*given, members, found.weights, found.losses, priors=shares, stored_loss=record)
 
 
 def fit_auto(text: str, call: Call, shares: np.ndarray | None, verbose: int) -> AverageResults:
@@ -68,6 +72,7 @@ def fit_auto(text: str, call: Call, shares: np.ndarray | None, verbose: int) -> 
         found = fit_average(call.rows, call.design.labels, call.layout, progress=step, **call.common)
     labels = call.design.labels
     warn_problems([each for member in found.members for each in problems(member.estimate.fits, labels)], 4)
+    warn_record(found.log_loss, 4)
     return _wrapped(text, call, found, shares)
 
 
@@ -85,7 +90,9 @@ def cross_auto(
         scored = cross_validate(call.rows, folds, fit, rngs, workers=call.workers, progress=step)
     table, _ = score_settings(scored, score)
     found = fit_average(call.rows, labels, call.layout, **call.common) if refit else scored.fits[-1][0]
-    return score_frame(table, score, "setting", np.nan), scored, _wrapped(text, call, found)
+    record = held_out_record(scored, scored.scores[0], fold_log_shares(call.rows, folds, call.K), "")
+    warn_record(record, 4)
+    return score_frame(table, score, "setting", np.nan), scored, _wrapped(text, call, found, record=record)
 
 
 def _difference(one: Labels, other: Labels) -> str:
@@ -162,7 +169,7 @@ def average(
         if not np.array_equal(own.codes, rows.codes) or not np.array_equal(own.weights, rows.weights):
             raise DataError("fits were fitted to different rows; give weights='equal'.", argument="weights")
     rng, workers = generator(seed), n_workers(n_jobs)
-    folds, log_p, v = shuffled_folds(rows, NFOLD, rng), [], np.ones(0)
+    folds, log_p = shuffled_folds(rows, NFOLD, rng), []
     for member in members:
 
         def again(train: Sample, own: np.random.Generator, member: ClassifierResults = member) -> list[Any]:
@@ -172,8 +179,7 @@ def average(
         tempered = isinstance(member, BBLResults) and member.estimate.calibration is not None
         kind = "temperature" if tempered else "none"
         log_p.append(out_of_fold(scored, kind))
-        v = scored.weights
-    found = np.array(log_p)
-    told = np.isfinite(found).all(axis=0)
-    losses = -(found[:, told] @ v[told]) / v[told].sum()
-    return AverageResults(*given, members, convex_weights(found, v), losses)
+    totals = first.class_shares * rows.total
+    convex, losses, record = weigh(np.array(log_p), scored, totals, member_advice(members))
+    warn_record(record, 4)
+    return AverageResults(*given, members, convex, losses, stored_loss=record)

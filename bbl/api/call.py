@@ -11,9 +11,11 @@ from typing import Any, cast
 import numpy as np
 import pandas as pd
 
+from bbl.boltzmann.guards import held_out_record, remedy
 from bbl.boltzmann.limits import announce_terms
-from bbl.boltzmann.tuning import RULES
+from bbl.boltzmann.tuning import RULES, Tuning
 from bbl.checks import arguments, choice, flag, generator
+from bbl.crossval import calibrated
 from bbl.design.cluster import passes
 from bbl.design.design import Design
 from bbl.design.formula import check_formula
@@ -21,7 +23,7 @@ from bbl.design.frames import to_frame
 from bbl.design.passes import encode_source
 from bbl.design.source import Source
 from bbl.design.sources import lazy_source
-from bbl.engines import DEFAULT, ENGINES, Engine, engine_class, make_engine
+from bbl.engines import DEFAULT, ENGINES, Engine, MeanField, engine_class, make_engine
 from bbl.errors import DataWarning, OptionError
 from bbl.memory import out_of_memory
 from bbl.model.layout import Layout
@@ -35,6 +37,7 @@ from bbl.rows.folds import Folds, WeightedFold, splitter_folds
 from bbl.rows.sample import Sample
 from bbl.rows.stored import Rows
 from bbl.stats.calibration import CALIBRATE
+from bbl.stats.loss_record import LossRecord
 
 __all__ = ["Call", "check_streams", "data_folds", "in_memory", "pop_rule", "prepare", "shown_call"]
 
@@ -97,6 +100,21 @@ class Call:
     def rows(self) -> Sample:
         """The rows, where nothing but rows in memory comes this far."""
         return cast(Sample, self.sample)
+
+    @property
+    def advice(self) -> str:
+        """What lowers a log-loss above that of the shares of the groups."""
+        auto = self.index is not None and self.rows.whole and self.layout.order <= MeanField.order
+        return remedy(self.calibrate, auto)
+
+    def held_out(self, tuning: Tuning | None) -> LossRecord | None:
+        """Return the out-of-fold log-loss of a fit with classes that was tuned or calibrated."""
+        if tuning is None or tuning.scored is None or self.K == 1:
+            return None
+        scored = tuning.scored
+        scores = calibrated(scored, scored.scores[0], self.calibrate)
+        totals = np.array([self.sample.group(y).total for y in range(self.K)])
+        return held_out_record(scored, scores, scored.log_shares(totals), self.advice)
 
     def told(self, fit: Any) -> Any:
         """Return a fitted model, told of the rows that it does not bring along."""

@@ -10,7 +10,7 @@ import numpy as np
 from bbl.api.average import check_auto, cross_auto, fit_auto, is_auto
 from bbl.api.call import Call, data_folds, in_memory, pop_rule, prepare, shown_call
 from bbl.boltzmann.estimate import estimate
-from bbl.boltzmann.guards import warn_ordered, warn_training, warn_validation
+from bbl.boltzmann.guards import check_training, check_validation, warn_ordered
 from bbl.boltzmann.problems import problems, warn_problems
 from bbl.boltzmann.tuning import NFOLD, tune
 from bbl.boltzmann.validation import Validated, validate
@@ -28,6 +28,7 @@ from bbl.rows.dealing import AnyFolds, Deal
 from bbl.rows.folds import Folds, consecutive_folds, shuffled_folds
 from bbl.rows.sample import Sample
 from bbl.stats.calibration import fit_calibration
+from bbl.stats.loss_record import LossRecord
 
 __all__ = ["bbl", "crossVal"]
 
@@ -127,8 +128,9 @@ def bbl(
     ConvergenceWarning
         If a predictor did not reach its optimum or has none; names group and predictor.
     DataWarning
-        If the log-loss on the training rows (on up to 2,000 of them) is worse than that of naive Bayes or of the shares
-        of the groups; `calibrate` is the remedy. Or if a predictor has over 100 levels, most of them rare.
+        If a log-loss that the fit knows, of the validated rows of its tuning or of its training rows, is above that of
+        the shares of the groups, or on the training rows above that of naive Bayes; the remedy is named, and
+        ``fit.log_loss`` has the numbers. Or if a predictor has over 100 levels, most of them rare.
 
     Notes
     -----
@@ -194,9 +196,11 @@ def bbl(
     if calibrate != "none" and tuning is not None:
         result = replace(result, calibration=tuning.calibration)
     warn_problems(problems(result.fits, design.labels))
-    warn_training(sample, result, design.labels, engine)
+    record = check_training(sample, result, design.labels, engine, call.advice, call.held_out(tuning))
     given = (text, design, call.training, call.index, engine, result, tuning)
-    return call.told(BBLResults(*given, priors=shares) if design.classes else DensityResults(*given))
+    if not design.classes:
+        return call.told(DensityResults(*given))
+    return call.told(BBLResults(*given, priors=shares, stored_loss=record))
 
 
 def _is_tuned(engine: Engine, rule: str | None, calibrate: str) -> bool:
@@ -338,15 +342,22 @@ def crossVal(
     if values is not None:
         engine = engine.at(float(values[best]))
     scores = calibrated(scored, scored.scores[best], calibrate)
-    warn_validation(sample, labels, layout, engine, folds, scored, scores, call.workers)
-    model = _best_model(text, call, engine, scored, best, folds, again)
+    record = check_validation(sample, labels, layout, engine, folds, scored, scores, call.workers, call.advice)
+    model = _best_model(text, call, engine, scored, best, folds, again, record)
     column = "setting" if engine.tuned is None else engine.tuned.column
     frame = score_frame(table, score, column, np.array([engine.setting]) if values is None else values)
     return CVResults(frame, best, score, _validated(scored, kept, folds), scored, calibrate, model)
 
 
 def _best_model(
-    text: str, call: Call, engine: Engine, scored: Validated, best: int, folds: AnyFolds, refit: bool
+    text: str,
+    call: Call,
+    engine: Engine,
+    scored: Validated,
+    best: int,
+    folds: AnyFolds,
+    refit: bool,
+    record: LossRecord | None,
 ) -> BBLResults | DensityResults:
     """Return the model at the best setting: of all rows, or, as in R, the last fold's."""
     design, final = call.design, scored.last[best]
@@ -358,8 +369,8 @@ def _best_model(
     if call.calibrate != "none":
         fitted = fit_calibration(scored.scores[best], scored.y, scored.weights, call.calibrate)
         final = replace(final, calibration=fitted)
-    kind = BBLResults if design.classes else DensityResults
-    return call.told(kind(text, design, call.training, call.index, engine, final))
+    given = (text, design, call.training, call.index, engine, final)
+    return call.told(BBLResults(*given, stored_loss=record) if design.classes else DensityResults(*given))
 
 
 def _validated(scored: Scored, kept: np.ndarray, folds: AnyFolds) -> list[np.ndarray]:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from bbl.boltzmann.guards import warn_record
 from bbl.checks import choice, flag, generator, integer, real, reals, verb
 from bbl.design.design import Design
 from bbl.design.formula import check_formula
@@ -18,12 +19,13 @@ from bbl.memory import check_memory
 from bbl.parallel import n_workers, progress_bar
 from bbl.report.shooter import some_terms
 from bbl.report.text import call_text
-from bbl.results.shooter import ShooterResults
+from bbl.results.shooter import CHOOSE, ShooterResults
 from bbl.results.shooter_archive import PATH
 from bbl.rows.sample import Sample
 from bbl.sparse.choice import Choice, choose
 from bbl.sparse.orders import SCREENS, largest_penalty
 from bbl.sparse.products import Problem
+from bbl.stats.loss_record import HELD_OUT, LossRecord, shares_loss
 
 __all__ = ["shooter"]
 
@@ -166,12 +168,23 @@ def shooter(
             rng=rng, workers=workers, progress=step,
         )  # fmt: skip
     _warn(design, sample, found, given, penalty == "group", screen)
+    totals = np.bincount(sample.response, sample.weights, K)
+    record = _held_out(found, totals, by)
+    warn_record(record, 4)
     path, entered = path_frame(found, sample.total)
     taken = found.path[found.chosen].penalty.lambdas
     return ShooterResults(
         call, design, sample, index, found.weights, found.intercept, found.refitted, found.unbounded, taken, penalty,
-        path, entered, np.bincount(sample.response, sample.weights, K) / sample.total,
+        path, entered, totals / sample.total, stored_loss=record,
     )  # fmt: skip
+
+
+def _held_out(found: Choice, totals: np.ndarray, rule: str) -> LossRecord | None:
+    """Return the out-of-fold log-loss of chosen terms, where folds were needed; without terms it is the shares'."""
+    loss = float(found.path[found.chosen].held[int(found.refitted)])
+    if np.isnan(loss) or not found.weights:
+        return None
+    return LossRecord(loss, shares_loss(totals), HELD_OUT, "" if rule == "cv" else CHOOSE)
 
 
 def _penalties(lambda_: Any, order: int) -> tuple[str, tuple[float, ...] | None]:

@@ -18,9 +18,10 @@ from bbl.model.layout import Layout
 from bbl.rows.folds import Folds, shuffled_folds
 from bbl.rows.sample import Sample
 from bbl.stats.averaging import averaged_scores, convex_weights
+from bbl.stats.loss_record import HELD_OUT, LossRecord
 from bbl.stats.scores import log_probabilities
 
-__all__ = ["Averaged", "Member", "fit_average", "out_of_fold", "silent_rows"]
+__all__ = ["Averaged", "Member", "fit_average", "out_of_fold", "silent_rows", "weigh"]
 
 MANY = 5000  # rows beyond which a fifth of them is held out once, and conditional likelihood may refine another member
 SOME = (5000, 2000)  # of these, those that settings are fitted to first, and those that they are compared on
@@ -58,11 +59,14 @@ class Averaged:
     weights : ndarray, shape (M,)
     losses : ndarray, shape (M,)
         Out-of-fold log-loss of each member by itself.
+    log_loss : LossRecord or None
+        Out-of-fold log-loss of the average.
     """
 
     members: tuple[Member, ...]
     weights: np.ndarray
     losses: np.ndarray
+    log_loss: LossRecord | None
 
     def class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
         """Return the logarithms of the averaged probabilities (n, K)."""
@@ -165,7 +169,32 @@ def fit_average(
     members = fit_members(sample, labels, layout, folds, progress, log_z=log_z, workers=workers, rng=rng)
     scored: list[Any] = [member.tuning.scored for member in members]
     log_p = np.array([out_of_fold(own, kind) for own in scored])
-    v = scored[0].weights
-    told = np.isfinite(log_p).all(axis=0)  # of the other rows, some fold had no training row of their group
-    losses = -(log_p[:, told] @ v[told]) / v[told].sum() if told.any() else np.full(len(log_p), np.nan)
-    return Averaged(tuple(members), convex_weights(log_p, v), losses)
+    totals = np.bincount(sample.response, sample.weights, len(labels.groups))
+    weights, losses, record = weigh(log_p, scored[0], totals)
+    return Averaged(tuple(members), weights, losses, record)
+
+
+def weigh(
+    log_p: np.ndarray, scored: Scored, totals: np.ndarray, advice: str = ""
+) -> tuple[np.ndarray, np.ndarray, LossRecord | None]:
+    """Return the weights (M,) of members, the log-loss (M,) of each by itself, and that of the average.
+
+    Parameters
+    ----------
+    log_p : ndarray, shape (M, N)
+        Log-probabilities of the groups of validated rows by every member.
+    scored : Scored
+        Of one of the members: groups, weights and folds of the rows.
+    totals : ndarray, shape (K,)
+        Weights of the groups in all rows.
+    advice : str
+        What lowers a log-loss above that of the shares of the groups.
+    """
+    v, weights = scored.weights, convex_weights(log_p, scored.weights)
+    known = np.isfinite(log_p).all(axis=0)  # of the other rows, some fold had no training row of their group
+    if not known.any():
+        return weights, np.full(len(log_p), np.nan), None
+    shares = scored.log_shares(totals)[scored.fold, scored.y]
+    averaged = np.logaddexp.reduce(log_p + np.log(weights)[:, None], axis=0)
+    losses, loss, baseline = (-(own[..., known] @ v[known]) / v[known].sum() for own in (log_p, averaged, shares))
+    return weights, losses, LossRecord(float(loss), float(baseline), HELD_OUT, advice)

@@ -1,107 +1,182 @@
-"""What a fit is warned of: probabilities worse than those of naive Bayes, and folds of ordered rows."""
+"""What is said of a fit: log-losses above those of the shares or of naive Bayes, and folds of ordered rows."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
 from typing import Any, cast
 
 import numpy as np
 
 from bbl.boltzmann.estimate import Estimate
 from bbl.boltzmann.validation import validate
-from bbl.crossval import Scored
+from bbl.crossval import Scored, fold_log_shares
 from bbl.design.labels import Labels
 from bbl.engines import BASELINE, Engine
 from bbl.errors import DataWarning
-from bbl.model.energy import energies
 from bbl.model.layout import Layout
+from bbl.model.marginal import MarginalEnergy
 from bbl.model.moments import level_counts
 from bbl.rows.dealing import AnyFolds
 from bbl.rows.sample import Sample
 from bbl.rows.stored import Rows, StoredSample
-from bbl.stats.metrics import row_loss
+from bbl.stats.loss_record import HELD_OUT, TRAINING, LossRecord, log_share
+from bbl.stats.metrics import log_loss, row_loss
 from bbl.stats.ordering import log_p_bound
 from bbl.stats.scores import log_probabilities
 
-__all__ = ["warn_ordered", "warn_training", "warn_validation"]
+__all__ = [
+    "check_training",
+    "check_validation",
+    "held_out_record",
+    "remedy",
+    "training_record",
+    "training_rows",
+    "warn_ordered",
+    "warn_record",
+]
 
-ROWS, FEWEST, WORK = 2000, 100, 2e8  # training rows that are looked at, and lookups of couplings
+ALL = 2e7  # lookups of parameters up to which all training rows are scored;
+WORK = 2e8  # else so many, but
+ROWS = 2000  # of so many rows at most,
+FEWEST = 100  # and at least
+CELLS = 4096  # joint levels of a row's missing predictors up to which it is looked at: they are summed over
 WIDEST = 8192  # non-reference levels: beyond, a group's couplings as a matrix would take over half a GiB
-SIGMAS, SLACK = 3.0, 0.05
+SIGMAS = 3.0  # standard errors by which a log-loss has to be above that of naive Bayes,
+SLACK = 0.05  # and share of it
 LEVEL = 0.01
-NAIVE, SHARES = "naive Bayes", "the shares of the groups"
+AUTO = ", or method='auto'"
+HEATED = ("temperature", "firm")  # calibrations that take scores to those of the shares where nothing better is known
 
 
-def _worse(scores: np.ndarray, others: Mapping[str, np.ndarray], y: np.ndarray, weights: np.ndarray) -> str:
-    """Return, in words, which log-losses are smaller than that of `scores` (N, K) beyond chance; empty if none is.
+def remedy(calibrate: str, auto: bool) -> str:
+    """Return what lowers a log-loss above that of the shares; `auto` says whether ``method="auto"`` takes the rows."""
+    if calibrate in HEATED:
+        return ""
+    return f"Give calibrate='temperature'{AUTO if auto else ''}."
+
+
+def held_out_record(scored: Scored, scores: np.ndarray, log_shares: np.ndarray, advice: str) -> LossRecord:
+    """Return the log-loss of class scores (N, K) of validated rows; `log_shares` (F, K) are those of the folds."""
+    return LossRecord(scored.log_loss(scores), scored.log_loss(log_shares[scored.fold]), HELD_OUT, advice)
+
+
+def check_training(
+    sample: Rows,
+    result: Estimate,
+    labels: Labels,
+    engine: Engine,
+    advice: str,
+    held_out: LossRecord | None = None,
+    stacklevel: int = 3,
+) -> LossRecord | None:
+    """Return the log-loss of a fit: `held_out` where that is there, else that of its training rows.
+
+    Warns where one of them is above that of the shares of the groups, or that of the training rows above that of naive
+    Bayes. None of one group, or where it would cost too much.
+    """
+    layout, K = result.parameters.layout, len(labels.groups)
+    cost = K * (1.0 + layout.n_terms) * (1 if result.predictive is None else result.predictive.theta.shape[1])
+    rows, whole = training_rows(sample, layout.n_levels, K, cost, complete=result.log_z_kind == "none")
+    if not rows.n or layout.D > WIDEST:
+        return held_out
+    scores = _scores(result, rows)
+    training = None if K == 1 else training_record(rows, whole, scores, result.class_prior, advice)
+    record = held_out or training
+    worse = next((one for one in (record, training) if one is not None and one.is_worse), None)
+    if worse is not None:
+        warn_record(worse, stacklevel + 1)
+    elif layout.order > 1:
+        naive = _naive_scores(sample, layout, log_share(result.class_prior), rows)
+        text = _worse_than_naive(scores, naive, rows)
+        if text:
+            _warn(f"On the training rows the {text}", engine, layout, K, stacklevel)
+    return record
+
+
+def warn_record(record: LossRecord | None, stacklevel: int = 3) -> None:
+    """Warn where a log-loss is above that of the shares of the groups."""
+    if record is not None and record.is_worse:
+        warnings.warn(record.verdict, DataWarning, stacklevel=stacklevel)
+
+
+def _worse_than_naive(scores: np.ndarray, naive: np.ndarray, rows: Sample | Scored) -> str:
+    """Return both log-losses in words where that of `scores` (N, K) is above that of `naive` (N, K); else nothing.
 
     That is by over 5 %, and over three standard errors of the mean difference, to which one more row that differs
     by 1 is added. Of one group it is the log-loss of the rows.
     """
-    one = scores.shape[1] == 1
-    own, *references = (-s[:, 0] if one else row_loss(log_probabilities(s), y) for s in (scores, *others.values()))
-    total = weights.sum()
-    found = []
-    for name, reference in zip(others, references, strict=True):
-        gap = own - reference
-        mean, level = weights @ gap / total, weights @ reference / total
-        if mean > max(SIGMAS * np.sqrt(weights @ (gap - mean) ** 2 + 1.0) / total, SLACK * level):
-            found.append(f"{level:.3g} of {name}")
-    return f"log-loss is {weights @ own / total:.3g}, against {' and '.join(found)}" if found else ""
+    one, weights = scores.shape[1] == 1, rows.weights
+    y = rows.response if isinstance(rows, Sample) else rows.y
+    loss, reference = (-s[:, 0] if one else row_loss(log_probabilities(s), y) for s in (scores, naive))
+    gap, total = loss - reference, weights.sum()
+    mean, level = weights @ gap / total, weights @ reference / total
+    if mean <= max(SIGMAS * np.sqrt(weights @ (gap - mean) ** 2 + 1.0) / total, SLACK * level):
+        return ""
+    name = "independent predictors" if one else "naive Bayes"
+    return f"log-loss is {weights @ loss / total:.3g}, against {level:.3g} of {name}"
 
 
-def _probe(sample: Rows, layout: Layout, K: int) -> Sample:
-    """Return the rows without missing values; of many, as many as are cheap, evenly by weight."""
-    most = int(np.clip(WORK / (K * (1 + layout.n_terms)), FEWEST, ROWS))
-    sample = sample.draw(most, np.random.default_rng(0)) if isinstance(sample, StoredSample) else sample
-    rows = sample if sample.missing is None else sample.rows(~sample.missing.any(axis=1))
-    if rows.n <= most:
-        return rows
-    at = (np.arange(most) + 0.5) * (rows.total / most)
-    taken = np.searchsorted(np.cumsum(rows.weights), at, side="right")
-    return rows.weighted(np.bincount(taken, minlength=rows.n).astype(float))
+def training_rows(
+    sample: Rows, n_levels: np.ndarray, K: int, cost: float, complete: bool = False
+) -> tuple[Sample, bool]:
+    """Return training rows to score, and whether these are all; `cost` is the work of one, in lookups of parameters.
+
+    Of too many rows some are taken, evenly by weight; those with many missing values are left out, and if `complete`
+    all with any. All rows come as the distinct ones of each group in a fixed order: neither repeated rows, against
+    weights, nor their order or source make a difference.
+    """
+    most = int(np.clip(WORK / cost, FEWEST, ROWS))
+    total = max(sample.n, sample.total)
+    whole = total * cost <= ALL and (sample.complete or total <= ROWS)
+    rows = sample
+    if isinstance(rows, StoredSample):
+        rows = rows.draw(rows.n if whole else most, np.random.default_rng(0))
+    classified = rows.response >= 0
+    if rows.missing is not None:
+        cells = np.where(rows.missing, n_levels, 1).prod(axis=1, dtype=float) <= (1 if complete else CELLS)
+        whole, classified = whole and bool(cells[classified].all()), classified & cells
+    rows = rows.rows(classified)
+    return (rows.by_state(n_levels, K), True) if whole else (rows.systematic_sample(most), False)
 
 
-def warn_training(sample: Rows, result: Estimate, labels: Labels, engine: Engine, stacklevel: int = 3) -> None:
-    """Warn where a fit's log-loss on its own rows is above that of naive Bayes, or of the shares of the groups."""
-    layout, K = result.parameters.layout, len(labels.groups)
-    rows = _probe(sample, layout, K)
-    if not rows.n or layout.D > WIDEST:
-        return
-    scores = _scores(result, rows)
-    log_share = np.log(result.class_prior)
-    others = {} if K == 1 else {SHARES: np.broadcast_to(log_share, scores.shape)}
-    if layout.order > 1:
-        others = {_naive(K): _naive_scores(sample, layout, log_share, rows), **others}
-    found = _worse(scores, others, rows.response, rows.weights)
-    if found:
-        _warn(f"On the training rows the {found}", engine, layout, K, stacklevel)
+def training_record(
+    rows: Sample, whole: bool, scores: np.ndarray, shares: np.ndarray, advice: str
+) -> LossRecord | None:
+    """Return the log-loss of class scores (n, K) of `training_rows`; of some rows alone only if it is to be told.
 
-
-def _naive(K: int) -> str:
-    return NAIVE if K > 1 else "independent predictors"
+    `shares` (K,) are those of the groups.
+    """
+    loss, baseline = (
+        log_loss(log_probabilities(s), rows.response, rows.weights)
+        for s in (scores, np.broadcast_to(log_share(shares), scores.shape))
+    )
+    record = LossRecord(loss, baseline, TRAINING if whole else f"{rows.total:,.0f} {TRAINING} that were scored", advice)
+    return record if whole or record.is_worse else None
 
 
 def _scores(result: Estimate, rows: Sample) -> np.ndarray:
+    if result.predictive is not None:
+        return result.class_scores(rows.codes, rows.missing)
     layout, theta = result.parameters.layout, result.parameters.theta
 
-    def energy(codes: np.ndarray, _: None) -> np.ndarray:
-        return np.column_stack([energies(codes, layout, own[None]) for own in theta])  # one matrix at a time
+    def energy(codes: np.ndarray, unknown: np.ndarray | None) -> np.ndarray:
+        # one matrix of couplings at a time
+        return np.column_stack([MarginalEnergy(layout, own[None])(codes, unknown) for own in theta])
 
-    return result.scores_by(energy, rows.codes)
+    return result.scores_by(energy, rows.codes, rows.missing)
 
 
-def _naive_scores(sample: Rows, layout: Layout, log_share: np.ndarray, rows: Sample) -> np.ndarray:
+def _naive_scores(sample: Rows, layout: Layout, log_shares: np.ndarray, rows: Sample) -> np.ndarray:
     """Return the class scores (n, K) of `rows` under naive Bayes as `BASELINE` fits it to `sample`."""
-    scores, c = np.tile(log_share, (rows.n, 1)), BASELINE.prior_count
-    for i, n in enumerate(level_counts(sample, layout.n_levels, len(log_share))):
+    scores, c = np.tile(log_shares, (rows.n, 1)), BASELINE.prior_count
+    for i, n in enumerate(level_counts(sample, layout.n_levels, len(log_shares))):
         f = (n + c / n.shape[1]) / (n.sum(axis=1, keepdims=True) + c)
-        scores += np.log(f).T[rows.codes[:, i]]
+        terms = np.log(f).T[rows.codes[:, i]]
+        scores += terms if rows.missing is None else np.where(rows.missing[:, [i]], 0.0, terms)
     return scores
 
 
-def warn_validation(
+def check_validation(
     sample: Rows,
     labels: Labels,
     layout: Layout,
@@ -110,28 +185,30 @@ def warn_validation(
     scored: Scored,
     scores: np.ndarray,
     workers: int,
+    advice: str,
     stacklevel: int = 3,
-) -> None:
-    """Warn where the validation log-loss of `scores` (N, K) is above that of naive Bayes, or of the groups' shares."""
+) -> LossRecord | None:
+    """Return the validation log-loss of `scores` (N, K); warn if it is above that of the shares or of naive Bayes."""
     K = len(labels.groups)
-    share = np.array([folds.one(f).group_totals(sample, K) for f in range(len(folds))])
-    with np.errstate(divide="ignore"):
-        shares = np.log(share / share.sum(axis=1, keepdims=True))
-    others, fitted = {} if K == 1 else {SHARES: shares[scored.fold]}, engine.layout(cast(Sample, sample), layout)
-    if fitted.order > 1 and K > 1 and isinstance(sample, Sample) and sample.complete:
-        parts = []
-        for f, own in enumerate(shares):
-            held = sample.rows(scored.rows[scored.fold == f])
-            parts.append(_naive_scores(folds.one(f).training(sample), layout, own, held))
-        others = {_naive(K): np.concatenate(parts), **others}
+    log_shares = fold_log_shares(sample, folds, K)
+    record = None if K == 1 else held_out_record(scored, scores, log_shares, advice)
+    fitted = engine.layout(cast(Sample, sample), layout)
+    if record is not None and record.is_worse:
+        warn_record(record, stacklevel + 1)
     elif fitted.order > 1:
-        rng = np.random.default_rng(0)  # which naive Bayes does not use
-        told: dict[str, Any] = {"log_z": "auto", "workers": workers, "rng": rng, "judge": scored.judge}
-        naive = validate(sample, labels, layout, BASELINE, None, folds, **told)
-        others = {_naive(K): naive.scores[0], **others}
-    found = _worse(scores, others, scored.y, scored.weights)
-    if found:
-        _warn(f"On the validated rows the {found}", engine, fitted, K, stacklevel)
+        if K > 1 and isinstance(sample, Sample) and sample.complete:
+            held = [sample.rows(scored.rows[scored.fold == f]) for f in range(len(folds))]
+            trained = [folds.one(f).training(sample) for f in range(len(folds))]
+            by_fold = zip(trained, log_shares, held, strict=True)
+            naive = np.concatenate([_naive_scores(rows, layout, shares, own) for rows, shares, own in by_fold])
+        else:
+            rng = np.random.default_rng(0)  # which naive Bayes does not use
+            options: dict[str, Any] = {"log_z": "auto", "workers": workers, "rng": rng, "judge": scored.judge}
+            naive = validate(sample, labels, layout, BASELINE, None, folds, **options).scores[0]
+        text = _worse_than_naive(scores, naive, scored)
+        if text:
+            _warn(f"On the validated rows the {text}", engine, fitted, K, stacklevel)
+    return record
 
 
 def _warn(what: str, engine: Engine, layout: Layout, K: int, stacklevel: int) -> None:

@@ -7,7 +7,7 @@ log-loss has clearly risen, then those between the best ones.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, cast
 
@@ -71,8 +71,8 @@ class Tuning:
     chosen: int
     calibration: Calibration
     found: list[Problem]
-    scored: Validated | None = None
-    engine: Engine | None = None
+    scored: Validated | None = field(default=None, repr=False)
+    engine: Engine | None = field(default=None, repr=False)
 
 
 def tune(

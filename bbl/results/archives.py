@@ -24,11 +24,20 @@ from bbl.model.parameters import Parameters
 from bbl.report.format import label_text
 from bbl.report.summary import Section
 from bbl.results.draw_files import draw_shapes, pack_draws, unpack_draws, unpack_predictive
+from bbl.results.loss_files import pack_loss, unpack_tuned_loss
 from bbl.results.model import Training
 from bbl.rows.sample import Sample, code_dtype
 from bbl.stats.calibration import Calibration
 
-__all__ = ["ROWS", "pack", "pack_priors", "pack_rows", "unpack", "unpack_priors", "unpack_rows"]
+__all__ = [
+    "ROWS",
+    "pack",
+    "pack_priors",
+    "pack_rows",
+    "unpack",
+    "unpack_priors",
+    "unpack_rows",
+]
 
 STATE = "state_"  # before the names of what an engine wants to have again
 ROWS = ("codes", "weights", "y", "missing")  # arrays of training rows
@@ -52,7 +61,7 @@ def pack(fit: Any, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
         "nobs": fit.nobs(),
         "sections": [_pack_section(section) for section in fit._sections],
         "tuning": _pack_tuning(fit.tuning),
-        **(pack_priors(fit.priors) if fit.design.classes else {}),
+        **(pack_priors(fit.priors) | pack_loss(fit.log_loss) if fit.design.classes else {}),
     }
     arrays = {
         "theta": parameters.theta,
@@ -363,6 +372,7 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray], classes: bool = True) -> d
     counts = np.split(arrays["counts"], np.cumsum(design.n_levels)[:-1], axis=1)
     nobs = meta.get("nobs", round(float(counts[0].sum())))  # files that do not say have nothing missing
     sections = [_unpack_section(section) for section in meta["sections"]] if "sections" in meta else None
+    tuning = _unpack_tuning(meta.get("tuning"), engine)
     training = Training(nobs, float(arrays["log_likelihood"][0]), counts, sections)
     return {
         "call": meta["call"],
@@ -371,7 +381,11 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray], classes: bool = True) -> d
         "index": index,
         "engine": engine,
         "estimate": estimate,
-        "tuning": _unpack_tuning(meta.get("tuning"), engine),
+        "tuning": tuning,
         "stored": training,
-        **({"priors": unpack_priors(meta, K)} if classes else {}),
+        **(
+            {"priors": unpack_priors(meta, K), "stored_loss": unpack_tuned_loss(meta, tuning, estimate)}
+            if classes
+            else {}
+        ),
     }

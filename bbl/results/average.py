@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,12 +15,13 @@ from bbl.errors import OptionError
 from bbl.report.summary import Section, Summary, fit_summary
 from bbl.results.classifier import ClassifierResults
 from bbl.results.fit import BBLResults
+from bbl.results.loss_files import pack_loss, unpack_loss
 from bbl.results.network import NetworkResults
 from bbl.rows.sample import Sample
 from bbl.stats.averaging import averaged_scores
 from bbl.stats.likelihood_ratio import likelihood_ratio
 
-__all__ = ["AverageResults"]
+__all__ = ["AverageResults", "member_advice"]
 
 MEMBERS: dict[str, Any] = {kind.kind: kind for kind in (BBLResults, NetworkResults)}
 
@@ -102,6 +104,10 @@ class AverageResults(ClassifierResults):
         ]
         return averaged_scores(scores, self.member_weights, silent)
 
+    @property
+    def _advice(self) -> str:
+        return member_advice(self.members)
+
     def log_likelihood(self, rows: Sample) -> float:
         """Refuse: see `check_likelihood`."""
         self.check_likelihood()
@@ -124,6 +130,7 @@ class AverageResults(ClassifierResults):
         facts = {
             "Fit method": "average of " + ", ".join(self.names),
             "Observations": self.nobs(),
+            **self._loss_facts(),
             "Converged": self._convergence_text(),
         }
         note = "log_loss is that of each member alone, out of fold; the average has these weights."
@@ -138,7 +145,9 @@ class AverageResults(ClassifierResults):
         return ("yes" if self.converged else "no") + (f"; {', '.join(early)}: stops early" if early else "")
 
     def __repr__(self) -> str:
-        return f"{self.call}\n\nAverage of {len(self.members)} members:\n{self.tuning.round(4).to_string()}"
+        return f"{self.call}\n\nAverage of {len(self.members)} members:\n{self.tuning.round(4).to_string()}" + (
+            self._loss_text()
+        )
 
     @property
     def _nobs(self) -> float:  # type: ignore[override]
@@ -169,6 +178,7 @@ class AverageResults(ClassifierResults):
         meta = {
             "call": self.call,
             "members": [{"kind": m.kind, **p[0]} for m, p in zip(self.members, packed, strict=True)],
+            **pack_loss(self.log_loss),
         }
         arrays = {f"m{k}_{name}": array for k, p in enumerate(packed) for name, array in p[1].items()}
         more = {"member_weights": self.member_weights, "losses": self.losses}
@@ -198,7 +208,14 @@ class AverageResults(ClassifierResults):
         if priors is not None and (priors.shape != (K,) or not (priors >= 0.0).all() or abs(priors.sum() - 1.0) > 1e-6):
             raise ValueError("its priors are not as saved")
         given = (meta["call"], first.design, first.training, first.index)
-        return cls(*given, tuple(members), w, losses, priors=priors)
+        return cls(*given, tuple(members), w, losses, priors=priors, stored_loss=unpack_loss(meta))
+
+
+def member_advice(members: Sequence[ClassifierResults]) -> str:
+    """Return what lowers the log-loss of an average above that of the shares of the groups."""
+    machines = [member for member in members if isinstance(member, BBLResults)]
+    uncalibrated = any(member.estimate.calibration is None for member in machines)
+    return "Average fits with calibrate='temperature'." if uncalibrated else ""
 
 
 def _stops_early(member: ClassifierResults) -> bool:

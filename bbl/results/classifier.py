@@ -22,7 +22,7 @@ from bbl.results.batches import new_frames, prediction_frame, write_frames
 from bbl.results.comparison import compared_fits
 from bbl.results.evaluation import Evaluation, evaluated, new_rows
 from bbl.results.explanation import Attribution, Explanation, Importance, explained, importance_of
-from bbl.results.model import ModelResults
+from bbl.results.losses import LossResults
 from bbl.rows.folds import shuffled_folds
 from bbl.rows.sample import Sample
 from bbl.stats.scores import with_priors
@@ -34,25 +34,18 @@ TYPES = ("link", "prob", "class")
 
 
 @dataclass(frozen=True, repr=False)
-class ClassifierResults(ModelResults):
+class ClassifierResults(LossResults):
     """A fitted classifier: a model with a response. A family of models adds `class_scores` and `class_shares` too.
 
     Attributes
     ----------
     priors : ndarray, shape (K,), or None
         Class shares that predictions take in place of those of the training rows.
+    stored_loss : LossRecord or None
+        As in `LossResults`.
     """
 
     priors: np.ndarray | None = field(default=None, kw_only=True, repr=False)
-
-    def class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
-        """Return ``ln P(y, x)`` of encoded rows but for what groups share, shape (n, K); sums out where `missing`."""
-        raise NotImplementedError
-
-    @property
-    def class_shares(self) -> np.ndarray:
-        """Shares of the groups behind `class_scores`, shape (K,)."""
-        raise NotImplementedError
 
     def with_priors(self, priors: Any):
         """Return the model with these class shares for its predictions; None for those of its training rows.
@@ -296,7 +289,7 @@ Dask DataFrame, callable, or a table in memory
             scores = self._new_scores(newdata, unseen, priors)
             y, counts = new_rows(self.design, newdata, weights)
             what = "new rows"
-        return evaluated(self.labels, scores, y, counts, what, level, charged)
+        return evaluated(self.labels, scores, y, counts, what, level, charged, self._remedy)
 
     def _attribution(self) -> Attribution:
         """What the class scores are sums of."""
@@ -362,7 +355,7 @@ Dask DataFrame, callable, or a table in memory
             (codes, missing), index = self.design.encode(newdata, unseen), self.design.index(newdata)
             dropped = self.design.dropped(newdata)
         scores = self._kept_scores(codes, missing, dropped, priors)
-        return explained(self.labels, found, codes, missing, scores, index, of)
+        return explained(self.labels, found, codes, missing, scores, index, of, self._verdict)
 
     @verb
     def importance(
@@ -402,8 +395,9 @@ Dask DataFrame, callable, or a table in memory
             rows = rows.rows(rows.response >= 0)
             workers, rng = n_workers(n_jobs), generator(seed)
             folds = shuffled_folds(rows, integer("nfold", nfold, 2, max(2, int(rows.total))), rng)
-            losses, counts = validated_losses(rows, folds, self._refit, rng.spawn(len(folds)), workers)
-            return importance_of(self.labels, losses, counts, f"validated rows of {len(folds)} folds")
+            losses, y, counts = validated_losses(rows, folds, self._refit, rng.spawn(len(folds)), workers)
+            what = f"validated rows of {len(folds)} folds"
+            return importance_of(self.labels, losses, y, counts, what, self._remedy)
         y, counts = new_rows(self.design, newdata, weights)
         codes, missing = self.design.encode(newdata)
         dropped = self.design.dropped(newdata)
@@ -411,7 +405,8 @@ Dask DataFrame, callable, or a table in memory
         rows = Sample(codes, counts, y, missing).rows(kept)
         if not rows.n:
             raise DataError("newdata has no row with a prediction and a group; give rows that have both.")
-        return importance_of(self.labels, losses_without(self, rows), rows.weights, "new rows")
+        losses = losses_without(self, rows)
+        return importance_of(self.labels, losses, rows.response, rows.weights, "new rows", self._remedy)
 
     def compare(self, *others: Any) -> pd.DataFrame:
         """Return this fit beside others, each tested against the one before it; see `bbl.anova`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from textwrap import fill
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from bbl.crossval import Scored, calibrated
 from bbl.design.decisions import check_costs, check_priors
 from bbl.errors import ClassError
 from bbl.report import plot, text
+from bbl.report.format import WIDTH
 from bbl.report.plot_check import plot_calibration
 from bbl.results.average import AverageResults
 from bbl.results.batches import prediction_frame
@@ -150,7 +152,7 @@ class CVResults:
             scores = with_priors(scores, self.model.class_shares, check_priors(priors, response))
         charged = None if costs is None else check_costs(costs, response)
         what = f"validated rows of {len(self.folds)} folds"
-        return evaluated(labels, scores, scored.y, scored.weights, what, level, charged)
+        return evaluated(labels, scores, scored.y, scored.weights, what, level, charged, self.model._remedy)
 
     @verb
     def plot(self, ax=None, *, kind: str = "cv"):
@@ -201,4 +203,6 @@ class CVResults:
         return plot_calibration(names, p, scored.y, scored.weights, bins=bins, groups=groups, axes=axes)
 
     def __repr__(self) -> str:
-        return text.cv_text(self.cvframe, self.regstar, self.maxscore, self.score)
+        verdict = self.model._verdict if self.model.design.classes else ""
+        more = f"\n\n{fill(verdict, WIDTH, break_on_hyphens=False)}" if verdict else ""
+        return text.cv_text(self.cvframe, self.regstar, self.maxscore, self.score) + more

@@ -20,6 +20,7 @@ from bbl.report.plot_check import plot_calibration
 from bbl.report.plot_evaluation import plot_confusion, plot_roc
 from bbl.report.summary import Section, Summary
 from bbl.stats.evaluation import areas, class_report, confusion_counts, roc_curve, score_table
+from bbl.stats.loss_record import LossRecord
 from bbl.stats.metrics import FLOOR, LEAST
 from bbl.stats.scores import least_cost, link, log_probabilities
 from bbl.stats.ties import first_largest
@@ -55,6 +56,8 @@ class Evaluation:
         Observations that have no prediction or no group.
     costs : ndarray, shape (K, K), or None
         By which groups were decided.
+    remedy : str
+        What lowers a log-loss above that of the shares of the groups.
 
     Examples
     --------
@@ -80,6 +83,13 @@ class Evaluation:
     level: float = 0.95
     left_out: float = 0.0
     costs: np.ndarray | None = None
+    remedy: str = ""
+
+    @property
+    def log_loss(self) -> LossRecord:
+        """Log-loss beside that of the shares of the groups in these rows, and what is said where it is above."""
+        loss, baseline = self.scores.loc["log-loss", ["estimate", "baseline"]].to_numpy(float)
+        return LossRecord(float(loss), float(baseline), self.what, self.remedy)
 
     @cached_property
     def scores(self) -> pd.DataFrame:
@@ -209,6 +219,8 @@ class Evaluation:
         percent = f"{100 * self.level:g} %"
         total = float(self.weights.sum())
         facts: dict[str, Any] = {"Rows": self.what, "Observations": int(total) if total == int(total) else total}
+        if self.log_loss.is_worse:
+            facts["Log-loss"] = self.log_loss.verdict
         if self.left_out:
             facts["Left out"] = f"{self.left_out:g} with a missing value"
         if self.costs is not None:
@@ -256,6 +268,7 @@ def evaluated(
     what: str,
     level: float = 0.95,
     costs: np.ndarray | None = None,
+    remedy: str = "",
 ) -> Evaluation:
     """Return the evaluation of class scores (n, K); rows without a score, a group or a weight are left out."""
     known = ~np.isnan(scores).any(axis=1) & (y >= 0) & (weights > 0)
@@ -264,4 +277,4 @@ def evaluated(
     left_out = float(weights[~known].sum())
     scores, y, weights = scores[known], y[known], weights[known]
     predicted = first_largest(scores) if costs is None else least_cost(log_probabilities(scores), costs)
-    return Evaluation(labels, scores, y, predicted, weights, what, level, left_out, costs)
+    return Evaluation(labels, scores, y, predicted, weights, what, level, left_out, costs, remedy)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
+from textwrap import fill
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,11 @@ from bbl.design.labels import Labels
 from bbl.errors import OptionError
 from bbl.model.attribution import Factors, contributions
 from bbl.names import distinct_names, label_index
+from bbl.report.format import WIDTH
 from bbl.report.plot_coefficients import plot_coefficients
 from bbl.report.plot_waterfall import plot_waterfall
 from bbl.report.text import label_text, table_text
+from bbl.stats.loss_record import LossRecord, shares_loss
 from bbl.stats.ties import first_largest
 
 __all__ = ["Attribution", "Explanation", "Importance", "explained", "importance_of"]
@@ -61,11 +64,14 @@ class Explanation:
         The rows' values of the predictors, as text, under the predictors' names.
     terms : tuple of tuple
         Names of the predictors of each term, in the order of its columns; of a network those of the features.
+    verdict : str
+        What is to be said first, of a model whose log-loss is above that of the shares of the groups; else empty.
     """
 
     frame: pd.DataFrame
     values: pd.DataFrame
     terms: tuple[tuple[Hashable, ...], ...]
+    verdict: str = ""
 
     @verb
     def row(self, row: int = 0) -> pd.Series:
@@ -102,7 +108,7 @@ class Explanation:
         return plot_waterfall(names, found, title=title, top=integer("top", top, 1), ax=ax)
 
     def __repr__(self) -> str:
-        parts = []
+        tables = []
         for k in range(min(3, len(self.frame))):
             one, other = self._groups(k)
             own = self.row(k)
@@ -111,9 +117,10 @@ class Explanation:
                 [*own.index[:10], "sum" if len(own) <= 10 else f"sum of all {len(own)}"], dtype=object
             )
             name = label_text(self.frame.index[k])
-            parts.append(f"Row {name}: log-odds of {one} against {other}\n{table_text(table.round(4), left=False)}")
-        more = len(self.frame) - len(parts)
-        return "\n\n".join([*parts, *([f"... ({more} more rows; .frame has all)"] if more > 0 else [])])
+            tables.append(f"Row {name}: log-odds of {one} against {other}\n{table_text(table.round(4), left=False)}")
+        more = len(self.frame) - len(tables)
+        first = [fill(self.verdict, WIDTH, break_on_hyphens=False)] if self.verdict else []
+        return "\n\n".join([*first, *tables, *([f"... ({more} more rows; .frame has all)"] if more > 0 else [])])
 
 
 def explained(
@@ -124,8 +131,9 @@ def explained(
     scores: np.ndarray,
     index: pd.Index,
     of: Any = None,
+    verdict: str = "",
 ) -> Explanation:
-    """Return the explanation of class scores (n, K); `of` as in ``fit.explain``."""
+    """Return the explanation of class scores (n, K); `of` as in ``fit.explain``, `verdict` of the model's log-loss."""
     n, K = scores.shape
     groups = labels.groups
     if of is None:
@@ -166,6 +174,7 @@ def explained(
         pd.DataFrame(columns, index=index),
         pd.DataFrame(texts, index=index, columns=label_index(labels.names)),
         terms,
+        verdict,
     )
 
 
@@ -195,13 +204,19 @@ class Importance:
         predictor is unknown and summed out; ``se``, its standard error over rows.
     loss : float
         Log-loss with all predictors.
+    baseline : float
+        Log-loss of the shares of the groups, the same prediction for every row.
     what : str
         Which rows they are.
+    remedy : str
+        What lowers a loss above the baseline.
     """
 
     frame: pd.DataFrame
     loss: float
+    baseline: float
     what: str
+    remedy: str = ""
 
     @verb
     def plot(self, top: int = 40, ax=None):
@@ -212,15 +227,22 @@ class Importance:
         return plot_coefficients(list(part.index), [""], *numbers, title="Increase of the log-loss", ax=ax)
 
     def __repr__(self) -> str:
-        head = f"Log-loss of the {self.what}: {self.loss:.4g}; where a predictor is summed out it rises by"
+        verdict = LossRecord(self.loss, self.baseline, self.what, self.remedy).verdict
+        head = (
+            f"Log-loss of the {self.what}: {self.loss:.4g} ({self.baseline:.4g} of the shares of the groups); where a"
+        )
+        head = f"{head}\npredictor is summed out it rises by"
+        head = f"{fill(verdict, WIDTH, break_on_hyphens=False)}\n\n{head}" if verdict else head
         more = len(self.frame) - 20
         return "\n".join(
             [head, table_text(self.frame.head(20).round(5)), *([f"... ({more} more predictors)"] if more > 0 else [])]
         )
 
 
-def importance_of(labels: Labels, losses: np.ndarray, weights: np.ndarray, what: str) -> Importance:
-    """Return the importances from losses (1 + m, n) with all predictors and without each, and weights (n,)."""
+def importance_of(
+    labels: Labels, losses: np.ndarray, y: np.ndarray, weights: np.ndarray, what: str, remedy: str = ""
+) -> Importance:
+    """Return the importances from losses (1 + m, n) with all predictors and without each, groups and weights (n,)."""
     total = weights.sum()
     rise = losses[1:] - losses[0]
     mean = rise @ weights / total
@@ -228,4 +250,5 @@ def importance_of(labels: Labels, losses: np.ndarray, weights: np.ndarray, what:
     error = np.sqrt(spread / np.maximum(total - 1.0, 1.0) / total)
     frame = pd.DataFrame({"importance": mean, "se": error}, index=label_index(labels.names))
     frame = frame.sort_values("importance", ascending=False, kind="stable")
-    return Importance(frame, float(losses[0] @ weights / total), what)
+    baseline = shares_loss(np.bincount(y, weights, len(labels.groups)))
+    return Importance(frame, float(losses[0] @ weights / total), baseline, what, remedy)

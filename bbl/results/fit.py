@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from bbl.boltzmann.estimate import Estimate, estimate
+from bbl.boltzmann.guards import remedy
 from bbl.checks import real, verb
 from bbl.model.attribution import zero_sum_factors
 from bbl.report.summary import Summary, fit_summary
@@ -46,6 +47,10 @@ class BBLResults(DensityResults, ClassifierResults):
     """
 
     kind = "bbl"
+
+    @property
+    def _advice(self) -> str:
+        return remedy("none" if self.estimate.calibration is None else "temperature", auto=False)
 
     @verb
     def summary(self, prior_count: float = 0.0) -> Summary:
@@ -114,7 +119,7 @@ class BBLResults(DensityResults, ClassifierResults):
             else f"temperature {calibration.temperature:.4g}, offsets "
             + ", ".join(f"{g}: {b:.4g}" for g, b in zip(self.labels.groups, calibration.offset, strict=True))
         )
-        return facts | self._priors_facts() | {"Converged": converged}
+        return facts | self._priors_facts() | self._loss_facts() | {"Converged": converged}
 
     def _attribution(self) -> Attribution:
         layout, own, names = self.parameters.layout, self.estimate, [label_text(x) for x in self.labels.names]
@@ -129,6 +134,9 @@ class BBLResults(DensityResults, ClassifierResults):
         told: dict[str, Any] = {"log_z": self.estimate.log_z_kind, "rng": rng, "labels": self.labels}
         found = estimate(train, self.parameters.layout, len(self.labels.groups), self.engine, **told)
         return replace(found, calibration=self.estimate.calibration)
+
+    def __repr__(self) -> str:
+        return super().__repr__() + self._loss_text()
 
     def _plot_evaluation(self, kind: str, newdata: Any, weights: Any, groups: Any, axes: Any):
         return self.evaluate(newdata, weights).plot(kind, groups, axes)

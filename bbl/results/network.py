@@ -254,6 +254,10 @@ class NetworkResults(NetworkTables, ClassifierResults):
         found = fit(dags, train, self.design.n_levels, len(self.classes), self.recipe, rng, averaged)
         return Refitted(found.network)
 
+    @property
+    def _advice(self) -> str:
+        return "Fit bbl.bbl() to the same formula with calibrate='temperature'."
+
     # what is shown, drawn, sampled and written
 
     def summary(self) -> Summary:
@@ -264,7 +268,8 @@ class NetworkResults(NetworkTables, ClassifierResults):
         Summary
             Prints as text; has HTML and LaTeX forms and ``.tables``.
         """
-        return network_summary(self.call, self.labels, self._facts(), self._feature_facts(), self._shown_params())
+        facts = self._facts() | self._loss_facts()
+        return network_summary(self.call, self.labels, facts, self._feature_facts(), self._shown_params())
 
     def _shown_params(self) -> dict[Hashable, pd.DataFrame]:
         return self.params if isinstance(self.network, Network) else {}
@@ -354,7 +359,8 @@ class NetworkResults(NetworkTables, ClassifierResults):
             structure.class_var, n, structure.learner, narcs=narcs, members=members, nparams=self.nparams
         )
         more = self.design.incomplete
-        return head + (f"\n\nMissing values: {missing_text(self.design.missing, more)}" if more else "")
+        text = head + (f"\n\nMissing values: {missing_text(self.design.missing, more)}" if more else "")
+        return text + self._loss_text()
 
 
 @dataclass(frozen=True)

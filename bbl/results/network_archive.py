@@ -16,6 +16,7 @@ from bbl.networks.learners import LEARNERS
 from bbl.networks.parameters import Recipe
 from bbl.networks.predict import Network
 from bbl.results.archives import ROWS, pack_priors, pack_rows, unpack_priors, unpack_rows
+from bbl.results.loss_files import pack_loss, unpack_loss
 from bbl.results.model import Training
 from bbl.results.structure import AveragedStructure, make_structure
 
@@ -40,6 +41,7 @@ def pack(fit: Any, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
         },
         "nobs": fit.nobs(),
         **pack_priors(fit.priors),
+        **pack_loss(fit.log_loss),
     }
     arrays = {
         **_pack_dags(structure.dags),
@@ -173,6 +175,7 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
         "stored_errors": (arrays["errors"], arrays["class_errors"]) if "errors" in arrays else None,
         "stored": training,
         "priors": unpack_priors(meta, K),
+        "stored_loss": unpack_loss(meta),
     }
 
 

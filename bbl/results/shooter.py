@@ -24,8 +24,9 @@ from bbl.sparse.tables import log_odds, reference_tables, term_links, zero_sum_t
 from bbl.sparse.workingset import Weights
 from bbl.stats.scores import log_probabilities
 
-__all__ = ["ShooterResults"]
+__all__ = ["CHOOSE", "ShooterResults"]
 
+CHOOSE = "Choose the penalty by lambda_='cv'."
 DRAWN = 30  # terms in a figure
 
 
@@ -177,6 +178,10 @@ class ShooterResults(ClassifierResults):
         constant = whole.pop(()).astype(float)
         return Attribution([":".join(names[i] for i in t) for t in whole], whole, list(whole), constant)
 
+    @property
+    def _advice(self) -> str:
+        return CHOOSE
+
     # what is shown and written
 
     def summary(self) -> Summary:
@@ -201,7 +206,7 @@ class ShooterResults(ClassifierResults):
             facts["Separated by"] = some_terms(self.labels, self.separating)
         if self.design.incomplete:
             facts["Missing values"] = missing_text(self.design.missing, self.design.incomplete)
-        facts |= self._priors_facts()
+        facts |= self._priors_facts() | self._loss_facts()
         facts |= {"Log-likelihood": float(self.logLik()), "AIC": self.aic, "BIC": self.bic}
         return shooter_summary(self.call, self.labels, facts, self.terms)
 
@@ -239,4 +244,4 @@ class ShooterResults(ClassifierResults):
         return cls(**unpack(meta, arrays))
 
     def __repr__(self) -> str:
-        return shooter_text(self.call, self.labels, self.order_counts, self.refitted)
+        return shooter_text(self.call, self.labels, self.order_counts, self.refitted) + self._loss_text()

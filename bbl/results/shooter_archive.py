@@ -12,6 +12,7 @@ import pandas as pd
 from bbl.checks import choice, flag, integer, real
 from bbl.design.design import Design
 from bbl.results.archives import ROWS, pack_priors, pack_rows, unpack_priors, unpack_rows
+from bbl.results.loss_files import pack_loss, unpack_loss
 from bbl.results.model import Training
 
 __all__ = ["PATH", "pack", "unpack"]
@@ -34,6 +35,7 @@ def pack(fit: Any, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
         "separating": [terms.index(t) for t in fit.separating],
         "nobs": fit.nobs(),
         **pack_priors(fit.priors),
+        **pack_loss(fit.log_loss),
     }
     arrays = {
         "orders": np.array([len(t) for t in terms], dtype=np.int64),
@@ -91,6 +93,7 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
         "entered": entered,
         "shares": shares,
         "priors": unpack_priors(meta, K),
+        "stored_loss": unpack_loss(meta),
         "stored": Training(real("nobs", meta["nobs"], 0.0), float(arrays["log_likelihood"][0]), []),
     }
 

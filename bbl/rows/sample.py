@@ -116,6 +116,14 @@ class Sample:
         """Return the rows of positive weight, with these `weights` (n,) in place of their own."""
         return replace(self, weights=weights).rows(weights > 0)
 
+    def systematic_sample(self, size: int) -> Sample:
+        """Return at most `size` rows, evenly by weight; their weights say how often each was taken."""
+        if self.n <= size:
+            return self
+        at = (np.arange(size) + 0.5) * (self.total / size)
+        taken = np.searchsorted(np.cumsum(self.weights), at, side="right")
+        return self.weighted(np.bincount(taken, minlength=self.n).astype(float))
+
     @property
     def pooled(self) -> Sample:
         """The same rows as one group."""
@@ -127,7 +135,7 @@ class Sample:
 
     def by_state(self, n_levels, K: int) -> Sample:
         """Return one row per distinct state of each of K groups, in a fixed order."""
-        parts = [self.group(y).collapsed(n_levels) for y in range(K)]
+        parts = [self.rows(self.response == y).pooled.collapsed(n_levels) for y in range(K)]
         missing = [np.zeros(part.codes.shape, dtype=bool) if part.missing is None else part.missing for part in parts]
         return Sample(
             np.concatenate([part.codes for part in parts]),

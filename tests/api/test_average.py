@@ -216,6 +216,7 @@ def test_rare_groups_and_few_rows_do_not_break_it():
     assert np.isfinite(p).all() and np.allclose(p.sum(axis=1), 1.0) and np.isfinite(fit.losses).all()
 
 
+@pytest.mark.filterwarnings("ignore:On the validated rows:bbl.errors.DataWarning")  # groups that hardly differ
 def test_it_is_cross_validated(data):
     cv = bbl.crossVal("y ~ a * b + c", data, method="auto", nfold=2, shuffle=True, seed=1, score="logloss", verbose=0)
     assert cv.maxscore < np.log(2) and isinstance(cv.model, bbl.AverageResults)

@@ -420,6 +420,7 @@ def test_an_interrupt_is_heard_and_work_stops():
     assert not unheard(LONG, [call.format(n_jobs) for call in calls for n_jobs in (1, 2)])
 
 
+@pytest.mark.filterwarnings("ignore:On the validated rows:bbl.errors.DataWarning")  # groups that do not differ
 def test_the_positive_class_does_not_change_with_the_encoding():
     pa = pytest.importorskip("pyarrow")
     pl = pytest.importorskip("polars")

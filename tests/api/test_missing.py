@@ -442,6 +442,7 @@ def test_kinds_of_columns(kind, missing):
         assert pd.Series(a).equals(pd.Series(b))
 
 
+@pytest.mark.filterwarnings("ignore:On the training rows:bbl.errors.DataWarning")  # groups that do not differ
 def test_new_columns_without_any_value():
     data = {"y": ["a", "b"] * 4, "x": ["u", "v", "v", "v"] * 2, "z": [0, 1, 1, 0] * 2}
     fit = bbl.bbl("y ~ x*z", data, missing="marginal", lambdah=0.01)

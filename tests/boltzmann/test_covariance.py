@@ -271,5 +271,6 @@ def test_a_group_that_a_fold_lacks_does_not_decide():
     assert found.temperature == again.temperature
     assert np.isfinite(log_loss(log_probabilities(scores), y, weights))
     data = {"y": ["a"] * 20 + ["b"] * 20 + ["c"], "x": list("uv" * 20) + ["u"], "z": list("uuvv" * 10) + ["v"]}
-    fit = bbl.bbl("y ~ .^2", data, lambda_="cv", lambdah=None, calibrate="temperature")
+    with pytest.warns(bbl.DataWarning, match="On the training rows .* of the shares of the groups"):  # mere noise
+        fit = bbl.bbl("y ~ .^2", data, lambda_="cv", lambdah=None, calibrate="temperature")
     assert np.isfinite(fit.tuning.loss).all() and len(set(fit.tuning.loss)) > 1

@@ -176,4 +176,4 @@ def test_the_naive_bayes_beside_a_fit_is_the_one_that_its_engine_fits(share_miss
     with np.errstate(divide="ignore"):
         log_share = np.log(fitted.class_prior)
     found = log_probabilities(guards._naive_scores(sample, layout, log_share, sample))
-    np.testing.assert_allclose(found, log_probabilities(fitted.class_scores(codes)), rtol=0, atol=1e-12)
+    np.testing.assert_allclose(found, log_probabilities(fitted.class_scores(codes, missing)), rtol=0, atol=1e-12)

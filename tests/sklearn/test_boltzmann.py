@@ -501,6 +501,7 @@ class TestTools:
         assert prob[:, 1].mean() == pytest.approx((y == "Yes").mean(), abs=0.02)
         assert model.score(X, y) > 0.7
 
+    @pytest.mark.filterwarnings("ignore:On the training rows:bbl.errors.DataWarning")  # few rows of many groups
     def test_cross_val_predict(self, digits):
         X, y = digits
         prob = cross_val_predict(BBLClassifier("pseudo"), X, y, cv=KFold(3), method="predict_proba")

@@ -9,10 +9,11 @@ import numpy as np
 import pandas as pd
 
 from bbl.api.call import Call
-from bbl.boltzmann.averaging import Averaged, fit_average, out_of_fold, weigh
+from bbl.boltzmann.averaging import PREPARED_AS, Averaged, fit_average, out_of_fold, weigh
 from bbl.boltzmann.guards import held_out_record, warn_record
 from bbl.boltzmann.problems import problems, warn_problems
 from bbl.boltzmann.tuning import NFOLD
+from bbl.capabilities import NOT_COUNTS, lacking
 from bbl.checks import choice, generator, verb
 from bbl.crossval import Scored, cross_validate, fold_log_shares, score_settings
 from bbl.design.labels import Labels
@@ -32,6 +33,13 @@ __all__ = ["AUTO", "average", "check_auto", "cross_auto", "fit_auto", "is_auto"]
 
 AUTO = "auto"
 MEMBERS = 3
+SETTLED = "method='auto' chooses its settings itself"
+IN_MEMORY = "method='auto' needs all rows in memory"
+AUTO_REFUSALS = AverageResults.refusals | lacking(  # what method="auto" lacks beside what every average does
+    tuning=SETTLED, gauge=SETTLED, third_order=PREPARED_AS.order_reason, real_weights=NOT_COUNTS,
+    no_response="method='auto' averages classifiers", density="method='auto' averages classifiers",
+    batches=IN_MEMORY, missing_marginal_batches=IN_MEMORY,
+)  # fmt: skip
 
 
 def is_auto(method: Any) -> bool:
@@ -44,7 +52,7 @@ def check_auto(options: dict, calibrate: str, classes: bool) -> None:
     if options:
         name = next(iter(options))
         raise BBLTypeError(
-            f"method='auto' chooses its settings itself, so {name} is not its option; take a single method such as "
+            f"{SETTLED}, so {name} is not its option; take a single method such as "
             "method='pseudo' with it, or give fits of your own to average().",
             argument=name,
         )
@@ -52,7 +60,7 @@ def check_auto(options: dict, calibrate: str, classes: bool) -> None:
         raise OptionError("method='auto' calibrates by temperature; leave calibrate out.", argument="calibrate")
     if not classes:
         raise OptionError(
-            "method='auto' averages classifiers, and the formula has no response; take method='pseudo'.",
+            f"{AUTO_REFUSALS['no_response']}, and the formula has no response; take method='pseudo'.",
             argument="method",
         )
 
@@ -151,7 +159,7 @@ def average(
     choice("weights", weights, ("cv", "equal"))
     for member in members:
         if not isinstance(member, BBLResults | NetworkResults):
-            raise BBLTypeError(f"fits must be fitted classifiers; got {type(member).__name__}.", argument="fits")
+            raise BBLTypeError(f"{AverageResults.refusals['average']}; got {type(member).__name__}.", argument="fits")
     if len(members) < 2:
         raise OptionError("An average takes two fits or more.", argument="fits")
     first = members[0]

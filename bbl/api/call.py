@@ -11,6 +11,7 @@ from typing import Any, cast
 import numpy as np
 import pandas as pd
 
+from bbl.boltzmann.averaging import PREPARED_AS
 from bbl.boltzmann.guards import held_out_record, remedy
 from bbl.boltzmann.limits import announce_terms
 from bbl.boltzmann.tuning import RULES, Tuning
@@ -23,7 +24,7 @@ from bbl.design.frames import to_frame
 from bbl.design.passes import encode_source
 from bbl.design.source import Source
 from bbl.design.sources import lazy_source
-from bbl.engines import DEFAULT, ENGINES, Engine, MeanField, engine_class, make_engine
+from bbl.engines import DEFAULT, ENGINES, Engine, engine_class, make_engine
 from bbl.errors import DataWarning, OptionError
 from bbl.memory import out_of_memory
 from bbl.model.layout import Layout
@@ -104,7 +105,7 @@ class Call:
     @property
     def advice(self) -> str:
         """What lowers a log-loss above that of the shares of the groups."""
-        auto = self.index is not None and self.rows.whole and self.layout.order <= MeanField.order
+        auto = self.index is not None and self.rows.whole and self.layout.order <= PREPARED_AS.order
         return remedy(self.calibrate, auto)
 
     def held_out(self, tuning: Tuning | None) -> LossRecord | None:
@@ -206,14 +207,14 @@ def check_streams(engine: Engine, source: Source, missing: str) -> None:
     if not engine.streams:
         known = ", ".join(repr(name) for name, own in ENGINES.items() if own.streams)
         raise OptionError(
-            f"method={engine.name!r} needs all rows in memory, and {source.text} are read in batches. Take one of "
-            f"{known}, or give a table of a random sample of the rows.",
+            f"{engine.refusals()['batches']}, and {source.text} are read in batches. Take one of {known}, or give a "
+            "table of a random sample of the rows.",
             argument="method",
         )
     if missing == "marginal" and engine.needs == "neighbours":
         raise OptionError(
-            f"missing='marginal' with method={engine.name!r} needs all rows in memory, and {source.text} are read in "
-            "batches. Take method='mf', or missing='level' or 'drop'.",
+            f"{engine.refusals()['missing_marginal_batches']}, and {source.text} are read in batches. Take "
+            "method='mf', or missing='level' or 'drop'.",
             argument="missing",
         )
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from bbl.api.average import check_auto, cross_auto, fit_auto, is_auto
 from bbl.api.call import Call, data_folds, in_memory, pop_rule, prepare, shown_call
+from bbl.boltzmann.averaging import PREPARED_AS
 from bbl.boltzmann.estimate import estimate
 from bbl.boltzmann.guards import check_training, check_validation, warn_ordered
 from bbl.boltzmann.problems import problems, warn_problems
@@ -18,7 +19,7 @@ from bbl.checks import any_real, choice, flag, integer, reals
 from bbl.crossval import Scored, calibrated, score_settings
 from bbl.design.decisions import check_priors
 from bbl.design.design import Design
-from bbl.engines import DEFAULT, Engine, MeanField, engine_class
+from bbl.engines import DEFAULT, Engine, engine_class
 from bbl.errors import OptionError
 from bbl.parallel import progress_bar
 from bbl.results import BBLResults, CVResults, DensityResults
@@ -108,11 +109,11 @@ def bbl(
     **options
         Options of the method, see `HighOrder`, `PersistentVI`, `Posterior`, `PseudoLikelihood` (``lambda_``,
         ``lambdah``, ``prior_count``, ``tolerance``, ``itmax``, ``symmetrize``, ``precision``, ``gauge``), `MeanField`
-        (``eps``, ``prior_count``, ``gauge``), `NaiveBayes` (``prior_count``) and `Conditional` (``ridge``, ``scale``,
-        ``start``, ``lambda_``, ``epochs``, ``early_stopping``). With ``lambda_="cv"``, ``eps="cv"`` or ``ridge="cv"``
-        the setting of least log-loss in 5 shuffled folds is taken, with ``"cv-1se"`` the simplest one within a standard
-        error of it; ``fit.tuning`` tells. Without a response it is the log pseudo-likelihood of the left-out rows that
-        counts (`DensityResults.pnll`).
+        (``eps``, ``prior_count``), `NaiveBayes` (``prior_count``) and `Conditional` (``ridge``, ``scale``, ``start``,
+        ``lambda_``, ``epochs``, ``early_stopping``). With ``lambda_="cv"``, ``eps="cv"`` or ``ridge="cv"`` the setting
+        of least log-loss in 5 shuffled folds is taken, with ``"cv-1se"`` the simplest one within a standard error of
+        it; ``fit.tuning`` tells. Without a response it is the log pseudo-likelihood of the left-out rows that counts
+        (`DensityResults.pnll`).
 
     Returns
     -------
@@ -166,7 +167,7 @@ def bbl(
     if auto:
         check_auto(options, calibrate, classes=True)
         in_memory(data, "method='auto'", "method")
-        calibrate, method = "none", MeanField()  # one of its members: what it takes of formulas and rows, all do
+        calibrate, method = "none", PREPARED_AS
     rule = pop_rule(method, options)
     shared: dict[str, Any] = {"log_z": log_z, "calibrate": calibrate, "seed": seed, "n_jobs": n_jobs}
     shared |= {"extra": int(test_null), "verbose": verbose, "client": client}
@@ -305,7 +306,7 @@ def crossVal(
     if auto:
         check_auto(options, calibrate, classes=True)
         in_memory(data, "method='auto'", "method")
-        calibrate, method = "none", MeanField()
+        calibrate, method = "none", PREPARED_AS
     values, again = _pop_grid(method, options), flag("refit", refit)
     text = shown_call("crossVal", formula, weights, named, options, missing=(missing, "raise"))
     shared: dict[str, Any] = {"log_z": log_z, "calibrate": calibrate, "seed": seed, "n_jobs": n_jobs, "client": client}

@@ -21,6 +21,7 @@ from bbl.design.passes import encode_source
 from bbl.design.sources import lazy_source
 from bbl.errors import BBLTypeError, DataError, DataWarning, FormulaError, OptionError
 from bbl.parallel import progress_bar
+from bbl.results.network import NetworkResults
 from bbl.rows.folds import Folds, stratified_folds
 from bbl.rows.sample import Sample
 from bbl.rows.stored import Rows
@@ -100,16 +101,18 @@ def prepare(
         formula = f"{quoted(name)} ~ {'.' if others else '1'}"
     index: pd.Index | None = None
     sample: Rows
+    reading: dict[str, Any] = {"declared": True, "order": None}  # terms of any order are read, and refused below
     if source is None:
-        design, sample, index = Design.from_data(formula, data, weights, xlevels, missing=missing, declared=True)
+        design, sample, index = Design.from_data(formula, data, weights, xlevels, missing=missing, **reading)
     else:
         with progress_bar(None, "reading", verbose) as step:
-            found = encode_source(source, formula, weights, xlevels, missing=missing, declared=True, step=step)
+            found = encode_source(source, formula, weights, xlevels, missing=missing, step=step, **reading)
         design, sample = found.design, found.sample
-    if len(design.pairs):
-        i, j = (design.labels.names[k] for k in design.pairs[0])
+    term = design.terms.interactions.first(2)
+    if term is not None:
+        asked = ":".join(str(design.labels.names[i]) for i in term)
         raise FormulaError(
-            f"formula {formula!r}: it has the interaction {i}:{j}, but a network's structure is learnt. Write "
+            f"formula {formula!r}: it has the interaction {asked}, but {NetworkResults.refusals['pairs']}. Write "
             "'class ~ .' or 'class ~ a + b', and give a structure by hand with networks.structure().",
             argument="formula",
         )

@@ -88,8 +88,8 @@ def mlestimate(
     engine = make_engine(method, options, arguments(mlestimate))
     if engine.chooses:
         raise OptionError(
-            f"method={engine.name!r} chooses its terms, which h and J of pairs do not hold; fit a formula without a "
-            f"response, bbl('~ .', data, method={engine.name!r}).",
+            f"{engine.refusals()['mlestimate']}; fit a formula without a response, "
+            f"bbl('~ .', data, method={engine.name!r}).",
             argument="method",
         )
     _check_labels(xi, qJ, L)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from bbl.api.call import in_memory
 from bbl.boltzmann.guards import warn_record
 from bbl.checks import choice, flag, generator, integer, real, reals, verb
 from bbl.design.design import Design
@@ -155,7 +156,10 @@ def shooter(
     shown |= {"screen": (screen, "heredity"), "scale": (scale, "sum"), "missing": (missing, "raise")}
     call = call_text("shooter", _shown(formula, weights, shown))
     check_formula(formula)
-    design, sample, index = Design.from_data(formula, data, weights, xlevels, flag("novarOk", novarOk), missing)
+    in_memory(data, "shooter()", "data")
+    design, sample, index = Design.from_data(
+        formula, data, weights, xlevels, flag("novarOk", novarOk), missing, order=None
+    )
     _check(design, sample, screen)
     order = min(order, len(design.labels.names))
     if given is not None:
@@ -223,8 +227,8 @@ def _check(design: Design, sample: Sample, screen: str) -> None:
     if pair is not None:
         asked = ":".join(str(names[i]) for i in pair)
         raise FormulaError(
-            f"formula {design.terms.text!r}: it has the interaction {asked}, but shooter looks for them itself. Write "
-            "'y ~ .' or 'y ~ a + b', and the most predictors of a term as order=.",
+            f"formula {design.terms.text!r}: it has the interaction {asked}, but {ShooterResults.refusals['pairs']}. "
+            "Write 'y ~ .' or 'y ~ a + b', and the most predictors of a term as order=.",
             argument="formula",
         )
     if screen == "all" and m > WIDE:

@@ -21,7 +21,7 @@ from bbl.stats.averaging import averaged_scores, convex_weights
 from bbl.stats.loss_record import HELD_OUT, LossRecord
 from bbl.stats.scores import log_probabilities
 
-__all__ = ["Averaged", "Member", "fit_average", "out_of_fold", "silent_rows", "weigh"]
+__all__ = ["PREPARED_AS", "Averaged", "Member", "fit_average", "out_of_fold", "silent_rows", "weigh"]
 
 MANY = 5000  # rows beyond which a fifth of them is held out once, and conditional likelihood may refine another member
 SOME = (5000, 2000)  # of these, those that settings are fitted to first, and those that they are compared on
@@ -30,6 +30,8 @@ TOLERANCE = 1e-6  # the gradient at which it ends,
 FEW, OF_MANY = "firm", "temperature"  # how scores are calibrated
 SCALES, RIDGES = (0.5, 0.1, 2.0), tuple(10.0 ** np.arange(-8.0, -0.9))  # of conditional likelihood
 CLOSE, NEAR = 1e-5, 1e-4  # and of many rows in single precision, which has no more; where scores are only compared
+
+PREPARED_AS = MeanField()  # every member accepts the formulas and rows that this one accepts
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from bbl.capabilities import NO_RESPONSE
 from bbl.checks import near_match
 from bbl.design.grammar import EXAMPLE, QUOTED, fail, quoted, sanitised, symbol_of, syntax_tree
 from bbl.design.interactions import Interactions, TermSet
@@ -175,7 +176,7 @@ def _parsed(
     text, aliases = sanitised(formula)
     tree = syntax_tree(formula, text)
     if symbol_of(tree) != "~" or len(tree.args) != 2 - (one_sided and len(tree.args) == 1):
-        fail(formula, "it must have a response, '~', and predictors", EXAMPLE)
+        fail(formula, f"{NO_RESPONSE}, '~', and predictors", EXAMPLE)
     names = _Names(formula, columns, exclude, aliases)
     if len(tree.args) == 2:
         names.response = _response(tree.args[0], names)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from bbl.capabilities import ABSENT, NOT_COUNTS
 from bbl.engines.found import EngineFit, Equations
 from bbl.engines.trail import Trail
 from bbl.errors import OptionError
@@ -18,6 +19,9 @@ from bbl.rows.folds import Folds
 from bbl.rows.sample import Sample
 
 __all__ = ["Engine", "Given", "Tuned"]
+
+NO_EQUATIONS = "Standard errors are there for methods that solve likelihood equations (such as 'pseudo' and 'naive')"
+SHARED_ROWS = "The posterior of the pooled fit shares its rows with those of the groups"
 
 
 @dataclass(frozen=True)
@@ -106,6 +110,10 @@ class Engine:
         Whether it chooses the terms of each group itself; its fits then have a layout of their own.
     posterior : str
         What its posterior is, in words, where its fits have an `sd`; else empty.
+    draws_posterior : bool
+        Whether its fits have draws from the posterior.
+    keeps_history : bool
+        Whether its fits keep a record of how they went.
     classifier : dict
         Options that `BBLClassifier` sets where the user does not, so that any table can be fitted.
     """
@@ -124,6 +132,8 @@ class Engine:
     samples: ClassVar[bool] = False
     chooses: ClassVar[bool] = False
     posterior: ClassVar[str] = ""
+    draws_posterior: ClassVar[bool] = False
+    keeps_history: ClassVar[bool] = False
     classifier: ClassVar[dict[str, Any]] = {}
 
     @property
@@ -151,12 +161,56 @@ class Engine:
         """Return what the fits of a call draw from, given the call's own generator."""
         return rng
 
+    @classmethod
+    def refusals(cls) -> dict[str, str]:
+        """Return the capabilities that the method lacks, each with the reason.
+
+        The keys are those of `bbl.capabilities.CAPABILITIES`. Errors quote the reasons, and the guide lists them. Of an
+        option that the method does not have it is `ABSENT`.
+        """
+        method = f"method={cls.name!r}"
+        reasons: dict[str, str] = {}
+        if cls.order == 2:
+            reasons["third_order"] = cls.order_reason or "the model is pairwise"
+        if not cls.streams:
+            reasons["batches"] = reasons["missing_marginal_batches"] = f"{method} needs all rows in memory"
+        elif cls.needs == "neighbours":
+            reasons["missing_marginal_batches"] = f"missing='marginal' with {method} needs all rows in memory"
+        if cls.weights == "counts":
+            reasons["real_weights"] = NOT_COUNTS
+        if cls.tuned is None:
+            reasons["tuning"] = ABSENT
+        if "gauge" not in {option.name for option in fields(cls)}:
+            reasons["gauge"] = ABSENT
+        if cls.joint:
+            alone = f"{method} fits P(y|x) alone"
+            models = ("no_response", "mlestimate", "bootstrap", "likelihood", "mcSample", "sample", "density")
+            reasons |= dict.fromkeys(models, alone)
+        if cls.chooses:
+            reasons["mlestimate"] = f"{method} chooses its terms, which h and J of pairs do not hold"
+            reasons["bootstrap"] = f"{method} chooses other terms from other rows, so that refits share no parameters"
+        if cls.posterior:
+            reasons |= dict.fromkeys(("tests", "composite_criteria"), f"{method} has a posterior, not tests")
+            reasons["pooled"] = SHARED_ROWS
+        elif not cls.solves:
+            errors = ("standard_errors", "covariances", "tests", "pooled", "differences", "composite_criteria")
+            reasons |= dict.fromkeys(errors, f"{NO_EQUATIONS}, not for {method}")
+        if not cls.draws_posterior:
+            reasons["draws"] = f"{method} has no draws from a posterior"
+            if cls.posterior:
+                reasons["covariances"] = f"{method} keeps the sd of each parameter, and no covariances"
+        if not cls.keeps_history:
+            reasons["history"] = f"{method} keeps no history"
+        if cls.order == 1:
+            reasons["plot_network"] = "The model has no interactions"
+        return reasons
+
     def check_density(self, what: str) -> None:
         """Raise an OptionError if P(row | group) is not modelled, which `what` needs."""
         if self.joint:
             raise OptionError(
-                f"{what} needs a model of the predictors, P(x|y), and method={self.name!r} fits P(y|x) alone, of which "
-                "only differences between groups mean anything. Take method='pseudo'; evaluate() tells how good "
+                f"{what} needs a model of the predictors, P(x|y), and {self.refusals()['density']}, of which only "
+                "differences between groups mean anything. Take method='pseudo'; evaluate() tells how good "
                 "predictions are.",
                 argument="method",
             )
@@ -202,17 +256,10 @@ class Engine:
 
     def check_equations(self) -> None:
         """Raise an OptionError if there are no `equations`, and so no standard errors."""
-        if self.posterior:
-            raise OptionError(
-                f"method={self.name!r} has a posterior, not tests: inference().table() and interactions() tell it.",
-                argument="method",
-            )
-        if not self.solves:
-            raise OptionError(
-                f"Standard errors are there for methods that solve likelihood equations (such as method='pseudo' and "
-                f"'naive'), not for method={self.name!r}.",
-                argument="method",
-            )
+        reason = self.refusals().get("tests")
+        if reason is not None:
+            where = ": inference().table() and interactions() tell it" if self.posterior else ""
+            raise OptionError(f"{reason}{where}.", argument="method")
 
     def check_differences(self, n: int) -> None:
         """Raise an OptionError if a joint fit to `n` distinct rows has no standard errors of `difference`."""

@@ -26,6 +26,8 @@ from bbl.stats.calibration import fit_calibration
 
 __all__ = ["Conditional"]
 
+SINGLE_GROUPS = "Single groups of a conditional fit have no standard errors, and nothing has tests"
+NOTHING_SUMMED_OUT = "missing or unseen values cannot be summed out"
 SCALES = (0.5, 0.1, 8.0)  # what scale="cv" tries
 ROWS = 5000  # up to so many distinct rows go by functions that make up the kernel, more by minibatches and L-BFGS
 COMPARED = Tolerance(1e-5, 1e-9, 400)  # of fits by themselves that are compared
@@ -121,12 +123,21 @@ class Conditional(Engine):
             return 8.0 * n * (4.0 * rank + 2.0 * float(layout.n_levels.sum())) + 24.0 * rank**2
         return (12.0 if self.early_stopping else 60.0) * layout.D**2 + 80.0 * layout.size
 
+    @classmethod
+    def refusals(cls) -> dict[str, str]:
+        """Return the capabilities that the method lacks, each with the reason."""
+        reasons = super().refusals()
+        unmodelled = f"method={cls.name!r} does not model the predictors, so missing values cannot be summed out"
+        reasons |= {"missing_marginal": unmodelled, "importance": NOTHING_SUMMED_OUT}
+        errors = ("standard_errors", "covariances", "tests", "pooled", "composite_criteria")
+        del reasons["differences"]
+        return reasons | dict.fromkeys(errors, SINGLE_GROUPS)
+
     def check_equations(self) -> None:
         """Raise an OptionError: a group by itself means nothing, and what is drawn towards zero has no test."""
         raise OptionError(
-            "Single groups of a conditional fit have no standard errors, and nothing has tests: only differences "
-            "between groups mean anything, and the penalty shrinks them. Ask for two groups, of=(a, b), which have "
-            "intervals, or take method='pseudo' for tests.",
+            f"{SINGLE_GROUPS}: only differences between groups mean anything, and the penalty shrinks them. Ask for "
+            "two groups, of=(a, b), which have intervals, or take method='pseudo' for tests.",
             argument="of",
         )
 
@@ -189,7 +200,7 @@ class Conditional(Engine):
     def path(self, sample, layout, values=None, workers=1):
         """Refuse a group by itself."""
         raise OptionError(
-            "method='conditional' fits P(group | row), so all groups at once; give a formula with a response, or take "
+            f"{self.refusals()['no_response']}, so all groups at once; give a formula with a response, or take "
             "method='pseudo'.",
             argument="method",
         )
@@ -208,8 +219,8 @@ class Conditional(Engine):
             raise OptionError("scale='cv' is chosen by bbl(); give crossVal a number.", argument="scale")
         if sample.missing is not None:
             raise OptionError(
-                "method='conditional' does not model the predictors, so missing values cannot be summed out. Give them "
-                "a level of their own (missing='level'), or drop their rows (missing='drop').",
+                f"{self.refusals()['missing_marginal']}. Give them a level of their own (missing='level'), or "
+                "drop their rows (missing='drop').",
                 argument="missing",
             )
         if K < 2:

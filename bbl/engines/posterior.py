@@ -128,6 +128,7 @@ class Posterior(Engine):
     log_z = "ais"
     samples = True
     posterior: ClassVar[str] = "posterior draws"
+    draws_posterior = True
 
     def __post_init__(self):
         choice("prior", self.prior, PRIORS)
@@ -195,11 +196,16 @@ class Posterior(Engine):
         }
         return f"{prior}, {how[sampler]}{chosen}"
 
+    @classmethod
+    def refusals(cls) -> dict[str, str]:
+        """Return the capabilities that the method lacks, each with the reason."""
+        return super().refusals() | {"missing_marginal": f"method={cls.name!r} does not sum out missing values"}
+
     def layout(self, sample: Sample, layout: Layout) -> Layout:
         """Return the layout as it is, once the sampler is known to do for it and for the rows."""
         if sample.missing is not None:
             raise DataError(
-                "method='bayes' does not sum out missing values. Drop their rows (missing='drop') or give them a level "
+                f"{self.refusals()['missing_marginal']}. Drop their rows (missing='drop') or give them a level "
                 "of their own (missing='level').",
                 argument="missing",
             )

@@ -111,6 +111,7 @@ class PersistentVI(Engine):
     average: float = 0.1
     sd: str = "factorised"
     name = "pvi"
+    keeps_history = True
     tuned = Tuned(
         "scale", "scale", r"$s$", r"Global scale $s$", (0.003, 0.01, 0.03, 0.1, 0.3, 1.0), "smaller",
         logarithmic=True,

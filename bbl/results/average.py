@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from bbl.boltzmann.averaging import blank, silent_rows
+from bbl.capabilities import MACHINE_ONLY, lacking
 from bbl.errors import OptionError
 from bbl.report.summary import Section, Summary, fit_summary
 from bbl.results.classifier import ClassifierResults
@@ -23,6 +24,9 @@ from bbl.stats.likelihood_ratio import likelihood_ratio
 
 __all__ = ["AverageResults", "member_advice"]
 
+NO_LIKELIHOOD = "An average of classifiers has no likelihood of rows"
+NOT_CLASSIFIERS = "fits must be fitted classifiers"
+NOT_A_SUM = "An average has no scores that are sums over terms"
 MEMBERS: dict[str, Any] = {kind.kind: kind for kind in (BBLResults, NetworkResults)}
 
 
@@ -57,6 +61,10 @@ class AverageResults(ClassifierResults):
     losses: np.ndarray
 
     kind = "average"
+    refusals = lacking(
+        *MACHINE_ONLY, "sample", no_response=NOT_CLASSIFIERS, density=NOT_CLASSIFIERS,
+        average=NOT_CLASSIFIERS, likelihood=NO_LIKELIHOOD, explain=NOT_A_SUM,
+    )  # fmt: skip
 
     @property
     def names(self) -> list[str]:
@@ -116,8 +124,8 @@ class AverageResults(ClassifierResults):
     def check_likelihood(self) -> None:
         """Raise an OptionError: an average has no likelihood of rows."""
         raise OptionError(
-            "An average of classifiers has no likelihood of rows, so neither AIC nor BIC; evaluate() tells how good "
-            "its predictions are, and fit.members have what they have.",
+            f"{NO_LIKELIHOOD}, so neither AIC nor BIC; evaluate() tells how good its predictions are, and fit.members "
+            "have what they have.",
             argument="method",
         )
 

@@ -293,7 +293,7 @@ Dask DataFrame, callable, or a table in memory
 
     def _attribution(self) -> Attribution:
         """What the class scores are sums of."""
-        raise OptionError(f"{type(self).__name__} has no scores that are sums over terms, so it explains none.")
+        raise OptionError(f"{self.refusals['explain']}, so it explains none.")
 
     def _refit(self, train: Sample, rng: np.random.Generator) -> Any:
         """Fit other rows as these were; return what has class scores."""

@@ -50,8 +50,8 @@ class PosteriorInference(Estimates):
         found = compared(of, list(self._labels.groups), self._estimate.parameters.pooled is not None)
         if found == "pooled":
             raise OptionError(
-                "The posterior of the pooled fit shares its rows with those of the groups, so there is none of their "
-                "difference. Give of='group', or two groups.",
+                f"{self._engine.refusals()['pooled']}, so there is none of their difference. Give of='group', or two "
+                "groups.",
                 argument="of",
             )
         return found
@@ -76,8 +76,7 @@ class PosteriorInference(Estimates):
         draws = self._draws("group")[g]
         if draws is None:
             raise OptionError(
-                f"method={self._engine.name!r} keeps the sd of each parameter, and no covariances; see bse, or take "
-                "method='bayes', which has draws."
+                f"{self._engine.refusals()['covariances']}; see bse, or take method='bayes', which has draws."
             )
         return np.atleast_2d(np.cov(draws, rowvar=False))
 

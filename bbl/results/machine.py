@@ -107,9 +107,8 @@ class MachineResults(ModelResults):
         names = [*self.labels.groups, "pooled"]
         kept = [(name, fit.history) for name, fit in zip(names, self.estimate.fits, strict=False) if fit.history]
         if not kept:
-            raise DataError(
-                f"There is no history: method={self.engine.name!r} keeps none, or the model is from a file."
-            )
+            reason = self.engine.refusals().get("history", "the model is from a file, which holds no history")
+            raise DataError(f"There is none: {reason}.")
         return pd.concat([pd.DataFrame({"group": name, **own}) for name, own in kept], ignore_index=True)
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -82,6 +83,7 @@ class ModelResults:
     stored: Training | None = field(default=None, kw_only=True, repr=False)
 
     kind: ClassVar[str]  # of its model file
+    refusals: ClassVar[Mapping[str, str]] = {}  # the `CAPABILITIES` that the kind lacks, each with the reason
 
     def log_likelihood(self, rows: Sample) -> float:
         """Return the weighted log-likelihood of encoded rows."""

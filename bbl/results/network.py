@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from bbl.capabilities import MACHINE_ONLY, NO_RESPONSE, NOT_COUNTS, OF_MACHINES, lacking
 from bbl.checks import choice, generator, integer, near_match
 from bbl.design.frames import to_frame
 from bbl.errors import OptionError
@@ -42,6 +43,7 @@ ASKED = (  # what a fitted network answers as its structure does
     "arcs", "class_var", "families", "feature_families", "features", "is_anb", "is_kde", "is_nb", "is_ode",
     "is_semi_naive", "learner", "members", "modelstring", "narcs", "score_log", "to_dot", "to_networkx", "vars",
 )  # fmt: skip
+LEARNT = "a network's structure is learnt"
 
 
 @dataclass(frozen=True, repr=False)
@@ -89,6 +91,10 @@ class NetworkResults(NetworkTables, ClassifierResults):
     stored_errors: tuple[np.ndarray, np.ndarray] | None = None
 
     kind = "network"
+    refusals = lacking(
+        *OF_MACHINES, *MACHINE_ONLY, "tuning", "coef", pairs=LEARNT, third_order=LEARNT, no_response=NO_RESPONSE,
+        density=NO_RESPONSE, real_weights=NOT_COUNTS,
+    )  # fmt: skip
 
     def __getattr__(self, name: str) -> Any:
         if name in ASKED:

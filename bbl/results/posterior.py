@@ -61,8 +61,7 @@ class PosteriorDraws:
         known = next((fit.draws for fit in fits if fit.draws is not None), None)
         if known is None:
             raise OptionError(
-                f"method={engine.name!r} has no draws from a posterior; method='bayes' has. Standard errors and "
-                "intervals are in inference().",
+                f"{engine.refusals()['draws']}; method='bayes' has.",
                 argument="method",
             )
         nothing = np.full_like(known, np.nan)

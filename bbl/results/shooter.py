@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from bbl.capabilities import MACHINE_ONLY, NO_RESPONSE, NOT_COUNTS, OF_MACHINES, lacking
 from bbl.checks import choice
 from bbl.report.plot_shooter import plot_path, plot_terms
 from bbl.report.shooter import shooter_summary, shooter_text, some_terms, weight_frame
@@ -28,6 +29,7 @@ __all__ = ["CHOOSE", "ShooterResults"]
 
 CHOOSE = "Choose the penalty by lambda_='cv'."
 DRAWN = 30  # terms in a figure
+SEARCHED = "shooter looks for interactions itself"
 
 
 @dataclass(frozen=True, repr=False)
@@ -84,6 +86,12 @@ class ShooterResults(ClassifierResults):
     shares: np.ndarray
 
     kind = "shooter"
+    refusals = lacking(
+        *OF_MACHINES, *MACHINE_ONLY, "priors", "sample", "missing_marginal", "missing_marginal_batches", "crossVal",
+        pairs=SEARCHED, third_order=SEARCHED, no_response=NO_RESPONSE, density=NO_RESPONSE,
+        batches="shooter() needs all rows in memory", real_weights=NOT_COUNTS,
+        average="fits must be fitted classifiers",
+    )  # fmt: skip
 
     @property
     def class_shares(self) -> np.ndarray:

@@ -162,8 +162,7 @@ class Uncertainty(MachineResults):
         args = (integer("nboot", nboot, 2), generator(seed), n_workers(n_jobs))
         if self.engine.chooses:
             raise OptionError(
-                f"method={self.engine.name!r} chooses other terms from other rows, so that refits share no parameters; "
-                "crossVal() tells how well they hold.",
+                f"{self.engine.refusals()['bootstrap']}; crossVal() tells how well they hold.",
                 argument="method",
             )
         refits = bootstrap(self._full_groups(), self.estimate, self.engine, *args)

@@ -254,7 +254,7 @@ ELSEWHERE = {  # words that are names of engines, and mean something else here
     "model/logz.py": {"pseudo", "mf"},  # eqs. (31) and (32)
     "networks/dag.py": {"naive"},  # a structure
 }
-AVERAGE = {"api/fit.py", "boltzmann/averaging.py", "boltzmann/refining.py"}  # what an average of methods is made of
+AVERAGE = {"boltzmann/averaging.py", "boltzmann/refining.py"}  # what an average of methods is made of
 
 
 @functools.cache

@@ -1,0 +1,93 @@
+"""What can be asked of a kind of model, by the names under which kinds declare what they lack."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = [
+    "ABSENT",
+    "CAPABILITIES",
+    "MACHINE_ONLY",
+    "OF_MACHINES",
+    "NOT_COUNTS",
+    "NO_RESPONSE",
+    "Capability",
+    "lacking",
+]
+
+ABSENT = ""  # the reason of a capability whose argument or attribute a kind of model does not have
+NO_RESPONSE = "it must have a response"  # of the formula
+NOT_COUNTS = "weights are not all counts"
+
+DATA = "Formula and data"
+FIT = "Fitting"
+RESULTS = "Results"
+
+
+@dataclass(frozen=True)
+class Capability:
+    """One row of the guide's table of what works with what.
+
+    Attributes
+    ----------
+    section : str
+        The part of the table.
+    title : str
+        What is asked for, in Markdown.
+    """
+
+    section: str
+    title: str
+
+
+CAPABILITIES: dict[str, Capability] = {
+    "pairs": Capability(DATA, "interactions of pairs in the formula, `y ~ a*b`"),
+    "third_order": Capability(DATA, "terms of three predictors and more, `y ~ a*b*c`"),
+    "no_response": Capability(DATA, "no response, `~ a + b`: the distribution of rows"),
+    "batches": Capability(DATA, "data that are read in batches (Parquet, DuckDB, Dask, ...)"),
+    "missing_marginal": Capability(DATA, '`missing="marginal"`: missing values are summed out'),
+    "missing_marginal_batches": Capability(DATA, "the same, of data that are read in batches"),
+    "real_weights": Capability(DATA, "weights that are not whole numbers"),
+    "priors": Capability(FIT, "`priors=` of the classes in the call"),
+    "tuning": Capability(FIT, 'a setting chosen by cross-validation inside the fit, such as `lambda_="cv"`'),
+    "calibrate": Capability(FIT, "`calibrate=` of the class scores"),
+    "gauge": Capability(FIT, '`gauge="zero-sum"`: no level is the reference of a penalty'),
+    "log_z": Capability(FIT, "a choice of ln Z, `log_z=`"),
+    "crossVal": Capability(FIT, "cross-validation, `crossVal` (networks: `networks.cv`)"),
+    "mlestimate": Capability(FIT, "`mlestimate` of integer codes"),
+    "coef": Capability(RESULTS, "`coef()`"),
+    "tidy": Capability(RESULTS, "`tidy()`, `params`"),
+    "standard_errors": Capability(RESULTS, "standard errors: `inference().table()`, `conf_int()`, `bse`"),
+    "covariances": Capability(RESULTS, "`cov_params()`"),
+    "tests": Capability(RESULTS, "tests: `inference().tests()`, `pvalues`"),
+    "pooled": Capability(RESULTS, 'groups against all rows, `of="pooled"`'),
+    "differences": Capability(RESULTS, "intervals of differences of two groups, `of=(a, b)`"),
+    "bootstrap": Capability(RESULTS, "`bootstrap()`"),
+    "draws": Capability(RESULTS, "draws from a posterior, `posterior`"),
+    "history": Capability(RESULTS, "`history` of the fit"),
+    "interactions": Capability(RESULTS, "`interactions()`"),
+    "likelihood": Capability(RESULTS, "`logLik()`, `aic`, `bic`"),
+    "composite_criteria": Capability(RESULTS, "`claic`, `clbic`"),
+    "anova": Capability(RESULTS, "`anova`, `compare()`"),
+    "etable": Capability(RESULTS, "`etable`"),
+    "explain": Capability(RESULTS, "`explain()`"),
+    "importance": Capability(RESULTS, "`importance()`"),
+    "log_scores": Capability(RESULTS, "`log_scores`"),
+    "average": Capability(RESULTS, "a member of `average`"),
+    "mcSample": Capability(RESULTS, "`mcSample`"),
+    "sample": Capability(RESULTS, "rows drawn from the model, `sample()`"),
+    "density": Capability(RESULTS, "without a response: `score_samples()`, `reconstruct()`"),
+    "plot_logo": Capability(RESULTS, "`plot_logo()`"),
+    "plot_network": Capability(RESULTS, "`plot_network()`"),
+}
+
+OF_MACHINES = ("calibrate", "gauge", "log_z")  # options of fits of Boltzmann machines
+MACHINE_ONLY = (  # what only fitted Boltzmann machines have
+    "mlestimate", "tidy", "standard_errors", "covariances", "tests", "pooled", "differences", "bootstrap", "draws",
+    "history", "interactions", "composite_criteria", "log_scores", "mcSample", "plot_logo", "plot_network",
+)  # fmt: skip
+
+
+def lacking(*absent: str, **reasons: str) -> dict[str, str]:
+    """Return what a kind of model lacks: capabilities that it does not have at all, and reasons of those it refuses."""
+    return dict.fromkeys(absent, ABSENT) | reasons

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from bbl.biclust.cells import Cells
-from bbl.biclust.methods import make_method
+from bbl.biclust.mcmc import MIXED
+from bbl.biclust.methods import Prototype, make_method
 from bbl.checks import arguments, generator, integer
 from bbl.design.twoway import TwoWay
 from bbl.errors import BBLTypeError, ConvergenceWarning, OptionError
@@ -17,8 +18,6 @@ from bbl.report.text import call_text
 from bbl.results.blocks import BiclusterResults
 
 __all__ = ["bicluster"]
-
-MIXED = 1.1  # largest split R-hat that is no warning
 
 
 def bicluster(
@@ -120,14 +119,17 @@ def bicluster(
 
 def _warn(fit: BiclusterResults) -> None:
     """Warn of chains that have not mixed, and of an alternation that was cut short."""
-    if fit.posterior is not None and (worst := fit.posterior.rhat.max()) > MIXED:
+    if fit.converged:
+        return
+    if fit.posterior is not None:
+        rhat = fit.posterior.rhat
         warnings.warn(
-            f"the chains have not mixed: the split R-hat of {fit.posterior.rhat.idxmax()} is {worst:.3f}, above "
-            f"{MIXED}. Raise warmup, draws or thin.",
+            f"the chains have not mixed: the split R-hat of {rhat.idxmax()} is {rhat.max():.3f}, above {MIXED}. Raise "
+            "warmup, draws or thin.",
             ConvergenceWarning,
             stacklevel=3,
         )
-    if not fit.converged:
+    elif isinstance(fit.method, Prototype):
         warnings.warn(
             f"the groups still changed after {fit.n_iter} iterations. Raise max_iter.", ConvergenceWarning, stacklevel=3
         )

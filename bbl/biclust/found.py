@@ -25,6 +25,8 @@ class Found(NamedTuple):
         The objective step by step, of the best start; the log posterior of all draws, chain by chain.
     n_iter : int
     converged : bool
+        Whether no move of a row or a column is for the better (of the genetic algorithm, if it is refined), or chains
+        have mixed.
     selection : list of (a, b, objective, criterion), or None
         Of every number of groups that was tried.
     evolved : Evolved or None
@@ -39,7 +41,7 @@ class Found(NamedTuple):
     criterion: float
     history: np.ndarray
     n_iter: int
-    converged: bool = True
+    converged: bool
     selection: list[tuple[int, int, float, float]] | None = None
     evolved: Evolved | None = None
     draws: Draws | None = None

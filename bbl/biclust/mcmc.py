@@ -11,7 +11,9 @@ from bbl.biclust.cells import Cells
 from bbl.biclust.partition import canonical
 from bbl.parallel import stop_flag
 
-__all__ = ["Draws", "log_likelihood", "sample"]
+__all__ = ["MIXED", "Draws", "log_likelihood", "sample"]
+
+MIXED = 1.1  # largest split R-hat of chains that have mixed
 
 
 class Draws(NamedTuple):
@@ -34,6 +36,12 @@ class Draws(NamedTuple):
     log_posterior: np.ndarray
     loyalty: np.ndarray
     popularity: np.ndarray
+
+    @property
+    def traces(self) -> np.ndarray:
+        """Log posterior and numbers of both groups of each draw, shape (..., draws, 3)."""
+        groups = [labels.max(axis=-1) + 1.0 for labels in (self.rows, self.columns)]
+        return np.stack([self.log_posterior, *groups], axis=-1)
 
 
 def _chain(cells: Cells, alpha: float, sigma: float, step: float, popularity, rng: np.random.Generator) -> Chain:

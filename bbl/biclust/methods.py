@@ -12,13 +12,14 @@ import numpy as np
 from bbl.biclust.cells import Cells
 from bbl.biclust.found import Found, refuse_groups, seeds, set_options
 from bbl.biclust.genetic import Ratings, evolve
-from bbl.biclust.mcmc import Draws, sample
+from bbl.biclust.mcmc import MIXED, Draws, sample
 from bbl.biclust.partition import LOSSES, expected_loss, point_partition, similarity
 from bbl.biclust.selection import Prototype
 from bbl.checks import choice, flag, integer, near_match, real
 from bbl.errors import BBLTypeError, DataError, OptionError
 from bbl.memory import check_memory
 from bbl.parallel import run_tasks
+from bbl.stats.diagnostics import split_rhat
 
 __all__ = ["METHODS", "Genetic", "Mcmc", "Prototype", "make_method"]
 
@@ -123,7 +124,7 @@ class Genetic:
         tasks = [(ratings, seed, options) for seed in seeds(rng, n_init)]
         runs = run_tasks(evolve, tasks, workers, progress)
         best = min(runs, key=lambda run: run.fitness)
-        return Found(best.items, best.users, best.fitness, best.history, self.generations, evolved=best)
+        return Found(best.items, best.users, best.fitness, best.history, self.generations, self.refine, evolved=best)
 
 
 @dataclass(frozen=True)
@@ -220,7 +221,8 @@ class Mcmc:
             loss += expected_loss(labels[-1], share[-1], self.loss)
         history = draws.log_posterior.ravel()
         sweeps = self.warmup + self.draws * self.thin
-        return Found(labels[0], labels[1], loss, history, sweeps, draws=draws, share=(share[0], share[1]))
+        mixed = bool(np.nan_to_num(split_rhat(draws.traces), nan=1.0).max() <= MIXED)
+        return Found(labels[0], labels[1], loss, history, sweeps, mixed, draws=draws, share=(share[0], share[1]))
 
 
 METHODS: dict[str, Callable[..., Any]] = {kind.name: kind for kind in (Prototype, Genetic, Mcmc)}

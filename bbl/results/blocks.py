@@ -52,7 +52,9 @@ class BiclusterResults(BlockTables):
         fitness of each generation ("genetic"), the log posterior of all draws, chain by chain ("mcmc").
     n_iter : int
     converged : bool
-        False if `max_iter` ended the alternation.
+        Whether the alternation ended by itself, not by `max_iter` ("prototype"); whether no move of one row or column
+        improves the fitness, as `refine` sees to ("genetic"); whether the split R-hat of the chains is at most 1.1
+        ("mcmc").
     wcss : float
         Sum of squared differences of the observed cells from their block means; nan for categorical tables.
     selection : DataFrame or None

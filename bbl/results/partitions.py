@@ -58,19 +58,15 @@ class Posterior:
             table[: len(count), k] = count / count.sum()
         return pd.DataFrame(table[1:], index=pd.RangeIndex(1, len(table), name="groups"), columns=["rows", "columns"])
 
-    def _quantities(self) -> np.ndarray:
-        groups = [labels.max(axis=-1) + 1.0 for labels in self.draws[:2]]
-        return np.stack([self.draws.log_posterior, *groups], axis=-1)
-
     @property
     def rhat(self) -> pd.Series:
         """Split R-hat of the log posterior and of the numbers of groups; above 1.01 the chains have not mixed."""
-        return _diagnostic(split_rhat(self._quantities()), "rhat")
+        return _diagnostic(split_rhat(self.draws.traces), "rhat")
 
     @property
     def ess(self) -> pd.Series:
         """Effective sample size of the same."""
-        return _diagnostic(effective_sample_size(self._quantities()), "ess")
+        return _diagnostic(effective_sample_size(self.draws.traces), "ess")
 
     @property
     def loyalty(self) -> pd.Series:

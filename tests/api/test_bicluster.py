@@ -171,6 +171,21 @@ def test_chains_that_have_not_mixed_and_groups_that_still_move_are_warned_of():
         bbl.bicluster(None, np.random.default_rng(0).normal(size=(40, 30)), (5, 5), max_iter=1)
 
 
+def test_what_has_converged_is_what_the_method_can_know(tmp_path):
+    Y = np.random.default_rng(0).random((20, 20)) < 0.5
+    with pytest.warns(ConvergenceWarning, match="have not mixed"):
+        chains = bbl.bicluster(None, Y, method="mcmc", draws=20, warmup=1, n_init=2, seed=1)
+    ratings = np.random.default_rng(1).integers(1, 6, (15, 8)).astype(float)
+    bred, refined = (
+        bbl.bicluster(None, ratings, method="genetic", generations=20, refine=refine, seed=0)
+        for refine in (False, True)
+    )
+    for fit, said in ((chains, "no"), (bred, "no"), (refined, "yes")):
+        fit.save(tmp_path / "fit.bbl")
+        for each in (fit, bbl.load(tmp_path / "fit.bbl")):
+            assert each.converged == (said == "yes") and f"Converged: {said}" in str(each.summary())
+
+
 def test_ordered_responses_count_from_one_unless_they_are_numbers(fit):
     words = ["poor", "fair", "good", "fine", "great"]
     data = long_table(np.clip(noisy().round(), 1, 5))

@@ -109,11 +109,11 @@ def bbl(
     **options
         Options of the method, see `HighOrder`, `PersistentVI`, `Posterior`, `PseudoLikelihood` (``lambda_``,
         ``lambdah``, ``prior_count``, ``tolerance``, ``itmax``, ``symmetrize``, ``precision``, ``gauge``), `MeanField`
-        (``eps``, ``prior_count``), `NaiveBayes` (``prior_count``) and `Conditional` (``ridge``, ``scale``, ``start``,
-        ``lambda_``, ``epochs``, ``early_stopping``). With ``lambda_="cv"``, ``eps="cv"`` or ``ridge="cv"`` the setting
-        of least log-loss in 5 shuffled folds is taken, with ``"cv-1se"`` the simplest one within a standard error of
-        it; ``fit.tuning`` tells. Without a response it is the log pseudo-likelihood of the left-out rows that counts
-        (`DensityResults.pnll`).
+        (``eps``, ``prior_count``, ``gauge``), `NaiveBayes` (``prior_count``) and `Conditional` (``ridge``, ``scale``,
+        ``start``, ``lambda_``, ``epochs``, ``early_stopping``). With ``lambda_="cv"``, ``eps="cv"`` or ``ridge="cv"``
+        the setting of least log-loss in 5 shuffled folds is taken, with ``"cv-1se"`` the simplest one within a standard
+        error of it; ``fit.tuning`` tells. Without a response it is the log pseudo-likelihood of the left-out rows that
+        counts (`DensityResults.pnll`).
 
     Returns
     -------

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import cached_property, partial
+from functools import cached_property
 
 import numpy as np
 
-from bbl.boltzmann.covariance import sandwich, sandwich_of_shift
+from bbl.boltzmann.covariance import sandwich
 from bbl.model.godambe import Influence
 from bbl.model.layout import Layout
 from bbl.model.moments import level_counts, usable_weight
@@ -20,7 +20,7 @@ from bbl.rows.sample import Sample
 from bbl.stats.exact import PowerSeries
 from bbl.stats.wald import wald
 
-__all__ = ["Comparison", "Evidence", "Kind", "compare_groups", "compare_pooled", "evidence", "of_group"]
+__all__ = ["CELL", "Comparison", "Evidence", "Kind", "evidence", "of_group", "variances"]
 
 # Rows that a cell must be expected to hold, and information that an estimate must have, for a normal distribution. With
 # 10 rows its tails are still too thin for Holm's adjustment: 7.5 % in place of 5 over six pairs.
@@ -76,6 +76,13 @@ class Evidence:
     influence: Influence | None
     terms: list[np.ndarray]
     kind: np.ndarray
+
+    @cached_property
+    def counts(self) -> np.ndarray:
+        """Observations (3, layout.D) at each level other than the reference, at the reference, and at any level."""
+        counts = level_counts(self.rows, self.layout.n_levels)
+        columns = [np.array([n[1:], np.full(len(n) - 1, n[0]), np.full(len(n) - 1, n.sum())]) for n in counts]
+        return np.concatenate(columns, axis=1)
 
     @cached_property
     def _families(self) -> dict[int, PowerSeries | None]:
@@ -172,13 +179,15 @@ class Comparison:
     ----------
     layout : Layout
     theta : ndarray, shape (layout.size,)
+        Estimates of what is zero if the hypothesis holds.
     terms : list of ndarray
         Covariance of every table; empty where nothing has a normal distribution.
     kind : ndarray of int8, shape (layout.size,)
     family : callable
         Number of a parameter, and whether given a finite estimate, to its exact conditional distribution.
-    own_limits : bool
-        Whether that is the distribution of what `theta` estimates, and gives limits too; else only of it being zero.
+    to_limits : callable, optional
+        Limits (layout.size,) of what `theta` estimates to those of the difference that is asked for, which has the same
+        sign; by default the two are the same.
     """
 
     layout: Layout
@@ -186,7 +195,7 @@ class Comparison:
     terms: list[np.ndarray]
     kind: np.ndarray
     family: Family
-    own_limits: bool = True
+    to_limits: Callable[[np.ndarray], np.ndarray] | None = None
 
     @cached_property
     def exact(self) -> dict[int, PowerSeries]:
@@ -234,9 +243,10 @@ class Comparison:
         if normal.any():
             half = float(ndtri(0.5 + level / 2)) * np.sqrt(variances(self.terms)[normal])
             lower[normal], upper[normal] = self.theta[normal] - half, self.theta[normal] + half
-        if self.own_limits:
-            for k, family in self.exact.items():
-                lower[k], upper[k] = family.limits(level)
+        for k, family in self.exact.items():
+            lower[k], upper[k] = family.limits(level)
+        if self.to_limits is not None:
+            return self.to_limits(lower), self.to_limits(upper)
         return lower, upper
 
     def tables(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -287,36 +297,3 @@ class Comparison:
 def of_group(group: Evidence) -> Comparison:
     """Return the test of a group's own parameters."""
     return Comparison(group.layout, group.theta, group.terms, group.kind, group.family)
-
-
-def _difference(one: Evidence, other: Evidence, k: int, finite: bool) -> PowerSeries | None:
-    mine, theirs = one.family(k, finite), other.family(k, finite)
-    return None if mine is None or theirs is None else mine.less(theirs)
-
-
-def compare_groups(one: Evidence, other: Evidence) -> Comparison:
-    """Return the test of the difference of two groups, which share no rows."""
-    terms = [a + b for a, b in zip(one.terms, other.terms, strict=True)] if one.terms and other.terms else []
-    kind = np.maximum(one.kind, other.kind)
-    return Comparison(one.layout, one.theta - other.theta, terms, kind, partial(_difference, one, other))
-
-
-def compare_pooled(groups: list[Evidence], pooled: Evidence) -> list[Comparison]:
-    """Return the tests of the difference of each group from the pooled fit.
-
-    Of two groups, one differs from both together where it differs from the other, which has an exact test. With more
-    groups there is none to fall back on.
-    """
-    layout, with_rows = pooled.layout, [(g.influence, g.rows) for g in groups if g.influence]
-    shift = iter(sandwich_of_shift(layout, with_rows, pooled.influence) if pooled.influence else [])
-    out = []
-    for at, group in enumerate(groups):
-        family = partial(_difference, group, groups[1 - at]) if len(groups) == 2 else _no_family
-        terms = next(shift) if group.influence and pooled.influence else []
-        kind = np.maximum(group.kind, pooled.kind)
-        out.append(Comparison(layout, group.theta - pooled.theta, terms, kind, family, own_limits=False))
-    return out
-
-
-def _no_family(k: int, finite: bool) -> None:
-    return None

@@ -12,7 +12,7 @@ from bbl.boltzmann.tuning import RULES
 from bbl.cli.tables import MISSING_TEXTS, TYPES
 from bbl.design.design import MISSING
 from bbl.engines import DEFAULT, ENGINES
-from bbl.engines.pseudo import GAUGES
+from bbl.model.gauge import GAUGES
 from bbl.model.logz import LOG_Z
 from bbl.networks.learners import LEARNERS
 from bbl.results.classifier import TYPES as PREDICTIONS
@@ -122,7 +122,7 @@ def _model_options(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--lambdah", type=float, metavar="X", help="penalty of fields (pseudo)")
     group.add_argument(
-        "--gauge", choices=GAUGES, help="what is penalised: non-reference levels, or all levels, zero-sum (pseudo)"
+        "--gauge", choices=GAUGES, help="what is shrunk: non-reference levels, or all levels, zero-sum (pseudo, mf)"
     )
     group.add_argument("--eps", type=numbers, metavar="X", help="weight of the covariance, 0 to 1 (mf); or cv, cv-1se")
     group.add_argument("--prior-count", type=float, metavar="X", help="pseudocount (pseudo, mf, naive)")

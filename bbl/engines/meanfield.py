@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bbl.checks import real
+from bbl.checks import choice, real
 from bbl.engines.base import Engine, Tuned
 from bbl.engines.found import EngineFit, Note
 from bbl.engines.naive import absent_levels
 from bbl.memory import check_memory
 from bbl.model.energy import known_energy
+from bbl.model.gauge import GAUGES, change_coordinates, orthonormal_bases
 from bbl.model.layout import Layout
+from bbl.model.logz import zero_sum_log_z
 from bbl.model.moments import TINY, frequencies, known_counts, log_ratio, pair_counts
 from bbl.model.pairwise import from_matrix, to_matrix
+from bbl.model.regressors import to_sites
 from bbl.parallel import serial_blas
 from bbl.rows.stored import Rows
 
@@ -34,15 +37,21 @@ class MeanField(Engine):
         Weight of the sample covariance against ``tr(C)/D`` times the identity (eq. 21); 0 is naive Bayes.
     prior_count : float, default 1.0
         Pseudocount of eqs. (20)-(23), spread evenly over levels and pairs of levels.
+    gauge : {"reference", "zero-sum"}, default "reference"
+        In which coordinates the covariance is shrunk towards a multiple of the identity: indicators of non-reference
+        levels, as in eq. (21), or orthonormal contrasts of all levels. Then probabilities do not depend on which levels
+        are the references, and eq. (31) is taken in the zero-sum gauge. Of predictors with two levels both are the
+        same.
 
     Raises
     ------
     OptionError
-        If `eps` is outside [0, 1] or `prior_count` is negative.
+        If `eps` is outside [0, 1], `prior_count` is negative or `gauge` is unknown.
     """
 
     eps: float = 0.9
     prior_count: float = 1.0
+    gauge: str = "reference"
     name = "mf"
     order_reason = "method='mf' has its couplings from the covariance of pairs, which knows no more of the predictors"
     tuned = Tuned(
@@ -57,6 +66,12 @@ class MeanField(Engine):
     def __post_init__(self):
         object.__setattr__(self, "eps", real("eps", self.eps, 0.0, 1.0))
         object.__setattr__(self, "prior_count", real("prior_count", self.prior_count, 0.0))
+        choice("gauge", self.gauge, GAUGES)
+
+    @property
+    def zero_sum(self) -> bool:
+        """Whether the covariance is shrunk in contrasts of all levels."""
+        return self.gauge != GAUGES[0]
 
     def memory(self, n: int, layout: Layout, settings: int = 1) -> float:
         """Return the bytes of the matrices (D, D) that are held at a time: more of them for an eigendecomposition."""
@@ -78,15 +93,26 @@ class MeanField(Engine):
         with serial_blas():
             fits = []
             C = covariance(sample, layout, column, self.prior_count)
+            bases = orthonormal_bases(layout) if self.zero_sum else []
+            if bases:
+                change_coordinates(layout, C, bases)
             for J, singular in _inverses(C, grid, clip=not sample.complete):
                 np.negative(J, out=J)  # no copies: (D, D) may fill the memory
+                if bases:
+                    change_coordinates(layout, J, [basis.T for basis in bases])
                 theta = from_matrix(layout, effective, J)
                 field = to_matrix(layout, theta)[1] @ column
                 theta[: layout.D] -= field
                 log_z = -log_f0 - 0.5 * float(column @ field)
                 more = (Note(0, -1, "covariance is singular; take a smaller eps or a larger prior_count"),) * singular
-                fits.append(_finish(theta, log_z, sample, layout, notes + more))
+                fit = _finish(theta, log_z, sample, layout, notes + more)
+                fits.append(replace(fit, normaliser=_zero_sum_normaliser(sample, layout, theta)) if bases else fit)
         return fits
+
+
+def _zero_sum_normaliser(sample: Rows, layout: Layout, theta: np.ndarray) -> Callable[[bool], float]:
+    """Return the function of eq. (31) in the zero-sum gauge, with or without the factor 1/2."""
+    return lambda half: zero_sum_log_z(sample, layout, theta, to_sites(layout, theta), half)
 
 
 def _finish(theta, log_z, sample, layout, notes) -> EngineFit:

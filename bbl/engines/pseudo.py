@@ -22,7 +22,7 @@ from bbl.engines.pseudo_solvers import FINEST, POLISH_SIZE, Sites, is_small
 from bbl.engines.trail import Trail
 from bbl.errors import OptionError
 from bbl.memory import check_memory
-from bbl.model.gauge import reference_fields
+from bbl.model.gauge import GAUGES, reference_fields
 from bbl.model.layout import Layout
 from bbl.model.logz import zero_sum_log_z
 from bbl.model.moments import level_counts, log_ratio, usable_rows
@@ -32,10 +32,9 @@ from bbl.parallel import serial_blas
 from bbl.rows.sample import Sample, code_dtype
 from bbl.rows.stored import Rows, StoredSample
 
-__all__ = ["GAUGES", "PseudoLikelihood"]
+__all__ = ["PseudoLikelihood"]
 
 HARMLESS = 1e-6  # one that moves coefficients in the fourth decimal at most: no reason for a warning
-GAUGES = ("reference", "zero-sum")
 MANY = 99  # order up to which terms are read
 MOST_LEVELS = 65535  # that the kernel takes
 

@@ -19,9 +19,12 @@ from bbl.model.layout import Layout
 from bbl.model.regressors import to_sites
 
 __all__ = [
+    "GAUGES",
+    "change_coordinates",
     "contrasts",
     "equal_tables",
     "level_shares",
+    "orthonormal_bases",
     "penalty_metric",
     "reference_fields",
     "reference_covariance",
@@ -32,6 +35,9 @@ __all__ = [
     "to_simplex",
     "zero_sum",
 ]
+
+
+GAUGES = ("reference", "zero-sum")  # in which coordinates a method shrinks
 
 
 @lru_cache(maxsize=256)
@@ -54,6 +60,23 @@ def contrasts(L: int) -> np.ndarray:
         C[:, k - 1] *= np.sqrt(L / (L - 1.0) / (k * (k + 1.0)))
     C.setflags(write=False)
     return C
+
+
+def orthonormal_bases(layout: Layout) -> list[np.ndarray]:
+    """Return for each predictor orthonormal contrasts of all its levels less those of the reference level.
+
+    Each is (L - 1, L - 1), a row for each non-reference level: with indicators o of these, ``basis.T @ o`` are the
+    contrasts of a row up to a constant. Which level is the reference makes a rotation of them.
+    """
+    tables = [(contrasts(L), np.sqrt(1.0 - 1.0 / L)) for L in layout.n_levels.tolist()]
+    return [(C[1:] - C[0]) * norm for C, norm in tables]
+
+
+def change_coordinates(layout: Layout, M: np.ndarray, bases: list[np.ndarray]) -> None:
+    """Replace a matrix (D, D) over non-reference levels by ``B' M B``, B being the `bases` of the predictors."""
+    for a, b, basis in zip(layout.start[:-1], layout.start[1:], bases, strict=True):
+        M[a:b] = basis.T @ M[a:b]
+        M[:, a:b] = M[:, a:b] @ basis
 
 
 def zero_sum(tables: np.ndarray, order: int = 2) -> np.ndarray:

@@ -138,8 +138,9 @@ def _add_components(
     """Add what missing features sum to, component by component; rows that lack the same features go together."""
     number = {family: f for f, family in enumerate(families.families)}
     dag = Dag(families.families)
+    place = {i: at for at, i in enumerate(i for layer in dag.layers for i in layer)}
     for component in dag.components:
-        part = [(i, dag.parents[i]) for i in component]
+        downwards = sorted(((i, dag.parents[i]) for i in component), key=lambda family: place[family[0]])
         within = missing[:, component]
         rows = np.flatnonzero(within.any(axis=1))
         if not len(rows) or len(component) == 1:
@@ -147,7 +148,7 @@ def _add_components(
         patterns, which = np.unique(within[rows], axis=0, return_inverse=True)
         for p, pattern in enumerate(patterns):
             unknown = frozenset(i for i, gone in zip(component, pattern, strict=True) if gone)
-            touched = [family for family in part if _matters(family, unknown, part)]
+            touched = sorted(_summed_families(downwards, unknown), key=number.__getitem__)
             if touched:
                 here = rows[which.ravel() == p]
                 scopes = [unknown.intersection((i, *parents)) for i, parents in touched]
@@ -159,12 +160,19 @@ def _add_components(
                     out[some] += log_sum(factors, order).reshape(len(some), families.K)
 
 
-def _matters(family: Family, unknown: frozenset[int], part: list[Family]) -> bool:
-    """Return whether a family belongs to the sum: one of its variables is unknown, and it has known descendants."""
-    i, parents = family
-    if i not in unknown:
-        return not unknown.isdisjoint(parents)
-    return any(_matters(other, unknown, part) for other in part if i in other[1])
+def _summed_families(downwards: list[Family], unknown: frozenset[int]) -> list[Family]:
+    """Return the families of a component that the sum over unknown features takes; `downwards` has parents first.
+
+    They are those of known features with an unknown parent, and those of unknown features with a child among them:
+    what has no known descendant sums to one.
+    """
+    summed: list[Family] = []
+    needed: set[int] = set()
+    for i, parents in reversed(downwards):
+        if i in needed if i in unknown else not unknown.isdisjoint(parents):
+            summed.append((i, parents))
+            needed.update(parents)
+    return summed
 
 
 def _order(scopes: list[frozenset[int]], n_levels: list[int], K: int) -> tuple[list[int], float]:

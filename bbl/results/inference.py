@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from bbl.boltzmann.comparisons import compare_groups, compare_pooled
 from bbl.boltzmann.covariance import Covariances, covariances, full_covariance
 from bbl.boltzmann.estimate import Estimate
 from bbl.boltzmann.permutation import permutation_tests
@@ -15,8 +16,6 @@ from bbl.boltzmann.significance import (
     Comparison,
     Evidence,
     Kind,
-    compare_groups,
-    compare_pooled,
     evidence,
     of_group,
 )
@@ -140,6 +139,8 @@ class Inference(Estimates):
     Every table is a DataFrame. `of` says which estimates are meant: ``"group"`` for each group's own parameters,
     ``"pooled"`` for their difference from the pooled fit (``dh``, ``dJ``), or a pair of groups ``(a, b)`` for the
     parameters of a less those of b. In the column ``test`` each says how it was tested, or why it could not be.
+    A p-value is below 0.05 if and only if the interval of 95 % leaves out zero. Differences are judged by the rows of
+    both sides: of a group and of all other groups together for ``"pooled"``.
 
     Parameters
     ----------

@@ -46,6 +46,33 @@ class PowerSeries:
             return None
         return PowerSeries(self.log_c[1:-1], self.t - 1, self.share)
 
+    def tilted(self, psi: float) -> PowerSeries:
+        """Return the distribution with the parameter counted from `psi` on."""
+        return PowerSeries(self.log_c + psi * np.arange(len(self.log_c)), self.t, self.share)
+
+    def moments(self, psi: float) -> tuple[float, float]:
+        """Return the mean and the variance of the count at a value of the parameter."""
+        t = np.arange(len(self.log_c))
+        log_p = self.log_c + psi * t
+        p = np.exp(log_p - log_p.max())
+        p /= p.sum()
+        mean = float(p @ t)
+        return mean, float(p @ (t - mean) ** 2)
+
+    def mean(self, psi: float) -> float:
+        """Return the mean of the count at a value of the parameter."""
+        return self.moments(psi)[0]
+
+    def solve(self, mean: float) -> float:
+        """Return the value of the parameter at which the count has this mean; infinite if there is none."""
+        from scipy.optimize import brentq
+
+        if self.mean(-FURTHEST) >= mean:
+            return -np.inf
+        if self.mean(FURTHEST) <= mean:
+            return np.inf
+        return float(brentq(lambda psi: self.mean(psi) - mean, -FURTHEST, FURTHEST, xtol=1e-10))
+
     def tails(self, psi: float) -> tuple[float, float]:
         """Return ``P(T <= t)`` and ``P(T >= t)``, with a `share` of ``P(T = t)``, at a value of the parameter."""
         log_p = self.log_c + psi * np.arange(len(self.log_c))

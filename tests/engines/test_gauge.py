@@ -9,10 +9,11 @@ import bbl
 import bbl.engines.pseudo_path as engine_module
 from bbl._ext.pseudo import PseudoProblem
 from bbl._ext.pseudo_plan import widths
-from bbl.engines import PseudoLikelihood
+from bbl.engines import MeanField, PseudoLikelihood
 from bbl.errors import BBLTypeError, OptionError
 from bbl.model.godambe import Influence
 from bbl.model.layout import Layout
+from bbl.model.pairwise import to_matrix
 from bbl.rows.sample import Sample
 from bbl.sklearn import BBLClassifier
 
@@ -143,6 +144,65 @@ def test_probabilities_do_not_depend_on_reference_levels(n, log_z, missing):
     assert got["zero-sum"] < 1e-8 < 1e-3 < got["reference"]
 
 
+@pytest.mark.parametrize("missing", ["raise", "marginal"])
+@pytest.mark.parametrize("log_z", ["exact", "half", "pseudo", "mf"])
+@pytest.mark.parametrize("right", [".^2 - w", "a*b + b*c*d - b:c:d"])
+def test_probabilities_of_mean_field_do_not_either(log_z, missing, right):
+    data = table(200, missing == "marginal")
+    data.loc[data["y"] == "u", "a"] = "1"  # constant in a group, and one level absent of another
+    data.loc[(data["y"] == "v") & (data["c"] == "2"), "c"] = "1"
+    got = {}
+    for gauge in ("reference", "zero-sum"):
+        options = {"method": "mf", "eps": 0.6, "gauge": gauge, "log_z": log_z, "missing": missing, "weights": "w"}
+        fits = [bbl.bbl(f"y ~ {right}", data, xlevels=relevelled(data, last), **options) for last in (0, 1)]
+        first, last = (fit.predict(data, type="prob")[["u", "v"]].to_numpy() for fit in fits)
+        got[gauge] = np.abs(first - last).max()
+    assert got["zero-sum"] < 1e-9 < 1e-3 < got["reference"]
+
+
+def test_mean_field_is_shrunk_towards_independent_levels():
+    """The covariance of all levels is mixed with a multiple of the projection onto contrasts."""
+    sample, layout, eps = make_sample(), Layout(LEVELS), 0.7
+    fit = MeanField(eps, gauge="zero-sum").fit(sample, layout)
+    f, pairs = oracle.frequencies(sample.codes, sample.weights, LEVELS, 1.0)
+    own = np.split(np.arange(sum(LEVELS)), np.cumsum(LEVELS)[:-1])
+    C = np.zeros((sum(LEVELS), sum(LEVELS)))
+    P = np.zeros_like(C)
+    for i, L in enumerate(LEVELS):
+        P[np.ix_(own[i], own[i])] = np.eye(L) - 1.0 / L
+        for j in range(len(LEVELS)):
+            joint = np.diag(f[i]) if i == j else pairs[i, j] if i < j else pairs[j, i].T
+            C[np.ix_(own[i], own[j])] = joint - np.outer(f[i], f[j])
+    J = -np.linalg.pinv(eps * C + (1.0 - eps) * np.trace(C) / layout.D * P, hermitian=True)
+    _, found = to_matrix(layout, fit.theta)
+    for i, j in layout.pairs:
+        zero_sum = J[np.ix_(own[i], own[j])]
+        table = zero_sum[1:, 1:] - zero_sum[:1, 1:] - zero_sum[1:, :1] + zero_sum[0, 0]
+        np.testing.assert_allclose(
+            found[layout.start[i] : layout.start[i + 1], layout.start[j] : layout.start[j + 1]], table, atol=1e-10
+        )
+    assert not MeanField(0.0, gauge="zero-sum").fit(sample, layout).theta[layout.D :].any()
+    two = Sample((sample.codes > 0).astype(np.uint8), sample.weights)
+    np.testing.assert_allclose(
+        MeanField(eps, gauge="zero-sum").fit(two, Layout([2] * 4)).theta,
+        MeanField(eps).fit(two, Layout([2] * 4)).theta,
+        atol=1e-12,
+    )
+
+
+def test_mean_field_takes_it_from_files_too(tmp_path):
+    data = table(300).drop(columns="w")
+    data.to_parquet(tmp_path / "rows.parquet")
+    options = {"method": "mf", "gauge": "zero-sum", "log_z": "half", "xlevels": relevelled(data, 1)}
+    one, other = (bbl.bbl("y ~ .^2", source, **options) for source in (data, tmp_path / "rows.parquet"))
+    np.testing.assert_allclose(one.log_z, other.log_z, atol=1e-10)
+    np.testing.assert_array_equal(one.parameters.theta, other.parameters.theta)
+    one.save(tmp_path / "fit.bbl")
+    assert bbl.load(tmp_path / "fit.bbl").engine == one.engine == MeanField(gauge="zero-sum")
+    tuned = bbl.bbl("y ~ .^2", data, method="mf", eps="cv", gauge="zero-sum", verbose=0)
+    assert tuned.engine.gauge == "zero-sum"
+
+
 def test_a_constant_predictor_and_an_absent_level_do_not_bring_them_back():
     data = table(60)
     data.loc[data["y"] == "u", "a"] = "1"
@@ -229,5 +289,5 @@ def test_where_it_does_not_apply_an_error_says_so():
         bbl.bbl("y ~ a*b*c", data, gauge="zero-sum", verbose=0)
     with pytest.raises(OptionError, match="gauge='zero' is unknown.*'reference', 'zero-sum'"):
         bbl.bbl("y ~ a*b", data, gauge="zero", verbose=0)
-    with pytest.raises(BBLTypeError, match="'gauge' is not an option of method='mf'"):
-        bbl.bbl("y ~ a*b", data, method="mf", gauge="zero-sum", verbose=0)
+    with pytest.raises(BBLTypeError, match="'gauge' is not an option of method='naive'"):
+        bbl.bbl("y ~ a*b", data, method="naive", gauge="zero-sum", verbose=0)

@@ -217,6 +217,18 @@ def test_averaged_naive_bayes_is_the_average_over_all_subsets_of_features():
     np.testing.assert_allclose(np.exp(network.log_joint(sample.codes)), joint, rtol=1e-10)
 
 
+def test_features_without_known_descendants_sum_to_one_in_time_linear_in_arcs():
+    rng = np.random.default_rng(0)
+    m, n_levels = 200, [2] * 200
+    families = Families([(i, tuple(range(max(0, i - 2), i))) for i in range(m)], n_levels, 2)
+    theta = rng.random((families.cells, 2))
+    network = Network(Dag(families.families), families, np.array([0.3, 0.7]), theta / families.sums(theta))
+    codes = rng.integers(0, 2, (5, m)).astype(np.uint8)
+    missing = np.tile(np.arange(m) > 0, (5, 1))  # the number of paths below the first feature is that of Fibonacci
+    want = network.prior * families.table(network.theta, 0)[codes[:, 0]]
+    np.testing.assert_allclose(np.exp(network.log_joint(codes, missing)), want, rtol=1e-14)
+
+
 def test_information_is_that_of_the_tables_cell_by_cell():
     rng = np.random.default_rng(1)
     n_levels, K = np.array([2, 3, 4, 3]), 2
@@ -238,16 +250,22 @@ def test_information_is_that_of_the_tables_cell_by_cell():
     assert alone[2] == pytest.approx(oracle.information(counts), abs=1e-13)
 
 
-def test_pair_tables_by_bits_and_in_blocks_give_the_same_information(monkeypatch):
+@pytest.mark.parametrize("weights", [None, 3, 1000])
+def test_pair_tables_by_bits_and_row_by_row_in_any_runs_give_the_same_information(weights, monkeypatch):
     rng = np.random.default_rng(1)
     n_levels = rng.integers(2, 5, 9)
-    _, sample = draw(rng, 80, n_levels, 2, 0.1)
+    w = None if weights is None else rng.integers(1, weights, 400)
+    _, sample = draw(rng, 400, n_levels, 2, 0.1, w)
     whole = pair_information(sample, n_levels, 2)
-    monkeypatch.setattr("bbl.networks.information.DENSE", 0)
-    for cells in (2**22, 100):
-        monkeypatch.setattr("bbl.networks.information.CELLS", cells)
-        for a, b in zip(whole, pair_information(sample, n_levels, 2), strict=True):
-            np.testing.assert_array_equal(a, b)
+    where = "bbl.networks.information."
+    for packed in (32, 0):
+        for name in ("PACKED_LEVELS", "PACKED_WEIGHTED_LEVELS"):
+            monkeypatch.setattr(where + name, packed)
+        for cells in (2**22, 200, 100, 1):
+            monkeypatch.setattr(where + "CELLS", cells)
+            monkeypatch.setattr(where + "PACKED_CELLS", cells)
+            for a, b in zip(whole, pair_information(sample, n_levels, 2), strict=True):
+                np.testing.assert_array_equal(a, b)
 
 
 def test_forests_of_largest_weight_are_those_of_all_forests():

@@ -1,0 +1,160 @@
+"""Differences between groups and from the pooled fit: one hypothesis one p-value, limits that agree, levels."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import bbl
+from bbl.boltzmann.comparisons import compare_groups, compare_pooled
+from bbl.boltzmann.significance import Kind, evidence
+from bbl.model.layout import Layout
+from bbl.rows.sample import Sample
+
+RARE = (0.45, 0.42, 0.09, 0.04)
+
+
+def rows_of(counts):
+    """Return the Evidence of groups with these counts (K, L) of the levels of one predictor, and of all together."""
+    counts = np.asarray(counts, dtype=float)
+    layout, codes = Layout([counts.shape[1]]), np.arange(counts.shape[1], dtype=np.uint8)[:, None]
+    found = [
+        evidence(Sample(codes[n > 0], n[n > 0]), layout, np.zeros(layout.size)) for n in (*counts, counts.sum(axis=0))
+    ]
+    return found[:-1], found[-1]
+
+
+def agree(comparison):
+    """Whether every p-value is below .05 where the interval of 95 % leaves out 0, and there only."""
+    lower, upper = comparison.limits(0.95)
+    tested = ~np.isnan(comparison.p)
+    assert (np.isnan(lower) == ~tested).all() and (np.isnan(upper) == ~tested).all()
+    return ((comparison.p < 0.05) == ((lower > 0) | (upper < 0)))[tested].all()
+
+
+def test_a_small_group_beside_a_large_one_says_the_same_of_both():
+    data = pd.DataFrame({"y": ["small"] * 2 + ["big"] * 3, "a": [0, 1, 0, 1, 2], "n": [24, 6, 2400, 510, 90]})
+    with pytest.warns(match="never occurs"):
+        inference = bbl.bbl("y ~ a", data, "n", verbose=0).inference()
+    tests, table = inference.tests(of="pooled"), inference.table(of="pooled")
+    assert tests["p"][0] == pytest.approx(0.830357, abs=1e-6)
+    np.testing.assert_allclose(tests["p"], inference.tests(of=("big", "small"))["p"][0], rtol=1e-9)
+    p = table["p"].to_numpy().reshape(2, 2)
+    np.testing.assert_allclose(p[0], p[1], rtol=1e-9)
+    assert p[0, 0] == pytest.approx(0.70, abs=0.01) and np.isnan(p[0, 1])
+    tested = table["p"].notna()
+    assert (table.loc[tested, "lower"] < 0).all() and (table.loc[tested, "upper"] > 0).all()
+
+
+@pytest.mark.parametrize("sizes", [(25, 2000), (300, 300), (40, 70), (3000, 1000)])
+def test_two_groups_have_one_p_value_whoever_is_compared(sizes):
+    rng = np.random.default_rng(sum(sizes))
+    for _ in range(5):
+        groups, pooled = rows_of([rng.multinomial(n, RARE) for n in sizes])
+        one, other = compare_pooled(groups, pooled)
+        between = compare_groups(*groups)
+        assert (one.verdict == other.verdict).all() and (one.verdict == between.verdict).all()
+        for p in (other.p, between.p):
+            np.testing.assert_allclose(p, one.p, rtol=1e-9)
+        for p in (other.tables()[2], between.tables()[2]):
+            np.testing.assert_allclose(p, one.tables()[2], rtol=1e-9)
+        assert agree(one) and agree(other) and agree(between)
+
+
+def test_p_values_and_limits_agree_for_any_groups():
+    rng = np.random.default_rng(1)
+    for _ in range(25):
+        K, L = rng.integers(2, 7, 2)
+        sizes = np.exp(rng.uniform(np.log(25), np.log(3000), K)).astype(int)
+        q = np.exp(0.5 * rng.normal(size=(K, L)))
+        groups, pooled = rows_of([rng.multinomial(n, row / row.sum()) for n, row in zip(sizes, q, strict=True)])
+        assert all(agree(c) for c in compare_pooled(groups, pooled))
+
+
+def test_dense_groups_have_the_wald_test_of_the_log_odds_ratio_of_a_group_and_the_others():
+    counts = np.array([[300, 200], [250, 250], [100, 60]])
+    groups, pooled = rows_of(counts)
+    for g, found in enumerate(compare_pooled(groups, pooled)):
+        rest = counts.sum(axis=0) - counts[g]
+        ratio = np.log(counts[g, 1] / counts[g, 0] * rest[0] / rest[1])
+        assert found.verdict[0] == Kind.WALD
+        assert found.z[0] == pytest.approx(ratio / np.sqrt((1 / counts[g]).sum() + (1 / rest).sum()))
+        shift = np.log(counts[g, 1] / counts[g, 0]) - np.log(counts[:, 1].sum() / counts[:, 0].sum())
+        lower, upper = (limit[0] for limit in found.limits(0.95))
+        assert lower < shift < upper
+
+
+def test_equal_couplings_differ_from_that_of_all_rows_where_margins_do():
+    # independent in each group, not in both together
+    high = np.outer([0.25, 0.75], [0.25, 0.75]).ravel() * 1600
+    states = np.array([(0, 0), (0, 1), (1, 0), (1, 1)], dtype=np.uint8)
+    layout = Layout([2, 2])
+    for size in (1.0, 0.1):  # Wald, exact
+        counts = np.rint(np.array([high, high[::-1]]) * size)
+        groups = [evidence(Sample(states, n), layout, np.zeros(3)) for n in counts]
+        pooled = evidence(Sample(states, counts.sum(axis=0)), layout, np.zeros(3))
+        assert compare_groups(*groups).p[2] > 0.9
+        for found in compare_pooled(groups, pooled):
+            assert found.verdict[2] == (Kind.WALD if size == 1.0 else Kind.EXACT)
+            assert found.p[2] < 0.03 and found.limits(0.95)[1][2] < 0 and agree(found)
+
+
+def test_couplings_of_sparse_groups_have_limits_that_agree():
+    rng, layout = np.random.default_rng(2), Layout([2, 3])
+    states = np.array([(a, b) for a in range(2) for b in range(3)], dtype=np.uint8)
+    kinds = set()
+    for _ in range(20):
+        sizes = np.exp(rng.uniform(np.log(40), np.log(2000), rng.integers(2, 4))).astype(int)
+        counts = np.array([rng.multinomial(n, rng.dirichlet(np.full(6, 5.0))) for n in sizes], dtype=float)
+        groups = [evidence(Sample(states[n > 0], n[n > 0]), layout, np.zeros(layout.size)) for n in counts]
+        pooled = evidence(Sample(states, counts.sum(axis=0)), layout, np.zeros(layout.size))
+        for found in compare_pooled(groups, pooled):
+            assert agree(found)
+            kinds |= set(found.verdict.tolist())
+    assert {int(Kind.WALD), int(Kind.EXACT)} <= kinds
+
+
+def test_fields_are_judged_by_the_other_groups_too():
+    groups, pooled = rows_of([[24, 6], [2400, 510]])
+    assert all(c.verdict[0] == Kind.EXACT for c in compare_pooled(groups, pooled))
+    groups, pooled = rows_of([[30, 4], [900, 110], [700, 80]])
+    assert [int(c.verdict[0]) for c in compare_pooled(groups, pooled)] == [Kind.EXACT, Kind.WALD, Kind.WALD]
+
+
+def level(sizes, q, replicates, rng, spread=0.0):
+    """Return the shares of p-values below .05 and .001, also of joint tests, and of limits that hold the truth."""
+    K, L = len(sizes), len(q)
+    shares = np.log(q) + spread * rng.normal(size=(K, L))
+    shares = np.exp(shares) / np.exp(shares).sum(axis=1, keepdims=True)
+    all_rows = np.asarray(sizes) @ shares
+    truth = np.log(shares[:, 1:] / shares[:, :1]) - np.log(all_rows[1:] / all_rows[0])
+    p, joint, held = [], [], []
+    for _ in range(replicates):
+        groups, pooled = rows_of([rng.multinomial(n, row) for n, row in zip(sizes, shares, strict=True)])
+        for g, found in enumerate(compare_pooled(groups, pooled)):
+            lower, upper = found.limits(0.95)
+            tested = ~np.isnan(found.p)
+            p += found.p[tested].tolist()
+            held += ((lower <= truth[g]) & (truth[g] <= upper))[tested].tolist()
+            joint.append(found.tables()[2][0])
+    p, joint = np.array(p), np.array(joint)
+    return (p < 0.05).mean(), (p < 0.001).mean(), np.nanmean(joint < 0.05), np.mean(held)
+
+
+def test_a_rare_level_of_a_small_group_is_not_found_significant_in_the_large_one():
+    at_5, at_01, joint, held = level((25, 2000), RARE, 60, np.random.default_rng(3))
+    assert at_5 < 0.08 and at_01 < 0.02 and joint < 0.1 and held > 0.93
+
+
+@pytest.mark.long
+def test_levels_hold_for_any_mix_of_groups():
+    """500 samples of random cells: groups of 25 to 3,000, levels of 3 % and more; Monte-Carlo errors are clustered."""
+    rng = np.random.default_rng(4)
+    for cell in range(4):
+        K, L = rng.integers(2, 5), rng.integers(2, 6)
+        sizes = np.exp(rng.uniform(np.log(25), np.log(3000), K)).astype(int)
+        q = 0.03 + (1 - 0.03 * L) * rng.dirichlet(np.full(L, 1.5))
+        at_5, at_01, joint, held = level(sizes, q, 500, rng, spread=0.5 * (cell % 2))
+        if cell % 2:
+            assert held > 0.93, (sizes, q)
+        else:
+            assert at_5 < 0.065 and at_01 < 0.004 and joint < 0.075 and held > 0.93, (sizes, q)

@@ -108,8 +108,8 @@ def test_parquet_files_have_their_declared_order_or_say_that_it_is_lost(tmp_path
     pd.DataFrame({"status": status, "dose": dose, "x": y % 2}).to_parquet(path)
     assert "status = sick healthy" in run("status ~ x", path, "--method", "naive")[1]
     code, _, error = run("status ~ dose", path, "--method", "naive")
-    assert code == 1 and error.startswith("error: column 'dose' was a column of categories when pandas wrote it")
-    assert error.endswith("Write it as categories of text.\n")
+    assert code == 1 and error.startswith("error: column 'dose' was written as categories")
+    assert error.endswith("Write it as categories of text, with dictionaries.\n")
 
 
 @pytest.mark.parametrize("type_", ["prob", "link", "class"])

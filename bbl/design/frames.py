@@ -28,8 +28,8 @@ __all__ = [
 ]
 
 ORDER_LOST = (
-    "was a column of categories when pandas wrote it, and is stored without their order: Parquet keeps that of text, "
-    "not of numbers, and the names of folders keep none. Write it as categories of text"
+    "was written as categories, and is stored without their order: Parquet keeps it in dictionaries of text alone, and "
+    "the names of folders keep none. Write it as categories of text, with dictionaries"
 )
 
 
@@ -43,7 +43,7 @@ class DeclaredOrder(NamedTuple):
     ordered : frozenset of str
         Columns that were declared as ordered.
     lost : frozenset of str
-        Columns whose categories pandas declared, and which are not stored as categories.
+        Columns whose categories were declared, and which are not stored as categories.
     """
 
     categories: frozenset[str] = frozenset()

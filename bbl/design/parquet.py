@@ -94,6 +94,8 @@ def dataset_source(data: Any, text: str, only: tuple[int, list[int] | None] | No
         ]
         declared = declared_order(own, fixed)
         if isinstance(fragment, ds.ParquetFileFragment):
+            plain = _without_dictionary(fragment, declared.categories | declared.ordered)
+            declared = declared._replace(categories=declared.categories - plain, lost=declared.lost | plain)
             how = ds.ParquetReadOptions(dictionary_columns=strings)
             scan = ds.ParquetFragmentScanOptions(use_buffered_stream=True, buffer_size=BUFFER, pre_buffer=False)
             form = ds.ParquetFileFormat(read_options=how, default_fragment_scan_options=scan)
@@ -113,6 +115,16 @@ def dataset_source(data: Any, text: str, only: tuple[int, list[int] | None] | No
         return [(dataset_source, data, text, (k, groups)) for k, fragment in found for groups in _row_groups(fragment)]
 
     return Source(tuple(schema.names), read, text, parts)
+
+
+def _without_dictionary(fragment: Any, names: frozenset[str]) -> frozenset[str]:
+    """Return those of the columns that a Parquet file stores value by value, which lose the order of categories."""
+    found = set()
+    for group in fragment.row_groups if names else ():
+        chunks = fragment.metadata.row_group(group.id)
+        columns = (chunks.column(j) for j in range(chunks.num_columns))
+        found |= {one.path_in_schema for one in columns if not one.has_dictionary_page}
+    return names & found
 
 
 def _row_groups(fragment: Any) -> list[list[int] | None]:

@@ -244,8 +244,8 @@ def _floats(name: Hashable, series: pd.Series) -> np.ndarray:
             values = np.where(none, np.nan, cells).astype(float)
     if values is None:
         raise BBLTypeError(
-            f"column {name!r} is of type {series.dtype}, not numbers. Turn it into numbers or an ordered category, or "
-            "use metric='levels'.",
+            f"column {name!r} is of type {series.dtype}, not numbers. Turn it into numbers or an ordered category (in "
+            "a matrix the same one in all columns), or use metric='levels'.",
             column=name,
         )
     if np.isinf(values).any():
@@ -277,9 +277,11 @@ def _matrix(data: Any, holds: str, argument: str, levels: Factor | None = None):
     if not frame.n or not frame.columns:
         raise DataError(f"{argument} is empty. Give at least two rows and two columns.", argument=argument)
     cells = [frame.column(name).reset_index(drop=True) for name in frame.columns]
-    if holds != "levels" and levels is None:
+    types = {cell.dtype for cell in cells}
+    same = len(types) == 1 and isinstance(cells[0].dtype, pd.CategoricalDtype)
+    if holds != "levels" and levels is None and not (same and cells[0].cat.ordered):
         return np.column_stack([_floats(n, c) for n, c in zip(frame.columns, cells, strict=True)]), *_ends(frame), None
-    together = pd.concat([c.astype(object) for c in cells], ignore_index=True)
+    together = pd.concat(cells if same else [c.astype(object) for c in cells], ignore_index=True)
     flat, found = _read_values("value", together, holds, levels)
     return flat.reshape(len(frame.columns), frame.n).T, *_ends(frame), found
 

@@ -5,6 +5,7 @@ import warnings
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from interrupts import unheard
 
@@ -359,3 +360,22 @@ def test_an_interrupt_is_heard_by_all_methods():
         "bbl.bicluster(None, Y, method='mcmc', draws=10**5, n_init=2, n_jobs={}, verbose=0)",
     ]
     assert not unheard(LONG, [call.format(n_jobs) for call in calls for n_jobs in (1, 2)], latest=3.0)
+
+
+@pytest.mark.parametrize("metric", ["squared", "levels"])
+@pytest.mark.parametrize("kind", [lambda t: t, pa.Table.from_pandas, lambda t: {name: t[name] for name in t}])
+def test_a_wide_table_of_categories_has_their_order_as_a_long_one(metric, kind):
+    levels = ["poor", "fair", "good", "never"]
+    codes = np.random.default_rng(0).integers(0, 3, (20, 6))
+    wide = pd.DataFrame({f"c{j}": pd.Categorical.from_codes(codes[:, j], levels, ordered=True) for j in range(6)})
+    long = pd.DataFrame({"i": np.repeat(range(20), 6), "j": [f"c{j}" for j in range(6)] * 20})
+    long["r"] = pd.Categorical.from_codes(codes.ravel(), levels, ordered=True)
+    one = bbl.bicluster(None, kind(wide), groups=(2, 2), metric=metric)
+    other = bbl.bicluster("r ~ i*j", long, groups=(2, 2), metric=metric)
+    assert one.table.levels.levels == other.table.levels.levels == ("poor", "fair", "good")
+    np.testing.assert_array_equal(one.row_groups, other.row_groups)
+    plain = wide.astype(str)
+    if metric == "squared":
+        np.testing.assert_array_equal(one.block_means, other.block_means)
+        with pytest.raises(BBLTypeError, match="an ordered category \\(in a matrix the same one in all columns\\)"):
+            bbl.bicluster(None, kind(plain), groups=(2, 2))

@@ -12,6 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import bbl
+from bbl.design.merged import Merged
+from bbl.design.values import factorise
 from bbl.errors import DataError
 
 N = 300
@@ -173,23 +175,34 @@ def test_ordered_categories_of_numbers_keep_their_order(kind, table, tmp_path):
 @pytest.mark.parametrize("kind", ["arrow table of a file", "Parquet file", "Parquet folder", "Dataset"])
 def test_categories_of_numbers_in_parquet_need_xlevels_where_their_order_counts(kind, table, tmp_path):
     numbers = numbers_of(table)
-    with pytest.raises(DataError, match=r"'dose' was a column of categories when pandas wrote it.*xlevels={'dose': "):
+    with pytest.raises(DataError, match=r"'dose' was written as categories.*xlevels={'dose': "):
         bbl.bbl("status ~ dose", SOURCES[kind](numbers, tmp_path), method="naive")
     fit = bbl.bbl("status ~ dose", SOURCES[kind](numbers, tmp_path), method="naive", xlevels={"dose": [3, 1, 2]})
     assert fit.labels.levels == ((3, 1, 2),)
     unordered = numbers.assign(dose=numbers["dose"].cat.as_unordered())
     fit = bbl.bbl("status ~ dose", SOURCES[kind](unordered, tmp_path), method="naive")
     assert fit.labels.levels == ((1, 2, 3),)
-    with pytest.raises(DataError, match="'dose' was a column of categories"):
+    with pytest.raises(DataError, match="'dose' was written as categories"):
         bbl.bbl("dose ~ town", SOURCES[kind](unordered, tmp_path), method="naive")
 
 
 def test_categories_in_the_names_of_folders_need_xlevels(table, tmp_path):
     table.to_parquet(tmp_path / "hive", partition_cols=["status"])
-    with pytest.raises(DataError, match="'status' was a column of categories.*names of folders keep none"):
+    with pytest.raises(DataError, match="'status' was written as categories.*names of folders keep none"):
         bbl.bbl("status ~ dose", tmp_path / "hive", method="naive")
     fit = bbl.bbl("status ~ dose", tmp_path / "hive", method="naive", xlevels={"status": ["sick", "healthy"]})
     assert fit.labels == bbl.bbl("status ~ dose", table, method="naive").labels
+
+
+def test_categories_that_are_stored_value_by_value_need_xlevels(table, tmp_path):
+    table.to_parquet(tmp_path / "rows.parquet", use_dictionary=False)
+    for formula, name in (("status ~ town", "status"), ("town ~ dose", "town"), ("town ~ dose", "dose")):
+        given = {} if name != "dose" else {"town": ["Bern", "Chur", "Thun"]}
+        with pytest.raises(DataError, match=f"'{name}' was written as categories.*xlevels={{'{name}': "):
+            bbl.bbl(formula, tmp_path / "rows.parquet", method="naive", xlevels=given)
+    given = {"status": ["sick", "healthy"]}
+    fit = bbl.bbl("status ~ town", tmp_path / "rows.parquet", method="naive", xlevels=given)
+    assert fit.labels == bbl.bbl("status ~ town", table, method="naive").labels
 
 
 def other_order(table):
@@ -253,3 +266,20 @@ def test_dictionaries_that_only_store_values_declare_nothing(table):
     for data in (plain, lazy, {name: plain[name] for name in table}, pl.from_pandas(table)):
         labels = bbl.bbl("status ~ .", data, method="naive").labels
         assert labels.groups == ("healthy", "sick") and labels.levels[0] == ("high", "low", "mid")
+
+
+def test_what_workers_of_a_cluster_saw_is_joined_like_batches(table):
+    first, *_, last = other_order(table)
+
+    def seen(piece, name):
+        merged = Merged(name)
+        merged.add(factorise(name, piece[name]), None)
+        return merged
+
+    for name, problem in (("status", "not the same in all batches"), ("dose", "")):
+        joined = seen(first, name)
+        joined.join(seen(last, name))
+        again = Merged(name)
+        again.join(joined)
+        assert problem in again.counted().order_problem and bool(problem) == bool(again.order_problem)
+        assert again.counted().declared and again.counted().n == 200

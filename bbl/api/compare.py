@@ -29,16 +29,21 @@ def anova(*fits: Any) -> pd.DataFrame:
     DataFrame
         One row per model: ``parameters``, ``logLik``, ``AIC``, ``BIC``, ``clAIC`` (each missing where the method has
         none), and the test against the model before: ``ratio``, ``df``, ``p``, ``test``. Smaller criteria are better,
-        among models of one kind.
+        among models of one kind; a model of another number of observations than the first has none.
 
     Notes
     -----
-    The test is one of Boltzmann machines of the same predictors and rows, one of which has all pairs of the other and
-    more. ``ratio`` is twice the gain of the log pseudo-likelihood of both without a penalty. The pseudo-likelihood
-    counts each pair twice, so the p-value is not one of a chi-square with ``df`` degrees of freedom, but of the
-    weighted sum of chi-squares that the Godambe information gives (Kent 1982; Varin, Reid & Firth 2011). Where a pair
-    has too few rows for that, there is no p-value, and ``test`` says so; ``inference().tests()`` and
-    ``interactions(pvalues="permutation")`` have exact tests of single pairs.
+    The test is one of Boltzmann machines of the same predictors and rows, one of which has all terms of the other
+    and more. If these are pairs, ``ratio`` is twice the gain of the log pseudo-likelihood of both without a
+    penalty. The pseudo-likelihood counts each pair twice, so the p-value is not one of a chi-square with ``df``
+    degrees of freedom, but of the weighted sum of chi-squares that the Godambe information gives (Kent 1982; Varin,
+    Reid & Firth 2011). Where a pair has too few rows for that, or terms of three predictors and more are tested,
+    the p-value is the least of those that ``inference().tests()`` of the larger model has for the terms, times
+    their number (Bonferroni's correction), and ``ratio`` is missing. It is missing too where no term has a test;
+    ``test`` says why.
+
+    With ``missing="marginal"``, ``logLik``, ``AIC`` and ``BIC`` are of what is known in all rows, and ``clAIC`` of the
+    complete rows: the same for all formulas of the same predictors. There is no test then.
 
     References
     ----------

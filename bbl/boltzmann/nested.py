@@ -1,4 +1,4 @@
-"""Nested models: the composite likelihood-ratio test of pairs that one model has and the other has not."""
+"""Nested models: tests of the terms that one model has and the other has not."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bbl.boltzmann.significance import Kind, evidence
+from bbl.boltzmann.significance import Kind, evidence, of_group
 from bbl.model.conditional import conditionals
 from bbl.model.godambe import ROWS
 from bbl.model.layout import Layout
@@ -16,7 +16,7 @@ from bbl.model.unpenalised import unpenalised
 from bbl.rows.sample import Sample
 from bbl.stats.gammas import tail
 
-__all__ = ["RatioTest", "ratio_test"]
+__all__ = ["RatioTest", "TermTests", "nested_test", "ratio_test"]
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,57 @@ class RatioTest:
     df: int
     p: float
     refused: list[tuple[int, int, int, Kind]]
+
+
+@dataclass(frozen=True)
+class TermTests:
+    """The tests of the terms that a smaller model lacks, one by one.
+
+    Attributes
+    ----------
+    df : int
+        Couplings that the smaller model lacks, in all groups.
+    tested : int
+        Terms with a test, in all groups.
+    p : float
+        The least of their p-values times their number, at most 1; nan if none has a test.
+    refused : list of (int, tuple of int, Kind)
+        Group, predictors and reason of each term without a test.
+    """
+
+    df: int
+    tested: int
+    p: float
+    refused: list[tuple[int, tuple[int, ...], Kind]]
+
+
+def nested_test(groups: Sequence[Sample], layout: Layout, theta: np.ndarray, kept: np.ndarray) -> RatioTest | TermTests:
+    """Test whether the terms that are not `kept` have couplings of zero in all groups.
+
+    By `ratio_test`, if the terms are pairs of which all have well-filled cells; else each term by itself in the larger
+    model, by its joint Wald test or the exact conditional tests of its couplings, with Bonferroni's correction.
+    Arguments are those of `ratio_test`, `kept` over terms of all orders.
+    """
+    if layout.order == 2:
+        ratio = ratio_test(groups, layout, theta, kept)
+        if not np.isnan(ratio.p):
+            return ratio
+    scopes = layout.scopes[layout.m :]
+    dropped = np.flatnonzero(~kept)
+    sizes = np.diff(layout.cuts)[layout.m :]
+    p, refused = [], []
+    for g, (sample, own) in enumerate(zip(groups, theta, strict=True)):
+        found = of_group(evidence(sample, layout, own))
+        by_term = found.tables()[2][layout.m :]
+        p += [by_term[k] for k in dropped if not np.isnan(by_term[k])]
+        kinds = [found.verdict[layout.cuts[layout.m + k] : layout.cuts[layout.m + k + 1]] for k in dropped]
+        refused += [
+            (g, scopes[k], Kind(int(kind.min(initial=Kind.ABSENT))))
+            for k, kind in zip(dropped, kinds, strict=True)
+            if np.isnan(by_term[k])
+        ]
+    least = min(1.0, min(p) * len(p)) if p else np.nan
+    return TermTests(len(groups) * int(sizes[dropped].sum()), len(p), least, refused)
 
 
 def ratio_test(groups: Sequence[Sample], layout: Layout, theta: np.ndarray, kept: np.ndarray) -> RatioTest:

@@ -263,8 +263,9 @@ class Influence:
         """Return the log pseudo-likelihood of `rows` and its effective number of parameters.
 
         The latter is ``tr(K H^-1)``, H the Hessian and K the covariance of the score (Varin, Reid & Firth 2011,
-        section 2.3); H is block diagonal over predictors, so only K's blocks matter. With missing values each predictor
-        counts in the rows that it was fitted to.
+        section 2.3); H is block diagonal over predictors, so only K's blocks matter. `rows` may be some of those that
+        were fitted to: what the log pseudo-likelihood of theirs gains by the fit is the covariance of their own score
+        with the estimate. With missing values each predictor counts in the rows that it was fitted to.
         """
         layout, wide, varies = self.layout, regressors(self.layout), self.layout.n_levels > 1
         value = effective = 0.0

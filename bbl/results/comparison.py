@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bbl.boltzmann.nested import RatioTest, ratio_test
+from bbl.boltzmann.nested import RatioTest, TermTests, nested_test
 from bbl.boltzmann.significance import Kind
+from bbl.design.labels import Labels
 from bbl.errors import BBLError, BBLTypeError, DataError, OptionError
 from bbl.report.text import label_text
 from bbl.rows.sample import Sample
@@ -43,7 +44,7 @@ def compared_fits(fits: Any) -> pd.DataFrame:
         row: dict[str, Any] = {
             "model": f"{label_text(name)} {_title(fit)}",
             "parameters": fit.n_parameters,
-            **criteria(fit),
+            **criteria(fit, models[0]),
             **dict.fromkeys(("ratio", "p"), np.nan),
             "df": 0,
             "test": "",
@@ -55,8 +56,11 @@ def compared_fits(fits: Any) -> pd.DataFrame:
     return pd.DataFrame(rows).set_index("model")[order].rename_axis(None)
 
 
-def criteria(fit: Any) -> dict[str, float]:
-    """Return log-likelihood, AIC, BIC and composite-likelihood AIC of a fit, nan where it has none."""
+def criteria(fit: Any, first: Any) -> dict[str, float]:
+    """Return log-likelihood, AIC, BIC and composite-likelihood AIC of a fit, nan where it has none.
+
+    Beside the `first` fit, a fit to another number of observations has no criteria: they would count other rows.
+    """
     found = {}
     for title, name in (("logLik", "logLik"), ("AIC", "aic"), ("BIC", "bic"), ("clAIC", "claic")):
         try:
@@ -64,6 +68,8 @@ def criteria(fit: Any) -> dict[str, float]:
             found[title] = float(value() if callable(value) else value)
         except (AttributeError, BBLError):
             found[title] = float("nan")
+    if fit.nobs() != first.nobs():
+        found |= dict.fromkeys(("AIC", "BIC", "clAIC"), float("nan"))
     return found
 
 
@@ -79,32 +85,35 @@ def _against(one: Any, other: Any) -> dict[str, Any]:
         found = _tested(large, kept)
     except (DataError, OptionError) as error:
         return {"test": f"no test: {error}"}
-    if found.refused:
-        g, i, j, kind = found.refused[0]
-        kind = Kind.FEW if kind == Kind.EXACT else kind
-        labels = large.labels
-        more = f"; and {len(found.refused) - 1} more" if len(found.refused) > 1 else ""
-        where = f"{label_text(labels.names[i])}:{label_text(labels.names[j])} in {label_text(labels.groups[g])}"
-        return {"df": found.df, "test": f"no test: {where}, {kind.text}{more}"}
-    return {"ratio": found.statistic, "df": found.df, "p": found.p, "test": RATIO}
+    if isinstance(found, RatioTest):
+        return {"ratio": found.statistic, "df": found.df, "p": found.p, "test": RATIO}
+    if np.isnan(found.p):
+        return {"df": found.df, "test": f"no test: {_refusal(large.labels, found)}"}
+    return {"df": found.df, "p": found.p, "test": f"least p of {found.tested} tests of terms, times {found.tested}"}
 
 
-def _tested(large: Any, kept: np.ndarray) -> RatioTest:
+def _refusal(labels: Labels, found: TermTests) -> str:
+    """Return in words why no term has a test."""
+    g, scope, kind = found.refused[0]
+    term = ":".join(label_text(labels.names[i]) for i in scope)
+    more = f"; and {len(found.refused) - 1} more" if len(found.refused) > 1 else ""
+    return f"{term} in {label_text(labels.groups[g])}, {(Kind.FEW if kind == Kind.EXACT else kind).text}{more}"
+
+
+def _tested(large: Any, kept: np.ndarray) -> RatioTest | TermTests:
     rows = large._full_groups()
     if rows.missing is not None:
-        raise DataError("with missing values, models of different pairs have different rows; see the criteria.")
+        raise DataError("with missing values, models of different terms have different rows; see the criteria.")
     groups = [rows.group(y) for y in range(len(large.labels.groups))]
-    return ratio_test(groups, large.parameters.layout, large.parameters.theta, kept)
+    return nested_test(groups, large.parameters.layout, large.parameters.theta, kept)
 
 
 def _nested(one: Any, other: Any) -> tuple[Any, np.ndarray]:
-    """Return the larger of two nested fits to the same rows, and which of its pairs the smaller one has."""
+    """Return the larger of two nested fits to the same rows, and which of its terms the smaller one has."""
     for fit in (one, other):
         if not hasattr(fit, "engine"):
             raise OptionError("the test is one of Boltzmann machines.")
         fit.engine.check_equations()
-        if fit.parameters.layout.order > 2:
-            raise OptionError("the test is one of pairs, and a model has terms of three predictors or more.")
     large, small = (one, other) if one.n_parameters >= other.n_parameters else (other, one)
     names, fewer = large.labels.names, small.labels.names
     if set(names) != set(fewer):
@@ -117,13 +126,16 @@ def _nested(one: Any, other: Any) -> tuple[Any, np.ndarray]:
     if not _same_rows(large, small, at):
         raise DataError("the models were fitted to different rows, groups or levels.")
     place = {old: new for new, old in enumerate(at)}
-    own = {frozenset(map(int, pair)) for pair in large.parameters.layout.pairs}
-    its = {frozenset((place[int(i)], place[int(j)])) for i, j in small.parameters.layout.pairs}
-    if not its < own:
-        what = "have the same pairs" if its == own else "are not nested: each has pairs that the other has not"
+    terms = [frozenset(scope) for scope in large.parameters.layout.scopes[len(names) :]]
+    fewer_terms = {frozenset(place[i] for i in scope) for scope in small.parameters.layout.scopes[len(names) :]}
+    if not fewer_terms < set(terms):
+        same, kind = (
+            fewer_terms == set(terms),
+            "pairs" if max(map(len, fewer_terms | set(terms)), default=2) < 3 else "terms",
+        )
+        what = f"have the same {kind}" if same else f"are not nested: each has {kind} that the other has not"
         raise DataError(f"the models {what}; see the criteria.")
-    kept = np.array([frozenset(map(int, pair)) in its for pair in large.parameters.layout.pairs])
-    return large, kept
+    return large, np.array([term in fewer_terms for term in terms])
 
 
 def _same_rows(large: Any, small: Any, at: list[int]) -> bool:

@@ -83,7 +83,7 @@ class Explanation:
     def _row(self, row: int) -> tuple[np.ndarray, list[str]]:
         integer("row", row, 0, len(self.frame) - 1)
         contributions = self.frame.iloc[row, 2:-1].to_numpy(float)
-        levels = dict(zip(self.values.columns, self.values.iloc[row], strict=True))
+        levels: dict[Any, Any] = dict(zip(self.values.columns, self.values.iloc[row], strict=True))
         names = [", ".join(f"{label_text(name)}={levels[name]}" for name in term) for term in self.terms]
         return contributions, [BASELINE, *names, SUMMED][: len(contributions)]
 

@@ -43,14 +43,17 @@ def model_table(fits: Any, of: Any, keep: Sequence | None, pairs: bool, stars: b
     rows = list(dict.fromkeys(key for column in columns for key in column))
     rows.sort(key=lambda key: (key[0], key[1]))  # stable: groups, then fields before couplings
     cells: dict[str, list[str]] = {}
+    first = next(iter(named.values()))
     for name, fit, column in zip(distinct_names(map(label_text, named)), named.values(), columns, strict=True):
-        cells[name] = [_cell(column.get(key), stars, digits) for key in rows] + _facts(fit, digits)
+        cells[name] = [_cell(column.get(key), stars, digits) for key in rows] + _facts(fit, first, digits)
     index = [_row_name(*key[2:]) for key in rows] + list(FACTS)
     frame = pd.DataFrame(cells, index=pd.Index(index, dtype=object), dtype=object)
     note = "Standard errors in brackets."
     if stars:
         note += " p < 0.05: *, 0.01: **, 0.001: ***; without a star too where there is no test."
-    response = label_text(next(iter(named.values())).labels.response)
+    if any(fit.nobs() != first.nobs() for fit in named.values()):
+        note += " Criteria are those of models with as many observations as the first: others count other rows."
+    response = label_text(first.labels.response)
     return ModelTable(frame, f"Models of {response}", note)
 
 
@@ -86,13 +89,13 @@ def _cell(found: tuple[float, float, float] | None, stars: bool, digits: int) ->
     return f"{estimate:.{digits}f}{mark}" + ("" if np.isnan(error) else f" ({error:.{digits}f})")
 
 
-def _facts(fit: Any, digits: int) -> list[str]:
+def _facts(fit: Any, first: Any, digits: int) -> list[str]:
     how = getattr(fit, "engine", None)
     try:
         accuracy = f"{fit.evaluate().accuracy:.{digits}f}"
     except (AttributeError, BBLError):  # without a response, or without training rows
         accuracy = ""
-    texts = ["" if np.isnan(v) else f"{v:.1f}" for v in criteria(fit).values()]
+    texts = ["" if np.isnan(v) else f"{v:.1f}" for v in criteria(fit, first).values()]
     name = fit.kind if how is None else how.name
     if hasattr(fit, "structure"):
         name = fit.structure.learner or "by hand"

@@ -32,18 +32,34 @@ class Uncertainty(MachineResults):
         """Composite-likelihood AIC: ``-2 cl + 2 tr(K H^-1)`` with the log pseudo-likelihood ``cl`` of all groups.
 
         Compares models of one method on the same rows (Varin & Vidoni 2005); smaller is better. Not on the scale of
-        `aic`, which uses the likelihood.
+        `aic`, which uses the likelihood. With ``missing="marginal"`` it is of the complete rows, whatever rows each
+        predictor was fitted to, so that formulas of the same predictors are compared on the same rows.
+
+        Raises
+        ------
+        DataError
+            If no row of a group is complete.
         """
         return -2.0 * sum(v for v, _ in self._composite) + 2.0 * sum(d for _, d in self._composite)
 
     @property
     def clbic(self) -> float:
-        """Composite-likelihood BIC: as `claic`, with the logarithm of each group's size in place of 2."""
+        """Composite-likelihood BIC: as `claic`, with the logarithm of each group's number of rows in place of 2."""
+        rows, K = self._full_groups(), len(self.labels.groups)
         totals = self.estimate.class_prior * self.nobs()
+        if rows.missing is not None:
+            totals = np.bincount(rows.complete_rows.response, rows.complete_rows.weights, K).astype(float)
         return float(sum(-2.0 * v + np.log(n) * d for (v, d), n in zip(self._composite, totals, strict=True)))
 
     @property
     def _composite(self) -> list[tuple[float, float]]:
+        rows = self._full_groups()
+        without = np.setdiff1d(np.arange(len(self.labels.groups)), rows.complete_rows.response)
+        if len(without):
+            raise DataError(
+                f"no row of group {self.labels.groups[without[0]]!r} is complete, and composite criteria count the "
+                "complete rows, the same for all formulas. Compare aic or bic, or fit with missing='level'."
+            )
         return self._inference.composite
 
     def _wald_sections(self) -> list[Section]:

@@ -116,6 +116,11 @@ class Sample:
         """Return the rows of positive weight, with these `weights` (n,) in place of their own."""
         return replace(self, weights=weights).rows(weights > 0)
 
+    @property
+    def complete_rows(self) -> Sample:
+        """The rows in which no value is missing."""
+        return self if self.missing is None else self.rows(~self.missing.any(axis=1))
+
     def systematic_sample(self, size: int) -> Sample:
         """Return at most `size` rows, evenly by weight; their weights say how often each was taken."""
         if self.n <= size:

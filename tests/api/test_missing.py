@@ -544,7 +544,17 @@ class TestUncertainty:
         data, w = frame()
         with pytest.warns(ConvergenceWarning, match="no finite optimum"):
             fit = bbl.bbl(FORMULA, data, w, missing="marginal", lambda_=0.0, testNull=False)
-        assert fit.inference().composite[0][0] + fit.inference().composite[1][0] == pytest.approx(fit.lkh, abs=1e-6)
+        layout, rows = fit.parameters.layout, fit.training
+        every = complete = 0.0
+        for g in range(2):
+            solved = fit.engine.equations(rows.group(g).collapsed(layout.n_levels), layout)._asdict()
+            own = solved.pop("rows")
+            influence = Influence(own, layout, **solved)
+            every += influence.composite(own)[0]
+            complete += influence.composite(own.rows(~own.missing.any(axis=1)))[0]
+        assert every == pytest.approx(fit.lkh, abs=1e-6)
+        composite = fit.inference().composite
+        assert composite[0][0] + composite[1][0] == pytest.approx(complete, abs=1e-6)
         assert np.isfinite([fit.claic, fit.clbic, fit.aic, fit.bic]).all()
 
     def test_available_cases_are_closer_than_complete_ones(self):

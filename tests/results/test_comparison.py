@@ -10,7 +10,7 @@ from scipy import stats
 import bbl
 from bbl import networks
 from bbl.boltzmann.nested import ratio_test
-from bbl.errors import BBLTypeError, OptionError
+from bbl.errors import BBLTypeError, DataError, OptionError
 from bbl.model.layout import Layout
 from bbl.model.pairwise import to_matrix
 from bbl.model.states import sample_states
@@ -94,7 +94,7 @@ def test_what_cannot_be_tested_is_said_in_words(fits, tmp_path):
         (small, bbl.bbl("y ~ c + b + a", table), "same pairs"),
         (small, bbl.bbl("y ~ a * b", table), "'c'"),
         (small, bbl.bbl("y ~ a * b + c", table.iloc[1:]), "different rows"),
-        (bbl.bbl("y ~ a + b", few), bbl.bbl("y ~ a * b", few), "too few rows"),
+        (bbl.bbl("y ~ .^2", few), bbl.bbl("y ~ .^3", few), "too few rows"),
         (*with_holes, "missing values"),
         (small, bbl.bbl("y ~ a * b + c", table, method="mf"), "no test: "),
         (small, networks.bnc("nb", "y ~ .", table, 1), "Boltzmann machines"),
@@ -106,6 +106,71 @@ def test_what_cannot_be_tested_is_said_in_words(fits, tmp_path):
     for wrong in (3, [small], [small, "fit"]):
         with pytest.raises(BBLTypeError, match="fits"):
             bbl.anova(wrong)
+
+
+def holes(seed, n=3000):
+    """Return three predictors of pure noise, of which a third of one is missing."""
+    rng = np.random.default_rng(seed)
+    table = pd.DataFrame(rng.integers(0, 3, (n, 3)), columns=list("abc")).astype(object)
+    table.loc[rng.random(n) < 0.3, "a"] = None
+    return table.assign(y=rng.integers(0, 2, n))
+
+
+def test_composite_criteria_of_all_formulas_count_the_complete_rows():
+    table = holes(0)
+    fits = [bbl.bbl(f"y ~ {right}", table, missing="marginal") for right in ("a + b + c", "a * b + c", ".^2")]
+    noise = [(fit.claic - fits[0].claic, fit.clbic - fits[0].clbic) for fit in fits[1:]]
+    assert all(0 < aic < 80 and aic < bic < 500 for aic, bic in noise)  # less than what was counted twice
+    table.loc[table.index % 2 == 0, "b"] = table.loc[table.index % 2 == 0, "a"].fillna(0)
+    paired = [bbl.bbl(f"y ~ {right}", table, missing="marginal") for right in ("a + b + c", "a * b + c", "a + b * c")]
+    assert paired[1].claic < paired[0].claic - 500 and abs(paired[2].claic - paired[0].claic) < 80
+    assert paired[1].claic == bbl.anova(*paired)["clAIC"].iloc[1]
+
+
+def test_without_complete_rows_there_are_no_composite_criteria():
+    table = holes(1, 400)
+    table.loc[table["a"].notna() & (table["y"] == 0), "b"] = None
+    fit = bbl.bbl("y ~ a + b + c", table, missing="marginal")
+    for name in ("claic", "clbic"):
+        with pytest.raises(DataError, match=r"no row of group 0 is complete.*aic or bic"):
+            getattr(fit, name)
+    assert np.isfinite([fit.aic, fit.bic]).all() and np.isnan(bbl.anova(fit, fit)["clAIC"]).all()
+
+
+def test_criteria_of_other_rows_are_not_set_side_by_side():
+    table = holes(2)
+    fits = [bbl.bbl(f"y ~ {right}", table, missing="drop") for right in ("b + c", "a + b + c", "b * c")]
+    found = bbl.anova(*fits)[["AIC", "BIC", "clAIC"]].isna().all(axis=1)
+    assert found.tolist() == [False, True, False]
+    frame = bbl.etable(fits).frame.loc[["AIC", "BIC", "clAIC"]]
+    assert (frame["(2)"] == "").all() and (frame[["(1)", "(3)"]] != "").all(axis=None)
+    assert "other rows" in repr(bbl.etable(fits)) and "other rows" not in repr(bbl.etable(fits[:1]))
+
+
+def test_terms_of_three_predictors_are_tested():
+    table = data()
+    fits = [bbl.bbl(f"y ~ {right}", table) for right in (".", ".^2", ".^3")]
+    found = bbl.anova(*fits).iloc[2]
+    tests = fits[2].inference().tests()
+    triples = tests[tests["order"] == 3]["p"]
+    assert found["p"] == pytest.approx(min(1.0, 2 * triples.min())) and found["df"] == 2
+    assert found["test"] == "least p of 2 tests of terms, times 2" and np.isnan(found["ratio"])
+    assert bbl.anova(fits[0], fits[2]).iloc[1]["p"] < 1e-6 and bbl.anova(fits[0], fits[2]).iloc[1]["df"] == 8
+    parity = table.assign(c=np.where(np.arange(len(table)) % 2, (table.a + table.b) % 2, table.c))
+    assert bbl.anova(bbl.bbl("y ~ .^2", parity), bbl.bbl("y ~ .^3", parity)).iloc[1]["p"] < 1e-6
+
+
+@pytest.mark.filterwarnings("ignore:On the training rows:bbl.DataWarning")  # groups that do not differ
+def test_pairs_of_sparse_cells_have_a_p_value_too():
+    rng, p = np.random.default_rng(0), []
+    for _ in range(40):
+        table = pd.DataFrame(rng.choice(3, (90, 3), p=[0.7, 0.2, 0.1]), columns=list("abc")).assign(y=np.arange(90) % 2)
+        fits = [bbl.bbl(f"y ~ {right}", table, lambdah=0.01, testNull=False) for right in ("a + b + c", "a * b + c")]
+        p.append(bbl.anova(*fits).iloc[1]["p"])
+    assert np.isfinite(p).all() and np.mean(np.array(p) < 0.05) < 0.15
+    table["b"] = np.where(rng.random(90) < 0.8, table["a"], table["b"])
+    fits = [bbl.bbl(f"y ~ {right}", table, lambdah=0.01) for right in ("a + b + c", "a * b + c")]
+    assert bbl.anova(*fits).iloc[1]["p"] < 1e-3
 
 
 def test_a_group_with_too_few_rows_refuses_the_test_of_all():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,11 +21,10 @@ from bbl.design.labels import Labels
 from bbl.engines import ENGINES, Engine
 from bbl.errors import BBLTypeError, DataError, OptionError
 from bbl.parallel import n_workers, progress_bar
-from bbl.results.average import AverageResults, member_advice
+from bbl.results.average import NOT_CLASSIFIERS, AverageResults, member_advice
 from bbl.results.classifier import ClassifierResults
 from bbl.results.cv import score_frame
 from bbl.results.fit import BBLResults
-from bbl.results.network import NetworkResults
 from bbl.rows.folds import Folds, shuffled_folds
 from bbl.rows.sample import Sample
 from bbl.stats.loss_record import LossRecord
@@ -40,6 +40,7 @@ AUTO_REFUSALS = AverageResults.refusals | lacking(  # what method="auto" lacks b
     no_response="method='auto' averages classifiers", density="method='auto' averages classifiers",
     batches=IN_MEMORY, missing_marginal_batches=IN_MEMORY,
 )  # fmt: skip
+STRICTEST = ("raise", "drop")  # policies of missing values that an average takes from any member
 
 
 def is_auto(method: Any) -> bool:
@@ -113,6 +114,30 @@ def _difference(one: Labels, other: Labels) -> str:
     return f"their groups: {list(one.groups)} of {one.response!r} and {list(other.groups)} of {other.response!r}."
 
 
+def _check_members(members: tuple[Any, ...]) -> None:
+    """Raise unless these are two or more classifiers of the same groups and predictors, and with the same priors."""
+    for member in members:
+        if not isinstance(member, ClassifierResults):
+            raise BBLTypeError(f"{NOT_CLASSIFIERS}; got {type(member).__name__}.", argument="fits")
+    if len(members) < 2:
+        raise OptionError("An average takes two fits or more.", argument="fits")
+    first = members[0]
+    for member in members:
+        if member.labels != first.labels:
+            raise OptionError(f"fits differ in {_difference(first.labels, member.labels)}", argument="fits")
+        if not np.array_equal(member.priors, first.priors):
+            raise OptionError(
+                "fits differ in their priors. Average fit.with_priors(None) of each, and give the average priors by "
+                "with_priors().",
+                argument="fits",
+            )
+
+
+def _same_rows(one: Sample, other: Sample) -> bool:
+    pairs = zip(*((rows.codes, rows.weights, rows.response, rows.missing) for rows in (one, other)), strict=True)
+    return all(np.array_equal(a, b) for a, b in pairs)
+
+
 @verb
 def average(
     fits: Sequence[ClassifierResults],
@@ -125,12 +150,12 @@ def average(
 
     Parameters
     ----------
-    fits : sequence of BBLResults or NetworkResults
+    fits : sequence of BBLResults, NetworkResults, ShooterResults or AverageResults
         Two or more, of the same response and predictors with the same levels in the same order (`xlevels` says it);
-        pairs, methods and networks may differ.
+        pairs, methods and networks may differ. If they have `priors`, all have the same.
     weights : {"cv", "equal"}, default "cv"
         Convex weights that maximise the likelihood of the rows in 5 shuffled folds, for which every model is fitted
-        again with its settings; or the same for all.
+        again with its settings; or the same for all. Sparse regressions and averages are not fitted again.
     seed : int, numpy.random.Generator or None, default 0
         For the folds.
     n_jobs : int, optional
@@ -139,11 +164,15 @@ def average(
     Returns
     -------
     AverageResults
+        With the `priors` of the fits: they take the place of the training rows' shares in the averaged probabilities,
+        as `AverageResults.with_priors` puts them there. Where fits treat missing values differently, the average
+        refuses them if one of the fits does, else it drops rows if one does.
 
     Raises
     ------
     BBLTypeError, OptionError
-        If there are fewer than two, or not of the same groups and predictors.
+        If there are fewer than two, they are not of the same groups and predictors, or have different priors; or if a
+        fit that is not fitted again is to be weighed by cross-validation.
     DataError
         If weights are to be found and models were saved without their training rows, or not fitted to the same ones.
 
@@ -157,24 +186,24 @@ def average(
     """
     members = tuple(fits)
     choice("weights", weights, ("cv", "equal"))
-    for member in members:
-        if not isinstance(member, BBLResults | NetworkResults):
-            raise BBLTypeError(f"{AverageResults.refusals['average']}; got {type(member).__name__}.", argument="fits")
-    if len(members) < 2:
-        raise OptionError("An average takes two fits or more.", argument="fits")
+    _check_members(members)
     first = members[0]
-    if any(member.labels != first.labels for member in members):
-        other = next(member.labels for member in members if member.labels != first.labels)
-        raise OptionError(f"fits differ in {_difference(first.labels, other)}", argument="fits")
     call = f"average({', '.join(member.call.split('(')[0] for member in members)})"
-    given = (call, first.design, first.training, first.index)
+    policies = [member.design.missing for member in members]
+    policy = next((each for each in STRICTEST if each in policies), first.design.missing)
+    given = (call, replace(first.design, missing=policy), first.training, first.index)
     if weights == "equal":
         M = len(members)
-        return AverageResults(*given, members, np.full(M, 1.0 / M), np.full(M, np.nan))
+        return AverageResults(*given, members, np.full(M, 1.0 / M), np.full(M, np.nan), priors=first.priors)
     rows = first._rows()
     for member in members:
-        own = member._rows()
-        if not np.array_equal(own.codes, rows.codes) or not np.array_equal(own.weights, rows.weights):
+        if type(member)._refit is ClassifierResults._refit:
+            raise OptionError(
+                f"weights='cv' fits every model again to other rows, which {type(member).__name__} cannot; give "
+                "weights='equal'.",
+                argument="weights",
+            )
+        if not _same_rows(member._rows(), rows):
             raise DataError("fits were fitted to different rows; give weights='equal'.", argument="weights")
     rng, workers = generator(seed), n_workers(n_jobs)
     folds, log_p = shuffled_folds(rows, NFOLD, rng), []
@@ -190,4 +219,4 @@ def average(
     totals = first.class_shares * rows.total
     convex, losses, record = weigh(np.array(log_p), scored, totals, member_advice(members))
     warn_record(record, 4)
-    return AverageResults(*given, members, convex, losses, stored_loss=record)
+    return AverageResults(*given, members, convex, losses, priors=first.priors, stored_loss=record)

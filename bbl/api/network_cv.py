@@ -214,6 +214,13 @@ def cmi(
     0.1392
     """
     choice("unit", unit, tuple(UNITS))
+    for argument, name in (("x", x), ("y", y), ("z", z)):
+        if not isinstance(name, Hashable):
+            raise BBLTypeError(
+                f"{argument} must be the name of one column; got {name!r}. Put several columns together first, such as "
+                "data['a'].astype(str) + ' ' + data['b'].astype(str).",
+                argument=argument,
+            )
     frame = to_frame(data)
     own = frame.has(weights) if weights is not None else False
     counts = check_weights(frame.column(weights) if own else weights, frame.n)

@@ -57,9 +57,8 @@ def zero_sum_factors(factors: Iterable[tuple[Scope, np.ndarray]]) -> tuple[dict[
     return {own: terms[own] for own in order}, np.asarray(constant)
 
 
-def contributions(terms: Factors, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
-    """Return what each term adds to the scores of encoded rows, shape (n, K, T); zero where a member is missing."""
-    K = len(next(iter(terms.values()))) if terms else 1
+def contributions(terms: Factors, K: int, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
+    """Return what each term adds to the K scores of encoded rows, shape (n, K, T); zero where a member is missing."""
     check_memory(
         8.0 * len(codes) * K * len(terms), f"Explaining {len(codes)} rows by {len(terms)} terms", "Explain fewer rows."
     )

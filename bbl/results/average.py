@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,16 +18,17 @@ from bbl.results.classifier import ClassifierResults
 from bbl.results.fit import BBLResults
 from bbl.results.loss_files import pack_loss, unpack_loss
 from bbl.results.network import NetworkResults
+from bbl.results.shooter import ShooterResults
 from bbl.rows.sample import Sample
 from bbl.stats.averaging import averaged_scores
 from bbl.stats.likelihood_ratio import likelihood_ratio
 
-__all__ = ["AverageResults", "member_advice"]
+__all__ = ["NOT_CLASSIFIERS", "AverageResults", "member_advice"]
 
 NO_LIKELIHOOD = "An average of classifiers has no likelihood of rows"
 NOT_CLASSIFIERS = "fits must be fitted classifiers"
 NOT_A_SUM = "An average has no scores that are sums over terms"
-MEMBERS: dict[str, Any] = {kind.kind: kind for kind in (BBLResults, NetworkResults)}
+MEMBERS: dict[str, Any] = {kind.kind: kind for kind in (BBLResults, NetworkResults, ShooterResults)}
 
 
 @dataclass(frozen=True, repr=False)
@@ -41,7 +42,7 @@ class AverageResults(ClassifierResults):
     ----------
     call, design, training, index
         As in `BBLResults`.
-    members : tuple of BBLResults or NetworkResults
+    members : tuple of BBLResults, NetworkResults, ShooterResults or AverageResults
     member_weights : ndarray, shape (M,)
         Positive, of sum 1.
     losses : ndarray, shape (M,)
@@ -63,7 +64,7 @@ class AverageResults(ClassifierResults):
     kind = "average"
     refusals = lacking(
         *MACHINE_ONLY, "sample", no_response=NOT_CLASSIFIERS, density=NOT_CLASSIFIERS,
-        average=NOT_CLASSIFIERS, likelihood=NO_LIKELIHOOD, explain=NOT_A_SUM,
+        likelihood=NO_LIKELIHOOD, explain=NOT_A_SUM,
     )  # fmt: skip
 
     @property
@@ -185,6 +186,7 @@ class AverageResults(ClassifierResults):
         packed = [member.pack(store_data and k == 0) for k, member in enumerate(self.members)]
         meta = {
             "call": self.call,
+            "missing": self.design.missing,
             "members": [{"kind": m.kind, **p[0]} for m, p in zip(self.members, packed, strict=True)],
             **pack_loss(self.log_loss),
         }
@@ -203,7 +205,7 @@ class AverageResults(ClassifierResults):
         for k, stored in enumerate(meta["members"]):
             own = {n.removeprefix(f"m{k}_"): a for n, a in arrays.items() if n.startswith(f"m{k}_")}
             parts = dict(stored)
-            members.append(MEMBERS[parts.pop("kind")].unpack(parts, own))
+            members.append((MEMBERS | {cls.kind: cls})[parts.pop("kind")].unpack(parts, own))
         w, losses = arrays["member_weights"], arrays["losses"]
         shaped = w.shape == losses.shape == (len(members),) and w.dtype.kind == losses.dtype.kind == "f"
         if not shaped or not (w > 0.0).all() or abs(float(w.sum()) - 1.0) > 1e-9:
@@ -215,7 +217,10 @@ class AverageResults(ClassifierResults):
         K = len(first.labels.groups)
         if priors is not None and (priors.shape != (K,) or not (priors >= 0.0).all() or abs(priors.sum() - 1.0) > 1e-6):
             raise ValueError("its priors are not as saved")
-        given = (meta["call"], first.design, first.training, first.index)
+        missing = meta.get("missing", first.design.missing)  # files that do not say are of members that agree
+        if missing not in {member.design.missing for member in members}:
+            raise ValueError("what it does with missing values is not as saved")
+        given = (meta["call"], replace(first.design, missing=missing), first.training, first.index)
         return cls(*given, tuple(members), w, losses, priors=priors, stored_loss=unpack_loss(meta))
 
 

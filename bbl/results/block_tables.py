@@ -18,6 +18,13 @@ from bbl.stats.ties import first_largest
 __all__ = ["BlockTables"]
 
 
+class Observations(int):
+    """A number of observations that may be called, as that of other models must be."""
+
+    def __call__(self) -> int:
+        return int(self)
+
+
 class BlockTables:
     """What the groups of rows and columns say of the cells, in tables."""
 
@@ -51,14 +58,14 @@ class BlockTables:
         return _named(self.columns, self.table.columns)
 
     @property
-    def nobs(self) -> int:
-        """Number of observations: the sum of their weights."""
-        return round(float(self.block_counts.to_numpy().sum()))
+    def nobs(self) -> Observations:
+        """Number of observations, ``nobs()``: the sum of their weights. Without brackets it is deprecated."""
+        return Observations(round(float(self.block_counts.to_numpy().sum())))
 
     @property
     def mse(self) -> float:
         """`wcss` by observation (eq. 2.3 divides by the number of all cells, observed or not)."""
-        return self.wcss / self.nobs
+        return self.wcss / self.nobs()
 
     @property
     def fitness_history(self) -> np.ndarray:

@@ -242,7 +242,7 @@ class BiclusterResults(BlockTables):
         facts = {
             "Method": self.method.name,
             "Table": f"{self.table.shape[0]} x {self.table.shape[1]} ({names[0]} x {names[1]})",
-            "Observations": self.nobs,
+            "Observations": self.nobs(),
             **({"Repeated pairs": self.table.repeats} if self.table.repeats else {}),
             "Groups": f"{self.groups[0]} x {self.groups[1]}",
             **({} if np.isnan(self.wcss) else {"Sum of squares": self.wcss, "Mean squared error": self.mse}),

@@ -148,7 +148,7 @@ def explained(
                 )
         one, other = (np.full(n, groups.index(g)) for g in of)
     at = np.arange(n)
-    parts = contributions(found.terms, codes, missing)
+    parts = contributions(found.terms, K, codes, missing)
     table = _difference(parts[at, one], parts[at, other])
     total = _difference(scores[at, one], scores[at, other])
     baseline = _difference(found.constant[one], found.constant[other])

@@ -21,22 +21,14 @@ from bbl.model.marginal import MarginalEnergy
 from bbl.model.parameters import Parameters
 from bbl.report.inference_table import labelled
 from bbl.report.tables import Coefficients
+from bbl.results.classifier import ClassifierResults
 from bbl.results.model import ModelResults
 from bbl.rows.stored import Rows, StoredSample
 
 __all__ = ["MachineResults"]
 
 BLOCK = 65536  # rows that are scored together
-OF_CLASSES = (
-    "predict",
-    "fitted",
-    "residuals",
-    "evaluate",
-    "score",
-    "with_priors",
-    "explain",
-    "importance",
-)  # of `ClassifierResults`
+OF_CLASSES = frozenset(name for name in vars(ClassifierResults) if not name.startswith("_"))
 
 
 @dataclass(frozen=True, repr=False)
@@ -53,7 +45,7 @@ class MachineResults(ModelResults):
     def __getattr__(self, name: str) -> Any:
         if name in OF_CLASSES:
             raise ClassError(
-                f"{name}() is of models with classes, and {self.formula!r} has no response. Fit a formula with a "
+                f"{name} is of models with classes, and {self.formula!r} has no response. Fit a formula with a "
                 "response, such as 'y ~ .'; of rows, score_samples() tells how likely they are, and reconstruct() what "
                 "is missing in them.",
                 argument="formula",

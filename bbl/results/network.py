@@ -97,12 +97,19 @@ class NetworkResults(NetworkTables, ClassifierResults):
     )  # fmt: skip
 
     def __getattr__(self, name: str) -> Any:
-        if name in ASKED:
+        if name not in ASKED:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        if hasattr(self.structure, name):
             return getattr(self.structure, name)
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        raise AttributeError(
+            f"A single network has no {name}; of an average of networks it is a dict of structures by feature."
+            if name == "members"
+            else f"An average of {len(self.structure.dags)} networks has no {name}; each network in members has."
+        )
 
     def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *ASKED})
+        names = {*super().__dir__(), *(name for name in ASKED if hasattr(self.structure, name))}
+        return sorted(names - (set() if isinstance(self.structure, Structure) else {"params_se"}))
 
     @property
     def classes(self) -> tuple:

@@ -100,7 +100,7 @@ class NetworkTables:
         m = len(self.labels.names)
         families = Families([(i, ()) for i in range(m)], self.design.n_levels, len(self.classes))
         counts = families.count(self._rows())
-        return [families.table(counts, i).T for i in range(m)]
+        return [np.ascontiguousarray(families.table(counts, i).T) for i in range(m)]  # as a file has them
 
     def _facts(self: Any) -> dict[str, Any]:
         log_lik, recipe = self.logLik(), self.recipe

@@ -90,7 +90,6 @@ class ShooterResults(ClassifierResults):
         *OF_MACHINES, *MACHINE_ONLY, "priors", "sample", "missing_marginal", "missing_marginal_batches", "crossVal",
         pairs=SEARCHED, third_order=SEARCHED, no_response=NO_RESPONSE, density=NO_RESPONSE,
         batches="shooter() needs all rows in memory", real_weights=NOT_COUNTS,
-        average="fits must be fitted classifiers",
     )  # fmt: skip
 
     @property

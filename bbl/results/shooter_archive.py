@@ -46,6 +46,7 @@ def pack(fit: Any, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
         "shares": fit.shares,
         "log_likelihood": np.array([fit._log_likelihood]),
         "path": fit.path[list(PATH)].to_numpy(float),
+        "counts": np.concatenate(fit._counts, axis=1),
     }
     if store_data and fit.training is not None:
         rows, meta["index"] = pack_rows(fit.training, fit.index)
@@ -71,8 +72,6 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     shares = arrays["shares"]
     if shares.shape != (K,) or shares.dtype.kind != "f" or not (shares > 0).all() or abs(shares.sum() - 1.0) > 1e-6:
         raise ValueError("'shares' is not as saved")
-    if arrays["log_likelihood"].shape != (1,):
-        raise ValueError("'log_likelihood' is not as saved")
     separating = tuple(terms[integer("separating", k, 0, len(terms) - 1)] for k in meta["separating"])
     penalties = tuple(real("penalties", v, 0.0, open_low=True) for v in meta["penalties"])
     if len(penalties) < max(map(len, terms), default=1):
@@ -94,8 +93,19 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
         "shares": shares,
         "priors": unpack_priors(meta, K),
         "stored_loss": unpack_loss(meta),
-        "stored": Training(real("nobs", meta["nobs"], 0.0), float(arrays["log_likelihood"][0]), []),
+        "stored": _unpack_training(meta, arrays, levels, K),
     }
+
+
+def _unpack_training(meta: dict, arrays: dict[str, np.ndarray], levels: np.ndarray, K: int) -> Training:
+    nobs, counts = meta["nobs"], arrays["counts"]
+    real("nobs", nobs, 0.0)
+    if counts.shape != (K, levels.sum()) or counts.dtype.kind != "f":
+        raise ValueError("'counts' is not as saved")
+    if not (np.isfinite(counts) & (counts >= 0.0)).all() or arrays["log_likelihood"].shape != (1,):
+        raise ValueError("what it says of its rows is not as saved")
+    each = np.split(counts, np.cumsum(levels)[:-1], axis=1)
+    return Training(nobs, float(arrays["log_likelihood"][0]), each)
 
 
 def _unpack_terms(arrays: dict[str, np.ndarray], levels: np.ndarray, K: int) -> dict[tuple[int, ...], np.ndarray]:
@@ -109,6 +119,7 @@ def _unpack_terms(arrays: dict[str, np.ndarray], levels: np.ndarray, K: int) -> 
         "shares",
         "log_likelihood",
         "path",
+        "counts",
         *ROWS,
     }
     if unknown := arrays.keys() - known:

@@ -287,3 +287,66 @@ def test_weights_are_repeated_rows_in_any_order(data):
     weighed = bbl.bbl("y ~ .^2", counted, "n", method="auto", verbose=0)
     pd.testing.assert_frame_equal(raw.tuning, weighed.tuning)
     pd.testing.assert_frame_equal(raw.predict(data, type="prob"), weighed.predict(data, type="prob"))
+
+
+@pytest.mark.parametrize("weights", ["equal", "cv"])
+def test_priors_of_members_are_those_of_the_average(data, weights):
+    plain = [bbl.bbl("y ~ .", data, method=m, verbose=0) for m in ("pseudo", "mf")]
+    turned = [fit.with_priors({"0": 0.9, "1": 0.1}) for fit in plain]
+    fit = bbl.average(turned, weights)
+    assert fit.priors.tolist() == [0.9, 0.1]
+    own = bbl.average(plain, weights)
+    assert own.priors is None and fit.member_weights.tolist() == own.member_weights.tolist()
+    expected = own.predict(data, type="prob", priors={"0": 0.9, "1": 0.1})
+    pd.testing.assert_frame_equal(fit.predict(data, type="prob"), expected)
+    with pytest.raises(OptionError, match="differ in their priors"):
+        bbl.average([turned[0], plain[1]], weights)
+    assert bbl.average([each.with_priors(None) for each in turned], weights).with_priors("equal").priors.tolist() == [
+        0.5,
+        0.5,
+    ]
+
+
+def test_any_classifier_may_be_a_member(data, tmp_path):
+    given = {"xlevels": {name: ["0", "1", "2"] for name in "abcd"}}
+    members = [
+        bbl.bbl("y ~ .", data, verbose=0, **given),
+        bbl.shooter("y ~ .", data, lambda_=5.0, verbose=0, **given),
+        networks.bnc("nb", "y ~ .", data, 1, **given),
+    ]
+    fit = bbl.average(members, "equal")
+    p = np.mean([m.predict(data, type="prob").iloc[:, :2].to_numpy(float) for m in members], axis=0)
+    np.testing.assert_allclose(fit.predict(data, type="prob").iloc[:, :2].to_numpy(float), p, atol=1e-12)
+    both = bbl.average([fit, members[0]], "equal")
+    both.save(tmp_path / "fit.bbl")
+    again = bbl.load(tmp_path / "fit.bbl")
+    pd.testing.assert_frame_equal(again.predict(data), both.predict(data))
+    assert again.tuning.index.tolist() == ["average", "pseudo"]
+    for others in ([members[0], members[1]], [fit, members[0]]):
+        with pytest.raises(OptionError, match="every model again to other rows, which .* cannot; give weights='equal'"):
+            bbl.average(others)
+    with pytest.raises(BBLTypeError, match="fits must be fitted classifiers; got DensityResults"):
+        bbl.average([members[0], bbl.bbl("~ .", data, verbose=0)])
+
+
+def test_the_strictest_policy_of_missing_values_is_that_of_the_average(data, tmp_path):
+    given = {"xlevels": {name: ["0", "1", "2"] for name in "abcd"}}
+    strict = bbl.bbl("y ~ .", data, verbose=0, **given)
+    drops, sums = (networks.bnc("nb", "y ~ .", data, 1, missing=missing, **given) for missing in ("drop", "marginal"))
+    lacking = data.head(3).astype(object)
+    lacking.loc[0, "a"] = None
+    for members, found in (([strict, sums], "raise"), ([sums, strict], "raise"), ([sums, drops], "drop")):
+        fit = bbl.average(members, "equal")
+        fit.save(tmp_path / "fit.bbl")
+        for each in (fit, bbl.load(tmp_path / "fit.bbl")):
+            assert each.design.missing == found
+    assert fit.predict(lacking)["yhat"].isna().tolist() == [True, False, False]
+    with pytest.raises(DataError, match="'a'"):
+        bbl.average([sums, strict], "equal").predict(lacking)
+
+
+def test_other_groups_of_the_same_rows_are_other_rows(data):
+    shuffled = data.assign(y=data["y"].to_numpy()[::-1])
+    fits = [bbl.bbl("y ~ .", each, verbose=0) for each in (data, shuffled)]
+    with pytest.raises(DataError, match="different rows"):
+        bbl.average(fits)

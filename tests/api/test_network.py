@@ -435,3 +435,8 @@ def test_structures_go_to_other_libraries(small):
     assert graph.to_dot().splitlines()[0] == "digraph {" and '  "a" -> "b";' in graph.to_dot()
     odd = networks.structure('y"', {"a\nb": []})
     assert json.loads(odd.to_dot().splitlines()[1].strip(" ;")) == 'y"'
+
+
+def test_one_name_for_each_column_of_the_mutual_information():
+    with pytest.raises(bbl.errors.BBLTypeError, match=r"z must be the name of one column; got \['Class'\]"):
+        networks.cmi("Sex", "Survived", bbl.datasets.load_titanic(), z=["Class"])

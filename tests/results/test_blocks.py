@@ -158,7 +158,7 @@ def test_the_posterior_tells_of_groups_and_chains(fits):
 def test_summaries_print_in_all_forms(fits, kind):
     fit = fits[kind]
     summary = fit.summary()
-    assert "Blocks:" in str(summary) and "Means:" in str(summary) and str(fit.nobs) in str(summary)
+    assert "Blocks:" in str(summary) and "Means:" in str(summary) and str(fit.nobs()) in str(summary)
     assert summary.as_html().startswith("<div") and "tabular" in summary.as_latex()
     assert summary.tables["means"].equals(fit.block_means)
     assert repr(fit).startswith("Call:\n bicluster(") and "Block means:" in repr(fit)

@@ -210,7 +210,8 @@ class HighOrder(Engine):
         notes: tuple[Note, ...] = ()
         if not fitted.converged:
             detail = f"gradient norm {fitted.norm:.2g} after {fitted.n_iter} iterations"
-            notes = (Note(0, -1, f"did not converge (refit={self.refit!r} of all predictors); raise ridge", detail),)
+            remedy = "raise ridge" if self.refit in ("pseudo", "exact") else "raise ridge, or take refit='pseudo'"
+            notes = (Note(-1, -1, f"did not converge (refit={self.refit!r} of all predictors); {remedy}", detail),)
         return EngineFit(
             theta,
             fitted.value,

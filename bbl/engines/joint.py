@@ -32,6 +32,7 @@ OF_FIELDS = 1e-6  # the most that fields are penalised
 STEPS, RATE, SLOWER, LEAST, EVERY = 1000, 0.1, 200.0, 0.02, 5  # of the gradient methods
 CHAINS, T = 512, 3  # Gibbs chains, and their sweeps for a step
 DAMPING = 0.8  # of damped mean field
+SETTLED = 0.02  # standard deviations of a product by which sampled moments may miss those of the rows, on average
 
 
 class Fitted(NamedTuple):
@@ -216,8 +217,10 @@ def _ascend(
     """Follow the gradient of the log-likelihood with estimated moments of the model.
 
     A step is in units of each product's variance, and gets shorter with time. Where the moments are sampled, the
-    parameters of the second half are averaged (Polyak & Juditsky 1992). The gradient of mean field need not be zero
-    anywhere: of its way the parameters of largest pseudo-likelihood are taken.
+    parameters of the second half are averaged (Polyak & Juditsky 1992); the norm is the largest component of the mean
+    gradient of that half, in standard deviations of the products, and says whether the fit has converged. The gradient
+    of mean field need not be zero anywhere: of its way the parameters of largest pseudo-likelihood are taken, and it
+    has converged if these are not the last ones.
     """
     products = Monomials(layout)
     scale, ridges = np.maximum(means * (1.0 - means), LEAST), _ridges(layout, ridge)
@@ -227,15 +230,19 @@ def _ascend(
         else _chains(layout, products, sample, theta, method, rng)
     )
     judge = PseudoObjective(layout, sample, ridge) if method == "mf" else None
-    best, kept = math.inf, theta
+    best, kept, kept_at, drift = math.inf, theta, 0, np.zeros(len(theta))
     for step in range(STEPS):
         gradient = means - moments(theta) - ridges * theta
         theta = theta + RATE / (1.0 + step / SLOWER) * gradient / scale
         if judge is None and 2 * step >= STEPS:
-            kept = kept + (theta - kept) / (step - (STEPS - 1) // 2)
+            share = 1.0 / (step - (STEPS - 1) // 2)
+            kept, drift = kept + (theta - kept) * share, drift + (gradient - drift) * share
         elif judge is not None and step % EVERY == 0 and (value := judge(theta)[0]) < best:
-            best, kept = value, theta
-    return Fitted(kept, -best if judge is not None else float("nan"), float(np.linalg.norm(gradient)), STEPS, True)
+            best, kept, kept_at = value, theta, step
+    if judge is not None:
+        return Fitted(kept, -best, float(np.linalg.norm(gradient)), STEPS, kept_at + EVERY < STEPS)
+    norm = float(np.abs(drift / np.sqrt(scale)).max(initial=0.0))
+    return Fitted(kept, float("nan"), norm, STEPS, norm <= SETTLED)
 
 
 def _mean_field(layout: Layout, products: Monomials, sample: Sample) -> Callable[[np.ndarray], np.ndarray]:

@@ -139,6 +139,17 @@ def test_refits_agree_where_they_should(fit, pcd, rows):
     np.testing.assert_array_equal(np.abs(most.parameters.theta[0][free]), np.abs(nodes).max(axis=0)[free])
 
 
+@pytest.mark.parametrize("refit", ["pcd", "cd"])
+def test_a_sampled_refit_has_converged_where_its_mean_gradient_is_small(monkeypatch, rows, refit):
+    few = rows[list(rows.columns[:4])]
+    fit = bbl.bbl("~ .", few, method="shbm", order=2, refit=refit, seed=3, verbose=0)
+    assert fit.converged and fit.estimate.fits[0].grad_norm[0] <= joint.SETTLED
+    monkeypatch.setattr(joint, "STEPS", 10)
+    with pytest.warns(bbl.ConvergenceWarning, match=f"refit='{refit}' of all predictors.*take refit='pseudo'"):
+        hasty = bbl.bbl("~ .", few, method="shbm", order=2, refit=refit, seed=3, verbose=0)
+    assert not hasty.converged and "Converged: no" in str(hasty.summary())
+
+
 def test_two_votes_choose_fewer_terms(fit, rows):
     both = bbl.bbl("~ .", rows, method="shbm", combine="and", verbose=0)
     assert (both.order_counts <= fit.order_counts).all().all()

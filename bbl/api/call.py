@@ -176,6 +176,7 @@ def prepare(
     whole = counts or engine.weights == "counts"
     takes: dict[str, Any] = {"order": order, "reason": engine.order_reason, "whole": whole, "one_sided": True}
     source, folds = lazy_source(data), None
+    takes["sums_out"] = f"missing_marginal{'' if source is None else '_batches'}" not in engine.refusals()
     cluster = passes(source, more.get("client"))
     rows: Rows
     index: pd.Index | None = None

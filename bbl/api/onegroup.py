@@ -12,6 +12,7 @@ from bbl.boltzmann.limits import check_known
 from bbl.boltzmann.problems import Problem, warn_problems
 from bbl.checks import arguments, choice, flag, generator
 from bbl.design.design import MISSING
+from bbl.design.values import missing_remedy
 from bbl.design.weights import check_weights
 from bbl.engines import DEFAULT, Engine, make_engine
 from bbl.engines.found import Note
@@ -94,7 +95,7 @@ def mlestimate(
         )
     _check_labels(xi, qJ, L)
     choice("missing", missing, MISSING)
-    sample, n_levels = _coded_sample(xi, weights, L, missing, engine.weights == "counts")
+    sample, n_levels = _coded_sample(xi, weights, L, missing, engine)
     m = len(n_levels)
     pairs = None
     if flag("naive", naive) or engine.order == 1:
@@ -181,7 +182,7 @@ def _levels(L: Any, m: int) -> np.ndarray:
     return np.broadcast_to(given, (m,)).astype(np.int64)
 
 
-def _coded_sample(xi: Any, weights: Any, L: Any, missing: str, whole: bool = True) -> tuple[Sample, np.ndarray]:
+def _coded_sample(xi: Any, weights: Any, L: Any, missing: str, engine: Engine) -> tuple[Sample, np.ndarray]:
     """Check integer codes and weights, and return them as one group with its numbers of levels."""
     codes = np.asarray(xi)
     if codes.dtype == object or codes.dtype.kind not in "biuf" or codes.ndim != 2:
@@ -190,12 +191,11 @@ def _coded_sample(xi: Any, weights: Any, L: Any, missing: str, whole: bool = Tru
         )
     if not codes.size:
         raise DataError("xi has no rows or no columns.", argument="xi")
-    w = check_weights(weights, len(codes), data=xi, whole=whole)
+    w = check_weights(weights, len(codes), data=xi, whole=engine.weights == "counts")
     none = np.isnan(codes)
     if none.any() and missing == "raise":
         raise DataError(
-            f"xi has {none.sum()} missing entries. Drop the rows (missing='drop'), give missing entries a level of "
-            "their own (missing='level'), or sum them out (missing='marginal').",
+            f"xi has {none.sum()} missing entries. {missing_remedy('missing_marginal' not in engine.refusals())}",
             argument="xi",
         )
     if missing == "drop":

@@ -158,7 +158,14 @@ def shooter(
     check_formula(formula)
     in_memory(data, "shooter()", "data")
     design, sample, index = Design.from_data(
-        formula, data, weights, xlevels, flag("novarOk", novarOk), missing, order=None
+        formula,
+        data,
+        weights,
+        xlevels,
+        flag("novarOk", novarOk),
+        missing,
+        order=None,
+        sums_out="missing_marginal" not in ShooterResults.refusals,
     )
     _check(design, sample, screen)
     order = min(order, len(design.labels.names))

@@ -51,7 +51,7 @@ def guard_memory(
     check_memory(
         results + workers * takes(sample.n, layout, settings),
         f"A fit of {K} groups with {layout.D} non-reference levels",
-        "Use fewer predictors, fewer levels, a formula with fewer interactions, or a smaller n_jobs.",
+        _smaller(engine, "Use fewer predictors, fewer levels, a formula with fewer interactions, or a smaller n_jobs."),
     )
 
 
@@ -81,8 +81,14 @@ def announce_terms(
     check_memory(
         needed,
         f"A fit of {K} groups with {m * (m - 1) // 2:,} pairs of predictors and {couplings:,.0f} couplings each",
-        "Use fewer predictors or levels, or a formula with fewer interactions.",
+        _smaller(engine, "Use fewer predictors or levels, or a formula with fewer interactions."),
     )
+
+
+def _smaller(engine: Engine, remedy: str) -> str:
+    """Return how a fit takes less memory: by smaller options of the engine, if there are any, or by `remedy`."""
+    options = " or ".join(filter(None, (", ".join(engine.sized_by[:-1]), *engine.sized_by[-1:])))
+    return f"Lower {options}, or {remedy[0].lower()}{remedy[1:]}" if options else remedy
 
 
 def check_known(sample: Rows, layout: Layout, engine: Engine, log_z: str, group: str, names: Sequence) -> None:

@@ -9,7 +9,7 @@ __all__ = ["in_options"]
 
 # Remedies that only a Python program has, and what stands in their place; {column} is the column at fault.
 REMEDIES = (
-    (r" Drop the rows: data\.dropna\(.*\), or missing='drop'\.", r" Drop the rows: missing='drop'."),
+    (r" Drop these rows: data\.dropna\(.*\); or missing", r" Leave these rows out of the table; or missing"),
     (
         r" Drop them with removeConst\(data\), give their levels in xlevels, or pass novarOk=True\.",
         r" Leave them out of the formula, or pass novarOk=.",

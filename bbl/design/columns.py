@@ -123,32 +123,40 @@ def read_column(
     missing: str | None,
     declared: bool = False,
     policy: str | None = None,
+    sums_out: bool = True,
 ) -> tuple[Factor, np.ndarray, np.ndarray | None]:
     """Return a column's factor, codes and missing values, from the rows to keep; see `column_factor`."""
     series = frame.column(name)
-    column = factorise(name, series if len(keep) == frame.n else series.iloc[keep], missing or "keep")
+    column = factorise(name, series if len(keep) == frame.n else series.iloc[keep], "keep")
     column = with_order(frame, column)
-    factor = column_factor(column, given, missing, declared, policy)
+    factor = column_factor(column, given, missing, declared, policy, sums_out)
     argument = "xlevels" if name in given else "data"
     codes = factor.encode(column, argument=argument, skip_missing=missing in ("marginal", None))[0]
     return factor, codes, column.missing()
 
 
 def column_factor(
-    column: Column | Counted, given: dict, missing: str | None, declared: bool = False, policy: str | None = None
+    column: Column | Counted,
+    given: dict,
+    missing: str | None,
+    declared: bool = False,
+    policy: str | None = None,
+    sums_out: bool = True,
 ) -> Factor:
     """Return the factor of a column: the levels that are given for it, or those that occur in it.
 
     For the response `missing` is None; it may be unknown where `declared` levels count and `policy` is "marginal".
+    `sums_out` says whether the error of missing values may advise that.
     """
     name, count = column.name, column.n_missing
     if missing == "raise" and count:
-        refuse_blanks(name, count)
+        refuse_blanks(name, count, sums_out)
     known = missing is not None or (declared and policy == "marginal")
     if not known and count:
         raise DataError(
             f"column {name!r} has {count} missing value{'s' * (count > 1)}, and is the response, which has to be "
-            f"known. Drop the rows: data.dropna(subset=[{name!r}]), or missing='drop'.",
+            f"known. Drop these rows: data.dropna(subset=[{name!r}]); or missing='drop' drops all rows with missing "
+            "values.",
             column=name,
         )
     if name in given:

@@ -109,6 +109,7 @@ class Design:
         reason: str = "",
         whole: bool = True,
         one_sided: bool = False,
+        sums_out: bool = True,
     ) -> tuple[Design, Sample, pd.Index]:
         """Read a formula against data, collect the levels, and encode the rows.
 
@@ -143,6 +144,8 @@ class Design:
             Whether weights have to be whole numbers (`Engine.weights`).
         one_sided : bool, default False
             Whether the formula may be without a response; then all rows are of group 0.
+        sums_out : bool, default True
+            Whether the error of missing values may advise ``missing="marginal"`` (`Engine.refusals`).
 
         Returns
         -------
@@ -189,7 +192,9 @@ class Design:
             counts, index = counts[keep], index[keep]
         given = given_levels(xlevels, terms)
         response, y = read_response(frame, terms, keep, given, declared, missing)
-        read = (read_column(frame, name, keep, given, missing, declared) for name in terms.predictors)
+        read = (
+            read_column(frame, name, keep, given, missing, declared, sums_out=sums_out) for name in terms.predictors
+        )
         codes = np.empty((len(keep), len(terms.predictors)), dtype=np.uint8)
         factors, is_missing = [], None
         for i, (factor, own, own_missing) in enumerate(read):

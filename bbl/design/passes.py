@@ -200,7 +200,7 @@ def encode_source(
     cluster : bbl.design.cluster.OnCluster, optional
         Who makes the passes, in place of this process.
     **parsed
-        ``order``, ``reason``, ``whole``, ``one_sided`` of `Design.from_data`.
+        ``order``, ``reason``, ``whole``, ``one_sided``, ``sums_out`` of `Design.from_data`.
 
     Returns
     -------
@@ -222,7 +222,7 @@ def encode_source(
     given = given_levels(xlevels, terms)
     reader = Reader(source, terms, named, missing, parsed.get("whole", True), step)
     seen = _checked(look(reader) if cluster is None else cluster.look(reader), reader)
-    response, factors, rows, totals = _judged(seen, terms, given, missing, declared)
+    response, factors, rows, totals = _judged(seen, terms, given, missing, declared, parsed.get("sums_out", True))
     if not (novarOk or declared):
         check_variable(factors)
     if not declared:
@@ -318,13 +318,13 @@ def _checked(seen: Seen, reader: Reader) -> Seen:
 
 
 def _judged(
-    seen: Seen, terms: FormulaTerms, given: dict, policy: str, declared: bool
+    seen: Seen, terms: FormulaTerms, given: dict, policy: str, declared: bool, sums_out: bool
 ) -> tuple[Factor, list[Factor], np.ndarray, np.ndarray]:
     """Return the factors of response and predictors, and rows and weight of each group."""
 
     def judged(name: Hashable, missing: str | None) -> tuple[Factor, np.ndarray, np.ndarray]:
         merged = seen.columns[name]
-        factor = column_factor(merged.counted(), given, missing, declared, policy)
+        factor = column_factor(merged.counted(), given, missing, declared, policy, sums_out)
         found = merged.by_level(factor, "xlevels" if name in given else "data", missing in ("marginal", None))
         return factor, *found
 

@@ -189,9 +189,9 @@ def _terms(formula: str, frame: Frame, named: Hashable | None) -> tuple[Hashable
     names, exclude = frame.columns, () if named is None else (named,)
     present = PRESENT
     if isinstance(formula, str) and formula.lstrip().startswith("~"):
-        terms = parse(f"`{present}` {formula.lstrip()}", (*names, present), exclude)
+        terms = parse(f"`{present}` {formula.lstrip()}", (*names, present), exclude, order=None)
     else:
-        terms = parse(formula, names, exclude)
+        terms = parse(formula, names, exclude, order=None)
     if len(terms.predictors) != 2:
         raise FormulaError(
             f"formula {formula!r}: it names {len(terms.predictors)} factors, and a two-way table has two. Write it "

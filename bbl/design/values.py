@@ -26,6 +26,7 @@ __all__ = [
     "is_missing",
     "level_key",
     "plain_level",
+    "missing_remedy",
     "refuse_blanks",
     "with_order",
 ]
@@ -226,13 +227,21 @@ def _arrow_column(name: Hashable, array: Any, declared: bool = False) -> Column:
     return column._replace(codes=codes[indices.fill_null(len(series)).to_numpy()])
 
 
-def refuse_blanks(name: Hashable, count: int) -> None:
+def refuse_blanks(name: Hashable, count: int, sums_out: bool = True) -> None:
     """Raise the error of missing values in training data with ``missing="raise"``."""
     raise DataError(
-        f"column {name!r} has {count} missing value{'s' * (count > 1)}. Drop the rows (missing='drop'), give "
-        "missing values a level of their own (missing='level'), or sum them out (missing='marginal').",
-        column=name,
+        f"column {name!r} has {count} missing value{'s' * (count > 1)}. {missing_remedy(sums_out)}", column=name
     )
+
+
+def missing_remedy(sums_out: bool) -> str:
+    """Return what to do with missing values in training data, where they can be summed out, or where they cannot."""
+    if sums_out:
+        return (
+            "Drop the rows (missing='drop'), give missing values a level of their own (missing='level'), or sum them "
+            "out (missing='marginal')."
+        )
+    return "Drop the rows (missing='drop'), or give missing values a level of their own (missing='level')."
 
 
 def _refuse(name: Hashable, what: str) -> Any:

@@ -114,6 +114,8 @@ class Engine:
         Whether its fits have draws from the posterior.
     keeps_history : bool
         Whether its fits keep a record of how they went.
+    sized_by : tuple of str
+        Options that memory grows with.
     classifier : dict
         Options that `BBLClassifier` sets where the user does not, so that any table can be fitted.
     """
@@ -134,6 +136,7 @@ class Engine:
     posterior: ClassVar[str] = ""
     draws_posterior: ClassVar[bool] = False
     keeps_history: ClassVar[bool] = False
+    sized_by: ClassVar[tuple[str, ...]] = ()
     classifier: ClassVar[dict[str, Any]] = {}
 
     @property

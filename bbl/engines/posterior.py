@@ -129,6 +129,7 @@ class Posterior(Engine):
     samples = True
     posterior: ClassVar[str] = "posterior draws"
     draws_posterior = True
+    sized_by: ClassVar[tuple[str, ...]] = ("draws", "warmup", "chains")
 
     def __post_init__(self):
         choice("prior", self.prior, PRIORS)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -120,6 +120,7 @@ class PersistentVI(Engine):
     log_z = "half"
     samples = True
     weights = "real"
+    sized_by: ClassVar[tuple[str, ...]] = ("draws", "chains")
 
     def __post_init__(self):
         choice("prior", self.prior, tuple(PRIORS))
@@ -209,7 +210,9 @@ class PersistentVI(Engine):
         rng = self.generator(np.random.default_rng(0)) if rng is None else rng
         engines = [self] if values is None else [replace(self, scale=float(v)) for v in values]
         needed = self.memory(sample.n, layout)
-        check_memory(needed, f"Variational inference of {layout.size:,} parameters", "Use fewer predictors or draws.")
+        check_memory(
+            needed, f"Variational inference of {layout.size:,} parameters", "Use fewer predictors, draws or chains."
+        )
         told = None if progress is None else lambda share, note="": progress(share / len(engines), note)
         state = rng.bit_generator.state
         fits = []

@@ -225,9 +225,9 @@ def _without_constants(formula: str, data: Frame, keep: np.ndarray, missing: str
         keep = keep[~missing_rows(data, predictors)[keep]]
     constant = []
     for name in predictors:
-        column = factorise(name, data.column(name).iloc[keep], missing)
+        column = factorise(name, data.column(name).iloc[keep], "keep")
         levels = column.used().sum() - (missing == "marginal" and column.missing() is not None)
-        if levels < 2:
+        if levels < 2 and not (missing == "raise" and column.missing() is not None):  # that is an error of the fit
             constant.append(name)
     dropped = constant[len(constant) == len(predictors) :]
     return "".join([formula, *(f" - {quoted(name)}" for name in dropped)])

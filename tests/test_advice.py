@@ -1,0 +1,505 @@
+"""Advice of errors and warnings: the call that fails or warns, what it says, and the call that follows it."""
+
+import re
+import warnings
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import bbl
+from bbl import networks
+from bbl.__main__ import main
+from bbl.errors import BBLError
+
+RNG = np.random.default_rng(0)
+CODES = RNG.integers(0, 2, (60, 3))
+DATA = pd.DataFrame(CODES, columns=list("abc")).assign(y=np.where(RNG.random(60) < 0.3 + 0.4 * CODES[:, 0], "s", "t"))
+GAPS = DATA.astype(object).mask((np.arange(60) % 9 == 0)[:, None] & (np.arange(4) < 2))
+SILENT = GAPS.assign(y=DATA["y"].mask(np.arange(60) % 7 == 3))
+NUMBERS = DATA.assign(x=RNG.normal(size=60))
+PEOPLE = DATA.assign(person=[f"p{i}" for i in range(60)])
+CONSTANT = DATA.assign(d=1)
+WEIGHTED = DATA.assign(n=1.5)
+RATINGS = pd.DataFrame(
+    [(u, m, float((u + m) % 3)) for u in range(8) for m in range(6)], columns=["user", "movie", "rating"]
+)
+SEEN = RATINGS[RATINGS["rating"] > 0]
+NEW = DATA.drop(columns="y").assign(a=5).head(3)
+QUIET = {"verbose": 0}
+
+
+class Advice(NamedTuple):
+    """What a message says, the call that has it, and calls that follow it."""
+
+    says: str
+    fails: Callable[[], Any]
+    follows: tuple[Callable[[], Any], ...]
+
+
+def fit(formula: str = "y ~ .^2", data: Any = DATA, **options: Any) -> Any:
+    return bbl.bbl(formula, data, **options, **QUIET)
+
+
+def shot(formula: str = "y ~ .", data: Any = DATA, **options: Any) -> Any:
+    return bbl.shooter(formula, data, **options, **QUIET)
+
+
+def blocks(formula: str = "rating ~ user*movie", data: Any = RATINGS, **options: Any) -> Any:
+    return bbl.bicluster(formula, data, **options, **QUIET)
+
+
+def blanks(call: Callable, also: tuple[str, ...] = ()) -> Advice:
+    """Return the advice on missing values of a verb: two remedies, or three."""
+    ending = r"\(missing='level'\), or sum them out \(missing='marginal'\)\.$" if also else r"\(missing='level'\)\.$"
+    return Advice(ending, call, tuple(lambda p=p: call(missing=p) for p in ("drop", "level", *also)))
+
+
+FITTED = fit()
+LONG = pd.DataFrame(np.random.default_rng(3).integers(0, 2, (150, 2)), columns=["a", "b"]).assign(x=range(150))
+WIDE = pd.DataFrame(np.random.default_rng(2).integers(0, 2, (80, 40))).add_prefix("v")
+
+
+def approximate() -> Any:
+    return fit("y ~ a", method="pvi", testNull=True, draws=2, chains=20, n_iter=20).inference()
+
+
+TABLE = {
+    "blanks of pseudo": blanks(lambda **o: fit("y ~ a + b", GAPS, **o), ("marginal",)),
+    "blanks of mf": blanks(lambda **o: fit("y ~ a + b", GAPS, method="mf", **o), ("marginal",)),
+    "blanks of naive": blanks(lambda **o: fit("y ~ a + b", GAPS, method="naive", **o), ("marginal",)),
+    "blanks of shbm": blanks(lambda **o: fit("y ~ a + b", GAPS, method="shbm", **o), ("marginal",)),
+    "blanks of auto": blanks(lambda **o: fit("y ~ a + b", GAPS, method="auto", **o), ("marginal",)),
+    "blanks of conditional": blanks(lambda **o: fit("y ~ a + b", GAPS, method="conditional", **o)),
+    "blanks of bayes": blanks(
+        lambda **o: fit("y ~ a + b", GAPS, method="bayes", chains=2, warmup=20, draws=20, **o)
+    ),
+    "blanks of shooter": blanks(lambda **o: shot("y ~ a + b", GAPS, **o)),
+    "blanks of crossVal": blanks(lambda **o: bbl.crossVal("y ~ a + b", GAPS, **o, **QUIET), ("marginal",)),
+    "blanks of nb": blanks(lambda missing="raise": networks.nb("y", GAPS, missing=missing), ("marginal",)),
+    "blanks of codes": blanks(
+        lambda **o: bbl.mlestimate(GAPS[["a", "b", "c"]].to_numpy(dtype=float), **o, **QUIET), ("marginal",)
+    ),
+    "blanks of codes, bayes": blanks(
+        lambda **o: bbl.mlestimate(
+            GAPS[["a", "b", "c"]].to_numpy(dtype=float), method="bayes", chains=2, warmup=20, draws=20, **o, **QUIET
+        )
+    ),
+    "unknown response": Advice(
+        r"Drop these rows: data\.dropna\(subset=\['y'\]\); or missing='drop' drops all rows with missing values",
+        lambda: fit("y ~ c", SILENT),
+        (lambda: fit("y ~ c", SILENT.dropna(subset=["y"])), lambda: fit("y ~ c", SILENT, missing="drop")),
+    ),
+    "draws beyond memory": Advice(
+        "Lower draws, warmup or chains",
+        lambda: fit(method="bayes", draws=10**9),
+        (lambda: fit(method="bayes", draws=50, warmup=50, chains=2),),
+    ),
+    "three factors of a two-way table": Advice(
+        r"names 3 factors, .* Write it like 'rating ~ user\*movie'",
+        lambda: blocks("rating ~ user*movie*a", RATINGS.assign(a=1)),
+        (lambda: blocks("rating ~ user*movie"),),
+    ),
+    "interactions of shooter": Advice(
+        r"Write 'y ~ \.' or 'y ~ a \+ b', and the most predictors of a term as order=",
+        lambda: shot("y ~ a*b*c"),
+        (lambda: shot("y ~ ."), lambda: shot("y ~ a + b", order=2)),
+    ),
+    "interactions of a network": Advice(
+        r"Write 'class ~ \.' or 'class ~ a \+ b', and give a structure by hand with networks\.structure\(\)",
+        lambda: networks.nb("y ~ a*b*c", DATA),
+        (
+            lambda: networks.nb("y ~ .", DATA),
+            lambda: networks.nb("y ~ a + b", DATA),
+            lambda: networks.structure("y", {"a": [], "b": ["a"]}),
+        ),
+    ),
+    "a term of three with mf": Advice(
+        r"Write \(a \+ b\)\^2|Write \(a \+ b \+ c\)\^2|\^2 for all pairs",
+        lambda: fit("y ~ a*b*c", method="mf"),
+        (lambda: fit("y ~ (a + b + c)^2", method="mf"),),
+    ),
+    "penalties by order": Advice(
+        "give one number, or one for each order",
+        lambda: shot(order=2, lambda_=(1.0, 2.0, 3.0)),
+        (lambda: shot(order=2, lambda_=2.0), lambda: shot(order=2, lambda_=(1.0, 2.0))),
+    ),
+    "penalties of shbm": Advice(
+        "give 2, for products of 1 to 2 predictors, or one number",
+        lambda: fit("y ~ .", method="shbm", lambda_=(1.0,)),
+        (
+            lambda: fit("y ~ .", method="shbm", lambda_=(5.0, 5.0)),
+            lambda: fit("y ~ .", method="shbm", lambda_=5.0),
+        ),
+    ),
+    "no term is left": Advice(
+        "Give a smaller one, or 'ebic' or 'cv'",
+        lambda: shot(lambda_=1e6),
+        (lambda: shot(lambda_=1.0), lambda: shot(lambda_="ebic"), lambda: shot(lambda_="cv")),
+    ),
+    "states of an exact refit": Advice(
+        "take refit='pseudo'",
+        lambda: fit("~ .", pd.DataFrame(RNG.integers(0, 2, (40, 21))).add_prefix("v"), method="shbm", order=2,
+                    lambda_=30.0, refit="exact"),
+        (
+            lambda: fit("~ .", pd.DataFrame(RNG.integers(0, 2, (40, 21))).add_prefix("v"), method="shbm", order=2,
+                        lambda_=30.0, refit="pseudo"),
+        ),
+    ),
+    "continuous": Advice(
+        "Bin it first, for example with bbl.bin or pandas.cut; if each number is a level, make it a category",
+        lambda: fit("y ~ x", NUMBERS),
+        (
+            lambda: fit("y ~ x", bbl.bin(NUMBERS, columns=["x"])),
+            lambda: fit("y ~ x", NUMBERS.assign(x=pd.cut(NUMBERS["x"], 3))),
+            lambda: fit("y ~ x", NUMBERS.assign(x=NUMBERS["x"].astype("category"))),
+        ),
+    ),
+    "identifier": Advice(
+        r"Leave it out of the formula \(- person\)",
+        lambda: fit("y ~ .", PEOPLE),
+        (lambda: fit("y ~ . - person", PEOPLE),),
+    ),
+    "constant": Advice(
+        r"removeConst\(data\), give their levels in xlevels, or pass novarOk=True",
+        lambda: fit("y ~ .", CONSTANT),
+        (
+            lambda: fit("y ~ .", bbl.removeConst(CONSTANT)),
+            lambda: fit("y ~ .", CONSTANT, xlevels={"d": [1, 2]}),
+            lambda: fit("y ~ .", CONSTANT, novarOk=True),
+        ),
+    ),
+    "real weights": Advice(
+        "whole number",
+        lambda: fit("y ~ a + b", WEIGHTED, weights="n", method="conditional"),
+        (lambda: fit("y ~ a + b", WEIGHTED.assign(n=2), weights="n", method="conditional"),),
+    ),
+    "new level": Advice(
+        r"Refit with them \(or list them in xlevels\), or pass unseen='ignore'",
+        lambda: FITTED.predict(NEW),
+        (
+            lambda: fit(data=pd.concat([DATA, NEW.assign(y="s")])).predict(NEW),
+            lambda: fit(xlevels={"a": [0, 1, 5]}).predict(NEW),
+            lambda: FITTED.predict(NEW, unseen="ignore"),
+        ),
+    ),
+    "gaps in new data": Advice(
+        "fit with missing='marginal': predict then sums missing predictors out",
+        lambda: FITTED.predict(GAPS),
+        (lambda: fit(missing="marginal").predict(GAPS),),
+    ),
+    "one group": Advice(
+        "Give data of at least two groups",
+        lambda: fit(data=DATA.assign(y="s")),
+        (lambda: fit(data=DATA),),
+    ),
+    "priors that are no shares": Advice(
+        "give shares of the groups",
+        lambda: fit(priors={"s": 0.5, "t": 0.6}),
+        (lambda: fit(priors={"s": 0.4, "t": 0.6}),),
+    ),
+    "unknown priors": Advice(
+        "give 'equal', or a share by group",
+        lambda: fit(priors="even"),
+        (lambda: fit(priors="equal"), lambda: fit(priors={"s": 0.4, "t": 0.6})),
+    ),
+    "no threads": Advice(
+        "give 1 for one thread or -1 for all cores",
+        lambda: fit(n_jobs=0),
+        (lambda: fit(n_jobs=1), lambda: fit(n_jobs=-1)),
+    ),
+    "unknown method": Advice(
+        "Choose one of",
+        lambda: fit(method="psuedo"),
+        (lambda: fit(method="pseudo"),),
+    ),
+    "options of auto": Advice(
+        "take a single method such as method='pseudo' with it",
+        lambda: fit(method="auto", lambda_=0.1),
+        (lambda: fit(method="pseudo", lambda_=0.1),),
+    ),
+    "auto without a response": Advice(
+        "take method='pseudo'",
+        lambda: fit("~ .", DATA, method="auto"),
+        (lambda: fit("~ .", DATA, method="pseudo"),),
+    ),
+    "auto is calibrated": Advice(
+        "leave calibrate out",
+        lambda: fit(method="auto", calibrate="offset"),
+        (lambda: fit(method="auto"),),
+    ),
+    "calibration without classes": Advice(
+        "leave it out, or give a response",
+        lambda: fit("~ .", DATA, calibrate="temperature"),
+        (lambda: fit("~ .", DATA), lambda: fit(calibrate="temperature")),
+    ),
+    "priors without classes": Advice(
+        "leave them out", lambda: fit("~ .", DATA, priors="equal"), (lambda: fit("~ .", DATA),)
+    ),
+    "folds of cv": Advice(
+        "for 3 folds give nfold=3",
+        lambda: bbl.crossVal("y ~ .", DATA, cv=3, **QUIET),
+        (lambda: bbl.crossVal("y ~ .", DATA, nfold=3, shuffle=True, seed=0, **QUIET),),
+    ),
+    "score of a density": Advice(
+        "use 'logloss' or 'pnll'",
+        lambda: bbl.crossVal("~ .", DATA, score="auc", **QUIET),
+        tuple(lambda s=s: bbl.crossVal("~ .", DATA, score=s, **QUIET) for s in ("logloss", "pnll")),
+    ),
+    "an estimate with a rule in crossVal": Advice(
+        "give crossVal a number",
+        lambda: bbl.crossVal("y ~ .", DATA, method="conditional", scale="cv", **QUIET),
+        (lambda: bbl.crossVal("y ~ .", DATA, method="conditional", scale=0.5, **QUIET),),
+    ),
+    "tests of a conditional fit": Advice(
+        r"Ask for two groups, of=\(a, b\), which have intervals, or take method='pseudo' for tests",
+        lambda: fit("y ~ a", method="conditional").inference().tests(),
+        (
+            lambda: fit("y ~ a", method="conditional").inference().table(of=("s", "t")),
+            lambda: fit("y ~ a", method="pseudo").inference().tests(),
+        ),
+    ),
+    "no model of rows": Advice(
+        r"Take method='pseudo'; evaluate\(\) tells how good predictions are",
+        lambda: fit("y ~ a", method="conditional").logLik(),
+        (lambda: fit("y ~ a", method="pseudo").logLik(), lambda: fit("y ~ a", method="conditional").evaluate()),
+    ),
+    "no classes": Advice(
+        r"Fit a formula with a response.*score_samples\(\).*reconstruct\(\)",
+        lambda: fit("~ .", DATA).predict(DATA),
+        (
+            lambda: fit("y ~ .").predict(DATA),
+            lambda: fit("~ .", DATA).score_samples(DATA),
+            lambda: fit("~ .", DATA).reconstruct(DATA.assign(a=np.nan), **QUIET),
+        ),
+    ),
+    "no pooled fit": Advice(
+        "fit with testNull=True",
+        lambda: fit(testNull=False).inference().tests(of="pooled"),
+        (lambda: fit(testNull=True).inference().tests(of="pooled"),),
+    ),
+    "no cross-validation": Advice(
+        r"fit with lambda_='cv' \(or eps='cv'\), or use crossVal\(\)",
+        lambda: FITTED.plot(kind="cv"),
+        (lambda: fit(lambda_="cv").plot(kind="cv"), lambda: bbl.crossVal("y ~ .", DATA, **QUIET).plot()),
+    ),
+    "an exact posterior of many states": Advice(
+        "Use sampler='exchange' or 'pseudo', or 'auto', which chooses",
+        lambda: many_states(sampler="exact"),
+        tuple(lambda s=s: many_states(sampler=s) for s in ("exchange", "pseudo", "auto")),
+    ),
+    "chains fewer than draws": Advice(
+        "give at least chains=20",
+        lambda: fit("y ~ .", method="pvi", chains=10, draws=20),
+        (lambda: fit("y ~ .", method="pvi", chains=20, draws=20, n_iter=20),),
+    ),
+    "a start that is unknown": Advice(
+        "give None or 'pseudo'",
+        lambda: fit("y ~ .", method="conditional", start="mf"),
+        (
+            lambda: fit("y ~ .", method="conditional", start=None),
+            lambda: fit("y ~ .", method="conditional", start="pseudo"),
+        ),
+    ),
+    "zero-sum of terms of three": Advice(
+        "Take a formula of pairs, or leave gauge out",
+        lambda: fit("y ~ .^3", gauge="zero-sum"),
+        (lambda: fit("y ~ .^2", gauge="zero-sum"), lambda: fit("y ~ .^3")),
+    ),
+    "folds of a network": Advice(
+        "Give fewer folds",
+        lambda: networks.cv(networks.bnc("nb", "y", DATA.head(6)), DATA.head(6), k=10),
+        (lambda: networks.cv(networks.bnc("nb", "y", DATA.head(6)), DATA.head(6), k=2),),
+    ),
+    "groups of a criterion": Advice(
+        "Give groups=", lambda: blocks(metric="pearson"), (lambda: blocks(metric="pearson", groups=(2, 2)),)
+    ),
+    "a posterior of two-way groups": Advice(
+        "Fit with method='mcmc'",
+        lambda: blocks(groups=(2, 2)).plot_similarity(),
+        (lambda: blocks("~ user*movie", SEEN, method="mcmc", draws=20, warmup=20).plot_similarity(),),
+    ),
+    "a logistic of dates": Advice(
+        "of a date take a part, such as the month",
+        lambda: fit("y ~ d", DATA.assign(d=pd.date_range("2020-01-01", periods=60))),
+        (lambda: fit("y ~ d", DATA.assign(d=pd.date_range("2020-01-01", periods=60).month)),),
+    ),
+    "two columns of one name": Advice(
+        "Rename the columns",
+        lambda: fit("y ~ a", pd.concat([DATA, DATA[["a"]]], axis=1)),
+        (lambda: fit("y ~ a", pd.concat([DATA, DATA[["a"]].add_suffix("2")], axis=1)),),
+    ),
+    "weights of another index": Advice(
+        r"Align it with weights\.reindex\(data\.index\), or pass weights\.to_numpy\(\)",
+        lambda: fit(weights=pd.Series(np.ones(60), index=range(5, 65))),
+        (lambda: fit(weights=pd.Series(np.ones(60), index=range(5, 65)).to_numpy()),),
+    ),
+    "chains beyond memory": Advice(
+        "Lower draws or chains",
+        lambda: fit(method="pvi", draws=10**9, chains=10**9),
+        (lambda: fit(method="pvi", draws=2, chains=20, n_iter=20),),
+    ),
+    "a gauge of the posterior of all": Advice(
+        "Give of='group', or two groups",
+        lambda: approximate().table(of="pooled"),
+        (lambda: approximate().table(of="group"), lambda: approximate().table(of=("s", "t"))),
+    ),
+    "covariances of the approximation": Advice(
+        "see bse, or take method='bayes', which has draws",
+        lambda: approximate().cov_params(),
+        (
+            lambda: approximate().bse,
+            lambda: fit("y ~ a", method="bayes", chains=2, warmup=20, draws=50).inference().cov_params(),
+        ),
+    ),
+    "models side by side": Advice(
+        r"Give all models in one list: etable\(\[fit, other\]\)",
+        lambda: bbl.etable(FITTED, FITTED),
+        (lambda: bbl.etable([FITTED, FITTED]),),
+    ),
+    "a closed form": Advice(
+        "Leave sampler='auto'",
+        lambda: fit(method="bayes", prior="conjugate", sampler="exact"),
+        (lambda: fit(method="bayes", prior="conjugate", sampler="auto", chains=2, warmup=20, draws=20),),
+    ),
+    "hidden pairs": Advice(
+        "Give hidden=2 or more",
+        lambda: fit(method="bayes", prior="conjugate", hidden_pairs=True),
+        (lambda: fit(method="bayes", prior="conjugate", hidden_pairs=True, hidden=2, chains=2, warmup=20, draws=20),),
+    ),
+    "linear response": Advice(
+        "give likelihood='sampled', or sd='factorised'",
+        lambda: fit(method="pvi", sd="lrvb", likelihood="pseudo"),
+        (
+            lambda: fit(method="pvi", sd="lrvb", likelihood="sampled", draws=2, chains=20, n_iter=20),
+            lambda: fit(method="pvi", sd="factorised", likelihood="pseudo", draws=2, chains=20, n_iter=20),
+        ),
+    ),
+    "penalties of pseudo-likelihood": Advice(
+        "Give one number; crossVal takes a grid",
+        lambda: fit("y ~ .^2", lambda_=[0.1, 0.2]),
+        (lambda: fit("y ~ .^2", lambda_=0.1), lambda: bbl.crossVal("y ~ .^2", DATA, lambda_=[0.1, 0.2], **QUIET)),
+    ),
+    "averages over subsets": Advice(
+        "Take the learner nb, or leave manb_prior out",
+        lambda: networks.lp(networks.tan_cl("y", DATA), DATA, smooth=1.0, manb_prior=0.5),
+        (
+            lambda: networks.lp(networks.nb("y", DATA), DATA, smooth=1.0, manb_prior=0.5),
+            lambda: networks.lp(networks.tan_cl("y", DATA), DATA, smooth=1.0),
+        ),
+    ),
+    "two kinds of weights": Advice(
+        "give one of them",
+        lambda: networks.lp(networks.nb("y", DATA), DATA, smooth=1.0, manb_prior=0.5, wanbia=True),
+        (
+            lambda: networks.lp(networks.nb("y", DATA), DATA, smooth=1.0, manb_prior=0.5),
+            lambda: networks.lp(networks.nb("y", DATA), DATA, smooth=1.0, wanbia=True),
+        ),
+    ),
+    "a class of many numbers": Advice(
+        "Bin it first, for example with pandas.qcut, or name another column",
+        lambda: networks.nb("x", LONG),
+        (
+            lambda: networks.nb("x", LONG.assign(x=pd.qcut(LONG["x"], 3))),
+            lambda: networks.nb("a", LONG.drop(columns="x")),
+        ),
+    ),
+    "parents that are no list": Advice(
+        r"Write \['a'\]",
+        lambda: networks.structure("y", {"a": [], "b": "a"}),
+        (lambda: networks.structure("y", {"a": [], "b": ["a"]}),),
+    ),
+    "levels twice": Advice(
+        "Name each level once", lambda: fit(xlevels={"a": [0, 1, 1]}), (lambda: fit(xlevels={"a": [0, 1]}),)
+    ),
+    "levels that are not listed": Advice(
+        "Add them to", lambda: fit(xlevels={"a": [0]}), (lambda: fit(xlevels={"a": [0, 1]}),)
+    ),
+    "levels of no column": Advice("Leave it out", lambda: fit(xlevels={"z": [0]}), (lambda: fit(),)),
+    "weights of no column": Advice(
+        "Give the name of one, or an array",
+        lambda: fit(weights="m"),
+        (lambda: fit("y ~ a", DATA.assign(m=1), weights="m"), lambda: fit(weights=np.ones(60))),
+    ),
+    "a name with a space": Advice(
+        "in backticks",
+        lambda: fit("y ~ a b", DATA.rename(columns={"a": "a b"})),
+        (lambda: fit("y ~ `a b`", DATA.rename(columns={"a": "a b"})),),
+    ),
+    "lists of other lengths": Advice(
+        "Give lists of equal length",
+        lambda: fit("y ~ a", {"y": ["s", "t"], "a": [1]}),
+        (lambda: fit("y ~ a", {"y": ["s", "t"], "a": [1, 0]}),),
+    ),
+    "bins without groups": Advice(
+        "give response=",
+        lambda: bbl.bin(NUMBERS, columns=["x"], method="mdl"),
+        (lambda: bbl.bin(NUMBERS, columns=["x"], method="mdl", response="y"),),
+    ),
+    "an exact ln Z of many predictors": Advice(
+        "use log_z='auto' or 'ais', or fewer interactions",
+        lambda: fit("~ .^2", WIDE, lambda_=0.1, log_z="exact"),
+        (
+            lambda: fit("~ .^2", WIDE, lambda_=0.1, log_z="auto"),
+            lambda: fit("~ .^2", WIDE, lambda_=0.1, log_z="ais"),
+            lambda: fit("~ .", WIDE, log_z="exact"),
+        ),
+    ),
+    "a choice of the numbers of groups": Advice(
+        "Fit with groups=None",
+        lambda: blocks(groups=(2, 2)).plot_selection(),
+        (lambda: blocks(groups=None, max_groups=3).plot_selection(),),
+    ),
+    "a response of two-way pairs": Advice(
+        "Write it like 'rating ~ user\\*movie', or use method='mcmc' for pairs that are there or not",
+        lambda: blocks("~ user*movie"),
+        (
+            lambda: blocks("rating ~ user*movie"),
+            lambda: blocks("~ user*movie", SEEN, method="mcmc", draws=20, warmup=20),
+        ),
+    ),
+}  # fmt: skip
+
+
+def many_states(**options: Any) -> Any:
+    wide = pd.DataFrame(np.random.default_rng(1).integers(0, 2, (30, 18))).add_prefix("v").assign(y=["s", "t"] * 15)
+    formula = "y ~ v0*v1 + " + " + ".join(f"v{i}" for i in range(2, 18))
+    return fit(formula, wide, method="bayes", chains=2, warmup=10, draws=10, **options)
+
+
+def message(call: Callable[[], Any]) -> str | None:
+    """Return the error of a call, or else its first warning; None if there is neither."""
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        try:
+            call()
+        except BBLError as error:
+            return str(error)
+    return next((str(w.message) for w in told if w.category.__module__ == "bbl.errors"), None)
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_advice_works_when_it_is_followed(name):
+    advice = TABLE[name]
+    said = message(advice.fails)
+    assert said is not None and re.search(advice.says, said), said
+    for follows in advice.follows:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            follows()
+
+
+@pytest.mark.parametrize("remedy", ["table", "--missing"])
+def test_advice_of_the_command_line_on_an_unknown_response(tmp_path, monkeypatch, capsys, remedy):
+    def run(data, *options):
+        data.to_csv(tmp_path / "d.csv", index=False)
+        monkeypatch.chdir(tmp_path)
+        return main(["y ~ c", "d.csv", *options]), capsys.readouterr().err
+
+    status, told = run(SILENT)
+    assert status == 1
+    assert "Leave these rows out of the table; or --missing drop drops all rows with missing values." in told
+    status, told = run(SILENT.dropna(subset=["y"])) if remedy == "table" else run(SILENT, "--missing", "drop")
+    assert status == 0, told

@@ -3,36 +3,43 @@
 ``bbl(formula, data)`` fits a fully visible Boltzmann machine for each response group and classifies by Bayes' rule.
 """
 
-import bbl.datasets as datasets
-import bbl.errors as errors
-import bbl.networks as networks
-from bbl.api.average import average
-from bbl.api.bicluster import bicluster
-from bbl.api.compare import anova, etable
-from bbl.api.effective import effective_size, effective_weights
-from bbl.api.enrichment import enrichment
-from bbl.api.fit import bbl, crossVal
-from bbl.api.load import load
-from bbl.api.onegroup import mlestimate
-from bbl.api.scores import log_scores
-from bbl.api.shooter import shooter
-from bbl.api.simulate import mcSample, randompar, randomsamp, sample_xi
-from bbl.design.bins import bin, lump
-from bbl.design.readers import freq2raw, readFasta, removeConst
-from bbl.engines import Conditional, HighOrder, MeanField, NaiveBayes, PersistentVI, Posterior, PseudoLikelihood
-from bbl.errors import BBLError, ConvergenceWarning, DataWarning
-from bbl.report.plot import plot_comparison
-from bbl.results import (
-    AverageResults,
-    BBLResults,
-    BiclusterResults,
-    CVResults,
-    DensityResults,
-    GroupParameters,
-    MLEstimate,
-    SampleResults,
-)
-from bbl.results.shooter import ShooterResults
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import bbl.datasets as datasets
+    import bbl.errors as errors
+    import bbl.networks as networks
+    from bbl.api.average import average
+    from bbl.api.bicluster import bicluster
+    from bbl.api.compare import anova, etable
+    from bbl.api.effective import effective_size, effective_weights
+    from bbl.api.enrichment import enrichment
+    from bbl.api.fit import bbl, crossVal
+    from bbl.api.load import load
+    from bbl.api.onegroup import mlestimate
+    from bbl.api.scores import log_scores
+    from bbl.api.shooter import shooter
+    from bbl.api.simulate import mcSample, randompar, randomsamp, sample_xi
+    from bbl.design.bins import bin, lump
+    from bbl.design.readers import freq2raw, readFasta, removeConst
+    from bbl.engines import Conditional, HighOrder, MeanField, NaiveBayes, PersistentVI, Posterior, PseudoLikelihood
+    from bbl.errors import BBLError, ConvergenceWarning, DataWarning
+    from bbl.report.plot import plot_comparison
+    from bbl.results import (
+        AverageResults,
+        BBLResults,
+        BiclusterResults,
+        CVResults,
+        DensityResults,
+        GroupParameters,
+        MLEstimate,
+        SampleResults,
+    )
+    from bbl.results.shooter import ShooterResults
 
 __version__ = "0.1.0"
 
@@ -83,3 +90,57 @@ __all__ = [
     "sample_xi",
     "shooter",
 ]
+
+# where each of them lives; they are imported when they are first asked for
+HOMES = {
+    "bbl.api.average": ("average",),
+    "bbl.api.bicluster": ("bicluster",),
+    "bbl.api.compare": ("anova", "etable"),
+    "bbl.api.effective": ("effective_size", "effective_weights"),
+    "bbl.api.enrichment": ("enrichment",),
+    "bbl.api.fit": ("bbl", "crossVal"),
+    "bbl.api.load": ("load",),
+    "bbl.api.onegroup": ("mlestimate",),
+    "bbl.api.scores": ("log_scores",),
+    "bbl.api.shooter": ("shooter",),
+    "bbl.api.simulate": ("mcSample", "randompar", "randomsamp", "sample_xi"),
+    "bbl.design.bins": ("bin", "lump"),
+    "bbl.design.readers": ("freq2raw", "readFasta", "removeConst"),
+    "bbl.engines": (
+        "Conditional",
+        "HighOrder",
+        "MeanField",
+        "NaiveBayes",
+        "PersistentVI",
+        "Posterior",
+        "PseudoLikelihood",
+    ),
+    "bbl.errors": ("BBLError", "ConvergenceWarning", "DataWarning"),
+    "bbl.report.plot": ("plot_comparison",),
+    "bbl.results": (
+        "AverageResults",
+        "BBLResults",
+        "BiclusterResults",
+        "CVResults",
+        "DensityResults",
+        "GroupParameters",
+        "MLEstimate",
+        "SampleResults",
+    ),
+    "bbl.results.shooter": ("ShooterResults",),
+}
+
+if not TYPE_CHECKING:  # a type checker sees the imports above, and no other name
+
+    def __getattr__(name: str) -> Any:
+        for home, names in HOMES.items():
+            if name in names:
+                value = globals()[name] = getattr(import_module(home), name)
+                return value
+        if find_spec(f"{__name__}.{name}") is not None:
+            return import_module(f"{__name__}.{name}")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

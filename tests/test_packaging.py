@@ -2,6 +2,8 @@
 
 import ast
 import re
+import subprocess
+import sys
 import tomllib
 from importlib.metadata import distribution
 from pathlib import Path
@@ -122,6 +124,30 @@ def test_imports_run_down_the_table(path):
     order = {name: row for row, name in enumerate(listed())}
     upward = {name for name in imported(path) if order.get(name, len(order)) <= order.get(path, -1)}
     assert not upward, "imports run down the table of files in CONTRIBUTING.md: move a row, or what is imported"
+
+
+def test_public_names_are_imported_when_they_are_asked_for_from_where_type_checkers_see_them():
+    block = next(node for node in ast.parse(text("bbl/__init__.py")).body if isinstance(node, ast.If))
+    seen = {
+        node.module: tuple(alias.name for alias in node.names)
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+    }
+    modules = tuple(node.names[0].asname for node in block.body if isinstance(node, ast.Import))
+    assert seen == bbl.HOMES
+    assert sorted([*modules, *(name for names in seen.values() for name in names)]) == sorted(bbl.__all__)
+    assert set(bbl.__all__) < set(dir(bbl))
+    with pytest.raises(AttributeError, match="no attribute 'Bbl'"):
+        bbl.Bbl  # noqa: B018
+
+
+def test_importing_the_package_imports_nothing_else():
+    code = "import sys, bbl; print([m for m in ('numpy', 'pandas', 'formulaic', 'bbl.api') if m in sys.modules])"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout == "[]\n"
+    code = "from bbl import *; print(bbl.__name__, networks.nb.__name__, errors.BBLError.__name__)"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout == "bbl nb BBLError\n"
 
 
 @pytest.mark.parametrize(

@@ -60,16 +60,13 @@ def adjust(p: np.ndarray, method: str) -> np.ndarray:
     >>> adjust(np.array([0.01, np.nan, 0.02]), "holm")
     array([0.02,  nan, 0.02])
     """
-    from statsmodels.stats.multitest import fdrcorrection
-
     out = np.full(len(p), np.nan)
     made = np.flatnonzero(~np.isnan(p))
-    if not len(made):
-        return out
-    if method == "fdr_bh":
-        out[made] = fdrcorrection(p[made])[1]
-        return out
-    # the library's function of many methods collects garbage at each call, which can take longer than all tests
     order = made[np.argsort(p[made], kind="stable")]
-    out[order] = np.minimum(np.maximum.accumulate(p[order] * np.arange(len(order), 0, -1)), 1.0)
+    n = len(order)
+    if method == "fdr_bh":
+        raw = p[order] / (np.arange(1, n + 1) / n)
+        out[order] = np.minimum(np.minimum.accumulate(raw[::-1])[::-1], 1.0)
+    else:
+        out[order] = np.minimum(np.maximum.accumulate(p[order] * np.arange(n, 0, -1)), 1.0)
     return out

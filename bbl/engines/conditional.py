@@ -293,9 +293,11 @@ class Conditional(Engine):
             unknowns = full.unknowns(fit.theta, fit.constant, fit.temperature)
             if not self.early_stopping:
                 unknowns = full.minimise(unknowns, FINISHED.gradient, FINISHED.rounds)
+                theta, constant, temperature = full.tables(unknowns)
+                fit = fit._replace(theta=theta, constant=constant, temperature=temperature)
             gradient = float(np.abs(full(unknowns)[1]).max())
-            ended = (gradient, full.evaluations, gradient <= HARMLESS)
-            fit = out[k] = JointFit(*full.tables(unknowns), full.loss, *ended)
+            fit = fit._replace(loss=full.loss, gradient=gradient, evaluations=full.evaluations)
+            fit = out[k] = fit._replace(converged=gradient <= HARMLESS)
         return out
 
     def by_batches(

@@ -344,6 +344,18 @@ def test_a_fit_that_has_not_converged_tells_its_gradient(monkeypatch, tmp_path):
     assert fit.converged and re.search(r"Converged: yes \(largest gradient [\d.]+e-\d+\)", str(fit.summary()))
 
 
+def test_minibatches_that_stop_early_are_left_as_they_are(monkeypatch):
+    (codes, y, w), layout, engine = make_rows(300), Layout(LEVELS), Conditional(1e-4, early_stopping=True)
+    monkeypatch.setattr(engine_module, "ROWS", 50)
+    (found,) = engine.fit_groups(Sample(codes, w, y), layout, 3, None, None, np.random.default_rng(1))
+    alone = minibatches(codes, y, w, layout, 3, 0.5, 1e-4, 8, np.random.default_rng(1))
+    np.testing.assert_array_equal(found.theta, alone.theta)
+    np.testing.assert_array_equal(found.constant, alone.constant)
+    log_p = log_probabilities(energies(codes, layout, found.theta) + found.constant)
+    assert found.loss == pytest.approx(-(w @ log_p[np.arange(300), y]) / w.sum(), abs=1e-6)
+    assert not found.converged and found.gradient > 1e-3
+
+
 @pytest.mark.parametrize("start", [{}, {"start": "pseudo", "lambda_": 0.1}, {"start": "pseudo"}])
 @pytest.mark.parametrize("others", [{}, {"early_stopping": True}, {"ridge": "cv"}, {"calibrate": "temperature"}])
 @pytest.mark.parametrize("rows", [5000, 50])

@@ -348,4 +348,5 @@ def _fit(
         errors = standard_errors(found.network, sample, recipe.smooth)
     fitted = NetworkResults(call, design, None, None, *parts, stored_errors=errors, priors=priors)
     counts = level_counts(sample, design.n_levels, prepared.K)
-    return replace(fitted, stored=Training(round(sample.total), fitted.log_likelihood(sample), counts))
+    training = Training(round(sample.total), fitted.log_likelihood(sample), counts)
+    return replace(fitted, stored=training, stored_loss=fitted.training_loss(sample))

@@ -11,6 +11,7 @@ import numpy as np
 from bbl.boltzmann.guards import training_record, training_rows
 from bbl.report.format import WIDTH
 from bbl.results.model import ModelResults
+from bbl.rows.stored import Rows
 from bbl.stats.loss_record import HELD_OUT, LossRecord
 
 __all__ = ["LossResults"]
@@ -54,8 +55,12 @@ class LossResults(ModelResults):
         """
         if self.stored_loss is not None or self.training is None:
             return self.stored_loss
+        return self.training_loss(self.training)
+
+    def training_loss(self, sample: Rows) -> LossRecord | None:
+        """Return the log-loss of encoded training rows; of very many, None unless it is above that of the shares."""
         levels, K = self.design.n_levels, len(self.labels.groups)
-        rows, whole = training_rows(self.training, levels, K, K * (1.0 + len(levels)))
+        rows, whole = training_rows(sample, levels, K, K * (1.0 + len(levels)))
         if not rows.n:
             return None
         scores = self.class_scores(rows.codes, rows.missing)

@@ -144,6 +144,8 @@ def test_networks_say_it_with_a_remedy_that_helps(tmp_path):
     assert str(fit.importance(data[:50])).startswith("On the new rows") and WORSE in str(fit.explain(data[:1]))
     fit.save(tmp_path / "n.bbl")
     assert bbl.load(tmp_path / "n.bbl").log_loss == record
+    data.to_parquet(tmp_path / "d.parquet")
+    assert networks.bnc("nb", "y ~ .", tmp_path / "d.parquet", smooth=1).log_loss == record
     assert "bbl.bbl()" in record.remedy and "calibrate='temperature'" in record.remedy
     assert bbl.bbl("y ~ .", data, calibrate="temperature").log_loss.loss < record.baseline
 

@@ -18,6 +18,7 @@ from bbl.engines import MeanField, PersistentVI, PseudoLikelihood
 from bbl.model.chains import Chains
 from bbl.model.discriminative import minibatches, solve
 from bbl.model.energy import energies
+from bbl.model.full_batch import FullBatch
 from bbl.model.kernel import make_basis
 from bbl.model.layout import Layout
 from bbl.model.moments import pair_counts
@@ -134,15 +135,16 @@ def sparse_terms(rows, terms, K, group):
 
 
 def climbs(rows, dtype, K):
-    """Fit all groups by minibatches, with scores that are added to and without."""
+    """Fit all groups by minibatches and over all rows at once, with scores that are added to and without."""
     data, layout = sample(rows, dtype, True)
     rng = np.random.default_rng(8)
     y, given = rng.integers(0, K, rows), rng.normal(size=(rows, K))
-    found = [
-        minibatches(data.codes, y, data.weights, own, K, 0.5, 1e-3, 2, np.random.default_rng(9), scores)
-        for own, scores in ((layout, None), (layout, given), (Layout(layout.n_levels, []), None))
-    ]
-    return [each.theta for each in found]
+    found = []
+    for own, scores in ((layout, None), (layout, given), (Layout(layout.n_levels, []), None)):
+        near = minibatches(data.codes, y, data.weights, own, K, 0.5, 1e-3, 2, np.random.default_rng(9), scores)
+        full = FullBatch(data.codes, y, data.weights, own, K, 0.5, 1e-3, 1e-8, scores)
+        found += [near.theta, full.minimise(full.unknowns(near.theta, near.constant), 1e-4, 3)]
+    return found
 
 
 def regressions(rows, K):

@@ -108,7 +108,7 @@ def covariances(sample: Sample, estimate: Estimate, engine: Engine) -> Covarianc
     parts = [sample.group(y) for y in range(len(parameters.theta))]
     groups = [influence(part) for part in parts if part.n]
     own, shift = sandwich(layout, groups), None
-    composite = [fitted.composite(rows.complete_rows) for fitted, rows in groups]
+    composite = [fitted.composite(rows if rows.complete else rows.complete_rows) for fitted, rows in groups]
     if parameters.pooled is not None:
         shift = sandwich_of_shift(layout, groups, influence(sample.pooled)[0])
         shift = _with_empty(parts, shift, [np.full_like(t, np.nan) for t in shift[0]])

@@ -148,6 +148,7 @@ def test_influences_are_the_change_of_the_estimate_with_a_rows_weight():
         np.testing.assert_allclose((moved[0] - moved[1]) / 2e-3 * sample.total, psi[k], atol=2e-4)
 
 
+@pytest.mark.filterwarnings("ignore:On the validated rows:bbl.errors.DataWarning")  # groups that do not differ
 def test_fits_with_a_pseudocount_are_tuned_saved_and_cross_validated(tmp_path):
     data = pd.DataFrame(make_sample(90).codes.astype(str), columns=list("abcd"))
     fit = bbl.bbl("a ~ .^2", data, lambda_="cv", prior_count=1.0, verbose=0)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from bbl.checks import verb
 from bbl.errors import BBLError, ModelFileError
 from bbl.results import BBLResults, DensityResults
@@ -13,12 +15,17 @@ from bbl.results.network import NetworkResults
 from bbl.results.shooter import ShooterResults
 from bbl.storage import read_any
 
-__all__ = ["load"]
+__all__ = ["load", "restored"]
 
 KINDS: dict[str, Any] = {
     kind.kind: kind
     for kind in (BBLResults, DensityResults, NetworkResults, ShooterResults, BiclusterResults, AverageResults)
 }
+
+
+def restored(kind: str, meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
+    """Return the model of a kind from what its `pack` returned."""
+    return KINDS[kind].unpack(meta, arrays)
 
 
 @verb
@@ -48,6 +55,6 @@ def load(path: Any) -> Any:
     """
     kind, meta, arrays = read_any(path, KINDS)
     try:
-        return KINDS[kind].unpack(meta, arrays)
+        return restored(kind, meta, arrays)
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, BBLError) as error:
         raise ModelFileError(f"{path} is not a model of this package ({error}); save the model again.") from error

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from bbl.boltzmann.estimate import Estimate
-from bbl.checks import choice, integer, share
+from bbl.checks import arguments, choice, integer, share
 from bbl.design.labels import Labels
 from bbl.engines import Engine
 from bbl.errors import BBLError, OptionError
@@ -77,7 +77,9 @@ class PosteriorDraws:
         return pd.DataFrame(self.draws.reshape(chains * n, K * size), index=rows, columns=columns)
 
     def to_arviz(self) -> Any:
-        """Return the draws as ArviZ's ``InferenceData``: the variable ``theta`` over groups and parameters.
+        """Return the draws as ArviZ has them: the variable ``theta`` of the posterior, over groups and parameters.
+
+        An ``InferenceData`` of ArviZ 0.x, a ``DataTree`` of xarray from ArviZ 1.0 on.
 
         Raises
         ------
@@ -89,7 +91,10 @@ class PosteriorDraws:
         except ImportError as error:
             raise BBLError("to_arviz() needs ArviZ: pip install arviz. to_frame() and summary() do not.") from error
         coords = {"group": distinct_names(map(str, self.labels.groups)), "parameter": self.names}
-        return arviz.from_dict({"theta": self.draws}, coords=coords, dims={"theta": ["group", "parameter"]})
+        draws: dict[str, Any] = {"theta": self.draws}
+        if "posterior" not in arguments(arviz.from_dict):  # of 1.0 and later, which take all groups as one dict
+            draws = {"posterior": draws}
+        return arviz.from_dict(draws, coords=coords, dims={"theta": ["group", "parameter"]})
 
     @property
     def names(self) -> list[str]:

@@ -21,6 +21,7 @@ from bbl.design.values import factorise
 from bbl.design.weights import check_weights
 from bbl.errors import BBLTypeError, DataError, DataWarning, OptionError
 from bbl.names import distinct_names
+from bbl.sklearn.state import ResultState
 from bbl.stats.scores import link, log_probabilities
 from bbl.stats.ties import first_largest
 
@@ -61,7 +62,7 @@ class Given(NamedTuple):
     features: tuple
 
 
-class TableEstimator(BaseEstimator):
+class TableEstimator(ResultState, BaseEstimator):
     """An estimator on rows of levels and their classes, with the parameters `missing` and `unseen`."""
 
     missing: str

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from bbl.api.bicluster import bicluster
+from bbl.sklearn.state import ResultState
 
 try:
     from sklearn.base import BaseEstimator, BiclusterMixin
@@ -18,7 +19,7 @@ except ImportError as error:
 __all__ = ["PrototypeBiclustering"]
 
 
-class PrototypeBiclustering(BiclusterMixin, BaseEstimator):
+class PrototypeBiclustering(BiclusterMixin, ResultState, BaseEstimator):
     """Two-way clustering by prototypes as a scikit-learn estimator: a checkerboard, and missing cells are welcome.
 
     Parameters

@@ -128,9 +128,28 @@ def test_draws_are_handed_to_arviz_where_it_is(fit, monkeypatch):
     posterior, coords, dims = fit.posterior.to_arviz()
     assert posterior["theta"] is fit.posterior.draws and dims == {"theta": ["group", "parameter"]}
     assert coords == {"group": ["No", "Yes"], "parameter": fit.posterior.names}
+
+    class Later:
+        @staticmethod
+        def from_dict(data, *, coords, dims):
+            return data, coords, dims
+
+    monkeypatch.setitem(__import__("sys").modules, "arviz", Later)
+    data, *labels = fit.posterior.to_arviz()
+    assert list(data) == ["posterior"] and data["posterior"]["theta"] is fit.posterior.draws
+    assert labels == [coords, dims]
     monkeypatch.setitem(__import__("sys").modules, "arviz", None)
     with pytest.raises(bbl.BBLError, match="pip install arviz"):
         fit.posterior.to_arviz()
+
+
+@pytest.mark.filterwarnings("ignore:")  # ArviZ's own, of what it will change
+def test_arviz_has_the_draws(fit):
+    pytest.importorskip("arviz")
+    theta = fit.posterior.to_arviz()["posterior"]["theta"]
+    np.testing.assert_array_equal(theta.to_numpy(), fit.posterior.draws)
+    assert theta.dims == ("chain", "draw", "group", "parameter")
+    assert theta.coords["parameter"].to_numpy().tolist() == fit.posterior.names
 
 
 def test_a_method_without_draws_says_which_one_has_them(titanic):

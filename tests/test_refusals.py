@@ -359,6 +359,8 @@ STATEMENTS = [
 ]
 
 
+DECLARED = "test_works_with.py::test_a_kind_of_model_does_what_it_declares_and_refuses_the_others_by_its_reasons"
+
 # page, words of the sentence, the test that checks it
 ELSEWHERE = [
     (
@@ -391,6 +393,8 @@ ELSEWHERE = [
         "is refused with a `ModelFileError`",
         "test_storage.py::test_every_flipped_bit_is_refused",
     ),
+    ("docs/guide/works_with.md", "it is refused by an error with that reason", DECLARED),
+    ("docs/guide/works_with.md", "the declarations by which the code itself refuses", DECLARED),
     ("docs/matches_r.md", "one predictor alone is an error", "api/test_fit.py::test_one_predictor_and_many_groups"),
 ]
 

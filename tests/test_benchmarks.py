@@ -26,7 +26,7 @@ from benchmarks.speed import SUITES, methods, plots, problems, run, summary, use
 from benchmarks.speed import shooter as products_speed  # noqa: E402
 from benchmarks.speed.measure import METHODS, Options, measured  # noqa: E402
 from benchmarks.speed.problems import PROBLEMS, Part, Problem, Table  # noqa: E402
-from benchmarks.studies import annealing, blocks, digits, level, posterior  # noqa: E402
+from benchmarks.studies import annealing, blocks, digits, level, pooled, posterior  # noqa: E402
 
 LIBRARY = {"sklearn": "sklearn", "glum": "glum", "statsmodels": "statsmodels", "dwave": "dwave.samplers"}
 
@@ -453,6 +453,20 @@ def test_the_study_of_digits_compares_scores_that_work():
     data = {"train_x": X, "train_y": y, "test_x": X, "test_y": y}
     frame = pd.DataFrame(digits.largest(data), columns=digits.COLUMNS)
     assert frame["accuracy"].between(0.3, 1).all() and "| the largest |" in "\n".join(digits.summarise(frame))
+
+
+def test_the_study_of_pooled_differences_counts_tests_and_limits():
+    cells = [pooled.Cell((30, 60), (0.6, 0.4)), pooled.Cell((60, 40), (0.5, 0.3), 0.5, coupled=True)]
+    cells.append(pooled.Cell((200, 200), (0.5, 0.5), ratio=3.0))
+    found = [row for at, cell in enumerate(cells) for row in pooled.run_cell(cell, at, 4)]
+    frame = pd.DataFrame(found, columns=pooled.COLUMNS)
+    fields = frame[(frame["cell"] == cells[0].name) & (frame["kind"] == "fields")]
+    assert fields["size"].tolist() == [30, 60] and (fields["made"] == 4).all() and (fields["limits"] == 4).all()
+    assert (frame["disagree"] == 0).all() and set(frame["what"]) == {"alike", "differences", "power"}
+    assert frame.loc[frame["what"] == "power", "rejected_5"].sum() > 0
+    text = "\n".join(pooled.summarise(frame))
+    assert cells[0].name in text and cells[1].name in text and "shift over its error" in text
+    assert len({cell.name + cell.what for cell in pooled.CELLS}) == len(pooled.CELLS)
 
 
 def test_the_level_study_counts_tests_made_and_rejected():

@@ -158,12 +158,13 @@ def _with_odds_ratios(comparison: Comparison, one: np.ndarray, other: np.ndarray
     layout, at = comparison.layout, _uncoupled(comparison.layout)
     cells = np.stack([one[:2], other[:2]])
     dense = least_cells(*cells) >= CELL
-    kind, theta, terms = comparison.kind.copy(), comparison.theta.copy(), list(comparison.terms)
+    kind, theta = comparison.kind.copy(), comparison.theta.copy()
+    terms = list(comparison.terms) or [np.full((q, q), np.nan) for q in np.diff(layout.cuts)]
     kind[at] = np.where((cells == 0.0).any(axis=(0, 1)), Kind.ABSENT, np.where(dense, Kind.WALD, Kind.EXACT))[at]
     with np.errstate(divide="ignore", invalid="ignore"):
         log_odds, inverse = np.log(cells[:, 0]) - np.log(cells[:, 1]), 1.0 / cells
         theta[at] = (log_odds[0] - log_odds[1])[at]
-        for i in np.flatnonzero(~layout.mask.any(axis=1)) if terms else ():
+        for i in np.flatnonzero(~layout.mask.any(axis=1)):
             level, reference = inverse[..., layout.start[i] : layout.start[i + 1]].sum(axis=0)
             terms[i] = np.diag(level) + reference
     family = partial(_fisher, set(at.tolist()), cells, comparison.family)

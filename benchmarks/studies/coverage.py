@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import argparse
 import time
 import warnings
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from joblib import Parallel, delayed
 
 import bbl
 from bbl.errors import BBLError, ConvergenceWarning, DataWarning
 from bbl.model.layout import Layout
 from bbl.model.states import random_parameters, sample_groups
-from benchmarks.report import table
-from benchmarks.studies import level
+from benchmarks.report import command, rows_of, table, write_page
+from benchmarks.studies import level, pooled
 
-RESULTS = Path(__file__).resolve().parents[1] / "results"
 LEVELS = (0.05, 0.01)
 FEW, MORE = 1000, 5  # data of so few rows are drawn so many times as often
 COLUMNS = ("setting", "replicate", "kind", "parameters", "covered", "tests", "p05", "p01", "seconds")
@@ -87,6 +83,12 @@ def replicate(setting: Setting, at: int, number: int) -> list[tuple]:
     return out
 
 
+def run(replicates: int, jobs: int) -> pd.DataFrame:
+    """Return what the intervals cover and the tests reject in samples of all settings."""
+    times = [replicates * (MORE if s.n <= FEW else 1) for s in SETTINGS]
+    return rows_of(_attempt, [(s, at, r) for at, s in enumerate(SETTINGS) for r in range(times[at])], jobs, COLUMNS)
+
+
 def _attempt(setting: Setting, at: int, number: int) -> list[tuple]:
     """Do not count a sample in which lambda 0 has no finite optimum; the error says so."""
     with warnings.catch_warnings():
@@ -135,26 +137,26 @@ def summarise(frame: pd.DataFrame) -> list[str]:
 
 
 def main() -> None:
-    """Run and write ``results/coverage.csv``, ``level.csv`` and ``coverage.md``."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "--replicates", type=int, default=100, help="samples of each setting; five times that of small ones"
+    """Run the studies and write their CSV files, and ``coverage.md`` of all of them."""
+    args = command(
+        __doc__,
+        only=(["models", "level", "pooled"], "which studies to run; of the others the stored numbers are shown"),
+        replicates=(100, "samples of each model; five times that of small ones"),
+        tests=(2000, "replicates of each cell of the study of levels"),
+        pooled=(1000, "replicates of each cell of the study of differences from the pooled fit"),
     )
-    parser.add_argument("--tests", type=int, default=2000, help="replicates of each cell of the study of levels")
-    parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--out", type=Path, default=RESULTS)
-    args = parser.parse_args()
-    times = [args.replicates * (MORE if s.n <= FEW else 1) for s in SETTINGS]
-    tasks = [(s, at, r) for at, s in enumerate(SETTINGS) for r in range(times[at])]
-    runs = Parallel(n_jobs=args.jobs)(delayed(_attempt)(*task) for task in tasks)
-    frame = pd.DataFrame([row for run in runs for row in run], columns=COLUMNS)
-    args.out.mkdir(parents=True, exist_ok=True)
-    frame.to_csv(args.out / "coverage.csv", index=False, float_format="%.4g")
-    tests = level.run(args.tests, args.jobs)
-    tests.to_csv(args.out / "level.csv", index=False)
-    lines = [*summarise(frame), "", *level.summarise(tests)]
-    (args.out / "coverage.md").write_text("\n".join(lines) + "\n")
-    print("\n".join(lines))
+    studies = {
+        "models": ("coverage.csv", lambda: run(args.replicates, args.jobs), summarise),
+        "level": ("level.csv", lambda: level.run(args.tests, args.jobs), level.summarise),
+        "pooled": ("pooled.csv", lambda: pooled.run(args.pooled, args.jobs), pooled.summarise),
+    }
+    lines: list[str] = []
+    for name, (file, simulate, tables) in studies.items():
+        if name in args.only:
+            simulate().to_csv(args.out / file, index=False, float_format="%.4g")
+        if (args.out / file).is_file():
+            lines += [*tables(pd.read_csv(args.out / file)), ""]
+    print(write_page(args.out / "coverage.md", lines).read_text(encoding="utf-8"))
 
 
 if __name__ == "__main__":

@@ -14,7 +14,8 @@ class ResultState:
     """An estimator whose ``result_`` goes to other processes and files as plain text, numbers and arrays."""
 
     def __getstate__(self) -> dict[str, Any]:
-        state = dict(super().__getstate__())  # type: ignore[misc]  # of scikit-learn's BaseEstimator
+        attributes: Any = super().__getstate__()  # of scikit-learn's BaseEstimator
+        state = dict(attributes)
         if "result_" in state:
             result = state["result_"]
             try:

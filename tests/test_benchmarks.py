@@ -26,7 +26,7 @@ from benchmarks.speed import SUITES, methods, plots, problems, run, summary, use
 from benchmarks.speed import shooter as products_speed  # noqa: E402
 from benchmarks.speed.measure import METHODS, Options, measured  # noqa: E402
 from benchmarks.speed.problems import PROBLEMS, Part, Problem, Table  # noqa: E402
-from benchmarks.studies import annealing, blocks, digits, level, pooled, posterior  # noqa: E402
+from benchmarks.studies import annealing, blocks, coverage, digits, level, pooled, posterior  # noqa: E402
 
 LIBRARY = {"sklearn": "sklearn", "glum": "glum", "statsmodels": "statsmodels", "dwave": "dwave.samplers"}
 
@@ -467,6 +467,15 @@ def test_the_study_of_pooled_differences_counts_tests_and_limits():
     text = "\n".join(pooled.summarise(frame))
     assert cells[0].name in text and cells[1].name in text and "shift over its error" in text
     assert len({cell.name + cell.what for cell in pooled.CELLS}) == len(pooled.CELLS)
+
+
+def test_the_page_of_coverage_is_that_of_the_stored_numbers(tmp_path, monkeypatch, capsys):
+    for file in ("coverage.csv", "level.csv", "pooled.csv"):
+        (tmp_path / file).write_bytes((report.RESULTS / file).read_bytes())
+    monkeypatch.setattr(sys, "argv", ["coverage", "--only", "--out", str(tmp_path)])
+    coverage.main()
+    assert (tmp_path / "coverage.md").read_bytes() == (report.RESULTS / "coverage.md").read_bytes()
+    assert "Differences from the pooled fit" in capsys.readouterr().out
 
 
 def test_the_level_study_counts_tests_made_and_rejected():

@@ -24,12 +24,17 @@ QUOTING = {  # what is advised of data or another call: it cannot be followed by
 }  # fmt: skip
 
 
-def advised(message: str) -> Iterator[tuple[str, Any]]:
+def advised(message: str) -> Iterator[dict[str, Any]]:
     """Yield what a message advises, as arguments and values; what stands before its first stop is the complaint."""
-    parts = re.split(r"(?<=[.;])\s", message)
-    for name, values, *_ in ADVICE.findall(" ".join(parts[1:])):
-        for value in re.findall(VALUE, values):
-            yield name, ast.literal_eval(value)
+    text = " ".join(re.split(r"(?<=[.;])\s", message)[1:])
+    before: dict[str, Any] = {}
+    end = -1
+    for each in ADVICE.finditer(text):
+        together = before if text[end : each.start()] == " with " else {}
+        for value in re.findall(VALUE, each[2]):
+            before = together | {each[1]: ast.literal_eval(value)}
+            yield before
+        end = each.end()
 
 
 def known_arguments(s: Scenario) -> set[str]:
@@ -55,13 +60,20 @@ def changed(s: Scenario, name: str, value: Any) -> Scenario | None:
 
 def follow(case: Case, error: bbl.BBLError) -> None:
     """Raise a `Fall` if an argument that an error advises is refused, or leads to the same error."""
-    for name, value in advised(str(error)):
-        s = changed(case.s, name, value)
+    alternatives = list(advised(str(error)))
+    for changes in alternatives:
+        if any(changes.items() < other.items() for other in alternatives):
+            continue  # of what is advised together, one alone
+        s: Scenario | None = case.s
+        for name, value in changes.items():
+            s = s and changed(s, name, value)
         if s is None:
             continue
         try:
             case.refit(scenario=s)
         except bbl.BBLError as again:
-            refused = again.argument == name and not isinstance(again, bbl.errors.DataError)  # data may not allow all
+            refused = again.argument in changes and not isinstance(
+                again, bbl.errors.DataError
+            )  # data may not allow all
             if str(again) == str(error) or refused:
-                raise Fall(f"advice {name}={value!r} of {str(error)!r} gives {str(again)!r}") from again
+                raise Fall(f"advice {changes} of {str(error)!r} gives {str(again)!r}") from again

@@ -42,6 +42,7 @@ NOT_ASKED = {
     "design": "how rows are encoded, for the package itself",
     "network": "arrays, for the package itself",
 }
+NOT_IN_FILES = ("stored", "training", "scored", "engine")  # of a tuning: its `engine` is the model's
 SAVES_TIME = {"nboot": 2, "nfold": 2, "seed": 1, "verbose": 0, "n_jobs": 1, "n_steps": 20, "pvalues": "auto"}
 
 
@@ -123,7 +124,7 @@ def difference(a: Any, b: Any, where: str = "it") -> str:
             return f"{where} has length {len(a)} and {len(b)}"
         return next((d for k in range(len(a)) if (d := difference(a[k], b[k], f"{where}[{k}]"))), "")
     if dataclasses.is_dataclass(a) and not isinstance(a, ModelResults | Summary):
-        names = [f.name for f in dataclasses.fields(a) if f.name not in ("stored", "training", "scored")]
+        names = [f.name for f in dataclasses.fields(a) if f.name not in NOT_IN_FILES]
         return next((d for n in names if (d := difference(getattr(a, n), getattr(b, n), f"{where}.{n}"))), "")
     text = repr(a)
     return "" if " at 0x" in text or "Axes" in text or text == repr(b) else f"{where} is {text} and {b!r}"

@@ -204,6 +204,8 @@ def _draw_bbl(draft: Scenario, one: Any, log_uniform: Any, chance: Any, rng: Any
     elif method == "mf":
         if chance(0.6):
             options["eps"] = one({"cv": 0.5, "cv-1se": 0.5}) if tuning else one((0.0, 0.5, 0.9, 1.0))
+        if chance(0.15):
+            options["gauge"] = "zero-sum"
         if chance(0.2):
             options["prior_count"] = one((0.0, 0.5, 1.0))
     elif method == "naive" and chance(0.4):

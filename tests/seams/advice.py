@@ -72,8 +72,7 @@ def follow(case: Case, error: bbl.BBLError) -> None:
         try:
             case.refit(scenario=s)
         except bbl.BBLError as again:
-            refused = again.argument in changes and not isinstance(
-                again, bbl.errors.DataError
-            )  # data may not allow all
+            of_data = isinstance(again, bbl.errors.DataError)  # these may not allow all
+            refused = again.argument in changes and not of_data
             if str(again) == str(error) or refused:
                 raise Fall(f"advice {changes} of {str(error)!r} gives {str(again)!r}") from again

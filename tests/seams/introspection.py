@@ -36,6 +36,7 @@ NOT_ASKED = {
     "unpack": "it is load()",
     "stored": "what a file keeps of rows that it does not hold, for the package itself",
     "compare": "it is anova, which is a verb",
+    "stored_loss": "what a file keeps of rows that it does not hold, for the package itself",
     "stored_errors": "what a file keeps of rows that it does not hold, for the package itself",
     "training": "the encoded rows, for the package itself",
     "estimate": "arrays, for the package itself; its attributes are public properties",

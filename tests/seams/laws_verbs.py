@@ -130,7 +130,12 @@ def every_verb_answers(case: Case) -> None:
 @law(lambda case: case.s.family == "bbl" and case.s.weights != "huge" and not case.is_tuned, cost=60)
 def a_cross_validation_is_its_own_model(case: Case) -> None:
     """The model of a cross-validation is the fit to all rows, and its pooled predictions are what it evaluates."""
-    if not (case.classes and len(case.frame) >= 8) or case.s.method in ("auto", "bayes", "pvi", "shbm"):
+    if not (case.classes and len(case.frame) >= 8 and case.s.source == "pandas") or case.s.method in (
+        "auto",
+        "bayes",
+        "pvi",
+        "shbm",
+    ):
         return
     try:
         cv = validated(case)
@@ -167,7 +172,13 @@ def the_estimator_is_the_fit(case: Case) -> None:
     expect_close(found, case.probabilities(case.fit).to_numpy()[:, at], "predict_proba", rtol=1e-4, atol=1e-4)
 
 
-@law(lambda case: "lambdah > 0" in " ".join(case.warnings) or "prior_count > 0" in " ".join(case.warnings), cost=10)
+def names_a_remedy(case: Case) -> bool:
+    return case.s.family == "bbl" and any(
+        f"{name} > 0" in " ".join(case.warnings) for name in ("lambdah", "prior_count")
+    )
+
+
+@law(names_a_remedy, cost=10)
 def advice_of_warnings_works(case: Case) -> None:
     """What a warning of levels without a finite optimum advises takes the warning away."""
     text = " ".join(case.warnings)

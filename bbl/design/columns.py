@@ -102,7 +102,7 @@ def refuse_no_rows_left() -> None:
     """Raise the error of ``missing="drop"`` where it drops every row."""
     raise DataError(
         "every row has a missing value, so missing='drop' leaves none. Leave the predictors with most of them out "
-        "of the formula, or use missing='level' or 'marginal'.",
+        "of the formula, or give missing values a level of their own (missing='level').",
         argument="missing",
     )
 

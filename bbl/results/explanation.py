@@ -24,7 +24,7 @@ from bbl.stats.ties import first_largest
 
 __all__ = ["Attribution", "Explanation", "Importance", "explained", "importance_of"]
 
-BASELINE, SUMMED = "(baseline)", "(summed out)"
+BASELINE, SUMMED, DRAWS = "(baseline)", "(summed out)", "(draws)"
 
 
 @dataclass(frozen=True)
@@ -41,12 +41,15 @@ class Attribution:
         Predictors whose values stand for each term: all of it, or of a network the feature without its parents.
     constant : ndarray, shape (K,)
         What all rows have in common.
+    averaged : bool
+        Whether scores are averaged over draws: then terms, at the mean of the draws, do not quite add up to them.
     """
 
     names: list[str]
     terms: Factors
     shown: list[tuple[int, ...]]
     constant: np.ndarray
+    averaged: bool = False
 
 
 @dataclass(frozen=True, repr=False)
@@ -57,7 +60,8 @@ class Explanation:
     ----------
     frame : DataFrame
         One row for each that was explained: ``group`` and ``against``, the groups whose log-odds are explained; then
-        ``(baseline)``, the contribution of each term, ``(summed out)`` if something is missing in some row, and
+        ``(baseline)``, the contribution of each term, ``(summed out)`` if something is missing in some row, ``(draws)``
+        where predictions are averaged over draws (what that adds to the terms at the mean of the draws), and
         ``log_odds``, their sum. No two columns have the same name: where a predictor or a term has one of these,
         an underscore is added to it here (``log_odds_``).
     values : DataFrame
@@ -85,7 +89,7 @@ class Explanation:
         contributions = self.frame.iloc[row, 2:-1].to_numpy(float)
         levels: dict[Any, Any] = dict(zip(self.values.columns, self.values.iloc[row], strict=True))
         names = [", ".join(f"{label_text(name)}={levels[name]}" for name in term) for term in self.terms]
-        return contributions, [BASELINE, *names, SUMMED][: len(contributions)]
+        return contributions, [BASELINE, *names, *self.frame.columns[3 + len(names) : -1]]
 
     def _groups(self, row: int) -> tuple[str, str]:
         return label_text(self.frame.iloc[:, 0].tolist()[row]), label_text(self.frame.iloc[:, 1].tolist()[row])
@@ -154,15 +158,18 @@ def explained(
     baseline = _difference(found.constant[one], found.constant[other])
     dropped = np.isnan(total)
     table[dropped], baseline[dropped] = np.nan, np.nan
-    *titles, group, against, base, summed, log_odds = distinct_names(
-        [*found.names, "group", "against", BASELINE, SUMMED, "log_odds"]
+    *titles, group, against, base, summed, draws, log_odds = distinct_names(
+        [*found.names, "group", "against", BASELINE, SUMMED, DRAWS, "log_odds"]
     )
     columns = {group: [groups[k] for k in one], against: [groups[k] for k in other], base: baseline}
     columns |= dict(zip(titles, table.T, strict=True))
-    if missing is not None and missing.any():
-        with np.errstate(invalid="ignore"):
-            rest = _difference(_difference(total, baseline), table.sum(axis=1))
-        columns[summed] = np.where(missing.any(axis=1), rest, 0.0)
+    with np.errstate(invalid="ignore"):
+        rest = _difference(_difference(total, baseline), table.sum(axis=1))
+    blank = np.zeros(n, dtype=bool) if missing is None else missing.any(axis=1)
+    if blank.any():
+        columns[summed] = np.where(blank, rest, 0.0)
+    if found.averaged:
+        columns[draws] = np.where(blank, 0.0, rest)
     columns[log_odds] = total
     texts = np.empty(codes.shape, dtype=object)
     for i, levels in enumerate(labels.levels):

@@ -128,7 +128,8 @@ class BBLResults(DensityResults, ClassifierResults):
         if own.calibration is not None:
             terms = {scope: own.calibration.temperature * table for scope, table in terms.items()}
             constant = own.calibration(constant)
-        return Attribution([":".join(names[i] for i in scope) for scope in terms], terms, list(terms), constant)
+        titles = [":".join(names[i] for i in scope) for scope in terms]
+        return Attribution(titles, terms, list(terms), constant, averaged=own.predictive is not None)
 
     def _refit(self, train: Sample, rng: np.random.Generator) -> Estimate:
         told: dict[str, Any] = {"log_z": self.estimate.log_z_kind, "rng": rng, "labels": self.labels}

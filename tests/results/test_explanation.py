@@ -188,3 +188,16 @@ def test_rows_that_the_policy_drops_have_no_numbers(method):
     for found in (fit.predict(rows, type="prob"), fit.explain(rows).frame.iloc[:, 2:], *fit.predict_batches(rows)):
         assert found.iloc[3].isna().all() and not found.iloc[:3].isna().any().any()
     assert fit.evaluate(data).left_out == 1
+
+
+@pytest.mark.parametrize("gap", [False, True])
+def test_what_averaging_over_draws_adds_has_a_column(gap):
+    data = pd.DataFrame({"y": list("abcabcaa"), "u": list("pqpqrrpq"), "v": list("stststst")})
+    fit = bbl.bbl(
+        "y ~ .^2", data, method="bayes", draws=300, warmup=200, chains=4, missing="marginal" if gap else "raise"
+    )
+    found = fit.explain(data.head(2).assign(v=[None, "t"]) if gap else data.head(2), of=("a", "b"))
+    frame = found.frame
+    np.testing.assert_allclose(frame.iloc[:, 2:-1].sum(axis=1), frame["log_odds"], atol=1e-12)
+    assert ("(summed out)" in frame) == gap and frame["(draws)"].iloc[1] != 0 and found.row(1).index.is_unique
+    assert "(draws)" in found.row(1) and "(draws)" not in fit.plugged("mean").explain(data).frame

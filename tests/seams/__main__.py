@@ -11,6 +11,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # as in tests: this package, and the oracle reference.py
 
+from seams import ledger  # noqa: E402
 from seams.report import shown_fall  # noqa: E402
 from seams.runner import run, run_seed  # noqa: E402
 from seams.scenario import draw, from_json  # noqa: E402
@@ -29,7 +30,7 @@ def judged(seeds: list[int]) -> list[tuple]:
     return out
 
 
-def main() -> int:
+def main() -> int | None:
     """Run the command line."""
     parser = argparse.ArgumentParser(prog="python -m tests.seams", description=__doc__)
     parser.add_argument("--scenarios", type=int, default=1000)
@@ -40,8 +41,14 @@ def main() -> int:
     parser.add_argument("--record", help="one scenario, as the JSON that a fall prints")
     parser.add_argument("--law", action="append", help="check these laws only")
     parser.add_argument("--shrink", type=int, default=10, help="how many falls are made smaller")
+    parser.add_argument(
+        "--ledger", action="store_true", help="store what was found, and tell it on docs/reliability.md"
+    )
+    parser.add_argument("--page", action="store_true", help="write docs/reliability.md by what is stored")
     parser.add_argument("--refusals", action="store_true", help="list what was refused")
     options = parser.parse_args()
+    if options.page:
+        return ledger.write_page()
     if options.record or options.scenario is not None:
         scenario = from_json(options.record) if options.record else draw(options.scenario)
         outcome = run(scenario, options.law)
@@ -83,6 +90,9 @@ def many(options: argparse.Namespace) -> int:
     print(
         f"refused: {sum(refusals.values())}; laws checked: {sum(checked.values())}; excepted: {sum(excepted.values())}"
     )
+    if options.ledger:
+        ledger.enter(done, sum(kinds.values()), sum(refusals.values()), seconds, cpu, options.jobs, checked)
+        ledger.write_page()
     if options.refusals:
         print(*(f"{n:6d} {text}" for text, n in refusals.most_common(60)), sep="\n")
         print(*(f"{n:6d} {text}" for text, n in checked.most_common()), sep="\n")

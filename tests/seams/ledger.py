@@ -1,0 +1,69 @@
+"""The ledger: how many scenarios have run and what was checked, stored as JSON and told on `docs/reliability.md`."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+from seams.exceptions import EXCEPTIONS
+from seams.laws import LAWS
+
+__all__ = ["enter", "page", "section", "write_page"]
+
+STORED = Path(__file__).with_name("ledger.json")
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "reliability.md"
+FIRST, LAST = "<!-- made by python -m tests.seams --page -->", "<!-- end of what is made -->"
+
+
+def enter(scenarios: int, falls: int, refused: int, seconds: float, cpu: float, jobs: int, checked: Counter) -> None:
+    """Store what a run found in place of the last one."""
+    laws = {name: checked.get(name, 0) for name in sorted({*LAWS, *checked})}
+    found = {
+        "scenarios": scenarios,
+        "falls": falls,
+        "refused": refused,
+        "per_minute": round(60 * scenarios / seconds),
+        "cpu_ms": round(1e3 * cpu / scenarios),
+        "jobs": jobs,
+        "laws": laws,
+    }
+    STORED.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
+def section() -> str:
+    """Return what the page says of laws, runs and exceptions."""
+    found = json.loads(STORED.read_text(encoding="utf-8"))
+    laws = found["laws"]
+    lines = [
+        f"The last long run drew {found['scenarios']:,} scenarios, {found['per_minute']:,} a minute on a busy machine "
+        f"({found['jobs']} processes; {found['cpu_ms']} ms of processor time each), and checked {sum(laws.values()):,} "
+        f"laws with {found['falls']} falls. {found['refused']:,} scenarios were refused, and their advice followed.",
+        "",
+        "| law | checked |",
+        "| --- | --- |",
+    ]
+    lines += [f"| {law.sentence} | {laws.get(law.name, 0):,} |" for law in LAWS.values()]
+    advice = laws.get("advice_works", 0)
+    lines += [
+        f"| What an error advises works when it is followed. | {advice:,} |",
+        "",
+        "Where a law does not hold:",
+        "",
+    ]
+    for each in EXCEPTIONS:
+        names = ", ".join(name.replace("_", " ") for name in each.laws)
+        lines.append(f"- {each.why} (*{names}*)")
+    return "\n".join(lines)
+
+
+def page() -> str:
+    """Return the page with the section that is made now."""
+    text = PAGE.read_text(encoding="utf-8")
+    before, rest = text.split(FIRST)
+    return f"{before}{FIRST}\n\n{section()}\n\n{LAST}{rest.split(LAST)[1]}"
+
+
+def write_page() -> None:
+    """Write the section into the page."""
+    PAGE.write_text(page(), encoding="utf-8")

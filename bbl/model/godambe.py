@@ -110,9 +110,8 @@ def _cholesky(H: np.ndarray) -> tuple[np.ndarray | None, np.ndarray, np.ndarray]
     """Return the factor of a Hessian of unit diagonal, None if it is singular; its scales; which rows are not zero."""
     from scipy.linalg import lapack
 
-    scale = np.sqrt(H.diagonal())
-    known = scale > 0
-    scale = np.where(known, scale, 1.0)
+    known = H.diagonal() > np.finfo(float).tiny  # numbers below have no digits left to divide by
+    scale = np.sqrt(np.where(known, H.diagonal(), 1.0))
     scaled = H / scale[:, None]
     scaled /= scale
     factor, failed = lapack.dpotrf(scaled.T, lower=1, overwrite_a=1)  # symmetric: its transpose needs no copy

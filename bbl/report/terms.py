@@ -9,7 +9,7 @@ import pandas as pd
 
 from bbl.design.labels import Labels
 from bbl.model.layout import Layout
-from bbl.names import label_index
+from bbl.names import distinct_names, label_index
 
 __all__ = ["order_counts", "term_frame"]
 
@@ -62,8 +62,8 @@ def order_counts(labels: Labels, layout: Layout, free: np.ndarray) -> pd.DataFra
     counts = {1: np.full(len(free), layout.m)}
     for k, (terms, start) in enumerate(zip(layout.terms, layout.term_start, strict=True), 2):
         counts[k] = free[:, start[:-1]].sum(axis=1) if len(terms) else np.zeros(len(free), dtype=int)
-    columns = label_index(labels.groups)
-    return pd.DataFrame(np.array(list(counts.values())), index=pd.Index(list(counts), name="order"), columns=columns)
+    index = pd.Index(list(counts), name=distinct_names([*labels.groups, "order"])[-1])
+    return pd.DataFrame(np.array(list(counts.values())), index=index, columns=label_index(labels.groups))
 
 
 def _strength(table: np.ndarray) -> float:

@@ -287,3 +287,9 @@ def test_the_rank_test_of_few_pairs_is_that_of_all_choices():
     assert p == pytest.approx(np.mean(np.array(sums) <= own), abs=0.015)
     wins = [(a < b) + 0.5 * (a == b) for a in [0, 2, 3, 6.5] for b in [1, 4, 6.5, 6.5, 6.5]]
     assert area == pytest.approx(np.mean(wins))
+
+
+def test_orders_of_terms_have_a_name_that_no_group_has():
+    data = {"y": ["order", "order_", "order", "order_"], "u": list("pqqp")}
+    counts = bbl.bbl("y ~ .", data).order_counts
+    assert counts.index.name == "order__" and list(counts.reset_index().columns) == ["order__", "order", "order_"]

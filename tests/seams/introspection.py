@@ -40,6 +40,7 @@ NOT_ASKED = {
     "stored_errors": "what a file keeps of rows that it does not hold, for the package itself",
     "training": "the encoded rows, for the package itself",
     "estimate": "arrays, for the package itself; its attributes are public properties",
+    "training_loss": "it takes encoded rows, for the package itself",
     "design": "how rows are encoded, for the package itself",
     "network": "arrays, for the package itself",
 }
@@ -105,7 +106,7 @@ def _arguments(case: Case, method: Callable, new: bool) -> dict[str, Any]:
 
 def difference(a: Any, b: Any, where: str = "it") -> str:
     """Return where two answers differ, numbers to the last bit; empty if they are alike."""
-    if type(a) is not type(b):
+    if type(a) is not type(b) and not (isinstance(a, float) and isinstance(b, float)):
         return f"{where} is {type(a).__name__} and {type(b).__name__}"
     if isinstance(a, pd.DataFrame | pd.Series | pd.Index):
         return _of_frames(a, b, where)

@@ -160,6 +160,8 @@ def the_estimator_is_the_fit(case: Case) -> None:
 
     s = case.s
     plain = s.method in ("naive", "mf", "pseudo") and not case.is_tuned and s.terms in (1, 2) and s.names == "plain"
+    if min(map(len, (np.unique(column) for column in case.table.codes.T))) < 2:
+        return  # it leaves constant columns out
     if not plain or "priors" in s.options or not isinstance(case.table.groups[0], str):
         return
     options = {"pairs": "all" if s.terms == 2 else [], "log_z": s.options.get("log_z", "auto"), "n_jobs": 1}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pandas as pd
+
 from seams import build
 from seams.laws import LAWS
 from seams.scenario import Scenario, to_json
@@ -21,7 +23,7 @@ def snippet(s: Scenario) -> str:
     else:
         for name in frame:
             dtype = frame[name].dtype
-            cells = [None if v != v or v is None else v for v in frame[name].astype(object).tolist()]
+            cells = [None if pd.isna(v) else v for v in frame[name].astype(object).tolist()]
             text = repr(cells)
             if str(dtype) == "category":
                 cats, ordered = dtype.categories.tolist(), dtype.ordered

@@ -130,6 +130,7 @@ def training_rows(
     whole = total * cost <= ALL and (sample.complete or total <= ROWS)
     rows = sample
     if isinstance(rows, StoredSample):
+        whole = whole and not rows.remote
         rows = rows.draw(rows.n if whole else most, np.random.default_rng(0))
     classified = rows.response >= 0
     if rows.missing is not None:

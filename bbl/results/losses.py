@@ -57,14 +57,14 @@ class LossResults(ModelResults):
             return self.stored_loss
         return self.training_loss(self.training)
 
-    def training_loss(self, sample: Rows) -> LossRecord | None:
+    def training_loss(self, rows: Rows) -> LossRecord | None:
         """Return the log-loss of encoded training rows; of very many, None unless it is above that of the shares."""
         levels, K = self.design.n_levels, len(self.labels.groups)
-        rows, whole = training_rows(sample, levels, K, K * (1.0 + len(levels)))
-        if not rows.n:
+        scored, whole = training_rows(rows, levels, K, K * (1.0 + len(levels)))
+        if not scored.n:
             return None
-        scores = self.class_scores(rows.codes, rows.missing)
-        return training_record(rows, whole, scores, self.class_shares, self._advice)
+        scores = self.class_scores(scored.codes, scored.missing)
+        return training_record(scored, whole, scores, self.class_shares, self._advice)
 
     @property
     def _verdict(self) -> str:

@@ -201,6 +201,8 @@ class _Size:
 class ClusterSample(StoredSample):
     """Encoded rows on the workers of a cluster; `file` is a `CodeParts`."""
 
+    remote = True
+
     @property
     def client(self) -> Any:
         """The Dask client."""

@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -188,7 +188,11 @@ class StoredSample:
         Whether rows have a response; else they are one group.
     extra : Sample or None
         A few rows of one group behind those of the file.
+    remote : bool
+        Whether rows come over a network.
     """
+
+    remote: ClassVar[bool] = False
 
     file: CodeFile
     buckets: tuple[Bucket, ...]

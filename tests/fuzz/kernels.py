@@ -33,7 +33,8 @@ def kernels(source) -> None:
         L = [source.integer(1, 5) for _ in range(m)]
         xi = source.array(source.pick(("u1", "u2", "i4")), n, m) % source.pick((3, 3, 120))
         return pseudo(source, xi, np.ones(n) if weights is None else weights, L)
-    sample, n_levels = _coded_sample(xi, weights, L, source.pick(("raise", "drop", "level", "marginal")))
+    missing = source.pick(("raise", "drop", "level", "marginal"))
+    sample, n_levels = _coded_sample(xi, weights, L, missing, PseudoLikelihood())
     assert sample.n and (sample.codes >= 0).all() and (sample.codes < n_levels).all()
     layout = Layout(n_levels, [p for p in source.array("u1", 3, 2) % m if p[0] != p[1]] if source.maybe(4) else None)
     if layout.D <= WIDE:

@@ -309,13 +309,14 @@ def term_covariances(layout: Layout, blocks: Iterable[tuple[np.ndarray, np.ndarr
     alike = {int(q): np.flatnonzero(sizes == q) for q in np.unique(sizes)}
     cells = {q: first[which][:, None] + np.arange(q) for q, which in alike.items()}
     total = {q: np.zeros((len(which), q, q)) for q, which in alike.items()}
-    for psi, w in blocks:
-        for q, at in cells.items():
-            if q == 1:
-                total[q][:, 0, 0] += w @ psi[:, at[:, 0]] ** 2
-            elif q:
-                part = psi.T[at]
-                total[q] += (part * w) @ part.transpose(0, 2, 1)
+    with np.errstate(over="ignore", invalid="ignore"):  # of what no row determines, which has no standard error
+        for psi, w in blocks:
+            for q, at in cells.items():
+                if q == 1:
+                    total[q][:, 0, 0] += w @ psi[:, at[:, 0]] ** 2
+                elif q:
+                    part = psi.T[at]
+                    total[q] += (part * w) @ part.transpose(0, 2, 1)
     out = [np.zeros((0, 0))] * len(sizes)
     for q, which in alike.items():
         for k, matrix in zip(which, total[q], strict=True):

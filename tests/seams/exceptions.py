@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
+
+from seams.build import kept_rows
 from seams.case import Case
 
 __all__ = ["EXCEPTIONS", "Exempt", "exception"]
@@ -45,6 +48,13 @@ def by_reference(case: Case) -> bool:
     if s.family == "network":
         return False
     return s.method in ("mf", "pseudo", "bayes", "pvi", "shbm", "auto")
+
+
+def constant_within_a_group(case: Case) -> bool:
+    """Whether a predictor has one level in a group."""
+    table = case.table.take(kept_rows(case.s, case.table))
+    parts = [table.codes[table.y == g] for g in np.unique(table.y)] if case.s.response else [table.codes]
+    return any(len(np.unique(column[column >= 0])) < 2 for part in parts for column in part.T)
 
 
 ORDERS = tuple(f"the_order_of_{what}_does_not_matter" for what in ("rows", "columns", "groups", "levels"))
@@ -97,6 +107,12 @@ EXCEPTIONS: list[Exempt] = [
         ("any_source_equals_memory",),
         lambda case: case.s.source == "duckdb" and {"category", "ordered"} & {*case.s.kinds, case.s.group_kind},
         "DuckDB reads categories of Parquet files as text; its own enumerations keep their order.",
+    ),
+    Exempt(
+        ("the_order_of_levels_does_not_matter",),
+        lambda case: "pseudo" in case.s.method and constant_within_a_group(case),
+        "Where a predictor is constant within a group, pseudo-likelihood adds one observation there, at reference "
+        "levels (Woo & Wang, section 2.2).",
     ),
     Exempt(
         EQUAL,

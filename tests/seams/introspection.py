@@ -106,7 +106,8 @@ def _arguments(case: Case, method: Callable, new: bool) -> dict[str, Any]:
 
 def difference(a: Any, b: Any, where: str = "it") -> str:
     """Return where two answers differ, numbers to the last bit; empty if they are alike."""
-    if type(a) is not type(b) and not (isinstance(a, float) and isinstance(b, float)):
+    near = any(isinstance(a, kind) and isinstance(b, kind) for kind in (float, pd.Index))
+    if type(a) is not type(b) and not near:
         return f"{where} is {type(a).__name__} and {type(b).__name__}"
     if isinstance(a, pd.DataFrame | pd.Series | pd.Index):
         return _of_frames(a, b, where)
@@ -135,11 +136,11 @@ def difference(a: Any, b: Any, where: str = "it") -> str:
 def _of_frames(a: Any, b: Any, where: str) -> str:
     try:
         if isinstance(a, pd.DataFrame):
-            pd.testing.assert_frame_equal(a, b, check_exact=True)
+            pd.testing.assert_frame_equal(a, b, check_exact=True, check_index_type="equiv")
         elif isinstance(a, pd.Series):
-            pd.testing.assert_series_equal(a, b, check_exact=True)
+            pd.testing.assert_series_equal(a, b, check_exact=True, check_index_type="equiv")
         else:
-            pd.testing.assert_index_equal(a, b)
+            pd.testing.assert_index_equal(a, b, exact="equiv")
     except AssertionError as error:
         return f"{where}: {' '.join(str(error).split())}"
     return ""

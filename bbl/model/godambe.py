@@ -21,6 +21,7 @@ __all__ = ["Influence", "inverse", "site_hessians", "solution", "term_covariance
 
 ROWS = 1024
 SPARSE = 0.35  # share of ones in the design below which they are counted one by one, in place of matrix products
+NO_INFORMATION = 1e-100  # of a parameter per observation; squares of its inverse are finite
 REGULAR, FLAT = 1e-10, 1e-13  # of a Hessian of unit diagonal: pivots of no concern; eigenvalue that counts as zero
 
 
@@ -110,7 +111,7 @@ def _cholesky(H: np.ndarray) -> tuple[np.ndarray | None, np.ndarray, np.ndarray]
     """Return the factor of a Hessian of unit diagonal, None if it is singular; its scales; which rows are not zero."""
     from scipy.linalg import lapack
 
-    known = H.diagonal() > np.finfo(float).tiny  # numbers below have no digits left to divide by
+    known = H.diagonal() > NO_INFORMATION
     scale = np.sqrt(np.where(known, H.diagonal(), 1.0))
     scaled = H / scale[:, None]
     scaled /= scale

@@ -104,7 +104,8 @@ def the_order_of_groups_does_not_matter(case: Case) -> None:
     )
     numbers = not isinstance(t.groups[0], str)  # as categories they keep no order in Parquet
     source = "pandas" if numbers or case.s.source in ("dict", "polars", "lazyframe", "duckdb") else None
-    same_predictions(case, case.refit(turned, source), "order of groups")
+    priors = build.arguments(case.s, case.table).get("priors")
+    same_predictions(case, case.refit(turned, source, **({"priors": priors} if priors else {})), "order of groups")
 
 
 @law(lambda case: True, cost=6)

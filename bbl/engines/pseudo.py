@@ -68,8 +68,9 @@ class PseudoLikelihood(Engine):
     gauge : {"reference", "zero-sum"}, default "reference"
         What is penalised: the fields and couplings of the non-reference levels, as in the paper, or, in a model of
         pairs, those of all levels in the zero-sum gauge, in which both solutions of a pair are averaged then. With that
-        probabilities do not depend on which levels are the references (but with ``log_z="mf"``, eq. (32), they do);
-        `lambda_` then is worth less: with two levels a quarter.
+        probabilities do not depend on which levels are the references (but with ``log_z="mf"``, eq. (32), they do; and
+        where a predictor does not vary in a group, it takes `lambdah` > 0 or a `prior_count`); `lambda_` then is worth
+        less: with two levels a quarter.
 
     Raises
     ------

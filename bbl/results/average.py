@@ -131,8 +131,20 @@ class AverageResults(ClassifierResults):
         )
 
     def coef(self) -> dict[str, Any]:
-        """Return the coefficients of each member that has some, by its name."""
-        return {n: m.coef() for n, m in zip(self.names, self.members, strict=True) if isinstance(m, BBLResults)}
+        """Return the coefficients of each member that has some, by its name.
+
+        Raises
+        ------
+        OptionError
+            If no member has coefficients.
+        """
+        members = zip(self.names, self.members, strict=True)
+        coefficients = {name: member.coef() for name, member in members if "coef" not in member.refusals}
+        if not coefficients:
+            raise OptionError(
+                "No member of this average has coefficients; networks have tables, fit.members[0].params."
+            )
+        return coefficients
 
     def summary(self) -> Summary:
         """Return the members with their weights, and the test of each predictor by naive Bayes."""

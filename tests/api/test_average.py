@@ -350,3 +350,12 @@ def test_other_groups_of_the_same_rows_are_other_rows(data):
     fits = [bbl.bbl("y ~ .", each, verbose=0) for each in (data, shuffled)]
     with pytest.raises(DataError, match="different rows"):
         bbl.average(fits)
+
+
+def test_coefficients_are_those_of_the_members_that_have_some(data):
+    nets = [networks.bnc(learner, "y ~ .", data, smooth=1, verbose=0) for learner in ("nb", "tan_cl")]
+    machine = bbl.bbl("y ~ .", data, method="naive", verbose=0)
+    assert list(bbl.average([*nets, machine], "equal").coef()) == ["naive"]
+    with pytest.raises(OptionError, match=r"No member of this average has coefficients.*fit\.members\[0\]\.params"):
+        bbl.average(nets, "equal").coef()
+    assert bbl.average(nets, "equal").members[0].params

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -138,7 +138,7 @@ class AverageResults(ClassifierResults):
         OptionError
             If no member has coefficients.
         """
-        members = zip(self.names, self.members, strict=True)
+        members = zip(self.names, cast(tuple[Any, ...], self.members), strict=True)
         coefficients = {name: member.coef() for name, member in members if "coef" not in member.refusals}
         if not coefficients:
             raise OptionError(

@@ -18,8 +18,8 @@ pytestmark = [pytest.mark.filterwarnings(f"ignore::bbl.errors.{kind}Warning") fo
 
 # of all columns, indices and tables that the package names itself; a test tells what is not here
 OWN = (
-    "(baseline)", "(draws)", "(summed out)", "AIC", "AUC", "BIC", "F1", "J", "Members", "Pr(>chisq)", "against", "baseline",
-    "brier", "calibrate", "chain", "chisq", "ci1", "ci2", "clAIC", "class", "contribution", "count", "df",
+    "(baseline)", "(draws)", "(summed out)", "AIC", "AUC", "BIC", "F1", "J", "Members", "Pr(>chisq)", "against",
+    "baseline", "brier", "calibrate", "chain", "chisq", "ci1", "ci2", "clAIC", "class", "contribution", "count", "df",
     "difference", "draw", "entropy (bits)", "ess_bulk", "ess_tail", "estimate", "features", "fit", "fitness",
     "fitted", "fold", "fpr", "group", "h", "hdi_lower", "hdi_upper", "importance", "index", "information",
     "level", "level2", "levels", "log_density", "log_loss", "log_odds", "log_pl", "log_prob", "log_z", "logLik",

@@ -35,9 +35,11 @@ def compare_pooled(groups: list[Evidence], pooled: Evidence) -> list[Comparison]
     """Return the tests of the difference of each group from the pooled fit.
 
     The log odds of a level are those of all groups together if and only if they are those of the other groups together.
-    So the field of a predictor without interactions has the test of two groups, the second being all others. Couplings
-    of two groups can be equal and differ from those of both together (Simpson's paradox), so parameters of interacting
-    predictors have tests of their own.
+    So the field of a predictor without interactions has the test of two groups, the second being all others. Parameters
+    of interacting predictors have Wald tests of their own: couplings of two groups can be equal and differ from those
+    of both together (Simpson's paradox). Where rows are too few for that, they have the exact test of the group against
+    all others: what the difference from the pooled fit would be if there were none depends on the margins of the
+    tables, which exact distributions hold fixed, so that of a coupling there are no limits.
     """
     layout, with_rows = pooled.layout, [(g.influence, g.rows) for g in groups if g.influence]
     counts = np.array([g.counts for g in groups])
@@ -45,17 +47,16 @@ def compare_pooled(groups: list[Evidence], pooled: Evidence) -> list[Comparison]
     comparisons = []
     for at, group in enumerate(groups):
         terms = next(shifts) if group.influence and pooled.influence else []
-        kind, exact = np.maximum(group.kind, pooled.kind), None
+        kind, family, limits = np.maximum(group.kind, pooled.kind), _no_family, None
         if layout.size > layout.D:
             rest = _rest(groups, at, pooled)
             kind = np.maximum(kind, rest.kind)
             kind[_uneven(group, rest) & (kind == Kind.WALD)] = Kind.EXACT
             errors = np.sqrt(variances(terms)) if terms else np.full(layout.size, np.nan)
-            exact = _ExactShifts(group, rest, pooled, errors)
-        family = exact.family if exact else _no_family
+            family, limits = partial(_difference, group, rest), _FieldLimits(group, rest, errors)
         shift = Comparison(layout, group.theta - pooled.theta, terms, kind, family)
         shift = _with_odds_ratios(shift, counts[at], counts.sum(axis=0) - counts[at])
-        comparisons.append(replace(shift, to_limits=partial(_shift_limits, counts, at, exact, shift)))
+        comparisons.append(replace(shift, to_limits=partial(_shift_limits, counts, at, limits, shift)))
     return comparisons
 
 
@@ -96,45 +97,33 @@ def _no_family(k: int, finite: bool) -> None:
 
 
 @dataclass(frozen=True)
-class _ExactShifts:
-    """Exact distributions of the shifts from the pooled fit, of parameters of interacting predictors.
+class _FieldLimits:
+    """Limits of the shifts of fields from the pooled fit, by exact distributions.
 
-    If the model is right, the pooled field is that of the group if and only if it is that of the others. The pooled
-    coupling is that of the group at some other difference of the two; see `Shift`.
+    If the model is right, the pooled field is that of the group if and only if it is that of the others.
 
     Attributes
     ----------
-    group, rest, pooled : Evidence
-        Of a group, of all other groups together, and of all.
+    group, rest : Evidence
+        Of a group, and of all other groups together.
     errors : ndarray, shape (layout.size,)
         Standard errors of the shifts; nan where there is none.
     """
 
     group: Evidence
     rest: Evidence
-    pooled: Evidence
     errors: np.ndarray
 
     @cached_property
     def _shifts(self) -> dict[int, Shift | None]:
         return {}
 
-    def _shift(self, k: int) -> Shift | None:
-        if k not in self._shifts:
-            one, other, pooled = (side.family(k, False) for side in (self.group, self.rest, self.pooled))
-            self._shifts[k] = None
-            if one is not None and other is not None and pooled is not None:
-                self._shifts[k] = Shift.of(one, other, None if k < self.group.layout.D else pooled)
-        return self._shifts[k]
-
-    def family(self, k: int, finite: bool) -> PowerSeries | None:
-        """Return the distribution of parameter `k`, whose parameter is zero where the shift is."""
-        shift, difference = self._shift(k), _difference(self.group, self.rest, k, finite)
-        return None if shift is None or difference is None else difference.tilted(shift.null)
-
     def at(self, k: int, limit: float) -> float:
-        """Return the shift at a limit of the parameter of that distribution."""
-        shift = self._shift(k)
+        """Return the shift of field `k` at a limit of the difference of the group and the others."""
+        if k not in self._shifts:
+            one, other = (side.family(k, False) for side in (self.group, self.rest))
+            self._shifts[k] = None if one is None or other is None else Shift.of(one, other)
+        shift = self._shifts[k]
         return np.nan if shift is None else shift.at(limit, float(self.errors[k]))
 
 
@@ -184,12 +173,12 @@ def _fisher(uncoupled: set[int], cells: np.ndarray, otherwise: Family, k: int, f
 
 
 def _shift_limits(
-    counts: np.ndarray, g: int, exact: _ExactShifts | None, shift: Comparison, limits: np.ndarray
+    counts: np.ndarray, g: int, field_limits: _FieldLimits | None, shift: Comparison, limits: np.ndarray
 ) -> np.ndarray:
     """Return the limits of the difference of group `g` from the pooled fit, given those of what is tested."""
     at, limits = _uncoupled(shift.layout), limits.copy()
     limits[at] = shifts_from_pooled(limits[at], counts[:, :2, at], counts[:, 2, at], g)
-    if exact is not None:
+    if field_limits is not None:
         for k in np.setdiff1d(np.flatnonzero(shift.verdict == Kind.EXACT), at).tolist():
-            limits[k] = exact.at(k, float(limits[k]))
+            limits[k] = field_limits.at(k, float(limits[k])) if k < shift.layout.D else np.nan
     return limits

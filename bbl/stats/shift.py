@@ -15,8 +15,9 @@ __all__ = ["Shift"]
 class Shift:
     """Parameters of two samples whose counts have a given sum, as their difference varies.
 
-    Given the margins and the sum of both counts, the parameter of the two samples together is a fixed number. The
-    difference of the two determines the mean of both counts, so both parameters, so the shift of the first.
+    Given the margins and the sum of both counts, the parameter of the two samples together is a fixed number: the one
+    that both have if they have a common one. The difference of the two determines the mean of both counts, so both
+    parameters, so the shift of the first, which is zero where the difference is.
 
     Attributes
     ----------
@@ -24,43 +25,26 @@ class Shift:
         Distributions of the counts of both samples.
     pooled : float
         Parameter of the two samples together.
-    null : float
-        Difference of the two at which the first has the parameter `pooled`.
     """
 
     one: PowerSeries
     other: PowerSeries
     pooled: float
-    null: float
 
     @classmethod
-    def of(cls, one: PowerSeries, other: PowerSeries, together: PowerSeries | None) -> Shift | None:
-        """Return the shift of `one`; None if no finite parameters are those of the observed counts.
-
-        Parameters
-        ----------
-        one, other : PowerSeries
-        together : PowerSeries or None
-            Distribution of the sum of both counts with one common parameter, in the table of both samples; None if it
-            is that of the sum of two independent counts with one common parameter.
-        """
-        if together is None:
-            common = _first_parameter(one, other, 0.0)
-            return cls(one, other, common, 0.0) if abs(common) < FURTHEST else None
-        pooled = together.solve(together.t)
-        if not abs(pooled) < FURTHEST:
-            return None
-        second = other.solve(one.t + other.t - one.mean(pooled))
-        return cls(one, other, pooled, pooled - second) if abs(second) < FURTHEST else None
+    def of(cls, one: PowerSeries, other: PowerSeries) -> Shift | None:
+        """Return the shift of `one`; None if no finite common parameter is that of the observed counts."""
+        common = _first_parameter(one, other, 0.0)
+        return cls(one, other, common) if abs(common) < FURTHEST else None
 
     def at(self, difference: float, error: float) -> float:
-        """Return the shift of the first sample at a limit of the difference of the two, counted from `null` on.
+        """Return the shift of the first sample at a limit of the difference of the two.
 
         `error` is the standard error of the shift. If it is larger than that given the margins, the limit is moved away
         from the estimate by that factor, or towards zero by that power: its sign stays.
         """
         first, second = self.one.solve(self.one.t), self.other.solve(self.other.t)
-        limit = self._shift(difference + self.null)
+        limit = self._shift(difference)
         estimate = self._shift(first - second)
         if not (np.isfinite(limit) and np.isfinite(estimate) and estimate):
             return limit

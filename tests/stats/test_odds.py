@@ -50,20 +50,18 @@ def test_half_widths_are_those_given_the_sizes_of_the_groups():
     assert high - low == pytest.approx(shifts.std(), rel=0.04)
 
 
-def test_a_shift_is_zero_at_its_null_and_has_its_sign():
-    one, other, both = family(12, 30, 25, 60), family(9, 40, 35, 90), family(21, 70, 60, 150)
-    shift = Shift.of(one, other, both)
+def test_a_shift_is_zero_where_the_difference_is_and_has_its_sign():
+    one, other = family(12, 30, 25, 60), family(9, 40, 35, 90)
+    shift = Shift.of(one, other)
     assert shift.at(0.0, np.nan) == pytest.approx(0.0, abs=1e-7)
-    assert shift.one.mean(shift.pooled) + shift.other.mean(shift.pooled - shift.null) == pytest.approx(21.0, abs=1e-5)
+    assert shift.one.mean(shift.pooled) + shift.other.mean(shift.pooled) == pytest.approx(21.0, abs=1e-5)
     for error in (np.nan, 0.1, 2.0):
         assert shift.at(-0.5, error) < 0 < shift.at(0.5, error) < shift.at(1.5, error)
     assert abs(shift.at(-3.0, 2.0)) > abs(shift.at(-3.0, np.nan))
-    common = Shift.of(one, other, None)
-    assert common.null == 0.0 and common.at(0.0, np.nan) == pytest.approx(0.0, abs=1e-7)
     # the second count can be 0, and then the first one is 21 of at most 25
     assert shift.at(np.inf, np.nan) == pytest.approx(one.solve(21.0) - shift.pooled, abs=1e-6)
     assert shift.at(-np.inf, np.nan) == -np.inf
-    assert Shift.of(one, other, family(0, 70, 60, 150)) is None
+    assert Shift.of(family(0, 30, 25, 60), family(0, 40, 35, 90)) is None
 
 
 def test_moments_and_their_inverse():

@@ -47,7 +47,8 @@ def compare_pooled(groups: list[Evidence], pooled: Evidence) -> list[Comparison]
     comparisons = []
     for at, group in enumerate(groups):
         terms = next(shifts) if group.influence and pooled.influence else []
-        kind, family, limits = np.maximum(group.kind, pooled.kind), _no_family, None
+        kind, limits = np.maximum(group.kind, pooled.kind), None
+        family: Family = _no_family
         if layout.size > layout.D:
             rest = _rest(groups, at, pooled)
             kind = np.maximum(kind, rest.kind)
@@ -92,7 +93,7 @@ def _difference(one: Evidence, other: Evidence, k: int, finite: bool) -> PowerSe
     return None if first is None or second is None else first.less(second)
 
 
-def _no_family(k: int, finite: bool) -> None:
+def _no_family(k: int, finite: bool) -> PowerSeries | None:
     return None
 
 

@@ -20,7 +20,7 @@ from bbl.rows.sample import Sample
 from bbl.stats.exact import PowerSeries
 from bbl.stats.wald import wald
 
-__all__ = ["CELL", "Comparison", "Evidence", "Kind", "evidence", "of_group", "variances"]
+__all__ = ["CELL", "Comparison", "Evidence", "Kind", "crowded", "evidence", "of_group", "variances"]
 
 # Rows that a cell must be expected to hold, and information that an estimate must have, for a normal distribution. With
 # 10 rows its tails are still too thin for Holm's adjustment: 7.5 % in place of 5 over six pairs.
@@ -154,7 +154,7 @@ def evidence(sample: Sample, layout: Layout, start: np.ndarray) -> Evidence:
     kind[~all_of_them | (expected < CELL)] = Kind.EXACT
     if influence:
         kind[variances(terms) > 1.0 / INFORMATION] = Kind.EXACT
-    kind[_crowded(layout) & (kind == Kind.EXACT)] = Kind.FEW
+    kind[crowded(layout) & (kind == Kind.EXACT)] = Kind.FEW
     kind[all_of_them & ~found] = Kind.UNBOUNDED
     counts = level_counts(rows, layout.n_levels)
     kind[np.concatenate([*((n[1:] == 0) | (n[0] == 0) for n in counts), absent])] = Kind.ABSENT
@@ -162,8 +162,8 @@ def evidence(sample: Sample, layout: Layout, start: np.ndarray) -> Evidence:
     return Evidence(layout, rows, theta, influence, terms, kind)
 
 
-def _crowded(layout: Layout) -> np.ndarray:
-    """Couplings without an exact test: those of three and more, or it would hold too many predictors fixed."""
+def crowded(layout: Layout) -> np.ndarray:
+    """Return which couplings have no exact test: those of three and more, or it would fix too many predictors."""
     degree = layout.mask.sum(axis=1)[layout.pairs].min(axis=1, initial=layout.m) - 1
     out = np.zeros(layout.size, dtype=bool)
     out[layout.D : layout.pair_start[-1]] = np.repeat(degree > MOST, np.diff(layout.pair_start))
@@ -274,7 +274,7 @@ class Comparison:
         statistic[tested], df[tested], p[tested] = wald(parts, blocks)
         table_of = np.repeat(np.arange(len(count)), np.diff(cuts))
         alone: dict[int, list[float]] = {}
-        for k in np.flatnonzero((count[table_of] == 0) & ~_crowded(layout)):
+        for k in np.flatnonzero((count[table_of] == 0) & ~crowded(layout)):
             family = self.family(int(k), False)
             if family is not None and len(family.log_c) > 1:
                 alone.setdefault(int(table_of[k]), []).append(family.p())

@@ -2,13 +2,50 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
-__all__ = ["PowerSeries", "hypergeometric"]
+__all__ = ["PowerSeries", "hypergeometric", "root"]
 
 FURTHEST = 60.0  # log odds ratio beyond which a limit counts as infinite
+STEPS = 200  # of Newton's method and bisection together; bisection alone takes 50
+PRECISION = 1e-10  # of a root
+WIDEST = 16  # polynomials of more coefficients are multiplied one by one; a power of 2
+
+
+def root(increasing: Callable[[float], tuple[float, float]], end: float) -> float:
+    """Return where an increasing function is zero; infinite where it is not within `end` of zero.
+
+    Parameters
+    ----------
+    increasing : callable
+        Returns the value and the slope.
+    end : float
+
+    Notes
+    -----
+    Newton's method from 0; bisection where it leaves the bracket, whose ends count as of unlike signs until one is hit.
+
+    Examples
+    --------
+    >>> root(lambda x: (x**3 - 8.0, 3.0 * x**2), 60.0), root(lambda x: (x - 80.0, 1.0), 60.0)
+    (2.0, inf)
+    """
+    low, high, x = -end, end, 0.0
+    for _ in range(STEPS):
+        value, slope = increasing(x)
+        if value == 0.0:
+            return x
+        low, high = (x, high) if value < 0.0 else (low, x)
+        last, x = x, x - value / slope if slope > 0.0 else np.inf
+        if not low < x < high:
+            x = 0.5 * (low + high)
+        if abs(x - last) < PRECISION:
+            break
+    return float(np.copysign(np.inf, x)) if end - abs(x) < 2.0 * PRECISION else x
 
 
 @dataclass(frozen=True)
@@ -65,13 +102,20 @@ class PowerSeries:
 
     def solve(self, mean: float) -> float:
         """Return the value of the parameter at which the count has this mean; infinite if there is none."""
-        from scipy.optimize import brentq
 
-        if self.mean(-FURTHEST) >= mean:
-            return -np.inf
-        if self.mean(FURTHEST) <= mean:
-            return np.inf
-        return float(brentq(lambda psi: self.mean(psi) - mean, -FURTHEST, FURTHEST, xtol=1e-10))
+        if not 0.0 < mean < len(self.log_c) - 1:
+            return np.inf if mean > 0.0 else -np.inf
+
+        def excess(psi: float) -> tuple[float, float]:
+            at, variance = self.moments(psi)
+            return at - mean, variance
+
+        return root(excess, FURTHEST)
+
+    @cached_property
+    def estimate(self) -> float:
+        """The value of the parameter at which the mean is what was observed; infinite at the ends of the support."""
+        return self.solve(self.t)
 
     def tails(self, psi: float) -> tuple[float, float]:
         """Return ``P(T <= t)`` and ``P(T >= t)``, with a `share` of ``P(T = t)``, at a value of the parameter."""
@@ -87,17 +131,26 @@ class PowerSeries:
 
     def limits(self, level: float) -> tuple[float, float]:
         """Return the confidence limits of the parameter: the values at which a tail is ``(1 - level) / 2``."""
-        from scipy.optimize import brentq
+        return self._limit(1, 0.5 * (1.0 - level)), self._limit(0, 0.5 * (1.0 - level))
 
-        alpha = 0.5 * (1.0 - level)
-        out = []
-        for side, sign in ((1, -1.0), (0, 1.0)):
-            # the tail on this side falls below alpha as the limit moves away, unless the count is at the end
-            if self.tails(sign * FURTHEST)[side] > alpha:
-                out.append(sign * np.inf)
-            else:
-                out.append(brentq(lambda psi, k=side: self.tails(psi)[k] - alpha, -FURTHEST, FURTHEST, xtol=1e-9))
-        return out[0], out[1]
+    def _limit(self, side: int, alpha: float) -> float:
+        """Return the parameter at which the lower (0) or the upper (1) tail is `alpha`; infinite if there is none."""
+        t = np.arange(len(self.log_c))
+        inside = (t > self.t if side else t < self.t) + self.share * (t == self.t)
+        sign = 1.0 if side else -1.0
+
+        def excess(psi: float) -> tuple[float, float]:
+            # the logarithm of a tail is nearly linear far out
+            log_p = self.log_c + psi * t
+            p = np.exp(log_p - log_p.max())
+            tail = p * inside
+            size, total = float(tail.sum()), float(p.sum())
+            if size == 0.0:
+                return -sign * np.inf, np.nan
+            slope = float(tail @ t) / size - float(p @ t) / total
+            return sign * float(np.log(size / total / alpha)), sign * slope
+
+        return root(excess, FURTHEST)
 
 
 def hypergeometric(n11: np.ndarray, rows: np.ndarray, columns: np.ndarray, n: np.ndarray) -> PowerSeries:
@@ -117,15 +170,58 @@ def hypergeometric(n11: np.ndarray, rows: np.ndarray, columns: np.ndarray, n: np
     """
     from scipy.special import gammaln
 
-    low, high = np.maximum(0, rows + columns - n), np.minimum(rows, columns)
-    c = np.ones(1)
-    for k in np.flatnonzero(high > low):
-        t = np.arange(low[k], high[k] + 1.0)
-        log_own = -(
-            gammaln(t + 1) + gammaln(rows[k] - t + 1) + gammaln(columns[k] - t + 1)
-            + gammaln(n[k] - rows[k] - columns[k] + t + 1)
-        )  # fmt: skip
-        c = np.convolve(c, np.exp(log_own - log_own.max()))
-        c /= c.max()
+    low = np.maximum(0, rows + columns - n)
+    size = (np.minimum(rows, columns) - low).astype(np.intp) + 1
+    first = round(float((n11 - low).sum()))
+    informative = size > 1
+    rows, columns, n, low, size = (v[informative] for v in (rows, columns, n, low, size))
+    start = np.cumsum(size) - size
+    table = np.repeat(np.arange(len(size)), size)
+    t = low[table] + np.arange(len(table)) - start[table]
+    log_c = -(
+        gammaln(t + 1) + gammaln(rows[table] - t + 1) + gammaln(columns[table] - t + 1)
+        + gammaln((n - rows - columns)[table] + t + 1)
+    )  # fmt: skip
+    if len(size):
+        log_c -= np.maximum.reduceat(log_c, start)[table]
     with np.errstate(divide="ignore"):
-        return PowerSeries(np.log(c), round(float((n11 - low).sum())))
+        return PowerSeries(np.log(_product(np.exp(log_c), size, start)), first)
+
+
+def _product(c: np.ndarray, size: np.ndarray, start: np.ndarray) -> np.ndarray:
+    """Return the product of polynomials, its largest coefficient being 1.
+
+    Parameters
+    ----------
+    c : ndarray
+        Coefficients of one polynomial after the other.
+    size, start : ndarray of intp
+        How many coefficients each has, and where they begin.
+
+    Notes
+    -----
+    Strata are many and small, so short polynomials are multiplied two by two, all pairs of one width at once.
+    """
+    products, width = np.ones((0, 2)), 2
+    while width <= WIDEST:
+        here = np.flatnonzero((size <= width) & (2 * size > width))
+        at = np.arange(width) < size[here, None]
+        padded = np.zeros((len(here), width))
+        padded[at] = c[(start[here, None] + np.arange(width))[at]]
+        products, width = _products_of_pairs(np.concatenate([products, padded])), 2 * width
+    out = np.ones(1)
+    for factor in [*products, *(c[a : a + n] for a, n in zip(start, size, strict=True) if n > WIDEST)]:
+        out = np.convolve(out, factor)
+        out /= out.max()
+    return out[: int((size - 1).sum()) + 1]
+
+
+def _products_of_pairs(factors: np.ndarray) -> np.ndarray:
+    """Return the products (half as many, twice as wide) of successive polynomials, one in each row."""
+    count, width = factors.shape
+    out = np.zeros(((count + 1) // 2, 2 * width))
+    out[count // 2 :, :width] = factors[count - count % 2 :]
+    one, other, product = factors[: count - 1 : 2], factors[1::2], out[: count // 2]
+    for k in range(width if count > 1 else 0):
+        product[:, k : k + width] += one[:, k : k + 1] * other
+    return out / out.max(axis=1, keepdims=True)

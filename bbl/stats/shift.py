@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
-from bbl.stats.exact import FURTHEST, PowerSeries
+from bbl.stats.exact import FURTHEST, PowerSeries, root
 
 __all__ = ["Shift"]
 
@@ -43,15 +44,22 @@ class Shift:
         `error` is the standard error of the shift. If it is larger than that given the margins, the limit is moved away
         from the estimate by that factor, or towards zero by that power: its sign stays.
         """
-        first, second = self.one.solve(self.one.t), self.other.solve(self.other.t)
         limit = self._shift(difference)
-        estimate = self._shift(first - second)
+        estimate, given_margins = self._observed
         if not (np.isfinite(limit) and np.isfinite(estimate) and estimate):
             return limit
-        v, w = self.one.moments(first)[1], self.other.moments(second)[1]
-        factor = max(1.0, error / np.sqrt(w / (v * (v + w)))) if np.isfinite(error) else 1.0
+        factor = max(1.0, error / given_margins) if np.isfinite(error) else 1.0
         ratio = limit / estimate
         return float(estimate * (ratio**factor if 0.0 <= ratio <= 1.0 else 1.0 + factor * (ratio - 1.0)))
+
+    @cached_property
+    def _observed(self) -> tuple[float, float]:
+        """Estimate of the shift, and its standard error given the margins."""
+        first, second = self.one.estimate, self.other.estimate
+        if not abs(first) + abs(second) < np.inf:
+            return first - self.pooled, np.nan
+        v, w = self.one.moments(first)[1], self.other.moments(second)[1]
+        return first - self.pooled, float(np.sqrt(w / (v * (v + w))))
 
     def _shift(self, difference: float) -> float:
         first = _first_parameter(self.one, self.other, difference)
@@ -60,14 +68,13 @@ class Shift:
 
 def _first_parameter(one: PowerSeries, other: PowerSeries, difference: float) -> float:
     """Return the parameter of the first sample at which both counts have the mean sum that was observed."""
-    from scipy.optimize import brentq
-
     difference = float(np.clip(difference, -2.0 * FURTHEST, 2.0 * FURTHEST))
-    total, end = one.t + other.t, 4.0 * FURTHEST
+    total = one.t + other.t
+    if not 0 < total < len(one.log_c) + len(other.log_c) - 2:
+        return np.inf if total else -np.inf
 
-    def excess(first: float) -> float:
-        return one.mean(first) + other.mean(first - difference) - total
+    def excess(first: float) -> tuple[float, float]:
+        (a, v), (b, w) = one.moments(first), other.moments(first - difference)
+        return a + b - total, v + w
 
-    if excess(-end) >= 0.0:
-        return -np.inf
-    return float(brentq(excess, -end, end, xtol=1e-10)) if excess(end) > 0.0 else np.inf
+    return root(excess, 4.0 * FURTHEST)

@@ -19,6 +19,7 @@ from benchmarks.report import rows_of, table
 
 SPARSE, SIX = (0.45, 0.42, 0.09, 0.04), (0.40, 0.25, 0.15, 0.10, 0.07, 0.03)
 RANDOM_CELLS = 8
+COUPLING, NEGATIVE = 0.5, -1.5
 LARGE = 1e7  # rows whose fit is that of the distribution itself
 KINDS = ("fields", "couplings", "predictors")
 COLUMNS = (
@@ -29,23 +30,28 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class Cell:
-    """Groups of these sizes, in which levels have these shares; with `coupled` a pair of predictors of these margins.
+    """Groups of these sizes, in which levels have these shares.
 
-    `spread` is the standard deviation of the parameters between groups; 0 for groups without differences. With `ratio`
-    the first group's odds of each level are so many times those of the others, for power.
+    With `second`, shares of the levels of a second predictor, the two interact by this `coupling` of all levels; the
+    shares are then those of rows in which the other predictor has its reference level. `spread` is the standard
+    deviation of the parameters between groups; 0 for groups without differences. With `ratio` the first group's odds of
+    each level are so many times those of the others, for power.
     """
 
     sizes: tuple[int, ...]
     shares: tuple[float, ...]
     spread: float = 0.0
-    coupled: bool = False
+    second: tuple[float, ...] = ()
+    coupling: float = COUPLING
     ratio: float = 1.0
 
     @property
     def name(self) -> str:
         """What the tables call it."""
-        sizes, shares = "/".join(f"{n:,}" for n in self.sizes), "/".join(f"{q:.2g}" for q in self.shares)
-        return f"{sizes}; {'coupled ' if self.coupled else ''}{shares}"
+        sizes = "/".join(f"{n:,}" for n in self.sizes)
+        shares = ["/".join(f"{q:.2g}" for q in shares) for shares in (self.shares, self.second) if shares]
+        coupling = f", {self.coupling:g}" if self.coupling != COUPLING else ""
+        return f"{sizes}; {' * '.join(shares)}{coupling}"
 
     @property
     def what(self) -> str:
@@ -64,6 +70,22 @@ def _random_cells(spread: float, seed: int) -> list[Cell]:
     return cells
 
 
+COUPLED = (
+    ((60, 130), (0.7, 0.3), (0.8, 0.2)),
+    ((100, 3000), (0.7, 0.3), (0.8, 0.2)),
+    ((300, 3000), (0.95, 0.05), (0.95, 0.05)),
+    ((300, 2000), (0.6, 0.3, 0.1), (0.5, 0.5)),
+    ((1000, 200, 100), (0.7, 0.3), (0.8, 0.2)),
+    ((600, 600, 600), (0.95, 0.05), (0.7, 0.3)),
+    ((1500, 400, 200), (0.4, 0.3, 0.2, 0.1), (0.5, 0.3, 0.2)),
+    ((150, 150, 150, 150, 150, 150), (0.5, 0.3, 0.2), (0.6, 0.4)),
+    ((25, 60, 150, 400, 1000, 3000), (0.7, 0.3), (0.8, 0.2)),
+)
+FEW_TOGETHER = (
+    ((600, 600, 600), (0.75, 0.25), (0.75, 0.25)),
+    ((2500, 2500, 2500), (0.9, 0.1), (0.9, 0.1)),
+    ((500, 3000), (0.7, 0.3), (0.7, 0.3)),
+)
 CELLS = (
     Cell((25, 2000), SPARSE),
     Cell((30, 100, 400), SPARSE),
@@ -79,12 +101,8 @@ CELLS = (
     Cell((1000, 1000, 1000), SIX),
     *_random_cells(0.0, 1),
     *_random_cells(0.5, 2),
-    *(
-        Cell(sizes, margins, spread, coupled=True)
-        for spread in (0.0, 0.5)
-        for sizes in ((60, 130), (100, 3000), (1000, 200, 100))
-        for margins in ((0.3, 0.2),)
-    ),
+    *(Cell(sizes, first, spread, second) for spread in (0.0, 0.5) for sizes, first, second in COUPLED),
+    *(Cell(sizes, first, 0.0, second, NEGATIVE) for sizes, first, second in FEW_TOGETHER),
     *(Cell((n,) * K, (0.5, 0.3, 0.2), ratio=ratio) for n, K, ratio in ((100, 2, 2.2), (300, 2, 1.6), (300, 4, 1.5))),
     *(Cell((n, n), (0.5, 0.5), ratio=ratio) for n, ratio in ((100, 2.2), (400, 1.5), (3000, 1.16))),
 )
@@ -93,13 +111,10 @@ CELLS = (
 def _distributions(cell: Cell, rng: np.random.Generator) -> tuple[Layout, np.ndarray, np.ndarray, np.ndarray]:
     """Return the layout, its states, their probabilities (K, S) in each group, and the true shifts (K, layout.size)."""
     K = len(cell.sizes)
-    if cell.coupled:
-        layout = Layout([2, 2])
-        fields = np.log(np.divide(cell.shares, np.subtract(1.0, cell.shares)))
-        middle = np.append(fields, 0.5)
-    else:
-        layout = Layout([len(cell.shares)])
-        middle = np.log(np.array(cell.shares[1:]) / cell.shares[0])
+    shares = [np.array(shares) for shares in (cell.shares, cell.second) if shares]
+    layout = Layout([len(q) for q in shares])
+    fields = np.concatenate([np.log(q[1:] / q[0]) for q in shares])
+    middle = np.append(fields, np.full(layout.size - layout.D, cell.coupling))
     theta = middle + cell.spread * rng.normal(size=(K, layout.size))
     theta[0] += np.log(cell.ratio)
     states = np.array(list(np.ndindex(*layout.n_levels)), dtype=np.uint8)
@@ -144,7 +159,7 @@ def run_cell(cell: Cell, at: int, replicates: int) -> list[tuple]:
             lower, upper = found.limits(0.95)
             held = (lower <= truth[g]) & (truth[g] <= upper)
             apart = ~np.isnan(found.p) & ((found.p < 0.05) != ((lower > 0) | (upper < 0)))
-            old = np.full(layout.size, np.nan) if cell.coupled else _wald_of_shift(counts, g)
+            old = np.full(layout.size, np.nan) if cell.second else _wald_of_shift(counts, g)
             for kind, which in enumerate((fields, ~fields)):
                 values = found.p[which]
                 made = (~np.isnan(values)).sum(), (values < 0.05).sum(), (values < 0.001).sum()

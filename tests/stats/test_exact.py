@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom, hypergeom
 
-from bbl.stats.exact import PowerSeries, hypergeometric
+from bbl.stats.exact import PowerSeries, hypergeometric, root
 from bbl.stats.wald import adjust, wald
 
 
@@ -84,3 +84,37 @@ def test_adjusted_p_values_leave_out_tests_that_were_not_made():
     )
     np.testing.assert_allclose(statistic, [4.0, np.nan, 2.0])
     assert df.tolist() == [1, 0, 2] and np.isnan(p[1])
+
+
+@pytest.mark.parametrize("strata", [1, 2, 7, 60, 301])
+def test_many_strata_have_the_distribution_of_one_convolution_after_the_other(strata):
+    rng = np.random.default_rng(strata)
+    n = rng.choice([2, 3, 5, 12, 40, 90], strata)
+    row, column = (rng.integers(0, n + 1) for _ in range(2))
+    n11 = rng.integers(np.maximum(0, row + column - n), np.minimum(row, column) + 1)
+    found = hypergeometric(*(np.asarray(v, dtype=float) for v in (n11, row, column, n)))
+    wanted, low = np.ones(1), np.maximum(0, row + column - n)
+    for a, r, s, total in zip(low, row, column, n, strict=True):
+        wanted = np.convolve(wanted, hypergeom.pmf(np.arange(a, min(r, s) + 1), total, r, s))
+        wanted /= wanted.max()
+    assert found.t == (n11 - low).sum() and len(found.log_c) == len(wanted)
+    np.testing.assert_allclose(np.exp(found.log_c), wanted, rtol=1e-9, atol=1e-300)
+
+
+def test_roots_are_found_also_where_steps_of_newton_leave_the_bracket():
+    assert root(lambda x: (np.arctan(x - 7.0), 1.0 / (1.0 + (x - 7.0) ** 2)), 60.0) == pytest.approx(7.0, abs=1e-10)
+    assert root(lambda x: (np.sign(x + 3.0) * abs(x + 3.0) ** (1 / 3), np.nan), 60.0) == pytest.approx(-3.0, abs=1e-9)
+    assert root(lambda x: (x - 61.0, 1.0), 60.0) == np.inf and root(lambda x: (x + 61.0, 1.0), 60.0) == -np.inf
+
+
+@pytest.mark.parametrize("counts", [(1, 2, 2, 4), (40, 50, 60, 100), (1, 2000, 500, 5000), (499, 2000, 500, 2600)])
+@pytest.mark.parametrize("level", [0.5, 0.95, 0.9999])
+def test_limits_leave_the_tails_that_they_promise(counts, level):
+    found = table(*counts)
+    low, high = found.limits(level)
+    assert low < found.estimate < high
+    if low > -np.inf:
+        assert found.tails(low)[1] == pytest.approx((1 - level) / 2, rel=1e-6)
+    if high < np.inf:
+        assert found.tails(high)[0] == pytest.approx((1 - level) / 2, rel=1e-6)
+    assert np.isfinite(found.limits(0.5)).all()

@@ -456,7 +456,7 @@ def test_the_study_of_digits_compares_scores_that_work():
 
 
 def test_the_study_of_pooled_differences_counts_tests_and_limits():
-    cells = [pooled.Cell((30, 60), (0.6, 0.4)), pooled.Cell((60, 40), (0.5, 0.3), 0.5, coupled=True)]
+    cells = [pooled.Cell((30, 60), (0.6, 0.4)), pooled.Cell((60, 40), (0.5, 0.5), 0.5, (0.7, 0.3))]
     cells.append(pooled.Cell((200, 200), (0.5, 0.5), ratio=3.0))
     found = [row for at, cell in enumerate(cells) for row in pooled.run_cell(cell, at, 4)]
     frame = pd.DataFrame(found, columns=pooled.COLUMNS)

@@ -83,10 +83,6 @@ class PowerSeries:
             return None
         return PowerSeries(self.log_c[1:-1], self.t - 1, self.share)
 
-    def tilted(self, psi: float) -> PowerSeries:
-        """Return the distribution with the parameter counted from `psi` on."""
-        return PowerSeries(self.log_c + psi * np.arange(len(self.log_c)), self.t, self.share)
-
     def moments(self, psi: float) -> tuple[float, float]:
         """Return the mean and the variance of the count at a value of the parameter."""
         t = np.arange(len(self.log_c))

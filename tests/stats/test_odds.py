@@ -70,4 +70,3 @@ def test_moments_and_their_inverse():
     assert mean == pytest.approx(6.0) and variance == pytest.approx(6 * 42 / 60 * 40 / 59)
     assert found.mean(found.solve(9.0)) == pytest.approx(9.0) and found.solve(18.0) == np.inf
     assert found.solve(0.0) == -np.inf
-    assert found.tilted(0.7).tails(0.0) == pytest.approx(found.tails(0.7))

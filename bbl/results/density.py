@@ -233,7 +233,8 @@ class DensityResults(Figures):
         DataFrame
             On the index of `newdata`. For "prob" the columns are predictor and level, with 1 and 0 where the level is
             known; for "class" they are the predictors, as categories. A missing value is filled whatever the policy
-            of the fit; what ``missing="level"`` made a level of its own is not what it is filled with.
+            of the fit; what ``missing="level"`` made a level of its own is not what it is filled with (if the model
+            finds every other level impossible there, these have equal probabilities).
 
         Raises
         ------
@@ -266,8 +267,11 @@ class DensityResults(Figures):
         for i, factor in enumerate(self.design.predictors):
             if "missing" in factor.kinds:  # given that it is known
                 rows = unknown[:, i]
+                known = table[i][rows, :-1]
+                total = known.sum(axis=1, keepdims=True)
+                equal = np.full_like(known, 1.0 / known.shape[1])  # where all known levels are impossible
                 table[i][rows, -1] = 0.0
-                table[i][rows] /= table[i][rows].sum(axis=1, keepdims=True)
+                table[i][rows, :-1] = np.divide(known, total, out=equal, where=total > 0.0)
         return filled_frame(labels, table, index, type == "class")
 
     def _group_shares(self, newdata: Any, codes: np.ndarray, unknown: np.ndarray) -> np.ndarray:

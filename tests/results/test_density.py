@@ -155,6 +155,16 @@ def test_the_level_of_missing_values_is_not_what_they_are_filled_with():
     assert set(fit.reconstruct(frame, type="class")["a"]) == {"u", "v"}
 
 
+def test_a_level_that_only_missing_values_can_be_leaves_equal_probabilities():
+    frame = pd.DataFrame({"a": ["u", "v", "u", None, None], "b": ["x", "x", "y", "z", "z"]})
+    fit = bbl.bbl("~ a*b", frame, missing="level", lambda_=1e-12, verbose=0)
+    level = fit.parameters.theta.copy()
+    level[:, fit.parameters.layout.start[0] + 1] = 1e4  # of a missing value, beyond which nothing is possible
+    object.__setattr__(fit.parameters, "theta", level)
+    found = fit.reconstruct(frame.tail(1))["a"]
+    assert found.to_numpy().tolist() == [[0.5, 0.5, 0.0]]
+
+
 def test_missing_values_go_by_the_policy():
     frame = table()
     frame.loc[:9, "b"] = None

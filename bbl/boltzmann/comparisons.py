@@ -54,7 +54,7 @@ def compare_pooled(groups: list[Evidence], pooled: Evidence) -> list[Comparison]
         if layout.size > layout.D:
             rest = _rest(groups, at, pooled)
             kind = np.maximum(kind, rest.kind)
-            uneven = _uneven(group, rest) & (kind == Kind.WALD)
+            uneven = _uneven((group, rest), pooled) & (kind == Kind.WALD)
             kind[uneven] = np.where(crowded(layout), Kind.FEW, Kind.EXACT)[uneven]
             errors = np.sqrt(variances(terms)) if terms else np.full(layout.size, np.nan)
             family, limits = partial(_difference, group, rest), _FieldLimits(group, rest, errors)
@@ -81,14 +81,20 @@ def _merge(samples: list[Sample]) -> Sample:
     return Sample(codes, weights, None, np.concatenate(gaps))
 
 
-def _uneven(group: Evidence, rest: Evidence) -> np.ndarray:
-    """Return which parameters have too little information on one side for a normal shift from the pooled fit."""
-    layout = group.layout
+def _uneven(sides: tuple[Evidence, Evidence], pooled: Evidence) -> np.ndarray:
+    """Return which parameters have too little information on one side for a normal shift from the pooled fit.
+
+    That is the information of the estimate, and that which as many rows of all groups together would have. The estimate's
+    alone is largest where rare levels go together more often than expected by chance, so limits would be there only
+    where they miss.
+    """
+    layout = pooled.layout
     least = np.where(np.arange(layout.size) < layout.D, INFORMATION_OF_FIELDS, INFORMATION_OF_COUPLINGS)
     uneven = np.zeros(layout.size, dtype=bool)
-    for side in (group, rest):
-        if side.terms:
-            uneven |= variances(side.terms) > 1.0 / least
+    for side in sides:
+        if side.terms and pooled.terms:
+            expected = variances(pooled.terms) * (pooled.rows.total / side.rows.total)
+            uneven |= np.maximum(variances(side.terms), expected) > 1.0 / least
     return uneven
 
 

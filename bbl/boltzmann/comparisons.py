@@ -84,7 +84,7 @@ def _merge(samples: list[Sample]) -> Sample:
 def _uneven(sides: tuple[Evidence, Evidence], pooled: Evidence) -> np.ndarray:
     """Return which parameters have too little information on one side for a normal shift from the pooled fit.
 
-    That is the information of the estimate, and that which as many rows of all groups together would have. The estimate's
+    That is the information of the estimate, and that which as many rows of all groups together would have. The first
     alone is largest where rare levels go together more often than expected by chance, so limits would be there only
     where they miss.
     """

@@ -55,9 +55,9 @@ def required(case: Case, name: str) -> Any:
         "n": lambda: 2,
         "k": lambda: 1,
         "priors": lambda: "equal",
-        "var": lambda: case.fit.labels.names[0],
+        "var": lambda: case.table.names[0],  # a search may have left all features out
         "group": lambda: case.fit.labels.groups[0],
-        "a": lambda: case.fit.labels.names[0],
+        "a": lambda: case.table.names[0],
         "b": lambda: case.fit.labels.names[-1],
     }
     if name not in values:

@@ -33,6 +33,7 @@
 
 # %%
 import itertools
+import warnings
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -234,7 +235,9 @@ def dummies(data, pairs=False):
 
 
 def naive(train, test):
-    return bbl.bbl("y ~ .", train, method="naive", testNull=False).predict(test, type="prob")["B"]
+    with warnings.catch_warnings():  # where it knows less than the shares of the classes, it says so
+        warnings.simplefilter("ignore", bbl.DataWarning)
+        return bbl.bbl("y ~ .", train, method="naive", testNull=False).predict(test, type="prob")["B"]
 
 
 def boltzmann(train, test):

@@ -25,13 +25,17 @@ PAGE = DOCS / "guide" / "works_with.md"
 MEMBERS = ENGINES["pseudo"].refusals()
 AVERAGE = AverageResults.refusals | lacking("crossVal", missing_marginal_batches=MEMBERS["missing_marginal_batches"])
 KINDS: dict[str, Mapping[str, str]] = {
-    **{f"`{name}`": engine.refusals() for name, engine in ENGINES.items()},
-    "`auto`": AUTO_REFUSALS,
-    "`average`": AVERAGE,
+    **{name: engine.refusals() for name, engine in ENGINES.items()},
+    "auto": AUTO_REFUSALS,
+    "average": AVERAGE,
     "networks": NetworkResults.refusals,
-    "`shooter`": ShooterResults.refusals,
+    "shooter": ShooterResults.refusals,
 }
 HEAD = """\
+---
+html_theme.sidebar_secondary.remove: true
+---
+
 <!-- written by docs/make_works_with.py -->
 # What works with what
 

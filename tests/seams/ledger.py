@@ -7,13 +7,18 @@ from collections import Counter
 from pathlib import Path
 
 from seams.exceptions import EXCEPTIONS
-from seams.laws import LAWS
+from seams.laws import LAWS, Law
 
 __all__ = ["enter", "page", "section", "write_page"]
 
 STORED = Path(__file__).with_name("ledger.json")
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reliability.md"
 FIRST, LAST = "<!-- made by python -m tests.seams --page -->", "<!-- end of what is made -->"
+
+
+def place(law: Law) -> tuple[str, int]:
+    """Return where a law is written, whatever was imported first."""
+    return law.check.__module__, law.check.__code__.co_firstlineno
 
 
 def enter(scenarios: int, falls: int, refused: int, seconds: float, cpu: float, jobs: int, checked: Counter) -> None:
@@ -43,7 +48,7 @@ def section() -> str:
         "| law | checked |",
         "| --- | --- |",
     ]
-    lines += [f"| {law.sentence} | {laws.get(law.name, 0):,} |" for law in LAWS.values()]
+    lines += [f"| {law.sentence} | {laws.get(law.name, 0):,} |" for law in sorted(LAWS.values(), key=place)]
     advice = laws.get("advice_works", 0)
     lines += [
         f"| What an error advises works when it is followed. | {advice:,} |",

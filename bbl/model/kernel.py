@@ -227,7 +227,7 @@ def to_tables(basis: Basis, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray
         fields(i, sums - (sums @ means[part])[:, None])
     for (i, j), at in zip(layout.pairs, layout.pair_start, strict=False):
         P, Q = basis.points[:, own[i]], basis.points[:, own[j]]
-        both = (P[:, :, None] * Q[:, None, :]).reshape(len(P), -1)
+        both = (P[:, :, None] * Q[:, None, :]).reshape(len(P), P.shape[1] * Q.shape[1])
         M = (alpha @ both).reshape(K, P.shape[1], Q.shape[1]) * scale[1]
         M = M - (M @ means[own[j]])[:, :, None]
         M = M - np.einsum("a,kab->kb", means[own[i]], M)[:, None, :]

@@ -464,3 +464,10 @@ def test_a_group_that_is_absent_is_never_predicted():
     frame = make_frame(60).assign(y=lambda f: pd.Categorical(f["y"], ["0", "1", "2", "3"]))
     fit = bbl.bbl("y ~ a + b", frame, method="conditional", verbose=0)
     assert list(fit.labels.groups) == ["0", "1", "2"] or fit.predict(frame, type="prob")["3"].eq(0.0).all()
+
+
+@pytest.mark.parametrize(("options", "rtol"), [({}, 1e-6), ({"start": None}, 1e-6), ({"early_stopping": True}, 0.02)])
+def test_predictors_that_do_not_vary_leave_the_shares_of_the_groups(options, rtol):
+    data = pd.DataFrame({"y": ["no", "yes", "yes"], "a": ["u"] * 3, "b": ["v"] * 3})
+    fit = bbl.bbl("y ~ a*b", data, method="conditional", novarOk=True, verbose=0, **options)
+    np.testing.assert_allclose(fit.predict(data, type="prob")["yes"], 2 / 3, rtol=rtol)

@@ -147,8 +147,8 @@ def columns_that_the_formula_leaves_out_do_not_matter(case: Case) -> None:
     names = iter(f"extra{k}" for k in range(100))
     extra = next(name for name in names if name not in frame)
     frame[extra] = "same"
-    text = str(case.fit.formula)
     s = case.s
+    text = build.formula(s, case.table)
     if isinstance(s.terms, int):
         text += f" - {extra}"
     with build.source(s.source, frame, s.seed) as data:

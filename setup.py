@@ -26,25 +26,26 @@ FLAGS = (
 )
 if given := os.environ.get("BBL_FLAGS"):  # for compiling and linking, e.g. -O1 -g -fsanitize=address
     FLAGS = given.split()
-HEADERS = sorted(str(p) for p in Path("bbl/_ext").glob("*.h"))
+KERNELS = Path("bbl/_ext")  # a folder for each family; headers that families share are beside them
+HEADERS = sorted(str(p) for p in KERNELS.rglob("*.h"))
 
 SHARED = "bbl._ext._shared"  # what Cython adds to every kernel, compiled once: half the size, half the time of a build
 
 
-def extension(name, source):
+def extension(source):
     return Extension(
-        name,
-        [source],
+        ".".join(source.with_suffix("").parts),
+        [str(source)],
         depends=HEADERS,
-        include_dirs=["bbl/_ext"],
+        include_dirs=sorted({str(KERNELS), str(source.parent)}),
         extra_compile_args=FLAGS,
         extra_link_args=FLAGS if given else [],
         define_macros=[("CYTHON_TRACE_NOGIL", "1")] if TRACE else [],
     )
 
 
-extensions = [extension(f"bbl._ext.{path.stem}", str(path)) for path in sorted(Path("bbl/_ext").glob("*.pyx"))]
-extensions.append(extension(SHARED, "bbl/_ext/_shared.c"))  # Cython writes the file
+extensions = [extension(path) for path in sorted(KERNELS.rglob("*.pyx"))]
+extensions.append(extension(KERNELS / "_shared.c"))  # Cython writes the file
 
 CORES = os.cpu_count() or 1
 FORKS = multiprocessing.get_start_method() == "fork"  # a process that starts otherwise would run this file again

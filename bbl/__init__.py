@@ -13,33 +13,29 @@ if TYPE_CHECKING:
     import bbl.datasets as datasets
     import bbl.errors as errors
     import bbl.networks as networks
-    from bbl.api.average import average
     from bbl.api.bicluster import bicluster
     from bbl.api.compare import anova, etable
     from bbl.api.effective import effective_size, effective_weights
     from bbl.api.enrichment import enrichment
-    from bbl.api.fit import bbl, crossVal
     from bbl.api.load import load
-    from bbl.api.onegroup import mlestimate
-    from bbl.api.scores import log_scores
+    from bbl.api.machine.average import average
+    from bbl.api.machine.fit import bbl, crossVal
+    from bbl.api.machine.onegroup import mlestimate
+    from bbl.api.machine.scores import log_scores
+    from bbl.api.machine.simulate import mcSample, randompar, randomsamp, sample_xi
     from bbl.api.shooter import shooter
-    from bbl.api.simulate import mcSample, randompar, randomsamp, sample_xi
     from bbl.design.bins import bin, lump
     from bbl.design.readers import freq2raw, readFasta, removeConst
     from bbl.engines import Conditional, HighOrder, MeanField, NaiveBayes, PersistentVI, Posterior, PseudoLikelihood
     from bbl.errors import BBLError, ConvergenceWarning, DataWarning
-    from bbl.report.plot import plot_comparison
-    from bbl.results import (
-        AverageResults,
-        BBLResults,
-        BiclusterResults,
-        CVResults,
-        DensityResults,
-        GroupParameters,
-        MLEstimate,
-        SampleResults,
-    )
-    from bbl.results.shooter import ShooterResults
+    from bbl.report.machine.plot import plot_comparison
+    from bbl.results.bicluster.bicluster import BiclusterResults
+    from bbl.results.machine.density import DensityResults
+    from bbl.results.machine.draws import GroupParameters, MLEstimate, SampleResults
+    from bbl.results.machine.fit import BBLResults
+    from bbl.results.shooter.shooter import ShooterResults
+    from bbl.results.together.average import AverageResults
+    from bbl.results.together.cv import CVResults
 
 __version__ = "0.1.0"
 
@@ -93,17 +89,17 @@ __all__ = [
 
 # where each of them lives; they are imported when they are first asked for
 HOMES = {
-    "bbl.api.average": ("average",),
+    "bbl.api.machine.average": ("average",),
     "bbl.api.bicluster": ("bicluster",),
     "bbl.api.compare": ("anova", "etable"),
     "bbl.api.effective": ("effective_size", "effective_weights"),
     "bbl.api.enrichment": ("enrichment",),
-    "bbl.api.fit": ("bbl", "crossVal"),
+    "bbl.api.machine.fit": ("bbl", "crossVal"),
     "bbl.api.load": ("load",),
-    "bbl.api.onegroup": ("mlestimate",),
-    "bbl.api.scores": ("log_scores",),
+    "bbl.api.machine.onegroup": ("mlestimate",),
+    "bbl.api.machine.scores": ("log_scores",),
     "bbl.api.shooter": ("shooter",),
-    "bbl.api.simulate": ("mcSample", "randompar", "randomsamp", "sample_xi"),
+    "bbl.api.machine.simulate": ("mcSample", "randompar", "randomsamp", "sample_xi"),
     "bbl.design.bins": ("bin", "lump"),
     "bbl.design.readers": ("freq2raw", "readFasta", "removeConst"),
     "bbl.engines": (
@@ -116,18 +112,18 @@ HOMES = {
         "PseudoLikelihood",
     ),
     "bbl.errors": ("BBLError", "ConvergenceWarning", "DataWarning"),
-    "bbl.report.plot": ("plot_comparison",),
-    "bbl.results": (
-        "AverageResults",
-        "BBLResults",
-        "BiclusterResults",
-        "CVResults",
-        "DensityResults",
+    "bbl.report.machine.plot": ("plot_comparison",),
+    "bbl.results.bicluster.bicluster": ("BiclusterResults",),
+    "bbl.results.machine.density": ("DensityResults",),
+    "bbl.results.machine.draws": (
         "GroupParameters",
         "MLEstimate",
         "SampleResults",
     ),
-    "bbl.results.shooter": ("ShooterResults",),
+    "bbl.results.machine.fit": ("BBLResults",),
+    "bbl.results.together.average": ("AverageResults",),
+    "bbl.results.together.cv": ("CVResults",),
+    "bbl.results.shooter.shooter": ("ShooterResults",),
 }
 
 if not TYPE_CHECKING:  # a type checker sees the imports above, and no other name

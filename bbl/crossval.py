@@ -12,7 +12,7 @@ from bbl.errors import DataError
 from bbl.parallel import run_tasks
 from bbl.rows.dealing import AnyFolds
 from bbl.rows.folds import Fold
-from bbl.rows.stored import Rows, StoredSample
+from bbl.rows.on_disk import Rows, StoredSample
 from bbl.stats.calibration import fit_calibration
 from bbl.stats.loss_record import log_share
 from bbl.stats.metrics import SCORES, auc, mean_loss

@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from bbl.networks.learners import LEARNERS, learn
-from bbl.networks.parameters import Recipe, fit
-from bbl.networks.predict import class_scores
+from bbl.bayesnet.learners import LEARNERS, learn
+from bbl.bayesnet.parameters import Recipe, fit
+from bbl.bayesnet.predict import class_scores
 from bbl.rows.sample import Sample
 from bbl.stats.scores import log_probabilities
 from benchmarks.accuracy import RESULTS, metrics

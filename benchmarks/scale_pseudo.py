@@ -124,7 +124,7 @@ def one_way(path: str, how: str, lambda_: float, out: str) -> dict[str, Any]:
 
 def kill_later(victim: int) -> None:
     """Kill a worker after the third pass over all rows."""
-    from bbl.rows import cluster
+    from bbl.rows import on_cluster as cluster
 
     count = cluster.count_pass
 

@@ -14,18 +14,18 @@ from pathlib import Path
 import numpy as np
 
 DOCS = Path(__file__).resolve().parent
-sys.path[:0] = [str(DOCS.parent), str(DOCS.parent / "tests"), str(DOCS.parent / "tests/networks")]
+sys.path[:0] = [str(DOCS.parent), str(DOCS.parent / "tests"), str(DOCS.parent / "tests/bayesnet")]
 
 import bncases  # noqa: E402
 from test_cases import log_likelihoods, outcome, posterior, recorded  # noqa: E402
 
-from bbl.networks.averaged import naive_average  # noqa: E402
-from bbl.networks.chowliu import SCORES, chow_liu  # noqa: E402
-from bbl.networks.dag import naive  # noqa: E402
-from bbl.networks.information import class_information, pair_information  # noqa: E402
-from bbl.networks.predict import estimate  # noqa: E402
-from bbl.networks.search import climb  # noqa: E402
-from bbl.networks.weighting import ConditionalLikelihood, conditional_weights, tree_weights  # noqa: E402
+from bbl.bayesnet.averaged import naive_average  # noqa: E402
+from bbl.bayesnet.chowliu import SCORES, chow_liu  # noqa: E402
+from bbl.bayesnet.dag import naive  # noqa: E402
+from bbl.bayesnet.information import class_information, pair_information  # noqa: E402
+from bbl.bayesnet.predict import estimate  # noqa: E402
+from bbl.bayesnet.search import climb  # noqa: E402
+from bbl.bayesnet.weighting import ConditionalLikelihood, conditional_weights, tree_weights  # noqa: E402
 
 Row = tuple[str, int, str, str]  # what, how many, largest difference, tolerance
 

@@ -14,12 +14,12 @@ from pathlib import Path
 DOCS = Path(__file__).resolve().parent
 sys.path.insert(0, str(DOCS.parent))
 
-from bbl.api.average import AUTO_REFUSALS  # noqa: E402
+from bbl.api.machine.average import AUTO_REFUSALS  # noqa: E402
 from bbl.capabilities import ABSENT, CAPABILITIES, lacking  # noqa: E402
 from bbl.engines import ENGINES  # noqa: E402
-from bbl.results.average import AverageResults  # noqa: E402
-from bbl.results.network import NetworkResults  # noqa: E402
-from bbl.results.shooter import ShooterResults  # noqa: E402
+from bbl.results.network.network import NetworkResults  # noqa: E402
+from bbl.results.shooter.shooter import ShooterResults  # noqa: E402
+from bbl.results.together.average import AverageResults  # noqa: E402
 
 PAGE = DOCS / "guide" / "works_with.md"
 MEMBERS = ENGINES["pseudo"].refusals()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bbl.networks.dag import Dag
+from bbl.bayesnet.dag import Dag
 from bbl.rows.sample import Sample
 
 FOLDER = (

@@ -8,9 +8,9 @@ from reference import states
 from scipy.stats import norm
 
 from bbl.engines import PersistentVI
+from bbl.engines.variational.priors import slabbed
 from bbl.model.gauge import contrasts
 from bbl.model.layout import Layout
-from bbl.model.priors import slabbed
 from bbl.rows.sample import Sample
 
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import pandas as hpd
 
 import bbl
-from bbl._ext.pseudo import PseudoProblem
+from bbl._ext.pseudo.pseudo import PseudoProblem
 from bbl.design.design import Design
 from bbl.model.chains import Chains
 from bbl.model.elimination import elimination_order, log_sum

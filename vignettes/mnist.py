@@ -28,7 +28,7 @@ import numpy as np
 import pandas as pd
 
 import bbl
-from bbl.report.plot import plot_configurations
+from bbl.report.machine.plot import plot_configurations
 
 # %% [markdown]
 # ## A subsample

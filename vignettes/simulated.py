@@ -28,7 +28,7 @@ import numpy as np
 import pandas as pd
 
 import bbl
-from bbl.report.plot import plot_comparison
+from bbl.report.machine.plot import plot_comparison
 
 # %% [markdown]
 # ## One group: pseudo-likelihood

@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from bbl.biclust.cells import Cells
-from bbl.biclust.mcmc import MIXED
-from bbl.biclust.methods import Prototype, make_method
+from bbl.biclustering.cells import Cells
+from bbl.biclustering.mcmc import MIXED
+from bbl.biclustering.methods import Prototype, make_method
 from bbl.checks import arguments, generator, integer
 from bbl.design.twoway import TwoWay
 from bbl.errors import BBLTypeError, ConvergenceWarning, OptionError
 from bbl.parallel import n_workers, progress_bar
 from bbl.report.text import call_text
-from bbl.results.blocks import BiclusterResults
+from bbl.results.bicluster.bicluster import BiclusterResults
 
 __all__ = ["bicluster"]
 
@@ -64,7 +64,8 @@ def bicluster(
         ("reseed", "drop"), ``fill``, ``prior_count``, ``max_iter``, ``max_groups``. `Genetic`: ``scale``, ``sigma``,
         ``penalty`` ("bic", "thesis" or a number), ``mean`` ("block", "mle"), ``population``, ``generations``,
         ``crossover``, ``mutation``, ``elitism``, ``refine``. `Mcmc`: ``draws``, ``warmup``, ``thin``, ``alpha``,
-        ``sigma``, ``step``, ``popularity``, ``loss`` ("vi", "binder"). They are described in `bbl.biclust.methods`.
+        ``sigma``, ``step``, ``popularity``, ``loss`` ("vi", "binder"). They are described in
+        `bbl.biclustering.methods`.
 
     Returns
     -------

@@ -10,7 +10,7 @@ import pandas as pd
 from bbl.checks import verb
 from bbl.report.model_table import ModelTable
 from bbl.results.comparison import compared_fits
-from bbl.results.side_by_side import model_table
+from bbl.results.together.side_by_side import model_table
 
 __all__ = ["anova", "etable"]
 

@@ -12,7 +12,7 @@ import pandas as pd
 
 from bbl.checks import integer, near_match, verb
 from bbl.errors import BBLTypeError, DataError
-from bbl.results.enrichment import EnrichmentResults
+from bbl.results.together.enrichment import EnrichmentResults
 from bbl.stats.enrichment import hypergeometric, rank_test
 
 __all__ = ["enrichment"]

@@ -8,11 +8,12 @@ import numpy as np
 
 from bbl.checks import verb
 from bbl.errors import BBLError, ModelFileError
-from bbl.results import BBLResults, DensityResults
-from bbl.results.average import AverageResults
-from bbl.results.blocks import BiclusterResults
-from bbl.results.network import NetworkResults
-from bbl.results.shooter import ShooterResults
+from bbl.results.bicluster.bicluster import BiclusterResults
+from bbl.results.machine.density import DensityResults
+from bbl.results.machine.fit import BBLResults
+from bbl.results.network.network import NetworkResults
+from bbl.results.shooter.shooter import ShooterResults
+from bbl.results.together.average import AverageResults
 from bbl.storage import read_any
 
 __all__ = ["load", "restored"]

@@ -10,18 +10,18 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bbl.api.call import in_memory
-from bbl.boltzmann.guards import warn_record
+from bbl.api.machine.call import in_memory
+from bbl.boltzmann.prediction_checks import warn_record
 from bbl.checks import choice, flag, generator, integer, real, reals, verb
 from bbl.design.design import Design
 from bbl.design.formula import check_formula
 from bbl.errors import ConvergenceWarning, DataWarning, FormulaError, OptionError
 from bbl.memory import check_memory
 from bbl.parallel import n_workers, progress_bar
-from bbl.report.shooter import some_terms
+from bbl.report.shooter.summary import some_terms
 from bbl.report.text import call_text
-from bbl.results.shooter import CHOOSE, ShooterResults
-from bbl.results.shooter_archive import PATH
+from bbl.results.shooter.archive import PATH
+from bbl.results.shooter.shooter import CHOOSE, ShooterResults
 from bbl.rows.sample import Sample
 from bbl.sparse.choice import Choice, choose
 from bbl.sparse.orders import SCREENS, largest_penalty

@@ -8,16 +8,16 @@ from typing import Any, cast
 
 import numpy as np
 
-from bbl.boltzmann.chosen import log_z_of_chosen, united
+from bbl.boltzmann.convergence_warnings import group_text
+from bbl.boltzmann.cost_limits import check_annealing, check_known, guard_memory, stalled
 from bbl.boltzmann.joint import joint_path
-from bbl.boltzmann.limits import check_annealing, check_known, guard_memory, stalled
 from bbl.boltzmann.predictive import Predictive, predictive
-from bbl.boltzmann.problems import group_text
+from bbl.boltzmann.union_layout import log_z_of_chosen, united
 from bbl.design.labels import Labels
 from bbl.engines import Engine, EngineFit
 from bbl.engines.base import Given
-from bbl.engines.found import NoProgress
-from bbl.engines.trail import Trail
+from bbl.engines.engine_fit import NoProgress
+from bbl.engines.warm_starts import Trail
 from bbl.errors import OptionError
 from bbl.model.ais import annealed_log_z, annealing_start
 from bbl.model.elimination import log_sum
@@ -27,8 +27,8 @@ from bbl.model.logz import OF_ROWS, approximate_log_z, exact_order, resolve_log_
 from bbl.model.marginal import MarginalEnergy
 from bbl.model.parameters import Parameters
 from bbl.parallel import run_tasks
+from bbl.rows.on_disk import Rows, StoredSample
 from bbl.rows.sample import Sample
-from bbl.rows.stored import Rows, StoredSample
 from bbl.stats.calibration import Calibration
 from bbl.stats.scores import class_scores
 

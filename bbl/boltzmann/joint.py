@@ -11,7 +11,7 @@ import numpy as np
 from bbl.crossval import cross_validate, score_settings
 from bbl.engines import Engine, EngineFit
 from bbl.engines.base import Given
-from bbl.engines.found import Note
+from bbl.engines.engine_fit import Note
 from bbl.model.layout import Layout
 from bbl.rows.folds import shuffled_folds
 from bbl.rows.sample import Sample

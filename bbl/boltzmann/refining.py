@@ -13,8 +13,9 @@ from bbl.boltzmann.validation import Validated, validate
 from bbl.crossval import calibrated
 from bbl.design.labels import Labels
 from bbl.engines import Conditional, PseudoLikelihood
-from bbl.engines.base import Given, JointFit
-from bbl.engines.trail import Trail
+from bbl.engines.base import Given
+from bbl.engines.engine_fit import JointFit
+from bbl.engines.warm_starts import Trail
 from bbl.model.energy import energies
 from bbl.model.layout import Layout
 from bbl.parallel import serial_blas

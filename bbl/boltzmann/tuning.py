@@ -13,19 +13,19 @@ from typing import Any, cast
 
 import numpy as np
 
-from bbl.boltzmann.problems import Problem
+from bbl.boltzmann.convergence_warnings import Problem
 from bbl.boltzmann.validation import Validated, validate
 from bbl.crossval import calibrated, check_trained, one_standard_error, score_settings
 from bbl.design.labels import Labels
 from bbl.engines import Engine
-from bbl.engines.trail import Trail
+from bbl.engines.warm_starts import Trail
 from bbl.memory import check_memory
 from bbl.model.layout import Layout
 from bbl.parallel import scaled_progress
 from bbl.rows.dealing import AnyFolds
 from bbl.rows.folds import Folds, shuffled_folds
+from bbl.rows.on_disk import Rows
 from bbl.rows.sample import Sample
-from bbl.rows.stored import Rows
 from bbl.stats.calibration import Calibration, fit_calibration
 
 __all__ = ["NFOLD", "RULES", "Tuning", "descend", "tune", "tune_many"]

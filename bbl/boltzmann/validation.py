@@ -9,17 +9,17 @@ from typing import cast
 
 import numpy as np
 
+from bbl.boltzmann.convergence_warnings import Problem, problems
+from bbl.boltzmann.cost_limits import check_annealing, guard_memory
 from bbl.boltzmann.estimate import Estimate, estimate_path
-from bbl.boltzmann.limits import check_annealing, guard_memory
-from bbl.boltzmann.problems import Problem, problems
 from bbl.crossval import Scored, cross_validate
 from bbl.design.labels import Labels
 from bbl.engines import Engine
-from bbl.engines.trail import Trail
+from bbl.engines.warm_starts import Trail
 from bbl.model.layout import Layout
 from bbl.rows.dealing import AnyFolds
+from bbl.rows.on_disk import Rows
 from bbl.rows.sample import Sample
-from bbl.rows.stored import Rows
 
 __all__ = ["Validated", "validate"]
 

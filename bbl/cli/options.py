@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import bbl
-from bbl.api.average import AUTO
+from bbl.api.machine.average import AUTO
+from bbl.bayesnet.learners import LEARNERS
 from bbl.boltzmann.tuning import RULES
 from bbl.cli.tables import MISSING_TEXTS, TYPES
 from bbl.design.design import MISSING
 from bbl.engines import DEFAULT, ENGINES
 from bbl.model.gauge import GAUGES
 from bbl.model.logz import LOG_Z
-from bbl.networks.learners import LEARNERS
 from bbl.results.classifier import TYPES as PREDICTIONS
 from bbl.stats.calibration import CALIBRATE
 from bbl.stats.cuts import CUTS

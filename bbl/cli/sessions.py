@@ -18,7 +18,7 @@ from bbl.design.formula import parse
 from bbl.design.frames import Frame
 from bbl.errors import OptionError
 from bbl.results.classifier import ClassifierResults
-from bbl.results.density import DensityResults
+from bbl.results.machine.density import DensityResults
 
 __all__ = ["run"]
 

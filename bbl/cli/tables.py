@@ -17,7 +17,7 @@ import pandas as pd
 
 from bbl.design.design import Design
 from bbl.design.frames import Frame, declared_order, to_frame
-from bbl.design.source import pyarrow_for
+from bbl.design.streams.source import pyarrow_for
 from bbl.errors import DataError, DataWarning, OptionError
 
 __all__ = ["MISSING_TEXTS", "TYPES", "in_batches", "model_levels", "model_types", "read_table", "read_training"]

@@ -25,11 +25,11 @@ from bbl.design.columns import (
     read_response,
     refuse_missing,
 )
+from bbl.design.factor_storage import factor_from_dict, factor_to_dict, terms_from_dict, terms_to_dict
 from bbl.design.factors import Factor
 from bbl.design.formula import FormulaTerms, parse
 from bbl.design.frames import to_frame
 from bbl.design.labels import Labels
-from bbl.design.stored import factor_from_dict, factor_to_dict, terms_from_dict, terms_to_dict
 from bbl.design.values import frame_column
 from bbl.design.weights import named_weights
 from bbl.errors import DataError

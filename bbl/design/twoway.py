@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from bbl.design.factor_storage import factor_from_dict, factor_to_dict
 from bbl.design.factors import Factor
 from bbl.design.formula import check_formula, parse
 from bbl.design.frames import Frame, to_frame
-from bbl.design.stored import factor_from_dict, factor_to_dict
 from bbl.design.values import Column, factorise
 from bbl.design.weights import check_weights, named_weights
 from bbl.errors import BBLTypeError, DataError, FormulaError

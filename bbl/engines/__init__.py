@@ -7,14 +7,14 @@ from collections.abc import Iterable
 
 from bbl.checks import choice, near_match
 from bbl.engines.base import Engine, Tuned
-from bbl.engines.conditional import Conditional
-from bbl.engines.found import EngineFit, Equations
-from bbl.engines.highorder import HighOrder
+from bbl.engines.bayes.engine import Posterior
+from bbl.engines.conditional.engine import Conditional
+from bbl.engines.engine_fit import EngineFit, Equations
+from bbl.engines.highorder.engine import HighOrder
 from bbl.engines.meanfield import MeanField
 from bbl.engines.naive import NaiveBayes
-from bbl.engines.posterior import Posterior
-from bbl.engines.pseudo import PseudoLikelihood
-from bbl.engines.variational import PersistentVI
+from bbl.engines.pseudo.engine import PseudoLikelihood
+from bbl.engines.variational.engine import PersistentVI
 from bbl.errors import BBLTypeError
 
 __all__ = [

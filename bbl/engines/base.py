@@ -9,10 +9,9 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from bbl.capabilities import ABSENT, NOT_COUNTS
-from bbl.engines.found import EngineFit, Equations
-from bbl.engines.trail import Trail
+from bbl.engines.engine_fit import EngineFit, Equations, JointFit
+from bbl.engines.warm_starts import Trail
 from bbl.errors import OptionError
-from bbl.model.discriminative import JointFit
 from bbl.model.layout import Layout
 from bbl.model.ranking import interaction_strength
 from bbl.rows.folds import Folds

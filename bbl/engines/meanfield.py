@@ -9,7 +9,7 @@ import numpy as np
 
 from bbl.checks import choice, real
 from bbl.engines.base import Engine, Tuned
-from bbl.engines.found import EngineFit, Note
+from bbl.engines.engine_fit import EngineFit, Note
 from bbl.engines.naive import absent_levels
 from bbl.memory import check_memory
 from bbl.model.energy import known_energy
@@ -20,7 +20,7 @@ from bbl.model.moments import TINY, frequencies, known_counts, log_ratio, pair_c
 from bbl.model.pairwise import from_matrix, to_matrix
 from bbl.model.regressors import to_sites
 from bbl.parallel import serial_blas
-from bbl.rows.stored import Rows
+from bbl.rows.on_disk import Rows
 
 __all__ = ["MeanField"]
 

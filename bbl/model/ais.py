@@ -13,7 +13,7 @@ from bbl.model.energy import Energy
 from bbl.model.higher import split
 from bbl.model.layout import Layout
 from bbl.model.moments import frequencies, log_ratio
-from bbl.rows.stored import Rows
+from bbl.rows.on_disk import Rows
 
 __all__ = ["N_CHAINS", "N_STEPS", "AnnealedLogZ", "annealed_log_z", "annealing_seconds", "annealing_start"]
 

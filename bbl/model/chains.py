@@ -7,8 +7,8 @@ from time import perf_counter
 
 import numpy as np
 
-from bbl._ext import energy as energy_kernel
-from bbl._ext import gibbs as kernel
+from bbl._ext.gibbs import gibbs as kernel
+from bbl._ext.model import energy as energy_kernel
 from bbl.checks import flag, generator, integer
 from bbl.errors import DataError, OptionError
 from bbl.memory import check_memory
@@ -203,7 +203,7 @@ class Chains:
         Returns
         -------
         bits : ndarray of uint64, shape (D, words)
-            A bit for each state and non-reference level, see `bbl._ext.moments`; the states in whatever order.
+            A bit for each state and non-reference level, see `bbl._ext.model.moments`; the states in whatever order.
         n : int
             How many states there were: chains times sweeps.
         """

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from bbl._ext import energy as kernel
+from bbl._ext.model import energy as kernel
 from bbl.memory import check_memory
 from bbl.model.higher import higher
 from bbl.model.layout import Layout
 from bbl.model.moments import level_counts, pair_counts
 from bbl.model.pairwise import cells
-from bbl.rows.stored import Rows, StoredSample
+from bbl.rows.on_disk import Rows, StoredSample
 
 __all__ = ["Energy", "energies", "known_energy"]
 

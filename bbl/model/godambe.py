@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from bbl._ext import newton
+from bbl._ext.pseudo import newton
 from bbl.memory import check_memory
 from bbl.model.conditional import conditionals
 from bbl.model.gauge import level_shares, penalty_metric
@@ -14,8 +14,8 @@ from bbl.model.layout import Layout
 from bbl.model.moments import one_hot, usable_rows, usable_weight
 from bbl.model.regressors import penalties, regressors
 from bbl.parallel import serial_blas
+from bbl.rows.on_disk import Rows
 from bbl.rows.sample import Sample
-from bbl.rows.stored import Rows
 
 __all__ = ["Influence", "inverse", "site_hessians", "solution", "term_covariances"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bbl._ext.pseudo import PseudoProblem
+from bbl._ext.pseudo.pseudo import PseudoProblem
 from bbl.errors import OptionError
 from bbl.model.conditional import conditionals
 from bbl.model.elimination import elimination_order, log_sum
@@ -14,7 +14,7 @@ from bbl.model.moments import level_counts, one_hot, smoothed, usable_rows, usab
 from bbl.model.pairwise import pair_matrix
 from bbl.model.regressors import regressors, to_sites
 from bbl.parallel import serial_blas
-from bbl.rows.stored import Rows
+from bbl.rows.on_disk import Rows
 
 __all__ = [
     "LOG_Z",

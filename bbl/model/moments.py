@@ -6,12 +6,12 @@ from functools import partial
 
 import numpy as np
 
-from bbl._ext import moments as kernel
+from bbl._ext.model import moments as kernel
 from bbl.model.layout import Layout
 from bbl.model.regressors import Regressors
 from bbl.rows.counts import level_counts
+from bbl.rows.on_disk import Rows, StoredSample
 from bbl.rows.sample import Sample
-from bbl.rows.stored import Rows, StoredSample
 
 __all__ = [
     "frequencies",

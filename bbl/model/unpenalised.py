@@ -7,7 +7,7 @@ from itertools import combinations
 
 import numpy as np
 
-from bbl._ext import moments as kernel
+from bbl._ext.model import moments as kernel
 from bbl.model.godambe import site_hessians, solution
 from bbl.model.layout import Layout
 from bbl.model.moments import (
@@ -20,8 +20,8 @@ from bbl.model.moments import (
 )
 from bbl.model.pairwise import cells
 from bbl.model.regressors import Regressors, regressors
+from bbl.rows.on_disk import Rows
 from bbl.rows.sample import Sample
-from bbl.rows.stored import Rows
 
 __all__ = ["cell_counts", "cell_sizes", "unbounded_parameters", "unpenalised"]
 

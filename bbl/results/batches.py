@@ -15,7 +15,7 @@ from pandas.api.types import infer_dtype
 
 from bbl.design.design import Design
 from bbl.design.frames import Frame, to_frame
-from bbl.design.source import Source
+from bbl.design.streams.source import Source
 from bbl.errors import DataError
 from bbl.names import distinct_names
 from bbl.stats.scores import least_cost, link, log_probabilities

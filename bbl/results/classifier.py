@@ -13,7 +13,7 @@ import pandas as pd
 from bbl.checks import choice, generator, integer, share, verb
 from bbl.design.decisions import check_costs, check_priors
 from bbl.design.frames import to_frame
-from bbl.design.sources import lazy_source
+from bbl.design.streams.adapters import lazy_source
 from bbl.design.weights import own_weights
 from bbl.errors import DataError, OptionError
 from bbl.importance import losses_without, validated_losses

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bbl.boltzmann.nested import RatioTest, TermTests, nested_test
-from bbl.boltzmann.significance import Kind
+from bbl.boltzmann.inference.nested import RatioTest, TermTests, nested_test
+from bbl.boltzmann.inference.significance import Kind
 from bbl.design.labels import Labels
 from bbl.errors import BBLError, BBLTypeError, DataError, OptionError
 from bbl.report.text import label_text

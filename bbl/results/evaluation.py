@@ -16,9 +16,9 @@ from bbl.design.frames import to_frame
 from bbl.design.labels import Labels
 from bbl.design.weights import named_weights
 from bbl.errors import DataError, OptionError
+from bbl.report.machine.summary import Section, Summary
 from bbl.report.plot_check import plot_calibration
 from bbl.report.plot_evaluation import plot_confusion, plot_roc
-from bbl.report.summary import Section, Summary
 from bbl.stats.evaluation import areas, class_report, confusion_counts, roc_curve, score_table
 from bbl.stats.loss_record import LossRecord
 from bbl.stats.metrics import FLOOR, LEAST

@@ -8,10 +8,10 @@ from textwrap import fill
 
 import numpy as np
 
-from bbl.boltzmann.guards import training_record, training_rows
+from bbl.boltzmann.prediction_checks import training_record, training_rows
 from bbl.report.format import WIDTH
 from bbl.results.model import ModelResults
-from bbl.rows.stored import Rows
+from bbl.rows.on_disk import Rows
 from bbl.stats.loss_record import HELD_OUT, LossRecord
 
 __all__ = ["LossResults"]

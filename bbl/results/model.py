@@ -16,7 +16,7 @@ from bbl.design.design import Design
 from bbl.design.labels import Labels
 from bbl.errors import DataError
 from bbl.model.moments import level_counts
-from bbl.report.summary import Section
+from bbl.report.machine.summary import Section
 from bbl.results.report_page import report_html
 from bbl.rows.sample import Sample
 from bbl.storage import write_model

@@ -6,9 +6,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from bbl._ext import moments as kernel
+from bbl._ext.model import moments as kernel
+from bbl.rows.on_disk import Rows, StoredSample
 from bbl.rows.sample import Sample
-from bbl.rows.stored import Rows, StoredSample
 
 __all__ = ["level_counts"]
 

@@ -13,8 +13,8 @@ import numpy as np
 from bbl.errors import OptionError
 from bbl.rows.counts import level_counts
 from bbl.rows.folds import COPIES, Fold, Folds, dealt_copies, drawn_copies, fold_sizes
+from bbl.rows.on_disk import CodeFile, Rows, StoredSample
 from bbl.rows.sample import Sample, code_dtype
-from bbl.rows.stored import CodeFile, Rows, StoredSample
 
 __all__ = ["AnyFolds", "Deal", "Dealer", "FileSink", "StoredFolds", "TableSink", "make_sink", "stacked"]
 

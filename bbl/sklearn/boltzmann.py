@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from joblib import effective_n_jobs
 
-from bbl.api.average import AUTO, is_auto
-from bbl.api.fit import bbl
+from bbl.api.machine.average import AUTO, is_auto
+from bbl.api.machine.fit import bbl
 from bbl.checks import integer
 from bbl.design.columns import missing_rows
 from bbl.design.formula import parse

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from bbl.api.scores import log_scores
+from bbl.api.machine.scores import log_scores
 from bbl.checks import flag, integer
 from bbl.engines import DEFAULT, Engine
+from bbl.engines.bayes.conjugate import conjugate_scores, signed_log
 from bbl.errors import ConvergenceWarning, DataError, DataWarning, OptionError
-from bbl.model.conjugate import conjugate_scores, signed_log
 from bbl.sklearn.base import table_errors
 from bbl.sklearn.boltzmann import BBLClassifier
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bbl.api.network_fit import bnc
+from bbl.api.network.fit import bnc
 from bbl.design.grammar import quoted
 from bbl.sklearn.base import Given, TableClassifier
 

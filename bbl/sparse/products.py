@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from bbl._ext import sparse as _kernel
+from bbl._ext.sparse import sparse as _kernel
 from bbl.rows.sample import code_dtype
 
 __all__ = ["Levels", "Problem", "Products", "Term", "candidate_ratios", "contrasts", "simplex", "term_states"]

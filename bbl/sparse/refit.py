@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bbl._ext import sparse as _kernel
+from bbl._ext.sparse import sparse as _kernel
 from bbl.memory import check_memory
 from bbl.sparse.products import Problem, Products, Term, contrasts
 from bbl.sparse.workingset import Weights

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bbl._ext import sparse as _kernel
+from bbl._ext.sparse import sparse as _kernel
 from bbl.parallel import stop_flag
 from bbl.sparse.products import Problem, Products, Term, candidate_ratios, contrasts
 

@@ -7,6 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from bbl.bayesnet.learners import LEARNERS, learn
+from bbl.bayesnet.parameters import Recipe
+from bbl.bayesnet.parameters import fit as fit_tables
+from bbl.bayesnet.predict import class_scores as network_scores
 from bbl.boltzmann.averaging import fit_average
 from bbl.boltzmann.tuning import NFOLD
 from bbl.crossval import Scored, score_settings
@@ -17,10 +21,6 @@ from bbl.model.elimination import elimination_order
 from bbl.model.energy import Energy
 from bbl.model.layout import Layout
 from bbl.model.logz import approximate_log_z, exact_log_z, resolve_log_z
-from bbl.networks.learners import LEARNERS, learn
-from bbl.networks.parameters import Recipe
-from bbl.networks.parameters import fit as fit_tables
-from bbl.networks.predict import class_scores as network_scores
 from bbl.rows.folds import shuffled_folds
 from bbl.rows.sample import Sample
 from bbl.stats.calibration import CALIBRATE, fit_calibration

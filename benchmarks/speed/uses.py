@@ -13,7 +13,7 @@ import numpy as np
 from scipy.special import expit
 
 import bbl
-from bbl._ext.pseudo import PseudoProblem
+from bbl._ext.pseudo.pseudo import PseudoProblem
 from bbl.engines import PseudoLikelihood
 from bbl.model.chains import Chains
 from bbl.model.energy import Energy

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from bbl.biclust.cells import Cells
-from bbl.biclust.methods import Genetic, Prototype
-from bbl.biclust.partition import rand_index
+from bbl.biclustering.cells import Cells
+from bbl.biclustering.methods import Genetic, Prototype
+from bbl.biclustering.partition import rand_index
 from benchmarks.files import shared_file
 from benchmarks.report import command, number, table, write_page
 

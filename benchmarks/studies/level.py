@@ -11,10 +11,10 @@ import pandas as pd
 from joblib import Parallel, delayed
 from scipy.special import chdtrc, gammaln, ndtr, xlogy
 
-from bbl.boltzmann.comparisons import compare_groups
-from bbl.boltzmann.covariance import covariances
 from bbl.boltzmann.estimate import estimate
-from bbl.boltzmann.significance import Evidence, evidence, of_group
+from bbl.boltzmann.inference.comparisons import compare_groups
+from bbl.boltzmann.inference.covariance import covariances
+from bbl.boltzmann.inference.significance import Evidence, evidence, of_group
 from bbl.engines import PseudoLikelihood
 from bbl.errors import ConvergenceWarning
 from bbl.model.layout import Layout

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 from scipy.special import ndtr
 
-from bbl.boltzmann.comparisons import compare_pooled
-from bbl.boltzmann.significance import Evidence, evidence
+from bbl.boltzmann.inference.comparisons import compare_pooled
+from bbl.boltzmann.inference.significance import Evidence, evidence
 from bbl.model.higher import split
 from bbl.model.layout import Layout
 from bbl.model.listing import state_energies

@@ -7,9 +7,9 @@ import pandas as pd
 from scipy.stats import chisquare, norm
 
 from bbl.engines import Engine, PersistentVI, Posterior
+from bbl.engines.bayes.posterior import Problem
 from bbl.model.gauge import to_reference
 from bbl.model.layout import Layout
-from bbl.model.posterior import Problem
 from bbl.rows.sample import Sample
 from benchmarks.report import command, number, rows_of, table, update, write_page
 

@@ -8,7 +8,8 @@ from scipy.optimize import minimize
 import bbl
 from bbl import networks
 from bbl.boltzmann import averaging, refining, tuning
-from bbl.engines import Conditional, conditional
+from bbl.engines import Conditional
+from bbl.engines.conditional import engine as conditional
 from bbl.errors import BBLTypeError, DataError, OptionError
 from bbl.stats.averaging import averaged_scores, convex_weights
 from bbl.stats.calibration import fit_calibration

@@ -175,7 +175,7 @@ def test_networks_are_those_of_the_table(learner, features, few, tmp_path):
 
 
 def test_trees_of_unweighted_rows_are_counted_by_bits_in_blocks(monkeypatch, table, source):
-    monkeypatch.setattr("bbl.networks.information.BLOCK", 700)
+    monkeypatch.setattr("bbl.bayesnet.information.BLOCK", 700)
     lazy, own = (bbl.networks.tan_cl("y", data) for data in (source, table))
     assert lazy.modelstring == own.modelstring
 

@@ -13,7 +13,7 @@ import bbl
 from bbl import parallel
 from bbl.boltzmann import estimate as estimate_module
 from bbl.design.design import Design
-from bbl.engines import pseudo_blocks
+from bbl.engines.pseudo import blocks as pseudo_blocks
 from bbl.memory import MemoryLimitError
 from bbl.rows import sample as sample_module
 from bbl.rows.sample import Sample
@@ -132,11 +132,11 @@ def test_memory_that_runs_out_is_told_for_what(monkeypatch):
         with pytest.raises(MemoryLimitError, match=r"codes of the rows .*\(Unable to allocate 3 GiB\).*give a file"):
             bbl.bbl("y ~ .^2", table)
     with monkeypatch.context() as m:
-        m.setattr("bbl.api.call.encode_source", none)
+        m.setattr("bbl.api.machine.call.encode_source", none)
         with pytest.raises(MemoryLimitError, match="Formula and levels of the data took more memory than there is"):
             bbl.bbl("y ~ .^2", lambda: iter([table]), method="mf")
     with monkeypatch.context() as m:
-        m.setattr("bbl.api.call.Layout", none)
+        m.setattr("bbl.api.machine.call.Layout", none)
         with pytest.raises(MemoryLimitError, match="A list of the pairs of the formula .* Use fewer predictors"):
             bbl.bbl("y ~ .^2", table)
     asked = []
@@ -154,7 +154,7 @@ def test_the_progress_bar_tells_the_passes_of_rounds(monkeypatch):
     def watched(*arguments, progress, **told):
         return fit(*arguments, progress=lambda share=1.0, note="": notes.append((share, note)), **told)
 
-    monkeypatch.setattr("bbl.api.fit.estimate", watched)
+    monkeypatch.setattr("bbl.api.machine.fit.estimate", watched)
     found = bbl.bbl("y ~ .^2", lambda: iter([table]), lambda_=0.01, lambdah=0.01, testNull=False)
     passes = [note for share, note in notes if not share]
     assert passes == [f"pass {k}" for k in range(1, len(passes) + 1)]

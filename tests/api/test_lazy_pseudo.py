@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 import bbl
-from bbl.engines import pseudo_blocks
+from bbl.engines.pseudo import blocks as pseudo_blocks
 from bbl.errors import OptionError
 from bbl.rows import dealing
 from tests.design.test_cluster import make_frame

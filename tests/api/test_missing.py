@@ -13,8 +13,8 @@ from sklearn.utils.estimator_checks import check_estimator
 
 import bbl
 from bbl.__main__ import main
-from bbl.boltzmann.covariance import bootstrap, covariances
 from bbl.boltzmann.estimate import estimate
+from bbl.boltzmann.inference.covariance import bootstrap, covariances
 from bbl.design.design import Design
 from bbl.engines import MeanField, NaiveBayes, PseudoLikelihood
 from bbl.engines.meanfield import covariance
@@ -97,7 +97,7 @@ class TestEngines:
         layout = Layout(LEVELS, PAIRS)
         engine = PseudoLikelihood(lambda_=0.02, lambdah=0.02)
         small = engine.path(as_sample(x, w), layout, [0.02, 0.2])
-        monkeypatch.setattr("bbl.engines.pseudo_solvers.NEWTON_WORK", 0.0)
+        monkeypatch.setattr("bbl.engines.pseudo.solvers.NEWTON_WORK", 0.0)
         large = engine.path(as_sample(x, w), layout, [0.02, 0.2], workers=2)
         for a, b in zip(small, large, strict=True):
             np.testing.assert_allclose(a.theta, b.theta, atol=1e-8)

@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 
 import bbl
-from bbl.boltzmann.comparisons import compare_groups, compare_pooled
-from bbl.boltzmann.significance import Kind, evidence
+from bbl.boltzmann.inference.comparisons import compare_groups, compare_pooled
+from bbl.boltzmann.inference.significance import Kind, evidence
 from bbl.model.layout import Layout
 from bbl.rows.sample import Sample
 

@@ -6,10 +6,10 @@ import pytest
 import statsmodels.api as sm
 
 import bbl
-from bbl.boltzmann.covariance import difference_terms
-from bbl.engines import conditional as module
+from bbl.boltzmann.inference.covariance import difference_terms
+from bbl.engines.conditional import engine as module
+from bbl.engines.conditional.kernel import determined, indicators, make_basis, to_tables
 from bbl.errors import BBLError, OptionError
-from bbl.model.kernel import determined, indicators, make_basis, to_tables
 from bbl.model.layout import Layout
 
 LEVELS = np.array([2, 3, 2])

@@ -8,9 +8,9 @@ import pandas as pd
 import pytest
 
 import bbl
-from bbl.boltzmann import guards
+from bbl.boltzmann import prediction_checks as guards
 from bbl.boltzmann.estimate import estimate
-from bbl.boltzmann.guards import warn_ordered
+from bbl.boltzmann.prediction_checks import warn_ordered
 from bbl.design.labels import Labels
 from bbl.engines import NaiveBayes
 from bbl.model.layout import Layout

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 import reference as oracle
 
-from bbl.boltzmann.covariance import sandwich
-from bbl.boltzmann.significance import Kind, evidence, of_group
+from bbl.boltzmann.inference.covariance import sandwich
+from bbl.boltzmann.inference.significance import Kind, evidence, of_group
+from bbl.boltzmann.inference.strata import pair_strata
 from bbl.engines import PseudoLikelihood
 from bbl.model.godambe import Influence
 from bbl.model.higher import split
 from bbl.model.layout import Layout
 from bbl.model.states import sample_states
-from bbl.model.strata import pair_strata
 from bbl.model.unpenalised import cell_counts, cell_sizes
 from bbl.rows.sample import Sample
 

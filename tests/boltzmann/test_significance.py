@@ -5,11 +5,11 @@ import pandas as pd
 import pytest
 
 import bbl
-from bbl.boltzmann.comparisons import compare_groups, compare_pooled
-from bbl.boltzmann.covariance import covariances
 from bbl.boltzmann.estimate import estimate
-from bbl.boltzmann.permutation import permutation_tests
-from bbl.boltzmann.significance import Kind, evidence, of_group
+from bbl.boltzmann.inference.comparisons import compare_groups, compare_pooled
+from bbl.boltzmann.inference.covariance import covariances
+from bbl.boltzmann.inference.permutation import permutation_tests
+from bbl.boltzmann.inference.significance import Kind, evidence, of_group
 from bbl.engines import PseudoLikelihood
 from bbl.errors import ConvergenceWarning, DataError, OptionError
 from bbl.model.layout import Layout

@@ -10,12 +10,12 @@ import pytest
 
 import bbl
 import bbl.boltzmann.tuning as tuning
-import bbl.engines.pseudo as pseudo
-import bbl.engines.pseudo_path as pseudo_path
-import bbl.engines.pseudo_solvers as solvers
+import bbl.engines.pseudo.engine as pseudo
+import bbl.engines.pseudo.path as pseudo_path
+import bbl.engines.pseudo.solvers as solvers
 from bbl.boltzmann.validation import Validated
 from bbl.design.design import Design
-from bbl.engines.trail import Trail
+from bbl.engines.warm_starts import Trail
 from bbl.model.layout import Layout
 
 GRID = np.array(pseudo.PseudoLikelihood.tuned.grid)
@@ -257,7 +257,7 @@ def recorded(monkeypatch, module):
 @pytest.mark.parametrize("make", [species, noise])
 def test_progress_ends_at_the_whole_and_never_goes_beyond(options, make, monkeypatch):
     monkeypatch.setattr(pseudo.PseudoLikelihood, "stepwise", lambda *_: True)  # as of large problems
-    bars = recorded(monkeypatch, bbl.api.fit)
+    bars = recorded(monkeypatch, bbl.api.machine.fit)
     bbl.bbl("y ~ .^2" if options.get("method") != "naive" else "y ~ .", make(n=200, m=5), testNull=False, **options)
     assert len(bars) == 2
     for total, taken in bars:

@@ -8,14 +8,15 @@ import pandas as pd
 import pytest
 
 import bbl
-from bbl.design import parquet
 from bbl.design.frames import to_frame
-from bbl.design.source import Batch, Source
-from bbl.design.sources import lazy_source
-from bbl.engines import pseudo_blocks, pseudo_nodes
+from bbl.design.streams import parquet
+from bbl.design.streams.adapters import lazy_source
+from bbl.design.streams.source import Batch, Source
+from bbl.engines.pseudo import blocks as pseudo_blocks
+from bbl.engines.pseudo import nodes as pseudo_nodes
 from bbl.errors import DataError, OptionError
 from bbl.rows import dealing
-from bbl.rows.cluster import ClusterSample
+from bbl.rows.on_cluster import ClusterSample
 
 
 @pytest.fixture(autouse=True)

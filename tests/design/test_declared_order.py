@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import bbl
-from bbl.design.merged import Merged
+from bbl.design.streams.merged import Merged
 from bbl.design.values import factorise
 from bbl.errors import DataError
 

@@ -10,14 +10,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from bbl.design.design import Design
-from bbl.design.passes import encode_source
-from bbl.design.sources import lazy_source
+from bbl.design.streams.adapters import lazy_source
+from bbl.design.streams.passes import encode_source
 from bbl.errors import BBLTypeError, DataError, LevelError, OptionError
 from bbl.rows.counts import level_counts
 from bbl.rows.dealing import Deal
 from bbl.rows.folds import consecutive_folds, shuffled_folds
+from bbl.rows.on_disk import StoredSample
 from bbl.rows.sample import Sample
-from bbl.rows.stored import StoredSample
 
 
 @pytest.fixture(scope="module")

@@ -8,14 +8,14 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 import bbl
-from bbl._ext.conditional import Climber
-from bbl._ext.multinomial import Regression
+from bbl._ext.conditional.conditional import Climber
+from bbl._ext.conditional.multinomial import Regression
 from bbl.engines import Conditional
-from bbl.engines import conditional as engine_module
+from bbl.engines.conditional import engine as engine_module
+from bbl.engines.conditional.discriminative import JointFit, bounded, minibatches, solve
+from bbl.engines.conditional.kernel import make_basis, to_tables
 from bbl.errors import BBLTypeError, ConvergenceWarning, OptionError
-from bbl.model.discriminative import JointFit, bounded, minibatches, solve
 from bbl.model.energy import energies
-from bbl.model.kernel import make_basis, to_tables
 from bbl.model.layout import Layout
 from bbl.model.pairwise import cells
 from bbl.rows.folds import shuffled_folds

@@ -6,9 +6,9 @@ import pytest
 import reference as oracle
 
 import bbl
-import bbl.engines.pseudo_path as engine_module
-from bbl._ext.pseudo import PseudoProblem
-from bbl._ext.pseudo_plan import widths
+import bbl.engines.pseudo.path as engine_module
+from bbl._ext.pseudo.plan import widths
+from bbl._ext.pseudo.pseudo import PseudoProblem
 from bbl.engines import MeanField, PseudoLikelihood
 from bbl.errors import BBLTypeError, OptionError
 from bbl.model.godambe import Influence

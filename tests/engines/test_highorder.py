@@ -8,12 +8,11 @@ import pandas as pd
 import pytest
 
 import bbl
-from bbl.engines import joint
-from bbl.engines.highorder import HighOrder
+from bbl.engines.highorder.engine import HighOrder, joint
+from bbl.engines.highorder.monomials import Monomials
 from bbl.errors import BBLError, OptionError
 from bbl.model.layout import Layout
 from bbl.model.moments import one_hot
-from bbl.model.monomials import Monomials
 from bbl.rows.sample import Sample
 from benchmarks.accuracy.highorder import draw_machine
 

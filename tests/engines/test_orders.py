@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import reference as oracle
 
-from bbl._ext.pseudo import PseudoProblem
-from bbl._ext.pseudo_plan import widths
+from bbl._ext.pseudo.plan import widths
+from bbl._ext.pseudo.pseudo import PseudoProblem
 from bbl.engines import PseudoLikelihood
-from bbl.engines import pseudo_path as engine_module
+from bbl.engines.pseudo import path as engine_module
 from bbl.errors import OptionError
 from bbl.model.layout import Layout
 from bbl.model.regressors import penalties, regressors

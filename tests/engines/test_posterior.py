@@ -14,8 +14,8 @@ import reference as oracle
 import bbl
 from bbl.boltzmann.predictive import Predictive, thinned
 from bbl.engines import Posterior
+from bbl.engines.bayes.hidden import hidden_draws, visible_columns, widened
 from bbl.errors import BBLError, BBLTypeError, ConvergenceWarning, DataError, DataWarning, OptionError
-from bbl.model.hidden import hidden_draws, visible_columns, widened
 from bbl.model.layout import Layout
 from bbl.rows.sample import Sample
 

@@ -3,19 +3,20 @@
 import numpy as np
 import pytest
 
-from bbl._ext.pseudo import PseudoProblem
-from bbl.boltzmann.covariance import covariances
+from bbl._ext.pseudo.pseudo import PseudoProblem
 from bbl.boltzmann.estimate import estimate
-from bbl.engines import pseudo_blocks, pseudo_path
-from bbl.engines.found import NoProgress
-from bbl.engines.pseudo import PseudoLikelihood
-from bbl.engines.trail import Trail
+from bbl.boltzmann.inference.covariance import covariances
+from bbl.engines.engine_fit import NoProgress
+from bbl.engines.pseudo import blocks as pseudo_blocks
+from bbl.engines.pseudo import path as pseudo_path
+from bbl.engines.pseudo.engine import PseudoLikelihood
+from bbl.engines.warm_starts import Trail
 from bbl.errors import DataError, OptionError
 from bbl.model.layout import Layout
 from bbl.model.logz import approximate_log_z
 from bbl.model.regressors import regressors
+from bbl.rows.on_disk import CodeFile
 from bbl.rows.sample import Sample
-from bbl.rows.stored import CodeFile
 
 ALL_PAIRS = [(i, j) for j in range(6) for i in range(j)]
 

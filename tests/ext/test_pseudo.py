@@ -13,10 +13,9 @@ import pytest
 from scipy.linalg import eigh
 from scipy.optimize import minimize
 
-from bbl._ext import pseudo
-from bbl._ext.eigen import eigenvectors
-from bbl._ext.pseudo import PseudoProblem, memory_estimate
-from bbl._ext.pseudo_plan import widths
+from bbl._ext.model.eigen import eigenvectors
+from bbl._ext.pseudo.plan import widths
+from bbl._ext.pseudo.pseudo import PseudoProblem, memory_estimate, pseudo
 
 FIELDS = ("grad_norm", "n_iter", "n_eval", "status", "value")
 

@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from bbl._ext import newton
-from bbl._ext.pseudo import PseudoProblem
-from bbl._ext.pseudo_plan import widths
+from bbl._ext.pseudo.plan import widths
+from bbl._ext.pseudo.pseudo import PseudoProblem, newton
 from tests.ext.test_pseudo import design, example, fit, free_columns, oracle
 
 

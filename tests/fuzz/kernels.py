@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from bbl._ext.pseudo import PseudoProblem, memory_estimate
-from bbl._ext.pseudo_plan import widths
-from bbl.api.onegroup import _coded_sample
-from bbl.engines.pseudo import PseudoLikelihood
-from bbl.engines.pseudo_solvers import Sites, by_newton
+from bbl._ext.pseudo.plan import widths
+from bbl._ext.pseudo.pseudo import PseudoProblem, memory_estimate
+from bbl.api.machine.onegroup import _coded_sample
+from bbl.engines.pseudo.engine import PseudoLikelihood
+from bbl.engines.pseudo.solvers import Sites, by_newton
 from bbl.errors import DataError
 from bbl.model.energy import energies
 from bbl.model.layout import Layout

@@ -10,7 +10,7 @@ import pytest
 import reference as oracle
 from scipy.stats import chisquare
 
-from bbl._ext import gibbs as kernel
+from bbl._ext.gibbs import gibbs as kernel
 from bbl.errors import BBLTypeError, DataError, OptionError
 from bbl.model.chains import Chains, gibbs
 from bbl.model.layout import Layout

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from bbl.engines.conditional.full_batch import FullBatch
 from bbl.model.energy import energies
-from bbl.model.full_batch import FullBatch
 from bbl.model.layout import Layout
 from bbl.stats.scores import log_probabilities
 

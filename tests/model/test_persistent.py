@@ -9,16 +9,11 @@ from reference_variational import Enumerated, evidence, features, rows, settled
 from scipy.special import expit
 from scipy.stats import halfcauchy, invgamma, kstest, laplace, norm
 
-from bbl._ext import persistent as kernel
-from bbl.engines import PersistentVI, variational
-from bbl.model import persistent
-from bbl.model.chains import Chains
-from bbl.model.fields import pseudo_log_likelihood
-from bbl.model.gauge import contrasts, simplex_gradient, to_reference
-from bbl.model.layout import Layout
-from bbl.model.moments import pair_counts
-from bbl.model.pairwise import to_matrix
-from bbl.model.persistent import (
+from bbl._ext.variational import persistent as kernel
+from bbl.engines import PersistentVI
+from bbl.engines.variational import engine as variational
+from bbl.engines.variational import persistent
+from bbl.engines.variational.persistent import (
     Budget,
     PseudoLikelihoodGradient,
     SampledGradient,
@@ -27,8 +22,14 @@ from bbl.model.persistent import (
     ascend,
     feature_sums,
 )
-from bbl.model.priors import PRIORS, scale_moments, slabbed
-from bbl.model.scaled import Approximation, Groups, start
+from bbl.engines.variational.priors import PRIORS, scale_moments, slabbed
+from bbl.engines.variational.scaled import Approximation, Groups, start
+from bbl.model.chains import Chains
+from bbl.model.fields import pseudo_log_likelihood
+from bbl.model.gauge import contrasts, simplex_gradient, to_reference
+from bbl.model.layout import Layout
+from bbl.model.moments import pair_counts
+from bbl.model.pairwise import to_matrix
 from bbl.parallel import Crew
 from bbl.rows.sample import Sample
 

@@ -10,11 +10,11 @@ import reference as oracle
 from scipy.special import digamma, polygamma
 from scipy.stats import binom, chisquare, norm
 
-from bbl._ext.posterior import Target
-from bbl.model.conjugate import conjugate_draws, conjugate_scores, signed_log
+from bbl._ext.posterior.posterior import Target
+from bbl.engines.bayes.conjugate import conjugate_draws, conjugate_scores, signed_log
+from bbl.engines.bayes.posterior import Problem, adjustment, coefficient_groups, draw_chains, mode, simplex_sums
 from bbl.model.gauge import contrasts, to_reference
 from bbl.model.layout import Layout
-from bbl.model.posterior import Problem, adjustment, coefficient_groups, draw_chains, mode, simplex_sums
 from bbl.rows.sample import Sample
 from bbl.stats.diagnostics import effective_sample_size, split_rhat
 

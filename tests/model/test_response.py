@@ -13,13 +13,13 @@ from reference_variational import features as written_down
 
 import bbl
 from bbl.engines import PersistentVI
+from bbl.engines.variational.persistent import model_sums
+from bbl.engines.variational.priors import PRIORS
+from bbl.engines.variational.response import bound_hessian, features, mean_slopes, response_covariance, work
+from bbl.engines.variational.scaled import Approximation
 from bbl.errors import OptionError
 from bbl.model.gauge import to_reference
 from bbl.model.layout import Layout
-from bbl.model.persistent import model_sums
-from bbl.model.priors import PRIORS
-from bbl.model.response import bound_hessian, features, mean_slopes, response_covariance, work
-from bbl.model.scaled import Approximation
 from bbl.rows.sample import Sample
 
 CASES = [("horseshoe", 1.0, None), ("laplace", np.inf, None), ("student", 2.0, 0.3), ("gaussian", np.inf, None),

@@ -14,7 +14,7 @@ from bbl.errors import DataError, OptionError
 from bbl.model.layout import Layout
 from bbl.model.parameters import Parameters
 from bbl.report.canvas import COLOURS, colour_limit, short_name
-from bbl.report.plot import plot_comparison, plot_configurations, plot_cv, plot_parameters
+from bbl.report.machine.plot import plot_comparison, plot_configurations, plot_cv, plot_parameters
 
 LABELS = Labels(
     "Survived",

@@ -15,11 +15,11 @@ from bbl.model.layout import Layout
 from bbl.model.parameters import Parameters
 from bbl.report.canvas import fit_names, fitted, shortened, spread, text_inches
 from bbl.report.grid import MOST_PANELS, balanced
-from bbl.report.plot import plot_comparison, plot_configurations, plot_cv
+from bbl.report.machine.plot import plot_comparison, plot_configurations, plot_cv
+from bbl.report.machine.plot_interactions import plot_network
+from bbl.report.machine.plot_logo import plot_logo
+from bbl.report.machine.plot_parameters import plot_parameters
 from bbl.report.plot_check import plot_calibration
-from bbl.report.plot_logo import plot_logo
-from bbl.report.plot_network import plot_network
-from bbl.report.plot_parameters import plot_parameters
 
 WORDS = ["erythema scaling", "of", "the", "borders itching koebner-phenomenon involvement of knees and elbows"]
 SKIN = [f"{w}_{k}" if k % 3 else f"{w}_of_the_papillary_dermis_{k}" for k, w in enumerate(WORDS * 9)][:33]

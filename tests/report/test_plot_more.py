@@ -17,10 +17,10 @@ from bbl.model.gauge import zero_sum
 from bbl.model.layout import Layout
 from bbl.model.parameters import Parameters
 from bbl.model.ranking import interaction_strength
+from bbl.report.machine.plot_interactions import plot_network
+from bbl.report.machine.plot_logo import AMINO_ACIDS, NUCLEOTIDES, information, plot_logo, zero_sum_fields
+from bbl.report.machine.plot_parameters import plot_parameters
 from bbl.report.plot_check import plot_calibration
-from bbl.report.plot_logo import AMINO_ACIDS, NUCLEOTIDES, information, plot_logo, zero_sum_fields
-from bbl.report.plot_network import plot_network
-from bbl.report.plot_parameters import plot_parameters
 
 DNA = tuple("ACGT")
 

@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 from bbl.design.labels import Labels
+from bbl.report.machine.summary import Section, Summary, fit_summary
 from bbl.report.markup import html_table, html_text, latex_table, latex_text
-from bbl.report.summary import Section, Summary, fit_summary
 from bbl.report.text import call_text
 from bbl.stats.likelihood_ratio import likelihood_ratio
 

@@ -10,7 +10,7 @@ import pytest
 from bbl.design.labels import Labels
 from bbl.model.layout import Layout
 from bbl.model.parameters import Parameters
-from bbl.report.tables import Coefficients
+from bbl.report.machine.tables import Coefficients
 from bbl.report.text import fit_text
 
 LABELS = Labels(

@@ -6,7 +6,7 @@ import pytest
 
 import bbl
 from bbl.errors import ModelFileError
-from bbl.report.summary import Section
+from bbl.report.machine.summary import Section
 from bbl.storage import read_model, write_model
 
 

@@ -9,7 +9,7 @@ from scipy import stats
 
 import bbl
 from bbl import networks
-from bbl.boltzmann.nested import ratio_test
+from bbl.boltzmann.inference.nested import ratio_test
 from bbl.errors import BBLTypeError, DataError, OptionError
 from bbl.model.layout import Layout
 from bbl.model.pairwise import to_matrix

@@ -72,7 +72,7 @@ def test_a_group_of_one_row_in_consecutive_folds():
 
 
 def test_the_bytes_of_no_rows_can_be_asked_for():
-    from bbl._ext.pseudo import memory_estimate
+    from bbl._ext.pseudo.pseudo import memory_estimate
 
     for n_levels in ([2], [2, 3, 400], [2] * 50):
         for precision in ("double", "single"):

@@ -15,7 +15,7 @@ import pytest
 
 import bbl
 from bbl import networks
-from bbl.results.network import NetworkResults
+from bbl.results.network.network import NetworkResults
 
 matplotlib.use("Agg")
 HAND = {"Sex": [], "Class": ["Sex"], "Age": ["Class", "Sex"]}

@@ -9,7 +9,7 @@ import pytest
 
 import bbl
 from bbl.errors import ConvergenceWarning, ModelFileError, OptionError
-from bbl.report.plot_posterior import plot_posterior
+from bbl.report.machine.plot_posterior import plot_posterior
 from bbl.stats.diagnostics import effective_sample_size, highest_density, split_rhat
 from bbl.storage import read_any, write_model
 

@@ -7,7 +7,7 @@ import pytest
 
 import bbl
 from bbl.errors import ModelFileError
-from bbl.results.shooter import ShooterResults
+from bbl.results.shooter.shooter import ShooterResults
 
 matplotlib.use("Agg")
 

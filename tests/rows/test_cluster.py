@@ -8,12 +8,12 @@ import time
 import numpy as np
 import pytest
 
-from bbl.engines import pseudo_blocks
-from bbl.engines.pseudo import PseudoLikelihood
+from bbl.engines.pseudo import blocks as pseudo_blocks
+from bbl.engines.pseudo.engine import PseudoLikelihood
 from bbl.model.layout import Layout
 from bbl.model.moments import level_counts, pair_counts
-from bbl.rows import cluster
-from bbl.rows.cluster import CodeParts, Part, active_client, call, n_threads
+from bbl.rows import on_cluster as cluster
+from bbl.rows.on_cluster import CodeParts, Part, active_client, call, n_threads
 from bbl.rows.sample import Sample
 from tests.engines.test_pseudo_blocks import ALL_PAIRS, make_rows, stored
 

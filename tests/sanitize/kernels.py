@@ -8,26 +8,26 @@ from pkgutil import iter_modules
 import numpy as np
 
 import bbl._ext
-from bbl._ext import gibbs
-from bbl._ext.eigen import eigenvectors
-from bbl._ext.pseudo import PseudoProblem
-from bbl._ext.pseudo_plan import widths
-from bbl.biclust.cells import Cells
-from bbl.biclust.methods import Genetic, Mcmc, Prototype
+from bbl._ext.gibbs import gibbs
+from bbl._ext.model.eigen import eigenvectors
+from bbl._ext.pseudo.plan import widths
+from bbl._ext.pseudo.pseudo import PseudoProblem
+from bbl.bayesnet.chowliu import chow_liu
+from bbl.bayesnet.predict import estimate
+from bbl.bayesnet.search import climb
+from bbl.bayesnet.weighting import ConditionalLikelihood
+from bbl.biclustering.cells import Cells
+from bbl.biclustering.methods import Genetic, Mcmc, Prototype
 from bbl.engines import MeanField, PersistentVI, PseudoLikelihood
+from bbl.engines.bayes.posterior import Problem as Posterior
+from bbl.engines.bayes.posterior import adjustment, draw_chains, mode
+from bbl.engines.conditional.discriminative import minibatches, solve
+from bbl.engines.conditional.full_batch import FullBatch
+from bbl.engines.conditional.kernel import make_basis
 from bbl.model.chains import Chains
-from bbl.model.discriminative import minibatches, solve
 from bbl.model.energy import energies
-from bbl.model.full_batch import FullBatch
-from bbl.model.kernel import make_basis
 from bbl.model.layout import Layout
 from bbl.model.moments import pair_counts
-from bbl.model.posterior import Problem as Posterior
-from bbl.model.posterior import adjustment, draw_chains, mode
-from bbl.networks.chowliu import chow_liu
-from bbl.networks.predict import estimate
-from bbl.networks.search import climb
-from bbl.networks.weighting import ConditionalLikelihood
 from bbl.parallel import serial_blas
 from bbl.rows.sample import Sample
 from bbl.sparse.products import Problem

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 import bbl
-from bbl.report.summary import Summary
+from bbl.report.machine.summary import Summary
 from bbl.results.model import ModelResults
 from seams.case import Case, Fall, expect
 

@@ -112,7 +112,7 @@ def test_a_class_with_fewer_rows_than_folds_gets_the_lowest_score_where_it_is_un
 def test_the_signed_log_and_the_normaliser_are_options(table):
     X, y = table
     plain, logged = ScoreFeatures("mf").fit(X, y), ScoreFeatures("mf", signed_log=True).fit(X, y)
-    np.testing.assert_allclose(logged.transform(X), bbl.model.conjugate.signed_log(plain.transform(X)))
+    np.testing.assert_allclose(logged.transform(X), bbl.engines.bayes.conjugate.signed_log(plain.transform(X)))
     energy = ScoreFeatures("mf", normalised=False).fit(X, y).transform(X)
     fit = BBLClassifier("mf").fit(X, y).result_
     np.testing.assert_allclose(energy - plain.transform(X), np.broadcast_to(fit.estimate.log_z, energy.shape))

@@ -1,0 +1,1 @@
+"""Kernels of counts, energies and small linear algebra."""

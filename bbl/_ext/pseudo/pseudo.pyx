@@ -1,0 +1,418 @@
+# Pseudo-likelihood: every predictor's conditional model given the others, by vectorised L-BFGS (C kernels pseudo*.h).
+"""Pseudo-likelihood of one group of encoded rows (Woo & Wang, section 2.2); the algorithm is described in pseudo.h."""
+import threading
+
+import numpy as np
+
+from bbl._ext.model.moments import shared_counts
+from bbl._ext.pseudo.plan import (
+    choose_lanes, composite_sizes, kronecker_metric, kronecker_pays, read_columns, wide_metric,
+)
+
+from cpython.exc cimport PyErr_CheckSignals as raise_signals
+from libc.stdint cimport int32_t, uint8_t, uint16_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memset
+
+cdef extern from "Python.h":
+    int PyErr_CheckSignals() noexcept  # an error stays set, and solve() raises it
+
+cdef enum:
+    WIDE = 512  # columns beyond which the metric takes most of the time of a step
+    FEW_LEVELS = 8  # columns of a predictor, on average, up to which counts of bits are the quicker ones
+
+CONVERGED, STUCK = SOLVER_CONVERGED, SOLVER_STUCK
+
+
+cdef int check_signals() noexcept nogil:
+    """Return non-zero where Ctrl-C was pressed."""
+    with gil:
+        return PyErr_CheckSignals()
+
+
+cdef void set_precision(pseudo_problem *p, str precision, bint rotated):
+    """Set the bytes of a number, and whether blocks are solved together: wide problems are, in mixed precision."""
+    if precision not in ("double", "mixed", "single"):
+        raise ValueError(f'precision must be "double", "mixed" or "single", not {precision!r}')
+    p.wide = rotated and p.D > WIDE
+    p.mixed = precision == "mixed" or precision == "double" and p.wide
+    p.real = 4 if p.mixed or precision == "single" else 8
+    p.pack = PSEUDO_PACK if p.wide or p.mixed else 1
+
+
+def memory_estimate(Py_ssize_t n, n_levels, width=None, precision="double", sites=None):
+    """Return the bytes of a prepared problem of `n` rows, and of each task that is solved at the same time.
+
+    Parameters
+    ----------
+    n : int
+        Number of rows.
+    n_levels : array_like of int, shape (m,)
+        Levels of each predictor.
+    width, precision : str, optional
+        As for `PseudoProblem`.
+    sites : int, optional
+        How many of the predictors respond; all by default.
+
+    Returns
+    -------
+    shared, task : float
+        Upper bounds, which do not count the caller's arrays.
+    """
+    levels = np.ascontiguousarray(n_levels, dtype=np.int32)
+    cdef const int32_t[::1] view = levels
+    cdef pseudo_problem p
+    cdef double shared, task
+    memset(&p, 0, sizeof(p))
+    p.m, p.n_levels = len(levels), &view[0]
+    p.n_sites = p.m if sites is None else sites
+    most, nbytes = composite_sizes(n, levels[:p.n_sites])
+    p.D = int(levels.sum()) - p.m
+    rotated = kronecker_pays(n, levels, p.D, 1.0)
+    set_precision(&p, precision, rotated)
+    p.n_counted = p.m if rotated else p.n_sites
+    p.lanes = choose_lanes(levels, width, p.real)
+    try:
+        if pseudo_estimate(&p, n, most, nbytes, &shared, &task):
+            raise MemoryError
+    finally:
+        pseudo_free(&p)
+    if rotated:
+        shared += 40.0 * p.D * p.D
+    return shared, task
+
+
+cdef class PseudoProblem:
+    """The pseudo-likelihood of one group: data in the order in which the kernel reads them, shared by all tasks.
+
+    For every predictor i, ``-(1/W) sum_k w_k ln P_i(x_i^k | rest) + lambdah/2 |h_i|^2 + lambda/2 |J_i|^2`` (eqs. 10-15)
+    is minimised by itself. Parameters are held as ``theta`` (D, 1 + D): row (i, a), column 0 is h_i(a) and column
+    1 + start[j] + b - 1 is J_i(a; j, b); a predictor's own columns and those of predictors that are no neighbours
+    are 0. Predictors after the first that respond, the sites, are only regressed on: joint levels of several, as terms
+    of order 3 and more have them; D_s are the columns of the sites, and `theta` has their rows.
+
+    A task is a block of predictors that share vectors; it writes its own rows of ``theta`` and its own entries of the
+    other results, so tasks may run at once in several threads, with the same bits for any order and number of threads.
+    Set-up, or of wide problems the first solve with a penalty, calls LAPACK; hold BLAS to one thread for the same bits
+    on any machine load.
+
+    Parameters
+    ----------
+    codes : ndarray of uint8, uint16 or int32, shape (n, m), C order
+        Levels of the predictors; may be read-only.
+    weights : array_like of float, shape (n,)
+        Positive row weights.
+    n_levels : array_like of int, shape (m,)
+        Levels of each predictor, from 2 to 65535.
+    mask : array_like of bool, shape (n_sites, m)
+        Which predictors are neighbours of each site; the diagonal is ignored.
+    width : {"avx512", "avx2", "sse2", "plain"}, optional
+        Vector instructions; by default the best of this processor. Results differ by rounding.
+    precision : {"double", "mixed", "single"}, default "double"
+        In single precision vectors hold twice the predictors; gradient norms end near 1e-5. In mixed precision steps
+        are taken in single, and gradients that decide in double: norms end where those of double precision do. Wide
+        problems in double precision are solved in mixed.
+    prior_count : float, default 0.0
+        Pseudocount c: each row's own level of a predictor counts as 1 - c/(W + c), and all its levels share the rest.
+    counted : bool, default True
+        Whether the moments of the rows are counted. Without, objectives are the means of the log normalisers alone:
+        of a block of rows, whose moments are in those of all rows. Nothing is minimised then.
+
+    Attributes
+    ----------
+    n_tasks : int
+        Number of tasks.
+    lanes : int
+        Predictors per task: of a vector, or of some where they share the metric.
+    order : ndarray of intp, shape (n_sites,)
+        The sites, task by task.
+    nbytes : int
+        Memory that the problem holds, without the eigenvectors or the inverse.
+    metric : str
+        "inverse", "kronecker" or "blocks": how the optimiser knows the predictors' covariance.
+
+    Raises
+    ------
+    ValueError
+        If shapes do not fit, a code is out of range, or a weight is not a positive number.
+
+    Examples
+    --------
+    >>> codes = np.array([[0, 1], [1, 1], [1, 0], [0, 0]], dtype=np.uint8)
+    >>> problem = PseudoProblem(codes, [1.0, 3.0, 2.0, 2.0], [2, 2], ~np.eye(2, dtype=bool))
+    >>> theta = problem.start()
+    >>> result = problem.solve(0, 0.1, 0.0, 1e-8, 100, theta)
+    >>> bool(result["grad_norm"].max() < 1e-8)
+    True
+    """
+    cdef pseudo_problem p
+    cdef tuple arrays, metric_of
+    cdef object lock
+    cdef Py_ssize_t rows
+
+    def __cinit__(self, codes, weights, n_levels, mask, width=None, precision="double", double prior_count=0.0,
+                  bint counted=True):
+        cdef const int32_t[::1] levels = np.array(n_levels, dtype=np.int32)
+        cdef double[::1] own = np.array(weights, dtype=np.float64)
+        cdef const uint8_t[:, ::1] neighbours
+        cdef uint8_t[:, ::1] narrow
+        cdef uint16_t[:, ::1] wide
+        cdef pseudo_columns columns
+        cdef Py_ssize_t n = codes.shape[0], m = codes.shape[1], t, bad
+        cdef Py_ssize_t most, nbytes, sites
+        cdef int failed = 0
+        memset(&self.p, 0, sizeof(pseudo_problem))
+        neighbours = np.array(mask, dtype=bool).view(np.uint8)
+        sites = neighbours.shape[0]
+        if n < 1 or not 1 <= sites <= m or levels.shape[0] != m or own.shape[0] != n or neighbours.shape[1] != m:
+            raise ValueError("codes, weights, n_levels and mask do not fit together")
+        if not (np.isfinite(own).all() and np.min(own) > 0.0):
+            raise ValueError("weights must be positive numbers")
+        if np.min(levels) < 2 or np.max(levels) > 65535:
+            raise ValueError("n_levels must lie between 2 and 65535")
+        columns.narrow, columns.wide = NULL, NULL
+        if np.max(levels) <= 256:
+            narrow = np.empty((m, n), dtype=np.uint8)
+            columns.narrow = &narrow[0, 0]
+            bad = read_columns(codes, levels, narrow)
+        else:
+            wide = np.empty((m, n), dtype=np.uint16)
+            columns.wide = &wide[0, 0]
+            bad = read_columns(codes, levels, wide)
+        if bad >= 0:
+            raise ValueError(f"predictor {bad} has a code outside 0..{levels[bad] - 1}")
+        self.arrays, self.rows = (levels, neighbours), int(np.sum(levels[:sites])) - sites
+        self.p.m, self.p.n_levels, self.p.mask = m, &levels[0], &neighbours[0, 0]
+        self.p.D = int(np.sum(levels)) - m
+        most, nbytes = composite_sizes(n, np.asarray(levels)[:sites])
+        density = (np.count_nonzero(neighbours) - np.count_nonzero(np.diagonal(neighbours))) / max(1, sites * (m - 1))
+        rotated = counted and kronecker_pays(n, np.asarray(levels), self.p.D, density)
+        set_precision(&self.p, precision, rotated)
+        self.p.lanes = choose_lanes(np.asarray(levels), width, self.p.real)
+        self.p.n_sites, self.p.n_counted = sites, m if rotated else sites if counted else 0
+        with nogil:
+            failed = pseudo_prepare(&self.p, n, columns, &own[0], most, nbytes)
+        if not failed and self.p.equal and self.p.n == n and self.p.n_counted == m and self.p.D <= FEW_LEVELS * m:
+            self.count_pairs(codes)
+        else:
+            for t in range((self.p.n_counted + self.p.lanes - 1) // self.p.lanes):
+                raise_signals()
+                with nogil:
+                    failed = failed or pseudo_moments(&self.p, t, columns)
+        if failed:
+            raise MemoryError("no memory for the pseudo-likelihood problem")
+        self.p.mix = prior_count / (self.p.total + prior_count)
+        self.lock = threading.Lock()
+        self.metric_of = (None,)
+        if rotated and not self.p.wide:
+            self.decompose()
+
+    def __dealloc__(self):
+        pseudo_free(&self.p)
+
+    cdef count_pairs(self, codes):
+        """Second moments of the columns, of rows of one weight."""
+        second = np.asarray(<double[:self.p.D, :self.p.D]> self.p.second)
+        shared_counts(codes, np.asarray(<Py_ssize_t[:self.p.m]> self.p.start), second)
+        second *= self.p.scale
+
+    cdef covariance(self):
+        """Return the covariance of the predictors' columns, shape (D, D)."""
+        mean = np.asarray(<double[:self.p.D]> (self.p.mean + 1))
+        covariance = np.multiply.outer(mean, mean)
+        return np.subtract(np.asarray(<double[:self.p.D, :self.p.D]> self.p.second), covariance, out=covariance)
+
+    cdef tuple invert(self, double lambda_):
+        """Return the metric of a wide problem at a penalty: it, then what pseudo_problem has, from the inverse on."""
+        start, levels = np.asarray(<Py_ssize_t[:self.p.n_sites]> self.p.start), np.asarray(self.arrays[0])
+        with self.lock:  # one task makes it, the others wait for it
+            if self.metric_of[0] != lambda_:
+                weight = lambda_ / np.max(<double[:self.rows]> self.p.sigma)
+                own = start, levels[:self.p.n_sites]
+                made = wide_metric(self.covariance, lambda_, weight, self.rows, *own, self.p.D_padded)
+                self.metric_of = (lambda_, *made)
+            return self.metric_of
+
+    cdef decompose(self):
+        """Eigenvectors of the predictors' covariance, in the panels of eight that the kernel multiplies by."""
+        cdef float[:, :, ::1] project, expand
+        cdef double[::1] eigenvalue
+        project, expand, eigenvalue = kronecker_metric(self.covariance(), self.p.D_padded)
+        self.arrays += (project, expand, eigenvalue)
+        self.p.project, self.p.expand, self.p.eigenvalue = &project[0, 0, 0], &expand[0, 0, 0], &eigenvalue[0]
+
+    @property
+    def n_tasks(self):
+        return (self.p.n_tasks + self.p.pack - 1) // self.p.pack
+
+    @property
+    def lanes(self):
+        return self.p.lanes * self.p.pack
+
+    @property
+    def order(self):
+        return np.array(<Py_ssize_t[:self.p.n_sites]> self.p.order)
+
+    @property
+    def nbytes(self):
+        return self.p.bytes
+
+    @property
+    def metric(self):
+        return "inverse" if self.p.wide else "blocks" if self.p.expand == NULL else "kronecker"
+
+    cdef check(self, const double[:, ::1] theta, const double[::1] more=None, const double[:, ::1] linear=None):
+        if theta.shape[0] != self.rows or theta.shape[1] != 1 + self.p.D:
+            raise ValueError(f"theta must have shape ({self.rows}, {1 + self.p.D})")
+        if linear is not None and (linear.shape[0] != self.rows or linear.shape[1] != 1 + self.p.D):
+            raise ValueError(f"linear must have shape ({self.rows}, {1 + self.p.D})")
+        if more is not None and more.shape[0] != self.p.D:
+            raise ValueError(f"more needs {self.p.D} entries")
+
+    def start(self, theta=None):
+        """Return the independent model, ``h_i(a) = ln f_i(a)/f_i(0)`` and no couplings, written to `theta` if given.
+
+        An empty level counts as half a row.
+        """
+        cdef double[:, ::1] view
+        cdef Py_ssize_t c
+        if theta is None:
+            theta = np.empty((self.rows, 1 + self.p.D))
+        view = theta
+        self.check(view)
+        view[:, :] = 0.0
+        for c in range(self.rows):
+            view[c, 0] = self.p.field[c]
+        return theta
+
+    def solve(self, Py_ssize_t task, double lambda_, double lambdah, double tolerance, int itmax,
+              double[:, ::1] theta, double[::1] grad_norm=None, int32_t[::1] n_iter=None, int32_t[::1] n_eval=None,
+              int32_t[::1] status=None, double[::1] value=None, const int32_t[::1] stop=None,
+              const double[::1] more=None, const double[:, ::1] linear=None, bint zero_sum=False):
+        """Minimise the objectives of one task's predictors from `theta`, in place; the GIL is released.
+
+        Parameters
+        ----------
+        task : int
+            0 .. n_tasks - 1.
+        lambda_, lambdah : float
+            Penalties of couplings and fields.
+        tolerance : float
+            A predictor is done when the Euclidean norm of its gradient is not larger.
+        itmax : int
+            Most iterations of a predictor.
+        theta : ndarray of float, shape (D_s, 1 + D)
+            Start and result.
+        grad_norm, value : ndarray of float, shape (n_sites,), optional
+            Written at the task's predictors, as are
+        n_iter, n_eval, status : ndarray of int32, shape (n_sites,), optional
+            iterations, evaluations, and 0 converged, 1 `itmax` reached, 2 no further progress, 3 not finite, 4 stopped.
+        stop : ndarray of int32, shape (1,), optional
+            Ends the run soon after another thread sets it to a non-zero number.
+        more : ndarray of float, shape (D,), optional
+            Penalties of the couplings of each column beside `lambda_`: the same for all columns of a predictor.
+        linear : ndarray of float, shape (D_s, 1 + D), optional
+            The product of this and `theta` is taken off the objectives.
+        zero_sum : bool, default False
+            Whether penalties are of fields and couplings in the zero-sum gauge, without `more`.
+
+        Returns
+        -------
+        dict
+            The five arrays by name.
+
+        Raises
+        ------
+        KeyboardInterrupt
+            In the main thread; `theta` then holds the best parameters so far.
+        """
+        cdef pseudo_problem p = self.p  # other threads may solve with other penalties, and so metrics
+        cdef const float[:, :, ::1] panels
+        cdef const float[:, ::1] own
+        cdef pseudo_options o
+        cdef pseudo_lane *lane
+        cdef Py_ssize_t i, m = self.p.n_sites
+        cdef int code
+        self.check(theta, more, linear)
+        if not self.p.n_counted:
+            raise ValueError("a problem without moments (counted=False) has nothing to minimise")
+        grad_norm = np.zeros(m) if grad_norm is None else grad_norm
+        value = np.zeros(m) if value is None else value
+        n_iter = np.zeros(m, dtype=np.int32) if n_iter is None else n_iter
+        n_eval = np.zeros(m, dtype=np.int32) if n_eval is None else n_eval
+        status = np.zeros(m, dtype=np.int32) if status is None else status
+        if not 0 <= task < self.n_tasks:
+            raise ValueError(f"task must lie between 0 and {self.n_tasks - 1}, not {task}")
+        if min(grad_norm.shape[0], value.shape[0], n_iter.shape[0], n_eval.shape[0], status.shape[0]) < m:
+            raise ValueError(f"results need {m} entries")
+        if stop is not None and stop.shape[0] < 1:
+            raise ValueError("stop must have an entry")
+        o.lambda_, o.lambdah, o.tolerance, o.itmax = lambda_, lambdah, tolerance, itmax
+        o.stop = &stop[0] if stop is not None else NULL
+        o.more = &more[0] if more is not None else NULL
+        o.linear = &linear[0, 0] if linear is not None else NULL
+        o.zero_sum = zero_sum
+        o.check = check_signals
+        if p.wide and (lambda_ > 0.0 or p.n > p.D):  # else rounding would move what fewer rows leave undetermined
+            _, panels, own, p.ridge, p.lowest, p.highest = self.invert(lambda_)
+            p.inverse, p.own = &panels[0, 0, 0], &own[0, 0]
+        lane = <pseudo_lane *> malloc(<size_t> m * sizeof(pseudo_lane))
+        if lane == NULL:
+            raise MemoryError
+        for i in range(m):
+            lane[i].status = SOLVER_RUNNING
+        try:
+            with nogil:
+                code = pseudo_solve(&p, task, &o, &theta[0, 0], lane)
+            if code:
+                raise MemoryError("no memory for the working arrays of a pseudo-likelihood task")
+            for i in range(m):
+                if lane[i].status != SOLVER_RUNNING:
+                    grad_norm[i], value[i] = lane[i].norm, lane[i].value
+                    n_iter[i], n_eval[i], status[i] = lane[i].n_iter, lane[i].n_eval, lane[i].status
+        finally:
+            free(lane)
+        return {"grad_norm": np.asarray(grad_norm), "n_iter": np.asarray(n_iter), "n_eval": np.asarray(n_eval),
+                "status": np.asarray(status), "value": np.asarray(value)}
+
+    def objective(self, const double[:, ::1] theta, double lambda_, double lambdah, const double[::1] more=None,
+                  const double[:, ::1] linear=None, tasks=None, bint zero_sum=False):
+        """Return the objective of every site (n_sites,) and its gradient (D_s, 1 + D) at `theta`.
+
+        Of some `tasks` alone, if they are given: elsewhere both are 0.
+        """
+        cdef double[::1] value = np.zeros(self.p.n_sites)
+        cdef double[:, ::1] gradient = np.zeros((self.rows, 1 + self.p.D))
+        cdef const double *extra = &more[0] if more is not None else NULL
+        cdef const double *slope = &linear[0, 0] if linear is not None else NULL
+        cdef Py_ssize_t t, block
+        cdef int failed = 0
+        self.check(theta, more, linear)
+        for t in range(self.n_tasks) if tasks is None else tasks:
+            if not 0 <= t < self.n_tasks:
+                raise ValueError(f"tasks must lie between 0 and {self.n_tasks - 1}, not {t}")
+            for block in range(t * self.p.pack, min((t + 1) * self.p.pack, self.p.n_tasks)):
+                raise_signals()
+                with nogil:
+                    failed |= pseudo_objective(&self.p, block, &theta[0, 0], lambda_, lambdah, zero_sum, extra, slope,
+                                               &value[0], &gradient[0, 0])
+        if failed:
+            raise MemoryError("no memory for the working arrays of a pseudo-likelihood task")
+        return np.asarray(value), np.asarray(gradient)
+
+    def log_normaliser(self, const double[:, ::1] theta, bint half=False):
+        """Return ``(1/W) sum_k w_k sum_i ln sum_x exp(h_i(x) + c sum_j J_i(x; j, x_j^k))``, c = 1/2 if `half` else 1.
+
+        Equation (31), weighted; the paper's default leaves the 1/2 out.
+        """
+        cdef double total = 0.0, factor = 0.5 if half else 1.0
+        cdef Py_ssize_t t
+        cdef int failed = 0
+        self.check(theta)
+        for t in range(self.p.n_tasks):
+            raise_signals()
+            with nogil:
+                failed |= pseudo_normaliser(&self.p, t, &theta[0, 0], factor, &total)
+        if failed:
+            raise MemoryError("no memory for the working arrays of a pseudo-likelihood task")
+        return total

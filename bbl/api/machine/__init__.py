@@ -1,0 +1,1 @@
+"""The verbs of Boltzmann machines: fitting, cross-validation, averages, class scores, simulation."""

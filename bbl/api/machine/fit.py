@@ -1,0 +1,414 @@
+"""The verbs that fit models: bbl, crossVal; they check, call the rooms below, and wrap the results."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, cast
+
+import numpy as np
+
+from bbl.api.machine.average import check_auto, cross_auto, fit_auto, is_auto
+from bbl.api.machine.call import Call, data_folds, in_memory, pop_rule, prepare, shown_call
+from bbl.boltzmann.averaging import PREPARED_AS
+from bbl.boltzmann.convergence_warnings import problems, warn_problems
+from bbl.boltzmann.estimate import estimate
+from bbl.boltzmann.prediction_checks import check_training, check_validation, warn_ordered
+from bbl.boltzmann.tuning import NFOLD, tune
+from bbl.boltzmann.validation import Validated, validate
+from bbl.checks import any_real, choice, flag, integer, reals
+from bbl.crossval import Scored, calibrated, score_settings
+from bbl.design.decisions import check_priors
+from bbl.design.design import Design
+from bbl.engines import DEFAULT, Engine, engine_class
+from bbl.errors import OptionError
+from bbl.parallel import progress_bar
+from bbl.results.machine.density import DensityResults
+from bbl.results.machine.fit import BBLResults
+from bbl.results.together.average import AverageResults
+from bbl.results.together.cv import CVResults, score_frame
+from bbl.rows.dealing import AnyFolds, Deal
+from bbl.rows.folds import Folds, consecutive_folds, shuffled_folds
+from bbl.rows.sample import Sample
+from bbl.stats.calibration import fit_calibration
+from bbl.stats.loss_record import LossRecord
+
+__all__ = ["bbl", "crossVal"]
+
+
+def bbl(
+    formula: str,
+    data: Any,
+    weights: Any = None,
+    method: str | Engine = DEFAULT,
+    *,
+    xlevels: dict | None = None,
+    testNull: bool = True,
+    novarOk: bool = False,
+    missing: str = "raise",
+    log_z: str = "auto",
+    calibrate: str = "none",
+    priors: Any = None,
+    seed: int | np.random.Generator | None = 0,
+    n_jobs: int | None = None,
+    client: Any = None,
+    verbose: int = 1,
+    **options: Any,
+) -> BBLResults | DensityResults | AverageResults:
+    """Fit a Boltzmann Bayes learner: a Boltzmann machine for each response group, classified by Bayes' rule.
+
+    Without a response (``"~ ."``) one Boltzmann machine is fitted to all rows: a model of how likely rows are.
+
+    Parameters
+    ----------
+    formula : str
+        ``"y ~ a + b + a:b"``, ``"y ~ a*b"``, ``"y ~ (a + b + c)^2"``, ``"y ~ ."``, ``"y ~ .^2"``, ``"y ~ .^3"``, with
+        ``- d`` or ``- a:b`` to drop; names in backticks may hold anything; ``"~ .^2"`` for one group without a
+        response. Never evaluated as code.
+    data : DataFrame (pandas, polars), pyarrow Table or dict of lists
+        One row per observation, or per distinct row with `weights`. Or data that are read in batches, for methods
+        "pseudo", "mf" and "naive": a Parquet path, list, glob or folder, a pyarrow Dataset or RecordBatchReader, a
+        DuckDB relation, a polars LazyFrame, a Dask DataFrame, a function that returns an iterator of tables. `weights`
+        is then the name of a column, and the model brings no training rows along.
+    weights : column name or array of length n, optional
+        Frequencies, whole numbers; a weight is the same as repeating the row. "pseudo", "mf", "naive" and "pvi" take
+        any positive numbers, of which there are no tests.
+    method : {"pseudo", "mf", "naive", "conditional", "pvi", "bayes", "shbm", "auto"} or Engine, default "pseudo"
+        Pseudo-likelihood, mean field, naive Bayes, conditional likelihood (for prediction alone), a posterior under
+        sparse priors by persistent variational inference or by Markov chains, a sparse high-order Boltzmann machine,
+        which chooses its terms itself, or an average of the first, the second and the fourth that tunes, calibrates
+        and weighs them by cross-validation.
+    xlevels : dict of predictor name to list of levels, optional
+        All levels a predictor may have, in order; the first is the reference.
+    testNull : bool, default True
+        Whether to fit all rows together too, so that differences ``dh``, ``dJ`` are shown.
+    novarOk : bool, default False
+        Whether predictors with one level are allowed.
+    missing : {"raise", "drop", "level", "marginal"}, default "raise"
+        What is done with missing values (None, nan, NA, NaT). They are an error; their rows are dropped; they are a
+        level ``"(missing)"`` of their predictor; or the model is fitted to what is known of each row. `predict` goes
+        by the same policy, and under "marginal" sums missing predictors out. See Notes.
+    log_z : {"auto", "exact", "pseudo", "half", "mf", "ais"}, default "auto"
+        How ln Z is computed: the true sum over states, eq. (31) without (the paper's default) or with its factor
+        1/2, eq. (32), or annealed importance sampling. "auto" is exact where that is cheap, else "half", which the
+        accuracy benchmark found best.
+    calibrate : {"none", "offset", "temperature"}, default "none"
+        Whether to correct class scores by an offset per group, or offsets and one temperature, fitted to the scores
+        of 5 shuffled folds.
+    priors : mapping or Series by group, array_like of shape (K,), or ``"equal"``, optional
+        Class shares that predictions take in place of those of the training rows: where groups were sampled apart, or
+        are commoner or rarer among the rows to come. Parameters and likelihood do not depend on them. An array goes by
+        the order of the groups, which has to be declared, or that of numbers or booleans; text needs names.
+    seed : int, numpy.random.Generator or None, default 0
+        For folds and for sampling ln Z; None for fresh entropy.
+    n_jobs : int, optional
+        Threads; None or -1 for all cores. Results do not depend on it.
+    client : dask.distributed.Client, optional
+        Whose workers read the data, keep the codes and go over them; for a Dask DataFrame it is the active one, if any.
+        Parquet files, and those of a pyarrow Dataset, have to be where the workers can read them.
+    verbose : int, default 1
+        0 for no progress bar.
+    **options
+        Options of the method, see `HighOrder`, `PersistentVI`, `Posterior`, `PseudoLikelihood` (``lambda_``,
+        ``lambdah``, ``prior_count``, ``tolerance``, ``itmax``, ``symmetrize``, ``precision``, ``gauge``), `MeanField`
+        (``eps``, ``prior_count``, ``gauge``), `NaiveBayes` (``prior_count``) and `Conditional` (``ridge``, ``scale``,
+        ``start``, ``lambda_``, ``epochs``, ``early_stopping``). With ``lambda_="cv"``, ``eps="cv"`` or ``ridge="cv"``
+        the setting of least log-loss in 5 shuffled folds is taken, with ``"cv-1se"`` the simplest one within a standard
+        error of it; ``fit.tuning`` tells. Without a response it is the log pseudo-likelihood of the left-out rows that
+        counts (`DensityResults.pnll`).
+
+    Returns
+    -------
+    BBLResults, or DensityResults of a formula without a response, or AverageResults with ``method="auto"``
+
+    Raises
+    ------
+    FormulaError, DataError, LevelError, OptionError, BBLTypeError
+        Each names the column or argument, and what to do.
+
+    Warns
+    -----
+    ConvergenceWarning
+        If a predictor did not reach its optimum or has none; names group and predictor.
+    DataWarning
+        If a log-loss that the fit knows, of the validated rows of its tuning or of its training rows, is above that of
+        the shares of the groups, or on the training rows above that of naive Bayes; the remedy is named, and
+        ``fit.log_loss`` has the numbers. Or if a predictor has over 100 levels, most of them rare.
+
+    Notes
+    -----
+    With ``missing="marginal"``, naive Bayes and mean field use the frequencies of each predictor over the rows in
+    which it is known, and of each pair over the rows in which both are. Pseudo-likelihood fits each predictor to the
+    rows in which it and all predictors that it interacts with are known: with all pairs these are the complete rows
+    only, with fewer interactions more. All of this takes for granted that values are missing completely at random
+    within a group. Without missing values the fit is the same, to the last bit.
+
+    References
+    ----------
+    Woo J, Wang J (2022). bbl: Boltzmann Bayes Learner for High-Dimensional Inference with Discrete Predictors
+    in R. Journal of Statistical Software.
+
+    Examples
+    --------
+    >>> import bbl
+    >>> titanic = bbl.datasets.load_titanic()
+    >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
+    >>> fit.predict(titanic.head(2), type="prob").round(3)
+          No    Yes yhat
+    0  0.400  0.600  Yes
+    1  0.702  0.298   No
+    """
+    test_null, auto = flag("testNull", testNull), is_auto(method)
+    others: dict[str, tuple[Any, Any]] = {
+        "missing": (missing, "raise"),
+        "log_z": (log_z, "auto"),
+        "calibrate": (calibrate, "none"),
+        "priors": (priors if isinstance(priors, str | None) else "given", None),
+    }
+    text = shown_call("bbl", formula, weights, method, options, **others)
+    if auto:
+        check_auto(options, calibrate, classes=True)
+        in_memory(data, "method='auto'", "method")
+        calibrate, method = "none", PREPARED_AS
+    rule = pop_rule(method, options)
+    shared: dict[str, Any] = {"log_z": log_z, "calibrate": calibrate, "seed": seed, "n_jobs": n_jobs}
+    shared |= {"extra": int(test_null), "verbose": verbose, "client": client}
+
+    def deal(engine: Engine, rng: np.random.Generator) -> Deal | None:
+        return Deal(NFOLD, rng) if _is_tuned(engine, rule, calibrate) else None
+
+    call = prepare(
+        bbl, formula, data, weights, method, options, xlevels=xlevels, novarOk=novarOk, missing=missing, deal=deal,
+        counts=auto, **shared,
+    )  # fmt: skip
+    design, sample, layout, engine, tuning = call.design, call.sample, call.layout, call.engine, None
+    if auto:
+        check_auto(options, calibrate, design.classes)
+    pooled = test_null and design.classes and not engine.joint  # one group is all rows
+    shares = _shares(priors, formula, design)
+    if auto:
+        return fit_auto(text, call, shares, verbose)
+    if _is_tuned(engine, rule, calibrate):
+        with progress_bar(NFOLD, "tuning", verbose) as step:
+            told = {"calibrate": calibrate, "progress": step, "folds": call.folds, **call.common}
+            tuning = tune(sample, design.labels, layout, engine, rule, **told)
+        engine = tuning.engine or engine
+    with progress_bar(call.K + pooled, "bbl", verbose) as step:
+        told = {"pooled": pooled, "progress": step, "labels": design.labels, **call.common}
+        result = estimate(sample, layout, call.K, engine, **told)
+    if calibrate != "none" and tuning is not None:
+        result = replace(result, calibration=tuning.calibration)
+    warn_problems(problems(result.fits, design.labels))
+    record = check_training(sample, result, design.labels, engine, call.advice, call.held_out(tuning))
+    given = (text, design, call.training, call.index, engine, result, tuning)
+    if not design.classes:
+        return call.told(DensityResults(*given))
+    return call.told(BBLResults(*given, priors=shares, stored_loss=record))
+
+
+def _is_tuned(engine: Engine, rule: str | None, calibrate: str) -> bool:
+    """Return whether a fit needs folds of its own."""
+    return rule is not None or calibrate != "none" or len(engine.variants()) > 1
+
+
+def _shares(priors: Any, formula: str, design: Design) -> np.ndarray | None:
+    """Return the class shares that are given, checked."""
+    if priors is None:
+        return None
+    if not design.classes:
+        raise OptionError(f"priors are of classes, and {formula!r} has no response; leave them out.", argument="priors")
+    return check_priors(priors, design.response)
+
+
+def crossVal(
+    formula: str,
+    data: Any,
+    weights: Any = None,
+    method: str | Engine = DEFAULT,
+    *,
+    nfold: int = 5,
+    use_auc: bool = True,
+    score: str | None = None,
+    cv: Any = None,
+    shuffle: bool = False,
+    seed: int | np.random.Generator | None = None,
+    refit: bool = True,
+    xlevels: dict | None = None,
+    novarOk: bool = False,
+    missing: str = "raise",
+    log_z: str = "auto",
+    calibrate: str = "none",
+    n_jobs: int | None = None,
+    client: Any = None,
+    verbose: int = 1,
+    **options: Any,
+) -> CVResults:
+    """Cross-validate over a grid of ``lambda_`` (method "pseudo"), ``eps`` ("mf") or ``prior_count`` ("naive").
+
+    Parameters
+    ----------
+    formula, data, weights, method, xlevels, novarOk, missing, log_z, calibrate, n_jobs, client
+        As in `bbl`; each fold is calibrated on the others.
+    nfold : int, default 5
+        Number of folds: as in R, consecutive blocks of each response group, the last takes the rest. Copies of a
+        weighted row may fall into different folds.
+    use_auc : bool, default True
+        Whether two groups are scored by AUC (with DeLong's 95% interval); otherwise by accuracy.
+    score : {"auc", "accuracy", "logloss", "brier", "pnll"}, optional
+        Overrules `use_auc`. Without a response it is "logloss", here the mean of ``-ln P(x)`` of left-out rows, or
+        "pnll", that of their negative log pseudo-likelihood, for which ln Z is not needed.
+    cv : scikit-learn splitter or iterable of (train, validation) row positions, optional
+        Overrules `nfold` and `shuffle`. A fold is trained on its training positions, and on nothing else. Positions
+        are those of the rows of `data`, whether the fit uses them or not. A splitter is called as
+        ``cv.split(data, y)``; for one of groups give ``list(splitter.split(X, y, groups))``.
+    shuffle : bool, default False
+        Whether rows are dealt to the folds at random, within each group. To be asked for where rows are ordered.
+    seed : int or numpy.random.Generator, optional
+        For `shuffle`, and for ln Z by sampling.
+    refit : bool, default True
+        Whether `model` is fitted to all rows at the best setting; False keeps the last fold's fit, as R does.
+    verbose : int, default 1
+        0 for no progress bar.
+    **options
+        Options of the method, as in `bbl`; ``lambda_`` or ``eps`` may be a grid.
+
+    Returns
+    -------
+    CVResults
+        ``cvframe``, ``regstar``, ``maxscore``, ``predict()``, ``plot()``.
+
+    Raises
+    ------
+    OptionError
+        If `nfold`, `score`, `cv` or an option of the method is out of range.
+
+    Warns
+    -----
+    ConvergenceWarning
+        As `bbl`; names the fold too.
+    DataWarning
+        If predictors are not spread over consecutive folds as by chance (a test with at most 1 % of false alarms), or
+        the validation log-loss at the best setting is worse than that of naive Bayes or of the shares of the groups:
+        AUC does not see an error of ln Z between the groups.
+
+    Examples
+    --------
+    >>> import bbl
+    >>> titanic = bbl.datasets.load_titanic()
+    >>> bbl.crossVal("Survived ~ .^2", titanic, "Freq", method="mf", eps=[0, 0.5, 0.9], shuffle=True, seed=1)
+    Optimal epsilon = 0.5
+    Max. score: 0.7531476
+    <BLANKLINE>
+      epsilon       AUC       ci1       ci2
+    0     0.0 0.7086512 0.6824595 0.7348429
+    1     0.5 0.7531476 0.7294412 0.7768539
+    2     0.9 0.7461265 0.7225567 0.7696963
+    """
+    auto, named = is_auto(method), method
+    if auto:
+        check_auto(options, calibrate, classes=True)
+        in_memory(data, "method='auto'", "method")
+        calibrate, method = "none", PREPARED_AS
+    values, again = _pop_grid(method, options), flag("refit", refit)
+    text = shown_call("crossVal", formula, weights, named, options, missing=(missing, "raise"))
+    shared: dict[str, Any] = {"log_z": log_z, "calibrate": calibrate, "seed": seed, "n_jobs": n_jobs, "client": client}
+    own = flag("shuffle", shuffle)
+    if cv is not None:
+        in_memory(data, "cv, which gives positions of rows,", "cv")
+
+    def deal(_: Engine, rng: np.random.Generator) -> Deal:
+        return Deal(integer("nfold", nfold, 2), rng if own else None)
+
+    call = prepare(
+        crossVal, formula, data, weights, method, options, xlevels=xlevels, novarOk=novarOk, missing=missing, deal=deal,
+        counts=auto, verbose=verbose, **shared,
+    )  # fmt: skip
+    design, sample, layout, engine, labels = call.design, call.sample, call.layout, call.engine, call.design.labels
+    score = _score(score, flag("use_auc", use_auc), call.K, design.classes)
+    kept = np.zeros(0, dtype=np.intp)  # of folds that were dealt while rows were read, positions are not known
+    if call.folds is None:
+        kept = design.kept(data, weights)
+    folds: AnyFolds = call.folds or (
+        _own_folds(call.rows, nfold, own, call.rng) if cv is None else data_folds(cv, data, design, call.rows, kept)
+    )
+    if auto:
+        check_auto(options, calibrate, design.classes)
+        frame, pooled, average = cross_auto(text, call, cast(Folds, folds), score, again, verbose)
+        return CVResults(frame, 0, score, _validated(pooled, kept, folds), pooled, "none", average)
+    with progress_bar(len(folds), "crossVal", verbose) as step:
+        judge = "pseudo_scores" if score == "pnll" else "class_scores"
+        scored = validate(sample, labels, layout, engine, values, folds, progress=step, judge=judge, **call.common)
+    table, best = score_settings(scored, score, calibrate)
+    warn_problems(scored.found)
+    if cv is None and not shuffle:
+        warn_ordered(sample, folds, labels)
+    if values is not None:
+        engine = engine.at(float(values[best]))
+    scores = calibrated(scored, scored.scores[best], calibrate)
+    record = check_validation(sample, labels, layout, engine, folds, scored, scores, call.workers, call.advice)
+    model = _best_model(text, call, engine, scored, best, folds, again, record)
+    column = "setting" if engine.tuned is None else engine.tuned.column
+    frame = score_frame(table, score, column, np.array([engine.setting]) if values is None else values)
+    return CVResults(frame, best, score, _validated(scored, kept, folds), scored, calibrate, model)
+
+
+def _best_model(
+    text: str,
+    call: Call,
+    engine: Engine,
+    scored: Validated,
+    best: int,
+    folds: AnyFolds,
+    refit: bool,
+    record: LossRecord | None,
+) -> BBLResults | DensityResults:
+    """Return the model at the best setting: of all rows, or, as in R, the last fold's."""
+    design, final = call.design, scored.last[best]
+    if refit:
+        told = {"pooled": design.classes, "labels": design.labels, **call.common}
+        final = estimate(call.sample, call.layout, call.K, engine, **told)
+    else:
+        call = call.left(folds)
+    if call.calibrate != "none":
+        fitted = fit_calibration(scored.scores[best], scored.y, scored.weights, call.calibrate)
+        final = replace(final, calibration=fitted)
+    given = (text, design, call.training, call.index, engine, final)
+    return call.told(BBLResults(*given, stored_loss=record) if design.classes else DensityResults(*given))
+
+
+def _validated(scored: Scored, kept: np.ndarray, folds: AnyFolds) -> list[np.ndarray]:
+    """Return the rows of the data that each fold validated; none where their positions are not known."""
+    return [kept[scored.rows[scored.fold == f] if len(kept) else []] for f in range(len(folds))]
+
+
+def _pop_grid(method: str | Engine, options: dict) -> np.ndarray | None:
+    """Take the grid of the option that is tuned out of the options."""
+    kind = engine_class(method)
+    tuned = kind.tuned
+    if tuned is None or options.get(tuned.option) is None or options[tuned.option] in tuned.rules:
+        return None
+
+    def check(option: str, value: object) -> float:
+        engine = kind(**{option: any_real(option, value)})  # which knows the range of its options
+        return float(getattr(engine, option))
+
+    return reals(tuned.option, options.pop(tuned.option), check)
+
+
+def _score(score: str | None, use_auc: bool, K: int, classes: bool) -> str:
+    """Return the score that is meant, if K groups have it."""
+    if score is None:
+        score = "logloss" if not classes else "auc" if use_auc and K == 2 else "accuracy"
+    choice("score", score, ("auc", "accuracy", "logloss", "brier", "pnll"))
+    if not classes and score not in ("logloss", "pnll"):
+        text = f"score={score!r} is of classes, and the formula has no response; use 'logloss' or 'pnll'."
+        raise OptionError(text, argument="score")
+    if classes and score == "pnll":
+        raise OptionError("score='pnll' is of models without a response; use 'logloss'.", argument="score")
+    if score == "auc" and K != 2:
+        raise OptionError(f"score='auc' needs two response groups, not {K}; use 'accuracy'.", argument="score")
+    return score
+
+
+def _own_folds(sample: Sample, nfold: int, shuffle: bool, rng: np.random.Generator) -> Folds:
+    integer("nfold", nfold, 2, int(sample.total) if sample.whole else sample.n)
+    return shuffled_folds(sample, nfold, rng) if shuffle else consecutive_folds(sample, nfold)

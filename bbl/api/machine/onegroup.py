@@ -1,0 +1,222 @@
+"""The verb that fits one group from integer codes: mlestimate."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bbl.boltzmann.convergence_warnings import Problem, warn_problems
+from bbl.boltzmann.cost_limits import check_known
+from bbl.boltzmann.estimate import fit_group
+from bbl.checks import arguments, choice, flag, generator
+from bbl.design.design import MISSING
+from bbl.design.values import missing_remedy
+from bbl.design.weights import check_weights
+from bbl.engines import DEFAULT, Engine, make_engine
+from bbl.engines.engine_fit import Note
+from bbl.errors import BBLTypeError, DataError, OptionError
+from bbl.memory import check_memory
+from bbl.model.layout import Layout
+from bbl.model.logz import LOG_Z, exact_log_z, resolve_log_z
+from bbl.model.pairwise import to_matrix
+from bbl.parallel import n_workers, progress_bar
+from bbl.results.machine.draws import GroupParameters, MLEstimate, tables_memory
+from bbl.rows.sample import Sample, code_dtype
+
+__all__ = ["mlestimate"]
+
+MOST = 2**31 - 1  # levels that an int32 counts
+
+
+def mlestimate(
+    xi: Any,
+    weights: Any = None,
+    qJ: Any = None,
+    L: Any = None,
+    method: str | Engine = DEFAULT,
+    *,
+    naive: bool = False,
+    missing: str = "raise",
+    log_z: str = "auto",
+    seed: int | np.random.Generator | None = 0,
+    n_jobs: int | None = None,
+    verbose: int = 1,
+    **options: Any,
+) -> MLEstimate:
+    """Fit one group from integer codes.
+
+    Parameters
+    ----------
+    xi : array_like of int, shape (n, m)
+        Codes ``0..L_i-1``.
+    weights : array_like, shape (n,), optional
+        Frequencies, whole numbers; of "pseudo", "mf", "naive" and "pvi" any positive numbers. If `xi` is a DataFrame
+        and they are a Series, both must have one index; likewise the rows and columns of `qJ` must be the columns of
+        `xi`, and the index of `L`.
+    qJ : array_like of bool (or 0 and 1), shape (m, m), optional
+        Which predictors interact, symmetric; all by default. The diagonal does not matter.
+    L : array_like of int, shape (m,), optional
+        Numbers of levels; by default the largest code of each column plus one, and at least two.
+    method, log_z, seed, n_jobs, verbose, **options
+        As in `bbl`.
+    naive : bool, default False
+        Whether to leave out all interactions.
+    missing : {"raise", "drop", "level", "marginal"}, default "raise"
+        What is done with nan in `xi`, as in `bbl`; "level" gives it the code ``L_i`` of the column, which then has one
+        level more.
+
+    Returns
+    -------
+    MLEstimate
+        With ``symmetrize=False``, ``J[i, j]`` is the solution of predictor i and ``J[j, i]`` that of predictor j.
+
+    Raises
+    ------
+    DataError, OptionError, BBLTypeError
+        If codes, weights, `qJ` or `L` do not fit together.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> fit = mlestimate(np.array([[0, 0], [0, 1], [1, 0], [1, 1], [1, 1]]), lambda_=0.0)
+    >>> float(fit.J[0, 1][0, 0].round(6))
+    0.693147
+    """
+    choice("log_z", log_z, LOG_Z)
+    engine = make_engine(method, options, arguments(mlestimate))
+    if engine.chooses:
+        raise OptionError(
+            f"{engine.refusals()['mlestimate']}; fit a formula without a response, "
+            f"bbl('~ .', data, method={engine.name!r}).",
+            argument="method",
+        )
+    _check_labels(xi, qJ, L)
+    choice("missing", missing, MISSING)
+    sample, n_levels = _coded_sample(xi, weights, L, missing, engine)
+    m = len(n_levels)
+    pairs = None
+    if flag("naive", naive) or engine.order == 1:
+        pairs = np.empty((0, 2), dtype=np.intp)
+    elif qJ is not None:
+        pairs = np.argwhere(np.triu(_interacting(qJ, m), 1))
+    layout = engine.layout(sample, Layout(n_levels, pairs))
+    needed = tables_memory(layout) * (1 + engine.samples)  # standard deviations have tables too
+    check_memory(needed, f"A fit with {layout.D} non-reference levels", "Use fewer levels, or give pairs in qJ.")
+    kind = resolve_log_z(log_z, layout, engine.log_z)
+    check_known(sample, layout, engine, kind, "xi", range(m))
+    rng = engine.generator(generator(seed))
+    with progress_bar(1, "mlestimate", verbose) as step:
+        more: dict[str, Any] = {"rng": rng, "keep_sites": True, "progress": step if engine.samples else None}
+        fit, lz, _ = fit_group(sample, layout, engine, None, kind, n_workers(n_jobs), **more)[0]
+    if kind == "exact":
+        lz = float(exact_log_z(layout, fit.theta[None])[0])
+    warn_problems([_problem(note) for note in fit.notes])
+    # without symmetrisation the two solutions of a pair differ, and both are wanted
+    J_all = to_matrix(layout, fit.theta)[1] if fit.site_theta is None else fit.site_theta[:, 1:]
+    if fit.site_theta is not None and not engine.two_sided:
+        J_all = 0.5 * (J_all + J_all.T)
+    parts = {"lkh": fit.lkh, "lz": lz, "converged": bool(fit.converged.all()), "n_iter": fit.n_iter}
+    if fit.sd is not None:
+        sd = GroupParameters.from_matrix(layout, *to_matrix(layout, fit.sd))
+        parts |= {"sd_h": sd.h, "sd_J": sd.J}
+    if fit.history:
+        parts["history"] = pd.DataFrame(fit.history)
+    return MLEstimate.from_matrix(layout, fit.theta[: layout.D], J_all, **parts)
+
+
+def _problem(note: Note) -> Problem:
+    predictor, level, what, detail = note
+    if predictor < 0:
+        return Problem("the fit", "", "", what, detail)
+    return Problem("", f"predictor {predictor}", f"level {level}" * (level >= 0), what, detail)
+
+
+def _check_labels(xi: Any, qJ: Any, L: Any) -> None:
+    """Refuse a labelled `qJ` or `L` whose labels are not the columns of a labelled `xi`: it would go by position."""
+    if not isinstance(xi, pd.DataFrame):
+        return
+    axes = {"qJ": qJ.axes if isinstance(qJ, pd.DataFrame) else [], "L": [L.index] if isinstance(L, pd.Series) else []}
+    for argument, labels in axes.items():
+        if not all(axis.equals(xi.columns) for axis in labels):
+            raise DataError(
+                f"{argument} is labelled, and its labels are not the columns of xi, in their order. Reindex it, or "
+                f"pass {argument}.to_numpy() to go by position.",
+                argument=argument,
+            )
+
+
+def _interacting(qJ: Any, m: int) -> np.ndarray:
+    """Check which predictors interact, as a symmetric matrix (m, m) of bool."""
+    try:
+        mask = np.asarray(qJ)
+    except ValueError:  # ragged
+        mask = np.empty(0, dtype=object)
+    if mask.shape != (m, m):
+        raise OptionError(f"qJ must be a {m} x {m} matrix, a row for each predictor; got {qJ!r}.", argument="qJ")
+    odd = mask[~np.isin(mask, (0, 1))] if mask.dtype.kind in "biuf" else mask.ravel()
+    if len(odd):
+        raise OptionError(f"qJ must hold True and False, or 1 and 0; got {odd[0]!r}.", argument="qJ")
+    one_sided = np.argwhere((mask != mask.T) & (mask == 1))
+    if len(one_sided):
+        i, j = one_sided[0]
+        raise OptionError(
+            f"qJ is not symmetric: predictor {i} interacts with {j}, but not {j} with {i}. Set both.", argument="qJ"
+        )
+    return mask.astype(bool)
+
+
+def _levels(L: Any, m: int) -> np.ndarray:
+    """Check numbers of levels, one for all predictors or one for each."""
+    try:
+        given = np.asarray(L)
+    except ValueError:  # ragged
+        given = np.empty((0, 0))
+    whole = given.dtype.kind in "iuf" and given.shape in ((), (1,), (m,)) and (given == np.floor(given)).all()
+    if not whole or not (given <= MOST).all():
+        raise OptionError(
+            f"L must be a whole number up to {MOST}, or one for each of {m} predictors; got {L!r}.", argument="L"
+        )
+    return np.broadcast_to(given, (m,)).astype(np.int64)
+
+
+def _coded_sample(xi: Any, weights: Any, L: Any, missing: str, engine: Engine) -> tuple[Sample, np.ndarray]:
+    """Check integer codes and weights, and return them as one group with its numbers of levels."""
+    codes = np.asarray(xi)
+    if codes.dtype == object or codes.dtype.kind not in "biuf" or codes.ndim != 2:
+        raise BBLTypeError(
+            f"xi must be a 2-d array of integer codes; got {codes.ndim}-d of type {codes.dtype}.", argument="xi"
+        )
+    if not codes.size:
+        raise DataError("xi has no rows or no columns.", argument="xi")
+    w = check_weights(weights, len(codes), data=xi, whole=engine.weights == "counts")
+    none = np.isnan(codes)
+    if none.any() and missing == "raise":
+        raise DataError(
+            f"xi has {none.sum()} missing entries. {missing_remedy('missing_marginal' not in engine.refusals())}",
+            argument="xi",
+        )
+    if missing == "drop":
+        complete = ~none.any(axis=1)
+        codes, w, none = codes[complete], w[complete], none[complete]
+        if not w.any():
+            raise DataError("no row of xi is complete, so missing='drop' leaves none.", argument="missing")
+    codes = np.where(none, 0, codes)
+    if codes.dtype.kind == "f" and not (np.isfinite(codes).all() and (codes == np.floor(codes)).all()):
+        raise DataError("xi has infinite or fractional entries; codes are whole numbers 0..L-1.", argument="xi")
+    if codes.min() < 0:
+        raise DataError(f"xi has the negative code {codes.min()}; codes are 0..L-1.", argument="xi")
+    if float(codes.max()) >= MOST:  # before any type is narrowed
+        raise DataError(f"xi has the code {codes.max()}; codes are 0..L-1, and L is at most {MOST}.", argument="xi")
+    top = codes.max(axis=0).astype(np.int64) + 1
+    n_levels = np.maximum(top, 2) if L is None else _levels(L, len(top))
+    if (n_levels < np.maximum(top, 2)).any():
+        i = int(np.argmax(n_levels < np.maximum(top, 2)))
+        raise OptionError(f"L[{i}]={n_levels[i]}, but column {i} of xi needs {max(top[i], 2)} levels.", argument="L")
+    if missing == "level":
+        codes = np.where(none, n_levels, codes)
+        n_levels = n_levels + none.any(axis=0)
+    narrow = np.ascontiguousarray(codes.astype(code_dtype(n_levels)))
+    marked = none if missing == "marginal" and none.any() else None
+    return Sample(narrow, w, missing=marked).weighted(w), n_levels

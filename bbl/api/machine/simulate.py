@@ -1,0 +1,353 @@
+"""The verbs that sample and simulate: mcSample, sample_xi, randompar, randomsamp."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bbl.checks import flag, generator, integer, verb
+from bbl.errors import BBLTypeError, ConvergenceWarning, DataError, OptionError
+from bbl.memory import check_memory
+from bbl.model.chains import gibbs
+from bbl.model.higher import split
+from bbl.model.layout import Layout
+from bbl.model.pairwise import to_matrix
+from bbl.model.states import random_parameters, sample_groups, sample_states
+from bbl.names import distinct_names
+from bbl.parallel import progress_bar
+from bbl.report.machine.tables import category_frame
+from bbl.results.machine.density import DensityResults
+from bbl.results.machine.draws import GroupParameters, SampleResults, tables_memory
+from bbl.results.together.cv import CVResults
+from bbl.stats.diagnostics import effective_sample_size, split_rhat
+
+__all__ = ["mcSample", "randompar", "randomsamp", "sample_xi"]
+
+UNMIXED = 1.1  # split R-hat from which a sample is no sample of its model
+JUDGED = (20, 100)  # draws of a chain, and of all, from which that is more than chance
+
+
+@verb
+def mcSample(
+    fit: DensityResults | CVResults,
+    nsteps: int = 1000,
+    *,
+    nchains: int = 64,
+    draws: bool = False,
+    thin: int = 1,
+    seed: int | np.random.Generator | None = None,
+    verbose: int = 1,
+) -> SampleResults:
+    """Sample the predictors of each response group by Gibbs sampling, and report the highest state visited.
+
+    Parameters
+    ----------
+    fit : BBLResults, DensityResults or CVResults
+    nsteps : int, default 1000
+        Sweeps over all predictors.
+    nchains : int, default 64
+        Independent chains; together they run at about the cost of one.
+    draws : bool, default False
+        Whether to return the draws of the second half of the sweeps.
+    thin : int, default 1
+        Every how many sweeps a draw is kept.
+    seed : int or numpy.random.Generator, optional
+    verbose : int, default 1
+        0 for no progress bar.
+
+    Returns
+    -------
+    SampleResults
+        ``xmax`` (predictors by groups), ``emax`` (its energy, the exponent of eq. 6), ``rhat``, ``ess``, ``draws``.
+
+    Raises
+    ------
+    OptionError, BBLTypeError
+        If an argument is out of range; it is named.
+
+    Warns
+    -----
+    ConvergenceWarning
+        If draws were asked for (at least 20 of a chain and 100 in all) and split R-hat is above 1.1 in a group.
+
+    Examples
+    --------
+    >>> import bbl
+    >>> titanic = bbl.datasets.load_titanic()
+    >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
+    >>> bbl.mcSample(fit, nsteps=100, seed=1).xmax
+              No    Yes
+    Class   Crew   Crew
+    Sex     Male   Male
+    Age    Adult  Adult
+    """
+    given: Any = fit.model if isinstance(fit, CVResults) else fit
+    if not isinstance(given, DensityResults):
+        what = f"fit must be the result of bbl() or crossVal() by one method; got {type(given).__name__}."
+        raise BBLTypeError(what, argument="fit")
+    fit = given
+    nsteps, thin = integer("nsteps", nsteps, 1), integer("thin", thin, 1)
+    nchains, keep, rng = integer("nchains", nchains, 1), flag("draws", draws), generator(seed)
+    fit.engine.check_density("mcSample")
+    layout, labels = fit.parameters.layout, fit.labels
+    varies = layout.n_levels > 1  # a predictor of one level has no parameters and stays where it is
+    part = layout if varies.all() else layout.without_constants()
+    burn_in, left = nsteps // 2, nsteps - nsteps // 2
+    found = []
+    with progress_bar(len(labels.groups), "mcSample", verbose) as step:
+        for theta in fit.parameters.theta:
+            h, J, more = split(part, theta)
+            found.append(gibbs(h, J, part.n_levels, left, nchains, rng, burn_in, min(thin, left), keep, more=more))
+            step()
+    groups = list(labels.groups)
+    codes = np.zeros((len(groups), layout.m), dtype=np.intp)
+    codes[:, varies] = [f.best for f in found]
+    xmax = {g: [labels.levels[i][a] for i, a in enumerate(row)] for g, row in zip(groups, codes, strict=True)}
+    kept = rhat = ess = None
+    if keep:
+        kept = {g: _label_rows(np.asarray(f.draws), varies, labels) for g, f in zip(groups, found, strict=True)}
+        energy = [np.asarray(f.energy) for f in found]
+        if energy[0].shape[1] >= 4:
+            rhat = pd.Series([float(split_rhat(e)) for e in energy], index=groups, name="rhat")
+            ess = pd.Series([float(effective_sample_size(e)) for e in energy], index=groups, name="ess")
+            if energy[0].shape[1] >= JUDGED[0] and energy[0].size >= JUDGED[1]:
+                _warn_unmixed(rhat)
+    return SampleResults(
+        pd.DataFrame(xmax, index=pd.Index(labels.names, dtype=object), columns=groups),
+        pd.Series([f.best_energy for f in found], index=groups, name="emax"),
+        rhat,
+        ess,
+        kept,
+        labels,
+        codes,
+    )
+
+
+def _warn_unmixed(rhat: pd.Series) -> None:
+    """Warn of groups whose chains tell different stories."""
+    unmixed = rhat[rhat > UNMIXED]
+    if len(unmixed):
+        told = ", ".join(f"{value:.2f} in group {group!r}" for group, value in unmixed.items())
+        warnings.warn(
+            f"The chains have not mixed: split R-hat of the energy is {told}, and should be below {UNMIXED}. Raise "
+            "nsteps, and do not take the draws for a sample before it is.",
+            ConvergenceWarning,
+            stacklevel=4,
+        )
+
+
+def _label_rows(draws: np.ndarray, varies: np.ndarray, labels) -> pd.DataFrame:
+    """Return draws (chains, draws, varying predictors) as a frame of categories."""
+    codes = np.zeros((draws.shape[0] * draws.shape[1], len(varies)), dtype=np.intp)
+    codes[:, varies] = draws.reshape(len(codes), -1)
+    columns = dict(zip(labels.names, zip(codes.T, labels.levels, strict=True), strict=True))
+    return category_frame(columns, pd.RangeIndex(len(codes)))
+
+
+def _predictor_levels(predictors: Any) -> tuple[list, list[list]]:
+    """Return names and levels of ``predictors``: a mapping of names to levels, or a sequence of level sequences."""
+    if isinstance(predictors, Mapping):
+        names, levels = list(predictors), [list(v) for v in predictors.values()]
+    elif isinstance(predictors, Sequence) and not isinstance(predictors, str):
+        levels = [list(v) for v in predictors]
+        names = [f"x{i + 1}" for i in range(len(levels))]
+    else:
+        raise BBLTypeError(
+            "predictors must be a list of level lists, or a dict of names to level lists; "
+            f"got {type(predictors).__name__}.",
+            argument="predictors",
+        )
+    if not levels:
+        raise OptionError("predictors is empty; give at least one list of levels.", argument="predictors")
+    for name, own in zip(names, levels, strict=True):
+        if len(own) < 2 or len(set(own)) < len(own):
+            raise OptionError(f"predictor {name!r} needs at least two different levels; got {own!r}.", column=name)
+    return names, levels
+
+
+def _flat(layout: Layout, par: Any, argument: str) -> np.ndarray:
+    """Return the parameter vector of ``par.h`` (list of arrays) and ``par.J`` (dict of terms to arrays)."""
+    theta = np.zeros(layout.size)
+    try:
+        if len(par.h) != layout.m:
+            raise ValueError
+        for i, h in enumerate(par.h):
+            layout.table(theta, i)[...] = np.asarray(h, dtype=float)
+        for term, table in (par.J or {}).items():
+            layout.table(theta, *term)[...] = np.asarray(table, dtype=float)
+    except (AttributeError, TypeError, ValueError, KeyError, IndexError):
+        raise DataError(
+            f"{argument} does not fit the predictors: h needs one array of L_i - 1 fields for each predictor, and "
+            "J maps pairs (i, j) to arrays (L_i - 1, L_j - 1), and terms of more predictors likewise.",
+            argument=argument,
+        ) from None
+    return theta
+
+
+def _layout(levels: list[list], given: Sequence) -> Layout:
+    """Return the layout of all pairs, and of what other terms the couplings of some `given` parameters name."""
+    n_levels = [len(own) for own in levels]
+    named = {term for par in given for term in (getattr(par, "J", None) or {}) if isinstance(term, tuple)}
+    some = {term for term in named if len(term) > 2 and len(set(term)) == len(term)}
+    some = {term for term in some if all(isinstance(i, int | np.integer) and 0 <= i < len(levels) for i in term)}
+    pairs = Layout(n_levels).pairs
+    return Layout(n_levels, [pairs, *sorted(some)]) if some else Layout(n_levels)
+
+
+@verb
+def randompar(
+    predictors: Any,
+    distr: str = "unif",
+    h0: float = 0.0,
+    dh: float = 1.0,
+    J0: float = 0.0,
+    dJ: float = 1.0,
+    *,
+    seed: int | np.random.Generator | None = None,
+) -> GroupParameters:
+    """Draw random fields and couplings for one group.
+
+    Parameters
+    ----------
+    predictors : list of level lists, or dict of names to level lists
+    distr : {"unif", "norm"}, default "unif"
+        Uniform on ``h0 - dh .. h0 + dh`` and ``J0 - dJ .. J0 + dJ``, or normal with those means and deviations.
+    h0, dh, J0, dJ : float
+        Centre and half-width (or standard deviation) of fields and couplings.
+    seed : int or numpy.random.Generator, optional
+
+    Returns
+    -------
+    GroupParameters
+        ``.h`` and ``.J``.
+
+    Examples
+    --------
+    >>> par = randompar([[0, 1, 2]] * 5, seed=1)
+    >>> len(par.h), par.J[0, 1].shape
+    (5, (2, 2))
+    """
+    _, levels = _predictor_levels(predictors)
+    layout = Layout([len(v) for v in levels])
+    check_memory(tables_memory(layout), f"Tables of {layout.D} non-reference levels", "Use fewer predictors.")
+    theta = random_parameters(layout, distr, h0, dh, J0, dJ, seed)[0]
+    h, J = to_matrix(layout, theta)
+    return GroupParameters.from_matrix(layout, h, J)
+
+
+@verb
+def sample_xi(
+    nsample: int = 1,
+    predictors: Any = None,
+    h: Any = None,
+    J: Any = None,
+    *,
+    code_out: bool = False,
+    seed: int | np.random.Generator | None = None,
+) -> pd.DataFrame:
+    """Draw predictor configurations from eq. (6).
+
+    Parameters
+    ----------
+    nsample : int, default 1
+    predictors : list of level lists, or dict of names to level lists
+    h : list of arrays, shape (L_i - 1,)
+        Fields.
+    J : dict of (i, j) to arrays, shape (L_i - 1, L_j - 1), optional
+        Couplings; pairs left out are zero. Terms of three predictors and more likewise, ``(i, j, k)`` to arrays
+        (L_i - 1, L_j - 1, L_k - 1).
+    code_out : bool, default False
+        Whether to return integer codes instead of levels.
+    seed : int or numpy.random.Generator, optional
+
+    Returns
+    -------
+    DataFrame
+        One column per predictor. Exact and independent draws for up to 2**20 states, Gibbs sampling beyond.
+
+    Examples
+    --------
+    >>> predictors = [[0, 1, 2]] * 5
+    >>> par = randompar(predictors, seed=1)
+    >>> sample_xi(100, predictors, par.h, par.J, code_out=True, seed=2).shape
+    (100, 5)
+    """
+    names, levels = _predictor_levels(predictors)
+    par = GroupParameters(h, J if J is not None else {})
+    layout = _layout(levels, [par])
+    fields, couplings, more = split(layout, _flat(layout, par, "h, J"))
+    codes = sample_states(fields, couplings, layout.n_levels, nsample, seed, more=more)
+    return _output(codes, names, levels, flag("code_out", code_out))
+
+
+def _output(codes: np.ndarray, names: list, levels: list[list], code_out: bool) -> pd.DataFrame:
+    columns = {
+        name: codes[:, i].astype(np.int64) if code_out else pd.Index(levels[i]).take(codes[:, i].astype(np.intp))
+        for i, name in enumerate(names)
+    }
+    return pd.DataFrame(columns)
+
+
+@verb
+def randomsamp(
+    predictors: Any,
+    response: Sequence,
+    prob: Sequence[float] | Mapping | pd.Series | None = None,
+    par: Any = None,
+    nsample: int = 100,
+    *,
+    seed: int | np.random.Generator | None = None,
+) -> pd.DataFrame:
+    """Draw rows of response and predictors from given group models.
+
+    Parameters
+    ----------
+    predictors : list of level lists, or dict of names to level lists
+    response : sequence of length K
+        The response groups.
+    prob : sequence of length K, or dict (or Series) of group to probability, optional
+        Their probabilities; equal by default.
+    par : sequence of K GroupParameters, or dict of group to GroupParameters
+        One for each group, as `randompar` makes them.
+    nsample : int, default 100
+        Number of rows; each draws its group independently.
+    seed : int or numpy.random.Generator, optional
+
+    Returns
+    -------
+    DataFrame
+        Columns ``y`` (``y_`` where a predictor is called y) and the predictors, rows in random order.
+
+    Examples
+    --------
+    >>> predictors = [list("acgt")] * 4
+    >>> par = [randompar(predictors, seed=1), randompar(predictors, seed=2)]
+    >>> randomsamp(predictors, ["case", "ctrl"], par=par, nsample=3, seed=3)
+          y x1 x2 x3 x4
+    0  case  g  c  g  a
+    1  case  a  c  t  t
+    2  ctrl  g  a  g  c
+    """
+    names, levels = _predictor_levels(predictors)
+    groups = list(response)
+    if len(set(groups)) < len(groups):
+        raise OptionError(f"response names a group twice: {groups!r}. Name each group once.", argument="response")
+    if isinstance(prob, Mapping | pd.Series):
+        absent = [g for g in groups if g not in prob]
+        if absent:
+            raise OptionError(f"prob has no entry for the group {absent[0]!r}; it needs one for each.", argument="prob")
+        prob = [prob[g] for g in groups]
+    if isinstance(par, Mapping):
+        par = [par.get(g) for g in groups]
+    if not isinstance(par, Sequence) or len(par) != len(groups) or not groups:
+        raise OptionError(f"par must hold one set of parameters for each of {len(groups)} groups.", argument="par")
+    layout = _layout(levels, par)
+    theta = np.array([_flat(layout, p, f"par of group {g!r}") for g, p in zip(groups, par, strict=True)])
+    codes, y = sample_groups(layout, theta, nsample, prob, seed)
+    frame = _output(codes, names, levels, False)
+    frame.insert(0, distinct_names([*names, "y"])[-1], pd.Index(groups).take(y))
+    return frame

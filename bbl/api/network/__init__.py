@@ -1,0 +1,1 @@
+"""The verbs of Bayesian network classifiers: learning, fitting, judging."""

@@ -1,0 +1,174 @@
+"""Data of Bayesian network classifiers: formula, declared levels, rows and folds, checked once for all verbs."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import numpy as np
+import pandas as pd
+
+from bbl.api.machine.call import data_folds, in_memory
+from bbl.checks import integer, near_match
+from bbl.design.design import Design
+from bbl.design.formula import check_formula
+from bbl.design.frames import Frame, to_frame
+from bbl.design.grammar import quoted
+from bbl.design.interactions import Cube, Interactions
+from bbl.design.streams.adapters import lazy_source
+from bbl.design.streams.passes import encode_source
+from bbl.errors import BBLTypeError, DataError, DataWarning, FormulaError, OptionError
+from bbl.parallel import progress_bar
+from bbl.results.network.network import NetworkResults
+from bbl.rows.folds import Folds, stratified_folds
+from bbl.rows.on_disk import Rows
+from bbl.rows.sample import Sample
+
+__all__ = ["Prepared", "formula_of", "given_folds", "prepare"]
+
+MANY = 100  # classes of which there may not be as many as half of the rows
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Data as a learner takes them."""
+
+    design: Design
+    sample: Rows
+    index: pd.Index | None  # None of data that were read in batches
+    frame: Frame
+    kept: np.ndarray  # positions of the sample's rows in it
+
+    @property
+    def rows(self) -> Sample:
+        """The rows, where nothing but rows in memory comes this far."""
+        return cast(Sample, self.sample)
+
+    @property
+    def K(self) -> int:
+        """Number of classes."""
+        return len(self.design.response.levels)
+
+    def only(self, names: tuple) -> Prepared:
+        """Return the data of some features alone, in the order of the data."""
+        labels = self.design.labels
+        if set(names) == set(labels.names):
+            return self
+        kept = [i for i, name in enumerate(labels.names) if name in set(names)]
+        predictors = tuple(self.design.predictors[i] for i in kept)
+        terms = replace(self.design.terms, text=formula_of(labels.response, [f.name for f in predictors]))
+        terms = replace(terms, predictors=tuple(f.name for f in predictors), interactions=Interactions(Cube()))
+        sample = self.rows
+        missing = None if sample.missing is None else np.ascontiguousarray(sample.missing[:, kept])
+        if missing is not None and not missing.any():
+            missing = None
+        part = replace(sample, codes=np.ascontiguousarray(sample.codes[:, kept]), missing=missing)
+        return replace(self, design=replace(self.design, terms=terms, predictors=predictors), sample=part)
+
+
+def formula_of(class_: Hashable, names: Iterable[Hashable]) -> str:
+    """Return the formula of a class and features."""
+    return f"{quoted(class_)} ~ {' + '.join(map(quoted, names)) or '1'}"
+
+
+def prepare(
+    formula: str, data: Any, weights: Any, missing: str, xlevels: Any = None, rows: str = "", verbose: int = 1
+) -> Prepared:
+    """Read a formula (or the class's name alone) against data; declared levels count, and cells may be missing.
+
+    `rows` names the argument that needs all rows in memory, if one does.
+    """
+    check_formula(formula)
+    source = lazy_source(data)
+    if rows:
+        in_memory(data, rows, rows.partition("=")[0])
+    frame = to_frame(data) if source is None else source.frame("data")
+    if isinstance(formula, str) and "~" not in formula:
+        name = formula.strip().strip("`")
+        if not frame.has(name):
+            hint = near_match(name, frame.columns) or "."
+            shown = ", ".join(map(str, frame.columns[:10]))
+            raise FormulaError(
+                f"formula {formula!r}: {name!r} is not a column of the data{hint} The columns are {shown}. Give the "
+                "class's name, or a formula such as 'class ~ .'.",
+                column=name,
+                argument="formula",
+            )
+        weighing = isinstance(weights, str) and weights in frame.columns
+        others = len(frame.columns) - 1 - (weighing and weights != name)
+        formula = f"{quoted(name)} ~ {'.' if others else '1'}"
+    index: pd.Index | None = None
+    sample: Rows
+    reading: dict[str, Any] = {"declared": True, "order": None}  # terms of any order are read, and refused below
+    if source is None:
+        design, sample, index = Design.from_data(formula, data, weights, xlevels, missing=missing, **reading)
+    else:
+        with progress_bar(None, "reading", verbose) as step:
+            found = encode_source(source, formula, weights, xlevels, missing=missing, step=step, **reading)
+        design, sample = found.design, found.sample
+    term = design.terms.interactions.first(2)
+    if term is not None:
+        asked = ":".join(str(design.labels.names[i]) for i in term)
+        raise FormulaError(
+            f"formula {formula!r}: it has the interaction {asked}, but {NetworkResults.refusals['pairs']}. Write "
+            "'class ~ .' or 'class ~ a + b', and give a structure by hand with networks.structure().",
+            argument="formula",
+        )
+    _check_class(design, sample)
+    kept = np.zeros(0, dtype=np.intp) if index is None else design.kept(frame, weights)
+    return Prepared(design, sample, index, frame, kept)
+
+
+def _check_class(design: Design, sample: Rows) -> None:
+    K, numbers = len(design.response.levels), set(design.response.kinds) == {"number"}
+    if numbers and K > MANY and sample.total < 2 * K:
+        name = design.response.name
+        raise DataError(
+            f"the class {name!r} has {K} different numbers in {sample.total:.0f} rows, which are no classes. Bin it "
+            "first, for example with pandas.qcut, or name another column.",
+            column=name,
+        )
+
+
+def _pairs(folds: Iterable, n: int) -> list[tuple[np.ndarray, Any]]:
+    """Return the rows that each fold trains on, and those that it validates."""
+    rows = np.arange(n)
+    try:
+        return [(np.setdiff1d(rows, rows[np.asarray(f, dtype=np.intp)]), f) for f in folds]
+    except (TypeError, ValueError, IndexError) as error:
+        raise OptionError(
+            f"folds are no lists of positions among the {n} rows ({error}). Give the rows that each fold validates.",
+            argument="folds",
+        ) from None
+
+
+def given_folds(folds: Any, prepared: Prepared, k: Any, rng: np.random.Generator) -> Folds:
+    """Return the folds that the user gives (positions are those of the data) or asks for, after checking them."""
+    sample, labels = prepared.rows, prepared.design.labels
+    if folds is not None:
+        if isinstance(folds, str) or not (hasattr(folds, "split") or isinstance(folds, Iterable)):
+            raise BBLTypeError(
+                f"folds must be a list of arrays of row positions or a scikit-learn splitter; got {folds!r}.",
+                argument="folds",
+            )
+        cv = folds if hasattr(folds, "split") else _pairs(folds, prepared.frame.n)
+        return data_folds(cv, prepared.frame, prepared.design, sample, prepared.kept)
+    k = integer("k", k, 2)
+    known = sample.response >= 0
+    total = float(sample.weights[known].sum())
+    if k > total:
+        raise OptionError(
+            f"k must be in 2..{total:.0f}, the number of rows of known class; got {k}. Give fewer folds.", argument="k"
+        )
+    counts = np.bincount(sample.response[known], sample.weights[known], len(labels.groups))
+    small = int(np.argmin(np.where(counts > 0, counts, np.inf)))
+    if counts[small] < k:
+        warnings.warn(
+            f"{labels.response}={labels.groups[small]!r} has {counts[small]:.0f} rows, fewer than k={k} folds, so some "
+            "folds have none of them. Give fewer folds (k), or join rare classes.",
+            DataWarning,
+            stacklevel=4,
+        )
+    return stratified_folds(sample, k, rng)

@@ -1,0 +1,352 @@
+"""The verbs that fit Bayesian network classifiers: structure, lp, bnc."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from bbl.api.network.data import Prepared, formula_of, prepare
+from bbl.api.network.learn import checked_options, learn_structure, searching
+from bbl.bayesnet.dag import Dag
+from bbl.bayesnet.learners import LEARNERS
+from bbl.bayesnet.parameters import Recipe, fit, standard_errors
+from bbl.bayesnet.predict import Network
+from bbl.checks import choice, flag, generator, integer, near_match, real, verb
+from bbl.design.decisions import check_priors
+from bbl.errors import BBLTypeError, OptionError
+from bbl.report.text import call_text
+from bbl.results.model import Training
+from bbl.results.network.network import NetworkResults
+from bbl.results.network.structure import AveragedStructure, Structure, make_structure
+from bbl.rows.counts import level_counts
+
+__all__ = ["bnc", "local_dags", "lp", "structure"]
+
+TREES, SHARE = 10, 0.5  # AWNB's defaults where one of them is given
+
+
+@verb
+def structure(class_: Hashable, families: Mapping[Hashable, Sequence[Hashable]]) -> Structure:
+    """Return a structure that is given by hand; the class is a parent of every feature.
+
+    Parameters
+    ----------
+    class_ : hashable
+        Name of the class.
+    families : mapping of feature to list of its feature parents
+        In the order of the model.
+
+    Returns
+    -------
+    Structure
+
+    Raises
+    ------
+    OptionError
+        If a parent is no feature, a feature is its own ancestor, or the class is among the features or parents.
+
+    Examples
+    --------
+    >>> from bbl import networks
+    >>> networks.structure("Survived", {"Sex": [], "Class": ["Sex"], "Age": ["Class", "Sex"]}).modelstring
+    '[Survived] [Sex|Survived] [Class|Sex:Survived] [Age|Class:Sex:Survived]'
+    """
+    if not isinstance(families, Mapping):
+        raise BBLTypeError(
+            f"families must be a dict of features to lists of feature parents; got {type(families).__name__}.",
+            argument="families",
+        )
+    names = tuple(families)
+    at = {name: i for i, name in enumerate(names)}
+
+    def fail(what: str) -> Any:
+        raise OptionError(f"families: {what}.", argument="families")
+
+    if class_ in at:
+        fail(f"the class {class_!r} is a parent of all features and has no parents itself. Leave its entry out")
+    parents = []
+    for name, given in families.items():
+        if isinstance(given, str) or not isinstance(given, Sequence):
+            fail(f"the parents of {name!r} must be a list; got {given!r}. Write [{given!r}]")
+        for p in given:
+            if p == class_:
+                fail(f"the class {class_!r} is a parent of {name!r} anyway. Leave it out of the lists")
+            if p not in at:
+                fail(f"{name!r} has the parent {p!r}, which is no feature{near_match(p, names)}. Give it an entry too")
+        if len(set(given)) < len(given):
+            fail(f"{name!r} has a parent twice: {list(given)!r}. Name each once")
+        parents.append(tuple(at[p] for p in given))
+    dag = Dag(tuple(enumerate(parents)))
+    looped = next((i for i in dag.features if i in dag.ancestors(i)), None)
+    if looped is not None:
+        fail(f"the arcs have a cycle through {names[looped]!r}. Turn or drop one of its arcs")
+    return Structure(class_, names, (dag,))
+
+
+@verb
+def lp(
+    structure: Structure | AveragedStructure,
+    data: Any,
+    smooth: float = 0.0,
+    *,
+    manb_prior: float | None = None,
+    wanbia: bool | Mapping[Hashable, float] = False,
+    awnb_trees: int | None = None,
+    awnb_bootstrap: float | None = None,
+    weights: Any = None,
+    missing: str = "marginal",
+    xlevels: Mapping | None = None,
+    priors: Any = None,
+    seed: int | np.random.Generator | None = 0,
+) -> NetworkResults:
+    """Learn the parameters of a structure.
+
+    Parameters
+    ----------
+    structure : Structure or AveragedStructure
+        Of a learner, or by hand.
+    data, weights, missing, xlevels
+        As in `nb`. Columns that the structure does not have are ignored. The class may be missing too: such rows
+        count for nothing.
+    smooth : float, default 0
+        Prior count of every cell of every table, the class's included.
+    manb_prior : float in [0, 1], optional
+        Average naive Bayes over all subsets of features, with this prior probability of each arc (MANB).
+    wanbia : bool or dict of feature to weight, default False
+        Raise the probabilities of each feature to a weight in [0, 1], and normalise them: the weights of largest
+        conditional likelihood under naive Bayes (WANBIA), or these.
+    awnb_trees : int, optional
+        Weight features by the depth at which this many trees first split by them (AWNB); 10 if only
+        `awnb_bootstrap` is given.
+    awnb_bootstrap : float, optional
+        Share of the rows that each tree is grown on, drawn with replacement; 0.5 if only `awnb_trees` is given.
+    priors : mapping or Series by class, array_like of shape (K,), or ``"equal"``, optional
+        Class shares that predictions take in place of those of the training rows. An array goes by the order of the
+        classes, which has to be declared, or that of numbers or booleans; text needs names.
+    seed : int, numpy.random.Generator or None, default 0
+        For the rows of the trees.
+
+    Returns
+    -------
+    NetworkResults
+
+    Raises
+    ------
+    OptionError
+        If more than one of MANB, WANBIA and AWNB are asked for, or the structure does not allow them.
+
+    References
+    ----------
+    Wei W, Visweswaran S, Cooper GF (2011). J Am Med Inform Assoc 18(4), 370-375 (MANB).
+    Zaidi NA, Cerquides J, Carman MJ, Webb GI (2013). JMLR 14, 1947-1988 (WANBIA).
+    Hall M (2007). Knowledge-Based Systems 20(2), 120-126 (AWNB).
+
+    Examples
+    --------
+    >>> from bbl import datasets, networks
+    >>> titanic = datasets.load_titanic()
+    >>> graph = networks.nb("Survived ~ .", titanic, weights="Freq")
+    >>> fit = networks.lp(graph, titanic, smooth=1, weights="Freq", manb_prior=0.5)
+    >>> fit.manb_arc_posterior.round(3).tolist()
+    [1.0, 1.0, 0.998]
+    """
+    _check_structure(structure)
+    recipe = _recipe(structure, smooth, manb_prior, wanbia, awnb_trees, awnb_bootstrap)
+    formula = formula_of(structure.class_var, _in_order(structure))
+    prepared = prepare(formula, data, weights, missing, xlevels, recipe.rows)
+    shown = {"data": "data", "smooth": smooth, **_shown(weights, missing, recipe)}
+    call = call_text("lp", {"structure": structure.learner or "by hand", **shown})
+    return _fit(structure, prepared, recipe, call, seed, _shares(priors, prepared))
+
+
+@verb
+def bnc(
+    learner: str,
+    formula: str,
+    data: Any,
+    smooth: float = 0.0,
+    *,
+    dag_args: Mapping[str, Any] | None = None,
+    manb_prior: float | None = None,
+    wanbia: bool | Mapping[Hashable, float] = False,
+    awnb_trees: int | None = None,
+    awnb_bootstrap: float | None = None,
+    weights: Any = None,
+    missing: str = "marginal",
+    xlevels: Mapping | None = None,
+    priors: Any = None,
+    seed: int | np.random.Generator | None = 0,
+    verbose: int = 1,
+) -> NetworkResults:
+    """Learn structure and parameters of a Bayesian network classifier in one call.
+
+    Parameters
+    ----------
+    learner : {"nb", "tan_cl", "tan_hc", "tan_hcsp", "fssj", "bsej", "kdb", "aode"}
+    formula, data, weights, missing, xlevels
+        As in `nb`.
+    smooth, manb_prior, wanbia, awnb_trees, awnb_bootstrap, priors
+        As in `lp`.
+    dag_args : dict, optional
+        Arguments of the learner, such as ``{"score": "aic"}`` or ``{"k": 5, "folds": folds}``.
+    seed : int, numpy.random.Generator or None, default 0
+        For the folds of a search, and the rows of trees.
+    verbose : int, default 1
+        0 for no progress bar.
+
+    Returns
+    -------
+    NetworkResults
+
+    Examples
+    --------
+    >>> from bbl import datasets, networks
+    >>> titanic = datasets.load_titanic()
+    >>> fit = networks.bnc("tan_cl", "Survived ~ .", titanic, 1, dag_args={"score": "bic"}, weights="Freq")
+    >>> fit
+      Bayesian network classifier
+    <BLANKLINE>
+      class variable:        Survived
+      num. features:   3
+      num. arcs:   5
+      free parameters:   23
+      learning algorithm:    tan_cl
+    >>> fit.predict(titanic.head(2)).round(3)
+          No    Yes yhat
+    0  0.308  0.692  Yes
+    1  0.145  0.855  Yes
+    """
+    choice("learner", learner, tuple(LEARNERS))
+    given = dict(dag_args or {})
+    folds = given.pop("folds", None)
+    rng = generator(seed)
+    rows = "wanbia" if wanbia is True else "awnb_trees" if awnb_trees or awnb_bootstrap else searching(learner, given)
+    prepared = prepare(formula, data, weights, missing, xlevels, rows, verbose)
+    shares = _shares(priors, prepared)
+    checked_options(learner, given, prepared.design.labels.names)
+    labels = prepared.design.labels
+    early = make_structure(class_var=labels.response, columns=labels.names, dags=(), learner=learner)
+    options = (manb_prior, wanbia, awnb_trees, awnb_bootstrap)
+    _recipe(early, smooth, *options)  # whatever can be refused at once is, before a search
+    found = learn_structure(learner, prepared, given, folds, rng, verbose)
+    recipe = _recipe(found, smooth, *options)
+    arguments = {"learner": learner, "formula": formula, "data": "data", "smooth": smooth}
+    call = call_text("bnc", {**arguments, **_shown(weights, missing, recipe)})
+    return _fit(found, prepared.only(found.features), recipe, call, rng, shares)
+
+
+def _check_structure(structure: Any) -> None:
+    if not isinstance(structure, Structure | AveragedStructure):
+        raise BBLTypeError(
+            f"structure must be what a learner or networks.structure() gives; got {type(structure).__name__}.",
+            argument="structure",
+        )
+
+
+def _in_order(structure: Structure | AveragedStructure) -> list:
+    """Return the names of the features of a structure, in the order of its data."""
+    return [structure.columns[i] for i in sorted(structure.dags[0].features)]
+
+
+def _shown(weights: Any, missing: str, recipe: Recipe) -> dict[str, Any]:
+    """Return what is shown of a call beside its first arguments: what is not as by default."""
+    shown: dict[str, Any] = {}
+    if weights is not None:
+        shown["weights"] = weights if isinstance(weights, str) else "weights"
+    if missing != "marginal":
+        shown["missing"] = missing
+    if recipe.manb_prior is not None:
+        shown["manb_prior"] = recipe.manb_prior
+    if recipe.wanbia is not False:
+        shown["wanbia"] = recipe.wanbia if recipe.wanbia is True else list(recipe.wanbia)
+    if recipe.awnb is not None:
+        shown["awnb_trees"], shown["awnb_bootstrap"] = recipe.awnb
+    return shown
+
+
+def _recipe(
+    structure: Structure | AveragedStructure,
+    smooth: Any,
+    manb_prior: Any,
+    wanbia: Any,
+    awnb_trees: Any,
+    awnb_bootstrap: Any,
+) -> Recipe:
+    """Check how tables are to be estimated."""
+    smooth = real("smooth", smooth, 0.0)
+    given = isinstance(wanbia, Mapping)
+    weighing = given or flag("wanbia", wanbia)
+    trees = awnb_trees is not None or awnb_bootstrap is not None
+    asked = [n for n, on in (("manb_prior", manb_prior is not None), ("wanbia", weighing), ("awnb", trees)) if on]
+    if len(asked) > 1:
+        raise OptionError(f"{' and '.join(asked)} exclude each other; give one of them.", argument=asked[1])
+    if asked and isinstance(structure, AveragedStructure):
+        text = f"{structure.learner} takes no {asked[0]}: it averages plain estimates. Leave it out."
+        raise OptionError(text, argument=asked[0])
+    if manb_prior is not None:
+        if structure.dags and structure.dags[0].most_parents or structure.learner not in (None, "nb"):
+            raise OptionError(
+                "manb_prior averages naive Bayes over subsets of features, and this structure is not naive Bayes. Take "
+                "the learner nb, or leave manb_prior out.",
+                argument="manb_prior",
+            )
+        if not smooth:
+            raise OptionError("manb_prior needs smooth > 0, the prior of its evidence; got 0.", argument="smooth")
+        return Recipe(smooth, real("manb_prior", manb_prior, 0.0, 1.0))
+    if trees:
+        count = TREES if awnb_trees is None else integer("awnb_trees", awnb_trees, 1)
+        share = SHARE if awnb_bootstrap is None else real("awnb_bootstrap", awnb_bootstrap, 0.0, open_low=True)
+        return Recipe(smooth, awnb=(count, share))
+    if given and structure.dags:
+        return Recipe(smooth, wanbia=_given_weights(wanbia, _in_order(structure)))
+    return Recipe(smooth, wanbia=bool(weighing))
+
+
+def _given_weights(wanbia: Mapping, names: list) -> tuple[float, ...]:
+    for name in wanbia:
+        if name not in names:
+            hint = near_match(name, names) or "."
+            raise OptionError(f"wanbia has a weight of {name!r}, which is no feature{hint}", argument="wanbia")
+    absent = [name for name in names if name not in wanbia]
+    if absent:
+        raise OptionError(f"wanbia has no weight of {absent[0]!r}; give one for each feature.", argument="wanbia")
+    return tuple(real(f"wanbia[{name!r}]", wanbia[name], 0.0, 1.0) for name in names)
+
+
+def local_dags(structure: Structure | AveragedStructure, names: tuple) -> list[Dag]:
+    """Return the structures on positions of the names."""
+    at = {name: i for i, name in enumerate(names)}
+    place = [at.get(name, -1) for name in structure.columns]
+    return [Dag(tuple((place[i], tuple(place[p] for p in ps)) for i, ps in d.families)) for d in structure.dags]
+
+
+def _shares(priors: Any, prepared: Prepared) -> np.ndarray | None:
+    """Check the class shares that are given."""
+    return None if priors is None else check_priors(priors, prepared.design.response)
+
+
+def _fit(
+    structure: Structure | AveragedStructure,
+    prepared: Prepared,
+    recipe: Recipe,
+    call: str,
+    seed: Any,
+    priors: np.ndarray | None,
+) -> NetworkResults:
+    design, sample = prepared.design, prepared.sample
+    dags = local_dags(structure, design.labels.names)
+    averaged = isinstance(structure, AveragedStructure)
+    found = fit(dags, sample, design.n_levels, prepared.K, recipe, generator(seed), averaged)
+    parts = (structure, found.network, recipe, found.arcs, found.weights)
+    if prepared.index is not None:
+        return NetworkResults(call, design, prepared.rows, prepared.index, *parts, priors=priors)
+    errors = None
+    if recipe.plain and isinstance(found.network, Network):
+        errors = standard_errors(found.network, sample, recipe.smooth)
+    fitted = NetworkResults(call, design, None, None, *parts, stored_errors=errors, priors=priors)
+    counts = level_counts(sample, design.n_levels, prepared.K)
+    training = Training(round(sample.total), fitted.log_likelihood(sample), counts)
+    return replace(fitted, stored=training, stored_loss=fitted.training_loss(sample))

@@ -1,0 +1,1 @@
+"""Bayesian network classifiers on plain arrays: structures, parameters, prediction."""

@@ -1,0 +1,114 @@
+"""Averages of networks: one-dependence estimators (AODE), and naive Bayes over all subsets of features (MANB)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bbl.bayesnet.dag import Dag, naive
+from bbl.bayesnet.families import Families, class_probabilities, dirichlet
+from bbl.bayesnet.predict import Network, estimate
+from bbl.memory import check_memory
+from bbl.rows.on_disk import Rows
+
+__all__ = ["Averaged", "arc_posterior", "average", "naive_average", "super_parents"]
+
+
+@dataclass(frozen=True, eq=False)
+class Averaged:
+    """Several networks of the same features, each as probable as the others.
+
+    Attributes
+    ----------
+    members : tuple of Network
+    """
+
+    members: tuple[Network, ...]
+
+    @property
+    def prior(self) -> np.ndarray:
+        """Probabilities of the classes, shape (K,)."""
+        return self.members[0].prior
+
+    @property
+    def n_params(self) -> int:
+        """Free parameters of all members together."""
+        return sum(member.n_params for member in self.members)
+
+    def log_joint(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
+        """Return the log of the mean joint probability of class and known features, shape (n, K)."""
+        total = self.members[0].log_joint(codes, missing)
+        for member in self.members[1:]:
+            np.logaddexp(total, member.log_joint(codes, missing), out=total)
+        return total - np.log(len(self.members))
+
+
+def super_parents(m: int) -> tuple[Dag, ...]:
+    """Return the members of AODE: each feature in turn is a parent of all others; naive Bayes of fewer than two."""
+    if m < 2:
+        return (naive(range(m)),)
+    return tuple(Dag(((s, ()), *((i, (s,)) for i in range(m) if i != s))) for s in range(m))
+
+
+def average(dags: tuple[Dag, ...], sample: Rows, n_levels: np.ndarray, K: int, smooth: float) -> Averaged:
+    """Return the average of networks with Dirichlet estimates."""
+    D = int(np.sum(n_levels))
+    check_memory(
+        16.0 * K * D * D,
+        f"Averaging {len(dags)} networks of {D} levels and {K} classes",
+        "Use fewer features or levels, or another learner.",
+    )
+    return Averaged(tuple(estimate(dag, sample, n_levels, K, smooth) for dag in dags))
+
+
+def arc_posterior(counts: np.ndarray, smooth: float, prior: float) -> float:
+    """Return the posterior probability of the arc from the class to a feature, from their counts (r, K).
+
+    The Dirichlet-multinomial evidence with the arc against that without (Dash & Cooper 2002, eq. 8).
+    """
+
+    from scipy.special import expit, gammaln, logit
+
+    if prior in (0.0, 1.0):
+        return prior
+    a, r = smooth, len(counts)
+
+    def evidence(n: np.ndarray) -> np.ndarray:
+        return gammaln(r * a) - gammaln(n.sum(axis=0) + r * a) + (gammaln(n + a) - gammaln(a)).sum(axis=0)
+
+    gain = evidence(counts).sum() - evidence(counts.sum(axis=1))
+    return float(expit(gain + logit(prior)))
+
+
+def naive_average(
+    features: Dag, sample: Rows, n_levels: np.ndarray, K: int, smooth: float, prior: float
+) -> tuple[Network, np.ndarray]:
+    """Return naive Bayes averaged over all subsets of features (MANB), and the posterior (m,) of each arc.
+
+    Parameters
+    ----------
+    features : Dag
+        A naive Bayes structure.
+    sample : Sample
+    n_levels : ndarray, shape (m,)
+    K : int
+    smooth : float
+        Larger than 0.
+    prior : float
+        Probability of each arc, in [0, 1].
+
+    References
+    ----------
+    Wei W, Visweswaran S, Cooper GF (2011). J Am Med Inform Assoc 18(4), 370-375, online appendix.
+    """
+    families = Families(features.families, list(n_levels), K)
+    counts = families.count(sample)
+    tables = [families.table(counts, f) for f in range(len(families.families))]
+    posterior = np.array([arc_posterior(table, smooth, prior) for table in tables])
+    share = posterior[families.cell_family][:, None]
+    with_arc = dirichlet(counts, families.sums(counts), families.cell_widths, smooth)
+    pooled = np.repeat(counts.sum(axis=1, keepdims=True), K, axis=1)
+    without = dirichlet(pooled, families.sums(pooled), families.cell_widths, smooth)
+    theta = share * with_arc + (1.0 - share) * without
+    return Network(features, families, class_probabilities(sample, K, smooth), theta), posterior

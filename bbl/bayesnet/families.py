@@ -1,0 +1,183 @@
+"""Families: where the table of each family lies in one array, its counts, and Dirichlet estimates from them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+
+from bbl._ext.network import families as kernel
+from bbl.bayesnet.dag import Family
+from bbl.memory import check_memory
+from bbl.rows.on_disk import Rows, StoredSample
+
+__all__ = ["Families", "class_counts", "class_probabilities", "dirichlet", "gaps"]
+
+BLOCK = 65536  # rows of a file that are counted together
+
+
+class Families:
+    """Tables of families, one after the other in one array (cells, K): the K classes of a cell lie side by side.
+
+    The table of a feature has the axes (parents..., feature, class), C-contiguous.
+
+    Parameters
+    ----------
+    families : sequence of (int, tuple of int)
+        Each feature and its feature parents, as positions of columns of the codes.
+    n_levels : sequence of int, length m
+        Declared levels of every column.
+    K : int
+        Classes.
+    context : (int, int), optional
+        A column of the codes and its number of values: there is then a copy of all tables for each of them, and each
+        row uses the copy that this column names. Used for folds.
+
+    Examples
+    --------
+    >>> families = Families([(0, ()), (1, (0,))], [2, 3], K=2)
+    >>> families.cells, families.shape(1)
+    (8, (2, 3, 2))
+    """
+
+    def __init__(
+        self,
+        families: Sequence[Family],
+        n_levels: Sequence[int] | np.ndarray,
+        K: int,
+        context: tuple[int, int] | None = None,
+    ):
+        self.families, self.K, self.context = tuple(families), K, context
+        self.n_levels = [int(L) for L in n_levels]
+        scope: list[int] = []
+        stride: list[int] = []
+        first, start, cells = [0], [0], 0
+        for i, parents in self.families:
+            size = 1
+            for v in (i, *reversed(parents)):
+                scope.append(v)
+                stride.append(size)
+                size *= self.n_levels[v]
+            cells += size
+            if context is not None:
+                scope.append(context[0])
+                stride.append(0)  # known when all tables are
+            first.append(len(scope))
+            start.append(cells)
+        self.cells = cells
+        check_memory(
+            24.0 * cells * K * (1 if context is None else context[1]),
+            f"Tables of {len(self.families)} families with {cells:,} cells for each of {K} classes",
+            "Use fewer feature parents, or join levels.",
+        )
+        self._first = np.array(first, dtype=np.intp)
+        self._scope = np.array(scope, dtype=np.intp)
+        self._stride = np.array(stride, dtype=np.intp)
+        self.start = np.array(start, dtype=np.intp)
+        if context is not None:
+            self._stride[self._first[1:] - 1] = cells
+
+    @property
+    def _where(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        return self._first, self._scope, self._stride, self.start[:-1]
+
+    @property
+    def _copies(self) -> int:
+        return 1 if self.context is None else self.context[1]
+
+    def shape(self, f: int) -> tuple[int, ...]:
+        """Return the shape (parents..., feature, class) of the table of family `f`."""
+        i, parents = self.families[f]
+        return (*(self.n_levels[v] for v in (*parents, i)), self.K)
+
+    def table(self, flat: np.ndarray, f: int) -> np.ndarray:
+        """Return the table of family `f` as a view; with a context its values are the first axis."""
+        shape = self.shape(f)
+        if self.context is None:
+            return flat[self.start[f] : self.start[f + 1]].reshape(shape)
+        copies = flat.reshape(self._copies, self.cells, self.K)
+        return copies[:, self.start[f] : self.start[f + 1]].reshape(self._copies, *shape)
+
+    @cached_property
+    def widths(self) -> np.ndarray:
+        """Levels of the feature of each parent configuration, shape (J,)."""
+        child = np.array([self.n_levels[i] for i, _ in self.families], dtype=np.intp)
+        return np.repeat(child, np.diff(self.start) // np.maximum(child, 1))
+
+    def sums(self, flat: np.ndarray) -> np.ndarray:
+        """Return the sum over the levels of the feature, in every cell (cells, K) of each parent configuration."""
+        if not self.cells:
+            return flat.copy()
+        copies = flat.reshape(-1, self.cells, self.K)
+        edges = np.cumsum(self.widths) - self.widths
+        return np.repeat(np.add.reduceat(copies, edges, axis=1), self.widths, axis=1).reshape(flat.shape)
+
+    @cached_property
+    def cell_widths(self) -> np.ndarray:
+        """Levels of the feature of each cell, shape (cells,)."""
+        return np.repeat(self.widths, self.widths)
+
+    @cached_property
+    def cell_family(self) -> np.ndarray:
+        """Number of the family of each cell, shape (cells,)."""
+        return np.repeat(np.arange(len(self.families)), np.diff(self.start))
+
+    def zeros(self) -> np.ndarray:
+        """Return empty tables (cells, K)."""
+        return np.zeros((self._copies * self.cells, self.K))
+
+    def count(self, sample: Rows, weights: np.ndarray | None = None) -> np.ndarray:
+        """Return weighted counts (cells, K) over the rows in which the variables of each family are known.
+
+        Rows of an unknown class (``y < 0``) do not count. The counts are sums of whole numbers, so they are exact.
+        """
+        out = self.zeros()
+        for part in sample.blocks(BLOCK) if isinstance(sample, StoredSample) else [sample]:
+            own = part.weights if weights is None else weights
+            if part.n:
+                unknown = gaps(part.missing, part.codes)
+                kernel.count(part.codes, unknown, part.response, own, *self._where, out)
+        return out
+
+    def spread(self, codes: np.ndarray, missing: np.ndarray | None, values: np.ndarray) -> np.ndarray:
+        """Return tables (cells, K) of the sums of `values` (n, K) over the rows of each cell."""
+        out = self.zeros()
+        if len(codes):
+            kernel.spread(codes, gaps(missing, codes), values, *self._where, out)
+        return out
+
+    def score(self, table: np.ndarray, codes: np.ndarray, missing: np.ndarray | None, out: np.ndarray) -> np.ndarray:
+        """Add to `out` (n, K) the entries of `table` (cells, K) at each row's cells of its complete families."""
+        if len(codes):
+            kernel.score(codes, gaps(missing, codes), table, *self._where, out)
+        return out
+
+
+def gaps(missing: np.ndarray | None, codes: np.ndarray) -> np.ndarray:
+    """Return which values are missing as the kernels take it: of no rows if none are."""
+    if missing is None:
+        return np.empty((0, codes.shape[1]), dtype=np.uint8)
+    return np.ascontiguousarray(missing).view(np.uint8)
+
+
+def dirichlet(counts: np.ndarray, totals: np.ndarray, widths: np.ndarray, smooth: float) -> np.ndarray:
+    """Return ``(N_ijk + a) / (N_ij + r_i a)``, and ``1 / r_i`` where the denominator is zero."""
+    widths = widths[:, None]
+    below = totals + widths * smooth
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(below > 0, (counts + smooth) / below, 1.0 / widths)
+
+
+def class_counts(sample: Rows, K: int) -> np.ndarray:
+    """Return the weight (K,) of the rows of each class."""
+    if isinstance(sample, StoredSample):
+        return np.array([sample.group(c).total for c in range(K)])
+    known = sample.response >= 0
+    return np.bincount(sample.response[known], sample.weights[known], K)
+
+
+def class_probabilities(sample: Rows, K: int, smooth: float) -> np.ndarray:
+    """Return ``(N_c + a) / (N + r_C a)``, shape (K,), over the rows of known class."""
+    counts = class_counts(sample, K)
+    return dirichlet(counts[:, None], np.full((K, 1), counts.sum()), np.full(K, K), smooth)[:, 0]

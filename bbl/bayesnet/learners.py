@@ -1,0 +1,194 @@
+"""Learners by name: from rows and options to structures; add a learner here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, cast
+
+import numpy as np
+
+from bbl.bayesnet.averaged import super_parents
+from bbl.bayesnet.chowliu import SCORES, chow_liu, ordered_kdb
+from bbl.bayesnet.dag import Dag, naive
+from bbl.bayesnet.search import climb
+from bbl.checks import choice, integer, real
+from bbl.rows.folds import stratified_folds
+from bbl.rows.on_disk import Rows
+from bbl.rows.sample import Sample
+
+__all__ = ["LEARNERS", "Learner", "Learnt", "Option", "Task", "learn"]
+
+
+@dataclass(frozen=True)
+class Task:
+    """Rows that a structure is learnt from.
+
+    Attributes
+    ----------
+    sample : Sample
+        In memory for learners that validate on folds; of others possibly in a file.
+    n_levels : ndarray, shape (m,)
+        Declared levels.
+    K : int
+        Classes.
+    rng : numpy.random.Generator
+        For folds and ties.
+    held : ndarray, shape (k, n), or None
+        Folds, as weights; None for those that the learner draws.
+    progress : callable or None
+        Called for each structure that a search scores.
+    """
+
+    sample: Rows
+    n_levels: np.ndarray
+    K: int
+    rng: np.random.Generator
+    held: np.ndarray | None = None
+    progress: Callable | None = None
+
+
+@dataclass(frozen=True)
+class Learnt:
+    """Structures that a learner gives.
+
+    Attributes
+    ----------
+    dags : tuple of Dag
+        One, but for learners of averages.
+    score_log : tuple of float
+        Score of every structure that a search went through.
+    """
+
+    dags: tuple[Dag, ...]
+    score_log: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class Option:
+    """An option of a learner.
+
+    Attributes
+    ----------
+    default
+    check : callable or None
+        From a value to the clean value, or an error of `bbl.errors`. None for an option that names a feature: the
+        learner gets its position, or None.
+    """
+
+    default: Any
+    check: Callable[[Any], Any] | None = None
+
+
+@dataclass(frozen=True)
+class Learner:
+    """A learner of structures, with all that verbs, files, estimators and the command line need of it.
+
+    Attributes
+    ----------
+    learn : callable
+        From a `Task` and the values of all options to `Learnt`.
+    options : mapping of name to Option
+    uses_folds : callable
+        From the options to whether structures are validated on folds. Then all rows have to be in memory, and there is
+        an option ``k``, the number of folds.
+    averages : bool
+        Whether the structures are averaged with equal weights.
+    """
+
+    learn: Callable[[Task, Mapping[str, Any]], Learnt]
+    options: Mapping[str, Option] = field(default_factory=dict)
+    uses_folds: Callable[[Mapping[str, Any]], bool] = lambda options: False
+    averages: bool = False
+
+    @property
+    def defaults(self) -> dict[str, Any]:
+        """Values of all options by default."""
+        return {name: option.default for name, option in self.options.items()}
+
+
+def _naive(task: Task, options: Mapping[str, Any]) -> Learnt:
+    return Learnt((naive(range(len(task.n_levels))),))
+
+
+def _chow_liu(task: Task, options: Mapping[str, Any]) -> Learnt:
+    return Learnt((chow_liu(task.sample, task.n_levels, task.K, options["score"], options["root"]),))
+
+
+def _super_parents(task: Task, options: Mapping[str, Any]) -> Learnt:
+    return Learnt(super_parents(len(task.n_levels)))
+
+
+def _climb(learner: str, task: Task, options: Mapping[str, Any]) -> Learnt:
+    """Search greedily by cross-validated accuracy."""
+    rows = cast(Sample, task.sample)  # in memory: `uses_folds`
+    held = stratified_folds(rows, options["k"], task.rng).held if task.held is None else task.held
+    settings = {name: options[name] for name in ("epsilon", "smooth", "kdbk") if name in options}
+    dag, log = climb(learner, rows, task.n_levels, task.K, held, rng=task.rng, progress=task.progress, **settings)
+    return Learnt((dag,), tuple(log))
+
+
+def _kdb(task: Task, options: Mapping[str, Any]) -> Learnt:
+    if options["search"] == "information":
+        return Learnt((ordered_kdb(task.sample, task.n_levels, task.K, options["kdbk"]),))
+    return _climb("kdb", task, options)
+
+
+SEARCH_OPTIONS = {
+    "k": Option(10, lambda value: integer("k", value, 2)),
+    "epsilon": Option(0.01, lambda value: real("epsilon", value, 0.0)),
+    "smooth": Option(0.0, lambda value: real("smooth", value, 0.0)),
+}
+KDB_OPTIONS = {
+    "kdbk": Option(2, lambda value: integer("kdbk", value, 0)),
+    "search": Option("accuracy", lambda value: choice("search", value, ("accuracy", "information"))),
+}
+
+
+def _search(learner: str) -> Learner:
+    """Return the greedy search that goes by the `MOVES` of this name."""
+    return Learner(partial(_climb, learner), SEARCH_OPTIONS, uses_folds=lambda options: True)
+
+
+LEARNERS: dict[str, Learner] = {
+    "nb": Learner(_naive),
+    "tan_cl": Learner(
+        _chow_liu,
+        {"score": Option("loglik", lambda value: choice("score", value, SCORES)), "root": Option(None)},
+    ),
+    "tan_hc": _search("tan_hc"),
+    "tan_hcsp": _search("tan_hcsp"),
+    "fssj": _search("fssj"),
+    "bsej": _search("bsej"),
+    "kdb": Learner(_kdb, SEARCH_OPTIONS | KDB_OPTIONS, lambda options: options["search"] == "accuracy"),
+    "aode": Learner(_super_parents, averages=True),
+}
+
+
+def learn(
+    learner: str,
+    sample: Rows,
+    n_levels: np.ndarray,
+    K: int,
+    options: Mapping[str, Any],
+    rng: np.random.Generator,
+    held: np.ndarray | None = None,
+    progress: Callable | None = None,
+) -> Learnt:
+    """Learn a structure.
+
+    Parameters
+    ----------
+    learner : str
+        A name in `LEARNERS`.
+    sample, n_levels, K, rng, held, progress
+        As in `Task`.
+    options : mapping
+        All options of the learner, clean.
+
+    Returns
+    -------
+    Learnt
+    """
+    return LEARNERS[learner].learn(Task(sample, n_levels, K, rng, held, progress), options)

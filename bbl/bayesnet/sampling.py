@@ -1,0 +1,53 @@
+"""Sampling: rows of a network, the class first and every feature after its parents."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bbl.bayesnet.averaged import Averaged
+from bbl.bayesnet.predict import Network
+from bbl.rows.sample import code_dtype
+
+__all__ = ["draw"]
+
+
+def draw(
+    network: Network | Averaged, shares: np.ndarray, n: int, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Draw rows from the joint distribution of class and features.
+
+    Parameters
+    ----------
+    network : Network or Averaged
+        Of an average, each row comes from a member that is drawn first.
+    shares : ndarray, shape (K,)
+        Probabilities of the classes.
+    n : int
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    y : ndarray of intp, shape (n,)
+    codes : ndarray, shape (n, m)
+    """
+    members = network.members if isinstance(network, Averaged) else (network,)
+    which = rng.integers(0, len(members), n) if len(members) > 1 else np.zeros(n, dtype=np.intp)
+    n_levels = members[0].families.n_levels
+    y = _categories(np.broadcast_to(shares, (n, len(shares))), rng)
+    codes = np.zeros((n, len(n_levels)), dtype=code_dtype([*n_levels, 2]))
+    for k, member in enumerate(members):
+        rows = np.flatnonzero(which == k)
+        number = {i: f for f, i in enumerate(member.dag.features)}
+        for layer in member.dag.layers:
+            for i in layer:
+                table = np.moveaxis(member.families.table(member.theta, number[i]), -2, -1)
+                given = (*(codes[rows, p] for p in member.dag.parents[i]), y[rows])
+                codes[rows, i] = _categories(table[given], rng)
+    return y, codes
+
+
+def _categories(p: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Draw one level for each row of probabilities (n, r)."""
+    edges = np.cumsum(p, axis=1)
+    u = rng.random(len(p)) * edges[:, -1]
+    return np.minimum((u[:, None] >= edges).sum(axis=1), p.shape[1] - 1)

@@ -1,0 +1,178 @@
+"""Search: greedy hill climbs over structures by cross-validated accuracy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from bbl._ext.network import families as kernel
+from bbl.bayesnet.dag import Dag, Family, naive
+from bbl.bayesnet.families import Families, dirichlet
+from bbl.bayesnet.moves import MOVES, Moves
+from bbl.bayesnet.predict import add_features, log_table
+from bbl.rows.sample import Sample, code_dtype
+from bbl.stats.ties import TIE
+
+__all__ = ["Validation", "climb"]
+
+EQUAL = 1.5e-8  # scores closer than this are the same
+KEPT = 2**28  # bytes of contributions that are kept
+
+Unit = tuple[Family, ...]
+
+
+class Validation:
+    """Cross-validated accuracy of structures, every family being fitted once for all folds.
+
+    The fold is one more variable of every table. The log joint of a validated row is a sum over units: families, or,
+    where values are missing, the components of the features, in which missing ones are summed out.
+
+    Parameters
+    ----------
+    sample : Sample
+        Rows of unknown class (``y < 0``) are neither trained on nor validated.
+    n_levels : sequence of int, length m
+    K : int
+    held : ndarray, shape (k, n)
+        How much of the weight of each row is validated in each fold.
+    smooth : float
+    """
+
+    def __init__(self, sample: Sample, n_levels: Sequence[int] | np.ndarray, K: int, held: np.ndarray, smooth: float):
+        held = np.where(sample.response >= 0, held, 0.0)
+        held = held[held.any(axis=1)]
+        fold, row = np.nonzero(held)
+        m, k = sample.codes.shape[1], len(held)
+        self.K, self.smooth, self.fold = K, smooth, np.ascontiguousarray(fold)
+        self.n_levels, self.context = [*map(int, n_levels), k], (m, k)
+        codes = np.empty((len(row), m + 1), dtype=code_dtype([*n_levels, k, 2]))
+        codes[:, :m], codes[:, m] = sample.codes[row], fold
+        missing = None
+        if sample.missing is not None:
+            missing = np.zeros(codes.shape, dtype=bool)
+            missing[:, :m] = sample.missing[row]
+        self.sample = Sample(codes, held[fold, row], sample.response[row], missing)
+        self.total = np.bincount(fold, self.sample.weights, k)
+        at_hand = np.zeros((k, K))
+        np.add.at(at_hand, (fold, self.sample.response), self.sample.weights)
+        left = (at_hand.sum(axis=0) - at_hand).T
+        share = dirichlet(left, np.broadcast_to(left.sum(axis=0), left.shape), np.full(K, K), smooth)
+        self.class_part = np.ascontiguousarray(log_table(share).T[fold])
+        self.parts: dict[Unit, np.ndarray] = {}
+        self.bytes = 0
+
+    def units(self, dag: Dag) -> frozenset[Unit]:
+        """Return what the log joint of a structure is a sum of."""
+        if self.sample.missing is None:
+            return frozenset((family,) for family in dag.families)
+        return frozenset(tuple(sorted((i, dag.parents[i]) for i in part)) for part in dag.components)
+
+    def part(self, unit: Unit) -> np.ndarray:
+        """Return the contribution (N, K) of a unit to the log joint of the validated rows."""
+        found = self.parts.get(unit)
+        if found is None:
+            found = self._fit(unit)
+            if self.bytes + found.nbytes <= KEPT:
+                self.parts[unit] = found
+                self.bytes += found.nbytes
+        return found
+
+    def _fit(self, unit: Unit) -> np.ndarray:
+        families = Families(unit, self.n_levels, self.K, self.context)
+        at_hand = families.count(self.sample)
+        by_fold = at_hand.reshape(self.context[1], families.cells, self.K)
+        left = (by_fold.sum(axis=0) - by_fold).reshape(at_hand.shape)
+        widths = np.tile(families.cell_widths, self.context[1])
+        theta = dirichlet(left, families.sums(left), widths, self.smooth)
+        out = np.zeros((self.sample.n, self.K))
+        return add_features(families, theta, log_table(theta), self.sample.codes, self.sample.missing, out)
+
+    def scores(self, candidates: Sequence[Dag], base: Dag, progress: Callable | None = None) -> np.ndarray:
+        """Return the mean over folds of the accuracy of each structure; those near `base` are quick to score."""
+        held = self.units(base)
+        rests: dict[frozenset[Unit], np.ndarray] = {}
+        out = np.empty(len(candidates))
+        for at, dag in enumerate(candidates):
+            units = self.units(dag)
+            gone = held - units
+            if gone not in rests:
+                rests[gone] = self._sum(self.class_part, held & units)
+            new = sorted(units - held)
+            if len(new) == 1:
+                rest, part = rests[gone], self.part(new[0])
+            else:
+                rest, part = rests[gone], self._sum(np.zeros_like(self.class_part), new)
+            right = np.zeros(len(self.total))
+            kernel.hits(rest, part, self.sample.response, self.sample.weights, self.fold, TIE, right)
+            out[at] = (right / self.total).mean()
+            if progress is not None:
+                progress()
+        return out
+
+    def _sum(self, start: np.ndarray, units: Sequence[Unit] | frozenset[Unit]) -> np.ndarray:
+        total = start.copy()
+        for unit in sorted(units):
+            total += self.part(unit)
+        return total
+
+
+def climb(
+    learner: str,
+    sample: Sample,
+    n_levels: Sequence[int] | np.ndarray,
+    K: int,
+    held: np.ndarray,
+    *,
+    epsilon: float,
+    smooth: float,
+    rng: np.random.Generator,
+    kdbk: int = 2,
+    progress: Callable | None = None,
+) -> tuple[Dag, list[float]]:
+    """Return the structure at which a greedy search stops, and the score of each structure on its way.
+
+    Parameters
+    ----------
+    learner : {"tan_hc", "tan_hcsp", "fssj", "bsej", "kdb"}
+    sample : Sample
+    n_levels : sequence of int, length m
+    K : int
+    held : ndarray, shape (k, n)
+        Weight of each row that each fold validates.
+    epsilon : float
+        Least gain in accuracy for which a step is taken; with 0 an equal score is taken too.
+    smooth : float
+        Prior count of every table.
+    rng : numpy.random.Generator
+        For ties.
+    kdbk : int
+        Most feature parents, for ``"kdb"``.
+    progress : callable, optional
+        Called for each structure that is scored.
+
+    Returns
+    -------
+    (Dag, list of float)
+    """
+    m = len(n_levels)
+    validation = Validation(sample, n_levels, K, held, smooth)
+    moves = Moves(m, kdbk, lambda candidates, base: _best(validation.scores(candidates, base, progress), rng)[0])
+    dag = naive(()) if learner == "fssj" else naive(range(m))
+    log: list[float] = []
+    candidates = [dag]
+    while candidates and not (log and abs(log[-1] - 1.0) < EQUAL):
+        at, score = _best(validation.scores(candidates, dag, progress), rng)
+        if log and score - epsilon < log[-1] - TIE:
+            break
+        dag = candidates[at]
+        log.append(score)
+        candidates = MOVES[learner](moves, dag)
+    return dag, log
+
+
+def _best(scores: np.ndarray, rng: np.random.Generator) -> tuple[int, float]:
+    """Return a candidate of the largest score, at random among equals, and its score."""
+    tied = np.flatnonzero(scores > scores.max() - EQUAL)
+    at = int(tied[0] if len(tied) == 1 else rng.choice(tied))
+    return at, float(scores[at])

@@ -1,0 +1,124 @@
+"""Weighting: an exponent in [0, 1] for the tables of each feature, by conditional likelihood or by trees."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from bbl.bayesnet.dag import naive
+from bbl.bayesnet.families import Families
+from bbl.bayesnet.predict import Network, estimate
+from bbl.bayesnet.trees import split_depths
+from bbl.errors import DataError
+from bbl.memory import check_memory
+from bbl.rows.sample import Sample
+from bbl.stats.scores import log_probabilities
+
+__all__ = ["ConditionalLikelihood", "bootstrap", "conditional_weights", "tree_weights", "weighted"]
+
+
+def _powered(families: Families, theta: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Return ``theta^w``, renormalised for every configuration of the parents; ``0^0 = 1``."""
+    powered = theta ** weights[families.cell_family][:, None]
+    return powered / families.sums(powered)
+
+
+def weighted(network: Network, weights: np.ndarray) -> Network:
+    """Return the network with its tables raised to the weights (by feature, in the order of the model)."""
+    return replace(network, theta=_powered(network.families, network.theta, weights))
+
+
+class ConditionalLikelihood:
+    """The negative conditional log-likelihood of weighted naive Bayes, and its gradient.
+
+    Parameters
+    ----------
+    sample : Sample
+        Rows of unknown class are left out.
+    n_levels : ndarray, shape (m,)
+    K : int
+
+    Notes
+    -----
+    The base is naive Bayes with ``smooth=1``. The tables are renormalised after they are raised to the weights, so the
+    gradient has the log-probabilities less their means under the weighted tables.
+    """
+
+    def __init__(self, sample: Sample, n_levels: np.ndarray, K: int):
+        self.sample = sample = sample.rows(sample.response >= 0)
+        self.base = estimate(naive(range(len(n_levels))), sample, n_levels, K, 1.0)
+        self.counts = self.base.families.count(sample)
+        self.log_theta = np.log(self.base.theta)
+
+    def __call__(self, weights: np.ndarray) -> tuple[float, np.ndarray]:
+        """Return the objective and its gradient (m,) at some weights."""
+        sample, families = self.sample, self.base.families
+        theta = _powered(families, self.base.theta, weights)
+        start = np.tile(np.log(self.base.prior), (sample.n, 1))
+        joint = families.score(np.log(theta), sample.codes, sample.missing, start)
+        log_p = log_probabilities(joint)
+        value = -float(sample.weights @ log_p[np.arange(sample.n), sample.response])
+        expected = families.spread(sample.codes, sample.missing, np.exp(log_p) * sample.weights[:, None])
+        centred = self.log_theta - families.sums(theta * self.log_theta)
+        slope = ((expected - self.counts) * centred).sum(axis=1)
+        return value, np.bincount(families.cell_family, slope, len(weights))
+
+
+def conditional_weights(sample: Sample, n_levels: np.ndarray, K: int) -> np.ndarray:
+    """Return the weights (m,) in [0, 1] of largest conditional likelihood (WANBIA), from a start at one.
+
+    References
+    ----------
+    Zaidi NA, Cerquides J, Carman MJ, Webb GI (2013). JMLR 14, 1947-1988.
+    """
+
+    from scipy.optimize import Bounds, minimize
+
+    m = len(n_levels)
+    if not m:
+        return np.ones(0)
+    objective = ConditionalLikelihood(sample, n_levels, K)
+    scale = max(objective.sample.total, 1.0)
+
+    def mean(w: np.ndarray) -> tuple[float, np.ndarray]:
+        value, slope = objective(w)
+        return value / scale, slope / scale
+
+    options = {"maxiter": 1000, "maxfun": 10_000, "ftol": 1e-15, "gtol": 1e-10}
+    found = minimize(mean, np.ones(m), jac=True, method="L-BFGS-B", bounds=Bounds(0.0, 1.0), options=options)
+    return np.clip(found.x, 0.0, 1.0)
+
+
+def bootstrap(sample: Sample, trees: int, share: float, rng: np.random.Generator) -> list[np.ndarray]:
+    """Return the rows that each tree is grown on: ``trunc(share * rows)`` drawn with replacement.
+
+    A weight is the same as repeating the row.
+    """
+    edges = np.cumsum(sample.weights)
+    size = int(share * sample.total)
+    check_memory(
+        24.0 * trees * size,
+        f"Drawing {size:,} rows for each of {trees} trees",
+        "Give fewer trees (awnb_trees), or a smaller share of the rows (awnb_bootstrap).",
+    )
+    return [np.searchsorted(edges, rng.integers(0, int(edges[-1]), size), side="right") for _ in range(trees)]
+
+
+def tree_weights(sample: Sample, n_levels: np.ndarray, K: int, rows: list[np.ndarray]) -> np.ndarray:
+    """Return the weight (m,) of each feature: the mean over trees of ``1 / sqrt(d)`` (AWNB).
+
+    d is the least depth, the root's being 1, at which a tree splits by the feature; a tree that does not adds 0.
+
+    References
+    ----------
+    Hall M (2007). Knowledge-Based Systems 20(2), 120-126.
+    """
+    depths = np.array([split_depths(sample, n_levels, K, drawn) for drawn in rows])
+    if not np.isfinite(depths).any():
+        raise DataError(
+            "AWNB cannot weight the features: no tree has a split, so none of them tells the classes apart. Leave "
+            "awnb_trees and awnb_bootstrap out, or draw more rows (awnb_bootstrap).",
+            argument="awnb_bootstrap",
+        )
+    return (1.0 / np.sqrt(depths)).mean(axis=0)

@@ -1,0 +1,117 @@
+"""Cells: the observed cells of a two-way table as plain arrays, row by row and column by column."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from bbl._ext.bicluster import bicluster as kernel
+
+__all__ = ["Cells"]
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """Observed cells of an I x J table, sorted by row, column and value.
+
+    Attributes
+    ----------
+    shape : (int, int)
+        I and J.
+    start : ndarray of intp, shape (I + 1,)
+        Where the cells of each row begin.
+    column : ndarray of int32, shape (n,)
+    value : ndarray of float64, shape (n,)
+    weight : ndarray of float64, shape (n,)
+        How often the value was observed there.
+    """
+
+    shape: tuple[int, int]
+    start: np.ndarray
+    column: np.ndarray
+    value: np.ndarray
+    weight: np.ndarray
+
+    @classmethod
+    def from_entries(cls, row, column, value, weight, shape: tuple[int, int]) -> Cells:
+        """Sort entries, and merge those of the same row, column and value: a weight is the same as repeating."""
+        order = np.lexsort((value, column, row))
+        row, column, value, weight = (np.asarray(part)[order] for part in (row, column, value, weight))
+        new = np.ones(len(row), dtype=bool)
+        new[1:] = (np.diff(row) != 0) | (np.diff(column) != 0) | (value[1:] != value[:-1])
+        first = np.flatnonzero(new)
+        total = np.add.reduceat(weight, first) if len(first) else np.zeros(0)
+        return cls._sorted(row[first], column[first], value[first], total, shape)
+
+    @classmethod
+    def _sorted(cls, row, column, value, weight, shape) -> Cells:
+        start = np.concatenate(([0], np.cumsum(np.bincount(row, minlength=shape[0])))).astype(np.intp)
+        value, weight = (np.ascontiguousarray(part, dtype=np.float64) for part in (value, weight))
+        return cls(shape, start, np.ascontiguousarray(column, dtype=np.int32), value, weight)
+
+    @classmethod
+    def stored(cls, start, column, value, weight, shape: tuple[int, int]) -> Cells:
+        """Return cells that were read from a file; a ValueError says what is wrong with them."""
+        n = len(value)
+        sound = (
+            (start.dtype.kind, column.dtype.kind, value.dtype.kind, weight.dtype.kind) == ("i", "i", "f", "f")
+            and start.shape == (shape[0] + 1,)
+            and column.shape == value.shape == weight.shape == (n,)
+            and start[0] == 0
+            and start[-1] == n
+            and (np.diff(start) >= 0).all()
+            and n > 0
+            and column.min() >= 0
+            and column.max() < shape[1]
+            and np.isfinite(value).all()
+            and (weight > 0).all()
+        )
+        if not sound:
+            raise ValueError("the cells are not as saved")
+        row = np.repeat(np.arange(shape[0]), np.diff(start))
+        return cls._sorted(row, column, value, weight, shape)
+
+    @property
+    def n(self) -> int:
+        """Number of observed cells."""
+        return len(self.value)
+
+    @property
+    def row(self) -> np.ndarray:
+        """Row of each cell, shape (n,)."""
+        return np.repeat(np.arange(self.shape[0], dtype=np.int32), np.diff(self.start))
+
+    @cached_property
+    def T(self) -> Cells:
+        """The same cells, column by column."""
+        order = np.argsort(self.column, kind="stable")
+        row, column, value, weight = (part[order] for part in (self.column, self.row, self.value, self.weight))
+        return self._sorted(row, column, value, weight, self.shape[::-1])
+
+    @property
+    def arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """What the kernels take: start, column, value, weight."""
+        return self.start, self.column, self.value, self.weight
+
+    def averaged(self) -> Cells:
+        """Return the table with one cell for each pair: the weighted mean of what was observed there."""
+        new = np.ones(self.n, dtype=bool)
+        new[1:] = self.column[1:] != self.column[:-1]
+        new[self.start[:-1][self.start[:-1] < self.n]] = True
+        if new.all():
+            return self
+        row = self.row
+        first = np.flatnonzero(new)
+        weight = np.add.reduceat(self.weight, first)
+        total = np.add.reduceat(self.weight * self.value, first)
+        alone = np.diff(np.append(first, self.n)) == 1  # w x / w is not always x
+        mean = np.where(alone, self.value[first], total / weight)
+        return self._sorted(row[first], self.column[first], mean, weight, self.shape)
+
+    def sums(self, group: np.ndarray, groups: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return weights and weighted values of every row, summed over each group of columns: (I, groups) each."""
+        counts, sums = np.empty((2, self.shape[0], groups))
+        kernel.group_sums(*self.arrays, group, counts, sums)
+        return counts, sums

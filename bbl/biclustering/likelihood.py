@@ -1,0 +1,117 @@
+"""Likelihood: criteria that choose the number of groups, on the scale of minus twice a log-likelihood."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from bbl.biclustering.cells import Cells
+
+__all__ = ["Noise", "block_criterion", "integrated_completed", "levels_deviance", "normal_deviance"]
+
+
+def normal_deviance(squares: float, total: float, resolution: float) -> float:
+    """Return minus twice the log-likelihood of normal cells of one variance, at its estimate.
+
+    Parameters
+    ----------
+    squares : float
+        Sum of squared differences from the block means.
+    total : float
+        Number of observations.
+    resolution : float
+        Smallest gap between distinct values: their variance is not taken to be less than that of rounding,
+        ``resolution**2 / 12``, or a table without noise would have no likelihood.
+    """
+    variance = max(squares / total, resolution**2 / 12.0, np.finfo(float).tiny)
+    return float(total * np.log(2.0 * np.pi * variance) + squares / variance)
+
+
+def levels_deviance(counts: np.ndarray) -> float:
+    """Return minus twice the log-likelihood of blocks with their own distribution of levels, counts (..., L)."""
+    n = counts.sum(axis=-1, keepdims=True)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        log_share = np.where(counts > 0.0, np.log(counts / n), 0.0)
+    return float(-2.0 * (counts * log_share).sum())
+
+
+def integrated_completed(deviance: float, sizes: tuple[np.ndarray, np.ndarray], parameters: int, total: float) -> float:
+    """Return minus twice the integrated completed likelihood (Keribin et al. 2015), less is better.
+
+    Parameters
+    ----------
+    deviance : float
+        Minus twice the log-likelihood of the cells given the groups.
+    sizes : two ndarrays
+        Numbers of rows, and of columns, of each group.
+    parameters : int
+        Free parameters of all blocks.
+    total : float
+        Number of observed cells.
+
+    References
+    ----------
+    Keribin C, Brault V, Celeux G, Govaert G (2015). Estimation and selection for the latent block model on
+    categorical data. Statistics and Computing 25, 1201-1216.
+    """
+    value = deviance + parameters * np.log(total)
+    for size in sizes:
+        n = size.sum()
+        value += -2.0 * (size * np.log(size / n)).sum() + (len(size) - 1) * np.log(n)
+    return float(value)
+
+
+class Noise(NamedTuple):
+    """What the variance of numbers is judged by, whatever the groups are.
+
+    Attributes
+    ----------
+    total : float
+        Number of observations.
+    within : float
+        Sum of squared differences of repeated pairs from their means.
+    resolution : float
+        Smallest gap between distinct values.
+    """
+
+    total: float
+    within: float
+    resolution: float
+
+    @classmethod
+    def of(cls, cells: Cells) -> Noise:
+        """Return the noise of a table that may have several observations of a pair."""
+        means, total = cells.averaged(), float(cells.weight.sum())
+        gaps = np.diff(np.unique(cells.value))
+        middle = float(np.average(means.value, weights=means.weight))
+        within = float(cells.weight @ (cells.value - middle) ** 2 - means.weight @ (means.value - middle) ** 2)
+        return cls(total, max(within, 0.0) if means is not cells else 0.0, float(gaps.min()))
+
+
+def block_criterion(
+    cells: Cells, rows: np.ndarray, columns: np.ndarray, squares: float, n_levels: int, noise: Noise
+) -> float:
+    """Return minus twice the integrated completed likelihood of two partitions of a table.
+
+    Parameters
+    ----------
+    cells : Cells
+        All observations: a pair may have several.
+    rows, columns : ndarray of int
+        Labels.
+    squares : float
+        Sum of squared differences of the means of the pairs from the block means.
+    n_levels : int
+        Levels of a categorical table; 1 for numbers.
+    noise : Noise
+        Of the cells.
+    """
+    sizes = np.bincount(rows), np.bincount(columns)
+    a, b = len(sizes[0]), len(sizes[1])
+    if n_levels > 1:
+        counts = np.zeros((a, b, n_levels))
+        np.add.at(counts, (rows[cells.row], columns[cells.column], cells.value.astype(int)), cells.weight)
+        return integrated_completed(levels_deviance(counts), sizes, a * b * (n_levels - 1), noise.total)
+    deviance = normal_deviance(squares + noise.within, noise.total, noise.resolution)
+    return integrated_completed(deviance, sizes, a * b + 1, noise.total)

@@ -1,0 +1,99 @@
+"""MCMC: the posterior of two partitions, of raters and of the items that they rate (section 1.2 of the thesis)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from bbl._ext.bicluster.mcmc import Chain
+from bbl.biclustering.cells import Cells
+from bbl.biclustering.partition import canonical
+from bbl.parallel import stop_flag
+
+__all__ = ["MIXED", "Draws", "log_likelihood", "sample"]
+
+MIXED = 1.1  # largest split R-hat of chains that have mixed
+
+
+class Draws(NamedTuple):
+    """Draws of one chain, or of several with the chains in front: labels of raters and items, and what goes with them.
+
+    Attributes
+    ----------
+    rows : ndarray of int32, shape (..., draws, raters)
+    columns : ndarray of int32, shape (..., draws, items)
+    log_posterior : ndarray, shape (..., draws)
+        Up to a constant.
+    loyalty : ndarray, shape (..., raters)
+        Mean of each rater's lambda: 1 where all items are alike to the rater.
+    popularity : ndarray, shape (..., items)
+        Mean of w.
+    """
+
+    rows: np.ndarray
+    columns: np.ndarray
+    log_posterior: np.ndarray
+    loyalty: np.ndarray
+    popularity: np.ndarray
+
+    @property
+    def traces(self) -> np.ndarray:
+        """Log posterior and numbers of both groups of each draw, shape (..., draws, 3)."""
+        groups = [labels.max(axis=-1) + 1.0 for labels in (self.rows, self.columns)]
+        return np.stack([self.log_posterior, *groups], axis=-1)
+
+
+def _chain(cells: Cells, alpha: float, sigma: float, step: float, popularity, rng: np.random.Generator) -> Chain:
+    w = np.ones(cells.shape[1]) if popularity is None else np.asarray(popularity, dtype=float)
+    stream = rng.integers(1, 2**64, 4, dtype=np.uint64)
+    return Chain(cells.start, cells.column, cells.shape[1], alpha, sigma, step, np.log(w), stream, stop_flag())
+
+
+def _random_partition(n: int, rng: np.random.Generator) -> np.ndarray:
+    return canonical(rng.integers(1 + rng.integers(min(n, 10)), size=n)).astype(np.int32)
+
+
+def sample(cells: Cells, seed: int, options: dict, popularity: np.ndarray | None = None) -> Draws:
+    """Run one chain from random partitions.
+
+    Parameters
+    ----------
+    cells : Cells
+        The items (columns) that each rater (row) rated.
+    seed : int
+    options : dict
+        ``warmup``, ``draws``, ``thin``, ``alpha``, ``sigma``, ``step``.
+    popularity : ndarray, shape (items,), optional
+        Known weights w; drawn from their posterior by default.
+    """
+    rng, n = np.random.default_rng(seed), options["draws"]
+    alpha = options["alpha"] if popularity is None else 0.0
+    chain = _chain(cells, alpha, options["sigma"], options["step"], popularity, rng)
+    chain.set(_random_partition(cells.shape[1], rng), _random_partition(cells.shape[0], rng))
+    rows, columns = (np.zeros((n, size), dtype=np.int32) for size in cells.shape)
+    log_posterior, loyalty, weights = np.zeros(n), np.zeros(cells.shape[0]), np.zeros(cells.shape[1])
+    chain.run(options["warmup"])
+    chain.record(options["thin"], rows, columns, log_posterior, loyalty, weights)
+    return Draws(rows, columns, log_posterior, loyalty / n, weights / n)
+
+
+def log_likelihood(cells: Cells, rows, columns, gamma, rank, popularity) -> float:
+    """Return the log-likelihood of the rated items, eq. 1.1 with the normaliser that it lacks.
+
+    Parameters
+    ----------
+    cells : Cells
+    rows, columns : ndarray of int, shape (raters,) and (items,)
+        Labels of the groups.
+    gamma : array_like, shape (row groups,)
+        Logits of lambda.
+    rank : array_like of int, shape (row groups, column groups)
+        Rank 1, 2, ... that each group of raters gives to each group of items.
+    popularity : array_like, shape (items,)
+        w.
+    """
+    chain = _chain(cells, 0.0, 1.0, 1.0, popularity, np.random.default_rng(0))
+    P, Q = (np.ascontiguousarray(part, dtype=np.int32) for part in (columns, rows))
+    chain.set(P, Q, gamma, rank)
+    return chain.value()[0]

@@ -1,0 +1,245 @@
+"""The methods of two-way clustering: METHODS maps the name given as ``method=`` to its class of options."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from bbl.biclustering.bicluster_fit import Found, refuse_groups, seeds, set_options
+from bbl.biclustering.cells import Cells
+from bbl.biclustering.genetic import Ratings, evolve
+from bbl.biclustering.mcmc import MIXED, Draws, sample
+from bbl.biclustering.partition import LOSSES, expected_loss, point_partition, similarity
+from bbl.biclustering.selection import Prototype
+from bbl.checks import choice, flag, integer, near_match, real
+from bbl.errors import BBLTypeError, DataError, OptionError
+from bbl.memory import check_memory
+from bbl.parallel import run_tasks
+from bbl.stats.diagnostics import split_rhat
+
+__all__ = ["METHODS", "Genetic", "Mcmc", "Prototype", "make_method"]
+
+PENALTIES = {"bic": 1.0, "thesis": 0.5}  # of a block, by ln N
+
+
+@dataclass(frozen=True)
+class Genetic:
+    """A genetic algorithm for ordinal ratings, which finds the numbers of groups too.
+
+    Parameters
+    ----------
+    scale : (int, int), default (1, 5)
+        Lowest and highest rating; all are whole numbers between.
+    sigma : float, default 0.5
+        Standard deviation of a rating before it is rounded.
+    penalty : {"bic", "thesis"} or float, default "bic"
+        Factor of ln N for each block: 1, 1/2 (of the thesis), or a number.
+    mean : {"block", "mle"}, default "block"
+        Mean of a block's ratings, or the mean before truncation that makes them most likely.
+    population : int, default 6
+    generations : int, default 1000
+    crossover, mutation : float, default 0.8 and 0.2
+        Probabilities.
+    elitism : bool, default True
+        Whether the best individual stays in the population.
+    refine : bool, default True
+        Whether single items of the best individual are moved at the end, as long as that helps.
+
+    Raises
+    ------
+    OptionError, BBLTypeError
+        If an option is out of range.
+    """
+
+    scale: tuple[int, int] = (1, 5)
+    sigma: float = 0.5
+    penalty: str | float = "bic"
+    mean: str = "block"
+    population: int = 6
+    generations: int = 1000
+    crossover: float = 0.8
+    mutation: float = 0.2
+    elitism: bool = True
+    refine: bool = True
+    name: ClassVar[str] = "genetic"
+    response: ClassVar[str] = "ordinal"
+
+    def __post_init__(self):
+        if not isinstance(self.scale, tuple | list) or len(self.scale) != 2:
+            raise BBLTypeError(f"scale must be (lowest, highest) rating; got {self.scale!r}.", argument="scale")
+        low = integer("scale", self.scale[0])
+        if isinstance(self.penalty, str):
+            choice("penalty", self.penalty, tuple(PENALTIES))
+        choice("mean", self.mean, ("block", "mle"))
+        set_options(
+            self,
+            scale=(low, integer("scale", self.scale[1], low + 1, low + 999)),
+            sigma=real("sigma", self.sigma, 0.0, open_low=True),
+            penalty=self.penalty if isinstance(self.penalty, str) else real("penalty", self.penalty, 0.0),
+            population=integer("population", self.population, 2),
+            generations=integer("generations", self.generations, 1),
+            crossover=real("crossover", self.crossover, 0.0, 1.0),
+            mutation=real("mutation", self.mutation, 0.0, 1.0),
+            elitism=flag("elitism", self.elitism),
+            refine=flag("refine", self.refine),
+        )
+
+    def steps(self, n_init: int, groups, shape) -> int:
+        """Return the number of populations."""
+        return n_init
+
+    def ratings(self, cells: Cells) -> Ratings:
+        """Return the ratings with the model of a block, having refused what is not on the scale."""
+        low, high = self.scale
+        wrong = (cells.value != np.rint(cells.value)) | (cells.value < low) | (cells.value > high)
+        if wrong.any():
+            raise DataError(
+                f"method='genetic' is for whole ratings in {low}..{high}; there is {cells.value[wrong][0]:g}. Give "
+                "scale=(lowest, highest), or use method='prototype'."
+            )
+        factor = PENALTIES[self.penalty] if isinstance(self.penalty, str) else self.penalty
+        return Ratings.from_cells(cells, low, high, self.sigma, factor, self.mean == "mle")
+
+    def log_shares(self, means: np.ndarray) -> np.ndarray:
+        """Return the log-probability of each rating in blocks of these means (a, b), shape (a, b, levels)."""
+        from scipy.special import ndtr
+
+        low, high = self.scale
+        edges = (np.arange(low, high + 2) - 0.5 - means[..., None]) / self.sigma
+        # differences of the smaller tails
+        below, above = ndtr(edges), ndtr(-edges)
+        shares = np.where(edges[..., :-1] > 0.0, above[..., :-1] - above[..., 1:], below[..., 1:] - below[..., :-1])
+        return np.log(np.maximum(shares, 1e-300) / shares.sum(axis=-1, keepdims=True))
+
+    def fit(self, cells, groups, n_init, rng, workers=1, progress=None, n_levels=1) -> Found:
+        """Breed `n_init` populations, and take the best individual of all."""
+        refuse_groups(groups, self.name, "the fitness")
+        ratings = self.ratings(cells)
+        names = ("population", "generations", "crossover", "mutation", "elitism", "refine")
+        options = {name: getattr(self, name) for name in names}
+        tasks = [(ratings, seed, options) for seed in seeds(rng, n_init)]
+        runs = run_tasks(evolve, tasks, workers, progress)
+        best = min(runs, key=lambda run: run.fitness)
+        return Found(best.items, best.users, best.fitness, best.history, self.generations, self.refine, evolved=best)
+
+
+@dataclass(frozen=True)
+class Mcmc:
+    """The posterior of the groups of raters and of items, from which items each rater rated.
+
+    Parameters
+    ----------
+    draws : int, default 1000
+        Of each chain; `n_init` of `bicluster` is the number of chains.
+    warmup : int, default 1000
+        Sweeps before the first draw.
+    thin : int, default 1
+        Sweeps per draw.
+    alpha : float, default 1.0
+        Of the Dirichlet prior of the items' weights.
+    sigma : float, default 1.0
+        Prior standard deviation of the logit of lambda; 0 holds lambda at 1/2.
+    step : float, default 1.0
+        Standard deviation of the proposals for it.
+    popularity : array_like of shape (columns,), optional
+        Known weights of the items, in the order of the columns; their posterior is sampled by default.
+    loss : {"vi", "binder"}, default "vi"
+        Whose least expected value the reported partition has.
+
+    Raises
+    ------
+    OptionError, BBLTypeError
+        If an option is out of range.
+    """
+
+    draws: int = 1000
+    warmup: int = 1000
+    thin: int = 1
+    alpha: float = 1.0
+    sigma: float = 1.0
+    step: float = 1.0
+    popularity: Any = None
+    loss: str = "vi"
+    name: ClassVar[str] = "mcmc"
+    response: ClassVar[str] = "rated"
+
+    def __post_init__(self):
+        choice("loss", self.loss, tuple(LOSSES))
+        set_options(
+            self,
+            draws=integer("draws", self.draws, 4),
+            warmup=integer("warmup", self.warmup, 0),
+            thin=integer("thin", self.thin, 1),
+            alpha=real("alpha", self.alpha, 0.0, open_low=True),
+            sigma=real("sigma", self.sigma, 0.0),
+            step=real("step", self.step, 0.0, open_low=True),
+        )
+
+    def steps(self, n_init: int, groups, shape) -> int:
+        """Return the number of chains."""
+        return n_init
+
+    def _popularity(self, n: int) -> np.ndarray | None:
+        if self.popularity is None:
+            return None
+        try:
+            w = np.asarray(self.popularity, dtype=float)
+        except (TypeError, ValueError):
+            raise BBLTypeError("popularity must hold numbers.", argument="popularity") from None
+        if w.shape != (n,) or not (np.isfinite(w) & (w > 0.0)).all():
+            raise OptionError(
+                f"popularity must hold one positive number for each of the {n} columns.", argument="popularity"
+            )
+        return w / w.sum()
+
+    def fit(self, cells, groups, n_init, rng, workers=1, progress=None, n_levels=1) -> Found:
+        """Run `n_init` chains; the partitions are those of least posterior expected loss."""
+        refuse_groups(groups, self.name, "the posterior")
+        n, m = cells.shape
+        top = int(np.diff(cells.start).max())
+        check_memory(
+            4.0 * n_init * self.draws * (n + m) + workers * 8.0 * n * (m + 2.0 * top) + 16.0 * (n**2 + m**2),
+            f"Keeping {n_init} x {self.draws} draws of the groups of {n} raters and {m} items",
+            "Raise thin, or use fewer draws or chains (n_init).",
+        )
+        names = ("draws", "warmup", "thin", "alpha", "sigma", "step")
+        options = {name: getattr(self, name) for name in names}
+        popularity = self._popularity(m)
+        chains = run_tasks(
+            sample, [(cells, seed, options, popularity) for seed in seeds(rng, n_init)], workers, progress
+        )
+        draws = Draws(*(np.stack(part) for part in zip(*chains, strict=True)))
+        labels, share, loss = [], [], 0.0
+        for part in (draws.rows, draws.columns):
+            flat = part.reshape(-1, part.shape[-1])
+            share.append(similarity(flat))
+            labels.append(point_partition(flat, share[-1], self.loss))
+            loss += expected_loss(labels[-1], share[-1], self.loss)
+        history = draws.log_posterior.ravel()
+        sweeps = self.warmup + self.draws * self.thin
+        mixed = bool(np.nan_to_num(split_rhat(draws.traces), nan=1.0).max() <= MIXED)
+        return Found(labels[0], labels[1], loss, history, sweeps, mixed, draws=draws, share=(share[0], share[1]))
+
+
+METHODS: dict[str, Callable[..., Any]] = {kind.name: kind for kind in (Prototype, Genetic, Mcmc)}
+
+
+def make_method(method: str, options: dict, beside: Iterable[str] = ()) -> Any:
+    """Return the options of the method of that name.
+
+    Unknown ones are refused with the nearest known name, which may be one of the arguments `beside` the options.
+    """
+    kind = METHODS[choice("method", method, list(METHODS))]
+    known = [f.name for f in dataclasses.fields(kind)]  # type: ignore[arg-type]
+    for name in options:
+        if name not in known:
+            raise BBLTypeError(
+                f"{name!r} is not an option of method={method!r}{near_match(name, [*known, *beside]) or '.'} Its "
+                f"options: {', '.join(known)}.",
+                argument=name,
+            )
+    return kind(**options)

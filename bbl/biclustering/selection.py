@@ -1,0 +1,145 @@
+"""Prototypes of blocks from many starts, and the choice of the number of groups by a criterion."""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from bbl.biclustering.bicluster_fit import Found, seeds, set_options
+from bbl.biclustering.cells import Cells
+from bbl.biclustering.likelihood import Noise, block_criterion
+from bbl.biclustering.prototype import METRICS, PrototypeFit, fit_once, make_tables
+from bbl.checks import choice, integer, real
+from bbl.errors import DataWarning, OptionError
+from bbl.memory import check_memory
+from bbl.parallel import run_tasks
+
+__all__ = ["Prototype"]
+
+TIED = 1e-9  # of the objective at the start: less is no gain
+
+
+@dataclass(frozen=True)
+class Prototype:
+    """Prototypes of blocks: rows and columns go to the block means that they are closest to.
+
+    Parameters
+    ----------
+    metric : {"squared", "levels", "pearson"}, default "squared"
+        Sum of squares; the deviance of each block's own distribution of levels; or ``1 - r`` of a row and a prototype.
+    move : {"all", "one"}, default "all"
+        Whether all rows move at once, or one after the other, which takes longer and ends lower ("squared" only).
+    empty : {"reseed", "drop"}, default "reseed"
+        Whether an empty group takes the row that fits worst, or is left out.
+    fill : float, optional
+        Mean of a block without cells; by default 3 for ratings 1 to 5, else the mean of all cells.
+    prior_count : float, default 1.0
+        Pseudocount spread over the levels of each block, for "levels".
+    max_iter : int, default 100
+    max_groups : int, default 10
+        Largest number of groups, of rows and of columns, that are tried where none are given.
+
+    Raises
+    ------
+    OptionError, BBLTypeError
+        If an option is out of range.
+    """
+
+    metric: str = "squared"
+    move: str = "all"
+    empty: str = "reseed"
+    fill: float | None = None
+    prior_count: float = 1.0
+    max_iter: int = 100
+    max_groups: int = 10
+    name: ClassVar[str] = "prototype"
+
+    def __post_init__(self):
+        choice("metric", self.metric, METRICS)
+        if choice("move", self.move, ("all", "one")) == "one" and self.metric != "squared":
+            raise OptionError(f"move='one' needs metric='squared', not {self.metric!r}.", argument="move")
+        choice("empty", self.empty, ("reseed", "drop"))
+        set_options(
+            self,
+            fill=None if self.fill is None else real("fill", self.fill),
+            prior_count=real("prior_count", self.prior_count, 0.0, open_low=True),
+            max_iter=integer("max_iter", self.max_iter, 1),
+            max_groups=integer("max_groups", self.max_groups, 1),
+        )
+
+    @property
+    def response(self) -> str:
+        """What the cells hold: "numeric" values, "levels" of a factor, or whether they are "rated"."""
+        return "levels" if self.metric == "levels" else "numeric"
+
+    def steps(self, n_init: int, groups: tuple[int, int] | None, shape: tuple[int, int]) -> int:
+        """Return the number of starts."""
+        return n_init * len(self._grid(groups, shape))
+
+    def _grid(self, groups, shape) -> list[tuple[int, int]]:
+        if groups is not None:
+            return [groups]
+        if self.metric == "pearson":
+            raise OptionError(
+                "metric='pearson' has no likelihood to choose the number of groups by. Give groups=(rows, columns).",
+                argument="groups",
+            )
+        most = [min(n, self.max_groups) for n in shape]
+        return list(itertools.product(range(1, most[0] + 1), range(1, most[1] + 1)))
+
+    def filled(self, cells: Cells) -> float:
+        """Return the mean of a block without cells."""
+        if self.fill is not None:
+            return self.fill
+        value = cells.value
+        ratings = value.min() >= 1 and value.max() <= 5 and (value == np.rint(value)).all()
+        return 3.0 if ratings else float(np.average(value, weights=cells.weight))
+
+    def fit(self, cells, groups, n_init, rng, workers=1, progress=None, n_levels=1) -> Found:
+        """Fit from `n_init` random starts for each number of groups, and take the best of the best number."""
+        grid = self._grid(groups, cells.shape)
+        most = max(a for a, _ in grid), max(b for _, b in grid)
+        check_memory(
+            32.0 * workers * n_levels * sum(cells.shape) * sum(most) + 100.0 * n_levels * cells.n,
+            f"Clustering a table of {cells.shape[0]} x {cells.shape[1]} with {cells.n} cells",
+            "Use fewer groups or fewer threads (n_jobs).",
+        )
+        fill = self.prior_count if self.metric == "levels" else self.filled(cells)
+        table, wide = make_tables(cells, self.metric, n_levels, fill)
+        wide.T, table.cells.T  # noqa: B018  sorted once, for all threads
+        options = {"max_iter": self.max_iter, "move": self.move, "empty": self.empty}
+        tasks = [(table, wide, size, seed, options) for size in grid for seed in seeds(rng, n_init)]
+        fits = run_tasks(fit_once, tasks, workers, progress)
+        found, noise = [], Noise.of(cells)
+        for k, size in enumerate(grid):
+            best = _best(fits[k * n_init : (k + 1) * n_init])
+            criterion = best.value
+            if self.metric != "pearson":
+                criterion = block_criterion(cells, best.rows, best.columns, best.value, n_levels, noise)
+            found.append((best, size, criterion))
+        best, size, criterion = min(found, key=lambda one: one[2])
+        if groups is None:
+            self._warn_border(best, cells.shape)
+        selection = None if groups is not None else [(*s, f.value, c) for f, s, c in found]
+        return Found(best.rows, best.columns, criterion, best.history, best.n_iter, best.converged, selection)
+
+    def _warn_border(self, best: PrototypeFit, shape: tuple[int, int]) -> None:
+        chosen = int(best.rows.max()) + 1, int(best.columns.max()) + 1
+        if any(k == self.max_groups < n for k, n in zip(chosen, shape, strict=True)):
+            warnings.warn(
+                f"the criterion chose {chosen[0]} x {chosen[1]} groups, the largest number that "
+                f"was tried. Raise max_groups={self.max_groups}, or give groups=.",
+                DataWarning,
+                stacklevel=5,
+            )
+
+
+def _best(fits: list[PrototypeFit]) -> PrototypeFit:
+    """Return the fit of least objective; the first of those that are as good, so that rounding decides nothing."""
+    least = min(fit.value for fit in fits)
+    slack = TIED * max(abs(fit.history[0]) for fit in fits)
+    return next(fit for fit in fits if fit.value <= least + slack)

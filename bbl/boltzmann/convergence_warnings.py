@@ -1,0 +1,88 @@
+"""What a fit did not reach: problems of groups and predictors, told in one warning."""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from bbl.design.labels import Labels
+from bbl.engines import EngineFit
+from bbl.engines.engine_fit import Note
+from bbl.errors import ConvergenceWarning
+
+__all__ = ["Problem", "group_text", "problems", "warn_problems"]
+
+SHOWN = 5  # places that a warning names
+
+
+def group_text(labels: Labels, g: int) -> str:
+    """Return the name of part `g` of a fit: a group, or all rows pooled."""
+    return f"group {labels.groups[g]!r}" if g < len(labels.groups) else "the pooled fit"
+
+
+class Problem(NamedTuple):
+    """What a group and a predictor did not reach: where, what (the same text for the same thing), and its numbers."""
+
+    group: str
+    predictor: str
+    level: str
+    what: str
+    detail: str
+
+    @property
+    def where(self) -> str:
+        """Group, predictor and level."""
+        return ", ".join(part for part in (self.group, self.predictor, self.level) if part)
+
+
+def problems(fits: Sequence[EngineFit], labels: Labels) -> list[Problem]:
+    """Return what each group and predictor did not reach."""
+    found = []
+    for g, fit in enumerate(fits):
+        for note in fit.notes:
+            i, a, what, detail = Note(*note)
+            level = f"level {labels.levels[i][a]!r}" if a >= 0 else ""
+            predictor = f"predictor {labels.names[i]!r}" if i >= 0 else ""
+            found.append(Problem(group_text(labels, g), predictor, level, what, detail))
+        for i, a, *others in fit.unbounded:
+            where = f"level {labels.levels[i][a]!r}"
+            if others:
+                with_ = [
+                    f"level {labels.levels[j][b]!r} of {labels.names[j]!r}"
+                    for j, b in zip(others[::2], others[1::2], strict=True)
+                ]
+                where += f" with {' and '.join(with_)}"
+            what = "no finite optimum without a penalty; give lambda_ > 0 or leave one of the predictors out"
+            found.append(Problem(group_text(labels, g), f"predictor {labels.names[i]!r}", "", what, where))
+    return found
+
+
+def warn_problems(found: Sequence[Problem], stacklevel: int = 3) -> None:
+    """Give one ConvergenceWarning for all of `found`: a line for each kind, with its number and the first few."""
+    kinds: dict[tuple[bool, str], list[Problem]] = {}
+    for problem in dict.fromkeys(found):
+        kinds.setdefault((bool(problem.level), problem.what), []).append(problem)
+    if kinds:
+        lines = [_kind_text(what, of_level, alike) for (of_level, what), alike in kinds.items()]
+        warnings.warn("In " + "\n  in ".join(lines), ConvergenceWarning, stacklevel=stacklevel)
+
+
+def _kind_text(what: str, of_level: bool, alike: list[Problem]) -> str:
+    """Return a line about problems of one kind; those shown are of as many groups as possible."""
+    if len(alike) == 1:
+        (p,) = alike
+        where = ", ".join(part for part in (p.group, p.predictor) if part)
+        return f"{where}: {p.level + ' ' if of_level else ''}{what}{f' ({p.detail})' if p.detail else ''}"
+    seen: Counter[str] = Counter()
+    turns = []
+    for problem in alike:
+        turns.append(seen[problem.group])
+        seen[problem.group] += 1
+    first = [alike[k] for k in np.argsort(turns, kind="stable")[:SHOWN]]
+    shown = "; ".join(f"{p.where}{f' ({p.detail})' if p.detail else ''}" for p in first)
+    more = f"; and {len(alike) - SHOWN} more" if len(alike) > SHOWN else ""
+    return f"{len(alike)} places: {'a level ' if of_level else ''}{what}: {shown}{more}"

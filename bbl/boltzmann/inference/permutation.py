@@ -1,0 +1,128 @@
+"""Permutation tests of pairs: a predictor is permuted among rows that agree in what could explain the two."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bbl.boltzmann.inference.strata import MOST, conditioning, strata
+from bbl.errors import DataError
+from bbl.model.layout import Layout
+from bbl.parallel import run_tasks
+from bbl.rows.sample import Sample
+
+__all__ = ["permutation_tests"]
+
+LARGE = 10**9  # counts that numpy's hypergeometric draws cannot have
+MOST_ROWS = 3 * 10**9  # scipy's random tables multiply two margins as 64-bit integers
+Result = tuple[float, int, float]
+
+
+def permutation_tests(
+    sample: Sample, layout: Layout, n: int, rng: np.random.Generator, workers: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Test the couplings of each pair of a group by permutations.
+
+    Where ``J_ij = 0``, i and j are independent given the neighbours of either (see `conditioning`). So among rows that
+    agree in these, every order of the values of i is as likely as the one observed, and the p-value is exact whatever
+    the counts are (Phipson & Smyth 2010). The statistic is that of Cochran, Mantel & Haenszel for tables of any size:
+    observed less expected counts, summed over strata, in the metric of their covariance.
+
+    Parameters
+    ----------
+    sample : Sample
+        Rows of one group.
+    layout : Layout
+    n : int
+        Permutations of each pair.
+    rng : Generator
+    workers : int
+        Threads; every pair has a generator of its own, so results do not depend on it.
+
+    Returns
+    -------
+    statistic, df, p : ndarray, shape (P,)
+        nan, 0 and nan where no two rows agree, or one of the two predictors does not vary among those that do.
+
+    Raises
+    ------
+    DataError
+        If there are more than 3e9 observations.
+    """
+    if sample.total > MOST_ROWS:
+        raise DataError(
+            f"Permutation tests draw tables of up to {MOST_ROWS:.0e} observations, and a group has {sample.total:.4g}. "
+            "Take pvalues='auto', whose tests need no draws."
+        )
+    rows = sample.collapsed(layout.n_levels)
+    streams = rng.spawn(len(layout.pairs))
+    tasks = [(rows, layout, int(i), int(j), n, own) for (i, j), own in zip(layout.pairs, streams, strict=True)]
+    found = run_tasks(_test, tasks, workers)
+    statistic, df, p = (np.array([f[k] for f in found]) for k in range(3))
+    return statistic, df.astype(np.intp), p
+
+
+def _test(sample: Sample, layout: Layout, i: int, j: int, n: int, rng: np.random.Generator) -> Result:
+    nothing = (np.nan, 0, np.nan)
+    fixed = conditioning(layout, i, j)
+    if len(fixed) > MOST or not sample.n:
+        return nothing
+    if sample.missing is not None:
+        sample = sample.rows(~sample.missing[:, [i, j, *fixed]].any(axis=1))
+    tables = _tables(sample, fixed, i, j, layout)
+    if not len(tables):
+        return nothing
+    rows, columns, total = tables.sum(axis=2), tables.sum(axis=1), tables.sum(axis=(1, 2))
+    V = _covariance(rows, columns, total)
+    values, vectors = np.linalg.eigh(V)
+    kept = values > 1e-9 * max(values[-1], 0.0)
+    if values[-1] <= 0.0:
+        return nothing
+    root = vectors[:, kept] / np.sqrt(values[kept])
+    expected = (rows[:, 1:, None] * columns[:, None, 1:] / total[:, None, None]).sum(axis=0)
+    drawn = sum(_draw(r, c, n, rng) for r, c in _as_integers(rows, columns))
+    all_counts = np.concatenate([tables[:, 1:, 1:].sum(axis=0)[None], drawn])
+    statistic = (((all_counts - expected).reshape(n + 1, -1) @ root) ** 2).sum(axis=1)
+    as_large = int((statistic[1:] >= statistic[0] * (1.0 - 1e-9)).sum())
+    return float(statistic[0]), int(kept.sum()), (1.0 + as_large) / (n + 1.0)
+
+
+def _tables(sample: Sample, fixed: np.ndarray, i: int, j: int, layout: Layout) -> np.ndarray:
+    """Return the tables (strata, L_i, L_j) of those strata in which both predictors vary."""
+    shape = int(layout.n_levels[i]), int(layout.n_levels[j])
+    number = strata(sample.codes, fixed)
+    cell = (number * shape[0] + sample.codes[:, i]) * shape[1] + sample.codes[:, j]
+    count = int(number.max(initial=-1)) + 1
+    tables = np.bincount(cell, sample.weights, count * shape[0] * shape[1]).reshape(count, *shape)
+    varies = [(tables.sum(axis=k) > 0).sum(axis=1) > 1 for k in (1, 2)]
+    return tables[varies[0] & varies[1]]
+
+
+def _covariance(rows: np.ndarray, columns: np.ndarray, total: np.ndarray) -> np.ndarray:
+    """Return the covariance of the non-reference cells, summed over strata, given all margins."""
+
+    def spread(counts: np.ndarray) -> np.ndarray:
+        share = counts[:, 1:] / total[:, None]
+        return share[:, :, None] * np.eye(share.shape[1]) - share[:, :, None] * share[:, None, :]
+
+    scale = total**2 / np.maximum(total - 1.0, 1.0)
+    size = (rows.shape[1] - 1) * (columns.shape[1] - 1)
+    return np.einsum("s,sab,scd->acbd", scale, spread(rows), spread(columns)).reshape(size, size)
+
+
+def _as_integers(rows: np.ndarray, columns: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Return the margins for `_draw`: all 2 x 2 tables at once, others one by one."""
+    r, c = np.rint(rows).astype(np.int64), np.rint(columns).astype(np.int64)
+    if r.shape[1] == c.shape[1] == 2 and r.sum(axis=1).max() < LARGE:
+        return [(r, c)]
+    return [(r[k : k + 1], c[k : k + 1]) for k in range(len(r))]
+
+
+def _draw(rows: np.ndarray, columns: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:
+    """Return the non-reference cells (n, L_i - 1, L_j - 1) of n random sets of tables with these margins."""
+    from scipy.stats import random_table
+
+    if rows.shape[1] == columns.shape[1] == 2 and rows.sum(axis=1).max() < LARGE:
+        first = rng.hypergeometric(rows[:, 1], rows[:, 0], columns[:, 1], size=(n, len(rows)))
+        return first.sum(axis=1).astype(float)[:, None, None]
+    found = random_table(rows[0], columns[0]).rvs(size=n, random_state=rng)
+    return found[:, 1:, 1:].astype(float)

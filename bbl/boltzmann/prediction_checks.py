@@ -1,0 +1,262 @@
+"""What is said of a fit: log-losses above those of the shares or of naive Bayes, and folds of ordered rows."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, cast
+
+import numpy as np
+
+from bbl.boltzmann.estimate import Estimate
+from bbl.boltzmann.validation import validate
+from bbl.crossval import Scored, fold_log_shares
+from bbl.design.labels import Labels
+from bbl.engines import BASELINE, Engine
+from bbl.errors import DataWarning
+from bbl.model.layout import Layout
+from bbl.model.marginal import MarginalEnergy
+from bbl.model.moments import level_counts
+from bbl.rows.dealing import AnyFolds
+from bbl.rows.on_disk import Rows, StoredSample
+from bbl.rows.sample import Sample
+from bbl.stats.loss_record import HELD_OUT, TRAINING, LossRecord, log_share
+from bbl.stats.metrics import log_loss, row_loss
+from bbl.stats.ordering import log_p_bound
+from bbl.stats.scores import log_probabilities
+
+__all__ = [
+    "check_training",
+    "check_validation",
+    "held_out_record",
+    "remedy",
+    "training_record",
+    "training_rows",
+    "warn_ordered",
+    "warn_record",
+]
+
+ALL = 2e7  # lookups of parameters up to which all training rows are scored;
+WORK = 2e8  # else so many, but
+ROWS = 2000  # of so many rows at most,
+FEWEST = 100  # and at least
+CELLS = 4096  # joint levels of a row's missing predictors up to which it is looked at: they are summed over
+WIDEST = 8192  # non-reference levels: beyond, a group's couplings as a matrix would take over half a GiB
+SIGMAS = 3.0  # standard errors by which a log-loss has to be above that of naive Bayes,
+SLACK = 0.05  # and share of it
+LEVEL = 0.01
+AUTO = ", or method='auto'"
+HEATED = ("temperature", "firm")  # calibrations that take scores to those of the shares where nothing better is known
+
+
+def remedy(calibrate: str, auto: bool) -> str:
+    """Return what lowers a log-loss above that of the shares; `auto` says whether ``method="auto"`` takes the rows."""
+    if calibrate in HEATED:
+        return ""
+    return f"Give calibrate='temperature'{AUTO if auto else ''}."
+
+
+def held_out_record(scored: Scored, scores: np.ndarray, log_shares: np.ndarray, advice: str) -> LossRecord:
+    """Return the log-loss of class scores (N, K) of validated rows; `log_shares` (F, K) are those of the folds."""
+    return LossRecord(scored.log_loss(scores), scored.log_loss(log_shares[scored.fold]), HELD_OUT, advice)
+
+
+def check_training(
+    sample: Rows,
+    result: Estimate,
+    labels: Labels,
+    engine: Engine,
+    advice: str,
+    held_out: LossRecord | None = None,
+    stacklevel: int = 3,
+) -> LossRecord | None:
+    """Return the log-loss of a fit: `held_out` where that is there, else that of its training rows.
+
+    Warns where one of them is above that of the shares of the groups, or that of the training rows above that of naive
+    Bayes. None of one group, or where it would cost too much.
+    """
+    layout, K = result.parameters.layout, len(labels.groups)
+    cost = K * (1.0 + layout.n_terms) * (1 if result.predictive is None else result.predictive.theta.shape[1])
+    rows, whole = training_rows(sample, layout.n_levels, K, cost, complete=result.log_z_kind == "none")
+    if not rows.n or layout.D > WIDEST:
+        return held_out
+    scores = _scores(result, rows)
+    training = None if K == 1 else training_record(rows, whole, scores, result.class_prior, advice)
+    record = held_out or training
+    worse = next((one for one in (record, training) if one is not None and one.is_worse), None)
+    if worse is not None:
+        warn_record(worse, stacklevel + 1)
+    elif layout.order > 1:
+        naive = _naive_scores(sample, layout, log_share(result.class_prior), rows)
+        text = _worse_than_naive(scores, naive, rows)
+        if text:
+            _warn(f"On the training rows the {text}", engine, layout, K, stacklevel)
+    return record
+
+
+def warn_record(record: LossRecord | None, stacklevel: int = 3) -> None:
+    """Warn where a log-loss is above that of the shares of the groups."""
+    if record is not None and record.is_worse:
+        warnings.warn(record.verdict, DataWarning, stacklevel=stacklevel)
+
+
+def _worse_than_naive(scores: np.ndarray, naive: np.ndarray, rows: Sample | Scored) -> str:
+    """Return both log-losses in words where that of `scores` (N, K) is above that of `naive` (N, K); else nothing.
+
+    That is by over 5 %, and over three standard errors of the mean difference, to which one more row that differs
+    by 1 is added. Of one group it is the log-loss of the rows.
+    """
+    one, weights = scores.shape[1] == 1, rows.weights
+    y = rows.response if isinstance(rows, Sample) else rows.y
+    loss, reference = (-s[:, 0] if one else row_loss(log_probabilities(s), y) for s in (scores, naive))
+    gap, total = loss - reference, weights.sum()
+    mean, level = weights @ gap / total, weights @ reference / total
+    if mean <= max(SIGMAS * np.sqrt(weights @ (gap - mean) ** 2 + 1.0) / total, SLACK * level):
+        return ""
+    name = "independent predictors" if one else "naive Bayes"
+    return f"log-loss is {weights @ loss / total:.3g}, against {level:.3g} of {name}"
+
+
+def training_rows(
+    sample: Rows, n_levels: np.ndarray, K: int, cost: float, complete: bool = False
+) -> tuple[Sample, bool]:
+    """Return training rows to score, and whether these are all; `cost` is the work of one, in lookups of parameters.
+
+    Of too many rows some are taken, evenly by weight; those with many missing values are left out, and if `complete`
+    all with any. All rows come as the distinct ones of each group in a fixed order: neither repeated rows, against
+    weights, nor their order or source make a difference.
+    """
+    most = int(np.clip(WORK / cost, FEWEST, ROWS))
+    total = max(sample.n, sample.total)
+    whole = total * cost <= ALL and (sample.complete or total <= ROWS)
+    rows = sample
+    if isinstance(rows, StoredSample):
+        whole = whole and not rows.remote
+        rows = rows.draw(rows.n if whole else most, np.random.default_rng(0))
+    classified = rows.response >= 0
+    if rows.missing is not None:
+        cells = np.where(rows.missing, n_levels, 1).prod(axis=1, dtype=float) <= (1 if complete else CELLS)
+        whole, classified = whole and bool(cells[classified].all()), classified & cells
+    rows = rows.rows(classified)
+    return (rows.by_state(n_levels, K), True) if whole else (rows.systematic_sample(most), False)
+
+
+def training_record(
+    rows: Sample, whole: bool, scores: np.ndarray, shares: np.ndarray, advice: str
+) -> LossRecord | None:
+    """Return the log-loss of class scores (n, K) of `training_rows`; of some rows alone only if it is to be told.
+
+    `shares` (K,) are those of the groups.
+    """
+    loss, baseline = (
+        log_loss(log_probabilities(s), rows.response, rows.weights)
+        for s in (scores, np.broadcast_to(log_share(shares), scores.shape))
+    )
+    record = LossRecord(loss, baseline, TRAINING if whole else f"{rows.total:,.0f} {TRAINING} that were scored", advice)
+    return record if whole or record.is_worse else None
+
+
+def _scores(result: Estimate, rows: Sample) -> np.ndarray:
+    if result.predictive is not None:
+        return result.class_scores(rows.codes, rows.missing)
+    layout, theta = result.parameters.layout, result.parameters.theta
+
+    def energy(codes: np.ndarray, unknown: np.ndarray | None) -> np.ndarray:
+        # one matrix of couplings at a time
+        return np.column_stack([MarginalEnergy(layout, own[None])(codes, unknown) for own in theta])
+
+    return result.scores_by(energy, rows.codes, rows.missing)
+
+
+def _naive_scores(sample: Rows, layout: Layout, log_shares: np.ndarray, rows: Sample) -> np.ndarray:
+    """Return the class scores (n, K) of `rows` under naive Bayes as `BASELINE` fits it to `sample`."""
+    scores, c = np.tile(log_shares, (rows.n, 1)), BASELINE.prior_count
+    for i, n in enumerate(level_counts(sample, layout.n_levels, len(log_shares))):
+        f = (n + c / n.shape[1]) / (n.sum(axis=1, keepdims=True) + c)
+        terms = np.log(f).T[rows.codes[:, i]]
+        scores += terms if rows.missing is None else np.where(rows.missing[:, [i]], 0.0, terms)
+    return scores
+
+
+def check_validation(
+    sample: Rows,
+    labels: Labels,
+    layout: Layout,
+    engine: Engine,
+    folds: AnyFolds,
+    scored: Scored,
+    scores: np.ndarray,
+    workers: int,
+    advice: str,
+    stacklevel: int = 3,
+) -> LossRecord | None:
+    """Return the validation log-loss of `scores` (N, K); warn if it is above that of the shares or of naive Bayes."""
+    K = len(labels.groups)
+    log_shares = fold_log_shares(sample, folds, K)
+    record = None if K == 1 else held_out_record(scored, scores, log_shares, advice)
+    fitted = engine.layout(cast(Sample, sample), layout)
+    if record is not None and record.is_worse:
+        warn_record(record, stacklevel + 1)
+    elif fitted.order > 1:
+        if K > 1 and isinstance(sample, Sample) and sample.complete:
+            held = [sample.rows(scored.rows[scored.fold == f]) for f in range(len(folds))]
+            trained = [folds.one(f).training(sample) for f in range(len(folds))]
+            by_fold = zip(trained, log_shares, held, strict=True)
+            naive = np.concatenate([_naive_scores(rows, layout, shares, own) for rows, shares, own in by_fold])
+        else:
+            rng = np.random.default_rng(0)  # which naive Bayes does not use
+            options: dict[str, Any] = {"log_z": "auto", "workers": workers, "rng": rng, "judge": scored.judge}
+            naive = validate(sample, labels, layout, BASELINE, None, folds, **options).scores[0]
+        text = _worse_than_naive(scores, naive, scored)
+        if text:
+            _warn(f"On the validated rows the {text}", engine, fitted, K, stacklevel)
+    return record
+
+
+def _warn(what: str, engine: Engine, layout: Layout, K: int, stacklevel: int) -> None:
+    remedies = ["Calibrate them (calibrate='offset' or 'temperature')"] if K > 1 else []
+    if engine.tuned is not None:
+        name = engine.tuned.option
+        remedies.append(f"choose {name} by log-loss (crossVal with score='logloss', or {name}='cv')")
+    if layout.order > 1:
+        remedies.append(f"take method={BASELINE.name!r}")
+    of_groups = " and predicted groups may be" * (K > 1)
+    remedy = ", or ".join(remedies)
+    warnings.warn(
+        f"{what}: ln Z, the penalty or the formula does not suit these data, so that probabilities are off{of_groups}. "
+        f"{remedy[:1].upper()}{remedy[1:]}.",
+        DataWarning,
+        stacklevel=stacklevel + 1,
+    )
+
+
+def warn_ordered(sample: Rows, folds: AnyFolds, labels: Labels, stacklevel: int = 3) -> None:
+    """Warn where the levels of predictors are not spread over the folds as by chance (at most 1 % of false alarms).
+
+    Every predictor is tested within the groups, whole and level by level, with Bonferroni's correction.
+    """
+    levels = [len(own) for own in labels.levels]
+    held = [folds.one(f).held_counts(sample, levels, len(labels.groups)) for f in range(len(folds))]
+    tables = [np.stack(by_fold, axis=1) for by_fold in zip(*held, strict=True)]
+    log_p = np.empty(len(levels))
+    for shape in {table.shape for table in tables}:  # those of one size together: there can be thousands
+        alike = [i for i, table in enumerate(tables) if table.shape == shape]
+        table = np.stack([tables[i] for i in alike])
+        one = np.moveaxis(table, -1, 1)
+        by_level = log_p_bound(np.stack([one, table.sum(axis=-1)[:, None] - one], axis=-1))
+        log_p[alike] = np.minimum(log_p_bound(table), by_level.min(axis=1))
+    tested = len(levels) + sum(levels) + (0 if sample.complete else len(levels))
+    log_p += np.log(tested)
+    found = np.flatnonzero(log_p <= np.log(LEVEL))
+    if len(found):
+        most = found[np.argsort(log_p[found], kind="stable")]
+        names = ", ".join(repr(labels.names[i]) for i in most[:3]) + (
+            f" and {len(most) - 3} more" if len(most) > 3 else ""
+        )
+        copies = ", or the copies of weighted rows lie together" if sample.whole and not sample.unweighted else ""
+        warnings.warn(
+            f"Levels of {names} are not spread over the consecutive folds as by chance (p < {LEVEL}): the rows are "
+            f"ordered{copies}. A fold is then validated on other rows than it was trained on. Pass shuffle=True with a "
+            "seed.",
+            DataWarning,
+            stacklevel=stacklevel,
+        )

@@ -1,0 +1,1 @@
+"""Data that are read in batches: sources and the passes over them."""

@@ -1,0 +1,216 @@
+"""Sources of every kind: what is read batch by batch, Arrow streams, DuckDB, polars, Dask, callables."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pandas as pd
+
+from bbl.design.frames import declared_order, to_frame
+from bbl.design.streams.parquet import dataset_source, parquet_source
+from bbl.design.streams.source import ROWS, Batch, Source, arrow_batch, pyarrow_for
+from bbl.errors import BBLTypeError, DataError
+
+__all__ = ["lazy_source"]
+
+
+def lazy_source(data: Any, argument: str = "data") -> Source | None:
+    """Return `data` as a `Source`, if it is of a kind that is read batch by batch; None if it is a table in memory.
+
+    Parameters
+    ----------
+    data : object
+        A Parquet path, list or glob of paths, a folder of them; a pyarrow Dataset or RecordBatchReader; anything with
+        ``__arrow_c_stream__`` that is no table in memory; a polars LazyFrame; a Dask DataFrame; a callable that
+        returns an iterator of batches, each a table of any kind.
+    argument : str, default "data"
+
+    Raises
+    ------
+    DataError, BBLTypeError
+        If there is no such file, or pyarrow is not installed.
+    """
+    if isinstance(data, Source):
+        return data
+    if isinstance(data, str | os.PathLike):
+        return parquet_source([os.fspath(data)], argument)
+    if isinstance(data, list | tuple) and data and all(isinstance(one, str | os.PathLike) for one in data):
+        return parquet_source([os.fspath(one) for one in data], argument)
+    kind, module = type(data).__name__, type(data).__module__.partition(".")[0]
+    if kind == "LazyFrame" and module == "polars":
+        return _polars(data)
+    if module.startswith("dask") and hasattr(data, "partitions"):
+        return _dask(data)
+    if module == "pyarrow" and hasattr(data, "get_fragments"):
+        return dataset_source(data, f"the {kind}")
+    if module == "pyarrow" and kind == "RecordBatchReader":
+        spool = _Spool(data)
+        return Source(tuple(data.schema.names), spool.read, spool.text)
+    if hasattr(data, "__arrow_c_stream__") and not hasattr(data, "__len__"):
+        return _stream(data)
+    if hasattr(data, "__arrow_c_stream__") and module == "duckdb":
+        return _stream(data)
+    if callable(data) and not hasattr(data, "__dataframe__") and not isinstance(data, type):
+        return _called(data)
+    return None
+
+
+def _stream(data: Any) -> Source:
+    """Return anything that gives an Arrow stream each time it is asked."""
+    pa = pyarrow_for(f"A {type(data).__name__}")
+    columns = getattr(data, "columns", None)
+    names = tuple(columns) if isinstance(columns, list | tuple) else None
+    if names is None:
+        names = tuple(pa.RecordBatchReader.from_stream(data).schema.names)
+    types = getattr(data, "types", ())  # of a relation
+    enumerations = [name for name, of in zip(names, types, strict=False) if getattr(of, "id", "") == "enum"]
+    text = f"the {type(data).__name__}"
+
+    def read(wanted: list) -> Iterator[Batch]:
+        own = data
+        if hasattr(data, "project") and all(isinstance(name, str) for name in wanted):  # a relation: only these columns
+            own = data.project(", ".join('"' + name.replace('"', '""') + '"' for name in wanted))
+        reader = pa.RecordBatchReader.from_stream(own)
+        ordered = [name for name in reader.schema.names if name in enumerations]
+        declared = declared_order(reader.schema)
+        declared = declared._replace(ordered=declared.ordered.union(ordered))
+        for batch in reader:
+            for name in ordered:
+                batch = _in_order(batch, name)
+            for first in range(0, batch.num_rows, ROWS):
+                yield arrow_batch(batch.slice(first, ROWS), "", declared)
+
+    return Source(names, read, text)
+
+
+def _in_order(batch: Any, name: str) -> Any:
+    """Return a batch with the dictionary of a column marked as ordered."""
+    column = batch.column(name)
+    ordered = type(column).from_arrays(column.indices, column.dictionary, ordered=True)
+    return batch.set_column(batch.schema.get_field_index(name), name, ordered)
+
+
+class _Spool:
+    """A stream that can be read once: what is needed of it goes to a temporary Arrow file without a name."""
+
+    text = "the RecordBatchReader"
+
+    def __init__(self, reader: Any):
+        self.pa, self.reader = pyarrow_for("A RecordBatchReader"), reader
+        self.names: list | None = None
+
+    def read(self, wanted: list) -> Iterator[Batch]:
+        """Yield the rows: the first time while they are spooled, from then on from the file."""
+        if self.names is None:
+            self._spool(wanted)
+        if not set(wanted) <= set(self.names or ()):
+            raise DataError(
+                f"{self.text} has been read, and cannot be read again. Give what it was made from, or a callable that "
+                "returns a new one.",
+                argument="data",
+            )
+        self.file.seek(0)
+        for batch in self.pa.ipc.open_stream(self.file):
+            yield arrow_batch(batch.select(wanted), "", declared_order(self.reader.schema))
+
+    def _spool(self, wanted: list) -> None:
+        self.file = tempfile.TemporaryFile(prefix="bbl-")  # noqa: SIM115
+        weakref.finalize(self, self.file.close)
+        self.names = wanted
+        schema = self.pa.schema([self.reader.schema.field(k) for k in wanted])
+        to = self.pa.ipc.new_stream(self.file, schema, options=self.pa.ipc.IpcWriteOptions(compression="lz4"))
+        for batch in self.reader:
+            with _spooling():
+                for first in range(0, batch.num_rows, ROWS):
+                    to.write_batch(batch.select(wanted).slice(first, ROWS))
+        with _spooling():
+            to.close()
+
+
+@contextmanager
+def _spooling() -> Iterator[None]:
+    """Say that it is the temporary file that cannot be written, and where it lies."""
+    try:
+        yield
+    except OSError as error:
+        raise DataError(
+            f"what a reader gave cannot be kept in a temporary file in {tempfile.gettempdir()!r} "
+            f"({error.strerror or error}). Free some room, or set TMPDIR to a folder of a larger disk.",
+            argument="data",
+        ) from error
+
+
+def _polars(data: Any) -> Source:
+    """Return a polars LazyFrame: its own engine goes over it, in batches."""
+    pyarrow_for("A LazyFrame")
+    if not hasattr(data, "collect_batches"):
+        raise BBLTypeError(
+            "a LazyFrame is read in batches from polars 1.34 on. Update polars, or write the frame with sink_parquet() "
+            "and give the file.",
+            argument="data",
+        )
+    names = tuple(data.collect_schema().names())
+
+    def read(wanted: list) -> Iterator[Batch]:
+        for part in data.select(wanted).collect_batches(chunk_size=ROWS, maintain_order=True):
+            table = part.to_arrow()
+            for batch in table.to_batches():
+                yield arrow_batch(batch, "", declared_order(table.schema))
+
+    return Source(names, read, "the LazyFrame")
+
+
+def _dask(data: Any) -> Source:
+    """Return a Dask DataFrame: one partition at a time, wherever Dask computes it."""
+
+    def read(wanted: list) -> Iterator[Batch]:
+        own = data[wanted]
+        for k in range(data.npartitions):
+            place = f"partition {k} of the Dask DataFrame"
+            try:
+                part = own.partitions[k].compute()
+            except Exception as error:
+                error.bbl_place = place  # type: ignore[attr-defined]
+                raise
+            yield Batch(to_frame(part), place)
+
+    def parts(names: list, client: Any) -> list[tuple]:
+        found = client.compute(data[names].to_delayed())
+        return [(_partition, own, f"partition {k} of the Dask DataFrame") for k, own in enumerate(found)]
+
+    return Source(tuple(data.columns), read, "the Dask DataFrame", parts, distributed=True)
+
+
+def _partition(frame: Any, place: str) -> Source:
+    """Return a partition on its worker."""
+    return Source(tuple(frame.columns), lambda wanted: iter([Batch(to_frame(frame[wanted]), place)]), place)
+
+
+def _called(data: Callable) -> Source:
+    """Return a callable that gives an iterator of tables, a new one each time it is called."""
+    text = f"what {getattr(data, '__name__', type(data).__name__)}() returns"
+
+    def tables() -> Iterator[Any]:
+        found = data()
+        if not isinstance(found, Iterable) or isinstance(found, str | bytes | dict | pd.DataFrame):
+            raise BBLTypeError(
+                f"data is a callable that returns {type(found).__name__}, not an iterator of tables. Let it yield "
+                "data frames, pyarrow tables or dicts of lists, and start anew each time it is called.",
+                argument="data",
+            )
+        return iter(found)
+
+    def read(wanted: list) -> Iterator[Batch]:
+        for k, table in enumerate(tables()):
+            place = f"batch {k} of {text}"
+            yield Batch(to_frame(table), place)
+
+    first = next(tables(), None)
+    if first is None:
+        raise DataError(f"{text} has no batches. Give at least one row for each response group.", argument="data")
+    return Source(to_frame(first).columns, read, text)

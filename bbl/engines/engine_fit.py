@@ -1,0 +1,159 @@
+"""What an engine gives: a fit, what is to be said of it, the equations that it solves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bbl.model.layout import Layout
+
+__all__ = ["EngineFit", "Equations", "JointFit", "NoProgress", "Note"]
+
+
+class Note(NamedTuple):
+    """What is to be said about a predictor in the warning that names it.
+
+    Attributes
+    ----------
+    predictor : int
+        -1 for the fit as a whole.
+    level : int
+        Code of the level that it is about; -1 for none.
+    what : str
+        What is wrong, and the remedy: the same text wherever it is the same thing, so that it is said once.
+    detail : str
+        Numbers of this case alone.
+    """
+
+    predictor: int
+    level: int
+    what: str
+    detail: str = ""
+
+
+class NoProgress(Exception):
+    """Rounds make no progress, and there is no memory for a larger sample."""
+
+    def __init__(self, predictor: int, norm: float, rows: int, n: int):
+        super().__init__(predictor, norm, rows, n)
+        self.predictor, self.norm, self.rows, self.n = predictor, norm, rows, n
+
+
+@dataclass(frozen=True)
+class EngineFit:
+    """Result of one engine run on one group.
+
+    Attributes
+    ----------
+    theta : ndarray, shape (layout.size,)
+        Fields and couplings.
+    lkh : float
+        The maximised objective per observation, summed over predictors.
+    site_theta : ndarray, shape (layout.D, 1 + D), or None
+        Unsymmetrised pseudo-likelihood solution: row (i, a) holds ``h_i(a)`` and all ``J_i(a; j, b)``, with terms of
+        three predictors and more also ``J_i(a; j, b, k, c)`` (see `bbl.model.regressors.Regressors`).
+    normaliser : callable, or None
+        ``normaliser(half)``: eq. (31) on the rows that were fitted, where the engine's kernel has it at hand.
+    mf_log_z : float, or None
+        The mean-field ln Z of eq. (32), from the engine's own frequencies.
+    grad_norm : ndarray, shape (m,)
+        Norm of the gradient left at each predictor.
+    n_iter : ndarray of int, shape (m,)
+        Iterations that each predictor took.
+    converged : ndarray of bool, shape (m,)
+    notes : tuple of Note
+        What is to be said about single predictors.
+    unbounded : tuple of tuples of int
+        For each predictor without a finite optimum, a parameter of it that grows without end: predictor, level code,
+        and those of the predictors it is coupled to (none for a field).
+    sd : ndarray, shape (layout.size,), or None
+        Posterior standard deviations of `theta`, which then is the posterior mean.
+    draws : ndarray, shape (chains, draws, layout.size), or None
+        Draws from the posterior.
+    layout : Layout, or None
+        Where `theta` lies, if the engine chose the terms itself (`Engine.chooses`).
+    state : dict of str to ndarray
+        What else the engine wants to have again when it is asked about this fit; kept in model files.
+    history : dict of str to ndarray
+        How the fit went: columns of equal length, the first of which counts.
+    """
+
+    theta: np.ndarray
+    lkh: float
+    site_theta: np.ndarray | None = None
+    mf_log_z: float | None = None
+    normaliser: Callable[[bool], float] | None = None
+    grad_norm: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    n_iter: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=int))
+    converged: np.ndarray = field(default_factory=lambda: np.ones(0, dtype=bool))
+    notes: tuple[Note, ...] = ()
+    unbounded: tuple[tuple[int, ...], ...] = ()
+    sd: np.ndarray | None = None
+    draws: np.ndarray | None = None
+    layout: Layout | None = None
+    state: dict[str, np.ndarray] = field(default_factory=dict)
+    history: dict[str, np.ndarray] = field(default_factory=dict)
+
+    def log_z(self, kind: str) -> float | None:
+        """Return ln Z of this kind ("pseudo", "half" or "mf") where the engine has it at hand."""
+        if kind == "mf":
+            return self.mf_log_z
+        return None if self.normaliser is None else self.normaliser(kind == "half")
+
+
+class Equations(NamedTuple):
+    """The solution of a group's likelihood equations, one set for each predictor: what standard errors stand on.
+
+    Attributes
+    ----------
+    site_theta : ndarray, shape (layout.D, 1 + D)
+        Unsymmetrised solution, as in `EngineFit`.
+    lambda_ : float or tuple of float
+        Penalty of the couplings in the equations, or one for each order.
+    lambdah : float
+        Penalty of the fields.
+    rows : Sample or StoredSample
+        The rows that were fitted.
+    prior_count : float
+        Pseudocount in the targets of the rows, see `PseudoLikelihood`.
+    zero_sum : bool
+        Whether the penalties are of fields and couplings in the zero-sum gauge.
+    """
+
+    site_theta: np.ndarray
+    lambda_: float | tuple[float, ...]
+    lambdah: float
+    rows: Any
+    prior_count: float = 0.0
+    zero_sum: bool = False
+
+
+class JointFit(NamedTuple):
+    """All groups fitted together: class scores are energies + `constant` + `temperature` times the scores given.
+
+    Attributes
+    ----------
+    theta : ndarray, shape (K, layout.size)
+        In the reference gauge.
+    constant : ndarray, shape (K,)
+    temperature : float
+    loss : float
+        Log-loss on the rows, without the penalty; of minibatches that of the rows as they came.
+    gradient : float
+        Largest component of the gradient in scaled unknowns; nan where it was not worked out.
+    evaluations : int
+        How often the objective over all rows was worked out.
+    converged : bool
+        Whether the gradient says that this is the minimum.
+    """
+
+    theta: np.ndarray
+    constant: np.ndarray
+    temperature: float
+    loss: float
+    gradient: float
+    evaluations: int
+    converged: bool

@@ -1,0 +1,1 @@
+"""The engine of sparse high-order machines."""

@@ -1,0 +1,364 @@
+"""Pseudo-likelihood: each predictor's conditional distribution fitted by itself, then symmetrised (section 2.2)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, ClassVar, cast
+
+import numpy as np
+
+from bbl._ext.pseudo.pseudo import CONVERGED, memory_estimate
+from bbl.checks import choice, flag, integer, real
+from bbl.engines.base import Engine, Tuned
+from bbl.engines.engine_fit import EngineFit, Equations, Note
+from bbl.engines.naive import absent_levels
+from bbl.engines.pseudo.blocks import Corrected, few_enough, rounds_memory, sample_size
+from bbl.engines.pseudo.nodes import n_shares
+from bbl.engines.pseudo.path import CLOSER, on_the_line, solve_available, solve_complete
+from bbl.engines.pseudo.solvers import FINEST, POLISH_SIZE, Sites, is_small
+from bbl.engines.warm_starts import Trail
+from bbl.errors import OptionError
+from bbl.memory import check_memory
+from bbl.model.gauge import GAUGES, reference_fields
+from bbl.model.layout import Layout
+from bbl.model.logz import zero_sum_log_z
+from bbl.model.moments import level_counts, log_ratio, usable_rows
+from bbl.model.regressors import from_sites, regressors
+from bbl.model.unpenalised import unbounded_parameters
+from bbl.parallel import serial_blas
+from bbl.rows.on_disk import Rows, StoredSample
+from bbl.rows.sample import Sample, code_dtype
+
+__all__ = ["PseudoLikelihood"]
+
+HARMLESS = 1e-6  # one that moves coefficients in the fourth decimal at most: no reason for a warning
+MANY = 99  # order up to which terms are read
+MOST_LEVELS = 65535  # that the kernel takes
+
+
+@dataclass(frozen=True)
+class PseudoLikelihood(Engine):
+    """Penalised pseudo-likelihood, eqs. (10)-(18).
+
+    Parameters
+    ----------
+    lambda_ : float or sequence of float, default 1e-5
+        L2 penalty on couplings; the objective is per observation, so it does not depend on the number of rows. A
+        sequence has one for the couplings of each order: of pairs, of terms of three predictors, and so on.
+    lambdah : float or None, default 0.0
+        L2 penalty on fields; None for the same as `lambda_`.
+    tolerance : float, default 1e-10
+        Largest gradient norm of a predictor's objective at which it counts as converged.
+    itmax : int, default 1000
+        Most iterations for a predictor.
+    prior_count : float, default 0.0
+        Pseudocount c, spread evenly over the levels of each predictor: in every conditional distribution a row's own
+        level counts as ``1 - c/(n + c)``, and all levels share the rest. Without couplings that is naive Bayes with
+        this `prior_count`. It keeps the fields of absent levels finite; 1 suits classification.
+    symmetrize : bool, default True
+        Whether to average ``J_ij`` and ``J_ji`` (eq. 18), and so with terms of any order; without, ``J_ij`` of
+        ``i < j`` is that of predictor i.
+    precision : {"double", "single"}, default "double"
+        In single precision large fits take half of the working memory and about half of the time; the gradient norm
+        is then at best 1e-5 (a smaller `tolerance` counts as that), which leaves about four digits of a coefficient.
+        Small fits are computed in double precision all the same.
+    gauge : {"reference", "zero-sum"}, default "reference"
+        What is penalised: the fields and couplings of the non-reference levels, as in the paper, or, in a model of
+        pairs, those of all levels in the zero-sum gauge, in which both solutions of a pair are averaged then. With that
+        probabilities do not depend on which levels are the references (but with ``log_z="mf"``, eq. (32), they do; and
+        where a predictor does not vary in a group, it takes `lambdah` > 0 or a `prior_count`); `lambda_` then is worth
+        less: with two levels a quarter.
+
+    Raises
+    ------
+    OptionError, BBLTypeError
+        If an option is outside its range, naming it.
+    """
+
+    lambda_: float | tuple[float, ...] = 1e-5
+    lambdah: float | None = 0.0
+    tolerance: float = 1e-10
+    itmax: int = 1000
+    symmetrize: bool = True
+    prior_count: float = 0.0
+    precision: str = "double"
+    gauge: str = "reference"
+    name = "pseudo"
+    order = MANY
+    tuned = Tuned(
+        "lambda_", "lambda", r"$\lambda$", r"Penalty $\lambda$",
+        tuple(10.0 ** np.arange(-4.0, 1.01, 0.5)), "larger", logarithmic=True,
+    )  # fmt: skip
+    needs = "neighbours"
+    solves = True
+    weights = "real"
+    # small enough to leave wide data alone, large enough for levels that a class never has
+    classifier: ClassVar[dict[str, Any]] = {"lambdah": 1e-4}
+    log_z = "half"
+    streams = True
+
+    def __post_init__(self):
+        if isinstance(self.lambda_, Sequence | np.ndarray) and not isinstance(self.lambda_, str):
+            if not len(self.lambda_):
+                raise OptionError("lambda_ is empty; give a number, or one for each order.", argument="lambda_")
+            object.__setattr__(self, "lambda_", tuple(real("lambda_", each, 0.0) for each in self.lambda_))
+        else:
+            object.__setattr__(self, "lambda_", real("lambda_", self.lambda_, 0.0))
+        if self.lambdah is not None:
+            object.__setattr__(self, "lambdah", real("lambdah", self.lambdah, 0.0))
+        object.__setattr__(self, "tolerance", real("tolerance", self.tolerance, 0.0, open_low=True))
+        object.__setattr__(self, "itmax", integer("itmax", self.itmax, 1))
+        object.__setattr__(self, "prior_count", real("prior_count", self.prior_count, 0.0))
+        object.__setattr__(self, "symmetrize", flag("symmetrize", self.symmetrize))
+        choice("precision", self.precision, tuple(FINEST))
+        choice("gauge", self.gauge, GAUGES)
+
+    @property
+    def penalised(self) -> bool:
+        """Whether a penalty is in force."""
+        return _positive(self.lambda_) or bool(self.lambdah) or bool(self.prior_count)
+
+    @property
+    def zero_sum(self) -> bool:
+        """Whether penalties are of fields and couplings in the zero-sum gauge."""
+        return self.gauge != GAUGES[0]
+
+    @property
+    def two_sided(self) -> bool:
+        """Whether the two solutions of a pair are kept apart."""
+        return not self.symmetrize
+
+    def layout(self, sample: Sample, layout: Layout) -> Layout:
+        """Return the layout, having checked that there is a penalty for each order, and room for joint levels."""
+        orders = max(layout.order, 2) - 1
+        if isinstance(self.lambda_, tuple) and len(self.lambda_) != orders:
+            raise OptionError(
+                f"lambda_ has {len(self.lambda_)} numbers, one for each order from 2 on, but the model has terms of up "
+                f"to {orders + 1} predictors. Give {orders if orders > 1 else 'one number'}; crossVal takes a grid.",
+                argument="lambda_",
+            )
+        if self.zero_sum and isinstance(sample, StoredSample) and not few_enough(sample.n, layout):
+            raise OptionError(
+                f"gauge={self.gauge!r} is for rows that are fitted in memory, and these {sample.n:,} are too many; "
+                "leave gauge out, or give a table of some of the rows.",
+                argument="gauge",
+            )
+        if self.zero_sum and layout.order > 2:
+            raise OptionError(
+                f"gauge={self.gauge!r} is for terms of up to two predictors, and the model has some of {layout.order}. "
+                "Take a formula of pairs, or leave gauge out.",
+                argument="gauge",
+            )
+        most = int(regressors(layout).n_levels.max(initial=0))
+        if layout.order > 2 and most > MOST_LEVELS:
+            raise OptionError(
+                f"a term has {most - 1:,} joint levels of all but one of its predictors; at most {MOST_LEVELS - 1:,} "
+                "are fitted. Group levels, or leave the term out.",
+                argument="formula",
+            )
+        return layout
+
+    def stepwise(self, sample: Rows, layout: Layout) -> bool:
+        """Return whether fits cost more than choosing among them does."""
+        if isinstance(sample, StoredSample):
+            return True
+        states = math.prod(int(L) + (not sample.complete) for L in layout.n_levels)
+        return not is_small(min(states, int(np.bincount(sample.response).max(initial=0))), layout)
+
+    def check_equations(self) -> None:
+        """Raise an OptionError without symmetrisation, whose standard errors are not known."""
+        if not self.symmetrize:
+            raise OptionError("Standard errors are for symmetrised couplings (symmetrize=True).", argument="symmetrize")
+
+    def equations(self, sample: Rows, layout: Layout) -> Equations:
+        """Solve a group again for its unsymmetrised solution."""
+        rows = self.prepare(sample, layout)
+        site_theta = np.asarray(self.fit(rows, layout).site_theta)
+        return Equations(site_theta, self.lambda_, self.lambdah_at(self.lambda_), rows, self.prior_count, self.zero_sum)
+
+    def prepare(self, sample: Rows, layout: Layout) -> Rows:
+        """Add the extra instance of section 2.2 where a predictor is constant in the group.
+
+        In it constant predictors take another level (the first that is not theirs), all others their reference. With
+        missing values, what counts is whether a predictor is constant in the rows that it is fitted to. A pseudocount
+        does the same better, and so does a penalty of fields in the zero-sum gauge.
+        """
+        if isinstance(sample, StoredSample):
+            return self._prepare_stored(sample, layout)
+        bounded = self.zero_sum and self.lambdah_at(self.lambda_) > 0.0  # the penalty says where such fields end
+        if not sample.n or self.prior_count or bounded:
+            return sample
+        if sample.missing is None:
+            first = sample.codes[0]
+            varies = (sample.codes != first).any(axis=0)
+        else:
+            usable = usable_rows(sample, layout)
+            first = sample.codes[usable.argmax(axis=0), np.arange(layout.m)]
+            varies = ((sample.codes != first) & usable).any(axis=0)
+        constant = ~varies & (layout.n_levels > 1)
+        if not constant.any():
+            return sample
+        extra = np.where(constant & (first == 0), 1, 0).astype(sample.codes.dtype)
+        missing = None if sample.missing is None else np.vstack([sample.missing, np.zeros(layout.m, dtype=bool)])
+        return Sample(np.vstack([sample.codes, extra]), np.append(sample.weights, 1.0), missing=missing)
+
+    def _prepare_stored(self, rows: StoredSample, layout: Layout) -> Rows:
+        """Do what `prepare` does to rows in a file; few enough are read into memory."""
+        if not rows.complete:
+            raise OptionError(
+                "method='pseudo' fits each predictor to rows of its own where values are missing, which it cannot do "
+                "block by block. Give missing values a level of their own (missing='level'), drop their rows "
+                "(missing='drop'), or take method='mf'.",
+                argument="missing",
+            )
+        if few_enough(rows.n, layout):
+            drawn = rows.draw(rows.n, np.random.default_rng(0)).collapsed(layout.n_levels)
+            return rows.spread(cast(Sample, self.prepare(drawn, layout)))
+        if self.prior_count:
+            return rows
+        found = level_counts(rows, layout.n_levels)
+        only = np.array([int(np.argmax(own)) for own in found])
+        constant = np.array([np.count_nonzero(own) < 2 for own in found]) & (layout.n_levels > 1)
+        if not constant.any():
+            return rows
+        extra = np.where(constant & (only == 0), 1, 0).astype(code_dtype(layout.n_levels))
+        return replace(rows, extra=Sample(extra[None], np.ones(1)))
+
+    def memory(self, n: int, layout: Layout, settings: int = 1) -> float:
+        """Return the bytes of two matrices (layout.D, 1 + D), and of the prepared rows."""
+        wide = regressors(layout)
+        needed = memory_estimate(n, wide.n_levels, precision=self.precision, sites=layout.m)
+        return 16.0 * layout.D * wide.D + sum(needed) + 4.0 * n * (len(wide.n_levels) - layout.m)
+
+    def stored_memory(self, n: int, layout: Layout, settings: int = 1) -> float:
+        """Return the bytes of a fit of rows in a file: of a sample of them, or of all if they are few."""
+        if few_enough(n, layout):
+            return self.memory(n, layout, settings)
+        return self.memory(sample_size(layout), layout, settings) + rounds_memory(layout)
+
+    def path(self, sample: Rows, layout: Layout, values: Sequence[float] | None = None, workers: int = 1):
+        """Fit one group at each penalty of `values`.
+
+        With missing values each predictor is fitted to the rows in which it and its neighbours are known.
+        """
+        return self._path(sample, layout, values, workers)
+
+    def compare(self, sample: Rows, layout: Layout, values: Sequence[float] | None, trail: Trail) -> list[EngineFit]:
+        """Fit one group at each penalty of `values`, well enough to compare them.
+
+        The first fit of all is exact, so that fields without a finite optimum end where those of `path` do, or starts
+        about there. The others start on the line through the nearest fits, in the logarithm of the penalty, and stop at
+        a looser tolerance, in single precision. Penalties of the `trail` are fitted again, more exactly.
+        """
+        return self._path(sample, layout, values, 1, trail)
+
+    def _path(
+        self,
+        sample: Rows,
+        layout: Layout,
+        values: Sequence[float] | None,
+        workers: int,
+        trail: Trail | None = None,
+    ) -> list[EngineFit]:
+        grid = [self.lambda_] if values is None else [float(value) for value in values]
+        if isinstance(sample, StoredSample):
+            return self._path_stored(sample, layout, grid, workers, trail)
+        if not trail:
+            what = f"A fit of {regressors(layout).D} levels to {sample.n} rows"
+            check_memory(self.memory(sample.n, layout), what, "Use fewer predictors or rows.")
+        rows, counts = sample, None
+        if sample.missing is None:
+            counts = None if trail else level_counts(sample, layout.n_levels)
+            solved = solve_complete(self, sample, layout, grid, workers, trail, counts)
+        else:
+            usable = usable_rows(sample, layout)
+            solved = solve_available(self, sample, layout, usable, grid, workers, trail)
+            sample = replace(sample, missing=~usable)
+        absent: tuple[Note, ...] = ()
+        if trail is None and self.bare(min(grid)):
+            absent = absent_levels(counts or level_counts(sample, layout.n_levels), "give lambdah > 0")
+        fits = [
+            self._finish(sample, layout, lambda_, site_theta, sites, normaliser, absent)
+            for lambda_, (site_theta, sites, normaliser) in zip(grid, solved, strict=True)
+        ]
+        if (shares := n_shares(sample)) > 1:
+            fits = [replace(fit, state={"shared": np.array([shares])}) for fit in fits]
+        return [self._gauged(rows, layout, fit) for fit in fits] if self.zero_sum else fits
+
+    def _gauged(self, rows: Rows, layout: Layout, fit: EngineFit) -> EngineFit:
+        """Return a fit whose solutions are averaged, and whose ln Z is had, in the zero-sum gauge."""
+        assert fit.site_theta is not None  # noqa: S101  # it has just been solved
+        theta = fit.theta.copy()
+        theta[: layout.D] = reference_fields(layout, fit.theta, fit.site_theta)
+        return replace(fit, theta=theta, normaliser=partial(zero_sum_log_z, rows, layout, theta, fit.site_theta))
+
+    def _path_stored(
+        self, rows: StoredSample, layout: Layout, grid: list, workers: int, trail: Trail | None
+    ) -> list[EngineFit]:
+        """Fit rows in a file at each penalty of the grid, from the strongest to the weakest; see `Corrected`."""
+        out: list[Any] = [None] * len(grid)
+        engine = self if trail is None else replace(self, tolerance=max(self.tolerance, CLOSER))
+        counts = level_counts(rows, layout.n_levels)
+        absent = absent_levels(counts, "give lambdah > 0") if trail is None and self.bare(min(grid)) else ()
+        start = [(own + 1.0 / len(own)) / (own.sum() + 1.0) for own in counts]
+        site_theta = np.zeros((layout.D, 1 + regressors(layout).D))
+        site_theta[:, 0] = np.concatenate([log_ratio(own) for own in start])
+        if trail:
+            site_theta = on_the_line(trail, max(grid))
+        rounds = Corrected(engine, rows, layout, workers)
+        for at in sorted(range(len(grid)), key=lambda at: grid[at], reverse=True):
+            lambda_, site_theta = grid[at], site_theta.copy()
+            sites = rounds.fit(lambda_, self.lambdah_at(lambda_), site_theta, self.itmax)
+            fit = engine._finish(rows, layout, lambda_, site_theta, sites, rounds.normaliser(site_theta), absent)
+            out[at] = replace(fit, state=rounds.told())
+        return out
+
+    def bare(self, lambda_) -> bool:
+        """Return whether nothing keeps the fields of absent levels finite."""
+        return self.lambdah_at(lambda_) == 0.0 and not self.prior_count
+
+    def lambdah_at(self, lambda_) -> float:
+        """Return the penalty of fields that goes with a penalty of couplings."""
+        own = lambda_[0] if isinstance(lambda_, tuple) else lambda_
+        return float(own) if self.lambdah is None else self.lambdah
+
+    def _finish(
+        self,
+        sample: Rows,
+        layout: Layout,
+        lambda_: float | tuple[float, ...],
+        site_theta: np.ndarray,
+        sites: Sites,
+        normaliser: Callable | None,
+        absent: tuple[Note, ...],
+    ) -> EngineFit:
+        """Symmetrise (eq. 18), and say in words what did not converge, or could not: fields of `absent` levels."""
+        theta = from_sites(layout, site_theta, self.symmetrize)
+        notes = absent if self.bare(lambda_) else ()
+        for i in np.flatnonzero((sites.status != CONVERGED) & ~(sites.norm <= HARMLESS)):
+            detail = f"gradient norm {sites.norm[i]:.2g} after {sites.n_iter[i]} iterations"
+            notes += (Note(int(i), -1, "did not converge; raise itmax, tolerance or lambda_", detail),)
+        unbounded: tuple[tuple[int, ...], ...] = ()
+        if not _positive(lambda_) and not self.prior_count:
+            with serial_blas():
+                unbounded = unbounded_parameters(sample, layout, site_theta, POLISH_SIZE)
+        value, converged = -float(sites.value.sum()), sites.status == CONVERGED
+        converged[[i for i, *_ in unbounded]] = False
+        return EngineFit(
+            theta,
+            value,
+            site_theta,
+            normaliser=normaliser,
+            grad_norm=sites.norm,
+            n_iter=sites.n_iter,
+            converged=converged,
+            notes=notes,
+            unbounded=unbounded,
+        )
+
+
+def _positive(lambda_: float | tuple[float, ...]) -> bool:
+    return any(lambda_) if isinstance(lambda_, tuple) else bool(lambda_)

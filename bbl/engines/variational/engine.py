@@ -1,0 +1,351 @@
+"""Persistent variational inference: an approximate posterior of fields and couplings under sparse priors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from bbl._ext.gibbs.gibbs import pack_size
+from bbl.checks import choice, generator, integer, real
+from bbl.engines.base import Engine, Tuned
+from bbl.engines.engine_fit import EngineFit, Note
+from bbl.engines.variational.persistent import (
+    Budget,
+    Likelihood,
+    PseudoLikelihoodGradient,
+    SampledGradient,
+    ascend,
+    model_sums,
+)
+from bbl.engines.variational.priors import PRIORS, ScalePrior, slabbed
+from bbl.engines.variational.response import MOST_WORK, response_sd, work
+from bbl.engines.variational.scaled import Approximation, start
+from bbl.errors import OptionError
+from bbl.memory import check_memory
+from bbl.model.fields import pseudo_log_likelihood
+from bbl.model.gauge import equal_tables
+from bbl.model.layout import Layout
+from bbl.model.moments import level_counts, pair_counts
+from bbl.parallel import Crew
+from bbl.rows.sample import Sample
+
+__all__ = ["PersistentVI"]
+
+ENOUGH = 0.9  # share of the chains that packs must hold
+LIKELIHOODS = ("sampled", "pseudo")
+SDS = ("factorised", "lrvb")
+SETTLED = 0.01  # relative change of the posterior mean at the end that is no warning,
+STILL = 0.4  # and of the logarithm of the couplings' global scale over the second half of the iterations
+WORTH = 1e7  # products of couplings and states for which a thread is worth its while; 100 binary predictors have 9e6
+TRAVEL = 2.5  # how far log scales must have been able to go
+
+
+@dataclass(frozen=True)
+class PersistentVI(Engine):
+    """Persistent variational inference with scale-mixture priors (Ingraham & Marks 2017).
+
+    Fields and couplings, in simplex coding so that no level is special, have normal priors whose scales are learnt
+    table by table: most couplings are drawn to zero, the others hardly at all. The posterior is approximated by one
+    that factorises; its means are the estimates. Weights of rows may be any positive numbers.
+
+    Parameters
+    ----------
+    prior : {"horseshoe", "laplace", "student", "gaussian"}, default "horseshoe"
+        Of the scale of each table: half-Cauchy; such that the couplings are Laplace; such that they are Student's t
+        with 3 degrees of freedom; the global scale itself, so that all tables share it.
+    likelihood : {"sampled", "pseudo"}, default "sampled"
+        The likelihood, by Gibbs chains that go on from step to step, or the pseudo-likelihood, without chains: quick,
+        but its sds are too small, because each coupling is counted in two conditional distributions.
+    slab : float, default 1.0
+        Where the scales of a heavy-tailed prior ("horseshoe", "student") end, in simplex coding (of two levels, the
+        Ising coupling). It keeps couplings finite that have no finite optimum. inf for none, as in the paper.
+    scale : float, optional
+        The global scale of fields and couplings. None to learn each of the two.
+    n_iter : int, default 20000
+        Iterations. 5,000 do for a first look; what is learnt last is the global scale.
+    tol : float, optional
+        Relative change of the posterior mean, smoothed and within a fortieth of the iterations, at which to end early:
+        the steps then fall to zero within a tenth of them. 0.003 is a start. None to use all iterations.
+    sweeps : int, default 3
+        Gibbs sweeps of each iteration.
+    chains : int, default 100
+        Gibbs chains, dealt evenly to the draws in packs of 32, which cost no more than one: as few packs as hold nine
+        tenths of them (100 chains and 3 draws are 96 in all, 40 and one draw 64).
+    draws : int, default 3
+        Draws from the approximation in each iteration; each has chains of its own.
+    lr : float, default 0.01
+        First step of Adam; it falls to zero linearly.
+    seed : int or numpy.random.Generator, optional
+        Of this method alone; None for the one of the call.
+    average : float, default 0.1
+        Share of the iterations, at the end, over which the approximation is averaged.
+    sd : {"factorised", "lrvb"}, default "factorised"
+        Posterior sds of the approximation, which are too small where parameters depend on each other; or by linear
+        response, for few predictors, whose states are summed over. The strengths of pairs keep the first.
+
+    Raises
+    ------
+    OptionError, BBLTypeError
+        If an option is outside its range, naming it.
+
+    References
+    ----------
+    Ingraham J, Marks D (2017). Variational inference for sparse and undirected models. ICML, PMLR 70:1607-1616.
+
+    Giordano R, Broderick T, Jordan M (2018). Covariances, robustness, and variational Bayes. Journal of Machine
+    Learning Research 19(51):1-49.
+
+    Piironen J, Vehtari A (2017). Sparsity information and regularization in the horseshoe and other shrinkage priors.
+    Electronic Journal of Statistics 11:5018-5051.
+    """
+
+    prior: str = "horseshoe"
+    likelihood: str = "sampled"
+    slab: float = 1.0
+    scale: float | None = None
+    n_iter: int = 20000
+    tol: float | None = None
+    sweeps: int = 3
+    chains: int = 100
+    draws: int = 3
+    lr: float = 0.01
+    seed: Any = None
+    average: float = 0.1
+    sd: str = "factorised"
+    name = "pvi"
+    keeps_history = True
+    tuned = Tuned(
+        "scale", "scale", r"$s$", r"Global scale $s$", (0.003, 0.01, 0.03, 0.1, 0.3, 1.0), "smaller",
+        logarithmic=True,
+    )  # fmt: skip
+    needs = "pairs"
+    log_z = "half"
+    samples = True
+    weights = "real"
+    sized_by: ClassVar[tuple[str, ...]] = ("draws", "chains")
+
+    def __post_init__(self):
+        choice("prior", self.prior, tuple(PRIORS))
+        choice("likelihood", self.likelihood, LIKELIHOODS)
+        choice("sd", self.sd, SDS)
+        if self.sd == "lrvb" and self.likelihood != "sampled":
+            raise OptionError(
+                "sd='lrvb' goes by the likelihood itself, and likelihood='pseudo' has none; give likelihood='sampled', "
+                "or sd='factorised'.",
+                argument="sd",
+            )
+        for name, low, high in (("slab", 0.0, np.inf), ("lr", 0.0, 1.0), ("average", 0.0, 1.0)):
+            found = real(name, getattr(self, name), low, high, open_low=True, finite=name != "slab")
+            object.__setattr__(self, name, found)
+        for name in ("scale", "tol"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, real(name, getattr(self, name), 0.0, open_low=True))
+        for name in ("n_iter", "sweeps", "chains", "draws"):
+            object.__setattr__(self, name, integer(name, getattr(self, name), 1))
+        if self.draws > self.chains:
+            raise OptionError(
+                f"chains={self.chains} is less than draws={self.draws}, each of which has chains of its own; give at "
+                f"least chains={self.draws}.",
+                argument="chains",
+            )
+        if self.seed is not None:
+            generator(self.seed)
+
+    @property
+    def posterior(self) -> str:  # type: ignore[override]
+        """What the posterior is."""
+        return "factorised variational posterior" + ", sds by linear response" * (self.sd == "lrvb")
+
+    @property
+    def _prior(self) -> ScalePrior:
+        return PRIORS[self.prior]
+
+    @property
+    def _slab(self) -> float:
+        """The slab in force: light tails need none."""
+        return self.slab if self._prior.heavy else np.inf
+
+    @property
+    def n_chains(self) -> int:
+        """Chains of each draw."""
+        return math.ceil(ENOUGH * self.chains / (self.draws * pack_size())) * pack_size()
+
+    @property
+    def penalised(self) -> bool:
+        """Whether estimates are drawn towards zero: by the prior."""
+        return True
+
+    @property
+    def setting(self) -> float:
+        """The global scale; nan if it is learnt."""
+        return float("nan") if self.scale is None else self.scale
+
+    def generator(self, rng: np.random.Generator) -> np.random.Generator:
+        """Return what fits draw from: of the own seed where there is one."""
+        return rng if self.seed is None else generator(self.seed)
+
+    def memory(self, n: int, layout: Layout, settings: int = 1) -> float:
+        """Return the bytes of the approximation, of what Adam knows of it, of the draws, the chains and the states."""
+        D, Q = float(layout.D), self.draws
+        width = layout.n_levels - 1.0
+        size = layout.size if layout.count(2) else D + (D**2 - float((width**2).sum())) / 2.0
+        chains = Q * (8.0 * layout.m + 32.0) * self.n_chains + Q * D * self.sweeps * (self.n_chains / 8.0 + 8.0)
+        states = min(work(layout), MOST_WORK) / max(size, 1.0) if self.sd == "lrvb" else 0.0
+        return 8.0 * size * (10 + 3 * Q) + 8.0 * D**2 * (2 + 2 * Q) + chains + 32.0 * states
+
+    def path(
+        self,
+        sample: Sample,
+        layout: Layout,
+        values: Sequence[float] | None = None,
+        workers: int = 1,
+        *,
+        rng: np.random.Generator | None = None,
+        progress: Callable | None = None,
+    ) -> list[EngineFit]:
+        """Fit one group at each scale of `values`, all with the same random numbers.
+
+        With missing values the moments of a pair are those of the rows in which both are known; the pseudo-likelihood
+        takes complete rows only.
+        """
+        self._check_response(layout)
+        rng = self.generator(np.random.default_rng(0)) if rng is None else rng
+        engines = [self] if values is None else [replace(self, scale=float(v)) for v in values]
+        needed = self.memory(sample.n, layout)
+        check_memory(
+            needed, f"Variational inference of {layout.size:,} parameters", "Use fewer predictors, draws or chains."
+        )
+        told = None if progress is None else lambda share, note="": progress(share / len(engines), note)
+        state = rng.bit_generator.state
+        fits = []
+        for engine in engines:
+            rng.bit_generator.state = state
+            fits.append(engine._fit(sample, layout, rng, told, workers))
+        return fits
+
+    def _fit(
+        self, sample: Sample, layout: Layout, rng: np.random.Generator, progress: Callable | None, workers: int
+    ) -> EngineFit:
+        begin = start(sample, layout, self._prior, self._slab, self.scale)
+        if not layout.D:
+            return EngineFit(np.zeros(0), 0.0, converged=np.ones(layout.m, dtype=bool), sd=np.zeros(0))
+        outer, inner = self._threads(sample, layout, workers)
+        budget = Budget(self.n_iter, self.tol, self.draws, self.lr, self.average)
+        with ExitStack() as stack:
+            likelihood: Likelihood
+            if self.likelihood == "sampled":
+                crews = [stack.enter_context(Crew(inner)) for _ in range(self.draws)]
+                likelihood = SampledGradient(sample, layout, self.n_chains, self.sweeps, rng, crews)
+            else:
+                likelihood = PseudoLikelihoodGradient(sample, layout)
+            found, history = ascend(likelihood, begin, budget, rng, progress, outer)
+        unsettled = self._unsettled(history)
+        sd, without = self._sd(sample, layout, found)
+        notes = (*unsettled, *without, *_separated(sample, layout))
+        theta = found.theta
+        return EngineFit(
+            theta,
+            _lkh(sample, layout, theta),
+            grad_norm=np.full(layout.m, history["gradient"][-1]),
+            n_iter=np.full(layout.m, int(history["iteration"][-1])),
+            converged=np.full(layout.m, not unsettled),
+            notes=notes,
+            sd=sd,
+            state={"mean": found.mean, "log_sd": found.log_sd},
+            history=history,
+        )
+
+    def _check_response(self, layout: Layout) -> None:
+        """Raise an OptionError where linear response would sum over more states than can be done in seconds."""
+        if self.sd == "lrvb" and work(layout) > MOST_WORK:
+            raise OptionError(
+                f"sd='lrvb' sums over all states of the predictors, and {layout.m} predictors with {layout.size:,} "
+                f"parameters take {work(layout):.1e} products at a time; the most is {MOST_WORK:.1e}, such as 14 "
+                "predictors of two levels with all pairs. Give sd='factorised', or draw by method='bayes'.",
+                argument="sd",
+            )
+
+    def _sd(self, sample: Sample, layout: Layout, found: Approximation) -> tuple[np.ndarray, tuple[Note, ...]]:
+        """Return the sds that are asked for, or those that there are, and what is to be said of that."""
+        if self.sd == "lrvb":
+            sds = response_sd(found, model_sums(sample, layout), sample.total, np.random.default_rng(0))
+            if np.isfinite(sds).all():
+                return sds, ()
+            what = "there is no linear response, for the bound is flat along some scale; sds are the factorised ones"
+            return found.sd, (Note(-1, -1, f"{what}. prior='gaussian' has one"),)
+        return found.sd, ()
+
+    def _threads(self, sample: Sample, layout: Layout, workers: int) -> tuple[int, int]:
+        """Return how many threads an iteration is worth: for its draws, and for each draw's packs and blocks."""
+        sites = self.n_chains * self.sweeps if self.likelihood == "sampled" else sample.n
+        work = float(layout.D) ** 2 * sites * self.draws
+        workers = min(workers, max(1, int(work / WORTH)))
+        return min(workers, self.draws), max(1, workers // self.draws)
+
+    def _unsettled(self, history: dict[str, np.ndarray]) -> tuple[Note, ...]:
+        """Return what is to be said of a fit that was still on its way."""
+        t, scale = history["iteration"], history["scale_couplings"]
+        half, last = scale[np.searchsorted(t, t[-1] / 2)], scale[-1]
+        # beyond the slab a scale makes no difference
+        effective = slabbed(np.log([half, last]), self._slab)[0]
+        settled = history["change"][-1] <= SETTLED and abs(np.log(effective[1] / effective[0])) <= STILL
+        if settled and self.lr * t[-1] / 2.0 >= TRAVEL:
+            return ()
+        detail = (
+            f"after {t[-1]:.0f} iterations; the global scale of couplings went from {half:.2g} to {last:.2g} in the "
+        )
+        detail += "second half of them"
+        return (Note(-1, -1, "the approximation had not settled; raise n_iter, or give a scale", detail),)
+
+    def approximation(self, layout: Layout, fit: EngineFit) -> Approximation:
+        """Return the approximate posterior of a fit."""
+        mean, log_sd = fit.state["mean"], fit.state["log_sd"]
+        if len(mean) != Approximation.length(layout, self._prior, self.scale) or len(log_sd) != len(mean):
+            raise ValueError("the approximation is of another model")
+        return Approximation(layout, self._prior, self._slab, self.scale, mean, log_sd)
+
+    def strength_posterior(
+        self, layout: Layout, fit: EngineFit, tau: float, rng: np.random.Generator
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return of every pair the posterior sd of its strength, and the probability that it exceeds `tau`."""
+        strengths = self.approximation(layout, fit).strengths(rng)
+        cells = np.sqrt(layout.n_levels[layout.pairs].astype(float).prod(axis=1))
+        return strengths.std(axis=0, ddof=1), (strengths > tau * cells).mean(axis=0)
+
+
+def _lkh(sample: Sample, layout: Layout, theta: np.ndarray) -> float:
+    """Return the mean log pseudo-likelihood of the complete rows: what other methods maximise, at these parameters."""
+    complete = sample if sample.missing is None else sample.rows(~sample.missing.any(axis=1))
+    if not complete.n:
+        return float("nan")
+    return float(complete.weights @ pseudo_log_likelihood(layout, theta, complete.codes)) / complete.total
+
+
+def _separated(sample: Sample, layout: Layout) -> tuple[Note, ...]:
+    """Return a note for each predictor that another one determines and is determined by."""
+    if sample.missing is not None:
+        sample = sample.rows(~sample.missing.any(axis=1))
+    counts, levels = pair_counts(sample, layout), level_counts(sample, layout.n_levels)
+    used = np.array([(n > 0).sum() for n in levels])
+    first = np.concatenate([own[:1] for own in levels])
+    found: set[int] = set()
+    for rows, _, a, b in equal_tables(layout):
+        i, j = layout.pairs[rows].T
+        if a < 2 or b < 2:
+            continue
+        rows_of, columns = layout.start[i, None] + np.arange(a - 1), layout.start[j, None] + np.arange(b - 1)
+        two = counts[rows_of[:, :, None], columns[:, None, :]]
+        of_i = np.stack([levels[k][1:] for k in i])
+        of_j = np.stack([levels[k][1:] for k in j])
+        left, top = of_i - two.sum(axis=2), of_j - two.sum(axis=1)
+        corner = first[i] - top.sum(axis=1)
+        cells = (two > 0).sum(axis=(1, 2)) + (left > 0).sum(axis=1) + (top > 0).sum(axis=1) + (corner > 0)
+        for k in np.flatnonzero((cells == used[i]) & (cells == used[j]) & (cells > 1)):
+            found |= {int(i[k]), int(j[k])}
+    what = "is determined by another predictor and determines it; the prior alone keeps their couplings finite"
+    return tuple(Note(i, -1, what) for i in sorted(found))

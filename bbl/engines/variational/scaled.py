@@ -1,0 +1,182 @@
+"""Scaled parameters: tables that are products of a scale and standard normal numbers, and their factorised posterior.
+
+Parameters in simplex coding are ``theta = sigma z``, table by table (see
+`bbl.engines.variational.priors`); the approximation of their posterior is normal and factorised over z, u = ln sigma
+and v = ln s.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from bbl.engines.variational.priors import ScalePrior, scale_moments, slabbed
+from bbl.model.gauge import reference_variance, scale_variance, to_reference, to_simplex
+from bbl.model.layout import Layout
+from bbl.model.moments import frequencies, log_ratio
+from bbl.rows.sample import Sample
+
+__all__ = ["Approximation", "Groups", "start"]
+
+STRENGTHS = 400  # draws of the strengths of pairs
+
+
+class Groups:
+    """Which parameters share a scale: tables of a layout that are not empty, fields before couplings.
+
+    Attributes
+    ----------
+    cuts : ndarray of intp, shape (G + 1,)
+        Where each group starts in the parameter vector.
+    fields : int
+        How many of them are fields.
+    of : ndarray of intp, shape (size,)
+        The group of each parameter.
+    table : ndarray of intp, shape (G,)
+        Which of the m + P tables it is.
+    """
+
+    def __init__(self, layout: Layout):
+        ends = np.concatenate([layout.start, layout.pair_start[1:]])
+        self.table = np.flatnonzero(np.diff(ends))
+        self.cuts = np.append(ends[self.table], layout.size).astype(np.intp)
+        self.fields = int((self.table < layout.m).sum())
+        self.of = np.repeat(np.arange(len(self.table)), np.diff(self.cuts))
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def by_kind(self, values: np.ndarray) -> np.ndarray:
+        """Return the sums (2,) of `values` (G,) over fields and over couplings."""
+        return np.array([values[: self.fields].sum(), values[self.fields :].sum()])
+
+    def of_kind(self, values: np.ndarray) -> np.ndarray:
+        """Return what each group (G,) has of the two kinds' `values` (2,)."""
+        return np.repeat(values, (self.fields, len(self) - self.fields))
+
+
+@dataclass(frozen=True)
+class Approximation:
+    """A factorised normal approximation of the posterior of z, u and v.
+
+    Attributes
+    ----------
+    layout : Layout
+    prior : ScalePrior
+    slab : float
+    scale : float or None
+        The global scale if it is not learnt.
+    mean, log_sd : ndarray, shape (n,)
+        Of z (layout.size), then of u (one for each group, where the prior has scales of their own), then of v (fields,
+        couplings), where it is learnt.
+    """
+
+    layout: Layout
+    prior: ScalePrior
+    slab: float
+    scale: float | None
+    mean: np.ndarray
+    log_sd: np.ndarray
+
+    @staticmethod
+    def length(layout: Layout, prior: ScalePrior, scale: float | None) -> int:
+        """Return how many numbers have a mean and an sd."""
+        return layout.size + (len(Groups(layout)) if prior.slope else 0) + (2 if scale is None else 0)
+
+    @cached_property
+    def groups(self) -> Groups:
+        """Which parameters share a scale."""
+        return Groups(self.layout)
+
+    @property
+    def global_scales(self) -> np.ndarray:
+        """The global scales of fields and couplings: exponentials of the means of their logarithms."""
+        return np.exp(self.mean[-2:]) if self.scale is None else np.full(2, self.scale)
+
+    @cached_property
+    def log_scales(self) -> tuple[np.ndarray, np.ndarray]:
+        """Means and sds of the log scales (G,)."""
+        if self.prior.slope:
+            own = slice(self.layout.size, self.layout.size + len(self.groups))
+            return self.mean[own], np.exp(self.log_sd[own])
+        if self.scale is not None:
+            return np.full(len(self.groups), np.log(self.scale)), np.zeros(len(self.groups))
+        return self.groups.of_kind(self.mean[-2:]), self.groups.of_kind(np.exp(self.log_sd[-2:]))
+
+    @cached_property
+    def _scales(self) -> tuple[np.ndarray, np.ndarray]:
+        """First two moments (G,) of the scales."""
+        return scale_moments(*self.log_scales, self.slab)
+
+    @property
+    def simplex(self) -> np.ndarray:
+        """Posterior means (layout.size,) in simplex coding."""
+        return self.mean[: self.layout.size] * self._scales[0][self.groups.of]
+
+    @property
+    def theta(self) -> np.ndarray:
+        """Posterior means (layout.size,) in the reference gauge."""
+        return to_reference(self.layout, self.simplex)
+
+    @property
+    def simplex_variance(self) -> np.ndarray:
+        """Posterior variances (layout.size,) in simplex coding."""
+        z, noise = self.mean[: self.layout.size], np.exp(2.0 * self.log_sd[: self.layout.size])
+        first, second = (part[self.groups.of] for part in self._scales)
+        return second * (z**2 + noise) - (first * z) ** 2
+
+    @property
+    def sd(self) -> np.ndarray:
+        """Posterior sds (layout.size,) in the reference gauge, in closed form: a table's parameters share one scale."""
+        layout = self.layout
+        z, noise = self.mean[: layout.size], np.exp(2.0 * self.log_sd[: layout.size])
+        first, second = self._scales
+        variance = reference_variance(layout, second[self.groups.of] * noise)
+        spread = np.maximum(second - first**2, 0.0)
+        if self.prior.slope is None:  # one scale for all groups of a kind
+            for kind, own in enumerate((slice(0, layout.D), slice(layout.D, layout.size))):
+                part = np.zeros(layout.size)
+                part[own] = z[own]
+                if part.any():
+                    variance += spread[0 if kind == 0 else -1] * to_reference(layout, part) ** 2
+        else:
+            of_table = np.zeros(layout.m + len(layout.pairs))
+            of_table[self.groups.table] = spread
+            variance += scale_variance(layout, z, of_table)
+        return np.sqrt(variance)
+
+    def strengths(self, rng: np.random.Generator, n: int = STRENGTHS) -> np.ndarray:
+        """Return draws (n, P) of the strengths of all pairs: Frobenius norms in the zero-sum gauge."""
+        layout, groups = self.layout, self.groups
+        z, sd = self.mean[: layout.size], np.exp(self.log_sd[: layout.size])
+        log_mean, log_sd = self.log_scales
+        out = np.zeros((n, layout.m + len(layout.pairs)))
+        shared = np.repeat(rng.standard_normal((n, 2)), (groups.fields, len(groups) - groups.fields), axis=1)
+        for k in range(n):
+            noise = rng.standard_normal(len(groups)) if self.prior.slope else shared[k]
+            scale, _ = slabbed(log_mean + log_sd * noise, self.slab)
+            square = (z + sd * rng.standard_normal(layout.size)) ** 2
+            out[k, groups.table] = scale * np.sqrt(np.add.reduceat(square, groups.cuts[:-1]))
+        L = layout.n_levels[layout.pairs].astype(float)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            norm = np.sqrt(np.where(L > 1, L / (L - 1.0), 0.0).prod(axis=1))
+        return out[:, layout.m :] * norm
+
+
+def start(sample: Sample, layout: Layout, prior: ScalePrior, slab: float, scale: float | None) -> Approximation:
+    """Return where the ascent begins: fields of naive Bayes, no couplings, scales as in the paper's code for Ising."""
+    n, groups = Approximation.length(layout, prior, scale), Groups(layout)
+    mean, log_sd = np.zeros(n), np.full(n, -3.0)
+    if prior.slope:
+        own = slice(layout.size, layout.size + len(groups))
+        mean[own], log_sd[own] = -1.0, np.log(0.8)
+    if scale is None:
+        mean[-2:] = -3.0 if prior.slope else -1.0
+    made = Approximation(layout, prior, slab, scale, mean, log_sd)
+    naive = np.zeros(layout.size)
+    if layout.D:
+        naive[: layout.D] = np.concatenate([log_ratio(f) for f in frequencies(sample, layout, 1.0)])
+    mean[: layout.size] = to_simplex(layout, naive) / made._scales[0][groups.of]
+    return Approximation(layout, prior, slab, scale, mean, log_sd)

@@ -1,0 +1,22 @@
+"""Bayesian network classifiers: the verbs, as ``bbl.networks``."""
+
+from bbl.api.network.fit import bnc, lp, structure
+from bbl.api.network.judge import accuracy, cmi, cv
+from bbl.api.network.learn import aode, bsej, fssj, kdb, nb, tan_cl, tan_hc, tan_hcsp
+
+__all__ = [
+    "accuracy",
+    "aode",
+    "bnc",
+    "bsej",
+    "cmi",
+    "cv",
+    "fssj",
+    "kdb",
+    "lp",
+    "nb",
+    "structure",
+    "tan_cl",
+    "tan_hc",
+    "tan_hcsp",
+]

@@ -1,0 +1,1 @@
+"""Two-way clusterings as text and figures."""

@@ -1,0 +1,1 @@
+"""Boltzmann machines as text, tables and figures."""

@@ -1,0 +1,261 @@
+"""Plots: parameters, cross-validation, true against inferred parameters, and configurations as images."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from bbl.checks import verb
+from bbl.errors import DataError, OptionError
+from bbl.report.canvas import (
+    COLOURS,
+    TITLE,
+    Fit,
+    axes_inches,
+    fit_names,
+    fitted,
+    given_axes,
+    one_axes,
+    plain_numbers,
+    short_name,
+    title_inches,
+)
+from bbl.report.grid import Grid, balanced
+from bbl.report.machine.plot_parameters import plot_parameters
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["plot_comparison", "plot_configurations", "plot_cv", "plot_parameters"]
+
+HIGHEST = 15.0  # inches of a new figure of images
+
+
+def plot_cv(
+    frame: pd.DataFrame,
+    xname: str | None = None,
+    score: str | None = None,
+    best: float | None = None,
+    ax: Axes | None = None,
+    *,
+    symbol: str | None = None,
+    title: str | None = None,
+    logarithmic: bool = False,
+) -> Axes:
+    """Draw the score of a cross-validation against the setting (Figures 3, 5a, 6 and 8 of Woo & Wang).
+
+    Parameters
+    ----------
+    frame : DataFrame
+        Settings and scores; columns ``ci1`` and ``ci2``, if there, are the limits of the band.
+    xname, score : str, optional
+        Columns of the settings and of the scores; the first and the second by default.
+    best : float, optional
+        The setting to mark.
+    ax : matplotlib Axes, optional
+    symbol, title : str, optional
+        What stands for the setting in the legend and below the axis; its column's name by default.
+    logarithmic : bool, default False
+        Whether the settings' axis is, with a zero drawn at its left end.
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Raises
+    ------
+    OptionError
+        If a column is missing.
+    """
+    xname = frame.columns[0] if xname is None else xname
+    score = frame.columns[1] if score is None else score
+    for argument, column in (("xname", xname), ("score", score)):
+        if column not in frame:
+            known = ", ".join(map(repr, frame.columns))
+            raise OptionError(f"{argument}={column!r} is no column of the table; it has {known}.", argument=argument)
+    ax = one_axes(ax, (5.2, 3.6))
+    table = frame.sort_values(xname)
+    x, y = table[xname].to_numpy(float), table[score].to_numpy(float)
+    symbol, title = symbol or short_name(xname), title or short_name(xname)
+    ax.plot(x, y, color=COLOURS[0], marker="o", markersize=4.5, linewidth=1.4, zorder=3)
+    if {"ci1", "ci2"} <= set(frame.columns):
+        low, high = table["ci1"], table["ci2"]
+        ax.fill_between(x, low, high, color=COLOURS[0], alpha=0.18, linewidth=0, label="95% interval")
+        if len(x) == 1:  # a band has no width there
+            ax.vlines(x, low, high, color=COLOURS[0], linewidth=1.4)
+    if best is not None:
+        at, value = float(best), y[np.argmin(np.abs(x - best))]
+        ax.axvline(at, color="0.4", linestyle=":", linewidth=1.2, zorder=1)
+        label = f"best: {symbol} = {at:.3g}"
+        ax.plot([at], [value], "D", color=COLOURS[1], markersize=7, zorder=4, label=label)
+    if logarithmic and len(set(x[np.isfinite(y)])) > 1:  # one alone, or none, has no range on such a scale
+        if x.min() > 0:
+            ax.set_xscale("log")
+        else:
+            ax.set_xscale("symlog", linthresh=x[x > 0].min())
+    ax.set(xlabel=title, ylabel="Score" if score == "score" else short_name(score))
+    if ax.get_legend_handles_labels()[1]:
+        ax.legend(frameon=False, fontsize="small")
+    ax.spines[["top", "right"]].set_visible(False)
+    plain_numbers(ax)
+    return ax
+
+
+@verb
+def plot_comparison(true: Any, inferred: Any, ax: Axes | None = None, title: str | None = None) -> Axes:
+    """Draw inferred against true parameters, fields and couplings apart (Figures 4 and 5b-d of Woo & Wang).
+
+    Parameters
+    ----------
+    true, inferred : pair (h, J), or an object with attributes h and J
+        Each of h and J an array, a sequence of arrays, or a mapping to arrays, alike in both.
+    ax : matplotlib Axes, optional
+    title : str, optional
+
+    Returns
+    -------
+    matplotlib Axes
+        The legend gives the root mean square difference of each kind.
+
+    Raises
+    ------
+    DataError
+        If the two do not have the same parameters.
+    """
+    ax = one_axes(ax, (4.4, 4.2))
+    kinds = [
+        _paired(a, b, name)
+        for a, b, name in zip(_fields_couplings(true), _fields_couplings(inferred), "hJ", strict=True)
+    ]
+    every = np.concatenate([side for pair in kinds for side in pair])
+    every = every[np.isfinite(every)]
+    low, high = (every.min(), every.max()) if every.size else (-1.0, 1.0)
+    margin = 0.06 * (high - low) or 1.0
+    ends = (low - margin, high + margin)
+    ax.plot(ends, ends, color="0.5", linewidth=1, zorder=1)
+    for (x, y), marker, colour, name in zip(kinds, "o^", COLOURS, "hJ", strict=False):
+        if x.size:
+            label = f"${name}$ (rms difference {math.sqrt(np.mean((x - y) ** 2)):.2g})"
+            (points,) = ax.plot(x, y, marker, color=colour, alpha=0.8, label=label)
+            points.set(markersize=5 if x.size < 500 else 2.5, markerfacecolor=colour if name == "h" else "none")
+    if title:  # one with mathematics is left as it is
+        ax.set_title(title if "$" in title else fitted([title], axes_inches(ax)[0], 12.0, 3)[0])
+    ax.set(xlim=ends, ylim=ends, aspect="equal")
+    ax.set(xlabel="True parameter", ylabel="Inferred parameter")
+    ax.legend(frameon=False, fontsize="small", loc="upper left")
+    ax.spines[["top", "right"]].set_visible(False)
+    plain_numbers(ax)
+    return ax
+
+
+def _fields_couplings(value: Any) -> tuple[Any, Any]:
+    return (value.h, value.J) if hasattr(value, "h") else tuple(value)
+
+
+def _paired(true: Any, inferred: Any, name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return two sets of parameters as flat arrays in the same order."""
+    if isinstance(true, Mapping) and isinstance(inferred, Mapping):
+        missing = [key for key in true if key not in inferred]
+        if missing:
+            raise DataError(
+                f"The inferred {name} has no {missing[0]!r}; compare models of the same predictors and pairs."
+            )
+        true, inferred = [true[key] for key in true], [inferred[key] for key in true]
+    sides = []
+    for side in (true, inferred):
+        parts = list(side.values()) if isinstance(side, Mapping) else list(side)
+        sides.append(np.concatenate([np.ravel(np.asarray(part, dtype=float)) for part in parts] or [np.empty(0)]))
+    if len(sides[0]) != len(sides[1]):
+        raise DataError(f"There are {len(sides[0])} true and {len(sides[1])} inferred {name}; compare the same model.")
+    return sides[0], sides[1]
+
+
+def plot_configurations(
+    codes: Any,
+    shape: tuple[int, int] | None = None,
+    titles: Sequence | None = None,
+    *,
+    positions: Any = None,
+    names: Sequence | None = None,
+    axes: Any = None,
+) -> list[Axes]:
+    """Draw one configuration per group as an image, dark for high level codes (Figure 7 of Woo & Wang).
+
+    Parameters
+    ----------
+    codes : array_like of int, shape (K, m)
+        Level codes of the m predictors.
+    shape : (int, int), optional
+        Rows and columns of the image; a square if m is one, else a single row.
+    titles : sequence of length K, optional
+    positions : array_like of int, shape (m,), optional
+        Where each predictor lies in the image, counted row by row from 0; the rest has code 0. By default in order.
+    names : sequence of length m, optional
+        Names of the predictors, written below an image of a single row.
+    axes : sequence of K matplotlib Axes, optional
+
+    Returns
+    -------
+    list of matplotlib Axes
+
+    Raises
+    ------
+    OptionError
+        If the predictors do not fit into the image.
+    """
+    codes = np.atleast_2d(np.asarray(codes))
+    K, m = codes.shape
+    if shape is None:
+        side = math.isqrt(m)
+        shape = (side, side) if side * side == m else (1, m)
+    place = np.arange(m) if positions is None else np.asarray(positions)
+    size = shape[0] * shape[1]
+    if positions is None and size != m:
+        raise OptionError(
+            f"shape={shape} has {size} pixels, but there are {m} predictors; give positions too.", argument="shape"
+        )
+    if place.shape != (m,) or (place < 0).any() or (place >= size).any() or len(np.unique(place)) < m:
+        raise OptionError(f"positions must be {m} different whole numbers in 0..{size - 1}.", argument="positions")
+    if titles is not None and len(titles) != K:
+        raise OptionError(f"There are {K} configurations, but {len(titles)} titles.", argument="titles")
+    if names is not None and len(names) != m:
+        raise OptionError(f"There are {m} predictors, but {len(names)} names.", argument="names")
+    heads = [""] * K if titles is None else list(titles)
+    images = np.zeros((K, size))
+    images[:, place] = codes
+    order = np.argsort(place)
+    below = [] if names is None or shape[0] > 1 else [names[i] for i in order]
+    drawn = _image_axes(heads, shape, below, place[order]) if axes is None else given_axes(axes, K)
+    heads = fitted(heads, min(axes_inches(ax)[0] for ax in drawn), TITLE, 3)
+    for k, ax in enumerate(drawn):
+        ax.imshow(images[k].reshape(shape), cmap="Greys", vmin=0, vmax=max(images.max(), 1), interpolation="nearest")
+        ax.set_xticks([])
+        ax.set_yticks([])
+        if below:
+            _below(below, place[order], axes_inches(ax)[0] / size).put(ax.xaxis)
+            ax.tick_params(length=0)
+        ax.set_title(heads[k], fontsize=TITLE)
+    return drawn
+
+
+def _below(names: list, at: np.ndarray, inch: float) -> Fit:
+    """Return the names below an image of a single row."""
+    return fit_names(names, at, inch, 1.5)
+
+
+def _image_axes(titles: Sequence, shape: tuple[int, int], names: list, at: np.ndarray) -> list[Axes]:
+    """Return axes of a new figure, one per image, in a grid that is not too high."""
+    K = len(titles)
+    width = float(np.clip(0.3 * shape[1], 1.3, 9.0)) if shape[0] == 1 else 1.3
+    foot = 0.15 + (_below(names, at, width / shape[1]).depth if names else 0.0)
+    columns = balanced(K, width + 0.15)
+    rows, head = math.ceil(K / columns), 0.15 + title_inches(fitted(titles, width, TITLE, 3))
+    height = max(width * shape[0] / shape[1], 0.15)
+    if rows * (height + head) > HIGHEST:  # of many images, or of tall ones
+        height = max(HIGHEST / rows - head, 0.1)
+    grid = Grid(K, columns, width, height, 0.1, head, foot, 0.15, 0.0)
+    return grid.axes(grid.figure())

@@ -1,0 +1,1 @@
+"""Bayesian networks as text, tables and figures."""

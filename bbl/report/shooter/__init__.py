@@ -1,0 +1,1 @@
+"""Sparse regressions as text, tables and figures."""

@@ -1,0 +1,108 @@
+"""Chosen terms with their labels: tables of weights, the path of penalties, text and summary of a sparse regression."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bbl.design.labels import Labels
+from bbl.names import distinct_names
+from bbl.report.format import label_text
+from bbl.report.machine.summary import Section, Summary
+from bbl.report.text import head_text
+
+__all__ = ["contrast_names", "shooter_summary", "shooter_text", "some_terms", "term_name", "weight_frame"]
+
+SHOWN = 20  # terms in a summary
+NAMED = 5  # terms in a sentence
+
+Tables = Mapping[tuple[int, ...], np.ndarray]
+
+
+def contrast_names(labels: Labels) -> list[str]:
+    """Return the names of the columns of log odds: every group but the first against the first."""
+    first = label_text(labels.groups[0])
+    return distinct_names(f"{label_text(group)} vs {first}" for group in labels.groups[1:])
+
+
+def term_name(labels: Labels, term: tuple[int, ...]) -> str:
+    """Return a term as text: its predictors joined by colons."""
+    return ":".join(label_text(labels.names[i]) for i in term)
+
+
+def some_terms(labels: Labels, terms: Sequence[tuple[int, ...]]) -> str:
+    """Return some terms as text: the first five, and how many more there are."""
+    more = f" and {len(terms) - NAMED} more" if len(terms) > NAMED else ""
+    return ", ".join(term_name(labels, term) for term in terms[:NAMED]) + more
+
+
+def weight_frame(labels: Labels, tables: Tables, first: int) -> pd.DataFrame:
+    """Return tables of log odds (L_1, ..., L_k, K - 1) by term as a long frame.
+
+    Parameters
+    ----------
+    labels : Labels
+    tables : mapping of tuple of int to ndarray
+    first : {0, 1}
+        The first level that is shown of each predictor.
+
+    Returns
+    -------
+    DataFrame
+        ``order``, ``predictors`` and ``levels`` as tuples, and a column of log odds for every group but the first.
+    """
+    rows: list[tuple] = []
+    values = [np.empty((0, len(labels.groups) - 1))]
+    for term, table in tables.items():
+        inner = table[tuple(slice(first, None) for _ in term)]
+        names = tuple(labels.names[i] for i in term)
+        rows += [(len(term), names, levels) for levels in product(*(labels.levels[i][first:] for i in term))]
+        values.append(inner.reshape(-1, table.shape[-1]))
+    frame = pd.DataFrame(rows, columns=["order", "predictors", "levels"])
+    numbers = pd.DataFrame(np.concatenate(values), columns=contrast_names(labels))
+    return pd.concat([frame, numbers], axis=1)
+
+
+def shooter_text(call: str, labels: Labels, counts: pd.Series, refitted: bool) -> str:
+    """Return a fit as text: the call, how many terms of each order it has, and whether they are penalised."""
+    if not counts.sum():
+        return f"{head_text(call, labels)}\n\nNo terms: every row has the shares of the groups."
+    each = ", ".join(f"{n} of order {k}" for k, n in counts.items())
+    how = "without penalty" if refitted else "penalised"
+    return f"{head_text(call, labels)}\n\nTerms: {each}\nWeights: {how}"
+
+
+def shooter_summary(call: str, labels: Labels, facts: Mapping[str, Any], terms: pd.DataFrame) -> Summary:
+    """Return the summary of a fit: its facts, and its strongest terms with their weights.
+
+    Parameters
+    ----------
+    call : str
+    labels : Labels
+    facts : mapping of str to object
+    terms : DataFrame
+        As `ShooterResults.terms`.
+
+    Returns
+    -------
+    Summary
+        ``tables`` has ``"fit"`` and ``"terms"``.
+    """
+    shown = terms.head(SHOWN)
+    names = [
+        ":".join(f"{label_text(p)}[{label_text(x)}]" for p, x in zip(*term, strict=True))
+        for term in zip(shown["predictors"], shown["levels"], strict=True)
+    ]
+    table = shown.drop(columns=["predictors", "levels"]).set_axis(pd.Index(names, dtype=object))
+    heading = f"terms (the first {SHOWN} of {len(terms)} rows)" if len(terms) > SHOWN else "terms"
+    note = (
+        "log odds at these levels, those of terms within them apart, 0 at the first level; strength: root mean square "
+        "of the term over all levels, each counted once."
+    )
+    tables = {"fit": pd.DataFrame({"value": list(facts.values())}, index=list(facts)), "terms": terms}
+    sections = [Section(heading, table, note)] if len(shown) else []
+    return Summary(head_text(call, labels), dict(facts), "Sparse regression:", sections, tables)

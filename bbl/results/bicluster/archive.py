@@ -1,0 +1,115 @@
+"""Block files: a two-way clustering as what the model file holds, and back."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bbl.biclustering.cells import Cells
+from bbl.biclustering.methods import make_method
+from bbl.design.twoway import TwoWay
+from bbl.names import distinct_names
+from bbl.results.bicluster.posterior import pack_posterior, unpack_posterior
+
+__all__ = ["pack", "population_frame", "selection_frame", "unpack"]
+
+SELECTION = {"row_groups": int, "column_groups": int, "objective": float, "criterion": float}
+CELLS = ("start", "column", "value", "weight")
+
+
+def selection_frame(values: np.ndarray) -> pd.DataFrame:
+    """Return the numbers of groups that were tried, with objective and criterion, from an array (n, 4)."""
+    return pd.DataFrame(values, columns=list(SELECTION)).astype(SELECTION)
+
+
+def population_frame(table: TwoWay, labels: np.ndarray, fitness: np.ndarray) -> pd.DataFrame:
+    """Return a population (n, I + J) with its fitness, and the names of all rows and columns."""
+    sides = (table.rows, table.columns)
+    frame = pd.DataFrame(labels, columns=distinct_names(f"{x.name}:{level}" for x in sides for level in x.levels))
+    frame.insert(0, "fitness", fitness)
+    return frame
+
+
+def pack(fit: Any, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
+    """Return what a fit is made of: names and options as a dict, numbers as arrays."""
+    options = {
+        name: np.asarray(value).tolist() if isinstance(value, tuple | list | np.ndarray) else value
+        for name, value in dataclasses.asdict(fit.method).items()
+    }
+    meta = {
+        "call": fit.call,
+        "table": fit.table.to_dict(),
+        "method": {"name": fit.method.name, **options},
+        "n_iter": fit.n_iter,
+        "converged": fit.converged,
+    }
+    arrays = {
+        "rows": fit.rows,
+        "columns": fit.columns,
+        "sums": fit.sums,
+        "values": np.array([fit.criterion, fit.wcss]),
+        "history": fit.history,
+    }
+    if fit.selection is not None:
+        arrays["selection"] = fit.selection.to_numpy(dtype=float)
+    if fit.population is not None:
+        arrays["population"] = fit.population.iloc[:, 1:].to_numpy(dtype=np.int32)
+        arrays["fitness"] = fit.population.iloc[:, 0].to_numpy(dtype=float)
+    if fit.posterior is not None:
+        arrays |= pack_posterior(fit.posterior)
+    if store_data and fit.cells is not None:
+        arrays |= {f"cells_{name}": part for name, part in zip(CELLS, fit.cells.arrays, strict=True)}
+    return meta, arrays
+
+
+def unpack(meta: dict, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
+    """Return the parts of the fit of `pack` by name."""
+    table = TwoWay.from_dict(meta["table"])
+    options = dict(meta["method"])
+    method = make_method(options.pop("name"), options)
+    if method.response != table.holds:
+        raise ValueError("method and table do not fit together")
+    for name, kind in (("call", str), ("n_iter", int), ("converged", bool)):
+        if type(meta[name]) is not kind:
+            raise ValueError(f"{name!r} is not as saved")
+    _check_blocks(table, arrays)
+    parts: dict[str, Any] = {name: meta[name] for name in ("call", "n_iter", "converged")}
+    parts |= {name: np.ascontiguousarray(arrays[name], dtype=np.int32) for name in ("rows", "columns")}
+    parts |= {"table": table, "method": method, "sums": arrays["sums"], "history": arrays["history"]}
+    parts["criterion"], parts["wcss"] = (float(v) for v in arrays["values"])
+    if "selection" in arrays:
+        parts["selection"] = selection_frame(arrays["selection"])
+    if "population" in arrays:
+        parts["population"] = population_frame(table, arrays["population"], arrays["fitness"])
+    if "draws_rows" in arrays:
+        parts["posterior"] = unpack_posterior(table, arrays)
+    if "cells_start" in arrays:
+        start, column, value, weight = (arrays[f"cells_{name}"] for name in CELLS)
+        parts["cells"] = Cells.stored(start, column, value, weight, table.shape)
+    return parts
+
+
+def _check_blocks(table: TwoWay, arrays: dict[str, np.ndarray]) -> None:
+    """Refuse arrays that `pack` would not have made."""
+    sums = arrays["sums"]
+    a, b, _ = sums.shape
+    for name, n, k in (("rows", table.shape[0], a), ("columns", table.shape[1], b)):
+        labels = arrays[name]
+        if labels.dtype.kind != "i" or labels.shape != (n,) or labels.min() < 0 or labels.max() >= k:
+            raise ValueError(f"{name!r} is not as saved")
+    L = 2 if table.levels is None or table.holds != "levels" else len(table.levels.levels)
+    sound = {
+        "sums": sums.dtype.kind == "f" and sums.shape[2] == L and np.isfinite(sums).all() and sums.any(),
+        "values": arrays["values"].dtype.kind == "f" and arrays["values"].shape == (2,),
+        "history": arrays["history"].dtype.kind == "f" and arrays["history"].ndim == 1,
+    }
+    if "selection" in arrays:
+        sound["selection"] = arrays["selection"].ndim == 2 and arrays["selection"].shape[1] == len(SELECTION)
+    if "population" in arrays:
+        sound["population"] = arrays["population"].shape == (len(arrays["fitness"]), sum(table.shape))
+    for name, right in sound.items():
+        if not right:
+            raise ValueError(f"{name!r} is not as saved")

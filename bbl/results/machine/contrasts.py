@@ -1,0 +1,193 @@
+"""DifferenceInference: standard errors and intervals of differences between groups fitted jointly, under labels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bbl.boltzmann.estimate import Estimate
+from bbl.boltzmann.inference.covariance import difference_terms
+from bbl.checks import flag, share, verb
+from bbl.design.labels import Labels
+from bbl.engines import Engine
+from bbl.model.parameters import Parameters
+from bbl.report.machine.inference_table import plot_table
+from bbl.report.machine.tables import Coefficients
+from bbl.results.machine.estimates import Estimates
+from bbl.results.machine.inference import compared, compared_estimates, compared_names, ranked, untested
+from bbl.rows.sample import Sample
+
+__all__ = ["DifferenceInference"]
+
+WHY = "no test: the penalty shrinks differences"
+OPEN = "not estimable: the penalty decides"
+UNFINISHED = "not estimable: the fit did not converge"
+
+
+class DifferenceInference(Estimates):
+    """Standard errors and intervals of differences between groups; made by ``fit.inference()`` of a conditional fit.
+
+    `of` is a pair of groups ``(a, b)``, whose parameters of a less those of b are meant. Single groups have none: only
+    differences say anything of P(y|x).
+
+    Standard errors come from the penalised multinomial information, ``H^-1 I H^-1``. Intervals are of the penalised
+    estimate's expectation, which the penalty draws towards zero: they tell its spread, not its bias, and take `ridge`
+    and `scale` as given. With a small `ridge` and many rows that is the difference itself. There are no tests, as the
+    expectation of what is zero need not be zero where other parameters are shrunk. They are of ``coef()``, before
+    any calibration of class scores. What the penalty decides alone has neither: a level or a pair of levels, or what
+    they are compared with, never occurs in one of the groups, or predictors are copies of others. A fit that did not
+    converge has no standard errors at all, since they are those of the optimum.
+
+    Parameters
+    ----------
+    labels : Labels
+    estimate : Estimate
+    engine : Engine
+    sample : Sample
+        The training rows.
+
+    Attributes
+    ----------
+    note : str
+        What the numbers mean.
+
+    Raises
+    ------
+    OptionError
+        If the fit refines another, was made by minibatches, or has an infinite ridge.
+
+    Examples
+    --------
+    >>> import bbl
+    >>> titanic = bbl.datasets.load_titanic()
+    >>> fit = bbl.bbl("Survived ~ Sex + Age", titanic, "Freq", method="conditional", verbose=0)
+    >>> table = fit.inference().table(of=("Yes", "No"))
+    >>> table["group"].unique().tolist(), bool((table["lower"] < table["estimate"]).all())
+    (['Yes - No'], True)
+    """
+
+    def __init__(self, labels: Labels, estimate: Estimate, engine: Engine, sample: Sample):
+        sample = sample.by_state([len(own) for own in labels.levels], len(labels.groups))
+        engine.check_differences(sample.n)
+        self._labels, self._estimate, self._engine, self._sample = labels, estimate, engine, sample
+        self._known: dict[tuple[int, int], tuple[list[np.ndarray], np.ndarray]] = {}
+        self.note = (
+            "Standard errors from the penalised multinomial information. Intervals are of the penalised estimate's "
+            "expectation: they tell its spread, not its bias. There are no tests."
+        )
+        self._open = OPEN if estimate.converged else UNFINISHED
+        if not estimate.converged:
+            self.note = "There are no standard errors: the fit did not converge. Raise ridge."
+
+    def _terms(self, of: Any) -> tuple[list[np.ndarray], np.ndarray]:
+        """Return the covariances of every table of the difference that is asked for, and which parameters have one."""
+        found = compared(of, list(self._labels.groups), True)
+        if isinstance(found, str):
+            self._engine.check_equations()
+        pair = (int(found[0]), int(found[1]))
+        if pair not in self._known:
+            terms, given = difference_terms(self._sample, self._estimate, self._engine, pair)
+            self._known[pair] = terms, given & self._estimate.converged
+        return self._known[pair]
+
+    @verb
+    def table(self, of: Any = "group", level: float = 0.95) -> pd.DataFrame:
+        """Return every difference with its standard error and interval.
+
+        Parameters
+        ----------
+        of : (group, group)
+        level : float, default 0.95
+            Coverage of the interval.
+
+        Returns
+        -------
+        DataFrame
+            The columns of `Inference.table`: those of ``tidy()`` that name the parameter, then ``estimate``, ``se``,
+            ``z`` and ``p`` (missing: there is no test), ``lower``, ``upper``, and ``test``, which says why.
+
+        Raises
+        ------
+        OptionError
+            If `of` is not two groups.
+        BBLError
+            If the information would not fit into memory.
+        """
+        from scipy.special import ndtri
+
+        share("level", level)
+        (terms, given), groups = self._terms(of), list(self._labels.groups)
+        theta, names = compared_estimates(self._estimate.parameters, of, groups), compared_names(of, groups)
+        labels = Labels(self._labels.response, tuple(names), self._labels.names, self._labels.levels)
+        frame = Coefficients(labels, Parameters(self._estimate.parameters.layout, theta)).to_frame()
+        frame = frame.drop(columns=["pooled", "difference"])
+        se = np.where(given, np.sqrt(np.concatenate([np.diag(own) for own in terms])), np.nan)
+        half = float(ndtri(0.5 + level / 2)) * se
+        limits = {"lower": theta[0] - half, "upper": theta[0] + half}
+        return frame.assign(se=se, z=np.nan, p=np.nan, **limits, test=np.where(given, WHY, self._open))
+
+    def tests(self, of: Any = "group") -> None:
+        """Raise an OptionError: penalised differences have no tests."""
+        self._engine.check_equations()
+
+    @verb
+    def interactions(self, of: Any = "group", apc: bool = False, level: float = 0.95) -> pd.DataFrame:
+        """Return the interacting pairs, those that differ most first, with limits of how much.
+
+        Parameters
+        ----------
+        of : (group, group)
+        apc : bool, default False
+            Whether to subtract the average-product correction from the strengths; there are no limits then.
+        level : float, default 0.95
+            Least coverage of the limits.
+
+        Returns
+        -------
+        DataFrame
+            The columns of ``fit.interactions()``, with ``lower`` and ``upper`` after ``strength``; p is missing. The
+            strength is a norm, so its estimate is never zero: the limits are the least and the largest norm within a
+            ball around the estimate that holds the expectation at least as often as `level` says. They are missing
+            where one of the couplings has no interval.
+        """
+        share("level", level)
+        parameters, groups = self._estimate.parameters, list(self._labels.groups)
+        radius = self._radii(*self._terms(of), level)
+        pairs = untested(self._labels, parameters, of, WHY)
+        pairs["test"] = np.where(np.isnan(radius), self._open, WHY)
+        pairs["radius"] = np.nan if flag("apc", apc) else radius
+        frame = ranked(pairs, parameters, of, groups, apc)
+        reach, columns = frame.pop("radius"), list(frame.columns)
+        frame["lower"], frame["upper"] = (frame["strength"] - reach).clip(lower=0.0), frame["strength"] + reach
+        at = columns.index("strength") + 1
+        return frame[[*columns[:at], "lower", "upper", *columns[at:]]]
+
+    def _radii(self, terms: list[np.ndarray], given: np.ndarray, level: float) -> np.ndarray:
+        """Return of each pair how far its couplings (zero-sum gauge) are from their expectation, with chance `level`.
+
+        A squared distance is a sum of chi-squares times eigenvalues of the covariance, at most the largest times all.
+        """
+        from scipy.special import chdtri
+
+        layout = self._estimate.parameters.layout
+        out = np.zeros(len(layout.pairs))
+        for k, (i, j) in enumerate(layout.pairs):
+            one, two = (np.eye(L) - 1.0 / L for L in (int(layout.n_levels[i]), int(layout.n_levels[j])))
+            turned = np.kron(one[:, 1:], two[:, 1:])
+            own = turned @ terms[layout.m + k] @ turned.T
+            cut = slice(*layout.cuts[layout.m + k : layout.m + k + 2])
+            if not given[cut].all():
+                out[k] = np.nan
+            elif turned.shape[1]:
+                out[k] = np.sqrt(np.linalg.eigvalsh(own)[-1] * chdtri(turned.shape[1], 1.0 - level))
+        return out
+
+    def plot(self, of: Any = "group", level: float = 0.95, *, pairs: bool = False, ax=None):
+        """Draw the differences with their intervals, as `Inference.plot`; return the Axes."""
+        return plot_table(self.table(of, level), flag("pairs", pairs), level, ax)
+
+    def __repr__(self) -> str:
+        K = len(self._labels.groups)
+        return f"Differences of {self._estimate.parameters.layout.size} parameters between {K} groups.\n{self.note}"

@@ -1,0 +1,138 @@
+"""SampleResults, GroupParameters, MLEstimate: what sampling and one-group fits return."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bbl.design.labels import Labels
+from bbl.model.layout import Layout
+from bbl.report import text
+from bbl.report.machine import plot
+from bbl.report.machine.tables import Named
+
+__all__ = ["GroupParameters", "MLEstimate", "SampleResults", "tables_memory"]
+
+TABLE = 320.0  # bytes of a small table of J, with its key
+
+
+@dataclass(frozen=True, repr=False)
+class SampleResults:
+    """Gibbs sampling of each group's predictor distribution; made by `bbl.mcSample`.
+
+    Attributes
+    ----------
+    xmax : DataFrame
+        Predictors by groups: the visited configuration of highest energy, as levels.
+    emax : Series
+        Its energy ``E_y``.
+    rhat, ess : Series, or None
+        Split R-hat and effective sample size of each group's energy, if draws were asked for.
+    draws : dict of DataFrame, or None
+        The draws of each group, if they were asked for.
+    labels : Labels
+    codes : ndarray, shape (K, m)
+        `xmax` as level codes.
+    """
+
+    xmax: pd.DataFrame
+    emax: pd.Series
+    rhat: pd.Series | None
+    ess: pd.Series | None
+    draws: dict[Any, pd.DataFrame] | None
+    labels: Labels
+    codes: np.ndarray
+
+    def plot(self, shape: tuple[int, int] | None = None, positions=None, axes=None):
+        """Draw `xmax` of each group as an image (the paper's Figure 7).
+
+        Parameters
+        ----------
+        shape : (int, int), optional
+            Rows and columns of the image; a square if the number of predictors is one, else a single row.
+        positions : array_like of int, shape (m,), optional
+            Where each predictor lies in the image, counted row by row from 0, if it has more pixels than predictors.
+        axes : sequence of matplotlib Axes, optional
+            One per group; a new figure by default.
+
+        Returns
+        -------
+        list of matplotlib Axes
+        """
+        named = {"titles": list(self.labels.groups), "names": self.labels.names}
+        return plot.plot_configurations(self.codes, shape=shape, positions=positions, axes=axes, **named)
+
+    def __repr__(self) -> str:
+        return text.sample_text(self.xmax, self.emax)
+
+
+def tables_memory(layout: Layout) -> float:
+    """Return about how many bytes `GroupParameters.from_matrix` takes, with the matrices that it is given."""
+    return 24.0 * layout.D**2 + 2.0 * TABLE * layout.count(2)
+
+
+@dataclass(frozen=True, repr=False)
+class GroupParameters(Named):
+    """Fields and couplings of one group. As in R, ``par["h"]`` is ``par.h``.
+
+    Attributes
+    ----------
+    h : list of ndarray, shape (L_i - 1,)
+        Fields of the non-reference levels.
+    J : dict of (i, j) to ndarray, shape (L_i - 1, L_j - 1), and of terms of more predictors likewise
+        Couplings of every interacting ordered pair.
+    """
+
+    h: list[np.ndarray]
+    J: dict[tuple[int, ...], np.ndarray]
+
+    @classmethod
+    def from_matrix(cls, layout: Layout, h: np.ndarray, J: np.ndarray, **more):
+        """Cut fields (D,) and couplings (D, D) into tables, which are views of one copy: wide models have millions."""
+        cut = [slice(a, b) for a, b in itertools.pairwise(layout.start)]
+        first, second = (index.tolist() for index in np.nonzero(layout.mask))
+        own = J.copy()
+        tables: dict[tuple[int, ...], np.ndarray] = {
+            pair: own[cut[pair[0]], cut[pair[1]]] for pair in zip(first, second, strict=True)
+        }
+        return cls([h[c].copy() for c in cut], tables, **more)
+
+    def __repr__(self) -> str:
+        return text.group_text(self.h, self.J)
+
+
+@dataclass(frozen=True, repr=False)
+class MLEstimate(GroupParameters):
+    """One group fitted from integer codes; made by `bbl.mlestimate`.
+
+    Attributes
+    ----------
+    h, J
+        As in `GroupParameters`.
+    lkh : float
+        Maximised objective per observation, summed over predictors.
+    lz : float
+        ln Z.
+    converged : bool
+    n_iter : ndarray of int, shape (m,)
+    sd_h, sd_J : as `h` and `J`, or None
+        Posterior standard deviations, where the method has a posterior; `h` and `J` are posterior means then.
+    history : DataFrame or None
+        How the fit went, where the method keeps a record.
+    """
+
+    lkh: float = 0.0
+    lz: float = 0.0
+    converged: bool = True
+    n_iter: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=int))
+    sd_h: list[np.ndarray] | None = None
+    sd_J: dict[tuple[int, ...], np.ndarray] | None = None
+    history: pd.DataFrame | None = None
+
+    def __repr__(self) -> str:
+        more = {"lkh": self.lkh, "lz": self.lz, "converged": self.converged}
+        return text.group_text(self.h, self.J, more)

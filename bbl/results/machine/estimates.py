@@ -1,0 +1,109 @@
+"""Estimates: what is known of each parameter on one index, under the names and in the shapes of statsmodels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bbl.checks import near_match, real, verb
+from bbl.design.labels import Labels
+from bbl.errors import OptionError
+from bbl.memory import check_memory
+from bbl.report.machine.inference_table import labelled
+
+__all__ = ["Estimates"]
+
+
+class Estimates:
+    """Columns of a `table` of parameters, all on the index of ``params``: by group and parameter.
+
+    As the results of statsmodels' discrete models, whose several outcomes are the groups here.
+    """
+
+    _labels: Labels
+
+    def table(self, of: Any = "group", level: float = 0.95) -> pd.DataFrame:
+        """Return the table that has them; of each kind of inference its own."""
+        raise NotImplementedError
+
+    def _covariance(self, g: int) -> np.ndarray:
+        """Return the covariance (size, size) of the estimates of group `g`."""
+        raise NotImplementedError
+
+    @property
+    def params(self) -> pd.Series:
+        """Estimate of every parameter."""
+        return labelled(self.table(), "estimate")
+
+    @property
+    def bse(self) -> pd.Series:
+        """Standard error of every parameter, missing where there is none; of a posterior its sd."""
+        return labelled(self.table(), "se")
+
+    @property
+    def tvalues(self) -> pd.Series:
+        """Statistic z of every parameter, missing where the test is exact, or there is none."""
+        return labelled(self.table(), "z")
+
+    @property
+    def pvalues(self) -> pd.Series:
+        """P-value of every parameter, missing where there is no test; the column ``test`` of `table` says why."""
+        return labelled(self.table(), "p")
+
+    @verb
+    def conf_int(self, alpha: float = 0.05, of: Any = "group") -> pd.DataFrame:
+        """Return confidence limits of every parameter.
+
+        Parameters
+        ----------
+        alpha : float, default 0.05
+            One less the coverage, up to 0.5: 0.05 for intervals of 95 %.
+        of : "group", "pooled" or (group, group), default "group"
+            As in `table`.
+
+        Returns
+        -------
+        DataFrame
+            ``lower`` and ``upper`` on the index of ``params``; limits may be infinite where the test is exact, and are
+            missing where there is no test.
+        """
+        return labelled(self.table(of, 1.0 - real("alpha", alpha, 0.0, 0.5, open_low=True)), ["lower", "upper"])
+
+    @verb
+    def cov_params(self, group: Any = None) -> pd.DataFrame:
+        """Return the covariance of the estimates, with their penalty; its diagonal is the square of ``bse``.
+
+        Parameters
+        ----------
+        group : optional
+            Whose; by default those of all groups, which share no rows, so that their covariances are zero.
+
+        Returns
+        -------
+        DataFrame
+            Rows and columns are on the index of ``params``; missing where there is no standard error.
+
+        Raises
+        ------
+        OptionError
+            If there is no such group, or the method has no covariances.
+        MemoryLimitError
+            If it would not fit into memory.
+        """
+
+        from scipy.linalg import block_diag
+
+        groups, se = list(self._labels.groups), self.bse
+        if group is not None and group not in groups:
+            raise OptionError(
+                f"{group!r} is no group{near_match(group, groups)}; groups are {groups}.", argument="group"
+            )
+        size, chosen = len(se) // len(groups), range(len(groups)) if group is None else [groups.index(group)]
+        se = se.iloc[chosen[0] * size : (chosen[-1] + 1) * size]
+        check_memory(8.0 * float(len(se)) ** 2, f"A covariance of {len(se)} parameters", "Give one group, or see bse.")
+        found = block_diag(*(self._covariance(g) for g in chosen))
+        missing = se.isna().to_numpy()
+        found[missing], found[:, missing] = np.nan, np.nan
+        return pd.DataFrame(found, index=se.index, columns=se.index)

@@ -1,0 +1,184 @@
+"""PosteriorDraws: draws of fields and couplings, what they say, whether the chains have mixed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bbl.boltzmann.estimate import Estimate
+from bbl.checks import arguments, choice, integer, share
+from bbl.design.labels import Labels
+from bbl.engines import Engine
+from bbl.errors import BBLError, OptionError
+from bbl.model.layout import Layout
+from bbl.model.parameters import Parameters
+from bbl.names import distinct_names
+from bbl.report.canvas import group_numbers
+from bbl.report.machine.plot_posterior import KINDS, plot_posterior
+from bbl.report.machine.tables import Coefficients, parameter_names
+from bbl.stats.diagnostics import (
+    effective_sample_size,
+    highest_density,
+    monte_carlo_error,
+    split_rhat,
+    tail_sample_size,
+)
+
+__all__ = ["PosteriorDraws"]
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class PosteriorDraws:
+    """Draws from the posterior of the parameters; ``fit.posterior`` where the method draws.
+
+    Attributes
+    ----------
+    labels : Labels
+    layout : Layout
+        Where each parameter lies among the last axis of `draws`.
+    draws : ndarray, shape (chains, draws, groups, parameters)
+        In the reference gauge, in the order of ``fit.tidy()``; nan for a group without rows.
+    what : str
+        What was drawn from, and how.
+    state : tuple of dict
+        What the sampler told of each group: ``accepted``, ``diverged``, for each chain.
+    """
+
+    labels: Labels
+    layout: Layout
+    draws: np.ndarray
+    what: str
+    state: tuple[dict[str, np.ndarray], ...] = ()
+
+    @classmethod
+    def of(cls, labels: Labels, estimate: Estimate, engine: Engine) -> PosteriorDraws:
+        """Return the draws of a fit."""
+        fits = estimate.fits[: len(labels.groups)]
+        known = next((fit.draws for fit in fits if fit.draws is not None), None)
+        if known is None:
+            raise OptionError(
+                f"{engine.refusals()['draws']}; method='bayes' has.",
+                argument="method",
+            )
+        nothing = np.full_like(known, np.nan)
+        draws = np.stack([nothing if fit.draws is None else fit.draws for fit in fits], axis=2)
+        layout = estimate.parameters.layout
+        return cls(labels, layout, draws, engine.describe(layout), tuple(fit.state for fit in fits))
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return the draws as a frame: rows by ``chain`` and ``draw``, columns by ``group`` and ``parameter``."""
+        chains, n, K, size = self.draws.shape
+        rows = pd.MultiIndex.from_product([range(chains), range(n)], names=["chain", "draw"])
+        columns = pd.MultiIndex.from_product([list(self.labels.groups), self.names], names=["group", "parameter"])
+        return pd.DataFrame(self.draws.reshape(chains * n, K * size), index=rows, columns=columns)
+
+    def to_arviz(self) -> Any:
+        """Return the draws as ArviZ has them: the variable ``theta`` of the posterior, over groups and parameters.
+
+        An ``InferenceData`` of ArviZ 0.x, a ``DataTree`` of xarray from ArviZ 1.0 on.
+
+        Raises
+        ------
+        BBLError
+            If ArviZ is not installed.
+        """
+        try:
+            import arviz
+        except ImportError as error:
+            raise BBLError("to_arviz() needs ArviZ: pip install arviz. to_frame() and summary() do not.") from error
+        coords = {"group": distinct_names(map(str, self.labels.groups)), "parameter": self.names}
+        draws: dict[str, Any] = {"theta": self.draws}
+        if "posterior" not in arguments(arviz.from_dict):  # of 1.0 and later, which take all groups as one dict
+            draws = {"posterior": draws}
+        return arviz.from_dict(draws, coords=coords, dims={"theta": ["group", "parameter"]})
+
+    @property
+    def names(self) -> list[str]:
+        """A name for each parameter: ``Sex[Male]``, ``Class[2nd]:Sex[Male]``."""
+        return distinct_names(parameter_names(self.labels, self.layout))
+
+    def summary(self, level: float = 0.95) -> pd.DataFrame:
+        """Return every parameter with what the draws say of it, and how well they know it.
+
+        Parameters
+        ----------
+        level : float, default 0.95
+            Posterior probability of the shortest interval.
+
+        Returns
+        -------
+        DataFrame
+            The columns of ``tidy()`` that name the parameter, then ``mean``, ``sd``, ``hdi_lower`` and ``hdi_upper``
+            (the shortest interval of probability `level`), ``mcse`` (standard error of the mean as of an average over
+            draws), ``ess_bulk``, ``ess_tail`` (effective sample sizes) and ``rhat`` (Vehtari et al. 2021).
+        """
+        share("level", level)
+        theta = self.draws.mean(axis=(0, 1))
+        frame = Coefficients(self.labels, Parameters(self.layout, theta)).to_frame()
+        lower, upper = highest_density(self.draws, level)
+        columns = {"mean": theta, "sd": self.draws.std(axis=(0, 1), ddof=1), "hdi_lower": lower, "hdi_upper": upper}
+        frame = frame.drop(columns=["estimate", "pooled", "difference"])
+        return frame.assign(**{name: values.ravel() for name, values in (columns | self._diagnostics).items()})
+
+    @cached_property
+    def _diagnostics(self) -> dict[str, np.ndarray]:
+        out = {name: np.full(self.draws.shape[2:], np.nan) for name in ("mcse", "ess_bulk", "ess_tail", "rhat")}
+        for g in range(self.draws.shape[2]):
+            own = self.draws[:, :, g]
+            if not np.isnan(own).any():
+                out["mcse"][g] = monte_carlo_error(own)
+                out["ess_bulk"][g], out["ess_tail"][g] = effective_sample_size(own), tail_sample_size(own)
+                out["rhat"][g] = split_rhat(own, folded=True)
+        return out
+
+    def plot(self, kind: str = "forest", group: Any = None, top: int = 20, level: float = 0.95, axes=None):
+        """Draw the draws.
+
+        Parameters
+        ----------
+        kind : {"forest", "trace", "rank"}, default "forest"
+            Means with their shortest intervals, a row for each parameter; each chain against its draws; or histograms
+            of each chain's ranks among all draws, which are even where chains have mixed.
+        group : optional
+            The group; the first by default, and all of them in a forest.
+        top : int, default 20
+            How many parameters: those with the largest R-hat in traces and ranks, and the largest means for their sd in
+            forests. Traces and ranks show 12 at most.
+        level : float, default 0.95
+            Of the intervals.
+        axes : sequence of matplotlib Axes, optional
+            One for a forest, one for each parameter otherwise; a new figure by default.
+
+        Returns
+        -------
+        list of matplotlib Axes
+
+        Raises
+        ------
+        OptionError
+            If `kind` or `group` is unknown.
+        """
+        choice("kind", kind, KINDS)
+        share("level", level)
+        top = integer("top", top, 1)
+        groups = self.labels.groups if kind == "forest" else self.labels.groups[:1]
+        numbers = group_numbers(self.labels, groups if group is None else [group])
+        draws = self.draws[:, :, numbers]
+        chosen = [str(self.labels.groups[g]) for g in numbers]
+        return plot_posterior(kind, draws, chosen, self.names, self._diagnostics["rhat"][numbers], top, level, axes)
+
+    def __repr__(self) -> str:
+        chains, n, K, size = self.draws.shape
+        found = self._diagnostics
+        rhat, ess = found["rhat"], found["ess_bulk"]
+        worst = f"Largest R-hat {np.nanmax(rhat):.3f}, smallest effective sample size {np.nanmin(ess):.0f}."
+        diverged = sum(int(state["diverged"].sum()) for state in self.state if "diverged" in state)
+        more = f" {diverged} divergent transitions." if diverged else ""
+        return (
+            f"{chains} chains of {n} draws of {size} parameters in {K} groups: {self.what}.\n{worst}{more}\n"
+            ".draws, .to_frame(), .summary(), .plot()"
+        )

@@ -1,0 +1,1 @@
+"""Results of Bayesian network classifiers."""

@@ -1,0 +1,205 @@
+"""Network archive: a Bayesian network classifier as a dict and plain arrays, and back with every value checked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from bbl.bayesnet.averaged import Averaged
+from bbl.bayesnet.dag import Dag
+from bbl.bayesnet.families import Families
+from bbl.bayesnet.learners import LEARNERS
+from bbl.bayesnet.parameters import Recipe
+from bbl.bayesnet.predict import Network
+from bbl.checks import integer, real
+from bbl.design.design import Design
+from bbl.design.factor_storage import name_from_list, name_to_list
+from bbl.results.loss_archive import pack_loss, unpack_loss
+from bbl.results.machine.archive import ROWS, pack_priors, pack_rows, unpack_priors, unpack_rows
+from bbl.results.model import Training
+from bbl.results.network.structure import AveragedStructure, make_structure
+
+__all__ = ["pack", "unpack"]
+
+
+def pack(fit: Any, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
+    """Return what a fit is made of: names and options as a dict, numbers as arrays."""
+    structure, recipe = fit.structure, fit.recipe
+    members = fit.network.members if isinstance(fit.network, Averaged) else (fit.network,)
+    meta: dict[str, Any] = {
+        "call": fit.call,
+        "design": fit.design.to_dict(),
+        "columns": [name_to_list(name) for name in structure.columns],
+        "learner": structure.learner,
+        "options": dict(structure.options),
+        "recipe": {
+            "smooth": recipe.smooth,
+            "manb_prior": recipe.manb_prior,
+            "wanbia": recipe.wanbia if isinstance(recipe.wanbia, bool) else list(recipe.wanbia),
+            "awnb": None if recipe.awnb is None else list(recipe.awnb),
+        },
+        "nobs": fit.nobs(),
+        **pack_priors(fit.priors),
+        **pack_loss(fit.log_loss),
+    }
+    arrays = {
+        **_pack_dags(structure.dags),
+        "score_log": np.array(structure.score_log, dtype=float),
+        "prior": fit.network.prior,
+        "theta": np.concatenate([member.theta for member in members]),
+        "log_likelihood": np.array([fit._log_likelihood]),
+        "counts": np.concatenate([np.zeros((len(fit.classes), 0)), *fit._counts], axis=1),
+    }
+    for name in ("arc_posterior", "feature_weights"):
+        if getattr(fit, name) is not None:
+            arrays[name] = getattr(fit, name)
+    if fit._errors is not None:
+        arrays["errors"], arrays["class_errors"] = fit._errors
+    if store_data and fit.training is not None:
+        rows, meta["index"] = pack_rows(fit.training, fit.index)
+        arrays |= rows
+    return meta, arrays
+
+
+def _pack_dags(dags: tuple[Dag, ...]) -> dict[str, np.ndarray]:
+    families = [family for dag in dags for family in dag.families]
+    return {
+        "members": np.array([len(dag.families) for dag in dags], dtype=np.int64),
+        "features": np.array([i for i, _ in families], dtype=np.int64),
+        "n_parents": np.array([len(parents) for _, parents in families], dtype=np.int64),
+        "parents": np.array([p for _, parents in families for p in parents], dtype=np.int64),
+    }
+
+
+def _unpack_dags(arrays: dict[str, np.ndarray], m: int) -> tuple[Dag, ...]:
+    members, features, count, parents = (arrays[k] for k in ("members", "features", "n_parents", "parents"))
+    for array in (members, features, count, parents):
+        if array.ndim != 1 or array.dtype.kind != "i" or (array < 0).any():
+            raise ValueError("its structure is not as saved")
+    if not len(members) or members.sum() != len(features) or len(count) != len(features) or count.sum() != len(parents):
+        raise ValueError("its structure is not as saved")
+    cuts = np.split(parents, np.cumsum(count)[:-1]) if len(count) else []
+    families = [(int(i), tuple(map(int, own))) for i, own in zip(features, cuts, strict=True)]
+    ends = np.cumsum(members)
+    dags = tuple(Dag(tuple(families[end - size : end])) for end, size in zip(ends, members, strict=True))
+    for dag in dags:
+        own = set(dag.features)
+        if len(own) < len(dag.families) or (own and max(own) >= m):
+            raise ValueError("a feature stands twice in its structure, or is none of its columns")
+        if any(len({i, *ps}) <= len(ps) or not own.issuperset(ps) for i, ps in dag.families):
+            raise ValueError("a family of its structure is not as saved")
+        dag.layers  # noqa: B018  # raises if there is a cycle
+    if len({frozenset(dag.features) for dag in dags}) > 1:
+        raise ValueError("the networks that it averages differ in features")
+    return dags
+
+
+def _unpack_recipe(stored: dict, m: int) -> Recipe:
+    wanbia: Any = stored["wanbia"]
+    if not isinstance(wanbia, bool):
+        wanbia = tuple(real("weights", w, 0.0, 1.0) for w in wanbia)
+        if len(wanbia) != m:
+            raise ValueError("its weights are not as saved")
+    awnb = stored["awnb"]
+    prior = stored["manb_prior"]
+    return Recipe(
+        real("smooth", stored["smooth"], 0.0),
+        None if prior is None else real("manb_prior", prior, 0.0, 1.0),
+        wanbia,
+        None if awnb is None else (integer("trees", awnb[0], 1), real("share", awnb[1], 0.0, open_low=True)),
+    )
+
+
+def _unpack_options(learner: Any, stored: dict, m: int) -> dict[str, Any]:
+    """Return the options of a learner: those that it has, of the types of their defaults."""
+    options = {} if learner is None else LEARNERS[learner].options
+    if stored.keys() != options.keys():
+        raise ValueError("the options of its learner are not as saved")
+    for name, value in stored.items():
+        default = options[name].default
+        if options[name].check is None:
+            right = value is None or (type(value) is int and 0 <= value < m)
+        else:
+            right = type(value) is type(default) or (type(default) is float and type(value) is int)
+        if not right:
+            raise ValueError(f"the option {name} of its learner is not as saved")
+    return dict(stored)
+
+
+def unpack(meta: dict, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
+    """Return the parts of the fit of `pack`, by the names of the results' fields."""
+    design = Design.from_dict(meta["design"])
+    columns = tuple(name_from_list(name) for name in meta["columns"])
+    labels, K = design.labels, len(design.response.levels)
+    if not design.classes or not isinstance(meta["call"], str) or len(set(columns)) < len(columns):
+        raise ValueError("its names are not as saved")
+    dags = _unpack_dags(arrays, len(columns))
+    if {columns[i] for i in dags[0].features} != set(labels.names):
+        raise ValueError("its features are not those of its design")
+    place = {columns.index(name): i for i, name in enumerate(labels.names)}
+    local = [Dag(tuple((place[i], tuple(place[p] for p in ps)) for i, ps in dag.families)) for dag in dags]
+    n_levels = [len(levels) for levels in labels.levels]
+    families = [Families(dag.families, n_levels, K) for dag in local]
+    _check_arrays(arrays, families, n_levels, K)
+    ends = np.cumsum([f.cells for f in families])[:-1]
+    tables = np.split(arrays["theta"], ends)
+    networks = tuple(Network(d, f, arrays["prior"], t) for d, f, t in zip(local, families, tables, strict=True))
+    structure = make_structure(
+        class_var=labels.response,
+        columns=columns,
+        dags=dags,
+        learner=meta["learner"],
+        options=_unpack_options(meta["learner"], meta["options"], len(columns)),
+        score_log=tuple(map(float, arrays["score_log"])),
+    )
+    averaged = isinstance(structure, AveragedStructure)
+    if len(networks) > 1 and not averaged:
+        raise ValueError("it has several structures")
+    training = Training(
+        integer("nobs", meta["nobs"], 0),
+        float(arrays["log_likelihood"][0]),
+        np.split(arrays["counts"], np.cumsum(n_levels)[:-1], axis=1) if n_levels else [],
+    )
+    sample, index = unpack_rows(arrays, meta.get("index"), n_levels, K, -1)
+    return {
+        "call": meta["call"],
+        "design": design,
+        "training": sample,
+        "index": index,
+        "structure": structure,
+        "network": Averaged(networks) if averaged else networks[0],
+        "recipe": _unpack_recipe(meta["recipe"], len(n_levels)),
+        "arc_posterior": arrays.get("arc_posterior"),
+        "feature_weights": arrays.get("feature_weights"),
+        "stored_errors": (arrays["errors"], arrays["class_errors"]) if "errors" in arrays else None,
+        "stored": training,
+        "priors": unpack_priors(meta, K),
+        "stored_loss": unpack_loss(meta),
+    }
+
+
+def _check_arrays(arrays: dict[str, np.ndarray], families: list[Families], n_levels: list[int], K: int) -> None:
+    """Refuse arrays that `pack` would not have made: a checksum does not say who wrote them, and kernels trust them."""
+    m, cells = len(n_levels), sum(f.cells for f in families)
+    shapes = {
+        "prior": (K,),
+        "theta": (cells, K),
+        "log_likelihood": (1,),
+        "counts": (K, sum(n_levels)),
+        "score_log": (arrays["score_log"].size,),
+        "arc_posterior": (m,),
+        "feature_weights": (m,),
+        "errors": (cells, K),
+        "class_errors": (K,),
+    }
+    if unknown := arrays.keys() - shapes.keys() - {"members", "features", "n_parents", "parents", *ROWS}:
+        raise ValueError(f"{sorted(unknown)[0]!r} is no array of such a model")
+    for name, shape in shapes.items():
+        if name in arrays and (arrays[name].dtype.kind != "f" or arrays[name].shape != shape):
+            raise ValueError(f"{name!r} is not as saved")
+    for name in ("prior", "theta", "arc_posterior", "feature_weights"):
+        if name in arrays and not ((arrays[name] >= 0) & (arrays[name] <= 1)).all():
+            raise ValueError(f"{name!r} holds what is no probability")
+    if not (np.isfinite(arrays["counts"]) & (arrays["counts"] >= 0)).all():
+        raise ValueError("'counts' holds what cannot have been saved")

@@ -1,0 +1,1 @@
+"""Results of sparse regression on products of predictors."""

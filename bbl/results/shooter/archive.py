@@ -1,0 +1,147 @@
+"""Shooter archive: a sparse regression as a dict and plain arrays, and back with every value checked."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bbl.checks import choice, flag, integer, real
+from bbl.design.design import Design
+from bbl.results.loss_archive import pack_loss, unpack_loss
+from bbl.results.machine.archive import ROWS, pack_priors, pack_rows, unpack_priors, unpack_rows
+from bbl.results.model import Training
+
+__all__ = ["PATH", "pack", "unpack"]
+
+PATH = {  # columns of the path
+    "point": int, "order": int, "penalty": float, "loss": float, "objective": float, "terms": int,
+    "violation": float, "ebic": float, "held_raw": float, "held_refit": float, "chosen": bool,
+}  # fmt: skip
+
+
+def pack(fit: Any, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
+    """Return what a fit is made of: names and options as a dict, numbers as arrays."""
+    terms = list(fit.chosen)
+    meta: dict[str, Any] = {
+        "call": fit.call,
+        "design": fit.design.to_dict(),
+        "refitted": fit.refitted,
+        "penalty": fit.penalty,
+        "penalties": list(fit.penalties),
+        "separating": [terms.index(t) for t in fit.separating],
+        "nobs": fit.nobs(),
+        **pack_priors(fit.priors),
+        **pack_loss(fit.log_loss),
+    }
+    arrays = {
+        "orders": np.array([len(t) for t in terms], dtype=np.int64),
+        "predictors": np.array([i for t in terms for i in t], dtype=np.int64),
+        "entered": np.asarray(fit.entered, dtype=np.int64),
+        "weights_of_terms": np.concatenate([np.empty((0, len(fit.intercept))), *fit.chosen.values()]),
+        "intercept": fit.intercept,
+        "shares": fit.shares,
+        "log_likelihood": np.array([fit._log_likelihood]),
+        "path": fit.path[list(PATH)].to_numpy(float),
+        "counts": np.concatenate(fit._counts, axis=1),
+    }
+    if store_data and fit.training is not None:
+        rows, meta["index"] = pack_rows(fit.training, fit.index)
+        arrays |= rows
+    return meta, arrays
+
+
+def unpack(meta: dict, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
+    """Return the parts of the fit of `pack`, by the names of the results' fields."""
+    design = Design.from_dict(meta["design"])
+    K, levels = len(design.response.levels), design.n_levels
+    if not design.classes or not isinstance(meta["call"], str):
+        raise ValueError("its call is not as saved")
+    chosen = _unpack_terms(arrays, levels, K)
+    terms = list(chosen)
+    path = _unpack_path(arrays["path"])
+    entered = arrays["entered"]
+    if entered.shape != (len(terms),) or entered.dtype.kind != "i" or not np.isin(entered, path.index).all():
+        raise ValueError("'entered' is not as saved")
+    intercept = arrays["intercept"]
+    if intercept.shape != (K - 1,) or intercept.dtype.kind != "f" or not np.isfinite(intercept).all():
+        raise ValueError("'intercept' is not as saved")
+    shares = arrays["shares"]
+    if shares.shape != (K,) or shares.dtype.kind != "f" or not (shares > 0).all() or abs(shares.sum() - 1.0) > 1e-6:
+        raise ValueError("'shares' is not as saved")
+    separating = tuple(terms[integer("separating", k, 0, len(terms) - 1)] for k in meta["separating"])
+    penalties = tuple(real("penalties", v, 0.0, open_low=True) for v in meta["penalties"])
+    if len(penalties) < max(map(len, terms), default=1):
+        raise ValueError("its penalties are not as saved")
+    sample, index = unpack_rows(arrays, meta.get("index"), levels.tolist(), K)
+    return {
+        "call": meta["call"],
+        "design": design,
+        "training": sample,
+        "index": index,
+        "chosen": chosen,
+        "intercept": intercept,
+        "refitted": flag("refitted", meta["refitted"]),
+        "separating": separating,
+        "penalties": penalties,
+        "penalty": choice("penalty", meta["penalty"], ("group", "l1")),
+        "path": path,
+        "entered": entered,
+        "shares": shares,
+        "priors": unpack_priors(meta, K),
+        "stored_loss": unpack_loss(meta),
+        "stored": _unpack_training(meta, arrays, levels, K),
+    }
+
+
+def _unpack_training(meta: dict, arrays: dict[str, np.ndarray], levels: np.ndarray, K: int) -> Training:
+    nobs, counts = meta["nobs"], arrays["counts"]
+    real("nobs", nobs, 0.0)
+    if counts.shape != (K, levels.sum()) or counts.dtype.kind != "f":
+        raise ValueError("'counts' is not as saved")
+    if not (np.isfinite(counts) & (counts >= 0.0)).all() or arrays["log_likelihood"].shape != (1,):
+        raise ValueError("what it says of its rows is not as saved")
+    each = np.split(counts, np.cumsum(levels)[:-1], axis=1)
+    return Training(nobs, float(arrays["log_likelihood"][0]), each)
+
+
+def _unpack_terms(arrays: dict[str, np.ndarray], levels: np.ndarray, K: int) -> dict[tuple[int, ...], np.ndarray]:
+    """Refuse arrays that `pack` would not have made: a checksum does not say who wrote them, and kernels trust them."""
+    known = {
+        "orders",
+        "predictors",
+        "entered",
+        "weights_of_terms",
+        "intercept",
+        "shares",
+        "log_likelihood",
+        "path",
+        "counts",
+        *ROWS,
+    }
+    if unknown := arrays.keys() - known:
+        raise ValueError(f"{sorted(unknown)[0]!r} is no array of such a model")
+    orders, predictors, weights = (arrays[name] for name in ("orders", "predictors", "weights_of_terms"))
+    if any(a.ndim != 1 or a.dtype.kind != "i" for a in (orders, predictors)) or (orders < 1).any():
+        raise ValueError("its terms are not as saved")
+    if orders.sum() != len(predictors) or (predictors < 0).any() or (predictors >= len(levels)).any():
+        raise ValueError("its terms are not as saved")
+    terms = [tuple(map(int, part)) for part in np.split(predictors, np.cumsum(orders)[:-1])] if len(orders) else []
+    if len(set(terms)) < len(terms) or any(a >= b for t in terms for a, b in pairwise(t)):
+        raise ValueError("its terms are not as saved")
+    sizes = [math.prod(int(levels[i]) - 1 for i in t) for t in terms]
+    if weights.shape != (sum(sizes), K - 1) or weights.dtype.kind != "f" or not np.isfinite(weights).all():
+        raise ValueError("its weights are not as saved")
+    return dict(zip(terms, np.split(weights, np.cumsum(sizes)[:-1]), strict=True)) if terms else {}
+
+
+def _unpack_path(values: np.ndarray) -> pd.DataFrame:
+    if values.ndim != 2 or values.shape[1] != len(PATH) or not len(values) or values.dtype.kind != "f":
+        raise ValueError("its path is not as saved")
+    frame = pd.DataFrame(values, columns=list(PATH))
+    if frame["chosen"].sum() != 1 or not np.isfinite(frame[["point", "order", "terms"]].to_numpy()).all():
+        raise ValueError("its path is not as saved")
+    return frame.astype(PATH)

@@ -1,0 +1,254 @@
+"""ShooterResults: a fitted sparse regression; each method only arranges what the rooms below compute."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bbl.capabilities import MACHINE_ONLY, NO_RESPONSE, NOT_COUNTS, OF_MACHINES, lacking
+from bbl.checks import choice
+from bbl.report.machine.summary import Summary
+from bbl.report.shooter.plot import plot_path, plot_terms
+from bbl.report.shooter.summary import shooter_summary, shooter_text, some_terms, weight_frame
+from bbl.report.text import label_text, missing_text
+from bbl.results.classifier import ClassifierResults
+from bbl.results.evaluation import FIGURES
+from bbl.results.explanation import Attribution
+from bbl.results.shooter.archive import pack, unpack
+from bbl.rows.sample import Sample
+from bbl.sparse.products import contrasts
+from bbl.sparse.tables import log_odds, reference_tables, term_links, zero_sum_table
+from bbl.sparse.workingset import Weights
+from bbl.stats.scores import log_probabilities
+
+__all__ = ["CHOOSE", "ShooterResults"]
+
+CHOOSE = "Choose the penalty by lambda_='cv'."
+DRAWN = 30  # terms in a figure
+SEARCHED = "shooter looks for interactions itself"
+
+
+@dataclass(frozen=True, repr=False)
+class ShooterResults(ClassifierResults):
+    """A fitted sparse regression on products of predictors; made by `shooter`.
+
+    Attributes
+    ----------
+    call, design, training, index
+        As in `BBLResults`.
+    chosen : dict of tuple of int to ndarray, shape (d, K - 1)
+        The chosen terms, as positions of their predictors, with the weights of their features (`bbl.sparse.products`).
+    intercept : ndarray, shape (K - 1,)
+    refitted : bool
+        Whether the weights are without penalty.
+    separating : tuple of tuples of int
+        Terms that separate groups: their weights would grow without end.
+    penalties : tuple of floats
+        For each order, on the sum of losses.
+    penalty : {"group", "l1"}
+    path : DataFrame
+        A row for each penalty that was tried and each order: ``point`` and ``order``, the ``penalty`` of that order,
+        the mean ``loss`` of the training rows, the penalised ``objective``, the number of ``terms`` and the largest
+        ``violation`` of the optimality conditions as a share of the penalty. In the last row of a penalty also
+        ``ebic`` and the mean loss of held-out rows, ``held_raw`` and ``held_refit``, where they were needed; ``chosen``
+        marks the row that was taken.
+    entered : ndarray of int
+        Row of `path` since which each term is there.
+    shares : ndarray, shape (K,)
+        Shares of the groups in the training rows.
+
+    Examples
+    --------
+    >>> import bbl
+    >>> titanic = bbl.datasets.load_titanic()
+    >>> fit = bbl.shooter("Survived ~ .", titanic, weights="Freq", order=2, lambda_=60, refit=True)
+    >>> fit.order_counts.to_dict()
+    {1: 2, 2: 1}
+    >>> fit.terms.drop(columns="step").round(3).tail(3)
+       order  predictors         levels  strength  Yes vs No
+    2      1    (Class,)         (3rd,)     0.597     -1.681
+    3      1    (Class,)        (Crew,)     0.597     -0.814
+    4      2  (Sex, Age)  (Male, Child)     0.531      2.123
+    """
+
+    chosen: Weights
+    intercept: np.ndarray
+    refitted: bool
+    separating: tuple[tuple[int, ...], ...]
+    penalties: tuple[float, ...]
+    penalty: str
+    path: pd.DataFrame
+    entered: np.ndarray
+    shares: np.ndarray
+
+    kind = "shooter"
+    refusals = lacking(
+        *OF_MACHINES, *MACHINE_ONLY, "priors", "sample", "missing_marginal", "missing_marginal_batches", "crossVal",
+        pairs=SEARCHED, third_order=SEARCHED, no_response=NO_RESPONSE, density=NO_RESPONSE,
+        batches="shooter() needs all rows in memory", real_weights=NOT_COUNTS,
+    )  # fmt: skip
+
+    @property
+    def class_shares(self) -> np.ndarray:
+        """Shares of the groups in the training rows."""
+        return self.shares
+
+    @property
+    def n_parameters(self) -> int:
+        """Number of weights, intercepts included; of a penalised fit those that are not zero."""
+        return len(self.intercept) + sum(weight.size for weight in self.chosen.values())
+
+    @property
+    def order_counts(self) -> pd.Series:
+        """Number of chosen terms of each order."""
+        orders = [len(term) for term in self.chosen]
+        index = pd.RangeIndex(1, len(self.penalties) + 1, name="order")
+        return pd.Series([orders.count(k) for k in index], index=index, name="terms")
+
+    @property
+    def _zero_sum(self) -> dict[tuple[int, ...], np.ndarray]:
+        """Tables (L_1, ..., L_k, K - 1) of log odds against the first group, sums over the levels zero."""
+        out: dict[tuple[int, ...], np.ndarray] = {(): log_odds(self.intercept)}
+        return out | {t: log_odds(zero_sum_table(t, self.design.n_levels, w)) for t, w in self.chosen.items()}
+
+    @cached_property
+    def terms(self) -> pd.DataFrame:
+        """The chosen terms, strongest first: a row for each combination of levels other than the first ones.
+
+        Columns are ``order``, ``predictors``, ``levels``, ``step`` (the row of `path` since which the term is there),
+        ``strength``, and a weight for every group but the first: a log odds against that one.
+
+        The weights are in the reference gauge, that of `coef`: 0 where a level is the first of its predictor, as
+        everywhere in this package. Such a weight is a difference of log odds with all other predictors at their first
+        levels. What chosen products give there is part of the weights of the terms within them, chosen or not (`coef`
+        has them all), so that a weight may be near 0, or of the other sign, where the term itself is strong. Another
+        first level gives other weights. Those of different orders are on different scales besides: with two levels and
+        groups, w times the product of k predictors -1 and 1 is 2^k w here.
+
+        The strength is what to rank terms by. It belongs to the term alone, in the zero-sum gauge in which it was
+        penalised and chosen (``coef("zero-sum")``), whatever levels are the first: the root mean square, over all joint
+        levels alike, of what the term adds to the link. With two levels and groups it is the size of w.
+        """
+        strength = {t: float(np.sqrt((w * w).sum())) for t, w in self.chosen.items()}
+        order = sorted(self.chosen, key=lambda t: (-strength[t], len(t), t))
+        tables = reference_tables(self._zero_sum)
+        frame = weight_frame(self.labels, {t: tables[t] for t in order}, 1)
+        entered = dict(zip(self.chosen, self.entered.tolist(), strict=True))
+        rows = [len(self.chosen[t]) for t in order]
+        frame.insert(3, "step", np.repeat([entered[t] for t in order], rows).astype(int))
+        frame.insert(4, "strength", np.repeat([strength[t] for t in order], rows).astype(float))
+        return frame
+
+    def coef(self, gauge: str = "reference") -> pd.DataFrame:
+        """Return all coefficients, as log odds of every group against the first.
+
+        Parameters
+        ----------
+        gauge : {"reference", "zero-sum"}, default "reference"
+            Coefficients that are 0 at first levels, among them those of all terms within a chosen one; or those of the
+            chosen terms alone at all levels, whose sums over the levels of a predictor are 0.
+
+        Returns
+        -------
+        DataFrame
+            Columns ``order`` (0 for the intercept), ``predictors``, ``levels``, and one for each group but the first.
+        """
+        choice("gauge", gauge, ("reference", "zero-sum"))
+        if gauge == "zero-sum":
+            return weight_frame(self.labels, self._zero_sum, 0)
+        tables = reference_tables(self._zero_sum)
+        return weight_frame(self.labels, {t: tables[t] for t in sorted(tables, key=lambda t: (len(t), t))}, 1)
+
+    # scores
+
+    def class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
+        """Return ``ln P(y | x)`` (n, K); a term of a missing predictor adds nothing, its mean over all levels."""
+        from scipy.special import log_softmax
+
+        link = self.intercept + term_links(codes, self.design.n_levels, self.chosen, missing, len(self.intercept))
+        return log_softmax(link @ contrasts(len(self.labels.groups)).T, axis=1)
+
+    def log_likelihood(self, rows: Sample) -> float:
+        """Return the weighted log-likelihood of the groups given the predictors."""
+        log_p = log_probabilities(self._shifted(self.class_scores(rows.codes, rows.missing)))
+        return float(rows.weights @ log_p[np.arange(rows.n), rows.response])
+
+    def _attribution(self) -> Attribution:
+        names = [label_text(x) for x in self.labels.names]
+        tables = self._zero_sum
+        # of the first group, against which the odds are, they are zero; the log-sum over groups is common to all
+        whole = {t: np.moveaxis(np.insert(table, 0, 0.0, axis=-1), -1, 0) for t, table in tables.items()}
+        constant = whole.pop(()).astype(float)
+        return Attribution([":".join(names[i] for i in t) for t in whole], whole, list(whole), constant)
+
+    @property
+    def _advice(self) -> str:
+        return CHOOSE
+
+    # what is shown and written
+
+    def summary(self) -> Summary:
+        """Summarise the fit: its facts and its strongest terms.
+
+        Returns
+        -------
+        Summary
+            Prints as text; has HTML and LaTeX forms and ``.tables``.
+        """
+        last = self.path[self.path["chosen"]].iloc[0]
+        counts = self.order_counts
+        facts: dict[str, Any] = {
+            "Terms": f"{counts.sum()} ({', '.join(f'{n} of order {k}' for k, n in counts.items())})",
+            "Penalty": f"{self.penalty}, " + ", ".join(f"{v:.4g}" for v in self.penalties) + " on the sum of losses",
+            "Weights": "without penalty" if self.refitted else "penalised",
+            "Optimality": f"conditions hold to {last['violation']:.1e} of the penalty",
+            "Parameters": self.n_parameters,
+            "Observations": self.nobs(),
+        }
+        if self.separating:
+            facts["Separated by"] = some_terms(self.labels, self.separating)
+        if self.design.incomplete:
+            facts["Missing values"] = missing_text(self.design.missing, self.design.incomplete)
+        facts |= self._priors_facts() | self._loss_facts()
+        facts |= {"Log-likelihood": float(self.logLik()), "AIC": self.aic, "BIC": self.bic}
+        return shooter_summary(self.call, self.labels, facts, self.terms)
+
+    def plot(self, kind: str = "terms", ax=None, *, newdata: Any = None, weights: Any = None):
+        """Draw the terms by strength, the path of penalties, or what predictions are worth; return the Axes.
+
+        Parameters
+        ----------
+        kind : {"terms", "path", "confusion", "roc", "calibration"}, default "terms"
+            The strongest 30 terms; loss and number of terms by penalty (by order, if there was one penalty); or what
+            ``evaluate(newdata, weights).plot(kind)`` draws.
+        ax : matplotlib Axes, optional
+        newdata, weights : optional
+            As in `evaluate`; the training rows by default.
+
+        Returns
+        -------
+        matplotlib Axes, or a list of them for ``"calibration"``
+        """
+        if choice("kind", kind, ("terms", "path", *FIGURES)) in FIGURES:
+            return self.evaluate(newdata, weights).plot(kind, ax=ax)
+        if kind == "path":
+            return plot_path(self.path, ax)
+        each = self.terms.drop_duplicates("predictors").head(DRAWN)
+        names = [":".join(map(str, p)) for p in each["predictors"]]
+        return plot_terms(names, each["order"].to_numpy(), each["strength"].to_numpy(), len(self.chosen), ax)
+
+    def pack(self, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
+        """Return what the model file holds."""
+        return pack(self, store_data)
+
+    @classmethod
+    def unpack(cls, meta: dict, arrays: dict[str, np.ndarray]) -> ShooterResults:
+        """Return the model of `pack`."""
+        return cls(**unpack(meta, arrays))
+
+    def __repr__(self) -> str:
+        return shooter_text(self.call, self.labels, self.order_counts, self.refitted) + self._loss_text()

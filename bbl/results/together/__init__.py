@@ -1,0 +1,1 @@
+"""Results that hold several fits: averages, cross-validations, fits side by side."""

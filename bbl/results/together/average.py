@@ -1,0 +1,257 @@
+"""AverageResults: several fitted classifiers whose probabilities are averaged."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import numpy as np
+import pandas as pd
+
+from bbl.boltzmann.averaging import blank, silent_rows
+from bbl.capabilities import MACHINE_ONLY, lacking
+from bbl.errors import OptionError
+from bbl.report.machine.summary import Section, Summary, fit_summary
+from bbl.results.classifier import ClassifierResults
+from bbl.results.loss_archive import pack_loss, unpack_loss
+from bbl.results.machine.fit import BBLResults
+from bbl.results.network.network import NetworkResults
+from bbl.results.shooter.shooter import ShooterResults
+from bbl.rows.sample import Sample
+from bbl.stats.averaging import averaged_scores
+from bbl.stats.likelihood_ratio import likelihood_ratio
+
+__all__ = ["NOT_CLASSIFIERS", "AverageResults", "member_advice"]
+
+NO_LIKELIHOOD = "An average of classifiers has no likelihood of rows"
+NOT_CLASSIFIERS = "fits must be fitted classifiers"
+NOT_A_SUM = "An average has no scores that are sums over terms"
+MEMBERS: dict[str, Any] = {kind.kind: kind for kind in (BBLResults, NetworkResults, ShooterResults)}
+
+
+@dataclass(frozen=True, repr=False)
+class AverageResults(ClassifierResults):
+    """An average of fitted classifiers; made by ``bbl(method="auto")`` and `average`.
+
+    Probabilities are averaged with convex weights. Where values of a row are unknown, the members that cannot sum them
+    out (conditional likelihood) leave the row to the others.
+
+    Attributes
+    ----------
+    call, design, training, index
+        As in `BBLResults`.
+    members : tuple of BBLResults, NetworkResults, ShooterResults or AverageResults
+    member_weights : ndarray, shape (M,)
+        Positive, of sum 1.
+    losses : ndarray, shape (M,)
+        Out-of-fold log-loss of each member by itself; nan where they were not compared.
+
+    Examples
+    --------
+    >>> import bbl
+    >>> titanic = bbl.datasets.load_titanic()
+    >>> fit = bbl.bbl("Survived ~ .^2", titanic, weights="Freq", method="auto")
+    >>> list(fit.tuning.columns)
+    ['setting', 'log_loss', 'weight']
+    """
+
+    members: tuple[ClassifierResults, ...]
+    member_weights: np.ndarray
+    losses: np.ndarray
+
+    kind = "average"
+    refusals = lacking(
+        *MACHINE_ONLY, "sample", no_response=NOT_CLASSIFIERS, density=NOT_CLASSIFIERS,
+        likelihood=NO_LIKELIHOOD, explain=NOT_A_SUM,
+    )  # fmt: skip
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the members: their methods, numbered where there are several of one."""
+        plain = [m.engine.name if isinstance(m, BBLResults) else m.kind for m in self.members]
+        many, seen = Counter(plain), Counter[str]()
+        out = []
+        for name in plain:
+            seen[name] += 1
+            out.append(f"{name} {seen[name]}" if many[name] > 1 else name)
+        return out
+
+    @property
+    def tuning(self) -> pd.DataFrame:
+        """The members: what was set, the out-of-fold log-loss of each by itself, and its weight."""
+        settings = [_setting(member) for member in self.members]
+        return pd.DataFrame(
+            {"setting": settings, "log_loss": self.losses, "weight": self.member_weights}, index=self.names
+        )
+
+    @property
+    def class_shares(self) -> np.ndarray:
+        """Weighted shares of the groups in the training rows."""
+        return self.members[0].class_shares
+
+    @property
+    def n_parameters(self) -> int:
+        """Number of parameters of all members."""
+        return sum(member.n_parameters for member in self.members)
+
+    @property
+    def converged(self) -> bool:
+        """Whether every member converged, but for those that stop early because they are meant to.
+
+        Bayesian networks are estimated in closed form.
+        """
+        return all(getattr(member, "converged", True) or _stops_early(member) for member in self.members)
+
+    def class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
+        """Return the logarithms of the averaged probabilities (n, K) of encoded rows."""
+        silent = [silent_rows(getattr(member, "engine", None), missing) for member in self.members]
+        scores = [
+            member.class_scores(codes, missing if rows is None else blank(missing, rows))
+            for member, rows in zip(self.members, silent, strict=True)
+        ]
+        return averaged_scores(scores, self.member_weights, silent)
+
+    @property
+    def _advice(self) -> str:
+        return member_advice(self.members)
+
+    def log_likelihood(self, rows: Sample) -> float:
+        """Refuse: see `check_likelihood`."""
+        self.check_likelihood()
+        raise NotImplementedError
+
+    def check_likelihood(self) -> None:
+        """Raise an OptionError: an average has no likelihood of rows."""
+        raise OptionError(
+            f"{NO_LIKELIHOOD}, so neither AIC nor BIC; evaluate() tells how good its predictions are, and fit.members "
+            "have what they have.",
+            argument="method",
+        )
+
+    def coef(self) -> dict[str, Any]:
+        """Return the coefficients of each member that has some, by its name.
+
+        Raises
+        ------
+        OptionError
+            If no member has coefficients.
+        """
+        members = zip(self.names, cast(tuple[Any, ...], self.members), strict=True)
+        coefficients = {name: member.coef() for name, member in members if "coef" not in member.refusals}
+        if not coefficients:
+            raise OptionError(
+                "No member of this average has coefficients; networks have tables, fit.members[0].params."
+            )
+        return coefficients
+
+    def summary(self) -> Summary:
+        """Return the members with their weights, and the test of each predictor by naive Bayes."""
+        facts = {
+            "Fit method": "average of " + ", ".join(self.names),
+            "Observations": self.nobs(),
+            **self._loss_facts(),
+            "Converged": self._convergence_text(),
+        }
+        note = "log_loss is that of each member alone, out of fold; the average has these weights."
+        table = self.tuning.astype({"log_loss": float, "weight": float})
+        return fit_summary(
+            self.call, self.labels, likelihood_ratio(self._counts, 0.0), facts, [Section("Members", table, note)]
+        )
+
+    def _convergence_text(self) -> str:
+        """Whether the members converged, and which of them stop early."""
+        early = [name for name, member in zip(self.names, self.members, strict=True) if _stops_early(member)]
+        return ("yes" if self.converged else "no") + (f"; {', '.join(early)}: stops early" if early else "")
+
+    def __repr__(self) -> str:
+        return f"{self.call}\n\nAverage of {len(self.members)} members:\n{self.tuning.round(4).to_string()}" + (
+            self._loss_text()
+        )
+
+    @property
+    def _nobs(self) -> float:  # type: ignore[override]
+        return self.members[0].nobs()
+
+    @property
+    def _counts(self) -> list[np.ndarray]:  # type: ignore[override]
+        return self.members[0]._counts
+
+    def plot(
+        self, kind: str = "calibration", newdata: Any = None, weights: Any = None, groups: Any = None, axes: Any = None
+    ):
+        """Draw how good predictions are; see `Evaluation.plot`.
+
+        Parameters
+        ----------
+        kind : {"calibration", "confusion", "roc"}, default "calibration"
+        newdata, weights
+            As in `evaluate`.
+        groups, axes
+            As in `Evaluation.plot`.
+        """
+        return self.evaluate(newdata, weights).plot(kind, groups, axes)
+
+    def pack(self, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
+        """Return what the model file holds: that of the members, the first with the training rows."""
+        packed = [member.pack(store_data and k == 0) for k, member in enumerate(self.members)]
+        meta = {
+            "call": self.call,
+            "missing": self.design.missing,
+            "members": [{"kind": m.kind, **p[0]} for m, p in zip(self.members, packed, strict=True)],
+            **pack_loss(self.log_loss),
+        }
+        arrays = {f"m{k}_{name}": array for k, p in enumerate(packed) for name, array in p[1].items()}
+        more = {"member_weights": self.member_weights, "losses": self.losses}
+        if self.priors is not None:
+            more["priors"] = self.priors
+        return meta, arrays | more
+
+    @classmethod
+    def unpack(cls, meta: dict, arrays: dict[str, np.ndarray]) -> AverageResults:
+        """Return the model of `pack`, after checking it."""
+        if type(meta["call"]) is not str or not meta["members"]:
+            raise ValueError("its members are not as saved")
+        members = []
+        for k, stored in enumerate(meta["members"]):
+            own = {n.removeprefix(f"m{k}_"): a for n, a in arrays.items() if n.startswith(f"m{k}_")}
+            parts = dict(stored)
+            members.append((MEMBERS | {cls.kind: cls})[parts.pop("kind")].unpack(parts, own))
+        w, losses = arrays["member_weights"], arrays["losses"]
+        shaped = w.shape == losses.shape == (len(members),) and w.dtype.kind == losses.dtype.kind == "f"
+        if not shaped or not (w > 0.0).all() or abs(float(w.sum()) - 1.0) > 1e-9:
+            raise ValueError("its weights are not as saved")
+        first = members[0]
+        if any(m.labels != first.labels for m in members):
+            raise ValueError("its members are not of the same groups and predictors")
+        priors = arrays.get("priors")
+        K = len(first.labels.groups)
+        if priors is not None and (priors.shape != (K,) or not (priors >= 0.0).all() or abs(priors.sum() - 1.0) > 1e-6):
+            raise ValueError("its priors are not as saved")
+        missing = meta.get("missing", first.design.missing)  # files that do not say are of members that agree
+        if missing not in {member.design.missing for member in members}:
+            raise ValueError("what it does with missing values is not as saved")
+        given = (meta["call"], replace(first.design, missing=missing), first.training, first.index)
+        return cls(*given, tuple(members), w, losses, priors=priors, stored_loss=unpack_loss(meta))
+
+
+def member_advice(members: Sequence[ClassifierResults]) -> str:
+    """Return what lowers the log-loss of an average above that of the shares of the groups."""
+    machines = [member for member in members if isinstance(member, BBLResults)]
+    uncalibrated = any(member.estimate.calibration is None for member in machines)
+    return "Average fits with calibrate='temperature'." if uncalibrated else ""
+
+
+def _stops_early(member: ClassifierResults) -> bool:
+    return isinstance(member, BBLResults) and member.engine.stops_early
+
+
+def _setting(member: ClassifierResults) -> str:
+    """Return the options of a member that were chosen for it, in words."""
+    if not isinstance(member, BBLResults):
+        return ""
+    engine = member.engine
+    names = [] if engine.tuned is None else [engine.tuned.option]
+    names += [n for n in ("scale", "start", "prior_count") if n not in names and getattr(engine, n, None)]
+    return ", ".join(f"{n}={v:.4g}" if isinstance(v := getattr(engine, n), float) else f"{n}={v}" for n in names)

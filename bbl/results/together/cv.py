@@ -1,0 +1,209 @@
+"""CVResults: a cross-validation, its scores and its pooled predictions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from textwrap import fill
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bbl.checks import choice, share, verb
+from bbl.crossval import Scored, calibrated
+from bbl.design.decisions import check_costs, check_priors
+from bbl.errors import ClassError
+from bbl.report import text
+from bbl.report.format import WIDTH
+from bbl.report.machine import plot
+from bbl.report.plot_check import plot_calibration
+from bbl.results.batches import prediction_frame
+from bbl.results.evaluation import FIGURES, Evaluation, evaluated
+from bbl.results.machine.density import DensityResults
+from bbl.results.machine.fit import BBLResults
+from bbl.results.together.average import AverageResults
+from bbl.stats.calibration import CALIBRATE
+from bbl.stats.metrics import SCORES, auc
+from bbl.stats.scores import link, log_probabilities, with_priors
+
+__all__ = ["CVResults", "score_frame"]
+
+
+def score_frame(table: np.ndarray, score: str, column: str, settings: Any) -> pd.DataFrame:
+    """Return the table of scores (S, 1), or of AUC with its limits (S, 3), under the `column` of `settings`."""
+    frame = pd.DataFrame(table, columns={"auc": ["AUC", "ci1", "ci2"]}.get(score, ["score"]))
+    frame.insert(0, column, settings)
+    return frame
+
+
+@dataclass(frozen=True, repr=False)
+class CVResults:
+    """Cross-validation; made by `bbl.crossVal`.
+
+    Attributes
+    ----------
+    cvframe : DataFrame
+        One row per setting: ``lambda`` or ``epsilon``, and ``AUC``, ``ci1``, ``ci2`` or ``score``.
+    best : int
+        Row of the best setting.
+    score : str
+        Which score was taken.
+    folds : list of ndarray
+        Validated rows of each fold, as positions in the data, in the order they were pooled. A weighted row stands
+        once in each fold that has copies of it; ``observed`` says how many.
+    scored : Scored
+        Class scores of the validated rows at every setting, fold by fold, with their groups and weights.
+    calibrate : str
+        How scores were calibrated before they were compared.
+    model : BBLResults, DensityResults or AverageResults
+        The refit on all rows at `regstar`, or R's fit of the last fold.
+    """
+
+    cvframe: pd.DataFrame
+    best: int
+    score: str
+    folds: list[np.ndarray]
+    scored: Scored
+    calibrate: str
+    model: BBLResults | DensityResults | AverageResults
+
+    @property
+    def regstar(self) -> float:
+        """The best setting."""
+        return float(self.cvframe.to_numpy()[self.best, 0])
+
+    @property
+    def maxscore(self) -> float:
+        """Its score."""
+        return float(self.cvframe.to_numpy()[self.best, 1])
+
+    @property
+    def pooled(self) -> pd.DataFrame:
+        """Validation predictions at `regstar`, fold by fold: the link of each group, then ``yhat``.
+
+        Without a response it is the log-probability of each row, ``log_prob``, or its log pseudo-likelihood ``log_pl``.
+        """
+        index = pd.RangeIndex(len(self.scored.y))
+        scores = calibrated(self.scored, self.scored.scores[self.best], self.calibrate)
+        if not self.model.design.classes:
+            name = "log_pl" if self.score == "pnll" else "log_prob"
+            return pd.DataFrame(scores, index=index, columns=[name])
+        return pd.DataFrame(prediction_frame(scores, self.model.labels.groups, "link", index, None))
+
+    @property
+    def observed(self) -> pd.DataFrame:
+        """What belongs to the rows of `pooled`: the group ``y`` observed and its ``weights``."""
+        groups = pd.Index(self.model.labels.groups, dtype=object).infer_objects()
+        return pd.DataFrame({"y": pd.Categorical.from_codes(self.scored.y, groups), "weights": self.scored.weights})
+
+    def compare(self) -> pd.DataFrame:
+        """Return accuracy, AUC, log-loss and Brier score of every setting under every calibration.
+
+        Returns
+        -------
+        DataFrame
+            The setting, ``calibrate``, ``accuracy``, ``AUC`` (two groups only), ``logloss``, ``brier``.
+
+        Raises
+        ------
+        ClassError
+            If there is no response.
+        """
+        self._need_classes("compare")
+        scored, name = self.scored, self.cvframe.columns[0]
+        rows = []
+        for value, setting in zip(self.cvframe[name], scored.scores, strict=True):
+            for kind in CALIBRATE:
+                scores = calibrated(scored, setting, kind)
+                row = {name: value, "calibrate": kind}
+                log_p = log_probabilities(scores)
+                row |= {k: measure(log_p, scored.y, scored.weights) for k, measure in SCORES.items()}
+                if scores.shape[1] == 2:
+                    row["AUC"] = auc(link(scores)[:, 1], scored.y == 1, scored.weights)[0]
+                rows.append(row)
+        return pd.DataFrame(rows)
+
+    @verb
+    def predict(
+        self, newdata=None, type: str = "link", unseen: str = "raise", *, priors: Any = None, costs: Any = None
+    ) -> pd.DataFrame | pd.Series:
+        """Predict with `model`; see `BBLResults.predict`."""
+        predicted: pd.DataFrame | pd.Series = self.model.predict(newdata, type, unseen, priors=priors, costs=costs)
+        return predicted
+
+    def _need_classes(self, name: str) -> None:
+        if not self.model.design.classes:
+            raise ClassError(
+                f"{name}() is of the probabilities of classes, and {self.model.formula!r} has no response; cvframe has "
+                "the scores of all settings.",
+                argument="formula",
+            )
+
+    @verb
+    def evaluate(self, *, level: float = 0.95, priors: Any = None, costs: Any = None) -> Evaluation:
+        """Compare the validation predictions at `regstar` with what was observed; see `BBLResults.evaluate`.
+
+        The intervals take the rows for independent, and do not know of the choice among settings.
+        """
+        self._need_classes("evaluate")
+        share("level", level)
+        scored, labels, response = self.scored, self.model.labels, self.model.design.response
+        scores = calibrated(scored, scored.scores[self.best], self.calibrate)
+        if priors is not None:
+            scores = with_priors(scores, self.model.class_shares, check_priors(priors, response))
+        charged = None if costs is None else check_costs(costs, response)
+        what = f"validated rows of {len(self.folds)} folds"
+        return evaluated(labels, scores, scored.y, scored.weights, what, level, charged, self.model._remedy)
+
+    @verb
+    def plot(self, ax=None, *, kind: str = "cv"):
+        """Draw the score against the setting (the paper's Figures 3, 5a, 6, 8), or what the predictions are worth.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+        kind : {"cv", "confusion", "roc", "calibration"}, default "cv"
+            The score of every setting, or what ``evaluate().plot(kind)`` draws.
+
+        Returns
+        -------
+        matplotlib Axes, or a list of them for ``"calibration"``
+        """
+        if choice("kind", kind, ("cv", *FIGURES)) in FIGURES:
+            return self.evaluate().plot(kind, ax=ax)
+        engine = getattr(self.model, "engine", None)  # an average has none of its own
+        tuned = None if engine is None else engine.tuned
+        how: dict[str, Any] = {}
+        if tuned is not None:
+            how = {"symbol": tuned.symbol, "title": tuned.title, "logarithmic": tuned.logarithmic}
+        return plot.plot_cv(self.cvframe, best=self.regstar, ax=ax, **how)
+
+    @verb
+    def plot_calibration(self, bins: int = 10, groups=None, axes=None):
+        """Draw how often each group was observed where it was predicted with a given probability.
+
+        Parameters
+        ----------
+        bins : int, default 10
+            Bins of equal width between 0 and 1, of the validation predictions at `regstar`.
+        groups : sequence, optional
+            Which groups; all by default, but the second alone of two.
+        axes : sequence of matplotlib Axes, optional
+            Two, for the diagrams and histograms of all groups, or two for each; a new figure by default.
+
+        Returns
+        -------
+        list of matplotlib Axes
+            A diagram and a histogram for each group. Points bear 95 % intervals of a binomial share; a calibrated
+            model keeps to the diagonal.
+        """
+        self._need_classes("plot_calibration")
+        scored = self.scored
+        p = np.exp(log_probabilities(calibrated(scored, scored.scores[self.best], self.calibrate)))
+        names = self.model.labels
+        return plot_calibration(names, p, scored.y, scored.weights, bins=bins, groups=groups, axes=axes)
+
+    def __repr__(self) -> str:
+        verdict = self.model._verdict if self.model.design.classes else ""
+        more = f"\n\n{fill(verdict, WIDTH, break_on_hyphens=False)}" if verdict else ""
+        return text.cv_text(self.cvframe, self.regstar, self.maxscore, self.score) + more

@@ -1,0 +1,352 @@
+"""Rows whose codes stay on the workers of a Dask cluster: functions travel there, and sums and drawn rows come back."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from bbl.errors import BBLTypeError
+from bbl.memory import available_memory
+from bbl.rows.on_disk import PIECE, Bucket, StoredSample, added, count_pass, joined
+from bbl.rows.sample import Sample
+
+__all__ = [
+    "ClusterSample",
+    "CodeParts",
+    "Part",
+    "SharedSample",
+    "Staged",
+    "active_client",
+    "call",
+    "calls",
+    "held",
+    "n_threads",
+]
+
+SHARE = 0.5  # of a worker's memory that may be full of what is kept; above it Dask begins to write to disk
+FAN = 8  # sums that are added by one task, and the last ones by the client
+
+
+class Part(dict[Bucket, Sample]):
+    """The rows of a part of the data on one worker, and what it keeps of their blocks; a copy elsewhere has no such."""
+
+    def __init__(self, rows: Mapping[Bucket, Sample]):
+        super().__init__(rows)
+        self.kept: dict[Hashable, Any] = {}
+
+    def __reduce__(self) -> tuple:
+        return Part, (dict(self),)
+
+    def once(self, key: Hashable, make: Callable[[], Any]) -> Any:
+        """Return what `make` returns, an object with ``nbytes``, or has returned before."""
+        found = self.kept.get(key)
+        if found is None:
+            found = make()
+            if found.nbytes <= _room():
+                self.kept[key] = found
+        return found
+
+
+@dataclass(frozen=True)
+class Staged:
+    """A function of blocks whose first stage is the same in every pass: a worker keeps what that returns.
+
+    Attributes
+    ----------
+    key : hashable
+        Of all that the first stage depends on beside the block.
+    first : callable
+        From a block to an object with ``nbytes``.
+    then : callable
+        From that object and the block to the sums.
+    """
+
+    key: Hashable
+    first: Callable[[Sample], Any]
+    then: Callable[[Any, Sample], Any]
+
+    def __call__(self, block: Sample) -> Any:
+        return self.then(self.first(block), block)
+
+
+def active_client(client: Any = None) -> Any:
+    """Return the Dask client that is given or active, or None.
+
+    Raises
+    ------
+    BBLTypeError
+        If `client` is something else.
+    """
+    if client is not None:
+        if not all(hasattr(client, name) for name in ("submit", "gather", "scheduler_info")):
+            raise BBLTypeError(
+                f"client must be a dask.distributed.Client, not {type(client).__name__}.", argument="client"
+            )
+        return client
+    if "distributed" not in sys.modules:  # nobody has made one
+        return None
+    from distributed import default_client
+
+    try:
+        return default_client()
+    except ValueError:
+        return None
+
+
+def n_threads(client: Any) -> int:
+    """Return how many tasks the workers run at a time."""
+    return max(1, sum(own["nthreads"] for own in client.scheduler_info(n_workers=-1)["workers"].values()))
+
+
+def call(client: Any, function: Callable, *arguments: Any) -> Any:
+    """Return the future of ``function(*arguments)``; it is computed again if its worker is lost.
+
+    Parameters travel as arguments of tasks, however large: what is scattered is lost with its worker.
+    """
+    return calls(client, function, *([one] for one in arguments))[0]
+
+
+def calls(client: Any, function: Callable, *columns: list) -> list[Any]:
+    """Return the futures of `call` with each row of arguments, given by columns; the scheduler gets one message."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Sending large graph", UserWarning)
+        return client.map(function, *columns, pure=False)
+
+
+def held(client: Any, value: Any) -> Any:
+    """Return the future of a value, which goes to one worker and from there to those that need it."""
+    return call(client, _same, value)
+
+
+@dataclass(eq=False)
+class CodeParts:
+    """Codes of the parts of a data set, each on some worker: what `bbl.rows.on_disk.CodeFile` is to a file.
+
+    Attributes
+    ----------
+    client : dask.distributed.Client
+    parts : list of futures of Part
+    sizes : list of dict of bucket to (rows, sum of weights, whether all weights are whole)
+        Of each part.
+    n_levels : ndarray, shape (m,)
+    dtype : numpy dtype
+    weighted, masked : bool
+    """
+
+    client: Any
+    parts: list[Any]
+    sizes: list[dict[Bucket, tuple[int, float, bool]]]
+    n_levels: np.ndarray
+    dtype: np.dtype
+    weighted: bool
+    masked: bool
+    piece: int = PIECE
+    passes: int = 0
+    passed: Callable[[int], None] | None = None
+    sums: dict[tuple[Hashable, Bucket], Any] = field(default_factory=dict)
+    buckets: dict[Bucket, Any] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.buckets = {}
+        for own in self.sizes:
+            for bucket, size in own.items():
+                self.buckets.setdefault(bucket, _Size()).add(*size)
+
+    @property
+    def m(self) -> int:
+        """Number of predictors."""
+        return len(self.n_levels)
+
+    def finish(self) -> ClusterSample:
+        """Return all rows."""
+        return ClusterSample(self, tuple(sorted(self.buckets)))  # type: ignore[arg-type]
+
+    def over(self, function: Callable, buckets: Sequence[Bucket], grouped: bool, each: bool = False) -> Any:
+        """Return the sum of ``function(block)`` over the blocks of some buckets, or with `each` a dict of their sums.
+
+        Sums are added in the order of the parts, a fixed number of them at a time, so the bits depend neither on the
+        number of workers nor on which of them is lost.
+        """
+        told = held(self.client, (function, tuple(buckets), grouped, each))
+        sums = calls(self.client, _part_sums, self.parts, [told] * len(self.parts))
+        while len(sums) > FAN:
+            sums = [call(self.client, _add, *sums[k : k + FAN]) for k in range(0, len(sums), FAN)]
+        return _add(*self.client.gather(sums))
+
+    def close(self) -> None:
+        """Let the workers forget the rows."""
+        self.parts = []
+
+
+@dataclass
+class _Size:
+    """Rows and weight of a bucket, all parts together."""
+
+    n: int = 0
+    total: float = 0.0
+    whole: bool = True
+
+    def add(self, n: int, total: float, whole: bool) -> None:
+        """Add those of a part."""
+        self.n, self.total, self.whole = self.n + n, self.total + total, self.whole and whole
+
+
+@dataclass(frozen=True, eq=False)
+class ClusterSample(StoredSample):
+    """Encoded rows on the workers of a cluster; `file` is a `CodeParts`."""
+
+    remote = True
+
+    @property
+    def client(self) -> Any:
+        """The Dask client."""
+        return self.file.client  # type: ignore[attr-defined]
+
+    def blocks(self, size: int = 4096) -> Iterator[Sample]:
+        """Yield the rows, up to `size` of them at a time; they come over the network, a bucket of a part at a time."""
+        for bucket in self.buckets:
+            for part in self._parts_with(bucket):
+                rows = self.client.gather(call(self.client, _bucket_of, part, bucket))
+                yield from (_grouped(own, bucket, self.grouped) for own in rows.blocks(size))
+        if self.extra is not None:
+            yield self.extra
+
+    def summed(self, function: Callable[[Sample], Any], workers: int = 1) -> Any:
+        """Return the sum of ``function(block)`` over all blocks, computed where they are."""
+        found = self.file.over(function, self.buckets, self.grouped)  # type: ignore[attr-defined]
+        count_pass(self.file)
+        return found if self.extra is None else added(found, function(self.extra))
+
+    def sums(self, name: Hashable, function: Callable[[Sample], Any]) -> Any:
+        """Return what is additive over rows, and keep it for each group and fold; see `StoredSample.sums`."""
+        kept, found = self.file.sums, None
+        new = [bucket for bucket in self.buckets if ((name, self.grouped), bucket) not in kept]
+        if new:
+            own = self.file.over(function, new, self.grouped, each=True)  # type: ignore[attr-defined]
+            kept.update({((name, self.grouped), bucket): own[bucket] for bucket in new})
+        for bucket in self.buckets:
+            found = added(found, kept[(name, self.grouped), bucket])
+        if self.extra is not None:
+            found = added(found, function(self.extra))
+        return function(joined([], self)) if found is None else found
+
+    def rows(self, positions: np.ndarray) -> Sample:
+        """Return the rows at rising `positions` in the order of `blocks`."""
+        wanted: dict[int, dict[Bucket, np.ndarray]] = {}
+        for bucket, k, first, n in self._spans():
+            inside = slice(np.searchsorted(positions, first), np.searchsorted(positions, first + n))
+            wanted.setdefault(k, {})[bucket] = positions[inside] - first
+        parts = self.file.parts  # type: ignore[attr-defined]
+        drawn = calls(self.client, _select, [parts[k] for k in wanted], list(wanted.values()))
+        found = dict(zip(wanted, self.client.gather(drawn), strict=True))
+        pieces = [_grouped(found[k][bucket], bucket, self.grouped) for bucket, k, _, _ in self._spans()]
+        return joined(pieces, self)
+
+    def spread(self, sample: Sample) -> Sample:
+        """Return rows in memory that all workers shall have, to share the predictors among them."""
+        return SharedSample(sample.codes, sample.weights, sample.y, sample.missing, self.client)
+
+    def _spans(self) -> list[tuple[Bucket, int, int, int]]:
+        """Return bucket, part, first position and number of rows, in the order of `blocks`."""
+        out, first = [], 0
+        for bucket in self.buckets:
+            for k, own in enumerate(self.file.sizes):  # type: ignore[attr-defined]
+                n = own.get(bucket, (0,))[0]
+                if n:
+                    out.append((bucket, k, first, n))
+                first += n
+        return out
+
+    def _parts_with(self, bucket: Bucket) -> list[Any]:
+        file: Any = self.file
+        return [part for part, own in zip(file.parts, file.sizes, strict=True) if bucket in own]
+
+    def _rows_with(self, few: list[tuple[int, np.ndarray]]) -> np.ndarray:
+        found, told = [np.zeros(0, dtype=np.int64)], held(self.client, few)
+        spans = self._spans()
+        parts = self.file.parts  # type: ignore[attr-defined]
+        where = [parts[k] for _, k, *_ in spans], [bucket for bucket, *_ in spans], [told] * len(spans)
+        hits = self.client.gather(calls(self.client, _rare_in, *where))
+        found += [first + own for (_, _, first, _), own in zip(spans, hits, strict=True)]
+        return np.concatenate(found)
+
+
+@dataclass(frozen=True)
+class SharedSample(Sample):
+    """Rows in memory, few enough for every worker of a cluster to have them all."""
+
+    client: Any = None
+
+
+# what runs on workers
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _bucket_of(part: Part, bucket: Bucket) -> Sample:
+    return part[bucket]
+
+
+def _grouped(rows: Sample, bucket: Bucket, grouped: bool) -> Sample:
+    return replace(rows, y=np.full(rows.n, bucket[0], dtype=np.intp)) if grouped else rows
+
+
+def _part_sums(part: Part, told: tuple) -> Any:
+    """Return the sum over the blocks of a part, or a dict of those of each bucket."""
+    function, buckets, grouped, each = told
+    found: Any = {} if each else None
+    for bucket in buckets:
+        own = None if each else found
+        for k, block in enumerate(part[bucket].blocks(PIECE) if bucket in part else ()):
+            rows = _grouped(block, bucket, grouped)
+            if isinstance(function, Staged):
+                first = part.once((function.key, bucket, k), partial(function.first, rows))
+                own = added(own, function.then(first, rows))
+            else:
+                own = added(own, function(rows))
+        if each:
+            found[bucket] = own
+        else:
+            found = own
+    return found
+
+
+def _room() -> float:
+    """Return the bytes that this worker may yet keep."""
+    from distributed import get_worker
+
+    worker = get_worker()
+    limit = worker.memory_manager.memory_limit
+    free = SHARE * available_memory()
+    return free if limit is None else min(free, SHARE * limit - worker.monitor.get_process_memory())
+
+
+def _add(*sums: Any) -> Any:
+    """Return the sum of what `_part_sums` returned."""
+    if isinstance(sums[0], dict):
+        return {bucket: _add(*(own[bucket] for own in sums)) for bucket in sums[0]}
+    found = None
+    for own in sums:
+        found = found if own is None else added(found, own)
+    return found
+
+
+def _select(part: Part, wanted: dict[Bucket, np.ndarray]) -> dict[Bucket, Sample]:
+    return {bucket: part[bucket].rows(at) for bucket, at in wanted.items()}
+
+
+def _rare_in(part: Part, bucket: Bucket, few: list) -> np.ndarray:
+    """Return which rows of a bucket have a rare level."""
+    rows = part[bucket]
+    hit = np.zeros(rows.n, dtype=bool)
+    for i, levels in few:
+        hit |= np.isin(rows.codes[:, i], levels)
+    return np.flatnonzero(hit)

@@ -57,7 +57,7 @@ for call in (lambda: bbl.bbl("y ~ .^2", halves, method="pseudo", verbose=0),
     print(json.dumps(["left", left()]))
 """
 INTERRUPTED = """
-from bbl.engines import pseudo_blocks
+from bbl.engines.pseudo import blocks as pseudo_blocks
 reads = []
 def halves():
     reads.append(1)

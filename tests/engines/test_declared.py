@@ -249,10 +249,10 @@ def test_an_estimator_takes_such_weights_where_the_engine_does(weighted):
 # -- nobody else knows an engine ---------------------------------------------------------------------------------------
 ROOM = Path(bbl.__file__).parent
 ELSEWHERE = {  # words that are names of engines, and mean something else here
-    "api/onegroup.py": {"naive"},  # R's argument
+    "api/machine/onegroup.py": {"naive"},  # R's argument
     "model/clamped.py": {"mf"},  # how the margins are computed
     "model/logz.py": {"pseudo", "mf"},  # eqs. (31) and (32)
-    "networks/dag.py": {"naive"},  # a structure
+    "bayesnet/dag.py": {"naive"},  # a structure
 }
 AVERAGE = {"boltzmann/averaging.py", "boltzmann/refining.py"}  # what an average of methods is made of
 
@@ -260,7 +260,7 @@ AVERAGE = {"boltzmann/averaging.py", "boltzmann/refining.py"}  # what an average
 @functools.cache
 def outside():
     """Return the Python files that are not in the room of the engines, as syntax trees."""
-    files = [path for path in sorted(ROOM.rglob("*.py")) if path.parent.name != "engines"]
+    files = [path for path in sorted(ROOM.rglob("*.py")) if ROOM / "engines" not in path.parents]
     return {path.relative_to(ROOM).as_posix(): ast.parse(path.read_text(encoding="utf-8")) for path in files}
 
 

@@ -8,7 +8,8 @@ import pandas as pd
 import pytest
 
 import bbl
-from bbl.engines.highorder.engine import HighOrder, joint
+from bbl.engines.highorder import joint
+from bbl.engines.highorder.engine import HighOrder
 from bbl.engines.highorder.monomials import Monomials
 from bbl.errors import BBLError, OptionError
 from bbl.model.layout import Layout

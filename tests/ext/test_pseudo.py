@@ -14,8 +14,9 @@ from scipy.linalg import eigh
 from scipy.optimize import minimize
 
 from bbl._ext.model.eigen import eigenvectors
+from bbl._ext.pseudo import pseudo
 from bbl._ext.pseudo.plan import widths
-from bbl._ext.pseudo.pseudo import PseudoProblem, memory_estimate, pseudo
+from bbl._ext.pseudo.pseudo import PseudoProblem, memory_estimate
 
 FIELDS = ("grad_norm", "n_iter", "n_eval", "status", "value")
 

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
+from bbl._ext.pseudo import newton
 from bbl._ext.pseudo.plan import widths
-from bbl._ext.pseudo.pseudo import PseudoProblem, newton
+from bbl._ext.pseudo.pseudo import PseudoProblem
 from tests.ext.test_pseudo import design, example, fit, free_columns, oracle
 
 

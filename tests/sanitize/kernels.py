@@ -3,7 +3,7 @@
 from dataclasses import replace
 from functools import partial
 from itertools import product
-from pkgutil import iter_modules
+from pkgutil import walk_packages
 
 import numpy as np
 
@@ -185,10 +185,13 @@ def two_way(method, rows, groups=None, n_levels=1):
 
 def without_a_job() -> set[str]:
     """Return the kernels that no job runs."""
-    built = {name for _, name, _ in iter_modules(bbl._ext.__path__) if not name.startswith("_")}
-    known = {"energy", "moments", "newton", "pseudo", "pseudo_plan", "eigen", "gibbs", "families", "sparse"}
-    known |= {"biclust", "biclust_genetic", "biclust_mcmc", "posterior", "conditional", "multinomial", "persistent"}
-    return built - known
+    modules = walk_packages(bbl._ext.__path__, "bbl._ext.")
+    built = {module.name.removeprefix("bbl._ext.") for module in modules if not module.ispkg} - {"_shared"}
+    with_a_job = {"model.energy", "model.moments", "model.eigen", "pseudo.newton", "pseudo.plan", "pseudo.pseudo"}
+    with_a_job |= {"gibbs.gibbs", "network.families", "sparse.sparse", "posterior.posterior", "variational.persistent"}
+    with_a_job |= {"bicluster.bicluster", "bicluster.genetic", "bicluster.mcmc"}
+    with_a_job |= {"conditional.conditional", "conditional.multinomial"}
+    return built - with_a_job
 
 
 def jobs(rows: int = 120) -> list:

@@ -164,6 +164,12 @@ def test_constant_and_perfectly_correlated_predictors_have_a_posterior(quick):
         assert np.isfinite(fit.predict(data, type="prob").iloc[:, :2].to_numpy()).all()
 
 
+def test_weights_of_a_billion_on_three_rows_have_a_posterior(quick):
+    rows = pd.DataFrame({"y": list("abb"), "x": list("cba"), "z": list("caa"), "v": list("bba")})
+    fit = fitted(rows, "y ~ .^2", np.array([3e9, 3e9, 1e9]))
+    assert np.isfinite(fit.posterior.draws).all()
+
+
 def test_chains_that_are_too_short_are_told_of(titanic):
     with pytest.warns(ConvergenceWarning, match=r"chains have not mixed, or are too short.*R-hat"):
         fit = fitted(titanic, warmup=10, draws=6, sampler="exchange")

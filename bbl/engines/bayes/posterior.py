@@ -135,7 +135,12 @@ def mode(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
         return -value / n, -gradient / n
 
     found = minimize(objective, np.zeros(target.size), jac=True, method="L-BFGS-B", options={"maxiter": 1000}).x
-    return found, n * _hessian(objective, found)
+    hessian = n * _hessian(objective, found)
+    values, vectors = np.linalg.eigh(hessian)
+    least = 1.0 / problem.tau**2  # the prior's share; only differences of large numbers can give less
+    if values[0] < 0.5 * least:
+        hessian = (vectors * np.maximum(values, least)) @ vectors.T
+    return found, hessian
 
 
 def _hessian(objective: Callable, x: np.ndarray) -> np.ndarray:
@@ -229,11 +234,21 @@ def draw_chains(
     """
     n_chains, warmup, draws = counts
     with serial_blas():
-        spread = np.ascontiguousarray(np.linalg.cholesky(np.linalg.inv(hessian)))
+        spread = _inverse_root(hessian)
     run = _nuts_chain if sampler == "nuts" else _exchange_chain
     told = None if progress is None else lambda share: progress(share / n_chains)
     tasks = [(problem, centre, spread, hessian, warmup, draws, own, sweeps, told) for own in rng.spawn(n_chains)]
     return run_tasks(run, tasks, min(workers, n_chains), shared=True)
+
+
+def _inverse_root(hessian: np.ndarray) -> np.ndarray:
+    """Return the lower triangle L with ``L L^T = hessian^-1``."""
+    try:
+        return np.ascontiguousarray(np.linalg.cholesky(np.linalg.inv(hessian)))
+    except np.linalg.LinAlgError:  # weights of 1e9 beside a prior of 1: rounding makes the inverse indefinite
+        values, vectors = np.linalg.eigh(hessian)
+        triangle = np.linalg.qr((vectors / np.sqrt(values)).T, mode="r").T
+        return np.ascontiguousarray(triangle * np.sign(np.diag(triangle)))
 
 
 def _start(problem: Problem, centre: np.ndarray, spread: np.ndarray, rng: np.random.Generator) -> np.ndarray:

@@ -170,7 +170,7 @@ STATEMENTS = [
     ),
     (
         "docs/guide/fitting.md",
-        "An option of another method, or a misspelt one",
+        "An option of another method, a misspelt option",
         BBLTypeError,
         "eps|lambda_|verbose",
         [
@@ -181,7 +181,7 @@ STATEMENTS = [
     ),
     (
         "docs/guide/fitting.md",
-        "summed out are errors that say so",
+        "summing out missing values raise errors that say so",
         bbl.BBLError,
         "method='conditional'",
         [
@@ -229,7 +229,7 @@ STATEMENTS = [
     ),
     (
         "docs/guide/formulas.md",
-        "A term of three predictors is an error where",
+        "A term of three predictors is an error for methods",
         FormulaError,
         "pairs",
         [lambda: fit("Survived ~ .^3", method="mf")],
@@ -309,7 +309,7 @@ STATEMENTS = [
     ),
     (
         "docs/guide/prediction.md",
-        "by default they are an error that says so",
+        "by default they are an error",
         DataError,
         "'Age'",
         [lambda: fitted().predict(gaps())],

@@ -260,7 +260,7 @@ STATEMENTS = [
     ),
     (
         "docs/guide/log_z.md",
-        "refused with an error where it is too costly",
+        "refused with an error if it is too costly",
         OptionError,
         "exact",
         [lambda: wide(40, log_z="exact")],

@@ -107,6 +107,14 @@ def solution(H: np.ndarray, score: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return lapack.dpotrs(factor, score / scale, lower=1)[0] / scale, known
 
 
+def informed(H: np.ndarray, least: float) -> np.ndarray:
+    """Return which parameters have no part in directions whose information is below `least`, of unit diagonal."""
+    informative = H.diagonal() > NO_INFORMATION
+    scale = np.sqrt(np.where(informative, H.diagonal(), 1.0))
+    values, vectors = np.linalg.eigh(H / np.outer(scale, scale))
+    return informative & ((vectors[:, values < least] ** 2).sum(axis=1) < least)
+
+
 def _cholesky(H: np.ndarray) -> tuple[np.ndarray | None, np.ndarray, np.ndarray]:
     """Return the factor of a Hessian of unit diagonal, None if it is singular; its scales; which rows are not zero."""
     from scipy.linalg import lapack

@@ -8,7 +8,7 @@ from itertools import combinations
 import numpy as np
 
 from bbl._ext.model import moments as kernel
-from bbl.model.godambe import site_hessians, solution
+from bbl.model.godambe import informed, site_hessians, solution
 from bbl.model.layout import Layout
 from bbl.model.moments import (
     known_counts,
@@ -32,6 +32,7 @@ SURE, NEARLY = 10.0, 0.999  # log odds at which a predictor is all but certain, 
 ROWS, AT_ONCE = 1024, 16  # rows and predictors at a time
 TELLING, FIRM = 0.15, 1e-8  # share of rows that is enough to see a curvature; one that is no rounding
 MARGIN = 1e-6  # of log odds, that is no rounding
+VANISHING = 1e-6  # information, relative to that of a parameter alone, which goes to zero with the rows that are certain
 
 
 def unpenalised(
@@ -42,7 +43,8 @@ def unpenalised(
     Newton's method. Where rows are separated there is no finite optimum: the objective rises along a direction without
     end, the Hessian falls as fast as the gradient, and every step in that direction has the same length (Albert &
     Anderson 1984 name the condition). So a parameter that still moves when the others have come to rest is not
-    determined; nor is one on which the rows do not depend, as of a copied column.
+    determined; nor is one on which the rows do not depend, as of a copied column; nor one on which only rows depend
+    that become certain, whose information vanishes although it may not move.
 
     Parameters
     ----------
@@ -65,13 +67,16 @@ def unpenalised(
     site_theta, columns = site_theta.copy(), regressors(layout).columns
     determined = np.zeros(site_theta.shape, dtype=bool)
     active = np.flatnonzero(layout.n_levels > 1) if only is None else np.asarray(only)
-    for _ in range(STEPS):
+    for newton_step in range(STEPS):
         moving = []
         for i, (score, H) in site_hessians(sample, layout, site_theta, active).items():
             own = np.ix_(np.arange(layout.start[i], layout.start[i + 1]), columns[i])
             step, known = solution(H, score)
             largest = float(np.abs(step).max())
-            determined[own] = (known & (np.abs(step) < ADRIFT)).reshape(-1, len(columns[i]))
+            known &= np.abs(step) < ADRIFT
+            if newton_step == STEPS - 1 and not known.all():
+                known &= informed(H, VANISHING)
+            determined[own] = known.reshape(-1, len(columns[i]))
             site_theta[own] += (step * min(1.0, LONGEST / largest if largest else 1.0)).reshape(-1, len(columns[i]))
             if largest > at_rest:
                 moving.append(i)
@@ -197,11 +202,14 @@ def near_optimum(sample: Rows, layout: Layout, site_theta: np.ndarray, only: Seq
         g = slopes[:, wide.columns_of(i)].T
         matrix = found.matrix()
         factor, singular = lapack.dpotrf(matrix, lower=1)
+        size = np.inf
         if not singular:
-            size = float((g * lapack.dpotrs(factor, g, lower=1)[0]).sum())
+            with np.errstate(over="ignore", invalid="ignore"):  # of rows that are all but certain M is all but zero
+                size = float((g * lapack.dpotrs(factor, g, lower=1)[0]).sum())
+        if size < np.inf:
             matrix.flat[:: len(g) + 1] -= max(8.0 * (1 + len(found.others)) * size, FIRM)
             singular = lapack.dpotrf(matrix, lower=1)[1]
-        out[i] = not singular
+        out[i] = size < np.inf and not singular
     return out
 
 

@@ -250,3 +250,14 @@ def test_the_level_of_a_sparse_pair_is_held_by_the_sum_over_all_tables():
                 rejected += ways * q ** (r + c) * (1 - q) ** (2 * n - r - c) * (p < 0.05)
                 assert np.isfinite(p)  # wherever both levels of both occur
     assert (rejected < 0.055).all() and rejected[0] > 0.02
+
+
+def test_a_field_that_only_certain_rows_tell_of_has_no_test():
+    # in group b, x = 1 is all that goes with z = 0, where fields compare levels: 0 and 3 go with z = 2 only
+    rows = pd.DataFrame({"y": list("aabbb"), "x": [3, 0, 0, 1, 3], "z": [0, 0, 2, 0, 2], "w": [100, 50, 100, 100, 100]})
+    with pytest.warns(ConvergenceWarning):
+        fit = bbl.bbl("y ~ .^2", rows, weights="w")
+    for of in ("group", "pooled"):
+        table = fit.inference().table(of=of)
+        field = table[(table["group"] == "b") & (table["term"] == "h") & (table["level"] == 3)]
+        assert field["test"].tolist() == ["not estimable: no finite optimum"] and np.isnan(field["se"]).all()

@@ -78,7 +78,8 @@ def _distinct(values: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.n
 def _upper(values: np.ndarray, weights: np.ndarray, most: float, side: float) -> float:
     from scipy.optimize import brentq
 
-    if values.max() >= most and values.min() >= most:
+    rounding = 1e-12 * max(1.0, abs(most))
+    if values.min() >= most - rounding:
         return most
     mean = float(weights @ values / weights.sum())
     numbers, shapes = np.append(values, most), np.append(weights, 1.0)
@@ -86,7 +87,7 @@ def _upper(values: np.ndarray, weights: np.ndarray, most: float, side: float) ->
     def excess(limit: float) -> float:
         return tail(numbers - limit, shapes) - side
 
-    return float(brentq(excess, mean, most, xtol=1e-12 * max(1.0, abs(most)), rtol=1e-10))
+    return float(brentq(excess, mean, most, xtol=rounding, rtol=1e-10))
 
 
 def sum_limits(shares: np.ndarray, low: np.ndarray, high: np.ndarray, factors: np.ndarray) -> tuple[float, float]:

@@ -77,7 +77,8 @@ def probabilities_follow_from_coefficients(case: Case) -> None:
     groups = list(fit.labels.groups)
     own = [tables(case, g) for g in groups]
     log_z = np.array([reference.term_log_z(t, L) for t in own])
-    expect_close(fit.log_z.to_numpy(), log_z, "ln Z", rtol=1e-8, atol=1e-8)
+    rounding = 10.0 * np.finfo(float).eps * float(np.abs(fit.parameters.theta).max(initial=0.0))
+    expect_close(fit.log_z.to_numpy(), log_z, "ln Z", 1e-8, 1e-8 + rounding)
     codes, missing = fit.design.encode(case.new_frame)
     x = codes.astype(int)
     if missing is not None:
@@ -90,7 +91,7 @@ def probabilities_follow_from_coefficients(case: Case) -> None:
         scores = E - log_z + (np.log(class_shares(case)) if case.classes else 0.0)
     dropped = fit.design.dropped(case.new_frame)
     kept = slice(None) if dropped is None else ~dropped
-    rounding = 10.0 * np.finfo(float).eps * np.abs(np.where(np.isfinite(E - log_z), log_z, 0.0)).max(initial=0.0)
+    rounding += 10.0 * np.finfo(float).eps * np.abs(np.where(np.isfinite(E - log_z), log_z, 0.0)).max(initial=0.0)
     if case.classes:
         p = np.exp(scores - reference.logsumexp(scores)[:, None])
         expect_close(case.probabilities(fit).to_numpy()[kept], p[kept], "P(group | row)", 1e-7 + rounding, 1e-9)

@@ -114,3 +114,9 @@ def test_limits_of_an_area_hold_their_level(cases, controls, mean, sd):
         low, high = area_limits(area, cases, controls, wald=tuple(wald))
         covered += low <= true <= high
     assert covered / 2000 > 0.935
+
+
+def test_numbers_that_differ_by_rounding_from_the_most_that_they_can_be_have_it_as_their_limit():
+    most = np.log(2.0)
+    values = np.array([most, np.nextafter(most, 0.0)])
+    assert mean_limits(values, np.array([2.0, 10.0]), 0.0, most)[1] == most

@@ -236,7 +236,7 @@ STATEMENTS = [
     ),
     (
         "docs/guide/large.md",
-        "an identifier or a date is refused",
+        "identifiers and dates are refused",
         DataError,
         "'x'|'id'",
         [
@@ -246,7 +246,7 @@ STATEMENTS = [
     ),
     (
         "docs/guide/large.md",
-        "an identifier or a date is refused",
+        "identifiers and dates are refused",
         BBLTypeError,
         "'x'",
         [lambda: fit("y ~ x", batches(pd.DataFrame(numbers(300)).assign(x=pd.Timestamp("2020-01-01"))))],

@@ -32,9 +32,7 @@ SURE, NEARLY = 10.0, 0.999  # log odds at which a predictor is all but certain, 
 ROWS, AT_ONCE = 1024, 16  # rows and predictors at a time
 TELLING, FIRM = 0.15, 1e-8  # share of rows that is enough to see a curvature; one that is no rounding
 MARGIN = 1e-6  # of log odds, that is no rounding
-VANISHING = (
-    1e-6  # information, relative to that of a parameter alone, which goes to zero with the rows that are certain
-)
+VANISHING = 1e-6  # share of a parameter's information that is left of it when rows become certain: none
 
 
 def unpenalised(

@@ -156,7 +156,7 @@ STATEMENTS = [
     ),
     (
         "docs/guide/density.md",
-        "is an error that says what to do",
+        "raise an error that says what to do",
         ClassError,
         "response",
         [lambda: fitted("~ .").predict(titanic())],
@@ -281,21 +281,21 @@ STATEMENTS = [
     ),
     (
         "docs/guide/networks.md",
-        "so interactions are refused",
+        "Interactions in the formula are refused",
         FormulaError,
         "interaction",
         [lambda: networks.nb("Survived ~ Sex*Age", titanic())],
     ),
     (
         "docs/guide/orders.md",
-        "mean field refuses a term of three",
+        "Mean field refuses a term of three",
         FormulaError,
         "pairs",
         [lambda: fit("Survived ~ .^3", method="mf")],
     ),
     (
         "docs/guide/orders.md",
-        "is refused before it is listed",
+        "are refused before they are listed",
         bbl.BBLError,
         "80,314,920",
         [lambda: wide(784, formula="y ~ .^3")],

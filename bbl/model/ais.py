@@ -48,7 +48,7 @@ def annealing_seconds(layout: Layout, n_steps: int = N_STEPS, n_chains: int = N_
     >>> annealing_seconds(Layout([2] * 100)) < 1.0
     True
     """
-    lookups = TERM * sum(found.size for found in layout.terms[1:])
+    lookups = TERM * sum(terms.size for terms in layout.terms[1:])
     return n_steps * n_chains * (layout.m * (UPDATE + COUPLING * layout.D) + lookups)
 
 
@@ -102,8 +102,8 @@ def annealed_log_z(
     >>> bool(abs(found.log_z - np.log(1 + np.exp(0.5) + np.exp(-1.0) + np.exp(2.5))) < 4 * found.standard_error)
     True
     """
-    h, J, more = split(layout, theta)
-    chains = Chains(h, J, layout.n_levels, n_chains, generator(rng), n_jobs, more)
+    h, J, higher_terms = split(layout, theta)
+    chains = Chains(h, J, layout.n_levels, n_chains, generator(rng), n_jobs, higher_terms)
     empty = Layout(layout.n_levels, np.empty((0, 2), dtype=np.intp))
     field_energy = Energy(empty, np.asarray(start, dtype=float)[None])
     log_w = np.zeros(n_chains)

@@ -43,18 +43,18 @@ def zero_sum_factors(factors: Iterable[tuple[Scope, np.ndarray]]) -> tuple[dict[
     constant: np.ndarray | float = 0.0
     for scope, table in factors:
         for k in range(len(scope) + 1):
-            for kept in combinations(range(len(scope)), k):
-                gone = tuple(1 + axis for axis in range(len(scope)) if axis not in kept)
-                part = table.mean(axis=gone) if gone else table
+            for kept_axes in combinations(range(len(scope)), k):
+                gone = tuple(1 + axis for axis in range(len(scope)) if axis not in kept_axes)
+                mean_table = table.mean(axis=gone) if gone else table
                 for axis in range(1, k + 1):
-                    part = part - part.mean(axis=axis, keepdims=True)
-                if kept:
-                    own = tuple(scope[axis] for axis in kept)
-                    terms[own] = terms[own] + part if own in terms else part
+                    mean_table = mean_table - mean_table.mean(axis=axis, keepdims=True)
+                if kept_axes:
+                    sub_scope = tuple(scope[axis] for axis in kept_axes)
+                    terms[sub_scope] = terms[sub_scope] + mean_table if sub_scope in terms else mean_table
                 else:
-                    constant = constant + part
+                    constant = constant + mean_table
     order = sorted(terms, key=lambda own: (len(own), own))
-    return {own: terms[own] for own in order}, np.asarray(constant)
+    return {sub_scope: terms[sub_scope] for sub_scope in order}, np.asarray(constant)
 
 
 def contributions(terms: Factors, K: int, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:

@@ -128,15 +128,15 @@ class Chains:
         width = min(128 if self.by_levels else 64 if len(self.h) <= 256 else 32, -(-share // unit) * unit)
         packs = []
         for first in range(0, self.n_chains, width):
-            own = seeds[first : first + width]
+            pack_seeds = seeds[first : first + width]
             stream = np.ones((4, width), dtype=np.uint32)  # lanes to spare run as well, unseen
-            stream[:, : len(own)] = own.T
+            stream[:, : len(pack_seeds)] = pack_seeds.T
             stream[0, ~stream.any(axis=0)] = 1  # xoshiro's one forbidden state
             codes = np.empty((m, width), dtype=np.int32)
             kernel.start_states(self.n_levels, codes, stream)
             best = np.full(width, -np.inf, dtype=np.float32)
             energy = np.zeros(width, dtype=np.float32)
-            packs.append(_Pack(first, first + len(own), codes, stream, energy, best, codes.copy()))
+            packs.append(_Pack(first, first + len(pack_seeds), codes, stream, energy, best, codes.copy()))
         return packs
 
     def update(self, h, J=None, values=None) -> None:
@@ -257,9 +257,9 @@ class Chains:
     def _advance(self, p: _Pack, h, beta, n, thin, done, raw, energy) -> None:
         keep = {}
         if raw is not None:
-            mine = slice(p.first, p.stop)
-            keep = {"thin": thin, "since": done % thin, "first": done // thin, "draws": raw[mine]}
-            keep["energies"] = energy[mine]
+            pack_chains = slice(p.first, p.stop)
+            keep = {"thin": thin, "since": done % thin, "first": done // thin, "draws": raw[pack_chains]}
+            keep["energies"] = energy[pack_chains]
         fixed = (self._table, h, beta, self.n_levels, self.start, self.by_levels, self.lanes)
         kernel.run(*fixed, p.codes, p.stream, p.energy, p.best, p.best_codes, n, **keep, terms=self._terms)
 
@@ -285,8 +285,10 @@ class Chains:
         rows = np.ascontiguousarray(codes, dtype=np.int32)
         energy_kernel.energies(rows, self.start, self.h[:, None], self.J[:, :, None], scratch, out)
         if self.more is not None:
-            own = self.more.terms
-            energy_kernel.add_terms(rows, own.members, own.stride, own.first, self.more.values[:, None], out)
+            higher_terms = self.more.terms
+            energy_kernel.add_terms(
+                rows, higher_terms.members, higher_terms.stride, higher_terms.first, self.more.values[:, None], out
+            )
         return out[:, 0]
 
 

@@ -62,25 +62,31 @@ class Clamped:
         self._whole = layout
         columns = term_columns(layout)
         number = np.full(layout.D + 1, layout.D)  # columns of what is unknown, numbered anew; D for the others
-        own = layout.columns(unknown)
-        number[own] = np.arange(len(own))
+        columns_of_unknown = layout.columns(unknown)
+        number[columns_of_unknown] = np.arange(len(columns_of_unknown))
         inside = np.sort(number[columns], axis=0)
         self._source = np.flatnonzero(inside[0] < layout.D)
         inside = inside[:, self._source]
-        given = columns[:, self._source]
-        self._given = np.where(number[given] < layout.D, layout.D, given)  # D, and -1, stand for what always holds
+        source_columns = columns[:, self._source]
+        self._given = np.where(
+            number[source_columns] < layout.D, layout.D, source_columns
+        )  # D, and -1, stand for what always holds
         site = np.append(np.repeat(np.arange(len(unknown)), layout.n_levels[unknown] - 1), -1)
         order = (inside < layout.D).sum(axis=0)
         terms = [
             np.unique(site[inside[:k, order == k]].T, axis=0) for k in range(2, layout.order + 1) if (order == k).any()
         ]
         self.layout = Layout(layout.n_levels[unknown], terms)
-        base = len(own) + 1
-        keys = _keys(np.where(inside < layout.D, inside, len(own)), base)
-        known = term_columns(self.layout)
-        pad = np.full((len(inside) - len(known), known.shape[1]), -1) if len(inside) > len(known) else known[:0]
-        known = np.concatenate([known, pad])[: len(inside)]
-        own_keys = _keys(np.where(known < 0, len(own), known), base)
+        base = len(columns_of_unknown) + 1
+        keys = _keys(np.where(inside < layout.D, inside, len(columns_of_unknown)), base)
+        level_columns = term_columns(self.layout)
+        pad = (
+            np.full((len(inside) - len(level_columns), level_columns.shape[1]), -1)
+            if len(inside) > len(level_columns)
+            else level_columns[:0]
+        )
+        level_columns = np.concatenate([level_columns, pad])[: len(inside)]
+        own_keys = _keys(np.where(level_columns < 0, len(columns_of_unknown), level_columns), base)
         rank = np.argsort(own_keys)
         self._to = rank[np.searchsorted(own_keys[rank], keys)]
 
@@ -97,8 +103,8 @@ class Clamped:
 def _keys(columns: np.ndarray, base: int) -> np.ndarray:
     """Return one number for each set of columns (order, T)."""
     key = np.zeros(columns.shape[1], dtype=object if base ** len(columns) > 2**62 else np.int64)
-    for own in columns:
-        key = key * base + own
+    for column in columns:
+        key = key * base + column
     return key
 
 
@@ -136,8 +142,8 @@ def margins(layout: Layout, theta: np.ndarray, method: str, rng: np.random.Gener
                 argument="method",
             )
     if method == "mf":
-        return np.array([mean_field_margins(layout, own) for own in theta])
-    return np.array([gibbs_margins(layout, own, rng) for own in theta])
+        return np.array([mean_field_margins(layout, parameters) for parameters in theta])
+    return np.array([gibbs_margins(layout, parameters, rng) for parameters in theta])
 
 
 def _parts(layout: Layout, limit: float) -> list[Part] | None:
@@ -147,15 +153,15 @@ def _parts(layout: Layout, limit: float) -> list[Part] | None:
     n, of = connected_components(layout.mask, directed=False)
     out: list[Part] = []
     cost = 0.0
-    for part in range(n):
-        own = np.flatnonzero(of == part)
-        found = elimination_order(layout.n_levels[own], layout.mask[np.ix_(own, own)], limit)
-        if found is None:
+    for component in range(n):
+        members = np.flatnonzero(of == component)
+        elimination = elimination_order(layout.n_levels[members], layout.mask[np.ix_(members, members)], limit)
+        if elimination is None:
             return None
-        cost += found[1] * (len(own) if len(own) > 1 else 0)
+        cost += elimination[1] * (len(members) if len(members) > 1 else 0)
         if cost > limit:
             return None
-        out.append(Part(own, own[found[0]].tolist(), found[1]))
+        out.append(Part(members, members[elimination[0]].tolist(), elimination[1]))
     return out
 
 
@@ -174,9 +180,9 @@ def exact_margins(layout: Layout, theta: np.ndarray, parts: list[Part]) -> np.nd
 
 def gibbs_margins(layout: Layout, theta: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Return `margins` (D,) of one model: means of conditional probabilities over Gibbs draws."""
-    h, J, more = split(layout, theta)
-    found = gibbs(h, J, layout.n_levels, SWEEPS, CHAINS, rng, BURN_IN, THIN, keep_draws=True, more=more)
-    draws = np.asarray(found.draws).reshape(-1, layout.m)
+    h, J, higher_terms = split(layout, theta)
+    samples = gibbs(h, J, layout.n_levels, SWEEPS, CHAINS, rng, BURN_IN, THIN, keep_draws=True, more=higher_terms)
+    draws = np.asarray(samples.draws).reshape(-1, layout.m)
     return normalised(Fields(layout, theta)(one_hot(draws, layout)), layout)[1].mean(axis=0)
 
 

@@ -50,17 +50,17 @@ def elimination_order(n_levels: np.ndarray, mask: np.ndarray, limit: float) -> t
     if weight.min() > math.log(limit):
         return None
     neighbours = [set(np.flatnonzero(row)) for row in mask]
-    left = np.ones(m, dtype=bool)
+    remaining = np.ones(m, dtype=bool)
     order, cost = [], 0.0
     for _ in range(m):
-        i = int(np.argmin(np.where(left, weight, np.inf)))
+        i = int(np.argmin(np.where(remaining, weight, np.inf)))
         cells = math.exp(min(weight[i], 700.0))
         cost += cells
         if cost > limit:
             return None
         around = neighbours[i] - {i}
         order.append(i)
-        left[i] = False
+        remaining[i] = False
         for j in around:
             neighbours[j] = (neighbours[j] | around) - {i, j}
             weight[j] = log_L[j] + sum(log_L[k] for k in neighbours[j])
@@ -94,21 +94,21 @@ def log_sum(factors: Sequence[Factor], order: Sequence[int]) -> np.ndarray:
     """
     step = {i: at for at, i in enumerate(order)}
     never = len(order)
-    given: list[list[Factor]] = [[] for _ in range(never + 1)]
-    made: list[list[Factor]] = [[] for _ in range(never + 1)]
+    input_factors: list[list[Factor]] = [[] for _ in range(never + 1)]
+    message_factors: list[list[Factor]] = [[] for _ in range(never + 1)]
     for scope, table in factors:
-        given[min((step.get(k, never) for k in scope), default=never)].append((scope, table))
+        input_factors[min((step.get(k, never) for k in scope), default=never)].append((scope, table))
     for at, i in enumerate(order):
-        mine = made[at] + given[at]
-        if not mine:
+        bucket = message_factors[at] + input_factors[at]
+        if not bucket:
             raise ValueError(f"no table holds variable {i}")
-        scope, table = _add_up(mine, (i,))
+        scope, table = _add_up(bucket, (i,))
         top = table.max(axis=1)
         shift = np.where(np.isneginf(top), 0.0, top)  # a state that cannot be stays at -inf
         with np.errstate(divide="ignore"):
             summed = np.log(np.exp(table - shift[:, None]).sum(axis=1)) + shift
-        made[min((step.get(k, never) for k in scope[1:]), default=never)].append((scope[1:], summed))
-    return _add_up(made[never] + given[never], ())[1]
+        message_factors[min((step.get(k, never) for k in scope[1:]), default=never)].append((scope[1:], summed))
+    return _add_up(message_factors[never] + input_factors[never], ())[1]
 
 
 def _add_up(factors: list[Factor], first: tuple[int, ...]) -> Factor:
@@ -118,8 +118,8 @@ def _add_up(factors: list[Factor], first: tuple[int, ...]) -> Factor:
     total = None
     for names, table in factors:
         wider = (*first, *sorted((set(scope) | set(names)) - set(first)))
-        part = _spread(table, names, wider)
-        total = part if total is None else _spread(total, scope, wider) + part
+        spread_table = _spread(table, names, wider)
+        total = spread_table if total is None else _spread(total, scope, wider) + spread_table
         scope = wider
     assert total is not None  # noqa: S101  # the callers hand over at least one table
     return scope, total

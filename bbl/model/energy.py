@@ -57,8 +57,8 @@ class Energy:
         if len(codes) and self.h.shape[1]:
             kernel.energies(codes, self.layout.start, self.h, self.J, scratch, out)
             if self.higher is not None:
-                own = self.higher
-                kernel.add_terms(codes, own.members, own.stride, own.first, self.values, out)
+                higher_terms = self.higher
+                kernel.add_terms(codes, higher_terms.members, higher_terms.stride, higher_terms.first, self.values, out)
         return out
 
 
@@ -75,7 +75,7 @@ def known_energy(sample: Rows, layout: Layout, theta: np.ndarray) -> tuple[float
     if isinstance(sample, StoredSample):
         if sample.complete and layout.order <= 2:
             return sample.total, _energy_of_counts(sample, layout, theta)
-        parts = [known_energy(part, layout, theta) for part in sample.blocks(BLOCK)]
+        parts = [known_energy(chunk, layout, theta) for chunk in sample.blocks(BLOCK)]
         return sum(total for total, _ in parts), sum(energy for _, energy in parts)
     if sample.missing is not None:
         sample = sample.rows(~sample.missing.any(axis=1))
@@ -84,7 +84,7 @@ def known_energy(sample: Rows, layout: Layout, theta: np.ndarray) -> tuple[float
 
 def _energy_of_counts(sample: StoredSample, layout: Layout, theta: np.ndarray) -> float:
     counts = level_counts(sample.pooled, layout.n_levels)
-    total = float(np.concatenate([own[1:] for own in counts]) @ theta[: layout.D])
+    total = float(np.concatenate([level_weights[1:] for level_weights in counts]) @ theta[: layout.D])
     if len(layout.pairs):
         row, col = cells(layout)
         total += float(pair_counts(sample, layout)[row, col] @ theta[layout.D : layout.pair_start[-1]])

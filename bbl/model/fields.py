@@ -47,20 +47,20 @@ class Fields:
             order = (columns >= 0).sum(axis=0)
             for k in range(3, layout.order + 1):
                 at = np.flatnonzero((order == k) & (theta != 0.0))
-                own = columns[:k, at]
+                set_columns = columns[:k, at]
                 for axis in range(k):
-                    to = csr_array((theta[at], (np.arange(len(at)), own[axis])), shape=(len(at), layout.D))
-                    self.parts.append((np.delete(own, axis, axis=0), to))
+                    to = csr_array((theta[at], (np.arange(len(at)), set_columns[axis])), shape=(len(at), layout.D))
+                    self.parts.append((np.delete(set_columns, axis, axis=0), to))
 
     def __call__(self, X: np.ndarray) -> np.ndarray:
         """Return the fields (n, D) for indicators of levels, or their means, `X` (n, D)."""
         with serial_blas():
             out = X @ self.J + self.h
-        step = max(1, CELLS // max([1, *(others.shape[1] for others, _ in self.parts)]))
+        step = max(1, CELLS // max([1, *(factor_columns.shape[1] for factor_columns, _ in self.parts)]))
         for lo in range(0, len(X), step):
-            own = X[lo : lo + step]
-            for others, to in self.parts:
-                out[lo : lo + step] += own[:, others].prod(axis=1) @ to
+            chunk = X[lo : lo + step]
+            for factor_columns, to in self.parts:
+                out[lo : lo + step] += chunk[:, factor_columns].prod(axis=1) @ to
         return out
 
 
@@ -85,16 +85,16 @@ def pseudo_log_likelihood(
     array([-0.0092])
     """
     out = np.zeros(len(codes))
-    whole = np.ones(len(codes), dtype=bool) if missing is None else ~missing.any(axis=1)
-    if whole.any():
-        fields, own = Fields(layout, theta), np.flatnonzero(whole)
-        for lo in range(0, len(own), ROWS):
-            at = own[lo : lo + ROWS]
+    is_complete = np.ones(len(codes), dtype=bool) if missing is None else ~missing.any(axis=1)
+    if is_complete.any():
+        fields, complete_rows = Fields(layout, theta), np.flatnonzero(is_complete)
+        for lo in range(0, len(complete_rows), ROWS):
+            at = complete_rows[lo : lo + ROWS]
             X = one_hot(codes[at], layout)
             field = fields(X)
             out[at] = (X * field).sum(axis=1) - normalised(field, layout)[0].sum(axis=1)
-    if missing is not None and not whole.all():
-        at = np.flatnonzero(~whole)
+    if missing is not None and not is_complete.all():
+        at = np.flatnonzero(~is_complete)
         out[at] = _with_missing(layout, theta, codes[at], missing[at])
     return out
 

@@ -114,8 +114,14 @@ def _blocks(layout: Layout, theta: np.ndarray) -> Iterator[tuple]:
     for rows, cells, a, b in equal_tables(layout):
         if a > 1 and b > 1:
             i, j = layout.pairs[rows].T
-            own = layout.start[i, None] + np.arange(a - 1), layout.start[j, None] + np.arange(b - 1)
-            yield theta[..., cells].reshape(*lead, len(rows), a - 1, b - 1), cells, own, contrasts(a), contrasts(b)
+            field_columns = layout.start[i, None] + np.arange(a - 1), layout.start[j, None] + np.arange(b - 1)
+            yield (
+                theta[..., cells].reshape(*lead, len(rows), a - 1, b - 1),
+                cells,
+                field_columns,
+                contrasts(a),
+                contrasts(b),
+            )
 
 
 def _by_predictor(layout: Layout) -> Iterator[tuple[slice, np.ndarray]]:
@@ -154,8 +160,8 @@ def to_reference(layout: Layout, simplex: np.ndarray) -> np.ndarray:
     [-0.5, -0.5, 1.0]
     """
     out = np.zeros(simplex.shape)
-    for own, C in _by_predictor(layout):
-        out[..., own] = simplex[..., own] @ (C[1:] - C[0]).T
+    for field_columns, C in _by_predictor(layout):
+        out[..., field_columns] = simplex[..., field_columns] @ (C[1:] - C[0]).T
     for B, cells, (to_i, to_j), C, R in _blocks(layout, simplex):
         P, Q = C[1:] - C[0], R[1:] - R[0]
         rows = P @ B
@@ -179,16 +185,16 @@ def to_simplex(layout: Layout, theta: np.ndarray) -> np.ndarray:
         out[..., cells] = _flat((C[1:].T @ J) @ R[1:]) * ((a - 1.0) * (b - 1.0) / (a * b))
         _add(fields, to_i, J.sum(axis=-1) / b)
         _add(fields, to_j, J.sum(axis=-2) / a)
-    for own, C in _by_predictor(layout):
-        out[..., own] = fields[..., own] @ C[1:] * ((len(C) - 1.0) / len(C))
+    for field_columns, C in _by_predictor(layout):
+        out[..., field_columns] = fields[..., field_columns] @ C[1:] * ((len(C) - 1.0) / len(C))
     return out
 
 
 def simplex_gradient(layout: Layout, gradient: np.ndarray) -> np.ndarray:
     """Return the gradient (..., layout.size) by parameters in simplex coding, given that by the reference gauge."""
     out = np.zeros(gradient.shape)
-    for own, C in _by_predictor(layout):
-        out[..., own] = gradient[..., own] @ (C[1:] - C[0])
+    for field_columns, C in _by_predictor(layout):
+        out[..., field_columns] = gradient[..., field_columns] @ (C[1:] - C[0])
     for G, cells, (of_i, of_j), C, R in _blocks(layout, gradient):
         P, Q = C[1:] - C[0], R[1:] - R[0]
         B = (P.T @ G) @ Q
@@ -212,8 +218,8 @@ def reference_variance(layout: Layout, variance: np.ndarray) -> np.ndarray:
     variance : ndarray, shape (..., layout.size)
     """
     out = np.zeros(variance.shape)
-    for own, C in _by_predictor(layout):
-        out[..., own] = variance[..., own] @ ((C[1:] - C[0]) ** 2).T
+    for field_columns, C in _by_predictor(layout):
+        out[..., field_columns] = variance[..., field_columns] @ ((C[1:] - C[0]) ** 2).T
     for V, cells, (to_i, to_j), C, R in _blocks(layout, variance):
         P, Q = (C[1:] - C[0]) ** 2, (R[1:] - R[0]) ** 2
         rows = P @ V
@@ -235,8 +241,8 @@ def scale_variance(layout: Layout, simplex: np.ndarray, of_group: np.ndarray) ->
         Variances of the factors: of each predictor's fields, then of each pair's couplings; independent.
     """
     out, m = np.zeros(simplex.shape), layout.m
-    for i, (own, C) in zip(np.flatnonzero(layout.n_levels > 1), _by_predictor(layout), strict=True):
-        out[own] = of_group[i] * (simplex[own] @ (C[1:] - C[0]).T) ** 2
+    for i, (field_columns, C) in zip(np.flatnonzero(layout.n_levels > 1), _by_predictor(layout), strict=True):
+        out[field_columns] = of_group[i] * (simplex[field_columns] @ (C[1:] - C[0]).T) ** 2
     shapes = (rows for rows, _, a, b in equal_tables(layout) if a > 1 and b > 1)
     for rows, (B, cells, (to_i, to_j), C, R) in zip(shapes, _blocks(layout, simplex), strict=True):
         P, Q, factor = C[1:] - C[0], R[1:] - R[0], of_group[m + rows]
@@ -271,8 +277,8 @@ def penalty_metric(layout: Layout, lambda_: float, lambdah: float) -> np.ndarray
     mean = np.append(1.0, share)
     Q = lambdah * np.outer(mean, mean)
     for lo, hi in zip(layout.start[:-1].tolist(), layout.start[1:].tolist(), strict=True):
-        own = slice(1 + lo, 1 + hi)
-        Q[own, own] += lambda_ * (np.eye(hi - lo) - (share[lo] if hi > lo else 0.0))
+        pair_columns = slice(1 + lo, 1 + hi)
+        Q[pair_columns, pair_columns] += lambda_ * (np.eye(hi - lo) - (share[lo] if hi > lo else 0.0))
     return Q
 
 

@@ -42,17 +42,17 @@ def site_hessians(
     )
     out = {i: (np.zeros(p), np.zeros((p, p))) for i, p in sizes.items()}
     with serial_blas():
-        for part in sample.blocks(ROWS):
-            Z, P = _design(part.codes, layout, site_theta)
-            usable = usable_rows(part, layout)
+        for chunk in sample.blocks(ROWS):
+            Z, P = _design(chunk.codes, layout, site_theta)
+            usable = usable_rows(chunk, layout)
             for i, (score, H) in out.items():
-                own = slice(layout.start[i], layout.start[i + 1])
-                w, near = part.weights * usable[:, i], Z[:, columns[i]]
-                score += ((Z[:, 1:][:, own] - P[:, own]) * w[:, None]).T.dot(near).ravel()
+                site_levels = slice(layout.start[i], layout.start[i + 1])
+                w, near = chunk.weights * usable[:, i], Z[:, columns[i]]
+                score += ((Z[:, 1:][:, site_levels] - P[:, site_levels]) * w[:, None]).T.dot(near).ravel()
                 if near.mean() < SPARSE:
-                    newton.add_hessian(near, P[:, own], w, H)
+                    newton.add_hessian(near, P[:, site_levels], w, H)
                 else:
-                    _add_hessian(H, near, P[:, own], w)
+                    _add_hessian(H, near, P[:, site_levels], w)
     for i, (score, H) in out.items():
         score /= totals[i]
         H /= totals[i]
@@ -86,25 +86,25 @@ def inverse(H: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """
     from scipy.linalg import lapack
 
-    factor, scale, known = _cholesky(H)
+    factor, scale, is_informed = _cholesky(H)
     if factor is None:
-        return _pseudo_inverse(H, scale, known)
+        return _pseudo_inverse(H, scale, is_informed)
     solved = np.tril(lapack.dpotri(factor, lower=1)[0])
     solved += np.tril(solved, -1).T
     solved /= scale[:, None]
     solved /= scale
-    return solved, known
+    return solved, is_informed
 
 
 def solution(H: np.ndarray, score: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return ``inverse(H)[0] @ score``, for a third of the work, and which parameters the Hessian determines."""
     from scipy.linalg import lapack
 
-    factor, scale, known = _cholesky(H)
+    factor, scale, is_informed = _cholesky(H)
     if factor is None:
-        inverted, known = _pseudo_inverse(H, scale, known)
-        return inverted @ score, known
-    return lapack.dpotrs(factor, score / scale, lower=1)[0] / scale, known
+        inverted, is_informed = _pseudo_inverse(H, scale, is_informed)
+        return inverted @ score, is_informed
+    return lapack.dpotrs(factor, score / scale, lower=1)[0] / scale, is_informed
 
 
 def informed(H: np.ndarray, least: float) -> np.ndarray:
@@ -119,21 +119,21 @@ def _cholesky(H: np.ndarray) -> tuple[np.ndarray | None, np.ndarray, np.ndarray]
     """Return the factor of a Hessian of unit diagonal, None if it is singular; its scales; which rows are not zero."""
     from scipy.linalg import lapack
 
-    known = H.diagonal() > NO_INFORMATION
-    scale = np.sqrt(np.where(known, H.diagonal(), 1.0))
+    is_informed = H.diagonal() > NO_INFORMATION
+    scale = np.sqrt(np.where(is_informed, H.diagonal(), 1.0))
     scaled = H / scale[:, None]
     scaled /= scale
     factor, failed = lapack.dpotrf(scaled.T, lower=1, overwrite_a=1)  # symmetric: its transpose needs no copy
     regular = not failed and factor.diagonal().min() ** 2 > REGULAR
-    return factor if regular else None, scale, known
+    return factor if regular else None, scale, is_informed
 
 
 def _pseudo_inverse(H: np.ndarray, scale: np.ndarray, known: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     outer = np.outer(scale, scale)
     values, vectors = np.linalg.eigh(H / outer)
-    kept = values > FLAT * len(H)
-    determined = known & ((vectors[:, ~kept] ** 2).sum(axis=1) < 1e-9)
-    return (vectors[:, kept] / values[kept]) @ vectors[:, kept].T / outer, determined
+    is_curved = values > FLAT * len(H)
+    determined = known & ((vectors[:, ~is_curved] ** 2).sum(axis=1) < 1e-9)
+    return (vectors[:, is_curved] / values[is_curved]) @ vectors[:, is_curved].T / outer, determined
 
 
 class Influence:
@@ -254,17 +254,17 @@ class Influence:
             The same if each conditional likelihood were the likelihood of rows of its own: the blocks of ``H^-1``.
         """
         at = {}
-        for i, own in which.items():
-            chosen = np.append(False, own[self._columns[i][1:] - 1])  # fields come first
+        for i, site_psi in which.items():
+            chosen = np.append(False, site_psi[self._columns[i][1:] - 1])  # fields come first
             at[i] = np.flatnonzero(np.tile(chosen, self.layout.n_levels[i] - 1))
         sizes = [len(v) for v in at.values()]
         covariance, alone = np.zeros((sum(sizes), sum(sizes))), np.zeros((sum(sizes), sum(sizes)))
-        for part in rows.blocks(ROWS):
-            psi = np.hstack([own[:, at[i]] for i, _, own in self._sites(part) if i in at]) / self.total
-            covariance += (psi.T * part.weights) @ psi
+        for chunk in rows.blocks(ROWS):
+            psi = np.hstack([site_psi[:, at[i]] for i, _, site_psi in self._sites(chunk) if i in at]) / self.total
+            covariance += (psi.T * chunk.weights) @ psi
         ends = np.cumsum([0, *sizes])
-        for (i, own), a, b in zip(at.items(), ends[:-1], ends[1:], strict=True):
-            alone[a:b, a:b] = self._inverse[i][np.ix_(own, own)] / self._totals[i]
+        for (i, site_psi), a, b in zip(at.items(), ends[:-1], ends[1:], strict=True):
+            alone[a:b, a:b] = self._inverse[i][np.ix_(site_psi, site_psi)] / self._totals[i]
         return covariance, alone
 
     def composite(self, rows: Sample) -> tuple[float, float]:
@@ -277,14 +277,14 @@ class Influence:
         """
         layout, wide, varies = self.layout, regressors(self.layout), self.layout.n_levels > 1
         value = effective = 0.0
-        for part in rows.blocks(ROWS):
-            usable, w = usable_rows(part, layout), part.weights
-            X = one_hot(wide.codes(part.codes), wide)
+        for chunk in rows.blocks(ROWS):
+            usable, w = usable_rows(chunk, layout), chunk.weights
+            X = one_hot(wide.codes(chunk.codes), wide)
             log_norm, _ = conditionals(X, layout, self.site_theta[:, 0], self.site_theta[:, 1:])
             field = X[:, : layout.D] * (X @ self.site_theta[:, 1:].T + self.site_theta[:, 0])
             field *= np.repeat(usable, layout.n_levels - 1, axis=1)
             value += float(w @ (field.sum(axis=1) - (log_norm * usable[:, varies]).sum(axis=1)))
-            effective += sum(float(w @ (score * psi).sum(axis=1)) for _, score, psi in self._sites(part))
+            effective += sum(float(w @ (score * psi).sum(axis=1)) for _, score, psi in self._sites(chunk))
         return value, effective / self.total
 
 
@@ -297,9 +297,9 @@ def _targets(layout: Layout, i: int) -> tuple[np.ndarray, np.ndarray]:
     where = np.arange(layout.size)
     parts, share = [layout.table(where, i)[:, None]], [np.ones(1)]
     for at in np.flatnonzero(wide.mask[i]):
-        others = wide.scope(int(at))
-        parts.append(layout.table(where, i, *others).reshape(len(parts[0]), -1))
-        share.append(np.full(parts[-1].shape[1], 1.0 / (1 + len(others))))
+        other_members = wide.scope(int(at))
+        parts.append(layout.table(where, i, *other_members).reshape(len(parts[0]), -1))
+        share.append(np.full(parts[-1].shape[1], 1.0 / (1 + len(other_members))))
     target = np.concatenate(parts, axis=1)
     return target.ravel(), np.tile(np.concatenate(share), len(target))
 
@@ -316,18 +316,18 @@ def term_covariances(layout: Layout, blocks: Iterable[tuple[np.ndarray, np.ndarr
     first, sizes = layout.cuts[:-1], np.diff(layout.cuts)
     # tables of one size go together: there can be a hundred thousand of them
     alike = {int(q): np.flatnonzero(sizes == q) for q in np.unique(sizes)}
-    cells = {q: first[which][:, None] + np.arange(q) for q, which in alike.items()}
-    total = {q: np.zeros((len(which), q, q)) for q, which in alike.items()}
+    cells = {q: first[table_numbers][:, None] + np.arange(q) for q, table_numbers in alike.items()}
+    total = {q: np.zeros((len(table_numbers), q, q)) for q, table_numbers in alike.items()}
     with np.errstate(over="ignore", invalid="ignore"):  # of what no row determines, which has no standard error
         for psi, w in blocks:
             for q, at in cells.items():
                 if q == 1:
                     total[q][:, 0, 0] += w @ psi[:, at[:, 0]] ** 2
                 elif q:
-                    part = psi.T[at]
-                    total[q] += (part * w) @ part.transpose(0, 2, 1)
+                    table_psi = psi.T[at]
+                    total[q] += (table_psi * w) @ table_psi.transpose(0, 2, 1)
     out = [np.zeros((0, 0))] * len(sizes)
-    for q, which in alike.items():
-        for k, matrix in zip(which, total[q], strict=True):
+    for q, table_numbers in alike.items():
+        for k, matrix in zip(table_numbers, total[q], strict=True):
             out[k] = matrix
     return out

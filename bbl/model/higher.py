@@ -39,10 +39,10 @@ class Higher:
         for k, (terms, start) in enumerate(zip(layout.terms[1:], layout.term_start[1:], strict=True), 3):
             pad = ((0, 0), (0, most - k))
             after = np.column_stack([width[terms[:, a + 1 :]].prod(axis=1) for a in range(k)])
-            some = np.diff(start) > 0  # none where a member has one level
-            members.append(np.pad(terms, pad, constant_values=-1)[some])
-            stride.append(np.pad(after, pad)[some])
-            first.append((start[:-1] - layout.pair_start[-1])[some])
+            has_parameters = np.diff(start) > 0  # none where a member has one level
+            members.append(np.pad(terms, pad, constant_values=-1)[has_parameters])
+            stride.append(np.pad(after, pad)[has_parameters])
+            first.append((start[:-1] - layout.pair_start[-1])[has_parameters])
         none = np.empty((0, most), dtype=np.intp)
         self.members = np.ascontiguousarray(np.concatenate([none, *members]), dtype=np.int32)
         self.stride = np.ascontiguousarray(np.concatenate([none, *stride]), dtype=np.intp)
@@ -60,10 +60,10 @@ class Higher:
 
 def higher(layout: Layout) -> Higher:
     """Return the higher terms of a layout, made once for each."""
-    known = vars(layout)  # the layout keeps them, as it keeps what it works out itself
-    if "_higher" not in known:
-        known["_higher"] = Higher(layout)
-    return known["_higher"]
+    attributes = vars(layout)  # the layout keeps them, as it keeps what it works out itself
+    if "_higher" not in attributes:
+        attributes["_higher"] = Higher(layout)
+    return attributes["_higher"]
 
 
 class Tables(NamedTuple):

@@ -77,8 +77,10 @@ class Layout:
         self.start.setflags(write=False)
 
     def __repr__(self) -> str:
-        more = "" if self.complete else "".join(f", order {k}={len(t)}" for k, t in enumerate(self.terms[1:], 3))
-        return f"Layout(m={self.m}, pairs={self.count(2)}{more}, D={self.D}, size={self.size})"
+        higher_counts = (
+            "" if self.complete else "".join(f", order {k}={len(t)}" for k, t in enumerate(self.terms[1:], 3))
+        )
+        return f"Layout(m={self.m}, pairs={self.count(2)}{higher_counts}, D={self.D}, size={self.size})"
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -95,17 +97,17 @@ class Layout:
     def terms(self) -> tuple[np.ndarray, ...]:  # of all pairs; others are given
         check_memory(48.0 * self.count(2), f"A list of {self.count(2)} pairs", "Take fewer predictors.")
         number = np.arange(self.m)
-        found = np.ascontiguousarray(np.argwhere(number[:, None] < number))
-        found.setflags(write=False)
-        return (found,)
+        pairs = np.ascontiguousarray(np.argwhere(number[:, None] < number))
+        pairs.setflags(write=False)
+        return (pairs,)
 
     @cached_property
     def term_start(self) -> tuple[np.ndarray, ...]:
         """Where the tables of each of `terms` start in the parameter vector: ndarrays of intp, shapes (T_k + 1,)."""
         width, end, starts = self.n_levels.astype(np.intp) - 1, self.D, []
-        for found in self.terms:
-            start = np.zeros(len(found) + 1, dtype=np.intp)
-            np.cumsum(width[found].prod(axis=1), out=start[1:])
+        for terms in self.terms:
+            start = np.zeros(len(terms) + 1, dtype=np.intp)
+            np.cumsum(width[terms].prod(axis=1), out=start[1:])
             start += end
             start.setflags(write=False)
             starts.append(start)
@@ -141,7 +143,7 @@ class Layout:
     @property
     def scopes(self) -> list[tuple[int, ...]]:
         """The predictors of each table, in the order of `cuts`."""
-        return [(i,) for i in range(self.m)] + [tuple(term) for found in self.terms for term in found.tolist()]
+        return [(i,) for i in range(self.m)] + [tuple(term) for terms in self.terms for term in terms.tolist()]
 
     @property
     def order(self) -> int:
@@ -155,19 +157,19 @@ class Layout:
         """Symmetric bool matrix (m, m): which predictors interact (R's ``qJ``), in a term of any order."""
         mask = np.full((self.m, self.m), self.complete)
         np.fill_diagonal(mask, False)
-        for found in () if self.complete else self.terms:
-            for a, b in combinations(range(found.shape[1]), 2):
-                mask[found[:, a], found[:, b]] = True
+        for terms in () if self.complete else self.terms:
+            for a, b in combinations(range(terms.shape[1]), 2):
+                mask[terms[:, a], terms[:, b]] = True
         mask |= mask.T
         mask.setflags(write=False)
         return mask
 
     def beside(self, *predictors: int) -> np.ndarray:
         """Return the other members of all terms that hold these predictors and more, in rising order."""
-        found = [np.empty(0, dtype=np.intp)]
+        members = [np.empty(0, dtype=np.intp)]
         for terms in self.terms[len(predictors) - 1 :]:
-            found.append(terms[np.isin(terms, predictors).sum(axis=1) == len(predictors)].ravel())
-        return np.setdiff1d(np.concatenate(found), predictors)
+            members.append(terms[np.isin(terms, predictors).sum(axis=1) == len(predictors)].ravel())
+        return np.setdiff1d(np.concatenate(members), predictors)
 
     def without_constants(self) -> Layout:
         """Return the layout of the predictors with more than one level, which has the same parameter vector."""
@@ -175,7 +177,7 @@ class Layout:
         if self.complete:
             return Layout(self.n_levels[varies])
         number = np.cumsum(varies) - 1
-        return Layout(self.n_levels[varies], [number[found[varies[found].all(axis=1)]] for found in self.terms])
+        return Layout(self.n_levels[varies], [number[terms[varies[terms].all(axis=1)]] for terms in self.terms])
 
     def index(self, *predictors: int) -> int:
         """Return the row of a term in the `terms` of its order, or -1 if these predictors do not interact."""
@@ -197,7 +199,7 @@ class Layout:
 
     @cached_property
     def _rows(self) -> dict[tuple[int, ...], int]:
-        return {tuple(term): at for found in self.terms[1:] for at, term in enumerate(found.tolist())}
+        return {tuple(term): at for terms in self.terms[1:] for at, term in enumerate(terms.tolist())}
 
     def table(self, theta: np.ndarray, *predictors: int) -> np.ndarray:
         """Return the fields of a predictor, or the couplings of the term of several, as a view of `theta`.
@@ -245,10 +247,10 @@ def term_columns(layout: Layout) -> np.ndarray:
         at = np.arange(start[-1] - start[0], dtype=np.int32)
         at -= np.repeat((start[:-1] - start[0]).astype(np.int32), cells)  # place in the table of its term
         for axis in range(terms.shape[1] - 1, -1, -1):
-            own = terms[:, axis]
-            size = np.repeat(width[own].astype(np.int32), cells)
+            predictors = terms[:, axis]
+            size = np.repeat(width[predictors].astype(np.int32), cells)
             out[axis, start[0] : start[-1]] = at % size
-            out[axis, start[0] : start[-1]] += np.repeat(layout.start[own].astype(np.int32), cells)
+            out[axis, start[0] : start[-1]] += np.repeat(layout.start[predictors].astype(np.int32), cells)
             at //= size
     return out
 
@@ -262,26 +264,26 @@ def _by_order(terms, m: int) -> tuple[np.ndarray, ...]:
             arrays.append(term)
         else:
             single.setdefault(len(term), []).append(term)
-    arrays += [np.array(found) for found in single.values()]
-    given: dict[int, list] = {2: [np.empty((0, 2), dtype=np.intp)]}
+    arrays += [np.array(members) for members in single.values()]
+    listed: dict[int, list] = {2: [np.empty((0, 2), dtype=np.intp)]}
     for array in arrays:
         if array.size:
-            given.setdefault(array.shape[1], []).append(array)
-    if min(given) < 2:
+            listed.setdefault(array.shape[1], []).append(array)
+    if min(listed) < 2:
         raise ValueError("a term needs at least two predictors")
     out = []
-    for order in range(2, max(given) + 1):
-        rows = np.concatenate(given.get(order, [np.empty((0, order))])).astype(np.intp, copy=False)
-        found = np.sort(rows, axis=1)
-        if (found[:, 1:] == found[:, :-1]).any():
+    for order in range(2, max(listed) + 1):
+        rows = np.concatenate(listed.get(order, [np.empty((0, order))])).astype(np.intp, copy=False)
+        members = np.sort(rows, axis=1)
+        if (members[:, 1:] == members[:, :-1]).any():
             raise ValueError("a term names a predictor twice")
         if order == 2:  # by one number, which is much quicker
-            keys = np.unique(found[:, 0] * m + found[:, 1])
-            found = np.column_stack(np.divmod(keys, max(m, 1))).astype(np.intp)
+            keys = np.unique(members[:, 0] * m + members[:, 1])
+            members = np.column_stack(np.divmod(keys, max(m, 1))).astype(np.intp)
         else:
-            found = np.unique(found, axis=0)
-        found.setflags(write=False)
-        out.append(found)
+            members = np.unique(members, axis=0)
+        members.setflags(write=False)
+        out.append(members)
     return tuple(out)
 
 

@@ -45,10 +45,10 @@ def state_energies(h, J, n_levels, more: Tables | None = None) -> np.ndarray:
         )
     E, m = np.zeros(tuple(levels)), len(levels)
     for i in range(m):
-        own = slice(start[i], start[i + 1])
-        E += np.pad(h[own], (1, 0)).reshape(-1, *(1,) * (m - 1 - i))
+        level_columns = slice(start[i], start[i + 1])
+        E += np.pad(h[level_columns], (1, 0)).reshape(-1, *(1,) * (m - 1 - i))
         for j in range(i + 1, m):
-            table = np.pad(J[own, start[j] : start[j + 1]], ((1, 0), (1, 0)))
+            table = np.pad(J[level_columns, start[j] : start[j + 1]], ((1, 0), (1, 0)))
             if table.any():
                 E += table.reshape(levels[i], *(1,) * (j - i - 1), levels[j], *(1,) * (m - 1 - j))
     if more is not None:

@@ -44,14 +44,14 @@ def exact_order(layout: Layout) -> list:
     OptionError
         If the tables would hold more than 3e7 cells per group.
     """
-    found = elimination_order(layout.n_levels, layout.mask, EXACT_CELLS)
-    if found is None:
+    elimination = elimination_order(layout.n_levels, layout.mask, EXACT_CELLS)
+    if elimination is None:
         raise OptionError(
             f"log_z='exact' would sum over more than {EXACT_CELLS:.0e} table cells for these {layout.m} predictors and "
             f"{layout.n_terms} interactions; use log_z='auto' or 'ais', or fewer interactions.",
             argument="log_z",
         )
-    return found[0]
+    return elimination[0]
 
 
 def exact_log_z(layout: Layout, theta: np.ndarray) -> np.ndarray:
@@ -110,12 +110,12 @@ def _mean_field_log_z(sample: Rows, layout: Layout, theta: np.ndarray) -> float:
     field += J @ column
     total = -0.5 * float(column @ J @ column)
     for k, start in enumerate(layout.term_start[1:], 3):
-        own = slice(start[0], start[-1])
-        columns = term_columns(layout)[:k, own]
-        total -= (k - 1) * float(theta[own] @ column[columns].prod(axis=0))
+        pair_columns = slice(start[0], start[-1])
+        columns = term_columns(layout)[:k, pair_columns]
+        total -= (k - 1) * float(theta[pair_columns] @ column[columns].prod(axis=0))
         for member in range(k):
-            others = np.delete(columns, member, axis=0)
-            np.add.at(field, columns[member], theta[own] * column[others].prod(axis=0))
+            other_columns = np.delete(columns, member, axis=0)
+            np.add.at(field, columns[member], theta[pair_columns] * column[other_columns].prod(axis=0))
     for i, every in enumerate(occur):
         levels = np.append(0.0, field[layout.start[i] : layout.start[i + 1]])
         total += float(-np.log(f[i][0]) if every else np.logaddexp.reduce(levels))
@@ -137,9 +137,11 @@ def zero_sum_log_z(sample: Rows, layout: Layout, theta: np.ndarray, site_theta: 
     factor, share = 0.5 if half else 1.0, level_shares(layout)
     J = site_theta[:, 1:]
     mean = J @ share
-    own = site_theta.copy()  # field of a level less that of the reference level, as couplings are in the zero-sum gauge
-    own[:, 0] += (1.0 - factor) * mean
-    total = pseudo_log_z(sample, layout, own, half=half)
+    centred_theta = (
+        site_theta.copy()
+    )  # field of a level less that of the reference level, as couplings are in the zero-sum gauge
+    centred_theta[:, 0] += (1.0 - factor) * mean
+    total = pseudo_log_z(sample, layout, centred_theta, half=half)
     of_reference = site_theta[:, 0] + mean + factor * ((J * _observed(sample, layout)).sum(axis=1) - mean)
     energies = theta[: layout.D] + 0.5 * to_sites(layout, theta)[:, 1:] @ share
     return total + float((energies - of_reference) @ share)
@@ -150,8 +152,8 @@ def _observed(sample: Rows, layout: Layout) -> np.ndarray:
     levels.
     """
     counts = np.zeros((layout.m, layout.D))
-    for part in sample.blocks(ROWS):
-        counts += (usable_rows(part, layout) * part.weights[:, None]).T @ one_hot(part.codes, layout)
+    for chunk in sample.blocks(ROWS):
+        counts += (usable_rows(chunk, layout) * chunk.weights[:, None]).T @ one_hot(chunk.codes, layout)
     return np.repeat(counts / usable_weight(sample, layout)[:, None], layout.n_levels - 1, axis=0)
 
 
@@ -173,20 +175,20 @@ def pseudo_log_z(sample: Rows, layout: Layout, site_theta: np.ndarray, *, half: 
     """
     wide = regressors(layout)
     if sample.complete:
-        own = np.flatnonzero(wide.n_levels > 1)
-        n_levels, mask = wide.n_levels[own], wide.mask[own[own < layout.m]].take(own, axis=1)
+        varying = np.flatnonzero(wide.n_levels > 1)
+        n_levels, mask = wide.n_levels[varying], wide.mask[varying[varying < layout.m]].take(varying, axis=1)
         total = 0.0
-        for part in sample.blocks(BLOCK) if len(mask) else ():
-            codes = wide.codes(part.codes).take(own, axis=1)
-            problem = PseudoProblem(codes, part.weights, n_levels, mask, counted=False)
-            total += part.total * log_normaliser(problem, layout, site_theta, half)
+        for chunk in sample.blocks(BLOCK) if len(mask) else ():
+            codes = wide.codes(chunk.codes).take(varying, axis=1)
+            problem = PseudoProblem(codes, chunk.weights, n_levels, mask, counted=False)
+            total += chunk.total * log_normaliser(problem, layout, site_theta, half)
         return total / sample.total
     h, J = site_theta[:, 0], site_theta[:, 1:] * (1.0 / wide.order if half else 1.0)
     by_site, varies = np.zeros(layout.m), layout.n_levels > 1
     with serial_blas():
-        for part in sample.blocks(ROWS):
-            norm, _ = conditionals(one_hot(wide.codes(part.codes), wide), layout, h, J)
-            by_site[varies] += part.weights @ (norm * usable_rows(part, layout)[:, varies])
+        for chunk in sample.blocks(ROWS):
+            norm, _ = conditionals(one_hot(wide.codes(chunk.codes), wide), layout, h, J)
+            by_site[varies] += chunk.weights @ (norm * usable_rows(chunk, layout)[:, varies])
     return float((by_site / usable_weight(sample, layout))[varies].sum())
 
 

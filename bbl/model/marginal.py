@@ -55,9 +55,9 @@ class MarginalEnergy(Energy):
         codes = np.where(unknown, 0, codes).astype(codes.dtype)
         out = super().__call__(codes)
         rows = np.flatnonzero(unknown.any(axis=1))
-        patterns, which = np.unique(unknown[rows], axis=0, return_inverse=True)
+        patterns, pattern_of_row = np.unique(unknown[rows], axis=0, return_inverse=True)
         for p, pattern in enumerate(patterns):
-            at = rows[which.ravel() == p]
+            at = rows[pattern_of_row.ravel() == p]
             out[at] += self._log_sum(codes[at], np.flatnonzero(pattern))
         return out
 
@@ -66,16 +66,19 @@ class MarginalEnergy(Energy):
         layout = self.layout
         near = np.flatnonzero(layout.mask[unknown].any(axis=0))
         near = near[~np.isin(near, unknown)]
-        _, first, which = np.unique(codes[:, near], axis=0, return_index=True, return_inverse=True)
+        _, first, context_of_row = np.unique(codes[:, near], axis=0, return_index=True, return_inverse=True)
         codes = codes[first]  # rows that differ elsewhere have the same sum
         inside = np.flatnonzero(np.isin(layout.pairs, unknown).all(axis=1))
         reached = self._reached(unknown)
-        terms = [np.searchsorted(unknown, layout.pairs[inside]), *(left for _, left, _ in reached if len(left) > 1)]
-        part = Layout(layout.n_levels[unknown], terms)
+        terms = [
+            np.searchsorted(unknown, layout.pairs[inside]),
+            *(unknown_members for _, unknown_members, _ in reached if len(unknown_members) > 1),
+        ]
+        unknown_layout = Layout(layout.n_levels[unknown], terms)
         couplings = self._couplings(inside)
-        found = elimination_order(part.n_levels, part.mask, CELLS)
+        elimination = elimination_order(unknown_layout.n_levels, unknown_layout.mask, CELLS)
         K = len(self.theta)
-        block = ROWS if found is None else min(ROWS, max(1, int(BLOCK / (found[1] * K))))
+        block = ROWS if elimination is None else min(ROWS, max(1, int(BLOCK / (elimination[1] * K))))
         out = np.empty((len(codes), K))
         for lo in range(0, len(codes), block):
             rows = codes[lo : lo + block]
@@ -83,25 +86,31 @@ class MarginalEnergy(Energy):
             if not reached:
                 theta = np.concatenate([fields, np.broadcast_to(couplings, (len(fields), *couplings.shape))], axis=2)
             else:
-                theta = np.zeros((len(rows), K, part.size))
-                theta[:, :, : part.D] = fields
-                for pair, own in zip(inside, np.searchsorted(unknown, layout.pairs[inside]), strict=True):
-                    part.table(theta, *own)[...] += layout.table(self.theta, *layout.pairs[pair])
-                for term, left, known in reached:
-                    self._add_given(part.table(theta, *left), rows[:, known], term, known)
-            theta = theta.reshape(-1, part.size)
-            log_z = _annealed(part, theta) if found is None else log_sum(part.factors(theta), found[0])
+                theta = np.zeros((len(rows), K, unknown_layout.size))
+                theta[:, :, : unknown_layout.D] = fields
+                for pair, pair_positions in zip(inside, np.searchsorted(unknown, layout.pairs[inside]), strict=True):
+                    unknown_layout.table(theta, *pair_positions)[...] += layout.table(self.theta, *layout.pairs[pair])
+                for term, unknown_members, known_members in reached:
+                    self._add_given(
+                        unknown_layout.table(theta, *unknown_members), rows[:, known_members], term, known_members
+                    )
+            theta = theta.reshape(-1, unknown_layout.size)
+            log_z = (
+                _annealed(unknown_layout, theta)
+                if elimination is None
+                else log_sum(unknown_layout.factors(theta), elimination[0])
+            )
             out[lo : lo + block] = log_z.reshape(-1, K)
-        return out[which.ravel()]
+        return out[context_of_row.ravel()]
 
     def _reached(self, unknown: np.ndarray) -> list[tuple[tuple[int, ...], tuple[int, ...], list[int]]]:
         """Return the terms of three and more with members among `unknown`: positions of these in it, and the others."""
         out = []
-        for found in self.layout.terms[1:]:
-            for term in found[np.isin(found, unknown).any(axis=1)].tolist():
-                left = [i for i in term if i in unknown]
-                at = tuple(int(p) for p in np.searchsorted(unknown, left))
-                out.append((tuple(left), at, [i for i in term if i not in left]))
+        for terms in self.layout.terms[1:]:
+            for term in terms[np.isin(terms, unknown).any(axis=1)].tolist():
+                unknown_members = [i for i in term if i in unknown]
+                at = tuple(int(p) for p in np.searchsorted(unknown, unknown_members))
+                out.append((tuple(unknown_members), at, [i for i in term if i not in unknown_members]))
         return out
 
     def _add_given(self, to: np.ndarray, codes: np.ndarray, left: tuple[int, ...], known: list[int]) -> None:
@@ -125,8 +134,8 @@ class MarginalEnergy(Energy):
             return np.broadcast_to(h, (len(codes), *h.shape))
         J = self.J[:, columns] + self.J[columns].swapaxes(0, 1)
         with serial_blas():
-            given = one_hot(codes, self.layout) @ J.reshape(len(J), -1)
-        return given.reshape(len(codes), *J.shape[1:]).swapaxes(1, 2) + h
+            conditional_fields = one_hot(codes, self.layout) @ J.reshape(len(J), -1)
+        return conditional_fields.reshape(len(codes), *J.shape[1:]).swapaxes(1, 2) + h
 
 
 def _annealed(layout: Layout, theta: np.ndarray) -> np.ndarray:

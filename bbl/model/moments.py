@@ -69,9 +69,9 @@ def pair_counts(sample: Rows, layout: Layout | Regressors) -> np.ndarray:
     if sample.unweighted:
         kernel.shared_counts(sample.codes, layout.start, counts)
         return counts
-    for part in _count_bits(sample, layout, counts).blocks():
-        X = one_hot(part.codes, layout)
-        counts += X.T @ (X * part.weights[:, None])
+    for chunk in _count_bits(sample, layout, counts).blocks():
+        X = one_hot(chunk.codes, layout)
+        counts += X.T @ (X * chunk.weights[:, None])
     return counts
 
 
@@ -83,18 +83,18 @@ def _count_bits(sample: Sample, layout: Layout | Regressors, counts: np.ndarray)
     """
     if not sample.exact:
         return sample
-    rest = sample.weights.copy()
-    bits_of = np.where(rest < 1 << BITS, rest, 0.0).astype(np.uint8)
-    some = int(np.bitwise_or.reduce(bits_of))
-    for b in (b for b in range(BITS) if some >> b & 1):
-        own = bits_of & (1 << b) > 0
-        rows = np.count_nonzero(own)
+    uncounted = sample.weights.copy()
+    bits_of = np.where(uncounted < 1 << BITS, uncounted, 0.0).astype(np.uint8)
+    bits_present = int(np.bitwise_or.reduce(bits_of))
+    for b in (b for b in range(BITS) if bits_present >> b & 1):
+        has_bit = bits_of & (1 << b) > 0
+        rows = np.count_nonzero(has_bit)
         if rows >= FEW:
-            of_one = sample.codes if rows == sample.n else sample.codes[own]
+            of_one = sample.codes if rows == sample.n else sample.codes[has_bit]
             kernel.shared_counts(of_one, layout.start, counts, 2.0**b)
-            rest[own] -= 2.0**b
-    left = np.flatnonzero(rest)
-    return Sample(sample.codes[left], rest[left])
+            uncounted[has_bit] -= 2.0**b
+    uncounted_rows = np.flatnonzero(uncounted)
+    return Sample(sample.codes[uncounted_rows], uncounted[uncounted_rows])
 
 
 def known_counts(sample: Rows, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
@@ -109,13 +109,13 @@ def known_counts(sample: Rows, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
     """
     if isinstance(sample, StoredSample):
         return sample.pooled.sums("known", lambda part: known_counts(part, layout))
-    known, counts = np.zeros((layout.m, layout.m)), np.zeros((layout.D, layout.m))
-    for part in sample.blocks():
-        here = np.ones(part.codes.shape) if part.missing is None else (~part.missing).astype(float)
-        weighted = here * part.weights[:, None]
-        known += here.T @ weighted
-        counts += one_hot(part.codes, layout).T @ weighted
-    return known, counts
+    known_weight, counts = np.zeros((layout.m, layout.m)), np.zeros((layout.D, layout.m))
+    for chunk in sample.blocks():
+        here = np.ones(chunk.codes.shape) if chunk.missing is None else (~chunk.missing).astype(float)
+        weighted = here * chunk.weights[:, None]
+        known_weight += here.T @ weighted
+        counts += one_hot(chunk.codes, layout).T @ weighted
+    return known_weight, counts
 
 
 def usable_rows(sample: Sample, layout: Layout) -> np.ndarray:

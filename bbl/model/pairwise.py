@@ -26,10 +26,10 @@ def cells(layout: Layout) -> tuple[np.ndarray, np.ndarray]:
 
     Two arrays of int32, made once for each layout.
     """
-    known = vars(layout)  # the layout keeps them, as it keeps what it works out itself
-    if "_cells" not in known:
-        known["_cells"] = _cells(layout)
-    return known["_cells"]
+    attributes = vars(layout)  # the layout keeps them, as it keeps what it works out itself
+    if "_cells" not in attributes:
+        attributes["_cells"] = _cells(layout)
+    return attributes["_cells"]
 
 
 def _cells(layout: Layout) -> tuple[np.ndarray, np.ndarray]:
@@ -71,9 +71,9 @@ def to_matrix(layout: Layout, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray
 def pair_matrix(layout: Layout, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return ``(h, J)`` of the pairs of a model, whatever other terms it has."""
     row, col = cells(layout)
-    J, own = np.zeros((layout.D, layout.D)), theta[layout.D : layout.pair_start[-1]]
-    J[row, col] = own
-    J[col, row] = own
+    J, pair_couplings = np.zeros((layout.D, layout.D)), theta[layout.D : layout.pair_start[-1]]
+    J[row, col] = pair_couplings
+    J[col, row] = pair_couplings
     return theta[: layout.D].copy(), J
 
 

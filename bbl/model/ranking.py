@@ -61,7 +61,7 @@ def _by_term(layout: Layout, theta: np.ndarray) -> np.ndarray:
     total = {scope: table.copy() for scope, table in tables.items()}
     for scope, table in tables.items():
         for k in range(2, len(scope)):
-            for part in combinations(scope, k):
-                if part in total:
-                    total[part] += table.mean(axis=tuple(a for a, i in enumerate(scope) if i not in part))
+            for sub_scope in combinations(scope, k):
+                if sub_scope in total:
+                    total[sub_scope] += table.mean(axis=tuple(a for a, i in enumerate(scope) if i not in sub_scope))
     return np.array([np.sqrt((zero_sum(table, len(scope)) ** 2).sum()) for scope, table in total.items()])

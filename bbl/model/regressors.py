@@ -59,17 +59,17 @@ class Regressors:
         i, j = layout.pairs.T
         self.mask[i, j] = self.mask[j, i] = True
         for k, terms in enumerate(layout.terms[1:], 3):
-            left = np.stack([np.delete(terms, a, axis=1) for a in range(k)], axis=1)
-            found, which = np.unique(left.reshape(-1, k - 1), axis=0, return_inverse=True)
-            which = which.reshape(-1, k)
-            joint = width[found].prod(axis=1)
-            self.sets.append(found.astype(np.intp))
-            self.rest.append(first + which)
+            member_sets = np.stack([np.delete(terms, a, axis=1) for a in range(k)], axis=1)
+            distinct_sets, set_of_member = np.unique(member_sets.reshape(-1, k - 1), axis=0, return_inverse=True)
+            set_of_member = set_of_member.reshape(-1, k)
+            joint = width[distinct_sets].prod(axis=1)
+            self.sets.append(distinct_sets.astype(np.intp))
+            self.rest.append(first + set_of_member)
             n_levels.append((joint + 1).astype(np.int32))
-            near = np.zeros((layout.m, len(found)), dtype=bool)
-            near[terms, which] = True
+            near = np.zeros((layout.m, len(distinct_sets)), dtype=bool)
+            near[terms, set_of_member] = True
             self.mask = np.concatenate([self.mask, near], axis=1)
-            first += len(found)
+            first += len(distinct_sets)
         self.n_levels = np.concatenate(n_levels)
         self.start = np.concatenate(([0], np.cumsum(self.n_levels.astype(np.intp) - 1)))
         self.D = int(self.start[-1])
@@ -91,11 +91,11 @@ class Regressors:
         width, at = np.diff(self.start), m
         for sets in self.sets:
             for members in sets:
-                own = codes[:, members].astype(np.intp)
-                joint = own[:, 0] - 1
+                member_codes = codes[:, members].astype(np.intp)
+                joint = member_codes[:, 0] - 1
                 for a in range(1, len(members)):
-                    joint = joint * width[members[a]] + own[:, a] - 1
-                out[:, at] = np.where((own > 0).all(axis=1), joint + 1, 0)
+                    joint = joint * width[members[a]] + member_codes[:, a] - 1
+                out[:, at] = np.where((member_codes > 0).all(axis=1), joint + 1, 0)
                 at += 1
         return out
 
@@ -110,9 +110,12 @@ class Regressors:
 
     def positions(self, part: Layout, involved: np.ndarray) -> np.ndarray:
         """Return which columns are those of `part`, a layout of the predictors `involved` and of terms of theirs."""
-        other = regressors(part)
-        known = {self.scope(at): at for at in range(self.m, len(self.n_levels))}
-        number = [*involved, *(known[tuple(involved[s].tolist())] for sets in other.sets for s in sets)]
+        part_regressors = regressors(part)
+        set_positions = {self.scope(at): at for at in range(self.m, len(self.n_levels))}
+        number = [
+            *involved,
+            *(set_positions[tuple(involved[s].tolist())] for sets in part_regressors.sets for s in sets),
+        ]
         ranges = [np.arange(self.start[at], self.start[at + 1]) for at in number]
         return np.concatenate([np.empty(0, dtype=np.intp), *ranges])
 
@@ -137,10 +140,10 @@ class Regressors:
 
 def regressors(layout: Layout) -> Regressors:
     """Return the regressors of a layout, made once for each."""
-    known = vars(layout)  # the layout keeps them, as it keeps what it works out itself
-    if "_regressors" not in known:
-        known["_regressors"] = Regressors(layout)
-    return known["_regressors"]
+    attributes = vars(layout)  # the layout keeps them, as it keeps what it works out itself
+    if "_regressors" not in attributes:
+        attributes["_regressors"] = Regressors(layout)
+    return attributes["_regressors"]
 
 
 def _cells(layout: Layout) -> list[list[tuple[np.ndarray, np.ndarray]]]:
@@ -148,11 +151,11 @@ def _cells(layout: Layout) -> list[list[tuple[np.ndarray, np.ndarray]]]:
 
     For each order k rows and columns (P_k,) k times: as each member of its term has a coupling. Made once for each.
     """
-    known = vars(layout)
-    if "_site_cells" not in known:
+    attributes = vars(layout)
+    if "_site_cells" not in attributes:
         row, col = pair_cells(layout)
-        known["_site_cells"] = [[(row, col), (col, row)], *_cells_of_sets(layout)]
-    return known["_site_cells"]
+        attributes["_site_cells"] = [[(row, col), (col, row)], *_cells_of_sets(layout)]
+    return attributes["_site_cells"]
 
 
 def _cells_of_sets(layout: Layout) -> list[list[tuple[np.ndarray, np.ndarray]]]:
@@ -162,17 +165,19 @@ def _cells_of_sets(layout: Layout) -> list[list[tuple[np.ndarray, np.ndarray]]]:
     if not wide.sets:
         return out
     width, levels = np.diff(layout.start), term_columns(layout)
-    for k, (terms, start, rest) in enumerate(zip(layout.terms[1:], layout.term_start[1:], wide.rest, strict=True), 3):
+    for k, (terms, start, other_sets) in enumerate(
+        zip(layout.terms[1:], layout.term_start[1:], wide.rest, strict=True), 3
+    ):
         count, rows = np.diff(start), levels[:k, start[0] : start[-1]]
-        own = [np.repeat(terms[:, a], count) for a in range(k)]
-        local = [rows[a] - layout.start[own[a]] for a in range(k)]
-        found = []
+        member_columns = [np.repeat(terms[:, a], count) for a in range(k)]
+        local = [rows[a] - layout.start[member_columns[a]] for a in range(k)]
+        cells = []
         for a in range(k):
             joint = np.zeros(rows.shape[1], dtype=np.intp)
             for b in (b for b in range(k) if b != a):
-                joint = joint * width[own[b]] + local[b]
-            found.append((rows[a], joint + np.repeat(wide.start[rest[:, a]], count)))
-        out.append(found)
+                joint = joint * width[member_columns[b]] + local[b]
+            cells.append((rows[a], joint + np.repeat(wide.start[other_sets[:, a]], count)))
+        out.append(cells)
     return out
 
 
@@ -206,17 +211,17 @@ def from_sites(layout: Layout, site_theta: np.ndarray, symmetrize: bool = True) 
     theta, flat = np.empty(layout.size), site_theta.ravel()
     theta[: layout.D] = site_theta[:, 0]
     for cells, start in zip(_cells(layout), layout.term_start, strict=True):
-        own = theta[start[0] : start[-1]]
+        couplings = theta[start[0] : start[-1]]
         for k, (row, col) in enumerate(cells if symmetrize else cells[:1]):
             at = np.multiply(row, site_theta.shape[1], dtype=np.intp)
             at += col
             at += 1
             if k:
-                own += flat.take(at)
+                couplings += flat.take(at)
             else:
-                flat.take(at, out=own, mode="clip")  # any mode but "raise", which buffers what it writes
+                flat.take(at, out=couplings, mode="clip")  # any mode but "raise", which buffers what it writes
         if symmetrize:
-            own /= len(cells)
+            couplings /= len(cells)
     return theta
 
 

@@ -85,8 +85,8 @@ def _draw(
         return _sample_listed(h, J, levels, nsample, rng, more)
     n_chains = min(nsample, CHAINS)
     per_chain = -(-nsample // n_chains)
-    found = gibbs(h, J, levels, per_chain * thin, n_chains, rng, burn_in, thin, keep_draws=True, more=more)
-    draws = np.asarray(found.draws).reshape(-1, levels.size)
+    samples = gibbs(h, J, levels, per_chain * thin, n_chains, rng, burn_in, thin, keep_draws=True, more=more)
+    draws = np.asarray(samples.draws).reshape(-1, levels.size)
     return draws[rng.permutation(len(draws))[:nsample]]
 
 
@@ -160,8 +160,8 @@ def sample_groups(
     codes = np.empty((nsample, layout.m), dtype=code_dtype(layout.n_levels))
     for k in range(K):
         rows = np.flatnonzero(y == k)
-        h, J, more = split(layout, theta[k])
-        codes[rows] = _draw(h, J, layout.n_levels, len(rows), rng, burn_in, thin, more)
+        h, J, higher_terms = split(layout, theta[k])
+        codes[rows] = _draw(h, J, layout.n_levels, len(rows), rng, burn_in, thin, higher_terms)
     return codes, y.astype(np.intp)
 
 

@@ -70,14 +70,16 @@ def unpenalised(
     for newton_step in range(STEPS):
         moving = []
         for i, (score, H) in site_hessians(sample, layout, site_theta, active).items():
-            own = np.ix_(np.arange(layout.start[i], layout.start[i + 1]), columns[i])
-            step, known = solution(H, score)
+            site_cells = np.ix_(np.arange(layout.start[i], layout.start[i + 1]), columns[i])
+            step, is_determined = solution(H, score)
             largest = float(np.abs(step).max())
-            known &= np.abs(step) < ADRIFT
-            if newton_step == STEPS - 1 and not known.all():
-                known &= informed(H, VANISHING)
-            determined[own] = known.reshape(-1, len(columns[i]))
-            site_theta[own] += (step * min(1.0, LONGEST / largest if largest else 1.0)).reshape(-1, len(columns[i]))
+            is_determined &= np.abs(step) < ADRIFT
+            if newton_step == STEPS - 1 and not is_determined.all():
+                is_determined &= informed(H, VANISHING)
+            determined[site_cells] = is_determined.reshape(-1, len(columns[i]))
+            site_theta[site_cells] += (step * min(1.0, LONGEST / largest if largest else 1.0)).reshape(
+                -1, len(columns[i])
+            )
             if largest > at_rest:
                 moving.append(i)
         active = np.array(moving, dtype=np.intp)
@@ -101,7 +103,7 @@ def unbounded_parameters(
         if (int(layout.n_levels[i]) - 1) * len(wide.columns_of(i)) < most
     ]
     parts = [sure[first : first + AT_ONCE] for first in range(0, len(sure), AT_ONCE)]
-    sure = [i for part in parts for i, near in near_optimum(sample, layout, site_theta, part).items() if not near]
+    sure = [i for sites in parts for i, near in near_optimum(sample, layout, site_theta, sites).items() if not near]
     if not sure:
         return ()
     separated = _separated(sample, layout, site_theta, sure)
@@ -109,36 +111,36 @@ def unbounded_parameters(
     _, determined = unpenalised(sample, layout, site_theta, doubtful, at_rest=ADRIFT)
     out = []
     for i in sure:
-        own, columns = np.arange(layout.start[i], layout.start[i + 1]), wide.columns_of(i)
+        site_columns, columns = np.arange(layout.start[i], layout.start[i + 1]), wide.columns_of(i)
         if i in separated:  # all of them may grow; the largest coupling says most
-            size = np.abs(site_theta[np.ix_(own, columns)])
+            size = np.abs(site_theta[np.ix_(site_columns, columns)])
             size[:, 0] *= len(columns) == 1
             row, column = np.unravel_index(size.argmax(), size.shape)
-            row, column = own[row], columns[column]
+            row, column = site_columns[row], columns[column]
         else:
-            lost = [(a, c) for a in own for c in columns if not determined[a, c]]
-            if not (lost and (_largest(sample, layout, site_theta, own) > SURE).any()):
+            lost = [(a, c) for a in site_columns for c in columns if not determined[a, c]]
+            if not (lost and (_largest(sample, layout, site_theta, site_columns) > SURE).any()):
                 continue
             row, column = max(lost, key=lambda cell: cell[1] > 0)
-        others = wide.members(int(column) - 1) if column else []
-        out.append((i, int(row - layout.start[i]) + 1, *(number for other in others for number in other)))
+        neighbour_levels = wide.members(int(column) - 1) if column else []
+        out.append((i, int(row - layout.start[i]) + 1, *(number for member in neighbour_levels for number in member)))
     return tuple(out)
 
 
 def _separated(sample: Rows, layout: Layout, site_theta: np.ndarray, only: Sequence[int]) -> set[int]:
     """Return of which predictors every row has its most probable level: twice these parameters fit better still."""
-    wide, told = regressors(layout), set(only)
-    for part in sample.blocks(ROWS):
-        X, usable = one_hot(wide.codes(part.codes), wide), usable_rows(part, layout)
-        for i in sorted(told):
+    wide, candidates = regressors(layout), set(only)
+    for chunk in sample.blocks(ROWS):
+        X, usable = one_hot(wide.codes(chunk.codes), wide), usable_rows(chunk, layout)
+        for i in sorted(candidates):
             at = slice(layout.start[i], layout.start[i + 1])
-            field = np.column_stack((np.zeros(part.n), X @ site_theta[at, 1:].T + site_theta[at, 0]))[usable[:, i]]
-            level = part.codes[usable[:, i], i, None].astype(np.intp)
-            own = np.take_along_axis(field, level, axis=1)
+            field = np.column_stack((np.zeros(chunk.n), X @ site_theta[at, 1:].T + site_theta[at, 0]))[usable[:, i]]
+            level = chunk.codes[usable[:, i], i, None].astype(np.intp)
+            observed_field = np.take_along_axis(field, level, axis=1)
             np.put_along_axis(field, level, -np.inf, axis=1)
-            if (own - field.max(axis=1, keepdims=True) <= MARGIN).any():
-                told.discard(i)
-    return told
+            if (observed_field - field.max(axis=1, keepdims=True) <= MARGIN).any():
+                candidates.discard(i)
+    return candidates
 
 
 def _all_but_certain(sample: Rows, layout: Layout, site_theta: np.ndarray) -> list[int]:
@@ -161,8 +163,8 @@ def _largest(sample: Rows, layout: Layout, site_theta: np.ndarray, at: np.ndarra
     """Return the largest absolute field in any row of each of the levels `at`."""
     wide, out = regressors(layout), np.zeros(len(at))
     fields, J = site_theta[at, 0].astype(dtype), np.ascontiguousarray(site_theta[at, 1:].T, dtype=dtype)
-    for part in sample.blocks(ROWS):
-        field = one_hot(wide.codes(part.codes), wide, dtype) @ J
+    for chunk in sample.blocks(ROWS):
+        field = one_hot(wide.codes(chunk.codes), wide, dtype) @ J
         field += fields
         np.maximum(out, np.maximum(field.max(axis=0), -field.min(axis=0)), out=out)
     return out
@@ -185,29 +187,31 @@ def near_optimum(sample: Rows, layout: Layout, site_theta: np.ndarray, only: Seq
     gradient = np.zeros((len(at), 1 + wide.D))
     M = [_Curvature(np.flatnonzero(wide.mask[i]), wide, sample.n) for i in only]
     out = {}
-    for part in sample.blocks(ROWS):
-        codes, usable = wide.codes(part.codes), usable_rows(part, layout)
+    for chunk in sample.blocks(ROWS):
+        codes, usable = wide.codes(chunk.codes), usable_rows(chunk, layout)
         X = one_hot(codes, wide)
-        residual, known = J @ X.T + fields, X[:, at].T
-        for i, found, own, seen in zip(only, M, np.split(residual, cuts), np.split(known, cuts), strict=True):
-            w, top = part.weights * usable[:, i] / totals[i], np.maximum(own.max(axis=0), 0.0)
-            p, reference = np.exp(own - top), np.exp(-top)
+        residual, indicators = J @ X.T + fields, X[:, at].T
+        for i, curvature, site_residual, seen in zip(
+            only, M, np.split(residual, cuts), np.split(indicators, cuts), strict=True
+        ):
+            w, top = chunk.weights * usable[:, i] / totals[i], np.maximum(site_residual.max(axis=0), 0.0)
+            p, reference = np.exp(site_residual - top), np.exp(-top)
             total = reference + p.sum(axis=0)
             p /= total
-            found.add(codes, w * (reference / total) * p.min(axis=0))
-            np.multiply(p - seen, w, out=own)
+            curvature.add(codes, w * (reference / total) * p.min(axis=0))
+            np.multiply(p - seen, w, out=site_residual)
         gradient[:, 0] += residual.sum(axis=1)
         gradient[:, 1:] += residual @ X
-    for i, found, slopes in zip(only, M, np.split(gradient, cuts), strict=True):
+    for i, curvature, slopes in zip(only, M, np.split(gradient, cuts), strict=True):
         g = slopes[:, wide.columns_of(i)].T
-        matrix = found.matrix()
+        matrix = curvature.matrix()
         factor, singular = lapack.dpotrf(matrix, lower=1)
         size = np.inf
         if not singular:
             with np.errstate(over="ignore", invalid="ignore"):  # of rows that are all but certain M is all but zero
                 size = float((g * lapack.dpotrs(factor, g, lower=1)[0]).sum())
         if size < np.inf:
-            matrix.flat[:: len(g) + 1] -= max(8.0 * (1 + len(found.others)) * size, FIRM)
+            matrix.flat[:: len(g) + 1] -= max(8.0 * (1 + len(curvature.others)) * size, FIRM)
             singular = lapack.dpotrf(matrix, lower=1)[1]
         out[i] = size < np.inf and not singular
     return out
@@ -249,17 +253,17 @@ def cell_counts(sample: Sample, layout: Layout) -> np.ndarray:
     member = (predictor[:, None] == np.arange(layout.m)).astype(float)
     of_level = both @ member  # of a level, with the other predictor at any level but its reference
     if sample.missing is None:
-        known = np.full((layout.m, layout.m), sample.total)
+        known_weight = np.full((layout.m, layout.m), sample.total)
         counts = np.concatenate([n[1:] for n in level_counts(sample, layout.n_levels)])[:, None].repeat(layout.m, 1)
     else:
-        known, counts = known_counts(sample, layout)
+        known_weight, counts = known_counts(sample, layout)
     total = member.T @ of_level
     margin = member.T @ counts  # of a predictor away from its reference, with the other known
     out = np.empty((2, 2, len(row)))
     out[1, 1] = both[row, col]
     out[1, 0] = counts[row, j] - of_level[row, j]
     out[0, 1] = counts[col, i] - of_level[col, i]
-    out[0, 0] = known[i, j] - margin[i, j] - margin[j, i] + total[i, j]
+    out[0, 0] = known_weight[i, j] - margin[i, j] - margin[j, i] + total[i, j]
     return out
 
 
@@ -285,7 +289,7 @@ def cell_sizes(sample: Sample, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
     for scope in layout.scopes[layout.m :]:
         cells = _compared(sample, layout, scope)
         needed = np.ones(cells.shape[:-1], dtype=bool)
-        if not all(layout.index(*part) >= 0 for k in range(2, len(scope)) for part in combinations(scope, k)):
+        if not all(layout.index(*sub_scope) >= 0 for k in range(2, len(scope)) for sub_scope in combinations(scope, k)):
             # without all terms of fewer predictors only those cells count that the coupling itself tells apart
             needed = np.sum(np.indices(needed.shape), axis=0) >= len(scope) - 1
         absent.append((cells[needed] == 0).any(axis=0))
@@ -304,8 +308,8 @@ def _compared(sample: Sample, layout: Layout, scope: tuple[int, ...]) -> np.ndar
     cells = np.bincount(at, sample.weights[here], int(np.prod(shape))).reshape(shape)
     for axis in range(len(scope) - 1, -1, -1):  # each goes to the front as reference and own level
         axis += len(scope) - 1 - axis
-        own = np.delete(cells, 0, axis=axis)
-        cells = np.stack([np.repeat(np.take(cells, [0], axis=axis), own.shape[axis], axis=axis), own])
+        level_cells = np.delete(cells, 0, axis=axis)
+        cells = np.stack([np.repeat(np.take(cells, [0], axis=axis), level_cells.shape[axis], axis=axis), level_cells])
     return cells.reshape((2,) * len(scope) + (-1,))
 
 

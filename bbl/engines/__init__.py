@@ -55,12 +55,12 @@ def make_engine(method: str | Engine, options: dict, beside: Iterable[str] = ())
     arguments `beside` the options.
     """
     kind = engine_class(method)
-    known = [f.name for f in dataclasses.fields(kind)]
+    option_names = [f.name for f in dataclasses.fields(kind)]
     for name in options:
-        if name not in known:
+        if name not in option_names:
             raise BBLTypeError(
-                f"{name!r} is not an option of method={kind.name!r}{near_match(name, [*known, *beside]) or '.'} Its "
-                f"options: {', '.join(known)}.",
+                f"{name!r} is not an option of method={kind.name!r}{near_match(name, [*option_names, *beside]) or '.'} Its "
+                f"options: {', '.join(option_names)}.",
                 argument=name,
             )
     if isinstance(method, Engine):

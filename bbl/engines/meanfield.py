@@ -104,8 +104,10 @@ class MeanField(Engine):
                 field = to_matrix(layout, theta)[1] @ column
                 theta[: layout.D] -= field
                 log_z = -log_f0 - 0.5 * float(column @ field)
-                more = (Note(0, -1, "covariance is singular; take a smaller eps or a larger prior_count"),) * singular
-                fit = _finish(theta, log_z, sample, layout, notes + more)
+                singular_note = (
+                    Note(0, -1, "covariance is singular; take a smaller eps or a larger prior_count"),
+                ) * singular
+                fit = _finish(theta, log_z, sample, layout, notes + singular_note)
                 fits.append(replace(fit, normaliser=_zero_sum_normaliser(sample, layout, theta)) if bases else fit)
         return fits
 
@@ -138,9 +140,9 @@ def covariance(sample: Rows, layout: Layout, column: np.ndarray, prior_count: fl
         C /= sample.total + prior_count
         C -= np.multiply.outer(column, column)
     else:
-        known, counts = known_counts(sample, layout)
+        known_weight, counts = known_counts(sample, layout)
         width = layout.n_levels - 1
-        total = np.repeat(known, width, axis=0) + prior_count
+        total = np.repeat(known_weight, width, axis=0) + prior_count
         means = np.repeat((counts + prior_count * share[:, None]) / total, width, axis=1)
         C /= np.repeat(total, width, axis=1)
         C -= means * means.T

@@ -32,7 +32,7 @@ class Trail(dict[float, np.ndarray]):
         """Return what ``make()`` returns, which is called once if the trail keeps it."""
         if name in self._made:
             return self._made[name]
-        made = make()
+        result = make()
         if self.keeps:
-            self._made[name] = made
-        return made
+            self._made[name] = result
+        return result

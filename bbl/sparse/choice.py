@@ -138,29 +138,39 @@ def choose(
         else:
             penalties = [Penalty(tuple(float(v) for v in lambda_), group)]
         needed = lambda_ == "ebic" or refit is not False
-        found = _walk(problem, penalties, screen, needed, lambda_ == "ebic", progress)
-        folded = range(len(found))
+        path_points = _walk(problem, penalties, screen, needed, lambda_ == "ebic", progress)
+        folded = range(len(path_points))
         if lambda_ == "ebic":
-            best = int(np.argmin([p.ebic for p in found]))
+            best = int(np.argmin([p.ebic for p in path_points]))
             folded = range(best, best + 1)
         if lambda_ == "cv" or refit == "auto":
             assert rng is not None  # noqa: S101  # as the docstring says
-            some = [found[k] for k in folded]
-            held = _held_out(problem, some, screen, refit, (nfold, rng, workers, progress))
+            fold_points = [path_points[k] for k in folded]
+            held = _held_out(problem, fold_points, screen, refit, (nfold, rng, workers, progress))
             for k, loss in zip(folded, held, strict=True):
-                found[k] = Point(found[k].penalty, found[k].stages, found[k].refit, found[k].ebic, loss)
+                path_points[k] = Point(
+                    path_points[k].penalty, path_points[k].stages, path_points[k].refit, path_points[k].ebic, loss
+                )
         if lambda_ != "ebic":
-            best = int(np.argmin([_least(p.held) for p in found])) if lambda_ == "cv" else 0
-    point = found[best]
+            best = int(np.argmin([_least(p.held) for p in path_points])) if lambda_ == "cv" else 0
+    point = path_points[best]
     refitted = bool(point.held[1] < point.held[0]) if refit == "auto" else bool(refit)
     if refitted and point.refit is not None:
-        kept: Any = point.refit
-        return Choice(kept.weights, kept.intercept, True, kept.loss, kept.unbounded, found, best)
+        chosen_weights: Any = point.refit
+        return Choice(
+            chosen_weights.weights,
+            chosen_weights.intercept,
+            True,
+            chosen_weights.loss,
+            chosen_weights.unbounded,
+            path_points,
+            best,
+        )
     if not point.stages:
         intercept, _, loss = null_slope(problem)
-        return Choice({}, intercept, False, loss, (), found, best)
+        return Choice({}, intercept, False, loss, (), path_points, best)
     last = point.stages[-1]
-    return Choice(last.weights, last.intercept, False, last.loss, (), found, best)
+    return Choice(last.weights, last.intercept, False, last.loss, (), path_points, best)
 
 
 def _least(held: np.ndarray) -> float:
@@ -224,8 +234,8 @@ def _held_out(problem: Problem, points: list[Point], screen: str, refit: str | b
     sample = Sample(np.empty((problem.n, 0), dtype=np.uint8), problem.weights, problem.y)
     folds = stratified_folds(sample, min(nfold, max(2, int(problem.total))), rng)
     tasks = [(problem, points, screen, refit, folds.train[f], folds.held[f]) for f in range(len(folds))]
-    found = run_tasks(_one_fold, tasks, workers, progress)
-    return np.sum(found, axis=0) / problem.total
+    fold_losses = run_tasks(_one_fold, tasks, workers, progress)
+    return np.sum(fold_losses, axis=0) / problem.total
 
 
 def _one_fold(
@@ -239,15 +249,15 @@ def _one_fold(
     out = np.full((len(points), 2), np.nan)
     if not train.any():
         return np.zeros_like(out)
-    own, rest = problem.weighted(train), problem.weighted(held)
-    share = math.sqrt(own.total / problem.total)
-    walked = _walk(own, [p.penalty.scaled(share) for p in points], screen, refit is not False, False, None, points)
+    training, validation = problem.weighted(train), problem.weighted(held)
+    share = math.sqrt(training.total / problem.total)
+    walked = _walk(training, [p.penalty.scaled(share) for p in points], screen, refit is not False, False, None, points)
     for k, point in enumerate(walked):
         last = point.stages[-1]
         if refit is not True:
-            out[k, 0] = _loss(rest, last.weights, last.intercept)
+            out[k, 0] = _loss(validation, last.weights, last.intercept)
         if point.refit is not None:
-            out[k, 1] = _loss(rest, point.refit.weights, point.refit.intercept)
+            out[k, 1] = _loss(validation, point.refit.weights, point.refit.intercept)
     return out
 
 

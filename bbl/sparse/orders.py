@@ -38,15 +38,15 @@ def grow(
     stages: list[Stage] = []
     for k in range(1, len(penalty.lambdas) + 1):
         before = stages[-1] if stages else None
-        known: Weights = before.weights if before else {}
+        start_weights: Weights = before.weights if before else {}
         once = k == 2 and screen == "all"
-        parents: list[Term] = [()] if k == 1 else [t for t in known if len(t) == k - 1]
+        parents: list[Term] = [()] if k == 1 else [t for t in start_weights if len(t) == k - 1]
         if once:
             parents = [(i,) for i, L in enumerate(problem.n_levels) if L > 1]
         if not parents:
             break
         hint = start[k - 1] if start and len(start) >= k else None
-        base, warm, intercept = dict(known), {}, np.zeros(problem.K - 1)
+        base, warm, intercept = dict(start_weights), {}, np.zeros(problem.K - 1)
         if hint is not None:
             chosen = set(parents)
             base |= {t: w for t, w in hint.weights.items() if t in base}
@@ -67,5 +67,10 @@ def largest_penalty(problem: Problem, group: bool, screen: str = "heredity") -> 
     """Return the penalty from which on no term is chosen, with one penalty for all orders."""
     _, slope, _ = null_slope(problem)
     pairs: list[Term] = [(i,) for i, L in enumerate(problem.n_levels) if L > 1] if screen == "all" else []
-    ratios = [r for some in ([()], pairs) if some for _, r in candidate_ratios(problem, slope, some, group)]
+    ratios = [
+        r
+        for parent_terms in ([()], pairs)
+        if parent_terms
+        for _, r in candidate_ratios(problem, slope, parent_terms, group)
+    ]
     return max((float(r.max(initial=0.0)) for r in ratios), default=0.0)

@@ -72,20 +72,22 @@ class Problem:
         levels = tuple(int(L) for L in n_levels)
         codes = np.asarray(codes, dtype=code_dtype(levels))
         key = np.packbits(codes, axis=1) if max(levels, default=2) == 2 else codes
-        kept, merged = _merged(
+        first_rows, merged = _merged(
             np.column_stack([key, np.asarray(y, dtype=code_dtype((K, *levels)))]), np.asarray(weights, dtype=float)
         )
-        own = np.empty((len(levels), len(kept)), dtype=codes.dtype)
-        for first in range(0, len(kept), ROWS):  # a block of rows at a time stays in the cache
-            some = slice(first, first + ROWS)
-            own[:, some] = codes[kept[some]].T
-        return cls(own, levels, np.asarray(y, dtype=np.intp)[kept], int(K), merged)
+        distinct_codes = np.empty((len(levels), len(first_rows)), dtype=codes.dtype)
+        for first in range(0, len(first_rows), ROWS):  # a block of rows at a time stays in the cache
+            row_block = slice(first, first + ROWS)
+            distinct_codes[:, row_block] = codes[first_rows[row_block]].T
+        return cls(distinct_codes, levels, np.asarray(y, dtype=np.intp)[first_rows], int(K), merged)
 
     def weighted(self, weights: np.ndarray) -> Problem:
         """Return the problem with other weights (n,); rows of weight 0 are left out."""
-        kept = np.flatnonzero(weights > 0)
-        codes = np.ascontiguousarray(self.codes[:, kept])
-        return Problem(codes, self.n_levels, self.y[kept], self.K, np.ascontiguousarray(weights[kept]))
+        weighted_rows = np.flatnonzero(weights > 0)
+        codes = np.ascontiguousarray(self.codes[:, weighted_rows])
+        return Problem(
+            codes, self.n_levels, self.y[weighted_rows], self.K, np.ascontiguousarray(weights[weighted_rows])
+        )
 
     @property
     def m(self) -> int:
@@ -112,9 +114,9 @@ def _merged(rows: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarr
     if not rows.size:
         return np.arange(len(rows)), weights
     key = np.ascontiguousarray(rows)
-    whole = key.view(np.dtype((np.void, key.itemsize * key.shape[1])))[:, 0]
-    order = np.argsort(whole, kind="stable")
-    ordered = whole[order]
+    row_keys = key.view(np.dtype((np.void, key.itemsize * key.shape[1])))[:, 0]
+    order = np.argsort(row_keys, kind="stable")
+    ordered = row_keys[order]
     new = np.ones(len(order), dtype=bool)
     new[1:] = ordered[1:] != ordered[:-1]
     return order[new], np.add.reduceat(weights[order], np.flatnonzero(new))
@@ -126,15 +128,15 @@ def term_states(codes: np.ndarray, n_levels: Levels, term: Term) -> tuple[np.nda
     All its predictors of two levels have one state of two between them, the sign of their product.
     """
     binary = [i for i in term if n_levels[i] == 2]
-    other = [i for i in term if n_levels[i] > 2]
+    multilevel = [i for i in term if n_levels[i] > 2]
     sign: np.ndarray = np.full(codes.shape[1] if binary else 0, (len(binary) + 1) % 2, dtype=np.uint8)
     for i in binary:
         sign ^= codes[i].astype(np.uint8, copy=False)
-    if binary and not other:  # of these there are very many terms: no Kronecker product for each
+    if binary and not multilevel:  # of these there are very many terms: no Kronecker product for each
         return sign, SIGNS
     state = np.zeros(codes.shape[1], dtype=np.intp)
     table = np.ones((1, 1))
-    for i in other:
+    for i in multilevel:
         state = state * n_levels[i] + codes[i]
         table = np.kron(table, simplex(n_levels[i]))
     return (state * 2 + sign, np.kron(table, SIGNS)) if binary else (state, table)
@@ -161,11 +163,11 @@ class Products:
 
     def extend(self, terms: Sequence[Term]) -> None:
         """Add terms at the end."""
-        made = [term_states(self.source, self.n_levels, term) for term in terms]
-        tables = self.tables + [table for _, table in made]
+        new_states = [term_states(self.source, self.n_levels, term) for term in terms]
+        tables = self.tables + [table for _, table in new_states]
         codes = np.empty((len(tables), self.source.shape[1]), dtype=code_dtype([len(t) for t in tables]))
         codes[: len(self.codes)] = self.codes
-        for t, (state, _) in enumerate(made):
+        for t, (state, _) in enumerate(new_states):
             codes[len(self.codes) + t] = state
         self.terms.extend(terms)
         self._set(codes, tables)
@@ -233,16 +235,16 @@ class Products:
         size = max(1, BLOCK // max(D, q + 1))
         for first in range(0, n, size):
             rows = slice(first, first + size)
-            own = self.features(rows, which, number)
+            feature_block = self.features(rows, which, number)
             if q == 1:
-                out[:, 0, :, 0] += (own * curve[rows].astype(number)) @ own.T
+                out[:, 0, :, 0] += (feature_block * curve[rows].astype(number)) @ feature_block.T
                 continue
             p = softmax(scores @ link[:, rows], axis=0)
             mean = scores.T @ p
             for a in range(q):
                 for b in range(a + 1):
                     each = ((scores[:, a] * scores[:, b]) @ p - mean[a] * mean[b]) * weights[rows]
-                    block = (own * each.astype(number)) @ own.T
+                    block = (feature_block * each.astype(number)) @ feature_block.T
                     out[:, a, :, b] += block
                     if a != b:
                         out[:, b, :, a] += block
@@ -265,20 +267,22 @@ def candidate_ratios(
         yield parents, _signs(problem, slope)
         return
     step = max(1, BLOCK // max(1, n * q))
-    for some in _blocks(parents, [problem.size(p) for p in parents], step):
-        own = Products(problem.codes, problem.n_levels, some)
-        right = np.empty((int(own.at[-1]), q, n), dtype=number)  # (feature, contrast) by rows
-        np.multiply(own.features()[:-1, None, :], slope[None], out=right, casting="same_kind")
-        out = np.zeros((problem.m, len(some)))
+    for parent_block in _blocks(parents, [problem.size(p) for p in parents], step):
+        parent_products = Products(problem.codes, problem.n_levels, parent_block)
+        right = np.empty((int(parent_products.at[-1]), q, n), dtype=number)  # (feature, contrast) by rows
+        np.multiply(parent_products.features()[:-1, None, :], slope[None], out=right, casting="same_kind")
+        out = np.zeros((problem.m, len(parent_block)))
         for first in _blocks(range(problem.m), [L - 1 for L in problem.n_levels], max(1, BLOCK // max(1, n))):
-            left, sizes = _singles(problem, first, number), [problem.n_levels[i] - 1 for i in first]
-            out[first[0] : first[-1] + 1] = _lengths(left @ right.reshape(-1, n).T, sizes, own.sizes, q, group)
-        for p, parent in enumerate(some):
+            single_features, sizes = _singles(problem, first, number), [problem.n_levels[i] - 1 for i in first]
+            out[first[0] : first[-1] + 1] = _lengths(
+                single_features @ right.reshape(-1, n).T, sizes, parent_products.sizes, q, group
+            )
+        for p, parent in enumerate(parent_block):
             out[list(parent), p] = 0.0
             states = levels[list(parent)].prod()
             if levels.max(initial=1) * states > STATES:
                 out[levels * states > STATES, p] = 0.0
-        yield some, out
+        yield parent_block, out
 
 
 def _signs(problem: Problem, slope: np.ndarray) -> np.ndarray:
@@ -292,13 +296,13 @@ def _signs(problem: Problem, slope: np.ndarray) -> np.ndarray:
 
 def _singles(problem: Problem, which: list[int], number: Any) -> np.ndarray:
     """Return the features (sum of L - 1, n) of consecutive predictors."""
-    own = problem.codes[which[0] : which[-1] + 1]
+    predictor_codes = problem.codes[which[0] : which[-1] + 1]
     if all(problem.n_levels[i] == 2 for i in which):
-        out = np.multiply(own, 2, dtype=number)
+        out = np.multiply(predictor_codes, 2, dtype=number)
         out -= 1
         return out
     tables = [simplex(problem.n_levels[i]).astype(number) for i in which]
-    return np.concatenate([table.T[:, codes] for table, codes in zip(tables, own, strict=True)])
+    return np.concatenate([table.T[:, codes] for table, codes in zip(tables, predictor_codes, strict=True)])
 
 
 def _blocks(items: Sequence, sizes: Sequence[int], most: int) -> Iterator[list]:

@@ -66,17 +66,17 @@ class Objective:
         score = self.scores @ self.link
         p = np.exp(score - score.max(axis=0))
         p /= p.sum(axis=0)
-        out, rest = np.zeros_like(right), right.copy()
-        direction = ready = cho_solve(factor, rest)
-        length = float((rest * ready).sum())
+        out, residual = np.zeros_like(right), right.copy()
+        direction = ready = cho_solve(factor, residual)
+        length = float((residual * ready).sum())
         for _ in range(CONJUGATE if length > 0 else 0):
             along = self.scores @ (direction.T @ self.Z)
             along = p * (along - (p * along).sum(axis=0)) * self.problem.weights
             image = self.Z @ (self.scores.T @ along).T + self.ridge * direction
             step = length / float((direction * image).sum())
-            out, rest = out + step * direction, rest - step * image
-            ready = cho_solve(factor, rest)
-            longer = float((rest * ready).sum())
+            out, residual = out + step * direction, residual - step * image
+            ready = cho_solve(factor, residual)
+            longer = float((residual * ready).sum())
             if longer <= 1e-20 * float((right * out).sum()):
                 break
             direction, length = ready + longer / length * direction, longer
@@ -95,14 +95,14 @@ def maximise(objective: Objective, theta: np.ndarray) -> tuple[np.ndarray, float
         expected, step = float((gradient * direction).sum()), 1.0
         while step > 1e-10:
             new = theta + step * direction
-            found, at = objective.value(new)
-            if found <= value + 1e-4 * step * expected + 1e-14 * abs(value):
+            new_loss, at = objective.value(new)
+            if new_loss <= value + 1e-4 * step * expected + 1e-14 * abs(value):
                 break
             step *= 0.5
         else:
             objective.value(theta)
             break
-        theta, value, loss = new, found, at
+        theta, value, loss = new, new_loss, at
     return theta, loss
 
 

@@ -128,9 +128,14 @@ def _additions(problem: Problem, model: Model, sources: set[Term]) -> list[tuple
     new = _indicators(problem, shortlist[:PROJECTED])
     cross = (objective.Z * objective.curve) @ new.T
     variance = (new * objective.curve).sum(axis=1)
-    left = variance - (cross * np.linalg.solve(_information(objective), cross)).sum(axis=0)
+    remaining_variance = variance - (cross * np.linalg.solve(_information(objective), cross)).sum(axis=0)
     square = ((new @ objective.slope.T) ** 2).sum(axis=1)
-    promise = np.divide(square, left, out=np.zeros(len(left)), where=left > COLLINEAR * variance)
+    promise = np.divide(
+        square,
+        remaining_variance,
+        out=np.zeros(len(remaining_variance)),
+        where=remaining_variance > COLLINEAR * variance,
+    )
     for k, (term, _) in enumerate(shortlist[:PROJECTED]):
         promise[k] -= _cost(problem, len(term), problem.size(term))
     start = np.insert(model.theta, len(model.states), 0.0, axis=0)
@@ -142,13 +147,13 @@ def _shortlist(problem: Problem, objective: Objective, sources: set[Term]) -> li
     varying = [i for i, L in enumerate(problem.n_levels) if L > 1]
     singles = [State((i,), (level,)) for i in varying for level in range(problem.n_levels[i])]
     predictors = np.array([state.term[0] for state in singles])
-    left = _indicators(problem, singles).astype(np.float32)
+    single_indicators = _indicators(problem, singles).astype(np.float32)
     each = np.vstack([objective.slope, objective.curve])
     best: dict[State, float] = {}
     for source in sorted(sources):
         states = [State(source, at) for at in np.ndindex(*(problem.n_levels[i] for i in source))]
         right = (_indicators(problem, states)[:, None] * each).astype(np.float32)
-        sums = (left @ right.reshape(-1, problem.n).T).reshape(len(singles), len(states), len(each))
+        sums = (single_indicators @ right.reshape(-1, problem.n).T).reshape(len(singles), len(states), len(each))
         square, curve = (sums[..., :-1] ** 2).sum(axis=2), sums[..., -1]
         promise = np.divide(square, curve, out=np.zeros(square.shape), where=curve > 0)
         size = np.array([problem.size(source) * (problem.n_levels[i] - 1) for i in predictors])

@@ -35,11 +35,11 @@ def log_odds(link: np.ndarray) -> np.ndarray:
 def _used(codes: np.ndarray, n_levels: Levels, terms: Sequence[Term], missing: np.ndarray | None) -> Iterator:
     """Yield for each term its states in rows (n, m), its table, and in which rows all its predictors are known."""
     for term in terms:
-        own, levels = np.ascontiguousarray(codes[:, term].T), [n_levels[i] for i in term]
-        known = np.ones((len(codes), 1), dtype=bool)
+        term_codes, levels = np.ascontiguousarray(codes[:, term].T), [n_levels[i] for i in term]
+        is_known = np.ones((len(codes), 1), dtype=bool)
         if missing is not None:
-            known[missing[:, term].any(axis=1)] = False
-        yield *term_states(own, levels, tuple(range(len(term)))), known
+            is_known[missing[:, term].any(axis=1)] = False
+        yield *term_states(term_codes, levels, tuple(range(len(term)))), is_known
 
 
 def term_links(
@@ -48,8 +48,8 @@ def term_links(
     """Return what terms add to the links of rows (n, m), shape (n, q); nothing where a predictor is missing."""
     out = np.zeros((len(codes), q))
     parts = _used(codes, n_levels, list(weights), missing)
-    for (state, table, known), theta in zip(parts, weights.values(), strict=True):
-        out += np.where(known, (table @ theta)[state], 0.0)
+    for (state, table, is_known), theta in zip(parts, weights.values(), strict=True):
+        out += np.where(is_known, (table @ theta)[state], 0.0)
     return out
 
 
@@ -57,7 +57,8 @@ def term_features(codes: np.ndarray, n_levels: Levels, terms: Sequence[Term], mi
     """Return all features of terms in rows (n, m) as a matrix (n, D); zero where a predictor is missing."""
     parts = _used(codes, n_levels, terms, missing)
     return np.concatenate(
-        [np.empty((len(codes), 0)), *(np.where(known, table[state], 0.0) for state, table, known in parts)], axis=1
+        [np.empty((len(codes), 0)), *(np.where(is_known, table[state], 0.0) for state, table, is_known in parts)],
+        axis=1,
     )
 
 
@@ -71,11 +72,11 @@ def reference_tables(tables: dict[Term, np.ndarray]) -> dict[Term, np.ndarray]:
         k = len(term)
         for size in range(k + 1):
             for axes in combinations(range(k), size):
-                part = table
+                piece = table
                 for axis in range(k):  # the level less the reference, or at the reference
-                    base = np.take(part, [0], axis=axis)
-                    part = part - base if axis in axes else base
-                own = tuple(term[a] for a in axes)
-                part = part.reshape(*(part.shape[a] for a in axes), part.shape[-1])
-                out[own] = out[own] + part if own in out else part
+                    base = np.take(piece, [0], axis=axis)
+                    piece = piece - base if axis in axes else base
+                sub_term = tuple(term[a] for a in axes)
+                piece = piece.reshape(*(piece.shape[a] for a in axes), piece.shape[-1])
+                out[sub_term] = out[sub_term] + piece if sub_term in out else piece
     return out

@@ -100,8 +100,8 @@ def violations(theta: np.ndarray, gradient: np.ndarray, at: np.ndarray, penalty:
     norm = row_norms(theta, at, group)
     pull = each / np.where(norm > 0, norm, 1.0)
     residual = gradient + theta * (np.repeat(pull, sizes) if group else pull)[:, None]
-    rest = row_norms(residual, at, group)
-    return float((np.where(norm > 0, rest, np.maximum(rest - each, 0.0)) / each).max())
+    residual_norms = row_norms(residual, at, group)
+    return float((np.where(norm > 0, residual_norms, np.maximum(residual_norms - each, 0.0)) / each).max())
 
 
 class Descent:
@@ -120,17 +120,17 @@ class Descent:
     def extend(self, terms: Sequence[Term]) -> None:
         """Let terms join, with weights of zero."""
         self.products.extend(terms)
-        more = int(self.products.at[-1]) - len(self.theta)
-        self.theta = np.concatenate([self.theta, np.zeros((more, self.problem.K - 1))])
+        n_new = int(self.products.at[-1]) - len(self.theta)
+        self.theta = np.concatenate([self.theta, np.zeros((n_new, self.problem.K - 1))])
         self.lambdas = self.penalty.of(self.problem, self.products.terms)
 
     def drop_zeros(self, first: int) -> None:
         """Let terms from `first` on without weight leave."""
         norm = row_norms(self.theta, self.products.at, True)
-        kept = np.flatnonzero((norm > 0) | (np.arange(len(norm)) < first))
-        self.theta = self.theta[np.repeat(np.isin(np.arange(len(norm)), kept), self.products.sizes)]
-        self.products.keep(kept)
-        self.lambdas = self.lambdas[kept]
+        kept_terms = np.flatnonzero((norm > 0) | (np.arange(len(norm)) < first))
+        self.theta = self.theta[np.repeat(np.isin(np.arange(len(norm)), kept_terms), self.products.sizes)]
+        self.products.keep(kept_terms)
+        self.lambdas = self.lambdas[kept_terms]
 
     def penalties(self, theta: np.ndarray) -> float:
         """Return the sum of the penalties of weights."""
@@ -156,20 +156,20 @@ class Descent:
         violation = math.inf
         for _ in range(NEWTON):
             gradient = products.gradient(self.slope)
-            whole = self.slope.sum(axis=1)
-            held = (np.abs(self.intercept) >= LIMIT) & (whole * self.intercept < 0)
+            total_slope = self.slope.sum(axis=1)
+            held = (np.abs(self.intercept) >= LIMIT) & (total_slope * self.intercept < 0)
             violation = violations(self.theta, gradient, products.at, self.lambdas, group)
-            violation = max(violation, float(np.abs(np.where(held, 0.0, whole)).max()) / least)
+            violation = max(violation, float(np.abs(np.where(held, 0.0, total_slope)).max()) / least)
             if violation <= max(INNER, rounding):
                 break
             tolerance = max(0.1 * max(INNER, rounding), 0.05 * violation * min(1.0, violation))
-            theta, intercept = self._newton(link, gradient, whole, tolerance)
-            expected = float((gradient * (theta - self.theta)).sum() + whole @ (intercept - self.intercept))
+            theta, intercept = self._newton(link, gradient, total_slope, tolerance)
+            expected = float((gradient * (theta - self.theta)).sum() + total_slope @ (intercept - self.intercept))
             expected += self.penalties(theta) - self.penalties(self.theta)
-            found = self._step(link, theta, intercept, value, expected)
-            if found is None:
+            new_point = self._step(link, theta, intercept, value, expected)
+            if new_point is None:
                 break  # nothing left but rounding
-            link, value = found
+            link, value = new_point
         return violation
 
     def _newton(
@@ -183,11 +183,11 @@ class Descent:
         if (D + 1) * q > (GRAM if self.slow else FEW):
             theta, intercept = self.theta.copy(), self.intercept.copy()
             most = min(SWEEPS, D // PATIENCE) if not self.slow and (D + 1) * q <= GRAM else SWEEPS
-            made = _kernel.descend(
+            descent_state = _kernel.descend(
                 products.codes, *products.layout, self.lambdas, group, self.curve, LIMIT, tolerance, most,
                 stop_flag(), self.slope.copy(), theta, intercept,
             )  # fmt: skip
-            self.slow = self.slow or made == most
+            self.slow = self.slow or descent_state == most
             return theta, intercept
         # of the step, not of where the minimum lies: single precision is enough
         hessian = products.hessian(link, self.problem.weights, self.curve, near, np.float32)
@@ -226,8 +226,8 @@ class Descent:
     def weights(self) -> Weights:
         """Return the weights of the terms that have any, in rising order of size and predictors."""
         at = self.products.at
-        found = {t: self.theta[at[k] : at[k + 1]].copy() for k, t in enumerate(self.products.terms)}
-        return {t: found[t] for t in sorted(found, key=lambda t: (len(t), t)) if found[t].any()}
+        term_weights = {t: self.theta[at[k] : at[k + 1]].copy() for k, t in enumerate(self.products.terms)}
+        return {t: term_weights[t] for t in sorted(term_weights, key=lambda t: (len(t), t)) if term_weights[t].any()}
 
 
 def minimise(
@@ -289,22 +289,22 @@ def _violators(
     margin = SUM * float(np.finfo(np.float32).eps) * float(np.abs(slope).sum()) / level
     single = margin < CLOSE
     least = 1.0 - margin if single else 1.0
-    inside, found = set(descent.products.terms), {}
-    for some, ratio in candidate_ratios(problem, slope, parents, penalty.group, single):
+    inside, violation_of = set(descent.products.terms), {}
+    for term_block, ratio in candidate_ratios(problem, slope, parents, penalty.group, single):
         ratio = ratio / level
         if once:
-            ratio[np.arange(problem.m)[:, None] <= np.array([p[0] for p in some])[None]] = 0.0
+            ratio[np.arange(problem.m)[:, None] <= np.array([p[0] for p in term_block])[None]] = 0.0
         rows, columns = np.nonzero(ratio > least)
         for i, p, value in zip(rows.tolist(), columns.tolist(), ratio[rows, columns].tolist(), strict=True):
-            term = tuple(sorted((*some[p], i)))
+            term = tuple(sorted((*term_block[p], i)))
             if term not in inside:
-                found[term] = value
-    near, batch, largest = sorted(found, key=lambda t: (-found[t], t)), max(WORST, len(inside)), 0.0
+                violation_of[term] = value
+    near, batch, largest = sorted(violation_of, key=lambda t: (-violation_of[t], t)), max(WORST, len(inside)), 0.0
     for first in range(0, len(near), batch):
-        some = near[first : first + batch]
-        over = _ratios(problem, slope, some, penalty.group) / level - 1.0
+        term_block = near[first : first + batch]
+        over = _ratios(problem, slope, term_block, penalty.group) / level - 1.0
         largest = max(largest, float(over.max()))
-        worst = [t for t, by in zip(some, over.tolist(), strict=True) if by > TOLERANCE]
+        worst = [t for t, by in zip(term_block, over.tolist(), strict=True) if by > TOLERANCE]
         if worst:
             return largest, sorted(worst)
     return max(0.0, largest), []

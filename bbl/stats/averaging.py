@@ -65,10 +65,10 @@ def convex_weights(log_p: np.ndarray, weights: np.ndarray, a: float = 1.0) -> np
     >>> convex_weights(np.log([[0.9, 0.9, 0.8], [0.9, 0.1, 0.2]]), np.ones(3)).round(2)
     array([0.72, 0.28])
     """
-    told = np.isfinite(log_p).any(axis=0)
-    log_p, weights = log_p[:, told], weights[told]
+    is_scored = np.isfinite(log_p).any(axis=0)
+    log_p, weights = log_p[:, is_scored], weights[is_scored]
     w = np.full(len(log_p), 1.0 / len(log_p))
-    if not told.any():
+    if not is_scored.any():
         return w
     p = np.exp(log_p - log_p.max(axis=0))
     total = weights.sum() + a * len(w)

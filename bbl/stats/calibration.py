@@ -71,14 +71,14 @@ def fit_calibration(
     """
     K = scores.shape[1]
     # rows of a group that their fold's training rows did not have tell nothing of how well scores are scaled
-    told = np.isfinite(scores[np.arange(len(y)), y])
-    if kind == "none" or not told.any():
+    is_possible = np.isfinite(scores[np.arange(len(y)), y])
+    if kind == "none" or not is_possible.any():
         return Calibration(1.0, np.zeros(K))
-    scores, y, weights = scores[told], y[told], weights[told]
+    scores, y, weights = scores[is_possible], y[is_possible], weights[is_possible]
     finite = np.maximum(scores, -1e6)  # any other group may score -inf
-    own = np.zeros(K + 1) if start is None else np.append(start.offset, np.log(start.temperature))
+    start_x = np.zeros(K + 1) if start is None else np.append(start.offset, np.log(start.temperature))
     tempered = kind != "offset"
-    x = _minimum(np.ascontiguousarray(finite.T), y, weights, tempered, own, HELD.get(kind, 1.0))
+    x = _minimum(np.ascontiguousarray(finite.T), y, weights, tempered, start_x, HELD.get(kind, 1.0))
     return Calibration(float(np.exp(x[K])) if tempered else 1.0, x[:K] - x[:K].mean())
 
 
@@ -91,8 +91,8 @@ def _minimum(
     """
     K = len(scores)
     share, prior = weights / weights.sum(), held / weights.sum()
-    own = scores[y, np.arange(len(y))]
-    hits, hit = np.bincount(y, share, K), float(share @ own)
+    own_scores = scores[y, np.arange(len(y))]
+    hits, hit = np.bincount(y, share, K), float(share @ own_scores)
 
     def loss(x: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
         """Return value, probabilities times shares (K, N), and tempered scores."""

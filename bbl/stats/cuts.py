@@ -59,32 +59,32 @@ def mdl_cuts(x: np.ndarray, weights: np.ndarray, y: np.ndarray, most: int = 32) 
     K = int(y.max(initial=0)) + 1
     counts = np.bincount(at * K + y, weights, len(values) * K).reshape(-1, K)
     above = np.vstack([np.zeros(K), np.cumsum(counts, axis=0)])  # of the values before each
-    found: list[int] = []
+    cut_positions: list[int] = []
     parts = [(0, len(values))]
-    while parts and len(found) < most:
+    while parts and len(cut_positions) < most:
         low, high = parts.pop()
         cut = _best_cut(above[low : high + 1] - above[low])
         if cut:
-            found.append(low + cut - 1)
+            cut_positions.append(low + cut - 1)
             parts += [(low, low + cut), (low + cut, high)]
-    return _between(values, np.array(sorted(found), dtype=np.intp))
+    return _between(values, np.array(sorted(cut_positions), dtype=np.intp))
 
 
 def _best_cut(above: np.ndarray) -> int:
     """Return how many values belong to the lower part of the best cut that pays; 0 if none does."""
     total = above[-1]
     n = total.sum()
-    left, right = above[1:-1], total - above[1:-1]
-    if not len(left):
+    counts_above, counts_below = above[1:-1], total - above[1:-1]
+    if not len(counts_above):
         return 0
-    n1, n2 = left.sum(axis=1), right.sum(axis=1)
-    split = (n1 * _entropy(left) + n2 * _entropy(right)) / n
+    n1, n2 = counts_above.sum(axis=1), counts_below.sum(axis=1)
+    split = (n1 * _entropy(counts_above) + n2 * _entropy(counts_below)) / n
     at = int(split.argmin())
-    whole = float(_entropy(total[None])[0])
-    k, k1, k2 = ((c > 0).sum() for c in (total, left[at], right[at]))
-    parts = k1 * float(_entropy(left[at : at + 1])[0]) + k2 * float(_entropy(right[at : at + 1])[0])
-    price = (np.log2(max(n - 1.0, 1.0)) + np.log2(3.0**k - 2.0) - (k * whole - parts)) / n
-    return at + 1 if whole - float(split[at]) > price else 0
+    entropy_of_all = float(_entropy(total[None])[0])
+    k, k1, k2 = ((c > 0).sum() for c in (total, counts_above[at], counts_below[at]))
+    parts = k1 * float(_entropy(counts_above[at : at + 1])[0]) + k2 * float(_entropy(counts_below[at : at + 1])[0])
+    price = (np.log2(max(n - 1.0, 1.0)) + np.log2(3.0**k - 2.0) - (k * entropy_of_all - parts)) / n
+    return at + 1 if entropy_of_all - float(split[at]) > price else 0
 
 
 def _entropy(counts: np.ndarray) -> np.ndarray:
@@ -103,4 +103,4 @@ def _between(values: np.ndarray, where: np.ndarray) -> np.ndarray:
 def _short(cuts: np.ndarray, room: np.ndarray) -> np.ndarray:
     """Return cuts with few digits, none moved by more than a thousandth of its room: they become labels."""
     digits = np.ceil(-np.log10(2e-3) - np.log10(np.clip(room, 5e-324, 1e308))).astype(int).tolist()
-    return np.array([round(cut, own) for cut, own in zip(cuts.tolist(), digits, strict=True)])
+    return np.array([round(cut, n_digits) for cut, n_digits in zip(cuts.tolist(), digits, strict=True)])

@@ -165,9 +165,9 @@ def _per_quantity(draws, rank: bool, function: Callable, of: Callable | None = N
 def _normal_scores(x: np.ndarray) -> np.ndarray:
     from scipy.special import ndtri
 
-    _, which, count = np.unique(x, return_inverse=True, return_counts=True)
+    _, rank_of_value, count = np.unique(x, return_inverse=True, return_counts=True)
     ranks = np.cumsum(count) - 0.5 * (count - 1)  # tied values share their mean rank
-    return ndtri((ranks - 0.375) / (x.size + 0.25))[which].reshape(x.shape)
+    return ndtri((ranks - 0.375) / (x.size + 0.25))[rank_of_value].reshape(x.shape)
 
 
 def _variances(x: np.ndarray) -> tuple[float, float]:

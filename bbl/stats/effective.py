@@ -23,7 +23,7 @@ def neighbour_weights(codes: np.ndarray, identity: float) -> np.ndarray:
     identity : float
         A row itself counts, and its copies, whatever the share.
     """
-    rows, which, count = np.unique(codes, axis=0, return_inverse=True, return_counts=True)
+    rows, distinct_row, count = np.unique(codes, axis=0, return_inverse=True, return_counts=True)
     n, m = rows.shape
     near = np.zeros(n)
     most = m * (1.0 - identity)
@@ -35,7 +35,7 @@ def neighbour_weights(codes: np.ndarray, identity: float) -> np.ndarray:
         close = differ < most - 1e-9
         close[np.arange(len(close)), lo + np.arange(len(close))] = True
         near[lo : lo + step] = close @ count
-    return 1.0 / near[which.ravel()]
+    return 1.0 / near[distinct_row.ravel()]
 
 
 def mutual_information(tables: np.ndarray) -> np.ndarray:
@@ -73,12 +73,14 @@ def matched_size(
     check_memory(8.0 * batch * len(CONCENTRATIONS) * L * 4, "An effective sample size", "Use a smaller batch.")
     total, present = weights.sum(), np.arange(L) < n_levels[:, None]
     shares = np.array([np.bincount(codes[:, i], weights, L) for i in range(m)]) / total
-    known: dict[tuple[int, int], float] = {}
+    computed_information: dict[tuple[int, int], float] = {}
     log_size = np.log(total)
     for t in range(n_steps):
         i = rng.integers(0, m, batch)
         j = (i + rng.integers(1, m, batch)) % m
-        observed = np.mean([_information(codes, weights, known, a, b, L) for a, b in zip(i, j, strict=True)])
+        observed = np.mean(
+            [_information(codes, weights, computed_information, a, b, L) for a, b in zip(i, j, strict=True)]
+        )
         size = max(int(round(np.exp(log_size))), 1)
         p, q = (_frequencies(np.exp(log_size) * shares[k], present[k], rng) for k in (i, j))
         joint = (p[:, :, None] * q[:, None, :]).reshape(batch, -1)

@@ -29,8 +29,8 @@ def hypergeometric(known: np.ndarray, taken: np.ndarray, pairs: int, total: int)
     """
     from scipy.stats import hypergeom
 
-    found = np.concatenate([[0], np.cumsum(known)])[taken]
-    return found, hypergeom.sf(found - 1, pairs, total, taken)
+    n_known_above = np.concatenate([[0], np.cumsum(known)])[taken]
+    return n_known_above, hypergeom.sf(n_known_above - 1, pairs, total, taken)
 
 
 def rank_test(known: np.ndarray, pairs: int, total: int) -> tuple[float, float]:
@@ -54,17 +54,17 @@ def rank_test(known: np.ndarray, pairs: int, total: int) -> tuple[float, float]:
     """
     from scipy.stats import mannwhitneyu
 
-    others = pairs - total
-    if not total or not others:
+    n_unknown = pairs - total
+    if not total or not n_unknown:
         return float("nan"), float("nan")
     n = len(known)
     score = np.concatenate([np.arange(pairs, pairs - n, -1.0), np.zeros(pairs - n)])
     of_known = np.concatenate([known, np.arange(pairs - n) < total - known.sum()])
     test = mannwhitneyu(score[of_known], score[~of_known], alternative="greater", method="asymptotic")
-    area = float(test.statistic) / (total * others)
-    if min(total, others) >= FEW:
+    area = float(test.statistic) / (total * n_unknown)
+    if min(total, n_unknown) >= FEW:
         return area, float(test.pvalue)
     rank = np.concatenate([np.arange(n), np.full(pairs - n, 0.5 * (n + pairs - 1))])  # mean ranks
-    rng, own = np.random.default_rng(0), rank[of_known].sum()
+    rng, rank_sum = np.random.default_rng(0), rank[of_known].sum()
     drawn = np.array([rank[rng.choice(pairs, total, replace=False)].sum() for _ in range(DRAWS)])
-    return area, float((1 + (drawn <= own + 1e-9).sum()) / (DRAWS + 1))
+    return area, float((1 + (drawn <= rank_sum + 1e-9).sum()) / (DRAWS + 1))

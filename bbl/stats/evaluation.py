@@ -100,7 +100,7 @@ def roc_curve(
     (array([0., 0., 0., 1.]), array([0. , 0.5, 1. , 1. ]), array([inf, 0.8, 0.4, 0.1]))
     """
     threshold, at = np.unique(-score, return_inverse=True)
-    cases, controls = (np.cumsum(np.bincount(at, weights * own)) for own in (positive, ~positive))
+    cases, controls = (np.cumsum(np.bincount(at, weights * is_class)) for is_class in (positive, ~positive))
     with np.errstate(invalid="ignore"):
-        rates = [np.append(0.0, part / part[-1]) for part in (controls, cases)]
+        rates = [np.append(0.0, cumulative / cumulative[-1]) for cumulative in (controls, cases)]
     return rates[0], rates[1], np.append(np.inf, -threshold)

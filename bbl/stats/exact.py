@@ -70,8 +70,8 @@ class PowerSeries:
     def less(self, other: PowerSeries) -> PowerSeries:
         """Return the distribution for the difference of two parameters, given the sum of both counts."""
         total = self.t + other.t
-        mine = np.arange(max(0, total - len(other.log_c) + 1), min(total, len(self.log_c) - 1) + 1)
-        return PowerSeries(self.log_c[mine] + other.log_c[total - mine], self.t - int(mine[0]))
+        counts_here = np.arange(max(0, total - len(other.log_c) + 1), min(total, len(self.log_c) - 1) + 1)
+        return PowerSeries(self.log_c[counts_here] + other.log_c[total - counts_here], self.t - int(counts_here[0]))
 
     def inside(self) -> PowerSeries | None:
         """Return the distribution given that the estimate is finite; None where that leaves nothing to test.
@@ -118,8 +118,8 @@ class PowerSeries:
         log_p = self.log_c + psi * np.arange(len(self.log_c))
         p = np.exp(log_p - log_p.max())
         p /= p.sum()
-        own = self.share * p[self.t]
-        return float(p[: self.t].sum() + own), float(p[self.t + 1 :].sum() + own)
+        share_of_observed = self.share * p[self.t]
+        return float(p[: self.t].sum() + share_of_observed), float(p[self.t + 1 :].sum() + share_of_observed)
 
     def p(self) -> float:
         """Return the two-sided p-value of the parameter being zero: twice the smaller tail."""
@@ -217,7 +217,7 @@ def _products_of_pairs(factors: np.ndarray) -> np.ndarray:
     count, width = factors.shape
     out = np.zeros(((count + 1) // 2, 2 * width))
     out[count // 2 :, :width] = factors[count - count % 2 :]
-    one, other, product = factors[: count - 1 : 2], factors[1::2], out[: count // 2]
+    one, second, product = factors[: count - 1 : 2], factors[1::2], out[: count // 2]
     for k in range(width if count > 1 else 0):
-        product[:, k : k + width] += one[:, k : k + 1] * other
+        product[:, k : k + width] += one[:, k : k + 1] * second
     return out / out.max(axis=1, keepdims=True)

@@ -77,14 +77,14 @@ def likelihood_ratio(counts: Sequence[np.ndarray], prior_count: float = 0.0) -> 
     tables = [np.asarray(n, dtype=float) for n in counts]
     fits = [_one_predictor(n, prior_count) for n in tables]
     chisq = np.array([fit[2] for fit in fits])
-    kept = [n[n.sum(axis=1) > 0][:, n.sum(axis=0) > 0] for n in tables]
-    df = np.array([max(len(n) - 1, 0) * max(n.shape[1] - 1, 0) for n in kept])
-    exact = np.array([bool(d) and _least_expected(n) < CELL for n, d in zip(kept, df, strict=True)])
+    occurring = [n[n.sum(axis=1) > 0][:, n.sum(axis=0) > 0] for n in tables]
+    df = np.array([max(len(n) - 1, 0) * max(n.shape[1] - 1, 0) for n in occurring])
+    exact = np.array([bool(d) and _least_expected(n) < CELL for n, d in zip(occurring, df, strict=True)])
     counted = np.array([bool((n == np.rint(n)).all()) for n in tables])
     exact &= counted
     p = np.where((df > 0) & counted, chdtrc(np.maximum(df, 1), chisq), np.nan)
     for i in np.flatnonzero(exact):
-        p[i] = _exact_p(kept[i])
+        p[i] = _exact_p(occurring[i])
     return LikelihoodRatio([fit[0] for fit in fits], [fit[1] for fit in fits], chisq, df, p, exact)
 
 
@@ -104,7 +104,7 @@ def _exact_p(n: np.ndarray) -> float:
     from scipy.stats import hypergeom, random_table
 
     rows, columns = (np.rint(n.sum(axis=k)).astype(np.int64) for k in (1, 0))
-    found = _statistic(n) * (1.0 - 1e-12)
+    observed_statistic = _statistic(n) * (1.0 - 1e-12)
     least = min(rows.min(), columns.min())
     if n.shape == (2, 2) and least <= LONGEST:
         # the smaller row and the smaller column meet in a cell of at most `least`
@@ -113,10 +113,10 @@ def _exact_p(n: np.ndarray) -> float:
         tables = np.stack([first, r - first, c - first, rows.sum() - r - c + first], axis=-1).astype(float)
         possible = (tables >= 0).all(axis=1)
         chance = hypergeom.pmf(first, rows.sum(), r, c)[possible]
-        as_large = _statistic(tables[possible].reshape(-1, 2, 2)) >= found
+        as_large = _statistic(tables[possible].reshape(-1, 2, 2)) >= observed_statistic
         return min(1.0, float(chance[as_large].sum()))
     drawn = random_table(rows, columns).rvs(size=DRAWS, random_state=np.random.default_rng(0))
-    return (1.0 + float((_statistic(drawn) >= found).sum())) / (DRAWS + 1.0)
+    return (1.0 + float((_statistic(drawn) >= observed_statistic).sum())) / (DRAWS + 1.0)
 
 
 def _one_predictor(n: np.ndarray, prior_count: float) -> tuple[np.ndarray, np.ndarray, float]:

@@ -23,9 +23,9 @@ def share_limits(hits: np.ndarray, total: np.ndarray, level: float = 0.95) -> tu
     from scipy.special import betaincinv
 
     hits, total = np.asarray(hits, dtype=float), np.asarray(total, dtype=float)
-    rest, side = total - hits, (1.0 - level) / 2
-    low = np.where(hits > 0, betaincinv(np.where(hits > 0, hits, 1.0), rest + 1.0, side), 0.0)
-    high = np.where(rest > 0, betaincinv(hits + 1.0, np.where(rest > 0, rest, 1.0), 1.0 - side), 1.0)
+    misses, side = total - hits, (1.0 - level) / 2
+    low = np.where(hits > 0, betaincinv(np.where(hits > 0, hits, 1.0), misses + 1.0, side), 0.0)
+    high = np.where(misses > 0, betaincinv(hits + 1.0, np.where(misses > 0, misses, 1.0), 1.0 - side), 1.0)
     return low, high
 
 
@@ -66,13 +66,13 @@ def mean_limits(
 
 def _distinct(values: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return distinct numbers with their weights; many are binned, which leaves their mean as it is."""
-    found, at = np.unique(values, return_inverse=True)
-    if len(found) > DISTINCT:
-        width = (found[-1] - found[0]) / DISTINCT
-        at = np.minimum(((values - found[0]) / width).astype(np.intp), DISTINCT - 1)
+    distinct_values, at = np.unique(values, return_inverse=True)
+    if len(distinct_values) > DISTINCT:
+        width = (distinct_values[-1] - distinct_values[0]) / DISTINCT
+        at = np.minimum(((values - distinct_values[0]) / width).astype(np.intp), DISTINCT - 1)
     total = np.bincount(at, weights)
-    kept = total > 0
-    return np.bincount(at, weights * values)[kept] / total[kept], total[kept]
+    has_weight = total > 0
+    return np.bincount(at, weights * values)[has_weight] / total[has_weight], total[has_weight]
 
 
 def _upper(values: np.ndarray, weights: np.ndarray, most: float, side: float) -> float:
@@ -126,11 +126,11 @@ def area_limits(
 
     if not cases or not controls:
         return float("nan"), float("nan")
-    z, more = float(ndtri(0.5 + level / 2)), 0.5 * (cases + controls) - 1.0
+    z, mean_size_less_one = float(ndtri(0.5 + level / 2)), 0.5 * (cases + controls) - 1.0
 
     def spread(a: float) -> float:
         """Return the squared half-width of an interval around a, as a share of ``a (1 - a)``."""
-        return z**2 * (1.0 + more * ((1.0 - a) / (2.0 - a) + a / (1.0 + a))) / (cases * controls)
+        return z**2 * (1.0 + mean_size_less_one * ((1.0 - a) / (2.0 - a) + a / (1.0 + a))) / (cases * controls)
 
     def excess(a: float) -> float:
         return (area - a) ** 2 - a * (1.0 - a) * spread(a)

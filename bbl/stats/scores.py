@@ -29,13 +29,13 @@ def link(scores: np.ndarray) -> np.ndarray:
     n, K = scores.shape
     out = np.empty((n, K))
     for y in range(K):
-        others = np.delete(scores, y, axis=1)
+        other_scores = np.delete(scores, y, axis=1)
         if not K - 1:
             return np.full((n, 1), np.inf)
-        top = others.max(axis=1)
+        top = other_scores.max(axis=1)
         top = np.where(np.isneginf(top), 0.0, top)
         with np.errstate(divide="ignore"):
-            out[:, y] = scores[:, y] - (top + np.log(np.exp(others - top[:, None]).sum(axis=1)))
+            out[:, y] = scores[:, y] - (top + np.log(np.exp(other_scores - top[:, None]).sum(axis=1)))
     return out
 
 

@@ -33,7 +33,7 @@ def wald(parts: Sequence[np.ndarray], covariances: Sequence[np.ndarray]) -> tupl
     """
     from scipy.special import chdtrc
 
-    sizes = np.array([len(part) for part in parts], dtype=np.intp)
+    sizes = np.array([len(estimates) for estimates in parts], dtype=np.intp)
     statistic, df = np.full(len(parts), np.nan), sizes.copy()
     single = [k for k, size in enumerate(sizes) if size == 1]
     if single:
@@ -61,8 +61,8 @@ def adjust(p: np.ndarray, method: str) -> np.ndarray:
     array([0.02,  nan, 0.02])
     """
     out = np.full(len(p), np.nan)
-    made = np.flatnonzero(~np.isnan(p))
-    order = made[np.argsort(p[made], kind="stable")]
+    tested = np.flatnonzero(~np.isnan(p))
+    order = tested[np.argsort(p[tested], kind="stable")]
     n = len(order)
     if method == "fdr_bh":
         raw = p[order] / (np.arange(1, n + 1) / n)

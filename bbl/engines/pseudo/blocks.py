@@ -64,8 +64,8 @@ class _Point:
     def take(self, other: _Point, sites: np.ndarray, rows: np.ndarray) -> None:
         """Take some predictors, a mask of `sites` and of their `rows`, of another point."""
         for name, values in vars(self).items():
-            own = rows if values.ndim == 2 else sites
-            values[own] = getattr(other, name)[own]
+            selected = rows if values.ndim == 2 else sites
+            values[selected] = getattr(other, name)[selected]
 
 
 class Corrected:
@@ -113,7 +113,7 @@ class Corrected:
         penalty = np.append(lambdah, penalties(self.layout, lambda_))
         sites, slow, n_iter = Sites(m), np.zeros(m, dtype=int), np.zeros(m, dtype=np.int32)
         norm = np.full(m, np.inf) if self.point is None else self._norms(self.point, penalty)
-        done, left = norm <= finest, np.full(m, AIM)
+        done, reduction = norm <= finest, np.full(m, AIM)
         pairs: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
         for _ in range(MOST):
             stalled = slow >= STALL
@@ -124,9 +124,11 @@ class Corrected:
             if (stalled & ~done).any():
                 self._enlarge(int(np.argmax(np.where(done, -1.0, norm))), norm)
                 slow[:], pairs = 0, []
-            aim = np.full(m, FIRST) if self.point is None else np.where(done, np.inf, left * norm)
-            told = {"tolerance": np.maximum(aim, 0.5 * finest), "workers": self.workers}
-            solve = partial(self.solve, self.engine, self.sample, self.layout, lambda_, lambdah, sites=sites, **told)
+            aim = np.full(m, FIRST) if self.point is None else np.where(done, np.inf, reduction * norm)
+            solver_options = {"tolerance": np.maximum(aim, 0.5 * finest), "workers": self.workers}
+            solve = partial(
+                self.solve, self.engine, self.sample, self.layout, lambda_, lambdah, sites=sites, **solver_options
+            )
             trial = self._step(solve, theta, penalty, pairs)
             n_iter += np.where(done, 0, sites.n_iter).astype(np.int32)
             new = self._pass(trial, ~done)
@@ -137,7 +139,7 @@ class Corrected:
                 product = self._by_site(step * change)
                 good = product > 0.0
                 pairs = [*pairs[1 - PAIRS :], (step, change, np.where(good, 1.0 / np.where(good, product, 1.0), 0.0))]
-            left = np.clip(TRUST * np.where(np.isfinite(norm), now / norm, 0.0), AIM, MOST_LEFT)
+            reduction = np.clip(TRUST * np.where(np.isfinite(norm), now / norm, 0.0), AIM, MOST_LEFT)
             better = ~done & (now < norm)
             slow = np.where(done | (now <= SLOW * norm), 0, slow + 1)
             if self.point is None:
@@ -156,11 +158,11 @@ class Corrected:
     def normaliser(self, theta: np.ndarray):
         """Return the function of eq. (31) over all rows at the last fit's solution; with its factor it is a pass."""
         assert self.point is not None  # noqa: S101  # there was a fit
-        known = float(self.point.log_norm.sum())
+        log_norm_sum = float(self.point.log_norm.sum())
 
         def of(half: bool) -> float:
             if not half:
-                return known
+                return log_norm_sum
             return self.rows.summed(self._staged(_block_normaliser, theta), self.workers) / self.rows.total
 
         return of
@@ -188,7 +190,7 @@ class Corrected:
         self.passes += 1
         tasks = np.unique(np.flatnonzero(sites[self.problem.order]) // self.problem.lanes).tolist()
         measure = self._staged(_block_objective, theta, tasks)
-        log_norm, gradient = (found / self.rows.total for found in self.rows.summed(measure, self.workers))
+        log_norm, gradient = (row_sums / self.rows.total for row_sums in self.rows.summed(measure, self.workers))
         return _Point(theta, gradient - self.moments, log_norm, log_norm - self._by_site(theta * self.moments))
 
     def _step(self, solve: Any, theta: np.ndarray, penalty: np.ndarray, pairs: list) -> np.ndarray:
@@ -198,17 +200,17 @@ class Corrected:
             solve(site_theta=trial)
             return trial
         at, shares = self.point, []
-        rest = at.gradient + penalty * at.theta
+        correction = at.gradient + penalty * at.theta
         for step, change, scale in reversed(pairs):
-            shares.append(scale * self._by_site(step * rest))
-            rest -= np.repeat(shares[-1], self.width)[:, None] * change
-        own = self.problem.objective(at.theta, 0.0, 0.0)[1] + penalty * at.theta
+            shares.append(scale * self._by_site(step * correction))
+            correction -= np.repeat(shares[-1], self.width)[:, None] * change
+        sample_gradient = self.problem.objective(at.theta, 0.0, 0.0)[1] + penalty * at.theta
         trial = at.theta.copy()
-        solve(site_theta=trial, linear=own - rest)
+        solve(site_theta=trial, linear=sample_gradient - correction)
         trial -= at.theta
         for (step, change, scale), share in zip(pairs, reversed(shares), strict=True):
-            more = share + scale * self._by_site(change * trial)
-            trial -= np.repeat(more, self.width)[:, None] * step
+            next_share = share + scale * self._by_site(change * trial)
+            trial -= np.repeat(next_share, self.width)[:, None] * step
         return trial + at.theta
 
     def _draw(self, size: int) -> None:
@@ -222,11 +224,11 @@ class Corrected:
 
     def _rare(self, size: int) -> list[np.ndarray] | None:
         """Return the levels of each predictor whose rows are all taken, at most half of the sample, if any are."""
-        found = level_counts(self.rows, self.layout.n_levels)
-        counts = np.sort(np.concatenate(found))
+        level_weights = level_counts(self.rows, self.layout.n_levels)
+        counts = np.sort(np.concatenate(level_weights))
         fits = counts[np.cumsum(counts) <= size / 2]
         scarce = fits[fits < ENOUGH * self.rows.total / size].max(initial=0.0)
-        return [np.flatnonzero((own > 0) & (own <= scarce)) for own in found] if scarce else None
+        return [np.flatnonzero((own > 0) & (own <= scarce)) for own in level_weights] if scarce else None
 
     def _enlarge(self, predictor: int, norm: np.ndarray) -> None:
         """Draw a larger sample, if there is memory for it."""
@@ -248,15 +250,15 @@ def _moments(rows: StoredSample, layout: Layout, prior_count: float) -> np.ndarr
     mean, mix = np.append(1.0, counts.diagonal()), prior_count / (rows.total + prior_count)
     out = np.zeros((layout.D, 1 + wide.D))
     for i, columns in enumerate(wide.columns):
-        own = np.arange(layout.start[i], layout.start[i + 1])
-        found = np.column_stack([mean[1 + own], counts[own]])[:, columns]
-        out[np.ix_(own, columns)] = found + mix * (mean[columns] / layout.n_levels[i] - found)
+        site_levels = np.arange(layout.start[i], layout.start[i + 1])
+        site_moments = np.column_stack([mean[1 + site_levels], counts[site_levels]])[:, columns]
+        out[np.ix_(site_levels, columns)] = site_moments + mix * (mean[columns] / layout.n_levels[i] - site_moments)
     return out
 
 
 def _terms(layout: Layout) -> tuple[bytes, ...]:
     """Return what tells the terms of layouts of the same levels apart; all pairs are not listed."""
-    return () if layout.complete else tuple(found.tobytes() for found in layout.terms)
+    return () if layout.complete else tuple(terms.tobytes() for terms in layout.terms)
 
 
 def _block_pairs(layout: Layout, part: Sample) -> np.ndarray:

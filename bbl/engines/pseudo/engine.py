@@ -219,9 +219,9 @@ class PseudoLikelihood(Engine):
             return rows.spread(cast(Sample, self.prepare(drawn, layout)))
         if self.prior_count:
             return rows
-        found = level_counts(rows, layout.n_levels)
-        only = np.array([int(np.argmax(own)) for own in found])
-        constant = np.array([np.count_nonzero(own) < 2 for own in found]) & (layout.n_levels > 1)
+        level_weights = level_counts(rows, layout.n_levels)
+        only = np.array([int(np.argmax(counts)) for counts in level_weights])
+        constant = np.array([np.count_nonzero(counts) < 2 for counts in level_weights]) & (layout.n_levels > 1)
         if not constant.any():
             return rows
         extra = np.where(constant & (only == 0), 1, 0).astype(code_dtype(layout.n_levels))
@@ -267,8 +267,8 @@ class PseudoLikelihood(Engine):
         if isinstance(sample, StoredSample):
             return self._path_stored(sample, layout, grid, workers, trail)
         if not trail:
-            what = f"A fit of {regressors(layout).D} levels to {sample.n} rows"
-            check_memory(self.memory(sample.n, layout), what, "Use fewer predictors or rows.")
+            description = f"A fit of {regressors(layout).D} levels to {sample.n} rows"
+            check_memory(self.memory(sample.n, layout), description, "Use fewer predictors or rows.")
         rows, counts = sample, None
         if sample.missing is None:
             counts = None if trail else level_counts(sample, layout.n_levels)
@@ -303,9 +303,9 @@ class PseudoLikelihood(Engine):
         engine = self if trail is None else replace(self, tolerance=max(self.tolerance, CLOSER))
         counts = level_counts(rows, layout.n_levels)
         absent = absent_levels(counts, "give lambdah > 0") if trail is None and self.bare(min(grid)) else ()
-        start = [(own + 1.0 / len(own)) / (own.sum() + 1.0) for own in counts]
+        start = [(level_weights + 1.0 / len(level_weights)) / (level_weights.sum() + 1.0) for level_weights in counts]
         site_theta = np.zeros((layout.D, 1 + regressors(layout).D))
-        site_theta[:, 0] = np.concatenate([log_ratio(own) for own in start])
+        site_theta[:, 0] = np.concatenate([log_ratio(level_weights) for level_weights in start])
         if trail:
             site_theta = on_the_line(trail, max(grid))
         rounds = Corrected(engine, rows, layout, workers)
@@ -322,8 +322,8 @@ class PseudoLikelihood(Engine):
 
     def lambdah_at(self, lambda_) -> float:
         """Return the penalty of fields that goes with a penalty of couplings."""
-        own = lambda_[0] if isinstance(lambda_, tuple) else lambda_
-        return float(own) if self.lambdah is None else self.lambdah
+        first_lambda = lambda_[0] if isinstance(lambda_, tuple) else lambda_
+        return float(first_lambda) if self.lambdah is None else self.lambdah
 
     def _finish(
         self,

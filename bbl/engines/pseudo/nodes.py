@@ -28,20 +28,20 @@ def n_shares(sample: Sample) -> int:
 
 def by_nodes(sample: SharedSample, layout: Layout, precision: str, prior_count: float) -> Callable:
     """Return the solver of rows that all workers get, as `by_lbfgs` does: a predictor's fit is the same to the bit."""
-    client, own = sample.client, Sample(sample.codes, sample.weights)
-    rows, shares = held(client, own), n_shares(sample)
+    client, plain_sample = sample.client, Sample(sample.codes, sample.weights)
+    rows, shares = held(client, plain_sample), n_shares(sample)
 
     def solve(engine, sample, layout, lambda_, lambdah, site_theta, sites, workers) -> Callable:
-        told = held(client, (engine, layout, precision, lambda_, lambdah, site_theta.copy()))
-        tasks = [call(client, _share, rows, told, prior_count, (k, shares)) for k in range(shares)]
-        for which, theta, found in client.gather(tasks):
-            site_theta[np.isin(np.repeat(np.arange(layout.m), np.diff(layout.start)), which)] = theta
-            for name, values in vars(found).items():
-                getattr(sites, name)[which] = values[which]
+        worker_arguments = held(client, (engine, layout, precision, lambda_, lambdah, site_theta.copy()))
+        tasks = [call(client, _share, rows, worker_arguments, prior_count, (k, shares)) for k in range(shares)]
+        for share_predictors, theta, solver_report in client.gather(tasks):
+            site_theta[np.isin(np.repeat(np.arange(layout.m), np.diff(layout.start)), share_predictors)] = theta
+            for name, values in vars(solver_report).items():
+                getattr(sites, name)[share_predictors] = values[share_predictors]
 
         def normaliser(half: bool) -> float:
             with serial_blas():
-                return log_normaliser(prepared(own, layout, precision, prior_count), layout, site_theta, half)
+                return log_normaliser(prepared(plain_sample, layout, precision, prior_count), layout, site_theta, half)
 
         return normaliser
 
@@ -55,5 +55,5 @@ def _share(rows: Sample, told: tuple, prior_count: float, share: tuple[int, int]
     problem = prepared(rows, layout, precision, prior_count)
     by_lbfgs(problem, precision)(engine, rows, layout, lambda_, lambdah, theta, sites, 1, share=share)
     tasks = np.split(problem.order, range(problem.lanes, layout.m, problem.lanes))[share[0] :: share[1]]
-    which = np.sort(np.concatenate([np.zeros(0, dtype=np.intp), *tasks]))
-    return which, theta[np.isin(np.repeat(np.arange(layout.m), np.diff(layout.start)), which)], sites
+    predictors = np.sort(np.concatenate([np.zeros(0, dtype=np.intp), *tasks]))
+    return predictors, theta[np.isin(np.repeat(np.arange(layout.m), np.diff(layout.start)), predictors)], sites

@@ -39,26 +39,26 @@ def solve_available(
     alike: dict[bytes, list[int]] = {}
     for i in range(layout.m):
         alike.setdefault(usable[:, i].tobytes(), []).append(i)
-    for own in alike.values():
-        near = np.array(layout.mask[own].any(axis=0))
-        near[own] = True
+    for same_rows in alike.values():
+        near = np.array(layout.mask[same_rows].any(axis=0))
+        near[same_rows] = True
         involved = np.flatnonzero(near)
         position = np.cumsum(near) - 1
-        terms = [position[found[np.isin(found, own).any(axis=1)]] for found in layout.terms]
-        part = Layout(layout.n_levels[involved], terms)
-        rows = sample.rows(usable[:, own[0]])
-        known = Sample(np.ascontiguousarray(rows.codes[:, involved]), rows.weights).collapsed(part.n_levels)
-        to, wide = layout.columns(own), np.append(0, 1 + all_columns.positions(part, involved))
-        share = known.total / sample.total
-        rows_of_own = part.columns(position[own])
-        before = None if trail is None else Trail({lambda_: np.zeros((part.D, len(wide))) for lambda_ in trail})
+        terms = [position[term_array[np.isin(term_array, same_rows).any(axis=1)]] for term_array in layout.terms]
+        sub_layout = Layout(layout.n_levels[involved], terms)
+        rows = sample.rows(usable[:, same_rows[0]])
+        sub_sample = Sample(np.ascontiguousarray(rows.codes[:, involved]), rows.weights).collapsed(sub_layout.n_levels)
+        to, wide = layout.columns(same_rows), np.append(0, 1 + all_columns.positions(sub_layout, involved))
+        share = sub_sample.total / sample.total
+        rows_of_own = sub_layout.columns(position[same_rows])
+        before = None if trail is None else Trail({lambda_: np.zeros((sub_layout.D, len(wide))) for lambda_ in trail})
         for lambda_, own_theta in (before or {}).items():
             own_theta[rows_of_own] = trail[lambda_][np.ix_(to, wide)]  # type: ignore[index]
         for (site_theta, sites, _), solved in zip(
-            out, solve_complete(engine, known, part, grid, workers, before), strict=True
+            out, solve_complete(engine, sub_sample, sub_layout, grid, workers, before), strict=True
         ):
             site_theta[np.ix_(to, wide)] = solved[0][rows_of_own]
-            sites.take(own, solved[1], position[own], share)
+            sites.take(same_rows, solved[1], position[same_rows], share)
     return out
 
 
@@ -110,7 +110,7 @@ def _start(engine: Any, counts: list[np.ndarray], layout: Layout, ended: bool) -
     site_theta = np.zeros((layout.D, 1 + regressors(layout).D))
     f = smoothed(counts, 0.0 if ended else engine.prior_count or 1.0)
     least = engine.tolerance**FALLEN if ended else 0.0
-    site_theta[:, 0] = np.concatenate([log_ratio(np.maximum(own, least)) for own in f])
+    site_theta[:, 0] = np.concatenate([log_ratio(np.maximum(shares, least)) for shares in f])
     return site_theta
 
 
@@ -132,11 +132,11 @@ def on_the_line(trail: Mapping[float, np.ndarray], lambda_: float) -> np.ndarray
 
     They are the next stronger and the next weaker one, or the two strongest or weakest.
     """
-    known = sorted(trail)
-    if len(known) == 1 or lambda_ <= 0.0 or known[0] <= 0.0:
-        return trail[min(known, key=lambda other: abs(other - lambda_))].copy()
-    at = min(max(int(np.searchsorted(known, lambda_)), 1), len(known) - 1)
-    weak, strong = known[at - 1], known[at]
+    fitted_penalties = sorted(trail)
+    if len(fitted_penalties) == 1 or lambda_ <= 0.0 or fitted_penalties[0] <= 0.0:
+        return trail[min(fitted_penalties, key=lambda other: abs(other - lambda_))].copy()
+    at = min(max(int(np.searchsorted(fitted_penalties, lambda_)), 1), len(fitted_penalties) - 1)
+    weak, strong = fitted_penalties[at - 1], fitted_penalties[at]
     share = float(np.log(lambda_ / weak) / np.log(strong / weak))
     out = share * trail[strong]
     out += (1.0 - share) * trail[weak]

@@ -63,14 +63,14 @@ def is_small(n: int, layout: Layout) -> bool:
 
 def by_newton(engine, sample, layout, lambda_, lambdah, site_theta, sites, workers, only=None, linear=None) -> None:
     """Solve all predictors, or those of `only`, by Newton's method; the codes are those of the `Regressors`."""
-    which, wide = np.arange(layout.m) if only is None else only, regressors(layout)
+    predictors, wide = np.arange(layout.m) if only is None else only, regressors(layout)
     newton.solve_sites(
         sample.codes,
         sample.weights,
         sample.total,
         wide.start,
         wide.mask.view(np.uint8),
-        which.astype(np.int32),
+        predictors.astype(np.int32),
         np.zeros(1 + wide.D) if engine.zero_sum else np.append(lambdah, penalties(layout, lambda_)),
         engine.prior_count,
         engine.tolerance,
@@ -112,7 +112,7 @@ def by_lbfgs(problem: PseudoProblem, precision: str):
         engine, sample, layout, lambda_, lambdah, site_theta, sites, workers, tolerance=None, linear=None, share=(0, 1)
     ):
         wide, least = regressors(layout), max(engine.tolerance, FINEST[precision])
-        asked = np.full(layout.m, least) if tolerance is None else np.maximum(tolerance, FINEST[precision])
+        site_tolerance = np.full(layout.m, least) if tolerance is None else np.maximum(tolerance, FINEST[precision])
         each = penalties(layout, lambda_)
         base = float(each[0]) if len(each) else 0.0  # that of pairs: the columns of single predictors come first
         out = {
@@ -126,7 +126,7 @@ def by_lbfgs(problem: PseudoProblem, precision: str):
             "value": sites.value,
         }
         tasks = [
-            (task, (base, lambdah, float(asked[own].min()), engine.itmax, site_theta), out)
+            (task, (base, lambdah, float(site_tolerance[own].min()), engine.itmax, site_theta), out)
             for task, own in enumerate(parts)
         ]
         stop = stop_flag()

@@ -113,9 +113,9 @@ def _members(
         kinds.append((Conditional(early_stopping=True), (scales, RIDGES)))
     members = []
     for engine, among in kinds:
-        told = {"calibrate": FEW, "progress": progress, "folds": folds, "among": among}
-        found = tune(sample, labels, layout, engine, "cv", **told, **common)
-        members.append(_fitted(sample, labels, layout, found.engine or engine, found, common))
+        tuning_options = {"calibrate": FEW, "progress": progress, "folds": folds, "among": among}
+        tuned = tune(sample, labels, layout, engine, "cv", **tuning_options, **common)
+        members.append(_fitted(sample, labels, layout, tuned.engine or engine, tuned, common))
     return members
 
 
@@ -124,19 +124,21 @@ def _members_of_many(
 ) -> list[Member]:
     """Tune on the first fold, and on some of its rows."""
     one = Folds(folds.train[:1], folds.held[:1])
-    drawn = Folds(*(_some(own, most, common["rng"]) for own, most in zip((one.train, one.held), SOME, strict=True)))
-    told: dict[str, Any] = {"calibrate": OF_MANY, "progress": progress, **common}
-    found, _, _ = tune_many(sample, labels, layout, MeanField(), one, drawn, **told)
-    assert found.engine is not None  # noqa: S101  # a fresh tuning has it
-    members = [_fitted(sample, labels, layout, found.engine, found, common)]
+    drawn = Folds(
+        *(_some(fold_rows, most, common["rng"]) for fold_rows, most in zip((one.train, one.held), SOME, strict=True))
+    )
+    tuning_options: dict[str, Any] = {"calibrate": OF_MANY, "progress": progress, **common}
+    tuned, _, _ = tune_many(sample, labels, layout, MeanField(), one, drawn, **tuning_options)
+    assert tuned.engine is not None  # noqa: S101  # a fresh tuning has it
+    members = [_fitted(sample, labels, layout, tuned.engine, tuned, common)]
     near = PseudoLikelihood(prior_count=1.0, tolerance=NEAR, precision="single")
-    found, last, trail = tune_many(sample, labels, layout, near, one, drawn, **told)
-    assert isinstance(found.engine, PseudoLikelihood)  # noqa: S101
-    members.append(_fitted(sample, labels, layout, replace(found.engine, tolerance=CLOSE), found, common))
+    tuned, last, trail = tune_many(sample, labels, layout, near, one, drawn, **tuning_options)
+    assert isinstance(tuned.engine, PseudoLikelihood)  # noqa: S101
+    members.append(_fitted(sample, labels, layout, replace(tuned.engine, tolerance=CLOSE), tuned, common))
     if sample.missing is None:
-        fitted, found = refine(sample, labels, layout, folds, last, trail, **common)
-        assert found.engine is not None  # noqa: S101
-        members.append(Member(found.engine, replace(fitted, calibration=found.calibration), found))
+        fitted, tuned = refine(sample, labels, layout, folds, last, trail, **common)
+        assert tuned.engine is not None  # noqa: S101
+        members.append(Member(tuned.engine, replace(fitted, calibration=tuned.calibration), tuned))
     if progress is not None:
         progress(float(NFOLD))
     return members
@@ -170,7 +172,7 @@ def fit_average(
     fit_members, kind = (_members_of_many, OF_MANY) if sample.n > MANY else (_members, FEW)
     members = fit_members(sample, labels, layout, folds, progress, log_z=log_z, workers=workers, rng=rng)
     scored: list[Any] = [member.tuning.scored for member in members]
-    log_p = np.array([out_of_fold(own, kind) for own in scored])
+    log_p = np.array([out_of_fold(oof_scores, kind) for oof_scores in scored])
     totals = np.bincount(sample.response, sample.weights, len(labels.groups))
     weights, losses, record = weigh(log_p, scored[0], totals)
     return Averaged(tuple(members), weights, losses, record)
@@ -193,10 +195,13 @@ def weigh(
         What lowers a log-loss above that of the shares of the groups.
     """
     v, weights = scored.weights, convex_weights(log_p, scored.weights)
-    known = np.isfinite(log_p).all(axis=0)  # of the other rows, some fold had no training row of their group
-    if not known.any():
+    is_scored = np.isfinite(log_p).all(axis=0)  # of the other rows, some fold had no training row of their group
+    if not is_scored.any():
         return weights, np.full(len(log_p), np.nan), None
     shares = scored.log_shares(totals)[scored.fold, scored.y]
     averaged = np.logaddexp.reduce(log_p + np.log(weights)[:, None], axis=0)
-    losses, loss, baseline = (-(own[..., known] @ v[known]) / v[known].sum() for own in (log_p, averaged, shares))
+    losses, loss, baseline = (
+        -(log_probability[..., is_scored] @ v[is_scored]) / v[is_scored].sum()
+        for log_probability in (log_p, averaged, shares)
+    )
     return weights, losses, LossRecord(float(loss), float(baseline), HELD_OUT, advice)

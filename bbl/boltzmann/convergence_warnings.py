@@ -36,29 +36,29 @@ class Problem(NamedTuple):
     @property
     def where(self) -> str:
         """Group, predictor and level."""
-        return ", ".join(part for part in (self.group, self.predictor, self.level) if part)
+        return ", ".join(name for name in (self.group, self.predictor, self.level) if name)
 
 
 def problems(fits: Sequence[EngineFit], labels: Labels) -> list[Problem]:
     """Return what each group and predictor did not reach."""
-    found = []
+    problem_list = []
     for g, fit in enumerate(fits):
         for note in fit.notes:
-            i, a, what, detail = Note(*note)
+            i, a, text, detail = Note(*note)
             level = f"level {labels.levels[i][a]!r}" if a >= 0 else ""
             predictor = f"predictor {labels.names[i]!r}" if i >= 0 else ""
-            found.append(Problem(group_text(labels, g), predictor, level, what, detail))
-        for i, a, *others in fit.unbounded:
+            problem_list.append(Problem(group_text(labels, g), predictor, level, text, detail))
+        for i, a, *partners in fit.unbounded:
             where = f"level {labels.levels[i][a]!r}"
-            if others:
+            if partners:
                 with_ = [
                     f"level {labels.levels[j][b]!r} of {labels.names[j]!r}"
-                    for j, b in zip(others[::2], others[1::2], strict=True)
+                    for j, b in zip(partners[::2], partners[1::2], strict=True)
                 ]
                 where += f" with {' and '.join(with_)}"
-            what = "no finite optimum without a penalty; give lambda_ > 0 or leave one of the predictors out"
-            found.append(Problem(group_text(labels, g), f"predictor {labels.names[i]!r}", "", what, where))
-    return found
+            text = "no finite optimum without a penalty; give lambda_ > 0 or leave one of the predictors out"
+            problem_list.append(Problem(group_text(labels, g), f"predictor {labels.names[i]!r}", "", text, where))
+    return problem_list
 
 
 def warn_problems(found: Sequence[Problem], stacklevel: int = 3) -> None:
@@ -67,7 +67,7 @@ def warn_problems(found: Sequence[Problem], stacklevel: int = 3) -> None:
     for problem in dict.fromkeys(found):
         kinds.setdefault((bool(problem.level), problem.what), []).append(problem)
     if kinds:
-        lines = [_kind_text(what, of_level, alike) for (of_level, what), alike in kinds.items()]
+        lines = [_kind_text(text, of_level, alike) for (of_level, text), alike in kinds.items()]
         warnings.warn("In " + "\n  in ".join(lines), ConvergenceWarning, stacklevel=stacklevel)
 
 
@@ -75,7 +75,7 @@ def _kind_text(what: str, of_level: bool, alike: list[Problem]) -> str:
     """Return a line about problems of one kind; those shown are of as many groups as possible."""
     if len(alike) == 1:
         (p,) = alike
-        where = ", ".join(part for part in (p.group, p.predictor) if part)
+        where = ", ".join(name for name in (p.group, p.predictor) if name)
         return f"{where}: {p.level + ' ' if of_level else ''}{what}{f' ({p.detail})' if p.detail else ''}"
     seen: Counter[str] = Counter()
     turns = []
@@ -84,5 +84,5 @@ def _kind_text(what: str, of_level: bool, alike: list[Problem]) -> str:
         seen[problem.group] += 1
     first = [alike[k] for k in np.argsort(turns, kind="stable")[:SHOWN]]
     shown = "; ".join(f"{p.where}{f' ({p.detail})' if p.detail else ''}" for p in first)
-    more = f"; and {len(alike) - SHOWN} more" if len(alike) > SHOWN else ""
-    return f"{len(alike)} places: {'a level ' if of_level else ''}{what}: {shown}{more}"
+    how_many_more = f"; and {len(alike) - SHOWN} more" if len(alike) > SHOWN else ""
+    return f"{len(alike)} places: {'a level ' if of_level else ''}{what}: {shown}{how_many_more}"

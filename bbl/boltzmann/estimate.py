@@ -122,16 +122,16 @@ class Estimate:
     def pseudo_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
         """Return the log pseudo-likelihood (n, K) of encoded rows under each group's model."""
         layout, theta = self.parameters.layout, self.parameters.theta
-        return np.column_stack([pseudo_log_likelihood(layout, own, codes, missing) for own in theta])
+        return np.column_stack([pseudo_log_likelihood(layout, group_theta, codes, missing) for group_theta in theta])
 
     def pnll(self, codes: np.ndarray, missing: np.ndarray | None, y: np.ndarray, weights: np.ndarray) -> float:
         """Return the weighted mean of the negative log pseudo-likelihood of rows under their own groups' models."""
         layout, theta, total = self.parameters.layout, self.parameters.theta, 0.0
-        for k, own in enumerate(theta):
+        for k, group_theta in enumerate(theta):
             rows = np.flatnonzero((y == k) & (weights > 0.0))
             if len(rows):
-                part = None if missing is None else missing[rows]
-                total -= float(weights[rows] @ pseudo_log_likelihood(layout, own, codes[rows], part))
+                group_missing = None if missing is None else missing[rows]
+                total -= float(weights[rows] @ pseudo_log_likelihood(layout, group_theta, codes[rows], group_missing))
         return total / float(weights.sum())
 
     @property
@@ -176,9 +176,9 @@ def fit_group(
 
     rows = prepared() if trail is None else trail.once("rows", prepared)
     out = []
-    told: dict[str, Any] = {"rng": rng, "progress": progress} if engine.samples else {}
+    sampling_arguments: dict[str, Any] = {"rng": rng, "progress": progress} if engine.samples else {}
     if trail is None:
-        fits = engine.path(rows, layout, values, workers, **told)
+        fits = engine.path(rows, layout, values, workers, **sampling_arguments)
     else:
         fits = engine.compare(rows, layout, values, trail)
     for fit in fits:
@@ -187,10 +187,14 @@ def fit_group(
             sampled = annealed_log_z(layout, fit.theta, annealing_start(rows, layout), rng=rng, n_jobs=workers)
             value, error = sampled.log_z, sampled.standard_error
         elif log_z != "exact":
-            known = fit.log_z(log_z)
-            value = approximate_log_z(log_z, rows, layout, fit.theta, fit.site_theta) if known is None else known
-        kept = fit.site_theta if keep_sites or trail is not None else None
-        out.append((replace(fit, site_theta=kept, normaliser=None), float(value), error))
+            engine_log_z = fit.log_z(log_z)
+            value = (
+                approximate_log_z(log_z, rows, layout, fit.theta, fit.site_theta)
+                if engine_log_z is None
+                else engine_log_z
+            )
+        kept_sites = fit.site_theta if keep_sites or trail is not None else None
+        out.append((replace(fit, site_theta=kept_sites, normaliser=None), float(value), error))
     return out
 
 
@@ -229,9 +233,9 @@ def estimate_path(
     order = exact_order(layout) if kind == "exact" else []  # raises where it costs too much, before anything is fitted
     pooled = pooled and not engine.chooses  # what all rows share has terms of its own
     parts = [sample.group(y) for y in range(K)] + ([sample.pooled] if pooled else [])
-    for y, part in enumerate(parts):
+    for y, group_sample in enumerate(parts):
         group, names = (f"group {y}", range(layout.m)) if labels is None else (group_text(labels, y), labels.names)
-        check_known(part, layout, engine, kind, group, names)
+        check_known(group_sample, layout, engine, kind, group, names)
     if not engine.samples and sample.n * layout.D * (1 if values is None else len(values)) < SMALL:
         workers = 1
     outer = min(workers, len(parts))
@@ -239,17 +243,17 @@ def estimate_path(
     rngs = engine.generator(np.random.default_rng(0) if rng is None else rng).spawn(len(parts))
     inner = max(1, workers // outer)
     kinds = [kind] * K + ["exact"] * pooled  # the pooled fit is never asked for its ln Z
-    own = [None] * len(parts) if trails is None else trails
+    warm_starts = [None] * len(parts) if trails is None else trails
     inside, outside = (progress, None) if engine.samples else (None, progress)
     tasks = [
-        (part, layout, engine, values, k, inner, r, False, trail, inside)
-        for part, k, r, trail in zip(parts, kinds, rngs, own, strict=True)
+        (group_sample, layout, engine, values, k, inner, r, False, trail, inside)
+        for group_sample, k, r, trail in zip(parts, kinds, rngs, warm_starts, strict=True)
     ]
     settings = list(zip(*_fit_groups(sample, tasks, outer, outside, labels), strict=True))
     groups = parts[:K]
     if engine.chooses:
-        told = (layout, cast(list[Sample], groups), engine, log_z, rngs, workers)
-        return [_estimate_of_chosen([run[0] for run in runs], *told) for runs in settings]
+        shared_arguments = (layout, cast(list[Sample], groups), engine, log_z, rngs, workers)
+        return [_estimate_of_chosen([run[0] for run in runs], *shared_arguments) for runs in settings]
     totals, out = np.array([g.total for g in groups]), []
     for runs in settings:
         fits = [run[0] for run in runs]
@@ -258,7 +262,11 @@ def estimate_path(
         lkh = float(sum(t * fit.lkh for t, fit in zip(totals, fits[:K], strict=True)))
         parameters = Parameters(layout, theta, fits[K].theta if pooled else None)
         error = np.array([run[2] for run in runs[:K]])
-        starts = [annealing_start(part, layout) for part in groups] if kind == "ais" and engine.samples else [None] * K
+        starts = (
+            [annealing_start(group_sample, layout) for group_sample in groups]
+            if kind == "ais" and engine.samples
+            else [None] * K
+        )
         drawn = predictive(wide, fits[:K], kind, starts, rngs[:K], workers, wide.m - layout.m)
         shares = totals / totals.sum()
         out.append(Estimate(parameters, ln_z, kind, shares, lkh, tuple(fits), error, predictive=drawn))
@@ -291,10 +299,10 @@ def _estimate_of_chosen(
 ) -> Estimate:
     """Return the estimate of groups that chose their own terms, over one layout."""
     ln_z, kind, error = log_z_of_chosen(fits, layout, groups, engine, log_z, rngs, workers)
-    whole, fits = united(layout, fits)
+    union, fits = united(layout, fits)
     totals = np.array([g.total for g in groups])
     lkh = float(sum(t * fit.lkh for t, fit in zip(totals, fits, strict=True) if t))
-    parameters = Parameters(whole, np.array([fit.theta for fit in fits]))
+    parameters = Parameters(union, np.array([fit.theta for fit in fits]))
     return Estimate(parameters, ln_z, kind, totals / totals.sum(), lkh, tuple(fits), error)
 
 
@@ -322,10 +330,10 @@ def estimate_jointly(
     share = np.bincount(sample.response, sample.weights, K) / sample.total
     log_share, error = np.log(np.where(share > 0.0, share, 1.0)), np.zeros(K)
     out = []
-    for found in joint_path(sample, layout, K, engine, values, generative, rng, start):
-        ln_z = np.where(share > 0.0, log_share - found.constant, 0.0)
-        lkh = sample.total * found.fits[0].lkh
-        out.append(Estimate(Parameters(layout, found.theta), ln_z, "none", share, lkh, found.fits, error))
+    for joint_fit in joint_path(sample, layout, K, engine, values, generative, rng, start):
+        ln_z = np.where(share > 0.0, log_share - joint_fit.constant, 0.0)
+        lkh = sample.total * joint_fit.fits[0].lkh
+        out.append(Estimate(Parameters(layout, joint_fit.theta), ln_z, "none", share, lkh, joint_fit.fits, error))
     if progress is not None:
         progress(float(K))
     return out

@@ -48,32 +48,32 @@ def joint_path(
     start : (Given, Estimate), optional
         Out-of-fold scores of the generative start and its fit to all rows, where they are known.
     """
-    given, theta, constant = None, np.zeros((K, layout.size)), np.zeros(K)
+    oof_scores, theta, constant = None, np.zeros((K, layout.size)), np.zeros(K)
     if start is None:  # neither repeated rows nor their order make a difference
         sample = sample.by_state(layout.n_levels, K)
     refined = engine.refined()
     if refined is not None:
-        given, whole = start or _start(sample, *refined, generative, rng)
-        theta = whole.parameters.theta
-        constant = np.log(np.where(whole.class_prior > 0.0, whole.class_prior, 1.0)) - whole.log_z
+        oof_scores, full_fit = start or _start(sample, *refined, generative, rng)
+        theta = full_fit.parameters.theta
+        constant = np.log(np.where(full_fit.class_prior > 0.0, full_fit.class_prior, 1.0)) - full_fit.log_z
     out = []
-    for found in engine.fit_groups(sample, layout, K, values, given, rng):
-        own, T = found.theta, found.temperature
+    for joint_fit in engine.fit_groups(sample, layout, K, values, oof_scores, rng):
+        theta_change, T = joint_fit.theta, joint_fit.temperature
         notes: tuple[Note, ...] = ()
-        if not (found.converged or engine.stops_early):
-            detail = f"largest gradient {found.gradient:.2g} in scaled parameters"
+        if not (joint_fit.converged or engine.stops_early):
+            detail = f"largest gradient {joint_fit.gradient:.2g} in scaled parameters"
             notes = (Note(-1, -1, "the joint fit did not converge; raise ridge", detail),)
-        part = EngineFit(
+        group_fit = EngineFit(
             np.zeros(0),
-            -found.loss,
-            grad_norm=np.full(layout.m, found.gradient),
-            n_iter=np.full(layout.m, found.evaluations),
-            converged=np.full(layout.m, found.converged),
+            -joint_fit.loss,
+            grad_norm=np.full(layout.m, joint_fit.gradient),
+            n_iter=np.full(layout.m, joint_fit.evaluations),
+            converged=np.full(layout.m, joint_fit.converged),
             notes=notes,
         )
-        fits = tuple(replace(part, theta=T * theta[y] + own[y], notes=notes * (y == 0)) for y in range(K))
+        fits = tuple(replace(group_fit, theta=T * theta[y] + theta_change[y], notes=notes * (y == 0)) for y in range(K))
         both = np.array([fit.theta for fit in fits])
-        out.append(Joint(both, T * constant + found.constant, fits))
+        out.append(Joint(both, T * constant + joint_fit.constant, fits))
     return out
 
 
@@ -86,7 +86,7 @@ def _start(
     def fit(train: Sample, own: np.random.Generator) -> list:
         return generative(train, engine, values, own)
 
-    scored = cross_validate(sample, folds, fit, [(own,) for own in rng.spawn(NFOLD)])
+    scored = cross_validate(sample, folds, fit, [(stream,) for stream in rng.spawn(NFOLD)])
     best = score_settings(scored, "logloss", "temperature")[1] if values is not None else 0
     if values is not None:
         engine = engine.at(float(values[best]))

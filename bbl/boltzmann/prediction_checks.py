@@ -76,11 +76,11 @@ def check_training(
     """
     layout, K = result.parameters.layout, len(labels.groups)
     cost = K * (1.0 + layout.n_terms) * (1 if result.predictive is None else result.predictive.theta.shape[1])
-    rows, whole = training_rows(sample, layout.n_levels, K, cost, complete=result.log_z_kind == "none")
+    rows, is_complete = training_rows(sample, layout.n_levels, K, cost, complete=result.log_z_kind == "none")
     if not rows.n or layout.D > WIDEST:
         return held_out
     scores = _scores(result, rows)
-    training = None if K == 1 else training_record(rows, whole, scores, result.class_prior, advice)
+    training = None if K == 1 else training_record(rows, is_complete, scores, result.class_prior, advice)
     record = held_out or training
     worse = next((one for one in (record, training) if one is not None and one.is_worse), None)
     if worse is not None:
@@ -127,17 +127,17 @@ def training_rows(
     """
     most = int(np.clip(WORK / cost, FEWEST, ROWS))
     total = max(sample.n, sample.total)
-    whole = total * cost <= ALL and (sample.complete or total <= ROWS)
+    is_complete = total * cost <= ALL and (sample.complete or total <= ROWS)
     rows = sample
     if isinstance(rows, StoredSample):
-        whole = whole and not rows.remote
-        rows = rows.draw(rows.n if whole else most, np.random.default_rng(0))
+        is_complete = is_complete and not rows.remote
+        rows = rows.draw(rows.n if is_complete else most, np.random.default_rng(0))
     classified = rows.response >= 0
     if rows.missing is not None:
         cells = np.where(rows.missing, n_levels, 1).prod(axis=1, dtype=float) <= (1 if complete else CELLS)
-        whole, classified = whole and bool(cells[classified].all()), classified & cells
+        is_complete, classified = is_complete and bool(cells[classified].all()), classified & cells
     rows = rows.rows(classified)
-    return (rows.by_state(n_levels, K), True) if whole else (rows.systematic_sample(most), False)
+    return (rows.by_state(n_levels, K), True) if is_complete else (rows.systematic_sample(most), False)
 
 
 def training_record(
@@ -162,7 +162,7 @@ def _scores(result: Estimate, rows: Sample) -> np.ndarray:
 
     def energy(codes: np.ndarray, unknown: np.ndarray | None) -> np.ndarray:
         # one matrix of couplings at a time
-        return np.column_stack([MarginalEnergy(layout, own[None])(codes, unknown) for own in theta])
+        return np.column_stack([MarginalEnergy(layout, group_theta[None])(codes, unknown) for group_theta in theta])
 
     return result.scores_by(energy, rows.codes, rows.missing)
 
@@ -201,7 +201,9 @@ def check_validation(
             held = [sample.rows(scored.rows[scored.fold == f]) for f in range(len(folds))]
             trained = [folds.one(f).training(sample) for f in range(len(folds))]
             by_fold = zip(trained, log_shares, held, strict=True)
-            naive = np.concatenate([_naive_scores(rows, layout, shares, own) for rows, shares, own in by_fold])
+            naive = np.concatenate(
+                [_naive_scores(rows, layout, shares, validation_rows) for rows, shares, validation_rows in by_fold]
+            )
         else:
             rng = np.random.default_rng(0)  # which naive Bayes does not use
             options: dict[str, Any] = {"log_z": "auto", "workers": workers, "rng": rng, "judge": scored.judge}
@@ -234,7 +236,7 @@ def warn_ordered(sample: Rows, folds: AnyFolds, labels: Labels, stacklevel: int 
 
     Every predictor is tested within the groups, whole and level by level, with Bonferroni's correction.
     """
-    levels = [len(own) for own in labels.levels]
+    levels = [len(levels_of_one) for levels_of_one in labels.levels]
     held = [folds.one(f).held_counts(sample, levels, len(labels.groups)) for f in range(len(folds))]
     tables = [np.stack(by_fold, axis=1) for by_fold in zip(*held, strict=True)]
     log_p = np.empty(len(levels))
@@ -246,9 +248,9 @@ def warn_ordered(sample: Rows, folds: AnyFolds, labels: Labels, stacklevel: int 
         log_p[alike] = np.minimum(log_p_bound(table), by_level.min(axis=1))
     tested = len(levels) + sum(levels) + (0 if sample.complete else len(levels))
     log_p += np.log(tested)
-    found = np.flatnonzero(log_p <= np.log(LEVEL))
-    if len(found):
-        most = found[np.argsort(log_p[found], kind="stable")]
+    unevenly_spread = np.flatnonzero(log_p <= np.log(LEVEL))
+    if len(unevenly_spread):
+        most = unevenly_spread[np.argsort(log_p[unevenly_spread], kind="stable")]
         names = ", ".join(repr(labels.names[i]) for i in most[:3]) + (
             f" and {len(most) - 3} more" if len(most) > 3 else ""
         )

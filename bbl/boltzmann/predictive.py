@@ -113,21 +113,21 @@ def predictive(
     hidden : int, default 0
     """
     drawn = [fit.state["hidden"] if hidden and fit.draws is not None else fit.draws for fit in fits]
-    known = [own for own in drawn if own is not None]
-    if kind not in AVERAGED or not known:
+    group_draws = [draws for draws in drawn if draws is not None]
+    if kind not in AVERAGED or not group_draws:
         return None
-    count = len(thinned(known[0], AVERAGED[kind]))
+    count = len(thinned(group_draws[0], AVERAGED[kind]))
     nothing = np.zeros((count, layout.size))
-    theta = np.array([nothing if own is None else thinned(own, count) for own in drawn])
+    theta = np.array([nothing if draws is None else thinned(draws, count) for draws in drawn])
     if kind == "exact":
         log_z = log_sum(layout.factors(theta.reshape(-1, layout.size)), exact_order(layout)).reshape(theta.shape[:2])
     else:
-        given = (STEPS, CHAINS)
+        annealing = (STEPS, CHAINS)
         log_z = np.array(
             [
                 [
-                    annealed_log_z(layout, own, np.append(start, np.zeros(hidden)), *given, rng, workers).log_z
-                    for own in group
+                    annealed_log_z(layout, draws, np.append(start, np.zeros(hidden)), *annealing, rng, workers).log_z
+                    for draws in group
                 ]
                 for group, start, rng in zip(theta, starts, rngs, strict=True)
             ]

@@ -49,14 +49,14 @@ def reconstruct(
     check_memory(16.0 * len(codes) * layout.D, f"Reconstruction of {len(codes)} rows", "Give fewer rows at a time.")
     out = one_hot(np.where(unknown, 0, codes), layout)
     rows = np.flatnonzero(unknown.any(axis=1))
-    patterns, which = np.unique(unknown[rows], axis=0, return_inverse=True)
-    parts = [rows[which.ravel() == p] for p in range(len(patterns))]
+    patterns, pattern_of_row = np.unique(unknown[rows], axis=0, return_inverse=True)
+    parts = [rows[pattern_of_row.ravel() == p] for p in range(len(patterns))]
     tasks = [
-        (layout, theta, posterior[own], codes[own], np.flatnonzero(pattern), method, stream)
-        for own, pattern, stream in zip(parts, patterns, rng.spawn(len(parts)), strict=True)
+        (layout, theta, posterior[pattern_rows], codes[pattern_rows], np.flatnonzero(pattern), method, stream)
+        for pattern_rows, pattern, stream in zip(parts, patterns, rng.spawn(len(parts)), strict=True)
     ]
-    for own, pattern, filled in zip(parts, patterns, run_tasks(_fill, tasks, workers, progress), strict=True):
-        out[np.ix_(own, layout.columns(np.flatnonzero(pattern)))] = filled
+    for pattern_rows, pattern, filled in zip(parts, patterns, run_tasks(_fill, tasks, workers, progress), strict=True):
+        out[np.ix_(pattern_rows, layout.columns(np.flatnonzero(pattern)))] = filled
     return out
 
 
@@ -70,12 +70,12 @@ def _fill(
     rng: np.random.Generator,
 ) -> np.ndarray:
     """Return the probabilities of rows that lack the same predictors, shape (n, levels of these)."""
-    given = Clamped(layout, unknown)
-    out = np.zeros((len(codes), given.layout.D))
-    for k, own in enumerate(theta):
+    clamped = Clamped(layout, unknown)
+    out = np.zeros((len(codes), clamped.layout.D))
+    for k, group_theta in enumerate(theta):
         rows = np.flatnonzero(posterior[:, k] > 0.0)
         if len(rows):
-            models, which = np.unique(given.theta(own, codes[rows]), axis=0, return_inverse=True)
-            filled = margins(given.layout, models, method, rng)
-            out[rows] += posterior[rows, k, None] * filled[which.ravel()]
+            models, model_of_row = np.unique(clamped.theta(group_theta, codes[rows]), axis=0, return_inverse=True)
+            filled = margins(clamped.layout, models, method, rng)
+            out[rows] += posterior[rows, k, None] * filled[model_of_row.ravel()]
     return out

@@ -67,19 +67,22 @@ def refine(
     """
     K, near, scored = len(labels.groups), generative.engine, generative.scored
     assert isinstance(near, PseudoLikelihood) and scored is not None  # noqa: S101  # a fresh tuning has both
-    told: dict[str, Any] = {"log_z": log_z, "workers": workers, "rng": rng}
-    others, setting = Folds(folds.train[1:], folds.held[1:]), [float(near.setting)]
-    starts = [[Trail(own) for own in trail] for _ in range(len(others))]
-    rest = validate(sample, labels, layout, near, setting, others, trails=starts, **told)
-    parts = ((scored.rows, scored.weights, scored.scores[0]), (rest.rows, rest.weights, rest.scores[0]))
+    fitting_options: dict[str, Any] = {"log_z": log_z, "workers": workers, "rng": rng}
+    other_folds, setting = Folds(folds.train[1:], folds.held[1:]), [float(near.setting)]
+    starts = [[Trail(group_trail) for group_trail in trail] for _ in range(len(other_folds))]
+    other_predictions = validate(sample, labels, layout, near, setting, other_folds, trails=starts, **fitting_options)
+    parts = (
+        (scored.rows, scored.weights, scored.scores[0]),
+        (other_predictions.rows, other_predictions.weights, other_predictions.scores[0]),
+    )
     every = Given(*(np.concatenate(both) for both in zip(*parts, strict=True)))
     held, seen = np.split(np.arange(len(every.rows)), [len(scored.rows)])
 
     def judged(engine: Conditional, seen: np.ndarray, held: np.ndarray) -> tuple[Validated, float]:
         """Return the scores of held rows by a fit to those that are seen, and their log-loss."""
-        found = _by_batches(engine, sample, layout, K, every, seen, rng)
-        scores = energies(sample.codes[every.rows[held]], layout, found.theta) + found.constant
-        scores += found.temperature * every.scores[held] if engine.start else 0.0
+        refined = _by_batches(engine, sample, layout, K, every, seen, rng)
+        scores = energies(sample.codes[every.rows[held]], layout, refined.theta) + refined.constant
+        scores += refined.temperature * every.scores[held] if engine.start else 0.0
         # of groups that the fold's training rows have not
         scores = np.where(np.isneginf(every.scores[held]), -np.inf, scores)
         out = replace(scored, scores=scores[None], fits=[], found=[], y=sample.response[every.rows[held]])
@@ -90,18 +93,18 @@ def refine(
         ridge = RIDGES[place[2]] / total
         return Conditional(ridge, SCALES[place[1]], STARTS[place[0]], near.setting, epochs, early_stopping=True)
 
-    few = [np.sort(rng.permutation(each)[:most]) for each, most in zip((seen, held), SOME, strict=True)]
-    total = float(every.weights[few[0]].sum())
+    sampled_rows = [np.sort(rng.permutation(each)[:most]) for each, most in zip((seen, held), SOME, strict=True)]
+    total = float(every.weights[sampled_rows[0]].sum())
     with serial_blas():
         sizes = len(STARTS), len(SCALES), len(RIDGES)
-        best = descend(sizes, FIRST, lambda place: judged(engine_at(place, total, TRIED), *few)[1])
+        best = descend(sizes, FIRST, lambda place: judged(engine_at(place, total, TRIED), *sampled_rows)[1])
         epochs = max(EPOCHS, -(-VISITS // sample.n))
         out, loss = judged(engine_at(best, float(every.weights[seen].sum()), epochs), seen, held)
     engine = engine_at(best, sample.total, epochs)
     heat = fit_calibration(out.scores[0], out.y, out.weights, "temperature")
-    found = Tuning(None, np.zeros(1), np.array([loss]), 0, heat, [], out, engine)
-    start = (every, estimate(sample, layout, K, near, labels=labels, **told)) if engine.start else None
-    return estimate_jointly(sample, layout, K, engine, None, log_z, workers, rng, None, start)[0], found
+    refined = Tuning(None, np.zeros(1), np.array([loss]), 0, heat, [], out, engine)
+    start = (every, estimate(sample, layout, K, near, labels=labels, **fitting_options)) if engine.start else None
+    return estimate_jointly(sample, layout, K, engine, None, log_z, workers, rng, None, start)[0], refined
 
 
 def _by_batches(
@@ -115,5 +118,5 @@ def _by_batches(
 ) -> JointFit:
     """Fit to those of the rows `every` of which scores are known that stand `at` some positions."""
     rows = replace(sample.rows(every.rows[at]), weights=every.weights[at])
-    given = Given(np.arange(len(at)), every.weights[at], every.scores[at]) if engine.start else None
-    return engine.by_batches(rows, layout, K, given, rng)
+    given_scores = Given(np.arange(len(at)), every.weights[at], every.scores[at]) if engine.start else None
+    return engine.by_batches(rows, layout, K, given_scores, rng)

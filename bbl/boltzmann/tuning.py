@@ -108,7 +108,7 @@ def tune(
         rows = cast(Sample, sample)
         sample = rows = rows.by_state(layout.n_levels, len(labels.groups)) if engine.joint else rows
         folds = shuffled_folds(rows, NFOLD, rng)
-    told: dict[str, Any] = {"calibrate": calibrate, "log_z": log_z, "workers": workers, "rng": rng}
+    fitting_options: dict[str, Any] = {"calibrate": calibrate, "log_z": log_z, "workers": workers, "rng": rng}
     variants, settings = among or (engine.variants(), () if engine.tuned is None else engine.tuned.grid)
     if isinstance(sample, Sample) and isinstance(folds, Folds):
         held_out = engine.held_out(sample, engine.layout(sample, layout), len(labels.groups), folds)
@@ -116,11 +116,13 @@ def tune(
             return _tune_together(
                 sample, engine, variants, settings, rule, folds, held_out, calibrate, workers, progress
             )
-    found = []
-    for own in variants:
+    tuned = []
+    for variant in variants:
         step = scaled_progress(progress, 1.0 / len(variants))
-        found.append(_tune_one(sample, labels, layout, own, settings, rule, folds, progress=step, **told))
-    return min(found, key=lambda each: each.loss[each.chosen])
+        tuned.append(
+            _tune_one(sample, labels, layout, variant, settings, rule, folds, progress=step, **fitting_options)
+        )
+    return min(tuned, key=lambda each: each.loss[each.chosen])
 
 
 def tune_many(
@@ -170,7 +172,9 @@ def tune_many(
         progress(0.5 * NFOLD)
     (trail,) = _trails(sample, fitted, len(labels.groups), 1)
     tried: dict[int, tuple[float, Validated]] = {}
-    while 0 <= k < len(grid) and (not tried or tried[k - sign][0] <= min(own for own, _ in tried.values())):
+    while 0 <= k < len(grid) and (
+        not tried or tried[k - sign][0] <= min(fold_prediction for fold_prediction, _ in tried.values())
+    ):
         loss, new = losses_of(folds, trail, grid[[k]])
         tried[k] = float(loss[0]), new
         k += sign
@@ -182,12 +186,12 @@ def tune_many(
     def taken(at: int) -> Tuning:
         scored = tried[at][1]
         heat = fit_calibration(scored.scores[0], scored.y, scored.weights, calibrate)
-        own, best = replace(scored, fits=[], found=[]), engine.at(float(grid[at]))
-        return Tuning(tuned.option, grid[order], losses, order.index(at), heat, scored.found, own, best)
+        fold_prediction, best = replace(scored, fits=[], found=[]), engine.at(float(grid[at]))
+        return Tuning(tuned.option, grid[order], losses, order.index(at), heat, scored.found, fold_prediction, best)
 
     value = float(grid[last])
-    left = [Trail({value: each[value]} if value in each else {}) for each in trail]
-    return taken(order[int(losses.argmin())]), taken(last), left
+    remaining_starts = [Trail({value: each[value]} if value in each else {}) for each in trail]
+    return taken(order[int(losses.argmin())]), taken(last), remaining_starts
 
 
 def _trails(sample: Rows, layout: Layout, K: int, nfold: int) -> list[list[Trail]]:
@@ -273,9 +277,18 @@ def _tune_one(
         chosen = one_standard_error(scored, values, chosen, calibrate, tuned.simpler)
     calibration = fit_calibration(scored.scores[chosen], scored.y, scored.weights, calibrate)
     option = None if tuned is None or values is None else tuned.option
-    own = replace(scored, scores=scored.scores[chosen : chosen + 1], fits=[], found=[])
+    chosen_prediction = replace(scored, scores=scored.scores[chosen : chosen + 1], fits=[], found=[])
     best = engine if tuned is None or values is None else engine.at(float(values[chosen]))
-    return Tuning(option, np.zeros(1) if values is None else values, loss, chosen, calibration, scored.found, own, best)
+    return Tuning(
+        option,
+        np.zeros(1) if values is None else values,
+        loss,
+        chosen,
+        calibration,
+        scored.found,
+        chosen_prediction,
+        best,
+    )
 
 
 def _tune_together(
@@ -296,9 +309,9 @@ def _tune_together(
     grid = np.array([engine.setting] if rule is None else settings)
     check_trained(folds.train.sum(axis=1).min())
     parts = [folds.one(f).validation(sample) for f in range(len(folds))]
-    rows, weights = [part[2] for part in parts], np.concatenate([part[1] for part in parts])
+    rows, weights = [prediction[2] for prediction in parts], np.concatenate([prediction[1] for prediction in parts])
     at = np.concatenate(rows)
-    fold = np.repeat(np.arange(len(rows)), [len(own) for own in rows])
+    fold = np.repeat(np.arange(len(rows)), [len(fold_rows) for fold_rows in rows])
     base = Validated(np.empty((0, 0, 0)), sample.response[at], weights, fold, at, [], "class_scores", [])
     tried: dict[tuple[int, int], np.ndarray] = {}
     loss: dict[tuple[int, int], float] = {}
@@ -308,8 +321,8 @@ def _tune_together(
         tried[v, k], loss[v, k] = scores, base.log_loss(calibrated(base, scores, calibrate))
         return loss[v, k]
 
-    told = scaled_progress(progress, len(folds) / len(variants))
-    _walk_variants(fit, len(variants), len(grid) - 1, rule == "cv-1se", told)
+    report_share = scaled_progress(progress, len(folds) / len(variants))
+    _walk_variants(fit, len(variants), len(grid) - 1, rule == "cv-1se", report_share)
     exact: set[tuple[int, int]] = set()
     while (best := min(loss, key=loss.__getitem__)) not in exact:  # what ends early may be better than what does not
         fit(*best, exactly=True)
@@ -321,12 +334,12 @@ def _tune_together(
         best = (best[0], order[simplest])
         fit(*best, exactly=True)
     calibration = fit_calibration(tried[best], base.y, base.weights, calibrate)
-    own = replace(base, scores=tried[best][None])
+    fold_rows = replace(base, scores=tried[best][None])
     if rule is None:
-        return Tuning(None, np.zeros(1), np.array([loss[best]]), 0, calibration, [], own, variants[best[0]])
+        return Tuning(None, np.zeros(1), np.array([loss[best]]), 0, calibration, [], fold_rows, variants[best[0]])
     losses = np.array([loss[best[0], k] for k in order])
     chosen = variants[best[0]].at(float(grid[best[1]]))
-    return Tuning(tuned.option, grid[order], losses, order.index(best[1]), calibration, [], own, chosen)
+    return Tuning(tuned.option, grid[order], losses, order.index(best[1]), calibration, [], fold_rows, chosen)
 
 
 def _walk_variants(fit: Callable[[int, int], float], n: int, top: int, every: bool, told: Callable | None) -> None:
@@ -373,27 +386,27 @@ def _search(
         if (loss[-2:] > RISEN * np.nanmin(loss)).all():
             break
         loss = fit([k])
-    good = [k for k, own in zip(tried, loss, strict=True) if not own > NEAR * np.nanmin(loss)]
+    good = [k for k, setting_loss in zip(tried, loss, strict=True) if not setting_loss > NEAR * np.nanmin(loss)]
     between = {k + side for k in good for side in (-1, 1)}
     if rule == "cv-1se":
         between |= set(range(min(good), len(grid)))
-    rest = sorted(between.intersection(range(len(grid))) - set(tried), reverse=True)
-    if rest:
-        loss = fit(rest)
+    untried = sorted(between.intersection(range(len(grid))) - set(tried), reverse=True)
+    if untried:
+        loss = fit(untried)
     again: list[int] = []
     moved = SURE
     while len(again) < BEST:
         least = np.nanmin(list(losses.values()))
         near = min(NEAR, 1.0 + FURTHER * moved) * least
-        left = {k: own for k, own in losses.items() if k not in again and own <= near}
-        if not left or (NEAR - 1.0) * least <= TIE:
+        near_best = {k: setting_loss for k, setting_loss in losses.items() if k not in again and setting_loss <= near}
+        if not near_best or (NEAR - 1.0) * least <= TIE:
             break
-        k = min(left, key=left.__getitem__)
+        k = min(near_best, key=near_best.__getitem__)
         fit([k])
         again.append(k)
-        moved = max(moved, abs(losses[k] / left[k] - 1.0))
+        moved = max(moved, abs(losses[k] / near_best[k] - 1.0))
     if progress is not None:  # of the fits that were not needed
         progress((1.0 - len(scored) / most_fits) * len(np.unique(scored[0].fold)))
     order = sorted(tried)
-    scores, found = np.array([tried[k] for k in order]), [text for each in scored for text in each.found]
-    return grid[order], replace(scored[0], scores=scores, found=found), np.array([losses[k] for k in order])
+    scores, messages = np.array([tried[k] for k in order]), [text for each in scored for text in each.found]
+    return grid[order], replace(scored[0], scores=scores, found=messages), np.array([losses[k] for k in order])

@@ -33,22 +33,22 @@ def united(layout: Layout, fits: Sequence[EngineFit]) -> United:
 
     `layout` is that of a group without rows, whose fit has none of its own.
     """
-    own = [layout if fit.layout is None else fit.layout for fit in fits]
-    whole = Layout(layout.n_levels, [terms for each in own for terms in each.terms])
+    fit_layouts = [layout if fit.layout is None else fit.layout for fit in fits]
+    union = Layout(layout.n_levels, [terms for each in fit_layouts for terms in each.terms])
     out = []
-    for each, fit in zip(own, fits, strict=True):
-        to = _positions(each, whole)
-        free = np.zeros(whole.size, dtype=bool)
+    for each, fit in zip(fit_layouts, fits, strict=True):
+        to = _positions(each, union)
+        free = np.zeros(union.size, dtype=bool)
         free[to] = True
-        theta = np.zeros(whole.size)
+        theta = np.zeros(union.size)
         theta[to] = fit.theta
         state = {"free": free}
-        state["votes"], state["nodes"] = np.zeros(whole.size), np.full((max(whole.order, 2), whole.size), np.nan)
+        state["votes"], state["nodes"] = np.zeros(union.size), np.full((max(union.order, 2), union.size), np.nan)
         if fit.state:
             state["votes"][to] = fit.state["votes"]
             state["nodes"][: len(fit.state["nodes"]), to] = fit.state["nodes"]
         out.append(replace(fit, theta=theta, state=state))
-    return United(whole, out)
+    return United(union, out)
 
 
 def _positions(part: Layout, whole: Layout) -> np.ndarray:
@@ -73,15 +73,17 @@ def log_z_of_chosen(
     kinds = [resolve_log_z(log_z, fit.layout or layout, engine.log_z) for fit in fits]
     kind = next((k for k in kinds if k != "exact"), "exact")  # one for all groups
     value, error = np.zeros(len(fits)), np.zeros(len(fits))
-    for k, (fit, part, rng) in enumerate(zip(fits, parts, rngs, strict=True)):
-        own = fit.layout or layout
+    for k, (fit, group_sample, rng) in enumerate(zip(fits, parts, rngs, strict=True)):
+        fit_layout = fit.layout or layout
         if kind == "exact":
-            value[k] = exact_log_z(own, fit.theta[None])[0]
-        elif part.n:
-            rows = engine.prepare(part.collapsed(own.n_levels), own)
+            value[k] = exact_log_z(fit_layout, fit.theta[None])[0]
+        elif group_sample.n:
+            rows = engine.prepare(group_sample.collapsed(fit_layout.n_levels), fit_layout)
             if kind == "ais":
-                sampled = annealed_log_z(own, fit.theta, annealing_start(rows, own), rng=rng, n_jobs=workers)
+                sampled = annealed_log_z(
+                    fit_layout, fit.theta, annealing_start(rows, fit_layout), rng=rng, n_jobs=workers
+                )
                 value[k], error[k] = sampled.log_z, sampled.standard_error
             else:
-                value[k] = approximate_log_z(kind, rows, own, fit.theta)
+                value[k] = approximate_log_z(kind, rows, fit_layout, fit.theta)
     return value, kind, error

@@ -68,19 +68,19 @@ def validate(
     check_annealing(log_z, fitted, models, workers)
     guard_memory(sample, fitted, K, engine, values, min(workers, nfold), folds=nfold)
     fit = partial(_fit_fold, labels, layout, engine, values, log_z)
-    own = list(zip(rng.spawn(nfold), [None] * nfold if trails is None else trails, strict=True))
-    scored = cross_validate(sample, folds, fit, own, judge=judge, workers=workers, progress=progress)
+    fold_tasks = list(zip(rng.spawn(nfold), [None] * nfold if trails is None else trails, strict=True))
+    scored = cross_validate(sample, folds, fit, fold_tasks, judge=judge, workers=workers, progress=progress)
     if trails is not None and values is not None:
         for fits, trail in zip(scored.fits, trails, strict=True):
             _extend(trail, values, fits)
-    found = [
+    fold_predictions = [
         problem._replace(group=f"fold {f + 1}, {problem.group}")
         for f, fits in enumerate(scored.fits)
         for each in fits
         for problem in problems(each.fits, labels)
     ]
-    kept = scored.fits[-1:]  # the others may fill the memory
-    return Validated(**{**vars(scored), "fits": kept}, found=found)
+    last_fit = scored.fits[-1:]  # the others may fill the memory
+    return Validated(**{**vars(scored), "fits": last_fit}, found=fold_predictions)
 
 
 def _fit_fold(
@@ -93,6 +93,6 @@ def _fit_fold(
 def _extend(trail: Sequence[Trail], values: Sequence[float] | np.ndarray, fits: Sequence[Estimate]) -> None:
     """Put the solutions of a fold where the next comparisons start from."""
     for value, each in zip(values, fits, strict=True):
-        for own, group in zip(trail, each.fits, strict=True):
+        for group_trail, group in zip(trail, each.fits, strict=True):
             if group.site_theta is not None:  # a group without rows has none
-                own[float(value)] = group.site_theta
+                group_trail[float(value)] = group.site_theta

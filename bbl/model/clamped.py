@@ -168,10 +168,10 @@ def _parts(layout: Layout, limit: float) -> list[Part] | None:
 def exact_margins(layout: Layout, theta: np.ndarray, parts: list[Part]) -> np.ndarray:
     """Return `margins` by eliminating all other predictors of each part."""
     out, factors = np.empty((len(theta), layout.D)), layout.factors(theta)
-    for own, order, _ in parts:
-        members = set(own.tolist())
+    for component, order, _ in parts:
+        members = set(component.tolist())
         inside = [(scope, table) for scope, table in factors if scope[0] in members]
-        for i in own:
+        for i in component:
             log_p = log_sum(inside, [k for k in order if k != i])
             p = np.exp(log_p - log_p.max(axis=1, keepdims=True))
             out[:, layout.start[i] : layout.start[i + 1]] = (p / p.sum(axis=1, keepdims=True))[:, 1:]

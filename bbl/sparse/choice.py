@@ -212,10 +212,10 @@ def _walk(
         terms = list(last.weights)
         again, value = None, math.nan
         if refitted:
-            known = out[-1].refit if out else None
-            if known is None or list(known.weights) != terms:
-                known = refit(problem, last.weights, last.intercept)
-            again = known
+            current_refit = out[-1].refit if out else None
+            if current_refit is None or list(current_refit.weights) != terms:
+                current_refit = refit(problem, last.weights, last.intercept)
+            again = current_refit
             value = ebic(problem, terms, again.loss)
         out.append(Point(penalty, stages, again, value, unknown))
         if progress is not None:

@@ -193,7 +193,7 @@ def _splits(model: Model) -> list[tuple[tuple[State, ...], np.ndarray]]:
         if size == 0:
             continue
         fewer = [State(*zip(*pairs, strict=True)) for pairs in combinations(zip(*state, strict=True), size)]
-        new = [part for part in fewer if part not in model.states]
+        new = [replacement for replacement in fewer if replacement not in model.states]
         theta = np.insert(np.delete(model.theta, k, axis=0), len(model.states) - 1, np.zeros((len(new), 1)), axis=0)
         models.append(((*model.states[:k], *model.states[k + 1 :], *new), theta))
     return models

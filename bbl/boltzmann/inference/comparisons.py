@@ -52,12 +52,12 @@ def compare_pooled(groups: list[Evidence], pooled: Evidence) -> list[Comparison]
         kind, limits = np.maximum(group.kind, pooled.kind), None
         family: Family = _no_family
         if layout.size > layout.D:
-            rest = _rest(groups, at, pooled)
-            kind = np.maximum(kind, rest.kind)
-            uneven = _uneven((group, rest), pooled) & (kind == Kind.WALD)
+            others_evidence = _rest(groups, at, pooled)
+            kind = np.maximum(kind, others_evidence.kind)
+            uneven = _uneven((group, others_evidence), pooled) & (kind == Kind.WALD)
             kind[uneven] = np.where(crowded(layout), Kind.FEW, Kind.EXACT)[uneven]
             errors = np.sqrt(variances(terms)) if terms else np.full(layout.size, np.nan)
-            family, limits = partial(_difference, group, rest), _FieldLimits(group, rest, errors)
+            family, limits = partial(_difference, group, others_evidence), _FieldLimits(group, others_evidence, errors)
         shift = Comparison(layout, group.theta - pooled.theta, terms, kind, family)
         shift = _with_odds_ratios(shift, counts[at], counts.sum(axis=0) - counts[at])
         comparisons.append(replace(shift, to_limits=partial(_shift_limits, counts, at, limits, shift)))
@@ -66,10 +66,10 @@ def compare_pooled(groups: list[Evidence], pooled: Evidence) -> list[Comparison]
 
 def _rest(groups: list[Evidence], at: int, pooled: Evidence) -> Evidence:
     """Return what the rows of all groups but one say."""
-    others = [g for k, g in enumerate(groups) if k != at]
-    if len(others) == 1:
-        return others[0]
-    return evidence(_merge([g.rows for g in others]), pooled.layout, pooled.theta)
+    other_groups = [g for k, g in enumerate(groups) if k != at]
+    if len(other_groups) == 1:
+        return other_groups[0]
+    return evidence(_merge([g.rows for g in other_groups]), pooled.layout, pooled.theta)
 
 
 def _merge(samples: list[Sample]) -> Sample:
@@ -132,8 +132,8 @@ class _FieldLimits:
     def at(self, k: int, limit: float) -> float:
         """Return the shift of field `k` at a limit of the difference of the group and the others."""
         if k not in self._shifts:
-            one, other = (side.family(k, False) for side in (self.group, self.rest))
-            self._shifts[k] = None if one is None or other is None else Shift.of(one, other)
+            one, others_family = (side.family(k, False) for side in (self.group, self.rest))
+            self._shifts[k] = None if one is None or others_family is None else Shift.of(one, others_family)
         shift = self._shifts[k]
         return np.nan if shift is None else shift.at(limit, float(self.errors[k]))
 

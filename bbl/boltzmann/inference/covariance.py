@@ -60,13 +60,13 @@ class Covariances:
 
 
 def _influence(solved: Equations, layout: Layout) -> Influence:
-    found = solved._asdict()
-    return Influence(found.pop("rows"), layout, **found)
+    equations = solved._asdict()
+    return Influence(equations.pop("rows"), layout, **equations)
 
 
 def _blocks(influence: Influence, rows: Sample) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    for part in rows.blocks(ROWS):
-        yield influence(part) / influence.total, part.weights
+    for chunk in rows.blocks(ROWS):
+        yield influence(chunk) / influence.total, chunk.weights
 
 
 Fitted = list[tuple[Influence, Sample]]
@@ -106,23 +106,23 @@ def covariances(sample: Sample, estimate: Estimate, engine: Engine) -> Covarianc
         return _influence(solved, layout), solved.rows
 
     parts = [sample.group(y) for y in range(len(parameters.theta))]
-    groups = [influence(part) for part in parts if part.n]
-    own, shift = sandwich(layout, groups), None
+    groups = [influence(group_sample) for group_sample in parts if group_sample.n]
+    group_terms, shift = sandwich(layout, groups), None
     composite = [fitted.composite(rows if rows.complete else rows.complete_rows) for fitted, rows in groups]
     if parameters.pooled is not None:
         shift = sandwich_of_shift(layout, groups, influence(sample.pooled)[0])
         shift = _with_empty(parts, shift, [np.full_like(t, np.nan) for t in shift[0]])
-    own = _with_empty(parts, own, [np.full_like(t, np.nan) for t in own[0]])
-    return Covariances(layout, own, shift, _with_empty(parts, composite, (0.0, 0.0)))
+    group_terms = _with_empty(parts, group_terms, [np.full_like(t, np.nan) for t in group_terms[0]])
+    return Covariances(layout, group_terms, shift, _with_empty(parts, composite, (0.0, 0.0)))
 
 
 def full_covariance(sample: Sample, layout: Layout, engine: Engine) -> np.ndarray:
     """Return the sandwich covariance (layout.size, layout.size) of all parameters of one group, from its rows."""
     check_memory(8.0 * float(layout.size) ** 2, f"A covariance of {layout.size} parameters", "See bse, or tests().")
     solved = engine.equations(sample.collapsed(layout.n_levels), layout)
-    found = _influence(solved, layout)
+    influence = _influence(solved, layout)
     out = np.zeros((layout.size, layout.size))
-    for psi, w in _blocks(found, solved.rows):
+    for psi, w in _blocks(influence, solved.rows):
         out += (psi.T * w) @ psi
     return out
 
@@ -150,13 +150,13 @@ def difference_terms(
     codes, at = np.unique(sample.codes, axis=0, return_inverse=True)
     weights = np.bincount(at.ravel(), sample.weights, len(codes))
     p = np.exp(log_probabilities(replace(estimate, calibration=None).class_scores(codes)))
-    covariance, tables, given = engine.difference(codes, weights, p, layout, pair)
+    covariance, tables, is_estimable = engine.difference(codes, weights, p, layout, pair)
     terms = [
         tables[:, a:b].T @ covariance @ tables[:, a:b] for a, b in zip(layout.cuts[:-1], layout.cuts[1:], strict=True)
     ]
     for g in pair:
-        given = given & _occurring(sample.group(g), layout)
-    return terms, given
+        is_estimable = is_estimable & _occurring(sample.group(g), layout)
+    return terms, is_estimable
 
 
 def _occurring(rows: Sample, layout: Layout) -> np.ndarray:
@@ -165,23 +165,23 @@ def _occurring(rows: Sample, layout: Layout) -> np.ndarray:
     Fields compare levels where the others, as far as they interact, have their reference level.
     """
     L = layout.n_levels.astype(int)
-    found = []
+    occurs = []
     for i in range(layout.m):
         n = np.bincount(rows.codes[:, i], rows.weights, L[i]) > 0.0
-        found.append(n[1:] & n[:1])
+        occurs.append(n[1:] & n[:1])
     for i, j in layout.pairs:
         cells = rows.codes[:, i].astype(np.intp) * L[j] + rows.codes[:, j]
         n = np.bincount(cells, rows.weights, L[i] * L[j]).reshape(L[i], L[j]) > 0.0
-        found[i] &= n[1:, 0] & n[0, 0]
-        found[j] &= n[0, 1:] & n[0, 0]
-        found.append((n[1:, 1:] & n[1:, :1] & n[:1, 1:] & n[:1, :1]).ravel())
-    return np.concatenate(found)
+        occurs[i] &= n[1:, 0] & n[0, 0]
+        occurs[j] &= n[0, 1:] & n[0, 0]
+        occurs.append((n[1:, 1:] & n[1:, :1] & n[:1, 1:] & n[:1, :1]).ravel())
+    return np.concatenate(occurs)
 
 
 def _with_empty(parts: list[Sample], found: list, nothing: object) -> list:
     """Return what was found of the groups with rows, and `nothing` for those without."""
-    left = iter(found)
-    return [next(left) if part.n else nothing for part in parts]
+    remaining = iter(found)
+    return [next(remaining) if group_sample.n else nothing for group_sample in parts]
 
 
 def _differences(influence: Influence, pooled: Influence, rows: Sample) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -206,17 +206,17 @@ def bootstrap(
     # of each group: the number of rows, and what is missing in each of them
     shapes = [(round(g.total), None if g.missing is None else np.repeat(g.missing, g.weights.astype(np.intp), axis=0))
               for g in groups]  # fmt: skip
-    tasks = [(layout, models, shapes, engine, own) for own in rng.spawn(nboot)]
+    tasks = [(layout, models, shapes, engine, stream) for stream in rng.spawn(nboot)]
     return np.array(run_tasks(_replicate, tasks, workers))
 
 
 def _replicate(layout: Layout, models: list, shapes: list, engine: Engine, rng) -> list[np.ndarray]:
     out = []
-    for (h, J, more), (total, missing) in zip(models, shapes, strict=True):
-        codes = sample_states(h, J, layout.n_levels, total, rng, more=more)
+    for (h, J, higher_terms), (total, missing) in zip(models, shapes, strict=True):
+        codes = sample_states(h, J, layout.n_levels, total, rng, more=higher_terms)
         if missing is not None:
             codes = np.where(missing, 0, codes).astype(codes.dtype)
         rows = engine.prepare(Sample(codes, np.ones(total), missing=missing).collapsed(layout.n_levels), layout)
-        told = {"rng": rng, "progress": None} if engine.samples else {}
-        out.append(engine.fit(rows, layout, **told).theta)
+        sampling_arguments = {"rng": rng, "progress": None} if engine.samples else {}
+        out.append(engine.fit(rows, layout, **sampling_arguments).theta)
     return out

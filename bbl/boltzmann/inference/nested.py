@@ -78,11 +78,11 @@ def nested_test(groups: Sequence[Sample], layout: Layout, theta: np.ndarray, kep
     dropped = np.flatnonzero(~kept)
     sizes = np.diff(layout.cuts)[layout.m :]
     p, refused = [], []
-    for g, (sample, own) in enumerate(zip(groups, theta, strict=True)):
-        found = of_group(evidence(sample, layout, own))
-        by_term = found.tables()[2][layout.m :]
+    for g, (sample, group_theta) in enumerate(zip(groups, theta, strict=True)):
+        group_tests = of_group(evidence(sample, layout, group_theta))
+        by_term = group_tests.tables()[2][layout.m :]
         p += [by_term[k] for k in dropped if not np.isnan(by_term[k])]
-        kinds = [found.verdict[layout.cuts[layout.m + k] : layout.cuts[layout.m + k + 1]] for k in dropped]
+        kinds = [group_tests.verdict[layout.cuts[layout.m + k] : layout.cuts[layout.m + k + 1]] for k in dropped]
         refused += [
             (g, scopes[k], Kind(int(kind.min(initial=Kind.ABSENT))))
             for k, kind in zip(dropped, kinds, strict=True)
@@ -122,13 +122,13 @@ def ratio_test(groups: Sequence[Sample], layout: Layout, theta: np.ndarray, kept
     tables = [slice(a, b) for a, b in zip(layout.pair_start[:-1], layout.pair_start[1:], strict=True)]
     statistic, scales, refused = 0.0, [], []
     df = len(groups) * sum(tables[p].stop - tables[p].start for p in np.flatnonzero(~kept))
-    for g, (sample, own) in enumerate(zip(groups, theta, strict=True)):
-        found = evidence(sample, layout, own)
-        worst = [(int(found.kind[tables[p]].max(initial=Kind.WALD)), p) for p in np.flatnonzero(~kept)]
+    for g, (sample, group_theta) in enumerate(zip(groups, theta, strict=True)):
+        group_evidence = evidence(sample, layout, group_theta)
+        worst = [(int(group_evidence.kind[tables[p]].max(initial=Kind.WALD)), p) for p in np.flatnonzero(~kept)]
         refused += [(g, int(layout.pairs[p, 0]), int(layout.pairs[p, 1]), Kind(k)) for k, p in worst if k != Kind.WALD]
-        if refused or found.influence is None:
+        if refused or group_evidence.influence is None:
             continue
-        rows, influence = found.rows, found.influence
+        rows, influence = group_evidence.rows, group_evidence.influence
         touched = np.unique(layout.pairs[~kept])
         dropped = _columns(layout, kept)
         start = influence.site_theta.copy()
@@ -158,12 +158,12 @@ def _pseudo_likelihood(rows: Sample, layout: Layout, site_theta: np.ndarray, onl
     """Return the weighted sum of the log conditional probabilities of some predictors."""
     varies = np.flatnonzero(layout.n_levels > 1)
     total = 0.0
-    for part in rows.blocks(ROWS):
-        X = one_hot(part.codes, layout)
+    for chunk in rows.blocks(ROWS):
+        X = one_hot(chunk.codes, layout)
         log_norm, _ = conditionals(X, layout, site_theta[:, 0], site_theta[:, 1:])
         field = X * (X @ site_theta[:, 1:].T + site_theta[:, 0])
-        total += float(part.weights @ field[:, layout.columns(only)].sum(axis=1))
-        total -= float(part.weights @ log_norm[:, np.searchsorted(varies, only)].sum(axis=1))
+        total += float(chunk.weights @ field[:, layout.columns(only)].sum(axis=1))
+        total -= float(chunk.weights @ log_norm[:, np.searchsorted(varies, only)].sum(axis=1))
     return total
 
 

@@ -55,9 +55,9 @@ def permutation_tests(
         )
     rows = sample.collapsed(layout.n_levels)
     streams = rng.spawn(len(layout.pairs))
-    tasks = [(rows, layout, int(i), int(j), n, own) for (i, j), own in zip(layout.pairs, streams, strict=True)]
-    found = run_tasks(_test, tasks, workers)
-    statistic, df, p = (np.array([f[k] for f in found]) for k in range(3))
+    tasks = [(rows, layout, int(i), int(j), n, stream) for (i, j), stream in zip(layout.pairs, streams, strict=True)]
+    test_results = run_tasks(_test, tasks, workers)
+    statistic, df, p = (np.array([f[k] for f in test_results]) for k in range(3))
     return statistic, df.astype(np.intp), p
 
 
@@ -74,16 +74,16 @@ def _test(sample: Sample, layout: Layout, i: int, j: int, n: int, rng: np.random
     rows, columns, total = tables.sum(axis=2), tables.sum(axis=1), tables.sum(axis=(1, 2))
     V = _covariance(rows, columns, total)
     values, vectors = np.linalg.eigh(V)
-    kept = values > 1e-9 * max(values[-1], 0.0)
+    is_positive = values > 1e-9 * max(values[-1], 0.0)
     if values[-1] <= 0.0:
         return nothing
-    root = vectors[:, kept] / np.sqrt(values[kept])
+    root = vectors[:, is_positive] / np.sqrt(values[is_positive])
     expected = (rows[:, 1:, None] * columns[:, None, 1:] / total[:, None, None]).sum(axis=0)
     drawn = sum(_draw(r, c, n, rng) for r, c in _as_integers(rows, columns))
     all_counts = np.concatenate([tables[:, 1:, 1:].sum(axis=0)[None], drawn])
     statistic = (((all_counts - expected).reshape(n + 1, -1) @ root) ** 2).sum(axis=1)
     as_large = int((statistic[1:] >= statistic[0] * (1.0 - 1e-9)).sum())
-    return float(statistic[0]), int(kept.sum()), (1.0 + as_large) / (n + 1.0)
+    return float(statistic[0]), int(is_positive.sum()), (1.0 + as_large) / (n + 1.0)
 
 
 def _tables(sample: Sample, fixed: np.ndarray, i: int, j: int, layout: Layout) -> np.ndarray:
@@ -124,5 +124,5 @@ def _draw(rows: np.ndarray, columns: np.ndarray, n: int, rng: np.random.Generato
     if rows.shape[1] == columns.shape[1] == 2 and rows.sum(axis=1).max() < LARGE:
         first = rng.hypergeometric(rows[:, 1], rows[:, 0], columns[:, 1], size=(n, len(rows)))
         return first.sum(axis=1).astype(float)[:, None, None]
-    found = random_table(rows[0], columns[0]).rvs(size=n, random_state=rng)
-    return found[:, 1:, 1:].astype(float)
+    tables = random_table(rows[0], columns[0]).rvs(size=n, random_state=rng)
+    return tables[:, 1:, 1:].astype(float)

@@ -105,8 +105,8 @@ class Evidence:
             else:
                 p = int(np.searchsorted(layout.pair_start, k, side="right")) - 1
                 self._families[k] = self._coupling(p, k - int(layout.pair_start[p]))
-        found = self._families[k]
-        return found.inside() if finite and found is not None else found
+        family = self._families[k]
+        return family.inside() if finite and family is not None else family
 
     def _coupling(self, p: int, at: int) -> PowerSeries | None:
         i, j = (int(v) for v in self.layout.pairs[p])
@@ -145,9 +145,9 @@ def evidence(sample: Sample, layout: Layout, start: np.ndarray) -> Evidence:
     )
     influence = Influence(rows, layout, site_theta, 0.0, 0.0) if enough.any() else None
     terms = sandwich(layout, [(influence, rows)])[0] if influence else []
-    own = np.repeat(enough, layout.n_levels - 1).astype(float)
-    all_of_them = from_sites(layout, np.broadcast_to(own[:, None], (layout.D, 1 + wide.D))) == 1.0
-    found = from_sites(layout, determined.astype(float)) == 1.0
+    is_fitted = np.repeat(enough, layout.n_levels - 1).astype(float)
+    all_of_them = from_sites(layout, np.broadcast_to(is_fitted[:, None], (layout.D, 1 + wide.D))) == 1.0
+    is_determined = from_sites(layout, determined.astype(float)) == 1.0
     least, absent = cell_sizes(rows, layout)
     expected = np.concatenate([np.full(layout.D, np.inf), least])
     kind[:] = Kind.WALD
@@ -155,7 +155,7 @@ def evidence(sample: Sample, layout: Layout, start: np.ndarray) -> Evidence:
     if influence:
         kind[variances(terms) > 1.0 / INFORMATION] = Kind.EXACT
     kind[crowded(layout) & (kind == Kind.EXACT)] = Kind.FEW
-    kind[all_of_them & ~found] = Kind.UNBOUNDED
+    kind[all_of_them & ~is_determined] = Kind.UNBOUNDED
     counts = level_counts(rows, layout.n_levels)
     kind[np.concatenate([*((n[1:] == 0) | (n[0] == 0) for n in counts), absent])] = Kind.ABSENT
     theta = from_sites(layout, site_theta)
@@ -200,12 +200,12 @@ class Comparison:
     @cached_property
     def exact(self) -> dict[int, PowerSeries]:
         """Distributions of the parameters that have an exact test."""
-        found = {}
+        families = {}
         for k in np.flatnonzero(self.kind == Kind.EXACT):
             family = self.family(int(k), True)
             if family is not None and len(family.log_c) > 1:
-                found[int(k)] = family
-        return found
+                families[int(k)] = family
+        return families
 
     @cached_property
     def verdict(self) -> np.ndarray:
@@ -278,8 +278,8 @@ class Comparison:
             family = self.family(int(k), False)
             if family is not None and len(family.log_c) > 1:
                 alone.setdefault(int(table_of[k]), []).append(family.p())
-        for at, found in alone.items():
-            p[at], df[at] = min(1.0, min(found) * len(found)), len(found)
+        for at, exact_tests in alone.items():
+            p[at], df[at] = min(1.0, min(exact_tests) * len(exact_tests)), len(exact_tests)
         return statistic, df, p, self._words(cuts, count, df)
 
     def _words(self, cuts: np.ndarray, count: np.ndarray, df: np.ndarray) -> np.ndarray:

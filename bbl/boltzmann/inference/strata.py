@@ -30,10 +30,10 @@ def strata(codes: np.ndarray, fixed: np.ndarray) -> np.ndarray:
     columns = np.ascontiguousarray(codes[:, fixed])
     n_levels = columns.max(axis=0, initial=0).astype(np.int64) + 1
     if np.log2(n_levels).sum() < 62.0:  # numbers are sorted faster than rows of bytes
-        whole = columns @ np.append(np.cumprod(n_levels[:0:-1])[::-1], 1)
+        row_keys = columns @ np.append(np.cumprod(n_levels[:0:-1])[::-1], 1)
     else:
-        whole = columns.view(np.dtype((np.void, columns.itemsize * columns.shape[1])))[:, 0]
-    return np.unique(whole, return_inverse=True)[1].astype(np.intp)
+        row_keys = columns.view(np.dtype((np.void, columns.itemsize * columns.shape[1])))[:, 0]
+    return np.unique(row_keys, return_inverse=True)[1].astype(np.intp)
 
 
 def pair_strata(sample: Sample, layout: Layout, i: int, j: int) -> np.ndarray | None:
@@ -60,13 +60,15 @@ def coupling_family(sample: Sample, number: np.ndarray, i: int, a: int, j: int, 
     (`number`, of `pair_strata`) these are a 2 x 2 table whose log odds ratio is ``J_ij(a, b)``, the same in all
     strata. None where no stratum tells anything, or the computation would not end.
     """
-    own, other = sample.codes[:, i], sample.codes[:, j]
-    here = ((own == 0) | (own == a)) & ((other == 0) | (other == b)) & (number >= 0)
-    own, other, w, number = own[here] == a, other[here] == b, sample.weights[here], number[here]
+    at_a, at_b = sample.codes[:, i], sample.codes[:, j]
+    here = ((at_a == 0) | (at_a == a)) & ((at_b == 0) | (at_b == b)) & (number >= 0)
+    at_a, at_b, w, number = at_a[here] == a, at_b[here] == b, sample.weights[here], number[here]
     if not len(w):
         return None
     last = int(number.max()) + 1
-    n11, rows, columns, n = (np.bincount(number, part, last) for part in (w * (own & other), w * own, w * other, w))
+    n11, rows, columns, n = (
+        np.bincount(number, cell_weights, last) for cell_weights in (w * (at_a & at_b), w * at_a, w * at_b, w)
+    )
     support = np.minimum(rows, columns) - np.maximum(0, rows + columns - n)
     if not 0 < support.sum() < LONGEST:
         return None
@@ -78,11 +80,11 @@ def field_family(sample: Sample, layout: Layout, i: int, a: int) -> PowerSeries 
     from scipy.special import gammaln
 
     near = np.flatnonzero(layout.mask[i])
-    own = sample.codes[:, i]
-    here = ((own == 0) | (own == a)) & (sample.codes[:, near] == 0).all(axis=1)
+    codes = sample.codes[:, i]
+    here = ((codes == 0) | (codes == a)) & (sample.codes[:, near] == 0).all(axis=1)
     if sample.missing is not None:
         here &= ~sample.missing[:, [i, *near]].any(axis=1)
-    n, t = float(sample.weights[here].sum()), float(sample.weights[here & (own == a)].sum())
+    n, t = float(sample.weights[here].sum()), float(sample.weights[here & (codes == a)].sum())
     if not 0 < n < LONGEST:
         return None
     k = np.arange(n + 1.0)

@@ -155,8 +155,8 @@ class Posterior(Engine):
                 "has a closed form. Leave sampler='auto'.",
                 argument="sampler",
             )
-        for name, given in (("c", self.c is not None), ("hidden", self.hidden > 0)):
-            if given and not conjugate:
+        for name, is_given in (("c", self.c is not None), ("hidden", self.hidden > 0)):
+            if is_given and not conjugate:
                 raise OptionError(f"{name} is for prior='conjugate', not for prior={self.prior!r}.", argument=name)
 
     @property
@@ -246,8 +246,8 @@ class Posterior(Engine):
     def memory(self, n: int, layout: Layout, settings: int = 1) -> float:
         """Return the bytes of all draws, in both gauges, and of the metric of each chain."""
         size = layout.size * (1 if self.prior != "horseshoe" else 2)
-        kept = 8.0 * self.chains * (2 * self.draws + max(self.warmup, self.draws)) * size
-        return kept + 8.0 * (self.chains + 4) * float(size) ** 2
+        draws_bytes = 8.0 * self.chains * (2 * self.draws + max(self.warmup, self.draws)) * size
+        return draws_bytes + 8.0 * (self.chains + 4) * float(size) ** 2
 
     def path(
         self,
@@ -280,9 +280,9 @@ class Posterior(Engine):
 
     def _with_hidden(self, sample, layout, c, rng, workers, progress) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         """Return draws in the reference gauge of what is visible; the state has those of all, for predictions."""
-        told = None if progress is None else lambda share: progress(share / self.chains)
+        report_share = None if progress is None else lambda share: progress(share / self.chains)
         shared = (sample, layout, self.hidden, c, (self.warmup, self.draws))
-        tasks = [(*shared, own, told, self.hidden_pairs) for own in rng.spawn(self.chains)]
+        tasks = [(*shared, stream, report_share, self.hidden_pairs) for stream in rng.spawn(self.chains)]
         chains = run_tasks(hidden_draws, tasks, min(workers, self.chains), shared=True)
         wide = self.widened(layout)
         drawn = to_reference(wide, np.array([chain.coefficients for chain in chains]))
@@ -352,9 +352,9 @@ def _notes(layout: Layout, rhat: np.ndarray, ess: np.ndarray, chains: int) -> tu
     for pair in layout.pairs:
         layout.table(predictors, *map(int, pair))[:] = pair[:, None, None]
     for i in range(layout.m):
-        own = (predictors == i).any(axis=0)
-        if over[own].any():
+        involves_i = (predictors == i).any(axis=0)
+        if over[involves_i].any():
             converged[i] = False
-            detail = f"R-hat {rhat[own].max():.3f}, effective sample size {ess[own].min():.0f}"
+            detail = f"R-hat {rhat[involves_i].max():.3f}, effective sample size {ess[involves_i].min():.0f}"
             notes.append(Note(i, -1, text, detail))
     return tuple(notes), converged

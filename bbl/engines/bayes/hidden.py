@@ -113,7 +113,7 @@ def hidden_draws(
     check_memory(24.0 * n * (hidden + layout.D), f"{hidden} hidden units of {n:,} rows", "Take fewer hidden units.")
     codes = np.repeat(rows.codes, rows.weights.astype(int), axis=0)
     X = np.column_stack([contrasts(int(L))[codes[:, i]] for i, L in enumerate(layout.n_levels)])
-    own, cross, between, pairs = _places(wide, layout.m)
+    unit_fields, cross, between, pairs = _places(wide, layout.m)
     out = np.empty((draws, wide.size))
     out[:, visible_columns(wide, layout)] = conjugate_draws(rows, layout, c, (1, draws), rng)[1][0]
     u = rng.choice([-1.0, 1.0], (n, hidden))
@@ -129,7 +129,7 @@ def hidden_draws(
             after = _units(u, field, gamma + gamma.T, rng)
             if sweep >= warmup:
                 at = sweep - warmup
-                out[at, own], out[at, cross], out[at, between] = alpha, beta, gamma[*pairs]
+                out[at, unit_fields], out[at, cross], out[at, between] = alpha, beta, gamma[*pairs]
                 flips += (after != u).mean() / draws
                 aligned += np.abs(after.mean(axis=0)).mean() / draws
             u = after
@@ -141,11 +141,11 @@ def hidden_draws(
 def _places(wide: Layout, m: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Return where the units' fields lie, their couplings to predictors and to each other, and the latter's units."""
     where, units = np.arange(wide.size), np.arange(m, wide.m)
-    own = np.array([wide.table(where, k)[0] for k in units])
+    unit_fields = np.array([wide.table(where, k)[0] for k in units])
     cross = [np.concatenate([wide.table(where, i, k) for k in units], axis=1) for i in range(m)]
     pairs = wide.pairs[wide.pairs[:, 0] >= m]
     between = np.array([wide.table(where, *pair)[0, 0] for pair in pairs], dtype=int)
-    return own, np.concatenate(cross), between, (pairs - m).T
+    return unit_fields, np.concatenate(cross), between, (pairs - m).T
 
 
 def _units(u: np.ndarray, field: np.ndarray, gamma: np.ndarray, rng: np.random.Generator) -> np.ndarray:

@@ -78,11 +78,11 @@ class Problem:
         group, family = coefficient_groups(layout)
         levels = [int(L) for L in layout.n_levels]
         V = [np.column_stack([np.ones(L), contrasts(L)]).ravel() for L in levels]
-        more: dict = {}
+        row_arguments: dict = {}
         if self.pseudo:
-            more = {"codes": np.ascontiguousarray(rows.codes, dtype=np.int32), "weights": rows.weights}
+            row_arguments = {"codes": np.ascontiguousarray(rows.codes, dtype=np.int32), "weights": rows.weights}
         if self.adjust is not None:
-            more |= {"centre": self.adjust.centre, "adjust": self.adjust.matrix, "tilt": self.adjust.tilt}
+            row_arguments |= {"centre": self.adjust.centre, "adjust": self.adjust.matrix, "tilt": self.adjust.tilt}
         return Target(
             layout.n_levels,
             layout.start,
@@ -96,7 +96,7 @@ class Problem:
             float(self.tau),
             self.horseshoe,
             self.enumerate,
-            **more,
+            **row_arguments,
         )
 
 
@@ -134,13 +134,13 @@ def mode(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
         value = target.value(np.ascontiguousarray(x), gradient)
         return -value / n, -gradient / n
 
-    found = minimize(objective, np.zeros(target.size), jac=True, method="L-BFGS-B", options={"maxiter": 1000}).x
-    hessian = n * _hessian(objective, found)
+    mode = minimize(objective, np.zeros(target.size), jac=True, method="L-BFGS-B", options={"maxiter": 1000}).x
+    hessian = n * _hessian(objective, mode)
     values, vectors = np.linalg.eigh(hessian)
     least = 1.0 / problem.tau**2  # the prior's share; only differences of large numbers can give less
     if values[0] < 0.5 * least:
         hessian = (vectors * np.maximum(values, least)) @ vectors.T
-    return found, hessian
+    return mode, hessian
 
 
 def _hessian(objective: Callable, x: np.ndarray) -> np.ndarray:
@@ -165,18 +165,21 @@ def adjustment(problem: Problem, centre: np.ndarray, hessian: np.ndarray) -> Adj
     h, J = to_matrix(layout, to_reference(layout, centre))
     K, slope = np.zeros_like(hessian), np.zeros(len(centre))
     with serial_blas():
-        for part in rows.blocks(ROWS):
-            X = one_hot(part.codes, layout)
+        for chunk in rows.blocks(ROWS):
+            X = one_hot(chunk.codes, layout)
             residual = X - conditionals(X, layout, h, J)[1]
-            score = np.empty((part.n, layout.size))
+            score = np.empty((chunk.n, layout.size))
             score[:, : layout.D] = residual
             for i, j in layout.pairs:
-                own, other = layout.columns([i]), layout.columns([j])
-                cells = residual[:, own, None] * X[:, None, other] + X[:, own, None] * residual[:, None, other]
+                columns_i, columns_j = layout.columns([i]), layout.columns([j])
+                cells = (
+                    residual[:, columns_i, None] * X[:, None, columns_j]
+                    + X[:, columns_i, None] * residual[:, None, columns_j]
+                )
                 layout.table(score, int(i), int(j))[:] = cells
             score = simplex_gradient(layout, score)
-            K += (score * part.weights[:, None]).T @ score
-            slope += part.weights @ score
+            K += (score * chunk.weights[:, None]).T @ score
+            slope += chunk.weights @ score
         L = np.linalg.cholesky(hessian)
         inner = np.linalg.solve(L, np.linalg.solve(L, K + precision).T)
         values, vectors = np.linalg.eigh(0.5 * (inner + inner.T))
@@ -236,8 +239,11 @@ def draw_chains(
     with serial_blas():
         spread = _inverse_root(hessian)
     run = _nuts_chain if sampler == "nuts" else _exchange_chain
-    told = None if progress is None else lambda share: progress(share / n_chains)
-    tasks = [(problem, centre, spread, hessian, warmup, draws, own, sweeps, told) for own in rng.spawn(n_chains)]
+    report_share = None if progress is None else lambda share: progress(share / n_chains)
+    tasks = [
+        (problem, centre, spread, hessian, warmup, draws, stream, sweeps, report_share)
+        for stream in rng.spawn(n_chains)
+    ]
     return run_tasks(run, tasks, min(workers, n_chains), shared=True)
 
 
@@ -247,7 +253,7 @@ def _inverse_root(hessian: np.ndarray) -> np.ndarray:
         return np.ascontiguousarray(np.linalg.cholesky(np.linalg.inv(hessian)))
     except np.linalg.LinAlgError:  # weights of 1e9 beside a prior of 1: rounding makes the inverse indefinite
         values, vectors = np.linalg.eigh(hessian)
-        triangle = np.linalg.qr((vectors / np.sqrt(values)).T, mode="r").T
+        triangle = np.asarray(np.linalg.qr((vectors / np.sqrt(values)).T, mode="r")).T
         return np.ascontiguousarray(triangle * np.sign(np.diag(triangle)))
 
 

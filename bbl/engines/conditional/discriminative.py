@@ -121,27 +121,27 @@ def solve(
     r, K = functions.shape[1], hits.shape[1]
     total, functions = hits.sum(), np.asfortranarray(functions)
     hits = hits / total
-    given, slight, curved = np.empty((0, K)), SLIGHT, 1.0
+    given_scores, slight, curved = np.empty((0, K)), SLIGHT, 1.0
     if scores is not None:
-        given, slight = np.ascontiguousarray(bounded(scores)), 1.0 / total
-        middle = given - given.mean(axis=1, keepdims=True)
+        given_scores, slight = np.ascontiguousarray(bounded(scores)), 1.0 / total
+        middle = given_scores - given_scores.mean(axis=1, keepdims=True)
         curved += float(hits.sum(axis=1) @ (middle**2).sum(axis=1)) / K
     x = np.zeros(K * r + K + 1) if start is None else start.copy()
-    found = []
+    fits = []
     for ridge in ridges:
         free = bool(np.isfinite(ridge))
         # near the solution the Hessian is about ridge + spectrum p (1 - p), and 1 / K stands for p
         rate = (ridge if free else 1.0) + spectrum * (K - 1.0) / K**2
         scale = np.concatenate([np.tile(1.0 / np.sqrt(rate), K), np.ones(K), [1.0 / np.sqrt(curved)]])
-        regression = Regression(functions, hits, given, float(ridge), slight)
+        regression = Regression(functions, hits, given_scores, float(ridge), slight)
         value, gradient, evaluations = regression.minimise(x, scale, *tolerance, stop_flag())
         A, b = x[: r * K].reshape(K, r).T.copy(), x[r * K : -1].copy()
         plain = value - 0.5 * slight * float(x[r * K :] @ x[r * K :])
         plain -= 0.5 * ridge * float((A * A).sum()) if free else 0.0
         heat = float(np.exp(x[-1])) if scores is not None else 1.0
         converged = bool(gradient <= max(10.0 * tolerance.gradient, HARMLESS))
-        found.append(Solution(A, b, heat, plain, gradient, evaluations, converged, x.copy()))
-    return found
+        fits.append(Solution(A, b, heat, plain, gradient, evaluations, converged, x.copy()))
+    return fits
 
 
 def bounded(scores: np.ndarray) -> np.ndarray:
@@ -186,22 +186,22 @@ def minibatches(
     means = np.concatenate([np.bincount(codes[:, i], share, L) for i, L in enumerate(layout.n_levels)])
     g = g2 = 0.0
     for lo in range(0, n, 4096):
-        own = slice(lo, lo + 4096)
-        parts = diagonal(codes[own], means, layout)
-        g, g2 = g + float(share[own] @ parts[0]), g2 + float(share[own] @ parts[1])
-    few = rng.permutation(n)[:PROBE]
-    largest = make_basis(codes[few], weights[few], layout, tau, len(few)).spectrum.max()
+        row_range = slice(lo, lo + 4096)
+        parts = diagonal(codes[row_range], means, layout)
+        g, g2 = g + float(share[row_range] @ parts[0]), g2 + float(share[row_range] @ parts[1])
+    probe_rows = rng.permutation(n)[:PROBE]
+    largest = make_basis(codes[probe_rows], weights[probe_rows], layout, tau, len(probe_rows)).spectrum.max()
     rate = RATE / float(largest)
-    columns = np.concatenate([means[own][1:] for own in own_levels(layout)])
+    columns = np.concatenate([means[row_range][1:] for row_range in own_levels(layout)])
     pairs = np.ascontiguousarray(layout.pairs.T, dtype=np.intp)
     climber = Climber(layout.start.astype(np.intp), pairs, columns, K, kernel_scale(g, g2, tau))
-    given = np.empty((0, K)) if scores is None else np.ascontiguousarray(scores)
-    momentum = 1.0 - 1.0 / _memory(given, y, share, K)
+    given_scores = np.empty((0, K)) if scores is None else np.ascontiguousarray(scores)
+    momentum = 1.0 - 1.0 / _memory(given_scores, y, share, K)
     loss, free = np.nan, np.isfinite(ridge)
     for e in range(epochs if free else 0):
         now, then = rate * (1.0 - e / epochs), rate * (1.0 - (e + 1) / epochs)
         order = rng.permutation(n)
-        loss = climber.epoch(codes, y.astype(np.intp), weights * (n / weights.sum()), given, order, BATCH, now, then,
+        loss = climber.epoch(codes, y.astype(np.intp), weights * (n / weights.sum()), given_scores, order, BATCH, now, then,
                              momentum, ridge)  # fmt: skip
     theta = np.zeros((K, layout.size))
     theta[:, : layout.D] = climber.h.T
@@ -220,5 +220,5 @@ def _memory(given: np.ndarray, y: np.ndarray, share: np.ndarray, K: int) -> floa
         return MEMORY[0]
     p = np.exp(given - np.logaddexp.reduce(given, axis=1, keepdims=True))
     groups = np.bincount(y, share, K)
-    left = 1.0 - float(share @ (p**2).sum(axis=1))
-    return float(np.clip(MEMORY[0] * (1.0 - groups @ groups) / max(left, 1e-300), *MEMORY))
+    unexplained = 1.0 - float(share @ (p**2).sum(axis=1))
+    return float(np.clip(MEMORY[0] * (1.0 - groups @ groups) / max(unexplained, 1e-300), *MEMORY))

@@ -266,13 +266,19 @@ class Conditional(Engine):
             solved = [solve(basis.functions, basis.spectrum, hits, path, scores, EARLY)[-1] for path in paths]
         else:
             solved = solve(basis.functions, basis.spectrum, hits, [grid[k] for k in order], scores, tolerance)
-        theta, constant = to_tables(basis, np.hstack([found.weights for found in solved]))
+        theta, constant = to_tables(basis, np.hstack([solution.weights for solution in solved]))
         theta, constant = theta.reshape(len(grid), K, -1), constant.reshape(len(grid), K)
         out: list[JointFit] = [None] * len(grid)  # type: ignore[list-item]
-        for k, found, own, c in zip(order, solved, theta, constant, strict=True):
-            reached = found.gradient <= HARMLESS if self.early_stopping else found.converged
+        for k, solution, tables, c in zip(order, solved, theta, constant, strict=True):
+            reached = solution.gradient <= HARMLESS if self.early_stopping else solution.converged
             out[k] = JointFit(
-                own, c + found.offset, found.temperature, found.loss, found.gradient, found.evaluations, reached
+                tables,
+                c + solution.offset,
+                solution.temperature,
+                solution.loss,
+                solution.gradient,
+                solution.evaluations,
+                reached,
             )
         return out
 
@@ -310,6 +316,6 @@ class Conditional(Engine):
                                self.epochs, rng)  # fmt: skip
         y = sample.response[given.rows]
         heat = fit_calibration(given.scores, y, given.weights, "temperature")
-        found = minibatches(sample.codes[given.rows], y, given.weights, layout, K, float(self.scale), self.ridge,
+        fit = minibatches(sample.codes[given.rows], y, given.weights, layout, K, float(self.scale), self.ridge,
                             self.epochs, rng, bounded(heat(given.scores)))  # fmt: skip
-        return found._replace(constant=found.constant + heat.offset, temperature=heat.temperature)
+        return fit._replace(constant=fit.constant + heat.offset, temperature=heat.temperature)

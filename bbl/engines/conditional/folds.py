@@ -92,14 +92,14 @@ class HeldOut:
                         self.found[scale, each] = self._solved(basis, each, EARLY, solved, workers)
                     solved = self.found[scale, each]
             else:
-                known = [own for tau, own in self.found if tau == scale]
-                near = min(known, key=lambda own: abs(np.log(own / ridge)), default=None)
+                same_scale = [fold_solutions for tau, fold_solutions in self.found if tau == scale]
+                near = min(same_scale, key=lambda own: abs(np.log(own / ridge)), default=None)
                 begun = [] if near is None else self.found[scale, near]
                 solved = self._solved(basis, ridge, NEAR if exactly else ROUGH, begun, workers)
                 self.found[scale, ridge] = solved
         parts = []
-        for own, hits, held in zip(solved, self.hits, rows, strict=True):
-            scores = (basis.functions @ own.weights + own.offset)[self.at[held]]
+        for fold_solutions, hits, held in zip(solved, self.hits, rows, strict=True):
+            scores = (basis.functions @ fold_solutions.weights + fold_solutions.offset)[self.at[held]]
             scores[:, hits.sum(axis=0) == 0.0] = -np.inf
             parts.append(scores)
         return np.concatenate(parts)
@@ -108,7 +108,7 @@ class HeldOut:
         self, basis: Basis, ridge: float, tolerance: Tolerance, begun: list[Solution], workers: int
     ) -> list[Solution]:
         """Return the fits of all folds, starting from others of the same folds if there are any."""
-        starts = [own.unknowns for own in begun] if begun else [None] * len(self.hits)
+        starts = [solution.unknowns for solution in begun] if begun else [None] * len(self.hits)
         tasks = [(basis, hits, ridge, tolerance, x) for hits, x in zip(self.hits, starts, strict=True)]
         return run_tasks(_solve_fold, tasks, workers)
 

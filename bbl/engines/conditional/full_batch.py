@@ -71,10 +71,10 @@ class FullBatch:
         self.free, self.ridge = bool(np.isfinite(ridge)), ridge if np.isfinite(ridge) else 0.0
         self.scores = np.empty((0, K)) if scores is None else np.ascontiguousarray(scores)
         shares = np.concatenate([np.bincount(codes[:, i], self.weights, L) for i, L in enumerate(layout.n_levels)])
-        own = own_levels(layout)
-        self.means = np.concatenate([shares[part][1:] for part in own])
+        level_columns = own_levels(layout)
+        self.means = np.concatenate([shares[columns][1:] for columns in level_columns])
         self.norms = kernel_scale(*self._kernel_means(shares), tau)
-        bases = [_uncorrelated(shares[part]) for part in own]
+        bases = [_uncorrelated(shares[columns]) for columns in level_columns]
         self.basis = block_diag([basis for basis, _ in bases], format="csr")  # contrasts to the reference gauge
         self.inverse = block_diag([np.linalg.inv(basis) for basis, _ in bases], format="csr")
         self.row, self.col = cells(layout)
@@ -121,8 +121,8 @@ class FullBatch:
         h, J = theta[:, :D].T, self._spread(theta[:, D:].T)
         u, at_means = h.copy(), np.zeros(self.K)
         if len(J):
-            right, left = np.einsum("cdk,d->ck", J, m), np.einsum("cdk,c->dk", J, m)
-            u, at_means = h + right + left, m @ right
+            row_means, column_means = np.einsum("cdk,d->ck", J, m), np.einsum("cdk,c->dk", J, m)
+            u, at_means = h + row_means + column_means, m @ row_means
             J = self._change(J, self.inverse)[self.row, self.col] / np.sqrt(self.norms[1] or 1.0)
         fields = self.inverse @ u / np.sqrt(self.norms[0])
         b = constant + m @ u - at_means
@@ -138,8 +138,8 @@ class FullBatch:
         constant, J = x[-K - 1 : -1] - m @ h, couplings
         if len(couplings):
             tables = self._change(self._spread(np.sqrt(self.norms[1]) * couplings), self.basis)
-            right, left = np.einsum("cdk,d->ck", tables, m), np.einsum("cdk,c->dk", tables, m)
-            h, constant, J = h - right - left, constant + m @ right, tables[self.row, self.col]
+            row_means, column_means = np.einsum("cdk,d->ck", tables, m), np.einsum("cdk,c->dk", tables, m)
+            h, constant, J = h - row_means - column_means, constant + m @ row_means, tables[self.row, self.col]
         return np.concatenate([h, J]).T, constant, float(np.exp(x[-1]))
 
     def __call__(self, unknowns: np.ndarray) -> tuple[float, np.ndarray]:
@@ -150,12 +150,14 @@ class FullBatch:
         climber.h[:], climber.b[:], climber.shift[:] = theta[:, :D].T, constant, 0.0
         if len(self.row):
             climber.J[self.row, self.col] = theta[:, D:].T
-        given = temperature * self.scores
-        value = climber.residual_sums(self.codes, self.y, self.weights, given, BATCH, *self.sums, self.residuals)
+        scaled_scores = temperature * self.scores
+        value = climber.residual_sums(
+            self.codes, self.y, self.weights, scaled_scores, BATCH, *self.sums, self.residuals
+        )
         self.loss, self.evaluations = value, self.evaluations + 1
         pairs, levels, total = self.sums
         gradient = np.zeros(len(x))
-        f, rest = slice(0, len(x) - K - 1), slice(len(x) - K - 1, None)
+        f, offset_part = slice(0, len(x) - K - 1), slice(len(x) - K - 1, None)
         if self.free:
             fields = np.sqrt(self.norms[0]) * (self.basis.T @ (levels - m[:, None] * total))
             couplings = np.empty((0, K))
@@ -165,11 +167,11 @@ class FullBatch:
                 couplings = np.sqrt(self.norms[1]) * self._change(self._spread(centred), self.basis.T)
                 couplings = couplings[self.row, self.col]
             gradient[f] = np.concatenate([fields, couplings]).ravel() + self.ridge * x[f]
-        gradient[rest] = self.slight * x[rest]
+        gradient[offset_part] = self.slight * x[offset_part]
         gradient[-K - 1 : -1] += total
         if len(self.scores):
             gradient[-1] += temperature * float((self.residuals * self.scores).sum())
-        value += 0.5 * self.ridge * float(x[f] @ x[f]) + 0.5 * self.slight * float(x[rest] @ x[rest])
+        value += 0.5 * self.ridge * float(x[f] @ x[f]) + 0.5 * self.slight * float(x[offset_part] @ x[offset_part])
         return value, gradient * self.scale
 
     def minimise(self, x: np.ndarray, tolerance: float, rounds: int) -> np.ndarray:

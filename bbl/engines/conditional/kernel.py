@@ -50,10 +50,10 @@ class Kernel:
 
     def __call__(self, rows: np.ndarray, points: np.ndarray) -> np.ndarray:
         """Return the kernel (n, r) of indicators of rows (n, sum(n_levels)) with centred points (r, sum(n_levels))."""
-        layout, own = self.layout, own_levels(self.layout)
+        layout, level_columns = self.layout, own_levels(self.layout)
         level = points.T.copy()  # what each level of a row gives with each point, as the row's own are not centred
-        for part in own:
-            level[part] -= self.means[part] @ level[part]
+        for columns in level_columns:
+            level[columns] -= self.means[columns] @ level[columns]
         g = rows @ level
         if not self.scale[1]:
             return self.scale[0] * g
@@ -62,9 +62,14 @@ class Kernel:
         else:
             g2 = np.zeros_like(g)
             for i in np.unique(layout.pairs[:, 0]):
-                at = [np.arange(own[j].start, own[j].stop) for j in layout.pairs[layout.pairs[:, 0] == i, 1]]
-                others = np.concatenate(at)
-                g2 += (rows[:, own[i]] @ level[own[i]]) * (rows[:, others] @ level[others])
+                at = [
+                    np.arange(level_columns[j].start, level_columns[j].stop)
+                    for j in layout.pairs[layout.pairs[:, 0] == i, 1]
+                ]
+                other_columns = np.concatenate(at)
+                g2 += (rows[:, level_columns[i]] @ level[level_columns[i]]) * (
+                    rows[:, other_columns] @ level[other_columns]
+                )
         return self.scale[0] * g + self.scale[1] * g2
 
 
@@ -122,8 +127,8 @@ def own_levels(layout: Layout) -> list[slice]:
 def diagonal(codes: np.ndarray, means: np.ndarray, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
     """Return g and g2 (n,) of each encoded row with itself."""
     of_level = 1.0 - 2.0 * means
-    for part in own_levels(layout):
-        of_level[part] += means[part] @ means[part]
+    for columns in own_levels(layout):
+        of_level[columns] += means[columns] @ means[columns]
     single = of_level[codes + _starts(layout.n_levels)[:-1]]
     total = single.sum(axis=1)
     if layout.complete:
@@ -167,28 +172,32 @@ def make_basis(codes: np.ndarray, weights: np.ndarray, layout: Layout, tau: floa
     centred = rows - means
     g, g2 = diagonal(codes, means, layout)
     kernel = Kernel(layout, means, kernel_scale(float(share @ g), float(share @ g2), tau))
-    left = kernel.scale[0] * g + kernel.scale[1] * g2
-    total, most = left @ share, min(rank, len(rows))
+    residual_diagonal = kernel.scale[0] * g + kernel.scale[1] * g2
+    total, most = residual_diagonal @ share, min(rank, len(rows))
     factor = np.empty((most, len(rows)))
     chosen: list[int] = []
-    while len(chosen) < most and left @ share > EXACT * total:
-        first, worth = len(chosen), left * share
+    while len(chosen) < most and residual_diagonal @ share > EXACT * total:
+        first, worth = len(chosen), residual_diagonal * share
         block = np.argsort(-worth, kind="stable")[:BLOCK]
         columns = kernel(rows, centred[block]).T - factor[:first, block].T @ factor[:first]
         least = WORTH * worth[block[0]]
         while len(chosen) < most:
-            at = int((left[block] * share[block]).argmax())
+            at = int((residual_diagonal[block] * share[block]).argmax())
             p = int(block[at])
-            if left[p] <= 0.0 or left[p] * share[p] < least or left @ share <= EXACT * total:
+            if (
+                residual_diagonal[p] <= 0.0
+                or residual_diagonal[p] * share[p] < least
+                or residual_diagonal @ share <= EXACT * total
+            ):
                 break
             k = len(chosen)
             column = columns[at] - factor[first:k, p] @ factor[first:k]
             if column[p] <= 0.0:  # what was left of it was rounding
-                left[p] = 0.0
+                residual_diagonal[p] = 0.0
                 continue
             factor[k] = column / np.sqrt(column[p])
-            left = np.maximum(left - factor[k] ** 2, 0.0)
-            left[p] = 0.0
+            residual_diagonal = np.maximum(residual_diagonal - factor[k] ** 2, 0.0)
+            residual_diagonal[p] = 0.0
             chosen.append(p)
     r = len(chosen)
     spectrum, rotation = np.linalg.eigh((factor[:r] * share) @ factor[:r].T)
@@ -211,7 +220,7 @@ def to_tables(basis: Basis, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray
     constant : ndarray, shape (K,)
         The functions at the row of reference levels.
     """
-    layout, own = basis.kernel.layout, own_levels(basis.kernel.layout)
+    layout, level_columns = basis.kernel.layout, own_levels(basis.kernel.layout)
     means, scale = basis.kernel.means, basis.kernel.scale
     alpha = (basis.mix @ weights).T
     K = len(alpha)
@@ -222,15 +231,15 @@ def to_tables(basis: Basis, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray
         theta[:, layout.start[i] : layout.start[i + 1]] += table[:, 1:] - table[:, :1]
         constant[:] += table[:, 0]
 
-    for i, part in enumerate(own):
-        sums = alpha @ basis.points[:, part] * scale[0]
-        fields(i, sums - (sums @ means[part])[:, None])
+    for i, columns in enumerate(level_columns):
+        sums = alpha @ basis.points[:, columns] * scale[0]
+        fields(i, sums - (sums @ means[columns])[:, None])
     for (i, j), at in zip(layout.pairs, layout.pair_start, strict=False):
-        P, Q = basis.points[:, own[i]], basis.points[:, own[j]]
+        P, Q = basis.points[:, level_columns[i]], basis.points[:, level_columns[j]]
         both = (P[:, :, None] * Q[:, None, :]).reshape(len(P), P.shape[1] * Q.shape[1])
         M = (alpha @ both).reshape(K, P.shape[1], Q.shape[1]) * scale[1]
-        M = M - (M @ means[own[j]])[:, :, None]
-        M = M - np.einsum("a,kab->kb", means[own[i]], M)[:, None, :]
+        M = M - (M @ means[level_columns[j]])[:, :, None]
+        M = M - np.einsum("a,kab->kb", means[level_columns[i]], M)[:, None, :]
         corner = M[:, 0, 0]
         theta[:, at : at + (P.shape[1] - 1) * (Q.shape[1] - 1)] = (
             M[:, 1:, 1:] - M[:, 1:, :1] - M[:, :1, 1:] + corner[:, None, None]
@@ -260,10 +269,10 @@ def determined(basis: Basis, tables: np.ndarray, weights: np.ndarray) -> np.ndar
     """
     layout, scale, means = basis.kernel.layout, basis.kernel.scale, basis.kernel.means
     apart = np.zeros(layout.m)  # squared distance of the reference level from the means
-    for i, part in enumerate(own_levels(layout)):
-        own = means[part].copy()
-        own[:1] -= 1.0
-        apart[i] = own @ own
+    for i, columns in enumerate(own_levels(layout)):
+        level_means = means[columns].copy()
+        level_means[:1] -= 1.0
+        apart[i] = level_means @ level_means
     near = np.zeros(layout.m)
     for i, j in layout.pairs:
         near[i] += apart[j]
@@ -271,10 +280,10 @@ def determined(basis: Basis, tables: np.ndarray, weights: np.ndarray) -> np.ndar
     norm = np.full(layout.size, 4.0 * scale[1])
     norm[: layout.D] = np.repeat(2.0 * (scale[0] + scale[1] * near), np.diff(layout.start))
     inside = (tables**2).sum(axis=0)
-    found = inside >= (1.0 - SAME) * norm
-    kept = basis.spectrum > 1e-12 * basis.spectrum.max(initial=0.0)
+    is_determined = inside >= (1.0 - SAME) * norm
+    has_spectrum = basis.spectrum > 1e-12 * basis.spectrum.max(initial=0.0)
     mean = weights / weights.sum() @ basis.functions
-    constant = np.where(kept, mean / np.where(kept, basis.spectrum, 1.0), 0.0)
+    constant = np.where(has_spectrum, mean / np.where(has_spectrum, basis.spectrum, 1.0), 0.0)
     if 1.0 - mean @ constant < SAME:
-        found &= np.abs(constant @ tables) <= np.sqrt(SAME * inside * (constant @ constant))
-    return found
+        is_determined &= np.abs(constant @ tables) <= np.sqrt(SAME * inside * (constant @ constant))
+    return is_determined

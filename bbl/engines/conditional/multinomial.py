@@ -33,8 +33,8 @@ def information(functions: np.ndarray, p: np.ndarray, weights: np.ndarray) -> np
     out = np.empty((C.shape[1], r, C.shape[1], r))
     for k in range(C.shape[1]):
         for j in range(k + 1):
-            own = weights * (p @ (C[:, k] * C[:, j]) - mean[:, k] * mean[:, j])
-            out[k, :, j] = (functions * own[:, None]).T @ functions
+            block_weights = weights * (p @ (C[:, k] * C[:, j]) - mean[:, k] * mean[:, j])
+            out[k, :, j] = (functions * block_weights[:, None]).T @ functions
             out[j, :, k] = out[k, :, j]
     return out.reshape(C.shape[1] * r, -1)
 
@@ -69,11 +69,11 @@ def difference_covariance(
 
     r, K = functions.shape[1], p.shape[1]
     total = weights.sum()
-    found = information(np.column_stack([functions, np.ones(len(functions))]), p, weights / total)
-    H = found.copy()
+    fisher = information(np.column_stack([functions, np.ones(len(functions))]), p, weights / total)
+    H = fisher.copy()
     penalty = np.tile(np.append(np.full(r, ridge), slight), K - 1)
     H[np.diag_indices_from(H)] += penalty
     C = contrasts(K)
-    asked = np.kron((C[pair[0]] - C[pair[1]])[:, None], np.eye(r + 1)[:, :r])
-    solved = cho_solve(cho_factor(H, overwrite_a=True), asked)
-    return (solved.T @ found @ solved) / total
+    contrast_columns = np.kron((C[pair[0]] - C[pair[1]])[:, None], np.eye(r + 1)[:, :r])
+    solved = cho_solve(cho_factor(H, overwrite_a=True), contrast_columns)
+    return (solved.T @ fisher @ solved) / total

@@ -159,33 +159,33 @@ class HighOrder(Engine):
         """Choose the terms of a group and fit them, at each penalty of `values`."""
         engines = [self] if values is None else [replace(self, lambda_=float(v)) for v in values]
         rng = np.random.default_rng(0) if rng is None else rng
-        told = None if progress is None else (lambda share: progress(share / len(engines)))
-        return [engine._fit(sample, layout, workers, rng, told) for engine in engines]
+        report_share = None if progress is None else (lambda share: progress(share / len(engines)))
+        return [engine._fit(sample, layout, workers, rng, report_share) for engine in engines]
 
     def _fit(
         self, sample: Sample, layout: Layout, workers: int, rng: np.random.Generator, progress: Callable | None
     ) -> EngineFit:
         varying = np.flatnonzero((sample.codes != sample.codes[:1]).any(axis=0))
-        part = Sample(np.ascontiguousarray(sample.codes[:, varying]), sample.weights)
+        varying_sample = Sample(np.ascontiguousarray(sample.codes[:, varying]), sample.weights)
         n_levels = layout.n_levels[varying]
         streams = rng.spawn(len(varying) + 1)
-        tasks = [(part, n_levels, i, self, stream) for i, stream in enumerate(streams[:-1])]
+        tasks = [(varying_sample, n_levels, i, self, stream) for i, stream in enumerate(streams[:-1])]
         step = None if progress is None else (lambda: progress(NODES / len(tasks)))
         nodes = run_tasks(_regress, tasks, workers, step)
         terms, votes = _united([node.terms for node in nodes], 2 if self.combine == "and" else 1)
-        own = Layout(n_levels, terms)
-        seen = _seen(own, nodes)
-        start = _strongest(own, seen)
-        start[: own.D] = np.concatenate([node.field for node in nodes] or [np.empty(0)])
+        varying_layout = Layout(n_levels, terms)
+        seen = _seen(varying_layout, nodes)
+        start = _strongest(varying_layout, seen)
+        start[: varying_layout.D] = np.concatenate([node.field for node in nodes] or [np.empty(0)])
         fitted = Fitted(start, float("nan"), 0.0, 0, True)
-        if self.combine != "max" and own.D:
-            begin = start if self.refit in ("pseudo", "exact") else _independent(part, own)
-            ridge = RIDGE / part.total if self.ridge is None else self.ridge
-            args = (own, part, self.refit, ridge, self.tolerance, begin, streams[-1])
+        if self.combine != "max" and varying_layout.D:
+            begin = start if self.refit in ("pseudo", "exact") else _independent(varying_sample, varying_layout)
+            ridge = RIDGE / varying_sample.total if self.ridge is None else self.ridge
+            args = (varying_layout, varying_sample, self.refit, ridge, self.tolerance, begin, streams[-1])
             fitted = fit_jointly(*args)
         if progress is not None:
             progress(1.0 - NODES if tasks else 1.0)
-        return self._embedded(sample, layout, varying, own, fitted, votes, seen)
+        return self._embedded(sample, layout, varying, varying_layout, fitted, votes, seen)
 
     def _embedded(
         self,
@@ -198,15 +198,15 @@ class HighOrder(Engine):
         seen: np.ndarray,
     ) -> EngineFit:
         """Return the fit of the varying predictors as one of all; constant ones have fields of their frequencies."""
-        whole = Layout(layout.n_levels, [varying[terms] for terms in own.terms])
-        theta, counts = np.zeros(whole.size), np.zeros(whole.size)
-        theta[: whole.D] = np.concatenate([log_ratio(f) for f in frequencies(sample, layout, 1.0)])
-        columns = whole.columns(varying)
-        theta[columns], theta[whole.D :] = fitted.theta[: own.D], fitted.theta[own.D :]
-        views = np.full((len(seen), whole.size), np.nan)
-        views[:, columns], views[:, whole.D :] = seen[:, : own.D], seen[:, own.D :]
+        full_layout = Layout(layout.n_levels, [varying[terms] for terms in own.terms])
+        theta, counts = np.zeros(full_layout.size), np.zeros(full_layout.size)
+        theta[: full_layout.D] = np.concatenate([log_ratio(f) for f in frequencies(sample, layout, 1.0)])
+        columns = full_layout.columns(varying)
+        theta[columns], theta[full_layout.D :] = fitted.theta[: own.D], fitted.theta[own.D :]
+        views = np.full((len(seen), full_layout.size), np.nan)
+        views[:, columns], views[:, full_layout.D :] = seen[:, : own.D], seen[:, own.D :]
         for term, count in votes.items():
-            whole.table(counts, *varying[list(term)])[...] = count
+            full_layout.table(counts, *varying[list(term)])[...] = count
         notes: tuple[Note, ...] = ()
         if not fitted.converged:
             detail = f"gradient norm {fitted.norm:.2g} after {fitted.n_iter} iterations"
@@ -219,7 +219,7 @@ class HighOrder(Engine):
             n_iter=np.full(layout.m, fitted.n_iter),
             converged=np.full(layout.m, fitted.converged),
             notes=notes,
-            layout=whole,
+            layout=full_layout,
             state={"votes": counts, "nodes": views},
         )
 
@@ -234,12 +234,16 @@ class Node(NamedTuple):
 
 def _regress(sample: Sample, n_levels: np.ndarray, i: int, engine: HighOrder, rng: np.random.Generator) -> Node:
     """Regress predictor `i` on the others; tables are over non-reference levels, its own along the last axis."""
-    others = np.delete(np.arange(len(n_levels)), i)
-    known, y = np.unique(sample.codes[:, i], return_inverse=True)  # levels that do not occur have no regression
-    K, levels = len(known), [int(n_levels[j]) for j in others]
+    other_predictors = np.delete(np.arange(len(n_levels)), i)
+    occurring_levels, y = np.unique(
+        sample.codes[:, i], return_inverse=True
+    )  # levels that do not occur have no regression
+    K, levels = len(occurring_levels), [int(n_levels[j]) for j in other_predictors]
     lambda_ = engine.lambda_ if not isinstance(engine.lambda_, float) else (engine.lambda_,) * (engine.order - 1)
-    problem = Problem.make(np.ascontiguousarray(sample.codes[:, others]), levels, y.ravel(), K, sample.weights)
-    order = max(1, min(engine.order - 1, len(others)))
+    problem = Problem.make(
+        np.ascontiguousarray(sample.codes[:, other_predictors]), levels, y.ravel(), K, sample.weights
+    )
+    order = max(1, min(engine.order - 1, len(other_predictors)))
     chosen = choose(
         problem,
         order=order,
@@ -261,10 +265,10 @@ def _regress(sample: Sample, n_levels: np.ndarray, i: int, engine: HighOrder, rn
     for term, table in reference_tables(tables).items():
         score = table.reshape(*table.shape[-1 - len(term) :]) @ scale
         log_odds = np.zeros((*score.shape[:-1], int(n_levels[i])))
-        log_odds[..., known] = score - score[..., :1]
+        log_odds[..., occurring_levels] = score - score[..., :1]
         log_odds = log_odds - log_odds[..., :1]  # the reference may be a level that does not occur
-        out[tuple(int(others[j]) for j in term)] = log_odds[(slice(1, None),) * (len(term) + 1)]
-    terms = [tuple(sorted((i, *(int(others[j]) for j in term)))) for term in close(weights)]
+        out[tuple(int(other_predictors[j]) for j in term)] = log_odds[(slice(1, None),) * (len(term) + 1)]
+    terms = [tuple(sorted((i, *(int(other_predictors[j]) for j in term)))) for term in close(weights)]
     return Node(terms, out.pop(()), out)
 
 
@@ -274,8 +278,8 @@ def _united(chosen: Sequence[list[Term]], least: int) -> tuple[list[Term], dict[
     for terms in chosen:
         for term in terms:
             votes[term] = votes.get(term, 0) + 1
-    kept = [term for term, count in votes.items() if count >= least]
-    closed = {sub for term in kept for k in range(2, len(term) + 1) for sub in combinations(term, k)}
+    voted_terms = [term for term, count in votes.items() if count >= least]
+    closed = {sub for term in voted_terms for k in range(2, len(term) + 1) for sub in combinations(term, k)}
     return sorted(closed), {term: count for term, count in votes.items() if term in closed}
 
 
@@ -285,16 +289,16 @@ def _seen(layout: Layout, nodes: Sequence[Node]) -> np.ndarray:
     for terms in layout.terms:
         for term in terms.tolist():
             for axis, i in enumerate(term):
-                rest = tuple(j for j in term if j != i)
-                if rest in nodes[i].tables:
-                    layout.table(out[axis], *rest, i)[...] = nodes[i].tables[rest]
+                other_members = tuple(j for j in term if j != i)
+                if other_members in nodes[i].tables:
+                    layout.table(out[axis], *other_members, i)[...] = nodes[i].tables[other_members]
     return out
 
 
 def _strongest(layout: Layout, seen: np.ndarray) -> np.ndarray:
     """Return of each parameter the value of largest magnitude that a predictor gives it; 0 where none does."""
-    known = np.nan_to_num(seen)
-    return np.take_along_axis(known, np.abs(known).argmax(axis=0)[None], axis=0)[0]
+    weights = np.nan_to_num(seen)
+    return np.take_along_axis(weights, np.abs(weights).argmax(axis=0)[None], axis=0)[0]
 
 
 def _independent(sample: Sample, layout: Layout) -> np.ndarray:

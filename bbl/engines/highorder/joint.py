@@ -135,14 +135,14 @@ def minimise(objective: Objective, theta: np.ndarray, tolerance: float, itmax: i
         slope, step = float(gradient @ direction), 1.0
         while step > 1e-10:
             new = theta + step * direction
-            found, at = objective(new)
-            if found <= value + 1e-4 * step * slope + 1e-15 * abs(value):
+            new_value, at = objective(new)
+            if new_value <= value + 1e-4 * step * slope + 1e-15 * abs(value):
                 break
             step *= 0.5
         else:
             value, gradient = objective(theta)
             break
-        theta, value, gradient = new, found, at
+        theta, value, gradient = new, new_value, at
     norm = float(np.linalg.norm(gradient))
     return Fitted(theta, -value, norm, itmax, norm <= 100.0 * tolerance)
 
@@ -150,9 +150,9 @@ def minimise(objective: Objective, theta: np.ndarray, tolerance: float, itmax: i
 def _conjugate(objective: Objective, right: np.ndarray, accuracy: float) -> np.ndarray:
     """Return the inverse of the Hessian times `right`, about."""
     scale = 1.0 / np.maximum(objective.diagonal(), 1e-300)
-    out, rest = np.zeros_like(right), right.copy()
-    ready = scale * rest
-    direction, length = ready, float(rest @ ready)
+    out, residual = np.zeros_like(right), right.copy()
+    ready = scale * residual
+    direction, length = ready, float(residual @ ready)
     enough = accuracy**2 * length
     for _ in range(CONJUGATE):
         image = objective.curve(direction)
@@ -160,9 +160,9 @@ def _conjugate(objective: Objective, right: np.ndarray, accuracy: float) -> np.n
         if bend <= 0.0:  # flat to rounding
             break
         step = length / bend
-        out, rest = out + step * direction, rest - step * image
-        ready = scale * rest
-        longer = float(rest @ ready)
+        out, residual = out + step * direction, residual - step * image
+        ready = scale * residual
+        longer = float(residual @ ready)
         if longer <= enough:
             break
         direction, length = ready + longer / length * direction, longer
@@ -230,19 +230,22 @@ def _ascend(
         else _chains(layout, products, sample, theta, method, rng)
     )
     judge = PseudoObjective(layout, sample, ridge) if method == "mf" else None
-    best, kept, kept_at, drift = math.inf, theta, 0, np.zeros(len(theta))
+    best, averaged_theta, kept_at, drift = math.inf, theta, 0, np.zeros(len(theta))
     for step in range(STEPS):
         gradient = means - moments(theta) - ridges * theta
         theta = theta + RATE / (1.0 + step / SLOWER) * gradient / scale
         if judge is None and 2 * step >= STEPS:
             share = 1.0 / (step - (STEPS - 1) // 2)
-            kept, drift = kept + (theta - kept) * share, drift + (gradient - drift) * share
+            averaged_theta, drift = (
+                averaged_theta + (theta - averaged_theta) * share,
+                drift + (gradient - drift) * share,
+            )
         elif judge is not None and step % EVERY == 0 and (value := judge(theta)[0]) < best:
-            best, kept, kept_at = value, theta, step
+            best, averaged_theta, kept_at = value, theta, step
     if judge is not None:
-        return Fitted(kept, -best, float(np.linalg.norm(gradient)), STEPS, kept_at + EVERY < STEPS)
+        return Fitted(averaged_theta, -best, float(np.linalg.norm(gradient)), STEPS, kept_at + EVERY < STEPS)
     norm = float(np.abs(drift / np.sqrt(scale)).max(initial=0.0))
-    return Fitted(kept, float("nan"), norm, STEPS, norm <= SETTLED)
+    return Fitted(averaged_theta, float("nan"), norm, STEPS, norm <= SETTLED)
 
 
 def _mean_field(layout: Layout, products: Monomials, sample: Sample) -> Callable[[np.ndarray], np.ndarray]:
@@ -265,13 +268,13 @@ def _chains(
     layout: Layout, products: Monomials, sample: Sample, theta: np.ndarray, method: str, rng: np.random.Generator
 ) -> Callable[[np.ndarray], np.ndarray]:
     """Return a function of the moments of a model by Gibbs chains: that go on, or that start at rows each time."""
-    h, J, more = split(layout, theta)
-    chains = Chains(h, J, layout.n_levels, CHAINS, rng, more=more)
+    h, J, higher_terms = split(layout, theta)
+    chains = Chains(h, J, layout.n_levels, CHAINS, rng, more=higher_terms)
     share = sample.weights / sample.total
 
     def moments(theta: np.ndarray) -> np.ndarray:
-        h, J, more = split(layout, theta)
-        chains.update(h, J, None if more is None else more.values)
+        h, J, higher_terms = split(layout, theta)
+        chains.update(h, J, None if higher_terms is None else higher_terms.values)
         if method == "cd":
             chains.restart(sample.codes[rng.choice(sample.n, CHAINS, p=share)])
         chains.sweep(T)

@@ -44,10 +44,10 @@ class Monomials:
         self.parts: list[tuple[np.ndarray, np.ndarray, list[csr_array]]] = []
         for k in range(2, layout.order + 1):
             at = np.flatnonzero(order == k)
-            own = columns[:k, at]
-            to = [_scatter(own[axis], layout.D) for axis in range(k)]
+            member_columns = columns[:k, at]
+            to = [_scatter(member_columns[axis], layout.D) for axis in range(k)]
             if len(at):
-                self.parts.append((at, own, to))
+                self.parts.append((at, member_columns, to))
         self._rows = max(1, CELLS // max([1, *(len(at) for at, _, _ in self.parts)]))
 
     def _blocks(self, n: int) -> Iterator[slice]:
@@ -58,29 +58,29 @@ class Monomials:
         out = np.zeros(self.size)
         out[: self.D] = weights @ X
         for rows in self._blocks(len(X)):
-            own = X[rows]
+            row_block = X[rows]
             for at, columns, _ in self.parts:
-                out[at] += weights[rows] @ _product(own, columns)
+                out[at] += weights[rows] @ _product(row_block, columns)
         return out
 
     def energies(self, theta: np.ndarray, X: np.ndarray) -> np.ndarray:
         """Return the sum of all products times their parameters, shape (n,)."""
         out = X @ theta[: self.D]
         for rows in self._blocks(len(X)):
-            own = X[rows]
+            row_block = X[rows]
             for at, columns, _ in self.parts:
-                out[rows] += _product(own, columns) @ theta[at]
+                out[rows] += _product(row_block, columns) @ theta[at]
         return out
 
     def fields(self, theta: np.ndarray, X: np.ndarray) -> np.ndarray:
         """Return what each level adds to the energy given the other predictors, shape (n, D)."""
         out = np.tile(theta[: self.D], (len(X), 1))
         for rows in self._blocks(len(X)):
-            own = X[rows]
+            row_block = X[rows]
             for at, columns, to in self.parts:
                 for axis in range(len(columns)):
-                    others = np.delete(columns, axis, axis=0)
-                    out[rows] += (_product(own, others) * theta[at]) @ to[axis]
+                    other_columns = np.delete(columns, axis, axis=0)
+                    out[rows] += (_product(row_block, other_columns) * theta[at]) @ to[axis]
         return out
 
     def adjoint(self, X: np.ndarray, G: np.ndarray) -> np.ndarray:
@@ -88,19 +88,21 @@ class Monomials:
         out = np.zeros(self.size)
         out[: self.D] = G.sum(axis=0)
         for rows in self._blocks(len(X)):
-            own, given = X[rows], G[rows]
+            row_block, gradient_block = X[rows], G[rows]
             for at, columns, _ in self.parts:
                 for axis in range(len(columns)):
-                    others = np.delete(columns, axis, axis=0)
-                    out[at] += np.einsum("rt,rt->t", _product(own, others), given[:, columns[axis]])
+                    other_columns = np.delete(columns, axis, axis=0)
+                    out[at] += np.einsum(
+                        "rt,rt->t", _product(row_block, other_columns), gradient_block[:, columns[axis]]
+                    )
         return out
 
 
 def _product(X: np.ndarray, columns: np.ndarray) -> np.ndarray:
     """Return the products (n, T) of columns (k, T)."""
     out = X[:, columns[0]]
-    for own in columns[1:]:
-        out = out * X[:, own]
+    for column in columns[1:]:
+        out = out * X[:, column]
     return out
 
 

@@ -228,7 +228,14 @@ class Corrected:
         counts = np.sort(np.concatenate(level_weights))
         fits = counts[np.cumsum(counts) <= size / 2]
         scarce = fits[fits < ENOUGH * self.rows.total / size].max(initial=0.0)
-        return [np.flatnonzero((own > 0) & (own <= scarce)) for own in level_weights] if scarce else None
+        return (
+            [
+                np.flatnonzero((weights_of_levels > 0) & (weights_of_levels <= scarce))
+                for weights_of_levels in level_weights
+            ]
+            if scarce
+            else None
+        )
 
     def _enlarge(self, predictor: int, norm: np.ndarray) -> None:
         """Draw a larger sample, if there is memory for it."""

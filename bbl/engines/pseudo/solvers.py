@@ -126,8 +126,8 @@ def by_lbfgs(problem: PseudoProblem, precision: str):
             "value": sites.value,
         }
         tasks = [
-            (task, (base, lambdah, float(site_tolerance[own].min()), engine.itmax, site_theta), out)
-            for task, own in enumerate(parts)
+            (task, (base, lambdah, float(site_tolerance[site_range].min()), engine.itmax, site_theta), out)
+            for task, site_range in enumerate(parts)
         ]
         stop = stop_flag()
         run_tasks(partial(_solve_task, problem), tasks[share[0] :: share[1]], workers, shared=True)

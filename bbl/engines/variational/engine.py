@@ -140,8 +140,8 @@ class PersistentVI(Engine):
                 argument="sd",
             )
         for name, low, high in (("slab", 0.0, np.inf), ("lr", 0.0, 1.0), ("average", 0.0, 1.0)):
-            found = real(name, getattr(self, name), low, high, open_low=True, finite=name != "slab")
-            object.__setattr__(self, name, found)
+            checked_value = real(name, getattr(self, name), low, high, open_low=True, finite=name != "slab")
+            object.__setattr__(self, name, checked_value)
         for name in ("scale", "tol"):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, real(name, getattr(self, name), 0.0, open_low=True))
@@ -220,12 +220,12 @@ class PersistentVI(Engine):
         check_memory(
             needed, f"Variational inference of {layout.size:,} parameters", "Use fewer predictors, draws or chains."
         )
-        told = None if progress is None else lambda share, note="": progress(share / len(engines), note)
+        report_share = None if progress is None else lambda share, note="": progress(share / len(engines), note)
         state = rng.bit_generator.state
         fits = []
         for engine in engines:
             rng.bit_generator.state = state
-            fits.append(engine._fit(sample, layout, rng, told, workers))
+            fits.append(engine._fit(sample, layout, rng, report_share, workers))
         return fits
 
     def _fit(
@@ -243,11 +243,11 @@ class PersistentVI(Engine):
                 likelihood = SampledGradient(sample, layout, self.n_chains, self.sweeps, rng, crews)
             else:
                 likelihood = PseudoLikelihoodGradient(sample, layout)
-            found, history = ascend(likelihood, begin, budget, rng, progress, outer)
+            approximation, history = ascend(likelihood, begin, budget, rng, progress, outer)
         unsettled = self._unsettled(history)
-        sd, without = self._sd(sample, layout, found)
+        sd, without = self._sd(sample, layout, approximation)
         notes = (*unsettled, *without, *_separated(sample, layout))
-        theta = found.theta
+        theta = approximation.theta
         return EngineFit(
             theta,
             _lkh(sample, layout, theta),
@@ -256,7 +256,7 @@ class PersistentVI(Engine):
             converged=np.full(layout.m, not unsettled),
             notes=notes,
             sd=sd,
-            state={"mean": found.mean, "log_sd": found.log_sd},
+            state={"mean": approximation.mean, "log_sd": approximation.log_sd},
             history=history,
         )
 
@@ -276,8 +276,10 @@ class PersistentVI(Engine):
             sds = response_sd(found, model_sums(sample, layout), sample.total, np.random.default_rng(0))
             if np.isfinite(sds).all():
                 return sds, ()
-            what = "there is no linear response, for the bound is flat along some scale; sds are the factorised ones"
-            return found.sd, (Note(-1, -1, f"{what}. prior='gaussian' has one"),)
+            no_response = (
+                "there is no linear response, for the bound is flat along some scale; sds are the factorised ones"
+            )
+            return found.sd, (Note(-1, -1, f"{no_response}. prior='gaussian' has one"),)
         return found.sd, ()
 
     def _threads(self, sample: Sample, layout: Layout, workers: int) -> tuple[int, int]:
@@ -332,8 +334,8 @@ def _separated(sample: Sample, layout: Layout) -> tuple[Note, ...]:
         sample = sample.rows(~sample.missing.any(axis=1))
     counts, levels = pair_counts(sample, layout), level_counts(sample, layout.n_levels)
     used = np.array([(n > 0).sum() for n in levels])
-    first = np.concatenate([own[:1] for own in levels])
-    found: set[int] = set()
+    first = np.concatenate([level_counts_of_one[:1] for level_counts_of_one in levels])
+    separated: set[int] = set()
     for rows, _, a, b in equal_tables(layout):
         i, j = layout.pairs[rows].T
         if a < 2 or b < 2:
@@ -342,10 +344,10 @@ def _separated(sample: Sample, layout: Layout) -> tuple[Note, ...]:
         two = counts[rows_of[:, :, None], columns[:, None, :]]
         of_i = np.stack([levels[k][1:] for k in i])
         of_j = np.stack([levels[k][1:] for k in j])
-        left, top = of_i - two.sum(axis=2), of_j - two.sum(axis=1)
+        only_i, top = of_i - two.sum(axis=2), of_j - two.sum(axis=1)
         corner = first[i] - top.sum(axis=1)
-        cells = (two > 0).sum(axis=(1, 2)) + (left > 0).sum(axis=1) + (top > 0).sum(axis=1) + (corner > 0)
+        cells = (two > 0).sum(axis=(1, 2)) + (only_i > 0).sum(axis=1) + (top > 0).sum(axis=1) + (corner > 0)
         for k in np.flatnonzero((cells == used[i]) & (cells == used[j]) & (cells > 1)):
-            found |= {int(i[k]), int(j[k])}
-    what = "is determined by another predictor and determines it; the prior alone keeps their couplings finite"
-    return tuple(Note(i, -1, what) for i in sorted(found))
+            separated |= {int(i[k]), int(j[k])}
+    message = "is determined by another predictor and determines it; the prior alone keeps their couplings finite"
+    return tuple(Note(i, -1, message) for i in sorted(separated))

@@ -55,23 +55,23 @@ def feature_sums(sample: Sample, layout: Layout, tables: kernel.Tables) -> np.nd
     if sample.missing is None:
         tables.features(counts, total, out)
         return out
-    known, with_known = known_counts(sample, layout)
-    part = np.empty(layout.size)
+    known_weight, with_known = known_counts(sample, layout)
+    table = np.empty(layout.size)
     of = np.repeat(np.arange(layout.m), layout.n_levels - 1)
-    scale = total / np.maximum(known, 1e-300)
-    whole = counts * scale[np.ix_(of, of)]
-    tables.features(whole, total, out)  # right for fields; a pair has margins of its own
+    scale = total / np.maximum(known_weight, 1e-300)
+    scaled_counts = counts * scale[np.ix_(of, of)]
+    tables.features(scaled_counts, total, out)  # right for fields; a pair has margins of its own
     for i, j in layout.pairs:
         two = np.r_[layout.start[i] : layout.start[i + 1], layout.start[j] : layout.start[j + 1]]
-        own = whole[np.ix_(two, two)]
+        pair_counts_here = scaled_counts[np.ix_(two, two)]
         margins = np.r_[
             with_known[layout.start[i] : layout.start[i + 1], j], with_known[layout.start[j] : layout.start[j + 1], i]
         ]
-        np.fill_diagonal(own, margins * scale[i, j])
+        np.fill_diagonal(pair_counts_here, margins * scale[i, j])
         pair = Layout(layout.n_levels[[i, j]])
-        part = np.empty(pair.size)
-        _tables(pair).features(np.ascontiguousarray(own), total, part)
-        layout.table(out, int(i), int(j))[...] = pair.table(part, 0, 1)
+        table = np.empty(pair.size)
+        _tables(pair).features(np.ascontiguousarray(pair_counts_here), total, table)
+        layout.table(out, int(i), int(j))[...] = pair.table(table, 0, 1)
     return out
 
 
@@ -122,14 +122,17 @@ class SampledGradient:
         self.h = np.zeros((len(crews), len(self.blocks), layout.D))
         self.J = [np.zeros((layout.D, layout.D)) for _ in crews]
         none, levels = np.zeros(layout.D), layout.n_levels[layout.n_levels > 1]
-        own = zip(self.J, rng.spawn(len(crews)), crews, strict=True)
-        self.chains = [Chains(none, J, levels, n_chains, stream, crew.workers) for J, stream, crew in own]
+        chain_arguments = zip(self.J, rng.spawn(len(crews)), crews, strict=True)
+        self.chains = [Chains(none, J, levels, n_chains, stream, crew.workers) for J, stream, crew in chain_arguments]
         self.crews = crews
 
     def gradient(self, q: int, simplex: np.ndarray, out: np.ndarray) -> None:
         """Write the gradient at `simplex` after some sweeps of the chains of draw q."""
         chains, crew, h, J = self.chains[q], self.crews[q], self.h[q], self.J[q]
-        crew.run(self.tables.couple, [(simplex, own, J, *cut) for own, cut in zip(h, self.blocks, strict=True)])
+        crew.run(
+            self.tables.couple,
+            [(simplex, field_block, J, *cut) for field_block, cut in zip(h, self.blocks, strict=True)],
+        )
         chains.update(h.sum(axis=0), J)
         bits, n = chains.sweep_bits(self.sweeps, crew)
         crew.run(self.tables.features_of_bits, [(bits, n, out, *cut) for cut in self.blocks])
@@ -159,10 +162,10 @@ class PseudoLikelihoodGradient:
         by_theta = np.zeros((self.layout.D, self.layout.D))
         fields = np.zeros(self.layout.D)
         with serial_blas():
-            for part in self.rows.blocks(ROWS):
-                X = one_hot(part.codes, self.layout)
+            for chunk in self.rows.blocks(ROWS):
+                X = one_hot(chunk.codes, self.layout)
                 _, P = conditionals(X, self.layout, h, J)
-                residual = (X - P) * part.weights[:, None]
+                residual = (X - P) * chunk.weights[:, None]
                 fields += residual.sum(axis=0)
                 by_theta += residual.T @ X
         by_theta += by_theta.T.copy()
@@ -348,11 +351,11 @@ class _State:
         """Write the gradients at draw q: by its parameters, and by its log scales u and the global ones v."""
         b, groups, noise, prior = self.begin, self.groups, self.noise[q], self.begin.prior
         kernel.normal(self.streams[q], noise)
-        own = slice(self.size, self.size + len(groups) if prior.slope else self.size)
+        log_scales = slice(self.size, self.size + len(groups) if prior.slope else self.size)
         v = self.mean[-2:] + self.sd[-2:] * noise[-2:] if b.scale is None else np.full(2, np.log(b.scale))
         u, w, share, by_u = np.empty((4, len(groups)))
         ends = (LOWEST, HIGHEST, u, w)
-        kernel.log_scales(groups.fields, self.mean[own], self.sd[own], noise[own], v, *ends)
+        kernel.log_scales(groups.fields, self.mean[log_scales], self.sd[log_scales], noise[log_scales], v, *ends)
         scale = np.exp(u, out=self.scale[q])
         kernel.slab(b.slab, scale, share)
         kernel.draw(groups.cuts, self.mean, self.sd, noise, scale, self.simplex[q])
@@ -374,8 +377,8 @@ class _State:
         lo, hi = self.blocks[k]
         z = (self.groups.cuts, self.noise, self.scale, self.gradient, self.sd, self.mean, self.log_sd)
         self.moved[k] = kernel.step(adam, *z, self.first, self.second, lo, hi)
-        own = slice(self.groups.cuts[lo], self.groups.cuts[hi])
-        np.exp(self.log_sd[own], out=self.sd[own])
+        block = slice(self.groups.cuts[lo], self.groups.cuts[hi])
+        np.exp(self.log_sd[block], out=self.sd[block])
 
     def climb_scales(self, adam: tuple) -> None:
         """Take the step of u and v."""
@@ -383,8 +386,8 @@ class _State:
             return
         x = (self.sd, self.mean, self.log_sd)
         kernel.step_scales(adam, self.noise, self.by_scales, *x, self.first, self.second)
-        rest = slice(self.size, None)
+        scale_range = slice(self.size, None)
         if self.begin.prior.slope:
             scales = self.mean[self.size : self.size + len(self.groups)]
             np.clip(scales, LOWEST, HIGHEST, out=scales)
-        np.exp(self.log_sd[rest], out=self.sd[rest])
+        np.exp(self.log_sd[scale_range], out=self.sd[scale_range])

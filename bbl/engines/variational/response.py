@@ -33,11 +33,11 @@ def features(layout: Layout) -> np.ndarray:
     """Return the features (states, layout.size) in simplex coding of all states."""
     codes = state_codes(np.arange(int(layout.n_levels.prod())), layout.n_levels)
     out = np.empty((len(codes), layout.size))
-    own = [contrasts(L)[codes[:, i]] for i, L in enumerate(layout.n_levels)]
-    out[:, : layout.D] = np.hstack(own)
+    level_contrasts = [contrasts(L)[codes[:, i]] for i, L in enumerate(layout.n_levels)]
+    out[:, : layout.D] = np.hstack(level_contrasts)
     for p, (i, j) in enumerate(layout.pairs):
         cells = slice(layout.pair_start[p], layout.pair_start[p + 1])
-        out[:, cells] = (own[i][:, :, None] * own[j][:, None, :]).reshape(len(codes), -1)
+        out[:, cells] = (level_contrasts[i][:, :, None] * level_contrasts[j][:, None, :]).reshape(len(codes), -1)
     return out
 
 
@@ -109,9 +109,9 @@ def log_posterior_hessian(
     at: Approximation, F: np.ndarray, sums: np.ndarray, total: float, x: np.ndarray
 ) -> np.ndarray:
     """Return the Hessian (n, n) of the log posterior of z, u and v at one point."""
-    size, of, own = at.layout.size, at.groups.of, _own_scale(at)
+    size, of, table_scales = at.layout.size, at.groups.of, _own_scale(at)
     v = x[-2:] if at.scale is None else np.full(2, np.log(at.scale))
-    u = x[own] if at.prior.slope else at.groups.of_kind(v)
+    u = x[table_scales] if at.prior.slope else at.groups.of_kind(v)
     scale, share = slabbed(u, at.slab)
     slope, bend = (scale * share)[of], (scale * share * (3.0 * share - 2.0))[of]
     scale, z = scale[of], x[:size]
@@ -125,8 +125,8 @@ def log_posterior_hessian(
     J = np.zeros((size, len(x)))
     J[np.arange(size), np.arange(size)] = scale
     H[np.arange(size), np.arange(size)] = -1.0
-    moves = own[of] >= 0
-    k, column = np.flatnonzero(moves), own[of][moves]
+    moves = table_scales[of] >= 0
+    k, column = np.flatnonzero(moves), table_scales[of][moves]
     J[k, column] = (z * slope)[moves]
     np.add.at(H, (k, column), (gradient * slope)[moves])
     np.add.at(H, (column, k), (gradient * slope)[moves])
@@ -135,11 +135,11 @@ def log_posterior_hessian(
     if at.prior.slope:
         w = u - at.groups.of_kind(v)
         c = (at.prior.slope(w + STEP) - at.prior.slope(w - STEP)) / (2.0 * STEP)
-        H[own, own] += c
+        H[table_scales, table_scales] += c
         if at.scale is None:
-            kind = np.repeat([-2, -1], (at.groups.fields, len(own) - at.groups.fields)) + len(x)
-            np.subtract.at(H, (own, kind), c)
-            np.subtract.at(H, (kind, own), c)
+            kind = np.repeat([-2, -1], (at.groups.fields, len(table_scales) - at.groups.fields)) + len(x)
+            np.subtract.at(H, (table_scales, kind), c)
+            np.subtract.at(H, (kind, table_scales), c)
             np.add.at(H, (kind, kind), c)
     if at.scale is None:
         last = np.array([len(x) - 2, len(x) - 1])
@@ -149,15 +149,15 @@ def log_posterior_hessian(
 
 def mean_slopes(at: Approximation) -> np.ndarray:
     """Return the slopes (layout.size, 2n) of the means of the parameters by those and by the log sds."""
-    size, n, of, own = at.layout.size, len(at.mean), at.groups.of, _own_scale(at)
+    size, n, of, table_scales = at.layout.size, len(at.mean), at.groups.of, _own_scale(at)
     mean, sd = at.log_scales
     scale, share = slabbed(mean + sd * NODES[:, None], at.slab)
     first, by_mean = NODE_WEIGHTS @ scale, NODE_WEIGHTS @ (scale * share)
     by_log_sd = NODE_WEIGHTS @ (scale * share * sd * NODES[:, None])
     out, z = np.zeros((size, 2 * n)), at.mean[:size]
     out[np.arange(size), np.arange(size)] = first[of]
-    moves = own[of] >= 0
-    k, column = np.flatnonzero(moves), own[of][moves]
+    moves = table_scales[of] >= 0
+    k, column = np.flatnonzero(moves), table_scales[of][moves]
     out[k, column] = (z * by_mean[of])[moves]
     out[k, n + column] = (z * by_log_sd[of])[moves]
     return out

@@ -99,8 +99,8 @@ class Approximation:
     def log_scales(self) -> tuple[np.ndarray, np.ndarray]:
         """Means and sds of the log scales (G,)."""
         if self.prior.slope:
-            own = slice(self.layout.size, self.layout.size + len(self.groups))
-            return self.mean[own], np.exp(self.log_sd[own])
+            scale_range = slice(self.layout.size, self.layout.size + len(self.groups))
+            return self.mean[scale_range], np.exp(self.log_sd[scale_range])
         if self.scale is not None:
             return np.full(len(self.groups), np.log(self.scale)), np.zeros(len(self.groups))
         return self.groups.of_kind(self.mean[-2:]), self.groups.of_kind(np.exp(self.log_sd[-2:]))
@@ -124,7 +124,7 @@ class Approximation:
     def simplex_variance(self) -> np.ndarray:
         """Posterior variances (layout.size,) in simplex coding."""
         z, noise = self.mean[: self.layout.size], np.exp(2.0 * self.log_sd[: self.layout.size])
-        first, second = (part[self.groups.of] for part in self._scales)
+        first, second = (moment[self.groups.of] for moment in self._scales)
         return second * (z**2 + noise) - (first * z) ** 2
 
     @property
@@ -136,11 +136,11 @@ class Approximation:
         variance = reference_variance(layout, second[self.groups.of] * noise)
         spread = np.maximum(second - first**2, 0.0)
         if self.prior.slope is None:  # one scale for all groups of a kind
-            for kind, own in enumerate((slice(0, layout.D), slice(layout.D, layout.size))):
-                part = np.zeros(layout.size)
-                part[own] = z[own]
-                if part.any():
-                    variance += spread[0 if kind == 0 else -1] * to_reference(layout, part) ** 2
+            for kind, family_range in enumerate((slice(0, layout.D), slice(layout.D, layout.size))):
+                table_variance = np.zeros(layout.size)
+                table_variance[family_range] = z[family_range]
+                if table_variance.any():
+                    variance += spread[0 if kind == 0 else -1] * to_reference(layout, table_variance) ** 2
         else:
             of_table = np.zeros(layout.m + len(layout.pairs))
             of_table[self.groups.table] = spread
@@ -170,13 +170,13 @@ def start(sample: Sample, layout: Layout, prior: ScalePrior, slab: float, scale:
     n, groups = Approximation.length(layout, prior, scale), Groups(layout)
     mean, log_sd = np.zeros(n), np.full(n, -3.0)
     if prior.slope:
-        own = slice(layout.size, layout.size + len(groups))
-        mean[own], log_sd[own] = -1.0, np.log(0.8)
+        scale_range = slice(layout.size, layout.size + len(groups))
+        mean[scale_range], log_sd[scale_range] = -1.0, np.log(0.8)
     if scale is None:
         mean[-2:] = -3.0 if prior.slope else -1.0
-    made = Approximation(layout, prior, slab, scale, mean, log_sd)
+    approximation = Approximation(layout, prior, slab, scale, mean, log_sd)
     naive = np.zeros(layout.size)
     if layout.D:
         naive[: layout.D] = np.concatenate([log_ratio(f) for f in frequencies(sample, layout, 1.0)])
-    mean[: layout.size] = to_simplex(layout, naive) / made._scales[0][groups.of]
+    mean[: layout.size] = to_simplex(layout, naive) / approximation._scales[0][groups.of]
     return Approximation(layout, prior, slab, scale, mean, log_sd)

@@ -112,8 +112,8 @@ def bicluster(
     size = None if groups is None else _groups(groups, table.shape)
     n_levels = 1 if table.levels is None or how.response != "levels" else len(table.levels.levels)
     with progress_bar(how.steps(n_init, size, table.shape), "bicluster", verbose) as step:
-        found = how.fit(cells, size, n_init, rng, workers, step, n_levels)
-    fit = BiclusterResults.from_found(_call(formula, weights, size, method, options), table, how, cells, found)
+        clustering = how.fit(cells, size, n_init, rng, workers, step, n_levels)
+    fit = BiclusterResults.from_found(_call(formula, weights, size, method, options), table, how, cells, clustering)
     _warn(fit)
     return fit
 
@@ -154,7 +154,9 @@ def _groups(groups: Any, shape: tuple[int, int]) -> tuple[int, int]:
     if not isinstance(groups, tuple | list | np.ndarray) or len(groups) != 2:
         raise BBLTypeError(f"groups must be (row groups, column groups); got {groups!r}.", argument="groups")
     size = integer("groups", groups[0], 1), integer("groups", groups[1], 1)
-    for k, (what, n) in enumerate(zip(("rows", "columns"), shape, strict=True)):
+    for k, (axis_name, n) in enumerate(zip(("rows", "columns"), shape, strict=True)):
         if size[k] > n:
-            raise OptionError(f"groups={size}: there are {n} {what}, fewer than {size[k]} groups.", argument="groups")
+            raise OptionError(
+                f"groups={size}: there are {n} {axis_name}, fewer than {size[k]} groups.", argument="groups"
+            )
     return size

@@ -27,7 +27,7 @@ def _coded(data: Any) -> tuple[np.ndarray, np.ndarray]:
     if not columns or not len(columns[0]):
         raise DataError("data have no rows or no columns.", argument="data")
     codes = [pd.factorize(np.asarray(column), use_na_sentinel=False)[0] for column in columns]
-    return np.column_stack(codes), np.array([own.max() + 1 for own in codes])
+    return np.column_stack(codes), np.array([column_codes.max() + 1 for column_codes in codes])
 
 
 @verb

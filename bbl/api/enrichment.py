@@ -72,27 +72,35 @@ def enrichment(
         if name not in number:
             text = f"terms name {name!r}, which is not among the predictors{near_match(name, number) or '.'}"
             raise DataError(f"{text} Name all of them in predictors.", argument="terms")
-    given = {frozenset(pair) for pair in _rows("known_pairs", known_pairs)}
-    odd = next((pair for pair in given if len(pair) != 2), None)
+    listed_pairs = {frozenset(pair) for pair in _rows("known_pairs", known_pairs)}
+    odd = next((pair for pair in listed_pairs if len(pair) != 2), None)
     if odd is not None:
         raise DataError(f"known_pairs holds {tuple(odd)!r}; give two different names each.", argument="known_pairs")
-    known = {pair for pair in given if pair <= number.keys()}
+    known_in_ranking = {pair for pair in listed_pairs if pair <= number.keys()}
     listed = list(dict.fromkeys(frozenset(pair) for term in ranked for pair in combinations(term, 2)))
-    if not listed or not known:
-        what = "terms" if not listed else "known_pairs"
-        raise DataError(f"{what} holds no pair of the predictors; there is nothing to compare.", argument=what)
-    hit = np.array([pair in known for pair in listed])
+    if not listed or not known_in_ranking:
+        argument = "terms" if not listed else "known_pairs"
+        raise DataError(f"{argument} holds no pair of the predictors; there is nothing to compare.", argument=argument)
+    hit = np.array([pair in known_in_ranking for pair in listed])
     n_pairs = len(number) * (len(number) - 1) // 2
     lengths = [n for n in TOP if n < len(listed)] + [len(listed)]
     if top is not None:
         lengths = [integer("top", n, 1, len(listed)) for n in top]
-    taken = np.array(lengths, dtype=np.int64)
-    observed, p = hypergeometric(hit, taken, n_pairs, len(known))
-    expected = taken * len(known) / n_pairs
-    columns = {"top": taken, "observed": observed, "expected": expected, "enrichment": observed / expected, "p": p}
+    list_lengths = np.array(lengths, dtype=np.int64)
+    observed, p = hypergeometric(hit, list_lengths, n_pairs, len(known_in_ranking))
+    expected = list_lengths * len(known_in_ranking) / n_pairs
+    columns = {
+        "top": list_lengths,
+        "observed": observed,
+        "expected": expected,
+        "enrichment": observed / expected,
+        "p": p,
+    }
     pairs = [sorted(pair, key=number.__getitem__) for pair in listed]
     frame = pd.DataFrame(pairs, columns=["predictor", "predictor2"]).assign(known=hit)
-    return EnrichmentResults(pd.DataFrame(columns), *rank_test(hit, n_pairs, len(known)), frame, n_pairs, len(known))
+    return EnrichmentResults(
+        pd.DataFrame(columns), *rank_test(hit, n_pairs, len(known_in_ranking)), frame, n_pairs, len(known_in_ranking)
+    )
 
 
 def _rows(argument: str, given: Any) -> list[tuple[Hashable, ...]]:

@@ -148,7 +148,7 @@ def shooter(
     choice("screen", screen, SCREENS)
     choice("missing", missing, ("raise", "drop", "level"))
     order = integer("order", order, 1)
-    by, given = _penalties(lambda_, order)
+    by, penalties = _penalties(lambda_, order)
     choice("scale", scale, ("sum", "mean"))
     again, nfold = _refit(refit), integer("nfold", nfold, 2)
     workers, rng = n_workers(n_jobs), generator(seed)
@@ -169,23 +169,23 @@ def shooter(
     )
     _check(design, sample, screen)
     order = min(order, len(design.labels.names))
-    if given is not None:
-        given = tuple(v * (sample.total if scale == "mean" else 1.0) for v in given[:order])
+    if penalties is not None:
+        penalties = tuple(v * (sample.total if scale == "mean" else 1.0) for v in penalties[:order])
     K = len(design.labels.groups)
     with progress_bar(None, "shooter", verbose) as step:
-        found = choose(
+        selection = choose(
             Problem.make(sample.codes, design.n_levels.tolist(), sample.response, K, sample.weights), order=order,
-            lambda_=by if given is None else given, group=penalty == "group", screen=screen, refit=again, nfold=nfold,
+            lambda_=by if penalties is None else penalties, group=penalty == "group", screen=screen, refit=again, nfold=nfold,
             rng=rng, workers=workers, progress=step,
         )  # fmt: skip
-    _warn(design, sample, found, given, penalty == "group", screen)
+    _warn(design, sample, selection, penalties, penalty == "group", screen)
     totals = np.bincount(sample.response, sample.weights, K)
-    record = _held_out(found, totals, by)
+    record = _held_out(selection, totals, by)
     warn_record(record, 4)
-    path, entered = path_frame(found, sample.total)
-    taken = found.path[found.chosen].penalty.lambdas
+    path, entered = path_frame(selection, sample.total)
+    chosen_penalties = selection.path[selection.chosen].penalty.lambdas
     return ShooterResults(
-        call, design, sample, index, found.weights, found.intercept, found.refitted, found.unbounded, taken, penalty,
+        call, design, sample, index, selection.weights, selection.intercept, selection.refitted, selection.unbounded, chosen_penalties, penalty,
         path, entered, totals / sample.total, stored_loss=record,
     )  # fmt: skip
 
@@ -232,9 +232,9 @@ def _check(design: Design, sample: Sample, screen: str) -> None:
     names, m = design.labels.names, len(design.labels.names)
     pair = design.terms.interactions.first(2)
     if pair is not None:
-        asked = ":".join(str(names[i]) for i in pair)
+        interaction = ":".join(str(names[i]) for i in pair)
         raise FormulaError(
-            f"formula {design.terms.text!r}: it has the interaction {asked}, but {ShooterResults.refusals['pairs']}. "
+            f"formula {design.terms.text!r}: it has the interaction {interaction}, but {ShooterResults.refusals['pairs']}. "
             "Write 'y ~ .' or 'y ~ a + b', and the most predictors of a term as order=.",
             argument="formula",
         )
@@ -274,12 +274,12 @@ def _warn(
 def path_frame(found: Choice, total: float) -> tuple[pd.DataFrame, np.ndarray]:
     """Return the path as a frame, and for each chosen term the row since which it is there."""
     rows: list[tuple] = []
-    ends, known = [], []
+    ends, terms_seen = [], []
     for k, point in enumerate(found.path):
         for order, stage in enumerate(point.stages, 1):
             last = order == len(point.stages)
             ends.append(last)
-            known.append(stage.weights.keys())
+            terms_seen.append(stage.weights.keys())
             tail = (point.ebic, *point.held) if last else (np.nan,) * 3
             rows.append(
                 (k, order, point.penalty.lambdas[order - 1], stage.loss / total, stage.objective, len(stage.weights),
@@ -292,7 +292,7 @@ def path_frame(found: Choice, total: float) -> tuple[pd.DataFrame, np.ndarray]:
     for term in found.weights:
         since = until
         for r in reversed(steps):
-            if term not in known[r]:
+            if term not in terms_seen[r]:
                 break
             since = r
         entered.append(since)

@@ -90,21 +90,21 @@ def bin(  # noqa: A001  # the word of the field
         column = factorise(response, frame.column(response), "keep")
         none = column.missing()
         y = column.codes if none is None else np.where(none, -1, column.codes)
-    asked = _names(columns, frame, named)
+    column_names = _names(columns, frame, named)
     out = {name: frame.column(name) for name in frame.columns}
-    for name in frame.columns if asked is None else asked:
+    for name in frame.columns if column_names is None else column_names:
         numbers = _numbers(frame.column(name))
         if numbers is None:
-            if asked is not None:
+            if column_names is not None:
                 raise DataError(f"column {name!r} holds what is no number, so it cannot be binned.", column=name)
             continue
-        known = ~np.isnan(numbers) & (counts > 0)
+        is_number = ~np.isnan(numbers) & (counts > 0)
         is_weights = name == named or (weights is not None and np.array_equal(numbers, counts))
-        if asked is None and (name == response or is_weights or len(np.unique(numbers[known])) <= count):
+        if column_names is None and (name == response or is_weights or len(np.unique(numbers[is_number])) <= count):
             continue
-        own = known if y is None else known & (y >= 0)
-        cuts = find_cuts(numbers[own], counts[own], method, count, None if y is None else y[own])
-        if len(cuts) or asked is not None:
+        is_usable = is_number if y is None else is_number & (y >= 0)
+        cuts = find_cuts(numbers[is_usable], counts[is_usable], method, count, None if y is None else y[is_usable])
+        if len(cuts) or column_names is not None:
             out[name] = pd.Series(_intervals(numbers, cuts), index=frame.index)
     return _table(out, frame)
 
@@ -152,14 +152,14 @@ def lump(
     """
     frame, least = to_frame(data), integer("min_count", min_count, 1)
     named, counts = named_weights(weights, frame, data, whole=False)
-    asked = _names(columns, frame, named)
+    column_names = _names(columns, frame, named)
     out = {name: frame.column(name) for name in frame.columns}
-    for name in frame.columns if asked is None else asked:
+    for name in frame.columns if column_names is None else column_names:
         series = frame.column(name)
-        if asked is None and (name in (response, named) or pd.api.types.is_numeric_dtype(series.dtype)):
+        if column_names is None and (name in (response, named) or pd.api.types.is_numeric_dtype(series.dtype)):
             continue
         column = factorise(name, series, "keep")
-        if asked is None and "number" in column.kinds and "string" not in column.kinds:
+        if column_names is None and "number" in column.kinds and "string" not in column.kinds:
             continue
         total = np.bincount(column.codes, counts, len(column.values))
         is_level = np.array([kind != "missing" for kind in column.kinds])
@@ -171,13 +171,13 @@ def lump(
 
 
 def _lumped(series: pd.Series, column: Any, rare: np.ndarray) -> pd.Series:
-    kept = [k for k, kind in enumerate(column.kinds) if not rare[k] and kind != "missing"]
+    common_values = [k for k, kind in enumerate(column.kinds) if not rare[k] and kind != "missing"]
     if not column.ordered:
-        kept.sort(key=lambda k: (column.kinds[k], column.values[k]))
-    levels = [column.values[k] for k in kept]
+        common_values.sort(key=lambda k: (column.kinds[k], column.values[k]))
+    levels = [column.values[k] for k in common_values]
     place = np.full(len(column.values), -1)
-    place[kept] = np.arange(len(kept))
-    place[rare] = len(kept)
+    place[common_values] = np.arange(len(common_values))
+    place[rare] = len(common_values)
     labels = pd.Index([*levels, RARE_LEVEL], dtype=object)
     return pd.Series(pd.Categorical.from_codes(place[column.codes], labels, ordered=True), index=series.index)
 

@@ -151,8 +151,8 @@ def column_factor(
     name, count = column.name, column.n_missing
     if missing == "raise" and count:
         refuse_blanks(name, count, sums_out)
-    known = missing is not None or (declared and policy == "marginal")
-    if not known and count:
+    has_known_values = missing is not None or (declared and policy == "marginal")
+    if not has_known_values and count:
         raise DataError(
             f"column {name!r} has {count} missing value{'s' * (count > 1)}, and is the response, which has to be "
             f"known. Drop these rows: data.dropna(subset=[{name!r}]); or missing='drop' drops all rows with missing "
@@ -191,11 +191,13 @@ def level_counts(frame: Frame, names: list[Hashable], keep: np.ndarray, xlevels:
     """Return how many levels columns have, at least 2, without judging them."""
     out = []
     for name in names:
-        given = xlevels.get(name) if isinstance(xlevels, Mapping) else None
+        given_levels_of_name = xlevels.get(name) if isinstance(xlevels, Mapping) else None
         series = frame.column(name)
         try:
             count = (
-                len(given) if given is not None else (series.iloc[keep] if len(keep) < frame.n else series).nunique()
+                len(given_levels_of_name)
+                if given_levels_of_name is not None
+                else (series.iloc[keep] if len(keep) < frame.n else series).nunique()
             )
         except (TypeError, NotImplementedError):  # what cannot be levels is refused later
             count = 2
@@ -256,9 +258,9 @@ def check_levels(factors: list[Factor], total: float, stacklevel: int = 4) -> No
         if L > LARGE and total < RARE * L:
             rare.append(f"{name!r} ({L} levels in {total:.0f} observations)")
     if rare:
-        more = f" and {len(rare) - 3} more" if len(rare) > 3 else ""
+        how_many_more = f" and {len(rare) - 3} more" if len(rare) > 3 else ""
         warnings.warn(
-            f"Most levels are rare in {', '.join(rare[:3])}{more}: a fit takes long, and says little about them. Group "
+            f"Most levels are rare in {', '.join(rare[:3])}{how_many_more}: a fit takes long, and says little about them. Group "
             "the rare levels, or leave the predictor out.",
             DataWarning,
             stacklevel=stacklevel,

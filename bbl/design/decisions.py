@@ -53,7 +53,7 @@ def check_priors(priors: Any, response: Factor) -> np.ndarray:
 
 def check_shares(argument: str, values: Any, response: Factor) -> np.ndarray:
     """Return numbers of the groups (K,), in their order, to a common factor; `values` as in `check_priors`."""
-    given, groups = values, response.levels
+    group_values, groups = values, response.levels
     if isinstance(values, Mapping | pd.Series):
         _check_names(argument, list(values.keys()), groups, whole=True)
         values = [values[g] for g in groups]
@@ -61,7 +61,7 @@ def check_shares(argument: str, values: Any, response: Factor) -> np.ndarray:
         _check_order(argument, values, response, "...")
     shares = _numbers(argument, values, (len(groups),), groups)
     if not shares.any():
-        raise OptionError(f"{argument} must not all be zero; got {given!r}.", argument=argument)
+        raise OptionError(f"{argument} must not all be zero; got {group_values!r}.", argument=argument)
     return shares
 
 
@@ -129,17 +129,17 @@ def _check_order(argument: str, values: Any, response: Factor, placeholder: str)
 
 
 def _check_names(argument: str, names: list, groups: tuple, whole: bool = False) -> None:
-    known = ", ".join(map(repr, groups))
+    group_names = ", ".join(map(repr, groups))
     for name in names:
         if name not in groups:
             raise OptionError(
-                f"{argument} names {name!r}, which is no group{near_match(name, groups) or '.'} Groups are {known}.",
+                f"{argument} names {name!r}, which is no group{near_match(name, groups) or '.'} Groups are {group_names}.",
                 argument=argument,
             )
     absent = [g for g in groups if g not in names] if whole else []
     if absent or len(set(names)) < len(names):
-        what = f"has nothing for group {absent[0]!r}" if absent else "names a group twice"
-        raise OptionError(f"{argument} {what}; name each of {known} once.", argument=argument)
+        problem = f"has nothing for group {absent[0]!r}" if absent else "names a group twice"
+        raise OptionError(f"{argument} {problem}; name each of {group_names} once.", argument=argument)
 
 
 def _numbers(argument: str, values: Any, shape: tuple, groups: tuple) -> np.ndarray:
@@ -151,9 +151,10 @@ def _numbers(argument: str, values: Any, shape: tuple, groups: tuple) -> np.ndar
         raise BBLTypeError(f"{argument} must be numbers{of}; got {values!r}.", argument=argument) from None
     if array.shape != shape:
         got = " x ".join(map(str, array.shape)) or "one"
-        known = ", ".join(map(repr, groups))
+        group_names = ", ".join(map(repr, groups))
         raise OptionError(
-            f"{argument} must hold {wanted} numbers, in the order of the groups {known}; got {got}.", argument=argument
+            f"{argument} must hold {wanted} numbers, in the order of the groups {group_names}; got {got}.",
+            argument=argument,
         )
     if not (np.isfinite(array) & (array >= 0.0)).all():
         raise OptionError(f"{argument} must be finite and not negative; got {values!r}.", argument=argument)

@@ -190,17 +190,18 @@ class Design:
         index = frame.index
         if len(keep) < frame.n:
             counts, index = counts[keep], index[keep]
-        given = given_levels(xlevels, terms)
-        response, y = read_response(frame, terms, keep, given, declared, missing)
+        levels_by_name = given_levels(xlevels, terms)
+        response, y = read_response(frame, terms, keep, levels_by_name, declared, missing)
         read = (
-            read_column(frame, name, keep, given, missing, declared, sums_out=sums_out) for name in terms.predictors
+            read_column(frame, name, keep, levels_by_name, missing, declared, sums_out=sums_out)
+            for name in terms.predictors
         )
         codes = np.empty((len(keep), len(terms.predictors)), dtype=np.uint8)
         factors, is_missing = [], None
-        for i, (factor, own, own_missing) in enumerate(read):
-            if own.dtype.itemsize > codes.dtype.itemsize:
-                codes = codes.astype(own.dtype)
-            codes[:, i] = own
+        for i, (factor, factor_codes, own_missing) in enumerate(read):
+            if factor_codes.dtype.itemsize > codes.dtype.itemsize:
+                codes = codes.astype(factor_codes.dtype)
+            codes[:, i] = factor_codes
             factors.append(factor)
             is_missing = mark_rows(is_missing, codes.shape, i, own_missing)
         if not (novarOk or declared):

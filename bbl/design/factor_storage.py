@@ -56,7 +56,7 @@ def factor_from_dict(stored: Mapping, least: int = 2) -> Factor:
 def name_to_list(name: Hashable) -> list:
     """Return the name of a column as plain values."""
     if isinstance(name, tuple):
-        return ["tuple", [name_to_list(part) for part in name]]
+        return ["tuple", [name_to_list(element) for element in name]]
     for kind, allowed in (("bool", bool), ("string", str), ("number", int | float)):
         if isinstance(name, allowed):
             return [kind, name]
@@ -69,7 +69,7 @@ def name_from_list(stored: Any) -> Hashable:
     """Return the name that `name_to_list` stored; a ValueError, TypeError or LookupError if it is none."""
     kind, value = stored
     if kind == "tuple":
-        return tuple(name_from_list(part) for part in value)
+        return tuple(name_from_list(element) for element in value)
     if not isinstance(value, {"bool": bool, "string": str, "number": int | float}[kind]):
         raise ValueError(f"{value!r} is no column name")
     return value
@@ -89,14 +89,14 @@ def terms_from_dict(stored: Mapping, m: int) -> Interactions:
     orders = [stored["pairs"], *stored.get("terms", [])]  # files from before higher orders have pairs alone
     if len(orders) > max(m - 1, 1):
         raise ValueError("terms of more predictors than there are")
-    rows = [_stored_rows(given, k, m) for k, given in enumerate(orders, 2)]
-    full = next((at for at, found in enumerate(rows) if found is not None), len(rows))
+    rows = [_stored_rows(stored_terms, k, m) for k, stored_terms in enumerate(orders, 2)]
+    full = next((at for at, term_rows in enumerate(rows) if term_rows is not None), len(rows))
     cube = Cube(np.arange(m), 1 + full) if full else Cube()
-    more = {
-        k: Interactions(Cube(np.arange(m), k)).listed(k) if found is None else found
-        for k, found in enumerate(rows[full:], 2 + full)
+    extra_terms = {
+        k: Interactions(Cube(np.arange(m), k)).listed(k) if term_rows is None else term_rows
+        for k, term_rows in enumerate(rows[full:], 2 + full)
     }
-    return Interactions(cube, {k: found for k, found in more.items() if len(found)})
+    return Interactions(cube, {k: term_rows for k, term_rows in extra_terms.items() if len(term_rows)})
 
 
 def _stored_rows(stored: Any, k: int, m: int) -> np.ndarray | None:

@@ -81,13 +81,19 @@ class Factor:
             If it holds a boolean and its number, or another value and its text.
         """
         used = np.arange(len(column.values)) if unused and column.declared else np.flatnonzero(column.used())
-        found = [(column.kinds[k], column.values[k]) for k in used if column.kinds[k] != "missing"]
-        _check_apart(column.name, found, "data")
+        typed_values = [(column.kinds[k], column.values[k]) for k in used if column.kinds[k] != "missing"]
+        _check_apart(column.name, typed_values, "data")
         if not column.declared:
-            check_discrete(column.name, found, column.n)
+            check_discrete(column.name, typed_values, column.n)
         if not column.declared or not (column.ordered or keep_order or unused):
-            found = _sorted(found)
-        return cls(column.name, tuple(v for _, v in found), tuple(k for k, _ in found), column.ordered, column.declared)
+            typed_values = _sorted(typed_values)
+        return cls(
+            column.name,
+            tuple(v for _, v in typed_values),
+            tuple(k for k, _ in typed_values),
+            column.ordered,
+            column.declared,
+        )
 
     @classmethod
     def given(cls, name: Hashable, levels: Any) -> Factor:
@@ -106,15 +112,15 @@ class Factor:
         values = list(levels)
         if any(is_missing(v) for v in values):
             raise LevelError(f"xlevels[{name!r}] holds a missing value. Leave it out.", column=name, argument="xlevels")
-        found = [plain_level(name, v, True) for v in values]
-        factor = cls(name, tuple(v for _, v in found), tuple(k for k, _ in found), declared=True)
-        if len(factor._codes) < len(found):
+        typed_values = [plain_level(name, v, True) for v in values]
+        factor = cls(name, tuple(v for _, v in typed_values), tuple(k for k, _ in typed_values), declared=True)
+        if len(factor._codes) < len(typed_values):
             raise LevelError(
                 f"xlevels[{name!r}] gives a level twice: {values!r}. Name each level once.",
                 column=name,
                 argument="xlevels",
             )
-        _check_apart(name, found, "xlevels")
+        _check_apart(name, typed_values, "xlevels")
         return factor
 
     def padded(self) -> Factor:
@@ -178,33 +184,33 @@ class Factor:
 
     def _code(self, kind: str, value: Any, skip_missing: bool) -> int:
         """Return the code of a value: of its level, of the interval that it is in, or of what is rare; else -1."""
-        found = self._codes.get(level_key(kind, value), -1)
-        if found < 0 and kind == "number" and self._intervals:
-            found = next((a for ends, a in self._intervals if ends.holds(value)), -1)
-        if found < 0 and not (kind == "missing" and skip_missing):
-            found = self._codes.get(("string", RARE_LEVEL), -1)
-        return found
+        code = self._codes.get(level_key(kind, value), -1)
+        if code < 0 and kind == "number" and self._intervals:
+            code = next((a for ends, a in self._intervals if ends.holds(value)), -1)
+        if code < 0 and not (kind == "missing" and skip_missing):
+            code = self._codes.get(("string", RARE_LEVEL), -1)
+        return code
 
     def _raise_unseen(self, values: list, argument: str, remedy: str) -> None:
         values = ["missing values" if v is None else repr(v) for v in values]
         shown = ", ".join(values[:SHOWN]) + (f", and {len(values) - SHOWN} more" * (len(values) > SHOWN))
-        known = ", ".join(map(repr, self.levels[:SHOWN])) + (", and more" * (len(self.levels) > SHOWN))
+        shown_levels = ", ".join(map(repr, self.levels[:SHOWN])) + (", and more" * (len(self.levels) > SHOWN))
         if argument == "xlevels":
-            text = f"column {self.name!r} has levels that xlevels does not list: {shown}. Add them to {known}"
+            text = f"column {self.name!r} has levels that xlevels does not list: {shown}. Add them to {shown_levels}"
         else:
-            text = f"column {self.name!r} has levels that the model does not know: {shown}; it knows {known}. {remedy}"
+            text = f"column {self.name!r} has levels that the model does not know: {shown}; it knows {shown_levels}. {remedy}"
         raise LevelError(text + ".", column=self.name, argument=argument)
 
 
 def _check_apart(name: Hashable, levels: list[tuple[str, Any]], argument: str) -> None:
     """Refuse True beside 1, and an interval beside its text: tables and look-ups by label cannot tell them apart."""
-    known = {kind: {v: v for k, v in levels if k == kind} for kind in ("number", "string")}
+    values_of_kind = {kind: {v: v for k, v in levels if k == kind} for kind in ("number", "string")}
     for kind, value in levels:
-        label, others = (str(value), "string") if kind == "other" else (value, "number")
-        if kind in ("bool", "other") and label in known[others]:
+        label, other_kind = (str(value), "string") if kind == "other" else (value, "number")
+        if kind in ("bool", "other") and label in values_of_kind[other_kind]:
             where = f"xlevels[{name!r}]" if argument == "xlevels" else f"column {name!r}"
             raise LevelError(
-                f"{where} holds both {value!r} and {known[others][label]!r}, which cannot be told apart as labels. "
+                f"{where} holds both {value!r} and {values_of_kind[other_kind][label]!r}, which cannot be told apart as labels. "
                 "Write them as different strings, or one of them as the other.",
                 column=name,
                 argument=argument,

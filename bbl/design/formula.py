@@ -180,12 +180,12 @@ def _parsed(
     names = _Names(formula, columns, exclude, aliases)
     if len(tree.args) == 2:
         names.response = _response(tree.args[0], names)
-    found = _evaluate(tree.args[-1], names)
-    kept, left_terms = found.predictors(), found.interactions()
-    predictors = tuple(names.columns[k] for k in kept)
+    evaluated = _evaluate(tree.args[-1], names)
+    predictor_numbers, left_terms = evaluated.predictors(), evaluated.interactions()
+    predictors = tuple(names.columns[k] for k in predictor_numbers)
     names.check(predictors, empty)
     number = np.zeros(names.width, dtype=np.intp)
-    number[kept] = np.arange(len(kept))
+    number[predictor_numbers] = np.arange(len(predictor_numbers))
     terms = FormulaTerms(formula, names.response, predictors, left_terms.renumbered(number))
     if order is not None and terms.order > order:
         _refuse_order(terms, order, reason)
@@ -209,12 +209,12 @@ def _refuse_order(terms: FormulaTerms, order: int, reason: str) -> NoReturn:
     """Refuse a term of more predictors than the engine takes."""
     term = terms.interactions.first(order + 1) or ()
     names = [str(terms.predictors[i]) for i in term][: order + 1]
-    many, why, what = f"{order + 1}", f"the method takes at most {order}", f"terms of up to {order}"
+    predictor_count, why, allowed = f"{order + 1}", f"the method takes at most {order}", f"terms of up to {order}"
     if order == 2:
-        many, why, what = "three", "the model is pairwise", "pairs"
+        predictor_count, why, allowed = "three", "the model is pairwise", "pairs"
     why = reason or why
-    text = f"it asks for the term {':'.join(names)} of {many} or more predictors, but {why}"
-    fail(terms.text, text, f"Write ({' + '.join(names)})^{order} for all {what}")
+    text = f"it asks for the term {':'.join(names)} of {predictor_count} or more predictors, but {why}"
+    fail(terms.text, text, f"Write ({' + '.join(names)})^{order} for all {allowed}")
 
 
 class _Names:
@@ -235,14 +235,14 @@ class _Names:
     def find(self, word: str) -> Hashable:
         """Return the column that a word of the formula names."""
         name = self.aliases.get(word, word)
-        found = self.known.get(name, ())
-        if len(found) != 1:
-            found = [column for column in found if isinstance(column, str)]
-        if not found:
+        matches = self.known.get(name, ())
+        if len(matches) != 1:
+            matches = [column for column in matches if isinstance(column, str)]
+        if not matches:
             shown = ", ".join(map(str, self.available[:10])) + (", and more" if len(self.available) > 10 else "")
             hint = near_match(name[:100], self.available)
             fail(self.formula, f"{name!r} is not a column of the data{hint}", f"The columns are {shown}", name)
-        return found[0]
+        return matches[0]
 
     def number(self, column: Hashable) -> int:
         """Return the number of a column, which is the next one if the column is new."""
@@ -255,8 +255,8 @@ class _Names:
         """Return the numbers of all columns that ``.`` stands for."""
         if self._rest is None:
             left_out = {*self.exclude, *([] if self.response is None else [self.response])}
-            rest = [c for c in self.available if c not in left_out and not ROW_INDEX.fullmatch(str(c))]
-            self._rest = np.array(sorted(map(self.number, rest)), dtype=np.int64)
+            remaining = [c for c in self.available if c not in left_out and not ROW_INDEX.fullmatch(str(c))]
+            self._rest = np.array(sorted(map(self.number, remaining)), dtype=np.int64)
         return self._rest
 
     def spend(self, terms: int) -> None:
@@ -279,10 +279,10 @@ class _Names:
         """Refuse formulas without predictors, or with a predictor that has another role."""
         if not predictors and not empty:
             fail(self.formula, "no predictors are left", "Name at least one column on the right of '~'")
-        taken = set(predictors)
-        if self.response is not None and self.response in taken:
+        predictor_numbers = set(predictors)
+        if self.response is not None and self.response in predictor_numbers:
             fail(self.formula, f"the response {self.response!r} is also a predictor", "Drop it", self.response)
-        if both := taken.intersection(self.exclude):
+        if both := predictor_numbers.intersection(self.exclude):
             column = both.pop()
             fail(self.formula, f"{column!r} holds the weights and is also a predictor", "Drop it from one", column)
 
@@ -295,8 +295,8 @@ def _evaluate(tree: Any, names: _Names) -> TermSet:
         node, ready = todo.pop()
         symbol = symbol_of(node)
         if symbol is None:
-            found = None if node.kind.value == "value" else np.array([names.number(names.find(node.token))])
-            done.append(None if found is None else names.terms(found))
+            term_value = None if node.kind.value == "value" else np.array([names.number(names.find(node.token))])
+            done.append(None if term_value is None else names.terms(term_value))
         elif symbol == ".":
             done.append(names.terms(names.rest()))
         elif not ready:
@@ -310,8 +310,8 @@ def _evaluate(tree: Any, names: _Names) -> TermSet:
             if symbol == "-":
                 done[-1] = names.terms()
         else:
-            right, left = done.pop(), done.pop()
-            done.append(_combine(symbol, left, right, names))
+            right_operand, left_operand = done.pop(), done.pop()
+            done.append(_combine(symbol, left_operand, right_operand, names))
     return done[0] or names.terms()
 
 

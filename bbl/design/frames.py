@@ -91,7 +91,7 @@ class Frame:
             return ""
         chunks = getattr(self.arrow.column(name), "chunks", ())
         dictionaries = [chunk.dictionary for chunk in chunks if len(chunk.dictionary)]
-        another = next((own for own in dictionaries if not own.equals(dictionaries[0])), None)
+        another = next((dictionary for dictionary in dictionaries if not dictionary.equals(dictionaries[0])), None)
         if another is None:
             return ""
         return differing_categories(dictionaries[0].to_pylist(), another.to_pylist(), "chunks")
@@ -156,13 +156,13 @@ def to_frame(data: Any, argument: str = "data") -> Frame:
                 f"{argument} is a dict that makes no table ({error}). Give lists of equal length.", argument=argument
             ) from None
     if isinstance(data, pd.DataFrame):
-        frame, own = data, tuple(data.columns)
-        _check_names(list(own), argument)
+        frame, column_names = data, tuple(data.columns)
+        _check_names(list(column_names), argument)
 
         def get(k: int) -> pd.Series:  # by name it takes half the time, but a tuple might stand for several columns
-            return frame[own[k]] if type(own[k]) is str else frame.iloc[:, k]
+            return frame[column_names[k]] if type(column_names[k]) is str else frame.iloc[:, k]
 
-        return Frame(own, frame.index, get, argument)
+        return Frame(column_names, frame.index, get, argument)
     if is_pyarrow(data, "RecordBatch"):
         data = sys.modules["pyarrow"].Table.from_batches([data])
     _check_names(list(getattr(data, "column_names", ())), argument)  # pyarrow allows repeats, narwhals does not
@@ -172,9 +172,9 @@ def to_frame(data: Any, argument: str = "data") -> Frame:
         remedy = "Make one with pandas.DataFrame(...), and collect lazy frames first."
         if isinstance(data, str | os.PathLike):
             remedy = "Read a file first, with pandas.read_csv(...) for one; the formula comes before the data."
-        what = f"{type(data).__module__}.{type(data).__name__}".removeprefix("builtins.")
+        type_name = f"{type(data).__module__}.{type(data).__name__}".removeprefix("builtins.")
         raise BBLTypeError(
-            f"{argument} must be a pandas or polars DataFrame, a pyarrow Table or a dict of lists; got {what}. "
+            f"{argument} must be a pandas or polars DataFrame, a pyarrow Table or a dict of lists; got {type_name}. "
             f"{remedy}",
             argument=argument,
         ) from None
@@ -220,8 +220,10 @@ def declared_order(schema: Any, partition_keys: Collection[str] = ()) -> Declare
 
     `partition_keys` are columns whose values are the names of folders.
     """
-    told = [one for one in (schema.pandas_metadata or {}).get("columns", ()) if one["pandas_type"] == "categorical"]
-    by_pandas = {one["field_name"]: bool((one["metadata"] or {}).get("ordered")) for one in told}
+    categorical_columns = [
+        one for one in (schema.pandas_metadata or {}).get("columns", ()) if one["pandas_type"] == "categorical"
+    ]
+    by_pandas = {one["field_name"]: bool((one["metadata"] or {}).get("ordered")) for one in categorical_columns}
     types = {field.name: field.type for field in schema if field.name not in partition_keys}
     stored = {name for name, type_ in types.items() if is_dictionary(type_)}
     ordered = {name for name in stored if types[name].ordered} | {name for name, is_ in by_pandas.items() if is_}

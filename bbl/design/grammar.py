@@ -49,9 +49,9 @@ def sanitised(formula: str) -> tuple[str, dict[str, str]]:
     text = IDENTITY.sub(r" \1 ", QUOTED.sub(alias, formula))
     if foreign := FOREIGN.search(text):
         fail(formula, f"the character {foreign[0]!r} has no meaning", code)
-    for given in POWER.findall(text):  # formulaic would make "- 1" of an exponent 0
-        if not EXPONENT.fullmatch(given):
-            fail(formula, f"the exponent {given!r} is not a whole number in 1..99", "Write ^2 for all pairs")
+    for exponent in POWER.findall(text):  # formulaic would make "- 1" of an exponent 0
+        if not EXPONENT.fullmatch(exponent):
+            fail(formula, f"the exponent {exponent!r} is not a whole number in 1..99", "Write ^2 for all pairs")
     if call := re.search(r"[\w.)]\s*\(", text):
         fail(formula, f"{text[: call.end()][-30:].strip()!r} looks like a function call", code)
     # formulaic loses operators next to runs of signs, so that only single signs may reach it

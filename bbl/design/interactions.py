@@ -94,11 +94,11 @@ class Interactions:
     def n_couplings(self, n_levels: Sequence[int] | np.ndarray) -> int:
         """Return the number of couplings for predictors of these numbers of levels."""
         width = [int(L) - 1 for L in n_levels]
-        found = [1] + [0] * self.cube.order  # sums of products of k widths
+        products_of_widths = [1] + [0] * self.cube.order  # sums of products of k widths
         for i in self.cube.columns:
             for k in range(self.cube.order, 0, -1):
-                found[k] += found[k - 1] * width[i]
-        total = sum(found[2:])
+                products_of_widths[k] += products_of_widths[k - 1] * width[i]
+        total = sum(products_of_widths[2:])
         for sign, terms in ((1, self.more), (-1, self.less)):
             total += sign * sum(math.prod(width[i] for i in row) for rows in terms.values() for row in rows.tolist())
         return total
@@ -115,8 +115,8 @@ class Interactions:
 
     def renumbered(self, number: np.ndarray) -> Interactions:
         """Return the terms with predictor i called ``number[i]``; the order of predictors must stay."""
-        more, less = ({k: number[rows] for k, rows in terms.items()} for terms in (self.more, self.less))
-        return Interactions(Cube(number[self.cube.columns], self.cube.order), more, less)
+        added, removed = ({k: number[rows] for k, rows in terms.items()} for terms in (self.more, self.less))
+        return Interactions(Cube(number[self.cube.columns], self.cube.order), added, removed)
 
     @cached_property
     def _known(self) -> Rows:
@@ -235,23 +235,23 @@ class TermSet:
                 touched.setdefault(k, []).append((when, step.sign > 0, rows))
             for k, rows in step.less.items():
                 touched.setdefault(k, []).append((when + 1, False, rows))
-        kept, cube = self._largest(dropped, touched)
-        more: Rows = {}
+        best_step, cube = self._largest(dropped, touched)
+        added: Rows = {}
         less: Rows = {}
-        for k, found in touched.items():
-            found.sort(key=lambda touch: -touch[0])
-            rows = np.concatenate([rows for _, _, rows in found])
-            length = [len(rows) for _, _, rows in found]
+        for k, touched_rows in touched.items():
+            touched_rows.sort(key=lambda touch: -touch[0])
+            rows = np.concatenate([rows for _, _, rows in touched_rows])
+            length = [len(rows) for _, _, rows in touched_rows]
             _, last = np.unique(term_keys(rows)[0], return_index=True)
             rows = rows[last]
-            time = np.repeat([when for when, _, _ in found], length)[last]
-            alive = np.repeat([alive for _, alive, _ in found], length)[last]
+            time = np.repeat([when for when, _, _ in touched_rows], length)[last]
+            alive = np.repeat([alive for _, alive, _ in touched_rows], length)[last]
             inside = cube.holds(rows)
-            gone = inside & ~alive & (time > kept)
+            gone = inside & ~alive & (time > best_step)
             extra = ~inside & alive & (time[:, None] > dropped[rows]).all(axis=1)
             less |= {k: rows[gone]} if gone.any() else {}
-            more |= {k: rows[extra]} if extra.any() else {}
-        return _Step(1, np.flatnonzero(present), cube, more, less, np.flatnonzero(brought))
+            added |= {k: rows[extra]} if extra.any() else {}
+        return _Step(1, np.flatnonzero(present), cube, added, less, np.flatnonzero(brought))
 
     def _largest(self, dropped: np.ndarray, touched: dict[int, list]) -> tuple[int, Cube]:
         """Return the largest cube that the steps leave, and when it came; list the others among what is `touched`."""
@@ -260,14 +260,16 @@ class TermSet:
             columns = step.cube.columns[dropped[step.cube.columns] < when]
             if len(columns) > 1:
                 cubes.append((when, Cube(columns, min(step.cube.order, len(columns)))))
-        kept, cube = max(cubes, key=lambda found: (found[1].n_terms, found[0]), default=(-1, Cube()))
-        for when, other in cubes:
-            within = when <= kept and other.order <= cube.order and np.isin(other.columns, cube.columns).all()
+        best_step, cube = max(cubes, key=lambda found: (found[1].n_terms, found[0]), default=(-1, Cube()))
+        for when, other_cube in cubes:
+            within = (
+                when <= best_step and other_cube.order <= cube.order and np.isin(other_cube.columns, cube.columns).all()
+            )
             if not within:
-                self.spend(other.n_terms)
-                for k in range(2, other.order + 1):
-                    touched.setdefault(k, []).append((when, True, other.listed(k)))
-        return kept, cube
+                self.spend(other_cube.n_terms)
+                for k in range(2, other_cube.order + 1):
+                    touched.setdefault(k, []).append((when, True, other_cube.listed(k)))
+        return best_step, cube
 
     def _listed(self, step: _Step) -> Rows:
         """Return the terms of a step without a cube."""
@@ -286,14 +288,14 @@ class TermSet:
                 pair = np.sort(np.concatenate([a.singles, b.singles]))[None]
                 return self._with(_Step(1, NONE, Cube(), {2: pair}, {}))
         ours, theirs = ({1: step.singles[:, None]} | self._listed(step) for step in (a, b))
-        found: dict[int, list[np.ndarray]] = {}
+        products: dict[int, list[np.ndarray]] = {}
         for k, first in ours.items():
             for q, second in theirs.items():
                 self.spend(len(first) * len(second) * max(1, (k + q) // 2))
                 rows = np.column_stack([np.repeat(first, len(second), axis=0), np.tile(second, (len(first), 1))])
-                for made in _distinct(rows, self.width):
-                    found.setdefault(made.shape[1], []).append(made)
-        terms = {k: _union(rows) for k, rows in found.items()}
+                for product_rows in _distinct(rows, self.width):
+                    products.setdefault(product_rows.shape[1], []).append(product_rows)
+        terms = {k: _union(rows) for k, rows in products.items()}
         singles = terms.pop(1, NONE[:, None])[:, 0]
         return self._with(_Step(1, singles, Cube(), terms, {}))
 
@@ -328,8 +330,8 @@ def _full(step: _Step) -> int:
 
 
 def _counts(terms: TermSet) -> dict[int, int]:
-    found = terms.interactions()
-    return {1: len(terms.resolve().singles)} | {k: found.count(k) for k in range(2, found.order + 1)}
+    listed = terms.interactions()
+    return {1: len(terms.resolve().singles)} | {k: listed.count(k) for k in range(2, listed.order + 1)}
 
 
 def term_keys(*arrays: np.ndarray) -> list[np.ndarray]:

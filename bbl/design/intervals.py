@@ -38,21 +38,23 @@ def interval_ends(level: Any) -> Ends | None:
     >>> interval_ends("(0.5, 1.25]")
     Ends(low=0.5, high=1.25, with_low=False, with_high=True)
     """
-    found = _INTERVAL.fullmatch(str(level)) if isinstance(level, str | pd.Interval) else None
-    if found is None:
+    match = _INTERVAL.fullmatch(str(level)) if isinstance(level, str | pd.Interval) else None
+    if match is None:
         return None
     try:
-        low, high = float(found[2]), float(found[3])
+        low, high = float(match[2]), float(match[3])
     except ValueError:  # of times, say
         return None
-    return Ends(low, high, found[1] == "[", found[4] == "]")
+    return Ends(low, high, match[1] == "[", match[4] == "]")
 
 
 def interval_codes(levels: Sequence[Any], kinds: Sequence[str]) -> list[tuple[Ends, int]]:
     """Return the intervals among levels with their codes, by their lower ends; none unless all levels are intervals."""
-    found = [(interval_ends(v), a) for a, (v, kind) in enumerate(zip(levels, kinds, strict=True)) if kind == "other"]
-    known = [(ends, a) for ends, a in found if ends is not None]
-    others = sum(kind not in ("other", "missing") for kind in kinds)
-    if others or len(known) < len(found):
+    ends_of_codes = [
+        (interval_ends(v), a) for a, (v, kind) in enumerate(zip(levels, kinds, strict=True)) if kind == "other"
+    ]
+    intervals = [(ends, a) for ends, a in ends_of_codes if ends is not None]
+    n_other_levels = sum(kind not in ("other", "missing") for kind in kinds)
+    if n_other_levels or len(intervals) < len(ends_of_codes):
         return []
-    return sorted(known, key=lambda pair: np.nan_to_num(pair[0].low))
+    return sorted(intervals, key=lambda pair: np.nan_to_num(pair[0].low))

@@ -76,11 +76,11 @@ def readFasta(file: Any, rownames: bool = False) -> pd.DataFrame:
         "empty and skipped": int((length == 0).sum()),
     }
     if any(counts.values()):
-        told = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
-        warnings.warn(f"{_title(file)}: of {len(sequences)} sequences, {told}.", DataWarning, stacklevel=3)
-    kept = np.flatnonzero(length >= m)
-    letters = np.array([sequences[k][:m] for k in kept], dtype=f"U{m}").view("U1").reshape(-1, m)
-    index = pd.Index([names[k] for k in kept]) if rownames else pd.RangeIndex(len(kept))
+        problems = ", ".join(f"{count} {problem}" for problem, count in counts.items() if count)
+        warnings.warn(f"{_title(file)}: of {len(sequences)} sequences, {problems}.", DataWarning, stacklevel=3)
+    long_enough = np.flatnonzero(length >= m)
+    letters = np.array([sequences[k][:m] for k in long_enough], dtype=f"U{m}").view("U1").reshape(-1, m)
+    index = pd.Index([names[k] for k in long_enough]) if rownames else pd.RangeIndex(len(long_enough))
     return pd.DataFrame(letters, index=index, columns=[str(j + 1) for j in range(m)])
 
 
@@ -125,8 +125,8 @@ def _records(lines: Iterable[str]) -> tuple[list[str], list[str]]:
 def _whole(frame: Frame) -> pd.DataFrame:
     """Return all columns of a table that is no pandas DataFrame."""
     columns = [frame.get(k) for k in range(len(frame.columns))]
-    whole = pd.concat(columns, axis=1) if columns else pd.DataFrame(index=frame.index)
-    return whole.set_axis(pd.Index(frame.columns, tupleize_cols=False), axis=1)
+    all_columns = pd.concat(columns, axis=1) if columns else pd.DataFrame(index=frame.index)
+    return all_columns.set_axis(pd.Index(frame.columns, tupleize_cols=False), axis=1)
 
 
 @verb
@@ -158,21 +158,21 @@ def freq2raw(data: Any, freq: Any) -> pd.DataFrame:
     ['x', 'x', 'y']
     """
     frame = to_frame(data)
-    whole = data if isinstance(data, pd.DataFrame) else _whole(frame)
+    all_columns = data if isinstance(data, pd.DataFrame) else _whole(frame)
     if isinstance(freq, str) or (freq is not None and frame.has(freq)):
         counts = check_weights(frame.column(freq), frame.n, "freq")
-        whole = whole.loc[:, [name != freq for name in frame.columns]]
+        all_columns = all_columns.loc[:, [name != freq for name in frame.columns]]
     elif freq is None:
         raise BBLTypeError("freq must be a column name or an array of counts; got None.", argument="freq")
     else:
         counts = check_weights(freq, frame.n, "freq", data)
-    row = whole.memory_usage(index=False).sum() / max(1, frame.n)
+    row = all_columns.memory_usage(index=False).sum() / max(1, frame.n)
     check_memory(
         counts.sum() * (float(row) + 16.0),
         f"A table of {counts.sum():.0f} rows",
         "Keep the counts: every verb takes them as weights.",
     )
-    return whole.iloc[np.repeat(np.arange(frame.n), counts.astype(np.intp))].reset_index(drop=True)
+    return all_columns.iloc[np.repeat(np.arange(frame.n), counts.astype(np.intp))].reset_index(drop=True)
 
 
 @verb
@@ -201,14 +201,14 @@ def removeConst(data: Any, response: Hashable = None) -> pd.DataFrame:
     ['b']
     """
     frame = to_frame(data)
-    whole = data if isinstance(data, pd.DataFrame) else _whole(frame)
+    all_columns = data if isinstance(data, pd.DataFrame) else _whole(frame)
     if response is not None:
         frame.column(response)
-    kept = [
+    varying_columns = [
         (response is not None and name == response) or not _is_constant(frame.get(k))
         for k, name in enumerate(frame.columns)
     ]
-    return whole.loc[:, kept].copy()
+    return all_columns.loc[:, varying_columns].copy()
 
 
 def _is_constant(series: pd.Series) -> bool:

@@ -282,8 +282,8 @@ def _matrix(data: Any, holds: str, argument: str, levels: Factor | None = None):
     if holds != "levels" and levels is None and not (same and cells[0].cat.ordered):
         return np.column_stack([_floats(n, c) for n, c in zip(frame.columns, cells, strict=True)]), *_ends(frame), None
     together = pd.concat(cells if same else [c.astype(object) for c in cells], ignore_index=True)
-    flat, found = _read_values("value", together, holds, levels)
-    return flat.reshape(len(frame.columns), frame.n).T, *_ends(frame), found
+    flat, levels_found = _read_values("value", together, holds, levels)
+    return flat.reshape(len(frame.columns), frame.n).T, *_ends(frame), levels_found
 
 
 def _ends(frame: Frame) -> tuple[pd.Index, tuple]:
@@ -331,18 +331,18 @@ def _checked(
     shape = len(rows.levels), len(columns.levels)
     if min(shape) < 2:
         raise DataError(f"the table is {shape[0]} x {shape[1]}. Give at least two rows and two columns.")
-    known = ~np.isnan(entries.value)
-    entries = Entries(*(part[known] for part in entries))
+    is_observed = ~np.isnan(entries.value)
+    entries = Entries(*(column[is_observed] for column in entries))
     if holds == "rated":
         entries = _rated(response, entries, shape)
     repeats = entries.weight.sum() - len(np.unique(entries.row * np.int64(shape[1]) + entries.column))
     for factor, at in ((rows, entries.row), (columns, entries.column)):
         none = np.flatnonzero(np.bincount(at, minlength=len(factor.levels)) == 0)
         if len(none) and (holds != "rated" or factor is rows):
-            more = f" (and {len(none) - 1} more)" * (len(none) > 1)
-            what = "no rated item" if holds == "rated" else "no observed cell"
+            how_many_more = f" (and {len(none) - 1} more)" * (len(none) > 1)
+            problem = "no rated item" if holds == "rated" else "no observed cell"
             raise DataError(
-                f"{factor.name!r} {factor.levels[none[0]]!r}{more} has {what}, so nothing tells its group. Drop it.",
+                f"{factor.name!r} {factor.levels[none[0]]!r}{how_many_more} has {problem}, so nothing tells its group. Drop it.",
                 column=factor.name,
             )
     if len(np.unique(entries.value)) < 2 and holds != "rated":
@@ -370,7 +370,7 @@ def _rated(response: Hashable, entries: Entries, shape: tuple[int, int]) -> Entr
     if len(np.intersect1d(yes, no)):
         raise DataError(f"the response {response!r} is both 0 and 1 for a pair. Keep one of the rows.", column=response)
     if len(yes) in (0, shape[0] * shape[1]):
-        what = "no pair is rated" if not len(yes) else "all pairs are rated"
-        raise DataError(f"{what}, so there is nothing to tell apart.", column=response)
+        problem = "no pair is rated" if not len(yes) else "all pairs are rated"
+        raise DataError(f"{problem}, so there is nothing to tell apart.", column=response)
     row, column = np.divmod(yes, shape[1])
     return Entries(row, column, np.ones(len(yes)), np.ones(len(yes)))

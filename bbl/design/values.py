@@ -137,11 +137,11 @@ def distinct(series: pd.Series) -> tuple[np.ndarray, list, pd.CategoricalDtype |
         # True and 1 hash alike: number the booleans by themselves
         cells = series.to_numpy()
         is_bool = np.fromiter((isinstance(v, bool | np.bool_) for v in cells), dtype=bool, count=len(cells))
-        rest = cells.copy()
-        rest[is_bool] = None
-        codes, others = pd.factorize(rest)
-        codes[is_bool] = len(others) + cells[is_bool].astype(bool)
-        return codes, [*others.tolist(), False, True], None
+        unhandled = cells.copy()
+        unhandled[is_bool] = None
+        codes, other_values = pd.factorize(unhandled)
+        codes[is_bool] = len(other_values) + cells[is_bool].astype(bool)
+        return codes, [*other_values.tolist(), False, True], None
     codes, values = pd.factorize(series)
     return codes, values.tolist(), None
 

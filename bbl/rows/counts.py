@@ -36,7 +36,7 @@ def level_counts(sample: Rows, n_levels, K: int | None = None, gaps: bool = Fals
             return sample.sums(("levels", gaps), lambda part: level_counts(part, n_levels, gaps=gaps))
         K = K or 1 + max((y for y, _ in sample.buckets), default=-1)
         groups = [level_counts(sample.group(y), n_levels, gaps=gaps) for y in range(K)]
-        return [np.stack(own) for own in zip(*groups, strict=True)]
+        return [np.stack(group_counts) for group_counts in zip(*groups, strict=True)]
     return _counts(sample, [int(L) + gaps for L in n_levels], K, gaps)
 
 

@@ -81,13 +81,13 @@ class Dealer:
             yield from self._parts(rows, self._next(y, rows))
             return
         self.waiting[y].append(rows)
-        while sum(own.n for own in self.waiting[y]) >= CHUNK:
+        while sum(waiting_rows.n for waiting_rows in self.waiting[y]) >= CHUNK:
             yield from self._chunk(y, CHUNK)
 
     def rest(self) -> Iterator[tuple[int, int, Sample]]:
         """Yield group, fold and rows of all that wait."""
-        for y, own in enumerate(self.waiting):
-            n = sum(rows.n for rows in own)
+        for y, waiting_rows in enumerate(self.waiting):
+            n = sum(rows.n for rows in waiting_rows)
             for f, rows in self._chunk(y, n) if n else ():
                 yield y, f, rows
 
@@ -98,17 +98,25 @@ class Dealer:
         """
         out, past = [], np.zeros(len(self.left))
         for n, total in zip(rows, totals, strict=True):
-            own, copies = copy(self), total if self.whole else n
-            own.waiting, own.past = [[] for _ in n], past.copy()
+            dealer, copies = copy(self), total if self.whole else n
+            dealer.waiting, dealer.past = [[] for _ in n], past.copy()
             if self.known is not None:
                 spans = zip(self.known, past.astype(int), n.astype(int), strict=True)
-                own.known, own.past = [known[first : first + size] for known, first, size in spans], np.zeros(len(n))
+                dealer.known, dealer.past = (
+                    [spans_of_group[first : first + size] for spans_of_group, first, size in spans],
+                    np.zeros(len(n)),
+                )
             elif self.rng is not None:
                 pairs = zip(self.left, copies.astype(int), strict=True)
-                own.left = [drawn_copies(left.astype(np.int64), int(size), self.rng) for left, size in pairs]
-                self.left = [left - used for left, used in zip(self.left, own.left, strict=True)]
-                own.rng = self.rng.spawn(1)[0]
-            out.append(own)
+                dealer.left = [
+                    drawn_copies(remaining_copies.astype(np.int64), int(size), self.rng)
+                    for remaining_copies, size in pairs
+                ]
+                self.left = [
+                    remaining_copies - used for remaining_copies, used in zip(self.left, dealer.left, strict=True)
+                ]
+                dealer.rng = self.rng.spawn(1)[0]
+            out.append(dealer)
             past += copies
         return out
 
@@ -136,17 +144,20 @@ class Dealer:
         yield from self._parts(rows, dealt_copies(copies, sizes, self.rng))
 
     def _parts(self, rows: Sample, held: np.ndarray) -> Iterator[tuple[int, Sample]]:
-        for f, own in enumerate(held):
-            at = np.flatnonzero(own > 0)
+        for f, held_rows in enumerate(held):
+            at = np.flatnonzero(held_rows > 0)
             if len(at):
-                part = rows.rows(at)
-                yield f, replace(part, weights=np.asarray(own[at], float) if self.whole else part.weights)
+                fold_rows = rows.rows(at)
+                yield (
+                    f,
+                    replace(fold_rows, weights=np.asarray(held_rows[at], float) if self.whole else fold_rows.weights),
+                )
 
 
 def stacked(parts: list[Sample]) -> Sample:
     """Return samples of one group as one."""
     missing = None
-    if any(part.missing is not None for part in parts):
+    if any(sample.missing is not None for sample in parts):
         missing = np.concatenate([np.zeros(p.codes.shape, bool) if p.missing is None else p.missing for p in parts])
     return Sample(np.concatenate([p.codes for p in parts]), np.concatenate([p.weights for p in parts]), None, missing)
 
@@ -192,8 +203,8 @@ class TableSink:
         if rows.missing is not None:
             codes = np.where(rows.missing, self.n_levels, codes)
         key = np.ravel_multi_index(tuple(codes.T), self.shape) if self.shape else np.zeros(rows.n, dtype=np.intp)
-        own = np.bincount(key, rows.weights)
-        self.counts[y, f, : len(own)] += own
+        state_weights = np.bincount(key, rows.weights)
+        self.counts[y, f, : len(state_weights)] += state_weights
 
     def finish(self, nfold: int) -> tuple[Sample, Folds | None]:
         """Return one row for each state and group, and its folds as weights."""

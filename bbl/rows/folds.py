@@ -166,8 +166,8 @@ def stratified_folds(sample: Sample, nfold: int, rng: np.random.Generator) -> Fo
     for y in range(int(sample.response.max(initial=-1)) + 1):
         rows = np.flatnonzero(sample.response == y)
         weights = sample.weights[rows].astype(np.int64)
-        each, more = divmod(int(weights.sum()), nfold)
-        held[:, rows] = dealt_copies(weights, each + (rng.permutation(nfold) < more).astype(np.int64), rng)
+        each, remainder = divmod(int(weights.sum()), nfold)
+        held[:, rows] = dealt_copies(weights, each + (rng.permutation(nfold) < remainder).astype(np.int64), rng)
     return _rest(sample, held)
 
 
@@ -180,7 +180,7 @@ def dealt_copies(copies: np.ndarray, sizes: np.ndarray, rng: np.random.Generator
     if copies.sum() <= max(COPIES, len(copies)):
         order = rng.permutation(np.repeat(np.arange(len(copies)), copies))
         parts = np.split(order, np.cumsum(sizes)[:-1])
-        return np.array([np.bincount(part, minlength=len(copies)) for part in parts])
+        return np.array([np.bincount(fold_rows, minlength=len(copies)) for fold_rows in parts])
     out = np.empty((len(sizes), len(copies)), dtype=np.int64)
     for f, size in enumerate(sizes):
         out[f] = drawn_copies(copies, int(size), rng)
@@ -201,11 +201,11 @@ def drawn_copies(copies: np.ndarray, size: int, rng: np.random.Generator) -> np.
     if size <= FEW:
         at = rng.choice(total, size, replace=False, shuffle=False)
         return np.bincount(np.searchsorted(np.cumsum(copies), at, side="right"), minlength=len(copies))
-    taken = rng.binomial(copies, size / total)
-    lacking = size - int(taken.sum())
+    drawn = rng.binomial(copies, size / total)
+    lacking = size - int(drawn.sum())
     if lacking < 0:
-        return taken - drawn_copies(taken, -lacking, rng)
-    return taken + drawn_copies(copies - taken, lacking, rng)
+        return drawn - drawn_copies(drawn, -lacking, rng)
+    return drawn + drawn_copies(copies - drawn, lacking, rng)
 
 
 def splitter_folds(cv: Any, X: Any, y: np.ndarray, weights: np.ndarray) -> Folds:
@@ -229,10 +229,10 @@ def splitter_folds(cv: Any, X: Any, y: np.ndarray, weights: np.ndarray) -> Folds
     counts: tuple[list, list] = ([], [])
     try:
         for pair in cv.split(X, y) if hasattr(cv, "split") else cv:
-            for part, positions in zip(counts, pair, strict=True):
+            for fold_counts, positions in zip(counts, pair, strict=True):
                 at = np.asarray(positions)
                 at = rows[at if at.size else at.astype(np.intp)]
-                part.append(np.bincount(at.ravel(), minlength=len(rows)) * weights)
+                fold_counts.append(np.bincount(at.ravel(), minlength=len(rows)) * weights)
     except (TypeError, ValueError, IndexError) as error:
         raise OptionError(
             f"cv gives no folds of these {len(rows)} rows ({error}). Give a scikit-learn splitter, or pairs of row "

@@ -45,12 +45,12 @@ class Part(dict[Bucket, Sample]):
 
     def once(self, key: Hashable, make: Callable[[], Any]) -> Any:
         """Return what `make` returns, an object with ``nbytes``, or has returned before."""
-        found = self.kept.get(key)
-        if found is None:
-            found = make()
-            if found.nbytes <= _room():
-                self.kept[key] = found
-        return found
+        result = self.kept.get(key)
+        if result is None:
+            result = make()
+            if result.nbytes <= _room():
+                self.kept[key] = result
+        return result
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ def active_client(client: Any = None) -> Any:
 
 def n_threads(client: Any) -> int:
     """Return how many tasks the workers run at a time."""
-    return max(1, sum(own["nthreads"] for own in client.scheduler_info(n_workers=-1)["workers"].values()))
+    return max(1, sum(worker["nthreads"] for worker in client.scheduler_info(n_workers=-1)["workers"].values()))
 
 
 def call(client: Any, function: Callable, *arguments: Any) -> Any:
@@ -154,8 +154,8 @@ class CodeParts:
 
     def __post_init__(self) -> None:
         self.buckets = {}
-        for own in self.sizes:
-            for bucket, size in own.items():
+        for part_sizes in self.sizes:
+            for bucket, size in part_sizes.items():
                 self.buckets.setdefault(bucket, _Size()).add(*size)
 
     @property
@@ -173,8 +173,8 @@ class CodeParts:
         Sums are added in the order of the parts, a fixed number of them at a time, so the bits depend neither on the
         number of workers nor on which of them is lost.
         """
-        told = held(self.client, (function, tuple(buckets), grouped, each))
-        sums = calls(self.client, _part_sums, self.parts, [told] * len(self.parts))
+        remote_arguments = held(self.client, (function, tuple(buckets), grouped, each))
+        sums = calls(self.client, _part_sums, self.parts, [remote_arguments] * len(self.parts))
         while len(sums) > FAN:
             sums = [call(self.client, _add, *sums[k : k + FAN]) for k in range(0, len(sums), FAN)]
         return _add(*self.client.gather(sums))
@@ -211,30 +211,30 @@ class ClusterSample(StoredSample):
     def blocks(self, size: int = 4096) -> Iterator[Sample]:
         """Yield the rows, up to `size` of them at a time; they come over the network, a bucket of a part at a time."""
         for bucket in self.buckets:
-            for part in self._parts_with(bucket):
-                rows = self.client.gather(call(self.client, _bucket_of, part, bucket))
-                yield from (_grouped(own, bucket, self.grouped) for own in rows.blocks(size))
+            for remote_part in self._parts_with(bucket):
+                rows = self.client.gather(call(self.client, _bucket_of, remote_part, bucket))
+                yield from (_grouped(sample, bucket, self.grouped) for sample in rows.blocks(size))
         if self.extra is not None:
             yield self.extra
 
     def summed(self, function: Callable[[Sample], Any], workers: int = 1) -> Any:
         """Return the sum of ``function(block)`` over all blocks, computed where they are."""
-        found = self.file.over(function, self.buckets, self.grouped)  # type: ignore[attr-defined]
+        total = self.file.over(function, self.buckets, self.grouped)  # type: ignore[attr-defined]
         count_pass(self.file)
-        return found if self.extra is None else added(found, function(self.extra))
+        return total if self.extra is None else added(total, function(self.extra))
 
     def sums(self, name: Hashable, function: Callable[[Sample], Any]) -> Any:
         """Return what is additive over rows, and keep it for each group and fold; see `StoredSample.sums`."""
-        kept, found = self.file.sums, None
-        new = [bucket for bucket in self.buckets if ((name, self.grouped), bucket) not in kept]
+        known_sums, running_sum = self.file.sums, None
+        new = [bucket for bucket in self.buckets if ((name, self.grouped), bucket) not in known_sums]
         if new:
-            own = self.file.over(function, new, self.grouped, each=True)  # type: ignore[attr-defined]
-            kept.update({((name, self.grouped), bucket): own[bucket] for bucket in new})
+            bucket_sums = self.file.over(function, new, self.grouped, each=True)  # type: ignore[attr-defined]
+            known_sums.update({((name, self.grouped), bucket): bucket_sums[bucket] for bucket in new})
         for bucket in self.buckets:
-            found = added(found, kept[(name, self.grouped), bucket])
+            running_sum = added(running_sum, known_sums[(name, self.grouped), bucket])
         if self.extra is not None:
-            found = added(found, function(self.extra))
-        return function(joined([], self)) if found is None else found
+            running_sum = added(running_sum, function(self.extra))
+        return function(joined([], self)) if running_sum is None else running_sum
 
     def rows(self, positions: np.ndarray) -> Sample:
         """Return the rows at rising `positions` in the order of `blocks`."""
@@ -244,8 +244,8 @@ class ClusterSample(StoredSample):
             wanted.setdefault(k, {})[bucket] = positions[inside] - first
         parts = self.file.parts  # type: ignore[attr-defined]
         drawn = calls(self.client, _select, [parts[k] for k in wanted], list(wanted.values()))
-        found = dict(zip(wanted, self.client.gather(drawn), strict=True))
-        pieces = [_grouped(found[k][bucket], bucket, self.grouped) for bucket, k, _, _ in self._spans()]
+        rows_of_part = dict(zip(wanted, self.client.gather(drawn), strict=True))
+        pieces = [_grouped(rows_of_part[k][bucket], bucket, self.grouped) for bucket, k, _, _ in self._spans()]
         return joined(pieces, self)
 
     def spread(self, sample: Sample) -> Sample:
@@ -256,8 +256,8 @@ class ClusterSample(StoredSample):
         """Return bucket, part, first position and number of rows, in the order of `blocks`."""
         out, first = [], 0
         for bucket in self.buckets:
-            for k, own in enumerate(self.file.sizes):  # type: ignore[attr-defined]
-                n = own.get(bucket, (0,))[0]
+            for k, part_sizes in enumerate(self.file.sizes):  # type: ignore[attr-defined]
+                n = part_sizes.get(bucket, (0,))[0]
                 if n:
                     out.append((bucket, k, first, n))
                 first += n
@@ -265,16 +265,18 @@ class ClusterSample(StoredSample):
 
     def _parts_with(self, bucket: Bucket) -> list[Any]:
         file: Any = self.file
-        return [part for part, own in zip(file.parts, file.sizes, strict=True) if bucket in own]
+        return [
+            remote_part for remote_part, part_sizes in zip(file.parts, file.sizes, strict=True) if bucket in part_sizes
+        ]
 
     def _rows_with(self, few: list[tuple[int, np.ndarray]]) -> np.ndarray:
-        found, told = [np.zeros(0, dtype=np.int64)], held(self.client, few)
+        row_positions, remote_levels = [np.zeros(0, dtype=np.int64)], held(self.client, few)
         spans = self._spans()
         parts = self.file.parts  # type: ignore[attr-defined]
-        where = [parts[k] for _, k, *_ in spans], [bucket for bucket, *_ in spans], [told] * len(spans)
+        where = [parts[k] for _, k, *_ in spans], [bucket for bucket, *_ in spans], [remote_levels] * len(spans)
         hits = self.client.gather(calls(self.client, _rare_in, *where))
-        found += [first + own for (_, _, first, _), own in zip(spans, hits, strict=True)]
-        return np.concatenate(found)
+        row_positions += [first + part_hits for (_, _, first, _), part_hits in zip(spans, hits, strict=True)]
+        return np.concatenate(row_positions)
 
 
 @dataclass(frozen=True)
@@ -302,21 +304,21 @@ def _grouped(rows: Sample, bucket: Bucket, grouped: bool) -> Sample:
 def _part_sums(part: Part, told: tuple) -> Any:
     """Return the sum over the blocks of a part, or a dict of those of each bucket."""
     function, buckets, grouped, each = told
-    found: Any = {} if each else None
+    running_sum: Any = {} if each else None
     for bucket in buckets:
-        own = None if each else found
+        bucket_sum = None if each else running_sum
         for k, block in enumerate(part[bucket].blocks(PIECE) if bucket in part else ()):
             rows = _grouped(block, bucket, grouped)
             if isinstance(function, Staged):
                 first = part.once((function.key, bucket, k), partial(function.first, rows))
-                own = added(own, function.then(first, rows))
+                bucket_sum = added(bucket_sum, function.then(first, rows))
             else:
-                own = added(own, function(rows))
+                bucket_sum = added(bucket_sum, function(rows))
         if each:
-            found[bucket] = own
+            running_sum[bucket] = bucket_sum
         else:
-            found = own
-    return found
+            running_sum = bucket_sum
+    return running_sum
 
 
 def _room() -> float:
@@ -332,11 +334,11 @@ def _room() -> float:
 def _add(*sums: Any) -> Any:
     """Return the sum of what `_part_sums` returned."""
     if isinstance(sums[0], dict):
-        return {bucket: _add(*(own[bucket] for own in sums)) for bucket in sums[0]}
-    found = None
-    for own in sums:
-        found = found if own is None else added(found, own)
-    return found
+        return {bucket: _add(*(part_sum[bucket] for part_sum in sums)) for bucket in sums[0]}
+    running_sum = None
+    for part_sum in sums:
+        running_sum = running_sum if part_sum is None else added(running_sum, part_sum)
+    return running_sum
 
 
 def _select(part: Part, wanted: dict[Bucket, np.ndarray]) -> dict[Bucket, Sample]:

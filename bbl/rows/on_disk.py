@@ -84,30 +84,30 @@ class CodeFile:
 
     def append(self, bucket: Bucket, rows: Sample) -> None:
         """Put rows at the end of a bucket; their response is not looked at."""
-        own = self.buckets.setdefault(bucket, _Pieces())
-        own.waiting.append(rows)
-        own.held += rows.n
-        own.n += rows.n
-        own.total += rows.total
-        own.whole = own.whole and rows.whole
-        while own.held >= self.piece:
-            self._write(own, self.piece)
+        pieces = self.buckets.setdefault(bucket, _Pieces())
+        pieces.waiting.append(rows)
+        pieces.held += rows.n
+        pieces.n += rows.n
+        pieces.total += rows.total
+        pieces.whole = pieces.whole and rows.whole
+        while pieces.held >= self.piece:
+            self._write(pieces, self.piece)
 
     def finish(self) -> StoredSample:
         """Write what waits, and return all rows."""
-        for own in self.buckets.values():
-            if own.held:
-                self._write(own, own.held)
+        for pieces in self.buckets.values():
+            if pieces.held:
+                self._write(pieces, pieces.held)
         return StoredSample(self, tuple(sorted(self.buckets)))
 
     def _write(self, own: _Pieces, count: int) -> None:
         codes = np.concatenate([rows.codes for rows in own.waiting])
         parts = [np.ascontiguousarray(codes[:count], dtype=self.dtype)]
-        rest = Sample(codes[count:], np.empty(0))
+        remainder = Sample(codes[count:], np.empty(0))
         if self.weighted:
             weights = np.concatenate([rows.weights for rows in own.waiting])
             parts.append(weights[:count])
-            rest = replace(rest, weights=weights[count:])
+            remainder = replace(remainder, weights=weights[count:])
         if self.masked:
             blank = np.zeros(codes.shape, dtype=bool)
             first = 0
@@ -116,11 +116,11 @@ class CodeFile:
                     blank[first : first + rows.n] = rows.missing
                 first += rows.n
             parts.append(np.packbits(blank[:count], axis=1))
-            rest = replace(rest, missing=blank[count:])
-        own.waiting, own.held = ([rest] if rest.n else []), rest.n
+            remainder = replace(remainder, missing=blank[count:])
+        own.waiting, own.held = ([remainder] if remainder.n else []), remainder.n
         own.at.append(self.size)
-        for part in parts:
-            self._put(part.reshape(-1).view(np.uint8))
+        for piece in parts:
+            self._put(piece.reshape(-1).view(np.uint8))
 
     def _put(self, data: np.ndarray) -> None:
         view = data.data
@@ -153,20 +153,20 @@ class CodeFile:
         n = last - first
         codes, weights = np.empty((n, self.m), dtype=self.dtype), np.ones(n)
         bits = np.zeros((n, self.bits), dtype=np.uint8)
-        own, done, itemsize = self.buckets[bucket], 0, self.dtype.itemsize
+        pieces, done, itemsize = self.buckets[bucket], 0, self.dtype.itemsize
         while done < n:
             k, skip = divmod(first + done, self.piece)
-            size = min(self.piece, own.n - k * self.piece)
-            part = slice(done, min(n, done + size - skip))
-            at = own.at[k]
-            self._get(codes[part], at + skip * self.m * itemsize)
+            size = min(self.piece, pieces.n - k * self.piece)
+            target = slice(done, min(n, done + size - skip))
+            at = pieces.at[k]
+            self._get(codes[target], at + skip * self.m * itemsize)
             at += size * self.m * itemsize
             if self.weighted:
-                self._get(weights[part], at + 8 * skip)
+                self._get(weights[target], at + 8 * skip)
                 at += 8 * size
             if self.masked:
-                self._get(bits[part], at + skip * self.bits)
-            done = part.stop
+                self._get(bits[target], at + skip * self.bits)
+            done = target.stop
         missing = np.unpackbits(bits, axis=1, count=self.m).view(bool) if bits.any() else None
         return Sample(codes, weights, None if y is None else np.full(n, y, dtype=np.intp), missing)
 
@@ -212,8 +212,8 @@ class StoredSample:
     @property
     def total(self) -> float:
         """Sum of the weights: the number of observations."""
-        own = float(sum(self.file.buckets[b].total for b in self.buckets))
-        return own if self.extra is None else own + self.extra.total
+        bucket_total = float(sum(self.file.buckets[b].total for b in self.buckets))
+        return bucket_total if self.extra is None else bucket_total + self.extra.total
 
     @property
     def whole(self) -> bool:
@@ -267,30 +267,30 @@ class StoredSample:
 
     def summed(self, function: Callable[[Sample], Any], workers: int = 1) -> Any:
         """Return the sum of ``function(block)`` over all blocks, in their order, by a pass that threads share."""
-        found, blocks = None, self.blocks(self.file.piece)
-        while some := list(islice(blocks, workers)):
-            for own in run_tasks(function, [(part,) for part in some], workers, shared=True):
-                found = added(found, own)
+        running_sum, blocks = None, self.blocks(self.file.piece)
+        while block_batch := list(islice(blocks, workers)):
+            for block_sum in run_tasks(function, [(block,) for block in block_batch], workers, shared=True):
+                running_sum = added(running_sum, block_sum)
         count_pass(self.file)
-        return found
+        return running_sum
 
     def sums(self, name: Hashable, function: Callable[[Sample], Any]) -> Any:
         """Return what is additive over rows: the sum of ``function(block)`` over all blocks.
 
         It is kept for each group and fold under its `name`, so that other groups, folds and all rows cost no pass more.
         """
-        found = None
+        running_sum = None
         for bucket in self.buckets:
             key = ((name, self.grouped), bucket)
             if key not in self.file.sums:
-                own: Any = None
-                for part in replace(self, buckets=(bucket,), extra=None).blocks(self.file.piece):
-                    own = added(own, function(part))
-                self.file.sums[key] = own
-            found = added(found, self.file.sums[key])
+                bucket_sum: Any = None
+                for block in replace(self, buckets=(bucket,), extra=None).blocks(self.file.piece):
+                    bucket_sum = added(bucket_sum, function(block))
+                self.file.sums[key] = bucket_sum
+            running_sum = added(running_sum, self.file.sums[key])
         if self.extra is not None:
-            found = added(found, function(self.extra))
-        return function(joined([], self)) if found is None else found
+            running_sum = added(running_sum, function(self.extra))
+        return function(joined([], self)) if running_sum is None else running_sum
 
     def draw(self, size: int, rng: np.random.Generator, rare: Sequence[np.ndarray] | None = None) -> Sample:
         """Return a random sample of about `size` rows, without replacement, in the order of the file.
@@ -312,18 +312,18 @@ class StoredSample:
             return joined(list(self.blocks(self.file.piece)), self)
         if self.extra is not None:
             return joined([replace(self, extra=None).draw(size, rng, rare), self.extra], self)
-        few = [(i, levels) for i, levels in enumerate(rare or ()) if len(levels)]
-        kept = self._rows_with(few) if few else np.zeros(0, dtype=np.int64)
-        others = self.n - len(kept)
-        wanted = min(others, max(size - len(kept), size // 2))
-        drawn = _choose(others, wanted, rng)
+        rare_levels = [(i, levels) for i, levels in enumerate(rare or ()) if len(levels)]
+        rare_rows = self._rows_with(rare_levels) if rare_levels else np.zeros(0, dtype=np.int64)
+        n_other_rows = self.n - len(rare_rows)
+        wanted = min(n_other_rows, max(size - len(rare_rows), size // 2))
+        drawn = _choose(n_other_rows, wanted, rng)
         # positions among the rows that are not kept, to positions among all
-        drawn += np.searchsorted(kept - np.arange(len(kept)), drawn, side="right")
-        where = np.sort(np.concatenate([kept, drawn]))
+        drawn += np.searchsorted(rare_rows - np.arange(len(rare_rows)), drawn, side="right")
+        where = np.sort(np.concatenate([rare_rows, drawn]))
         sample = self.rows(where)
         if rare is None:
             return sample
-        scale = np.where(np.isin(where, kept, assume_unique=True), 1.0, others / max(1, wanted))
+        scale = np.where(np.isin(where, rare_rows, assume_unique=True), 1.0, n_other_rows / max(1, wanted))
         return replace(sample, weights=sample.weights * scale)
 
     def rows(self, positions: np.ndarray) -> Sample:
@@ -331,11 +331,13 @@ class StoredSample:
         parts, first = [], 0
         for bucket in self.buckets:
             n = self.file.buckets[bucket].n
-            own = positions[np.searchsorted(positions, first) : np.searchsorted(positions, first + n)] - first
+            block_positions = (
+                positions[np.searchsorted(positions, first) : np.searchsorted(positions, first + n)] - first
+            )
             y = bucket[0] if self.grouped else None
-            for k in np.unique(own // self.file.piece):
+            for k in np.unique(block_positions // self.file.piece):
                 start = int(k) * self.file.piece
-                here = own[own // self.file.piece == k] - start
+                here = block_positions[block_positions // self.file.piece == k] - start
                 block = self.file.read(bucket, start, min(n, start + self.file.piece), y)
                 parts.append(block.rows(here))
             first += n
@@ -343,14 +345,14 @@ class StoredSample:
 
     def _rows_with(self, few: list[tuple[int, np.ndarray]]) -> np.ndarray:
         """Return the positions of rows in which some predictor has one of the levels that go with it."""
-        found, first = [np.zeros(0, dtype=np.int64)], 0
-        for part in self.blocks(self.file.piece):
-            hit = np.zeros(part.n, dtype=bool)
+        row_positions, first = [np.zeros(0, dtype=np.int64)], 0
+        for block in self.blocks(self.file.piece):
+            hit = np.zeros(block.n, dtype=bool)
             for i, levels in few:
-                hit |= np.isin(part.codes[:, i], levels)
-            found.append(first + np.flatnonzero(hit))
-            first += part.n
-        return np.concatenate(found)
+                hit |= np.isin(block.codes[:, i], levels)
+            row_positions.append(first + np.flatnonzero(hit))
+            first += block.n
+        return np.concatenate(row_positions)
 
     def spread(self, sample: Sample) -> Sample:
         """Return rows in memory as all who take part in a fit shall have them: here as they are."""
@@ -371,7 +373,7 @@ def count_pass(file: Any) -> None:
 def added(one: Any, other: Any) -> Any:
     """Return the sum of numbers, arrays, or lists or tuples of them, as a new object; None is nothing yet."""
     if isinstance(other, list | tuple):
-        return type(other)(added(None if one is None else one[k], own) for k, own in enumerate(other))
+        return type(other)(added(None if one is None else one[k], term) for k, term in enumerate(other))
     return other + 0.0 if one is None else one + other
 
 
@@ -379,10 +381,10 @@ def _choose(n: int, size: int, rng: np.random.Generator) -> np.ndarray:
     """Return `size` of the positions 0..n-1, drawn at random without replacement, rising; memory goes by `size`."""
     if 2 * size > n:
         return np.setdiff1d(np.arange(n), _choose(n, n - size, rng), assume_unique=True)
-    found = np.zeros(0, dtype=np.int64)
-    while len(found) < size:  # distinct numbers of independent draws are a random set
-        found = np.union1d(found, rng.integers(n, size=size - len(found) + size // 8 + 16))
-    return np.sort(rng.choice(found, size, replace=False, shuffle=False))
+    chosen = np.zeros(0, dtype=np.int64)
+    while len(chosen) < size:  # distinct numbers of independent draws are a random set
+        chosen = np.union1d(chosen, rng.integers(n, size=size - len(chosen) + size // 8 + 16))
+    return np.sort(rng.choice(chosen, size, replace=False, shuffle=False))
 
 
 def joined(parts: list[Sample], whole: StoredSample) -> Sample:
@@ -391,9 +393,9 @@ def joined(parts: list[Sample], whole: StoredSample) -> Sample:
         empty = np.zeros((0, whole.m), dtype=whole.file.dtype)
         return Sample(empty, np.zeros(0), np.zeros(0, dtype=np.intp) if whole.grouped else None)
     blanks = None
-    if any(part.missing is not None for part in parts):
+    if any(block.missing is not None for block in parts):
         blanks = np.concatenate([np.zeros(p.codes.shape, bool) if p.missing is None else p.missing for p in parts])
-    y = np.concatenate([part.response for part in parts]) if whole.grouped else None
+    y = np.concatenate([block.response for block in parts]) if whole.grouped else None
     return Sample(np.concatenate([p.codes for p in parts]), np.concatenate([p.weights for p in parts]), y, blanks)
 
 

@@ -126,8 +126,8 @@ class Sample:
         if self.n <= size:
             return self
         at = (np.arange(size) + 0.5) * (self.total / size)
-        taken = np.searchsorted(np.cumsum(self.weights), at, side="right")
-        return self.weighted(np.bincount(taken, minlength=self.n).astype(float))
+        chosen = np.searchsorted(np.cumsum(self.weights), at, side="right")
+        return self.weighted(np.bincount(chosen, minlength=self.n).astype(float))
 
     @property
     def pooled(self) -> Sample:
@@ -141,11 +141,14 @@ class Sample:
     def by_state(self, n_levels, K: int) -> Sample:
         """Return one row per distinct state of each of K groups, in a fixed order."""
         parts = [self.rows(self.response == y).pooled.collapsed(n_levels) for y in range(K)]
-        missing = [np.zeros(part.codes.shape, dtype=bool) if part.missing is None else part.missing for part in parts]
+        missing = [
+            np.zeros(group_sample.codes.shape, dtype=bool) if group_sample.missing is None else group_sample.missing
+            for group_sample in parts
+        ]
         return Sample(
-            np.concatenate([part.codes for part in parts]),
-            np.concatenate([part.weights for part in parts]),
-            np.repeat(np.arange(K), [part.n for part in parts]),
+            np.concatenate([group_sample.codes for group_sample in parts]),
+            np.concatenate([group_sample.weights for group_sample in parts]),
+            np.repeat(np.arange(K), [group_sample.n for group_sample in parts]),
             None if self.missing is None else np.concatenate(missing),
         )
 
@@ -177,12 +180,12 @@ class Sample:
                 if new.all():
                     return Sample(codes[order], self.weights[order])
                 if every:
-                    which = np.empty(self.n, dtype=np.intp)
-                    which[order] = np.cumsum(new) - 1
-                    return Sample(codes[order[new]], np.bincount(which, self.weights))
+                    state_of_row = np.empty(self.n, dtype=np.intp)
+                    state_of_row[order] = np.cumsum(new) - 1
+                    return Sample(codes[order[new]], np.bincount(state_of_row, self.weights))
             whole_rows = codes.view(np.dtype((np.void, codes.itemsize * codes.shape[1])))[:, 0]
-            _, first, which = np.unique(whole_rows, return_index=True, return_inverse=True)
-            return Sample(codes[first], np.bincount(which, self.weights))
+            _, first, state_of_row = np.unique(whole_rows, return_index=True, return_inverse=True)
+            return Sample(codes[first], np.bincount(state_of_row, self.weights))
         shape = tuple(int(L) for L in n_levels)
         key = np.ravel_multi_index(tuple(self.codes.T.astype(np.intp)), shape)
         weights = np.bincount(key, self.weights)
@@ -205,7 +208,7 @@ def _by_first(sample: Sample, n_levels) -> tuple[np.ndarray, np.ndarray, bool]:
     states = np.cumprod(np.asarray(n_levels[:EXACT_BITS], dtype=float))
     first = int(np.count_nonzero(states <= EXACT))
     place = states[first - 1] / states[:first]
-    key = np.concatenate([part.codes[:, :first] @ place for part in sample.blocks()])
+    key = np.concatenate([block.codes[:, :first] @ place for block in sample.blocks()])
     order = np.argsort(key)
     key = key[order]
     return order, np.append(True, key[1:] > key[:-1]), first == sample.m

@@ -69,20 +69,20 @@ def check_auto(options: dict, calibrate: str, classes: bool) -> None:
 def _wrapped(
     text: str, call: Call, found: Averaged, shares: np.ndarray | None = None, record: LossRecord | None = None
 ) -> AverageResults:
-    given = (text, call.design, call.rows, call.index)
-    members = tuple(BBLResults(*given, member.engine, member.estimate, member.tuning) for member in found.members)
+    training = (text, call.design, call.rows, call.index)
+    members = tuple(BBLResults(*training, member.engine, member.estimate, member.tuning) for member in found.members)
     record = found.log_loss if record is None else record
-    return AverageResults(*given, members, found.weights, found.losses, priors=shares, stored_loss=record)
+    return AverageResults(*training, members, found.weights, found.losses, priors=shares, stored_loss=record)
 
 
 def fit_auto(text: str, call: Call, shares: np.ndarray | None, verbose: int) -> AverageResults:
     """Fit the average that a checked call asks for."""
     with progress_bar(MEMBERS * NFOLD, "auto", verbose) as step:
-        found = fit_average(call.rows, call.design.labels, call.layout, progress=step, **call.common)
+        averaged = fit_average(call.rows, call.design.labels, call.layout, progress=step, **call.common)
     labels = call.design.labels
-    warn_problems([each for member in found.members for each in problems(member.estimate.fits, labels)], 4)
-    warn_record(found.log_loss, 4)
-    return _wrapped(text, call, found, shares)
+    warn_problems([each for member in averaged.members for each in problems(member.estimate.fits, labels)], 4)
+    warn_record(averaged.log_loss, 4)
+    return _wrapped(text, call, averaged, shares)
 
 
 def cross_auto(
@@ -95,13 +95,13 @@ def cross_auto(
         return [fit_average(train, labels, call.layout, log_z=call.log_z, workers=1, rng=own)]
 
     with progress_bar(len(folds), "crossVal", verbose) as step:
-        rngs = [(own,) for own in call.rng.spawn(len(folds))]
+        rngs = [(stream,) for stream in call.rng.spawn(len(folds))]
         scored = cross_validate(call.rows, folds, fit, rngs, workers=call.workers, progress=step)
     table, _ = score_settings(scored, score)
-    found = fit_average(call.rows, labels, call.layout, **call.common) if refit else scored.fits[-1][0]
+    averaged = fit_average(call.rows, labels, call.layout, **call.common) if refit else scored.fits[-1][0]
     record = held_out_record(scored, scored.scores[0], fold_log_shares(call.rows, folds, call.K), "")
     warn_record(record, 4)
-    return score_frame(table, score, "setting", np.nan), scored, _wrapped(text, call, found, record=record)
+    return score_frame(table, score, "setting", np.nan), scored, _wrapped(text, call, averaged, record=record)
 
 
 def _difference(one: Labels, other: Labels) -> str:
@@ -191,10 +191,10 @@ def average(
     call = f"average({', '.join(member.call.split('(')[0] for member in members)})"
     policies = [member.design.missing for member in members]
     policy = next((each for each in STRICTEST if each in policies), first.design.missing)
-    given = (call, replace(first.design, missing=policy), first.training, first.index)
+    training = (call, replace(first.design, missing=policy), first.training, first.index)
     if weights == "equal":
         M = len(members)
-        return AverageResults(*given, members, np.full(M, 1.0 / M), np.full(M, np.nan), priors=first.priors)
+        return AverageResults(*training, members, np.full(M, 1.0 / M), np.full(M, np.nan), priors=first.priors)
     rows = first._rows()
     for member in members:
         if type(member)._refit is ClassifierResults._refit:
@@ -212,11 +212,11 @@ def average(
         def again(train: Sample, own: np.random.Generator, member: ClassifierResults = member) -> list[Any]:
             return [member._refit(train, own)]
 
-        scored = cross_validate(rows, folds, again, [(own,) for own in rng.spawn(NFOLD)], workers=workers)
+        scored = cross_validate(rows, folds, again, [(stream,) for stream in rng.spawn(NFOLD)], workers=workers)
         tempered = isinstance(member, BBLResults) and member.estimate.calibration is not None
         kind = "temperature" if tempered else "none"
         log_p.append(out_of_fold(scored, kind))
     totals = first.class_shares * rows.total
     convex, losses, record = weigh(np.array(log_p), scored, totals, member_advice(members))
     warn_record(record, 4)
-    return AverageResults(*given, members, convex, losses, priors=first.priors, stored_loss=record)
+    return AverageResults(*training, members, convex, losses, priors=first.priors, stored_loss=record)

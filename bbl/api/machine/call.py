@@ -173,8 +173,8 @@ def prepare(
     announce = partial(announce_terms, engine=engine, workers=min(workers, 2 + extra), extra=extra)
     flag("novarOk", novarOk)
     order = None if engine.order == 1 else engine.order  # fields alone are fitted whatever terms a formula names
-    whole = counts or engine.weights == "counts"
-    takes: dict[str, Any] = {"order": order, "reason": engine.order_reason, "whole": whole, "one_sided": True}
+    needs_counts = counts or engine.weights == "counts"
+    takes: dict[str, Any] = {"order": order, "reason": engine.order_reason, "whole": needs_counts, "one_sided": True}
     source, folds = lazy_source(data), None
     takes["sums_out"] = f"missing_marginal{'' if source is None else '_batches'}" not in engine.refusals()
     cluster = passes(source, more.get("client"))
@@ -186,10 +186,16 @@ def prepare(
     else:
         check_streams(engine, source, missing)
         announce = partial(announce, stored=True)
-        told: dict[str, Any] = {**takes, "deal": None if deal is None else deal(engine, rng), "cluster": cluster}
+        reading_options: dict[str, Any] = {
+            **takes,
+            "deal": None if deal is None else deal(engine, rng),
+            "cluster": cluster,
+        }
         with progress_bar(None, "reading", more["verbose"]) as step, out_of_memory(READ, FEWER):
-            own = encode_source(source, formula, weights, xlevels, novarOk, missing, announce, step=step, **told)
-        design, rows, folds = own.design, own.sample, own.folds
+            encoded = encode_source(
+                source, formula, weights, xlevels, novarOk, missing, announce, step=step, **reading_options
+            )
+        design, rows, folds = encoded.design, encoded.sample, encoded.folds
     if calibrate != "none" and not design.classes:
         raise OptionError(
             f"calibrate={calibrate!r} corrects the probabilities of classes, and {formula!r} has no response; leave it "
@@ -206,9 +212,9 @@ def prepare(
 def check_streams(engine: Engine, source: Source, missing: str) -> None:
     """Raise an OptionError if a method cannot go over data that are read in batches."""
     if not engine.streams:
-        known = ", ".join(repr(name) for name, own in ENGINES.items() if own.streams)
+        streaming_methods = ", ".join(repr(name) for name, engine_type in ENGINES.items() if engine_type.streams)
         raise OptionError(
-            f"{engine.refusals()['batches']}, and {source.text} are read in batches. Take one of {known}, or give a "
+            f"{engine.refusals()['batches']}, and {source.text} are read in batches. Take one of {streaming_methods}, or give a "
             "table of a random sample of the rows.",
             argument="method",
         )
@@ -229,8 +235,8 @@ def pop_rule(method: str | Engine, options: dict) -> str | None:
     if options[name] in tuned.rules:
         return None
     if options[name] not in RULES:
-        known = ", ".join(map(repr, dict.fromkeys((*tuned.rules, *RULES))))
-        raise OptionError(f"{name}={options[name]!r} is unknown; give a number, or one of {known}.", argument=name)
+        rule_names = ", ".join(map(repr, dict.fromkeys((*tuned.rules, *RULES))))
+        raise OptionError(f"{name}={options[name]!r} is unknown; give a number, or one of {rule_names}.", argument=name)
     return options.pop(name)
 
 

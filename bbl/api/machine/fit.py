@@ -158,13 +158,13 @@ def bbl(
     1  0.702  0.298   No
     """
     test_null, auto = flag("testNull", testNull), is_auto(method)
-    others: dict[str, tuple[Any, Any]] = {
+    other_arguments: dict[str, tuple[Any, Any]] = {
         "missing": (missing, "raise"),
         "log_z": (log_z, "auto"),
         "calibrate": (calibrate, "none"),
         "priors": (priors if isinstance(priors, str | None) else "given", None),
     }
-    text = shown_call("bbl", formula, weights, method, options, **others)
+    text = shown_call("bbl", formula, weights, method, options, **other_arguments)
     if auto:
         check_auto(options, calibrate, classes=True)
         in_memory(data, "method='auto'", "method")
@@ -189,20 +189,20 @@ def bbl(
         return fit_auto(text, call, shares, verbose)
     if _is_tuned(engine, rule, calibrate):
         with progress_bar(NFOLD, "tuning", verbose) as step:
-            told = {"calibrate": calibrate, "progress": step, "folds": call.folds, **call.common}
-            tuning = tune(sample, design.labels, layout, engine, rule, **told)
+            fitting_options = {"calibrate": calibrate, "progress": step, "folds": call.folds, **call.common}
+            tuning = tune(sample, design.labels, layout, engine, rule, **fitting_options)
         engine = tuning.engine or engine
     with progress_bar(call.K + pooled, "bbl", verbose) as step:
-        told = {"pooled": pooled, "progress": step, "labels": design.labels, **call.common}
-        result = estimate(sample, layout, call.K, engine, **told)
+        fitting_options = {"pooled": pooled, "progress": step, "labels": design.labels, **call.common}
+        result = estimate(sample, layout, call.K, engine, **fitting_options)
     if calibrate != "none" and tuning is not None:
         result = replace(result, calibration=tuning.calibration)
     warn_problems(problems(result.fits, design.labels))
     record = check_training(sample, result, design.labels, engine, call.advice, call.held_out(tuning))
-    given = (text, design, call.training, call.index, engine, result, tuning)
+    training = (text, design, call.training, call.index, engine, result, tuning)
     if not design.classes:
-        return call.told(DensityResults(*given))
-    return call.told(BBLResults(*given, priors=shares, stored_loss=record))
+        return call.told(DensityResults(*training))
+    return call.told(BBLResults(*training, priors=shares, stored_loss=record))
 
 
 def _is_tuned(engine: Engine, rule: str | None, calibrate: str) -> bool:
@@ -311,12 +311,12 @@ def crossVal(
     values, again = _pop_grid(method, options), flag("refit", refit)
     text = shown_call("crossVal", formula, weights, named, options, missing=(missing, "raise"))
     shared: dict[str, Any] = {"log_z": log_z, "calibrate": calibrate, "seed": seed, "n_jobs": n_jobs, "client": client}
-    own = flag("shuffle", shuffle)
+    shuffle_folds = flag("shuffle", shuffle)
     if cv is not None:
         in_memory(data, "cv, which gives positions of rows,", "cv")
 
     def deal(_: Engine, rng: np.random.Generator) -> Deal:
-        return Deal(integer("nfold", nfold, 2), rng if own else None)
+        return Deal(integer("nfold", nfold, 2), rng if shuffle_folds else None)
 
     call = prepare(
         crossVal, formula, data, weights, method, options, xlevels=xlevels, novarOk=novarOk, missing=missing, deal=deal,
@@ -324,16 +324,18 @@ def crossVal(
     )  # fmt: skip
     design, sample, layout, engine, labels = call.design, call.sample, call.layout, call.engine, call.design.labels
     score = _score(score, flag("use_auc", use_auc), call.K, design.classes)
-    kept = np.zeros(0, dtype=np.intp)  # of folds that were dealt while rows were read, positions are not known
+    row_positions = np.zeros(0, dtype=np.intp)  # of folds that were dealt while rows were read, positions are not known
     if call.folds is None:
-        kept = design.kept(data, weights)
+        row_positions = design.kept(data, weights)
     folds: AnyFolds = call.folds or (
-        _own_folds(call.rows, nfold, own, call.rng) if cv is None else data_folds(cv, data, design, call.rows, kept)
+        _own_folds(call.rows, nfold, shuffle_folds, call.rng)
+        if cv is None
+        else data_folds(cv, data, design, call.rows, row_positions)
     )
     if auto:
         check_auto(options, calibrate, design.classes)
         frame, pooled, average = cross_auto(text, call, cast(Folds, folds), score, again, verbose)
-        return CVResults(frame, 0, score, _validated(pooled, kept, folds), pooled, "none", average)
+        return CVResults(frame, 0, score, _validated(pooled, row_positions, folds), pooled, "none", average)
     with progress_bar(len(folds), "crossVal", verbose) as step:
         judge = "pseudo_scores" if score == "pnll" else "class_scores"
         scored = validate(sample, labels, layout, engine, values, folds, progress=step, judge=judge, **call.common)
@@ -348,7 +350,7 @@ def crossVal(
     model = _best_model(text, call, engine, scored, best, folds, again, record)
     column = "setting" if engine.tuned is None else engine.tuned.column
     frame = score_frame(table, score, column, np.array([engine.setting]) if values is None else values)
-    return CVResults(frame, best, score, _validated(scored, kept, folds), scored, calibrate, model)
+    return CVResults(frame, best, score, _validated(scored, row_positions, folds), scored, calibrate, model)
 
 
 def _best_model(
@@ -364,15 +366,15 @@ def _best_model(
     """Return the model at the best setting: of all rows, or, as in R, the last fold's."""
     design, final = call.design, scored.last[best]
     if refit:
-        told = {"pooled": design.classes, "labels": design.labels, **call.common}
-        final = estimate(call.sample, call.layout, call.K, engine, **told)
+        fitting_options = {"pooled": design.classes, "labels": design.labels, **call.common}
+        final = estimate(call.sample, call.layout, call.K, engine, **fitting_options)
     else:
         call = call.left(folds)
     if call.calibrate != "none":
         fitted = fit_calibration(scored.scores[best], scored.y, scored.weights, call.calibrate)
         final = replace(final, calibration=fitted)
-    given = (text, design, call.training, call.index, engine, final)
-    return call.told(BBLResults(*given, stored_loss=record) if design.classes else DensityResults(*given))
+    training = (text, design, call.training, call.index, engine, final)
+    return call.told(BBLResults(*training, stored_loss=record) if design.classes else DensityResults(*training))
 
 
 def _validated(scored: Scored, kept: np.ndarray, folds: AnyFolds) -> list[np.ndarray]:

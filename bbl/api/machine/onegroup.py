@@ -108,8 +108,8 @@ def mlestimate(
     check_known(sample, layout, engine, kind, "xi", range(m))
     rng = engine.generator(generator(seed))
     with progress_bar(1, "mlestimate", verbose) as step:
-        more: dict[str, Any] = {"rng": rng, "keep_sites": True, "progress": step if engine.samples else None}
-        fit, lz, _ = fit_group(sample, layout, engine, None, kind, n_workers(n_jobs), **more)[0]
+        fitting_options: dict[str, Any] = {"rng": rng, "keep_sites": True, "progress": step if engine.samples else None}
+        fit, lz, _ = fit_group(sample, layout, engine, None, kind, n_workers(n_jobs), **fitting_options)[0]
     if kind == "exact":
         lz = float(exact_log_z(layout, fit.theta[None])[0])
     warn_problems([_problem(note) for note in fit.notes])
@@ -127,10 +127,10 @@ def mlestimate(
 
 
 def _problem(note: Note) -> Problem:
-    predictor, level, what, detail = note
+    predictor, level, text, detail = note
     if predictor < 0:
-        return Problem("the fit", "", "", what, detail)
-    return Problem("", f"predictor {predictor}", f"level {level}" * (level >= 0), what, detail)
+        return Problem("the fit", "", "", text, detail)
+    return Problem("", f"predictor {predictor}", f"level {level}" * (level >= 0), text, detail)
 
 
 def _check_labels(xi: Any, qJ: Any, L: Any) -> None:
@@ -170,15 +170,17 @@ def _interacting(qJ: Any, m: int) -> np.ndarray:
 def _levels(L: Any, m: int) -> np.ndarray:
     """Check numbers of levels, one for all predictors or one for each."""
     try:
-        given = np.asarray(L)
+        n_levels = np.asarray(L)
     except ValueError:  # ragged
-        given = np.empty((0, 0))
-    whole = given.dtype.kind in "iuf" and given.shape in ((), (1,), (m,)) and (given == np.floor(given)).all()
-    if not whole or not (given <= MOST).all():
+        n_levels = np.empty((0, 0))
+    is_whole = (
+        n_levels.dtype.kind in "iuf" and n_levels.shape in ((), (1,), (m,)) and (n_levels == np.floor(n_levels)).all()
+    )
+    if not is_whole or not (n_levels <= MOST).all():
         raise OptionError(
             f"L must be a whole number up to {MOST}, or one for each of {m} predictors; got {L!r}.", argument="L"
         )
-    return np.broadcast_to(given, (m,)).astype(np.int64)
+    return np.broadcast_to(n_levels, (m,)).astype(np.int64)
 
 
 def _coded_sample(xi: Any, weights: Any, L: Any, missing: str, engine: Engine) -> tuple[Sample, np.ndarray]:

@@ -85,32 +85,47 @@ def mcSample(
     Sex     Male   Male
     Age    Adult  Adult
     """
-    given: Any = fit.model if isinstance(fit, CVResults) else fit
-    if not isinstance(given, DensityResults):
-        what = f"fit must be the result of bbl() or crossVal() by one method; got {type(given).__name__}."
-        raise BBLTypeError(what, argument="fit")
-    fit = given
+    model: Any = fit.model if isinstance(fit, CVResults) else fit
+    if not isinstance(model, DensityResults):
+        message = f"fit must be the result of bbl() or crossVal() by one method; got {type(model).__name__}."
+        raise BBLTypeError(message, argument="fit")
+    fit = model
     nsteps, thin = integer("nsteps", nsteps, 1), integer("thin", thin, 1)
     nchains, keep, rng = integer("nchains", nchains, 1), flag("draws", draws), generator(seed)
     fit.engine.check_density("mcSample")
     layout, labels = fit.parameters.layout, fit.labels
     varies = layout.n_levels > 1  # a predictor of one level has no parameters and stays where it is
-    part = layout if varies.all() else layout.without_constants()
-    burn_in, left = nsteps // 2, nsteps - nsteps // 2
-    found = []
+    varying_layout = layout if varies.all() else layout.without_constants()
+    burn_in, n_kept = nsteps // 2, nsteps - nsteps // 2
+    state_samples = []
     with progress_bar(len(labels.groups), "mcSample", verbose) as step:
         for theta in fit.parameters.theta:
-            h, J, more = split(part, theta)
-            found.append(gibbs(h, J, part.n_levels, left, nchains, rng, burn_in, min(thin, left), keep, more=more))
+            h, J, higher_terms = split(varying_layout, theta)
+            state_samples.append(
+                gibbs(
+                    h,
+                    J,
+                    varying_layout.n_levels,
+                    n_kept,
+                    nchains,
+                    rng,
+                    burn_in,
+                    min(thin, n_kept),
+                    keep,
+                    more=higher_terms,
+                )
+            )
             step()
     groups = list(labels.groups)
     codes = np.zeros((len(groups), layout.m), dtype=np.intp)
-    codes[:, varies] = [f.best for f in found]
+    codes[:, varies] = [f.best for f in state_samples]
     xmax = {g: [labels.levels[i][a] for i, a in enumerate(row)] for g, row in zip(groups, codes, strict=True)}
-    kept = rhat = ess = None
+    draws_by_group = rhat = ess = None
     if keep:
-        kept = {g: _label_rows(np.asarray(f.draws), varies, labels) for g, f in zip(groups, found, strict=True)}
-        energy = [np.asarray(f.energy) for f in found]
+        draws_by_group = {
+            g: _label_rows(np.asarray(f.draws), varies, labels) for g, f in zip(groups, state_samples, strict=True)
+        }
+        energy = [np.asarray(f.energy) for f in state_samples]
         if energy[0].shape[1] >= 4:
             rhat = pd.Series([float(split_rhat(e)) for e in energy], index=groups, name="rhat")
             ess = pd.Series([float(effective_sample_size(e)) for e in energy], index=groups, name="ess")
@@ -118,10 +133,10 @@ def mcSample(
                 _warn_unmixed(rhat)
     return SampleResults(
         pd.DataFrame(xmax, index=pd.Index(labels.names, dtype=object), columns=groups),
-        pd.Series([f.best_energy for f in found], index=groups, name="emax"),
+        pd.Series([f.best_energy for f in state_samples], index=groups, name="emax"),
         rhat,
         ess,
-        kept,
+        draws_by_group,
         labels,
         codes,
     )
@@ -131,9 +146,9 @@ def _warn_unmixed(rhat: pd.Series) -> None:
     """Warn of groups whose chains tell different stories."""
     unmixed = rhat[rhat > UNMIXED]
     if len(unmixed):
-        told = ", ".join(f"{value:.2f} in group {group!r}" for group, value in unmixed.items())
+        unmixed_groups = ", ".join(f"{value:.2f} in group {group!r}" for group, value in unmixed.items())
         warnings.warn(
-            f"The chains have not mixed: split R-hat of the energy is {told}, and should be below {UNMIXED}. Raise "
+            f"The chains have not mixed: split R-hat of the energy is {unmixed_groups}, and should be below {UNMIXED}. Raise "
             "nsteps, and do not take the draws for a sample before it is.",
             ConvergenceWarning,
             stacklevel=4,
@@ -163,9 +178,11 @@ def _predictor_levels(predictors: Any) -> tuple[list, list[list]]:
         )
     if not levels:
         raise OptionError("predictors is empty; give at least one list of levels.", argument="predictors")
-    for name, own in zip(names, levels, strict=True):
-        if len(own) < 2 or len(set(own)) < len(own):
-            raise OptionError(f"predictor {name!r} needs at least two different levels; got {own!r}.", column=name)
+    for name, predictor_levels in zip(names, levels, strict=True):
+        if len(predictor_levels) < 2 or len(set(predictor_levels)) < len(predictor_levels):
+            raise OptionError(
+                f"predictor {name!r} needs at least two different levels; got {predictor_levels!r}.", column=name
+            )
     return names, levels
 
 
@@ -190,12 +207,14 @@ def _flat(layout: Layout, par: Any, argument: str) -> np.ndarray:
 
 def _layout(levels: list[list], given: Sequence) -> Layout:
     """Return the layout of all pairs, and of what other terms the couplings of some `given` parameters name."""
-    n_levels = [len(own) for own in levels]
+    n_levels = [len(predictor_levels) for predictor_levels in levels]
     named = {term for par in given for term in (getattr(par, "J", None) or {}) if isinstance(term, tuple)}
-    some = {term for term in named if len(term) > 2 and len(set(term)) == len(term)}
-    some = {term for term in some if all(isinstance(i, int | np.integer) and 0 <= i < len(levels) for i in term)}
+    higher_terms = {term for term in named if len(term) > 2 and len(set(term)) == len(term)}
+    higher_terms = {
+        term for term in higher_terms if all(isinstance(i, int | np.integer) and 0 <= i < len(levels) for i in term)
+    }
     pairs = Layout(n_levels).pairs
-    return Layout(n_levels, [pairs, *sorted(some)]) if some else Layout(n_levels)
+    return Layout(n_levels, [pairs, *sorted(higher_terms)]) if higher_terms else Layout(n_levels)
 
 
 @verb
@@ -279,8 +298,8 @@ def sample_xi(
     names, levels = _predictor_levels(predictors)
     par = GroupParameters(h, J if J is not None else {})
     layout = _layout(levels, [par])
-    fields, couplings, more = split(layout, _flat(layout, par, "h, J"))
-    codes = sample_states(fields, couplings, layout.n_levels, nsample, seed, more=more)
+    fields, couplings, higher_terms = split(layout, _flat(layout, par, "h, J"))
+    codes = sample_states(fields, couplings, layout.n_levels, nsample, seed, more=higher_terms)
     return _output(codes, names, levels, flag("code_out", code_out))
 
 

@@ -56,16 +56,16 @@ class Prepared:
         labels = self.design.labels
         if set(names) == set(labels.names):
             return self
-        kept = [i for i, name in enumerate(labels.names) if name in set(names)]
-        predictors = tuple(self.design.predictors[i] for i in kept)
+        positions = [i for i, name in enumerate(labels.names) if name in set(names)]
+        predictors = tuple(self.design.predictors[i] for i in positions)
         terms = replace(self.design.terms, text=formula_of(labels.response, [f.name for f in predictors]))
         terms = replace(terms, predictors=tuple(f.name for f in predictors), interactions=Interactions(Cube()))
         sample = self.rows
-        missing = None if sample.missing is None else np.ascontiguousarray(sample.missing[:, kept])
+        missing = None if sample.missing is None else np.ascontiguousarray(sample.missing[:, positions])
         if missing is not None and not missing.any():
             missing = None
-        part = replace(sample, codes=np.ascontiguousarray(sample.codes[:, kept]), missing=missing)
-        return replace(self, design=replace(self.design, terms=terms, predictors=predictors), sample=part)
+        restricted = replace(sample, codes=np.ascontiguousarray(sample.codes[:, positions]), missing=missing)
+        return replace(self, design=replace(self.design, terms=terms, predictors=predictors), sample=restricted)
 
 
 def formula_of(class_: Hashable, names: Iterable[Hashable]) -> str:
@@ -97,8 +97,8 @@ def prepare(
                 argument="formula",
             )
         weighing = isinstance(weights, str) and weights in frame.columns
-        others = len(frame.columns) - 1 - (weighing and weights != name)
-        formula = f"{quoted(name)} ~ {'.' if others else '1'}"
+        n_features = len(frame.columns) - 1 - (weighing and weights != name)
+        formula = f"{quoted(name)} ~ {'.' if n_features else '1'}"
     index: pd.Index | None = None
     sample: Rows
     reading: dict[str, Any] = {"declared": True, "order": None}  # terms of any order are read, and refused below
@@ -106,19 +106,19 @@ def prepare(
         design, sample, index = Design.from_data(formula, data, weights, xlevels, missing=missing, **reading)
     else:
         with progress_bar(None, "reading", verbose) as step:
-            found = encode_source(source, formula, weights, xlevels, missing=missing, step=step, **reading)
-        design, sample = found.design, found.sample
+            encoded = encode_source(source, formula, weights, xlevels, missing=missing, step=step, **reading)
+        design, sample = encoded.design, encoded.sample
     term = design.terms.interactions.first(2)
     if term is not None:
-        asked = ":".join(str(design.labels.names[i]) for i in term)
+        interaction = ":".join(str(design.labels.names[i]) for i in term)
         raise FormulaError(
-            f"formula {formula!r}: it has the interaction {asked}, but {NetworkResults.refusals['pairs']}. Write "
+            f"formula {formula!r}: it has the interaction {interaction}, but {NetworkResults.refusals['pairs']}. Write "
             "'class ~ .' or 'class ~ a + b', and give a structure by hand with networks.structure().",
             argument="formula",
         )
     _check_class(design, sample)
-    kept = np.zeros(0, dtype=np.intp) if index is None else design.kept(frame, weights)
-    return Prepared(design, sample, index, frame, kept)
+    row_positions = np.zeros(0, dtype=np.intp) if index is None else design.kept(frame, weights)
+    return Prepared(design, sample, index, frame, row_positions)
 
 
 def _check_class(design: Design, sample: Rows) -> None:
@@ -156,13 +156,13 @@ def given_folds(folds: Any, prepared: Prepared, k: Any, rng: np.random.Generator
         cv = folds if hasattr(folds, "split") else _pairs(folds, prepared.frame.n)
         return data_folds(cv, prepared.frame, prepared.design, sample, prepared.kept)
     k = integer("k", k, 2)
-    known = sample.response >= 0
-    total = float(sample.weights[known].sum())
+    has_class = sample.response >= 0
+    total = float(sample.weights[has_class].sum())
     if k > total:
         raise OptionError(
             f"k must be in 2..{total:.0f}, the number of rows of known class; got {k}. Give fewer folds.", argument="k"
         )
-    counts = np.bincount(sample.response[known], sample.weights[known], len(labels.groups))
+    counts = np.bincount(sample.response[has_class], sample.weights[has_class], len(labels.groups))
     small = int(np.argmin(np.where(counts > 0, counts, np.inf)))
     if counts[small] < k:
         warnings.warn(

@@ -68,17 +68,17 @@ def structure(class_: Hashable, families: Mapping[Hashable, Sequence[Hashable]])
     if class_ in at:
         fail(f"the class {class_!r} is a parent of all features and has no parents itself. Leave its entry out")
     parents = []
-    for name, given in families.items():
-        if isinstance(given, str) or not isinstance(given, Sequence):
-            fail(f"the parents of {name!r} must be a list; got {given!r}. Write [{given!r}]")
-        for p in given:
+    for name, parent_names in families.items():
+        if isinstance(parent_names, str) or not isinstance(parent_names, Sequence):
+            fail(f"the parents of {name!r} must be a list; got {parent_names!r}. Write [{parent_names!r}]")
+        for p in parent_names:
             if p == class_:
                 fail(f"the class {class_!r} is a parent of {name!r} anyway. Leave it out of the lists")
             if p not in at:
                 fail(f"{name!r} has the parent {p!r}, which is no feature{near_match(p, names)}. Give it an entry too")
-        if len(set(given)) < len(given):
-            fail(f"{name!r} has a parent twice: {list(given)!r}. Name each once")
-        parents.append(tuple(at[p] for p in given))
+        if len(set(parent_names)) < len(parent_names):
+            fail(f"{name!r} has a parent twice: {list(parent_names)!r}. Name each once")
+        parents.append(tuple(at[p] for p in parent_names))
     dag = Dag(tuple(enumerate(parents)))
     looped = next((i for i in dag.features if i in dag.ancestors(i)), None)
     if looped is not None:
@@ -220,22 +220,28 @@ def bnc(
     1  0.145  0.855  Yes
     """
     choice("learner", learner, tuple(LEARNERS))
-    given = dict(dag_args or {})
-    folds = given.pop("folds", None)
+    learner_options = dict(dag_args or {})
+    folds = learner_options.pop("folds", None)
     rng = generator(seed)
-    rows = "wanbia" if wanbia is True else "awnb_trees" if awnb_trees or awnb_bootstrap else searching(learner, given)
+    rows = (
+        "wanbia"
+        if wanbia is True
+        else "awnb_trees"
+        if awnb_trees or awnb_bootstrap
+        else searching(learner, learner_options)
+    )
     prepared = prepare(formula, data, weights, missing, xlevels, rows, verbose)
     shares = _shares(priors, prepared)
-    checked_options(learner, given, prepared.design.labels.names)
+    checked_options(learner, learner_options, prepared.design.labels.names)
     labels = prepared.design.labels
     early = make_structure(class_var=labels.response, columns=labels.names, dags=(), learner=learner)
     options = (manb_prior, wanbia, awnb_trees, awnb_bootstrap)
     _recipe(early, smooth, *options)  # whatever can be refused at once is, before a search
-    found = learn_structure(learner, prepared, given, folds, rng, verbose)
-    recipe = _recipe(found, smooth, *options)
+    learnt = learn_structure(learner, prepared, learner_options, folds, rng, verbose)
+    recipe = _recipe(learnt, smooth, *options)
     arguments = {"learner": learner, "formula": formula, "data": "data", "smooth": smooth}
     call = call_text("bnc", {**arguments, **_shown(weights, missing, recipe)})
-    return _fit(found, prepared.only(found.features), recipe, call, rng, shares)
+    return _fit(learnt, prepared.only(learnt.features), recipe, call, rng, shares)
 
 
 def _check_structure(structure: Any) -> None:
@@ -277,15 +283,15 @@ def _recipe(
 ) -> Recipe:
     """Check how tables are to be estimated."""
     smooth = real("smooth", smooth, 0.0)
-    given = isinstance(wanbia, Mapping)
-    weighing = given or flag("wanbia", wanbia)
+    is_mapping = isinstance(wanbia, Mapping)
+    weighing = is_mapping or flag("wanbia", wanbia)
     trees = awnb_trees is not None or awnb_bootstrap is not None
-    asked = [n for n, on in (("manb_prior", manb_prior is not None), ("wanbia", weighing), ("awnb", trees)) if on]
-    if len(asked) > 1:
-        raise OptionError(f"{' and '.join(asked)} exclude each other; give one of them.", argument=asked[1])
-    if asked and isinstance(structure, AveragedStructure):
-        text = f"{structure.learner} takes no {asked[0]}: it averages plain estimates. Leave it out."
-        raise OptionError(text, argument=asked[0])
+    requested = [n for n, on in (("manb_prior", manb_prior is not None), ("wanbia", weighing), ("awnb", trees)) if on]
+    if len(requested) > 1:
+        raise OptionError(f"{' and '.join(requested)} exclude each other; give one of them.", argument=requested[1])
+    if requested and isinstance(structure, AveragedStructure):
+        text = f"{structure.learner} takes no {requested[0]}: it averages plain estimates. Leave it out."
+        raise OptionError(text, argument=requested[0])
     if manb_prior is not None:
         if structure.dags and structure.dags[0].most_parents or structure.learner not in (None, "nb"):
             raise OptionError(
@@ -300,7 +306,7 @@ def _recipe(
         count = TREES if awnb_trees is None else integer("awnb_trees", awnb_trees, 1)
         share = SHARE if awnb_bootstrap is None else real("awnb_bootstrap", awnb_bootstrap, 0.0, open_low=True)
         return Recipe(smooth, awnb=(count, share))
-    if given and structure.dags:
+    if is_mapping and structure.dags:
         return Recipe(smooth, wanbia=_given_weights(wanbia, _in_order(structure)))
     return Recipe(smooth, wanbia=bool(weighing))
 
@@ -339,13 +345,13 @@ def _fit(
     design, sample = prepared.design, prepared.sample
     dags = local_dags(structure, design.labels.names)
     averaged = isinstance(structure, AveragedStructure)
-    found = fit(dags, sample, design.n_levels, prepared.K, recipe, generator(seed), averaged)
-    parts = (structure, found.network, recipe, found.arcs, found.weights)
+    estimate = fit(dags, sample, design.n_levels, prepared.K, recipe, generator(seed), averaged)
+    parts = (structure, estimate.network, recipe, estimate.arcs, estimate.weights)
     if prepared.index is not None:
         return NetworkResults(call, design, prepared.rows, prepared.index, *parts, priors=priors)
     errors = None
-    if recipe.plain and isinstance(found.network, Network):
-        errors = standard_errors(found.network, sample, recipe.smooth)
+    if recipe.plain and isinstance(estimate.network, Network):
+        errors = standard_errors(estimate.network, sample, recipe.smooth)
     fitted = NetworkResults(call, design, None, None, *parts, stored_errors=errors, priors=priors)
     counts = level_counts(sample, design.n_levels, prepared.K)
     training = Training(round(sample.total), fitted.log_likelihood(sample), counts)

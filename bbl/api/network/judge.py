@@ -105,9 +105,9 @@ def cv(
         raise OptionError(f"score='auc' needs two classes, not {len(labels.groups)}; use 'accuracy'.", argument="score")
     dealt = given_folds(folds, first, k, rng)
     tasks = [
-        (model, p, *parts, relearn, score, own)
+        (model, p, *parts, relearn, score, fold_stream)
         for (model, p), stream in zip(zip(named.values(), prepared, strict=True), rng.spawn(len(named)), strict=True)
-        for *parts, own in zip(dealt.train, dealt.held, stream.spawn(len(dealt)), strict=True)
+        for *parts, fold_stream in zip(dealt.train, dealt.held, stream.spawn(len(dealt)), strict=True)
     ]
     with progress_bar(len(tasks), "cv", verbose) as step:
         scores = run_tasks(_score_fold, tasks, workers, step)
@@ -134,17 +134,19 @@ def _named(models: Any) -> dict[Any, NetworkResults]:
         models = named
     wrong = [m for m in models.values() if not isinstance(m, NetworkResults)]
     if wrong or not models:
-        what = f"{type(wrong[0]).__name__}" if wrong else "none"
-        raise BBLTypeError(f"models must be networks that lp() or bnc() fitted; got {what}.", argument="models")
+        type_name = f"{type(wrong[0]).__name__}" if wrong else "none"
+        raise BBLTypeError(f"models must be networks that lp() or bnc() fitted; got {type_name}.", argument="models")
     return dict(models)
 
 
 def _again(model: NetworkResults, data: Any, weights: Any) -> Prepared:
     """Return data as a model was fitted to them, with all columns among which its structure was learnt."""
     factors = (model.design.response, *model.design.predictors)
-    given = {f.name: [v for v, kind in zip(f.levels, f.kinds, strict=True) if kind != "missing"] for f in factors}
+    levels_by_name = {
+        f.name: [v for v, kind in zip(f.levels, f.kinds, strict=True) if kind != "missing"] for f in factors
+    }
     formula = formula_of(model.structure.class_var, model.structure.columns)
-    return prepare(formula, data, weights, model.design.missing, given)
+    return prepare(formula, data, weights, model.design.missing, levels_by_name)
 
 
 def _score_fold(
@@ -166,15 +168,15 @@ def _score_fold(
     dags: Sequence[Dag] = structure.dags
     if relearn and structure.learner is not None:
         dags = learn(structure.learner, train, design.n_levels, K, structure.options, rng).dags
-    kept = prepared.only(tuple(structure.columns[i] for i in dags[0].features))
-    names = kept.design.labels.names
+    restricted = prepared.only(tuple(structure.columns[i] for i in dags[0].features))
+    names = restricted.design.labels.names
     parts = type(structure)(structure.class_var, structure.columns, tuple(dags), structure.learner)
     columns = [structure.columns.index(name) for name in names]
     averaged = isinstance(structure, AveragedStructure)
-    rows = [_columns(part, columns) for part in (train, test)]
+    rows = [_columns(fold_sample, columns) for fold_sample in (train, test)]
     recipe = model.recipe
-    found = fit(local_dags(parts, names), rows[0], kept.design.n_levels, K, recipe, rng, averaged)
-    log_joint = class_scores(found.network.log_joint(rows[1].codes, rows[1].missing))
+    fitted = fit(local_dags(parts, names), rows[0], restricted.design.n_levels, K, recipe, rng, averaged)
+    log_joint = class_scores(fitted.network.log_joint(rows[1].codes, rows[1].missing))
     if score == "auc":
         return auc(link(log_joint)[:, 1], test.response == 1, test.weights)[0]
     return SCORES[score](log_probabilities(log_joint), test.response, test.weights)
@@ -222,8 +224,8 @@ def cmi(
                 argument=argument,
             )
     frame = to_frame(data)
-    own = frame.has(weights) if weights is not None else False
-    counts = check_weights(frame.column(weights) if own else weights, frame.n)
+    is_column = frame.has(weights) if weights is not None else False
+    counts = check_weights(frame.column(weights) if is_column else weights, frame.n)
     codes, shape = [], []
     for name in (x, y) if z is None else (x, y, z):
         column = factorise(name, frame.column(name), "keep")

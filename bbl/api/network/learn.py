@@ -94,14 +94,14 @@ def learn_structure(
             )
         held = drawn.held
     with progress_bar(None, learner, verbose) as step:
-        found = learn(learner, sample, design.n_levels, prepared.K, options, rng, held, step)
+        learnt = learn(learner, sample, design.n_levels, prepared.K, options, rng, held, step)
     return make_structure(
         class_var=labels.response,
         columns=labels.names,
-        dags=found.dags,
+        dags=learnt.dags,
         learner=learner,
         options=options,
-        score_log=found.score_log,
+        score_log=learnt.score_log,
     )
 
 
@@ -288,9 +288,9 @@ def _like_tan_hc(described: Callable[[], None]) -> Callable[..., Structure]:
 
     @wraps(described)
     def learn_it(*args: Any, **named: Any) -> Structure:
-        given = signature.bind(*args, **named)
-        given.apply_defaults()
-        return _climb(described.__name__, **given.arguments)
+        bound = signature.bind(*args, **named)
+        bound.apply_defaults()
+        return _climb(described.__name__, **bound.arguments)
 
     signature = inspect.signature(tan_hc)
     learn_it.__signature__ = signature  # type: ignore[attr-defined]

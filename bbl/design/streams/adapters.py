@@ -72,10 +72,10 @@ def _stream(data: Any) -> Source:
     text = f"the {type(data).__name__}"
 
     def read(wanted: list) -> Iterator[Batch]:
-        own = data
+        projected = data
         if hasattr(data, "project") and all(isinstance(name, str) for name in wanted):  # a relation: only these columns
-            own = data.project(", ".join('"' + name.replace('"', '""') + '"' for name in wanted))
-        reader = pa.RecordBatchReader.from_stream(own)
+            projected = data.project(", ".join('"' + name.replace('"', '""') + '"' for name in wanted))
+        reader = pa.RecordBatchReader.from_stream(projected)
         ordered = [name for name in reader.schema.names if name in enumerations]
         declared = declared_order(reader.schema)
         declared = declared._replace(ordered=declared.ordered.union(ordered))
@@ -157,8 +157,8 @@ def _polars(data: Any) -> Source:
     names = tuple(data.collect_schema().names())
 
     def read(wanted: list) -> Iterator[Batch]:
-        for part in data.select(wanted).collect_batches(chunk_size=ROWS, maintain_order=True):
-            table = part.to_arrow()
+        for frame in data.select(wanted).collect_batches(chunk_size=ROWS, maintain_order=True):
+            table = frame.to_arrow()
             for batch in table.to_batches():
                 yield arrow_batch(batch, "", declared_order(table.schema))
 
@@ -169,19 +169,21 @@ def _dask(data: Any) -> Source:
     """Return a Dask DataFrame: one partition at a time, wherever Dask computes it."""
 
     def read(wanted: list) -> Iterator[Batch]:
-        own = data[wanted]
+        projected = data[wanted]
         for k in range(data.npartitions):
             place = f"partition {k} of the Dask DataFrame"
             try:
-                part = own.partitions[k].compute()
+                partition = projected.partitions[k].compute()
             except Exception as error:
                 error.bbl_place = place  # type: ignore[attr-defined]
                 raise
-            yield Batch(to_frame(part), place)
+            yield Batch(to_frame(partition), place)
 
     def parts(names: list, client: Any) -> list[tuple]:
-        found = client.compute(data[names].to_delayed())
-        return [(_partition, own, f"partition {k} of the Dask DataFrame") for k, own in enumerate(found)]
+        delayed_parts = client.compute(data[names].to_delayed())
+        return [
+            (_partition, projected, f"partition {k} of the Dask DataFrame") for k, projected in enumerate(delayed_parts)
+        ]
 
     return Source(tuple(data.columns), read, "the Dask DataFrame", parts, distributed=True)
 
@@ -196,14 +198,14 @@ def _called(data: Callable) -> Source:
     text = f"what {getattr(data, '__name__', type(data).__name__)}() returns"
 
     def tables() -> Iterator[Any]:
-        found = data()
-        if not isinstance(found, Iterable) or isinstance(found, str | bytes | dict | pd.DataFrame):
+        iterator = data()
+        if not isinstance(iterator, Iterable) or isinstance(iterator, str | bytes | dict | pd.DataFrame):
             raise BBLTypeError(
-                f"data is a callable that returns {type(found).__name__}, not an iterator of tables. Let it yield "
+                f"data is a callable that returns {type(iterator).__name__}, not an iterator of tables. Let it yield "
                 "data frames, pyarrow tables or dicts of lists, and start anew each time it is called.",
                 argument="data",
             )
-        return iter(found)
+        return iter(iterator)
 
     def read(wanted: list) -> Iterator[Batch]:
         for k, table in enumerate(tables()):

@@ -32,17 +32,17 @@ def passes(source: Source | None, client: Any) -> OnCluster | None:
     OptionError
         If a client is given for data that have no parts.
     """
-    found = active_client(client)
+    dask_client = active_client(client)
     if client is not None and (source is None or source.parts is None):
-        what = "tables in memory are not" if source is None else f"{source.text} cannot be"
+        problem = "tables in memory are not" if source is None else f"{source.text} cannot be"
         raise OptionError(
-            f"client= is for data that workers read in parts, and {what} read so. Give a Dask DataFrame, Parquet files "
+            f"client= is for data that workers read in parts, and {problem} read so. Give a Dask DataFrame, Parquet files "
             "or a pyarrow Dataset; folds of tables in memory go to a cluster by joblib.parallel_config('dask').",
             argument="client",
         )
-    if found is None or source is None or source.parts is None:
+    if dask_client is None or source is None or source.parts is None:
         return None
-    return OnCluster(found) if client is not None or source.distributed else None
+    return OnCluster(dask_client) if client is not None or source.distributed else None
 
 
 @dataclass
@@ -58,13 +58,13 @@ class OnCluster:
         names = [*reader.terms.columns, *([] if reader.weights is None else [reader.weights])]
         assert reader.source.parts is not None  # noqa: S101  # checked by passes()
         parts = reader.source.parts(list(dict.fromkeys(names)), self.client)
-        told = held(self.client, _without_source(reader))
-        self.read = calls(self.client, _look, [told] * len(parts), *map(list, zip(*parts, strict=True)))
+        remote_reader = held(self.client, _without_source(reader))
+        self.read = calls(self.client, _look, [remote_reader] * len(parts), *map(list, zip(*parts, strict=True)))
         self.seen = self.client.gather(calls(self.client, _first, self.read))
-        whole = reduce(_joined, self.seen[1:], _copy(self.seen[0]))
+        merged_values = reduce(_joined, self.seen[1:], _copy(self.seen[0]))
         if reader.step is not None:
-            reader.step(1.0, f"pass 1, {whole.n:,} rows")
-        return whole
+            reader.step(1.0, f"pass 1, {merged_values.n:,} rows")
+        return merged_values
 
     def make_sink(self, n: int, n_levels: np.ndarray, K: int, nfold: int, weighted: bool, masked: bool) -> Any:
         """Return where rows go, as `bbl.rows.dealing.make_sink`: few states to a table, others stay on the workers."""
@@ -78,24 +78,28 @@ class OnCluster:
         """Make the second pass; return how many rows there were."""
         dealers = [None] * len(self.seen) if dealer is None else dealer.for_parts(*self._sizes(design))
         plain = sink if isinstance(sink, TableSink) else None
-        told = held(self.client, (_without_source(reader), design, plain))
-        parts = calls(self.client, _encode, [told] * len(self.read), dealers, self.read)
+        remote_arguments = held(self.client, (_without_source(reader), design, plain))
+        parts = calls(self.client, _encode, [remote_arguments] * len(self.read), dealers, self.read)
         self.read = []
         if plain is not None:
-            found = self.client.gather(parts)
-            for _, counts in found:
+            encoded_parts = self.client.gather(parts)
+            for _, counts in encoded_parts:
                 plain.counts += counts
-            return sum(n for n, _ in found)
+            return sum(n for n, _ in encoded_parts)
         sink.parts = parts
         sink.sizes = self.client.gather(calls(self.client, _size, parts))
-        return sum(n for own in sink.sizes for n, _, _ in own.values())
+        return sum(n for part_sizes in sink.sizes for n, _, _ in part_sizes.values())
 
     def _sizes(self, design: Design) -> tuple[list[np.ndarray], list[np.ndarray]]:
         """Return rows and weight (K,) of each group in each part."""
         if not design.classes:
-            return [np.array([float(own.n)]) for own in self.seen], [np.array([own.total]) for own in self.seen]
-        found = [own.columns[design.response.name].by_level(design.response, "data", True) for own in self.seen]
-        return [rows for rows, _ in found], [totals for _, totals in found]
+            return [np.array([float(part_seen.n)]) for part_seen in self.seen], [
+                np.array([part_seen.total]) for part_seen in self.seen
+            ]
+        level_weights = [
+            part_seen.columns[design.response.name].by_level(design.response, "data", True) for part_seen in self.seen
+        ]
+        return [rows for rows, _ in level_weights], [totals for _, totals in level_weights]
 
 
 @dataclass
@@ -130,7 +134,7 @@ class _PartSink:
         self.buckets.setdefault((y, f), []).append(rows)
 
     def finish(self) -> Part:
-        return Part({bucket: stacked(own) for bucket, own in self.buckets.items()})
+        return Part({bucket: stacked(pieces) for bucket, pieces in self.buckets.items()})
 
 
 def _without_source(reader: Reader) -> Reader:
@@ -142,8 +146,8 @@ def _without_source(reader: Reader) -> Reader:
 
 
 def _look(reader: Reader, make: Callable, *source: Any) -> tuple[Seen, list[Used]]:
-    kept: list[Used] = []
-    return look(replace(reader, source=make(*source)), kept), kept
+    used_batches: list[Used] = []
+    return look(replace(reader, source=make(*source)), used_batches), used_batches
 
 
 def _first(found: tuple[Seen, list[Used]]) -> Seen:
@@ -162,7 +166,7 @@ def _size(part: Part) -> dict[Bucket, tuple[int, float, bool]]:
 
 
 def _copy(seen: Seen) -> Seen:
-    return _joined(Seen({name: type(own)(name) for name, own in seen.columns.items()}), seen)
+    return _joined(Seen({name: type(column)(name) for name, column in seen.columns.items()}), seen)
 
 
 def _joined(one: Seen, other: Seen) -> Seen:

@@ -74,10 +74,16 @@ class Merged:
     def counted(self) -> Counted:
         """Return the values that occur, and those that are declared; missing ones are the last."""
         here = range(len(self.kinds)) if self.declared else np.flatnonzero(self.counts).tolist()
-        found = sorted((k for k in here if self.kinds[k] != "missing" or self.counts[k]), key=self._last)
-        values, kinds = [self.values[k] for k in found], [self.kinds[k] for k in found]
+        values_in_order = sorted((k for k in here if self.kinds[k] != "missing" or self.counts[k]), key=self._last)
+        values, kinds = [self.values[k] for k in values_in_order], [self.kinds[k] for k in values_in_order]
         return Counted(
-            self.name, self.counts[found], values, kinds, bool(self.declared), self.ordered, self.order_problem
+            self.name,
+            self.counts[values_in_order],
+            values,
+            kinds,
+            bool(self.declared),
+            self.ordered,
+            self.order_problem,
         )
 
     def _last(self, k: int) -> bool:

@@ -23,27 +23,27 @@ def _files(path: str, argument: str) -> list[str]:
     """Return the Parquet files that a path, a folder or a glob stands for, in order."""
     if os.path.isdir(path):
         inside = sorted(str(p) for p in Path(path).rglob("*") if p.suffix in SUFFIXES)
-        found = [p for p in inside if not any(part[0] in "._" for part in Path(p).relative_to(path).parts)]
+        paths = [p for p in inside if not any(component[0] in "._" for component in Path(p).relative_to(path).parts)]
     elif os.path.exists(path):
-        found = [path]
+        paths = [path]
     else:
-        found = sorted(glob.glob(path, recursive=True))
+        paths = sorted(glob.glob(path, recursive=True))
     is_formula = "~" in path and os.sep not in path and Path(path).suffix not in SUFFIXES
     is_path = os.sep in path or Path(path).suffix or glob.has_magic(path)
-    if not found and (is_formula or not is_path):
+    if not paths and (is_formula or not is_path):
         hint = " The formula comes first, then the data." if is_formula else ""
         raise BBLTypeError(
             f"{argument} must be a table (a pandas or polars DataFrame, a pyarrow Table, a dict of lists) or the path "
             f"of Parquet data; got the text {path!r}.{hint}",
             argument=argument,
         )
-    if not found:
+    if not paths:
         raise DataError(
             f"{argument}={path!r} is no Parquet file, and no folder or glob of any ({', '.join(SUFFIXES)}). Check the "
             "path; of other formats give a table.",
             argument=argument,
         )
-    return found
+    return paths
 
 
 def parquet_source(paths: list[str], argument: str) -> Source:
@@ -85,14 +85,16 @@ def dataset_source(data: Any, text: str, only: tuple[int, list[int] | None] | No
                 raise
 
     def _fragment(fragment: Any, place: str, schema: Any, names: list) -> Iterator[Batch]:
-        own = fragment.physical_schema
+        fragment_schema = fragment.physical_schema
         fixed = ds.get_partition_keys(fragment.partition_expression)
-        _check_schema(place, own, fixed, schema, names)
+        _check_schema(place, fragment_schema, fixed, schema, names)
         inside = [name for name in names if name not in fixed]
         strings = [
-            name for name in inside if _kind(own.field(name).type) == "text" and not is_dictionary(own.field(name).type)
+            name
+            for name in inside
+            if _kind(fragment_schema.field(name).type) == "text" and not is_dictionary(fragment_schema.field(name).type)
         ]
-        declared = declared_order(own, fixed)
+        declared = declared_order(fragment_schema, fixed)
         if isinstance(fragment, ds.ParquetFileFragment):
             plain = _without_dictionary(fragment, declared.categories | declared.ordered)
             declared = declared._replace(categories=declared.categories - plain, lost=declared.lost | plain)
@@ -100,43 +102,55 @@ def dataset_source(data: Any, text: str, only: tuple[int, list[int] | None] | No
             scan = ds.ParquetFragmentScanOptions(use_buffered_stream=True, buffer_size=BUFFER, pre_buffer=False)
             form = ds.ParquetFileFormat(read_options=how, default_fragment_scan_options=scan)
             fragment = form.make_fragment(
-                fragment.path, fragment.filesystem, row_groups=[own.id for own in fragment.row_groups]
+                fragment.path,
+                fragment.filesystem,
+                row_groups=[fragment_schema.id for fragment_schema in fragment.row_groups],
             )
-        kept = getattr(data, "_scan_options", {}).get("filter")  # of Dataset.filter()
-        told = {"batch_size": ROWS, "batch_readahead": 0, "fragment_readahead": 0, "use_threads": False, "filter": kept}
-        for batch in fragment.to_batches(columns=inside, **told):
+        row_filter = getattr(data, "_scan_options", {}).get("filter")  # of Dataset.filter()
+        scan_options = {
+            "batch_size": ROWS,
+            "batch_readahead": 0,
+            "fragment_readahead": 0,
+            "use_threads": False,
+            "filter": row_filter,
+        }
+        for batch in fragment.to_batches(columns=inside, **scan_options):
             for name in names:
                 if name in fixed:
                     batch = batch.append_column(name, pa.array([fixed[name]] * batch.num_rows))
             yield arrow_batch(batch, place, declared)
 
     def parts(names: list, client: Any) -> list[tuple]:
-        found = enumerate(data.get_fragments())
-        return [(dataset_source, data, text, (k, groups)) for k, fragment in found for groups in _row_groups(fragment)]
+        numbered_fragments = enumerate(data.get_fragments())
+        return [
+            (dataset_source, data, text, (k, groups))
+            for k, fragment in numbered_fragments
+            for groups in _row_groups(fragment)
+        ]
 
     return Source(tuple(schema.names), read, text, parts)
 
 
 def _without_dictionary(fragment: Any, names: frozenset[str]) -> frozenset[str]:
     """Return those of the columns that a Parquet file stores value by value, which lose the order of categories."""
-    found = set()
+    column_paths = set()
     for group in fragment.row_groups if names else ():
         chunks = fragment.metadata.row_group(group.id)
         columns = (chunks.column(j) for j in range(chunks.num_columns))
-        found |= {one.path_in_schema for one in columns if not one.has_dictionary_page}
-    return names & found
+        column_paths |= {one.path_in_schema for one in columns if not one.has_dictionary_page}
+    return names & column_paths
 
 
 def _row_groups(fragment: Any) -> list[list[int] | None]:
     """Return the row groups of a Parquet file in parts of about equal size; None for a file of another kind."""
     out: list[list[int] | None] = []
     rows = PART
-    for own in getattr(fragment, "row_groups", ()):
+    for row_group in getattr(fragment, "row_groups", ()):
         if rows >= PART:
             out.append([])
             rows = 0
-        out[-1].append(own.id)  # type: ignore[union-attr]
-        rows += own.num_rows
+        out[-1].append(row_group.id)  # type: ignore[union-attr]
+        rows += row_group.num_rows
     return out or [None]
 
 

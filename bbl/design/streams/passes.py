@@ -94,8 +94,10 @@ class Used(NamedTuple):
 
     def narrow(self) -> Used:
         """Return the same with codes that take the fewest bytes, to be kept."""
-        own = {name: c._replace(codes=c.codes.astype(code_dtype(len(c.values)))) for name, c in self.columns.items()}
-        return self._replace(columns=own)
+        narrowed = {
+            name: c._replace(codes=c.codes.astype(code_dtype(len(c.values)))) for name, c in self.columns.items()
+        }
+        return self._replace(columns=narrowed)
 
 
 @dataclass(frozen=True)
@@ -219,10 +221,12 @@ def encode_source(
     order, one_sided, reason = parsed.get("order", 2), parsed.get("one_sided", False), parsed.get("reason", "")
     terms = parse(formula, source.columns, exclude, order, declared, one_sided, reason)
     _check_names(source, terms)
-    given = given_levels(xlevels, terms)
+    levels_by_name = given_levels(xlevels, terms)
     reader = Reader(source, terms, named, missing, parsed.get("whole", True), step)
     seen = _checked(look(reader) if cluster is None else cluster.look(reader), reader)
-    response, factors, rows, totals = _judged(seen, terms, given, missing, declared, parsed.get("sums_out", True))
+    response, factors, rows, totals = _judged(
+        seen, terms, levels_by_name, missing, declared, parsed.get("sums_out", True)
+    )
     if not (novarOk or declared):
         check_variable(factors)
     if not declared:
@@ -281,25 +285,25 @@ def look(reader: Reader, kept: list[Used] | None = None) -> Seen:
     """
     terms = reader.terms
     seen = Seen({name: Merged(name) for name in terms.columns})
-    for part in reader.parts("pass 1"):
+    for batch in reader.parts("pass 1"):
         if kept is not None:
-            kept.append(part.narrow())
-        seen.rows += part.rows
-        blank = np.zeros(part.n, dtype=bool)
-        with _told(part.place):
-            for name, column in part.columns.items():
-                seen.columns[name].add(column, part.weights)
+            kept.append(batch.narrow())
+        seen.rows += batch.rows
+        blank = np.zeros(batch.n, dtype=bool)
+        with _told(batch.place):
+            for name, column in batch.columns.items():
+                seen.columns[name].add(column, batch.weights)
                 if name != terms.response and (unknown := column.missing()) is not None:
                     blank |= unknown
-        own = part.weights
-        seen.n += part.n
-        seen.total += part.n if own is None else float(own.sum())
-        seen.incomplete += float(blank.sum() if own is None else own[blank].sum())
+        batch_weights = batch.weights
+        seen.n += batch.n
+        seen.total += batch.n if batch_weights is None else float(batch_weights.sum())
+        seen.incomplete += float(blank.sum() if batch_weights is None else batch_weights[blank].sum())
         seen.blank = seen.blank or bool(blank.any())
-        seen.dropped += part.dropped
-        if own is not None:
-            seen.unit = seen.unit and bool((own == 1.0).all())
-            seen.whole = seen.whole and bool((own == np.floor(own)).all())
+        seen.dropped += batch.dropped
+        if batch_weights is not None:
+            seen.unit = seen.unit and bool((batch_weights == 1.0).all())
+            seen.whole = seen.whole and bool((batch_weights == np.floor(batch_weights)).all())
     return seen
 
 
@@ -312,8 +316,8 @@ def _checked(seen: Seen, reader: Reader) -> Seen:
     if not seen.rows:
         raise DataError(f"{reader.source.text} has no rows. Give at least one row for each response group.")
     if not 0 < seen.total <= MOST:
-        what = "are all zero" if not seen.total else f"sum to {seen.total:g}, more than can be counted"
-        raise DataError(f"weights {what}. Give at least one row a weight.", argument="weights")
+        problem = "are all zero" if not seen.total else f"sum to {seen.total:g}, more than can be counted"
+        raise DataError(f"weights {problem}. Give at least one row a weight.", argument="weights")
     return seen
 
 
@@ -325,8 +329,8 @@ def _judged(
     def judged(name: Hashable, missing: str | None) -> tuple[Factor, np.ndarray, np.ndarray]:
         merged = seen.columns[name]
         factor = column_factor(merged.counted(), given, missing, declared, policy, sums_out)
-        found = merged.by_level(factor, "xlevels" if name in given else "data", missing in ("marginal", None))
-        return factor, *found
+        level_weights = merged.by_level(factor, "xlevels" if name in given else "data", missing in ("marginal", None))
+        return factor, *level_weights
 
     if terms.response is None:
         response, rows, totals = NO_RESPONSE, np.array([float(seen.n)]), np.array([seen.total])
@@ -340,18 +344,18 @@ def encode_rows(reader: Reader, design: Design, dealer: Dealer | None, sink: Any
     """Turn the rows into codes and hand them to the sink; return how many there were."""
     n = 0
     dtype = code_dtype(design.n_levels)
-    for part in reader.parts("pass 2"):
-        with _told(part.place):
+    for batch in reader.parts("pass 2"):
+        with _told(batch.place):
             try:
-                rows, y = _encoded(design, part, dtype)
+                rows, y = _encoded(design, batch, dtype)
             except LevelError as error:
-                place = f" (in {part.place})" if part.place else ""
+                place = f" (in {batch.place})" if batch.place else ""
                 text = CHANGED.format(place, str(error).partition(";")[0])
                 raise DataError(text, column=error.column, argument="data") from error
         n += rows.n
         for k in np.unique(y):
-            own = rows.rows(y == k) if (y != k).any() else rows
-            for f, dealt in [(0, own)] if dealer is None else dealer.put(int(k), own):
+            group_rows = rows.rows(y == k) if (y != k).any() else rows
+            for f, dealt in [(0, group_rows)] if dealer is None else dealer.put(int(k), group_rows):
                 sink.put(int(k), f, dealt)
     for k, f, dealt in () if dealer is None else dealer.rest():
         sink.put(k, f, dealt)

@@ -11,7 +11,8 @@ from bbl.cli.options import option_names, parse
 from bbl.cli.sessions import run
 from bbl.errors import BBLError
 
-INTERRUPTED, PIPE_CLOSED = 130, 141  # as shells number them
+INTERRUPTED = 130  # exit status, as shells number it
+PIPE_CLOSED = 141  # exit status, as shells number it
 
 
 def main(argv: list[str] | None = None) -> int:

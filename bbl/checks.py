@@ -60,17 +60,17 @@ def arguments(function: Callable) -> list[str]:
 
 def verb(function: Callable[P, T]) -> Callable[P, T]:
     """Make a name that `function` has no argument for a BBLTypeError, which tells the one that may be meant."""
-    known = arguments(function)
+    argument_names = arguments(function)
     any_number = (p for p in inspect.signature(function).parameters.values() if p.kind is p.VAR_POSITIONAL)
-    told = ", ".join([*(f"*{p.name}" for p in any_number), *known])
+    expected = ", ".join([*(f"*{p.name}" for p in any_number), *argument_names])
 
     @functools.wraps(function)
     def checked(*args: P.args, **named: P.kwargs) -> T:
         for name in named:
-            if name not in known:
+            if name not in argument_names:
                 raise BBLTypeError(
-                    f"{function.__name__}() has no argument {name!r}{near_match(name, known) or '.'} Its arguments: "
-                    f"{told or 'none'}.",
+                    f"{function.__name__}() has no argument {name!r}{near_match(name, argument_names) or '.'} Its "
+                    f"arguments: {expected or 'none'}.",
                     argument=name,
                 )
         return function(*args, **named)

@@ -10,10 +10,15 @@ from typing import Any, BinaryIO
 __all__ = ["MAX_ARRAYS", "Entry", "digest", "directory", "local_header", "npy_header", "read_members"]
 
 MAX_ARRAYS = 1000
-_LOCAL, _LOCAL_SIZES = struct.Struct("<4s5H3I2H"), struct.Struct("<2H2Q")  # before each member
-_ENTRY, _ENTRY_SIZES = struct.Struct("<4s6H3I5H2I"), struct.Struct("<2H3Q")  # its entry in the directory
+_LOCAL = struct.Struct("<4s5H3I2H")  # header before each member
+_LOCAL_SIZES = struct.Struct("<2H2Q")  # its 64-bit sizes
+_ENTRY = struct.Struct("<4s6H3I5H2I")  # entry of a member in the directory
+_ENTRY_SIZES = struct.Struct("<2H3Q")  # its 64-bit sizes and offset
 _END = struct.Struct("<4sQ2H2I4Q4sIQI4s4H2IH")  # zip64 end, its locator, classic end
-_JANUARY_1980, _ZIP64, _NONE, _NONE_SHORT = 0x21, 45, 0xFFFFFFFF, 0xFFFF  # _NONE: see the 64-bit field instead
+_JANUARY_1980 = 0x21  # date of all members, so that the same model gives the same bytes
+_ZIP64 = 45  # version of the format that readers need
+_NONE = 0xFFFFFFFF  # see the 64-bit field instead
+_NONE_SHORT = 0xFFFF  # see the 64-bit field instead
 
 Entry = tuple[str, int, int]  # name, crc32, size of a member
 
@@ -47,12 +52,12 @@ def npy_header(descr: str, shape: tuple[int, ...]) -> bytes:
 
 
 def digest(members: list[tuple[str, list[Any]]]) -> bytes:
-    whole = hashlib.sha256()
+    checksum = hashlib.sha256()
     for name, parts in members:
-        whole.update(f"{name}\0{sum(map(len, parts))}\0".encode())
-        for part in parts:
-            whole.update(part)
-    return whole.hexdigest().encode()
+        checksum.update(f"{name}\0{sum(map(len, parts))}\0".encode())
+        for piece in parts:
+            checksum.update(piece)
+    return checksum.hexdigest().encode()
 
 
 def read_members(file: BinaryIO, size: int) -> dict[str, bytes]:

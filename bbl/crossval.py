@@ -100,7 +100,7 @@ def _run_fold(
         text = f"In the training rows of a fold: {error}"
         raise DataError(text, column=error.column, argument=error.argument) from None
     held, weights, rows = fold.validation(sample)
-    scores = np.array([getattr(own, judge)(held.codes, held.missing) for own in fits])
+    scores = np.array([getattr(fold_fit, judge)(held.codes, held.missing) for fold_fit in fits])
     return fits, scores, held.response, weights, rows
 
 
@@ -127,8 +127,8 @@ def cross_validate(
     workers : int, default 1
         Folds are spread over that many.
     """
-    own = [()] * len(folds) if arguments is None else arguments
-    tasks = [(sample, folds.one(f), fit, judge, *more) for f, more in enumerate(own)]
+    fold_arguments = [()] * len(folds) if arguments is None else arguments
+    tasks = [(sample, folds.one(f), fit, judge, *extra_arguments) for f, extra_arguments in enumerate(fold_arguments)]
     runs = run_tasks(_run_fold, tasks, workers, progress, shared=isinstance(sample, StoredSample))
     scores = np.concatenate([run[1] for run in runs], axis=1)
     y, weights, rows = (np.concatenate([run[k] for run in runs]) for k in (2, 3, 4))
@@ -146,11 +146,11 @@ def calibrated(scored: Scored, scores: np.ndarray, kind: str) -> np.ndarray:
     if kind == "none":
         return scores
     out = np.empty_like(scores)
-    whole = fit_calibration(scores, scored.y, scored.weights, kind)
+    calibration = fit_calibration(scores, scored.y, scored.weights, kind)
     parts = scored.fold if len(np.unique(scored.fold)) > 1 else np.arange(len(scores)) % 2
     for f in np.unique(parts):
         here = parts == f
-        fitted = fit_calibration(scores[~here], scored.y[~here], scored.weights[~here], kind, whole)
+        fitted = fit_calibration(scores[~here], scored.y[~here], scored.weights[~here], kind, calibration)
         out[here] = fitted(scores[here])
     return out
 

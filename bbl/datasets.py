@@ -262,12 +262,12 @@ def _download(name: str) -> Path:
     hidden = pooch.get_logger().level
     pooch.get_logger().setLevel("ERROR")
     try:
-        found = pooch.retrieve(remote.url, f"sha256:{remote.sha256}", fname=name, path=pooch.os_cache("bbl"))
+        path = pooch.retrieve(remote.url, f"sha256:{remote.sha256}", fname=name, path=pooch.os_cache("bbl"))
     except (OSError, ValueError) as error:  # no network, no such page; another file than expected
         raise DataError(f"{name} could not be downloaded from {remote.url} ({error}). {remedy}.") from error
     finally:
         pooch.get_logger().setLevel(hidden)
-    return Path(found)
+    return Path(path)
 
 
 def fetch_ma0014() -> pd.DataFrame:

@@ -35,7 +35,7 @@ class Without:
 def losses_without(classifier: Any, rows: Sample) -> np.ndarray:
     """Return the log-loss of every row with all predictors, then without each of them, shape (1 + m, n)."""
     scores = (Without(classifier, i).class_scores(rows.codes, rows.missing) for i in range(-1, rows.codes.shape[1]))
-    return np.array([row_loss(log_probabilities(own), rows.response) for own in scores])
+    return np.array([row_loss(log_probabilities(class_scores), rows.response) for class_scores in scores])
 
 
 def validated_losses(
@@ -52,9 +52,9 @@ def validated_losses(
     """
 
     def fit(train: Sample, rng: np.random.Generator) -> list[Without]:
-        found = refit(train, rng)
-        return [Without(found, i) for i in range(-1, sample.codes.shape[1])]
+        fold_model = refit(train, rng)
+        return [Without(fold_model, i) for i in range(-1, sample.codes.shape[1])]
 
     scored = cross_validate(sample, folds, fit, [(rng,) for rng in rngs], workers=workers, progress=progress)
-    losses = np.array([row_loss(log_probabilities(own), scored.y) for own in scored.scores])
+    losses = np.array([row_loss(log_probabilities(class_scores), scored.y) for class_scores in scored.scores])
     return losses, scored.y, scored.weights

@@ -91,16 +91,18 @@ class Crew:
 
     def run(self, function: Callable, tasks: Iterable[tuple]) -> None:
         """Call ``function(*task)`` for each of `tasks`, which must not share anything that they write."""
-        left = deque(tasks)
+        remaining = deque(tasks)
         helpers = (
             []
             if self._pool is None
-            else [self._pool.submit(_work_off, function, left) for _ in range(min(self.workers, len(left)) - 1)]
+            else [
+                self._pool.submit(_work_off, function, remaining) for _ in range(min(self.workers, len(remaining)) - 1)
+            ]
         )
         try:
-            _work_off(function, left)
+            _work_off(function, remaining)
         finally:
-            left.clear()  # after an error or an interrupt nothing new is begun
+            remaining.clear()  # after an error or an interrupt nothing new is begun
             failed = [helper.exception() for helper in helpers]
         for error in failed:
             if error is not None:
@@ -132,8 +134,8 @@ _local = threading.local()
 
 def stop_flag() -> np.ndarray:
     """Return the int32 array (1,) whose non-zero entry tells the kernels of this thread's task to give up."""
-    own = getattr(_local, "stop", None)
-    return np.zeros(1, dtype=np.int32) if own is None else own
+    flag = getattr(_local, "stop", None)
+    return np.zeros(1, dtype=np.int32) if flag is None else flag
 
 
 def _run_task(function: Callable, stop: np.ndarray, *task: Any) -> Any:

@@ -39,7 +39,8 @@ VERSION = 1
 _DTYPES = frozenset(["|b1", "|i1", "<i2", "<i4", "<i8", "|u1", "<u2", "<u4", "<u8", "<f8"])
 _ARRAY_NAME = re.compile(r"[A-Za-z0-9_]{1,64}")
 _MAX_META = 64 * 2**20  # bytes of meta.json
-_MAX_DEPTH, _MAX_BRACKETS = 64, 250_000  # an empty list is 2 bytes in the file and 90 in memory
+_MAX_DEPTH = 64  # of nested lists and objects
+_MAX_BRACKETS = 250_000  # because an empty list is 2 bytes in the file and 90 in memory
 
 _JSON_BRACKET = re.compile(r'"(?:[^"\\]++|\\.)*+"|([\[{])|[\]}]', re.DOTALL)
 
@@ -141,8 +142,8 @@ def _file_path(path: Any) -> str:
         name = os.fsdecode(path)
         mode = os.stat(name).st_mode
     except TypeError:
-        what = f"{path!r} of type {type(path).__name__}"
-        raise BBLTypeError(f"path must be a str or os.PathLike; got {what}.", argument="path") from None
+        description = f"{path!r} of type {type(path).__name__}"
+        raise BBLTypeError(f"path must be a str or os.PathLike; got {description}.", argument="path") from None
     except ValueError as error:  # a NUL, or what the file system cannot encode
         raise OptionError(f"path={path!r} cannot be a file name: {error}. Give another.", argument="path") from None
     except OSError:
@@ -169,8 +170,8 @@ def _pack(meta: dict[str, Any], arrays: dict[str, np.ndarray], kind: str) -> lis
     entries: list[Entry] = []
     for name, parts in members:
         crc = 0
-        for part in parts:
-            crc = zlib.crc32(part, crc)
+        for piece in parts:
+            crc = zlib.crc32(piece, crc)
         entries.append((name, crc, sum(map(len, parts))))
         chunks += [local_header(*entries[-1]), *parts]
     return [*chunks, directory(entries)]
@@ -182,8 +183,10 @@ def _plain_array(name: Any, array: Any) -> np.ndarray:
     plain = type(array) in (np.ndarray, np.memmap)  # a masked array would lose its mask
     descr = array.dtype.newbyteorder("<").str if plain else ""
     if descr not in _DTYPES:
-        what = f"dtype {array.dtype}" if plain else type(array).__name__
-        message = f"arrays[{name!r}] must be a bool, integer or float64 numpy array; got {what}. Convert it first."
+        description = f"dtype {array.dtype}" if plain else type(array).__name__
+        message = (
+            f"arrays[{name!r}] must be a bool, integer or float64 numpy array; got {description}. Convert it first."
+        )
         raise BBLTypeError(message, argument="arrays")
     return np.asarray(array, dtype=descr, order="C")
 
@@ -223,8 +226,8 @@ def _check_plain(value: Any, where: str, depth: int) -> None:
     elif type(value) is float and not math.isfinite(value):
         raise OptionError(f"{where} is {value}, which a model file cannot hold. Use None.", argument="meta")
     elif value is not None and type(value) not in (str, int, float, bool):
-        what = f"{where} is a {type(value).__name__}"
-        raise BBLTypeError(f"{what}; use str, int, float, bool, None, list or dict.", argument="meta")
+        description = f"{where} is a {type(value).__name__}"
+        raise BBLTypeError(f"{description}; use str, int, float, bool, None, list or dict.", argument="meta")
 
 
 def _replace(target: str, chunks: list[Any]) -> None:

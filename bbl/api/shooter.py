@@ -175,8 +175,8 @@ def shooter(
     with progress_bar(None, "shooter", verbose) as step:
         selection = choose(
             Problem.make(sample.codes, design.n_levels.tolist(), sample.response, K, sample.weights), order=order,
-            lambda_=by if penalties is None else penalties, group=penalty == "group", screen=screen, refit=again, nfold=nfold,
-            rng=rng, workers=workers, progress=step,
+            lambda_=by if penalties is None else penalties, group=penalty == "group", screen=screen, refit=again,
+            nfold=nfold, rng=rng, workers=workers, progress=step,
         )  # fmt: skip
     _warn(design, sample, selection, penalties, penalty == "group", screen)
     totals = np.bincount(sample.response, sample.weights, K)
@@ -185,8 +185,8 @@ def shooter(
     path, entered = path_frame(selection, sample.total)
     chosen_penalties = selection.path[selection.chosen].penalty.lambdas
     return ShooterResults(
-        call, design, sample, index, selection.weights, selection.intercept, selection.refitted, selection.unbounded, chosen_penalties, penalty,
-        path, entered, totals / sample.total, stored_loss=record,
+        call, design, sample, index, selection.weights, selection.intercept, selection.refitted, selection.unbounded,
+        chosen_penalties, penalty, path, entered, totals / sample.total, stored_loss=record,
     )  # fmt: skip
 
 
@@ -234,8 +234,9 @@ def _check(design: Design, sample: Sample, screen: str) -> None:
     if pair is not None:
         interaction = ":".join(str(names[i]) for i in pair)
         raise FormulaError(
-            f"formula {design.terms.text!r}: it has the interaction {interaction}, but {ShooterResults.refusals['pairs']}. "
-            "Write 'y ~ .' or 'y ~ a + b', and the most predictors of a term as order=.",
+            f"formula {design.terms.text!r}: it has the interaction {interaction}, but "
+            f"{ShooterResults.refusals['pairs']}. Write 'y ~ .' or 'y ~ a + b', and the most predictors of a "
+            "term as order=.",
             argument="formula",
         )
     if screen == "all" and m > WIDE:

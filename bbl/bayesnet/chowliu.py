@@ -43,8 +43,8 @@ def spanning_forest(weights: np.ndarray) -> list[tuple[int, int]]:
     """
     m = len(weights)
     i, j = np.triu_indices(m, 1)
-    kept = np.flatnonzero(weights[i, j] >= -TIE)
-    order = kept[falling_order(weights[i, j][kept])]
+    candidates = np.flatnonzero(weights[i, j] >= -TIE)
+    order = candidates[falling_order(weights[i, j][candidates])]
     root, edges = list(range(m)), []
 
     def find(k: int) -> int:

@@ -75,30 +75,32 @@ class Dag:
 
         for p, i in self.arcs:
             root[find(p)] = find(i)
-        found: dict[int, list[int]] = {}
+        members: dict[int, list[int]] = {}
         for i in self.features:
-            found.setdefault(find(i), []).append(i)
-        return tuple(map(tuple, found.values()))
+            members.setdefault(find(i), []).append(i)
+        return tuple(map(tuple, members.values()))
 
     @property
     def is_semi_naive(self) -> bool:
         """Whether every component is complete: no two features in it without an arc."""
-        size = {i: len(part) for part in self.components for i in part}
+        size = {i: len(component) for component in self.components for i in component}
         arcs = dict.fromkeys(self.components, 0)
-        for part in self.components:
-            arcs[part] = sum(len(self.parents[i]) for i in part)
-        return all(2 * arcs[part] == size[part[0]] * (size[part[0]] - 1) for part in self.components)
+        for component in self.components:
+            arcs[component] = sum(len(self.parents[i]) for i in component)
+        return all(
+            2 * arcs[component] == size[component[0]] * (size[component[0]] - 1) for component in self.components
+        )
 
     def ancestors(self, i: int) -> set[int]:
         """Return the features from which arcs lead to `i`."""
-        found: set[int] = set()
+        reached: set[int] = set()
         todo = list(self.parents[i])
         while todo:
             p = todo.pop()
-            if p not in found:
-                found.add(p)
+            if p not in reached:
+                reached.add(p)
                 todo.extend(self.parents[p])
-        return found
+        return reached
 
     def with_parents(self, more: Mapping[int, Iterable[int]]) -> Dag:
         """Return the structure with more parents, each added after those that are there."""
@@ -106,8 +108,8 @@ class Dag:
 
     def without(self, feature: int) -> Dag:
         """Return the structure without a feature and its arcs."""
-        kept = ((i, parents) for i, parents in self.families if i != feature)
-        return Dag(tuple((i, tuple(p for p in parents if p != feature)) for i, parents in kept))
+        remaining = ((i, parents) for i, parents in self.families if i != feature)
+        return Dag(tuple((i, tuple(p for p in parents if p != feature)) for i, parents in remaining))
 
 
 def naive(features: Iterable[int]) -> Dag:
@@ -139,4 +141,4 @@ def directed_forest(m: int, edges: Iterable[tuple[int, int]], root: int | None =
                         below.append(j)
             level = below
     by_position = Dag(tuple((i, parent[i]) for i in range(m)))
-    return Dag(tuple((i, parent[i]) for part in by_position.components for i in part))
+    return Dag(tuple((i, parent[i]) for component in by_position.components for i in component))

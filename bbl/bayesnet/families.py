@@ -133,11 +133,11 @@ class Families:
         Rows of an unknown class (``y < 0``) do not count. The counts are sums of whole numbers, so they are exact.
         """
         out = self.zeros()
-        for part in sample.blocks(BLOCK) if isinstance(sample, StoredSample) else [sample]:
-            own = part.weights if weights is None else weights
-            if part.n:
-                unknown = gaps(part.missing, part.codes)
-                kernel.count(part.codes, unknown, part.response, own, *self._where, out)
+        for chunk in sample.blocks(BLOCK) if isinstance(sample, StoredSample) else [sample]:
+            chunk_weights = chunk.weights if weights is None else weights
+            if chunk.n:
+                unknown = gaps(chunk.missing, chunk.codes)
+                kernel.count(chunk.codes, unknown, chunk.response, chunk_weights, *self._where, out)
         return out
 
     def spread(self, codes: np.ndarray, missing: np.ndarray | None, values: np.ndarray) -> np.ndarray:
@@ -173,8 +173,8 @@ def class_counts(sample: Rows, K: int) -> np.ndarray:
     """Return the weight (K,) of the rows of each class."""
     if isinstance(sample, StoredSample):
         return np.array([sample.group(c).total for c in range(K)])
-    known = sample.response >= 0
-    return np.bincount(sample.response[known], sample.weights[known], K)
+    has_class = sample.response >= 0
+    return np.bincount(sample.response[has_class], sample.weights[has_class], K)
 
 
 def class_probabilities(sample: Rows, K: int, smooth: float) -> np.ndarray:

@@ -76,7 +76,7 @@ def _include_or_join(moves: Moves, dag: Dag) -> list[Dag]:
     for g in range(moves.m):
         if g not in dag.parents:
             out.append(Dag((*dag.families, (g, ()))))
-            out += [Dag((*dag.families, (g, part))) for part in dag.components]
+            out += [Dag((*dag.families, (g, component))) for component in dag.components]
     return out
 
 

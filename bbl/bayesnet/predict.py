@@ -116,9 +116,9 @@ def _add_forest(families: Families, theta: np.ndarray, codes: np.ndarray, missin
     """Add what missing features of a forest sum to, by messages from the leaves to the roots."""
     m, K = codes.shape[1], families.K
     levels = np.ones(m, dtype=np.intp)
-    parent, own, above, start = np.full(m, -1, dtype=np.intp), *(np.zeros(m, dtype=np.intp) for _ in range(3))
+    parent, family_offset, above, start = np.full(m, -1, dtype=np.intp), *(np.zeros(m, dtype=np.intp) for _ in range(3))
     for f, (i, parents) in enumerate(families.families):
-        levels[i], own[i], start[i] = families.n_levels[i], 1, families.start[f]
+        levels[i], family_offset[i], start[i] = families.n_levels[i], 1, families.start[f]
         if parents:
             parent[i], above[i] = parents[0], families.n_levels[i]
     message = np.cumsum(levels) - levels
@@ -128,7 +128,7 @@ def _add_forest(families: Families, theta: np.ndarray, codes: np.ndarray, missin
         context = codes[:, families.context[0]].astype(np.intp) * families.cells
     order = np.array([i for layer in Dag(families.families).layers for i in layer][::-1], dtype=np.intp)
     full = np.zeros(m, dtype=np.uint8)
-    where = (order, parent, levels, own, above, start, context, message * K)
+    where = (order, parent, levels, family_offset, above, start, context, message * K)
     kernel.forest(codes, gaps(missing, codes), theta, *where, scratch, full, out)
 
 
@@ -145,19 +145,19 @@ def _add_components(
         rows = np.flatnonzero(within.any(axis=1))
         if not len(rows) or len(component) == 1:
             continue
-        patterns, which = np.unique(within[rows], axis=0, return_inverse=True)
+        patterns, pattern_of_row = np.unique(within[rows], axis=0, return_inverse=True)
         for p, pattern in enumerate(patterns):
             unknown = frozenset(i for i, gone in zip(component, pattern, strict=True) if gone)
             touched = sorted(_summed_families(downwards, unknown), key=number.__getitem__)
             if touched:
-                here = rows[which.ravel() == p]
+                here = rows[pattern_of_row.ravel() == p]
                 scopes = [unknown.intersection((i, *parents)) for i, parents in touched]
                 order, cells = _order(scopes, families.n_levels, families.K)
                 block = max(1, int(CELLS // (cells * families.K)))
                 for lo in range(0, len(here), block):
-                    some = here[lo : lo + block]
-                    factors = [_reduced(families, log_theta, number[f], codes[some], unknown) for f in touched]
-                    out[some] += log_sum(factors, order).reshape(len(some), families.K)
+                    row_block = here[lo : lo + block]
+                    factors = [_reduced(families, log_theta, number[f], codes[row_block], unknown) for f in touched]
+                    out[row_block] += log_sum(factors, order).reshape(len(row_block), families.K)
 
 
 def _summed_families(downwards: list[Family], unknown: frozenset[int]) -> list[Family]:
@@ -184,9 +184,9 @@ def _order(scopes: list[frozenset[int]], n_levels: list[int], K: int) -> tuple[l
         inside = [at[v] for v in scope]
         mask[np.ix_(inside, inside)] = True
     np.fill_diagonal(mask, False)
-    found = elimination_order(np.array([n_levels[v] for v in names]), mask, np.inf)
-    assert found is not None  # noqa: S101  # there is no limit
-    order, cells = found
+    elimination = elimination_order(np.array([n_levels[v] for v in names]), mask, np.inf)
+    assert elimination is not None  # noqa: S101  # there is no limit
+    order, cells = elimination
     check_memory(
         24.0 * cells * K,
         f"Summing {len(names)} missing features out of a row, with {cells:,.0f} cells for each of {K} classes,",
@@ -204,9 +204,9 @@ def _reduced(families: Families, log_theta: np.ndarray, f: int, codes: np.ndarra
     table, scope = families.table(log_theta, f), [*parents, i]
     if families.context is not None:
         scope = [families.context[0], *scope]
-    known = [a for a, v in enumerate(scope) if v not in unknown]
+    known_axes = [a for a, v in enumerate(scope) if v not in unknown]
     free = [a for a, v in enumerate(scope) if v in unknown]
-    table = table.transpose([*known, len(scope), *free])
-    table = table[tuple(codes[:, scope[a]] for a in known)]
+    table = table.transpose([*known_axes, len(scope), *free])
+    table = table[tuple(codes[:, scope[a]] for a in known_axes)]
     table = np.broadcast_to(table, (len(codes), families.K, *table.shape[table.ndim - len(free) :]))
     return tuple(scope[a] for a in free), table.reshape(-1, *table.shape[2:])

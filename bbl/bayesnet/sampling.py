@@ -31,18 +31,18 @@ def draw(
     codes : ndarray, shape (n, m)
     """
     members = network.members if isinstance(network, Averaged) else (network,)
-    which = rng.integers(0, len(members), n) if len(members) > 1 else np.zeros(n, dtype=np.intp)
+    member_of_row = rng.integers(0, len(members), n) if len(members) > 1 else np.zeros(n, dtype=np.intp)
     n_levels = members[0].families.n_levels
     y = _categories(np.broadcast_to(shares, (n, len(shares))), rng)
     codes = np.zeros((n, len(n_levels)), dtype=code_dtype([*n_levels, 2]))
     for k, member in enumerate(members):
-        rows = np.flatnonzero(which == k)
+        rows = np.flatnonzero(member_of_row == k)
         number = {i: f for f, i in enumerate(member.dag.features)}
         for layer in member.dag.layers:
             for i in layer:
                 table = np.moveaxis(member.families.table(member.theta, number[i]), -2, -1)
-                given = (*(codes[rows, p] for p in member.dag.parents[i]), y[rows])
-                codes[rows, i] = _categories(table[given], rng)
+                parent_codes = (*(codes[rows, p] for p in member.dag.parents[i]), y[rows])
+                codes[rows, i] = _categories(table[parent_codes], rng)
     return y, codes
 
 

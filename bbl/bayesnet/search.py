@@ -56,8 +56,13 @@ class Validation:
         self.total = np.bincount(fold, self.sample.weights, k)
         at_hand = np.zeros((k, K))
         np.add.at(at_hand, (fold, self.sample.response), self.sample.weights)
-        left = (at_hand.sum(axis=0) - at_hand).T
-        share = dirichlet(left, np.broadcast_to(left.sum(axis=0), left.shape), np.full(K, K), smooth)
+        training_weights = (at_hand.sum(axis=0) - at_hand).T
+        share = dirichlet(
+            training_weights,
+            np.broadcast_to(training_weights.sum(axis=0), training_weights.shape),
+            np.full(K, K),
+            smooth,
+        )
         self.class_part = np.ascontiguousarray(log_table(share).T[fold])
         self.parts: dict[Unit, np.ndarray] = {}
         self.bytes = 0
@@ -66,25 +71,25 @@ class Validation:
         """Return what the log joint of a structure is a sum of."""
         if self.sample.missing is None:
             return frozenset((family,) for family in dag.families)
-        return frozenset(tuple(sorted((i, dag.parents[i]) for i in part)) for part in dag.components)
+        return frozenset(tuple(sorted((i, dag.parents[i]) for i in component)) for component in dag.components)
 
     def part(self, unit: Unit) -> np.ndarray:
         """Return the contribution (N, K) of a unit to the log joint of the validated rows."""
-        found = self.parts.get(unit)
-        if found is None:
-            found = self._fit(unit)
-            if self.bytes + found.nbytes <= KEPT:
-                self.parts[unit] = found
-                self.bytes += found.nbytes
-        return found
+        contribution = self.parts.get(unit)
+        if contribution is None:
+            contribution = self._fit(unit)
+            if self.bytes + contribution.nbytes <= KEPT:
+                self.parts[unit] = contribution
+                self.bytes += contribution.nbytes
+        return contribution
 
     def _fit(self, unit: Unit) -> np.ndarray:
         families = Families(unit, self.n_levels, self.K, self.context)
         at_hand = families.count(self.sample)
         by_fold = at_hand.reshape(self.context[1], families.cells, self.K)
-        left = (by_fold.sum(axis=0) - by_fold).reshape(at_hand.shape)
+        training_counts = (by_fold.sum(axis=0) - by_fold).reshape(at_hand.shape)
         widths = np.tile(families.cell_widths, self.context[1])
-        theta = dirichlet(left, families.sums(left), widths, self.smooth)
+        theta = dirichlet(training_counts, families.sums(training_counts), widths, self.smooth)
         out = np.zeros((self.sample.n, self.K))
         return add_features(families, theta, log_table(theta), self.sample.codes, self.sample.missing, out)
 
@@ -100,11 +105,11 @@ class Validation:
                 rests[gone] = self._sum(self.class_part, held & units)
             new = sorted(units - held)
             if len(new) == 1:
-                rest, part = rests[gone], self.part(new[0])
+                unchanged, changed = rests[gone], self.part(new[0])
             else:
-                rest, part = rests[gone], self._sum(np.zeros_like(self.class_part), new)
+                unchanged, changed = rests[gone], self._sum(np.zeros_like(self.class_part), new)
             right = np.zeros(len(self.total))
-            kernel.hits(rest, part, self.sample.response, self.sample.weights, self.fold, TIE, right)
+            kernel.hits(unchanged, changed, self.sample.response, self.sample.weights, self.fold, TIE, right)
             out[at] = (right / self.total).mean()
             if progress is not None:
                 progress()

@@ -57,14 +57,14 @@ def split_depths(sample: Sample, n_levels: np.ndarray, K: int, drawn: np.ndarray
     families = Families([(i, ()) for i in range(len(n_levels))], n_levels, K)
     root = _grow(drawn_rows, families)
     _leaf_risk(root)
-    found = np.full(len(n_levels), np.inf)
+    least_depth = np.full(len(n_levels), np.inf)
     todo = [root]
     while todo:
         node = todo.pop()
         if node.children:
-            found[node.feature] = min(found[node.feature], node.depth + 1)
+            least_depth[node.feature] = min(least_depth[node.feature], node.depth + 1)
             todo.extend(node.children)
-    return found
+    return least_depth
 
 
 def _grow(sample: Sample, families: Families) -> _Node:
@@ -78,14 +78,14 @@ def _grow(sample: Sample, families: Families) -> _Node:
         node.risk = float(len(node.rows) - by_class.max())
         if len(node.rows) < 2 or not node.risk or node.depth > DEEPEST:
             continue
-        gain, feature, left = _best_split(families, families.count(here))
-        if left is None or not gain > LEAST * largest:
+        gain, feature, children = _best_split(families, families.count(here))
+        if children is None or not gain > LEAST * largest:
             continue
         largest = max(largest, gain)
         node.feature = feature
-        goes_left = left[here.codes[:, feature]]
-        known = np.ones(here.n, dtype=bool) if here.missing is None else ~here.missing[:, feature]
-        node.children = [_Node(node.rows[known & side], node.depth + 1) for side in (goes_left, ~goes_left)]
+        goes_left = children[here.codes[:, feature]]
+        is_known = np.ones(here.n, dtype=bool) if here.missing is None else ~here.missing[:, feature]
+        node.children = [_Node(node.rows[is_known & side], node.depth + 1) for side in (goes_left, ~goes_left)]
         todo.extend(node.children[::-1])
     return root
 
@@ -113,21 +113,21 @@ def _best_split(families: Families, counts: np.ndarray) -> tuple[float, int, np.
     """Return the largest decrease in entropy (times rows), its feature (the first of equals), and what goes left."""
     levels = np.array(families.n_levels)
     gain = np.full(len(levels), -np.inf)
-    left: dict[int, np.ndarray] = {}
+    child_counts: dict[int, np.ndarray] = {}
     for r in np.unique(levels[levels > 1]):
-        which = np.flatnonzero(levels == r)
-        tables = np.stack([families.table(counts, int(f)) for f in which])
+        tables_of_level = np.flatnonzero(levels == r)
+        tables = np.stack([families.table(counts, int(f)) for f in tables_of_level])
         sides = _sides(tables)
         parts = sides @ tables  # (features, divisions, K)
-        whole = tables.sum(axis=1)
-        rest = whole[:, None] - parts
-        gains = _impurity(whole)[:, None] - _impurity(parts) - _impurity(rest)
-        gains[(parts.sum(axis=2) < 1) | (rest.sum(axis=2) < 1)] = -np.inf
+        parent_counts = tables.sum(axis=1)
+        remaining_counts = parent_counts[:, None] - parts
+        gains = _impurity(parent_counts)[:, None] - _impurity(parts) - _impurity(remaining_counts)
+        gains[(parts.sum(axis=2) < 1) | (remaining_counts.sum(axis=2) < 1)] = -np.inf
         at = gains.argmax(axis=1)
-        for k, i in enumerate(which):
-            gain[i], left[int(i)] = gains[k, at[k]], sides[k % len(sides), at[k]].astype(bool)
+        for k, i in enumerate(tables_of_level):
+            gain[i], child_counts[int(i)] = gains[k, at[k]], sides[k % len(sides), at[k]].astype(bool)
     feature = int(gain.argmax()) if len(gain) else -1
-    return (float(gain[feature]), feature, left.get(feature)) if left else (0.0, -1, None)
+    return (float(gain[feature]), feature, child_counts.get(feature)) if child_counts else (0.0, -1, None)
 
 
 def _sides(tables: np.ndarray) -> np.ndarray:

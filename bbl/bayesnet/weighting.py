@@ -86,8 +86,8 @@ def conditional_weights(sample: Sample, n_levels: np.ndarray, K: int) -> np.ndar
         return value / scale, slope / scale
 
     options = {"maxiter": 1000, "maxfun": 10_000, "ftol": 1e-15, "gtol": 1e-10}
-    found = minimize(mean, np.ones(m), jac=True, method="L-BFGS-B", bounds=Bounds(0.0, 1.0), options=options)
-    return np.clip(found.x, 0.0, 1.0)
+    solution = minimize(mean, np.ones(m), jac=True, method="L-BFGS-B", bounds=Bounds(0.0, 1.0), options=options)
+    return np.clip(solution.x, 0.0, 1.0)
 
 
 def bootstrap(sample: Sample, trees: int, share: float, rng: np.random.Generator) -> list[np.ndarray]:

@@ -38,7 +38,9 @@ class Cells:
     def from_entries(cls, row, column, value, weight, shape: tuple[int, int]) -> Cells:
         """Sort entries, and merge those of the same row, column and value: a weight is the same as repeating."""
         order = np.lexsort((value, column, row))
-        row, column, value, weight = (np.asarray(part)[order] for part in (row, column, value, weight))
+        row, column, value, weight = (
+            np.asarray(column_values)[order] for column_values in (row, column, value, weight)
+        )
         new = np.ones(len(row), dtype=bool)
         new[1:] = (np.diff(row) != 0) | (np.diff(column) != 0) | (value[1:] != value[:-1])
         first = np.flatnonzero(new)
@@ -48,7 +50,7 @@ class Cells:
     @classmethod
     def _sorted(cls, row, column, value, weight, shape) -> Cells:
         start = np.concatenate(([0], np.cumsum(np.bincount(row, minlength=shape[0])))).astype(np.intp)
-        value, weight = (np.ascontiguousarray(part, dtype=np.float64) for part in (value, weight))
+        value, weight = (np.ascontiguousarray(column_values, dtype=np.float64) for column_values in (value, weight))
         return cls(shape, start, np.ascontiguousarray(column, dtype=np.int32), value, weight)
 
     @classmethod
@@ -87,7 +89,9 @@ class Cells:
     def T(self) -> Cells:
         """The same cells, column by column."""
         order = np.argsort(self.column, kind="stable")
-        row, column, value, weight = (part[order] for part in (self.column, self.row, self.value, self.weight))
+        row, column, value, weight = (
+            column_values[order] for column_values in (self.column, self.row, self.value, self.weight)
+        )
         return self._sorted(row, column, value, weight, self.shape[::-1])
 
     @property

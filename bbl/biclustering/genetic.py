@@ -116,11 +116,11 @@ def refine(ratings: Ratings, best: np.ndarray, top: float) -> tuple[np.ndarray, 
         moved = False
         for i in range(len(best)):
             side = best[:items] if i < items else best[items:]
-            others = np.delete(np.arange(min(side.max() + 2, len(side))), best[i])
-            if not len(others):
+            other_groups = np.delete(np.arange(min(side.max() + 2, len(side))), best[i])
+            if not len(other_groups):
                 continue
-            trials = np.repeat(best[None], len(others), axis=0)
-            trials[:, i] = others
+            trials = np.repeat(best[None], len(other_groups), axis=0)
+            trials[:, i] = other_groups
             fitness = ratings.fitness(trials)
             if fitness.min() < top - 1e-9 * abs(top):
                 best, top, moved = trials[fitness.argmin()], float(fitness.min()), True

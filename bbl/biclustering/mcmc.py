@@ -94,6 +94,5 @@ def log_likelihood(cells: Cells, rows, columns, gamma, rank, popularity) -> floa
         w.
     """
     chain = _chain(cells, 0.0, 1.0, 1.0, popularity, np.random.default_rng(0))
-    P, Q = (np.ascontiguousarray(part, dtype=np.int32) for part in (columns, rows))
-    chain.set(P, Q, gamma, rank)
+    chain.set(np.ascontiguousarray(columns, dtype=np.int32), np.ascontiguousarray(rows, dtype=np.int32), gamma, rank)
     return chain.value()[0]

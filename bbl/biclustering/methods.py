@@ -212,10 +212,10 @@ class Mcmc:
         chains = run_tasks(
             sample, [(cells, seed, options, popularity) for seed in seeds(rng, n_init)], workers, progress
         )
-        draws = Draws(*(np.stack(part) for part in zip(*chains, strict=True)))
+        draws = Draws(*(np.stack(arrays) for arrays in zip(*chains, strict=True)))
         labels, share, loss = [], [], 0.0
-        for part in (draws.rows, draws.columns):
-            flat = part.reshape(-1, part.shape[-1])
+        for arrays in (draws.rows, draws.columns):
+            flat = arrays.reshape(-1, arrays.shape[-1])
             share.append(similarity(flat))
             labels.append(point_partition(flat, share[-1], self.loss))
             loss += expected_loss(labels[-1], share[-1], self.loss)
@@ -234,12 +234,12 @@ def make_method(method: str, options: dict, beside: Iterable[str] = ()) -> Any:
     Unknown ones are refused with the nearest known name, which may be one of the arguments `beside` the options.
     """
     kind = METHODS[choice("method", method, list(METHODS))]
-    known = [f.name for f in dataclasses.fields(kind)]  # type: ignore[arg-type]
+    option_names = [f.name for f in dataclasses.fields(kind)]  # type: ignore[arg-type]
     for name in options:
-        if name not in known:
+        if name not in option_names:
             raise BBLTypeError(
-                f"{name!r} is not an option of method={method!r}{near_match(name, [*known, *beside]) or '.'} Its "
-                f"options: {', '.join(known)}.",
+                f"{name!r} is not an option of method={method!r}{near_match(name, [*option_names, *beside]) or '.'} "
+                f"Its options: {', '.join(option_names)}.",
                 argument=name,
             )
     return kind(**options)

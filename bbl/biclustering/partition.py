@@ -17,10 +17,10 @@ def canonical(labels: np.ndarray) -> np.ndarray:
     >>> canonical(np.array([2, 0, 2, 1])).tolist()
     [0, 1, 0, 2]
     """
-    _, first, which = np.unique(labels, return_index=True, return_inverse=True)
+    _, first, group_of_item = np.unique(labels, return_index=True, return_inverse=True)
     rank = np.empty(len(first), dtype=np.int32)
     rank[np.argsort(first)] = np.arange(len(first))
-    return rank[which]
+    return rank[group_of_item]
 
 
 def contingency(one: np.ndarray, other: np.ndarray) -> np.ndarray:
@@ -48,10 +48,10 @@ def rand_index(one: np.ndarray, other: np.ndarray) -> tuple[float, float]:
     total = n * (n - 1.0) / 2.0
     if total == 0.0:
         return 1.0, 1.0
-    both, left, right = pairs(counts), pairs(counts.sum(axis=1)), pairs(counts.sum(axis=0))
-    expected, most = left * right / total, (left + right) / 2.0
+    both, pairs_in_one, pairs_in_other = pairs(counts), pairs(counts.sum(axis=1)), pairs(counts.sum(axis=0))
+    expected, most = pairs_in_one * pairs_in_other / total, (pairs_in_one + pairs_in_other) / 2.0
     adjusted = 1.0 if most == expected else (both - expected) / (most - expected)
-    return (total + 2.0 * both - left - right) / total, adjusted
+    return (total + 2.0 * both - pairs_in_one - pairs_in_other) / total, adjusted
 
 
 def similarity(draws: np.ndarray) -> np.ndarray:
@@ -86,7 +86,7 @@ def expected_loss(labels: np.ndarray, share: np.ndarray, loss: str = "vi") -> fl
     in nats, as Wade & Ghahramani (2018, eq. 13) bound it, who swap mean and logarithm: exact for a single draw; else
     the part that the partition changes is bounded from below.
     """
-    total = sum(LOSSES[loss](share[np.ix_(own, own)]) for own in _members(labels))
+    total = sum(LOSSES[loss](share[np.ix_(members, members)]) for members in _members(labels))
     if loss == "binder":
         return float(total + (share.sum() - np.trace(share)) / 2.0)
     return float(total + np.log(share.sum(axis=1)).sum()) / len(labels)
@@ -116,19 +116,21 @@ def point_partition(draws: np.ndarray, share: np.ndarray, loss: str = "vi") -> n
     Wade S, Ghahramani Z (2018). Bayesian cluster analysis: point estimation and credible balls. Bayesian Analysis 13,
     559-626. Binder DA (1978). Bayesian cluster analysis. Biometrika 65, 31-38.
     """
-    found, counts = np.unique(draws, axis=0, return_counts=True)
-    found = found[np.argsort(-counts, kind="stable")[:CANDIDATES]]
-    labels = found[np.argmin([expected_loss(one, share, loss) for one in found])].astype(np.int64)
+    partitions, counts = np.unique(draws, axis=0, return_counts=True)
+    partitions = partitions[np.argsort(-counts, kind="stable")[:CANDIDATES]]
+    labels = partitions[np.argmin([expected_loss(one, share, loss) for one in partitions])].astype(np.int64)
     cost, moved = LOSSES[loss], True
     while moved:
         moved = False
         for i in range(len(labels)):
-            own = labels == labels[i]
-            left = own.copy()
-            left[i] = False
-            gain = cost(share[np.ix_(own, own)]) - (cost(share[np.ix_(left, left)]) if left.any() else 0.0)
+            same_group = labels == labels[i]
+            group_without_i = same_group.copy()
+            group_without_i[i] = False
+            gain = cost(share[np.ix_(same_group, same_group)]) - (
+                cost(share[np.ix_(group_without_i, group_without_i)]) if group_without_i.any() else 0.0
+            )
             best, target = gain - 1e-9 * max(1.0, abs(gain)), labels[i]
-            for g in [*np.unique(labels[~own]), labels.max() + 1]:
+            for g in [*np.unique(labels[~same_group]), labels.max() + 1]:
                 there = labels == g
                 before = cost(share[np.ix_(there, there)]) if there.any() else 0.0
                 there[i] = True

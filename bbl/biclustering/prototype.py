@@ -162,11 +162,11 @@ def _assign(table: Table, axis: int, sums: Sums, own, other, k_other: int, misfi
     step = max(1, SLAB // k)
     pattern = None
     for first in range(0, n, step):
-        part = slice(first, min(first + step, n))
-        cost = table.costs(sums.counts[part], sums.sums[part], A)
+        row_range = slice(first, min(first + step, n))
+        cost = table.costs(sums.counts[row_range], sums.sums[row_range], A)
         at = np.arange(len(cost))
         least = cost.min(axis=1)
-        chosen = np.where(cost[at, own[part]] <= least + tolerance, own[part], cost.argmin(axis=1))
+        chosen = np.where(cost[at, own[row_range]] <= least + tolerance, own[row_range], cost.argmin(axis=1))
         if not complete and k > 1:
             near = cost <= (least + tolerance)[:, None]
             tied = np.flatnonzero(near.sum(axis=1) > 1)
@@ -175,7 +175,7 @@ def _assign(table: Table, axis: int, sums: Sums, own, other, k_other: int, misfi
                 pattern[~near[tied]] = np.inf
                 better = pattern.min(axis=1) < pattern[np.arange(len(tied)), chosen[tied]] - TIE
                 chosen[tied] = np.where(better, pattern.argmin(axis=1), chosen[tied])
-        labels[part], cost_of[part] = chosen, cost[at, chosen] + misfit[part]
+        labels[row_range], cost_of[row_range] = chosen, cost[at, chosen] + misfit[row_range]
     return labels, cost_of, tolerance
 
 
@@ -222,30 +222,30 @@ def alternate(
     while moved and n_iter < max_iter and not stop[0]:
         moved, n_iter, values = 0, n_iter + 1, []
         for axis in (0, 1):
-            own, other = labels[axis], labels[1 - axis]
-            sums = table.sums(axis, own, other, k[axis], k[1 - axis])
+            axis_labels, other_labels = labels[axis], labels[1 - axis]
+            sums = table.sums(axis, axis_labels, other_labels, k[axis], k[1 - axis])
             if not history:
-                history.append(table.objective(axis, sums, own, other))
+                history.append(table.objective(axis, sums, axis_labels, other_labels))
             if move == "one":
-                new = own.copy()
-                size = np.bincount(own, minlength=k[axis]).astype(np.int32)
-                least, order = TIE * (misfit[axis].mean() or 1.0), np.arange(len(own))
+                new = axis_labels.copy()
+                size = np.bincount(axis_labels, minlength=k[axis]).astype(np.int32)
+                least, order = TIE * (misfit[axis].mean() or 1.0), np.arange(len(axis_labels))
                 moved += kernel.one_by_one(*sums[:2], new, size, *sums[2:], order, least)
             else:
-                new, cost, tolerance = _assign(table, axis, sums, own, other, k[1 - axis], misfit[axis])
+                new, cost, tolerance = _assign(table, axis, sums, axis_labels, other_labels, k[1 - axis], misfit[axis])
                 if empty == "reseed":
                     new = refill(new, k[axis], cost, tolerance)
-                moved += int((new != own).sum())
+                moved += int((new != axis_labels).sum())
             if empty == "drop":
                 new, k[axis] = _compact(new, k[axis])
             labels[axis] = new
-            sums = Sums(*sums[:2], *(add_rows(new, part, k[axis]) for part in sums[:2]))
-            values.append(table.objective(axis, sums, new, other))
+            sums = Sums(*sums[:2], *(add_rows(new, sum_table, k[axis]) for sum_table in sums[:2]))
+            values.append(table.objective(axis, sums, new, other_labels))
         history += values if table.metric != "pearson" else [sum(values)]
         if table.metric != "pearson" or history[-1] < best[0]:
             best = (history[-1], labels.copy(), k.copy())
     value, labels, k = best  # of Pearson's, which may rise, the best that was seen
-    (rows, a), (columns, b) = (_compact(own, size) for own, size in zip(labels, k, strict=True))
+    (rows, a), (columns, b) = (_compact(axis_labels, size) for axis_labels, size in zip(labels, k, strict=True))
     return PrototypeFit(rows, columns, value, np.array(history), n_iter, not moved)
 
 
@@ -267,7 +267,9 @@ def make_tables(cells: Cells, metric: str, n_levels: int, fill: float) -> tuple[
     shape = (cells.shape[0], cells.shape[1] * n_levels)
     ones = Cells.from_entries(cells.row, column + level, np.ones(cells.n), cells.weight, shape)
     each = np.tile(np.arange(n_levels), cells.n)
-    row, column, level, weight = (np.repeat(part, n_levels) for part in (cells.row, column, level, cells.weight))
+    row, column, level, weight = (
+        np.repeat(column_values, n_levels) for column_values in (cells.row, column, level, cells.weight)
+    )
     wide = Cells.from_entries(row, column + each, (each == level).astype(float), weight, shape).averaged()
     return Table(ones, metric, n_levels, fill), wide
 
@@ -289,8 +291,8 @@ def fit_once(table: Table, wide: Cells, groups: tuple[int, int], seed: int, opti
     with serial_blas():
         rows = one_way(wide, groups[0], rng)
         columns = one_way(_tall(wide, table.n_levels), groups[1], rng)
-        found = alternate(table, rows, columns, **options)
-    return found._replace(rows=canonical(found.rows), columns=canonical(found.columns))
+        solution = alternate(table, rows, columns, **options)
+    return solution._replace(rows=canonical(solution.rows), columns=canonical(solution.columns))
 
 
 def _tall(wide: Cells, n_levels: int) -> Cells:

@@ -114,17 +114,17 @@ class Prototype:
         options = {"max_iter": self.max_iter, "move": self.move, "empty": self.empty}
         tasks = [(table, wide, size, seed, options) for size in grid for seed in seeds(rng, n_init)]
         fits = run_tasks(fit_once, tasks, workers, progress)
-        found, noise = [], Noise.of(cells)
+        best_fits, noise = [], Noise.of(cells)
         for k, size in enumerate(grid):
             best = _best(fits[k * n_init : (k + 1) * n_init])
             criterion = best.value
             if self.metric != "pearson":
                 criterion = block_criterion(cells, best.rows, best.columns, best.value, n_levels, noise)
-            found.append((best, size, criterion))
-        best, size, criterion = min(found, key=lambda one: one[2])
+            best_fits.append((best, size, criterion))
+        best, size, criterion = min(best_fits, key=lambda one: one[2])
         if groups is None:
             self._warn_border(best, cells.shape)
-        selection = None if groups is not None else [(*s, f.value, c) for f, s, c in found]
+        selection = None if groups is not None else [(*s, f.value, c) for f, s, c in best_fits]
         return Found(best.rows, best.columns, criterion, best.history, best.n_iter, best.converged, selection)
 
     def _warn_border(self, best: PrototypeFit, shape: tuple[int, int]) -> None:

@@ -41,11 +41,11 @@ class _Distances:
 
 
 def _rows_as_centres(cells: Cells, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    centre, known = np.zeros((2, cells.shape[1], len(rows)))
+    centre, is_observed = np.zeros((2, cells.shape[1], len(rows)))
     for k, i in enumerate(rows):
-        own = slice(cells.start[i], cells.start[i + 1])
-        centre[cells.column[own], k], known[cells.column[own], k] = cells.value[own], 1.0
-    return centre, known
+        row_cells = slice(cells.start[i], cells.start[i + 1])
+        centre[cells.column[row_cells], k], is_observed[cells.column[row_cells], k] = cells.value[row_cells], 1.0
+    return centre, is_observed
 
 
 def one_way(cells: Cells, groups: int, rng: np.random.Generator) -> np.ndarray:
@@ -77,14 +77,14 @@ def one_way(cells: Cells, groups: int, rng: np.random.Generator) -> np.ndarray:
         best = int(closer.sum(axis=0).argmin())
         nearest = closer[:, best]
         seeds.append(int(chosen[best]))
-    centre, known = _rows_as_centres(cells, np.array(seeds))
+    centre, is_observed = _rows_as_centres(cells, np.array(seeds))
     for step in range(STEPS + 1):
-        cost = distances(centre, known)
+        cost = distances(centre, is_observed)
         labels = cost.argmin(axis=1).astype(np.int32)
         labels = refill(labels, groups, cost.min(axis=1), least=-1.0)
         if step < STEPS:
             counts, sums = cells.T.sums(labels, groups)
-            centre, known = sums / np.maximum(counts, 1e-300), (counts > 0.0).astype(float)
+            centre, is_observed = sums / np.maximum(counts, 1e-300), (counts > 0.0).astype(float)
     return labels
 
 

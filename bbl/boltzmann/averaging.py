@@ -23,13 +23,16 @@ from bbl.stats.scores import log_probabilities
 
 __all__ = ["PREPARED_AS", "Averaged", "Member", "fit_average", "out_of_fold", "silent_rows", "weigh"]
 
-MANY = 5000  # rows beyond which a fifth of them is held out once, and conditional likelihood may refine another member
-SOME = (5000, 2000)  # of these, those that settings are fitted to first, and those that they are compared on
-COUNTS = (1.0, 0.1)  # pseudocounts of pseudo-likelihood: one observation is much of a small group,
-TOLERANCE = 1e-6  # the gradient at which it ends,
-FEW, OF_MANY = "firm", "temperature"  # how scores are calibrated
-SCALES, RIDGES = (0.5, 0.1, 2.0), tuple(10.0 ** np.arange(-8.0, -0.9))  # of conditional likelihood
-CLOSE, NEAR = 1e-5, 1e-4  # and of many rows in single precision, which has no more; where scores are only compared
+SINGLE_HOLDOUT_ABOVE = 5000  # distinct rows: beyond, one fifth is held out once, and a member may be refined
+TUNING_ROWS = (5000, 2000)  # of many rows: those that settings are first fitted to, and those they are compared on
+PRIOR_COUNTS = (1.0, 0.1)  # of pseudo-likelihood; 0.1 as well, because one observation is much of a small group
+TOLERANCE = 1e-6  # gradient norm of pseudo-likelihood
+CALIBRATION = "firm"  # of class scores
+CALIBRATION_OF_MANY_ROWS = "temperature"  # of class scores, with a single held-out fold
+CONDITIONAL_SCALES = (0.5, 0.1, 2.0)  # prior scales of couplings, as `scale` of conditional likelihood
+CONDITIONAL_RIDGES = tuple(10.0 ** np.arange(-8.0, -0.9))
+SINGLE_PRECISION_TOLERANCE = 1e-5  # of many rows, which are fitted in single precision: its rounding allows no less
+COMPARISON_TOLERANCE = 1e-4  # of fits of many rows whose scores are only compared
 
 PREPARED_AS = MeanField()  # every member accepts the formulas and rows that this one accepts
 
@@ -106,14 +109,14 @@ def _members(
     sample: Sample, labels: Labels, layout: Layout, folds: Folds, progress: Callable | None, **common: Any
 ) -> list[Member]:
     """Tune on all folds."""
-    counts = [PseudoLikelihood(prior_count=count, tolerance=TOLERANCE) for count in COUNTS]
-    scales = [Conditional(scale=scale, early_stopping=True) for scale in SCALES]
+    counts = [PseudoLikelihood(prior_count=count, tolerance=TOLERANCE) for count in PRIOR_COUNTS]
+    scales = [Conditional(scale=scale, early_stopping=True) for scale in CONDITIONAL_SCALES]
     kinds: list[tuple[Engine, Any]] = [(MeanField(), None), (counts[0], (counts, PseudoLikelihood.tuned.grid))]
     if sample.missing is None:
-        kinds.append((Conditional(early_stopping=True), (scales, RIDGES)))
+        kinds.append((Conditional(early_stopping=True), (scales, CONDITIONAL_RIDGES)))
     members = []
     for engine, among in kinds:
-        tuning_options = {"calibrate": FEW, "progress": progress, "folds": folds, "among": among}
+        tuning_options = {"calibrate": CALIBRATION, "progress": progress, "folds": folds, "among": among}
         tuned = tune(sample, labels, layout, engine, "cv", **tuning_options, **common)
         members.append(_fitted(sample, labels, layout, tuned.engine or engine, tuned, common))
     return members
@@ -125,16 +128,21 @@ def _members_of_many(
     """Tune on the first fold, and on some of its rows."""
     one = Folds(folds.train[:1], folds.held[:1])
     drawn = Folds(
-        *(_some(fold_rows, most, common["rng"]) for fold_rows, most in zip((one.train, one.held), SOME, strict=True))
+        *(
+            _some(fold_rows, most, common["rng"])
+            for fold_rows, most in zip((one.train, one.held), TUNING_ROWS, strict=True)
+        )
     )
-    tuning_options: dict[str, Any] = {"calibrate": OF_MANY, "progress": progress, **common}
+    tuning_options: dict[str, Any] = {"calibrate": CALIBRATION_OF_MANY_ROWS, "progress": progress, **common}
     tuned, _, _ = tune_many(sample, labels, layout, MeanField(), one, drawn, **tuning_options)
     assert tuned.engine is not None  # noqa: S101  # a fresh tuning has it
     members = [_fitted(sample, labels, layout, tuned.engine, tuned, common)]
-    near = PseudoLikelihood(prior_count=1.0, tolerance=NEAR, precision="single")
+    near = PseudoLikelihood(prior_count=1.0, tolerance=COMPARISON_TOLERANCE, precision="single")
     tuned, last, trail = tune_many(sample, labels, layout, near, one, drawn, **tuning_options)
     assert isinstance(tuned.engine, PseudoLikelihood)  # noqa: S101
-    members.append(_fitted(sample, labels, layout, replace(tuned.engine, tolerance=CLOSE), tuned, common))
+    members.append(
+        _fitted(sample, labels, layout, replace(tuned.engine, tolerance=SINGLE_PRECISION_TOLERANCE), tuned, common)
+    )
     if sample.missing is None:
         fitted, tuned = refine(sample, labels, layout, folds, last, trail, **common)
         assert tuned.engine is not None  # noqa: S101
@@ -169,7 +177,9 @@ def fit_average(
     """
     sample = sample.by_state(layout.n_levels, len(labels.groups))
     folds = shuffled_folds(sample, NFOLD, rng)
-    fit_members, kind = (_members_of_many, OF_MANY) if sample.n > MANY else (_members, FEW)
+    fit_members, kind = (
+        (_members_of_many, CALIBRATION_OF_MANY_ROWS) if sample.n > SINGLE_HOLDOUT_ABOVE else (_members, CALIBRATION)
+    )
     members = fit_members(sample, labels, layout, folds, progress, log_z=log_z, workers=workers, rng=rng)
     scored: list[Any] = [member.tuning.scored for member in members]
     log_p = np.array([out_of_fold(oof_scores, kind) for oof_scores in scored])

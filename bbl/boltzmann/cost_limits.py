@@ -106,9 +106,9 @@ def check_known(sample: Rows, layout: Layout, engine: Engine, log_z: str, group:
             name = names[silent[0]]
             option = f"method={engine.name!r}" if engine.needs == "neighbours" else f"log_z={log_z!r}"
             raise DataError(
-                f"in {group}, no row has {name!r} and all predictors that it interacts with known, which {option} needs. "
-                "Give a formula with fewer interactions, take method='mf' with log_z='ais', or give missing values a "
-                "level of their own (missing='level').",
+                f"in {group}, no row has {name!r} and all predictors that it interacts with known, which {option} "
+                "needs. Give a formula with fewer interactions, take method='mf' with log_z='ais', or give "
+                "missing values a level of their own (missing='level').",
                 column=name,
             )
     if engine.needs == "pairs" and layout.order > 1:

@@ -17,7 +17,8 @@ from bbl.model.marginal import MarginalEnergy
 __all__ = ["AVERAGED", "Predictive", "predictive", "thinned"]
 
 AVERAGED = {"exact": 200, "ais": 50}  # draws that predictions average over, by how their ln Z is computed
-STEPS, CHAINS = 100, 256  # of annealing, for each draw: errors of ln Z of 0.01 to 0.05, which average out
+ANNEALING_STEPS = 100  # for each draw: errors of ln Z of 0.01 to 0.05, which average out over draws
+ANNEALING_CHAINS = 256  # for each draw
 CELLS = 2**22  # couplings of draws that are laid out at a time
 
 
@@ -122,7 +123,7 @@ def predictive(
     if kind == "exact":
         log_z = log_sum(layout.factors(theta.reshape(-1, layout.size)), exact_order(layout)).reshape(theta.shape[:2])
     else:
-        annealing = (STEPS, CHAINS)
+        annealing = (ANNEALING_STEPS, ANNEALING_CHAINS)
         log_z = np.array(
             [
                 [

@@ -29,8 +29,10 @@ STARTS: tuple[str | None, ...] = (None, "pseudo")
 SCALES = (0.1, 0.5, 8.0)
 RIDGES = (0.03, 0.1, 0.3, 1.0, 3.0)  # by the number of observations
 FIRST = (1, 1, 2)  # where the search among these begins
-EPOCHS, VISITS = 12, 240_000  # how often each row is taken, and how many rows at least
-TRIED, SOME = 8, (6000, 5000)  # where settings are compared: how often, rows of the fit, and rows that are predicted
+EPOCHS = 12  # passes over the rows
+MIN_VISITS = 240_000  # visits of rows in all passes: few rows are passed more often
+COMPARISON_EPOCHS = 8  # passes over the rows where settings are compared
+COMPARISON_ROWS = (6000, 5000)  # rows of a fit, and held-out rows, where settings are compared
 
 
 def refine(
@@ -93,12 +95,14 @@ def refine(
         ridge = RIDGES[place[2]] / total
         return Conditional(ridge, SCALES[place[1]], STARTS[place[0]], near.setting, epochs, early_stopping=True)
 
-    sampled_rows = [np.sort(rng.permutation(each)[:most]) for each, most in zip((seen, held), SOME, strict=True)]
+    sampled_rows = [
+        np.sort(rng.permutation(each)[:most]) for each, most in zip((seen, held), COMPARISON_ROWS, strict=True)
+    ]
     total = float(every.weights[sampled_rows[0]].sum())
     with serial_blas():
         sizes = len(STARTS), len(SCALES), len(RIDGES)
-        best = descend(sizes, FIRST, lambda place: judged(engine_at(place, total, TRIED), *sampled_rows)[1])
-        epochs = max(EPOCHS, -(-VISITS // sample.n))
+        best = descend(sizes, FIRST, lambda place: judged(engine_at(place, total, COMPARISON_EPOCHS), *sampled_rows)[1])
+        epochs = max(EPOCHS, -(-MIN_VISITS // sample.n))
         out, loss = judged(engine_at(best, float(every.weights[seen].sum()), epochs), seen, held)
     engine = engine_at(best, sample.total, epochs)
     heat = fit_calibration(out.scores[0], out.y, out.weights, "temperature")

@@ -34,10 +34,11 @@ RULES = ("cv", "cv-1se")
 NFOLD = 5
 FIRST = 3  # settings of the coarse grid that are fitted before any is judged
 RISEN = 1.1  # two settings in a row whose loss is this much above the least end the search
-NEAR = 1.03  # the neighbours of settings whose loss is this near to the least are tried too
+NEIGHBOUR_RATIO = 1.03  # neighbours of settings whose loss is at most this multiple of the least are tried too
 AT_ONCE = 4  # settings of those that share their work
 BEST = 3  # so many of these are fitted again, the best first,
-SURE, FURTHER = 1e-3, 3.0  # but none whose loss would have to move that many times as far as others did, or by as much
+REFIT_MARGIN = 1e-3  # relative loss above the best at which no setting is fitted again
+REFIT_CHANGES = 3.0  # multiples of the largest change by a refit, beyond which no setting is fitted again
 KEPT = 2.0**26  # bytes of prepared rows up to which all folds keep theirs
 TIE = 1e-4  # where that is less than so much log-loss, it makes no difference
 
@@ -352,7 +353,7 @@ def _walk_variants(fit: Callable[[int, int], float], n: int, top: int, every: bo
         for k in range(top, -1, -1):
             loss = fit(v, k)
             least = min(least, loss)
-            risen = risen + 1 if loss > NEAR * least else 0
+            risen = risen + 1 if loss > NEIGHBOUR_RATIO * least else 0
             if risen == 2 and not every:
                 break
         if told is not None:
@@ -386,7 +387,9 @@ def _search(
         if (loss[-2:] > RISEN * np.nanmin(loss)).all():
             break
         loss = fit([k])
-    good = [k for k, setting_loss in zip(tried, loss, strict=True) if not setting_loss > NEAR * np.nanmin(loss)]
+    good = [
+        k for k, setting_loss in zip(tried, loss, strict=True) if not setting_loss > NEIGHBOUR_RATIO * np.nanmin(loss)
+    ]
     between = {k + side for k in good for side in (-1, 1)}
     if rule == "cv-1se":
         between |= set(range(min(good), len(grid)))
@@ -394,12 +397,12 @@ def _search(
     if untried:
         loss = fit(untried)
     again: list[int] = []
-    moved = SURE
+    moved = REFIT_MARGIN
     while len(again) < BEST:
         least = np.nanmin(list(losses.values()))
-        near = min(NEAR, 1.0 + FURTHER * moved) * least
+        near = min(NEIGHBOUR_RATIO, 1.0 + REFIT_CHANGES * moved) * least
         near_best = {k: setting_loss for k, setting_loss in losses.items() if k not in again and setting_loss <= near}
-        if not near_best or (NEAR - 1.0) * least <= TIE:
+        if not near_best or (NEIGHBOUR_RATIO - 1.0) * least <= TIE:
             break
         k = min(near_best, key=near_best.__getitem__)
         fit([k])

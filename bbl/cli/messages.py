@@ -48,8 +48,8 @@ def in_options(
     >>> in_options("use log_z='auto', or raise lambda_.", {"log_z": "--log-z", "lambda_": "--lambda"}, {})
     'use --log-z auto, or raise --lambda.'
     """
-    for found, instead in REMEDIES:
-        text = re.sub(found, instead.replace("{column}", str(column).replace("\\", r"\\")), text)
+    for phrase, instead in REMEDIES:
+        text = re.sub(phrase, instead.replace("{column}", str(column).replace("\\", r"\\")), text)
     text = re.sub(r"^(data|newdata)\b", lambda m: str(files.get(m[1], m[1])), text)
     if argument in options:
         text = re.sub(rf"^{argument}\b(?!=)", options[str(argument)], text)

@@ -55,7 +55,7 @@ def numbers(text: str) -> Any:
     if text in RULES:
         return text
     try:
-        values = [float(part) for part in text.split(",")]
+        values = [float(item) for item in text.split(",")]
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is no number; give one, or {' or '.join(RULES)}") from None
     return values if len(values) > 1 else values[0]
@@ -65,9 +65,9 @@ def column_type(text: str) -> tuple[str | None, str]:
     """Return column (None for all) and type of ``COL=TYPE`` or ``TYPE``."""
     column, sign, kind = text.rpartition("=")
     if kind not in TYPES:
-        known = " or ".join(TYPES)
+        type_names = " or ".join(TYPES)
         raise argparse.ArgumentTypeError(
-            f"{text!r} names no type; give {known}, or a column's as {column or text}=text"
+            f"{text!r} names no type; give {type_names}, or a column's as {column or text}=text"
         )
     return (column if sign else None), kind
 

@@ -87,9 +87,9 @@ def _prepared(args: argparse.Namespace, data: Frame) -> Frame | pd.DataFrame:
     if args.bin is None and args.lump is None:
         return data
     response = parse(args.formula, tuple(data.columns), () if args.weights is None else (args.weights,)).response
-    told: dict[str, Any] = {"response": response, "weights": args.weights}
-    prepared = data if args.bin is None else bbl.bin(data, method=args.bin[0], bins=args.bin[1], **told)
-    return prepared if args.lump is None else bbl.lump(prepared, min_count=args.lump, **told)
+    column_roles: dict[str, Any] = {"response": response, "weights": args.weights}
+    prepared = data if args.bin is None else bbl.bin(data, method=args.bin[0], bins=args.bin[1], **column_roles)
+    return prepared if args.lump is None else bbl.lump(prepared, min_count=args.lump, **column_roles)
 
 
 def _network(args: argparse.Namespace, data: Any) -> tuple[ClassifierResults, dict[str, Any], Any]:
@@ -211,12 +211,12 @@ def _check_writable(argument: str, path: Path | None) -> None:
 def _check_figure(path: Path) -> None:
     from matplotlib.backend_bases import FigureCanvasBase
 
-    known = sorted(FigureCanvasBase.get_supported_filetypes())
-    if path.suffix.lower().removeprefix(".") not in known:
+    file_types = sorted(FigureCanvasBase.get_supported_filetypes())
+    if path.suffix.lower().removeprefix(".") not in file_types:
         raise OptionError(
             f"plot: no figure can be written to {path.name!r}. Give a name that ends in "
-            + ", ".join(f".{suffix}" for suffix in known[:-1])
-            + f" or .{known[-1]}.",
+            + ", ".join(f".{suffix}" for suffix in file_types[:-1])
+            + f" or .{file_types[-1]}.",
             argument="plot",
         )
     _check_writable("plot", path)

@@ -83,8 +83,8 @@ def read_table(
         raise DataError(f"the rows of {path} have more cells than its header has names. Name every column.")
     unnamed = len(names) > 1 and names[0].strip() == ""
     if unnamed or not isinstance(table.index, pd.RangeIndex):  # as R's write.csv and write.table write them
-        told = f"the first column of {path} has no name and is taken for the names of the rows: it is left out."
-        warnings.warn(told, DataWarning, stacklevel=2)
+        message = f"the first column of {path} has no name and is taken for the names of the rows: it is left out."
+        warnings.warn(message, DataWarning, stacklevel=2)
         table = table.iloc[:, int(unnamed) :].reset_index(drop=True)
     kinds = types or {}
     columns = [
@@ -132,8 +132,8 @@ def _parsed(path: Path, read: Callable[[], pd.DataFrame]) -> pd.DataFrame:
     except UnicodeDecodeError as error:
         raise DataError(f"{path} is no text in UTF-8 ({error.reason}). Save it as CSV in UTF-8.") from error
     except (ValueError, EOFError) as error:  # pandas' and pyarrow's own errors are ValueErrors
-        told = " ".join(str(error).split())
-        raise DataError(f"{path} cannot be read as a table ({told}).") from error
+        message = " ".join(str(error).split())
+        raise DataError(f"{path} cannot be read as a table ({message}).") from error
 
 
 def _column(name: Any, texts: pd.Series, kind: str | None) -> pd.Series:
@@ -156,5 +156,5 @@ def _column(name: Any, texts: pd.Series, kind: str | None) -> pd.Series:
         values[is_number] = pd.to_numeric(pd.Series(cells[is_number])).astype(object)
     elif kind == "truth":
         values = np.array([TRUTH.get(cell, cell) for cell in cells], dtype=object)
-    taken = pd.api.extensions.take(values, codes, allow_fill=True)  # code -1 is missing
-    return pd.Series(taken, name=name)
+    expanded = pd.api.extensions.take(values, codes, allow_fill=True)  # code -1 is missing
+    return pd.Series(expanded, name=name)

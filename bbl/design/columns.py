@@ -34,8 +34,9 @@ __all__ = [
     "refuse_no_rows_left",
 ]
 
-FEW, LARGE = 20, 100  # distinct values that always pass as levels; levels that are warned of where they are rare:
-RARE = 6  # fewer observations per level than this
+MAX_UNQUESTIONED_LEVELS = 20  # distinct values that are levels whatever the number of rows
+MANY_LEVELS = 100  # levels from which on rare ones give a warning
+RARE = 6  # observations: a level with fewer is rare
 NO_RESPONSE = Factor(None, ("all",), ("string",), False)  # of a formula without one: all rows are one group
 
 
@@ -253,15 +254,15 @@ def check_levels(factors: list[Factor], total: float, stacklevel: int = 4) -> No
     rare = []
     for factor in factors:
         L, name = len(factor.levels), factor.name
-        if L > FEW and total < 2 * L and not factor.declared:
+        if L > MAX_UNQUESTIONED_LEVELS and total < 2 * L and not factor.declared:
             refuse_identifier(name, L, total)
-        if L > LARGE and total < RARE * L:
+        if L > MANY_LEVELS and total < RARE * L:
             rare.append(f"{name!r} ({L} levels in {total:.0f} observations)")
     if rare:
         how_many_more = f" and {len(rare) - 3} more" if len(rare) > 3 else ""
         warnings.warn(
-            f"Most levels are rare in {', '.join(rare[:3])}{how_many_more}: a fit takes long, and says little about them. Group "
-            "the rare levels, or leave the predictor out.",
+            f"Most levels are rare in {', '.join(rare[:3])}{how_many_more}: a fit takes long, and says little about "
+            "them. Group the rare levels, or leave the predictor out.",
             DataWarning,
             stacklevel=stacklevel,
         )

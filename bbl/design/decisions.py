@@ -133,7 +133,8 @@ def _check_names(argument: str, names: list, groups: tuple, whole: bool = False)
     for name in names:
         if name not in groups:
             raise OptionError(
-                f"{argument} names {name!r}, which is no group{near_match(name, groups) or '.'} Groups are {group_names}.",
+                f"{argument} names {name!r}, which is no group{near_match(name, groups) or '.'} "
+                f"Groups are {group_names}.",
                 argument=argument,
             )
     absent = [g for g in groups if g not in names] if whole else []

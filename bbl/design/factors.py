@@ -198,7 +198,8 @@ class Factor:
         if argument == "xlevels":
             text = f"column {self.name!r} has levels that xlevels does not list: {shown}. Add them to {shown_levels}"
         else:
-            text = f"column {self.name!r} has levels that the model does not know: {shown}; it knows {shown_levels}. {remedy}"
+            text = f"column {self.name!r} has levels that the model does not know: {shown}; "
+            text += f"it knows {shown_levels}. {remedy}"
         raise LevelError(text + ".", column=self.name, argument=argument)
 
 
@@ -210,8 +211,8 @@ def _check_apart(name: Hashable, levels: list[tuple[str, Any]], argument: str) -
         if kind in ("bool", "other") and label in values_of_kind[other_kind]:
             where = f"xlevels[{name!r}]" if argument == "xlevels" else f"column {name!r}"
             raise LevelError(
-                f"{where} holds both {value!r} and {values_of_kind[other_kind][label]!r}, which cannot be told apart as labels. "
-                "Write them as different strings, or one of them as the other.",
+                f"{where} holds both {value!r} and {values_of_kind[other_kind][label]!r}, which cannot be told apart "
+                "as labels. Write them as different strings, or one of them as the other.",
                 column=name,
                 argument=argument,
             )

@@ -342,7 +342,8 @@ def _checked(
             how_many_more = f" (and {len(none) - 1} more)" * (len(none) > 1)
             problem = "no rated item" if holds == "rated" else "no observed cell"
             raise DataError(
-                f"{factor.name!r} {factor.levels[none[0]]!r}{how_many_more} has {problem}, so nothing tells its group. Drop it.",
+                f"{factor.name!r} {factor.levels[none[0]]!r}{how_many_more} has {problem}, so nothing tells its "
+                "group. Drop it.",
                 column=factor.name,
             )
     if len(np.unique(entries.value)) < 2 and holds != "rated":

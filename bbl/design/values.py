@@ -34,7 +34,8 @@ __all__ = [
 KINDS = ("bool", "number", "string", "other", "missing")
 TIMES = (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64, pd.Period)
 UNUSABLE = (complex, np.complexfloating, list, tuple, dict, set, frozenset, np.ndarray, pd.Series)
-FEW, MOST = 20, 1000  # distinct fractional numbers that always pass as levels, and that never do
+MAX_UNQUESTIONED_FRACTIONS = 20  # distinct fractional numbers that are levels whatever the number of rows
+MAX_FRACTIONS = 1000  # distinct fractional numbers, beyond which a column is continuous
 
 
 class Column(NamedTuple):
@@ -288,7 +289,7 @@ def level_key(kind: str, value: Any) -> tuple[str, Any]:
 def check_discrete(name: Hashable, levels: list[tuple[str, Any]], n: int) -> None:
     """Refuse a column of numbers that are no levels: too many of them are fractions."""
     fractions = sum(kind == "number" and value != int(value) for kind, value in levels)
-    if fractions > FEW and (2 * fractions > n or fractions > MOST):
+    if fractions > MAX_UNQUESTIONED_FRACTIONS and (2 * fractions > n or fractions > MAX_FRACTIONS):
         raise DataError(
             f"column {name!r} looks continuous: {len(levels)} distinct numbers in {n} rows. Bin it first, for "
             "example with bbl.bin or pandas.cut; if each number is a level, make it a category.",

@@ -59,8 +59,8 @@ def make_engine(method: str | Engine, options: dict, beside: Iterable[str] = ())
     for name in options:
         if name not in option_names:
             raise BBLTypeError(
-                f"{name!r} is not an option of method={kind.name!r}{near_match(name, [*option_names, *beside]) or '.'} Its "
-                f"options: {', '.join(option_names)}.",
+                f"{name!r} is not an option of method={kind.name!r}{near_match(name, [*option_names, *beside]) or '.'} "
+                f"Its options: {', '.join(option_names)}.",
                 argument=name,
             )
     if isinstance(method, Engine):

@@ -17,8 +17,10 @@ from bbl.rows.on_disk import Rows
 
 __all__ = ["N_CHAINS", "N_STEPS", "AnnealedLogZ", "annealed_log_z", "annealing_seconds", "annealing_start"]
 
-N_STEPS, N_CHAINS = 500, 512
-UPDATE, COUPLING = 2e-8, 1e-10  # seconds of a site update, and more of it for each non-reference level (measured)
+N_STEPS = 500  # temperatures
+N_CHAINS = 512
+UPDATE_SECONDS = 2e-8  # of a site update (measured by benchmarks.studies.annealing)
+COUPLING_SECONDS = 1e-10  # of a site update for each non-reference level (measured by benchmarks.studies.annealing)
 TERM = 3e-9  # and of looking up a term of three predictors and more
 
 
@@ -49,7 +51,7 @@ def annealing_seconds(layout: Layout, n_steps: int = N_STEPS, n_chains: int = N_
     True
     """
     lookups = TERM * sum(terms.size for terms in layout.terms[1:])
-    return n_steps * n_chains * (layout.m * (UPDATE + COUPLING * layout.D) + lookups)
+    return n_steps * n_chains * (layout.m * (UPDATE_SECONDS + COUPLING_SECONDS * layout.D) + lookups)
 
 
 def annealing_start(rows: Rows, layout: Layout) -> np.ndarray:

@@ -21,8 +21,13 @@ MARGINS = ("auto", "exact", "gibbs", "mf")
 CELLS = 2**19  # table cells of all margins up to which "auto" is exact
 LARGEST = 3e7  # and up to which they can be
 BLOCK = 2**20  # table cells of rows that go together
-CHAINS, BURN_IN, SWEEPS, THIN = 32, 50, 200, 5
-DAMPING, STILL, ITERATIONS = 0.8, 1e-10, 2000
+CHAINS = 32
+BURN_IN = 50  # sweeps before the first draw
+SWEEPS = 200  # after the burn-in
+THIN = 5  # sweeps between draws
+DAMPING = 0.8  # share of the new margins in a mean-field step
+MEAN_FIELD_TOLERANCE = 1e-10  # largest change of a margin at which mean field has converged
+MEAN_FIELD_ITERATIONS = 2000
 
 
 class Part(NamedTuple):
@@ -190,9 +195,9 @@ def mean_field_margins(layout: Layout, theta: np.ndarray) -> np.ndarray:
     """Return the damped mean field ``r <- .2 r + .8 P(x | r)`` (D,) of one model, a fixed point of it."""
     fields = Fields(layout, theta)
     r = normalised(theta[None, : layout.D], layout)[1]
-    for _ in range(ITERATIONS):
+    for _ in range(MEAN_FIELD_ITERATIONS):
         step = normalised(fields(r), layout)[1] - r
         r = r + DAMPING * step
-        if np.abs(step).max(initial=0.0) < STILL:
+        if np.abs(step).max(initial=0.0) < MEAN_FIELD_TOLERANCE:
             break
     return r[0]

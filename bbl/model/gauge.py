@@ -163,7 +163,8 @@ def to_reference(layout: Layout, simplex: np.ndarray) -> np.ndarray:
     for field_columns, C in _by_predictor(layout):
         out[..., field_columns] = simplex[..., field_columns] @ (C[1:] - C[0]).T
     for B, cells, (to_i, to_j), C, R in _blocks(layout, simplex):
-        P, Q = C[1:] - C[0], R[1:] - R[0]
+        P = C[1:] - C[0]
+        Q = R[1:] - R[0]
         rows = P @ B
         out[..., cells] = _flat(rows @ Q.T)
         _add(out, to_i, rows @ R[0])
@@ -196,7 +197,8 @@ def simplex_gradient(layout: Layout, gradient: np.ndarray) -> np.ndarray:
     for field_columns, C in _by_predictor(layout):
         out[..., field_columns] = gradient[..., field_columns] @ (C[1:] - C[0])
     for G, cells, (of_i, of_j), C, R in _blocks(layout, gradient):
-        P, Q = C[1:] - C[0], R[1:] - R[0]
+        P = C[1:] - C[0]
+        Q = R[1:] - R[0]
         B = (P.T @ G) @ Q
         B += (gradient[..., of_i] @ P)[..., :, None] * R[0]
         B += C[0][:, None] * (gradient[..., of_j] @ Q)[..., None, :]
@@ -221,7 +223,8 @@ def reference_variance(layout: Layout, variance: np.ndarray) -> np.ndarray:
     for field_columns, C in _by_predictor(layout):
         out[..., field_columns] = variance[..., field_columns] @ ((C[1:] - C[0]) ** 2).T
     for V, cells, (to_i, to_j), C, R in _blocks(layout, variance):
-        P, Q = (C[1:] - C[0]) ** 2, (R[1:] - R[0]) ** 2
+        P = (C[1:] - C[0]) ** 2
+        Q = (R[1:] - R[0]) ** 2
         rows = P @ V
         out[..., cells] = _flat(rows @ Q.T)
         _add(out, to_i, rows @ R[0] ** 2)

@@ -22,7 +22,8 @@ __all__ = ["Influence", "inverse", "site_hessians", "solution", "term_covariance
 ROWS = 1024
 SPARSE = 0.35  # share of ones in the design below which they are counted one by one, in place of matrix products
 NO_INFORMATION = 1e-100  # of a parameter per observation; squares of its inverse are finite
-REGULAR, FLAT = 1e-10, 1e-13  # of a Hessian of unit diagonal: pivots of no concern; eigenvalue that counts as zero
+REGULAR = 1e-10  # smallest pivot of a Hessian of unit diagonal that is taken for regular
+FLAT = 1e-13  # eigenvalue of a Hessian of unit diagonal, per parameter, that counts as zero
 
 
 def site_hessians(
@@ -43,16 +44,17 @@ def site_hessians(
     out = {i: (np.zeros(p), np.zeros((p, p))) for i, p in sizes.items()}
     with serial_blas():
         for chunk in sample.blocks(ROWS):
-            Z, P = _design(chunk.codes, layout, site_theta)
+            Z, probabilities = _design(chunk.codes, layout, site_theta)
             usable = usable_rows(chunk, layout)
             for i, (score, H) in out.items():
                 site_levels = slice(layout.start[i], layout.start[i + 1])
                 w, near = chunk.weights * usable[:, i], Z[:, columns[i]]
-                score += ((Z[:, 1:][:, site_levels] - P[:, site_levels]) * w[:, None]).T.dot(near).ravel()
+                p = probabilities[:, site_levels]
+                score += ((Z[:, 1:][:, site_levels] - p) * w[:, None]).T.dot(near).ravel()
                 if near.mean() < SPARSE:
-                    newton.add_hessian(near, P[:, site_levels], w, H)
+                    newton.add_hessian(near, p, w, H)
                 else:
-                    _add_hessian(H, near, P[:, site_levels], w)
+                    _add_hessian(H, near, p, w)
     for i, (score, H) in out.items():
         score /= totals[i]
         H /= totals[i]
@@ -198,7 +200,8 @@ class Influence:
         columns, L = self._columns[i], int(self.layout.n_levels[i])
         theta = self.site_theta[self.layout.start[i] : self.layout.start[i + 1]][:, columns]
         if self._zero_sum:
-            M, Q = np.eye(L - 1) - 1.0 / L, penalty[np.ix_(columns, columns)]
+            M = np.eye(L - 1) - 1.0 / L
+            Q = penalty[np.ix_(columns, columns)]
             H += np.kron(M, Q)
             return (M @ theta @ Q).ravel()
         each = np.tile(penalty[columns], L - 1)
@@ -208,10 +211,10 @@ class Influence:
     def _sites(self, rows: Sample) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
         """Yield each predictor with the penalised scores of the rows and ``psi W/W_i``, both (n, parameters)."""
         layout, usable = self.layout, usable_rows(rows, self.layout)
-        Z, P = _design(rows.codes, layout, self.site_theta)
+        Z, probabilities = _design(rows.codes, layout, self.site_theta)
         for i in range(layout.m):
             target = Z[:, 1 + layout.start[i] : 1 + layout.start[i + 1]]
-            residual = target + self._mix[i] * (1.0 / layout.n_levels[i] - target) - self._own(P, i)
+            residual = target + self._mix[i] * (1.0 / layout.n_levels[i] - target) - self._own(probabilities, i)
             score = (residual[:, :, None] * Z[:, None, self._columns[i]]).reshape(rows.n, -1) - self._pull[i]
             score *= usable[:, [i]]
             yield i, score, score @ self._inverse[i] * (self.total / self._totals[i])

@@ -33,7 +33,8 @@ OF_ROWS = ("pseudo", "half")  # sums over rows of which a predictor and all that
 
 AUTO_CELLS = 2e5
 EXACT_CELLS = 3e7
-ROWS, BLOCK = 2048, 65536  # at a time, where some values are missing and where none are
+ROWS = 2048  # rows at a time, if some values are missing
+BLOCK = 65536  # rows at a time, if no values are missing
 
 
 def exact_order(layout: Layout) -> list:

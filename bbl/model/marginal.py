@@ -16,7 +16,8 @@ __all__ = ["MarginalEnergy"]
 CELLS = 2**19  # table cells of a row's sum up to which it is exact
 BLOCK = 2**20  # table cells of rows that are summed together
 ROWS = 4096
-STEPS, CHAINS = 100, 256  # of annealing beyond: errors of 0.01 to 0.05 at the cost of 2**19 cells
+ANNEALING_STEPS = 100  # beyond that number of cells: errors of 0.01 to 0.05 at the cost of 2**19 cells
+ANNEALING_CHAINS = 256
 
 
 class MarginalEnergy(Energy):
@@ -140,4 +141,6 @@ class MarginalEnergy(Energy):
 
 def _annealed(layout: Layout, theta: np.ndarray) -> np.ndarray:
     """Return ln Z of each of the models `theta` by annealing; the same model always has the same."""
-    return np.array([annealed_log_z(layout, t, 0.5 * t[: layout.D], STEPS, CHAINS, rng=0).log_z for t in theta])
+    return np.array(
+        [annealed_log_z(layout, t, 0.5 * t[: layout.D], ANNEALING_STEPS, ANNEALING_CHAINS, rng=0).log_z for t in theta]
+    )

@@ -26,7 +26,8 @@ __all__ = [
 ]
 
 TINY = 1e-300
-BITS, FEW = 8, 128  # weights of more bits, and bits that fewer rows have, are counted faster by products of matrices
+MAX_BITS = 8  # bits of a weight: matrix products count heavier rows faster
+MIN_ROWS_WITH_BIT = 128  # rows that share a bit of their weights: matrix products count fewer rows faster
 
 
 def frequencies(sample: Rows, layout: Layout, prior_count: float) -> list[np.ndarray]:
@@ -84,12 +85,12 @@ def _count_bits(sample: Sample, layout: Layout | Regressors, counts: np.ndarray)
     if not sample.exact:
         return sample
     uncounted = sample.weights.copy()
-    bits_of = np.where(uncounted < 1 << BITS, uncounted, 0.0).astype(np.uint8)
+    bits_of = np.where(uncounted < 1 << MAX_BITS, uncounted, 0.0).astype(np.uint8)
     bits_present = int(np.bitwise_or.reduce(bits_of))
-    for b in (b for b in range(BITS) if bits_present >> b & 1):
+    for b in (b for b in range(MAX_BITS) if bits_present >> b & 1):
         has_bit = bits_of & (1 << b) > 0
         rows = np.count_nonzero(has_bit)
-        if rows >= FEW:
+        if rows >= MIN_ROWS_WITH_BIT:
             of_one = sample.codes if rows == sample.n else sample.codes[has_bit]
             kernel.shared_counts(of_one, layout.start, counts, 2.0**b)
             uncounted[has_bit] -= 2.0**b

@@ -25,12 +25,17 @@ from bbl.rows.sample import Sample
 
 __all__ = ["cell_counts", "cell_sizes", "unbounded_parameters", "unpenalised"]
 
-STEPS, LONGEST = 16, 2.0
+STEPS = 16  # of Newton's method
+LONGEST = 2.0  # largest change of a parameter in a step
 FITTED = 30  # rounds of proportional fitting, which leave expected counts right to a percent
-AT_REST, ADRIFT = 1e-6, 1e-3
-SURE, NEARLY = 10.0, 0.999  # log odds at which a predictor is all but certain, to a few digits
-ROWS, AT_ONCE = 1024, 16  # rows and predictors at a time
-TELLING, FIRM = 0.15, 1e-8  # share of rows that is enough to see a curvature; one that is no rounding
+AT_REST = 1e-6  # largest change of a parameter in the last step of a predictor that has converged
+ADRIFT = 1e-3  # change of a parameter in the last step from which on it has no finite optimum
+SURE = 10.0  # log odds at which a predictor is all but certain in a row
+SINGLE_PRECISION_SHARE = 0.999  # of `SURE`, to allow for the rounding of log odds in single precision
+ROWS = 1024  # at a time
+AT_ONCE = 16  # predictors at a time
+CURVATURE_ROWS = 0.15  # share of the rows, those with most curvature, that a lower bound of it is made of
+LEAST_CURVATURE = 1e-8  # a larger one is not rounding
 MARGIN = 1e-6  # of log odds, that is no rounding
 VANISHING = 1e-6  # share of a parameter's information that is left of it when rows become certain: none
 
@@ -153,9 +158,9 @@ def _all_but_certain(sample: Rows, layout: Layout, site_theta: np.ndarray) -> li
     fields, J = site_theta[:, 0], site_theta[:, 1:]
     highest = fields + np.maximum(np.maximum.reduceat(J, first, axis=1), 0.0).sum(axis=1)
     lowest = fields + np.minimum(np.minimum.reduceat(J, first, axis=1), 0.0).sum(axis=1)
-    at = np.flatnonzero(np.maximum(highest, -lowest) > NEARLY * SURE)
+    at = np.flatnonzero(np.maximum(highest, -lowest) > SINGLE_PRECISION_SHARE * SURE)
     if len(at):
-        at = at[_largest(sample, layout, site_theta, at, np.float32) > NEARLY * SURE]
+        at = at[_largest(sample, layout, site_theta, at, np.float32) > SINGLE_PRECISION_SHARE * SURE]
     return np.unique(np.searchsorted(layout.start, at, side="right") - 1).tolist()
 
 
@@ -211,7 +216,7 @@ def near_optimum(sample: Rows, layout: Layout, site_theta: np.ndarray, only: Seq
             with np.errstate(over="ignore", invalid="ignore"):  # of rows that are all but certain M is all but zero
                 size = float((g * lapack.dpotrs(factor, g, lower=1)[0]).sum())
         if size < np.inf:
-            matrix.flat[:: len(g) + 1] -= max(8.0 * (1 + len(curvature.others)) * size, FIRM)
+            matrix.flat[:: len(g) + 1] -= max(8.0 * (1 + len(curvature.others)) * size, LEAST_CURVATURE)
             singular = lapack.dpotrf(matrix, lower=1)[1]
         out[i] = size < np.inf and not singular
     return out
@@ -226,7 +231,7 @@ class _Curvature:
     def __init__(self, others: np.ndarray, wide: Regressors, n: int):
         self.others, self.layout = others, Layout(wide.n_levels[others])
         self._weight, self._pairs = 0.0, np.zeros((self.layout.D, self.layout.D))
-        self._share = min(1.0, max(TELLING, 4.0 * (1 + self.layout.D) / n))
+        self._share = min(1.0, max(CURVATURE_ROWS, 4.0 * (1 + self.layout.D) / n))
 
     def add(self, codes: np.ndarray, weight: np.ndarray) -> None:
         first = int((1.0 - self._share) * len(weight))

@@ -51,9 +51,11 @@ __all__ = [
 # Okabe & Ito's colours, which colour-blind readers can tell apart, in an order in which neighbours differ in grey too;
 # yellow, too faint for bars, is left out
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#000000")
-DIVERGING, SEQUENTIAL = "RdBu_r", "viridis"
+DIVERGING = "RdBu_r"  # colour map of values of both signs
+SEQUENTIAL = "viridis"  # colour map of values of one sign
 MISSING = "0.9"  # grey of what is not part of the model
-LARGEST, SMALLEST = 9.0, 6.0  # points of the names along an axis
+LARGEST = 9.0  # points of the names along an axis
+SMALLEST = 6.0  # points of the names along an axis
 TITLE = 10.0  # points of the title of a panel
 LINE = 1.2  # height of a line of text, in units of its size
 ESCAPED = str.maketrans({"$": r"\$"})  # a name is no mathematics
@@ -75,14 +77,14 @@ def shortened(names: Sequence, length: int) -> list[str]:
     keep = length - 1
     cuts: dict[str, str] = {}
     for head in sorted(range(keep + 1), key=lambda h: abs(h - 0.6 * keep)):
-        found = {x: x if len(x) <= length else f"{x[:head]}…{x[len(x) - keep + head :]}" for x in different}
-        cuts = cuts or found
-        if len(set(found.values())) == len(different):
-            return [found[x] for x in texts]
+        short_names = {x: x if len(x) <= length else f"{x[:head]}…{x[len(x) - keep + head :]}" for x in different}
+        cuts = cuts or short_names
+        if len(set(short_names.values())) == len(different):
+            return [short_names[x] for x in texts]
     alike = [x for x in different if Counter(cuts.values())[cuts[x]] > 1]
-    part = max(len(os.path.commonprefix(alike)) - 1, 0)
+    prefix_length = max(len(os.path.commonprefix(alike)) - 1, 0)
     head = keep // 3
-    windows = {x: f"{x[:head]}…{x[part : part + keep - head - 1]}…" for x in alike if len(x) > length}
+    windows = {x: f"{x[:head]}…{x[prefix_length : prefix_length + keep - head - 1]}…" for x in alike if len(x) > length}
     if len({**cuts, **windows}.keys()) > len(set({**cuts, **windows}.values())):
         ends = {x: f"…{different.index(x) + 1}" for x in windows}
         windows = {x: x[: max(length - len(end), 0)] + end for x, end in ends.items()}
@@ -98,8 +100,8 @@ def _em(character: str) -> float:
     if unicodedata.east_asian_width(character) in "WF":
         return 1.0
     properties = FontProperties(family="DejaVu Sans", size=100)
-    one, many = (text_to_path.get_text_width_height_descent(n * character, properties, False)[0] for n in (1, 11))
-    return float(many - one) / 1000  # of the ends, the blank beside the letter does not count
+    one, eleven = (text_to_path.get_text_width_height_descent(n * character, properties, False)[0] for n in (1, 11))
+    return float(eleven - one) / 1000  # of the ends, the blank beside the letter does not count
 
 
 def text_inches(text: str, size: float) -> float:
@@ -111,19 +113,23 @@ def _wrapped(text: str, room: float, size: float, lines: int, hard: bool) -> str
     """Return a text in at most `lines` lines of `room` inches, or None; `hard` breaks words too."""
     if text_inches(text, size) <= room:
         return text
-    found: list[str] = []
-    rest = text
-    while rest and len(found) < lines:
-        width = np.cumsum([_em(c) for c in rest]) * size / 72
+    lines_of_text: list[str] = []
+    remaining = text
+    while remaining and len(lines_of_text) < lines:
+        width = np.cumsum([_em(c) for c in remaining]) * size / 72
         n = int(np.searchsorted(width, room, "right"))
-        if n < len(rest):
-            breaks = [m.end() for m in re.finditer(r"[\s_/:,=-]+", rest[: n + 1]) if len(rest[: m.end()].rstrip()) <= n]
+        if n < len(remaining):
+            breaks = [
+                m.end()
+                for m in re.finditer(r"[\s_/:,=-]+", remaining[: n + 1])
+                if len(remaining[: m.end()].rstrip()) <= n
+            ]
             n = breaks[-1] if breaks else n if hard else 0
         if not n:
             return None
-        found.append(rest[:n].rstrip())
-        rest = rest[n:]
-    return None if rest else "\n".join(found)
+        lines_of_text.append(remaining[:n].rstrip())
+        remaining = remaining[n:]
+    return None if remaining else "\n".join(lines_of_text)
 
 
 def fitted(names: Sequence, room: float, size: float, lines: int = 1) -> list[str]:
@@ -136,14 +142,14 @@ def _fitted(texts: tuple[str, ...], room: float, size: float, lines: int) -> tup
     most = int(lines * room * 72 / (0.3 * size))  # letters are hardly narrower than 0.3 on average
     length = max(5, min(max(map(len, texts), default=0), most))
     while True:
-        found = []
+        fitted_lines = []
         for text in shortened(texts, length):
             wrapped = _wrapped(text, room, size, lines, lines > 1)
             if wrapped is None and length > 5:
                 break
-            found.append((wrapped or text).translate(ESCAPED))
+            fitted_lines.append((wrapped or text).translate(ESCAPED))
         else:
-            return tuple(found)
+            return tuple(fitted_lines)
         length = max(5, min(length - 1, int(0.94 * length)))
 
 
@@ -232,14 +238,14 @@ def fit_names(names: Sequence, at: Any, inch: float, deep: float, upright: bool 
     best, most = Fit(at[:1], fitted(names[:1], deep, SMALLEST), SMALLEST, True, deep), 0.0
     for step in (1, *range(max(2, math.ceil(len(at) / 16)), max(3, len(at)))):
         for size in np.arange(LARGEST, SMALLEST - 0.1, -0.5):
-            line, kept = LINE * size / 72, at[::step]
-            moved = kept + (spread(inch * kept, line) - inch * kept) / inch
-            if len(at) and inch * np.abs(moved - kept).max() > 0.5 * line:
+            line, kept_positions = LINE * size / 72, at[::step]
+            moved = kept_positions + (spread(inch * kept_positions, line) - inch * kept_positions) / inch
+            if len(at) and inch * np.abs(moved - kept_positions).max() > 0.5 * line:
                 continue
-            found = fitted(names[::step], deep, size, lines_in(gap * step, size))
-            if letters(found) > 1.1 * most:  # a smaller size has to show more of the names
-                depth = max(text_inches(x, size) for x in found)
-                best, most = Fit(moved, found, float(size), True, depth), letters(found)
+            fitting = fitted(names[::step], deep, size, lines_in(gap * step, size))
+            if letters(fitting) > 1.1 * most:  # a smaller size has to show more of the names
+                depth = max(text_inches(x, size) for x in fitting)
+                best, most = Fit(moved, fitting, float(size), True, depth), letters(fitting)
         if most:
             break
     return best
@@ -273,16 +279,16 @@ def plain_numbers(*axes: Axes) -> None:
 
 def axes_inches(ax: Axes) -> tuple[float, float]:
     """Return width and height of axes."""
-    box, whole, dpi = ax.get_position(original=True), ax.figure.bbox, ax.figure.dpi
-    return float(box.width * whole.width / dpi), float(box.height * whole.height / dpi)
+    box, figure_box, dpi = ax.get_position(original=True), ax.figure.bbox, ax.figure.dpi
+    return float(box.width * figure_box.width / dpi), float(box.height * figure_box.height / dpi)
 
 
 def given_axes(axes: Any, n: int) -> list[Axes]:
     """Return the caller's axes as a list of the right length."""
-    found = list(np.ravel(np.asarray(axes, dtype=object)))
-    if len(found) != n:
-        raise OptionError(f"axes holds {len(found)} axes, but {n} are to be drawn; give {n}.", argument="axes")
-    return found
+    axes_list = list(np.ravel(np.asarray(axes, dtype=object)))
+    if len(axes_list) != n:
+        raise OptionError(f"axes holds {len(axes_list)} axes, but {n} are to be drawn; give {n}.", argument="axes")
+    return axes_list
 
 
 def one_axes(ax: Axes | None, size: tuple[float, float]) -> Axes:
@@ -314,9 +320,9 @@ def group_numbers(labels: Labels, groups: Sequence | None) -> list[int]:
         return list(range(len(labels.groups)))
     unknown = [g for g in groups if g not in labels.groups]
     if unknown or not len(groups):
-        known = ", ".join(map(repr, labels.groups))
+        group_names = ", ".join(map(repr, labels.groups))
         wrong = f"{unknown[0]!r} is no group of {labels.response!r}" if unknown else "groups is empty"
-        raise OptionError(f"{wrong}; choose from {known}.", argument="groups")
+        raise OptionError(f"{wrong}; choose from {group_names}.", argument="groups")
     return [labels.groups.index(g) for g in groups]
 
 

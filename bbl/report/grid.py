@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 __all__ = ["MOST_PANELS", "Grid", "balanced", "placed", "shown_note"]
 
-MOST_PANELS, WIDEST = 24, 14.0  # panels, and inches, of a new figure
+MOST_PANELS = 24  # of a new figure
+WIDEST = 14.0  # inches of a new figure
 
 
 def balanced(n: int, width: float, most: int = 6) -> int:
@@ -34,8 +35,10 @@ def shown_note(ax: Axes, shown: int, of: int, what: str = "groups") -> None:
 
 def placed(figure: Any, left: float, top: float, width: float, height: float) -> Axes:
     """Return new axes at inches from the left and the top of a figure."""
-    W, H = figure.get_size_inches()
-    return figure.add_axes((left / W, 1 - (top + height) / H, width / W, height / H))
+    figure_width, figure_height = figure.get_size_inches()
+    return figure.add_axes(
+        (left / figure_width, 1 - (top + height) / figure_height, width / figure_width, height / figure_height)
+    )
 
 
 @dataclass(frozen=True)
@@ -82,15 +85,15 @@ class Grid:
 
     def axes(self, figure: Any, top: float = 0.0) -> list[Axes]:
         """Return the panels; those at the left and at the bottom alone bear tick labels."""
-        found = []
+        panels = []
         for k in range(self.n):
             row, column = divmod(k, self.columns)
             down = top + row * (self.head + self.height) + self.head
-            found.append(placed(figure, self.left + column * (self.width + self.gap), down, self.width, self.height))
-            found[-1].tick_params(labelleft=column == 0, labelbottom=k + self.columns >= self.n)
-        return found
+            panels.append(placed(figure, self.left + column * (self.width + self.gap), down, self.width, self.height))
+            panels[-1].tick_params(labelleft=column == 0, labelbottom=k + self.columns >= self.n)
+        return panels
 
     def bar_axes(self, figure: Any, top: float = 0.0) -> Axes:
         """Return axes for a colour bar beside the first row."""
-        left = self.left + self.columns * (self.width + self.gap)
-        return placed(figure, left, top + self.head, 0.14, float(np.clip(self.height, 2.0, 4.0)))
+        bar_left = self.left + self.columns * (self.width + self.gap)
+        return placed(figure, bar_left, top + self.head, 0.14, float(np.clip(self.height, 2.0, 4.0)))

@@ -106,10 +106,10 @@ def page_html(title: str, lead: str, parts: Sequence[Part], foot: str) -> str:
     """
     links = "".join(f'<li><a href="#part{k}">{html_text(p.heading)}</a></li>' for k, p in enumerate(parts, 1))
     sections = []
-    for k, part in enumerate(parts, 1):
-        text = "".join(f"<p>{html_text(line)}</p>" for line in part.text)
-        body = "\n".join(_boxed(content, part.heading) for content in part.html)
-        head = f'<h2 id="part{k}">{html_text(part.heading)}</h2>'
+    for k, section in enumerate(parts, 1):
+        text = "".join(f"<p>{html_text(line)}</p>" for line in section.text)
+        body = "\n".join(_boxed(content, section.heading) for content in section.html)
+        head = f'<h2 id="part{k}">{html_text(section.heading)}</h2>'
         sections.append(f'<section aria-labelledby="part{k}">{head}{text}\n{body}</section>')
     return f"""<!DOCTYPE html>
 <html lang="en">

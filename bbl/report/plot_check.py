@@ -104,10 +104,10 @@ def plot_calibration(
     for diagram, _ in pairs:
         diagram.plot([0, 1], [0, 1], color="0.5", linewidth=1, zorder=1)
     for k, colour, (diagram, histogram) in zip(shown, colours, pairs * (len(shown) if together else 1), strict=False):
-        part = _Bins.of(p[:, k], y == k, weight, bins)
-        diagram.vlines(part.mean, part.low, part.high, color=colour, linewidth=1.2)
-        lines += diagram.plot(part.mean, part.share, "o-", color=colour, linewidth=1.4, markersize=4.5, zorder=3)
-        histogram.stairs(part.total, np.linspace(0, 1, bins + 1), fill=not together, linewidth=1.2, color=colour)
+        binned = _Bins.of(p[:, k], y == k, weight, bins)
+        diagram.vlines(binned.mean, binned.low, binned.high, color=colour, linewidth=1.2)
+        lines += diagram.plot(binned.mean, binned.share, "o-", color=colour, linewidth=1.4, markersize=4.5, zorder=3)
+        histogram.stairs(binned.total, np.linspace(0, 1, bins + 1), fill=not together, linewidth=1.2, color=colour)
     _furnish(labels, names, pairs, together)
     if together:
         response = fitted([labels.response], 2.0, TITLE, 2)[0]
@@ -176,12 +176,12 @@ def _new_axes(labels: Labels, groups: list) -> list[Axes]:
     head = 0.2 + (title_inches(group_titles(labels, groups, width)) if n > 1 else 0.0)
     grid = Grid(n, columns, width, height, 0.85, head, 0.7, 0.35, 0.0)
     figure = grid.figure(below=0.25 if n < len(groups) else 0.0)
-    found: list[Axes] = []
+    axes_list: list[Axes] = []
     for ax in grid.axes(figure):
         box, bottom = ax.get_position(), ax.xaxis.get_tick_params()["labelbottom"]
         below = figure.add_axes((box.x0, box.y0, box.width, 0.21 * box.height), sharex=ax)
         below.tick_params(labelleft=ax.yaxis.get_tick_params()["labelleft"], labelbottom=bottom)
         ax.set_position((box.x0, box.y0 + 0.27 * box.height, box.width, 0.73 * box.height))
         ax.tick_params(labelbottom=False)
-        found += [ax, below]
-    return found
+        axes_list += [ax, below]
+    return axes_list

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 __all__ = ["plot_coefficients"]
 
 MOST_ROWS = 40  # coefficients of a new figure
-WIDTH, NAMES, MARKS = 4.2, 3.4, "osD^vP"  # inches of the panel, and of the names at most
+WIDTH = 4.2  # inches of the panel
+NAMES = 3.4  # most inches of the names
+MARKS = "osD^vP"  # one for each group, in turn
 
 
 def plot_coefficients(
@@ -69,7 +71,7 @@ def plot_coefficients(
     handles = []
     for k in range(K):
         y = at + (0.0 if K == 1 else 0.5 * (k / (K - 1) - 0.5))
-        low, high, middle = (part[k, :shown] for part in (lower, upper, estimate))
+        low, high, middle = (column[k, :shown] for column in (lower, upper, estimate))
         drawn = np.isfinite(low) & np.isfinite(high)
         ax.hlines(y[drawn], low[drawn], high[drawn], color=colours[k], linewidth=1.4)
         handles += ax.plot(middle, y, MARKS[k % len(MARKS)], color=colours[k], markersize=4.5, zorder=3)
@@ -88,11 +90,11 @@ def _new_axes(names: Sequence[str], at: np.ndarray, gap: float, cut: bool, K: in
     """Return axes of a new figure with room for the names, and the names put."""
     import matplotlib.pyplot as plt
 
-    found = fit_names(names, at, gap, NAMES, upright=True)
+    fitted_names = fit_names(names, at, gap, NAMES, upright=True)
     head = 0.15 if K == 1 else 0.15 + LINE * TITLE / 72 * (1 if K <= 3 else (K + 1) // 2) * 1.3
     foot, height = 0.55 + 0.25 * cut, max(len(at) * gap, 0.8)
-    left = found.depth + 0.3
-    figure = plt.figure(figsize=(left + WIDTH + 0.2, head + height + foot))
-    ax = placed(figure, left, head, WIDTH, height)
-    found.put(ax.yaxis)
+    left_margin = fitted_names.depth + 0.3
+    figure = plt.figure(figsize=(left_margin + WIDTH + 0.2, head + height + foot))
+    ax = placed(figure, left_margin, head, WIDTH, height)
+    fitted_names.put(ax.yaxis)
     return ax

@@ -32,8 +32,11 @@ if TYPE_CHECKING:
 
 __all__ = ["plot_confusion", "plot_roc"]
 
-CELL, SMALLEST_MAP, LARGEST_MAP = 0.62, 2.2, 8.0  # inches of a cell, and of a new figure's map
-MOST_NUMBERS, MOST_CURVES = 24, 12  # groups up to which cells bear numbers; curves of a figure
+CELL = 0.62  # inches of a cell of a confusion matrix
+SMALLEST_MAP = 2.2  # inches of the map of a new figure
+LARGEST_MAP = 8.0  # inches of the map of a new figure
+MOST_NUMBERS = 24  # groups up to which cells show numbers
+MOST_CURVES = 12  # ROC curves of a figure
 DARK = 0.55  # share from which a number is white
 
 
@@ -97,9 +100,9 @@ def _map_axes(labels: Labels, cell: float) -> tuple[Axes, float]:
     inch = side / K
     rows = fit_names(labels.groups, np.arange(K), inch, 2.2, upright=True)
     columns = fit_names(labels.groups, np.arange(K), inch, 2.2)
-    left, foot = rows.depth + 0.6, columns.depth + 0.6
-    figure = plt.figure(figsize=(left + side + 0.2, 0.2 + side + foot))
-    ax = placed(figure, left, 0.2, side, side)
+    left_margin, foot = rows.depth + 0.6, columns.depth + 0.6
+    figure = plt.figure(figsize=(left_margin + side + 0.2, 0.2 + side + foot))
+    ax = placed(figure, left_margin, 0.2, side, side)
     rows.put(ax.yaxis)
     columns.put(ax.xaxis)
     return ax, inch

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 __all__ = ["plot_waterfall"]
 
-WIDTH, NAMES, GAP = 4.6, 3.2, 1.7 * LINE * LARGEST / 72
+WIDTH = 4.6  # inches of the panel
+NAMES = 3.2  # most inches of the names
+GAP = 1.7 * LINE * LARGEST / 72  # inches between bars
 
 
 def plot_waterfall(
@@ -40,12 +42,12 @@ def plot_waterfall(
     """
     names, values = list(names), np.asarray(values, dtype=float)
     order = 1 + np.argsort(-np.abs(values[1:]), kind="stable")
-    shown, rest = order[:top], order[top:]
+    shown, remaining = order[:top], order[top:]
     labels = [names[0], *(names[k] for k in shown)]
     steps = [values[0], *values[shown]]
-    if len(rest):
-        labels.append(f"{len(rest)} others")
-        steps.append(values[rest].sum())
+    if len(remaining):
+        labels.append(f"{len(remaining)} others")
+        steps.append(values[remaining].sum())
     labels.append("sum")
     ends = np.cumsum(steps)
     starts = np.append(0.0, ends[:-1])
@@ -54,8 +56,8 @@ def plot_waterfall(
         ax = _new_axes(labels, at)
     else:
         fit_names(labels, at, axes_inches(ax)[1] / len(labels), 1.4, upright=True).put(ax.yaxis)
-    left, width = np.append(starts, 0.0), np.append(steps, ends[-1])
-    for k, (start, step) in enumerate(zip(left, width, strict=True)):
+    bar_starts, width = np.append(starts, 0.0), np.append(steps, ends[-1])
+    for k, (start, step) in enumerate(zip(bar_starts, width, strict=True)):
         colour = "0.6" if k in (0, len(labels) - 1) else COLOURS[4 if step > 0 else 0]
         ax.barh(k, step, left=start, height=0.65, color=colour, zorder=2)
         side = 4 if step >= 0 else -4
@@ -84,9 +86,9 @@ def _new_axes(labels: Sequence[str], at: np.ndarray) -> Axes:
     import matplotlib.pyplot as plt
 
     gap = GAP * (1.0 if max(text_inches(x, LARGEST) for x in labels) <= NAMES else 1.6)  # two lines for long names
-    found = fit_names(labels, at, gap, NAMES, upright=True)
-    height, left = len(labels) * gap, found.depth + 0.3
-    figure = plt.figure(figsize=(left + WIDTH + 0.2, 0.15 + height + 0.75))
-    ax = placed(figure, left, 0.15, WIDTH, height)
-    found.put(ax.yaxis)
+    fitted_names = fit_names(labels, at, gap, NAMES, upright=True)
+    height, left_margin = len(labels) * gap, fitted_names.depth + 0.3
+    figure = plt.figure(figsize=(left_margin + WIDTH + 0.2, 0.15 + height + 0.75))
+    ax = placed(figure, left_margin, 0.15, WIDTH, height)
+    fitted_names.put(ax.yaxis)
     return ax

@@ -77,8 +77,8 @@ def _more(n: int, what: str) -> str:
 
 def _shown(n: int, what: str) -> tuple[int, list[str]]:
     """Return how many of `n` groups, predictors or pairs to print, and the line that stands for the rest."""
-    most, few = ALL_OR_FEW[what]
-    return (n, []) if n <= most else (few, [_more(n - few, what)])
+    most, n_few = ALL_OR_FEW[what]
+    return (n, []) if n <= most else (n_few, [_more(n - n_few, what)])
 
 
 def _some(labels: Sequence) -> str:
@@ -138,15 +138,19 @@ def fit_text(call: str, labels: Labels, parameters: Parameters) -> str:
         levels = labels.levels[i][1:]
         for g, group in enumerate(groups):
             values = vector_text(levels[:SHOWN_LEVELS], layout.table(theta[g], i)[:SHOWN_LEVELS])
-            more = "\n" + _more(len(levels) - SHOWN_LEVELS, "level") if len(levels) > SHOWN_LEVELS else ""
-            parts.append(f"{d}h_[{names[i]}]{group}:\n{values}{more}")
+            levels_line = "\n" + _more(len(levels) - SHOWN_LEVELS, "level") if len(levels) > SHOWN_LEVELS else ""
+            parts.append(f"{d}h_[{names[i]}]{group}:\n{values}{levels_line}")
     parts += more_predictors
     for term in islice((tuple(term) for terms in layout.terms for term in terms.tolist()), P):
         for g, group in enumerate(groups):
-            own = layout.table(theta[g], *term)
-            first, *others = (labels.levels[i][1:] for i in term)
-            rows = others[0] if len(others) == 1 else [":".join(map(label_text, x)) for x in product(*others)]
-            table = _coupling_text(own.reshape(len(own), -1), first, rows)
+            term_table = layout.table(theta[g], *term)
+            first, *other_levels = (labels.levels[i][1:] for i in term)
+            rows = (
+                other_levels[0]
+                if len(other_levels) == 1
+                else [":".join(map(label_text, x)) for x in product(*other_levels)]
+            )
+            table = _coupling_text(term_table.reshape(len(term_table), -1), first, rows)
             parts.append(f"{d}J_[{','.join(names[i] for i in term)}]{group}:\n{table}")
     parts += more_terms + more_groups
     return f"{head_text(call, labels)}\n\nCoefficients:\n" + "\n\n".join(parts)
@@ -187,13 +191,13 @@ def group_text(
     (m, more_predictors), (P, more_pairs) = _shown(len(h), "predictor"), _shown(len(pairs), "pair")
     parts = []
     for i in range(m):
-        left = len(h[i]) - SHOWN_LEVELS
+        n_hidden = len(h[i]) - SHOWN_LEVELS
         values = vector_text(range(1, SHOWN_LEVELS + 1)[: len(h[i])], h[i][:SHOWN_LEVELS])
-        parts.append(f"h[{i}]:\n{values}" + (f"\n{_more(left, 'level')}" if left > 0 else ""))
+        parts.append(f"h[{i}]:\n{values}" + (f"\n{_more(n_hidden, 'level')}" if n_hidden > 0 else ""))
     parts += more_predictors
     for term in pairs[:P]:
-        rows, *others = (range(1, size + 1) for size in np.shape(J[term]))
-        columns = others[0] if len(others) == 1 else [":".join(map(str, x)) for x in product(*others)]
+        rows, *other_levels = (range(1, size + 1) for size in np.shape(J[term]))
+        columns = other_levels[0] if len(other_levels) == 1 else [":".join(map(str, x)) for x in product(*other_levels)]
         table = np.reshape(J[term], (len(rows), -1))
         parts.append(f"J[{', '.join(map(str, term))}]:\n{_coupling_text(table, rows, columns)}")
     lines = [f"{name}: {_argument(name, value)}" for name, value in (more or {}).items()]
@@ -231,8 +235,8 @@ def _coupling_text(values: np.ndarray, rows: Sequence, columns: Sequence) -> str
         index=[label_text(x) for x in rows[:n]],
         columns=[label_text(x) for x in columns[:n]],
     )
-    more = f"\n... ({len(rows)} x {len(columns)} levels in all)" if max(values.shape) > n else ""
-    return table_text(frame) + more
+    size_note = f"\n... ({len(rows)} x {len(columns)} levels in all)" if max(values.shape) > n else ""
+    return table_text(frame) + size_note
 
 
 def cv_text(frame: pd.DataFrame, best: float, maxscore: float, score: str | None = None) -> str:
@@ -265,10 +269,10 @@ def cv_text(frame: pd.DataFrame, best: float, maxscore: float, score: str | None
     2     0.2 0.8530829
     """
     of = f" ({score})" if score in ("accuracy", "logloss", "brier", "pnll") else ""
-    which = "Min." if score in ("logloss", "brier", "pnll") else "Max."
+    extremum = "Min." if score in ("logloss", "brier", "pnll") else "Max."
     lines = [
         f"Optimal {frame.columns[0]} = {format_numbers([best])[0]}",
-        f"{which} score{of}: {format_numbers([maxscore])[0]}",
+        f"{extremum} score{of}: {format_numbers([maxscore])[0]}",
         "",
         table_text(frame),
     ]
@@ -302,6 +306,6 @@ def sample_text(xmax: pd.DataFrame, emax: pd.Series) -> str:
       No  Yes
     5.13 0.00
     """
-    more = "\n" + _more(len(xmax) - SHOWN_ROWS, "predictor") if len(xmax) > SHOWN_ROWS else ""
+    rows_line = "\n" + _more(len(xmax) - SHOWN_ROWS, "predictor") if len(xmax) > SHOWN_ROWS else ""
     table = table_text(xmax.iloc[:SHOWN_ROWS].astype(object), left=True)
-    return f"xmax:\n{table}{more}\n\nemax:\n{vector_text(emax.index, emax)}"
+    return f"xmax:\n{table}{rows_line}\n\nemax:\n{vector_text(emax.index, emax)}"

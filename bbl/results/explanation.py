@@ -24,7 +24,9 @@ from bbl.stats.ties import first_largest
 
 __all__ = ["Attribution", "Explanation", "Importance", "explained", "importance_of"]
 
-BASELINE, SUMMED, DRAWS = "(baseline)", "(summed out)", "(draws)"
+BASELINE = "(baseline)"
+SUMMED = "(summed out)"
+DRAWS = "(draws)"
 
 
 @dataclass(frozen=True)

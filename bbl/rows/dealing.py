@@ -62,15 +62,15 @@ class Dealer:
                 f"nfold must be in 2..{copies.sum():.0f}, the number of rows; got {deal.nfold}.", argument="nfold"
             )
         self.left = [fold_sizes(float(n), deal.nfold) for n in copies]
-        self.edges = [np.concatenate(([0.0], np.cumsum(own))) for own in self.left]
+        self.edges = [np.concatenate(([0.0], np.cumsum(sizes_of_group))) for sizes_of_group in self.left]
         self.past = np.zeros(len(rows))
         self.waiting: list[list[Sample]] = [[] for _ in rows]
         self.known: list[np.ndarray] | None = None
         if self.rng is not None and (totals == rows).all() and rows.sum() <= COPIES:
             self.known = [np.empty(int(n), dtype=np.int16) for n in rows]
-            for own, n, sizes in zip(self.known, rows, self.left, strict=True):
+            for sizes_of_group, n, sizes in zip(self.known, rows, self.left, strict=True):
                 ones = np.ones(int(n), dtype=np.int64)
-                own[:] = dealt_copies(ones, sizes.astype(np.int64), self.rng).argmax(axis=0)
+                sizes_of_group[:] = dealt_copies(ones, sizes.astype(np.int64), self.rng).argmax(axis=0)
 
     def put(self, y: int, rows: Sample) -> Iterator[tuple[int, Sample]]:
         """Yield a fold and its rows, of rows of group `y` that have come by; some may wait."""
@@ -212,9 +212,9 @@ class TableSink:
         y, state = np.nonzero(total)
         codes = np.empty((len(state), len(self.shape)), dtype=code_dtype(self.n_levels))
         missing = np.zeros(codes.shape, dtype=bool)
-        for i, own in enumerate(np.unravel_index(state, self.shape) if self.shape else ()):
-            missing[:, i] = own == self.n_levels[i]
-            codes[:, i] = np.where(missing[:, i], 0, own)
+        for i, state_codes in enumerate(np.unravel_index(state, self.shape) if self.shape else ()):
+            missing[:, i] = state_codes == self.n_levels[i]
+            codes[:, i] = np.where(missing[:, i], 0, state_codes)
         group = np.where(y == self.K, -1, y)
         sample = Sample(codes, total[y, state], group, missing if missing.any() else None)
         if not nfold:

@@ -109,10 +109,10 @@ class TableEstimator(ResultState, BaseEstimator):
         ConvergenceWarning, DataWarning
             As the function that fits the same model by formula.
         """
-        given = self._given(X, y, sample_weight, self._whole)
+        training = self._given(X, y, sample_weight, self._whole)
         with table_errors():
-            result = self._model(given)
-        self._keep(result, given)
+            result = self._model(training)
+        self._keep(result, training)
         return self
 
     @property
@@ -174,8 +174,8 @@ class TableClassifier(ClassifierMixin, TableEstimator):
 
     def _keep(self, result: Any, given: Given) -> None:
         """Keep a fitted model, and the classes that it has: one may have lost all its rows to missing="drop"."""
-        kept, classes = set(result.labels.groups), given.classes
-        self.classes_ = classes[[c in kept for c in pd.Index(classes).tolist()]]
+        kept_classes, classes = set(result.labels.groups), given.classes
+        self.classes_ = classes[[c in kept_classes for c in pd.Index(classes).tolist()]]
         self.result_ = result.with_priors(_priors(self.class_weight, classes, result))
 
     def _scores(self, X) -> np.ndarray:
@@ -285,14 +285,14 @@ def _priors(class_weight: Any, classes: np.ndarray, result: Any) -> dict | str |
     """Return the class shares that weights of the classes come to; None for those of the training rows."""
     if class_weight is None:
         return None
-    known = pd.Index(classes).tolist()
+    class_names = pd.Index(classes).tolist()
     if isinstance(class_weight, Mapping):
         for name, weight in class_weight.items():
-            if name not in known:
+            if name not in class_names:
                 raise OptionError(f"class_weight names {name!r}, which is no class of y.", argument="class_weight")
             real(f"class_weight[{name!r}]", weight, 0.0)
-        own = np.array([class_weight.get(g, 1.0) for g in result.labels.groups])
-        shares = own * result.class_shares
+        class_weights = np.array([class_weight.get(g, 1.0) for g in result.labels.groups])
+        shares = class_weights * result.class_shares
         if not shares.sum() > 0.0:
             raise OptionError(
                 "class_weight leaves no class a weight; give one a positive one.", argument="class_weight"

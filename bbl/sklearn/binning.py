@@ -95,13 +95,13 @@ class BinningTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                 )
             check_consistent_length(array, y)
             groups = np.unique(column_or_1d(y, warn=True), return_inverse=True)[1]
-        given = None if sample_weight is None else column_or_1d(sample_weight)
-        weights = check_weights(given, len(array), "sample_weight", whole=False)
+        row_weights = None if sample_weight is None else column_or_1d(sample_weight)
+        weights = check_weights(row_weights, len(array), "sample_weight", whole=False)
         self.cuts_ = []
         for column in array.T:
-            known = ~np.isnan(column) & (weights > 0)
-            own = None if groups is None else groups[known]
-            self.cuts_.append(find_cuts(column[known], weights[known], method, count, own))
+            is_number = ~np.isnan(column) & (weights > 0)
+            known_groups = None if groups is None else groups[is_number]
+            self.cuts_.append(find_cuts(column[is_number], weights[is_number], method, count, known_groups))
         return self
 
     def transform(self, X: Any) -> np.ndarray:
@@ -119,6 +119,6 @@ class BinningTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         array = validate_data(self, X, dtype=float, ensure_all_finite="allow-nan", reset=False)
         out = np.full(array.shape, np.nan)
         for k, cuts in enumerate(self.cuts_):
-            known = ~np.isnan(array[:, k])
-            out[known, k] = np.searchsorted(cuts, array[known, k], side="left")
+            is_number = ~np.isnan(array[:, k])
+            out[is_number, k] = np.searchsorted(cuts, array[is_number, k], side="left")
         return out

@@ -208,8 +208,8 @@ def _formula(response: str, pairs: Any, order: Any, names: Sequence[Any]) -> str
 def _pair(pair: Any, names: Sequence[Any]) -> str:
     ends = list(pair) if isinstance(pair, Sequence | np.ndarray) and not isinstance(pair, str) else []
     ends = [names[int(e)] if isinstance(e, int | np.integer) and 0 <= e < len(names) else e for e in ends]
-    known = all(isinstance(e, str) and e in names for e in ends)
-    if len(ends) < 2 or not known or len(set(ends)) < len(ends):
+    are_names = all(isinstance(e, str) and e in names for e in ends)
+    if len(ends) < 2 or not are_names or len(set(ends)) < len(ends):
         raise OptionError(
             f"pairs has the entry {pair!r}; give two different names or positions of the {len(names)} columns of X, or "
             "more.",

@@ -237,7 +237,7 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
         ndarray of str, shape (K,)
         """
         check_is_fitted(self, "model_")
-        return np.array([f"score_{own}" for own in self.classes_], dtype=object)
+        return np.array([f"score_{name}" for name in self.classes_], dtype=object)
 
     def _most(self, y: np.ndarray) -> int:
         most = int(np.unique(y, return_counts=True)[1].max())
@@ -263,14 +263,16 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
         classes = np.unique(y)
         if len(classes) < 2:
             raise DataError(f"y has one class, {classes.tolist()[0]!r}; give rows of at least two classes.")
-        parts = [X[y == own] for own in classes]
+        parts = [X[y == group] for group in classes]
         c = (self.options or {}).get("c")
-        return classes, [(part, 0.5 * len(part) if c is None else float(c)) for part in parts]
+        return classes, [(group_rows, 0.5 * len(group_rows) if c is None else float(c)) for group_rows in parts]
 
     def _scores(self, model: Any, X) -> np.ndarray:
         if self._numeric:
             X = validate_data(self, X, reset=False, dtype=np.float64)
-            return np.column_stack([conjugate_scores(part, np.ones(len(part)), c, X) for part, c in model[1]])
+            return np.column_stack(
+                [conjugate_scores(group_rows, np.ones(len(group_rows)), c, X) for group_rows, c in model[1]]
+            )
         with table_errors():
             table = model._table(X, reset=False)
             normalised = True if self.normalised is None else flag("normalised", self.normalised)

@@ -233,9 +233,9 @@ class ShooterFeatures(TransformerMixin, _Shooter):
         return np.array(distinct_names(out), dtype=object)
 
     def _names(self, given: Any) -> list[str]:
-        own = [label_text(name) for name in self.result_.labels.names]
+        predictor_names = [label_text(name) for name in self.result_.labels.names]
         if given is None:
-            return own
+            return predictor_names
         if hasattr(self, "feature_names_in_") and list(given) != list(self.feature_names_in_):
             raise ValueError("input_features is not equal to feature_names_in_")
         if len(given) != self.n_features_in_:

@@ -22,7 +22,8 @@ from bbl.sparse.workingset import Penalty, Stage, Weights, null_slope
 
 __all__ = ["Choice", "Point", "choose", "ebic"]
 
-GRID, SMALLEST = 30, 0.02  # penalties of a path, and the last of them as a share of the first
+GRID = 30  # penalties of a path
+SMALLEST = 0.02  # the last penalty of a path, as a share of the first
 GAMMA = 0.5
 SATURATED = 0.01  # share of the loss without terms below which a path ends
 PATIENCE = 12  # penalties in a row without a better EBIC after which it does

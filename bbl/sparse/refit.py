@@ -16,7 +16,8 @@ __all__ = ["Objective", "Refit", "maximise", "refit"]
 
 RIDGE = 1e-7  # per observation: it tells where an optimum lies that is not finite, or not unique
 GRADIENT = 1e-9  # largest entry per observation at which Newton's method ends
-NEWTON, CONJUGATE = 100, 200
+MAX_NEWTON_STEPS = 100
+MAX_CONJUGATE_STEPS = 200  # of conjugate gradients, in each Newton step
 UNBOUNDED = 0.05  # how far the ridge alone holds a weight back, in log odds
 
 
@@ -69,7 +70,7 @@ class Objective:
         out, residual = np.zeros_like(right), right.copy()
         direction = ready = cho_solve(factor, residual)
         length = float((residual * ready).sum())
-        for _ in range(CONJUGATE if length > 0 else 0):
+        for _ in range(MAX_CONJUGATE_STEPS if length > 0 else 0):
             along = self.scores @ (direction.T @ self.Z)
             along = p * (along - (p * along).sum(axis=0)) * self.problem.weights
             image = self.Z @ (self.scores.T @ along).T + self.ridge * direction
@@ -87,7 +88,7 @@ def maximise(objective: Objective, theta: np.ndarray) -> tuple[np.ndarray, float
     """Return the weights (D + 1, q) of maximum likelihood and their loss, by Newton's method from `theta`."""
     total = objective.problem.total
     value, loss = objective.value(theta)
-    for _ in range(NEWTON):
+    for _ in range(MAX_NEWTON_STEPS):
         gradient = objective.gradient(theta)
         if np.abs(gradient).max() <= GRADIENT * total:
             break

@@ -22,12 +22,16 @@ __all__ = ["Penalty", "Stage", "Weights", "minimise", "null_slope"]
 
 TOLERANCE = 1e-6  # largest violation of the optimality conditions, in units of each term's penalty
 INNER = 2e-7  # the same on the working set
-NEWTON, SWEEPS, ROUNDS = 1000, 2000, 1000
-FEW, GRAM = 64, 2048  # weights up to which the Hessian is made at once, and where columns are correlated
+MAX_NEWTON_STEPS = 1000
+MAX_SWEEPS = 2000  # of coordinate descent, in each Newton step
+MAX_ROUNDS = 1000  # in which violators join the working set
+FULL_HESSIAN_SIZE = 64  # weights up to which the Hessian is formed at once
+GRAM_SIZE = 2048  # weights up to which the Hessian is formed if coordinate descent is slow
 PATIENCE = 16  # weights for each sweep after which they are held to be
 RIDGE = 1e-6  # of the Hessian's diagonal, beyond its rounding
 ROUNDING = 1e-12  # of the objective
-SUM, CLOSE = 512, 0.05  # rounding of long sums in single precision, and what of a penalty it may be
+SUM_ROUNDING = 512  # units in the last place of a long sum in single precision
+ROUNDING_SHARE = 0.05  # of a penalty that such a rounding error may be
 WORST = 300  # violators that join the working set at a time
 LIMIT = 30.0  # of the intercept, for classes that no row has
 
@@ -154,7 +158,7 @@ class Descent:
             least = min(self.penalty.lambdas)
         rounding = 64 * np.finfo(float).eps * self.problem.total / least
         violation = math.inf
-        for _ in range(NEWTON):
+        for _ in range(MAX_NEWTON_STEPS):
             gradient = products.gradient(self.slope)
             total_slope = self.slope.sum(axis=1)
             held = (np.abs(self.intercept) >= LIMIT) & (total_slope * self.intercept < 0)
@@ -180,9 +184,9 @@ class Descent:
         moving = (row_norms(self.theta, products.at, True) > 0) | (self._lengths(gradient) > self.lambdas)
         near = np.flatnonzero(moving)
         D = int(products.sizes[near].sum())
-        if (D + 1) * q > (GRAM if self.slow else FEW):
+        if (D + 1) * q > (GRAM_SIZE if self.slow else FULL_HESSIAN_SIZE):
             theta, intercept = self.theta.copy(), self.intercept.copy()
-            most = min(SWEEPS, D // PATIENCE) if not self.slow and (D + 1) * q <= GRAM else SWEEPS
+            most = min(MAX_SWEEPS, D // PATIENCE) if not self.slow and (D + 1) * q <= GRAM_SIZE else MAX_SWEEPS
             descent_state = _kernel.descend(
                 products.codes, *products.layout, self.lambdas, group, self.curve, LIMIT, tolerance, most,
                 stop_flag(), self.slope.copy(), theta, intercept,
@@ -195,7 +199,7 @@ class Descent:
         rows = np.flatnonzero(np.repeat(moving, products.sizes))
         at, free = np.concatenate([[0], np.cumsum(products.sizes[near]), [D + 1]]), np.append(self.lambdas[near], 0.0)
         both, pull = np.vstack([self.theta[rows], self.intercept]), np.vstack([gradient[rows], whole])
-        _kernel.descend_gram(hessian, at, free, group, tolerance, SWEEPS, stop_flag(), pull, both)
+        _kernel.descend_gram(hessian, at, free, group, tolerance, MAX_SWEEPS, stop_flag(), pull, both)
         theta = self.theta.copy()
         theta[rows] = both[:-1]
         return theta, np.clip(both[-1], -LIMIT, LIMIT)
@@ -268,7 +272,7 @@ def minimise(
             break
         rounds += 1
         outside, worst = _violators(problem, penalty, descent, parents, order, once)
-        if not worst or rounds == ROUNDS:
+        if not worst or rounds == MAX_ROUNDS:
             violation = max(violation, outside)
             break
         if descent.products.codes.nbytes > most:
@@ -286,8 +290,8 @@ def _violators(
     Where rounding allows it, all are looked at in single precision, and in double those that may violate.
     """
     level, slope = penalty.lambdas[order - 1], descent.slope
-    margin = SUM * float(np.finfo(np.float32).eps) * float(np.abs(slope).sum()) / level
-    single = margin < CLOSE
+    margin = SUM_ROUNDING * float(np.finfo(np.float32).eps) * float(np.abs(slope).sum()) / level
+    single = margin < ROUNDING_SHARE
     least = 1.0 - margin if single else 1.0
     inside, violation_of = set(descent.products.terms), {}
     for term_block, ratio in candidate_ratios(problem, slope, parents, penalty.group, single):

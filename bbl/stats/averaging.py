@@ -10,7 +10,8 @@ from bbl.stats.scores import log_probabilities
 
 __all__ = ["averaged_scores", "convex_weights"]
 
-AT_REST, ROUNDS = 1e-12, 200
+AT_REST = 1e-12  # change of a weight at which the optimum is reached
+ROUNDS = 200  # at most
 EVEN = 1e-15  # rise that rounding hides
 
 

@@ -10,7 +10,8 @@ __all__ = ["CALIBRATE", "Calibration", "fit_calibration"]
 
 CALIBRATE = ("none", "offset", "temperature")
 HELD = {"firm": 10.0}  # what the penalty weighs in observations, where that is not one
-AT_REST, ROUNDS = 1e-10, 200
+AT_REST = 1e-10  # change of a parameter at which the optimum is reached
+ROUNDS = 200  # at most
 LONGEST = 5.0  # change of an offset or of ln T in a step
 EVEN = 1e-15  # decrease that rounding hides
 

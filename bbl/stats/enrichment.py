@@ -6,7 +6,8 @@ import numpy as np
 
 __all__ = ["hypergeometric", "rank_test"]
 
-FEW, DRAWS = 20, 9999  # known (or other) pairs below which ranks are permuted, and how often
+NORMAL_FROM = 20  # known, and unknown, pairs from which on rank sums are taken for normal
+PERMUTATIONS = 9999  # of the ranks of fewer pairs
 
 
 def hypergeometric(known: np.ndarray, taken: np.ndarray, pairs: int, total: int) -> tuple[np.ndarray, np.ndarray]:
@@ -62,9 +63,9 @@ def rank_test(known: np.ndarray, pairs: int, total: int) -> tuple[float, float]:
     of_known = np.concatenate([known, np.arange(pairs - n) < total - known.sum()])
     test = mannwhitneyu(score[of_known], score[~of_known], alternative="greater", method="asymptotic")
     area = float(test.statistic) / (total * n_unknown)
-    if min(total, n_unknown) >= FEW:
+    if min(total, n_unknown) >= NORMAL_FROM:
         return area, float(test.pvalue)
     rank = np.concatenate([np.arange(n), np.full(pairs - n, 0.5 * (n + pairs - 1))])  # mean ranks
     rng, rank_sum = np.random.default_rng(0), rank[of_known].sum()
-    drawn = np.array([rank[rng.choice(pairs, total, replace=False)].sum() for _ in range(DRAWS)])
-    return area, float((1 + (drawn <= rank_sum + 1e-9).sum()) / (DRAWS + 1))
+    drawn = np.array([rank[rng.choice(pairs, total, replace=False)].sum() for _ in range(PERMUTATIONS)])
+    return area, float((1 + (drawn <= rank_sum + 1e-9).sum()) / (PERMUTATIONS + 1))

@@ -6,7 +6,9 @@ import numpy as np
 
 __all__ = ["tail"]
 
-STEP, NODES, FURTHEST = 0.1, 25, 40  # of the trapezoid rule, in blocks of nodes
+STEP = 0.1  # between nodes of the trapezoid rule
+NODES = 25  # in a block
+MAX_BLOCKS = 40
 
 
 def tail(coefficient: np.ndarray, shape: np.ndarray, x: float = 0.0) -> float:
@@ -57,7 +59,7 @@ def _upper(c: np.ndarray, a: np.ndarray, x: float) -> float:
     # beyond the saddle the factor exp(-s x) is made to fall; where there are many variables, they fall by themselves
     bend = np.sign(x) / max(1.0, float(a.sum()))
     total = peak = 0.0
-    for block in range(FURTHEST):
+    for block in range(MAX_BLOCKS):
         v = STEP * (NODES * block + np.arange(NODES))
         s = at + scale * (bend * (np.cosh(v) - 1.0) + 1j * np.sinh(v))
         slope = scale * (bend * np.sinh(v) + 1j * np.cosh(v))

@@ -9,7 +9,9 @@ import numpy as np
 
 __all__ = ["LikelihoodRatio", "likelihood_ratio"]
 
-CELL, DRAWS, LONGEST = 5.0, 1999, 10**6
+CELL = 5.0  # expected rows in a cell below which the test is exact
+RANDOM_TABLES = 1999  # drawn if the tables with the same margins are too many to list
+MAX_TABLES = 10**6  # with the same margins that are listed
 
 
 @dataclass(frozen=True)
@@ -106,7 +108,7 @@ def _exact_p(n: np.ndarray) -> float:
     rows, columns = (np.rint(n.sum(axis=k)).astype(np.int64) for k in (1, 0))
     observed_statistic = _statistic(n) * (1.0 - 1e-12)
     least = min(rows.min(), columns.min())
-    if n.shape == (2, 2) and least <= LONGEST:
+    if n.shape == (2, 2) and least <= MAX_TABLES:
         # the smaller row and the smaller column meet in a cell of at most `least`
         r, c = rows.min(), columns.min()
         first = np.arange(least + 1)
@@ -115,8 +117,8 @@ def _exact_p(n: np.ndarray) -> float:
         chance = hypergeom.pmf(first, rows.sum(), r, c)[possible]
         as_large = _statistic(tables[possible].reshape(-1, 2, 2)) >= observed_statistic
         return min(1.0, float(chance[as_large].sum()))
-    drawn = random_table(rows, columns).rvs(size=DRAWS, random_state=np.random.default_rng(0))
-    return (1.0 + float((_statistic(drawn) >= observed_statistic).sum())) / (DRAWS + 1.0)
+    drawn = random_table(rows, columns).rvs(size=RANDOM_TABLES, random_state=np.random.default_rng(0))
+    return (1.0 + float((_statistic(drawn) >= observed_statistic).sum())) / (RANDOM_TABLES + 1.0)
 
 
 def _one_predictor(n: np.ndarray, prior_count: float) -> tuple[np.ndarray, np.ndarray, float]:

@@ -78,7 +78,7 @@ def test_the_prior_count_of_less_loss_out_of_fold_is_taken(sure, taken, monkeypa
     rows = pd.DataFrame(codes.astype(str), columns=list("abcdef")).assign(y=y.astype(str))
     losses = {}
     for counts in ((1.0,), (0.1,), (1.0, 0.1)):
-        monkeypatch.setattr(averaging, "COUNTS", counts)
+        monkeypatch.setattr(averaging, "PRIOR_COUNTS", counts)
         found = bbl.bbl("y ~ .", rows, method="auto", verbose=0).tuning.loc["pseudo"]
         losses[counts] = found["log_loss"]
     assert losses[1.0, 0.1] == losses[(taken,)] < max(losses.values())
@@ -148,11 +148,11 @@ def test_what_is_unknown_is_left_to_members_that_sum_it_out(data):
 
 def few_are_many(monkeypatch):
     """Let what is done to many rows be done to few."""
-    monkeypatch.setattr(averaging, "MANY", 50)
-    monkeypatch.setattr(averaging, "SOME", (80, 30))
+    monkeypatch.setattr(averaging, "SINGLE_HOLDOUT_ABOVE", 50)
+    monkeypatch.setattr(averaging, "TUNING_ROWS", (80, 30))
     monkeypatch.setattr(conditional, "ROWS", 50)
-    monkeypatch.setattr(refining, "SOME", (80, 30))
-    monkeypatch.setattr(refining, "VISITS", 20_000)
+    monkeypatch.setattr(refining, "COMPARISON_ROWS", (80, 30))
+    monkeypatch.setattr(refining, "MIN_VISITS", 20_000)
 
 
 @pytest.mark.parametrize("wanted", [None, "pseudo"])

@@ -214,8 +214,8 @@ def check_streams(engine: Engine, source: Source, missing: str) -> None:
     if not engine.streams:
         streaming_methods = ", ".join(repr(name) for name, engine_type in ENGINES.items() if engine_type.streams)
         raise OptionError(
-            f"{engine.refusals()['batches']}, and {source.text} are read in batches. Take one of {streaming_methods}, or give a "
-            "table of a random sample of the rows.",
+            f"{engine.refusals()['batches']}, and {source.text} are read in batches. Take one of {streaming_methods}, "
+            "or give a table of a random sample of the rows.",
             argument="method",
         )
     if missing == "marginal" and engine.needs == "neighbours":

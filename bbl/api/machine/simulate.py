@@ -148,8 +148,8 @@ def _warn_unmixed(rhat: pd.Series) -> None:
     if len(unmixed):
         unmixed_groups = ", ".join(f"{value:.2f} in group {group!r}" for group, value in unmixed.items())
         warnings.warn(
-            f"The chains have not mixed: split R-hat of the energy is {unmixed_groups}, and should be below {UNMIXED}. Raise "
-            "nsteps, and do not take the draws for a sample before it is.",
+            f"The chains have not mixed: split R-hat of the energy is {unmixed_groups}, and should be below {UNMIXED}. "
+            "Raise nsteps, and do not take the draws for a sample before it is.",
             ConvergenceWarning,
             stacklevel=4,
         )

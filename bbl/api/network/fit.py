@@ -25,7 +25,8 @@ from bbl.rows.counts import level_counts
 
 __all__ = ["bnc", "local_dags", "lp", "structure"]
 
-TREES, SHARE = 10, 0.5  # AWNB's defaults where one of them is given
+AWNB_TREES = 10  # default number of trees of AWNB, if only the share is given
+AWNB_SHARE = 0.5  # default share of rows of a tree of AWNB, if only the number is given
 
 
 @verb
@@ -303,8 +304,8 @@ def _recipe(
             raise OptionError("manb_prior needs smooth > 0, the prior of its evidence; got 0.", argument="smooth")
         return Recipe(smooth, real("manb_prior", manb_prior, 0.0, 1.0))
     if trees:
-        count = TREES if awnb_trees is None else integer("awnb_trees", awnb_trees, 1)
-        share = SHARE if awnb_bootstrap is None else real("awnb_bootstrap", awnb_bootstrap, 0.0, open_low=True)
+        count = AWNB_TREES if awnb_trees is None else integer("awnb_trees", awnb_trees, 1)
+        share = AWNB_SHARE if awnb_bootstrap is None else real("awnb_bootstrap", awnb_bootstrap, 0.0, open_low=True)
         return Recipe(smooth, awnb=(count, share))
     if is_mapping and structure.dags:
         return Recipe(smooth, wanbia=_given_weights(wanbia, _in_order(structure)))

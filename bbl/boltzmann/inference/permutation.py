@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bbl.boltzmann.inference.strata import MOST, conditioning, strata
+from bbl.boltzmann.inference.strata import MAX_HELD, conditioning, strata
 from bbl.errors import DataError
 from bbl.model.layout import Layout
 from bbl.parallel import run_tasks
@@ -64,7 +64,7 @@ def permutation_tests(
 def _test(sample: Sample, layout: Layout, i: int, j: int, n: int, rng: np.random.Generator) -> Result:
     nothing = (np.nan, 0, np.nan)
     fixed = conditioning(layout, i, j)
-    if len(fixed) > MOST or not sample.n:
+    if len(fixed) > MAX_HELD or not sample.n:
         return nothing
     if sample.missing is not None:
         sample = sample.rows(~sample.missing[:, [i, j, *fixed]].any(axis=1))

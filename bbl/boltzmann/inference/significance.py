@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from bbl.boltzmann.inference.covariance import sandwich
-from bbl.boltzmann.inference.strata import MOST, coupling_family, field_family, pair_strata
+from bbl.boltzmann.inference.strata import MAX_HELD, coupling_family, field_family, pair_strata
 from bbl.model.godambe import Influence
 from bbl.model.layout import Layout
 from bbl.model.moments import level_counts, usable_weight
@@ -24,7 +24,8 @@ __all__ = ["CELL", "Comparison", "Evidence", "Kind", "crowded", "evidence", "of_
 
 # Rows that a cell must be expected to hold, and information that an estimate must have, for a normal distribution. With
 # 10 rows its tails are still too thin for Holm's adjustment: 7.5 % in place of 5 over six pairs.
-CELL, INFORMATION = 20.0, 5.0
+CELL = 20.0  # rows expected in the smallest cell from which on a parameter has a Wald test (benchmarks.coverage)
+INFORMATION = 5.0  # inverse variance of a parameter below which it has an exact test (benchmarks.coverage)
 ROWS_PER_PARAMETER = 10.0
 
 
@@ -166,7 +167,7 @@ def crowded(layout: Layout) -> np.ndarray:
     """Return which couplings have no exact test: those of three and more, or it would fix too many predictors."""
     degree = layout.mask.sum(axis=1)[layout.pairs].min(axis=1, initial=layout.m) - 1
     out = np.zeros(layout.size, dtype=bool)
-    out[layout.D : layout.pair_start[-1]] = np.repeat(degree > MOST, np.diff(layout.pair_start))
+    out[layout.D : layout.pair_start[-1]] = np.repeat(degree > MAX_HELD, np.diff(layout.pair_start))
     out[layout.pair_start[-1] :] = True
     return out
 

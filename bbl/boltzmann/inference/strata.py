@@ -10,7 +10,8 @@ from bbl.stats.exact import PowerSeries, hypergeometric
 
 __all__ = ["conditioning", "coupling_family", "field_family", "pair_strata", "strata"]
 
-MOST, LONGEST = 20, 20_000  # predictors that are held fixed; length of a distribution
+MAX_HELD = 20  # predictors that a conditional distribution holds fixed
+MAX_SUPPORT = 20_000  # values of a conditional distribution
 
 
 def conditioning(layout: Layout, i: int, j: int) -> np.ndarray:
@@ -43,7 +44,7 @@ def pair_strata(sample: Sample, layout: Layout, i: int, j: int) -> np.ndarray | 
     coupling is another there. None where too many predictors would be held fixed.
     """
     fixed = conditioning(layout, i, j)
-    if len(fixed) > MOST:
+    if len(fixed) > MAX_HELD:
         return None
     number = strata(sample.codes, fixed)
     if layout.order > 2:  # where the two are in a term of more, their coupling is that at its reference
@@ -70,7 +71,7 @@ def coupling_family(sample: Sample, number: np.ndarray, i: int, a: int, j: int, 
         np.bincount(number, cell_weights, last) for cell_weights in (w * (at_a & at_b), w * at_a, w * at_b, w)
     )
     support = np.minimum(rows, columns) - np.maximum(0, rows + columns - n)
-    if not 0 < support.sum() < LONGEST:
+    if not 0 < support.sum() < MAX_SUPPORT:
         return None
     return hypergeometric(n11, rows, columns, n)
 
@@ -85,7 +86,7 @@ def field_family(sample: Sample, layout: Layout, i: int, a: int) -> PowerSeries 
     if sample.missing is not None:
         here &= ~sample.missing[:, [i, *near]].any(axis=1)
     n, t = float(sample.weights[here].sum()), float(sample.weights[here & (codes == a)].sum())
-    if not 0 < n < LONGEST:
+    if not 0 < n < MAX_SUPPORT:
         return None
     k = np.arange(n + 1.0)
     return PowerSeries(-gammaln(k + 1) - gammaln(n - k + 1), round(t), share=1.0)

@@ -36,8 +36,8 @@ def passes(source: Source | None, client: Any) -> OnCluster | None:
     if client is not None and (source is None or source.parts is None):
         problem = "tables in memory are not" if source is None else f"{source.text} cannot be"
         raise OptionError(
-            f"client= is for data that workers read in parts, and {problem} read so. Give a Dask DataFrame, Parquet files "
-            "or a pyarrow Dataset; folds of tables in memory go to a cluster by joblib.parallel_config('dask').",
+            f"client= is for data that workers read in parts, and {problem} read so. Give a Dask DataFrame, Parquet "
+            "files or a pyarrow Dataset; folds of tables in memory go to a cluster by joblib.parallel_config('dask').",
             argument="client",
         )
     if dask_client is None or source is None or source.parts is None:

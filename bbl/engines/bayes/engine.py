@@ -32,7 +32,8 @@ SAMPLERS = ("auto", "conjugate", "exact", "exchange", "pseudo")
 STATES = 2**16  # up to which they are enumerated
 FEW = 50  # parameters up to which "auto" takes the exchange algorithm
 DRAWN = 1e6  # observations up to which rows can be drawn by sweeps
-RHAT, ESS = 1.01, 100.0  # the latter of a chain; beyond, there is a warning
+MAX_RHAT = 1.01  # split R-hat above which there is a warning (Vehtari et al. 2021)
+MIN_ESS = 100.0  # effective sample size per chain below which there is a warning (Vehtari et al. 2021)
 CHANCE = 6.0  # R-hat less one of chains that have mixed is hardly over this times chains / effective sample size
 MANY = " States of so many coupled units are not summed over but annealed; predictions are slow, and have errors."
 SHARP = 0.1  # share of a group's observations that c should not be under
@@ -341,7 +342,7 @@ def n_states(layout: Layout) -> int:
 def _notes(layout: Layout, rhat: np.ndarray, ess: np.ndarray, chains: int) -> tuple[tuple[Note, ...], np.ndarray]:
     """Return a note for each predictor with a parameter that the chains do not know well, and which have none."""
     rhat, ess = np.nan_to_num(rhat, nan=1.0), np.nan_to_num(ess, nan=np.inf)
-    over = (rhat > np.maximum(RHAT, 1.0 + CHANCE * chains / ess)) | (ess < ESS * chains)
+    over = (rhat > np.maximum(MAX_RHAT, 1.0 + CHANCE * chains / ess)) | (ess < MIN_ESS * chains)
     text, notes, converged = (
         "chains have not mixed, or are too short; raise warmup and draws",
         [],

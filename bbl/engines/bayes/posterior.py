@@ -19,8 +19,10 @@ from bbl.rows.sample import Sample
 __all__ = ["Adjustment", "Chain", "Problem", "adjustment", "coefficient_groups", "draw_chains", "mode", "simplex_sums"]
 
 WINDOWS = (0.1, 0.2, 0.4, 0.8, 0.9)  # of the warm-up: where the metric is estimated anew
-START_STEP, START_SCALE = 0.5, 1.7  # of a whitened chain; of proposals, times the square root of the dimension
-AIM, CAREFUL = 0.8, 0.95  # mean acceptance that steps are tuned to; the horseshoe's funnels need short ones
+START_STEP = 0.5  # step of a whitened NUTS chain before tuning
+START_SCALE = 1.7  # scale of exchange proposals before tuning, times the square root of the dimension
+TARGET_ACCEPTANCE = 0.8  # mean acceptance that steps are tuned to
+HORSESHOE_ACCEPTANCE = 0.95  # the same under a horseshoe, whose funnels need short steps
 PROPOSALS = 5.0  # of a draw by exchange with exact rows, for each coefficient
 SLOW = 5  # proposals of a draw where rows are drawn by sweeps
 ROWS = 1024
@@ -293,7 +295,7 @@ def _nuts_chain(problem, centre, spread, hessian, warmup, draws, rng, sweeps, pr
         scale = x[d : d + group.max() + 1] - 0.5 * np.log1p((np.exp(x[d : d + group.max() + 1]) / problem.tau) ** 2)
         x[:d] /= np.exp(scale)[group]
         spread, centre, step = np.eye(target.size), np.zeros(target.size), 0.1
-    parts, aim = (_windows(warmup), CAREFUL) if problem.horseshoe else ([warmup], AIM)
+    parts, aim = (_windows(warmup), HORSESHOE_ACCEPTANCE) if problem.horseshoe else ([warmup], TARGET_ACCEPTANCE)
     tuner = _tuner(step)
     for at, length in enumerate(parts):
         points = np.empty((length, target.size))

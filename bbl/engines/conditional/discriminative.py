@@ -35,7 +35,8 @@ __all__ = [
 
 SLIGHT = 1e-8  # penalty of offsets, so that those of groups without rows end somewhere
 LOWEST = 50.0  # how far below the highest score of a row others count
-BATCH, PROBE = 500, 500
+BATCH = 500  # rows of a minibatch
+PROBE = 500  # rows of which the largest eigenvalue of the kernel is estimated
 MEMORY = 10.0, 40.0  # steps that a velocity lasts: where all is to be learnt, and where next to nothing is
 RATE = 1.0  # step in units of the kernel's largest eigenvalue
 HARMLESS = 1e-5  # gradient that moves probabilities in the fifth decimal at most
@@ -201,8 +202,8 @@ def minibatches(
     for e in range(epochs if free else 0):
         now, then = rate * (1.0 - e / epochs), rate * (1.0 - (e + 1) / epochs)
         order = rng.permutation(n)
-        loss = climber.epoch(codes, y.astype(np.intp), weights * (n / weights.sum()), given_scores, order, BATCH, now, then,
-                             momentum, ridge)  # fmt: skip
+        loss = climber.epoch(codes, y.astype(np.intp), weights * (n / weights.sum()), given_scores, order, BATCH, now,
+                             then, momentum, ridge)  # fmt: skip
     theta = np.zeros((K, layout.size))
     theta[:, : layout.D] = climber.h.T
     if layout.count(2):

@@ -104,7 +104,8 @@ class FullBatch:
 
     def _change(self, tables: np.ndarray, basis) -> np.ndarray:
         """Return ``basis @ table @ basis.T`` of each table of couplings (D, D, K)."""
-        D, K = len(tables), self.K
+        D = len(tables)
+        K = self.K
         for _ in range(2):
             tables = (basis @ tables.reshape(D, -1)).reshape(D, D, K).swapaxes(0, 1)
         return tables

@@ -235,7 +235,8 @@ def to_tables(basis: Basis, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray
         sums = alpha @ basis.points[:, columns] * scale[0]
         fields(i, sums - (sums @ means[columns])[:, None])
     for (i, j), at in zip(layout.pairs, layout.pair_start, strict=False):
-        P, Q = basis.points[:, level_columns[i]], basis.points[:, level_columns[j]]
+        P = basis.points[:, level_columns[i]]
+        Q = basis.points[:, level_columns[j]]
         both = (P[:, :, None] * Q[:, None, :]).reshape(len(P), P.shape[1] * Q.shape[1])
         M = (alpha @ both).reshape(K, P.shape[1], Q.shape[1]) * scale[1]
         M = M - (M @ means[level_columns[j]])[:, :, None]

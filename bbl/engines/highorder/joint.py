@@ -27,10 +27,16 @@ from bbl.rows.sample import Sample
 __all__ = ["REFITS", "Fitted", "fit_jointly"]
 
 REFITS = ("pseudo", "exact", "pcd", "cd", "mf")
-NEWTON, CONJUGATE = 100, 500
+MAX_NEWTON_STEPS = 100
+MAX_CONJUGATE_STEPS = 500  # of conjugate gradients, in each Newton step
 OF_FIELDS = 1e-6  # the most that fields are penalised
-STEPS, RATE, SLOWER, LEAST, EVERY = 1000, 0.1, 200.0, 0.02, 5  # of the gradient methods
-CHAINS, T = 512, 3  # Gibbs chains, and their sweeps for a step
+STEPS = 1000  # of the gradient methods
+RATE = 0.1  # step length of the gradient methods, in units of the variance of a product
+DECAY_STEPS = 200.0  # after which the step length is half
+MIN_VARIANCE = 0.02  # of a product, that steps are scaled by
+JUDGED_EVERY = 5  # steps between evaluations of the objective
+CHAINS = 512  # Gibbs chains
+SWEEPS = 3  # of the chains for a step
 DAMPING = 0.8  # of damped mean field
 SETTLED = 0.02  # standard deviations of a product by which sampled moments may miss those of the rows, on average
 
@@ -124,7 +130,7 @@ def _ridges(layout: Layout, ridge: float) -> np.ndarray:
     return np.where(np.arange(layout.size) < layout.D, min(ridge, OF_FIELDS), ridge)
 
 
-def minimise(objective: Objective, theta: np.ndarray, tolerance: float, itmax: int = NEWTON) -> Fitted:
+def minimise(objective: Objective, theta: np.ndarray, tolerance: float, itmax: int = MAX_NEWTON_STEPS) -> Fitted:
     """Return the minimum of a convex function, by Newton's method with conjugate gradients and halved steps."""
     value, gradient = objective(theta)
     for step_number in range(itmax):
@@ -154,7 +160,7 @@ def _conjugate(objective: Objective, right: np.ndarray, accuracy: float) -> np.n
     ready = scale * residual
     direction, length = ready, float(residual @ ready)
     enough = accuracy**2 * length
-    for _ in range(CONJUGATE):
+    for _ in range(MAX_CONJUGATE_STEPS):
         image = objective.curve(direction)
         bend = float(direction @ image)
         if bend <= 0.0:  # flat to rounding
@@ -223,7 +229,7 @@ def _ascend(
     has converged if these are not the last ones.
     """
     products = Monomials(layout)
-    scale, ridges = np.maximum(means * (1.0 - means), LEAST), _ridges(layout, ridge)
+    scale, ridges = np.maximum(means * (1.0 - means), MIN_VARIANCE), _ridges(layout, ridge)
     moments = (
         _mean_field(layout, products, sample)
         if method == "mf"
@@ -233,17 +239,17 @@ def _ascend(
     best, averaged_theta, kept_at, drift = math.inf, theta, 0, np.zeros(len(theta))
     for step in range(STEPS):
         gradient = means - moments(theta) - ridges * theta
-        theta = theta + RATE / (1.0 + step / SLOWER) * gradient / scale
+        theta = theta + RATE / (1.0 + step / DECAY_STEPS) * gradient / scale
         if judge is None and 2 * step >= STEPS:
             share = 1.0 / (step - (STEPS - 1) // 2)
             averaged_theta, drift = (
                 averaged_theta + (theta - averaged_theta) * share,
                 drift + (gradient - drift) * share,
             )
-        elif judge is not None and step % EVERY == 0 and (value := judge(theta)[0]) < best:
+        elif judge is not None and step % JUDGED_EVERY == 0 and (value := judge(theta)[0]) < best:
             best, averaged_theta, kept_at = value, theta, step
     if judge is not None:
-        return Fitted(averaged_theta, -best, float(np.linalg.norm(gradient)), STEPS, kept_at + EVERY < STEPS)
+        return Fitted(averaged_theta, -best, float(np.linalg.norm(gradient)), STEPS, kept_at + JUDGED_EVERY < STEPS)
     norm = float(np.abs(drift / np.sqrt(scale)).max(initial=0.0))
     return Fitted(averaged_theta, float("nan"), norm, STEPS, norm <= SETTLED)
 
@@ -257,7 +263,7 @@ def _mean_field(layout: Layout, products: Monomials, sample: Sample) -> Callable
 
     def moments(theta: np.ndarray) -> np.ndarray:
         r = X
-        for _ in range(T):
+        for _ in range(SWEEPS):
             r = r + DAMPING * (normalised(products.fields(theta, r), layout)[1] - r)
         return products.sums(r, share)
 
@@ -277,7 +283,7 @@ def _chains(
         chains.update(h, J, None if higher_terms is None else higher_terms.values)
         if method == "cd":
             chains.restart(sample.codes[rng.choice(sample.n, CHAINS, p=share)])
-        chains.sweep(T)
+        chains.sweep(SWEEPS)
         return products.sums(one_hot(chains.codes, layout), np.full(CHAINS, 1.0 / CHAINS))
 
     return moments

@@ -23,13 +23,18 @@ from bbl.rows.sample import Sample
 
 __all__ = ["Corrected", "few_enough", "rounds_memory", "sample_size"]
 
-SAMPLE, PER_COLUMN = 100_000, 100  # rows that are drawn: so many, or so many for each column of levels
+SAMPLE = 100_000  # least number of rows of a sample
+PER_COLUMN = 100  # least number of rows of a sample for each non-reference level
 ENOUGH = 100  # rows of a level in the sample: of a rarer one all are taken, while they are the smaller half
 FEW = 5  # times as many rows as the sample: a fit of them all takes less than rounds do
-FIRST, AIM = 3e-4, 0.02  # gradient norm of the first fit of the sample; what a round may leave of the norm, at best
-TRUST, MOST_LEFT = 0.5, 0.2  # or this share of what the round before left: the sample cannot do better; at most so much
-SLOW, STALL = 0.5, 2  # a round that leaves more of the norm than this is slow; so many in a row are a stall
-LARGER, SHARE = 4, 0.5  # times as many rows after a stall, while they take this share of the free memory
+FIRST_NORM = 3e-4  # gradient norm to which the sample is fitted first
+LEAST_RATIO = 0.02  # ratio of gradient norms that a round aims at, at best
+TRUST = 0.5  # a round aims at this share of the ratio that the previous round reached: the sample cannot do better
+LARGEST_RATIO = 0.2  # ratio of gradient norms that a round aims at, at worst
+SLOW_RATIO = 0.5  # ratio of gradient norms above which a round is slow
+STALL_ROUNDS = 2  # slow rounds in a row after which a larger sample is drawn
+SAMPLE_GROWTH = 4  # factor of the sample size after a stall
+MEMORY_SHARE = 0.5  # share of the free memory that a sample may take
 MOST = 100  # rounds at one penalty
 PAIRS = 4  # steps and changes of the gradient that are remembered
 
@@ -113,10 +118,10 @@ class Corrected:
         penalty = np.append(lambdah, penalties(self.layout, lambda_))
         sites, slow, n_iter = Sites(m), np.zeros(m, dtype=int), np.zeros(m, dtype=np.int32)
         norm = np.full(m, np.inf) if self.point is None else self._norms(self.point, penalty)
-        done, reduction = norm <= finest, np.full(m, AIM)
+        done, reduction = norm <= finest, np.full(m, LEAST_RATIO)
         pairs: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
         for _ in range(MOST):
-            stalled = slow >= STALL
+            stalled = slow >= STALL_ROUNDS
             done |= stalled & ((norm <= FLOOR[self.engine.precision]) | (len(self.sample.codes) == self.rows.n))
             done |= n_iter >= itmax
             if done.all():
@@ -124,7 +129,7 @@ class Corrected:
             if (stalled & ~done).any():
                 self._enlarge(int(np.argmax(np.where(done, -1.0, norm))), norm)
                 slow[:], pairs = 0, []
-            aim = np.full(m, FIRST) if self.point is None else np.where(done, np.inf, reduction * norm)
+            aim = np.full(m, FIRST_NORM) if self.point is None else np.where(done, np.inf, reduction * norm)
             solver_options = {"tolerance": np.maximum(aim, 0.5 * finest), "workers": self.workers}
             solve = partial(
                 self.solve, self.engine, self.sample, self.layout, lambda_, lambdah, sites=sites, **solver_options
@@ -139,9 +144,9 @@ class Corrected:
                 product = self._by_site(step * change)
                 good = product > 0.0
                 pairs = [*pairs[1 - PAIRS :], (step, change, np.where(good, 1.0 / np.where(good, product, 1.0), 0.0))]
-            reduction = np.clip(TRUST * np.where(np.isfinite(norm), now / norm, 0.0), AIM, MOST_LEFT)
+            reduction = np.clip(TRUST * np.where(np.isfinite(norm), now / norm, 0.0), LEAST_RATIO, LARGEST_RATIO)
             better = ~done & (now < norm)
-            slow = np.where(done | (now <= SLOW * norm), 0, slow + 1)
+            slow = np.where(done | (now <= SLOW_RATIO * norm), 0, slow + 1)
             if self.point is None:
                 self.point = new
             else:
@@ -239,9 +244,9 @@ class Corrected:
 
     def _enlarge(self, predictor: int, norm: np.ndarray) -> None:
         """Draw a larger sample, if there is memory for it."""
-        size = LARGER * len(self.sample.codes)
+        size = SAMPLE_GROWTH * len(self.sample.codes)
         needed = self.engine.memory(min(size, self.rows.n), self.layout)
-        if needed > SHARE * available_memory():
+        if needed > MEMORY_SHARE * available_memory():
             raise NoProgress(predictor, float(norm[predictor]), len(self.sample.codes), self.rows.n)
         self._draw(size)
 

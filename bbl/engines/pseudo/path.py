@@ -20,7 +20,8 @@ from bbl.rows.sample import Sample
 
 __all__ = ["CLOSER", "on_the_line", "solve_available", "solve_complete"]
 
-COMPARED, CLOSER = 3e-4, 2e-5  # gradient norms that are enough to compare penalties, and those that come close
+COMPARED = 3e-4  # gradient norm that is enough to compare penalties
+CLOSER = 2e-5  # gradient norm to compare penalties whose losses are close
 FALLEN = 1.84  # power of the tolerance that the probability of an absent level has when a solver stops
 
 

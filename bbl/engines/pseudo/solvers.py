@@ -31,7 +31,9 @@ __all__ = [
 FINEST = {"double": 0.0, "single": 1e-5}  # gradient norm that a precision can be asked for,
 FLOOR = {"double": 1e-8, "single": 1e-4}  # and at which it has converged where it gets no further
 NEAR = 1e-3  # gradient norm from which Newton's method takes few steps to the optimum
-NEWTON_WORK, NEWTON_SIZE, POLISH_SIZE = 3e4, 256, 1024
+NEWTON_WORK = 3e4  # largest cost of a predictor's Hessian that Newton's method takes on alone
+NEWTON_SIZE = 256  # largest number of a predictor's parameters for Newton's method
+POLISH_SIZE = 1024  # largest number of a predictor's parameters for Newton steps after L-BFGS
 
 
 class Sites:

@@ -191,7 +191,8 @@ class PersistentVI(Engine):
 
     def memory(self, n: int, layout: Layout, settings: int = 1) -> float:
         """Return the bytes of the approximation, of what Adam knows of it, of the draws, the chains and the states."""
-        D, Q = float(layout.D), self.draws
+        D = float(layout.D)
+        Q = self.draws
         width = layout.n_levels - 1.0
         size = layout.size if layout.count(2) else D + (D**2 - float((width**2).sum())) / 2.0
         chains = Q * (8.0 * layout.m + 32.0) * self.n_chains + Q * D * self.sweeps * (self.n_chains / 8.0 + 8.0)

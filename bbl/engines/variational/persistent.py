@@ -28,8 +28,10 @@ from bbl.rows.sample import Sample
 
 __all__ = ["Budget", "Likelihood", "PseudoLikelihoodGradient", "SampledGradient", "ascend", "model_sums"]
 
-FIRST_DECAY, SECOND_DECAY = 0.99, 0.999  # of Adam; the first falls to zero with the step
-LOWEST, HIGHEST = -30.0, 10.0  # of a log scale
+FIRST_DECAY = 0.99  # of the first moment of Adam; it falls to zero with the step
+SECOND_DECAY = 0.999  # of the second moment of Adam
+LOWEST_LOG_SCALE = -30.0
+HIGHEST_LOG_SCALE = 10.0
 CHECKS = 40  # records of the history
 SMOOTH = 0.9  # weight of the records before, where the posterior mean is smoothed
 ROWS = 2048
@@ -354,7 +356,7 @@ class _State:
         log_scales = slice(self.size, self.size + len(groups) if prior.slope else self.size)
         v = self.mean[-2:] + self.sd[-2:] * noise[-2:] if b.scale is None else np.full(2, np.log(b.scale))
         u, w, share, by_u = np.empty((4, len(groups)))
-        ends = (LOWEST, HIGHEST, u, w)
+        ends = (LOWEST_LOG_SCALE, HIGHEST_LOG_SCALE, u, w)
         kernel.log_scales(groups.fields, self.mean[log_scales], self.sd[log_scales], noise[log_scales], v, *ends)
         scale = np.exp(u, out=self.scale[q])
         kernel.slab(b.slab, scale, share)
@@ -389,5 +391,5 @@ class _State:
         scale_range = slice(self.size, None)
         if self.begin.prior.slope:
             scales = self.mean[self.size : self.size + len(self.groups)]
-            np.clip(scales, LOWEST, HIGHEST, out=scales)
+            np.clip(scales, LOWEST_LOG_SCALE, HIGHEST_LOG_SCALE, out=scales)
         np.exp(self.log_sd[scale_range], out=self.sd[scale_range])

@@ -112,7 +112,9 @@ def slabbed(u: np.ndarray, slab: float) -> tuple[np.ndarray, np.ndarray]:
     return sigma * np.sqrt(share), share
 
 
-NODES, NODE_WEIGHTS = np.polynomial.hermite_e.hermegauss(15)
+_QUADRATURE = np.polynomial.hermite_e.hermegauss(15)
+NODES = _QUADRATURE[0]
+NODE_WEIGHTS = _QUADRATURE[1]
 NODE_WEIGHTS = NODE_WEIGHTS / NODE_WEIGHTS.sum()
 
 

@@ -86,16 +86,16 @@ def plot_blocks(
     _lines(ax, cuts, n, m)
     ax.set(xlim=(0, m), ylim=(n, 0))
     _names(ax, (rows, columns), names, ends)
-    what = short_name(names[2])
+    value_name = short_name(names[2])
     if levels is None:
-        title = ("Share " if image is None and rated else "Mean " if image is None else "") + what
+        title = ("Share " if image is None and rated else "Mean " if image is None else "") + value_name
         colour_bar(picture, None, [ax], title)
     elif len(levels) <= WIDE:
         from matplotlib.patches import Patch
 
         patches = [Patch(color=style["cmap"](k)) for k in range(len(levels))]
         place = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)}
-        named_legend(ax, patches, shortened(levels, 24), title=what, **place)
+        named_legend(ax, patches, shortened(levels, 24), title=value_name, **place)
     return ax
 
 
@@ -135,8 +135,8 @@ def _style(shown: np.ndarray, weight: np.ndarray, levels: Sequence | None) -> di
         colours = base(np.arange(len(levels))) if len(levels) <= WIDE else base(np.linspace(0, 1, len(levels)))
         listed = ListedColormap(list(colours)).with_extremes(bad=MISSING)
         return {"cmap": listed, "vmin": -0.5, "vmax": len(levels) - 0.5}
-    known = np.isfinite(shown)
-    shown, weight = shown[known], weight[known]
+    is_known = np.isfinite(shown)
+    shown, weight = shown[is_known], weight[is_known]
     low, high = shown.min(), shown.max()
     if weight.sum() > 5000:
         order = np.argsort(shown)
@@ -163,20 +163,20 @@ def _lines(ax: Axes, cuts: list[np.ndarray], n: int, m: int) -> None:
 def _names(ax: Axes, labels: Sequence[np.ndarray], names: Sequence, ends: Sequence[Sequence]) -> None:
     """Name the rows and the columns of a small table, else number their groups; no ticks and no frame."""
     for k, axis in enumerate((ax.yaxis, ax.xaxis)):
-        own, title = labels[k], short_name(names[k])
-        cut = np.cumsum(np.bincount(own))
-        inch = 0.85 * axes_inches(ax)[1 - k] / len(own)  # what the layout leaves of the axes
-        if len(own) <= NAMED:
-            order = np.argsort(own, kind="stable")
-            texts, at = [ends[k][i] for i in order], np.arange(len(own)) + 0.5
+        axis_labels, title = labels[k], short_name(names[k])
+        cut = np.cumsum(np.bincount(axis_labels))
+        inch = 0.85 * axes_inches(ax)[1 - k] / len(axis_labels)  # what the layout leaves of the axes
+        if len(axis_labels) <= NAMED:
+            order = np.argsort(axis_labels, kind="stable")
+            texts, at = [ends[k][i] for i in order], np.arange(len(axis_labels)) + 0.5
         else:
             texts, at = [str(g) for g in range(len(cut))], cut - np.diff(cut, prepend=0) / 2.0
             title = f"{title} group"
-        if len(own) > NAMED and len(cut) > NUMBERED:
+        if len(axis_labels) > NAMED and len(cut) > NUMBERED:
             axis.set_ticks([])
-            title = f"{short_name(names[k])}: {len(own):,} in {len(cut)} groups"
+            title = f"{short_name(names[k])}: {len(axis_labels):,} in {len(cut)} groups"
         else:
-            fit_names(texts, at, inch, 1.2, upright=k == 0 or len(own) <= NAMED).put(axis)
+            fit_names(texts, at, inch, 1.2, upright=k == 0 or len(axis_labels) <= NAMED).put(axis)
         axis.set_label_text(title)
     ax.tick_params(length=0)
     ax.spines[:].set_visible(False)
@@ -238,12 +238,12 @@ def plot_similarity(shares, labels, names: Sequence, ends: Sequence[Sequence], a
         import matplotlib.pyplot as plt
 
         axes = plt.subplots(1, 2, figsize=(8.4, 4.0), layout="constrained")[1]
-    found = given_axes(axes, 2)
-    for ax, share, own, name, end in zip(found, shares, labels, names, ends, strict=True):
-        order, cut = np.argsort(own, kind="stable"), np.cumsum(np.bincount(own))
-        n = len(own)
+    axes_list = given_axes(axes, 2)
+    for ax, share, partition, name, end in zip(axes_list, shares, labels, names, ends, strict=True):
+        order, cut = np.argsort(partition, kind="stable"), np.cumsum(np.bincount(partition))
+        n = len(partition)
         image = ax.imshow(share[order][:, order], extent=(0, n, n, 0), vmin=0.0, vmax=1.0, cmap=SEQUENTIAL)
         _lines(ax, [cut, cut], n, n)
-        _names(ax, (own, own), (name, name), (end, end))
-    colour_bar(image, None, found, "Probability of one group")
-    return found
+        _names(ax, (partition, partition), (name, name), (end, end))
+    colour_bar(image, None, axes_list, "Probability of one group")
+    return axes_list

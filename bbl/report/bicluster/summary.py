@@ -85,8 +85,8 @@ def blocks_summary(
     """
     sections = []
     for heading, table in (("Means", means), ("Observations", counts)):
-        few, note = _few(_flat(table))
-        sections.append(Section(heading, few, note))
+        first_rows, note = _few(_flat(table))
+        sections.append(Section(heading, first_rows, note))
     tables = {"fit": pd.DataFrame({"value": list(facts.values())}, index=list(facts), dtype=object)}
     tables |= {"means": means, "counts": counts}
     return Summary(_head(call, names, sizes), facts, "Blocks:", sections, tables)

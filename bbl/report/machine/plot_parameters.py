@@ -231,7 +231,8 @@ def _bars(
     half: np.ndarray | None,
 ) -> None:
     """Draw one bar per level and group; levels are named below the bars, predictors above."""
-    K, D = fields.shape
+    K = fields.shape[0]
+    D = fields.shape[1]
     width, values = 0.8 / K, np.where(np.isfinite(fields), fields, np.nan)
     x = [np.arange(D) + (k - (K - 1) / 2) * width for k in range(K)]
     bars = [ax.bar(x[k], values[k], width, color=colour) for k, colour in enumerate(group_colours(K))]

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 __all__ = ["KINDS", "plot_posterior"]
 
 KINDS = ("trace", "forest", "rank")
-PANELS, BINS = 12, 20
+PANELS = 12  # of a figure
+BINS = 20  # of a rank histogram
 WIDTH = 3.4  # inches of a panel of a new figure
 
 

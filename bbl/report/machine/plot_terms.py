@@ -33,7 +33,9 @@ if TYPE_CHECKING:
 
 __all__ = ["plot_term", "strongest_term"]
 
-CELL, LEAST, MOST = 0.32, 1.0, 3.2  # inches of a cell, and of a panel's side
+CELL = 0.32  # inches of a cell
+LEAST = 1.0  # inches of a panel's side
+MOST = 3.2  # inches of a panel's side
 
 
 def strongest_term(parameters: Parameters) -> tuple[int, ...]:

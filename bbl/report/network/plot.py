@@ -95,19 +95,24 @@ def plot_probabilities(name: Hashable, table: pd.DataFrame, errors: pd.DataFrame
         at = np.arange(rows) + (k + 0.5) / (r + 1) - 0.5 * r / (r + 1)
         spread = errors.iloc[:, k].to_numpy(float)
         bars = ax.bar(at, shown.iloc[:, k], 0.9 / (r + 1), color=colour)
-        known = np.isfinite(spread)
-        if known.any():
-            heights = shown.iloc[:, k].to_numpy(float)[known]
-            ax.errorbar(at[known], heights, spread[known], fmt="none", ecolor="0.2", elinewidth=0.8, capsize=1.5)
+        has_spread = np.isfinite(spread)
+        if has_spread.any():
+            heights = shown.iloc[:, k].to_numpy(float)[has_spread]
+            ax.errorbar(
+                at[has_spread], heights, spread[has_spread], fmt="none", ecolor="0.2", elinewidth=0.8, capsize=1.5
+            )
         handles.append(bars)
     names = [
-        ", ".join(short_name(part, 12) for part in (row if isinstance(row, tuple) else (row,))) for row in shown.index
+        ", ".join(short_name(label, 12) for label in (row if isinstance(row, tuple) else (row,))) for row in shown.index
     ]
     upright = rows * max(map(len, names)) > 60
     ax.set_xticks(np.arange(rows), names, rotation=90 if upright else 0, fontsize="small")
-    given = [short_name(n) for n in table.index.names if n is not None]
-    more = f"  (first {MOST} of {len(table)})" if len(table) > MOST else ""
-    ax.set(xlabel=", ".join(given) + more, ylabel=f"P({short_name(name)}{' | ' + ', '.join(given) if given else ''})")
+    parent_names = [short_name(n) for n in table.index.names if n is not None]
+    count_note = f"  (first {MOST} of {len(table)})" if len(table) > MOST else ""
+    ax.set(
+        xlabel=", ".join(parent_names) + count_note,
+        ylabel=f"P({short_name(name)}{' | ' + ', '.join(parent_names) if parent_names else ''})",
+    )
     ax.set_ylim(0.0, None)
     named_legend(ax, handles, [short_name(c, 16) for c in table.columns], title=short_name(name))
     ax.spines[["top", "right"]].set_visible(False)

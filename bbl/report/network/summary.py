@@ -16,7 +16,9 @@ from bbl.report.text import head_text
 __all__ = ["network_summary"]
 
 FEATURES = 20  # features in the table of a summary
-TABLES, ROWS, COLUMNS = 10, 12, 10  # tables of probabilities in it, and how large each may be
+TABLES = 10  # probability tables in a summary
+ROWS = 12  # of a probability table
+COLUMNS = 10  # of a probability table
 
 
 def network_summary(
@@ -47,22 +49,22 @@ def network_summary(
         underscore after them where a variable has that name).
     """
     shown = features
-    more = ""
+    count_note = ""
     if len(features) > FEATURES:
         shown = features.nlargest(FEATURES, "information").sort_index(
             key=lambda names: features.index.get_indexer(names)
         )
-        more = f" ({FEATURES} that tell most of {len(features)})"
+        count_note = f" ({FEATURES} that tell most of {len(features)})"
     note = "information: mutual information with the class, in nats, over the rows in which the feature is known."
-    sections = [Section(f"features{more}", shown, note)] if len(shown) else []
+    sections = [Section(f"features{count_note}", shown, note)] if len(shown) else []
     small = [name for name, table in params.items() if table.shape[0] <= ROWS and table.shape[1] <= COLUMNS]
     for name in [n for n in small if n in (*shown.index, labels.response)][: TABLES + 1]:
         table = params[name]
-        given = "" if name == labels.response else f" | {', '.join(map(label_text, table.index.names))}"
-        sections.append(Section(f"P({label_text(name)}{given})", _flat(table)))
-    told = pd.DataFrame({"value": list(facts.values())}, index=list(facts))
+        parents_text = "" if name == labels.response else f" | {', '.join(map(label_text, table.index.names))}"
+        sections.append(Section(f"P({label_text(name)}{parents_text})", _flat(table)))
+    facts_frame = pd.DataFrame({"value": list(facts.values())}, index=list(facts))
     names = distinct_names([*map(str, params), "fit", "features"])
-    tables = dict(zip(names, [*params.values(), told, features], strict=True))
+    tables = dict(zip(names, [*params.values(), facts_frame, features], strict=True))
     return Summary(head_text(call, labels), dict(facts), "Bayesian network classifier:", sections, tables)
 
 

@@ -77,8 +77,8 @@ def bif_text(
             "}",
         ]
     for name, (_, *parents) in families.items():
-        given = f" | {', '.join(names[p] for p in parents)}" if parents else ""
-        lines.append(f"probability ( {names[name]}{given} ) {{")
+        parents_text = f" | {', '.join(names[p] for p in parents)}" if parents else ""
+        lines.append(f"probability ( {names[name]}{parents_text} ) {{")
         table = tables[name]
         if parents:
             for cell in np.ndindex(table.shape[:-1]):
@@ -96,12 +96,12 @@ def _row(values: Any) -> str:
 
 def _words(labels: list, letter: str) -> list[str]:
     """Return a word of its own for each label."""
-    taken: set[str] = set()
+    used_words: set[str] = set()
     out = []
     for label in labels:
         word = re.sub(r"\W", "_", str(label), flags=re.ASCII)
         word = word if word[:1].isalpha() else f"{letter}{word}"
-        free = (w for w in itertools.chain([word], (f"{word}_{k}" for k in itertools.count(2))) if w not in taken)
+        free = (w for w in itertools.chain([word], (f"{word}_{k}" for k in itertools.count(2))) if w not in used_words)
         out.append(next(free))
-        taken.add(out[-1])
+        used_words.add(out[-1])
     return out

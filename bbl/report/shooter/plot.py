@@ -36,12 +36,12 @@ def plot_terms(names: Sequence[str], orders: np.ndarray, strength: np.ndarray, o
     colours = group_colours(max(3, int(orders.max(initial=1))))
     handles = {}
     for k in np.unique(orders):
-        own = np.flatnonzero(orders == k)
-        handles[f"order {k}"] = ax.barh(own, strength[own], 0.75, color=colours[k - 1])
+        terms_of_order = np.flatnonzero(orders == k)
+        handles[f"order {k}"] = ax.barh(terms_of_order, strength[terms_of_order], 0.75, color=colours[k - 1])
     ax.set_yticks(np.arange(len(names)), fitted(names, 2.6, 9), fontsize=9)
     ax.set_ylim(max(len(names), 1) - 0.4, -0.6)
-    more = f" (strongest {len(names)} of {of} terms)" if of > len(names) else ""
-    ax.set_xlabel(f"strength, in log odds{more}")
+    count_note = f" (strongest {len(names)} of {of} terms)" if of > len(names) else ""
+    ax.set_xlabel(f"strength, in log odds{count_note}")
     if not len(names):
         ax.text(0.5, 0.5, "no terms", ha="center", va="center", transform=ax.transAxes)
     elif len(handles) > 1:
@@ -75,9 +75,9 @@ def plot_path(path: pd.DataFrame, ax: Axes | None = None) -> Axes:
     handles = [ax.plot(at, rows["loss"], "o-", ms=3.5, color=blue)[0]]
     names = ["training rows"]
     for column, style, name in (("held_raw", "s--", "held out, penalised"), ("held_refit", "^:", "held out, refitted")):
-        known = rows[column].notna()
-        if known.any():
-            handles.append(ax.plot(at[known], rows.loc[known, column], style, ms=4, color=blue)[0])
+        is_known = rows[column].notna()
+        if is_known.any():
+            handles.append(ax.plot(at[is_known], rows.loc[is_known, column], style, ms=4, color=blue)[0])
             names.append(name)
     right = ax.twinx()
     handles.append(right.plot(at, rows["terms"], ".-", lw=1, color=red)[0])

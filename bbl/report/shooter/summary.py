@@ -36,8 +36,8 @@ def term_name(labels: Labels, term: tuple[int, ...]) -> str:
 
 def some_terms(labels: Labels, terms: Sequence[tuple[int, ...]]) -> str:
     """Return some terms as text: the first five, and how many more there are."""
-    more = f" and {len(terms) - NAMED} more" if len(terms) > NAMED else ""
-    return ", ".join(term_name(labels, term) for term in terms[:NAMED]) + more
+    count_note = f" and {len(terms) - NAMED} more" if len(terms) > NAMED else ""
+    return ", ".join(term_name(labels, term) for term in terms[:NAMED]) + count_note
 
 
 def weight_frame(labels: Labels, tables: Tables, first: int) -> pd.DataFrame:

@@ -37,13 +37,13 @@ def term_frame(
     scopes = [(i,) for i in range(layout.m)] + [tuple(t) for terms in layout.terms for t in terms.tolist()]
     for k, group in enumerate(labels.groups):
         for scope in scopes:
-            own = layout.table(theta[k], *scope)
+            term_table = layout.table(theta[k], *scope)
             if not layout.table(free[k], *scope).any():
                 continue
-            strength, names = _strength(own), tuple(labels.names[i] for i in scope)
-            for cell in np.ndindex(own.shape):
+            strength, names = _strength(term_table), tuple(labels.names[i] for i in scope)
+            for cell in np.ndindex(term_table.shape):
                 levels = tuple(labels.levels[i][a + 1] for i, a in zip(scope, cell, strict=True))
-                row: tuple = (group, len(scope), names, levels, float(own[cell]), strength)
+                row: tuple = (group, len(scope), names, levels, float(term_table[cell]), strength)
                 if chosen is not None:
                     nodes = tuple(float(layout.table(n, *scope)[cell]) for n in chosen["nodes"][k][: len(scope)])
                     votes = int(layout.table(chosen["votes"][k], *scope)[cell])
@@ -68,8 +68,8 @@ def order_counts(labels: Labels, layout: Layout, free: np.ndarray) -> pd.DataFra
 
 def _strength(table: np.ndarray) -> float:
     """Return the Frobenius norm of a table with its reference levels, less its means over each predictor."""
-    whole = np.zeros([n + 1 for n in table.shape])
-    whole[(slice(1, None),) * table.ndim] = table
+    full_table = np.zeros([n + 1 for n in table.shape])
+    full_table[(slice(1, None),) * table.ndim] = table
     for axis in range(table.ndim):
-        whole -= whole.mean(axis=axis, keepdims=True)
-    return float(np.linalg.norm(whole))
+        full_table -= full_table.mean(axis=axis, keepdims=True)
+    return float(np.linalg.norm(full_table))

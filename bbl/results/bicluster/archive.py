@@ -61,7 +61,7 @@ def pack(fit: Any, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
     if fit.posterior is not None:
         arrays |= pack_posterior(fit.posterior)
     if store_data and fit.cells is not None:
-        arrays |= {f"cells_{name}": part for name, part in zip(CELLS, fit.cells.arrays, strict=True)}
+        arrays |= {f"cells_{name}": cell_array for name, cell_array in zip(CELLS, fit.cells.arrays, strict=True)}
     return meta, arrays
 
 

@@ -151,11 +151,11 @@ class BiclusterResults(BlockTables):
                 raise BBLTypeError("type='prob' needs a long table.", argument="type")
             return pd.DataFrame(full, index=index, columns=pd.Index(self.table.columns.levels))
         i, j, _, labels = self._new_rows(newdata)
-        found = values[labels[i], self.columns[j]]
+        block_mean = values[labels[i], self.columns[j]]
         index = newdata.index if isinstance(newdata, pd.DataFrame) else pd.RangeIndex(len(i))
         if shares and self.table.levels is not None:
-            return pd.DataFrame(found, index=index, columns=pd.Index(self.table.levels.levels, dtype=object))
-        return pd.Series(found, index=index, name=self.table.response)
+            return pd.DataFrame(block_mean, index=index, columns=pd.Index(self.table.levels.levels, dtype=object))
+        return pd.Series(block_mean, index=index, name=self.table.response)
 
     def assign(self, newdata: Any) -> pd.Series:
         """Return the group that fits best for each row in `newdata`, known or not, from the cells given there.
@@ -184,12 +184,17 @@ class BiclusterResults(BlockTables):
         new = i >= n
         if self.table.holds == "rated" and value is None:
             value = np.ones(len(i))
-        known = np.zeros(len(i), dtype=bool) if value is None else ~np.isnan(value) & new
+        is_observed = np.zeros(len(i), dtype=bool) if value is None else ~np.isnan(value) & new
         if self.table.holds == "rated" and value is not None:
-            known &= value == 1.0
-        entries = (i[known] - n, j[known], value[known] if value is not None else None, np.ones(known.sum()))
-        if not known.any():
-            entries = (i[known], j[known], np.zeros(0), np.zeros(0))
+            is_observed &= value == 1.0
+        entries = (
+            i[is_observed] - n,
+            j[is_observed],
+            value[is_observed] if value is not None else None,
+            np.ones(is_observed.sum()),
+        )
+        if not is_observed.any():
+            entries = (i[is_observed], j[is_observed], np.zeros(0), np.zeros(0))
         cells = Cells.from_entries(*entries, (len(fresh.levels), self.table.shape[1]))
         return i, j, fresh, np.concatenate([self.rows, self._best(cells, pd.Index(fresh.levels))])
 
@@ -227,7 +232,9 @@ class BiclusterResults(BlockTables):
         pair = (other.rows, other.columns) if isinstance(other, BiclusterResults) else tuple(other)
         if len(pair) != 2 or any(len(p) != n for p, n in zip(pair, self.table.shape, strict=False)):
             raise DataError(f"other must have labels for {self.table.shape[0]} rows and {self.table.shape[1]} columns.")
-        values = [rand_index(own, np.asarray(p)) for own, p in zip((self.rows, self.columns), pair, strict=True)]
+        values = [
+            rand_index(partition, np.asarray(p)) for partition, p in zip((self.rows, self.columns), pair, strict=True)
+        ]
         return pd.DataFrame(values, index=["rows", "columns"], columns=["rand", "adjusted"])
 
     def summary(self) -> Summary:

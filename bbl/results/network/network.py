@@ -128,9 +128,9 @@ class NetworkResults(NetworkTables, ClassifierResults):
         if var == self.labels.response:
             return self.classes
         if var not in self.labels.names:
-            known = ", ".join(map(repr, self.structure.vars[:10]))
+            variable_names = ", ".join(map(repr, self.structure.vars[:10]))
             hint = near_match(var, self.structure.vars) or "."
-            raise OptionError(f"{var!r} is no variable of the model{hint} It has {known}.", argument="var")
+            raise OptionError(f"{var!r} is no variable of the model{hint} It has {variable_names}.", argument="var")
         return self.labels.levels[self.labels.names.index(var)]
 
     # scores
@@ -244,9 +244,9 @@ class NetworkResults(NetworkTables, ClassifierResults):
 
     def residuals(self) -> pd.Series:
         """Return, as `bbl.bbl` does, 1 where the predicted class is the observed one, else 0; missing if it is."""
-        found = super().residuals()
+        mismatch = super().residuals()
         unknown = self._rows().response < 0
-        return found.astype("Int64").mask(unknown) if unknown.any() else found
+        return mismatch.astype("Int64").mask(unknown) if unknown.any() else mismatch
 
     def _attribution(self) -> Attribution:
         only(self.structure, "single sum for its scores")
@@ -256,16 +256,16 @@ class NetworkResults(NetworkTables, ClassifierResults):
         for f, (i, parents) in enumerate(network.families.families):
             table = log_table(network.families.table(network.theta, f))
             terms[(*parents, i)] = np.moveaxis(table, -1, 0)
-            given = ", ".join(names[p] for p in parents)
-            titles.append(f"{names[i]} | {given}" if given else names[i])
+            parent_names = ", ".join(names[p] for p in parents)
+            titles.append(f"{names[i]} | {parent_names}" if parent_names else names[i])
         return Attribution(titles, terms, [scope[-1:] for scope in terms], log_table(network.prior))
 
     def _refit(self, train: Sample, rng: np.random.Generator) -> Refitted:
         averaged = isinstance(self.network, Averaged)
         members = self.network.members if isinstance(self.network, Averaged) else (self.network,)
         dags = [member.dag for member in members]
-        found = fit(dags, train, self.design.n_levels, len(self.classes), self.recipe, rng, averaged)
-        return Refitted(found.network)
+        estimate = fit(dags, train, self.design.n_levels, len(self.classes), self.recipe, rng, averaged)
+        return Refitted(estimate.network)
 
     @property
     def _advice(self) -> str:
@@ -347,8 +347,8 @@ class NetworkResults(NetworkTables, ClassifierResults):
         columns |= {name: (codes[:, i], labels.levels[i]) for i, name in enumerate(labels.names)}
         return pd.DataFrame(
             {
-                name: pd.Categorical.from_codes(own.astype(np.intp), label_index(levels))
-                for name, (own, levels) in columns.items()
+                name: pd.Categorical.from_codes(column.astype(np.intp), label_index(levels))
+                for name, (column, levels) in columns.items()
             }
         )
 
@@ -371,8 +371,8 @@ class NetworkResults(NetworkTables, ClassifierResults):
         head = structure_text(
             structure.class_var, n, structure.learner, narcs=narcs, members=members, nparams=self.nparams
         )
-        more = self.design.incomplete
-        text = head + (f"\n\nMissing values: {missing_text(self.design.missing, more)}" if more else "")
+        incomplete = self.design.incomplete
+        text = head + (f"\n\nMissing values: {missing_text(self.design.missing, incomplete)}" if incomplete else "")
         return text + self._loss_text()
 
 

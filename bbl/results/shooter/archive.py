@@ -110,7 +110,7 @@ def _unpack_training(meta: dict, arrays: dict[str, np.ndarray], levels: np.ndarr
 
 def _unpack_terms(arrays: dict[str, np.ndarray], levels: np.ndarray, K: int) -> dict[tuple[int, ...], np.ndarray]:
     """Refuse arrays that `pack` would not have made: a checksum does not say who wrote them, and kernels trust them."""
-    known = {
+    predictor_names = {
         "orders",
         "predictors",
         "entered",
@@ -122,14 +122,16 @@ def _unpack_terms(arrays: dict[str, np.ndarray], levels: np.ndarray, K: int) -> 
         "counts",
         *ROWS,
     }
-    if unknown := arrays.keys() - known:
+    if unknown := arrays.keys() - predictor_names:
         raise ValueError(f"{sorted(unknown)[0]!r} is no array of such a model")
     orders, predictors, weights = (arrays[name] for name in ("orders", "predictors", "weights_of_terms"))
     if any(a.ndim != 1 or a.dtype.kind != "i" for a in (orders, predictors)) or (orders < 1).any():
         raise ValueError("its terms are not as saved")
     if orders.sum() != len(predictors) or (predictors < 0).any() or (predictors >= len(levels)).any():
         raise ValueError("its terms are not as saved")
-    terms = [tuple(map(int, part)) for part in np.split(predictors, np.cumsum(orders)[:-1])] if len(orders) else []
+    terms = (
+        [tuple(map(int, numbers)) for numbers in np.split(predictors, np.cumsum(orders)[:-1])] if len(orders) else []
+    )
     if len(set(terms)) < len(terms) or any(a >= b for t in terms for a, b in pairwise(t)):
         raise ValueError("its terms are not as saved")
     sizes = [math.prod(int(levels[i]) - 1 for i in t) for t in terms]

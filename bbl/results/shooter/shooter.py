@@ -181,9 +181,11 @@ class ShooterResults(ClassifierResults):
         names = [label_text(x) for x in self.labels.names]
         tables = self._zero_sum
         # of the first group, against which the odds are, they are zero; the log-sum over groups is common to all
-        whole = {t: np.moveaxis(np.insert(table, 0, 0.0, axis=-1), -1, 0) for t, table in tables.items()}
-        constant = whole.pop(()).astype(float)
-        return Attribution([":".join(names[i] for i in t) for t in whole], whole, list(whole), constant)
+        full_tables = {t: np.moveaxis(np.insert(table, 0, 0.0, axis=-1), -1, 0) for t, table in tables.items()}
+        constant = full_tables.pop(()).astype(float)
+        return Attribution(
+            [":".join(names[i] for i in t) for t in full_tables], full_tables, list(full_tables), constant
+        )
 
     @property
     def _advice(self) -> str:

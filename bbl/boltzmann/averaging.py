@@ -138,13 +138,13 @@ def _members_of_many(
     assert tuned.engine is not None  # noqa: S101  # a fresh tuning has it
     members = [_fitted(sample, labels, layout, tuned.engine, tuned, common)]
     near = PseudoLikelihood(prior_count=1.0, tolerance=COMPARISON_TOLERANCE, precision="single")
-    tuned, last, trail = tune_many(sample, labels, layout, near, one, drawn, **tuning_options)
+    tuned, last, warm_starts = tune_many(sample, labels, layout, near, one, drawn, **tuning_options)
     assert isinstance(tuned.engine, PseudoLikelihood)  # noqa: S101
     members.append(
         _fitted(sample, labels, layout, replace(tuned.engine, tolerance=SINGLE_PRECISION_TOLERANCE), tuned, common)
     )
     if sample.missing is None:
-        fitted, tuned = refine(sample, labels, layout, folds, last, trail, **common)
+        fitted, tuned = refine(sample, labels, layout, folds, last, warm_starts, **common)
         assert tuned.engine is not None  # noqa: S101
         members.append(Member(tuned.engine, replace(fitted, calibration=tuned.calibration), tuned))
     if progress is not None:

@@ -12,12 +12,12 @@ from bbl.boltzmann.convergence_warnings import group_text
 from bbl.boltzmann.cost_limits import check_annealing, check_known, guard_memory, stalled
 from bbl.boltzmann.joint import joint_path
 from bbl.boltzmann.predictive import Predictive, predictive
-from bbl.boltzmann.union_layout import log_z_of_chosen, united
+from bbl.boltzmann.union_layout import log_z_of_chosen, merge_layouts
 from bbl.design.labels import Labels
 from bbl.engines import Engine, EngineFit
-from bbl.engines.base import Given
+from bbl.engines.base import OutOfFoldScores
 from bbl.engines.engine_fit import NoProgress
-from bbl.engines.warm_starts import Trail
+from bbl.engines.warm_starts import WarmStarts
 from bbl.errors import OptionError
 from bbl.model.ais import annealed_log_z, annealing_start
 from bbl.model.elimination import log_sum
@@ -155,12 +155,12 @@ def fit_group(
     workers: int,
     rng: np.random.Generator | None = None,
     keep_sites: bool = False,
-    trail: Trail | None = None,
+    warm_starts: WarmStarts | None = None,
     progress: Callable | None = None,
 ) -> list[tuple[EngineFit, float, float]]:
     """Fit one group at each of `values`; return each fit, its ln Z (nan where it is exact, later), and its error.
 
-    The (D, D) site matrices are dropped unless `keep_sites`, or with a `trail` of earlier fits: then the settings are
+    The (D, D) site matrices are dropped unless `keep_sites`, or with `warm_starts` of earlier fits: then the settings are
     fitted just well enough to compare them. A group without rows gets zeros; its share is zero, so it
     is never predicted. An engine that samples gets `rng`, and tells `progress` of each share of the fit.
     """
@@ -174,13 +174,13 @@ def fit_group(
         collapses = engine.collapses or log_z in OF_ROWS or (isinstance(sample, Sample) and not sample.exact)
         return engine.prepare(sample.collapsed(layout.n_levels) if collapses else sample, layout)
 
-    rows = prepared() if trail is None else trail.once("rows", prepared)
+    rows = prepared() if warm_starts is None else warm_starts.once("rows", prepared)
     out = []
     sampling_arguments: dict[str, Any] = {"rng": rng, "progress": progress} if engine.samples else {}
-    if trail is None:
+    if warm_starts is None:
         fits = engine.path(rows, layout, values, workers, **sampling_arguments)
     else:
-        fits = engine.compare(rows, layout, values, trail)
+        fits = engine.compare(rows, layout, values, warm_starts)
     for fit in fits:
         value, error = np.nan, 0.0
         if log_z == "ais":
@@ -193,7 +193,7 @@ def fit_group(
                 if engine_log_z is None
                 else engine_log_z
             )
-        kept_sites = fit.site_theta if keep_sites or trail is not None else None
+        kept_sites = fit.site_theta if keep_sites or warm_starts is not None else None
         out.append((replace(fit, site_theta=kept_sites, normaliser=None), float(value), error))
     return out
 
@@ -211,11 +211,11 @@ def estimate_path(
     rng: np.random.Generator | None = None,
     progress: Callable | None = None,
     labels: Labels | None = None,
-    trails: Sequence[Trail] | None = None,
+    warm_start_sets: Sequence[WarmStarts] | None = None,
 ) -> list[Estimate]:
     """Fit all K groups (and the pooled rows) at each of `values` of the engine's tuned option.
 
-    `labels` name the groups and predictors in errors. `trails`, one for each group, ask for a comparison, see
+    `labels` name the groups and predictors in errors. `warm_start_sets`, one for each group, ask for a comparison, see
     `fit_group`.
 
     Returns
@@ -243,11 +243,11 @@ def estimate_path(
     rngs = engine.generator(np.random.default_rng(0) if rng is None else rng).spawn(len(parts))
     inner = max(1, workers // outer)
     kinds = [kind] * K + ["exact"] * pooled  # the pooled fit is never asked for its ln Z
-    warm_starts = [None] * len(parts) if trails is None else trails
+    warm_starts = [None] * len(parts) if warm_start_sets is None else warm_start_sets
     inside, outside = (progress, None) if engine.samples else (None, progress)
     tasks = [
-        (group_sample, layout, engine, values, k, inner, r, False, trail, inside)
-        for group_sample, k, r, trail in zip(parts, kinds, rngs, warm_starts, strict=True)
+        (group_sample, layout, engine, values, k, inner, r, False, group_starts, inside)
+        for group_sample, k, r, group_starts in zip(parts, kinds, rngs, warm_starts, strict=True)
     ]
     settings = list(zip(*_fit_groups(sample, tasks, outer, outside, labels), strict=True))
     groups = parts[:K]
@@ -299,7 +299,7 @@ def _estimate_of_chosen(
 ) -> Estimate:
     """Return the estimate of groups that chose their own terms, over one layout."""
     ln_z, kind, error = log_z_of_chosen(fits, layout, groups, engine, log_z, rngs, workers)
-    union, fits = united(layout, fits)
+    union, fits = merge_layouts(layout, fits)
     totals = np.array([g.total for g in groups])
     lkh = float(sum(t * fit.lkh for t, fit in zip(totals, fits, strict=True) if t))
     parameters = Parameters(union, np.array([fit.theta for fit in fits]))
@@ -316,7 +316,7 @@ def estimate_jointly(
     workers: int,
     rng: np.random.Generator | None,
     progress: Callable | None,
-    start: tuple[Given, Estimate] | None = None,
+    start: tuple[OutOfFoldScores, Estimate] | None = None,
 ) -> list[Estimate]:
     """Fit all groups at once; in place of ln Z stands what makes the class scores.
 

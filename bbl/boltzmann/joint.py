@@ -10,7 +10,7 @@ import numpy as np
 
 from bbl.crossval import cross_validate, score_settings
 from bbl.engines import Engine, EngineFit
-from bbl.engines.base import Given
+from bbl.engines.base import OutOfFoldScores
 from bbl.engines.engine_fit import Note
 from bbl.model.layout import Layout
 from bbl.rows.folds import shuffled_folds
@@ -37,7 +37,7 @@ def joint_path(
     values: Sequence[float] | None,
     generative: Callable[..., list],
     rng: np.random.Generator,
-    start: tuple[Given, Any] | None = None,
+    start: tuple[OutOfFoldScores, Any] | None = None,
 ) -> list[Joint]:
     """Fit all groups at each of `values` of the engine's tuned option.
 
@@ -45,7 +45,7 @@ def joint_path(
     ----------
     generative : callable
         ``generative(sample, engine, values, rng)`` fits groups one by one and returns an `Estimate` for each value.
-    start : (Given, Estimate), optional
+    start : (OutOfFoldScores, Estimate), optional
         Out-of-fold scores of the generative start and its fit to all rows, where they are known.
     """
     oof_scores, theta, constant = None, np.zeros((K, layout.size)), np.zeros(K)
@@ -79,7 +79,7 @@ def joint_path(
 
 def _start(
     sample: Sample, engine: Engine, values: Sequence[float] | None, generative: Callable, rng: np.random.Generator
-) -> tuple[Given, Any]:
+) -> tuple[OutOfFoldScores, Any]:
     """Return out-of-fold class scores of a generative engine at the best of `values`, and its fit to all rows."""
     folds = shuffled_folds(sample, NFOLD, rng)
 
@@ -90,4 +90,4 @@ def _start(
     best = score_settings(scored, "logloss", "temperature")[1] if values is not None else 0
     if values is not None:
         engine = engine.at(float(values[best]))
-    return Given(scored.rows, scored.weights, scored.scores[best]), generative(sample, engine, None, rng)[0]
+    return OutOfFoldScores(scored.rows, scored.weights, scored.scores[best]), generative(sample, engine, None, rng)[0]

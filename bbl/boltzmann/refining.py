@@ -13,9 +13,9 @@ from bbl.boltzmann.validation import Validated, validate
 from bbl.crossval import calibrated
 from bbl.design.labels import Labels
 from bbl.engines import Conditional, PseudoLikelihood
-from bbl.engines.base import Given
+from bbl.engines.base import OutOfFoldScores
 from bbl.engines.engine_fit import JointFit
-from bbl.engines.warm_starts import Trail
+from bbl.engines.warm_starts import WarmStarts
 from bbl.model.energy import energies
 from bbl.model.layout import Layout
 from bbl.parallel import serial_blas
@@ -41,7 +41,7 @@ def refine(
     layout: Layout,
     folds: Folds,
     generative: Tuning,
-    trail: list[Trail],
+    warm_starts: list[WarmStarts],
     *,
     log_z: str,
     workers: int,
@@ -59,7 +59,7 @@ def refine(
         The first is the one that `generative` was tuned on.
     generative : Tuning
         Of pseudo-likelihood.
-    trail : list of Trail
+    warm_starts : list of WarmStarts
         Of each group the solution on the first fold, where fits on the others start.
 
     Notes
@@ -71,13 +71,15 @@ def refine(
     assert isinstance(near, PseudoLikelihood) and scored is not None  # noqa: S101  # a fresh tuning has both
     fitting_options: dict[str, Any] = {"log_z": log_z, "workers": workers, "rng": rng}
     other_folds, setting = Folds(folds.train[1:], folds.held[1:]), [float(near.setting)]
-    starts = [[Trail(group_trail) for group_trail in trail] for _ in range(len(other_folds))]
-    other_predictions = validate(sample, labels, layout, near, setting, other_folds, trails=starts, **fitting_options)
+    starts = [[WarmStarts(group_trail) for group_trail in warm_starts] for _ in range(len(other_folds))]
+    other_predictions = validate(
+        sample, labels, layout, near, setting, other_folds, warm_start_sets=starts, **fitting_options
+    )
     parts = (
         (scored.rows, scored.weights, scored.scores[0]),
         (other_predictions.rows, other_predictions.weights, other_predictions.scores[0]),
     )
-    every = Given(*(np.concatenate(both) for both in zip(*parts, strict=True)))
+    every = OutOfFoldScores(*(np.concatenate(both) for both in zip(*parts, strict=True)))
     held, seen = np.split(np.arange(len(every.rows)), [len(scored.rows)])
 
     def judged(engine: Conditional, seen: np.ndarray, held: np.ndarray) -> tuple[Validated, float]:
@@ -116,11 +118,11 @@ def _by_batches(
     sample: Sample,
     layout: Layout,
     K: int,
-    every: Given,
+    every: OutOfFoldScores,
     at: np.ndarray,
     rng: np.random.Generator,
 ) -> JointFit:
     """Fit to those of the rows `every` of which scores are known that stand `at` some positions."""
     rows = replace(sample.rows(every.rows[at]), weights=every.weights[at])
-    given_scores = Given(np.arange(len(at)), every.weights[at], every.scores[at]) if engine.start else None
+    given_scores = OutOfFoldScores(np.arange(len(at)), every.weights[at], every.scores[at]) if engine.start else None
     return engine.by_batches(rows, layout, K, given_scores, rng)

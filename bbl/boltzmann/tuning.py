@@ -18,7 +18,7 @@ from bbl.boltzmann.validation import Validated, validate
 from bbl.crossval import calibrated, check_trained, one_standard_error, score_settings
 from bbl.design.labels import Labels
 from bbl.engines import Engine
-from bbl.engines.warm_starts import Trail
+from bbl.engines.warm_starts import WarmStarts
 from bbl.memory import check_memory
 from bbl.model.layout import Layout
 from bbl.parallel import scaled_progress
@@ -137,7 +137,7 @@ def tune_many(
     calibrate: str,
     progress: Callable | None = None,
     **told: Any,
-) -> tuple[Tuning, Tuning, list[Trail]]:
+) -> tuple[Tuning, Tuning, list[WarmStarts]]:
     """Choose the engine's tuned option where rows are many: on some of them, and then on all what they leave open.
 
     The more rows, the less is gained by a simple model. So from the setting of least log-loss on some rows on, settings
@@ -154,7 +154,7 @@ def tune_many(
     -------
     found, last : Tuning
         That of the setting taken, and that of the last one tried, the least simple.
-    trail : list of Trail
+    warm_starts : list of WarmStarts
         Of each group the solution of that one on the training rows, where the next fits may start.
     """
     tuned, fitted = engine.tuned, engine.layout(sample, layout)
@@ -162,21 +162,21 @@ def tune_many(
     stepwise = engine.stepwise(sample, fitted)
     grid, sign = np.array(tuned.grid), -1 if tuned.simpler == "larger" else 1
 
-    def losses_of(own: Folds, trail: list[Trail], settings: np.ndarray) -> tuple[np.ndarray, Validated]:
-        trails = [trail] if stepwise else None
-        scored = validate(sample, labels, layout, engine, settings, own, trails=trails, **told)
+    def losses_of(own: Folds, warm_starts: list[WarmStarts], settings: np.ndarray) -> tuple[np.ndarray, Validated]:
+        warm_start_sets = [warm_starts] if stepwise else None
+        scored = validate(sample, labels, layout, engine, settings, own, warm_start_sets=warm_start_sets, **told)
         return score_settings(scored, "logloss", calibrate)[0][:, 0], scored
 
-    (trail,) = _trails(sample, fitted, len(labels.groups), 1)
-    k = _climb(grid, sign, stepwise, partial(losses_of, drawn, trail))
+    (warm_starts,) = _trails(sample, fitted, len(labels.groups), 1)
+    k = _climb(grid, sign, stepwise, partial(losses_of, drawn, warm_starts))
     if progress is not None:
         progress(0.5 * NFOLD)
-    (trail,) = _trails(sample, fitted, len(labels.groups), 1)
+    (warm_starts,) = _trails(sample, fitted, len(labels.groups), 1)
     tried: dict[int, tuple[float, Validated]] = {}
     while 0 <= k < len(grid) and (
         not tried or tried[k - sign][0] <= min(fold_prediction for fold_prediction, _ in tried.values())
     ):
-        loss, new = losses_of(folds, trail, grid[[k]])
+        loss, new = losses_of(folds, warm_starts, grid[[k]])
         tried[k] = float(loss[0]), new
         k += sign
     if progress is not None:
@@ -191,14 +191,14 @@ def tune_many(
         return Tuning(tuned.option, grid[order], losses, order.index(at), heat, scored.found, fold_prediction, best)
 
     value = float(grid[last])
-    remaining_starts = [Trail({value: each[value]} if value in each else {}) for each in trail]
+    remaining_starts = [WarmStarts({value: each[value]} if value in each else {}) for each in warm_starts]
     return taken(order[int(losses.argmin())]), taken(last), remaining_starts
 
 
-def _trails(sample: Rows, layout: Layout, K: int, nfold: int) -> list[list[Trail]]:
+def _trails(sample: Rows, layout: Layout, K: int, nfold: int) -> list[list[WarmStarts]]:
     """Return what the comparisons of every fold and group begin with."""
     bytes_kept = 16.0 * nfold * (K * layout.D**2 + sample.n * (layout.m + 3))
-    return [[Trail(keeps=bytes_kept < KEPT) for _ in range(K)] for _ in range(nfold)]
+    return [[WarmStarts(keeps=bytes_kept < KEPT) for _ in range(K)] for _ in range(nfold)]
 
 
 def _climb(grid: np.ndarray, sign: int, stepwise: bool, losses_of: Callable) -> int:
@@ -262,13 +262,13 @@ def _tune_one(
 
     fitted = engine.layout(cast(Sample, sample), layout)
     if tuned is not None and values is not None and engine.stepwise(sample, fitted):
-        trails = _trails(sample, fitted, len(labels.groups), len(folds))
+        warm_start_sets = _trails(sample, fitted, len(labels.groups), len(folds))
         check_memory(
             8.0 * fitted.D * (1 + fitted.D) * len(labels.groups) * len(folds) * len(values),
             f"Choosing {tuned.option} for {len(labels.groups)} groups with {fitted.D} non-reference levels",
             f"Give a number for {tuned.option}, or use fewer predictors.",
         )
-        compare = partial(run, trails=trails)
+        compare = partial(run, warm_start_sets=warm_start_sets)
         values, scored, loss = _search(compare, values, calibrate, rule, progress)
     else:
         scored = run(values, progress=progress)

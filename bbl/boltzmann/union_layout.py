@@ -14,10 +14,10 @@ from bbl.model.layout import Layout
 from bbl.model.logz import approximate_log_z, exact_log_z, resolve_log_z
 from bbl.rows.sample import Sample
 
-__all__ = ["United", "log_z_of_chosen", "united"]
+__all__ = ["MergedFits", "log_z_of_chosen", "merge_layouts"]
 
 
-class United(NamedTuple):
+class MergedFits(NamedTuple):
     """One layout, and the fits of all groups over it.
 
     What a group has not is zero, and false in ``state["free"]``; ``state["votes"]`` are the predictors that asked for
@@ -28,7 +28,7 @@ class United(NamedTuple):
     fits: list[EngineFit]
 
 
-def united(layout: Layout, fits: Sequence[EngineFit]) -> United:
+def merge_layouts(layout: Layout, fits: Sequence[EngineFit]) -> MergedFits:
     """Return fits with layouts of their own as fits over one that holds the terms of all.
 
     `layout` is that of a group without rows, whose fit has none of its own.
@@ -48,7 +48,7 @@ def united(layout: Layout, fits: Sequence[EngineFit]) -> United:
             state["votes"][to] = fit.state["votes"]
             state["nodes"][: len(fit.state["nodes"]), to] = fit.state["nodes"]
         out.append(replace(fit, theta=theta, state=state))
-    return United(union, out)
+    return MergedFits(union, out)
 
 
 def _positions(part: Layout, whole: Layout) -> np.ndarray:

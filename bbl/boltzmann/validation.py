@@ -15,7 +15,7 @@ from bbl.boltzmann.estimate import Estimate, estimate_path
 from bbl.crossval import Scored, cross_validate
 from bbl.design.labels import Labels
 from bbl.engines import Engine
-from bbl.engines.warm_starts import Trail
+from bbl.engines.warm_starts import WarmStarts
 from bbl.model.layout import Layout
 from bbl.rows.dealing import AnyFolds
 from bbl.rows.on_disk import Rows
@@ -54,13 +54,13 @@ def validate(
     workers: int,
     rng: np.random.Generator,
     progress: Callable | None = None,
-    trails: Sequence[Sequence[Trail]] | None = None,
+    warm_start_sets: Sequence[Sequence[WarmStarts]] | None = None,
     judge: str = "class_scores",
 ) -> Validated:
     """Fit every setting on every fold; the settings of a fold share warm starts or one eigendecomposition.
 
-    With `trails`, one for each fold, settings are fitted just well enough to compare them, see `Engine.compare`; the
-    trails get what was fitted. `judge` is the method of `Estimate` that scores rows.
+    With `warm_start_sets`, one for each fold, fits are precise enough to compare settings, see `Engine.compare`; the
+    warm_start_sets get what was fitted. `judge` is the method of `Estimate` that scores rows.
     """
     K, nfold = len(labels.groups), len(folds)
     fitted = engine.layout(cast(Sample, sample), layout)
@@ -68,11 +68,13 @@ def validate(
     check_annealing(log_z, fitted, models, workers)
     guard_memory(sample, fitted, K, engine, values, min(workers, nfold), folds=nfold)
     fit = partial(_fit_fold, labels, layout, engine, values, log_z)
-    fold_tasks = list(zip(rng.spawn(nfold), [None] * nfold if trails is None else trails, strict=True))
+    fold_tasks = list(
+        zip(rng.spawn(nfold), [None] * nfold if warm_start_sets is None else warm_start_sets, strict=True)
+    )
     scored = cross_validate(sample, folds, fit, fold_tasks, judge=judge, workers=workers, progress=progress)
-    if trails is not None and values is not None:
-        for fits, trail in zip(scored.fits, trails, strict=True):
-            _extend(trail, values, fits)
+    if warm_start_sets is not None and values is not None:
+        for fits, warm_starts in zip(scored.fits, warm_start_sets, strict=True):
+            _extend(warm_starts, values, fits)
     fold_predictions = [
         problem._replace(group=f"fold {f + 1}, {problem.group}")
         for f, fits in enumerate(scored.fits)
@@ -84,15 +86,24 @@ def validate(
 
 
 def _fit_fold(
-    labels: Labels, layout: Layout, engine: Engine, values, log_z: str, train: Rows, rng, trail: Sequence[Trail] | None
+    labels: Labels,
+    layout: Layout,
+    engine: Engine,
+    values,
+    log_z: str,
+    train: Rows,
+    rng,
+    warm_starts: Sequence[WarmStarts] | None,
 ) -> list[Estimate]:
     K = len(labels.groups)
-    return estimate_path(train, layout, K, engine, values, log_z=log_z, rng=rng, labels=labels, trails=trail)
+    return estimate_path(
+        train, layout, K, engine, values, log_z=log_z, rng=rng, labels=labels, warm_start_sets=warm_starts
+    )
 
 
-def _extend(trail: Sequence[Trail], values: Sequence[float] | np.ndarray, fits: Sequence[Estimate]) -> None:
+def _extend(warm_starts: Sequence[WarmStarts], values: Sequence[float] | np.ndarray, fits: Sequence[Estimate]) -> None:
     """Put the solutions of a fold where the next comparisons start from."""
     for value, each in zip(values, fits, strict=True):
-        for group_trail, group in zip(trail, each.fits, strict=True):
+        for group_trail, group in zip(warm_starts, each.fits, strict=True):
             if group.site_theta is not None:  # a group without rows has none
                 group_trail[float(value)] = group.site_theta

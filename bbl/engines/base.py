@@ -10,14 +10,14 @@ import numpy as np
 
 from bbl.capabilities import ABSENT, NOT_COUNTS
 from bbl.engines.engine_fit import EngineFit, Equations, JointFit
-from bbl.engines.warm_starts import Trail
+from bbl.engines.warm_starts import WarmStarts
 from bbl.errors import OptionError
 from bbl.model.layout import Layout
 from bbl.model.ranking import interaction_strength
 from bbl.rows.folds import Folds
 from bbl.rows.sample import Sample
 
-__all__ = ["Engine", "Given", "Tuned"]
+__all__ = ["Engine", "OutOfFoldScores", "Tuned"]
 
 NO_EQUATIONS = "Standard errors are there for methods that solve likelihood equations (such as 'pseudo' and 'naive')"
 SHARED_ROWS = "The posterior of the pooled fit shares its rows with those of the groups"
@@ -53,7 +53,7 @@ class Tuned:
     rules: tuple[str, ...] = ()
 
 
-class Given(NamedTuple):
+class OutOfFoldScores(NamedTuple):
     """Class scores of rows by models that were not fitted to them.
 
     Attributes
@@ -301,10 +301,10 @@ class Engine:
         layout: Layout,
         K: int,
         values: Sequence[float] | None,
-        given: Given | None,
+        oof_scores: OutOfFoldScores | None,
         rng: np.random.Generator,
     ) -> list[JointFit]:
-        """Fit all K groups together at each of `values` (see `joint`), on top of the scores that are `given`."""
+        """Fit all K groups together at each of `values` (see `joint`), on top of `oof_scores`."""
         raise NotImplementedError
 
     def strength_posterior(
@@ -323,12 +323,14 @@ class Engine:
         cells = np.sqrt(layout.n_levels[layout.pairs].astype(float).prod(axis=1))
         return strength.std(axis=0, ddof=1), (strength > tau * cells).mean(axis=0)
 
-    def compare(self, sample: Sample, layout: Layout, values: Sequence[float] | None, trail: Trail) -> list[EngineFit]:
+    def compare(
+        self, sample: Sample, layout: Layout, values: Sequence[float] | None, warm_starts: WarmStarts
+    ) -> list[EngineFit]:
         """Fit one group at each of `values`, well enough to compare them.
 
         Parameters
         ----------
-        trail : Trail
+        warm_starts : WarmStarts
             Earlier comparisons on the same rows. Those of `values` that are among them are compared again, more
             exactly. It may be written to.
         """

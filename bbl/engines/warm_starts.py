@@ -1,4 +1,4 @@
-"""Trail: what comparisons of settings on the same rows leave for the next ones."""
+"""WarmStarts: solutions of earlier settings on the same rows, where the next settings start."""
 
 from __future__ import annotations
 
@@ -7,32 +7,32 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Trail"]
+__all__ = ["WarmStarts"]
 
 
-class Trail(dict[float, np.ndarray]):
-    """Unsymmetrised solutions of comparisons on the same rows, by their settings; and what they need again and again.
+class WarmStarts(dict[float, np.ndarray]):
+    """Unsymmetrised solutions by their settings, and results that every setting needs, computed once.
 
     Parameters
     ----------
     solutions : mapping of float to ndarray
     keeps : bool
-        Whether there is memory to keep what is made of the rows. In another process it is made anew.
+        Whether there is memory to keep such results. In another process they are computed again.
     """
 
     def __init__(self, solutions: Mapping[float, np.ndarray] | None = None, keeps: bool = False):
         super().__init__(solutions or {})
         self.keeps = keeps
-        self._made: dict[str, Any] = {}
+        self._results: dict[str, Any] = {}
 
     def __reduce__(self):
-        return Trail, (dict(self), self.keeps)
+        return WarmStarts, (dict(self), self.keeps)
 
     def once(self, name: str, make: Callable[[], Any]) -> Any:
-        """Return what ``make()`` returns, which is called once if the trail keeps it."""
-        if name in self._made:
-            return self._made[name]
+        """Return what ``make()`` returns, which is called once if results are kept."""
+        if name in self._results:
+            return self._results[name]
         result = make()
         if self.keeps:
-            self._made[name] = result
+            self._results[name] = result
         return result

@@ -33,10 +33,10 @@ try:
 except ImportError as error:
     raise ImportError("bbl.sklearn needs scikit-learn 1.8 or later: pip install boltzmann-bayes[sklearn]") from error
 
-__all__ = ["Given", "TableClassifier", "TableEstimator", "table_errors"]
+__all__ = ["TrainingTable", "TableClassifier", "TableEstimator", "table_errors"]
 
 
-class Given(NamedTuple):
+class TrainingTable(NamedTuple):
     """What `fit` was given, checked.
 
     Attributes
@@ -109,7 +109,7 @@ class TableEstimator(ResultState, BaseEstimator):
         ConvergenceWarning, DataWarning
             As the function that fits the same model by formula.
         """
-        training = self._given(X, y, sample_weight, self._whole)
+        training = self._read_training(X, y, sample_weight, self._whole)
         with table_errors():
             result = self._model(training)
         self._keep(result, training)
@@ -120,15 +120,15 @@ class TableEstimator(ResultState, BaseEstimator):
         """Whether weights have to be whole numbers."""
         return True
 
-    def _model(self, given: Given) -> Any:
-        """Return the fitted model of what `fit` was given."""
+    def _model(self, training: TrainingTable) -> Any:
+        """Return the fitted model of what `fit` was training."""
         raise NotImplementedError
 
-    def _keep(self, result: Any, given: Given) -> None:
+    def _keep(self, result: Any, training: TrainingTable) -> None:
         """Keep a fitted model."""
         self.result_ = result
 
-    def _given(self, X, y, sample_weight, whole: bool) -> Given:
+    def _read_training(self, X, y, sample_weight, whole: bool) -> TrainingTable:
         """Check what `fit` is given, and put X and y together in one table."""
         choice("unseen", self.unseen, ("raise", "ignore"))
         choice("missing", self.missing, MISSING)
@@ -148,7 +148,7 @@ class TableEstimator(ResultState, BaseEstimator):
         if _as_frame(X) is None and len(keep) < table.n:
             table = replace(table, get=partial(_declared_in, table, keep))
         data = _with_response(table, response, y, classes)
-        return Given(data, response, classes, counts, keep, table.columns)
+        return TrainingTable(data, response, classes, counts, keep, table.columns)
 
     def __sklearn_is_fitted__(self) -> bool:  # by default, lambda_ would be taken for a fitted attribute
         return hasattr(self, "result_")
@@ -172,9 +172,9 @@ class TableClassifier(ClassifierMixin, TableEstimator):
 
     class_weight: Any
 
-    def _keep(self, result: Any, given: Given) -> None:
+    def _keep(self, result: Any, training: TrainingTable) -> None:
         """Keep a fitted model, and the classes that it has: one may have lost all its rows to missing="drop"."""
-        kept_classes, classes = set(result.labels.groups), given.classes
+        kept_classes, classes = set(result.labels.groups), training.classes
         self.classes_ = classes[[c in kept_classes for c in pd.Index(classes).tolist()]]
         self.result_ = result.with_priors(_priors(self.class_weight, classes, result))
 

@@ -18,7 +18,7 @@ from bbl.design.grammar import quoted
 from bbl.design.values import factorise
 from bbl.engines import Engine, engine_class
 from bbl.errors import BBLTypeError, OptionError
-from bbl.sklearn.base import Given, TableClassifier
+from bbl.sklearn.base import TableClassifier, TrainingTable
 
 __all__ = ["BBLClassifier"]
 
@@ -163,12 +163,12 @@ class BBLClassifier(TableClassifier):
     def _whole(self) -> bool:
         return is_auto(self.method) or engine_class(self.method).weights == "counts"
 
-    def _model(self, given: Given) -> Any:
-        formula = _formula(given.response, self.pairs, self.order, given.features)
+    def _model(self, training: TrainingTable) -> Any:
+        formula = _formula(training.response, self.pairs, self.order, training.features)
         return bbl(
-            _without_constants(formula, given.data, given.keep, self.missing),
-            given.data,
-            given.weights,
+            _without_constants(formula, training.data, training.keep, self.missing),
+            training.data,
+            training.weights,
             self.method,
             novarOk=True,
             testNull=False,

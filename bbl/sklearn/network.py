@@ -9,7 +9,7 @@ import numpy as np
 
 from bbl.api.network.fit import bnc
 from bbl.design.grammar import quoted
-from bbl.sklearn.base import Given, TableClassifier
+from bbl.sklearn.base import TableClassifier, TrainingTable
 
 __all__ = ["BNClassifier"]
 
@@ -104,18 +104,18 @@ class BNClassifier(TableClassifier):
         self.class_weight = class_weight
         self.random_state = random_state
 
-    def _model(self, given: Given) -> Any:
+    def _model(self, training: TrainingTable) -> Any:
         return bnc(
             self.learner,
-            f"{quoted(given.response)} ~ .",
-            given.data,
+            f"{quoted(training.response)} ~ .",
+            training.data,
             self.smooth,
             dag_args=self.dag_args,
             manb_prior=self.manb_prior,
             wanbia=self.wanbia,
             awnb_trees=self.awnb_trees,
             awnb_bootstrap=self.awnb_bootstrap,
-            weights=given.weights,
+            weights=training.weights,
             missing=self.missing,
             seed=self.random_state,
             verbose=0,

@@ -13,7 +13,7 @@ from bbl.api.shooter import shooter
 from bbl.design.grammar import quoted
 from bbl.names import distinct_names
 from bbl.report.format import label_text
-from bbl.sklearn.base import Given, TableClassifier, TableEstimator
+from bbl.sklearn.base import TableClassifier, TableEstimator, TrainingTable
 from bbl.sparse.tables import term_features
 
 __all__ = ["ShooterClassifier", "ShooterFeatures"]
@@ -51,12 +51,12 @@ class _Shooter(TableEstimator):
         self.random_state = random_state
         self.n_jobs = n_jobs
 
-    def _model(self, given: Given) -> Any:
+    def _model(self, training: TrainingTable) -> Any:
         """Fit the terms of up to `order` columns."""
         return shooter(
-            f"{quoted(given.response)} ~ .",
-            given.data,
-            given.weights,
+            f"{quoted(training.response)} ~ .",
+            training.data,
+            training.weights,
             order=self.order,
             lambda_=self.lambda_,
             penalty=self.penalty,

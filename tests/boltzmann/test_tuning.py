@@ -15,7 +15,7 @@ import bbl.engines.pseudo.path as pseudo_path
 import bbl.engines.pseudo.solvers as solvers
 from bbl.boltzmann.validation import Validated
 from bbl.design.design import Design
-from bbl.engines.warm_starts import Trail
+from bbl.engines.warm_starts import WarmStarts
 from bbl.model.layout import Layout
 
 GRID = np.array(pseudo.PseudoLikelihood.tuned.grid)
@@ -150,16 +150,16 @@ def test_starts_lie_on_the_line_through_the_nearest_fits():
     def at(lambda_):
         return np.array([[np.log(lambda_), 1.0 - 2.0 * np.log(lambda_)]])
 
-    trail = {10.0: at(10.0), 0.1: at(0.1), 1.0: at(1.0)}
+    warm_starts = {10.0: at(10.0), 0.1: at(0.1), 1.0: at(1.0)}
     for lambda_ in (0.001, 0.1, 0.4, 1.0, 5.0, 10.0, 40.0):
-        np.testing.assert_allclose(pseudo_path.on_the_line(trail, lambda_), at(lambda_), rtol=1e-12)
-    bent = {**trail, 0.01: at(0.01) + 1.0}
+        np.testing.assert_allclose(pseudo_path.on_the_line(warm_starts, lambda_), at(lambda_), rtol=1e-12)
+    bent = {**warm_starts, 0.01: at(0.01) + 1.0}
     np.testing.assert_allclose(pseudo_path.on_the_line(bent, 0.5), at(0.5), rtol=1e-12)
     np.testing.assert_allclose(pseudo_path.on_the_line(bent, 0.01), at(0.01) + 1.0, rtol=1e-12)
-    only = pseudo_path.on_the_line({1.0: trail[1.0]}, 0.1)
-    assert only is not trail[1.0]
-    np.testing.assert_array_equal(only, trail[1.0])
-    np.testing.assert_array_equal(pseudo_path.on_the_line(trail, 0.0), trail[0.1])
+    only = pseudo_path.on_the_line({1.0: warm_starts[1.0]}, 0.1)
+    assert only is not warm_starts[1.0]
+    np.testing.assert_array_equal(only, warm_starts[1.0])
+    np.testing.assert_array_equal(pseudo_path.on_the_line(warm_starts, 0.0), warm_starts[0.1])
 
 
 def test_rows_are_prepared_once_for_all_settings_and_what_is_kept_changes_nothing(monkeypatch):
@@ -187,14 +187,14 @@ def test_rows_are_prepared_once_for_all_settings_and_what_is_kept_changes_nothin
 
 
 def test_a_trail_goes_to_another_process_without_what_was_made_of_the_rows():
-    trail = Trail({0.1: np.arange(3.0)}, keeps=True)
+    warm_starts = WarmStarts({0.1: np.arange(3.0)}, keeps=True)
     calls = []
     for _ in range(2):
-        trail.once("rows", lambda: calls.append("made"))
+        warm_starts.once("rows", lambda: calls.append("made"))
     assert len(calls) == 1
-    there = pickle.loads(pickle.dumps(trail))  # noqa: S301
+    there = pickle.loads(pickle.dumps(warm_starts))  # noqa: S301
     assert there.keeps and list(there) == [0.1]
-    np.testing.assert_array_equal(there[0.1], trail[0.1])
+    np.testing.assert_array_equal(there[0.1], warm_starts[0.1])
     there.once("rows", lambda: calls.append("made anew"))
     assert calls == ["made", "made anew"]
 

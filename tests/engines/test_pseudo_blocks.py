@@ -10,7 +10,7 @@ from bbl.engines.engine_fit import NoProgress
 from bbl.engines.pseudo import blocks as pseudo_blocks
 from bbl.engines.pseudo import path as pseudo_path
 from bbl.engines.pseudo.engine import PseudoLikelihood
-from bbl.engines.warm_starts import Trail
+from bbl.engines.warm_starts import WarmStarts
 from bbl.errors import DataError, OptionError
 from bbl.model.layout import Layout
 from bbl.model.logz import approximate_log_z
@@ -132,7 +132,7 @@ def test_path_goes_on_from_stronger_penalties():
     for lambda_, fit in zip(grid, engine.path(rows, layout, grid), strict=True):
         alone = engine.at(lambda_).fit(sample, layout)
         np.testing.assert_allclose(fit.theta, alone.theta, atol=1e-7)
-    near = engine.compare(rows, layout, grid, Trail())
+    near = engine.compare(rows, layout, grid, WarmStarts())
     assert max(fit.grad_norm.max() for fit in near) <= pseudo_path.CLOSER
     assert near[0].state["streamed"][2] < fit.state["streamed"][2]
 

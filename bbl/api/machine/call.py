@@ -117,8 +117,8 @@ class Call:
         totals = np.array([self.sample.group(y).total for y in range(self.K)])
         return held_out_record(scored, scores, scored.log_shares(totals), self.advice)
 
-    def told(self, fit: Any) -> Any:
-        """Return a fitted model, told of the rows that it does not bring along."""
+    def with_training_summary(self, fit: Any) -> Any:
+        """Return a fitted model with summaries of the training rows, if it does not store them."""
         if self.index is not None:
             return fit
         rows, K = self.sample, self.K

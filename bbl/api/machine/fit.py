@@ -201,8 +201,8 @@ def bbl(
     record = check_training(sample, result, design.labels, engine, call.advice, call.held_out(tuning))
     training = (text, design, call.training, call.index, engine, result, tuning)
     if not design.classes:
-        return call.told(DensityResults(*training))
-    return call.told(BBLResults(*training, priors=shares, stored_loss=record))
+        return call.with_training_summary(DensityResults(*training))
+    return call.with_training_summary(BBLResults(*training, priors=shares, stored_loss=record))
 
 
 def _is_tuned(engine: Engine, rule: str | None, calibrate: str) -> bool:
@@ -374,7 +374,9 @@ def _best_model(
         fitted = fit_calibration(scored.scores[best], scored.y, scored.weights, call.calibrate)
         final = replace(final, calibration=fitted)
     training = (text, design, call.training, call.index, engine, final)
-    return call.told(BBLResults(*training, stored_loss=record) if design.classes else DensityResults(*training))
+    return call.with_training_summary(
+        BBLResults(*training, stored_loss=record) if design.classes else DensityResults(*training)
+    )
 
 
 def _validated(scored: Scored, kept: np.ndarray, folds: AnyFolds) -> list[np.ndarray]:

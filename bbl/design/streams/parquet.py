@@ -101,30 +101,20 @@ def dataset_source(data: Any, text: str, only: tuple[int, list[int] | None] | No
             how = ds.ParquetReadOptions(dictionary_columns=strings)
             scan = ds.ParquetFragmentScanOptions(use_buffered_stream=True, buffer_size=BUFFER, pre_buffer=False)
             form = ds.ParquetFileFormat(read_options=how, default_fragment_scan_options=scan)
-            fragment = form.make_fragment(
-                fragment.path,
-                fragment.filesystem,
-                row_groups=[fragment_schema.id for fragment_schema in fragment.row_groups],
-            )
+            row_groups = [row_group.id for row_group in fragment.row_groups]
+            fragment = form.make_fragment(fragment.path, fragment.filesystem, row_groups=row_groups)
         row_filter = getattr(data, "_scan_options", {}).get("filter")  # of Dataset.filter()
-        scan_options = {
-            "batch_size": ROWS,
-            "batch_readahead": 0,
-            "fragment_readahead": 0,
-            "use_threads": False,
-            "filter": row_filter,
-        }
-        for batch in fragment.to_batches(columns=inside, **scan_options):
+        one_at_a_time = {"batch_size": ROWS, "batch_readahead": 0, "fragment_readahead": 0, "use_threads": False}
+        for batch in fragment.to_batches(columns=inside, filter=row_filter, **one_at_a_time):
             for name in names:
                 if name in fixed:
                     batch = batch.append_column(name, pa.array([fixed[name]] * batch.num_rows))
             yield arrow_batch(batch, place, declared)
 
     def parts(names: list, client: Any) -> list[tuple]:
-        numbered_fragments = enumerate(data.get_fragments())
         return [
             (dataset_source, data, text, (k, groups))
-            for k, fragment in numbered_fragments
+            for k, fragment in enumerate(data.get_fragments())
             for groups in _row_groups(fragment)
         ]
 

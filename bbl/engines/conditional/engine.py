@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from bbl.checks import flag, integer, real
-from bbl.engines.base import Engine, Given, Tuned
+from bbl.engines.base import Engine, OutOfFoldScores, Tuned
 from bbl.engines.conditional.discriminative import CLOSE, HARMLESS, SLIGHT, Tolerance, bounded, minibatches, solve
 from bbl.engines.conditional.folds import EARLY, RANK, HeldOut, falling_ridges, group_weights
 from bbl.engines.conditional.full_batch import FullBatch
@@ -212,7 +212,7 @@ class Conditional(Engine):
         layout: Layout,
         K: int,
         values: Sequence[float] | None,
-        given: Given | None,
+        oof_scores: OutOfFoldScores | None,
         rng: np.random.Generator,
     ) -> list[JointFit]:
         """Fit all groups at each of `values` of `ridge`, or at its own."""
@@ -234,8 +234,8 @@ class Conditional(Engine):
         )
         with serial_blas():
             if sample.n <= ROWS:
-                return self._exact(sample, layout, K, grid, given, CLOSE if values is None else COMPARED)
-            return self._of_many(sample, layout, K, grid, given, rng)
+                return self._exact(sample, layout, K, grid, oof_scores, CLOSE if values is None else COMPARED)
+            return self._of_many(sample, layout, K, grid, oof_scores, rng)
 
     def held_out(self, sample: Sample, layout: Layout, K: int, folds: Folds) -> HeldOut | None:
         """Return what scores the rows that folds validate, where the kernel of all rows serves every fold."""
@@ -249,16 +249,22 @@ class Conditional(Engine):
         return HeldOut(sample, layout, K, folds)
 
     def _exact(
-        self, sample: Sample, layout: Layout, K: int, grid: list, given: Given | None, tolerance: Tolerance
+        self,
+        sample: Sample,
+        layout: Layout,
+        K: int,
+        grid: list,
+        oof_scores: OutOfFoldScores | None,
+        tolerance: Tolerance,
     ) -> list[JointFit]:
-        if given is None:  # neither repeated rows nor their order make a difference
+        if oof_scores is None:  # neither repeated rows nor their order make a difference
             codes, at = np.unique(sample.codes, axis=0, return_inverse=True)
             hits = group_weights(at.ravel(), len(codes), sample.response, sample.weights, K)
             scores = None
         else:
-            codes, scores = sample.codes[given.rows], given.scores
+            codes, scores = sample.codes[oof_scores.rows], oof_scores.scores
             hits = np.zeros((len(codes), K))
-            hits[np.arange(len(codes)), sample.response[given.rows]] = given.weights
+            hits[np.arange(len(codes)), sample.response[oof_scores.rows]] = oof_scores.weights
         basis = make_basis(codes, hits.sum(axis=1), layout, float(self.scale), RANK)
         order = sorted(range(len(grid)), key=lambda k: grid[k], reverse=True)
         if self.early_stopping:
@@ -283,12 +289,18 @@ class Conditional(Engine):
         return out
 
     def _of_many(
-        self, sample: Sample, layout: Layout, K: int, grid: list, given: Given | None, rng: np.random.Generator
+        self,
+        sample: Sample,
+        layout: Layout,
+        K: int,
+        grid: list,
+        oof_scores: OutOfFoldScores | None,
+        rng: np.random.Generator,
     ) -> list[JointFit]:
         """Fit by minibatches, and by L-BFGS over all rows from there, or from the fit of the next larger ridge."""
         out: list[JointFit] = [None] * len(grid)  # type: ignore[list-item]
-        rows = sample if given is None else replace(sample.rows(given.rows), weights=given.weights)
-        scores, slight = (None, SLIGHT) if given is None else (bounded(given.scores), 1.0 / rows.total)
+        rows = sample if oof_scores is None else replace(sample.rows(oof_scores.rows), weights=oof_scores.weights)
+        scores, slight = (None, SLIGHT) if oof_scores is None else (bounded(oof_scores.scores), 1.0 / rows.total)
         fit = None
         for k in sorted(range(len(grid)), key=lambda k: grid[k], reverse=True):
             engine = replace(self, ridge=grid[k])
@@ -296,7 +308,7 @@ class Conditional(Engine):
                 rows.codes, rows.response, rows.weights, layout, K, float(self.scale), grid[k], slight, scores
             )
             if fit is None or self.early_stopping:
-                fit = engine.by_batches(sample, layout, K, given, rng)
+                fit = engine.by_batches(sample, layout, K, oof_scores, rng)
             unknowns = full.unknowns(fit.theta, fit.constant, fit.temperature)
             if not self.early_stopping:
                 unknowns = full.minimise(unknowns, FINISHED.gradient, FINISHED.rounds)
@@ -308,14 +320,14 @@ class Conditional(Engine):
         return out
 
     def by_batches(
-        self, sample: Sample, layout: Layout, K: int, given: Given | None, rng: np.random.Generator
+        self, sample: Sample, layout: Layout, K: int, oof_scores: OutOfFoldScores | None, rng: np.random.Generator
     ) -> JointFit:
         """Fit all groups by minibatches, however few the rows are; see `fit_groups`."""
-        if given is None:
+        if oof_scores is None:
             return minibatches(sample.codes, sample.response, sample.weights, layout, K, float(self.scale), self.ridge,
                                self.epochs, rng)  # fmt: skip
-        y = sample.response[given.rows]
-        heat = fit_calibration(given.scores, y, given.weights, "temperature")
-        fit = minibatches(sample.codes[given.rows], y, given.weights, layout, K, float(self.scale), self.ridge,
-                            self.epochs, rng, bounded(heat(given.scores)))  # fmt: skip
+        y = sample.response[oof_scores.rows]
+        heat = fit_calibration(oof_scores.scores, y, oof_scores.weights, "temperature")
+        fit = minibatches(sample.codes[oof_scores.rows], y, oof_scores.weights, layout, K, float(self.scale),
+                          self.ridge, self.epochs, rng, bounded(heat(oof_scores.scores)))  # fmt: skip
         return fit._replace(constant=fit.constant + heat.offset, temperature=heat.temperature)

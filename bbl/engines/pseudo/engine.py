@@ -19,7 +19,7 @@ from bbl.engines.pseudo.blocks import Corrected, few_enough, rounds_memory, samp
 from bbl.engines.pseudo.nodes import n_shares
 from bbl.engines.pseudo.path import CLOSER, on_the_line, solve_available, solve_complete
 from bbl.engines.pseudo.solvers import FINEST, POLISH_SIZE, Sites, is_small
-from bbl.engines.warm_starts import Trail
+from bbl.engines.warm_starts import WarmStarts
 from bbl.errors import OptionError
 from bbl.memory import check_memory
 from bbl.model.gauge import GAUGES, reference_fields
@@ -246,14 +246,16 @@ class PseudoLikelihood(Engine):
         """
         return self._path(sample, layout, values, workers)
 
-    def compare(self, sample: Rows, layout: Layout, values: Sequence[float] | None, trail: Trail) -> list[EngineFit]:
+    def compare(
+        self, sample: Rows, layout: Layout, values: Sequence[float] | None, warm_starts: WarmStarts
+    ) -> list[EngineFit]:
         """Fit one group at each penalty of `values`, well enough to compare them.
 
         The first fit of all is exact, so that fields without a finite optimum end where those of `path` do, or starts
         about there. The others start on the line through the nearest fits, in the logarithm of the penalty, and stop at
-        a looser tolerance, in single precision. Penalties of the `trail` are fitted again, more exactly.
+        a looser tolerance, in single precision. Penalties of the `warm_starts` are fitted again, more exactly.
         """
-        return self._path(sample, layout, values, 1, trail)
+        return self._path(sample, layout, values, 1, warm_starts)
 
     def _path(
         self,
@@ -261,24 +263,24 @@ class PseudoLikelihood(Engine):
         layout: Layout,
         values: Sequence[float] | None,
         workers: int,
-        trail: Trail | None = None,
+        warm_starts: WarmStarts | None = None,
     ) -> list[EngineFit]:
         grid = [self.lambda_] if values is None else [float(value) for value in values]
         if isinstance(sample, StoredSample):
-            return self._path_stored(sample, layout, grid, workers, trail)
-        if not trail:
+            return self._path_stored(sample, layout, grid, workers, warm_starts)
+        if not warm_starts:
             description = f"A fit of {regressors(layout).D} levels to {sample.n} rows"
             check_memory(self.memory(sample.n, layout), description, "Use fewer predictors or rows.")
         rows, counts = sample, None
         if sample.missing is None:
-            counts = None if trail else level_counts(sample, layout.n_levels)
-            solved = solve_complete(self, sample, layout, grid, workers, trail, counts)
+            counts = None if warm_starts else level_counts(sample, layout.n_levels)
+            solved = solve_complete(self, sample, layout, grid, workers, warm_starts, counts)
         else:
             usable = usable_rows(sample, layout)
-            solved = solve_available(self, sample, layout, usable, grid, workers, trail)
+            solved = solve_available(self, sample, layout, usable, grid, workers, warm_starts)
             sample = replace(sample, missing=~usable)
         absent: tuple[Note, ...] = ()
-        if trail is None and self.bare(min(grid)):
+        if warm_starts is None and self.bare(min(grid)):
             absent = absent_levels(counts or level_counts(sample, layout.n_levels), "give lambdah > 0")
         fits = [
             self._finish(sample, layout, lambda_, site_theta, sites, normaliser, absent)
@@ -296,18 +298,18 @@ class PseudoLikelihood(Engine):
         return replace(fit, theta=theta, normaliser=partial(zero_sum_log_z, rows, layout, theta, fit.site_theta))
 
     def _path_stored(
-        self, rows: StoredSample, layout: Layout, grid: list, workers: int, trail: Trail | None
+        self, rows: StoredSample, layout: Layout, grid: list, workers: int, warm_starts: WarmStarts | None
     ) -> list[EngineFit]:
         """Fit rows in a file at each penalty of the grid, from the strongest to the weakest; see `Corrected`."""
         out: list[Any] = [None] * len(grid)
-        engine = self if trail is None else replace(self, tolerance=max(self.tolerance, CLOSER))
+        engine = self if warm_starts is None else replace(self, tolerance=max(self.tolerance, CLOSER))
         counts = level_counts(rows, layout.n_levels)
-        absent = absent_levels(counts, "give lambdah > 0") if trail is None and self.bare(min(grid)) else ()
+        absent = absent_levels(counts, "give lambdah > 0") if warm_starts is None and self.bare(min(grid)) else ()
         start = [(level_weights + 1.0 / len(level_weights)) / (level_weights.sum() + 1.0) for level_weights in counts]
         site_theta = np.zeros((layout.D, 1 + regressors(layout).D))
         site_theta[:, 0] = np.concatenate([log_ratio(level_weights) for level_weights in start])
-        if trail:
-            site_theta = on_the_line(trail, max(grid))
+        if warm_starts:
+            site_theta = on_the_line(warm_starts, max(grid))
         rounds = Corrected(engine, rows, layout, workers)
         for at in sorted(range(len(grid)), key=lambda at: grid[at], reverse=True):
             lambda_, site_theta = grid[at], site_theta.copy()

@@ -11,7 +11,7 @@ import numpy as np
 
 from bbl.engines.pseudo.nodes import by_nodes, n_shares
 from bbl.engines.pseudo.solvers import Sites, Solution, by_lbfgs, by_newton, is_small, prepared
-from bbl.engines.warm_starts import Trail
+from bbl.engines.warm_starts import WarmStarts
 from bbl.model.layout import Layout
 from bbl.model.moments import level_counts, log_ratio, smoothed
 from bbl.model.regressors import regressors
@@ -32,7 +32,7 @@ def solve_available(
     usable: np.ndarray,
     grid: list,
     workers: int,
-    trail: Mapping[float, np.ndarray] | None,
+    warm_starts: Mapping[float, np.ndarray] | None,
 ) -> list[Solution]:
     """Solve each predictor on its own rows; those with the same rows go together, with their neighbours."""
     all_columns = regressors(layout)
@@ -52,9 +52,13 @@ def solve_available(
         to, wide = layout.columns(same_rows), np.append(0, 1 + all_columns.positions(sub_layout, involved))
         share = sub_sample.total / sample.total
         rows_of_own = sub_layout.columns(position[same_rows])
-        before = None if trail is None else Trail({lambda_: np.zeros((sub_layout.D, len(wide))) for lambda_ in trail})
+        before = (
+            None
+            if warm_starts is None
+            else WarmStarts({lambda_: np.zeros((sub_layout.D, len(wide))) for lambda_ in warm_starts})
+        )
         for lambda_, own_theta in (before or {}).items():
-            own_theta[rows_of_own] = trail[lambda_][np.ix_(to, wide)]  # type: ignore[index]
+            own_theta[rows_of_own] = warm_starts[lambda_][np.ix_(to, wide)]  # type: ignore[index]
         for (site_theta, sites, _), solved in zip(
             out, solve_complete(engine, sub_sample, sub_layout, grid, workers, before), strict=True
         ):
@@ -69,29 +73,29 @@ def solve_complete(
     layout: Layout,
     grid: list,
     workers: int,
-    trail: Trail | None = None,
+    warm_starts: WarmStarts | None = None,
     counts: list[np.ndarray] | None = None,
 ) -> list[Solution]:
     """Solve complete rows at each penalty, from the strongest to the weakest with warm starts.
 
-    With a `trail`, see `PseudoLikelihood.compare`; it gets what is solved. `counts` of levels save counting them.
+    With a `warm_starts`, see `PseudoLikelihood.compare`; it gets what is solved. `counts` of levels save counting them.
     """
     out: list[Any] = [None] * len(grid)
     solve: Any = None
-    once = Trail().once if trail is None else trail.once
+    once = WarmStarts().once if warm_starts is None else warm_starts.once
     small = once("small", partial(is_small, sample.n, layout))
     # without a penalty the field of an absent level falls until its gradient is well within the tolerance
-    ended = trail is not None and not small and engine.bare(min(grid))
+    ended = warm_starts is not None and not small and engine.bare(min(grid))
     site_theta = np.empty((0, 0))
-    if not trail:
+    if not warm_starts:
         site_theta = _start(engine, counts or level_counts(sample, layout.n_levels), layout, ended)
     sample = once("codes", partial(_joint_levels, sample, layout))
     sites, used = None, engine
     for at in sorted(range(len(grid)), key=lambda at: grid[at], reverse=True):
         lambda_ = grid[at]
-        if trail is not None and (trail or ended):
-            site_theta = on_the_line(trail, lambda_) if trail else site_theta
-            tolerance = max(engine.tolerance, CLOSER if lambda_ in trail else COMPARED)
+        if warm_starts is not None and (warm_starts or ended):
+            site_theta = on_the_line(warm_starts, lambda_) if warm_starts else site_theta
+            tolerance = max(engine.tolerance, CLOSER if lambda_ in warm_starts else COMPARED)
             solve = solve if used.precision == "single" else None
             used = once(f"to {tolerance}", partial(replace, engine, tolerance=tolerance, precision="single"))
         elif sites is not None:  # a warm start; the finished fit keeps its own
@@ -100,8 +104,8 @@ def solve_complete(
             solve = by_newton if small else once(used.precision, partial(_solver, used, sample, layout))
         sites = Sites(layout.m)
         normaliser = solve(used, sample, layout, lambda_, engine.lambdah_at(lambda_), site_theta, sites, workers)
-        if trail is not None:
-            trail[lambda_] = site_theta
+        if warm_starts is not None:
+            warm_starts[lambda_] = site_theta
         out[at] = (site_theta, sites, normaliser)
     return out
 
@@ -128,17 +132,17 @@ def _solver(engine: Any, sample: Sample, layout: Layout) -> Callable:
     return by_lbfgs(prepared(sample, layout, engine.precision, engine.prior_count), engine.precision)
 
 
-def on_the_line(trail: Mapping[float, np.ndarray], lambda_: float) -> np.ndarray:
+def on_the_line(warm_starts: Mapping[float, np.ndarray], lambda_: float) -> np.ndarray:
     """Return the point at `lambda_` of the line, in the logarithm of the penalty, through the two nearest solutions.
 
     They are the next stronger and the next weaker one, or the two strongest or weakest.
     """
-    fitted_penalties = sorted(trail)
+    fitted_penalties = sorted(warm_starts)
     if len(fitted_penalties) == 1 or lambda_ <= 0.0 or fitted_penalties[0] <= 0.0:
-        return trail[min(fitted_penalties, key=lambda other: abs(other - lambda_))].copy()
+        return warm_starts[min(fitted_penalties, key=lambda other: abs(other - lambda_))].copy()
     at = min(max(int(np.searchsorted(fitted_penalties, lambda_)), 1), len(fitted_penalties) - 1)
     weak, strong = fitted_penalties[at - 1], fitted_penalties[at]
     share = float(np.log(lambda_ / weak) / np.log(strong / weak))
-    out = share * trail[strong]
-    out += (1.0 - share) * trail[weak]
+    out = share * warm_starts[strong]
+    out += (1.0 - share) * warm_starts[weak]
     return out

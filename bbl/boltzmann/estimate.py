@@ -160,9 +160,9 @@ def fit_group(
 ) -> list[tuple[EngineFit, float, float]]:
     """Fit one group at each of `values`; return each fit, its ln Z (nan where it is exact, later), and its error.
 
-    The (D, D) site matrices are dropped unless `keep_sites`, or with `warm_starts` of earlier fits: then the settings are
-    fitted just well enough to compare them. A group without rows gets zeros; its share is zero, so it
-    is never predicted. An engine that samples gets `rng`, and tells `progress` of each share of the fit.
+    The (D, D) site matrices are dropped unless `keep_sites`, or with `warm_starts` of earlier fits: then fits are just
+    precise enough to compare settings. A group without rows gets zeros; its share is zero, so it is never predicted. An
+    engine that samples gets `rng`, and tells `progress` of each share of the fit.
     """
     if not sample.n:
         if progress is not None:

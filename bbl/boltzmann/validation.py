@@ -59,8 +59,8 @@ def validate(
 ) -> Validated:
     """Fit every setting on every fold; the settings of a fold share warm starts or one eigendecomposition.
 
-    With `warm_start_sets`, one for each fold, fits are precise enough to compare settings, see `Engine.compare`; the
-    warm_start_sets get what was fitted. `judge` is the method of `Estimate` that scores rows.
+    With `warm_start_sets`, one for each fold, fits are precise enough to compare settings, see `Engine.compare`; their
+    solutions are added to the sets. `judge` is the method of `Estimate` that scores rows.
     """
     K, nfold = len(labels.groups), len(folds)
     fitted = engine.layout(cast(Sample, sample), layout)

@@ -75,7 +75,7 @@ class Averaged:
 
     def class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
         """Return the logarithms of the averaged probabilities (n, K)."""
-        silent = [silent_rows(member.engine, missing) for member in self.members]
+        silent = [silent_rows(bool(member.engine.joint), missing) for member in self.members]
         scores = [
             member.estimate.class_scores(codes, missing if rows is None else blank(missing, rows))
             for member, rows in zip(self.members, silent, strict=True)
@@ -83,9 +83,9 @@ class Averaged:
         return averaged_scores(scores, self.weights, silent)
 
 
-def silent_rows(engine: object, missing: np.ndarray | None) -> np.ndarray | None:
-    """Return the rows (n,) of which a method says nothing, because it cannot sum out what is missing there."""
-    return np.asarray(missing.any(axis=1)) if missing is not None and getattr(engine, "joint", False) else None
+def silent_rows(needs_complete_rows: bool, missing: np.ndarray | None) -> np.ndarray | None:
+    """Return the incomplete rows (n,) if a method cannot sum out missing values, so that its scores say nothing."""
+    return np.asarray(missing.any(axis=1)) if missing is not None and needs_complete_rows else None
 
 
 def blank(missing: np.ndarray | None, rows: np.ndarray) -> np.ndarray:

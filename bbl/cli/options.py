@@ -15,7 +15,7 @@ from bbl.design.design import MISSING
 from bbl.engines import DEFAULT, ENGINES
 from bbl.model.gauge import GAUGES
 from bbl.model.logz import LOG_Z
-from bbl.results.classifier import TYPES as PREDICTIONS
+from bbl.results.predictions import TYPES as PREDICTIONS
 from bbl.stats.calibration import CALIBRATE
 from bbl.stats.cuts import CUTS
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
 from bbl.checks import near_match
 from bbl.design.factors import Factor
 from bbl.errors import BBLTypeError, OptionError
 
-__all__ = ["check_costs", "check_priors", "check_shares"]
+__all__ = ["Costs", "Priors", "check_costs", "check_priors", "check_shares"]
+
+Priors = Mapping[Hashable, float] | pd.Series | ArrayLike | None  # as `check_priors` takes them; text is "equal"
+Costs = pd.DataFrame | Mapping[Hashable, Mapping[Hashable, float]] | ArrayLike | None  # as `check_costs` takes them
 
 
 def check_priors(priors: Any, response: Factor) -> np.ndarray:

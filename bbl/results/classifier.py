@@ -1,53 +1,115 @@
-"""ClassifierResults: what every fitted classifier has besides: class scores, predictions and their evaluation."""
+"""ClassifierResults: the contract of every fitted classifier: class scores, predictions, evaluation, explanation."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+import os
+from abc import abstractmethod
+from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import cached_property
+from textwrap import fill
+from typing import Any, ClassVar, NoReturn, Self
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
-from bbl.checks import choice, generator, integer, share, verb
-from bbl.design.decisions import check_costs, check_priors
-from bbl.design.frames import to_frame
-from bbl.design.streams.adapters import lazy_source
+from bbl.boltzmann.prediction_checks import training_record, training_rows
+from bbl.checks import choice, share, verb
+from bbl.crossval import Classifier
+from bbl.design.decisions import Costs, Priors, check_costs, check_priors
 from bbl.design.weights import own_weights
-from bbl.errors import DataError, OptionError
-from bbl.importance import losses_without, validated_losses
-from bbl.parallel import n_workers, progress_bar
-from bbl.results.batches import new_frames, prediction_frame, write_frames
+from bbl.errors import BBLError, OptionError
+from bbl.report.format import WIDTH
+from bbl.report.page import Part
 from bbl.results.comparison import compared_fits
 from bbl.results.evaluation import Evaluation, evaluated, new_rows
-from bbl.results.explanation import Attribution, Explanation, Importance, explained, importance_of
-from bbl.results.losses import LossResults
-from bbl.rows.folds import shuffled_folds
+from bbl.results.explanation import Attribution, Explanation, explained
+from bbl.results.model import ModelResults
+from bbl.results.report_page import evaluation_part
+from bbl.rows.on_disk import Rows
 from bbl.rows.sample import Sample
+from bbl.stats.loss_record import HELD_OUT, LossRecord
 from bbl.stats.scores import with_priors
 from bbl.stats.ties import first_largest
 
-__all__ = ["ClassifierResults"]
-
-TYPES = ("link", "prob", "class")
+__all__ = ["ClassifierResults", "no_refit"]
 
 
 @dataclass(frozen=True, repr=False)
-class ClassifierResults(LossResults):
-    """A fitted classifier: a model with a response. A family of models adds `class_scores` and `class_shares` too.
+class ClassifierResults(ModelResults):
+    """A fitted classifier: a model with a response. Its abstract methods are what a family of models has to add.
 
     Attributes
     ----------
     priors : ndarray, shape (K,), or None
         Class shares that predictions take in place of those of the training rows.
     stored_loss : LossRecord or None
-        As in `LossResults`.
+        The log-loss of the fit's own cross-validation, or of the model's file; `log_loss` is that, or of the training
+        rows.
     """
 
     priors: np.ndarray | None = field(default=None, kw_only=True, repr=False)
+    stored_loss: LossRecord | None = field(default=None, kw_only=True, repr=False)
 
-    def with_priors(self, priors: Any):
+    can_refit: ClassVar[bool]  # whether `_refit` fits other rows
+
+    @abstractmethod
+    def class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
+        """Return ``ln P(y, x)`` of encoded rows, shape (n, K), up to a constant; sums out where `missing`."""
+
+    @abstractmethod
+    def predict(
+        self,
+        newdata: object = None,
+        type: str = "link",
+        unseen: str = "raise",
+        *,
+        priors: Priors = None,
+        costs: Costs = None,
+    ) -> pd.DataFrame | pd.Series:
+        """Predict the response group of each row; see `bbl.results.predictions.predict_rows`."""
+
+    @abstractmethod
+    def predict_batches(
+        self,
+        newdata: object,
+        type: str = "prob",
+        unseen: str = "raise",
+        *,
+        to: str | os.PathLike | None = None,
+        priors: Priors = None,
+        costs: Costs = None,
+        verbose: int = 1,
+    ) -> Any:
+        """Predict rows batch by batch; see `bbl.results.predictions.predict_batches`."""
+
+    @abstractmethod
+    def score(
+        self,
+        newdata: object = None,
+        weights: Hashable | ArrayLike = None,
+        *,
+        priors: Priors = None,
+        costs: Costs = None,
+    ) -> float:
+        """Return the accuracy."""
+
+    @property
+    @abstractmethod
+    def _advice(self) -> str:
+        """What lowers a log-loss above that of the shares of the groups, as a sentence."""
+
+    @abstractmethod
+    def _attribution(self) -> Attribution:
+        """Return the terms whose sums are the class scores; an OptionError if they are no sums."""
+
+    @abstractmethod
+    def _refit(self, train: Sample, rng: np.random.Generator) -> Classifier:
+        """Return a fit to other rows with the same settings; an OptionError unless `can_refit`."""
+
+    def with_priors(self, priors: Priors) -> Self:
         """Return the model with these class shares for its predictions; None for those of its training rows.
 
         Parameters
@@ -69,10 +131,10 @@ class ClassifierResults(LossResults):
               No    Yes yhat
         0  0.741  0.259   No
         """
-        found = copy.copy(self)
+        model = copy.copy(self)
         shares = None if priors is None else check_priors(priors, self.design.response)
-        object.__setattr__(found, "priors", shares)  # on a copy that nobody has seen yet
-        return found
+        object.__setattr__(model, "priors", shares)  # the copy is not shared yet
+        return model
 
     @property
     def shares_in_use(self) -> np.ndarray:
@@ -85,162 +147,41 @@ class ClassifierResults(LossResults):
         shares = np.where(self.class_shares > 0.0, self.priors, 0.0)
         return shares / shares.sum()
 
-    def _shifted(self, scores: np.ndarray, priors: Any = None) -> np.ndarray:
-        """Class scores with the priors that are given, or those of the model, in place of the training rows' shares."""
-        own = self.priors if priors is None else check_priors(priors, self.design.response)
-        return scores if own is None else with_priors(scores, self.class_shares, own)
+    def _prior_shifted(self, scores: np.ndarray, priors: Priors = None) -> np.ndarray:
+        """Return class scores (n, K) with `priors`, or those of the model, in place of the training rows' shares."""
+        shares = self.priors if priors is None else check_priors(priors, self.design.response)
+        return scores if shares is None else with_priors(scores, self.class_shares, shares)
 
-    def _new_scores(self, newdata: Any, unseen: str, priors: Any = None) -> np.ndarray:
-        """Class scores (n, K) of new rows; nan where the row is dropped."""
+    def _new_scores(self, newdata: object, unseen: str, priors: Priors = None) -> np.ndarray:
+        """Return the class scores (n, K) of new rows; nan where the row is dropped."""
         codes, missing = self.design.encode(newdata, unseen)
-        return self._kept_scores(codes, missing, self.design.dropped(newdata), priors)
+        return self._encoded_scores(codes, missing, self.design.dropped(newdata), priors)
 
-    def _kept_scores(
-        self, codes: np.ndarray, missing: np.ndarray | None, dropped: np.ndarray | None, priors: Any
+    def _encoded_scores(
+        self, codes: np.ndarray, missing: np.ndarray | None, dropped: np.ndarray | None, priors: Priors
     ) -> np.ndarray:
-        """Class scores (n, K) of encoded rows; nan where `dropped`: such rows never reach the model."""
+        """Return the class scores (n, K) of encoded rows; nan where `dropped`: such rows never reach the model."""
         if dropped is None:
-            return self._shifted(self.class_scores(codes, missing), priors)
-        kept = ~dropped
+            return self._prior_shifted(self.class_scores(codes, missing), priors)
+        rows = ~dropped
         scores = np.full((len(codes), len(self.labels.groups)), np.nan)
-        scores[kept] = self._shifted(self.class_scores(codes[kept], None if missing is None else missing[kept]), priors)
+        scores[rows] = self._encoded_scores(codes[rows], None if missing is None else missing[rows], None, priors)
         return scores
 
-    def _own_scores(self, priors: Any = None) -> np.ndarray:
-        """Class scores (n, K) of the training rows."""
-        return self._shifted(self.class_scores(self._rows().codes, self._rows().missing), priors)
-
-    @verb
-    def predict(
-        self, newdata=None, type: str = "link", unseen: str = "raise", *, priors: Any = None, costs: Any = None
-    ) -> pd.DataFrame | pd.Series:
-        """Predict the response group of each row.
-
-        Parameters
-        ----------
-        newdata : DataFrame (pandas, polars), pyarrow Table or dict of lists, optional
-            Rows with the predictors' columns; others are ignored. None for the training rows. Of data that are read in
-            batches it returns what `predict_batches` does: an iterator of such frames.
-        type : {"link", "prob", "class"}, default "link"
-            ``F_y(x)`` of eq. (29), the probabilities of eq. (28), or the most likely group alone.
-        unseen : {"raise", "ignore"}, default "raise"
-            Whether a level that the model does not know is an error, or its predictor is summed out in that row.
-        priors : mapping or Series by group, array_like of shape (K,), or ``"equal"``, optional
-            Class shares in place of those of the training rows (or of the model's own `priors`): where groups are
-            commoner or rarer than in the training rows. Probabilities follow by Bayes' rule. An array goes by the order
-            of the groups, which has to be declared, or that of numbers or booleans; text needs names. So for `costs`.
-        costs : DataFrame, dict of dicts, or array_like of shape (K, K), optional
-            What it costs to predict a group (column) where another (row) is true; ``yhat`` is then the group of least
-            expected cost, not the most likely one. In ``{true: {predicted: cost}}``, what is left out costs nothing.
-
-        Returns
-        -------
-        DataFrame or Series
-            On the index of `newdata`: one column per group, then ``yhat`` (``yhat_`` beside a group of that name); for
-            ``type="class"`` the groups alone. A missing value is treated as in the fit (`missing` of `bbl.bbl`): it is
-            an error, is a level like others, is summed out, or (where the fit dropped such rows) its row is missing
-            here.
-
-        Raises
-        ------
-        DataError, LevelError
-            If columns are missing, or values are missing in spite of the policy, or unknown; they are named.
-        """
-        choice("type", type, TYPES)
-        choice("unseen", unseen, ("raise", "ignore"))
-        groups = self.labels.groups
-        if lazy_source(newdata, "newdata") is not None:
-            return self.predict_batches(newdata, type, unseen, priors=priors, costs=costs)
-        charged = None if costs is None else check_costs(costs, self.design.response)
-        if newdata is None:
-            return prediction_frame(
-                self._own_scores(priors), groups, type, self._index(), self.labels.response, charged
-            )
-        rows = to_frame(newdata, "newdata")
-        scores, index = self._new_scores(rows, unseen, priors), self.design.index(rows)
-        return prediction_frame(scores, groups, type, index, self.labels.response, charged)
-
-    @verb
-    def predict_batches(
-        self,
-        newdata: Any,
-        type: str = "prob",
-        unseen: str = "raise",
-        *,
-        to: Any = None,
-        priors: Any = None,
-        costs: Any = None,
-        verbose: int = 1,
-    ) -> Any:
-        """Predict rows that are too many for memory, batch by batch.
-
-        Parameters
-        ----------
-        newdata : Parquet path, list, glob or folder, Arrow Dataset or stream, DuckDB relation, polars LazyFrame, \
-Dask DataFrame, callable, or a table in memory
-            Rows with the predictors' columns; others are not read.
-        type : {"prob", "link", "class"}, default "prob"
-        unseen, priors, costs
-            As in `predict`.
-        to : path, optional
-            A Parquet file for the predictions, in the order of the rows. It is there when all are in it.
-        verbose : int, default 1
-            0 for no progress bar.
-
-        Returns
-        -------
-        iterator of DataFrame (or Series, for ``type="class"``), or with `to` the number of rows that were written
-
-        Raises
-        ------
-        DataError, LevelError
-            As of `predict`; or if a file cannot be read.
-
-        Examples
-        --------
-        >>> import bbl
-        >>> titanic = bbl.datasets.load_titanic()
-        >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
-        >>> def rows():  # in place of a file
-        ...     yield titanic.head(1)
-        ...     yield titanic.tail(2)
-        >>> for frame in fit.predict_batches(rows):
-        ...     print(frame["yhat"].tolist())
-        ['Yes']
-        ['No', 'Yes']
-        """
-        choice("type", type, TYPES)
-        choice("unseen", unseen, ("raise", "ignore"))
-        if newdata is None:
-            raise DataError(
-                "newdata has to be given; predict() without it is of the training rows.", argument="newdata"
-            )
-        source, charged = (
-            lazy_source(newdata, "newdata"),
-            None if costs is None else check_costs(costs, self.design.response),
-        )
-
-        def frames() -> Iterator[Any]:
-            with progress_bar(None, "predicting", verbose) as step:
-                for rows in new_frames(self.design, newdata, source):
-                    scores = self._new_scores(rows, unseen, priors)
-                    yield prediction_frame(scores, self.labels.groups, type, rows.index, self.labels.response, charged)
-                    step()
-
-        if to is None:
-            return frames()
-        return write_frames((own.to_frame() if isinstance(own, pd.Series) else own for own in frames()), to)
+    def _training_scores(self, priors: Priors = None) -> np.ndarray:
+        """Return the class scores (n, K) of the training rows."""
+        return self._encoded_scores(self._rows().codes, self._rows().missing, None, priors)
 
     @verb
     def evaluate(
         self,
-        newdata=None,
-        weights: Any = None,
+        newdata: object = None,
+        weights: Hashable | ArrayLike = None,
         *,
         level: float = 0.95,
         unseen: str = "raise",
-        priors: Any = None,
-        costs: Any = None,
+        priors: Priors = None,
+        costs: Costs = None,
     ) -> Evaluation:
         """Compare predictions with what was observed.
 
@@ -280,30 +221,26 @@ Dask DataFrame, callable, or a table in memory
         Yes         452  259
         """
         share("level", level)
-        charged = None if costs is None else check_costs(costs, self.design.response)
+        cost_matrix = None if costs is None else check_costs(costs, self.design.response)
         if newdata is None:
             own_weights(weights)
             rows = self._rows()
-            scores, y, counts, what = self._own_scores(priors), rows.response, rows.weights, "training rows"
+            scores, y, counts, subject = self._training_scores(priors), rows.response, rows.weights, "training rows"
         else:
             scores = self._new_scores(newdata, unseen, priors)
             y, counts = new_rows(self.design, newdata, weights)
-            what = "new rows"
-        return evaluated(self.labels, scores, y, counts, what, level, charged, self._remedy)
-
-    def _attribution(self) -> Attribution:
-        """What the class scores are sums of."""
-        raise OptionError(f"{self.refusals['explain']}, so it explains none.")
-
-    def _refit(self, train: Sample, rng: np.random.Generator) -> Any:
-        """Fit other rows as these were; return what has class scores."""
-        raise OptionError(
-            f"{type(self).__name__} is not refitted for a cross-validation of its predictors; give newdata=.",
-            argument="newdata",
-        )
+            subject = "new rows"
+        return evaluated(self.labels, scores, y, counts, subject, level, cost_matrix, self._remedy)
 
     @verb
-    def explain(self, newdata=None, of: Any = None, unseen: str = "raise", *, priors: Any = None) -> Explanation:
+    def explain(
+        self,
+        newdata: object = None,
+        of: tuple[Hashable, Hashable] | None = None,
+        unseen: str = "raise",
+        *,
+        priors: Priors = None,
+    ) -> Explanation:
         """Return why each row is predicted as it is: what each term adds to the log-odds of two groups.
 
         Parameters
@@ -343,92 +280,98 @@ Dask DataFrame, callable, or a table in memory
         Name: contribution, dtype: float64
         """
         choice("unseen", unseen, ("raise", "ignore"))
-        found = self._attribution()
-        own = self.priors if priors is None else check_priors(priors, self.design.response)
-        if own is not None:
-            constant = with_priors(found.constant[None], self.class_shares, own)[0]
-            found = replace(found, constant=constant)
+        attribution = self._attribution()
+        attribution = replace(attribution, constant=self._prior_shifted(attribution.constant[None], priors)[0])
         if newdata is None:
             rows = self._rows()
             codes, missing, dropped, index = rows.codes, rows.missing, None, self._index()
         else:
             (codes, missing), index = self.design.encode(newdata, unseen), self.design.index(newdata)
             dropped = self.design.dropped(newdata)
-        scores = self._kept_scores(codes, missing, dropped, priors)
-        return explained(self.labels, found, codes, missing, scores, index, of, self._verdict)
+        scores = self._encoded_scores(codes, missing, dropped, priors)
+        return explained(self.labels, attribution, codes, missing, scores, index, of, self._verdict)
 
-    @verb
-    def importance(
-        self,
-        newdata=None,
-        weights: Any = None,
-        *,
-        nfold: int = 5,
-        seed: int | np.random.Generator | None = 0,
-        n_jobs: int | None = None,
-    ) -> Importance:
-        """Return how much worse predictions are where each predictor is unknown, and summed out exactly.
-
-        Parameters
-        ----------
-        newdata : DataFrame (pandas, polars), pyarrow Table or dict of lists, optional
-            Rows with predictors and response. None for a cross-validation on the training rows: settings, and the
-            structure of a network, stay as they are.
-        weights : column name or array_like of shape (n,), optional
-            Of the new rows.
-        nfold : int, default 5
-            Shuffled folds of the cross-validation.
-        seed : int, numpy.random.Generator or None, default 0
-            For the folds.
-        n_jobs : int, optional
-            Threads; results do not depend on it.
-
-        Returns
-        -------
-        Importance
-            ``.frame``: the increase of the log-loss for each predictor, and its standard error over rows; ``.plot()``.
-            Nothing is permuted or imputed: the model tells itself what it predicts without a predictor.
-        """
-        if newdata is None:
-            own_weights(weights)
-            rows = self._rows()
-            rows = rows.rows(rows.response >= 0)
-            workers, rng = n_workers(n_jobs), generator(seed)
-            folds = shuffled_folds(rows, integer("nfold", nfold, 2, max(2, int(rows.total))), rng)
-            losses, y, counts = validated_losses(rows, folds, self._refit, rng.spawn(len(folds)), workers)
-            what = f"validated rows of {len(folds)} folds"
-            return importance_of(self.labels, losses, y, counts, what, self._remedy)
-        y, counts = new_rows(self.design, newdata, weights)
-        codes, missing = self.design.encode(newdata)
-        dropped = self.design.dropped(newdata)
-        kept = (y >= 0) & (counts > 0) & (True if dropped is None else ~dropped)
-        rows = Sample(codes, counts, y, missing).rows(kept)
-        if not rows.n:
-            raise DataError("newdata has no row with a prediction and a group; give rows that have both.")
-        losses = losses_without(self, rows)
-        return importance_of(self.labels, losses, rows.response, rows.weights, "new rows", self._remedy)
-
-    def compare(self, *others: Any) -> pd.DataFrame:
+    def compare(self, *others: ModelResults) -> pd.DataFrame:
         """Return this fit beside others, each tested against the one before it; see `bbl.anova`."""
         return compared_fits((self, *others))
-
-    @verb
-    def score(self, newdata=None, weights: Any = None, *, priors: Any = None, costs: Any = None) -> float:
-        """Return the accuracy: the weighted share of rows whose group is predicted; arguments as in `evaluate`."""
-        return self.evaluate(newdata, weights, priors=priors, costs=costs).accuracy
 
     def fitted(self) -> pd.DataFrame:
         """Return the probability of each group for the training rows."""
         return pd.DataFrame(self.predict(type="prob")).iloc[:, :-1]
 
     def residuals(self) -> pd.Series:
-        """Return, as R does, 1 where the predicted group is the observed one and 0 elsewhere."""
-        rows = self._rows()
-        hit = first_largest(self._own_scores()) == rows.response
-        return pd.Series(hit.astype(int), index=self._index(), name="residuals")
+        """Return, as R does, 1 where the predicted group is the observed one, else 0; missing if its group is."""
+        observed = self._rows().response
+        is_right = (first_largest(self._training_scores()) == observed).astype(int)
+        residuals = pd.Series(is_right, index=self._index(), name="residuals")
+        unknown = observed < 0
+        return residuals.astype("Int64").mask(unknown) if unknown.any() else residuals
+
+    @cached_property
+    def log_loss(self) -> LossRecord | None:
+        """Log-loss beside that of the shares of the groups, the same prediction for every row.
+
+        Of validated rows, where the fit was tuned, calibrated or averaged by cross-validation; else of the training
+        rows. It does not depend on `priors`. Of very many rows only a sample is scored, and it is None unless the
+        log-loss is above that of the shares; it is None too of a model from an earlier version's file without rows.
+
+        Examples
+        --------
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> print(bbl.bbl("Survived ~ .^2", titanic, "Freq", lambda_="cv").log_loss)
+        0.48 of validated rows; 0.629 of the shares of the groups
+        """
+        if self.stored_loss is not None or self.training is None:
+            return self.stored_loss
+        return self.training_loss(self.training)
+
+    def training_loss(self, rows: Rows) -> LossRecord | None:
+        """Return the log-loss of encoded training rows; of very many, None unless it is above that of the shares."""
+        levels, K = self.design.n_levels, len(self.labels.groups)
+        scored, is_complete = training_rows(rows, levels, K, K * (1.0 + len(levels)))
+        if not scored.n:
+            return None
+        scores = self.class_scores(scored.codes, scored.missing)
+        return training_record(scored, is_complete, scores, self.class_shares, self._advice)
+
+    @property
+    def _verdict(self) -> str:
+        """Warning about a log-loss above that of the shares of the groups; empty if it is not."""
+        return "" if self.log_loss is None else self.log_loss.verdict
+
+    @property
+    def _remedy(self) -> str:
+        """What lowers the log-loss, as a sentence; empty if nothing is known."""
+        return self._advice if self.log_loss is None else self.log_loss.remedy
+
+    def _loss_facts(self) -> dict[str, str]:
+        """Return the summary's line on the log-loss, by its title."""
+        return {} if self.log_loss is None else {"Log-loss": self.log_loss.verdict or str(self.log_loss)}
+
+    def _loss_text(self) -> str:
+        """Return the printed paragraph on the log-loss: of validated rows, and wherever it is above the shares'."""
+        record = self.log_loss
+        if record is None or (record.rows != HELD_OUT and record.loss <= record.baseline):
+            return ""
+        return f"\n\n{fill(f'Log-loss: {record.verdict or record}', WIDTH, break_on_hyphens=False)}"
 
     def _priors_facts(self) -> dict[str, str]:
-        """What a summary says of the class shares, if they were given."""
+        """Return the summary's line on the class shares, by its title; empty unless they were given."""
         if self.priors is None:
             return {}
         return {"Priors": ", ".join(f"{g}: {p:.4g}" for g, p in zip(self.labels.groups, self.priors, strict=True))}
+
+    def _evaluation_parts(self, newdata: object, weights: Hashable | ArrayLike) -> list[Part]:
+        try:
+            return [evaluation_part(self.evaluate(newdata, weights))]
+        except BBLError as error:
+            return [Part("Evaluation", [f"There is none: {error}"])]
+
+
+def no_refit(self: ClassifierResults, train: Sample, rng: np.random.Generator) -> NoReturn:
+    """Raise an OptionError: this kind of classifier is not fitted to other rows."""
+    raise OptionError(
+        f"{type(self).__name__} is not refitted for a cross-validation of its predictions; give newdata=.",
+        argument="newdata",
+    )

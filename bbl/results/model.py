@@ -1,27 +1,40 @@
-"""ModelResults: what every fitted model has: its rows, its likelihood and criteria, a file."""
+"""ModelResults: the contract of every fitted model: training rows, likelihood and criteria, summary, report, file."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar, NoReturn, Self
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
 from bbl.checks import flag, verb
 from bbl.design.design import Design
 from bbl.design.labels import Labels
-from bbl.errors import DataError
+from bbl.errors import DataError, OptionError
 from bbl.model.moments import level_counts
-from bbl.report.machine.summary import Section
-from bbl.results.report_page import report_html
+from bbl.report.machine.summary import Section, Summary
+from bbl.report.page import Part, page_html
+from bbl.report.text import label_text
+from bbl.results.report_page import data_part
 from bbl.rows.sample import Sample
 from bbl.storage import write_model
 
-__all__ = ["LogLikelihood", "ModelResults", "Training"]
+__all__ = [
+    "LogLikelihood",
+    "MethodTraits",
+    "ModelResults",
+    "Training",
+    "no_composite_aic",
+    "no_ratio_test",
+    "training_log_likelihood",
+]
 
 
 class LogLikelihood(float):
@@ -41,17 +54,18 @@ class LogLikelihood(float):
 
 @dataclass(frozen=True)
 class Training:
-    """What the file of a model keeps of its training rows, whether they are in it or not.
+    """Summaries of the training rows, in the model's file even where the rows themselves are not.
 
     Attributes
     ----------
     nobs : int or float
         Number of observations: the sum of the weights.
     log_likelihood : float
+        Log-likelihood of the training rows; nan if the model has none.
     counts : list of m ndarrays, shape (K, L_i)
         Weighted count of every level in every group.
     sections : list of Section, or None
-        The tests that the summary prints; None if the file has none.
+        Tests that the summary prints; None in files of versions that did not store them.
     """
 
     nobs: float
@@ -60,9 +74,43 @@ class Training:
     sections: list[Section] | None = None
 
 
+@dataclass(frozen=True)
+class MethodTraits:
+    """Properties of the method behind a fit that averages and tables of several fits read.
+
+    Attributes
+    ----------
+    name : str
+        The engine of a Boltzmann machine, the kind of any other model.
+    learner : str
+        `name`, or the learner of a Bayesian network's structure.
+    setting : str
+        Tuned options as ``option=value``, comma-separated.
+    converged : bool
+        Whether the optimum was reached; True for estimates in closed form.
+    stops_early : bool
+        Whether the method is meant to stop before its optimum.
+    needs_complete_rows : bool
+        Whether class scores of rows with missing values say nothing, because the method cannot sum them out.
+    calibration : str
+        ``"temperature"`` or ``"none"``.
+    can_calibrate : bool
+        Whether a calibration could lower the log-loss: the method takes one, and the fit has none.
+    """
+
+    name: str
+    learner: str
+    setting: str = ""
+    converged: bool = True
+    stops_early: bool = False
+    needs_complete_rows: bool = False
+    calibration: str = "none"
+    can_calibrate: bool = False
+
+
 @dataclass(frozen=True, repr=False)
-class ModelResults:
-    """A fitted model. A family of models adds `log_likelihood`, `n_parameters`, `pack` and `unpack`.
+class ModelResults(ABC):
+    """A fitted model. Its abstract methods are what a family of models has to add.
 
     Attributes
     ----------
@@ -74,6 +122,8 @@ class ModelResults:
         The encoded training rows; None in a model that was loaded from a file without them.
     index : pandas.Index or None
         Labels of the training rows (those of positive weight).
+    stored : Training or None
+        Summaries of the training rows where the model was loaded from a file or fitted in batches.
     """
 
     call: str
@@ -85,23 +135,71 @@ class ModelResults:
     kind: ClassVar[str]  # of its model file
     refusals: ClassVar[Mapping[str, str]] = {}  # the `CAPABILITIES` that the kind lacks, each with the reason
 
-    def log_likelihood(self, rows: Sample) -> float:
-        """Return the weighted log-likelihood of encoded rows."""
-        raise NotImplementedError
+    @property
+    @abstractmethod
+    def class_shares(self) -> np.ndarray:
+        """Shares of the groups in the training rows, shape (K,)."""
 
     @property
+    @abstractmethod
     def n_parameters(self) -> int:
         """Number of free parameters of all groups."""
-        raise NotImplementedError
 
+    @property
+    @abstractmethod
+    def _traits(self) -> MethodTraits:
+        """Properties of the method that averages and comparisons read."""
+
+    @abstractmethod
+    def check_likelihood(self) -> None:
+        """Raise an OptionError if rows have no likelihood under this model."""
+
+    @abstractmethod
+    def log_likelihood(self, rows: Sample) -> float:
+        """Return the weighted log-likelihood of encoded rows."""
+
+    @abstractmethod
+    def logLik(self) -> LogLikelihood:
+        """Return the log-likelihood of the training rows; see `training_log_likelihood`."""
+
+    @abstractmethod
+    def _ratio_test(self, other: ModelResults) -> dict[str, float | int | str]:
+        """Return ``df``, ``test`` and, where there are any, ``ratio`` and ``p`` of the test against another fit.
+
+        Raises
+        ------
+        DataError, OptionError
+            If the fits are not nested, not of the same rows, or not both Boltzmann machines.
+        """
+
+    @abstractmethod
+    def _composite_aic(self) -> float:
+        """Return the composite-likelihood AIC; an OptionError if the model has none."""
+
+    @abstractmethod
+    def summary(self) -> Summary:
+        """Return a summary that prints as text and has HTML and LaTeX forms."""
+
+    @abstractmethod
+    def __repr__(self) -> str:
+        """Return the call with the main numbers, as printed at the prompt."""
+
+    @abstractmethod
     def pack(self, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
         """Return what a model file holds: names and options as a dict, numbers as arrays."""
-        raise NotImplementedError
 
     @classmethod
-    def unpack(cls, meta: dict, arrays: dict[str, np.ndarray]) -> ModelResults:
+    @abstractmethod
+    def unpack(cls, meta: dict, arrays: dict[str, np.ndarray]) -> Self:
         """Return the model of `pack`, after checking that its content can be what `pack` stored."""
-        raise NotImplementedError
+
+    @abstractmethod
+    def _evaluation_parts(self, newdata: object, weights: Hashable | ArrayLike) -> list[Part]:
+        """Return the report's section on predictions; empty for a model without classes."""
+
+    @abstractmethod
+    def _model_parts(self) -> list[Part]:
+        """Return the report's sections on parameters, structure or terms."""
 
     @property
     def labels(self) -> Labels:
@@ -114,6 +212,7 @@ class ModelResults:
         return self.design.terms.text
 
     def _rows(self) -> Sample:
+        """Return the training rows; a DataError if the model has none."""
         if self.training is None:
             raise DataError(
                 "This model has no training rows: it was saved without them, or fitted to data that were read in "
@@ -123,6 +222,7 @@ class ModelResults:
         return self.training
 
     def _index(self) -> pd.Index:
+        """Return the labels of the training rows, 0 to n - 1 by default."""
         return pd.RangeIndex(self._rows().n) if self.index is None else self.index
 
     @property
@@ -134,8 +234,8 @@ class ModelResults:
     def model_frame(self) -> pd.DataFrame:
         """The training rows as the model sees them: the response, if there is one, and the predictors, as categories.
 
-        What was missing is missing here too with ``missing="marginal"``, and a level with ``missing="level"``; rows
-        that were dropped are not here, nor in anything else that is told of the training rows.
+        With ``missing="marginal"`` a missing value is missing here too, with ``missing="level"`` it is a level. Rows
+        that were dropped are absent, as from every other summary of the training rows.
         """
         rows = self._rows()
         columns = {self.labels.response: (rows.response, self.labels.groups)} if self.design.classes else {}
@@ -150,24 +250,23 @@ class ModelResults:
             index=self._index(),
         )
 
-    # what is told of the training rows, where the model does not bring it along
     @cached_property
     def _nobs(self) -> float:
+        """Sum of the weights, as an int if all weights are whole numbers."""
         if self.stored is not None:
             return self.stored.nobs
         rows = self._rows()
         return round(rows.total) if rows.whole else rows.total
 
-    def check_likelihood(self) -> None:
-        """Raise an OptionError if rows have no likelihood under this model."""
-
     @cached_property
     def _log_likelihood(self) -> float:
+        """Log-likelihood of the training rows."""
         self.check_likelihood()
         return self.log_likelihood(self._rows()) if self.stored is None else self.stored.log_likelihood
 
     @cached_property
     def _counts(self) -> list[np.ndarray]:
+        """Weighted count (K, L_i) of every level in every group, by predictor."""
         if self.stored is not None:
             return self.stored.counts
         return level_counts(self._rows(), self.design.n_levels, len(self.labels.groups))
@@ -175,19 +274,6 @@ class ModelResults:
     def nobs(self) -> float:
         """Return the number of observations: the sum of the weights."""
         return self._nobs
-
-    def logLik(self) -> LogLikelihood:
-        """Return the log-likelihood of the training rows, with the parameters of all groups as its ``df``.
-
-        With ``missing="marginal"`` it is the log-likelihood of what is known: missing predictors are summed out.
-
-        Raises
-        ------
-        OptionError
-            If rows have no likelihood under the model, as in a conditional fit or an average; nor are there `aic` and
-            `bic` then.
-        """
-        return LogLikelihood(self._log_likelihood, self.n_parameters, self.nobs())
 
     @property
     def aic(self) -> float:
@@ -200,8 +286,8 @@ class ModelResults:
         return float(-2.0 * self.logLik() + np.log(self.nobs()) * self.logLik().df)
 
     @verb
-    def report(self, path, newdata: Any = None, weights: Any = None) -> None:
-        """Write all that the model tells of itself to one HTML page, which needs no network and holds no script.
+    def report(self, path: str | os.PathLike, newdata: object = None, weights: Hashable | ArrayLike = None) -> None:
+        """Write summary, evaluation, parameters and figures to one HTML page, without network access or scripts.
 
         Parameters
         ----------
@@ -213,7 +299,7 @@ class ModelResults:
 
         Notes
         -----
-        The page has what was dropped and put together, the summary, the evaluation with its figures, the parameters
+        The page lists dropped rows and merged levels, the summary, the evaluation with its figures, the parameters
         with their tests, and the interactions as a table and a graph. It can be read on a telephone, in print and with
         a screen reader.
 
@@ -222,19 +308,32 @@ class ModelResults:
         OSError
             If the file cannot be written.
         """
-        Path(path).write_text(report_html(self, newdata, weights), encoding="utf-8")
+        response, n_predictors = self.labels.response, len(self.labels.names)
+        subject = "its rows" if response is None else label_text(response)
+        html = page_html(
+            f"Model of {subject}: {label_text(self.formula)}",
+            f"{self.nobs():g} observations, {n_predictors} predictors, {self.n_parameters} parameters.",
+            [
+                data_part(self.call, self.design, self._counts, self.class_shares),
+                Part("Summary", html=[self.summary().as_html()]),
+                *self._evaluation_parts(newdata, weights),
+                *self._model_parts(),
+            ],
+            "Made by bbl, the Boltzmann Bayes learner. The page holds no script.",
+        )
+        Path(path).write_text(html, encoding="utf-8")
 
     @verb
-    def save(self, path, *, store_data: bool = False) -> None:
+    def save(self, path: str | os.PathLike, *, store_data: bool = False) -> None:
         """Write the model to a file that `bbl.load` reads: versioned, checked by a digest, without pickle.
 
         Parameters
         ----------
         path : str or path-like
         store_data : bool, default False
-            Whether the encoded training rows go into the file too; without them, what needs them
-            (``fitted``, ``residuals``, ``model_frame``, ``predict()`` without newdata) is not there after loading.
-            What ``summary()`` prints, its tests included, is in the file in any case.
+            Whether the encoded training rows go into the file too. Without them ``fitted``, ``residuals``,
+            ``model_frame`` and ``predict()`` without newdata raise a DataError after loading; ``summary()`` prints the
+            same in either case, its tests included.
 
         Raises
         ------
@@ -242,3 +341,27 @@ class ModelResults:
             If the file cannot be written; an older file of that name is then left as it was.
         """
         write_model(path, *self.pack(flag("store_data", store_data)), kind=self.kind)
+
+
+def training_log_likelihood(self: ModelResults) -> LogLikelihood:
+    """Return the log-likelihood of the training rows, with the parameters of all groups as its ``df``.
+
+    With ``missing="marginal"`` it is the log-likelihood of what is known: missing predictors are summed out.
+
+    Raises
+    ------
+    OptionError
+        If rows have no likelihood under the model, as in a conditional fit or an average; nor are there `aic` and
+        `bic` then.
+    """
+    return LogLikelihood(self._log_likelihood, self.n_parameters, self.nobs())
+
+
+def no_composite_aic(self: ModelResults) -> NoReturn:
+    """Raise an OptionError: composite likelihoods are those of Boltzmann machines."""
+    raise OptionError("composite criteria are those of Boltzmann machines.")
+
+
+def no_ratio_test(self: ModelResults, other: ModelResults) -> NoReturn:
+    """Raise an OptionError: the likelihood ratio test is one of Boltzmann machines."""
+    raise OptionError("the test is one of Boltzmann machines.")

@@ -9,8 +9,7 @@ import pytest
 import bbl
 from bbl import networks
 from bbl.errors import DataWarning, ModelFileError
-from bbl.results.losses import LossRecord
-from bbl.stats.loss_record import HELD_OUT, TRAINING, shares_loss
+from bbl.stats.loss_record import HELD_OUT, TRAINING, LossRecord, shares_loss
 from bbl.storage import read_model, write_model
 
 WORSE = "the same prediction for every row is better than these probabilities"

@@ -191,13 +191,14 @@ def average(
     call = f"average({', '.join(member.call.split('(')[0] for member in members)})"
     policies = [member.design.missing for member in members]
     policy = next((each for each in STRICTEST if each in policies), first.design.missing)
-    training = (call, replace(first.design, missing=policy), first.training, first.index)
+    parts = (call, replace(first.design, missing=policy), first.training, first.index, members)
+    options: dict[str, Any] = {"priors": first.priors, "stored": first.stored}
     if weights == "equal":
         M = len(members)
-        return AverageResults(*training, members, np.full(M, 1.0 / M), np.full(M, np.nan), priors=first.priors)
+        return AverageResults(*parts, np.full(M, 1.0 / M), np.full(M, np.nan), **options)
     rows = first._rows()
     for member in members:
-        if type(member)._refit is ClassifierResults._refit:
+        if not member.can_refit:
             raise OptionError(
                 f"weights='cv' fits every model again to other rows, which {type(member).__name__} cannot; give "
                 "weights='equal'.",
@@ -213,10 +214,8 @@ def average(
             return [member._refit(train, own)]
 
         scored = cross_validate(rows, folds, again, [(stream,) for stream in rng.spawn(NFOLD)], workers=workers)
-        tempered = isinstance(member, BBLResults) and member.estimate.calibration is not None
-        kind = "temperature" if tempered else "none"
-        log_p.append(out_of_fold(scored, kind))
+        log_p.append(out_of_fold(scored, member._traits.calibration))
     totals = first.class_shares * rows.total
     convex, losses, record = weigh(np.array(log_p), scored, totals, member_advice(members))
     warn_record(record, 4)
-    return AverageResults(*training, members, convex, losses, priors=first.priors, stored_loss=record)
+    return AverageResults(*parts, convex, losses, stored_loss=record, **options)

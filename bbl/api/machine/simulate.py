@@ -20,8 +20,8 @@ from bbl.model.states import random_parameters, sample_groups, sample_states
 from bbl.names import distinct_names
 from bbl.parallel import progress_bar
 from bbl.report.machine.tables import category_frame
-from bbl.results.machine.density import DensityResults
 from bbl.results.machine.draws import GroupParameters, SampleResults, tables_memory
+from bbl.results.machine.machine import MachineResults
 from bbl.results.together.cv import CVResults
 from bbl.stats.diagnostics import effective_sample_size, split_rhat
 
@@ -33,7 +33,7 @@ JUDGED = (20, 100)  # draws of a chain, and of all, from which that is more than
 
 @verb
 def mcSample(
-    fit: DensityResults | CVResults,
+    fit: MachineResults | CVResults,
     nsteps: int = 1000,
     *,
     nchains: int = 64,
@@ -86,7 +86,7 @@ def mcSample(
     Age    Adult  Adult
     """
     model: Any = fit.model if isinstance(fit, CVResults) else fit
-    if not isinstance(model, DensityResults):
+    if not isinstance(model, MachineResults):
         message = f"fit must be the result of bbl() or crossVal() by one method; got {type(model).__name__}."
         raise BBLTypeError(message, argument="fit")
     fit = model

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, final
 
 import numpy as np
 import pandas as pd
@@ -28,6 +28,7 @@ from bbl.storage import write_model
 __all__ = ["BiclusterResults"]
 
 
+@final
 @dataclass(frozen=True, repr=False, eq=False)
 class BiclusterResults(BlockTables):
     """Groups of rows and of columns; made by `bbl.bicluster`.

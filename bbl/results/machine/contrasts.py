@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import NoReturn, final
 
 import numpy as np
 import pandas as pd
@@ -12,10 +12,11 @@ from bbl.boltzmann.inference.covariance import difference_terms
 from bbl.checks import flag, share, verb
 from bbl.design.labels import Labels
 from bbl.engines import Engine
+from bbl.errors import OptionError
 from bbl.model.parameters import Parameters
 from bbl.report.machine.inference_table import plot_table
 from bbl.report.machine.tables import Coefficients
-from bbl.results.machine.estimates import Estimates
+from bbl.results.machine.estimates import Compared, Estimates
 from bbl.results.machine.inference import compared, compared_estimates, compared_names, ranked, untested
 from bbl.rows.sample import Sample
 
@@ -26,6 +27,7 @@ OPEN = "not estimable: the penalty decides"
 UNFINISHED = "not estimable: the fit did not converge"
 
 
+@final
 class DifferenceInference(Estimates):
     """Standard errors and intervals of differences between groups; made by ``fit.inference()`` of a conditional fit.
 
@@ -81,7 +83,7 @@ class DifferenceInference(Estimates):
         if not estimate.converged:
             self.note = "There are no standard errors: the fit did not converge. Raise ridge."
 
-    def _terms(self, of: Any) -> tuple[list[np.ndarray], np.ndarray]:
+    def _terms(self, of: Compared) -> tuple[list[np.ndarray], np.ndarray]:
         """Return the covariances of every table of the difference that is asked for, and which parameters have one."""
         found = compared(of, list(self._labels.groups), True)
         if isinstance(found, str):
@@ -93,7 +95,7 @@ class DifferenceInference(Estimates):
         return self._known[pair]
 
     @verb
-    def table(self, of: Any = "group", level: float = 0.95) -> pd.DataFrame:
+    def table(self, of: Compared = "group", level: float = 0.95) -> pd.DataFrame:
         """Return every difference with its standard error and interval.
 
         Parameters
@@ -128,12 +130,16 @@ class DifferenceInference(Estimates):
         limits = {"lower": theta[0] - half, "upper": theta[0] + half}
         return frame.assign(se=se, z=np.nan, p=np.nan, **limits, test=np.where(given, WHY, self._open))
 
-    def tests(self, of: Any = "group") -> None:
+    def tests(self, of: Compared = "group") -> NoReturn:
         """Raise an OptionError: penalised differences have no tests."""
         self._engine.check_equations()
+        raise OptionError(WHY)
+
+    def _covariance(self, g: int) -> NoReturn:
+        raise OptionError("Single groups of a conditional fit have no covariances; see table(of=(a, b)).")
 
     @verb
-    def interactions(self, of: Any = "group", apc: bool = False, level: float = 0.95) -> pd.DataFrame:
+    def interactions(self, of: Compared = "group", apc: bool = False, level: float = 0.95) -> pd.DataFrame:
         """Return the interacting pairs, those that differ most first, with limits of how much.
 
         Parameters
@@ -184,7 +190,7 @@ class DifferenceInference(Estimates):
                 out[k] = np.sqrt(np.linalg.eigvalsh(own)[-1] * chdtri(turned.shape[1], 1.0 - level))
         return out
 
-    def plot(self, of: Any = "group", level: float = 0.95, *, pairs: bool = False, ax=None):
+    def plot(self, of: Compared = "group", level: float = 0.95, *, pairs: bool = False, ax=None):
         """Draw the differences with their intervals, as `Inference.plot`; return the Axes."""
         return plot_table(self.table(of, level), flag("pairs", pairs), level, ax)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import NoReturn, final
 
 import numpy as np
 import pandas as pd
@@ -15,7 +15,7 @@ from bbl.errors import OptionError
 from bbl.model.parameters import Parameters
 from bbl.report.machine.inference_table import plot_table
 from bbl.report.machine.tables import Coefficients
-from bbl.results.machine.estimates import Estimates
+from bbl.results.machine.estimates import Compared, Estimates
 from bbl.results.machine.inference import compared, compared_estimates, compared_names, ranked, untested
 
 __all__ = ["PosteriorInference"]
@@ -23,6 +23,7 @@ __all__ = ["PosteriorInference"]
 TAU = 0.05  # root mean square coupling in the zero-sum gauge from which a pair counts as included
 
 
+@final
 class PosteriorInference(Estimates):
     """Posterior sds and central intervals; made by ``fit.inference()`` where the method has a posterior.
 
@@ -46,7 +47,7 @@ class PosteriorInference(Estimates):
         self._labels, self._estimate, self._engine = labels, estimate, engine
         self.note = f"Posterior standard deviations and central intervals: {engine.posterior}. There are no tests."
 
-    def _compared(self, of: Any) -> str | tuple[int, int]:
+    def _compared(self, of: Compared) -> str | tuple[int, int]:
         found = compared(of, list(self._labels.groups), self._estimate.parameters.pooled is not None)
         if found == "pooled":
             raise OptionError(
@@ -80,7 +81,7 @@ class PosteriorInference(Estimates):
             )
         return np.atleast_2d(np.cov(draws, rowvar=False))
 
-    def table(self, of: Any = "group", level: float = 0.95) -> pd.DataFrame:
+    def table(self, of: Compared = "group", level: float = 0.95) -> pd.DataFrame:
         """Return every parameter with its posterior mean, sd and central interval.
 
         Parameters
@@ -119,15 +120,16 @@ class PosteriorInference(Estimates):
         lower, upper = limits.reshape(2, -1)
         return frame.assign(se=sd, z=np.nan, p=np.nan, lower=lower, upper=upper, test=self._engine.posterior)
 
-    def plot(self, of: Any = "group", level: float = 0.95, *, pairs: bool = False, ax=None):
+    def plot(self, of: Compared = "group", level: float = 0.95, *, pairs: bool = False, ax=None):
         """Draw the fields, or the couplings, with their central intervals, as `Inference.plot`; return the Axes."""
         return plot_table(self.table(of, level), flag("pairs", pairs), level, ax)
 
-    def tests(self, of: Any = "group") -> None:
+    def tests(self, of: Compared = "group") -> NoReturn:
         """Raise an OptionError: a posterior has no tests."""
         self._engine.check_equations()
+        raise OptionError("A posterior has no tests.")
 
-    def interactions(self, of: Any = "group", apc: bool = False, tau: float = TAU) -> pd.DataFrame:
+    def interactions(self, of: Compared = "group", apc: bool = False, tau: float = TAU) -> pd.DataFrame:
         """Return the interacting pairs, strongest first, with what the posterior says of their strength.
 
         Parameters

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from abc import ABC, abstractmethod
+from collections.abc import Hashable
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -13,10 +15,15 @@ from bbl.errors import OptionError
 from bbl.memory import check_memory
 from bbl.report.machine.inference_table import labelled
 
-__all__ = ["Estimates"]
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["Compared", "Estimates"]
+
+Compared = str | tuple[Hashable, Hashable]  # "group", "pooled", or a pair of groups
 
 
-class Estimates:
+class Estimates(ABC):
     """Columns of a `table` of parameters, all on the index of ``params``: by group and parameter.
 
     As the results of statsmodels' discrete models, whose several outcomes are the groups here.
@@ -24,13 +31,29 @@ class Estimates:
 
     _labels: Labels
 
-    def table(self, of: Any = "group", level: float = 0.95) -> pd.DataFrame:
-        """Return the table that has them; of each kind of inference its own."""
-        raise NotImplementedError
+    @abstractmethod
+    def table(self, of: Compared = "group", level: float = 0.95) -> pd.DataFrame:
+        """Return every parameter with its standard error, z, p and limits."""
 
+    @abstractmethod
+    def tests(self, of: Compared = "group") -> pd.DataFrame:
+        """Return the joint tests of fields and pairs; an OptionError if the method has none."""
+
+    @abstractmethod
+    def interactions(self, of: Compared = "group", apc: bool = False) -> pd.DataFrame:
+        """Return the interacting pairs, strongest first."""
+
+    @abstractmethod
+    def plot(self, of: Compared = "group", level: float = 0.95, *, pairs: bool = False, ax: Axes | None = None) -> Axes:
+        """Draw the fields, or the couplings, with their intervals."""
+
+    @abstractmethod
+    def __repr__(self) -> str:
+        """Return the number of parameters and groups, and the note."""
+
+    @abstractmethod
     def _covariance(self, g: int) -> np.ndarray:
         """Return the covariance (size, size) of the estimates of group `g`."""
-        raise NotImplementedError
 
     @property
     def params(self) -> pd.Series:
@@ -53,7 +76,7 @@ class Estimates:
         return labelled(self.table(), "p")
 
     @verb
-    def conf_int(self, alpha: float = 0.05, of: Any = "group") -> pd.DataFrame:
+    def conf_int(self, alpha: float = 0.05, of: Compared = "group") -> pd.DataFrame:
         """Return confidence limits of every parameter.
 
         Parameters
@@ -72,7 +95,7 @@ class Estimates:
         return labelled(self.table(of, 1.0 - real("alpha", alpha, 0.0, 0.5, open_low=True)), ["lower", "upper"])
 
     @verb
-    def cov_params(self, group: Any = None) -> pd.DataFrame:
+    def cov_params(self, group: Hashable = None) -> pd.DataFrame:
         """Return the covariance of the estimates, with their penalty; its diagonal is the square of ``bse``.
 
         Parameters
@@ -92,7 +115,6 @@ class Estimates:
         MemoryLimitError
             If it would not fit into memory.
         """
-
         from scipy.linalg import block_diag
 
         groups, se = list(self._labels.groups), self.bse
@@ -103,7 +125,7 @@ class Estimates:
         size, chosen = len(se) // len(groups), range(len(groups)) if group is None else [groups.index(group)]
         se = se.iloc[chosen[0] * size : (chosen[-1] + 1) * size]
         check_memory(8.0 * float(len(se)) ** 2, f"A covariance of {len(se)} parameters", "Give one group, or see bse.")
-        found = block_diag(*(self._covariance(g) for g in chosen))
+        covariance = block_diag(*(self._covariance(g) for g in chosen))
         missing = se.isna().to_numpy()
-        found[missing], found[:, missing] = np.nan, np.nan
-        return pd.DataFrame(found, index=se.index, columns=se.index)
+        covariance[missing], covariance[:, missing] = np.nan, np.nan
+        return pd.DataFrame(covariance, index=se.index, columns=se.index)

@@ -2,30 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self, final
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
 from bbl.boltzmann.estimate import Estimate, estimate
 from bbl.boltzmann.prediction_checks import remedy
 from bbl.checks import real, verb
+from bbl.design.decisions import Costs, Priors
 from bbl.model.attribution import zero_sum_factors
 from bbl.report.machine.summary import Summary, fit_summary
 from bbl.report.text import label_text
 from bbl.results.classifier import ClassifierResults
 from bbl.results.explanation import Attribution
-from bbl.results.machine.density import DensityResults
+from bbl.results.machine import distribution, figures, uncertainty
+from bbl.results.machine.archive import unpack
+from bbl.results.machine.facts import fit_facts, fit_text
+from bbl.results.machine.machine import MachineResults
+from bbl.results.machine.nested import machine_ratio_test
+from bbl.results.machine.report_parts import machine_parts
+from bbl.results.predictions import accuracy_score, importance, predict_batches, predict_rows
 from bbl.rows.sample import Sample
 from bbl.stats.likelihood_ratio import likelihood_ratio
 from bbl.stats.scores import class_scores
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 __all__ = ["BBLResults"]
 
 
+@final
 @dataclass(frozen=True, repr=False)
-class BBLResults(DensityResults, ClassifierResults):
+class BBLResults(MachineResults, ClassifierResults):
     """A fitted Boltzmann Bayes learner; made by `bbl.bbl`.
 
     Attributes
@@ -43,10 +56,36 @@ class BBLResults(DensityResults, ClassifierResults):
     estimate : Estimate
         Parameters, ln Z and convergence of every group.
     tuning : Tuning or None
-        What cross-validation inside the fit found, if there was any.
+        Settings with their validation log-losses, and the chosen one; None without a cross-validation inside the fit.
     """
 
     kind = "bbl"
+    can_refit = True
+
+    bootstrap = uncertainty.bootstrap
+    interactions = uncertainty.interactions
+    plot = figures.plot
+    plot_logo = figures.plot_logo
+    plot_network = figures.plot_network
+    plot_terms = figures.plot_terms
+    pnll = distribution.pnll
+    reconstruct = distribution.reconstruct
+    sample = distribution.sample
+    score_samples = distribution.score_samples
+    _ratio_test = machine_ratio_test
+    _model_parts = machine_parts
+    importance = importance
+    predict_batches = predict_batches
+    score = accuracy_score
+
+    @classmethod
+    def unpack(cls, meta: dict, arrays: dict[str, np.ndarray]) -> Self:
+        """Return the model of `pack`."""
+        return cls(**unpack(meta, arrays, classes=True))
+
+    @property
+    def _population_shares(self) -> np.ndarray:
+        return self.shares_in_use
 
     @property
     def _advice(self) -> str:
@@ -69,17 +108,17 @@ class BBLResults(DensityResults, ClassifierResults):
         """
         c = real("prior_count", prior_count, 0.0)
         tests = likelihood_ratio(self._counts, c)
-        return fit_summary(self.call, self.labels, tests, self._facts(), self._sections)
+        return fit_summary(self.call, self.labels, tests, self._classifier_facts(), self._sections)
 
     @verb
     def predict(
         self,
-        newdata: Any = None,
+        newdata: object = None,
         type: str = "link",
         unseen: str = "raise",
         *,
-        priors: Any = None,
-        costs: Any = None,
+        priors: Priors = None,
+        costs: Costs = None,
         draws: str = "all",
     ) -> pd.DataFrame | pd.Series:
         """Predict the response group of each row.
@@ -103,15 +142,11 @@ class BBLResults(DensityResults, ClassifierResults):
         DataError, LevelError
             If columns are missing, or values are missing in spite of the policy, or unknown; they are named.
         """
-        return ClassifierResults.predict(self.plugged(draws), newdata, type, unseen, priors=priors, costs=costs)
+        return predict_rows(self.plugged(draws), newdata, type, unseen, priors=priors, costs=costs)
 
-    def _shares(self) -> np.ndarray:
-        """Shares (K,) of the groups: the model's priors, if it has some."""
-        return self.shares_in_use
-
-    def _facts(self) -> dict[str, Any]:
-        """Title and value of what the summary says about the fit."""
-        facts, calibration = super()._facts(), self.estimate.calibration
+    def _classifier_facts(self) -> dict[str, Any]:
+        """Return the facts of the machine, and its calibration, priors and log-loss before convergence."""
+        facts, calibration = fit_facts(self), self.estimate.calibration
         converged = facts.pop("Converged")
         facts["Calibration"] = (
             "none"
@@ -122,22 +157,24 @@ class BBLResults(DensityResults, ClassifierResults):
         return facts | self._priors_facts() | self._loss_facts() | {"Converged": converged}
 
     def _attribution(self) -> Attribution:
-        layout, own, names = self.parameters.layout, self.estimate, [label_text(x) for x in self.labels.names]
+        layout, fitted, names = self.parameters.layout, self.estimate, [label_text(x) for x in self.labels.names]
         terms, constant = zero_sum_factors(layout.factors(self.parameters.theta))
-        constant = class_scores(constant[None], own.log_z, own.class_prior)[0]
-        if own.calibration is not None:
-            terms = {scope: own.calibration.temperature * table for scope, table in terms.items()}
-            constant = own.calibration(constant)
+        constant = class_scores(constant[None], fitted.log_z, fitted.class_prior)[0]
+        if fitted.calibration is not None:
+            terms = {scope: fitted.calibration.temperature * table for scope, table in terms.items()}
+            constant = fitted.calibration(constant)
         titles = [":".join(names[i] for i in scope) for scope in terms]
-        return Attribution(titles, terms, list(terms), constant, averaged=own.predictive is not None)
+        return Attribution(titles, terms, list(terms), constant, averaged=fitted.predictive is not None)
 
     def _refit(self, train: Sample, rng: np.random.Generator) -> Estimate:
-        told: dict[str, Any] = {"log_z": self.estimate.log_z_kind, "rng": rng, "labels": self.labels}
-        found = estimate(train, self.parameters.layout, len(self.labels.groups), self.engine, **told)
-        return replace(found, calibration=self.estimate.calibration)
+        layout, K = self.parameters.layout, len(self.labels.groups)
+        refitted = estimate(train, layout, K, self.engine, log_z=self.estimate.log_z_kind, rng=rng, labels=self.labels)
+        return replace(refitted, calibration=self.estimate.calibration)
 
     def __repr__(self) -> str:
-        return super().__repr__() + self._loss_text()
+        return fit_text(self) + self._loss_text()
 
-    def _plot_evaluation(self, kind: str, newdata: Any, weights: Any, groups: Any, axes: Any):
+    def _plot_evaluation(
+        self, kind: str, newdata: object, weights: Hashable | ArrayLike, groups: Sequence | None, axes: Axes | None
+    ) -> Axes | list[Axes]:
         return self.evaluate(newdata, weights).plot(kind, groups, axes)

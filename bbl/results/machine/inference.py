@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 import pandas as pd
@@ -29,14 +29,14 @@ from bbl.model.ranking import interaction_strength
 from bbl.report.machine.inference_table import inference_summary, plot_table
 from bbl.report.machine.summary import Summary
 from bbl.report.machine.tables import Coefficients
-from bbl.results.machine.estimates import Estimates
+from bbl.results.machine.estimates import Compared, Estimates
 from bbl.rows.sample import Sample
 from bbl.stats.wald import adjust
 
 __all__ = ["PVALUES", "Inference", "permuted", "ranked", "untested"]
 
 
-def compared(of: Any, groups: list, pooled: bool) -> str | tuple[int, int]:
+def compared(of: Compared, groups: list, pooled: bool) -> str | tuple[int, int]:
     """Return what `of` asks for: ``"group"``, ``"pooled"``, or the numbers of two groups."""
     if isinstance(of, tuple) and len(of) == 2:
         for g in of:
@@ -59,12 +59,12 @@ PENALTY = " With a penalty in force the standard errors describe the spread of t
 PVALUES = ("auto", "permutation")
 
 
-def compared_names(of: Any, groups: list) -> list:
+def compared_names(of: Compared, groups: list) -> list:
     """Return what the column ``group`` says."""
     return [f"{of[0]} - {of[1]}"] if isinstance(of, tuple) else groups
 
 
-def compared_estimates(parameters: Parameters, of: Any, groups: list) -> np.ndarray:
+def compared_estimates(parameters: Parameters, of: Compared, groups: list) -> np.ndarray:
     """Return the estimates (rows of parameters) that `of` asks for."""
     found = compared(of, groups, parameters.pooled is not None)
     if isinstance(found, tuple):
@@ -72,7 +72,7 @@ def compared_estimates(parameters: Parameters, of: Any, groups: list) -> np.ndar
     return parameters.theta if found == "group" else parameters.shift
 
 
-def untested(labels: Labels, parameters: Parameters, of: Any, why: str) -> pd.DataFrame:
+def untested(labels: Labels, parameters: Parameters, of: Compared, why: str) -> pd.DataFrame:
     """Return the interactions as `Inference.tests` has them, without any test, and why."""
     parts = [
         pd.DataFrame(
@@ -123,7 +123,7 @@ def permuted(
     return frame
 
 
-def ranked(pairs: pd.DataFrame, parameters: Parameters, of: Any, groups: list, apc: bool) -> pd.DataFrame:
+def ranked(pairs: pd.DataFrame, parameters: Parameters, of: Compared, groups: list, apc: bool) -> pd.DataFrame:
     """Return pairs with their strength, strongest first."""
     flag("apc", apc)
     rows = compared_estimates(parameters, of, groups)
@@ -133,6 +133,7 @@ def ranked(pairs: pd.DataFrame, parameters: Parameters, of: Any, groups: list, a
     return pairs.sort_values("strength", ascending=False, ignore_index=True)
 
 
+@final
 class Inference(Estimates):
     """Standard errors, confidence intervals and tests; made by ``fit.inference()``.
 
@@ -186,14 +187,14 @@ class Inference(Estimates):
         start = parameters.theta[0] if parameters.pooled is None else parameters.pooled
         return compare_pooled(self._groups, evidence(self._sample.pooled, parameters.layout, start))
 
-    def _tested(self, of: Any) -> list[Comparison]:
+    def _tested(self, of: Compared) -> list[Comparison]:
         """Return what is tested where `of` is asked for."""
         found = compared(of, list(self._labels.groups), self._parameters.pooled is not None)
         if isinstance(found, tuple):
             return [compare_groups(self._groups[found[0]], self._groups[found[1]])]
         return [of_group(g) for g in self._groups] if found == "group" else self._differences
 
-    def _errors(self, of: Any) -> np.ndarray:
+    def _errors(self, of: Compared) -> np.ndarray:
         """Return the standard errors of all that `of` asks for, of the estimator with its penalty."""
         found = compared(of, list(self._labels.groups), self._parameters.pooled is not None)
         known = self._covariances
@@ -204,7 +205,7 @@ class Inference(Estimates):
         return np.concatenate([known.standard_errors(t) for t in terms])
 
     @verb
-    def table(self, of: Any = "group", level: float = 0.95) -> pd.DataFrame:
+    def table(self, of: Compared = "group", level: float = 0.95) -> pd.DataFrame:
         """Return every parameter with its standard error, z, p and confidence limits.
 
         Parameters
@@ -234,13 +235,13 @@ class Inference(Estimates):
         frame["test"] = self.verdicts(of).to_numpy()
         return frame
 
-    def verdicts(self, of: Any = "group") -> pd.Series:
+    def verdicts(self, of: Compared = "group") -> pd.Series:
         """Return of every parameter how it is tested, or why it is not: the column ``test`` of `table`."""
         kinds = np.concatenate([t.verdict for t in self._tested(of)])
         return pd.Series(np.array([kind.text for kind in Kind], dtype=object)[kinds], name="test")
 
     @verb
-    def tests(self, of: Any = "group") -> pd.DataFrame:
+    def tests(self, of: Compared = "group") -> pd.DataFrame:
         """Return the joint test of every predictor's fields and of every pair's couplings being zero.
 
         Parameters
@@ -278,7 +279,7 @@ class Inference(Estimates):
         return pd.concat(parts, ignore_index=True)
 
     @verb
-    def interactions(self, of: Any = "group", apc: bool = False) -> pd.DataFrame:
+    def interactions(self, of: Compared = "group", apc: bool = False) -> pd.DataFrame:
         """Return the interacting pairs, strongest first, with their tests; as ``fit.interactions()`` (see there)."""
         tests = self.tests(of)
         pairs = tests[tests["predictor2"].notna()].reset_index(drop=True)
@@ -288,7 +289,7 @@ class Inference(Estimates):
         return full_covariance(self._sample.group(g), self._parameters.layout, self._engine)
 
     @verb
-    def summary(self, of: Any = "group", level: float = 0.95) -> Summary:
+    def summary(self, of: Compared = "group", level: float = 0.95) -> Summary:
         """Return the tables as one summary: the parameters with their tests, and the joint tests.
 
         Parameters
@@ -304,7 +305,7 @@ class Inference(Estimates):
         return inference_summary(self.table(of, level), self.tests(of), self.note)
 
     @verb
-    def plot(self, of: Any = "group", level: float = 0.95, *, pairs: bool = False, ax=None):
+    def plot(self, of: Compared = "group", level: float = 0.95, *, pairs: bool = False, ax=None):
         """Draw the fields, or the couplings, with their confidence intervals; return the Axes.
 
         Parameters

@@ -1,34 +1,47 @@
-"""MachineResults: fitted Boltzmann machines, with classes or without: parameters, ln Z, energies."""
+"""MachineResults: fitted Boltzmann machines, with classes or without: parameters, ln Z, energies, standard errors."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from abc import abstractmethod
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
 from bbl.boltzmann.estimate import Estimate
 from bbl.boltzmann.tuning import Tuning
-from bbl.checks import choice
+from bbl.checks import choice, verb
 from bbl.engines import Engine
-from bbl.errors import ClassError, DataError, OptionError
+from bbl.errors import DataError, OptionError
 from bbl.model.energy import known_energy
 from bbl.model.marginal import MarginalEnergy
 from bbl.model.parameters import Parameters
 from bbl.report.machine.inference_table import labelled
+from bbl.report.machine.summary import Section, wald_sections
 from bbl.report.machine.tables import Coefficients
-from bbl.results.classifier import ClassifierResults
-from bbl.results.model import ModelResults
+from bbl.report.shooter.terms import order_counts, term_frame
+from bbl.results.machine.archive import pack
+from bbl.results.machine.contrasts import DifferenceInference
+from bbl.results.machine.credible import PosteriorInference
+from bbl.results.machine.estimates import Compared
+from bbl.results.machine.inference import Inference
+from bbl.results.machine.posterior import PosteriorDraws
+from bbl.results.model import MethodTraits, ModelResults, training_log_likelihood
 from bbl.rows.on_disk import Rows, StoredSample
+from bbl.rows.sample import Sample
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 __all__ = ["MachineResults"]
 
-BLOCK = 65536  # rows that are scored together
-OF_CLASSES = frozenset(name for name in vars(ClassifierResults) if not name.startswith("_"))
+SCORED_ROWS = 65536  # rows of a chunk whose energies are in memory together
+MAX_TESTED_PARAMETERS = 2000  # of a group, up to which summaries hold the tests: these need the covariances
 
 
 @dataclass(frozen=True, repr=False)
@@ -42,15 +55,16 @@ class MachineResults(ModelResults):
     estimate: Estimate
     tuning: Tuning | None = None
 
-    def __getattr__(self, name: str) -> Any:
-        if name in OF_CLASSES:
-            raise ClassError(
-                f"{name} is of models with classes, and {self.formula!r} has no response. Fit a formula with a "
-                "response, such as 'y ~ .'; of rows, score_samples() tells how likely they are, and reconstruct() what "
-                "is missing in them.",
-                argument="formula",
-            )
-        return object.__getattribute__(self, name)
+    @property
+    @abstractmethod
+    def _population_shares(self) -> np.ndarray:
+        """Shares (K,) of the groups in the population that is predicted."""
+
+    @abstractmethod
+    def _plot_evaluation(
+        self, kind: str, newdata: object, weights: Hashable | ArrayLike, groups: Sequence | None, axes: Axes | None
+    ) -> Axes | list[Axes]:
+        """Draw the figure `kind` of `Evaluation.plot`; a DataError without a response."""
 
     @property
     def parameters(self) -> Parameters:
@@ -59,7 +73,7 @@ class MachineResults(ModelResults):
 
     @property
     def params(self) -> pd.Series:
-        """Estimate of every parameter by group and name, on the index that `bse`, `conf_int` and others share."""
+        """Estimate of every parameter by group and name, on the index of `bse` and `conf_int`."""
         return labelled(self.tidy(), "estimate")
 
     @property
@@ -85,7 +99,7 @@ class MachineResults(ModelResults):
 
     @property
     def history(self) -> pd.DataFrame:
-        """How the fits went: a row for each record of each group (and of the pooled fit), first the group.
+        """Convergence of the fits: a row for each record of each group (and of the pooled fit), first the group.
 
         With ``method="pvi"``: ``iteration``, ``gradient`` (root mean square of the gradient by the means of the
         standardised parameters), ``change`` (of the posterior mean since the record before, relative),
@@ -97,20 +111,71 @@ class MachineResults(ModelResults):
             If the method keeps no record, or the model is from a file, which has none.
         """
         names = [*self.labels.groups, "pooled"]
-        kept = [(name, fit.history) for name, fit in zip(names, self.estimate.fits, strict=False) if fit.history]
-        if not kept:
+        histories = [(name, fit.history) for name, fit in zip(names, self.estimate.fits, strict=False) if fit.history]
+        if not histories:
             reason = self.engine.refusals().get("history", "the model is from a file, which holds no history")
             raise DataError(f"There is none: {reason}.")
-        return pd.concat([pd.DataFrame({"group": name, **own}) for name, own in kept], ignore_index=True)
+        return pd.concat([pd.DataFrame({"group": name, **columns}) for name, columns in histories], ignore_index=True)
 
     @property
     def class_shares(self) -> np.ndarray:
         """Weighted shares of the groups in the training rows."""
         return self.estimate.class_prior
 
-    def _shares(self) -> np.ndarray:
-        """Shares (K,) of the groups in the population that the model is of."""
-        return self.class_shares
+    @property
+    def n_parameters(self) -> int:
+        """Number of parameters of all groups."""
+        return self.estimate.n_parameters
+
+    @property
+    def _traits(self) -> MethodTraits:
+        engine, calibration = self.engine, self.estimate.calibration
+        names = [] if engine.tuned is None else [engine.tuned.option]
+        names += [n for n in ("scale", "start", "prior_count") if n not in names and getattr(engine, n, None)]
+        values = {name: getattr(engine, name) for name in names}
+        return MethodTraits(
+            engine.name,
+            engine.name,
+            ", ".join(f"{n}={v:.4g}" if isinstance(v, float) else f"{n}={v}" for n, v in values.items()),
+            self.converged,
+            engine.stops_early,
+            bool(engine.joint),
+            "none" if calibration is None else "temperature",
+            calibration is None,
+        )
+
+    def coef(self) -> Coefficients:
+        """Return the coefficients: ``.h[group][predictor]``, ``.J[group][a, b]``, ``.h0``, ``.J0``, ``.to_frame()``."""
+        return Coefficients(self.labels, self.parameters)
+
+    def tidy(self) -> pd.DataFrame:
+        """Return all coefficients as a long frame, one row each."""
+        return self.coef().to_frame()
+
+    @property
+    def terms(self) -> pd.DataFrame:
+        """The terms of each group: ``order``, ``predictors``, ``levels``, ``weight`` and ``strength``.
+
+        One row for each parameter, those of the strongest term (Frobenius norm in the zero-sum gauge) first, single
+        predictors last. With ``method="shbm"`` there are ``votes``, the number of predictors whose regression has the
+        term, and ``node_weights``, the weight in each predictor's regression (missing where that lacks the term).
+        """
+        choices = None
+        if self.engine.chooses:
+            fits = self.estimate.fits
+            choices = {name: np.array([fit.state[name] for fit in fits]) for name in ("votes", "nodes")}
+        return term_frame(self.labels, self.parameters.layout, self.parameters.theta, self._free, choices)
+
+    @property
+    def order_counts(self) -> pd.DataFrame:
+        """Number of terms of each order in each group."""
+        return order_counts(self.labels, self.parameters.layout, self._free)
+
+    @property
+    def _free(self) -> np.ndarray:
+        """Which parameters each group has, shape (K, size)."""
+        all_free, K = np.ones(self.parameters.layout.size, dtype=bool), len(self.parameters.theta)
+        return np.array([fit.state.get("free", all_free) for fit in self.estimate.fits[:K]])
 
     @cached_property
     def _energy(self) -> MarginalEnergy:
@@ -131,10 +196,10 @@ class MachineResults(ModelResults):
                 "draws='all'.",
                 argument="draws",
             )
-        found = copy.copy(self)
-        vars(found).pop("_averaged", None)
-        object.__setattr__(found, "estimate", replace(self.estimate, predictive=None))  # on a copy, not yet seen
-        return found
+        model = copy.copy(self)
+        vars(model).pop("_averaged", None)
+        object.__setattr__(model, "estimate", replace(self.estimate, predictive=None))  # the copy is not shared yet
+        return model
 
     def class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
         """Return the class scores (n, K) of rows encoded by ``design.encode``; see `Estimate.class_scores`.
@@ -143,7 +208,7 @@ class MachineResults(ModelResults):
         """
         return self.estimate.scores_by(self._averaged, codes, missing)
 
-    def log_scores(self, newdata: Any, normalised: bool, prior: bool, unseen: str) -> pd.DataFrame:
+    def log_scores(self, newdata: object, normalised: bool, prior: bool, unseen: str) -> pd.DataFrame:
         """Return the scores of rows in every group; see `bbl.log_scores`."""
         if newdata is None:
             rows, index = self._rows(), self._index()
@@ -152,13 +217,13 @@ class MachineResults(ModelResults):
             choice("unseen", unseen, ("raise", "ignore"))
             (codes, missing), index = self.design.encode(newdata, unseen), self.design.index(newdata)
         predictive = self.estimate.predictive
-        plain = self._energy if predictive is None or not predictive.hidden else predictive.free_energy
-        scores = (self._averaged if normalised else plain)(codes, missing)
+        energy = self._energy if predictive is None or not predictive.hidden else predictive.free_energy
+        scores = (self._averaged if normalised else energy)(codes, missing)
         if normalised:
             scores = scores - self.estimate.log_z
         if prior:
             with np.errstate(divide="ignore"):
-                scores = scores + np.log(self._shares())
+                scores = scores + np.log(self._population_shares)
         if newdata is not None and (dropped := self.design.dropped(newdata)) is not None:
             scores[dropped] = np.nan
         return pd.DataFrame(scores, index=index, columns=pd.Index(self.labels.groups, dtype=object))
@@ -172,29 +237,153 @@ class MachineResults(ModelResults):
         self.check_likelihood()
         if isinstance(rows, StoredSample):
             if not rows.complete or self.estimate.predictive is not None:
-                return sum(map(self.log_likelihood, rows.blocks(BLOCK)))
-            own = [
-                known_energy(rows.group(y), self.parameters.layout, theta)
-                for y, theta in enumerate(self.parameters.theta)
-            ]
-            return sum(energy - n * log_z for (n, energy), log_z in zip(own, self.estimate.log_z, strict=True))
-        if rows.missing is not None:  # of a row of which nothing is known, the probability is one
+                return sum(map(self.log_likelihood, rows.blocks(SCORED_ROWS)))
+            layout, thetas = self.parameters.layout, self.parameters.theta
+            totals = [known_energy(rows.group(y), layout, theta) for y, theta in enumerate(thetas)]
+            return sum(energy - n * log_z for (n, energy), log_z in zip(totals, self.estimate.log_z, strict=True))
+        if rows.missing is not None:  # a row without any known predictor has probability one
             rows = rows.rows(~rows.missing.all(axis=1))
-        summed = self.estimate.predictive is not None and self.estimate.predictive.hidden
-        energy = (self._averaged if summed else self._energy)(rows.codes, rows.missing)[
-            np.arange(rows.n), rows.response
-        ]
+        has_hidden_units = self.estimate.predictive is not None and self.estimate.predictive.hidden
+        energies = (self._averaged if has_hidden_units else self._energy)(rows.codes, rows.missing)
+        energy = energies[np.arange(rows.n), rows.response]
         return float(rows.weights @ (energy - self.estimate.log_z[rows.response]))
 
+    logLik = training_log_likelihood
+
     @property
-    def n_parameters(self) -> int:
-        """Number of parameters of all groups."""
-        return self.estimate.n_parameters
+    def claic(self) -> float:
+        """Composite-likelihood AIC: ``-2 cl + 2 tr(K H^-1)`` with the log pseudo-likelihood ``cl`` of all groups.
 
-    def coef(self) -> Coefficients:
-        """Return the coefficients: ``.h[group][predictor]``, ``.J[group][a, b]``, ``.h0``, ``.J0``, ``.to_frame()``."""
-        return Coefficients(self.labels, self.parameters)
+        Compares models of one method on the same rows (Varin & Vidoni 2005); smaller is better. Not on the scale of
+        `aic`, which uses the likelihood. With ``missing="marginal"`` it is of the complete rows, whatever rows each
+        predictor was fitted to, so that formulas of the same predictors are compared on the same rows.
 
-    def tidy(self) -> pd.DataFrame:
-        """Return all coefficients as a long frame, one row each."""
-        return self.coef().to_frame()
+        Raises
+        ------
+        DataError
+            If no row of a group is complete.
+        """
+        return -2.0 * sum(v for v, _ in self._composite) + 2.0 * sum(d for _, d in self._composite)
+
+    def _composite_aic(self) -> float:
+        return self.claic
+
+    @property
+    def clbic(self) -> float:
+        """Composite-likelihood BIC: as `claic`, with the logarithm of each group's number of rows in place of 2."""
+        rows, K = self._full_groups(), len(self.labels.groups)
+        totals = self.estimate.class_prior * self.nobs()
+        if rows.missing is not None:
+            totals = np.bincount(rows.complete_rows.response, rows.complete_rows.weights, K).astype(float)
+        return float(sum(-2.0 * v + np.log(n) * d for (v, d), n in zip(self._composite, totals, strict=True)))
+
+    @property
+    def _composite(self) -> list[tuple[float, float]]:
+        """Log pseudo-likelihood of each group on complete rows, and its effective number of parameters."""
+        rows = self._full_groups()
+        incomplete = np.setdiff1d(np.arange(len(self.labels.groups)), rows.complete_rows.response)
+        if len(incomplete):
+            raise DataError(
+                f"no row of group {self.labels.groups[incomplete[0]]!r} is complete, and composite criteria count the "
+                "complete rows, the same for all formulas. Compare aic or bic, or fit with missing='level'."
+            )
+        return self._inference.composite
+
+    @cached_property
+    def _inference(self) -> Inference:
+        return Inference(self.labels, self.estimate, self.engine, self._full_groups())
+
+    @cached_property
+    def _posterior(self) -> PosteriorInference:
+        return PosteriorInference(self.labels, self.estimate, self.engine)
+
+    @cached_property
+    def _contrasts(self) -> DifferenceInference:
+        return DifferenceInference(self.labels, self.estimate, self.engine, self._full_groups())
+
+    def _full_groups(self) -> Sample:
+        """Return the training rows; a DataError if a group has none, or weights are not counts."""
+        empty = np.flatnonzero(self.estimate.class_prior == 0.0)
+        if len(empty):
+            raise DataError(
+                f"group {self.labels.groups[empty[0]]!r} has no training rows in this fit (of one fold, with "
+                "refit=False), so its parameters have no standard errors. Fit all rows."
+            )
+        rows = self._rows()
+        rows.check_whole("Standard errors and tests go")
+        return rows
+
+    @verb
+    def inference(self) -> Inference | PosteriorInference | DifferenceInference:
+        """Return standard errors, intervals and tests of all parameters, of differences, and of pairs.
+
+        Returns
+        -------
+        Inference, PosteriorInference or DifferenceInference
+            ``.table(of)``, ``.tests(of)``, ``.interactions(of)``; for a method with a posterior ``.table(of)`` and
+            ``.interactions(of)``, with posterior sds and central intervals in place of standard errors and tests;
+            for conditional likelihood both of differences alone, ``of=(a, b)``, with intervals and without tests.
+
+        Raises
+        ------
+        OptionError
+            If the method has no likelihood equations (``"mf"``), or a conditional fit refines another, stopped early or
+            has over 5,000 distinct rows.
+        DataError
+            If a parameter is not determined, a group has no training rows, or the model was saved without them.
+        """
+        if self.engine.joint:
+            return self._contrasts
+        return self._posterior if self.engine.posterior else self._inference
+
+    @property
+    def bse(self) -> pd.Series:
+        """Standard error of every parameter, on the index of `params`; see `Inference.bse`."""
+        return self.inference().bse
+
+    @property
+    def tvalues(self) -> pd.Series:
+        """Statistic z of every parameter that has one, on the index of `params`."""
+        return self.inference().tvalues
+
+    @property
+    def pvalues(self) -> pd.Series:
+        """P-value of every parameter that has a test, on the index of `params`."""
+        return self.inference().pvalues
+
+    @verb
+    def cov_params(self, group: Hashable = None) -> pd.DataFrame:
+        """Return the covariance of the estimates of all groups, or of one; see `Inference.cov_params`."""
+        return self.inference().cov_params(group)
+
+    @verb
+    def conf_int(self, alpha: float = 0.05, of: Compared = "group") -> pd.DataFrame:
+        """Return confidence limits of every parameter; see `Inference.conf_int`."""
+        return self.inference().conf_int(alpha, of)
+
+    @cached_property
+    def posterior(self) -> PosteriorDraws:
+        """The draws from the posterior, with ``.summary()`` and ``.plot()``; for ``method="bayes"``."""
+        return PosteriorDraws.of(self.labels, self.estimate, self.engine)
+
+    @cached_property
+    def _sections(self) -> list[Section]:
+        """Tests for the summary, from the model's file if it was loaded with them."""
+        stored = None if self.stored is None else self.stored.sections
+        return self._wald_sections() if stored is None else stored
+
+    def _wald_sections(self) -> list[Section]:
+        """Return joint tests of predictors and pairs; none if the method has none or the layout is too large."""
+        if self.training is None or self.parameters.layout.size > MAX_TESTED_PARAMETERS or not self.engine.solves:
+            return []
+        try:
+            inference = self._inference
+        except (DataError, OptionError) as error:
+            return [Section("Wald tests", pd.DataFrame(), str(error))]
+        of = "group" if self.parameters.pooled is None else "pooled"
+        d = "" if self.parameters.pooled is None else "d"
+        return wald_sections(inference.tests(of), d, inference.note, self.design.classes)
+
+    def pack(self, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
+        """Return what the model file holds."""
+        return pack(self, store_data)

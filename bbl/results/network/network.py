@@ -6,7 +6,7 @@ import os
 from collections.abc import Hashable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 import pandas as pd
@@ -19,20 +19,23 @@ from bbl.bayesnet.sampling import draw
 from bbl.capabilities import MACHINE_ONLY, NO_RESPONSE, NOT_COUNTS, OF_MACHINES, lacking
 from bbl.checks import choice, generator, integer, near_match
 from bbl.design.frames import to_frame
-from bbl.errors import OptionError
+from bbl.errors import BBLError, OptionError
 from bbl.names import label_index
 from bbl.report.machine.summary import Summary
 from bbl.report.network.plot import plot_probabilities
 from bbl.report.network.summary import network_summary
 from bbl.report.network.text import bif_text, structure_text
+from bbl.report.page import Part, figure_html
 from bbl.report.text import label_text, missing_text
 from bbl.results.classifier import ClassifierResults
 from bbl.results.evaluation import FIGURES
 from bbl.results.explanation import Attribution
-from bbl.results.model import LogLikelihood
+from bbl.results.model import LogLikelihood, MethodTraits, no_composite_aic, no_ratio_test, training_log_likelihood
 from bbl.results.network.archive import pack, unpack
 from bbl.results.network.structure import AveragedStructure, Structure, only
 from bbl.results.network.tables import NetworkTables
+from bbl.results.predictions import accuracy_score, importance, predict_batches, predict_rows
+from bbl.results.report_page import MAX_TABLE_ROWS
 from bbl.rows.on_disk import Rows, StoredSample
 from bbl.rows.sample import Sample
 from bbl.stats.scores import log_probabilities
@@ -46,6 +49,7 @@ ASKED = (  # what a fitted network answers as its structure does
 LEARNT = "a network's structure is learnt"
 
 
+@final
 @dataclass(frozen=True, repr=False)
 class NetworkResults(NetworkTables, ClassifierResults):
     """A fitted Bayesian network classifier; made by `lp` and `bnc`.
@@ -95,6 +99,12 @@ class NetworkResults(NetworkTables, ClassifierResults):
         *OF_MACHINES, *MACHINE_ONLY, "tuning", "coef", pairs=LEARNT, third_order=LEARNT, no_response=NO_RESPONSE,
         density=NO_RESPONSE, real_weights=NOT_COUNTS,
     )  # fmt: skip
+    can_refit = True
+
+    importance = importance
+    predict_batches = predict_batches
+    _composite_aic = no_composite_aic
+    _ratio_test = no_ratio_test
 
     def __getattr__(self, name: str) -> Any:
         if name not in ASKED:
@@ -123,6 +133,10 @@ class NetworkResults(NetworkTables, ClassifierResults):
 
     n_parameters = nparams
 
+    @property
+    def _traits(self) -> MethodTraits:
+        return MethodTraits(self.kind, self.structure.learner or "by hand")
+
     def values(self, var: Hashable) -> tuple:
         """Return the levels of a feature or of the class."""
         if var == self.labels.response:
@@ -147,6 +161,9 @@ class NetworkResults(NetworkTables, ClassifierResults):
         """
         return class_scores(self.network.log_joint(codes, missing))
 
+    def check_likelihood(self) -> None:
+        """Raise nothing: every row has a likelihood."""
+
     def log_likelihood(self, rows: Rows) -> float:
         """Return the weighted log-likelihood of class and known features; nan if a class is missing."""
         if isinstance(rows, StoredSample):
@@ -168,14 +185,14 @@ class NetworkResults(NetworkTables, ClassifierResults):
         probability zero. That of an average is the log of the mean joint probability of its members.
         """
         if newdata is None:
-            return super().logLik()
+            return training_log_likelihood(self)
         rows = self._new_rows(newdata)
         return LogLikelihood(self.log_likelihood(rows), self.nparams, rows.n)
 
     def cLogLik(self, newdata: Any = None) -> float:
         """Return the conditional log-likelihood: the sum of ``ln P(class | known features)``."""
         rows = self._rows() if newdata is None else self._new_rows(newdata)
-        return _own(log_probabilities(self._shifted(self.class_scores(rows.codes, rows.missing))), rows)
+        return _own(log_probabilities(self._prior_shifted(self.class_scores(rows.codes, rows.missing))), rows)
 
     def score(  # type: ignore[override]  # a table may stand first, as elsewhere
         self, kind: Any = "accuracy", newdata: Any = None, weights: Any = None, *, priors: Any = None, costs: Any = None
@@ -198,9 +215,9 @@ class NetworkResults(NetworkTables, ClassifierResults):
         float
         """
         if kind is None or not isinstance(kind, str):
-            return super().score(kind, newdata if weights is None else weights, priors=priors, costs=costs)
+            return accuracy_score(self, kind, newdata if weights is None else weights, priors=priors, costs=costs)
         if kind == "accuracy":
-            return super().score(newdata, weights, priors=priors, costs=costs)
+            return accuracy_score(self, newdata, weights, priors=priors, costs=costs)
         choice("kind", kind, ("accuracy", "loglik", "aic", "bic"))
         log_lik = self.logLik(newdata)
         each = {"loglik": 0.0, "aic": 1.0, "bic": 0.5 * float(np.log(max(log_lik.nobs, 1)))}
@@ -240,13 +257,7 @@ class NetworkResults(NetworkTables, ClassifierResults):
         DataError, LevelError
             If columns are missing, or values are missing in spite of the policy, or unknown; they are named.
         """
-        return super().predict(newdata, type, unseen, priors=priors, costs=costs)
-
-    def residuals(self) -> pd.Series:
-        """Return, as `bbl.bbl` does, 1 where the predicted class is the observed one, else 0; missing if it is."""
-        mismatch = super().residuals()
-        unknown = self._rows().response < 0
-        return mismatch.astype("Int64").mask(unknown) if unknown.any() else mismatch
+        return predict_rows(self, newdata, type, unseen, priors=priors, costs=costs)
 
     def _attribution(self) -> Attribution:
         only(self.structure, "single sum for its scores")
@@ -351,6 +362,15 @@ class NetworkResults(NetworkTables, ClassifierResults):
                 for name, (column, levels) in columns.items()
             }
         )
+
+    def _model_parts(self) -> list[Part]:
+        try:
+            figure = self.plot().figure
+        except BBLError as error:  # an average of networks
+            return [Part("Structure", [str(error)])]
+        is_small = len(self.labels.names) <= MAX_TABLE_ROWS
+        alt = f"Graph of the network {self.modelstring}" if is_small else "Graph of the network"
+        return [Part("Structure", html=[figure_html(figure, alt, "The class is a parent of every feature.")])]
 
     # the file
 

@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 
 from bbl.bayesnet.averaged import Averaged
-from bbl.bayesnet.families import Families
 from bbl.bayesnet.information import conditional_information
 from bbl.bayesnet.parameters import standard_errors
 from bbl.bayesnet.predict import Network
@@ -91,16 +90,6 @@ class NetworkTables:
         if values is None or not there:
             return None
         return pd.Series(values, index=label_index(self.structure.features))
-
-    @cached_property
-    def _counts(self: Any) -> list[np.ndarray]:
-        return self._count() if self.stored is None else self.stored.counts
-
-    def _count(self: Any) -> list[np.ndarray]:
-        m = len(self.labels.names)
-        families = Families([(i, ()) for i in range(m)], self.design.n_levels, len(self.classes))
-        counts = families.count(self._rows())
-        return [np.ascontiguousarray(families.table(counts, i).T) for i in range(m)]  # as a file has them
 
     def _facts(self: Any) -> dict[str, Any]:
         log_lik, recipe = self.logLik(), self.recipe

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 import pandas as pd
@@ -12,12 +12,15 @@ import pandas as pd
 from bbl.capabilities import MACHINE_ONLY, NO_RESPONSE, NOT_COUNTS, OF_MACHINES, lacking
 from bbl.checks import choice
 from bbl.report.machine.summary import Summary
+from bbl.report.page import Part, figure_html
 from bbl.report.shooter.plot import plot_path, plot_terms
 from bbl.report.shooter.summary import shooter_summary, shooter_text, some_terms, weight_frame
 from bbl.report.text import label_text, missing_text
-from bbl.results.classifier import ClassifierResults
+from bbl.results.classifier import ClassifierResults, no_refit
 from bbl.results.evaluation import FIGURES
 from bbl.results.explanation import Attribution
+from bbl.results.model import MethodTraits, no_composite_aic, no_ratio_test, training_log_likelihood
+from bbl.results.predictions import accuracy_score, importance, predict_batches, predict_rows
 from bbl.results.shooter.archive import pack, unpack
 from bbl.rows.sample import Sample
 from bbl.sparse.products import contrasts
@@ -32,6 +35,7 @@ DRAWN = 30  # terms in a figure
 SEARCHED = "shooter looks for interactions itself"
 
 
+@final
 @dataclass(frozen=True, repr=False)
 class ShooterResults(ClassifierResults):
     """A fitted sparse regression on products of predictors; made by `shooter`.
@@ -91,6 +95,16 @@ class ShooterResults(ClassifierResults):
         pairs=SEARCHED, third_order=SEARCHED, no_response=NO_RESPONSE, density=NO_RESPONSE,
         batches="shooter() needs all rows in memory", real_weights=NOT_COUNTS,
     )  # fmt: skip
+    can_refit = False
+
+    importance = importance
+    logLik = training_log_likelihood
+    predict = predict_rows
+    predict_batches = predict_batches
+    score = accuracy_score
+    _composite_aic = no_composite_aic
+    _ratio_test = no_ratio_test
+    _refit = no_refit
 
     @property
     def class_shares(self) -> np.ndarray:
@@ -101,6 +115,10 @@ class ShooterResults(ClassifierResults):
     def n_parameters(self) -> int:
         """Number of weights, intercepts included; of a penalised fit those that are not zero."""
         return len(self.intercept) + sum(weight.size for weight in self.chosen.values())
+
+    @property
+    def _traits(self) -> MethodTraits:
+        return MethodTraits(self.kind, self.kind)
 
     @property
     def order_counts(self) -> pd.Series:
@@ -172,9 +190,12 @@ class ShooterResults(ClassifierResults):
         link = self.intercept + term_links(codes, self.design.n_levels, self.chosen, missing, len(self.intercept))
         return log_softmax(link @ contrasts(len(self.labels.groups)).T, axis=1)
 
+    def check_likelihood(self) -> None:
+        """Raise nothing: the groups of all rows have a likelihood."""
+
     def log_likelihood(self, rows: Sample) -> float:
         """Return the weighted log-likelihood of the groups given the predictors."""
-        log_p = log_probabilities(self._shifted(self.class_scores(rows.codes, rows.missing)))
+        log_p = log_probabilities(self._prior_shifted(self.class_scores(rows.codes, rows.missing)))
         return float(rows.weights @ log_p[np.arange(rows.n), rows.response])
 
     def _attribution(self) -> Attribution:
@@ -242,6 +263,11 @@ class ShooterResults(ClassifierResults):
         each = self.terms.drop_duplicates("predictors").head(DRAWN)
         names = [":".join(map(str, p)) for p in each["predictors"]]
         return plot_terms(names, each["order"].to_numpy(), each["strength"].to_numpy(), len(self.chosen), ax)
+
+    def _model_parts(self) -> list[Part]:
+        alt = "Bars of the chosen terms by their strength. The numbers are in the tables of the summary."
+        figure = figure_html(self.plot().figure, alt, "The chosen terms, the strongest first.")
+        return [Part("Terms", html=[figure])]
 
     def pack(self, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
         """Return what the model file holds."""

@@ -3,34 +3,38 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, NoReturn, Self, final
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
 from bbl.boltzmann.averaging import blank, silent_rows
 from bbl.capabilities import MACHINE_ONLY, lacking
 from bbl.errors import OptionError
 from bbl.report.machine.summary import Section, Summary, fit_summary
-from bbl.results.classifier import ClassifierResults
+from bbl.report.page import Part
+from bbl.results.classifier import ClassifierResults, no_refit
 from bbl.results.loss_archive import pack_loss, unpack_loss
-from bbl.results.machine.fit import BBLResults
-from bbl.results.network.network import NetworkResults
-from bbl.results.shooter.shooter import ShooterResults
-from bbl.rows.sample import Sample
+from bbl.results.model import MethodTraits, no_composite_aic, no_ratio_test, training_log_likelihood
+from bbl.results.predictions import accuracy_score, importance, predict_batches, predict_rows
+from bbl.rows.on_disk import Rows
 from bbl.stats.averaging import averaged_scores
 from bbl.stats.likelihood_ratio import likelihood_ratio
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 __all__ = ["NOT_CLASSIFIERS", "AverageResults", "member_advice"]
 
 NO_LIKELIHOOD = "An average of classifiers has no likelihood of rows"
 NOT_CLASSIFIERS = "fits must be fitted classifiers"
 NOT_A_SUM = "An average has no scores that are sums over terms"
-MEMBERS: dict[str, Any] = {kind.kind: kind for kind in (BBLResults, NetworkResults, ShooterResults)}
 
 
+@final
 @dataclass(frozen=True, repr=False)
 class AverageResults(ClassifierResults):
     """An average of fitted classifiers; made by ``bbl(method="auto")`` and `average`.
@@ -66,22 +70,32 @@ class AverageResults(ClassifierResults):
         *MACHINE_ONLY, "sample", no_response=NOT_CLASSIFIERS, density=NOT_CLASSIFIERS,
         likelihood=NO_LIKELIHOOD, explain=NOT_A_SUM,
     )  # fmt: skip
+    can_refit = False
+
+    importance = importance
+    logLik = training_log_likelihood
+    predict = predict_rows
+    predict_batches = predict_batches
+    score = accuracy_score
+    _composite_aic = no_composite_aic
+    _ratio_test = no_ratio_test
+    _refit = no_refit
 
     @property
     def names(self) -> list[str]:
         """Names of the members: their methods, numbered where there are several of one."""
-        plain = [m.engine.name if isinstance(m, BBLResults) else m.kind for m in self.members]
-        many, seen = Counter(plain), Counter[str]()
-        out = []
+        plain = [member._traits.name for member in self.members]
+        total, seen = Counter(plain), Counter[str]()
+        names = []
         for name in plain:
             seen[name] += 1
-            out.append(f"{name} {seen[name]}" if many[name] > 1 else name)
-        return out
+            names.append(f"{name} {seen[name]}" if total[name] > 1 else name)
+        return names
 
     @property
     def tuning(self) -> pd.DataFrame:
-        """The members: what was set, the out-of-fold log-loss of each by itself, and its weight."""
-        settings = [_setting(member) for member in self.members]
+        """The members: tuned options, out-of-fold log-loss of each by itself, and weight."""
+        settings = [member._traits.setting for member in self.members]
         return pd.DataFrame(
             {"setting": settings, "log_loss": self.losses, "weight": self.member_weights}, index=self.names
         )
@@ -102,11 +116,19 @@ class AverageResults(ClassifierResults):
 
         Bayesian networks are estimated in closed form.
         """
-        return all(getattr(member, "converged", True) or _stops_early(member) for member in self.members)
+        return all(traits.converged or traits.stops_early for traits in self._member_traits)
+
+    @property
+    def _member_traits(self) -> list[MethodTraits]:
+        return [member._traits for member in self.members]
+
+    @property
+    def _traits(self) -> MethodTraits:
+        return MethodTraits(self.kind, self.kind, converged=self.converged)
 
     def class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
         """Return the logarithms of the averaged probabilities (n, K) of encoded rows."""
-        silent = [silent_rows(getattr(member, "engine", None), missing) for member in self.members]
+        silent = [silent_rows(traits.needs_complete_rows, missing) for traits in self._member_traits]
         scores = [
             member.class_scores(codes, missing if rows is None else blank(missing, rows))
             for member, rows in zip(self.members, silent, strict=True)
@@ -117,12 +139,11 @@ class AverageResults(ClassifierResults):
     def _advice(self) -> str:
         return member_advice(self.members)
 
-    def log_likelihood(self, rows: Sample) -> float:
-        """Refuse: see `check_likelihood`."""
+    def log_likelihood(self, rows: Rows) -> NoReturn:
+        """Raise an OptionError: see `check_likelihood`."""
         self.check_likelihood()
-        raise NotImplementedError
 
-    def check_likelihood(self) -> None:
+    def check_likelihood(self) -> NoReturn:
         """Raise an OptionError: an average has no likelihood of rows."""
         raise OptionError(
             f"{NO_LIKELIHOOD}, so neither AIC nor BIC; evaluate() tells how good its predictions are, and fit.members "
@@ -138,7 +159,7 @@ class AverageResults(ClassifierResults):
         OptionError
             If no member has coefficients.
         """
-        members = zip(self.names, cast(tuple[Any, ...], self.members), strict=True)
+        members: Any = zip(self.names, self.members, strict=True)  # not every kind of classifier has coef()
         coefficients = {name: member.coef() for name, member in members if "coef" not in member.refusals}
         if not coefficients:
             raise OptionError(
@@ -162,7 +183,7 @@ class AverageResults(ClassifierResults):
 
     def _convergence_text(self) -> str:
         """Whether the members converged, and which of them stop early."""
-        early = [name for name, member in zip(self.names, self.members, strict=True) if _stops_early(member)]
+        early = [name for name, traits in zip(self.names, self._member_traits, strict=True) if traits.stops_early]
         return ("yes" if self.converged else "no") + (f"; {', '.join(early)}: stops early" if early else "")
 
     def __repr__(self) -> str:
@@ -170,16 +191,19 @@ class AverageResults(ClassifierResults):
             self._loss_text()
         )
 
-    @property
-    def _nobs(self) -> float:  # type: ignore[override]
-        return self.members[0].nobs()
+    def _attribution(self) -> NoReturn:
+        raise OptionError(f"{NOT_A_SUM}, so it explains none.")
 
-    @property
-    def _counts(self) -> list[np.ndarray]:  # type: ignore[override]
-        return self.members[0]._counts
+    def _model_parts(self) -> list[Part]:
+        return []
 
     def plot(
-        self, kind: str = "calibration", newdata: Any = None, weights: Any = None, groups: Any = None, axes: Any = None
+        self,
+        kind: str = "calibration",
+        newdata: object = None,
+        weights: Hashable | ArrayLike = None,
+        groups: Sequence | None = None,
+        axes: Axes | Sequence[Axes] | None = None,
     ):
         """Draw how good predictions are; see `Evaluation.plot`.
 
@@ -203,21 +227,22 @@ class AverageResults(ClassifierResults):
             **pack_loss(self.log_loss),
         }
         arrays = {f"m{k}_{name}": array for k, p in enumerate(packed) for name, array in p[1].items()}
-        more = {"member_weights": self.member_weights, "losses": self.losses}
+        arrays |= {"member_weights": self.member_weights, "losses": self.losses}
         if self.priors is not None:
-            more["priors"] = self.priors
-        return meta, arrays | more
+            arrays["priors"] = self.priors
+        return meta, arrays
 
     @classmethod
-    def unpack(cls, meta: dict, arrays: dict[str, np.ndarray]) -> AverageResults:
+    def unpack(cls, meta: dict, arrays: dict[str, np.ndarray]) -> Self:
         """Return the model of `pack`, after checking it."""
         if type(meta["call"]) is not str or not meta["members"]:
             raise ValueError("its members are not as saved")
+        kinds = {kind.kind: kind for kind in ClassifierResults.__subclasses__()}  # `bbl.load` imports all of them
         members = []
         for k, stored in enumerate(meta["members"]):
-            own = {n.removeprefix(f"m{k}_"): a for n, a in arrays.items() if n.startswith(f"m{k}_")}
-            parts = dict(stored)
-            members.append((MEMBERS | {cls.kind: cls})[parts.pop("kind")].unpack(parts, own))
+            prefix, member_meta = f"m{k}_", dict(stored)
+            member_arrays = {n.removeprefix(prefix): a for n, a in arrays.items() if n.startswith(prefix)}
+            members.append(kinds[member_meta.pop("kind")].unpack(member_meta, member_arrays))
         w, losses = arrays["member_weights"], arrays["losses"]
         shaped = w.shape == losses.shape == (len(members),) and w.dtype.kind == losses.dtype.kind == "f"
         if not shaped or not (w > 0.0).all() or abs(float(w.sum()) - 1.0) > 1e-9:
@@ -232,26 +257,13 @@ class AverageResults(ClassifierResults):
         missing = meta.get("missing", first.design.missing)  # files that do not say are of members that agree
         if missing not in {member.design.missing for member in members}:
             raise ValueError("what it does with missing values is not as saved")
-        given = (meta["call"], replace(first.design, missing=missing), first.training, first.index)
-        return cls(*given, tuple(members), w, losses, priors=priors, stored_loss=unpack_loss(meta))
+        design, record = replace(first.design, missing=missing), unpack_loss(meta)
+        return cls(
+            meta["call"], design, first.training, first.index, tuple(members), w, losses,
+            stored=first.stored, priors=priors, stored_loss=record,
+        )  # fmt: skip
 
 
 def member_advice(members: Sequence[ClassifierResults]) -> str:
-    """Return what lowers the log-loss of an average above that of the shares of the groups."""
-    machines = [member for member in members if isinstance(member, BBLResults)]
-    uncalibrated = any(member.estimate.calibration is None for member in machines)
-    return "Average fits with calibrate='temperature'." if uncalibrated else ""
-
-
-def _stops_early(member: ClassifierResults) -> bool:
-    return isinstance(member, BBLResults) and member.engine.stops_early
-
-
-def _setting(member: ClassifierResults) -> str:
-    """Return the options of a member that were chosen for it, in words."""
-    if not isinstance(member, BBLResults):
-        return ""
-    engine = member.engine
-    names = [] if engine.tuned is None else [engine.tuned.option]
-    names += [n for n in ("scale", "start", "prior_count") if n not in names and getattr(engine, n, None)]
-    return ", ".join(f"{n}={v:.4g}" if isinstance(v := getattr(engine, n), float) else f"{n}={v}" for n in names)
+    """Return advice that lowers the log-loss of an average above that of the shares of the groups."""
+    return "Average fits with calibrate='temperature'." if any(m._traits.can_calibrate for m in members) else ""

@@ -21,6 +21,7 @@ from bbl.results.batches import prediction_frame
 from bbl.results.evaluation import FIGURES, Evaluation, evaluated
 from bbl.results.machine.density import DensityResults
 from bbl.results.machine.fit import BBLResults
+from bbl.results.machine.machine import MachineResults
 from bbl.results.together.average import AverageResults
 from bbl.stats.calibration import CALIBRATE
 from bbl.stats.metrics import SCORES, auc
@@ -171,12 +172,11 @@ class CVResults:
         """
         if choice("kind", kind, ("cv", *FIGURES)) in FIGURES:
             return self.evaluate().plot(kind, ax=ax)
-        engine = getattr(self.model, "engine", None)  # an average has none of its own
-        tuned = None if engine is None else engine.tuned
-        how: dict[str, Any] = {}
-        if tuned is not None:
-            how = {"symbol": tuned.symbol, "title": tuned.title, "logarithmic": tuned.logarithmic}
-        return plot.plot_cv(self.cvframe, best=self.regstar, ax=ax, **how)
+        tuned = self.model.engine.tuned if isinstance(self.model, MachineResults) else None
+        if tuned is None:
+            return plot.plot_cv(self.cvframe, best=self.regstar, ax=ax)
+        axis: dict[str, Any] = {"symbol": tuned.symbol, "title": tuned.title, "logarithmic": tuned.logarithmic}
+        return plot.plot_cv(self.cvframe, best=self.regstar, ax=ax, **axis)
 
     @verb
     def plot_calibration(self, bins: int = 10, groups=None, axes=None):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import Any
+from contextlib import suppress
 
 import numpy as np
 import pandas as pd
@@ -14,8 +14,12 @@ from bbl.names import distinct_names
 from bbl.report.machine.inference_table import absent
 from bbl.report.model_table import ModelTable
 from bbl.report.text import label_text
-from bbl.results.comparison import check_fits, criteria
+from bbl.results.classifier import ClassifierResults
+from bbl.results.comparison import Fits, check_fits, criteria
+from bbl.results.machine.estimates import Compared
 from bbl.results.machine.inference import compared
+from bbl.results.machine.machine import MachineResults
+from bbl.results.model import ModelResults
 
 __all__ = ["model_table"]
 
@@ -23,10 +27,12 @@ STARS = ((0.001, "***"), (0.01, "**"), (0.05, "*"))
 FACTS = ("Method", "Observations", "Parameters", "logLik", "AIC", "BIC", "clAIC", "Accuracy")
 
 
-def model_table(fits: Any, of: Any, keep: Sequence | None, pairs: bool, stars: bool, digits: int) -> ModelTable:
-    """Return the table of ``etable``; see there."""
+def model_table(
+    fits: Fits, of: Compared, keep: Sequence[Hashable] | None, pairs: bool, stars: bool, digits: int
+) -> ModelTable:
+    """Return the table of `bbl.etable`: one column of coefficients and facts for each fit."""
     named = check_fits(fits)
-    if hasattr(of, "logLik"):
+    if isinstance(of, ModelResults):
         raise BBLTypeError(
             f"of must be 'group', 'pooled' or a pair of groups; got a fitted {type(of).__name__}. Give all models in "
             "one list: etable([fit, other]).",
@@ -35,9 +41,9 @@ def model_table(fits: Any, of: Any, keep: Sequence | None, pairs: bool, stars: b
     for fit in named.values():
         compared(of, list(fit.labels.groups), pooled=True)
     pairs, stars, digits = flag("pairs", pairs), flag("stars", stars), integer("digits", digits, 0, 12)
-    known = {name for fit in named.values() for name in fit.labels.names}
+    predictors = {name for fit in named.values() for name in fit.labels.names}
     for name in () if keep is None else keep:
-        if name not in known:
+        if name not in predictors:
             raise OptionError(f"keep names {name!r}, which is no predictor of these models.", argument="keep")
     columns = [_coefficients(fit, of, keep, pairs) for fit in named.values()]
     rows = list(dict.fromkeys(key for column in columns for key in column))
@@ -57,9 +63,12 @@ def model_table(fits: Any, of: Any, keep: Sequence | None, pairs: bool, stars: b
     return ModelTable(frame, f"Models of {response}", note)
 
 
-def _coefficients(fit: Any, of: Any, keep: Sequence | None, pairs: bool) -> dict[tuple, tuple[float, float, float]]:
-    """Return estimate, standard error and p of every coefficient by group number, order, group, and its levels."""
-    if not hasattr(fit, "tidy"):
+def _coefficients(fit: ModelResults, of: Compared, keep: Sequence[Hashable] | None, pairs: bool) -> dict[tuple, tuple]:
+    """Return (estimate, standard error, p) of every coefficient by (group number, order, group, levels).
+
+    The levels are a tuple of (predictor, level). Models other than Boltzmann machines have no coefficients here.
+    """
+    if not isinstance(fit, MachineResults):
         return {}
     try:
         table = fit.inference().table(of)
@@ -67,36 +76,34 @@ def _coefficients(fit: Any, of: Any, keep: Sequence | None, pairs: bool) -> dict
         if of != "group":
             raise
         table = fit.tidy().assign(se=np.nan, p=np.nan)
-    groups, found = list(dict.fromkeys(table["group"])), {}
+    groups, coefficients = list(dict.fromkeys(table["group"])), {}
     names, levels = (table.filter(regex=rf"^{kind}\d*$").to_numpy(object) for kind in ("predictor", "level"))
     columns = (table[c] for c in ("group", "estimate", "se", "p"))
     for group, estimate, error, p, *term in zip(*columns, names, levels, strict=True):
         cells = tuple((name, level) for name, level in zip(*term, strict=True) if not absent(name))
         if (len(cells) == 1 or pairs) and (keep is None or all(name in keep for name, _ in cells)):
-            found[groups.index(group), len(cells), group, cells] = (estimate, error, p)
-    return found
+            coefficients[groups.index(group), len(cells), group, cells] = (estimate, error, p)
+    return coefficients
 
 
 def _row_name(group: Hashable, cells: tuple[tuple[Hashable, Hashable], ...]) -> str:
     return f"{label_text(group)}: " + " : ".join(f"{label_text(name)}={label_text(level)}" for name, level in cells)
 
 
-def _cell(found: tuple[float, float, float] | None, stars: bool, digits: int) -> str:
-    if found is None:
+def _cell(coefficient: tuple[float, float, float] | None, stars: bool, digits: int) -> str:
+    """Return ``estimate (standard error)``, with stars for p if asked; empty if the model lacks the coefficient."""
+    if coefficient is None:
         return ""
-    estimate, error, p = found
-    mark = next((sign for most, sign in STARS if p < most), "") if stars else ""
+    estimate, error, p = coefficient
+    mark = next((sign for limit, sign in STARS if p < limit), "") if stars else ""
     return f"{estimate:.{digits}f}{mark}" + ("" if np.isnan(error) else f" ({error:.{digits}f})")
 
 
-def _facts(fit: Any, first: Any, digits: int) -> list[str]:
-    how = getattr(fit, "engine", None)
-    try:
-        accuracy = f"{fit.evaluate().accuracy:.{digits}f}"
-    except (AttributeError, BBLError):  # without a response, or without training rows
-        accuracy = ""
+def _facts(fit: ModelResults, first: ModelResults, digits: int) -> list[str]:
+    """Return the cells of the rows `FACTS`; empty where the model has no such number."""
+    accuracy = ""
+    if isinstance(fit, ClassifierResults):
+        with suppress(BBLError):  # without training rows
+            accuracy = f"{fit.evaluate().accuracy:.{digits}f}"
     texts = ["" if np.isnan(v) else f"{v:.1f}" for v in criteria(fit, first).values()]
-    name = fit.kind if how is None else how.name
-    if hasattr(fit, "structure"):
-        name = fit.structure.learner or "by hand"
-    return [name, f"{fit.nobs():g}", str(fit.n_parameters), *texts, accuracy]
+    return [fit._traits.learner, f"{fit.nobs():g}", str(fit.n_parameters), *texts, accuracy]

@@ -1,0 +1,251 @@
+"""Scores, draws and reconstruction of rows by fitted Boltzmann machines: methods of the result classes."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+
+from bbl.boltzmann.reconstruction import reconstruct as reconstruct_cells
+from bbl.checks import choice, generator, integer, verb
+from bbl.design.decisions import check_shares
+from bbl.design.weights import data_weights, own_weights
+from bbl.errors import DataError
+from bbl.model.clamped import MARGINS
+from bbl.model.states import sample_groups
+from bbl.parallel import n_workers, progress_bar
+from bbl.report.machine.tables import category_frame, filled_frame, level_columns
+from bbl.results.machine.machine import MachineResults
+from bbl.stats.scores import log_probabilities, with_priors
+
+__all__ = ["pnll", "reconstruct", "sample", "score_samples"]
+
+
+@verb
+def score_samples(self: MachineResults, newdata: object = None, unseen: str = "raise") -> pd.Series:
+    """Return the log-probability of each row.
+
+    Parameters
+    ----------
+    newdata : DataFrame (pandas, polars), pyarrow Table or dict of lists, optional
+        Rows with the predictors' columns; others are ignored. None for the training rows.
+    unseen : {"raise", "ignore"}, default "raise"
+        Whether a level that the model does not know is an error, or its predictor is summed out in that row.
+
+    Returns
+    -------
+    Series
+        On the index of `newdata`. With classes it is ``ln sum_y P(y) P(x|y)``, whatever the response of the row;
+        P(y) are the model's `priors`, or the shares of the groups in the training rows.
+        Missing values are treated as `predict` treats them.
+
+    Raises
+    ------
+    DataError, LevelError
+        If columns are missing, or values are missing in spite of the policy, or unknown; they are named.
+    """
+    self.engine.check_density("score_samples()")
+    choice("unseen", unseen, ("raise", "ignore"))
+    if newdata is None:
+        rows = self._rows()
+        found, index = _log_density(self, rows.codes, rows.missing), self._index()
+    else:
+        found = _log_density(self, *self.design.encode(newdata, unseen))
+        if (dropped := self.design.dropped(newdata)) is not None:
+            found[dropped] = np.nan
+        index = self.design.index(newdata)
+    return pd.Series(found, index=index, name="log_prob")
+
+
+def _log_density(self: MachineResults, codes: np.ndarray, missing: np.ndarray | None) -> np.ndarray:
+    """Return the log-probabilities (n,) of encoded rows."""
+    return replace(self.estimate, class_prior=self._population_shares).log_density(self._averaged, codes, missing)
+
+
+@verb
+def pnll(self: MachineResults, newdata: object = None, weights: Hashable | ArrayLike = None) -> float:
+    """Return the negative log pseudo-likelihood of a row: the mean of ``-sum_i ln P(x_i | the other predictors)``.
+
+    Parameters
+    ----------
+    newdata : DataFrame (pandas, polars), pyarrow Table or dict of lists, optional
+        With the response too if the model has one: each row is judged by the model of its own group. None for
+        the training rows.
+    weights : column name or array of length n, optional
+        Frequencies of `newdata`.
+
+    Returns
+    -------
+    float
+        Needs no ln Z, so that it compares models of any size; smaller is better. Missing predictors are summed
+        out, and add nothing of their own.
+
+    Raises
+    ------
+    DataError, LevelError
+        If columns are missing, or values are missing in spite of the policy, or unknown; they are named.
+    """
+    self.engine.check_density("pnll()")
+    if newdata is None:
+        own_weights(weights)
+        rows = self._rows()
+        codes, missing, y, frequency = rows.codes, rows.missing, rows.response, rows.weights
+    else:
+        codes, missing = self.design.encode(newdata)
+        y, frequency = self.design.encode_response(newdata), data_weights(weights, newdata)
+        if (dropped := self.design.dropped(newdata)) is not None:
+            frequency = np.where(dropped, 0.0, frequency)
+    if not frequency.sum():
+        raise DataError("newdata has no row to judge. Give at least one of positive weight.", argument="newdata")
+    return self.estimate.pnll(codes, missing, y, frequency)
+
+
+@verb
+def sample(
+    self: MachineResults,
+    n: int = 1,
+    *,
+    seed: int | np.random.Generator | None = None,
+    groups: Mapping | ArrayLike | None = None,
+) -> pd.DataFrame:
+    """Draw rows from the model.
+
+    Parameters
+    ----------
+    n : int, default 1
+    seed : int or numpy.random.Generator, optional
+    groups : mapping or Series by group, or sequence of length K, optional
+        Probabilities of the groups, to a common factor; the model's `priors` by default, or the shares in the
+        training rows. A sequence is for groups whose order was declared, or that are numbers or booleans.
+
+    Returns
+    -------
+    DataFrame
+        Categories: the response, if there is one, and the predictors. The draws are exact and independent for up
+        to 2**20 states, by Gibbs sampling beyond, as `bbl.sample_xi` draws them.
+    """
+    self.engine.check_density("sample()")
+    labels = self.labels
+    shares = self._population_shares if groups is None else check_shares("groups", groups, self.design.response)
+    args = (integer("n", n, 0), shares, seed)
+    codes, y = sample_groups(self.parameters.layout, self.parameters.theta, *args)
+    response = {labels.response: (y, labels.groups)} if self.design.classes else {}
+    columns = zip(labels.names, codes.T, labels.levels, strict=True)
+    return category_frame(response | {name: (own, levels) for name, own, levels in columns}, pd.RangeIndex(len(y)))
+
+
+@verb
+def reconstruct(
+    self: MachineResults,
+    newdata: object,
+    mask: pd.DataFrame | ArrayLike | None = None,
+    *,
+    method: str = "auto",
+    type: str = "prob",
+    seed: int | np.random.Generator | None = 0,
+    n_jobs: int | None = None,
+    verbose: int = 1,
+) -> pd.DataFrame:
+    """Fill what is missing with its probabilities given what is known.
+
+    Parameters
+    ----------
+    newdata : DataFrame (pandas, polars), pyarrow Table or dict of lists
+        With the predictors' columns. Where the model has a response, and `newdata` knows it, a row is filled by
+        the model of its group; else by those of all groups, as probable as the known predictors and the model's
+        `priors`, or the shares in the training rows, make them.
+    mask : DataFrame or array of bool, shape (n, m), optional
+        Cells that are taken to be missing, whatever they hold; columns in the order of the predictors, or by name.
+    method : {"auto", "exact", "gibbs", "mf"}, default "auto"
+        The missing predictors of a row given the others are a smaller Boltzmann machine. Its probabilities come
+        from variable elimination, from Gibbs sampling (32 chains of 200 sweeps, and the conditional probabilities
+        at 1,280 of their states), or from damped mean field; "auto" is exact where that is cheap, else samples.
+    type : {"prob", "class"}, default "prob"
+        Probabilities of all levels, or the most likely level of each cell.
+    seed : int or numpy.random.Generator, default 0
+        For Gibbs sampling.
+    n_jobs : int, optional
+        Threads; results do not depend on it.
+    verbose : int, default 1
+        0 for no progress bar.
+
+    Returns
+    -------
+    DataFrame
+        On the index of `newdata`. For "prob" the columns are predictor and level, with 1 and 0 where the level is
+        known; for "class" they are the predictors, as categories. A missing value is filled whatever the policy
+        of the fit; what ``missing="level"`` made a level of its own is not what it is filled with (if the model
+        finds every other level impossible there, these have equal probabilities).
+
+    Raises
+    ------
+    DataError, LevelError
+        If columns are missing or levels unknown; they are named.
+    OptionError
+        If exact sums would take over 3e7 table cells for a row.
+    """
+    self.engine.check_density("reconstruct()")
+    choice("method", method, MARGINS)
+    choice("type", type, ("prob", "class"))
+    rng, workers, labels = generator(seed), n_workers(n_jobs), self.labels
+    codes, missing = self.design.encode(newdata, missing="marginal")
+    unknown = np.zeros(codes.shape, dtype=bool) if missing is None else missing
+    unknown = unknown | _mask(mask, codes.shape, labels.names)
+    index = self.design.index(newdata)
+    with progress_bar(None, "reconstruct", verbose) as step:
+        probabilities = reconstruct_cells(
+            self.parameters.layout,
+            self.parameters.theta,
+            _group_probabilities(self, newdata, codes, unknown),
+            codes,
+            unknown,
+            method,
+            rng,
+            workers,
+            step,
+        )
+    table = level_columns(probabilities, self.parameters.layout.start)
+    for i, factor in enumerate(self.design.predictors):
+        if "missing" in factor.kinds:  # given that it is known
+            rows = unknown[:, i]
+            known = table[i][rows, :-1]
+            total = known.sum(axis=1, keepdims=True)
+            equal = np.full_like(known, 1.0 / known.shape[1])  # where all known levels are impossible
+            table[i][rows, -1] = 0.0
+            table[i][rows, :-1] = np.divide(known, total, out=equal, where=total > 0.0)
+    return filled_frame(labels, table, index, type == "class")
+
+
+def _group_probabilities(self: MachineResults, newdata: object, codes: np.ndarray, unknown: np.ndarray) -> np.ndarray:
+    """Return the probabilities (n, K) of the groups given what is known of each row."""
+    known = self.design.known_groups(newdata)
+    out = np.eye(len(self.labels.groups))[np.maximum(known, 0)]
+    if (blank := np.flatnonzero(known < 0)).size:
+        scores = self.class_scores(codes[blank], unknown[blank])
+        out[blank] = np.exp(log_probabilities(with_priors(scores, self.class_shares, self._population_shares)))
+    return out
+
+
+def _mask(mask: pd.DataFrame | ArrayLike | None, shape: tuple[int, ...], names: tuple) -> np.ndarray:
+    """Return the cells that a caller marks, shape (n, m)."""
+    if mask is None:
+        return np.zeros(shape, dtype=bool)
+    if isinstance(mask, pd.DataFrame):
+        absent = [name for name in mask.columns if name not in names]
+        if absent:
+            raise DataError(f"mask has the column {absent[0]!r}, which is no predictor.", argument="mask")
+        mask = mask.reindex(columns=pd.Index(names, tupleize_cols=False), fill_value=False)
+    try:
+        cells = np.asarray(mask)
+    except ValueError:  # ragged
+        cells = np.empty(0, dtype=object)
+    if cells.shape != shape or cells.dtype.kind != "b":
+        raise DataError(
+            f"mask must hold True and False, a row for each of {shape[0]} rows and a column for each of {shape[1]} "
+            f"predictors; got shape {cells.shape} of type {cells.dtype}.",
+            argument="mask",
+        )
+    return cells

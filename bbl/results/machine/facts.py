@@ -1,0 +1,73 @@
+"""Facts that summaries and the prompt show of fitted Boltzmann machines."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from bbl.report import text
+from bbl.results.machine.machine import MachineResults
+
+__all__ = ["fit_facts", "fit_text"]
+
+
+def fit_text(fit: MachineResults) -> str:
+    """Return the call, the coefficients and the treatment of missing values, as printed at the prompt."""
+    missing = f"\n\nMissing values: {_missing_text(fit)}" if fit.design.incomplete else ""
+    return text.fit_text(fit.call, fit.labels, fit.parameters) + missing
+
+
+def _missing_text(fit: MachineResults) -> str:
+    return text.missing_text(fit.design.missing, fit.design.incomplete)
+
+
+def fit_facts(fit: MachineResults) -> dict[str, Any]:
+    """Title and value of what the summary says about the fit."""
+    joint = fit.engine.joint
+    settings = ", ".join(
+        f"{k} = {v:.7g}" if isinstance(v, float) else f"{k} = {v}" for k, v in vars(fit.engine).items()
+    )
+    if fit.tuning is not None and fit.tuning.option is not None:
+        score = "log-loss" if fit.design.classes else "log pseudo-likelihood"
+        settings += f"; {fit.tuning.option} chosen by cross-validated {score}"
+    return {
+        "Fit method": fit.engine.name,
+        **({"Posterior": fit.engine.describe(fit.parameters.layout)} if fit.engine.posterior else {}),
+        "Settings": settings,
+        **_reading_facts(fit),
+        "Observations": fit.nobs(),
+        **({} if fit.design.missing == "raise" else {"Missing values": _missing_text(fit)}),
+        "Parameters": fit.n_parameters,
+        **({"Conditional log-likelihood": fit.lkh} if joint else _likelihood_facts(fit)),
+        "Converged": _convergence_text(fit),
+    }
+
+
+def _convergence_text(fit: MachineResults) -> str:
+    """Whether the fit converged; of groups that are fitted jointly with the gradient that says so."""
+    said = "yes" if fit.converged else "no, it stops early" if fit.engine.stops_early else "no"
+    norms = fit.estimate.fits[0].grad_norm
+    return f"{said} (largest gradient {norms.max():.2g})" if fit.engine.joint and norms.size else said
+
+
+def _reading_facts(fit: MachineResults) -> dict[str, Any]:
+    """How a fit went over rows too many for memory, or was shared by the workers of a cluster."""
+    states = [fit.state for fit in fit.estimate.fits]
+    rounds = np.array([state["streamed"] for state in states if "streamed" in state]).reshape(-1, 4)
+    shared = [int(state["shared"][0]) for state in states if "shared" in state]
+    if not len(rounds):
+        return {"Fitted": f"by nodes: predictors shared by {shared[0]} threads of a cluster"} if shared else {}
+    _, sample, passes, threads = rounds.max(axis=0).tolist()
+    where = f", on {threads} threads of a cluster" if threads else ""
+    return {"Fitted": f"by rows: a sample of {sample:,}, and {passes} passes over all{where}"}
+
+
+def _likelihood_facts(fit: MachineResults) -> dict[str, Any]:
+    log_z = ", ".join(f"{g}: {z:.6g}" for g, z in fit.log_z.items())
+    return {
+        "Log-likelihood": float(fit.logLik()),
+        "AIC": fit.aic,
+        "BIC": fit.bic,
+        f"ln Z ({fit.estimate.log_z_kind})": log_z if fit.design.classes else f"{fit.log_z.iloc[0]:.6g}",
+    }

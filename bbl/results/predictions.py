@@ -1,0 +1,218 @@
+"""Predictions of fitted classifiers, their accuracy, importance of predictors: methods of the result classes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Hashable, Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+
+from bbl.checks import choice, generator, integer, verb
+from bbl.design.decisions import Costs, Priors, check_costs
+from bbl.design.frames import to_frame
+from bbl.design.streams.adapters import lazy_source
+from bbl.design.weights import own_weights
+from bbl.errors import DataError
+from bbl.importance import losses_without, validated_losses
+from bbl.parallel import n_workers, progress_bar
+from bbl.results.batches import new_frames, prediction_frame, write_frames
+from bbl.results.classifier import ClassifierResults
+from bbl.results.evaluation import new_rows
+from bbl.results.explanation import Importance, importance_of
+from bbl.rows.folds import shuffled_folds
+from bbl.rows.sample import Sample
+
+__all__ = ["accuracy_score", "importance", "predict_batches", "predict_rows"]
+
+TYPES = ("link", "prob", "class")
+
+
+@verb
+def predict_rows(
+    self: ClassifierResults,
+    newdata: object = None,
+    type: str = "link",
+    unseen: str = "raise",
+    *,
+    priors: Priors = None,
+    costs: Costs = None,
+) -> pd.DataFrame | pd.Series:
+    """Predict the response group of each row.
+
+    Parameters
+    ----------
+    newdata : DataFrame (pandas, polars), pyarrow Table or dict of lists, optional
+        Rows with the predictors' columns; others are ignored. None for the training rows. Of data that are read in
+        batches it returns what `predict_batches` does: an iterator of such frames.
+    type : {"link", "prob", "class"}, default "link"
+        ``F_y(x)`` of eq. (29), the probabilities of eq. (28), or the most likely group alone.
+    unseen : {"raise", "ignore"}, default "raise"
+        Whether a level that the model does not know is an error, or its predictor is summed out in that row.
+    priors : mapping or Series by group, array_like of shape (K,), or ``"equal"``, optional
+        Class shares in place of those of the training rows (or of the model's own `priors`): where groups are
+        commoner or rarer than in the training rows. Probabilities follow by Bayes' rule. An array goes by the order
+        of the groups, which has to be declared, or that of numbers or booleans; text needs names. So for `costs`.
+    costs : DataFrame, dict of dicts, or array_like of shape (K, K), optional
+        What it costs to predict a group (column) where another (row) is true; ``yhat`` is then the group of least
+        expected cost, not the most likely one. In ``{true: {predicted: cost}}``, what is left out costs nothing.
+
+    Returns
+    -------
+    DataFrame or Series
+        On the index of `newdata`: one column per group, then ``yhat`` (``yhat_`` beside a group of that name); for
+        ``type="class"`` the groups alone. A missing value is treated as in the fit (`missing` of `bbl.bbl`): it is
+        an error, is a level like others, is summed out, or (where the fit dropped such rows) its row is missing
+        here.
+
+    Raises
+    ------
+    DataError, LevelError
+        If columns are missing, or values are missing in spite of the policy, or unknown; they are named.
+    """
+    choice("type", type, TYPES)
+    choice("unseen", unseen, ("raise", "ignore"))
+    if lazy_source(newdata, "newdata") is not None:
+        batches: pd.DataFrame = predict_batches(self, newdata, type, unseen, priors=priors, costs=costs)  # an iterator
+        return batches
+    cost_matrix = None if costs is None else check_costs(costs, self.design.response)
+    if newdata is None:
+        scores, index = self._training_scores(priors), self._index()
+    else:
+        rows = to_frame(newdata, "newdata")
+        scores, index = self._new_scores(rows, unseen, priors), self.design.index(rows)
+    return prediction_frame(scores, self.labels.groups, type, index, self.labels.response, cost_matrix)
+
+
+@verb
+def predict_batches(
+    self: ClassifierResults,
+    newdata: object,
+    type: str = "prob",
+    unseen: str = "raise",
+    *,
+    to: str | os.PathLike | None = None,
+    priors: Priors = None,
+    costs: Costs = None,
+    verbose: int = 1,
+) -> Any:
+    """Predict rows that are too many for memory, batch by batch.
+
+    Parameters
+    ----------
+    newdata : Parquet path, list, glob or folder, Arrow Dataset or stream, DuckDB relation, polars LazyFrame, \
+Dask DataFrame, callable, or a table in memory
+        Rows with the predictors' columns; others are not read.
+    type : {"prob", "link", "class"}, default "prob"
+    unseen, priors, costs
+        As in `predict`.
+    to : path, optional
+        A Parquet file for the predictions, in the order of the rows. It is there when all are in it.
+    verbose : int, default 1
+        0 for no progress bar.
+
+    Returns
+    -------
+    iterator of DataFrame (or Series, for ``type="class"``), or with `to` the number of rows that were written
+
+    Raises
+    ------
+    DataError, LevelError
+        As of `predict`; or if a file cannot be read.
+
+    Examples
+    --------
+    >>> import bbl
+    >>> titanic = bbl.datasets.load_titanic()
+    >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
+    >>> def rows():  # in place of a file
+    ...     yield titanic.head(1)
+    ...     yield titanic.tail(2)
+    >>> for frame in fit.predict_batches(rows):
+    ...     print(frame["yhat"].tolist())
+    ['Yes']
+    ['No', 'Yes']
+    """
+    choice("type", type, TYPES)
+    choice("unseen", unseen, ("raise", "ignore"))
+    if newdata is None:
+        raise DataError("newdata has to be given; predict() without it is of the training rows.", argument="newdata")
+    source, labels = lazy_source(newdata, "newdata"), self.labels
+    cost_matrix = None if costs is None else check_costs(costs, self.design.response)
+
+    def frames() -> Iterator[pd.DataFrame | pd.Series]:
+        with progress_bar(None, "predicting", verbose) as step:
+            for rows in new_frames(self.design, newdata, source):
+                scores = self._new_scores(rows, unseen, priors)
+                yield prediction_frame(scores, labels.groups, type, rows.index, labels.response, cost_matrix)
+                step()
+
+    if to is None:
+        return frames()
+    return write_frames((pd.DataFrame(frame) for frame in frames()), to)
+
+
+@verb
+def accuracy_score(
+    self: ClassifierResults,
+    newdata: object = None,
+    weights: Hashable | ArrayLike = None,
+    *,
+    priors: Priors = None,
+    costs: Costs = None,
+) -> float:
+    """Return the accuracy: the weighted share of rows whose group is predicted; arguments as in `evaluate`."""
+    return self.evaluate(newdata, weights, priors=priors, costs=costs).accuracy
+
+
+@verb
+def importance(
+    self: ClassifierResults,
+    newdata: object = None,
+    weights: Hashable | ArrayLike = None,
+    *,
+    nfold: int = 5,
+    seed: int | np.random.Generator | None = 0,
+    n_jobs: int | None = None,
+) -> Importance:
+    """Return how much worse predictions are where each predictor is unknown, and summed out exactly.
+
+    Parameters
+    ----------
+    newdata : DataFrame (pandas, polars), pyarrow Table or dict of lists, optional
+        Rows with predictors and response. None for a cross-validation on the training rows: settings, and the
+        structure of a network, stay as they are.
+    weights : column name or array_like of shape (n,), optional
+        Of the new rows.
+    nfold : int, default 5
+        Shuffled folds of the cross-validation.
+    seed : int, numpy.random.Generator or None, default 0
+        For the folds.
+    n_jobs : int, optional
+        Threads; results do not depend on it.
+
+    Returns
+    -------
+    Importance
+        ``.frame``: the increase of the log-loss for each predictor, and its standard error over rows; ``.plot()``.
+        Nothing is permuted or imputed: the model itself predicts without the predictor.
+    """
+    if newdata is None:
+        own_weights(weights)
+        rows = self._rows()
+        rows = rows.rows(rows.response >= 0)
+        workers, rng = n_workers(n_jobs), generator(seed)
+        folds = shuffled_folds(rows, integer("nfold", nfold, 2, max(2, int(rows.total))), rng)
+        losses, y, counts = validated_losses(rows, folds, self._refit, rng.spawn(len(folds)), workers)
+        return importance_of(self.labels, losses, y, counts, f"validated rows of {len(folds)} folds", self._remedy)
+    y, counts = new_rows(self.design, newdata, weights)
+    codes, missing = self.design.encode(newdata)
+    dropped = self.design.dropped(newdata)
+    is_judged = (y >= 0) & (counts > 0) & (True if dropped is None else ~dropped)
+    rows = Sample(codes, counts, y, missing).rows(is_judged)
+    if not rows.n:
+        raise DataError("newdata has no row with a prediction and a group; give rows that have both.")
+    losses = losses_without(self, rows)
+    return importance_of(self.labels, losses, rows.response, rows.weights, "new rows", self._remedy)

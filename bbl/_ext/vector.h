@@ -29,13 +29,13 @@ typedef WORD NAME(words);
 #endif
 #define vec NAME(vec)
 #define words NAME(words)
-#define load NAME(load)
-#define store NAME(store)
-#define fill NAME(fill)
+#define vec_load NAME(load)
+#define vec_store NAME(store)
+#define vec_fill NAME(fill)
 
-TARGET static inline vec load(const REAL *p) { vec v; memcpy(&v, p, sizeof v); return v; }
-TARGET static inline void store(REAL *p, vec v) { memcpy(p, &v, sizeof v); }
-TARGET static inline vec fill(double s) { return (vec){0} + (REAL)s; }
+TARGET static inline vec vec_load(const REAL *p) { vec v; memcpy(&v, p, sizeof v); return v; }
+TARGET static inline void vec_store(REAL *p, vec v) { memcpy(p, &v, sizeof v); }
+TARGET static inline vec vec_fill(double s) { return (vec){0} + (REAL)s; }
 TARGET static inline words NAME(load_words)(const void *p) { words u; memcpy(&u, p, sizeof u); return u; }
 TARGET static inline void NAME(store_words)(void *p, words u) { memcpy(p, &u, sizeof u); }
 TARGET static inline words NAME(bits)(vec v) { words u; memcpy(&u, &v, sizeof u); return u; }
@@ -69,9 +69,9 @@ TARGET static inline void NAME(storef)(float *p, vf v) { memcpy(p, &v, sizeof v)
 #undef NARROW
 #undef WIDEN
 #undef words
-#undef load
-#undef store
-#undef fill
+#undef vec_load
+#undef vec_store
+#undef vec_fill
 #undef MASK
 #undef REAL
 #undef WORD

@@ -17,7 +17,7 @@
 TARGET static inline vec NAME(exp)(vec x)
 {
     vec t, n, r, p;
-    x = NAME(choose)(MASK(x < fill(-87.0)), fill(-87.0), x);
+    x = NAME(choose)(MASK(x < vec_fill(-87.0)), vec_fill(-87.0), x);
     t = x * 1.44269504f + 12582912.0f;  /* adding 1.5 * 2^23 leaves the rounded power in the low bits */
     n = t - 12582912.0f;
     r = x - n * 0.693359375f + n * 2.12194440e-4f;
@@ -34,8 +34,8 @@ TARGET static inline vec NAME(exp)(vec x)
 TARGET static inline vec NAME(expm1)(vec x)
 {
     vec t, n, r, p, power;
-    x = NAME(choose)(MASK(x < fill(-80.0)), fill(-80.0), x);
-    x = NAME(choose)(MASK(x > fill(80.0)), fill(80.0), x);
+    x = NAME(choose)(MASK(x < vec_fill(-80.0)), vec_fill(-80.0), x);
+    x = NAME(choose)(MASK(x > vec_fill(80.0)), vec_fill(80.0), x);
     t = x * 1.44269504f + 12582912.0f;
     n = t - 12582912.0f;
     r = x - n * 0.693359375f + n * 2.12194440e-4f;
@@ -45,7 +45,7 @@ TARGET static inline vec NAME(expm1)(vec x)
     p = p * r + 1.6666665459e-1f;
     p = p * r + 5.0000001201e-1f;
     p = p * r * r + r;
-    power = NAME(real)(NAME(bits)(fill(1.0)) + (NAME(bits)(t) << 23));
+    power = NAME(real)(NAME(bits)(vec_fill(1.0)) + (NAME(bits)(t) << 23));
     return p * power + (power - 1.0f);
 }
 
@@ -70,7 +70,7 @@ TARGET static inline vec NAME(log)(vec z)
 TARGET static inline vec NAME(exp)(vec x)
 {
     vec t, n, r, s, p, q;
-    x = NAME(choose)(MASK(x < fill(-708.0)), fill(-708.0), x);
+    x = NAME(choose)(MASK(x < vec_fill(-708.0)), vec_fill(-708.0), x);
     t = x * 1.4426950408889634 + 6755399441055744.0;  /* adding 1.5 * 2^52 leaves the rounded power in the low bits */
     n = t - 6755399441055744.0;
     r = x - n * 6.93147180369123816490e-01;

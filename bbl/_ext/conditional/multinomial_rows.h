@@ -13,29 +13,29 @@ TARGET static double NAME(residual)(ptrdiff_t n, ptrdiff_t K, const double *give
                                     const double *hits, const double *of_row, double *residual)
 {
     double parts[LANES], sum = 0.0;
-    vec loss = fill(0.0);
+    vec loss = vec_fill(0.0);
     ptrdiff_t k, g;
     for (k = 0; k < n; k += LANES) {
-        vec top = fill(-INFINITY), total = fill(0.0), told = fill(0.0), scale;
+        vec top = vec_fill(-INFINITY), total = vec_fill(0.0), told = vec_fill(0.0), scale;
         for (g = 0; g < K; g++) {
             double *own = residual + g * n + k;
-            const vec score = load(own) + b[g];
-            const vec all = given ? score + heat * load(given + g * n + k) : score;
-            store(own, all);
+            const vec score = vec_load(own) + b[g];
+            const vec all = given ? score + heat * vec_load(given + g * n + k) : score;
+            vec_store(own, all);
             top = NAME(larger)(all, top);
         }
         for (g = 0; g < K; g++) {
             double *own = residual + g * n + k;
-            const vec below = load(own) - top, e = NAME(exp)(below);
-            told += load(hits + g * n + k) * below;
+            const vec below = vec_load(own) - top, e = NAME(exp)(below);
+            told += vec_load(hits + g * n + k) * below;
             total += e;
-            store(own, e);
+            vec_store(own, e);
         }
-        loss += load(of_row + k) * NAME(log)(total) - told;
-        scale = load(of_row + k) / total;
+        loss += vec_load(of_row + k) * NAME(log)(total) - told;
+        scale = vec_load(of_row + k) / total;
         for (g = 0; g < K; g++) {
             double *own = residual + g * n + k;
-            store(own, load(own) * scale - load(hits + g * n + k));
+            vec_store(own, vec_load(own) * scale - vec_load(hits + g * n + k));
         }
     }
     memcpy(parts, &loss, sizeof loss);

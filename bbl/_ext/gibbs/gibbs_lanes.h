@@ -13,8 +13,8 @@
 TARGET static inline vec NAME(expf)(vec x)
 {
     vec t, n, r, p;
-    x = NAME(larger)(x, fill(-87.0f));
-    x = -NAME(larger)(-x, fill(-87.0f));
+    x = NAME(larger)(x, vec_fill(-87.0f));
+    x = -NAME(larger)(-x, vec_fill(-87.0f));
     t = x * 1.44269504f + 12582912.0f;  /* adding 1.5 * 2^23 leaves the rounded power of two in the low bits */
     n = t - 12582912.0f;
     r = x - n * 0.693359375f;
@@ -55,44 +55,44 @@ TARGET static void NAME(draw_site)(const gibbs_model *g, gibbs_pack *p, ptrdiff_
     const ptrdiff_t width = g->width, A = g->n_levels[i] - 1;
     const float *h = g->h + g->start[i];
     int32_t *codes = p->codes + i * width;
-    const vec one = fill(1.0f);
+    const vec one = vec_fill(1.0f);
     ptrdiff_t v, a;
 
     for (v = 0; v < width; v += LANES) {
         const vec u = NAME(uniform)(p->stream + v, width);
-        vec energy = load(p->energy + v), top, total, cut;
+        vec energy = vec_load(p->energy + v), top, total, cut;
         words code = (words){0}, hit;
         if (A == 1) {
-            const vec lower = load(low + v) * g->beta + h[0];
-            hit = MASK(u * (NAME(expf)(load(up + v) * g->beta + lower) + 1.0f) > one);
+            const vec lower = vec_load(low + v) * g->beta + h[0];
+            hit = MASK(u * (NAME(expf)(vec_load(up + v) * g->beta + lower) + 1.0f) > one);
             energy += NAME(real)(hit & NAME(bits)(lower));
             code = hit & 1u;
             if (x)
-                store(x + v, NAME(real)(hit & NAME(bits)(one)));
+                vec_store(x + v, NAME(real)(hit & NAME(bits)(one)));
         } else {
-            top = fill(0.0f);
+            top = vec_fill(0.0f);
             for (a = 0; a < A; a++) {
-                const vec f = (load(low + a * width + v) + load(up + a * width + v)) * g->beta + h[a];
-                store(sums + a * LANES, f);
+                const vec f = (vec_load(low + a * width + v) + vec_load(up + a * width + v)) * g->beta + h[a];
+                vec_store(sums + a * LANES, f);
                 top = NAME(larger)(f, top);
             }
             total = NAME(expf)(-top);
             for (a = 0; a < A; a++) {  /* sums[a] becomes the sum of the weights of the levels 0..a */
-                const vec f = load(sums + a * LANES);
-                store(sums + a * LANES, total);
+                const vec f = vec_load(sums + a * LANES);
+                vec_store(sums + a * LANES, total);
                 total += NAME(expf)(f - top);
             }
             cut = u * total;
             for (a = 0; a < A; a++)
-                code -= MASK(load(sums + a * LANES) <= cut);
+                code -= MASK(vec_load(sums + a * LANES) <= cut);
             for (a = 0; a < A; a++) {
                 hit = MASK(code == (uint32_t)a + 1u);
-                energy += NAME(real)(hit & NAME(bits)(load(low + a * width + v) * g->beta + h[a]));
+                energy += NAME(real)(hit & NAME(bits)(vec_load(low + a * width + v) * g->beta + h[a]));
                 if (x)
-                    store(x + a * width + v, NAME(real)(hit & NAME(bits)(one)));
+                    vec_store(x + a * width + v, NAME(real)(hit & NAME(bits)(one)));
             }
         }
-        store(p->energy + v, energy);
+        vec_store(p->energy + v, energy);
         NAME(store_words)(codes + v, code);
     }
 }
@@ -108,14 +108,14 @@ TARGET static void NAME(draw_site)(const gibbs_model *g, gibbs_pack *p, ptrdiff_
             memset(sum, 0, sizeof sum);                                                                                \
             for (d = 0; d < n; d++) {                                                                                  \
                 for (k = 0; k < PAIR; k++)                                                                             \
-                    xs[k] = load(x + d * width + v + k * LANES);                                                 \
+                    xs[k] = vec_load(x + d * width + v + k * LANES);                                                 \
                 for (r = 0; r < R; r++)                                                                                \
                     for (k = 0; k < PAIR; k++)                                                                         \
                         sum[r][k] += J[d * R + r] * xs[k];                                                             \
             }                                                                                                          \
             for (r = 0; r < R; r++)                                                                                    \
                 for (k = 0; k < PAIR; k++)                                                                             \
-                    store(sums + r * width + v + k * LANES, sum[r][k]);                                          \
+                    vec_store(sums + r * width + v + k * LANES, sum[r][k]);                                          \
         }                                                                                                              \
     }
 PRODUCT(1)
@@ -140,10 +140,10 @@ TARGET static void NAME(add_row)(const float *J, ptrdiff_t stride, const float *
 {
     ptrdiff_t v, d;
     for (v = 0; v < width; v += LANES) {
-        vec sum = load(sums + v);
+        vec sum = vec_load(sums + v);
         for (d = 0; d < n; d++)
-            sum += J[d * stride] * load(x + d * width + v);
-        store(sums + v, sum);
+            sum += J[d * stride] * vec_load(x + d * width + v);
+        vec_store(sums + v, sum);
     }
 }
 
@@ -193,11 +193,11 @@ TARGET static inline void NAME(sum_rows)(const float *table, const int32_t *rows
         for (c = 0; c < 4; c++) {
             const float *row = table + (ptrdiff_t)rows[c * m + j] * stride;
             for (k = 0; k < nv; k++)
-                sum[c][k] += load(row + k * LANES);
+                sum[c][k] += vec_load(row + k * LANES);
         }
     for (c = 0; c < 4; c++)
         for (k = 0; k < nv; k++)
-            store(out + c * 2 * LANES + k * LANES, sum[c][k]);
+            vec_store(out + c * 2 * LANES + k * LANES, sum[c][k]);
 }
 
 /* Many levels: levels are lanes, one table row is added per neighbour and chain; then as above. */

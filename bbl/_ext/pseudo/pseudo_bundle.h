@@ -14,47 +14,47 @@ typedef struct {
     int zero_sum;                        /* penalties in the zero-sum gauge */
     float *left, *right;                   /* (D_padded, V) scratch */
     float *own;                            /* (A, D, V) rows of p->own of the lanes' sites, where there is one */
-} NAME(work);
-#define work NAME(work)
+} NAME(lane_memory);
+#define lane_memory NAME(lane_memory)
 
 typedef struct {
     REAL f[LANES], norm[LANES], slope[LANES], kappa[LANES];
-} NAME(point);
-#define point NAME(point)
+} NAME(evaluation);
+#define evaluation NAME(evaluation)
 
 typedef struct {
     ptrdiff_t count, newest;
     REAL rho[PSEUDO_PAIRS][LANES];
-} NAME(history);
-#define history NAME(history)
+} NAME(pair_history);
+#define pair_history NAME(pair_history)
 
 typedef struct {
-    point now, trial;
-    history past;
-    REAL step[LANES], best[LANES];        /* step along d; smallest norm seen */
-    double goal[LANES];                   /* norm at which a lane stops */
+    evaluation now, trial;
+    pair_history past;
+    REAL step[LANES], best_norm[LANES];        /* step along d; smallest norm seen */
+    double target_norm[LANES];                   /* norm at which a lane stops */
     REAL scale[LANES];                    /* of the start metric, where blocks go together */
-    int doubt[LANES];                     /* whether it is to be measured again: a step was refused, or far too short */
-    int refused[LANES], stalled[LANES];   /* steps refused at this point; steps taken without progress */
-    WORD renew[LANES], taken[LANES];      /* masks: lanes that need a new direction, that took the trial point */
-    int running, fresh;                   /* lanes that are not done; whether any needs a new direction */
-    int slopes;                           /* steps are judged by slopes alone */
-} NAME(search);
-#define search NAME(search)
+    int scale_is_doubtful[LANES];                     /* whether it is to be measured again: a step was refused, or far too short */
+    int n_refused[LANES], n_stalled[LANES];   /* steps refused at this point; steps taken without progress */
+    WORD wants_direction[LANES], accepted[LANES];      /* masks: lanes that need a new direction, that took the trial point */
+    int n_stepping, any_wants_direction;                   /* lanes that are not done; whether any needs a new direction */
+    int by_slopes;                           /* steps are judged by slopes alone */
+} NAME(search_state);
+#define search_state NAME(search_state)
 
 typedef struct {
     pseudo_task t;
-    work w;
-    search s;
+    lane_memory w;
+    search_state s;
     pseudo_lane lane[LANES];
     void *memory;
-    int done[LANES];                      /* whether a lane's report is final */
+    int is_final[LANES];                      /* whether a lane's report is final */
 #ifdef SINGLE
     pseudo_task exact_t;                  /* in mixed precision, see pseudo_pack.h */
-    EXACT(work) exact;
+    EXACT(lane_memory) exact;
     void *exact_memory;
     double norm[LANES];                   /* of the gradient at the anchor */
-    int vain[LANES], lost;                /* anchors without progress; evaluations that waiting lanes have lost */
+    int n_no_progress[LANES], waited;                /* anchors without progress; evaluations that waiting lanes have lost */
 #endif
-} NAME(bundle);
-#define bundle NAME(bundle)
+} NAME(lane_block);
+#define lane_block NAME(lane_block)

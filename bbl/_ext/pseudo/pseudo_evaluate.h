@@ -7,38 +7,38 @@ TARGET static void NAME(fields)(const pseudo_problem *p, const pseudo_task *t, c
 {
     const ptrdiff_t P = 1 + p->D;
     REAL bound[LANES];
-    vec most = fill(0.0);
+    vec most = vec_fill(0.0);
     ptrdiff_t a, j, c;
     for (a = 0; a < t->A; a++, x += P * LANES) {
-        vec field = load(x), size = fill(0.0);
+        vec field = vec_load(x), size = vec_fill(0.0);
         for (j = 0; j < p->m; j++) {
-            vec top = fill(0.0);
+            vec top = vec_fill(0.0);
             for (c = p->start[j] + 1; c <= p->start[j + 1]; c++) {
-                const vec J = load(x + c * LANES);
+                const vec J = vec_load(x + c * LANES);
                 field -= J * (REAL)p->mean[c];
                 top = NAME(larger)(NAME(larger)(J, -J), top);
             }
             size += top;
         }
-        store(h + a * LANES, field);
+        vec_store(h + a * LANES, field);
         most = NAME(larger)(size + NAME(larger)(field, -field), most);
     }
-    store(bound, most);
+    vec_store(bound, most);
     for (a = 0, *shift = 0; a < LANES; a++)
         *shift |= !(bound[a] < SAFE);
 }
 
 /* Add what some columns are penalised beside lambda to the sums g of `pass`; returns its part of the objective */
-TARGET static vec NAME(heavier)(const pseudo_problem *p, const pseudo_task *t, const work *w, const REAL *x, REAL *g)
+TARGET static vec NAME(heavier)(const pseudo_problem *p, const pseudo_task *t, const lane_memory *w, const REAL *x, REAL *g)
 {
     const ptrdiff_t far = (1 + p->D) * LANES;
-    vec sum = fill(0.0);
+    vec sum = vec_fill(0.0);
     ptrdiff_t a, c;
     for (a = 0; a < t->A; a++, x += far, g += far)
         for (c = 1; c <= p->D; c++) {
-            const vec J = load(x + c * LANES), pull = J * (REAL)w->more[c - 1];
+            const vec J = vec_load(x + c * LANES), pull = J * (REAL)w->more[c - 1];
             sum += J * pull;
-            store(g + c * LANES, load(g + c * LANES) + pull * (REAL)(1.0 / p->scale));
+            vec_store(g + c * LANES, vec_load(g + c * LANES) + pull * (REAL)(1.0 / p->scale));
         }
     return sum * (REAL)0.5;
 }
@@ -46,51 +46,51 @@ TARGET static vec NAME(heavier)(const pseudo_problem *p, const pseudo_task *t, c
 /* Add the gradient of the penalties in the zero-sum gauge to the sums g of `pass`; returns their part of the objective.
    There J_ij(a, b) is less its means over a and over b, and h_i(a) + sum_j (mean of J_ij(a, b) over b) less its mean;
    level 0, whose parameters are zero, counts in all means. */
-TARGET static vec NAME(gauged)(const pseudo_problem *p, const pseudo_task *t, const work *w, const REAL *x, REAL lambda,
+TARGET static vec NAME(gauged)(const pseudo_problem *p, const pseudo_task *t, const lane_memory *w, const REAL *x, REAL lambda,
                                REAL lambdah, REAL *g)
 {
     const ptrdiff_t A = t->A, far = (1 + p->D) * LANES;
     const REAL *live = t->live, back = (REAL)(1.0 / p->scale);
     REAL *mean = w->columns, *field = w->sums + (2 + A) * LANES;  /* (A, V) each; the latter is free after `pass` */
-    vec levels = fill(1.0), value = fill(0.0), all = fill(0.0);
+    vec levels = vec_fill(1.0), value = vec_fill(0.0), all = vec_fill(0.0);
     ptrdiff_t j, a, c;
     for (a = 0; a < A; a++) {
-        levels += load(live + a * LANES);
-        store(field + a * LANES, load(w->h + a * LANES));
+        levels += vec_load(live + a * LANES);
+        vec_store(field + a * LANES, vec_load(w->h + a * LANES));
     }
     for (j = 0; j < p->m; j++) {
         const REAL share = 1 / (REAL)p->n_levels[j];
         for (a = 0; a < A; a++) {
-            vec sum = fill(0.0);
+            vec sum = vec_fill(0.0);
             for (c = p->start[j] + 1; c <= p->start[j + 1]; c++)
-                sum += load(x + a * far + c * LANES);
-            store(mean + a * LANES, sum * share);
-            store(field + a * LANES, load(field + a * LANES) + sum * share);
+                sum += vec_load(x + a * far + c * LANES);
+            vec_store(mean + a * LANES, sum * share);
+            vec_store(field + a * LANES, vec_load(field + a * LANES) + sum * share);
         }
         for (c = p->start[j] + 1; c <= p->start[j + 1]; c++) {
-            vec sum = fill(0.0);
+            vec sum = vec_fill(0.0);
             for (a = 0; a < A; a++)
-                sum += load(x + a * far + c * LANES) - load(mean + a * LANES);
+                sum += vec_load(x + a * far + c * LANES) - vec_load(mean + a * LANES);
             sum /= levels;
             for (a = 0; a < A; a++) {
-                const vec J = load(x + a * far + c * LANES);
-                const vec pull = (J - load(mean + a * LANES) - sum) * load(live + a * LANES) * lambda;
+                const vec J = vec_load(x + a * far + c * LANES);
+                const vec pull = (J - vec_load(mean + a * LANES) - sum) * vec_load(live + a * LANES) * lambda;
                 value += J * pull;
-                store(g + a * far + c * LANES, load(g + a * far + c * LANES) + pull * back);
+                vec_store(g + a * far + c * LANES, vec_load(g + a * far + c * LANES) + pull * back);
             }
         }
     }
     for (a = 0; a < A; a++)
-        all += load(field + a * LANES);
+        all += vec_load(field + a * LANES);
     all /= levels;
     for (a = 0; a < A; a++) {
-        const vec own = load(field + a * LANES), pull = (own - all) * load(live + a * LANES) * lambdah;
+        const vec own = vec_load(field + a * LANES), pull = (own - all) * vec_load(live + a * LANES) * lambdah;
         value += own * pull;
-        store(g + a * far, load(g + a * far) + pull * back);
+        vec_store(g + a * far, vec_load(g + a * far) + pull * back);
         for (j = 0; j < p->m; j++)
             for (c = p->start[j] + 1; c <= p->start[j + 1]; c++) {
                 REAL *to = g + a * far + c * LANES;
-                store(to, load(to) + pull * (back / (REAL)p->n_levels[j]));
+                vec_store(to, vec_load(to) + pull * (back / (REAL)p->n_levels[j]));
             }
     }
     return value * (REAL)0.5;
@@ -98,11 +98,11 @@ TARGET static vec NAME(gauged)(const pseudo_problem *p, const pseudo_task *t, co
 
 /* Objective, its gradient g in (h', J) and, in the point, the norm of the gradient in (h, J) and the slope <g, d>.
    f = mean of log normalisers - <parameters, empirical moments> + penalties: the responses are not looked at again. */
-TARGET static void NAME(evaluate)(const pseudo_problem *p, const pseudo_task *t, const work *w, const REAL *x,
-                                  const REAL *d, int coupled, REAL lambda, REAL lambdah, REAL *g, point *out)
+TARGET static void NAME(evaluate)(const pseudo_problem *p, const pseudo_task *t, const lane_memory *w, const REAL *x,
+                                  const REAL *d, int coupled, REAL lambda, REAL lambdah, REAL *g, evaluation *out)
 {
     const ptrdiff_t P = 1 + p->D, far = P * LANES;
-    vec linear = fill(0.0), ridge = fill(0.0), ridge_h = fill(0.0), norm = fill(0.0), slope = fill(0.0);
+    vec linear = vec_fill(0.0), ridge = vec_fill(0.0), ridge_h = vec_fill(0.0), norm = vec_fill(0.0), slope = vec_fill(0.0);
     ptrdiff_t a, c;
     int shift;
     NAME(fields)(p, t, x, w->h, &shift);
@@ -118,30 +118,30 @@ TARGET static void NAME(evaluate)(const pseudo_problem *p, const pseudo_task *t,
     }
     for (a = 0; a < t->A; a++, x += far, g += far) {
         const REAL *moment = w->moment + a * far;
-        const vec h = load(w->h + a * LANES);
-        const vec gh = (load(g) * (REAL)p->scale - load(moment)) * load(w->mask) + h * lambdah;
-        linear += h * load(moment);
+        const vec h = vec_load(w->h + a * LANES);
+        const vec gh = (vec_load(g) * (REAL)p->scale - vec_load(moment)) * vec_load(w->mask) + h * lambdah;
+        linear += h * vec_load(moment);
         ridge_h += h * h;
         norm += gh * gh;
-        store(g, gh);
+        vec_store(g, gh);
         if (d)
-            slope += gh * load(d + a * far);
+            slope += gh * vec_load(d + a * far);
         for (c = 1; c < P; c++) {
-            const vec J = load(x + c * LANES), mask = load(w->mask + c * LANES), M = load(moment + c * LANES);
-            const vec raw = (load(g + c * LANES) * (REAL)p->scale - M) * mask + J * lambda;
+            const vec J = vec_load(x + c * LANES), mask = vec_load(w->mask + c * LANES), M = vec_load(moment + c * LANES);
+            const vec raw = (vec_load(g + c * LANES) * (REAL)p->scale - M) * mask + J * lambda;
             const vec centred = raw - gh * mask * (REAL)p->mean[c];
             linear += J * M;
             ridge += J * J;
             norm += raw * raw;
-            store(g + c * LANES, centred);
+            vec_store(g + c * LANES, centred);
             if (d)
-                slope += centred * load(d + a * far + c * LANES);
+                slope += centred * vec_load(d + a * far + c * LANES);
         }
     }
-    store(out->f, load(w->sums) * (REAL)p->scale - linear + ridge * (lambda / 2) + ridge_h * (lambdah / 2));
-    store(out->slope, slope);
-    store(out->kappa, NAME(larger)(load(w->sums + LANES) * (REAL)p->scale / load(w->spread), fill(1e-3)));
-    store(out->norm, norm);
+    vec_store(out->f, vec_load(w->sums) * (REAL)p->scale - linear + ridge * (lambda / 2) + ridge_h * (lambdah / 2));
+    vec_store(out->slope, slope);
+    vec_store(out->kappa, NAME(larger)(vec_load(w->sums + LANES) * (REAL)p->scale / vec_load(w->spread), vec_fill(1e-3)));
+    vec_store(out->norm, norm);
     for (a = 0; a < LANES; a++)
         out->norm[a] = (REAL)sqrt(out->norm[a]);
 }

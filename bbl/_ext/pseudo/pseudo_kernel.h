@@ -14,11 +14,11 @@
 #include "pseudo_pack.h"
 #endif
 
-#undef work
-#undef point
-#undef history
-#undef search
-#undef bundle
+#undef lane_memory
+#undef evaluation
+#undef pair_history
+#undef search_state
+#undef lane_block
 #undef SAFE
 #undef TINY
 #undef NOISE

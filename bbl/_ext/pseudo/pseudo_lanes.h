@@ -25,12 +25,12 @@ TARGET static void NAME(tabulate)(const pseudo_problem *p, ptrdiff_t ch, const R
     ptrdiff_t c, j, b, s, size;
     for (c = p->chunk[ch]; c < p->chunk[ch + 1]; c++) {
         REAL *t = table + (p->states[c] - p->states[p->chunk[ch]]) * LANES;
-        store(t, fill(0.0));
+        vec_store(t, vec_fill(0.0));
         for (j = p->first[c], size = 1; j < p->first[c + 1]; size *= p->n_levels[j++])
             for (b = 1; b < p->n_levels[j]; b++) {
-                const vec v = load(x + (p->start[j] + b) * LANES);
+                const vec v = vec_load(x + (p->start[j] + b) * LANES);
                 for (s = 0; s < size; s++)
-                    store(t + (b * size + s) * LANES, load(t + s * LANES) + v);
+                    vec_store(t + (b * size + s) * LANES, vec_load(t + s * LANES) + v);
             }
     }
 }
@@ -46,22 +46,22 @@ TARGET static void NAME(tabulate)(const pseudo_problem *p, ptrdiff_t ch, const R
             vec s[R][Q];                                                                                               \
             for (q = 0; q < Q; q++)                                                                                    \
                 for (u = 0; u < R; u++)                                                                                \
-                    s[u][q] = load(init ? init + q * LANES : plane + q * gap + u * LANES);                             \
+                    s[u][q] = vec_load(init ? init + q * LANES : plane + q * gap + u * LANES);                             \
             for (c = 0; c + 4 <= width; c += 4)                                                                        \
                 for (u = 0; u < R; u++) {  /* one load brings four offsets: loads are what limits the loop */          \
                     uint64_t word;                                                                                     \
                     memcpy(&word, codes + u * width + c, 8);                                                           \
                     for (e = 0; e < 4; e++, word >>= 16)                                                               \
                         for (q = 0; q < Q; q++)                                                                        \
-                            s[u][q] += load(table + (uint16_t)word + q * step);                                        \
+                            s[u][q] += vec_load(table + (uint16_t)word + q * step);                                        \
                 }                                                                                                      \
             for (; c < width; c++)                                                                                     \
                 _Pragma("GCC unroll 8") for (u = 0; u < R; u++)                                                        \
                     for (q = 0; q < Q; q++)                                                                            \
-                        s[u][q] += load(table + codes[u * width + c] + q * step);                                      \
+                        s[u][q] += vec_load(table + codes[u * width + c] + q * step);                                      \
             for (q = 0; q < Q; q++)                                                                                    \
                 for (u = 0; u < R; u++)                                                                                \
-                    store(plane + q * gap + u * LANES, s[u][q]);                                                       \
+                    vec_store(plane + q * gap + u * LANES, s[u][q]);                                                       \
         }                                                                                                              \
     }
 GATHER(1, SUMS)
@@ -129,9 +129,9 @@ TARGET static void NAME(activate)(const pseudo_problem *p, const pseudo_task *t,
             else
                 NAME(softmax)(row, t->A, gap, t->live, own, few, shift, part);
             for (k = 0; k < size; k += LANES) {
-                const vec sum = load(sums + k), more = load(part + k) - load(lost + k), total = sum + more;
-                store(lost + k, (total - sum) - more);
-                store(sums + k, total);
+                const vec sum = vec_load(sums + k), more = vec_load(part + k) - vec_load(lost + k), total = sum + more;
+                vec_store(lost + k, (total - sum) - more);
+                vec_store(sums + k, total);
             }
         }
 #ifndef SINGLE
@@ -154,16 +154,16 @@ TARGET static void NAME(backward)(const pseudo_problem *p, const uint8_t *on, pt
                 const ptrdiff_t fours = *at++;
                 for (k = *at++; k > 0; k--) {
                     REAL *sum = t + *at++;
-                    vec v0 = load(sum), v1 = fill(0.0), v2 = v1, v3 = v1;
+                    vec v0 = vec_load(sum), v1 = vec_fill(0.0), v2 = v1, v3 = v1;
                     for (g = 0; g < fours; g++, at += 4) {
                         uint64_t word;  /* one load brings four offsets: loads are what limits the loop */
                         memcpy(&word, at, 8);
-                        v0 += load(plane + (uint16_t)word);
-                        v1 += load(plane + (uint16_t)(word >> 16));
-                        v2 += load(plane + (uint16_t)(word >> 32));
-                        v3 += load(plane + (uint16_t)(word >> 48));
+                        v0 += vec_load(plane + (uint16_t)word);
+                        v1 += vec_load(plane + (uint16_t)(word >> 16));
+                        v2 += vec_load(plane + (uint16_t)(word >> 32));
+                        v3 += vec_load(plane + (uint16_t)(word >> 48));
                     }
-                    store(sum, (v0 + v1) + (v2 + v3));
+                    vec_store(sum, (v0 + v1) + (v2 + v3));
                 }
             }
         }
@@ -180,13 +180,13 @@ TARGET static void NAME(fold)(const pseudo_problem *p, const uint8_t *on, REAL *
             size /= p->n_levels[j];
             for (b = 1; b < p->n_levels[j]; b++) {
                 REAL *column = g + (p->start[j] + b) * LANES;
-                vec v = load(column);
+                vec v = vec_load(column);
                 for (s = 0; s < size; s++) {
-                    const vec u = load(t + (b * size + s) * LANES);
+                    const vec u = vec_load(t + (b * size + s) * LANES);
                     v += u;
-                    store(t + s * LANES, load(t + s * LANES) + u);
+                    vec_store(t + s * LANES, vec_load(t + s * LANES) + u);
                 }
-                store(column, v);
+                vec_store(column, v);
             }
         }
     }
@@ -200,17 +200,17 @@ TARGET static void NAME(collect)(const REAL *table, const uint16_t *codes, ptrdi
     for (c = 0; c < D; c += SUMS, codes += SUMS * width, sums += SUMS * LANES) {
         vec s[SUMS];
         for (u = 0; u < SUMS; u++)
-            s[u] = fill(0.0);  /* a chunk is summed by itself first, see activate */
+            s[u] = vec_fill(0.0);  /* a chunk is summed by itself first, see activate */
         for (k = 0; k < count; k += 4)
             for (u = 0; u < SUMS; u++) {
                 uint64_t word;
                 memcpy(&word, codes + u * width + k, 8);
                 for (e = 0; e < 4; e++, word >>= 16)
-                    s[u] += load(table + (uint16_t)word);
+                    s[u] += vec_load(table + (uint16_t)word);
             }
         _Pragma("GCC unroll 8") for (u = 0; u < SUMS; u++)
             if (c + u < D)
-                store(sums + u * LANES, load(sums + u * LANES) + s[u]);
+                vec_store(sums + u * LANES, vec_load(sums + u * LANES) + s[u]);
     }
 }
 
@@ -232,11 +232,11 @@ TARGET static void NAME(exchange)(const pseudo_problem *p, ptrdiff_t begin, ptrd
                     const ptrdiff_t own = rows - (first + k) * PSEUDO_ROWS;
                     const REAL *row = plane + (first + k) * PSEUDO_ROWS * LANES;
                     REAL *t = table + k * far;
-                    store(t, fill(0.0));
+                    vec_store(t, vec_fill(0.0));
                     for (u = 0; u < pseudo_min(PSEUDO_ROWS, own); u++) {
-                        const vec v = load(row + u * LANES);
+                        const vec v = vec_load(row + u * LANES);
                         for (s = 0; s < (ptrdiff_t)1 << u; s++)
-                            store(t + (((ptrdiff_t)1 << u) + s) * LANES, load(t + s * LANES) + v);
+                            vec_store(t + (((ptrdiff_t)1 << u) + s) * LANES, vec_load(t + s * LANES) + v);
                     }
                 }
                 NAME(collect)(table, codes + part, width, count, p->D, g + LANES);
@@ -278,7 +278,7 @@ TARGET static void NAME(pass)(const pseudo_problem *p, const pseudo_task *t, con
             NAME(reduce)(p, t, b, end, planes, tiles, table, g);
     }
     for (a = 0; a < t->A && g; a++)
-        store(g + a * (1 + p->D) * LANES, load(sums + (2 + a) * LANES));
+        vec_store(g + a * (1 + p->D) * LANES, vec_load(sums + (2 + a) * LANES));
 }
 
 /* The same where all couplings are zero, in closed form: no row is looked at; fills g as `reduce` would */
@@ -287,25 +287,25 @@ TARGET static void NAME(independent)(const pseudo_problem *p, const pseudo_task 
 {
     const ptrdiff_t far = (1 + p->D) * LANES;
     const REAL *live = t->live, rows = (REAL)(1.0 / p->scale);
-    vec top = fill(0.0), z, curve = fill(0.0);
+    vec top = vec_fill(0.0), z, curve = vec_fill(0.0);
     ptrdiff_t a, c;
     for (a = 0; a < t->A; a++)
-        top = NAME(larger)(load(h + a * LANES), top);
+        top = NAME(larger)(vec_load(h + a * LANES), top);
     z = NAME(exp)(-top);
     for (a = 0; a < t->A; a++)
-        z += NAME(exp)(load(h + a * LANES) - top) * load(live + a * LANES);
+        z += NAME(exp)(vec_load(h + a * LANES) - top) * vec_load(live + a * LANES);
     for (a = 0; a < t->A; a++) {
-        const vec prob = NAME(exp)(load(h + a * LANES) - top) * load(live + a * LANES) / z;
+        const vec prob = NAME(exp)(vec_load(h + a * LANES) - top) * vec_load(live + a * LANES) / z;
         curve += prob - prob * prob;
-        store(sums + (2 + a) * LANES, prob * rows);
-        store(g + a * far, prob * rows);
+        vec_store(sums + (2 + a) * LANES, prob * rows);
+        vec_store(g + a * far, prob * rows);
         for (c = 1; c <= p->D; c++)
-            store(g + a * far + c * LANES, prob * (rows * (REAL)p->mean[c]));
+            vec_store(g + a * far + c * LANES, prob * (rows * (REAL)p->mean[c]));
     }
-    store(sums, (top + NAME(log)(z)) * rows);
-    store(sums + LANES, curve * rows);
+    vec_store(sums, (top + NAME(log)(z)) * rows);
+    vec_store(sums + LANES, curve * rows);
 #ifndef SINGLE
     for (ptrdiff_t k = 0; t->base && k < p->n_blocks * t->A * p->block; k++)
-        NAME(storef)(t->base + k * LANES, NAME(known)(load(g + k / p->block % t->A * far) / fill(rows)));
+        NAME(storef)(t->base + k * LANES, NAME(known)(vec_load(g + k / p->block % t->A * far) / vec_fill(rows)));
 #endif
 }

@@ -29,13 +29,13 @@
    Two rows share a division; with `shift` exp takes -|logit|, which cannot overflow. */
 TARGET static void NAME(logistic)(REAL *row, const double *w, ptrdiff_t rows, int shift, REAL *sums)
 {
-    const vec one = fill(1.0), zero = fill(0.0);
+    const vec one = vec_fill(1.0), zero = vec_fill(0.0);
     vec log_z = zero, curve = zero, total = zero, z = one;
     words exponent = (words){0};
     ptrdiff_t r;
     for (r = 0; r < rows; r += 2, row += 2 * LANES) {
         const int pair = r + 1 < rows;
-        const vec f = load(row), g = pair ? load(row + LANES) : zero;
+        const vec f = vec_load(row), g = pair ? vec_load(row + LANES) : zero;
         const vec fp = shift ? NAME(larger)(f, zero) : zero, gp = shift ? NAME(larger)(g, zero) : zero;
         const vec ef = NAME(exp)(f - fp - fp), eg = pair ? NAME(exp)(g - gp - gp) : zero;
         const vec zf = ef + one, zg = eg + one, product = zf * zg, inverse = one / product;
@@ -57,13 +57,13 @@ TARGET static void NAME(logistic)(REAL *row, const double *w, ptrdiff_t rows, in
             curve += jf * kf + jg * kg;
         }
         total += pf + pg;
-        store(row, pf);
+        vec_store(row, pf);
         if (pair)
-            store(row + LANES, pg);
+            vec_store(row + LANES, pg);
     }
-    store(sums, log_z + NAME(split_log)(z, exponent, w ? 0 : rows / 2));
-    store(sums + LANES, curve);
-    store(sums + 2 * LANES, total);
+    vec_store(sums, log_z + NAME(split_log)(z, exponent, w ? 0 : rows / 2));
+    vec_store(sums + LANES, curve);
+    vec_store(sums + 2 * LANES, total);
 }
 
 /* A > 1 logits, `gap` apart, likewise; live (A, V) is 1 where the lane's site has that level.
@@ -72,23 +72,23 @@ TARGET static void NAME(softmax)(REAL *row, ptrdiff_t A, ptrdiff_t gap, const RE
                                  ptrdiff_t rows, int shift, REAL *sums)
 {
     REAL *total = sums + 2 * LANES;
-    vec log_z = fill(0.0), curve = log_z, product = fill(1.0);
+    vec log_z = vec_fill(0.0), curve = log_z, product = vec_fill(1.0);
     words exponent = (words){0};
     ptrdiff_t r, a;
     memset(total, 0, (size_t)A * LANES * sizeof *total);
     for (r = 0; r < rows; r++, row += LANES) {
-        vec top = fill(0.0), z = fill(1.0), square = fill(0.0), scale;
+        vec top = vec_fill(0.0), z = vec_fill(1.0), square = vec_fill(0.0), scale;
         if (shift) {
             for (a = 0; a < A; a++)
-                top = NAME(larger)(load(row + a * gap), top);
+                top = NAME(larger)(vec_load(row + a * gap), top);
             z = NAME(exp)(-top);
         }
         for (a = 0; a < A; a++) {
-            const vec e = NAME(exp)(load(row + a * gap) - top) * load(live + a * LANES);
+            const vec e = NAME(exp)(vec_load(row + a * gap) - top) * vec_load(live + a * LANES);
             z += e;
-            store(row + a * gap, e);
+            vec_store(row + a * gap, e);
         }
-        scale = fill(1.0) / z;
+        scale = vec_fill(1.0) / z;
         if (w)
             log_z += (top + NAME(log)(z)) * (REAL)w[r];
         else {
@@ -96,24 +96,24 @@ TARGET static void NAME(softmax)(REAL *row, ptrdiff_t A, ptrdiff_t gap, const RE
             product = NAME(split)(product * z, &exponent);
         }
         for (a = 0; a < A; a++) {
-            vec prob = load(row + a * gap) * scale;
+            vec prob = vec_load(row + a * gap) * scale;
             square += prob - prob * prob;
             if (w)
                 prob *= (REAL)w[r];
-            store(total + a * LANES, load(total + a * LANES) + prob);
-            store(row + a * gap, prob);
+            vec_store(total + a * LANES, vec_load(total + a * LANES) + prob);
+            vec_store(row + a * gap, prob);
         }
         curve += w ? square * (REAL)w[r] : square;
     }
-    store(sums, log_z + NAME(split_log)(product, exponent, w ? 0 : rows));
-    store(sums + LANES, curve);
+    vec_store(sums, log_z + NAME(split_log)(product, exponent, w ? 0 : rows));
+    vec_store(sums + LANES, curve);
 }
 
 #ifdef SINGLE
 /* The probability that is kept as `known` */
 TARGET static inline vec NAME(share_of)(vec known)
 {
-    return NAME(choose)(MASK(known < fill(0.0)), fill(1.0) + known, known);
+    return NAME(choose)(MASK(known < vec_fill(0.0)), vec_fill(1.0) + known, known);
 }
 
 /* Planes hold by how much logits change where probabilities were `base` (A, block, V), see keep; they become what that
@@ -124,39 +124,39 @@ TARGET static void NAME(change)(REAL *row, ptrdiff_t A, ptrdiff_t gap, const flo
                                 const double *w, ptrdiff_t rows, REAL *sums)
 {
     REAL *total = sums + 2 * LANES;
-    vec curve = fill(0.0);
+    vec curve = vec_fill(0.0);
     ptrdiff_t r, a, b;
     memset(sums, 0, (size_t)(2 + A) * LANES * sizeof *sums);
     for (r = 0; r < rows; r++, row += LANES, base += LANES) {
-        vec all = fill(0.0), square = all, before = all, scale;
+        vec all = vec_fill(0.0), square = all, before = all, scale;
         for (a = 0; a < A; a++) {
-            store(row + a * gap, NAME(expm1)(load(row + a * gap)));
-            all += NAME(share_of)(load(base + a * far)) * load(row + a * gap);
+            vec_store(row + a * gap, NAME(expm1)(vec_load(row + a * gap)));
+            all += NAME(share_of)(vec_load(base + a * far)) * vec_load(row + a * gap);
         }
-        scale = fill(1.0) / (fill(1.0) + all);
+        scale = vec_fill(1.0) / (vec_fill(1.0) + all);
         for (a = 0; a < A; a++) {
-            const vec known = load(base + a * far), p = NAME(share_of)(known), e = load(row + a * gap);
+            const vec known = vec_load(base + a * far), p = NAME(share_of)(known), e = vec_load(row + a * gap);
             vec others = before, more;
             for (b = a + 1; b < A; b++)
-                others += NAME(share_of)(load(base + b * far)) * load(row + b * gap);
-            more = (NAME(choose)(MASK(known < fill(0.0)), -known, fill(1.0) - known) * e - others) * p * scale;
+                others += NAME(share_of)(vec_load(base + b * far)) * vec_load(row + b * gap);
+            more = (NAME(choose)(MASK(known < vec_fill(0.0)), -known, vec_fill(1.0) - known) * e - others) * p * scale;
             before += p * e;
-            square += (p + more) * (fill(1.0) - (p + more));
+            square += (p + more) * (vec_fill(1.0) - (p + more));
             if (w)
                 more *= (REAL)w[r];
-            store(total + a * LANES, load(total + a * LANES) + more);
-            store(row + a * gap, more);
+            vec_store(total + a * LANES, vec_load(total + a * LANES) + more);
+            vec_store(row + a * gap, more);
         }
         curve += w ? square * (REAL)w[r] : square;
     }
-    store(sums + LANES, curve);
+    vec_store(sums + LANES, curve);
 }
 #else
 /* A probability in single precision; of more than a half what is missing to 1, as a negative number: no digit of either
    is lost */
 TARGET static inline vf NAME(known)(vec p)
 {
-    return NARROW(NAME(choose)(MASK(p > fill(0.5)), p - fill(1.0), p));
+    return NARROW(NAME(choose)(MASK(p > vec_fill(0.5)), p - vec_fill(1.0), p));
 }
 
 /* base (rows, V) <- the probabilities of one logit, without the weights */
@@ -164,6 +164,6 @@ TARGET static void NAME(keep)(const REAL *row, const double *w, ptrdiff_t rows, 
 {
     ptrdiff_t r;
     for (r = 0; r < rows; r++)
-        NAME(storef)(base + r * LANES, NAME(known)(w ? load(row + r * LANES) / w[r] : load(row + r * LANES)));
+        NAME(storef)(base + r * LANES, NAME(known)(w ? vec_load(row + r * LANES) / w[r] : vec_load(row + r * LANES)));
 }
 #endif

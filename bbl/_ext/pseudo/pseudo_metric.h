@@ -12,34 +12,34 @@
 
 
 /* q (A, P, V) to E' q (back = 0) or E q (back = 1), E (A, A, V) the eigenvectors of S_i in its columns */
-TARGET static void NAME(rotate)(const pseudo_problem *p, const pseudo_task *t, const work *w, int back, REAL *q)
+TARGET static void NAME(rotate)(const pseudo_problem *p, const pseudo_task *t, const lane_memory *w, int back, REAL *q)
 {
     const ptrdiff_t P = 1 + p->D, A = t->A, row = (back ? A : 1) * LANES, col = (back ? 1 : A) * LANES;
     ptrdiff_t a, b, c;
     for (c = 0; c < P; c++, q += LANES) {
         for (a = 0; a + 4 <= A; a += 4) {
             const REAL *E = w->rotation + a * row;
-            vec v0 = fill(0.0), v1 = v0, v2 = v0, v3 = v0;
+            vec v0 = vec_fill(0.0), v1 = v0, v2 = v0, v3 = v0;
             for (b = 0; b < A; b++, E += col) {
-                const vec u = load(q + b * P * LANES);
-                v0 += load(E) * u;
-                v1 += load(E + row) * u;
-                v2 += load(E + 2 * row) * u;
-                v3 += load(E + 3 * row) * u;
+                const vec u = vec_load(q + b * P * LANES);
+                v0 += vec_load(E) * u;
+                v1 += vec_load(E + row) * u;
+                v2 += vec_load(E + 2 * row) * u;
+                v3 += vec_load(E + 3 * row) * u;
             }
-            store(w->columns + a * LANES, v0);
-            store(w->columns + (a + 1) * LANES, v1);
-            store(w->columns + (a + 2) * LANES, v2);
-            store(w->columns + (a + 3) * LANES, v3);
+            vec_store(w->columns + a * LANES, v0);
+            vec_store(w->columns + (a + 1) * LANES, v1);
+            vec_store(w->columns + (a + 2) * LANES, v2);
+            vec_store(w->columns + (a + 3) * LANES, v3);
         }
         for (; a < A; a++) {
-            vec v = fill(0.0);
+            vec v = vec_fill(0.0);
             for (b = 0; b < A; b++)
-                v += load(w->rotation + a * row + b * col) * load(q + b * P * LANES);
-            store(w->columns + a * LANES, v);
+                v += vec_load(w->rotation + a * row + b * col) * vec_load(q + b * P * LANES);
+            vec_store(w->columns + a * LANES, v);
         }
         for (a = 0; a < A; a++)
-            store(q + a * P * LANES, load(w->columns + a * LANES));
+            vec_store(q + a * P * LANES, vec_load(w->columns + a * LANES));
     }
 }
 
@@ -88,19 +88,19 @@ TARGET static void NAME(product)(const float *panel, ptrdiff_t stride, ptrdiff_t
 /* left (D, V) <- q (D, V) by its largest entry, which is returned: so small gradients do not underflow */
 TARGET static vec NAME(narrow)(const pseudo_problem *p, const REAL *q, float *left)
 {
-    vec size = fill(0.0);
+    vec size = vec_fill(0.0);
     ptrdiff_t c;
     for (c = 0; c < p->D; c++)
-        size = NAME(larger)(NAME(larger)(load(q + c * LANES), -load(q + c * LANES)), size);
-    size = NAME(larger)(size, fill(TINY));
+        size = NAME(larger)(NAME(larger)(vec_load(q + c * LANES), -vec_load(q + c * LANES)), size);
+    size = NAME(larger)(size, vec_fill(TINY));
     for (c = 0; c < p->D; c++)
-        NAME(storef)(left + c * LANES, NARROW(load(q + c * LANES) / size));
+        NAME(storef)(left + c * LANES, NARROW(vec_load(q + c * LANES) / size));
     return size;
 }
 
 /* Each q[k] (D, V) times (sigma Cov + lambda)^-1, Cov by its `rank` leading eigenvectors and `tail` for all others; the
    scratch of list[k] is used. In single precision: it is a metric, the gradient is not touched by its rounding. */
-TARGET static void NAME(kronecker)(const pseudo_problem *p, int count, bundle *const *list, const vec *sigma,
+TARGET static void NAME(kronecker)(const pseudo_problem *p, int count, lane_block *const *list, const vec *sigma,
                                    REAL lambda, REAL *const *q)
 {
     const ptrdiff_t rank = list[0]->t.rank;
@@ -116,18 +116,18 @@ TARGET static void NAME(kronecker)(const pseudo_problem *p, int count, bundle *c
     }
     NAME(product)(p->project, p->D, rank / 8, p->D, count, left, right);
     for (b = 0; b < count; b++) {
-        const vec rest = fill(1.0) / (sigma[b] * tail + lambda);
+        const vec rest = vec_fill(1.0) / (sigma[b] * tail + lambda);
         for (k = 0; k < rank; k++) {
-            const vec gain = fill(1.0) / (sigma[b] * (REAL)p->eigenvalue[k] + lambda) - rest;
+            const vec gain = vec_fill(1.0) / (sigma[b] * (REAL)p->eigenvalue[k] + lambda) - rest;
             NAME(storef)(right[b] + k * LANES, NARROW(WIDEN(NAME(loadf)(right[b] + k * LANES)) * gain));
         }
     }
     NAME(product)(p->expand, p->D_padded, p->D_padded / 8, rank, count, right, left);
     for (b = 0; b < count; b++) {
-        const vec rest = fill(1.0) / (sigma[b] * tail + lambda);
+        const vec rest = vec_fill(1.0) / (sigma[b] * tail + lambda);
         for (c = 0; c < p->D; c++)
-            store(q[b] + c * LANES,
-                  load(q[b] + c * LANES) * rest + WIDEN(NAME(loadf)(left[b] + c * LANES)) * size[b]);
+            vec_store(q[b] + c * LANES,
+                  vec_load(q[b] + c * LANES) * rest + WIDEN(NAME(loadf)(left[b] + c * LANES)) * size[b]);
     }
 }
 
@@ -135,7 +135,7 @@ TARGET static void NAME(kronecker)(const pseudo_problem *p, int count, bundle *c
    which is exact where c = ridge and, beyond, for the least eigenvalue and the largest. Below the ridge, where b would
    be negative and small eigenvalues would count too much, c is the ridge. Columns of the site itself are no
    variables: what p->own makes of their part is taken off, and the inverse is that of all other columns. */
-TARGET static void NAME(whole)(const pseudo_problem *p, int count, bundle *const *list, const vec *sigma, REAL lambda,
+TARGET static void NAME(whole)(const pseudo_problem *p, int count, lane_block *const *list, const vec *sigma, REAL lambda,
                                REAL *const *q)
 {
     const REAL ridge = (REAL)p->ridge, low = (REAL)p->lowest, high = (REAL)p->highest;
@@ -151,7 +151,7 @@ TARGET static void NAME(whole)(const pseudo_problem *p, int count, bundle *const
     NAME(product)(p->inverse, p->D, p->D_padded / 8, p->D, count, left, right);
     for (b = 0; b < count; b++) {
         const pseudo_task *t = &list[b]->t;
-        const vec own = NAME(larger)(lambda / sigma[b], fill(ridge)), scale = (own + low) * (own + high) * sigma[b];
+        const vec own = NAME(larger)(lambda / sigma[b], vec_fill(ridge)), scale = (own + low) * (own + high) * sigma[b];
         const vec near = size[b] * ((ridge + low) * (ridge + high)) / scale, rest = (own - ridge) / scale;
         for (a = 0; a < t->A; a++) {
             const float *row = list[b]->w.own + a * p->D * LANES;
@@ -164,35 +164,35 @@ TARGET static void NAME(whole)(const pseudo_problem *p, int count, bundle *const
                              NAME(loadf)(right[b] + c * LANES) - NAME(loadf)(row + c * LANES) * NAME(loadf)(part));
         }
         for (c = 0; c < p->D; c++)
-            store(q[b] + c * LANES, WIDEN(NAME(loadf)(right[b] + c * LANES)) * near + load(q[b] + c * LANES) * rest);
+            vec_store(q[b] + c * LANES, WIDEN(NAME(loadf)(right[b] + c * LANES)) * near + vec_load(q[b] + c * LANES) * rest);
     }
 }
 
 /* The same with Cov taken as diag(mean) - mean mean' within each predictor and 0 between predictors */
-TARGET static void NAME(blocks)(const pseudo_problem *p, const work *w, vec sigma, REAL ridge, REAL *q)
+TARGET static void NAME(blocks)(const pseudo_problem *p, const lane_memory *w, vec sigma, REAL ridge, REAL *q)
 {
     const REAL least = (REAL)p->least;
     ptrdiff_t j, c;
     for (j = 0; j < p->m; j++) {
         const REAL lambda = w->more ? ridge + (REAL)w->more[p->start[j]] : ridge;
         REAL *gain = w->table;  /* free between passes; it has a row for each level and more */
-        vec dot = fill(0.0), left = fill(1.0);
+        vec dot = vec_fill(0.0), left = vec_fill(1.0);
         for (c = p->start[j]; c < p->start[j + 1]; c++) {
             const REAL mean = p->mean[1 + c] > p->least ? (REAL)p->mean[1 + c] : least;
-            const vec inverse = fill(1.0) / (sigma * mean + lambda), v = load(q + c * LANES) * inverse;
+            const vec inverse = vec_fill(1.0) / (sigma * mean + lambda), v = vec_load(q + c * LANES) * inverse;
             dot += v * mean;
             left -= sigma * inverse * (mean * mean);
-            store(q + c * LANES, v);
-            store(gain + (c - p->start[j]) * LANES, inverse * mean);
+            vec_store(q + c * LANES, v);
+            vec_store(gain + (c - p->start[j]) * LANES, inverse * mean);
         }
-        dot *= sigma / NAME(larger)(left, fill(least));
+        dot *= sigma / NAME(larger)(left, vec_fill(least));
         for (c = p->start[j]; c < p->start[j + 1]; c++)
-            store(q + c * LANES, load(q + c * LANES) + dot * load(gain + (c - p->start[j]) * LANES));
+            vec_store(q + c * LANES, vec_load(q + c * LANES) + dot * vec_load(gain + (c - p->start[j]) * LANES));
     }
 }
 
 /* Each q[k] (A, P, V) <- start metric times q[k], of the blocks of a list that have A logits each */
-TARGET static void NAME(precondition)(const pseudo_problem *p, int count, bundle *const *list, REAL lambda,
+TARGET static void NAME(precondition)(const pseudo_problem *p, int count, lane_block *const *list, REAL lambda,
                                       REAL lambdah, REAL *const *q)
 {
     const ptrdiff_t P = 1 + p->D, A = list[0]->t.A;
@@ -205,9 +205,9 @@ TARGET static void NAME(precondition)(const pseudo_problem *p, int count, bundle
         NAME(rotate)(p, &list[b]->t, &list[b]->w, 0, q[b]);
     for (a = 0; a < A; a++) {
         for (b = 0; b < count; b++) {
-            sigma[b] = load(list[b]->w.sigma + a * LANES) * load(list[b]->s.now.kappa);
+            sigma[b] = vec_load(list[b]->w.sigma + a * LANES) * vec_load(list[b]->s.now.kappa);
             row[b] = q[b] + a * P * LANES;
-            store(row[b], load(row[b]) / (sigma[b] + lambdah));
+            vec_store(row[b], vec_load(row[b]) / (sigma[b] + lambdah));
             row[b] += LANES;
             if (!(p->expand || p->inverse) || list[b]->w.more)
                 NAME(blocks)(p, &list[b]->w, sigma[b], lambda, row[b]);
@@ -224,57 +224,57 @@ TARGET static void NAME(precondition)(const pseudo_problem *p, int count, bundle
         for (a = 0; a < A; a++)
             for (c = 0; c < P; c++) {
                 REAL *at = q[b] + (a * P + c) * LANES;
-                store(at, load(at) * load(list[b]->w.mask + c * LANES) * load(live + a * LANES));
+                vec_store(at, vec_load(at) * vec_load(list[b]->w.mask + c * LANES) * vec_load(live + a * LANES));
             }
     }
 }
 
 /* <q, (sigma Cov + lambda)^-1 q> of q (D, V), with Cov as in `kronecker` or as in `blocks`; half the work of the product */
-TARGET static vec NAME(form)(const pseudo_problem *p, const bundle *at, vec sigma, REAL ridge, const REAL *q)
+TARGET static vec NAME(form)(const pseudo_problem *p, const lane_block *at, vec sigma, REAL ridge, const REAL *q)
 {
-    const work *w = &at->w;
+    const lane_memory *w = &at->w;
     const REAL least = (REAL)p->least;
-    vec sum = fill(0.0);
+    vec sum = vec_fill(0.0);
     ptrdiff_t j, c, k;
     if (p->expand && !w->more) {
-        const vec size = NAME(narrow)(p, q, w->left), rest = fill(1.0) / (sigma * (REAL)at->t.tail + ridge);
+        const vec size = NAME(narrow)(p, q, w->left), rest = vec_fill(1.0) / (sigma * (REAL)at->t.tail + ridge);
         NAME(product)(p->project, p->D, at->t.rank / 8, p->D, 1, &w->left, &w->right);
         for (c = 0; c < p->D; c++) {
-            const vec v = load(q + c * LANES) / size;
+            const vec v = vec_load(q + c * LANES) / size;
             sum += v * v;
         }
         sum *= rest;
         for (k = 0; k < at->t.rank; k++) {
             const vec v = WIDEN(NAME(loadf)(w->right + k * LANES));
-            sum += v * v * (fill(1.0) / (sigma * (REAL)p->eigenvalue[k] + ridge) - rest);
+            sum += v * v * (vec_fill(1.0) / (sigma * (REAL)p->eigenvalue[k] + ridge) - rest);
         }
         return sum * size * size;
     }
     for (j = 0; j < p->m; j++) {
         const REAL lambda = w->more ? ridge + (REAL)w->more[p->start[j]] : ridge;
-        vec dot = fill(0.0), left = fill(1.0);
+        vec dot = vec_fill(0.0), left = vec_fill(1.0);
         for (c = p->start[j]; c < p->start[j + 1]; c++) {
             const REAL mean = p->mean[1 + c] > p->least ? (REAL)p->mean[1 + c] : least;
-            const vec inverse = fill(1.0) / (sigma * mean + lambda), v = load(q + c * LANES);
+            const vec inverse = vec_fill(1.0) / (sigma * mean + lambda), v = vec_load(q + c * LANES);
             sum += v * v * inverse;
             dot += v * inverse * mean;
             left -= sigma * inverse * (mean * mean);
         }
-        sum += dot * dot * sigma / NAME(larger)(left, fill(least));
+        sum += dot * dot * sigma / NAME(larger)(left, vec_fill(least));
     }
     return sum;
 }
 
 /* <q, start metric times q> of a vector q (A, P, V) that is zero where there are no parameters; q is destroyed */
-TARGET static vec NAME(measure)(const pseudo_problem *p, bundle *at, REAL lambda, REAL lambdah, REAL *q)
+TARGET static vec NAME(measure)(const pseudo_problem *p, lane_block *at, REAL lambda, REAL lambdah, REAL *q)
 {
     const ptrdiff_t P = 1 + p->D, A = at->t.A;
-    vec sum = fill(0.0);
+    vec sum = vec_fill(0.0);
     ptrdiff_t a;
     if (A > 1 && A <= PSEUDO_ROTATED)
         NAME(rotate)(p, &at->t, &at->w, 0, q);
     for (a = 0; a < A; a++, q += P * LANES) {
-        const vec sigma = load(at->w.sigma + a * LANES) * load(at->s.now.kappa), h = load(q);
+        const vec sigma = vec_load(at->w.sigma + a * LANES) * vec_load(at->s.now.kappa), h = vec_load(q);
         sum += h * h / (sigma + lambdah) + NAME(form)(p, at, sigma, lambda, q + LANES);
     }
     return sum;

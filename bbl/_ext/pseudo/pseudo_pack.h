@@ -20,12 +20,12 @@
 
 /* The point becomes the anchor; lanes that wait there are done, or go on. Where slopes in single precision have misled,
    and the objective is higher than at the last anchor, that one stays, and pairs are forgotten. */
-TARGET static void NAME(anchor)(const pseudo_problem *p, bundle *at, const pseudo_options *o, int coupled)
+TARGET static void NAME(refresh_anchor)(const pseudo_problem *p, lane_block *at, const pseudo_options *o, int coupled)
 {
     const ptrdiff_t P = 1 + p->D, size = at->t.A * P * LANES;
-    const work *w = &at->w;
-    search *s = &at->s;
-    EXACT(point) here;
+    const lane_memory *w = &at->w;
+    search_state *s = &at->s;
+    EXACT(evaluation) here;
     ptrdiff_t a, c, k;
     int v, worse[LANES], back = 0;
     memcpy(at->exact.xt, at->exact.x, (size_t)size * sizeof *at->exact.x);
@@ -34,7 +34,7 @@ TARGET static void NAME(anchor)(const pseudo_problem *p, bundle *at, const pseud
     EXACT(evaluate)(p, &at->exact_t, &at->exact, at->exact.x, NULL, coupled, o->lambda, o->lambdah, at->exact.g, &here);
     for (v = 0; v < LANES; v++) {
         const double value = at->lane[v].value;
-        worse[v] = !at->done[v] && !(here.f[v] <= value + RISE * (1.0 + fabs(value)));
+        worse[v] = !at->is_final[v] && !(here.f[v] <= value + RISE * (1.0 + fabs(value)));
         back |= worse[v];
         for (k = 0; k < PSEUDO_PAIRS && worse[v]; k++)
             s->past.rho[k][v] = 0;
@@ -56,68 +56,68 @@ TARGET static void NAME(anchor)(const pseudo_problem *p, bundle *at, const pseud
                 pull[c * LANES + v] = (REAL)-(g[c * LANES + v] + shared);
             }
     }
-    for (v = 0, s->running = 0; v < LANES; v++) {
+    for (v = 0, s->n_stepping = 0; v < LANES; v++) {
         pseudo_lane *lane = &at->lane[v];
-        if (at->done[v])
+        if (at->is_final[v])
             continue;
         lane->n_eval++;
         if (lane->status != SOLVER_RUNNING)
-            at->vain[v] = here.norm[v] > 0.5 * at->norm[v] ? at->vain[v] + 1 : 0;
+            at->n_no_progress[v] = here.norm[v] > 0.5 * at->norm[v] ? at->n_no_progress[v] + 1 : 0;
         at->norm[v] = lane->norm = here.norm[v];
         lane->value = here.f[v];
         s->now.norm[v] = (REAL)here.norm[v];
         s->now.kappa[v] = (REAL)here.kappa[v];
         if (lane->status != SOLVER_ITMAX && lane->status != SOLVER_NOT_FINITE)  /* stuck lanes have another try */
             lane->status = NAME(first_status)(here.f[v], here.norm[v], o);
-        if (lane->status == SOLVER_RUNNING && at->vain[v] >= VAIN)
+        if (lane->status == SOLVER_RUNNING && at->n_no_progress[v] >= VAIN)
             lane->status = SOLVER_STUCK;
-        at->done[v] = lane->status != SOLVER_RUNNING;
-        s->goal[v] = 0.9 * o->tolerance > NEARER * here.norm[v] ? 0.9 * o->tolerance : NEARER * here.norm[v];
+        at->is_final[v] = lane->status != SOLVER_RUNNING;
+        s->target_norm[v] = 0.9 * o->tolerance > NEARER * here.norm[v] ? 0.9 * o->tolerance : NEARER * here.norm[v];
         s->step[v] = lane->status == SOLVER_RUNNING;
-        s->renew[v] = lane->status == SOLVER_RUNNING ? (WORD)~(WORD)0 : 0;
-        s->refused[v] = s->stalled[v] = 0;
-        s->running += lane->status == SOLVER_RUNNING;
+        s->wants_direction[v] = lane->status == SOLVER_RUNNING ? (WORD)~(WORD)0 : 0;
+        s->n_refused[v] = s->n_stalled[v] = 0;
+        s->n_stepping += lane->status == SOLVER_RUNNING;
     }
-    s->fresh = s->running > 0;
-    at->lost = 0;
+    s->any_wants_direction = s->n_stepping > 0;
+    at->waited = 0;
 }
 
 /* The first anchor is the start point */
-TARGET static void NAME(cast)(const pseudo_problem *p, bundle *at, const pseudo_options *o, int coupled)
+TARGET static void NAME(start_from_single)(const pseudo_problem *p, lane_block *at, const pseudo_options *o, int coupled)
 {
     const ptrdiff_t size = at->t.A * (1 + p->D) * LANES;
     int v;
     memset(&at->s, 0, sizeof at->s);
     memset(at->w.x, 0, (size_t)size * sizeof *at->w.x);
     memset(at->w.d, 0, (size_t)size * sizeof *at->w.d);
-    at->s.slopes = 1;
+    at->s.by_slopes = 1;
     for (v = 0; v < LANES; v++) {
         memset(&at->lane[v], 0, sizeof at->lane[v]);
         at->lane[v].status = SOLVER_RUNNING;
-        at->done[v] = at->t.site[v] < 0;
+        at->is_final[v] = at->t.site[v] < 0;
         at->s.scale[v] = 1;
         at->lane[v].value = at->norm[v] = HUGE_VAL;
-        at->vain[v] = 0;
+        at->n_no_progress[v] = 0;
     }
-    NAME(anchor)(p, at, o, coupled);
+    NAME(refresh_anchor)(p, at, o, coupled);
     for (v = 0; v < LANES; v++)
-        at->s.best[v] = at->s.now.norm[v];
+        at->s.best_norm[v] = at->s.now.norm[v];
 }
 
 /* Lanes that ended their steps wait for an anchor. It is time for one when as much has been lost by waiting as an
    anchor costs, or when nobody steps any more. */
-static int NAME(tired)(bundle *at)
+static int NAME(anchor_is_due)(lane_block *at)
 {
     int v, waiting = 0;
     for (v = 0; v < LANES; v++)
-        waiting += !at->done[v] && at->lane[v].status != SOLVER_RUNNING;
-    at->lost += waiting;
-    return waiting && (at->lost >= PRICE * LANES || !at->s.running);
+        waiting += !at->is_final[v] && at->lane[v].status != SOLVER_RUNNING;
+    at->waited += waiting;
+    return waiting && (at->waited >= PRICE * LANES || !at->s.n_stepping);
 }
 #endif
 
 /* Write parameters and reports of a block's lanes */
-TARGET static void NAME(settle)(const pseudo_problem *p, bundle *at, double *theta, pseudo_lane *lane_out)
+TARGET static void NAME(write_lanes)(const pseudo_problem *p, lane_block *at, double *theta, pseudo_lane *lane_out)
 {
     ptrdiff_t k;
     int v;
@@ -125,11 +125,11 @@ TARGET static void NAME(settle)(const pseudo_problem *p, bundle *at, double *the
     if (p->mixed) {
         for (k = 0; k < at->t.A * (1 + p->D) * LANES; k++)
             at->exact.xt[k] = at->exact.x[k] + at->w.x[k];
-        EXACT(leave)(p, &at->exact_t, &at->exact, at->exact.xt, 1, theta);
+        EXACT(store_parameters)(p, &at->exact_t, &at->exact, at->exact.xt, 1, theta);
     }
 #endif
     if (!p->mixed)
-        NAME(leave)(p, &at->t, &at->w, at->w.x, 1, theta);
+        NAME(store_parameters)(p, &at->t, &at->w, at->w.x, 1, theta);
     for (v = 0; v < LANES; v++) {
         if (!p->mixed) {
             at->lane[v].value = at->s.now.f[v];
@@ -147,11 +147,11 @@ TARGET static void NAME(settle)(const pseudo_problem *p, bundle *at, double *the
         (to)[k * LANES + v] = (from)[k * LANES + u]
 
 /* Move lane u of one block to lane v of another with as many logits, which is done and settled */
-TARGET static void NAME(move)(const pseudo_problem *p, bundle *from, int u, bundle *to, int v)
+TARGET static void NAME(move_lane)(const pseudo_problem *p, lane_block *from, int u, lane_block *to, int v)
 {
     const ptrdiff_t A = from->t.A, P = 1 + p->D, size = A * P * LANES, pairs = from->t.pairs;
-    const search *s = &from->s;
-    search *r = &to->s;
+    const search_state *s = &from->s;
+    search_state *r = &to->s;
     ptrdiff_t k, age;
     PSEUDO_LANE(to->w.x, from->w.x, A * P);
     PSEUDO_LANE(to->w.g, from->w.g, A * P);
@@ -177,17 +177,17 @@ TARGET static void NAME(move)(const pseudo_problem *p, bundle *from, int u, bund
     r->now.slope[v] = s->now.slope[u];
     r->now.kappa[v] = s->now.kappa[u];
     r->step[v] = s->step[u];
-    r->best[v] = s->best[u];
+    r->best_norm[v] = s->best_norm[u];
     r->scale[v] = s->scale[u];
-    r->doubt[v] = s->doubt[u];
-    r->goal[v] = s->goal[u];
-    r->refused[v] = s->refused[u];
-    r->stalled[v] = s->stalled[u];
-    r->renew[v] = s->renew[u];
-    r->fresh |= s->fresh;
+    r->scale_is_doubtful[v] = s->scale_is_doubtful[u];
+    r->target_norm[v] = s->target_norm[u];
+    r->n_refused[v] = s->n_refused[u];
+    r->n_stalled[v] = s->n_stalled[u];
+    r->wants_direction[v] = s->wants_direction[u];
+    r->any_wants_direction |= s->any_wants_direction;
     to->lane[v] = from->lane[u];
-    r->running += to->lane[v].status == SOLVER_RUNNING;
-    to->done[v] = 0;
+    r->n_stepping += to->lane[v].status == SOLVER_RUNNING;
+    to->is_final[v] = 0;
     to->t.site[v] = from->t.site[u];
     for (k = 0; k < p->n_composites; k++)
         to->t.on[k] |= from->t.on[k];
@@ -207,83 +207,83 @@ TARGET static void NAME(move)(const pseudo_problem *p, bundle *from, int u, bund
             to->exact_t.chunk_on[k] |= from->exact_t.chunk_on[k];
         to->exact_t.site[v] = from->t.site[u];
         to->norm[v] = from->norm[u];
-        to->vain[v] = from->vain[u];
+        to->n_no_progress[v] = from->n_no_progress[u];
     }
 #endif
 }
 #undef PSEUDO_LANE
 
-static int NAME(busy)(const bundle *at)
+static int NAME(n_running)(const lane_block *at)
 {
     int v, busy = 0;
     for (v = 0; v < LANES; v++)
-        busy += !at->done[v];
+        busy += !at->is_final[v];
     return busy;
 }
 
 /* Where the busy lanes of the block that has fewest fit into others, they move there */
-TARGET static void NAME(merge)(const pseudo_problem *p, bundle *blocks, int count, double *theta, pseudo_lane *lane_out)
+TARGET static void NAME(compact_blocks)(const pseudo_problem *p, lane_block *blocks, int count, double *theta, pseudo_lane *lane_out)
 {
-    bundle *from = NULL;
+    lane_block *from = NULL;
     int b, v, u = 0, room = 0;
     for (b = 0; b < count; b++)
-        if (NAME(busy)(&blocks[b]) && (!from || NAME(busy)(&blocks[b]) < NAME(busy)(from)))
+        if (NAME(n_running)(&blocks[b]) && (!from || NAME(n_running)(&blocks[b]) < NAME(n_running)(from)))
             from = &blocks[b];
     for (b = 0; b < count && from; b++)
-        if (&blocks[b] != from && NAME(busy)(&blocks[b]) && blocks[b].t.A == from->t.A)
-            room += LANES - NAME(busy)(&blocks[b]);
-    if (!from || room < NAME(busy)(from))
+        if (&blocks[b] != from && NAME(n_running)(&blocks[b]) && blocks[b].t.A == from->t.A)
+            room += LANES - NAME(n_running)(&blocks[b]);
+    if (!from || room < NAME(n_running)(from))
         return;
-    NAME(settle)(p, from, theta, lane_out);
+    NAME(write_lanes)(p, from, theta, lane_out);
     for (b = 0; b < count; b++) {
-        bundle *to = &blocks[b];
-        if (to == from || !NAME(busy)(to) || to->t.A != from->t.A || NAME(busy)(to) == LANES)
+        lane_block *to = &blocks[b];
+        if (to == from || !NAME(n_running)(to) || to->t.A != from->t.A || NAME(n_running)(to) == LANES)
             continue;
-        NAME(settle)(p, to, theta, lane_out);
+        NAME(write_lanes)(p, to, theta, lane_out);
         for (v = 0; v < LANES; v++) {
-            while (u < LANES && from->done[u])
+            while (u < LANES && from->is_final[u])
                 u++;
-            if (to->done[v] && u < LANES)
-                NAME(move)(p, from, u++, to, v);
+            if (to->is_final[v] && u < LANES)
+                NAME(move_lane)(p, from, u++, to, v);
         }
     }
     for (v = 0; v < LANES; v++) {
-        from->done[v] = 1;
+        from->is_final[v] = 1;
         from->t.site[v] = -1;
 #ifdef SINGLE
         from->exact_t.site[v] = -1;
 #endif
     }
-    from->s.running = from->s.fresh = 0;
+    from->s.n_stepping = from->s.any_wants_direction = 0;
 }
 
 /* Minimise from the parameters of the blocks; writes theta and lane_out (m,). Returns a solver_code. */
-TARGET static int NAME(minimise)(const pseudo_problem *p, bundle *blocks, int count, const pseudo_options *o,
+TARGET static int NAME(minimise)(const pseudo_problem *p, lane_block *blocks, int count, const pseudo_options *o,
                                  double *theta, pseudo_lane *lane_out)
 {
-    const double part = NAME(share)(p, &blocks[0].w);
+    const double part = NAME(zero_sum_share)(p, &blocks[0].w);
     const REAL lambda = (REAL)(o->lambda * part * part), lambdah = (REAL)(o->lambdah * part);
     double since = 0.0;
     int b, v, running, stopped = 0;
     for (;;) {
         for (b = 0, running = 0; b < count; b++)
-            running += blocks[b].s.running;
+            running += blocks[b].s.n_stepping;
         if (!running || stopped)
             break;
-        NAME(directions)(p, blocks, count, lambda, lambdah);
+        NAME(renew_directions)(p, blocks, count, lambda, lambdah);
         for (b = 0; b < count; b++) {
-            if (!blocks[b].s.running)
+            if (!blocks[b].s.n_stepping)
                 continue;
-            NAME(advance)(p, &blocks[b], o);
+            NAME(step_along_directions)(p, &blocks[b], o);
 #ifdef SINGLE
-            if (p->mixed && NAME(tired)(&blocks[b]))
-                NAME(anchor)(p, &blocks[b], o, 1);
+            if (p->mixed && NAME(anchor_is_due)(&blocks[b]))
+                NAME(refresh_anchor)(p, &blocks[b], o, 1);
 #endif
-            blocks[b].s.fresh &= blocks[b].s.running > 0;
+            blocks[b].s.any_wants_direction &= blocks[b].s.n_stepping > 0;
             since += (double)p->n * (double)(blocks[b].t.A * (p->n_composites + 8));
         }
         if (count > 1)
-            NAME(merge)(p, blocks, count, theta, lane_out);
+            NAME(compact_blocks)(p, blocks, count, theta, lane_out);
         if (o->check && since > PSEUDO_CHECK) {  /* the check waits for Python's lock: not after every small step */
             since = 0.0;
             stopped = -(o->check() != 0);
@@ -295,7 +295,7 @@ TARGET static int NAME(minimise)(const pseudo_problem *p, bundle *blocks, int co
         for (v = 0; v < LANES; v++)
             if (blocks[b].lane[v].status == SOLVER_RUNNING)
                 blocks[b].lane[v].status = SOLVER_STOPPED;
-        NAME(settle)(p, &blocks[b], theta, lane_out);
+        NAME(write_lanes)(p, &blocks[b], theta, lane_out);
     }
     return stopped < 0 ? SOLVER_INTERRUPTED : SOLVER_DONE;
 }
@@ -305,14 +305,14 @@ TARGET static int NAME(solve)(const pseudo_problem *p, ptrdiff_t number, const p
                               pseudo_lane *lane_out)
 {
     const int count = (int)pseudo_min(p->pack, p->n_tasks - number * p->pack);
-    bundle *blocks = calloc((size_t)count, sizeof *blocks);
+    lane_block *blocks = calloc((size_t)count, sizeof *blocks);
     int b, coupled, most = 0, status = blocks ? SOLVER_DONE : SOLVER_NO_MEMORY;
     for (b = 0; b < count && status == SOLVER_DONE; b++) {
-        bundle *at = &blocks[b];
-        at->memory = NAME(open)(p, number * p->pack + b, 0, o->lambda, &at->t, &at->w);
+        lane_block *at = &blocks[b];
+        at->memory = NAME(task_open)(p, number * p->pack + b, 0, o->lambda, &at->t, &at->w);
 #ifdef SINGLE
         if (p->mixed && at->memory) {
-            at->exact_memory = EXACT(open)(p, number * p->pack + b, 0, o->lambda, &at->exact_t, &at->exact);
+            at->exact_memory = EXACT(task_open)(p, number * p->pack + b, 0, o->lambda, &at->exact_t, &at->exact);
             at->t.base = at->exact_t.base = malloc((size_t)(p->n_blocks * p->block * at->t.A * LANES) * sizeof(float));
             at->exact.more = o->more;
             at->exact.zero_sum = o->zero_sum;
@@ -327,20 +327,20 @@ TARGET static int NAME(solve)(const pseudo_problem *p, ptrdiff_t number, const p
         most = at->t.rank > blocks[most].t.rank ? b : most;
     }
     for (b = 0; b < count && status == SOLVER_DONE; b++) {
-        bundle *at = &blocks[b];
+        lane_block *at = &blocks[b];
         at->t.rank = blocks[most].t.rank;
         at->t.tail = blocks[most].t.tail;
         if (count > 1)  /* lanes that move bring pairs that the others do not have */
             memset(at->w.S, 0, (size_t)(2 * at->t.pairs * at->t.A * (1 + p->D)) * LANES * sizeof *at->w.S);
-        coupled = NAME(enter)(p, &at->t, &at->w, theta, 1.0, o->linear);
+        coupled = NAME(load_parameters)(p, &at->t, &at->w, theta, 1.0, o->linear);
 #ifdef SINGLE
         if (p->mixed) {
-            EXACT(enter)(p, &at->exact_t, &at->exact, theta, 1.0, o->linear);
-            NAME(cast)(p, at, o, coupled);
+            EXACT(load_parameters)(p, &at->exact_t, &at->exact, theta, 1.0, o->linear);
+            NAME(start_from_single)(p, at, o, coupled);
             continue;
         }
 #endif
-        NAME(begin)(p, at, o, coupled);
+        NAME(start_lanes)(p, at, o, coupled);
     }
     if (status == SOLVER_DONE)
         status = NAME(minimise)(p, blocks, count, o, theta, lane_out);

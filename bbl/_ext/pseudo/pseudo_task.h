@@ -1,7 +1,7 @@
 /* Lane blocks: working memory, parameters in and out; pseudo_kernel.h includes it before pseudo_pack.h. */
 
 /* The task's working memory in one piece (returned; NULL without memory) */
-TARGET static REAL *NAME(carve)(const pseudo_problem *p, pseudo_task *t, work *w)
+TARGET static REAL *NAME(task_allocate)(const pseudo_problem *p, pseudo_task *t, lane_memory *w)
 {
     const size_t V = LANES, P = (size_t)(1 + p->D), A = (size_t)t->A, vector = A * P * V;
     REAL *memory, *at;
@@ -46,7 +46,7 @@ TARGET static REAL *NAME(carve)(const pseudo_problem *p, pseudo_task *t, work *w
 
 /* Leading eigenvectors that the metric uses, until the largest of the others is near their mean; `top` is the largest
    eigenvalue of the sites' S_i */
-TARGET static void NAME(cut)(const pseudo_problem *p, pseudo_task *t, double top, double lambda)
+TARGET static void NAME(choose_rank)(const pseudo_problem *p, pseudo_task *t, double top, double lambda)
 {
     const double near = p->pack > 1 ? 1.4 : 16 * p->D <= p->n ? 1.1 : 2.5;  /* less where eigenvectors cost little */
     double rest = 0.0;
@@ -70,8 +70,8 @@ TARGET static void NAME(cut)(const pseudo_problem *p, pseudo_task *t, double top
 }
 
 /* The task's sites, the composites that they need (all with `everything`), and its memory, which is returned */
-TARGET static REAL *NAME(open)(const pseudo_problem *p, ptrdiff_t number, int everything, double lambda,
-                                 pseudo_task *t, work *w)
+TARGET static REAL *NAME(task_open)(const pseudo_problem *p, ptrdiff_t number, int everything, double lambda,
+                                 pseudo_task *t, lane_memory *w)
 {
     REAL *memory, *live;
     double top = 0.0;
@@ -88,7 +88,7 @@ TARGET static REAL *NAME(open)(const pseudo_problem *p, ptrdiff_t number, int ev
     }
     t->span = pseudo_span(p, t->A);
     t->pairs = pseudo_pairs(p, t->A);
-    memory = NAME(carve)(p, t, w);
+    memory = NAME(task_allocate)(p, t, w);
     if (!memory)
         return NULL;
     live = t->live;
@@ -102,7 +102,7 @@ TARGET static REAL *NAME(open)(const pseudo_problem *p, ptrdiff_t number, int ev
         }
     for (a = 0; a < t->A; a++)  /* the zero row of every block */
         for (c = 1; c <= t->span; c++)
-            store(w->planes + ((a * t->span + c) * (p->block + 1) - 1) * LANES, fill(0.0));
+            vec_store(w->planes + ((a * t->span + c) * (p->block + 1) - 1) * LANES, vec_fill(0.0));
     for (v = 0; v < LANES; v++)
         for (a = 0; a < t->A; a++) {
             const int is = t->site[v] >= 0 && a < p->n_levels[t->site[v]] - 1;
@@ -110,13 +110,13 @@ TARGET static REAL *NAME(open)(const pseudo_problem *p, ptrdiff_t number, int ev
             w->sigma[a * LANES + v] = is ? (REAL)p->sigma[p->start[t->site[v]] + a] : 1;
             top = is && w->sigma[a * LANES + v] > top ? w->sigma[a * LANES + v] : top;
         }
-    NAME(cut)(p, t, top, lambda);
+    NAME(choose_rank)(p, t, top, lambda);
     return memory;
 }
 
 /* Parameters theta to x (couplings times factor, fields centred), and mask, moments, metric; returns whether any
    coupling is non-zero. What is `linear` in the objective adds to the moments; those that are not counted are zero. */
-TARGET static int NAME(enter)(const pseudo_problem *p, const pseudo_task *t, const work *w, const double *theta,
+TARGET static int NAME(load_parameters)(const pseudo_problem *p, const pseudo_task *t, const lane_memory *w, const double *theta,
                               double factor, const double *linear)
 {
     const ptrdiff_t P = 1 + p->D;
@@ -170,7 +170,7 @@ TARGET static int NAME(enter)(const pseudo_problem *p, const pseudo_task *t, con
 }
 
 /* Vectors (A, 1 + D, V) in (h', J) back to rows of theta: parameters or a gradient */
-TARGET static void NAME(leave)(const pseudo_problem *p, const pseudo_task *t, const work *w, const REAL *x,
+TARGET static void NAME(store_parameters)(const pseudo_problem *p, const pseudo_task *t, const lane_memory *w, const REAL *x,
                                int parameters, double *theta_out)
 {
     const ptrdiff_t P = 1 + p->D;
@@ -195,17 +195,17 @@ TARGET static int NAME(objective)(const pseudo_problem *p, ptrdiff_t number, con
                                   double *value_out, double *gradient_out)
 {
     pseudo_task t;
-    point at;
-    work w;
+    evaluation at;
+    lane_memory w;
     int v;
-    REAL *memory = NAME(open)(p, number, 0, lambda, &t, &w);
+    REAL *memory = NAME(task_open)(p, number, 0, lambda, &t, &w);
     if (!memory)
         return SOLVER_NO_MEMORY;
     w.more = more;
     w.zero_sum = zero_sum;
-    NAME(enter)(p, &t, &w, theta, 1.0, linear);
+    NAME(load_parameters)(p, &t, &w, theta, 1.0, linear);
     NAME(evaluate)(p, &t, &w, w.x, NULL, 1, (REAL)lambda, (REAL)lambdah, w.g, &at);
-    NAME(leave)(p, &t, &w, w.g, 0, gradient_out);
+    NAME(store_parameters)(p, &t, &w, w.g, 0, gradient_out);
     for (v = 0; v < LANES; v++)
         if (t.site[v] >= 0)
             value_out[t.site[v]] = at.f[v];
@@ -217,12 +217,12 @@ TARGET static int NAME(normaliser)(const pseudo_problem *p, ptrdiff_t number, co
                                    double *sum_out)
 {
     pseudo_task t;
-    work w;
+    lane_memory w;
     int v, shift;
-    REAL *memory = NAME(open)(p, number, 0, 0.0, &t, &w);
+    REAL *memory = NAME(task_open)(p, number, 0, 0.0, &t, &w);
     if (!memory)
         return SOLVER_NO_MEMORY;
-    NAME(enter)(p, &t, &w, theta, factor, NULL);
+    NAME(load_parameters)(p, &t, &w, theta, factor, NULL);
     NAME(fields)(p, &t, w.x, w.h, &shift);
     NAME(pass)(p, &t, w.x, w.h, shift, w.tiles, w.planes, w.table, w.sums, NULL);
     for (v = 0; v < LANES; v++)
@@ -236,9 +236,9 @@ TARGET static int NAME(moments)(pseudo_problem *p, ptrdiff_t number, pseudo_colu
 {
     const ptrdiff_t stride = (p->block + 1) * LANES;
     pseudo_task t;
-    work w;
+    lane_memory w;
     ptrdiff_t v, a, c, k, b, end;
-    REAL *memory = NAME(open)(p, number, 1, 0.0, &t, &w);
+    REAL *memory = NAME(task_open)(p, number, 1, 0.0, &t, &w);
     if (!memory)
         return SOLVER_NO_MEMORY;
     memset(w.g, 0, (size_t)(t.A * (1 + p->D)) * LANES * sizeof *w.g);

@@ -1,9 +1,9 @@
-"""Inference tables: parameters with their tests, as names, a summary and a figure."""
+"""Tables of parameters with standard errors and tests: their row names, summary and figure."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -13,23 +13,26 @@ from bbl.report.machine.summary import Section, Summary, shown_of, wald_sections
 from bbl.report.plot_coefficients import plot_coefficients
 from bbl.report.text import label_text
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 __all__ = ["absent", "inference_summary", "labelled", "parameter_names", "plot_table"]
 
-SHOWN = 20  # parameters of a summary
+MAX_PARAMETERS = 20  # in a printed summary
 
 
 def parameter_names(table: pd.DataFrame) -> list[str]:
-    """Return the names of parameters: ``Sex=Female`` of a field, ``Sex=Female : Age=Child`` of a coupling."""
-    found = [""] * len(table)
+    """Return a name for each row: ``Sex=Female`` of a field, ``Sex=Female : Age=Child`` of a coupling."""
+    names = [""] * len(table)
     for column in (c for c in table.columns if str(c).startswith("predictor")):
         levels = table[f"level{str(column).removeprefix('predictor')}"]
         for k, (name, level) in enumerate(zip(table[column], levels, strict=True)):
             if not absent(name):
-                found[k] += (" : " if found[k] else "") + f"{label_text(name)}={label_text(level)}"
-    return found
+                names[k] += (" : " if names[k] else "") + f"{label_text(name)}={label_text(level)}"
+    return names
 
 
-def labelled(table: pd.DataFrame, columns: Any) -> Any:
+def labelled(table: pd.DataFrame, columns: str | list[str]) -> Any:
     """Return a column of a table of parameters (a Series), or several, by group and parameter name."""
     K = max(table["group"].nunique(), 1)  # groups follow each other, with the same parameters
     names = distinct_names(parameter_names(table.head(len(table) // K))) * K
@@ -38,13 +41,13 @@ def labelled(table: pd.DataFrame, columns: Any) -> Any:
 
 
 def absent(name: Hashable) -> bool:
-    """Return whether a term has no such predictor."""
+    """Return whether a cell of a ``predictor`` column is missing: the term has fewer predictors."""
     return name is None or name is pd.NA or (isinstance(name, float) and np.isnan(name))
 
 
 def inference_summary(table: pd.DataFrame, tests: pd.DataFrame, note: str) -> Summary:
     """Return the summary of all parameters and of their joint tests; tables are those of `Inference`."""
-    shown = table.sort_values("p", kind="stable").head(SHOWN).sort_index()
+    shown = table.sort_values("p", kind="stable").head(MAX_PARAMETERS).sort_index()
     groups = shown["group"].map(label_text).astype(str)
     index = [f"{g}: {name}" for g, name in zip(groups, parameter_names(shown), strict=True)]
     columns = {"estimate": "estimate", "se": "se", "z": "z", "p": "Pr(>|z|)", "lower": "lower", "upper": "upper"}
@@ -54,12 +57,12 @@ def inference_summary(table: pd.DataFrame, tests: pd.DataFrame, note: str) -> Su
     return Summary("Inference", {}, "Estimates and tests:", sections, {"parameters": table, "tests": tests})
 
 
-def plot_table(table: pd.DataFrame, pairs: bool, level: float, ax: Any = None):
+def plot_table(table: pd.DataFrame, pairs: bool, level: float, ax: Axes | None = None) -> Axes:
     """Draw the fields of a table, or its couplings, with their intervals; return the Axes."""
-    coupled = ~table["predictor2"].map(absent).to_numpy()
-    shown = table[coupled == pairs]
+    is_coupling = ~table["predictor2"].map(absent).to_numpy()
+    shown = table[is_coupling == pairs]
     groups = list(dict.fromkeys(table["group"]))
     names = parameter_names(shown[(shown["group"] == groups[0]).to_numpy()])
     numbers = (shown[c].to_numpy(float).reshape(len(groups), len(names)) for c in ("estimate", "lower", "upper"))
-    what = "Coupling" if pairs else "Field"
-    return plot_coefficients(names, groups, *numbers, title=f"{what} with its {100 * level:g} % interval", ax=ax)
+    kind = "Coupling" if pairs else "Field"
+    return plot_coefficients(names, groups, *numbers, title=f"{kind} with its {100 * level:g} % interval", ax=ax)

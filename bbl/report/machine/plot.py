@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
 from bbl.checks import verb
 from bbl.errors import DataError, OptionError
 from bbl.report.canvas import (
     COLOURS,
     TITLE,
-    Fit,
     axes_inches,
     fit_names,
     fitted,
@@ -32,7 +32,15 @@ if TYPE_CHECKING:
 
 __all__ = ["plot_comparison", "plot_configurations", "plot_cv", "plot_parameters"]
 
-HIGHEST = 15.0  # inches of a new figure of images
+MAX_HEIGHT = 15.0  # inches of a new figure of images
+NAME_DEPTH = 1.5  # inches for the names below an image of a single row
+
+
+class HasParameters(Protocol):
+    """An object with fields h and couplings J, such as `GroupParameters`."""
+
+    h: Any
+    J: Any
 
 
 def plot_cv(
@@ -75,8 +83,8 @@ def plot_cv(
     score = frame.columns[1] if score is None else score
     for argument, column in (("xname", xname), ("score", score)):
         if column not in frame:
-            known = ", ".join(map(repr, frame.columns))
-            raise OptionError(f"{argument}={column!r} is no column of the table; it has {known}.", argument=argument)
+            columns = ", ".join(map(repr, frame.columns))
+            raise OptionError(f"{argument}={column!r} is no column of the table; it has {columns}.", argument=argument)
     ax = one_axes(ax, (5.2, 3.6))
     table = frame.sort_values(xname)
     x, y = table[xname].to_numpy(float), table[score].to_numpy(float)
@@ -106,7 +114,9 @@ def plot_cv(
 
 
 @verb
-def plot_comparison(true: Any, inferred: Any, ax: Axes | None = None, title: str | None = None) -> Axes:
+def plot_comparison(
+    true: HasParameters | Sequence, inferred: HasParameters | Sequence, ax: Axes | None = None, title: str | None = None
+) -> Axes:
     """Draw inferred against true parameters, fields and couplings apart (Figures 4 and 5b-d of Woo & Wang).
 
     Parameters
@@ -131,9 +141,9 @@ def plot_comparison(true: Any, inferred: Any, ax: Axes | None = None, title: str
         _paired(a, b, name)
         for a, b, name in zip(_fields_couplings(true), _fields_couplings(inferred), "hJ", strict=True)
     ]
-    every = np.concatenate([side for pair in kinds for side in pair])
-    every = every[np.isfinite(every)]
-    low, high = (every.min(), every.max()) if every.size else (-1.0, 1.0)
+    values = np.concatenate([side for pair in kinds for side in pair])
+    values = values[np.isfinite(values)]
+    low, high = (values.min(), values.max()) if values.size else (-1.0, 1.0)
     margin = 0.06 * (high - low) or 1.0
     ends = (low - margin, high + margin)
     ax.plot(ends, ends, color="0.5", linewidth=1, zorder=1)
@@ -152,11 +162,13 @@ def plot_comparison(true: Any, inferred: Any, ax: Axes | None = None, title: str
     return ax
 
 
-def _fields_couplings(value: Any) -> tuple[Any, Any]:
-    return (value.h, value.J) if hasattr(value, "h") else tuple(value)
+def _fields_couplings(parameters: HasParameters | Sequence) -> tuple[Iterable, Iterable]:
+    """Return fields h and couplings J of a pair, or of an object that has them as attributes."""
+    h, J = parameters if isinstance(parameters, Sequence) else (parameters.h, parameters.J)
+    return h, J
 
 
-def _paired(true: Any, inferred: Any, name: str) -> tuple[np.ndarray, np.ndarray]:
+def _paired(true: Iterable, inferred: Iterable, name: str) -> tuple[np.ndarray, np.ndarray]:
     """Return two sets of parameters as flat arrays in the same order."""
     if isinstance(true, Mapping) and isinstance(inferred, Mapping):
         missing = [key for key in true if key not in inferred]
@@ -167,21 +179,21 @@ def _paired(true: Any, inferred: Any, name: str) -> tuple[np.ndarray, np.ndarray
         true, inferred = [true[key] for key in true], [inferred[key] for key in true]
     sides = []
     for side in (true, inferred):
-        parts = list(side.values()) if isinstance(side, Mapping) else list(side)
-        sides.append(np.concatenate([np.ravel(np.asarray(part, dtype=float)) for part in parts] or [np.empty(0)]))
+        arrays = list(side.values()) if isinstance(side, Mapping) else list(side)
+        sides.append(np.concatenate([np.ravel(np.asarray(a, dtype=float)) for a in arrays] or [np.empty(0)]))
     if len(sides[0]) != len(sides[1]):
         raise DataError(f"There are {len(sides[0])} true and {len(sides[1])} inferred {name}; compare the same model.")
     return sides[0], sides[1]
 
 
 def plot_configurations(
-    codes: Any,
+    codes: ArrayLike,
     shape: tuple[int, int] | None = None,
     titles: Sequence | None = None,
     *,
-    positions: Any = None,
+    positions: ArrayLike | None = None,
     names: Sequence | None = None,
-    axes: Any = None,
+    axes: Sequence[Axes] | None = None,
 ) -> list[Axes]:
     """Draw one configuration per group as an image, dark for high level codes (Figure 7 of Woo & Wang).
 
@@ -236,26 +248,21 @@ def plot_configurations(
         ax.set_xticks([])
         ax.set_yticks([])
         if below:
-            _below(below, place[order], axes_inches(ax)[0] / size).put(ax.xaxis)
+            fit_names(below, place[order], axes_inches(ax)[0] / size, NAME_DEPTH).put(ax.xaxis)
             ax.tick_params(length=0)
         ax.set_title(heads[k], fontsize=TITLE)
     return drawn
-
-
-def _below(names: list, at: np.ndarray, inch: float) -> Fit:
-    """Return the names below an image of a single row."""
-    return fit_names(names, at, inch, 1.5)
 
 
 def _image_axes(titles: Sequence, shape: tuple[int, int], names: list, at: np.ndarray) -> list[Axes]:
     """Return axes of a new figure, one per image, in a grid that is not too high."""
     K = len(titles)
     width = float(np.clip(0.3 * shape[1], 1.3, 9.0)) if shape[0] == 1 else 1.3
-    foot = 0.15 + (_below(names, at, width / shape[1]).depth if names else 0.0)
+    foot = 0.15 + (fit_names(names, at, width / shape[1], NAME_DEPTH).depth if names else 0.0)
     columns = balanced(K, width + 0.15)
     rows, head = math.ceil(K / columns), 0.15 + title_inches(fitted(titles, width, TITLE, 3))
     height = max(width * shape[0] / shape[1], 0.15)
-    if rows * (height + head) > HIGHEST:  # of many images, or of tall ones
-        height = max(HIGHEST / rows - head, 0.1)
+    if rows * (height + head) > MAX_HEIGHT:  # of many images, or of tall ones
+        height = max(MAX_HEIGHT / rows - head, 0.1)
     grid = Grid(K, columns, width, height, 0.1, head, foot, 0.15, 0.0)
     return grid.axes(grid.figure())

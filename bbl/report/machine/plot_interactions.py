@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from bbl.checks import integer
 from bbl.design.labels import Labels
 from bbl.errors import DataError, OptionError
 from bbl.model.gauge import zero_sum
+from bbl.model.layout import Layout
 from bbl.model.parameters import Parameters
 from bbl.model.ranking import interaction_strength
 from bbl.report.canvas import (
@@ -40,10 +42,11 @@ if TYPE_CHECKING:
 __all__ = ["plot_network"]
 
 MAX_NODES = 40  # predictors up to which those without an edge are drawn too
-OUT = 1.08  # where names begin, in units of the radius
+NAME_RADIUS = 1.08  # where names begin, in units of the radius
 MARGIN = 0.1  # inches beyond the names
-LEVEL = 12  # nodes up to which names are level
-MOST = (80, 30)  # pairs drawn by default at most: in up to 4 graphs, and in each of more, which are small
+MAX_LEVEL_NAMES = 12  # nodes up to which names are horizontal
+MAX_PAIRS = 80  # drawn by default in each of up to 4 graphs
+MAX_PAIRS_SMALL = 30  # drawn by default in each of more graphs, which are small
 
 
 def plot_network(
@@ -52,8 +55,8 @@ def plot_network(
     *,
     groups: Sequence | None = None,
     top: int | None = None,
-    strength: Any = None,
-    axes: Any = None,
+    strength: ArrayLike | None = None,
+    axes: Sequence[Axes] | None = None,
 ) -> list[Axes]:
     """Draw the strongest interactions as a graph, one per group.
 
@@ -89,66 +92,59 @@ def plot_network(
     """
     layout = parameters.layout
     if not len(layout.pairs):
-        what = (
-            "pairs to draw; plot_terms() draws terms of more"
-            if layout.order > 2
-            else ("interactions to draw; its formula holds no terms like a:b or .^2")
-        )
-        raise DataError(f"The model has no {what}.")
-    theta, titles = _chosen(labels, parameters, groups)
+        if layout.order > 2:
+            raise DataError("The model has no pairs to draw; plot_terms() draws terms of more.")
+        raise DataError("The model has no interactions to draw; its formula holds no terms like a:b or .^2.")
+    theta, titles = _graph_parameters(labels, parameters, groups)
     if strength is None:
         strengths = np.array([interaction_strength(layout, row)[: len(layout.pairs)] for row in theta])
     else:
         strengths = np.asarray(strength, dtype=float)
         if strengths.shape != (len(theta), len(layout.pairs)):
             raise DataError(f"strength must have the shape {(len(theta), len(layout.pairs))}: graphs by pairs.")
-    few = int(np.clip(2 * layout.m, 20, MOST[len(theta) > 4])) if top is None else integer("top", top, 1)
-    best = [_strongest(row, few) for row in strengths]
+    default = int(np.clip(2 * layout.m, 20, MAX_PAIRS if len(theta) <= 4 else MAX_PAIRS_SMALL))
+    n_pairs = default if top is None else integer("top", top, 1)
+    best = [_strongest(row, n_pairs) for row in strengths]
     signed = [
         np.array([_sign(layout, row, p) for p in pairs]) * s[pairs]
         for row, s, pairs in zip(theta, strengths, best, strict=True)
     ]
     nodes = [np.arange(layout.m) if layout.m <= MAX_NODES else np.unique(layout.pairs[p]) for p in best]
-    names = [[labels.names[i] for i in some] for some in nodes]
-    part = [_part(len(p), len(layout.pairs)) for p in best]
-    drawn, bar = _new_axes(names, titles, part) if axes is None else (given_axes(axes, len(theta)), None)
+    names = [[labels.names[i] for i in members] for members in nodes]
+    notes = [_shown_pairs(len(p), len(layout.pairs)) for p in best]
+    drawn, bar = _new_axes(names, titles, notes) if axes is None else (given_axes(axes, len(theta)), None)
     scale = _scale(np.concatenate([*signed, np.zeros(1)]))
-    heads = _headings(titles, part, min(axes_inches(ax)[0] for ax in drawn))
-    for ax, some, here, pairs, values, head in zip(drawn, nodes, names, best, signed, heads, strict=False):
-        lines = _graph(ax, here, np.searchsorted(some, layout.pairs[pairs]), values, scale)
+    heads = _headings(titles, notes, min(axes_inches(ax)[0] for ax in drawn))
+    for ax, members, node_names, pairs, values, head in zip(drawn, nodes, names, best, signed, heads, strict=False):
+        lines = _graph(ax, node_names, np.searchsorted(members, layout.pairs[pairs]), values, scale)
         ax.set_title(head, fontsize=TITLE)
     colour_bar(lines, bar, drawn, "Signed strength (dashed: below 0)")
     return drawn
 
 
-def _part(n: int, of: int) -> str:
-    """Return the words that say which pairs a graph shows."""
+def _shown_pairs(n: int, total: int) -> str:
+    """Return a note on how many of all pairs a graph shows; empty if all."""
     if not n:
         return "no pair is coupled"
-    return (
-        ""
-        if n == of
-        else f"showing the {n} strongest of {of} pairs"
-        if n > 1
-        else f"showing the strongest of {of} pairs"
-    )
+    count = f"{n} strongest" if n > 1 else "strongest"
+    return "" if n == total else f"showing the {count} of {total} pairs"
 
 
-def _headings(titles: list[str], part: list[str], room: float) -> list[str]:
-    """Return the titles of the graphs, and below them which part of the pairs is shown."""
-    parts = fitted(part, room, TITLE, 2)
-    return [f"{x}\n{y}" if y else x for x, y in zip(fitted(titles, room, TITLE, 3), parts, strict=True)]
+def _headings(titles: list[str], notes: list[str], width: float) -> list[str]:
+    """Return the title of each graph with its note of `_shown_pairs` below, cut to `width` inches."""
+    lines = zip(fitted(titles, width, TITLE, 3), fitted(notes, width, TITLE, 2), strict=True)
+    return [f"{title}\n{note}" if note else title for title, note in lines]
 
 
-def _new_axes(names: list[list], titles: list[str], part: list[str]) -> tuple[list[Axes], Axes]:
+def _new_axes(names: list[list], titles: list[str], notes: list[str]) -> tuple[list[Axes], Axes]:
     """Return axes of a new figure, as large as the names of the nodes need; and those of the colour bar."""
-    n, most = min(len(names), MOST_PANELS), max(map(len, names))
-    radius, deep = {1: (1.9, 1.6), 2: (1.5, 1.3)}.get(n, (1.0, 0.95) if n <= 6 else (0.75, 0.62))
-    radius = max(radius, _least_radius(most, SMALLEST + 0.5))
-    deep = min(deep, max(text_inches(label_text(x), LARGEST) for some in names for x in some) + 0.05)
-    side = 2 * (OUT * radius + deep + MARGIN)
-    height = side if most > LEVEL else 2 * (OUT * radius + LINE * LARGEST / 72 * 3 + MARGIN)
-    head = 0.15 + title_inches(_headings(titles, part, side))
+    n, n_nodes = min(len(names), MOST_PANELS), max(map(len, names))
+    radius, depth = {1: (1.9, 1.6), 2: (1.5, 1.3)}.get(n, (1.0, 0.95) if n <= 6 else (0.75, 0.62))
+    radius = max(radius, _least_radius(n_nodes, SMALLEST + 0.5))
+    depth = min(depth, max(text_inches(label_text(x), LARGEST) for members in names for x in members) + 0.05)
+    side = 2 * (NAME_RADIUS * radius + depth + MARGIN)
+    height = side if n_nodes > MAX_LEVEL_NAMES else 2 * (NAME_RADIUS * radius + LINE * LARGEST / 72 * 3 + MARGIN)
+    head = 0.15 + title_inches(_headings(titles, notes, side))
     grid = Grid(n, balanced(n, side + 0.15), side, height, 0.1, head, 0.1, 0.15)
     figure = grid.figure(0.0, 0.0, 0.25 if n < len(names) else 0.0)
     drawn = grid.axes(figure)
@@ -165,7 +161,7 @@ def _scale(values: np.ndarray) -> dict[str, Any]:
     return {**scale, "cmap": LinearSegmentedColormap.from_list("edges", scale["cmap"](ends))}
 
 
-def _chosen(labels: Labels, parameters: Parameters, groups: Sequence | None) -> tuple[np.ndarray, list[str]]:
+def _graph_parameters(labels: Labels, parameters: Parameters, groups: Sequence | None) -> tuple[np.ndarray, list[str]]:
     """Return parameters and title of each graph."""
     theta, titles = [], []
     for g in labels.groups if groups is None else groups:
@@ -187,7 +183,7 @@ def _strongest(strength: np.ndarray, n: int) -> np.ndarray:
     return order[strength[order] > 0]
 
 
-def _sign(layout: Any, theta: np.ndarray, pair: int) -> float:
+def _sign(layout: Layout, theta: np.ndarray, pair: int) -> float:
     """Return the sign of the largest coupling of non-reference levels in the zero-sum gauge."""
     i, j = layout.pairs[pair]
     table = zero_sum(np.pad(layout.table(theta, int(i), int(j)), ((1, 0), (1, 0))))[1:, 1:].ravel()
@@ -224,41 +220,41 @@ def _graph(ax: Axes, names: list, edges: np.ndarray, values: np.ndarray, scale: 
 
 def _least_radius(n: int, size: float) -> float:
     """Return the inches of a circle with room for n names of `size` points around it."""
-    return n * LINE * size / 72 / (2 * np.pi * OUT)
+    return n * LINE * size / 72 / (2 * np.pi * NAME_RADIUS)
 
 
 def _name_nodes(ax: Axes, names: list, place: np.ndarray, angle: np.ndarray, width: float, height: float) -> float:
-    """Name the nodes outside the circle: level where they are few, else along the radius.
+    """Name the nodes outside the circle: horizontally up to 12, else along the radius.
 
-    Return the radius in inches that leaves room for the names in axes of some width and height.
+    Return the radius in inches that leaves space for the names in axes of this width and height (inches). `place`
+    (n, 2) and `angle` (n,) are positions on the unit circle. The font size is the largest one that shows most letters.
     """
-    n, radial = len(names), len(names) > LEVEL
-    most, best = -1, (SMALLEST, [""] * n, 1.0)
+    n, radial = len(names), len(names) > MAX_LEVEL_NAMES
+    most_letters, best = -1, (SMALLEST, [""] * n, 1.0)
     for size in np.arange(LARGEST, SMALLEST - 0.1, -0.5):
         longest = max((text_inches(label_text(x), size) for x in names), default=0.0)
         beside = min(longest + 0.03, 0.225 * width)
         above = min(longest + 0.03, 0.225 * height) if radial else min(3 * LINE * size / 72, 0.15 * height)
         radius = min(width / 2 - beside, height / 2 - above) - MARGIN
-        radius /= OUT
+        radius /= NAME_RADIUS
         # a name of several lines reaches as far as the next node, or as high as the top one
-        room = (
-            2 * np.pi * OUT * radius / max(n, 1) if radial else 2 * OUT * radius * (1 - np.cos(2 * np.pi / max(n, 3)))
-        )
-        texts = fitted(names, beside, size, lines_in(room, size))
+        rim = NAME_RADIUS * radius
+        height_of_name = 2 * np.pi * rim / max(n, 1) if radial else 2 * rim * (1 - np.cos(2 * np.pi / max(n, 3)))
+        texts = fitted(names, beside, size, lines_in(height_of_name, size))
         shown = letters(texts) * (not radial or radius >= _least_radius(n, size))
-        if shown > 1.1 * most or not most:  # a smaller size has to show more of the names
-            most, best = shown, (float(size), texts, radius)
+        if shown > 1.1 * most_letters or not most_letters:  # a smaller size has to show more of the names
+            most_letters, best = shown, (float(size), texts, radius)
     size, texts, radius = best
     step = max(1, math.ceil(_least_radius(n, size) / radius)) if radial else 1
     for k in range(0, n, step):
         (x, y), turn = place[k], np.degrees(angle[k]) % 360
-        left = 90 < turn < 270
+        is_left = 90 < turn < 270
         ax.annotate(
             texts[k],
-            (OUT * x, OUT * y),
-            rotation=(turn - 180 if left else turn) if radial else 0,
+            (NAME_RADIUS * x, NAME_RADIUS * y),
+            rotation=(turn - 180 if is_left else turn) if radial else 0,
             rotation_mode="anchor",
-            ha="center" if not radial and abs(x) < 0.2 else "right" if left else "left",
+            ha="center" if not radial and abs(x) < 0.2 else "right" if is_left else "left",
             va="center" if radial or abs(x) >= 0.2 else "bottom" if y > 0 else "top",
             fontsize=size,
         )

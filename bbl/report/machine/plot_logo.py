@@ -1,4 +1,4 @@
-"""Logo plot: the levels of each predictor as letters, as tall as they are informative or enriched."""
+"""Logo plot: the levels of each predictor as stacked letters, whose heights are information or fields."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 __all__ = ["information", "plot_logo", "zero_sum_fields"]
 
-MAX_POSITIONS = 200
-DEEP = 1.5  # inches for the names below
+MAX_POSITIONS = 200  # predictors of a logo
+NAME_DEPTH = 1.5  # inches for the names below
 NUCLEOTIDES = {"A": "#009E73", "C": "#0072B2", "G": "#E69F00", "T": "#D55E00", "U": "#D55E00"}
 # by the chemistry of the residue: polar, basic, acidic, hydrophobic
 AMINO_ACIDS = {
@@ -47,7 +47,7 @@ AMINO_ACIDS = {
 
 
 def _alphabet(labels: Labels) -> dict[str, str] | None:
-    """Return the colours of an alphabet that the levels of all predictors belong to, if there is one."""
+    """Return the colours by letter of nucleotides or amino acids if all levels are such letters, else None."""
     used = {str(x).upper() for levels in labels.levels for x in levels} - {"-"}
     if len(used) > 2 and used <= set(NUCLEOTIDES):
         return NUCLEOTIDES
@@ -76,8 +76,8 @@ def information(labels: Labels, counts: Sequence[np.ndarray]) -> list[np.ndarray
         total = np.sum(table, axis=1, keepdims=True)
         p = np.divide(table, total, out=np.zeros(np.shape(table)), where=total > 0)
         entropy = -(p * np.log2(np.where(p > 0, p, 1.0))).sum(axis=1, keepdims=True)
-        most = np.log2(max(size or 0, p.shape[1]))
-        heights.append(p * np.maximum(most - entropy, 0.0))
+        max_entropy = np.log2(max(size or 0, p.shape[1]))
+        heights.append(p * np.maximum(max_entropy - entropy, 0.0))
     return heights
 
 
@@ -105,11 +105,11 @@ def zero_sum_fields(parameters: Parameters) -> list[np.ndarray]:
     for term in layout.scopes[layout.m + len(layout.pairs) :]:
         couplings = layout.table(theta, *term)
         for a, i in enumerate(term):
-            others = tuple(1 + b for b in range(len(term)) if b != a)
+            other_axes = tuple(1 + b for b in range(len(term)) if b != a)
             share = np.prod([layout.n_levels[j] for j in term if j != i])
-            fields[:, layout.start[i] : layout.start[i + 1]] += couplings.sum(axis=others) / share
-    parts = [np.pad(part, ((0, 0), (1, 0))) for part in np.split(fields, layout.start[1:-1], axis=1)]
-    return [part - part.mean(axis=1, keepdims=True) for part in parts]
+            fields[:, layout.start[i] : layout.start[i + 1]] += couplings.sum(axis=other_axes) / share
+    tables = [np.pad(table, ((0, 0), (1, 0))) for table in np.split(fields, layout.start[1:-1], axis=1)]
+    return [table - table.mean(axis=1, keepdims=True) for table in tables]
 
 
 def plot_logo(
@@ -118,7 +118,7 @@ def plot_logo(
     *,
     groups: Sequence | None = None,
     ylabel: str = "Bits",
-    axes: Any = None,
+    axes: Sequence[Axes] | None = None,
 ) -> list[Axes]:
     """Draw the levels of every predictor as stacked letters, one logo per group.
 
@@ -189,7 +189,7 @@ def plot_logo(
 def _names(labels: Labels, width: float) -> Fit:
     """Return the names of the predictors below a logo of some width."""
     m = len(labels.names)
-    return fit_names(labels.names, np.arange(m), width / (m + 0.2), DEEP)
+    return fit_names(labels.names, np.arange(m), width / (m + 0.2), NAME_DEPTH)
 
 
 def _new_axes(labels: Labels, groups: list) -> list[Axes]:
@@ -215,27 +215,27 @@ def _paint(labels: Labels) -> list[Sequence]:
     return [group_colours(len(levels)) for levels in labels.levels]
 
 
-def _stack(ax: Axes, at: int, heights: np.ndarray, levels: Sequence, paint: Sequence) -> None:
-    """Stack the letters of one position, the tallest farthest from zero."""
+def _stack(ax: Axes, x: int, heights: np.ndarray, levels: Sequence, paint: Sequence) -> None:
+    """Stack the letters of one predictor at position `x`, the tallest farthest from zero."""
     ends = {1.0: 0.0, -1.0: 0.0}
     for a in np.argsort(np.abs(heights), kind="stable"):
         side = 1.0 if heights[a] > 0 else -1.0
         if heights[a]:
             low = min(ends[side], ends[side] + heights[a])
-            _letter(ax, levels[a], at, low, abs(heights[a]), paint[a])
+            _letter(ax, levels[a], x, low, abs(heights[a]), paint[a])
         ends[side] += heights[a]
 
 
 @lru_cache(maxsize=512)
 def _outline(text: str) -> Any:
-    """Return a text as a path."""
+    """Return the outline of a text in bold letters of size 1, as a path."""
     from matplotlib.font_manager import FontProperties
     from matplotlib.textpath import TextPath
 
     return TextPath((0, 0), text, size=1, prop=FontProperties(family="DejaVu Sans", weight="bold"))
 
 
-def _letter(ax: Axes, text: str, at: float, low: float, height: float, colour: Any) -> None:
+def _letter(ax: Axes, text: str, x: float, low: float, height: float, colour: str) -> None:
     """Draw a text stretched to 0.9 units width and the given height; narrow letters stay narrower."""
     from matplotlib.patches import PathPatch
     from matplotlib.transforms import Affine2D
@@ -246,5 +246,5 @@ def _letter(ax: Axes, text: str, at: float, low: float, height: float, colour: A
     box = path.get_extents()
     wide = 0.9 / max(box.width, 0.55)
     middle = Affine2D().translate(-(box.x0 + box.x1) / 2, -box.y0)
-    stretched = middle.scale(wide, height / box.height).translate(at, low)
+    stretched = middle.scale(wide, height / box.height).translate(x, low)
     ax.add_patch(PathPatch(path.transformed(stretched), facecolor=colour, edgecolor="none"))

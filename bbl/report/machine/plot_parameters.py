@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from bbl.design.labels import Labels
 from bbl.errors import DataError
@@ -43,18 +44,23 @@ if TYPE_CHECKING:
 
 __all__ = ["plot_parameters"]
 
-MAX_BARS = 150
+MAX_BARS = 150  # fields of all groups; more are drawn as a map
 MAX_CELLS = 280  # of a map along an axis; a finer one would lose cells where it has fewer pixels
-MAX_BLOCKS = 400  # levels up to which couplings are drawn one by one, unless all predictors are binary
-COARSE = 0.15  # inches of a cell that has room for a mark
-FINEST = 0.08  # inches between lines that part predictors
-DEEP = 1.5  # inches for the names beside a map
-ROOM = 2.0  # inches for the names of the groups
+MAX_SINGLE_COUPLINGS = 400  # levels up to which couplings are drawn one by one, unless all predictors are binary
+MIN_MARKED_CELL = 0.15  # inches of a cell in which the mark of a negative value is seen
+MIN_LINE_GAP = 0.08  # inches between the lines that separate predictors
+NAME_DEPTH = 1.5  # inches for the names beside a map
+GROUP_WIDTH = 2.0  # inches for the names of the groups
 GAP = 0.25  # inches between maps
 
 
 def plot_parameters(
-    labels: Labels, parameters: Parameters, *, groups: Sequence | None = None, errors: Any = None, axes: Any = None
+    labels: Labels,
+    parameters: Parameters,
+    *,
+    groups: Sequence | None = None,
+    errors: ArrayLike | None = None,
+    axes: Sequence[Axes] | None = None,
 ) -> list[Axes]:
     """Draw the fields of all groups, and a map of the couplings of each group (Figure 2 of Woo & Wang).
 
@@ -91,7 +97,7 @@ def plot_parameters(
     half = None if errors is None else _half_widths(errors, (len(labels.groups), layout.D))[:, shown]
     names = [labels.groups[g] for g in shown]
     n_maps = 0 if not len(layout.pairs) else len(shown) if axes is not None else min(len(shown), MOST_PANELS)
-    maps = _Maps.of(labels, layout, n_maps)
+    maps = _Maps.from_layout(labels, layout, n_maps)
     if axes is None:
         drawn, bars = _figure(labels, layout, names, maps, n_maps)
         shown_note(drawn[0], n_maps or len(names), len(names), "maps")
@@ -107,7 +113,8 @@ def plot_parameters(
     return drawn
 
 
-def _half_widths(errors: Any, shape: tuple[int, int]) -> np.ndarray:
+def _half_widths(errors: ArrayLike, shape: tuple[int, int]) -> np.ndarray:
+    """Return `errors` as distances (2, K, D) of the limits below and above, `shape` being (K, D)."""
     half = np.asarray(errors, dtype=float)
     if half.shape not in (shape, (2, *shape)) or (half < 0).any():
         raise DataError(f"errors must hold {shape[0]} x {shape[1]} numbers, none below 0: one per group and field.")
@@ -116,51 +123,54 @@ def _half_widths(errors: Any, shape: tuple[int, int]) -> np.ndarray:
 
 @dataclass(frozen=True)
 class _Maps:
-    """What the maps of the couplings show, and how large they want to be in a new figure."""
+    """Contents of the maps of couplings, and their size in a new figure."""
 
-    blocks: bool  # couplings one by one, or a norm per pair
+    shows_levels: bool  # a cell for each coupling, not one for the norm of each pair
     n: int  # cells along a side
-    names: list
-    at: np.ndarray
-    low: float  # inches of a side: at least, and at most
-    high: float
+    names: list  # of levels or predictors along a side
+    at: np.ndarray  # positions of the names, in cells
+    low: float  # least inches of a side
+    high: float  # most inches of a side
 
     @classmethod
-    def of(cls, labels: Labels, layout: Layout, n_maps: int) -> _Maps:
-        blocks = bool(layout.D <= MAX_BLOCKS or (layout.n_levels == 2).all())
-        n = layout.D if blocks else layout.m
-        names, at = list(labels.names), _middles(layout) if blocks else np.arange(layout.m)
-        if blocks and layout.D <= 16 and n_maps <= 6:  # levels, where they are few
+    def from_layout(cls, labels: Labels, layout: Layout, n_maps: int) -> _Maps:
+        """Return the maps of a model of which `n_maps` groups are drawn."""
+        shows_levels = bool(layout.D <= MAX_SINGLE_COUPLINGS or (layout.n_levels == 2).all())
+        n = layout.D if shows_levels else layout.m
+        names, at = list(labels.names), _middles(layout) if shows_levels else np.arange(layout.m)
+        if shows_levels and layout.D <= 16 and n_maps <= 6:  # levels, where they are few
             names = [f"{x}: {y}" for x, levels in zip(names, labels.levels, strict=True) for y in levels[1:]]
             at = np.arange(n)
         low, high = {1: (4.2, 7.0), 2: (2.9, 5.6)}.get(n_maps, (2.4, 3.8) if n_maps <= 6 else (2.0, 2.6))
         gap = float(np.diff(at).min()) if len(at) > 1 else 1.0
-        return cls(blocks, n, names, at, float(np.clip(0.11 * n / gap, low, high)), high)
+        return cls(shows_levels, n, names, at, float(np.clip(0.11 * n / gap, low, high)), high)
 
     def fits(self, side: float) -> tuple[Fit, Fit]:
-        """Return the names below and beside a map."""
+        """Return the names below and beside a map of `side` inches."""
         inch = side / self.n
-        return fit_names(self.names, self.at, inch, DEEP), fit_names(self.names, self.at, inch, DEEP, upright=True)
+        return fit_names(self.names, self.at, inch, NAME_DEPTH), fit_names(
+            self.names, self.at, inch, NAME_DEPTH, upright=True
+        )
 
 
 def _field_width(layout: Layout, K: int) -> float:
-    """Return the inches that the fields want across."""
-    each = max(0.16, 0.07 * K) if K * layout.D <= MAX_BARS else 0.1
-    return float(np.clip(each * layout.D, 5.8, 11.0))
+    """Return the preferred width in inches of the axes of the fields."""
+    inches_per_level = max(0.16, 0.07 * K) if K * layout.D <= MAX_BARS else 0.1
+    return float(np.clip(inches_per_level * layout.D, 5.8, 11.0))
 
 
 def _field_fits(labels: Labels, layout: Layout, K: int, width: float) -> tuple[Fit, Fit | None]:
     """Return the names below the fields, and those above the bars."""
     inch = width / layout.D
-    predictors = fit_names(labels.names, _middles(layout), inch, DEEP)
+    predictors = fit_names(labels.names, _middles(layout), inch, NAME_DEPTH)
     if K * layout.D > MAX_BARS:
         return predictors, None
-    return fit_names(_level_names(labels), np.arange(layout.D), inch, DEEP), predictors
+    return fit_names(_level_names(labels), np.arange(layout.D), inch, NAME_DEPTH), predictors
 
 
 def _group_fit(names: list, height: float) -> Fit:
     """Return the names of the groups beside the map of the fields."""
-    return fit_names(names, np.arange(len(names)), height / len(names), ROOM, upright=True)
+    return fit_names(names, np.arange(len(names)), height / len(names), GROUP_WIDTH, upright=True)
 
 
 def _figure(
@@ -169,17 +179,17 @@ def _figure(
     """Return axes for the fields across the top and, below, a grid of maps; and those of their colour bars."""
     K, bars = len(names), len(names) * layout.D <= MAX_BARS
     height = 2.1 if bars else float(np.clip(0.2 * K, 1.2, 6.0))
-    left = 0.85 if bars else 0.5 + _group_fit(names, height).depth
-    right = 1.0 if not bars else _legend(labels, names)[2] if labels.response is not None else 0.2
-    width = left + _field_width(layout, K) + right
+    left_margin = 0.85 if bars else 0.5 + _group_fit(names, height).depth
+    right_margin = 1.0 if not bars else _legend(labels, names)[2] if labels.response is not None else 0.2
+    width = left_margin + _field_width(layout, K) + right_margin
     grid = _grid(labels, names[:n_maps], maps, width)
     width = max(width, grid.size[0])
-    below, above = _field_fits(labels, layout, K, width - left - right)
+    below, above = _field_fits(labels, layout, K, width - left_margin - right_margin)
     top = 0.2 if above is None else above.depth + 0.25
     low = top + height + below.depth + 0.3
     figure = grid.figure(low, width, 0.3 if 0 < n_maps < K else 0.0)
-    fields = placed(figure, left, top, width - left - right, height)
-    bar = None if bars else placed(figure, width - right + 0.15, top, 0.14, height)
+    fields = placed(figure, left_margin, top, width - left_margin - right_margin, height)
+    bar = None if bars else placed(figure, width - right_margin + 0.15, top, 0.14, height)
     return [fields, *grid.axes(figure, low)], [bar, grid.bar_axes(figure, low) if n_maps else None]
 
 
@@ -188,8 +198,8 @@ def _grid(labels: Labels, names: list, maps: _Maps, width: float) -> Grid:
     if not names:
         return Grid(0, 1, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
     columns = balanced(len(names), maps.low + GAP)
-    left = maps.fits(maps.low)[1].depth + 0.2
-    side = float(np.clip((width - left - 1.0) / columns - GAP, maps.low, min(maps.high, 1.3 * maps.low)))
+    left_margin = maps.fits(maps.low)[1].depth + 0.2
+    side = float(np.clip((width - left_margin - 1.0) / columns - GAP, maps.low, min(maps.high, 1.3 * maps.low)))
     below, beside = maps.fits(side)
     head = 0.2 + title_inches(group_titles(labels, names, side))
     return Grid(len(names), columns, side, side, beside.depth + 0.2, head, below.depth + 0.2, GAP)
@@ -204,9 +214,9 @@ def _middles(layout: Layout) -> np.ndarray:
     return (layout.start[:-1] + layout.start[1:] - 1) / 2
 
 
-def _part(ax: Axes, layout: Layout, across: bool = False) -> None:
-    """Part predictors by lines, if they do not lie too close."""
-    if axes_inches(ax)[0] > FINEST * layout.m:
+def _separate_predictors(ax: Axes, layout: Layout, across: bool = False) -> None:
+    """Draw lines between the levels of predictors, unless they would lie too close; `across` for both directions."""
+    if axes_inches(ax)[0] > MIN_LINE_GAP * layout.m:
         for edge in layout.start[1:-1] - 0.5:
             ax.axvline(edge, color="0.6", linewidth=0.5)
             if across:
@@ -215,7 +225,10 @@ def _part(ax: Axes, layout: Layout, across: bool = False) -> None:
 
 def _legend(labels: Labels, names: list) -> tuple[list[str], str, float]:
     """Return names and title of the legend of the bars, and its inches."""
-    texts, title = fitted(names, ROOM, 8.5, 3 if len(names) <= 6 else 1), fitted([labels.response], ROOM, TITLE, 3)[0]
+    texts, title = (
+        fitted(names, GROUP_WIDTH, 8.5, 3 if len(names) <= 6 else 1),
+        fitted([labels.response], GROUP_WIDTH, TITLE, 3)[0],
+    )
     columns = 1 if len(names) <= 10 else 2
     inches = columns * (0.6 + max(text_inches(x, 8.5) for x in texts))
     return texts, title, max(inches, text_inches(title, TITLE) + 0.2)
@@ -241,7 +254,7 @@ def _bars(
         for k in range(K):
             ax.errorbar(x[k], values[k], half[:, k], fmt="none", ecolor="0.25", elinewidth=0.9, capsize=cap)
     ax.axhline(0, color="0.3", linewidth=0.8)
-    _part(ax, layout)
+    _separate_predictors(ax, layout)
     ax.set_xlim(-0.5, D - 0.5)
     ax.margins(y=0.08)
     ax.set_ylabel(title)
@@ -278,7 +291,7 @@ def _field_map(
     if half is not None:
         row, col = np.nonzero((fields > half[0]) | (-fields > half[1]))
         ax.plot(col, row, "o", color="black", markersize=min(3.0, 200 / layout.D), markeredgewidth=0)
-    _part(ax, layout)
+    _separate_predictors(ax, layout)
     width, height = axes_inches(ax)
     _field_fits(labels, layout, len(names), width)[0].put(ax.xaxis)
     ax.tick_params(length=0)
@@ -297,14 +310,14 @@ def _coupling_maps(
     layout: Layout,
     names: list,
     d: str,
-    shown: _Maps,
+    content: _Maps,
     bar: Axes | None,
 ) -> None:
     """Draw the couplings of each group as a map; all maps share one colour scale."""
     import matplotlib
 
-    title = f"Coupling ${d}J$" if shown.blocks else rf"Coupling strength $\Vert {d}J\Vert$"
-    if shown.blocks:
+    title = f"Coupling ${d}J$" if content.shows_levels else rf"Coupling strength $\Vert {d}J\Vert$"
+    if content.shows_levels:
         row, col = cells(layout)
         maps = np.full((len(theta), layout.D, layout.D), np.nan)
         couplings = theta[:, layout.D : layout.pair_start[-1]]
@@ -321,23 +334,23 @@ def _coupling_maps(
     sides = [min(axes_inches(ax)) for ax in axes]
     titles = group_titles(labels, names, min(sides))
     for k, ax in enumerate(axes):
-        extent = (-0.5, shown.n - 0.5, shown.n - 0.5, -0.5)
+        extent = (-0.5, content.n - 0.5, content.n - 0.5, -0.5)
         image = ax.imshow(_coarsened(maps[k]), extent=extent, interpolation="nearest", **colours)
         ax.set_title(titles[k], fontsize=TITLE)
-        below, beside = shown.fits(sides[k])
+        below, beside = content.fits(sides[k])
         below.put(ax.xaxis)
         beside.put(ax.yaxis)
-        if shown.blocks:
+        if content.shows_levels:
             ax.tick_params(length=0)
-            _part(ax, layout, across=True)
-            if sides[k] > COARSE * shown.n:
+            _separate_predictors(ax, layout, across=True)
+            if sides[k] > MIN_MARKED_CELL * content.n:
                 mark_negative(ax, maps[k], colours["vmax"])
-    colour_bar(image, bar, axes, title, overflow(maps, colours["vmax"], low=shown.blocks))
+    colour_bar(image, bar, axes, title, overflow(maps, colours["vmax"], low=content.shows_levels))
 
 
 def _coarsened(values: np.ndarray) -> np.ndarray:
-    """Return a map of at most MAX_CELLS a side: of the cells that share a place, the largest in magnitude stands."""
-    step = math.ceil(len(values) / MAX_CELLS)
+    """Return a map (n, n) of at most MAX_CELLS a side: cells are merged to the one of largest magnitude."""
+    step = math.ceil(len(values) / MAX_CELLS)  # cells merged along a side
     if step == 1:
         return values
     n = math.ceil(len(values) / step)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["KINDS", "plot_posterior"]
 
 KINDS = ("trace", "forest", "rank")
-PANELS = 12  # of a figure
+MAX_PANELS = 12  # of a figure
 BINS = 20  # of a rank histogram
 WIDTH = 3.4  # inches of a panel of a new figure
 
@@ -39,21 +39,21 @@ def plot_posterior(
     rhat: np.ndarray,
     top: int,
     level: float,
-    axes: Any = None,
+    axes: Sequence[Axes] | None = None,
 ) -> list[Axes]:
-    """Draw what the draws say of some parameters.
+    """Draw the draws of the parameters with the largest R-hat, or of those furthest from zero in a forest.
 
     Parameters
     ----------
     kind : {"trace", "forest", "rank"}
     draws : ndarray, shape (chains, draws, groups, parameters)
     groups, names : sequence of str
-        Of groups and parameters.
+        Names of groups and parameters.
     rhat : ndarray, shape (groups, parameters)
     top : int
         How many parameters to show.
     level : float
-        Of intervals.
+        Posterior probability of the intervals of a forest.
     axes : sequence of matplotlib Axes, optional
 
     Returns
@@ -63,7 +63,7 @@ def plot_posterior(
     if kind == "forest":
         return [_forest(draws, groups, names, top, level, axes)]
     drawn = draws[:, :, 0]
-    worst = np.argsort(-np.nan_to_num(rhat[0]), kind="stable")[: min(top, PANELS)]
+    worst = np.argsort(-np.nan_to_num(rhat[0]), kind="stable")[: min(top, MAX_PANELS)]
     titles = fitted([names[k] for k in worst], WIDTH - 0.5, LARGEST, 2)
     panels = _panels(titles) if axes is None else given_axes(axes, len(worst))
     one, x, y = (_trace, "draw", "value") if kind == "trace" else (_rank, "rank among all draws", "share / even share")
@@ -91,16 +91,19 @@ def _panels(titles: Sequence[str]) -> list[Axes]:
     rows = -(-n // columns)
     size = (max(WIDTH * columns, 4.2), rows * (1.45 + 0.175 * lines) + 0.6)
     figure, axes = plt.subplots(rows, columns, figsize=size, layout="constrained")
-    found = list(np.ravel(axes))
-    for ax in found[n:]:
+    panels = list(np.ravel(axes))
+    for ax in panels[n:]:
         figure.delaxes(ax)
-    return found[:n]
+    return panels[:n]
 
 
-def _forest(draws, groups, names, top, level, axes) -> Axes:
+def _forest(
+    draws: np.ndarray, groups: Sequence[str], names: Sequence[str], top: int, level: float, axes: Sequence[Axes] | None
+) -> Axes:
+    """Draw means and highest-density intervals of the `top` parameters with the largest mean / sd of any group."""
     mean, sd = draws.mean(axis=(0, 1)), draws.std(axis=(0, 1), ddof=1)
-    known = ~np.isnan(mean).all(axis=1)
-    strength = np.max(np.abs(mean[known]) / np.maximum(sd[known], 1e-300), axis=0, initial=0.0)
+    has_draws = ~np.isnan(mean).all(axis=1)
+    strength = np.max(np.abs(mean[has_draws]) / np.maximum(sd[has_draws], 1e-300), axis=0, initial=0.0)
     chosen = np.sort(np.argsort(-strength, kind="stable")[:top])
     lower, upper = highest_density(draws[:, :, :, chosen], level)
     if axes is None:
@@ -130,17 +133,19 @@ def _forest(draws, groups, names, top, level, axes) -> Axes:
 
 
 def _trace(ax: Axes, drawn: np.ndarray) -> None:
+    """Draw the chains (chains, draws) of a parameter against the number of the draw."""
     for k, chain in enumerate(drawn):
         ax.plot(chain, color=COLOURS[k % len(COLOURS)], linewidth=0.4, alpha=0.8)
     ax.margins(x=0.0)
 
 
 def _rank(ax: Axes, drawn: np.ndarray) -> None:
+    """Draw a histogram of each chain's ranks among all draws (chains, draws) of a parameter."""
     chains, n = drawn.shape
     ranks = np.argsort(np.argsort(drawn.ravel(), kind="stable"), kind="stable").reshape(drawn.shape)
     edges = np.linspace(0, chains * n, BINS + 1)
-    for k, own in enumerate(ranks):
-        counts = np.histogram(own, edges)[0]
+    for k, chain_ranks in enumerate(ranks):
+        counts = np.histogram(chain_ranks, edges)[0]
         ax.stairs(
             counts / (n / BINS), edges / (chains * n), baseline=None, color=COLOURS[k % len(COLOURS)], linewidth=1.0
         )

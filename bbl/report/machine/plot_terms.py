@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 __all__ = ["plot_term", "strongest_term"]
 
 CELL = 0.32  # inches of a cell
-LEAST = 1.0  # inches of a panel's side
-MOST = 3.2  # inches of a panel's side
+MIN_SIDE = 1.0  # inches of a panel's side
+MAX_SIDE = 3.2  # inches of a panel's side
 
 
 def strongest_term(parameters: Parameters) -> tuple[int, ...]:
@@ -55,7 +55,11 @@ def strongest_term(parameters: Parameters) -> tuple[int, ...]:
 
 
 def plot_term(
-    labels: Labels, parameters: Parameters, term: Sequence[int], groups: Sequence | None = None, axes: Any = None
+    labels: Labels,
+    parameters: Parameters,
+    term: Sequence[int],
+    groups: Sequence | None = None,
+    axes: Sequence[Axes] | None = None,
 ) -> list[Axes]:
     """Draw the couplings of a term of three predictors or more, a map for each joint level of all after the second.
 
@@ -83,12 +87,12 @@ def plot_term(
     """
     shown = group_numbers(labels, groups)
     layout, d = parameters.layout, "" if parameters.pooled is None else r"\Delta "
-    rows, columns, *others = ([label_text(x) for x in labels.levels[i][1:]] for i in term)
+    rows, columns, *deeper_levels = ([label_text(x) for x in labels.levels[i][1:]] for i in term)
     table = layout.table(parameters.shift[shown], *term)
     table = table.reshape(*table.shape[:3], -1)  # groups, rows, columns, joint levels of the others
-    named = [[f"{label_text(labels.names[i])} = {x}" for x in own] for i, own in zip(term[2:], others, strict=True)]
-    joint = [" ".join(own) for own in product(*named)]
-    heads = [(f"{labels.response} = {label_text(labels.groups[g])}", own) for g in shown for own in joint]
+    named = zip((label_text(labels.names[i]) for i in term[2:]), deeper_levels, strict=True)
+    joint = [" ".join(levels) for levels in product(*([f"{name} = {x}" for x in levels] for name, levels in named))]
+    heads = [(f"{labels.response} = {label_text(labels.groups[g])}", levels) for g in shown for levels in joint]
     maps = np.moveaxis(table, -1, 1).reshape(-1, len(rows), len(columns))
     n = len(maps) if axes is not None else min(len(maps), MOST_PANELS)
     bar = None
@@ -125,8 +129,8 @@ def _headings(heads: list[tuple[str, str]], width: float) -> list[str]:
 
 def _new_axes(heads: list[tuple[str, str]], rows: list[str], columns: list[str], each: int) -> tuple[list[Axes], Axes]:
     """Return axes of a new figure for maps, `each` of them of one group, and axes for its colour bar."""
-    width = float(np.clip(CELL * len(columns), LEAST + 0.4, MOST))
-    height = float(np.clip(CELL * len(rows), LEAST, MOST))
+    width = float(np.clip(CELL * len(columns), MIN_SIDE + 0.4, MAX_SIDE))
+    height = float(np.clip(CELL * len(rows), MIN_SIDE, MAX_SIDE))
     across = each if each * (width + 0.3) < 12 else balanced(len(heads), width + 0.3)
     below = fit_names(columns, np.arange(len(columns)), width / max(len(columns), 1), 1.2)
     beside = fit_names(rows, np.arange(len(rows)), height / max(len(rows), 1), 1.2, True)

@@ -13,6 +13,7 @@ import pandas as pd
 from bbl.design.labels import Labels
 from bbl.names import distinct_names, label_index
 from bbl.report.format import DIGITS, WIDTH, format_numbers, label_text, table_text
+from bbl.report.machine.tables import level_index
 from bbl.report.markup import html_table, html_text, latex_table, latex_text
 from bbl.report.text import head_text
 from bbl.stats.likelihood_ratio import LikelihoodRatio
@@ -34,14 +35,14 @@ class Section:
 
 @dataclass(frozen=True, repr=False)
 class Summary:
-    """What ``summary()`` returns: prints as text, shows as HTML in a notebook, and has a LaTeX form.
+    """Result of ``summary()``: prints as text, shows as HTML in a notebook, and has a LaTeX form.
 
     Attributes
     ----------
     head : str
         Text that stands first: the call, the predictors' levels, the responses.
     facts : mapping of str to object
-        Title and value of what is known about the fit.
+        Values of the fit by their titles, in order.
     title : str
         Heading of all sections.
     sections : sequence of Section
@@ -95,7 +96,7 @@ class Summary:
         return pd.DataFrame({"value": [_value(v) for v in self.facts.values()]}, index=list(self.facts), dtype=object)
 
 
-def _value(value: Any) -> str:
+def _value(value: object) -> str:
     return f"{value:.{DIGITS}g}" if isinstance(value, float) else label_text(value)
 
 
@@ -109,33 +110,33 @@ def wald_sections(tests: pd.DataFrame, d: str, note: str, classes: bool = True) 
     d : str
         ``"d"`` where differences from the pooled fit are tested, else empty.
     note : str
-        What the standard errors behind them mean.
+        Line below the last table: which standard errors the tests use.
     classes : bool, default True
         Whether rows are named by their group.
     """
     columns = {"chisq": "chisq", "df": "df", "p": "Pr(>chisq)", "p_holm": "Holm", "p_bh": "BH", "test": "test"}
     of_pair = tests["predictor2"].notna()
     sections = []
-    for rows, what in ((tests[~of_pair], "h"), (tests[of_pair], "J")):
+    for rows, symbol in ((tests[~of_pair], "h"), (tests[of_pair], "J")):
         if not len(rows):
             continue
         shown = rows.sort_values("p", kind="stable").head(2 * SHOWN).sort_index()
-        others = [column for column in shown.columns if str(column).startswith("predictor")][1:]
+        partners = [column for column in shown.columns if str(column).startswith("predictor")][1:]
         inside = shown["predictor"].map(label_text)
-        for column in others if what == "J" else []:
+        for column in partners if symbol == "J" else []:
             inside = inside + shown[column].map(lambda name: "" if pd.isna(name) else "," + label_text(name))
-        names = f"{d}{what}_[" + inside + "]"
+        names = f"{d}{symbol}_[" + inside + "]"
         if classes:
             names = names + "^(" + shown["group"].map(label_text) + ")"
         table = shown[list(columns)].rename(columns=columns).set_axis(pd.Index(names, dtype=object))
-        more = shown_of(shown, rows)
-        heading = f"Wald tests of the {'fields' if what == 'h' else 'couplings'}, {d}{what} = 0{more}"
-        sections.append(Section(heading, table, note if what == "J" or not of_pair.any() else ""))
+        kind = "fields" if symbol == "h" else "couplings"
+        heading = f"Wald tests of the {kind}, {d}{symbol} = 0{shown_of(shown, rows)}"
+        sections.append(Section(heading, table, note if symbol == "J" or not of_pair.any() else ""))
     return sections
 
 
 def shown_of(shown: pd.DataFrame, table: pd.DataFrame) -> str:
-    """Return which rows of a table of tests are shown; empty if all are."""
+    """Return a note on which rows of a table of tests are shown; empty if all are."""
     if len(shown) == len(table):
         return ""
     if table["p"].isna().all():
@@ -148,9 +149,9 @@ def fit_summary(
     labels: Labels,
     tests: LikelihoodRatio,
     facts: Mapping[str, Any],
-    more: Sequence[Section] = (),
+    sections: Sequence[Section] = (),
 ) -> Summary:
-    """Return the summary of a fit: what is known about it, and the naive Bayes test of each predictor.
+    """Return the summary of a classifier: its facts, and the naive Bayes test of each predictor.
 
     Parameters
     ----------
@@ -161,8 +162,8 @@ def fit_summary(
         Naive Bayes fields and eq. (27) of every predictor.
     facts : mapping of str to object
         Title and value, in the order in which they are to be shown.
-    more : sequence of Section
-        What follows after the tests of naive Bayes.
+    sections : sequence of Section
+        Tables below the tests of naive Bayes.
 
     Returns
     -------
@@ -172,24 +173,20 @@ def fit_summary(
     """
     names = label_index(labels.names)
     table = pd.DataFrame({"chisq": tests.chisq, "df": tests.df, "Pr(>chisq)": tests.p}, index=names)
-    rows = [(n, x) for n, levels in zip(labels.names, labels.levels, strict=True) for x in levels[1:]]
     h = pd.DataFrame(
         np.column_stack((np.hstack(tests.h).T, np.concatenate(tests.h0))),
-        index=pd.MultiIndex.from_arrays(
-            [label_index(row[k] for row in rows) for k in (0, 1)],
-            names=["predictor", "level"],
-        ),
+        index=level_index(labels, first=1),
         columns=label_index(distinct_names([*labels.groups, "pooled"])),
     )
     tables = {"fit": pd.DataFrame({"value": list(facts.values())}, index=list(facts)), "tests": table, "h": h}
     if len(names) <= SHOWN:
-        title, sections = "naive Bayes coefficients:", [_fields(labels, tests, i) for i in range(len(names))]
+        title, test_sections = "naive Bayes coefficients:", [_fields(labels, tests, i) for i in range(len(names))]
     else:
-        most = np.argsort(-tests.chisq, kind="stable")[:SHOWN]
+        largest = np.argsort(-tests.chisq, kind="stable")[:SHOWN]
         title = "naive Bayes likelihood-ratio tests:"
-        sections = [Section(f"{SHOWN} largest chi-squares of {len(names)} predictors", table.iloc[most])]
-    tables |= {section.heading: section.table for section in more}
-    return Summary(head_text(call, labels), dict(facts), title, [*sections, *more], tables)
+        test_sections = [Section(f"{SHOWN} largest chi-squares of {len(names)} predictors", table.iloc[largest])]
+    tables |= {section.heading: section.table for section in sections}
+    return Summary(head_text(call, labels), dict(facts), title, [*test_sections, *sections], tables)
 
 
 def density_summary(
@@ -198,13 +195,13 @@ def density_summary(
     counts: Sequence[np.ndarray],
     prior_count: float,
     facts: Mapping[str, Any],
-    more: Sequence[Section] = (),
+    sections: Sequence[Section] = (),
 ) -> Summary:
-    """Return the summary of a fit without classes: what is known about it, and each predictor by itself.
+    """Return the summary of a fit without classes: its facts, and the shares of each predictor's levels.
 
     Parameters
     ----------
-    call, labels, facts, more
+    call, labels, facts, sections
         As in `fit_summary`.
     counts : sequence of m ndarrays, shape (L_i,)
         Weighted count of every level.
@@ -218,18 +215,12 @@ def density_summary(
         are shown.
     """
     share = [(n + prior_count / len(n)) / (n.sum() + prior_count) for n in counts]
-    rows = [(n, x) for n, levels in zip(labels.names, labels.levels, strict=True) for x in levels]
-    levels = pd.DataFrame(
-        {"count": np.concatenate(counts), "share": np.concatenate(share)},
-        index=pd.MultiIndex.from_arrays(
-            [label_index(row[k] for row in rows) for k in (0, 1)],
-            names=["predictor", "level"],
-        ),
-    )
+    counted = {"count": np.concatenate(counts), "share": np.concatenate(share)}
+    levels = pd.DataFrame(counted, level_index(labels))
     table = pd.DataFrame(
         {
             "levels": [len(p) for p in share],
-            "most frequent": [str(own[first_largest(p)]) for own, p in zip(labels.levels, share, strict=True)],
+            "most frequent": [str(levels[first_largest(p)]) for levels, p in zip(labels.levels, share, strict=True)],
             "share": [float(p.max()) for p in share],
             "entropy (bits)": [-float(np.log2(p, where=p > 0, out=np.zeros_like(p)) @ p) for p in share],
         },
@@ -237,9 +228,9 @@ def density_summary(
     )
     shown, heading = table, "shares of levels"
     if len(table) > SHOWN:
-        most = np.argsort(-table["entropy (bits)"].to_numpy(), kind="stable")[:SHOWN]
-        shown, heading = table.iloc[most], f"{SHOWN} largest entropies of {len(table)} predictors"
-    sections = [Section(heading, shown), *more]
+        largest = np.argsort(-table["entropy (bits)"].to_numpy(), kind="stable")[:SHOWN]
+        shown, heading = table.iloc[largest], f"{SHOWN} largest entropies of {len(table)} predictors"
+    sections = [Section(heading, shown), *sections]
     tables = {"fit": pd.DataFrame({"value": list(facts.values())}, index=list(facts)), "levels": levels}
     tables |= {section.heading: section.table for section in sections}
     return Summary(head_text(call, labels), dict(facts), "predictors by themselves:", sections, tables)
@@ -253,6 +244,6 @@ def _fields(labels: Labels, tests: LikelihoodRatio, i: int) -> Section:
         columns=[label_text(x) for x in labels.levels[i][1:]],
     )
     chisq, p = (format_numbers([v])[0] for v in (tests.chisq[i], tests.p[i]))
-    how = " (exact)" if tests.exact[i] else ""
-    note = f"chisq = {chisq}, df = {tests.df[i]}, Pr(>chisq) = {p}{how}"
+    exactness = " (exact)" if tests.exact[i] else ""
+    note = f"chisq = {chisq}, df = {tests.df[i]}, Pr(>chisq) = {p}{exactness}"
     return Section(f"h_{label_text(labels.names[i])}", table, note)

@@ -1,4 +1,4 @@
-"""Tables: fields and couplings under the names of their groups, predictors and levels, made when asked for."""
+"""Tables of fields and couplings by the names of groups, predictors and levels, made at each look-up."""
 
 from __future__ import annotations
 
@@ -25,27 +25,28 @@ __all__ = [
     "category_frame",
     "filled_frame",
     "level_columns",
+    "level_index",
     "parameter_names",
 ]
 
-SHOWN = 10  # rows of a repr
+SHOWN = 10  # names or rows of a repr
 
 
 def _position(kind: str, name: object, positions: Mapping[Any, int]) -> int:
-    """Return the number of a group or a predictor, or raise a KeyError that names what was asked for."""
+    """Return the number of a group or a predictor (its `kind`); a KeyError with hints if the model has no such name."""
     try:
         return positions[name]
     except (KeyError, TypeError):  # TypeError: a name that cannot be a key
-        known = ", ".join(map(repr, list(positions)[:SHOWN])) + (" and more" if len(positions) > SHOWN else "")
-        near = near_match(name, positions) or "."
-        raise KeyError(f"{name!r} is no {kind} of this model{near} It has {known}.") from None
+        names = ", ".join(map(repr, list(positions)[:SHOWN])) + (" and more" if len(positions) > SHOWN else "")
+        hint = near_match(name, positions) or "."
+        raise KeyError(f"{name!r} is no {kind} of this model{hint} It has {names}.") from None
 
 
 class Named:
     """Attributes by name too, as R's lists have them: ``coef["h"]`` is ``coef.h``."""
 
     def __getitem__(self, name: object) -> Any:
-        names = [own for own in vars(self) if not own.startswith("_")]
+        names = [attribute for attribute in vars(self) if not attribute.startswith("_")]
         if name not in names:
             raise KeyError(f"{name!r} is no part of this{near_match(name, names) or '.'} It has {', '.join(names)}.")
         return getattr(self, str(name))
@@ -101,17 +102,17 @@ class CouplingTables(_GroupTables):
     """
 
     def __getitem__(self, term: object) -> pd.DataFrame:
-        most = max(self._layout.order, 2)
-        if not isinstance(term, tuple) or not 2 <= len(term) <= most:
-            what = "a pair of predictors, as in" if most == 2 else f"two to {most} predictors, as in"
-            raise KeyError(f"Couplings belong to {what} J[group]['a', 'b']; got {term!r}.")
-        found = [_position("predictor", name, self._positions) for name in term]
-        if len(set(found)) < len(found) or self._layout.index(*found) < 0:
+        order = max(self._layout.order, 2)
+        if not isinstance(term, tuple) or not 2 <= len(term) <= order:
+            owners = "a pair of predictors, as in" if order == 2 else f"two to {order} predictors, as in"
+            raise KeyError(f"Couplings belong to {owners} J[group]['a', 'b']; got {term!r}.")
+        scope = [_position("predictor", name, self._positions) for name in term]
+        if len(set(scope)) < len(scope) or self._layout.index(*scope) < 0:
             shown = ", ".join(map(repr, term[:-1])) + f" and {term[-1]!r}"
             raise KeyError(f"{shown} do not interact in this model.")
-        levels = [label_index(self._labels.levels[i][1:], self._labels.names[i]) for i in found]
-        values = self._layout.table(self._theta, *found)
-        columns = levels[1] if len(found) == 2 else _product(levels[1:])
+        levels = [label_index(self._labels.levels[i][1:], self._labels.names[i]) for i in scope]
+        values = self._layout.table(self._theta, *scope)
+        columns = levels[1] if len(scope) == 2 else _product(levels[1:])
         return pd.DataFrame(values.reshape(len(values), -1).copy(), index=levels[0], columns=columns)
 
     def __iter__(self) -> Iterator[tuple]:
@@ -128,13 +129,13 @@ class CouplingTables(_GroupTables):
 
 def _product(levels: list[pd.Index]) -> pd.MultiIndex:
     """Return all combinations of levels, the last predictor running fastest."""
-    return pd.MultiIndex.from_product(levels, names=[own.name for own in levels])
+    return pd.MultiIndex.from_product(levels, names=[index.name for index in levels])
 
 
 class _Groups(Mapping):
-    """Tables of every group."""
+    """Tables of every group: maps its name to a `kind` (`FieldTables` or `CouplingTables`)."""
 
-    def __init__(self, kind: type, labels: Labels, parameters: Parameters):
+    def __init__(self, kind: type[_GroupTables], labels: Labels, parameters: Parameters):
         self._kind, self._labels, self._parameters = kind, labels, parameters
         self._positions = {group: g for g, group in enumerate(labels.groups)}
 
@@ -218,15 +219,15 @@ class Coefficients(Named):
         """
         labels, parameters = self._labels, self._parameters
         layout, K = parameters.layout, len(labels.groups)
-        levels = [level for known in labels.levels for level in known[1:]]
-        columns = np.tile(term_columns(layout), K)
-        site = np.append(np.repeat(np.arange(layout.m), np.diff(layout.start)), -1)  # the last for what is missing
+        levels = [level for predictor_levels in labels.levels for level in predictor_levels[1:]]
+        columns = np.tile(term_columns(layout), K)  # field numbers (order, K size), -1 for none
+        predictor = np.append(np.repeat(np.arange(layout.m), np.diff(layout.start)), -1)  # of each field; last of -1
         pooled = np.full(layout.size, np.nan) if parameters.pooled is None else parameters.pooled
         labelled = {}
-        for k, own in enumerate(columns):
+        for k, fields in enumerate(columns):
             number = str(k + 1) if k else ""
-            labelled[f"predictor{number}"] = _labelled(labels.names, site[own])
-            labelled[f"level{number}"] = _labelled(levels, own)
+            labelled[f"predictor{number}"] = _labelled(labels.names, predictor[fields])
+            labelled[f"level{number}"] = _labelled(levels, fields)
         return pd.DataFrame(
             {
                 "term": _labelled(("h", "J"), (columns[1] >= 0).astype(np.intp)),
@@ -246,7 +247,7 @@ class Coefficients(Named):
         if self._parameters.pooled is not None:
             fields = np.vstack((self._parameters.pooled[: layout.D], fields))
             columns = ["pooled", *columns]
-        names = [(n, x) for n, known in zip(labels.names, labels.levels, strict=True) for x in known[1:]][:SHOWN]
+        names = [(n, x) for n, levels in zip(labels.names, labels.levels, strict=True) for x in levels[1:]][:SHOWN]
         table = pd.DataFrame(fields[: len(columns), :SHOWN].T, columns=columns, dtype=float)
         table.index = [f"{n}: {x}" for n, x in names]
         cut = [f"first {SHOWN} of {layout.D}"] if layout.D > SHOWN else []
@@ -268,15 +269,15 @@ def parameter_names(labels: Labels, layout: Layout) -> list[str]:
     >>> parameter_names(labels, Layout([3, 2]))
     ['a[y]', 'a[z]', 'b[1]', 'a[y]:b[1]', 'a[z]:b[1]']
     """
-    own = [f"{name}[{x}]" for name, known in zip(labels.names, labels.levels, strict=True) for x in known[1:]]
-    return [":".join(own[k] for k in cell if k >= 0) for cell in term_columns(layout).T]
+    fields = [f"{name}[{x}]" for name, levels in zip(labels.names, labels.levels, strict=True) for x in levels[1:]]
+    return [":".join(fields[k] for k in cell if k >= 0) for cell in term_columns(layout).T]
 
 
 def _labelled(values: Iterable, codes: np.ndarray) -> pd.Categorical | np.ndarray:
     """Return the label of each code, -1 for a missing one."""
-    known: dict[tuple, int] = {}  # by type too: 1, 1.0 and True are different levels
-    number = np.array([known.setdefault((type(v), v), len(known)) for v in values], dtype=np.intp)
-    distinct = label_index([v for _, v in known])
+    numbers: dict[tuple, int] = {}  # by type too: 1, 1.0 and True are different levels
+    number = np.array([numbers.setdefault((type(v), v), len(numbers)) for v in values], dtype=np.intp)
+    distinct = label_index([v for _, v in numbers])
     codes = np.where(codes < 0, -1, number[codes])
     if distinct.is_unique:
         return pd.Categorical.from_codes(codes, distinct)
@@ -287,29 +288,29 @@ def category_frame(columns: Mapping[Any, tuple[np.ndarray, Iterable]], index: pd
     """Return columns of codes and their levels as categories."""
     return pd.DataFrame(
         {
-            name: pd.Categorical.from_codes(codes.astype(np.intp), label_index(own))
-            for name, (codes, own) in columns.items()
+            name: pd.Categorical.from_codes(codes.astype(np.intp), label_index(levels))
+            for name, (codes, levels) in columns.items()
         },
         index=index,
     )
 
 
 def level_columns(p: np.ndarray, start: np.ndarray) -> list[np.ndarray]:
-    """Return the probabilities of all levels of each predictor, (n, L_i), from those of the others than the first."""
-    cut = [p[:, a:b] for a, b in itertools.pairwise(start)]
-    return [np.column_stack([np.maximum(1.0 - own.sum(axis=1), 0.0), own]) for own in cut]
+    """Return the probabilities (n, L_i) of all levels by predictor, from those (n, D) of non-reference levels."""
+    tables = [p[:, a:b] for a, b in itertools.pairwise(start)]
+    return [np.column_stack([np.maximum(1.0 - table.sum(axis=1), 0.0), table]) for table in tables]
 
 
 def filled_frame(labels: Labels, table: Sequence[np.ndarray], index: pd.Index, best: bool) -> pd.DataFrame:
     """Return the probabilities of all levels by predictor and level, or the most likely level of each predictor."""
     if best:
-        codes = [first_largest(own) for own in table]
+        codes = [first_largest(probabilities) for probabilities in table]
         return category_frame(dict(zip(labels.names, zip(codes, labels.levels, strict=True), strict=True)), index)
-    names = [(name, level) for name, own in zip(labels.names, labels.levels, strict=True) for level in own]
-    return pd.DataFrame(np.column_stack(table), index=index, columns=_pairs(names, ["predictor", "level"]))
+    return pd.DataFrame(np.column_stack(table), index=index, columns=level_index(labels))
 
 
-def _pairs(rows: Sequence[tuple], names: list[str]) -> pd.MultiIndex:
-    """Return a labelled index of pairs."""
-    columns = [label_index(row[k] for row in rows) for k in (0, 1)]
-    return pd.MultiIndex.from_arrays(columns, names=names)
+def level_index(labels: Labels, first: int = 0) -> pd.MultiIndex:
+    """Return the levels of each predictor from number `first` on, as an index of ``predictor`` and ``level``."""
+    pairs = [(name, x) for name, levels in zip(labels.names, labels.levels, strict=True) for x in levels[first:]]
+    columns = [label_index(pair[k] for pair in pairs) for k in (0, 1)]
+    return pd.MultiIndex.from_arrays(columns, names=["predictor", "level"])

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn, Self, final
+from typing import Any, Self, final
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from bbl.checks import real, verb
-from bbl.errors import ClassError, DataError
+from bbl.errors import ClassError
 from bbl.report.machine.summary import Summary, density_summary
 from bbl.report.page import Part
 from bbl.results.classifier import ClassifierResults
@@ -20,9 +20,6 @@ from bbl.results.machine.facts import fit_facts, fit_text
 from bbl.results.machine.machine import MachineResults
 from bbl.results.machine.nested import machine_ratio_test
 from bbl.results.machine.report_parts import machine_parts
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 __all__ = ["DensityResults"]
 
@@ -108,11 +105,6 @@ class DensityResults(MachineResults):
 
     def __repr__(self) -> str:
         return fit_text(self)
-
-    def _plot_evaluation(
-        self, kind: str, newdata: object, weights: Hashable | ArrayLike, groups: Sequence | None, axes: Axes | None
-    ) -> NoReturn:
-        raise DataError(f"kind={kind!r} is of predictions, and {self.formula!r} has no response; it makes none.")
 
     def _evaluation_parts(self, newdata: object, weights: Hashable | ArrayLike) -> list[Part]:
         return []

@@ -17,6 +17,7 @@ from bbl.report.machine.plot_logo import information, zero_sum_fields
 from bbl.report.machine.plot_logo import plot_logo as draw_logo
 from bbl.report.machine.plot_parameters import plot_parameters
 from bbl.report.machine.plot_terms import plot_term, strongest_term
+from bbl.results.classifier import ClassifierResults
 from bbl.results.evaluation import FIGURES
 from bbl.results.machine.machine import MachineResults
 
@@ -68,7 +69,9 @@ def plot(
         If a group is unknown; with `intervals`, what ``inference()`` raises.
     """
     if choice("kind", kind, ("parameters", "coefficients", *FIGURES, "cv")) in FIGURES:
-        return self._plot_evaluation(kind, newdata, weights, groups, axes)
+        if not isinstance(self, ClassifierResults):
+            raise DataError(f"kind={kind!r} is of predictions, and {self.formula!r} has no response; it makes none.")
+        return self.evaluate(newdata, weights).plot(kind, groups, axes)
     if kind == "coefficients":
         return self.inference().plot(ax=axes)
     if kind == "cv":

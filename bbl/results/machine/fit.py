@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Self, final
+from typing import Any, Self, final
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
 
 from bbl.boltzmann.estimate import Estimate, estimate
 from bbl.boltzmann.prediction_checks import remedy
@@ -29,9 +27,6 @@ from bbl.results.predictions import accuracy_score, importance, predict_batches,
 from bbl.rows.sample import Sample
 from bbl.stats.likelihood_ratio import likelihood_ratio
 from bbl.stats.scores import class_scores
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 __all__ = ["BBLResults"]
 
@@ -173,8 +168,3 @@ class BBLResults(MachineResults, ClassifierResults):
 
     def __repr__(self) -> str:
         return fit_text(self) + self._loss_text()
-
-    def _plot_evaluation(
-        self, kind: str, newdata: object, weights: Hashable | ArrayLike, groups: Sequence | None, axes: Axes | None
-    ) -> Axes | list[Axes]:
-        return self.evaluate(newdata, weights).plot(kind, groups, axes)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import copy
 from abc import abstractmethod
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
 
 from bbl.boltzmann.estimate import Estimate
 from bbl.boltzmann.tuning import Tuning
@@ -35,9 +34,6 @@ from bbl.results.model import MethodTraits, ModelResults, training_log_likelihoo
 from bbl.rows.on_disk import Rows, StoredSample
 from bbl.rows.sample import Sample
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
 __all__ = ["MachineResults"]
 
 SCORED_ROWS = 65536  # rows of a chunk whose energies are in memory together
@@ -59,12 +55,6 @@ class MachineResults(ModelResults):
     @abstractmethod
     def _population_shares(self) -> np.ndarray:
         """Shares (K,) of the groups in the population that is predicted."""
-
-    @abstractmethod
-    def _plot_evaluation(
-        self, kind: str, newdata: object, weights: Hashable | ArrayLike, groups: Sequence | None, axes: Axes | None
-    ) -> Axes | list[Axes]:
-        """Draw the figure `kind` of `Evaluation.plot`; a DataError without a response."""
 
     @property
     def parameters(self) -> Parameters:

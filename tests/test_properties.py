@@ -275,7 +275,7 @@ def test_a_saved_model_comes_back_with_the_same_bits(shape, method, names, store
 @given(shapes)
 def test_codes_lead_back_to_the_values(shape):
     frame, xlevels = table(shape)
-    design, sample, _ = Design.from_data("y ~ .", frame, None, xlevels)
+    design, sample, *_ = Design.from_data("y ~ .", frame, None, xlevels)
     for i, factor in enumerate(design.predictors):
         assert [factor.levels[a] for a in sample.codes[:, i]] == frame[factor.name].tolist()
     assert [design.response.levels[a] for a in sample.y] == frame["y"].tolist()

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bbl.api.machine.call import in_memory
+from bbl.api.training_data import TrainingData, encode_data, refuse_batches
 from bbl.boltzmann.prediction_checks import warn_record
 from bbl.checks import choice, flag, generator, integer, real, reals, verb
-from bbl.design.design import Design
+from bbl.design.design import Design, EncodingRules
 from bbl.design.formula import check_formula
 from bbl.errors import ConvergenceWarning, DataWarning, FormulaError, OptionError
 from bbl.memory import check_memory
@@ -156,17 +156,10 @@ def shooter(
     shown |= {"screen": (screen, "heredity"), "scale": (scale, "sum"), "missing": (missing, "raise")}
     call = call_text("shooter", _shown(formula, weights, shown))
     check_formula(formula)
-    in_memory(data, "shooter()", "data")
-    design, sample, index = Design.from_data(
-        formula,
-        data,
-        weights,
-        xlevels,
-        flag("novarOk", novarOk),
-        missing,
-        order=None,
-        sums_out="missing_marginal" not in ShooterResults.refusals,
-    )
+    refuse_batches(data, "shooter()", "data")
+    rules = EncodingRules(order=None, sums_out="missing_marginal" not in ShooterResults.refusals)
+    encoded = encode_data(TrainingData(formula, data, weights, xlevels, flag("novarOk", novarOk), missing), rules)
+    design, sample, index = encoded.design, encoded.rows, encoded.index
     _check(design, sample, screen)
     order = min(order, len(design.labels.names))
     if penalties is not None:

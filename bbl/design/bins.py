@@ -82,7 +82,7 @@ def bin(  # noqa: A001  # the word of the field
     """
     frame, count = to_frame(data), integer("bins", bins, 2)
     choice("method", method, CUTS)
-    named, counts = named_weights(weights, frame, data, whole=False)
+    named, counts = named_weights(weights, frame, whole=False)
     y = None
     if method == "mdl":
         if response is None:
@@ -151,7 +151,7 @@ def lump(
     {'Bern': 20, '(rare)': 3}
     """
     frame, least = to_frame(data), integer("min_count", min_count, 1)
-    named, counts = named_weights(weights, frame, data, whole=False)
+    named, counts = named_weights(weights, frame, whole=False)
     column_names = _names(columns, frame, named)
     out = {name: frame.column(name) for name in frame.columns}
     for name in frame.columns if column_names is None else column_names:

@@ -249,7 +249,7 @@ def check_variable(factors: list[Factor]) -> None:
         )
 
 
-def check_levels(factors: list[Factor], total: float, stacklevel: int = 4) -> None:
+def check_levels(factors: list[Factor], total: float) -> None:
     """Refuse columns that are identifiers, unless their levels are declared; warn of many rare levels."""
     rare = []
     for factor in factors:
@@ -264,7 +264,7 @@ def check_levels(factors: list[Factor], total: float, stacklevel: int = 4) -> No
             f"Most levels are rare in {', '.join(rare[:3])}{how_many_more}: a fit takes long, and says little about "
             "them. Group the rare levels, or leave the predictor out.",
             DataWarning,
-            stacklevel=stacklevel,
+            stacklevel=6,  # the caller of a verb
         )
 
 

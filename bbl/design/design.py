@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -28,18 +28,68 @@ from bbl.design.columns import (
 from bbl.design.factor_storage import factor_from_dict, factor_to_dict, terms_from_dict, terms_to_dict
 from bbl.design.factors import Factor
 from bbl.design.formula import FormulaTerms, parse
-from bbl.design.frames import to_frame
+from bbl.design.frames import Frame, to_frame
 from bbl.design.labels import Labels
 from bbl.design.values import frame_column
 from bbl.design.weights import named_weights
 from bbl.errors import DataError
 from bbl.rows.sample import Sample, code_dtype
 
-__all__ = ["MISSING", "Design"]
+__all__ = ["MISSING", "Design", "EncodedTable", "EncodingRules"]
 
 UNKNOWN_GROUP = "Refit with them, or leave those rows out"
 MISSING = ("raise", "drop", "level", "marginal")
 MANY = 1000  # predictors whose pairs are announced before they are listed
+
+
+@dataclass(frozen=True)
+class EncodingRules:
+    """Rules by which a formula and a table are accepted, set by the engine or learner that is to be fitted.
+
+    Attributes
+    ----------
+    declared : bool
+        Whether the declared levels of categories count, in their order, whether they occur or not. Then a predictor
+        may have one level, there need be no predictors, and with ``missing="marginal"`` the response may be unknown
+        (-1).
+    order : int or None
+        The most predictors in a term that the engine takes (`Engine.order`); None for any number.
+    order_reason : str
+        Why it takes no more (`Engine.order_reason`).
+    whole_weights : bool
+        Whether weights have to be whole numbers (`Engine.weights`).
+    one_sided : bool
+        Whether the formula may be without a response; then all rows are of group 0.
+    sums_out : bool
+        Whether the error of missing values may advise ``missing="marginal"`` (`Engine.refusals`).
+    """
+
+    declared: bool = False
+    order: int | None = 2
+    order_reason: str = ""
+    whole_weights: bool = True
+    one_sided: bool = False
+    sums_out: bool = True
+
+
+class EncodedTable(NamedTuple):
+    """A table encoded by `Design.from_data`.
+
+    Attributes
+    ----------
+    design : Design
+    sample : Sample
+        The n rows of positive weight that are not dropped, in the order of the table.
+    index : pandas.Index, length n
+        Their row labels (positions in the table, if it has no index).
+    row_positions : ndarray of int, shape (n,)
+        Their positions in the table.
+    """
+
+    design: Design
+    sample: Sample
+    index: pd.Index
+    row_positions: np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,13 +154,8 @@ class Design:
         novarOk: bool = False,
         missing: str = "raise",
         announce: Callable[[int, int, np.ndarray], None] | None = None,
-        declared: bool = False,
-        order: int | None = 2,
-        reason: str = "",
-        whole: bool = True,
-        one_sided: bool = False,
-        sums_out: bool = True,
-    ) -> tuple[Design, Sample, pd.Index]:
+        rules: EncodingRules | None = None,
+    ) -> EncodedTable:
         """Read a formula against data, collect the levels, and encode the rows.
 
         Parameters
@@ -132,28 +177,12 @@ class Design:
         announce : callable, optional
             ``announce(n, K, n_levels)`` is called, with the numbers of rows, groups and levels, before all pairs of
             very many predictors are listed. It may raise.
-        declared : bool, default False
-            Whether the declared levels of categories count, in their order, whether they occur or not. Then a
-            predictor may have one level, there need be no predictors, and with ``missing="marginal"`` the response
-            may be unknown (-1).
-        order : int or None, default 2
-            The most predictors in a term that the engine takes (`Engine.order`); None for any number.
-        reason : str, optional
-            Why it takes no more (`Engine.order_reason`).
-        whole : bool, default True
-            Whether weights have to be whole numbers (`Engine.weights`).
-        one_sided : bool, default False
-            Whether the formula may be without a response; then all rows are of group 0.
-        sums_out : bool, default True
-            Whether the error of missing values may advise ``missing="marginal"`` (`Engine.refusals`).
+        rules : EncodingRules, optional
+            What the engine or learner that is to be fitted takes.
 
         Returns
         -------
-        design : Design
-        sample : Sample
-            The rows of positive weight that are not dropped, in the order of the data.
-        index : pandas.Index
-            Their row labels (positions in the data, for tables without an index).
+        EncodedTable
 
         Raises
         ------
@@ -170,17 +199,18 @@ class Design:
         Examples
         --------
         >>> data = {"y": ["no", "yes", "no"], "a": [0, 1, 1], "n": [3, 2, 0]}
-        >>> design, sample, index = Design.from_data("y ~ .", data, weights="n")
-        >>> sample.codes.tolist(), sample.weights.tolist(), index.tolist()
-        ([[0], [1]], [3.0, 2.0], [0, 1])
+        >>> design, sample, index, row_positions = Design.from_data("y ~ .", data, weights="n")
+        >>> sample.codes.tolist(), sample.weights.tolist(), index.tolist(), row_positions.tolist()
+        ([[0], [1]], [3.0, 2.0], [0, 1], [0, 1])
         """
-        frame = to_frame(data)
+        frame, rules = to_frame(data), rules or EncodingRules()
+        declared = rules.declared
         flag("novarOk", novarOk)
         choice("missing", missing, MISSING)
         flag("declared", declared)
-        named, counts = named_weights(weights, frame, data, whole)
+        named, counts = named_weights(weights, frame, rules.whole_weights)
         exclude = () if named is None else (named,)
-        terms = parse(formula, frame.columns, exclude, order, declared, one_sided, reason)
+        terms = parse(formula, frame.columns, exclude, rules.order, declared, rules.one_sided, rules.order_reason)
         m = len(terms.predictors)
         if announce is not None and m > MANY and terms.interactions.count(2) == m * (m - 1) // 2:
             used = np.flatnonzero(counts > 0)
@@ -193,7 +223,7 @@ class Design:
         levels_by_name = given_levels(xlevels, terms)
         response, y = read_response(frame, terms, keep, levels_by_name, declared, missing)
         read = (
-            read_column(frame, name, keep, levels_by_name, missing, declared, sums_out=sums_out)
+            read_column(frame, name, keep, levels_by_name, missing, declared, sums_out=rules.sums_out)
             for name in terms.predictors
         )
         codes = np.empty((len(keep), len(terms.predictors)), dtype=np.uint8)
@@ -214,18 +244,13 @@ class Design:
         marked = is_missing if missing == "marginal" else None
         predictors = tuple(factors if declared else [f.padded() for f in factors])
         design = cls(terms, response, predictors, missing, incomplete, declared)
-        return design, Sample(codes, counts, y, marked), index
+        return EncodedTable(design, Sample(codes, counts, y, marked), index, keep)
 
-    def kept(self, data: Any, weights: Any = None) -> np.ndarray:
-        """Return which rows of the training data a fit uses: their positions in `data`; arguments as in `from_data`."""
-        frame = to_frame(data)
-        return kept_rows(frame, self.terms, named_weights(weights, frame, data, whole=False)[1], self.missing)[0]
-
-    def groups(self, data: Any) -> np.ndarray:
+    def groups(self, frame: Frame) -> np.ndarray:
         """Return the group of every row of the training data as codes, shape (n,); 0 where it is missing or none."""
         if not self.classes:
-            return np.zeros(to_frame(data).n, dtype=np.intp)
-        column = frame_column(to_frame(data), self.response.name)
+            return np.zeros(frame.n, dtype=np.intp)
+        column = frame_column(frame, self.response.name)
         return self.response.encode(column, "ignore", skip_missing=True)[0].astype(np.intp)
 
     def encode(
@@ -306,10 +331,6 @@ class Design:
         y = self.response.encode(column, "raise", "newdata", True, UNKNOWN_GROUP)[0].astype(np.intp)
         blank = column.missing()
         return y if blank is None else np.where(blank, -1, y)
-
-    def index(self, newdata: Any) -> pd.Index:
-        """Return the row labels of new data: its index, or 0..n-1 for tables that have none."""
-        return to_frame(newdata, "newdata").index
 
     def to_dict(self) -> dict[str, Any]:
         """Return the design as plain lists, strings and numbers, ready for JSON.

@@ -69,6 +69,8 @@ class Frame:
         The same columns as Arrow has them.
     declared : DeclaredOrder
         What the schema of `arrow` says of categories.
+    has_index : bool
+        Whether `index` is that of a pandas DataFrame, which a pandas Series of weights must share.
     """
 
     columns: tuple[Hashable, ...]
@@ -77,6 +79,7 @@ class Frame:
     argument: str
     arrow: Any = None
     declared: DeclaredOrder = DeclaredOrder()
+    has_index: bool = False
 
     @property
     def n(self) -> int:
@@ -147,6 +150,7 @@ def to_frame(data: Any, argument: str = "data") -> Frame:
     """
     if isinstance(data, Frame):
         return data
+    has_index = isinstance(data, pd.DataFrame)
     if isinstance(data, Mapping):
         _check_aligned(data, argument)
         try:
@@ -162,7 +166,7 @@ def to_frame(data: Any, argument: str = "data") -> Frame:
         def get(k: int) -> pd.Series:  # by name it takes half the time, but a tuple might stand for several columns
             return frame[column_names[k]] if type(column_names[k]) is str else frame.iloc[:, k]
 
-        return Frame(column_names, frame.index, get, argument)
+        return Frame(column_names, frame.index, get, argument, has_index=has_index)
     if is_pyarrow(data, "RecordBatch"):
         data = sys.modules["pyarrow"].Table.from_batches([data])
     _check_names(list(getattr(data, "column_names", ())), argument)  # pyarrow allows repeats, narwhals does not

@@ -165,7 +165,7 @@ def freq2raw(data: Any, freq: Any) -> pd.DataFrame:
     elif freq is None:
         raise BBLTypeError("freq must be a column name or an array of counts; got None.", argument="freq")
     else:
-        counts = check_weights(freq, frame.n, "freq", data)
+        counts = check_weights(freq, frame.n, "freq", frame.index if frame.has_index else None)
     row = all_columns.memory_usage(index=False).sum() / max(1, frame.n)
     check_memory(
         counts.sum() * (float(row) + 16.0),

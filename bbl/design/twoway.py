@@ -92,7 +92,7 @@ class TwoWay:
             return _read_matrix(data, weights, holds)
         check_formula(formula)
         frame = to_frame(data)
-        named, counts = named_weights(weights, frame, data)
+        named, counts = named_weights(weights, frame)
         response, rows, columns = _terms(formula, frame, named)
         keep = np.flatnonzero(counts > 0)
         factors, codes = [], []

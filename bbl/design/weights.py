@@ -10,15 +10,15 @@ import numpy as np
 import pandas as pd
 
 from bbl.checks import near_match
-from bbl.design.frames import Frame, to_frame
+from bbl.design.frames import Frame
 from bbl.errors import BBLTypeError, DataError, OptionError
 
-__all__ = ["MOST", "check_weights", "data_weights", "named_weights", "own_weights"]
+__all__ = ["MOST", "check_weights", "named_weights", "own_weights"]
 
 MOST = 2.0**53  # sums of weights are exact in float64 up to here
 
 
-def named_weights(weights: Any, frame: Frame, data: Any, whole: bool = True) -> tuple[Hashable | None, np.ndarray]:
+def named_weights(weights: Any, frame: Frame, whole: bool = True) -> tuple[Hashable | None, np.ndarray]:
     """Return the column that holds the weights, if one does, and the weights of all rows; see `check_weights`."""
     if frame.n == 0:
         raise DataError(f"{frame.argument} has no rows. Give at least one row for each response group.")
@@ -31,11 +31,16 @@ def named_weights(weights: Any, frame: Frame, data: Any, whole: bool = True) -> 
             argument="weights",
             column=weights,
         )
-    return None, check_weights(weights, frame.n, data=data, whole=whole)
+    return None, check_weights(weights, frame.n, index=frame.index if frame.has_index else None, whole=whole)
 
 
 def check_weights(
-    weights: Any, n: int, argument: str = "weights", data: Any = None, whole: bool = True, part: bool = False
+    weights: Any,
+    n: int,
+    argument: str = "weights",
+    index: pd.Index | None = None,
+    whole: bool = True,
+    part: bool = False,
 ) -> np.ndarray:
     """Return weights as float64: not negative, not all zero, and frequencies unless told otherwise.
 
@@ -46,8 +51,8 @@ def check_weights(
         Number of rows.
     argument : str, default "weights"
         Name of the argument, for messages.
-    data : object, optional
-        The table whose rows they weigh. If both have a pandas index, it has to be the same.
+    index : pandas.Index, optional
+        Row labels of the table whose rows they weigh. Weights in a pandas Series must have the same index.
     whole : bool, default True
         Whether they are counts, which other numbers cannot be.
     part : bool, default False
@@ -78,7 +83,7 @@ def check_weights(
             argument=argument,
         )
 
-    if isinstance(weights, pd.Series) and isinstance(data, pd.DataFrame) and not weights.index.equals(data.index):
+    if isinstance(weights, pd.Series) and index is not None and not weights.index.equals(index):
         raise DataError(
             f"{argument} is a Series whose index differs from that of the data. Align it with "
             f"{argument}.reindex(data.index), or pass {argument}.to_numpy() to go by position.",
@@ -118,11 +123,6 @@ def check_weights(
     if not part and not 0 < clean.sum() <= MOST:
         fail("are all zero" if not clean.any() else f"sum to {clean.sum():g}, more than can be counted")
     return clean
-
-
-def data_weights(weights: Any, newdata: Any) -> np.ndarray:
-    """Return the weights (n,) of new rows, of any size: of one of their columns, an array, or all ones."""
-    return named_weights(weights, to_frame(newdata, "newdata"), newdata, whole=False)[1]
 
 
 def own_weights(weights: Any) -> None:

@@ -19,6 +19,7 @@ from bbl.boltzmann.prediction_checks import training_record, training_rows
 from bbl.checks import choice, share, verb
 from bbl.crossval import Classifier
 from bbl.design.decisions import Costs, Priors, check_costs, check_priors
+from bbl.design.frames import to_frame
 from bbl.design.weights import own_weights
 from bbl.errors import BBLError, OptionError
 from bbl.report.format import WIDTH
@@ -227,6 +228,7 @@ class ClassifierResults(ModelResults):
             rows = self._rows()
             scores, y, counts, subject = self._training_scores(priors), rows.response, rows.weights, "training rows"
         else:
+            newdata = to_frame(newdata, "newdata")
             scores = self._new_scores(newdata, unseen, priors)
             y, counts = new_rows(self.design, newdata, weights)
             subject = "new rows"
@@ -286,7 +288,8 @@ class ClassifierResults(ModelResults):
             rows = self._rows()
             codes, missing, dropped, index = rows.codes, rows.missing, None, self._index()
         else:
-            (codes, missing), index = self.design.encode(newdata, unseen), self.design.index(newdata)
+            newdata = to_frame(newdata, "newdata")
+            (codes, missing), index = self.design.encode(newdata, unseen), newdata.index
             dropped = self.design.dropped(newdata)
         scores = self._encoded_scores(codes, missing, dropped, priors)
         return explained(self.labels, attribution, codes, missing, scores, index, of, self._verdict)

@@ -12,7 +12,7 @@ import pandas as pd
 
 from bbl.checks import choice, near_match, verb
 from bbl.design.design import Design
-from bbl.design.frames import to_frame
+from bbl.design.frames import Frame
 from bbl.design.labels import Labels
 from bbl.design.weights import named_weights
 from bbl.errors import DataError, OptionError
@@ -254,10 +254,10 @@ class Evaluation:
         return str(self._summary)
 
 
-def new_rows(design: Design, newdata: Any, weights: Any) -> tuple[np.ndarray, np.ndarray]:
+def new_rows(design: Design, frame: Frame, weights: Any) -> tuple[np.ndarray, np.ndarray]:
     """Return group (n,) and frequency (n,) of new rows; `weights` are a column's name or an array."""
-    counts = named_weights(weights, to_frame(newdata, "newdata"), newdata, whole=False)[1]
-    return design.encode_response(newdata), counts
+    counts = named_weights(weights, frame, whole=False)[1]
+    return design.encode_response(frame), counts
 
 
 def evaluated(

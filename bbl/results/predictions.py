@@ -82,7 +82,7 @@ def predict_rows(
         scores, index = self._training_scores(priors), self._index()
     else:
         rows = to_frame(newdata, "newdata")
-        scores, index = self._new_scores(rows, unseen, priors), self.design.index(rows)
+        scores, index = self._new_scores(rows, unseen, priors), rows.index
     return prediction_frame(scores, self.labels.groups, type, index, self.labels.response, cost_matrix)
 
 
@@ -207,6 +207,7 @@ def importance(
         folds = shuffled_folds(rows, integer("nfold", nfold, 2, max(2, int(rows.total))), rng)
         losses, y, counts = validated_losses(rows, folds, self._refit, rng.spawn(len(folds)), workers)
         return importance_of(self.labels, losses, y, counts, f"validated rows of {len(folds)} folds", self._remedy)
+    newdata = to_frame(newdata, "newdata")
     y, counts = new_rows(self.design, newdata, weights)
     codes, missing = self.design.encode(newdata)
     dropped = self.design.dropped(newdata)

@@ -132,7 +132,7 @@ def test_memory_that_runs_out_is_told_for_what(monkeypatch):
         with pytest.raises(MemoryLimitError, match=r"codes of the rows .*\(Unable to allocate 3 GiB\).*give a file"):
             bbl.bbl("y ~ .^2", table)
     with monkeypatch.context() as m:
-        m.setattr("bbl.api.machine.call.encode_source", none)
+        m.setattr("bbl.api.training_data.encode_source", none)
         with pytest.raises(MemoryLimitError, match="Formula and levels of the data took more memory than there is"):
             bbl.bbl("y ~ .^2", lambda: iter([table]), method="mf")
     with monkeypatch.context() as m:

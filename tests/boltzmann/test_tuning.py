@@ -267,7 +267,7 @@ def test_progress_ends_at_the_whole_and_never_goes_beyond(options, make, monkeyp
 def test_variants_share_the_progress(monkeypatch):
     frame, engine = noise(n=200, m=4), pseudo.PseudoLikelihood(lambdah=1e-3)
     monkeypatch.setattr(pseudo.PseudoLikelihood, "stepwise", lambda *_: True)
-    design, sample, _ = Design.from_data("y ~ .^2", frame)
+    design, sample, *_ = Design.from_data("y ~ .^2", frame)
     taken = []
 
     def progress(share=1.0, note=""):

@@ -8,7 +8,8 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from bbl.design.design import Design
+from bbl.design.design import Design, EncodingRules
+from bbl.design.frames import to_frame
 from bbl.design.weights import check_weights
 from bbl.errors import BBLTypeError, DataError, DataWarning, FormulaError, LevelError, OptionError
 
@@ -28,7 +29,7 @@ def data(**columns):
 
 
 def test_from_data():
-    design, sample, index = Design.from_data("y ~ .^2", FRAME.drop(columns="n"))
+    design, sample, index, _ = Design.from_data("y ~ .^2", FRAME.drop(columns="n"))
     assert sample.codes.tolist() == [[0, 0], [1, 1], [2, 0], [0, 2], [1, 1]]
     assert sample.codes.dtype == np.uint8 and sample.codes.flags.c_contiguous
     assert sample.y.tolist() == [0, 1, 0, 1, 0] and sample.y.dtype == np.intp
@@ -57,11 +58,11 @@ def test_from_data():
 )
 def test_weight_zero_rows_go_before_levels_are_collected(weights):
     formula = "y ~ ." if isinstance(weights, str) else "y ~ . - n"
-    design, sample, index = Design.from_data(formula, FRAME, weights)
+    design, sample, index, _ = Design.from_data(formula, FRAME, weights)
     assert design.labels.names == ("a", "b") and design.labels.levels == (("u", "v"), (1, 2, 10))
     assert sample.codes.tolist() == [[0, 0], [1, 1], [0, 2], [1, 1]] and sample.codes.flags.c_contiguous
     assert sample.weights.tolist() == [3.0, 1.0, 2.0, 4.0] and index.tolist() == [10, 11, 13, 14]
-    removed, same, _ = Design.from_data(formula, FRAME[FRAME["n"] > 0], "n" if isinstance(weights, str) else None)
+    removed, same, *_ = Design.from_data(formula, FRAME[FRAME["n"] > 0], "n" if isinstance(weights, str) else None)
     assert removed.labels == design.labels and np.array_equal(same.codes, sample.codes)
 
 
@@ -165,7 +166,7 @@ def test_one_response_level():
 
 
 def test_as_many_groups_as_rows():
-    design, sample, _ = Design.from_data("y ~ a", data(y=list("pqrs")))
+    design, sample, *_ = Design.from_data("y ~ a", data(y=list("pqrs")))
     assert design.labels.groups == tuple("pqrs") and sample.y.tolist() == [0, 1, 2, 3]
 
 
@@ -177,7 +178,7 @@ def test_constant_predictor():
     many = data(**{f"x{k}": [0] * 4 for k in range(9)})
     with pytest.raises(LevelError, match="'x4', and 4 more"):
         Design.from_data("y ~ .", many)
-    design, sample, _ = Design.from_data("y ~ .", columns, novarOk=True)
+    design, sample, *_ = Design.from_data("y ~ .", columns, novarOk=True)
     assert design.labels.levels[2:] == (("k", "(other)"), (1, "(other)")) and design.n_levels.tolist() == [2] * 4
     assert not sample.codes[:, 2:].any()
     for bad in (1, "yes", None):
@@ -190,7 +191,7 @@ def test_unused_categories():
     plain = Design.from_data("y ~ a", columns)
     columns["y"] = pd.Categorical(columns["y"], ["never", "no", "yes"])
     columns["a"] = pd.Categorical(columns["a"], ["t", "u", "v", "x"])
-    design, sample, _ = Design.from_data("y ~ a", columns)
+    design, sample, *_ = Design.from_data("y ~ a", columns)
     assert design.labels == plain[0].labels and np.array_equal(sample.codes, plain[1].codes)
 
 
@@ -206,7 +207,7 @@ def test_declared_order():
 
 def test_xlevels():
     given = {"a": ["w", "v", "u"], "y": ["yes", "no"]}
-    design, sample, _ = Design.from_data("y ~ a + b", data(), xlevels=given)
+    design, sample, *_ = Design.from_data("y ~ a + b", data(), xlevels=given)
     assert design.labels.levels == (("w", "v", "u"), (1, 2)) and design.labels.groups == ("yes", "no")
     assert sample.codes[:, 0].tolist() == [2, 1, 2, 1] and sample.y.tolist() == [1, 0, 1, 0]
     assert Design.from_data("y ~ a", data(a=["u"] * 4), xlevels={"a": ["u", "v"]})[0].n_levels.tolist() == [2]
@@ -227,7 +228,7 @@ def test_xlevels():
 def test_codes_widen():
     columns = {"y": [0, 1] * 300, "a": list(range(300)) * 2, "b": [0, 0, 1] * 200}
     with pytest.warns(DataWarning, match="rare"):
-        design, sample, _ = Design.from_data("y ~ .", columns)
+        design, sample, *_ = Design.from_data("y ~ .", columns)
     assert sample.codes.dtype == np.uint16 and np.array_equal(sample.codes[:, 0], columns["a"])
     assert design.encode(columns)[0].dtype == np.uint16
     assert np.array_equal(design.encode(columns)[0], sample.codes)
@@ -306,11 +307,10 @@ def test_encode_response():
 
 
 def test_index():
-    design = fitted()
     odd = FRAME.set_axis(pd.Index(["p", "p", "q", "r", "r"], name="key"))
-    assert design.index(odd).equals(odd.index) and design.index(odd).name == "key"
-    assert design.index(pl.from_pandas(FRAME)).tolist() == list(range(5))
-    _, _, index = Design.from_data("y ~ a", odd, "n")
+    assert to_frame(odd).index.equals(odd.index) and to_frame(odd).index.name == "key"
+    assert to_frame(pl.from_pandas(FRAME)).index.tolist() == list(range(5))
+    index = Design.from_data("y ~ a", odd, "n").index
     assert index.tolist() == ["p", "p", "r", "r"] and index.name == "key"
 
 
@@ -319,8 +319,8 @@ def test_odd_column_names():
     rng = np.random.default_rng(3)
     frame = pd.DataFrame(rng.integers(0, 3, (40, len(names) + 1)))
     renamed = frame.set_axis(["y", *names], axis=1)
-    design, sample, _ = Design.from_data("y ~ .^2", renamed)
-    plain, same, _ = Design.from_data("`0` ~ .^2", frame)
+    design, sample, *_ = Design.from_data("y ~ .^2", renamed)
+    plain, same, *_ = Design.from_data("`0` ~ .^2", frame)
     assert design.labels.names == tuple(names) and plain.labels.names == tuple(range(1, len(names) + 1))
     assert np.array_equal(sample.codes, same.codes) and np.array_equal(design.pairs, plain.pairs)
     quoted = Design.from_data("y ~ (" + " + ".join(f"`{n}`" for n in names) + ")^2", renamed)[1]
@@ -331,8 +331,8 @@ def test_odd_column_names():
 
 
 def test_row_and_column_order_do_not_matter():
-    design, sample, _ = Design.from_data("y ~ a + b", FRAME)
-    again, other, index = Design.from_data("y ~ a + b", FRAME.iloc[::-1, ::-1])
+    design, sample, *_ = Design.from_data("y ~ a + b", FRAME)
+    again, other, index, _ = Design.from_data("y ~ a + b", FRAME.iloc[::-1, ::-1])
     assert again.labels == design.labels and index.tolist() == [14, 13, 12, 11, 10]
     assert np.array_equal(other.codes[::-1], sample.codes) and np.array_equal(other.y[::-1], sample.y)
 
@@ -346,7 +346,7 @@ def test_input_is_not_changed_and_may_be_read_only():
         array.setflags(write=False)
         frame[name] = array
     before = frame.copy(deep=True)
-    design, sample, _ = Design.from_data("y ~ .^2", frame, weights)
+    design, sample, *_ = Design.from_data("y ~ .^2", frame, weights)
     sample.weights[0] = 99.0  # the sample owns its arrays
     sample.codes[0, 0] = 1
     design.encode(frame, "ignore")
@@ -364,7 +364,7 @@ class TestManyLevels:
     def test_declared_levels_are_taken_with_a_warning(self):
         frame = pd.DataFrame({"y": np.arange(500) % 2, "id": pd.Categorical(np.arange(500))})
         with pytest.warns(DataWarning, match=r"Most levels are rare in 'id' \(500 levels in 500 observations\)"):
-            design, _, _ = Design.from_data("y ~ .", frame)
+            design, *_ = Design.from_data("y ~ .", frame)
         assert design.n_levels.tolist() == [500]
         with pytest.warns(DataWarning, match="Most levels are rare in 'id'"):
             Design.from_data("y ~ id", {"y": [0, 1] * 100, "id": list(range(200))}, xlevels={"id": list(range(200))})
@@ -374,7 +374,7 @@ class TestManyLevels:
             Design.from_data("y ~ .", dict(y=np.arange(800) % 2, zip=np.arange(800) % 150))
 
     def test_a_toy_table_may_have_as_many_levels_as_rows(self):
-        design, _, _ = Design.from_data("y ~ .", dict(y=np.arange(20) % 2, a=np.arange(20)))
+        design, *_ = Design.from_data("y ~ .", dict(y=np.arange(20) % 2, a=np.arange(20)))
         assert design.n_levels.tolist() == [20]
 
     def test_observations_count_and_not_rows(self):
@@ -412,7 +412,9 @@ class TestDeclaredLevels:
     )
 
     def test_they_count_in_their_order_and_the_class_may_be_missing(self):
-        design, sample, _ = Design.from_data("y ~ .", self.DATA, missing="marginal", declared=True)
+        design, sample, *_ = Design.from_data(
+            "y ~ .", self.DATA, missing="marginal", rules=EncodingRules(declared=True)
+        )
         assert design.labels.groups == ("c", "b", "a")
         assert design.labels.levels == (("w", "u"), ("p", "q"), ("k",))
         assert sample.y.tolist() == [1, 2, -1] and sample.missing[:, 0].tolist() == [False, True, False]
@@ -421,15 +423,15 @@ class TestDeclaredLevels:
         assert again.labels == design.labels and again.declared
 
     def test_without_them_nothing_is_stored_of_them(self):
-        design, _, _ = Design.from_data("y ~ z", {"y": [0, 1], "z": ["p", "q"]})
+        design, *_ = Design.from_data("y ~ z", {"y": [0, 1], "z": ["p", "q"]})
         assert "declared" not in design.to_dict()
 
     def test_there_need_be_no_predictors(self):
-        design, sample, _ = Design.from_data("y ~ 1", {"y": [0, 1]}, declared=True)
+        design, sample, *_ = Design.from_data("y ~ 1", {"y": [0, 1]}, rules=EncodingRules(declared=True))
         assert design.labels.names == () and sample.codes.shape == (2, 0)
         with pytest.raises(FormulaError, match="no predictors are left"):
             Design.from_data("y ~ 1", {"y": [0, 1]})
 
     def test_a_missing_class_is_refused_where_missing_values_are(self):
         with pytest.raises(DataError, match="is the response, which has to be known"):
-            Design.from_data("y ~ z", self.DATA, missing="level", declared=True)
+            Design.from_data("y ~ z", self.DATA, missing="level", rules=EncodingRules(declared=True))

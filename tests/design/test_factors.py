@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from bbl.design.design import Design
+from bbl.design.design import Design, EncodingRules
 from bbl.design.factors import Factor
 from bbl.design.frames import to_frame
 from bbl.design.values import factorise, level_key
@@ -487,8 +487,9 @@ def declared_frame():
     )
 
 
-def levels_of(data, **options):
-    design, sample, _ = Design.from_data("y ~ .", data, missing="marginal", **options)
+def levels_of(data, declared=False, **options):
+    rules = EncodingRules(declared=declared)
+    design, sample, *_ = Design.from_data("y ~ .", data, missing="marginal", rules=rules, **options)
     return design.response.levels, [f.levels for f in design.predictors], sample
 
 
@@ -524,7 +525,9 @@ def test_declared_levels_of_other_tables():
 def test_declared_levels_stand_back_behind_xlevels_and_stay_in_dropped_rows():
     _, levels, _ = levels_of(declared_frame(), declared=True, xlevels={"x": ["u", "w"]})
     assert levels[0] == ("u", "w")
-    design, sample, _ = Design.from_data("y ~ x + z", declared_frame().iloc[2:], missing="drop", declared=True)
+    design, sample, *_ = Design.from_data(
+        "y ~ x + z", declared_frame().iloc[2:], missing="drop", rules=EncodingRules(declared=True)
+    )
     assert sample.n == 1 and design.response.levels == ("c", "b", "a")
     assert design.predictors[1].levels == (3, 2, 1)
     assert design.encode(declared_frame().iloc[:2])[0].tolist() == [[0, 1], [2, 2]]

@@ -41,7 +41,7 @@ def rows_of(sample):
 
 
 def assert_same(found, table, *args, **named):
-    design, sample, _ = Design.from_data("y ~ .", table, *args, **named)
+    design, sample, *_ = Design.from_data("y ~ .", table, *args, **named)
     assert found.design.labels == design.labels
     assert found.design.to_dict() == design.to_dict()
     for (codes, weights), own in zip(rows_of(found.sample), [sample.group(0), sample.group(1)], strict=True):
@@ -83,7 +83,7 @@ def test_few_states_become_a_table_of_counts(table, tmp_path):
     source = lazy_source(lazydata.lazy("folder", table, tmp_path))
     found = encode_source(source, "y ~ x0 + x1 + x3")
     assert isinstance(found.sample, Sample) and found.sample.n < 2 * 6**3 < len(table)
-    _, sample, _ = Design.from_data("y ~ x0 + x1 + x3", table)
+    _, sample, *_ = Design.from_data("y ~ x0 + x1 + x3", table)
     for y in range(2):
         own, expected = found.sample.group(y), sample.group(y).collapsed([6, 6, 6])
         np.testing.assert_array_equal(own.codes, expected.codes)
@@ -99,7 +99,7 @@ def test_rows_are_dealt_to_the_folds_of_a_table_in_memory(shuffled, formula, wei
     source = lazy_source(lazydata.lazy("callable", table, tmp_path))
     rng = np.random.default_rng(3) if shuffled else None
     found = encode_source(source, formula, weights, deal=Deal(4, rng))
-    _, sample, _ = Design.from_data(formula, table, weights)
+    _, sample, *_ = Design.from_data(formula, table, weights)
     folds = shuffled_folds(sample, 4, np.random.default_rng(3)) if shuffled else consecutive_folds(sample, 4)
     for f in range(4):
         one, other = found.folds.one(f), folds.one(f)
@@ -266,6 +266,6 @@ def test_folders_of_partitions_have_the_columns_of_their_names(table, tmp_path):
         pq.write_table(pa.Table.from_pandas(own.drop(columns="x0"), preserve_index=False), folder / "part.parquet")
     found = encode_source(lazy_source(tmp_path / "hive"), "y ~ x0 + x1")
     assert found.design.labels.levels[0] == tuple("abcdef")
-    _, sample, _ = Design.from_data("y ~ x0 + x1", table)
+    _, sample, *_ = Design.from_data("y ~ x0 + x1", table)
     for a, b in zip(level_counts(found.sample, [6, 6], 2), level_counts(sample, [6, 6], 2), strict=True):
         np.testing.assert_array_equal(a, b)

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bbl.design.design import Design
+from bbl.design.design import Design, EncodingRules
 from bbl.design.formula import parse
 from bbl.errors import BBLError, BBLTypeError, DataError, FormulaError
 
@@ -51,7 +51,7 @@ def test_storage():
 )
 def test_storage_of_terms_of_any_order(formula, pairs, terms):
     frame = {"y": [0, 1], **{name: [0, 1] for name in "abcd"}}
-    design = Design.from_data(formula, frame, order=4)[0]
+    design = Design.from_data(formula, frame, rules=EncodingRules(order=4))[0]
     stored = json.loads(json.dumps(design.to_dict()))
     assert stored["pairs"] == pairs and stored.get("terms") == terms
     loaded = Design.from_dict(stored)
@@ -66,7 +66,9 @@ def test_storage_of_terms_of_any_order(formula, pairs, terms):
     ids=lambda terms: str(terms)[:30],
 )  # fmt: skip
 def test_corrupt_terms(terms):
-    design = Design.from_data("y ~ .^3", {"y": [0, 1], **{name: [0, 1] for name in "abc"}}, order=3)[0]
+    design = Design.from_data(
+        "y ~ .^3", {"y": [0, 1], **{name: [0, 1] for name in "abc"}}, rules=EncodingRules(order=3)
+    )[0]
     with pytest.raises(DataError, match="the stored design is corrupt"):
         Design.from_dict(design.to_dict() | {"terms": terms})
 
@@ -76,7 +78,7 @@ def test_a_model_of_too_many_terms_is_refused_before_they_are_listed():
     with pytest.raises(
         BBLError, match=r"A model of 15,701,873,796 terms with 15,701,873,796 couplings in each of 2 groups"
     ):
-        Design.from_data("y ~ .^4", frame, order=4)
+        Design.from_data("y ~ .^4", frame, rules=EncodingRules(order=4))
     stored = fitted().to_dict() | {"pairs": "all"}
     assert Design.from_dict(stored).to_dict() == stored
 

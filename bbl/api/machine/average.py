@@ -78,7 +78,10 @@ def _wrapped(
 def fit_auto(text: str, call: Call, shares: np.ndarray | None, verbose: int) -> AverageResults:
     """Fit the average that a checked call asks for."""
     with progress_bar(MEMBERS * NFOLD, "auto", verbose) as step:
-        averaged = fit_average(call.rows, call.design.labels, call.layout, progress=step, **call.common)
+        averaged = fit_average(
+            call.rows, call.design.labels, call.layout, log_z=call.log_z, workers=call.workers, rng=call.rng,
+            progress=step,
+        )  # fmt: skip
     labels = call.design.labels
     warn_problems([each for member in averaged.members for each in problems(member.estimate.fits, labels)], 4)
     warn_record(averaged.log_loss, 4)
@@ -98,7 +101,9 @@ def cross_auto(
         rngs = [(stream,) for stream in call.rng.spawn(len(folds))]
         scored = cross_validate(call.rows, folds, fit, rngs, workers=call.workers, progress=step)
     table, _ = score_settings(scored, score)
-    averaged = fit_average(call.rows, labels, call.layout, **call.common) if refit else scored.fits[-1][0]
+    averaged = scored.fits[-1][0]
+    if refit:
+        averaged = fit_average(call.rows, labels, call.layout, log_z=call.log_z, workers=call.workers, rng=call.rng)
     record = held_out_record(scored, scored.scores[0], fold_log_shares(call.rows, folds, call.K), "")
     warn_record(record, 4)
     return score_frame(table, score, "setting", np.nan), scored, _wrapped(text, call, averaged, record=record)

@@ -8,13 +8,13 @@ from typing import Any, cast
 import numpy as np
 
 from bbl.api.machine.average import check_auto, cross_auto, fit_auto, is_auto
-from bbl.api.machine.call import Call, data_folds, in_memory, pop_rule, prepare, shown_call
+from bbl.api.machine.call import Call, RunOptions, pop_rule, prepare, shown_call
+from bbl.api.training_data import TrainingData, refuse_batches, user_folds
 from bbl.boltzmann.averaging import PREPARED_AS
 from bbl.boltzmann.convergence_warnings import problems, warn_problems
-from bbl.boltzmann.estimate import estimate
 from bbl.boltzmann.prediction_checks import check_training, check_validation, warn_ordered
 from bbl.boltzmann.tuning import NFOLD, tune
-from bbl.boltzmann.validation import Validated, validate
+from bbl.boltzmann.validation import validate
 from bbl.checks import any_real, choice, flag, integer, reals
 from bbl.crossval import Scored, calibrated, score_settings
 from bbl.design.decisions import check_priors
@@ -28,9 +28,7 @@ from bbl.results.together.average import AverageResults
 from bbl.results.together.cv import CVResults, score_frame
 from bbl.rows.dealing import AnyFolds, Deal
 from bbl.rows.folds import Folds, consecutive_folds, shuffled_folds
-from bbl.rows.sample import Sample
 from bbl.stats.calibration import fit_calibration
-from bbl.stats.loss_record import LossRecord
 
 __all__ = ["bbl", "crossVal"]
 
@@ -158,28 +156,25 @@ def bbl(
     1  0.702  0.298   No
     """
     test_null, auto = flag("testNull", testNull), is_auto(method)
-    other_arguments: dict[str, tuple[Any, Any]] = {
-        "missing": (missing, "raise"),
-        "log_z": (log_z, "auto"),
-        "calibrate": (calibrate, "none"),
-        "priors": (priors if isinstance(priors, str | None) else "given", None),
-    }
-    text = shown_call("bbl", formula, weights, method, options, **other_arguments)
+    shown_priors = priors if isinstance(priors, str | None) else "given"
+    text = shown_call(
+        "bbl", formula, weights, method, options, missing=(missing, "raise"), log_z=(log_z, "auto"),
+        calibrate=(calibrate, "none"), priors=(shown_priors, None),
+    )  # fmt: skip
     if auto:
         check_auto(options, calibrate, classes=True)
-        in_memory(data, "method='auto'", "method")
+        refuse_batches(data, "method='auto'", "method")
         calibrate, method = "none", PREPARED_AS
     rule = pop_rule(method, options)
-    shared: dict[str, Any] = {"log_z": log_z, "calibrate": calibrate, "seed": seed, "n_jobs": n_jobs}
-    shared |= {"extra": int(test_null), "verbose": verbose, "client": client}
 
-    def deal(engine: Engine, rng: np.random.Generator) -> Deal | None:
+    def make_deal(engine: Engine, rng: np.random.Generator) -> Deal | None:
         return Deal(NFOLD, rng) if _is_tuned(engine, rule, calibrate) else None
 
+    training = TrainingData(formula, data, weights, xlevels, novarOk, missing)
+    run = RunOptions(log_z, calibrate, seed, n_jobs, client, verbose)
     call = prepare(
-        bbl, formula, data, weights, method, options, xlevels=xlevels, novarOk=novarOk, missing=missing, deal=deal,
-        counts=auto, **shared,
-    )  # fmt: skip
+        bbl, training, method, options, run, extra_fits=int(test_null), make_deal=make_deal, needs_counts=auto
+    )
     design, sample, layout, engine, tuning = call.design, call.sample, call.layout, call.engine, None
     if auto:
         check_auto(options, calibrate, design.classes)
@@ -189,29 +184,30 @@ def bbl(
         return fit_auto(text, call, shares, verbose)
     if _is_tuned(engine, rule, calibrate):
         with progress_bar(NFOLD, "tuning", verbose) as step:
-            fitting_options = {"calibrate": calibrate, "progress": step, "folds": call.folds, **call.common}
-            tuning = tune(sample, design.labels, layout, engine, rule, **fitting_options)
+            tuning = tune(
+                sample, design.labels, layout, engine, rule, calibrate=calibrate, log_z=call.log_z,
+                workers=call.workers, rng=call.rng, progress=step, folds=call.dealt_folds,
+            )  # fmt: skip
         engine = tuning.engine or engine
     with progress_bar(call.K + pooled, "bbl", verbose) as step:
-        fitting_options = {"pooled": pooled, "progress": step, "labels": design.labels, **call.common}
-        result = estimate(sample, layout, call.K, engine, **fitting_options)
+        result = call.estimate(engine, pooled, step)
     if calibrate != "none" and tuning is not None:
         result = replace(result, calibration=tuning.calibration)
     warn_problems(problems(result.fits, design.labels))
     record = check_training(sample, result, design.labels, engine, call.advice, call.held_out(tuning))
-    training = (text, design, call.training, call.index, engine, result, tuning)
+    fit_arguments = (text, design, call.training, call.index, engine, result, tuning)
     if not design.classes:
-        return call.with_training_summary(DensityResults(*training))
-    return call.with_training_summary(BBLResults(*training, priors=shares, stored_loss=record))
+        return call.with_training_summary(DensityResults(*fit_arguments))
+    return call.with_training_summary(BBLResults(*fit_arguments, priors=shares, stored_loss=record))
 
 
 def _is_tuned(engine: Engine, rule: str | None, calibrate: str) -> bool:
-    """Return whether a fit needs folds of its own."""
+    """Return whether a fit is tuned or calibrated on folds."""
     return rule is not None or calibrate != "none" or len(engine.variants()) > 1
 
 
 def _shares(priors: Any, formula: str, design: Design) -> np.ndarray | None:
-    """Return the class shares that are given, checked."""
+    """Return the class shares of `priors`, checked, shape (K,)."""
     if priors is None:
         return None
     if not design.classes:
@@ -303,42 +299,37 @@ def crossVal(
     1     0.5 0.7531476 0.7294412 0.7768539
     2     0.9 0.7461265 0.7225567 0.7696963
     """
-    auto, named = is_auto(method), method
+    auto, shown_method = is_auto(method), method
     if auto:
         check_auto(options, calibrate, classes=True)
-        in_memory(data, "method='auto'", "method")
+        refuse_batches(data, "method='auto'", "method")
         calibrate, method = "none", PREPARED_AS
-    values, again = _pop_grid(method, options), flag("refit", refit)
-    text = shown_call("crossVal", formula, weights, named, options, missing=(missing, "raise"))
-    shared: dict[str, Any] = {"log_z": log_z, "calibrate": calibrate, "seed": seed, "n_jobs": n_jobs, "client": client}
-    shuffle_folds = flag("shuffle", shuffle)
+    values, refit, shuffle = _pop_grid(method, options), flag("refit", refit), flag("shuffle", shuffle)
+    text = shown_call("crossVal", formula, weights, shown_method, options, missing=(missing, "raise"))
     if cv is not None:
-        in_memory(data, "cv, which gives positions of rows,", "cv")
+        refuse_batches(data, "cv, which gives positions of rows,", "cv")
 
-    def deal(_: Engine, rng: np.random.Generator) -> Deal:
-        return Deal(integer("nfold", nfold, 2), rng if shuffle_folds else None)
+    def make_deal(_: Engine, rng: np.random.Generator) -> Deal:
+        return Deal(integer("nfold", nfold, 2), rng if shuffle else None)
 
-    call = prepare(
-        crossVal, formula, data, weights, method, options, xlevels=xlevels, novarOk=novarOk, missing=missing, deal=deal,
-        counts=auto, verbose=verbose, **shared,
-    )  # fmt: skip
+    training = TrainingData(formula, data, weights, xlevels, novarOk, missing)
+    run = RunOptions(log_z, calibrate, seed, n_jobs, client, verbose)
+    call = prepare(crossVal, training, method, options, run, make_deal=make_deal, needs_counts=auto)
     design, sample, layout, engine, labels = call.design, call.sample, call.layout, call.engine, call.design.labels
-    score = _score(score, flag("use_auc", use_auc), call.K, design.classes)
-    row_positions = np.zeros(0, dtype=np.intp)  # of folds that were dealt while rows were read, positions are not known
-    if call.folds is None:
-        row_positions = design.kept(data, weights)
-    folds: AnyFolds = call.folds or (
-        _own_folds(call.rows, nfold, shuffle_folds, call.rng)
-        if cv is None
-        else data_folds(cv, data, design, call.rows, row_positions)
-    )
+    score = _score_name(score, flag("use_auc", use_auc), call.K, design.classes)
+    folds = call.dealt_folds
+    if folds is None:
+        folds = _stratified_folds(call, nfold, shuffle) if cv is None else user_folds(cv, data, call)
     if auto:
         check_auto(options, calibrate, design.classes)
-        frame, pooled, average = cross_auto(text, call, cast(Folds, folds), score, again, verbose)
-        return CVResults(frame, 0, score, _validated(pooled, row_positions, folds), pooled, "none", average)
+        frame, pooled, average = cross_auto(text, call, cast(Folds, folds), score, refit, verbose)
+        return CVResults(frame, 0, score, _validated_rows(pooled, call, folds), pooled, "none", average)
     with progress_bar(len(folds), "crossVal", verbose) as step:
         judge = "pseudo_scores" if score == "pnll" else "class_scores"
-        scored = validate(sample, labels, layout, engine, values, folds, progress=step, judge=judge, **call.common)
+        scored = validate(
+            sample, labels, layout, engine, values, folds, log_z=call.log_z, workers=call.workers, rng=call.rng,
+            progress=step, judge=judge,
+        )  # fmt: skip
     table, best = score_settings(scored, score, calibrate)
     warn_problems(scored.found)
     if cv is None and not shuffle:
@@ -347,59 +338,44 @@ def crossVal(
         engine = engine.at(float(values[best]))
     scores = calibrated(scored, scored.scores[best], calibrate)
     record = check_validation(sample, labels, layout, engine, folds, scored, scores, call.workers, call.advice)
-    model = _best_model(text, call, engine, scored, best, folds, again, record)
+    final = call.estimate(engine, design.classes) if refit else scored.last[best]
+    if calibrate != "none":
+        calibration = fit_calibration(scored.scores[best], scored.y, scored.weights, calibrate)
+        final = replace(final, calibration=calibration)
+    model_call = call if refit else call.of_last_fold(folds)
+    fit_arguments = (text, design, model_call.training, model_call.index, engine, final)
+    model: BBLResults | DensityResults
+    if design.classes:
+        model = model_call.with_training_summary(BBLResults(*fit_arguments, stored_loss=record))
+    else:
+        model = model_call.with_training_summary(DensityResults(*fit_arguments))
     column = "setting" if engine.tuned is None else engine.tuned.column
     frame = score_frame(table, score, column, np.array([engine.setting]) if values is None else values)
-    return CVResults(frame, best, score, _validated(scored, row_positions, folds), scored, calibrate, model)
+    return CVResults(frame, best, score, _validated_rows(scored, call, folds), scored, calibrate, model)
 
 
-def _best_model(
-    text: str,
-    call: Call,
-    engine: Engine,
-    scored: Validated,
-    best: int,
-    folds: AnyFolds,
-    refit: bool,
-    record: LossRecord | None,
-) -> BBLResults | DensityResults:
-    """Return the model at the best setting: of all rows, or, as in R, the last fold's."""
-    design, final = call.design, scored.last[best]
-    if refit:
-        fitting_options = {"pooled": design.classes, "labels": design.labels, **call.common}
-        final = estimate(call.sample, call.layout, call.K, engine, **fitting_options)
-    else:
-        call = call.left(folds)
-    if call.calibrate != "none":
-        fitted = fit_calibration(scored.scores[best], scored.y, scored.weights, call.calibrate)
-        final = replace(final, calibration=fitted)
-    training = (text, design, call.training, call.index, engine, final)
-    return call.with_training_summary(
-        BBLResults(*training, stored_loss=record) if design.classes else DensityResults(*training)
-    )
-
-
-def _validated(scored: Scored, kept: np.ndarray, folds: AnyFolds) -> list[np.ndarray]:
-    """Return the rows of the data that each fold validated; none where their positions are not known."""
-    return [kept[scored.rows[scored.fold == f] if len(kept) else []] for f in range(len(folds))]
+def _validated_rows(scored: Scored, call: Call, folds: AnyFolds) -> list[np.ndarray]:
+    """Return the positions in the data of the rows that each fold validated; none if they were read in batches."""
+    has_positions = call.index is not None
+    return [call.row_positions[scored.rows[scored.fold == f] if has_positions else []] for f in range(len(folds))]
 
 
 def _pop_grid(method: str | Engine, options: dict) -> np.ndarray | None:
-    """Take the grid of the option that is tuned out of the options."""
+    """Remove the grid of the tuned option from the options, and return it; None if there is none."""
     kind = engine_class(method)
     tuned = kind.tuned
     if tuned is None or options.get(tuned.option) is None or options[tuned.option] in tuned.rules:
         return None
 
     def check(option: str, value: object) -> float:
-        engine = kind(**{option: any_real(option, value)})  # which knows the range of its options
+        engine = kind(**{option: any_real(option, value)})  # the engine checks the range
         return float(getattr(engine, option))
 
     return reals(tuned.option, options.pop(tuned.option), check)
 
 
-def _score(score: str | None, use_auc: bool, K: int, classes: bool) -> str:
-    """Return the score that is meant, if K groups have it."""
+def _score_name(score: str | None, use_auc: bool, K: int, classes: bool) -> str:
+    """Return the name of the score, or raise an OptionError if it does not suit K groups."""
     if score is None:
         score = "logloss" if not classes else "auc" if use_auc and K == 2 else "accuracy"
     choice("score", score, ("auc", "accuracy", "logloss", "brier", "pnll"))
@@ -413,6 +389,8 @@ def _score(score: str | None, use_auc: bool, K: int, classes: bool) -> str:
     return score
 
 
-def _own_folds(sample: Sample, nfold: int, shuffle: bool, rng: np.random.Generator) -> Folds:
+def _stratified_folds(call: Call, nfold: int, shuffle: bool) -> Folds:
+    """Return folds of each group's rows: shuffled, or consecutive as in R."""
+    sample = call.rows
     integer("nfold", nfold, 2, int(sample.total) if sample.whole else sample.n)
-    return shuffled_folds(sample, nfold, rng) if shuffle else consecutive_folds(sample, nfold)
+    return shuffled_folds(sample, nfold, call.rng) if shuffle else consecutive_folds(sample, nfold)

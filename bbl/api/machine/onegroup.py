@@ -192,7 +192,9 @@ def _coded_sample(xi: Any, weights: Any, L: Any, missing: str, engine: Engine) -
         )
     if not codes.size:
         raise DataError("xi has no rows or no columns.", argument="xi")
-    w = check_weights(weights, len(codes), data=xi, whole=engine.weights == "counts")
+    w = check_weights(
+        weights, len(codes), index=xi.index if isinstance(xi, pd.DataFrame) else None, whole=engine.weights == "counts"
+    )
     none = np.isnan(codes)
     if none.any() and missing == "raise":
         raise DataError(

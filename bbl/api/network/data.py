@@ -4,68 +4,49 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Hashable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
-import pandas as pd
 
-from bbl.api.machine.call import data_folds, in_memory
+from bbl.api.training_data import EncodedData, TrainingData, encode_data, refuse_batches, user_folds
 from bbl.checks import integer, near_match
-from bbl.design.design import Design
+from bbl.design.design import Design, EncodingRules
 from bbl.design.formula import check_formula
 from bbl.design.frames import Frame, to_frame
 from bbl.design.grammar import quoted
 from bbl.design.interactions import Cube, Interactions
 from bbl.design.streams.adapters import lazy_source
-from bbl.design.streams.passes import encode_source
+from bbl.design.streams.source import Source
 from bbl.errors import BBLTypeError, DataError, DataWarning, FormulaError, OptionError
-from bbl.parallel import progress_bar
 from bbl.results.network.network import NetworkResults
 from bbl.rows.folds import Folds, stratified_folds
 from bbl.rows.on_disk import Rows
-from bbl.rows.sample import Sample
 
-__all__ = ["Prepared", "formula_of", "given_folds", "prepare"]
+__all__ = ["formula_of", "given_folds", "prepare", "restrict_features"]
 
 MANY = 100  # classes of which there may not be as many as half of the rows
 
 
-@dataclass(frozen=True)
-class Prepared:
-    """Data as a learner takes them."""
-
-    design: Design
-    sample: Rows
-    index: pd.Index | None  # None of data that were read in batches
-    frame: Frame
-    kept: np.ndarray  # positions of the sample's rows in it
-
-    @property
-    def rows(self) -> Sample:
-        """The rows, where nothing but rows in memory comes this far."""
-        return cast(Sample, self.sample)
-
-    @property
-    def K(self) -> int:
-        """Number of classes."""
-        return len(self.design.response.levels)
-
-    def only(self, names: tuple) -> Prepared:
-        """Return the data of some features alone, in the order of the data."""
-        labels = self.design.labels
-        if set(names) == set(labels.names):
-            return self
-        positions = [i for i, name in enumerate(labels.names) if name in set(names)]
-        predictors = tuple(self.design.predictors[i] for i in positions)
-        terms = replace(self.design.terms, text=formula_of(labels.response, [f.name for f in predictors]))
-        terms = replace(terms, predictors=tuple(f.name for f in predictors), interactions=Interactions(Cube()))
-        sample = self.rows
-        missing = None if sample.missing is None else np.ascontiguousarray(sample.missing[:, positions])
-        if missing is not None and not missing.any():
-            missing = None
-        restricted = replace(sample, codes=np.ascontiguousarray(sample.codes[:, positions]), missing=missing)
-        return replace(self, design=replace(self.design, terms=terms, predictors=predictors), sample=restricted)
+def restrict_features(prepared: EncodedData, names: tuple) -> EncodedData:
+    """Return encoded data with the named features only, in the order of the data."""
+    labels = prepared.design.labels
+    if set(names) == set(labels.names):
+        return prepared
+    positions = [i for i, name in enumerate(labels.names) if name in set(names)]
+    predictors = tuple(prepared.design.predictors[i] for i in positions)
+    terms = replace(
+        prepared.design.terms,
+        text=formula_of(labels.response, [f.name for f in predictors]),
+        predictors=tuple(f.name for f in predictors),
+        interactions=Interactions(Cube()),
+    )
+    sample = prepared.rows
+    missing = None if sample.missing is None else np.ascontiguousarray(sample.missing[:, positions])
+    if missing is not None and not missing.any():
+        missing = None
+    restricted = replace(sample, codes=np.ascontiguousarray(sample.codes[:, positions]), missing=missing)
+    return replace(prepared, design=replace(prepared.design, terms=terms, predictors=predictors), sample=restricted)
 
 
 def formula_of(class_: Hashable, names: Iterable[Hashable]) -> str:
@@ -73,19 +54,19 @@ def formula_of(class_: Hashable, names: Iterable[Hashable]) -> str:
     return f"{quoted(class_)} ~ {' + '.join(map(quoted, names)) or '1'}"
 
 
-def prepare(
-    formula: str, data: Any, weights: Any, missing: str, xlevels: Any = None, rows: str = "", verbose: int = 1
-) -> Prepared:
-    """Read a formula (or the class's name alone) against data; declared levels count, and cells may be missing.
+def prepare(training: TrainingData, rows: str = "", verbose: int = 1) -> EncodedData:
+    """Encode the data of a formula, or of the class's name alone; declared levels count, and cells may be missing.
 
     `rows` names the argument that needs all rows in memory, if one does.
     """
+    formula, weights = training.formula, training.weights
     check_formula(formula)
-    source = lazy_source(data)
+    source = lazy_source(training.data)
+    data: Frame | Source = to_frame(training.data) if source is None else source
     if rows:
-        in_memory(data, rows, rows.partition("=")[0])
-    frame = to_frame(data) if source is None else source.frame("data")
+        refuse_batches(data, rows, rows.partition("=")[0])
     if isinstance(formula, str) and "~" not in formula:
+        frame = source.frame("data") if isinstance(data, Source) else data
         name = formula.strip().strip("`")
         if not frame.has(name):
             hint = near_match(name, frame.columns) or "."
@@ -99,15 +80,9 @@ def prepare(
         weighing = isinstance(weights, str) and weights in frame.columns
         n_features = len(frame.columns) - 1 - (weighing and weights != name)
         formula = f"{quoted(name)} ~ {'.' if n_features else '1'}"
-    index: pd.Index | None = None
-    sample: Rows
-    reading: dict[str, Any] = {"declared": True, "order": None}  # terms of any order are read, and refused below
-    if source is None:
-        design, sample, index = Design.from_data(formula, data, weights, xlevels, missing=missing, **reading)
-    else:
-        with progress_bar(None, "reading", verbose) as step:
-            encoded = encode_source(source, formula, weights, xlevels, missing=missing, step=step, **reading)
-        design, sample = encoded.design, encoded.sample
+    rules = EncodingRules(declared=True, order=None)  # terms of any order are read, and refused below
+    encoded = encode_data(replace(training, formula=formula, data=data), rules, verbose=verbose)
+    design = encoded.design
     term = design.terms.interactions.first(2)
     if term is not None:
         interaction = ":".join(str(design.labels.names[i]) for i in term)
@@ -116,9 +91,8 @@ def prepare(
             "'class ~ .' or 'class ~ a + b', and give a structure by hand with networks.structure().",
             argument="formula",
         )
-    _check_class(design, sample)
-    row_positions = np.zeros(0, dtype=np.intp) if index is None else design.kept(frame, weights)
-    return Prepared(design, sample, index, frame, row_positions)
+    _check_class(design, encoded.sample)
+    return encoded
 
 
 def _check_class(design: Design, sample: Rows) -> None:
@@ -144,7 +118,7 @@ def _pairs(folds: Iterable, n: int) -> list[tuple[np.ndarray, Any]]:
         ) from None
 
 
-def given_folds(folds: Any, prepared: Prepared, k: Any, rng: np.random.Generator) -> Folds:
+def given_folds(folds: Any, prepared: EncodedData, k: Any, rng: np.random.Generator) -> Folds:
     """Return the folds that the user gives (positions are those of the data) or asks for, after checking them."""
     sample, labels = prepared.rows, prepared.design.labels
     if folds is not None:
@@ -153,8 +127,8 @@ def given_folds(folds: Any, prepared: Prepared, k: Any, rng: np.random.Generator
                 f"folds must be a list of arrays of row positions or a scikit-learn splitter; got {folds!r}.",
                 argument="folds",
             )
-        cv = folds if hasattr(folds, "split") else _pairs(folds, prepared.frame.n)
-        return data_folds(cv, prepared.frame, prepared.design, sample, prepared.kept)
+        frame = cast(Frame, prepared.frame)
+        return user_folds(folds if hasattr(folds, "split") else _pairs(folds, frame.n), frame, prepared)
     k = integer("k", k, 2)
     has_class = sample.response >= 0
     total = float(sample.weights[has_class].sum())

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from bbl.api.network.data import Prepared, formula_of, prepare
+from bbl.api.network.data import formula_of, prepare, restrict_features
 from bbl.api.network.learn import checked_options, learn_structure, searching
+from bbl.api.training_data import EncodedData, TrainingData
 from bbl.bayesnet.dag import Dag
 from bbl.bayesnet.learners import LEARNERS
 from bbl.bayesnet.parameters import Recipe, fit, standard_errors
@@ -157,7 +158,7 @@ def lp(
     _check_structure(structure)
     recipe = _recipe(structure, smooth, manb_prior, wanbia, awnb_trees, awnb_bootstrap)
     formula = formula_of(structure.class_var, _in_order(structure))
-    prepared = prepare(formula, data, weights, missing, xlevels, recipe.rows)
+    prepared = prepare(TrainingData(formula, data, weights, xlevels, missing=missing), recipe.rows)
     shown = {"data": "data", "smooth": smooth, **_shown(weights, missing, recipe)}
     call = call_text("lp", {"structure": structure.learner or "by hand", **shown})
     return _fit(structure, prepared, recipe, call, seed, _shares(priors, prepared))
@@ -231,7 +232,7 @@ def bnc(
         if awnb_trees or awnb_bootstrap
         else searching(learner, learner_options)
     )
-    prepared = prepare(formula, data, weights, missing, xlevels, rows, verbose)
+    prepared = prepare(TrainingData(formula, data, weights, xlevels, missing=missing), rows, verbose)
     shares = _shares(priors, prepared)
     checked_options(learner, learner_options, prepared.design.labels.names)
     labels = prepared.design.labels
@@ -242,7 +243,7 @@ def bnc(
     recipe = _recipe(learnt, smooth, *options)
     arguments = {"learner": learner, "formula": formula, "data": "data", "smooth": smooth}
     call = call_text("bnc", {**arguments, **_shown(weights, missing, recipe)})
-    return _fit(learnt, prepared.only(learnt.features), recipe, call, rng, shares)
+    return _fit(learnt, restrict_features(prepared, learnt.features), recipe, call, rng, shares)
 
 
 def _check_structure(structure: Any) -> None:
@@ -330,14 +331,14 @@ def local_dags(structure: Structure | AveragedStructure, names: tuple) -> list[D
     return [Dag(tuple((place[i], tuple(place[p] for p in ps)) for i, ps in d.families)) for d in structure.dags]
 
 
-def _shares(priors: Any, prepared: Prepared) -> np.ndarray | None:
+def _shares(priors: Any, prepared: EncodedData) -> np.ndarray | None:
     """Check the class shares that are given."""
     return None if priors is None else check_priors(priors, prepared.design.response)
 
 
 def _fit(
     structure: Structure | AveragedStructure,
-    prepared: Prepared,
+    prepared: EncodedData,
     recipe: Recipe,
     call: str,
     seed: Any,

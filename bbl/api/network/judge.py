@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bbl.api.machine.call import in_memory
-from bbl.api.network.data import Prepared, formula_of, given_folds, prepare
+from bbl.api.network.data import formula_of, given_folds, prepare, restrict_features
 from bbl.api.network.fit import local_dags
+from bbl.api.training_data import EncodedData, TrainingData, refuse_batches
 from bbl.bayesnet.dag import Dag
 from bbl.bayesnet.information import UNITS, conditional_information
 from bbl.bayesnet.learners import learn
@@ -94,7 +94,7 @@ def cv(
     named = _named(models)
     choice("score", score, (*SCORES, "auc"))
     relearn, workers, rng = flag("dag", dag), n_workers(n_jobs), generator(seed)
-    in_memory(data, "cv()", "data")
+    refuse_batches(data, "cv()", "data")
     data = to_frame(data)
     prepared = [_again(model, data, weights) for model in named.values()]
     first = prepared[0]
@@ -139,19 +139,19 @@ def _named(models: Any) -> dict[Any, NetworkResults]:
     return dict(models)
 
 
-def _again(model: NetworkResults, data: Any, weights: Any) -> Prepared:
+def _again(model: NetworkResults, data: Any, weights: Any) -> EncodedData:
     """Return data as a model was fitted to them, with all columns among which its structure was learnt."""
     factors = (model.design.response, *model.design.predictors)
     levels_by_name = {
         f.name: [v for v, kind in zip(f.levels, f.kinds, strict=True) if kind != "missing"] for f in factors
     }
     formula = formula_of(model.structure.class_var, model.structure.columns)
-    return prepare(formula, data, weights, model.design.missing, levels_by_name)
+    return prepare(TrainingData(formula, data, weights, levels_by_name, missing=model.design.missing))
 
 
 def _score_fold(
     model: NetworkResults,
-    prepared: Prepared,
+    prepared: EncodedData,
     weights: np.ndarray,
     held: np.ndarray,
     relearn: bool,
@@ -168,7 +168,7 @@ def _score_fold(
     dags: Sequence[Dag] = structure.dags
     if relearn and structure.learner is not None:
         dags = learn(structure.learner, train, design.n_levels, K, structure.options, rng).dags
-    restricted = prepared.only(tuple(structure.columns[i] for i in dags[0].features))
+    restricted = restrict_features(prepared, tuple(structure.columns[i] for i in dags[0].features))
     names = restricted.design.labels.names
     parts = type(structure)(structure.class_var, structure.columns, tuple(dags), structure.learner)
     columns = [structure.columns.index(name) for name in names]

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from bbl.api.network.data import Prepared, given_folds, prepare
+from bbl.api.network.data import given_folds, prepare
+from bbl.api.training_data import EncodedData, TrainingData
 from bbl.bayesnet.learners import LEARNERS, learn
 from bbl.checks import choice, generator, near_match, verb
 from bbl.errors import OptionError
@@ -73,7 +74,7 @@ def searching(learner: str, given: Mapping[str, Any]) -> str:
 
 def learn_structure(
     learner: str,
-    prepared: Prepared,
+    prepared: EncodedData,
     given: Mapping[str, Any],
     folds: Any = None,
     seed: Any = 0,
@@ -148,7 +149,7 @@ def nb(
       num. arcs:   3
       learning algorithm:    nb
     """
-    return learn_structure("nb", prepare(formula, data, weights, missing, xlevels), {})  # type: ignore[return-value]
+    return learn_structure("nb", prepare(TrainingData(formula, data, weights, xlevels, missing=missing)), {})  # type: ignore[return-value]
 
 
 @verb
@@ -184,7 +185,7 @@ def tan_cl(
     >>> networks.tan_cl("Survived ~ .", datasets.load_titanic(), "bic", root="Age", weights="Freq").modelstring
     '[Survived] [Age|Survived] [Class|Age:Survived] [Sex|Class:Survived]'
     """
-    prepared = prepare(formula, data, weights, missing, xlevels)
+    prepared = prepare(TrainingData(formula, data, weights, xlevels, missing=missing))
     return learn_structure("tan_cl", prepared, {"score": score, "root": root})  # type: ignore[return-value]
 
 
@@ -205,7 +206,7 @@ def aode(
     -------
     AveragedStructure
     """
-    return learn_structure("aode", prepare(formula, data, weights, missing, xlevels), {})  # type: ignore[return-value]
+    return learn_structure("aode", prepare(TrainingData(formula, data, weights, xlevels, missing=missing)), {})  # type: ignore[return-value]
 
 
 def _climb(
@@ -222,7 +223,9 @@ def _climb(
     **options,
 ) -> Structure:
     """Learn a structure by a greedy search with `options` of its own."""
-    prepared = prepare(formula, data, weights, missing, xlevels, searching(learner, options), verbose)
+    prepared = prepare(
+        TrainingData(formula, data, weights, xlevels, missing=missing), searching(learner, options), verbose
+    )
     return learn_structure(learner, prepared, options, folds, seed, verbose)  # type: ignore[return-value]
 
 

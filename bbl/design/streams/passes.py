@@ -21,7 +21,7 @@ from bbl.design.columns import (
     mark_rows,
     refuse_no_rows_left,
 )
-from bbl.design.design import MANY, MISSING, Design
+from bbl.design.design import MANY, MISSING, Design, EncodingRules
 from bbl.design.factors import Factor
 from bbl.design.formula import FormulaTerms, parse
 from bbl.design.streams.merged import Merged
@@ -183,16 +183,15 @@ def encode_source(
     *,
     deal: Deal | None = None,
     step: Callable | None = None,
-    declared: bool = False,
     cluster: Any = None,
-    **parsed: Any,
+    rules: EncodingRules | None = None,
 ) -> Encoded:
     """Read a formula against a source, collect the levels in a first pass, and encode the rows in a second.
 
     Parameters
     ----------
     source : Source
-    formula, xlevels, novarOk, missing, announce, declared
+    formula, xlevels, novarOk, missing, announce, rules
         As in `Design.from_data`, which judges a table in memory by the same rules.
     weights : column name, optional
     deal : Deal, optional
@@ -201,8 +200,6 @@ def encode_source(
         Told of each batch.
     cluster : bbl.design.streams.dask_passes.OnCluster, optional
         Who makes the passes, in place of this process.
-    **parsed
-        ``order``, ``reason``, ``whole``, ``one_sided``, ``sums_out`` of `Design.from_data`.
 
     Returns
     -------
@@ -218,19 +215,18 @@ def encode_source(
     choice("missing", missing, MISSING)
     named = _named_weights(weights, source)
     exclude = () if named is None else (named,)
-    order, one_sided, reason = parsed.get("order", 2), parsed.get("one_sided", False), parsed.get("reason", "")
-    terms = parse(formula, source.columns, exclude, order, declared, one_sided, reason)
+    rules = rules or EncodingRules()
+    declared = rules.declared
+    terms = parse(formula, source.columns, exclude, rules.order, declared, rules.one_sided, rules.order_reason)
     _check_names(source, terms)
     levels_by_name = given_levels(xlevels, terms)
-    reader = Reader(source, terms, named, missing, parsed.get("whole", True), step)
+    reader = Reader(source, terms, named, missing, rules.whole_weights, step)
     seen = _checked(look(reader) if cluster is None else cluster.look(reader), reader)
-    response, factors, rows, totals = _judged(
-        seen, terms, levels_by_name, missing, declared, parsed.get("sums_out", True)
-    )
+    response, factors, rows, totals = _judged(seen, terms, levels_by_name, missing, declared, rules.sums_out)
     if not (novarOk or declared):
         check_variable(factors)
     if not declared:
-        check_levels(factors, seen.total, stacklevel=5)
+        check_levels(factors, seen.total)
     m, K = len(factors), len(response.levels)
     predictors = tuple(factors if declared else [f.padded() for f in factors])
     n_levels = np.array([len(f.levels) for f in predictors], dtype=np.intp)

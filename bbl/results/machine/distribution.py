@@ -12,7 +12,8 @@ from numpy.typing import ArrayLike
 from bbl.boltzmann.reconstruction import reconstruct as reconstruct_cells
 from bbl.checks import choice, generator, integer, verb
 from bbl.design.decisions import check_shares
-from bbl.design.weights import data_weights, own_weights
+from bbl.design.frames import to_frame
+from bbl.design.weights import named_weights, own_weights
 from bbl.errors import DataError
 from bbl.model.clamped import MARGINS
 from bbl.model.states import sample_groups
@@ -53,10 +54,11 @@ def score_samples(self: MachineResults, newdata: object = None, unseen: str = "r
         rows = self._rows()
         found, index = _log_density(self, rows.codes, rows.missing), self._index()
     else:
+        newdata = to_frame(newdata, "newdata")
         found = _log_density(self, *self.design.encode(newdata, unseen))
         if (dropped := self.design.dropped(newdata)) is not None:
             found[dropped] = np.nan
-        index = self.design.index(newdata)
+        index = newdata.index
     return pd.Series(found, index=index, name="log_prob")
 
 
@@ -94,8 +96,9 @@ def pnll(self: MachineResults, newdata: object = None, weights: Hashable | Array
         rows = self._rows()
         codes, missing, y, frequency = rows.codes, rows.missing, rows.response, rows.weights
     else:
+        newdata = to_frame(newdata, "newdata")
         codes, missing = self.design.encode(newdata)
-        y, frequency = self.design.encode_response(newdata), data_weights(weights, newdata)
+        y, frequency = self.design.encode_response(newdata), named_weights(weights, newdata, whole=False)[1]
         if (dropped := self.design.dropped(newdata)) is not None:
             frequency = np.where(dropped, 0.0, frequency)
     if not frequency.sum():
@@ -191,10 +194,10 @@ def reconstruct(
     choice("method", method, MARGINS)
     choice("type", type, ("prob", "class"))
     rng, workers, labels = generator(seed), n_workers(n_jobs), self.labels
+    newdata = to_frame(newdata, "newdata")
     codes, missing = self.design.encode(newdata, missing="marginal")
     unknown = np.zeros(codes.shape, dtype=bool) if missing is None else missing
     unknown = unknown | _mask(mask, codes.shape, labels.names)
-    index = self.design.index(newdata)
     with progress_bar(None, "reconstruct", verbose) as step:
         probabilities = reconstruct_cells(
             self.parameters.layout,
@@ -216,7 +219,7 @@ def reconstruct(
             equal = np.full_like(known, 1.0 / known.shape[1])  # where all known levels are impossible
             table[i][rows, -1] = 0.0
             table[i][rows, :-1] = np.divide(known, total, out=equal, where=total > 0.0)
-    return filled_frame(labels, table, index, type == "class")
+    return filled_frame(labels, table, newdata.index, type == "class")
 
 
 def _group_probabilities(self: MachineResults, newdata: object, codes: np.ndarray, unknown: np.ndarray) -> np.ndarray:

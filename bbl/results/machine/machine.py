@@ -15,6 +15,7 @@ import pandas as pd
 from bbl.boltzmann.estimate import Estimate
 from bbl.boltzmann.tuning import Tuning
 from bbl.checks import choice, verb
+from bbl.design.frames import to_frame
 from bbl.engines import Engine
 from bbl.errors import DataError, OptionError
 from bbl.model.energy import known_energy
@@ -205,7 +206,8 @@ class MachineResults(ModelResults):
             codes, missing = rows.codes, rows.missing
         else:
             choice("unseen", unseen, ("raise", "ignore"))
-            (codes, missing), index = self.design.encode(newdata, unseen), self.design.index(newdata)
+            newdata = to_frame(newdata, "newdata")
+            (codes, missing), index = self.design.encode(newdata, unseen), newdata.index
         predictive = self.estimate.predictive
         energy = self._energy if predictive is None or not predictive.hidden else predictive.free_energy
         scores = (self._averaged if normalised else energy)(codes, missing)

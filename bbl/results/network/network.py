@@ -172,10 +172,11 @@ class NetworkResults(NetworkTables, ClassifierResults):
 
     def _new_rows(self, newdata: Any) -> Sample:
         """Encode new rows that have the class, too."""
+        newdata = to_frame(newdata, "newdata")
         codes, missing = self.design.encode(newdata)
         y = self.design.encode_response(newdata)
         rows = Sample(codes, np.ones(len(codes)), y, missing)
-        dropped = self.design.dropped(to_frame(newdata, "newdata"))
+        dropped = self.design.dropped(newdata)
         return rows if dropped is None else rows.rows(~dropped)
 
     def logLik(self, newdata: Any = None) -> LogLikelihood:

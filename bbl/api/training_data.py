@@ -1,0 +1,157 @@
+"""Training data of a verb: the arguments that name them, and their one conversion to codes, for all families."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+import pandas as pd
+
+from bbl.design.design import Design, EncodingRules
+from bbl.design.formula import check_formula
+from bbl.design.frames import Frame, to_frame
+from bbl.design.streams.adapters import lazy_source
+from bbl.design.streams.dask_passes import OnCluster
+from bbl.design.streams.passes import encode_source
+from bbl.design.streams.source import Source
+from bbl.design.table_types import Batches, RowFolds, TableLike, Weights
+from bbl.errors import OptionError
+from bbl.memory import out_of_memory
+from bbl.parallel import progress_bar
+from bbl.rows.dealing import AnyFolds, Deal
+from bbl.rows.folds import Folds, splitter_folds
+from bbl.rows.on_disk import Rows
+from bbl.rows.sample import Sample
+
+__all__ = ["FEWER_PREDICTORS", "EncodedData", "TrainingData", "encode_data", "refuse_batches", "user_folds"]
+
+FEWER_ROWS = "Use fewer rows or columns, or give a file, which is read in batches."
+FEWER_PREDICTORS = "Use fewer predictors or levels, or a formula with fewer interactions."
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """The arguments of a verb that name its training data, as `bbl.bbl` describes them."""
+
+    formula: str
+    data: TableLike | Batches | Frame | Source
+    weights: Weights | None = None
+    xlevels: Mapping | None = None
+    novarOk: bool = False
+    missing: str = "raise"
+
+
+@dataclass(frozen=True)
+class EncodedData:
+    """Training data as codes.
+
+    Attributes
+    ----------
+    design : Design
+    sample : Sample or StoredSample
+        The n rows that are fitted; only data that are read in batches can be a StoredSample.
+    index : pandas.Index of length n, or None
+        Labels of these rows; None if the data were read in batches, whose rows the model does not keep.
+    frame : Frame or None
+        The table; None if the data were read in batches.
+    row_positions : ndarray of int, shape (n,)
+        Positions of the fitted rows in `frame`; empty if the data were read in batches.
+    dealt_folds : Folds, StoredFolds or None
+        The folds to which rows were dealt while they were read in batches, if any were asked for.
+    """
+
+    design: Design
+    sample: Rows
+    index: pd.Index | None
+    frame: Frame | None
+    row_positions: np.ndarray
+    dealt_folds: AnyFolds | None
+
+    @property
+    def K(self) -> int:
+        """Number of groups."""
+        return len(self.design.labels.groups)
+
+    @property
+    def rows(self) -> Sample:
+        """`sample`, for callers that have refused data that are read in batches."""
+        return cast(Sample, self.sample)
+
+
+def refuse_batches(data: object, purpose: str, argument: str) -> None:
+    """Raise an OptionError if `data` are read in batches; `purpose` is what needs all rows in memory."""
+    source = lazy_source(data)
+    if source is not None:
+        raise OptionError(
+            f"{purpose} needs all rows in memory, and {source.text} are read in batches. Give a table, of a random "
+            "sample of the rows if they are too many.",
+            argument=argument,
+        )
+
+
+def encode_data(
+    training: TrainingData,
+    rules: EncodingRules,
+    announce: Callable[..., None] | None = None,
+    deal: Deal | None = None,
+    cluster: OnCluster | None = None,
+    verbose: int = 1,
+) -> EncodedData:
+    """Read a formula against data and encode the rows; weights are checked here, and nowhere else in a verb.
+
+    Parameters
+    ----------
+    training : TrainingData
+    rules : EncodingRules
+        What the engine or learner takes.
+    announce : callable, optional
+        As in `Design.from_data`.
+    deal, cluster, verbose
+        How data are read in batches: the folds to which rows are dealt, the Dask workers that read them, and 0 for no
+        progress bar.
+
+    Raises
+    ------
+    FormulaError, DataError, LevelError, OptionError, BBLTypeError
+        As `Design.from_data`.
+    """
+    check_formula(training.formula)
+    arguments = (training.formula, training.weights, training.xlevels, training.novarOk, training.missing, announce)
+    source = lazy_source(training.data)
+    if source is None:
+        with out_of_memory("Formula and codes of the rows", FEWER_ROWS):
+            frame = to_frame(training.data)
+            design, sample, index, row_positions = Design.from_data(arguments[0], frame, *arguments[1:], rules)
+        return EncodedData(design, sample, index, frame, row_positions, None)
+    with (
+        progress_bar(None, "reading", verbose) as step,
+        out_of_memory("Formula and levels of the data", FEWER_PREDICTORS),
+    ):
+        encoded = encode_source(source, *arguments, deal=deal, step=step, cluster=cluster, rules=rules)
+    no_positions = np.zeros(0, dtype=np.intp)
+    return EncodedData(encoded.design, encoded.sample, None, None, no_positions, encoded.folds)
+
+
+def user_folds(cv: RowFolds, data: TableLike | Frame, encoded: EncodedData) -> Folds:
+    """Return the folds of a splitter or of pairs of row positions, for the rows that are fitted.
+
+    Parameters
+    ----------
+    cv : scikit-learn splitter or iterable of (train, validation) row positions
+        Positions are those of the rows of the data, whether they are fitted or not.
+    data : table
+        What a splitter is given; in place of a table without a shape, a DataFrame of its columns.
+    encoded : EncodedData
+        The same data, all in memory.
+    """
+    if isinstance(cv, int | np.integer):
+        raise OptionError(f"cv={cv} is no splitter; for {cv} folds give nfold={cv}.", argument="cv")
+    frame, row_positions = cast(Frame, encoded.frame), encoded.row_positions
+    weights = np.zeros(frame.n)
+    weights[row_positions] = encoded.rows.weights
+    if not hasattr(data, "shape"):
+        data = pd.DataFrame({name: frame.column(name).array for name in frame.columns})
+    folds = splitter_folds(cv, data, encoded.design.groups(frame), weights)
+    return Folds(folds.train[:, row_positions], folds.held[:, row_positions])

@@ -1,0 +1,37 @@
+"""Types of the arguments that hold data: tables, data that are read in batches, weights, folds."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+
+__all__ = ["Batches", "RowFolds", "Splitter", "TableLike", "Weights"]
+
+
+class InterchangeTable(Protocol):
+    """A polars DataFrame, pyarrow Table or other table in memory with the dataframe interchange protocol."""
+
+    def __dataframe__(self, nan_as_null: bool = ..., allow_copy: bool = ...) -> Any: ...
+
+
+class ArrowStream(Protocol):
+    """A pyarrow Dataset reader, DuckDB relation or other data that Arrow reads batch by batch."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = ...) -> object: ...
+
+
+class Splitter(Protocol):
+    """A scikit-learn splitter."""
+
+    def split(self, X: Any, y: Any = ...) -> Iterator[tuple[np.ndarray, np.ndarray]]: ...
+
+
+TableLike: TypeAlias = pd.DataFrame | InterchangeTable | ArrowStream | Mapping[Hashable, Any]
+Batches: TypeAlias = str | os.PathLike | Sequence[str | os.PathLike] | Callable[[], Iterator[TableLike]] | ArrowStream
+Weights: TypeAlias = str | ArrayLike  # the name of a column, or one number for each row
+RowFolds: TypeAlias = Splitter | Iterable[tuple[ArrayLike, ArrayLike]]  # positions of training and validation rows

@@ -154,7 +154,7 @@ def test_the_progress_bar_tells_the_passes_of_rounds(monkeypatch):
     def watched(*arguments, progress, **told):
         return fit(*arguments, progress=lambda share=1.0, note="": notes.append((share, note)), **told)
 
-    monkeypatch.setattr("bbl.api.machine.fit.estimate", watched)
+    monkeypatch.setattr("bbl.api.machine.call.estimate", watched)
     found = bbl.bbl("y ~ .^2", lambda: iter([table]), lambda_=0.01, lambdah=0.01, testNull=False)
     passes = [note for share, note in notes if not share]
     assert passes == [f"pass {k}" for k in range(1, len(passes) + 1)]

@@ -27,7 +27,7 @@ def table() -> pd.DataFrame:
     """Return 120 rows of a class `y`, three predictors and weights `w`."""
     rng = np.random.default_rng(3)
     codes = rng.integers(0, 3, (N_ROWS, 3))
-    y = (rng.random(N_ROWS) < 0.1 + 0.4 * codes[:, 0]).astype(int)
+    y = (rng.random(N_ROWS) < 0.1 + 0.3 * codes[:, 0]).astype(int)
     return pd.DataFrame(codes, columns=["a", "b", "c"]).assign(y=y, w=rng.integers(1, 4, N_ROWS))
 
 

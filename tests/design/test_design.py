@@ -262,7 +262,6 @@ def test_encode_no_rows():
     for empty in (FRAME[:0], {"a": [], "b": []}, pl.DataFrame({"a": [], "b": []})):
         codes, unknown = fitted().encode(empty)
         assert codes.shape == (0, 2) and unknown is None
-        assert len(fitted().index(empty)) == 0
 
 
 def test_encode_unseen():
@@ -291,7 +290,7 @@ def test_encode_missing():
 
 @pytest.mark.parametrize("newdata", [None, [1, 2], np.zeros((2, 2)), "new.csv", 3], ids=lambda v: type(v).__name__)
 def test_encode_no_table(newdata):
-    for use in (fitted().encode, fitted().encode_response, fitted().index):
+    for use in (fitted().encode, fitted().encode_response):
         with pytest.raises(BBLTypeError, match="newdata must be") as caught:
             use(newdata)
         assert caught.value.argument == "newdata"

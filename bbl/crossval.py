@@ -12,7 +12,7 @@ from bbl.errors import DataError
 from bbl.parallel import run_tasks
 from bbl.rows.dealing import AnyFolds
 from bbl.rows.folds import Fold
-from bbl.rows.on_disk import Rows, StoredSample
+from bbl.rows.sample import Rows
 from bbl.stats.calibration import fit_calibration
 from bbl.stats.loss_record import log_share
 from bbl.stats.metrics import SCORES, auc, mean_loss
@@ -129,7 +129,7 @@ def cross_validate(
     """
     fold_arguments = [()] * len(folds) if arguments is None else arguments
     tasks = [(sample, folds.one(f), fit, judge, *extra_arguments) for f, extra_arguments in enumerate(fold_arguments)]
-    runs = run_tasks(_run_fold, tasks, workers, progress, shared=isinstance(sample, StoredSample))
+    runs = run_tasks(_run_fold, tasks, workers, progress, shared=not sample.in_memory)
     scores = np.concatenate([run[1] for run in runs], axis=1)
     y, weights, rows = (np.concatenate([run[k] for run in runs]) for k in (2, 3, 4))
     fold = np.repeat(np.arange(len(runs)), [len(run[4]) for run in runs])

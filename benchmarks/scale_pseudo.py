@@ -124,16 +124,16 @@ def one_way(path: str, how: str, lambda_: float, out: str) -> dict[str, Any]:
 
 def kill_later(victim: int) -> None:
     """Kill a worker after the third pass over all rows."""
-    from bbl.rows import on_cluster as cluster
+    from bbl.rows.stored import StoredSample
 
-    count = cluster.count_pass
+    count = StoredSample._count_pass
 
-    def counted(file: Any) -> None:
-        count(file)
-        if file.passes == 3:
+    def count_and_kill(sample: StoredSample) -> None:
+        count(sample)
+        if sample.file.passes == 3:
             os.kill(victim, signal.SIGKILL)
 
-    cluster.count_pass = counted
+    StoredSample._count_pass = count_and_kill
 
 
 def one_measured(path: Path, how: str, lambda_: float, out: Path) -> dict[str, Any]:

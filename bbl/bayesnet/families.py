@@ -10,7 +10,7 @@ import numpy as np
 from bbl._ext.network import families as kernel
 from bbl.bayesnet.dag import Family
 from bbl.memory import check_memory
-from bbl.rows.on_disk import Rows, StoredSample
+from bbl.rows.sample import Rows
 
 __all__ = ["Families", "class_counts", "class_probabilities", "dirichlet", "gaps"]
 
@@ -133,7 +133,7 @@ class Families:
         Rows of an unknown class (``y < 0``) do not count. The counts are sums of whole numbers, so they are exact.
         """
         out = self.zeros()
-        for chunk in sample.blocks(BLOCK) if isinstance(sample, StoredSample) else [sample]:
+        for chunk in sample.chunks(BLOCK):
             chunk_weights = chunk.weights if weights is None else weights
             if chunk.n:
                 unknown = gaps(chunk.missing, chunk.codes)
@@ -171,10 +171,7 @@ def dirichlet(counts: np.ndarray, totals: np.ndarray, widths: np.ndarray, smooth
 
 def class_counts(sample: Rows, K: int) -> np.ndarray:
     """Return the weight (K,) of the rows of each class."""
-    if isinstance(sample, StoredSample):
-        return np.array([sample.group(c).total for c in range(K)])
-    has_class = sample.response >= 0
-    return np.bincount(sample.response[has_class], sample.weights[has_class], K)
+    return sample.group_totals(K)
 
 
 def class_probabilities(sample: Rows, K: int, smooth: float) -> np.ndarray:

@@ -10,8 +10,7 @@ import numpy as np
 from bbl.bayesnet.families import BLOCK, Families
 from bbl.model.layout import Layout
 from bbl.model.moments import pair_counts
-from bbl.rows.on_disk import Rows, StoredSample
-from bbl.rows.sample import Sample, code_dtype
+from bbl.rows.sample import Rows, Sample, code_dtype
 
 __all__ = ["UNITS", "class_information", "conditional_information", "entropy", "pair_information"]
 
@@ -139,7 +138,7 @@ def _level_pairs(sample: Rows, n_levels: np.ndarray, K: int, run: list[int]) -> 
     counts = np.zeros((K, width, int(n_levels[run[0] :].sum())))
     for c in range(K):
         group = sample.group(c)
-        for rows in group.blocks(BLOCK) if isinstance(group, StoredSample) else [group]:
+        for rows in group.chunks(BLOCK):
             # the reference level, which is not counted, stands for what is missing
             codes = rows.codes.astype(code_dtype(n_levels + 1)) + np.uint8(1)
             if rows.missing is not None:

@@ -15,7 +15,7 @@ from bbl.model.ais import annealing_seconds
 from bbl.model.layout import Layout
 from bbl.model.logz import OF_ROWS
 from bbl.model.moments import known_counts, level_counts, usable_weight
-from bbl.rows.on_disk import Rows, StoredSample
+from bbl.rows.sample import Rows
 
 __all__ = ["announce_terms", "check_annealing", "check_known", "guard_memory", "stalled"]
 
@@ -47,7 +47,7 @@ def guard_memory(
     """Raise before fits of K groups (and `extra` parts) that would not fit into memory with that many at a time."""
     settings = 1 if values is None else len(values)
     results = 8.0 * layout.size * (2 * K + extra) * settings * folds  # each group's own, and all of them stacked
-    takes = engine.stored_memory if isinstance(sample, StoredSample) else engine.memory
+    takes = engine.memory if sample.in_memory else engine.stored_memory
     check_memory(
         results + workers * takes(sample.n, layout, settings),
         f"A fit of {K} groups with {layout.D} non-reference levels",

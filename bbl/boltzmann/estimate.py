@@ -27,8 +27,7 @@ from bbl.model.logz import OF_ROWS, approximate_log_z, exact_order, resolve_log_
 from bbl.model.marginal import MarginalEnergy
 from bbl.model.parameters import Parameters
 from bbl.parallel import run_tasks
-from bbl.rows.on_disk import Rows, StoredSample
-from bbl.rows.sample import Sample
+from bbl.rows.sample import Rows, Sample
 from bbl.stats.calibration import Calibration
 from bbl.stats.scores import class_scores
 
@@ -171,7 +170,7 @@ def fit_group(
         return [(empty, 0.0, 0.0)] * (1 if values is None else len(values))
 
     def prepared() -> Any:
-        collapses = engine.collapses or log_z in OF_ROWS or (isinstance(sample, Sample) and not sample.exact)
+        collapses = engine.collapses or log_z in OF_ROWS or not sample.exact
         return engine.prepare(sample.collapsed(layout.n_levels) if collapses else sample, layout)
 
     rows = prepared() if warm_starts is None else warm_starts.once("rows", prepared)
@@ -277,15 +276,14 @@ def _fit_groups(
     sample: Rows, tasks: list[tuple], workers: int, progress: Callable | None, labels: Labels | None
 ) -> list[list[tuple[EngineFit, float, float]]]:
     """Return `fit_group` of each of `tasks`; of rows in a file, `progress` is told of each pass over them."""
-    if isinstance(sample, StoredSample) and progress is not None:
-        sample.file.passed = lambda count: progress(0.0, f"pass {count}")
+    if progress is not None:
+        sample.on_pass(lambda count: progress(0.0, f"pass {count}"))
     try:
-        return run_tasks(fit_group, tasks, workers, progress, shared=isinstance(sample, StoredSample))
+        return run_tasks(fit_group, tasks, workers, progress, shared=not sample.in_memory)
     except NoProgress as stall:
         raise stalled(stall, labels) from stall
     finally:
-        if isinstance(sample, StoredSample):
-            sample.file.passed = None
+        sample.on_pass(None)
 
 
 def _estimate_of_chosen(

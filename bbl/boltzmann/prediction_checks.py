@@ -17,8 +17,7 @@ from bbl.model.layout import Layout
 from bbl.model.marginal import MarginalEnergy
 from bbl.model.moments import level_counts
 from bbl.rows.dealing import AnyFolds
-from bbl.rows.on_disk import Rows, StoredSample
-from bbl.rows.sample import Sample
+from bbl.rows.sample import Rows, Sample
 from bbl.stats.loss_record import HELD_OUT, TRAINING, LossRecord, log_share
 from bbl.stats.metrics import log_loss, row_loss
 from bbl.stats.ordering import log_p_bound
@@ -127,11 +126,8 @@ def training_rows(
     """
     most = int(np.clip(WORK / cost, FEWEST, ROWS))
     total = max(sample.n, sample.total)
-    is_complete = total * cost <= ALL and (sample.complete or total <= ROWS)
-    rows = sample
-    if isinstance(rows, StoredSample):
-        is_complete = is_complete and not rows.remote
-        rows = rows.draw(rows.n if is_complete else most, np.random.default_rng(0))
+    is_complete = total * cost <= ALL and (sample.complete or total <= ROWS) and not sample.remote
+    rows = sample.draw(sample.n if is_complete else most, np.random.default_rng(0))
     classified = rows.response >= 0
     if rows.missing is not None:
         cells = np.where(rows.missing, n_levels, 1).prod(axis=1, dtype=float) <= (1 if complete else CELLS)
@@ -197,7 +193,7 @@ def check_validation(
     if record is not None and record.is_worse:
         warn_record(record, stacklevel + 1)
     elif fitted.order > 1:
-        if K > 1 and isinstance(sample, Sample) and sample.complete:
+        if K > 1 and sample.in_memory and sample.complete:
             held = [sample.rows(scored.rows[scored.fold == f]) for f in range(len(folds))]
             trained = [folds.one(f).training(sample) for f in range(len(folds))]
             by_fold = zip(trained, log_shares, held, strict=True)

@@ -111,7 +111,8 @@ def tune(
         folds = shuffled_folds(rows, NFOLD, rng)
     fitting_options: dict[str, Any] = {"calibrate": calibrate, "log_z": log_z, "workers": workers, "rng": rng}
     variants, settings = among or (engine.variants(), () if engine.tuned is None else engine.tuned.grid)
-    if isinstance(sample, Sample) and isinstance(folds, Folds):
+    if isinstance(folds, Folds):  # of rows in memory
+        sample = cast(Sample, sample)
         held_out = engine.held_out(sample, engine.layout(sample, layout), len(labels.groups), folds)
         if held_out is not None:
             return _tune_together(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import numpy as np
 
 from bbl._ext.model import energy as kernel
@@ -10,7 +12,7 @@ from bbl.model.higher import higher
 from bbl.model.layout import Layout
 from bbl.model.moments import level_counts, pair_counts
 from bbl.model.pairwise import cells
-from bbl.rows.on_disk import Rows, StoredSample
+from bbl.rows.sample import Rows, Sample
 
 __all__ = ["Energy", "energies", "known_energy"]
 
@@ -73,17 +75,16 @@ def known_energy(sample: Rows, layout: Layout, theta: np.ndarray) -> tuple[float
 
     The sum is linear in the counts of levels and pairs, so that of rows in a file it needs no pass of its own.
     """
-    if isinstance(sample, StoredSample):
+    if not sample.in_memory:
         if sample.complete and layout.order <= 2:
             return sample.total, _energy_of_counts(sample, layout, theta)
-        parts = [known_energy(chunk, layout, theta) for chunk in sample.blocks(BLOCK)]
-        return sum(total for total, _ in parts), sum(energy for _, energy in parts)
-    if sample.missing is not None:
-        sample = sample.rows(~sample.missing.any(axis=1))
-    return sample.total, float(sample.weights @ energies(sample.codes, layout, theta[None])[:, 0])
+        totals = [known_energy(block, layout, theta) for block in sample.blocks(BLOCK)]
+        return sum(total for total, _ in totals), sum(energy for _, energy in totals)
+    rows = cast(Sample, sample).complete_rows
+    return rows.total, float(rows.weights @ energies(rows.codes, layout, theta[None])[:, 0])
 
 
-def _energy_of_counts(sample: StoredSample, layout: Layout, theta: np.ndarray) -> float:
+def _energy_of_counts(sample: Rows, layout: Layout, theta: np.ndarray) -> float:
     counts = level_counts(sample.pooled, layout.n_levels)
     total = float(np.concatenate([level_weights[1:] for level_weights in counts]) @ theta[: layout.D])
     if len(layout.pairs):

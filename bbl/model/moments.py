@@ -10,8 +10,7 @@ from bbl._ext.model import moments as kernel
 from bbl.model.layout import Layout
 from bbl.model.regressors import Regressors
 from bbl.rows.counts import level_counts
-from bbl.rows.on_disk import Rows, StoredSample
-from bbl.rows.sample import Sample
+from bbl.rows.sample import Rows, Sample
 
 __all__ = [
     "frequencies",
@@ -64,8 +63,10 @@ def pair_counts(sample: Rows, layout: Layout | Regressors) -> np.ndarray:
     Of whole weights they are sums of whole numbers, exact in any order of the rows. A missing value has the code of the
     reference level, which is not counted here.
     """
-    if isinstance(sample, StoredSample):
-        return sample.pooled.sums("pairs", partial(pair_counts, layout=layout))
+    return sample.pooled.sums("pairs", partial(_block_pair_counts, layout=layout))
+
+
+def _block_pair_counts(sample: Sample, layout: Layout | Regressors) -> np.ndarray:
     counts = np.zeros((layout.D, layout.D))
     if sample.unweighted:
         kernel.shared_counts(sample.codes, layout.start, counts)
@@ -108,8 +109,10 @@ def known_counts(sample: Rows, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
     counts : ndarray, shape (D, m)
         Weight of the rows with a non-reference level in which the other predictor is known.
     """
-    if isinstance(sample, StoredSample):
-        return sample.pooled.sums("known", lambda part: known_counts(part, layout))
+    return sample.pooled.sums("known", partial(_block_known_counts, layout=layout))
+
+
+def _block_known_counts(sample: Sample, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
     known_weight, counts = np.zeros((layout.m, layout.m)), np.zeros((layout.D, layout.m))
     for chunk in sample.blocks():
         here = np.ones(chunk.codes.shape) if chunk.missing is None else (~chunk.missing).astype(float)
@@ -131,6 +134,10 @@ def usable_weight(sample: Rows, layout: Layout) -> np.ndarray:
     """Return the weight (m,) of each predictor's `usable_rows`."""
     if sample.complete:
         return np.full(layout.m, sample.total)
-    if isinstance(sample, StoredSample):
-        return sample.pooled.sums(("usable", layout.mask.tobytes()), partial(usable_weight, layout=layout))
+    return sample.pooled.sums(("usable", layout.mask.tobytes()), partial(_block_usable_weight, layout=layout))
+
+
+def _block_usable_weight(sample: Sample, layout: Layout) -> np.ndarray:
+    if sample.complete:
+        return np.full(layout.m, sample.total)
     return sample.weights @ usable_rows(sample, layout)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
 
 from bbl._ext.model import moments as kernel
-from bbl.rows.on_disk import Rows, StoredSample
-from bbl.rows.sample import Sample
+from bbl.rows.sample import Rows, Sample
 
 __all__ = ["level_counts"]
 
@@ -18,7 +18,7 @@ def level_counts(sample: Rows, n_levels, K: int | None = None, gaps: bool = Fals
 
     Parameters
     ----------
-    sample : Sample or StoredSample
+    sample : Rows
         Rows of one group; with a response, counts are split by group. Missing values and groups are not counted.
     n_levels : sequence of int, length m
         Number of levels of each predictor.
@@ -31,16 +31,11 @@ def level_counts(sample: Rows, n_levels, K: int | None = None, gaps: bool = Fals
     -------
     list of m ndarrays, shape (L_i,), or (K, L_i) if the sample has a response
     """
-    if isinstance(sample, StoredSample):
-        if not sample.grouped:
-            return sample.sums(("levels", gaps), lambda part: level_counts(part, n_levels, gaps=gaps))
-        K = K or 1 + max((y for y, _ in sample.buckets), default=-1)
-        groups = [level_counts(sample.group(y), n_levels, gaps=gaps) for y in range(K)]
-        return [np.stack(group_counts) for group_counts in zip(*groups, strict=True)]
-    return _counts(sample, [int(L) + gaps for L in n_levels], K, gaps)
+    counts = partial(_block_level_counts, n_levels=[int(L) + gaps for L in n_levels], K=K, gaps=gaps)
+    return sample.grouped_sums(("levels", gaps), counts, K)
 
 
-def _counts(sample: Sample, n_levels: list[int], K: int | None, gaps: bool) -> list[np.ndarray]:
+def _block_level_counts(sample: Sample, n_levels: list[int], K: int | None, gaps: bool) -> list[np.ndarray]:
     if sample.y is not None and (sample.y < 0).any():  # of unknown group
         sample = sample.rows(sample.y >= 0)
     K = K or int(sample.response.max(initial=-1 if sample.y is not None else 0)) + 1

@@ -13,10 +13,11 @@ import numpy as np
 from bbl.errors import OptionError
 from bbl.rows.counts import level_counts
 from bbl.rows.folds import COPIES, Fold, Folds, dealt_copies, drawn_copies, fold_sizes
-from bbl.rows.on_disk import CodeFile, Rows, StoredSample
-from bbl.rows.sample import Sample, code_dtype
+from bbl.rows.on_disk import CodeFile
+from bbl.rows.sample import Rows, Sample, code_dtype, concatenate
+from bbl.rows.stored import StoredSample
 
-__all__ = ["AnyFolds", "Deal", "Dealer", "FileSink", "StoredFolds", "TableSink", "make_sink", "stacked"]
+__all__ = ["AnyFolds", "Deal", "Dealer", "FileSink", "StoredFolds", "TableSink", "make_sink"]
 
 CHUNK = 4096  # rows of a group that are dealt together, where they are too many to be dealt at once
 STATES = 4_000_000  # cells of a table of equal rows, all groups and folds together
@@ -135,7 +136,7 @@ class Dealer:
 
     def _chunk(self, y: int, n: int) -> Iterator[tuple[int, Sample]]:
         assert self.rng is not None  # noqa: S101  # only random folds wait
-        rows = stacked(self.waiting[y])
+        rows = concatenate(self.waiting[y])
         self.waiting[y] = [rows.rows(slice(n, None))]
         rows = rows.rows(slice(n))
         copies = (rows.weights if self.whole else np.ones(rows.n)).astype(np.int64)
@@ -152,14 +153,6 @@ class Dealer:
                     f,
                     replace(fold_rows, weights=np.asarray(held_rows[at], float) if self.whole else fold_rows.weights),
                 )
-
-
-def stacked(parts: list[Sample]) -> Sample:
-    """Return samples of one group as one."""
-    missing = None
-    if any(sample.missing is not None for sample in parts):
-        missing = np.concatenate([np.zeros(p.codes.shape, bool) if p.missing is None else p.missing for p in parts])
-    return Sample(np.concatenate([p.codes for p in parts]), np.concatenate([p.weights for p in parts]), None, missing)
 
 
 class FileSink:
@@ -268,7 +261,7 @@ class StoredFold(Fold):
 
     def group_totals(self, sample: Any, K: int) -> np.ndarray:
         """Return the weight (K,) of each group among the rows that are trained on."""
-        return np.array([self.training(sample).group(k).total for k in range(K)])
+        return self.training(sample).group_totals(K)
 
     def held_counts(self, sample: Any, n_levels: Sequence[int], K: int) -> list[np.ndarray]:
         """Return the counts (K, L_i) of levels among the rows that are held, missing values as one more level."""

@@ -7,14 +7,17 @@ import warnings
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bbl.errors import BBLTypeError
 from bbl.memory import available_memory
-from bbl.rows.on_disk import PIECE, Bucket, StoredSample, added, count_pass, joined
 from bbl.rows.sample import Sample
+from bbl.rows.stored import CHUNK_ROWS, Bucket, StoredSample, add_sums
+
+if TYPE_CHECKING:
+    from distributed import Client, Future
 
 __all__ = [
     "ClusterSample",
@@ -75,7 +78,7 @@ class Staged:
         return self.then(self.first(block), block)
 
 
-def active_client(client: Any = None) -> Any:
+def active_client(client: Any = None) -> Client | None:
     """Return the Dask client that is given or active, or None.
 
     Raises
@@ -99,12 +102,12 @@ def active_client(client: Any = None) -> Any:
         return None
 
 
-def n_threads(client: Any) -> int:
+def n_threads(client: Client) -> int:
     """Return how many tasks the workers run at a time."""
     return max(1, sum(worker["nthreads"] for worker in client.scheduler_info(n_workers=-1)["workers"].values()))
 
 
-def call(client: Any, function: Callable, *arguments: Any) -> Any:
+def call(client: Client, function: Callable, *arguments: Any) -> Future:
     """Return the future of ``function(*arguments)``; it is computed again if its worker is lost.
 
     Parameters travel as arguments of tasks, however large: what is scattered is lost with its worker.
@@ -112,14 +115,14 @@ def call(client: Any, function: Callable, *arguments: Any) -> Any:
     return calls(client, function, *([one] for one in arguments))[0]
 
 
-def calls(client: Any, function: Callable, *columns: list) -> list[Any]:
+def calls(client: Client, function: Callable, *columns: list) -> list[Future]:
     """Return the futures of `call` with each row of arguments, given by columns; the scheduler gets one message."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Sending large graph", UserWarning)
         return client.map(function, *columns, pure=False)
 
 
-def held(client: Any, value: Any) -> Any:
+def held(client: Client, value: Any) -> Future:
     """Return the future of a value, which goes to one worker and from there to those that need it."""
     return call(client, _same, value)
 
@@ -139,14 +142,14 @@ class CodeParts:
     weighted, masked : bool
     """
 
-    client: Any
-    parts: list[Any]
+    client: Client
+    parts: list[Future]
     sizes: list[dict[Bucket, tuple[int, float, bool]]]
     n_levels: np.ndarray
     dtype: np.dtype
     weighted: bool
     masked: bool
-    piece: int = PIECE
+    piece: int = CHUNK_ROWS
     passes: int = 0
     passed: Callable[[int], None] | None = None
     sums: dict[tuple[Hashable, Bucket], Any] = field(default_factory=dict)
@@ -165,7 +168,7 @@ class CodeParts:
 
     def finish(self) -> ClusterSample:
         """Return all rows."""
-        return ClusterSample(self, tuple(sorted(self.buckets)))  # type: ignore[arg-type]
+        return ClusterSample(self, tuple(sorted(self.buckets)))
 
     def over(self, function: Callable, buckets: Sequence[Bucket], grouped: bool, each: bool = False) -> Any:
         """Return the sum of ``function(block)`` over the blocks of some buckets, or with `each` a dict of their sums.
@@ -199,14 +202,21 @@ class _Size:
 
 @dataclass(frozen=True, eq=False)
 class ClusterSample(StoredSample):
-    """Encoded rows on the workers of a cluster; `file` is a `CodeParts`."""
+    """Encoded rows on the workers of a cluster."""
+
+    file: CodeParts
 
     remote = True
 
     @property
-    def client(self) -> Any:
+    def client(self) -> Client:
         """The Dask client."""
-        return self.file.client  # type: ignore[attr-defined]
+        return self.file.client
+
+    @property
+    def cluster_threads(self) -> int:
+        """Number of tasks that the workers run at a time."""
+        return n_threads(self.client)
 
     def blocks(self, size: int = 4096) -> Iterator[Sample]:
         """Yield the rows, up to `size` of them at a time; they come over the network, a bucket of a part at a time."""
@@ -219,34 +229,20 @@ class ClusterSample(StoredSample):
 
     def summed(self, function: Callable[[Sample], Any], workers: int = 1) -> Any:
         """Return the sum of ``function(block)`` over all blocks, computed where they are."""
-        total = self.file.over(function, self.buckets, self.grouped)  # type: ignore[attr-defined]
-        count_pass(self.file)
-        return total if self.extra is None else added(total, function(self.extra))
+        total = self.file.over(function, self.buckets, self.grouped)
+        self._count_pass()
+        return total if self.extra is None else add_sums(total, function(self.extra))
 
-    def sums(self, name: Hashable, function: Callable[[Sample], Any]) -> Any:
-        """Return what is additive over rows, and keep it for each group and fold; see `StoredSample.sums`."""
-        known_sums, running_sum = self.file.sums, None
-        new = [bucket for bucket in self.buckets if ((name, self.grouped), bucket) not in known_sums]
-        if new:
-            bucket_sums = self.file.over(function, new, self.grouped, each=True)  # type: ignore[attr-defined]
-            known_sums.update({((name, self.grouped), bucket): bucket_sums[bucket] for bucket in new})
-        for bucket in self.buckets:
-            running_sum = added(running_sum, known_sums[(name, self.grouped), bucket])
-        if self.extra is not None:
-            running_sum = added(running_sum, function(self.extra))
-        return function(joined([], self)) if running_sum is None else running_sum
-
-    def rows(self, positions: np.ndarray) -> Sample:
-        """Return the rows at rising `positions` in the order of `blocks`."""
-        wanted: dict[int, dict[Bucket, np.ndarray]] = {}
+    def rows(self, index: np.ndarray) -> Sample:
+        """Return the rows at rising positions `index` in the order of `blocks`."""
+        positions_in: dict[int, dict[Bucket, np.ndarray]] = {}  # of each part and bucket
         for bucket, k, first, n in self._spans():
-            inside = slice(np.searchsorted(positions, first), np.searchsorted(positions, first + n))
-            wanted.setdefault(k, {})[bucket] = positions[inside] - first
-        parts = self.file.parts  # type: ignore[attr-defined]
-        drawn = calls(self.client, _select, [parts[k] for k in wanted], list(wanted.values()))
-        rows_of_part = dict(zip(wanted, self.client.gather(drawn), strict=True))
-        pieces = [_grouped(rows_of_part[k][bucket], bucket, self.grouped) for bucket, k, _, _ in self._spans()]
-        return joined(pieces, self)
+            inside = slice(np.searchsorted(index, first), np.searchsorted(index, first + n))
+            positions_in.setdefault(k, {})[bucket] = index[inside] - first
+        drawn = calls(self.client, _select, [self.file.parts[k] for k in positions_in], list(positions_in.values()))
+        rows_of_part = dict(zip(positions_in, self.client.gather(drawn), strict=True))
+        blocks = [_grouped(rows_of_part[k][bucket], bucket, self.grouped) for bucket, k, _, _ in self._spans()]
+        return self._concatenated(blocks)
 
     def spread(self, sample: Sample) -> Sample:
         """Return rows in memory that all workers shall have, to share the predictors among them."""
@@ -256,34 +252,34 @@ class ClusterSample(StoredSample):
         """Return bucket, part, first position and number of rows, in the order of `blocks`."""
         out, first = [], 0
         for bucket in self.buckets:
-            for k, part_sizes in enumerate(self.file.sizes):  # type: ignore[attr-defined]
+            for k, part_sizes in enumerate(self.file.sizes):
                 n = part_sizes.get(bucket, (0,))[0]
                 if n:
                     out.append((bucket, k, first, n))
                 first += n
         return out
 
-    def _parts_with(self, bucket: Bucket) -> list[Any]:
-        file: Any = self.file
-        return [
-            remote_part for remote_part, part_sizes in zip(file.parts, file.sizes, strict=True) if bucket in part_sizes
-        ]
+    def _parts_with(self, bucket: Bucket) -> list[Future]:
+        """Return the futures of the parts that have rows of a bucket."""
+        return [part for part, sizes in zip(self.file.parts, self.file.sizes, strict=True) if bucket in sizes]
 
-    def _rows_with(self, few: list[tuple[int, np.ndarray]]) -> np.ndarray:
-        row_positions, remote_levels = [np.zeros(0, dtype=np.int64)], held(self.client, few)
-        spans = self._spans()
-        parts = self.file.parts  # type: ignore[attr-defined]
-        where = [parts[k] for _, k, *_ in spans], [bucket for bucket, *_ in spans], [remote_levels] * len(spans)
-        hits = self.client.gather(calls(self.client, _rare_in, *where))
-        row_positions += [first + part_hits for (_, _, first, _), part_hits in zip(spans, hits, strict=True)]
-        return np.concatenate(row_positions)
+    def _bucket_sums(self, function: Callable[[Sample], Any], buckets: Sequence[Bucket]) -> dict[Bucket, Any]:
+        return self.file.over(function, buckets, self.grouped, each=True)
+
+    def _rows_with(self, rare_levels: list[tuple[int, np.ndarray]]) -> np.ndarray:
+        """Return the rising positions of rows with a rare level; pairs of predictor and its levels say which."""
+        spans, remote_levels = self._spans(), held(self.client, rare_levels)
+        parts, buckets = [self.file.parts[k] for _, k, *_ in spans], [bucket for bucket, *_ in spans]
+        rare_rows = self.client.gather(calls(self.client, _rare_in, parts, buckets, [remote_levels] * len(spans)))
+        positions = [first + part_rows for (_, _, first, _), part_rows in zip(spans, rare_rows, strict=True)]
+        return np.concatenate([np.zeros(0, dtype=np.int64), *positions])
 
 
 @dataclass(frozen=True)
 class SharedSample(Sample):
     """Rows in memory, few enough for every worker of a cluster to have them all."""
 
-    client: Any = None
+    client: Client | None = None  # type: ignore[misc]  # a field where other samples in memory have None
 
 
 # what runs on workers
@@ -307,13 +303,13 @@ def _part_sums(part: Part, told: tuple) -> Any:
     running_sum: Any = {} if each else None
     for bucket in buckets:
         bucket_sum = None if each else running_sum
-        for k, block in enumerate(part[bucket].blocks(PIECE) if bucket in part else ()):
+        for k, block in enumerate(part[bucket].blocks(CHUNK_ROWS) if bucket in part else ()):
             rows = _grouped(block, bucket, grouped)
             if isinstance(function, Staged):
                 first = part.once((function.key, bucket, k), partial(function.first, rows))
-                bucket_sum = added(bucket_sum, function.then(first, rows))
+                bucket_sum = add_sums(bucket_sum, function.then(first, rows))
             else:
-                bucket_sum = added(bucket_sum, function(rows))
+                bucket_sum = add_sums(bucket_sum, function(rows))
         if each:
             running_sum[bucket] = bucket_sum
         else:
@@ -337,7 +333,7 @@ def _add(*sums: Any) -> Any:
         return {bucket: _add(*(part_sum[bucket] for part_sum in sums)) for bucket in sums[0]}
     running_sum = None
     for part_sum in sums:
-        running_sum = running_sum if part_sum is None else added(running_sum, part_sum)
+        running_sum = running_sum if part_sum is None else add_sums(running_sum, part_sum)
     return running_sum
 
 
@@ -345,10 +341,10 @@ def _select(part: Part, wanted: dict[Bucket, np.ndarray]) -> dict[Bucket, Sample
     return {bucket: part[bucket].rows(at) for bucket, at in wanted.items()}
 
 
-def _rare_in(part: Part, bucket: Bucket, few: list) -> np.ndarray:
-    """Return which rows of a bucket have a rare level."""
+def _rare_in(part: Part, bucket: Bucket, rare_levels: list[tuple[int, np.ndarray]]) -> np.ndarray:
+    """Return the positions of the rows of a bucket that have a rare level."""
     rows = part[bucket]
-    hit = np.zeros(rows.n, dtype=bool)
-    for i, levels in few:
-        hit |= np.isin(rows.codes[:, i], levels)
-    return np.flatnonzero(hit)
+    is_rare = np.zeros(rows.n, dtype=bool)
+    for i, levels in rare_levels:
+        is_rare |= np.isin(rows.codes[:, i], levels)
+    return np.flatnonzero(is_rare)

@@ -1,4 +1,4 @@
-"""StoredSample: encoded rows that are too many for memory, in a temporary file that leaves with its object."""
+"""CodeFile and FileSample: encoded rows that are too many for memory, in a temporary file."""
 
 from __future__ import annotations
 
@@ -9,34 +9,32 @@ import weakref
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from bbl.errors import DataError
 from bbl.parallel import run_tasks
-from bbl.rows.sample import Sample
+from bbl.rows.sample import Rows, Sample
+from bbl.rows.stored import CHUNK_ROWS, Bucket, StoredSample, add_sums
 
-__all__ = ["PIECE", "Bucket", "CodeFile", "Rows", "StoredSample", "added", "joined"]
+__all__ = ["CodeFile", "FileSample", "Rows"]
 
-PIECE = 65536  # rows of a bucket that lie together in the file
 BUFFER = 2**25  # bytes of rows that wait to be written, all buckets together
-FEWEST = 1024
+MIN_CHUNK_ROWS = 1024  # however many buckets share the buffer
 REMEDY = "Point the environment variable TMPDIR to a folder with room for them, or use fewer predictors."
-
-Bucket = tuple[int, int]  # response group, fold
 
 
 @dataclass
-class _Pieces:
-    """Where the rows of a bucket lie: pieces of equal length, but for the last."""
+class _BucketChunks:
+    """The rows of a bucket: chunks of equal length in the file, but for the last; and rows that wait to be written."""
 
-    at: list[int] = field(default_factory=list)
+    offsets: list[int] = field(default_factory=list)  # of each chunk in the file, in bytes
     n: int = 0
     total: float = 0.0
     whole: bool = True
     waiting: list[Sample] = field(default_factory=list)
-    held: int = 0
+    n_waiting: int = 0
 
 
 class CodeFile:
@@ -62,8 +60,8 @@ class CodeFile:
         self.m, self.dtype, self.weighted, self.masked = m, np.dtype(dtype), weighted, masked
         self.bits = (m + 7) // 8 if masked else 0
         self.row = m * self.dtype.itemsize + 8 * weighted + self.bits  # bytes
-        self.piece = int(np.clip(BUFFER // max(1, self.row * buckets), FEWEST, PIECE))
-        self.buckets: dict[Bucket, _Pieces] = {}
+        self.piece = int(np.clip(BUFFER // max(1, self.row * buckets), MIN_CHUNK_ROWS, CHUNK_ROWS))
+        self.buckets: dict[Bucket, _BucketChunks] = {}
         self.sums: dict[tuple[Hashable, Bucket], Any] = {}
         self.size, self.passes = 0, 0
         self.passed: Callable[[int], None] | None = None
@@ -84,43 +82,43 @@ class CodeFile:
 
     def append(self, bucket: Bucket, rows: Sample) -> None:
         """Put rows at the end of a bucket; their response is not looked at."""
-        pieces = self.buckets.setdefault(bucket, _Pieces())
-        pieces.waiting.append(rows)
-        pieces.held += rows.n
-        pieces.n += rows.n
-        pieces.total += rows.total
-        pieces.whole = pieces.whole and rows.whole
-        while pieces.held >= self.piece:
-            self._write(pieces, self.piece)
+        chunks = self.buckets.setdefault(bucket, _BucketChunks())
+        chunks.waiting.append(rows)
+        chunks.n_waiting += rows.n
+        chunks.n += rows.n
+        chunks.total += rows.total
+        chunks.whole = chunks.whole and rows.whole
+        while chunks.n_waiting >= self.piece:
+            self._write(chunks, self.piece)
 
-    def finish(self) -> StoredSample:
+    def finish(self) -> FileSample:
         """Write what waits, and return all rows."""
-        for pieces in self.buckets.values():
-            if pieces.held:
-                self._write(pieces, pieces.held)
-        return StoredSample(self, tuple(sorted(self.buckets)))
+        for chunks in self.buckets.values():
+            if chunks.n_waiting:
+                self._write(chunks, chunks.n_waiting)
+        return FileSample(self, tuple(sorted(self.buckets)))
 
-    def _write(self, own: _Pieces, count: int) -> None:
-        codes = np.concatenate([rows.codes for rows in own.waiting])
-        parts = [np.ascontiguousarray(codes[:count], dtype=self.dtype)]
+    def _write(self, chunks: _BucketChunks, count: int) -> None:
+        codes = np.concatenate([rows.codes for rows in chunks.waiting])
+        arrays = [np.ascontiguousarray(codes[:count], dtype=self.dtype)]
         remainder = Sample(codes[count:], np.empty(0))
         if self.weighted:
-            weights = np.concatenate([rows.weights for rows in own.waiting])
-            parts.append(weights[:count])
+            weights = np.concatenate([rows.weights for rows in chunks.waiting])
+            arrays.append(weights[:count])
             remainder = replace(remainder, weights=weights[count:])
         if self.masked:
             blank = np.zeros(codes.shape, dtype=bool)
             first = 0
-            for rows in own.waiting:
+            for rows in chunks.waiting:
                 if rows.missing is not None:
                     blank[first : first + rows.n] = rows.missing
                 first += rows.n
-            parts.append(np.packbits(blank[:count], axis=1))
+            arrays.append(np.packbits(blank[:count], axis=1))
             remainder = replace(remainder, missing=blank[count:])
-        own.waiting, own.held = ([remainder] if remainder.n else []), remainder.n
-        own.at.append(self.size)
-        for piece in parts:
-            self._put(piece.reshape(-1).view(np.uint8))
+        chunks.waiting, chunks.n_waiting = ([remainder] if remainder.n else []), remainder.n
+        chunks.offsets.append(self.size)
+        for array in arrays:
+            self._put(array.reshape(-1).view(np.uint8))
 
     def _put(self, data: np.ndarray) -> None:
         view = data.data
@@ -153,12 +151,12 @@ class CodeFile:
         n = last - first
         codes, weights = np.empty((n, self.m), dtype=self.dtype), np.ones(n)
         bits = np.zeros((n, self.bits), dtype=np.uint8)
-        pieces, done, itemsize = self.buckets[bucket], 0, self.dtype.itemsize
+        chunks, done, itemsize = self.buckets[bucket], 0, self.dtype.itemsize
         while done < n:
             k, skip = divmod(first + done, self.piece)
-            size = min(self.piece, pieces.n - k * self.piece)
+            size = min(self.piece, chunks.n - k * self.piece)
             target = slice(done, min(n, done + size - skip))
-            at = pieces.at[k]
+            at = chunks.offsets[k]
             self._get(codes[target], at + skip * self.m * itemsize)
             at += size * self.m * itemsize
             if self.weighted:
@@ -176,85 +174,15 @@ class CodeFile:
 
 
 @dataclass(frozen=True, eq=False)
-class StoredSample:
-    """Encoded rows in a `CodeFile`: what `Sample` is where rows are gone over block by block.
-
-    Attributes
-    ----------
-    file : CodeFile
-    buckets : tuple of (group, fold)
-        Whose rows these are, in their order.
-    grouped : bool
-        Whether rows have a response; else they are one group.
-    extra : Sample or None
-        A few rows of one group behind those of the file.
-    remote : bool
-        Whether rows come over a network.
-    """
-
-    remote: ClassVar[bool] = False
+class FileSample(StoredSample):
+    """Encoded rows in a `CodeFile`."""
 
     file: CodeFile
-    buckets: tuple[Bucket, ...]
-    grouped: bool = True
-    extra: Sample | None = None
 
     @property
-    def n(self) -> int:
-        """Number of stored rows."""
-        return sum(self.file.buckets[b].n for b in self.buckets) + (0 if self.extra is None else self.extra.n)
-
-    @property
-    def m(self) -> int:
-        """Number of predictors."""
-        return self.file.m
-
-    @property
-    def total(self) -> float:
-        """Sum of the weights: the number of observations."""
-        bucket_total = float(sum(self.file.buckets[b].total for b in self.buckets))
-        return bucket_total if self.extra is None else bucket_total + self.extra.total
-
-    @property
-    def whole(self) -> bool:
-        """Whether all weights are whole numbers."""
-        return all(self.file.buckets[b].whole for b in self.buckets)
-
-    @property
-    def complete(self) -> bool:
-        """Whether no value is missing."""
-        return not self.file.masked
-
-    @property
-    def unweighted(self) -> bool:
-        """Whether all weights are 1."""
-        return not self.file.weighted
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes that the codes of the rows take."""
-        return self.n * self.m * self.file.dtype.itemsize
-
-    @property
-    def pooled(self) -> StoredSample:
-        """The same rows as one group."""
-        return replace(self, grouped=False)
-
-    def group(self, y: int) -> StoredSample:
-        """Return the rows of response group `y`."""
-        return replace(self, buckets=tuple(b for b in self.buckets if b[0] == y), grouped=False)
-
-    def fold(self, f: int) -> StoredSample:
-        """Return the rows that fold `f` holds."""
-        return replace(self, buckets=tuple(b for b in self.buckets if b[1] == f))
-
-    def without(self, f: int) -> StoredSample:
-        """Return the rows that fold `f` is trained on: all that it does not hold."""
-        return replace(self, buckets=tuple(b for b in self.buckets if b[1] != f))
-
-    def collapsed(self, n_levels: Sequence[int]) -> StoredSample:
-        """Return the rows themselves: equal ones are not looked for."""
-        return self
+    def cluster_threads(self) -> int:
+        """0: there is no cluster."""
+        return 0
 
     def blocks(self, size: int = 4096) -> Iterator[Sample]:
         """Yield the rows, up to `size` of them at a time, each block of one group and fold."""
@@ -270,133 +198,43 @@ class StoredSample:
         running_sum, blocks = None, self.blocks(self.file.piece)
         while block_batch := list(islice(blocks, workers)):
             for block_sum in run_tasks(function, [(block,) for block in block_batch], workers, shared=True):
-                running_sum = added(running_sum, block_sum)
-        count_pass(self.file)
+                running_sum = add_sums(running_sum, block_sum)
+        self._count_pass()
         return running_sum
 
-    def sums(self, name: Hashable, function: Callable[[Sample], Any]) -> Any:
-        """Return what is additive over rows: the sum of ``function(block)`` over all blocks.
-
-        It is kept for each group and fold under its `name`, so that other groups, folds and all rows cost no pass more.
-        """
-        running_sum = None
-        for bucket in self.buckets:
-            key = ((name, self.grouped), bucket)
-            if key not in self.file.sums:
-                bucket_sum: Any = None
-                for block in replace(self, buckets=(bucket,), extra=None).blocks(self.file.piece):
-                    bucket_sum = added(bucket_sum, function(block))
-                self.file.sums[key] = bucket_sum
-            running_sum = added(running_sum, self.file.sums[key])
-        if self.extra is not None:
-            running_sum = added(running_sum, function(self.extra))
-        return function(joined([], self)) if running_sum is None else running_sum
-
-    def draw(self, size: int, rng: np.random.Generator, rare: Sequence[np.ndarray] | None = None) -> Sample:
-        """Return a random sample of about `size` rows, without replacement, in the order of the file.
-
-        Parameters
-        ----------
-        size : int
-        rng : numpy.random.Generator
-        rare : sequence of m ndarrays of int, optional
-            Levels of each predictor whose rows are all taken; the weights of the others are divided by their
-            probability of being drawn, so that weighted sums estimate those of all rows. Without it weights stay.
-
-        Returns
-        -------
-        Sample
-            Exactly `size` rows (all, if there are no more); more if rows with rare levels are over half of them.
-        """
-        if size >= self.n:
-            return joined(list(self.blocks(self.file.piece)), self)
-        if self.extra is not None:
-            return joined([replace(self, extra=None).draw(size, rng, rare), self.extra], self)
-        rare_levels = [(i, levels) for i, levels in enumerate(rare or ()) if len(levels)]
-        rare_rows = self._rows_with(rare_levels) if rare_levels else np.zeros(0, dtype=np.int64)
-        n_other_rows = self.n - len(rare_rows)
-        wanted = min(n_other_rows, max(size - len(rare_rows), size // 2))
-        drawn = _choose(n_other_rows, wanted, rng)
-        # positions among the rows that are not kept, to positions among all
-        drawn += np.searchsorted(rare_rows - np.arange(len(rare_rows)), drawn, side="right")
-        where = np.sort(np.concatenate([rare_rows, drawn]))
-        sample = self.rows(where)
-        if rare is None:
-            return sample
-        scale = np.where(np.isin(where, rare_rows, assume_unique=True), 1.0, n_other_rows / max(1, wanted))
-        return replace(sample, weights=sample.weights * scale)
-
-    def rows(self, positions: np.ndarray) -> Sample:
-        """Return the rows at rising `positions` in the order of `blocks`."""
-        parts, first = [], 0
+    def rows(self, index: np.ndarray) -> Sample:
+        """Return the rows at rising positions `index` in the order of `blocks`."""
+        blocks, first = [], 0
         for bucket in self.buckets:
             n = self.file.buckets[bucket].n
-            block_positions = (
-                positions[np.searchsorted(positions, first) : np.searchsorted(positions, first + n)] - first
-            )
+            positions = index[np.searchsorted(index, first) : np.searchsorted(index, first + n)] - first
             y = bucket[0] if self.grouped else None
-            for k in np.unique(block_positions // self.file.piece):
+            for k in np.unique(positions // self.file.piece):
                 start = int(k) * self.file.piece
-                here = block_positions[block_positions // self.file.piece == k] - start
+                here = positions[positions // self.file.piece == k] - start
                 block = self.file.read(bucket, start, min(n, start + self.file.piece), y)
-                parts.append(block.rows(here))
+                blocks.append(block.rows(here))
             first += n
-        return joined(parts, self)
-
-    def _rows_with(self, few: list[tuple[int, np.ndarray]]) -> np.ndarray:
-        """Return the positions of rows in which some predictor has one of the levels that go with it."""
-        row_positions, first = [np.zeros(0, dtype=np.int64)], 0
-        for block in self.blocks(self.file.piece):
-            hit = np.zeros(block.n, dtype=bool)
-            for i, levels in few:
-                hit |= np.isin(block.codes[:, i], levels)
-            row_positions.append(first + np.flatnonzero(hit))
-            first += block.n
-        return np.concatenate(row_positions)
+        return self._concatenated(blocks)
 
     def spread(self, sample: Sample) -> Sample:
-        """Return rows in memory as all who take part in a fit shall have them: here as they are."""
+        """Return rows in memory as they are."""
         return sample
 
-    def close(self) -> None:
-        """Remove the file, of whatever rows."""
-        self.file.close()
+    def _bucket_sums(self, function: Callable[[Sample], Any], buckets: Sequence[Bucket]) -> dict[Bucket, Any]:
+        out: dict[Bucket, Any] = dict.fromkeys(buckets)
+        for bucket in buckets:
+            for block in replace(self, buckets=(bucket,), extra=None).blocks(self.file.piece):
+                out[bucket] = add_sums(out[bucket], function(block))
+        return out
 
-
-def count_pass(file: Any) -> None:
-    """Count a pass over rows of a `CodeFile`, or what is like one, and tell who wants to know."""
-    file.passes += 1
-    if file.passed is not None:
-        file.passed(file.passes)
-
-
-def added(one: Any, other: Any) -> Any:
-    """Return the sum of numbers, arrays, or lists or tuples of them, as a new object; None is nothing yet."""
-    if isinstance(other, list | tuple):
-        return type(other)(added(None if one is None else one[k], term) for k, term in enumerate(other))
-    return other + 0.0 if one is None else one + other
-
-
-def _choose(n: int, size: int, rng: np.random.Generator) -> np.ndarray:
-    """Return `size` of the positions 0..n-1, drawn at random without replacement, rising; memory goes by `size`."""
-    if 2 * size > n:
-        return np.setdiff1d(np.arange(n), _choose(n, n - size, rng), assume_unique=True)
-    chosen = np.zeros(0, dtype=np.int64)
-    while len(chosen) < size:  # distinct numbers of independent draws are a random set
-        chosen = np.union1d(chosen, rng.integers(n, size=size - len(chosen) + size // 8 + 16))
-    return np.sort(rng.choice(chosen, size, replace=False, shuffle=False))
-
-
-def joined(parts: list[Sample], whole: StoredSample) -> Sample:
-    """Return blocks as one sample."""
-    if not parts:
-        empty = np.zeros((0, whole.m), dtype=whole.file.dtype)
-        return Sample(empty, np.zeros(0), np.zeros(0, dtype=np.intp) if whole.grouped else None)
-    blanks = None
-    if any(block.missing is not None for block in parts):
-        blanks = np.concatenate([np.zeros(p.codes.shape, bool) if p.missing is None else p.missing for p in parts])
-    y = np.concatenate([block.response for block in parts]) if whole.grouped else None
-    return Sample(np.concatenate([p.codes for p in parts]), np.concatenate([p.weights for p in parts]), y, blanks)
-
-
-Rows = Sample | StoredSample
+    def _rows_with(self, rare_levels: list[tuple[int, np.ndarray]]) -> np.ndarray:
+        """Return the rising positions of rows with a rare level; pairs of predictor and its levels say which."""
+        row_positions, first = [np.zeros(0, dtype=np.int64)], 0
+        for block in self.blocks(self.file.piece):
+            is_rare = np.zeros(block.n, dtype=bool)
+            for i, levels in rare_levels:
+                is_rare |= np.isin(block.codes[:, i], levels)
+            row_positions.append(first + np.flatnonzero(is_rare))
+            first += block.n
+        return np.concatenate(row_positions)

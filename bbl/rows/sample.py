@@ -1,22 +1,23 @@
-"""Sample: the encoded rows of one data set (codes, response, weights) as plain arrays."""
+"""Rows, the contract of every kind of encoded sample, and Sample, the kind that has its codes in memory."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from bbl.errors import DataError
 from bbl.memory import check_memory
 
-__all__ = ["Sample", "code_dtype"]
+__all__ = ["Rows", "Sample", "code_dtype", "concatenate"]
 
-FEW_STATES = 65536
-EXACT_BITS = 53
-EXACT = 2.0**EXACT_BITS  # whole numbers below it are exact
+TABLE_STATES = 65536  # up to so many possible states, equal rows are counted in a table, however few the rows
+EXACT_BITS = 53  # of a float64's significand
+EXACT = 2.0**EXACT_BITS  # float64 holds all whole numbers up to here
 
 
 def code_dtype(n_levels) -> np.dtype:
@@ -25,9 +26,107 @@ def code_dtype(n_levels) -> np.dtype:
     return np.dtype(np.uint8 if top <= 256 else np.uint16 if top <= 65536 else np.int32)
 
 
+class Rows(ABC):
+    """Encoded rows of one data set, wherever their codes are: `Sample`, `FileSample` or `ClusterSample`.
+
+    Attributes
+    ----------
+    in_memory : bool
+        Whether the codes are arrays of this process (`Sample`); else rows are read in blocks (`StoredSample`).
+    remote : bool
+        Whether reading rows sends them over a network.
+    """
+
+    in_memory: ClassVar[bool]
+    remote: ClassVar[bool] = False
+
+    @property
+    @abstractmethod
+    def n(self) -> int:
+        """Number of stored rows."""
+
+    @property
+    @abstractmethod
+    def m(self) -> int:
+        """Number of predictors."""
+
+    @property
+    @abstractmethod
+    def total(self) -> float:
+        """Sum of the weights: the number of observations."""
+
+    @property
+    @abstractmethod
+    def whole(self) -> bool:
+        """Whether all weights are whole numbers, so that a row of weight w stands for w rows."""
+
+    @property
+    @abstractmethod
+    def complete(self) -> bool:
+        """Whether no value is missing."""
+
+    @property
+    @abstractmethod
+    def unweighted(self) -> bool:
+        """Whether all weights are 1."""
+
+    @property
+    def exact(self) -> bool:
+        """Whether every sum of weights is exact, and so the same in any order of the rows."""
+        return self.whole and self.total < EXACT
+
+    @property
+    @abstractmethod
+    def pooled(self) -> Rows:
+        """The same rows as one group."""
+
+    @abstractmethod
+    def group(self, y: int) -> Rows:
+        """Return the rows of response group `y`."""
+
+    @abstractmethod
+    def group_totals(self, K: int) -> np.ndarray:
+        """Return the sum of weights (K,) of each response group; rows of an unknown group are in none."""
+
+    @abstractmethod
+    def rows(self, index: Any) -> Sample:
+        """Return the rows at rising positions `index`, in memory."""
+
+    @abstractmethod
+    def collapsed(self, n_levels: Sequence[int] | np.ndarray) -> Rows:
+        """Return one row per distinct state where rows are in memory, elsewhere the rows themselves."""
+
+    @abstractmethod
+    def blocks(self, size: int = 4096) -> Iterator[Sample]:
+        """Yield the rows in order, at most `size` of them at a time."""
+
+    @abstractmethod
+    def chunks(self, size: int) -> Iterator[Sample]:
+        """Yield rows that are in memory as one chunk, others `size` at a time."""
+
+    @abstractmethod
+    def sums(self, name: Hashable, function: Callable[[Sample], Any]) -> Any:
+        """Return the sum of ``function(block)`` over all rows; stored rows keep it under its `name`."""
+
+    @abstractmethod
+    def grouped_sums(self, name: Hashable, function: Callable[[Sample], Any], K: int | None) -> Any:
+        """Return `sums`, as lists of arrays; with a response, those of each of K groups along a first axis.
+
+        Given rows that have a response, `function` returns arrays with that axis itself.
+        """
+
+    @abstractmethod
+    def draw(self, size: int, rng: np.random.Generator) -> Sample:
+        """Return stored rows, or about `size` of them at random without replacement; rows in memory as they are."""
+
+    @abstractmethod
+    def on_pass(self, callback: Callable[[int], None] | None) -> None:
+        """Call ``callback(number of passes so far)`` after each pass over stored rows; None ends that."""
+
+
 @dataclass(frozen=True)
-class Sample:
-    """Encoded rows.
+class Sample(Rows):
+    """Encoded rows in memory.
 
     Attributes
     ----------
@@ -45,6 +144,9 @@ class Sample:
     weights: np.ndarray
     y: np.ndarray | None = None
     missing: np.ndarray | None = None
+
+    in_memory = True
+    client: ClassVar[Any] = None  # of a cluster whose workers all have the rows; see `SharedSample`
 
     @property
     def response(self) -> np.ndarray:
@@ -81,11 +183,6 @@ class Sample:
         """Whether all weights are whole numbers, so that a row of weight w stands for w rows."""
         return bool((self.weights == np.floor(self.weights)).all())
 
-    @property
-    def exact(self) -> bool:
-        """Whether every sum of weights is exact, and so the same in any order of the rows."""
-        return self.whole and self.total < EXACT
-
     def check_whole(self, what: str) -> None:
         """Raise a DataError that says `what` counts rows, if weights are not whole numbers."""
         if not self.whole:
@@ -104,13 +201,28 @@ class Sample:
         return Sample(np.ascontiguousarray(self.codes[index]), self.weights[index], y, missing)
 
     def blocks(self, size: int = 4096) -> Iterator[Sample]:
-        """Yield the rows in order, `size` of them at a time: what sums over rows go by."""
+        """Yield the rows in order, `size` of them at a time."""
         for first in range(0, self.n, size):
             yield self.rows(slice(first, first + size))
 
     def sums(self, name: Hashable, function: Callable[[Sample], Any]) -> Any:
-        """Return what is additive over rows, in one go; `StoredSample.sums` keeps it under its `name`."""
+        """Return ``function`` of all rows at once; nothing is kept."""
         return function(self)
+
+    def grouped_sums(self, name: Hashable, function: Callable[[Sample], Any], K: int | None) -> Any:
+        """Return ``function`` of all rows at once, which splits them by response group itself."""
+        return function(self)
+
+    def draw(self, size: int, rng: np.random.Generator) -> Sample:
+        """Return the rows themselves, however many."""
+        return self
+
+    def chunks(self, size: int) -> Iterator[Sample]:
+        """Yield all rows as one chunk, whatever the `size`."""
+        yield self
+
+    def on_pass(self, callback: Callable[[int], None] | None) -> None:
+        """Do nothing: rows in memory need no passes."""
 
     def weighted(self, weights: np.ndarray) -> Sample:
         """Return the rows of positive weight, with these `weights` (n,) in place of their own."""
@@ -138,19 +250,15 @@ class Sample:
         """Return the rows of response group `y`."""
         return self.rows(self.y == y).pooled
 
+    def group_totals(self, K: int) -> np.ndarray:
+        """Return the sum of weights (K,) of each response group; rows of an unknown group are in none."""
+        has_group = self.response >= 0
+        return np.bincount(self.response[has_group], self.weights[has_group], K)
+
     def by_state(self, n_levels, K: int) -> Sample:
         """Return one row per distinct state of each of K groups, in a fixed order."""
-        parts = [self.rows(self.response == y).pooled.collapsed(n_levels) for y in range(K)]
-        missing = [
-            np.zeros(group_sample.codes.shape, dtype=bool) if group_sample.missing is None else group_sample.missing
-            for group_sample in parts
-        ]
-        return Sample(
-            np.concatenate([group_sample.codes for group_sample in parts]),
-            np.concatenate([group_sample.weights for group_sample in parts]),
-            np.repeat(np.arange(K), [group_sample.n for group_sample in parts]),
-            None if self.missing is None else np.concatenate(missing),
-        )
+        groups = [self.rows(self.response == y).pooled.collapsed(n_levels) for y in range(K)]
+        return replace(concatenate(groups), y=np.repeat(np.arange(K), [group_sample.n for group_sample in groups]))
 
     def collapsed(self, n_levels) -> Sample:
         """Return one row per distinct state, in a fixed order of states.
@@ -173,13 +281,13 @@ class Sample:
             rows = Sample(coded, self.weights).collapsed(levels + 1)
             missing = rows.codes == levels
             return Sample(np.where(missing, 0, rows.codes).astype(self.codes.dtype), rows.weights, None, missing)
-        if states > max(2 * self.n, FEW_STATES):
+        if states > max(2 * self.n, TABLE_STATES):
             codes = np.ascontiguousarray(self.codes)
             if codes.itemsize == 1:
-                order, new, every = _by_first(self, n_levels)
+                order, new, covers_all = _by_first(self, n_levels)
                 if new.all():
                     return Sample(codes[order], self.weights[order])
-                if every:
+                if covers_all:
                     state_of_row = np.empty(self.n, dtype=np.intp)
                     state_of_row[order] = np.cumsum(new) - 1
                     return Sample(codes[order[new]], np.bincount(state_of_row, self.weights))
@@ -194,16 +302,32 @@ class Sample:
         return Sample(codes, weights[seen])
 
 
+def concatenate(samples: Sequence[Sample]) -> Sample:
+    """Return the rows of one or more samples as one sample; it has a response if all of them have one."""
+    y = missing = None
+    if all(sample.y is not None for sample in samples):
+        y = np.concatenate([sample.response for sample in samples])
+    if any(sample.missing is not None for sample in samples):
+        missing = np.concatenate(
+            [np.zeros(sample.codes.shape, bool) if sample.missing is None else sample.missing for sample in samples]
+        )
+    codes, weights = ([getattr(sample, name) for sample in samples] for name in ("codes", "weights"))
+    return Sample(np.concatenate(codes), np.concatenate(weights), y, missing)
+
+
 def _by_first(sample: Sample, n_levels) -> tuple[np.ndarray, np.ndarray, bool]:
-    """Sort rows by their first predictors, those that one number tells: in the order of bytes, where codes are bytes.
+    """Sort rows by their first predictors: by as many as one exact float64 key can number the joint levels of.
+
+    Keys rise in lexicographic order of the codes, which is the order of their bytes where a code is one byte.
 
     Returns
     -------
     order : ndarray of intp, shape (n,)
+        Row positions by rising key.
     new : ndarray of bool, shape (n,)
-        Which of the ordered rows differ there from the one before.
-    every : bool
-        Whether that is all predictors.
+        Which of the ordered rows have another key than the row before.
+    covers_all : bool
+        Whether keys cover all predictors, so that rows of equal keys are equal.
     """
     states = np.cumprod(np.asarray(n_levels[:EXACT_BITS], dtype=float))
     first = int(np.count_nonzero(states <= EXACT))

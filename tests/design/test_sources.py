@@ -16,8 +16,8 @@ from bbl.errors import BBLTypeError, DataError, LevelError, OptionError
 from bbl.rows.counts import level_counts
 from bbl.rows.dealing import Deal
 from bbl.rows.folds import consecutive_folds, shuffled_folds
-from bbl.rows.on_disk import StoredSample
 from bbl.rows.sample import Sample
+from bbl.rows.stored import StoredSample
 
 
 @pytest.fixture(scope="module")

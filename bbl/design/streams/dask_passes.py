@@ -13,10 +13,10 @@ from bbl.design.design import Design
 from bbl.design.streams.passes import Reader, Seen, Used, encode_rows, look
 from bbl.design.streams.source import Source
 from bbl.errors import OptionError
-from bbl.rows.dealing import Dealer, StoredFolds, TableSink, make_sink, stacked
-from bbl.rows.on_cluster import CodeParts, Part, active_client, calls, held
-from bbl.rows.on_disk import Bucket, StoredSample
-from bbl.rows.sample import Sample, code_dtype
+from bbl.rows.dealing import Dealer, StoredFolds, TableSink, make_sink
+from bbl.rows.on_cluster import ClusterSample, CodeParts, Part, active_client, calls, held
+from bbl.rows.sample import Sample, code_dtype, concatenate
+from bbl.rows.stored import Bucket
 
 __all__ = ["OnCluster", "passes"]
 
@@ -113,7 +113,7 @@ class ClusterSink:
     parts: list[Any] = field(default_factory=list)
     sizes: list[dict] = field(default_factory=list)
 
-    def finish(self, nfold: int) -> tuple[StoredSample, StoredFolds | None]:
+    def finish(self, nfold: int) -> tuple[ClusterSample, StoredFolds | None]:
         """Return all rows, and their folds."""
         dtype = code_dtype(self.n_levels)
         file = CodeParts(self.client, self.parts, self.sizes, self.n_levels, dtype, self.weighted, self.masked)
@@ -134,7 +134,7 @@ class _PartSink:
         self.buckets.setdefault((y, f), []).append(rows)
 
     def finish(self) -> Part:
-        return Part({bucket: stacked(pieces) for bucket, pieces in self.buckets.items()})
+        return Part({bucket: concatenate(chunks) for bucket, chunks in self.buckets.items()})
 
 
 def _without_source(reader: Reader) -> Reader:

@@ -17,9 +17,9 @@ from bbl.model.layout import Layout
 from bbl.model.logz import log_normaliser
 from bbl.model.moments import level_counts, pair_counts
 from bbl.model.regressors import penalties, regressors
-from bbl.rows.on_cluster import ClusterSample, Staged, n_threads
-from bbl.rows.on_disk import StoredSample
+from bbl.rows.on_cluster import Staged
 from bbl.rows.sample import Sample
+from bbl.rows.stored import StoredSample
 
 __all__ = ["Corrected", "few_enough", "rounds_memory", "sample_size"]
 
@@ -174,8 +174,8 @@ class Corrected:
 
     def told(self) -> dict[str, np.ndarray]:
         """Return what the summary says of the rounds: rows, those drawn, passes so far, threads of a cluster."""
-        threads = n_threads(self.rows.client) if isinstance(self.rows, ClusterSample) else 0
-        return {"streamed": np.array([self.rows.n, len(self.sample.codes), self.passes, threads])}
+        numbers = [self.rows.n, len(self.sample.codes), self.passes, self.rows.cluster_threads]
+        return {"streamed": np.array(numbers)}
 
     def _staged(self, then: Callable, *told: Any) -> Staged:
         """Return the function of blocks that prepares them and calls ``then(layout, *told, problem, block)``."""

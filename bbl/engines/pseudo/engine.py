@@ -29,8 +29,8 @@ from bbl.model.moments import level_counts, log_ratio, usable_rows
 from bbl.model.regressors import from_sites, regressors
 from bbl.model.unpenalised import unbounded_parameters
 from bbl.parallel import serial_blas
-from bbl.rows.on_disk import Rows, StoredSample
-from bbl.rows.sample import Sample, code_dtype
+from bbl.rows.sample import Rows, Sample, code_dtype
+from bbl.rows.stored import StoredSample
 
 __all__ = ["PseudoLikelihood"]
 
@@ -140,7 +140,7 @@ class PseudoLikelihood(Engine):
                 f"to {orders + 1} predictors. Give {orders if orders > 1 else 'one number'}; crossVal takes a grid.",
                 argument="lambda_",
             )
-        if self.zero_sum and isinstance(sample, StoredSample) and not few_enough(sample.n, layout):
+        if self.zero_sum and not sample.in_memory and not few_enough(sample.n, layout):
             raise OptionError(
                 f"gauge={self.gauge!r} is for rows that are fitted in memory, and these {sample.n:,} are too many; "
                 "leave gauge out, or give a table of some of the rows.",
@@ -163,10 +163,10 @@ class PseudoLikelihood(Engine):
 
     def stepwise(self, sample: Rows, layout: Layout) -> bool:
         """Return whether fits cost more than choosing among them does."""
-        if isinstance(sample, StoredSample):
+        if not sample.in_memory:
             return True
         states = math.prod(int(L) + (not sample.complete) for L in layout.n_levels)
-        return not is_small(min(states, int(np.bincount(sample.response).max(initial=0))), layout)
+        return not is_small(min(states, int(np.bincount(cast(Sample, sample).response).max(initial=0))), layout)
 
     def check_equations(self) -> None:
         """Raise an OptionError without symmetrisation, whose standard errors are not known."""
@@ -186,8 +186,9 @@ class PseudoLikelihood(Engine):
         missing values, what counts is whether a predictor is constant in the rows that it is fitted to. A pseudocount
         does the same better, and so does a penalty of fields in the zero-sum gauge.
         """
-        if isinstance(sample, StoredSample):
-            return self._prepare_stored(sample, layout)
+        if not sample.in_memory:
+            return self._prepare_stored(cast(StoredSample, sample), layout)
+        sample = cast(Sample, sample)
         bounded = self.zero_sum and self.lambdah_at(self.lambda_) > 0.0  # the penalty says where such fields end
         if not sample.n or self.prior_count or bounded:
             return sample
@@ -266,8 +267,9 @@ class PseudoLikelihood(Engine):
         warm_starts: WarmStarts | None = None,
     ) -> list[EngineFit]:
         grid = [self.lambda_] if values is None else [float(value) for value in values]
-        if isinstance(sample, StoredSample):
-            return self._path_stored(sample, layout, grid, workers, warm_starts)
+        if not sample.in_memory:
+            return self._path_stored(cast(StoredSample, sample), layout, grid, workers, warm_starts)
+        sample = cast(Sample, sample)
         if not warm_starts:
             description = f"A fit of {regressors(layout).D} levels to {sample.n} rows"
             check_memory(self.memory(sample.n, layout), description, "Use fewer predictors or rows.")

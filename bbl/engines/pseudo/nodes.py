@@ -11,7 +11,7 @@ from bbl.engines.pseudo.solvers import Sites, by_lbfgs, prepared
 from bbl.model.layout import Layout
 from bbl.model.logz import log_normaliser
 from bbl.parallel import serial_blas
-from bbl.rows.on_cluster import SharedSample, call, held, n_threads
+from bbl.rows.on_cluster import call, held, n_threads
 from bbl.rows.sample import Sample
 
 __all__ = ["by_nodes", "n_shares"]
@@ -21,12 +21,12 @@ APART = 32  # predictors of a share, at least: each worker prepares the rows, wh
 
 def n_shares(sample: Sample) -> int:
     """Return among how many threads of a cluster the predictors are shared; 1 for rows that stay where they are."""
-    if not isinstance(sample, SharedSample):
+    if sample.client is None:
         return 1
     return max(1, min(n_threads(sample.client), sample.codes.shape[1] // APART))
 
 
-def by_nodes(sample: SharedSample, layout: Layout, precision: str, prior_count: float) -> Callable:
+def by_nodes(sample: Sample, layout: Layout, precision: str, prior_count: float) -> Callable:
     """Return the solver of rows that all workers get, as `by_lbfgs` does: a predictor's fit is the same to the bit."""
     client, plain_sample = sample.client, Sample(sample.codes, sample.weights)
     rows, shares = held(client, plain_sample), n_shares(sample)

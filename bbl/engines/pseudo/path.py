@@ -15,7 +15,6 @@ from bbl.engines.warm_starts import WarmStarts
 from bbl.model.layout import Layout
 from bbl.model.moments import level_counts, log_ratio, smoothed
 from bbl.model.regressors import regressors
-from bbl.rows.on_cluster import SharedSample
 from bbl.rows.sample import Sample
 
 __all__ = ["CLOSER", "on_the_line", "solve_available", "solve_complete"]
@@ -127,7 +126,7 @@ def _joint_levels(sample: Sample, layout: Layout) -> Sample:
 
 def _solver(engine: Any, sample: Sample, layout: Layout) -> Callable:
     """Return what solves all predictors of rows that Newton's method is too costly for."""
-    if isinstance(sample, SharedSample) and n_shares(sample) > 1:
+    if n_shares(sample) > 1:
         return by_nodes(sample, layout, engine.precision, engine.prior_count)
     return by_lbfgs(prepared(sample, layout, engine.precision, engine.prior_count), engine.precision)
 

@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Self
+from typing import Self, cast
 
 import numpy as np
 import pandas as pd
@@ -32,8 +32,7 @@ from bbl.results.machine.estimates import Compared
 from bbl.results.machine.inference import Inference
 from bbl.results.machine.posterior import PosteriorDraws
 from bbl.results.model import MethodTraits, ModelResults, training_log_likelihood
-from bbl.rows.on_disk import Rows, StoredSample
-from bbl.rows.sample import Sample
+from bbl.rows.sample import Rows, Sample
 
 __all__ = ["MachineResults"]
 
@@ -227,12 +226,13 @@ class MachineResults(ModelResults):
     def log_likelihood(self, rows: Rows) -> float:
         """Return ``sum_k w_k (E_y(x_k) - ln Z_y)`` of encoded rows, missing predictors summed out."""
         self.check_likelihood()
-        if isinstance(rows, StoredSample):
+        if not rows.in_memory:
             if not rows.complete or self.estimate.predictive is not None:
                 return sum(map(self.log_likelihood, rows.blocks(SCORED_ROWS)))
             layout, thetas = self.parameters.layout, self.parameters.theta
             totals = [known_energy(rows.group(y), layout, theta) for y, theta in enumerate(thetas)]
             return sum(energy - n * log_z for (n, energy), log_z in zip(totals, self.estimate.log_z, strict=True))
+        rows = cast(Sample, rows)
         if rows.missing is not None:  # a row without any known predictor has probability one
             rows = rows.rows(~rows.missing.all(axis=1))
         has_hidden_units = self.estimate.predictive is not None and self.estimate.predictive.hidden

@@ -36,8 +36,7 @@ from bbl.results.network.structure import AveragedStructure, Structure, only
 from bbl.results.network.tables import NetworkTables
 from bbl.results.predictions import accuracy_score, importance, predict_batches, predict_rows
 from bbl.results.report_page import MAX_TABLE_ROWS
-from bbl.rows.on_disk import Rows, StoredSample
-from bbl.rows.sample import Sample
+from bbl.rows.sample import Rows, Sample
 from bbl.stats.scores import log_probabilities
 
 __all__ = ["NetworkResults"]
@@ -166,9 +165,8 @@ class NetworkResults(NetworkTables, ClassifierResults):
 
     def log_likelihood(self, rows: Rows) -> float:
         """Return the weighted log-likelihood of class and known features; nan if a class is missing."""
-        if isinstance(rows, StoredSample):
-            return float(sum(map(self.log_likelihood, rows.blocks(BLOCK))))
-        return _own(self.network.log_joint(rows.codes, rows.missing), rows)
+        chunks = rows.chunks(BLOCK)
+        return float(sum(_own(self.network.log_joint(chunk.codes, chunk.missing), chunk) for chunk in chunks))
 
     def _new_rows(self, newdata: Any) -> Sample:
         """Encode new rows that have the class, too."""

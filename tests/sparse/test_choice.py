@@ -67,7 +67,7 @@ def test_a_term_of_many_levels_is_the_same_by_rows_as_from_the_hessian(monkeypat
     problem = Problem.make(codes.astype(np.uint8), (12, 12, 2), y, 3, np.ones(600))
     penalty, values = Penalty((2.5, 2.5)), []
     for few in (10**6, 0):
-        monkeypatch.setattr("bbl.sparse.workingset.GRAM", few)
+        monkeypatch.setattr("bbl.sparse.workingset.GRAM_SIZE", few)
         values.append(grow(problem, penalty)[-1])
     assert (0, 1) in values[0].weights
     assert values[0].objective == pytest.approx(values[1].objective, rel=1e-10)

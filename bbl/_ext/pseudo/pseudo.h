@@ -16,10 +16,8 @@
    (e) Few joint states: equal rows are merged and their weights added.
    (f) Sites are the first predictors. Further ones, joint levels of several (terms of order 3 and more), are what sites
        are regressed on, and do not respond themselves.
-   (g) pseudo_logits.h and pseudo_lanes.h (rows), pseudo_evaluate.h (objective), pseudo_metric.h and pseudo_solve.h
-       (optimiser), pseudo_task.h (memory, parameters) and pseudo_pack.h (blocks that are solved together) are included,
-       by pseudo_kernel.h, once per vector width and precision, with names of their own; nothing is global. In single
-       precision a vector has twice the lanes; the problem itself is the same.
+   (g) pseudo_kernel.h, which has a table of its parts, is included once per vector width and precision, with names of
+       its own; nothing is global. In single precision a vector has twice the lanes; the problem itself is the same.
    (h) Mixed precision: steps in single precision, gradients where it counts in double; see pseudo_pack.h.
 
    Conventions of all files pseudo*.h: n rows, m predictors, L_i levels, D = sum(L_i - 1) non-reference columns,
@@ -40,33 +38,33 @@ static int pseudo_estimate(pseudo_problem *p, ptrdiff_t n, ptrdiff_t most, ptrdi
 {
     ptrdiff_t i, A = 1, c;
     double sorted = 0.0, small, D;
-    p->first = pseudo_take(p, (size_t)p->m + 1, sizeof *p->first);
-    p->states = pseudo_take(p, (size_t)p->m + 1, sizeof *p->states);
-    p->chunk = pseudo_take(p, (size_t)p->m + 1, sizeof *p->chunk);
+    p->composites.first = pseudo_take(p, (size_t)p->m + 1, sizeof *p->composites.first);
+    p->composites.states = pseudo_take(p, (size_t)p->m + 1, sizeof *p->composites.states);
+    p->composites.chunk = pseudo_take(p, (size_t)p->m + 1, sizeof *p->composites.chunk);
     if (p->failed)
         return SOLVER_NO_MEMORY;
     for (i = 0, p->D = 0; i < p->m; i++) {
         p->D += p->n_levels[i] - 1;
-        p->D_counted = i < p->n_counted ? p->D : p->D_counted;
+        p->moments.D_counted = i < p->n_counted ? p->D : p->moments.D_counted;
         A = i < p->n_counted && p->n_levels[i] - 1 > A ? p->n_levels[i] - 1 : A;
     }
     pseudo_size(p, n);
     pseudo_merge(p, most, bytes);
-    for (c = 0; c < p->n_composites; c++)
-        sorted += (double)p->n_blocks * (double)pseudo_sorted_bound(p->block, p->states[c + 1] - p->states[c]);
-    if (p->wide)
-        sorted = fmax(sorted, (double)(p->n_blocks * (p->block / PSEUDO_ROWS) * p->D_padded));
+    for (c = 0; c < p->composites.n_composites; c++)
+        sorted += (double)p->composites.n_blocks * (double)pseudo_sorted_bound(p->composites.block, p->composites.states[c + 1] - p->composites.states[c]);
+    if (p->metric.wide)
+        sorted = fmax(sorted, (double)(p->composites.n_blocks * (p->composites.block / PSEUDO_ROWS) * p->metric.D_padded));
     D = (double)p->D;
     for (i = 0, small = 2048.0; i < p->n_sites; i++)
         small += 8.0 + (p->n_levels[i] - 1 <= PSEUDO_ROTATED ? pow(p->n_levels[i] - 1, 2.0) : 0.0);
-    small += 4.0 * D + (double)(p->n_blocks * p->n_composites);
-    *shared_out = 2.0 * ((double)(n + 4) * (double)(p->m + p->n_composites) + sorted);
-    *shared_out += 8.0 * ((double)p->D_counted * D + 3.0 * (double)n + small + 2.0 * (double)p->m);
+    small += 4.0 * D + (double)(p->composites.n_blocks * p->composites.n_composites);
+    *shared_out = 2.0 * ((double)(n + 4) * (double)(p->m + p->composites.n_composites) + sorted);
+    *shared_out += 8.0 * ((double)p->moments.D_counted * D + 3.0 * (double)n + small + 2.0 * (double)p->m);
     *task_out = (double)p->real * (double)pseudo_task_numbers(p, A);
     if (p->mixed) {  /* as many lanes of twice the bytes, whose pairs are never written; probabilities at an anchor */
         *task_out *= 3.0;
         *task_out -= 4.0 * (double)p->real * (double)(pseudo_pairs(p, A) * A * (1 + p->D) * p->lanes);
-        *task_out += (double)(p->n_blocks * p->block * A * p->lanes) * sizeof(float);
+        *task_out += (double)(p->composites.n_blocks * p->composites.block * A * p->lanes) * sizeof(float);
     }
     *task_out *= (double)p->pack;
     return SOLVER_DONE;

@@ -7,24 +7,35 @@ cdef extern from "solver.h" nogil:
 
 cdef extern from "pseudo.h" nogil:
     int PSEUDO_PACK
-    ctypedef struct pseudo_problem:
-        Py_ssize_t n, m, D, lanes, n_tasks, n_sites, n_counted, D_padded, pack
-        int mixed, wide, equal
-        size_t real, bytes
-        double total, scale, mix, ridge, lowest, highest
-        const int32_t *n_levels
-        const uint8_t *mask
-        double *second
+    ctypedef struct pseudo_rows:
+        Py_ssize_t n
+        double total, scale, mix
+        int equal
+    ctypedef struct pseudo_second_moments:
         double *mean
+        double *second
         double *field
+    ctypedef struct pseudo_metric_data:
+        int wide
+        Py_ssize_t D_padded
         double *sigma
-        Py_ssize_t *order
         const float *project
         const float *expand
         const double *eigenvalue
         const float *inverse
         const float *own
+        double ridge, lowest, highest
+    ctypedef struct pseudo_problem:
+        Py_ssize_t m, D, lanes, n_tasks, n_sites, n_counted, pack
+        int mixed
+        size_t real, bytes
+        const int32_t *n_levels
+        const uint8_t *mask
+        Py_ssize_t *order
         Py_ssize_t *start
+        pseudo_rows rows
+        pseudo_second_moments moments
+        pseudo_metric_data metric
     ctypedef struct pseudo_lane:
         double value, norm
         int32_t n_iter, n_eval, status

@@ -34,10 +34,10 @@ cdef void set_precision(pseudo_problem *p, str precision, bint rotated):
     """Set the bytes of a number, and whether blocks are solved together: wide problems are, in mixed precision."""
     if precision not in ("double", "mixed", "single"):
         raise ValueError(f'precision must be "double", "mixed" or "single", not {precision!r}')
-    p.wide = rotated and p.D > WIDE
-    p.mixed = precision == "mixed" or precision == "double" and p.wide
+    p.metric.wide = rotated and p.D > WIDE
+    p.mixed = precision == "mixed" or precision == "double" and p.metric.wide
     p.real = 4 if p.mixed or precision == "single" else 8
-    p.pack = PSEUDO_PACK if p.wide or p.mixed else 1
+    p.pack = PSEUDO_PACK if p.metric.wide or p.mixed else 1
 
 
 def memory_estimate(Py_ssize_t n, n_levels, width=None, precision="double", sites=None):
@@ -192,7 +192,8 @@ cdef class PseudoProblem:
         self.p.n_sites, self.p.n_counted = sites, m if rotated else sites if counted else 0
         with nogil:
             failed = pseudo_prepare(&self.p, n, columns, &own[0], most, nbytes)
-        if not failed and self.p.equal and self.p.n == n and self.p.n_counted == m and self.p.D <= FEW_LEVELS * m:
+        unmerged = self.p.rows.equal and self.p.rows.n == n
+        if not failed and unmerged and self.p.n_counted == m and self.p.D <= FEW_LEVELS * m:
             self.count_pairs(codes)
         else:
             for t in range((self.p.n_counted + self.p.lanes - 1) // self.p.lanes):
@@ -201,10 +202,10 @@ cdef class PseudoProblem:
                     failed = failed or pseudo_moments(&self.p, t, columns)
         if failed:
             raise MemoryError("no memory for the pseudo-likelihood problem")
-        self.p.mix = prior_count / (self.p.total + prior_count)
+        self.p.rows.mix = prior_count / (self.p.rows.total + prior_count)
         self.lock = threading.Lock()
         self.metric_of = (None,)
-        if rotated and not self.p.wide:
+        if rotated and not self.p.metric.wide:
             self.decompose()
 
     def __dealloc__(self):
@@ -212,24 +213,24 @@ cdef class PseudoProblem:
 
     cdef count_pairs(self, codes):
         """Second moments of the columns, of rows of one weight."""
-        second = np.asarray(<double[:self.p.D, :self.p.D]> self.p.second)
+        second = np.asarray(<double[:self.p.D, :self.p.D]> self.p.moments.second)
         shared_counts(codes, np.asarray(<Py_ssize_t[:self.p.m]> self.p.start), second)
-        second *= self.p.scale
+        second *= self.p.rows.scale
 
     cdef covariance(self):
         """Return the covariance of the predictors' columns, shape (D, D)."""
-        mean = np.asarray(<double[:self.p.D]> (self.p.mean + 1))
+        mean = np.asarray(<double[:self.p.D]> (self.p.moments.mean + 1))
         covariance = np.multiply.outer(mean, mean)
-        return np.subtract(np.asarray(<double[:self.p.D, :self.p.D]> self.p.second), covariance, out=covariance)
+        return np.subtract(np.asarray(<double[:self.p.D, :self.p.D]> self.p.moments.second), covariance, out=covariance)
 
     cdef tuple invert(self, double lambda_):
         """Return the metric of a wide problem at a penalty: it, then what pseudo_problem has, from the inverse on."""
         start, levels = np.asarray(<Py_ssize_t[:self.p.n_sites]> self.p.start), np.asarray(self.arrays[0])
         with self.lock:  # one task makes it, the others wait for it
             if self.metric_of[0] != lambda_:
-                weight = lambda_ / np.max(<double[:self.rows]> self.p.sigma)
+                weight = lambda_ / np.max(<double[:self.rows]> self.p.metric.sigma)
                 own = start, levels[:self.p.n_sites]
-                made = wide_metric(self.covariance, lambda_, weight, self.rows, *own, self.p.D_padded)
+                made = wide_metric(self.covariance, lambda_, weight, self.rows, *own, self.p.metric.D_padded)
                 self.metric_of = (lambda_, *made)
             return self.metric_of
 
@@ -237,9 +238,10 @@ cdef class PseudoProblem:
         """Eigenvectors of the predictors' covariance, in the panels of eight that the kernel multiplies by."""
         cdef float[:, :, ::1] project, expand
         cdef double[::1] eigenvalue
-        project, expand, eigenvalue = kronecker_metric(self.covariance(), self.p.D_padded)
+        project, expand, eigenvalue = kronecker_metric(self.covariance(), self.p.metric.D_padded)
         self.arrays += (project, expand, eigenvalue)
-        self.p.project, self.p.expand, self.p.eigenvalue = &project[0, 0, 0], &expand[0, 0, 0], &eigenvalue[0]
+        self.p.metric.project, self.p.metric.expand = &project[0, 0, 0], &expand[0, 0, 0]
+        self.p.metric.eigenvalue = &eigenvalue[0]
 
     @property
     def n_tasks(self):
@@ -259,7 +261,7 @@ cdef class PseudoProblem:
 
     @property
     def metric(self):
-        return "inverse" if self.p.wide else "blocks" if self.p.expand == NULL else "kronecker"
+        return "inverse" if self.p.metric.wide else "blocks" if self.p.metric.expand == NULL else "kronecker"
 
     cdef check(self, const double[:, ::1] theta, const double[::1] more=None, const double[:, ::1] linear=None):
         if theta.shape[0] != self.rows or theta.shape[1] != 1 + self.p.D:
@@ -282,7 +284,7 @@ cdef class PseudoProblem:
         self.check(view)
         view[:, :] = 0.0
         for c in range(self.rows):
-            view[c, 0] = self.p.field[c]
+            view[c, 0] = self.p.moments.field[c]
         return theta
 
     def solve(self, Py_ssize_t task, double lambda_, double lambdah, double tolerance, int itmax,
@@ -353,9 +355,10 @@ cdef class PseudoProblem:
         o.linear = &linear[0, 0] if linear is not None else NULL
         o.zero_sum = zero_sum
         o.check = check_signals
-        if p.wide and (lambda_ > 0.0 or p.n > p.D):  # else rounding would move what fewer rows leave undetermined
-            _, panels, own, p.ridge, p.lowest, p.highest = self.invert(lambda_)
-            p.inverse, p.own = &panels[0, 0, 0], &own[0, 0]
+        # without a penalty, rounding would move parameters that fewer rows than columns leave undetermined
+        if p.metric.wide and (lambda_ > 0.0 or p.rows.n > p.D):
+            _, panels, own, p.metric.ridge, p.metric.lowest, p.metric.highest = self.invert(lambda_)
+            p.metric.inverse, p.metric.own = &panels[0, 0, 0], &own[0, 0]
         lane = <pseudo_lane *> malloc(<size_t> m * sizeof(pseudo_lane))
         if lane == NULL:
             raise MemoryError

@@ -31,14 +31,14 @@ typedef struct {
 typedef struct {
     evaluation now, trial;
     pair_history past;
-    REAL step[LANES], best_norm[LANES];        /* step along d; smallest norm seen */
-    double target_norm[LANES];                   /* norm at which a lane stops */
-    REAL scale[LANES];                    /* of the start metric, where blocks go together */
-    int scale_is_doubtful[LANES];                     /* whether it is to be measured again: a step was refused, or far too short */
-    int n_refused[LANES], n_stalled[LANES];   /* steps refused at this point; steps taken without progress */
-    WORD wants_direction[LANES], accepted[LANES];      /* masks: lanes that need a new direction, that took the trial point */
-    int n_stepping, any_wants_direction;                   /* lanes that are not done; whether any needs a new direction */
-    int by_slopes;                           /* steps are judged by slopes alone */
+    REAL step[LANES], best_norm[LANES];        /* step along d; smallest gradient norm so far */
+    double target_norm[LANES];                   /* gradient norm at which a lane stops */
+    REAL scale[LANES];                    /* of the start metric, where blocks are solved together */
+    int scale_is_doubtful[LANES];                     /* whether to measure `scale` again: a step was refused, or far too short */
+    int n_refused[LANES], n_stalled[LANES];   /* steps refused at this point; accepted steps without progress */
+    WORD wants_direction[LANES], accepted[LANES];      /* masks: lanes that need a new direction, that accepted the trial point */
+    int n_stepping, any_wants_direction;                   /* lanes that step; whether any lane needs a new direction */
+    int by_slopes;                           /* the line search uses slopes alone */
 } NAME(search_state);
 #define search_state NAME(search_state)
 
@@ -48,13 +48,13 @@ typedef struct {
     search_state s;
     pseudo_lane lane[LANES];
     void *memory;
-    int is_final[LANES];                      /* whether a lane's report is final */
+    int is_final[LANES];                      /* whether the report of a lane is final */
 #ifdef SINGLE
     pseudo_task exact_t;                  /* in mixed precision, see pseudo_pack.h */
     EXACT(lane_memory) exact;
     void *exact_memory;
     double norm[LANES];                   /* of the gradient at the anchor */
-    int n_no_progress[LANES], waited;                /* anchors without progress; evaluations that waiting lanes have lost */
+    int n_no_progress[LANES], waited;                /* anchors without progress; evaluations that waiting lanes missed */
 #endif
 } NAME(lane_block);
 #define lane_block NAME(lane_block)

@@ -15,7 +15,7 @@ TARGET static void NAME(fields)(const pseudo_problem *p, const pseudo_task *t, c
             vec top = vec_fill(0.0);
             for (c = p->start[j] + 1; c <= p->start[j + 1]; c++) {
                 const vec J = vec_load(x + c * LANES);
-                field -= J * (REAL)p->mean[c];
+                field -= J * (REAL)p->moments.mean[c];
                 top = NAME(larger)(NAME(larger)(J, -J), top);
             }
             size += top;
@@ -38,7 +38,7 @@ TARGET static vec NAME(heavier)(const pseudo_problem *p, const pseudo_task *t, c
         for (c = 1; c <= p->D; c++) {
             const vec J = vec_load(x + c * LANES), pull = J * (REAL)w->more[c - 1];
             sum += J * pull;
-            vec_store(g + c * LANES, vec_load(g + c * LANES) + pull * (REAL)(1.0 / p->scale));
+            vec_store(g + c * LANES, vec_load(g + c * LANES) + pull * (REAL)(1.0 / p->rows.scale));
         }
     return sum * (REAL)0.5;
 }
@@ -50,7 +50,7 @@ TARGET static vec NAME(gauged)(const pseudo_problem *p, const pseudo_task *t, co
                                REAL lambdah, REAL *g)
 {
     const ptrdiff_t A = t->A, far = (1 + p->D) * LANES;
-    const REAL *live = t->live, back = (REAL)(1.0 / p->scale);
+    const REAL *live = t->live, back = (REAL)(1.0 / p->rows.scale);
     REAL *mean = w->columns, *field = w->sums + (2 + A) * LANES;  /* (A, V) each; the latter is free after `pass` */
     vec levels = vec_fill(1.0), value = vec_fill(0.0), all = vec_fill(0.0);
     ptrdiff_t j, a, c;
@@ -119,7 +119,7 @@ TARGET static void NAME(evaluate)(const pseudo_problem *p, const pseudo_task *t,
     for (a = 0; a < t->A; a++, x += far, g += far) {
         const REAL *moment = w->moment + a * far;
         const vec h = vec_load(w->h + a * LANES);
-        const vec gh = (vec_load(g) * (REAL)p->scale - vec_load(moment)) * vec_load(w->mask) + h * lambdah;
+        const vec gh = (vec_load(g) * (REAL)p->rows.scale - vec_load(moment)) * vec_load(w->mask) + h * lambdah;
         linear += h * vec_load(moment);
         ridge_h += h * h;
         norm += gh * gh;
@@ -128,8 +128,8 @@ TARGET static void NAME(evaluate)(const pseudo_problem *p, const pseudo_task *t,
             slope += gh * vec_load(d + a * far);
         for (c = 1; c < P; c++) {
             const vec J = vec_load(x + c * LANES), mask = vec_load(w->mask + c * LANES), M = vec_load(moment + c * LANES);
-            const vec raw = (vec_load(g + c * LANES) * (REAL)p->scale - M) * mask + J * lambda;
-            const vec centred = raw - gh * mask * (REAL)p->mean[c];
+            const vec raw = (vec_load(g + c * LANES) * (REAL)p->rows.scale - M) * mask + J * lambda;
+            const vec centred = raw - gh * mask * (REAL)p->moments.mean[c];
             linear += J * M;
             ridge += J * J;
             norm += raw * raw;
@@ -138,9 +138,9 @@ TARGET static void NAME(evaluate)(const pseudo_problem *p, const pseudo_task *t,
                 slope += centred * vec_load(d + a * far + c * LANES);
         }
     }
-    vec_store(out->f, vec_load(w->sums) * (REAL)p->scale - linear + ridge * (lambda / 2) + ridge_h * (lambdah / 2));
+    vec_store(out->f, vec_load(w->sums) * (REAL)p->rows.scale - linear + ridge * (lambda / 2) + ridge_h * (lambdah / 2));
     vec_store(out->slope, slope);
-    vec_store(out->kappa, NAME(larger)(vec_load(w->sums + LANES) * (REAL)p->scale / vec_load(w->spread), vec_fill(1e-3)));
+    vec_store(out->kappa, NAME(larger)(vec_load(w->sums + LANES) * (REAL)p->rows.scale / vec_load(w->spread), vec_fill(1e-3)));
     vec_store(out->norm, norm);
     for (a = 0; a < LANES; a++)
         out->norm[a] = (REAL)sqrt(out->norm[a]);

@@ -23,10 +23,10 @@
 TARGET static void NAME(tabulate)(const pseudo_problem *p, ptrdiff_t ch, const REAL *x, REAL *table)
 {
     ptrdiff_t c, j, b, s, size;
-    for (c = p->chunk[ch]; c < p->chunk[ch + 1]; c++) {
-        REAL *t = table + (p->states[c] - p->states[p->chunk[ch]]) * LANES;
+    for (c = p->composites.chunk[ch]; c < p->composites.chunk[ch + 1]; c++) {
+        REAL *t = table + (p->composites.states[c] - p->composites.states[p->composites.chunk[ch]]) * LANES;
         vec_store(t, vec_fill(0.0));
-        for (j = p->first[c], size = 1; j < p->first[c + 1]; size *= p->n_levels[j++])
+        for (j = p->composites.first[c], size = 1; j < p->composites.first[c + 1]; size *= p->n_levels[j++])
             for (b = 1; b < p->n_levels[j]; b++) {
                 const vec v = vec_load(x + (p->start[j] + b) * LANES);
                 for (s = 0; s < size; s++)
@@ -73,21 +73,21 @@ GATHER(3, 4)
 TARGET static void NAME(forward)(const pseudo_problem *p, const pseudo_task *t, ptrdiff_t begin, ptrdiff_t end,
                                  const REAL *x, const REAL *h, REAL *table, REAL *planes)
 {
-    const ptrdiff_t far = (1 + p->D) * LANES, stride = (p->block + 1) * LANES, gap = t->span * stride;
+    const ptrdiff_t far = (1 + p->D) * LANES, stride = (p->composites.block + 1) * LANES, gap = t->span * stride;
     ptrdiff_t a, Q, q, ch, b;
     for (a = 0; a < t->A; a += Q) {
         int begun = 0;
         Q = t->A - a == 4 ? 2 : t->A - a < PSEUDO_TILE ? t->A - a : PSEUDO_TILE;
-        for (ch = 0; ch < p->n_chunks; ch++) {
-            const ptrdiff_t width = p->chunk[ch + 1] - p->chunk[ch];
-            const ptrdiff_t step = (p->states[p->chunk[ch + 1]] - p->states[p->chunk[ch]]) * LANES;
-            if (!t->chunk_on[ch] && !(ch == p->n_chunks - 1 && !begun))
+        for (ch = 0; ch < p->composites.n_chunks; ch++) {
+            const ptrdiff_t width = p->composites.chunk[ch + 1] - p->composites.chunk[ch];
+            const ptrdiff_t step = (p->composites.states[p->composites.chunk[ch + 1]] - p->composites.states[p->composites.chunk[ch]]) * LANES;
+            if (!t->chunk_on[ch] && !(ch == p->composites.n_chunks - 1 && !begun))
                 continue;
             for (q = 0; q < Q; q++)
                 NAME(tabulate)(p, ch, x + (a + q) * far, table + q * step);
             for (b = begin; b < end; b++) {
-                const uint16_t *codes = p->codes + p->n_padded * p->chunk[ch] + b * p->block * width;
-                const ptrdiff_t rows = pseudo_min(p->block, p->n - b * p->block);
+                const uint16_t *codes = p->composites.codes + p->composites.n_padded * p->composites.chunk[ch] + b * p->composites.block * width;
+                const ptrdiff_t rows = pseudo_min(p->composites.block, p->rows.n - b * p->composites.block);
                 const REAL *init = begun ? NULL : h + a * LANES;
                 REAL *plane = planes + a * gap + (b - begin) * stride;
                 if (Q == 1)
@@ -108,12 +108,12 @@ TARGET static void NAME(forward)(const pseudo_problem *p, const pseudo_task *t, 
 TARGET static void NAME(activate)(const pseudo_problem *p, const pseudo_task *t, ptrdiff_t begin, ptrdiff_t end,
                                   int shift, REAL *planes, REAL *sums)
 {
-    const ptrdiff_t stride = (p->block + 1) * LANES, gap = t->span * stride, size = (2 + t->A) * LANES;
+    const ptrdiff_t stride = (p->composites.block + 1) * LANES, gap = t->span * stride, size = (2 + t->A) * LANES;
     REAL *part = sums + size, *lost = part + size;
     ptrdiff_t b, k, r, few;
     for (b = begin; b < end; b++, planes += stride) {
-        const ptrdiff_t rows = pseudo_min(p->block, p->n - b * p->block), far = p->block * LANES;
-        const double *w = p->equal ? NULL : p->weights + b * p->block;
+        const ptrdiff_t rows = pseudo_min(p->composites.block, p->rows.n - b * p->composites.block), far = p->composites.block * LANES;
+        const double *w = p->rows.equal ? NULL : p->rows.weights + b * p->composites.block;
         float *base = t->base ? t->base + b * t->A * far : NULL;
         for (r = 0; r < rows; r += few) {
             const double *own = w ? w + r : NULL;
@@ -146,10 +146,10 @@ TARGET static void NAME(backward)(const pseudo_problem *p, const uint8_t *on, pt
                                   const REAL *plane, REAL *table)
 {
     ptrdiff_t b, c, k, g;
-    for (b = begin; b < end; b++, plane += (p->block + 1) * LANES)
-        for (c = 0; c < p->n_composites; c++) {
-            const uint16_t *at = p->sorted + p->sorted_first[b * p->n_composites + c];
-            REAL *t = table + p->states[c] * LANES;
+    for (b = begin; b < end; b++, plane += (p->composites.block + 1) * LANES)
+        for (c = 0; c < p->composites.n_composites; c++) {
+            const uint16_t *at = p->composites.sorted + p->composites.sorted_first[b * p->composites.n_composites + c];
+            REAL *t = table + p->composites.states[c] * LANES;
             while (on[c] && *at) {
                 const ptrdiff_t fours = *at++;
                 for (k = *at++; k > 0; k--) {
@@ -173,10 +173,10 @@ TARGET static void NAME(backward)(const pseudo_problem *p, const uint8_t *on, pt
 TARGET static void NAME(fold)(const pseudo_problem *p, const uint8_t *on, REAL *table, REAL *g)
 {
     ptrdiff_t c, j, b, s, size;
-    for (c = 0; c < p->n_composites; c++) {
-        REAL *t = table + p->states[c] * LANES;
-        size = p->states[c + 1] - p->states[c];
-        for (j = p->first[c + 1] - 1; j >= p->first[c] && on[c]; j--) {
+    for (c = 0; c < p->composites.n_composites; c++) {
+        REAL *t = table + p->composites.states[c] * LANES;
+        size = p->composites.states[c + 1] - p->composites.states[c];
+        for (j = p->composites.first[c + 1] - 1; j >= p->composites.first[c] && on[c]; j--) {
             size /= p->n_levels[j];
             for (b = 1; b < p->n_levels[j]; b++) {
                 REAL *column = g + (p->start[j] + b) * LANES;
@@ -219,13 +219,13 @@ TARGET static void NAME(collect)(const REAL *table, const uint16_t *codes, ptrdi
 TARGET static void NAME(exchange)(const pseudo_problem *p, ptrdiff_t begin, ptrdiff_t end, const REAL *plane,
                                   REAL *table, REAL *g)
 {
-    const ptrdiff_t far = LANES << PSEUDO_ROWS, most = sizeof *table > p->real ? 4 : p->n_turned;
+    const ptrdiff_t far = LANES << PSEUDO_ROWS, most = sizeof *table > p->real ? 4 : p->composites.n_turned;
     ptrdiff_t b, k, u, s, first, width, part;
-    for (b = begin; b < end; b++, plane += (p->block + 1) * LANES) {
-        const ptrdiff_t rows = pseudo_min(p->block, p->n - b * p->block), tables = pseudo_tables(rows);
-        const uint16_t *codes = p->turned + b * (p->block / PSEUDO_ROWS) * p->D_padded;
-        for (first = 0; first < tables; first += width, codes += width * p->D_padded) {
-            width = pseudo_min(p->n_turned, tables - first);
+    for (b = begin; b < end; b++, plane += (p->composites.block + 1) * LANES) {
+        const ptrdiff_t rows = pseudo_min(p->composites.block, p->rows.n - b * p->composites.block), tables = pseudo_tables(rows);
+        const uint16_t *codes = p->composites.turned + b * (p->composites.block / PSEUDO_ROWS) * p->metric.D_padded;
+        for (first = 0; first < tables; first += width, codes += width * p->metric.D_padded) {
+            width = pseudo_min(p->composites.n_turned, tables - first);
             for (part = 0; part < width; part += most) {  /* tables that the first-level cache holds */
                 const ptrdiff_t count = pseudo_min(most, width - part);
                 for (k = part; k < part + count; k++) {
@@ -249,14 +249,14 @@ TARGET static void NAME(exchange)(const pseudo_problem *p, ptrdiff_t begin, ptrd
 TARGET static void NAME(reduce)(const pseudo_problem *p, const pseudo_task *t, ptrdiff_t begin, ptrdiff_t end,
                                 const REAL *planes, REAL *tiles, REAL *table, REAL *g)
 {
-    const ptrdiff_t gap = t->span * (p->block + 1) * LANES;
+    const ptrdiff_t gap = t->span * (p->composites.block + 1) * LANES;
     ptrdiff_t a;
     for (a = 0; a < t->A; a++, planes += gap, g += (1 + p->D) * LANES) {
-        if (p->turned) {
+        if (p->composites.turned) {
             NAME(exchange)(p, begin, end, planes, tiles, g);
             continue;
         }
-        memset(table, 0, (size_t)p->states[p->n_composites] * LANES * sizeof *table);
+        memset(table, 0, (size_t)p->composites.states[p->composites.n_composites] * LANES * sizeof *table);
         NAME(backward)(p, t->on, begin, end, planes, table);
         NAME(fold)(p, t->on, table, g);
     }
@@ -270,8 +270,8 @@ TARGET static void NAME(pass)(const pseudo_problem *p, const pseudo_task *t, con
     memset(sums, 0, (size_t)(3 * (2 + t->A)) * LANES * sizeof *sums);
     if (g)
         memset(g, 0, (size_t)(t->A * (1 + p->D)) * LANES * sizeof *g);
-    for (b = 0; b < p->n_blocks; b = end) {
-        end = pseudo_min(b + t->span, p->n_blocks);
+    for (b = 0; b < p->composites.n_blocks; b = end) {
+        end = pseudo_min(b + t->span, p->composites.n_blocks);
         NAME(forward)(p, t, b, end, x, h, tiles, planes);
         NAME(activate)(p, t, b, end, shift, planes, sums);
         if (g)
@@ -286,7 +286,7 @@ TARGET static void NAME(independent)(const pseudo_problem *p, const pseudo_task 
                                      REAL *g)
 {
     const ptrdiff_t far = (1 + p->D) * LANES;
-    const REAL *live = t->live, rows = (REAL)(1.0 / p->scale);
+    const REAL *live = t->live, rows = (REAL)(1.0 / p->rows.scale);
     vec top = vec_fill(0.0), z, curve = vec_fill(0.0);
     ptrdiff_t a, c;
     for (a = 0; a < t->A; a++)
@@ -300,12 +300,12 @@ TARGET static void NAME(independent)(const pseudo_problem *p, const pseudo_task 
         vec_store(sums + (2 + a) * LANES, prob * rows);
         vec_store(g + a * far, prob * rows);
         for (c = 1; c <= p->D; c++)
-            vec_store(g + a * far + c * LANES, prob * (rows * (REAL)p->mean[c]));
+            vec_store(g + a * far + c * LANES, prob * (rows * (REAL)p->moments.mean[c]));
     }
     vec_store(sums, (top + NAME(log)(z)) * rows);
     vec_store(sums + LANES, curve * rows);
 #ifndef SINGLE
-    for (ptrdiff_t k = 0; t->base && k < p->n_blocks * t->A * p->block; k++)
-        NAME(storef)(t->base + k * LANES, NAME(known)(vec_load(g + k / p->block % t->A * far) / vec_fill(rows)));
+    for (ptrdiff_t k = 0; t->base && k < p->composites.n_blocks * t->A * p->composites.block; k++)
+        NAME(storef)(t->base + k * LANES, NAME(known)(vec_load(g + k / p->composites.block % t->A * far) / vec_fill(rows)));
 #endif
 }

@@ -114,15 +114,15 @@ TARGET static void NAME(kronecker)(const pseudo_problem *p, int count, lane_bloc
         right[b] = list[b]->w.right;
         size[b] = NAME(narrow)(p, q[b], left[b]);
     }
-    NAME(product)(p->project, p->D, rank / 8, p->D, count, left, right);
+    NAME(product)(p->metric.project, p->D, rank / 8, p->D, count, left, right);
     for (b = 0; b < count; b++) {
         const vec rest = vec_fill(1.0) / (sigma[b] * tail + lambda);
         for (k = 0; k < rank; k++) {
-            const vec gain = vec_fill(1.0) / (sigma[b] * (REAL)p->eigenvalue[k] + lambda) - rest;
+            const vec gain = vec_fill(1.0) / (sigma[b] * (REAL)p->metric.eigenvalue[k] + lambda) - rest;
             NAME(storef)(right[b] + k * LANES, NARROW(WIDEN(NAME(loadf)(right[b] + k * LANES)) * gain));
         }
     }
-    NAME(product)(p->expand, p->D_padded, p->D_padded / 8, rank, count, right, left);
+    NAME(product)(p->metric.expand, p->metric.D_padded, p->metric.D_padded / 8, rank, count, right, left);
     for (b = 0; b < count; b++) {
         const vec rest = vec_fill(1.0) / (sigma[b] * tail + lambda);
         for (c = 0; c < p->D; c++)
@@ -138,7 +138,7 @@ TARGET static void NAME(kronecker)(const pseudo_problem *p, int count, lane_bloc
 TARGET static void NAME(whole)(const pseudo_problem *p, int count, lane_block *const *list, const vec *sigma, REAL lambda,
                                REAL *const *q)
 {
-    const REAL ridge = (REAL)p->ridge, low = (REAL)p->lowest, high = (REAL)p->highest;
+    const REAL ridge = (REAL)p->metric.ridge, low = (REAL)p->metric.lowest, high = (REAL)p->metric.highest;
     float *left[PSEUDO_PACK], *right[PSEUDO_PACK];
     vec size[PSEUDO_PACK];
     ptrdiff_t a, c;
@@ -148,7 +148,7 @@ TARGET static void NAME(whole)(const pseudo_problem *p, int count, lane_block *c
         right[b] = list[b]->w.right;
         size[b] = NAME(narrow)(p, q[b], left[b]);
     }
-    NAME(product)(p->inverse, p->D, p->D_padded / 8, p->D, count, left, right);
+    NAME(product)(p->metric.inverse, p->D, p->metric.D_padded / 8, p->D, count, left, right);
     for (b = 0; b < count; b++) {
         const pseudo_task *t = &list[b]->t;
         const vec own = NAME(larger)(lambda / sigma[b], vec_fill(ridge)), scale = (own + low) * (own + high) * sigma[b];
@@ -171,14 +171,14 @@ TARGET static void NAME(whole)(const pseudo_problem *p, int count, lane_block *c
 /* The same with Cov taken as diag(mean) - mean mean' within each predictor and 0 between predictors */
 TARGET static void NAME(blocks)(const pseudo_problem *p, const lane_memory *w, vec sigma, REAL ridge, REAL *q)
 {
-    const REAL least = (REAL)p->least;
+    const REAL least = (REAL)p->rows.least;
     ptrdiff_t j, c;
     for (j = 0; j < p->m; j++) {
         const REAL lambda = w->more ? ridge + (REAL)w->more[p->start[j]] : ridge;
         REAL *gain = w->table;  /* free between passes; it has a row for each level and more */
         vec dot = vec_fill(0.0), left = vec_fill(1.0);
         for (c = p->start[j]; c < p->start[j + 1]; c++) {
-            const REAL mean = p->mean[1 + c] > p->least ? (REAL)p->mean[1 + c] : least;
+            const REAL mean = p->moments.mean[1 + c] > p->rows.least ? (REAL)p->moments.mean[1 + c] : least;
             const vec inverse = vec_fill(1.0) / (sigma * mean + lambda), v = vec_load(q + c * LANES) * inverse;
             dot += v * mean;
             left -= sigma * inverse * (mean * mean);
@@ -209,12 +209,12 @@ TARGET static void NAME(precondition)(const pseudo_problem *p, int count, lane_b
             row[b] = q[b] + a * P * LANES;
             vec_store(row[b], vec_load(row[b]) / (sigma[b] + lambdah));
             row[b] += LANES;
-            if (!(p->expand || p->inverse) || list[b]->w.more)
+            if (!(p->metric.expand || p->metric.inverse) || list[b]->w.more)
                 NAME(blocks)(p, &list[b]->w, sigma[b], lambda, row[b]);
         }
-        if (p->inverse && !list[0]->w.more)
+        if (p->metric.inverse && !list[0]->w.more)
             NAME(whole)(p, count, list, sigma, lambda, row);
-        else if (p->expand && !list[0]->w.more)
+        else if (p->metric.expand && !list[0]->w.more)
             NAME(kronecker)(p, count, list, sigma, lambda, row);
     }
     for (b = 0; b < count; b++) {
@@ -233,12 +233,12 @@ TARGET static void NAME(precondition)(const pseudo_problem *p, int count, lane_b
 TARGET static vec NAME(form)(const pseudo_problem *p, const lane_block *at, vec sigma, REAL ridge, const REAL *q)
 {
     const lane_memory *w = &at->w;
-    const REAL least = (REAL)p->least;
+    const REAL least = (REAL)p->rows.least;
     vec sum = vec_fill(0.0);
     ptrdiff_t j, c, k;
-    if (p->expand && !w->more) {
+    if (p->metric.expand && !w->more) {
         const vec size = NAME(narrow)(p, q, w->left), rest = vec_fill(1.0) / (sigma * (REAL)at->t.tail + ridge);
-        NAME(product)(p->project, p->D, at->t.rank / 8, p->D, 1, &w->left, &w->right);
+        NAME(product)(p->metric.project, p->D, at->t.rank / 8, p->D, 1, &w->left, &w->right);
         for (c = 0; c < p->D; c++) {
             const vec v = vec_load(q + c * LANES) / size;
             sum += v * v;
@@ -246,7 +246,7 @@ TARGET static vec NAME(form)(const pseudo_problem *p, const lane_block *at, vec 
         sum *= rest;
         for (k = 0; k < at->t.rank; k++) {
             const vec v = WIDEN(NAME(loadf)(w->right + k * LANES));
-            sum += v * v * (vec_fill(1.0) / (sigma * (REAL)p->eigenvalue[k] + ridge) - rest);
+            sum += v * v * (vec_fill(1.0) / (sigma * (REAL)p->metric.eigenvalue[k] + ridge) - rest);
         }
         return sum * size * size;
     }
@@ -254,7 +254,7 @@ TARGET static vec NAME(form)(const pseudo_problem *p, const lane_block *at, vec 
         const REAL lambda = w->more ? ridge + (REAL)w->more[p->start[j]] : ridge;
         vec dot = vec_fill(0.0), left = vec_fill(1.0);
         for (c = p->start[j]; c < p->start[j + 1]; c++) {
-            const REAL mean = p->mean[1 + c] > p->least ? (REAL)p->mean[1 + c] : least;
+            const REAL mean = p->moments.mean[1 + c] > p->rows.least ? (REAL)p->moments.mean[1 + c] : least;
             const vec inverse = vec_fill(1.0) / (sigma * mean + lambda), v = vec_load(q + c * LANES);
             sum += v * v * inverse;
             dot += v * inverse * mean;

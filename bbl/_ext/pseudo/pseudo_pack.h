@@ -6,20 +6,20 @@
    (b) Mixed precision. An anchor is a point in double precision, with the exact gradient there and the probabilities
        of all rows in single. Steps are taken in single precision from it: of the logits, the probabilities and the
        gradient only the changes since the anchor are computed, whose relative error is that of single precision
-       however small they are. A lane whose gradient has shrunk by NEARER waits until the
+       however small they are. A lane whose gradient has shrunk by ANCHOR_RATIO waits until the
        point becomes the new anchor. A lane is done when its gradient at an anchor is. Pairs of steps and gradient
        changes stay valid.
 
    Conventions: as in pseudo_lanes.h; in mixed precision x is the change since the anchor, `exact.x`. */
 
 #ifdef SINGLE
-#define NEARER 3e-5  /* of the norm at an anchor: digits of single precision that a lane uses up before the next */
-#define PRICE 2      /* of an anchor, in evaluations in single precision */
-#define VAIN 5       /* anchors in a row that do not halve the norm */
-#define RISE 1e-10   /* of the objective from anchor to anchor that rounding may have made */
+#define ANCHOR_RATIO 3e-5  /* share of the norm at an anchor at which a lane waits for the next: digits of single precision */
+#define ANCHOR_COST 2      /* of an anchor, in evaluations in single precision */
+#define MAX_NO_PROGRESS 5  /* anchors in a row that do not halve the norm, after which a lane is stuck */
+#define MAX_RISE 1e-10     /* relative rise of the objective from anchor to anchor that is rounding */
 
-/* The point becomes the anchor; lanes that wait there are done, or go on. Where slopes in single precision have misled,
-   and the objective is higher than at the last anchor, that one stays, and pairs are forgotten. */
+/* Make the current point the anchor, and set the status of its lanes. A lane whose objective is higher than at the last
+   anchor (slopes in single precision misled it) keeps that anchor and drops its pairs. */
 TARGET static void NAME(refresh_anchor)(const pseudo_problem *p, lane_block *at, const pseudo_options *o, int coupled)
 {
     const ptrdiff_t P = 1 + p->D, size = at->t.A * P * LANES;
@@ -34,7 +34,7 @@ TARGET static void NAME(refresh_anchor)(const pseudo_problem *p, lane_block *at,
     EXACT(evaluate)(p, &at->exact_t, &at->exact, at->exact.x, NULL, coupled, o->lambda, o->lambdah, at->exact.g, &here);
     for (v = 0; v < LANES; v++) {
         const double value = at->lane[v].value;
-        worse[v] = !at->is_final[v] && !(here.f[v] <= value + RISE * (1.0 + fabs(value)));
+        worse[v] = !at->is_final[v] && !(here.f[v] <= value + MAX_RISE * (1.0 + fabs(value)));
         back |= worse[v];
         for (k = 0; k < PSEUDO_PAIRS && worse[v]; k++)
             s->past.rho[k][v] = 0;
@@ -51,7 +51,7 @@ TARGET static void NAME(refresh_anchor)(const pseudo_problem *p, lane_block *at,
         REAL *pull = w->moment + a * P * LANES, *own = w->g + a * P * LANES;
         for (c = 0; c < P; c++)
             for (v = 0; v < LANES; v++) {
-                const double shared = c ? g[v] * at->exact.mask[c * LANES + v] * p->mean[c] : 0.0;
+                const double shared = c ? g[v] * at->exact.mask[c * LANES + v] * p->moments.mean[c] : 0.0;
                 own[c * LANES + v] = (REAL)g[c * LANES + v];
                 pull[c * LANES + v] = (REAL)-(g[c * LANES + v] + shared);
             }
@@ -69,10 +69,10 @@ TARGET static void NAME(refresh_anchor)(const pseudo_problem *p, lane_block *at,
         s->now.kappa[v] = (REAL)here.kappa[v];
         if (lane->status != SOLVER_ITMAX && lane->status != SOLVER_NOT_FINITE)  /* stuck lanes have another try */
             lane->status = NAME(first_status)(here.f[v], here.norm[v], o);
-        if (lane->status == SOLVER_RUNNING && at->n_no_progress[v] >= VAIN)
+        if (lane->status == SOLVER_RUNNING && at->n_no_progress[v] >= MAX_NO_PROGRESS)
             lane->status = SOLVER_STUCK;
         at->is_final[v] = lane->status != SOLVER_RUNNING;
-        s->target_norm[v] = 0.9 * o->tolerance > NEARER * here.norm[v] ? 0.9 * o->tolerance : NEARER * here.norm[v];
+        s->target_norm[v] = 0.9 * o->tolerance > ANCHOR_RATIO * here.norm[v] ? 0.9 * o->tolerance : ANCHOR_RATIO * here.norm[v];
         s->step[v] = lane->status == SOLVER_RUNNING;
         s->wants_direction[v] = lane->status == SOLVER_RUNNING ? (WORD)~(WORD)0 : 0;
         s->n_refused[v] = s->n_stalled[v] = 0;
@@ -82,7 +82,7 @@ TARGET static void NAME(refresh_anchor)(const pseudo_problem *p, lane_block *at,
     at->waited = 0;
 }
 
-/* The first anchor is the start point */
+/* Start a block in mixed precision: its start point is the first anchor */
 TARGET static void NAME(start_from_single)(const pseudo_problem *p, lane_block *at, const pseudo_options *o, int coupled)
 {
     const ptrdiff_t size = at->t.A * (1 + p->D) * LANES;
@@ -104,19 +104,19 @@ TARGET static void NAME(start_from_single)(const pseudo_problem *p, lane_block *
         at->s.best_norm[v] = at->s.now.norm[v];
 }
 
-/* Lanes that ended their steps wait for an anchor. It is time for one when as much has been lost by waiting as an
-   anchor costs, or when nobody steps any more. */
+/* Whether a block should take a new anchor: the evaluations that waiting lanes missed cost as much as an anchor, or no
+   lane steps any more */
 static int NAME(anchor_is_due)(lane_block *at)
 {
     int v, waiting = 0;
     for (v = 0; v < LANES; v++)
         waiting += !at->is_final[v] && at->lane[v].status != SOLVER_RUNNING;
     at->waited += waiting;
-    return waiting && (at->waited >= PRICE * LANES || !at->s.n_stepping);
+    return waiting && (at->waited >= ANCHOR_COST * LANES || !at->s.n_stepping);
 }
 #endif
 
-/* Write parameters and reports of a block's lanes */
+/* Write parameters and reports of the lanes of a block */
 TARGET static void NAME(write_lanes)(const pseudo_problem *p, lane_block *at, double *theta, pseudo_lane *lane_out)
 {
     ptrdiff_t k;
@@ -146,7 +146,7 @@ TARGET static void NAME(write_lanes)(const pseudo_problem *p, lane_block *at, do
     for (k = 0; k < (count); k++)    \
         (to)[k * LANES + v] = (from)[k * LANES + u]
 
-/* Move lane u of one block to lane v of another with as many logits, which is done and settled */
+/* Move lane u of one block to lane v of another with as many logits, whose result is final and written */
 TARGET static void NAME(move_lane)(const pseudo_problem *p, lane_block *from, int u, lane_block *to, int v)
 {
     const ptrdiff_t A = from->t.A, P = 1 + p->D, size = A * P * LANES, pairs = from->t.pairs;
@@ -161,7 +161,7 @@ TARGET static void NAME(move_lane)(const pseudo_problem *p, lane_block *from, in
     PSEUDO_LANE(to->w.sigma, from->w.sigma, A);
     PSEUDO_LANE(to->w.spread, from->w.spread, 1);
     PSEUDO_LANE((REAL *)to->t.live, (REAL *)from->t.live, A);
-    if (p->own)
+    if (p->metric.own)
         PSEUDO_LANE(to->w.own, from->w.own, A * p->D);
     if (A <= PSEUDO_ROTATED)
         PSEUDO_LANE(to->w.rotation, from->w.rotation, A * A);
@@ -189,21 +189,21 @@ TARGET static void NAME(move_lane)(const pseudo_problem *p, lane_block *from, in
     r->n_stepping += to->lane[v].status == SOLVER_RUNNING;
     to->is_final[v] = 0;
     to->t.site[v] = from->t.site[u];
-    for (k = 0; k < p->n_composites; k++)
+    for (k = 0; k < p->composites.n_composites; k++)
         to->t.on[k] |= from->t.on[k];
-    for (k = 0; k < p->n_chunks; k++)
+    for (k = 0; k < p->composites.n_chunks; k++)
         to->t.chunk_on[k] |= from->t.chunk_on[k];
 #ifdef SINGLE
     if (p->mixed) {
         PSEUDO_LANE(to->exact.x, from->exact.x, A * P);
-        PSEUDO_LANE(to->t.base, from->t.base, p->n_blocks * A * p->block);
+        PSEUDO_LANE(to->t.base, from->t.base, p->composites.n_blocks * A * p->composites.block);
         PSEUDO_LANE(to->exact.moment, from->exact.moment, A * P);
         PSEUDO_LANE(to->exact.mask, from->exact.mask, P);
         PSEUDO_LANE(to->exact.spread, from->exact.spread, 1);
         PSEUDO_LANE((double *)to->exact_t.live, (double *)from->exact_t.live, A);
-        for (k = 0; k < p->n_composites; k++)
+        for (k = 0; k < p->composites.n_composites; k++)
             to->exact_t.on[k] |= from->exact_t.on[k];
-        for (k = 0; k < p->n_chunks; k++)
+        for (k = 0; k < p->composites.n_chunks; k++)
             to->exact_t.chunk_on[k] |= from->exact_t.chunk_on[k];
         to->exact_t.site[v] = from->t.site[u];
         to->norm[v] = from->norm[u];
@@ -213,15 +213,16 @@ TARGET static void NAME(move_lane)(const pseudo_problem *p, lane_block *from, in
 }
 #undef PSEUDO_LANE
 
+/* Lanes of a block whose report is not final */
 static int NAME(n_running)(const lane_block *at)
 {
-    int v, busy = 0;
+    int v, count = 0;
     for (v = 0; v < LANES; v++)
-        busy += !at->is_final[v];
-    return busy;
+        count += !at->is_final[v];
+    return count;
 }
 
-/* Where the busy lanes of the block that has fewest fit into others, they move there */
+/* Move the unfinished lanes of the block with fewest of them into free lanes of other blocks, if all fit */
 TARGET static void NAME(compact_blocks)(const pseudo_problem *p, lane_block *blocks, int count, double *theta, pseudo_lane *lane_out)
 {
     lane_block *from = NULL;
@@ -280,7 +281,7 @@ TARGET static int NAME(minimise)(const pseudo_problem *p, lane_block *blocks, in
                 NAME(refresh_anchor)(p, &blocks[b], o, 1);
 #endif
             blocks[b].s.any_wants_direction &= blocks[b].s.n_stepping > 0;
-            since += (double)p->n * (double)(blocks[b].t.A * (p->n_composites + 8));
+            since += (double)p->rows.n * (double)(blocks[b].t.A * (p->composites.n_composites + 8));
         }
         if (count > 1)
             NAME(compact_blocks)(p, blocks, count, theta, lane_out);
@@ -298,59 +299,4 @@ TARGET static int NAME(minimise)(const pseudo_problem *p, lane_block *blocks, in
         NAME(write_lanes)(p, &blocks[b], theta, lane_out);
     }
     return stopped < 0 ? SOLVER_INTERRUPTED : SOLVER_DONE;
-}
-
-/* Solve the sites of some lane blocks from theta, in place */
-TARGET static int NAME(solve)(const pseudo_problem *p, ptrdiff_t number, const pseudo_options *o, double *theta,
-                              pseudo_lane *lane_out)
-{
-    const int count = (int)pseudo_min(p->pack, p->n_tasks - number * p->pack);
-    lane_block *blocks = calloc((size_t)count, sizeof *blocks);
-    int b, coupled, most = 0, status = blocks ? SOLVER_DONE : SOLVER_NO_MEMORY;
-    for (b = 0; b < count && status == SOLVER_DONE; b++) {
-        lane_block *at = &blocks[b];
-        at->memory = NAME(task_open)(p, number * p->pack + b, 0, o->lambda, &at->t, &at->w);
-#ifdef SINGLE
-        if (p->mixed && at->memory) {
-            at->exact_memory = EXACT(task_open)(p, number * p->pack + b, 0, o->lambda, &at->exact_t, &at->exact);
-            at->t.base = at->exact_t.base = malloc((size_t)(p->n_blocks * p->block * at->t.A * LANES) * sizeof(float));
-            at->exact.more = o->more;
-            at->exact.zero_sum = o->zero_sum;
-        }
-        if (p->mixed && (!at->exact_memory || !at->t.base))
-            status = SOLVER_NO_MEMORY;
-#endif
-        if (!at->memory)
-            status = SOLVER_NO_MEMORY;
-        at->w.more = o->more;
-        at->w.zero_sum = o->zero_sum;
-        most = at->t.rank > blocks[most].t.rank ? b : most;
-    }
-    for (b = 0; b < count && status == SOLVER_DONE; b++) {
-        lane_block *at = &blocks[b];
-        at->t.rank = blocks[most].t.rank;
-        at->t.tail = blocks[most].t.tail;
-        if (count > 1)  /* lanes that move bring pairs that the others do not have */
-            memset(at->w.S, 0, (size_t)(2 * at->t.pairs * at->t.A * (1 + p->D)) * LANES * sizeof *at->w.S);
-        coupled = NAME(load_parameters)(p, &at->t, &at->w, theta, 1.0, o->linear);
-#ifdef SINGLE
-        if (p->mixed) {
-            EXACT(load_parameters)(p, &at->exact_t, &at->exact, theta, 1.0, o->linear);
-            NAME(start_from_single)(p, at, o, coupled);
-            continue;
-        }
-#endif
-        NAME(start_lanes)(p, at, o, coupled);
-    }
-    if (status == SOLVER_DONE)
-        status = NAME(minimise)(p, blocks, count, o, theta, lane_out);
-    for (b = 0; b < count && blocks; b++) {
-        free(blocks[b].memory);
-#ifdef SINGLE
-        free(blocks[b].exact_memory);
-        free(blocks[b].t.base);
-#endif
-    }
-    free(blocks);
-    return status;
 }

@@ -47,22 +47,22 @@ static ptrdiff_t pseudo_collapse(ptrdiff_t n, ptrdiff_t m, const int32_t *n_leve
 static void pseudo_singles(pseudo_problem *p, pseudo_columns columns)
 {
     ptrdiff_t i, k;
-    p->total = 0.0;
-    p->equal = 1;
-    for (k = 0; k < p->n; k++) {
-        p->total += p->weights[k];
-        p->equal &= p->weights[k] == p->weights[0];
+    p->rows.total = 0.0;
+    p->rows.equal = 1;
+    for (k = 0; k < p->rows.n; k++) {
+        p->rows.total += p->rows.weights[k];
+        p->rows.equal &= p->rows.weights[k] == p->rows.weights[0];
     }
-    p->scale = (p->equal ? p->weights[0] : 1.0) / p->total;
-    p->least = 0.5 / p->total;
+    p->rows.scale = (p->rows.equal ? p->rows.weights[0] : 1.0) / p->rows.total;
+    p->rows.least = 0.5 / p->rows.total;
     for (i = 0; i < p->m && p->n_counted; i++) {
-        double *mean = p->mean + p->start[i]; /* column of code c is start + c; code 0 falls on a neighbour, skipped */
-        for (k = 0; k < p->n; k++)
-            if (pseudo_code(columns, i * p->n + k))
-                mean[pseudo_code(columns, i * p->n + k)] += p->weights[k];
+        double *mean = p->moments.mean + p->start[i]; /* column of code c is start + c; code 0 falls on a neighbour, skipped */
+        for (k = 0; k < p->rows.n; k++)
+            if (pseudo_code(columns, i * p->rows.n + k))
+                mean[pseudo_code(columns, i * p->rows.n + k)] += p->rows.weights[k];
     }
     for (k = 1; k <= p->D; k++)
-        p->mean[k] /= p->total;
+        p->moments.mean[k] /= p->rows.total;
 }
 
 /* Neighbouring predictors are merged up to `most` joint states; composites into chunks up to `bytes` of tables */
@@ -70,31 +70,31 @@ static void pseudo_merge(pseudo_problem *p, ptrdiff_t most, ptrdiff_t bytes)
 {
     const ptrdiff_t fit = bytes / (ptrdiff_t)(p->real * (size_t)p->lanes);
     ptrdiff_t i, c, size = 1;
-    p->n_turned = fit >> PSEUDO_ROWS > 4 ? (fit >> PSEUDO_ROWS) / 4 * 4 : 4;
+    p->composites.n_turned = fit >> PSEUDO_ROWS > 4 ? (fit >> PSEUDO_ROWS) / 4 * 4 : 4;
     for (i = 0; i < p->m; i++) {
-        if (i > p->first[p->n_composites] && size * p->n_levels[i] > most) {
-            p->states[p->n_composites + 1] = p->states[p->n_composites] + size;
-            p->first[++p->n_composites] = i;
+        if (i > p->composites.first[p->composites.n_composites] && size * p->n_levels[i] > most) {
+            p->composites.states[p->composites.n_composites + 1] = p->composites.states[p->composites.n_composites] + size;
+            p->composites.first[++p->composites.n_composites] = i;
             size = 1;
         }
         size *= p->n_levels[i];
     }
-    p->states[p->n_composites + 1] = p->states[p->n_composites] + size;
-    p->first[++p->n_composites] = p->m;
-    for (c = 0; c < p->n_composites; c++)
-        if (c > p->chunk[p->n_chunks] && p->states[c + 1] - p->states[p->chunk[p->n_chunks]] > fit)
-            p->chunk[++p->n_chunks] = c;
-    p->chunk[++p->n_chunks] = p->n_composites;
+    p->composites.states[p->composites.n_composites + 1] = p->composites.states[p->composites.n_composites] + size;
+    p->composites.first[++p->composites.n_composites] = p->m;
+    for (c = 0; c < p->composites.n_composites; c++)
+        if (c > p->composites.chunk[p->composites.n_chunks] && p->composites.states[c + 1] - p->composites.states[p->composites.chunk[p->composites.n_chunks]] > fit)
+            p->composites.chunk[++p->composites.n_chunks] = c;
+    p->composites.chunk[++p->composites.n_chunks] = p->composites.n_composites;
 }
 
 /* state_out (n,) <- joint states of composite c */
 static void pseudo_states(const pseudo_problem *p, pseudo_columns columns, ptrdiff_t c, uint16_t *state_out)
 {
     ptrdiff_t i, k, size = 1;
-    memset(state_out, 0, (size_t)p->n * sizeof *state_out);
-    for (i = p->first[c]; i < p->first[c + 1]; size *= p->n_levels[i++])
-        for (k = 0; k < p->n; k++)
-            state_out[k] = (uint16_t)(state_out[k] + size * pseudo_code(columns, i * p->n + k));
+    memset(state_out, 0, (size_t)p->rows.n * sizeof *state_out);
+    for (i = p->composites.first[c]; i < p->composites.first[c + 1]; size *= p->n_levels[i++])
+        for (k = 0; k < p->rows.n; k++)
+            state_out[k] = (uint16_t)(state_out[k] + size * pseudo_code(columns, i * p->rows.n + k));
 }
 
 /* Write `rows` rows sorted by state to `to` and return its end. State 0 is left out. A state's rows are filled up to a
@@ -122,14 +122,14 @@ static uint16_t *pseudo_sort(const pseudo_problem *p, const uint16_t *state, ptr
                 continue;
             head[1]++;
             *to++ = (uint16_t)(s * p->lanes);
-            next[s] = to - p->sorted;
+            next[s] = to - p->composites.sorted;
             for (r = 0; r < 4 * fours; r++)
-                *to++ = (uint16_t)(p->block * p->lanes);
+                *to++ = (uint16_t)(p->composites.block * p->lanes);
         }
     }
     for (r = 0; r < rows; r++)
         if (state[r])
-            p->sorted[next[state[r]]++] = (uint16_t)(r * p->lanes);
+            p->composites.sorted[next[state[r]]++] = (uint16_t)(r * p->lanes);
     *to++ = 0;
     return to;
 }
@@ -145,17 +145,17 @@ static ptrdiff_t pseudo_sorted_bound(ptrdiff_t rows, ptrdiff_t states)
 static double pseudo_encode(pseudo_problem *p, pseudo_columns columns, uint16_t *state)
 {
     ptrdiff_t c, k, ch, bare = 0;
-    for (ch = 0; ch < p->n_chunks; ch++)
-        for (c = p->chunk[ch]; c < p->chunk[ch + 1]; c++) {
-            const ptrdiff_t width = p->chunk[ch + 1] - p->chunk[ch], base = p->states[c] - p->states[p->chunk[ch]];
-            uint16_t *code = p->codes + p->n_padded * p->chunk[ch] + (c - p->chunk[ch]);
+    for (ch = 0; ch < p->composites.n_chunks; ch++)
+        for (c = p->composites.chunk[ch]; c < p->composites.chunk[ch + 1]; c++) {
+            const ptrdiff_t width = p->composites.chunk[ch + 1] - p->composites.chunk[ch], base = p->composites.states[c] - p->composites.states[p->composites.chunk[ch]];
+            uint16_t *code = p->composites.codes + p->composites.n_padded * p->composites.chunk[ch] + (c - p->composites.chunk[ch]);
             pseudo_states(p, columns, c, state);
-            for (k = 0; k < p->n; k++)
+            for (k = 0; k < p->rows.n; k++)
                 bare += state[k] == 0;
-            for (k = 0; k < p->n_padded; k++)
-                code[k * width] = (uint16_t)((base + (k < p->n ? state[k] : 0)) * p->lanes);
+            for (k = 0; k < p->composites.n_padded; k++)
+                code[k * width] = (uint16_t)((base + (k < p->rows.n ? state[k] : 0)) * p->lanes);
         }
-    return (double)bare / ((double)p->n * (double)p->n_composites);
+    return (double)bare / ((double)p->rows.n * (double)p->composites.n_composites);
 }
 
 /* The groups of the backward pass, from the codes; state (n,) is scratch */
@@ -165,13 +165,13 @@ static void pseudo_group(pseudo_problem *p, uint16_t *state)
     int shift = 0;  /* lanes are a power of two */
     ptrdiff_t *count;
     uint16_t *to;
-    for (c = 0; c < p->n_composites; c++) {
-        const ptrdiff_t states = p->states[c + 1] - p->states[c];
+    for (c = 0; c < p->composites.n_composites; c++) {
+        const ptrdiff_t states = p->composites.states[c + 1] - p->composites.states[c];
         most = states > most ? states : most;
-        bound += p->n_blocks * pseudo_sorted_bound(p->block, states);
+        bound += p->composites.n_blocks * pseudo_sorted_bound(p->composites.block, states);
     }
-    p->sorted = pseudo_take(p, (size_t)bound, sizeof *p->sorted);
-    p->sorted_first = pseudo_take(p, (size_t)(p->n_blocks * p->n_composites), sizeof *p->sorted_first);
+    p->composites.sorted = pseudo_take(p, (size_t)bound, sizeof *p->composites.sorted);
+    p->composites.sorted_first = pseudo_take(p, (size_t)(p->composites.n_blocks * p->composites.n_composites), sizeof *p->composites.sorted_first);
     count = malloc((size_t)(2 * most) * sizeof *count);
     if (p->failed || !count) {
         free(count);
@@ -180,16 +180,16 @@ static void pseudo_group(pseudo_problem *p, uint16_t *state)
     }
     while ((ptrdiff_t)1 << shift < p->lanes)
         shift++;
-    for (b = 0, to = p->sorted; b < p->n_blocks; b++) {
-        const ptrdiff_t rows = pseudo_min(p->block, p->n - b * p->block);
-        for (ch = 0; ch < p->n_chunks; ch++)
-            for (c = p->chunk[ch]; c < p->chunk[ch + 1]; c++) {
-                const ptrdiff_t width = p->chunk[ch + 1] - p->chunk[ch], base = p->states[c] - p->states[p->chunk[ch]];
-                const uint16_t *code = p->codes + p->n_padded * p->chunk[ch] + b * p->block * width + c - p->chunk[ch];
+    for (b = 0, to = p->composites.sorted; b < p->composites.n_blocks; b++) {
+        const ptrdiff_t rows = pseudo_min(p->composites.block, p->rows.n - b * p->composites.block);
+        for (ch = 0; ch < p->composites.n_chunks; ch++)
+            for (c = p->composites.chunk[ch]; c < p->composites.chunk[ch + 1]; c++) {
+                const ptrdiff_t width = p->composites.chunk[ch + 1] - p->composites.chunk[ch], base = p->composites.states[c] - p->composites.states[p->composites.chunk[ch]];
+                const uint16_t *code = p->composites.codes + p->composites.n_padded * p->composites.chunk[ch] + b * p->composites.block * width + c - p->composites.chunk[ch];
                 for (k = 0; k < rows; k++)
                     state[k] = (uint16_t)((code[k * width] >> shift) - base);
-                p->sorted_first[b * p->n_composites + c] = to - p->sorted;
-                to = pseudo_sort(p, state, rows, p->states[c + 1] - p->states[c], count,
+                p->composites.sorted_first[b * p->composites.n_composites + c] = to - p->composites.sorted;
+                to = pseudo_sort(p, state, rows, p->composites.states[c + 1] - p->composites.states[c], count,
                                  count + most, to);
             }
     }
@@ -199,21 +199,21 @@ static void pseudo_group(pseudo_problem *p, uint16_t *state)
 /* Codes of the columns in the tables of the exchanged pass: bit u is set where row u of PSEUDO_ROWS has the level */
 static void pseudo_turn(pseudo_problem *p, pseudo_columns columns)
 {
-    const ptrdiff_t tables = p->block / PSEUDO_ROWS, step = p->lanes << PSEUDO_ROWS;
+    const ptrdiff_t tables = p->composites.block / PSEUDO_ROWS, step = p->lanes << PSEUDO_ROWS;
     ptrdiff_t b, first, width, j, c, k, u;
-    p->turned = pseudo_take(p, (size_t)(p->n_blocks * tables * p->D_padded), sizeof *p->turned);
-    for (b = 0; b < p->n_blocks && !p->failed; b++) {
-        const ptrdiff_t begin = b * p->block, end = pseudo_min(begin + p->block, p->n);
-        uint16_t *to = p->turned + b * tables * p->D_padded;
-        for (first = 0; first < pseudo_tables(end - begin); first += width, to += width * p->D_padded) {
-            width = pseudo_min(p->n_turned, pseudo_tables(end - begin) - first);
-            for (c = 0; c < p->D_padded; c++)
+    p->composites.turned = pseudo_take(p, (size_t)(p->composites.n_blocks * tables * p->metric.D_padded), sizeof *p->composites.turned);
+    for (b = 0; b < p->composites.n_blocks && !p->failed; b++) {
+        const ptrdiff_t begin = b * p->composites.block, end = pseudo_min(begin + p->composites.block, p->rows.n);
+        uint16_t *to = p->composites.turned + b * tables * p->metric.D_padded;
+        for (first = 0; first < pseudo_tables(end - begin); first += width, to += width * p->metric.D_padded) {
+            width = pseudo_min(p->composites.n_turned, pseudo_tables(end - begin) - first);
+            for (c = 0; c < p->metric.D_padded; c++)
                 for (k = 0; k < width; k++)
                     to[c * width + k] = (uint16_t)(k * step);
             for (j = 0; j < p->m; j++)
                 for (k = 0; k < width * PSEUDO_ROWS; k++) {
                     const ptrdiff_t row = begin + first * PSEUDO_ROWS + k;
-                    const uint16_t code = row < end ? pseudo_code(columns, j * p->n + row) : 0;
+                    const uint16_t code = row < end ? pseudo_code(columns, j * p->rows.n + row) : 0;
                     u = k % PSEUDO_ROWS;
                     if (code)
                         to[(p->start[j] + code - 1) * width + k / PSEUDO_ROWS] += (uint16_t)(p->lanes << u);
@@ -243,13 +243,13 @@ static void pseudo_order(pseudo_problem *p, ptrdiff_t first, ptrdiff_t end)
 
 static void pseudo_size(pseudo_problem *p, ptrdiff_t n)
 {
-    p->D_padded = (p->D + 7) / 8 * 8;
-    p->n_padded = (n + 7) / 8 * 8;
-    p->block = pseudo_min(PSEUDO_BLOCK / (ptrdiff_t)p->real / p->lanes, p->n_padded);
-    if (p->wide)
-        p->block -= p->block % (4 * PSEUDO_ROWS);
-    p->block = p->block > 0 ? p->block : 1;  /* no rows, no blocks, but a divisor */
-    p->n_blocks = (n + p->block - 1) / p->block;
+    p->metric.D_padded = (p->D + 7) / 8 * 8;
+    p->composites.n_padded = (n + 7) / 8 * 8;
+    p->composites.block = pseudo_min(PSEUDO_BLOCK / (ptrdiff_t)p->real / p->lanes, p->composites.n_padded);
+    if (p->metric.wide)
+        p->composites.block -= p->composites.block % (4 * PSEUDO_ROWS);
+    p->composites.block = p->composites.block > 0 ? p->composites.block : 1;  /* no rows, no blocks, but a divisor */
+    p->composites.n_blocks = (n + p->composites.block - 1) / p->composites.block;
     p->n_tasks = (p->n_sites + p->lanes - 1) / p->lanes;
 }
 
@@ -261,41 +261,41 @@ static int pseudo_prepare(pseudo_problem *p, ptrdiff_t n, pseudo_columns columns
     uint16_t *state;
     double bare;
     ptrdiff_t i;
-    p->n = pseudo_collapse(n, p->m, p->n_levels, columns, weights);
+    p->rows.n = pseudo_collapse(n, p->m, p->n_levels, columns, weights);
     p->start = pseudo_take(p, (size_t)p->m + 1, sizeof *p->start);
     p->order = pseudo_take(p, (size_t)p->m, sizeof *p->order);
-    p->first = pseudo_take(p, (size_t)p->m + 1, sizeof *p->first);
-    p->states = pseudo_take(p, (size_t)p->m + 1, sizeof *p->states);
-    p->chunk = pseudo_take(p, (size_t)p->m + 1, sizeof *p->chunk);
-    p->turn = pseudo_take(p, (size_t)p->m, sizeof *p->turn);
-    p->spread = pseudo_take(p, (size_t)p->m, sizeof *p->spread);
+    p->composites.first = pseudo_take(p, (size_t)p->m + 1, sizeof *p->composites.first);
+    p->composites.states = pseudo_take(p, (size_t)p->m + 1, sizeof *p->composites.states);
+    p->composites.chunk = pseudo_take(p, (size_t)p->m + 1, sizeof *p->composites.chunk);
+    p->metric.turn = pseudo_take(p, (size_t)p->m, sizeof *p->metric.turn);
+    p->metric.spread = pseudo_take(p, (size_t)p->m, sizeof *p->metric.spread);
     if (p->failed)
         return SOLVER_NO_MEMORY;
     for (i = 0; i < p->m; i++)
         p->start[i + 1] = p->start[i] + p->n_levels[i] - 1;
     p->D = p->start[p->m];
-    p->D_counted = p->start[p->n_counted];
-    pseudo_size(p, p->n);
-    p->mean = pseudo_take(p, (size_t)p->D + 1, sizeof *p->mean);
-    p->sigma = pseudo_take(p, (size_t)p->D, sizeof *p->sigma);
-    p->field = pseudo_take(p, (size_t)p->D, sizeof *p->field);
-    p->second = pseudo_take(p, (size_t)(p->D_counted * p->D), sizeof *p->second);
-    p->weights = pseudo_take(p, (size_t)p->n, sizeof *p->weights);
+    p->moments.D_counted = p->start[p->n_counted];
+    pseudo_size(p, p->rows.n);
+    p->moments.mean = pseudo_take(p, (size_t)p->D + 1, sizeof *p->moments.mean);
+    p->metric.sigma = pseudo_take(p, (size_t)p->D, sizeof *p->metric.sigma);
+    p->moments.field = pseudo_take(p, (size_t)p->D, sizeof *p->moments.field);
+    p->moments.second = pseudo_take(p, (size_t)(p->moments.D_counted * p->D), sizeof *p->moments.second);
+    p->rows.weights = pseudo_take(p, (size_t)p->rows.n, sizeof *p->rows.weights);
     if (p->failed)
         return SOLVER_NO_MEMORY;
-    memcpy(p->weights, weights, (size_t)p->n * sizeof *weights);
+    memcpy(p->rows.weights, weights, (size_t)p->rows.n * sizeof *weights);
     pseudo_singles(p, columns);
     pseudo_order(p, 0, p->n_sites);
     pseudo_order(p, p->n_sites, p->m);
     pseudo_merge(p, most, bytes);
-    p->codes = pseudo_take(p, (size_t)(p->n_padded * p->n_composites), sizeof *p->codes);
-    state = malloc((size_t)p->n * sizeof *state);
+    p->composites.codes = pseudo_take(p, (size_t)(p->composites.n_padded * p->composites.n_composites), sizeof *p->composites.codes);
+    state = malloc((size_t)p->rows.n * sizeof *state);
     if (p->failed || !state) {
         free(state);
         return SOLVER_NO_MEMORY;
     }
     bare = pseudo_encode(p, columns, state);
-    if (p->wide && bare < PSEUDO_BARE)
+    if (p->metric.wide && bare < PSEUDO_BARE)
         pseudo_turn(p, columns);
     else
         pseudo_group(p, state);

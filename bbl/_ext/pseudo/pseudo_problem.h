@@ -23,22 +23,19 @@
 #define PSEUDO_BARE 0.53        /* unless so many joint states are references, which sorted rows leave out (measured) */
 #define PSEUDO_PACK 4           /* lane blocks that are solved together where the metric is what takes the time */
 
+/* The rows of a problem, equal ones merged */
 typedef struct {
-    ptrdiff_t n, m, D, lanes, n_tasks;
-    ptrdiff_t n_sites, n_counted;  /* the first predictors: those that respond, those whose rows of `second` are filled; 0: moments are not counted */
-    ptrdiff_t D_counted;           /* columns of the latter */
-    size_t real;                 /* bytes of a number: 8, or 4 in single precision */
-    ptrdiff_t pack;              /* lane blocks that are solved together */
-    int wide;                    /* the metric is all of the covariance, see pseudo_metric.h, and takes the most time */
-    int mixed;                   /* steps in single precision, gradients at anchors in double; see pseudo_pack.h */
-    ptrdiff_t n_composites, n_chunks, n_blocks, block, n_padded, D_padded;
+    ptrdiff_t n;
     double total, scale, least;  /* W; weight/W or, where weights differ, 1/W; half a row */
     double mix;                  /* share of the uniform distribution in every target, c/(W + c) */
     int equal;                   /* all weights are equal */
-    const int32_t *n_levels;     /* (m,) */
-    const uint8_t *mask;         /* (n_sites, m) what each site is regressed on */
-    ptrdiff_t *start;            /* (m + 1,) */
-    ptrdiff_t *order;            /* (m,) sites in the order of the lanes */
+    double *weights;             /* (n,) */
+} pseudo_rows;
+
+/* Neighbouring predictors that are read as one, chunks of these whose tables fit 16-bit offsets, and blocks of rows */
+typedef struct {
+    ptrdiff_t n_composites, n_chunks, n_blocks;
+    ptrdiff_t block, n_padded;   /* rows of a block; rows of all blocks */
     ptrdiff_t *first;            /* (n_composites + 1,) first predictor of a composite */
     ptrdiff_t *states;           /* (n_composites + 1,) first joint state of a composite */
     ptrdiff_t *chunk;            /* (n_chunks + 1,) first composite of a chunk */
@@ -47,10 +44,20 @@ typedef struct {
     ptrdiff_t *sorted_first;     /* (n_blocks, n_composites): where these rows begin */
     uint16_t *turned;            /* of wide problems in place of `sorted`, or NULL: codes of columns in PSEUDO_ROWS rows */
     ptrdiff_t n_turned;          /* at a time, per row block and so many of their tables (D_padded, tables) */
-    double *weights;             /* (n,) */
+} pseudo_composites;
+
+/* Empirical moments, and the model without couplings */
+typedef struct {
+    ptrdiff_t D_counted;         /* columns of the predictors whose rows of `second` are filled */
     double *mean;                /* (1 + D,) share of each column, mean[0] = 0 */
     double *second;              /* (D_counted, D) shares of pairs of columns */
     double *field;               /* (D,) h of the independent model */
+} pseudo_second_moments;
+
+/* The optimiser's metric: S_i, the covariance of a predictor's own levels, times the covariance of all columns */
+typedef struct {
+    int wide;                    /* the metric is all of the covariance, see pseudo_metric.h, and takes the most time */
+    ptrdiff_t D_padded;
     double *sigma, *spread;      /* (D,) eigenvalues, (m,) trace of S_i */
     double *rotation;            /* (A, A) eigenvectors of S_i at turn[i] */
     ptrdiff_t *turn;             /* (m,) */
@@ -60,6 +67,23 @@ typedef struct {
     const float *inverse;        /* of wide problems: (D_padded / 8, D, 8) (covariance + ridge)^-1; NULL elsewhere */
     const float *own;            /* (D_sites, D) it times the inverse of its block of the site; NULL elsewhere */
     double ridge, lowest, highest;  /* its ridge; the covariance's extreme eigenvalues, about */
+} pseudo_metric_data;
+
+typedef struct {
+    ptrdiff_t m, D, lanes, n_tasks;
+    ptrdiff_t n_sites;           /* the first predictors respond; the others are regressors only */
+    ptrdiff_t n_counted;         /* the first predictors, whose rows of `second` are filled; 0: moments are not counted */
+    size_t real;                 /* bytes of a number: 8, or 4 in single precision */
+    ptrdiff_t pack;              /* lane blocks that are solved together */
+    int mixed;                   /* steps in single precision, gradients at anchors in double; see pseudo_pack.h */
+    const int32_t *n_levels;     /* (m,) */
+    const uint8_t *mask;         /* (n_sites, m) what each site is regressed on */
+    ptrdiff_t *start;            /* (m + 1,) */
+    ptrdiff_t *order;            /* (m,) sites in the order of the lanes */
+    pseudo_rows rows;
+    pseudo_composites composites;
+    pseudo_second_moments moments;
+    pseudo_metric_data metric;
     void *owned[PSEUDO_OWNED];
     int n_owned, failed;
     size_t bytes;
@@ -129,7 +153,7 @@ static void pseudo_free(pseudo_problem *p)
 static ptrdiff_t pseudo_span(const pseudo_problem *p, ptrdiff_t A)
 {
     const ptrdiff_t fit = PSEUDO_PLANES / (A * PSEUDO_BLOCK);
-    return pseudo_min(fit > 2 ? fit : 2, p->n_blocks);
+    return pseudo_min(fit > 2 ? fit : 2, p->composites.n_blocks);
 }
 
 /* Long vectors cost more to remember than the saved evaluations bring */
@@ -142,18 +166,18 @@ static ptrdiff_t pseudo_pairs(const pseudo_problem *p, ptrdiff_t A)
 static size_t pseudo_task_numbers(const pseudo_problem *p, ptrdiff_t A)
 {
     const size_t V = (size_t)p->lanes, P = (size_t)(1 + p->D);
-    const size_t states = (size_t)p->states[p->n_composites];
+    const size_t states = (size_t)p->composites.states[p->composites.n_composites];
     size_t tile = 0, c;
-    for (c = 0; c < (size_t)p->n_chunks; c++) {
-        const size_t size = (size_t)(p->states[p->chunk[c + 1]] - p->states[p->chunk[c]]);
+    for (c = 0; c < (size_t)p->composites.n_chunks; c++) {
+        const size_t size = (size_t)(p->composites.states[p->composites.chunk[c + 1]] - p->composites.states[p->composites.chunk[c]]);
         tile = size > tile ? size : tile;
     }
-    if (p->wide && tile < (size_t)p->n_turned << PSEUDO_ROWS)
-        tile = (size_t)p->n_turned << PSEUDO_ROWS;
+    if (p->metric.wide && tile < (size_t)p->composites.n_turned << PSEUDO_ROWS)
+        tile = (size_t)p->composites.n_turned << PSEUDO_ROWS;
     return (size_t)A * P * V * (size_t)(6 + 2 * pseudo_pairs(p, A)) + P * V
-        + (size_t)(A * pseudo_span(p, A) * (p->block + 1)) * V + states * V + PSEUDO_TILE * tile * V
+        + (size_t)(A * pseudo_span(p, A) * (p->composites.block + 1)) * V + states * V + PSEUDO_TILE * tile * V
         + (size_t)A * V * (size_t)(8 + (A <= PSEUDO_ROTATED ? A : 0)) + 8 * V
-        + (size_t)(2 * p->D_padded) * V + (p->wide ? (size_t)(A * p->D) * V + 16 : 0)
-        + (size_t)(p->n_composites + p->n_chunks) + 32 * 16;
+        + (size_t)(2 * p->metric.D_padded) * V + (p->metric.wide ? (size_t)(A * p->D) * V + 16 : 0)
+        + (size_t)(p->composites.n_composites + p->composites.n_chunks) + 32 * 16;
 }
 #endif

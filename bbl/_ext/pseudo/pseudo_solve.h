@@ -7,7 +7,7 @@
    (c) A step is taken if it decreases f enough or, where the change is below rounding, if the slope at its end is
        smaller than at its start (f is convex, so the slope tells). In mixed precision the slopes alone are looked at. */
 
-/* Mean of the diagonal of I - 1 1'/L over the predictors: what the metric takes of a penalty in the zero-sum gauge */
+/* Factor of a zero-sum penalty in the metric: the mean diagonal of I - 1 1'/L over the predictors; 1 in the other gauge */
 static double NAME(zero_sum_share)(const pseudo_problem *p, const lane_memory *w)
 {
     double sum = 0.0;
@@ -52,7 +52,7 @@ TARGET static vec NAME(add_dot)(REAL *q, vec factor, const REAL *u, const REAL *
 }
 
 
-/* q *= <s, y> / <y, H y> of the newest pair, H the start metric: its size in the direction that was just measured */
+/* Scale of the start metric H: q *= <s, y> / <y, H y> of the newest pair (s, y) */
 TARGET static void NAME(scale_by_newest_pair)(const pseudo_problem *p, lane_block *at, REAL lambda, REAL lambdah, REAL *q)
 {
     const ptrdiff_t size = at->t.A * (1 + p->D) * LANES;
@@ -72,7 +72,8 @@ TARGET static void NAME(scale_by_newest_pair)(const pseudo_problem *p, lane_bloc
         vec_store(q + k, vec_load(q + k) * gamma);
 }
 
-/* The same of a block of several, q = `list[k]->w.gt`, where a step left doubts: what is measured then is kept */
+/* The same for several blocks, q = `list[k]->w.gt`. The factor of a lane is measured again only where its last step was
+   refused or far too short, and is kept otherwise. */
 TARGET static void NAME(scale_doubtful_lanes)(const pseudo_problem *p, int count, lane_block *const *list, REAL lambda, REAL lambdah)
 {
     lane_block *some[PSEUDO_PACK];
@@ -110,7 +111,7 @@ TARGET static void NAME(scale_doubtful_lanes)(const pseudo_problem *p, int count
     }
 }
 
-/* First half of the recursion: q, scratch, from the gradient, and what each pair takes of it */
+/* First loop of the two-loop recursion (Nocedal 1980): q from the gradient, and the factor alpha of each pair */
 TARGET static void NAME(two_loop_backward)(const pseudo_problem *p, lane_block *at, REAL alpha[][LANES])
 {
     const ptrdiff_t size = at->t.A * (1 + p->D) * LANES;
@@ -130,7 +131,7 @@ TARGET static void NAME(two_loop_backward)(const pseudo_problem *p, lane_block *
     }
 }
 
-/* Second half: new directions d (and slopes) of the lanes in `renew` */
+/* Second loop: new directions d, and slopes along them, of the lanes in `wants_direction` */
 TARGET static void NAME(two_loop_forward)(const pseudo_problem *p, lane_block *at, REAL alpha[][LANES])
 {
     const ptrdiff_t size = at->t.A * (1 + p->D) * LANES;
@@ -157,7 +158,7 @@ TARGET static void NAME(two_loop_forward)(const pseudo_problem *p, lane_block *a
     vec_store(at->s.now.slope, s);
 }
 
-/* New directions of the blocks that want some, those with equally many logits together */
+/* New directions of the blocks that need some; blocks with equally many logits share one pass of the metric */
 TARGET static void NAME(renew_directions)(const pseudo_problem *p, lane_block *blocks, int count, REAL lambda, REAL lambdah)
 {
     REAL alpha[PSEUDO_PACK][PSEUDO_PAIRS][LANES], *q[PSEUDO_PACK];
@@ -184,7 +185,7 @@ TARGET static void NAME(renew_directions)(const pseudo_problem *p, lane_block *b
     }
 }
 
-/* Take the trial point in the lanes of `taken`, and store its pair; empty pairs in the other lanes */
+/* Move to the trial point in the lanes of `accepted` and store the pair (s, y); other lanes store an empty pair */
 TARGET static void NAME(store_pair)(const pseudo_problem *p, const pseudo_task *t, const lane_memory *w, pair_history *past,
                               const WORD *taken)
 {
@@ -221,12 +222,12 @@ TARGET static void NAME(store_pair)(const pseudo_problem *p, const pseudo_task *
 }
 
 
-/* Is the trial point at `step` along the direction good enough? Otherwise shorten the step. */
+/* Line search of one lane: return 1 if the trial point is accepted; otherwise shorten the step and return 0 */
 static int NAME(line_search_lane)(search_state *s, int v)
 {
     const double f = s->now.f[v], ft = s->trial.f[v], slope = s->now.slope[v], end = s->trial.slope[v];
     const double noise = NOISE * (1.0 + fabs(f));
-    double cut = 0.1;
+    double shrink = 0.1;
     if (isfinite(ft) && isfinite(s->trial.norm[v])) {
         if (s->by_slopes ? end <= -0.5 * slope
                       : ft <= f + 1e-4 * s->step[v] * slope || (ft <= f + noise && end <= -0.9 * slope)) {
@@ -234,15 +235,15 @@ static int NAME(line_search_lane)(search_state *s, int v)
             s->best_norm[v] = s->trial.norm[v] < s->best_norm[v] ? s->trial.norm[v] : s->best_norm[v];
             return 1;
         }
-        cut = end > slope ? slope / (slope - end) : 0.5;  /* where the slope would be zero were it linear */
-        cut = cut < 0.1 ? 0.1 : cut > 0.6 ? 0.6 : cut;
+        shrink = end > slope ? slope / (slope - end) : 0.5;  /* to the zero of the slope by linear interpolation */
+        shrink = shrink < 0.1 ? 0.1 : shrink > 0.6 ? 0.6 : shrink;
     }
-    s->step[v] = (REAL)(s->step[v] * cut);
+    s->step[v] = (REAL)(s->step[v] * shrink);
     s->n_refused[v]++;
     return 0;
 }
 
-/* One lane after an evaluation: take the trial point, shorten the step or start anew; sets the lane's status */
+/* One lane after an evaluation: accept the trial point, shorten the step, or restart from the metric; sets the status */
 static void NAME(accept_or_shorten)(search_state *s, const pseudo_options *o, pseudo_lane *lane, int v)
 {
     int k;
@@ -259,7 +260,7 @@ static void NAME(accept_or_shorten)(search_state *s, const pseudo_options *o, ps
         lane->status = s->now.norm[v] <= s->target_norm[v] ? SOLVER_CONVERGED
             : s->n_stalled[v] >= (s->by_slopes ? 100 : 20) ? SOLVER_STUCK
             : lane->n_iter >= o->itmax ? SOLVER_ITMAX : SOLVER_RUNNING;
-    } else if (!(s->now.slope[v] < 0.0) || s->n_refused[v] == 12) {  /* forget the past, begin again from the metric */
+    } else if (!(s->now.slope[v] < 0.0) || s->n_refused[v] == 12) {  /* drop all pairs, restart from the metric */
         for (k = 0; k < PSEUDO_PAIRS; k++)
             s->past.rho[k][v] = 0.0;
         s->n_refused[v] = s->n_refused[v] < 12 ? 13 : s->n_refused[v] + 1;
@@ -270,7 +271,7 @@ static void NAME(accept_or_shorten)(search_state *s, const pseudo_options *o, ps
         lane->status = isfinite(s->trial.f[v]) ? SOLVER_STUCK : SOLVER_NOT_FINITE;
 }
 
-/* What a lane's norm and objective at its start say of it */
+/* Status of a lane at its start point, from its gradient norm and objective */
 static int32_t NAME(first_status)(double value, double norm, const pseudo_options *o)
 {
     return !isfinite(value) || !isfinite(norm) ? SOLVER_NOT_FINITE
@@ -303,7 +304,7 @@ TARGET static void NAME(start_lanes)(const pseudo_problem *p, lane_block *at, co
     s->any_wants_direction = s->n_stepping > 0;
 }
 
-/* Go along the directions of a block, and judge where they lead */
+/* Evaluate the trial points of a block along its directions; each lane accepts its point or shortens its step */
 TARGET static void NAME(step_along_directions)(const pseudo_problem *p, lane_block *at, const pseudo_options *o)
 {
     const ptrdiff_t size = at->t.A * (1 + p->D) * LANES;

@@ -52,7 +52,7 @@ static void pseudo_jacobi(double *S, ptrdiff_t A, double *E_out, double *value_o
 /* Shares of the levels of site i, f_out (L_i,), none of them zero: an empty level counts as half a row */
 static void pseudo_shares(const pseudo_problem *p, ptrdiff_t i, double *f_out)
 {
-    const double *mean = p->mean + p->start[i];
+    const double *mean = p->moments.mean + p->start[i];
     double sum = 0.0;
     ptrdiff_t a;
     f_out[0] = 1.0;
@@ -60,7 +60,7 @@ static void pseudo_shares(const pseudo_problem *p, ptrdiff_t i, double *f_out)
         f_out[0] -= mean[a];
     for (a = 0; a < p->n_levels[i]; a++) {
         f_out[a] = a ? mean[a] : f_out[0];
-        f_out[a] = f_out[a] > p->least ? f_out[a] : p->least;
+        f_out[a] = f_out[a] > p->rows.least ? f_out[a] : p->rows.least;
         sum += f_out[a];
     }
     for (a = 0; a < p->n_levels[i]; a++)
@@ -74,10 +74,10 @@ static void pseudo_metric(pseudo_problem *p)
     double *f, *S;
     for (i = 0; i < p->n_sites; i++) {
         most = p->n_levels[i] > most ? p->n_levels[i] : most;
-        p->turn[i] = size;
+        p->metric.turn[i] = size;
         size += p->n_levels[i] - 1 <= PSEUDO_ROTATED ? (p->n_levels[i] - 1) * (ptrdiff_t)(p->n_levels[i] - 1) : 0;
     }
-    p->rotation = pseudo_take(p, (size_t)size, sizeof *p->rotation);
+    p->metric.rotation = pseudo_take(p, (size_t)size, sizeof *p->metric.rotation);
     f = malloc((size_t)(most + PSEUDO_ROTATED * PSEUDO_ROTATED) * sizeof *f);
     if (p->failed || !f) {
         free(f);
@@ -87,19 +87,19 @@ static void pseudo_metric(pseudo_problem *p)
     S = f + most;
     for (i = 0; i < p->n_sites && p->n_counted; i++) {
         const ptrdiff_t A = p->n_levels[i] - 1;
-        double *sigma = p->sigma + p->start[i];
+        double *sigma = p->metric.sigma + p->start[i];
         pseudo_shares(p, i, f);
         for (a = 0; a < A; a++) {
             sigma[a] = f[a + 1] * (1.0 - f[a + 1]);
-            p->field[p->start[i] + a] = log(f[a + 1] / f[0]);
-            p->spread[i] += sigma[a];
+            p->moments.field[p->start[i] + a] = log(f[a + 1] / f[0]);
+            p->metric.spread[i] += sigma[a];
             for (b = 0; b < A && A <= PSEUDO_ROTATED; b++)
                 S[a * A + b] = (a == b ? f[a + 1] : 0.0) - f[a + 1] * f[b + 1];
         }
         if (A <= PSEUDO_ROTATED)
-            pseudo_jacobi(S, A, p->rotation + p->turn[i], sigma, 1e-6);
+            pseudo_jacobi(S, A, p->metric.rotation + p->metric.turn[i], sigma, 1e-6);
         for (a = 0; a < A; a++)
-            sigma[a] = sigma[a] > 0.25 * p->least ? sigma[a] : 0.25 * p->least;
+            sigma[a] = sigma[a] > 0.25 * p->rows.least ? sigma[a] : 0.25 * p->rows.least;
     }
     free(f);
 }

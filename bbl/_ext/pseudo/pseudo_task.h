@@ -1,6 +1,6 @@
-/* Lane blocks: working memory, parameters in and out; pseudo_kernel.h includes it before pseudo_pack.h. */
+/* Lane blocks: their working memory, and parameters in and out. */
 
-/* The task's working memory in one piece (returned; NULL without memory) */
+/* Allocate the working memory of a lane block in one piece; return it, or NULL without memory */
 TARGET static REAL *NAME(task_allocate)(const pseudo_problem *p, pseudo_task *t, lane_memory *w)
 {
     const size_t V = LANES, P = (size_t)(1 + p->D), A = (size_t)t->A, vector = A * P * V;
@@ -10,7 +10,7 @@ TARGET static REAL *NAME(task_allocate)(const pseudo_problem *p, pseudo_task *t,
         return NULL;
     at = (REAL *)(((uintptr_t)memory + 63) / 64 * 64);
 #define PSEUDO_TAKE(field, size) (field = at, at += ((size) + 15) / 16 * 16)
-    PSEUDO_TAKE(w->planes, A * (size_t)(t->span * (p->block + 1)) * V);
+    PSEUDO_TAKE(w->planes, A * (size_t)(t->span * (p->composites.block + 1)) * V);
     PSEUDO_TAKE(w->x, vector);
     PSEUDO_TAKE(w->g, vector);
     PSEUDO_TAKE(w->d, vector);
@@ -20,7 +20,7 @@ TARGET static REAL *NAME(task_allocate)(const pseudo_problem *p, pseudo_task *t,
     PSEUDO_TAKE(w->S, vector * (size_t)t->pairs);
     PSEUDO_TAKE(w->Y, vector * (size_t)t->pairs);
     PSEUDO_TAKE(w->mask, P * V);
-    PSEUDO_TAKE(w->table, (size_t)p->states[p->n_composites] * V);
+    PSEUDO_TAKE(w->table, (size_t)p->composites.states[p->composites.n_composites] * V);
     PSEUDO_TAKE(w->h, A * V);
     PSEUDO_TAKE(w->sums, 3 * (2 + A) * V);
     PSEUDO_TAKE(w->rotation, A <= PSEUDO_ROTATED ? A * A * V : 0);
@@ -29,47 +29,48 @@ TARGET static REAL *NAME(task_allocate)(const pseudo_problem *p, pseudo_task *t,
     PSEUDO_TAKE(w->spread, V);
     PSEUDO_TAKE(t->live, A * V);
     w->own = (float *)at;
-    at += p->wide ? A * (size_t)p->D * V * sizeof(float) / sizeof(REAL) + 16 : 0;
+    at += p->metric.wide ? A * (size_t)p->D * V * sizeof(float) / sizeof(REAL) + 16 : 0;
     w->left = (float *)at;
-    at += (size_t)p->D_padded * V * sizeof(float) / sizeof(REAL);
+    at += (size_t)p->metric.D_padded * V * sizeof(float) / sizeof(REAL);
     w->right = (float *)at;
-    at += (size_t)p->D_padded * V * sizeof(float) / sizeof(REAL);
+    at += (size_t)p->metric.D_padded * V * sizeof(float) / sizeof(REAL);
     t->on = (uint8_t *)at;
-    at += p->n_composites / sizeof(REAL) + 1;
+    at += p->composites.n_composites / sizeof(REAL) + 1;
     t->chunk_on = (uint8_t *)at;
-    at += p->n_chunks / sizeof(REAL) + 1;
+    at += p->composites.n_chunks / sizeof(REAL) + 1;
     at = (REAL *)(((uintptr_t)at + 63) / 64 * 64);
     w->tiles = at;
 #undef PSEUDO_TAKE
     return memory;
 }
 
-/* Leading eigenvectors that the metric uses, until the largest of the others is near their mean; `top` is the largest
-   eigenvalue of the sites' S_i */
+/* Choose how many leading eigenvectors the metric uses: until the largest of the others is near their mean. `top` is the
+   largest eigenvalue of S_i over the sites. */
 TARGET static void NAME(choose_rank)(const pseudo_problem *p, pseudo_task *t, double top, double lambda)
 {
-    const double near = p->pack > 1 ? 1.4 : 16 * p->D <= p->n ? 1.1 : 2.5;  /* less where eigenvectors cost little */
+    const double near = p->pack > 1 ? 1.4 : 16 * p->D <= p->rows.n ? 1.1 : 2.5;  /* less where eigenvectors cost little */
     double rest = 0.0;
     ptrdiff_t c;
     t->rank = 0;
     t->tail = 0.0;
-    if (!p->expand)
+    if (!p->metric.expand)
         return;
     for (c = 0; c < p->D; c++)
-        rest += p->eigenvalue[c];
+        rest += p->metric.eigenvalue[c];
     while (t->rank < p->D) {
         t->tail = rest / (double)(p->D - t->rank);
-        if (top * p->eigenvalue[t->rank] + lambda <= near * (top * t->tail + lambda))
+        if (top * p->metric.eigenvalue[t->rank] + lambda <= near * (top * t->tail + lambda))
             break;
         for (c = t->rank; c < pseudo_min(t->rank + 8, p->D); c++)
-            rest -= p->eigenvalue[c];
+            rest -= p->metric.eigenvalue[c];
         t->rank += 8;
     }
-    if (t->rank >= p->D || t->tail < p->eigenvalue[p->D - 1])
-        t->tail = p->eigenvalue[p->D - 1];
+    if (t->rank >= p->D || t->tail < p->metric.eigenvalue[p->D - 1])
+        t->tail = p->metric.eigenvalue[p->D - 1];
 }
 
-/* The task's sites, the composites that they need (all with `everything`), and its memory, which is returned */
+/* Set up lane block `number`: its sites, the composites that they need (all with `everything`), and its memory, which is
+   returned */
 TARGET static REAL *NAME(task_open)(const pseudo_problem *p, ptrdiff_t number, int everything, double lambda,
                                  pseudo_task *t, lane_memory *w)
 {
@@ -92,30 +93,31 @@ TARGET static REAL *NAME(task_open)(const pseudo_problem *p, ptrdiff_t number, i
     if (!memory)
         return NULL;
     live = t->live;
-    for (ch = 0; ch < p->n_chunks; ch++)
-        for (t->chunk_on[ch] = 0, c = p->chunk[ch]; c < p->chunk[ch + 1]; c++) {
+    for (ch = 0; ch < p->composites.n_chunks; ch++)
+        for (t->chunk_on[ch] = 0, c = p->composites.chunk[ch]; c < p->composites.chunk[ch + 1]; c++) {
             t->on[c] = (uint8_t)everything;
-            for (j = p->first[c]; j < p->first[c + 1]; j++)
+            for (j = p->composites.first[c]; j < p->composites.first[c + 1]; j++)
                 for (v = 0; v < LANES && !t->on[c]; v++)
                     t->on[c] = t->site[v] >= 0 && t->site[v] != j && p->mask[t->site[v] * p->m + j];
             t->chunk_on[ch] |= t->on[c];
         }
     for (a = 0; a < t->A; a++)  /* the zero row of every block */
         for (c = 1; c <= t->span; c++)
-            vec_store(w->planes + ((a * t->span + c) * (p->block + 1) - 1) * LANES, vec_fill(0.0));
+            vec_store(w->planes + ((a * t->span + c) * (p->composites.block + 1) - 1) * LANES, vec_fill(0.0));
     for (v = 0; v < LANES; v++)
         for (a = 0; a < t->A; a++) {
             const int is = t->site[v] >= 0 && a < p->n_levels[t->site[v]] - 1;
             live[a * LANES + v] = (REAL)is;
-            w->sigma[a * LANES + v] = is ? (REAL)p->sigma[p->start[t->site[v]] + a] : 1;
+            w->sigma[a * LANES + v] = is ? (REAL)p->metric.sigma[p->start[t->site[v]] + a] : 1;
             top = is && w->sigma[a * LANES + v] > top ? w->sigma[a * LANES + v] : top;
         }
     NAME(choose_rank)(p, t, top, lambda);
     return memory;
 }
 
-/* Parameters theta to x (couplings times factor, fields centred), and mask, moments, metric; returns whether any
-   coupling is non-zero. What is `linear` in the objective adds to the moments; those that are not counted are zero. */
+/* Load parameters theta into x (couplings times `factor`, fields centred), and mask, moments and metric of the sites;
+   return whether any coupling is non-zero. The linear term of the objective adds to the moments; moments that are not
+   counted are zero. */
 TARGET static int NAME(load_parameters)(const pseudo_problem *p, const pseudo_task *t, const lane_memory *w, const double *theta,
                               double factor, const double *linear)
 {
@@ -125,14 +127,14 @@ TARGET static int NAME(load_parameters)(const pseudo_problem *p, const pseudo_ta
     memset(w->x, 0, (size_t)(t->A * P) * LANES * sizeof *w->x);
     memset(w->moment, 0, (size_t)(t->A * P) * LANES * sizeof *w->moment);
     memset(w->mask, 0, (size_t)P * LANES * sizeof *w->mask);
-    if (p->own)
+    if (p->metric.own)
         memset(w->own, 0, (size_t)(t->A * p->D) * LANES * sizeof *w->own);
     if (t->A <= PSEUDO_ROTATED)
         memset(w->rotation, 0, (size_t)(t->A * t->A) * LANES * sizeof *w->rotation);
     for (v = 0; v < LANES; v++) {
         const ptrdiff_t i = t->site[v], A = i < 0 ? 0 : p->n_levels[i] - 1;
         const double level = 1.0 / (double)(A + 1);
-        w->spread[v] = i < 0 ? 1 : (REAL)p->spread[i];
+        w->spread[v] = i < 0 ? 1 : (REAL)p->metric.spread[i];
         if (i < 0)
             continue;
         w->mask[v] = 1.0;
@@ -142,34 +144,34 @@ TARGET static int NAME(load_parameters)(const pseudo_problem *p, const pseudo_ta
                     w->mask[(1 + c) * LANES + v] = 1.0;
         for (a = 0; a < A; a++) {
             const ptrdiff_t row = p->start[i] + a;
-            const double *from = theta + row * P, *second = p->n_counted ? p->second + row * p->D : NULL;
+            const double *from = theta + row * P, *second = p->n_counted ? p->moments.second + row * p->D : NULL;
             REAL *x = w->x + a * P * LANES + v, *moment = w->moment + a * P * LANES + v;
             double h = from[0];
             for (c = 1; c < P; c++)
                 if (w->mask[c * LANES + v] != 0.0) {
                     x[c * LANES] = (REAL)(factor * from[c]);
                     coupled |= from[c] != 0.0;
-                    h += x[c * LANES] * p->mean[c];
+                    h += x[c * LANES] * p->moments.mean[c];
                     if (second)
-                        moment[c * LANES] = (REAL)(second[c - 1] + p->mix * (level * p->mean[c] - second[c - 1]));
+                        moment[c * LANES] = (REAL)(second[c - 1] + p->rows.mix * (level * p->moments.mean[c] - second[c - 1]));
                 }
             x[0] = (REAL)h;
             if (second)
-                moment[0] = (REAL)(p->mean[1 + row] + p->mix * (level - p->mean[1 + row]));
+                moment[0] = (REAL)(p->moments.mean[1 + row] + p->rows.mix * (level - p->moments.mean[1 + row]));
             for (c = 0; c < P && linear; c++)
                 moment[c * LANES] += (REAL)linear[row * P + c] * w->mask[c * LANES + v];
 #ifndef ANCHOR
-            for (c = 0; c < p->D && p->own; c++)
-                w->own[(a * p->D + c) * LANES + v] = p->own[row * p->D + c];
+            for (c = 0; c < p->D && p->metric.own; c++)
+                w->own[(a * p->D + c) * LANES + v] = p->metric.own[row * p->D + c];
 #endif
             for (b = 0; b < A && t->A <= PSEUDO_ROTATED; b++)
-                w->rotation[(a * t->A + b) * LANES + v] = (REAL)p->rotation[p->turn[i] + a * A + b];
+                w->rotation[(a * t->A + b) * LANES + v] = (REAL)p->metric.rotation[p->metric.turn[i] + a * A + b];
         }
     }
     return coupled;
 }
 
-/* Vectors (A, 1 + D, V) in (h', J) back to rows of theta: parameters or a gradient */
+/* Store vectors (A, 1 + D, V) of centred fields and couplings as rows of theta: parameters, or a gradient */
 TARGET static void NAME(store_parameters)(const pseudo_problem *p, const pseudo_task *t, const lane_memory *w, const REAL *x,
                                int parameters, double *theta_out)
 {
@@ -183,81 +185,9 @@ TARGET static void NAME(store_parameters)(const pseudo_problem *p, const pseudo_
             for (c = 1; c < P; c++) {
                 to[c] = from[c * LANES];
                 if (parameters)
-                    to[0] -= to[c] * p->mean[c];
+                    to[0] -= to[c] * p->moments.mean[c];
                 else
-                    to[c] += from[0] * p->mean[c] * w->mask[c * LANES + v];
+                    to[c] += from[0] * p->moments.mean[c] * w->mask[c * LANES + v];
             }
         }
-}
-
-TARGET static int NAME(objective)(const pseudo_problem *p, ptrdiff_t number, const double *theta, double lambda,
-                                  double lambdah, int zero_sum, const double *more, const double *linear,
-                                  double *value_out, double *gradient_out)
-{
-    pseudo_task t;
-    evaluation at;
-    lane_memory w;
-    int v;
-    REAL *memory = NAME(task_open)(p, number, 0, lambda, &t, &w);
-    if (!memory)
-        return SOLVER_NO_MEMORY;
-    w.more = more;
-    w.zero_sum = zero_sum;
-    NAME(load_parameters)(p, &t, &w, theta, 1.0, linear);
-    NAME(evaluate)(p, &t, &w, w.x, NULL, 1, (REAL)lambda, (REAL)lambdah, w.g, &at);
-    NAME(store_parameters)(p, &t, &w, w.g, 0, gradient_out);
-    for (v = 0; v < LANES; v++)
-        if (t.site[v] >= 0)
-            value_out[t.site[v]] = at.f[v];
-    free(memory);
-    return SOLVER_DONE;
-}
-
-TARGET static int NAME(normaliser)(const pseudo_problem *p, ptrdiff_t number, const double *theta, double factor,
-                                   double *sum_out)
-{
-    pseudo_task t;
-    lane_memory w;
-    int v, shift;
-    REAL *memory = NAME(task_open)(p, number, 0, 0.0, &t, &w);
-    if (!memory)
-        return SOLVER_NO_MEMORY;
-    NAME(load_parameters)(p, &t, &w, theta, factor, NULL);
-    NAME(fields)(p, &t, w.x, w.h, &shift);
-    NAME(pass)(p, &t, w.x, w.h, shift, w.tiles, w.planes, w.table, w.sums, NULL);
-    for (v = 0; v < LANES; v++)
-        if (t.site[v] >= 0)
-            *sum_out += w.sums[v] * p->scale;
-    free(memory);
-    return SOLVER_DONE;
-}
-
-TARGET static int NAME(moments)(pseudo_problem *p, ptrdiff_t number, pseudo_columns columns)
-{
-    const ptrdiff_t stride = (p->block + 1) * LANES;
-    pseudo_task t;
-    lane_memory w;
-    ptrdiff_t v, a, c, k, b, end;
-    REAL *memory = NAME(task_open)(p, number, 1, 0.0, &t, &w);
-    if (!memory)
-        return SOLVER_NO_MEMORY;
-    memset(w.g, 0, (size_t)(t.A * (1 + p->D)) * LANES * sizeof *w.g);
-    for (b = 0; b < p->n_blocks; b = end) {
-        end = pseudo_min(b + t.span, p->n_blocks);
-        memset(w.planes, 0, (size_t)(t.A * t.span * stride) * sizeof *w.planes);
-        for (v = 0; v < LANES; v++)
-            for (k = b * p->block; t.site[v] >= 0 && k < pseudo_min(end * p->block, p->n); k++) {
-                const ptrdiff_t code = pseudo_code(columns, t.site[v] * p->n + k), row = k - b * p->block;
-                if (code)
-                    w.planes[((code - 1) * t.span + row / p->block) * stride + (row % p->block) * LANES + v] =
-                        p->equal ? 1 : (REAL)p->weights[k];
-            }
-        NAME(reduce)(p, &t, b, end, w.planes, w.tiles, w.table, w.g);
-    }
-    for (v = 0; v < LANES; v++)
-        for (a = 0; t.site[v] >= 0 && a < p->n_levels[t.site[v]] - 1; a++)
-            for (c = 0; c < p->D; c++)
-                p->second[(p->start[t.site[v]] + a) * p->D + c] = w.g[(a * (1 + p->D) + 1 + c) * LANES + v] * p->scale;
-    free(memory);
-    return SOLVER_DONE;
 }

@@ -174,7 +174,7 @@ def log_scales(ptrdiff_t fields, const double[::1] mean, const double[::1] sd, c
 
 
 def slab(double most, double[::1] scale, double[::1] share):
-    """Put scales (G,) under a slab, in place, and write their relative slopes; see `bbl.engines.variational.priors.slabbed`."""
+    """Put scales (G,) under a slab, in place, and write their relative slopes; see `variational.priors.slabbed`."""
     cdef ptrdiff_t G = scale.shape[0]
     if G < 1 or share.shape[0] != G:
         raise ValueError("arrays do not fit the groups")

@@ -21,11 +21,11 @@ def main(argv: list[str] | None = None) -> int:
     options = option_names()
     files = {name: getattr(args, name) for name in ("data", "newdata") if getattr(args, name, None) is not None}
 
-    def tell(word: str, text: object, argument: str | None = None, column: object = "") -> None:
-        print(f"{word}: {in_options(str(text), options, files, argument, column)}", file=sys.stderr)
+    def print_message(severity: str, text: object, argument: str | None = None, column: object = "") -> None:
+        print(f"{severity}: {in_options(str(text), options, files, argument, column)}", file=sys.stderr)
 
     with warnings.catch_warnings():
-        warnings.showwarning = lambda message, *_, **__: tell("warning", message)  # type: ignore[assignment]
+        warnings.showwarning = lambda message, *_, **__: print_message("warning", message)  # type: ignore[assignment]
         try:
             run(args)
             sys.stdout.flush()
@@ -33,16 +33,16 @@ def main(argv: list[str] | None = None) -> int:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return PIPE_CLOSED
         except BBLError as error:
-            tell("error", error, error.argument, error.column)
+            print_message("error", error, error.argument, error.column)
             return 1
         except OSError as error:
-            tell("error", error if error.filename is None else f"{str(error.filename)!r}: {error.strerror}.")
+            print_message("error", error if error.filename is None else f"{str(error.filename)!r}: {error.strerror}.")
             return 1
         except (ImportError, MemoryError) as error:
-            tell("error", str(error) or "out of memory.")
+            print_message("error", str(error) or "out of memory.")
             return 1
         except KeyboardInterrupt:
-            tell("error", "interrupted")
+            print_message("error", "interrupted")
             return INTERRUPTED
     return 0
 

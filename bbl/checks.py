@@ -49,6 +49,7 @@ def near_match(name: object, known: Iterable[object]) -> str:
 
 
 def _plain(name: object) -> str:
+    """Return a name without case, dots and underscores."""
     return str(name).casefold().replace(".", "").replace("_", "")
 
 

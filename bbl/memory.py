@@ -46,6 +46,7 @@ def available_memory() -> int:
 
 
 def _address_space() -> int:
+    """Return the bytes of virtual memory that this process has; 0 where /proc does not tell."""
     try:
         return int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
     except OSError:
@@ -83,5 +84,5 @@ def out_of_memory(what: str, remedy: str) -> Iterator[None]:
     except MemoryLimitError:
         raise
     except MemoryError as error:
-        said = f" ({error})" if str(error) else ""
-        raise MemoryLimitError(f"{what} took more memory than there is{said}. {remedy}") from error
+        reason = f" ({error})" if str(error) else ""
+        raise MemoryLimitError(f"{what} took more memory than there is{reason}. {remedy}") from error

@@ -85,7 +85,7 @@ class Crew:
     def __enter__(self) -> Crew:
         return self
 
-    def __exit__(self, *_: Any) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._pool is not None:
             self._pool.shutdown()
 
@@ -109,11 +109,11 @@ class Crew:
                 raise error
 
 
-def _work_off(function: Callable, left: deque) -> None:
-    """Take tasks until there are none left."""
+def _work_off(function: Callable, tasks: deque) -> None:
+    """Call `function` with tasks from the left of the queue until it is empty."""
     while True:
         try:
-            task = left.popleft()
+            task = tasks.popleft()
         except IndexError:
             return
         function(*task)
@@ -151,7 +151,7 @@ def _run_task(function: Callable, stop: np.ndarray, *task: Any) -> Any:
 
 
 class _Steps:
-    """What moves a progress bar on; a copy of it in another process moves nothing."""
+    """Function that advances a progress bar; a copy in another process does nothing."""
 
     def __init__(self, bar: Any = None):
         self._bar = bar
@@ -178,7 +178,7 @@ class _ScaledProgress:
 
 
 def scaled_progress(progress: Callable | None, scale: float) -> Callable | None:
-    """Return what moves `progress` on by `scale` of what it is told: for a task that is this share of the whole."""
+    """Return a progress function for a task that is the share `scale` of all work; None if `progress` is None."""
     return None if progress is None else _ScaledProgress(progress, scale)
 
 
@@ -231,7 +231,7 @@ class _SerialBlas:
             for library in libraries:
                 _set_blas_threads(library, 1)
 
-    def __exit__(self, *_: Any) -> None:
+    def __exit__(self, *_: object) -> None:
         with self.lock:
             self.inside -= 1
             for library, count in zip(_blas(), self.before, strict=True):

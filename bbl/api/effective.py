@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
 from bbl.checks import generator, integer, real, verb
 from bbl.design.frames import to_frame
+from bbl.design.table_types import TableLike
 from bbl.design.weights import check_weights
 from bbl.errors import DataError
 from bbl.parallel import progress_bar
@@ -17,8 +17,8 @@ from bbl.stats.effective import matched_size, neighbour_weights
 __all__ = ["effective_size", "effective_weights"]
 
 
-def _coded(data: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Return the columns of a table as codes (n, m) of whatever is in them, and how many there are of each."""
+def _coded(data: TableLike | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return cells as codes (n, m) into the distinct values of their column, and the numbers of values (m,)."""
     if isinstance(data, np.ndarray) and data.ndim == 2:
         columns = [data[:, i] for i in range(data.shape[1])]
     else:
@@ -31,7 +31,7 @@ def _coded(data: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 @verb
-def effective_weights(data: Any, identity: float = 0.8) -> np.ndarray:
+def effective_weights(data: TableLike | np.ndarray, identity: float = 0.8) -> np.ndarray:
     """Weigh each row by one over the number of rows that are like it: related sequences do not count in full.
 
     Parameters
@@ -69,8 +69,8 @@ def effective_weights(data: Any, identity: float = 0.8) -> np.ndarray:
 
 @verb
 def effective_size(
-    data: Any,
-    weights: Any = None,
+    data: TableLike | np.ndarray,
+    weights: ArrayLike | None = None,
     *,
     n_steps: int = 1000,
     batch: int = 100,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Hashable, Iterable, Sequence
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -22,7 +21,10 @@ TOP = (50, 100, 150, 200, 250)  # of the paper's Table 2
 
 @verb
 def enrichment(
-    terms: Any, known_pairs: Any, predictors: Sequence | None = None, top: Sequence[int] | None = None
+    terms: pd.DataFrame | Iterable,
+    known_pairs: pd.DataFrame | Iterable,
+    predictors: Sequence | None = None,
+    top: Sequence[int] | None = None,
 ) -> EnrichmentResults:
     """Ask whether a ranked list of interactions begins with known ones.
 
@@ -81,13 +83,13 @@ def enrichment(
     if not listed or not known_in_ranking:
         argument = "terms" if not listed else "known_pairs"
         raise DataError(f"{argument} holds no pair of the predictors; there is nothing to compare.", argument=argument)
-    hit = np.array([pair in known_in_ranking for pair in listed])
+    is_known = np.array([pair in known_in_ranking for pair in listed])
     n_pairs = len(number) * (len(number) - 1) // 2
     lengths = [n for n in TOP if n < len(listed)] + [len(listed)]
     if top is not None:
         lengths = [integer("top", n, 1, len(listed)) for n in top]
     list_lengths = np.array(lengths, dtype=np.int64)
-    observed, p = hypergeometric(hit, list_lengths, n_pairs, len(known_in_ranking))
+    observed, p = hypergeometric(is_known, list_lengths, n_pairs, len(known_in_ranking))
     expected = list_lengths * len(known_in_ranking) / n_pairs
     columns = {
         "top": list_lengths,
@@ -97,27 +99,31 @@ def enrichment(
         "p": p,
     }
     pairs = [sorted(pair, key=number.__getitem__) for pair in listed]
-    frame = pd.DataFrame(pairs, columns=["predictor", "predictor2"]).assign(known=hit)
+    frame = pd.DataFrame(pairs, columns=["predictor", "predictor2"]).assign(known=is_known)
     return EnrichmentResults(
-        pd.DataFrame(columns), *rank_test(hit, n_pairs, len(known_in_ranking)), frame, n_pairs, len(known_in_ranking)
+        pd.DataFrame(columns),
+        *rank_test(is_known, n_pairs, len(known_in_ranking)),
+        frame,
+        n_pairs,
+        len(known_in_ranking),
     )
 
 
-def _rows(argument: str, given: Any) -> list[tuple[Hashable, ...]]:
+def _rows(argument: str, terms: object) -> list[tuple[Hashable, ...]]:
     """Return the terms that a caller lists, as tuples of distinct names."""
-    if isinstance(given, pd.DataFrame):
-        if "predictors" in given.columns:
-            given = given["predictors"].tolist()
+    if isinstance(terms, pd.DataFrame):
+        if "predictors" in terms.columns:
+            terms = terms["predictors"].tolist()
         else:
-            columns = [c for c in given.columns if re.fullmatch(r"predictor\d*", str(c))] or list(given.columns[:2])
-            cells = given[columns].astype(object).to_numpy()
-            given = [[name for name in row if not pd.isna(name)] for row in cells]
-    if isinstance(given, str) or not isinstance(given, Iterable):
+            columns = [c for c in terms.columns if re.fullmatch(r"predictor\d*", str(c))] or list(terms.columns[:2])
+            cells = terms[columns].astype(object).to_numpy()
+            terms = [[name for name in row if not pd.isna(name)] for row in cells]
+    if isinstance(terms, str) or not isinstance(terms, Iterable):
         raise BBLTypeError(
-            f"{argument} must be a DataFrame or a list of tuples of names; got {type(given).__name__}.",
+            f"{argument} must be a DataFrame or a list of tuples of names; got {type(terms).__name__}.",
             argument=argument,
         )
-    rows = list(given)
+    rows = list(terms)
     bad = next((row for row in rows if isinstance(row, str) or not isinstance(row, Iterable)), None)
     if bad is not None:
         raise BBLTypeError(f"{argument} holds {bad!r}, which is no tuple of names.", argument=argument)

@@ -15,6 +15,7 @@ from bbl.boltzmann.prediction_checks import warn_record
 from bbl.checks import choice, flag, generator, integer, real, reals, verb
 from bbl.design.design import Design, EncodingRules
 from bbl.design.formula import check_formula
+from bbl.design.table_types import TableLike, Weights
 from bbl.errors import ConvergenceWarning, DataWarning, FormulaError, OptionError
 from bbl.memory import check_memory
 from bbl.parallel import n_workers, progress_bar
@@ -37,8 +38,8 @@ WIDE = 2000  # predictors of which all pairs are candidates at most
 @verb
 def shooter(
     formula: str,
-    data: Any,
-    weights: Any = None,
+    data: TableLike,
+    weights: Weights | None = None,
     *,
     order: int = 3,
     lambda_: str | float | Sequence[float] = "ebic",
@@ -148,9 +149,9 @@ def shooter(
     choice("screen", screen, SCREENS)
     choice("missing", missing, ("raise", "drop", "level"))
     order = integer("order", order, 1)
-    by, penalties = _penalties(lambda_, order)
+    rule, penalties = _penalties(lambda_, order)
     choice("scale", scale, ("sum", "mean"))
-    again, nfold = _refit(refit), integer("nfold", nfold, 2)
+    refit, nfold = _refit(refit), integer("nfold", nfold, 2)
     workers, rng = n_workers(n_jobs), generator(seed)
     shown = {"order": (order, 3), "lambda_": (lambda_, "ebic"), "penalty": (penalty, "group"), "refit": (refit, "auto")}
     shown |= {"screen": (screen, "heredity"), "scale": (scale, "sum"), "missing": (missing, "raise")}
@@ -168,12 +169,12 @@ def shooter(
     with progress_bar(None, "shooter", verbose) as step:
         selection = choose(
             Problem.make(sample.codes, design.n_levels.tolist(), sample.response, K, sample.weights), order=order,
-            lambda_=by if penalties is None else penalties, group=penalty == "group", screen=screen, refit=again,
+            lambda_=rule if penalties is None else penalties, group=penalty == "group", screen=screen, refit=refit,
             nfold=nfold, rng=rng, workers=workers, progress=step,
         )  # fmt: skip
     _warn(design, sample, selection, penalties, penalty == "group", screen)
     totals = np.bincount(sample.response, sample.weights, K)
-    record = _held_out(selection, totals, by)
+    record = _held_out(selection, totals, rule)
     warn_record(record, 4)
     path, entered = path_frame(selection, sample.total)
     chosen_penalties = selection.path[selection.chosen].penalty.lambdas
@@ -183,15 +184,15 @@ def shooter(
     )  # fmt: skip
 
 
-def _held_out(found: Choice, totals: np.ndarray, rule: str) -> LossRecord | None:
+def _held_out(selection: Choice, totals: np.ndarray, rule: str) -> LossRecord | None:
     """Return the out-of-fold log-loss of chosen terms, where folds were needed; without terms it is the shares'."""
-    loss = float(found.path[found.chosen].held[int(found.refitted)])
-    if np.isnan(loss) or not found.weights:
+    loss = float(selection.path[selection.chosen].held[int(selection.refitted)])
+    if np.isnan(loss) or not selection.weights:
         return None
     return LossRecord(loss, shares_loss(totals), HELD_OUT, "" if rule == "cv" else CHOOSE)
 
 
-def _penalties(lambda_: Any, order: int) -> tuple[str, tuple[float, ...] | None]:
+def _penalties(lambda_: str | float | Sequence[float], order: int) -> tuple[str, tuple[float, ...] | None]:
     """Return the rule, or the penalty of each order."""
     if isinstance(lambda_, str):
         return choice("lambda_", lambda_, RULES), None
@@ -206,11 +207,13 @@ def _penalties(lambda_: Any, order: int) -> tuple[str, tuple[float, ...] | None]
     return "given", values
 
 
-def _refit(refit: Any) -> str | bool:
+def _refit(refit: str | bool) -> str | bool:
+    """Return `refit`, checked: "auto", True or False."""
     return choice("refit", refit, ("auto",)) if isinstance(refit, str) else flag("refit", refit)
 
 
-def _shown(formula: Any, weights: Any, options: dict[str, tuple]) -> dict[str, Any]:
+def _shown(formula: str, weights: Weights | None, options: dict[str, tuple]) -> dict[str, Any]:
+    """Return the arguments to show in the call; of `options`, (value, default) by name, those that differ."""
     shown: dict[str, Any] = {"formula": formula, "data": "data"}
     if weights is not None:
         shown["weights"] = weights if isinstance(weights, str) else "weights"
@@ -221,7 +224,7 @@ def _shown(formula: Any, weights: Any, options: dict[str, tuple]) -> dict[str, A
 
 
 def _check(design: Design, sample: Sample, screen: str) -> None:
-    """Refuse what cannot be fitted."""
+    """Raise an error if the formula has interactions, or the fit would take too much time or memory."""
     names, m = design.labels.names, len(design.labels.names)
     pair = design.terms.interactions.first(2)
     if pair is not None:
@@ -242,9 +245,10 @@ def _check(design: Design, sample: Sample, screen: str) -> None:
 
 
 def _warn(
-    design: Design, sample: Sample, found: Choice, given: tuple[float, ...] | None, group: bool, screen: str
+    design: Design, sample: Sample, selection: Choice, penalties: tuple[float, ...] | None, group: bool, screen: str
 ) -> None:
-    if given is not None and not found.weights:
+    """Warn if given penalties keep no term, or if refitted weights separate groups."""
+    if penalties is not None and not selection.weights:
         problem = Problem.make(
             sample.codes, design.n_levels.tolist(), sample.response, len(design.labels.groups), sample.weights
         )
@@ -255,9 +259,9 @@ def _warn(
             DataWarning,
             stacklevel=4,
         )
-    if found.unbounded:
+    if selection.unbounded:
         warnings.warn(
-            f"the refitted weights of {some_terms(design.labels, found.unbounded)} would grow without end, because "
+            f"the refitted weights of {some_terms(design.labels, selection.unbounded)} would grow without end, because "
             "they separate groups; a ridge of 1e-7 per observation keeps them finite. Take refit=False, or a larger "
             "lambda_.",
             ConvergenceWarning,
@@ -265,11 +269,11 @@ def _warn(
         )
 
 
-def path_frame(found: Choice, total: float) -> tuple[pd.DataFrame, np.ndarray]:
+def path_frame(selection: Choice, total: float) -> tuple[pd.DataFrame, np.ndarray]:
     """Return the path as a frame, and for each chosen term the row since which it is there."""
     rows: list[tuple] = []
     ends, terms_seen = [], []
-    for k, point in enumerate(found.path):
+    for k, point in enumerate(selection.path):
         for order, stage in enumerate(point.stages, 1):
             last = order == len(point.stages)
             ends.append(last)
@@ -277,13 +281,13 @@ def path_frame(found: Choice, total: float) -> tuple[pd.DataFrame, np.ndarray]:
             tail = (point.ebic, *point.held) if last else (np.nan,) * 3
             rows.append(
                 (k, order, point.penalty.lambdas[order - 1], stage.loss / total, stage.objective, len(stage.weights),
-                 stage.violation, *tail, last and k == found.chosen)
+                 stage.violation, *tail, last and k == selection.chosen)
             )  # fmt: skip
     frame = pd.DataFrame(rows, columns=list(PATH)).astype(PATH)
     until = int(np.flatnonzero(frame["chosen"])[0])
-    steps = [r for r in range(until + 1) if ends[r] or len(found.path) == 1]
+    steps = [r for r in range(until + 1) if ends[r] or len(selection.path) == 1]
     entered = []
-    for term in found.weights:
+    for term in selection.weights:
         since = until
         for r in reversed(steps):
             if term not in terms_seen[r]:

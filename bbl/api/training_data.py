@@ -36,7 +36,7 @@ class TrainingData:
     """The arguments of a verb that name its training data, as `bbl.bbl` describes them."""
 
     formula: str
-    data: TableLike | Batches | Frame | Source
+    data: TableLike | Batches | Source
     weights: Weights | None = None
     xlevels: Mapping | None = None
     novarOk: bool = False
@@ -134,7 +134,7 @@ def encode_data(
     return EncodedData(encoded.design, encoded.sample, None, None, no_positions, encoded.folds)
 
 
-def user_folds(cv: RowFolds, data: TableLike | Frame, encoded: EncodedData) -> Folds:
+def user_folds(cv: RowFolds, data: TableLike, encoded: EncodedData) -> Folds:
     """Return the folds of a splitter or of pairs of row positions, for the rows that are fitted.
 
     Parameters

@@ -1,12 +1,13 @@
-"""What the command line does: the paper's session, a fit or cross-validation of a user's table, predictions."""
+"""Sessions of the command line: that of the paper, a fit or cross-validation of a user's table, predictions."""
 
 from __future__ import annotations
 
 import argparse
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -20,13 +21,17 @@ from bbl.errors import OptionError
 from bbl.results.classifier import ClassifierResults
 from bbl.results.machine.density import DensityResults
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 __all__ = ["run"]
 
 Model = ClassifierResults | DensityResults
+TrainingInput = Frame | pd.DataFrame | str  # a table, or the path of data that are read in batches
 
 
 def run(args: argparse.Namespace) -> None:
-    """Do what the arguments ask for; whatever can be refused at once is, before anything is fitted."""
+    """Run the session that the arguments ask for, after checking files and options that need no fit."""
     if "model" in args:
         _check_readable(args.newdata)
         _predict(bbl.load(args.model), args)
@@ -49,7 +54,7 @@ def run(args: argparse.Namespace) -> None:
 
 def user_session(args: argparse.Namespace) -> None:
     """Fit or cross-validate the user's formula on the user's table; predict, save and draw what was asked for."""
-    data: Any
+    data: TrainingInput
     if in_batches(args.data):
         for name in ("dtype", "na", "bin", "lump"):
             if getattr(args, name) is not None:
@@ -64,17 +69,17 @@ def user_session(args: argparse.Namespace) -> None:
     if args.learner is not None:
         _finish(args, *_network(args, data))
         return
-    common: dict[str, Any] = {
+    fit_options: dict[str, Any] = {
         name: getattr(args, name) for name in ("missing", "novarOk", "log_z", "calibrate", "seed", "n_jobs")
     } | engine_options(args)
     shown: dict[str, Any]
     fit: Any
     if args.cv:
         folds = {name: getattr(args, name) for name in ("nfold", "score") if getattr(args, name) is not None}
-        cv = bbl.crossVal(args.formula, data, args.weights, args.method, shuffle=args.shuffle, **folds, **common)
+        cv = bbl.crossVal(args.formula, data, args.weights, args.method, shuffle=args.shuffle, **folds, **fit_options)
         fit, shown, draw = cv.model, {"cv": cv}, lambda: cv.plot().figure
     else:
-        fit = bbl.bbl(args.formula, data, args.weights, args.method, **common)
+        fit = bbl.bbl(args.formula, data, args.weights, args.method, **fit_options)
         shown, draw = (
             {"fit": fit, "fit.summary()": fit.summary},
             lambda: np.atleast_1d(np.asarray(fit.plot(), dtype=object))[0].figure,
@@ -82,34 +87,39 @@ def user_session(args: argparse.Namespace) -> None:
     _finish(args, fit, shown, draw)
 
 
-def _prepared(args: argparse.Namespace, data: Frame) -> Frame | pd.DataFrame:
-    """Bin numbers and lump rare levels, if that is asked for."""
+def _prepared(args: argparse.Namespace, data: Frame) -> TrainingInput:
+    """Return the table with numbers binned (--bin) and rare levels lumped (--lump)."""
     if args.bin is None and args.lump is None:
         return data
     response = parse(args.formula, tuple(data.columns), () if args.weights is None else (args.weights,)).response
-    column_roles: dict[str, Any] = {"response": response, "weights": args.weights}
-    prepared = data if args.bin is None else bbl.bin(data, method=args.bin[0], bins=args.bin[1], **column_roles)
-    return prepared if args.lump is None else bbl.lump(prepared, min_count=args.lump, **column_roles)
+    table: TrainingInput = data
+    if args.bin is not None:
+        table = bbl.bin(table, method=args.bin[0], bins=args.bin[1], response=response, weights=args.weights)
+    if args.lump is not None:
+        table = bbl.lump(table, min_count=args.lump, response=response, weights=args.weights)
+    return table
 
 
-def _network(args: argparse.Namespace, data: Any) -> tuple[ClassifierResults, dict[str, Any], Any]:
-    """Fit a Bayesian network classifier; return it, what is shown, and what draws its figure."""
-    common = {"weights": args.weights, "seed": args.seed}
+def _network(
+    args: argparse.Namespace, data: TrainingInput
+) -> tuple[ClassifierResults, dict[str, Any], Callable[[], Figure]]:
+    """Return a fitted Bayesian network classifier, the values to print by title, and a function that draws it."""
     smooth = 0.0 if args.smooth is None else args.smooth
-    fit = bbl.networks.bnc(args.learner, args.formula, data, smooth, missing=args.missing, **common)
+    fit = bbl.networks.bnc(
+        args.learner, args.formula, data, smooth, missing=args.missing, weights=args.weights, seed=args.seed
+    )
     shown: dict[str, Any] = {"fit": fit, "fit.summary()": fit.summary}
     if args.cv:
         k, score = args.nfold or 10, args.score or "accuracy"
-        shown = {
-            f"cv (k = {k}, score = {score})": bbl.networks.cv(fit, data, k, score=score, n_jobs=args.n_jobs, **common)
-        }
+        scores = bbl.networks.cv(fit, data, k, score=score, n_jobs=args.n_jobs, weights=args.weights, seed=args.seed)
+        shown = {f"cv (k = {k}, score = {score})": scores}
     return fit, shown, lambda: fit.plot().figure
 
 
 def _finish(
-    args: argparse.Namespace, fit: ClassifierResults | DensityResults, shown: dict[str, Any], draw: Any
+    args: argparse.Namespace, fit: ClassifierResults | DensityResults, shown: dict[str, Any], draw: Callable[[], Figure]
 ) -> None:
-    """Save, draw, and show or predict what was asked for."""
+    """Save, draw and report a fit, then print values by title, or predictions if there are new data."""
     if args.save is not None:
         fit.save(args.save)
         note(f"The model is in {args.save}")
@@ -141,13 +151,13 @@ def titanic_session(path: Path) -> None:
     save_figure(lambda: fit.plot()[0].figure, path)
 
 
-def show(title: str, value: Any) -> None:
-    """Print a heading and what belongs under it."""
+def show(title: str, value: object) -> None:
+    """Print a title and a value under it."""
     print(f"\n>>> {title}\n{value}")
 
 
 def note(text: str) -> None:
-    """Say what was done, where it does not mix with results."""
+    """Print a note on standard error, where it does not mix with results."""
     print(text, file=sys.stderr)
 
 
@@ -157,7 +167,7 @@ def _without_screen() -> None:
     matplotlib.use("Agg")
 
 
-def save_figure(draw: Any, path: Path) -> None:
+def save_figure(draw: Callable[[], Figure], path: Path) -> None:
     """Draw a figure without a screen and save it."""
     _without_screen()
     draw().savefig(path, dpi=150)

@@ -80,15 +80,15 @@ class EncodedTable(NamedTuple):
     design : Design
     sample : Sample
         The n rows of positive weight that are not dropped, in the order of the table.
-    index : pandas.Index, length n
-        Their row labels (positions in the table, if it has no index).
+    row_labels : pandas.Index, length n
+        Their labels (positions in the table, if it has no index).
     row_positions : ndarray of int, shape (n,)
         Their positions in the table.
     """
 
     design: Design
     sample: Sample
-    index: pd.Index
+    row_labels: pd.Index
     row_positions: np.ndarray
 
 

@@ -10,6 +10,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
+from bbl.design.frames import Frame
+
 __all__ = ["Batches", "RowFolds", "Splitter", "TableLike", "Weights"]
 
 
@@ -31,7 +33,7 @@ class Splitter(Protocol):
     def split(self, X: Any, y: Any = ...) -> Iterator[tuple[np.ndarray, np.ndarray]]: ...
 
 
-TableLike: TypeAlias = pd.DataFrame | InterchangeTable | ArrowStream | Mapping[Hashable, Any]
+TableLike: TypeAlias = Frame | pd.DataFrame | InterchangeTable | ArrowStream | Mapping[Hashable, Any]
 Batches: TypeAlias = str | os.PathLike | Sequence[str | os.PathLike] | Callable[[], Iterator[TableLike]] | ArrowStream
 Weights: TypeAlias = str | ArrayLike  # the name of a column, or one number for each row
 RowFolds: TypeAlias = Splitter | Iterable[tuple[ArrayLike, ArrayLike]]  # positions of training and validation rows

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from sklearn.base import TransformerMixin
@@ -13,66 +12,35 @@ from bbl.api.shooter import shooter
 from bbl.design.grammar import quoted
 from bbl.names import distinct_names
 from bbl.report.format import label_text
+from bbl.results.shooter.shooter import ShooterResults
 from bbl.sklearn.base import TableClassifier, TableEstimator, TrainingTable
 from bbl.sparse.tables import term_features
 
 __all__ = ["ShooterClassifier", "ShooterFeatures"]
 
 
-class _Shooter(TableEstimator):
-    """What both estimators have: their parameters, and the fit."""
-
-    def __init__(
-        self,
-        order: int = 3,
-        lambda_: str | float | Sequence[float] = "ebic",
-        *,
-        penalty: str = "group",
-        refit: str | bool = "auto",
-        screen: str = "heredity",
-        scale: str = "sum",
-        nfold: int = 5,
-        class_weight: Any = None,
-        unseen: str = "ignore",
-        missing: str = "raise",
-        random_state: int | np.random.Generator | None = 0,
-        n_jobs: int | None = None,
-    ):
-        self.order = order
-        self.lambda_ = lambda_
-        self.penalty = penalty
-        self.refit = refit
-        self.screen = screen
-        self.scale = scale
-        self.nfold = nfold
-        self.class_weight = class_weight
-        self.unseen = unseen
-        self.missing = missing
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-
-    def _model(self, training: TrainingTable) -> Any:
-        """Fit the terms of up to `order` columns."""
-        return shooter(
-            f"{quoted(training.response)} ~ .",
-            training.data,
-            training.weights,
-            order=self.order,
-            lambda_=self.lambda_,
-            penalty=self.penalty,
-            refit=self.refit,
-            screen=self.screen,
-            scale=self.scale,
-            nfold=self.nfold,
-            novarOk=True,
-            missing=self.missing,
-            seed=self.random_state,
-            n_jobs=self.n_jobs,
-            verbose=0,
-        )
+def _fit_terms(estimator: ShooterClassifier | ShooterFeatures, training: TrainingTable) -> ShooterResults:
+    """Return the sparse regression of the class on products of columns, with the parameters of an estimator."""
+    return shooter(
+        f"{quoted(training.response)} ~ .",
+        training.data,
+        training.weights,
+        order=estimator.order,
+        lambda_=estimator.lambda_,
+        penalty=estimator.penalty,
+        refit=estimator.refit,
+        screen=estimator.screen,
+        scale=estimator.scale,
+        nfold=estimator.nfold,
+        novarOk=True,
+        missing=estimator.missing,
+        seed=estimator.random_state,
+        n_jobs=estimator.n_jobs,
+        verbose=0,
+    )
 
 
-class ShooterClassifier(TableClassifier, _Shooter):
+class ShooterClassifier(TableClassifier):
     """Sparse logistic regression on products of columns as a scikit-learn classifier.
 
     Every column of `X` is a predictor, and every distinct value of it a level: strings, whole numbers, booleans and
@@ -132,8 +100,40 @@ class ShooterClassifier(TableClassifier, _Shooter):
     0.95
     """
 
+    def __init__(
+        self,
+        order: int = 3,
+        lambda_: str | float | Sequence[float] = "ebic",
+        *,
+        penalty: str = "group",
+        refit: str | bool = "auto",
+        screen: str = "heredity",
+        scale: str = "sum",
+        nfold: int = 5,
+        class_weight: Mapping | str | None = None,
+        unseen: str = "ignore",
+        missing: str = "raise",
+        random_state: int | np.random.Generator | None = 0,
+        n_jobs: int | None = None,
+    ):
+        self.order = order
+        self.lambda_ = lambda_
+        self.penalty = penalty
+        self.refit = refit
+        self.screen = screen
+        self.scale = scale
+        self.nfold = nfold
+        self.class_weight = class_weight
+        self.unseen = unseen
+        self.missing = missing
+        self.random_state = random_state
+        self.n_jobs = n_jobs
 
-class ShooterFeatures(TransformerMixin, _Shooter):
+    def _model(self, training: TrainingTable) -> ShooterResults:
+        return _fit_terms(self, training)
+
+
+class ShooterFeatures(TransformerMixin, TableEstimator):
     """Products of columns that tell classes apart, as columns for other estimators.
 
     The terms are those that `bbl.shooter` chooses. A product of columns with two levels is one column of -1 and 1,
@@ -185,10 +185,20 @@ class ShooterFeatures(TransformerMixin, _Shooter):
         random_state: int | np.random.Generator | None = 0,
         n_jobs: int | None = None,
     ):
-        super().__init__(
-            order, lambda_, penalty=penalty, refit=refit, screen=screen, scale=scale, nfold=nfold, unseen=unseen,
-            missing=missing, random_state=random_state, n_jobs=n_jobs,
-        )  # fmt: skip
+        self.order = order
+        self.lambda_ = lambda_
+        self.penalty = penalty
+        self.refit = refit
+        self.screen = screen
+        self.scale = scale
+        self.nfold = nfold
+        self.unseen = unseen
+        self.missing = missing
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    def _model(self, training: TrainingTable) -> ShooterResults:
+        return _fit_terms(self, training)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -232,12 +242,13 @@ class ShooterFeatures(TransformerMixin, _Shooter):
             out += [text] if len(weights) == 1 else [f"{text}[{k}]" for k in range(1, len(weights) + 1)]
         return np.array(distinct_names(out), dtype=object)
 
-    def _names(self, given: Any) -> list[str]:
+    def _names(self, input_features: Sequence[str] | np.ndarray | None) -> list[str]:
+        """Return the names of the columns of `X` as text."""
         predictor_names = [label_text(name) for name in self.result_.labels.names]
-        if given is None:
+        if input_features is None:
             return predictor_names
-        if hasattr(self, "feature_names_in_") and list(given) != list(self.feature_names_in_):
+        if hasattr(self, "feature_names_in_") and list(input_features) != list(self.feature_names_in_):
             raise ValueError("input_features is not equal to feature_names_in_")
-        if len(given) != self.n_features_in_:
+        if len(input_features) != self.n_features_in_:
             raise ValueError("input_features should have length equal to number of features in X")
-        return [str(name) for name in given]
+        return [str(name) for name in input_features]

@@ -16,6 +16,7 @@ from bbl import networks
 from bbl.design import values, weights
 from bbl.design.design import Design
 from bbl.design.frames import Frame, to_frame
+from bbl.errors import DataError
 
 N_ROWS = 120
 FORMULA = "y ~ a + b + c"
@@ -134,3 +135,8 @@ def test_a_method_frames_encodes_and_weighs_new_data_once(kind, method, table, m
     takes_weights = method in ("evaluate", "importance", "pnll")
     assert (counts["frames"], counts["encodings"], counts["weights"]) == (1, 1, takes_weights)
     assert [counts[column] for column in COLUMNS][1:] == [1, 1, 1] and counts["column y"] <= 1
+
+
+def test_cross_validated_networks_refuse_weights_of_another_index(table, models):
+    with pytest.raises(DataError, match="weights is a Series whose index differs"):
+        networks.cv(models["network"], table, 3, weights=table["w"][::-1], verbose=0)

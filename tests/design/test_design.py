@@ -309,7 +309,7 @@ def test_index():
     odd = FRAME.set_axis(pd.Index(["p", "p", "q", "r", "r"], name="key"))
     assert to_frame(odd).index.equals(odd.index) and to_frame(odd).index.name == "key"
     assert to_frame(pl.from_pandas(FRAME)).index.tolist() == list(range(5))
-    index = Design.from_data("y ~ a", odd, "n").index
+    index = Design.from_data("y ~ a", odd, "n").row_labels
     assert index.tolist() == ["p", "p", "r", "r"] and index.name == "key"
 
 

@@ -43,7 +43,7 @@ AUTO_REFUSALS = AverageResults.refusals | lacking(  # what method="auto" lacks b
 STRICTEST = ("raise", "drop")  # policies of missing values that an average takes from any member
 
 
-def is_auto(method: Any) -> bool:
+def is_auto(method: object) -> bool:
     """Return whether `method` names the average; a name of neither it nor an engine is an error."""
     return not isinstance(method, Engine) and choice("method", method, (*ENGINES, AUTO)) == AUTO
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -17,8 +17,9 @@ from bbl.boltzmann.tuning import NFOLD, tune
 from bbl.boltzmann.validation import validate
 from bbl.checks import any_real, choice, flag, integer, reals
 from bbl.crossval import Scored, calibrated, score_settings
-from bbl.design.decisions import check_priors
+from bbl.design.decisions import Priors, check_priors
 from bbl.design.design import Design
+from bbl.design.table_types import Batches, RowFolds, TableLike, Weights
 from bbl.engines import DEFAULT, Engine, engine_class
 from bbl.errors import OptionError
 from bbl.parallel import progress_bar
@@ -30,13 +31,16 @@ from bbl.rows.dealing import AnyFolds, Deal
 from bbl.rows.folds import Folds, consecutive_folds, shuffled_folds
 from bbl.stats.calibration import fit_calibration
 
+if TYPE_CHECKING:
+    from distributed import Client
+
 __all__ = ["bbl", "crossVal"]
 
 
 def bbl(
     formula: str,
-    data: Any,
-    weights: Any = None,
+    data: TableLike | Batches,
+    weights: Weights | None = None,
     method: str | Engine = DEFAULT,
     *,
     xlevels: dict | None = None,
@@ -45,10 +49,10 @@ def bbl(
     missing: str = "raise",
     log_z: str = "auto",
     calibrate: str = "none",
-    priors: Any = None,
+    priors: Priors = None,
     seed: int | np.random.Generator | None = 0,
     n_jobs: int | None = None,
-    client: Any = None,
+    client: Client | None = None,
     verbose: int = 1,
     **options: Any,
 ) -> BBLResults | DensityResults | AverageResults:
@@ -179,7 +183,7 @@ def bbl(
     if auto:
         check_auto(options, calibrate, design.classes)
     pooled = test_null and design.classes and not engine.joint  # one group is all rows
-    shares = _shares(priors, formula, design)
+    shares = _checked_priors(priors, formula, design)
     if auto:
         return fit_auto(text, call, shares, verbose)
     if _is_tuned(engine, rule, calibrate):
@@ -206,7 +210,7 @@ def _is_tuned(engine: Engine, rule: str | None, calibrate: str) -> bool:
     return rule is not None or calibrate != "none" or len(engine.variants()) > 1
 
 
-def _shares(priors: Any, formula: str, design: Design) -> np.ndarray | None:
+def _checked_priors(priors: Priors, formula: str, design: Design) -> np.ndarray | None:
     """Return the class shares of `priors`, checked, shape (K,)."""
     if priors is None:
         return None
@@ -217,14 +221,14 @@ def _shares(priors: Any, formula: str, design: Design) -> np.ndarray | None:
 
 def crossVal(
     formula: str,
-    data: Any,
-    weights: Any = None,
+    data: TableLike | Batches,
+    weights: Weights | None = None,
     method: str | Engine = DEFAULT,
     *,
     nfold: int = 5,
     use_auc: bool = True,
     score: str | None = None,
-    cv: Any = None,
+    cv: RowFolds | None = None,
     shuffle: bool = False,
     seed: int | np.random.Generator | None = None,
     refit: bool = True,
@@ -234,7 +238,7 @@ def crossVal(
     log_z: str = "auto",
     calibrate: str = "none",
     n_jobs: int | None = None,
-    client: Any = None,
+    client: Client | None = None,
     verbose: int = 1,
     **options: Any,
 ) -> CVResults:
@@ -319,7 +323,7 @@ def crossVal(
     score = _score_name(score, flag("use_auc", use_auc), call.K, design.classes)
     folds = call.dealt_folds
     if folds is None:
-        folds = _stratified_folds(call, nfold, shuffle) if cv is None else user_folds(cv, data, call)
+        folds = _stratified_folds(call, nfold, shuffle) if cv is None else user_folds(cv, cast(TableLike, data), call)
     if auto:
         check_auto(options, calibrate, design.classes)
         frame, pooled, average = cross_auto(text, call, cast(Folds, folds), score, refit, verbose)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
 from bbl.boltzmann.convergence_warnings import Problem, warn_problems
 from bbl.boltzmann.cost_limits import check_known
@@ -31,10 +32,10 @@ MOST = 2**31 - 1  # levels that an int32 counts
 
 
 def mlestimate(
-    xi: Any,
-    weights: Any = None,
-    qJ: Any = None,
-    L: Any = None,
+    xi: ArrayLike,
+    weights: ArrayLike | None = None,
+    qJ: ArrayLike | None = None,
+    L: ArrayLike | None = None,
     method: str | Engine = DEFAULT,
     *,
     naive: bool = False,
@@ -133,7 +134,7 @@ def _problem(note: Note) -> Problem:
     return Problem("", f"predictor {predictor}", f"level {level}" * (level >= 0), text, detail)
 
 
-def _check_labels(xi: Any, qJ: Any, L: Any) -> None:
+def _check_labels(xi: ArrayLike, qJ: ArrayLike | None, L: ArrayLike | None) -> None:
     """Refuse a labelled `qJ` or `L` whose labels are not the columns of a labelled `xi`: it would go by position."""
     if not isinstance(xi, pd.DataFrame):
         return
@@ -147,7 +148,7 @@ def _check_labels(xi: Any, qJ: Any, L: Any) -> None:
             )
 
 
-def _interacting(qJ: Any, m: int) -> np.ndarray:
+def _interacting(qJ: ArrayLike, m: int) -> np.ndarray:
     """Check which predictors interact, as a symmetric matrix (m, m) of bool."""
     try:
         mask = np.asarray(qJ)
@@ -167,7 +168,7 @@ def _interacting(qJ: Any, m: int) -> np.ndarray:
     return mask.astype(bool)
 
 
-def _levels(L: Any, m: int) -> np.ndarray:
+def _levels(L: ArrayLike, m: int) -> np.ndarray:
     """Check numbers of levels, one for all predictors or one for each."""
     try:
         n_levels = np.asarray(L)
@@ -183,7 +184,9 @@ def _levels(L: Any, m: int) -> np.ndarray:
     return np.broadcast_to(n_levels, (m,)).astype(np.int64)
 
 
-def _coded_sample(xi: Any, weights: Any, L: Any, missing: str, engine: Engine) -> tuple[Sample, np.ndarray]:
+def _coded_sample(
+    xi: ArrayLike, weights: ArrayLike | None, L: ArrayLike | None, missing: str, engine: Engine
+) -> tuple[Sample, np.ndarray]:
     """Check integer codes and weights, and return them as one group with its numbers of levels."""
     codes = np.asarray(xi)
     if codes.dtype == object or codes.dtype.kind not in "biuf" or codes.ndim != 2:

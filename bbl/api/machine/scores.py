@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pandas as pd
 
 from bbl.checks import flag, verb
+from bbl.design.table_types import TableLike
 from bbl.errors import BBLTypeError
 from bbl.results.machine.fit import BBLResults
 
@@ -15,7 +14,11 @@ __all__ = ["log_scores"]
 
 @verb
 def log_scores(
-    fit: BBLResults, newdata: Any = None, normalised: bool = False, prior: bool = False, unseen: str = "raise"
+    fit: BBLResults,
+    newdata: TableLike | None = None,
+    normalised: bool = False,
+    prior: bool = False,
+    unseen: str = "raise",
 ) -> pd.DataFrame:
     """Return the score of each row in each group: its energy, less ln Z and with the group's share if asked for.
 

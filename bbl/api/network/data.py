@@ -66,7 +66,7 @@ def prepare(training: TrainingData, rows: str = "", verbose: int = 1) -> Encoded
     if rows:
         refuse_batches(data, rows, rows.partition("=")[0])
     if isinstance(formula, str) and "~" not in formula:
-        frame = source.frame("data") if isinstance(data, Source) else data
+        frame = data.frame("data") if isinstance(data, Source) else data
         name = formula.strip().strip("`")
         if not frame.has(name):
             hint = near_match(name, frame.columns) or "."

@@ -1,13 +1,12 @@
-"""Predictions as frames, also of rows that are read in batches: frame by frame, or as a Parquet file."""
+"""Frames of predictions, and of rows read in batches: one frame after the other, or all in a Parquet file."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -25,9 +24,12 @@ __all__ = ["new_frames", "prediction_frame", "write_frames"]
 
 
 def prediction_frame(
-    scores: np.ndarray, groups: tuple, type: str, index: pd.Index, response: Any, costs: np.ndarray | None = None
+    scores: np.ndarray, groups: tuple, type: str, index: pd.Index, response: Hashable, costs: np.ndarray | None = None
 ) -> pd.DataFrame | pd.Series:
-    """Return class scores (n, K) as R's frame of predictions, or the groups alone: most likely, or of least cost."""
+    """Return class scores (n, K) as R's frame of predictions; for ``type="class"`` the predicted groups alone.
+
+    Predicted is the most likely group or, with a matrix of `costs` (K, K), that of least expected cost.
+    """
     columns = pd.Index(groups, dtype=object)
     chosen = first_largest(scores) if costs is None else least_cost(log_probabilities(scores), costs)
     codes = np.where(np.isnan(scores).any(axis=1), -1, chosen)
@@ -39,54 +41,57 @@ def prediction_frame(
     return pd.concat([pd.DataFrame(values, index=index, columns=columns), best], axis=1)
 
 
-def new_frames(design: Design, newdata: Any, source: Source | None) -> Iterator[Frame]:
-    """Yield the rows of a source, or of a table, with the predictors of a model.
+def new_frames(design: Design, newdata: object, source: Source | None) -> Iterator[Frame]:
+    """Yield the predictors of new rows, batch by batch from a source, or at once from a table.
 
     Rows of Arrow data are numbered on from batch to batch; tables of pandas keep their index.
     """
     if source is None:
         yield to_frame(newdata, "newdata")
         return
-    names, known, first = [f.name for f in design.predictors], source.frame("newdata"), 0
+    names, empty, n_read = [f.name for f in design.predictors], source.frame("newdata"), 0
     for name in names:
-        known.column(name)
+        empty.column(name)  # raises if the source lacks it
     for frame, _ in source.batches(names):
-        index = frame.index if frame.arrow is None else pd.RangeIndex(first, first + frame.n)
-        first += frame.n
+        index = frame.index if frame.arrow is None else pd.RangeIndex(n_read, n_read + frame.n)
+        n_read += frame.n
         yield replace(frame, index=index, argument="newdata")
 
 
-def write_frames(frames: Iterator[pd.DataFrame], path: Any) -> int:
-    """Write frames with the same columns to one Parquet file, whose name appears when it is whole; return the rows."""
+def write_frames(frames: Iterator[pd.DataFrame], path: str | os.PathLike) -> int:
+    """Write frames with the same columns to one Parquet file; return the number of rows.
+
+    They go to ``path + ".part"``, which gets its final name when all are written.
+    """
     from pyarrow import Table
     from pyarrow.parquet import ParquetWriter
 
     target = Path(path)
-    part, writer, n = target.with_name(target.name + ".part"), None, 0
+    unfinished, writer, n = target.with_name(target.name + ".part"), None, 0
     try:
         for frame in frames:
             table = Table.from_pandas(_as_text(frame), preserve_index=False)
             with _writing(target):
                 if writer is None:
-                    writer = ParquetWriter(part, table.schema)
+                    writer = ParquetWriter(unfinished, table.schema)
                 writer.write_table(table)
             n += len(frame)
         if writer is None:
             raise DataError("newdata has no rows, so there is nothing to write.", argument="newdata")
         with _writing(target):
             writer.close()
-            os.replace(part, target)
+            os.replace(unfinished, target)
     except BaseException:
         if writer is not None:
-            with suppress(OSError):  # of a disk that is full, again
+            with suppress(OSError):  # a full disk raises again
                 writer.close()
-        part.unlink(missing_ok=True)
+        unfinished.unlink(missing_ok=True)
         raise
     return n
 
 
 def _as_text(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return a frame of predictions for Parquet: names are text, and so are groups of several types in its last."""
+    """Return a frame of predictions for Parquet: column names, and groups of mixed types in its last, as text."""
     *columns, groups = (frame.iloc[:, k] for k in range(frame.shape[1]))
     if infer_dtype(groups.cat.categories).startswith("mixed"):
         groups = groups.cat.rename_categories(distinct_names(map(str, groups.cat.categories)))
@@ -95,7 +100,7 @@ def _as_text(frame: pd.DataFrame) -> pd.DataFrame:
 
 @contextmanager
 def _writing(target: Path) -> Iterator[None]:
-    """Say what cannot be written, and why."""
+    """Turn an OSError into a DataError that names the file and the reason."""
     try:
         yield
     except OSError as error:

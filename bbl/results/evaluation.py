@@ -1,4 +1,4 @@
-"""Evaluation: what predictions are worth: scores with intervals, confusion matrix, report by group, figures."""
+"""Evaluation of predictions: scores with intervals, confusion matrix, report by group, figures."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
 from bbl.checks import choice, near_match, verb
 from bbl.design.design import Design
@@ -29,12 +30,12 @@ __all__ = ["FIGURES", "Evaluation", "evaluated", "new_rows"]
 
 FIGURES = ("confusion", "roc", "calibration")
 NAMES = ("accuracy", "balanced accuracy", "log-loss", "Brier score", "AUC")
-TRAINING = "The model has seen these rows: new rows, or cross-validation, tell what it is worth."
+TRAINING_NOTE = "The model has seen these rows: new rows, or cross-validation, tell what it is worth."
 
 
 @dataclass(frozen=True, repr=False)
 class Evaluation:
-    """What predictions are worth; made by ``fit.evaluate()`` and ``cv.evaluate()``.
+    """Predictions compared with observed groups; made by ``fit.evaluate()`` and ``cv.evaluate()``.
 
     Prints as text, shows as HTML in a notebook, and has a LaTeX form.
 
@@ -49,13 +50,13 @@ class Evaluation:
     weights : ndarray, shape (n,)
         Frequencies, or other weights.
     what : str
-        Which rows they are.
+        Which rows they are, such as "training rows".
     level : float
         Coverage of the intervals.
     left_out : float
         Observations that have no prediction or no group.
     costs : ndarray, shape (K, K), or None
-        By which groups were decided.
+        Costs of predicting a group (column) where another (row) is true, by which groups were decided.
     remedy : str
         What lowers a log-loss above that of the shares of the groups.
 
@@ -64,8 +65,7 @@ class Evaluation:
     >>> import bbl
     >>> titanic = bbl.datasets.load_titanic()
     >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
-    >>> found = fit.evaluate(titanic, weights="Freq")
-    >>> found.scores.round(3)
+    >>> fit.evaluate(titanic, weights="Freq").scores.round(3)
                        estimate  lower  upper  baseline
     accuracy              0.786  0.768  0.803     0.677
     balanced accuracy     0.675  0.657  0.694     0.500
@@ -87,7 +87,7 @@ class Evaluation:
 
     @property
     def log_loss(self) -> LossRecord:
-        """Log-loss beside that of the shares of the groups in these rows, and what is said where it is above."""
+        """Log-loss of these rows beside that of their shares of the groups, with a verdict where it is above."""
         loss, baseline = self.scores.loc["log-loss", ["estimate", "baseline"]].to_numpy(float)
         return LossRecord(float(loss), float(baseline), self.what, self.remedy)
 
@@ -95,14 +95,14 @@ class Evaluation:
     def scores(self) -> pd.DataFrame:
         """Scores of all rows, with their limits.
 
-        ``estimate``, ``lower``, ``upper``, and ``baseline``: what the shares of the groups get, as the same prediction
-        for every row. Limits hold in small samples, too: that of the accuracy is Clopper & Pearson's, those of the
-        balanced accuracy are made of them (Zou & Donner 2008); of log-loss and Brier score they are Gaffke's (2005) for
-        numbers that are bounded, a log-loss by the worst that these rows could have had; of the AUC they are the wider
-        ones of Newcombe's (2006) and DeLong's. With more than two groups the AUC is the mean of those of each group
-        against the rest. Weights that are no counts are taken for those of as many rows as tell the same
-        (Kish 1965: the squared sum of the weights over the sum of their squares). A log-loss takes a probability below
-        1e-15 for 1e-15, see `floored`.
+        ``estimate``, ``lower``, ``upper``, and ``baseline``: the score of the shares of the groups, as the same
+        prediction for every row. Limits hold in small samples, too: that of the accuracy is Clopper & Pearson's, those
+        of the balanced accuracy are made of them (Zou & Donner 2008); of log-loss and Brier score they are Gaffke's
+        (2005) for numbers that are bounded, a log-loss by the worst that these rows could have had; of the AUC they are
+        the wider ones of Newcombe's (2006) and DeLong's. With more than two groups the AUC is the mean of those of each
+        group against the rest. Weights that are no counts are scaled to the effective number of rows (Kish 1965: the
+        squared sum of the weights over the sum of their squares). A log-loss takes a probability below 1e-15 for 1e-15,
+        see `floored`.
         """
         table = score_table(self.class_scores, self.observed, self.predicted, self._effective, self.level)
         frame = pd.DataFrame(table, index=list(NAMES), columns=["estimate", "lower", "upper", "baseline"])
@@ -115,7 +115,7 @@ class Evaluation:
 
     @cached_property
     def floored(self) -> tuple[float, float]:
-        """Observations whose group has a probability below 1e-15, for which the log-loss takes that, and those of 0.
+        """Observations whose group has a probability below 1e-15, which the log-loss takes for 1e-15, and those of 0.
 
         Without that floor the log-loss would be larger, and infinite where a probability is 0: of a group whose prior
         is 0, or that has no training rows (of a fold).
@@ -125,15 +125,16 @@ class Evaluation:
 
     @property
     def _floor_note(self) -> str:
+        """Note on observations below the floor of probabilities; empty if there are none."""
         below, zero = self.floored
         if not below:
             return ""
-        rest = f", and of {zero:g} of them it is 0: without the floor the log-loss is infinite" * bool(zero)
-        return f" log-loss: a probability of at least {FLOOR:g}; that of {below:g} observations is smaller{rest}."
+        zeros = f", and of {zero:g} of them it is 0: without the floor the log-loss is infinite" * bool(zero)
+        return f" log-loss: a probability of at least {FLOOR:g}; that of {below:g} observations is smaller{zeros}."
 
     @property
     def _effective(self) -> np.ndarray:
-        """Frequencies as they are; other weights so that they sum to the effective number of rows."""
+        """Weights (n,): counts unchanged, others scaled to sum to the effective number of rows."""
         w = self.weights
         return w if (w == np.floor(w)).all() else w * (w.sum() / float(w @ w))
 
@@ -144,19 +145,20 @@ class Evaluation:
 
     @cached_property
     def _counts(self) -> np.ndarray:
+        """Weighted counts (K, K) by observed and predicted group."""
         return confusion_counts(self.observed, self.predicted, self.weights, len(self.labels.groups))
 
     @property
     def confusion(self) -> pd.DataFrame:
         """Confusion matrix: observations by observed (rows) and predicted group (columns)."""
-        whole = (self._counts == np.floor(self._counts)).all()
-        counts = self._counts.astype(np.int64) if whole else self._counts
+        is_whole = (self._counts == np.floor(self._counts)).all()
+        counts = self._counts.astype(np.int64) if is_whole else self._counts
         groups = pd.Index(self.labels.groups, dtype=object, tupleize_cols=False)
         return pd.DataFrame(counts, index=groups.rename("observed"), columns=groups.rename("predicted"))
 
     @cached_property
     def report(self) -> pd.DataFrame:
-        """Precision, recall, F1, support and AUC against the rest, of every group; missing where there is nothing."""
+        """Precision, recall, F1, support and AUC against the rest, of every group; missing where undefined."""
         groups = pd.Index(self.labels.groups, dtype=object, tupleize_cols=False)
         columns = ["precision", "recall", "F1", "support"]
         table = pd.DataFrame(class_report(self._counts), index=groups, columns=columns)
@@ -216,6 +218,7 @@ class Evaluation:
 
     @cached_property
     def _summary(self) -> Summary:
+        """Facts and tables for text, HTML and LaTeX."""
         percent = f"{100 * self.level:g} %"
         total = float(self.weights.sum())
         facts: dict[str, Any] = {"Rows": self.what, "Observations": int(total) if total == int(total) else total}
@@ -230,7 +233,7 @@ class Evaluation:
             note = "AUC: mean over the groups, each against the rest; " + note
         note += self._floor_note
         if self.what == "training rows":
-            note += " " + TRAINING
+            note += " " + TRAINING_NOTE
         confusion = self.confusion.rename_axis(index=None, columns=None)
         sections = [
             Section(f"Scores with {percent} intervals", self.scores.round(4), note),
@@ -254,7 +257,7 @@ class Evaluation:
         return str(self._summary)
 
 
-def new_rows(design: Design, frame: Frame, weights: Any) -> tuple[np.ndarray, np.ndarray]:
+def new_rows(design: Design, frame: Frame, weights: Hashable | ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     """Return group (n,) and frequency (n,) of new rows; `weights` are a column's name or an array."""
     counts = named_weights(weights, frame, whole=False)[1]
     return design.encode_response(frame), counts
@@ -271,10 +274,10 @@ def evaluated(
     remedy: str = "",
 ) -> Evaluation:
     """Return the evaluation of class scores (n, K); rows without a score, a group or a weight are left out."""
-    known = ~np.isnan(scores).any(axis=1) & (y >= 0) & (weights > 0)
-    if not known.any():
+    is_judged = ~np.isnan(scores).any(axis=1) & (y >= 0) & (weights > 0)
+    if not is_judged.any():
         raise DataError(f"None of the {what} has a prediction and a group; give rows that have both.")
-    left_out = float(weights[~known].sum())
-    scores, y, weights = scores[known], y[known], weights[known]
+    left_out = float(weights[~is_judged].sum())
+    scores, y, weights = scores[is_judged], y[is_judged], weights[is_judged]
     predicted = first_largest(scores) if costs is None else least_cost(log_probabilities(scores), costs)
     return Evaluation(labels, scores, y, predicted, weights, what, level, left_out, costs, remedy)

@@ -1,4 +1,4 @@
-"""Explanation: why a row is predicted as it is; Importance: what predictions owe to each predictor."""
+"""Explanation: contributions of terms to a row's log-odds; Importance: loss of predictions without each predictor."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ DRAWS = "(draws)"
 
 @dataclass(frozen=True)
 class Attribution:
-    """What a fitted classifier's scores are sums of.
+    """The terms whose sums are a fitted classifier's scores.
 
     Attributes
     ----------
     names : list of str
-        Of the terms.
+        Names of the terms.
     terms : Factors
-        Their tables.
+        Table (K, L_1, ...) of each term by its predictors.
     shown : list of tuple of int
-        Predictors whose values stand for each term: all of it, or of a network the feature without its parents.
+        Predictors whose values label each term: all of them; of a network the feature without its parents.
     constant : ndarray, shape (K,)
-        What all rows have in common.
+        The summand that all rows share.
     averaged : bool
         Whether scores are averaged over draws: then terms, at the mean of the draws, do not quite add up to them.
     """
@@ -63,7 +63,7 @@ class Explanation:
     frame : DataFrame
         One row for each that was explained: ``group`` and ``against``, the groups whose log-odds are explained; then
         ``(baseline)``, the contribution of each term, ``(summed out)`` if something is missing in some row, ``(draws)``
-        where predictions are averaged over draws (what that adds to the terms at the mean of the draws), and
+        where predictions are averaged over draws (the difference to the terms at the mean of the draws), and
         ``log_odds``, their sum. No two columns have the same name: where a predictor or a term has one of these,
         an underscore is added to it here (``log_odds_``).
     values : DataFrame
@@ -71,7 +71,7 @@ class Explanation:
     terms : tuple of tuple
         Names of the predictors of each term, in the order of its columns; of a network those of the features.
     verdict : str
-        What is to be said first, of a model whose log-loss is above that of the shares of the groups; else empty.
+        Warning above the printed explanation if the model's log-loss is above that of the shares of the groups.
     """
 
     frame: pd.DataFrame
@@ -82,11 +82,12 @@ class Explanation:
     @verb
     def row(self, row: int = 0) -> pd.Series:
         """Return the contributions to the log-odds of one row, by position, the largest first."""
-        found, names = self._row(row)
-        order = np.argsort(-np.abs(found), kind="stable")
-        return pd.Series(found[order], index=[names[k] for k in order], name="contribution")
+        contributions, names = self._row(row)
+        order = np.argsort(-np.abs(contributions), kind="stable")
+        return pd.Series(contributions[order], index=[names[k] for k in order], name="contribution")
 
     def _row(self, row: int) -> tuple[np.ndarray, list[str]]:
+        """Return the contributions to one row's log-odds, baseline first, and their names with the row's values."""
         integer("row", row, 0, len(self.frame) - 1)
         contributions = self.frame.iloc[row, 2:-1].to_numpy(float)
         levels: dict[Any, Any] = dict(zip(self.values.columns, self.values.iloc[row], strict=True))
@@ -94,6 +95,7 @@ class Explanation:
         return contributions, [BASELINE, *names, *self.frame.columns[3 + len(names) : -1]]
 
     def _groups(self, row: int) -> tuple[str, str]:
+        """Return the two groups whose log-odds are explained in a row."""
         return label_text(self.frame.iloc[:, 0].tolist()[row]), label_text(self.frame.iloc[:, 1].tolist()[row])
 
     @verb
@@ -108,42 +110,40 @@ class Explanation:
             Contributions that have a bar of their own.
         ax : matplotlib Axes, optional
         """
-        found, names = self._row(row)
-        one, other = self._groups(row)
-        title = f"Log-odds of {one} against {other}"
-        return plot_waterfall(names, found, title=title, top=integer("top", top, 1), ax=ax)
+        contributions, names = self._row(row)
+        title = "Log-odds of {} against {}".format(*self._groups(row))
+        return plot_waterfall(names, contributions, title=title, top=integer("top", top, 1), ax=ax)
 
     def __repr__(self) -> str:
         tables = []
         for k in range(min(3, len(self.frame))):
-            one, other = self._groups(k)
-            own = self.row(k)
-            table = pd.DataFrame({"contribution": [*own.head(10), self.frame.iloc[k, -1]]})
-            table.index = pd.Index(
-                [*own.index[:10], "sum" if len(own) <= 10 else f"sum of all {len(own)}"], dtype=object
-            )
-            name = label_text(self.frame.index[k])
-            tables.append(f"Row {name}: log-odds of {one} against {other}\n{table_text(table.round(4), left=False)}")
-        more = len(self.frame) - len(tables)
-        first = [fill(self.verdict, WIDTH, break_on_hyphens=False)] if self.verdict else []
-        return "\n\n".join([*first, *tables, *([f"... ({more} more rows; .frame has all)"] if more > 0 else [])])
+            group, against = self._groups(k)
+            row = self.row(k)
+            table = pd.DataFrame({"contribution": [*row.head(10), self.frame.iloc[k, -1]]})
+            last = "sum" if len(row) <= 10 else f"sum of all {len(row)}"
+            table.index = pd.Index([*row.index[:10], last], dtype=object)
+            heading = f"Row {label_text(self.frame.index[k])}: log-odds of {group} against {against}"
+            tables.append(f"{heading}\n{table_text(table.round(4), left=False)}")
+        hidden = len(self.frame) - len(tables)
+        verdict = [fill(self.verdict, WIDTH, break_on_hyphens=False)] if self.verdict else []
+        return "\n\n".join([*verdict, *tables, *([f"... ({hidden} more rows; .frame has all)"] if hidden > 0 else [])])
 
 
 def explained(
     labels: Labels,
-    found: Attribution,
+    attribution: Attribution,
     codes: np.ndarray,
     missing: np.ndarray | None,
     scores: np.ndarray,
     index: pd.Index,
-    of: Any = None,
+    of: tuple[Hashable, Hashable] | None = None,
     verdict: str = "",
 ) -> Explanation:
     """Return the explanation of class scores (n, K); `of` as in ``fit.explain``, `verdict` of the model's log-loss."""
     n, K = scores.shape
     groups = labels.groups
     if of is None:
-        one, other = (np.full(n, 1), np.full(n, 0)) if K == 2 else _two_likeliest(scores)
+        explained_group, reference = (np.full(n, 1), np.full(n, 0)) if K == 2 else _two_likeliest(scores)
     else:
         if not isinstance(of, tuple) or len(of) != 2 or of[0] == of[1]:
             raise OptionError(f"of must be a pair of different groups; got {of!r}.", argument="of")
@@ -152,33 +152,33 @@ def explained(
                 raise OptionError(
                     f"{g!r} is no group{near_match(g, groups)}; groups are {list(groups)}.", argument="of"
                 )
-        one, other = (np.full(n, groups.index(g)) for g in of)
-    at = np.arange(n)
-    parts = contributions(found.terms, K, codes, missing)
-    table = _difference(parts[at, one], parts[at, other])
-    total = _difference(scores[at, one], scores[at, other])
-    baseline = _difference(found.constant[one], found.constant[other])
+        explained_group, reference = (np.full(n, groups.index(g)) for g in of)
+    row = np.arange(n)
+    by_group = contributions(attribution.terms, K, codes, missing)  # (n, K, terms)
+    table = _difference(by_group[row, explained_group], by_group[row, reference])
+    total = _difference(scores[row, explained_group], scores[row, reference])
+    baseline = _difference(attribution.constant[explained_group], attribution.constant[reference])
     dropped = np.isnan(total)
     table[dropped], baseline[dropped] = np.nan, np.nan
     *titles, group, against, base, summed, draws, log_odds = distinct_names(
-        [*found.names, "group", "against", BASELINE, SUMMED, DRAWS, "log_odds"]
+        [*attribution.names, "group", "against", BASELINE, SUMMED, DRAWS, "log_odds"]
     )
-    columns = {group: [groups[k] for k in one], against: [groups[k] for k in other], base: baseline}
+    columns = {group: [groups[k] for k in explained_group], against: [groups[k] for k in reference], base: baseline}
     columns |= dict(zip(titles, table.T, strict=True))
     with np.errstate(invalid="ignore"):
-        rest = _difference(_difference(total, baseline), table.sum(axis=1))
-    blank = np.zeros(n, dtype=bool) if missing is None else missing.any(axis=1)
-    if blank.any():
-        columns[summed] = np.where(blank, rest, 0.0)
-    if found.averaged:
-        columns[draws] = np.where(blank, 0.0, rest)
+        remainder = _difference(_difference(total, baseline), table.sum(axis=1))
+    is_incomplete = np.zeros(n, dtype=bool) if missing is None else missing.any(axis=1)
+    if is_incomplete.any():
+        columns[summed] = np.where(is_incomplete, remainder, 0.0)
+    if attribution.averaged:
+        columns[draws] = np.where(is_incomplete, 0.0, remainder)
     columns[log_odds] = total
     texts = np.empty(codes.shape, dtype=object)
     for i, levels in enumerate(labels.levels):
         texts[:, i] = np.array([label_text(x) for x in levels], dtype=object)[codes[:, i].astype(np.intp)]
     if missing is not None:
         texts[missing] = "?"
-    terms = tuple(tuple(labels.names[i] for i in term) for term in found.shown)
+    terms = tuple(tuple(labels.names[i] for i in term) for term in attribution.shown)
     return Explanation(
         pd.DataFrame(columns, index=index),
         pd.DataFrame(texts, index=index, columns=label_index(labels.names)),
@@ -188,7 +188,7 @@ def explained(
 
 
 def _difference(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Return ``a - b``; 0 where both are ln 0: what neither group ever shows does not tell them apart."""
+    """Return ``a - b``; 0 where both are -inf: a value that neither group shows does not distinguish them."""
     with np.errstate(invalid="ignore"):
         return np.where(a == b, 0.0, a - b)
 
@@ -197,14 +197,14 @@ def _two_likeliest(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the most likely group of each row, and the next (n,), of three groups or more."""
     first = first_largest(scores)
     rank = np.arange(scores.shape[1] - 1)
-    others = rank + (rank >= first[:, None])
-    second = first_largest(np.take_along_axis(scores, others, axis=1))
-    return first, others[np.arange(len(scores)), second]
+    remaining = rank + (rank >= first[:, None])  # (n, K - 1) groups without the first
+    second = first_largest(np.take_along_axis(scores, remaining, axis=1))
+    return first, remaining[np.arange(len(scores)), second]
 
 
 @dataclass(frozen=True, repr=False)
 class Importance:
-    """What predictions owe to each predictor; made by ``fit.importance()``.
+    """Increase of the log-loss without each predictor; made by ``fit.importance()``.
 
     Attributes
     ----------
@@ -216,9 +216,9 @@ class Importance:
     baseline : float
         Log-loss of the shares of the groups, the same prediction for every row.
     what : str
-        Which rows they are.
+        Which rows they are, such as "new rows".
     remedy : str
-        What lowers a loss above the baseline.
+        Advice that lowers a loss above the baseline.
     """
 
     frame: pd.DataFrame
@@ -230,22 +230,21 @@ class Importance:
     @verb
     def plot(self, top: int = 40, ax=None):
         """Draw the importances with two standard errors to each side; return the Axes."""
-        part = self.frame.head(integer("top", top, 1))
-        value, half = part["importance"].to_numpy(float), 2.0 * part["se"].to_numpy(float)
+        rows = self.frame.head(integer("top", top, 1))
+        value, half = rows["importance"].to_numpy(float), 2.0 * rows["se"].to_numpy(float)
         numbers = (value[None], (value - half)[None], (value + half)[None])
-        return plot_coefficients(list(part.index), [""], *numbers, title="Increase of the log-loss", ax=ax)
+        return plot_coefficients(list(rows.index), [""], *numbers, title="Increase of the log-loss", ax=ax)
 
     def __repr__(self) -> str:
         verdict = LossRecord(self.loss, self.baseline, self.what, self.remedy).verdict
         head = (
             f"Log-loss of the {self.what}: {self.loss:.4g} ({self.baseline:.4g} of the shares of the groups); where a"
         )
-        head = f"{head}\npredictor is summed out it rises by"
+        head += "\npredictor is summed out it rises by"
         head = f"{fill(verdict, WIDTH, break_on_hyphens=False)}\n\n{head}" if verdict else head
-        more = len(self.frame) - 20
-        return "\n".join(
-            [head, table_text(self.frame.head(20).round(5)), *([f"... ({more} more predictors)"] if more > 0 else [])]
-        )
+        hidden = len(self.frame) - 20
+        end = [f"... ({hidden} more predictors)"] if hidden > 0 else []
+        return "\n".join([head, table_text(self.frame.head(20).round(5)), *end])
 
 
 def importance_of(

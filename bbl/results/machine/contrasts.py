@@ -13,18 +13,16 @@ from bbl.checks import flag, share, verb
 from bbl.design.labels import Labels
 from bbl.engines import Engine
 from bbl.errors import OptionError
-from bbl.model.parameters import Parameters
 from bbl.report.machine.inference_table import plot_table
-from bbl.report.machine.tables import Coefficients
 from bbl.results.machine.estimates import Compared, Estimates
-from bbl.results.machine.inference import compared, compared_estimates, compared_names, ranked, untested
+from bbl.results.machine.inference import compared, compared_frame, ranked, untested
 from bbl.rows.sample import Sample
 
 __all__ = ["DifferenceInference"]
 
-WHY = "no test: the penalty shrinks differences"
-OPEN = "not estimable: the penalty decides"
-UNFINISHED = "not estimable: the fit did not converge"
+NO_TEST = "no test: the penalty shrinks differences"
+PENALTY_DECIDES = "not estimable: the penalty decides"
+NOT_CONVERGED = "not estimable: the fit did not converge"
 
 
 @final
@@ -71,28 +69,28 @@ class DifferenceInference(Estimates):
     """
 
     def __init__(self, labels: Labels, estimate: Estimate, engine: Engine, sample: Sample):
-        sample = sample.by_state([len(own) for own in labels.levels], len(labels.groups))
+        sample = sample.by_state([len(levels) for levels in labels.levels], len(labels.groups))
         engine.check_differences(sample.n)
         self._labels, self._estimate, self._engine, self._sample = labels, estimate, engine, sample
-        self._known: dict[tuple[int, int], tuple[list[np.ndarray], np.ndarray]] = {}
+        self._cache: dict[tuple[int, int], tuple[list[np.ndarray], np.ndarray]] = {}
         self.note = (
             "Standard errors from the penalised multinomial information. Intervals are of the penalised estimate's "
             "expectation: they tell its spread, not its bias. There are no tests."
         )
-        self._open = OPEN if estimate.converged else UNFINISHED
+        self._no_interval = PENALTY_DECIDES if estimate.converged else NOT_CONVERGED
         if not estimate.converged:
             self.note = "There are no standard errors: the fit did not converge. Raise ridge."
 
     def _terms(self, of: Compared) -> tuple[list[np.ndarray], np.ndarray]:
-        """Return the covariances of every table of the difference that is asked for, and which parameters have one."""
-        found = compared(of, list(self._labels.groups), True)
-        if isinstance(found, str):
-            self._engine.check_equations()
-        pair = (int(found[0]), int(found[1]))
-        if pair not in self._known:
-            terms, given = difference_terms(self._sample, self._estimate, self._engine, pair)
-            self._known[pair] = terms, given & self._estimate.converged
-        return self._known[pair]
+        """Return the covariance of each term's difference (by term), and whether each parameter has one (size,)."""
+        groups = compared(of, list(self._labels.groups), True)
+        if isinstance(groups, str):
+            self._engine.check_equations()  # raises: single groups have no standard errors
+        pair = (int(groups[0]), int(groups[1]))
+        if pair not in self._cache:
+            terms, has_error = difference_terms(self._sample, self._estimate, self._engine, pair)
+            self._cache[pair] = terms, has_error & self._estimate.converged
+        return self._cache[pair]
 
     @verb
     def table(self, of: Compared = "group", level: float = 0.95) -> pd.DataFrame:
@@ -120,20 +118,17 @@ class DifferenceInference(Estimates):
         from scipy.special import ndtri
 
         share("level", level)
-        (terms, given), groups = self._terms(of), list(self._labels.groups)
-        theta, names = compared_estimates(self._estimate.parameters, of, groups), compared_names(of, groups)
-        labels = Labels(self._labels.response, tuple(names), self._labels.names, self._labels.levels)
-        frame = Coefficients(labels, Parameters(self._estimate.parameters.layout, theta)).to_frame()
-        frame = frame.drop(columns=["pooled", "difference"])
-        se = np.where(given, np.sqrt(np.concatenate([np.diag(own) for own in terms])), np.nan)
+        terms, has_error = self._terms(of)
+        frame = compared_frame(self._labels, self._estimate.parameters, of)
+        se = np.where(has_error, np.sqrt(np.concatenate([np.diag(covariance) for covariance in terms])), np.nan)
         half = float(ndtri(0.5 + level / 2)) * se
-        limits = {"lower": theta[0] - half, "upper": theta[0] + half}
-        return frame.assign(se=se, z=np.nan, p=np.nan, **limits, test=np.where(given, WHY, self._open))
+        limits = {"lower": frame["estimate"] - half, "upper": frame["estimate"] + half}
+        return frame.assign(se=se, z=np.nan, p=np.nan, **limits, test=np.where(has_error, NO_TEST, self._no_interval))
 
     def tests(self, of: Compared = "group") -> NoReturn:
         """Raise an OptionError: penalised differences have no tests."""
         self._engine.check_equations()
-        raise OptionError(WHY)
+        raise OptionError(NO_TEST)
 
     def _covariance(self, g: int) -> NoReturn:
         raise OptionError("Single groups of a conditional fit have no covariances; see table(of=(a, b)).")
@@ -161,34 +156,36 @@ class DifferenceInference(Estimates):
         share("level", level)
         parameters, groups = self._estimate.parameters, list(self._labels.groups)
         radius = self._radii(*self._terms(of), level)
-        pairs = untested(self._labels, parameters, of, WHY)
-        pairs["test"] = np.where(np.isnan(radius), self._open, WHY)
+        pairs = untested(self._labels, parameters, of, NO_TEST)
+        pairs["test"] = np.where(np.isnan(radius), self._no_interval, NO_TEST)
         pairs["radius"] = np.nan if flag("apc", apc) else radius
         frame = ranked(pairs, parameters, of, groups, apc)
-        reach, columns = frame.pop("radius"), list(frame.columns)
-        frame["lower"], frame["upper"] = (frame["strength"] - reach).clip(lower=0.0), frame["strength"] + reach
-        at = columns.index("strength") + 1
-        return frame[[*columns[:at], "lower", "upper", *columns[at:]]]
+        radii, strength = frame.pop("radius"), frame["strength"]
+        position = list(frame.columns).index("strength") + 1
+        frame.insert(position, "lower", (strength - radii).clip(lower=0.0))
+        frame.insert(position + 1, "upper", strength + radii)
+        return frame
 
-    def _radii(self, terms: list[np.ndarray], given: np.ndarray, level: float) -> np.ndarray:
-        """Return of each pair how far its couplings (zero-sum gauge) are from their expectation, with chance `level`.
+    def _radii(self, terms: list[np.ndarray], has_error: np.ndarray, level: float) -> np.ndarray:
+        """Return a radius (P,) around each pair's couplings that holds their expectation with probability `level`.
 
-        A squared distance is a sum of chi-squares times eigenvalues of the covariance, at most the largest times all.
+        Couplings are in the zero-sum gauge. The squared distance is at most the largest eigenvalue of the covariance
+        times a chi-square. nan where a coupling has no standard error.
         """
         from scipy.special import chdtri
 
         layout = self._estimate.parameters.layout
-        out = np.zeros(len(layout.pairs))
+        radii = np.zeros(len(layout.pairs))
         for k, (i, j) in enumerate(layout.pairs):
             one, two = (np.eye(L) - 1.0 / L for L in (int(layout.n_levels[i]), int(layout.n_levels[j])))
-            turned = np.kron(one[:, 1:], two[:, 1:])
-            own = turned @ terms[layout.m + k] @ turned.T
-            cut = slice(*layout.cuts[layout.m + k : layout.m + k + 2])
-            if not given[cut].all():
-                out[k] = np.nan
-            elif turned.shape[1]:
-                out[k] = np.sqrt(np.linalg.eigvalsh(own)[-1] * chdtri(turned.shape[1], 1.0 - level))
-        return out
+            to_zero_sum = np.kron(one[:, 1:], two[:, 1:])
+            covariance = to_zero_sum @ terms[layout.m + k] @ to_zero_sum.T
+            couplings = slice(*layout.cuts[layout.m + k : layout.m + k + 2])
+            if not has_error[couplings].all():
+                radii[k] = np.nan
+            elif to_zero_sum.shape[1]:
+                radii[k] = np.sqrt(np.linalg.eigvalsh(covariance)[-1] * chdtri(to_zero_sum.shape[1], 1.0 - level))
+        return radii
 
     def plot(self, of: Compared = "group", level: float = 0.95, *, pairs: bool = False, ax=None):
         """Draw the differences with their intervals, as `Inference.plot`; return the Axes."""

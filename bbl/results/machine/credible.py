@@ -12,15 +12,13 @@ from bbl.checks import flag, real, share
 from bbl.design.labels import Labels
 from bbl.engines import Engine, EngineFit
 from bbl.errors import OptionError
-from bbl.model.parameters import Parameters
 from bbl.report.machine.inference_table import plot_table
-from bbl.report.machine.tables import Coefficients
 from bbl.results.machine.estimates import Compared, Estimates
-from bbl.results.machine.inference import compared, compared_estimates, compared_names, ranked, untested
+from bbl.results.machine.inference import compared, compared_frame, ranked, untested
 
 __all__ = ["PosteriorInference"]
 
-TAU = 0.05  # root mean square coupling in the zero-sum gauge from which a pair counts as included
+MIN_INCLUDED_COUPLING = 0.05  # root mean square in the zero-sum gauge above which a pair counts as included
 
 
 @final
@@ -47,30 +45,31 @@ class PosteriorInference(Estimates):
         self._labels, self._estimate, self._engine = labels, estimate, engine
         self.note = f"Posterior standard deviations and central intervals: {engine.posterior}. There are no tests."
 
-    def _compared(self, of: Compared) -> str | tuple[int, int]:
-        found = compared(of, list(self._labels.groups), self._estimate.parameters.pooled is not None)
-        if found == "pooled":
+    def _selection(self, of: Compared) -> str | tuple[int, int]:
+        """Return ``"group"`` or the numbers of two groups; an OptionError for ``"pooled"``."""
+        selection = compared(of, list(self._labels.groups), self._estimate.parameters.pooled is not None)
+        if selection == "pooled":
             raise OptionError(
                 f"{self._engine.refusals()['pooled']}, so there is none of their difference. Give of='group', or two "
                 "groups.",
                 argument="of",
             )
-        return found
+        return selection
 
-    def _sds(self, found: str | tuple[int, int]) -> np.ndarray:
-        """Return the sds of all that is asked for, one row after the other; nan for a group without rows."""
+    def _sds(self, selection: str | tuple[int, int]) -> np.ndarray:
+        """Return the posterior sds (rows * size,) of all groups, or of a difference; nan for a group without rows."""
         layout, K = self._estimate.parameters.layout, len(self._labels.groups)
         missing = np.full(layout.size, np.nan)
         sds = [missing if fit.sd is None else fit.sd for fit in self._estimate.fits[:K]]
-        return np.concatenate(sds) if isinstance(found, str) else np.hypot(sds[found[0]], sds[found[1]])
+        return np.concatenate(sds) if isinstance(selection, str) else np.hypot(sds[selection[0]], sds[selection[1]])
 
-    def _draws(self, found: str | tuple[int, int]) -> list[np.ndarray | None]:
-        """Return the draws (n, size) of each row that is asked for, where there are any."""
+    def _draws(self, selection: str | tuple[int, int]) -> list[np.ndarray | None]:
+        """Return the draws (n, size) of all groups, or of a difference; None where the method or group has none."""
         size = self._estimate.parameters.layout.size
-        own = [None if fit.draws is None else fit.draws.reshape(-1, size) for fit in self._estimate.fits]
-        if isinstance(found, str):
-            return own[: len(self._labels.groups)]
-        a, b = own[found[0]], own[found[1]]
+        draws = [None if fit.draws is None else fit.draws.reshape(-1, size) for fit in self._estimate.fits]
+        if isinstance(selection, str):
+            return draws[: len(self._labels.groups)]
+        a, b = draws[selection[0]], draws[selection[1]]
         return [None if a is None or b is None else a - b]
 
     def _covariance(self, g: int) -> np.ndarray:
@@ -106,15 +105,11 @@ class PosteriorInference(Estimates):
         from scipy.special import ndtri
 
         share("level", level)
-        found, groups = self._compared(of), list(self._labels.groups)
-        theta, names = compared_estimates(self._estimate.parameters, of, groups), compared_names(of, groups)
-        labels = Labels(self._labels.response, tuple(names), self._labels.names, self._labels.levels)
-        frame = Coefficients(labels, Parameters(self._estimate.parameters.layout, theta)).to_frame()
-        frame = frame.drop(columns=["pooled", "difference"])
-        sd = self._sds(found)
+        selection, frame = self._selection(of), compared_frame(self._labels, self._estimate.parameters, of)
+        mean, sd = frame["estimate"].to_numpy(), self._sds(selection)
         half = float(ndtri(0.5 + level / 2)) * sd
-        limits = np.array([theta.ravel() - half, theta.ravel() + half]).reshape(2, *theta.shape)
-        for row, draws in enumerate(self._draws(found)):
+        limits = np.array([mean - half, mean + half]).reshape(2, -1, self._estimate.parameters.layout.size)
+        for row, draws in enumerate(self._draws(selection)):
             if draws is not None:
                 limits[:, row] = np.quantile(draws, [0.5 - level / 2, 0.5 + level / 2], axis=0)
         lower, upper = limits.reshape(2, -1)
@@ -129,7 +124,9 @@ class PosteriorInference(Estimates):
         self._engine.check_equations()
         raise OptionError("A posterior has no tests.")
 
-    def interactions(self, of: Compared = "group", apc: bool = False, tau: float = TAU) -> pd.DataFrame:
+    def interactions(
+        self, of: Compared = "group", apc: bool = False, tau: float = MIN_INCLUDED_COUPLING
+    ) -> pd.DataFrame:
         """Return the interacting pairs, strongest first, with what the posterior says of their strength.
 
         Parameters
@@ -149,21 +146,22 @@ class PosteriorInference(Estimates):
             (posterior probability that the couplings exceed `tau`) after ``strength``; p is missing.
         """
         real("tau", tau, 0.0)
-        self._compared(of)
+        self._selection(of)
         parameters, groups = self._estimate.parameters, list(self._labels.groups)
         pairs = untested(self._labels, parameters, of, f"no test: {self._engine.posterior}")
-        nothing = np.full((2, len(parameters.layout.pairs)), np.nan)
-        found = (
-            [nothing]
-            if isinstance(of, tuple)
-            else [self._strength(fit, tau) for fit in self._estimate.fits[: len(groups)]]
-        )
-        pairs.insert(3, "sd", np.concatenate([sd for sd, _ in found]))
-        pairs.insert(4, "inclusion", np.concatenate([inclusion for _, inclusion in found]))
+        if isinstance(of, tuple):
+            pairs.insert(3, "sd", np.nan)
+            pairs.insert(4, "inclusion", np.nan)
+        else:
+            sds, inclusions = zip(
+                *(self._strength(fit, tau) for fit in self._estimate.fits[: len(groups)]), strict=True
+            )
+            pairs.insert(3, "sd", np.concatenate(sds))
+            pairs.insert(4, "inclusion", np.concatenate(inclusions))
         return ranked(pairs, parameters, of, groups, apc)
 
     def _strength(self, fit: EngineFit, tau: float) -> tuple[np.ndarray, np.ndarray]:
-        """Return sd and inclusion of a group's pairs; of the same fit always the same."""
+        """Return sd and inclusion probability (P,) of a group's pairs, from a fixed seed; nan without rows."""
         layout = self._estimate.parameters.layout
         if fit.sd is None:
             nothing = np.full(len(layout.pairs), np.nan)

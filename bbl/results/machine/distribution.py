@@ -52,14 +52,14 @@ def score_samples(self: MachineResults, newdata: object = None, unseen: str = "r
     choice("unseen", unseen, ("raise", "ignore"))
     if newdata is None:
         rows = self._rows()
-        found, index = _log_density(self, rows.codes, rows.missing), self._index()
+        log_p, index = _log_density(self, rows.codes, rows.missing), self._index()
     else:
         newdata = to_frame(newdata, "newdata")
-        found = _log_density(self, *self.design.encode(newdata, unseen))
+        log_p = _log_density(self, *self.design.encode(newdata, unseen))
         if (dropped := self.design.dropped(newdata)) is not None:
-            found[dropped] = np.nan
+            log_p[dropped] = np.nan
         index = newdata.index
-    return pd.Series(found, index=index, name="log_prob")
+    return pd.Series(log_p, index=index, name="log_prob")
 
 
 def _log_density(self: MachineResults, codes: np.ndarray, missing: np.ndarray | None) -> np.ndarray:
@@ -133,11 +133,10 @@ def sample(
     self.engine.check_density("sample()")
     labels = self.labels
     shares = self._population_shares if groups is None else check_shares("groups", groups, self.design.response)
-    args = (integer("n", n, 0), shares, seed)
-    codes, y = sample_groups(self.parameters.layout, self.parameters.theta, *args)
+    codes, y = sample_groups(self.parameters.layout, self.parameters.theta, integer("n", n, 0), shares, seed)
     response = {labels.response: (y, labels.groups)} if self.design.classes else {}
-    columns = zip(labels.names, codes.T, labels.levels, strict=True)
-    return category_frame(response | {name: (own, levels) for name, own, levels in columns}, pd.RangeIndex(len(y)))
+    predictors = dict(zip(labels.names, zip(codes.T, labels.levels, strict=True), strict=True))
+    return category_frame(response | predictors, pd.RangeIndex(len(y)))
 
 
 @verb
@@ -152,7 +151,7 @@ def reconstruct(
     n_jobs: int | None = None,
     verbose: int = 1,
 ) -> pd.DataFrame:
-    """Fill what is missing with its probabilities given what is known.
+    """Return the probabilities of missing values given the known values of their rows.
 
     Parameters
     ----------
@@ -212,28 +211,29 @@ def reconstruct(
         )
     table = level_columns(probabilities, self.parameters.layout.start)
     for i, factor in enumerate(self.design.predictors):
-        if "missing" in factor.kinds:  # given that it is known
+        if "missing" in factor.kinds:  # its last level stands for a missing value, which fills none
             rows = unknown[:, i]
-            known = table[i][rows, :-1]
-            total = known.sum(axis=1, keepdims=True)
-            equal = np.full_like(known, 1.0 / known.shape[1])  # where all known levels are impossible
+            regular = table[i][rows, :-1]
+            total = regular.sum(axis=1, keepdims=True)
+            equal = np.full_like(regular, 1.0 / regular.shape[1])  # where all regular levels are impossible
             table[i][rows, -1] = 0.0
-            table[i][rows, :-1] = np.divide(known, total, out=equal, where=total > 0.0)
+            table[i][rows, :-1] = np.divide(regular, total, out=equal, where=total > 0.0)
     return filled_frame(labels, table, newdata.index, type == "class")
 
 
 def _group_probabilities(self: MachineResults, newdata: object, codes: np.ndarray, unknown: np.ndarray) -> np.ndarray:
-    """Return the probabilities (n, K) of the groups given what is known of each row."""
-    known = self.design.known_groups(newdata)
-    out = np.eye(len(self.labels.groups))[np.maximum(known, 0)]
-    if (blank := np.flatnonzero(known < 0)).size:
+    """Return the probabilities (n, K) of the groups given each row's response, or else its known cells."""
+    groups = self.design.known_groups(newdata)  # -1 where the response is missing
+    probabilities = np.eye(len(self.labels.groups))[np.maximum(groups, 0)]
+    if (blank := np.flatnonzero(groups < 0)).size:
         scores = self.class_scores(codes[blank], unknown[blank])
-        out[blank] = np.exp(log_probabilities(with_priors(scores, self.class_shares, self._population_shares)))
-    return out
+        log_p = log_probabilities(with_priors(scores, self.class_shares, self._population_shares))
+        probabilities[blank] = np.exp(log_p)
+    return probabilities
 
 
 def _mask(mask: pd.DataFrame | ArrayLike | None, shape: tuple[int, ...], names: tuple) -> np.ndarray:
-    """Return the cells that a caller marks, shape (n, m)."""
+    """Return the mask (n, m) as an array, columns in the order of the predictors; a DataError if it does not fit."""
     if mask is None:
         return np.zeros(shape, dtype=bool)
     if isinstance(mask, pd.DataFrame):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -17,7 +17,7 @@ from bbl.report.machine.tables import Named
 
 __all__ = ["GroupParameters", "MLEstimate", "SampleResults", "tables_memory"]
 
-TABLE = 320.0  # bytes of a small table of J, with its key
+TABLE_BYTES = 320.0  # of a small table of J, with its key
 
 
 @dataclass(frozen=True, repr=False)
@@ -71,8 +71,8 @@ class SampleResults:
 
 
 def tables_memory(layout: Layout) -> float:
-    """Return about how many bytes `GroupParameters.from_matrix` takes, with the matrices that it is given."""
-    return 24.0 * layout.D**2 + 2.0 * TABLE * layout.count(2)
+    """Return the approximate bytes of `GroupParameters.from_matrix`, matrices included."""
+    return 24.0 * layout.D**2 + 2.0 * TABLE_BYTES * layout.count(2)
 
 
 @dataclass(frozen=True, repr=False)
@@ -91,15 +91,18 @@ class GroupParameters(Named):
     J: dict[tuple[int, ...], np.ndarray]
 
     @classmethod
-    def from_matrix(cls, layout: Layout, h: np.ndarray, J: np.ndarray, **more):
-        """Cut fields (D,) and couplings (D, D) into tables, which are views of one copy: wide models have millions."""
-        cut = [slice(a, b) for a, b in itertools.pairwise(layout.start)]
+    def from_matrix(cls, layout: Layout, h: np.ndarray, J: np.ndarray, **attributes: Any) -> Self:
+        """Return fields (D,) and couplings (D, D) cut into tables, views of one copy as wide models have millions.
+
+        `attributes` are the further fields of a subclass.
+        """
+        columns = [slice(a, b) for a, b in itertools.pairwise(layout.start)]
         first, second = (index.tolist() for index in np.nonzero(layout.mask))
-        own = J.copy()
+        couplings = J.copy()
         tables: dict[tuple[int, ...], np.ndarray] = {
-            pair: own[cut[pair[0]], cut[pair[1]]] for pair in zip(first, second, strict=True)
+            pair: couplings[columns[pair[0]], columns[pair[1]]] for pair in zip(first, second, strict=True)
         }
-        return cls([h[c].copy() for c in cut], tables, **more)
+        return cls([h[c].copy() for c in columns], tables, **attributes)
 
     def __repr__(self) -> str:
         return text.group_text(self.h, self.J)
@@ -122,7 +125,7 @@ class MLEstimate(GroupParameters):
     sd_h, sd_J : as `h` and `J`, or None
         Posterior standard deviations, where the method has a posterior; `h` and `J` are posterior means then.
     history : DataFrame or None
-        How the fit went, where the method keeps a record.
+        Convergence of the fit, where the method keeps a record.
     """
 
     lkh: float = 0.0
@@ -134,5 +137,4 @@ class MLEstimate(GroupParameters):
     history: pd.DataFrame | None = None
 
     def __repr__(self) -> str:
-        more = {"lkh": self.lkh, "lz": self.lz, "converged": self.converged}
-        return text.group_text(self.h, self.J, more)
+        return text.group_text(self.h, self.J, {"lkh": self.lkh, "lz": self.lz, "converged": self.converged})

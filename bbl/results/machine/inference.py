@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, final
 
@@ -37,7 +38,7 @@ __all__ = ["PVALUES", "Inference", "permuted", "ranked", "untested"]
 
 
 def compared(of: Compared, groups: list, pooled: bool) -> str | tuple[int, int]:
-    """Return what `of` asks for: ``"group"``, ``"pooled"``, or the numbers of two groups."""
+    """Return ``"group"``, ``"pooled"`` or the numbers of two groups, having checked `of`."""
     if isinstance(of, tuple) and len(of) == 2:
         for g in of:
             if g not in groups:
@@ -50,49 +51,59 @@ def compared(of: Compared, groups: list, pooled: bool) -> str | tuple[int, int]:
     return of
 
 
-NOTE = (
+NOTE = (  # below every summary
     "Sandwich (Godambe) standard errors of the pseudo-likelihood estimator. Tests and limits do not lean on a penalty: "
     "they come from the rows alone, by the normal distribution where cells are well filled and by exact conditional "
     "distributions where they are sparse; what the rows cannot determine has none."
 )
-PENALTY = " With a penalty in force the standard errors describe the spread of the penalised estimate, not its bias."
+PENALTY_NOTE = (
+    " With a penalty in force the standard errors describe the spread of the penalised estimate, not its bias."
+)
 PVALUES = ("auto", "permutation")
 
 
 def compared_names(of: Compared, groups: list) -> list:
-    """Return what the column ``group`` says."""
+    """Return the entries of the column ``group``: the groups, or ``"a - b"`` for a pair."""
     return [f"{of[0]} - {of[1]}"] if isinstance(of, tuple) else groups
 
 
 def compared_estimates(parameters: Parameters, of: Compared, groups: list) -> np.ndarray:
-    """Return the estimates (rows of parameters) that `of` asks for."""
-    found = compared(of, groups, parameters.pooled is not None)
-    if isinstance(found, tuple):
-        return (parameters.theta[found[0]] - parameters.theta[found[1]])[None]
-    return parameters.theta if found == "group" else parameters.shift
+    """Return the estimates (rows, size) of `of`: one row for each group, or one for a pair."""
+    selection = compared(of, groups, parameters.pooled is not None)
+    if isinstance(selection, tuple):
+        return (parameters.theta[selection[0]] - parameters.theta[selection[1]])[None]
+    return parameters.theta if selection == "group" else parameters.shift
 
 
-def untested(labels: Labels, parameters: Parameters, of: Compared, why: str) -> pd.DataFrame:
-    """Return the interactions as `Inference.tests` has them, without any test, and why."""
-    parts = [
+def compared_frame(labels: Labels, parameters: Parameters, of: Compared) -> pd.DataFrame:
+    """Return the columns of ``tidy()`` that name the parameters, and ``estimate``, for the rows of `of`."""
+    theta = compared_estimates(parameters, of, list(labels.groups))
+    row_labels = replace(labels, groups=tuple(compared_names(of, list(labels.groups))))
+    frame = Coefficients(row_labels, Parameters(parameters.layout, theta)).to_frame()
+    return frame.drop(columns=["pooled", "difference"])
+
+
+def untested(labels: Labels, parameters: Parameters, of: Compared, reason: str) -> pd.DataFrame:
+    """Return the interactions in the columns of `Inference.tests`, without tests; ``test`` holds the reason."""
+    tables = [
         pd.DataFrame(
             {
                 "group": [name] * sum(map(len, parameters.layout.terms)),
                 **term_labels(labels, parameters.layout, parameters.layout.m),
                 **dict.fromkeys(("chisq", "p", "p_holm", "p_bh"), np.nan),
                 "df": 0,
-                "test": why,
+                "test": reason,
             }
         )
         for name in compared_names(of, list(labels.groups))
     ]
-    frame = pd.concat(parts, ignore_index=True)
+    frame = pd.concat(tables, ignore_index=True)
     last = ["chisq", "df", "p", "p_holm", "p_bh", "test"]
     return frame[[column for column in frame.columns if column not in last] + last]
 
 
 def term_labels(labels: Labels, layout: Layout, first: int = 0) -> dict[str, Any]:
-    """Return the columns that name the terms of a layout, fields first, from number `first` on.
+    """Return the columns that name the terms of a layout from number `first` on, fields before interactions.
 
     ``predictor``, ``predictor2`` and, with terms of three, ``predictor3`` and so on, missing where a term has fewer;
     then there is ``order`` too.
@@ -108,23 +119,23 @@ def term_labels(labels: Labels, layout: Layout, first: int = 0) -> dict[str, Any
 def permuted(
     labels: Labels, parameters: Parameters, sample: Sample, n: int, rng: np.random.Generator, workers: int
 ) -> pd.DataFrame:
-    """Return the interactions of each group with the permutation tests of pairs, as `untested` has them without."""
+    """Return the interactions of each group in the columns of `untested`, with `n` permutations to test each pair."""
     layout = parameters.layout
     frame, P, T = untested(labels, parameters, "group", Kind.FEW.text), len(layout.pairs), sum(map(len, layout.terms))
     if layout.order > 2:
         frame.loc[frame["order"] > 2, "test"] = "no test: permutation tests are of pairs"
-    for g, own in enumerate(rng.spawn(len(labels.groups))):
-        statistic, df, p = permutation_tests(sample.group(g), layout, n, own, workers)
-        at = slice(g * T, g * T + P)
+    for g, stream in enumerate(rng.spawn(len(labels.groups))):
+        statistic, df, p = permutation_tests(sample.group(g), layout, n, stream, workers)
+        pair_rows = frame.index[g * T : g * T + P]
         values = {"chisq": statistic, "df": df, "p": p, "p_holm": adjust(p, "holm"), "p_bh": adjust(p, "fdr_bh")}
         for column, value in values.items():
-            frame.loc[frame.index[at], column] = value
+            frame.loc[pair_rows, column] = value
     frame.loc[frame["df"] > 0, "test"] = "permutation"
     return frame
 
 
 def ranked(pairs: pd.DataFrame, parameters: Parameters, of: Compared, groups: list, apc: bool) -> pd.DataFrame:
-    """Return pairs with their strength, strongest first."""
+    """Return the table of interactions with the column ``strength``, strongest first; `apc` corrects pairs."""
     flag("apc", apc)
     rows = compared_estimates(parameters, of, groups)
     strength = [interaction_strength(parameters.layout, row, apc) for row in rows]
@@ -160,7 +171,7 @@ class Inference(Estimates):
     def __init__(self, labels: Labels, estimate: Estimate, engine: Engine, sample: Sample):
         engine.check_equations()
         self._labels, self._estimate, self._engine, self._sample = labels, estimate, engine, sample
-        self.note = NOTE + PENALTY * engine.penalised
+        self.note = NOTE + PENALTY_NOTE * engine.penalised
 
     @property
     def _parameters(self) -> Parameters:
@@ -177,8 +188,9 @@ class Inference(Estimates):
 
     @cached_property
     def _groups(self) -> list[Evidence]:
+        """What the rows of each group tell of its parameters, without a penalty."""
         theta = self._parameters.theta
-        return [evidence(self._sample.group(y), self._parameters.layout, own) for y, own in enumerate(theta)]
+        return [evidence(self._sample.group(y), self._parameters.layout, row) for y, row in enumerate(theta)]
 
     @cached_property
     def _differences(self) -> list[Comparison]:
@@ -188,21 +200,21 @@ class Inference(Estimates):
         return compare_pooled(self._groups, evidence(self._sample.pooled, parameters.layout, start))
 
     def _tested(self, of: Compared) -> list[Comparison]:
-        """Return what is tested where `of` is asked for."""
-        found = compared(of, list(self._labels.groups), self._parameters.pooled is not None)
-        if isinstance(found, tuple):
-            return [compare_groups(self._groups[found[0]], self._groups[found[1]])]
-        return [of_group(g) for g in self._groups] if found == "group" else self._differences
+        """Return the tests of the parameters that `of` selects, one for each row of the tables."""
+        selection = compared(of, list(self._labels.groups), self._parameters.pooled is not None)
+        if isinstance(selection, tuple):
+            return [compare_groups(self._groups[selection[0]], self._groups[selection[1]])]
+        return [of_group(g) for g in self._groups] if selection == "group" else self._differences
 
     def _errors(self, of: Compared) -> np.ndarray:
-        """Return the standard errors of all that `of` asks for, of the estimator with its penalty."""
-        found = compared(of, list(self._labels.groups), self._parameters.pooled is not None)
-        known = self._covariances
-        if isinstance(found, tuple):
-            terms = [known.between(*found)]
+        """Return the standard errors of the parameters that `of` selects, of the estimator with its penalty."""
+        selection = compared(of, list(self._labels.groups), self._parameters.pooled is not None)
+        covariances = self._covariances
+        if isinstance(selection, tuple):
+            terms = [covariances.between(*selection)]
         else:
-            terms = known.group if found == "group" or known.shift is None else known.shift
-        return np.concatenate([known.standard_errors(t) for t in terms])
+            terms = covariances.group if selection == "group" or covariances.shift is None else covariances.shift
+        return np.concatenate([covariances.standard_errors(t) for t in terms])
 
     @verb
     def table(self, of: Compared = "group", level: float = 0.95) -> pd.DataFrame:
@@ -221,11 +233,7 @@ class Inference(Estimates):
             ``upper`` and ``test``: ``"Wald"``, ``"exact"`` (without z), or why there is no test.
         """
         share("level", level)
-        tested, theta = self._tested(of), compared_estimates(self._parameters, of, list(self._labels.groups))
-        names = compared_names(of, list(self._labels.groups))
-        labels = Labels(self._labels.response, tuple(names), self._labels.names, self._labels.levels)
-        frame = Coefficients(labels, Parameters(self._parameters.layout, theta)).to_frame()
-        frame = frame.drop(columns=["pooled", "difference"])
+        tested, frame = self._tested(of), compared_frame(self._labels, self._parameters, of)
         kinds = np.concatenate([t.verdict for t in tested])
         frame["se"] = np.where(kinds <= Kind.EXACT, self._errors(of), np.nan)
         frame["z"] = np.concatenate([t.z for t in tested])
@@ -260,10 +268,10 @@ class Inference(Estimates):
         """
         names, tested = compared_names(of, list(self._labels.groups)), self._tested(of)
         layout = self._parameters.layout
-        m, parts = layout.m, []
+        m, tables = layout.m, []
         for name, comparison in zip(names, tested, strict=True):
             statistic, df, p, words = comparison.tables()
-            part = pd.DataFrame(
+            table = pd.DataFrame(
                 {
                     "group": name,
                     **term_labels(self._labels, layout),
@@ -273,10 +281,10 @@ class Inference(Estimates):
                 }
             )
             for column, method in (("p_holm", "holm"), ("p_bh", "fdr_bh")):
-                part[column] = np.concatenate([adjust(p[:m], method), adjust(p[m:], method)])
-            part["test"] = words
-            parts.append(part)
-        return pd.concat(parts, ignore_index=True)
+                table[column] = np.concatenate([adjust(p[:m], method), adjust(p[m:], method)])
+            table["test"] = words
+            tables.append(table)
+        return pd.concat(tables, ignore_index=True)
 
     @verb
     def interactions(self, of: Compared = "group", apc: bool = False) -> pd.DataFrame:

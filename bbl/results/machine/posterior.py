@@ -1,7 +1,8 @@
-"""PosteriorDraws: draws of fields and couplings, what they say, whether the chains have mixed."""
+"""PosteriorDraws: draws of fields and couplings, their summaries and convergence diagnostics."""
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -43,9 +44,9 @@ class PosteriorDraws:
     draws : ndarray, shape (chains, draws, groups, parameters)
         In the reference gauge, in the order of ``fit.tidy()``; nan for a group without rows.
     what : str
-        What was drawn from, and how.
+        Description of the posterior and its sampler.
     state : tuple of dict
-        What the sampler told of each group: ``accepted``, ``diverged``, for each chain.
+        Records of the sampler for each group: ``accepted``, ``diverged``, by chain.
     """
 
     labels: Labels
@@ -58,14 +59,14 @@ class PosteriorDraws:
     def of(cls, labels: Labels, estimate: Estimate, engine: Engine) -> PosteriorDraws:
         """Return the draws of a fit."""
         fits = estimate.fits[: len(labels.groups)]
-        known = next((fit.draws for fit in fits if fit.draws is not None), None)
-        if known is None:
+        first = next((fit.draws for fit in fits if fit.draws is not None), None)
+        if first is None:
             raise OptionError(
                 f"{engine.refusals()['draws']}; method='bayes' has.",
                 argument="method",
             )
-        nothing = np.full_like(known, np.nan)
-        draws = np.stack([nothing if fit.draws is None else fit.draws for fit in fits], axis=2)
+        empty = np.full_like(first, np.nan)
+        draws = np.stack([empty if fit.draws is None else fit.draws for fit in fits], axis=2)
         layout = estimate.parameters.layout
         return cls(labels, layout, draws, engine.describe(layout), tuple(fit.state for fit in fits))
 
@@ -102,7 +103,7 @@ class PosteriorDraws:
         return distinct_names(parameter_names(self.labels, self.layout))
 
     def summary(self, level: float = 0.95) -> pd.DataFrame:
-        """Return every parameter with what the draws say of it, and how well they know it.
+        """Return mean, sd and shortest interval of every parameter, with the accuracy of the draws.
 
         Parameters
         ----------
@@ -126,17 +127,18 @@ class PosteriorDraws:
 
     @cached_property
     def _diagnostics(self) -> dict[str, np.ndarray]:
+        """Diagnostics (groups, parameters) by name; nan for a group without rows."""
         out = {name: np.full(self.draws.shape[2:], np.nan) for name in ("mcse", "ess_bulk", "ess_tail", "rhat")}
         for g in range(self.draws.shape[2]):
-            own = self.draws[:, :, g]
-            if not np.isnan(own).any():
-                out["mcse"][g] = monte_carlo_error(own)
-                out["ess_bulk"][g], out["ess_tail"][g] = effective_sample_size(own), tail_sample_size(own)
-                out["rhat"][g] = split_rhat(own, folded=True)
+            draws = self.draws[:, :, g]
+            if not np.isnan(draws).any():
+                out["mcse"][g] = monte_carlo_error(draws)
+                out["ess_bulk"][g], out["ess_tail"][g] = effective_sample_size(draws), tail_sample_size(draws)
+                out["rhat"][g] = split_rhat(draws, folded=True)
         return out
 
-    def plot(self, kind: str = "forest", group: Any = None, top: int = 20, level: float = 0.95, axes=None):
-        """Draw the draws.
+    def plot(self, kind: str = "forest", group: Hashable = None, top: int = 20, level: float = 0.95, axes=None):
+        """Draw intervals of the parameters, the chains, or ranks of their draws.
 
         Parameters
         ----------
@@ -173,12 +175,11 @@ class PosteriorDraws:
 
     def __repr__(self) -> str:
         chains, n, K, size = self.draws.shape
-        found = self._diagnostics
-        rhat, ess = found["rhat"], found["ess_bulk"]
+        rhat, ess = self._diagnostics["rhat"], self._diagnostics["ess_bulk"]
         worst = f"Largest R-hat {np.nanmax(rhat):.3f}, smallest effective sample size {np.nanmin(ess):.0f}."
         diverged = sum(int(state["diverged"].sum()) for state in self.state if "diverged" in state)
-        more = f" {diverged} divergent transitions." if diverged else ""
+        divergences = f" {diverged} divergent transitions." if diverged else ""
         return (
-            f"{chains} chains of {n} draws of {size} parameters in {K} groups: {self.what}.\n{worst}{more}\n"
+            f"{chains} chains of {n} draws of {size} parameters in {K} groups: {self.what}.\n{worst}{divergences}\n"
             ".draws, .to_frame(), .summary(), .plot()"
         )

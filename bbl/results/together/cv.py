@@ -1,7 +1,8 @@
-"""CVResults: a cross-validation, its scores and its pooled predictions."""
+"""CVResults: a cross-validation: score of every setting, pooled predictions of validated rows, refitted model."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from textwrap import fill
 from typing import Any
@@ -11,7 +12,7 @@ import pandas as pd
 
 from bbl.checks import choice, share, verb
 from bbl.crossval import Scored, calibrated
-from bbl.design.decisions import check_costs, check_priors
+from bbl.design.decisions import Costs, Priors, check_costs, check_priors
 from bbl.errors import ClassError
 from bbl.report import text
 from bbl.report.format import WIDTH
@@ -30,7 +31,9 @@ from bbl.stats.scores import link, log_probabilities, with_priors
 __all__ = ["CVResults", "score_frame"]
 
 
-def score_frame(table: np.ndarray, score: str, column: str, settings: Any) -> pd.DataFrame:
+def score_frame(
+    table: np.ndarray, score: str, column: str, settings: float | Sequence[float] | np.ndarray
+) -> pd.DataFrame:
     """Return the table of scores (S, 1), or of AUC with its limits (S, 3), under the `column` of `settings`."""
     frame = pd.DataFrame(table, columns={"auc": ["AUC", "ci1", "ci2"]}.get(score, ["score"]))
     frame.insert(0, column, settings)
@@ -48,7 +51,7 @@ class CVResults:
     best : int
         Row of the best setting.
     score : str
-        Which score was taken.
+        Name of the score.
     folds : list of ndarray
         Validated rows of each fold, as positions in the data, in the order they were pooled. A weighted row stands
         once in each fold that has copies of it; ``observed`` says how many.
@@ -79,21 +82,25 @@ class CVResults:
         return float(self.cvframe.to_numpy()[self.best, 1])
 
     @property
+    def _best_scores(self) -> np.ndarray:
+        """Calibrated class scores (N, K) of the validated rows at `regstar`."""
+        return calibrated(self.scored, self.scored.scores[self.best], self.calibrate)
+
+    @property
     def pooled(self) -> pd.DataFrame:
         """Validation predictions at `regstar`, fold by fold: the link of each group, then ``yhat``.
 
         Without a response it is the log-probability of each row, ``log_prob``, or its log pseudo-likelihood ``log_pl``.
         """
         index = pd.RangeIndex(len(self.scored.y))
-        scores = calibrated(self.scored, self.scored.scores[self.best], self.calibrate)
         if not self.model.design.classes:
             name = "log_pl" if self.score == "pnll" else "log_prob"
-            return pd.DataFrame(scores, index=index, columns=[name])
-        return pd.DataFrame(prediction_frame(scores, self.model.labels.groups, "link", index, None))
+            return pd.DataFrame(self._best_scores, index=index, columns=[name])
+        return pd.DataFrame(prediction_frame(self._best_scores, self.model.labels.groups, "link", index, None))
 
     @property
     def observed(self) -> pd.DataFrame:
-        """What belongs to the rows of `pooled`: the group ``y`` observed and its ``weights``."""
+        """Observed group ``y`` and ``weights`` of the rows of `pooled`."""
         groups = pd.Index(self.model.labels.groups, dtype=object).infer_objects()
         return pd.DataFrame({"y": pd.Categorical.from_codes(self.scored.y, groups), "weights": self.scored.weights})
 
@@ -126,13 +133,20 @@ class CVResults:
 
     @verb
     def predict(
-        self, newdata=None, type: str = "link", unseen: str = "raise", *, priors: Any = None, costs: Any = None
+        self,
+        newdata: object = None,
+        type: str = "link",
+        unseen: str = "raise",
+        *,
+        priors: Priors = None,
+        costs: Costs = None,
     ) -> pd.DataFrame | pd.Series:
         """Predict with `model`; see `BBLResults.predict`."""
         predicted: pd.DataFrame | pd.Series = self.model.predict(newdata, type, unseen, priors=priors, costs=costs)
         return predicted
 
     def _need_classes(self, name: str) -> None:
+        """Raise a ClassError that names the method if there is no response."""
         if not self.model.design.classes:
             raise ClassError(
                 f"{name}() is of the probabilities of classes, and {self.model.formula!r} has no response; cvframe has "
@@ -141,7 +155,7 @@ class CVResults:
             )
 
     @verb
-    def evaluate(self, *, level: float = 0.95, priors: Any = None, costs: Any = None) -> Evaluation:
+    def evaluate(self, *, level: float = 0.95, priors: Priors = None, costs: Costs = None) -> Evaluation:
         """Compare the validation predictions at `regstar` with what was observed; see `BBLResults.evaluate`.
 
         The intervals take the rows for independent, and do not know of the choice among settings.
@@ -149,16 +163,16 @@ class CVResults:
         self._need_classes("evaluate")
         share("level", level)
         scored, labels, response = self.scored, self.model.labels, self.model.design.response
-        scores = calibrated(scored, scored.scores[self.best], self.calibrate)
+        scores = self._best_scores
         if priors is not None:
             scores = with_priors(scores, self.model.class_shares, check_priors(priors, response))
-        charged = None if costs is None else check_costs(costs, response)
-        what = f"validated rows of {len(self.folds)} folds"
-        return evaluated(labels, scores, scored.y, scored.weights, what, level, charged, self.model._remedy)
+        cost_matrix = None if costs is None else check_costs(costs, response)
+        subject = f"validated rows of {len(self.folds)} folds"
+        return evaluated(labels, scores, scored.y, scored.weights, subject, level, cost_matrix, self.model._remedy)
 
     @verb
     def plot(self, ax=None, *, kind: str = "cv"):
-        """Draw the score against the setting (the paper's Figures 3, 5a, 6, 8), or what the predictions are worth.
+        """Draw the score against the setting (the paper's Figures 3, 5a, 6, 8), or a figure of the predictions.
 
         Parameters
         ----------
@@ -199,11 +213,10 @@ class CVResults:
         """
         self._need_classes("plot_calibration")
         scored = self.scored
-        p = np.exp(log_probabilities(calibrated(scored, scored.scores[self.best], self.calibrate)))
-        names = self.model.labels
-        return plot_calibration(names, p, scored.y, scored.weights, bins=bins, groups=groups, axes=axes)
+        p = np.exp(log_probabilities(self._best_scores))
+        return plot_calibration(self.model.labels, p, scored.y, scored.weights, bins=bins, groups=groups, axes=axes)
 
     def __repr__(self) -> str:
         verdict = self.model._verdict if self.model.design.classes else ""
-        more = f"\n\n{fill(verdict, WIDTH, break_on_hyphens=False)}" if verdict else ""
-        return text.cv_text(self.cvframe, self.regstar, self.maxscore, self.score) + more
+        warning = f"\n\n{fill(verdict, WIDTH, break_on_hyphens=False)}" if verdict else ""
+        return text.cv_text(self.cvframe, self.regstar, self.maxscore, self.score) + warning

@@ -13,7 +13,6 @@ from bbl.checks import flag, share, verb
 from bbl.design.labels import Labels
 from bbl.engines import Engine
 from bbl.errors import OptionError
-from bbl.report.machine.inference_table import plot_table
 from bbl.results.machine.estimates import Compared, Estimates
 from bbl.results.machine.inference import compared, compared_frame, ranked, untested
 from bbl.rows.sample import Sample
@@ -186,10 +185,6 @@ class DifferenceInference(Estimates):
             elif to_zero_sum.shape[1]:
                 radii[k] = np.sqrt(np.linalg.eigvalsh(covariance)[-1] * chdtri(to_zero_sum.shape[1], 1.0 - level))
         return radii
-
-    def plot(self, of: Compared = "group", level: float = 0.95, *, pairs: bool = False, ax=None):
-        """Draw the differences with their intervals, as `Inference.plot`; return the Axes."""
-        return plot_table(self.table(of, level), flag("pairs", pairs), level, ax)
 
     def __repr__(self) -> str:
         K = len(self._labels.groups)

@@ -8,11 +8,10 @@ import numpy as np
 import pandas as pd
 
 from bbl.boltzmann.estimate import Estimate
-from bbl.checks import flag, real, share
+from bbl.checks import real, share
 from bbl.design.labels import Labels
 from bbl.engines import Engine, EngineFit
 from bbl.errors import OptionError
-from bbl.report.machine.inference_table import plot_table
 from bbl.results.machine.estimates import Compared, Estimates
 from bbl.results.machine.inference import compared, compared_frame, ranked, untested
 
@@ -114,10 +113,6 @@ class PosteriorInference(Estimates):
                 limits[:, row] = np.quantile(draws, [0.5 - level / 2, 0.5 + level / 2], axis=0)
         lower, upper = limits.reshape(2, -1)
         return frame.assign(se=sd, z=np.nan, p=np.nan, lower=lower, upper=upper, test=self._engine.posterior)
-
-    def plot(self, of: Compared = "group", level: float = 0.95, *, pairs: bool = False, ax=None):
-        """Draw the fields, or the couplings, with their central intervals, as `Inference.plot`; return the Axes."""
-        return plot_table(self.table(of, level), flag("pairs", pairs), level, ax)
 
     def tests(self, of: Compared = "group") -> NoReturn:
         """Raise an OptionError: a posterior has no tests."""

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from bbl.checks import near_match, real, verb
+from bbl.checks import flag, near_match, real, verb
 from bbl.design.labels import Labels
 from bbl.errors import OptionError
 from bbl.memory import check_memory
-from bbl.report.machine.inference_table import labelled
+from bbl.report.machine.inference_table import labelled, plot_table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -42,10 +42,6 @@ class Estimates(ABC):
     @abstractmethod
     def interactions(self, of: Compared = "group", apc: bool = False) -> pd.DataFrame:
         """Return the interacting pairs, strongest first."""
-
-    @abstractmethod
-    def plot(self, of: Compared = "group", level: float = 0.95, *, pairs: bool = False, ax: Axes | None = None) -> Axes:
-        """Draw the fields, or the couplings, with their intervals."""
 
     @abstractmethod
     def __repr__(self) -> str:
@@ -129,3 +125,17 @@ class Estimates(ABC):
         missing = se.isna().to_numpy()
         covariance[missing], covariance[:, missing] = np.nan, np.nan
         return pd.DataFrame(covariance, index=se.index, columns=se.index)
+
+    @verb
+    def plot(self, of: Compared = "group", level: float = 0.95, *, pairs: bool = False, ax: Axes | None = None) -> Axes:
+        """Draw the fields, or the couplings, with their intervals; return the Axes.
+
+        Parameters
+        ----------
+        of, level
+            As in `table`.
+        pairs : bool, default False
+            Whether couplings are drawn in place of fields.
+        ax : matplotlib Axes, optional
+        """
+        return plot_table(self.table(of, level), flag("pairs", pairs), level, ax)

@@ -23,7 +23,7 @@ def _missing_text(fit: MachineResults) -> str:
 
 
 def fit_facts(fit: MachineResults) -> dict[str, Any]:
-    """Title and value of what the summary says about the fit."""
+    """Return the facts of a summary, values by title: method, settings, data, likelihood and convergence."""
     joint = fit.engine.joint
     settings = ", ".join(
         f"{k} = {v:.7g}" if isinstance(v, float) else f"{k} = {v}" for k, v in vars(fit.engine).items()
@@ -45,25 +45,26 @@ def fit_facts(fit: MachineResults) -> dict[str, Any]:
 
 
 def _convergence_text(fit: MachineResults) -> str:
-    """Whether the fit converged; of groups that are fitted jointly with the gradient that says so."""
-    said = "yes" if fit.converged else "no, it stops early" if fit.engine.stops_early else "no"
+    """Return whether the fit converged, with the largest gradient of groups that are fitted jointly."""
+    answer = "yes" if fit.converged else "no, it stops early" if fit.engine.stops_early else "no"
     norms = fit.estimate.fits[0].grad_norm
-    return f"{said} (largest gradient {norms.max():.2g})" if fit.engine.joint and norms.size else said
+    return f"{answer} (largest gradient {norms.max():.2g})" if fit.engine.joint and norms.size else answer
 
 
 def _reading_facts(fit: MachineResults) -> dict[str, Any]:
-    """How a fit went over rows too many for memory, or was shared by the workers of a cluster."""
+    """Return the fact on passes over rows too many for memory, or on the threads of a cluster; empty otherwise."""
     states = [fit.state for fit in fit.estimate.fits]
-    rounds = np.array([state["streamed"] for state in states if "streamed" in state]).reshape(-1, 4)
-    shared = [int(state["shared"][0]) for state in states if "shared" in state]
-    if not len(rounds):
-        return {"Fitted": f"by nodes: predictors shared by {shared[0]} threads of a cluster"} if shared else {}
-    _, sample, passes, threads = rounds.max(axis=0).tolist()
+    streamed = np.array([state["streamed"] for state in states if "streamed" in state]).reshape(-1, 4)
+    n_threads = [int(state["shared"][0]) for state in states if "shared" in state]
+    if not len(streamed):
+        return {"Fitted": f"by nodes: predictors shared by {n_threads[0]} threads of a cluster"} if n_threads else {}
+    _, sample, passes, threads = streamed.max(axis=0).tolist()
     where = f", on {threads} threads of a cluster" if threads else ""
     return {"Fitted": f"by rows: a sample of {sample:,}, and {passes} passes over all{where}"}
 
 
 def _likelihood_facts(fit: MachineResults) -> dict[str, Any]:
+    """Return log-likelihood, AIC, BIC and ln Z by title."""
     log_z = ", ".join(f"{g}: {z:.6g}" for g, z in fit.log_z.items())
     return {
         "Log-likelihood": float(fit.logLik()),

@@ -27,7 +27,7 @@ from bbl.errors import OptionError
 from bbl.model.layout import Layout
 from bbl.model.parameters import Parameters
 from bbl.model.ranking import interaction_strength
-from bbl.report.machine.inference_table import inference_summary, plot_table
+from bbl.report.machine.inference_table import inference_summary
 from bbl.report.machine.summary import Summary
 from bbl.report.machine.tables import Coefficients
 from bbl.results.machine.estimates import Compared, Estimates
@@ -311,20 +311,6 @@ class Inference(Estimates):
             Prints as text (the 20 parameters with the smallest p), as HTML or LaTeX; ``.tables`` has all of them.
         """
         return inference_summary(self.table(of, level), self.tests(of), self.note)
-
-    @verb
-    def plot(self, of: Compared = "group", level: float = 0.95, *, pairs: bool = False, ax=None):
-        """Draw the fields, or the couplings, with their confidence intervals; return the Axes.
-
-        Parameters
-        ----------
-        of, level
-            As in `table`.
-        pairs : bool, default False
-            Whether couplings are drawn in place of fields.
-        ax : matplotlib Axes, optional
-        """
-        return plot_table(self.table(of, level), flag("pairs", pairs), level, ax)
 
     def __repr__(self) -> str:
         return (

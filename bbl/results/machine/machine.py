@@ -36,8 +36,8 @@ from bbl.rows.sample import Rows, Sample
 
 __all__ = ["MachineResults"]
 
-SCORED_ROWS = 65536  # rows of a chunk whose energies are in memory together
-MAX_TESTED_PARAMETERS = 2000  # of a group, up to which summaries hold the tests: these need the covariances
+SCORED_ROWS = 65536  # rows of a chunk whose energies are computed together
+MAX_TESTED_PARAMETERS = 2000  # of a group; summaries of larger models have no tests, which need the covariances
 
 
 @dataclass(frozen=True, repr=False)
@@ -124,14 +124,14 @@ class MachineResults(ModelResults):
         names += [n for n in ("scale", "start", "prior_count") if n not in names and getattr(engine, n, None)]
         values = {name: getattr(engine, name) for name in names}
         return MethodTraits(
-            engine.name,
-            engine.name,
-            ", ".join(f"{n}={v:.4g}" if isinstance(v, float) else f"{n}={v}" for n, v in values.items()),
-            self.converged,
-            engine.stops_early,
-            bool(engine.joint),
-            "none" if calibration is None else "temperature",
-            calibration is None,
+            name=engine.name,
+            learner=engine.name,
+            setting=", ".join(f"{n}={v:.4g}" if isinstance(v, float) else f"{n}={v}" for n, v in values.items()),
+            converged=self.converged,
+            stops_early=engine.stops_early,
+            needs_complete_rows=bool(engine.joint),
+            calibration="none" if calibration is None else "temperature",
+            can_calibrate=calibration is None,
         )
 
     def coef(self) -> Coefficients:
@@ -163,21 +163,25 @@ class MachineResults(ModelResults):
 
     @property
     def _free(self) -> np.ndarray:
-        """Which parameters each group has, shape (K, size)."""
+        """Whether each group has each parameter, shape (K, size); engines that choose terms leave some out."""
         all_free, K = np.ones(self.parameters.layout.size, dtype=bool), len(self.parameters.theta)
         return np.array([fit.state.get("free", all_free) for fit in self.estimate.fits[:K]])
 
     @cached_property
     def _energy(self) -> MarginalEnergy:
+        """Energies (n, K) of rows at the estimates, missing predictors summed out."""
         return MarginalEnergy(self.parameters.layout, self.parameters.theta)
 
     @cached_property
     def _averaged(self) -> Callable:
-        """Energies of rows averaged over draws, where there are any; less ln Z they are log-probabilities."""
+        """Function of codes and missing cells that returns energies (n, K), averaged over draws if there are any.
+
+        Less ln Z they are log-probabilities.
+        """
         return self._energy if self.estimate.predictive is None else self.estimate.energy()
 
     def plugged(self, draws: str) -> Self:
-        """Return the model that predicts by all its draws, or by their mean."""
+        """Return the model that predicts by all its posterior draws (``"all"``), or by their mean (``"mean"``)."""
         if choice("draws", draws, ("all", "mean")) == "all":
             return self
         if self.estimate.predictive is not None and self.estimate.predictive.hidden:

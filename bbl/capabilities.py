@@ -1,4 +1,4 @@
-"""What can be asked of a kind of model, by the names under which kinds declare what they lack."""
+"""Capabilities of kinds of models, by the names under which a kind declares those that it lacks."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ def flag(argument: str, value: object) -> bool:
 
 
 def any_real(argument: str, value: object) -> float:
-    """Return any real number as a float, and refuse what is none."""
+    """Return a real number as a float; raise an error for anything else."""
     if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
         raise BBLTypeError(
             f"{argument} must be a number; got {value!r} of type {type(value).__name__}.", argument=argument

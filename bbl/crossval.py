@@ -30,7 +30,7 @@ __all__ = [
 
 
 class Classifier(Protocol):
-    """What is cross-validated: anything that has class scores for encoded rows."""
+    """Interface of a cross-validated model: class scores of encoded rows."""
 
     def class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
         """Return the class scores (n, K)."""
@@ -91,7 +91,7 @@ def check_trained(n: float) -> None:
 def _run_fold(
     sample: Rows, fold: Fold, fit: Callable, judge: str, *arguments: Any
 ) -> tuple[Sequence[Classifier], np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Fit on the training rows of one fold; return fits, scores, and groups, weights, positions of what it holds."""
+    """Fit on the training rows of one fold; return fits, scores, and groups, weights, positions of its validation rows."""
     train = fold.training(sample)
     check_trained(train.n)
     try:

@@ -1,4 +1,4 @@
-"""Every error and warning class of the package; each message says what is wrong, where, and what to do."""
+"""The error and warning classes of the package; each message names the problem, the place and the remedy."""
 
 from __future__ import annotations
 

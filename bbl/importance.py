@@ -19,7 +19,7 @@ __all__ = ["losses_without", "validated_losses"]
 
 @dataclass(frozen=True)
 class Without:
-    """A classifier that is not told predictor `i`; all of them if it is -1."""
+    """A classifier without predictor `i`, which is summed out; with all predictors if `i` is -1."""
 
     classifier: Any
     i: int

@@ -1,4 +1,4 @@
-"""Memory: what is free, and the refusal of what would not fit, before anything is allocated."""
+"""Memory: how much is free, and the check that an allocation fits before it is made."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _address_space() -> int:
 
 
 def check_memory(needed: float, what: str, remedy: str) -> None:
-    """Raise before an allocation of `needed` bytes that would take over 80 % of what is available.
+    """Raise an error if an allocation of `needed` bytes would take over 80 % of the available memory.
 
     Raises
     ------

@@ -184,7 +184,7 @@ def scaled_progress(progress: Callable | None, scale: float) -> Callable | None:
 
 @contextmanager
 def progress_bar(total: int | None, title: str, verbose: int):
-    """Show a progress bar on stderr if that is a terminal and `verbose`; yields what is called for each step.
+    """Show a progress bar on stderr if that is a terminal and `verbose`; yield the function to call after each step.
 
     It may be called with the share of a step that is done, and with a note on how it goes. Without a `total` the bar
     counts the steps.

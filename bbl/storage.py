@@ -94,7 +94,7 @@ def write_model(path: Any, meta: dict[str, Any], arrays: dict[str, np.ndarray], 
 
 
 def read_model(path: Any, kind: str = "bbl") -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Read a file of one `kind`; return what was written, as `read_any` does."""
+    """Read a file of one `kind`; return its content, as `read_any` does."""
     _, meta, arrays = read_any(path, (kind,))
     return meta, arrays
 

@@ -147,7 +147,7 @@ KDB_OPTIONS = {
 
 
 def _search(learner: str) -> Learner:
-    """Return the greedy search that goes by the `MOVES` of this name."""
+    """Return the greedy search with the `MOVES` of this name."""
     return Learner(partial(_climb, learner), SEARCH_OPTIONS, uses_folds=lambda options: True)
 
 

@@ -12,7 +12,7 @@ __all__ = ["MOVES", "Moves"]
 
 @dataclass(frozen=True)
 class Moves:
-    """What moves depend on.
+    """The state that moves depend on.
 
     Attributes
     ----------

@@ -21,7 +21,7 @@ __all__ = ["Fitted", "Recipe", "fit", "standard_errors"]
 
 @dataclass(frozen=True)
 class Recipe:
-    """How tables are estimated; at most one of the last three.
+    """Options of the estimate of tables; at most one of the last three is set.
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Fitted:
-    """What a fit gives.
+    """Result of a fit.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What a method of two-way clustering gives, and what the methods share: their options set, their seeds."""
+"""Results of the methods of two-way clustering, and helpers that the methods share."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Found", "refuse_groups", "seeds", "set_options"]
 
 
 class Found(NamedTuple):
-    """What a method found: labels, the criterion that compares partitions (less is better), and how it got there.
+    """Result of a method: labels, the criterion that compares partitions (less is better), and its history.
 
     Attributes
     ----------

@@ -55,7 +55,7 @@ class Cells:
 
     @classmethod
     def stored(cls, start, column, value, weight, shape: tuple[int, int]) -> Cells:
-        """Return cells that were read from a file; a ValueError says what is wrong with them."""
+        """Return cells that were read from a file; raise a ValueError that names the problem if they are invalid."""
         n = len(value)
         sound = (
             (start.dtype.kind, column.dtype.kind, value.dtype.kind, weight.dtype.kind) == ("i", "i", "f", "f")
@@ -96,11 +96,11 @@ class Cells:
 
     @property
     def arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """What the kernels take: start, column, value, weight."""
+        """Arrays for the kernels: start, column, value, weight."""
         return self.start, self.column, self.value, self.weight
 
     def averaged(self) -> Cells:
-        """Return the table with one cell for each pair: the weighted mean of what was observed there."""
+        """Return the table with one cell for each pair: the weighted mean of its observations."""
         new = np.ones(self.n, dtype=bool)
         new[1:] = self.column[1:] != self.column[:-1]
         new[self.start[:-1][self.start[:-1] < self.n]] = True

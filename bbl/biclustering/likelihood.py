@@ -63,7 +63,7 @@ def integrated_completed(deviance: float, sizes: tuple[np.ndarray, np.ndarray], 
 
 
 class Noise(NamedTuple):
-    """What the variance of numbers is judged by, whatever the groups are.
+    """Reference variance of the values, which does not depend on the groups.
 
     Attributes
     ----------

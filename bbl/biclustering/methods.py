@@ -93,7 +93,7 @@ class Genetic:
         return n_init
 
     def ratings(self, cells: Cells) -> Ratings:
-        """Return the ratings with the model of a block, having refused what is not on the scale."""
+        """Return the ratings with the model of a block; values off the scale are refused."""
         low, high = self.scale
         wrong = (cells.value != np.rint(cells.value)) | (cells.value < low) | (cells.value > high)
         if wrong.any():

@@ -76,7 +76,7 @@ class Table:
         return self.cells.shape[axis] // (self.n_levels if axis else 1)
 
     def misfit(self, axis: int) -> np.ndarray:
-        """Return what is to be added to the costs of each row to make them its distance from a prototype."""
+        """Return the constant of each row that turns its costs into squared distances from a prototype."""
         if self.metric != "squared":
             return np.zeros(self.size(axis))
         side = self.side(axis)

@@ -73,7 +73,7 @@ class Prototype:
 
     @property
     def response(self) -> str:
-        """What the cells hold: "numeric" values, "levels" of a factor, or whether they are "rated"."""
+        """Kind of the cells: "numeric" values, "levels" of a factor, or "rated" or not."""
         return "levels" if self.metric == "levels" else "numeric"
 
     def steps(self, n_init: int, groups: tuple[int, int] | None, shape: tuple[int, int]) -> int:

@@ -1,1 +1,1 @@
-"""The room of Boltzmann machines: one engine run per group, tuning, covariance of what was fitted."""
+"""Boltzmann machines of all groups: estimation, tuning, validation, averages."""

@@ -1,4 +1,4 @@
-"""What a fit did not reach: problems of groups and predictors, told in one warning."""
+"""Problems of convergence of groups and predictors, collected in one warning."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def group_text(labels: Labels, g: int) -> str:
 
 
 class Problem(NamedTuple):
-    """What a group and a predictor did not reach: where, what (the same text for the same thing), and its numbers."""
+    """A problem of convergence: group, predictor and level, a text that is equal for equal problems, and its numbers."""
 
     group: str
     predictor: str
@@ -40,7 +40,7 @@ class Problem(NamedTuple):
 
 
 def problems(fits: Sequence[EngineFit], labels: Labels) -> list[Problem]:
-    """Return what each group and predictor did not reach."""
+    """Return the problems of convergence of all groups and predictors."""
     problem_list = []
     for g, fit in enumerate(fits):
         for note in fit.notes:

@@ -1,4 +1,4 @@
-"""What is refused before a fit, or in its midst: too much time or memory, predictors without known values."""
+"""Checks before a fit: time, memory, predictors without known values."""
 
 from __future__ import annotations
 

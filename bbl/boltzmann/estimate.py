@@ -275,7 +275,7 @@ def estimate_path(
 def _fit_groups(
     sample: Rows, tasks: list[tuple], workers: int, progress: Callable | None, labels: Labels | None
 ) -> list[list[tuple[EngineFit, float, float]]]:
-    """Return `fit_group` of each of `tasks`; of rows in a file, `progress` is told of each pass over them."""
+    """Return `fit_group` of each of `tasks`; for rows in a file, `progress` is called after each pass over them."""
     if progress is not None:
         sample.on_pass(lambda count: progress(0.0, f"pass {count}"))
     try:

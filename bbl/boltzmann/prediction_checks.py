@@ -1,4 +1,4 @@
-"""What is said of a fit: log-losses above those of the shares or of naive Bayes, and folds of ordered rows."""
+"""Warnings about predictions: log-losses above those of the shares or of naive Bayes, and folds of ordered rows."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def warn_record(record: LossRecord | None, stacklevel: int = 3) -> None:
 
 
 def _worse_than_naive(scores: np.ndarray, naive: np.ndarray, rows: Sample | Scored) -> str:
-    """Return both log-losses in words where that of `scores` (N, K) is above that of `naive` (N, K); else nothing.
+    """Return both log-losses in words if that of `scores` (N, K) is above that of `naive` (N, K); else an empty text.
 
     That is by over 5 %, and over three standard errors of the mean difference, to which one more row that differs
     by 1 is added. Of one group it is the log-loss of the rows.
@@ -139,7 +139,7 @@ def training_rows(
 def training_record(
     rows: Sample, whole: bool, scores: np.ndarray, shares: np.ndarray, advice: str
 ) -> LossRecord | None:
-    """Return the log-loss of class scores (n, K) of `training_rows`; of some rows alone only if it is to be told.
+    """Return the log-loss of class scores (n, K) of `training_rows`; for a sample of rows only if it gives a warning.
 
     `shares` (K,) are those of the groups.
     """

@@ -24,7 +24,7 @@ CELLS = 2**22  # couplings of draws that are laid out at a time
 
 @dataclass(frozen=True)
 class Predictive:
-    """Draws of the parameters of K groups, and what they say of rows together.
+    """Draws of the parameters of K groups, and the energies of rows averaged over them.
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ class Predictive:
             yield MarginalEnergy(self.layout, self.theta[g, lo : lo + step])(codes, unknown)
 
     def energy(self, shift: np.ndarray) -> Callable[[np.ndarray, np.ndarray | None], np.ndarray]:
-        """Return energies (n, K) that go with ln Z `shift`, as a function of codes and what is unknown.
+        """Return a function of codes and unknown cells to energies (n, K) from which ln Z is to be subtracted as `shift`.
 
         Less the `shift` (K,) of its group, an energy is the logarithm of a row's mean probability over the draws.
         """

@@ -26,7 +26,7 @@ def reconstruct(
     workers: int = 1,
     progress: Callable | None = None,
 ) -> np.ndarray:
-    """Return the probability of every non-reference level of rows; of what is known, 1 or 0.
+    """Return the probability of every non-reference level of rows; 1 or 0 for known predictors.
 
     Parameters
     ----------

@@ -45,7 +45,7 @@ TIE = 1e-4  # where that is less than so much log-loss, it makes no difference
 
 @dataclass(frozen=True)
 class Tuning:
-    """What cross-validation inside a fit found.
+    """Result of cross-validation inside a fit.
 
     Attributes
     ----------
@@ -139,7 +139,7 @@ def tune_many(
     progress: Callable | None = None,
     **told: Any,
 ) -> tuple[Tuning, Tuning, list[WarmStarts]]:
-    """Choose the engine's tuned option where rows are many: on some of them, and then on all what they leave open.
+    """Choose the engine's tuned option for many rows: first on a sample, then weaker penalties on all rows.
 
     The more rows, the less is gained by a simple model. So from the setting of least log-loss on some rows on, settings
     of less simple models are compared on all, until the log-loss rises.

@@ -1,4 +1,4 @@
-"""What every engine is: options in, a sample and a layout, an EngineFit out."""
+"""The base class of engines: options, and a method from a sample and a layout to an EngineFit."""
 
 from __future__ import annotations
 
@@ -337,7 +337,7 @@ class Engine:
         return self.path(sample, layout, values)
 
     def fit(self, sample: Any, layout: Layout, workers: int = 1, **told: Any) -> EngineFit:
-        """Fit one group at the engine's own settings; what it is `told` is `rng` and `progress`, where it `samples`."""
+        """Fit one group at the engine's own settings; an engine that `samples` also takes `rng` and `progress`."""
         return self.path(sample, layout, None, workers, **told)[0]
 
     def at(self, value: float) -> Engine:

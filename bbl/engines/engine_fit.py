@@ -1,4 +1,4 @@
-"""What an engine gives: a fit, what is to be said of it, the equations that it solves."""
+"""Results of engines: a fit, notes for warnings, and the likelihood equations that were solved."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["EngineFit", "Equations", "JointFit", "NoProgress", "Note"]
 
 
 class Note(NamedTuple):
-    """What is to be said about a predictor in the warning that names it.
+    """A problem of a predictor, for the warning that names it.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Attribution: what each term of a model adds to the scores of a row, in a gauge that no reference level decides."""
+"""Attribution: contributions of the terms of a model to the scores of a row, in the zero-sum gauge."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def zero_sum_factors(factors: Iterable[tuple[Scope, np.ndarray]]) -> tuple[dict[
 
 
 def contributions(terms: Factors, K: int, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
-    """Return what each term adds to the K scores of encoded rows, shape (n, K, T); zero where a member is missing."""
+    """Return the contributions (n, K, T) of T terms to the K scores of encoded rows; zero if a member of a term is missing."""
     check_memory(
         8.0 * len(codes) * K * len(terms), f"Explaining {len(codes)} rows by {len(terms)} terms", "Explain fewer rows."
     )

@@ -26,7 +26,7 @@ SLICE_SECONDS = 0.1
 
 @dataclass(frozen=True)
 class GibbsDraws:
-    """What `gibbs` returns.
+    """Result of `gibbs`.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""The field on every level given the other predictors, in models with terms of any order, and what follows from it."""
+"""The field on every level given the other predictors, for terms of any order, and the pseudo-likelihood of rows."""
 
 from __future__ import annotations
 

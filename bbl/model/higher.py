@@ -1,4 +1,4 @@
-"""Higher: terms of three predictors and more as kernels read them, and what they add to energies."""
+"""Higher: terms of three predictors and more as kernels read them, and their contributions to energies."""
 
 from __future__ import annotations
 

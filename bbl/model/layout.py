@@ -103,7 +103,7 @@ class Layout:
 
     @cached_property
     def term_start(self) -> tuple[np.ndarray, ...]:
-        """Where the tables of each of `terms` start in the parameter vector: ndarrays of intp, shapes (T_k + 1,)."""
+        """Start of each table of each order in the parameter vector: ndarrays of intp, shapes (T_k + 1,)."""
         width, end, starts = self.n_levels.astype(np.intp) - 1, self.D, []
         for terms in self.terms:
             start = np.zeros(len(terms) + 1, dtype=np.intp)
@@ -132,12 +132,12 @@ class Layout:
 
     @property
     def pair_start(self) -> np.ndarray:
-        """Where the tables of `pairs` start in the parameter vector, shape (P + 1,)."""
+        """Start of each table of `pairs` in the parameter vector, shape (P + 1,)."""
         return self.term_start[0]
 
     @property
     def cuts(self) -> np.ndarray:
-        """Where all tables start, and the end: of fields, of pairs, of terms of three predictors, and so on."""
+        """Start of each table in the parameter vector, and its end: fields, pairs, terms of three predictors, and so on."""
         return np.concatenate([self.start, *(start[1:] for start in self.term_start)])
 
     @property

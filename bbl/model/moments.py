@@ -78,7 +78,7 @@ def _block_pair_counts(sample: Sample, layout: Layout | Regressors) -> np.ndarra
 
 
 def _count_bits(sample: Sample, layout: Layout | Regressors, counts: np.ndarray) -> Sample:
-    """Add to `counts` what the bits of small whole weights count; return the rows with what is left of their weights.
+    """Add to `counts` the pair counts of the low bits of whole weights; return the rows with the remaining weights.
 
     A row whose weight has bit b counts ``2**b`` times there. Where sums would be rounded nothing is counted: they
     depend on their order.
@@ -100,7 +100,7 @@ def _count_bits(sample: Sample, layout: Layout | Regressors, counts: np.ndarray)
 
 
 def known_counts(sample: Rows, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
-    """Return what is known together, as exact sums of weights.
+    """Return the weights with which predictors, and predictors and levels, are known together; sums are exact.
 
     Returns
     -------

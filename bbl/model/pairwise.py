@@ -89,7 +89,7 @@ def from_matrix(layout: Layout, h: np.ndarray, J: np.ndarray) -> np.ndarray:
 
 
 def check_levels(n_levels) -> np.ndarray:
-    """Return `n_levels` as int32 array (m,), or say what is wrong with it."""
+    """Return `n_levels` as int32 array (m,); raise an error that names the problem if it is unusable."""
     levels = np.asarray(n_levels)
     usable = levels.ndim == 1 and levels.size and levels.dtype.kind in "iu"
     if not usable or levels.min() < 2 or levels.max() >= 2**31:
@@ -100,7 +100,7 @@ def check_levels(n_levels) -> np.ndarray:
 
 
 def check_model(h, J, n_levels) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return `h`, `J`, `n_levels` and the first column of each predictor as kernel arrays, or say what is wrong."""
+    """Return `h`, `J`, `n_levels` and the first column of each predictor as kernel arrays, checked."""
     levels = check_levels(n_levels)
     start = np.concatenate(([0], np.cumsum(levels.astype(np.intp) - 1)))
     D = int(start[-1])

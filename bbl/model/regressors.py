@@ -1,4 +1,4 @@
-"""Regressors: what each predictor is regressed on given the others, levels and joint levels; terms of any order so."""
+"""Regressors: levels and joint levels of the other predictors that each predictor is regressed on."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class Regressors:
 
     @cached_property
     def columns(self) -> list[np.ndarray]:
-        """Columns of the site matrix that each predictor uses: the constant, then what it is regressed on."""
+        """Columns of the site matrix that each predictor uses: the constant, then its regressors."""
         return [self.columns_of(i) for i in range(self.m)]
 
     def columns_of(self, i: int) -> np.ndarray:

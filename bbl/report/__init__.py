@@ -1,1 +1,1 @@
-"""What people see: tables, text, summaries, plots."""
+"""Tables, text, summaries and plots."""

@@ -205,7 +205,7 @@ def group_text(
 
 
 def missing_text(policy: str, incomplete: int) -> str:
-    """Return what was done with missing values.
+    """Return the treatment of missing values in words.
 
     Parameters
     ----------

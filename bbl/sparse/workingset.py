@@ -212,7 +212,7 @@ class Descent:
         return np.maximum.reduceat(norm, self.products.at[:-1])
 
     def _step(self, link, theta, intercept, value: float, expected: float) -> tuple[np.ndarray, float] | None:
-        """Go as far towards new weights as the objective falls by a share of what is expected."""
+        """Move towards new weights by backtracking, until the objective falls by a share of the expected decrease."""
         there, step = self.products.link(theta, intercept), 1.0
         while step > 1e-10:
             new = self.theta + step * (theta - self.theta) if step < 1 else theta

@@ -18,7 +18,7 @@ EVEN = 1e-15  # decrease that rounding hides
 
 @dataclass(frozen=True)
 class Calibration:
-    """What is done to class scores: ``temperature * score + offset``.
+    """Calibration of class scores: ``temperature * score + offset``.
 
     Attributes
     ----------

@@ -110,7 +110,7 @@ class PowerSeries:
 
     @cached_property
     def estimate(self) -> float:
-        """The value of the parameter at which the mean is what was observed; infinite at the ends of the support."""
+        """The parameter at which the mean equals the observed value; infinite at the ends of the support."""
         return self.solve(self.t)
 
     def tails(self, psi: float) -> tuple[float, float]:

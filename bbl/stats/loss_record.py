@@ -1,4 +1,4 @@
-"""Log-loss of a classifier beside that of the shares of the groups, and what is said where it is worse."""
+"""Log-loss of a classifier and of the shares of the groups, and the warning if the former is larger."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class LossRecord:
 
     @property
     def verdict(self) -> str:
-        """What is said of a loss above that of the shares, with the remedy; empty of any other."""
+        """The sentence about a log-loss above that of the shares, with the remedy; empty if it is not above."""
         if not self.is_worse:
             return ""
         loss, baseline = self._numbers

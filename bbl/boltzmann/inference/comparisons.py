@@ -186,7 +186,7 @@ def _fisher(uncoupled: set[int], cells: np.ndarray, otherwise: Family, k: int, f
 def _shift_limits(
     counts: np.ndarray, g: int, field_limits: _FieldLimits | None, shift: Comparison, limits: np.ndarray
 ) -> np.ndarray:
-    """Return the limits of the difference of group `g` from the pooled fit, given those of what is tested."""
+    """Return limits of the difference of group `g` from the pooled fit, given limits of the tested difference."""
     at, limits = _uncoupled(shift.layout), limits.copy()
     limits[at] = shifts_from_pooled(limits[at], counts[:, :2, at], counts[:, 2, at], g)
     if field_limits is not None:

@@ -130,7 +130,7 @@ def full_covariance(sample: Sample, layout: Layout, engine: Engine) -> np.ndarra
 def difference_terms(
     sample: Sample, estimate: Estimate, engine: Engine, pair: tuple[int, int]
 ) -> tuple[list[np.ndarray], np.ndarray]:
-    """Return the covariances of every table of the difference of two groups, fitted jointly, and what has none.
+    """Return the covariances of every table of the difference of two groups fitted jointly, and which parameters have one.
 
     Returns
     -------
@@ -179,7 +179,7 @@ def _occurring(rows: Sample, layout: Layout) -> np.ndarray:
 
 
 def _with_empty(parts: list[Sample], found: list, nothing: object) -> list:
-    """Return what was found of the groups with rows, and `nothing` for those without."""
+    """Return one entry per group: the next of `found` for groups with rows, `nothing` for those without."""
     remaining = iter(found)
     return [next(remaining) if group_sample.n else nothing for group_sample in parts]
 

@@ -30,7 +30,7 @@ ROWS_PER_PARAMETER = 10.0
 
 
 class Kind(IntEnum):
-    """How a parameter is tested, or why it is not."""
+    """The test of a parameter, or the reason why it has none."""
 
     WALD = 0
     EXACT = 1
@@ -40,7 +40,7 @@ class Kind(IntEnum):
 
     @property
     def text(self) -> str:
-        """What tables say."""
+        """Text of the kind in tables."""
         return (
             "Wald",
             "exact",
@@ -55,7 +55,7 @@ Family = Callable[[int, bool], PowerSeries | None]
 
 @dataclass(frozen=True)
 class Evidence:
-    """What the rows of one group say of its parameters, without any penalty.
+    """Unpenalised estimates, covariances and kinds of test of the parameters of one group.
 
     Attributes
     ----------
@@ -174,7 +174,7 @@ def crowded(layout: Layout) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What is tested: the parameters of a group, or the difference of two sets of them, being zero.
+    """The null hypothesis that the parameters of a group, or the differences of two sets of them, are zero.
 
     Attributes
     ----------
@@ -210,7 +210,7 @@ class Comparison:
 
     @cached_property
     def verdict(self) -> np.ndarray:
-        """The `kind` of each parameter, FEW where the exact distribution has nothing to tell."""
+        """The `kind` of each parameter; FEW if the exact distribution is degenerate."""
         kind = self.kind.copy()
         kind[kind == Kind.EXACT] = Kind.FEW
         kind[list(self.exact)] = Kind.EXACT

@@ -1,4 +1,4 @@
-"""Exact conditional distribution of one coupling or field: what is left when the other predictors are held fixed."""
+"""Exact conditional distribution of one coupling or field, the other predictors held fixed."""
 
 from __future__ import annotations
 

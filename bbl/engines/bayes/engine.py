@@ -184,7 +184,7 @@ class Posterior(Engine):
         return widened(layout, self.hidden, self.hidden_pairs) if self.hidden else layout
 
     def describe(self, layout: Layout) -> str:
-        """Return in words what is drawn from, and how."""
+        """Return the posterior and the sampler in words."""
         sampler, states = self.resolve(layout), n_states(layout)
         prior = f"{self.prior} prior" + (f" of tau {self.tau:g}" if self.prior != "conjugate" else "")
         chosen = f", chosen because there are {states:.3g} states" if self.sampler == "auto" and states > STATES else ""
@@ -280,7 +280,7 @@ class Posterior(Engine):
         return [self._finish(sample, layout, drawn.mean(axis=(0, 1)), drawn, state)]
 
     def _with_hidden(self, sample, layout, c, rng, workers, progress) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        """Return draws in the reference gauge of what is visible; the state has those of all, for predictions."""
+        """Return draws of the visible parameters in the reference gauge; the state has those of all, for predictions."""
         report_share = None if progress is None else lambda share: progress(share / self.chains)
         shared = (sample, layout, self.hidden, c, (self.warmup, self.draws))
         tasks = [(*shared, stream, report_share, self.hidden_pairs) for stream in rng.spawn(self.chains)]

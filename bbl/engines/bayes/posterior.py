@@ -48,7 +48,7 @@ class Adjustment:
 
 @dataclass(frozen=True)
 class Problem:
-    """What is drawn from: the rows of one group, a layout and a prior.
+    """The posterior of one group: its rows, a layout and a prior.
 
     Attributes
     ----------

@@ -43,7 +43,7 @@ HARMLESS = 1e-5  # gradient that moves probabilities in the fifth decimal at mos
 
 
 class Tolerance(NamedTuple):
-    """Where a fit ends: largest gradient in scaled parameters, gain of a step, and number of steps."""
+    """Stopping rule of a fit: largest gradient in scaled parameters, least gain of a step, and number of steps."""
 
     gradient: float
     gain: float
@@ -56,7 +56,7 @@ ROUGH = Tolerance(1e-3, 1e-5, 100)  # of fits that are compared
 
 
 class Solution(NamedTuple):
-    """What maximises the penalised conditional likelihood.
+    """The maximum of the penalised conditional likelihood.
 
     Attributes
     ----------

@@ -206,7 +206,7 @@ def make_basis(codes: np.ndarray, weights: np.ndarray, layout: Layout, tau: floa
 
 
 def to_tables(basis: Basis, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return fields and couplings that are the functions ``basis(x) @ weights``, and what is left over.
+    """Return fields, couplings and constant that equal the functions ``basis(x) @ weights``.
 
     Parameters
     ----------

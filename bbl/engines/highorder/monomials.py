@@ -73,7 +73,7 @@ class Monomials:
         return out
 
     def fields(self, theta: np.ndarray, X: np.ndarray) -> np.ndarray:
-        """Return what each level adds to the energy given the other predictors, shape (n, D)."""
+        """Return the contributions (n, D) of each level to the energy given the other predictors."""
         out = np.tile(theta[: self.D], (len(X), 1))
         for rows in self._blocks(len(X)):
             row_block = X[rows]

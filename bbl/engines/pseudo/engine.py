@@ -207,7 +207,7 @@ class PseudoLikelihood(Engine):
         return Sample(np.vstack([sample.codes, extra]), np.append(sample.weights, 1.0), missing=missing)
 
     def _prepare_stored(self, rows: StoredSample, layout: Layout) -> Rows:
-        """Do what `prepare` does to rows in a file; few enough are read into memory."""
+        """Prepare rows in a file as `prepare` does; read them into memory if they are few."""
         if not rows.complete:
             raise OptionError(
                 "method='pseudo' fits each predictor to rows of its own where values are missing, which it cannot do "

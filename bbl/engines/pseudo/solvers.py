@@ -1,4 +1,4 @@
-"""Solvers of the pseudo-likelihood: Newton's method and L-BFGS, and what they report of each predictor."""
+"""Solvers of the pseudo-likelihood: Newton's method and L-BFGS, and their reports for each predictor."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ POLISH_SIZE = 1024  # largest number of a predictor's parameters for Newton step
 
 
 class Sites:
-    """What the kernels report of each predictor."""
+    """Reports of the kernels for each predictor."""
 
     def __init__(self, m: int):
         self.value, self.norm = np.zeros(m), np.zeros(m)

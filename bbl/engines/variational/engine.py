@@ -158,7 +158,7 @@ class PersistentVI(Engine):
 
     @property
     def posterior(self) -> str:  # type: ignore[override]
-        """What the posterior is."""
+        """The approximation of the posterior, in words."""
         return "factorised variational posterior" + ", sds by linear response" * (self.sd == "lrvb")
 
     @property
@@ -272,7 +272,7 @@ class PersistentVI(Engine):
             )
 
     def _sd(self, sample: Sample, layout: Layout, found: Approximation) -> tuple[np.ndarray, tuple[Note, ...]]:
-        """Return the sds that are asked for, or those that there are, and what is to be said of that."""
+        """Return the requested sds, or the factorised ones if those do not exist, with a note that says so."""
         if self.sd == "lrvb":
             sds = response_sd(found, model_sums(sample, layout), sample.total, np.random.default_rng(0))
             if np.isfinite(sds).all():
@@ -291,7 +291,7 @@ class PersistentVI(Engine):
         return min(workers, self.draws), max(1, workers // self.draws)
 
     def _unsettled(self, history: dict[str, np.ndarray]) -> tuple[Note, ...]:
-        """Return what is to be said of a fit that was still on its way."""
+        """Return a note for a fit that has not converged."""
         t, scale = history["iteration"], history["scale_couplings"]
         half, last = scale[np.searchsorted(t, t[-1] / 2)], scale[-1]
         # beyond the slab a scale makes no difference

@@ -39,7 +39,7 @@ BLOCK = 2**15  # parameters that one thread takes at a time
 
 
 class Likelihood(Protocol):
-    """What the ascent asks of a likelihood."""
+    """Interface of a likelihood in the ascent."""
 
     def gradient(self, q: int, simplex: np.ndarray, out: np.ndarray) -> None:
         """Write the gradient of the log-likelihood by parameters in simplex coding, all of the rows taken together.
@@ -177,7 +177,7 @@ class PseudoLikelihoodGradient:
 
 @dataclass(frozen=True)
 class Budget:
-    """How long the ascent takes and how it steps.
+    """Number of iterations and step sizes of the ascent.
 
     Attributes
     ----------
@@ -281,7 +281,7 @@ class _Schedule:
 
 
 class _History:
-    """What is recorded some forty times on the way."""
+    """Record of the ascent at some forty iterations."""
 
     def __init__(self, n_iter: int, begin: Approximation):
         self.every = max(1, n_iter // CHECKS)

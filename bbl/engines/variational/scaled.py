@@ -24,7 +24,7 @@ STRENGTHS = 400  # draws of the strengths of pairs
 
 
 class Groups:
-    """Which parameters share a scale: tables of a layout that are not empty, fields before couplings.
+    """Groups of parameters that share a scale: the nonempty tables of a layout, fields before couplings.
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ class Groups:
         return np.array([values[: self.fields].sum(), values[self.fields :].sum()])
 
     def of_kind(self, values: np.ndarray) -> np.ndarray:
-        """Return what each group (G,) has of the two kinds' `values` (2,)."""
+        """Return for each group (G,) the entry of `values` (2,) for its kind, field or coupling."""
         return np.repeat(values, (self.fields, len(self) - self.fields))
 
 
@@ -87,7 +87,7 @@ class Approximation:
 
     @cached_property
     def groups(self) -> Groups:
-        """Which parameters share a scale."""
+        """Groups of parameters that share a scale."""
         return Groups(self.layout)
 
     @property

@@ -23,7 +23,7 @@ def structure_text(
     members: int | None = None,
     nparams: int | None = None,
 ) -> str:
-    """Return what is printed of a Bayesian network classifier, in R's layout.
+    """Return a Bayesian network classifier as text, in R's layout.
 
     Examples
     --------

@@ -91,7 +91,7 @@ def check_trained(n: float) -> None:
 def _run_fold(
     sample: Rows, fold: Fold, fit: Callable, judge: str, *arguments: Any
 ) -> tuple[Sequence[Classifier], np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Fit on the training rows of one fold; return fits, scores, and groups, weights, positions of its validation rows."""
+    """Fit on the training rows of a fold; return fits, scores, and group, weight, position of validation rows."""
     train = fold.training(sample)
     check_trained(train.n)
     try:

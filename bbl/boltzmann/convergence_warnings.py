@@ -25,7 +25,7 @@ def group_text(labels: Labels, g: int) -> str:
 
 
 class Problem(NamedTuple):
-    """A problem of convergence: group, predictor and level, a text that is equal for equal problems, and its numbers."""
+    """A problem of convergence: group, predictor, level, a text that is equal for equal problems, and numbers."""
 
     group: str
     predictor: str

@@ -61,7 +61,7 @@ class Predictive:
             yield MarginalEnergy(self.layout, self.theta[g, lo : lo + step])(codes, unknown)
 
     def energy(self, shift: np.ndarray) -> Callable[[np.ndarray, np.ndarray | None], np.ndarray]:
-        """Return a function of codes and unknown cells to energies (n, K) from which ln Z is to be subtracted as `shift`.
+        """Return a function of codes and unknown cells to energies (n, K), averaged over draws with ln Z `shift`.
 
         Less the `shift` (K,) of its group, an energy is the logarithm of a row's mean probability over the draws.
         """

@@ -58,7 +58,7 @@ def zero_sum_factors(factors: Iterable[tuple[Scope, np.ndarray]]) -> tuple[dict[
 
 
 def contributions(terms: Factors, K: int, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
-    """Return the contributions (n, K, T) of T terms to the K scores of encoded rows; zero if a member of a term is missing."""
+    """Return the contributions (n, K, T) of T terms to K scores of rows; zero if a member of a term is missing."""
     check_memory(
         8.0 * len(codes) * K * len(terms), f"Explaining {len(codes)} rows by {len(terms)} terms", "Explain fewer rows."
     )

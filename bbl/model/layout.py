@@ -137,7 +137,7 @@ class Layout:
 
     @property
     def cuts(self) -> np.ndarray:
-        """Start of each table in the parameter vector, and its end: fields, pairs, terms of three predictors, and so on."""
+        """Start of each table in the parameter vector, and its end: fields, pairs, terms of three, and so on."""
         return np.concatenate([self.start, *(start[1:] for start in self.term_start)])
 
     @property

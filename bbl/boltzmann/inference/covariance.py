@@ -130,7 +130,7 @@ def full_covariance(sample: Sample, layout: Layout, engine: Engine) -> np.ndarra
 def difference_terms(
     sample: Sample, estimate: Estimate, engine: Engine, pair: tuple[int, int]
 ) -> tuple[list[np.ndarray], np.ndarray]:
-    """Return the covariances of every table of the difference of two groups fitted jointly, and which parameters have one.
+    """Return the covariances of the difference of two jointly fitted groups by table, and which parameters have one.
 
     Returns
     -------

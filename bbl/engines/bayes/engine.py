@@ -280,7 +280,7 @@ class Posterior(Engine):
         return [self._finish(sample, layout, drawn.mean(axis=(0, 1)), drawn, state)]
 
     def _with_hidden(self, sample, layout, c, rng, workers, progress) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        """Return draws of the visible parameters in the reference gauge; the state has those of all, for predictions."""
+        """Return draws of the visible parameters in the reference gauge; the state has those of all parameters."""
         report_share = None if progress is None else lambda share: progress(share / self.chains)
         shared = (sample, layout, self.hidden, c, (self.warmup, self.draws))
         tasks = [(*shared, stream, report_share, self.hidden_pairs) for stream in rng.spawn(self.chains)]

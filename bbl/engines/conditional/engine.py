@@ -135,7 +135,7 @@ class Conditional(Engine):
         return reasons | dict.fromkeys(errors, SINGLE_GROUPS)
 
     def check_equations(self) -> None:
-        """Raise an OptionError: parameters of a single group are not identified, and penalised estimates have no tests."""
+        """Raise an OptionError: parameters of one group are not identified, penalised estimates have no tests."""
         raise OptionError(
             f"{SINGLE_GROUPS}: only differences between groups mean anything, and the penalty shrinks them. Ask for "
             "two groups, of=(a, b), which have intervals, or take method='pseudo' for tests.",

@@ -22,10 +22,10 @@ def distinct_names(names: Iterable[Hashable]) -> list[Any]:
     """
     distinct: dict[Any, None] = {}
     for name in names:
-        free: Any = name
-        while free in distinct:
-            free = f"{free}_"
-        distinct[free] = None
+        unique_name: Any = name
+        while unique_name in distinct:
+            unique_name = f"{unique_name}_"
+        distinct[unique_name] = None
     return list(distinct)
 
 

@@ -1,4 +1,4 @@
-"""Threads: how many workers run, how a list of tasks is spread over them, what tells them to stop; progress bars."""
+"""Threads: their number, tasks spread over them, the flag that stops them, BLAS held to one; progress bars."""
 
 from __future__ import annotations
 
@@ -11,14 +11,19 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from bbl.checks import integer
 from bbl.errors import OptionError
 
+if TYPE_CHECKING:
+    from tqdm import tqdm
+
 __all__ = ["Crew", "Stopped", "n_workers", "progress_bar", "run_tasks", "scaled_progress", "serial_blas", "stop_flag"]
+
+T = TypeVar("T")
 
 
 def n_workers(n_jobs: int | None) -> int:
@@ -123,7 +128,8 @@ class Stopped(Exception):
     """The call that a task belongs to was given up in another thread; nobody waits for the task."""
 
 
-def _run_one(function: Callable, stop: np.ndarray, *task: Any) -> Any:
+def _run_one(function: Callable[..., T], stop: np.ndarray, *task: object) -> T:
+    """Return ``function(*task)``, or raise Stopped if the flag `stop`, shape (1,), is set."""
     if stop[0]:
         raise Stopped
     return function(*task)
@@ -138,8 +144,8 @@ def stop_flag() -> np.ndarray:
     return np.zeros(1, dtype=np.int32) if flag is None else flag
 
 
-def _run_task(function: Callable, stop: np.ndarray, *task: Any) -> Any:
-    """Run a task under the flag of the call that it belongs to."""
+def _run_task(function: Callable[..., T], stop: np.ndarray, *task: object) -> T | type[Stopped]:
+    """Return ``function(*task)``, with `stop` as this thread's flag; the class Stopped if the task gave up."""
     before = getattr(_local, "stop", None)
     _local.stop = stop
     try:
@@ -153,7 +159,7 @@ def _run_task(function: Callable, stop: np.ndarray, *task: Any) -> Any:
 class _Steps:
     """Function that advances a progress bar; a copy in another process does nothing."""
 
-    def __init__(self, bar: Any = None):
+    def __init__(self, bar: tqdm | None = None):
         self._bar = bar
 
     def __call__(self, share: float = 1.0, note: str = "") -> None:
@@ -206,6 +212,7 @@ def _blas() -> list[Any]:
 
 
 def _set_blas_threads(library: Any, count: int) -> None:
+    """Limit a BLAS library, given by its threadpoolctl controller, to `count` threads."""
     # since 3.8 threadpoolctl lets one Python thread alone change a limit, and ignores all others without a word
     getattr(library, "_real_set_num_threads", library.set_num_threads)(count)
 

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Hashable, Mapping, Sequence
+from typing import cast
 
 import pandas as pd
 
 from bbl.checks import verb
 from bbl.report.model_table import ModelTable
 from bbl.results.comparison import compared_fits
+from bbl.results.model import ModelResults
 from bbl.results.together.side_by_side import model_table
 
 __all__ = ["anova", "etable"]
 
 
 @verb
-def anova(*fits: Any) -> pd.DataFrame:
+def anova(*fits: ModelResults | Mapping[Hashable, ModelResults]) -> pd.DataFrame:
     """Compare fitted models, each with the one before it.
 
     Parameters
@@ -63,13 +64,13 @@ def anova(*fits: Any) -> pd.DataFrame:
     (1) y ~ a + b, pseudo           4      NaN   0  NaN
     (2) y ~ a * b, pseudo           6  90.7663   2  0.0
     """
-    return compared_fits(fits[0] if len(fits) == 1 else fits)
+    return compared_fits(fits[0] if len(fits) == 1 else cast(tuple[ModelResults, ...], fits))
 
 
 @verb
 def etable(
-    fits: Any,
-    of: Any = "group",
+    fits: ModelResults | Sequence[ModelResults] | Mapping[Hashable, ModelResults],
+    of: str | tuple[Hashable, Hashable] = "group",
     *,
     keep: Sequence | None = None,
     pairs: bool = True,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import numpy as np
@@ -25,12 +26,12 @@ KINDS: dict[str, Any] = {
 
 
 def restored(kind: str, meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
-    """Return the model of a kind from what its `pack` returned."""
+    """Return a fitted model; `meta` and `arrays` are what `pack` of a model of this kind returned."""
     return KINDS[kind].unpack(meta, arrays)
 
 
 @verb
-def load(path: Any) -> Any:
+def load(path: str | os.PathLike) -> Any:
     """Read a model that ``fit.save(path)`` wrote.
 
     Parameters

@@ -50,7 +50,7 @@ PREDICT_TEXT = """Predict the rows of a table with a saved model. The result is 
 for each row in the order of the table. Columns are read as the model needs them: where it knows texts, 01 stays 01."""
 
 
-def numbers(text: str) -> Any:
+def numbers(text: str) -> float | list[float] | str:
     """Return one number, a list of numbers, or the name of a rule that finds one."""
     if text in RULES:
         return text
@@ -247,7 +247,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
 
 
 def engine_options(args: argparse.Namespace) -> dict[str, Any]:
-    """Return the options of the method that were given."""
+    """Return the options of the method that are set on the command line, by argument."""
     return {name: getattr(args, name) for name in ENGINE_OPTIONS if getattr(args, name) is not None}
 
 

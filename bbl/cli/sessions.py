@@ -162,6 +162,7 @@ def note(text: str) -> None:
 
 
 def _without_screen() -> None:
+    """Make matplotlib draw into files only."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -175,7 +176,7 @@ def save_figure(draw: Callable[[], Figure], path: Path) -> None:
 
 
 def _predict(fit: Model, args: argparse.Namespace) -> None:
-    """Write the predictions of new rows; without classes their log-probabilities."""
+    """Print predictions of the new rows as CSV; of a model without classes, log-probabilities."""
     if in_batches(args.newdata) and isinstance(fit, ClassifierResults):
         header = True
         for rows in fit.predict_batches(str(args.newdata), type=args.type, unseen=args.unseen):
@@ -192,20 +193,23 @@ def _predict(fit: Model, args: argparse.Namespace) -> None:
 
 
 def _missing_texts(args: argparse.Namespace) -> tuple[str, ...]:
+    """Return the cells of CSV files that mean a missing value (--na)."""
     return MISSING_TEXTS if args.na is None else ("", *args.na)
 
 
 def _check_readable(path: Path) -> None:
+    """Raise an OSError if a single file cannot be opened."""
     if path != STDIN and not in_batches(path):
         with path.open("rb"):
             pass
 
 
 def _check_writable(argument: str, path: Path | None) -> None:
+    """Raise an OptionError if a file cannot be written at `path`."""
     if path is None:
         return
     folder = path.parent
-    wrong = (
+    problem = (
         f"{str(path)!r} is a folder. Give the name of a file in it."
         if path.is_dir()
         else f"there is no folder {str(folder)!r}. Make it first, or name another."
@@ -214,8 +218,8 @@ def _check_writable(argument: str, path: Path | None) -> None:
         if not os.access(folder, os.W_OK)
         else None
     )
-    if wrong:
-        raise OptionError(f"{argument}: {wrong}", argument=argument)
+    if problem:
+        raise OptionError(f"{argument}: {problem}", argument=argument)
 
 
 def _check_figure(path: Path) -> None:

@@ -7,7 +7,7 @@ import io
 import re
 import sys
 import warnings
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -66,14 +66,14 @@ def read_table(
     endings = [ending.lower() for ending in path.suffixes]
     if _is_parquet(path):
         return _parsed(path, lambda: pd.read_parquet(path))
-    source: Any = io.BytesIO(sys.stdin.buffer.read()) if path == STDIN else path
+    source: io.BytesIO | Path = io.BytesIO(sys.stdin.buffer.read()) if path == STDIN else path
     options: dict[str, Any] = {
         "sep": "\t" if {".tsv", ".tab"} & set(endings) else ",",
         "encoding": "utf-8-sig",
         "keep_default_na": False,
     }
     first = _parsed(path, lambda: pd.read_csv(source, header=None, nrows=1, dtype=str, **options))
-    if path == STDIN:
+    if isinstance(source, io.BytesIO):
         source.seek(0)
     names = first.iloc[0].tolist()
     markers = {name: sorted(set(missing) - set((levels or {}).get(name, ()))) for name in names}
@@ -103,6 +103,7 @@ def read_training(path: Path, missing: Collection[str], types: Mapping[Any, str]
 
 
 def _is_parquet(path: Path) -> bool:
+    """Return whether the ending of a path is that of a Parquet file."""
     return path.suffix.lower() in (".parquet", ".pq")
 
 
@@ -126,7 +127,7 @@ def model_levels(design: Design) -> dict[Any, set[str]]:
 
 
 def _parsed(path: Path, read: Callable[[], pd.DataFrame]) -> pd.DataFrame:
-    """Return what `read` gives; what it finds wrong becomes an error of ours that names the file."""
+    """Return the result of `read`; its ValueErrors become DataErrors that name the file."""
     try:
         return read()
     except UnicodeDecodeError as error:
@@ -136,8 +137,8 @@ def _parsed(path: Path, read: Callable[[], pd.DataFrame]) -> pd.DataFrame:
         raise DataError(f"{path} cannot be read as a table ({message}).") from error
 
 
-def _column(name: Any, texts: pd.Series, kind: str | None) -> pd.Series:
-    """Return a column of texts with the type that it is given, or that all its cells have."""
+def _column(name: Hashable, texts: pd.Series, kind: str | None) -> pd.Series:
+    """Return a column of texts as `kind` of `read_table`; with None, as the type that all its cells have."""
     codes, distinct = pd.factorize(texts)
     cells = np.asarray(distinct, dtype=object)
     numbers = pd.to_numeric(pd.Series(cells, dtype=object), errors="coerce")

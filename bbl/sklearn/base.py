@@ -21,6 +21,7 @@ from bbl.design.values import factorise
 from bbl.design.weights import check_weights
 from bbl.errors import BBLTypeError, DataError, DataWarning, OptionError
 from bbl.names import distinct_names
+from bbl.results.classifier import ClassifierResults
 from bbl.sklearn.state import ResultState
 from bbl.stats.scores import link, log_probabilities
 from bbl.stats.ties import first_largest
@@ -37,7 +38,7 @@ __all__ = ["TrainingTable", "TableClassifier", "TableEstimator", "table_errors"]
 
 
 class TrainingTable(NamedTuple):
-    """What `fit` was given, checked.
+    """The checked arguments of `fit`.
 
     Attributes
     ----------
@@ -109,14 +110,14 @@ class TableEstimator(ResultState, BaseEstimator):
         ConvergenceWarning, DataWarning
             As the function that fits the same model by formula.
         """
-        training = self._read_training(X, y, sample_weight, self._whole)
+        training = self._read_training(X, y, sample_weight, self._needs_counts)
         with table_errors():
             result = self._model(training)
-        self._keep(result, training)
+        self._store_result(result, training)
         return self
 
     @property
-    def _whole(self) -> bool:
+    def _needs_counts(self) -> bool:
         """Whether weights have to be whole numbers."""
         return True
 
@@ -124,8 +125,8 @@ class TableEstimator(ResultState, BaseEstimator):
         """Return the fitted model of what `fit` was training."""
         raise NotImplementedError
 
-    def _keep(self, result: Any, training: TrainingTable) -> None:
-        """Keep a fitted model."""
+    def _store_result(self, result: Any, training: TrainingTable) -> None:
+        """Set ``result_``."""
         self.result_ = result
 
     def _read_training(self, X, y, sample_weight, whole: bool) -> TrainingTable:
@@ -170,10 +171,10 @@ class TableEstimator(ResultState, BaseEstimator):
 class TableClassifier(ClassifierMixin, TableEstimator):
     """A classifier of rows of levels, with the parameter `class_weight` too, and `result_` after a fit."""
 
-    class_weight: Any
+    class_weight: Mapping | str | None
 
-    def _keep(self, result: Any, training: TrainingTable) -> None:
-        """Keep a fitted model, and the classes that it has: one may have lost all its rows to missing="drop"."""
+    def _store_result(self, result: Any, training: TrainingTable) -> None:
+        """Set ``result_`` and ``classes_``; a class whose rows all fell to missing="drop" is none of them."""
         kept_classes, classes = set(result.labels.groups), training.classes
         self.classes_ = classes[[c in kept_classes for c in pd.Index(classes).tolist()]]
         self.result_ = result.with_priors(_priors(self.class_weight, classes, result))
@@ -251,7 +252,7 @@ class TableClassifier(ClassifierMixin, TableEstimator):
 
 @contextmanager
 def table_errors() -> Iterator[None]:
-    """Let errors that name a column say that X is at fault."""
+    """Make a BBLTypeError that names a column one of the argument X."""
     try:
         yield
     except BBLTypeError as error:
@@ -281,8 +282,8 @@ def _labels(estimator: TableEstimator, y: Any) -> np.ndarray:
     return y
 
 
-def _priors(class_weight: Any, classes: np.ndarray, result: Any) -> dict | str | None:
-    """Return the class shares that weights of the classes come to; None for those of the training rows."""
+def _priors(class_weight: Mapping | str | None, classes: np.ndarray, result: ClassifierResults) -> dict | str | None:
+    """Return class shares proportional to weight times share; None without weights, "equal" if balanced."""
     if class_weight is None:
         return None
     class_names = pd.Index(classes).tolist()
@@ -306,8 +307,8 @@ def _priors(class_weight: Any, classes: np.ndarray, result: Any) -> dict | str |
     return "equal"
 
 
-def _as_frame(X: Any) -> Frame | None:
-    """Return X as a table, or None if it is none (an array, nested lists)."""
+def _as_frame(X: object) -> Frame | None:
+    """Return X as a Frame; None if it is no table (an array, nested lists)."""
     if issparse(X):  # some of its kinds are dicts
         return None
     try:
@@ -361,7 +362,7 @@ def _declared_in(table: Frame, keep: np.ndarray, k: int) -> pd.Series:
     return column.cat.set_categories(column.iloc[keep].cat.remove_unused_categories().cat.categories)
 
 
-def _response_name(name: Any, columns: Sequence[Hashable]) -> str:
+def _response_name(name: object, columns: Sequence[Hashable]) -> str:
     """Return the name of the Series y, or "y", with underscores added where a column has that name."""
     return distinct_names([*columns, name if isinstance(name, str) and name else "y"])[-1]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -140,7 +140,7 @@ class BBLClassifier(TableClassifier):
         options: dict[str, Any] | None = None,
         unseen: str = "ignore",
         missing: str = "raise",
-        class_weight: Any = None,
+        class_weight: Mapping | str | None = None,
         n_jobs: int | None = None,
     ):
         self.method = method
@@ -160,7 +160,7 @@ class BBLClassifier(TableClassifier):
         self.n_jobs = n_jobs
 
     @property
-    def _whole(self) -> bool:
+    def _needs_counts(self) -> bool:
         return is_auto(self.method) or engine_class(self.method).weights == "counts"
 
     def _model(self, training: TrainingTable) -> Any:
@@ -190,13 +190,13 @@ class BBLClassifier(TableClassifier):
         return options | (self.options or {})
 
 
-def _formula(response: str, pairs: Any, order: Any, names: Sequence[Any]) -> str:
-    """Return the formula that `pairs` and `order` stand for."""
-    most = integer("order", order, 1, 99)
+def _formula(response: str, pairs: str | Sequence | np.ndarray, order: int, names: Sequence[Hashable]) -> str:
+    """Return the formula of the terms that the parameters `pairs` and `order` name."""
+    max_order = integer("order", order, 1, 99)
     if isinstance(pairs, str):
-        right = {"all": f".^{most}", "none": "."}.get(pairs, pairs)
+        right = {"all": f".^{max_order}", "none": "."}.get(pairs, pairs)
     elif isinstance(pairs, Sequence | np.ndarray):
-        right = " + ".join([".", *(_pair(pair, names) for pair in pairs)])
+        right = " + ".join([".", *(_term(term, names) for term in pairs)])
     else:
         raise BBLTypeError(
             f"pairs must be 'all', 'none', the right-hand side of a formula or a list of pairs; got {pairs!r}.",
@@ -205,17 +205,18 @@ def _formula(response: str, pairs: Any, order: Any, names: Sequence[Any]) -> str
     return f"{quoted(response)} ~ {right}"
 
 
-def _pair(pair: Any, names: Sequence[Any]) -> str:
-    ends = list(pair) if isinstance(pair, Sequence | np.ndarray) and not isinstance(pair, str) else []
-    ends = [names[int(e)] if isinstance(e, int | np.integer) and 0 <= e < len(names) else e for e in ends]
-    are_names = all(isinstance(e, str) and e in names for e in ends)
-    if len(ends) < 2 or not are_names or len(set(ends)) < len(ends):
+def _term(term: object, names: Sequence[Hashable]) -> str:
+    """Return a term in a formula, ``a:b``, from the names or positions of its columns."""
+    columns = list(term) if isinstance(term, Sequence | np.ndarray) and not isinstance(term, str) else []
+    columns = [names[int(c)] if isinstance(c, int | np.integer) and 0 <= c < len(names) else c for c in columns]
+    are_names = all(isinstance(c, str) and c in names for c in columns)
+    if len(columns) < 2 or not are_names or len(set(columns)) < len(columns):
         raise OptionError(
-            f"pairs has the entry {pair!r}; give two different names or positions of the {len(names)} columns of X, or "
+            f"pairs has the entry {term!r}; give two different names or positions of the {len(names)} columns of X, or "
             "more.",
             argument="pairs",
         )
-    return ":".join(map(quoted, ends))
+    return ":".join(map(quoted, columns))
 
 
 def _without_constants(formula: str, data: Frame, keep: np.ndarray, missing: str) -> str:

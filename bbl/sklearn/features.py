@@ -162,9 +162,9 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
                 "Scores of method='conjugate' have no normaliser; leave normalised=None.", argument="normalised"
             )
         if self._numeric:
-            self.model_: Any = self._numbers(X, y, True)
+            self.model_: Any = self._conjugate_rows(X, y, True)
         else:
-            self.model_ = self._machine(X, y)
+            self.model_ = self._fit_classifier(X, y)
             self.n_features_in_ = self.model_.n_features_in_
             if hasattr(self.model_, "feature_names_in_"):
                 self.feature_names_in_ = self.model_.feature_names_in_
@@ -187,7 +187,7 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
         ndarray, shape (n, K)
         """
         check_is_fitted(self, "model_")
-        return self._finish(self._scores(self.model_, X))
+        return self._scaled(self._scores(self.model_, X))
 
     def fit_transform(self, X, y=None, **fit_params) -> np.ndarray:
         """Fit all rows, and return the scores of each by the models of the other folds.
@@ -210,7 +210,7 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
         X = X if hasattr(X, "__getitem__") else np.asarray(X)
         out = np.full((len(y), len(self.classes_)), np.nan)
         rng = np.random.RandomState(check_random_state(self.random_state).randint(2**31 - 1))
-        folds = StratifiedKFold(min(self.cv, self._most(y)), shuffle=True, random_state=rng)
+        folds = StratifiedKFold(min(self.cv, self._largest_class(y)), shuffle=True, random_state=rng)
         with warnings.catch_warnings():
             # the fit to all rows has said it; and that a class has fewer rows than there are folds is provided for
             warnings.simplefilter("ignore", category=ConvergenceWarning)
@@ -219,11 +219,13 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
             split = list(folds.split(np.zeros(len(y)), y))
             for train, held in split:
                 rows, labels = _safe_indexing(X, train), y[train]
-                model = self._numbers(rows, labels, False) if self._numeric else self._machine(rows, labels)
+                model = (
+                    self._conjugate_rows(rows, labels, False) if self._numeric else self._fit_classifier(rows, labels)
+                )
                 columns = np.searchsorted(self.classes_, self._classes(model))
                 out[np.ix_(held, columns)] = self._scores(model, _safe_indexing(X, held))
         lowest = np.nanmin(out, axis=1, keepdims=True)
-        return self._finish(np.where(np.isnan(out), lowest, out))
+        return self._scaled(np.where(np.isnan(out), lowest, out))
 
     def get_feature_names_out(self, input_features=None) -> np.ndarray:
         """Return the names of the features: ``score_`` and the class.
@@ -239,33 +241,34 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
         check_is_fitted(self, "model_")
         return np.array([f"score_{name}" for name in self.classes_], dtype=object)
 
-    def _most(self, y: np.ndarray) -> int:
-        most = int(np.unique(y, return_counts=True)[1].max())
-        if most < 2:
+    def _largest_class(self, y: np.ndarray) -> int:
+        """Return the number of rows of the largest class, which must be two or more."""
+        n_rows = int(np.unique(y, return_counts=True)[1].max())
+        if n_rows < 2:
             raise DataError(
                 "y has one row of each class; out-of-fold scores need two of one. Give cv=None.", argument="y"
             )
-        return most
+        return n_rows
 
-    def _finish(self, scores: np.ndarray) -> np.ndarray:
+    def _scaled(self, scores: np.ndarray) -> np.ndarray:
         return signed_log(scores) if self.signed_log else scores
 
-    def _machine(self, X, y) -> BBLClassifier:
+    def _fit_classifier(self, X, y) -> BBLClassifier:
         model = BBLClassifier(
             self.method, pairs=self.pairs, options=self.options, missing=self.missing, n_jobs=self.n_jobs
         )
         return model.fit(X, y)
 
-    def _numbers(self, X, y, reset: bool) -> tuple:
-        """Return the classes, and the rows of each with its c: all that the closed form needs."""
+    def _conjugate_rows(self, X, y, reset: bool) -> tuple:
+        """Return the classes, and for each its rows with the constant c of the closed form (n_class / 2 by default)."""
         X, y = validate_data(self, X, y, reset=reset, dtype=np.float64, y_numeric=False)
         check_classification_targets(y)
         classes = np.unique(y)
         if len(classes) < 2:
             raise DataError(f"y has one class, {classes.tolist()[0]!r}; give rows of at least two classes.")
-        parts = [X[y == group] for group in classes]
+        rows_by_class = [X[y == group] for group in classes]
         c = (self.options or {}).get("c")
-        return classes, [(group_rows, 0.5 * len(group_rows) if c is None else float(c)) for group_rows in parts]
+        return classes, [(group_rows, 0.5 * len(group_rows) if c is None else float(c)) for group_rows in rows_by_class]
 
     def _scores(self, model: Any, X) -> np.ndarray:
         if self._numeric:

@@ -89,7 +89,7 @@ class BNClassifier(TableClassifier):
         awnb_bootstrap: float | None = None,
         unseen: str = "ignore",
         missing: str = "marginal",
-        class_weight: Any = None,
+        class_weight: Mapping | str | None = None,
         random_state: int | np.random.Generator | None = 0,
     ):
         self.learner = learner

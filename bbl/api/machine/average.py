@@ -44,12 +44,12 @@ STRICTEST = ("raise", "drop")  # policies of missing values that an average take
 
 
 def is_auto(method: object) -> bool:
-    """Return whether `method` names the average; a name of neither it nor an engine is an error."""
+    """Return whether `method` is "auto"; a name that is neither "auto" nor an engine's raises an OptionError."""
     return not isinstance(method, Engine) and choice("method", method, (*ENGINES, AUTO)) == AUTO
 
 
 def check_auto(options: dict, calibrate: str, classes: bool) -> None:
-    """Raise where `method="auto"` is given what it has no use for."""
+    """Raise if `method="auto"` gets options, ``calibrate="offset"``, or a formula without classes."""
     if options:
         name = next(iter(options))
         raise BBLTypeError(
@@ -66,17 +66,18 @@ def check_auto(options: dict, calibrate: str, classes: bool) -> None:
         )
 
 
-def _wrapped(
-    text: str, call: Call, found: Averaged, shares: np.ndarray | None = None, record: LossRecord | None = None
+def _average_results(
+    text: str, call: Call, averaged: Averaged, priors: np.ndarray | None = None, record: LossRecord | None = None
 ) -> AverageResults:
+    """Return an average as a result; `record` overrules its own log-loss of validated rows."""
     training = (text, call.design, call.rows, call.index)
-    members = tuple(BBLResults(*training, member.engine, member.estimate, member.tuning) for member in found.members)
-    record = found.log_loss if record is None else record
-    return AverageResults(*training, members, found.weights, found.losses, priors=shares, stored_loss=record)
+    members = tuple(BBLResults(*training, member.engine, member.estimate, member.tuning) for member in averaged.members)
+    record = averaged.log_loss if record is None else record
+    return AverageResults(*training, members, averaged.weights, averaged.losses, priors=priors, stored_loss=record)
 
 
-def fit_auto(text: str, call: Call, shares: np.ndarray | None, verbose: int) -> AverageResults:
-    """Fit the average that a checked call asks for."""
+def fit_auto(text: str, call: Call, priors: np.ndarray | None, verbose: int) -> AverageResults:
+    """Return the fit of a checked call with method="auto"; `priors` are checked class shares (K,)."""
     with progress_bar(MEMBERS * NFOLD, "auto", verbose) as step:
         averaged = fit_average(
             call.rows, call.design.labels, call.layout, log_z=call.log_z, workers=call.workers, rng=call.rng,
@@ -85,17 +86,17 @@ def fit_auto(text: str, call: Call, shares: np.ndarray | None, verbose: int) -> 
     labels = call.design.labels
     warn_problems([each for member in averaged.members for each in problems(member.estimate.fits, labels)], 4)
     warn_record(averaged.log_loss, 4)
-    return _wrapped(text, call, averaged, shares)
+    return _average_results(text, call, averaged, priors)
 
 
 def cross_auto(
     text: str, call: Call, folds: Folds, score: str, refit: bool, verbose: int
 ) -> tuple[pd.DataFrame, Scored, AverageResults]:
-    """Cross-validate the average; return the table of its score, its pooled predictions and the model."""
+    """Return the table of an average's cross-validated score, its scores of the validated rows, and its model."""
     labels = call.design.labels
 
-    def fit(train: Sample, own: np.random.Generator) -> list[Averaged]:
-        return [fit_average(train, labels, call.layout, log_z=call.log_z, workers=1, rng=own)]
+    def fit(train: Sample, rng: np.random.Generator) -> list[Averaged]:
+        return [fit_average(train, labels, call.layout, log_z=call.log_z, workers=1, rng=rng)]
 
     with progress_bar(len(folds), "crossVal", verbose) as step:
         rngs = [(stream,) for stream in call.rng.spawn(len(folds))]
@@ -106,21 +107,22 @@ def cross_auto(
         averaged = fit_average(call.rows, labels, call.layout, log_z=call.log_z, workers=call.workers, rng=call.rng)
     record = held_out_record(scored, scored.scores[0], fold_log_shares(call.rows, folds, call.K), "")
     warn_record(record, 4)
-    return score_frame(table, score, "setting", np.nan), scored, _wrapped(text, call, averaged, record=record)
+    return score_frame(table, score, "setting", np.nan), scored, _average_results(text, call, averaged, record=record)
 
 
-def _difference(one: Labels, other: Labels) -> str:
-    """Return where the labels of two models differ, and what makes them alike."""
-    if one.names != other.names:
-        return f"their predictors: {list(one.names)} and {list(other.names)}; give both the same formula."
-    for name, a, b in zip(one.names, one.levels, other.levels, strict=True):
-        if a != b:
-            return f"the levels of {name!r}: {list(a)} and {list(b)}; give both xlevels={{{name!r}: {list(a)}}}."
-    return f"their groups: {list(one.groups)} of {one.response!r} and {list(other.groups)} of {other.response!r}."
+def _label_difference(a: Labels, b: Labels) -> str:
+    """Return, as the end of a message, the first difference between the labels of two models and its remedy."""
+    if a.names != b.names:
+        return f"their predictors: {list(a.names)} and {list(b.names)}; give both the same formula."
+    for name, levels, levels_b in zip(a.names, a.levels, b.levels, strict=True):
+        if levels != levels_b:
+            shown = list(levels)
+            return f"the levels of {name!r}: {shown} and {list(levels_b)}; give both xlevels={{{name!r}: {shown}}}."
+    return f"their groups: {list(a.groups)} of {a.response!r} and {list(b.groups)} of {b.response!r}."
 
 
 def _check_members(members: tuple[Any, ...]) -> None:
-    """Raise unless these are two or more classifiers of the same groups and predictors, and with the same priors."""
+    """Raise unless `members` are two or more classifiers of the same groups and predictors, with the same priors."""
     for member in members:
         if not isinstance(member, ClassifierResults):
             raise BBLTypeError(f"{NOT_CLASSIFIERS}; got {type(member).__name__}.", argument="fits")
@@ -129,7 +131,7 @@ def _check_members(members: tuple[Any, ...]) -> None:
     first = members[0]
     for member in members:
         if member.labels != first.labels:
-            raise OptionError(f"fits differ in {_difference(first.labels, member.labels)}", argument="fits")
+            raise OptionError(f"fits differ in {_label_difference(first.labels, member.labels)}", argument="fits")
         if not np.array_equal(member.priors, first.priors):
             raise OptionError(
                 "fits differ in their priors. Average fit.with_priors(None) of each, and give the average priors by "
@@ -138,9 +140,11 @@ def _check_members(members: tuple[Any, ...]) -> None:
             )
 
 
-def _same_rows(one: Sample, other: Sample) -> bool:
-    pairs = zip(*((rows.codes, rows.weights, rows.response, rows.missing) for rows in (one, other)), strict=True)
-    return all(np.array_equal(a, b) for a, b in pairs)
+def _same_rows(a: Sample, b: Sample) -> bool:
+    """Return whether two samples have equal codes, weights, responses and missing cells."""
+    return all(
+        np.array_equal(getattr(a, name), getattr(b, name)) for name in ("codes", "weights", "response", "missing")
+    )
 
 
 @verb
@@ -215,10 +219,10 @@ def average(
     folds, log_p = shuffled_folds(rows, NFOLD, rng), []
     for member in members:
 
-        def again(train: Sample, own: np.random.Generator, member: ClassifierResults = member) -> list[Any]:
-            return [member._refit(train, own)]
+        def refit(train: Sample, rng: np.random.Generator, member: ClassifierResults = member) -> list[Any]:
+            return [member._refit(train, rng)]
 
-        scored = cross_validate(rows, folds, again, [(stream,) for stream in rng.spawn(NFOLD)], workers=workers)
+        scored = cross_validate(rows, folds, refit, [(stream,) for stream in rng.spawn(NFOLD)], workers=workers)
         log_p.append(out_of_fold(scored, member._traits.calibration))
     totals = first.class_shares * rows.total
     convex, losses, record = weigh(np.array(log_p), scored, totals, member_advice(members))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
 
 from bbl.checks import flag, generator, integer, verb
+from bbl.design.labels import Labels
 from bbl.errors import BBLTypeError, ConvergenceWarning, DataError, OptionError
 from bbl.memory import check_memory
 from bbl.model.chains import gibbs
@@ -29,6 +30,9 @@ __all__ = ["mcSample", "randompar", "randomsamp", "sample_xi"]
 
 UNMIXED = 1.1  # split R-hat from which a sample is no sample of its model
 JUDGED = (20, 100)  # draws of a chain, and of all, from which that is more than chance
+
+# levels of each predictor, by name or in order
+PredictorLevels: TypeAlias = Mapping[Hashable, Sequence] | Sequence[Sequence]
 
 
 @verb
@@ -85,47 +89,48 @@ def mcSample(
     Sex     Male   Male
     Age    Adult  Adult
     """
-    model: Any = fit.model if isinstance(fit, CVResults) else fit
+    model: object = fit.model if isinstance(fit, CVResults) else fit
     if not isinstance(model, MachineResults):
         message = f"fit must be the result of bbl() or crossVal() by one method; got {type(model).__name__}."
         raise BBLTypeError(message, argument="fit")
     fit = model
     nsteps, thin = integer("nsteps", nsteps, 1), integer("thin", thin, 1)
-    nchains, keep, rng = integer("nchains", nchains, 1), flag("draws", draws), generator(seed)
+    nchains, keeps_draws, rng = integer("nchains", nchains, 1), flag("draws", draws), generator(seed)
     fit.engine.check_density("mcSample")
     layout, labels = fit.parameters.layout, fit.labels
     varies = layout.n_levels > 1  # a predictor of one level has no parameters and stays where it is
     varying_layout = layout if varies.all() else layout.without_constants()
-    burn_in, n_kept = nsteps // 2, nsteps - nsteps // 2
-    state_samples = []
+    burn_in, n_draws = nsteps // 2, nsteps - nsteps // 2
+    chains_by_group = []
     with progress_bar(len(labels.groups), "mcSample", verbose) as step:
         for theta in fit.parameters.theta:
             h, J, higher_terms = split(varying_layout, theta)
-            state_samples.append(
+            chains_by_group.append(
                 gibbs(
                     h,
                     J,
                     varying_layout.n_levels,
-                    n_kept,
+                    n_draws,
                     nchains,
                     rng,
                     burn_in,
-                    min(thin, n_kept),
-                    keep,
+                    min(thin, n_draws),
+                    keeps_draws,
                     more=higher_terms,
                 )
             )
             step()
     groups = list(labels.groups)
     codes = np.zeros((len(groups), layout.m), dtype=np.intp)
-    codes[:, varies] = [f.best for f in state_samples]
+    codes[:, varies] = [chains.best for chains in chains_by_group]
     xmax = {g: [labels.levels[i][a] for i, a in enumerate(row)] for g, row in zip(groups, codes, strict=True)}
     draws_by_group = rhat = ess = None
-    if keep:
+    if keeps_draws:
         draws_by_group = {
-            g: _label_rows(np.asarray(f.draws), varies, labels) for g, f in zip(groups, state_samples, strict=True)
+            g: _label_rows(np.asarray(chains.draws), varies, labels)
+            for g, chains in zip(groups, chains_by_group, strict=True)
         }
-        energy = [np.asarray(f.energy) for f in state_samples]
+        energy = [np.asarray(chains.energy) for chains in chains_by_group]
         if energy[0].shape[1] >= 4:
             rhat = pd.Series([float(split_rhat(e)) for e in energy], index=groups, name="rhat")
             ess = pd.Series([float(effective_sample_size(e)) for e in energy], index=groups, name="ess")
@@ -133,7 +138,7 @@ def mcSample(
                 _warn_unmixed(rhat)
     return SampleResults(
         pd.DataFrame(xmax, index=pd.Index(labels.names, dtype=object), columns=groups),
-        pd.Series([f.best_energy for f in state_samples], index=groups, name="emax"),
+        pd.Series([chains.best_energy for chains in chains_by_group], index=groups, name="emax"),
         rhat,
         ess,
         draws_by_group,
@@ -143,7 +148,7 @@ def mcSample(
 
 
 def _warn_unmixed(rhat: pd.Series) -> None:
-    """Warn of groups whose chains tell different stories."""
+    """Warn of groups whose split R-hat is above UNMIXED."""
     unmixed = rhat[rhat > UNMIXED]
     if len(unmixed):
         unmixed_groups = ", ".join(f"{value:.2f} in group {group!r}" for group, value in unmixed.items())
@@ -155,15 +160,15 @@ def _warn_unmixed(rhat: pd.Series) -> None:
         )
 
 
-def _label_rows(draws: np.ndarray, varies: np.ndarray, labels) -> pd.DataFrame:
-    """Return draws (chains, draws, varying predictors) as a frame of categories."""
+def _label_rows(draws: np.ndarray, varies: np.ndarray, labels: Labels) -> pd.DataFrame:
+    """Return draws (chains, draws, varying predictors) as a frame of categories; `varies`, shape (m,), marks these."""
     codes = np.zeros((draws.shape[0] * draws.shape[1], len(varies)), dtype=np.intp)
     codes[:, varies] = draws.reshape(len(codes), -1)
     columns = dict(zip(labels.names, zip(codes.T, labels.levels, strict=True), strict=True))
     return category_frame(columns, pd.RangeIndex(len(codes)))
 
 
-def _predictor_levels(predictors: Any) -> tuple[list, list[list]]:
+def _predictor_levels(predictors: PredictorLevels | None) -> tuple[list, list[list]]:
     """Return names and levels of ``predictors``: a mapping of names to levels, or a sequence of level sequences."""
     if isinstance(predictors, Mapping):
         names, levels = list(predictors), [list(v) for v in predictors.values()]
@@ -205,11 +210,11 @@ def _flat(layout: Layout, par: Any, argument: str) -> np.ndarray:
     return theta
 
 
-def _layout(levels: list[list], given: Sequence) -> Layout:
-    """Return the layout of all pairs, and of what other terms the couplings of some `given` parameters name."""
+def _layout(levels: list[list], parameters: Sequence[GroupParameters | None]) -> Layout:
+    """Return the layout of all pairs, and of the higher terms that couplings ``J`` of `parameters` name."""
     n_levels = [len(predictor_levels) for predictor_levels in levels]
-    named = {term for par in given for term in (getattr(par, "J", None) or {}) if isinstance(term, tuple)}
-    higher_terms = {term for term in named if len(term) > 2 and len(set(term)) == len(term)}
+    coupled_terms = {term for par in parameters for term in (getattr(par, "J", None) or {}) if isinstance(term, tuple)}
+    higher_terms = {term for term in coupled_terms if len(term) > 2 and len(set(term)) == len(term)}
     higher_terms = {
         term for term in higher_terms if all(isinstance(i, int | np.integer) and 0 <= i < len(levels) for i in term)
     }
@@ -219,7 +224,7 @@ def _layout(levels: list[list], given: Sequence) -> Layout:
 
 @verb
 def randompar(
-    predictors: Any,
+    predictors: PredictorLevels,
     distr: str = "unif",
     h0: float = 0.0,
     dh: float = 1.0,
@@ -261,9 +266,9 @@ def randompar(
 @verb
 def sample_xi(
     nsample: int = 1,
-    predictors: Any = None,
-    h: Any = None,
-    J: Any = None,
+    predictors: PredictorLevels | None = None,
+    h: list[np.ndarray] | None = None,
+    J: dict[tuple[int, ...], np.ndarray] | None = None,
     *,
     code_out: bool = False,
     seed: int | np.random.Generator | None = None,
@@ -296,14 +301,15 @@ def sample_xi(
     (100, 5)
     """
     names, levels = _predictor_levels(predictors)
-    par = GroupParameters(h, J if J is not None else {})
+    par = GroupParameters([] if h is None else h, {} if J is None else J)
     layout = _layout(levels, [par])
     fields, couplings, higher_terms = split(layout, _flat(layout, par, "h, J"))
     codes = sample_states(fields, couplings, layout.n_levels, nsample, seed, more=higher_terms)
-    return _output(codes, names, levels, flag("code_out", code_out))
+    return _configuration_frame(codes, names, levels, flag("code_out", code_out))
 
 
-def _output(codes: np.ndarray, names: list, levels: list[list], code_out: bool) -> pd.DataFrame:
+def _configuration_frame(codes: np.ndarray, names: list, levels: list[list], code_out: bool) -> pd.DataFrame:
+    """Return codes (n, m) as a frame of integer codes (`code_out`) or of levels."""
     columns = {
         name: codes[:, i].astype(np.int64) if code_out else pd.Index(levels[i]).take(codes[:, i].astype(np.intp))
         for i, name in enumerate(names)
@@ -313,10 +319,10 @@ def _output(codes: np.ndarray, names: list, levels: list[list], code_out: bool) 
 
 @verb
 def randomsamp(
-    predictors: Any,
+    predictors: PredictorLevels,
     response: Sequence,
     prob: Sequence[float] | Mapping | pd.Series | None = None,
-    par: Any = None,
+    par: Sequence[GroupParameters | None] | Mapping[Hashable, GroupParameters] | None = None,
     nsample: int = 100,
     *,
     seed: int | np.random.Generator | None = None,
@@ -367,6 +373,6 @@ def randomsamp(
     layout = _layout(levels, par)
     theta = np.array([_flat(layout, p, f"par of group {g!r}") for g, p in zip(groups, par, strict=True)])
     codes, y = sample_groups(layout, theta, nsample, prob, seed)
-    frame = _output(codes, names, levels, False)
+    frame = _configuration_frame(codes, names, levels, False)
     frame.insert(0, distinct_names([*names, "y"])[-1], pd.Index(groups).take(y))
     return frame

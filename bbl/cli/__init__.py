@@ -1,1 +1,1 @@
-"""The room of the command line: options, files, messages and what is done with them."""
+"""The command line: options, files, messages and sessions."""

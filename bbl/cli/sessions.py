@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def user_session(args: argparse.Namespace) -> None:
-    """Fit or cross-validate the user's formula on the user's table; predict, save and draw what was asked for."""
+    """Fit or cross-validate the user's formula on the user's table; predict, save and draw as the options say."""
     data: TrainingInput
     if in_batches(args.data):
         for name in ("dtype", "na", "bin", "lump"):

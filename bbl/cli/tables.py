@@ -1,4 +1,4 @@
-"""Tables of the command line: CSV and Parquet files as data frames, with care for what is a number."""
+"""Tables of the command line: CSV and Parquet files as data frames, with rules for which columns are numbers."""
 
 from __future__ import annotations
 

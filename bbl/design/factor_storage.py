@@ -33,7 +33,7 @@ def factor_to_dict(factor: Factor) -> dict[str, Any]:
 
 
 def factor_from_dict(stored: Mapping, least: int = 2) -> Factor:
-    """Return the factor of `least` or more levels that `factor_to_dict` stored; a ValueError says what is wrong."""
+    """Return the factor of `least` or more levels that `factor_to_dict` stored; a ValueError names the problem."""
     pairs = [(kind, value) for kind, value in stored["levels"]]
     for kind, value in pairs:
         allowed: Any = {"bool": bool, "number": numbers.Real}.get(kind, str)
@@ -85,7 +85,7 @@ def terms_to_dict(terms: Interactions, m: int) -> dict[str, Any]:
 
 
 def terms_from_dict(stored: Mapping, m: int) -> Interactions:
-    """Return the terms that `terms_to_dict` stored; a ValueError says what is wrong with them."""
+    """Return the terms that `terms_to_dict` stored; a ValueError names the problem."""
     orders = [stored["pairs"], *stored.get("terms", [])]  # files from before higher orders have pairs alone
     if len(orders) > max(m - 1, 1):
         raise ValueError("terms of more predictors than there are")

@@ -183,7 +183,7 @@ class Factor:
         return codes, strange[column.codes] if strange.any() else None
 
     def _code(self, kind: str, value: Any, skip_missing: bool) -> int:
-        """Return the code of a value: of its level, of the interval that it is in, or of what is rare; else -1."""
+        """Return the code of a value: of its level, of its interval, or of the level for rare values; else -1."""
         code = self._codes.get(level_key(kind, value), -1)
         if code < 0 and kind == "number" and self._intervals:
             code = next((a for ends, a in self._intervals if ends.holds(value)), -1)

@@ -30,7 +30,7 @@ ODD = re.compile(r"\w[^\w.]|[^\w.]\w|\A\d+[^\W\d]")  # in a name: a sign or spac
 
 @dataclass(frozen=True, eq=False)
 class FormulaTerms:
-    """What a formula asks for.
+    """The variables and terms of a formula.
 
     Attributes
     ----------

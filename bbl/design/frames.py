@@ -34,7 +34,7 @@ ORDER_LOST = (
 
 
 class DeclaredOrder(NamedTuple):
-    """What an Arrow schema says of the order of categories.
+    """Order of categories in an Arrow schema.
 
     Attributes
     ----------
@@ -235,7 +235,7 @@ def declared_order(schema: Any, partition_keys: Collection[str] = ()) -> Declare
 
 
 def differing_categories(one: list, another: list, of: str) -> str:
-    """Return what is wrong with a column whose categories differ between its chunks or batches, and what to do."""
+    """Return a sentence on a column whose categories differ between chunks or batches, and the remedy."""
     return f"has categories that are not the same in all {of}: {one} and {another}. Declare them alike"
 
 

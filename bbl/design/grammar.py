@@ -27,7 +27,7 @@ def quoted(name: object) -> str:
 
 
 def fail(formula: str, what: str, remedy: str, column: Hashable = None) -> NoReturn:
-    """Raise the error of a formula: what is wrong with it, and the remedy."""
+    """Raise the error of a formula, with the problem and the remedy."""
     shown = formula if len(formula) <= 200 else formula[:197] + "..."
     stop = "" if what.endswith("?") else "."
     raise FormulaError(f"formula {shown!r}: {what}{stop} {remedy}.", column=column, argument="formula") from None

@@ -201,7 +201,7 @@ class TermSet:
         return self
 
     def resolve(self) -> _Step:
-        """Return what is left as one step."""
+        """Return the remaining terms as one step."""
         if len(self.steps) > 1:
             self.steps = [self._replay()]
         return self.steps[0]
@@ -254,7 +254,7 @@ class TermSet:
         return _Step(1, np.flatnonzero(present), cube, added, less, np.flatnonzero(brought))
 
     def _largest(self, dropped: np.ndarray, touched: dict[int, list]) -> tuple[int, Cube]:
-        """Return the largest cube that the steps leave, and when it came; list the others among what is `touched`."""
+        """Return the largest remaining cube and the number of its step; list other cubes among the terms `touched`."""
         cubes = []
         for when, step in zip(range(0, 2 * len(self.steps), 2), self.steps, strict=True):
             columns = step.cube.columns[dropped[step.cube.columns] < when]

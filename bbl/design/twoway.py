@@ -33,7 +33,7 @@ class Entries(NamedTuple):
 
 @dataclass(frozen=True)
 class TwoWay:
-    """What the rows, the columns and the cells of a table are called: reads training data and new data alike.
+    """Names of the rows, columns and cells of a table; reads training data and new data alike.
 
     Attributes
     ----------
@@ -170,7 +170,7 @@ class TwoWay:
 
     @classmethod
     def from_dict(cls, stored: Mapping) -> TwoWay:
-        """Return what `to_dict` stored; a ValueError says what is wrong with it."""
+        """Return the object that `to_dict` stored; a ValueError names the problem."""
         for name, kind in (("response", str), ("holds", str), ("repeats", int)):
             if type(stored[name]) is not kind:
                 raise ValueError(f"{name!r} is not as saved")
@@ -291,7 +291,7 @@ def _ends(frame: Frame) -> tuple[pd.Index, tuple]:
 
 
 def _axis(name: str, labels: Any) -> Factor:
-    """Return the labels of rows or columns; numbers where they cannot be told apart, or stored."""
+    """Return the labels of rows or columns; numbers if labels are not distinct or cannot be stored."""
     plain = [v.item() if isinstance(v, np.generic) else v for v in labels]
     if len(set(map(str, plain))) < len(plain) or not all(type(v) in (str, int) for v in plain):
         plain = list(range(len(plain)))

@@ -87,7 +87,7 @@ class Column(NamedTuple):
 
 
 class Counted(NamedTuple):
-    """The distinct values of a column and how often each occurs: what is told of a column without its rows.
+    """The distinct values of a column and their counts, without its rows.
 
     Attributes
     ----------

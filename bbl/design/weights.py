@@ -42,7 +42,7 @@ def check_weights(
     whole: bool = True,
     part: bool = False,
 ) -> np.ndarray:
-    """Return weights as float64: not negative, not all zero, and frequencies unless told otherwise.
+    """Return weights as float64: not negative, not all zero, and whole numbers if `whole`.
 
     Parameters
     ----------

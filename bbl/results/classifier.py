@@ -100,7 +100,7 @@ class ClassifierResults(ModelResults):
     @property
     @abstractmethod
     def _advice(self) -> str:
-        """What lowers a log-loss above that of the shares of the groups, as a sentence."""
+        """The remedy for a log-loss above that of the shares of the groups, as a sentence."""
 
     @abstractmethod
     def _attribution(self) -> Attribution:
@@ -184,7 +184,7 @@ class ClassifierResults(ModelResults):
         priors: Priors = None,
         costs: Costs = None,
     ) -> Evaluation:
-        """Compare predictions with what was observed.
+        """Compare predictions with observed groups.
 
         Parameters
         ----------
@@ -243,7 +243,7 @@ class ClassifierResults(ModelResults):
         *,
         priors: Priors = None,
     ) -> Explanation:
-        """Return why each row is predicted as it is: what each term adds to the log-odds of two groups.
+        """Explain predictions: the contribution of each term to the log-odds of two groups, for each row.
 
         Parameters
         ----------
@@ -345,7 +345,7 @@ class ClassifierResults(ModelResults):
 
     @property
     def _remedy(self) -> str:
-        """What lowers the log-loss, as a sentence; empty if nothing is known."""
+        """The remedy for a high log-loss, as a sentence; empty if there is none."""
         return self._advice if self.log_loss is None else self.log_loss.remedy
 
     def _loss_facts(self) -> dict[str, str]:

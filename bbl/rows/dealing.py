@@ -26,7 +26,7 @@ HELD = 2**20  # left-out rows that are scored, all folds together
 
 @dataclass(frozen=True)
 class Deal:
-    """What folds are asked for.
+    """The folds that a call asks for.
 
     Attributes
     ----------

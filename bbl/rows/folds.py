@@ -33,7 +33,7 @@ FEW = 1000  # draws that are made one by one
 
 
 class Fold(Protocol):
-    """One fold of a sample: what it is trained on, and what it validates."""
+    """One fold of a sample: its training rows and its validation rows."""
 
     def training(self, sample: Any) -> Any:
         """Return the rows that are trained on."""

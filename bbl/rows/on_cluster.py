@@ -37,7 +37,7 @@ FAN = 8  # sums that are added by one task, and the last ones by the client
 
 
 class Part(dict[Bucket, Sample]):
-    """The rows of a part of the data on one worker, and what it keeps of their blocks; a copy elsewhere has no such."""
+    """The rows of a part of the data on one worker, and cached results of their blocks, which copies do not have."""
 
     def __init__(self, rows: Mapping[Bucket, Sample]):
         super().__init__(rows)
@@ -58,7 +58,7 @@ class Part(dict[Bucket, Sample]):
 
 @dataclass(frozen=True)
 class Staged:
-    """A function of blocks whose first stage is the same in every pass: a worker keeps what that returns.
+    """A function of blocks whose first stage is the same in every pass; a worker caches the result of that stage.
 
     Attributes
     ----------

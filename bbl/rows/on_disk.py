@@ -136,7 +136,7 @@ class CodeFile:
         self.size += data.nbytes
 
     def _get(self, out: np.ndarray, at: int) -> None:
-        """Fill `out` from the file; pages are not mapped, so what was read is not held."""
+        """Fill `out` from the file; pages are not mapped, so memory does not grow with the rows that were read."""
         view = out.reshape(-1).view(np.uint8).data
         with self._lock:
             self._file.seek(at)

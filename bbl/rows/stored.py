@@ -19,7 +19,7 @@ Bucket = tuple[int, int]  # response group, fold
 
 
 class BucketSize(Protocol):
-    """How many rows a bucket has, their sum of weights, and whether all weights are whole numbers."""
+    """Number of rows of a bucket, the sum of their weights, and whether all weights are whole numbers."""
 
     n: int
     total: float
@@ -262,7 +262,7 @@ def add_sums(total: Any, term: Any) -> Any:
 
 
 def _choose(n: int, size: int, rng: np.random.Generator) -> np.ndarray:
-    """Return `size` of the positions 0..n-1, drawn at random without replacement, rising; memory goes by `size`."""
+    """Return `size` of the positions 0..n-1, drawn without replacement, rising; memory grows with `size` only."""
     if 2 * size > n:
         return np.setdiff1d(np.arange(n), _choose(n, n - size, rng), assume_unique=True)
     chosen = np.zeros(0, dtype=np.int64)

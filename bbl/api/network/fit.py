@@ -260,7 +260,7 @@ def _in_order(structure: Structure | AveragedStructure) -> list:
 
 
 def _shown(weights: Any, missing: str, recipe: Recipe) -> dict[str, Any]:
-    """Return what is shown of a call beside its first arguments: what is not as by default."""
+    """Return the arguments of a call, beside its first ones, that differ from their defaults."""
     shown: dict[str, Any] = {}
     if weights is not None:
         shown["weights"] = weights if isinstance(weights, str) else "weights"

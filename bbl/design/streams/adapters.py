@@ -1,4 +1,4 @@
-"""Sources of every kind: what is read batch by batch, Arrow streams, DuckDB, polars, Dask, callables."""
+"""Sources of all kinds of data that are read batch by batch: Arrow streams, DuckDB, polars, Dask, callables."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def _in_order(batch: Any, name: str) -> Any:
 
 
 class _Spool:
-    """A stream that can be read once: what is needed of it goes to a temporary Arrow file without a name."""
+    """A stream that can be read once: its columns of the formula are copied to an unnamed temporary Arrow file."""
 
     text = "the RecordBatchReader"
 

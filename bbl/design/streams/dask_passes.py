@@ -138,7 +138,7 @@ class _PartSink:
 
 
 def _without_source(reader: Reader) -> Reader:
-    """Return what workers are told of a reader: each has its own source."""
+    """Return a reader without its source, for workers, which have their own sources."""
     return replace(reader, source=Source(reader.source.columns, iter, ""), step=None)
 
 

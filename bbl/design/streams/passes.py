@@ -42,7 +42,7 @@ CHANGED = "the data changed between the two passes over them{}: {}. Read them ag
 
 @dataclass(frozen=True)
 class Encoded:
-    """What two passes make of a source.
+    """Result of the two passes over a source.
 
     Attributes
     ----------
@@ -60,7 +60,7 @@ class Encoded:
 
 @dataclass
 class Seen:
-    """What the first pass has seen."""
+    """Values and counts that the first pass collects."""
 
     columns: dict[Hashable, Merged]
     n: int = 0
@@ -73,7 +73,7 @@ class Seen:
     rows: int = 0  # of the source
 
     def join(self, other: Seen) -> None:
-        """Add what was seen elsewhere."""
+        """Add the values and counts of another part."""
         for name, column in other.columns.items():
             self.columns[name].join(column)
         self.whole, self.unit = self.whole and other.whole, self.unit and other.unit

@@ -75,7 +75,7 @@ class Source:
         return isinstance(name, Hashable) and name in self.columns
 
     def batches(self, names: Iterable[Hashable]) -> Iterator[Batch]:
-        """Yield all rows; an error of the reader becomes a DataError that says what was read."""
+        """Yield all rows; an error of the reader becomes a DataError that names the source."""
         wanted = list(dict.fromkeys(names))
         place = self.text
         rows = self.read(wanted)

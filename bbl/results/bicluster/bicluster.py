@@ -239,7 +239,7 @@ class BiclusterResults(BlockTables):
         return pd.DataFrame(values, index=["rows", "columns"], columns=["rand", "adjusted"])
 
     def summary(self) -> Summary:
-        """Summarise the fit: what was found, and the blocks.
+        """Summarise the fit: facts, and the blocks.
 
         Returns
         -------

@@ -41,12 +41,12 @@ class Posterior:
 
     @property
     def row_similarity(self) -> pd.DataFrame:
-        """How often each two rows are in one group."""
+        """Share of draws in which two rows are in one group."""
         return _square(self.row_share, self.row_factor)
 
     @property
     def column_similarity(self) -> pd.DataFrame:
-        """How often each two columns are in one group."""
+        """Share of draws in which two columns are in one group."""
         return _square(self.column_share, self.column_factor)
 
     @property
@@ -103,7 +103,7 @@ def pack_posterior(posterior: Posterior) -> dict[str, np.ndarray]:
 
 
 def unpack_posterior(table: TwoWay, arrays: dict[str, np.ndarray]) -> Posterior:
-    """Return the posterior of `pack_posterior`; a ValueError says what is wrong with it."""
+    """Return the posterior of `pack_posterior`; a ValueError names the problem."""
     draws = Draws(*(arrays[f"draws_{name}"] for name in ARRAYS))
     chains, n = draws.log_posterior.shape
     for labels, size in zip(draws[:2], table.shape, strict=True):

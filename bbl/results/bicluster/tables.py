@@ -26,7 +26,7 @@ class Observations(int):
 
 
 class BlockTables:
-    """What the groups of rows and columns say of the cells, in tables."""
+    """Tables of the cells by groups of rows and columns."""
 
     table: TwoWay
     method: Any

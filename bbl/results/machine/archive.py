@@ -212,7 +212,7 @@ def _unpack_section(stored: dict) -> Section:
 
 
 def _pack_numbers(values: np.ndarray) -> list:
-    """Return numbers for JSON, to the last bit; what it has no word for as text."""
+    """Return numbers for JSON, to the last bit; infinities and nan as text."""
     return [v if np.isfinite(v) else str(v) for v in values.tolist()]
 
 

@@ -1,4 +1,4 @@
-"""Estimates: what is known of each parameter on one index, under the names and in the shapes of statsmodels."""
+"""Estimates: parameters, errors, tests and limits on one index, with the names and shapes of statsmodels."""
 
 from __future__ import annotations
 

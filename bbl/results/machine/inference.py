@@ -188,7 +188,7 @@ class Inference(Estimates):
 
     @cached_property
     def _groups(self) -> list[Evidence]:
-        """What the rows of each group tell of its parameters, without a penalty."""
+        """Unpenalised evidence of the rows of each group about its parameters."""
         theta = self._parameters.theta
         return [evidence(self._sample.group(y), self._parameters.layout, row) for y, row in enumerate(theta)]
 

@@ -397,7 +397,7 @@ class NetworkResults(NetworkTables, ClassifierResults):
 
 @dataclass(frozen=True)
 class Refitted:
-    """A network as what is cross-validated."""
+    """A network with the interface of cross-validation."""
 
     network: Network | Averaged
 

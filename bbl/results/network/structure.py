@@ -19,7 +19,7 @@ __all__ = ["AveragedStructure", "Inspection", "Structure", "make_structure"]
 
 @dataclass(frozen=True, repr=False)
 class Inspection:
-    """What structures and fitted networks have in common: the questions that can be asked of a graph.
+    """Base of structures and fitted networks: properties of the graph.
 
     Attributes
     ----------
@@ -77,12 +77,12 @@ class Structure(Inspection):
 
     @property
     def feature_families(self) -> dict[Hashable, tuple]:
-        """Of each feature: itself, and its feature parents."""
+        """For each feature: itself, and its feature parents."""
         return {self.columns[i]: (self.columns[i], *self._names(parents)) for i, parents in self.dag.families}
 
     @property
     def families(self) -> dict[Hashable, tuple]:
-        """Of each variable: itself, its feature parents, and the class."""
+        """For each variable: itself, its feature parents, and the class."""
         families = {name: (*family, self.class_var) for name, family in self.feature_families.items()}
         return {**families, self.class_var: (self.class_var,)}
 

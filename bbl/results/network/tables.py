@@ -22,7 +22,7 @@ __all__ = ["NetworkTables"]
 
 
 class NetworkTables:
-    """What a fitted network says of its variables, in tables."""
+    """Tables of the probabilities of a fitted network."""
 
     @cached_property
     def params(self: Any) -> dict[Hashable, Any]:

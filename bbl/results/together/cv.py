@@ -156,7 +156,7 @@ class CVResults:
 
     @verb
     def evaluate(self, *, level: float = 0.95, priors: Priors = None, costs: Costs = None) -> Evaluation:
-        """Compare the validation predictions at `regstar` with what was observed; see `BBLResults.evaluate`.
+        """Compare the validation predictions at `regstar` with the observed groups; see `BBLResults.evaluate`.
 
         The intervals take the rows for independent, and do not know of the choice among settings.
         """

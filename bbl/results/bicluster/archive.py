@@ -12,6 +12,7 @@ from bbl.biclustering.cells import Cells
 from bbl.biclustering.methods import make_method
 from bbl.design.twoway import TwoWay
 from bbl.names import distinct_names
+from bbl.results.array_table import FINITE, ArraySpec, check_arrays
 from bbl.results.bicluster.posterior import pack_posterior, unpack_posterior
 
 __all__ = ["pack", "population_frame", "selection_frame", "unpack"]
@@ -75,7 +76,9 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     for name, kind in (("call", str), ("n_iter", int), ("converged", bool)):
         if type(meta[name]) is not kind:
             raise ValueError(f"{name!r} is not as saved")
-    _check_blocks(table, arrays)
+    check_arrays(arrays, _array_table(table, arrays))
+    if not arrays["sums"].any():
+        raise ValueError("its blocks are empty")
     parts: dict[str, Any] = {name: meta[name] for name in ("call", "n_iter", "converged")}
     parts |= {name: np.ascontiguousarray(arrays[name], dtype=np.int32) for name in ("rows", "columns")}
     parts |= {"table": table, "method": method, "sums": arrays["sums"], "history": arrays["history"]}
@@ -92,24 +95,18 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     return parts
 
 
-def _check_blocks(table: TwoWay, arrays: dict[str, np.ndarray]) -> None:
-    """Refuse arrays that `pack` would not have made."""
-    sums = arrays["sums"]
-    a, b, _ = sums.shape
-    for name, n, k in (("rows", table.shape[0], a), ("columns", table.shape[1], b)):
-        labels = arrays[name]
-        if labels.dtype.kind != "i" or labels.shape != (n,) or labels.min() < 0 or labels.max() >= k:
-            raise ValueError(f"{name!r} is not as saved")
+def _array_table(table: TwoWay, arrays: dict[str, np.ndarray]) -> dict[str, ArraySpec]:
+    """Return the table of the arrays that every clustering has; posterior and cells are checked where they are read."""
+    row_groups, column_groups, _ = arrays["sums"].shape
+    n_rows, n_columns = table.shape
     L = 2 if table.levels is None or table.holds != "levels" else len(table.levels.levels)
-    sound = {
-        "sums": sums.dtype.kind == "f" and sums.shape[2] == L and np.isfinite(sums).all() and sums.any(),
-        "values": arrays["values"].dtype.kind == "f" and arrays["values"].shape == (2,),
-        "history": arrays["history"].dtype.kind == "f" and arrays["history"].ndim == 1,
+    members = len(arrays["fitness"]) if "population" in arrays else None
+    return {
+        "rows": ArraySpec("i", (n_rows,), (0, row_groups - 1)),
+        "columns": ArraySpec("i", (n_columns,), (0, column_groups - 1)),
+        "sums": ArraySpec("f", (row_groups, column_groups, L), FINITE),
+        "values": ArraySpec("f", (2,)),
+        "history": ArraySpec("f", (None,)),
+        "selection": ArraySpec("f", (None, len(SELECTION)), required=False),
+        "population": ArraySpec("i", (members, n_rows + n_columns), required=False),
     }
-    if "selection" in arrays:
-        sound["selection"] = arrays["selection"].ndim == 2 and arrays["selection"].shape[1] == len(SELECTION)
-    if "population" in arrays:
-        sound["population"] = arrays["population"].shape == (len(arrays["fitness"]), sum(table.shape))
-    for name, right in sound.items():
-        if not right:
-            raise ValueError(f"{name!r} is not as saved")

@@ -23,8 +23,9 @@ from bbl.model.layout import Layout
 from bbl.model.parameters import Parameters
 from bbl.report.format import label_text
 from bbl.report.machine.summary import Section
+from bbl.results.array_table import FINITE, NON_NEGATIVE, ArraySpec, check_arrays, refuse_unknown
 from bbl.results.loss_archive import pack_loss, unpack_tuned_loss
-from bbl.results.machine.draw_archive import draw_shapes, pack_draws, unpack_draws, unpack_predictive
+from bbl.results.machine.draw_archive import draw_table, pack_draws, unpack_draws, unpack_predictive
 from bbl.results.model import Training
 from bbl.rows.sample import Sample, code_dtype
 from bbl.stats.calibration import Calibration
@@ -66,7 +67,7 @@ def pack(fit: Any, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
     arrays = {
         "theta": parameters.theta,
         "pairs": parameters.layout.pairs,
-        **{f"terms{k}": terms for k, terms in enumerate(parameters.layout.terms[1:], 3)},
+        **{_terms_name(k): terms for k, terms in enumerate(parameters.layout.terms[1:], 3)},
         "log_z": estimate.log_z,
         "log_z_error": estimate.log_z_error,
         "prior": estimate.class_prior,
@@ -119,10 +120,10 @@ def unpack_priors(meta: dict, K: int) -> np.ndarray | None:
     """Return the class shares of `pack_priors`, after checking them."""
     if "priors" not in meta:
         return None
-    found = np.array(meta["priors"])
-    if found.shape != (K,) or found.dtype.kind != "f" or not (found >= 0.0).all() or abs(found.sum() - 1.0) > 1e-6:
+    shares = np.array(meta["priors"])
+    if not ArraySpec("f", (K,), NON_NEGATIVE).admits(shares) or abs(shares.sum() - 1.0) > 1e-6:
         raise ValueError("its priors are not as saved")
-    return found
+    return shares
 
 
 def pack_rows(sample: Sample, index: pd.Index) -> tuple[dict[str, np.ndarray], dict]:
@@ -239,14 +240,14 @@ def _unpack_tuning(stored: dict | None, engine: Engine) -> Tuning | None:
     if stored is None:
         return None
     values, loss, offset = (_unpack_numbers(stored[name]) for name in ("values", "loss", "offset"))
-    chosen, temperature, found = stored["chosen"], stored["temperature"], stored["found"]
+    chosen, temperature, problems = stored["chosen"], stored["temperature"], stored["found"]
     sound = type(chosen) is int and 0 <= chosen < len(values) == len(loss) and type(temperature) is float
-    words = [word for problem in found for word in problem]
-    known = (None, None if engine.tuned is None else engine.tuned.option)
-    if not sound or stored["option"] not in known or not all(type(word) is str for word in words):
+    words = [word for problem in problems for word in problem]
+    tuned_options = (None, None if engine.tuned is None else engine.tuned.option)
+    if not sound or stored["option"] not in tuned_options or not all(type(word) is str for word in words):
         raise ValueError("its tuning is not as saved")
-    problems = [Problem(*problem) for problem in found]
-    return Tuning(stored["option"], values, loss, chosen, Calibration(temperature, offset), problems)
+    calibration = Calibration(temperature, offset)
+    return Tuning(stored["option"], values, loss, chosen, calibration, [Problem(*problem) for problem in problems])
 
 
 def _check_meta(meta: dict) -> None:
@@ -258,76 +259,65 @@ def _check_meta(meta: dict) -> None:
         raise ValueError("it has no observations")
 
 
-def _check_arrays(layout: Layout, wide: Layout, K: int, arrays: dict[str, np.ndarray]) -> None:
-    """Refuse arrays that `pack` would not have made: a checksum does not say who wrote them, and kernels trust them."""
-    m, fits = layout.m, K + ("pooled" in arrays)
+def _array_table(layout: Layout, wide: Layout, K: int, arrays: dict[str, np.ndarray]) -> dict[str, ArraySpec]:
+    """Return the table of all arrays but rows; `wide` is the layout with hidden variables, of which draws may be."""
+    m, size, runs = layout.m, layout.size, K + ("pooled" in arrays)
     iterates = m if arrays["grad_norm"].size else 0  # closed forms have no iterations
-    shapes = {
-        "theta": ("f", K, layout.size),
-        "pooled": ("f", layout.size),
-        "pairs": ("i", len(layout.pairs), 2),
-        **{f"terms{k}": ("i", len(terms), k) for k, terms in enumerate(layout.terms[1:], 3)},
-        "log_z": ("f", K),
-        "log_z_error": ("f", K),
-        "prior": ("f", K),
-        "lkh": ("f", fits + 1),
-        "grad_norm": ("f", fits, iterates),
-        "n_iter": ("i", fits, iterates),
-        "converged": ("b", fits, m),
-        "log_likelihood": ("f", 1),
-        "counts": ("f", K, int(layout.n_levels.sum())),
-        "calibration": ("f", K + 1),
-        "sd": ("f", fits, layout.size),
-        "free": ("b", K, layout.size),
-        "votes": ("f", K, layout.size),
-        "nodes": ("f", K, max(layout.order, 2), layout.size),
-        **draw_shapes(layout, wide, K, fits, arrays),
+    return {
+        "theta": ArraySpec("f", (K, size), FINITE),
+        "pooled": ArraySpec("f", (size,), FINITE, required=False),
+        **{_terms_name(k): ArraySpec("i", (len(terms), k), (0, m - 1)) for k, terms in enumerate(layout.terms, 2)},
+        "log_z": ArraySpec("f", (K,), FINITE),
+        "log_z_error": ArraySpec("f", (K,)),
+        "prior": ArraySpec("f", (K,), NON_NEGATIVE),
+        "lkh": ArraySpec("f", (runs + 1,)),
+        "grad_norm": ArraySpec("f", (runs, iterates)),
+        "n_iter": ArraySpec("i", (runs, iterates)),
+        "converged": ArraySpec("b", (runs, m)),
+        "log_likelihood": ArraySpec("f", (1,)),
+        "counts": ArraySpec("f", (K, int(layout.n_levels.sum())), NON_NEGATIVE),
+        "calibration": ArraySpec("f", (K + 1,), FINITE, required=False),
+        "sd": ArraySpec("f", (runs, size), required=False),
+        "free": ArraySpec("b", (K, size), required=False),
+        "votes": ArraySpec("f", (K, size), required=False),
+        "nodes": ArraySpec("f", (K, max(layout.order, 2), size), required=False),
+        **{name: ArraySpec("f", (runs, None), FINITE) for name in arrays if name.startswith(STATE)},
+        **draw_table(layout, wide, K, runs, arrays),
     }
-    for name, array in arrays.items():
-        if name in ROWS:
-            continue
-        if name.startswith(STATE):
-            if array.ndim != 2 or len(array) != fits or array.dtype.kind != "f" or not np.isfinite(array).all():
-                raise ValueError(f"{name!r} is not as saved")
-            continue
-        if (array.dtype.kind, *array.shape) != shapes[name]:
-            raise ValueError(f"{name!r} is not as saved")
-    finite = ("theta", "pooled", "log_z", "prior", "counts", "calibration")
-    sound = {name: np.isfinite(arrays[name]).all() for name in finite if name in arrays}
+
+
+def _check_values(layout: Layout, arrays: dict[str, np.ndarray]) -> None:
+    """Refuse terms out of order, standard deviations below 0 or infinite, and temperatures that are not above 0."""
     for k, terms in enumerate(layout.terms, 2):
-        name = f"terms{k}" if k > 2 else "pairs"
-        rising = (terms[:, 1:] > terms[:, :-1]).all() and (terms >= 0).all() and (terms < m).all()
-        sound[name] = np.array_equal(arrays[name], terms) and rising
-    for name in ("prior", "counts"):
-        sound[name] &= (arrays[name] >= 0).all()
-    if "sd" in arrays:
-        sound["sd"] = not (arrays["sd"] < 0.0).any() and not np.isinf(arrays["sd"]).any()
-    if "calibration" in arrays:
-        sound["calibration"] &= arrays["calibration"][-1] > 0
-    for name, right in sound.items():
-        if not right:
-            raise ValueError(f"{name!r} holds what cannot have been saved")
+        if not np.array_equal(arrays[_terms_name(k)], terms) or not (terms[:, 1:] > terms[:, :-1]).all():
+            raise ValueError(f"{_terms_name(k)!r} holds what cannot have been saved")
+    if "sd" in arrays and ((arrays["sd"] < 0.0).any() or np.isinf(arrays["sd"]).any()):
+        raise ValueError("'sd' holds what cannot have been saved")
+    if "calibration" in arrays and arrays["calibration"][-1] <= 0:
+        raise ValueError("'calibration' holds what cannot have been saved")
+
+
+def _terms_name(order: int) -> str:
+    """Return the name of the array of terms of an order from 2 on."""
+    return "pairs" if order == 2 else f"terms{order}"
 
 
 def _layout(design: Design, arrays: dict[str, np.ndarray]) -> Layout:
     """Return the layout of the terms that were saved, having refused numbers that are no predictors."""
-    terms, k = [arrays["pairs"]], 3
-    while f"terms{k}" in arrays:
-        terms.append(arrays[f"terms{k}"])
-        k += 1
-    for order, found in enumerate(terms, 2):
-        if found.dtype.kind != "i" or found.ndim != 2 or found.shape[1] != order:
-            raise ValueError("its terms are not as saved")
-        if found.size and (found.min() < 0 or found.max() >= len(design.n_levels)):
-            raise ValueError("its terms name what is no predictor")
+    terms, order = [arrays["pairs"]], 3
+    while (name := _terms_name(order)) in arrays:
+        terms.append(arrays[name])
+        order += 1
+    predictor_range = (0, len(design.n_levels) - 1)
+    check_arrays(arrays, {_terms_name(k): ArraySpec("i", (None, k), predictor_range) for k in range(2, order)})
     return Layout(design.n_levels, terms)
 
 
 def _options(engine: Engine) -> dict[str, Any]:
     """Return the options of a method as a file holds them: one number for each order is a list, infinity a word."""
     options = dataclasses.asdict(engine)
-    found = {name: list(value) if isinstance(value, tuple) else value for name, value in options.items()}
-    return {name: "inf" if isinstance(value, float) and np.isinf(value) else value for name, value in found.items()}
+    listed = {name: list(value) if isinstance(value, tuple) else value for name, value in options.items()}
+    return {name: "inf" if isinstance(value, float) and np.isinf(value) else value for name, value in listed.items()}
 
 
 def _unpack_fits(arrays: dict[str, np.ndarray]) -> tuple[EngineFit, ...]:
@@ -338,8 +328,8 @@ def _unpack_fits(arrays: dict[str, np.ndarray]) -> tuple[EngineFit, ...]:
     fits = []
     for k, (t, lkh, norm, n, ok, draws) in enumerate(runs):
         state = {name: arrays[name][k] for name in CHOSEN if name in arrays}
-        more = {"state": state, **_unpack_posterior(arrays, k, draws)}
-        fits.append(EngineFit(t, float(lkh), grad_norm=norm, n_iter=n, converged=ok, **more))
+        posterior = {"state": state, **_unpack_posterior(arrays, k, draws)}
+        fits.append(EngineFit(t, float(lkh), grad_norm=norm, n_iter=n, converged=ok, **posterior))
     return tuple(fits)
 
 
@@ -352,7 +342,10 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray], classes: bool = True) -> d
     engine = ENGINES[options.pop("name")](**{k: np.inf if v == "inf" else v for k, v in options.items()})
     layout = _layout(design, arrays)
     _check_meta(meta)
-    _check_arrays(layout, engine.widened(layout), len(design.response.levels), arrays)
+    table = _array_table(layout, engine.widened(layout), len(design.response.levels), arrays)
+    refuse_unknown(arrays, {*table, *ROWS})
+    check_arrays(arrays, table)
+    _check_values(layout, arrays)
     if engine.chooses and not all(name in arrays for name in CHOSEN):
         raise ValueError("it does not say which terms its groups have")
     theta, fits = arrays["theta"], _unpack_fits(arrays)
@@ -367,8 +360,8 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray], classes: bool = True) -> d
         Calibration(float(arrays["calibration"][-1]), arrays["calibration"][:-1]) if "calibration" in arrays else None,
         unpack_predictive(layout, engine.widened(layout), theta, arrays),
     )
-    whole, K = engine.weights == "counts", len(design.response.levels)
-    sample, index = unpack_rows(arrays, meta.get("index"), layout.n_levels, K, whole=whole)
+    K = len(design.response.levels)
+    sample, index = unpack_rows(arrays, meta.get("index"), layout.n_levels, K, whole=engine.weights == "counts")
     counts = np.split(arrays["counts"], np.cumsum(design.n_levels)[:-1], axis=1)
     nobs = meta.get("nobs", round(float(counts[0].sum())))  # files that do not say have nothing missing
     sections = [_unpack_section(section) for section in meta["sections"]] if "sections" in meta else None

@@ -15,12 +15,17 @@ from bbl.bayesnet.predict import Network
 from bbl.checks import integer, real
 from bbl.design.design import Design
 from bbl.design.factor_storage import name_from_list, name_to_list
+from bbl.results.array_table import NON_NEGATIVE, PROBABILITY, ArraySpec, check_arrays, refuse_unknown
 from bbl.results.loss_archive import pack_loss, unpack_loss
 from bbl.results.machine.archive import ROWS, pack_priors, pack_rows, unpack_priors, unpack_rows
 from bbl.results.model import Training
 from bbl.results.network.structure import AveragedStructure, make_structure
 
 __all__ = ["pack", "unpack"]
+
+STRUCTURE_TABLE = {
+    name: ArraySpec("i", (None,), NON_NEGATIVE) for name in ("members", "features", "n_parents", "parents")
+}
 
 
 def pack(fit: Any, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
@@ -63,6 +68,7 @@ def pack(fit: Any, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
 
 
 def _pack_dags(dags: tuple[Dag, ...]) -> dict[str, np.ndarray]:
+    """Return the families of all structures, one after another, as the arrays of `STRUCTURE_TABLE`."""
     families = [family for dag in dags for family in dag.families]
     return {
         "members": np.array([len(dag.families) for dag in dags], dtype=np.int64),
@@ -73,21 +79,20 @@ def _pack_dags(dags: tuple[Dag, ...]) -> dict[str, np.ndarray]:
 
 
 def _unpack_dags(arrays: dict[str, np.ndarray], m: int) -> tuple[Dag, ...]:
-    members, features, count, parents = (arrays[k] for k in ("members", "features", "n_parents", "parents"))
-    for array in (members, features, count, parents):
-        if array.ndim != 1 or array.dtype.kind != "i" or (array < 0).any():
-            raise ValueError("its structure is not as saved")
+    """Return the structures that `_pack_dags` stored, on `m` columns; a ValueError says what is wrong with them."""
+    check_arrays(arrays, STRUCTURE_TABLE)
+    members, features, count, parents = (arrays[name] for name in STRUCTURE_TABLE)
     if not len(members) or members.sum() != len(features) or len(count) != len(features) or count.sum() != len(parents):
         raise ValueError("its structure is not as saved")
     cuts = np.split(parents, np.cumsum(count)[:-1]) if len(count) else []
-    families = [(int(i), tuple(map(int, own))) for i, own in zip(features, cuts, strict=True)]
+    families = [(int(i), tuple(map(int, parent_positions))) for i, parent_positions in zip(features, cuts, strict=True)]
     ends = np.cumsum(members)
     dags = tuple(Dag(tuple(families[end - size : end])) for end, size in zip(ends, members, strict=True))
     for dag in dags:
-        own = set(dag.features)
-        if len(own) < len(dag.families) or (own and max(own) >= m):
+        dag_features = set(dag.features)
+        if len(dag_features) < len(dag.families) or (dag_features and max(dag_features) >= m):
             raise ValueError("a feature stands twice in its structure, or is none of its columns")
-        if any(len({i, *ps}) <= len(ps) or not own.issuperset(ps) for i, ps in dag.families):
+        if any(len({i, *ps}) <= len(ps) or not dag_features.issuperset(ps) for i, ps in dag.families):
             raise ValueError("a family of its structure is not as saved")
         dag.layers  # noqa: B018  # raises if there is a cycle
     if len({frozenset(dag.features) for dag in dags}) > 1:
@@ -141,7 +146,9 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     local = [Dag(tuple((place[i], tuple(place[p] for p in ps)) for i, ps in dag.families)) for dag in dags]
     n_levels = [len(levels) for levels in labels.levels]
     families = [Families(dag.families, n_levels, K) for dag in local]
-    _check_arrays(arrays, families, n_levels, K)
+    table = _array_table(sum(f.cells for f in families), n_levels, K)
+    refuse_unknown(arrays, {*table, *STRUCTURE_TABLE, *ROWS})
+    check_arrays(arrays, table)
     ends = np.cumsum([f.cells for f in families])[:-1]
     tables = np.split(arrays["theta"], ends)
     networks = tuple(Network(d, f, arrays["prior"], t) for d, f, t in zip(local, families, tables, strict=True))
@@ -179,27 +186,17 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     }
 
 
-def _check_arrays(arrays: dict[str, np.ndarray], families: list[Families], n_levels: list[int], K: int) -> None:
-    """Refuse arrays that `pack` would not have made: a checksum does not say who wrote them, and kernels trust them."""
-    m, cells = len(n_levels), sum(f.cells for f in families)
-    shapes = {
-        "prior": (K,),
-        "theta": (cells, K),
-        "log_likelihood": (1,),
-        "counts": (K, sum(n_levels)),
-        "score_log": (arrays["score_log"].size,),
-        "arc_posterior": (m,),
-        "feature_weights": (m,),
-        "errors": (cells, K),
-        "class_errors": (K,),
+def _array_table(cells: int, n_levels: list[int], K: int) -> dict[str, ArraySpec]:
+    """Return the table of all arrays but structure and rows; `cells` counts the rows of all probability tables."""
+    m = len(n_levels)
+    return {
+        "prior": ArraySpec("f", (K,), PROBABILITY),
+        "theta": ArraySpec("f", (cells, K), PROBABILITY),
+        "log_likelihood": ArraySpec("f", (1,)),
+        "counts": ArraySpec("f", (K, sum(n_levels)), NON_NEGATIVE),
+        "score_log": ArraySpec("f", (None,)),
+        "arc_posterior": ArraySpec("f", (m,), PROBABILITY, required=False),
+        "feature_weights": ArraySpec("f", (m,), PROBABILITY, required=False),
+        "errors": ArraySpec("f", (cells, K), required=False),
+        "class_errors": ArraySpec("f", (K,), required=False),
     }
-    if unknown := arrays.keys() - shapes.keys() - {"members", "features", "n_parents", "parents", *ROWS}:
-        raise ValueError(f"{sorted(unknown)[0]!r} is no array of such a model")
-    for name, shape in shapes.items():
-        if name in arrays and (arrays[name].dtype.kind != "f" or arrays[name].shape != shape):
-            raise ValueError(f"{name!r} is not as saved")
-    for name in ("prior", "theta", "arc_posterior", "feature_weights"):
-        if name in arrays and not ((arrays[name] >= 0) & (arrays[name] <= 1)).all():
-            raise ValueError(f"{name!r} holds what is no probability")
-    if not (np.isfinite(arrays["counts"]) & (arrays["counts"] >= 0)).all():
-        raise ValueError("'counts' holds what cannot have been saved")

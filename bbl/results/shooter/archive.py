@@ -11,6 +11,7 @@ import pandas as pd
 
 from bbl.checks import choice, flag, integer, real
 from bbl.design.design import Design
+from bbl.results.array_table import FINITE, NON_NEGATIVE, ArraySpec, check_arrays, refuse_unknown
 from bbl.results.loss_archive import pack_loss, unpack_loss
 from bbl.results.machine.archive import ROWS, pack_priors, pack_rows, unpack_priors, unpack_rows
 from bbl.results.model import Training
@@ -60,22 +61,23 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     K, levels = len(design.response.levels), design.n_levels
     if not design.classes or not isinstance(meta["call"], str):
         raise ValueError("its call is not as saved")
-    chosen = _unpack_terms(arrays, levels, K)
+    table = _array_table(arrays, levels, K)
+    refuse_unknown(arrays, {*table, *ROWS})
+    check_arrays(arrays, table)
+    chosen = _unpack_terms(arrays, levels)
     terms = list(chosen)
     path = _unpack_path(arrays["path"])
-    entered = arrays["entered"]
-    if entered.shape != (len(terms),) or entered.dtype.kind != "i" or not np.isin(entered, path.index).all():
-        raise ValueError("'entered' is not as saved")
-    intercept = arrays["intercept"]
-    if intercept.shape != (K - 1,) or intercept.dtype.kind != "f" or not np.isfinite(intercept).all():
-        raise ValueError("'intercept' is not as saved")
-    shares = arrays["shares"]
-    if shares.shape != (K,) or shares.dtype.kind != "f" or not (shares > 0).all() or abs(shares.sum() - 1.0) > 1e-6:
+    entered, intercept, shares = arrays["entered"], arrays["intercept"], arrays["shares"]
+    if not np.isin(entered, path.index).all():
+        raise ValueError("its terms entered at points that its path does not have")
+    if not (shares > 0).all() or abs(shares.sum() - 1.0) > 1e-6:
         raise ValueError("'shares' is not as saved")
     separating = tuple(terms[integer("separating", k, 0, len(terms) - 1)] for k in meta["separating"])
     penalties = tuple(real("penalties", v, 0.0, open_low=True) for v in meta["penalties"])
     if len(penalties) < max(map(len, terms), default=1):
         raise ValueError("its penalties are not as saved")
+    nobs = meta["nobs"]
+    real("nobs", nobs, 0.0)
     sample, index = unpack_rows(arrays, meta.get("index"), levels.tolist(), K)
     return {
         "call": meta["call"],
@@ -93,41 +95,32 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
         "shares": shares,
         "priors": unpack_priors(meta, K),
         "stored_loss": unpack_loss(meta),
-        "stored": _unpack_training(meta, arrays, levels, K),
+        "stored": Training(
+            nobs, float(arrays["log_likelihood"][0]), np.split(arrays["counts"], np.cumsum(levels)[:-1], axis=1)
+        ),
     }
 
 
-def _unpack_training(meta: dict, arrays: dict[str, np.ndarray], levels: np.ndarray, K: int) -> Training:
-    nobs, counts = meta["nobs"], arrays["counts"]
-    real("nobs", nobs, 0.0)
-    if counts.shape != (K, levels.sum()) or counts.dtype.kind != "f":
-        raise ValueError("'counts' is not as saved")
-    if not (np.isfinite(counts) & (counts >= 0.0)).all() or arrays["log_likelihood"].shape != (1,):
-        raise ValueError("what it says of its rows is not as saved")
-    each = np.split(counts, np.cumsum(levels)[:-1], axis=1)
-    return Training(nobs, float(arrays["log_likelihood"][0]), each)
-
-
-def _unpack_terms(arrays: dict[str, np.ndarray], levels: np.ndarray, K: int) -> dict[tuple[int, ...], np.ndarray]:
-    """Refuse arrays that `pack` would not have made: a checksum does not say who wrote them, and kernels trust them."""
-    predictor_names = {
-        "orders",
-        "predictors",
-        "entered",
-        "weights_of_terms",
-        "intercept",
-        "shares",
-        "log_likelihood",
-        "path",
-        "counts",
-        *ROWS,
+def _array_table(arrays: dict[str, np.ndarray], levels: np.ndarray, K: int) -> dict[str, ArraySpec]:
+    """Return the table of all arrays but rows, for predictors with these numbers of `levels` and `K` classes."""
+    n_terms = len(arrays["orders"])
+    return {
+        "orders": ArraySpec("i", (None,), (1, len(levels))),
+        "predictors": ArraySpec("i", (None,), (0, len(levels) - 1)),
+        "entered": ArraySpec("i", (n_terms,)),
+        "weights_of_terms": ArraySpec("f", (None, K - 1), FINITE),
+        "intercept": ArraySpec("f", (K - 1,), FINITE),
+        "shares": ArraySpec("f", (K,), NON_NEGATIVE),
+        "log_likelihood": ArraySpec("f", (1,)),
+        "path": ArraySpec("f", (None, len(PATH))),
+        "counts": ArraySpec("f", (K, int(levels.sum())), NON_NEGATIVE),
     }
-    if unknown := arrays.keys() - predictor_names:
-        raise ValueError(f"{sorted(unknown)[0]!r} is no array of such a model")
+
+
+def _unpack_terms(arrays: dict[str, np.ndarray], levels: np.ndarray) -> dict[tuple[int, ...], np.ndarray]:
+    """Return the weights of each term, (number of its products, K - 1); a term is a rising tuple of predictors."""
     orders, predictors, weights = (arrays[name] for name in ("orders", "predictors", "weights_of_terms"))
-    if any(a.ndim != 1 or a.dtype.kind != "i" for a in (orders, predictors)) or (orders < 1).any():
-        raise ValueError("its terms are not as saved")
-    if orders.sum() != len(predictors) or (predictors < 0).any() or (predictors >= len(levels)).any():
+    if orders.sum() != len(predictors):
         raise ValueError("its terms are not as saved")
     terms = (
         [tuple(map(int, numbers)) for numbers in np.split(predictors, np.cumsum(orders)[:-1])] if len(orders) else []
@@ -135,14 +128,13 @@ def _unpack_terms(arrays: dict[str, np.ndarray], levels: np.ndarray, K: int) -> 
     if len(set(terms)) < len(terms) or any(a >= b for t in terms for a, b in pairwise(t)):
         raise ValueError("its terms are not as saved")
     sizes = [math.prod(int(levels[i]) - 1 for i in t) for t in terms]
-    if weights.shape != (sum(sizes), K - 1) or weights.dtype.kind != "f" or not np.isfinite(weights).all():
+    if len(weights) != sum(sizes):
         raise ValueError("its weights are not as saved")
     return dict(zip(terms, np.split(weights, np.cumsum(sizes)[:-1]), strict=True)) if terms else {}
 
 
 def _unpack_path(values: np.ndarray) -> pd.DataFrame:
-    if values.ndim != 2 or values.shape[1] != len(PATH) or not len(values) or values.dtype.kind != "f":
-        raise ValueError("its path is not as saved")
+    """Return the path as a frame, from an array (points, columns of `PATH`)."""
     frame = pd.DataFrame(values, columns=list(PATH))
     if frame["chosen"].sum() != 1 or not np.isfinite(frame[["point", "order", "terms"]].to_numpy()).all():
         raise ValueError("its path is not as saved")

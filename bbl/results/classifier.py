@@ -54,7 +54,7 @@ class ClassifierResults(ModelResults):
     priors: np.ndarray | None = field(default=None, kw_only=True, repr=False)
     stored_loss: LossRecord | None = field(default=None, kw_only=True, repr=False)
 
-    can_refit: ClassVar[bool]  # whether `_refit` fits other rows
+    _can_refit: ClassVar[bool]  # whether `_refit` fits other rows
 
     @abstractmethod
     def class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
@@ -108,7 +108,7 @@ class ClassifierResults(ModelResults):
 
     @abstractmethod
     def _refit(self, train: Sample, rng: np.random.Generator) -> Classifier:
-        """Return a fit to other rows with the same settings; an OptionError unless `can_refit`."""
+        """Return a fit to other rows with the same settings; an OptionError unless `_can_refit`."""
 
     def with_priors(self, priors: Priors) -> Self:
         """Return the model with these class shares for its predictions; None for those of its training rows.

@@ -213,7 +213,7 @@ class TestCrossValidation:
         assert ax.get_xscale() == "linear"
         assert ax.lines[0].get_xdata().tolist() == [0.1, 0.3]
         assert (ax.get_xlabel(), ax.get_ylabel()) == (r"Coupling weight $\epsilon$", "Score")
-        ax = plot_cv(frame.rename(columns={"epsilon": "prior_count"}), "prior_count", "score")
+        ax = plot_cv(frame.rename(columns={"epsilon": "prior_count"}))
         drawn(ax)
         assert ax.get_xlabel() == "prior_count"
         assert ax.get_legend() is None
@@ -231,11 +231,6 @@ class TestCrossValidation:
         segment = ax.collections[1].get_segments()[0]
         assert segment[:, 1].tolist() == [0.6, 0.8]
         drawn(plot_cv(self.FRAME.assign(AUC=np.nan, ci1=np.nan, ci2=np.nan), **self.PENALTY))
-
-    def test_unknown_column(self):
-        with pytest.raises(OptionError, match="score='auc' is no column of the table; it has 'lambda', 'AUC'") as error:
-            plot_cv(self.FRAME, score="auc")
-        assert error.value.argument == "score"
 
 
 class TestComparison:

@@ -247,13 +247,6 @@ class TestNetwork:
         mine = plt.figure().subplots(1, 2)
         assert plot_network(labels, parameters, groups=["b", ("a", "b")], axes=mine) == list(mine)
 
-    def test_strength_of_ones_own(self):
-        labels, parameters = model([3, 3, 3], 1)
-        (ax,) = plot_network(labels, parameters, strength=[[0.1, 0.7, 0.3]], top=2)
-        np.testing.assert_allclose(np.abs(ax.collections[0].get_array()), [0.3, 0.7])
-        with pytest.raises(DataError, match=r"shape \(1, 3\)"):
-            plot_network(labels, parameters, strength=[0.1, 0.7, 0.3])
-
     @pytest.mark.parametrize(("m", "K"), [(2, 1), (12, 2), (30, 2), (40, 5), (784, 1)])
     def test_sizes(self, m, K):
         labels, parameters = model([2] * m, K)

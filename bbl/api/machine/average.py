@@ -207,7 +207,7 @@ def average(
         return AverageResults(*parts, np.full(M, 1.0 / M), np.full(M, np.nan), **options)
     rows = first._rows()
     for member in members:
-        if not member.can_refit:
+        if not member._can_refit:
             raise OptionError(
                 f"weights='cv' fits every model again to other rows, which {type(member).__name__} cannot; give "
                 "weights='equal'.",

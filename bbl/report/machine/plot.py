@@ -45,8 +45,6 @@ class HasParameters(Protocol):
 
 def plot_cv(
     frame: pd.DataFrame,
-    xname: str | None = None,
-    score: str | None = None,
     best: float | None = None,
     ax: Axes | None = None,
     *,
@@ -59,32 +57,20 @@ def plot_cv(
     Parameters
     ----------
     frame : DataFrame
-        Settings and scores; columns ``ci1`` and ``ci2``, if there, are the limits of the band.
-    xname, score : str, optional
-        Columns of the settings and of the scores; the first and the second by default.
+        Settings in the first column, scores in the second; ``ci1`` and ``ci2``, if there, are the limits of a band.
     best : float, optional
         The setting to mark.
     ax : matplotlib Axes, optional
     symbol, title : str, optional
-        What stands for the setting in the legend and below the axis; its column's name by default.
+        Name of the setting in the legend, and below the axis; its column's name by default.
     logarithmic : bool, default False
-        Whether the settings' axis is, with a zero drawn at its left end.
+        Whether the settings' axis is logarithmic, with a zero drawn at its left end.
 
     Returns
     -------
     matplotlib Axes
-
-    Raises
-    ------
-    OptionError
-        If a column is missing.
     """
-    xname = frame.columns[0] if xname is None else xname
-    score = frame.columns[1] if score is None else score
-    for argument, column in (("xname", xname), ("score", score)):
-        if column not in frame:
-            columns = ", ".join(map(repr, frame.columns))
-            raise OptionError(f"{argument}={column!r} is no column of the table; it has {columns}.", argument=argument)
+    xname, score = frame.columns[:2]
     ax = one_axes(ax, (5.2, 3.6))
     table = frame.sort_values(xname)
     x, y = table[xname].to_numpy(float), table[score].to_numpy(float)

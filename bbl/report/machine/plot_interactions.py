@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from bbl.checks import integer
 from bbl.design.labels import Labels
@@ -55,7 +54,6 @@ def plot_network(
     *,
     groups: Sequence | None = None,
     top: int | None = None,
-    strength: ArrayLike | None = None,
     axes: Sequence[Axes] | None = None,
 ) -> list[Axes]:
     """Draw the strongest interactions as a graph, one per group.
@@ -71,24 +69,22 @@ def plot_network(
     top : int, optional
         How many pairs to draw, the strongest; by default twice the number of predictors, but 20 at least, and at most
         80, or 30 in more than 4 graphs.
-    strength : array_like, shape (len(groups), P), optional
-        Strengths of all pairs; by default the Frobenius norms of the couplings in the zero-sum gauge.
     axes : sequence of matplotlib Axes, optional
         One per graph; a new figure by default.
 
     Returns
     -------
     list of matplotlib Axes
-        Edges are as wide as they are strong, and have the colour of their strongest coupling: red where the two levels
-        (other than the reference) attract, blue where they repel each other. All graphs share one scale. Of more than
-        40 predictors, those without an edge are left out.
+        The width of an edge is the Frobenius norm of its couplings in the zero-sum gauge. Its colour is that of the
+        strongest coupling: red where the two levels (other than the reference) attract, blue where they repel each
+        other. All graphs share one scale. Of more than 40 predictors, those without an edge are left out.
 
     Raises
     ------
     OptionError
         If a group is unknown, or `axes` has the wrong length.
     DataError
-        If the model has no interactions, or `strength` has the wrong shape.
+        If the model has no interactions.
     """
     layout = parameters.layout
     if not len(layout.pairs):
@@ -96,12 +92,7 @@ def plot_network(
             raise DataError("The model has no pairs to draw; plot_terms() draws terms of more.")
         raise DataError("The model has no interactions to draw; its formula holds no terms like a:b or .^2.")
     theta, titles = _graph_parameters(labels, parameters, groups)
-    if strength is None:
-        strengths = np.array([interaction_strength(layout, row)[: len(layout.pairs)] for row in theta])
-    else:
-        strengths = np.asarray(strength, dtype=float)
-        if strengths.shape != (len(theta), len(layout.pairs)):
-            raise DataError(f"strength must have the shape {(len(theta), len(layout.pairs))}: graphs by pairs.")
+    strengths = np.array([interaction_strength(layout, row)[: len(layout.pairs)] for row in theta])
     default = int(np.clip(2 * layout.m, 20, MAX_PAIRS if len(theta) <= 4 else MAX_PAIRS_SMALL))
     n_pairs = default if top is None else integer("top", top, 1)
     best = [_strongest(row, n_pairs) for row in strengths]

@@ -55,7 +55,7 @@ class BBLResults(MachineResults, ClassifierResults):
     """
 
     kind = "bbl"
-    can_refit = True
+    _can_refit = True
 
     bootstrap = uncertainty.bootstrap
     interactions = uncertainty.interactions

@@ -98,7 +98,7 @@ class NetworkResults(NetworkTables, ClassifierResults):
         *OF_MACHINES, *MACHINE_ONLY, "tuning", "coef", pairs=LEARNT, third_order=LEARNT, no_response=NO_RESPONSE,
         density=NO_RESPONSE, real_weights=NOT_COUNTS,
     )  # fmt: skip
-    can_refit = True
+    _can_refit = True
 
     importance = importance
     predict_batches = predict_batches

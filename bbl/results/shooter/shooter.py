@@ -95,7 +95,7 @@ class ShooterResults(ClassifierResults):
         pairs=SEARCHED, third_order=SEARCHED, no_response=NO_RESPONSE, density=NO_RESPONSE,
         batches="shooter() needs all rows in memory", real_weights=NOT_COUNTS,
     )  # fmt: skip
-    can_refit = False
+    _can_refit = False
 
     importance = importance
     logLik = training_log_likelihood

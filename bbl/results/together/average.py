@@ -70,7 +70,7 @@ class AverageResults(ClassifierResults):
         *MACHINE_ONLY, "sample", no_response=NOT_CLASSIFIERS, density=NOT_CLASSIFIERS,
         likelihood=NO_LIKELIHOOD, explain=NOT_A_SUM,
     )  # fmt: skip
-    can_refit = False
+    _can_refit = False
 
     importance = importance
     logLik = training_log_likelihood

@@ -92,7 +92,7 @@ def _prepared(args: argparse.Namespace, data: Frame) -> TrainingInput:
     if args.bin is None and args.lump is None:
         return data
     response = parse(args.formula, tuple(data.columns), () if args.weights is None else (args.weights,)).response
-    table: TrainingInput = data
+    table: Frame | pd.DataFrame = data
     if args.bin is not None:
         table = bbl.bin(table, method=args.bin[0], bins=args.bin[1], response=response, weights=args.weights)
     if args.lump is not None:

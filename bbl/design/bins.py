@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -16,18 +16,22 @@ from bbl.design.weights import named_weights
 from bbl.errors import DataError, OptionError
 from bbl.stats.cuts import CUTS, mdl_cuts, quantile_cuts, width_cuts
 
+if TYPE_CHECKING:
+    from bbl.design.table_types import TableLike, Weights
+    from bbl.design.values import Column
+
 __all__ = ["bin", "find_cuts", "lump"]
 
 
 @verb
 def bin(  # noqa: A001  # the word of the field
-    data: Any,
+    data: TableLike | Frame,
     columns: Hashable | Sequence | None = None,
     *,
     bins: int = 5,
     method: str = "quantile",
     response: Hashable = None,
-    weights: Any = None,
+    weights: Weights | None = None,
 ) -> pd.DataFrame:
     """Return a table with columns of numbers cut into intervals.
 
@@ -111,12 +115,12 @@ def bin(  # noqa: A001  # the word of the field
 
 @verb
 def lump(
-    data: Any,
+    data: TableLike | Frame,
     columns: Hashable | Sequence | None = None,
     *,
     min_count: int = 10,
     response: Hashable = None,
-    weights: Any = None,
+    weights: Weights | None = None,
 ) -> pd.DataFrame:
     """Return a table with the rare levels of each column put together as the level ``"(rare)"``.
 
@@ -170,7 +174,7 @@ def lump(
     return _table(out, frame)
 
 
-def _lumped(series: pd.Series, column: Any, rare: np.ndarray) -> pd.Series:
+def _lumped(series: pd.Series, column: Column, rare: np.ndarray) -> pd.Series:
     common_values = [k for k, kind in enumerate(column.kinds) if not rare[k] and kind != "missing"]
     if not column.ordered:
         common_values.sort(key=lambda k: (column.kinds[k], column.values[k]))
@@ -187,7 +191,7 @@ def _table(columns: dict, frame: Frame) -> pd.DataFrame:
     return pd.DataFrame(columns, index=frame.index, columns=names)
 
 
-def _names(columns: Any, frame: Frame, weights: Hashable) -> list | None:
+def _names(columns: Hashable | Sequence[Hashable] | None, frame: Frame, weights: Hashable) -> list | None:
     """Return the names that are asked for, each a column and none that of the weights; None for the default."""
     if columns is None:
         return None

@@ -19,7 +19,7 @@ Priors = Mapping[Hashable, float] | pd.Series | ArrayLike | None  # as `check_pr
 Costs = pd.DataFrame | Mapping[Hashable, Mapping[Hashable, float]] | ArrayLike | None  # as `check_costs` takes them
 
 
-def check_priors(priors: Any, response: Factor) -> np.ndarray:
+def check_priors(priors: Priors | str, response: Factor) -> np.ndarray:
     """Return class shares as an array, in the order of the groups.
 
     Parameters
@@ -55,7 +55,7 @@ def check_priors(priors: Any, response: Factor) -> np.ndarray:
     return shares / total
 
 
-def check_shares(argument: str, values: Any, response: Factor) -> np.ndarray:
+def check_shares(argument: str, values: Priors, response: Factor) -> np.ndarray:
     """Return numbers of the groups (K,), in their order, to a common factor; `values` as in `check_priors`."""
     group_values, groups = values, response.levels
     if isinstance(values, Mapping | pd.Series):
@@ -69,7 +69,7 @@ def check_shares(argument: str, values: Any, response: Factor) -> np.ndarray:
     return shares
 
 
-def check_costs(costs: Any, response: Factor) -> np.ndarray:
+def check_costs(costs: Costs, response: Factor) -> np.ndarray:
     """Return costs as an array, observed groups by predicted ones.
 
     Parameters
@@ -147,7 +147,7 @@ def _check_names(argument: str, names: list, groups: tuple, whole: bool = False)
         raise OptionError(f"{argument} {problem}; name each of {group_names} once.", argument=argument)
 
 
-def _numbers(argument: str, values: Any, shape: tuple, groups: tuple) -> np.ndarray:
+def _numbers(argument: str, values: Priors | Costs, shape: tuple, groups: tuple) -> np.ndarray:
     wanted = " x ".join(map(str, shape)) or "one"
     try:
         array = np.asarray(values, dtype=float)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -34,6 +34,9 @@ from bbl.design.values import frame_column
 from bbl.design.weights import named_weights
 from bbl.errors import DataError
 from bbl.rows.sample import Sample, code_dtype
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
 
 __all__ = ["MISSING", "Design", "EncodedTable", "EncodingRules"]
 
@@ -148,8 +151,8 @@ class Design:
     def from_data(
         cls,
         formula: str,
-        data: Any,
-        weights: Any = None,
+        data: object,
+        weights: Hashable | ArrayLike | None = None,
         xlevels: Mapping | None = None,
         novarOk: bool = False,
         missing: str = "raise",
@@ -254,7 +257,7 @@ class Design:
         return self.response.encode(column, "ignore", skip_missing=True)[0].astype(np.intp)
 
     def encode(
-        self, newdata: Any, unseen: str = "raise", missing: str | None = None
+        self, newdata: object, unseen: str = "raise", missing: str | None = None
     ) -> tuple[np.ndarray, np.ndarray | None]:
         """Encode the predictors of new data by column name; other columns, and the response, are not looked at.
 
@@ -298,13 +301,13 @@ class Design:
             blank = mark_rows(blank, codes.shape, i, column.missing() if skip_missing else None)
         return codes, blank
 
-    def dropped(self, newdata: Any) -> np.ndarray | None:
+    def dropped(self, newdata: object) -> np.ndarray | None:
         """Return which rows of new data have a missing predictor, if such rows are to be dropped, shape (n,)."""
         if self.missing != "drop":
             return None
         return missing_rows(to_frame(newdata, "newdata"), [f.name for f in self.predictors])
 
-    def encode_response(self, data: Any) -> np.ndarray:
+    def encode_response(self, data: object) -> np.ndarray:
         """Return the group of each row of new data as codes, shape (n,); an unknown group is a LevelError.
 
         With declared levels and ``missing="marginal"`` a missing group is -1, elsewhere it is an error.
@@ -320,7 +323,7 @@ class Design:
             y[blank] = -1
         return y
 
-    def known_groups(self, newdata: Any) -> np.ndarray:
+    def known_groups(self, newdata: object) -> np.ndarray:
         """Return the group of each row of new data as codes, shape (n,); -1 where the response is not known."""
         frame = to_frame(newdata, "newdata")
         if not self.classes:

@@ -96,7 +96,7 @@ class Factor:
         )
 
     @classmethod
-    def given(cls, name: Hashable, levels: Any) -> Factor:
+    def given(cls, name: Hashable, levels: Iterable[Hashable]) -> Factor:
         """Make a factor of levels that the user gives, in their order.
 
         Raises
@@ -144,7 +144,7 @@ class Factor:
         argument: str = "data",
         skip_missing: bool = False,
         remedy: str = KNOWN_PREDICTOR,
-    ) -> tuple[np.ndarray, Any]:
+    ) -> tuple[np.ndarray, np.ndarray | None]:
         """Return the codes of a column.
 
         Parameters

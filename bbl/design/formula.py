@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 
@@ -20,6 +20,9 @@ from bbl.checks import near_match
 from bbl.design.grammar import EXAMPLE, QUOTED, fail, quoted, sanitised, symbol_of, syntax_tree
 from bbl.design.interactions import Interactions, TermSet
 from bbl.errors import BBLTypeError, FormulaError
+
+if TYPE_CHECKING:
+    from formulaic.parser.types import ASTNode, Token
 
 __all__ = ["FormulaTerms", "check_formula", "parse"]
 
@@ -192,7 +195,7 @@ def _parsed(
     return terms
 
 
-def _response(left: Any, names: _Names) -> Hashable:
+def _response(left: ASTNode | Token, names: _Names) -> Hashable:
     """Return the column on the left of the tilde."""
     if symbol_of(left) is not None or left.kind.value != "name":
         text = "the response must be the name of one column"
@@ -287,9 +290,9 @@ class _Names:
             fail(self.formula, f"{column!r} holds the weights and is also a predictor", "Drop it from one", column)
 
 
-def _evaluate(tree: Any, names: _Names) -> TermSet:
+def _evaluate(tree: ASTNode | Token, names: _Names) -> TermSet:
     """Work out a syntax tree from the leaves up, left to right, without recursion."""
-    todo: list[tuple[Any, bool]] = [(tree, False)]
+    todo: list[tuple[ASTNode | Token, bool]] = [(tree, False)]
     done: list[TermSet | None] = []  # None for the intercept, which is no factor of a product
     while todo:
         node, ready = todo.pop()

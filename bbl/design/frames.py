@@ -8,13 +8,17 @@ from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import narwhals.stable.v2 as nw
 import pandas as pd
 
 from bbl.checks import near_match
 from bbl.errors import BBLTypeError, DataError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 
 __all__ = [
     "DeclaredOrder",
@@ -214,12 +218,12 @@ def _check_aligned(data: Mapping, argument: str) -> None:
             )
 
 
-def is_pyarrow(data: Any, kind: str) -> bool:
+def is_pyarrow(data: object, kind: str) -> bool:
     """Return whether `data` is of a class of pyarrow."""
     return type(data).__module__.partition(".")[0] == "pyarrow" and type(data).__name__ == kind
 
 
-def declared_order(schema: Any, partition_keys: Collection[str] = ()) -> DeclaredOrder:
+def declared_order(schema: pa.Schema, partition_keys: Collection[str] = ()) -> DeclaredOrder:
     """Return what an Arrow schema says of categories: by its dictionaries, and by what pandas wrote into it.
 
     `partition_keys` are columns whose values are the names of folders.
@@ -239,12 +243,12 @@ def differing_categories(one: list, another: list, of: str) -> str:
     return f"has categories that are not the same in all {of}: {one} and {another}. Declare them alike"
 
 
-def is_dictionary(type_: Any) -> bool:
+def is_dictionary(type_: pa.DataType) -> bool:
     """Return whether a type of Arrow is a dictionary."""
     return str(type_).startswith("dictionary")
 
 
-def decoded(arrow: Any, declared: bool = False) -> pd.Series:
+def decoded(arrow: pa.Array | pa.ChunkedArray, declared: bool = False) -> pd.Series:
     """Return a pyarrow array as a pandas Series.
 
     A dictionary is a way to store values, and its order that of their appearance: nothing is declared, unless the

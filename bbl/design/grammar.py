@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable, Iterable
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from bbl.errors import FormulaError
+
+if TYPE_CHECKING:
+    from formulaic.parser.types import ASTNode, Token
 
 __all__ = ["EXAMPLE", "QUOTED", "fail", "quoted", "sanitised", "symbol_of", "syntax_tree"]
 
@@ -58,7 +61,7 @@ def sanitised(formula: str) -> tuple[str, dict[str, str]]:
     return re.sub(r"[+-](?:\s*[+-])+", lambda run: "-" if run[0].count("-") % 2 else "+", text), aliases
 
 
-def syntax_tree(formula: str, text: str) -> Any:
+def syntax_tree(formula: str, text: str) -> ASTNode | Token:
     """Return formulaic's syntax tree, having bounded what makes its parser slow."""
     from formulaic.parser import DefaultFormulaParser
 
@@ -73,7 +76,7 @@ def syntax_tree(formula: str, text: str) -> Any:
         fail(formula, f"it cannot be read ({reason or type(error).__name__})", EXAMPLE)
 
 
-def _check_tokens(formula: str, tokens: Iterable[Any]) -> None:
+def _check_tokens(formula: str, tokens: Iterable[Token]) -> None:
     depth, before = 0, ""  # before: "" after an operator, else the operand or ")" just read; "^" asks for an exponent
     for token in tokens:
         kind, word = token.kind.value, token.token
@@ -98,7 +101,7 @@ def _check_tokens(formula: str, tokens: Iterable[Any]) -> None:
         before = word if word in (")", "^", "**") or (starts and word != "(") else "" if operator or starts else word
 
 
-def symbol_of(node: Any) -> str | None:
+def symbol_of(node: ASTNode | Token) -> str | None:
     """Return the operator of a node, or None for a leaf."""
     operator = getattr(node, "operator", None)
     return None if operator is None else operator.symbol

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -30,7 +30,7 @@ class Ends(NamedTuple):
         )
 
 
-def interval_ends(level: Any) -> Ends | None:
+def interval_ends(level: object) -> Ends | None:
     """Return the ends of an interval of numbers, or of its text; None if it is none.
 
     Examples
@@ -48,7 +48,7 @@ def interval_ends(level: Any) -> Ends | None:
     return Ends(low, high, match[1] == "[", match[4] == "]")
 
 
-def interval_codes(levels: Sequence[Any], kinds: Sequence[str]) -> list[tuple[Ends, int]]:
+def interval_codes(levels: Sequence[object], kinds: Sequence[str]) -> list[tuple[Ends, int]]:
     """Return the intervals among levels with their codes, by their lower ends; none unless all levels are intervals."""
     ends_of_codes = [
         (interval_ends(v), a) for a, (v, kind) in enumerate(zip(levels, kinds, strict=True)) if kind == "other"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Hashable, Iterable
-from typing import Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -17,11 +17,14 @@ from bbl.design.weights import check_weights
 from bbl.errors import BBLTypeError, DataError, DataWarning
 from bbl.memory import check_memory
 
+if TYPE_CHECKING:
+    from bbl.design.table_types import TableLike
+
 __all__ = ["freq2raw", "readFasta", "removeConst"]
 
 
 @verb
-def readFasta(file: Any, rownames: bool = False) -> pd.DataFrame:
+def readFasta(file: str | os.PathLike | IO, rownames: bool = False) -> pd.DataFrame:
     """Read aligned sequences from a FASTA file, one column per position.
 
     Lines of a record are joined. The first sequence that is not empty sets the length: longer sequences are cut to
@@ -84,11 +87,11 @@ def readFasta(file: Any, rownames: bool = False) -> pd.DataFrame:
     return pd.DataFrame(letters, index=index, columns=[str(j + 1) for j in range(m)])
 
 
-def _title(file: Any) -> str:
+def _title(file: str | os.PathLike | IO) -> str:
     return f"file {os.fspath(file)!r}" if isinstance(file, str | os.PathLike) else "file"
 
 
-def _lines(file: Any) -> list[str]:
+def _lines(file: str | os.PathLike | IO) -> list[str]:
     content: Any
     try:
         if isinstance(file, str | os.PathLike):
@@ -130,7 +133,7 @@ def _whole(frame: Frame) -> pd.DataFrame:
 
 
 @verb
-def freq2raw(data: Any, freq: Any) -> pd.DataFrame:
+def freq2raw(data: TableLike, freq: Any) -> pd.DataFrame:
     """Repeat each row as often as its frequency says.
 
     Parameters
@@ -176,7 +179,7 @@ def freq2raw(data: Any, freq: Any) -> pd.DataFrame:
 
 
 @verb
-def removeConst(data: Any, response: Hashable = None) -> pd.DataFrame:
+def removeConst(data: TableLike, response: Hashable = None) -> pd.DataFrame:
     """Drop the columns that have the same value in every row.
 
     Parameters

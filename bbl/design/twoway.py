@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -16,6 +16,10 @@ from bbl.design.frames import Frame, to_frame
 from bbl.design.values import Column, factorise
 from bbl.design.weights import check_weights, named_weights
 from bbl.errors import BBLTypeError, DataError, FormulaError
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
 
 __all__ = ["Entries", "TwoWay"]
 
@@ -64,7 +68,9 @@ class TwoWay:
         return len(self.rows.levels), len(self.columns.levels)
 
     @classmethod
-    def from_data(cls, formula: str | None, data: Any, weights: Any, holds: str) -> tuple[TwoWay, Entries]:
+    def from_data(
+        cls, formula: str | None, data: object, weights: Hashable | ArrayLike | None, holds: str
+    ) -> tuple[TwoWay, Entries]:
         """Read a long table by its formula, or a matrix without one.
 
         Parameters
@@ -115,7 +121,7 @@ class TwoWay:
         entries = Entries(codes[0], codes[1], value, counts[keep])
         return _checked(formula, factors[0], factors[1], response, holds, levels, entries)
 
-    def read(self, newdata: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, Factor]:
+    def read(self, newdata: object) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, Factor]:
         """Return row and column codes of a long table, the values (nan where missing) of new rows, and their names.
 
         Codes of rows that are not in this table go on from the last one. Values are None if there are no such rows, or
@@ -144,7 +150,7 @@ class TwoWay:
             value = _read_values(self.response, frame.column(self.response), self.holds, self.levels)[0]
         return i, j, value, fresh
 
-    def read_matrix(self, newdata: Any) -> tuple[Entries, pd.Index]:
+    def read_matrix(self, newdata: object) -> tuple[Entries, pd.Index]:
         """Return the observed cells of new rows that have the columns of this table."""
         values, index, columns, _ = _matrix(newdata, self.holds, "newdata", self.levels)
         if list(columns) != list(self.columns.levels):
@@ -256,7 +262,7 @@ def _floats(name: Hashable, series: pd.Series) -> np.ndarray:
     return values
 
 
-def _matrix(data: Any, holds: str, argument: str, levels: Factor | None = None):
+def _matrix(data: object, holds: str, argument: str, levels: Factor | None = None):
     """Return the values (I, J) of a matrix or wide frame, nan where missing, with row and column labels."""
     if isinstance(data, np.ndarray | list | tuple):
         array = np.asarray(data)
@@ -290,7 +296,7 @@ def _ends(frame: Frame) -> tuple[pd.Index, tuple]:
     return frame.index, frame.columns
 
 
-def _axis(name: str, labels: Any) -> Factor:
+def _axis(name: str, labels: Iterable[Hashable]) -> Factor:
     """Return the labels of rows or columns; numbers if labels are not distinct or cannot be stored."""
     plain = [v.item() if isinstance(v, np.generic) else v for v in labels]
     if len(set(map(str, plain))) < len(plain) or not all(type(v) in (str, int) for v in plain):
@@ -303,7 +309,7 @@ def _entries(values: np.ndarray, counts: np.ndarray, holds: str) -> Entries:
     return Entries(row, column, values[row, column], counts[row])
 
 
-def _read_matrix(data: Any, weights: Any, holds: str) -> tuple[TwoWay, Entries]:
+def _read_matrix(data: object, weights: Hashable | ArrayLike | None, holds: str) -> tuple[TwoWay, Entries]:
     values, index, columns, levels = _matrix(data, holds, "data")
     if isinstance(weights, str):
         raise DataError(

@@ -7,13 +7,16 @@ import math
 import numbers
 from collections.abc import Hashable
 from decimal import Decimal
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
 import pandas as pd
 
 from bbl.design.frames import Frame, decoded, is_pyarrow
 from bbl.errors import BBLTypeError, DataError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 __all__ = [
     "KINDS",
@@ -203,7 +206,7 @@ def with_order(frame: Frame, column: Column) -> Column:
     return column._replace(order_problem=problem, ordered=column.name in frame.declared.ordered) if problem else column
 
 
-def _arrow_column(name: Hashable, array: Any, declared: bool = False) -> Column:
+def _arrow_column(name: Hashable, array: pa.Array, declared: bool = False) -> Column:
     """Return the codes and distinct values of a pyarrow array, judged as `factorise` judges a column.
 
     Only the distinct values become Python objects. They are declared categories if the dictionary is ordered, or if
@@ -245,7 +248,7 @@ def missing_remedy(sums_out: bool) -> str:
     return "Drop the rows (missing='drop'), or give missing values a level of their own (missing='level')."
 
 
-def _refuse(name: Hashable, what: str) -> Any:
+def _refuse(name: Hashable, what: str) -> NoReturn:
     """Raise the error of values that cannot be levels."""
     raise BBLTypeError(
         f"column {name!r} holds {what}, which cannot be levels. Turn it into strings, numbers or categories; of a date "
@@ -254,11 +257,11 @@ def _refuse(name: Hashable, what: str) -> Any:
     ) from None
 
 
-def is_missing(value: Any) -> bool:
+def is_missing(value: object) -> bool:
     return value is None or value is pd.NA or value is pd.NaT or (isinstance(value, float | Decimal) and value != value)
 
 
-def plain_level(name: Hashable, value: Any, declared: bool) -> tuple[str, Any]:
+def plain_level(name: Hashable, value: Hashable, declared: bool) -> tuple[str, Any]:
     """Return the kind of a level and the level as a plain Python object."""
     if isinstance(value, bool | np.bool_):
         return "bool", bool(value)
@@ -275,7 +278,7 @@ def plain_level(name: Hashable, value: Any, declared: bool) -> tuple[str, Any]:
     return "other", value
 
 
-def level_key(kind: str, value: Any) -> tuple[str, Any]:
+def level_key(kind: str, value: Hashable) -> tuple[str, Any]:
     """Return what makes two levels the same.
 
     The kind counts: neither ``1`` and ``"1"`` nor ``1`` and ``True`` are one level (and the latter cannot both be

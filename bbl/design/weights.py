@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Hashable
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 import pandas as pd
@@ -12,6 +12,9 @@ import pandas as pd
 from bbl.checks import near_match
 from bbl.design.frames import Frame
 from bbl.errors import BBLTypeError, DataError, OptionError
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
 
 __all__ = ["MOST", "check_weights", "named_weights", "own_weights"]
 
@@ -35,7 +38,7 @@ def named_weights(weights: Any, frame: Frame, whole: bool = True) -> tuple[Hasha
 
 
 def check_weights(
-    weights: Any,
+    weights: Hashable | ArrayLike | None,
     n: int,
     argument: str = "weights",
     index: pd.Index | None = None,
@@ -77,7 +80,7 @@ def check_weights(
     if weights is None:
         return np.ones(n)
 
-    def fail(what: str, error: type = DataError) -> Any:
+    def fail(what: str, error: type = DataError) -> NoReturn:
         raise error(
             f"{argument} {what}. Give one {'whole ' * whole}number, 0 or more, for each of the {n} rows.",
             argument=argument,
@@ -125,7 +128,7 @@ def check_weights(
     return clean
 
 
-def own_weights(weights: Any) -> None:
+def own_weights(weights: Hashable | ArrayLike | None) -> None:
     """Refuse weights where the training rows are meant, which have their own."""
     if weights is not None:
         raise OptionError(

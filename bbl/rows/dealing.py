@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -17,10 +17,10 @@ from bbl.rows.on_disk import CodeFile
 from bbl.rows.sample import Rows, Sample, code_dtype, concatenate
 from bbl.rows.stored import StoredSample
 
-__all__ = ["AnyFolds", "Deal", "Dealer", "FileSink", "StoredFolds", "TableSink", "make_sink"]
+__all__ = ["Sink", "AnyFolds", "Deal", "Dealer", "FileSink", "StoredFolds", "TableSink", "make_sink"]
 
 CHUNK = 4096  # rows of a group that are dealt together, where they are too many to be dealt at once
-STATES = 4_000_000  # cells of a table of equal rows, all groups and folds together
+MAX_TABLE_CELLS = 4_000_000  # of a table of states, all groups and folds together
 HELD = 2**20  # left-out rows that are scored, all folds together
 
 
@@ -155,6 +155,16 @@ class Dealer:
                 )
 
 
+class Sink(Protocol):
+    """A store of encoded rows while it is filled: `TableSink`, `FileSink` or a cluster's."""
+
+    def finish(self, nfold: int) -> tuple[Rows, Folds | StoredFolds | None]:
+        """Return all rows, and their folds if `nfold` is not 0."""
+
+    def close(self) -> None:
+        """Remove what is stored."""
+
+
 class FileSink:
     """Rows on their way to a `CodeFile`."""
 
@@ -220,13 +230,19 @@ class TableSink:
 
 
 def make_sink(
-    n: int, n_levels: np.ndarray, K: int, nfold: int, weighted: bool, masked: bool, rest: Callable = FileSink
-) -> Any:
-    """Return where `n` rows go: to a `TableSink` of their states, if these are few, else to a file, or `rest`."""
+    n: int,
+    n_levels: np.ndarray,
+    K: int,
+    nfold: int,
+    weighted: bool,
+    masked: bool,
+    make_store: Callable[..., Sink] = FileSink,
+) -> Sink:
+    """Return where `n` rows go: to a `TableSink` if their states are few, else to what `make_store` returns."""
     states = math.prod(int(L) + masked for L in n_levels)
-    if states * (K + 1) * (nfold + 1) <= STATES:
+    if states * (K + 1) * (nfold + 1) <= MAX_TABLE_CELLS:
         return TableSink(np.asarray(n_levels), masked, K, nfold)
-    return rest(n, n_levels, weighted, masked, K * max(1, nfold))
+    return make_store(n, n_levels, weighted, masked, K * max(1, nfold))
 
 
 @dataclass(frozen=True)
@@ -238,32 +254,32 @@ class StoredFolds:
     def __len__(self) -> int:
         return self.nfold
 
-    def one(self, f: int) -> StoredFold:
+    def one(self, f: int) -> Fold[Any]:
         """Return fold `f`."""
         return StoredFold(f, self.nfold)
 
 
 @dataclass(frozen=True)
-class StoredFold(Fold):
+class StoredFold(Fold[StoredSample]):
     """One fold of a `StoredSample`: it is trained on all other rows, and scored on up to 2**20 / nfold of its own."""
 
     f: int
     nfold: int
 
-    def training(self, sample: Any) -> Rows:
+    def training(self, sample: StoredSample) -> Rows:
         """Return the rows that are trained on."""
         return sample.without(self.f)
 
-    def validation(self, sample: Any) -> tuple[Sample, np.ndarray, np.ndarray]:
+    def validation(self, sample: StoredSample) -> tuple[Sample, np.ndarray, np.ndarray]:
         """Return a random sample of the rows that are held, group by group; their weights; and no positions: -1."""
         held = sample.fold(self.f).draw(HELD // self.nfold, np.random.default_rng(self.f))
         return held, held.weights, np.full(held.n, -1)
 
-    def group_totals(self, sample: Any, K: int) -> np.ndarray:
+    def group_totals(self, sample: StoredSample, K: int) -> np.ndarray:
         """Return the weight (K,) of each group among the rows that are trained on."""
         return self.training(sample).group_totals(K)
 
-    def held_counts(self, sample: Any, n_levels: Sequence[int], K: int) -> list[np.ndarray]:
+    def held_counts(self, sample: StoredSample, n_levels: Sequence[int], K: int) -> list[np.ndarray]:
         """Return the counts (K, L_i) of levels among the rows that are held, missing values as one more level."""
         return level_counts(sample.fold(self.f), n_levels, K, gaps=not sample.complete)
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import wraps
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 
 from bbl.errors import OptionError
 from bbl.memory import check_memory
 from bbl.rows.counts import level_counts
-from bbl.rows.sample import Sample
+from bbl.rows.sample import Rows, Sample
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
 
 __all__ = [
     "COPIES",
@@ -32,19 +35,29 @@ COPIES = 2**22  # up to so many, each copy of a row is dealt by itself; more are
 FEW = 1000  # draws that are made one by one
 
 
-class Fold(Protocol):
+class Splitter(Protocol):
+    """A scikit-learn splitter."""
+
+    def split(self, X: object, y: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Yield positions of training and validation rows."""
+
+
+RowsT = TypeVar("RowsT", bound=Rows, contravariant=True)
+
+
+class Fold(Protocol[RowsT]):
     """One fold of a sample: its training rows and its validation rows."""
 
-    def training(self, sample: Any) -> Any:
+    def training(self, sample: RowsT) -> Any:
         """Return the rows that are trained on."""
 
-    def validation(self, sample: Any) -> tuple[Sample, np.ndarray, np.ndarray]:
+    def validation(self, sample: RowsT) -> tuple[Sample, np.ndarray, np.ndarray]:
         """Return rows that are validated, group by group, their weights, and their positions in the sample."""
 
-    def group_totals(self, sample: Any, K: int) -> np.ndarray:
+    def group_totals(self, sample: RowsT, K: int) -> np.ndarray:
         """Return the weight (K,) of each group among the rows that are trained on."""
 
-    def held_counts(self, sample: Any, n_levels: Sequence[int], K: int) -> list[np.ndarray]:
+    def held_counts(self, sample: RowsT, n_levels: Sequence[int], K: int) -> list[np.ndarray]:
         """Return the counts (K, L_i) of levels among the rows that are held, missing values as one more level.
 
         Rows whose weights are no numbers of copies count once.
@@ -52,27 +65,27 @@ class Fold(Protocol):
 
 
 @dataclass(frozen=True)
-class WeightedFold(Fold):
+class WeightedFold(Fold[Sample]):
     """One fold as weights of all rows, shape (n,) each."""
 
     train: np.ndarray
     held: np.ndarray
 
-    def training(self, sample: Any) -> Sample:
+    def training(self, sample: Sample) -> Sample:
         """Return the rows that are trained on."""
         return sample.weighted(self.train)
 
-    def validation(self, sample: Any) -> tuple[Sample, np.ndarray, np.ndarray]:
+    def validation(self, sample: Sample) -> tuple[Sample, np.ndarray, np.ndarray]:
         """Return the rows that are validated, group by group, their weights, and their positions in the sample."""
         rows = np.flatnonzero(self.held > 0)
         rows = rows[np.argsort(sample.response[rows], kind="stable")]
         return sample.rows(rows), self.held[rows], rows
 
-    def group_totals(self, sample: Any, K: int) -> np.ndarray:
+    def group_totals(self, sample: Sample, K: int) -> np.ndarray:
         """Return the weight (K,) of each group among the rows that are trained on."""
         return np.bincount(sample.response, self.train, K)
 
-    def held_counts(self, sample: Any, n_levels: Sequence[int], K: int) -> list[np.ndarray]:
+    def held_counts(self, sample: Sample, n_levels: Sequence[int], K: int) -> list[np.ndarray]:
         """Return the counts (K, L_i) of levels among the rows that are held, missing values as one more level."""
         at = np.flatnonzero(self.held)
         weights = self.held[at] if sample.whole else np.ones(len(at))
@@ -97,7 +110,7 @@ class Folds:
     def __len__(self) -> int:
         return len(self.held)
 
-    def one(self, f: int) -> WeightedFold:
+    def one(self, f: int) -> Fold[Any]:
         """Return fold `f`."""
         return WeightedFold(self.train[f], self.held[f])
 
@@ -208,7 +221,9 @@ def drawn_copies(copies: np.ndarray, size: int, rng: np.random.Generator) -> np.
     return drawn + drawn_copies(copies - drawn, lacking, rng)
 
 
-def splitter_folds(cv: Any, X: Any, y: np.ndarray, weights: np.ndarray) -> Folds:
+def splitter_folds(
+    cv: Splitter | Iterable[tuple[ArrayLike, ArrayLike]], X: object, y: np.ndarray, weights: np.ndarray
+) -> Folds:
     """Return the folds of a scikit-learn splitter, or of pairs of row positions.
 
     Parameters

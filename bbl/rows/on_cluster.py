@@ -13,7 +13,7 @@ import numpy as np
 
 from bbl.errors import BBLTypeError
 from bbl.memory import available_memory
-from bbl.rows.sample import Sample
+from bbl.rows.sample import Sample, Sums
 from bbl.rows.stored import CHUNK_ROWS, Bucket, StoredSample, add_sums
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def n_threads(client: Client) -> int:
     return max(1, sum(worker["nthreads"] for worker in client.scheduler_info(n_workers=-1)["workers"].values()))
 
 
-def call(client: Client, function: Callable, *arguments: Any) -> Future:
+def call(client: Client, function: Callable, *arguments: object) -> Future:
     """Return the future of ``function(*arguments)``; it is computed again if its worker is lost.
 
     Parameters travel as arguments of tasks, however large: what is scattered is lost with its worker.
@@ -122,7 +122,7 @@ def calls(client: Client, function: Callable, *columns: list) -> list[Future]:
         return client.map(function, *columns, pure=False)
 
 
-def held(client: Client, value: Any) -> Future:
+def held(client: Client, value: object) -> Future:
     """Return the future of a value, which goes to one worker and from there to those that need it."""
     return call(client, _same, value)
 
@@ -227,7 +227,7 @@ class ClusterSample(StoredSample):
         if self.extra is not None:
             yield self.extra
 
-    def summed(self, function: Callable[[Sample], Any], workers: int = 1) -> Any:
+    def summed(self, function: Callable[[Sample], Sums], workers: int = 1) -> Sums:
         """Return the sum of ``function(block)`` over all blocks, computed where they are."""
         total = self.file.over(function, self.buckets, self.grouped)
         self._count_pass()
@@ -263,7 +263,7 @@ class ClusterSample(StoredSample):
         """Return the futures of the parts that have rows of a bucket."""
         return [part for part, sizes in zip(self.file.parts, self.file.sizes, strict=True) if bucket in sizes]
 
-    def _bucket_sums(self, function: Callable[[Sample], Any], buckets: Sequence[Bucket]) -> dict[Bucket, Any]:
+    def _bucket_sums(self, function: Callable[[Sample], Sums], buckets: Sequence[Bucket]) -> dict[Bucket, Sums]:
         return self.file.over(function, buckets, self.grouped, each=True)
 
     def _rows_with(self, rare_levels: list[tuple[int, np.ndarray]]) -> np.ndarray:

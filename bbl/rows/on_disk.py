@@ -9,14 +9,17 @@ import weakref
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bbl.errors import DataError
 from bbl.parallel import run_tasks
-from bbl.rows.sample import Rows, Sample
+from bbl.rows.sample import Rows, Sample, Sums
 from bbl.rows.stored import CHUNK_ROWS, Bucket, StoredSample, add_sums
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
 
 __all__ = ["CodeFile", "FileSample", "Rows"]
 
@@ -56,7 +59,7 @@ class CodeFile:
         How many there will be at most; they share the memory of rows that wait to be written.
     """
 
-    def __init__(self, m: int, dtype: Any, weighted: bool = False, masked: bool = False, buckets: int = 1):
+    def __init__(self, m: int, dtype: DTypeLike, weighted: bool = False, masked: bool = False, buckets: int = 1):
         self.m, self.dtype, self.weighted, self.masked = m, np.dtype(dtype), weighted, masked
         self.bits = (m + 7) // 8 if masked else 0
         self.row = m * self.dtype.itemsize + 8 * weighted + self.bits  # bytes
@@ -193,9 +196,10 @@ class FileSample(StoredSample):
         if self.extra is not None:
             yield self.extra
 
-    def summed(self, function: Callable[[Sample], Any], workers: int = 1) -> Any:
+    def summed(self, function: Callable[[Sample], Sums], workers: int = 1) -> Sums:
         """Return the sum of ``function(block)`` over all blocks, in their order, by a pass that threads share."""
-        running_sum, blocks = None, self.blocks(self.file.piece)
+        running_sum: Any = None
+        blocks = self.blocks(self.file.piece)
         while block_batch := list(islice(blocks, workers)):
             for block_sum in run_tasks(function, [(block,) for block in block_batch], workers, shared=True):
                 running_sum = add_sums(running_sum, block_sum)
@@ -221,7 +225,7 @@ class FileSample(StoredSample):
         """Return rows in memory as they are."""
         return sample
 
-    def _bucket_sums(self, function: Callable[[Sample], Any], buckets: Sequence[Bucket]) -> dict[Bucket, Any]:
+    def _bucket_sums(self, function: Callable[[Sample], Sums], buckets: Sequence[Bucket]) -> dict[Bucket, Sums]:
         out: dict[Bucket, Any] = dict.fromkeys(buckets)
         for bucket in buckets:
             for block in replace(self, buckets=(bucket,), extra=None).blocks(self.file.piece):

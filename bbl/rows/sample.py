@@ -6,16 +6,18 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
 from bbl.errors import DataError
 from bbl.memory import check_memory
 
-__all__ = ["Rows", "Sample", "code_dtype", "concatenate"]
+__all__ = ["Rows", "Sample", "Sums", "code_dtype", "concatenate"]
 
 TABLE_STATES = 65536  # up to so many possible states, equal rows are counted in a table, however few the rows
+Sums = TypeVar("Sums")  # additive over rows: a number, an array, or a list or tuple of them
+
 EXACT_BITS = 53  # of a float64's significand
 EXACT = 2.0**EXACT_BITS  # float64 holds all whole numbers up to here
 
@@ -89,7 +91,7 @@ class Rows(ABC):
         """Return the sum of weights (K,) of each response group; rows of an unknown group are in none."""
 
     @abstractmethod
-    def rows(self, index: Any) -> Sample:
+    def rows(self, index: np.ndarray) -> Sample:
         """Return the rows at rising positions `index`, in memory."""
 
     @abstractmethod
@@ -105,11 +107,11 @@ class Rows(ABC):
         """Yield rows that are in memory as one chunk, others `size` at a time."""
 
     @abstractmethod
-    def sums(self, name: Hashable, function: Callable[[Sample], Any]) -> Any:
+    def sums(self, name: Hashable, function: Callable[[Sample], Sums]) -> Sums:
         """Return the sum of ``function(block)`` over all rows; stored rows keep it under its `name`."""
 
     @abstractmethod
-    def grouped_sums(self, name: Hashable, function: Callable[[Sample], Any], K: int | None) -> Any:
+    def grouped_sums(self, name: Hashable, function: Callable[[Sample], Sums], K: int | None) -> Sums:
         """Return `sums`, as lists of arrays; with a response, those of each of K groups along a first axis.
 
         Given rows that have a response, `function` returns arrays with that axis itself.
@@ -205,11 +207,11 @@ class Sample(Rows):
         for first in range(0, self.n, size):
             yield self.rows(slice(first, first + size))
 
-    def sums(self, name: Hashable, function: Callable[[Sample], Any]) -> Any:
+    def sums(self, name: Hashable, function: Callable[[Sample], Sums]) -> Sums:
         """Return ``function`` of all rows at once; nothing is kept."""
         return function(self)
 
-    def grouped_sums(self, name: Hashable, function: Callable[[Sample], Any], K: int | None) -> Any:
+    def grouped_sums(self, name: Hashable, function: Callable[[Sample], Sums], K: int | None) -> Sums:
         """Return ``function`` of all rows at once, which splits them by response group itself."""
         return function(self)
 

@@ -9,7 +9,7 @@ from typing import Any, Protocol, Self
 
 import numpy as np
 
-from bbl.rows.sample import Rows, Sample, concatenate
+from bbl.rows.sample import Rows, Sample, Sums, concatenate
 
 __all__ = ["CHUNK_ROWS", "Bucket", "RowStore", "StoredSample", "add_sums"]
 
@@ -162,7 +162,7 @@ class StoredSample(Rows):
         self.file.passed = callback
 
     @abstractmethod
-    def summed(self, function: Callable[[Sample], Any], workers: int = 1) -> Any:
+    def summed(self, function: Callable[[Sample], Sums], workers: int = 1) -> Sums:
         """Return the sum of ``function(block)`` over all blocks, in a fixed order, by one pass that is not kept."""
 
     @abstractmethod
@@ -170,14 +170,14 @@ class StoredSample(Rows):
         """Return rows in memory as a fit of them needs them: on a cluster, such that all workers can have them."""
 
     @abstractmethod
-    def _bucket_sums(self, function: Callable[[Sample], Any], buckets: Sequence[Bucket]) -> dict[Bucket, Any]:
+    def _bucket_sums(self, function: Callable[[Sample], Sums], buckets: Sequence[Bucket]) -> dict[Bucket, Sums]:
         """Return the sum of ``function(block)`` over the blocks of each of some buckets."""
 
     @abstractmethod
     def _rows_with(self, rare_levels: list[tuple[int, np.ndarray]]) -> np.ndarray:
         """Return the rising positions of rows with a rare level; pairs of predictor and its levels say which."""
 
-    def sums(self, name: Hashable, function: Callable[[Sample], Any]) -> Any:
+    def sums(self, name: Hashable, function: Callable[[Sample], Sums]) -> Sums:
         """Return the sum of ``function(block)`` over all blocks.
 
         It is kept for each group and fold under its `name`, so that sums over other groups and folds, and over all
@@ -194,7 +194,7 @@ class StoredSample(Rows):
             running_sum = add_sums(running_sum, function(self.extra))
         return function(self._concatenated([])) if running_sum is None else running_sum
 
-    def grouped_sums(self, name: Hashable, function: Callable[[Sample], Any], K: int | None) -> Any:
+    def grouped_sums(self, name: Hashable, function: Callable[[Sample], Sums], K: int | None) -> Any:
         """Return `sums`, as lists of arrays; with a response, those of each of K groups along a first axis."""
         if not self.grouped:
             return self.sums(name, function)

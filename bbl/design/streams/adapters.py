@@ -7,7 +7,7 @@ import tempfile
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -15,6 +15,14 @@ from bbl.design.frames import declared_order, to_frame
 from bbl.design.streams.parquet import dataset_source, parquet_source
 from bbl.design.streams.source import ROWS, Batch, Source, arrow_batch, pyarrow_for
 from bbl.errors import BBLTypeError, DataError
+
+if TYPE_CHECKING:
+    import dask.dataframe as dd
+    import polars as pl
+    import pyarrow as pa
+    from distributed import Client
+
+    from bbl.design.table_types import ArrowStream, TableLike
 
 __all__ = ["lazy_source"]
 
@@ -60,7 +68,7 @@ def lazy_source(data: Any, argument: str = "data") -> Source | None:
     return None
 
 
-def _stream(data: Any) -> Source:
+def _stream(data: ArrowStream) -> Source:
     """Return anything that gives an Arrow stream each time it is asked."""
     pa = pyarrow_for(f"A {type(data).__name__}")
     columns = getattr(data, "columns", None)
@@ -88,7 +96,7 @@ def _stream(data: Any) -> Source:
     return Source(names, read, text)
 
 
-def _in_order(batch: Any, name: str) -> Any:
+def _in_order(batch: pa.RecordBatch, name: str) -> pa.RecordBatch:
     """Return a batch with the dictionary of a column marked as ordered."""
     column = batch.column(name)
     ordered = type(column).from_arrays(column.indices, column.dictionary, ordered=True)
@@ -100,7 +108,7 @@ class _Spool:
 
     text = "the RecordBatchReader"
 
-    def __init__(self, reader: Any):
+    def __init__(self, reader: pa.RecordBatchReader):
         self.pa, self.reader = pyarrow_for("A RecordBatchReader"), reader
         self.names: list | None = None
 
@@ -145,7 +153,7 @@ def _spooling() -> Iterator[None]:
         ) from error
 
 
-def _polars(data: Any) -> Source:
+def _polars(data: pl.LazyFrame) -> Source:
     """Return a polars LazyFrame: its own engine goes over it, in batches."""
     pyarrow_for("A LazyFrame")
     if not hasattr(data, "collect_batches"):
@@ -165,7 +173,7 @@ def _polars(data: Any) -> Source:
     return Source(names, read, "the LazyFrame")
 
 
-def _dask(data: Any) -> Source:
+def _dask(data: dd.DataFrame) -> Source:
     """Return a Dask DataFrame: one partition at a time, wherever Dask computes it."""
 
     def read(wanted: list) -> Iterator[Batch]:
@@ -179,7 +187,7 @@ def _dask(data: Any) -> Source:
                 raise
             yield Batch(to_frame(partition), place)
 
-    def parts(names: list, client: Any) -> list[tuple]:
+    def parts(names: list, client: Client) -> list[tuple]:
         delayed_parts = client.compute(data[names].to_delayed())
         return [
             (_partition, projected, f"partition {k} of the Dask DataFrame") for k, projected in enumerate(delayed_parts)
@@ -188,7 +196,7 @@ def _dask(data: Any) -> Source:
     return Source(tuple(data.columns), read, "the Dask DataFrame", parts, distributed=True)
 
 
-def _partition(frame: Any, place: str) -> Source:
+def _partition(frame: pd.DataFrame, place: str) -> Source:
     """Return a partition on its worker."""
     return Source(tuple(frame.columns), lambda wanted: iter([Batch(to_frame(frame[wanted]), place)]), place)
 
@@ -197,7 +205,7 @@ def _called(data: Callable) -> Source:
     """Return a callable that gives an iterator of tables, a new one each time it is called."""
     text = f"what {getattr(data, '__name__', type(data).__name__)}() returns"
 
-    def tables() -> Iterator[Any]:
+    def tables() -> Iterator[TableLike]:
         iterator = data()
         if not isinstance(iterator, Iterable) or isinstance(iterator, str | bytes | dict | pd.DataFrame):
             raise BBLTypeError(

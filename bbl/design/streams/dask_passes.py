@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import reduce
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,15 +13,18 @@ from bbl.design.design import Design
 from bbl.design.streams.passes import Reader, Seen, Used, encode_rows, look
 from bbl.design.streams.source import Source
 from bbl.errors import OptionError
-from bbl.rows.dealing import Dealer, StoredFolds, TableSink, make_sink
+from bbl.rows.dealing import Dealer, Sink, StoredFolds, TableSink, make_sink
 from bbl.rows.on_cluster import ClusterSample, CodeParts, Part, active_client, calls, held
 from bbl.rows.sample import Sample, code_dtype, concatenate
 from bbl.rows.stored import Bucket
 
+if TYPE_CHECKING:
+    from distributed import Client, Future
+
 __all__ = ["OnCluster", "passes"]
 
 
-def passes(source: Source | None, client: Any) -> OnCluster | None:
+def passes(source: Source | None, client: Client | None) -> OnCluster | None:
     """Return who makes the passes over a source: the workers of a cluster, or None for this process.
 
     A Dask DataFrame goes to the client that is active, other data that have parts to one that is given: their files
@@ -49,9 +52,9 @@ def passes(source: Source | None, client: Any) -> OnCluster | None:
 class OnCluster:
     """Makes the passes of `encode_source` on the workers of a client; what the first reads they keep for the second."""
 
-    client: Any
+    client: Client
     seen: list[Seen] = field(default_factory=list)
-    read: list[Any] = field(default_factory=list)
+    read: list[Future] = field(default_factory=list)
 
     def look(self, reader: Reader) -> Seen:
         """Make the first pass: each part by itself, then merged in their order."""
@@ -66,10 +69,10 @@ class OnCluster:
             reader.step(1.0, f"pass 1, {merged_values.n:,} rows")
         return merged_values
 
-    def make_sink(self, n: int, n_levels: np.ndarray, K: int, nfold: int, weighted: bool, masked: bool) -> Any:
+    def make_sink(self, n: int, n_levels: np.ndarray, K: int, nfold: int, weighted: bool, masked: bool) -> Sink:
         """Return where rows go, as `bbl.rows.dealing.make_sink`: few states to a table, others stay on the workers."""
 
-        def on_workers(*_: Any) -> ClusterSink:
+        def on_workers(*_: object) -> ClusterSink:
             return ClusterSink(self.client, n_levels, weighted, masked)
 
         return make_sink(n, n_levels, K, nfold, weighted, masked, on_workers)
@@ -77,14 +80,14 @@ class OnCluster:
     def encode_rows(self, reader: Reader, design: Design, dealer: Dealer | None, sink: Any) -> int:
         """Make the second pass; return how many rows there were."""
         dealers = [None] * len(self.seen) if dealer is None else dealer.for_parts(*self._sizes(design))
-        plain = sink if isinstance(sink, TableSink) else None
-        remote_arguments = held(self.client, (_without_source(reader), design, plain))
+        table = sink if isinstance(sink, TableSink) else None
+        remote_arguments = held(self.client, (_without_source(reader), design, table))
         parts = calls(self.client, _encode, [remote_arguments] * len(self.read), dealers, self.read)
         self.read = []
-        if plain is not None:
+        if isinstance(sink, TableSink):
             encoded_parts = self.client.gather(parts)
             for _, counts in encoded_parts:
-                plain.counts += counts
+                sink.counts += counts
             return sum(n for n, _ in encoded_parts)
         sink.parts = parts
         sink.sizes = self.client.gather(calls(self.client, _size, parts))
@@ -106,11 +109,11 @@ class OnCluster:
 class ClusterSink:
     """Rows that stay on their workers."""
 
-    client: Any
+    client: Client
     n_levels: np.ndarray
     weighted: bool
     masked: bool
-    parts: list[Any] = field(default_factory=list)
+    parts: list[Future] = field(default_factory=list)
     sizes: list[dict] = field(default_factory=list)
 
     def finish(self, nfold: int) -> tuple[ClusterSample, StoredFolds | None]:

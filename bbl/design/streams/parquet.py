@@ -7,11 +7,17 @@ import os
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from bbl.design.frames import declared_order, is_dictionary
 from bbl.design.streams.source import BUFFER, ROWS, Batch, Source, arrow_batch, pyarrow_for
 from bbl.errors import BBLError, BBLTypeError, DataError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from distributed import Client
+    from pyarrow import Schema
+    from pyarrow.dataset import Dataset, Fragment
 
 __all__ = ["dataset_source", "parquet_source"]
 
@@ -61,7 +67,7 @@ def parquet_source(paths: list[str], argument: str) -> Source:
     return dataset_source(data, "the Parquet data" if len(files) > 1 else repr(files[0]))
 
 
-def dataset_source(data: Any, text: str, only: tuple[int, list[int] | None] | None = None) -> Source:
+def dataset_source(data: Dataset, text: str, only: tuple[int, list[int] | None] | None = None) -> Source:
     """Return a pyarrow Dataset as a source: fragment by fragment, nothing read ahead.
 
     Or `only` a fragment of it, and row groups of that, if they are given.
@@ -84,7 +90,7 @@ def dataset_source(data: Any, text: str, only: tuple[int, list[int] | None] | No
                 error.bbl_place = place  # type: ignore[attr-defined]
                 raise
 
-    def _fragment(fragment: Any, place: str, schema: Any, names: list) -> Iterator[Batch]:
+    def _fragment(fragment: Fragment, place: str, schema: Schema, names: list) -> Iterator[Batch]:
         fragment_schema = fragment.physical_schema
         fixed = ds.get_partition_keys(fragment.partition_expression)
         _check_schema(place, fragment_schema, fixed, schema, names)
@@ -111,7 +117,7 @@ def dataset_source(data: Any, text: str, only: tuple[int, list[int] | None] | No
                     batch = batch.append_column(name, pa.array([fixed[name]] * batch.num_rows))
             yield arrow_batch(batch, place, declared)
 
-    def parts(names: list, client: Any) -> list[tuple]:
+    def parts(names: list, client: Client) -> list[tuple]:
         return [
             (dataset_source, data, text, (k, groups))
             for k, fragment in enumerate(data.get_fragments())
@@ -121,7 +127,7 @@ def dataset_source(data: Any, text: str, only: tuple[int, list[int] | None] | No
     return Source(tuple(schema.names), read, text, parts)
 
 
-def _without_dictionary(fragment: Any, names: frozenset[str]) -> frozenset[str]:
+def _without_dictionary(fragment: Fragment, names: frozenset[str]) -> frozenset[str]:
     """Return those of the columns that a Parquet file stores value by value, which lose the order of categories."""
     column_paths = set()
     for group in fragment.row_groups if names else ():
@@ -131,7 +137,7 @@ def _without_dictionary(fragment: Any, names: frozenset[str]) -> frozenset[str]:
     return names & column_paths
 
 
-def _row_groups(fragment: Any) -> list[list[int] | None]:
+def _row_groups(fragment: Fragment) -> list[list[int] | None]:
     """Return the row groups of a Parquet file in parts of about equal size; None for a file of another kind."""
     out: list[list[int] | None] = []
     rows = PART
@@ -144,7 +150,7 @@ def _row_groups(fragment: Any) -> list[list[int] | None]:
     return out or [None]
 
 
-def _kind(type_: Any) -> str:
+def _kind(type_: pa.DataType) -> str:
     """Return what kind of levels a column of an Arrow type has."""
     import pyarrow.types as of
 
@@ -159,18 +165,18 @@ def _kind(type_: Any) -> str:
     return "none" if of.is_null(type_) else str(type_)
 
 
-def _check_schema(place: str, own: Any, fixed: dict, schema: Any, names: list) -> None:
+def _check_schema(place: str, file_schema: Schema, fixed: dict, schema: Schema, names: list) -> None:
     """Refuse a file that lacks a column, or has it of another kind than the first file."""
     for name in names:
         if name in fixed:
             continue
-        if name not in own.names:
+        if name not in file_schema.names:
             raise DataError(
                 f"{place} has no column {name!r}, which others have. Leave the file out, or write it again.",
                 column=name,
                 argument="data",
             )
-        here, there = own.field(name).type, schema.field(name).type
+        here, there = file_schema.field(name).type, schema.field(name).type
         if _kind(here) != _kind(there) and "none" not in (_kind(here), _kind(there)):
             raise DataError(
                 f"column {name!r} is of type {here} in {place}, and of type {there} elsewhere: values could not be "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -34,6 +34,11 @@ from bbl.rows.dealing import Deal, Dealer, StoredFolds, make_sink
 from bbl.rows.folds import Folds
 from bbl.rows.on_disk import Rows
 from bbl.rows.sample import Sample, code_dtype
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from bbl.design.streams.dask_passes import OnCluster
 
 __all__ = ["Encoded", "Reader", "Seen", "Used", "encode_rows", "encode_source", "look"]
 
@@ -175,7 +180,7 @@ def _told(place: str) -> Iterator[None]:
 def encode_source(
     source: Source,
     formula: str,
-    weights: Any = None,
+    weights: Hashable | ArrayLike | None = None,
     xlevels: Mapping | None = None,
     novarOk: bool = False,
     missing: str = "raise",
@@ -183,7 +188,7 @@ def encode_source(
     *,
     deal: Deal | None = None,
     step: Callable | None = None,
-    cluster: Any = None,
+    cluster: OnCluster | None = None,
     rules: EncodingRules | None = None,
 ) -> Encoded:
     """Read a formula against a source, collect the levels in a first pass, and encode the rows in a second.

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import pandas as pd
 
 from bbl.design.frames import DeclaredOrder, Frame, decoded
 from bbl.errors import BBLError, BBLTypeError, DataError
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    import pyarrow as pa
+    from distributed import Client
 
 __all__ = ["BUFFER", "ROWS", "Batch", "Source", "arrow_batch", "pyarrow_for"]
 
@@ -31,7 +37,7 @@ class Batch(NamedTuple):
     place: str
 
 
-def arrow_batch(batch: Any, place: str, declared: DeclaredOrder) -> Batch:
+def arrow_batch(batch: pa.RecordBatch, place: str, declared: DeclaredOrder) -> Batch:
     """Return a pyarrow RecordBatch as a batch; `declared` is what the schema of its source says of categories."""
     names = tuple(batch.schema.names)
 
@@ -63,7 +69,7 @@ class Source:
     columns: tuple[Hashable, ...]
     read: Callable[[list], Iterator[Batch]]
     text: str
-    parts: Callable[[list, Any], list[tuple]] | None = None
+    parts: Callable[[list, Client], list[tuple]] | None = None
     distributed: bool = False
 
     def frame(self, argument: str) -> Frame:
@@ -96,7 +102,7 @@ class Source:
                 rows.close()
 
 
-def pyarrow_for(what: str) -> Any:
+def pyarrow_for(what: str) -> ModuleType:
     """Return pyarrow, which reads `what`."""
     try:
         import pyarrow

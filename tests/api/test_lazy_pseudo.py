@@ -16,7 +16,7 @@ def small_samples(monkeypatch):
     monkeypatch.setattr(pseudo_blocks, "SAMPLE", 1500)
     monkeypatch.setattr(pseudo_blocks, "PER_COLUMN", 1)
     monkeypatch.setattr(pseudo_blocks, "FEW", 2)
-    monkeypatch.setattr(dealing, "STATES", 100)
+    monkeypatch.setattr(dealing, "MAX_TABLE_CELLS", 100)
 
 
 @pytest.fixture(scope="module")

@@ -24,7 +24,7 @@ def small_samples(monkeypatch):
     monkeypatch.setattr(pseudo_blocks, "SAMPLE", 1500)
     monkeypatch.setattr(pseudo_blocks, "PER_COLUMN", 1)
     monkeypatch.setattr(pseudo_blocks, "FEW", 2)
-    monkeypatch.setattr(dealing, "STATES", 100)
+    monkeypatch.setattr(dealing, "MAX_TABLE_CELLS", 100)
 
 
 def make_frame(n=8000, m=6, seed=0):
@@ -138,7 +138,7 @@ def test_the_zero_sum_gauge_is_fitted_by_nodes_too(client, monkeypatch):
 
 
 def test_few_states_are_counted(client, monkeypatch):
-    monkeypatch.setattr(dealing, "STATES", 1e6)
+    monkeypatch.setattr(dealing, "MAX_TABLE_CELLS", 1e6)
     frame = make_frame(m=3)
     one, other = (bbl.bbl("y ~ .^2", data, verbose=0) for data in (in_parts(frame), frame))
     assert one.parameters.theta.tobytes() == other.parameters.theta.tobytes()

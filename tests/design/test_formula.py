@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 
-from bbl.design.design import Design
+from bbl.design.design import EncodingRules
 from bbl.design.formula import parse
 from bbl.engines import Engine
 from bbl.errors import FormulaError
@@ -367,7 +367,7 @@ def test_terms_of_three_and_more(formula, expected):
 
 def test_the_order_of_an_engine_is_where_a_formula_ends():
     assert Engine.order == inspect.signature(parse).parameters["order"].default == 2
-    assert Engine.order == inspect.signature(Design.from_data).parameters["order"].default
+    assert Engine.order == EncodingRules().order
     with pytest.raises(FormulaError, match=r"the term a:b:c:d of 4 or more predictors, but the method takes at most 3"):
         parse("y ~ .^4", COLUMNS, order=3)
     with pytest.raises(FormulaError, match=r"the term a:b:d of three .*Write \(a \+ b \+ d\)\^2 for all pairs"):

@@ -38,7 +38,6 @@ from bbl.rows.sample import Sample, code_dtype
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-    from bbl.design.streams.dask_passes import OnCluster
 
 __all__ = ["Encoded", "Reader", "Seen", "Used", "encode_rows", "encode_source", "look"]
 
@@ -188,7 +187,7 @@ def encode_source(
     *,
     deal: Deal | None = None,
     step: Callable | None = None,
-    cluster: OnCluster | None = None,
+    cluster: Any = None,
     rules: EncodingRules | None = None,
 ) -> Encoded:
     """Read a formula against a source, collect the levels in a first pass, and encode the rows in a second.

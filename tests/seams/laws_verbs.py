@@ -156,7 +156,7 @@ def the_estimator_is_the_fit(case: Case) -> None:
 
     s = case.s
     plain = s.method in ("naive", "mf", "pseudo") and not case.is_tuned and s.terms in (1, 2) and s.names == "plain"
-    if min(map(len, (np.unique(column) for column in case.table.codes.T))) < 2:
+    if min(len(np.unique(column)) for column in case.table.codes[build.kept_rows(s, case.table)].T) < 2:
         return  # it leaves constant columns out
     if not plain or "priors" in s.options or not isinstance(case.table.groups[0], str):
         return

@@ -26,7 +26,7 @@ from bbl.report.format import WIDTH
 from bbl.report.page import Part
 from bbl.results.comparison import compared_fits
 from bbl.results.evaluation import Evaluation, evaluated, new_rows
-from bbl.results.explanation import Attribution, Explanation, explained
+from bbl.results.explanation import Attribution, Explanation, Importance, explained
 from bbl.results.model import ModelResults
 from bbl.results.report_page import evaluation_part
 from bbl.rows.on_disk import Rows
@@ -96,6 +96,18 @@ class ClassifierResults(ModelResults):
         costs: Costs = None,
     ) -> float:
         """Return the accuracy."""
+
+    @abstractmethod
+    def importance(
+        self,
+        newdata: object = None,
+        weights: Hashable | ArrayLike = None,
+        *,
+        nfold: int = 5,
+        seed: int | np.random.Generator | None = 0,
+        n_jobs: int | None = None,
+    ) -> Importance:
+        """Return the rise of the log-loss without each predictor; see `bbl.results.predictions.importance`."""
 
     @property
     @abstractmethod

@@ -49,8 +49,8 @@ class TrainingTable(NamedTuple):
     classes : ndarray, shape (K,)
         Class labels, sorted.
     weights : ndarray, shape (n,)
-    keep : ndarray of int
-        Rows of positive weight.
+    weighted_rows : ndarray of int
+        Positions of the rows of positive weight.
     features : tuple
         Names of the columns of X.
     """
@@ -59,7 +59,7 @@ class TrainingTable(NamedTuple):
     response: str
     classes: np.ndarray
     weights: np.ndarray
-    keep: np.ndarray
+    weighted_rows: np.ndarray
     features: tuple
 
 

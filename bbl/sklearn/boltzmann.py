@@ -166,7 +166,7 @@ class BBLClassifier(TableClassifier):
     def _model(self, training: TrainingTable) -> Any:
         formula = _formula(training.response, self.pairs, self.order, training.features)
         return bbl(
-            _without_constants(formula, training.data, training.keep, self.missing),
+            _without_constants(formula, training.data, training.weighted_rows, self.missing),
             training.data,
             training.weights,
             self.method,

@@ -12,16 +12,16 @@ import numpy as np
 
 from bbl.errors import OptionError
 from bbl.rows.counts import level_counts
-from bbl.rows.folds import COPIES, Fold, Folds, dealt_copies, drawn_copies, fold_sizes
+from bbl.rows.folds import MAX_SINGLE_COPIES, Fold, Folds, dealt_copies, drawn_copies, fold_sizes
 from bbl.rows.on_disk import CodeFile
 from bbl.rows.sample import Rows, Sample, code_dtype, concatenate
 from bbl.rows.stored import StoredSample
 
 __all__ = ["Sink", "AnyFolds", "Deal", "Dealer", "FileSink", "StoredFolds", "TableSink", "make_sink"]
 
-CHUNK = 4096  # rows of a group that are dealt together, where they are too many to be dealt at once
+CHUNK_ROWS = 4096  # of a group that are dealt together, where they are too many to be dealt at once
 MAX_TABLE_CELLS = 4_000_000  # of a table of states, all groups and folds together
-HELD = 2**20  # left-out rows that are scored, all folds together
+MAX_VALIDATED_ROWS = 2**20  # left-out rows that are scored, all folds together
 
 
 @dataclass(frozen=True)
@@ -62,14 +62,14 @@ class Dealer:
             raise OptionError(
                 f"nfold must be in 2..{copies.sum():.0f}, the number of rows; got {deal.nfold}.", argument="nfold"
             )
-        self.left = [fold_sizes(float(n), deal.nfold) for n in copies]
-        self.edges = [np.concatenate(([0.0], np.cumsum(sizes_of_group))) for sizes_of_group in self.left]
-        self.past = np.zeros(len(rows))
+        self.copies_left = [fold_sizes(float(n), deal.nfold) for n in copies]
+        self.edges = [np.concatenate(([0.0], np.cumsum(sizes_of_group))) for sizes_of_group in self.copies_left]
+        self.n_dealt = np.zeros(len(rows))
         self.waiting: list[list[Sample]] = [[] for _ in rows]
-        self.known: list[np.ndarray] | None = None
-        if self.rng is not None and (totals == rows).all() and rows.sum() <= COPIES:
-            self.known = [np.empty(int(n), dtype=np.int16) for n in rows]
-            for sizes_of_group, n, sizes in zip(self.known, rows, self.left, strict=True):
+        self.fold_of_row: list[np.ndarray] | None = None
+        if self.rng is not None and (totals == rows).all() and rows.sum() <= MAX_SINGLE_COPIES:
+            self.fold_of_row = [np.empty(int(n), dtype=np.int16) for n in rows]
+            for sizes_of_group, n, sizes in zip(self.fold_of_row, rows, self.copies_left, strict=True):
                 ones = np.ones(int(n), dtype=np.int64)
                 sizes_of_group[:] = dealt_copies(ones, sizes.astype(np.int64), self.rng).argmax(axis=0)
 
@@ -78,14 +78,14 @@ class Dealer:
         if y < 0:
             yield -1, rows  # trained on, and validated in none
             return
-        if self.rng is None or self.known is not None:
-            yield from self._parts(rows, self._next(y, rows))
+        if self.rng is None or self.fold_of_row is not None:
+            yield from self._parts(rows, self._fold_shares(y, rows))
             return
         self.waiting[y].append(rows)
-        while sum(waiting_rows.n for waiting_rows in self.waiting[y]) >= CHUNK:
-            yield from self._chunk(y, CHUNK)
+        while sum(waiting_rows.n for waiting_rows in self.waiting[y]) >= CHUNK_ROWS:
+            yield from self._chunk(y, CHUNK_ROWS)
 
-    def rest(self) -> Iterator[tuple[int, int, Sample]]:
+    def remaining(self) -> Iterator[tuple[int, int, Sample]]:
         """Yield group, fold and rows of all that wait."""
         for y, waiting_rows in enumerate(self.waiting):
             n = sum(rows.n for rows in waiting_rows)
@@ -97,39 +97,38 @@ class Dealer:
 
         Shuffled folds take a share of each part that is drawn too, where the rows are not dealt all at once.
         """
-        out, past = [], np.zeros(len(self.left))
+        out, past = [], np.zeros(len(self.copies_left))
         for n, total in zip(rows, totals, strict=True):
             dealer, copies = copy(self), total if self.whole else n
-            dealer.waiting, dealer.past = [[] for _ in n], past.copy()
-            if self.known is not None:
-                spans = zip(self.known, past.astype(int), n.astype(int), strict=True)
-                dealer.known, dealer.past = (
+            dealer.waiting, dealer.n_dealt = [[] for _ in n], past.copy()
+            if self.fold_of_row is not None:
+                spans = zip(self.fold_of_row, past.astype(int), n.astype(int), strict=True)
+                dealer.fold_of_row, dealer.n_dealt = (
                     [spans_of_group[first : first + size] for spans_of_group, first, size in spans],
                     np.zeros(len(n)),
                 )
             elif self.rng is not None:
-                pairs = zip(self.left, copies.astype(int), strict=True)
-                dealer.left = [
+                pairs = zip(self.copies_left, copies.astype(int), strict=True)
+                dealer.copies_left = [
                     drawn_copies(remaining_copies.astype(np.int64), int(size), self.rng)
                     for remaining_copies, size in pairs
                 ]
-                self.left = [
-                    remaining_copies - used for remaining_copies, used in zip(self.left, dealer.left, strict=True)
-                ]
+                pairs_left = zip(self.copies_left, dealer.copies_left, strict=True)
+                self.copies_left = [copies_left - used for copies_left, used in pairs_left]
                 dealer.rng = self.rng.spawn(1)[0]
             out.append(dealer)
             past += copies
         return out
 
-    def _next(self, y: int, rows: Sample) -> np.ndarray:
+    def _fold_shares(self, y: int, rows: Sample) -> np.ndarray:
         """Return how much of each of the next rows of a group every fold holds, shape (F, n)."""
-        if self.known is not None:
-            first = int(self.past[y])
-            self.past[y] += rows.n
-            return (self.known[y][first : first + rows.n] == np.arange(self.nfold)[:, None]).astype(float)
+        if self.fold_of_row is not None:
+            first = int(self.n_dealt[y])
+            self.n_dealt[y] += rows.n
+            return (self.fold_of_row[y][first : first + rows.n] == np.arange(self.nfold)[:, None]).astype(float)
         weights = rows.weights if self.whole else np.ones(rows.n)
-        end = self.past[y] + np.cumsum(weights)
-        self.past[y] = end[-1]
+        end = self.n_dealt[y] + np.cumsum(weights)
+        self.n_dealt[y] = end[-1]
         edge = self.edges[y]
         held: np.ndarray = np.minimum(end, edge[1:, None]) - np.maximum(end - weights, edge[:-1, None])
         return np.maximum(held, 0.0)
@@ -140,8 +139,8 @@ class Dealer:
         self.waiting[y] = [rows.rows(slice(n, None))]
         rows = rows.rows(slice(n))
         copies = (rows.weights if self.whole else np.ones(rows.n)).astype(np.int64)
-        sizes = drawn_copies(self.left[y].astype(np.int64), int(copies.sum()), self.rng)
-        self.left[y] = self.left[y] - sizes
+        sizes = drawn_copies(self.copies_left[y].astype(np.int64), int(copies.sum()), self.rng)
+        self.copies_left[y] = self.copies_left[y] - sizes
         yield from self._parts(rows, dealt_copies(copies, sizes, self.rng))
 
     def _parts(self, rows: Sample, held: np.ndarray) -> Iterator[tuple[int, Sample]]:
@@ -272,7 +271,7 @@ class StoredFold(Fold[StoredSample]):
 
     def validation(self, sample: StoredSample) -> tuple[Sample, np.ndarray, np.ndarray]:
         """Return a random sample of the rows that are held, group by group; their weights; and no positions: -1."""
-        held = sample.fold(self.f).draw(HELD // self.nfold, np.random.default_rng(self.f))
+        held = sample.fold(self.f).draw(MAX_VALIDATED_ROWS // self.nfold, np.random.default_rng(self.f))
         return held, held.weights, np.full(held.n, -1)
 
     def group_totals(self, sample: StoredSample, K: int) -> np.ndarray:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 __all__ = [
-    "COPIES",
+    "MAX_SINGLE_COPIES",
     "Fold",
     "Folds",
     "WeightedFold",
@@ -31,8 +31,8 @@ __all__ = [
     "stratified_folds",
 ]
 
-COPIES = 2**22  # up to so many, each copy of a row is dealt by itself; more are counted
-FEW = 1000  # draws that are made one by one
+MAX_SINGLE_COPIES = 2**22  # up to so many, each copy of a row is dealt by itself; more are counted
+MAX_SINGLE_DRAWS = 1000  # draws that are made one by one
 
 
 class Splitter(Protocol):
@@ -190,7 +190,7 @@ def dealt_copies(copies: np.ndarray, sizes: np.ndarray, rng: np.random.Generator
     While they are few, or no more than the rows, a random order of all copies is cut at the sizes: weights are then
     dealt as repeated rows are. Beyond that no copy is ever looked at by itself, and memory goes by rows.
     """
-    if copies.sum() <= max(COPIES, len(copies)):
+    if copies.sum() <= max(MAX_SINGLE_COPIES, len(copies)):
         order = rng.permutation(np.repeat(np.arange(len(copies)), copies))
         parts = np.split(order, np.cumsum(sizes)[:-1])
         return np.array([np.bincount(fold_rows, minlength=len(copies)) for fold_rows in parts])
@@ -211,7 +211,7 @@ def drawn_copies(copies: np.ndarray, size: int, rng: np.random.Generator) -> np.
     total = int(copies.sum())
     if 2 * size > total:
         return copies - drawn_copies(copies, total - size, rng)
-    if size <= FEW:
+    if size <= MAX_SINGLE_DRAWS:
         at = rng.choice(total, size, replace=False, shuffle=False)
         return np.bincount(np.searchsorted(np.cumsum(copies), at, side="right"), minlength=len(copies))
     drawn = rng.binomial(copies, size / total)

@@ -28,12 +28,12 @@ __all__ = [
     "active_client",
     "call",
     "calls",
-    "held",
+    "remote_value",
     "n_threads",
 ]
 
-SHARE = 0.5  # of a worker's memory that may be full of what is kept; above it Dask begins to write to disk
-FAN = 8  # sums that are added by one task, and the last ones by the client
+CACHE_SHARE = 0.5  # of a worker's memory that may be full of what is kept; above it Dask begins to write to disk
+SUMS_PER_TASK = 8  # sums that are added by one task, and the last ones by the client
 
 
 class Part(dict[Bucket, Sample]):
@@ -41,18 +41,18 @@ class Part(dict[Bucket, Sample]):
 
     def __init__(self, rows: Mapping[Bucket, Sample]):
         super().__init__(rows)
-        self.kept: dict[Hashable, Any] = {}
+        self.cached: dict[Hashable, Any] = {}
 
     def __reduce__(self) -> tuple:
         return Part, (dict(self),)
 
-    def once(self, key: Hashable, make: Callable[[], Any]) -> Any:
+    def cached_result(self, key: Hashable, make: Callable[[], Any]) -> Any:
         """Return what `make` returns, an object with ``nbytes``, or has returned before."""
-        result = self.kept.get(key)
+        result = self.cached.get(key)
         if result is None:
             result = make()
             if result.nbytes <= _room():
-                self.kept[key] = result
+                self.cached[key] = result
         return result
 
 
@@ -122,7 +122,7 @@ def calls(client: Client, function: Callable, *columns: list) -> list[Future]:
         return client.map(function, *columns, pure=False)
 
 
-def held(client: Client, value: object) -> Future:
+def remote_value(client: Client, value: object) -> Future:
     """Return the future of a value, which goes to one worker and from there to those that need it."""
     return call(client, _same, value)
 
@@ -149,7 +149,7 @@ class CodeParts:
     dtype: np.dtype
     weighted: bool
     masked: bool
-    piece: int = CHUNK_ROWS
+    chunk_rows: int = CHUNK_ROWS
     passes: int = 0
     passed: Callable[[int], None] | None = None
     sums: dict[tuple[Hashable, Bucket], Any] = field(default_factory=dict)
@@ -176,10 +176,10 @@ class CodeParts:
         Sums are added in the order of the parts, a fixed number of them at a time, so the bits depend neither on the
         number of workers nor on which of them is lost.
         """
-        remote_arguments = held(self.client, (function, tuple(buckets), grouped, each))
+        remote_arguments = remote_value(self.client, (function, tuple(buckets), grouped, each))
         sums = calls(self.client, _part_sums, self.parts, [remote_arguments] * len(self.parts))
-        while len(sums) > FAN:
-            sums = [call(self.client, _add, *sums[k : k + FAN]) for k in range(0, len(sums), FAN)]
+        while len(sums) > SUMS_PER_TASK:
+            sums = [call(self.client, _add, *sums[k : k + SUMS_PER_TASK]) for k in range(0, len(sums), SUMS_PER_TASK)]
         return _add(*self.client.gather(sums))
 
     def close(self) -> None:
@@ -261,14 +261,14 @@ class ClusterSample(StoredSample):
 
     def _parts_with(self, bucket: Bucket) -> list[Future]:
         """Return the futures of the parts that have rows of a bucket."""
-        return [part for part, sizes in zip(self.file.parts, self.file.sizes, strict=True) if bucket in sizes]
+        return [remote for remote, sizes in zip(self.file.parts, self.file.sizes, strict=True) if bucket in sizes]
 
     def _bucket_sums(self, function: Callable[[Sample], Sums], buckets: Sequence[Bucket]) -> dict[Bucket, Sums]:
         return self.file.over(function, buckets, self.grouped, each=True)
 
     def _rows_with(self, rare_levels: list[tuple[int, np.ndarray]]) -> np.ndarray:
         """Return the rising positions of rows with a rare level; pairs of predictor and its levels say which."""
-        spans, remote_levels = self._spans(), held(self.client, rare_levels)
+        spans, remote_levels = self._spans(), remote_value(self.client, rare_levels)
         parts, buckets = [self.file.parts[k] for _, k, *_ in spans], [bucket for bucket, *_ in spans]
         rare_rows = self.client.gather(calls(self.client, _rare_in, parts, buckets, [remote_levels] * len(spans)))
         positions = [first + part_rows for (_, _, first, _), part_rows in zip(spans, rare_rows, strict=True)]
@@ -297,16 +297,16 @@ def _grouped(rows: Sample, bucket: Bucket, grouped: bool) -> Sample:
     return replace(rows, y=np.full(rows.n, bucket[0], dtype=np.intp)) if grouped else rows
 
 
-def _part_sums(part: Part, told: tuple) -> Any:
+def _part_sums(part: Part, arguments: tuple) -> Any:
     """Return the sum over the blocks of a part, or a dict of those of each bucket."""
-    function, buckets, grouped, each = told
+    function, buckets, grouped, each = arguments
     running_sum: Any = {} if each else None
     for bucket in buckets:
         bucket_sum = None if each else running_sum
         for k, block in enumerate(part[bucket].blocks(CHUNK_ROWS) if bucket in part else ()):
             rows = _grouped(block, bucket, grouped)
             if isinstance(function, Staged):
-                first = part.once((function.key, bucket, k), partial(function.first, rows))
+                first = part.cached_result((function.key, bucket, k), partial(function.first, rows))
                 bucket_sum = add_sums(bucket_sum, function.then(first, rows))
             else:
                 bucket_sum = add_sums(bucket_sum, function(rows))
@@ -323,8 +323,8 @@ def _room() -> float:
 
     worker = get_worker()
     limit = worker.memory_manager.memory_limit
-    free = SHARE * available_memory()
-    return free if limit is None else min(free, SHARE * limit - worker.monitor.get_process_memory())
+    free = CACHE_SHARE * available_memory()
+    return free if limit is None else min(free, CACHE_SHARE * limit - worker.monitor.get_process_memory())
 
 
 def _add(*sums: Any) -> Any:

@@ -61,9 +61,9 @@ class CodeFile:
 
     def __init__(self, m: int, dtype: DTypeLike, weighted: bool = False, masked: bool = False, buckets: int = 1):
         self.m, self.dtype, self.weighted, self.masked = m, np.dtype(dtype), weighted, masked
-        self.bits = (m + 7) // 8 if masked else 0
-        self.row = m * self.dtype.itemsize + 8 * weighted + self.bits  # bytes
-        self.piece = int(np.clip(BUFFER // max(1, self.row * buckets), MIN_CHUNK_ROWS, CHUNK_ROWS))
+        self.mask_bytes = (m + 7) // 8 if masked else 0
+        self.row_bytes = m * self.dtype.itemsize + 8 * weighted + self.mask_bytes
+        self.chunk_rows = int(np.clip(BUFFER // max(1, self.row_bytes * buckets), MIN_CHUNK_ROWS, CHUNK_ROWS))
         self.buckets: dict[Bucket, _BucketChunks] = {}
         self.sums: dict[tuple[Hashable, Bucket], Any] = {}
         self.size, self.passes = 0, 0
@@ -76,10 +76,10 @@ class CodeFile:
         """Raise a DataError if `n` rows will not go onto the disk."""
         folder = tempfile.gettempdir()
         free = shutil.disk_usage(folder).free
-        if n * self.row > free:
+        if n * self.row_bytes > free:
             raise DataError(
-                f"the codes of {n:,} rows need {n * self.row / 2**30:.1f} GiB in {folder!r}, where {free / 2**30:.1f} "
-                f"GiB are free. {REMEDY}",
+                f"the codes of {n:,} rows need {n * self.row_bytes / 2**30:.1f} GiB in {folder!r}, where "
+                f"{free / 2**30:.1f} GiB are free. {REMEDY}",
                 argument="data",
             )
 
@@ -91,8 +91,8 @@ class CodeFile:
         chunks.n += rows.n
         chunks.total += rows.total
         chunks.whole = chunks.whole and rows.whole
-        while chunks.n_waiting >= self.piece:
-            self._write(chunks, self.piece)
+        while chunks.n_waiting >= self.chunk_rows:
+            self._write(chunks, self.chunk_rows)
 
     def finish(self) -> FileSample:
         """Write what waits, and return all rows."""
@@ -153,11 +153,11 @@ class CodeFile:
         """Return rows `first` to `last` of a bucket, as of response `y`."""
         n = last - first
         codes, weights = np.empty((n, self.m), dtype=self.dtype), np.ones(n)
-        bits = np.zeros((n, self.bits), dtype=np.uint8)
+        bits = np.zeros((n, self.mask_bytes), dtype=np.uint8)
         chunks, done, itemsize = self.buckets[bucket], 0, self.dtype.itemsize
         while done < n:
-            k, skip = divmod(first + done, self.piece)
-            size = min(self.piece, chunks.n - k * self.piece)
+            k, skip = divmod(first + done, self.chunk_rows)
+            size = min(self.chunk_rows, chunks.n - k * self.chunk_rows)
             target = slice(done, min(n, done + size - skip))
             at = chunks.offsets[k]
             self._get(codes[target], at + skip * self.m * itemsize)
@@ -166,7 +166,7 @@ class CodeFile:
                 self._get(weights[target], at + 8 * skip)
                 at += 8 * size
             if self.masked:
-                self._get(bits[target], at + skip * self.bits)
+                self._get(bits[target], at + skip * self.mask_bytes)
             done = target.stop
         missing = np.unpackbits(bits, axis=1, count=self.m).view(bool) if bits.any() else None
         return Sample(codes, weights, None if y is None else np.full(n, y, dtype=np.intp), missing)
@@ -199,7 +199,7 @@ class FileSample(StoredSample):
     def summed(self, function: Callable[[Sample], Sums], workers: int = 1) -> Sums:
         """Return the sum of ``function(block)`` over all blocks, in their order, by a pass that threads share."""
         running_sum: Any = None
-        blocks = self.blocks(self.file.piece)
+        blocks = self.blocks(self.file.chunk_rows)
         while block_batch := list(islice(blocks, workers)):
             for block_sum in run_tasks(function, [(block,) for block in block_batch], workers, shared=True):
                 running_sum = add_sums(running_sum, block_sum)
@@ -213,10 +213,10 @@ class FileSample(StoredSample):
             n = self.file.buckets[bucket].n
             positions = index[np.searchsorted(index, first) : np.searchsorted(index, first + n)] - first
             y = bucket[0] if self.grouped else None
-            for k in np.unique(positions // self.file.piece):
-                start = int(k) * self.file.piece
-                here = positions[positions // self.file.piece == k] - start
-                block = self.file.read(bucket, start, min(n, start + self.file.piece), y)
+            for k in np.unique(positions // self.file.chunk_rows):
+                start = int(k) * self.file.chunk_rows
+                here = positions[positions // self.file.chunk_rows == k] - start
+                block = self.file.read(bucket, start, min(n, start + self.file.chunk_rows), y)
                 blocks.append(block.rows(here))
             first += n
         return self._concatenated(blocks)
@@ -228,14 +228,14 @@ class FileSample(StoredSample):
     def _bucket_sums(self, function: Callable[[Sample], Sums], buckets: Sequence[Bucket]) -> dict[Bucket, Sums]:
         out: dict[Bucket, Any] = dict.fromkeys(buckets)
         for bucket in buckets:
-            for block in replace(self, buckets=(bucket,), extra=None).blocks(self.file.piece):
+            for block in replace(self, buckets=(bucket,), extra=None).blocks(self.file.chunk_rows):
                 out[bucket] = add_sums(out[bucket], function(block))
         return out
 
     def _rows_with(self, rare_levels: list[tuple[int, np.ndarray]]) -> np.ndarray:
         """Return the rising positions of rows with a rare level; pairs of predictor and its levels say which."""
         row_positions, first = [np.zeros(0, dtype=np.int64)], 0
-        for block in self.blocks(self.file.piece):
+        for block in self.blocks(self.file.chunk_rows):
             is_rare = np.zeros(block.n, dtype=bool)
             for i, levels in rare_levels:
                 is_rare |= np.isin(block.codes[:, i], levels)

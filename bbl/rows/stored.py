@@ -35,7 +35,7 @@ class RowStore(Protocol):
         Whether rows have weights; else all are 1.
     masked : bool
         Whether values may be missing.
-    piece : int
+    chunk_rows : int
         Rows of a block that a pass reads at a time.
     sums : dict of ((name, grouped), bucket) to array, number or list of them
         What `StoredSample.sums` has computed.
@@ -48,7 +48,7 @@ class RowStore(Protocol):
     dtype: np.dtype
     weighted: bool
     masked: bool
-    piece: int
+    chunk_rows: int
     sums: dict[tuple[Hashable, Bucket], Any]
     passes: int
     passed: Callable[[int], None] | None
@@ -219,7 +219,7 @@ class StoredSample(Rows):
             Exactly `size` rows (all, if there are no more); more if rows with rare levels are over half of them.
         """
         if size >= self.n:
-            return self._concatenated(list(self.blocks(self.file.piece)))
+            return self._concatenated(list(self.blocks(self.file.chunk_rows)))
         if self.extra is not None:
             return concatenate([replace(self, extra=None).draw(size, rng, rare), self.extra])
         rare_levels = [(i, levels) for i, levels in enumerate(rare or ()) if len(levels)]
@@ -257,7 +257,7 @@ class StoredSample(Rows):
 def add_sums(total: Any, term: Any) -> Any:
     """Return ``total + term`` of numbers, arrays, or lists or tuples of them, as a new object; None is an empty sum."""
     if isinstance(term, list | tuple):
-        return type(term)(add_sums(None if total is None else total[k], part) for k, part in enumerate(term))
+        return type(term)(add_sums(None if total is None else total[k], element) for k, element in enumerate(term))
     return term + 0.0 if total is None else total + term
 
 

@@ -100,7 +100,7 @@ def test_parquet_is_read_by_the_workers_of_a_client_that_is_given(client, tmp_pa
 
 
 def test_folds_of_large_data_are_dealt_part_by_part(client, monkeypatch):
-    monkeypatch.setattr(dealing, "COPIES", 0)
+    monkeypatch.setattr(dealing, "MAX_SINGLE_COPIES", 0)
     one = bbl.crossVal("y ~ .^2", in_parts(make_frame(seed=2)), method="mf", eps=[0.5], shuffle=True, verbose=0)
     assert 0.5 < one.maxscore < 1.0
     consecutive = [

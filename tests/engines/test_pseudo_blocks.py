@@ -35,7 +35,7 @@ def make_rows(n=12_000, m=6, levels=3, seed=0, rare=0, weighted=False):
 
 def stored(sample, piece=None):
     file = CodeFile(sample.m, sample.codes.dtype, not sample.unweighted, not sample.complete)
-    file.piece = piece or file.piece
+    file.chunk_rows = piece or file.chunk_rows
     for part in sample.blocks(1000):
         file.append((0, 0), part)
     return file.finish().pooled

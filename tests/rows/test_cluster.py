@@ -90,7 +90,7 @@ def test_fit_by_rows_is_that_in_memory_and_survives_a_killed_worker(client):
 
 
 def kept_here(dask_worker):
-    return {key[0] for own in dask_worker.data.values() if isinstance(own, Part) for key in own.kept}
+    return {key[0] for own in dask_worker.data.values() if isinstance(own, Part) for key in own.cached}
 
 
 def kept(client):
@@ -99,7 +99,7 @@ def kept(client):
 
 
 def set_share(share):
-    cluster.SHARE = share
+    cluster.CACHE_SHARE = share
 
 
 def test_workers_keep_prepared_blocks_while_they_have_room_and_no_bit_of_the_result_changes(client):
@@ -119,16 +119,16 @@ def test_workers_keep_prepared_blocks_while_they_have_room_and_no_bit_of_the_res
         engine.fit(again.pooled, Layout([3] * 6, [(0, 1)]))
         assert kept(client) <= both
     finally:
-        client.run(set_share, cluster.SHARE)
+        client.run(set_share, cluster.CACHE_SHARE)
 
 
 def test_what_is_kept_stays_where_it_is(monkeypatch):
     monkeypatch.setattr(cluster, "_room", lambda: 100.0)
     part = Part({(0, 0): make_rows(n=10)})
-    assert part.once("total", lambda: np.ones(1)) is part.once("total", lambda: np.zeros(1))
-    assert part.once("more", lambda: np.ones(99)) is not part.once("more", lambda: np.ones(99))
+    assert part.cached_result("total", lambda: np.ones(1)) is part.cached_result("total", lambda: np.zeros(1))
+    assert part.cached_result("more", lambda: np.ones(99)) is not part.cached_result("more", lambda: np.ones(99))
     copy = pickle.loads(pickle.dumps(part))  # noqa: S301  # our own
-    assert not copy.kept
+    assert not copy.cached
     np.testing.assert_array_equal(copy[0, 0].codes, part[0, 0].codes)
 
 

@@ -50,9 +50,9 @@ def test_a_group_smaller_than_the_number_of_folds():
     np.testing.assert_array_equal(held[:, 0], [1, 0, 0, 0, 0])
 
 
-@pytest.mark.parametrize("copies", [rows_folds.COPIES, 0], ids=["one by one", "counted"])
+@pytest.mark.parametrize("copies", [rows_folds.MAX_SINGLE_COPIES, 0], ids=["one by one", "counted"])
 def test_shuffled_folds_keep_sizes_and_differ(monkeypatch, copies):
-    monkeypatch.setattr(rows_folds, "COPIES", copies)
+    monkeypatch.setattr(rows_folds, "MAX_SINGLE_COPIES", copies)
     sample = make_sample([3, 1, 4, 1, 5, 9, 2], [0, 1, 0, 1, 1, 0, 0])
     one = shuffled_folds(sample, 3, np.random.default_rng(1)).held
     again = shuffled_folds(sample, 3, np.random.default_rng(1)).held
@@ -77,7 +77,7 @@ def test_draws_without_replacement_have_the_hypergeometric_distribution(monkeypa
     """Every way of drawing, against the probabilities of all counts."""
     from scipy.stats import chisquare, multivariate_hypergeom
 
-    monkeypatch.setattr(rows_folds, "FEW", few)
+    monkeypatch.setattr(rows_folds, "MAX_SINGLE_DRAWS", few)
     copies, rng, n = np.array([5, 1, 4, 2]), np.random.default_rng(3), 3000
     for size in (4, 9):
         draws = np.array([rows_folds.drawn_copies(copies, size, rng) for _ in range(n)])

@@ -14,7 +14,7 @@ from bbl.design.streams.passes import Reader, Seen, Used, encode_rows, look
 from bbl.design.streams.source import Source
 from bbl.errors import OptionError
 from bbl.rows.dealing import Dealer, Sink, StoredFolds, TableSink, make_sink
-from bbl.rows.on_cluster import ClusterSample, CodeParts, Part, active_client, calls, held
+from bbl.rows.on_cluster import ClusterSample, CodeParts, Part, active_client, calls, remote_value
 from bbl.rows.sample import Sample, code_dtype, concatenate
 from bbl.rows.stored import Bucket
 
@@ -61,9 +61,9 @@ class OnCluster:
         names = [*reader.terms.columns, *([] if reader.weights is None else [reader.weights])]
         assert reader.source.parts is not None  # noqa: S101  # checked by passes()
         parts = reader.source.parts(list(dict.fromkeys(names)), self.client)
-        remote_reader = held(self.client, _without_source(reader))
+        remote_reader = remote_value(self.client, _without_source(reader))
         self.read = calls(self.client, _look, [remote_reader] * len(parts), *map(list, zip(*parts, strict=True)))
-        self.seen = self.client.gather(calls(self.client, _first, self.read))
+        self.seen = self.client.gather(calls(self.client, _seen, self.read))
         merged_values = reduce(_joined, self.seen[1:], _copy(self.seen[0]))
         if reader.step is not None:
             reader.step(1.0, f"pass 1, {merged_values.n:,} rows")
@@ -81,7 +81,7 @@ class OnCluster:
         """Make the second pass; return how many rows there were."""
         dealers = [None] * len(self.seen) if dealer is None else dealer.for_parts(*self._sizes(design))
         table = sink if isinstance(sink, TableSink) else None
-        remote_arguments = held(self.client, (_without_source(reader), design, table))
+        remote_arguments = remote_value(self.client, (_without_source(reader), design, table))
         parts = calls(self.client, _encode, [remote_arguments] * len(self.read), dealers, self.read)
         self.read = []
         if isinstance(sink, TableSink):
@@ -153,14 +153,14 @@ def _look(reader: Reader, make: Callable, *source: Any) -> tuple[Seen, list[Used
     return look(replace(reader, source=make(*source)), used_batches), used_batches
 
 
-def _first(found: tuple[Seen, list[Used]]) -> Seen:
-    return found[0]
+def _seen(first_pass: tuple[Seen, list[Used]]) -> Seen:
+    return first_pass[0]
 
 
-def _encode(told: tuple, dealer: Dealer | None, found: tuple[Seen, list[Used]]) -> Any:
-    reader, design, table = told
+def _encode(arguments: tuple, dealer: Dealer | None, first_pass: tuple[Seen, list[Used]]) -> Any:
+    reader, design, table = arguments
     sink = _PartSink() if table is None else replace(table)
-    n = encode_rows(replace(reader, kept=found[1]), design, dealer, sink)
+    n = encode_rows(replace(reader, cached_batches=first_pass[1]), design, dealer, sink)
     return sink.finish() if isinstance(sink, _PartSink) else (n, sink.counts)
 
 

@@ -14,8 +14,8 @@ from bbl.design.values import Column, Counted, check_discrete, level_key
 
 __all__ = ["Merged"]
 
-HASHED = 1_000_000  # distinct values of a column that are kept at most
-LOOKED = 4096  # distinct values at which a column is first judged before all of it was seen
+MAX_DISTINCT = 1_000_000  # distinct values of a column that are kept at most
+FIRST_CHECK_AT = 4096  # distinct values of a column at which it is first checked, before all batches are read
 
 
 class Merged:
@@ -27,8 +27,8 @@ class Merged:
         self.declared: bool | None = None
         self.ordered = False
         self.order_problem = ""
-        self._at: dict[tuple[str, Any], int] = {}
-        self._look = LOOKED
+        self._position: dict[tuple[str, Any], int] = {}
+        self._next_check_at = FIRST_CHECK_AT
 
     def add(self, column: Column, weights: np.ndarray | None) -> None:
         """Add the rows of a batch."""
@@ -37,7 +37,7 @@ class Merged:
         self._declare(column)
         where = np.empty(len(counts), dtype=np.intp)
         for k, (kind, value) in enumerate(zip(column.kinds, column.values, strict=True)):
-            where[k] = self._at.setdefault(level_key(kind, value), len(self.values))
+            where[k] = self._position.setdefault(level_key(kind, value), len(self.values))
             if where[k] == len(self.values):
                 self.values.append(value)
                 self.kinds.append(kind)
@@ -46,8 +46,8 @@ class Merged:
         self.totals = np.append(self.totals, np.zeros(grown))
         np.add.at(self.counts, where, counts)
         np.add.at(self.totals, where, counts if weights is None else np.bincount(codes, weights, len(counts)))
-        if len(self.values) > self._look and not self.declared:
-            self._judge()
+        if len(self.values) > self._next_check_at and not self.declared:
+            self._check()
 
     def _declare(self, column: Column) -> None:
         """Merge what batches declare: an order that some declare has to be that of all."""
@@ -64,11 +64,11 @@ class Merged:
         self.order_problem = self.order_problem or problem
         self.declared, self.ordered = self.declared and column.declared, self.ordered or column.ordered
 
-    def _judge(self) -> None:
+    def _check(self) -> None:
         """Refuse early what will be refused, before its values fill the memory."""
-        self._look = 2 * len(self.values)
+        self._next_check_at = 2 * len(self.values)
         check_discrete(self.name, list(zip(self.kinds, self.values, strict=True)), 2**62)
-        if len(self.values) > HASHED:
+        if len(self.values) > MAX_DISTINCT:
             refuse_identifier(self.name, len(self.values), float(self.totals.sum()))
 
     def counted(self) -> Counted:
@@ -102,6 +102,6 @@ class Merged:
         none = np.zeros(0, dtype=np.intp)
         declared = bool(other.declared), other.ordered, other.order_problem
         self.add(Column(self.name, none, other.values, other.kinds, *declared), None)
-        at = [self._at[level_key(kind, value)] for kind, value in zip(other.kinds, other.values, strict=True)]
+        at = [self._position[level_key(kind, value)] for kind, value in zip(other.kinds, other.values, strict=True)]
         np.add.at(self.counts, at, other.counts)
         np.add.at(self.totals, at, other.totals)

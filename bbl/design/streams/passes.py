@@ -118,7 +118,7 @@ class Reader:
         Whether weights have to be whole numbers.
     step : callable or None
         Told of each batch.
-    kept : list of Used, optional
+    cached_batches : list of Used, optional
         What was read before, in place of the source.
     """
 
@@ -128,18 +128,18 @@ class Reader:
     missing: str
     whole: bool
     step: Callable | None
-    kept: list[Used] | None = None
+    cached_batches: list[Used] | None = None
 
     def parts(self, title: str) -> Iterator[Used]:
         """Yield the used rows of all batches."""
-        if self.kept is not None:
-            yield from self.kept
+        if self.cached_batches is not None:
+            yield from self.cached_batches
             return
         done, names = 0, list(self.terms.columns)
         for batch in self.source.batches([*names, *([] if self.weights is None else [self.weights])]):
             if not batch.frame.n:
                 continue
-            with _told(batch.place):
+            with _place_in_errors(batch.place):
                 weights = None
                 if self.weights is not None:
                     series = batch.frame.column(self.weights)
@@ -166,7 +166,7 @@ class Reader:
 
 
 @contextmanager
-def _told(place: str) -> Iterator[None]:
+def _place_in_errors(place: str) -> Iterator[None]:
     """Add to an error where the batch is from."""
     try:
         yield
@@ -226,7 +226,7 @@ def encode_source(
     levels_by_name = given_levels(xlevels, terms)
     reader = Reader(source, terms, named, missing, rules.whole_weights, step)
     seen = _checked(look(reader) if cluster is None else cluster.look(reader), reader)
-    response, factors, rows, totals = _judged(seen, terms, levels_by_name, missing, declared, rules.sums_out)
+    response, factors, rows, totals = _collected_factors(seen, terms, levels_by_name, missing, declared, rules.sums_out)
     if not (novarOk or declared):
         check_variable(factors)
     if not declared:
@@ -278,19 +278,19 @@ def _check_names(source: Source, terms: FormulaTerms) -> None:
         raise DataError(f"data has the duplicate column name {twice!r}. Rename the columns.", column=twice)
 
 
-def look(reader: Reader, kept: list[Used] | None = None) -> Seen:
+def look(reader: Reader, cache: list[Used] | None = None) -> Seen:
     """Find the values of all columns, and how often they occur in the rows that are used: the first pass.
 
-    What is read goes to a list as well, if one is given: `Reader.kept` for the second pass.
+    What is read goes to a list as well, if one is given: `Reader.cached_batches` for the second pass.
     """
     terms = reader.terms
     seen = Seen({name: Merged(name) for name in terms.columns})
     for batch in reader.parts("pass 1"):
-        if kept is not None:
-            kept.append(batch.narrow())
+        if cache is not None:
+            cache.append(batch.narrow())
         seen.rows += batch.rows
         blank = np.zeros(batch.n, dtype=bool)
-        with _told(batch.place):
+        with _place_in_errors(batch.place):
             for name, column in batch.columns.items():
                 seen.columns[name].add(column, batch.weights)
                 if name != terms.response and (unknown := column.missing()) is not None:
@@ -321,12 +321,12 @@ def _checked(seen: Seen, reader: Reader) -> Seen:
     return seen
 
 
-def _judged(
+def _collected_factors(
     seen: Seen, terms: FormulaTerms, given: dict, policy: str, declared: bool, sums_out: bool
 ) -> tuple[Factor, list[Factor], np.ndarray, np.ndarray]:
     """Return the factors of response and predictors, and rows and weight of each group."""
 
-    def judged(name: Hashable, missing: str | None) -> tuple[Factor, np.ndarray, np.ndarray]:
+    def collected(name: Hashable, missing: str | None) -> tuple[Factor, np.ndarray, np.ndarray]:
         merged = seen.columns[name]
         factor = column_factor(merged.counted(), given, missing, declared, policy, sums_out)
         level_weights = merged.by_level(factor, "xlevels" if name in given else "data", missing in ("marginal", None))
@@ -335,9 +335,9 @@ def _judged(
     if terms.response is None:
         response, rows, totals = NO_RESPONSE, np.array([float(seen.n)]), np.array([seen.total])
     else:
-        response, rows, totals = judged(terms.response, None)
+        response, rows, totals = collected(terms.response, None)
         check_groups(response, rows, declared)
-    return response, [judged(name, policy)[0] for name in terms.predictors], rows, totals
+    return response, [collected(name, policy)[0] for name in terms.predictors], rows, totals
 
 
 def encode_rows(reader: Reader, design: Design, dealer: Dealer | None, sink: Any) -> int:
@@ -345,7 +345,7 @@ def encode_rows(reader: Reader, design: Design, dealer: Dealer | None, sink: Any
     n = 0
     dtype = code_dtype(design.n_levels)
     for batch in reader.parts("pass 2"):
-        with _told(batch.place):
+        with _place_in_errors(batch.place):
             try:
                 rows, y = _encoded(design, batch, dtype)
             except LevelError as error:
@@ -357,7 +357,7 @@ def encode_rows(reader: Reader, design: Design, dealer: Dealer | None, sink: Any
             group_rows = rows.rows(y == k) if (y != k).any() else rows
             for f, dealt in [(0, group_rows)] if dealer is None else dealer.put(int(k), group_rows):
                 sink.put(int(k), f, dealt)
-    for k, f, dealt in () if dealer is None else dealer.rest():
+    for k, f, dealt in () if dealer is None else dealer.remaining():
         sink.put(k, f, dealt)
     return n
 

@@ -11,7 +11,7 @@ from bbl.engines.pseudo.solvers import Sites, by_lbfgs, prepared
 from bbl.model.layout import Layout
 from bbl.model.logz import log_normaliser
 from bbl.parallel import serial_blas
-from bbl.rows.on_cluster import call, held, n_threads
+from bbl.rows.on_cluster import call, n_threads, remote_value
 from bbl.rows.sample import Sample
 
 __all__ = ["by_nodes", "n_shares"]
@@ -29,10 +29,10 @@ def n_shares(sample: Sample) -> int:
 def by_nodes(sample: Sample, layout: Layout, precision: str, prior_count: float) -> Callable:
     """Return the solver of rows that all workers get, as `by_lbfgs` does: a predictor's fit is the same to the bit."""
     client, plain_sample = sample.client, Sample(sample.codes, sample.weights)
-    rows, shares = held(client, plain_sample), n_shares(sample)
+    rows, shares = remote_value(client, plain_sample), n_shares(sample)
 
     def solve(engine, sample, layout, lambda_, lambdah, site_theta, sites, workers) -> Callable:
-        worker_arguments = held(client, (engine, layout, precision, lambda_, lambdah, site_theta.copy()))
+        worker_arguments = remote_value(client, (engine, layout, precision, lambda_, lambdah, site_theta.copy()))
         tasks = [call(client, _share, rows, worker_arguments, prior_count, (k, shares)) for k in range(shares)]
         for share_predictors, theta, solver_report in client.gather(tasks):
             site_theta[np.isin(np.repeat(np.arange(layout.m), np.diff(layout.start)), share_predictors)] = theta

@@ -84,29 +84,19 @@ def enrichment(
         argument = "terms" if not listed else "known_pairs"
         raise DataError(f"{argument} holds no pair of the predictors; there is nothing to compare.", argument=argument)
     is_known = np.array([pair in known_in_ranking for pair in listed])
-    n_pairs = len(number) * (len(number) - 1) // 2
+    n_known, n_pairs = len(known_in_ranking), len(number) * (len(number) - 1) // 2
     lengths = [n for n in TOP if n < len(listed)] + [len(listed)]
     if top is not None:
         lengths = [integer("top", n, 1, len(listed)) for n in top]
     list_lengths = np.array(lengths, dtype=np.int64)
-    observed, p = hypergeometric(is_known, list_lengths, n_pairs, len(known_in_ranking))
-    expected = list_lengths * len(known_in_ranking) / n_pairs
-    columns = {
-        "top": list_lengths,
-        "observed": observed,
-        "expected": expected,
-        "enrichment": observed / expected,
-        "p": p,
-    }
+    observed, p = hypergeometric(is_known, list_lengths, n_pairs, n_known)
+    expected = list_lengths * n_known / n_pairs
+    enriched = pd.DataFrame(
+        {"top": list_lengths, "observed": observed, "expected": expected, "enrichment": observed / expected, "p": p}
+    )
     pairs = [sorted(pair, key=number.__getitem__) for pair in listed]
     frame = pd.DataFrame(pairs, columns=["predictor", "predictor2"]).assign(known=is_known)
-    return EnrichmentResults(
-        pd.DataFrame(columns),
-        *rank_test(is_known, n_pairs, len(known_in_ranking)),
-        frame,
-        n_pairs,
-        len(known_in_ranking),
-    )
+    return EnrichmentResults(enriched, *rank_test(is_known, n_pairs, n_known), frame, n_pairs, n_known)
 
 
 def _rows(argument: str, terms: object) -> list[tuple[Hashable, ...]]:

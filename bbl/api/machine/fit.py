@@ -160,10 +160,9 @@ def bbl(
     1  0.702  0.298   No
     """
     test_null, auto = flag("testNull", testNull), is_auto(method)
-    shown_priors = priors if isinstance(priors, str | None) else "given"
     text = shown_call(
         "bbl", formula, weights, method, options, missing=(missing, "raise"), log_z=(log_z, "auto"),
-        calibrate=(calibrate, "none"), priors=(shown_priors, None),
+        calibrate=(calibrate, "none"), priors=(priors if isinstance(priors, str | None) else "given", None),
     )  # fmt: skip
     if auto:
         check_auto(options, calibrate, classes=True)

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-SEED, THRESHOLD = 20220114, 127
+SEED = 20220114
+THRESHOLD = 127
 PARTS = {"train": ("train", 1000), "test": ("t10k", 500)}
 
 
@@ -24,12 +25,12 @@ def draw(folder: Path) -> str:
     """Return the text of the file: one line per image, in random order, its pixels as 98 packed bytes in hex."""
     rng = np.random.default_rng(SEED)
     lines = ["part,row,y,pixels"]
-    for part, (prefix, size) in PARTS.items():
+    for subset, (prefix, size) in PARTS.items():
         labels = read_idx(folder, f"{prefix}-labels-idx1-ubyte", 8)
         images = read_idx(folder, f"{prefix}-images-idx3-ubyte", 16).reshape(len(labels), 784)
         rows = rng.choice(len(labels), size, replace=False)
         bits = np.packbits(images[rows] > THRESHOLD, axis=1)
-        lines += [f"{part},{row},{labels[row]},{b.tobytes().hex()}" for row, b in zip(rows, bits, strict=True)]
+        lines += [f"{subset},{row},{labels[row]},{b.tobytes().hex()}" for row, b in zip(rows, bits, strict=True)]
     return "\n".join(lines) + "\n"
 
 

@@ -16,7 +16,6 @@ from bbl.boltzmann.convergence_warnings import Problem
 from bbl.boltzmann.estimate import Estimate
 from bbl.boltzmann.tuning import Tuning
 from bbl.design.design import Design
-from bbl.design.weights import check_weights
 from bbl.engines import ENGINES, Engine, EngineFit
 from bbl.errors import BBLTypeError
 from bbl.model.layout import Layout
@@ -27,21 +26,12 @@ from bbl.results.array_table import FINITE, NON_NEGATIVE, ArraySpec, check_array
 from bbl.results.loss_archive import pack_loss, unpack_tuned_loss
 from bbl.results.machine.draw_archive import draw_table, pack_draws, unpack_draws, unpack_predictive
 from bbl.results.model import Training
-from bbl.rows.sample import Sample, code_dtype
+from bbl.results.row_archive import ROWS, pack_priors, pack_rows, unpack_priors, unpack_rows
 from bbl.stats.calibration import Calibration
 
-__all__ = [
-    "ROWS",
-    "pack",
-    "pack_priors",
-    "pack_rows",
-    "unpack",
-    "unpack_priors",
-    "unpack_rows",
-]
+__all__ = ["pack", "unpack"]
 
 STATE = "state_"  # before the names of what an engine wants to have again
-ROWS = ("codes", "weights", "y", "missing")  # arrays of training rows
 
 CHOSEN = ("free", "votes", "nodes")  # what engines that choose terms keep of each group
 
@@ -111,71 +101,10 @@ def _unpack_posterior(arrays: dict[str, np.ndarray], k: int, drawn: np.ndarray |
     return {"sd": arrays["sd"][k], "state": state}
 
 
-def pack_priors(priors: np.ndarray | None) -> dict[str, list[float]]:
-    """Return the class shares that a model was given, if it was, as an entry of its dict."""
-    return {} if priors is None else {"priors": priors.tolist()}
-
-
-def unpack_priors(meta: dict, K: int) -> np.ndarray | None:
-    """Return the class shares of `pack_priors`, after checking them."""
-    if "priors" not in meta:
-        return None
-    shares = np.array(meta["priors"])
-    if not ArraySpec("f", (K,), NON_NEGATIVE).admits(shares) or abs(shares.sum() - 1.0) > 1e-6:
-        raise ValueError("its priors are not as saved")
-    return shares
-
-
-def pack_rows(sample: Sample, index: pd.Index) -> tuple[dict[str, np.ndarray], dict]:
-    """Return training rows as arrays, and their labels as a dict."""
-    arrays = {"codes": sample.codes, "weights": sample.weights, "y": sample.response}
-    if sample.missing is not None:
-        arrays["missing"] = sample.missing
-    return arrays, _pack_index(index)
-
-
-def unpack_rows(
-    arrays: dict[str, np.ndarray], stored: Any, n_levels: Sequence[int], K: int, lowest: int = 0, whole: bool = True
-) -> tuple[Sample | None, pd.Index | None]:
-    """Return the training rows of `pack_rows`, if there are any, after checking them; `lowest` is the least group."""
-    if "codes" not in arrays:
-        return None, None
-    codes, y, weights = (arrays[name] for name in ("codes", "y", "weights"))
-    missing = arrays.get("missing")
-    n, levels = len(codes), np.asarray(n_levels)
-    shaped = codes.shape == (n, len(levels)) and y.shape == weights.shape == (n,) and y.dtype.kind == "i"
-    if not shaped or codes.dtype != code_dtype(levels) or weights.dtype.kind != "f":
-        raise ValueError("its rows are not as saved")
-    if missing is not None and (missing.dtype.kind != "b" or missing.shape != codes.shape):
-        raise ValueError("'missing' is not as saved")
-    if n and ((codes.max(axis=0, initial=0) >= levels).any() or y.min() < lowest or y.max() >= K):
-        raise ValueError("its rows hold what cannot have been saved")
-    check_weights(weights, n, whole=whole)
-    return Sample(codes, weights, y, missing), _unpack_index(stored, n)
-
-
 def _stacked(rows: list[np.ndarray]) -> np.ndarray:
     """Return rows as a matrix; a group without rows took no iterations, so its own is empty."""
     width = max(map(len, rows))
     return np.array([row if len(row) else np.zeros(width, row.dtype) for row in rows])
-
-
-def _pack_index(index: pd.Index) -> dict:
-    """Return row labels that JSON can hold, None for 0, 1, ...; others are numbered anew."""
-    name = index.name if isinstance(index.name, str) else None
-    if isinstance(index, pd.RangeIndex) and (index.start, index.step) == (0, 1):
-        return {"labels": None, "name": name}
-    labels = index.tolist()
-    plain = index.nlevels == 1 and all(isinstance(v, str | int) and not isinstance(v, bool) for v in labels)
-    return {"labels": labels if plain else None, "name": name}
-
-
-def _unpack_index(stored: dict, n: int) -> pd.Index:
-    labels, name = stored["labels"], stored["name"]
-    plain = labels is None or (len(labels) == n and all(type(v) in (str, int) for v in labels))
-    if not plain or not (name is None or isinstance(name, str)):
-        raise ValueError("the labels of its rows are not as saved")
-    return pd.Index(range(n) if labels is None else labels, name=name)
 
 
 def _pack_section(section: Section) -> dict:

@@ -17,9 +17,9 @@ from bbl.design.design import Design
 from bbl.design.factor_storage import name_from_list, name_to_list
 from bbl.results.array_table import NON_NEGATIVE, PROBABILITY, ArraySpec, check_arrays, refuse_unknown
 from bbl.results.loss_archive import pack_loss, unpack_loss
-from bbl.results.machine.archive import ROWS, pack_priors, pack_rows, unpack_priors, unpack_rows
 from bbl.results.model import Training
 from bbl.results.network.structure import AveragedStructure, make_structure
+from bbl.results.row_archive import ROWS, pack_priors, pack_rows, unpack_priors, unpack_rows
 
 __all__ = ["pack", "unpack"]
 

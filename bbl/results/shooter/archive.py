@@ -13,8 +13,8 @@ from bbl.checks import choice, flag, integer, real
 from bbl.design.design import Design
 from bbl.results.array_table import FINITE, NON_NEGATIVE, ArraySpec, check_arrays, refuse_unknown
 from bbl.results.loss_archive import pack_loss, unpack_loss
-from bbl.results.machine.archive import ROWS, pack_priors, pack_rows, unpack_priors, unpack_rows
 from bbl.results.model import Training
+from bbl.results.row_archive import ROWS, pack_priors, pack_rows, unpack_priors, unpack_rows
 
 __all__ = ["PATH", "pack", "unpack"]
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from bbl.bayesnet.learners import LEARNERS, learn
+from bbl.bayesnet.learners import LEARNERS, Task
 from bbl.bayesnet.parameters import Recipe, fit
 from bbl.bayesnet.predict import class_scores
 from bbl.rows.sample import Sample
@@ -48,7 +48,8 @@ def run(data: Data, number: int) -> list[dict]:
         if learner == "aode" and float(len(train)) * data.codes.shape[1] ** 2 > 20.0 * WIDE:
             continue
         begin, rng = time.process_time(), np.random.default_rng(0)
-        dags = learn(learner, sample, data.n_levels, data.K, {**LEARNERS[learner].defaults, **given}, rng).dags
+        options = LEARNERS[learner].check_options(given, ())
+        dags = LEARNERS[learner].learn(Task(sample, data.n_levels, data.K, rng), options).dags
         network = fit(dags, sample, data.n_levels, data.K, recipe, rng, LEARNERS[learner].averages).network
         log_p = log_probabilities(class_scores(network.log_joint(codes)))
         accuracy, loss, error = metrics(log_p, y)[:3]

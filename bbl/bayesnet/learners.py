@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, cast
@@ -13,12 +13,13 @@ from bbl.bayesnet.averaged import super_parents
 from bbl.bayesnet.chowliu import SCORES, chow_liu, ordered_kdb
 from bbl.bayesnet.dag import Dag, naive
 from bbl.bayesnet.search import climb
-from bbl.checks import choice, integer, real
+from bbl.checks import choice, integer, near_match, real
+from bbl.errors import OptionError
 from bbl.rows.folds import stratified_folds
 from bbl.rows.on_disk import Rows
 from bbl.rows.sample import Sample
 
-__all__ = ["LEARNERS", "Learner", "Learnt", "Option", "Task", "learn"]
+__all__ = ["LEARNERS", "Learner", "Learnt", "Option", "Task"]
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,8 @@ class Learner:
 
     Attributes
     ----------
+    name : str
+        Its name in `LEARNERS`, which users give.
     learn : callable
         From a `Task` and the values of all options to `Learnt`.
     options : mapping of name to Option
@@ -97,15 +100,43 @@ class Learner:
         Whether the structures are averaged with equal weights.
     """
 
+    name: str
     learn: Callable[[Task, Mapping[str, Any]], Learnt]
     options: Mapping[str, Option] = field(default_factory=dict)
     uses_folds: Callable[[Mapping[str, Any]], bool] = lambda options: False
     averages: bool = False
 
-    @property
-    def defaults(self) -> dict[str, Any]:
-        """Values of all options by default."""
-        return {name: option.default for name, option in self.options.items()}
+    def check_options(self, values: Mapping[str, Any], features: Sequence[Hashable]) -> dict[str, Any]:
+        """Return all options, checked; the name of a feature becomes its position among the `features`.
+
+        Raises
+        ------
+        OptionError, BBLTypeError
+            The learner has no such option, or a value is not one that it takes.
+        """
+        for name in values:
+            choice("dag_args", name, tuple(self.options))
+        checked = {}
+        for name, option in self.options.items():
+            value = values.get(name, option.default)
+            checked[name] = _position(name, value, features) if option.check is None else option.check(value)
+        return checked
+
+    def rows_reason(self, values: Mapping[str, Any]) -> str:
+        """Return in words what all rows have to be in memory for, with these options; empty if counts are enough."""
+        defaults = {name: option.default for name, option in self.options.items()}
+        return f"learner={self.name!r}" if self.uses_folds({**defaults, **values}) else ""
+
+
+def _position(option: str, feature: Hashable, features: Sequence[Hashable]) -> int | None:
+    """Return the position of the feature that an option names, or None if it names none."""
+    if feature is None:
+        return None
+    if feature not in features:
+        hint = near_match(feature, features) or "."
+        shown = ", ".join(map(str, features[:10]))
+        raise OptionError(f"{option}={feature!r} is no feature{hint} The features are {shown}.", argument=option)
+    return features.index(feature)
 
 
 def _naive(task: Task, options: Mapping[str, Any]) -> Learnt:
@@ -148,47 +179,23 @@ KDB_OPTIONS = {
 
 def _search(learner: str) -> Learner:
     """Return the greedy search with the `MOVES` of this name."""
-    return Learner(partial(_climb, learner), SEARCH_OPTIONS, uses_folds=lambda options: True)
+    return Learner(learner, partial(_climb, learner), SEARCH_OPTIONS, uses_folds=lambda options: True)
 
 
 LEARNERS: dict[str, Learner] = {
-    "nb": Learner(_naive),
-    "tan_cl": Learner(
-        _chow_liu,
-        {"score": Option("loglik", lambda value: choice("score", value, SCORES)), "root": Option(None)},
-    ),
-    "tan_hc": _search("tan_hc"),
-    "tan_hcsp": _search("tan_hcsp"),
-    "fssj": _search("fssj"),
-    "bsej": _search("bsej"),
-    "kdb": Learner(_kdb, SEARCH_OPTIONS | KDB_OPTIONS, lambda options: options["search"] == "accuracy"),
-    "aode": Learner(_super_parents, averages=True),
+    learner.name: learner
+    for learner in (
+        Learner("nb", _naive),
+        Learner(
+            "tan_cl",
+            _chow_liu,
+            {"score": Option("loglik", lambda value: choice("score", value, SCORES)), "root": Option(None)},
+        ),
+        _search("tan_hc"),
+        _search("tan_hcsp"),
+        _search("fssj"),
+        _search("bsej"),
+        Learner("kdb", _kdb, SEARCH_OPTIONS | KDB_OPTIONS, lambda options: options["search"] == "accuracy"),
+        Learner("aode", _super_parents, averages=True),
+    )
 }
-
-
-def learn(
-    learner: str,
-    sample: Rows,
-    n_levels: np.ndarray,
-    K: int,
-    options: Mapping[str, Any],
-    rng: np.random.Generator,
-    held: np.ndarray | None = None,
-    progress: Callable | None = None,
-) -> Learnt:
-    """Learn a structure.
-
-    Parameters
-    ----------
-    learner : str
-        A name in `LEARNERS`.
-    sample, n_levels, K, rng, held, progress
-        As in `Task`.
-    options : mapping
-        All options of the learner, clean.
-
-    Returns
-    -------
-    Learnt
-    """
-    return LEARNERS[learner].learn(Task(sample, n_levels, K, rng, held, progress), options)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bbl.bayesnet.learners import LEARNERS, learn
+from bbl.bayesnet.learners import LEARNERS, Task
 from bbl.bayesnet.parameters import Recipe
 from bbl.bayesnet.parameters import fit as fit_tables
 from bbl.bayesnet.predict import class_scores as network_scores
@@ -239,7 +239,8 @@ def run_network(name: str, learner: str, data: Data, split) -> Iterator[tuple]:
     """Fit a Bayesian network classifier whose tables have a pseudocount of 1 in each cell."""
     begin, rng = time.process_time(), np.random.default_rng(0)
     sample, codes, y = _train(data, split)
-    dags = learn(learner, sample, data.n_levels, data.K, LEARNERS[learner].defaults, rng).dags
+    options = LEARNERS[learner].check_options({}, ())
+    dags = LEARNERS[learner].learn(Task(sample, data.n_levels, data.K, rng), options).dags
     network = fit_tables(dags, sample, data.n_levels, data.K, Recipe(1.0), rng, LEARNERS[learner].averages).network
     log_p = log_probabilities(network_scores(network.log_joint(codes)))
     yield (name, "", "", *metrics(log_p, y), "", np.nan, time.process_time() - begin)

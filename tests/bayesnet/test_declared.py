@@ -36,11 +36,12 @@ def two_chains(task, options):
     return Learnt(tuple(Dag(tuple((i, (i - 1,) if i else ()) for i in range(m))) for _ in range(2)))
 
 
-MADE_UP = {
-    "chain": Learner(chain, {"first": Option(None), "step": Option(1, lambda value: integer("step", value, 1))}),
-    "star": Learner(star, {"k": Option(4, lambda value: integer("k", value, 2))}, lambda options: True),
-    "chains": Learner(two_chains, averages=True),
-}
+LEARNERS_MADE_UP = (
+    Learner("chain", chain, {"first": Option(None), "step": Option(1, lambda value: integer("step", value, 1))}),
+    Learner("star", star, {"k": Option(4, lambda value: integer("k", value, 2))}, lambda options: True),
+    Learner("chains", two_chains, averages=True),
+)
+MADE_UP = {learner.name: learner for learner in LEARNERS_MADE_UP}
 
 
 @pytest.fixture(autouse=True)

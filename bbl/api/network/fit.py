@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from bbl.api.network.data import formula_of, prepare, restrict_features
-from bbl.api.network.learn import checked_options, learn_structure, searching
+from bbl.api.network.learn import learn_structure
 from bbl.api.training_data import EncodedData, TrainingData
 from bbl.bayesnet.dag import Dag
 from bbl.bayesnet.learners import LEARNERS
@@ -230,12 +230,12 @@ def bnc(
         if wanbia is True
         else "awnb_trees"
         if awnb_trees or awnb_bootstrap
-        else searching(learner, learner_options)
+        else LEARNERS[learner].rows_reason(learner_options)
     )
     prepared = prepare(TrainingData(formula, data, weights, xlevels, missing=missing), rows, verbose)
     shares = _shares(priors, prepared)
-    checked_options(learner, learner_options, prepared.design.labels.names)
     labels = prepared.design.labels
+    LEARNERS[learner].check_options(learner_options, labels.names)
     early = make_structure(class_var=labels.response, columns=labels.names, dags=(), learner=learner)
     options = (manb_prior, wanbia, awnb_trees, awnb_bootstrap)
     _recipe(early, smooth, *options)  # whatever can be refused at once is, before a search

@@ -13,7 +13,7 @@ from bbl.api.network.fit import local_dags
 from bbl.api.training_data import EncodedData, TrainingData, refuse_batches
 from bbl.bayesnet.dag import Dag
 from bbl.bayesnet.information import UNITS, conditional_information
-from bbl.bayesnet.learners import learn
+from bbl.bayesnet.learners import LEARNERS, Task
 from bbl.bayesnet.parameters import fit
 from bbl.bayesnet.predict import class_scores
 from bbl.checks import choice, flag, generator, verb
@@ -167,7 +167,8 @@ def _score_fold(
     structure = model.structure
     dags: Sequence[Dag] = structure.dags
     if relearn and structure.learner is not None:
-        dags = learn(structure.learner, train, design.n_levels, K, structure.options, rng).dags
+        task = Task(train, design.n_levels, K, rng)
+        dags = LEARNERS[structure.learner].learn(task, structure.options).dags
     restricted = restrict_features(prepared, tuple(structure.columns[i] for i in dags[0].features))
     names = restricted.design.labels.names
     parts = type(structure)(structure.class_var, structure.columns, tuple(dags), structure.learner)

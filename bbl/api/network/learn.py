@@ -11,14 +11,13 @@ import numpy as np
 
 from bbl.api.network.data import given_folds, prepare
 from bbl.api.training_data import EncodedData, TrainingData
-from bbl.bayesnet.learners import LEARNERS, learn
-from bbl.checks import choice, generator, near_match, verb
+from bbl.bayesnet.learners import LEARNERS, Task
+from bbl.checks import generator, verb
 from bbl.errors import OptionError
 from bbl.parallel import progress_bar
 from bbl.results.network.structure import AveragedStructure, Structure, make_structure
 
 __all__ = [
-    "checked_options",
     "learn_structure",
     "aode",
     "bsej",
@@ -40,52 +39,24 @@ formula, data, k, epsilon, smooth, folds, seed, weights, missing, xlevels, verbo
 Returns
 -------
 Structure
-"""  # what the verbs of other greedy searches say
-
-
-def checked_options(learner: str, given: Mapping[str, Any], names: tuple) -> dict[str, Any]:
-    """Check the options of a learner; the name of a feature becomes its position."""
-    declared = LEARNERS[learner].options
-    for name in given:
-        choice("dag_args", name, tuple(declared))
-    clean = {}
-    for name, option in declared.items():
-        value = given.get(name, option.default)
-        clean[name] = _position(name, value, names) if option.check is None else option.check(value)
-    return clean
-
-
-def _position(option: str, feature: Any, names: tuple) -> int | None:
-    """Return the position of the feature that an option names."""
-    if feature is None:
-        return None
-    if feature not in names:
-        hint = near_match(feature, names) or "."
-        shown = ", ".join(map(str, names[:10]))
-        raise OptionError(f"{option}={feature!r} is no feature{hint} The features are {shown}.", argument=option)
-    return names.index(feature)
-
-
-def searching(learner: str, given: Mapping[str, Any]) -> str:
-    """Return in words what a learner needs all rows in memory for; empty if counts are enough."""
-    declared = LEARNERS[learner]
-    return f"learner={learner!r}" if declared.uses_folds({**declared.defaults, **given}) else ""
+"""  # end of the docstrings of the other greedy searches
 
 
 def learn_structure(
-    learner: str,
+    name: str,
     prepared: EncodedData,
-    given: Mapping[str, Any],
+    options: Mapping[str, Any],
     folds: Any = None,
     seed: Any = 0,
     verbose: int = 0,
 ) -> Structure | AveragedStructure:
-    """Learn a structure from prepared data."""
+    """Return the structure that the learner of this name learns from encoded data, having checked its options."""
+    learner = LEARNERS[name]
     design, sample = prepared.design, prepared.sample
     labels, rng = design.labels, generator(seed)
-    options = checked_options(learner, given, labels.names)
+    options = learner.check_options(options, labels.names)
     held = None
-    if LEARNERS[learner].uses_folds(options):
+    if learner.uses_folds(options):
         drawn = given_folds(folds, prepared, options["k"], rng)
         if (drawn.train + drawn.held != prepared.rows.weights).any():
             raise OptionError(
@@ -94,13 +65,13 @@ def learn_structure(
                 argument="folds",
             )
         held = drawn.held
-    with progress_bar(None, learner, verbose) as step:
-        learnt = learn(learner, sample, design.n_levels, prepared.K, options, rng, held, step)
+    with progress_bar(None, name, verbose) as step:
+        learnt = learner.learn(Task(sample, design.n_levels, prepared.K, rng, held, step), options)
     return make_structure(
         class_var=labels.response,
         columns=labels.names,
         dags=learnt.dags,
-        learner=learner,
+        learner=name,
         options=options,
         score_log=learnt.score_log,
     )
@@ -222,9 +193,9 @@ def _climb(
     verbose,
     **options,
 ) -> Structure:
-    """Learn a structure by a greedy search with `options` of its own."""
+    """Return the structure that a learner with folds finds; `options` are those of the learner."""
     prepared = prepare(
-        TrainingData(formula, data, weights, xlevels, missing=missing), searching(learner, options), verbose
+        TrainingData(formula, data, weights, xlevels, missing=missing), LEARNERS[learner].rows_reason(options), verbose
     )
     return learn_structure(learner, prepared, options, folds, seed, verbose)  # type: ignore[return-value]
 

@@ -153,7 +153,7 @@ cdef class PseudoProblem:
     def __cinit__(self, codes, weights, n_levels, mask, width=None, precision="double", double prior_count=0.0,
                   bint counted=True):
         cdef const int32_t[::1] levels = np.array(n_levels, dtype=np.int32)
-        cdef double[::1] own = np.array(weights, dtype=np.float64)
+        cdef double[::1] row_weights = np.array(weights, dtype=np.float64)
         cdef const uint8_t[:, ::1] neighbours
         cdef uint8_t[:, ::1] narrow
         cdef uint16_t[:, ::1] wide
@@ -164,9 +164,10 @@ cdef class PseudoProblem:
         memset(&self.p, 0, sizeof(pseudo_problem))
         neighbours = np.array(mask, dtype=bool).view(np.uint8)
         sites = neighbours.shape[0]
-        if n < 1 or not 1 <= sites <= m or levels.shape[0] != m or own.shape[0] != n or neighbours.shape[1] != m:
+        if (n < 1 or not 1 <= sites <= m or levels.shape[0] != m or row_weights.shape[0] != n
+                or neighbours.shape[1] != m):
             raise ValueError("codes, weights, n_levels and mask do not fit together")
-        if not (np.isfinite(own).all() and np.min(own) > 0.0):
+        if not (np.isfinite(row_weights).all() and np.min(row_weights) > 0.0):
             raise ValueError("weights must be positive numbers")
         if np.min(levels) < 2 or np.max(levels) > 65535:
             raise ValueError("n_levels must lie between 2 and 65535")
@@ -191,7 +192,7 @@ cdef class PseudoProblem:
         self.p.lanes = choose_lanes(np.asarray(levels), width, self.p.real)
         self.p.n_sites, self.p.n_counted = sites, m if rotated else sites if counted else 0
         with nogil:
-            failed = pseudo_prepare(&self.p, n, columns, &own[0], most, nbytes)
+            failed = pseudo_prepare(&self.p, n, columns, &row_weights[0], most, nbytes)
         unmerged = self.p.rows.equal and self.p.rows.n == n
         if not failed and unmerged and self.p.n_counted == m and self.p.D <= FEW_LEVELS * m:
             self.count_pairs(codes)
@@ -382,7 +383,7 @@ cdef class PseudoProblem:
                   const double[:, ::1] linear=None, tasks=None, bint zero_sum=False):
         """Return the objective of every site (n_sites,) and its gradient (D_s, 1 + D) at `theta`.
 
-        Of some `tasks` alone, if they are given: elsewhere both are 0.
+        With `tasks`, only these tasks are evaluated; the entries of the others are 0.
         """
         cdef double[::1] value = np.zeros(self.p.n_sites)
         cdef double[:, ::1] gradient = np.zeros((self.rows, 1 + self.p.D))

@@ -28,8 +28,10 @@ TARGET static void NAME(fields)(const pseudo_problem *p, const pseudo_task *t, c
         *shift |= !(bound[a] < SAFE);
 }
 
-/* Add what some columns are penalised beside lambda to the sums g of `pass`; returns its part of the objective */
-TARGET static vec NAME(heavier)(const pseudo_problem *p, const pseudo_task *t, const lane_memory *w, const REAL *x, REAL *g)
+/* Add the gradient of the penalties of single columns (w->more, beside lambda) to the sums g of `pass`; return their part
+   of the objective, shape (V,) */
+TARGET static vec NAME(add_column_penalty)(const pseudo_problem *p, const pseudo_task *t, const lane_memory *w,
+                                        const REAL *x, REAL *g)
 {
     const ptrdiff_t far = (1 + p->D) * LANES;
     vec sum = vec_fill(0.0);
@@ -46,13 +48,14 @@ TARGET static vec NAME(heavier)(const pseudo_problem *p, const pseudo_task *t, c
 /* Add the gradient of the penalties in the zero-sum gauge to the sums g of `pass`; returns their part of the objective.
    There J_ij(a, b) is less its means over a and over b, and h_i(a) + sum_j (mean of J_ij(a, b) over b) less its mean;
    level 0, whose parameters are zero, counts in all means. */
-TARGET static vec NAME(gauged)(const pseudo_problem *p, const pseudo_task *t, const lane_memory *w, const REAL *x, REAL lambda,
+TARGET static vec NAME(add_zero_sum_penalty)(const pseudo_problem *p, const pseudo_task *t, const lane_memory *w,
+                                          const REAL *x, REAL lambda,
                                REAL lambdah, REAL *g)
 {
     const ptrdiff_t A = t->A, far = (1 + p->D) * LANES;
     const REAL *live = t->live, back = (REAL)(1.0 / p->rows.scale);
     REAL *mean = w->columns, *field = w->sums + (2 + A) * LANES;  /* (A, V) each; the latter is free after `pass` */
-    vec levels = vec_fill(1.0), value = vec_fill(0.0), all = vec_fill(0.0);
+    vec levels = vec_fill(1.0), value = vec_fill(0.0), mean_field = vec_fill(0.0);
     ptrdiff_t j, a, c;
     for (a = 0; a < A; a++) {
         levels += vec_load(live + a * LANES);
@@ -81,11 +84,12 @@ TARGET static vec NAME(gauged)(const pseudo_problem *p, const pseudo_task *t, co
         }
     }
     for (a = 0; a < A; a++)
-        all += vec_load(field + a * LANES);
-    all /= levels;
+        mean_field += vec_load(field + a * LANES);
+    mean_field /= levels;
     for (a = 0; a < A; a++) {
-        const vec own = vec_load(field + a * LANES), pull = (own - all) * vec_load(live + a * LANES) * lambdah;
-        value += own * pull;
+        const vec gauged_field = vec_load(field + a * LANES);
+        const vec pull = (gauged_field - mean_field) * vec_load(live + a * LANES) * lambdah;
+        value += gauged_field * pull;
         vec_store(g + a * far, vec_load(g + a * far) + pull * back);
         for (j = 0; j < p->m; j++)
             for (c = p->start[j] + 1; c <= p->start[j + 1]; c++) {
@@ -111,9 +115,9 @@ TARGET static void NAME(evaluate)(const pseudo_problem *p, const pseudo_task *t,
     else
         NAME(independent)(p, t, w->h, w->sums, g);
     if (w->more)
-        linear -= NAME(heavier)(p, t, w, x, g);
+        linear -= NAME(add_column_penalty)(p, t, w, x, g);
     if (w->zero_sum) {
-        linear -= NAME(gauged)(p, t, w, x, lambda, lambdah, g);
+        linear -= NAME(add_zero_sum_penalty)(p, t, w, x, lambda, lambdah, g);
         lambda = lambdah = 0;
     }
     for (a = 0; a < t->A; a++, x += far, g += far) {

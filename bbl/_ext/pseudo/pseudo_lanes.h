@@ -38,30 +38,30 @@ TARGET static void NAME(tabulate)(const pseudo_problem *p, ptrdiff_t ch, const R
 /* Add the chunk's table entries of `rows` rows (rounded up to R) to Q planes, `gap` numbers apart; Q tables are `step`
    apart. With init (Q, V) the planes are overwritten, beginning there. */
 #define GATHER(Q, R)                                                                                                   \
-    TARGET static void NAME(gather##Q)(const REAL *table, ptrdiff_t step, const uint16_t *codes, ptrdiff_t width,    \
-                                       ptrdiff_t rows, const REAL *init, REAL *plane, ptrdiff_t gap)               \
+    TARGET static void NAME(gather##Q)(const REAL *table, ptrdiff_t step, const uint16_t *codes, ptrdiff_t width,      \
+                                       ptrdiff_t rows, const REAL *init, REAL *plane, ptrdiff_t gap)                   \
     {                                                                                                                  \
         ptrdiff_t r, c, q, u, e;                                                                                       \
         for (r = 0; r < rows; r += R, codes += R * width, plane += R * LANES) {                                        \
             vec s[R][Q];                                                                                               \
             for (q = 0; q < Q; q++)                                                                                    \
                 for (u = 0; u < R; u++)                                                                                \
-                    s[u][q] = vec_load(init ? init + q * LANES : plane + q * gap + u * LANES);                             \
+                    s[u][q] = vec_load(init ? init + q * LANES : plane + q * gap + u * LANES);                         \
             for (c = 0; c + 4 <= width; c += 4)                                                                        \
                 for (u = 0; u < R; u++) {  /* one load brings four offsets: loads are what limits the loop */          \
                     uint64_t word;                                                                                     \
                     memcpy(&word, codes + u * width + c, 8);                                                           \
                     for (e = 0; e < 4; e++, word >>= 16)                                                               \
                         for (q = 0; q < Q; q++)                                                                        \
-                            s[u][q] += vec_load(table + (uint16_t)word + q * step);                                        \
+                            s[u][q] += vec_load(table + (uint16_t)word + q * step);                                    \
                 }                                                                                                      \
             for (; c < width; c++)                                                                                     \
                 _Pragma("GCC unroll 8") for (u = 0; u < R; u++)                                                        \
                     for (q = 0; q < Q; q++)                                                                            \
-                        s[u][q] += vec_load(table + codes[u * width + c] + q * step);                                      \
+                        s[u][q] += vec_load(table + codes[u * width + c] + q * step);                                  \
             for (q = 0; q < Q; q++)                                                                                    \
                 for (u = 0; u < R; u++)                                                                                \
-                    vec_store(plane + q * gap + u * LANES, s[u][q]);                                                       \
+                    vec_store(plane + q * gap + u * LANES, s[u][q]);                                                   \
         }                                                                                                              \
     }
 GATHER(1, SUMS)
@@ -102,41 +102,42 @@ TARGET static void NAME(forward)(const pseudo_problem *p, const pseudo_task *t, 
     }
 }
 
-/* Logits of row blocks to probabilities; adds to sums (2 + A, V): log normalisers, curvature, p of each logit. Behind
-   them stand those of a few rows and what rounding has taken so far (Kahan), so that long sums keep their digits in
-   single precision too. */
+/* Replace logits of row blocks by probabilities, and add to sums (2 + A, V): log normalisers, curvature, p of each logit.
+   sums has room for three such arrays: the totals, the sums over the current chunk of SUMMED rows, and the rounding
+   errors of the totals (Kahan summation), without which single precision would lose digits over many rows. */
 TARGET static void NAME(activate)(const pseudo_problem *p, const pseudo_task *t, ptrdiff_t begin, ptrdiff_t end,
                                   int shift, REAL *planes, REAL *sums)
 {
     const ptrdiff_t stride = (p->composites.block + 1) * LANES, gap = t->span * stride, size = (2 + t->A) * LANES;
-    REAL *part = sums + size, *lost = part + size;
-    ptrdiff_t b, k, r, few;
+    REAL *chunk_sums = sums + size, *rounding = chunk_sums + size;
+    ptrdiff_t b, k, r, chunk_rows;
     for (b = begin; b < end; b++, planes += stride) {
         const ptrdiff_t rows = pseudo_min(p->composites.block, p->rows.n - b * p->composites.block), far = p->composites.block * LANES;
         const double *w = p->rows.equal ? NULL : p->rows.weights + b * p->composites.block;
         float *base = t->base ? t->base + b * t->A * far : NULL;
-        for (r = 0; r < rows; r += few) {
-            const double *own = w ? w + r : NULL;
+        for (r = 0; r < rows; r += chunk_rows) {
+            const double *chunk_weights = w ? w + r : NULL;
             REAL *row = planes + r * LANES;
-            few = pseudo_min(SUMMED, rows - r);
+            chunk_rows = pseudo_min(SUMMED, rows - r);
 #ifdef SINGLE
             if (base)
-                NAME(change)(row, t->A, gap, base + r * LANES, far, own, few, part);
+                NAME(change)(row, t->A, gap, base + r * LANES, far, chunk_weights, chunk_rows, chunk_sums);
             else
 #endif
             if (t->A == 1)
-                NAME(logistic)(row, own, few, shift, part);
+                NAME(logistic)(row, chunk_weights, chunk_rows, shift, chunk_sums);
             else
-                NAME(softmax)(row, t->A, gap, t->live, own, few, shift, part);
+                NAME(softmax)(row, t->A, gap, t->live, chunk_weights, chunk_rows, shift, chunk_sums);
             for (k = 0; k < size; k += LANES) {
-                const vec sum = vec_load(sums + k), more = vec_load(part + k) - vec_load(lost + k), total = sum + more;
-                vec_store(lost + k, (total - sum) - more);
+                const vec sum = vec_load(sums + k), increment = vec_load(chunk_sums + k) - vec_load(rounding + k);
+                const vec total = sum + increment;
+                vec_store(rounding + k, (total - sum) - increment);
                 vec_store(sums + k, total);
             }
         }
 #ifndef SINGLE
         for (k = 0; base && k < t->A; k++)
-            NAME(keep)(planes + k * gap, w, rows, base + k * far);
+            NAME(keep_probabilities)(planes + k * gap, w, rows, base + k * far);
 #endif
     }
 }
@@ -219,27 +220,27 @@ TARGET static void NAME(collect)(const REAL *table, const uint16_t *codes, ptrdi
 TARGET static void NAME(exchange)(const pseudo_problem *p, ptrdiff_t begin, ptrdiff_t end, const REAL *plane,
                                   REAL *table, REAL *g)
 {
-    const ptrdiff_t far = LANES << PSEUDO_ROWS, most = sizeof *table > p->real ? 4 : p->composites.n_turned;
-    ptrdiff_t b, k, u, s, first, width, part;
+    const ptrdiff_t far = LANES << PSEUDO_ROWS, tables_in_cache = sizeof *table > p->real ? 4 : p->composites.n_turned;
+    ptrdiff_t b, k, u, s, first, width, group;
     for (b = begin; b < end; b++, plane += (p->composites.block + 1) * LANES) {
         const ptrdiff_t rows = pseudo_min(p->composites.block, p->rows.n - b * p->composites.block), tables = pseudo_tables(rows);
         const uint16_t *codes = p->composites.turned + b * (p->composites.block / PSEUDO_ROWS) * p->metric.D_padded;
         for (first = 0; first < tables; first += width, codes += width * p->metric.D_padded) {
             width = pseudo_min(p->composites.n_turned, tables - first);
-            for (part = 0; part < width; part += most) {  /* tables that the first-level cache holds */
-                const ptrdiff_t count = pseudo_min(most, width - part);
-                for (k = part; k < part + count; k++) {
-                    const ptrdiff_t own = rows - (first + k) * PSEUDO_ROWS;
+            for (group = 0; group < width; group += tables_in_cache) {  /* tables that the first-level cache holds */
+                const ptrdiff_t count = pseudo_min(tables_in_cache, width - group);
+                for (k = group; k < group + count; k++) {
+                    const ptrdiff_t rows_after = rows - (first + k) * PSEUDO_ROWS;
                     const REAL *row = plane + (first + k) * PSEUDO_ROWS * LANES;
                     REAL *t = table + k * far;
                     vec_store(t, vec_fill(0.0));
-                    for (u = 0; u < pseudo_min(PSEUDO_ROWS, own); u++) {
+                    for (u = 0; u < pseudo_min(PSEUDO_ROWS, rows_after); u++) {
                         const vec v = vec_load(row + u * LANES);
                         for (s = 0; s < (ptrdiff_t)1 << u; s++)
                             vec_store(t + (((ptrdiff_t)1 << u) + s) * LANES, vec_load(t + s * LANES) + v);
                     }
                 }
-                NAME(collect)(table, codes + part, width, count, p->D, g + LANES);
+                NAME(collect)(table, codes + group, width, count, p->D, g + LANES);
             }
         }
     }
@@ -262,7 +263,7 @@ TARGET static void NAME(reduce)(const pseudo_problem *p, const pseudo_task *t, p
     }
 }
 
-/* All rows: sums (2 + A, V) and, where g is given, g (A, 1 + D, V) with the sums over rows of p times each column */
+/* Fill sums (2 + A, V) over all rows and, unless g is NULL, g (A, 1 + D, V) with sums over rows of p times each column */
 TARGET static void NAME(pass)(const pseudo_problem *p, const pseudo_task *t, const REAL *x, const REAL *h,
                               int shift, REAL *tiles, REAL *planes, REAL *table, REAL *sums, REAL *g)
 {
@@ -281,7 +282,7 @@ TARGET static void NAME(pass)(const pseudo_problem *p, const pseudo_task *t, con
         vec_store(g + a * (1 + p->D) * LANES, vec_load(sums + (2 + a) * LANES));
 }
 
-/* The same where all couplings are zero, in closed form: no row is looked at; fills g as `reduce` would */
+/* sums and g as `pass` fills them where all couplings are zero: in closed form, without reading rows */
 TARGET static void NAME(independent)(const pseudo_problem *p, const pseudo_task *t, const REAL *h, REAL *sums,
                                      REAL *g)
 {
@@ -306,6 +307,6 @@ TARGET static void NAME(independent)(const pseudo_problem *p, const pseudo_task 
     vec_store(sums + LANES, curve * rows);
 #ifndef SINGLE
     for (ptrdiff_t k = 0; t->base && k < p->composites.n_blocks * t->A * p->composites.block; k++)
-        NAME(storef)(t->base + k * LANES, NAME(known)(vec_load(g + k / p->composites.block % t->A * far) / vec_fill(rows)));
+        NAME(storef)(t->base + k * LANES, NAME(compress)(vec_load(g + k / p->composites.block % t->A * far) / vec_fill(rows)));
 #endif
 }

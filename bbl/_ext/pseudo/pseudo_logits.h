@@ -110,15 +110,15 @@ TARGET static void NAME(softmax)(REAL *row, ptrdiff_t A, ptrdiff_t gap, const RE
 }
 
 #ifdef SINGLE
-/* The probability that is kept as `known` */
-TARGET static inline vec NAME(share_of)(vec known)
+/* The probability that `compress` (double precision) stored */
+TARGET static inline vec NAME(decompress)(vec compressed)
 {
-    return NAME(choose)(MASK(known < vec_fill(0.0)), vec_fill(1.0) + known, known);
+    return NAME(choose)(MASK(compressed < vec_fill(0.0)), vec_fill(1.0) + compressed, compressed);
 }
 
-/* Planes hold by how much logits change where probabilities were `base` (A, block, V), see keep; they become what that
-   changes of the probabilities, times weights: p_a ((1 - p_a) e_a - sum of p_b e_b over the others) / (1 + sum of all),
-   e = exp(change) - 1, which has no small difference of large numbers.
+/* Replace changes of the logits by weighted changes of the probabilities, which were `base` (A, block, V) at the anchor,
+   stored by keep_probabilities: p_a ((1 - p_a) e_a - sum_{b != a} p_b e_b) / (1 + sum_b p_b e_b) with
+   e = exp(change) - 1, which avoids small differences of large numbers.
    sums = (0, sum_a p_a (1 - p_a), change of p of each logit) over the rows */
 TARGET static void NAME(change)(REAL *row, ptrdiff_t A, ptrdiff_t gap, const float *base, ptrdiff_t far,
                                 const double *w, ptrdiff_t rows, REAL *sums)
@@ -128,42 +128,41 @@ TARGET static void NAME(change)(REAL *row, ptrdiff_t A, ptrdiff_t gap, const flo
     ptrdiff_t r, a, b;
     memset(sums, 0, (size_t)(2 + A) * LANES * sizeof *sums);
     for (r = 0; r < rows; r++, row += LANES, base += LANES) {
-        vec all = vec_fill(0.0), square = all, before = all, scale;
+        vec sum_changes = vec_fill(0.0), square = sum_changes, changes_before = sum_changes, scale;
         for (a = 0; a < A; a++) {
             vec_store(row + a * gap, NAME(expm1)(vec_load(row + a * gap)));
-            all += NAME(share_of)(vec_load(base + a * far)) * vec_load(row + a * gap);
+            sum_changes += NAME(decompress)(vec_load(base + a * far)) * vec_load(row + a * gap);
         }
-        scale = vec_fill(1.0) / (vec_fill(1.0) + all);
+        scale = vec_fill(1.0) / (vec_fill(1.0) + sum_changes);
         for (a = 0; a < A; a++) {
-            const vec known = vec_load(base + a * far), p = NAME(share_of)(known), e = vec_load(row + a * gap);
-            vec others = before, more;
+            const vec compressed = vec_load(base + a * far), p = NAME(decompress)(compressed), e = vec_load(row + a * gap);
+            vec other_changes = changes_before, increment;
             for (b = a + 1; b < A; b++)
-                others += NAME(share_of)(vec_load(base + b * far)) * vec_load(row + b * gap);
-            more = (NAME(choose)(MASK(known < vec_fill(0.0)), -known, vec_fill(1.0) - known) * e - others) * p * scale;
-            before += p * e;
-            square += (p + more) * (vec_fill(1.0) - (p + more));
+                other_changes += NAME(decompress)(vec_load(base + b * far)) * vec_load(row + b * gap);
+            increment = (NAME(choose)(MASK(compressed < vec_fill(0.0)), -compressed, vec_fill(1.0) - compressed) * e - other_changes) * p * scale;
+            changes_before += p * e;
+            square += (p + increment) * (vec_fill(1.0) - (p + increment));
             if (w)
-                more *= (REAL)w[r];
-            vec_store(total + a * LANES, vec_load(total + a * LANES) + more);
-            vec_store(row + a * gap, more);
+                increment *= (REAL)w[r];
+            vec_store(total + a * LANES, vec_load(total + a * LANES) + increment);
+            vec_store(row + a * gap, increment);
         }
         curve += w ? square * (REAL)w[r] : square;
     }
     vec_store(sums + LANES, curve);
 }
 #else
-/* A probability in single precision; of more than a half what is missing to 1, as a negative number: no digit of either
-   is lost */
-TARGET static inline vf NAME(known)(vec p)
+/* p in single precision if p <= 1/2, else p - 1, which is negative: digits near 0 and near 1 are both kept */
+TARGET static inline vf NAME(compress)(vec p)
 {
     return NARROW(NAME(choose)(MASK(p > vec_fill(0.5)), p - vec_fill(1.0), p));
 }
 
-/* base (rows, V) <- the probabilities of one logit, without the weights */
-TARGET static void NAME(keep)(const REAL *row, const double *w, ptrdiff_t rows, float *base)
+/* Store the probabilities of one logit, without the row weights, compressed in base (rows, V) */
+TARGET static void NAME(keep_probabilities)(const REAL *row, const double *w, ptrdiff_t rows, float *base)
 {
     ptrdiff_t r;
     for (r = 0; r < rows; r++)
-        NAME(storef)(base + r * LANES, NAME(known)(w ? vec_load(row + r * LANES) / w[r] : vec_load(row + r * LANES)));
+        NAME(storef)(base + r * LANES, NAME(compress)(w ? vec_load(row + r * LANES) / w[r] : vec_load(row + r * LANES)));
 }
 #endif

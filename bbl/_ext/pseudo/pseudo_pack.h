@@ -143,7 +143,7 @@ TARGET static void NAME(write_lanes)(const pseudo_problem *p, lane_block *at, do
 
 /* to (count, V) lane v <- from (count, V) lane u */
 #define PSEUDO_LANE(to, from, count) \
-    for (k = 0; k < (count); k++)    \
+    for (k = 0; k < (count); k++)                                                                                      \
         (to)[k * LANES + v] = (from)[k * LANES + u]
 
 /* Move lane u of one block to lane v of another with as many logits, whose result is final and written */

@@ -104,24 +104,13 @@ def evolve(ratings: Ratings, seed: int, options: dict) -> Evolved:
         done += len(step)
     top = float(least[0])
     if options["refine"]:
-        best, top = refine(ratings, best, top)
+        best, top = refine(ratings, best)
     order = np.argsort(fitness, kind="stable")
     return Evolved(best[:items], best[items:], top, np.concatenate(history), population[order], fitness[order])
 
 
-def refine(ratings: Ratings, best: np.ndarray, top: float) -> tuple[np.ndarray, float]:
-    """Move single items and users to other groups, or to new ones, as long as one of the moves is for the better."""
-    items, stop, moved = ratings.items, stop_flag(), True
-    while moved and not stop[0]:
-        moved = False
-        for i in range(len(best)):
-            side = best[:items] if i < items else best[items:]
-            other_groups = np.delete(np.arange(min(side.max() + 2, len(side))), best[i])
-            if not len(other_groups):
-                continue
-            trials = np.repeat(best[None], len(other_groups), axis=0)
-            trials[:, i] = other_groups
-            fitness = ratings.fitness(trials)
-            if fitness.min() < top - 1e-9 * abs(top):
-                best, top, moved = trials[fitness.argmin()], float(fitness.min()), True
-    return best, top
+def refine(ratings: Ratings, best: np.ndarray) -> tuple[np.ndarray, float]:
+    """Return labels and fitness after moves of single items and users, made as long as one lowers the fitness."""
+    labels = best.copy()
+    top = kernel.refine(*ratings, labels, stop_flag())
+    return labels, top

@@ -106,8 +106,8 @@ def test_crossover_alone_adds_no_groups_and_mutation_keeps_labels_in_order():
 def test_no_single_move_improves_what_is_refined():
     X, ratings = some_ratings()
     run = evolve(ratings, 1, OPTIONS | {"generations": 1})
-    one, value = refine(ratings, np.concatenate([run.items, run.users]), run.fitness)
-    assert value < run.fitness
+    one, value = refine(ratings, np.concatenate([run.items, run.users]))
+    assert value < run.fitness and value == ratings.fitness(one[None])[0]
     for i in range(14):
         for g in range(8 if i < 8 else 6):
             other = one.copy()

@@ -1,4 +1,4 @@
-"""Types of the kernel `biclust_genetic`."""
+"""Types of the kernel `genetic`."""
 
 import numpy as np
 
@@ -37,4 +37,18 @@ def evolve(
     champion: np.ndarray,
     champion_fitness: np.ndarray,
 ) -> None: ...
+def refine(
+    item: np.ndarray,
+    user: np.ndarray,
+    rating: np.ndarray,
+    weight: np.ndarray,
+    items: int,
+    users: int,
+    levels: int,
+    sigma: float,
+    penalty: float,
+    mle: bool,
+    label: np.ndarray,
+    stop: np.ndarray,
+) -> float: ...
 def du_steps(labels: np.ndarray, steps: int, stream: np.ndarray) -> None: ...

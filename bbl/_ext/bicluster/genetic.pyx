@@ -3,9 +3,9 @@
 
 An individual is a row of labels: items 0..I-1, then users, each numbered 0..k-1 in order of first appearance.
 """
-from libc.math cimport erfc, exp, log
+from libc.math cimport erfc, exp, fabs, log
 from libc.stdint cimport int32_t, uint64_t
-from libc.stdlib cimport free, malloc
+from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy
 
 cdef extern from "random.h" nogil:
@@ -14,6 +14,8 @@ cdef extern from "random.h" nogil:
     int32_t random_du_step(uint64_t *s, const int32_t *label, const int32_t *size, int32_t n, int32_t k, int32_t *to)
 
 cdef double TINY = 1e-300
+cdef int32_t CACHE = 32768  # blocks whose deviance is remembered; a power of two
+cdef double LEAST_GAIN = 1e-9  # relative decrease of the fitness for which a single move is made
 
 # The cells, the model and the room to work in; one for each call
 cdef struct model:
@@ -28,6 +30,7 @@ cdef struct model:
     double *counts         # (items * users, levels)
     int32_t *map           # (items + users)
     int32_t *size          # (items + users)
+    double *cache          # (CACHE, levels + 1) counts of a block and its deviance at its centre; no counts: unused
 
 
 cdef inline double interval(double low, double high) noexcept nogil:
@@ -92,6 +95,28 @@ cdef double centre(const double *counts, int32_t levels, double sigma, int mle) 
     return 0.5 * (low + high)
 
 
+cdef double block_value(model *m, const double *counts) noexcept nogil:
+    """Return the deviance of a block at its centre; 0 if it holds no ratings."""
+    cdef uint64_t key = 0, word
+    cdef double *known
+    cdef int32_t r
+    cdef bint filled = False, same = True
+    for r in range(m.levels):
+        filled = filled or counts[r] > 0.0
+        memcpy(&word, counts + r, sizeof(word))
+        key = (key ^ word) * <uint64_t> 0x9E3779B97F4A7C15
+        key ^= key >> 29
+    if not filled:
+        return 0.0
+    known = m.cache + <Py_ssize_t> (key & <uint64_t> (CACHE - 1)) * (m.levels + 1)
+    for r in range(m.levels):
+        same = same and known[r] == counts[r]
+    if not same:
+        known[m.levels] = deviance(counts, m.levels, centre(counts, m.levels, m.sigma, m.mle), m.sigma)
+        memcpy(known, counts, sizeof(double) * <size_t> m.levels)
+    return known[m.levels]
+
+
 cdef int32_t relabel(int32_t *label, int32_t n, int32_t *map) noexcept nogil:
     """Number the groups in order of first appearance; return how many there are."""
     cdef int32_t i, k = 0
@@ -112,20 +137,13 @@ cdef double evaluate(model *m, int32_t *label) noexcept nogil:
     cdef Py_ssize_t c, blocks = <Py_ssize_t> K * H
     cdef double value = m.penalty * blocks
     cdef double *counts
-    cdef int32_t r
-    cdef bint filled
     for c in range(blocks * m.levels):
         m.counts[c] = 0.0
     for c in range(m.n):
         counts = m.counts + (<Py_ssize_t> label[m.item[c]] * H + label[m.items + m.user[c]]) * m.levels
         counts[m.rating[c]] += m.weight[c]
     for c in range(blocks):
-        counts = m.counts + c * m.levels
-        filled = False
-        for r in range(m.levels):
-            filled = filled or counts[r] > 0.0
-        if filled:
-            value += deviance(counts, m.levels, centre(counts, m.levels, m.sigma, m.mle), m.sigma)
+        value += block_value(m, m.counts + c * m.levels)
     return value
 
 
@@ -182,7 +200,8 @@ cdef int fill(model *m, const int32_t[::1] item, const int32_t[::1] user, const 
     m.counts = <double *> malloc(sizeof(double) * <size_t> items * <size_t> users * <size_t> levels)
     m.map = <int32_t *> malloc(sizeof(int32_t) * <size_t> (items + users) * 2)
     m.size = m.map + items + users
-    if m.counts == NULL or m.map == NULL:
+    m.cache = <double *> calloc(<size_t> CACHE * <size_t> (levels + 1), sizeof(double))
+    if m.counts == NULL or m.map == NULL or m.cache == NULL:
         raise MemoryError("no memory for the blocks of the ratings")
     return 0
 
@@ -193,7 +212,7 @@ def fitness_of(const int32_t[::1] item, const int32_t[::1] user, const int32_t[:
     """Write the fitness of every individual of a population (members, items + users), whose labels are put in order."""
     cdef model m
     cdef Py_ssize_t k
-    m.counts, m.map = NULL, NULL
+    m.counts, m.map, m.cache = NULL, NULL, NULL
     if population.shape[1] != items + users or fitness_out.shape[0] != population.shape[0]:
         raise ValueError("the population does not fit the ratings")
     try:
@@ -204,6 +223,120 @@ def fitness_of(const int32_t[::1] item, const int32_t[::1] user, const int32_t[:
     finally:
         free(m.counts)
         free(m.map)
+        free(m.cache)
+
+
+cdef double best_move(model *m, const int32_t *label, int32_t i, const Py_ssize_t *first, const Py_ssize_t *cells,
+                      double *moved, double *block, int32_t *to_out) noexcept nogil:
+    """Return the change of the fitness by the best move of item or user `i` to another group, or a new one.
+
+    `first` and `cells` list the ratings of each item and user. Only blocks of the two groups change, and of these only
+    blocks with ratings of `i`, whose counts are collected in `moved` (groups of the other side, levels).
+    """
+    cdef bint is_item = i < m.items
+    cdef int32_t H = 0, K = 0, n_others, n_groups, k, g, h, own = label[i], n_own = 0, r
+    cdef Py_ssize_t c, at
+    cdef double change, least = 0.0, removal = 0.0
+    cdef double *counts
+    cdef int32_t side = m.items if is_item else m.users
+    for k in range(m.items):
+        K = max(K, label[k] + 1)
+    for k in range(m.items, m.items + m.users):
+        H = max(H, label[k] + 1)
+    n_others = H if is_item else K
+    n_groups = K if is_item else H
+    for c in range(n_others * m.levels):
+        moved[c] = 0.0
+    for c in range(first[i], first[i + 1]):
+        k = label[m.items + m.user[cells[c]]] if is_item else label[m.item[cells[c]]]
+        moved[k * m.levels + m.rating[cells[c]]] += m.weight[cells[c]]
+    for k in range(side):
+        n_own += label[k if is_item else m.items + k] == own
+    for h in range(-1, min(n_groups + 1, side)):  # -1: what the block of its own group loses
+        if h == own:
+            continue
+        g = own if h < 0 else h
+        change = 0.0
+        for k in range(n_others):
+            at = (<Py_ssize_t> g * H + k if is_item else <Py_ssize_t> k * H + g) * m.levels
+            counts = m.counts + at
+            for r in range(m.levels):
+                if moved[k * m.levels + r] != 0.0:
+                    break
+            else:
+                continue
+            for r in range(m.levels):
+                block[r] = moved[k * m.levels + r]
+                if h < 0:
+                    block[r] = counts[r] - block[r] if counts[r] - block[r] > 1e-9 * counts[r] else 0.0
+                elif h < n_groups:
+                    block[r] += counts[r]
+            change += block_value(m, block)
+            if h < n_groups:
+                change -= block_value(m, counts)
+        if h < 0:
+            removal = change - (m.penalty * n_others if n_own == 1 else 0.0)
+            continue
+        change += removal + (m.penalty * n_others if h == n_groups else 0.0)
+        if change < least:
+            least = change
+            to_out[0] = h
+    return least
+
+
+def refine(const int32_t[::1] item, const int32_t[::1] user, const int32_t[::1] rating, const double[::1] weight,
+           int32_t items, int32_t users, int32_t levels, double sigma, double penalty, bint mle,
+           int32_t[::1] label, const int32_t[::1] stop):
+    """Move single items and users, in turn, to the group that lowers the fitness most, until no move does; in place.
+
+    Shapes: label (items + users), which ends in order of first appearance, stop (1), non-zero to end. Returns the
+    fitness.
+    """
+    cdef model m
+    cdef int32_t i, to = 0, width = items + users
+    cdef Py_ssize_t c, n = item.shape[0]
+    cdef Py_ssize_t *first = NULL
+    cdef double *moved = NULL
+    cdef double top = 0.0, change
+    cdef bint any_moved = True
+    m.counts, m.map, m.cache = NULL, NULL, NULL
+    if label.shape[0] != width or stop.shape[0] != 1:
+        raise ValueError("the labels do not fit the ratings")
+    try:
+        fill(&m, item, user, rating, weight, items, users, levels, sigma, penalty, mle)
+        first = <Py_ssize_t *> calloc(<size_t> (width + 2 + 2 * n), sizeof(Py_ssize_t))
+        moved = <double *> malloc(sizeof(double) * <size_t> (width + 1) * <size_t> levels)
+        if first == NULL or moved == NULL:
+            raise MemoryError("no memory for the refinement")
+        with nogil:
+            for c in range(n):
+                first[item[c] + 2] += 1
+                first[items + user[c] + 2] += 1
+            for i in range(2, width + 2):
+                first[i] += first[i - 1]
+            for c in range(n):
+                first[width + 2 + first[item[c] + 1]] = c
+                first[item[c] + 1] += 1
+                first[width + 2 + first[items + user[c] + 1]] = c
+                first[items + user[c] + 1] += 1
+            top = evaluate(&m, &label[0])
+            while any_moved and not stop[0]:
+                any_moved = False
+                for i in range(width):
+                    if stop[0]:
+                        break
+                    change = best_move(&m, &label[0], i, first, first + width + 2, moved, moved + width * levels, &to)
+                    if change < -LEAST_GAIN * fabs(top):
+                        label[i] = to
+                        top = evaluate(&m, &label[0])
+                        any_moved = True
+    finally:
+        free(m.counts)
+        free(m.map)
+        free(m.cache)
+        free(first)
+        free(moved)
+    return top
 
 
 def evolve(const int32_t[::1] item, const int32_t[::1] user, const int32_t[::1] rating, const double[::1] weight,
@@ -221,7 +354,7 @@ def evolve(const int32_t[::1] item, const int32_t[::1] user, const int32_t[::1] 
     cdef int32_t *bred = NULL
     cdef double *value = NULL
     cdef uint64_t *s = &stream[0]
-    m.counts, m.map = NULL, NULL
+    m.counts, m.map, m.cache = NULL, NULL, NULL
     if (population.shape[1] != width or fitness.shape[0] != members or stream.shape[0] != 4
             or members < 2 or champion.shape[0] != width or champion_fitness.shape[0] != 1):
         raise ValueError("the population does not fit the ratings")
@@ -271,6 +404,7 @@ def evolve(const int32_t[::1] item, const int32_t[::1] user, const int32_t[::1] 
     finally:
         free(m.counts)
         free(m.map)
+        free(m.cache)
         free(bred)
         free(value)
 

@@ -23,56 +23,55 @@ __all__ = ["PrototypeBiclustering"]
 class PrototypeBiclustering(BiclusterMixin, ResultState, BaseEstimator):
     """Two-way clustering by prototypes as a scikit-learn estimator: a checkerboard, and missing cells are welcome.
 
-        Parameters
-        ----------
-        n_clusters : int, (int, int) or None, default 3
-            Numbers of row and of column groups; one number for both; None to choose them.
-        metric : {"squared", "pearson"}, default "squared"
-            What makes a row like a prototype, see `bbl.bicluster`.
-        move : {"all", "one"}, default "all"
-            Whether all rows move at once or one after the other.
-        n_init : int, default 10
-            Random starts.
-        max_iter : int, default 100
-        n_jobs : int, optional
-            Threads; None for 1, and -1 for all cores. Results do not depend on it.
-        random_state : int, RandomState instance or None, default None
+    Parameters
+    ----------
+    n_clusters : int, (int, int) or None, default 3
+        Numbers of row and of column groups; one number for both; None to choose them.
+    metric : {"squared", "pearson"}, default "squared"
+        What makes a row like a prototype, see `bbl.bicluster`.
+    move : {"all", "one"}, default "all"
+        Whether all rows move at once or one after the other.
+    n_init : int, default 10
+        Random starts.
+    max_iter : int, default 100
+    n_jobs : int, optional
+        Threads; None for 1, and -1 for all cores. Results do not depend on it.
+    random_state : int, RandomState instance or None, default None
 
-        Attributes
-        ----------
-        rows_ : ndarray of bool, shape (a * b, n_samples)
-            Which rows are in each block.
-        columns_ : ndarray of bool, shape (a * b, n_features)
-            Which columns are.
-        row_labels_ : ndarray of int32, shape (n_samples,)
-        column_labels_ : ndarray of int32, shape (n_features,)
-        block_means_ : ndarray, shape (a, b)
-        inertia_ : float
-            Sum of squared differences of the observed cells from their block means.
-        n_iter_ : int
-        n_features_in_ : int
-            Number of columns of `X`.
-        feature_names_in_ : ndarray of str, shape (n_features,)
-            Their names, if all of them are strings.
-        result_ : BiclusterResults
-            The fit: summary, plots, predictions.
+    Attributes
+    ----------
+    rows_ : ndarray of bool, shape (a * b, n_samples)
+        Which rows are in each block.
+    columns_ : ndarray of bool, shape (a * b, n_features)
+        Which columns are.
+    row_labels_ : ndarray of int32, shape (n_samples,)
+    column_labels_ : ndarray of int32, shape (n_features,)
+    block_means_ : ndarray, shape (a, b)
+    inertia_ : float
+        Sum of squared differences of the observed cells from their block means.
+    n_iter_ : int
+    n_features_in_ : int
+        Number of columns of `X`.
+    feature_names_in_ : ndarray of str, shape (n_features,)
+        Their names, if all of them are strings.
+    result_ : BiclusterResults
+        The fit: summary, plots, predictions.
 
-        See Also
-        --------
-        bbl.bicluster : The same by formula, for long tables and other models.
+    See Also
+    --------
+    bbl.bicluster : The same by formula, for long tables and other models.
 
-        Examples
-        --------
-        >>> import numpy as np
-    from numpy.typing import ArrayLike
-        >>> from bbl.sklearn import PrototypeBiclustering
-        >>> X = np.kron([[1.0, 4.0], [2.0, 5.0]], np.ones((3, 4)))
-        >>> X[0, 0] = np.nan
-        >>> model = PrototypeBiclustering(n_clusters=(2, 2), random_state=0).fit(X)
-        >>> model.row_labels_.tolist()
-        [0, 0, 0, 1, 1, 1]
-        >>> model.get_shape(0)
-        (3, 4)
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bbl.sklearn import PrototypeBiclustering
+    >>> X = np.kron([[1.0, 4.0], [2.0, 5.0]], np.ones((3, 4)))
+    >>> X[0, 0] = np.nan
+    >>> model = PrototypeBiclustering(n_clusters=(2, 2), random_state=0).fit(X)
+    >>> model.row_labels_.tolist()
+    [0, 0, 0, 1, 1, 1]
+    >>> model.get_shape(0)
+    (3, 4)
     """
 
     def __init__(

@@ -23,39 +23,38 @@ __all__ = ["BinningTransformer"]
 class BinningTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """Cut columns of numbers into bins, for classifiers of categorical data.
 
-        Parameters
-        ----------
-        bins : int, default 5
-            How many at most; of no matter for ``"mdl"``.
-        method : {"quantile", "width", "mdl"}, default "quantile"
-            About as many rows in each; equal widths; or the cuts that tell the classes apart by more than they cost to
-            describe (Fayyad & Irani 1993), up to 32.
+    Parameters
+    ----------
+    bins : int, default 5
+        How many at most; of no matter for ``"mdl"``.
+    method : {"quantile", "width", "mdl"}, default "quantile"
+        About as many rows in each; equal widths; or the cuts that tell the classes apart by more than they cost to
+        describe (Fayyad & Irani 1993), up to 32.
 
-        Attributes
-        ----------
-        cuts_ : list of ndarray
-            Ascending cuts of each column; none where it is constant, or no cut pays.
-        n_features_in_ : int
-            Number of columns of `X`.
-        feature_names_in_ : ndarray of str, shape (m,)
-            Their names, if all of them are strings.
+    Attributes
+    ----------
+    cuts_ : list of ndarray
+        Ascending cuts of each column; none where it is constant, or no cut pays.
+    n_features_in_ : int
+        Number of columns of `X`.
+    feature_names_in_ : ndarray of str, shape (m,)
+        Their names, if all of them are strings.
 
-        See Also
-        --------
-        bbl.bin : The same for tables.
+    See Also
+    --------
+    bbl.bin : The same for tables.
 
-        Examples
-        --------
-        >>> import numpy as np
-    from numpy.typing import ArrayLike
-        >>> from sklearn.pipeline import make_pipeline
-        >>> from bbl.sklearn import BBLClassifier, BinningTransformer
-        >>> rng = np.random.default_rng(0)
-        >>> X = rng.normal(size=(300, 2))
-        >>> y = (X[:, 0] * X[:, 1] > 0).astype(int)  # nothing for naive Bayes
-        >>> model = make_pipeline(BinningTransformer(4), BBLClassifier("pseudo")).fit(X, y)
-        >>> model.score(X, y) > 0.9
-        True
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from bbl.sklearn import BBLClassifier, BinningTransformer
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(300, 2))
+    >>> y = (X[:, 0] * X[:, 1] > 0).astype(int)  # nothing for naive Bayes
+    >>> model = make_pipeline(BinningTransformer(4), BBLClassifier("pseudo")).fit(X, y)
+    >>> model.score(X, y) > 0.9
+    True
     """
 
     def __init__(self, bins: int = 5, *, method: str = "quantile"):

@@ -125,20 +125,22 @@ def _members(
 def _members_of_many(
     sample: Sample, labels: Labels, layout: Layout, folds: Folds, progress: Callable | None, **common: Any
 ) -> list[Member]:
-    """Tune on the first fold, and on some of its rows."""
-    one = Folds(folds.train[:1], folds.held[:1])
-    drawn = Folds(
+    """Return the members for many rows, tuned on a sample of the first fold, then on the whole first fold."""
+    first_fold = Folds(folds.train[:1], folds.held[:1])
+    sample_folds = Folds(
         *(
-            _some(fold_rows, most, common["rng"])
-            for fold_rows, most in zip((one.train, one.held), TUNING_ROWS, strict=True)
+            _sample_weights(fold_rows, n_rows, common["rng"])
+            for fold_rows, n_rows in zip((first_fold.train, first_fold.held), TUNING_ROWS, strict=True)
         )
     )
     tuning_options: dict[str, Any] = {"calibrate": CALIBRATION_OF_MANY_ROWS, "progress": progress, **common}
-    tuned, _, _ = tune_many(sample, labels, layout, MeanField(), one, drawn, **tuning_options)
+    tuned, _, _ = tune_many(sample, labels, layout, MeanField(), first_fold, sample_folds, **tuning_options)
     assert tuned.engine is not None  # noqa: S101  # a fresh tuning has it
     members = [_fitted(sample, labels, layout, tuned.engine, tuned, common)]
-    near = PseudoLikelihood(prior_count=1.0, tolerance=COMPARISON_TOLERANCE, precision="single")
-    tuned, last, warm_starts = tune_many(sample, labels, layout, near, one, drawn, **tuning_options)
+    pseudo_likelihood = PseudoLikelihood(prior_count=1.0, tolerance=COMPARISON_TOLERANCE, precision="single")
+    tuned, last, warm_starts = tune_many(
+        sample, labels, layout, pseudo_likelihood, first_fold, sample_folds, **tuning_options
+    )
     assert isinstance(tuned.engine, PseudoLikelihood)  # noqa: S101
     members.append(
         _fitted(sample, labels, layout, replace(tuned.engine, tolerance=SINGLE_PRECISION_TOLERANCE), tuned, common)
@@ -152,9 +154,9 @@ def _members_of_many(
     return members
 
 
-def _some(weights: np.ndarray, most: int, rng: np.random.Generator) -> np.ndarray:
-    """Return weights (1, n) of rows, those of all but so many at most, drawn at random, set to zero."""
-    out, rows = np.zeros_like(weights), rng.permutation(np.flatnonzero(weights[0]))[:most]
+def _sample_weights(weights: np.ndarray, n_rows: int, rng: np.random.Generator) -> np.ndarray:
+    """Return the weights (1, n) of at most `n_rows` rows drawn at random; those of all other rows are zero."""
+    out, rows = np.zeros_like(weights), rng.permutation(np.flatnonzero(weights[0]))[:n_rows]
     out[0, rows] = weights[0, rows]
     return out
 

@@ -47,69 +47,68 @@ def refine(
     workers: int,
     rng: np.random.Generator,
 ) -> tuple[Estimate, Tuning]:
-    """Fit conditional likelihood to the rows that the first of `folds` does not hold, and to all.
+    """Return the conditional-likelihood fit to all rows, with the start, scale and ridge of least held-out log-loss.
 
-    Alone or on the scores of pseudo-likelihood, with the scale and the ridge that predict some held rows best. Those
-    scores are out of fold: of the held rows they are known from the tuning, of the others from fits to the other folds'
-    training rows. The latter have seen the held rows, of which the refinement hears nothing but through them.
+    The rows that the first of `folds` holds out judge fits to its training rows. A fit starts from nothing or from the
+    out-of-fold scores of pseudo-likelihood: those of held-out rows come from the tuning, those of training rows from
+    fits to the other folds. These fits use held-out rows; the refinement sees them only through these scores.
 
     Parameters
     ----------
     folds : Folds
         The first is the one that `generative` was tuned on.
     generative : Tuning
-        Of pseudo-likelihood.
+        The tuning of pseudo-likelihood.
     warm_starts : list of WarmStarts
-        Of each group the solution on the first fold, where fits on the others start.
+        The solution of each group on the first fold, where fits on the other folds start.
 
     Notes
     -----
-    What is refined is better penalised less than what stands alone: the refinement mends scores that are too sure, but
-    not what a penalty has taken out of them.
+    Pseudo-likelihood that is refined needs a weaker penalty than alone: the refinement corrects scores that are too
+    sure, but does not bring back effects that a penalty has shrunk.
     """
-    K, near, scored = len(labels.groups), generative.engine, generative.scored
-    assert isinstance(near, PseudoLikelihood) and scored is not None  # noqa: S101  # a fresh tuning has both
+    K, start_engine, scored = len(labels.groups), generative.engine, generative.scored
+    assert isinstance(start_engine, PseudoLikelihood) and scored is not None  # noqa: S101  # a fresh tuning has both
     fitting_options: dict[str, Any] = {"log_z": log_z, "workers": workers, "rng": rng}
-    other_folds, setting = Folds(folds.train[1:], folds.held[1:]), [float(near.setting)]
-    starts = [[WarmStarts(group_trail) for group_trail in warm_starts] for _ in range(len(other_folds))]
-    other_predictions = validate(
-        sample, labels, layout, near, setting, other_folds, warm_start_sets=starts, **fitting_options
+    other_folds, setting = Folds(folds.train[1:], folds.held[1:]), [float(start_engine.setting)]
+    starts = [[WarmStarts(group_starts) for group_starts in warm_starts] for _ in range(len(other_folds))]
+    other_scored = validate(
+        sample, labels, layout, start_engine, setting, other_folds, warm_start_sets=starts, **fitting_options
     )
-    parts = (
-        (scored.rows, scored.weights, scored.scores[0]),
-        (other_predictions.rows, other_predictions.weights, other_predictions.scores[0]),
-    )
-    every = OutOfFoldScores(*(np.concatenate(both) for both in zip(*parts, strict=True)))
-    held, seen = np.split(np.arange(len(every.rows)), [len(scored.rows)])
+    scored_arrays = [(validated.rows, validated.weights, validated.scores[0]) for validated in (scored, other_scored)]
+    oof = OutOfFoldScores(*(np.concatenate(arrays) for arrays in zip(*scored_arrays, strict=True)))
+    held_out, training = np.split(np.arange(len(oof.rows)), [len(scored.rows)])
 
-    def judged(engine: Conditional, seen: np.ndarray, held: np.ndarray) -> tuple[Validated, float]:
-        """Return the scores of held rows by a fit to those that are seen, and their log-loss."""
-        refined = _by_batches(engine, sample, layout, K, every, seen, rng)
-        scores = energies(sample.codes[every.rows[held]], layout, refined.theta) + refined.constant
-        scores += refined.temperature * every.scores[held] if engine.start else 0.0
-        # of groups that the fold's training rows have not
-        scores = np.where(np.isneginf(every.scores[held]), -np.inf, scores)
-        out = replace(scored, scores=scores[None], fits=[], found=[], y=sample.response[every.rows[held]])
-        out = replace(out, weights=every.weights[held], rows=every.rows[held], fold=np.zeros(len(held), dtype=np.intp))
+    def judge(engine: Conditional, training: np.ndarray, held_out: np.ndarray) -> tuple[Validated, float]:
+        """Return the scores of held-out rows by a fit to the training rows (both positions), and their log-loss."""
+        refined = _by_batches(engine, sample, layout, K, oof, training, rng)
+        scores = energies(sample.codes[oof.rows[held_out]], layout, refined.theta) + refined.constant
+        scores += refined.temperature * oof.scores[held_out] if engine.start else 0.0
+        # groups without training rows keep the score -inf
+        scores = np.where(np.isneginf(oof.scores[held_out]), -np.inf, scores)
+        out = replace(scored, scores=scores[None], fits=[], found=[], y=sample.response[oof.rows[held_out]])
+        fold = np.zeros(len(held_out), dtype=np.intp)
+        out = replace(out, weights=oof.weights[held_out], rows=oof.rows[held_out], fold=fold)
         return out, out.log_loss(calibrated(out, scores, "temperature"))
 
     def engine_at(place: tuple[int, ...], total: float, epochs: int) -> Conditional:
         ridge = RIDGES[place[2]] / total
-        return Conditional(ridge, SCALES[place[1]], STARTS[place[0]], near.setting, epochs, early_stopping=True)
+        return Conditional(ridge, SCALES[place[1]], STARTS[place[0]], start_engine.setting, epochs, early_stopping=True)
 
     sampled_rows = [
-        np.sort(rng.permutation(each)[:most]) for each, most in zip((seen, held), COMPARISON_ROWS, strict=True)
+        np.sort(rng.permutation(positions)[:n_rows])
+        for positions, n_rows in zip((training, held_out), COMPARISON_ROWS, strict=True)
     ]
-    total = float(every.weights[sampled_rows[0]].sum())
+    total = float(oof.weights[sampled_rows[0]].sum())
     with serial_blas():
         sizes = len(STARTS), len(SCALES), len(RIDGES)
-        best = descend(sizes, FIRST, lambda place: judged(engine_at(place, total, COMPARISON_EPOCHS), *sampled_rows)[1])
+        best = descend(sizes, FIRST, lambda place: judge(engine_at(place, total, COMPARISON_EPOCHS), *sampled_rows)[1])
         epochs = max(EPOCHS, -(-MIN_VISITS // sample.n))
-        out, loss = judged(engine_at(best, float(every.weights[seen].sum()), epochs), seen, held)
+        out, loss = judge(engine_at(best, float(oof.weights[training].sum()), epochs), training, held_out)
     engine = engine_at(best, sample.total, epochs)
-    heat = fit_calibration(out.scores[0], out.y, out.weights, "temperature")
-    refined = Tuning(None, np.zeros(1), np.array([loss]), 0, heat, [], out, engine)
-    start = (every, estimate(sample, layout, K, near, labels=labels, **fitting_options)) if engine.start else None
+    calibration = fit_calibration(out.scores[0], out.y, out.weights, "temperature")
+    refined = Tuning(None, np.zeros(1), np.array([loss]), 0, calibration, [], out, engine)
+    start = (oof, estimate(sample, layout, K, start_engine, labels=labels, **fitting_options)) if engine.start else None
     return estimate_jointly(sample, layout, K, engine, None, log_z, workers, rng, None, start)[0], refined
 
 
@@ -118,11 +117,15 @@ def _by_batches(
     sample: Sample,
     layout: Layout,
     K: int,
-    every: OutOfFoldScores,
-    at: np.ndarray,
+    oof: OutOfFoldScores,
+    positions: np.ndarray,
     rng: np.random.Generator,
 ) -> JointFit:
-    """Fit to those of the rows `every` of which scores are known that stand `at` some positions."""
-    rows = replace(sample.rows(every.rows[at]), weights=every.weights[at])
-    given_scores = OutOfFoldScores(np.arange(len(at)), every.weights[at], every.scores[at]) if engine.start else None
-    return engine.by_batches(rows, layout, K, given_scores, rng)
+    """Fit to the rows at `positions` of the out-of-fold scores `oof`, which are used if the engine has a start."""
+    rows = replace(sample.rows(oof.rows[positions]), weights=oof.weights[positions])
+    batch_scores = (
+        OutOfFoldScores(np.arange(len(positions)), oof.weights[positions], oof.scores[positions])
+        if engine.start
+        else None
+    )
+    return engine.by_batches(rows, layout, K, batch_scores, rng)

@@ -1,7 +1,7 @@
 """Tuning inside a fit: the penalty by cross-validation, and the calibration of class scores on the same folds.
 
-Where fits cost so much that it is worth it, settings are tried from the strongest on: first every second one, until the
-log-loss has clearly risen, then those between the best ones.
+Engines whose fits are costly (`Engine.stepwise`) do not fit the whole grid: every second setting is fitted from the
+strongest penalty on, until the log-loss has clearly risen, then the neighbours of the best settings.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ __all__ = ["NFOLD", "RULES", "Tuning", "descend", "tune", "tune_many"]
 
 RULES = ("cv", "cv-1se")
 NFOLD = 5
-FIRST = 3  # settings of the coarse grid that are fitted before any is judged
-RISEN = 1.1  # two settings in a row whose loss is this much above the least end the search
+COARSE_FITS = 3  # settings of the coarse grid that are fitted before the search may stop
+STOP_RATIO = 1.1  # two settings in a row whose loss exceeds this multiple of the least end the coarse search
 NEIGHBOUR_RATIO = 1.03  # neighbours of settings whose loss is at most this multiple of the least are tried too
-AT_ONCE = 4  # settings of those that share their work
-BEST = 3  # so many of these are fitted again, the best first,
-REFIT_MARGIN = 1e-3  # relative loss above the best at which no setting is fitted again
-REFIT_CHANGES = 3.0  # multiples of the largest change by a refit, beyond which no setting is fitted again
-KEPT = 2.0**26  # bytes of prepared rows up to which all folds keep theirs
-TIE = 1e-4  # where that is less than so much log-loss, it makes no difference
+SETTINGS_PER_CALL = 4  # settings that are fitted in one call, where the settings of a fold share their work
+MAX_REFITS = 3  # settings that a search fits again, more exactly
+REFIT_MARGIN = 1e-3  # relative change of the loss by a refit that is expected before one is measured
+REFIT_CHANGES = 3.0  # settings within this multiple of the largest relative change by a refit are fitted again
+MAX_PREPARED_BYTES = 2.0**26  # prepared rows of all folds are kept between fits up to this size
+LOSS_TIE = 1e-4  # no refits where NEIGHBOUR_RATIO allows less log-loss than this
 
 
 @dataclass(frozen=True)
@@ -52,18 +52,18 @@ class Tuning:
     option : str or None
         The option that was tuned; None if only a calibration was fitted.
     values : ndarray, shape (S,)
-        Its settings that were tried, in the order of the grid.
+        The settings that were tried, in the order of the grid.
     loss : ndarray, shape (S,)
-        Out-of-fold log-loss of each.
+        Out-of-fold log-loss of each setting.
     chosen : int
-        Position of the one taken.
+        Position of the chosen setting in `values`.
     calibration : Calibration
     found : list of Problem
-        What did not converge.
+        Fits that did not converge.
     scored : Validated or None
-        The out-of-fold scores of the setting taken, before they are calibrated; not kept in model files.
+        Out-of-fold scores of the chosen setting, before calibration; not stored in model files.
     engine : Engine or None
-        The engine with the setting taken; not kept in model files.
+        The engine with the chosen setting; not stored in model files.
     """
 
     option: str | None
@@ -96,14 +96,14 @@ def tune(
     Parameters
     ----------
     rule : {"cv", "cv-1se"} or None
-        The setting of least log-loss, or the simplest within one standard error of it; None keeps the engine's own.
-        Of one group without classes it is the log pseudo-likelihood of rows that counts.
+        The setting of least log-loss, or the simplest within one standard error of it; None keeps the engine's setting.
+        One group without classes is judged by the log pseudo-likelihood of its rows.
     calibrate : {"none", "offset", "temperature", "firm"}
-        Scores are calibrated before they are compared, each fold by the others.
+        Before settings are compared, the scores of each fold are calibrated on the other folds.
     folds : Folds or StoredFolds, optional
-        In place of shuffled ones of its own.
+        Default: `NFOLD` shuffled folds.
     among : (sequence of Engine, sequence of float), optional
-        Variants of the engine and rising settings in place of its own ones.
+        Variants of the engine and rising settings; default: ``engine.variants()`` and the grid of its tuned option.
     """
     if folds is None:
         rows = cast(Sample, sample)
@@ -124,7 +124,7 @@ def tune(
         tuned.append(
             _tune_one(sample, labels, layout, variant, settings, rule, folds, progress=step, **fitting_options)
         )
-    return min(tuned, key=lambda each: each.loss[each.chosen])
+    return min(tuned, key=lambda tuning: tuning.loss[tuning.chosen])
 
 
 def tune_many(
@@ -133,87 +133,85 @@ def tune_many(
     layout: Layout,
     engine: Engine,
     folds: Folds,
-    drawn: Folds,
+    sample_folds: Folds,
     *,
     calibrate: str,
     progress: Callable | None = None,
-    **told: Any,
+    **validation_options: Any,
 ) -> tuple[Tuning, Tuning, list[WarmStarts]]:
     """Choose the engine's tuned option for many rows: first on a sample, then weaker penalties on all rows.
 
-    The more rows, the less is gained by a simple model. So from the setting of least log-loss on some rows on, settings
-    of less simple models are compared on all, until the log-loss rises.
+    The more rows, the less a simple model gains. So the search on all rows starts at the setting of least log-loss on
+    the sample, and goes on to weaker penalties until the log-loss rises.
 
     Parameters
     ----------
-    folds, drawn : Folds
-        One of all rows, and one of some.
-    told : dict
-        `log_z`, `workers` and `rng` of `tune`, which see for the rest.
+    folds, sample_folds : Folds
+        One fold of all rows, and one of a sample of them.
+    validation_options : dict
+        `log_z`, `workers` and `rng`. The other parameters are those of `tune`.
 
     Returns
     -------
-    found, last : Tuning
-        That of the setting taken, and that of the last one tried, the least simple.
+    best, last : Tuning
+        The tunings at the chosen setting, and at the weakest penalty that was tried.
     warm_starts : list of WarmStarts
-        Of each group the solution of that one on the training rows, where the next fits may start.
+        The solution of each group at the weakest penalty on the training rows, where the next fits may start.
     """
     tuned, fitted = engine.tuned, engine.layout(sample, layout)
     assert tuned is not None  # noqa: S101  # it is asked for
     stepwise = engine.stepwise(sample, fitted)
     grid, sign = np.array(tuned.grid), -1 if tuned.simpler == "larger" else 1
 
-    def losses_of(own: Folds, warm_starts: list[WarmStarts], settings: np.ndarray) -> tuple[np.ndarray, Validated]:
-        warm_start_sets = [warm_starts] if stepwise else None
-        scored = validate(sample, labels, layout, engine, settings, own, warm_start_sets=warm_start_sets, **told)
+    def losses_of(used_folds: Folds, starts: list[WarmStarts], settings: np.ndarray) -> tuple[np.ndarray, Validated]:
+        options: dict[str, Any] = {"warm_start_sets": [starts] if stepwise else None, **validation_options}
+        scored = validate(sample, labels, layout, engine, settings, used_folds, **options)
         return score_settings(scored, "logloss", calibrate)[0][:, 0], scored
 
-    (warm_starts,) = _trails(sample, fitted, len(labels.groups), 1)
-    k = _climb(grid, sign, stepwise, partial(losses_of, drawn, warm_starts))
+    (warm_starts,) = _empty_warm_starts(sample, fitted, len(labels.groups), 1)
+    k = _best_position(grid, sign, stepwise, partial(losses_of, sample_folds, warm_starts))
     if progress is not None:
         progress(0.5 * NFOLD)
-    (warm_starts,) = _trails(sample, fitted, len(labels.groups), 1)
+    (warm_starts,) = _empty_warm_starts(sample, fitted, len(labels.groups), 1)
     tried: dict[int, tuple[float, Validated]] = {}
-    while 0 <= k < len(grid) and (
-        not tried or tried[k - sign][0] <= min(fold_prediction for fold_prediction, _ in tried.values())
-    ):
+    while 0 <= k < len(grid) and (not tried or tried[k - sign][0] <= min(previous for previous, _ in tried.values())):
         loss, new = losses_of(folds, warm_starts, grid[[k]])
         tried[k] = float(loss[0]), new
         k += sign
     if progress is not None:
         progress(0.5 * NFOLD)
     order, last = sorted(tried), k - sign
-    losses = np.array([tried[at][0] for at in order])
+    losses = np.array([tried[position][0] for position in order])
 
-    def taken(at: int) -> Tuning:
-        scored = tried[at][1]
-        heat = fit_calibration(scored.scores[0], scored.y, scored.weights, calibrate)
-        fold_prediction, best = replace(scored, fits=[], found=[]), engine.at(float(grid[at]))
-        return Tuning(tuned.option, grid[order], losses, order.index(at), heat, scored.found, fold_prediction, best)
+    def tuning_at(position: int) -> Tuning:
+        scored, chosen = tried[position][1], order.index(position)
+        calibration = fit_calibration(scored.scores[0], scored.y, scored.weights, calibrate)
+        oof_scores, best = replace(scored, fits=[], found=[]), engine.at(float(grid[position]))
+        return Tuning(tuned.option, grid[order], losses, chosen, calibration, scored.found, oof_scores, best)
 
     value = float(grid[last])
-    remaining_starts = [WarmStarts({value: each[value]} if value in each else {}) for each in warm_starts]
-    return taken(order[int(losses.argmin())]), taken(last), remaining_starts
+    remaining_starts = [WarmStarts({value: starts[value]} if value in starts else {}) for starts in warm_starts]
+    return tuning_at(order[int(losses.argmin())]), tuning_at(last), remaining_starts
 
 
-def _trails(sample: Rows, layout: Layout, K: int, nfold: int) -> list[list[WarmStarts]]:
-    """Return what the comparisons of every fold and group begin with."""
+def _empty_warm_starts(sample: Rows, layout: Layout, K: int, nfold: int) -> list[list[WarmStarts]]:
+    """Return empty warm starts for each of `nfold` folds and, in it, each of `K` groups."""
     bytes_kept = 16.0 * nfold * (K * layout.D**2 + sample.n * (layout.m + 3))
-    return [[WarmStarts(keeps=bytes_kept < KEPT) for _ in range(K)] for _ in range(nfold)]
+    return [[WarmStarts(keeps=bytes_kept < MAX_PREPARED_BYTES) for _ in range(K)] for _ in range(nfold)]
 
 
-def _climb(grid: np.ndarray, sign: int, stepwise: bool, losses_of: Callable) -> int:
-    """Return where on a grid the loss is least: from the middle, or from its simple end on, some settings at once."""
+def _best_position(grid: np.ndarray, sign: int, stepwise: bool, losses_of: Callable) -> int:
+    """Return the position of least loss on `grid`: from its middle (`stepwise`) or from the simplest setting."""
     if stepwise:
-        return descend((len(grid),), (len(grid) // 2,), lambda at: losses_of(grid[list(at)])[0][0])[0]
+        return descend((len(grid),), (len(grid) // 2,), lambda position: losses_of(grid[list(position)])[0][0])[0]
     simplest, loss = np.arange(len(grid))[::sign], np.empty(0)
     while not len(loss) or (loss.argmin() == len(loss) - 1 and len(loss) < len(grid)):
-        loss = np.append(loss, losses_of(grid[simplest[len(loss) : len(loss) + AT_ONCE]])[0])
+        loss = np.append(loss, losses_of(grid[simplest[len(loss) : len(loss) + SETTINGS_PER_CALL]])[0])
     return int(simplest[loss.argmin()])
 
 
 def descend(sizes: tuple[int, ...], at: tuple[int, ...], loss: Callable[[tuple[int, ...]], float]) -> tuple[int, ...]:
-    """Return the place of least `loss` on a grid, from `at` on, along one axis after the other, neighbour by neighbour.
+    """Return a local minimum of `loss` on a grid of these sizes: from `at`, step to better neighbours, axis by axis.
 
     Examples
     --------
@@ -221,8 +219,8 @@ def descend(sizes: tuple[int, ...], at: tuple[int, ...], loss: Callable[[tuple[i
     (7, 2)
     """
     tried = {at: loss(at)}
-    axis, still = len(sizes) - 1, 0
-    while still < len(sizes):
+    axis, n_unmoved = len(sizes) - 1, 0  # axes in a row along which no step was better
+    while n_unmoved < len(sizes):
         before = at
         for step in (-1, 1):
             while 0 <= (new := at[axis] + step) < sizes[axis]:
@@ -232,7 +230,7 @@ def descend(sizes: tuple[int, ...], at: tuple[int, ...], loss: Callable[[tuple[i
                 if not tried[place] < tried[at]:
                     break
                 at = place
-        still = still + 1 if at == before else 0
+        n_unmoved = n_unmoved + 1 if at == before else 0
         axis = (axis - 1) % len(sizes)
     return at
 
@@ -252,18 +250,16 @@ def _tune_one(
     rng: np.random.Generator,
     progress: Callable | None,
 ) -> Tuning:
-    """Return what `tune` does of one variant of an engine."""
+    """Tune one variant of an engine, fold by fold."""
     tuned = engine.tuned
     values = np.array(settings) if rule is not None and tuned is not None else None
     judge = "class_scores" if len(labels.groups) > 1 else "pseudo_scores"
-    common: dict[str, Any] = {"folds": folds, "log_z": log_z, "workers": workers, "rng": rng, "judge": judge}
-
-    def run(values: np.ndarray | None, **more: Any) -> Validated:
-        return validate(sample, labels, layout, engine, values, **common, **more)
-
+    run = partial(
+        validate, sample, labels, layout, engine, folds=folds, log_z=log_z, workers=workers, rng=rng, judge=judge
+    )
     fitted = engine.layout(cast(Sample, sample), layout)
     if tuned is not None and values is not None and engine.stepwise(sample, fitted):
-        warm_start_sets = _trails(sample, fitted, len(labels.groups), len(folds))
+        warm_start_sets = _empty_warm_starts(sample, fitted, len(labels.groups), len(folds))
         check_memory(
             8.0 * fitted.D * (1 + fitted.D) * len(labels.groups) * len(folds) * len(values),
             f"Choosing {tuned.option} for {len(labels.groups)} groups with {fitted.D} non-reference levels",
@@ -279,7 +275,7 @@ def _tune_one(
         chosen = one_standard_error(scored, values, chosen, calibrate, tuned.simpler)
     calibration = fit_calibration(scored.scores[chosen], scored.y, scored.weights, calibrate)
     option = None if tuned is None or values is None else tuned.option
-    chosen_prediction = replace(scored, scores=scored.scores[chosen : chosen + 1], fits=[], found=[])
+    oof_scores = replace(scored, scores=scored.scores[chosen : chosen + 1], fits=[], found=[])
     best = engine if tuned is None or values is None else engine.at(float(values[chosen]))
     return Tuning(
         option,
@@ -288,7 +284,7 @@ def _tune_one(
         chosen,
         calibration,
         scored.found,
-        chosen_prediction,
+        oof_scores,
         best,
     )
 
@@ -305,16 +301,16 @@ def _tune_together(
     workers: int,
     progress: Callable | None,
 ) -> Tuning:
-    """Return what `tune` does of an engine that fits all folds together."""
+    """Tune an engine that fits all folds together: ``held_out(...)`` returns their scores (N, K)."""
     tuned = engine.tuned
     assert tuned is not None  # noqa: S101  # what fits folds together is tuned
     grid = np.array([engine.setting] if rule is None else settings)
     check_trained(folds.train.sum(axis=1).min())
-    parts = [folds.one(f).validation(sample) for f in range(len(folds))]
-    rows, weights = [prediction[2] for prediction in parts], np.concatenate([prediction[1] for prediction in parts])
-    at = np.concatenate(rows)
+    fold_data = [folds.one(f).validation(sample) for f in range(len(folds))]  # rows, weights, their positions
+    rows, weights = [data[2] for data in fold_data], np.concatenate([data[1] for data in fold_data])
+    positions = np.concatenate(rows)
     fold = np.repeat(np.arange(len(rows)), [len(fold_rows) for fold_rows in rows])
-    base = Validated(np.empty((0, 0, 0)), sample.response[at], weights, fold, at, [], "class_scores", [])
+    base = Validated(np.empty((0, 0, 0)), sample.response[positions], weights, fold, positions, [], "class_scores", [])
     tried: dict[tuple[int, int], np.ndarray] = {}
     loss: dict[tuple[int, int], float] = {}
 
@@ -323,10 +319,10 @@ def _tune_together(
         tried[v, k], loss[v, k] = scores, base.log_loss(calibrated(base, scores, calibrate))
         return loss[v, k]
 
-    report_share = scaled_progress(progress, len(folds) / len(variants))
-    _walk_variants(fit, len(variants), len(grid) - 1, rule == "cv-1se", report_share)
+    report_variant = scaled_progress(progress, len(folds) / len(variants))
+    _walk_variants(fit, len(variants), len(grid) - 1, rule == "cv-1se", report_variant)
     exact: set[tuple[int, int]] = set()
-    while (best := min(loss, key=loss.__getitem__)) not in exact:  # what ends early may be better than what does not
+    while (best := min(loss, key=loss.__getitem__)) not in exact:  # an early end of a fit may flatter its loss
         fit(*best, exactly=True)
         exact.add(best)
     order = sorted(k for v, k in tried if v == best[0])
@@ -336,29 +332,29 @@ def _tune_together(
         best = (best[0], order[simplest])
         fit(*best, exactly=True)
     calibration = fit_calibration(tried[best], base.y, base.weights, calibrate)
-    fold_rows = replace(base, scores=tried[best][None])
+    oof_scores = replace(base, scores=tried[best][None])
     if rule is None:
-        return Tuning(None, np.zeros(1), np.array([loss[best]]), 0, calibration, [], fold_rows, variants[best[0]])
+        return Tuning(None, np.zeros(1), np.array([loss[best]]), 0, calibration, [], oof_scores, variants[best[0]])
     losses = np.array([loss[best[0], k] for k in order])
     chosen = variants[best[0]].at(float(grid[best[1]]))
-    return Tuning(tuned.option, grid[order], losses, order.index(best[1]), calibration, [], fold_rows, chosen)
+    return Tuning(tuned.option, grid[order], losses, order.index(best[1]), calibration, [], oof_scores, chosen)
 
 
-def _walk_variants(fit: Callable[[int, int], float], n: int, top: int, every: bool, told: Callable | None) -> None:
-    """Call ``fit(variant, k)``, which returns the loss, for what may be best of `n` variants and settings 0 to `top`.
+def _walk_variants(fit: Callable[..., float], n: int, top: int, exhaustive: bool, report: Callable | None) -> None:
+    """Call ``fit(variant, k)``, which returns the loss, for `n` variants and settings `k` from `top` (strongest) to 0.
 
-    Each variant is tried from the strongest setting on, until its loss has risen; with `every` at all settings.
+    A variant ends after two losses in a row above `NEIGHBOUR_RATIO` times its least, unless the walk is `exhaustive`.
     """
     for v in range(n):
-        risen, least = 0, np.inf
+        n_risen, least = 0, np.inf
         for k in range(top, -1, -1):
             loss = fit(v, k)
             least = min(least, loss)
-            risen = risen + 1 if loss > NEIGHBOUR_RATIO * least else 0
-            if risen == 2 and not every:
+            n_risen = n_risen + 1 if loss > NEIGHBOUR_RATIO * least else 0
+            if n_risen == 2 and not exhaustive:
                 break
-        if told is not None:
-            told()
+        if report is not None:
+            report()
 
 
 def _search(
@@ -366,51 +362,49 @@ def _search(
 ) -> tuple[np.ndarray, Validated, np.ndarray]:
     """Compare settings of a rising `grid`; return those tried, in its order, with their predictions and losses.
 
-    The last is the strongest, and where the search begins. At the end the best one is fitted again, more exactly, and
-    others as long as what that changes may make them the best.
+    The search begins at the last setting, the strongest. At the end the best setting is fitted again, more exactly;
+    then others, as long as changes of that size could make one of them the best.
     """
     tried: dict[int, np.ndarray] = {}
     losses: dict[int, float] = {}
     scored: list[Validated] = []
     coarse = list(range(len(grid) - 1, -1, -2))
-    most_fits = 1 + len(coarse[FIRST:]) + 1 + BEST
+    most_fits = 1 + len(coarse[COARSE_FITS:]) + 1 + MAX_REFITS
 
-    def fit(which: list[int]) -> np.ndarray:
-        """Fit some settings; return the losses of all that were tried, in the order in which they were first tried."""
-        new = compare(grid[which], progress=scaled_progress(progress, 1.0 / most_fits))
+    def fit(positions: list[int]) -> np.ndarray:
+        """Fit the settings at `positions`; return the losses of all tried settings, by their first fits."""
+        new = compare(grid[positions], progress=scaled_progress(progress, 1.0 / most_fits))
         scored.append(new)
-        for k, scores in zip(which, new.scores, strict=True):
+        for k, scores in zip(positions, new.scores, strict=True):
             tried[k], losses[k] = scores, new.log_loss(calibrated(new, scores, calibrate))
         return np.array([losses[k] for k in tried])
 
-    loss = fit(coarse[:FIRST])
-    for k in coarse[FIRST:]:
-        if (loss[-2:] > RISEN * np.nanmin(loss)).all():
+    loss = fit(coarse[:COARSE_FITS])
+    for k in coarse[COARSE_FITS:]:
+        if (loss[-2:] > STOP_RATIO * np.nanmin(loss)).all():
             break
         loss = fit([k])
-    good = [
-        k for k, setting_loss in zip(tried, loss, strict=True) if not setting_loss > NEIGHBOUR_RATIO * np.nanmin(loss)
-    ]
+    good = [k for k, loss_k in zip(tried, loss, strict=True) if not loss_k > NEIGHBOUR_RATIO * np.nanmin(loss)]
     between = {k + side for k in good for side in (-1, 1)}
     if rule == "cv-1se":
         between |= set(range(min(good), len(grid)))
     untried = sorted(between.intersection(range(len(grid))) - set(tried), reverse=True)
     if untried:
         loss = fit(untried)
-    again: list[int] = []
-    moved = REFIT_MARGIN
-    while len(again) < BEST:
+    refitted: list[int] = []
+    largest_change = REFIT_MARGIN
+    while len(refitted) < MAX_REFITS:
         least = np.nanmin(list(losses.values()))
-        near = min(NEIGHBOUR_RATIO, 1.0 + REFIT_CHANGES * moved) * least
-        near_best = {k: setting_loss for k, setting_loss in losses.items() if k not in again and setting_loss <= near}
-        if not near_best or (NEIGHBOUR_RATIO - 1.0) * least <= TIE:
+        limit = min(NEIGHBOUR_RATIO, 1.0 + REFIT_CHANGES * largest_change) * least
+        candidates = {k: loss_k for k, loss_k in losses.items() if k not in refitted and loss_k <= limit}
+        if not candidates or (NEIGHBOUR_RATIO - 1.0) * least <= LOSS_TIE:
             break
-        k = min(near_best, key=near_best.__getitem__)
+        k = min(candidates, key=candidates.__getitem__)
         fit([k])
-        again.append(k)
-        moved = max(moved, abs(losses[k] / near_best[k] - 1.0))
-    if progress is not None:  # of the fits that were not needed
+        refitted.append(k)
+        largest_change = max(largest_change, abs(losses[k] / candidates[k] - 1.0))
+    if progress is not None:  # the share of the fits that were not needed
         progress((1.0 - len(scored) / most_fits) * len(np.unique(scored[0].fold)))
     order = sorted(tried)
-    scores, messages = np.array([tried[k] for k in order]), [text for each in scored for text in each.found]
-    return grid[order], replace(scored[0], scores=scores, found=messages), np.array([losses[k] for k in order])
+    scores, problems = np.array([tried[k] for k in order]), [problem for fits in scored for problem in fits.found]
+    return grid[order], replace(scored[0], scores=scores, found=problems), np.array([losses[k] for k in order])

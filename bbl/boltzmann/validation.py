@@ -1,4 +1,4 @@
-"""Cross-validation of Boltzmann machines: every setting on every fold, with warm starts, and what did not converge."""
+"""Cross-validation of Boltzmann machines: every setting on every fold; fits that did not converge."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Validated(Scored):
     Attributes
     ----------
     found : list of Problem
-        What did not converge.
+        Fits that did not converge.
     """
 
     found: list[Problem]
@@ -75,14 +75,14 @@ def validate(
     if warm_start_sets is not None and values is not None:
         for fits, warm_starts in zip(scored.fits, warm_start_sets, strict=True):
             _extend(warm_starts, values, fits)
-    fold_predictions = [
+    fold_problems = [
         problem._replace(group=f"fold {f + 1}, {problem.group}")
         for f, fits in enumerate(scored.fits)
-        for each in fits
-        for problem in problems(each.fits, labels)
+        for fold_estimate in fits
+        for problem in problems(fold_estimate.fits, labels)
     ]
-    last_fit = scored.fits[-1:]  # the others may fill the memory
-    return Validated(**{**vars(scored), "fits": last_fit}, found=fold_predictions)
+    last_fit = scored.fits[-1:]  # those of all folds may fill the memory
+    return Validated(**{**vars(scored), "fits": last_fit}, found=fold_problems)
 
 
 def _fit_fold(
@@ -92,7 +92,7 @@ def _fit_fold(
     values,
     log_z: str,
     train: Rows,
-    rng,
+    rng: np.random.Generator,
     warm_starts: Sequence[WarmStarts] | None,
 ) -> list[Estimate]:
     K = len(labels.groups)
@@ -102,8 +102,8 @@ def _fit_fold(
 
 
 def _extend(warm_starts: Sequence[WarmStarts], values: Sequence[float] | np.ndarray, fits: Sequence[Estimate]) -> None:
-    """Put the solutions of a fold where the next comparisons start from."""
-    for value, each in zip(values, fits, strict=True):
-        for group_trail, group in zip(warm_starts, each.fits, strict=True):
-            if group.site_theta is not None:  # a group without rows has none
-                group_trail[float(value)] = group.site_theta
+    """Add the solutions of a fold at these settings to the warm starts of its groups."""
+    for value, fold_estimate in zip(values, fits, strict=True):
+        for group_starts, group_fit in zip(warm_starts, fold_estimate.fits, strict=True):
+            if group_fit.site_theta is not None:  # None in a group without rows
+                group_starts[float(value)] = group_fit.site_theta

@@ -177,7 +177,7 @@ def test_rows_are_prepared_once_for_all_settings_and_what_is_kept_changes_nothin
         kept = tuned(frame, lambdah=0.0)
     folds_and_groups = tuning.NFOLD * 2
     assert counted == ["single"] * folds_and_groups + ["double"] * 2  # then the fit itself
-    monkeypatch.setattr(tuning, "KEPT", 0.0)
+    monkeypatch.setattr(tuning, "MAX_PREPARED_BYTES", 0.0)
     with pytest.warns(bbl.errors.ConvergenceWarning, match="never occurs"):
         anew = tuned(frame, lambdah=0.0)
     assert len(counted) > 4 * folds_and_groups

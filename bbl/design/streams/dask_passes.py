@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bbl.design.design import Design
-from bbl.design.streams.passes import Reader, Seen, Used, encode_rows, look
+from bbl.design.streams.passes import Reader, SourceSummary, UsedRows, encode_rows, look
 from bbl.design.streams.source import Source
 from bbl.errors import OptionError
 from bbl.rows.dealing import Dealer, Sink, StoredFolds, TableSink, make_sink
@@ -25,10 +25,10 @@ __all__ = ["OnCluster", "passes"]
 
 
 def passes(source: Source | None, client: Client | None) -> OnCluster | None:
-    """Return who makes the passes over a source: the workers of a cluster, or None for this process.
+    """Return the cluster whose workers make the passes over a source, or None for this process.
 
-    A Dask DataFrame goes to the client that is active, other data that have parts to one that is given: their files
-    have to be where the workers can read them.
+    A Dask DataFrame is read by the active client; other data with parts by `client`, if one is given: its workers have
+    to be able to read the files.
 
     Raises
     ------
@@ -50,27 +50,28 @@ def passes(source: Source | None, client: Client | None) -> OnCluster | None:
 
 @dataclass
 class OnCluster:
-    """Makes the passes of `encode_source` on the workers of a client; what the first reads they keep for the second."""
+    """Makes the passes of `encode_source` on the workers of a client, which keep the batches for the second pass."""
 
     client: Client
-    seen: list[Seen] = field(default_factory=list)
-    read: list[Future] = field(default_factory=list)
+    summaries: list[SourceSummary] = field(default_factory=list)  # of the parts
+    first_passes: list[Future] = field(default_factory=list)  # the summary and the batches of each part
 
-    def look(self, reader: Reader) -> Seen:
-        """Make the first pass: each part by itself, then merged in their order."""
+    def look(self, reader: Reader) -> SourceSummary:
+        """Make the first pass over each part, and merge the summaries in the order of the parts."""
         names = [*reader.terms.columns, *([] if reader.weights is None else [reader.weights])]
         assert reader.source.parts is not None  # noqa: S101  # checked by passes()
         parts = reader.source.parts(list(dict.fromkeys(names)), self.client)
         remote_reader = remote_value(self.client, _without_source(reader))
-        self.read = calls(self.client, _look, [remote_reader] * len(parts), *map(list, zip(*parts, strict=True)))
-        self.seen = self.client.gather(calls(self.client, _seen, self.read))
-        merged_values = reduce(_joined, self.seen[1:], _copy(self.seen[0]))
+        makers = map(list, zip(*parts, strict=True))
+        self.first_passes = calls(self.client, _look, [remote_reader] * len(parts), *makers)
+        self.summaries = self.client.gather(calls(self.client, _summary, self.first_passes))
+        merged_summary = reduce(_join, self.summaries[1:], _copy(self.summaries[0]))
         if reader.step is not None:
-            reader.step(1.0, f"pass 1, {merged_values.n:,} rows")
-        return merged_values
+            reader.step(1.0, f"pass 1, {merged_summary.n:,} rows")
+        return merged_summary
 
     def make_sink(self, n: int, n_levels: np.ndarray, K: int, nfold: int, weighted: bool, masked: bool) -> Sink:
-        """Return where rows go, as `bbl.rows.dealing.make_sink`: few states to a table, others stay on the workers."""
+        """Return the sink of rows, as `bbl.rows.dealing.make_sink`: a table for few states, else the workers."""
 
         def on_workers(*_: object) -> ClusterSink:
             return ClusterSink(self.client, n_levels, weighted, masked)
@@ -78,12 +79,12 @@ class OnCluster:
         return make_sink(n, n_levels, K, nfold, weighted, masked, on_workers)
 
     def encode_rows(self, reader: Reader, design: Design, dealer: Dealer | None, sink: Any) -> int:
-        """Make the second pass; return how many rows there were."""
-        dealers = [None] * len(self.seen) if dealer is None else dealer.for_parts(*self._sizes(design))
+        """Make the second pass; return the number of rows."""
+        dealers = [None] * len(self.summaries) if dealer is None else dealer.for_parts(*self._sizes(design))
         table = sink if isinstance(sink, TableSink) else None
         remote_arguments = remote_value(self.client, (_without_source(reader), design, table))
-        parts = calls(self.client, _encode, [remote_arguments] * len(self.read), dealers, self.read)
-        self.read = []
+        parts = calls(self.client, _encode, [remote_arguments] * len(self.first_passes), dealers, self.first_passes)
+        self.first_passes = []
         if isinstance(sink, TableSink):
             encoded_parts = self.client.gather(parts)
             for _, counts in encoded_parts:
@@ -94,20 +95,19 @@ class OnCluster:
         return sum(n for part_sizes in sink.sizes for n, _, _ in part_sizes.values())
 
     def _sizes(self, design: Design) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        """Return rows and weight (K,) of each group in each part."""
+        """Return the number of rows (K,) and the weight (K,) of each group, for each part."""
         if not design.classes:
-            return [np.array([float(part_seen.n)]) for part_seen in self.seen], [
-                np.array([part_seen.total]) for part_seen in self.seen
-            ]
+            totals = [np.array([summary.total]) for summary in self.summaries]
+            return [np.array([float(summary.n)]) for summary in self.summaries], totals
         level_weights = [
-            part_seen.columns[design.response.name].by_level(design.response, "data", True) for part_seen in self.seen
+            summary.columns[design.response.name].by_level(design.response, "data", True) for summary in self.summaries
         ]
         return [rows for rows, _ in level_weights], [totals for _, totals in level_weights]
 
 
 @dataclass
 class ClusterSink:
-    """Rows that stay on their workers."""
+    """Sink of rows that stay on their workers, as one `Part` for each part of the source."""
 
     client: Client
     n_levels: np.ndarray
@@ -123,13 +123,13 @@ class ClusterSink:
         return file.finish(), StoredFolds(nfold) if nfold else None
 
     def close(self) -> None:
-        """Let the workers forget the rows."""
+        """Release the rows on the workers."""
         self.parts = []
 
 
 @dataclass
 class _PartSink:
-    """Rows of a part on their worker."""
+    """Sink of the rows of one part, on its worker: by group and fold."""
 
     buckets: dict[Bucket, list[Sample]] = field(default_factory=dict)
 
@@ -148,16 +148,16 @@ def _without_source(reader: Reader) -> Reader:
 # what runs on workers
 
 
-def _look(reader: Reader, make: Callable, *source: Any) -> tuple[Seen, list[Used]]:
-    used_batches: list[Used] = []
+def _look(reader: Reader, make: Callable, *source: Any) -> tuple[SourceSummary, list[UsedRows]]:
+    used_batches: list[UsedRows] = []
     return look(replace(reader, source=make(*source)), used_batches), used_batches
 
 
-def _seen(first_pass: tuple[Seen, list[Used]]) -> Seen:
+def _summary(first_pass: tuple[SourceSummary, list[UsedRows]]) -> SourceSummary:
     return first_pass[0]
 
 
-def _encode(arguments: tuple, dealer: Dealer | None, first_pass: tuple[Seen, list[Used]]) -> Any:
+def _encode(arguments: tuple, dealer: Dealer | None, first_pass: tuple[SourceSummary, list[UsedRows]]) -> Any:
     reader, design, table = arguments
     sink = _PartSink() if table is None else replace(table)
     n = encode_rows(replace(reader, cached_batches=first_pass[1]), design, dealer, sink)
@@ -168,10 +168,10 @@ def _size(part: Part) -> dict[Bucket, tuple[int, float, bool]]:
     return {bucket: (rows.n, rows.total, rows.whole) for bucket, rows in part.items()}
 
 
-def _copy(seen: Seen) -> Seen:
-    return _joined(Seen({name: type(column)(name) for name, column in seen.columns.items()}), seen)
+def _copy(summary: SourceSummary) -> SourceSummary:
+    return _join(SourceSummary({name: type(column)(name) for name, column in summary.columns.items()}), summary)
 
 
-def _joined(one: Seen, other: Seen) -> Seen:
-    one.join(other)
-    return one
+def _join(summary: SourceSummary, other: SourceSummary) -> SourceSummary:
+    summary.join(other)
+    return summary

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 
-__all__ = ["Encoded", "Reader", "Seen", "Used", "encode_rows", "encode_source", "look"]
+__all__ = ["Encoded", "Reader", "SourceSummary", "UsedRows", "encode_rows", "encode_source", "look"]
 
 CHANGED = "the data changed between the two passes over them{}: {}. Read them again when nothing else writes to them."
 
@@ -52,9 +52,9 @@ class Encoded:
     ----------
     design : Design
     sample : Sample or StoredSample
-        Few states, each with its count, or rows in a file.
+        Distinct rows with their counts if there are few states, else rows in a file.
     folds : Folds, StoredFolds or None
-        What was asked for.
+        None if no folds were asked for.
     """
 
     design: Design
@@ -63,41 +63,41 @@ class Encoded:
 
 
 @dataclass
-class Seen:
-    """Values and counts that the first pass collects."""
+class SourceSummary:
+    """Values and counts that the first pass collects, over rows that are used (but for `rows` and `dropped`)."""
 
     columns: dict[Hashable, Merged]
     n: int = 0
-    total: float = 0.0
-    incomplete: float = 0.0
-    whole: bool = True
-    unit: bool = True
-    blank: bool = False  # whether a value is missing in some row that is kept
-    dropped: float = 0.0
-    rows: int = 0  # of the source
+    total: float = 0.0  # weight
+    incomplete: float = 0.0  # weight of rows with a missing predictor
+    whole: bool = True  # whether all weights are whole numbers
+    unit: bool = True  # whether all weights are 1
+    has_missing: bool = False  # whether a predictor is missing in a row
+    dropped: float = 0.0  # weight of rows that were dropped for missing values
+    rows: int = 0  # of the source, used or not
 
-    def join(self, other: Seen) -> None:
-        """Add the values and counts of another part."""
+    def join(self, other: SourceSummary) -> None:
+        """Add the values and counts of another part of the source."""
         for name, column in other.columns.items():
             self.columns[name].join(column)
         self.whole, self.unit = self.whole and other.whole, self.unit and other.unit
-        self.blank = self.blank or other.blank
+        self.has_missing = self.has_missing or other.has_missing
         for name in ("n", "total", "incomplete", "dropped", "rows"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
-class Used(NamedTuple):
-    """The rows of a batch that are used."""
+class UsedRows(NamedTuple):
+    """The rows of a batch that are used: those of positive weight, without missing values where these are dropped."""
 
-    place: str
-    rows: int  # of the batch
-    n: int
+    place: str  # of the batch, for errors
+    rows: int  # of the batch, used or not
+    n: int  # used rows
     columns: dict[Hashable, Column]
     weights: np.ndarray | None  # None for ones
     dropped: float  # weight of rows that were dropped for missing values
 
-    def narrow(self) -> Used:
-        """Return the same with codes that take the fewest bytes, to be kept."""
+    def narrow(self) -> UsedRows:
+        """Return the same rows with codes of the smallest integer type, to be kept in memory."""
         narrowed = {
             name: c._replace(codes=c.codes.astype(code_dtype(len(c.values)))) for name, c in self.columns.items()
         }
@@ -106,7 +106,7 @@ class Used(NamedTuple):
 
 @dataclass(frozen=True)
 class Reader:
-    """Goes over a source, and says which rows are used.
+    """Reads the used rows of a source, batch by batch.
 
     Attributes
     ----------
@@ -117,9 +117,9 @@ class Reader:
     whole : bool
         Whether weights have to be whole numbers.
     step : callable or None
-        Told of each batch.
-    cached_batches : list of Used, optional
-        What was read before, in place of the source.
+        ``step(1.0, text)`` is called after each batch.
+    cached_batches : list of UsedRows, optional
+        Batches that were read before; the source is then not read.
     """
 
     source: Source
@@ -128,9 +128,9 @@ class Reader:
     missing: str
     whole: bool
     step: Callable | None
-    cached_batches: list[Used] | None = None
+    cached_batches: list[UsedRows] | None = None
 
-    def parts(self, title: str) -> Iterator[Used]:
+    def batches(self, title: str) -> Iterator[UsedRows]:
         """Yield the used rows of all batches."""
         if self.cached_batches is not None:
             yield from self.cached_batches
@@ -145,29 +145,30 @@ class Reader:
                     series = batch.frame.column(self.weights)
                     weights = check_weights(series, batch.frame.n, whole=self.whole, part=True)
                 columns = {name: frame_column(batch.frame, name) for name in names}
-            yield self._used(batch, columns, weights)
+            yield self._used_rows(batch, columns, weights)
             done += batch.frame.n
             if self.step is not None:
                 self.step(1.0, f"{title}, {done:,} rows")
 
-    def _used(self, batch: Batch, columns: dict[Hashable, Column], weights: np.ndarray | None) -> Used:
+    def _used_rows(self, batch: Batch, columns: dict[Hashable, Column], weights: np.ndarray | None) -> UsedRows:
+        """Drop rows of weight zero and, where missing values are dropped, rows that have one."""
         keep = np.ones(batch.frame.n, dtype=bool) if weights is None else weights > 0
         dropped = 0.0
         for column in columns.values() if self.missing == "drop" else ():
-            if (blank := column.missing()) is not None:
-                lost = keep & blank
-                dropped += float(lost.sum() if weights is None else weights[lost].sum())
-                keep = keep & ~blank
+            if (is_missing := column.missing()) is not None:
+                newly_dropped = keep & is_missing
+                dropped += float(newly_dropped.sum() if weights is None else weights[newly_dropped].sum())
+                keep = keep & ~is_missing
         if keep.all():
-            return Used(batch.place, batch.frame.n, batch.frame.n, columns, weights, dropped)
+            return UsedRows(batch.place, batch.frame.n, batch.frame.n, columns, weights, dropped)
         columns = {name: column._replace(codes=column.codes[keep]) for name, column in columns.items()}
         weights = None if weights is None else weights[keep]
-        return Used(batch.place, batch.frame.n, int(keep.sum()), columns, weights, dropped)
+        return UsedRows(batch.place, batch.frame.n, int(keep.sum()), columns, weights, dropped)
 
 
 @contextmanager
 def _place_in_errors(place: str) -> Iterator[None]:
-    """Add to an error where the batch is from."""
+    """Add the place of the batch to the text of a data error."""
     try:
         yield
     except (DataError, TypeError) as error:
@@ -199,16 +200,16 @@ def encode_source(
         As in `Design.from_data`, which judges a table in memory by the same rules.
     weights : column name, optional
     deal : Deal, optional
-        Which folds to deal the rows to.
+        The folds to which rows are dealt.
     step : callable, optional
-        Told of each batch.
+        ``step(1.0, text)`` is called after each batch.
     cluster : bbl.design.streams.dask_passes.OnCluster, optional
-        Who makes the passes, in place of this process.
+        The cluster that makes the passes; default: this process.
 
     Returns
     -------
     Encoded
-        The sample has a file, to be closed, if the states are too many for a table of counts.
+        If there are too many states for a table of counts, the sample has a file, which the caller closes.
 
     Raises
     ------
@@ -217,45 +218,43 @@ def encode_source(
     """
     flag("novarOk", novarOk)
     choice("missing", missing, MISSING)
-    named = _named_weights(weights, source)
-    exclude = () if named is None else (named,)
+    weights_name = _weights_name(weights, source)
+    exclude = () if weights_name is None else (weights_name,)
     rules = rules or EncodingRules()
     declared = rules.declared
     terms = parse(formula, source.columns, exclude, rules.order, declared, rules.one_sided, rules.order_reason)
     _check_names(source, terms)
     levels_by_name = given_levels(xlevels, terms)
-    reader = Reader(source, terms, named, missing, rules.whole_weights, step)
-    seen = _checked(look(reader) if cluster is None else cluster.look(reader), reader)
-    response, factors, rows, totals = _collected_factors(seen, terms, levels_by_name, missing, declared, rules.sums_out)
+    reader = Reader(source, terms, weights_name, missing, rules.whole_weights, step)
+    summary = _check_summary(look(reader) if cluster is None else cluster.look(reader), reader)
+    collected = _collected_factors(summary, terms, levels_by_name, missing, declared, rules.sums_out)
+    response, factors, rows, totals = collected
     if not (novarOk or declared):
         check_variable(factors)
     if not declared:
-        check_levels(factors, seen.total)
+        check_levels(factors, summary.total)
     m, K = len(factors), len(response.levels)
     predictors = tuple(factors if declared else [f.padded() for f in factors])
     n_levels = np.array([len(f.levels) for f in predictors], dtype=np.intp)
     if announce is not None and m > MANY and terms.interactions.count(2) == m * (m - 1) // 2:
-        announce(seen.n, K, n_levels)
+        announce(summary.n, K, n_levels)
     check_size(terms, factors, K)
-    design = Design(terms, response, predictors, missing, round(seen.incomplete), declared)
-    dealer = None if deal is None else Dealer(deal, rows, totals, seen.whole)
-    nfold, into = 0 if deal is None else deal.nfold, make_sink if cluster is None else cluster.make_sink
-    sink = into(seen.n, n_levels, K, nfold, not seen.unit, _masked(seen, missing))
+    design = Design(terms, response, predictors, missing, round(summary.incomplete), declared)
+    dealer = None if deal is None else Dealer(deal, rows, totals, summary.whole)
+    nfold, new_sink = 0 if deal is None else deal.nfold, make_sink if cluster is None else cluster.make_sink
+    sink = new_sink(summary.n, n_levels, K, nfold, not summary.unit, missing == "marginal" and summary.has_missing)
     try:
         n = (encode_rows if cluster is None else cluster.encode_rows)(reader, design, dealer, sink)
         sample, folds = sink.finish(nfold)
-        _check_same(seen, n, design, sample)
+        _check_same(summary, n, design, sample)
     except BaseException:
         sink.close()
         raise
     return Encoded(design, sample, folds)
 
 
-def _masked(seen: Seen, missing: str) -> bool:
-    return missing == "marginal" and seen.blank
-
-
-def _named_weights(weights: Any, source: Source) -> Hashable | None:
+def _weights_name(weights: Any, source: Source) -> Hashable | None:
+    """Return the name of the column of weights; refuse arrays and names that the source has not."""
     if weights is None or source.has(weights):
         return weights
     if not isinstance(weights, str):
@@ -273,67 +272,69 @@ def _named_weights(weights: Any, source: Source) -> Hashable | None:
 
 
 def _check_names(source: Source, terms: FormulaTerms) -> None:
+    """Refuse a source with two columns of a name that the formula uses."""
     twice = next((name for name in terms.columns if list(source.columns).count(name) > 1), None)
     if twice is not None:
         raise DataError(f"data has the duplicate column name {twice!r}. Rename the columns.", column=twice)
 
 
-def look(reader: Reader, cache: list[Used] | None = None) -> Seen:
-    """Find the values of all columns, and how often they occur in the rows that are used: the first pass.
+def look(reader: Reader, cache: list[UsedRows] | None = None) -> SourceSummary:
+    """Make the first pass: collect the values of all columns and how often they occur in used rows.
 
-    What is read goes to a list as well, if one is given: `Reader.cached_batches` for the second pass.
+    Batches are appended to `cache`, if there is one, which is `Reader.cached_batches` of the second pass.
     """
     terms = reader.terms
-    seen = Seen({name: Merged(name) for name in terms.columns})
-    for batch in reader.parts("pass 1"):
+    summary = SourceSummary({name: Merged(name) for name in terms.columns})
+    for batch in reader.batches("pass 1"):
         if cache is not None:
             cache.append(batch.narrow())
-        seen.rows += batch.rows
-        blank = np.zeros(batch.n, dtype=bool)
+        summary.rows += batch.rows
+        has_missing = np.zeros(batch.n, dtype=bool)
         with _place_in_errors(batch.place):
             for name, column in batch.columns.items():
-                seen.columns[name].add(column, batch.weights)
-                if name != terms.response and (unknown := column.missing()) is not None:
-                    blank |= unknown
+                summary.columns[name].add(column, batch.weights)
+                if name != terms.response and (is_missing := column.missing()) is not None:
+                    has_missing |= is_missing
         batch_weights = batch.weights
-        seen.n += batch.n
-        seen.total += batch.n if batch_weights is None else float(batch_weights.sum())
-        seen.incomplete += float(blank.sum() if batch_weights is None else batch_weights[blank].sum())
-        seen.blank = seen.blank or bool(blank.any())
-        seen.dropped += batch.dropped
+        summary.n += batch.n
+        summary.total += batch.n if batch_weights is None else float(batch_weights.sum())
+        summary.incomplete += float(has_missing.sum() if batch_weights is None else batch_weights[has_missing].sum())
+        summary.has_missing = summary.has_missing or bool(has_missing.any())
+        summary.dropped += batch.dropped
         if batch_weights is not None:
-            seen.unit = seen.unit and bool((batch_weights == 1.0).all())
-            seen.whole = seen.whole and bool((batch_weights == np.floor(batch_weights)).all())
-    return seen
+            summary.unit = summary.unit and bool((batch_weights == 1.0).all())
+            summary.whole = summary.whole and bool((batch_weights == np.floor(batch_weights)).all())
+    return summary
 
 
-def _checked(seen: Seen, reader: Reader) -> Seen:
-    """Return what the first pass has seen, if there is anything to be fitted."""
+def _check_summary(summary: SourceSummary, reader: Reader) -> SourceSummary:
+    """Return the summary; refuse a source without rows or without weight."""
     if reader.missing == "drop":
-        if not seen.n and seen.dropped:
+        if not summary.n and summary.dropped:
             refuse_no_rows_left()
-        seen.incomplete = seen.dropped
-    if not seen.rows:
+        summary.incomplete = summary.dropped
+    if not summary.rows:
         raise DataError(f"{reader.source.text} has no rows. Give at least one row for each response group.")
-    if not 0 < seen.total <= MOST:
-        problem = "are all zero" if not seen.total else f"sum to {seen.total:g}, more than can be counted"
+    if not 0 < summary.total <= MOST:
+        problem = "are all zero" if not summary.total else f"sum to {summary.total:g}, more than can be counted"
         raise DataError(f"weights {problem}. Give at least one row a weight.", argument="weights")
-    return seen
+    return summary
 
 
 def _collected_factors(
-    seen: Seen, terms: FormulaTerms, given: dict, policy: str, declared: bool, sums_out: bool
+    summary: SourceSummary, terms: FormulaTerms, levels_by_name: dict, policy: str, declared: bool, sums_out: bool
 ) -> tuple[Factor, list[Factor], np.ndarray, np.ndarray]:
-    """Return the factors of response and predictors, and rows and weight of each group."""
+    """Return the factors of response and predictors, and the number of rows and the weight (K,) of each group."""
 
     def collected(name: Hashable, missing: str | None) -> tuple[Factor, np.ndarray, np.ndarray]:
-        merged = seen.columns[name]
-        factor = column_factor(merged.counted(), given, missing, declared, policy, sums_out)
-        level_weights = merged.by_level(factor, "xlevels" if name in given else "data", missing in ("marginal", None))
+        merged = summary.columns[name]
+        factor = column_factor(merged.counted(), levels_by_name, missing, declared, policy, sums_out)
+        argument = "xlevels" if name in levels_by_name else "data"
+        level_weights = merged.by_level(factor, argument, missing in ("marginal", None))
         return factor, *level_weights
 
     if terms.response is None:
-        response, rows, totals = NO_RESPONSE, np.array([float(seen.n)]), np.array([seen.total])
+        response, rows, totals = NO_RESPONSE, np.array([float(summary.n)]), np.array([summary.total])
     else:
         response, rows, totals = collected(terms.response, None)
         check_groups(response, rows, declared)
@@ -341,13 +342,13 @@ def _collected_factors(
 
 
 def encode_rows(reader: Reader, design: Design, dealer: Dealer | None, sink: Any) -> int:
-    """Turn the rows into codes and hand them to the sink; return how many there were."""
+    """Make the second pass: encode the used rows, put them into the sink, and return their number."""
     n = 0
     dtype = code_dtype(design.n_levels)
-    for batch in reader.parts("pass 2"):
+    for batch in reader.batches("pass 2"):
         with _place_in_errors(batch.place):
             try:
-                rows, y = _encoded(design, batch, dtype)
+                rows, y = _encode_batch(design, batch, dtype)
             except LevelError as error:
                 place = f" (in {batch.place})" if batch.place else ""
                 text = CHANGED.format(place, str(error).partition(";")[0])
@@ -362,30 +363,30 @@ def encode_rows(reader: Reader, design: Design, dealer: Dealer | None, sink: Any
     return n
 
 
-def _encoded(design: Design, part: Used, dtype: np.dtype) -> tuple[Sample, np.ndarray]:
-    """Return rows as codes, and their groups."""
-    codes, blank = np.empty((part.n, len(design.predictors)), dtype=dtype), None
+def _encode_batch(design: Design, batch: UsedRows, dtype: np.dtype) -> tuple[Sample, np.ndarray]:
+    """Return the rows as codes, and their groups (n,), -1 where the response is missing."""
+    codes, mask = np.empty((batch.n, len(design.predictors)), dtype=dtype), None
     skip = design.missing == "marginal"
     for i, factor in enumerate(design.predictors):
-        column = part.columns[factor.name]
+        column = batch.columns[factor.name]
         codes[:, i] = factor.encode(column, skip_missing=skip)[0]
-        blank = mark_rows(blank, codes.shape, i, column.missing() if skip else None)
-    y = np.zeros(part.n, dtype=np.intp)
+        mask = mark_rows(mask, codes.shape, i, column.missing() if skip else None)
+    y = np.zeros(batch.n, dtype=np.intp)
     if design.classes:
-        column = part.columns[design.response.name]
+        column = batch.columns[design.response.name]
         y[:] = design.response.encode(column, skip_missing=True)[0]
-        if (unknown := column.missing()) is not None:
-            y[unknown] = -1
-    return Sample(codes, np.ones(part.n) if part.weights is None else part.weights, None, blank), y
+        if (is_missing := column.missing()) is not None:
+            y[is_missing] = -1
+    return Sample(codes, np.ones(batch.n) if batch.weights is None else batch.weights, None, mask), y
 
 
-def _check_same(seen: Seen, n: int, design: Design, sample: Rows) -> None:
-    """Raise if the second pass did not find what the first did."""
-    if n != seen.n or not np.isclose(sample.total, seen.total, rtol=1e-12):
-        raise DataError(CHANGED.format("", f"{seen.n:,} rows at first, then {n:,}"), argument="data")
+def _check_same(summary: SourceSummary, n: int, design: Design, sample: Rows) -> None:
+    """Refuse data that changed: the passes differ in the number of rows, their weight, or the counts of levels."""
+    if n != summary.n or not np.isclose(sample.total, summary.total, rtol=1e-12):
+        raise DataError(CHANGED.format("", f"{summary.n:,} rows at first, then {n:,}"), argument="data")
     pooled = sample.pooled
     for factor, counts in zip(design.predictors, level_counts(pooled, design.n_levels), strict=True):
-        merged = seen.columns[factor.name]
+        merged = summary.columns[factor.name]
         expected = merged.by_level(factor, "data", design.missing == "marginal")[1]
         if not np.allclose(counts, expected, rtol=1e-9):
             text = f"the levels of column {factor.name!r} have other counts"

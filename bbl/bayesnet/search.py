@@ -17,7 +17,7 @@ from bbl.stats.ties import TIE
 __all__ = ["Validation", "climb"]
 
 EQUAL = 1.5e-8  # scores closer than this are the same
-KEPT = 2**28  # bytes of contributions that are kept
+MAX_CACHED_BYTES = 2**28  # contributions of units are cached up to this size
 
 Unit = tuple[Family, ...]
 
@@ -35,7 +35,7 @@ class Validation:
     n_levels : sequence of int, length m
     K : int
     held : ndarray, shape (k, n)
-        How much of the weight of each row is validated in each fold.
+        Weight of each row that each fold validates.
     smooth : float
     """
 
@@ -54,9 +54,9 @@ class Validation:
             missing[:, :m] = sample.missing[row]
         self.sample = Sample(codes, held[fold, row], sample.response[row], missing)
         self.total = np.bincount(fold, self.sample.weights, k)
-        at_hand = np.zeros((k, K))
-        np.add.at(at_hand, (fold, self.sample.response), self.sample.weights)
-        training_weights = (at_hand.sum(axis=0) - at_hand).T
+        fold_counts = np.zeros((k, K))
+        np.add.at(fold_counts, (fold, self.sample.response), self.sample.weights)
+        training_weights = (fold_counts.sum(axis=0) - fold_counts).T
         share = dirichlet(
             training_weights,
             np.broadcast_to(training_weights.sum(axis=0), training_weights.shape),
@@ -68,7 +68,7 @@ class Validation:
         self.bytes = 0
 
     def units(self, dag: Dag) -> frozenset[Unit]:
-        """Return what the log joint of a structure is a sum of."""
+        """Return the units whose contributions add up to the log joint of a structure."""
         if self.sample.missing is None:
             return frozenset((family,) for family in dag.families)
         return frozenset(tuple(sorted((i, dag.parents[i]) for i in component)) for component in dag.components)
@@ -78,16 +78,16 @@ class Validation:
         contribution = self.parts.get(unit)
         if contribution is None:
             contribution = self._fit(unit)
-            if self.bytes + contribution.nbytes <= KEPT:
+            if self.bytes + contribution.nbytes <= MAX_CACHED_BYTES:
                 self.parts[unit] = contribution
                 self.bytes += contribution.nbytes
         return contribution
 
     def _fit(self, unit: Unit) -> np.ndarray:
         families = Families(unit, self.n_levels, self.K, self.context)
-        at_hand = families.count(self.sample)
-        by_fold = at_hand.reshape(self.context[1], families.cells, self.K)
-        training_counts = (by_fold.sum(axis=0) - by_fold).reshape(at_hand.shape)
+        fold_counts = families.count(self.sample)
+        by_fold = fold_counts.reshape(self.context[1], families.cells, self.K)
+        training_counts = (by_fold.sum(axis=0) - by_fold).reshape(fold_counts.shape)
         widths = np.tile(families.cell_widths, self.context[1])
         theta = dirichlet(training_counts, families.sums(training_counts), widths, self.smooth)
         out = np.zeros((self.sample.n, self.K))
@@ -95,22 +95,22 @@ class Validation:
 
     def scores(self, candidates: Sequence[Dag], base: Dag, progress: Callable | None = None) -> np.ndarray:
         """Return the mean over folds of the accuracy of each structure; those near `base` are quick to score."""
-        held = self.units(base)
-        rests: dict[frozenset[Unit], np.ndarray] = {}
+        base_units = self.units(base)
+        unchanged_sums: dict[frozenset[Unit], np.ndarray] = {}
         out = np.empty(len(candidates))
-        for at, dag in enumerate(candidates):
+        for position, dag in enumerate(candidates):
             units = self.units(dag)
-            gone = held - units
-            if gone not in rests:
-                rests[gone] = self._sum(self.class_part, held & units)
-            new = sorted(units - held)
+            removed = base_units - units
+            if removed not in unchanged_sums:
+                unchanged_sums[removed] = self._sum(self.class_part, base_units & units)
+            new = sorted(units - base_units)
             if len(new) == 1:
-                unchanged, changed = rests[gone], self.part(new[0])
+                unchanged, changed = unchanged_sums[removed], self.part(new[0])
             else:
-                unchanged, changed = rests[gone], self._sum(np.zeros_like(self.class_part), new)
-            right = np.zeros(len(self.total))
-            kernel.hits(unchanged, changed, self.sample.response, self.sample.weights, self.fold, TIE, right)
-            out[at] = (right / self.total).mean()
+                unchanged, changed = unchanged_sums[removed], self._sum(np.zeros_like(self.class_part), new)
+            n_right = np.zeros(len(self.total))
+            kernel.hits(unchanged, changed, self.sample.response, self.sample.weights, self.fold, TIE, n_right)
+            out[position] = (n_right / self.total).mean()
             if progress is not None:
                 progress()
         return out
@@ -167,17 +167,17 @@ def climb(
     log: list[float] = []
     candidates = [dag]
     while candidates and not (log and abs(log[-1] - 1.0) < EQUAL):
-        at, score = _best(validation.scores(candidates, dag, progress), rng)
+        position, score = _best(validation.scores(candidates, dag, progress), rng)
         if log and score - epsilon < log[-1] - TIE:
             break
-        dag = candidates[at]
+        dag = candidates[position]
         log.append(score)
         candidates = MOVES[learner](moves, dag)
     return dag, log
 
 
 def _best(scores: np.ndarray, rng: np.random.Generator) -> tuple[int, float]:
-    """Return a candidate of the largest score, at random among equals, and its score."""
+    """Return the position of the largest score, drawn at random among equal ones, and the score."""
     tied = np.flatnonzero(scores > scores.max() - EQUAL)
-    at = int(tied[0] if len(tied) == 1 else rng.choice(tied))
-    return at, float(scores[at])
+    position = int(tied[0] if len(tied) == 1 else rng.choice(tied))
+    return position, float(scores[position])

@@ -10,10 +10,10 @@ from bbl.biclustering.genetic import Evolved
 from bbl.biclustering.mcmc import Draws
 from bbl.errors import OptionError
 
-__all__ = ["Found", "refuse_groups", "seeds", "set_options"]
+__all__ = ["BiclusterFit", "refuse_groups", "seeds", "set_options"]
 
 
-class Found(NamedTuple):
+class BiclusterFit(NamedTuple):
     """Result of a method: labels, the criterion that compares partitions (less is better), and its history.
 
     Attributes
@@ -22,16 +22,16 @@ class Found(NamedTuple):
         Labels 0..a-1 and 0..b-1, all in use.
     criterion : float
     history : ndarray
-        The objective step by step, of the best start; the log posterior of all draws, chain by chain.
+        The objective of the best start, step by step; for `Mcmc` the log posterior of all draws, chain by chain.
     n_iter : int
     converged : bool
-        Whether no move of a row or a column is for the better (of the genetic algorithm, if it is refined), or chains
-        have mixed.
+        Whether no move of a row or a column lowers the objective (for `Genetic`, whether the result was refined), or,
+        for `Mcmc`, whether the chains have mixed.
     selection : list of (a, b, objective, criterion), or None
-        Of every number of groups that was tried.
+        One entry for each number of groups that was tried.
     evolved : Evolved or None
     draws : Draws or None
-        With the chains in front.
+        Arrays with the chain as first axis.
     share : (ndarray, ndarray) or None
         Similarity matrices of rows and columns.
     """

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bbl.biclustering.bicluster_fit import Found, refuse_groups, seeds, set_options
+from bbl.biclustering.bicluster_fit import BiclusterFit, refuse_groups, seeds, set_options
 from bbl.biclustering.cells import Cells
 from bbl.biclustering.genetic import Ratings, evolve
 from bbl.biclustering.mcmc import MIXED, Draws, sample
@@ -115,7 +115,7 @@ class Genetic:
         shares = np.where(edges[..., :-1] > 0.0, above[..., :-1] - above[..., 1:], below[..., 1:] - below[..., :-1])
         return np.log(np.maximum(shares, 1e-300) / shares.sum(axis=-1, keepdims=True))
 
-    def fit(self, cells, groups, n_init, rng, workers=1, progress=None, n_levels=1) -> Found:
+    def fit(self, cells, groups, n_init, rng, workers=1, progress=None, n_levels=1) -> BiclusterFit:
         """Breed `n_init` populations, and take the best individual of all."""
         refuse_groups(groups, self.name, "the fitness")
         ratings = self.ratings(cells)
@@ -124,7 +124,8 @@ class Genetic:
         tasks = [(ratings, seed, options) for seed in seeds(rng, n_init)]
         runs = run_tasks(evolve, tasks, workers, progress)
         best = min(runs, key=lambda run: run.fitness)
-        return Found(best.items, best.users, best.fitness, best.history, self.generations, self.refine, evolved=best)
+        labels = best.items, best.users
+        return BiclusterFit(*labels, best.fitness, best.history, self.generations, self.refine, evolved=best)
 
 
 @dataclass(frozen=True)
@@ -196,7 +197,7 @@ class Mcmc:
             )
         return w / w.sum()
 
-    def fit(self, cells, groups, n_init, rng, workers=1, progress=None, n_levels=1) -> Found:
+    def fit(self, cells, groups, n_init, rng, workers=1, progress=None, n_levels=1) -> BiclusterFit:
         """Run `n_init` chains; the partitions are those of least posterior expected loss."""
         refuse_groups(groups, self.name, "the posterior")
         n, m = cells.shape
@@ -222,7 +223,7 @@ class Mcmc:
         history = draws.log_posterior.ravel()
         sweeps = self.warmup + self.draws * self.thin
         mixed = bool(np.nan_to_num(split_rhat(draws.traces), nan=1.0).max() <= MIXED)
-        return Found(labels[0], labels[1], loss, history, sweeps, mixed, draws=draws, share=(share[0], share[1]))
+        return BiclusterFit(labels[0], labels[1], loss, history, sweeps, mixed, draws=draws, share=(share[0], share[1]))
 
 
 METHODS: dict[str, Callable[..., Any]] = {kind.name: kind for kind in (Prototype, Genetic, Mcmc)}

@@ -16,12 +16,12 @@ from bbl.parallel import serial_blas, stop_flag
 __all__ = ["METRICS", "PrototypeFit", "Table", "alternate", "fit_once", "make_tables"]
 
 METRICS = ("squared", "levels", "pearson")
-SLAB = 2**21  # entries of a matrix of costs that are held at a time
-TIE = 1e-10  # costs closer than this share of a row's mean cost are equal
+SLAB = 2**21  # costs (row times group) that are computed at a time
+TIE = 1e-10  # costs that differ by less than this share of the mean misfit are equal
 
 
 class PrototypeFit(NamedTuple):
-    """Labels of rows and columns, the objective, its way down half-step by half-step, and how that ended."""
+    """Labels of rows and columns, the objective, its history by half-steps, and whether the alternation converged."""
 
     rows: np.ndarray
     columns: np.ndarray
@@ -32,7 +32,7 @@ class PrototypeFit(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """Weights and weighted values of each row by group of columns, and the same of each group of rows."""
+    """Weights and weighted values of each row by column group, (I, b), and of each row group, (a, b)."""
 
     counts: np.ndarray
     sums: np.ndarray
@@ -49,7 +49,7 @@ def add_rows(labels: np.ndarray, rows: np.ndarray, groups: int) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Cells and how alike they are taken to be: what one alternation needs to know, from either side.
+    """Cells, and the metric by which rows, or columns, are compared with prototypes.
 
     Attributes
     ----------
@@ -57,7 +57,7 @@ class Table:
         One cell for each pair. With the metric "levels" of shape (I, J L), one column for each level, of value 1.
     metric : {"squared", "levels", "pearson"}
     n_levels : int, default 1
-        L.
+        Number of levels L of a cell.
     fill : float, default 0.0
         Prototype of a block without cells; prior count of a block's levels with "levels".
     """
@@ -82,10 +82,10 @@ class Table:
         side = self.side(axis)
         return np.bincount(side.row, side.weight * side.value**2, side.shape[0])
 
-    def sums(self, axis: int, own: np.ndarray, other: np.ndarray, k: int, k_other: int) -> Sums:
+    def sums(self, axis: int, labels: np.ndarray, other: np.ndarray, k: int, k_other: int) -> Sums:
         """Add up the cells of each row (or column), and of each of the `k` groups, by the groups of the other side."""
         counts, sums = self.grouped(self.side(axis), axis, other, k_other)
-        return Sums(counts, sums, add_rows(own, counts, k), add_rows(own, sums, k))
+        return Sums(counts, sums, add_rows(labels, counts, k), add_rows(labels, sums, k))
 
     def grouped(self, side: Cells, axis: int, other: np.ndarray, k_other: int) -> tuple[np.ndarray, np.ndarray]:
         """Return weights and values by groups of the other side; with levels, by level first and then by group."""
@@ -116,46 +116,46 @@ class Table:
             cost -= sums @ (2.0 * A).T
             return cost
         n = counts.sum(axis=1, keepdims=True)
-        seen = np.maximum(counts, 1e-300)
+        positive_counts = np.maximum(counts, 1e-300)
         mean_x, mean_a = sums.sum(axis=1, keepdims=True) / n, counts @ A.T / n
-        var_x = (sums * sums / seen).sum(axis=1, keepdims=True) / n - mean_x**2
+        var_x = (sums * sums / positive_counts).sum(axis=1, keepdims=True) / n - mean_x**2
         var_a = counts @ (A * A).T / n - mean_a**2
         scale = np.sqrt(np.maximum(var_x, 0.0) * np.maximum(var_a, 0.0))
         with np.errstate(divide="ignore", invalid="ignore"):
             r = np.where(scale > 1e-12, (sums @ A.T / n - mean_x * mean_a) / scale, 0.0)
         return n * (1.0 - np.clip(r, -1.0, 1.0))
 
-    def objective(self, axis: int, sums: Sums, own: np.ndarray, other: np.ndarray) -> float:
-        """Return what the alternation lowers, of the labels that the block sums are of.
+    def objective(self, axis: int, sums: Sums, labels: np.ndarray, other: np.ndarray) -> float:
+        """Return the objective of the labels that `sums` was computed with.
 
-        The sum of squares; the deviance of the levels; or, of Pearson's, ``sum n (1 - r)`` over this side.
+        "squared": the sum of squared residuals; "levels": the deviance; "pearson": ``sum n (1 - r)`` over this side.
         """
         A = self.prototypes(sums.block_counts, sums.block_sums)
         if self.metric == "squared":
-            return kernel.residual_squares(*self.side(axis).arrays, own, other, A)
+            return kernel.residual_squares(*self.side(axis).arrays, labels, other, A)
         if self.metric == "levels":
             c = sums.block_counts + self.fill / self.n_levels
             return float(-2.0 * (c * np.where(c > 0.0, A, 0.0)).sum())
-        return float(self.costs(sums.counts, sums.sums, A)[np.arange(len(own)), own].sum())
+        return float(self.costs(sums.counts, sums.sums, A)[np.arange(len(labels)), labels].sum())
 
 
-def _pattern_costs(table: Table, axis: int, own, other, k: int, k_other: int, tied: np.ndarray) -> np.ndarray:
-    """Return how badly the pattern of observed cells of the `tied` rows fits each group: a Bernoulli deviance."""
+def _pattern_costs(table: Table, axis: int, labels, other, k: int, k_other: int, tied: np.ndarray) -> np.ndarray:
+    """Return minus the Bernoulli log-likelihood of which cells of the `tied` rows are observed, by group (rows, k)."""
     side = table.side(axis)
     ones = Cells(side.shape, side.start, side.column, side.value, np.ones(side.n))
-    seen = table.grouped(ones, axis, other, k_other)[0].reshape(len(own), -1, k_other).sum(axis=1)
-    size, width = np.bincount(own, minlength=k)[:, None], np.bincount(other, minlength=k_other).astype(float)
-    rate = (add_rows(own, seen, k) + 0.5) / (size * width + 1.0)
-    return -(seen[tied] @ np.log(rate).T) - (width - seen[tied]) @ np.log1p(-rate).T
+    n_observed = table.grouped(ones, axis, other, k_other)[0].reshape(len(labels), -1, k_other).sum(axis=1)
+    size, width = np.bincount(labels, minlength=k)[:, None], np.bincount(other, minlength=k_other).astype(float)
+    rate = (add_rows(labels, n_observed, k) + 0.5) / (size * width + 1.0)
+    return -(n_observed[tied] @ np.log(rate).T) - (width - n_observed[tied]) @ np.log1p(-rate).T
 
 
-def _assign(table: Table, axis: int, sums: Sums, own, other, k_other: int, misfit: np.ndarray):
-    """Return the best group of each row, staying where that is as good, and how badly the row fits there.
+def _assign(table: Table, axis: int, sums: Sums, old, other, k_other: int, misfit: np.ndarray):
+    """Return the best group of each row, its cost there (n,), and the tolerance within which costs are equal.
 
-    Ties go to the group whose rows have the same pattern of observed cells.
+    Among equal costs a row stays in its `old` group, unless another fits its pattern of observed cells better.
     """
     A = table.prototypes(sums.block_counts, sums.block_sums)
-    k, n = len(A), len(own)
+    k, n = len(A), len(old)
     labels, cost_of = np.empty(n, dtype=np.int32), np.empty(n)
     tolerance = TIE * (float(misfit.mean()) or 1.0)
     complete = len(table.cells.value) == table.size(0) * table.size(1)
@@ -164,23 +164,23 @@ def _assign(table: Table, axis: int, sums: Sums, own, other, k_other: int, misfi
     for first in range(0, n, step):
         row_range = slice(first, min(first + step, n))
         cost = table.costs(sums.counts[row_range], sums.sums[row_range], A)
-        at = np.arange(len(cost))
+        positions = np.arange(len(cost))
         least = cost.min(axis=1)
-        chosen = np.where(cost[at, own[row_range]] <= least + tolerance, own[row_range], cost.argmin(axis=1))
+        chosen = np.where(cost[positions, old[row_range]] <= least + tolerance, old[row_range], cost.argmin(axis=1))
         if not complete and k > 1:
-            near = cost <= (least + tolerance)[:, None]
-            tied = np.flatnonzero(near.sum(axis=1) > 1)
+            is_best = cost <= (least + tolerance)[:, None]
+            tied = np.flatnonzero(is_best.sum(axis=1) > 1)
             if len(tied):
-                pattern = _pattern_costs(table, axis, own, other, k, k_other, tied + first)
-                pattern[~near[tied]] = np.inf
+                pattern = _pattern_costs(table, axis, old, other, k, k_other, tied + first)
+                pattern[~is_best[tied]] = np.inf
                 better = pattern.min(axis=1) < pattern[np.arange(len(tied)), chosen[tied]] - TIE
                 chosen[tied] = np.where(better, pattern.argmin(axis=1), chosen[tied])
-        labels[row_range], cost_of[row_range] = chosen, cost[at, chosen] + misfit[row_range]
+        labels[row_range], cost_of[row_range] = chosen, cost[positions, chosen] + misfit[row_range]
     return labels, cost_of, tolerance
 
 
 def _compact(labels: np.ndarray, k: int) -> tuple[np.ndarray, int]:
-    """Number the groups that occur 0, 1, ... in their order."""
+    """Return labels that number the groups in use 0, 1, ... in their order, and the number of these groups."""
     used = np.bincount(labels, minlength=k) > 0
     return (np.cumsum(used) - 1)[labels].astype(np.int32), int(used.sum())
 
@@ -211,7 +211,7 @@ def alternate(
     Returns
     -------
     PrototypeFit
-        With all labels 0..k-1 in use; fewer than asked if groups are left out, or nothing is left to explain.
+        All labels 0..k-1 are in use; k is less than at the start if groups stay empty or are dropped.
     """
     labels = [np.ascontiguousarray(rows, dtype=np.int32), np.ascontiguousarray(columns, dtype=np.int32)]
     k = [int(rows.max()) + 1, int(columns.max()) + 1]
@@ -244,33 +244,33 @@ def alternate(
         history += values if table.metric != "pearson" else [sum(values)]
         if table.metric != "pearson" or history[-1] < best[0]:
             best = (history[-1], labels.copy(), k.copy())
-    value, labels, k = best  # of Pearson's, which may rise, the best that was seen
+    value, labels, k = best  # Pearson's objective may rise: its least value
     (rows, a), (columns, b) = (_compact(axis_labels, size) for axis_labels, size in zip(labels, k, strict=True))
     return PrototypeFit(rows, columns, value, np.array(history), n_iter, not moved)
 
 
 def make_tables(cells: Cells, metric: str, n_levels: int, fill: float) -> tuple[Table, Cells]:
-    """Return the table of the alternation, and the table that its starts compare rows in.
+    """Return the table of the alternation, and the cells in which the starts compare rows and columns.
 
     The latter has the same cells, but with "levels" one column for each level of a column: 1 for the level that was
     observed, 0 for the others.
     """
     if metric != "levels":
         means = cells.averaged()
-        middle = float(np.average(means.value, weights=means.weight))  # squares of small numbers lose less
+        middle = float(np.average(means.value, weights=means.weight))  # centred values: squares lose fewer digits
         unit = 1.0
-        if metric == "pearson":  # which knows no scale: squares of squares neither vanish nor overflow so
+        if metric == "pearson":  # it does not depend on the scale, and so fourth powers neither vanish nor overflow
             unit = 2.0 ** np.floor(np.log2(np.abs(means.value - middle).max()))
         shifted = Cells(means.shape, means.start, means.column, (means.value - middle) / unit, means.weight)
         return Table(shifted, metric, 1, (fill - middle) / unit), shifted
     level, column = cells.value.astype(np.int64), cells.column.astype(np.int64) * n_levels
     shape = (cells.shape[0], cells.shape[1] * n_levels)
     ones = Cells.from_entries(cells.row, column + level, np.ones(cells.n), cells.weight, shape)
-    each = np.tile(np.arange(n_levels), cells.n)
+    all_levels = np.tile(np.arange(n_levels), cells.n)
     row, column, level, weight = (
         np.repeat(column_values, n_levels) for column_values in (cells.row, column, level, cells.weight)
     )
-    wide = Cells.from_entries(row, column + each, (each == level).astype(float), weight, shape).averaged()
+    wide = Cells.from_entries(row, column + all_levels, (all_levels == level).astype(float), weight, shape).averaged()
     return Table(ones, metric, n_levels, fill), wide
 
 
@@ -296,7 +296,7 @@ def fit_once(table: Table, wide: Cells, groups: tuple[int, int], seed: int, opti
 
 
 def _tall(wide: Cells, n_levels: int) -> Cells:
-    """Return the table with columns as rows: of (I, J L) cells, the (J, I L) ones."""
+    """Return the transposed table: cells of shape (I, J L) become cells of shape (J, I L)."""
     if n_levels == 1:
         return wide.T
     column, level = np.divmod(wide.column, n_levels)

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from bbl.biclustering.bicluster_fit import Found, seeds, set_options
+from bbl.biclustering.bicluster_fit import BiclusterFit, seeds, set_options
 from bbl.biclustering.cells import Cells
 from bbl.biclustering.likelihood import Noise, block_criterion
 from bbl.biclustering.prototype import METRICS, PrototypeFit, fit_once, make_tables
@@ -99,7 +99,7 @@ class Prototype:
         ratings = value.min() >= 1 and value.max() <= 5 and (value == np.rint(value)).all()
         return 3.0 if ratings else float(np.average(value, weights=cells.weight))
 
-    def fit(self, cells, groups, n_init, rng, workers=1, progress=None, n_levels=1) -> Found:
+    def fit(self, cells, groups, n_init, rng, workers=1, progress=None, n_levels=1) -> BiclusterFit:
         """Fit from `n_init` random starts for each number of groups, and take the best of the best number."""
         grid = self._grid(groups, cells.shape)
         most = max(a for a, _ in grid), max(b for _, b in grid)
@@ -125,7 +125,7 @@ class Prototype:
         if groups is None:
             self._warn_border(best, cells.shape)
         selection = None if groups is not None else [(*s, f.value, c) for f, s, c in best_fits]
-        return Found(best.rows, best.columns, criterion, best.history, best.n_iter, best.converged, selection)
+        return BiclusterFit(best.rows, best.columns, criterion, best.history, best.n_iter, best.converged, selection)
 
     def _warn_border(self, best: PrototypeFit, shape: tuple[int, int]) -> None:
         chosen = int(best.rows.max()) + 1, int(best.columns.max()) + 1

@@ -19,9 +19,9 @@ def conditioning(layout: Layout, i: int, j: int) -> np.ndarray:
 
     Given these, i and j are independent where ``J_ij = 0`` (the Markov property of eq. 6). The shorter list is taken.
     """
-    near = layout.mask[[i, j]]
-    near[:, [i, j]] = False
-    return np.flatnonzero(near[int(near[0].sum() > near[1].sum())])
+    neighbours = layout.mask[[i, j]]
+    neighbours[:, [i, j]] = False
+    return np.flatnonzero(neighbours[int(neighbours[0].sum() > neighbours[1].sum())])
 
 
 def strata(codes: np.ndarray, fixed: np.ndarray) -> np.ndarray:
@@ -38,16 +38,16 @@ def strata(codes: np.ndarray, fixed: np.ndarray) -> np.ndarray:
 
 
 def pair_strata(sample: Sample, layout: Layout, i: int, j: int) -> np.ndarray | None:
-    """Return the stratum (n,) of each row, within which i and j are independent without a coupling; -1 if not known.
+    """Return the stratum (n,) of each row, within which i and j are independent if they have no coupling; -1 if none.
 
-    Nor are rows in which a predictor that shares a term of three or more with both is away from its reference: the
-    coupling is another there. None where too many predictors would be held fixed.
+    A row has no stratum if a value that defines it is missing, or if a predictor that shares a term of order three or
+    more with i and j is away from its reference level, where the coupling differs. Returns None for over `MAX_HELD`.
     """
     fixed = conditioning(layout, i, j)
     if len(fixed) > MAX_HELD:
         return None
     number = strata(sample.codes, fixed)
-    if layout.order > 2:  # where the two are in a term of more, their coupling is that at its reference
+    if layout.order > 2:  # the coupling is defined where the other predictors of such terms are at reference
         number[(sample.codes[:, layout.beside(i, j)] != 0).any(axis=1)] = -1
     if sample.missing is not None:
         number[sample.missing[:, [i, j, *fixed]].any(axis=1)] = -1
@@ -62,8 +62,8 @@ def coupling_family(sample: Sample, number: np.ndarray, i: int, a: int, j: int, 
     strata. None where no stratum tells anything, or the computation would not end.
     """
     at_a, at_b = sample.codes[:, i], sample.codes[:, j]
-    here = ((at_a == 0) | (at_a == a)) & ((at_b == 0) | (at_b == b)) & (number >= 0)
-    at_a, at_b, w, number = at_a[here] == a, at_b[here] == b, sample.weights[here], number[here]
+    is_used = ((at_a == 0) | (at_a == a)) & ((at_b == 0) | (at_b == b)) & (number >= 0)
+    at_a, at_b, w, number = at_a[is_used] == a, at_b[is_used] == b, sample.weights[is_used], number[is_used]
     if not len(w):
         return None
     last = int(number.max()) + 1
@@ -80,12 +80,12 @@ def field_family(sample: Sample, layout: Layout, i: int, a: int) -> PowerSeries 
     """Return the binomial distribution of how often i is at level a, among rows with all neighbours at reference."""
     from scipy.special import gammaln
 
-    near = np.flatnonzero(layout.mask[i])
+    neighbours = np.flatnonzero(layout.mask[i])
     codes = sample.codes[:, i]
-    here = ((codes == 0) | (codes == a)) & (sample.codes[:, near] == 0).all(axis=1)
+    is_used = ((codes == 0) | (codes == a)) & (sample.codes[:, neighbours] == 0).all(axis=1)
     if sample.missing is not None:
-        here &= ~sample.missing[:, [i, *near]].any(axis=1)
-    n, t = float(sample.weights[here].sum()), float(sample.weights[here & (codes == a)].sum())
+        is_used &= ~sample.missing[:, [i, *neighbours]].any(axis=1)
+    n, t = float(sample.weights[is_used].sum()), float(sample.weights[is_used & (codes == a)].sum())
     if not 0 < n < MAX_SUPPORT:
         return None
     k = np.arange(n + 1.0)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 import pandas as pd
 
-from bbl.biclustering.bicluster_fit import Found
+from bbl.biclustering.bicluster_fit import BiclusterFit
 from bbl.biclustering.blocks import best_groups, ordered
 from bbl.biclustering.cells import Cells
 from bbl.biclustering.partition import rand_index
@@ -87,7 +87,7 @@ class BiclusterResults(BlockTables):
     kind: ClassVar[str] = "bicluster"
 
     @classmethod
-    def from_found(cls, call: str, table: TwoWay, method: Any, cells: Cells, found: Found) -> BiclusterResults:
+    def from_found(cls, call: str, table: TwoWay, method: Any, cells: Cells, found: BiclusterFit) -> BiclusterResults:
         """Name what a method found; groups are put in order."""
         n_levels = len(table.levels.levels) if table.levels is not None and table.holds == "levels" else 0
         rows, columns, sums, wcss = ordered(cells, found.rows, found.columns, n_levels, table.holds == "rated")

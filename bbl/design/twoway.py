@@ -1,4 +1,4 @@
-"""Two-way tables: long tables with two factors, and matrices, to the observed cells with their names."""
+"""Two-way tables: the observed cells, and names, of long tables with two factors and of matrices."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ class TwoWay:
     rows, columns : Factor
         The names of rows and columns.
     response : hashable
-        The name of what the cells hold.
+        The name of the values in the cells.
     holds : {"numeric", "ordinal", "levels", "rated"}
     levels : Factor or None
         The levels of categorical cells, or of an ordered response, which counts them 1, 2, ...
     repeats : int, default 0
-        How many observations are of a pair that was observed already.
+        Number of observations beyond the first of each pair.
     """
 
     formula: str | None
@@ -81,13 +81,13 @@ class TwoWay:
         weights : column name or array_like, or None
             One for each row of `data`.
         holds : {"numeric", "ordinal", "levels", "rated"}
-            What the response is to be read as.
+            How the response is read.
 
         Returns
         -------
         table : TwoWay
         entries : Entries
-            Of cells that are observed; with "rated" the pairs that are, of value 1.
+            The observed cells; with "rated" the rated pairs, of value 1.
 
         Raises
         ------
@@ -124,8 +124,8 @@ class TwoWay:
     def read(self, newdata: object) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, Factor]:
         """Return row and column codes of a long table, the values (nan where missing) of new rows, and their names.
 
-        Codes of rows that are not in this table go on from the last one. Values are None if there are no such rows, or
-        no column of the response.
+        Rows that are not in this table have the codes I, I + 1, ... Values are None if there are no such rows, or no
+        column of the response.
 
         Raises
         ------
@@ -139,16 +139,16 @@ class TwoWay:
         i, unknown = self.rows.encode(column, "ignore", "newdata")
         new = Factor.collect(column)
         i = i.astype(np.int64)
-        fresh = Factor(self.rows.name, (), ())
+        new_rows = Factor(self.rows.name, (), ())
         if unknown is not None and unknown.any():
-            at = new.encode(column)[0][unknown]
-            used, i[unknown] = np.unique(at, return_inverse=True)
+            new_codes = new.encode(column)[0][unknown]
+            used, i[unknown] = np.unique(new_codes, return_inverse=True)
             i[unknown] += self.shape[0]
-            fresh = Factor(self.rows.name, tuple(new.levels[k] for k in used), tuple(new.kinds[k] for k in used))
+            new_rows = Factor(self.rows.name, tuple(new.levels[k] for k in used), tuple(new.kinds[k] for k in used))
         value = None
-        if len(fresh.levels) and self.response != PRESENT and frame.has(self.response):
+        if len(new_rows.levels) and self.response != PRESENT and frame.has(self.response):
             value = _read_values(self.response, frame.column(self.response), self.holds, self.levels)[0]
-        return i, j, value, fresh
+        return i, j, value, new_rows
 
     def read_matrix(self, newdata: object) -> tuple[Entries, pd.Index]:
         """Return the observed cells of new rows that have the columns of this table."""
@@ -208,9 +208,10 @@ def _terms(formula: str, frame: Frame, named: Hashable | None) -> tuple[Hashable
 
 
 def _without_missing(column: Column) -> Column:
-    none = column.missing()
-    if none is not None:
-        count = int(none.sum())
+    """Return the column; refuse missing values."""
+    is_missing = column.missing()
+    if is_missing is not None:
+        count = int(is_missing.sum())
         raise DataError(
             f"column {column.name!r} has {count} missing value{'s' * (count > 1)}, so some rows belong to "
             f"no cell. Drop them: data.dropna(subset=[{column.name!r}]).",
@@ -245,9 +246,9 @@ def _floats(name: Hashable, series: pd.Series) -> np.ndarray:
         values = series.to_numpy(dtype=float, na_value=np.nan)
     elif series.dtype == object:
         cells = series.to_numpy()
-        none = pd.isna(cells)
-        if all(isinstance(v, int | float | np.number) for v in cells[~none]):
-            values = np.where(none, np.nan, cells).astype(float)
+        is_missing = pd.isna(cells)
+        if all(isinstance(v, int | float | np.number) for v in cells[~is_missing]):
+            values = np.where(is_missing, np.nan, cells).astype(float)
     if values is None:
         raise BBLTypeError(
             f"column {name!r} is of type {series.dtype}, not numbers. Turn it into numbers or an ordered category (in "
@@ -286,18 +287,15 @@ def _matrix(data: object, holds: str, argument: str, levels: Factor | None = Non
     types = {cell.dtype for cell in cells}
     same = len(types) == 1 and isinstance(cells[0].dtype, pd.CategoricalDtype)
     if holds != "levels" and levels is None and not (same and cells[0].cat.ordered):
-        return np.column_stack([_floats(n, c) for n, c in zip(frame.columns, cells, strict=True)]), *_ends(frame), None
+        values = np.column_stack([_floats(n, c) for n, c in zip(frame.columns, cells, strict=True)])
+        return values, frame.index, frame.columns, None
     together = pd.concat(cells if same else [c.astype(object) for c in cells], ignore_index=True)
     flat, levels_found = _read_values("value", together, holds, levels)
-    return flat.reshape(len(frame.columns), frame.n).T, *_ends(frame), levels_found
-
-
-def _ends(frame: Frame) -> tuple[pd.Index, tuple]:
-    return frame.index, frame.columns
+    return flat.reshape(len(frame.columns), frame.n).T, frame.index, frame.columns, levels_found
 
 
 def _axis(name: str, labels: Iterable[Hashable]) -> Factor:
-    """Return the labels of rows or columns; numbers if labels are not distinct or cannot be stored."""
+    """Return the factor of row or column labels; its levels are 0, 1, ... if labels repeat or cannot be stored."""
     plain = [v.item() if isinstance(v, np.generic) else v for v in labels]
     if len(set(map(str, plain))) < len(plain) or not all(type(v) in (str, int) for v in plain):
         plain = list(range(len(plain)))
@@ -342,13 +340,13 @@ def _checked(
     if holds == "rated":
         entries = _rated(response, entries, shape)
     repeats = entries.weight.sum() - len(np.unique(entries.row * np.int64(shape[1]) + entries.column))
-    for factor, at in ((rows, entries.row), (columns, entries.column)):
-        none = np.flatnonzero(np.bincount(at, minlength=len(factor.levels)) == 0)
-        if len(none) and (holds != "rated" or factor is rows):
-            how_many_more = f" (and {len(none) - 1} more)" * (len(none) > 1)
+    for factor, codes in ((rows, entries.row), (columns, entries.column)):
+        unobserved = np.flatnonzero(np.bincount(codes, minlength=len(factor.levels)) == 0)
+        if len(unobserved) and (holds != "rated" or factor is rows):
+            how_many_more = f" (and {len(unobserved) - 1} more)" * (len(unobserved) > 1)
             problem = "no rated item" if holds == "rated" else "no observed cell"
             raise DataError(
-                f"{factor.name!r} {factor.levels[none[0]]!r}{how_many_more} has {problem}, so nothing tells its "
+                f"{factor.name!r} {factor.levels[unobserved[0]]!r}{how_many_more} has {problem}, so nothing tells its "
                 "group. Drop it.",
                 column=factor.name,
             )

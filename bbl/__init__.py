@@ -115,11 +115,7 @@ HOMES = {
     "bbl.report.machine.plot": ("plot_comparison",),
     "bbl.results.bicluster.bicluster": ("BiclusterResults",),
     "bbl.results.machine.density": ("DensityResults",),
-    "bbl.results.machine.draws": (
-        "GroupParameters",
-        "MLEstimate",
-        "SampleResults",
-    ),
+    "bbl.results.machine.draws": ("GroupParameters", "MLEstimate", "SampleResults"),
     "bbl.results.machine.fit": ("BBLResults",),
     "bbl.results.together.average": ("AverageResults",),
     "bbl.results.together.cv": ("CVResults",),

@@ -89,8 +89,7 @@ def choice(argument: str, value: object, known: Sequence[str]) -> str:
     if value not in known:
         hint = near_match(value, known) or "."
         raise OptionError(
-            f"{argument}={value!r} is unknown{hint} Choose one of {', '.join(map(repr, known))}.",
-            argument=argument,
+            f"{argument}={value!r} is unknown{hint} Choose one of {', '.join(map(repr, known))}.", argument=argument
         )
     return value
 

@@ -12,11 +12,7 @@ import pandas as pd
 import reference as oracle
 
 # R's argument names to ours; crossVal's grids keep their names
-ARGUMENTS = {
-    "lambda": "lambda_",
-    "prior.count": "prior_count",
-    "use.auc": "use_auc",
-}
+ARGUMENTS = {"lambda": "lambda_", "prior.count": "prior_count", "use.auc": "use_auc"}
 
 
 def folder() -> Path:

@@ -65,12 +65,7 @@ def no_files(monkeypatch, tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "parts", "rows", "levels"),
-    [
-        ("W1", 1, 5000, [2] * 100),
-        ("W2", 1, 6000, [2] * 784),
-        ("W3", 1, 10000, [4] * 50),
-        ("W4", 1, 5000, [21] * 60),
-    ],
+    [("W1", 1, 5000, [2] * 100), ("W2", 1, 6000, [2] * 784), ("W3", 1, 10000, [4] * 50), ("W4", 1, 5000, [21] * 60)],
 )
 def test_generators_have_the_shapes_of_the_files(no_files, name, parts, rows, levels):
     made = PROBLEMS[name]()

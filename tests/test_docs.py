@@ -235,13 +235,7 @@ def test_versions_of_the_documentation_are_listed_newest_first(tmp_path):
     assert 'url=v0.10.1/"' in (tmp_path / "index.html").read_text()
 
 
-@pytest.mark.parametrize(
-    ("tex", "signs"),
-    [
-        (r"\mathbf{x}_{\setminus i}", "x\\i"),
-        (r"P(x \mid \mathbf{1})", "P(x|1)"),
-    ],
-)
+@pytest.mark.parametrize(("tex", "signs"), [(r"\mathbf{x}_{\setminus i}", "x\\i"), (r"P(x \mid \mathbf{1})", "P(x|1)")])
 def test_equations_need_no_font_for_mathematics(tex, signs):
     mathml = extension("equations").to_mathml(tex, "inline")
     assert re.sub(r"<[^>]*>|&#x0*([0-9A-F]+);", lambda m: chr(int(m[1], 16)) if m[1] else "", mathml) == signs

@@ -111,12 +111,7 @@ def test_weights_are_repeated_rows(rows):
 
 @pytest.mark.parametrize(
     ("column", "rule", "extra"),
-    [
-        (0, "spec", [0, 1, 0]),
-        (2, "spec", [0, 0, 0]),
-        (0, "r", [0, 0, 0]),
-        (2, "r", [0, 0, 0]),
-    ],
+    [(0, "spec", [0, 1, 0]), (2, "spec", [0, 0, 0]), (0, "r", [0, 0, 0]), (2, "r", [0, 0, 0])],
 )
 def test_extra_instance(rows, column, rule, extra):
     x, w = rows

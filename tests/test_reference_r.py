@@ -28,11 +28,7 @@ import bbl
 from bbl.stats.metrics import auc
 
 # crossVal: how far a pseudo-likelihood table may be from R's, whose own moves with its tolerance (see reproduction.md)
-TABLES = {
-    "ma0014_cv_pseudo_paper": 1e-4,
-    "sim_binary8_cv": 1e-4,
-    "titanic_cv_shuffled": 2e-4,
-}
+TABLES = {"ma0014_cv_pseudo_paper": 1e-4, "sim_binary8_cv": 1e-4, "titanic_cv_shuffled": 2e-4}
 
 
 def cv_problem(case):

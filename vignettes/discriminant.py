@@ -62,11 +62,7 @@ PREDICTORS = {name: list("rst") for name in NAMES}
 
 # %%
 patients = pd.DataFrame(
-    {
-        "illness": ["flu", "flu", "cold", "cold"],
-        "fever": ["yes", "no", "yes", "no"],
-        "patients": [18, 2, 16, 64],
-    }
+    {"illness": ["flu", "flu", "cold", "cold"], "fever": ["yes", "no", "yes", "no"], "patients": [18, 2, 16, 64]}
 )
 clinic = bbl.bbl("illness ~ fever", patients, weights="patients", method="naive", prior_count=0)
 print(clinic.predict({"fever": ["yes", "no"]}, type="prob").round(3))

@@ -66,10 +66,7 @@ mnist = bbl.bbl("y ~ .^2", dat, method="mf", eps=cv.regstar, log_z="mf")
 score = np.mean(mnist.predict(digits_test, type="class") == digits_test["y"])
 print(
     pd.DataFrame(
-        {
-            "paper's draw (R 1.0.0)": [0.89, 0.916],
-            "this draw": [cv.maxscore, score],
-        },
+        {"paper's draw (R 1.0.0)": [0.89, 0.916], "this draw": [cv.maxscore, score]},
         index=["cross-validation, best eps", "test images"],
     ).round(3)
 )

@@ -186,12 +186,7 @@ def _compact(labels: np.ndarray, k: int) -> tuple[np.ndarray, int]:
 
 
 def alternate(
-    table: Table,
-    rows: np.ndarray,
-    columns: np.ndarray,
-    max_iter: int = 100,
-    move: str = "all",
-    empty: str = "reseed",
+    table: Table, rows: np.ndarray, columns: np.ndarray, max_iter: int = 100, move: str = "all", empty: str = "reseed"
 ) -> PrototypeFit:
     """Assign rows, then columns, to the prototypes that fit best, until nothing moves (eqs. 2.1 and 2.2, corrected).
 

@@ -31,13 +31,7 @@ from bbl.rows.sample import Rows, Sample
 from bbl.stats.calibration import Calibration
 from bbl.stats.scores import class_scores
 
-__all__ = [
-    "Estimate",
-    "estimate",
-    "estimate_jointly",
-    "estimate_path",
-    "fit_group",
-]
+__all__ = ["Estimate", "estimate", "estimate_jointly", "estimate_path", "fit_group"]
 
 SMALL = 200_000
 

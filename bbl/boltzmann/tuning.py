@@ -278,14 +278,7 @@ def _tune_one(
     oof_scores = replace(scored, scores=scored.scores[chosen : chosen + 1], fits=[], found=[])
     best = engine if tuned is None or values is None else engine.at(float(values[chosen]))
     return Tuning(
-        option,
-        np.zeros(1) if values is None else values,
-        loss,
-        chosen,
-        calibration,
-        scored.found,
-        oof_scores,
-        best,
+        option, np.zeros(1) if values is None else values, loss, chosen, calibration, scored.found, oof_scores, best
     )
 
 

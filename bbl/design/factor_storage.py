@@ -15,14 +15,7 @@ from bbl.design.interactions import Cube, Interactions, term_keys
 from bbl.design.values import KINDS
 from bbl.errors import BBLTypeError
 
-__all__ = [
-    "factor_from_dict",
-    "factor_to_dict",
-    "name_from_list",
-    "name_to_list",
-    "terms_from_dict",
-    "terms_to_dict",
-]
+__all__ = ["factor_from_dict", "factor_to_dict", "name_from_list", "name_to_list", "terms_from_dict", "terms_to_dict"]
 
 
 def factor_to_dict(factor: Factor) -> dict[str, Any]:

@@ -24,14 +24,7 @@ THIN = 10
 
 
 def sample_states(
-    h,
-    J,
-    n_levels,
-    nsample: int = 1,
-    rng=None,
-    burn_in: int = BURN_IN,
-    thin: int = THIN,
-    more: Tables | None = None,
+    h, J, n_levels, nsample: int = 1, rng=None, burn_in: int = BURN_IN, thin: int = THIN, more: Tables | None = None
 ) -> np.ndarray:
     """Draw states from ``P(x) ~ exp(sum h_i(x_i) + sum J_ij(x_i, x_j) + ...)`` (eq. 6; R's ``sample_xi``).
 
@@ -101,13 +94,7 @@ def _sample_listed(h, J, levels: np.ndarray, nsample: int, rng: np.random.Genera
 
 
 def sample_groups(
-    layout: Layout,
-    theta: np.ndarray,
-    nsample: int,
-    prob=None,
-    rng=None,
-    burn_in: int = BURN_IN,
-    thin: int = THIN,
+    layout: Layout, theta: np.ndarray, nsample: int, prob=None, rng=None, burn_in: int = BURN_IN, thin: int = THIN
 ) -> tuple[np.ndarray, np.ndarray]:
     """Draw response groups and the predictors given the group (R's ``randomsamp``).
 
@@ -152,8 +139,7 @@ def sample_groups(
         or not weight.sum() > 0
     ):
         raise OptionError(
-            f"prob must hold {K} numbers of at least 0, one per group and not all 0; got {prob!r}.",
-            argument="prob",
+            f"prob must hold {K} numbers of at least 0, one per group and not all 0; got {prob!r}.", argument="prob"
         )
     check_memory(8.0 * nsample * (layout.m + 2), f"A sample of {nsample} rows", "Ask for fewer rows.")
     y = rng.choice(K, size=nsample, p=weight / weight.sum())

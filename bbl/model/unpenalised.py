@@ -10,14 +10,7 @@ import numpy as np
 from bbl._ext.model import moments as kernel
 from bbl.model.godambe import informed, site_hessians, solution
 from bbl.model.layout import Layout
-from bbl.model.moments import (
-    known_counts,
-    level_counts,
-    one_hot,
-    pair_counts,
-    usable_rows,
-    usable_weight,
-)
+from bbl.model.moments import known_counts, level_counts, one_hot, pair_counts, usable_rows, usable_weight
 from bbl.model.pairwise import cells
 from bbl.model.regressors import Regressors, regressors
 from bbl.rows.on_disk import Rows

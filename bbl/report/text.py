@@ -13,15 +13,7 @@ from bbl.design.labels import Labels
 from bbl.model.parameters import Parameters
 from bbl.report.format import DIGITS, WIDTH, format_numbers, label_text, table_text, vector_text
 
-__all__ = [
-    "call_text",
-    "cv_text",
-    "fit_text",
-    "group_text",
-    "head_text",
-    "missing_text",
-    "sample_text",
-]
+__all__ = ["call_text", "cv_text", "fit_text", "group_text", "head_text", "missing_text", "sample_text"]
 
 CALL_WIDTH = 60  # R starts a new line of a call after the argument that passes this column
 SHOWN_LEVELS = 10
@@ -231,9 +223,7 @@ def missing_text(policy: str, incomplete: int) -> str:
 def _coupling_text(values: np.ndarray, rows: Sequence, columns: Sequence) -> str:
     n = SHOWN_LEVELS
     frame = pd.DataFrame(
-        values[:n, :n],
-        index=[label_text(x) for x in rows[:n]],
-        columns=[label_text(x) for x in columns[:n]],
+        values[:n, :n], index=[label_text(x) for x in rows[:n]], columns=[label_text(x) for x in columns[:n]]
     )
     size_note = f"\n... ({len(rows)} x {len(columns)} levels in all)" if max(values.shape) > n else ""
     return table_text(frame) + size_note

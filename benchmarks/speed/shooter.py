@@ -103,10 +103,7 @@ def page(frame: pd.DataFrame) -> list[str]:
     ratios = [f"{seconds[k] / own:.1f} times that of {k}" for k in ("liblinear", "saga") if own and k in seconds]
     if ratios:
         lines += [f"Speed of order 1: {' and '.join(ratios)}.", ""]
-    lines += [
-        "R's glinternet, a program for pairs of predictors, could not be had here: no figure of it is given.",
-        "",
-    ]
+    lines += ["R's glinternet, a program for pairs of predictors, could not be had here: no figure of it is given.", ""]
     return lines
 
 

@@ -61,8 +61,7 @@ def test_probabilities_are_those_of_the_oracle(log_z):
 
 
 @pytest.mark.parametrize(
-    ("method", "options", "tolerance"),
-    [("pseudo", {"lambda_": 1e-3}, 1e-8), ("mf", {}, 1e-10), ("naive", {}, 1e-10)],
+    ("method", "options", "tolerance"), [("pseudo", {"lambda_": 1e-3}, 1e-8), ("mf", {}, 1e-10), ("naive", {}, 1e-10)]
 )
 def test_weights_are_repeated_rows_in_every_number(titanic, method, options, tolerance):
     raw = bbl.freq2raw(titanic, "Freq")

@@ -63,11 +63,7 @@ def frame(n=300, share=0.1, seed=0):
 
 
 FORMULA = "y ~ x0*x1 + x1*x2 + x2*x3"
-METHODS = {
-    "pseudo": {"lambda_": 0.05, "lambdah": 0.01},
-    "mf": {"eps": 0.7},
-    "naive": {"prior_count": 0.5},
-}
+METHODS = {"pseudo": {"lambda_": 0.05, "lambdah": 0.01}, "mf": {"eps": 0.7}, "naive": {"prior_count": 0.5}}
 
 
 class TestEngines:

@@ -7,14 +7,7 @@ import pytest
 import reference_blocks as reference
 
 from bbl._ext.bicluster.genetic import du_steps
-from bbl.biclustering.partition import (
-    canonical,
-    contingency,
-    expected_loss,
-    point_partition,
-    rand_index,
-    similarity,
-)
+from bbl.biclustering.partition import canonical, contingency, expected_loss, point_partition, rand_index, similarity
 
 
 def draws(n, seed, size=200):

@@ -230,10 +230,7 @@ def test_hidden_units_are_summed_out_exactly():
     wide = widened(layout, 2)
     theta = rng.normal(size=(1, 3, wide.size))
     own = [
-        (
-            [wide.table(t, i) for i in range(wide.m)],
-            {(i, j): wide.table(t, i, j) for i, j in wide.pairs.tolist()},
-        )
+        ([wide.table(t, i) for i in range(wide.m)], {(i, j): wide.table(t, i, j) for i, j in wide.pairs.tolist()})
         for t in theta[0]
     ]
     truth = [hidden_truth(h, J, [2, 3, 2, 2], 2) for h, J in own]

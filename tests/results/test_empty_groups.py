@@ -48,10 +48,7 @@ def test_all_of_it_can_be_used(method, empty, missing, tmp_path):
         method == "mf" or f"group '{empty}' has no training rows" in " ".join(text.split())
     )
     for ask in (fit.inference, lambda: fit.bse, lambda: fit.claic, lambda: fit.bootstrap(2), lambda: fit.conf_int()):
-        with pytest.raises(
-            bbl.BBLError,
-            match="no training rows|standard errors are there for",
-        ) as caught:
+        with pytest.raises(bbl.BBLError, match="no training rows|standard errors are there for") as caught:
             ask()
         assert empty in str(caught.value) or method == "mf"
     assert fit.tidy()["estimate"].notna().all() and fit.coef().h[empty]["a"].tolist() == [0.0]

@@ -19,14 +19,7 @@ from sklearn.base import clone  # noqa: E402
 from sklearn.calibration import CalibratedClassifierCV  # noqa: E402
 from sklearn.compose import make_column_transformer  # noqa: E402
 from sklearn.exceptions import NotFittedError  # noqa: E402
-from sklearn.model_selection import (  # noqa: E402
-    GridSearchCV,
-    GroupKFold,
-    KFold,
-    StratifiedKFold,
-    cross_val_predict,
-    cross_val_score,
-)
+from sklearn.model_selection import GridSearchCV, GroupKFold, KFold, StratifiedKFold, cross_val_predict, cross_val_score  # noqa: E402
 from sklearn.pipeline import make_pipeline  # noqa: E402
 from sklearn.preprocessing import KBinsDiscretizer, OrdinalEncoder  # noqa: E402
 from sklearn.utils.estimator_checks import estimator_checks_generator  # noqa: E402

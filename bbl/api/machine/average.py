@@ -61,8 +61,7 @@ def check_auto(options: dict, calibrate: str, classes: bool) -> None:
         raise OptionError("method='auto' calibrates by temperature; leave calibrate out.", argument="calibrate")
     if not classes:
         raise OptionError(
-            f"{AUTO_REFUSALS['no_response']}, and the formula has no response; take method='pseudo'.",
-            argument="method",
+            f"{AUTO_REFUSALS['no_response']}, and the formula has no response; take method='pseudo'.", argument="method"
         )
 
 

@@ -17,17 +17,7 @@ from bbl.errors import OptionError
 from bbl.parallel import progress_bar
 from bbl.results.network.structure import AveragedStructure, Structure, make_structure
 
-__all__ = [
-    "learn_structure",
-    "aode",
-    "bsej",
-    "fssj",
-    "kdb",
-    "nb",
-    "tan_cl",
-    "tan_hc",
-    "tan_hcsp",
-]
+__all__ = ["learn_structure", "aode", "bsej", "fssj", "kdb", "nb", "tan_cl", "tan_hc", "tan_hcsp"]
 
 ALIKE = """
 
@@ -43,12 +33,7 @@ Structure
 
 
 def learn_structure(
-    name: str,
-    prepared: EncodedData,
-    options: Mapping[str, Any],
-    folds: Any = None,
-    seed: Any = 0,
-    verbose: int = 0,
+    name: str, prepared: EncodedData, options: Mapping[str, Any], folds: Any = None, seed: Any = 0, verbose: int = 0
 ) -> Structure | AveragedStructure:
     """Return the structure that the learner of this name learns from encoded data, having checked its options."""
     learner = LEARNERS[name]
@@ -181,17 +166,7 @@ def aode(
 
 
 def _climb(
-    learner: str,
-    formula: str,
-    data: Any,
-    folds,
-    seed,
-    *,
-    weights,
-    missing,
-    xlevels,
-    verbose,
-    **options,
+    learner: str, formula: str, data: Any, folds, seed, *, weights, missing, xlevels, verbose, **options
 ) -> Structure:
     """Return the structure that a learner with folds finds; `options` are those of the learner."""
     prepared = prepare(

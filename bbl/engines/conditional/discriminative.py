@@ -20,18 +20,7 @@ from bbl.model.layout import Layout
 from bbl.model.pairwise import cells
 from bbl.parallel import stop_flag
 
-__all__ = [
-    "CLOSE",
-    "HARMLESS",
-    "NEAR",
-    "ROUGH",
-    "SLIGHT",
-    "Solution",
-    "Tolerance",
-    "bounded",
-    "minibatches",
-    "solve",
-]
+__all__ = ["CLOSE", "HARMLESS", "NEAR", "ROUGH", "SLIGHT", "Solution", "Tolerance", "bounded", "minibatches", "solve"]
 
 SLIGHT = 1e-8  # penalty of offsets, so that those of groups without rows end somewhere
 LOWEST = 50.0  # how far below the highest score of a row others count

@@ -16,17 +16,7 @@ from bbl.model.regressors import penalties, regressors
 from bbl.parallel import run_tasks, serial_blas, stop_flag
 from bbl.rows.sample import Sample
 
-__all__ = [
-    "FINEST",
-    "FLOOR",
-    "POLISH_SIZE",
-    "Sites",
-    "Solution",
-    "by_lbfgs",
-    "by_newton",
-    "is_small",
-    "prepared",
-]
+__all__ = ["FINEST", "FLOOR", "POLISH_SIZE", "Sites", "Solution", "by_lbfgs", "by_newton", "is_small", "prepared"]
 
 FINEST = {"double": 0.0, "single": 1e-5}  # gradient norm that a precision can be asked for,
 FLOOR = {"double": 1e-8, "single": 1e-4}  # and at which it has converged where it gets no further

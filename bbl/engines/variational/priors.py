@@ -81,14 +81,7 @@ PRIORS = {
             True,
         ),
         # sigma = s for all groups, ln s standard normal
-        ScalePrior(
-            "gaussian",
-            None,
-            None,
-            lambda v: -0.5 * v**2 - 0.5 * np.log(2.0 * np.pi),
-            lambda v: -v,
-            False,
-        ),
+        ScalePrior("gaussian", None, None, lambda v: -0.5 * v**2 - 0.5 * np.log(2.0 * np.pi), lambda v: -v, False),
     )
 }
 

@@ -235,13 +235,7 @@ def _legend(labels: Labels, names: list) -> tuple[list[str], str, float]:
 
 
 def _bars(
-    ax: Axes,
-    fields: np.ndarray,
-    labels: Labels,
-    layout: Layout,
-    names: list,
-    title: str,
-    half: np.ndarray | None,
+    ax: Axes, fields: np.ndarray, labels: Labels, layout: Layout, names: list, title: str, half: np.ndarray | None
 ) -> None:
     """Draw one bar per level and group; levels are named below the bars, predictors above."""
     K = fields.shape[0]

@@ -145,11 +145,7 @@ def shown_of(shown: pd.DataFrame, table: pd.DataFrame) -> str:
 
 
 def fit_summary(
-    call: str,
-    labels: Labels,
-    tests: LikelihoodRatio,
-    facts: Mapping[str, Any],
-    sections: Sequence[Section] = (),
+    call: str, labels: Labels, tests: LikelihoodRatio, facts: Mapping[str, Any], sections: Sequence[Section] = ()
 ) -> Summary:
     """Return the summary of a classifier: its facts, and the naive Bayes test of each predictor.
 

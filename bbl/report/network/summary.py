@@ -22,11 +22,7 @@ COLUMNS = 10  # of a probability table
 
 
 def network_summary(
-    call: str,
-    labels: Labels,
-    facts: Mapping[str, Any],
-    features: pd.DataFrame,
-    params: Mapping[Hashable, pd.DataFrame],
+    call: str, labels: Labels, facts: Mapping[str, Any], features: pd.DataFrame, params: Mapping[Hashable, pd.DataFrame]
 ) -> Summary:
     """Return the summary of a Bayesian network classifier.
 

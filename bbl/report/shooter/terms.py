@@ -15,11 +15,7 @@ __all__ = ["order_counts", "term_frame"]
 
 
 def term_frame(
-    labels: Labels,
-    layout: Layout,
-    theta: np.ndarray,
-    free: np.ndarray,
-    chosen: Mapping[str, np.ndarray] | None = None,
+    labels: Labels, layout: Layout, theta: np.ndarray, free: np.ndarray, chosen: Mapping[str, np.ndarray] | None = None
 ) -> pd.DataFrame:
     """Return the terms of each group with their weights, the strongest first, then the single predictors.
 

@@ -13,13 +13,7 @@ from bbl.boltzmann.estimate import Estimate
 from bbl.boltzmann.inference.comparisons import compare_groups, compare_pooled
 from bbl.boltzmann.inference.covariance import Covariances, covariances, full_covariance
 from bbl.boltzmann.inference.permutation import permutation_tests
-from bbl.boltzmann.inference.significance import (
-    Comparison,
-    Evidence,
-    Kind,
-    evidence,
-    of_group,
-)
+from bbl.boltzmann.inference.significance import Comparison, Evidence, Kind, evidence, of_group
 from bbl.checks import choice, flag, near_match, share, verb
 from bbl.design.labels import Labels
 from bbl.engines import Engine
@@ -272,13 +266,7 @@ class Inference(Estimates):
         for name, comparison in zip(names, tested, strict=True):
             statistic, df, p, words = comparison.tables()
             table = pd.DataFrame(
-                {
-                    "group": name,
-                    **term_labels(self._labels, layout),
-                    "chisq": statistic,
-                    "df": df,
-                    "p": p,
-                }
+                {"group": name, **term_labels(self._labels, layout), "chisq": statistic, "df": df, "p": p}
             )
             for column, method in (("p_holm", "holm"), ("p_bh", "fdr_bh")):
                 table[column] = np.concatenate([adjust(p[:m], method), adjust(p[m:], method)])

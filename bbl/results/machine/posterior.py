@@ -61,10 +61,7 @@ class PosteriorDraws:
         fits = estimate.fits[: len(labels.groups)]
         first = next((fit.draws for fit in fits if fit.draws is not None), None)
         if first is None:
-            raise OptionError(
-                f"{engine.refusals()['draws']}; method='bayes' has.",
-                argument="method",
-            )
+            raise OptionError(f"{engine.refusals()['draws']}; method='bayes' has.", argument="method")
         empty = np.full_like(first, np.nan)
         draws = np.stack([empty if fit.draws is None else fit.draws for fit in fits], axis=2)
         layout = estimate.parameters.layout

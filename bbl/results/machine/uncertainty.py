@@ -48,8 +48,7 @@ def bootstrap(
     n_samples, rng, workers = integer("nboot", nboot, 2), generator(seed), n_workers(n_jobs)
     if self.engine.chooses:
         raise OptionError(
-            f"{self.engine.refusals()['bootstrap']}; crossVal() tells how well they hold.",
-            argument="method",
+            f"{self.engine.refusals()['bootstrap']}; crossVal() tells how well they hold.", argument="method"
         )
     refits = refit_samples(self._full_groups(), self.estimate, self.engine, n_samples, rng, workers)
     frame = self.tidy().drop(columns=["pooled", "difference"])

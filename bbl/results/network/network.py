@@ -223,13 +223,7 @@ class NetworkResults(NetworkTables, ClassifierResults):
         return float(log_lik) - each[kind] * self.nparams
 
     def predict(
-        self,
-        newdata: Any = None,
-        type: str = "prob",
-        unseen: str = "raise",
-        *,
-        priors: Any = None,
-        costs: Any = None,
+        self, newdata: Any = None, type: str = "prob", unseen: str = "raise", *, priors: Any = None, costs: Any = None
     ) -> pd.DataFrame | pd.Series:
         """Predict the class of each row.
 

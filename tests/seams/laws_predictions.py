@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 
 import numpy as np
 import pandas as pd
@@ -45,7 +46,7 @@ def enumerable(case: Case) -> bool:
     engine = case.engine
     if engine is None or engine.joint or case.fit.estimate.predictive is not None:
         return False
-    states = float(np.prod([len(levels) for levels in case.fit.labels.levels]))
+    states = math.prod(len(levels) for levels in case.fit.labels.levels)
     return states <= 800 and case.fit.estimate.log_z_kind in ("auto", "exact") and case.fit.estimate.calibration is None
 
 

@@ -12,14 +12,19 @@ from bbl.stats.loss_record import HELD_OUT, LossRecord, shares_loss
 __all__ = ["pack_loss", "unpack_loss", "unpack_tuned_loss"]
 
 
-def pack_loss(record: LossRecord | None) -> dict[str, dict]:
-    """Return the log-loss that a model knows, if it knows one, as an entry of its dict."""
-    return {} if record is None else {"log_loss": dataclasses.asdict(record)}
+def pack_loss(record: LossRecord | None, tuned: bool = False) -> dict[str, dict | None]:
+    """Return the log-loss that a model knows, if it knows one, as an entry of its dict.
+
+    A `tuned` model without one has an entry None, because files of earlier versions have none although it is known.
+    """
+    if record is None:
+        return {"log_loss": None} if tuned else {}
+    return {"log_loss": dataclasses.asdict(record)}
 
 
 def unpack_loss(meta: dict) -> LossRecord | None:
     """Return the log-loss of `pack_loss`, after checking it."""
-    if "log_loss" not in meta:
+    if meta.get("log_loss") is None:
         return None
     record = LossRecord(**meta["log_loss"])
     numbers, words = (record.loss, record.baseline), (record.rows, record.remedy)

@@ -146,3 +146,11 @@ def test_the_content_itself_is_loaded(content, tmp_path):
     write_model(tmp_path / "same.bbl", meta, dict(arrays))
     assert (tmp_path / "same.bbl").read_bytes() == path.read_bytes()
     assert repr(bbl.load(tmp_path / "same.bbl")) == repr(bbl.load(path))
+
+
+def test_a_tuned_member_that_knows_no_log_loss_has_none_when_loaded(tmp_path):
+    data = pd.DataFrame({"y": ["a", "b"], "x": ["u", "v"]})
+    fit = bbl.bbl("y ~ x", data, np.array([3e9, 1e9]), method="auto", verbose=0)
+    fit.save(tmp_path / "first.bbl")
+    bbl.load(tmp_path / "first.bbl").save(tmp_path / "second.bbl")
+    assert (tmp_path / "first.bbl").read_bytes() == (tmp_path / "second.bbl").read_bytes()

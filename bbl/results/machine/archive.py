@@ -52,7 +52,7 @@ def pack(fit: Any, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
         "nobs": fit.nobs(),
         "sections": [_pack_section(section) for section in fit._sections],
         "tuning": _pack_tuning(fit.tuning),
-        **(pack_priors(fit.priors) | pack_loss(fit.log_loss) if fit.design.classes else {}),
+        **(pack_priors(fit.priors) | pack_loss(fit.log_loss, fit.tuning is not None) if fit.design.classes else {}),
     }
     arrays = {
         "theta": parameters.theta,

@@ -49,7 +49,7 @@ def known_arguments(s: Scenario) -> set[str]:
 def changed(s: Scenario, name: str, value: Any) -> Scenario | None:
     """Return the scenario with an argument changed; None if it is not one of the call."""
     if name == "method" and s.family == "bbl":
-        if value not in (*ENGINES, "auto"):
+        if value not in (*ENGINES, "auto") or value == s.method:  # a complaint about the method names it
             return None
         names = known_arguments(dataclasses.replace(s, method=value, options={}))
         return dataclasses.replace(s, method=value, options={k: v for k, v in s.options.items() if k in names})

@@ -1,4 +1,11 @@
-"""The optimum without a penalty, and which parameters have one: what the data alone determine."""
+"""Continue a fit without its penalty, and find the parameters that have no finite optimum without one.
+
+*Site*: the predictor i whose conditional distribution given the others is modelled; the sites are optimised separately.
+*Site solution* ``site_theta``, shape (layout.D, 1 + D): row (i, a) holds the field of level a >= 1 of site i, then its
+couplings with the D regressor columns, the indicators of the levels of the other predictors (see `Regressors`).
+*Field* of a level in a row: its log odds against level 0, the reference. *Usable* rows of a site: those in which the
+site and all predictors that it interacts with are known.
+"""
 
 from __future__ import annotations
 
@@ -18,67 +25,65 @@ from bbl.rows.sample import Sample
 
 __all__ = ["cell_counts", "cell_sizes", "unbounded_parameters", "unpenalised"]
 
-STEPS = 16  # of Newton's method
-LONGEST = 2.0  # largest change of a parameter in a step
-FITTED = 30  # rounds of proportional fitting, which leave expected counts right to a percent
-AT_REST = 1e-6  # largest change of a parameter in the last step of a predictor that has converged
-ADRIFT = 1e-3  # change of a parameter in the last step from which on it has no finite optimum
-SURE = 10.0  # log odds at which a predictor is all but certain in a row
-SINGLE_PRECISION_SHARE = 0.999  # of `SURE`, to allow for the rounding of log odds in single precision
-ROWS = 1024  # at a time
-AT_ONCE = 16  # predictors at a time
-CURVATURE_ROWS = 0.15  # share of the rows, those with most curvature, that a lower bound of it is made of
-LEAST_CURVATURE = 1e-8  # a larger one is not rounding
-MARGIN = 1e-6  # of log odds, that is no rounding
-VANISHING = 1e-6  # share of a parameter's information that is left of it when rows become certain: none
+MAX_NEWTON_STEPS = 16
+LONGEST_STEP = 2.0  # of a parameter in a Newton step; longer steps are shortened
+FITTING_ROUNDS = 30  # of iterative proportional fitting; expected counts are then right to a percent
+STEP_TOLERANCE = 1e-6  # a site has converged when a Newton step changes no parameter by more
+DIVERGING_STEP = 1e-3  # a parameter that the last Newton step changes by more has no finite optimum
+CERTAIN_LOG_ODDS = 10.0  # from these log odds on a level is all but certain in a row
+SINGLE_PRECISION_SHARE = 0.999  # of `CERTAIN_LOG_ODDS`, to allow for the rounding of log odds in single precision
+CHUNK_ROWS = 1024
+SITES_PER_PASS = 16  # sites checked in one pass over the rows
+CURVATURE_ROWS = 0.15  # share of each chunk's rows, those of largest curvature, that the lower bound is the sum of
+LEAST_CURVATURE = 1e-8  # smaller eigenvalues of the curvature bound may be rounding errors
+ROUNDING = 1e-6  # smaller differences of log odds may be rounding errors
+NO_INFORMATION = 1e-6  # eigenvalue of a Hessian of unit diagonal at which a direction has no information left
 
 
 def unpenalised(
-    sample: Rows, layout: Layout, site_theta: np.ndarray, only: np.ndarray | None = None, at_rest: float = AT_REST
+    sample: Rows, layout: Layout, site_theta: np.ndarray, sites: np.ndarray | None = None, tol: float = STEP_TOLERANCE
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Go on from a penalised solution to the optimum without a penalty.
+    """Continue from a penalised site solution to the optimum without a penalty, by Newton's method.
 
-    Newton's method. Where rows are separated there is no finite optimum: the objective rises along a direction without
-    end, the Hessian falls as fast as the gradient, and every step in that direction has the same length (Albert &
-    Anderson 1984 name the condition). So a parameter that still moves when the others have come to rest is not
-    determined; nor is one on which the rows do not depend, as of a copied column; nor one on which only rows depend
-    that become certain, whose information vanishes although it may not move.
+    Separated rows have no finite optimum: the objective rises along a direction without end, Hessian and gradient fall
+    at the same rate, and every step in that direction has the same length (Albert & Anderson 1984 define the
+    condition). Not determined are therefore parameters that still move when the others have converged, parameters on
+    which the likelihood does not depend, as with two equal columns, and parameters whose rows all become certain.
 
     Parameters
     ----------
     sample : Sample
     layout : Layout
     site_theta : ndarray, shape (layout.D, 1 + D)
-        Unsymmetrised solution to start from.
-    only : ndarray of int, optional
-        Predictors; all with more than one level by default.
-    at_rest : float, default 1e-6
-        A step that moves no parameter by more than this is the last one of a predictor.
+        Site solution to start from.
+    sites : ndarray of int, optional
+        Sites to optimise; all predictors with more than one level by default.
+    tol : float, default 1e-6
+        A site has converged when a step changes none of its parameters by more.
 
     Returns
     -------
     site_theta : ndarray, shape (layout.D, 1 + D)
-        Unsymmetrised solution without a penalty; what is not determined stands where the last step left it.
+        Site solution without a penalty; undetermined parameters have their values after the last step.
     determined : ndarray of bool, shape (layout.D, 1 + D)
-        Which of its parameters the rows determine; False for predictors that were not asked for.
+        Whether the rows determine each parameter; False for sites that are not in `sites`.
     """
     site_theta, columns = site_theta.copy(), regressors(layout).columns
     determined = np.zeros(site_theta.shape, dtype=bool)
-    active = np.flatnonzero(layout.n_levels > 1) if only is None else np.asarray(only)
-    for newton_step in range(STEPS):
+    active = np.flatnonzero(layout.n_levels > 1) if sites is None else np.asarray(sites)
+    for newton_step in range(MAX_NEWTON_STEPS):
         moving = []
         for i, (score, H) in site_hessians(sample, layout, site_theta, active).items():
             site_cells = np.ix_(np.arange(layout.start[i], layout.start[i + 1]), columns[i])
             step, is_determined = solution(H, score)
-            largest = float(np.abs(step).max())
-            is_determined &= np.abs(step) < ADRIFT
-            if newton_step == STEPS - 1 and not is_determined.all():
-                is_determined &= informed(H, VANISHING)
+            step_size = float(np.abs(step).max())
+            is_determined &= np.abs(step) < DIVERGING_STEP
+            if newton_step == MAX_NEWTON_STEPS - 1 and not is_determined.all():
+                is_determined &= informed(H, NO_INFORMATION)
             determined[site_cells] = is_determined.reshape(-1, len(columns[i]))
-            site_theta[site_cells] += (step * min(1.0, LONGEST / largest if largest else 1.0)).reshape(
-                -1, len(columns[i])
-            )
-            if largest > at_rest:
+            step *= min(1.0, LONGEST_STEP / step_size if step_size else 1.0)
+            site_theta[site_cells] += step.reshape(-1, len(columns[i]))
+            if step_size > tol:
                 moving.append(i)
         active = np.array(moving, dtype=np.intp)
         if not len(active):
@@ -87,235 +92,257 @@ def unpenalised(
 
 
 def unbounded_parameters(
-    sample: Rows, layout: Layout, site_theta: np.ndarray, most: int
+    sample: Rows, layout: Layout, site_theta: np.ndarray, max_parameters: int
 ) -> tuple[tuple[int, ...], ...]:
-    """Return a parameter that grows without end for each predictor that has one (see `EngineFit.unbounded`).
+    """Return one diverging parameter of each site that has any, as tuples like `EngineFit.unbounded`.
 
-    The optimiser stops somewhere on the way, where the gradient is small. Only predictors that have become all but
-    certain in some row are looked at, and that have fewer than `most` parameters.
+    A diverging parameter has no finite optimum; the optimiser stopped where the gradient was small. A site is only
+    checked if it has fewer than `max_parameters` parameters and is all but certain in some row. Each tuple holds the
+    site and its level code, then, for a coupling, predictor and level code of each other member of its term.
     """
     wide = regressors(layout)
-    sure = [
+    certain = [
         i
-        for i in _all_but_certain(sample, layout, site_theta)
-        if (int(layout.n_levels[i]) - 1) * len(wide.columns_of(i)) < most
+        for i in _nearly_certain_sites(sample, layout, site_theta)
+        if (int(layout.n_levels[i]) - 1) * len(wide.columns_of(i)) < max_parameters
     ]
-    parts = [sure[first : first + AT_ONCE] for first in range(0, len(sure), AT_ONCE)]
-    sure = [i for sites in parts for i, near in near_optimum(sample, layout, site_theta, sites).items() if not near]
-    if not sure:
+    unproven: list[int] = []
+    for first in range(0, len(certain), SITES_PER_PASS):
+        near = proven_near_optimum(sample, layout, site_theta, certain[first : first + SITES_PER_PASS])
+        unproven += [i for i, is_near in near.items() if not is_near]
+    if not unproven:
         return ()
-    separated = _separated(sample, layout, site_theta, sure)
-    doubtful = np.array([i for i in sure if i not in separated], dtype=np.intp)
-    _, determined = unpenalised(sample, layout, site_theta, doubtful, at_rest=ADRIFT)
-    out = []
-    for i in sure:
+    separated = _separated_sites(sample, layout, site_theta, unproven)
+    not_separated = np.array([i for i in unproven if i not in separated], dtype=np.intp)
+    _, determined = unpenalised(sample, layout, site_theta, not_separated, tol=DIVERGING_STEP)
+    unbounded = []
+    for i in unproven:
         site_columns, columns = np.arange(layout.start[i], layout.start[i + 1]), wide.columns_of(i)
-        if i in separated:  # all of them may grow; the largest coupling says most
-            size = np.abs(site_theta[np.ix_(site_columns, columns)])
-            size[:, 0] *= len(columns) == 1
-            row, column = np.unravel_index(size.argmax(), size.shape)
+        if i in separated:  # all parameters of the site may diverge; report the largest coupling
+            abs_theta = np.abs(site_theta[np.ix_(site_columns, columns)])
+            abs_theta[:, 0] *= len(columns) == 1  # the field only counts if the site has no couplings
+            row, column = np.unravel_index(abs_theta.argmax(), abs_theta.shape)
             row, column = site_columns[row], columns[column]
         else:
-            lost = [(a, c) for a in site_columns for c in columns if not determined[a, c]]
-            if not (lost and (_largest(sample, layout, site_theta, site_columns) > SURE).any()):
+            undetermined = [(a, c) for a in site_columns for c in columns if not determined[a, c]]
+            is_certain = undetermined and _max_abs_fields(sample, layout, site_theta, site_columns) > CERTAIN_LOG_ODDS
+            if not np.any(is_certain):
                 continue
-            row, column = max(lost, key=lambda cell: cell[1] > 0)
-        neighbour_levels = wide.members(int(column) - 1) if column else []
-        out.append((i, int(row - layout.start[i]) + 1, *(number for member in neighbour_levels for number in member)))
-    return tuple(out)
+            row, column = max(undetermined, key=lambda cell: cell[1] > 0)  # a coupling, if any
+        other_members = wide.members(int(column) - 1) if column else []
+        unbounded.append((i, int(row - layout.start[i]) + 1, *(code for member in other_members for code in member)))
+    return tuple(unbounded)
 
 
-def _separated(sample: Rows, layout: Layout, site_theta: np.ndarray, only: Sequence[int]) -> set[int]:
-    """Return of which predictors every row has its most probable level: twice these parameters fit better still."""
-    wide, candidates = regressors(layout), set(only)
-    for chunk in sample.blocks(ROWS):
+def _separated_sites(sample: Rows, layout: Layout, site_theta: np.ndarray, sites: Sequence[int]) -> set[int]:
+    """Return the sites whose observed level has the largest field in every row: ``2 * site_theta`` fits them better."""
+    wide, separated = regressors(layout), set(sites)
+    for chunk in sample.blocks(CHUNK_ROWS):
         X, usable = one_hot(wide.codes(chunk.codes), wide), usable_rows(chunk, layout)
-        for i in sorted(candidates):
-            at = slice(layout.start[i], layout.start[i + 1])
-            field = np.column_stack((np.zeros(chunk.n), X @ site_theta[at, 1:].T + site_theta[at, 0]))[usable[:, i]]
-            level = chunk.codes[usable[:, i], i, None].astype(np.intp)
-            observed_field = np.take_along_axis(field, level, axis=1)
-            np.put_along_axis(field, level, -np.inf, axis=1)
-            if (observed_field - field.max(axis=1, keepdims=True) <= MARGIN).any():
-                candidates.discard(i)
-    return candidates
+        for i in sorted(separated):
+            site = slice(layout.start[i], layout.start[i + 1])
+            field = np.column_stack((np.zeros(chunk.n), X @ site_theta[site, 1:].T + site_theta[site, 0]))
+            field = field[usable[:, i]]
+            observed_level = chunk.codes[usable[:, i], i, None].astype(np.intp)
+            observed_field = np.take_along_axis(field, observed_level, axis=1)
+            np.put_along_axis(field, observed_level, -np.inf, axis=1)
+            if (observed_field - field.max(axis=1, keepdims=True) <= ROUNDING).any():
+                separated.discard(i)
+    return separated
 
 
-def _all_but_certain(sample: Rows, layout: Layout, site_theta: np.ndarray) -> list[int]:
-    """Return the predictors that have log odds of `SURE` in some row, or nearly so.
+def _nearly_certain_sites(sample: Rows, layout: Layout, site_theta: np.ndarray) -> list[int]:
+    """Return the sites with a field of at least `CERTAIN_LOG_ODDS` in absolute value in some row, up to rounding.
 
-    Most are ruled out by what the largest of their couplings with each other predictor add up to.
+    Bounds come first: a level's field is at most h plus the sum of its largest coupling with each regressor.
     """
     wide = regressors(layout)
-    first = wide.start[:-1][np.diff(wide.start) > 0]
-    fields, J = site_theta[:, 0], site_theta[:, 1:]
-    highest = fields + np.maximum(np.maximum.reduceat(J, first, axis=1), 0.0).sum(axis=1)
-    lowest = fields + np.minimum(np.minimum.reduceat(J, first, axis=1), 0.0).sum(axis=1)
-    at = np.flatnonzero(np.maximum(highest, -lowest) > SINGLE_PRECISION_SHARE * SURE)
-    if len(at):
-        at = at[_largest(sample, layout, site_theta, at, np.float32) > SINGLE_PRECISION_SHARE * SURE]
-    return np.unique(np.searchsorted(layout.start, at, side="right") - 1).tolist()
+    regressor_start = wide.start[:-1][np.diff(wide.start) > 0]
+    h, J = site_theta[:, 0], site_theta[:, 1:]
+    highest = h + np.maximum(np.maximum.reduceat(J, regressor_start, axis=1), 0.0).sum(axis=1)
+    lowest = h + np.minimum(np.minimum.reduceat(J, regressor_start, axis=1), 0.0).sum(axis=1)
+    threshold = SINGLE_PRECISION_SHARE * CERTAIN_LOG_ODDS
+    level_rows = np.flatnonzero(np.maximum(highest, -lowest) > threshold)
+    if len(level_rows):
+        level_rows = level_rows[_max_abs_fields(sample, layout, site_theta, level_rows, np.float32) > threshold]
+    return np.unique(np.searchsorted(layout.start, level_rows, side="right") - 1).tolist()
 
 
-def _largest(sample: Rows, layout: Layout, site_theta: np.ndarray, at: np.ndarray, dtype=np.float64) -> np.ndarray:
-    """Return the largest absolute field in any row of each of the levels `at`."""
-    wide, out = regressors(layout), np.zeros(len(at))
-    fields, J = site_theta[at, 0].astype(dtype), np.ascontiguousarray(site_theta[at, 1:].T, dtype=dtype)
-    for chunk in sample.blocks(ROWS):
+def _max_abs_fields(
+    sample: Rows, layout: Layout, site_theta: np.ndarray, level_rows: np.ndarray, dtype=np.float64
+) -> np.ndarray:
+    """Return the largest absolute field over all rows of each level (row of `site_theta`) in `level_rows`."""
+    wide, max_abs = regressors(layout), np.zeros(len(level_rows))
+    h, J = site_theta[level_rows, 0].astype(dtype), np.ascontiguousarray(site_theta[level_rows, 1:].T, dtype=dtype)
+    for chunk in sample.blocks(CHUNK_ROWS):
         field = one_hot(wide.codes(chunk.codes), wide, dtype) @ J
-        field += fields
-        np.maximum(out, np.maximum(field.max(axis=0), -field.min(axis=0)), out=out)
-    return out
+        field += h
+        np.maximum(max_abs, np.maximum(field.max(axis=0), -field.min(axis=0)), out=max_abs)
+    return max_abs
 
 
-def near_optimum(sample: Rows, layout: Layout, site_theta: np.ndarray, only: Sequence[int]) -> dict[int, bool]:
-    """Return of which predictors the rows prove that Newton's method goes from `site_theta` to a finite optimum nearby.
+def proven_near_optimum(sample: Rows, layout: Layout, site_theta: np.ndarray, sites: Sequence[int]) -> dict[int, bool]:
+    """Return, for each site, whether a bound proves that Newton's method converges from `site_theta`.
 
-    Let g be the gradient of a predictor's mean log loss, H its Hessian, and M a matrix with ``H >= I x M`` and smallest
-    eigenvalue l. A change v of parameters changes no difference of log odds in a row by more than
-    ``r |v| <= r/sqrt(l) |v|_H``, ``r^2 = 2 (1 + neighbours)``, which bounds third derivatives by second ones. So
-    with ``r/sqrt(l) |g|_{M^-1} <= 1/2`` there is one optimum, and Newton steps from here fall short of `ADRIFT` after a
-    few (Bach 2010, Propositions 1 and 2).
+    Let g be the gradient of a site's mean log loss, H its Hessian, M a matrix with ``H >= kron(I, M)``, and l the
+    smallest eigenvalue of M. A change v of parameters changes no difference of log odds in a row by more than
+    ``r |v| <= r/sqrt(l) |v|_H``, ``r^2 = 2 (1 + neighbours)``, which bounds third derivatives by second ones. If
+    ``r/sqrt(l) |g|_{M^-1} <= 1/2``, there is one finite optimum, and Newton steps are soon shorter than
+    `DIVERGING_STEP` (Bach 2010, Propositions 1 and 2). False means that the bound proves nothing.
     """
     from scipy.linalg import lapack
 
     wide, totals = regressors(layout), usable_weight(sample, layout)
-    at, cuts = layout.columns(only), np.cumsum(layout.n_levels[only] - 1)[:-1]
-    fields, J = site_theta[at, :1], site_theta[at, 1:]
-    gradient = np.zeros((len(at), 1 + wide.D))
-    M = [_Curvature(np.flatnonzero(wide.mask[i]), wide, sample.n) for i in only]
-    out = {}
-    for chunk in sample.blocks(ROWS):
+    level_rows, site_cuts = layout.columns(sites), np.cumsum(layout.n_levels[sites] - 1)[:-1]
+    h, J = site_theta[level_rows, :1], site_theta[level_rows, 1:]
+    gradient = np.zeros((len(level_rows), 1 + wide.D))
+    bounds = [_CurvatureBound(np.flatnonzero(wide.mask[i]), wide, sample.n) for i in sites]
+    is_near = {}
+    for chunk in sample.blocks(CHUNK_ROWS):
         codes, usable = wide.codes(chunk.codes), usable_rows(chunk, layout)
         X = one_hot(codes, wide)
-        residual, indicators = J @ X.T + fields, X[:, at].T
-        for i, curvature, site_residual, seen in zip(
-            only, M, np.split(residual, cuts), np.split(indicators, cuts), strict=True
+        field, indicators = J @ X.T + h, X[:, level_rows].T
+        for i, bound, site_field, observed in zip(
+            sites, bounds, np.split(field, site_cuts), np.split(indicators, site_cuts), strict=True
         ):
-            w, top = chunk.weights * usable[:, i] / totals[i], np.maximum(site_residual.max(axis=0), 0.0)
-            p, reference = np.exp(site_residual - top), np.exp(-top)
-            total = reference + p.sum(axis=0)
-            p /= total
-            curvature.add(codes, w * (reference / total) * p.min(axis=0))
-            np.multiply(p - seen, w, out=site_residual)
-        gradient[:, 0] += residual.sum(axis=1)
-        gradient[:, 1:] += residual @ X
-    for i, curvature, slopes in zip(only, M, np.split(gradient, cuts), strict=True):
-        g = slopes[:, wide.columns_of(i)].T
-        matrix = curvature.matrix()
-        factor, singular = lapack.dpotrf(matrix, lower=1)
-        size = np.inf
+            w, max_field = chunk.weights * usable[:, i] / totals[i], np.maximum(site_field.max(axis=0), 0.0)
+            p, reference_p = np.exp(site_field - max_field), np.exp(-max_field)
+            normaliser = reference_p + p.sum(axis=0)
+            p /= normaliser
+            bound.add(codes, w * (reference_p / normaliser) * p.min(axis=0))
+            np.multiply(p - observed, w, out=site_field)  # `field` now holds the weighted residuals of the site
+        gradient[:, 0] += field.sum(axis=1)
+        gradient[:, 1:] += field @ X
+    for i, bound, site_gradient in zip(sites, bounds, np.split(gradient, site_cuts), strict=True):
+        g = site_gradient[:, wide.columns_of(i)].T
+        matrix = bound.matrix()
+        cholesky, singular = lapack.dpotrf(matrix, lower=1)
+        squared_norm = np.inf
         if not singular:
-            with np.errstate(over="ignore", invalid="ignore"):  # of rows that are all but certain M is all but zero
-                size = float((g * lapack.dpotrs(factor, g, lower=1)[0]).sum())
-        if size < np.inf:
-            matrix.flat[:: len(g) + 1] -= max(8.0 * (1 + len(curvature.others)) * size, LEAST_CURVATURE)
+            with np.errstate(over="ignore", invalid="ignore"):  # where rows are all but certain M is all but zero
+                squared_norm = float((g * lapack.dpotrs(cholesky, g, lower=1)[0]).sum())
+        if squared_norm < np.inf:  # l >= 4 r^2 |g|^2: M - 4 r^2 |g|^2 I has a Cholesky factor
+            matrix.flat[:: len(g) + 1] -= max(8.0 * (1 + len(bound.neighbours)) * squared_norm, LEAST_CURVATURE)
             singular = lapack.dpotrf(matrix, lower=1)[1]
-        out[i] = size < np.inf and not singular
-    return out
+        is_near[i] = squared_norm < np.inf and not singular
+    return is_near
 
 
-class _Curvature:
-    """A matrix M as in `near_optimum`: of a row with probabilities p and weight w, ``w p_0 min_a p_a z z'`` at most.
+class _CurvatureBound:
+    """The lower bound M of the Hessian of one site in `proven_near_optimum`, summed over chunks of rows.
 
-    Of each block it takes the rows that have most of it, and all of them as the one that has least.
+    A row with design vector z (a one, then indicators) and conditional probabilities p contributes at least
+    ``c z z'``, ``c = w p_0 min_a p_a``. Only the rows of largest c count in each chunk, all with the smallest c of
+    them: M is then a multiple of unweighted pair counts. `neighbours` are the regressors of the site.
     """
 
-    def __init__(self, others: np.ndarray, wide: Regressors, n: int):
-        self.others, self.layout = others, Layout(wide.n_levels[others])
+    def __init__(self, neighbours: np.ndarray, wide: Regressors, n_rows: int):
+        self.neighbours, self.layout = neighbours, Layout(wide.n_levels[neighbours])
         self._weight, self._pairs = 0.0, np.zeros((self.layout.D, self.layout.D))
-        self._share = min(1.0, max(CURVATURE_ROWS, 4.0 * (1 + self.layout.D) / n))
+        self._share = min(1.0, max(CURVATURE_ROWS, 4.0 * (1 + self.layout.D) / n_rows))
 
     def add(self, codes: np.ndarray, weight: np.ndarray) -> None:
-        first = int((1.0 - self._share) * len(weight))
-        most = np.argpartition(weight, first)[first:]
-        least = float(weight[most[0]])
-        kernel.shared_counts(codes[most].take(self.others, axis=1), self.layout.start, self._pairs, least)
-        self._weight += least * len(most)
+        """Add a chunk of rows: codes (n, regressors) of all regressors and ``c`` (n,)."""
+        n_below = int((1.0 - self._share) * len(weight))
+        heaviest = np.argpartition(weight, n_below)[n_below:]
+        least_weight = float(weight[heaviest[0]])
+        neighbour_codes = codes[heaviest].take(self.neighbours, axis=1)
+        kernel.shared_counts(neighbour_codes, self.layout.start, self._pairs, least_weight)
+        self._weight += least_weight * len(heaviest)
 
     def matrix(self) -> np.ndarray:
-        columns = self._pairs.diagonal()
-        return np.block([[np.array([[self._weight]]), columns[None]], [columns[:, None], self._pairs]])
+        """Return M, shape (1 + D, 1 + D) for the D columns of the neighbours; the constant is first."""
+        level_sums = self._pairs.diagonal()
+        return np.block([[np.array([[self._weight]]), level_sums[None]], [level_sums[:, None], self._pairs]])
 
 
 def cell_counts(sample: Sample, layout: Layout) -> np.ndarray:
-    """Return the weights (2, 2, layout.size - layout.D) of the rows that a coupling compares.
+    """Return the weights of the four cells of rows that each pair coupling compares, shape (2, 2, couplings).
 
     For ``J_ij(a, b)``: rows with i at its reference level or at a (first axis), j at its reference level or at b
     (second axis), both known. If one of the four is zero, the coupling has no finite value without a penalty.
     """
     predictor = np.repeat(np.arange(layout.m), np.diff(layout.start))
-    row, col = cells(layout)
-    i, j = predictor[row], predictor[col]
-    both = pair_counts(sample, layout)
+    level_i, level_j = cells(layout)
+    i, j = predictor[level_i], predictor[level_j]
+    pair_weight = pair_counts(sample, layout)
     member = (predictor[:, None] == np.arange(layout.m)).astype(float)
-    of_level = both @ member  # of a level, with the other predictor at any level but its reference
+    level_weight = pair_weight @ member  # (D, m): level of the row, any level >= 1 of the other predictor
     if sample.missing is None:
         known_weight = np.full((layout.m, layout.m), sample.total)
-        counts = np.concatenate([n[1:] for n in level_counts(sample, layout.n_levels)])[:, None].repeat(layout.m, 1)
+        known_levels = np.concatenate([n[1:] for n in level_counts(sample, layout.n_levels)])[:, None]
+        known_levels = known_levels.repeat(layout.m, 1)
     else:
-        known_weight, counts = known_counts(sample, layout)
-    total = member.T @ of_level
-    margin = member.T @ counts  # of a predictor away from its reference, with the other known
-    out = np.empty((2, 2, len(row)))
-    out[1, 1] = both[row, col]
-    out[1, 0] = counts[row, j] - of_level[row, j]
-    out[0, 1] = counts[col, i] - of_level[col, i]
-    out[0, 0] = known_weight[i, j] - margin[i, j] - margin[j, i] + total[i, j]
-    return out
+        known_weight, known_levels = known_counts(sample, layout)
+    predictor_weight = member.T @ level_weight
+    level_known = member.T @ known_levels  # (m, m): any level >= 1 of the row's predictor, the other known
+    cell_weights = np.empty((2, 2, len(level_i)))
+    cell_weights[1, 1] = pair_weight[level_i, level_j]
+    cell_weights[1, 0] = known_levels[level_i, j] - level_weight[level_i, j]
+    cell_weights[0, 1] = known_levels[level_j, i] - level_weight[level_j, i]
+    cell_weights[0, 0] = known_weight[i, j] - level_known[i, j] - level_known[j, i] + predictor_weight[i, j]
+    return cell_weights
 
 
 def cell_sizes(sample: Sample, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
-    """Return how many rows the smallest of the cells that a coupling compares should hold, and whether one has none.
+    """Return the smallest expected count of the cells that each coupling compares, and whether a cell is empty.
 
-    A coupling of k predictors compares ``2^k`` cells: every one of the k at its reference level or at its own, and
-    predictors that share a term of more with all k at their reference. What cells should hold is what they would
-    without this coupling, given all those of fewer predictors.
+    A coupling of k predictors compares ``2^k`` cells: each of the k predictors is at its reference level or at the
+    coupling's level, and further predictors that share a higher term with all k are at their reference level. The
+    expected count of a cell is that of the model without this coupling but with all couplings of fewer predictors.
 
     Returns
     -------
     expected : ndarray, shape (layout.size - layout.D,)
+        Expected count of the smallest cell.
     absent : ndarray of bool, shape (layout.size - layout.D,)
-        The coupling then has no finite value without a penalty.
+        Whether a cell is empty: the coupling then has no finite value without a penalty.
     """
     if layout.order <= 2:
-        cells = cell_counts(sample, layout)
-        margins = np.minimum(*cells.sum(axis=0)), np.minimum(*cells.sum(axis=1))
-        total = np.maximum(cells.sum(axis=(0, 1)), 1.0)
-        return margins[0] * margins[1] / total, (cells == 0).any(axis=(0, 1))
+        weights = cell_counts(sample, layout)
+        margins = np.minimum(*weights.sum(axis=0)), np.minimum(*weights.sum(axis=1))
+        total = np.maximum(weights.sum(axis=(0, 1)), 1.0)
+        return margins[0] * margins[1] / total, (weights == 0).any(axis=(0, 1))
     expected, absent = [], []
     for scope in layout.scopes[layout.m :]:
-        cells = _compared(sample, layout, scope)
-        needed = np.ones(cells.shape[:-1], dtype=bool)
+        weights = _compared_cells(sample, layout, scope)
+        is_compared = np.ones(weights.shape[:-1], dtype=bool)
         if not all(layout.index(*sub_scope) >= 0 for k in range(2, len(scope)) for sub_scope in combinations(scope, k)):
-            # without all terms of fewer predictors only those cells count that the coupling itself tells apart
-            needed = np.sum(np.indices(needed.shape), axis=0) >= len(scope) - 1
-        absent.append((cells[needed] == 0).any(axis=0))
-        expected.append(_without_highest(cells)[needed].min(axis=0))
+            # if some subset of the predictors has no term, only the cell of the coupling and its neighbours count
+            is_compared = np.sum(np.indices(is_compared.shape), axis=0) >= len(scope) - 1
+        absent.append((weights[is_compared] == 0).any(axis=0))
+        expected.append(_fit_without_highest_term(weights)[is_compared].min(axis=0))
     return np.concatenate(expected), np.concatenate(absent)
 
 
-def _compared(sample: Sample, layout: Layout, scope: tuple[int, ...]) -> np.ndarray:
-    """Return the weights (2, ..., 2, couplings) of the cells that the couplings of a term compare."""
-    held = layout.beside(*scope)
-    here = (sample.codes[:, held] == 0).all(axis=1)
+def _compared_cells(sample: Sample, layout: Layout, scope: tuple[int, ...]) -> np.ndarray:
+    """Return the weights (2, ..., 2, couplings) of the cells that the couplings of the term `scope` compare.
+
+    Index 0 of an axis is the reference level of that predictor, index 1 the coupling's level (see `cell_sizes`).
+    """
+    neighbours = layout.beside(*scope)
+    in_rows = (sample.codes[:, neighbours] == 0).all(axis=1)
     if sample.missing is not None:
-        here &= ~sample.missing[:, [*scope, *held]].any(axis=1)
+        in_rows &= ~sample.missing[:, [*scope, *neighbours]].any(axis=1)
     shape = tuple(int(L) for L in layout.n_levels[list(scope)])
-    at = np.ravel_multi_index(tuple(sample.codes[here][:, scope].T.astype(np.intp)), shape)
-    cells = np.bincount(at, sample.weights[here], int(np.prod(shape))).reshape(shape)
-    for axis in range(len(scope) - 1, -1, -1):  # each goes to the front as reference and own level
+    joint_level = np.ravel_multi_index(tuple(sample.codes[in_rows][:, scope].T.astype(np.intp)), shape)
+    weights = np.bincount(joint_level, sample.weights[in_rows], int(np.prod(shape))).reshape(shape)
+    for axis in range(len(scope) - 1, -1, -1):  # put a new axis of length 2 in front for each predictor, the last first
         axis += len(scope) - 1 - axis
-        level_cells = np.delete(cells, 0, axis=axis)
-        cells = np.stack([np.repeat(np.take(cells, [0], axis=axis), level_cells.shape[axis], axis=axis), level_cells])
-    return cells.reshape((2,) * len(scope) + (-1,))
+        at_level = np.delete(weights, 0, axis=axis)
+        at_reference = np.repeat(np.take(weights, [0], axis=axis), at_level.shape[axis], axis=axis)
+        weights = np.stack([at_reference, at_level])
+    return weights.reshape((2,) * len(scope) + (-1,))
 
 
-def _without_highest(cells: np.ndarray) -> np.ndarray:
-    """Return what cells (2, ..., 2, T) would hold without the term of them all: they are fitted to their margins."""
-    fitted, k = np.ones(cells.shape), cells.ndim - 1
-    for _ in range(1 if k == 2 else FITTED):
-        for axis in range(k):
-            margin = fitted.sum(axis=axis, keepdims=True)
-            fitted *= cells.sum(axis=axis, keepdims=True) / np.where(margin > 0, margin, 1.0)
+def _fit_without_highest_term(observed: np.ndarray) -> np.ndarray:
+    """Return expected counts of cells (2, ..., 2, couplings) without the highest-order term.
+
+    Iterative proportional fitting to the observed margins, each summed over one axis; exact at once for two axes.
+    """
+    fitted, n_axes = np.ones(observed.shape), observed.ndim - 1
+    for _ in range(1 if n_axes == 2 else FITTING_ROUNDS):
+        for axis in range(n_axes):
+            fitted_margin = fitted.sum(axis=axis, keepdims=True)
+            fitted *= observed.sum(axis=axis, keepdims=True) / np.where(fitted_margin > 0, fitted_margin, 1.0)
     return fitted

@@ -87,8 +87,8 @@ __all__ = [
     "shooter",
 ]
 
-# where each of them lives; they are imported when they are first asked for
-HOMES = {
+# names by the module that defines them; they are imported on first access
+NAMES_BY_MODULE = {
     "bbl.api.machine.average": ("average",),
     "bbl.api.bicluster": ("bicluster",),
     "bbl.api.compare": ("anova", "etable"),
@@ -125,9 +125,10 @@ HOMES = {
 if not TYPE_CHECKING:  # a type checker sees the imports above, and no other name
 
     def __getattr__(name: str) -> Any:
-        for home, names in HOMES.items():
+        """Import a public name, or a module of the package, when it is first accessed."""
+        for module, names in NAMES_BY_MODULE.items():
             if name in names:
-                value = globals()[name] = getattr(import_module(home), name)
+                value = globals()[name] = getattr(import_module(module), name)
                 return value
         if find_spec(f"{__name__}.{name}") is not None:
             return import_module(f"{__name__}.{name}")

@@ -16,12 +16,13 @@ PIPE_CLOSED = 141  # exit status, as shells number it
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the command line; an error of the package becomes one message on standard error, and status 1."""
+    """Run the command line and return its exit status; errors become one message on standard error, and status 1."""
     args = parse(sys.argv[1:] if argv is None else argv)
     options = option_names()
     files = {name: getattr(args, name) for name in ("data", "newdata") if getattr(args, name, None) is not None}
 
     def print_message(severity: str, text: object, argument: str | None = None, column: object = "") -> None:
+        # in_options turns names of Python arguments into options of the command line
         print(f"{severity}: {in_options(str(text), options, files, argument, column)}", file=sys.stderr)
 
     with warnings.catch_warnings():
@@ -29,7 +30,7 @@ def main(argv: list[str] | None = None) -> int:
         try:
             run(args)
             sys.stdout.flush()
-        except BrokenPipeError:  # the reader of a pipe, such as head, has seen enough
+        except BrokenPipeError:  # the reading end of a pipe, such as head, was closed
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return PIPE_CLOSED
         except BBLError as error:

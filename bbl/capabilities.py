@@ -1,4 +1,7 @@
-"""Capabilities of kinds of models, by the names under which a kind declares those that it lacks."""
+"""Capabilities: rows of the table "what works with what"; each kind of model declares those that it lacks.
+
+A *kind of model* is an engine or a class of results.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +18,8 @@ __all__ = [
     "lacking",
 ]
 
-ABSENT = ""  # the reason of a capability whose argument or attribute a kind of model does not have
-NO_RESPONSE = "it must have a response"  # of the formula
+ABSENT = ""  # the reason if a kind of model does not have the argument or attribute at all
+NO_RESPONSE = "it must have a response"  # "it" is the formula
 NOT_COUNTS = "weights are not all counts"
 
 DATA = "Formula and data"
@@ -26,14 +29,14 @@ RESULTS = "Results"
 
 @dataclass(frozen=True)
 class Capability:
-    """One row of the guide's table of what works with what.
+    """One row of the guide's table "what works with what".
 
     Attributes
     ----------
     section : str
-        The part of the table.
+        Heading under which the row stands.
     title : str
-        What is asked for, in Markdown.
+        Text of the row, in Markdown.
     """
 
     section: str
@@ -89,5 +92,5 @@ MACHINE_ONLY = (  # what only fitted Boltzmann machines have
 
 
 def lacking(*absent: str, **reasons: str) -> dict[str, str]:
-    """Return what a kind of model lacks: capabilities that it does not have at all, and reasons of those it refuses."""
+    """Return the capabilities that a kind of model lacks, with reasons: `absent` ones have the reason ABSENT."""
     return dict.fromkeys(absent, ABSENT) | reasons

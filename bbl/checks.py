@@ -1,4 +1,4 @@
-"""Checks of arguments at the edge: each returns the clean value or raises an error that names the argument."""
+"""Checks of arguments of public functions: each returns the converted value or raises an error with their name."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = [
     "verb",
 ]
 
-# R's names of what is called otherwise here, both without dots, underscores and case
+# R's argument names and the package's, both in lower case without dots and underscores
 R_NAMES = {"progressbar": "verbose", "nprint": "verbose", "lzhalf": "logz", "storeopt": "refit"}
 
 P = ParamSpec("P")
@@ -36,45 +36,46 @@ T = TypeVar("T")
 
 
 def near_match(name: object, known: Iterable[object]) -> str:
-    """Return ``"; did you mean 'x'?"`` for the known name closest to `name`, as Python writes it, or an empty string.
+    """Return ``"; did you mean 'x'?"`` for the known name x closest to `name`, or "" if none is close.
 
-    Case, dots and underscores do not count, so that ``Lambda`` is nearer to ``lambda_`` than to ``lambdah``; R's name
-    for a thing is the nearest.
+    Names are compared without case, dots and underscores, so that ``Lambda`` is closer to ``lambda_`` than to
+    ``lambdah``. An argument name of the R package matches the argument that has its meaning.
     """
-    words = {_plain(k): k for k in reversed(list(known))}
+    known_by_plain = {_plain(k): k for k in reversed(list(known))}
     plain = _plain(name)
-    plain = R_NAMES[plain] if plain not in words and R_NAMES.get(plain) in words else plain
-    close = difflib.get_close_matches(plain, list(words), n=1)
-    return f"; did you mean {words[close[0]]!r}?" if close else ""
+    if plain not in known_by_plain and R_NAMES.get(plain) in known_by_plain:
+        plain = R_NAMES[plain]
+    close = difflib.get_close_matches(plain, list(known_by_plain), n=1)
+    return f"; did you mean {known_by_plain[close[0]]!r}?" if close else ""
 
 
 def _plain(name: object) -> str:
-    """Return a name without case, dots and underscores."""
+    """Return a name in lower case, without dots and underscores."""
     return str(name).casefold().replace(".", "").replace("_", "")
 
 
 def arguments(function: Callable) -> list[str]:
-    """Return the names of the arguments of a function or method, without those that stand for any others."""
+    """Return the argument names of a function or method, without self, ``*args`` and ``**kwargs``."""
     parameters = inspect.signature(function).parameters.values()
     return [p.name for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD) and p.name != "self"]
 
 
 def verb(function: Callable[P, T]) -> Callable[P, T]:
-    """Make a name that `function` has no argument for a BBLTypeError, which tells the one that may be meant."""
+    """Wrap a public function: an unknown keyword raises a BBLTypeError that suggests the closest argument name."""
     argument_names = arguments(function)
-    any_number = (p for p in inspect.signature(function).parameters.values() if p.kind is p.VAR_POSITIONAL)
-    expected = ", ".join([*(f"*{p.name}" for p in any_number), *argument_names])
+    var_positional = (p for p in inspect.signature(function).parameters.values() if p.kind is p.VAR_POSITIONAL)
+    expected = ", ".join([*(f"*{p.name}" for p in var_positional), *argument_names])
 
     @functools.wraps(function)
-    def checked(*args: P.args, **named: P.kwargs) -> T:
-        for name in named:
+    def checked(*args: P.args, **keywords: P.kwargs) -> T:
+        for name in keywords:
             if name not in argument_names:
                 raise BBLTypeError(
                     f"{function.__name__}() has no argument {name!r}{near_match(name, argument_names) or '.'} Its "
                     f"arguments: {expected or 'none'}.",
                     argument=name,
                 )
-        return function(*args, **named)
+        return function(*args, **keywords)
 
     return checked
 
@@ -119,7 +120,7 @@ def real(
     open_low: bool = False,
     finite: bool = True,
 ) -> float:
-    """Return `value` as a float inside [`low`, `high`]; without `low` if `open_low`, without infinity if `finite`."""
+    """Return `value` as a float in [low, high], or (low, high] if `open_low`; infinity only if not `finite`."""
     number = any_real(argument, value)
     inside = low < number <= high if open_low else low <= number <= high
     if not inside or (finite and math.isinf(number)):
@@ -138,7 +139,7 @@ def share(argument: str, value: object) -> float:
 
 
 def reals(argument: str, value: object, check: Callable[[str, object], float]) -> np.ndarray:
-    """Return a number, or a sequence of numbers, as a 1-d float array; `check` has the name and each number."""
+    """Return a number or a sequence of numbers as a 1-d array of ``check(argument, number)``."""
     if isinstance(value, str) or not isinstance(value, Iterable):
         return np.array([check(argument, value)])
     items = [check(argument, v) for v in value]

@@ -1,4 +1,7 @@
-"""Cross-validation of anything that scores rows: pooled scores of all folds, one figure per setting."""
+"""Cross-validation of models that score rows: fit every fold, pool the validation scores, score each setting.
+
+Letters: S settings (values of a penalty or another option), F folds, K response groups, N validated rows of all folds.
+"""
 
 from __future__ import annotations
 
@@ -39,18 +42,18 @@ class Classifier(Protocol):
 
 @dataclass(frozen=True)
 class Scored:
-    """Pooled validation predictions of every setting.
+    """Out-of-fold scores of every setting, pooled over the folds.
 
     Attributes
     ----------
     scores : ndarray, shape (S, N, K)
-        Class scores of the N validated rows (fold by fold), for each of S settings.
+        Class scores of the validated rows, fold after fold, by the models that were not fitted to them.
     y, weights, fold, rows : ndarray, shape (N,)
-        Group, weight and fold of each, and its position in the sample (-1 of rows in a file).
+        Group, weight and fold of each row, and its position in the sample (-1 for rows that are kept in a file).
     fits : list of lists of Classifier
-        What was fitted in each fold, at each setting.
+        ``fits[f][s]`` is the model of setting s that was fitted to the training rows of fold f.
     judge : str
-        Which method of the fits the scores are of.
+        Name of the method of `fits` that returned the scores.
     """
 
     scores: np.ndarray
@@ -62,24 +65,27 @@ class Scored:
     judge: str
 
     def log_shares(self, totals: np.ndarray) -> np.ndarray:
-        """Return the logarithms of the groups' shares in the rows that each fold leaves, shape (F, K).
+        """Return the log shares (F, K) of the groups in the training rows of each fold.
 
-        `totals` (K,) are the groups' weights in all rows, which the folds part.
+        `totals` (K,) are the groups' weights in all rows. Each row is validated in one fold and trains all others.
         """
-        cells = self.fold * len(totals) + self.y
-        held = np.bincount(cells, self.weights, (self.fold.max(initial=0) + 1) * len(totals))
-        return log_share(np.maximum(totals - held.reshape(-1, len(totals)), 0.0))
+        K, n_folds = len(totals), self.fold.max(initial=0) + 1
+        validation_totals = np.bincount(self.fold * K + self.y, self.weights, n_folds * K)
+        return log_share(np.maximum(totals - validation_totals.reshape(-1, K), 0.0))
 
-    def log_loss(self, scores: np.ndarray, at: np.ndarray | slice = slice(None)) -> float:
-        """Return the log-loss of the groups by the scores (N, K) of a setting; of one group, that of the rows."""
-        scores, y, weights = scores[at], self.y[at], self.weights[at]
+    def log_loss(self, scores: np.ndarray, selected: np.ndarray | slice = slice(None)) -> float:
+        """Return the mean of ``-ln P(y | x)`` for scores (N, K) of a setting; with K = 1, the mean of ``-scores``.
+
+        `selected`, a mask (N,), restricts the mean to some of the validated rows.
+        """
+        scores, y, weights = scores[selected], self.y[selected], self.weights[selected]
         if scores.shape[1] == 1:
             return mean_loss(-scores[:, 0], weights)
         return SCORES["logloss"](log_probabilities(scores), y, weights)
 
 
 def check_trained(n: float) -> None:
-    """Raise a DataError if a fold has no training rows."""
+    """Raise a DataError if the training rows of a fold have the total weight `n` = 0."""
     if not n:
         raise DataError(
             "A fold leaves no rows to train on. Give more rows. crossVal takes fewer folds (nfold); a fit whose "
@@ -91,7 +97,10 @@ def check_trained(n: float) -> None:
 def _run_fold(
     sample: Rows, fold: Fold, fit: Callable, judge: str, *arguments: Any
 ) -> tuple[Sequence[Classifier], np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Fit on the training rows of a fold; return fits, scores, and group, weight, position of validation rows."""
+    """Fit the models of all settings to the training rows of a fold, and score its n validation rows.
+
+    Returns the S models, their scores (S, n, K), and group, weight and position in `sample` of the rows, (n,) each.
+    """
     train = fold.training(sample)
     check_trained(train.n)
     try:
@@ -99,9 +108,9 @@ def _run_fold(
     except DataError as error:
         text = f"In the training rows of a fold: {error}"
         raise DataError(text, column=error.column, argument=error.argument) from None
-    held, weights, rows = fold.validation(sample)
-    scores = np.array([getattr(fold_fit, judge)(held.codes, held.missing) for fold_fit in fits])
-    return fits, scores, held.response, weights, rows
+    validation, weights, rows = fold.validation(sample)
+    scores = np.array([getattr(fold_fit, judge)(validation.codes, validation.missing) for fold_fit in fits])
+    return fits, scores, validation.response, weights, rows
 
 
 def cross_validate(
@@ -114,52 +123,61 @@ def cross_validate(
     workers: int = 1,
     progress: Callable | None = None,
 ) -> Scored:
-    """Fit on the training rows of every fold, and score the rows that it validates.
+    """Fit to the training rows of every fold, score the validation rows, and pool the scores.
 
     Parameters
     ----------
     fit : callable
-        ``fit(train, *own)`` returns what is fitted to a sample, one for each setting; it knows the family of models.
-    arguments : sequence of tuples, optional
-        ``own`` of each fold: its generator, its warm starts; none by default.
+        ``fit(train, *fold_arguments)`` returns one fitted model for each setting.
+    arguments : sequence of F tuples, optional
+        The ``fold_arguments`` of each fold, such as its generator and warm starts; empty tuples by default.
     judge : str, default "class_scores"
-        The method of what is fitted that scores rows: ``(codes, missing)`` to an array (n, K).
+        Name of the method of the fitted models that scores rows: ``(codes, missing)`` to an array (n, K).
     workers : int, default 1
-        Folds are spread over that many.
+        Number of threads over which the folds are spread.
     """
     fold_arguments = [()] * len(folds) if arguments is None else arguments
     tasks = [(sample, folds.one(f), fit, judge, *extra_arguments) for f, extra_arguments in enumerate(fold_arguments)]
     runs = run_tasks(_run_fold, tasks, workers, progress, shared=not sample.in_memory)
-    scores = np.concatenate([run[1] for run in runs], axis=1)
-    y, weights, rows = (np.concatenate([run[k] for run in runs]) for k in (2, 3, 4))
-    fold = np.repeat(np.arange(len(runs)), [len(run[4]) for run in runs])
-    return Scored(scores, y, weights, fold, rows, [list(run[0]) for run in runs], judge)
+    fits, fold_scores, fold_y, fold_weights, fold_rows = zip(*runs, strict=True)
+    scores = np.concatenate(fold_scores, axis=1)
+    y, weights, rows = (np.concatenate(parts) for parts in (fold_y, fold_weights, fold_rows))
+    fold = np.repeat(np.arange(len(runs)), [len(positions) for positions in fold_rows])
+    return Scored(scores, y, weights, fold, rows, [list(models) for models in fits], judge)
 
 
 def fold_log_shares(sample: Rows, folds: AnyFolds, K: int) -> np.ndarray:
-    """Return the logarithms of the groups' shares in the training rows of each fold, shape (F, K)."""
+    """Return the log shares (F, K) of the groups in the training rows of each fold."""
     return log_share(np.array([folds.one(f).group_totals(sample, K) for f in range(len(folds))]))
 
 
 def calibrated(scored: Scored, scores: np.ndarray, kind: str) -> np.ndarray:
-    """Return the scores (N, K) of one setting, each fold calibrated on the others; of a single one each half of it."""
+    """Return the scores (N, K) of one setting, those of each fold calibrated on the scores of the other folds.
+
+    With one fold, its even and odd rows are calibrated on each other. Every calibration starts from that of all rows.
+    """
     if kind == "none":
         return scores
-    out = np.empty_like(scores)
-    calibration = fit_calibration(scores, scored.y, scored.weights, kind)
-    parts = scored.fold if len(np.unique(scored.fold)) > 1 else np.arange(len(scores)) % 2
-    for f in np.unique(parts):
-        here = parts == f
-        fitted = fit_calibration(scores[~here], scored.y[~here], scored.weights[~here], kind, calibration)
-        out[here] = fitted(scores[here])
-    return out
+    calibrated_scores = np.empty_like(scores)
+    all_rows_calibration = fit_calibration(scores, scored.y, scored.weights, kind)
+    part = scored.fold if len(np.unique(scored.fold)) > 1 else np.arange(len(scores)) % 2
+    for f in np.unique(part):
+        inside, outside = part == f, part != f
+        calibration = fit_calibration(
+            scores[outside], scored.y[outside], scored.weights[outside], kind, all_rows_calibration
+        )
+        calibrated_scores[inside] = calibration(scores[inside])
+    return calibrated_scores
 
 
 def score_settings(scored: Scored, score: str, calibrate: str = "none") -> tuple[np.ndarray, int]:
-    """Return the table of scores (S, 3) for ``"auc"`` (value, lower, upper) or (S, 1) else, and the best row."""
+    """Compute a score of every setting; return the table and the position of the best setting.
+
+    The table has shape (S, 3) for ``"auc"``: value, lower and upper limit of the interval; else (S, 1).
+    """
     table: list[tuple[float, ...]] = []
-    for setting in scored.scores:
-        scores = calibrated(scored, setting, calibrate)
+    for setting_scores in scored.scores:
+        scores = calibrated(scored, setting_scores, calibrate)
         if score == "auc":
             table.append(auc(link(scores)[:, 1], scored.y == 1, scored.weights))
         elif score in ("logloss", "pnll"):
@@ -167,22 +185,23 @@ def score_settings(scored: Scored, score: str, calibrate: str = "none") -> tuple
         else:
             table.append((SCORES[score](log_probabilities(scores), scored.y, scored.weights),))
     values = np.array(table)
-    column = -values[:, 0] if score in ("logloss", "brier", "pnll") else values[:, 0]
-    return values, int(np.argmax(np.where(np.isnan(column), -np.inf, column)))
+    to_maximise = -values[:, 0] if score in ("logloss", "brier", "pnll") else values[:, 0]
+    return values, int(np.argmax(np.where(np.isnan(to_maximise), -np.inf, to_maximise)))
 
 
 def one_standard_error(scored: Scored, values: np.ndarray, best: int, calibrate: str, simpler: str) -> int:
-    """Return the simplest setting whose log-loss is within one standard error (over folds) of the best one's.
+    """Return the position of the simplest setting whose log-loss is within one standard error of that of `best`.
 
-    `simpler` is ``"larger"`` where larger values are simpler (penalties), ``"smaller"`` for ``eps``.
+    The standard error is taken over folds. `values` (S,) are the settings; `simpler` is ``"larger"`` where larger
+    values give simpler models (penalties), ``"smaller"`` for ``eps``.
     """
+    fold_masks = [scored.fold == f for f in np.unique(scored.fold)]  # folds without rows are left out
     losses = []
-    for setting in scored.scores:
-        scores = calibrated(scored, setting, calibrate)
-        by_fold = [scored.fold == f for f in np.unique(scored.fold)]  # some folds may be empty
-        losses.append([scored.log_loss(scores, f) for f in by_fold])
-    table = np.array(losses)
-    error = table[best].std(ddof=1) / np.sqrt(table.shape[1])
-    good = np.flatnonzero(table.mean(axis=1) <= table[best].mean() + error)
-    order = values[good] if simpler == "larger" else -values[good]
-    return int(good[np.argmax(order)]) if len(good) else best
+    for setting_scores in scored.scores:
+        scores = calibrated(scored, setting_scores, calibrate)
+        losses.append([scored.log_loss(scores, mask) for mask in fold_masks])
+    loss_table = np.array(losses)  # (S, folds)
+    error = loss_table[best].std(ddof=1) / np.sqrt(loss_table.shape[1])
+    candidates = np.flatnonzero(loss_table.mean(axis=1) <= loss_table[best].mean() + error)
+    simplicity = values[candidates] if simpler == "larger" else -values[candidates]
+    return int(candidates[np.argmax(simplicity)]) if len(candidates) else best

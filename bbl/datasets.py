@@ -1,4 +1,4 @@
-"""Data sets: readers of those shipped with the package (files in bbl.data), and fetchers of those that are not."""
+"""Data sets: ``load_*`` reads a file that is shipped in bbl.data, ``fetch_*`` one that is downloaded."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import warnings
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -38,20 +37,20 @@ _TITANIC_LEVELS = {
 
 
 def _read(name: str) -> pd.DataFrame:
-    """Return the shipped file `name`; no text in it means "missing"."""
+    """Return the shipped CSV file `name` as a frame; no text such as "NA" is read as missing."""
     content = files("bbl.data").joinpath(name).read_bytes()
     return pd.read_csv(io.BytesIO(gzip.decompress(content) if name.endswith(".gz") else content), keep_default_na=False)
 
 
 def _letters(sequences: pd.Series) -> pd.DataFrame:
-    """Return sequences of one length as a frame with a column of letters per position: ``"1"``, ``"2"``, ..."""
+    """Return n sequences of m letters as a frame (n, m) of letters, whose columns are ``"1"``, ``"2"``, ..."""
     m = len(sequences.iloc[0])
     letters = np.array(sequences, dtype=f"U{m}").view("U1").reshape(-1, m)
     return pd.DataFrame(letters, index=sequences.index, columns=[str(j + 1) for j in range(m)])
 
 
 def _images(labels: np.ndarray, pixels: np.ndarray, index: pd.Index | None = None) -> pd.DataFrame:
-    """Return labels (n,) and pixels (n, 784) as a frame with the column names of the R package."""
+    """Return labels (n,) and pixels (n, 784) as a frame with the R package's column names: y, X1, X2, ..."""
     frame = pd.DataFrame(pixels, index=index, columns=[f"X{j + 1}" for j in range(pixels.shape[1])])
     frame.insert(0, "y", labels.astype(np.int64))
     return frame
@@ -188,14 +187,14 @@ def load_mnist(part: str = "train") -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class _Remote:
-    """A file that is not shipped: where it is, and the digests of the file and of what a .gz file holds."""
+    """A file to download: its URL, its SHA-256, and the SHA-256 of its content after unpacking (.gz)."""
 
     url: str
     sha256: str
     content: str
 
 
-_MNIST = "https://storage.googleapis.com/cvdf-datasets/mnist/"
+_MNIST_URL = "https://storage.googleapis.com/cvdf-datasets/mnist/"
 _REMOTE = {
     "MA0014.3.fasta": _Remote(
         "https://raw.githubusercontent.com/cran/bbl/1.0.0/inst/extdata/MA0014.3.fasta",
@@ -203,22 +202,22 @@ _REMOTE = {
         "622d1263ae4389642134790cb866b5b92246a1b239b9eef0719e63f9ed162319",
     ),
     "train-images-idx3-ubyte.gz": _Remote(
-        _MNIST + "train-images-idx3-ubyte.gz",
+        _MNIST_URL + "train-images-idx3-ubyte.gz",
         "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
         "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
     ),
     "train-labels-idx1-ubyte.gz": _Remote(
-        _MNIST + "train-labels-idx1-ubyte.gz",
+        _MNIST_URL + "train-labels-idx1-ubyte.gz",
         "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
         "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
     ),
     "t10k-images-idx3-ubyte.gz": _Remote(
-        _MNIST + "t10k-images-idx3-ubyte.gz",
+        _MNIST_URL + "t10k-images-idx3-ubyte.gz",
         "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
         "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
     ),
     "t10k-labels-idx1-ubyte.gz": _Remote(
-        _MNIST + "t10k-labels-idx1-ubyte.gz",
+        _MNIST_URL + "t10k-labels-idx1-ubyte.gz",
         "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
         "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
     ),
@@ -226,8 +225,8 @@ _REMOTE = {
 
 
 def _fetch(name: str) -> bytes:
-    """Return the checked and unpacked content of a file: from the folder BBL_DATA, the cache, or the network."""
-    path = _offline(name) or _download(name)
+    """Return the unpacked content of a file, found in the folder BBL_DATA or in the cache, else downloaded."""
+    path = _local_file(name) or _download(name)
     try:
         content = path.read_bytes()
         content = gzip.decompress(content) if name.endswith(".gz") else content
@@ -238,8 +237,8 @@ def _fetch(name: str) -> bytes:
     return content
 
 
-def _offline(name: str) -> Path | None:
-    """Return the file in the folder BBL_DATA or in a folder right below it, if it is there."""
+def _local_file(name: str) -> Path | None:
+    """Return the path of the file in the folder BBL_DATA or a subfolder of it; None if it is not there."""
     folder = os.environ.get("BBL_DATA")
     if not folder:
         return None
@@ -249,7 +248,7 @@ def _offline(name: str) -> Path | None:
 
 
 def _download(name: str) -> Path:
-    """Return the file in the user's cache, downloaded with pooch if it is not there yet."""
+    """Return the path of the file in the user's cache; pooch downloads it there first if need be."""
     remote = _REMOTE[name]
     remedy = f"Put {name} into a folder and set the environment variable BBL_DATA to it"
     try:
@@ -259,14 +258,14 @@ def _download(name: str) -> Path:
             f"{name} is not shipped, and downloading it needs pooch: pip install 'boltzmann-bayes[data]'. "
             f"Or: {remedy[0].lower()}{remedy[1:]}."
         ) from error
-    hidden = pooch.get_logger().level
+    log_level = pooch.get_logger().level
     pooch.get_logger().setLevel("ERROR")
     try:
         path = pooch.retrieve(remote.url, f"sha256:{remote.sha256}", fname=name, path=pooch.os_cache("bbl"))
     except (OSError, ValueError) as error:  # no network, no such page; another file than expected
         raise DataError(f"{name} could not be downloaded from {remote.url} ({error}). {remedy}.") from error
     finally:
-        pooch.get_logger().setLevel(hidden)
+        pooch.get_logger().setLevel(log_level)
     return Path(path)
 
 
@@ -297,11 +296,12 @@ def fetch_ma0014() -> pd.DataFrame:
         sites = bbl.datasets.fetch_ma0014()
     """
     text = _fetch("MA0014.3.fasta").decode("utf-8")
-    with warnings.catch_warnings(action="ignore", category=DataWarning):  # of what is skipped: the file is known
+    with warnings.catch_warnings(action="ignore", category=DataWarning):  # about skipped records, which are known
         return readFasta(io.StringIO(text))
 
 
-def _read_idx(name: str, shape: tuple[int, ...]) -> Any:
+def _read_idx(name: str, shape: tuple[int, ...]) -> np.ndarray:
+    """Return the uint8 array of a file in MNIST's IDX format; the header before the array is not read."""
     content = np.frombuffer(_fetch(name), dtype=np.uint8)
     return content[content.size - int(np.prod(shape)) :].reshape(shape)
 

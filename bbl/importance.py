@@ -1,4 +1,4 @@
-"""Importance of predictors: how much worse predictions are where each of them is unknown and summed out."""
+"""Importance of predictors: log-losses of a classifier with one predictor summed out, against those with all."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ __all__ = ["losses_without", "validated_losses"]
 
 @dataclass(frozen=True)
 class Without:
-    """A classifier without predictor `i`, which is summed out; with all predictors if `i` is -1."""
+    """A classifier that sums predictor `i` out of every row; with `i` = -1 it uses all predictors."""
 
     classifier: Any
     i: int
 
     def class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
-        """Return the class scores (n, K), the predictor summed out."""
+        """Return the class scores (n, K) of encoded rows, predictor `i` being treated as missing."""
         if self.i >= 0:
             missing = np.zeros(codes.shape, dtype=bool) if missing is None else missing.copy()
             missing[:, self.i] = True
@@ -33,7 +33,7 @@ class Without:
 
 
 def losses_without(classifier: Any, rows: Sample) -> np.ndarray:
-    """Return the log-loss of every row with all predictors, then without each of them, shape (1 + m, n)."""
+    """Return the log-losses (1 + m, n) of rows: row 0 with all m predictors, row 1 + i without predictor i."""
     scores = (Without(classifier, i).class_scores(rows.codes, rows.missing) for i in range(-1, rows.codes.shape[1]))
     return np.array([row_loss(log_probabilities(class_scores), rows.response) for class_scores in scores])
 
@@ -41,12 +41,12 @@ def losses_without(classifier: Any, rows: Sample) -> np.ndarray:
 def validated_losses(
     sample: Sample, folds: Folds, refit: Callable, rngs: list, workers: int, progress: Callable | None = None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return `losses_without` (1 + m, N) of validated rows by models refitted without their fold, groups and weights.
+    """Cross-validate `losses_without`; return losses (1 + m, N), groups (N,) and weights (N,) of N validated rows.
 
     Parameters
     ----------
     refit : callable
-        ``refit(train, rng)`` returns a classifier.
+        ``refit(train, rng)`` returns a classifier that is fitted to the training rows of a fold.
     rngs : list of numpy.random.Generator
         One for each fold.
     """

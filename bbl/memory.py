@@ -1,4 +1,4 @@
-"""Memory: how much is free, and the check that an allocation fits before it is made."""
+"""Memory: how much is free, and errors for allocations that do not fit."""
 
 from __future__ import annotations
 
@@ -11,13 +11,16 @@ from bbl.errors import BBLError
 
 __all__ = ["MemoryLimitError", "available_memory", "check_memory", "out_of_memory"]
 
+ALWAYS_ALLOWED = 64 * 2**20  # bytes; smaller allocations are made without a look at the free memory
+USABLE_SHARE = 0.8  # of the available memory that an allocation may take; the rest is for temporary arrays
+
 
 class MemoryLimitError(BBLError, MemoryError):
-    """An allocation would not fit, or did not: it is refused before it is made, where an estimate foresees it."""
+    """An allocation was refused because its estimated size does not fit, or it failed."""
 
 
 def available_memory() -> int:
-    """Return the bytes that this process may still allocate: the least of free memory, cgroup and ulimit."""
+    """Return the bytes that this process may still allocate: the least of free memory, cgroup limit and ulimit."""
     limits = []
     try:
         for line in Path("/proc/meminfo").read_text().splitlines():
@@ -46,7 +49,7 @@ def available_memory() -> int:
 
 
 def _address_space() -> int:
-    """Return the bytes of virtual memory that this process has; 0 where /proc does not tell."""
+    """Return the bytes of virtual memory of this process, or 0 on systems without /proc."""
     try:
         return int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
     except OSError:
@@ -54,17 +57,14 @@ def _address_space() -> int:
 
 
 def check_memory(needed: float, what: str, remedy: str) -> None:
-    """Raise an error if an allocation of `needed` bytes would take over 80 % of the available memory.
+    """Raise a MemoryLimitError if an allocation of `needed` bytes exceeds 80 % of the available memory.
 
-    Raises
-    ------
-    BBLError
-        With the sizes, `what` needs them and the `remedy`. It is a MemoryError too.
+    The message names the needed and the free bytes, `what` needs them, and the `remedy`.
     """
-    if needed < 64 * 2**20:
+    if needed < ALWAYS_ALLOWED:
         return
     free = available_memory()
-    if needed > 0.8 * free:
+    if needed > USABLE_SHARE * free:
         raise MemoryLimitError(
             f"{what} needs about {needed / 2**30:.1f} GiB and {free / 2**30:.1f} GiB are available. {remedy}"
         )
@@ -72,13 +72,7 @@ def check_memory(needed: float, what: str, remedy: str) -> None:
 
 @contextmanager
 def out_of_memory(what: str, remedy: str) -> Iterator[None]:
-    """Say in words `what` it was that memory ran out for, and the `remedy`, where no estimate foresaw it.
-
-    Raises
-    ------
-    BBLError
-        In place of a MemoryError without words. It is a MemoryError too.
-    """
+    """Turn a MemoryError of the body into a MemoryLimitError that names `what` ran out of memory, and the `remedy`."""
     try:
         yield
     except MemoryLimitError:

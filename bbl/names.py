@@ -1,4 +1,4 @@
-"""Names that users chose, as labels of frames, and names of the package's columns that stand beside them."""
+"""Labels of DataFrames: users' names and levels as an index, and distinct names where columns of ours join theirs."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ __all__ = ["distinct_names", "label_index"]
 
 
 def distinct_names(names: Iterable[Hashable]) -> list[Any]:
-    """Return names of which no two are equal: underscores are added to one that was there before.
+    """Return the names, each repeated name made distinct by trailing underscores.
 
-    Whoever adds a column of the package to those that users named puts its name last, so that users' names stay.
+    The first of equal names stays. So callers put the package's own column names after those of users.
 
     Examples
     --------
@@ -30,5 +30,5 @@ def distinct_names(names: Iterable[Hashable]) -> list[Any]:
 
 
 def label_index(labels: Iterable, name: Hashable = None) -> pd.Index:
-    """Return names or levels, of any kind, as an index; tuples are names, too."""
+    """Return names or levels of any type as an index; a tuple is one label, not a row of a MultiIndex."""
     return pd.Index(list(labels), dtype=object, name=name, tupleize_cols=False).infer_objects()

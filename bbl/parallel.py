@@ -1,4 +1,7 @@
-"""Threads: their number, tasks spread over them, the flag that stops them, BLAS held to one; progress bars."""
+"""Threads: number of workers, pools of tasks, the stop flag, BLAS limited to one thread; and progress bars.
+
+*Stop flag*: an int32 array of one entry that every task of a call shares; a kernel that sees it non-zero gives up.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ T = TypeVar("T")
 
 
 def n_workers(n_jobs: int | None) -> int:
-    """Return the number of workers for ``n_jobs``: None or -1 for all cores, of a joblib backend if one is set."""
+    """Return the number of workers for ``n_jobs``: None or -1 means all cores, or all workers of a joblib backend."""
     count = -1 if n_jobs is None else integer("n_jobs", n_jobs)
     if count == 0:
         raise OptionError("n_jobs must not be 0; give 1 for one thread or -1 for all cores.", argument="n_jobs")
@@ -35,37 +38,37 @@ def n_workers(n_jobs: int | None) -> int:
         return count
     from joblib.parallel import get_active_backend
 
-    # joblib's default backend would count for processes, and warn where this is one of a pool
+    # without prefer="threads" joblib counts processes, and warns inside a worker of a pool
     return max(1, int(get_active_backend(prefer="threads")[0].effective_n_jobs(-1)) + 1 + count)
 
 
 def run_tasks(
     function: Callable, tasks: Sequence[tuple], workers: int, progress: Callable | None = None, shared: bool = False
 ) -> list:
-    """Return ``[function(*task) for task in tasks]``, by threads or the joblib backend that the caller configured.
+    """Return ``[function(*task) for task in tasks]``, computed in threads or by the user's joblib backend.
 
-    The tasks must not share anything that they write, so the results do not depend on `workers`. Tasks that are
-    `shared` write into arrays of this process, or cannot be pickled: they run in threads under any backend.
-    `progress` is called once for each finished task.
+    Tasks must not write what other tasks read or write, so that results do not depend on `workers`. With `shared`,
+    tasks run in threads under any backend, because they write into arrays of this process or cannot be pickled.
+    `progress` is called without arguments after each task.
     """
     stop = stop_flag()
     if workers == 1 or len(tasks) < 2:
-        done: Iterable = (_run_one(function, stop, *task) for task in tasks)
+        finished: Iterable = (_run_one(function, stop, *task) for task in tasks)
     else:
         from joblib.parallel import Parallel, delayed, get_active_backend
 
-        place = {"require": "sharedmem"} if shared else {"prefer": "threads"}
-        one_by_one = get_active_backend(**place)[0].supports_return_generator  # multiprocessing's does not
-        pool = Parallel(n_jobs=min(workers, len(tasks)), return_as="generator" if one_by_one else "list", **place)
-        done = pool(delayed(_run_task)(function, stop, *task) for task in tasks)
+        backend = {"require": "sharedmem"} if shared else {"prefer": "threads"}
+        has_generator = get_active_backend(**backend)[0].supports_return_generator  # False for multiprocessing
+        pool = Parallel(n_jobs=min(workers, len(tasks)), return_as="generator" if has_generator else "list", **backend)
+        finished = pool(delayed(_run_task)(function, stop, *task) for task in tasks)
     results = []
     try:
-        for result in done:
+        for result in finished:
             results.append(result)
             if progress is not None:
                 progress()
     except BaseException:
-        stop[0] = 1  # an interrupt reaches this thread alone; the others look at the flag
+        stop[0] = 1  # an interrupt is raised in this thread only; tasks of other threads read the flag
         raise
     if any(result is Stopped for result in results):
         raise Stopped
@@ -73,14 +76,14 @@ def run_tasks(
 
 
 class Crew:
-    """Threads that stay for many short rounds of tasks: a round costs some 0.05 ms, where `run_tasks` takes a few.
+    """Pool of threads for many short rounds of tasks: `run` costs some 0.05 ms a round, `run_tasks` a few ms.
 
-    The threads go at the end of a ``with`` statement, or with the object.
+    The threads end with the ``with`` statement, or with the object.
 
     Parameters
     ----------
     workers : int
-        Threads, the caller's own among them.
+        Number of threads, including the caller's.
     """
 
     def __init__(self, workers: int):
@@ -95,41 +98,36 @@ class Crew:
             self._pool.shutdown()
 
     def run(self, function: Callable, tasks: Iterable[tuple]) -> None:
-        """Call ``function(*task)`` for each of `tasks`, which must not share anything that they write."""
-        remaining = deque(tasks)
-        helpers = (
-            []
-            if self._pool is None
-            else [
-                self._pool.submit(_work_off, function, remaining) for _ in range(min(self.workers, len(remaining)) - 1)
-            ]
-        )
+        """Call ``function(*task)`` for each of `tasks`, which must not write what other tasks read or write."""
+        queue = deque(tasks)
+        n_helpers = 0 if self._pool is None else min(self.workers, len(queue)) - 1
+        helpers = [self._pool.submit(_run_queue, function, queue) for _ in range(n_helpers)]  # type: ignore[union-attr]
         try:
-            _work_off(function, remaining)
+            _run_queue(function, queue)
         finally:
-            remaining.clear()  # after an error or an interrupt nothing new is begun
-            failed = [helper.exception() for helper in helpers]
-        for error in failed:
+            queue.clear()  # after an error or an interrupt no further task is started
+            errors = [helper.exception() for helper in helpers]  # waits for the helpers
+        for error in errors:
             if error is not None:
                 raise error
 
 
-def _work_off(function: Callable, tasks: deque) -> None:
-    """Call `function` with tasks from the left of the queue until it is empty."""
+def _run_queue(function: Callable, queue: deque) -> None:
+    """Call ``function(*task)`` with tasks from the left of the shared `queue` until it is empty."""
     while True:
         try:
-            task = tasks.popleft()
+            task = queue.popleft()
         except IndexError:
             return
         function(*task)
 
 
 class Stopped(Exception):
-    """The call that a task belongs to was given up in another thread; nobody waits for the task."""
+    """A task gave up because its call of `run_tasks` failed or was interrupted in another thread."""
 
 
 def _run_one(function: Callable[..., T], stop: np.ndarray, *task: object) -> T:
-    """Return ``function(*task)``, or raise Stopped if the flag `stop`, shape (1,), is set."""
+    """Return ``function(*task)``; raise Stopped if the stop flag `stop`, shape (1,), is set."""
     if stop[0]:
         raise Stopped
     return function(*task)
@@ -139,25 +137,25 @@ _local = threading.local()
 
 
 def stop_flag() -> np.ndarray:
-    """Return the int32 array (1,) whose non-zero entry tells the kernels of this thread's task to give up."""
-    flag = getattr(_local, "stop", None)
-    return np.zeros(1, dtype=np.int32) if flag is None else flag
+    """Return the stop flag, int32 of shape (1,), of the task that this thread runs; a new one outside of tasks."""
+    task_flag = getattr(_local, "stop", None)
+    return np.zeros(1, dtype=np.int32) if task_flag is None else task_flag
 
 
 def _run_task(function: Callable[..., T], stop: np.ndarray, *task: object) -> T | type[Stopped]:
-    """Return ``function(*task)``, with `stop` as this thread's flag; the class Stopped if the task gave up."""
-    before = getattr(_local, "stop", None)
+    """Return ``function(*task)``, run with `stop` as the thread's stop flag; the class Stopped if the task gave up."""
+    outer_flag = getattr(_local, "stop", None)
     _local.stop = stop
     try:
         return function(*task)
     except Stopped:
-        return Stopped  # no error of its own, which the caller could hear of in place of the first one
+        return Stopped  # raised, it could reach the caller before the error that set the flag
     finally:
-        _local.stop = before
+        _local.stop = outer_flag
 
 
 class _Steps:
-    """Function that advances a progress bar; a copy in another process does nothing."""
+    """Callable that advances a tqdm bar by a share of a step and shows a note; pickled, it loses the bar."""
 
     def __init__(self, bar: tqdm | None = None):
         self._bar = bar
@@ -176,6 +174,8 @@ class _Steps:
 
 @dataclass(frozen=True)
 class _ScaledProgress:
+    """Callable that passes shares of a task's work on to `progress`, multiplied by `scale`."""
+
     progress: Callable
     scale: float
 
@@ -184,16 +184,16 @@ class _ScaledProgress:
 
 
 def scaled_progress(progress: Callable | None, scale: float) -> Callable | None:
-    """Return a progress function for a task that is the share `scale` of all work; None if `progress` is None."""
+    """Return a progress function for a task that is the share `scale` of a step; None if `progress` is None."""
     return None if progress is None else _ScaledProgress(progress, scale)
 
 
 @contextmanager
 def progress_bar(total: int | None, title: str, verbose: int):
-    """Show a progress bar on stderr if that is a terminal and `verbose`; yield the function to call after each step.
+    """Show a progress bar if stderr is a terminal and `verbose`; yield ``progress(share=1.0, note="")``.
 
-    It may be called with the share of a step that is done, and with a note on how it goes. Without a `total` the bar
-    counts the steps.
+    `total` is the number of steps, None if unknown; `share` is the share of a step that was done since the last call,
+    `note` a text behind the bar.
     """
     from tqdm import tqdm
 
@@ -204,8 +204,8 @@ def progress_bar(total: int | None, title: str, verbose: int):
 
 @functools.cache
 def _blas() -> list[Any]:
-    """Return threadpoolctl's controllers of the BLAS libraries: numpy's, and scipy's, which has to be loaded first."""
-    import scipy.linalg  # noqa: F401
+    """Return threadpoolctl's controllers of the BLAS libraries that are loaded: numpy's and scipy's."""
+    import scipy.linalg  # noqa: F401  (loads scipy's BLAS)
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController().select(user_api="blas").lib_controllers
@@ -213,41 +213,45 @@ def _blas() -> list[Any]:
 
 def _set_blas_threads(library: Any, count: int) -> None:
     """Limit a BLAS library, given by its threadpoolctl controller, to `count` threads."""
-    # since 3.8 threadpoolctl lets one Python thread alone change a limit, and ignores all others without a word
+    # since 3.8 threadpoolctl's set_num_threads silently does nothing except in one Python thread
     getattr(library, "_real_set_num_threads", library.set_num_threads)(count)
 
 
 class _SerialBlas:
-    """BLAS held to one thread: workers are ours, and results must not depend on their number.
+    """Context in which BLAS runs on one thread, so that results do not depend on the number of workers.
 
-    Most libraries have one limit for the process. So it is lifted by the last thread that leaves, whoever came first.
+    Most BLAS libraries have one limit for the whole process. So the first thread that enters stores the limits
+    (`limits_before`, one per library), and the last thread that leaves (`n_inside` falls to 0) restores them.
     """
 
     def __init__(self) -> None:
         self.reset()
 
     def reset(self) -> None:
-        self.lock, self.inside, self.before = threading.Lock(), 0, [0]
+        """Forget all threads that are inside."""
+        self.lock, self.n_inside, self.limits_before = threading.Lock(), 0, [0]
 
     def __enter__(self) -> None:
         libraries = _blas()
         with self.lock:
-            if not self.inside:
-                self.before = [library.get_num_threads() for library in libraries]
-            self.inside += 1
+            if not self.n_inside:
+                self.limits_before = [library.get_num_threads() for library in libraries]
+            self.n_inside += 1
             for library in libraries:
                 _set_blas_threads(library, 1)
 
     def __exit__(self, *_: object) -> None:
         with self.lock:
-            self.inside -= 1
-            for library, count in zip(_blas(), self.before, strict=True):
-                if not self.inside or getattr(library, "threading_layer", "") == "openmp":  # one limit per thread
+            self.n_inside -= 1
+            for library, count in zip(_blas(), self.limits_before, strict=True):
+                if (
+                    not self.n_inside or getattr(library, "threading_layer", "") == "openmp"
+                ):  # OpenMP has one limit per thread
                     _set_blas_threads(library, count)
 
 
 _serial_blas = _SerialBlas()
-if hasattr(os, "register_at_fork"):  # a fork in the middle of a fit leaves its other threads, and their lock, behind
+if hasattr(os, "register_at_fork"):  # a forked child has none of the other threads, but would keep their lock
     os.register_at_fork(after_in_child=_serial_blas.reset)
 
 

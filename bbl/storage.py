@@ -7,8 +7,8 @@ Format version 1 is a zip file (stored, every size in 64 bits, fixed time stamps
 - ``NAME.npy`` for each array, sorted by name, little-endian and in C order;
 - ``sha256``: the hex digest over name, length and bytes of every member above.
 
-All that is not content (zip headers, directory, npy headers) follows from names, sizes and checksums. So the reader
-rebuilds it and compares, where a general zip or npy parser would have to be trusted with a hostile file.
+Zip headers, directory and npy headers follow from names, sizes and checksums. So the reader rebuilds and compares them:
+a file from a stranger meets no general zip or npy parser. A *member* is one file inside the zip file.
 """
 
 from __future__ import annotations
@@ -39,9 +39,10 @@ VERSION = 1
 _DTYPES = frozenset(["|b1", "|i1", "<i2", "<i4", "<i8", "|u1", "<u2", "<u4", "<u8", "<f8"])
 _ARRAY_NAME = re.compile(r"[A-Za-z0-9_]{1,64}")
 _MAX_META = 64 * 2**20  # bytes of meta.json
-_MAX_DEPTH = 64  # of nested lists and objects
-_MAX_BRACKETS = 250_000  # because an empty list is 2 bytes in the file and 90 in memory
+_MAX_DEPTH = 64  # of nested lists and dicts in meta.json
+_MAX_CONTAINERS = 250_000  # lists and dicts in meta.json: an empty list is 2 bytes in the file and 90 in memory
 
+# a string, whose brackets do not count; an opening bracket (group 1); or a closing one
 _JSON_BRACKET = re.compile(r'"(?:[^"\\]++|\\.)*+"|([\[{])|[\]}]', re.DOTALL)
 
 
@@ -94,13 +95,13 @@ def write_model(path: Any, meta: dict[str, Any], arrays: dict[str, np.ndarray], 
 
 
 def read_model(path: Any, kind: str = "bbl") -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Read a file of one `kind`; return its content, as `read_any` does."""
+    """Return (meta, arrays) of a model file of one `kind`, as `read_any` does."""
     _, meta, arrays = read_any(path, (kind,))
     return meta, arrays
 
 
 def read_any(path: Any, kinds: Collection[str]) -> tuple[str, dict[str, Any], dict[str, np.ndarray]]:
-    """Read a file of `write_model`, after checking every byte of it. The file may come from a stranger.
+    """Read a file that `write_model` wrote. Every byte is checked, so the file may come from a stranger.
 
     Parameters
     ----------
@@ -112,11 +113,9 @@ def read_any(path: Any, kinds: Collection[str]) -> tuple[str, dict[str, Any], di
     Returns
     -------
     kind : str
-        The kind it was written with.
     meta : dict
-        As it was written.
     arrays : dict of numpy.ndarray
-        By name, sorted; bitwise what was written, C-contiguous, native byte order, read-only.
+        By name, sorted; the bits that were written, C-contiguous, native byte order, read-only.
 
     Raises
     ------
@@ -138,6 +137,7 @@ def read_any(path: Any, kinds: Collection[str]) -> tuple[str, dict[str, Any], di
 
 
 def _file_path(path: Any) -> str:
+    """Return `path` as a str, after checking that it names a regular file or nothing yet."""
     try:
         name = os.fsdecode(path)
         mode = os.stat(name).st_mode
@@ -147,7 +147,7 @@ def _file_path(path: Any) -> str:
     except ValueError as error:  # a NUL, or what the file system cannot encode
         raise OptionError(f"path={path!r} cannot be a file name: {error}. Give another.", argument="path") from None
     except OSError:
-        mode = stat.S_IFREG  # absent or out of reach: opening it says why
+        mode = stat.S_IFREG  # absent or not accessible: opening the file raises the error
     if stat.S_ISDIR(mode) or not os.path.basename(name):
         raise IsADirectoryError(errno.EISDIR, "this is a folder; add the name of a file", name)
     if not stat.S_ISREG(mode):  # reading a pipe would hang; /dev/null must not be replaced
@@ -156,15 +156,15 @@ def _file_path(path: Any) -> str:
 
 
 def _pack(meta: dict[str, Any], arrays: dict[str, np.ndarray], kind: str) -> list[Any]:
-    """Return the file as a list of bytes and flat byte arrays, the latter without a copy where possible."""
-    flat = {name: _plain_array(name, array) for name, array in arrays.items()}
-    if len(flat) > MAX_ARRAYS:
-        raise OptionError(f"arrays has {len(flat)} entries; at most {MAX_ARRAYS} fit.", argument="arrays")
-    names = sorted(flat)
-    members: list[tuple[str, list[Any]]] = [("meta.json", [_meta_text(meta, {n: flat[n] for n in names}, kind)])]
-    for name in names:
-        header = npy_header(flat[name].dtype.str, flat[name].shape)
-        members.append((f"{name}.npy", [header, flat[name].reshape(-1).view(np.uint8)]))
+    """Return the bytes of a model file as a list of bytes and flat uint8 arrays, which are views where possible."""
+    plain = {name: _plain_array(name, array) for name, array in arrays.items()}
+    if len(plain) > MAX_ARRAYS:
+        raise OptionError(f"arrays has {len(plain)} entries; at most {MAX_ARRAYS} fit.", argument="arrays")
+    plain = {name: plain[name] for name in sorted(plain)}
+    members: list[tuple[str, list[Any]]] = [("meta.json", [_meta_text(meta, plain, kind)])]
+    for name, array in plain.items():
+        header = npy_header(array.dtype.str, array.shape)
+        members.append((f"{name}.npy", [header, array.reshape(-1).view(np.uint8)]))
     members.append(("sha256", [digest(members)]))
     chunks: list[Any] = []
     entries: list[Entry] = []
@@ -178,12 +178,13 @@ def _pack(meta: dict[str, Any], arrays: dict[str, np.ndarray], kind: str) -> lis
 
 
 def _plain_array(name: Any, array: Any) -> np.ndarray:
+    """Return an array in little-endian C order, after checking its name and dtype."""
     if not (isinstance(name, str) and _ARRAY_NAME.fullmatch(name)):
         raise OptionError(f"The array name {name!r} must be 1 to 64 letters, digits or '_'.", argument="arrays")
-    plain = type(array) in (np.ndarray, np.memmap)  # a masked array would lose its mask
-    descr = array.dtype.newbyteorder("<").str if plain else ""
+    is_plain = type(array) in (np.ndarray, np.memmap)  # a masked array would lose its mask
+    descr = array.dtype.newbyteorder("<").str if is_plain else ""
     if descr not in _DTYPES:
-        description = f"dtype {array.dtype}" if plain else type(array).__name__
+        description = f"dtype {array.dtype}" if is_plain else type(array).__name__
         message = (
             f"arrays[{name!r}] must be a bool, integer or float64 numpy array; got {description}. Convert it first."
         )
@@ -192,6 +193,7 @@ def _plain_array(name: Any, array: Any) -> np.ndarray:
 
 
 def _meta_text(meta: dict[str, Any], arrays: dict[str, np.ndarray], kind: str) -> bytes:
+    """Return the bytes of meta.json: the caller's `meta`, the table of `arrays`, and the versions."""
     if type(meta) is not dict or type(kind) is not str:
         raise BBLTypeError(f"meta must be a dict and kind a str; got {type(meta)}, {type(kind)}.", argument="meta")
     _check_plain(meta, "meta", 2)
@@ -206,13 +208,16 @@ def _meta_text(meta: dict[str, Any], arrays: dict[str, np.ndarray], kind: str) -
     try:
         text = json.dumps(document, separators=(",", ":"))
         _check_json(text)
-    except ValueError as error:  # also an int of more digits than Python turns into text
+    except ValueError as error:  # also raised for an int of more digits than Python turns into text
         raise OptionError(f"meta cannot be written: {error}. Make it smaller.", argument="meta") from None
     return text.encode("ascii")
 
 
 def _check_plain(value: Any, where: str, depth: int) -> None:
-    """Refuse what JSON would change in silence: tuples, numpy scalars, keys that are no str, NaN and infinity."""
+    """Refuse values that JSON would change: tuples, numpy scalars, keys other than str, NaN and infinity.
+
+    `where` names the value in messages; `depth` is its nesting in meta.json.
+    """
     if depth > _MAX_DEPTH - 2:
         raise OptionError(f"{where[:200]} is nested too deep. Make it flatter.", argument="meta")
     if type(value) is dict:
@@ -231,7 +236,7 @@ def _check_plain(value: Any, where: str, depth: int) -> None:
 
 
 def _replace(target: str, chunks: list[Any]) -> None:
-    """Write a temporary file beside `target` and move it there once it is on the disk."""
+    """Write `chunks` to a temporary file in the folder of `target`, sync it to the disk, and rename it to `target`."""
     folder = os.path.dirname(target)
     temporary = os.path.join(folder, f".bbl-{secrets.token_hex(8)}.tmp")
     try:
@@ -257,9 +262,10 @@ def _replace(target: str, chunks: list[Any]) -> None:
 
 
 def _unpack(members: dict[str, bytes], kinds: Collection[str]) -> tuple[str, dict[str, Any], dict[str, np.ndarray]]:
+    """Return (kind, meta, arrays) of the checked members of a file; raise a ValueError if meta.json is not valid."""
     text = members.get("meta.json", b"").decode("ascii")
     _check_json(text)
-    document = json.loads(text, object_pairs_hook=_unique, parse_float=_finite, parse_constant=_finite)
+    document = json.loads(text, object_pairs_hook=_unique_keys, parse_float=_finite, parse_constant=_finite)
     if type(document) is not dict or document.get("format") != FORMAT:
         raise ValueError("meta.json is not a model's")
     version = document.get("format_version")
@@ -282,7 +288,7 @@ def _unpack(members: dict[str, bytes], kinds: Collection[str]) -> tuple[str, dic
 
 
 def _read_array(row: Any, members: dict[str, bytes]) -> tuple[str, np.ndarray]:
-    """Return name and array of one row of the table; the array is a read-only view of the member's bytes."""
+    """Return (name, array) of one row of meta.json's table; the array is a read-only view of the member's bytes."""
     if type(row) is not dict or row.keys() != {"name", "dtype", "shape", "size"}:
         raise ValueError("a row of the table of arrays is incomplete")
     name, descr, shape, size = row["name"], row["dtype"], row["shape"], row["size"]
@@ -301,19 +307,20 @@ def _read_array(row: Any, members: dict[str, bytes]) -> tuple[str, np.ndarray]:
 
 
 def _check_json(text: str) -> None:
-    """Bound length, nesting, and number of lists and dicts before these are built; brackets in strings do not count."""
+    """Raise a ValueError if JSON text is too long, too deeply nested, or has too many lists and dicts to build."""
     if len(text) > _MAX_META:
         raise ValueError(f"over {_MAX_META >> 20} MiB of JSON")
-    depth = count = 0
+    depth = n_brackets = 0
     for match in _JSON_BRACKET.finditer(text):
         if match[0][0] != '"':
             depth += 1 if match[1] else -1
-            count += 1
-            if depth > _MAX_DEPTH or count > 2 * _MAX_BRACKETS:
-                raise ValueError(f"over {_MAX_DEPTH} levels, or {_MAX_BRACKETS} lists and dicts")
+            n_brackets += 1
+            if depth > _MAX_DEPTH or n_brackets > 2 * _MAX_CONTAINERS:
+                raise ValueError(f"over {_MAX_DEPTH} levels, or {_MAX_CONTAINERS} lists and dicts")
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a JSON object as a dict; raise a ValueError if a key occurs twice."""
     result = dict(pairs)
     if len(result) != len(pairs):
         raise ValueError("a key stands twice in meta.json")
@@ -321,6 +328,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _finite(text: str) -> float:
+    """Return the float of a JSON number; raise a ValueError for NaN, infinity and overflow."""
     value = float(text)
     if not math.isfinite(value):
         raise ValueError(f"meta.json holds {text[:20]}")

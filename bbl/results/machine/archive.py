@@ -1,6 +1,9 @@
-"""Archive: a fitted model as a JSON-ready dict and plain arrays, and back.
+"""Pack a fitted Boltzmann machine into the content of a model file, and unpack it: a JSON-ready dict and arrays.
 
-What earlier versions of the package do not know goes into the dict, whose other entries they still read.
+Earlier versions of the package skip unknown entries of the dict but refuse unknown arrays: additions go into the dict.
+
+Dimensions: K response groups, m predictors, `size` parameters of a group; `n_runs` engine runs, one for each group and
+one more for all rows pooled if that was made. *Closed forms* are engines without iterations.
 """
 
 from __future__ import annotations
@@ -23,37 +26,47 @@ from bbl.model.parameters import Parameters
 from bbl.report.format import label_text
 from bbl.report.machine.summary import Section
 from bbl.results.array_table import FINITE, NON_NEGATIVE, ArraySpec, check_arrays, refuse_unknown
+from bbl.results.classifier import ClassifierResults
 from bbl.results.loss_archive import pack_loss, unpack_tuned_loss
-from bbl.results.machine.draw_archive import draw_table, pack_draws, unpack_draws, unpack_predictive
-from bbl.results.model import Training
+from bbl.results.machine.draw_archive import draw_specs, pack_draws, unpack_draws, unpack_predictive
+from bbl.results.model import ModelResults, Training
 from bbl.results.row_archive import ROWS, pack_priors, pack_rows, unpack_priors, unpack_rows
 from bbl.stats.calibration import Calibration
 
 __all__ = ["pack", "unpack"]
 
-STATE = "state_"  # before the names of what an engine wants to have again
-
-CHOSEN = ("free", "votes", "nodes")  # what engines that choose terms keep of each group
-
-KIND_OF = {"f": "float", "i": "int", "u": "int", "b": "bool"}
+STATE_PREFIX = "state_"  # of the names of arrays from `EngineFit.state`
+TERM_CHOICE_ARRAYS = ("free", "votes", "nodes")  # arrays of `EngineFit.state` of engines that choose the terms
+CELL_KINDS = {"f": "float", "i": "int", "u": "int", "b": "bool"}  # kind of stored cells by dtype.kind; others are text
 
 
-def pack(fit: Any, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
-    """Return what a fit is made of: names and options as a dict, numbers as arrays."""
-    engine, estimate = fit.engine, fit.estimate
+def pack(
+    fit: ModelResults,
+    engine: Engine,
+    estimate: Estimate,
+    tuning: Tuning | None,
+    sections: Sequence[Section],
+    store_data: bool,
+) -> tuple[dict, dict[str, np.ndarray]]:
+    """Return the content of a model file: (dict of names and options, arrays by name); rows only if `store_data`.
+
+    `engine`, `estimate` and `tuning` are attributes of the result `fit`; `sections` are the tests of its summary.
+    """
     if type(engine) is not ENGINES.get(engine.name):
         raise BBLTypeError(f"Models of the engine {type(engine).__name__} cannot be saved; only the package's own can.")
     parameters = estimate.parameters
     meta = {
         "call": fit.call,
         "design": fit.design.to_dict(),
-        "engine": {"name": engine.name, **_options(engine)},
+        "engine": {"name": engine.name, **_pack_options(engine)},
         "log_z_kind": estimate.log_z_kind,
         "nobs": fit.nobs(),
-        "sections": [_pack_section(section) for section in fit._sections],
-        "tuning": _pack_tuning(fit.tuning),
-        **(pack_priors(fit.priors) | pack_loss(fit.log_loss, fit.tuning is not None) if fit.design.classes else {}),
+        "sections": [_pack_section(section) for section in sections],
+        "tuning": _pack_tuning(tuning),
     }
+    if isinstance(fit, ClassifierResults):
+        meta |= pack_priors(fit.priors)
+        meta |= pack_loss(fit.log_loss, tuning is not None)
     arrays = {
         "theta": parameters.theta,
         "pairs": parameters.layout.pairs,
@@ -61,10 +74,10 @@ def pack(fit: Any, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
         "log_z": estimate.log_z,
         "log_z_error": estimate.log_z_error,
         "prior": estimate.class_prior,
-        "lkh": np.array([estimate.lkh, *(f.lkh for f in estimate.fits)]),
-        "grad_norm": _stacked([f.grad_norm for f in estimate.fits]),
-        "n_iter": _stacked([f.n_iter for f in estimate.fits]),
-        "converged": np.array([f.converged for f in estimate.fits]),
+        "lkh": np.array([estimate.lkh, *(run.lkh for run in estimate.fits)]),
+        "grad_norm": _stack_runs([run.grad_norm for run in estimate.fits]),
+        "n_iter": _stack_runs([run.n_iter for run in estimate.fits]),
+        "converged": np.array([run.converged for run in estimate.fits]),
         "log_likelihood": np.array([np.nan if engine.joint else fit._log_likelihood]),
         "counts": np.concatenate(fit._counts, axis=1),
         **_pack_posterior(estimate.fits, parameters.layout.size),
@@ -72,47 +85,55 @@ def pack(fit: Any, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
     if parameters.pooled is not None:
         arrays["pooled"] = parameters.pooled
     if engine.chooses:
-        arrays |= {name: np.array([f.state[name] for f in estimate.fits]) for name in CHOSEN}
+        arrays |= {name: np.array([run.state[name] for run in estimate.fits]) for name in TERM_CHOICE_ARRAYS}
     if estimate.calibration is not None:
         arrays["calibration"] = np.append(estimate.calibration.offset, estimate.calibration.temperature)
     arrays |= pack_draws(estimate.fits, estimate.predictive)
     if store_data and fit.training is not None:
-        rows, meta["index"] = pack_rows(fit.training, fit.index)
-        arrays |= rows
+        row_arrays, meta["index"] = pack_rows(fit.training, fit._index())
+        arrays |= row_arrays
     return meta, arrays
 
 
-def _pack_posterior(fits: Sequence[EngineFit], size: int) -> dict[str, np.ndarray]:
-    """Return posterior sds, nan for a group without rows, and what the engine wants to have again; draws have both."""
-    if all(fit.sd is None or fit.draws is not None for fit in fits):
+def _pack_posterior(runs: Sequence[EngineFit], size: int) -> dict[str, np.ndarray]:
+    """Return the array ``sd`` (n_runs, size), nan for a group without rows, and arrays ``state_...`` (n_runs, ...).
+
+    Empty if no run has sds, or if runs have draws: then sds are computed from the stored draws again.
+    """
+    if all(run.sd is None or run.draws is not None for run in runs):
         return {}
-    names = {name for fit in fits for name in fit.state}
-    state = {STATE + name: _stacked([fit.state.get(name, np.zeros(0)) for fit in fits]) for name in sorted(names)}
-    return {"sd": np.array([np.full(size, np.nan) if fit.sd is None else fit.sd for fit in fits]), **state}
+    names = {name for run in runs for name in run.state}
+    arrays = {"sd": np.array([np.full(size, np.nan) if run.sd is None else run.sd for run in runs])}
+    for name in sorted(names):
+        arrays[STATE_PREFIX + name] = _stack_runs([run.state.get(name, np.zeros(0)) for run in runs])
+    return arrays
 
 
-def _unpack_posterior(arrays: dict[str, np.ndarray], k: int, drawn: np.ndarray | None) -> dict[str, Any]:
-    """Return the draws of fit number `k` with their sds, or what `_pack_posterior` stored of it."""
-    if drawn is not None:
-        return {"sd": drawn.std(axis=(0, 1), ddof=1), "draws": drawn}
-    if "sd" not in arrays or np.isnan(arrays["sd"][k]).any():
+def _unpack_posterior(arrays: dict[str, np.ndarray], run: int, draws: np.ndarray | None) -> dict[str, Any]:
+    """Return the posterior of run number `run` as arguments of `EngineFit`: ``sd`` with ``draws`` or ``state``.
+
+    `draws` (chains, draws, size) are those of the run, or None. Empty if the run has no posterior.
+    """
+    if draws is not None:
+        return {"sd": draws.std(axis=(0, 1), ddof=1), "draws": draws}
+    if "sd" not in arrays or np.isnan(arrays["sd"][run]).any():
         return {}
-    state = {name.removeprefix(STATE): array[k] for name, array in arrays.items() if name.startswith(STATE)}
-    return {"sd": arrays["sd"][k], "state": state}
+    state = {k.removeprefix(STATE_PREFIX): array[run] for k, array in arrays.items() if k.startswith(STATE_PREFIX)}
+    return {"sd": arrays["sd"][run], "state": state}
 
 
-def _stacked(rows: list[np.ndarray]) -> np.ndarray:
-    """Return rows as a matrix; a group without rows took no iterations, so its own is empty."""
-    width = max(map(len, rows))
-    return np.array([row if len(row) else np.zeros(width, row.dtype) for row in rows])
+def _stack_runs(vectors: list[np.ndarray]) -> np.ndarray:
+    """Return one vector per engine run as a matrix; zeros replace the empty vector of a group without rows."""
+    width = max(map(len, vectors))
+    return np.array([vector if len(vector) else np.zeros(width, vector.dtype) for vector in vectors])
 
 
 def _pack_section(section: Section) -> dict:
-    """Return a finished table of the summary, whatever its columns: its cells in kinds that print alike."""
+    """Return a table of the summary for JSON; columns of other dtypes than float, int and bool are stored as text."""
     columns = []
     for k, name in enumerate(section.table.columns):
         column = section.table.iloc[:, k]
-        kind = KIND_OF.get(column.dtype.kind, "text")
+        kind = CELL_KINDS.get(column.dtype.kind, "text")
         if kind == "text" or column.hasnans and kind != "float":
             columns.append({"name": str(name), "kind": "text", "cells": [str(v) for v in column]})
         else:
@@ -123,75 +144,84 @@ def _pack_section(section: Section) -> dict:
 
 
 def _unpack_section(stored: dict) -> Section:
-    words = [stored["heading"], stored["note"], *stored["rows"], *(column["name"] for column in stored["columns"])]
-    if not all(type(word) is str for word in words):
+    """Return the section that `_pack_section` stored; a ValueError if cells are not of their column's kind."""
+    column_names = [column["name"] for column in stored["columns"]]
+    texts = [stored["heading"], stored["note"], *stored["rows"], *column_names]
+    if not all(type(text) is str for text in texts):
         raise ValueError("a heading of its summary is not as saved")
-    heading, note, *names = map(label_text, words)
-    n, cells = len(stored["rows"]), []
+    heading, note, *names = map(label_text, texts)  # names: of the rows, then of the columns
+    n_rows, columns = len(stored["rows"]), []
     for column in stored["columns"]:
-        kind, values = column["kind"], column["cells"]
-        allowed = {"float": (float, str), "int": (int,), "bool": (bool,), "text": (str,)}[kind]
-        right = type(values) is list and len(values) == n and all(type(v) in allowed for v in values)
-        if not right or (kind == "int" and any(abs(v) >= 2**63 for v in values)):
+        kind, cells = column["kind"], column["cells"]
+        cell_types = {"float": (float, str), "int": (int,), "bool": (bool,), "text": (str,)}[kind]
+        is_valid = type(cells) is list and len(cells) == n_rows and all(type(cell) in cell_types for cell in cells)
+        if not is_valid or (kind == "int" and any(abs(cell) >= 2**63 for cell in cells)):
             raise ValueError("a table of its summary is not as saved")
         dtype = {"float": float, "int": np.int64, "bool": bool, "text": None}[kind]
-        cells.append(pd.Series([float(v) for v in values] if kind == "float" else values, dtype=dtype))
-    table = pd.concat(cells, axis=1) if cells else pd.DataFrame(index=range(n))
-    table = table.set_axis(pd.Index(names[:n], dtype=object), axis=0)
-    return Section(heading, table.set_axis(pd.Index(names[n:], dtype=object), axis=1), note)
+        columns.append(pd.Series([float(cell) for cell in cells] if kind == "float" else cells, dtype=dtype))
+    table = pd.concat(columns, axis=1) if columns else pd.DataFrame(index=range(n_rows))
+    table = table.set_axis(pd.Index(names[:n_rows], dtype=object), axis=0)
+    return Section(heading, table.set_axis(pd.Index(names[n_rows:], dtype=object), axis=1), note)
 
 
 def _pack_numbers(values: np.ndarray) -> list:
-    """Return numbers for JSON, to the last bit; infinities and nan as text."""
+    """Return a vector as a list for JSON: finite numbers as floats, infinities and nan as text."""
     return [v if np.isfinite(v) else str(v) for v in values.tolist()]
 
 
 def _unpack_numbers(stored: list) -> np.ndarray:
+    """Return the vector that `_pack_numbers` stored."""
     if not all(type(v) in (float, str) for v in stored):
         raise ValueError("a list of numbers is not as saved")
     return np.array([float(v) for v in stored])
 
 
 def _pack_tuning(tuning: Tuning | None) -> dict | None:
+    """Return the cross-validation inside a fit as a dict for JSON; None if there was none."""
     if tuning is None:
         return None
-    numbers = {"values": tuning.values, "loss": tuning.loss, "offset": tuning.calibration.offset}
+    vectors = {"values": tuning.values, "loss": tuning.loss, "offset": tuning.calibration.offset}
     return {
         "option": tuning.option,
         "chosen": int(tuning.chosen),
         "temperature": float(tuning.calibration.temperature),
         "found": [list(problem) for problem in tuning.found],
-        **{name: _pack_numbers(np.asarray(values, dtype=float)) for name, values in numbers.items()},
+        **{name: _pack_numbers(np.asarray(vector, dtype=float)) for name, vector in vectors.items()},
     }
 
 
 def _unpack_tuning(stored: dict | None, engine: Engine) -> Tuning | None:
+    """Return the tuning that `_pack_tuning` stored; a ValueError if its option is not the one that `engine` tunes."""
     if stored is None:
         return None
     values, loss, offset = (_unpack_numbers(stored[name]) for name in ("values", "loss", "offset"))
     chosen, temperature, problems = stored["chosen"], stored["temperature"], stored["found"]
-    sound = type(chosen) is int and 0 <= chosen < len(values) == len(loss) and type(temperature) is float
-    words = [word for problem in problems for word in problem]
-    tuned_options = (None, None if engine.tuned is None else engine.tuned.option)
-    if not sound or stored["option"] not in tuned_options or not all(type(word) is str for word in words):
+    is_valid = type(chosen) is int and 0 <= chosen < len(values) == len(loss) and type(temperature) is float
+    problem_texts = [text for problem in problems for text in problem]
+    options = (None, None if engine.tuned is None else engine.tuned.option)
+    if not is_valid or stored["option"] not in options or not all(type(text) is str for text in problem_texts):
         raise ValueError("its tuning is not as saved")
     calibration = Calibration(temperature, offset)
     return Tuning(stored["option"], values, loss, chosen, calibration, [Problem(*problem) for problem in problems])
 
 
 def _check_meta(meta: dict) -> None:
-    kinds = {"call": str, "design": dict, "engine": dict, "log_z_kind": str}
-    for name, kind in (kinds | {"nobs": int | float} if "nobs" in meta else kinds).items():
-        if not isinstance(meta[name], kind):
+    """Raise a ValueError if an entry of the stored dict has the wrong type, or there are no observations."""
+    types = {"call": str, "design": dict, "engine": dict, "log_z_kind": str}
+    for name, expected in (types | {"nobs": int | float} if "nobs" in meta else types).items():
+        if not isinstance(meta[name], expected):
             raise ValueError(f"{name!r} is not as saved")
     if not meta.get("nobs", 1) > 0:
         raise ValueError("it has no observations")
 
 
-def _array_table(layout: Layout, wide: Layout, K: int, arrays: dict[str, np.ndarray]) -> dict[str, ArraySpec]:
-    """Return the table of all arrays but rows; `wide` is the layout with hidden variables, of which draws may be."""
-    m, size, runs = layout.m, layout.size, K + ("pooled" in arrays)
-    iterates = m if arrays["grad_norm"].size else 0  # closed forms have no iterations
+def _array_specs(layout: Layout, hidden_layout: Layout, K: int, arrays: dict[str, np.ndarray]) -> dict[str, ArraySpec]:
+    """Return the expected dtype, shape and range of all arrays by name, except those of the training rows.
+
+    `hidden_layout` is that of the predictors and the model's hidden units, `layout` itself if there are none.
+    """
+    m, size, n_runs = layout.m, layout.size, K + ("pooled" in arrays)
+    n_recorded = m if arrays["grad_norm"].size else 0  # predictors with iterations; none in closed forms
     return {
         "theta": ArraySpec("f", (K, size), FINITE),
         "pooled": ArraySpec("f", (size,), FINITE, required=False),
@@ -199,24 +229,24 @@ def _array_table(layout: Layout, wide: Layout, K: int, arrays: dict[str, np.ndar
         "log_z": ArraySpec("f", (K,), FINITE),
         "log_z_error": ArraySpec("f", (K,)),
         "prior": ArraySpec("f", (K,), NON_NEGATIVE),
-        "lkh": ArraySpec("f", (runs + 1,)),
-        "grad_norm": ArraySpec("f", (runs, iterates)),
-        "n_iter": ArraySpec("i", (runs, iterates)),
-        "converged": ArraySpec("b", (runs, m)),
+        "lkh": ArraySpec("f", (1 + n_runs,)),
+        "grad_norm": ArraySpec("f", (n_runs, n_recorded)),
+        "n_iter": ArraySpec("i", (n_runs, n_recorded)),
+        "converged": ArraySpec("b", (n_runs, m)),
         "log_likelihood": ArraySpec("f", (1,)),
         "counts": ArraySpec("f", (K, int(layout.n_levels.sum())), NON_NEGATIVE),
         "calibration": ArraySpec("f", (K + 1,), FINITE, required=False),
-        "sd": ArraySpec("f", (runs, size), required=False),
+        "sd": ArraySpec("f", (n_runs, size), required=False),
         "free": ArraySpec("b", (K, size), required=False),
         "votes": ArraySpec("f", (K, size), required=False),
         "nodes": ArraySpec("f", (K, max(layout.order, 2), size), required=False),
-        **{name: ArraySpec("f", (runs, None), FINITE) for name in arrays if name.startswith(STATE)},
-        **draw_table(layout, wide, K, runs, arrays),
+        **{name: ArraySpec("f", (n_runs, None), FINITE) for name in arrays if name.startswith(STATE_PREFIX)},
+        **draw_specs(layout, hidden_layout, K, n_runs, arrays),
     }
 
 
 def _check_values(layout: Layout, arrays: dict[str, np.ndarray]) -> None:
-    """Refuse terms out of order, standard deviations below 0 or infinite, and temperatures that are not above 0."""
+    """Raise a ValueError for unsorted terms, negative or infinite sds, and temperatures that are not positive."""
     for k, terms in enumerate(layout.terms, 2):
         if not np.array_equal(arrays[_terms_name(k)], terms) or not (terms[:, 1:] > terms[:, :-1]).all():
             raise ValueError(f"{_terms_name(k)!r} holds what cannot have been saved")
@@ -227,12 +257,12 @@ def _check_values(layout: Layout, arrays: dict[str, np.ndarray]) -> None:
 
 
 def _terms_name(order: int) -> str:
-    """Return the name of the array of terms of an order from 2 on."""
+    """Return the name of the array of the terms of `order` predictors, 2 or more."""
     return "pairs" if order == 2 else f"terms{order}"
 
 
-def _layout(design: Design, arrays: dict[str, np.ndarray]) -> Layout:
-    """Return the layout of the terms that were saved, having refused numbers that are no predictors."""
+def _unpack_layout(design: Design, arrays: dict[str, np.ndarray]) -> Layout:
+    """Return the layout of the stored terms; a ValueError if a term holds a number that is no predictor's."""
     terms, order = [arrays["pairs"]], 3
     while (name := _terms_name(order)) in arrays:
         terms.append(arrays[name])
@@ -242,61 +272,62 @@ def _layout(design: Design, arrays: dict[str, np.ndarray]) -> Layout:
     return Layout(design.n_levels, terms)
 
 
-def _options(engine: Engine) -> dict[str, Any]:
-    """Return the options of a method as a file holds them: one number for each order is a list, infinity a word."""
+def _pack_options(engine: Engine) -> dict[str, Any]:
+    """Return the options of an engine for JSON: tuples as lists, infinity as ``"inf"``."""
     options = dataclasses.asdict(engine)
     listed = {name: list(value) if isinstance(value, tuple) else value for name, value in options.items()}
     return {name: "inf" if isinstance(value, float) and np.isinf(value) else value for name, value in listed.items()}
 
 
-def _unpack_fits(arrays: dict[str, np.ndarray]) -> tuple[EngineFit, ...]:
-    """Return the engine runs of all groups, and of the pooled rows if there is one."""
-    theta = [*arrays["theta"], *([arrays["pooled"]] if "pooled" in arrays else [])]
-    drawn = unpack_draws(arrays, len(arrays["converged"]))
-    runs = zip(theta, arrays["lkh"][1:], arrays["grad_norm"], arrays["n_iter"], arrays["converged"], drawn, strict=True)
-    fits = []
-    for k, (t, lkh, norm, n, ok, draws) in enumerate(runs):
-        state = {name: arrays[name][k] for name in CHOSEN if name in arrays}
+def _unpack_runs(arrays: dict[str, np.ndarray]) -> tuple[EngineFit, ...]:
+    """Return the engine runs of all groups, and that of the pooled rows if there is one."""
+    run_theta = [*arrays["theta"], *([arrays["pooled"]] if "pooled" in arrays else [])]
+    run_draws = unpack_draws(arrays, len(arrays["converged"]))
+    runs = []
+    for k, (theta, draws) in enumerate(zip(run_theta, run_draws, strict=True)):
+        state = {name: arrays[name][k] for name in TERM_CHOICE_ARRAYS if name in arrays}
         posterior = {"state": state, **_unpack_posterior(arrays, k, draws)}
-        fits.append(EngineFit(t, float(lkh), grad_norm=norm, n_iter=n, converged=ok, **posterior))
-    return tuple(fits)
+        record = {name: arrays[name][k] for name in ("grad_norm", "n_iter", "converged")}
+        runs.append(EngineFit(theta, float(arrays["lkh"][1 + k]), **record, **posterior))
+    return tuple(runs)
 
 
 def unpack(meta: dict, arrays: dict[str, np.ndarray], classes: bool = True) -> dict[str, Any]:
-    """Return what `pack` stored as the arguments that the class of results takes, which has `classes` or has not."""
+    """Return the arguments of the class of results from what `pack` stored; a ValueError if that was altered.
+
+    `classes` says whether the class of results is of models with a response.
+    """
     design = Design.from_dict(meta["design"])
     if design.classes != classes:
         raise ValueError("its response is not as saved")
     options = dict(meta["engine"])
     engine = ENGINES[options.pop("name")](**{k: np.inf if v == "inf" else v for k, v in options.items()})
-    layout = _layout(design, arrays)
+    layout = _unpack_layout(design, arrays)
     _check_meta(meta)
-    table = _array_table(layout, engine.widened(layout), len(design.response.levels), arrays)
-    refuse_unknown(arrays, {*table, *ROWS})
-    check_arrays(arrays, table)
+    K, hidden_layout = len(design.response.levels), engine.widened(layout)
+    specs = _array_specs(layout, hidden_layout, K, arrays)
+    refuse_unknown(arrays, {*specs, *ROWS})
+    check_arrays(arrays, specs)
     _check_values(layout, arrays)
-    if engine.chooses and not all(name in arrays for name in CHOSEN):
+    if engine.chooses and not all(name in arrays for name in TERM_CHOICE_ARRAYS):
         raise ValueError("it does not say which terms its groups have")
-    theta, fits = arrays["theta"], _unpack_fits(arrays)
     estimate = Estimate(
-        Parameters(layout, theta, arrays.get("pooled")),
+        Parameters(layout, arrays["theta"], arrays.get("pooled")),
         arrays["log_z"],
         meta["log_z_kind"],
         arrays["prior"],
         float(arrays["lkh"][0]),
-        fits,
+        _unpack_runs(arrays),
         arrays["log_z_error"],
         Calibration(float(arrays["calibration"][-1]), arrays["calibration"][:-1]) if "calibration" in arrays else None,
-        unpack_predictive(layout, engine.widened(layout), theta, arrays),
+        unpack_predictive(layout, hidden_layout, arrays),
     )
-    K = len(design.response.levels)
     sample, index = unpack_rows(arrays, meta.get("index"), layout.n_levels, K, whole=engine.weights == "counts")
     counts = np.split(arrays["counts"], np.cumsum(design.n_levels)[:-1], axis=1)
-    nobs = meta.get("nobs", round(float(counts[0].sum())))  # files that do not say have nothing missing
+    nobs = meta.get("nobs", round(float(counts[0].sum())))  # files without nobs are of complete rows
     sections = [_unpack_section(section) for section in meta["sections"]] if "sections" in meta else None
     tuning = _unpack_tuning(meta.get("tuning"), engine)
-    training = Training(nobs, float(arrays["log_likelihood"][0]), counts, sections)
-    return {
+    arguments = {
         "call": meta["call"],
         "design": design,
         "training": sample,
@@ -304,10 +335,8 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray], classes: bool = True) -> d
         "engine": engine,
         "estimate": estimate,
         "tuning": tuning,
-        "stored": training,
-        **(
-            {"priors": unpack_priors(meta, K), "stored_loss": unpack_tuned_loss(meta, tuning, estimate)}
-            if classes
-            else {}
-        ),
+        "stored": Training(nobs, float(arrays["log_likelihood"][0]), counts, sections),
     }
+    if classes:
+        arguments |= {"priors": unpack_priors(meta, K), "stored_loss": unpack_tuned_loss(meta, tuning, estimate)}
+    return arguments

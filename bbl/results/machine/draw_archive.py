@@ -1,4 +1,7 @@
-"""Draws of a fit as what the model file holds, and back."""
+"""Pack posterior draws into the arrays of a model file, and unpack them.
+
+A *run* is one engine fit: of a group, or of all rows pooled. K groups; T draws of each group average predictions.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +14,20 @@ from bbl.engines import EngineFit
 from bbl.model.layout import Layout
 from bbl.results.array_table import ArraySpec
 
-__all__ = ["draw_table", "pack_draws", "unpack_draws", "unpack_predictive"]
+__all__ = ["draw_specs", "pack_draws", "unpack_draws", "unpack_predictive"]
 
 
-def pack_draws(fits: Sequence[EngineFit], predictive: Predictive | None) -> dict[str, np.ndarray]:
-    """Return the draws of all fits as one array, nan for a group without rows, and ln Z of those that predict."""
-    drawn = [fit.draws for fit in fits if fit.draws is not None]
-    if not drawn:
+def pack_draws(runs: Sequence[EngineFit], predictive: Predictive | None) -> dict[str, np.ndarray]:
+    """Return the arrays of the draws by name; empty if no run has draws.
+
+    ``draws`` (runs, chains, draws, size), nan for a group without rows; of the draws that predictions average over,
+    ``draws_log_z`` (K, T) and, if there are hidden units, ``draws_hidden`` (K, T, size with hidden units).
+    """
+    run_draws = [run.draws for run in runs if run.draws is not None]
+    if not run_draws:
         return {}
-    nothing = np.full_like(drawn[0], np.nan)
-    arrays = {"draws": np.array([nothing if fit.draws is None else fit.draws for fit in fits])}
+    no_draws = np.full_like(run_draws[0], np.nan)
+    arrays = {"draws": np.array([no_draws if run.draws is None else run.draws for run in runs])}
     if predictive is not None:
         arrays["draws_log_z"] = predictive.log_z
         if predictive.hidden:
@@ -28,43 +35,50 @@ def pack_draws(fits: Sequence[EngineFit], predictive: Predictive | None) -> dict
     return arrays
 
 
-def draw_table(layout: Layout, wide: Layout, K: int, fits: int, arrays: dict[str, np.ndarray]) -> dict[str, ArraySpec]:
-    """Return the table of the arrays of `pack_draws`; `wide` is the layout with hidden variables."""
+def draw_specs(
+    layout: Layout, hidden_layout: Layout, K: int, n_runs: int, arrays: dict[str, np.ndarray]
+) -> dict[str, ArraySpec]:
+    """Return the expected dtype and shape of the arrays of `pack_draws`; empty if there are no draws.
+
+    `hidden_layout` is that of the predictors and the model's hidden units, `layout` itself if there are none.
+    """
     if "draws" not in arrays:
         return {}
-    chains, n = (*arrays["draws"].shape, 0, 0, 0)[1:3]
-    count = (*arrays.get("draws_log_z", np.zeros(0)).shape, 0, 0)[1]
-    if min(chains, n) < 1 or count > chains * n:
+    chains, n_draws = (*arrays["draws"].shape, 0, 0, 0)[1:3]  # zeros: an array of a file may lack axes
+    T = (*arrays.get("draws_log_z", np.zeros(0)).shape, 0, 0)[1]
+    if min(chains, n_draws) < 1 or chains * n_draws < T:
         raise ValueError("'draws' is not as saved")
-    if (wide.m > layout.m) != ("draws_hidden" in arrays):
+    if (hidden_layout.m > layout.m) != ("draws_hidden" in arrays):
         raise ValueError("'draws_hidden' is not as saved")
     return {
-        "draws": ArraySpec("f", (fits, chains, n, layout.size)),
-        "draws_log_z": ArraySpec("f", (K, count), required=False),
-        "draws_hidden": ArraySpec("f", (K, count, wide.size), required=False),
+        "draws": ArraySpec("f", (n_runs, chains, n_draws, layout.size)),
+        "draws_log_z": ArraySpec("f", (K, T), required=False),
+        "draws_hidden": ArraySpec("f", (K, T, hidden_layout.size), required=False),
     }
 
 
-def unpack_draws(arrays: dict[str, np.ndarray], fits: int) -> list[np.ndarray | None]:
-    """Return the draws of each fit."""
+def unpack_draws(arrays: dict[str, np.ndarray], n_runs: int) -> list[np.ndarray | None]:
+    """Return the draws (chains, draws, size) of each run, None for a run without draws."""
     if "draws" not in arrays:
-        return [None] * fits
+        return [None] * n_runs
     return [None if np.isnan(draws).any() else draws for draws in arrays["draws"]]
 
 
-def unpack_predictive(
-    layout: Layout, wide: Layout, theta: np.ndarray, arrays: dict[str, np.ndarray]
-) -> Predictive | None:
-    """Return what predictions average over."""
+def unpack_predictive(layout: Layout, hidden_layout: Layout, arrays: dict[str, np.ndarray]) -> Predictive | None:
+    """Return the draws of all groups that predictions average over, with their ln Z; None if there are none.
+
+    Without hidden units they are thinned from the draws of the runs, zeros for a group without rows.
+    """
     if "draws_log_z" not in arrays:
         return None
     log_z = arrays["draws_log_z"]
+    K, T = log_z.shape
     if "draws_hidden" in arrays:
         if not np.isfinite(log_z).all() or not np.isfinite(arrays["draws_hidden"]).all():
             raise ValueError("'draws_hidden' holds what cannot have been saved")
-        return Predictive(wide, arrays["draws_hidden"], log_z, wide.m - layout.m)
-    groups = zip(theta, unpack_draws(arrays, len(theta)), strict=False)
-    drawn = [np.zeros((log_z.shape[1], len(t))) if d is None else thinned(d, log_z.shape[1]) for t, d in groups]
-    if not np.isfinite(log_z).all() or len({len(d) for d in drawn} | {log_z.shape[1]}) > 1:
+        return Predictive(hidden_layout, arrays["draws_hidden"], log_z, hidden_layout.m - layout.m)
+    group_draws = unpack_draws(arrays, K)[:K]
+    theta = [np.zeros((T, layout.size)) if draws is None else thinned(draws, T) for draws in group_draws]
+    if not np.isfinite(log_z).all() or any(len(draws) != T for draws in theta):
         raise ValueError("'draws_log_z' holds what cannot have been saved")
-    return Predictive(layout, np.array(drawn), log_z)
+    return Predictive(layout, np.array(theta), log_z)

@@ -382,4 +382,4 @@ class MachineResults(ModelResults):
 
     def pack(self, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
         """Return what the model file holds."""
-        return pack(self, store_data)
+        return pack(self, self.engine, self.estimate, self.tuning, self._sections, store_data)

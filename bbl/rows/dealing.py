@@ -1,4 +1,8 @@
-"""Dealing rows to folds as they come by, and where they go: a file of codes, or a table of counts of equal rows."""
+"""Assign rows to folds while they are read, and store them in a file of codes or in a table of state counts.
+
+*Copy*: a row of whole weight w stands for w copies, which may fall into different folds.
+*State*: a combination of levels of all predictors. *Sink*: a store of encoded rows while it is filled.
+"""
 
 from __future__ import annotations
 
@@ -12,47 +16,40 @@ import numpy as np
 
 from bbl.errors import OptionError
 from bbl.rows.counts import level_counts
-from bbl.rows.folds import MAX_SINGLE_COPIES, Fold, Folds, dealt_copies, drawn_copies, fold_sizes
+from bbl.rows.folds import MAX_SINGLE_COPIES, Fold, Folds, deal_copies, draw_copies, fold_sizes
 from bbl.rows.on_disk import CodeFile
 from bbl.rows.sample import Rows, Sample, code_dtype, concatenate
 from bbl.rows.stored import StoredSample
 
 __all__ = ["Sink", "AnyFolds", "Deal", "Dealer", "FileSink", "StoredFolds", "TableSink", "make_sink"]
 
-CHUNK_ROWS = 4096  # of a group that are dealt together, where they are too many to be dealt at once
-MAX_TABLE_CELLS = 4_000_000  # of a table of states, all groups and folds together
-MAX_VALIDATED_ROWS = 2**20  # left-out rows that are scored, all folds together
+CHUNK_ROWS = 4096  # rows of one group that are dealt together, where all rows are too many to be dealt at once
+MAX_TABLE_CELLS = 4_000_000  # cells of a table of state counts: groups x folds x states; 8 bytes each
+MAX_VALIDATED_ROWS = 2**20  # validation rows that are scored, all folds together
 
 
 @dataclass(frozen=True)
 class Deal:
-    """The folds that a call asks for.
-
-    Attributes
-    ----------
-    nfold : int
-    rng : numpy.random.Generator or None
-        For shuffled folds; None for consecutive ones.
-    """
+    """The folds that a call asks for."""
 
     nfold: int
-    rng: np.random.Generator | None = None
+    rng: np.random.Generator | None = None  # for shuffled folds; None for consecutive ones
 
 
 class Dealer:
-    """Deals the rows of each group to folds: R's consecutive ones, or random ones of the same sizes.
+    """Deals the rows of each response group to folds: R's consecutive folds, or random ones of the same sizes.
 
-    Random folds of rows without weights are those of `shuffled_folds`, up to 2**22 rows. More, and rows with weights,
-    are dealt chunk by chunk, each fold getting a share of a chunk that is drawn too: random folds of the same
-    distribution, whatever the batches are.
+    Random folds of up to 2**22 rows without weights equal those of `shuffled_folds`. More rows, and rows with weights,
+    are dealt in chunks: the number of copies that each fold gets of a chunk is drawn, then the copies of the chunk are
+    dealt. This gives random folds of the same distribution, however the rows come in batches.
 
     Parameters
     ----------
     deal : Deal
     rows, totals : ndarray, shape (K,)
-        Rows and sum of weights of each group.
+        Number of rows and sum of weights of each group.
     whole : bool
-        Whether weights are numbers of copies, which are dealt one by one.
+        Whether weights are numbers of copies, which are dealt one by one; else each row counts as one copy.
     """
 
     def __init__(self, deal: Deal, rows: np.ndarray, totals: np.ndarray, whole: bool):
@@ -62,121 +59,123 @@ class Dealer:
             raise OptionError(
                 f"nfold must be in 2..{copies.sum():.0f}, the number of rows; got {deal.nfold}.", argument="nfold"
             )
+        # of each group: copies (F,) that each fold has yet to get from chunks; fold f has the copies edges[f:f + 2]
         self.copies_left = [fold_sizes(float(n), deal.nfold) for n in copies]
-        self.edges = [np.concatenate(([0.0], np.cumsum(sizes_of_group))) for sizes_of_group in self.copies_left]
-        self.n_dealt = np.zeros(len(rows))
-        self.waiting: list[list[Sample]] = [[] for _ in rows]
-        self.fold_of_row: list[np.ndarray] | None = None
+        self.edges = [np.concatenate(([0.0], np.cumsum(sizes))) for sizes in self.copies_left]
+        self.n_dealt = np.zeros(len(rows))  # copies (rows, if there is `fold_of_row`) of each group that were dealt
+        self.waiting: list[list[Sample]] = [[] for _ in rows]  # rows of each group that do not fill a chunk yet
+        self.fold_of_row: list[np.ndarray] | None = None  # of each group: folds of all rows, if these are drawn at once
         if self.rng is not None and (totals == rows).all() and rows.sum() <= MAX_SINGLE_COPIES:
             self.fold_of_row = [np.empty(int(n), dtype=np.int16) for n in rows]
-            for sizes_of_group, n, sizes in zip(self.fold_of_row, rows, self.copies_left, strict=True):
+            for group_folds, n, sizes in zip(self.fold_of_row, rows, self.copies_left, strict=True):
                 ones = np.ones(int(n), dtype=np.int64)
-                sizes_of_group[:] = dealt_copies(ones, sizes.astype(np.int64), self.rng).argmax(axis=0)
+                group_folds[:] = deal_copies(ones, sizes.astype(np.int64), self.rng).argmax(axis=0)
 
     def put(self, y: int, rows: Sample) -> Iterator[tuple[int, Sample]]:
-        """Yield a fold and its rows, of rows of group `y` that have come by; some may wait."""
+        """Deal the next rows of group `y`; yield (fold, its rows). Some rows may wait for a chunk to be full.
+
+        Rows of an unknown group (y = -1) get fold -1: every fold trains on them, none validates them.
+        """
         if y < 0:
-            yield -1, rows  # trained on, and validated in none
+            yield -1, rows
             return
         if self.rng is None or self.fold_of_row is not None:
-            yield from self._parts(rows, self._fold_shares(y, rows))
+            yield from self._split_by_fold(rows, self._copies_per_fold(y, rows))
             return
         self.waiting[y].append(rows)
         while sum(waiting_rows.n for waiting_rows in self.waiting[y]) >= CHUNK_ROWS:
-            yield from self._chunk(y, CHUNK_ROWS)
+            yield from self._deal_chunk(y, CHUNK_ROWS)
 
     def remaining(self) -> Iterator[tuple[int, int, Sample]]:
-        """Yield group, fold and rows of all that wait."""
+        """Deal all waiting rows; yield (group, fold, its rows)."""
         for y, waiting_rows in enumerate(self.waiting):
             n = sum(rows.n for rows in waiting_rows)
-            for f, rows in self._chunk(y, n) if n else ():
-                yield y, f, rows
+            for f, fold_rows in self._deal_chunk(y, n) if n else ():
+                yield y, f, fold_rows
 
     def for_parts(self, rows: Sequence[np.ndarray], totals: Sequence[np.ndarray]) -> list[Dealer]:
-        """Return a dealer for each consecutive part of the rows, of which rows and weight (K,) of each group are known.
+        """Return one dealer for each consecutive part of the rows; this dealer is then used up.
 
-        Shuffled folds take a share of each part that is drawn too, where the rows are not dealt all at once.
+        The arrays (K,) of `rows` and `totals` hold the number of rows and the weight of each group in a part. Where
+        shuffled folds are not drawn at once, the number of copies that each fold gets of a part is drawn.
         """
-        out, past = [], np.zeros(len(self.copies_left))
-        for n, total in zip(rows, totals, strict=True):
-            dealer, copies = copy(self), total if self.whole else n
-            dealer.waiting, dealer.n_dealt = [[] for _ in n], past.copy()
+        out, copies_before = [], np.zeros(len(self.copies_left))
+        for n_rows, total in zip(rows, totals, strict=True):
+            dealer, copies = copy(self), total if self.whole else n_rows
+            dealer.waiting, dealer.n_dealt = [[] for _ in n_rows], copies_before.copy()
             if self.fold_of_row is not None:
-                spans = zip(self.fold_of_row, past.astype(int), n.astype(int), strict=True)
-                dealer.fold_of_row, dealer.n_dealt = (
-                    [spans_of_group[first : first + size] for spans_of_group, first, size in spans],
-                    np.zeros(len(n)),
-                )
+                spans = zip(self.fold_of_row, copies_before.astype(int), n_rows.astype(int), strict=True)
+                dealer.fold_of_row = [group_folds[first : first + size] for group_folds, first, size in spans]
+                dealer.n_dealt = np.zeros(len(n_rows))
             elif self.rng is not None:
-                pairs = zip(self.copies_left, copies.astype(int), strict=True)
                 dealer.copies_left = [
-                    drawn_copies(remaining_copies.astype(np.int64), int(size), self.rng)
-                    for remaining_copies, size in pairs
+                    draw_copies(group_copies_left.astype(np.int64), int(size), self.rng)
+                    for group_copies_left, size in zip(self.copies_left, copies.astype(int), strict=True)
                 ]
-                pairs_left = zip(self.copies_left, dealer.copies_left, strict=True)
-                self.copies_left = [copies_left - used for copies_left, used in pairs_left]
+                pairs = zip(self.copies_left, dealer.copies_left, strict=True)
+                self.copies_left = [before - part_copies for before, part_copies in pairs]
                 dealer.rng = self.rng.spawn(1)[0]
             out.append(dealer)
-            past += copies
+            copies_before += copies
         return out
 
-    def _fold_shares(self, y: int, rows: Sample) -> np.ndarray:
-        """Return how much of each of the next rows of a group every fold holds, shape (F, n)."""
+    def _copies_per_fold(self, y: int, rows: Sample) -> np.ndarray:
+        """Return how many copies of each of the next n rows of group `y` go to each fold, shape (F, n)."""
         if self.fold_of_row is not None:
             first = int(self.n_dealt[y])
             self.n_dealt[y] += rows.n
             return (self.fold_of_row[y][first : first + rows.n] == np.arange(self.nfold)[:, None]).astype(float)
-        weights = rows.weights if self.whole else np.ones(rows.n)
-        end = self.n_dealt[y] + np.cumsum(weights)
+        copies = rows.weights if self.whole else np.ones(rows.n)
+        end = self.n_dealt[y] + np.cumsum(copies)  # row k has the copies end[k] - copies[k] to end[k] of its group
         self.n_dealt[y] = end[-1]
-        edge = self.edges[y]
-        held: np.ndarray = np.minimum(end, edge[1:, None]) - np.maximum(end - weights, edge[:-1, None])
-        return np.maximum(held, 0.0)
+        edges = self.edges[y]
+        overlap: np.ndarray = np.minimum(end, edges[1:, None]) - np.maximum(end - copies, edges[:-1, None])
+        return np.maximum(overlap, 0.0)
 
-    def _chunk(self, y: int, n: int) -> Iterator[tuple[int, Sample]]:
+    def _deal_chunk(self, y: int, n: int) -> Iterator[tuple[int, Sample]]:
+        """Deal the first `n` waiting rows of group `y` to random folds; yield (fold, its rows)."""
         assert self.rng is not None  # noqa: S101  # only random folds wait
-        rows = concatenate(self.waiting[y])
-        self.waiting[y] = [rows.rows(slice(n, None))]
-        rows = rows.rows(slice(n))
+        waiting_rows = concatenate(self.waiting[y])
+        self.waiting[y] = [waiting_rows.rows(slice(n, None))]
+        rows = waiting_rows.rows(slice(n))
         copies = (rows.weights if self.whole else np.ones(rows.n)).astype(np.int64)
-        sizes = drawn_copies(self.copies_left[y].astype(np.int64), int(copies.sum()), self.rng)
+        sizes = draw_copies(self.copies_left[y].astype(np.int64), int(copies.sum()), self.rng)
         self.copies_left[y] = self.copies_left[y] - sizes
-        yield from self._parts(rows, dealt_copies(copies, sizes, self.rng))
+        yield from self._split_by_fold(rows, deal_copies(copies, sizes, self.rng))
 
-    def _parts(self, rows: Sample, held: np.ndarray) -> Iterator[tuple[int, Sample]]:
-        for f, held_rows in enumerate(held):
-            at = np.flatnonzero(held_rows > 0)
-            if len(at):
-                fold_rows = rows.rows(at)
-                yield (
-                    f,
-                    replace(fold_rows, weights=np.asarray(held_rows[at], float) if self.whole else fold_rows.weights),
-                )
+    def _split_by_fold(self, rows: Sample, copies: np.ndarray) -> Iterator[tuple[int, Sample]]:
+        """Yield (fold, its rows) from the `copies` (F, n) of rows in each fold; whole weights become those copies."""
+        for f, fold_copies in enumerate(copies):
+            positions = np.flatnonzero(fold_copies > 0)
+            if len(positions):
+                fold_rows = rows.rows(positions)
+                weights = np.asarray(fold_copies[positions], float) if self.whole else fold_rows.weights
+                yield f, replace(fold_rows, weights=weights)
 
 
 class Sink(Protocol):
     """A store of encoded rows while it is filled: `TableSink`, `FileSink` or a cluster's."""
 
     def finish(self, nfold: int) -> tuple[Rows, Folds | StoredFolds | None]:
-        """Return all rows, and their folds if `nfold` is not 0."""
+        """Return all rows, and their folds; None if `nfold` is 0."""
 
     def close(self) -> None:
         """Remove what is stored."""
 
 
 class FileSink:
-    """Rows on their way to a `CodeFile`."""
+    """Writes rows to a `CodeFile`; parameters as those of `CodeFile`, and the expected number of rows `n`."""
 
     def __init__(self, n: int, n_levels: np.ndarray, weighted: bool, masked: bool, buckets: int):
         self.file = CodeFile(len(n_levels), code_dtype(n_levels), weighted, masked, buckets)
         self.file.check_room(n)
 
     def put(self, y: int, f: int, rows: Sample) -> None:
-        """Take rows of a group and a fold."""
+        """Store rows of group `y` that fold `f` validates."""
         self.file.append((y, f), rows)
 
     def finish(self, nfold: int) -> tuple[StoredSample, StoredFolds | None]:
-        """Return all rows, and their folds."""
+        """Return all rows, and their folds; None if `nfold` is 0."""
         return self.file.finish(), StoredFolds(nfold) if nfold else None
 
     def close(self) -> None:
@@ -186,42 +185,41 @@ class FileSink:
 
 @dataclass
 class TableSink:
-    """Rows on their way to a table of how often each state occurs in each group and fold: few states, many rows."""
+    """Sums the weights of rows by group, fold and state: for few states and many rows."""
 
-    n_levels: np.ndarray
-    masked: bool
+    n_levels: np.ndarray  # (m,)
+    masked: bool  # whether values may be missing; a missing value is then one more level
     K: int
     nfold: int
-    counts: np.ndarray = field(init=False)
+    counts: np.ndarray = field(init=False)  # (K + 1, nfold + 1, states); last: unknown group, rows validated in no fold
 
     def __post_init__(self) -> None:
         self.shape = tuple(int(L) + self.masked for L in self.n_levels)
-        # the last group has the rows of no known one, the last fold those that none holds
         self.counts = np.zeros((self.K + 1, self.nfold + 1, math.prod(self.shape)))
 
     def put(self, y: int, f: int, rows: Sample) -> None:
-        """Take rows of a group and a fold."""
+        """Count the rows of group `y` that fold `f` validates; -1 for an unknown group or no fold."""
         codes = rows.codes.astype(np.intp)
         if rows.missing is not None:
             codes = np.where(rows.missing, self.n_levels, codes)
-        key = np.ravel_multi_index(tuple(codes.T), self.shape) if self.shape else np.zeros(rows.n, dtype=np.intp)
-        state_weights = np.bincount(key, rows.weights)
+        state_of_row = np.ravel_multi_index(tuple(codes.T), self.shape) if self.shape else np.zeros(rows.n, np.intp)
+        state_weights = np.bincount(state_of_row, rows.weights)
         self.counts[y, f, : len(state_weights)] += state_weights
 
     def finish(self, nfold: int) -> tuple[Sample, Folds | None]:
-        """Return one row for each state and group, and its folds as weights."""
+        """Return one row for each state and group that occurs, and its folds as weights (None if `nfold` is 0)."""
         total = self.counts.sum(axis=1)
-        y, state = np.nonzero(total)
+        group, state = np.nonzero(total)
         codes = np.empty((len(state), len(self.shape)), dtype=code_dtype(self.n_levels))
         missing = np.zeros(codes.shape, dtype=bool)
         for i, state_codes in enumerate(np.unravel_index(state, self.shape) if self.shape else ()):
             missing[:, i] = state_codes == self.n_levels[i]
             codes[:, i] = np.where(missing[:, i], 0, state_codes)
-        group = np.where(y == self.K, -1, y)
-        sample = Sample(codes, total[y, state], group, missing if missing.any() else None)
+        y = np.where(group == self.K, -1, group)
+        sample = Sample(codes, total[group, state], y, missing if missing.any() else None)
         if not nfold:
             return sample, None
-        held = np.ascontiguousarray(self.counts[y, :nfold, state].T)
+        held = np.ascontiguousarray(self.counts[group, :nfold, state].T)
         return sample, Folds(sample.weights - held, held)
 
     def close(self) -> None:
@@ -237,7 +235,12 @@ def make_sink(
     masked: bool,
     make_store: Callable[..., Sink] = FileSink,
 ) -> Sink:
-    """Return where `n` rows go: to a `TableSink` if their states are few, else to what `make_store` returns."""
+    """Return a `TableSink` if the rows have few possible states, else the sink that `make_store` returns.
+
+    Argument `n` is the number of rows to be stored, and `nfold` is 0 without folds. `weighted` says whether rows have
+    weights other than 1, `masked` whether values may be missing. `make_store` is called with `n`, `n_levels` (m,),
+    `weighted`, `masked` and the number of buckets (group, fold).
+    """
     states = math.prod(int(L) + masked for L in n_levels)
     if states * (K + 1) * (nfold + 1) <= MAX_TABLE_CELLS:
         return TableSink(np.asarray(n_levels), masked, K, nfold)
@@ -246,7 +249,7 @@ def make_sink(
 
 @dataclass(frozen=True)
 class StoredFolds:
-    """The folds of a `StoredSample`, which has the rows of each apart."""
+    """The folds of a `StoredSample`, which stores the validation rows of each fold apart."""
 
     nfold: int
 
@@ -260,26 +263,29 @@ class StoredFolds:
 
 @dataclass(frozen=True)
 class StoredFold(Fold[StoredSample]):
-    """One fold of a `StoredSample`: it is trained on all other rows, and scored on up to 2**20 / nfold of its own."""
+    """Fold `f` of a `StoredSample`: its training rows are the rows of all other folds."""
 
     f: int
     nfold: int
 
     def training(self, sample: StoredSample) -> Rows:
-        """Return the rows that are trained on."""
+        """Return the training rows."""
         return sample.without(self.f)
 
     def validation(self, sample: StoredSample) -> tuple[Sample, np.ndarray, np.ndarray]:
-        """Return a random sample of the rows that are held, group by group; their weights; and no positions: -1."""
-        held = sample.fold(self.f).draw(MAX_VALIDATED_ROWS // self.nfold, np.random.default_rng(self.f))
-        return held, held.weights, np.full(held.n, -1)
+        """Return validation rows, group by group, their weights, and -1 in place of their positions.
+
+        Of more than 2**20 / nfold validation rows, that many are drawn at random.
+        """
+        validated = sample.fold(self.f).draw(MAX_VALIDATED_ROWS // self.nfold, np.random.default_rng(self.f))
+        return validated, validated.weights, np.full(validated.n, -1)
 
     def group_totals(self, sample: StoredSample, K: int) -> np.ndarray:
-        """Return the weight (K,) of each group among the rows that are trained on."""
+        """Return the weight (K,) of each group among the training rows."""
         return self.training(sample).group_totals(K)
 
     def held_counts(self, sample: StoredSample, n_levels: Sequence[int], K: int) -> list[np.ndarray]:
-        """Return the counts (K, L_i) of levels among the rows that are held, missing values as one more level."""
+        """Return the counts (K, L_i) of levels among the validation rows, missing values as one more level."""
         return level_counts(sample.fold(self.f), n_levels, K, gaps=not sample.complete)
 
 

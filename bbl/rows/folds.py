@@ -1,4 +1,7 @@
-"""Folds as weights: R's consecutive ones, shuffled ones, and those of a scikit-learn splitter."""
+"""Folds of cross-validation as weights of rows: consecutive (as in R), shuffled, stratified, or of a splitter.
+
+*Copy*: a row of whole weight w stands for w copies, which may fall into different folds. F is the number of folds.
+"""
 
 from __future__ import annotations
 
@@ -23,16 +26,16 @@ __all__ = [
     "Folds",
     "WeightedFold",
     "consecutive_folds",
-    "dealt_copies",
-    "drawn_copies",
+    "deal_copies",
+    "draw_copies",
     "fold_sizes",
     "shuffled_folds",
     "splitter_folds",
     "stratified_folds",
 ]
 
-MAX_SINGLE_COPIES = 2**22  # up to so many, each copy of a row is dealt by itself; more are counted
-MAX_SINGLE_DRAWS = 1000  # draws that are made one by one
+MAX_SINGLE_COPIES = 2**22  # up to so many copies are permuted one by one (8 bytes each); of more only numbers are drawn
+MAX_SINGLE_DRAWS = 1000  # up to so many copies are drawn one by one; of more only numbers per row are drawn
 
 
 class Splitter(Protocol):
@@ -49,63 +52,58 @@ class Fold(Protocol[RowsT]):
     """One fold of a sample: its training rows and its validation rows."""
 
     def training(self, sample: RowsT) -> Any:
-        """Return the rows that are trained on."""
+        """Return the training rows."""
 
     def validation(self, sample: RowsT) -> tuple[Sample, np.ndarray, np.ndarray]:
-        """Return rows that are validated, group by group, their weights, and their positions in the sample."""
+        """Return the validation rows, group by group, their weights (n,), and their positions in the sample (n,)."""
 
     def group_totals(self, sample: RowsT, K: int) -> np.ndarray:
-        """Return the weight (K,) of each group among the rows that are trained on."""
+        """Return the weight (K,) of each group among the training rows."""
 
     def held_counts(self, sample: RowsT, n_levels: Sequence[int], K: int) -> list[np.ndarray]:
-        """Return the counts (K, L_i) of levels among the rows that are held, missing values as one more level.
+        """Return the counts (K, L_i) of levels among the validation rows, missing values as one more level.
 
-        Rows whose weights are no numbers of copies count once.
+        A row counts by its weight if all weights of `sample` are whole numbers, else once.
         """
 
 
 @dataclass(frozen=True)
 class WeightedFold(Fold[Sample]):
-    """One fold as weights of all rows, shape (n,) each."""
+    """One fold as two weights of each row: in training, and in validation (`held`)."""
 
-    train: np.ndarray
-    held: np.ndarray
+    train: np.ndarray  # (n,)
+    held: np.ndarray  # (n,)
 
     def training(self, sample: Sample) -> Sample:
-        """Return the rows that are trained on."""
+        """Return the training rows."""
         return sample.weighted(self.train)
 
     def validation(self, sample: Sample) -> tuple[Sample, np.ndarray, np.ndarray]:
-        """Return the rows that are validated, group by group, their weights, and their positions in the sample."""
-        rows = np.flatnonzero(self.held > 0)
-        rows = rows[np.argsort(sample.response[rows], kind="stable")]
-        return sample.rows(rows), self.held[rows], rows
+        """Return the validation rows, group by group, their weights (n,), and their positions in the sample (n,)."""
+        positions = np.flatnonzero(self.held > 0)
+        positions = positions[np.argsort(sample.response[positions], kind="stable")]
+        return sample.rows(positions), self.held[positions], positions
 
     def group_totals(self, sample: Sample, K: int) -> np.ndarray:
-        """Return the weight (K,) of each group among the rows that are trained on."""
+        """Return the weight (K,) of each group among the training rows."""
         return np.bincount(sample.response, self.train, K)
 
     def held_counts(self, sample: Sample, n_levels: Sequence[int], K: int) -> list[np.ndarray]:
-        """Return the counts (K, L_i) of levels among the rows that are held, missing values as one more level."""
-        at = np.flatnonzero(self.held)
-        weights = self.held[at] if sample.whole else np.ones(len(at))
-        return level_counts(replace(sample.rows(at), weights=weights), n_levels, K, gaps=not sample.complete)
+        """Return the counts (K, L_i) of levels among the validation rows, missing values as one more level."""
+        positions = np.flatnonzero(self.held)
+        weights = self.held[positions] if sample.whole else np.ones(len(positions))
+        return level_counts(replace(sample.rows(positions), weights=weights), n_levels, K, gaps=not sample.complete)
 
 
 @dataclass(frozen=True)
 class Folds:
-    """Folds as weights: row k is trained on ``train[f, k]`` times in fold f, and validated ``held[f, k]`` times.
+    """Folds as weights: in fold f, row k has weight ``train[f, k]`` in training, and ``held[f, k]`` in validation.
 
-    A weight is the same as repeating the row, so a row's copies may fall into different folds. Rows whose
-    weights are no whole numbers have no copies, and stay together.
-
-    Attributes
-    ----------
-    train, held : ndarray, shape (F, n)
+    The copies of a row may fall into different folds. A row has no copies if weights are not whole numbers.
     """
 
-    train: np.ndarray
-    held: np.ndarray
+    train: np.ndarray  # (F, n)
+    held: np.ndarray  # (F, n)
 
     def __len__(self) -> int:
         return len(self.held)
@@ -115,110 +113,108 @@ class Folds:
         return WeightedFold(self.train[f], self.held[f])
 
 
-def _rest(sample: Sample, held: np.ndarray) -> Folds:
-    """Return the folds that train on all that they do not hold."""
-    return Folds(sample.weights - held, held)
-
-
-def _nothing_held(sample: Sample, nfold: int) -> np.ndarray:
+def _no_held_weights(sample: Sample, nfold: int) -> np.ndarray:
+    """Return zeros (nfold, n) for the validation weights of a sample; refuse folds that do not fit into memory."""
     check_memory(16.0 * nfold * sample.n, f"{nfold} folds of {sample.n} rows", "Give fewer folds (nfold).")
     return np.zeros((nfold, sample.n))
 
 
 def fold_sizes(total: float, nfold: int) -> np.ndarray:
-    """Return R's fold sizes: ``max(1, total // nfold)`` each, the last takes the rest."""
-    each = max(1, int(total) // nfold)
-    edges = np.minimum(np.arange(nfold + 1) * each, total)
+    """Return R's fold sizes (nfold,) of `total` copies: ``max(1, total // nfold)`` each, the last takes the rest."""
+    size = max(1, int(total) // nfold)
+    edges = np.minimum(np.arange(nfold + 1) * size, total)
     edges[-1] = total
     return np.diff(edges)
 
 
-def _of_rows(deal: Callable) -> Callable:
-    """Let what deals copies of rows deal the rows themselves where weights are no numbers of copies."""
+def _deal_undivided(make_folds: Callable[..., Folds]) -> Callable[..., Folds]:
+    """Decorate a maker of folds: where weights are not whole numbers, each row goes to one fold with its weight."""
 
-    @wraps(deal)
-    def dealt(sample: Sample, *args: Any) -> Folds:
+    @wraps(make_folds)
+    def make_weighted_folds(sample: Sample, *args: Any) -> Folds:
         if sample.whole:
-            return deal(sample, *args)
-        folds = deal(replace(sample, weights=np.ones(sample.n)), *args)
+            return make_folds(sample, *args)
+        folds = make_folds(replace(sample, weights=np.ones(sample.n)), *args)
         return Folds(folds.train * sample.weights, folds.held * sample.weights)
 
-    return dealt
+    return make_weighted_folds
 
 
-@_of_rows
+@_deal_undivided
 def consecutive_folds(sample: Sample, nfold: int) -> Folds:
     """Return R's folds: consecutive blocks within each response group, not shuffled."""
-    held = _nothing_held(sample, nfold)
+    held = _no_held_weights(sample, nfold)
     for y in range(int(sample.response.max()) + 1):
         rows = np.flatnonzero(sample.response == y)
-        end = np.cumsum(sample.weights[rows])
-        edge = np.concatenate(([0.0], np.cumsum(fold_sizes(end[-1] if len(end) else 0.0, nfold))))
-        inside = np.minimum(end, edge[1:, None]) - np.maximum(end - sample.weights[rows], edge[:-1, None])
-        held[:, rows] = np.maximum(inside, 0.0)
-    return _rest(sample, held)
+        copies = sample.weights[rows]
+        end = np.cumsum(copies)  # row k has the copies end[k] - copies[k] to end[k] of its group
+        edges = np.concatenate(([0.0], np.cumsum(fold_sizes(end[-1] if len(end) else 0.0, nfold))))
+        overlap = np.minimum(end, edges[1:, None]) - np.maximum(end - copies, edges[:-1, None])
+        held[:, rows] = np.maximum(overlap, 0.0)
+    return Folds(sample.weights - held, held)
 
 
-@_of_rows
+@_deal_undivided
 def shuffled_folds(sample: Sample, nfold: int, rng: np.random.Generator) -> Folds:
-    """Return folds of the same sizes, drawn at random within each response group."""
-    held = _nothing_held(sample, nfold)
+    """Return folds of R's sizes, drawn at random within each response group."""
+    held = _no_held_weights(sample, nfold)
     for y in range(int(sample.response.max()) + 1):
         rows = np.flatnonzero(sample.response == y)
-        weights = sample.weights[rows]
-        held[:, rows] = dealt_copies(weights.astype(np.int64), fold_sizes(weights.sum(), nfold).astype(np.int64), rng)
-    return _rest(sample, held)
+        copies = sample.weights[rows]
+        held[:, rows] = deal_copies(copies.astype(np.int64), fold_sizes(copies.sum(), nfold).astype(np.int64), rng)
+    return Folds(sample.weights - held, held)
 
 
 def stratified_folds(sample: Sample, nfold: int, rng: np.random.Generator) -> Folds:
-    """Return folds of the same size in each group, to within one, drawn at random.
+    """Return random folds whose sizes within each response group differ by at most one.
 
-    Which folds are larger by one is drawn, too. Rows of an unknown group are validated in none.
+    The folds that are larger by one are drawn, too. Rows of an unknown group (y = -1) are in no fold's validation rows.
     """
-    held = _nothing_held(sample, nfold)
+    held = _no_held_weights(sample, nfold)
     for y in range(int(sample.response.max(initial=-1)) + 1):
         rows = np.flatnonzero(sample.response == y)
-        weights = sample.weights[rows].astype(np.int64)
-        each, remainder = divmod(int(weights.sum()), nfold)
-        held[:, rows] = dealt_copies(weights, each + (rng.permutation(nfold) < remainder).astype(np.int64), rng)
-    return _rest(sample, held)
+        copies = sample.weights[rows].astype(np.int64)
+        size, remainder = divmod(int(copies.sum()), nfold)
+        held[:, rows] = deal_copies(copies, size + (rng.permutation(nfold) < remainder).astype(np.int64), rng)
+    return Folds(sample.weights - held, held)
 
 
-def dealt_copies(copies: np.ndarray, sizes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Deal all copies (n,) of rows at random to folds of `sizes` (F,); return how many of each row a fold gets (F, n).
+def deal_copies(copies: np.ndarray, sizes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Deal the `copies` (n,) of n rows at random to folds of `sizes` (F,); return copies by fold and row, (F, n).
 
-    While they are few, or no more than the rows, a random order of all copies is cut at the sizes: weights are then
-    dealt as repeated rows are. Beyond that no copy is ever looked at by itself, and memory goes by rows.
+    Up to `MAX_SINGLE_COPIES` copies, or one copy of each row, are put into a random order that is cut at the sizes.
+    Of more copies only the numbers are drawn, fold by fold, so that memory grows with rows, not copies.
     """
     if copies.sum() <= max(MAX_SINGLE_COPIES, len(copies)):
         order = rng.permutation(np.repeat(np.arange(len(copies)), copies))
-        parts = np.split(order, np.cumsum(sizes)[:-1])
-        return np.array([np.bincount(fold_rows, minlength=len(copies)) for fold_rows in parts])
-    out = np.empty((len(sizes), len(copies)), dtype=np.int64)
+        rows_by_fold = np.split(order, np.cumsum(sizes)[:-1])
+        return np.array([np.bincount(fold_rows, minlength=len(copies)) for fold_rows in rows_by_fold])
+    dealt = np.empty((len(sizes), len(copies)), dtype=np.int64)
     for f, size in enumerate(sizes):
-        out[f] = drawn_copies(copies, int(size), rng)
-        copies = copies - out[f]
-    return out
+        dealt[f] = draw_copies(copies, int(size), rng)
+        copies = copies - dealt[f]
+    return dealt
 
 
-def drawn_copies(copies: np.ndarray, size: int, rng: np.random.Generator) -> np.ndarray:
-    """Return how many of each row's copies (n,) are among `size` of all that are drawn without replacement.
+def draw_copies(copies: np.ndarray, size: int, rng: np.random.Generator) -> np.ndarray:
+    """Draw `size` of all copies without replacement, row k having ``copies[k]``; return how many are of each row (n,).
 
-    Exact, for any total: every copy is taken by itself with probability size / total, which makes a random set that is
-    a little too large or too small; as many as are too many are drawn from it and given back, or the lacking ones from
-    the rest. (numpy's multivariate hypergeometric distribution ends at a total of 1e9.)
+    Exact, for any total: each copy is taken with probability size / total, independently. The difference of their
+    number to `size` is then drawn from them and put back, or drawn from the other copies and added.
+    (numpy's multivariate hypergeometric distribution ends at a total of 1e9.)
     """
     total = int(copies.sum())
     if 2 * size > total:
-        return copies - drawn_copies(copies, total - size, rng)
+        return copies - draw_copies(copies, total - size, rng)
     if size <= MAX_SINGLE_DRAWS:
-        at = rng.choice(total, size, replace=False, shuffle=False)
-        return np.bincount(np.searchsorted(np.cumsum(copies), at, side="right"), minlength=len(copies))
+        drawn_copies = rng.choice(total, size, replace=False, shuffle=False)
+        rows = np.searchsorted(np.cumsum(copies), drawn_copies, side="right")
+        return np.bincount(rows, minlength=len(copies))
     drawn = rng.binomial(copies, size / total)
-    lacking = size - int(drawn.sum())
-    if lacking < 0:
-        return drawn - drawn_copies(drawn, -lacking, rng)
-    return drawn + drawn_copies(copies - drawn, lacking, rng)
+    n_lacking = size - int(drawn.sum())
+    if n_lacking < 0:
+        return drawn - draw_copies(drawn, -n_lacking, rng)
+    return drawn + draw_copies(copies - drawn, n_lacking, rng)
 
 
 def splitter_folds(
@@ -229,25 +225,25 @@ def splitter_folds(
     Parameters
     ----------
     cv : splitter or iterable of (train, validation)
-        Positions, or masks, of rows; one that occurs twice counts twice. Rows in neither are left out of that fold.
+        Positions, or masks, of rows; a position that occurs twice counts twice. A fold may leave rows out of both.
     X, y : table and array of n rows
-        What the splitter is called with.
+        Arguments of ``cv.split``.
     weights : ndarray, shape (n,)
-        Zero for rows that take no part.
+        Zero for rows that the fit does not use.
 
     Raises
     ------
     OptionError
-        If they are no such pairs, fewer than two, validate no rows at all, or leave one fold none to train on.
+        If `cv` gives no such pairs or fewer than two, no validation rows, or a fold without training rows.
     """
     rows = np.arange(len(weights))
-    counts: tuple[list, list] = ([], [])
+    fold_weights: tuple[list, list] = ([], [])  # of training and of validation rows
     try:
         for pair in cv.split(X, y) if hasattr(cv, "split") else cv:
-            for fold_counts, positions in zip(counts, pair, strict=True):
-                at = np.asarray(positions)
-                at = rows[at if at.size else at.astype(np.intp)]
-                fold_counts.append(np.bincount(at.ravel(), minlength=len(rows)) * weights)
+            for weights_by_fold, index in zip(fold_weights, pair, strict=True):
+                index = np.asarray(index)
+                positions = rows[index if index.size else index.astype(np.intp)]
+                weights_by_fold.append(np.bincount(positions.ravel(), minlength=len(rows)) * weights)
     except (TypeError, ValueError, IndexError) as error:
         raise OptionError(
             f"cv gives no folds of these {len(rows)} rows ({error}). Give a scikit-learn splitter, or pairs of row "
@@ -255,12 +251,12 @@ def splitter_folds(
             "of folds nfold=.",
             argument="cv",
         ) from error
-    train, held = map(np.array, counts)
+    train, held = map(np.array, fold_weights)
     if len(held) < 2:
         raise OptionError("cv gives fewer than 2 folds.", argument="cv")
-    idle = np.flatnonzero(~train.any(axis=1))
-    if len(idle):
-        raise OptionError(f"Fold {idle[0] + 1} of cv leaves no rows to train on that the fit uses.", argument="cv")
+    untrained = np.flatnonzero(~train.any(axis=1))
+    if len(untrained):
+        raise OptionError(f"Fold {untrained[0] + 1} of cv leaves no rows to train on that the fit uses.", argument="cv")
     if not held.any():
         raise OptionError("cv validates no row that the fit uses, so there is nothing to score.", argument="cv")
     return Folds(train, held)

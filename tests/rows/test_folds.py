@@ -80,7 +80,7 @@ def test_draws_without_replacement_have_the_hypergeometric_distribution(monkeypa
     monkeypatch.setattr(rows_folds, "MAX_SINGLE_DRAWS", few)
     copies, rng, n = np.array([5, 1, 4, 2]), np.random.default_rng(3), 3000
     for size in (4, 9):
-        draws = np.array([rows_folds.drawn_copies(copies, size, rng) for _ in range(n)])
+        draws = np.array([rows_folds.draw_copies(copies, size, rng) for _ in range(n)])
         assert (draws.sum(axis=1) == size).all() and (draws >= 0).all() and (draws <= copies).all()
         found, counts = np.unique(draws, axis=0, return_counts=True)
         p = multivariate_hypergeom.pmf(found, copies, size)
@@ -91,7 +91,7 @@ def test_draws_without_replacement_have_the_hypergeometric_distribution(monkeypa
 
 def test_draws_from_as_many_copies_as_can_be_counted():
     copies, rng = np.array([2**52, 1, 2**51, 2**40]), np.random.default_rng(0)
-    taken = np.array([rows_folds.drawn_copies(copies, 2**50, rng) for _ in range(50)])
+    taken = np.array([rows_folds.draw_copies(copies, 2**50, rng) for _ in range(50)])
     assert (taken.sum(axis=1) == 2**50).all() and (taken >= 0).all() and (taken <= copies).all()
     mean, p = copies * (2**50 / copies.sum()), copies / copies.sum()
     assert (abs(taken.mean(axis=0) - mean) < 5 * np.sqrt(2**50 * p * (1 - p) / 50) + 1).all()

@@ -1,8 +1,11 @@
-"""Two-way tables: the observed cells, and names, of long tables with two factors and of matrices."""
+"""Read two-way tables: the observed cells and the names of rows and columns.
+
+A *long table* has one row for each observed cell, with its row name, column name and value; a *matrix* has all cells.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,48 +26,42 @@ if TYPE_CHECKING:
 
 __all__ = ["Entries", "TwoWay"]
 
-PRESENT = "(present)"  # the response of a formula without one
+PRESENT = "(present)"  # name of the response of a formula without one
+CELL_KINDS = ("numeric", "ordinal", "levels", "rated")  # how a method reads cells; rated: 1 for the pairs in the data
 
 
 class Entries(NamedTuple):
-    """Observed cells as arrays of equal length: row, column, value and how often it was observed there."""
+    """Observed cells as arrays of shape (n,)."""
 
-    row: np.ndarray
-    column: np.ndarray
-    value: np.ndarray
-    weight: np.ndarray
+    row: np.ndarray  # int, 0..I-1
+    column: np.ndarray  # int, 0..J-1
+    value: np.ndarray  # float; codes of categorical cells
+    weight: np.ndarray  # how often the value was observed in the cell
 
 
 @dataclass(frozen=True)
 class TwoWay:
-    """Names of the rows, columns and cells of a table; reads training data and new data alike.
+    """Names of the I rows, the J columns and the values of a two-way table; reads training data and new data.
 
     Attributes
     ----------
-    formula : str or None
-        None where the data are a matrix.
     rows, columns : Factor
-        The names of rows and columns.
-    response : hashable
-        The name of the values in the cells.
+        The names of rows (I levels) and columns (J levels).
     holds : {"numeric", "ordinal", "levels", "rated"}
-    levels : Factor or None
-        The levels of categorical cells, or of an ordered response, which counts them 1, 2, ...
-    repeats : int, default 0
-        Number of observations beyond the first of each pair.
+        How cells are read.
     """
 
-    formula: str | None
+    formula: str | None  # None where the data are a matrix
     rows: Factor
     columns: Factor
-    response: Hashable
+    response: Hashable  # name of the values in the cells
     holds: str
-    levels: Factor | None = None
-    repeats: int = 0
+    levels: Factor | None = None  # of categorical cells, or of an ordered response
+    repeats: int = 0  # number of observations after the first one of each cell
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Number of rows and of columns."""
+        """Number of rows and of columns, (I, J)."""
         return len(self.rows.levels), len(self.columns.levels)
 
     @classmethod
@@ -76,18 +73,18 @@ class TwoWay:
         Parameters
         ----------
         formula : str or None
-            ``"rating ~ user*movie"``, or ``"~ user*movie"`` for pairs that are there or not.
+            ``"rating ~ user*movie"``, or ``"~ user*movie"`` where the data list the rated pairs.
         data : DataFrame (pandas, polars), pyarrow Table, dict of columns; without a formula a matrix too
         weights : column name or array_like, or None
             One for each row of `data`.
         holds : {"numeric", "ordinal", "levels", "rated"}
-            How the response is read.
+            How cells are read.
 
         Returns
         -------
         table : TwoWay
         entries : Entries
-            The observed cells; with "rated" the rated pairs, of value 1.
+            The observed cells; with "rated" those of the rated pairs, of value 1.
 
         Raises
         ------
@@ -98,13 +95,13 @@ class TwoWay:
             return _read_matrix(data, weights, holds)
         check_formula(formula)
         frame = to_frame(data)
-        named, counts = named_weights(weights, frame)
-        response, rows, columns = _terms(formula, frame, named)
+        weights_name, counts = named_weights(weights, frame)
+        response, rows, columns = _parse_names(formula, frame, weights_name)
         keep = np.flatnonzero(counts > 0)
         factors, codes = [], []
         for name in (rows, columns):
             column = factorise(name, frame.column(name).iloc[keep], "keep")
-            factor = Factor.collect(_without_missing(column))
+            factor = Factor.collect(_refuse_missing(column))
             factors.append(factor)
             codes.append(factor.encode(column)[0].astype(np.int64))
         levels = None
@@ -119,40 +116,36 @@ class TwoWay:
         else:
             value = np.ones(len(keep))
         entries = Entries(codes[0], codes[1], value, counts[keep])
-        return _checked(formula, factors[0], factors[1], response, holds, levels, entries)
+        return _check_table(formula, factors[0], factors[1], response, holds, levels, entries)
 
     def read(self, newdata: object) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, Factor]:
-        """Return row and column codes of a long table, the values (nan where missing) of new rows, and their names.
+        """Return row codes, column codes and values (n,) of a long table of new data, and the names of its new rows.
 
-        Rows that are not in this table have the codes I, I + 1, ... Values are None if there are no such rows, or no
-        column of the response.
-
-        Raises
-        ------
-        LevelError
-            If a column is not in this table.
+        Rows that are not in this table have the codes I, I + 1, ...; a column that is not in it is a LevelError. Values
+        are nan where missing, and None if no row is new or the new data lack the column of the response.
         """
         frame = to_frame(newdata, "newdata")
-        column = factorise(self.columns.name, frame.column(self.columns.name), "keep")
-        j = self.columns.encode(_without_missing(column), argument="newdata")[0].astype(np.int64)
-        column = _without_missing(factorise(self.rows.name, frame.column(self.rows.name), "keep"))
-        i, unknown = self.rows.encode(column, "ignore", "newdata")
-        new = Factor.collect(column)
+        columns = _refuse_missing(factorise(self.columns.name, frame.column(self.columns.name), "keep"))
+        j = self.columns.encode(columns, argument="newdata")[0].astype(np.int64)
+        rows = _refuse_missing(factorise(self.rows.name, frame.column(self.rows.name), "keep"))
+        i, is_new = self.rows.encode(rows, "ignore", "newdata")
+        rows_of_newdata = Factor.collect(rows)
         i = i.astype(np.int64)
         new_rows = Factor(self.rows.name, (), ())
-        if unknown is not None and unknown.any():
-            new_codes = new.encode(column)[0][unknown]
-            used, i[unknown] = np.unique(new_codes, return_inverse=True)
-            i[unknown] += self.shape[0]
-            new_rows = Factor(self.rows.name, tuple(new.levels[k] for k in used), tuple(new.kinds[k] for k in used))
+        if is_new is not None and is_new.any():
+            codes = rows_of_newdata.encode(rows)[0][is_new]
+            used, i[is_new] = np.unique(codes, return_inverse=True)
+            i[is_new] += self.shape[0]
+            names, kinds = rows_of_newdata.levels, rows_of_newdata.kinds
+            new_rows = Factor(self.rows.name, tuple(names[k] for k in used), tuple(kinds[k] for k in used))
         value = None
         if len(new_rows.levels) and self.response != PRESENT and frame.has(self.response):
             value = _read_values(self.response, frame.column(self.response), self.holds, self.levels)[0]
         return i, j, value, new_rows
 
     def read_matrix(self, newdata: object) -> tuple[Entries, pd.Index]:
-        """Return the observed cells of new rows that have the columns of this table."""
-        values, index, columns, _ = _matrix(newdata, self.holds, "newdata", self.levels)
+        """Return the observed cells of a matrix of new rows, and the row labels; columns may be in another order."""
+        values, index, columns, _ = _read_cells(newdata, self.holds, "newdata", self.levels)
         if list(columns) != list(self.columns.levels):
             if sorted(map(str, columns)) != sorted(map(str, self.columns.levels)):
                 raise DataError(
@@ -160,10 +153,10 @@ class TwoWay:
                     argument="newdata",
                 )
             values = values[:, pd.Index(columns).get_indexer(pd.Index(self.columns.levels))]
-        return _entries(values, np.ones(len(values)), self.holds), index
+        return _list_cells(values, np.ones(len(values))), index
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the names as plain lists, strings and numbers."""
+        """Return the attributes as plain lists, strings and numbers."""
         return {
             "formula": self.formula,
             "rows": factor_to_dict(self.rows),
@@ -176,26 +169,22 @@ class TwoWay:
 
     @classmethod
     def from_dict(cls, stored: Mapping) -> TwoWay:
-        """Return the object that `to_dict` stored; a ValueError names the problem."""
-        for name, kind in (("response", str), ("holds", str), ("repeats", int)):
-            if type(stored[name]) is not kind:
+        """Return the table that `to_dict` stored; raise a ValueError if `stored` is corrupt."""
+        for name, type_ in (("response", str), ("holds", str), ("repeats", int)):
+            if type(stored[name]) is not type_:
                 raise ValueError(f"{name!r} is not as saved")
-        if stored["holds"] not in READ or not (stored["formula"] is None or type(stored["formula"]) is str):
+        if stored["holds"] not in CELL_KINDS or not (stored["formula"] is None or type(stored["formula"]) is str):
             raise ValueError("the table is not as saved")
         levels = None if stored["levels"] is None else factor_from_dict(stored["levels"])
         rows, columns = (factor_from_dict(stored[name]) for name in ("rows", "columns"))
         return cls(stored["formula"], rows, columns, stored["response"], stored["holds"], levels, stored["repeats"])
 
 
-READ = ("numeric", "ordinal", "levels", "rated")
-
-
-def _terms(formula: str, frame: Frame, named: Hashable | None) -> tuple[Hashable, Hashable, Hashable]:
-    """Return the names of response, rows and columns."""
-    names, exclude = frame.columns, () if named is None else (named,)
-    present = PRESENT
+def _parse_names(formula: str, frame: Frame, weights_name: Hashable | None) -> tuple[Hashable, Hashable, Hashable]:
+    """Return the column names of the response (or `PRESENT`), of the rows and of the columns that a formula gives."""
+    names, exclude = frame.columns, () if weights_name is None else (weights_name,)
     if isinstance(formula, str) and formula.lstrip().startswith("~"):
-        terms = parse(f"`{present}` {formula.lstrip()}", (*names, present), exclude, order=None)
+        terms = parse(f"`{PRESENT}` {formula.lstrip()}", (*names, PRESENT), exclude, order=None)
     else:
         terms = parse(formula, names, exclude, order=None)
     if len(terms.predictors) != 2:
@@ -207,8 +196,8 @@ def _terms(formula: str, frame: Frame, named: Hashable | None) -> tuple[Hashable
     return terms.response, *terms.predictors
 
 
-def _without_missing(column: Column) -> Column:
-    """Return the column; refuse missing values."""
+def _refuse_missing(column: Column) -> Column:
+    """Return the column of row names or column names; refuse missing values in it."""
     is_missing = column.missing()
     if is_missing is not None:
         count = int(is_missing.sum())
@@ -223,7 +212,11 @@ def _without_missing(column: Column) -> Column:
 def _read_values(
     name: Hashable, series: pd.Series, holds: str, levels: Factor | None = None
 ) -> tuple[np.ndarray, Factor | None]:
-    """Return a column as floats, nan where missing, and its levels if it is categorical."""
+    """Return a column of cells as floats (n,), nan where missing, and the levels of categorical or ordered cells.
+
+    With ``holds="levels"`` floats are codes. The levels of ordered cells are numbers, or else are counted 1, 2, ...
+    The argument `levels` holds those of the training data; None for training data.
+    """
     ordered = isinstance(series.dtype, pd.CategoricalDtype) and series.cat.ordered
     if holds == "levels" or ordered or levels is not None:
         column = factorise(name, series, "keep")
@@ -233,16 +226,17 @@ def _read_values(
             codes[column.missing()] = np.nan
         if holds == "levels":
             return codes, factor
-        numbers = all(kind == "number" for kind in factor.kinds)
-        score = np.array(factor.levels if numbers else range(1, len(factor.levels) + 1), dtype=float)
-        return np.where(np.isnan(codes), np.nan, score[np.nan_to_num(codes).astype(int)]), factor
-    return _floats(name, series), None
+        levels_are_numbers = all(kind == "number" for kind in factor.kinds)
+        scores = np.array(factor.levels if levels_are_numbers else range(1, len(factor.levels) + 1), dtype=float)
+        return np.where(np.isnan(codes), np.nan, scores[np.nan_to_num(codes).astype(int)]), factor
+    return _to_floats(name, series), None
 
 
-def _floats(name: Hashable, series: pd.Series) -> np.ndarray:
-    plain = pd.api.types.is_bool_dtype(series.dtype) or pd.api.types.is_numeric_dtype(series.dtype)
+def _to_floats(name: Hashable, series: pd.Series) -> np.ndarray:
+    """Return a column of numbers as floats (n,), nan where missing; refuse other types, and infinite numbers."""
+    is_numeric = pd.api.types.is_bool_dtype(series.dtype) or pd.api.types.is_numeric_dtype(series.dtype)
     values = None
-    if plain and getattr(series.dtype, "kind", "f") != "c":
+    if is_numeric and getattr(series.dtype, "kind", "f") != "c":
         values = series.to_numpy(dtype=float, na_value=np.nan)
     elif series.dtype == object:
         cells = series.to_numpy()
@@ -263,8 +257,13 @@ def _floats(name: Hashable, series: pd.Series) -> np.ndarray:
     return values
 
 
-def _matrix(data: object, holds: str, argument: str, levels: Factor | None = None):
-    """Return the values (I, J) of a matrix or wide frame, nan where missing, with row and column labels."""
+def _read_cells(
+    data: object, holds: str, argument: str, levels: Factor | None = None
+) -> tuple[np.ndarray, pd.Index, Sequence[Hashable], Factor | None]:
+    """Return the values (I, J) of a matrix or wide frame, nan where missing, row labels, column labels, and levels.
+
+    `holds` and `levels` are as in `_read_values`.
+    """
     if isinstance(data, np.ndarray | list | tuple):
         array = np.asarray(data)
         if array.ndim != 2:
@@ -283,18 +282,17 @@ def _matrix(data: object, holds: str, argument: str, levels: Factor | None = Non
     frame = to_frame(data, argument)
     if not frame.n or not frame.columns:
         raise DataError(f"{argument} is empty. Give at least two rows and two columns.", argument=argument)
-    cells = [frame.column(name).reset_index(drop=True) for name in frame.columns]
-    types = {cell.dtype for cell in cells}
-    same = len(types) == 1 and isinstance(cells[0].dtype, pd.CategoricalDtype)
-    if holds != "levels" and levels is None and not (same and cells[0].cat.ordered):
-        values = np.column_stack([_floats(n, c) for n, c in zip(frame.columns, cells, strict=True)])
+    cells = [frame.column(name).reset_index(drop=True) for name in frame.columns]  # one Series for each column
+    share_categories = len({cs.dtype for cs in cells}) == 1 and isinstance(cells[0].dtype, pd.CategoricalDtype)
+    if holds != "levels" and levels is None and not (share_categories and cells[0].cat.ordered):
+        values = np.column_stack([_to_floats(name, cs) for name, cs in zip(frame.columns, cells, strict=True)])
         return values, frame.index, frame.columns, None
-    together = pd.concat(cells if same else [c.astype(object) for c in cells], ignore_index=True)
-    flat, levels_found = _read_values("value", together, holds, levels)
-    return flat.reshape(len(frame.columns), frame.n).T, frame.index, frame.columns, levels_found
+    all_cells = pd.concat(cells if share_categories else [cs.astype(object) for cs in cells], ignore_index=True)
+    flat_values, levels = _read_values("value", all_cells, holds, levels)
+    return flat_values.reshape(len(frame.columns), frame.n).T, frame.index, frame.columns, levels
 
 
-def _axis(name: str, labels: Iterable[Hashable]) -> Factor:
+def _label_factor(name: str, labels: Iterable[Hashable]) -> Factor:
     """Return the factor of row or column labels; its levels are 0, 1, ... if labels repeat or cannot be stored."""
     plain = [v.item() if isinstance(v, np.generic) else v for v in labels]
     if len(set(map(str, plain))) < len(plain) or not all(type(v) in (str, int) for v in plain):
@@ -302,13 +300,15 @@ def _axis(name: str, labels: Iterable[Hashable]) -> Factor:
     return Factor(name, tuple(plain), tuple("string" if isinstance(v, str) else "number" for v in plain))
 
 
-def _entries(values: np.ndarray, counts: np.ndarray, holds: str) -> Entries:
+def _list_cells(values: np.ndarray, counts: np.ndarray) -> Entries:
+    """Return the observed cells of a matrix (I, J), nan where missing; `counts` (I,) are the weights of its rows."""
     row, column = np.nonzero(~np.isnan(values))
     return Entries(row, column, values[row, column], counts[row])
 
 
 def _read_matrix(data: object, weights: Hashable | ArrayLike | None, holds: str) -> tuple[TwoWay, Entries]:
-    values, index, columns, levels = _matrix(data, holds, "data")
+    """Return the table and the observed cells of a matrix or wide frame; see `TwoWay.from_data`."""
+    values, index, columns, levels = _read_cells(data, holds, "data")
     if isinstance(weights, str):
         raise DataError(
             f"weights={weights!r}: a matrix has no column of weights. Give an array, one for each row.",
@@ -316,13 +316,13 @@ def _read_matrix(data: object, weights: Hashable | ArrayLike | None, holds: str)
         )
     counts = check_weights(weights, len(values))
     keep = counts > 0
-    names = index.name if isinstance(index.name, str) else "row"
-    sides = _axis(names, index[keep]), _axis("column" if names != "column" else "columns", columns)
-    entries = _entries(values[keep], counts[keep], holds)
-    return _checked(None, *sides, "value", holds, levels, entries)
+    row_title = index.name if isinstance(index.name, str) else "row"
+    column_title = "column" if row_title != "column" else "columns"
+    factors = _label_factor(row_title, index[keep]), _label_factor(column_title, columns)
+    return _check_table(None, *factors, "value", holds, levels, _list_cells(values[keep], counts[keep]))
 
 
-def _checked(
+def _check_table(
     formula: str | None,
     rows: Factor,
     columns: Factor,
@@ -331,14 +331,14 @@ def _checked(
     levels: Factor | None,
     entries: Entries,
 ) -> tuple[TwoWay, Entries]:
-    """Refuse tables that cannot be clustered; drop missing cells."""
+    """Return the table and its observed cells; refuse tables that cannot be clustered. Arguments as in `TwoWay`."""
     shape = len(rows.levels), len(columns.levels)
     if min(shape) < 2:
         raise DataError(f"the table is {shape[0]} x {shape[1]}. Give at least two rows and two columns.")
     is_observed = ~np.isnan(entries.value)
     entries = Entries(*(column[is_observed] for column in entries))
     if holds == "rated":
-        entries = _rated(response, entries, shape)
+        entries = _rated_pairs(response, entries, shape)
     repeats = entries.weight.sum() - len(np.unique(entries.row * np.int64(shape[1]) + entries.column))
     for factor, codes in ((rows, entries.row), (columns, entries.column)):
         unobserved = np.flatnonzero(np.bincount(codes, minlength=len(factor.levels)) == 0)
@@ -361,21 +361,21 @@ def _checked(
     return TwoWay(formula, rows, columns, response, holds, levels, repeats), entries
 
 
-def _rated(response: Hashable, entries: Entries, shape: tuple[int, int]) -> Entries:
-    """Return the pairs that are rated, once each; a response has to be 0 or 1."""
-    if not np.isin(entries.value, (0.0, 1.0)).all():
-        odd = entries.value[~np.isin(entries.value, (0.0, 1.0))][0]
+def _rated_pairs(response: Hashable, entries: Entries, shape: tuple[int, int]) -> Entries:
+    """Return the cells of value 1, once each and with weight 1; refuse values other than 0 and 1, or both in a cell."""
+    is_valid = np.isin(entries.value, (0.0, 1.0))
+    if not is_valid.all():
         raise DataError(
-            f"the response {response!r} has the value {odd:g}; method='mcmc' is for 0 and 1, unrated and rated. Leave "
-            "the response out ('~ user*movie') if all pairs in the data are rated.",
+            f"the response {response!r} has the value {entries.value[~is_valid][0]:g}; method='mcmc' is for 0 and 1, "
+            "unrated and rated. Leave the response out ('~ user*movie') if all pairs in the data are rated.",
             column=response,
         )
-    pair = entries.row * np.int64(shape[1]) + entries.column
-    yes, no = np.unique(pair[entries.value == 1.0]), np.unique(pair[entries.value == 0.0])
-    if len(np.intersect1d(yes, no)):
+    cell = entries.row * np.int64(shape[1]) + entries.column
+    rated, unrated = np.unique(cell[entries.value == 1.0]), np.unique(cell[entries.value == 0.0])
+    if len(np.intersect1d(rated, unrated)):
         raise DataError(f"the response {response!r} is both 0 and 1 for a pair. Keep one of the rows.", column=response)
-    if len(yes) in (0, shape[0] * shape[1]):
-        problem = "no pair is rated" if not len(yes) else "all pairs are rated"
+    if len(rated) in (0, shape[0] * shape[1]):
+        problem = "no pair is rated" if not len(rated) else "all pairs are rated"
         raise DataError(f"{problem}, so there is nothing to tell apart.", column=response)
-    row, column = np.divmod(yes, shape[1])
-    return Entries(row, column, np.ones(len(yes)), np.ones(len(yes)))
+    row, column = np.divmod(rated, shape[1])
+    return Entries(row, column, np.ones(len(rated)), np.ones(len(rated)))

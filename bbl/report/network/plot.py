@@ -1,4 +1,4 @@
-"""Structure plot: the graph of a Bayesian network classifier in layers, and the bars of a table of probabilities."""
+"""Figures of Bayesian network classifiers: the graph in layers, and the probabilities of one variable as bars."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 __all__ = ["plot_probabilities", "plot_structure"]
 
-MOST = 40  # rows of a table that are drawn
+MAX_CONFIGURATIONS = 40  # parent configurations that are drawn; more would not be legible
+MAX_LABEL_CHARACTERS = 60  # of all tick labels in a row; with more characters the labels are drawn upright
+STAGGER_ABOVE = 6  # nodes in a layer; in wider layers every second node is drawn lower, so that names do not overlap
 
 
 def plot_structure(
@@ -27,9 +29,9 @@ def plot_structure(
     ----------
     class_var : hashable
     layers : sequence of sequences of names
-        Features from the top down.
+        Features of each layer, from the top down.
     arcs : sequence of (from, to)
-        Those from the class are drawn pale.
+        Arcs from the class are drawn pale, as every feature has one.
     ax : matplotlib Axes, optional
 
     Returns
@@ -39,18 +41,17 @@ def plot_structure(
     rows = [[class_var], *layers]
     width = max(map(len, rows))
     ax = one_axes(ax, (float(np.clip(0.9 * width, 4.0, 14.0)), 1.2 + 0.9 * len(rows)))
-    place = {}
+    positions = {}  # x, y of each node
     for depth, row in enumerate(rows):
         for k, name in enumerate(row):
-            # every second node of a wide layer stands lower, so that names do not run into each other
-            place[name] = ((k + 0.5) / len(row), -depth - 0.3 * (k % 2) * (len(row) > 6))
-    size = float(np.clip(90 / width, 5.0, 9.0))
-    for a, b in arcs:
-        pale = a == class_var
+            positions[name] = ((k + 0.5) / len(row), -depth - 0.3 * (k % 2) * (len(row) > STAGGER_ABOVE))
+    fontsize = float(np.clip(90 / width, 5.0, 9.0))
+    for parent, child in arcs:
+        pale = parent == class_var
         ax.annotate(
             "",
-            place[b],
-            place[a],
+            positions[child],
+            positions[parent],
             zorder=1 if pale else 2,
             arrowprops={
                 "arrowstyle": "-|>",
@@ -61,54 +62,50 @@ def plot_structure(
                 "connectionstyle": "arc3" if pale else "arc3,rad=0.1",
             },
         )
-    for name, (x, y) in place.items():
+    for name, (x, y) in positions.items():
         box = {"boxstyle": "round,pad=0.25", "facecolor": "#D55E00" if name == class_var else "white"}
         colour = "white" if name == class_var else "black"
         text = short_name(name, 16)
-        ax.text(x, y, text, ha="center", va="center", fontsize=size, color=colour, bbox=box, zorder=3)
+        ax.text(x, y, text, ha="center", va="center", fontsize=fontsize, color=colour, bbox=box, zorder=3)
     ax.set(xlim=(-0.05, 1.05), ylim=(-len(rows) + 0.3, 0.5))
     ax.set_axis_off()
     return ax
 
 
 def plot_probabilities(name: Hashable, table: pd.DataFrame, errors: pd.DataFrame, ax: Axes | None = None) -> Axes:
-    """Draw the probabilities of a variable's levels in each configuration of its parents, with their standard errors.
+    """Draw the probabilities of a variable's levels in each configuration of its parents, with standard errors.
 
     Parameters
     ----------
     name : hashable
         The variable.
     table, errors : DataFrame
-        A row for each configuration, a column for each level; errors that are missing are not drawn.
+        Probabilities and standard errors: a row for each configuration of the parents, of which the first
+        `MAX_CONFIGURATIONS` are drawn; a column for each level. Errors that are nan are not drawn.
     ax : matplotlib Axes, optional
 
     Returns
     -------
     matplotlib Axes
-        Of more than 40 configurations the first.
     """
-    shown, errors = table.iloc[:MOST], errors.iloc[:MOST]
-    rows, r = shown.shape
-    ax = one_axes(ax, (float(np.clip(1.0 + 0.18 * rows * (r + 1), 4.0, 16.0)), 3.4))
+    shown, errors = table.iloc[:MAX_CONFIGURATIONS], errors.iloc[:MAX_CONFIGURATIONS]
+    n_rows, L = shown.shape
+    ax = one_axes(ax, (float(np.clip(1.0 + 0.18 * n_rows * (L + 1), 4.0, 16.0)), 3.4))
     handles = []
-    for k, colour in enumerate(group_colours(r)):
-        at = np.arange(rows) + (k + 0.5) / (r + 1) - 0.5 * r / (r + 1)
-        spread = errors.iloc[:, k].to_numpy(float)
-        bars = ax.bar(at, shown.iloc[:, k], 0.9 / (r + 1), color=colour)
-        has_spread = np.isfinite(spread)
-        if has_spread.any():
-            heights = shown.iloc[:, k].to_numpy(float)[has_spread]
-            ax.errorbar(
-                at[has_spread], heights, spread[has_spread], fmt="none", ecolor="0.2", elinewidth=0.8, capsize=1.5
-            )
-        handles.append(bars)
+    for k, colour in enumerate(group_colours(L)):
+        x = np.arange(n_rows) + (k + 0.5) / (L + 1) - 0.5 * L / (L + 1)
+        heights, se = shown.iloc[:, k].to_numpy(float), errors.iloc[:, k].to_numpy(float)
+        handles.append(ax.bar(x, heights, 0.9 / (L + 1), color=colour))
+        has_se = np.isfinite(se)
+        if has_se.any():
+            ax.errorbar(x[has_se], heights[has_se], se[has_se], fmt="none", ecolor="0.2", elinewidth=0.8, capsize=1.5)
     names = [
-        ", ".join(short_name(label, 12) for label in (row if isinstance(row, tuple) else (row,))) for row in shown.index
+        ", ".join(short_name(level, 12) for level in (row if isinstance(row, tuple) else (row,))) for row in shown.index
     ]
-    upright = rows * max(map(len, names)) > 60
-    ax.set_xticks(np.arange(rows), names, rotation=90 if upright else 0, fontsize="small")
+    upright = n_rows * max(map(len, names)) > MAX_LABEL_CHARACTERS
+    ax.set_xticks(np.arange(n_rows), names, rotation=90 if upright else 0, fontsize="small")
     parent_names = [short_name(n) for n in table.index.names if n is not None]
-    count_note = f"  (first {MOST} of {len(table)})" if len(table) > MOST else ""
+    count_note = f"  (first {MAX_CONFIGURATIONS} of {len(table)})" if len(table) > MAX_CONFIGURATIONS else ""
     ax.set(
         xlabel=", ".join(parent_names) + count_note,
         ylabel=f"P({short_name(name)}{' | ' + ', '.join(parent_names) if parent_names else ''})",

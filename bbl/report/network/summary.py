@@ -1,4 +1,4 @@
-"""Network summary: facts of a Bayesian network classifier, its features, and its small tables."""
+"""Summary of a Bayesian network classifier: its key figures, its features, and its smaller probability tables."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from bbl.report.text import head_text
 
 __all__ = ["network_summary"]
 
-FEATURES = 20  # features in the table of a summary
-TABLES = 10  # probability tables in a summary
-ROWS = 12  # of a probability table
-COLUMNS = 10  # of a probability table
+MAX_FEATURES = 20  # rows of the table of features
+MAX_TABLES = 10  # probability tables of features in a summary, besides the table of the class
+MAX_ROWS = 12  # of a probability table in a summary
+MAX_COLUMNS = 10  # of a probability table in a summary
 
 
 def network_summary(
@@ -29,44 +29,45 @@ def network_summary(
     Parameters
     ----------
     call : str
-        As made by `bbl.report.text.call_text`.
+        The call as text (`bbl.report.text.call_text`).
     labels : Labels
     facts : mapping of str to object
-        Title and value, in the order in which they are to be shown.
+        Key figures by title, in the order in which they are shown.
     features : DataFrame
-        A row for each feature; the column ``information`` is that about the class, in nats.
+        A row for each feature; the column ``information`` is the mutual information with the class, in nats.
+        The `MAX_FEATURES` features with most information are shown, in the order of `features`.
     params : mapping of name to DataFrame
-        Tables of probabilities by variable; small ones are shown.
+        Probability table of each variable, levels as columns; tables up to (`MAX_ROWS`, `MAX_COLUMNS`) are shown.
 
     Returns
     -------
     Summary
-        ``tables`` has every table of `params` under its variable's name, ``"fit"`` and ``"features"`` (with an
-        underscore after them where a variable has that name).
+        ``tables`` has every table of `params` under its variable's name, the facts as ``"fit"`` and the features as
+        ``"features"`` (with an underscore appended where a variable has that name).
     """
-    shown = features
+    shown_features = features
     count_note = ""
-    if len(features) > FEATURES:
-        shown = features.nlargest(FEATURES, "information").sort_index(
+    if len(features) > MAX_FEATURES:
+        shown_features = features.nlargest(MAX_FEATURES, "information").sort_index(
             key=lambda names: features.index.get_indexer(names)
         )
-        count_note = f" ({FEATURES} that tell most of {len(features)})"
+        count_note = f" ({MAX_FEATURES} that tell most of {len(features)})"
     note = "information: mutual information with the class, in nats, over the rows in which the feature is known."
-    sections = [Section(f"features{count_note}", shown, note)] if len(shown) else []
-    small = [name for name, table in params.items() if table.shape[0] <= ROWS and table.shape[1] <= COLUMNS]
-    for name in [n for n in small if n in (*shown.index, labels.response)][: TABLES + 1]:
+    sections = [Section(f"features{count_note}", shown_features, note)] if len(shown_features) else []
+    small = [name for name, table in params.items() if table.shape[0] <= MAX_ROWS and table.shape[1] <= MAX_COLUMNS]
+    for name in [n for n in small if n in (*shown_features.index, labels.response)][: MAX_TABLES + 1]:
         table = params[name]
         parents_text = "" if name == labels.response else f" | {', '.join(map(label_text, table.index.names))}"
-        sections.append(Section(f"P({label_text(name)}{parents_text})", _flat(table)))
+        sections.append(Section(f"P({label_text(name)}{parents_text})", _with_text_labels(table)))
     facts_frame = pd.DataFrame({"value": list(facts.values())}, index=list(facts))
     names = distinct_names([*map(str, params), "fit", "features"])
     tables = dict(zip(names, [*params.values(), facts_frame, features], strict=True))
     return Summary(head_text(call, labels), dict(facts), "Bayesian network classifier:", sections, tables)
 
 
-def _flat(table: pd.DataFrame) -> pd.DataFrame:
-    """Return a table with one text for each row's configuration."""
-    names = [", ".join(map(label_text, row)) if isinstance(row, tuple) else label_text(row) for row in table.index]
-    if table.index.names == [None]:
-        names = [""] * len(table)
-    return table.set_axis(pd.Index(names, dtype=object)).set_axis([label_text(c) for c in table.columns], axis=1)
+def _with_text_labels(table: pd.DataFrame) -> pd.DataFrame:
+    """Return a probability table whose row labels are texts, the levels of the parents joined by commas."""
+    texts = [", ".join(map(label_text, row)) if isinstance(row, tuple) else label_text(row) for row in table.index]
+    if table.index.names == [None]:  # the class has no parents
+        texts = [""] * len(table)
+    return table.set_axis(pd.Index(texts, dtype=object)).set_axis([label_text(c) for c in table.columns], axis=1)

@@ -1,11 +1,13 @@
-"""Structures and networks as text: what a printed classifier says, and the exchange format BIF."""
+"""Bayesian network classifiers as text: the printed form, and BIF, the Interchange Format for Bayesian Networks.
+
+A *family* is a variable with its parents; a *word* is a name or level that BIF allows: letters, digits, underscores.
+"""
 
 from __future__ import annotations
 
 import itertools
 import re
 from collections.abc import Hashable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -18,16 +20,15 @@ def structure_text(
     class_var: Hashable,
     n_features: int,
     learner: str | None,
-    *,
-    narcs: int | None = None,
-    members: int | None = None,
-    nparams: int | None = None,
+    n_arcs: int | None = None,
+    n_networks: int | None = None,
+    n_parameters: int | None = None,
 ) -> str:
-    """Return a Bayesian network classifier as text, in R's layout.
+    """Return the printed form of a Bayesian network classifier, in R's layout; arguments that are None are left out.
 
     Examples
     --------
-    >>> print(structure_text("class", 6, "nb", narcs=6))
+    >>> print(structure_text("class", 6, "nb", n_arcs=6))
       Bayesian network classifier
     <BLANKLINE>
       class variable:        class
@@ -37,12 +38,12 @@ def structure_text(
     """
     lines = ["  Bayesian network classifier", "", f"  class variable:        {label_text(class_var)}"]
     lines.append(f"  num. features:   {n_features}")
-    if narcs is not None:
-        lines.append(f"  num. arcs:   {narcs}")
-    if members is not None:
-        lines.append(f"  num. networks:   {members}")
-    if nparams is not None:
-        lines.append(f"  free parameters:   {nparams}")
+    if n_arcs is not None:
+        lines.append(f"  num. arcs:   {n_arcs}")
+    if n_networks is not None:
+        lines.append(f"  num. networks:   {n_networks}")
+    if n_parameters is not None:
+        lines.append(f"  free parameters:   {n_parameters}")
     if learner is not None:
         lines.append(f"  learning algorithm:    {learner}")
     return "\n".join(lines)
@@ -51,57 +52,55 @@ def structure_text(
 def bif_text(
     families: Mapping[Hashable, tuple], levels: Mapping[Hashable, Sequence], tables: Mapping[Hashable, np.ndarray]
 ) -> str:
-    """Return a network in the Interchange Format for Bayesian Networks.
+    """Return a network in the Interchange Format for Bayesian Networks, its names and levels replaced by words.
 
     Parameters
     ----------
     families : mapping of name to tuple
-        Each variable: itself, then its parents.
+        For each variable: the variable, then its parents.
     levels : mapping of name to sequence
     tables : mapping of name to ndarray
         Probabilities with the axes (parents..., variable).
-
-    Returns
-    -------
-    str
-        Names and levels are made of letters, digits and underscores, as readers of the format want them; what that
-        makes equal gets a number.
     """
-    names = dict(zip(families, _words(list(families), "v"), strict=True))
-    words = {name: _words(list(levels[name]), "s") for name in families}
+    variable_words = dict(zip(families, _distinct_words(list(families), "v"), strict=True))
+    level_words = {name: _distinct_words(list(levels[name]), "s") for name in families}
     lines = ["network bbl {", "}"]
-    for name in families:
+    for name, words in level_words.items():
         lines += [
-            f"variable {names[name]} {{",
-            f"  type discrete [ {len(words[name])} ] {{ {', '.join(words[name])} }};",
+            f"variable {variable_words[name]} {{",
+            f"  type discrete [ {len(words)} ] {{ {', '.join(words)} }};",
             "}",
         ]
     for name, (_, *parents) in families.items():
-        parents_text = f" | {', '.join(names[p] for p in parents)}" if parents else ""
-        lines.append(f"probability ( {names[name]}{parents_text} ) {{")
+        parents_text = f" | {', '.join(variable_words[p] for p in parents)}" if parents else ""
+        lines.append(f"probability ( {variable_words[name]}{parents_text} ) {{")
         table = tables[name]
         if parents:
-            for cell in np.ndindex(table.shape[:-1]):
-                state = ", ".join(words[p][k] for p, k in zip(parents, cell, strict=True))
-                lines.append(f"  ({state}) {_row(table[cell])};")
+            for parent_codes in np.ndindex(table.shape[:-1]):
+                parent_levels = ", ".join(level_words[p][code] for p, code in zip(parents, parent_codes, strict=True))
+                lines.append(f"  ({parent_levels}) {_comma_separated(table[parent_codes])};")
         else:
-            lines.append(f"  table {_row(table)};")
+            lines.append(f"  table {_comma_separated(table)};")
         lines.append("}")
     return "\n".join([*lines, ""])
 
 
-def _row(values: Any) -> str:
-    return ", ".join(repr(float(v)) for v in values)
+def _comma_separated(probabilities: np.ndarray) -> str:
+    """Return probabilities (L,) with all their digits, separated by commas."""
+    return ", ".join(repr(float(p)) for p in probabilities)
 
 
-def _words(labels: list, letter: str) -> list[str]:
-    """Return a word of its own for each label."""
+def _distinct_words(labels: list, prefix: str) -> list[str]:
+    """Return a different word for each label: characters that are not allowed become ``_``, equal words get a number.
+
+    `prefix` is put before words that do not begin with a letter.
+    """
+    words: list[str] = []
     used_words: set[str] = set()
-    out = []
     for label in labels:
         word = re.sub(r"\W", "_", str(label), flags=re.ASCII)
-        word = word if word[:1].isalpha() else f"{letter}{word}"
-        free = (w for w in itertools.chain([word], (f"{word}_{k}" for k in itertools.count(2))) if w not in used_words)
-        out.append(next(free))
-        used_words.add(out[-1])
-    return out
+        word = word if word[:1].isalpha() else f"{prefix}{word}"
+        candidates = itertools.chain([word], (f"{word}_{k}" for k in itertools.count(2)))
+        words.append(next(w for w in candidates if w not in used_words))
+        used_words.add(words[-1])
+    return words

@@ -1,4 +1,9 @@
-"""Network archive: a Bayesian network classifier as a dict and plain arrays, and back with every value checked."""
+"""Model file of a Bayesian network classifier: `pack` to a dict and arrays, `unpack` with every value checked.
+
+K is the number of classes. A *family* is a feature with its feature parents, a `Dag` the families of one network; a
+model that averages networks, its *members*, has several. `theta` joins the probability tables of all families of all
+members, shape (cells, K): one row for each joint level of a feature and its feature parents.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +28,16 @@ from bbl.results.row_archive import ROWS, pack_priors, pack_rows, unpack_priors,
 
 __all__ = ["pack", "unpack"]
 
-STRUCTURE_TABLE = {
-    name: ArraySpec("i", (None,), NON_NEGATIVE) for name in ("members", "features", "n_parents", "parents")
+STRUCTURE_SPECS = {  # the families of all members, one after another
+    "members": ArraySpec("i", (None,), NON_NEGATIVE),  # number of families of each member
+    "features": ArraySpec("i", (None,), NON_NEGATIVE),  # feature of each family
+    "n_parents": ArraySpec("i", (None,), NON_NEGATIVE),  # number of feature parents of each family
+    "parents": ArraySpec("i", (None,), NON_NEGATIVE),  # feature parents, family after family
 }
 
 
 def pack(fit: Any, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
-    """Return what a fit is made of: names and options as a dict, numbers as arrays."""
+    """Return the options of a `NetworkResults` as a dict, and its arrays; training rows only with `store_data`."""
     structure, recipe = fit.structure, fit.recipe
     members = fit.network.members if isinstance(fit.network, Averaged) else (fit.network,)
     meta: dict[str, Any] = {
@@ -68,7 +76,7 @@ def pack(fit: Any, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
 
 
 def _pack_dags(dags: tuple[Dag, ...]) -> dict[str, np.ndarray]:
-    """Return the families of all structures, one after another, as the arrays of `STRUCTURE_TABLE`."""
+    """Return the families of all members, one after another, as the arrays of `STRUCTURE_SPECS`."""
     families = [family for dag in dags for family in dag.families]
     return {
         "members": np.array([len(dag.families) for dag in dags], dtype=np.int64),
@@ -79,28 +87,30 @@ def _pack_dags(dags: tuple[Dag, ...]) -> dict[str, np.ndarray]:
 
 
 def _unpack_dags(arrays: dict[str, np.ndarray], m: int) -> tuple[Dag, ...]:
-    """Return the structures that `_pack_dags` stored, on `m` columns; a ValueError says what is wrong with them."""
-    check_arrays(arrays, STRUCTURE_TABLE)
-    members, features, count, parents = (arrays[name] for name in STRUCTURE_TABLE)
-    if not len(members) or members.sum() != len(features) or len(count) != len(features) or count.sum() != len(parents):
+    """Return the graphs that `_pack_dags` stored, on `m` columns; raise a ValueError if the arrays are inconsistent."""
+    check_arrays(arrays, STRUCTURE_SPECS)
+    n_families, features, n_parents, parents = (arrays[name] for name in STRUCTURE_SPECS)
+    n = len(features)
+    if not len(n_families) or n_families.sum() != n or len(n_parents) != n or n_parents.sum() != len(parents):
         raise ValueError("its structure is not as saved")
-    cuts = np.split(parents, np.cumsum(count)[:-1]) if len(count) else []
-    families = [(int(i), tuple(map(int, parent_positions))) for i, parent_positions in zip(features, cuts, strict=True)]
-    ends = np.cumsum(members)
-    dags = tuple(Dag(tuple(families[end - size : end])) for end, size in zip(ends, members, strict=True))
+    family_parents = np.split(parents, np.cumsum(n_parents)[:-1]) if n else []
+    families = [(int(i), tuple(map(int, positions))) for i, positions in zip(features, family_parents, strict=True)]
+    ends = np.cumsum(n_families)
+    dags = tuple(Dag(tuple(families[end - size : end])) for end, size in zip(ends, n_families, strict=True))
     for dag in dags:
         dag_features = set(dag.features)
         if len(dag_features) < len(dag.families) or (dag_features and max(dag_features) >= m):
             raise ValueError("a feature stands twice in its structure, or is none of its columns")
         if any(len({i, *ps}) <= len(ps) or not dag_features.issuperset(ps) for i, ps in dag.families):
             raise ValueError("a family of its structure is not as saved")
-        dag.layers  # noqa: B018  # raises if there is a cycle
+        dag.layers  # noqa: B018  # raises a ValueError if there is a cycle
     if len({frozenset(dag.features) for dag in dags}) > 1:
         raise ValueError("the networks that it averages differ in features")
     return dags
 
 
 def _unpack_recipe(stored: dict, m: int) -> Recipe:
+    """Return the options of the estimate, checked; `m` is the number of features."""
     wanbia: Any = stored["wanbia"]
     if not isinstance(wanbia, bool):
         wanbia = tuple(real("weights", w, 0.0, 1.0) for w in wanbia)
@@ -116,8 +126,11 @@ def _unpack_recipe(stored: dict, m: int) -> Recipe:
     )
 
 
-def _unpack_options(learner: Any, stored: dict, m: int) -> dict[str, Any]:
-    """Return the options of a learner: those that it has, of the types of their defaults."""
+def _unpack_options(learner: str | None, stored: dict, m: int) -> dict[str, Any]:
+    """Return the options of a learner, checked: the names that it takes, with values of the types of their defaults.
+
+    An option without a check of its own is a feature: a position below `m`, or None.
+    """
     options = {} if learner is None else LEARNERS[learner].options
     if stored.keys() != options.keys():
         raise ValueError("the options of its learner are not as saved")
@@ -133,7 +146,7 @@ def _unpack_options(learner: Any, stored: dict, m: int) -> dict[str, Any]:
 
 
 def unpack(meta: dict, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
-    """Return the parts of the fit of `pack`, by the names of the results' fields."""
+    """Return the arguments of `NetworkResults` from what `pack` stored; raise a ValueError at an impossible value."""
     design = Design.from_dict(meta["design"])
     columns = tuple(name_from_list(name) for name in meta["columns"])
     labels, K = design.labels, len(design.response.levels)
@@ -142,16 +155,15 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     dags = _unpack_dags(arrays, len(columns))
     if {columns[i] for i in dags[0].features} != set(labels.names):
         raise ValueError("its features are not those of its design")
-    place = {columns.index(name): i for i, name in enumerate(labels.names)}
-    local = [Dag(tuple((place[i], tuple(place[p] for p in ps)) for i, ps in dag.families)) for dag in dags]
+    feature = {columns.index(name): i for i, name in enumerate(labels.names)}  # position of each column in the design
+    design_dags = [Dag(tuple((feature[i], tuple(feature[p] for p in ps)) for i, ps in dag.families)) for dag in dags]
     n_levels = [len(levels) for levels in labels.levels]
-    families = [Families(dag.families, n_levels, K) for dag in local]
-    table = _array_table(sum(f.cells for f in families), n_levels, K)
-    refuse_unknown(arrays, {*table, *STRUCTURE_TABLE, *ROWS})
-    check_arrays(arrays, table)
-    ends = np.cumsum([f.cells for f in families])[:-1]
-    tables = np.split(arrays["theta"], ends)
-    networks = tuple(Network(d, f, arrays["prior"], t) for d, f, t in zip(local, families, tables, strict=True))
+    families = [Families(dag.families, n_levels, K) for dag in design_dags]
+    specs = _array_specs(sum(f.cells for f in families), n_levels, K)
+    refuse_unknown(arrays, {*specs, *STRUCTURE_SPECS, *ROWS})
+    check_arrays(arrays, specs)
+    thetas = np.split(arrays["theta"], np.cumsum([f.cells for f in families])[:-1])
+    networks = tuple(Network(d, f, arrays["prior"], t) for d, f, t in zip(design_dags, families, thetas, strict=True))
     structure = make_structure(
         class_var=labels.response,
         columns=columns,
@@ -186,8 +198,8 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     }
 
 
-def _array_table(cells: int, n_levels: list[int], K: int) -> dict[str, ArraySpec]:
-    """Return the table of all arrays but structure and rows; `cells` counts the rows of all probability tables."""
+def _array_specs(cells: int, n_levels: list[int], K: int) -> dict[str, ArraySpec]:
+    """Return kind, shape and range of each array, without structure and rows; `cells` is the length of ``theta``."""
     m = len(n_levels)
     return {
         "prior": ArraySpec("f", (K,), PROBABILITY),

@@ -1,4 +1,9 @@
-"""NetworkResults: a fitted Bayesian network classifier; each method only arranges what the rooms below compute."""
+"""NetworkResults: a fitted Bayesian network classifier; its methods label and print what `bbl.bayesnet` computes.
+
+The *class* y is the response, one of K levels; the m other variables are the *features*. A *family* is a feature with
+its feature parents; the class is a parent of every feature. An *average* is a mixture of several networks, its
+*members*, with equal weights. *Codes* are levels as integers, *missing* a mask of the codes that are unknown.
+"""
 
 from __future__ import annotations
 
@@ -41,11 +46,11 @@ from bbl.stats.scores import log_probabilities
 
 __all__ = ["NetworkResults"]
 
-ASKED = (  # what a fitted network answers as its structure does
+FROM_STRUCTURE = (  # attributes that a fitted network takes from its structure
     "arcs", "class_var", "families", "feature_families", "features", "is_anb", "is_kde", "is_nb", "is_ode",
     "is_semi_naive", "learner", "members", "modelstring", "narcs", "score_log", "to_dot", "to_networkx", "vars",
 )  # fmt: skip
-LEARNT = "a network's structure is learnt"
+STRUCTURE_LEARNT = "a network's structure is learnt"
 
 
 @final
@@ -53,9 +58,9 @@ LEARNT = "a network's structure is learnt"
 class NetworkResults(NetworkTables, ClassifierResults):
     """A fitted Bayesian network classifier; made by `lp` and `bnc`.
 
-    What can be asked of its `structure` can be asked of it: ``features``, ``families``, ``feature_families``,
-    ``arcs``, ``narcs``, ``modelstring``, ``vars``, ``class_var``, ``learner``, ``score_log``, ``is_nb``, ``is_ode``,
-    ``is_anb``, ``is_semi_naive``, ``is_kde(k)``, ``to_networkx()``, ``to_dot()``, and ``members`` of an average.
+    The fit has these attributes of its `structure` too: ``features``, ``families``, ``feature_families``, ``arcs``,
+    ``narcs``, ``modelstring``, ``vars``, ``class_var``, ``learner``, ``score_log``, ``is_nb``, ``is_ode``, ``is_anb``,
+    ``is_semi_naive``, ``is_kde(k)``, ``to_networkx()``, ``to_dot()``, and, if networks are averaged, ``members``.
 
     Attributes
     ----------
@@ -63,13 +68,16 @@ class NetworkResults(NetworkTables, ClassifierResults):
         As in `BBLResults`.
     structure : Structure or AveragedStructure
     network : Network or Averaged
-        Tables as arrays.
+        The structure with its probability tables, as arrays.
     recipe : Recipe
-        How they were estimated.
-    arc_posterior, feature_weights : ndarray, shape (m,), or None
-        In the order of the model.
+        Options by which the probabilities were estimated.
+    arc_posterior : ndarray, shape (m,), or None
+        Posterior probability of the arc from the class to each feature (MANB), features in the order of `features`.
+    feature_weights : ndarray, shape (m,), or None
+        Weight of each feature (WANBIA, AWNB), in the same order.
     stored_errors : (ndarray, ndarray) or None
-        Standard errors as the model's file has them, of all tables (cells, K) and of the classes (K,).
+        Standard errors that were read from a model file: of the tables of all families (cells, K), and of the class
+        probabilities (K,).
 
     Examples
     --------
@@ -95,8 +103,8 @@ class NetworkResults(NetworkTables, ClassifierResults):
 
     kind = "network"
     refusals = lacking(
-        *OF_MACHINES, *MACHINE_ONLY, "tuning", "coef", pairs=LEARNT, third_order=LEARNT, no_response=NO_RESPONSE,
-        density=NO_RESPONSE, real_weights=NOT_COUNTS,
+        *OF_MACHINES, *MACHINE_ONLY, "tuning", "coef", pairs=STRUCTURE_LEARNT, third_order=STRUCTURE_LEARNT,
+        no_response=NO_RESPONSE, density=NO_RESPONSE, real_weights=NOT_COUNTS,
     )  # fmt: skip
     _can_refit = True
 
@@ -106,7 +114,8 @@ class NetworkResults(NetworkTables, ClassifierResults):
     _ratio_test = no_ratio_test
 
     def __getattr__(self, name: str) -> Any:
-        if name not in ASKED:
+        """Return the attribute of the structure, if `name` is one of `FROM_STRUCTURE`."""
+        if name not in FROM_STRUCTURE:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         if hasattr(self.structure, name):
             return getattr(self.structure, name)
@@ -117,8 +126,8 @@ class NetworkResults(NetworkTables, ClassifierResults):
         )
 
     def __dir__(self) -> list[str]:
-        names = {*super().__dir__(), *(name for name in ASKED if hasattr(self.structure, name))}
-        return sorted(names - (set() if isinstance(self.structure, Structure) else {"params_se"}))
+        names = {*super().__dir__(), *(name for name in FROM_STRUCTURE if hasattr(self.structure, name))}
+        return sorted(names if isinstance(self.structure, Structure) else names - {"params_se"})
 
     @property
     def classes(self) -> tuple:
@@ -127,7 +136,7 @@ class NetworkResults(NetworkTables, ClassifierResults):
 
     @property
     def nparams(self) -> int:
-        """Number of free parameters; of an average, those of all members."""
+        """Number of free parameters; for an average, the sum over its members."""
         return self.network.n_params
 
     n_parameters = nparams
@@ -150,13 +159,13 @@ class NetworkResults(NetworkTables, ClassifierResults):
 
     @property
     def class_shares(self) -> np.ndarray:
-        """Estimated shares of the classes."""
+        """Estimated class probabilities, shape (K,)."""
         return self.network.prior
 
     def class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
-        """Return ``ln P(y, known features)`` (n, K) of rows encoded by ``design.encode``.
+        """Return ``ln P(y, known features)``, shape (n, K), for rows (n, m) encoded by ``design.encode``.
 
-        All are alike in a row to which every class gives probability zero.
+        A row that has probability zero in every class gets K equal scores.
         """
         return class_scores(self.network.log_joint(codes, missing))
 
@@ -164,24 +173,24 @@ class NetworkResults(NetworkTables, ClassifierResults):
         """Raise nothing: every row has a likelihood."""
 
     def log_likelihood(self, rows: Rows) -> float:
-        """Return the weighted log-likelihood of class and known features; nan if a class is missing."""
+        """Return the weighted log-likelihood of class and known features; nan if the class of a row is missing."""
         chunks = rows.chunks(BLOCK)
-        return float(sum(_own(self.network.log_joint(chunk.codes, chunk.missing), chunk) for chunk in chunks))
+        return float(sum(_sum_at_class(self.network.log_joint(c.codes, c.missing), c) for c in chunks))
 
     def _new_rows(self, newdata: Any) -> Sample:
-        """Encode new rows that have the class, too."""
+        """Encode a table of features and class; rows that the design drops for missing values are left out."""
         newdata = to_frame(newdata, "newdata")
         codes, missing = self.design.encode(newdata)
         y = self.design.encode_response(newdata)
         rows = Sample(codes, np.ones(len(codes)), y, missing)
-        dropped = self.design.dropped(newdata)
-        return rows if dropped is None else rows.rows(~dropped)
+        is_dropped = self.design.dropped(newdata)
+        return rows if is_dropped is None else rows.rows(~is_dropped)
 
     def logLik(self, newdata: Any = None) -> LogLikelihood:
-        """Return the log-likelihood of class and known features, of the training rows or of new ones.
+        """Return the log-likelihood of class and known features, for the training rows or new rows.
 
-        Missing features are summed out. It is missing (nan) if the class of a row is, and -inf if a row has
-        probability zero. That of an average is the log of the mean joint probability of its members.
+        Missing features are summed out. The result is nan if the class of a row is missing, and -inf if a row has
+        probability zero. The joint probability under an average is the mean over its members.
         """
         if newdata is None:
             return training_log_likelihood(self)
@@ -191,23 +200,25 @@ class NetworkResults(NetworkTables, ClassifierResults):
     def cLogLik(self, newdata: Any = None) -> float:
         """Return the conditional log-likelihood: the sum of ``ln P(class | known features)``."""
         rows = self._rows() if newdata is None else self._new_rows(newdata)
-        return _own(log_probabilities(self._prior_shifted(self.class_scores(rows.codes, rows.missing))), rows)
+        scores = self._prior_shifted(self.class_scores(rows.codes, rows.missing))
+        return _sum_at_class(log_probabilities(scores), rows)
 
-    def score(  # type: ignore[override]  # a table may stand first, as elsewhere
+    def score(  # type: ignore[override]  # `kind` may be the table, as in score(newdata) of other models
         self, kind: Any = "accuracy", newdata: Any = None, weights: Any = None, *, priors: Any = None, costs: Any = None
     ) -> float:
-        """Return the accuracy, or one of bnclassify's scores, of which larger is better.
+        """Return the accuracy, or a score of the R package bnclassify; larger is better.
 
         Parameters
         ----------
         kind : {"accuracy", "loglik", "aic", "bic"}, default "accuracy"
-            The share of rows whose class is predicted; or the log-likelihood, less the number of free parameters, or
-            less ``log(n) / 2`` for each of them; n is the number of rows, incomplete ones included. (`aic` and `bic`
-            are on the usual scale, smaller is better.) A table stands for `newdata`: ``score(newdata)``.
+            The share of rows whose class is predicted; the log-likelihood; the log-likelihood minus the number of free
+            parameters; or minus ``log(n) / 2`` times that number, where n counts all rows, incomplete ones included.
+            (The attributes `aic` and `bic` are on the usual scale: smaller is better.) ``score(newdata)`` with a table
+            is the accuracy on it.
         newdata : DataFrame, optional
             The training rows by default.
         weights, priors, costs
-            Of the accuracy, as in `evaluate`.
+            For the accuracy, as in `evaluate`.
 
         Returns
         -------
@@ -219,8 +230,8 @@ class NetworkResults(NetworkTables, ClassifierResults):
             return accuracy_score(self, newdata, weights, priors=priors, costs=costs)
         choice("kind", kind, ("accuracy", "loglik", "aic", "bic"))
         log_lik = self.logLik(newdata)
-        each = {"loglik": 0.0, "aic": 1.0, "bic": 0.5 * float(np.log(max(log_lik.nobs, 1)))}
-        return float(log_lik) - each[kind] * self.nparams
+        penalty_per_parameter = {"loglik": 0.0, "aic": 1.0, "bic": 0.5 * float(np.log(max(log_lik.nobs, 1)))}
+        return float(log_lik) - penalty_per_parameter[kind] * self.nparams
 
     def predict(
         self, newdata: Any = None, type: str = "prob", unseen: str = "raise", *, priors: Any = None, costs: Any = None
@@ -230,55 +241,62 @@ class NetworkResults(NetworkTables, ClassifierResults):
         Parameters
         ----------
         newdata : DataFrame (pandas, polars), pyarrow Table or dict of lists, optional
-            Rows with the features' columns; others are ignored. None for the training rows.
+            Rows with the features' columns; other columns are ignored. None for the training rows.
         type : {"prob", "class", "link"}, default "prob"
-            Probabilities of the classes, the most likely class alone, or the log-odds of each class.
+            Probabilities of the classes, the most likely class, or the log-odds of each class.
         unseen : {"raise", "ignore"}, default "raise"
-            Whether a level that the model does not know is an error, or its feature is summed out in that row.
+            Whether a level that was not in the training rows is an error, or counts as a missing value, which is
+            summed out.
         priors, costs
-            Class shares in place of those of the model, and costs of wrong decisions; as of `BBLResults.predict`.
+            Class shares in place of the model's, and costs of wrong decisions; as in `BBLResults.predict`.
 
         Returns
         -------
         DataFrame or Series
             On the index of `newdata`: one column per class, then ``yhat`` (``yhat_`` beside a class of that name); for
-            ``type="class"`` the classes alone. Of equally likely classes, the first is taken. A row to
-            which every class gives probability zero has equal probabilities.
+            ``type="class"`` the classes alone. Among equally likely classes the first is predicted. A row that has
+            probability zero in every class gets equal class probabilities.
 
         Raises
         ------
-        DataError, LevelError
-            If columns are missing, or values are missing in spite of the policy, or unknown; they are named.
+        DataError
+            If columns are missing, or values are missing although the model's policy forbids it.
+        LevelError
+            If a level is unknown.
         """
         return predict_rows(self, newdata, type, unseen, priors=priors, costs=costs)
 
     def _attribution(self) -> Attribution:
+        """Return ``ln P(y, x)`` as a sum: the log prior, plus one table of log probabilities for each family.
+
+        A table has the axes (class, parents..., feature), and is attributed to its feature alone.
+        """
         only(self.structure, "single sum for its scores")
         network, names = self.network, [label_text(x) for x in self.labels.names]
-        assert isinstance(network, Network)  # noqa: S101  # as its structure
-        terms, titles = {}, []
+        assert isinstance(network, Network)  # noqa: S101  # a Structure has a single Network
+        tables, titles = {}, []
         for f, (i, parents) in enumerate(network.families.families):
-            table = log_table(network.families.table(network.theta, f))
-            terms[(*parents, i)] = np.moveaxis(table, -1, 0)
+            log_p = log_table(network.families.table(network.theta, f))
+            tables[(*parents, i)] = np.moveaxis(log_p, -1, 0)
             parent_names = ", ".join(names[p] for p in parents)
             titles.append(f"{names[i]} | {parent_names}" if parent_names else names[i])
-        return Attribution(titles, terms, [scope[-1:] for scope in terms], log_table(network.prior))
+        return Attribution(titles, tables, [variables[-1:] for variables in tables], log_table(network.prior))
 
     def _refit(self, train: Sample, rng: np.random.Generator) -> Refitted:
+        """Estimate the probabilities of the same graphs from the rows `train`."""
         averaged = isinstance(self.network, Averaged)
         members = self.network.members if isinstance(self.network, Averaged) else (self.network,)
         dags = [member.dag for member in members]
-        estimate = fit(dags, train, self.design.n_levels, len(self.classes), self.recipe, rng, averaged)
-        return Refitted(estimate.network)
+        return Refitted(fit(dags, train, self.design.n_levels, len(self.classes), self.recipe, rng, averaged).network)
 
     @property
     def _advice(self) -> str:
         return "Fit bbl.bbl() to the same formula with calibrate='temperature'."
 
-    # what is shown, drawn, sampled and written
+    # summary, figures, samples, exports
 
     def summary(self) -> Summary:
-        """Summarise the fit: its facts, every feature with its parents, and small tables.
+        """Summarise the fit: key figures, every feature with its parents, and the smaller probability tables.
 
         Returns
         -------
@@ -286,21 +304,20 @@ class NetworkResults(NetworkTables, ClassifierResults):
             Prints as text; has HTML and LaTeX forms and ``.tables``.
         """
         facts = self._facts() | self._loss_facts()
-        return network_summary(self.call, self.labels, facts, self._feature_facts(), self._shown_params())
-
-    def _shown_params(self) -> dict[Hashable, pd.DataFrame]:
-        return self.params if isinstance(self.network, Network) else {}
+        params = self.params if isinstance(self.network, Network) else {}
+        return network_summary(self.call, self.labels, facts, self._feature_facts(), params)
 
     def plot(self, var: Hashable = None, ax=None, *, kind: str = "graph", newdata: Any = None, weights: Any = None):
-        """Draw the graph, the probabilities of one variable with their standard errors, or what predictions are worth.
+        """Draw the graph, the probabilities of one variable with their standard errors, or the quality of predictions.
 
         Parameters
         ----------
         var : name of a variable, optional
-            By default the graph is drawn.
+            Variable whose probabilities are drawn; by default the graph is drawn.
         ax : matplotlib Axes, optional
         kind : {"graph", "confusion", "roc", "calibration"}, default "graph"
-            The graph or, with `var`, a table; or what ``evaluate(newdata, weights).plot(kind)`` draws.
+            ``"graph"``: the graph, or the probabilities of `var`. Others: the figure of
+            ``evaluate(newdata, weights).plot(kind)``.
         newdata, weights : optional
             As in `evaluate`; the training rows by default.
 
@@ -327,13 +344,12 @@ class NetworkResults(NetworkTables, ClassifierResults):
 
         Notes
         -----
-        Names and levels become words of letters, digits and underscores, a number being added where two would be the
-        same.
+        Characters of names and levels other than letters, digits and underscores are replaced, and a number is added
+        where two names would become equal.
         """
         structure = only(self.structure, "single network to write")
-        network = self.network
-        assert isinstance(network, Network)  # noqa: S101  # as its structure
-        labels = self.labels
+        network, labels = self.network, self.labels
+        assert isinstance(network, Network)  # noqa: S101  # a Structure has a single Network
         tables: dict[Hashable, np.ndarray] = {labels.response: network.prior}
         for f, i in enumerate(network.dag.features):
             tables[labels.names[i]] = np.moveaxis(network.families.table(network.theta, f), -2, -1)
@@ -341,9 +357,9 @@ class NetworkResults(NetworkTables, ClassifierResults):
         Path(path).write_text(bif_text(structure.families, levels, tables), encoding="utf-8")
 
     def sample(self, n: int, seed: int | np.random.Generator | None = 0) -> pd.DataFrame:
-        """Draw `n` rows of class and features, as categories with all their levels.
+        """Draw `n` rows of class and features, as categorical columns with all levels.
 
-        The classes have the model's `priors`, or the shares of the training rows.
+        The class probabilities are the model's `priors`, or else the estimated shares of the classes.
         """
         y, codes = draw(self.network, self.shares_in_use, integer("n", n, 0), generator(seed))
         labels = self.labels
@@ -357,9 +373,10 @@ class NetworkResults(NetworkTables, ClassifierResults):
         )
 
     def _model_parts(self) -> list[Part]:
+        """Return the part of the HTML report with the graph, or with a message if networks are averaged."""
         try:
             figure = self.plot().figure
-        except BBLError as error:  # an average of networks
+        except BBLError as error:
             return [Part("Structure", [str(error)])]
         is_small = len(self.labels.names) <= MAX_TABLE_ROWS
         alt = f"Graph of the network {self.modelstring}" if is_small else "Graph of the network"
@@ -368,40 +385,38 @@ class NetworkResults(NetworkTables, ClassifierResults):
     # the file
 
     def pack(self, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
-        """Return what the model file holds."""
+        """Return the content of the model file: names and options as a dict, numbers as arrays."""
         return pack(self, store_data)
 
     @classmethod
     def unpack(cls, meta: dict, arrays: dict[str, np.ndarray]) -> NetworkResults:
-        """Return the model of `pack`."""
+        """Return the model that `pack` stored."""
         return cls(**unpack(meta, arrays))
 
     def __repr__(self) -> str:
-        structure = self.structure
-        narcs = structure.narcs if isinstance(structure, Structure) else None
-        members = None if isinstance(structure, Structure) else len(structure.dags)
-        n = len(structure.features)
-        head = structure_text(
-            structure.class_var, n, structure.learner, narcs=narcs, members=members, nparams=self.nparams
+        structure, incomplete = self.structure, self.design.incomplete
+        n_arcs = structure.narcs if isinstance(structure, Structure) else None
+        n_networks = None if isinstance(structure, Structure) else len(structure.dags)
+        text = structure_text(
+            structure.class_var, len(structure.features), structure.learner, n_arcs, n_networks, self.nparams
         )
-        incomplete = self.design.incomplete
-        text = head + (f"\n\nMissing values: {missing_text(self.design.missing, incomplete)}" if incomplete else "")
+        text += f"\n\nMissing values: {missing_text(self.design.missing, incomplete)}" if incomplete else ""
         return text + self._loss_text()
 
 
 @dataclass(frozen=True)
 class Refitted:
-    """A network with the interface of cross-validation."""
+    """A network that was refitted to the training rows of a fold; cross-validation calls `class_scores`."""
 
     network: Network | Averaged
 
     def class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
-        """Return the class scores (n, K)."""
+        """Return ``ln P(y, known features)`` (n, K) for rows (n, m)."""
         return class_scores(self.network.log_joint(codes, missing))
 
 
-def _own(log_p: np.ndarray, rows: Sample) -> float:
-    """Return the weighted sum of each row's entry for its class; nan if one is unknown."""
+def _sum_at_class(log_p: np.ndarray, rows: Sample) -> float:
+    """Return the sum over rows i of ``weights[i] * log_p[i, y_i]``, for `log_p` (n, K); nan if a y_i is missing."""
     if (rows.response < 0).any():
         return float("nan")
     return float(rows.weights @ log_p[np.arange(rows.n), rows.response])

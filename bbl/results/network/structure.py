@@ -1,4 +1,8 @@
-"""Structure: what a learner found, under its names; its inspection, figure and exports."""
+"""Structures: the graphs of Bayesian network classifiers, with the names of their variables.
+
+The *class* is the response; the other variables are the *features*. A *family* is a variable with its parents; the
+class is a parent of every feature. A `Dag` holds the arcs among the features, which are positions in `columns`.
+"""
 
 from __future__ import annotations
 
@@ -19,21 +23,22 @@ __all__ = ["AveragedStructure", "Inspection", "Structure", "make_structure"]
 
 @dataclass(frozen=True, repr=False)
 class Inspection:
-    """Base of structures and fitted networks: properties of the graph.
+    """Base of `Structure` and `AveragedStructure`: graphs, and how they were learnt.
 
     Attributes
     ----------
     class_var : hashable
         Name of the class.
     columns : tuple of length m
-        Names of the features among which the structure was learnt; positions in `dags` are positions here.
+        Names of the candidate features; a feature selection may leave some out of the graphs.
     dags : tuple of Dag
+        Arcs among features, as positions in `columns`: one graph, or one for each averaged network.
     learner : str or None
-        Name of the learner; None of a structure given by hand.
+        Name of the learner; None if the structure was given by hand.
     options : mapping
-        Its options.
+        Options of the learner.
     score_log : tuple of float
-        Score of every structure that a greedy search went through: the mean over folds of the accuracy.
+        For each step of a greedy search, the accuracy of its structure, averaged over the folds.
     """
 
     class_var: Hashable
@@ -45,7 +50,7 @@ class Inspection:
 
     @property
     def features(self) -> tuple:
-        """Names of the features of the model, in its order."""
+        """Names of the features in the graph, in its order."""
         return tuple(self.columns[i] for i in self.dags[0].features)
 
     @property
@@ -57,8 +62,7 @@ class Inspection:
 class Structure(Inspection):
     """The graph of a Bayesian network classifier; made by the learners, and by `structure`.
 
-    The class is a parent of every feature. Families are written with the variable first, then its feature parents in
-    the order in which they were added, and the class last.
+    A family is a tuple of the variable, its feature parents in the order in which they were added, and the class.
 
     Examples
     --------
@@ -77,19 +81,19 @@ class Structure(Inspection):
 
     @property
     def feature_families(self) -> dict[Hashable, tuple]:
-        """For each feature: itself, and its feature parents."""
+        """For each feature: a tuple of the feature and its feature parents."""
         return {self.columns[i]: (self.columns[i], *self._names(parents)) for i, parents in self.dag.families}
 
     @property
     def families(self) -> dict[Hashable, tuple]:
-        """For each variable: itself, its feature parents, and the class."""
+        """The family of each variable, by its name; the family of the class is the class alone."""
         families = {name: (*family, self.class_var) for name, family in self.feature_families.items()}
         return {**families, self.class_var: (self.class_var,)}
 
     @property
     def arcs(self) -> list[tuple]:
-        """Arcs as (from, to), family by family; that from the class is the last of each."""
-        return [(p, family[0]) for family in self.families.values() for p in family[1:]]
+        """Arcs as (from, to), family by family; the arc from the class is the last of a family."""
+        return [(parent, family[0]) for family in self.families.values() for parent in family[1:]]
 
     @property
     def narcs(self) -> int:
@@ -98,7 +102,7 @@ class Structure(Inspection):
 
     @property
     def modelstring(self) -> str:
-        """The families as ``[X|P1:P2:C]``, a variable after its parents."""
+        """The families as text, ``[X|P1:P2:C]`` each; every variable comes after its parents."""
         parts = [f"[{self.class_var}]"]
         for layer in self.dag.layers:
             for i in layer:
@@ -108,22 +112,22 @@ class Structure(Inspection):
 
     @property
     def is_anb(self) -> bool:
-        """Whether it is an augmented naive Bayes; every structure is: the class is a parent of all."""
+        """Whether the structure is an augmented naive Bayes: True, for the class is a parent of every feature."""
         return True
 
     @property
     def is_nb(self) -> bool:
-        """Whether it is naive Bayes: no arcs among the features."""
+        """Whether the structure is naive Bayes: no arcs among the features."""
         return self.dag.most_parents == 0
 
     @property
     def is_ode(self) -> bool:
-        """Whether it is a one-dependence estimator: no feature has two feature parents."""
+        """Whether the structure is a one-dependence estimator: no feature has two feature parents."""
         return self.dag.most_parents <= 1
 
     @property
     def is_semi_naive(self) -> bool:
-        """Whether features that are connected all have arcs between them."""
+        """Whether any two features of a connected component have an arc between them."""
         return self.dag.is_semi_naive
 
     def is_kde(self, k: int) -> bool:
@@ -131,18 +135,16 @@ class Structure(Inspection):
         return self.dag.most_parents <= integer("k", k, 0)
 
     def _names(self, positions: tuple[int, ...]) -> tuple:
+        """Return the names of the features at `positions` of `columns`."""
         return tuple(self.columns[i] for i in positions)
 
     def plot(self, ax=None):
-        """Draw the graph, the class on top and every feature below its parents; return the Axes.
-
-        Arcs from the class, which go to all features, are pale.
-        """
+        """Draw the graph, the class on top and every feature below its parents; return the Axes."""
         layers = [self._names(layer) for layer in self.dag.layers]
         return plot_structure(self.class_var, layers, self.arcs, ax=ax)
 
     def to_networkx(self):
-        """Return the graph as a ``networkx.DiGraph``; its attribute ``class`` is the name of the class."""
+        """Return the graph as a ``networkx.DiGraph`` whose graph attribute ``class`` is the name of the class."""
         try:
             import networkx
         except ImportError as error:
@@ -154,38 +156,47 @@ class Structure(Inspection):
 
     def to_dot(self) -> str:
         """Return the graph in the language of Graphviz."""
-        lines = [f"  {_dot(name)};" for name in self.vars]
-        lines += [f"  {_dot(a)} -> {_dot(b)};" for a, b in self.arcs]
+        lines = [f"  {_quoted(name)};" for name in self.vars]
+        lines += [f"  {_quoted(parent)} -> {_quoted(child)};" for parent, child in self.arcs]
         return "\n".join(["digraph {", *lines, "}"])
 
     def __repr__(self) -> str:
-        return structure_text(self.class_var, len(self.features), self.learner, narcs=self.narcs)
+        return structure_text(self.class_var, len(self.features), self.learner, n_arcs=self.narcs)
 
 
 class AveragedStructure(Inspection):
-    """The graphs of an average of one-dependence estimators; made by `aode`."""
+    """The graphs of an average of one-dependence estimators; made by `aode`.
+
+    In each graph one feature is the parent of all other features.
+    """
 
     @property
     def members(self) -> dict[Hashable, Structure]:
-        """The structure in which each feature is a parent of all others, by that feature."""
+        """The graphs, by the name of the feature that is the parent of all others (None without features)."""
         names = [self.columns[dag.features[0]] if len(dag.features) else None for dag in self.dags]
         return {
             name: Structure(self.class_var, self.columns, (dag,)) for name, dag in zip(names, self.dags, strict=True)
         }
 
     def __repr__(self) -> str:
-        return structure_text(self.class_var, len(self.features), self.learner, members=len(self.dags))
+        return structure_text(self.class_var, len(self.features), self.learner, n_networks=len(self.dags))
 
 
-def make_structure(**parts: Any) -> Structure | AveragedStructure:
-    """Return the structure of these parts, averaged if its learner averages."""
-    learner = parts["learner"]
+def make_structure(
+    class_var: Hashable,
+    columns: tuple,
+    dags: tuple[Dag, ...],
+    learner: str | None,
+    options: Mapping[str, Any] | None = None,
+    score_log: tuple[float, ...] = (),
+) -> Structure | AveragedStructure:
+    """Return an `AveragedStructure` if the learner averages networks, else a `Structure`; arguments as their fields."""
     averages = learner is not None and LEARNERS[learner].averages
-    return (AveragedStructure if averages else Structure)(**parts)
+    return (AveragedStructure if averages else Structure)(class_var, columns, dags, learner, options or {}, score_log)
 
 
 def only(structure: Structure | AveragedStructure, what: str) -> Structure:
-    """Return a structure that is one graph, or say that an average has no `what`."""
+    """Return `structure` if it is one graph; else raise an OptionError: an average has no `what`."""
     if isinstance(structure, Structure):
         return structure
     raise OptionError(
@@ -194,6 +205,7 @@ def only(structure: Structure | AveragedStructure, what: str) -> Structure:
     )
 
 
-def _dot(name: object) -> str:
+def _quoted(name: object) -> str:
+    """Return a name as a quoted identifier of Graphviz, on one line."""
     text = re.sub(r"[\r\n]+", " ", str(name))
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -1,4 +1,4 @@
-"""Averages of networks: one-dependence estimators (AODE), and naive Bayes over all subsets of features (MANB)."""
+"""Averages of networks: one-dependence estimators (AODE), and naive Bayes over all subsets of m features (MANB)."""
 
 from __future__ import annotations
 
@@ -17,12 +17,7 @@ __all__ = ["Averaged", "arc_posterior", "average", "naive_average", "super_paren
 
 @dataclass(frozen=True, eq=False)
 class Averaged:
-    """Several networks of the same features, each as probable as the others.
-
-    Attributes
-    ----------
-    members : tuple of Network
-    """
+    """Networks of the same features, averaged with equal weights."""
 
     members: tuple[Network, ...]
 
@@ -45,15 +40,15 @@ class Averaged:
 
 
 def super_parents(m: int) -> tuple[Dag, ...]:
-    """Return the members of AODE: each feature in turn is a parent of all others; naive Bayes of fewer than two."""
+    """Return the structures of AODE: in each, one feature is the parent of all others; naive Bayes if m < 2."""
     if m < 2:
         return (naive(range(m)),)
     return tuple(Dag(((s, ()), *((i, (s,)) for i in range(m) if i != s))) for s in range(m))
 
 
 def average(dags: tuple[Dag, ...], sample: Rows, n_levels: np.ndarray, K: int, smooth: float) -> Averaged:
-    """Return the average of networks with Dirichlet estimates."""
-    D = int(np.sum(n_levels))
+    """Return the average of networks with Dirichlet estimates, `smooth` being the prior count of every cell."""
+    D = int(np.sum(n_levels))  # levels of all features
     check_memory(
         16.0 * K * D * D,
         f"Averaging {len(dags)} networks of {D} levels and {K} classes",
@@ -63,22 +58,23 @@ def average(dags: tuple[Dag, ...], sample: Rows, n_levels: np.ndarray, K: int, s
 
 
 def arc_posterior(counts: np.ndarray, smooth: float, prior: float) -> float:
-    """Return the posterior probability of the arc from the class to a feature, from their counts (r, K).
+    """Return the posterior probability of the arc from the class to a feature, from the counts (r, K) of both.
 
-    The Dirichlet-multinomial evidence with the arc against that without (Dash & Cooper 2002, eq. 8).
+    Compares the Dirichlet-multinomial evidence with and without the arc (Dash & Cooper 2002, eq. 8); `smooth` is the
+    prior count of every cell, `prior` the arc's prior probability.
     """
-
     from scipy.special import expit, gammaln, logit
 
     if prior in (0.0, 1.0):
         return prior
     a, r = smooth, len(counts)
 
-    def evidence(n: np.ndarray) -> np.ndarray:
+    def log_evidence(n: np.ndarray) -> np.ndarray:
+        """Return the log evidence of counts (r, ...) of r levels."""
         return gammaln(r * a) - gammaln(n.sum(axis=0) + r * a) + (gammaln(n + a) - gammaln(a)).sum(axis=0)
 
-    gain = evidence(counts).sum() - evidence(counts.sum(axis=1))
-    return float(expit(gain + logit(prior)))
+    log_bayes_factor = log_evidence(counts).sum() - log_evidence(counts.sum(axis=1))
+    return float(expit(log_bayes_factor + logit(prior)))
 
 
 def naive_average(
@@ -106,9 +102,9 @@ def naive_average(
     counts = families.count(sample)
     tables = [families.table(counts, f) for f in range(len(families.families))]
     posterior = np.array([arc_posterior(table, smooth, prior) for table in tables])
-    share = posterior[families.cell_family][:, None]
+    arc_probability = posterior[families.cell_family][:, None]  # (cells, 1)
     with_arc = dirichlet(counts, families.sums(counts), families.cell_widths, smooth)
     pooled = np.repeat(counts.sum(axis=1, keepdims=True), K, axis=1)
-    without = dirichlet(pooled, families.sums(pooled), families.cell_widths, smooth)
-    theta = share * with_arc + (1.0 - share) * without
+    without_arc = dirichlet(pooled, families.sums(pooled), families.cell_widths, smooth)
+    theta = arc_probability * with_arc + (1.0 - arc_probability) * without_arc
     return Network(features, families, class_probabilities(sample, K, smooth), theta), posterior

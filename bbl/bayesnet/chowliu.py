@@ -1,4 +1,4 @@
-"""Chow-Liu: the tree-augmented naive Bayes of largest (penalised) likelihood, and Sahami's k-dependence classifier."""
+"""Chow-Liu trees (tree-augmented naive Bayes of largest penalised likelihood), and Sahami's k-dependence classifier."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ SCORES = ("loglik", "aic", "bic")
 
 
 def edge_weights(sample: Rows, n_levels: np.ndarray, K: int, score: str) -> np.ndarray:
-    """Return the weight of each pair above the diagonal, shape (m, m); a negative one is not worth its parameters.
+    """Return the weight of an edge between each pair of features, shape (m, m), above the diagonal.
 
-    The conditional mutual information I for ``"loglik"``; for ``"aic"`` and ``"bic"`` the gain per row of the sample,
-    ``N I - d`` and ``N I - d log(N) / 2`` over the sample's weight, with ``d = (r_i - 1)(r_j - 1) r_C`` and N the
-    weight of the rows in which the pair is known; -inf if there are none.
+    I (``"loglik"``), ``(N I - d) / n`` (``"aic"``) or ``(N I - d log(N) / 2) / n`` (``"bic"``), where I is the
+    conditional mutual information given the class, ``d = (r_i - 1)(r_j - 1) K`` the free parameters, N the weight of
+    the rows in which both features are known, and n the weight of all rows. The last two are -inf if ``N = 0``.
     """
     information, weight = pair_information(sample, n_levels, K)
     if score == "loglik":
         return information
-    free = np.asarray(n_levels, dtype=float) - 1.0
-    price = np.outer(free, free) * K
+    level_parameters = np.asarray(n_levels, dtype=float) - 1.0
+    penalty = np.outer(level_parameters, level_parameters) * K
     if score == "bic":
-        price = price / 2 * np.log(np.maximum(weight, 1.0))
-    return np.where(weight > 0, weight * information - price, -np.inf) / sample.total
+        penalty = penalty / 2 * np.log(np.maximum(weight, 1.0))
+    return np.where(weight > 0, weight * information - penalty, -np.inf) / sample.total
 
 
 def spanning_forest(weights: np.ndarray) -> list[tuple[int, int]]:
-    """Return the edges of the maximum spanning forest over the weights that are not negative (Kruskal).
+    """Return the edges (i, j), i < j, of the maximum spanning forest over the pairs of weight >= 0 (Kruskal).
 
-    Of pairs of equal weight, as `falling_order` has it, the first is taken; a weight of less than rounding is zero.
+    `weights` (m, m) is read above the diagonal, a weight in [-TIE, 0) as zero. Among equal weights the first pair wins.
 
     Examples
     --------
@@ -48,6 +48,7 @@ def spanning_forest(weights: np.ndarray) -> list[tuple[int, int]]:
     root, edges = list(range(m)), []
 
     def find(k: int) -> int:
+        """Return the root of the tree of node k."""
         while root[k] != k:
             root[k] = k = root[root[k]]
         return k
@@ -86,8 +87,8 @@ def chow_liu(sample: Rows, n_levels: np.ndarray, K: int, score: str = "loglik", 
 def ordered_kdb(sample: Rows, n_levels: np.ndarray, K: int, kdbk: int) -> Dag:
     """Return Sahami's k-dependence classifier (1996).
 
-    Features are taken in the order of their information about the class; each has as parents the (up to) `kdbk` ones
-    before it that tell most about it given the class, the most telling first. Of equal ones the first column is taken.
+    Features are taken by falling mutual information with the class. The parents of each are the (up to) `kdbk` features
+    before it of largest mutual information with it given the class, in falling order. Ties go to the first column.
     """
     m = len(n_levels)
     upper, _ = pair_information(sample, n_levels, K)
@@ -95,7 +96,7 @@ def ordered_kdb(sample: Rows, n_levels: np.ndarray, K: int, kdbk: int) -> Dag:
     order = falling_order(class_information(sample, n_levels, K))
     parents: dict[int, tuple[int, ...]] = {}
     for place, i in enumerate(order):
-        before = np.sort(order[:place])
-        best = before[falling_order(information[i, before])[:kdbk]]
+        candidates = np.sort(order[:place])
+        best = candidates[falling_order(information[i, candidates])[:kdbk]]
         parents[int(i)] = tuple(int(p) for p in best)
     return Dag(tuple((i, parents[i]) for i in range(m)))

@@ -1,4 +1,4 @@
-"""Dag: the features of a network and their feature parents, as positions; the class is a parent of all."""
+"""Structures of networks: features, as column positions, with their feature parents; the class is a parent of all."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Dag:
 
     @cached_property
     def layers(self) -> tuple[tuple[int, ...], ...]:
-        """Features by layers: those without feature parents, then those whose parents are in the layers before."""
+        """Features in topological layers: all feature parents of a feature are in earlier layers."""
         waiting, layers = list(self.features), []
         done: set[int] = set()
         while waiting:
@@ -65,10 +65,11 @@ class Dag:
 
     @cached_property
     def components(self) -> tuple[tuple[int, ...], ...]:
-        """Connected features (supernodes), each in the order of the model, by their first feature."""
+        """Connected components (supernodes), ordered by their first feature; features in the order of the model."""
         root = {i: i for i in self.features}
 
         def find(i: int) -> int:
+            """Return the feature that stands for the component of feature i (union-find)."""
             while root[i] != i:
                 root[i] = i = root[root[i]]
             return i
@@ -82,17 +83,12 @@ class Dag:
 
     @property
     def is_semi_naive(self) -> bool:
-        """Whether every component is complete: no two features in it without an arc."""
-        size = {i: len(component) for component in self.components for i in component}
-        arcs = dict.fromkeys(self.components, 0)
-        for component in self.components:
-            arcs[component] = sum(len(self.parents[i]) for i in component)
-        return all(
-            2 * arcs[component] == size[component[0]] * (size[component[0]] - 1) for component in self.components
-        )
+        """Whether every component is complete: each two of its features are joined by an arc."""
+        n_arcs = (sum(len(self.parents[i]) for i in component) for component in self.components)
+        return all(2 * n == len(c) * (len(c) - 1) for n, c in zip(n_arcs, self.components, strict=True))
 
     def ancestors(self, i: int) -> set[int]:
-        """Return the features from which arcs lead to `i`."""
+        """Return the features from which a directed path leads to `i`."""
         reached: set[int] = set()
         todo = list(self.parents[i])
         while todo:
@@ -102,9 +98,9 @@ class Dag:
                 todo.extend(self.parents[p])
         return reached
 
-    def with_parents(self, more: Mapping[int, Iterable[int]]) -> Dag:
-        """Return the structure with more parents, each added after those that are there."""
-        return Dag(tuple((i, (*parents, *more.get(i, ()))) for i, parents in self.families))
+    def with_parents(self, added_parents: Mapping[int, Iterable[int]]) -> Dag:
+        """Return the structure with further parents by feature, appended to the parents that the feature has."""
+        return Dag(tuple((i, (*parents, *added_parents.get(i, ()))) for i, parents in self.families))
 
     def without(self, feature: int) -> Dag:
         """Return the structure without a feature and its arcs."""
@@ -118,27 +114,24 @@ def naive(features: Iterable[int]) -> Dag:
 
 
 def directed_forest(m: int, edges: Iterable[tuple[int, int]], root: int | None = None) -> Dag:
-    """Return a forest with its edges directed away from the first feature of each tree, or from `root` in its tree.
+    """Return the forest over m features with edges directed away from `root`, in other trees from their first feature.
 
-    Features are in the order of the model: trees by their first feature, and inside a tree by position.
+    The features of the result are ordered by tree (by the tree's first feature), then by position.
     """
-    near: list[list[int]] = [[] for _ in range(m)]
+    neighbours: list[list[int]] = [[] for _ in range(m)]
     for i, j in edges:
-        near[i].append(j)
-        near[j].append(i)
-    parent: dict[int, tuple[int, ...]] = {}
-    for start in ([] if root is None else [root]) + list(range(m)):
-        if start in parent:
+        neighbours[i].append(j)
+        neighbours[j].append(i)
+    parents: dict[int, tuple[int, ...]] = {}
+    for tree_root in ([] if root is None else [root]) + list(range(m)):
+        if tree_root in parents:
             continue
-        parent[start] = ()
-        level = [start]
-        while level:
-            below = []
-            for i in level:
-                for j in near[i]:
-                    if j not in parent:
-                        parent[j] = (i,)
-                        below.append(j)
-            level = below
-    by_position = Dag(tuple((i, parent[i]) for i in range(m)))
-    return Dag(tuple((i, parent[i]) for component in by_position.components for i in component))
+        parents[tree_root] = ()
+        reached = [tree_root]
+        for i in reached:  # breadth first
+            for j in neighbours[i]:
+                if j not in parents:
+                    parents[j] = (i,)
+                    reached.append(j)
+    by_position = Dag(tuple((i, parents[i]) for i in range(m)))
+    return Dag(tuple((i, parents[i]) for component in by_position.components for i in component))

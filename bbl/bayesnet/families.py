@@ -1,4 +1,8 @@
-"""Families: where the table of each family lies in one array, its counts, and Dirichlet estimates from them."""
+"""Tables of families: their layout in one array, counts of rows in them, and Dirichlet estimates.
+
+A family is a feature and its feature parents; the class (K values) is a further parent of every feature. A parent
+configuration is one combination of the parents' levels; a cell is a configuration with one level of the feature.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,7 @@ from bbl.rows.sample import Rows
 
 __all__ = ["Families", "class_counts", "class_probabilities", "dirichlet", "gaps"]
 
-BLOCK = 65536  # rows of a file that are counted together
+BLOCK = 65536  # rows of a file that are read and counted at a time
 
 
 class Families:
@@ -31,8 +35,8 @@ class Families:
     K : int
         Classes.
     context : (int, int), optional
-        A column of the codes and its number of values: there is then a copy of all tables for each of them, and each
-        row uses the copy that this column names. Used for folds.
+        A column of the codes and its number of values, such as the fold: all tables are repeated for each value, and
+        a row uses the copy of its value. `cells` counts the cells of one copy.
 
     Examples
     --------
@@ -52,7 +56,7 @@ class Families:
         self.n_levels = [int(L) for L in n_levels]
         scope: list[int] = []
         stride: list[int] = []
-        first, start, cells = [0], [0], 0
+        scope_start, start, cells = [0], [0], 0  # of each family, in `scope` and in the cells
         for i, parents in self.families:
             size = 1
             for v in (i, *reversed(parents)):
@@ -62,8 +66,8 @@ class Families:
             cells += size
             if context is not None:
                 scope.append(context[0])
-                stride.append(0)  # known when all tables are
-            first.append(len(scope))
+                stride.append(0)  # set below: the cells of all families
+            scope_start.append(len(scope))
             start.append(cells)
         self.cells = cells
         check_memory(
@@ -71,19 +75,24 @@ class Families:
             f"Tables of {len(self.families)} families with {cells:,} cells for each of {K} classes",
             "Use fewer feature parents, or join levels.",
         )
-        self._first = np.array(first, dtype=np.intp)
+        self._scope_start = np.array(scope_start, dtype=np.intp)
         self._scope = np.array(scope, dtype=np.intp)
         self._stride = np.array(stride, dtype=np.intp)
         self.start = np.array(start, dtype=np.intp)
         if context is not None:
-            self._stride[self._first[1:] - 1] = cells
+            self._stride[self._scope_start[1:] - 1] = cells
 
     @property
-    def _where(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        return self._first, self._scope, self._stride, self.start[:-1]
+    def _cell_index(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Arrays by which kernels find cells: family f is at ``start[f] + sum(codes[scope[s]] * stride[s])``.
+
+        The sum is over ``scope_start[f] <= s < scope_start[f + 1]``.
+        """
+        return self._scope_start, self._scope, self._stride, self.start[:-1]
 
     @property
     def _copies(self) -> int:
+        """Copies of all tables: the values of the context."""
         return 1 if self.context is None else self.context[1]
 
     def shape(self, f: int) -> tuple[int, ...]:
@@ -92,7 +101,7 @@ class Families:
         return (*(self.n_levels[v] for v in (*parents, i)), self.K)
 
     def table(self, flat: np.ndarray, f: int) -> np.ndarray:
-        """Return the table of family `f` as a view; with a context its values are the first axis."""
+        """Return the table of family `f` as a view of `flat` (cells, K); a context becomes the first axis."""
         shape = self.shape(f)
         if self.context is None:
             return flat[self.start[f] : self.start[f + 1]].reshape(shape)
@@ -101,21 +110,21 @@ class Families:
 
     @cached_property
     def widths(self) -> np.ndarray:
-        """Levels of the feature of each parent configuration, shape (J,)."""
-        child = np.array([self.n_levels[i] for i, _ in self.families], dtype=np.intp)
-        return np.repeat(child, np.diff(self.start) // np.maximum(child, 1))
+        """Levels r of the feature of each of the J parent configurations, shape (J,)."""
+        levels = np.array([self.n_levels[i] for i, _ in self.families], dtype=np.intp)
+        return np.repeat(levels, np.diff(self.start) // np.maximum(levels, 1))
 
     def sums(self, flat: np.ndarray) -> np.ndarray:
-        """Return the sum over the levels of the feature, in every cell (cells, K) of each parent configuration."""
+        """Return in each cell (cells, K) the sum of `flat` over the feature's levels in its parent configuration."""
         if not self.cells:
             return flat.copy()
         copies = flat.reshape(-1, self.cells, self.K)
-        edges = np.cumsum(self.widths) - self.widths
-        return np.repeat(np.add.reduceat(copies, edges, axis=1), self.widths, axis=1).reshape(flat.shape)
+        configuration_start = np.cumsum(self.widths) - self.widths
+        return np.repeat(np.add.reduceat(copies, configuration_start, axis=1), self.widths, axis=1).reshape(flat.shape)
 
     @cached_property
     def cell_widths(self) -> np.ndarray:
-        """Levels of the feature of each cell, shape (cells,)."""
+        """Levels r of the feature of each cell, shape (cells,)."""
         return np.repeat(self.widths, self.widths)
 
     @cached_property
@@ -128,45 +137,48 @@ class Families:
         return np.zeros((self._copies * self.cells, self.K))
 
     def count(self, sample: Rows, weights: np.ndarray | None = None) -> np.ndarray:
-        """Return weighted counts (cells, K) over the rows in which the variables of each family are known.
+        """Return weighted counts (cells, K); each family counts the rows in which none of its variables is missing.
 
-        Rows of an unknown class (``y < 0``) do not count. The counts are sums of whole numbers, so they are exact.
+        `weights` (n,) replace those of the sample. Rows of unknown class (``y < 0``) do not count.
         """
         out = self.zeros()
         for chunk in sample.chunks(BLOCK):
             chunk_weights = chunk.weights if weights is None else weights
             if chunk.n:
                 unknown = gaps(chunk.missing, chunk.codes)
-                kernel.count(chunk.codes, unknown, chunk.response, chunk_weights, *self._where, out)
+                kernel.count(chunk.codes, unknown, chunk.response, chunk_weights, *self._cell_index, out)
         return out
 
     def spread(self, codes: np.ndarray, missing: np.ndarray | None, values: np.ndarray) -> np.ndarray:
-        """Return tables (cells, K) of the sums of `values` (n, K) over the rows of each cell."""
+        """Return in each cell (cells, K) the sum of `values` (n, K) over its rows."""
         out = self.zeros()
         if len(codes):
-            kernel.spread(codes, gaps(missing, codes), values, *self._where, out)
+            kernel.spread(codes, gaps(missing, codes), values, *self._cell_index, out)
         return out
 
     def score(self, table: np.ndarray, codes: np.ndarray, missing: np.ndarray | None, out: np.ndarray) -> np.ndarray:
-        """Add to `out` (n, K) the entries of `table` (cells, K) at each row's cells of its complete families."""
+        """Add to each row of `out` (n, K) the entries of `table` (cells, K) in its families without gaps."""
         if len(codes):
-            kernel.score(codes, gaps(missing, codes), table, *self._where, out)
+            kernel.score(codes, gaps(missing, codes), table, *self._cell_index, out)
         return out
 
 
 def gaps(missing: np.ndarray | None, codes: np.ndarray) -> np.ndarray:
-    """Return which values are missing as the kernels take it: of no rows if none are."""
+    """Return the mask of missing values for kernels: uint8 (n, columns), or (0, columns) if `missing` is None."""
     if missing is None:
         return np.empty((0, codes.shape[1]), dtype=np.uint8)
     return np.ascontiguousarray(missing).view(np.uint8)
 
 
 def dirichlet(counts: np.ndarray, totals: np.ndarray, widths: np.ndarray, smooth: float) -> np.ndarray:
-    """Return ``(N_ijk + a) / (N_ij + r_i a)``, and ``1 / r_i`` where the denominator is zero."""
+    """Return ``(N_ijk + a) / (N_ij + r_i a)`` of shape (cells, K), and ``1 / r_i`` where the denominator is zero.
+
+    `counts` and `totals`, both (cells, K), hold N_ijk and N_ij; `widths` (cells,) holds r_i; `smooth` is a.
+    """
     widths = widths[:, None]
-    below = totals + widths * smooth
+    denominator = totals + widths * smooth
     with np.errstate(invalid="ignore", divide="ignore"):
-        return np.where(below > 0, (counts + smooth) / below, 1.0 / widths)
+        return np.where(denominator > 0, (counts + smooth) / denominator, 1.0 / widths)
 
 
 def class_counts(sample: Rows, K: int) -> np.ndarray:

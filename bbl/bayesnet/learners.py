@@ -1,4 +1,4 @@
-"""Learners by name: from rows and options to structures; add a learner here."""
+"""Learners of network structures by name, with their options; a new learner is added to `LEARNERS`."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ __all__ = ["LEARNERS", "Learner", "Learnt", "Option", "Task"]
 
 @dataclass(frozen=True)
 class Task:
-    """Rows that a structure is learnt from.
+    """Training rows of a structure, folds and random numbers.
 
     Attributes
     ----------
     sample : Sample
-        In memory for learners that validate on folds; of others possibly in a file.
+        In memory for learners that validate on folds, else possibly in a file.
     n_levels : ndarray, shape (m,)
         Declared levels.
     K : int
@@ -37,7 +37,7 @@ class Task:
     rng : numpy.random.Generator
         For folds and ties.
     held : ndarray, shape (k, n), or None
-        Folds, as weights; None for those that the learner draws.
+        Weights of the rows that each of k folds validates, else 0; None if the learner draws the folds.
     progress : callable or None
         Called for each structure that a search scores.
     """
@@ -52,14 +52,14 @@ class Task:
 
 @dataclass(frozen=True)
 class Learnt:
-    """Structures that a learner gives.
+    """Result of a learner.
 
     Attributes
     ----------
     dags : tuple of Dag
-        One, but for learners of averages.
+        One structure, or those that are averaged.
     score_log : tuple of float
-        Score of every structure that a search went through.
+        Scores of the structures on the search path; empty without a search.
     """
 
     dags: tuple[Dag, ...]
@@ -73,9 +73,10 @@ class Option:
     Attributes
     ----------
     default
+        Value of an option that is not given.
     check : callable or None
-        From a value to the clean value, or an error of `bbl.errors`. None for an option that names a feature: the
-        learner gets its position, or None.
+        Returns the checked value or raises an error of `bbl.errors`. None marks an option that names a feature; the
+        learner gets the feature's position, or None.
     """
 
     default: Any
@@ -84,18 +85,18 @@ class Option:
 
 @dataclass(frozen=True)
 class Learner:
-    """A learner of structures, with all that verbs, files, estimators and the command line need of it.
+    """A learner of structures, with its options.
 
     Attributes
     ----------
     name : str
-        Its name in `LEARNERS`, which users give.
+        The name that users give.
     learn : callable
-        From a `Task` and the values of all options to `Learnt`.
+        Takes a `Task` and the values of all options, returns `Learnt`.
     options : mapping of name to Option
     uses_folds : callable
-        From the options to whether structures are validated on folds. Then all rows have to be in memory, and there is
-        an option ``k``, the number of folds.
+        Takes the options, returns whether structures are validated on folds. If so, all rows have to be in memory and
+        the option ``k`` is the number of folds.
     averages : bool
         Whether the structures are averaged with equal weights.
     """
@@ -107,12 +108,12 @@ class Learner:
     averages: bool = False
 
     def check_options(self, values: Mapping[str, Any], features: Sequence[Hashable]) -> dict[str, Any]:
-        """Return all options, checked; the name of a feature becomes its position among the `features`.
+        """Return the checked values of all options; the name of a feature becomes its position in `features`.
 
         Raises
         ------
         OptionError, BBLTypeError
-            The learner has no such option, or a value is not one that it takes.
+            An option is unknown, or its value is invalid.
         """
         for name in values:
             choice("dag_args", name, tuple(self.options))
@@ -123,7 +124,7 @@ class Learner:
         return checked
 
     def rows_reason(self, values: Mapping[str, Any]) -> str:
-        """Return in words what all rows have to be in memory for, with these options; empty if counts are enough."""
+        """Return the setting for which all rows have to be in memory, in words; empty if counts are enough."""
         defaults = {name: option.default for name, option in self.options.items()}
         return f"learner={self.name!r}" if self.uses_folds({**defaults, **values}) else ""
 
@@ -152,12 +153,14 @@ def _super_parents(task: Task, options: Mapping[str, Any]) -> Learnt:
 
 
 def _climb(learner: str, task: Task, options: Mapping[str, Any]) -> Learnt:
-    """Search greedily by cross-validated accuracy."""
+    """Search greedily by cross-validated accuracy, with the moves of `learner`."""
     rows = cast(Sample, task.sample)  # in memory: `uses_folds`
-    held = stratified_folds(rows, options["k"], task.rng).held if task.held is None else task.held
+    fold_weights = stratified_folds(rows, options["k"], task.rng).held if task.held is None else task.held
     settings = {name: options[name] for name in ("epsilon", "smooth", "kdbk") if name in options}
-    dag, log = climb(learner, rows, task.n_levels, task.K, held, rng=task.rng, progress=task.progress, **settings)
-    return Learnt((dag,), tuple(log))
+    dag, score_log = climb(
+        learner, rows, task.n_levels, task.K, fold_weights, rng=task.rng, progress=task.progress, **settings
+    )
+    return Learnt((dag,), tuple(score_log))
 
 
 def _kdb(task: Task, options: Mapping[str, Any]) -> Learnt:
@@ -178,7 +181,7 @@ KDB_OPTIONS = {
 
 
 def _search(learner: str) -> Learner:
-    """Return the greedy search with the `MOVES` of this name."""
+    """Return the learner that searches greedily with the moves of this name."""
     return Learner(learner, partial(_climb, learner), SEARCH_OPTIONS, uses_folds=lambda options: True)
 
 

@@ -1,4 +1,4 @@
-"""Moves: the structures to which each greedy search may go next."""
+"""Moves of the greedy searches: the structures that differ from the current one by one step."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ __all__ = ["MOVES", "Moves"]
 
 @dataclass(frozen=True)
 class Moves:
-    """The state that moves depend on.
+    """Limits of a search, and its choice among structures.
 
     Attributes
     ----------
     m : int
-        Features of the data.
+        Number of features.
     kdbk : int
         Most feature parents of a feature.
     choose : callable
-        From structures, and one that they are near, to the position of the best of them.
+        Takes candidate structures and the current one, returns the position of the best candidate.
     """
 
     m: int
@@ -30,13 +30,14 @@ class Moves:
 
 
 def _orphans(dag: Dag) -> list[int]:
+    """Return the features without feature parents."""
     return [i for i, parents in dag.families if not parents]
 
 
 def _add_arc_to_orphan(_: Moves, dag: Dag) -> list[Dag]:
-    """Return the structures with one more arc to a feature without feature parents (TAN-HC).
+    """Return the structures with one more arc to an orphan, a feature without feature parents (TAN-HC).
 
-    Of the two arcs between such features, which are equivalent, the one from the later to the earlier.
+    The two arcs between two orphans are equivalent; only the arc from the later to the earlier one is added.
     """
     orphans = _orphans(dag)
     if len(orphans) < 2:
@@ -44,34 +45,35 @@ def _add_arc_to_orphan(_: Moves, dag: Dag) -> list[Dag]:
     out = []
     for f, parents in dag.families:
         if parents:
-            above = dag.ancestors(f)
-            out += [dag.with_parents({o: (f,)}) for o in orphans if o not in above]
+            ancestors = dag.ancestors(f)
+            out += [dag.with_parents({o: (f,)}) for o in orphans if o not in ancestors]
     by_position = sorted(orphans)
     out += [dag.with_parents({i: (j,)}) for a, i in enumerate(by_position) for j in by_position[a + 1 :]]
     return out
 
 
 def _add_arc_of_super_parent(moves: Moves, dag: Dag) -> list[Dag]:
-    """Return the structures with an arc from the best super-parent to one feature without feature parents (TAN-HCSP).
+    """Return the structures with one arc from the best super-parent to an orphan (TAN-HCSP).
 
-    The super-parent is the feature that, as a parent of all those features, scores best.
+    An orphan has no feature parents. The best super-parent is the feature whose structure with arcs to all orphans
+    that are not its ancestors scores best.
     """
     orphans = _orphans(dag)
-    children = {}
+    children = {}  # orphans by possible super-parent
     for f in dag.features:
-        above = dag.ancestors(f)
-        free = [o for o in orphans if o != f and o not in above]
-        if free:
-            children[f] = free
+        ancestors = dag.ancestors(f)
+        possible_children = [o for o in orphans if o != f and o not in ancestors]
+        if possible_children:
+            children[f] = possible_children
     if not children:
         return []
-    fathers = list(children)
-    f = fathers[moves.choose([dag.with_parents({o: (f,) for o in children[f]}) for f in fathers], dag)]
-    return [dag.with_parents({o: (f,)}) for o in children[f]]
+    super_parents = list(children)
+    best = super_parents[moves.choose([dag.with_parents({o: (f,) for o in children[f]}) for f in super_parents], dag)]
+    return [dag.with_parents({o: (best,)}) for o in children[best]]
 
 
 def _include_or_join(moves: Moves, dag: Dag) -> list[Dag]:
-    """Return the structures with one more feature, by itself or with a supernode as parents (FSSJ)."""
+    """Return the structures with one more feature, alone or with a connected component as its parents (FSSJ)."""
     out = []
     for g in range(moves.m):
         if g not in dag.parents:
@@ -81,22 +83,22 @@ def _include_or_join(moves: Moves, dag: Dag) -> list[Dag]:
 
 
 def _exclude_or_join(_: Moves, dag: Dag) -> list[Dag]:
-    """Return the structures with one feature less, or with two supernodes joined (BSEJ)."""
+    """Return the structures with one feature less, or with two connected components joined completely (BSEJ)."""
     out = [dag.without(i) for i in dag.features]
-    parts = dag.components
-    for a, first in enumerate(parts):
-        out += [dag.with_parents(dict.fromkeys(first, second)) for second in parts[a + 1 :]]
+    components = dag.components
+    for a, first in enumerate(components):
+        out += [dag.with_parents(dict.fromkeys(first, second)) for second in components[a + 1 :]]
     return out
 
 
 def _add_arc(moves: Moves, dag: Dag) -> list[Dag]:
-    """Return the structures with one more arc, no feature having over `kdbk` feature parents (kDB)."""
-    above = {i: dag.ancestors(i) for i in dag.features}
+    """Return the structures with one more arc in which no feature has more than `kdbk` feature parents (kDB)."""
+    ancestors = {i: dag.ancestors(i) for i in dag.features}
     return [
         dag.with_parents({o: (f,)})
         for f in dag.features
         for o, parents in dag.families
-        if o != f and len(parents) < moves.kdbk and f not in parents and o not in above[f]
+        if o != f and len(parents) < moves.kdbk and f not in parents and o not in ancestors[f]
     ]
 
 

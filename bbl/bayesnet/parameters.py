@@ -1,4 +1,4 @@
-"""Parameters: from structures and rows to networks, by the estimate that a recipe names."""
+"""Estimates of the tables of networks from rows; MANB, WANBIA and AWNB are ways of averaging or weighting them."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ __all__ = ["Fitted", "Recipe", "fit", "standard_errors"]
 
 @dataclass(frozen=True)
 class Recipe:
-    """Options of the estimate of tables; at most one of the last three is set.
+    """Options of the estimate; at most one of `manb_prior`, `wanbia` and `awnb` is set.
 
     Attributes
     ----------
     smooth : float
         Prior count of every cell.
     manb_prior : float or None
-        Prior probability of an arc from the class, for naive Bayes averaged over all subsets of features.
+        Prior probability of each arc from the class: naive Bayes is averaged over all subsets of features (MANB).
     wanbia : bool or tuple of float
-        Whether features are weighted by conditional likelihood; or their weights, by position.
+        Whether features are weighted by conditional likelihood (WANBIA); a tuple holds the weights by position.
     awnb : (int, float) or None
-        Trees, and their share of the rows, for weights by trees.
+        Number of trees and share of the rows that each tree gets: features are weighted by trees (AWNB).
     """
 
     smooth: float = 0.0
@@ -42,12 +42,12 @@ class Recipe:
 
     @property
     def rows(self) -> str:
-        """The argument that needs all rows in memory; empty if counts are enough."""
+        """Name of the argument for which all rows have to be in memory; empty if counts are enough."""
         return "awnb_trees" if self.awnb is not None else "wanbia" if self.wanbia is True else ""
 
     @property
     def plain(self) -> bool:
-        """Whether tables are Dirichlet estimates as they are."""
+        """Whether tables are Dirichlet estimates, neither averaged nor weighted."""
         return self.manb_prior is None and self.wanbia is False and self.awnb is None
 
 
@@ -59,7 +59,7 @@ class Fitted:
     ----------
     network : Network or Averaged
     arcs : ndarray, shape (m,), or None
-        Posterior of each feature's arc from the class, in the order of the model.
+        Posterior probability of each feature's arc from the class, in the order of the model.
     weights : ndarray, shape (m,), or None
         Weight of each feature, in the order of the model.
     """
@@ -78,24 +78,9 @@ def fit(
     rng: np.random.Generator,
     averaged: bool = False,
 ) -> Fitted:
-    """Estimate the tables of a structure, or of several that are averaged.
+    """Estimate the tables of ``dags[0]`` or, if `averaged`, of all structures, which are then averaged.
 
-    Parameters
-    ----------
-    dags : sequence of Dag
-    sample : Sample
-    n_levels : ndarray, shape (m,)
-    K : int
-        Classes.
-    recipe : Recipe
-    rng : numpy.random.Generator
-        For the rows of trees.
-    averaged : bool, default False
-        Whether the structures are averaged, though there may be one.
-
-    Returns
-    -------
-    Fitted
+    `n_levels` (m,) holds the levels of the features, `K` is the number of classes; `rng` draws the rows of trees.
     """
     if averaged:
         return Fitted(average(tuple(dags), sample, n_levels, K, recipe.smooth))
@@ -106,25 +91,25 @@ def fit(
     network = estimate(dag, sample, n_levels, K, recipe.smooth)
     if recipe.plain:
         return Fitted(network)
-    rows = cast(Sample, sample)  # no others come this far: `Recipe.rows`
+    rows = cast(Sample, sample)  # in memory: see `Recipe.rows`
     if recipe.awnb is not None:
-        by_position = tree_weights(rows, n_levels, K, bootstrap(rows, *recipe.awnb, rng))
+        weights = tree_weights(rows, n_levels, K, bootstrap(rows, *recipe.awnb, rng))
     elif recipe.wanbia is True:
-        by_position = conditional_weights(rows, n_levels, K)
+        weights = conditional_weights(rows, n_levels, K)
     else:
-        by_position = np.array(recipe.wanbia)
-    weights = by_position[list(dag.features)]
+        weights = np.array(recipe.wanbia)
+    weights = weights[list(dag.features)]  # from the order of columns to that of the model
     return Fitted(weighted(network, weights), weights=weights)
 
 
 def standard_errors(network: Network, sample: Rows, smooth: float) -> tuple[np.ndarray, np.ndarray]:
     """Return the standard deviations of the Dirichlet posteriors of all tables (cells, K) and of the classes (K,).
 
-    ``sqrt(p (1 - p) / (N_ij + r_i a + 1))``; missing where neither rows nor a prior say anything.
+    ``sqrt(p (1 - p) / (N_ij + r_i a + 1))`` with ``a = smooth``; nan where ``N_ij + r_i a`` is zero.
     """
     families, p = network.families, network.prior
-    below = families.sums(families.count(sample)) + families.cell_widths[:, None] * smooth
-    total = float(class_counts(sample, len(p)).sum()) + len(p) * smooth
+    strength = families.sums(families.count(sample)) + families.cell_widths[:, None] * smooth
+    class_strength = float(class_counts(sample, len(p)).sum()) + len(p) * smooth
     theta = network.theta
-    errors = np.where(below > 0, np.sqrt(theta * (1.0 - theta) / (below + 1.0)), np.nan)
-    return errors, np.sqrt(p * (1.0 - p) / (total + 1.0)) if total > 0 else np.full(len(p), np.nan)
+    errors = np.where(strength > 0, np.sqrt(theta * (1.0 - theta) / (strength + 1.0)), np.nan)
+    return errors, np.sqrt(p * (1.0 - p) / (class_strength + 1.0)) if class_strength > 0 else np.full(len(p), np.nan)

@@ -1,4 +1,7 @@
-"""Prediction: the log joint of class and known features, exactly, whatever is missing."""
+"""Exact log joint probabilities of the class and the known features of a row; missing features are summed out.
+
+A family is a feature and its feature parents; a cell of its table is a combination of their levels.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from bbl.rows.on_disk import Rows
 
 __all__ = ["Network", "add_features", "class_scores", "estimate", "log_table"]
 
-CELLS = 2**21  # cells of a table of many rows that is held at a time
+ELIMINATION_CELLS = 2**21  # cells of all rows and classes that one elimination holds at a time: 16 MiB
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,7 +30,7 @@ class Network:
     ----------
     dag : Dag
     families : Families
-        Where the tables lie, in the order of ``dag.families``.
+        Layout of the tables, in the order of ``dag.families``.
     prior : ndarray, shape (K,)
         Probabilities of the classes.
     theta : ndarray, shape (cells, K)
@@ -54,11 +57,11 @@ class Network:
 
     @property
     def n_params(self) -> int:
-        """Free parameters: ``(r_i - 1)`` for each configuration of the parents, and those of the classes."""
+        """Free parameters: K - 1 of the prior, and r_i - 1 for each parent configuration and class."""
         return self.K - 1 + self.K * int((self.families.widths - 1).sum())
 
     def log_joint(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
-        """Return ``ln P(c, known features)`` (n, K); missing features are summed out, exactly."""
+        """Return ``ln P(c, known features)`` (n, K); missing features are summed out."""
         out = np.empty((len(codes), self.K))
         out[:] = log_table(self.prior)
         return add_features(self.families, self.theta, self._log_theta, codes, missing, out)
@@ -69,13 +72,16 @@ class Network:
 
 
 def log_table(theta: np.ndarray) -> np.ndarray:
-    """Return the logarithm of probabilities, -inf of zero."""
+    """Return ``ln theta``, with -inf where a probability is zero."""
     with np.errstate(divide="ignore"):
         return np.log(theta)
 
 
 def estimate(dag: Dag, sample: Rows, n_levels: np.ndarray, K: int, smooth: float) -> Network:
-    """Return the network with Dirichlet estimates of its tables (available cases, one `smooth` for all)."""
+    """Return the network with Dirichlet estimates of its tables, `smooth` being the prior count of every cell.
+
+    Each family is estimated from the rows in which none of its variables is missing.
+    """
     families = Families(dag.families, list(n_levels), K)
     counts = families.count(sample)
     theta = dirichlet(counts, families.sums(counts), families.cell_widths, smooth)
@@ -83,7 +89,7 @@ def estimate(dag: Dag, sample: Rows, n_levels: np.ndarray, K: int, smooth: float
 
 
 def class_scores(log_joint: np.ndarray) -> np.ndarray:
-    """Return the log joint as class scores: where every class has probability zero they are equal, else as they are."""
+    """Return `log_joint` (n, K), with zeros in the rows in which every class has probability zero (all -inf)."""
     impossible: np.ndarray = (log_joint == -np.inf).all(axis=1)
     return np.where(impossible[:, None], 0.0, log_joint) if impossible.any() else log_joint
 
@@ -96,11 +102,11 @@ def add_features(
     missing: np.ndarray | None,
     out: np.ndarray,
 ) -> np.ndarray:
-    """Add the log-probability of the known features, given each class, to `out` (n, K).
+    """Add to `out` (n, K) the log-probability of the known features of each row given each class; return `out`.
 
-    Families without a missing variable add their entry. What the others sum to over the missing features comes from
-    one pass from the leaves up where each feature has one feature parent at most, else from variable elimination in
-    each component.
+    `theta` and `log_theta` (cells, K) hold the tables. A family without a gap adds its entry. The other families are
+    summed over the missing features: by messages from the leaves up if no feature has more than one feature parent,
+    else by variable elimination in each connected component.
     """
     families.score(log_theta, codes, missing, out)
     if missing is None or all(not parents for _, parents in families.families):
@@ -113,100 +119,104 @@ def add_features(
 
 
 def _add_forest(families: Families, theta: np.ndarray, codes: np.ndarray, missing: np.ndarray, out: np.ndarray) -> None:
-    """Add what missing features of a forest sum to, by messages from the leaves to the roots."""
+    """Add to `out` (n, K) the log of the sum over missing features, where features have one feature parent at most."""
     m, K = codes.shape[1], families.K
-    levels = np.ones(m, dtype=np.intp)
-    parent, family_offset, above, start = np.full(m, -1, dtype=np.intp), *(np.zeros(m, dtype=np.intp) for _ in range(3))
+    levels, parent = np.ones(m, dtype=np.intp), np.full(m, -1, dtype=np.intp)
+    # the cell of a feature's table is start + stride * its code + parent_stride * the code of its parent
+    stride, parent_stride, start = (np.zeros(m, dtype=np.intp) for _ in range(3))
     for f, (i, parents) in enumerate(families.families):
-        levels[i], family_offset[i], start[i] = families.n_levels[i], 1, families.start[f]
+        levels[i], stride[i], start[i] = families.n_levels[i], 1, families.start[f]
         if parents:
-            parent[i], above[i] = parents[0], families.n_levels[i]
-    message = np.cumsum(levels) - levels
+            parent[i], parent_stride[i] = parents[0], families.n_levels[i]
+    message_start = np.cumsum(levels) - levels
     scratch = np.empty(2 * K * int(levels.sum()))
-    context = np.zeros(len(codes), dtype=np.intp)
+    first_cell = np.zeros(len(codes), dtype=np.intp)  # of each row's copy of the tables
     if families.context is not None:
-        context = codes[:, families.context[0]].astype(np.intp) * families.cells
-    order = np.array([i for layer in Dag(families.families).layers for i in layer][::-1], dtype=np.intp)
-    full = np.zeros(m, dtype=np.uint8)
-    where = (order, parent, levels, family_offset, above, start, context, message * K)
-    kernel.forest(codes, gaps(missing, codes), theta, *where, scratch, full, out)
+        first_cell = codes[:, families.context[0]].astype(np.intp) * families.cells
+    children_first = np.array([i for layer in Dag(families.families).layers for i in layer][::-1], dtype=np.intp)
+    has_message = np.zeros(m, dtype=np.uint8)  # scratch of the kernel
+    forest = (children_first, parent, levels, stride, parent_stride, start, first_cell, message_start * K)
+    kernel.forest(codes, gaps(missing, codes), theta, *forest, scratch, has_message, out)
 
 
 def _add_components(
     families: Families, log_theta: np.ndarray, codes: np.ndarray, missing: np.ndarray, out: np.ndarray
 ) -> None:
-    """Add what missing features sum to, component by component; rows that lack the same features go together."""
+    """Add to `out` (n, K) the log of the sum over missing features, by component and by set of missing features."""
     number = {family: f for f, family in enumerate(families.families)}
     dag = Dag(families.families)
-    place = {i: at for at, i in enumerate(i for layer in dag.layers for i in layer)}
+    rank = {i: place for place, i in enumerate(i for layer in dag.layers for i in layer)}
     for component in dag.components:
-        downwards = sorted(((i, dag.parents[i]) for i in component), key=lambda family: place[family[0]])
-        within = missing[:, component]
-        rows = np.flatnonzero(within.any(axis=1))
+        parents_first = sorted(((i, dag.parents[i]) for i in component), key=lambda family: rank[family[0]])
+        component_missing = missing[:, component]
+        rows = np.flatnonzero(component_missing.any(axis=1))
         if not len(rows) or len(component) == 1:
             continue
-        patterns, pattern_of_row = np.unique(within[rows], axis=0, return_inverse=True)
+        patterns, pattern_of_row = np.unique(component_missing[rows], axis=0, return_inverse=True)
         for p, pattern in enumerate(patterns):
-            unknown = frozenset(i for i, gone in zip(component, pattern, strict=True) if gone)
-            touched = sorted(_summed_families(downwards, unknown), key=number.__getitem__)
-            if touched:
-                here = rows[pattern_of_row.ravel() == p]
-                scopes = [unknown.intersection((i, *parents)) for i, parents in touched]
-                order, cells = _order(scopes, families.n_levels, families.K)
-                block = max(1, int(CELLS // (cells * families.K)))
-                for lo in range(0, len(here), block):
-                    row_block = here[lo : lo + block]
-                    factors = [_reduced(families, log_theta, number[f], codes[row_block], unknown) for f in touched]
+            unknown = frozenset(i for i, is_missing in zip(component, pattern, strict=True) if is_missing)
+            summed = sorted(_summed_families(parents_first, unknown), key=number.__getitem__)
+            if summed:
+                pattern_rows = rows[pattern_of_row.ravel() == p]
+                scopes = [unknown.intersection((i, *parents)) for i, parents in summed]
+                order, cells = _elimination_order(scopes, families.n_levels, families.K)
+                block = max(1, int(ELIMINATION_CELLS // (cells * families.K)))
+                for lo in range(0, len(pattern_rows), block):
+                    row_block = pattern_rows[lo : lo + block]
+                    factors = [_reduced(families, log_theta, number[f], codes[row_block], unknown) for f in summed]
                     out[row_block] += log_sum(factors, order).reshape(len(row_block), families.K)
 
 
-def _summed_families(downwards: list[Family], unknown: frozenset[int]) -> list[Family]:
-    """Return the families of a component that the sum over unknown features takes; `downwards` has parents first.
+def _summed_families(parents_first: list[Family], unknown: frozenset[int]) -> list[Family]:
+    """Return the families of a component over which the sum over its unknown features has to go.
 
-    They are those of known features with an unknown parent, and those of unknown features with a child among them:
-    what has no known descendant sums to one.
+    These are the families of known features with an unknown parent, and of unknown features with a known descendant:
+    an unknown feature without a known descendant sums to one.
     """
     summed: list[Family] = []
     needed: set[int] = set()
-    for i, parents in reversed(downwards):
+    for i, parents in reversed(parents_first):
         if i in needed if i in unknown else not unknown.isdisjoint(parents):
             summed.append((i, parents))
             needed.update(parents)
     return summed
 
 
-def _order(scopes: list[frozenset[int]], n_levels: list[int], K: int) -> tuple[list[int], float]:
-    """Return the order in which unknown features are summed out, and the cells that this takes for a row and class."""
-    names = sorted(frozenset().union(*scopes))
-    at = {v: place for place, v in enumerate(names)}
-    mask = np.zeros((len(names), len(names)), dtype=bool)
+def _elimination_order(scopes: list[frozenset[int]], n_levels: list[int], K: int) -> tuple[list[int], float]:
+    """Return the order in which unknown features are summed out, and the cells of the tables for one row and class.
+
+    `scopes` holds the unknown features of each family.
+    """
+    features = sorted(frozenset().union(*scopes))
+    position = {v: place for place, v in enumerate(features)}
+    are_neighbours = np.zeros((len(features), len(features)), dtype=bool)
     for scope in scopes:
-        inside = [at[v] for v in scope]
-        mask[np.ix_(inside, inside)] = True
-    np.fill_diagonal(mask, False)
-    elimination = elimination_order(np.array([n_levels[v] for v in names]), mask, np.inf)
+        positions = [position[v] for v in scope]
+        are_neighbours[np.ix_(positions, positions)] = True
+    np.fill_diagonal(are_neighbours, False)
+    elimination = elimination_order(np.array([n_levels[v] for v in features]), are_neighbours, np.inf)
     assert elimination is not None  # noqa: S101  # there is no limit
     order, cells = elimination
     check_memory(
         24.0 * cells * K,
-        f"Summing {len(names)} missing features out of a row, with {cells:,.0f} cells for each of {K} classes,",
+        f"Summing {len(features)} missing features out of a row, with {cells:,.0f} cells for each of {K} classes,",
         "Use fewer feature parents, or leave out rows with so many missing values.",
     )
-    return [names[place] for place in order], cells
+    return [features[place] for place in order], cells
 
 
 def _reduced(families: Families, log_theta: np.ndarray, f: int, codes: np.ndarray, unknown: frozenset[int]) -> Factor:
-    """Return the log of a family's table at the known features of each row, as a table over the unknown ones.
+    """Return the unknown variables of family `f`, and its log table at the known features of each row.
 
-    Its first axis goes over rows and, within each, classes.
+    The table has shape (n * K, levels of the unknown variables...), with the classes of a row side by side.
     """
     i, parents = families.families[f]
     table, scope = families.table(log_theta, f), [*parents, i]
     if families.context is not None:
         scope = [families.context[0], *scope]
     known_axes = [a for a, v in enumerate(scope) if v not in unknown]
-    free = [a for a, v in enumerate(scope) if v in unknown]
-    table = table.transpose([*known_axes, len(scope), *free])
+    unknown_axes = [a for a, v in enumerate(scope) if v in unknown]
+    table = table.transpose([*known_axes, len(scope), *unknown_axes])
     table = table[tuple(codes[:, scope[a]] for a in known_axes)]
-    table = np.broadcast_to(table, (len(codes), families.K, *table.shape[table.ndim - len(free) :]))
-    return tuple(scope[a] for a in free), table.reshape(-1, *table.shape[2:])
+    table = np.broadcast_to(table, (len(codes), families.K, *table.shape[table.ndim - len(unknown_axes) :]))
+    return tuple(scope[a] for a in unknown_axes), table.reshape(-1, *table.shape[2:])

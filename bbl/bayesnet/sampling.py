@@ -1,4 +1,4 @@
-"""Sampling: rows of a network, the class first and every feature after its parents."""
+"""Random rows from a network: the class is drawn first and every feature after its parents."""
 
 from __future__ import annotations
 
@@ -19,16 +19,19 @@ def draw(
     Parameters
     ----------
     network : Network or Averaged
-        Of an average, each row comes from a member that is drawn first.
+        For an average, a member is drawn for each row.
     shares : ndarray, shape (K,)
         Probabilities of the classes.
     n : int
+        Rows.
     rng : numpy.random.Generator
 
     Returns
     -------
     y : ndarray of intp, shape (n,)
+        Classes.
     codes : ndarray, shape (n, m)
+        Levels of the features.
     """
     members = network.members if isinstance(network, Averaged) else (network,)
     member_of_row = rng.integers(0, len(members), n) if len(members) > 1 else np.zeros(n, dtype=np.intp)
@@ -37,17 +40,17 @@ def draw(
     codes = np.zeros((n, len(n_levels)), dtype=code_dtype([*n_levels, 2]))
     for k, member in enumerate(members):
         rows = np.flatnonzero(member_of_row == k)
-        number = {i: f for f, i in enumerate(member.dag.features)}
+        family_of = {i: f for f, i in enumerate(member.dag.features)}
         for layer in member.dag.layers:
             for i in layer:
-                table = np.moveaxis(member.families.table(member.theta, number[i]), -2, -1)
+                table = np.moveaxis(member.families.table(member.theta, family_of[i]), -2, -1)
                 parent_codes = (*(codes[rows, p] for p in member.dag.parents[i]), y[rows])
                 codes[rows, i] = _categories(table[parent_codes], rng)
     return y, codes
 
 
 def _categories(p: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Draw one level for each row of probabilities (n, r)."""
+    """Draw one level for each row of `p` (n, r), level probabilities up to a factor."""
     edges = np.cumsum(p, axis=1)
-    u = rng.random(len(p)) * edges[:, -1]
-    return np.minimum((u[:, None] >= edges).sum(axis=1), p.shape[1] - 1)
+    uniform = rng.random(len(p)) * edges[:, -1]
+    return np.minimum((uniform[:, None] >= edges).sum(axis=1), p.shape[1] - 1)

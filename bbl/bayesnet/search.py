@@ -1,4 +1,4 @@
-"""Search: greedy hill climbs over structures by cross-validated accuracy."""
+"""Greedy search over network structures by cross-validated accuracy (m features, K classes, k folds)."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from bbl.stats.ties import TIE
 
 __all__ = ["Validation", "climb"]
 
-EQUAL = 1.5e-8  # scores closer than this are the same
+EQUAL = 1.5e-8  # accuracies closer than this are ties: the square root of the rounding unit
 MAX_CACHED_BYTES = 2**28  # contributions of units are cached up to this size
 
-Unit = tuple[Family, ...]
+Unit = tuple[Family, ...]  # families whose joint contribution to the log joint is computed and cached at once
 
 
 class Validation:
-    """Cross-validated accuracy of structures, every family being fitted once for all folds.
+    """Cross-validated accuracy of structures; each family is fitted once, for all folds together.
 
-    The fold is one more variable of every table. The log joint of a validated row is a sum over units: families, or,
-    where values are missing, the components of the features, in which missing ones are summed out.
+    The N validated rows are the rows of all folds; the fold is one more variable of every table. The log joint of a
+    row is a sum over units. A unit is a family or, where values are missing, a connected component of the features.
 
     Parameters
     ----------
@@ -34,16 +34,19 @@ class Validation:
         Rows of unknown class (``y < 0``) are neither trained on nor validated.
     n_levels : sequence of int, length m
     K : int
-    held : ndarray, shape (k, n)
-        Weight of each row that each fold validates.
+    fold_weights : ndarray, shape (k, n)
+        Weights of the rows that each fold validates, else 0.
     smooth : float
+        Prior count of every cell.
     """
 
-    def __init__(self, sample: Sample, n_levels: Sequence[int] | np.ndarray, K: int, held: np.ndarray, smooth: float):
-        held = np.where(sample.response >= 0, held, 0.0)
-        held = held[held.any(axis=1)]
-        fold, row = np.nonzero(held)
-        m, k = sample.codes.shape[1], len(held)
+    def __init__(
+        self, sample: Sample, n_levels: Sequence[int] | np.ndarray, K: int, fold_weights: np.ndarray, smooth: float
+    ):
+        fold_weights = np.where(sample.response >= 0, fold_weights, 0.0)
+        fold_weights = fold_weights[fold_weights.any(axis=1)]
+        fold, row = np.nonzero(fold_weights)
+        m, k = sample.codes.shape[1], len(fold_weights)
         self.K, self.smooth, self.fold = K, smooth, np.ascontiguousarray(fold)
         self.n_levels, self.context = [*map(int, n_levels), k], (m, k)
         codes = np.empty((len(row), m + 1), dtype=code_dtype([*n_levels, k, 2]))
@@ -52,20 +55,15 @@ class Validation:
         if sample.missing is not None:
             missing = np.zeros(codes.shape, dtype=bool)
             missing[:, :m] = sample.missing[row]
-        self.sample = Sample(codes, held[fold, row], sample.response[row], missing)
-        self.total = np.bincount(fold, self.sample.weights, k)
+        self.sample = Sample(codes, fold_weights[fold, row], sample.response[row], missing)
+        self.fold_totals = np.bincount(fold, self.sample.weights, k)
         fold_counts = np.zeros((k, K))
         np.add.at(fold_counts, (fold, self.sample.response), self.sample.weights)
-        training_weights = (fold_counts.sum(axis=0) - fold_counts).T
-        share = dirichlet(
-            training_weights,
-            np.broadcast_to(training_weights.sum(axis=0), training_weights.shape),
-            np.full(K, K),
-            smooth,
-        )
-        self.class_part = np.ascontiguousarray(log_table(share).T[fold])
-        self.parts: dict[Unit, np.ndarray] = {}
-        self.bytes = 0
+        counts = (fold_counts.sum(axis=0) - fold_counts).T  # of the classes in the training rows of each fold (K, k)
+        share = dirichlet(counts, np.broadcast_to(counts.sum(axis=0), counts.shape), np.full(K, K), smooth)
+        self.log_prior = np.ascontiguousarray(log_table(share).T[fold])  # of the classes for each row (N, K)
+        self.cache: dict[Unit, np.ndarray] = {}
+        self.cached_bytes = 0
 
     def units(self, dag: Dag) -> frozenset[Unit]:
         """Return the units whose contributions add up to the log joint of a structure."""
@@ -73,52 +71,52 @@ class Validation:
             return frozenset((family,) for family in dag.families)
         return frozenset(tuple(sorted((i, dag.parents[i]) for i in component)) for component in dag.components)
 
-    def part(self, unit: Unit) -> np.ndarray:
+    def contribution(self, unit: Unit) -> np.ndarray:
         """Return the contribution (N, K) of a unit to the log joint of the validated rows."""
-        contribution = self.parts.get(unit)
-        if contribution is None:
-            contribution = self._fit(unit)
-            if self.bytes + contribution.nbytes <= MAX_CACHED_BYTES:
-                self.parts[unit] = contribution
-                self.bytes += contribution.nbytes
-        return contribution
+        log_joint = self.cache.get(unit)
+        if log_joint is None:
+            log_joint = self._fit(unit)
+            if self.cached_bytes + log_joint.nbytes <= MAX_CACHED_BYTES:
+                self.cache[unit] = log_joint
+                self.cached_bytes += log_joint.nbytes
+        return log_joint
 
     def _fit(self, unit: Unit) -> np.ndarray:
+        """Return a unit's contribution (N, K), with tables from the rows that each fold does not validate."""
         families = Families(unit, self.n_levels, self.K, self.context)
-        fold_counts = families.count(self.sample)
-        by_fold = fold_counts.reshape(self.context[1], families.cells, self.K)
-        training_counts = (by_fold.sum(axis=0) - by_fold).reshape(fold_counts.shape)
+        counts = families.count(self.sample)
+        fold_counts = counts.reshape(self.context[1], families.cells, self.K)
+        training_counts = (fold_counts.sum(axis=0) - fold_counts).reshape(counts.shape)
         widths = np.tile(families.cell_widths, self.context[1])
         theta = dirichlet(training_counts, families.sums(training_counts), widths, self.smooth)
         out = np.zeros((self.sample.n, self.K))
         return add_features(families, theta, log_table(theta), self.sample.codes, self.sample.missing, out)
 
     def scores(self, candidates: Sequence[Dag], base: Dag, progress: Callable | None = None) -> np.ndarray:
-        """Return the mean over folds of the accuracy of each structure; those near `base` are quick to score."""
+        """Return each candidate's accuracy, the mean over folds; only units that are not in `base` are fitted."""
         base_units = self.units(base)
-        unchanged_sums: dict[frozenset[Unit], np.ndarray] = {}
+        unchanged_sums: dict[frozenset[Unit], np.ndarray] = {}  # by the units of `base` that a candidate lacks
         out = np.empty(len(candidates))
         for position, dag in enumerate(candidates):
             units = self.units(dag)
             removed = base_units - units
             if removed not in unchanged_sums:
-                unchanged_sums[removed] = self._sum(self.class_part, base_units & units)
+                unchanged_sums[removed] = self._sum(self.log_prior, base_units & units)
             new = sorted(units - base_units)
-            if len(new) == 1:
-                unchanged, changed = unchanged_sums[removed], self.part(new[0])
-            else:
-                unchanged, changed = unchanged_sums[removed], self._sum(np.zeros_like(self.class_part), new)
-            n_right = np.zeros(len(self.total))
+            unchanged = unchanged_sums[removed]
+            changed = self.contribution(new[0]) if len(new) == 1 else self._sum(np.zeros_like(self.log_prior), new)
+            n_right = np.zeros(len(self.fold_totals))
             kernel.hits(unchanged, changed, self.sample.response, self.sample.weights, self.fold, TIE, n_right)
-            out[position] = (n_right / self.total).mean()
+            out[position] = (n_right / self.fold_totals).mean()
             if progress is not None:
                 progress()
         return out
 
-    def _sum(self, start: np.ndarray, units: Sequence[Unit] | frozenset[Unit]) -> np.ndarray:
-        total = start.copy()
+    def _sum(self, initial: np.ndarray, units: Sequence[Unit] | frozenset[Unit]) -> np.ndarray:
+        """Return `initial` (N, K) plus the contributions of the units."""
+        total = initial.copy()
         for unit in sorted(units):
-            total += self.part(unit)
+            total += self.contribution(unit)
         return total
 
 
@@ -127,7 +125,7 @@ def climb(
     sample: Sample,
     n_levels: Sequence[int] | np.ndarray,
     K: int,
-    held: np.ndarray,
+    fold_weights: np.ndarray,
     *,
     epsilon: float,
     smooth: float,
@@ -135,7 +133,7 @@ def climb(
     kdbk: int = 2,
     progress: Callable | None = None,
 ) -> tuple[Dag, list[float]]:
-    """Return the structure at which a greedy search stops, and the score of each structure on its way.
+    """Search greedily; return the last structure and the scores (accuracies) of the structures on the way to it.
 
     Parameters
     ----------
@@ -143,8 +141,8 @@ def climb(
     sample : Sample
     n_levels : sequence of int, length m
     K : int
-    held : ndarray, shape (k, n)
-        Weight of each row that each fold validates.
+    fold_weights : ndarray, shape (k, n)
+        Weights of the rows that each fold validates, else 0.
     epsilon : float
         Least gain in accuracy for which a step is taken; with 0 an equal score is taken too.
     smooth : float
@@ -161,19 +159,19 @@ def climb(
     (Dag, list of float)
     """
     m = len(n_levels)
-    validation = Validation(sample, n_levels, K, held, smooth)
+    validation = Validation(sample, n_levels, K, fold_weights, smooth)
     moves = Moves(m, kdbk, lambda candidates, base: _best(validation.scores(candidates, base, progress), rng)[0])
     dag = naive(()) if learner == "fssj" else naive(range(m))
-    log: list[float] = []
+    score_log: list[float] = []
     candidates = [dag]
-    while candidates and not (log and abs(log[-1] - 1.0) < EQUAL):
+    while candidates and not (score_log and abs(score_log[-1] - 1.0) < EQUAL):
         position, score = _best(validation.scores(candidates, dag, progress), rng)
-        if log and score - epsilon < log[-1] - TIE:
+        if score_log and score - epsilon < score_log[-1] - TIE:
             break
         dag = candidates[position]
-        log.append(score)
+        score_log.append(score)
         candidates = MOVES[learner](moves, dag)
-    return dag, log
+    return dag, score_log
 
 
 def _best(scores: np.ndarray, rng: np.random.Generator) -> tuple[int, float]:

@@ -1,4 +1,4 @@
-"""Trees: classification trees over levels, for the depth at which each feature first splits."""
+"""Classification trees on categorical features (m features, K classes): the depth at which each first splits."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ from bbl.rows.sample import Sample
 
 __all__ = ["split_depths"]
 
-DEEPEST = 30  # splits above a leaf
-SUBSETS = 12  # levels of which all subsets are tried; more are put in an order first
-LEAST = 1e-10  # of the largest gain so far, which a split's gain has to exceed
+MAX_DEPTH = 30  # nodes deeper than this are not split
+MAX_LEVELS_FOR_SUBSETS = 12  # above, only the r - 1 divisions of ordered levels are tried, not all subsets
+MIN_GAIN_SHARE = 1e-10  # a split has to gain more than this share of the largest gain so far: less is rounding
 
 
 @dataclass
 class _Node:
+    """A node: its rows, the splits above it, its misclassified rows, and the feature and children of its split."""
+
     rows: np.ndarray
     depth: int
     risk: float = 0.0
@@ -27,10 +29,10 @@ class _Node:
 
 
 def split_depths(sample: Sample, n_levels: np.ndarray, K: int, drawn: np.ndarray) -> np.ndarray:
-    """Return the least depth (m,) at which a tree on the `drawn` rows splits by each feature; inf where it does not.
+    """Grow a tree on the `drawn` rows and return the least depth at which it splits by each feature.
 
-    Binary splits on subsets of levels by the largest decrease in entropy. Rows that lack the split's feature stay at
-    the node. Splits below which no fewer rows are misclassified are undone.
+    Each split sends a subset of a feature's levels to the left; the one of largest decrease in entropy is taken. Rows
+    in which the feature is missing go to neither child. A split whose leaves misclassify no fewer rows is undone.
 
     Parameters
     ----------
@@ -38,12 +40,12 @@ def split_depths(sample: Sample, n_levels: np.ndarray, K: int, drawn: np.ndarray
     n_levels : ndarray, shape (m,)
     K : int
     drawn : ndarray of int
-        Rows, possibly repeated.
+        Indices of rows, possibly repeated.
 
     Returns
     -------
     ndarray, shape (m,)
-        The root has depth 1.
+        1 for the feature of the root's split; inf for features by which no node is split.
     """
     rows = drawn[sample.response[drawn] >= 0]
     if sample.missing is not None:
@@ -54,9 +56,8 @@ def split_depths(sample: Sample, n_levels: np.ndarray, K: int, drawn: np.ndarray
         sample.response[rows],
         None if sample.missing is None else sample.missing[rows],
     )
-    families = Families([(i, ()) for i in range(len(n_levels))], n_levels, K)
-    root = _grow(drawn_rows, families)
-    _leaf_risk(root)
+    root = _grow(drawn_rows, Families([(i, ()) for i in range(len(n_levels))], n_levels, K))
+    _prune(root)
     least_depth = np.full(len(n_levels), np.inf)
     todo = [root]
     while todo:
@@ -68,87 +69,95 @@ def split_depths(sample: Sample, n_levels: np.ndarray, K: int, drawn: np.ndarray
 
 
 def _grow(sample: Sample, families: Families) -> _Node:
-    """Return the tree before splits that gain nothing are undone."""
+    """Return the root of the unpruned tree; `families` holds the table (r, K) of each feature, without parents."""
     root = _Node(np.arange(sample.n), 0)
-    todo, largest = [root], 0.0
+    todo, largest_gain = [root], 0.0
     while todo:
         node = todo.pop()
-        here = sample.rows(node.rows)
-        by_class = np.bincount(here.response, minlength=families.K)
-        node.risk = float(len(node.rows) - by_class.max())
-        if len(node.rows) < 2 or not node.risk or node.depth > DEEPEST:
+        node_sample = sample.rows(node.rows)
+        class_counts = np.bincount(node_sample.response, minlength=families.K)
+        node.risk = float(len(node.rows) - class_counts.max())
+        if len(node.rows) < 2 or not node.risk or node.depth > MAX_DEPTH:
             continue
-        gain, feature, children = _best_split(families, families.count(here))
-        if children is None or not gain > LEAST * largest:
+        gain, feature, left_levels = _best_split(families, families.count(node_sample))
+        if left_levels is None or not gain > MIN_GAIN_SHARE * largest_gain:
             continue
-        largest = max(largest, gain)
+        largest_gain = max(largest_gain, gain)
         node.feature = feature
-        goes_left = children[here.codes[:, feature]]
-        is_known = np.ones(here.n, dtype=bool) if here.missing is None else ~here.missing[:, feature]
+        goes_left = left_levels[node_sample.codes[:, feature]]
+        missing = node_sample.missing
+        is_known = np.ones(node_sample.n, dtype=bool) if missing is None else ~missing[:, feature]
         node.children = [_Node(node.rows[is_known & side], node.depth + 1) for side in (goes_left, ~goes_left)]
         todo.extend(node.children[::-1])
     return root
 
 
-def _leaf_risk(root: _Node) -> None:
-    """Undo, from the leaves up, the splits whose leaves misclassify as many rows as the node would."""
-    order = [root]
-    for node in order:
-        order.extend(node.children)
-    below: dict[int, float] = {}
-    for node in reversed(order):
-        total = sum(below[id(child)] for child in node.children)
-        if node.children and total >= node.risk:
+def _prune(root: _Node) -> None:
+    """Undo in place, from the leaves up, each split whose leaves misclassify no fewer rows than its node would."""
+    nodes = [root]
+    for node in nodes:  # parents come before their children
+        nodes.extend(node.children)
+    leaf_risk: dict[int, float] = {}  # misclassified rows of the leaves below each node
+    for node in reversed(nodes):
+        split_risk = sum(leaf_risk[id(child)] for child in node.children)
+        if node.children and split_risk >= node.risk:
             node.children = []
-        below[id(node)] = total if node.children else node.risk
+        leaf_risk[id(node)] = split_risk if node.children else node.risk
 
 
 @cache
 def _subsets(r: int) -> np.ndarray:
-    """Return all ways to divide `r` levels in two, as the levels on the side of the last one's opposite."""
+    """Return all divisions of `r` levels in two, shape (2 ** (r - 1) - 1, r): 1 for levels that go left."""
     return (np.arange(1, 2 ** (r - 1))[:, None] >> np.arange(r)) & 1
 
 
 def _best_split(families: Families, counts: np.ndarray) -> tuple[float, int, np.ndarray | None]:
-    """Return the largest decrease in entropy (times rows), its feature (the first of equals), and what goes left."""
-    levels = np.array(families.n_levels)
-    gain = np.full(len(levels), -np.inf)
-    child_counts: dict[int, np.ndarray] = {}
-    for r in np.unique(levels[levels > 1]):
-        tables_of_level = np.flatnonzero(levels == r)
-        tables = np.stack([families.table(counts, int(f)) for f in tables_of_level])
-        sides = _sides(tables)
-        parts = sides @ tables  # (features, divisions, K)
-        parent_counts = tables.sum(axis=1)
-        remaining_counts = parent_counts[:, None] - parts
-        gains = _impurity(parent_counts)[:, None] - _impurity(parts) - _impurity(remaining_counts)
-        gains[(parts.sum(axis=2) < 1) | (remaining_counts.sum(axis=2) < 1)] = -np.inf
-        at = gains.argmax(axis=1)
-        for k, i in enumerate(tables_of_level):
-            gain[i], child_counts[int(i)] = gains[k, at[k]], sides[k % len(sides), at[k]].astype(bool)
-    feature = int(gain.argmax()) if len(gain) else -1
-    return (float(gain[feature]), feature, child_counts.get(feature)) if child_counts else (0.0, -1, None)
+    """Return the gain (rows times decrease in entropy), feature and left levels (r,) of the best split of a node.
+
+    `counts` (cells, K) holds the tables of `families`. Without a split the answer is ``(0.0, -1, None)``.
+    """
+    n_levels = np.array(families.n_levels)
+    best_gain = np.full(len(n_levels), -np.inf)
+    left_levels: dict[int, np.ndarray] = {}
+    for r in np.unique(n_levels[n_levels > 1]):
+        features = np.flatnonzero(n_levels == r)
+        tables = np.stack([families.table(counts, int(f)) for f in features])
+        divisions = _divisions(tables)
+        left = divisions @ tables  # (features, divisions, K)
+        parent = tables.sum(axis=1)
+        right = parent[:, None] - left
+        gains = _impurity(parent)[:, None] - _impurity(left) - _impurity(right)
+        gains[(left.sum(axis=2) < 1) | (right.sum(axis=2) < 1)] = -np.inf
+        best = gains.argmax(axis=1)
+        for k, i in enumerate(features):
+            best_gain[i] = gains[k, best[k]]
+            left_levels[int(i)] = divisions[k % len(divisions), best[k]].astype(bool)
+    feature = int(best_gain.argmax()) if len(best_gain) else -1
+    return (float(best_gain[feature]), feature, left_levels.get(feature)) if left_levels else (0.0, -1, None)
 
 
-def _sides(tables: np.ndarray) -> np.ndarray:
-    """Return the divisions of the levels to be tried, shape (features or 1, divisions, r)."""
-    F, r, K = tables.shape
-    if K > 2 and r <= SUBSETS:
+def _divisions(tables: np.ndarray) -> np.ndarray:
+    """Return the divisions to try for F features with counts (F, r, K): 1 for levels that go left.
+
+    The shape is (F, divisions, r), or (1, divisions, r) if all features have the same divisions.
+    """
+    _, r, K = tables.shape
+    if K > 2 and r <= MAX_LEVELS_FOR_SUBSETS:
         return _subsets(r)[None].astype(float)
     total = tables.sum(axis=2)
     share = tables / np.where(total > 0, total, 1.0)[:, :, None]
-    if K > 2:  # by the first principal component of the shares (Coppersmith, Hong & Hosking 1999)
+    if K > 2:  # order levels by the first principal component of their class shares (Coppersmith, Hong & Hosking 1999)
         centred = (share - share.mean(axis=1, keepdims=True)) * np.sqrt(total)[:, :, None]
         axis = np.linalg.svd(centred, full_matrices=False)[2][:, 0]
         key = (share @ axis[:, :, None])[:, :, 0]
     else:
         key = share[:, :, 0]
-    place = np.argsort(np.argsort(np.where(total > 0, key, np.inf), axis=1, kind="stable"), axis=1)
-    return (place[:, None, :] < np.arange(1, r)[None, :, None]).astype(float)
+    rank = np.argsort(np.argsort(np.where(total > 0, key, np.inf), axis=1, kind="stable"), axis=1)
+    return (rank[:, None, :] < np.arange(1, r)[None, :, None]).astype(float)
 
 
 def _impurity(counts: np.ndarray) -> np.ndarray:
-    """Return rows times entropy, over the last axis."""
+    """Return rows times entropy over the last axis, the classes: shape (..., K) to (...)."""
     # in this form the ties of small nodes are rounded as R's are
     total = counts.sum(axis=-1, keepdims=True)
     p = counts / np.where(total > 0, total, 1.0)

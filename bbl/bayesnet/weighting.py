@@ -1,4 +1,4 @@
-"""Weighting: an exponent in [0, 1] for the tables of each feature, by conditional likelihood or by trees."""
+"""Feature weights of naive Bayes: an exponent in [0, 1] for each feature's table, by likelihood or by trees."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ __all__ = ["ConditionalLikelihood", "bootstrap", "conditional_weights", "tree_we
 
 
 def _powered(families: Families, theta: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Return ``theta^w``, renormalised for every configuration of the parents; ``0^0 = 1``."""
+    """Return ``theta ** w`` (cells, K), renormalised in each parent configuration; `weights` w (m,), ``0 ** 0 = 1``."""
     powered = theta ** weights[families.cell_family][:, None]
     return powered / families.sums(powered)
 
 
 def weighted(network: Network, weights: np.ndarray) -> Network:
-    """Return the network with its tables raised to the weights (by feature, in the order of the model)."""
+    """Return the network with each feature's table raised to its weight; `weights` (m,) in the order of the model."""
     return replace(network, theta=_powered(network.families, network.theta, weights))
 
 
@@ -41,8 +41,8 @@ class ConditionalLikelihood:
 
     Notes
     -----
-    The base is naive Bayes with ``smooth=1``. The tables are renormalised after they are raised to the weights, so the
-    gradient has the log-probabilities less their means under the weighted tables.
+    The unweighted tables are those of naive Bayes with ``smooth=1``. Weighted tables are renormalised; the gradient is
+    therefore in log-probabilities centred at their means under the weighted tables.
     """
 
     def __init__(self, sample: Sample, n_levels: np.ndarray, K: int):
@@ -52,63 +52,66 @@ class ConditionalLikelihood:
         self.log_theta = np.log(self.base.theta)
 
     def __call__(self, weights: np.ndarray) -> tuple[float, np.ndarray]:
-        """Return the objective and its gradient (m,) at some weights."""
+        """Return the objective and its gradient (m,) at the weights (m,)."""
         sample, families = self.sample, self.base.families
         theta = _powered(families, self.base.theta, weights)
-        start = np.tile(np.log(self.base.prior), (sample.n, 1))
-        joint = families.score(np.log(theta), sample.codes, sample.missing, start)
-        log_p = log_probabilities(joint)
+        log_prior = np.tile(np.log(self.base.prior), (sample.n, 1))
+        log_joint = families.score(np.log(theta), sample.codes, sample.missing, log_prior)
+        log_p = log_probabilities(log_joint)  # of the classes, (n, K)
         value = -float(sample.weights @ log_p[np.arange(sample.n), sample.response])
         expected = families.spread(sample.codes, sample.missing, np.exp(log_p) * sample.weights[:, None])
         centred = self.log_theta - families.sums(theta * self.log_theta)
-        slope = ((expected - self.counts) * centred).sum(axis=1)
-        return value, np.bincount(families.cell_family, slope, len(weights))
+        cell_gradient = ((expected - self.counts) * centred).sum(axis=1)
+        return value, np.bincount(families.cell_family, cell_gradient, len(weights))
 
 
 def conditional_weights(sample: Sample, n_levels: np.ndarray, K: int) -> np.ndarray:
-    """Return the weights (m,) in [0, 1] of largest conditional likelihood (WANBIA), from a start at one.
+    """Return the weights (m,) in [0, 1] of largest conditional likelihood (WANBIA), starting from ones.
 
     References
     ----------
     Zaidi NA, Cerquides J, Carman MJ, Webb GI (2013). JMLR 14, 1947-1988.
     """
-
     from scipy.optimize import Bounds, minimize
 
     m = len(n_levels)
     if not m:
         return np.ones(0)
     objective = ConditionalLikelihood(sample, n_levels, K)
-    scale = max(objective.sample.total, 1.0)
+    total_weight = max(objective.sample.total, 1.0)
 
-    def mean(w: np.ndarray) -> tuple[float, np.ndarray]:
-        value, slope = objective(w)
-        return value / scale, slope / scale
+    def mean_objective(w: np.ndarray) -> tuple[float, np.ndarray]:
+        value, gradient = objective(w)
+        return value / total_weight, gradient / total_weight
 
-    options = {"maxiter": 1000, "maxfun": 10_000, "ftol": 1e-15, "gtol": 1e-10}
-    solution = minimize(mean, np.ones(m), jac=True, method="L-BFGS-B", bounds=Bounds(0.0, 1.0), options=options)
-    return np.clip(solution.x, 0.0, 1.0)
+    limits = {"maxiter": 1000, "maxfun": 10_000, "ftol": 1e-15, "gtol": 1e-10}
+    optimum = minimize(mean_objective, np.ones(m), jac=True, method="L-BFGS-B", bounds=Bounds(0.0, 1.0), options=limits)
+    return np.clip(optimum.x, 0.0, 1.0)
 
 
 def bootstrap(sample: Sample, trees: int, share: float, rng: np.random.Generator) -> list[np.ndarray]:
-    """Return the rows that each tree is grown on: ``trunc(share * rows)`` drawn with replacement.
+    """Return the indices of the rows of each tree: ``trunc(share * total weight)`` draws with replacement.
 
-    A weight is the same as repeating the row.
+    Rows are drawn in proportion to their weights, which are whole numbers.
     """
-    edges = np.cumsum(sample.weights)
+    cumulated_weights = np.cumsum(sample.weights)
     size = int(share * sample.total)
     check_memory(
         24.0 * trees * size,
         f"Drawing {size:,} rows for each of {trees} trees",
         "Give fewer trees (awnb_trees), or a smaller share of the rows (awnb_bootstrap).",
     )
-    return [np.searchsorted(edges, rng.integers(0, int(edges[-1]), size), side="right") for _ in range(trees)]
+    return [
+        np.searchsorted(cumulated_weights, rng.integers(0, int(cumulated_weights[-1]), size), side="right")
+        for _ in range(trees)
+    ]
 
 
 def tree_weights(sample: Sample, n_levels: np.ndarray, K: int, rows: list[np.ndarray]) -> np.ndarray:
     """Return the weight (m,) of each feature: the mean over trees of ``1 / sqrt(d)`` (AWNB).
 
-    d is the least depth, the root's being 1, at which a tree splits by the feature; a tree that does not adds 0.
+    d is the least depth at which a tree splits by the feature, 1 at the root and inf without such a split. `rows`
+    holds the row indices of each tree.
 
     References
     ----------

@@ -1,14 +1,18 @@
-/* Newton's method for the pseudo-likelihood of one predictor ("site"), for problems with few parameters.
-   
-   (a) Parameters of a site with q = L-1 non-reference levels and P0 - 1 neighbour columns are x[a*P0 + c]: c = 0 is
-       the field, c >= 1 the coupling to neighbour column c. p = q*P0.
-   (b) A row enters through its active columns: c = 0 and the columns of its neighbours' non-reference levels. So a
-       row costs q^2 s^2/2 operations in the Hessian, s active columns, not p^2/2.
-   (c) Objective (mean negative log-likelihood plus penalties) and Hessian are convex; a step is accepted on Armijo
-       decrease or, where rounding hides the decrease, on a smaller gradient. One more step is taken after the
-       tolerance is met, because Newton's last step squares the error.
-   (d) A Hessian that is not positive definite to rounding (no finite optimum) gets a growing ridge: steps stay
-       finite. */
+/* Newton's method for the pseudo-likelihood of one site, for problems with few parameters.
+
+   Terms: a *site* is the predictor whose conditional distribution given the others is fitted; its q = L - 1
+   non-reference levels are the logits of a multinomial regression. Its C *columns* are the constant (c = 0) and the
+   indicators of the non-reference levels of its neighbours (c >= 1). Parameters x (q C,): x[a * C + c] is the
+   coefficient of column c in logit a, the field h(a) for c = 0, a coupling J(a; c) otherwise.
+
+   (a) A row is stored as the list of its *active* columns, those with indicator 1: the constant and one column for each
+       neighbour at a non-reference level. With s active columns a row costs q^2 s^2 / 2 operations in the Hessian
+       instead of (q C)^2 / 2.
+   (b) Objective: mean negative log-likelihood plus quadratic penalties, convex. A step is accepted if the objective
+       decreases enough (Armijo) or, where rounding hides the decrease, if the gradient norm falls. One more step is
+       taken after the tolerance is met, because Newton's last step squares the error.
+   (c) A ridge, increased tenfold until the Cholesky factor exists, is added to a Hessian that is not positive definite
+       to rounding (no finite optimum), so steps stay finite. */
 #ifndef NEWTON_H
 #define NEWTON_H
 
@@ -18,117 +22,125 @@
 #include <stdint.h>
 #include <string.h>
 
+#define NEWTON_ARMIJO 1e-4     /* share of the predicted decrease that a step must reach (Nocedal & Wright, 3.1) */
+#define NEWTON_ROUNDING 1e-13  /* relative rounding error of the objective */
+#define NEWTON_PIVOT 1e-14     /* least Cholesky pivot, relative to the diagonal entry */
+#define NEWTON_RIDGE 1e-13     /* first ridge, relative to the mean diagonal entry of the Hessian */
+#define NEWTON_HALVINGS 50     /* most trial points of a line search */
+
 typedef struct {
-    ptrdiff_t n, q, P0, p;      /* rows, non-reference levels, columns with the constant, parameters */
-    const int32_t *active;      /* active columns of all rows, increasing inside a row, first is 0 */
-    const ptrdiff_t *row_start; /* n + 1 positions in active */
-    const int32_t *response;    /* code of the site in each row */
-    const double *weight;       /* n, sums to total */
-    double total;
-    double mix;                 /* share of the uniform distribution in the target of each row */
-    const double *penalty;      /* P0, of the field and of each column's couplings */
-    const double *linear;       /* p, <x, linear> is taken off the objective; may be NULL */
-    const double *metric;       /* (P0, P0) Q of the penalty x' (M (x) Q) x / 2, M = I - 1 1'/L over levels; may be NULL */
+    ptrdiff_t n, q, C, n_params; /* rows, logits, columns, q * C */
+    const int32_t *active;      /* (row_start[n],) active columns of all rows, increasing within a row */
+    const ptrdiff_t *row_start; /* (n + 1,) position in `active` at which each row begins */
+    const int32_t *response;    /* (n,) level of the site in each row */
+    const double *weight;       /* (n,) row weights */
+    double total;               /* sum of the row weights */
+    double mix;                 /* weight of the uniform distribution in the target of each row (pseudocount) */
+    const double *penalty;      /* (C,) ridge penalty of each column's coefficients */
+    const double *linear;       /* (q C,) <x, linear> is subtracted from the objective; or NULL */
+    const double *metric;       /* (C, C) Q of the penalty x' (M (x) Q) x / 2, M = I - 1 1'/L (q, q); or NULL */
 } newton_site;
 
-/* Add the penalty of the zero-sum gauge to gradient and lower Hessian; returns its value. */
-static double newton_metric(const newton_site *s, const double *x, double *g_out, double *H_out)
+/* Add the penalty x' (M (x) Q) x / 2 of the zero-sum gauge, M = I - 1 1'/L, to the gradient (q C,) and, unless H_out is
+   NULL, to the lower triangle of the Hessian (q C, q C); return the penalty's value. */
+static double newton_add_zero_sum_penalty(const newton_site *s, const double *x, double *g_out, double *H_out)
 {
-    const ptrdiff_t q = s->q, P0 = s->P0;
-    double f = 0.0;
-    for (ptrdiff_t c = 0; c < P0; c++) {
-        const double *Q = s->metric + c * P0;
-        double mean = 0.0;
+    const ptrdiff_t q = s->q, C = s->C;
+    double value = 0.0;
+    for (ptrdiff_t c = 0; c < C; c++) {
+        const double *Q = s->metric + c * C;
+        double mean = 0.0; /* of Q x_a over all L levels a; x_0 = 0 */
         for (ptrdiff_t a = 0; a < q; a++)
-            for (ptrdiff_t d = 0; d < P0; d++)
-                mean += Q[d] * x[a * P0 + d] / (double)(q + 1);
+            for (ptrdiff_t d = 0; d < C; d++)
+                mean += Q[d] * x[a * C + d] / (double)(q + 1);
         for (ptrdiff_t a = 0; a < q; a++) {
-            double pull = -mean;
-            for (ptrdiff_t d = 0; d < P0; d++)
-                pull += Q[d] * x[a * P0 + d];
-            f += 0.5 * x[a * P0 + c] * pull;
-            g_out[a * P0 + c] += pull;
+            double slope = -mean;
+            for (ptrdiff_t d = 0; d < C; d++)
+                slope += Q[d] * x[a * C + d];
+            value += 0.5 * x[a * C + c] * slope;
+            g_out[a * C + c] += slope;
             for (ptrdiff_t b = 0; H_out && b <= a; b++)
-                for (ptrdiff_t d = 0; d < (b < a ? P0 : c + 1); d++)
-                    H_out[(a * P0 + c) * s->p + b * P0 + d] += ((a == b) - 1.0 / (double)(q + 1)) * Q[d];
+                for (ptrdiff_t d = 0; d < (b < a ? C : c + 1); d++)
+                    H_out[(a * C + c) * s->n_params + b * C + d] += ((a == b) - 1.0 / (double)(q + 1)) * Q[d];
         }
     }
-    return f;
+    return value;
 }
 
-/* Value, gradient g_out (p) at x, and the lower Hessian H_out (p, p) if it is given. prob: q scratch. */
+/* Return the objective at x (q C,); write the gradient g_out (q C,) and, unless H_out is NULL, the lower triangle of
+   the Hessian H_out (q C, q C). prob (q,) is scratch. */
 static double newton_evaluate(const newton_site *s, const double *x, double *g_out, double *H_out, double *prob)
 {
-    const ptrdiff_t q = s->q, P0 = s->P0, p = s->p;
-    const double own = 1.0 - s->mix, each = s->mix / (double)(q + 1);
+    const ptrdiff_t q = s->q, C = s->C, p = s->n_params;
+    const double target_y = 1.0 - s->mix, target_all = s->mix / (double)(q + 1); /* observed level; every level */
     double f = 0.0;
     memset(g_out, 0, sizeof(double) * (size_t)p);
     if (H_out)
         memset(H_out, 0, sizeof(double) * (size_t)(p * p));
     for (ptrdiff_t k = 0; k < s->n; k++) {
-        const int32_t *on = s->active + s->row_start[k];
-        const ptrdiff_t n_on = s->row_start[k + 1] - s->row_start[k];
+        const int32_t *active = s->active + s->row_start[k];
+        const ptrdiff_t n_active = s->row_start[k + 1] - s->row_start[k];
         const double w = s->weight[k] / s->total;
         const int32_t y = s->response[k];
-        double top = 0.0, sum, eta_y = 0.0, eta_all = 0.0;
+        double max_logit = 0.0, sum, logit_y = 0.0, sum_logits = 0.0;
         for (ptrdiff_t a = 0; a < q; a++) {
-            double eta = 0.0;
-            for (ptrdiff_t t = 0; t < n_on; t++)
-                eta += x[a * P0 + on[t]];
-            prob[a] = eta;
-            eta_all += eta;
-            if (eta > top)
-                top = eta;
+            double logit = 0.0;
+            for (ptrdiff_t t = 0; t < n_active; t++)
+                logit += x[a * C + active[t]];
+            prob[a] = logit;
+            sum_logits += logit;
+            if (logit > max_logit)
+                max_logit = logit;
             if (y == a + 1)
-                eta_y = eta;
+                logit_y = logit;
         }
-        sum = exp(-top);
+        sum = exp(-max_logit);
         for (ptrdiff_t a = 0; a < q; a++)
-            sum += (prob[a] = exp(prob[a] - top));
-        f -= w * (own * eta_y + each * eta_all - top - log(sum));
+            sum += (prob[a] = exp(prob[a] - max_logit));
+        f -= w * (target_y * logit_y + target_all * sum_logits - max_logit - log(sum));
         for (ptrdiff_t a = 0; a < q; a++) {
             prob[a] /= sum;
-            const double r = w * (prob[a] - (own * (y == a + 1) + each));
-            for (ptrdiff_t t = 0; t < n_on; t++)
-                g_out[a * P0 + on[t]] += r;
+            const double residual = w * (prob[a] - (target_y * (y == a + 1) + target_all));
+            for (ptrdiff_t t = 0; t < n_active; t++)
+                g_out[a * C + active[t]] += residual;
         }
         if (!H_out)
             continue;
         for (ptrdiff_t a = 0; a < q; a++)
             for (ptrdiff_t b = 0; b <= a; b++) {
-                const double c = w * ((a == b ? prob[a] : 0.0) - prob[a] * prob[b]);
-                for (ptrdiff_t t = 0; t < n_on; t++) {
-                    double *row = H_out + (a * P0 + on[t]) * p + b * P0;
+                const double covariance = w * ((a == b ? prob[a] : 0.0) - prob[a] * prob[b]);
+                for (ptrdiff_t t = 0; t < n_active; t++) {
+                    double *H_row = H_out + (a * C + active[t]) * p + b * C;
                     for (ptrdiff_t u = 0; u <= t; u++)
-                        row[on[u]] += c;
+                        H_row[active[u]] += covariance;
                 }
             }
     }
     for (ptrdiff_t a = 0; a < q; a++)
-        for (ptrdiff_t c = 0; c < P0; c++) {
-            const ptrdiff_t at = a * P0 + c;
+        for (ptrdiff_t c = 0; c < C; c++) {
+            const ptrdiff_t k = a * C + c;
             const double lambda = s->penalty[c];
-            f += 0.5 * lambda * x[at] * x[at];
-            g_out[at] += lambda * x[at];
+            f += 0.5 * lambda * x[k] * x[k];
+            g_out[k] += lambda * x[k];
             if (s->linear) {
-                f -= s->linear[at] * x[at];
-                g_out[at] -= s->linear[at];
+                f -= s->linear[k] * x[k];
+                g_out[k] -= s->linear[k];
             }
             if (!H_out)
                 continue;
-            H_out[at * p + at] += lambda;
-            for (ptrdiff_t b = 0; b < a; b++) /* mirror inside off-diagonal blocks: they are symmetric in (c, d) */
+            H_out[k * p + k] += lambda;
+            for (ptrdiff_t b = 0; b < a; b++) /* blocks (a, b < a) are symmetric: fill their upper half */
                 for (ptrdiff_t d = 0; d < c; d++)
-                    H_out[(a * P0 + d) * p + b * P0 + c] = H_out[at * p + b * P0 + d];
+                    H_out[(a * C + d) * p + b * C + c] = H_out[k * p + b * C + d];
         }
-    return s->metric ? f + newton_metric(s, x, g_out, H_out) : f;
+    return s->metric ? f + newton_add_zero_sum_penalty(s, x, g_out, H_out) : f;
 }
 
-/* Solve (H + ridge I) d = -g by Cholesky; U (p, p) gets the upper factor, whose rows the inner loops go along. Returns 0
-   where a pivot is not positive. */
+/* Solve (H + ridge I) d = -g for d_out (p,) by Cholesky; only the lower triangle of H (p, p) is read. U (p, p) gets
+   the upper factor, so that the inner loops run along rows. Return 1, or 0 if a pivot is not positive. */
 static int newton_cholesky(const double *H, double ridge, const double *g, double *U, double *d_out, ptrdiff_t p)
 {
-    double *row = d_out; /* of the lower factor, first */
+    double *row = d_out; /* row i of the lower factor while U is computed */
     for (ptrdiff_t i = 0; i < p; i++) {
         ptrdiff_t t = 0;
         memcpy(row, H + i * p, sizeof(double) * (size_t)(i + 1));
@@ -144,7 +156,7 @@ static int newton_cholesky(const double *H, double ridge, const double *g, doubl
             row[t] /= U[t * p + t];
             row[i] -= row[t] * row[t];
         }
-        if (!(row[i] > 1e-14 * (H[i * p + i] + ridge)) || row[i] <= 0.0)
+        if (!(row[i] > NEWTON_PIVOT * (H[i * p + i] + ridge)) || row[i] <= 0.0)
             return 0;
         row[i] = sqrt(row[i]);
         for (t = 0; t <= i; t++)
@@ -166,6 +178,7 @@ static int newton_cholesky(const double *H, double ridge, const double *g, doubl
     return 1;
 }
 
+/* Euclidean norm of v (n,) */
 static double newton_norm(const double *v, ptrdiff_t n)
 {
     double s = 0.0;
@@ -174,50 +187,52 @@ static double newton_norm(const double *v, ptrdiff_t n)
     return sqrt(s);
 }
 
-/* Minimise from x. scratch: 2 p^2 + 3 p + q doubles. Returns a solver_status. */
+/* Minimise the objective from x (p,), in place, p = q C, until the gradient norm is at most `tolerance` or `itmax`
+   steps were taken. scratch: 2 p^2 + 3 p + q doubles. Returns a solver_status. */
 static int newton_solve(const newton_site *s, double tolerance, int itmax, double *x, double *scratch,
                         double *value_out, double *grad_norm_out, int32_t *n_iter_out)
 {
-    const ptrdiff_t p = s->p;
-    double *H = scratch, *C = H + p * p, *g = C + p * p, *d = g + p, *trial = d + p, *prob = trial + p;
+    const ptrdiff_t p = s->n_params;
+    double *H = scratch, *U = H + p * p, *g = U + p * p, *d = g + p, *trial = d + p, *prob = trial + p;
     double f = newton_evaluate(s, x, g, H, prob), norm = newton_norm(g, p);
-    int met = norm <= tolerance, status = SOLVER_ITMAX;
+    int tolerance_met = norm <= tolerance, status = SOLVER_ITMAX;
     *n_iter_out = 0;
     while (*n_iter_out < itmax) {
-        double ridge = 0.0, trace = 0.0, slope = 0.0, t = 1.0, f_new = f, norm_new = norm;
+        double ridge = 0.0, trace = 0.0, slope = 0.0, step = 1.0, f_new = f, norm_new = norm;
         int accepted = 0;
         for (ptrdiff_t i = 0; i < p; i++)
             trace += H[i * p + i];
-        while (!newton_cholesky(H, ridge, g, C, d, p) && isfinite(ridge) && isfinite(trace))
-            ridge = ridge == 0.0 ? 1e-13 * trace / (double)p + 1e-300 : 10.0 * ridge;
+        while (!newton_cholesky(H, ridge, g, U, d, p) && isfinite(ridge) && isfinite(trace))
+            ridge = ridge == 0.0 ? NEWTON_RIDGE * trace / (double)p + 1e-300 : 10.0 * ridge;
         for (ptrdiff_t i = 0; i < p; i++)
             slope += g[i] * d[i];
-        for (int half = 0; half < 50 && !accepted; ++half, t *= 0.5) {
+        for (int n_halved = 0; n_halved < NEWTON_HALVINGS && !accepted; ++n_halved, step *= 0.5) {
             for (ptrdiff_t i = 0; i < p; i++)
-                trial[i] = x[i] + t * d[i];
+                trial[i] = x[i] + step * d[i];
             f_new = newton_evaluate(s, trial, g, H, prob);
             norm_new = newton_norm(g, p);
             accepted = isfinite(f_new) && isfinite(norm_new)
-                && (f_new <= f + 1e-4 * t * slope || (f_new <= f + 1e-13 * fabs(f) && norm_new < norm));
-            if (met && half == 0)
+                && (f_new <= f + NEWTON_ARMIJO * step * slope
+                    || (f_new <= f + NEWTON_ROUNDING * fabs(f) && norm_new < norm));
+            if (tolerance_met && n_halved == 0)
                 break;
         }
         if (!accepted) {
-            status = met ? SOLVER_CONVERGED : isfinite(f) ? SOLVER_STUCK : SOLVER_NOT_FINITE;
+            status = tolerance_met ? SOLVER_CONVERGED : isfinite(f) ? SOLVER_STUCK : SOLVER_NOT_FINITE;
             f = newton_evaluate(s, x, g, NULL, prob);
             break;
         }
-        const int gained = norm_new < 0.5 * norm;
+        const int norm_halved = norm_new < 0.5 * norm;
         memcpy(x, trial, sizeof(double) * (size_t)p);
         f = f_new;
         norm = norm_new;
         ++*n_iter_out;
-        if (met || (norm == 0.0)) {
+        if (tolerance_met || (norm == 0.0)) {
             status = SOLVER_CONVERGED;
-            if (!gained || norm < 1e-14)
+            if (!norm_halved || norm < 1e-14) /* rounding: further steps gain nothing */
                 break;
         }
-        met = met || norm <= tolerance;
+        tolerance_met = tolerance_met || norm <= tolerance;
     }
     *value_out = f;
     *grad_norm_out = norm;

@@ -15,8 +15,8 @@ from bbl.boltzmann.predictive import Predictive, predictive
 from bbl.boltzmann.union_layout import log_z_of_chosen, merge_layouts
 from bbl.design.labels import Labels
 from bbl.engines import Engine, EngineFit
-from bbl.engines.base import OutOfFoldScores
 from bbl.engines.engine_fit import NoProgress
+from bbl.engines.traits import OutOfFoldScores
 from bbl.engines.warm_starts import WarmStarts
 from bbl.errors import OptionError
 from bbl.model.ais import annealed_log_z, annealing_start

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
 from bbl.crossval import cross_validate, score_settings
 from bbl.engines import Engine, EngineFit
-from bbl.engines.base import OutOfFoldScores
 from bbl.engines.engine_fit import Note
+from bbl.engines.traits import JointTraits, OutOfFoldScores
 from bbl.model.layout import Layout
 from bbl.rows.folds import shuffled_folds
 from bbl.rows.sample import Sample
@@ -51,13 +51,14 @@ def joint_path(
     oof_scores, theta, constant = None, np.zeros((K, layout.size)), np.zeros(K)
     if start is None:  # neither repeated rows nor their order make a difference
         sample = sample.by_state(layout.n_levels, K)
-    refined = engine.refined()
-    if refined is not None:
-        oof_scores, full_fit = start or _start(sample, *refined, generative, rng)
+    traits = cast(JointTraits, engine.joint)
+    generative_start = traits.start(engine)
+    if generative_start is not None:
+        oof_scores, full_fit = start or _start(sample, *generative_start, generative, rng)
         theta = full_fit.parameters.theta
         constant = np.log(np.where(full_fit.class_prior > 0.0, full_fit.class_prior, 1.0)) - full_fit.log_z
     out = []
-    for joint_fit in engine.fit_groups(sample, layout, K, values, oof_scores, rng):
+    for joint_fit in traits.fit_groups(engine, sample, layout, K, values, oof_scores, rng):
         theta_change, T = joint_fit.theta, joint_fit.temperature
         notes: tuple[Note, ...] = ()
         if not (joint_fit.converged or engine.stops_early):

@@ -13,8 +13,8 @@ from bbl.boltzmann.validation import Validated, validate
 from bbl.crossval import calibrated
 from bbl.design.labels import Labels
 from bbl.engines import Conditional, PseudoLikelihood
-from bbl.engines.base import OutOfFoldScores
 from bbl.engines.engine_fit import JointFit
+from bbl.engines.traits import OutOfFoldScores
 from bbl.engines.warm_starts import WarmStarts
 from bbl.model.energy import energies
 from bbl.model.layout import Layout

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterable
 
 from bbl.checks import choice, near_match
-from bbl.engines.base import Engine, Tuned
+from bbl.engines.base import Engine
 from bbl.engines.bayes.engine import Posterior
 from bbl.engines.conditional.engine import Conditional
 from bbl.engines.engine_fit import EngineFit, Equations
@@ -14,6 +14,7 @@ from bbl.engines.highorder.engine import HighOrder
 from bbl.engines.meanfield import MeanField
 from bbl.engines.naive import NaiveBayes
 from bbl.engines.pseudo.engine import PseudoLikelihood
+from bbl.engines.traits import Tuned
 from bbl.engines.variational.engine import PersistentVI
 from bbl.errors import BBLTypeError
 

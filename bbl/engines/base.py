@@ -4,69 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 
 from bbl.capabilities import ABSENT, NOT_COUNTS
-from bbl.engines.engine_fit import EngineFit, Equations, JointFit
+from bbl.engines.engine_fit import EngineFit, Equations
+from bbl.engines.traits import JointTraits, PosteriorTraits, Tuned
 from bbl.engines.warm_starts import WarmStarts
 from bbl.errors import OptionError
 from bbl.model.layout import Layout
-from bbl.model.ranking import interaction_strength
 from bbl.rows.folds import Folds
 from bbl.rows.sample import Sample
 
-__all__ = ["Engine", "OutOfFoldScores", "Tuned"]
+__all__ = ["Engine"]
 
 NO_EQUATIONS = "Standard errors are there for methods that solve likelihood equations (such as 'pseudo' and 'naive')"
 SHARED_ROWS = "The posterior of the pooled fit shares its rows with those of the groups"
-
-
-@dataclass(frozen=True)
-class Tuned:
-    """The option of an engine that cross-validation varies.
-
-    Attributes
-    ----------
-    option : str
-        Its name as an argument.
-    column, symbol, title : str
-        Its name in tables, and as a symbol and a title in figures.
-    grid : tuple of float
-        What ``"cv"`` tries, rising.
-    simpler : {"larger", "smaller"}
-        Which values make simpler models, which ``"cv-1se"`` prefers.
-    logarithmic : bool
-        Whether figures show it on a logarithmic scale.
-    rules : tuple of str
-        Words for ways in which the engine chooses it by itself.
-    """
-
-    option: str
-    column: str
-    symbol: str
-    title: str
-    grid: tuple[float, ...]
-    simpler: str
-    logarithmic: bool = False
-    rules: tuple[str, ...] = ()
-
-
-class OutOfFoldScores(NamedTuple):
-    """Class scores of rows by models that were not fitted to them.
-
-    Attributes
-    ----------
-    rows : ndarray of intp, shape (N,)
-        Positions in the sample; copies of a weighted row may stand in several folds.
-    weights : ndarray, shape (N,)
-    scores : ndarray, shape (N, K)
-    """
-
-    rows: np.ndarray
-    weights: np.ndarray
-    scores: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -93,9 +47,8 @@ class Engine:
     weights : {"counts", "real"}
         Whether the weights of rows are how often each was observed, or may be any positive numbers: what is fitted is
         then the same for whole numbers and others, and standard errors and tests refuse the others.
-    joint : bool
-        Whether it fits all groups at once, to P(group | row), so that P(row | group) is not modelled: then it has
-        `fit_groups` in place of `path`.
+    joint : JointTraits or None
+        How it fits all groups at once, in place of `path`, if it does.
     collapses : bool
         Whether equal rows are put together, in a fixed order of states, before `path` sees them. An engine that takes
         nothing from rows but counts of levels and pairs gains nothing by it where these are exact.
@@ -107,12 +60,8 @@ class Engine:
         Whether `path` draws random numbers and takes its time: then it is handed `rng` and `progress` too.
     chooses : bool
         Whether it chooses the terms of each group itself; its fits then have a layout of their own.
-    posterior : str
-        What its posterior is, in words, where its fits have an `sd`; else empty.
-    draws_posterior : bool
-        Whether its fits have draws from the posterior.
-    keeps_history : bool
-        Whether its fits keep a record of how they went.
+    posterior : PosteriorTraits or None
+        What it says of its posterior, if its fits have one.
     sized_by : tuple of str
         Options that memory grows with.
     classifier : dict
@@ -126,15 +75,13 @@ class Engine:
     log_z: ClassVar[str] = "exact"
     needs: ClassVar[str] = "each"
     weights: ClassVar[str] = "counts"
-    joint: ClassVar[bool] = False
+    joint: ClassVar[JointTraits | None] = None
     collapses: ClassVar[bool] = True
     streams: ClassVar[bool] = False
     solves: ClassVar[bool] = False
     samples: ClassVar[bool] = False
     chooses: ClassVar[bool] = False
-    posterior: ClassVar[str] = ""
-    draws_posterior: ClassVar[bool] = False
-    keeps_history: ClassVar[bool] = False
+    posterior: ClassVar[PosteriorTraits | None] = None
     sized_by: ClassVar[tuple[str, ...]] = ()
     classifier: ClassVar[dict[str, Any]] = {}
 
@@ -197,11 +144,11 @@ class Engine:
         elif not cls.solves:
             errors = ("standard_errors", "covariances", "tests", "pooled", "differences", "composite_criteria")
             reasons |= dict.fromkeys(errors, f"{NO_EQUATIONS}, not for {method}")
-        if not cls.draws_posterior:
+        if not (cls.posterior and cls.posterior.has_draws):
             reasons["draws"] = f"{method} has no draws from a posterior"
             if cls.posterior:
                 reasons["covariances"] = f"{method} keeps the sd of each parameter, and no covariances"
-        if not cls.keeps_history:
+        if not (cls.posterior and cls.posterior.keeps_history):
             reasons["history"] = f"{method} keeps no history"
         if cls.order == 1:
             reasons["plot_network"] = "The model has no interactions"
@@ -237,20 +184,12 @@ class Engine:
         """
         return None
 
-    def refined(self) -> tuple[Engine, Sequence[float] | None] | None:
-        """Return the generative engine that a `joint` one refines, and the settings that are tried; None for none."""
-        return None
-
     def widened(self, layout: Layout) -> Layout:
         """Return the layout of what predictions sum over: with its hidden units behind the predictors, if it has any.
 
         The ``state`` of a fit then has draws (chains, draws, size) of it by the name ``hidden``.
         """
         return layout
-
-    def describe(self, layout: Layout) -> str:
-        """Return in words what its posterior of such a model is, and how it is had."""
-        return self.posterior
 
     def layout(self, sample: Sample, layout: Layout) -> Layout:
         """Return the layout of the parameters that this engine fits to the rows of all groups."""
@@ -262,14 +201,6 @@ class Engine:
         if reason is not None:
             where = ": inference().table() and interactions() tell it" if self.posterior else ""
             raise OptionError(f"{reason}{where}.", argument="method")
-
-    def check_differences(self, n: int) -> None:
-        """Raise an OptionError if a joint fit to `n` distinct rows has no standard errors of `difference`."""
-        raise NotImplementedError
-
-    def difference(self, codes: np.ndarray, weights: np.ndarray, p: np.ndarray, layout: Layout, pair: tuple[int, int]):
-        """Return covariances of the difference of two groups of a joint fit; see `Conditional.difference`."""
-        raise NotImplementedError
 
     def equations(self, sample: Sample, layout: Layout) -> Equations:
         """Solve a group's likelihood equations again, for standard errors; see `check_equations`."""
@@ -294,34 +225,6 @@ class Engine:
         function that is told of each share of the fit that is done, and in a few words how it goes.
         """
         raise NotImplementedError
-
-    def fit_groups(
-        self,
-        sample: Sample,
-        layout: Layout,
-        K: int,
-        values: Sequence[float] | None,
-        oof_scores: OutOfFoldScores | None,
-        rng: np.random.Generator,
-    ) -> list[JointFit]:
-        """Fit all K groups together at each of `values` (see `joint`), on top of `oof_scores`."""
-        raise NotImplementedError
-
-    def strength_posterior(
-        self, layout: Layout, fit: EngineFit, tau: float, rng: np.random.Generator
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Return of every pair the posterior sd of its strength, and the probability that its couplings exceed `tau`.
-
-        `tau` is compared with the root mean square of a pair's couplings in the zero-sum gauge, reference levels
-        included, so that pairs with different numbers of levels are held to one standard. With two levels it is the
-        Ising coupling.
-        """
-        if fit.draws is None:
-            nothing = np.full(len(layout.pairs), np.nan)
-            return nothing, nothing
-        strength = np.array([interaction_strength(layout, theta) for theta in fit.draws.reshape(-1, layout.size)])
-        cells = np.sqrt(layout.n_levels[layout.pairs].astype(float).prod(axis=1))
-        return strength.std(axis=0, ddof=1), (strength > tau * cells).mean(axis=0)
 
     def compare(
         self, sample: Sample, layout: Layout, values: Sequence[float] | None, warm_starts: WarmStarts

@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bbl.checks import choice, real
-from bbl.engines.base import Engine, Tuned
+from bbl.engines.base import Engine
 from bbl.engines.engine_fit import EngineFit, Note
 from bbl.engines.naive import absent_levels
+from bbl.engines.traits import Tuned
 from bbl.memory import check_memory
 from bbl.model.energy import known_energy
 from bbl.model.gauge import GAUGES, change_coordinates, orthonormal_bases

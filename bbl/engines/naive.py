@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from bbl.checks import real
-from bbl.engines.base import Engine, Tuned
+from bbl.engines.base import Engine
 from bbl.engines.engine_fit import EngineFit, Equations, Note
+from bbl.engines.traits import Tuned
 from bbl.model.layout import Layout
 from bbl.model.moments import TINY, level_counts, log_ratio, smoothed
 from bbl.rows.sample import Sample

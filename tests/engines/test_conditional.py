@@ -1,6 +1,7 @@
 """Conditional likelihood: the kernel and both solvers against oracles, its limits, and what it refuses."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -216,12 +217,18 @@ def test_without_pairs_it_is_penalised_multinomial_logistic_regression():
     np.testing.assert_allclose(ours, other.predict_proba(X), atol=1e-5)
 
 
+def spy_on_joint_fits(monkeypatch, calls):
+    """Add the arguments of each joint fit to `calls`."""
+    joint = Conditional.joint
+    spy = replace(joint, fit_groups=lambda *a: calls.append(a) or joint.fit_groups(*a))
+    monkeypatch.setattr(Conditional, "joint", spy)
+
+
 @pytest.mark.parametrize("rows", [5000, 10])
 def test_an_infinite_ridge_is_the_calibration_of_the_start(monkeypatch, rows):
     monkeypatch.setattr(engine_module, "ROWS", rows)
     frame, caught = make_frame(), []
-    real = Conditional.fit_groups
-    monkeypatch.setattr(Conditional, "fit_groups", lambda *a: caught.append(a) or real(*a))
+    spy_on_joint_fits(monkeypatch, caught)
     options = {"start": "pseudo", "lambda_": 0.1}
     fit = bbl.bbl("y ~ .^2", frame, method="conditional", ridge=np.inf, verbose=0, **options)
     given, sample = caught[0][5], caught[0][1]
@@ -387,8 +394,8 @@ def test_scores_of_the_start_are_out_of_fold(monkeypatch):
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(rng.integers(0, 3, (150, 8)).astype(str), columns=list("abcdefgh"))
     frame["y"] = rng.integers(0, 2, 150).astype(str)
-    caught, real = [], Conditional.fit_groups
-    monkeypatch.setattr(Conditional, "fit_groups", lambda *a: caught.append(a) or real(*a))
+    caught = []
+    spy_on_joint_fits(monkeypatch, caught)
     fit = bbl.bbl("y ~ .^2", frame, method="conditional", ridge=10.0, start="pseudo", lambda_=1e-3, verbose=0)
     given, sample = caught[0][5], caught[0][1]
     np.testing.assert_array_equal(np.bincount(given.rows, given.weights), sample.weights)

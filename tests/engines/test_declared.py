@@ -15,6 +15,7 @@ import pytest
 import bbl
 from bbl.checks import real
 from bbl.engines import ENGINES, Engine, EngineFit, Tuned
+from bbl.engines.traits import PosteriorTraits
 from bbl.errors import BBLTypeError, OptionError
 from bbl.model.layout import Layout
 from bbl.model.moments import frequencies, log_ratio, pair_counts
@@ -111,7 +112,7 @@ class Noisy(Shrunken):
 
     name = "noisy"
     samples = True
-    posterior = "draws around naive Bayes"
+    posterior = PosteriorTraits(lambda engine: "draws around naive Bayes", lambda engine, layout: "draws")
 
     def path(self, sample, layout, values=None, workers=1, *, rng, progress):
         fits = super().path(sample, layout, values, workers)

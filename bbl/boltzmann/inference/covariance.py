@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import cast
 
 import numpy as np
 
 from bbl.boltzmann.estimate import Estimate
 from bbl.engines import Engine, Equations
+from bbl.engines.traits import JointTraits
 from bbl.memory import check_memory
 from bbl.model.godambe import ROWS, Influence, term_covariances
 from bbl.model.higher import split
@@ -143,14 +145,15 @@ def difference_terms(
     Raises
     ------
     OptionError
-        If the fit has none; see `Engine.check_differences`.
+        If the fit has none; see `JointTraits.check_differences`.
     """
-    engine.check_differences(sample.n)
+    traits = cast(JointTraits, engine.joint)
+    traits.check_differences(engine, sample.n)
     layout = estimate.parameters.layout
     codes, at = np.unique(sample.codes, axis=0, return_inverse=True)
     weights = np.bincount(at.ravel(), sample.weights, len(codes))
     p = np.exp(log_probabilities(replace(estimate, calibration=None).class_scores(codes)))
-    covariance, tables, is_estimable = engine.difference(codes, weights, p, layout, pair)
+    covariance, tables, is_estimable = traits.difference(engine, codes, weights, p, layout, pair)
     terms = [
         tables[:, a:b].T @ covariance @ tables[:, a:b] for a, b in zip(layout.cuts[:-1], layout.cuts[1:], strict=True)
     ]

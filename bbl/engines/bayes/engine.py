@@ -17,6 +17,7 @@ from bbl.engines.bayes.conjugate import conjugate_draws
 from bbl.engines.bayes.hidden import hidden_draws, summed_exactly, visible_columns, widened
 from bbl.engines.bayes.posterior import Problem, adjustment, draw_chains, mode
 from bbl.engines.engine_fit import EngineFit, Note
+from bbl.engines.traits import PosteriorTraits
 from bbl.errors import DataError, DataWarning, OptionError
 from bbl.memory import check_memory
 from bbl.model.gauge import to_reference, to_simplex
@@ -128,8 +129,6 @@ class Posterior(Engine):
     name = "bayes"
     log_z = "ais"
     samples = True
-    posterior: ClassVar[str] = "posterior draws"
-    draws_posterior = True
     sized_by: ClassVar[tuple[str, ...]] = ("draws", "warmup", "chains")
 
     def __post_init__(self):
@@ -332,6 +331,8 @@ class Posterior(Engine):
             draws=drawn,
             state=state,
         )
+
+    posterior: ClassVar[PosteriorTraits] = PosteriorTraits(lambda engine: "posterior draws", describe, has_draws=True)
 
 
 def n_states(layout: Layout) -> int:

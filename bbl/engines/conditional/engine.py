@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from bbl.checks import flag, integer, real
-from bbl.engines.base import Engine, OutOfFoldScores, Tuned
+from bbl.engines.base import Engine
 from bbl.engines.conditional.discriminative import CLOSE, HARMLESS, SLIGHT, Tolerance, bounded, minibatches, solve
 from bbl.engines.conditional.folds import EARLY, RANK, HeldOut, falling_ridges, group_weights
 from bbl.engines.conditional.full_batch import FullBatch
@@ -17,6 +17,7 @@ from bbl.engines.conditional.kernel import determined, make_basis, to_tables
 from bbl.engines.conditional.multinomial import difference_covariance
 from bbl.engines.engine_fit import JointFit
 from bbl.engines.pseudo.engine import PseudoLikelihood
+from bbl.engines.traits import JointTraits, OutOfFoldScores, Tuned
 from bbl.errors import OptionError
 from bbl.memory import check_memory
 from bbl.model.layout import Layout
@@ -79,7 +80,6 @@ class Conditional(Engine):
         "ridge", "ridge", r"$\rho$", r"Penalty $\rho$", tuple(10.0 ** np.arange(-6.0, -0.9)),
         "larger", logarithmic=True,
     )  # fmt: skip
-    joint: ClassVar[bool] = True
     log_z = "half"
 
     def __post_init__(self):
@@ -109,7 +109,7 @@ class Conditional(Engine):
         """Return the engine with each `scale` that is to be tried."""
         return tuple(replace(self, scale=each) for each in SCALES) if self.scale == "cv" else (self,)
 
-    def refined(self) -> tuple[Engine, Sequence[float] | None] | None:
+    def generative_start(self) -> tuple[Engine, tuple[float, ...] | None] | None:
         """Return the pseudo-likelihood fit that is the `start`, and the penalties that are tried."""
         if self.start is None:
             return None
@@ -331,3 +331,5 @@ class Conditional(Engine):
         fit = minibatches(sample.codes[oof_scores.rows], y, oof_scores.weights, layout, K, float(self.scale),
                           self.ridge, self.epochs, rng, bounded(heat(oof_scores.scores)))  # fmt: skip
         return fit._replace(constant=fit.constant + heat.offset, temperature=heat.temperature)
+
+    joint: ClassVar[JointTraits] = JointTraits(fit_groups, generative_start, check_differences, difference)

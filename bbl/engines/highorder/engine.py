@@ -13,9 +13,10 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from bbl.checks import choice, integer, real
-from bbl.engines.base import Engine, Tuned
+from bbl.engines.base import Engine
 from bbl.engines.engine_fit import EngineFit, Note
 from bbl.engines.highorder.joint import REFITS, Fitted, fit_jointly
+from bbl.engines.traits import Tuned
 from bbl.errors import BBLTypeError, DataError, OptionError
 from bbl.model.layout import Layout
 from bbl.model.moments import frequencies, log_ratio

@@ -12,13 +12,14 @@ import numpy as np
 
 from bbl._ext.pseudo.pseudo import CONVERGED, memory_estimate
 from bbl.checks import choice, flag, integer, real
-from bbl.engines.base import Engine, Tuned
+from bbl.engines.base import Engine
 from bbl.engines.engine_fit import EngineFit, Equations, Note
 from bbl.engines.naive import absent_levels
 from bbl.engines.pseudo.blocks import Corrected, few_enough, rounds_memory, sample_size
 from bbl.engines.pseudo.nodes import n_shares
 from bbl.engines.pseudo.path import CLOSER, on_the_line, solve_available, solve_complete
 from bbl.engines.pseudo.solvers import FINEST, POLISH_SIZE, Sites, is_small
+from bbl.engines.traits import Tuned
 from bbl.engines.warm_starts import WarmStarts
 from bbl.errors import OptionError
 from bbl.memory import check_memory

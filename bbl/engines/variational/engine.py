@@ -12,8 +12,9 @@ import numpy as np
 
 from bbl._ext.gibbs.gibbs import pack_size
 from bbl.checks import choice, generator, integer, real
-from bbl.engines.base import Engine, Tuned
+from bbl.engines.base import Engine
 from bbl.engines.engine_fit import EngineFit, Note
+from bbl.engines.traits import PosteriorTraits, Tuned
 from bbl.engines.variational.persistent import (
     Budget,
     Likelihood,
@@ -118,7 +119,6 @@ class PersistentVI(Engine):
     average: float = 0.1
     sd: str = "factorised"
     name = "pvi"
-    keeps_history = True
     tuned = Tuned(
         "scale", "scale", r"$s$", r"Global scale $s$", (0.003, 0.01, 0.03, 0.1, 0.3, 1.0), "smaller",
         logarithmic=True,
@@ -156,9 +156,8 @@ class PersistentVI(Engine):
         if self.seed is not None:
             generator(self.seed)
 
-    @property
-    def posterior(self) -> str:  # type: ignore[override]
-        """The approximation of the posterior, in words."""
+    def posterior_name(self, layout: Layout | None = None) -> str:
+        """Return the approximation of the posterior in words."""
         return "factorised variational posterior" + ", sds by linear response" * (self.sd == "lrvb")
 
     @property
@@ -312,13 +311,13 @@ class PersistentVI(Engine):
             raise ValueError("the approximation is of another model")
         return Approximation(layout, self._prior, self._slab, self.scale, mean, log_sd)
 
-    def strength_posterior(
-        self, layout: Layout, fit: EngineFit, tau: float, rng: np.random.Generator
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Return of every pair the posterior sd of its strength, and the probability that it exceeds `tau`."""
-        strengths = self.approximation(layout, fit).strengths(rng)
-        cells = np.sqrt(layout.n_levels[layout.pairs].astype(float).prod(axis=1))
-        return strengths.std(axis=0, ddof=1), (strengths > tau * cells).mean(axis=0)
+    def strengths(self, layout: Layout, fit: EngineFit, rng: np.random.Generator) -> np.ndarray:
+        """Return posterior draws of the strength of each pair, shape (n_draws, n_pairs)."""
+        return self.approximation(layout, fit).strengths(rng)
+
+    posterior: ClassVar[PosteriorTraits] = PosteriorTraits(
+        posterior_name, posterior_name, keeps_history=True, strengths=strengths
+    )
 
 
 def _lkh(sample: Sample, layout: Layout, theta: np.ndarray) -> float:

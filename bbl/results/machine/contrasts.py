@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NoReturn, final
+from typing import NoReturn, cast, final
 
 import numpy as np
 import pandas as pd
@@ -12,6 +12,7 @@ from bbl.boltzmann.inference.covariance import difference_terms
 from bbl.checks import flag, share, verb
 from bbl.design.labels import Labels
 from bbl.engines import Engine
+from bbl.engines.traits import JointTraits
 from bbl.errors import OptionError
 from bbl.results.machine.estimates import Compared, Estimates
 from bbl.results.machine.inference import compared, compared_frame, ranked, untested
@@ -69,7 +70,7 @@ class DifferenceInference(Estimates):
 
     def __init__(self, labels: Labels, estimate: Estimate, engine: Engine, sample: Sample):
         sample = sample.by_state([len(levels) for levels in labels.levels], len(labels.groups))
-        engine.check_differences(sample.n)
+        cast(JointTraits, engine.joint).check_differences(engine, sample.n)
         self._labels, self._estimate, self._engine, self._sample = labels, estimate, engine, sample
         self._cache: dict[tuple[int, int], tuple[list[np.ndarray], np.ndarray]] = {}
         self.note = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NoReturn, final
+from typing import NoReturn, cast, final
 
 import numpy as np
 import pandas as pd
@@ -11,6 +11,7 @@ from bbl.boltzmann.estimate import Estimate
 from bbl.checks import real, share
 from bbl.design.labels import Labels
 from bbl.engines import Engine, EngineFit
+from bbl.engines.traits import PosteriorTraits
 from bbl.errors import OptionError
 from bbl.results.machine.estimates import Compared, Estimates
 from bbl.results.machine.inference import compared, compared_frame, ranked, untested
@@ -42,7 +43,9 @@ class PosteriorInference(Estimates):
 
     def __init__(self, labels: Labels, estimate: Estimate, engine: Engine):
         self._labels, self._estimate, self._engine = labels, estimate, engine
-        self.note = f"Posterior standard deviations and central intervals: {engine.posterior}. There are no tests."
+        self._posterior = cast(PosteriorTraits, engine.posterior)
+        self._name = self._posterior.name(engine)
+        self.note = f"Posterior standard deviations and central intervals: {self._name}. There are no tests."
 
     def _selection(self, of: Compared) -> str | tuple[int, int]:
         """Return ``"group"`` or the numbers of two groups; an OptionError for ``"pooled"``."""
@@ -112,7 +115,7 @@ class PosteriorInference(Estimates):
             if draws is not None:
                 limits[:, row] = np.quantile(draws, [0.5 - level / 2, 0.5 + level / 2], axis=0)
         lower, upper = limits.reshape(2, -1)
-        return frame.assign(se=sd, z=np.nan, p=np.nan, lower=lower, upper=upper, test=self._engine.posterior)
+        return frame.assign(se=sd, z=np.nan, p=np.nan, lower=lower, upper=upper, test=self._name)
 
     def tests(self, of: Compared = "group") -> NoReturn:
         """Raise an OptionError: a posterior has no tests."""
@@ -143,7 +146,7 @@ class PosteriorInference(Estimates):
         real("tau", tau, 0.0)
         self._selection(of)
         parameters, groups = self._estimate.parameters, list(self._labels.groups)
-        pairs = untested(self._labels, parameters, of, f"no test: {self._engine.posterior}")
+        pairs = untested(self._labels, parameters, of, f"no test: {self._name}")
         if isinstance(of, tuple):
             pairs.insert(3, "sd", np.nan)
             pairs.insert(4, "inclusion", np.nan)
@@ -161,7 +164,7 @@ class PosteriorInference(Estimates):
         if fit.sd is None:
             nothing = np.full(len(layout.pairs), np.nan)
             return nothing, nothing
-        return self._engine.strength_posterior(layout, fit, tau, np.random.default_rng(0))
+        return self._posterior.strength(self._engine, layout, fit, tau, np.random.default_rng(0))
 
     def __repr__(self) -> str:
         layout = self._estimate.parameters.layout

@@ -24,7 +24,7 @@ def _missing_text(fit: MachineResults) -> str:
 
 def fit_facts(fit: MachineResults) -> dict[str, Any]:
     """Return the facts of a summary, values by title: method, settings, data, likelihood and convergence."""
-    joint = fit.engine.joint
+    joint, posterior = fit.engine.joint, fit.engine.posterior
     settings = ", ".join(
         f"{k} = {v:.7g}" if isinstance(v, float) else f"{k} = {v}" for k, v in vars(fit.engine).items()
     )
@@ -33,7 +33,7 @@ def fit_facts(fit: MachineResults) -> dict[str, Any]:
         settings += f"; {fit.tuning.option} chosen by cross-validated {score}"
     return {
         "Fit method": fit.engine.name,
-        **({"Posterior": fit.engine.describe(fit.parameters.layout)} if fit.engine.posterior else {}),
+        **({"Posterior": posterior.describe(fit.engine, fit.parameters.layout)} if posterior else {}),
         "Settings": settings,
         **_reading_facts(fit),
         "Observations": fit.nobs(),

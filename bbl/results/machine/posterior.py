@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -14,6 +14,7 @@ from bbl.boltzmann.estimate import Estimate
 from bbl.checks import arguments, choice, integer, share
 from bbl.design.labels import Labels
 from bbl.engines import Engine
+from bbl.engines.traits import PosteriorTraits
 from bbl.errors import BBLError, OptionError
 from bbl.model.layout import Layout
 from bbl.model.parameters import Parameters
@@ -65,7 +66,13 @@ class PosteriorDraws:
         empty = np.full_like(first, np.nan)
         draws = np.stack([empty if fit.draws is None else fit.draws for fit in fits], axis=2)
         layout = estimate.parameters.layout
-        return cls(labels, layout, draws, engine.describe(layout), tuple(fit.state for fit in fits))
+        return cls(
+            labels,
+            layout,
+            draws,
+            cast(PosteriorTraits, engine.posterior).describe(engine, layout),
+            tuple(fit.state for fit in fits),
+        )
 
     def to_frame(self) -> pd.DataFrame:
         """Return the draws as a frame: rows by ``chain`` and ``draw``, columns by ``group`` and ``parameter``."""

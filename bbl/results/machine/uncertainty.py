@@ -137,13 +137,13 @@ def interactions(
 def _why_untested(self: MachineResults, of: Compared | None = None) -> str | None:
     """Return why the column ``test`` holds no tests, or of a joint fit no intervals of `of`; None if it does."""
     if self.engine.posterior:
-        return f"no test: {self.engine.posterior}"
+        return f"no test: {self.engine.posterior.name(self.engine)}"
     if self.training is None:
         return "no test: the model was saved without its training rows"
     try:
         if self.engine.joint and isinstance(of, tuple):
             rows = self.training.by_state(self.design.n_levels, len(self.labels.groups))
-            self.engine.check_differences(rows.n)
+            self.engine.joint.check_differences(self.engine, rows.n)
         else:
             self.engine.check_equations()
         self.training.check_whole("Tests go")

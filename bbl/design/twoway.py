@@ -152,7 +152,8 @@ class TwoWay:
                     f"newdata has not the {self.shape[1]} columns of the table. Give them all; nan where missing.",
                     argument="newdata",
                 )
-            values = values[:, pd.Index(columns).get_indexer(pd.Index(self.columns.levels))]
+            order = pd.Index(list(columns)).get_indexer(pd.Index(list(self.columns.levels)))
+            values = np.asarray(values)[:, order]
         return _list_cells(values, np.ones(len(values))), index
 
     def to_dict(self) -> dict[str, Any]:

@@ -1,43 +1,31 @@
-"""Types of the kernel `biclust`."""
+"""Types of the kernel of sums over tables."""
 
-import numpy as np
+from numpy import ndarray as Array
 
 def group_sums(
-    start: np.ndarray,
-    column: np.ndarray,
-    value: np.ndarray,
-    weight: np.ndarray,
-    group: np.ndarray,
-    counts_out: np.ndarray,
-    sums_out: np.ndarray,
+    start: Array, column: Array, value: Array, weight: Array, column_group: Array, counts_out: Array, sums_out: Array
 ) -> None: ...
 def residual_squares(
-    start: np.ndarray,
-    column: np.ndarray,
-    value: np.ndarray,
-    weight: np.ndarray,
-    row_group: np.ndarray,
-    column_group: np.ndarray,
-    mean: np.ndarray,
+    start: Array, column: Array, value: Array, weight: Array, row_group: Array, column_group: Array, mean: Array
 ) -> float: ...
 def centre_costs(
-    start: np.ndarray,
-    column: np.ndarray,
-    value: np.ndarray,
-    weight: np.ndarray,
-    centre: np.ndarray,
-    known: np.ndarray,
-    cost_out: np.ndarray,
-    joint_out: np.ndarray,
+    start: Array,
+    column: Array,
+    value: Array,
+    weight: Array,
+    centre: Array,
+    is_known: Array,
+    cost_out: Array,
+    joint_out: Array,
 ) -> None: ...
-def add_rows(group: np.ndarray, rows: np.ndarray, out: np.ndarray) -> None: ...
+def add_rows(group: Array, rows: Array, out: Array) -> None: ...
 def one_by_one(
-    counts: np.ndarray,
-    sums: np.ndarray,
-    group: np.ndarray,
-    size: np.ndarray,
-    block_counts: np.ndarray,
-    block_sums: np.ndarray,
-    order: np.ndarray,
-    least: float,
+    counts: Array,
+    sums: Array,
+    row_group: Array,
+    size: Array,
+    block_counts: Array,
+    block_sums: Array,
+    order: Array,
+    min_gain: float,
 ) -> int: ...

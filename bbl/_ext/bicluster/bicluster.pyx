@@ -1,10 +1,14 @@
-# Biclust: sums over the observed cells of a two-way table, and moves of one row at a time.
-"""Sums over the observed cells of a table, which is given row by row (CSR): `start`, `column`, `value`, `weight`."""
+"""Sums over the observed cells of a two-way table, and moves of single rows between groups of rows.
+
+A table of I rows and J columns is stored by rows (CSR): the cells k of row i are start[i] <= k < start[i + 1], with
+their column[k], value[k] and weight[k]. A block is the set of the cells of one row group and one column group.
+"""
 from libc.stdint cimport int32_t
 
 
-cdef int check(const Py_ssize_t[::1] start, const int32_t[::1] column, const double[::1] value,
-               const double[::1] weight) except -1:
+cdef int check_table(const Py_ssize_t[::1] start, const int32_t[::1] column, const double[::1] value,
+                     const double[::1] weight) except -1:
+    """Raise ValueError unless the four arrays of a table have matching lengths."""
     cdef Py_ssize_t n = column.shape[0]
     if start.shape[0] < 1 or start[start.shape[0] - 1] != n or value.shape[0] != n or weight.shape[0] != n:
         raise ValueError("the arrays of the table do not fit together")
@@ -12,135 +16,142 @@ cdef int check(const Py_ssize_t[::1] start, const int32_t[::1] column, const dou
 
 
 def group_sums(const Py_ssize_t[::1] start, const int32_t[::1] column, const double[::1] value,
-               const double[::1] weight, const int32_t[::1] group, double[:, ::1] counts_out, double[:, ::1] sums_out):
-    """Write the weights, and weighted values, of every row summed over each group of columns.
+               const double[::1] weight, const int32_t[::1] column_group, double[:, ::1] counts_out,
+               double[:, ::1] sums_out):
+    """Write, for each row and column group, the sum of the weights and the sum of weight * value of the cells.
 
-    Shapes: group (J), counts_out and sums_out (I, groups).
+    Shapes: column_group (J,), counts_out and sums_out (I, groups).
     """
-    check(start, column, value, weight)
-    cdef Py_ssize_t n = start.shape[0] - 1, i, k
-    cdef int32_t h
-    if counts_out.shape[0] != n or sums_out.shape[0] != n or counts_out.shape[1] != sums_out.shape[1]:
+    check_table(start, column, value, weight)
+    cdef Py_ssize_t rows = start.shape[0] - 1, i, k
+    cdef int32_t g
+    if counts_out.shape[0] != rows or sums_out.shape[0] != rows or counts_out.shape[1] != sums_out.shape[1]:
         raise ValueError("the sums do not fit the table")
     with nogil:
         counts_out[:, :] = 0.0
         sums_out[:, :] = 0.0
-        for i in range(n):
+        for i in range(rows):
             for k in range(start[i], start[i + 1]):
-                h = group[column[k]]
-                counts_out[i, h] += weight[k]
-                sums_out[i, h] += weight[k] * value[k]
+                g = column_group[column[k]]
+                counts_out[i, g] += weight[k]
+                sums_out[i, g] += weight[k] * value[k]
 
 
 def residual_squares(const Py_ssize_t[::1] start, const int32_t[::1] column, const double[::1] value,
                      const double[::1] weight, const int32_t[::1] row_group, const int32_t[::1] column_group,
                      const double[:, ::1] mean):
-    """Return the weighted sum of the squared differences of the cells from the `mean` (a, b) of their blocks."""
-    check(start, column, value, weight)
-    cdef Py_ssize_t n = start.shape[0] - 1, i, k
-    cdef double total = 0.0, row, gap
+    """Return the sum over cells of weight * (value - mean of the cell's block)^2.
+
+    Shapes: row_group (I,), column_group (J,), mean (row groups, column groups).
+    """
+    check_table(start, column, value, weight)
+    cdef Py_ssize_t rows = start.shape[0] - 1, i, k
+    cdef double total = 0.0, row_total, residual
     with nogil:
-        for i in range(n):
-            row = 0.0
+        for i in range(rows):
+            row_total = 0.0
             for k in range(start[i], start[i + 1]):
-                gap = value[k] - mean[row_group[i], column_group[column[k]]]
-                row += weight[k] * gap * gap
-            total += row
+                residual = value[k] - mean[row_group[i], column_group[column[k]]]
+                row_total += weight[k] * residual * residual
+            total += row_total
     return total
 
 
 def centre_costs(const Py_ssize_t[::1] start, const int32_t[::1] column, const double[::1] value,
-                 const double[::1] weight, const double[:, ::1] centre, const double[:, ::1] known,
+                 const double[::1] weight, const double[:, ::1] centre, const double[:, ::1] is_known,
                  double[:, ::1] cost_out, double[:, ::1] joint_out):
-    """Write the weighted squared distance of every row from each of the centres, over the cells that both know.
+    """Write the weighted squared distance of every row from each centre, over the columns known to both.
 
-    Shapes: centre and known (J, groups), known being 1 or 0; cost_out and joint_out (I, groups), the latter the
-    weight of the cells that both know.
+    Shapes: centre and is_known (J, groups), is_known holding 1 where the centre has a value, else 0; cost_out
+    (I, groups) for the distances, joint_out (I, groups) for the sum of the weights of the cells that were compared.
     """
-    check(start, column, value, weight)
-    cdef Py_ssize_t n = start.shape[0] - 1, groups = centre.shape[1], i, k, g
-    cdef double gap, w, x
-    cdef const double *at
-    cdef const double *knows
+    check_table(start, column, value, weight)
+    cdef Py_ssize_t rows = start.shape[0] - 1, groups = centre.shape[1], i, k, g
+    cdef double difference, weight_k, value_k
+    cdef const double *centre_j
+    cdef const double *is_known_j
     cdef double *cost
     cdef double *joint
-    if (groups < 1 or known.shape[0] != centre.shape[0] or known.shape[1] != groups or cost_out.shape[0] != n
-            or joint_out.shape[0] != n or cost_out.shape[1] != groups or joint_out.shape[1] != groups):
+    if (groups < 1 or is_known.shape[0] != centre.shape[0] or is_known.shape[1] != groups or cost_out.shape[0] != rows
+            or joint_out.shape[0] != rows or cost_out.shape[1] != groups or joint_out.shape[1] != groups):
         raise ValueError("the centres do not fit the table")
     with nogil:
         cost_out[:, :] = 0.0
         joint_out[:, :] = 0.0
-        for i in range(n):
+        for i in range(rows):
             cost, joint = &cost_out[i, 0], &joint_out[i, 0]
             for k in range(start[i], start[i + 1]):
-                at, knows = &centre[column[k], 0], &known[column[k], 0]
-                x, w = value[k], weight[k]
+                centre_j, is_known_j = &centre[column[k], 0], &is_known[column[k], 0]
+                value_k, weight_k = value[k], weight[k]
                 for g in range(groups):
-                    gap = x - at[g]
-                    cost[g] += w * knows[g] * gap * gap
-                    joint[g] += w * knows[g]
+                    difference = value_k - centre_j[g]
+                    cost[g] += weight_k * is_known_j[g] * difference * difference
+                    joint[g] += weight_k * is_known_j[g]
 
 
 def add_rows(const int32_t[::1] group, const double[:, ::1] rows, double[:, ::1] out):
-    """Write the sum of the rows (n, k) of each group to out (groups, k)."""
-    cdef Py_ssize_t n = rows.shape[0], k = rows.shape[1], i, h
+    """Write the sum of the rows (n, k) of each group g = group[i] to out (groups, k)."""
+    cdef Py_ssize_t n = rows.shape[0], width = rows.shape[1], i, j
     cdef int32_t g
-    if group.shape[0] != n or out.shape[1] != k:
+    if group.shape[0] != n or out.shape[1] != width:
         raise ValueError("the groups do not fit the rows")
     with nogil:
         out[:, :] = 0.0
         for i in range(n):
             g = group[i]
-            for h in range(k):
-                out[g, h] += rows[i, h]
+            for j in range(width):
+                out[g, j] += rows[i, j]
 
 
-cdef inline double explained(double n, double s) noexcept nogil:
-    return s * s / n if n > 0.0 else 0.0
+cdef inline double explained(double count, double total) noexcept nogil:
+    """Return the sum of squares explained by the mean of a block of weight `count` and weighted sum `total`."""
+    return total * total / count if count > 0.0 else 0.0
 
 
-def one_by_one(const double[:, ::1] counts, const double[:, ::1] sums, int32_t[::1] group, int32_t[::1] size,
-               double[:, ::1] block_counts, double[:, ::1] block_sums, const Py_ssize_t[::1] order, double least):
-    """Move row after row to the group that lowers the sum of squares most, blocks following at once.
+def one_by_one(const double[:, ::1] counts, const double[:, ::1] sums, int32_t[::1] row_group, int32_t[::1] size,
+               double[:, ::1] block_counts, double[:, ::1] block_sums, const Py_ssize_t[::1] order, double min_gain):
+    """Move each row in turn to the row group that lowers the residual sum of squares most; return the number of moves.
 
-    Shapes: counts and sums (I, b) of `group_sums`, group (I), size (a), block_counts and block_sums (a, b), order
-    (I); the four before it are changed in place. A move has to gain more than `least`; no group is left empty.
-    Returns the number of moves.
+    Shapes: counts and sums (I, b) as `group_sums` writes them, row_group (I,), size (a,) the rows in each group,
+    block_counts and block_sums (a, b), order (I,) the rows in the order of visits. row_group, size, block_counts and
+    block_sums are updated in place after every move. A move must lower the sum by more than `min_gain`, and never
+    empties a group.
     """
-    cdef Py_ssize_t a = block_counts.shape[0], b = counts.shape[1], t, i, h
-    cdef int32_t g, old, best
+    cdef Py_ssize_t n_groups = block_counts.shape[0], n_column_groups = counts.shape[1], t, i, j
+    cdef int32_t g, source, target
     cdef Py_ssize_t moves = 0
-    cdef double loss, gain, top
+    cdef double required, gain, best_gain
     with nogil:
         for t in range(order.shape[0]):
             i = order[t]
-            old = best = group[i]
-            if size[old] < 2:
+            source = target = row_group[i]
+            if size[source] < 2:
                 continue
-            loss = least
-            for h in range(b):
-                if counts[i, h] > 0.0:
-                    loss += (explained(block_counts[old, h], block_sums[old, h])
-                             - explained(block_counts[old, h] - counts[i, h], block_sums[old, h] - sums[i, h]))
-            top = loss
-            for g in range(<int32_t> a):
-                if g == old:
+            required = min_gain  # and the sum of squares that the row explains in its group
+            for j in range(n_column_groups):
+                if counts[i, j] > 0.0:
+                    required += (explained(block_counts[source, j], block_sums[source, j])
+                                 - explained(block_counts[source, j] - counts[i, j],
+                                             block_sums[source, j] - sums[i, j]))
+            best_gain = required
+            for g in range(<int32_t> n_groups):
+                if g == source:
                     continue
                 gain = 0.0
-                for h in range(b):
-                    if counts[i, h] > 0.0:
-                        gain += (explained(block_counts[g, h] + counts[i, h], block_sums[g, h] + sums[i, h])
-                                 - explained(block_counts[g, h], block_sums[g, h]))
-                if gain > top:
-                    top, best = gain, g
-            if best != old:
-                for h in range(b):
-                    block_counts[old, h] -= counts[i, h]
-                    block_sums[old, h] -= sums[i, h]
-                    block_counts[best, h] += counts[i, h]
-                    block_sums[best, h] += sums[i, h]
-                size[old] -= 1
-                size[best] += 1
-                group[i] = best
+                for j in range(n_column_groups):
+                    if counts[i, j] > 0.0:
+                        gain += (explained(block_counts[g, j] + counts[i, j], block_sums[g, j] + sums[i, j])
+                                 - explained(block_counts[g, j], block_sums[g, j]))
+                if gain > best_gain:
+                    best_gain, target = gain, g
+            if target != source:
+                for j in range(n_column_groups):
+                    block_counts[source, j] -= counts[i, j]
+                    block_sums[source, j] -= sums[i, j]
+                    block_counts[target, j] += counts[i, j]
+                    block_sums[target, j] += sums[i, j]
+                size[source] -= 1
+                size[target] += 1
+                row_group[i] = target
                 moves += 1
     return moves

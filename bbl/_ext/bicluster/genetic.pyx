@@ -1,7 +1,11 @@
-# Biclust_genetic: a population of two-way partitions of ordinal ratings, bred for the least penalised deviance.
-"""Genetic algorithm over partitions of items and users; the model and the operators are those of section 1.3.
+"""Genetic algorithm over partitions of items and of users of ordinal ratings (section 1.3).
 
-An individual is a row of labels: items 0..I-1, then users, each numbered 0..k-1 in order of first appearance.
+An individual is an array of labels (items + users): the group of each item, then of each user, both numbered from 0 in
+order of first appearance. A block is the set of the ratings of one item group by one user group. The fitness, which is
+minimised, is the deviance of all blocks plus a penalty for each. A rating r = 0..levels-1 in a block of centre mu has
+the probability of (r - 1/2, r + 1/2) under a normal (mu, sigma), truncated to (-1/2, levels - 1/2).
+
+Arguments of all functions: item, user, rating and weight (n,) are the ratings; mle chooses the centre (see `centre`).
 """
 from libc.math cimport erfc, exp, fabs, log
 from libc.stdint cimport int32_t, uint64_t
@@ -13,65 +17,66 @@ cdef extern from "random.h" nogil:
     int32_t random_below(uint64_t *s, int32_t n)
     int32_t random_du_step(uint64_t *s, const int32_t *label, const int32_t *size, int32_t n, int32_t k, int32_t *to)
 
-cdef double TINY = 1e-300
-cdef int32_t CACHE = 32768  # blocks whose deviance is remembered; a power of two
-cdef double LEAST_GAIN = 1e-9  # relative decrease of the fitness for which a single move is made
+cdef double TINY = 1e-300  # least probability whose logarithm is taken
+cdef int32_t CACHE = 32768  # number of cached block deviances; a power of two
+cdef double MIN_GAIN = 1e-9  # relative decrease of the fitness that `refine` demands of a move
 
-# The cells, the model and the room to work in; one for each call
+# Ratings, model and scratch memory of one call
 cdef struct model:
-    Py_ssize_t n
+    Py_ssize_t n           # number of ratings
     int32_t items, users, levels
     const int32_t *item
     const int32_t *user
     const int32_t *rating  # 0..levels-1
     const double *weight
-    double sigma, penalty  # penalty: of one block
+    double sigma, penalty  # penalty: for each block
     int mle
-    double *counts         # (items * users, levels)
-    int32_t *map           # (items + users)
-    int32_t *size          # (items + users)
-    double *cache          # (CACHE, levels + 1) counts of a block and its deviance at its centre; no counts: unused
+    double *counts         # (item groups * user groups, levels) weight of each rating in each block
+    int32_t *map           # (items + users) scratch: new number of each label
+    int32_t *size          # (items + users) scratch: members of each group
+    double *cache          # (CACHE, levels + 1) counts of a block, then its deviance; an unused row has counts 0
 
 
 cdef inline double interval(double low, double high) noexcept nogil:
-    """Normal probability between two numbers, from the tail that loses least."""
-    cdef double scale = 0.7071067811865476
+    """Return P(low < Z < high), Z standard normal, computed from the tail without cancellation."""
+    cdef double sqrt_half = 0.7071067811865476
     if low > 0.0:
-        return 0.5 * (erfc(low * scale) - erfc(high * scale))
-    return 0.5 * (erfc(-high * scale) - erfc(-low * scale))
+        return 0.5 * (erfc(low * sqrt_half) - erfc(high * sqrt_half))
+    return 0.5 * (erfc(-high * sqrt_half) - erfc(-low * sqrt_half))
 
 
 cdef inline double density(double z) noexcept nogil:
+    """Return the standard normal density."""
     return 0.3989422804014327 * exp(-0.5 * z * z)
 
 
 cdef double deviance(const double *counts, int32_t levels, double mu, double sigma) noexcept nogil:
-    """Minus twice the log-likelihood of a block: a normal around `mu`, cut to the scale and rounded."""
-    cdef double total = 0.0, likelihood = 0.0
+    """Return minus twice the log-likelihood of a block with counts (levels,) and centre mu."""
+    cdef double total = 0.0, loglik = 0.0
     cdef int32_t r
     for r in range(levels):
         if counts[r] > 0.0:
             total += counts[r]
-            likelihood += counts[r] * log(max(interval((r - 0.5 - mu) / sigma, (r + 0.5 - mu) / sigma), TINY))
-    likelihood -= total * log(max(interval((-0.5 - mu) / sigma, (levels - 0.5 - mu) / sigma), TINY))
-    return -2.0 * likelihood
+            loglik += counts[r] * log(max(interval((r - 0.5 - mu) / sigma, (r + 0.5 - mu) / sigma), TINY))
+    loglik -= total * log(max(interval((-0.5 - mu) / sigma, (levels - 0.5 - mu) / sigma), TINY))
+    return -2.0 * loglik
 
 
 cdef double score(const double *counts, int32_t levels, double mu, double sigma) noexcept nogil:
-    """Derivative of the log-likelihood of a block by `mu`, times sigma."""
-    cdef double slope = 0.0, total = 0.0, a, b
+    """Return sigma times the derivative of a block's log-likelihood by mu."""
+    cdef double derivative = 0.0, total = 0.0, a, b
     cdef int32_t r
     for r in range(levels):
         if counts[r] > 0.0:
             total += counts[r]
             a, b = (r - 0.5 - mu) / sigma, (r + 0.5 - mu) / sigma
-            slope += counts[r] * (density(a) - density(b)) / max(interval(a, b), TINY)
+            derivative += counts[r] * (density(a) - density(b)) / max(interval(a, b), TINY)
     a, b = (-0.5 - mu) / sigma, (levels - 0.5 - mu) / sigma
-    return slope - total * (density(a) - density(b)) / max(interval(a, b), TINY)
+    return derivative - total * (density(a) - density(b)) / max(interval(a, b), TINY)
 
 
 cdef double centre(const double *counts, int32_t levels, double sigma, int mle) noexcept nogil:
-    """The mean of a block's ratings; with `mle` the mean before truncation that makes them most likely."""
+    """Return the mean rating of a block, or with `mle` the mu of largest likelihood."""
     cdef double total = 0.0, mean = 0.0, low, high, middle
     cdef int32_t r
     cdef int _each
@@ -81,12 +86,12 @@ cdef double centre(const double *counts, int32_t levels, double sigma, int mle) 
     mean /= total
     if not mle:
         return mean
-    low, high = -0.5 - 4.0 * sigma, levels - 0.5 + 4.0 * sigma  # the likelihood is concave; at an end it has no top
+    low, high = -0.5 - 4.0 * sigma, levels - 0.5 + 4.0 * sigma  # outside, the likelihood hardly changes
     if score(counts, levels, low, sigma) <= 0.0:
         return low
     if score(counts, levels, high, sigma) >= 0.0:
         return high
-    for _each in range(40):
+    for _each in range(40):  # bisection: the log-likelihood is concave
         middle = 0.5 * (low + high)
         if score(counts, levels, middle, sigma) > 0.0:
             low = middle
@@ -95,103 +100,109 @@ cdef double centre(const double *counts, int32_t levels, double sigma, int mle) 
     return 0.5 * (low + high)
 
 
-cdef double block_value(model *m, const double *counts) noexcept nogil:
-    """Return the deviance of a block at its centre; 0 if it holds no ratings."""
-    cdef uint64_t key = 0, word
-    cdef double *known
+cdef double block_deviance(model *m, const double *counts) noexcept nogil:
+    """Return the deviance of a block at its centre, from the cache if possible; 0 for an empty block."""
+    cdef uint64_t hash = 0, word
+    cdef double *cached
     cdef int32_t r
-    cdef bint filled = False, same = True
+    cdef bint has_ratings = False, is_cached = True
     for r in range(m.levels):
-        filled = filled or counts[r] > 0.0
+        has_ratings = has_ratings or counts[r] > 0.0
         memcpy(&word, counts + r, sizeof(word))
-        key = (key ^ word) * <uint64_t> 0x9E3779B97F4A7C15
-        key ^= key >> 29
-    if not filled:
+        hash = (hash ^ word) * <uint64_t> 0x9E3779B97F4A7C15
+        hash ^= hash >> 29
+    if not has_ratings:
         return 0.0
-    known = m.cache + <Py_ssize_t> (key & <uint64_t> (CACHE - 1)) * (m.levels + 1)
+    cached = m.cache + <Py_ssize_t> (hash & <uint64_t> (CACHE - 1)) * (m.levels + 1)
     for r in range(m.levels):
-        same = same and known[r] == counts[r]
-    if not same:
-        known[m.levels] = deviance(counts, m.levels, centre(counts, m.levels, m.sigma, m.mle), m.sigma)
-        memcpy(known, counts, sizeof(double) * <size_t> m.levels)
-    return known[m.levels]
+        is_cached = is_cached and cached[r] == counts[r]
+    if not is_cached:
+        cached[m.levels] = deviance(counts, m.levels, centre(counts, m.levels, m.sigma, m.mle), m.sigma)
+        memcpy(cached, counts, sizeof(double) * <size_t> m.levels)
+    return cached[m.levels]
 
 
-cdef int32_t relabel(int32_t *label, int32_t n, int32_t *map) noexcept nogil:
-    """Number the groups in order of first appearance; return how many there are."""
-    cdef int32_t i, k = 0
+cdef int32_t relabel(int32_t *labels, int32_t n, int32_t *new_label) noexcept nogil:
+    """Renumber n labels in place by first appearance; return the number of groups. new_label (n,) is scratch."""
+    cdef int32_t i, n_groups = 0
     for i in range(n):
-        map[i] = -1
+        new_label[i] = -1
     for i in range(n):
-        if map[label[i]] < 0:
-            map[label[i]] = k
-            k += 1
-        label[i] = map[label[i]]
-    return k
+        if new_label[labels[i]] < 0:
+            new_label[labels[i]] = n_groups
+            n_groups += 1
+        labels[i] = new_label[labels[i]]
+    return n_groups
 
 
-cdef double evaluate(model *m, int32_t *label) noexcept nogil:
-    """Return the fitness of an individual, whose labels are put in order."""
-    cdef int32_t K = relabel(label, m.items, m.map)
-    cdef int32_t H = relabel(label + m.items, m.users, m.map)
-    cdef Py_ssize_t c, blocks = <Py_ssize_t> K * H
-    cdef double value = m.penalty * blocks
+cdef double evaluate(model *m, int32_t *labels) noexcept nogil:
+    """Return the fitness of an individual, after renumbering its labels in place."""
+    cdef int32_t n_item_groups = relabel(labels, m.items, m.map)
+    cdef int32_t n_user_groups = relabel(labels + m.items, m.users, m.map)
+    cdef Py_ssize_t c, blocks = <Py_ssize_t> n_item_groups * n_user_groups
+    cdef double fitness = m.penalty * blocks
     cdef double *counts
     for c in range(blocks * m.levels):
         m.counts[c] = 0.0
     for c in range(m.n):
-        counts = m.counts + (<Py_ssize_t> label[m.item[c]] * H + label[m.items + m.user[c]]) * m.levels
+        counts = m.counts + (<Py_ssize_t> labels[m.item[c]] * n_user_groups + labels[m.items + m.user[c]]) * m.levels
         counts[m.rating[c]] += m.weight[c]
     for c in range(blocks):
-        value += block_value(m, m.counts + c * m.levels)
-    return value
+        fitness += block_deviance(m, m.counts + c * m.levels)
+    return fitness
 
 
-cdef void cross(const int32_t *one, const int32_t *other, int32_t *child, int32_t n, int32_t *count,
+cdef void cross(const int32_t *first, const int32_t *second, int32_t *child, int32_t n, int32_t *overlap,
                 uint64_t *s) noexcept nogil:
-    """Make a child of `one`: a group of it takes in the group of `other` that it overlaps most."""
-    cdef int32_t i, k = 0, chosen, best = 0
+    """Write a child: labels of `first`, a random group being enlarged by the group of `second` that overlaps it most.
+
+    Shapes: first, second, child (n,), overlap (n,) scratch.
+    """
+    cdef int32_t i, n_groups = 0, chosen, overlapping = 0
     for i in range(n):
-        k = max(k, one[i] + 1)
-        count[i] = 0
-    chosen = random_below(s, k)
+        n_groups = max(n_groups, first[i] + 1)
+        overlap[i] = 0
+    chosen = random_below(s, n_groups)
     for i in range(n):
-        if one[i] == chosen:
-            count[other[i]] += 1
+        if first[i] == chosen:
+            overlap[second[i]] += 1
     for i in range(n):
-        if count[i] > count[best]:
-            best = i
+        if overlap[i] > overlap[overlapping]:
+            overlapping = i
     for i in range(n):
-        child[i] = chosen if other[i] == best else one[i]
+        child[i] = chosen if second[i] == overlapping else first[i]
 
 
-cdef void mutate(int32_t *label, int32_t n, int32_t *size, int32_t *map, uint64_t *s) noexcept nogil:
-    """Take one step of the Du process."""
-    cdef int32_t k = relabel(label, n, map), i, item, to
-    for i in range(k):
+cdef void mutate(int32_t *labels, int32_t n, int32_t *size, int32_t *new_label, uint64_t *s) noexcept nogil:
+    """Take one step of the Du process on a partition of n; the labels are renumbered before, not after."""
+    cdef int32_t n_groups = relabel(labels, n, new_label), i, item, to
+    for i in range(n_groups):
         size[i] = 0
     for i in range(n):
-        size[label[i]] += 1
-    item = random_du_step(s, label, size, n, k, &to)
-    label[item] = to  # maybe k, which no group had, and maybe the last of its group: the caller numbers groups anew
+        size[labels[i]] += 1
+    item = random_du_step(s, labels, size, n, n_groups, &to)
+    labels[item] = to  # may open a group or leave one empty
 
 
-cdef void mutate_one(model *m, int32_t *label, uint64_t *s) noexcept nogil:
-    """Take one step of the Du process on one of the two partitions."""
+cdef void mutate_one(model *m, int32_t *labels, uint64_t *s) noexcept nogil:
+    """Take one step of the Du process on the items or on the users of an individual."""
     if random_below(s, 2):
-        mutate(label, m.items, m.size, m.map, s)
+        mutate(labels, m.items, m.size, m.map, s)
     else:
-        mutate(label + m.items, m.users, m.size, m.map, s)
+        mutate(labels + m.items, m.users, m.size, m.map, s)
 
 
 cdef int32_t tournament(const double *fitness, int32_t members, uint64_t *s) noexcept nogil:
-    cdef int32_t one = random_below(s, members), other = random_below(s, members)
-    return one if fitness[one] <= fitness[other] else other
+    """Return the fitter of two random members."""
+    cdef int32_t first = random_below(s, members), second = random_below(s, members)
+    return first if fitness[first] <= fitness[second] else second
 
 
-cdef int fill(model *m, const int32_t[::1] item, const int32_t[::1] user, const int32_t[::1] rating,
-              const double[::1] weight, int32_t items, int32_t users, int32_t levels, double sigma, double penalty,
-              bint mle) except -1:
+cdef int open_model(model *m, const int32_t[::1] item, const int32_t[::1] user, const int32_t[::1] rating,
+                    const double[::1] weight, int32_t items, int32_t users, int32_t levels, double sigma,
+                    double penalty, bint mle) except -1:
+    """Point the model at the ratings and allocate scratch memory, which `close_model` frees."""
+    m.counts, m.map, m.cache = NULL, NULL, NULL
     if not item.shape[0] == user.shape[0] == rating.shape[0] == weight.shape[0] or not item.shape[0]:
         raise ValueError("the ratings do not fit together")
     m.n, m.items, m.users, m.levels = item.shape[0], items, users, levels
@@ -206,223 +217,228 @@ cdef int fill(model *m, const int32_t[::1] item, const int32_t[::1] user, const 
     return 0
 
 
+cdef void close_model(model *m) noexcept nogil:
+    free(m.counts)
+    free(m.map)
+    free(m.cache)
+
+
 def fitness_of(const int32_t[::1] item, const int32_t[::1] user, const int32_t[::1] rating, const double[::1] weight,
                int32_t items, int32_t users, int32_t levels, double sigma, double penalty, bint mle,
                int32_t[:, ::1] population, double[::1] fitness_out):
-    """Write the fitness of every individual of a population (members, items + users), whose labels are put in order."""
+    """Write the fitness of every individual of a population (members, items + users) and renumber its labels."""
     cdef model m
     cdef Py_ssize_t k
-    m.counts, m.map, m.cache = NULL, NULL, NULL
     if population.shape[1] != items + users or fitness_out.shape[0] != population.shape[0]:
         raise ValueError("the population does not fit the ratings")
     try:
-        fill(&m, item, user, rating, weight, items, users, levels, sigma, penalty, mle)
+        open_model(&m, item, user, rating, weight, items, users, levels, sigma, penalty, mle)
         with nogil:
             for k in range(population.shape[0]):
                 fitness_out[k] = evaluate(&m, &population[k, 0])
     finally:
-        free(m.counts)
-        free(m.map)
-        free(m.cache)
+        close_model(&m)
 
 
-cdef double best_move(model *m, const int32_t *label, int32_t i, const Py_ssize_t *first, const Py_ssize_t *cells,
-                      double *moved, double *block, int32_t *to_out) noexcept nogil:
-    """Return the change of the fitness by the best move of item or user `i` to another group, or a new one.
+cdef double best_move(model *m, const int32_t *labels, int32_t i, const Py_ssize_t *cell_start, const Py_ssize_t *cell,
+                      double *moved_counts, double *new_counts, int32_t *to_out) noexcept nogil:
+    """Return the largest decrease (<= 0) of the fitness by moving item or user i; write the new group to to_out.
 
-    `first` and `cells` list the ratings of each item and user. Only blocks of the two groups change, and of these only
-    blocks with ratings of `i`, whose counts are collected in `moved` (groups of the other side, levels).
+    The ratings of i are cell[cell_start[i]] .. cell[cell_start[i + 1] - 1]. Only the blocks of the old and new group
+    that meet ratings of i change. Scratch memory: moved_counts (groups of the other side, levels) for the weight of the
+    ratings of i in each of these blocks, new_counts (levels,) for a block after the move.
     """
     cdef bint is_item = i < m.items
-    cdef int32_t H = 0, K = 0, n_others, n_groups, k, g, h, own = label[i], n_own = 0, r
-    cdef Py_ssize_t c, at
-    cdef double change, least = 0.0, removal = 0.0
+    cdef int32_t n_user_groups = 0, n_item_groups = 0, n_other, n_groups, k, g
+    cdef int32_t target, source = labels[i], source_size = 0, r
+    cdef Py_ssize_t c, block_k
+    cdef double change, best_change = 0.0, removal = 0.0
     cdef double *counts
-    cdef int32_t side = m.items if is_item else m.users
+    cdef int32_t members = m.items if is_item else m.users
     for k in range(m.items):
-        K = max(K, label[k] + 1)
+        n_item_groups = max(n_item_groups, labels[k] + 1)
     for k in range(m.items, m.items + m.users):
-        H = max(H, label[k] + 1)
-    n_others = H if is_item else K
-    n_groups = K if is_item else H
-    for c in range(n_others * m.levels):
-        moved[c] = 0.0
-    for c in range(first[i], first[i + 1]):
-        k = label[m.items + m.user[cells[c]]] if is_item else label[m.item[cells[c]]]
-        moved[k * m.levels + m.rating[cells[c]]] += m.weight[cells[c]]
-    for k in range(side):
-        n_own += label[k if is_item else m.items + k] == own
-    for h in range(-1, min(n_groups + 1, side)):  # -1: what the block of its own group loses
-        if h == own:
+        n_user_groups = max(n_user_groups, labels[k] + 1)
+    n_other = n_user_groups if is_item else n_item_groups
+    n_groups = n_item_groups if is_item else n_user_groups
+    for c in range(n_other * m.levels):
+        moved_counts[c] = 0.0
+    for c in range(cell_start[i], cell_start[i + 1]):
+        k = labels[m.items + m.user[cell[c]]] if is_item else labels[m.item[cell[c]]]
+        moved_counts[k * m.levels + m.rating[cell[c]]] += m.weight[cell[c]]
+    for k in range(members):
+        source_size += labels[k if is_item else m.items + k] == source
+    for target in range(-1, min(n_groups + 1, members)):  # first -1: the change by removing i from its group
+        if target == source:
             continue
-        g = own if h < 0 else h
+        g = source if target < 0 else target
         change = 0.0
-        for k in range(n_others):
-            at = (<Py_ssize_t> g * H + k if is_item else <Py_ssize_t> k * H + g) * m.levels
-            counts = m.counts + at
+        for k in range(n_other):
+            block_k = (<Py_ssize_t> g * n_user_groups + k if is_item else <Py_ssize_t> k * n_user_groups + g) * m.levels
+            counts = m.counts + block_k
             for r in range(m.levels):
-                if moved[k * m.levels + r] != 0.0:
+                if moved_counts[k * m.levels + r] != 0.0:
                     break
             else:
                 continue
             for r in range(m.levels):
-                block[r] = moved[k * m.levels + r]
-                if h < 0:
-                    block[r] = counts[r] - block[r] if counts[r] - block[r] > 1e-9 * counts[r] else 0.0
-                elif h < n_groups:
-                    block[r] += counts[r]
-            change += block_value(m, block)
-            if h < n_groups:
-                change -= block_value(m, counts)
-        if h < 0:
-            removal = change - (m.penalty * n_others if n_own == 1 else 0.0)
+                new_counts[r] = moved_counts[k * m.levels + r]
+                if target < 0:  # a count within rounding of zero is zero
+                    new_counts[r] = counts[r] - new_counts[r] if counts[r] - new_counts[r] > 1e-9 * counts[r] else 0.0
+                elif target < n_groups:
+                    new_counts[r] += counts[r]
+            change += block_deviance(m, new_counts)
+            if target < n_groups:
+                change -= block_deviance(m, counts)
+        if target < 0:
+            removal = change - (m.penalty * n_other if source_size == 1 else 0.0)
             continue
-        change += removal + (m.penalty * n_others if h == n_groups else 0.0)
-        if change < least:
-            least = change
-            to_out[0] = h
-    return least
+        change += removal + (m.penalty * n_other if target == n_groups else 0.0)
+        if change < best_change:
+            best_change = change
+            to_out[0] = target
+    return best_change
 
 
 def refine(const int32_t[::1] item, const int32_t[::1] user, const int32_t[::1] rating, const double[::1] weight,
            int32_t items, int32_t users, int32_t levels, double sigma, double penalty, bint mle,
-           int32_t[::1] label, const int32_t[::1] stop):
-    """Move single items and users, in turn, to the group that lowers the fitness most, until no move does; in place.
+           int32_t[::1] labels, const int32_t[::1] stop):
+    """Move each item and user in turn to the group that lowers the fitness most, until none does; return it.
 
-    Shapes: label (items + users), which ends in order of first appearance, stop (1), non-zero to end. Returns the
-    fitness.
+    labels (items + users) are changed in place and end in order of first appearance. A non-zero stop[0] ends it early.
     """
     cdef model m
-    cdef int32_t i, to = 0, width = items + users
+    cdef int32_t i, target = 0, n_labels = items + users
     cdef Py_ssize_t c, n = item.shape[0]
-    cdef Py_ssize_t *first = NULL
-    cdef double *moved = NULL
-    cdef double top = 0.0, change
+    cdef Py_ssize_t *cell_start = NULL
+    cdef Py_ssize_t *cell
+    cdef double *moved_counts = NULL
+    cdef double *new_counts
+    cdef double fitness = 0.0, change
     cdef bint any_moved = True
-    m.counts, m.map, m.cache = NULL, NULL, NULL
-    if label.shape[0] != width or stop.shape[0] != 1:
+    if labels.shape[0] != n_labels or stop.shape[0] != 1:
         raise ValueError("the labels do not fit the ratings")
     try:
-        fill(&m, item, user, rating, weight, items, users, levels, sigma, penalty, mle)
-        first = <Py_ssize_t *> calloc(<size_t> (width + 2 + 2 * n), sizeof(Py_ssize_t))
-        moved = <double *> malloc(sizeof(double) * <size_t> (width + 1) * <size_t> levels)
-        if first == NULL or moved == NULL:
+        open_model(&m, item, user, rating, weight, items, users, levels, sigma, penalty, mle)
+        cell_start = <Py_ssize_t *> calloc(<size_t> (n_labels + 2 + 2 * n), sizeof(Py_ssize_t))
+        moved_counts = <double *> malloc(sizeof(double) * <size_t> (n_labels + 1) * <size_t> levels)
+        if cell_start == NULL or moved_counts == NULL:
             raise MemoryError("no memory for the refinement")
-        with nogil:
+        cell, new_counts = cell_start + n_labels + 2, moved_counts + n_labels * levels
+        with nogil:  # counting sort of the ratings by item and by user
             for c in range(n):
-                first[item[c] + 2] += 1
-                first[items + user[c] + 2] += 1
-            for i in range(2, width + 2):
-                first[i] += first[i - 1]
+                cell_start[item[c] + 2] += 1
+                cell_start[items + user[c] + 2] += 1
+            for i in range(2, n_labels + 2):
+                cell_start[i] += cell_start[i - 1]
             for c in range(n):
-                first[width + 2 + first[item[c] + 1]] = c
-                first[item[c] + 1] += 1
-                first[width + 2 + first[items + user[c] + 1]] = c
-                first[items + user[c] + 1] += 1
-            top = evaluate(&m, &label[0])
+                cell[cell_start[item[c] + 1]] = c
+                cell_start[item[c] + 1] += 1
+                cell[cell_start[items + user[c] + 1]] = c
+                cell_start[items + user[c] + 1] += 1
+            fitness = evaluate(&m, &labels[0])
             while any_moved and not stop[0]:
                 any_moved = False
-                for i in range(width):
+                for i in range(n_labels):
                     if stop[0]:
                         break
-                    change = best_move(&m, &label[0], i, first, first + width + 2, moved, moved + width * levels, &to)
-                    if change < -LEAST_GAIN * fabs(top):
-                        label[i] = to
-                        top = evaluate(&m, &label[0])
+                    change = best_move(&m, &labels[0], i, cell_start, cell, moved_counts, new_counts, &target)
+                    if change < -MIN_GAIN * fabs(fitness):
+                        labels[i] = target
+                        fitness = evaluate(&m, &labels[0])
                         any_moved = True
     finally:
-        free(m.counts)
-        free(m.map)
-        free(m.cache)
-        free(first)
-        free(moved)
-    return top
+        close_model(&m)
+        free(cell_start)
+        free(moved_counts)
+    return fitness
 
 
 def evolve(const int32_t[::1] item, const int32_t[::1] user, const int32_t[::1] rating, const double[::1] weight,
            int32_t items, int32_t users, int32_t levels, double sigma, double penalty, bint mle,
            int32_t[:, ::1] population, double[::1] fitness, double crossover, double mutation, bint elite,
            uint64_t[::1] stream, double[::1] best_out, int32_t[::1] champion, double[::1] champion_fitness):
-    """Breed a new population, in place, as often as `best_out` is long; write the best fitness of each there.
+    """Breed len(best_out) generations in place, and write the best fitness of each to best_out.
 
-    Shapes: population (members, items + users), fitness (members) as `fitness_of` gives them, stream (4), champion
-    (items + users) and champion_fitness (1): the best individual so far, which gives way to a better one.
+    Shapes: population (members, items + users), fitness (members,) of `fitness_of`, stream (4,) the state of the random
+    numbers, champion (items + users) and champion_fitness (1,): the best individual ever, replaced by a better one.
+    crossover and mutation are probabilities by pair and by child; with `elite` the best member enters the next
+    generation unchanged.
     """
     cdef model m
-    cdef int32_t members = <int32_t> population.shape[0], width = items + users, k, one, other, c
-    cdef Py_ssize_t t
-    cdef int32_t *bred = NULL
-    cdef double *value = NULL
+    cdef int32_t members = <int32_t> population.shape[0], n_labels = items + users, n_children, first, second, c
+    cdef Py_ssize_t generation
+    cdef int32_t *children = NULL
+    cdef int32_t *child
+    cdef double *child_fitness = NULL
     cdef uint64_t *s = &stream[0]
-    m.counts, m.map, m.cache = NULL, NULL, NULL
-    if (population.shape[1] != width or fitness.shape[0] != members or stream.shape[0] != 4
-            or members < 2 or champion.shape[0] != width or champion_fitness.shape[0] != 1):
+    if (population.shape[1] != n_labels or fitness.shape[0] != members or stream.shape[0] != 4
+            or members < 2 or champion.shape[0] != n_labels or champion_fitness.shape[0] != 1):
         raise ValueError("the population does not fit the ratings")
     try:
-        fill(&m, item, user, rating, weight, items, users, levels, sigma, penalty, mle)
-        bred = <int32_t *> malloc(sizeof(int32_t) * <size_t> (members + 1) * <size_t> width)
-        value = <double *> malloc(sizeof(double) * <size_t> (members + 1))
-        if bred == NULL or value == NULL:
+        open_model(&m, item, user, rating, weight, items, users, levels, sigma, penalty, mle)
+        children = <int32_t *> malloc(sizeof(int32_t) * <size_t> (members + 1) * <size_t> n_labels)
+        child_fitness = <double *> malloc(sizeof(double) * <size_t> (members + 1))
+        if children == NULL or child_fitness == NULL:
             raise MemoryError("no memory for the population")
         with nogil:
-            for t in range(best_out.shape[0]):
-                k = 0
-                if elite:  # the best so far stays, and is a parent too
-                    one = 0
+            for generation in range(best_out.shape[0]):
+                n_children = 0
+                if elite:
+                    first = 0
                     for c in range(1, members):
-                        if fitness[c] < fitness[one]:
-                            one = c
-                    memcpy(bred, &population[one, 0], sizeof(int32_t) * <size_t> width)
-                    value[0] = fitness[one]
-                    k = 1
-                while k < members:
-                    one, other = tournament(&fitness[0], members, s), tournament(&fitness[0], members, s)
+                        if fitness[c] < fitness[first]:
+                            first = c
+                    memcpy(children, &population[first, 0], sizeof(int32_t) * <size_t> n_labels)
+                    child_fitness[0] = fitness[first]
+                    n_children = 1
+                while n_children < members:
+                    first, second = tournament(&fitness[0], members, s), tournament(&fitness[0], members, s)
                     if random_uniform(s) < crossover:
                         for c in range(2):
-                            cross(&population[one, 0], &population[other, 0], bred + (k + c) * width, items, m.map, s)
-                            cross(&population[one, items], &population[other, items], bred + (k + c) * width + items,
-                                  users, m.map, s)
-                            one, other = other, one
+                            child = children + (n_children + c) * n_labels
+                            cross(&population[first, 0], &population[second, 0], child, items, m.map, s)
+                            cross(&population[first, items], &population[second, items], child + items, users, m.map, s)
+                            first, second = second, first
                     else:
-                        memcpy(bred + k * width, &population[one, 0], sizeof(int32_t) * <size_t> width)
-                        memcpy(bred + (k + 1) * width, &population[other, 0], sizeof(int32_t) * <size_t> width)
-                    for c in range(k, min(k + 2, members)):
+                        child = children + n_children * n_labels
+                        memcpy(child, &population[first, 0], sizeof(int32_t) * <size_t> n_labels)
+                        memcpy(child + n_labels, &population[second, 0], sizeof(int32_t) * <size_t> n_labels)
+                    for c in range(n_children, min(n_children + 2, members)):
                         if random_uniform(s) < mutation:
-                            mutate_one(&m, bred + c * width, s)
-                        value[c] = evaluate(&m, bred + c * width)
-                    k += 2
-                memcpy(&population[0, 0], bred, sizeof(int32_t) * <size_t> members * <size_t> width)
-                memcpy(&fitness[0], value, sizeof(double) * <size_t> members)
-                one = 0
+                            mutate_one(&m, children + c * n_labels, s)
+                        child_fitness[c] = evaluate(&m, children + c * n_labels)
+                    n_children += 2
+                memcpy(&population[0, 0], children, sizeof(int32_t) * <size_t> members * <size_t> n_labels)
+                memcpy(&fitness[0], child_fitness, sizeof(double) * <size_t> members)
+                first = 0
                 for c in range(1, members):
-                    if fitness[c] < fitness[one]:
-                        one = c
-                best_out[t] = fitness[one]
-                if fitness[one] < champion_fitness[0]:
-                    champion_fitness[0] = fitness[one]
-                    memcpy(&champion[0], &population[one, 0], sizeof(int32_t) * <size_t> width)
+                    if fitness[c] < fitness[first]:
+                        first = c
+                best_out[generation] = fitness[first]
+                if fitness[first] < champion_fitness[0]:
+                    champion_fitness[0] = fitness[first]
+                    memcpy(&champion[0], &population[first, 0], sizeof(int32_t) * <size_t> n_labels)
     finally:
-        free(m.counts)
-        free(m.map)
-        free(m.cache)
-        free(bred)
-        free(value)
+        close_model(&m)
+        free(children)
+        free(child_fitness)
 
 
 def du_steps(int32_t[::1] labels, Py_ssize_t steps, uint64_t[::1] stream):
-    """Take steps of the Du process from the partition `labels`, in place; they end in order of first appearance."""
+    """Take steps of the Du process from the partition `labels`, in place, and renumber it by first appearance."""
     cdef int32_t n = <int32_t> labels.shape[0]
-    cdef Py_ssize_t _each
-    cdef int32_t *room
+    cdef Py_ssize_t _step
+    cdef int32_t *scratch
     if stream.shape[0] != 4 or n < 1:
         raise ValueError("the stream has four words, and a partition one item at least")
-    room = <int32_t *> malloc(sizeof(int32_t) * <size_t> (2 * n + 2))
-    if room == NULL:
+    scratch = <int32_t *> malloc(sizeof(int32_t) * <size_t> (2 * n + 2))
+    if scratch == NULL:
         raise MemoryError("no memory for the partition")
     try:
         with nogil:
-            for _each in range(steps):
-                mutate(&labels[0], n, room, room + n + 1, &stream[0])
-            relabel(&labels[0], n, room)
+            for _step in range(steps):
+                mutate(&labels[0], n, scratch, scratch + n + 1, &stream[0])
+            relabel(&labels[0], n, scratch)
     finally:
-        free(room)
+        free(scratch)

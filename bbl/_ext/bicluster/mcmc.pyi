@@ -1,32 +1,26 @@
-"""Types of the kernel `biclust_mcmc`."""
+"""Types of the kernel of the Markov chain over two partitions."""
 
-import numpy as np
+from numpy import ndarray as Array
 
-def log_elementary(log_v: np.ndarray, top: int, in_logs: bool = False) -> np.ndarray: ...
+def log_elementary(log_v: Array, top: int, in_logs: bool = False) -> Array: ...
 
 class Chain:
     def __init__(
         self,
-        start: np.ndarray,
-        item: np.ndarray,
+        start: Array,
+        item: Array,
         items: int,
         alpha: float,
         sigma: float,
         step: float,
-        log_w: np.ndarray,
-        stream: np.ndarray,
-        stop: np.ndarray,
+        log_w: Array,
+        stream: Array,
+        stop: Array,
     ) -> None: ...
-    def set(self, P: np.ndarray, Q: np.ndarray, gamma=None, rank=None) -> None: ...
+    def set(self, P: Array, Q: Array, gamma: Array | None = None, rank: Array | None = None) -> None: ...
     def run(self, sweeps: int) -> None: ...
     def record(
-        self,
-        thin: int,
-        Q_out: np.ndarray,
-        P_out: np.ndarray,
-        value_out: np.ndarray,
-        lambda_out: np.ndarray,
-        w_out: np.ndarray,
+        self, thin: int, Q_out: Array, P_out: Array, value_out: Array, lambda_out: Array, w_out: Array
     ) -> None: ...
-    def state(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]: ...
+    def state(self) -> tuple[Array, Array, Array, Array, Array]: ...
     def value(self) -> tuple[float, float]: ...

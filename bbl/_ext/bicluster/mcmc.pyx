@@ -1,9 +1,12 @@
-# Biclust_mcmc: a Markov chain over two partitions, of raters and of the items that they choose.
-"""Rated and unrated items (section 1.2): a rater of group T picks the n items R with P(R) = prod v_i / e_n(v).
+"""Markov chain over two partitions, of raters and of items, given the items that each rater chose (section 1.2).
 
-v_i = w_i lambda_T^r, where r = 1, 2, ... is the rank that T gives to the group of item i, and e_n the elementary
-symmetric polynomial. Groups are 0..K-1 in any order. Prior: uniform partitions and rankings, logit(lambda) normal
-around 0, w Dirichlet (as independent gamma variables, whose sum the likelihood does not see).
+A rater of group T chooses the set R of n items with probability prod_{i in R} v_i / e_n(v), e_n being the elementary
+symmetric polynomial of degree n, and v_i = w_i lambda_T^r. Here w_i is the weight of item i, lambda_T in (0, 1) the
+loyalty of group T, gamma_T its logit, and r = 1, 2, ... the rank that T gives to the group of item i.
+
+P (items) and Q (raters) hold the group of each item and rater, 0..KP-1 and 0..KQ-1 in any order. Prior: partitions and
+rankings are uniform, gamma is normal around 0, and w is Dirichlet, represented by independent gamma variables, whose
+sum cancels in the likelihood.
 """
 import numpy as np
 
@@ -21,55 +24,63 @@ cdef extern from "symmetric.h" nogil:
     void symmetric_elementary(const double *log_v, Py_ssize_t n, Py_ssize_t top, bint in_logs, double *e_out)
 
 
-cdef double SLICE = 3e7  # multiplications between two looks at what may tell the chain to stop
+cdef double CHECK_INTERVAL = 3e7  # multiplications between two checks for signals
 
 
-cdef void in_order(const int32_t *label, int32_t *out, Py_ssize_t n, int32_t *seen) noexcept nogil:
-    """Number groups in order of first appearance."""
+cdef void renumber(const int32_t *labels, int32_t *labels_out, Py_ssize_t n, int32_t *new_label) noexcept nogil:
+    """Copy n labels, numbered 0, 1, ... by first appearance; new_label (n + 1) is scratch memory."""
     cdef Py_ssize_t i
     cdef int32_t k = 0
     for i in range(n + 1):
-        seen[i] = -1
+        new_label[i] = -1
     for i in range(n):
-        if seen[label[i]] < 0:
-            seen[label[i]] = k
+        if new_label[labels[i]] < 0:
+            new_label[labels[i]] = k
             k += 1
-        out[i] = seen[label[i]]
+        labels_out[i] = new_label[labels[i]]
 
 
 def log_elementary(const double[::1] log_v, Py_ssize_t top, bint in_logs=False):
-    """Return ln e_k(v) of the elementary symmetric polynomials for k = 0..top, of v given by logarithms."""
+    """Return ln e_k(v), k = 0..top, of the elementary symmetric polynomials; shape (top + 1,).
+
+    log_v (n,) holds ln v. The recursion runs on plain numbers where these do not overflow, or with `in_logs` on logs.
+    """
     if not 0 <= top <= log_v.shape[0] or log_v.shape[0] < 1:
         raise ValueError("top must lie in 0..n")
-    cdef double[::1] out = np.empty(top + 1)
+    cdef double[::1] log_e = np.empty(top + 1)
     with nogil:
-        symmetric_elementary(&log_v[0], log_v.shape[0], top, in_logs, &out[0])
-    return np.asarray(out)
+        symmetric_elementary(&log_v[0], log_v.shape[0], top, in_logs, &log_e[0])
+    return np.asarray(log_e)
 
 
 cdef class Chain:
-    """The state of one chain: partitions, and the parameters that belong to their groups."""
+    """State of one chain: the partitions P and Q and the parameters of the groups. Prefix `new_`: a proposal.
 
-    cdef Py_ssize_t items, raters, top, room
-    cdef const Py_ssize_t[::1] start
+    Arrays by group of raters have raters + 1 rows, arrays by group of items items + 1: one more than groups can exist.
+    """
+
+    cdef Py_ssize_t items, raters, top          # top: the largest number of items that a rater chose
+    cdef const Py_ssize_t[::1] start            # the items of rater j are item[start[j]:start[j + 1]]
     cdef const int32_t[::1] item
-    cdef int32_t[::1] P, Q, sizeP, sizeQ, other_P
-    cdef int32_t[:, ::1] rank, other_rank       # (raters + 1, items + 1): of each group of raters, by group of items
-    cdef double[::1] gamma, log_lambda, log_w, loglik, other_loglik, log_v, step_w
-    cdef double[:, ::1] e, other_e              # (raters + 1, top + 1): ln e_n of each group of raters
+    cdef int32_t[::1] P, Q, sizeP, sizeQ, new_P  # sizeP, sizeQ: number of items and raters in each group
+    cdef int32_t[:, ::1] rank, new_rank         # (groups of raters, groups of items)
+    cdef double[::1] gamma, log_lambda, loglik, new_loglik  # by group of raters; loglik: sum over its raters
+    cdef double[::1] log_w, log_v, step_w       # by item; step_w: standard deviation of a proposal of log_w
+    cdef double[:, ::1] log_e, new_log_e        # (groups of raters, top + 1): ln e_k(v)
     cdef uint64_t[::1] stream
     cdef int32_t KP, KQ
-    cdef double alpha, sigma, step
+    cdef double alpha, sigma, step, work        # work: multiplications since the last check for signals
     cdef bint free_w
     cdef const int32_t[::1] stop
-    cdef double work
 
     def __init__(self, const Py_ssize_t[::1] start, const int32_t[::1] item, Py_ssize_t items, double alpha,
                  double sigma, double step, const double[::1] log_w, uint64_t[::1] stream,
                  const int32_t[::1] stop):
-        """Take the chosen items of each rater (CSR), the prior, and the start of the weights; alpha 0 fixes them.
+        """Store the choices and the prior; `set` must follow.
 
-        A non-zero `stop` (1), from another thread, ends a run early.
+        alpha is the parameter of the Dirichlet prior of w, and 0 fixes w at exp(log_w); sigma is the standard deviation
+        of gamma in the prior, and 0 fixes gamma at 0; step is the standard deviation of a proposal of gamma. stream (4)
+        is the state of the random numbers. A non-zero stop[0], written by another thread, ends a run early.
         """
         cdef Py_ssize_t i
         self.items, self.raters, self.top = items, start.shape[0] - 1, 0
@@ -82,18 +93,18 @@ cdef class Chain:
         self.start, self.item, self.stream, self.stop, self.work = start, item, stream, stop, 0.0
         self.alpha, self.sigma, self.step, self.free_w = alpha, sigma, step, alpha > 0.0
         shape = (self.raters + 1, items + 1)
-        self.P, self.other_P = np.zeros((2, items), dtype=np.int32)
+        self.P, self.new_P = np.zeros((2, items), dtype=np.int32)
         self.Q = np.zeros(self.raters, dtype=np.int32)
         self.sizeP, self.sizeQ = np.zeros(items + 1, dtype=np.int32), np.zeros(self.raters + 1, dtype=np.int32)
-        self.rank, self.other_rank = np.zeros((2, *shape), dtype=np.int32)
-        self.gamma, self.log_lambda, self.loglik, self.other_loglik = np.zeros((4, self.raters + 1))
+        self.rank, self.new_rank = np.zeros((2, *shape), dtype=np.int32)
+        self.gamma, self.log_lambda, self.loglik, self.new_loglik = np.zeros((4, self.raters + 1))
         self.log_w, self.log_v = np.array(log_w), np.zeros(items)
-        self.e, self.other_e = np.zeros((2, self.raters + 1, self.top + 1))
+        self.log_e, self.new_log_e = np.zeros((2, self.raters + 1, self.top + 1))
         count = np.bincount(np.asarray(item), minlength=items)
         self.step_w = 2.4 / np.sqrt(alpha + count + 1e-9)
 
     def set(self, const int32_t[::1] P, const int32_t[::1] Q, gamma=None, rank=None):
-        """Set the partitions; the parameters of the groups are given, or drawn from their prior."""
+        """Set the partitions; gamma (KQ,) and rank (KQ, KP) of the groups are set too, or drawn from their prior."""
         cdef int32_t T
         cdef Py_ssize_t i
         self.KP, self.KQ = np.max(P) + 1, np.max(Q) + 1
@@ -114,189 +125,194 @@ cdef class Chain:
                 for i in range(self.KP):
                     self.rank[T, i] = rank[T][i]
         for T in range(self.KQ):
-            self.polynomial(T, self.P, self.rank, &self.e[T, 0])
-            self.loglik[T] = self.group_loglik(T, self.P, self.rank, &self.e[T, 0])
+            self.write_log_e(T, self.P, self.rank, &self.log_e[T, 0])
+            self.loglik[T] = self.group_loglik(T, self.P, self.rank, &self.log_e[T, 0])
 
     cdef void new_group(self, int32_t T) noexcept nogil:
-        """Draw the parameters of a group of raters from their prior."""
-        cdef int32_t k, at, kept
+        """Draw gamma and the ranking of group T of raters from their prior."""
+        cdef int32_t k, other, rank_k
         self.gamma[T] = self.sigma * random_normal(&self.stream[0])
         self.log_lambda[T] = -log1p(exp(-self.gamma[T]))
         for k in range(self.KP):
             self.rank[T, k] = k + 1
         for k in range(self.KP - 1, 0, -1):
-            at = random_below(&self.stream[0], k + 1)
-            kept = self.rank[T, k]
-            self.rank[T, k] = self.rank[T, at]
-            self.rank[T, at] = kept
+            other = random_below(&self.stream[0], k + 1)
+            rank_k = self.rank[T, k]
+            self.rank[T, k] = self.rank[T, other]
+            self.rank[T, other] = rank_k
 
-    cdef void polynomial(self, int32_t T, int32_t[::1] P, int32_t[:, ::1] rank, double *e) noexcept nogil:
-        """Write ln e_k for k = 0..top of group T of raters."""
+    cdef void write_log_e(self, int32_t T, int32_t[::1] P, int32_t[:, ::1] rank, double *log_e_out) noexcept nogil:
+        """Write ln e_k(v), k = 0..top, for group T of raters under the partition P and the ranking `rank`."""
         cdef Py_ssize_t i
         for i in range(self.items):
             self.log_v[i] = self.log_w[i] + rank[T, P[i]] * self.log_lambda[T]
         self.work += <double> self.items * (self.top + 10)
-        symmetric_elementary(&self.log_v[0], self.items, self.top, False, e)
+        symmetric_elementary(&self.log_v[0], self.items, self.top, False, log_e_out)
 
     cdef double rater_loglik(self, Py_ssize_t j, int32_t T, int32_t[::1] P, int32_t[:, ::1] rank,
-                             const double *e) noexcept nogil:
-        """Return the log-likelihood of rater j as one of group T."""
-        cdef Py_ssize_t k
-        cdef double total = -e[self.start[j + 1] - self.start[j]]
-        for k in range(self.start[j], self.start[j + 1]):
-            total += self.log_w[self.item[k]] + rank[T, P[self.item[k]]] * self.log_lambda[T]
+                             const double *log_e) noexcept nogil:
+        """Return the log-likelihood of the choices of rater j as a member of group T, log_e being the row of T."""
+        cdef Py_ssize_t c
+        cdef double total = -log_e[self.start[j + 1] - self.start[j]]
+        for c in range(self.start[j], self.start[j + 1]):
+            total += self.log_w[self.item[c]] + rank[T, P[self.item[c]]] * self.log_lambda[T]
         return total
 
-    cdef double group_loglik(self, int32_t T, int32_t[::1] P, int32_t[:, ::1] rank, const double *e) noexcept nogil:
-        """Return the log-likelihood of all raters of group T."""
+    cdef double group_loglik(self, int32_t T, int32_t[::1] P, int32_t[:, ::1] rank, const double *log_e) noexcept nogil:
+        """Return the log-likelihood of all raters of group T, log_e being the row of T."""
         cdef Py_ssize_t j
         cdef double total = 0.0
         for j in range(self.raters):
             if self.Q[j] == T:
-                total += self.rater_loglik(j, T, P, rank, e)
+                total += self.rater_loglik(j, T, P, rank, log_e)
         return total
 
     cdef bint propose(self, int32_t[::1] P, int32_t[:, ::1] rank, double log_prior) noexcept nogil:
-        """Accept or refuse what changes all groups of raters; what is accepted is left in loglik and e."""
+        """Accept or reject P and rank, which concern all groups of raters; return whether they are accepted.
+
+        log_prior is the log ratio of the priors times that of the proposals. Accepting writes loglik and log_e alone.
+        """
         cdef int32_t T
-        cdef double gain = log_prior
+        cdef double log_ratio = log_prior
         for T in range(self.KQ):
-            self.polynomial(T, P, rank, &self.other_e[T, 0])
-            self.other_loglik[T] = self.group_loglik(T, P, rank, &self.other_e[T, 0])
-            gain += self.other_loglik[T] - self.loglik[T]
-        if log(random_uniform(&self.stream[0])) >= gain:
+            self.write_log_e(T, P, rank, &self.new_log_e[T, 0])
+            self.new_loglik[T] = self.group_loglik(T, P, rank, &self.new_log_e[T, 0])
+            log_ratio += self.new_loglik[T] - self.loglik[T]
+        if log(random_uniform(&self.stream[0])) >= log_ratio:
             return False
         for T in range(self.KQ):
-            self.loglik[T] = self.other_loglik[T]
-            self.e[T, :] = self.other_e[T, :]
+            self.loglik[T] = self.new_loglik[T]
+            self.log_e[T, :] = self.new_log_e[T, :]
         return True
 
-    cdef bint propose_group(self, int32_t T, double log_prior) noexcept nogil:
-        """Accept or refuse what changes group T of raters alone."""
-        cdef double other
-        self.polynomial(T, self.P, self.rank, &self.other_e[T, 0])
-        other = self.group_loglik(T, self.P, self.rank, &self.other_e[T, 0])
-        if log(random_uniform(&self.stream[0])) >= other - self.loglik[T] + log_prior:
+    cdef bint propose_in_group(self, int32_t T, double log_prior) noexcept nogil:
+        """Accept or reject the values in the state that concern group T alone; otherwise as `propose`."""
+        cdef double proposed
+        self.write_log_e(T, self.P, self.rank, &self.new_log_e[T, 0])
+        proposed = self.group_loglik(T, self.P, self.rank, &self.new_log_e[T, 0])
+        if log(random_uniform(&self.stream[0])) >= proposed - self.loglik[T] + log_prior:
             return False
-        self.loglik[T] = other
-        self.e[T, :] = self.other_e[T, :]
+        self.loglik[T] = proposed
+        self.log_e[T, :] = self.new_log_e[T, :]
         return True
 
     cdef void move_item(self) noexcept nogil:
-        """A step of the Du process on the items: rankings lose a group, or get a new one at a place drawn uniformly.
+        """Propose one step of the Du process on the items.
 
-        The place's probability 1 / (K + 1) is the ratio of the priors of the rankings, so the two cancel.
+        In each ranking, an item group that disappears loses its rank, and a new one gets a rank drawn uniformly. The
+        probability 1 / (K + 1) of that rank is the ratio of the priors of the rankings, so the two cancel.
         """
-        cdef int32_t to, T, k, at, own, K = self.KP
+        cdef int32_t to, T, k, place, old, K = self.KP
         cdef int32_t i = random_du_step(&self.stream[0], &self.P[0], &self.sizeP[0], <int32_t> self.items, K, &to)
-        own = self.P[i]
-        if to == own:
+        old = self.P[i]
+        if to == old:
             return
         for T in range(self.KQ):
             for k in range(K):
-                self.other_rank[T, k] = self.rank[T, k]
+                self.new_rank[T, k] = self.rank[T, k]
             if to == K:
-                at = random_below(&self.stream[0], K + 1) + 1
+                place = random_below(&self.stream[0], K + 1) + 1
                 for k in range(K):
-                    self.other_rank[T, k] += self.other_rank[T, k] >= at
-                self.other_rank[T, K] = at
-            elif self.sizeP[own] == 1:
-                at = self.other_rank[T, own]
+                    self.new_rank[T, k] += self.new_rank[T, k] >= place
+                self.new_rank[T, K] = place
+            elif self.sizeP[old] == 1:
+                place = self.new_rank[T, old]
                 for k in range(K):
-                    self.other_rank[T, k] -= self.other_rank[T, k] > at
-        self.other_P[:] = self.P
-        self.other_P[i] = to
-        if not self.propose(self.other_P, self.other_rank, 0.0):
+                    self.new_rank[T, k] -= self.new_rank[T, k] > place
+        self.new_P[:] = self.P
+        self.new_P[i] = to
+        if not self.propose(self.new_P, self.new_rank, 0.0):
             return
         self.P[i] = to
-        self.sizeP[own] -= 1
+        self.sizeP[old] -= 1
         self.sizeP[to] += 1
         if to == K:
             self.KP += 1
             self.sizeP[to] = 1
-        elif self.sizeP[own] == 0:  # the last group takes the number of the one that is gone
+        elif self.sizeP[old] == 0:  # the last group takes the number of the empty one
             self.KP -= 1
-            self.sizeP[own] = self.sizeP[self.KP]
+            self.sizeP[old] = self.sizeP[self.KP]
             for k in range(<int32_t> self.items):
                 if self.P[k] == self.KP:
-                    self.P[k] = own
+                    self.P[k] = old
             for T in range(self.KQ):
-                self.other_rank[T, own] = self.other_rank[T, self.KP]
+                self.new_rank[T, old] = self.new_rank[T, self.KP]
         for T in range(self.KQ):
             for k in range(self.KP):
-                self.rank[T, k] = self.other_rank[T, k]
+                self.rank[T, k] = self.new_rank[T, k]
 
     cdef void move_rater(self) noexcept nogil:
-        """A step of the Du process on the raters: a new group draws its parameters from their prior, which cancels."""
-        cdef int32_t to, k, own, K = self.KQ
+        """Propose one step of the Du process on the raters; parameters of a new group are drawn from the prior."""
+        cdef int32_t to, k, old, K = self.KQ
         cdef int32_t j = random_du_step(&self.stream[0], &self.Q[0], &self.sizeQ[0], <int32_t> self.raters, K, &to)
         cdef double before, after
-        own = self.Q[j]
-        if to == own:
+        old = self.Q[j]
+        if to == old:
             return
         if to == K:
             self.new_group(K)
-            self.polynomial(K, self.P, self.rank, &self.e[K, 0])
+            self.write_log_e(K, self.P, self.rank, &self.log_e[K, 0])
             self.loglik[K] = 0.0
             self.sizeQ[K] = 0
-        before = self.rater_loglik(j, own, self.P, self.rank, &self.e[own, 0])
-        after = self.rater_loglik(j, to, self.P, self.rank, &self.e[to, 0])
+        before = self.rater_loglik(j, old, self.P, self.rank, &self.log_e[old, 0])
+        after = self.rater_loglik(j, to, self.P, self.rank, &self.log_e[to, 0])
         if log(random_uniform(&self.stream[0])) >= after - before:
             return
         self.Q[j] = to
-        self.sizeQ[own] -= 1
+        self.sizeQ[old] -= 1
         self.sizeQ[to] += 1
         self.KQ += to == K
-        if self.sizeQ[own] == 0:
+        if self.sizeQ[old] == 0:
             self.KQ -= 1
-            self.sizeQ[own] = self.sizeQ[self.KQ]
-            self.gamma[own], self.log_lambda[own] = self.gamma[self.KQ], self.log_lambda[self.KQ]
-            self.rank[own, :] = self.rank[self.KQ, :]
-            self.e[own, :] = self.e[self.KQ, :]
+            self.sizeQ[old] = self.sizeQ[self.KQ]
+            self.gamma[old], self.log_lambda[old] = self.gamma[self.KQ], self.log_lambda[self.KQ]
+            self.rank[old, :] = self.rank[self.KQ, :]
+            self.log_e[old, :] = self.log_e[self.KQ, :]
             for k in range(<int32_t> self.raters):
                 if self.Q[k] == self.KQ:
-                    self.Q[k] = own
-        if to == self.KQ:  # it had the last number, and took the place of the group that is gone
-            to = own
-        self.loglik[to] = self.group_loglik(to, self.P, self.rank, &self.e[to, 0])
-        if own < self.KQ:
-            self.loglik[own] = self.group_loglik(own, self.P, self.rank, &self.e[own, 0])
+                    self.Q[k] = old
+        if to == self.KQ:  # renumbered to replace the empty group
+            to = old
+        self.loglik[to] = self.group_loglik(to, self.P, self.rank, &self.log_e[to, 0])
+        if old < self.KQ:
+            self.loglik[old] = self.group_loglik(old, self.P, self.rank, &self.log_e[old, 0])
 
     cdef void move_gamma(self, int32_t T) noexcept nogil:
-        """A random walk of the loyalty of group T of raters."""
+        """Propose a random-walk step of the loyalty of group T of raters."""
         cdef double before = self.gamma[T], after = before + self.step * random_normal(&self.stream[0])
         self.gamma[T], self.log_lambda[T] = after, -log1p(exp(-after))
-        if not self.propose_group(T, (before * before - after * after) / (2.0 * self.sigma * self.sigma)):
+        if not self.propose_in_group(T, (before * before - after * after) / (2.0 * self.sigma * self.sigma)):
             self.gamma[T], self.log_lambda[T] = before, -log1p(exp(-before))
 
     cdef void swap_ranks(self, int32_t T) noexcept nogil:
-        """Two neighbours in the ranking of group T of raters change places."""
-        cdef int32_t k, low = 1 + random_below(&self.stream[0], self.KP - 1), one = 0, other = 0
+        """Propose that two neighbours in the ranking of group T of raters change places."""
+        cdef int32_t k, place = 1 + random_below(&self.stream[0], self.KP - 1), lower = 0, upper = 0
         for k in range(self.KP):
-            if self.rank[T, k] == low:
-                one = k
-            elif self.rank[T, k] == low + 1:
-                other = k
-        self.rank[T, one], self.rank[T, other] = low + 1, low
-        if not self.propose_group(T, 0.0):
-            self.rank[T, one], self.rank[T, other] = low, low + 1
+            if self.rank[T, k] == place:
+                lower = k
+            elif self.rank[T, k] == place + 1:
+                upper = k
+        self.rank[T, lower], self.rank[T, upper] = place + 1, place
+        if not self.propose_in_group(T, 0.0):
+            self.rank[T, lower], self.rank[T, upper] = place, place + 1
 
     cdef void move_weight(self, Py_ssize_t i) noexcept nogil:
-        """A random walk of the logarithm of an item's weight, a gamma variable."""
+        """Propose a random-walk step of ln w_i; w_i is a gamma variable."""
         cdef double before = self.log_w[i], after = before + self.step_w[i] * random_normal(&self.stream[0])
         self.log_w[i] = after
         if not self.propose(self.P, self.rank, self.alpha * (after - before) - exp(before) * expm1(after - before)):
             self.log_w[i] = before
 
     cdef bint stopped(self) except -1 nogil:
-        """Look, now and then, whether somebody wants this to stop."""
-        if self.work > SLICE:
+        """Return whether the chain shall stop, and check for signals after CHECK_INTERVAL multiplications."""
+        if self.work > CHECK_INTERVAL:
             self.work = 0.0
             with gil:
                 PyErr_CheckSignals()
         return self.stop[0] != 0
 
     cdef int sweep(self) except -1 nogil:
+        """Update every part of the state; return 1 if the chain was stopped, else 0."""
         cdef Py_ssize_t k, _each
         cdef int32_t T
         for _each in range(self.items):
@@ -318,7 +334,7 @@ cdef class Chain:
         return 0
 
     cdef double log_posterior(self) noexcept nogil:
-        """Return the log posterior density up to a constant, of w on the simplex."""
+        """Return the log posterior density, up to a constant; w is scaled to sum to 1."""
         cdef double total = -self.KQ * lgamma(self.KP + 1.0), sum_w = 0.0
         cdef Py_ssize_t i
         cdef int32_t T
@@ -334,7 +350,7 @@ cdef class Chain:
         return total
 
     def run(self, Py_ssize_t sweeps):
-        """Advance the chain."""
+        """Advance the chain by a number of sweeps."""
         cdef Py_ssize_t _each
         with nogil:
             for _each in range(sweeps):
@@ -343,38 +359,38 @@ cdef class Chain:
 
     def record(self, Py_ssize_t thin, int32_t[:, ::1] Q_out, int32_t[:, ::1] P_out, double[::1] value_out,
                double[::1] lambda_out, double[::1] w_out):
-        """Write a draw after every `thin` sweeps: labels in order of appearance, and the log posterior.
+        """Write one draw after every `thin` sweeps, with labels in order of first appearance.
 
-        Shapes: Q_out (draws, raters), P_out (draws, items), value_out (draws). To lambda_out (raters) and w_out (items)
-        the lambda of each rater and the weights are added.
+        Shapes: Q_out (draws, raters), P_out (draws, items), value_out (draws,) for the log posterior. The lambda of
+        each rater is added to lambda_out (raters,), the weights, scaled to sum to 1, to w_out (items,).
         """
-        cdef Py_ssize_t t, i, draws = value_out.shape[0]
+        cdef Py_ssize_t draw, i, n_draws = value_out.shape[0]
         cdef Py_ssize_t _each
-        cdef double total
-        if (Q_out.shape[0] != draws or P_out.shape[0] != draws or Q_out.shape[1] != self.raters
+        cdef double sum_w
+        if (Q_out.shape[0] != n_draws or P_out.shape[0] != n_draws or Q_out.shape[1] != self.raters
                 or P_out.shape[1] != self.items or lambda_out.shape[0] != self.raters or w_out.shape[0] != self.items):
             raise ValueError("the arrays of draws do not fit the chain")
-        cdef int32_t[::1] seen = np.empty(max(self.raters, self.items) + 1, dtype=np.int32)
+        cdef int32_t[::1] new_label = np.empty(max(self.raters, self.items) + 1, dtype=np.int32)
         with nogil:
-            for t in range(draws):
+            for draw in range(n_draws):
                 for _each in range(thin):
                     if self.sweep():
                         break
                 if self.stop[0]:
                     break
-                in_order(&self.Q[0], &Q_out[t, 0], self.raters, &seen[0])
-                in_order(&self.P[0], &P_out[t, 0], self.items, &seen[0])
-                value_out[t] = self.log_posterior()
+                renumber(&self.Q[0], &Q_out[draw, 0], self.raters, &new_label[0])
+                renumber(&self.P[0], &P_out[draw, 0], self.items, &new_label[0])
+                value_out[draw] = self.log_posterior()
                 for i in range(self.raters):
                     lambda_out[i] += exp(self.log_lambda[self.Q[i]])
-                total = 0.0
+                sum_w = 0.0
                 for i in range(self.items):
-                    total += exp(self.log_w[i])
+                    sum_w += exp(self.log_w[i])
                 for i in range(self.items):
-                    w_out[i] += exp(self.log_w[i]) / total
+                    w_out[i] += exp(self.log_w[i]) / sum_w
 
     def state(self):
-        """Return the labels of items and raters, gamma and rank by group, and w, which sums to one."""
+        """Return P, Q, gamma (KQ,), rank (KQ, KP) and w (items,), which sums to 1."""
         w = np.exp(np.asarray(self.log_w) - np.max(self.log_w))
         rank = np.array(self.rank)[:self.KQ, :self.KP]
         return np.array(self.P), np.array(self.Q), np.array(self.gamma)[:self.KQ], rank, w / w.sum()

@@ -1,22 +1,20 @@
 """Types of the kernel of conditional likelihood by minibatches."""
 
-import numpy as np
+from numpy import ndarray as Array
 
 class Climber:
-    J: np.ndarray
-    h: np.ndarray
-    b: np.ndarray
-    shift: np.ndarray
-    def __init__(
-        self, start: np.ndarray, pairs: np.ndarray, means: np.ndarray, K: int, scale: tuple[float, float]
-    ) -> None: ...
+    J: Array
+    h: Array
+    b: Array
+    shift: Array
+    def __init__(self, start: Array, pairs: Array, means: Array, K: int, scale: tuple[float, float]) -> None: ...
     def epoch(
         self,
-        codes: np.ndarray,
-        y: np.ndarray,
-        weights: np.ndarray,
-        given: np.ndarray,
-        order: np.ndarray,
+        codes: Array,
+        y: Array,
+        weights: Array,
+        given: Array,
+        order: Array,
         batch: int,
         rate: float,
         last: float,
@@ -25,13 +23,13 @@ class Climber:
     ) -> float: ...
     def residual_sums(
         self,
-        codes: np.ndarray,
-        y: np.ndarray,
-        weights: np.ndarray,
-        given: np.ndarray,
+        codes: Array,
+        y: Array,
+        weights: Array,
+        given: Array,
         batch: int,
-        pairs_out: np.ndarray,
-        levels_out: np.ndarray,
-        total_out: np.ndarray,
-        residuals_out: np.ndarray,
+        pairs_out: Array,
+        levels_out: Array,
+        total_out: Array,
+        residuals_out: Array,
     ) -> float: ...

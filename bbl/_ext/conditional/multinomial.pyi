@@ -1,11 +1,9 @@
 """Types of the kernel of multinomial regression on dense functions."""
 
-import numpy as np
+from numpy import ndarray as Array
 
 class Regression:
-    def __init__(
-        self, functions: np.ndarray, hits: np.ndarray, given: np.ndarray, ridge: float, slight: float
-    ) -> None: ...
+    def __init__(self, functions: Array, hits: Array, given: Array, ridge: float, slight: float) -> None: ...
     def minimise(
-        self, x: np.ndarray, scale: np.ndarray, gtol: float, ftol: float, rounds: int, stop: np.ndarray
+        self, x: Array, scale: Array, gtol: float, ftol: float, rounds: int, stop: Array
     ) -> tuple[float, float, int]: ...

@@ -1,10 +1,6 @@
 """Signatures of the energy kernel."""
 
-import numpy as np
+from numpy import ndarray as Array
 
-def energies(
-    codes: np.ndarray, start: np.ndarray, h: np.ndarray, J: np.ndarray, scratch: np.ndarray, out: np.ndarray
-) -> None: ...
-def add_terms(
-    codes: np.ndarray, members: np.ndarray, stride: np.ndarray, first: np.ndarray, values: np.ndarray, out: np.ndarray
-) -> None: ...
+def energies(codes: Array, start: Array, h: Array, J: Array, scratch: Array, out: Array) -> None: ...
+def add_terms(codes: Array, members: Array, stride: Array, first: Array, values: Array, out: Array) -> None: ...

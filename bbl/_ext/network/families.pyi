@@ -1,60 +1,38 @@
 """Signatures of the kernel `families`."""
 
-import numpy as np
+from numpy import ndarray as Array
 
 def count(
-    codes: np.ndarray,
-    missing: np.ndarray,
-    y: np.ndarray,
-    weights: np.ndarray,
-    first: np.ndarray,
-    scope: np.ndarray,
-    stride: np.ndarray,
-    start: np.ndarray,
-    out: np.ndarray,
+    codes: Array,
+    missing: Array,
+    y: Array,
+    weights: Array,
+    first: Array,
+    scope: Array,
+    stride: Array,
+    start: Array,
+    out: Array,
 ) -> None: ...
 def spread(
-    codes: np.ndarray,
-    missing: np.ndarray,
-    values: np.ndarray,
-    first: np.ndarray,
-    scope: np.ndarray,
-    stride: np.ndarray,
-    start: np.ndarray,
-    out: np.ndarray,
+    codes: Array, missing: Array, values: Array, first: Array, scope: Array, stride: Array, start: Array, out: Array
 ) -> None: ...
 def score(
-    codes: np.ndarray,
-    missing: np.ndarray,
-    table: np.ndarray,
-    first: np.ndarray,
-    scope: np.ndarray,
-    stride: np.ndarray,
-    start: np.ndarray,
-    out: np.ndarray,
+    codes: Array, missing: Array, table: Array, first: Array, scope: Array, stride: Array, start: Array, out: Array
 ) -> None: ...
 def forest(
-    codes: np.ndarray,
-    missing: np.ndarray,
-    table: np.ndarray,
-    order: np.ndarray,
-    parent: np.ndarray,
-    n_levels: np.ndarray,
-    own: np.ndarray,
-    above: np.ndarray,
-    start: np.ndarray,
-    context: np.ndarray,
-    message: np.ndarray,
-    scratch: np.ndarray,
-    full: np.ndarray,
-    out: np.ndarray,
+    codes: Array,
+    missing: Array,
+    table: Array,
+    order: Array,
+    parent: Array,
+    n_levels: Array,
+    own: Array,
+    above: Array,
+    start: Array,
+    context: Array,
+    message: Array,
+    scratch: Array,
+    full: Array,
+    out: Array,
 ) -> None: ...
-def hits(
-    rest: np.ndarray,
-    part: np.ndarray,
-    y: np.ndarray,
-    weights: np.ndarray,
-    fold: np.ndarray,
-    tie: float,
-    out: np.ndarray,
-) -> None: ...
+def hits(rest: Array, part: Array, y: Array, weights: Array, fold: Array, tie: float, out: Array) -> None: ...

@@ -1,55 +1,55 @@
 """Types of the kernel `posterior`."""
 
-import numpy as np
+from numpy import ndarray as Array
 
 class Target:
     size: int
     def __init__(
         self,
-        n_levels: np.ndarray,
-        start: np.ndarray,
-        pairs: np.ndarray,
-        pair_start: np.ndarray,
-        V: np.ndarray,
-        group: np.ndarray,
-        family: np.ndarray,
+        n_levels: Array,
+        start: Array,
+        pairs: Array,
+        pair_start: Array,
+        V: Array,
+        group: Array,
+        family: Array,
         n: float,
-        sums: np.ndarray,
+        sums: Array,
         tau: float,
         horseshoe: bool,
         enumerate: bool,
-        codes: np.ndarray | None = None,
-        weights: np.ndarray | None = None,
-        centre: np.ndarray | None = None,
-        adjust: np.ndarray | None = None,
-        tilt: np.ndarray | None = None,
+        codes: Array | None = None,
+        weights: Array | None = None,
+        centre: Array | None = None,
+        adjust: Array | None = None,
+        tilt: Array | None = None,
     ) -> None: ...
-    def value(self, x: np.ndarray, gradient_out: np.ndarray) -> float: ...
-    def coefficients(self, points: np.ndarray) -> np.ndarray: ...
-    def probabilities(self, phi: np.ndarray) -> tuple[float, np.ndarray]: ...
+    def value(self, x: Array, gradient_out: Array) -> float: ...
+    def coefficients(self, points: Array) -> Array: ...
+    def probabilities(self, phi: Array) -> tuple[float, Array]: ...
     def nuts(
         self,
-        centre: np.ndarray,
-        spread: np.ndarray,
-        x: np.ndarray,
-        tuner: np.ndarray,
+        centre: Array,
+        spread: Array,
+        x: Array,
+        tuner: Array,
         aim: float,
-        stream: np.ndarray,
-        stop: np.ndarray,
-        draws_out: np.ndarray,
+        stream: Array,
+        stop: Array,
+        draws_out: Array,
     ) -> float: ...
     def exchange(
         self,
-        information: np.ndarray,
-        x: np.ndarray,
-        tuner: np.ndarray,
+        information: Array,
+        x: Array,
+        tuner: Array,
         tune: bool,
         steps: int,
         sweeps: int,
-        data: np.ndarray,
-        stream: np.ndarray,
-        stop: np.ndarray,
-        draws_out: np.ndarray,
+        data: Array,
+        stream: Array,
+        stop: Array,
+        draws_out: Array,
     ) -> float: ...
 
-def places(levels: np.ndarray, start: np.ndarray, pairs: np.ndarray, d: int) -> np.ndarray: ...
+def places(levels: Array, start: Array, pairs: Array, d: int) -> Array: ...

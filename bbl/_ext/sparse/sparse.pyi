@@ -1,58 +1,35 @@
 """Signatures of the kernel `sparse`."""
 
-import numpy as np
+from numpy import ndarray as Array
 
-def slopes(
-    link: np.ndarray,
-    y: np.ndarray,
-    weights: np.ndarray,
-    contrasts: np.ndarray,
-    slope_out: np.ndarray,
-    curve_out: np.ndarray,
-) -> float: ...
-def gradients(
-    codes: np.ndarray,
-    states: np.ndarray,
-    table: np.ndarray,
-    cell: np.ndarray,
-    at: np.ndarray,
-    slope: np.ndarray,
-    out: np.ndarray,
-) -> None: ...
-def add_terms(
-    codes: np.ndarray,
-    states: np.ndarray,
-    table: np.ndarray,
-    cell: np.ndarray,
-    at: np.ndarray,
-    theta: np.ndarray,
-    out: np.ndarray,
-) -> None: ...
+def slopes(link: Array, y: Array, weights: Array, contrasts: Array, slope_out: Array, curve_out: Array) -> float: ...
+def gradients(codes: Array, states: Array, table: Array, cell: Array, at: Array, slope: Array, out: Array) -> None: ...
+def add_terms(codes: Array, states: Array, table: Array, cell: Array, at: Array, theta: Array, out: Array) -> None: ...
 def descend(
-    codes: np.ndarray,
-    states: np.ndarray,
-    table: np.ndarray,
-    cell: np.ndarray,
-    at: np.ndarray,
-    penalty: np.ndarray,
+    codes: Array,
+    states: Array,
+    table: Array,
+    cell: Array,
+    at: Array,
+    penalty: Array,
     group: bool,
-    curve: np.ndarray,
+    curve: Array,
     limit: float,
     tolerance: float,
     itmax: int,
-    stop: np.ndarray,
-    z: np.ndarray,
-    theta: np.ndarray,
-    intercept: np.ndarray,
+    stop: Array,
+    z: Array,
+    theta: Array,
+    intercept: Array,
 ) -> int: ...
 def descend_gram(
-    hessian: np.ndarray,
-    at: np.ndarray,
-    penalty: np.ndarray,
+    hessian: Array,
+    at: Array,
+    penalty: Array,
     group: bool,
     tolerance: float,
     itmax: int,
-    stop: np.ndarray,
-    slope: np.ndarray,
-    theta: np.ndarray,
+    stop: Array,
+    slope: Array,
+    theta: Array,
 ) -> int: ...
